@@ -1,0 +1,304 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Errors that callers tell apart. Every other error means that the store is unavailable or broken.
+var (
+	// ErrNotFound: no such session, turn, call, blob or catalogue.
+	ErrNotFound = errors.New("not found in the journal")
+	// ErrConflict: the expected head is not the session's head: somebody else has written.
+	ErrConflict = errors.New("the session has moved on")
+	// ErrClosed: the turn is settled and takes no more work.
+	ErrClosed = errors.New("the turn is closed")
+	// ErrStale: a newer attempt has taken over; this one's output is not taken.
+	ErrStale = errors.New("a newer attempt has taken over")
+	// ErrNewer: the database was written by a newer version of Everturn.
+	ErrNewer = errors.New("the journal was written by a newer version")
+)
+
+// Journal is the port that the activities write through. Every method is one transaction and idempotent: calling it
+// again with the same arguments gives the same answer and changes nothing more.
+type Journal interface {
+	// Begin opens a turn: dedupes its message, closes the session's unfinished turn if it has one, appends the
+	// message, records the pins and emits turn_started. See BeginInput and Begun.
+	Begin(ctx context.Context, in BeginInput) (Begun, error)
+
+	// StartInference appends the results that the step before has left (see Results), then opens an attempt of
+	// (turn, step). A settled inference comes back with its answer and Settled set; nothing else happens then.
+	// A second attempt of a step whose first has emitted text emits attempt_restarted.
+	// ErrClosed, ErrConflict.
+	StartInference(ctx context.Context, in StartInference) (Inference, error)
+	// SettleInference appends the assistant's message, settles the inference and emits the chunks that go with it.
+	// If the step is settled already, the settled inference comes back unchanged and the late answer is counted.
+	// ErrStale where a newer attempt runs, ErrClosed.
+	SettleInference(ctx context.Context, in SettleInference) (Inference, error)
+	// FailInference counts a failure of an attempt and returns how many failures the step has had.
+	FailInference(ctx context.Context, key StepKey, attempt int, code turn.Code, message string) (failures int, err error)
+
+	// ClaimCall claims a call before it runs and emits tool_call_started (once a call, whatever the attempts).
+	// See Claim for what may come back. ErrClosed.
+	ClaimCall(ctx context.Context, in ClaimInput) (Claim, error)
+	// SettleCall records how a call ended and emits tool_call_completed. The first settlement of a call wins; a later
+	// one is kept in late_results and the settled record comes back with Late set. A settlement after the turn is
+	// closed is late too.
+	SettleCall(ctx context.Context, in SettleInput) (CallRecord, error)
+
+	// Finish appends results that are still open (see Results), settles the turn and emits turn_completed. Calls of
+	// the last assistant message that have no result get one: settled ones theirs, claimed ones unknown, the rest cancelled.
+	Finish(ctx context.Context, in FinishInput) (TurnRecord, error)
+
+	// AppendChunks numbers chunks and appends them. Only Kind, Text, Data and At are read from each chunk; Step and
+	// Attempt come from the key. ErrStale where a newer attempt of the step runs or the step is settled.
+	AppendChunks(ctx context.Context, key StepKey, attempt int, chunks []turn.Chunk) error
+
+	// Messages returns the transcript's messages with from <= seq <= to, in order, with their whole content.
+	Messages(ctx context.Context, session string, from, to int64) ([]turn.Message, error)
+	Turn(ctx context.Context, turnID string) (TurnRecord, error)
+	// Call returns the call with its arguments and outcome; ErrNotFound where it was never claimed.
+	Call(ctx context.Context, turnID, callID string) (CallRecord, error)
+
+	// PublishCatalogue makes c the current catalogue of its server. Unchanged content changes nothing.
+	PublishCatalogue(ctx context.Context, c turn.Catalogue) error
+	// Catalogues returns the current catalogue of each server that has published one, ordered by server.
+	Catalogues(ctx context.Context) ([]turn.Catalogue, error)
+
+	// PutBlob stores bytes under their SHA-256 (hex) and returns it; GetBlob returns ErrNotFound where there are none.
+	PutBlob(ctx context.Context, mediaType string, b []byte) (hash string, err error)
+	GetBlob(ctx context.Context, hash string) ([]byte, error)
+}
+
+// Store is a Journal with what people and processes need around it.
+type Store interface {
+	Journal
+
+	// Chunks returns at most limit chunks of a turn with index > after (-1 for all), in order.
+	Chunks(ctx context.Context, turnID string, after int64, limit int) ([]turn.Chunk, error)
+	// Changed returns a channel that is closed when this process, or with a delay of tens of milliseconds another
+	// one, may have added chunks. Follow is built on it.
+	Changed(ctx context.Context) <-chan struct{}
+
+	Session(ctx context.Context, id string) (SessionRecord, error)
+	// Sessions returns the latest limit sessions, the most recently active first.
+	Sessions(ctx context.Context, limit int) ([]SessionRecord, error)
+	// Turns returns the session's turns in the order in which they began.
+	Turns(ctx context.Context, session string) ([]TurnRecord, error)
+	// Inferences and Calls are the ledgers of one turn, by step and index.
+	Inferences(ctx context.Context, turnID string) ([]Inference, error)
+	Calls(ctx context.Context, turnID string) ([]CallRecord, error)
+
+	// Export writes a session as JSON lines; Import reads it back, checks its hash chain and refuses what does not
+	// fit. Importing what is there already changes nothing. The format is documented at Export of each store: it is one.
+	Export(ctx context.Context, session string, w io.Writer) error
+	Import(ctx context.Context, r io.Reader) (SessionRecord, error)
+
+	Close() error
+}
+
+// StepKey names an inference.
+type StepKey struct {
+	Turn string
+	Step int // from 1
+}
+
+// BeginInput opens a turn.
+type BeginInput struct {
+	Session    string
+	Turn       string // the first run ID of the workflow chain
+	WorkflowID string
+	RunID      string // the run that asks; a later run of the chain replaces it
+	Agent      string
+	Message    turn.Message // ID and Text; Role is user. An empty ID gets one derived from the turn.
+	// MessageBlob names the text where it was too large to travel; Message.Text is empty then.
+	MessageBlob string
+	// Pins is what the turn's configuration was when it began, kept as it is for the resuming run.
+	Pins json.RawMessage
+	At   time.Time
+}
+
+// Begun answers Begin.
+type Begun struct {
+	Turn TurnRecord
+	// Head is the transcript's head right after this turn's message: what a resuming run starts from.
+	Head turn.Head
+	// Pins are the pins of the turn's first Begin, whatever a later call says.
+	Pins json.RawMessage
+	// Resumed: the turn had begun before, by this chain.
+	Resumed bool
+	// DuplicateOf is the turn that had the message first, where that is another one. Nothing was written then.
+	DuplicateOf *TurnRecord
+	// Closed names the unfinished turn that was closed, if any.
+	Closed string
+}
+
+// Result is the result of one call, as the next append writes it into the transcript. Where Text is empty and
+// Outcome is zero, the ledger's settled outcome is written. Otherwise the call never ran: it is settled here with
+// this outcome (denied, cancelled, error) and emits its chunks.
+type Result struct {
+	Call    turn.ToolCall
+	Outcome turn.Outcome
+	Text    string
+}
+
+// StartInference opens an attempt.
+type StartInference struct {
+	Session string
+	Key     StepKey
+	// Expect is the head before Results are appended. Where the results were appended by an earlier attempt of the
+	// same step the head is ahead by exactly those, and that is no conflict.
+	Expect  turn.Head
+	Results []Result
+	Model   string
+	At      time.Time
+}
+
+// Inference is the ledger's record of (turn, step).
+type Inference struct {
+	Key      StepKey
+	Attempt  int // of this attempt, from 1: counts every start, crashes included
+	Failures int // attempts that ended in a provider's failure
+	Model    string
+	// Base is the head after the results were appended: what the prompt is rendered from.
+	Base turn.Head
+	// Settled and what follows are set once the answer is complete.
+	Settled   bool
+	Head      turn.Head // after the assistant's message
+	Answer    turn.Answer
+	Message   turn.Message // as appended
+	StartedAt time.Time
+	SettledAt time.Time
+	Late      int // answers that came after settlement
+}
+
+// SettleInference settles one.
+type SettleInference struct {
+	Session string
+	Key     StepKey
+	Attempt int
+	Answer  turn.Answer
+	// Message is what is appended: role assistant, text, tool calls with their IDs.
+	Message turn.Message
+	// Chunks are the last deltas that were not appended yet; they go in with the same transaction.
+	Chunks []turn.Chunk
+	At     time.Time
+}
+
+// ClaimInput claims a call.
+type ClaimInput struct {
+	Turn string
+	Step int
+	Call turn.ToolCall
+	// Attempt is the dispatch, from 1: a claim is refused where a higher one exists.
+	Attempt    int
+	Repeatable bool
+	Worker     string
+	At         time.Time
+}
+
+// ClaimState is what a claim found.
+type ClaimState string
+
+// What a claim may find.
+const (
+	// ClaimGranted: nobody has run the call, or it is repeatable and has no outcome yet. Run it.
+	ClaimGranted ClaimState = "granted"
+	// ClaimSettled: the outcome is known. Do not run it.
+	ClaimSettled ClaimState = "settled"
+	// ClaimTaken: an earlier attempt claimed it, left no outcome, and the tool is not repeatable. Do not run it: its
+	// outcome is unknown.
+	ClaimTaken ClaimState = "taken"
+	// ClaimStale: a later attempt has claimed it. Do not run it.
+	ClaimStale ClaimState = "stale"
+)
+
+// Claim answers ClaimCall. Record is set in every state.
+type Claim struct {
+	State  ClaimState
+	Record CallRecord
+}
+
+// SettleInput settles a call.
+type SettleInput struct {
+	Turn    string
+	CallID  string
+	Attempt int
+	Result  turn.ToolResult
+	At      time.Time
+}
+
+// CallRecord is the ledger's record of a call.
+type CallRecord struct {
+	Turn    string
+	Step    int
+	Call    turn.ToolCall
+	Attempt int // the highest that claimed
+	// Runs counts the claims that were granted: above 1 only for repeatable tools.
+	Runs       int
+	Worker     string
+	ClaimedAt  time.Time
+	Outcome    turn.Outcome // zero while open
+	Text       string       // what the model is shown
+	FullBlob   string       // the whole output, where Text is a cut of it
+	SizeBytes  int64
+	SettledAt  time.Time
+	DurationMS int64
+	Late       bool // of a SettleCall: this settlement was kept as late
+	LateCount  int
+}
+
+// FinishInput settles a turn.
+type FinishInput struct {
+	Session string
+	Turn    string
+	Results []Result
+	State   turn.State
+	Reason  turn.FinishReason
+	Code    turn.Code // of a failed turn
+	Message string    // for people, of a turn that did not answer
+	Answer  string    // preview of the final answer; the transcript holds the whole
+	Usage   turn.Usage
+	Steps   int
+	Calls   int
+	At      time.Time
+}
+
+// TurnRecord is a turn's row.
+type TurnRecord struct {
+	ID         string
+	Session    string
+	WorkflowID string
+	RunID      string
+	Agent      string
+	MessageID  string
+	// MessageSeq is the seq of the turn's user message.
+	MessageSeq int64
+	State      turn.State
+	Reason     turn.FinishReason
+	Code       turn.Code
+	Message    string
+	Answer     string
+	Usage      turn.Usage
+	Steps      int
+	Calls      int
+	StartedAt  time.Time
+	EndedAt    time.Time
+}
+
+// SessionRecord is a session's row.
+type SessionRecord struct {
+	ID        string
+	Agent     string
+	Head      turn.Head
+	Turns     int
+	LastTurn  TurnRecord
+	CreatedAt time.Time
+	UpdatedAt time.Time
+	FirstText string // of the first message, a preview of at most 120 bytes
+}

@@ -1,0 +1,87 @@
+package turn
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+)
+
+// ChunkKind is what a chunk of a turn's output says.
+type ChunkKind string
+
+// The kinds of chunks. A turn's first chunk is turn_started and its last is turn_completed.
+const (
+	ChunkTurnStarted       ChunkKind = "turn_started"
+	ChunkTextDelta         ChunkKind = "text_delta"
+	ChunkReasoningDelta    ChunkKind = "reasoning_delta"
+	ChunkToolCallStarted   ChunkKind = "tool_call_started"
+	ChunkToolCallCompleted ChunkKind = "tool_call_completed"
+	ChunkApprovalRequested ChunkKind = "approval_requested"
+	ChunkQuestionAsked     ChunkKind = "question_asked"
+	ChunkAttemptRestarted  ChunkKind = "attempt_restarted" // drop the step's text so far: an inference is repeated
+	ChunkTurnCompleted     ChunkKind = "turn_completed"
+	ChunkError             ChunkKind = "error"
+)
+
+// Chunk is one numbered piece of a turn's output. Indexes begin at 0 and have no gaps.
+type Chunk struct {
+	Turn    string    `json:"turn"`
+	Index   int64     `json:"index"`
+	Step    int       `json:"step"`
+	Attempt int       `json:"attempt,omitempty"`
+	Kind    ChunkKind `json:"kind"`
+	At      time.Time `json:"at"`
+	// Text is the delta's text; for turn_completed the final answer's preview is in Data.
+	Text string `json:"text,omitempty"`
+	// Data holds the kind's own fields: CallChunk for tool calls, DoneChunk for turn_completed.
+	Data json.RawMessage `json:"data,omitempty"`
+}
+
+// CallChunk is the data of tool_call_started and tool_call_completed.
+type CallChunk struct {
+	CallID    string  `json:"call_id"`
+	Tool      string  `json:"tool"`
+	Arguments string  `json:"arguments,omitempty"` // a preview
+	Outcome   Outcome `json:"outcome,omitempty"`   // completed only
+	Preview   string  `json:"preview,omitempty"`   // completed only
+	SizeBytes int64   `json:"size_bytes,omitempty"`
+	// DurationMS is the time between claim and settlement, in milliseconds.
+	DurationMS int64 `json:"duration_ms,omitempty"`
+}
+
+// DoneChunk is the data of turn_completed.
+type DoneChunk struct {
+	State        State        `json:"state"`
+	FinishReason FinishReason `json:"finish_reason"`
+	Message      string       `json:"message,omitempty"` // for people: what happened, what was kept, what to do
+	Usage        Usage        `json:"usage"`
+	Steps        int          `json:"steps"`
+	ToolCalls    int          `json:"tool_calls"`
+}
+
+// Reader folds a turn's chunks into the text that a reader should see. The zero Reader is ready to use.
+type Reader struct {
+	step int
+	text strings.Builder
+}
+
+// Add takes the next chunk and reports whether text that was shown before is withdrawn by it.
+func (r *Reader) Add(c Chunk) (withdrawn bool) {
+	switch c.Kind {
+	case ChunkTextDelta:
+		if c.Step != r.step {
+			r.step = c.Step
+			r.text.Reset()
+		}
+		r.text.WriteString(c.Text)
+	case ChunkAttemptRestarted:
+		withdrawn = r.step == c.Step && r.text.Len() > 0
+		if r.step == c.Step {
+			r.text.Reset()
+		}
+	}
+	return withdrawn
+}
+
+// Text is the text of the last step that had any: after turn_completed, the final answer.
+func (r *Reader) Text() string { return r.text.String() }

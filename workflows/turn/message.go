@@ -1,0 +1,137 @@
+package turn
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Role says who speaks in a transcript.
+type Role string
+
+// The roles of a transcript. The system prompt is part of the prompt plan, not of the transcript.
+const (
+	RoleUser      Role = "user"
+	RoleAssistant Role = "assistant"
+	RoleTool      Role = "tool"
+)
+
+// Message is one entry of a session's transcript.
+type Message struct {
+	// ID is the client's name for a user message, unique in its session for ever. Other roles have none.
+	ID   string `json:"id,omitempty"`
+	Role Role   `json:"role"`
+	Text string `json:"text,omitempty"`
+	// ToolCalls are the calls that an assistant message asks for, in request order.
+	ToolCalls []ToolCall `json:"tool_calls,omitempty"`
+	// CallID and Outcome are set on tool messages: which call this is the result of, and how it ended.
+	CallID  string  `json:"call_id,omitempty"`
+	Outcome Outcome `json:"outcome,omitempty"`
+	// TurnID and Step say where the message was made. A user message has step 0.
+	TurnID string `json:"turn_id,omitempty"`
+	Step   int    `json:"step,omitempty"`
+}
+
+// ToolCall is one call that a model asked for.
+type ToolCall struct {
+	// ID names the call within its turn: "<step>.<index>", for instance "3.0".
+	ID string `json:"id"`
+	// WireID is the provider's own name of the call, given back to it with the result.
+	WireID string `json:"wire_id,omitempty"`
+	// Tool is the tool's ID in the catalogue ("local/read_file"), or what the model said where no such tool is pinned.
+	Tool string `json:"tool"`
+	// Arguments is what the model sent, byte for byte. It need not be valid JSON.
+	Arguments string `json:"arguments"`
+}
+
+// Outcome is how a tool call ended. The zero value means that it has not.
+type Outcome string
+
+// The outcomes of a tool call.
+const (
+	OutcomeOK        Outcome = "ok"        // it ran exactly once and succeeded
+	OutcomeError     Outcome = "error"     // it ran and answered with an error, or was never sent
+	OutcomeUnknown   Outcome = "unknown"   // it may or may not have taken effect
+	OutcomeDenied    Outcome = "denied"    // refused before it ran, by policy, guard or validation
+	OutcomeCancelled Outcome = "cancelled" // the turn was cancelled before it ran
+)
+
+// Head names a transcript exactly: the sequence number of its last message and the hash of the chain up to it.
+// The zero Head is the empty transcript; the first message has sequence number 1.
+type Head struct {
+	Seq  int64  `json:"seq"`
+	Hash string `json:"hash,omitempty"`
+}
+
+// Usage counts tokens as the provider reports them.
+type Usage struct {
+	InputTokens  int64 `json:"input_tokens"`
+	OutputTokens int64 `json:"output_tokens"`
+	CachedTokens int64 `json:"cached_tokens,omitempty"`
+	// Estimated says that the provider reported nothing and the counts are a guess of four bytes a token.
+	Estimated bool `json:"estimated,omitempty"`
+}
+
+// Add returns the sum of both; a sum with an estimate in it is an estimate.
+func (u Usage) Add(o Usage) Usage {
+	return Usage{
+		InputTokens:  u.InputTokens + o.InputTokens,
+		OutputTokens: u.OutputTokens + o.OutputTokens,
+		CachedTokens: u.CachedTokens + o.CachedTokens,
+		Estimated:    u.Estimated || o.Estimated,
+	}
+}
+
+// Total is input plus output, in tokens.
+func (u Usage) Total() int64 { return u.InputTokens + u.OutputTokens }
+
+// Answer is a complete answer of a model.
+type Answer struct {
+	Text         string     `json:"text,omitempty"`
+	Reasoning    string     `json:"reasoning,omitempty"`
+	ToolCalls    []WireCall `json:"tool_calls,omitempty"`
+	FinishReason string     `json:"finish_reason"` // the provider's word: stop, tool_calls, length, content_filter
+	Usage        Usage      `json:"usage"`
+	Model        string     `json:"model,omitempty"` // as the provider names it
+	// Raw is the provider's answer before parsing: for a stream, the JSON array of its events. Bounded by the provider adapter.
+	Raw json.RawMessage `json:"raw,omitempty"`
+}
+
+// WireCall is a native tool call as the provider sent it: its own ID, the wire name, the raw arguments.
+type WireCall struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+// Prompt is all that one inference sends, in provider-neutral form. Rendering it is deterministic: equal prompts
+// give equal bytes, and a prompt whose Messages extend another's extends its bytes.
+type Prompt struct {
+	Model    string
+	System   string
+	Messages []Message  // the slice of the transcript, tool messages after the assistant message that asked for them
+	Tools    []WireTool // native mode only, in catalogue order
+	// Note is said to the model after the messages: a reprompt's reason. It never enters the transcript.
+	Note        string
+	Temperature *float64
+	MaxTokens   int // of the answer; 0 leaves it to the provider
+}
+
+// WireTool is a tool as the model sees it.
+type WireTool struct {
+	Name        string // ^[a-zA-Z0-9_-]{1,64}$
+	Description string
+	Schema      json.RawMessage // JSON schema of the arguments object
+}
+
+// ToolResult is what a tool host hands back for one call.
+type ToolResult struct {
+	Outcome Outcome // ok, error or unknown
+	// Text is what the model is shown: valid UTF-8 without NUL, bounded by the host.
+	Text string
+	// Full is the whole output where Text is a cut of it; nil where Text is everything.
+	Full      []byte
+	MediaType string // of Full
+	// SizeBytes is the size of the whole output before any cut.
+	SizeBytes int64
+	Duration  time.Duration
+}

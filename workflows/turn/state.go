@@ -1,0 +1,39 @@
+package turn
+
+// State is where a turn stands, for people, indexes and exit codes.
+type State string
+
+// The states of a turn.
+const (
+	StateRunning   State = "running"
+	StateWaiting   State = "waiting" // for a person
+	StateCompleted State = "completed"
+	StateFailed    State = "failed"
+	StateCancelled State = "cancelled"
+	// StateClosed: the turn was ended from outside (terminate, run timeout) and closed by the session's next turn.
+	StateClosed State = "closed"
+)
+
+// Terminal reports whether a turn in this state is over.
+func (s State) Terminal() bool { return s != StateRunning && s != StateWaiting && s != "" }
+
+// FinishReason says why a turn ended.
+type FinishReason string
+
+// The finish reasons.
+const (
+	FinishAnswered     FinishReason = "answered"
+	FinishQuestion     FinishReason = "question"  // ask_user: the answer is a question
+	FinishDuplicate    FinishReason = "duplicate" // another turn had this message already; its answer is given
+	FinishNoMessage    FinishReason = "no_message"
+	FinishMaxSteps     FinishReason = "max_steps"
+	FinishMaxToolCalls FinishReason = "max_tool_calls"
+	FinishMaxErrors    FinishReason = "max_consecutive_errors"
+	FinishMaxTokens    FinishReason = "max_tokens"
+	FinishMaxCost      FinishReason = "max_cost"
+	FinishTimeout      FinishReason = "turn_timeout"
+	FinishInterrupted  FinishReason = "interrupted" // a policy of interrupt met an error
+	FinishCancelled    FinishReason = "cancelled"
+	FinishFailed       FinishReason = "failed"
+	FinishTerminated   FinishReason = "terminated" // closed by the session's next turn
+)

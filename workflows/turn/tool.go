@@ -1,0 +1,72 @@
+package turn
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Lane is how a call is dispatched.
+type Lane string
+
+// The lanes. A regular call is an activity of its own (6 history events); a quick one is a local activity (1 event)
+// and is open only to tools that may be repeated and answer within QuickCap.
+const (
+	LaneRegular Lane = "regular"
+	LaneQuick   Lane = "quick"
+)
+
+// QuickCap bounds a quick call: a pending local activity holds the workflow task, and with it updates and cancels.
+const QuickCap = time.Second
+
+// Risk is what a tool may do at worst.
+type Risk string
+
+// The risks, in rising order.
+const (
+	RiskLow    Risk = "low"
+	RiskMedium Risk = "medium"
+	RiskHigh   Risk = "high"
+)
+
+// Descriptor is a tool with all that is known of it: what its server says, and what the operator says of it.
+type Descriptor struct {
+	ID          string          `json:"id"`   // local/<name> or mcp/<server>/<tool>
+	Wire        string          `json:"wire"` // the name that providers accept, ^[a-zA-Z0-9_-]{1,64}$, unique in the catalogue
+	Description string          `json:"description"`
+	Schema      json.RawMessage `json:"schema"`
+	// Hash covers name, description, schema and annotations; a change of it after pinning is drift.
+	Hash string `json:"hash"`
+	Lane Lane   `json:"lane"`
+	Risk Risk   `json:"risk"`
+	// Repeatable: running the call again does no harm, by the word of the operator or of a local tool's author.
+	Repeatable bool          `json:"repeatable,omitempty"`
+	Timeout    time.Duration `json:"timeout,omitempty"` // 0: the turn's tool_timeout
+}
+
+// Tool is the part of a Descriptor that the workflow holds. Its schema stays in the journal.
+type Tool struct {
+	ID         string        `json:"id"`
+	Wire       string        `json:"wire"`
+	Hash       string        `json:"hash"`
+	Lane       Lane          `json:"lane"`
+	Risk       Risk          `json:"risk"`
+	Repeatable bool          `json:"repeatable,omitempty"`
+	Timeout    time.Duration `json:"timeout,omitempty"`
+}
+
+// Pinned returns the part of d that a turn pins.
+func (d Descriptor) Pinned() Tool {
+	return Tool{ID: d.ID, Wire: d.Wire, Hash: d.Hash, Lane: d.Lane, Risk: d.Risk, Repeatable: d.Repeatable, Timeout: d.Timeout}
+}
+
+// Catalogue is what one server offers, as a worker published it.
+type Catalogue struct {
+	Server   string `json:"server"` // "local" or the MCP server's ID
+	Hash     string `json:"hash"`   // of Tools; empty where the server could not be asked
+	Required bool   `json:"required"`
+	// Problem says why the server could not be asked, with the tail of its stderr. Empty means that it could.
+	Problem string       `json:"problem,omitempty"`
+	Tools   []Descriptor `json:"tools,omitempty"`
+	// Dropped are the tools that were left out, each with the reason.
+	Dropped []string `json:"dropped,omitempty"`
+}
