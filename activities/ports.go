@@ -3,7 +3,6 @@ package activities
 import (
 	"context"
 	"encoding/json"
-	"time"
 
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -12,27 +11,7 @@ import (
 type Model interface {
 	// Infer sends the prompt and streams the answer into sink. It returns a complete answer or a *turn.Error with
 	// one of the llm_ codes; it never retries. Cancelling ctx ends the request; the cause is in the error's chain.
-	Infer(ctx context.Context, p turn.Prompt, sink Sink) (turn.Answer, error)
-}
-
-// Sink takes the pieces of an answer as they come. It must not block for long.
-type Sink interface {
-	Text(delta string)
-	Reasoning(delta string)
-}
-
-// ToolCall is one call as the tool host gets it.
-type ToolCall struct {
-	Tool      string // catalogue ID
-	Hash      string // of the pinned descriptor; another one now is tool_drift
-	Arguments json.RawMessage
-	Timeout   time.Duration
-	// Correlation: which turn, step and attempt asks. Local tools find it in their context.
-	Turn, CallID string
-	Session      string
-	Step         int
-	Attempt      int
-	Repeatable   bool
+	Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Answer, error)
 }
 
 // Tools is the port to the tool host; activities/toolbox implements it.
@@ -42,5 +21,5 @@ type Tools interface {
 	// Call runs the tool once. A *turn.Error with code tool_not_sent means that nothing reached the tool and the call
 	// may be dispatched again; tool_drift that the tool is no longer what was pinned. Every other ending is a result,
 	// with outcome unknown where the tool may or may not have acted. Cancelling ctx cancels the call.
-	Call(ctx context.Context, c ToolCall) (turn.ToolResult, error)
+	Call(ctx context.Context, c turn.ToolRequest) (turn.ToolResult, error)
 }

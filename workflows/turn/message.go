@@ -135,3 +135,24 @@ type ToolResult struct {
 	SizeBytes int64
 	Duration  time.Duration
 }
+
+// ToolRequest is one call as a tool host gets it.
+type ToolRequest struct {
+	Tool      string // catalogue ID
+	Hash      string // of the pinned descriptor; another one now is tool_drift
+	Arguments json.RawMessage
+	Timeout   time.Duration
+	// Session, Turn, Step, CallID and Attempt say who asks. Local tools find them in their context.
+	Session    string
+	Turn       string
+	Step       int
+	CallID     string
+	Attempt    int
+	Repeatable bool
+}
+
+// Sink takes the pieces of an answer as they come. It must not block for long.
+type Sink interface {
+	Text(delta string)
+	Reasoning(delta string)
+}
