@@ -1,0 +1,118 @@
+package turn
+
+import (
+	"fmt"
+	"time"
+)
+
+// Limits bound a turn. A zero ceiling of tokens or cost means none; every other limit is at least 1.
+type Limits struct {
+	MaxSteps             int           `json:"max_steps"`
+	MaxToolCalls         int           `json:"max_tool_calls"`
+	MaxConsecutiveErrors int           `json:"max_consecutive_errors"`
+	TurnTimeout          time.Duration `json:"turn_timeout"` // of work; see Counters.Busy
+	ToolTimeout          time.Duration `json:"tool_timeout"`
+	MaxReprompts         int           `json:"max_reprompts"` // 0 means none
+	MaxHistoryMessages   int           `json:"max_history_messages"`
+	KeepHistoryMessages  int           `json:"keep_history_messages"` // what a cut leaves
+	MaxParallelCalls     int           `json:"max_parallel_calls"`
+	MaxTokens            int64         `json:"max_tokens,omitempty"`
+	MaxCostUSD           float64       `json:"max_cost_usd,omitempty"`
+}
+
+// DefaultLimits are the limits of a turn that nobody configured.
+func DefaultLimits() Limits {
+	return Limits{
+		MaxSteps: 12, MaxToolCalls: 8, MaxConsecutiveErrors: 2,
+		TurnTimeout: 90 * time.Second, ToolTimeout: 15 * time.Second,
+		MaxReprompts: 1, MaxHistoryMessages: 50, KeepHistoryMessages: 30, MaxParallelCalls: 8,
+	}
+}
+
+// Counters are what a turn has used up so far. They survive continue-as-new.
+type Counters struct {
+	// Step is the number of the current inference, from 1; 0 before the first.
+	Step int `json:"step"`
+	// Spent counts inferences, reprompts and failed attempts: what max_steps bounds.
+	Spent             int   `json:"spent"`
+	ToolCalls         int   `json:"tool_calls"`
+	ConsecutiveErrors int   `json:"consecutive_errors"`
+	Reprompts         int   `json:"reprompts"`
+	Usage             Usage `json:"usage"`
+	// CostUSD is meaningless while CostUnknown is set: a model without a known price has an unknown cost, never zero.
+	CostUSD     float64 `json:"cost_usd,omitempty"`
+	CostUnknown bool    `json:"cost_unknown,omitempty"`
+	// Busy is how long inferences and tools have worked, as their activities measured it. Time in which no worker ran,
+	// or in which a person was waited for, is not in it: a turn does not time out because its worker was dead.
+	Busy time.Duration `json:"busy"`
+}
+
+// Refusal is the guard's typed no.
+type Refusal struct {
+	Reason  FinishReason
+	Message string
+}
+
+// GuardInference says whether one more inference may be made; nil means yes.
+func GuardInference(l Limits, c Counters) *Refusal {
+	switch {
+	case c.Busy >= l.TurnTimeout:
+		return refuse(FinishTimeout, "the turn worked for %s, which is its turn_timeout", l.TurnTimeout)
+	case c.Spent >= l.MaxSteps:
+		return refuse(FinishMaxSteps, "the turn used its %d steps (max_steps)", l.MaxSteps)
+	case c.ConsecutiveErrors > l.MaxConsecutiveErrors:
+		return refuse(FinishMaxErrors, "%d errors came in a row (max_consecutive_errors is %d)", c.ConsecutiveErrors, l.MaxConsecutiveErrors)
+	case l.MaxTokens > 0 && c.Usage.Total() >= l.MaxTokens:
+		return refuse(FinishMaxTokens, "the turn used %d tokens (max_tokens is %d)", c.Usage.Total(), l.MaxTokens)
+	case l.MaxCostUSD > 0 && !c.CostUnknown && c.CostUSD >= l.MaxCostUSD:
+		return refuse(FinishMaxCost, "the turn cost %.4f USD (max_cost_usd is %.4f)", c.CostUSD, l.MaxCostUSD)
+	}
+	return nil
+}
+
+// GuardCalls says whether n more tool calls may be made; nil means yes.
+func GuardCalls(l Limits, c Counters, n int) *Refusal {
+	switch {
+	case c.Busy >= l.TurnTimeout:
+		return refuse(FinishTimeout, "the turn worked for %s, which is its turn_timeout", l.TurnTimeout)
+	case c.ToolCalls+n > l.MaxToolCalls:
+		return refuse(FinishMaxToolCalls, "%d tool calls were made and the model asks for %d more (max_tool_calls is %d)", c.ToolCalls, n, l.MaxToolCalls)
+	}
+	return nil
+}
+
+func refuse(reason FinishReason, format string, args ...any) *Refusal {
+	return &Refusal{Reason: reason, Message: fmt.Sprintf(format, args...) + ". What was done is kept; raise the limit or ask again to go on."}
+}
+
+// Remaining is the working time that is left, at least one second so that a timeout made of it is valid.
+func Remaining(l Limits, c Counters) time.Duration {
+	return max(l.TurnTimeout-c.Busy, time.Second)
+}
+
+// Validate reports the first limit that makes no sense.
+func (l Limits) Validate() error {
+	for _, f := range []struct {
+		name string
+		n    int
+		min  int
+	}{
+		{"max_steps", l.MaxSteps, 1}, {"max_tool_calls", l.MaxToolCalls, 0},
+		{"max_consecutive_errors", l.MaxConsecutiveErrors, 0}, {"max_reprompts", l.MaxReprompts, 0},
+		{"max_history_messages", l.MaxHistoryMessages, 2}, {"keep_history_messages", l.KeepHistoryMessages, 1},
+		{"max_parallel_calls", l.MaxParallelCalls, 1},
+	} {
+		if f.n < f.min {
+			return fmt.Errorf("limits: %s is %d; it must be at least %d", f.name, f.n, f.min)
+		}
+	}
+	switch {
+	case l.TurnTimeout <= 0 || l.ToolTimeout <= 0:
+		return fmt.Errorf("limits: turn_timeout and tool_timeout must be positive")
+	case l.MaxTokens < 0 || l.MaxCostUSD < 0:
+		return fmt.Errorf("limits: max_tokens and max_cost_usd must not be negative (0 means no ceiling)")
+	case l.KeepHistoryMessages >= l.MaxHistoryMessages:
+		return fmt.Errorf("limits: keep_history_messages (%d) must be below max_history_messages (%d)", l.KeepHistoryMessages, l.MaxHistoryMessages)
+	}
+	return nil
+}

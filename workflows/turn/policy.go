@@ -1,0 +1,134 @@
+package turn
+
+import (
+	"fmt"
+	"path"
+	"strings"
+)
+
+// Decision is what follows an error.
+type Decision string
+
+// The decisions.
+const (
+	DecideFail      Decision = "fail"      // end the turn as failed
+	DecideRetry     Decision = "retry"     // do the same again; consumes a step
+	DecideReprompt  Decision = "reprompt"  // tell the model what went wrong; consumes a step and a reprompt
+	DecideInterrupt Decision = "interrupt" // end the turn with its partial result, for a person to look at
+)
+
+// Permission is what policy says of one tool call.
+type Permission string
+
+// The permissions.
+const (
+	Allow Permission = "allow"
+	Deny  Permission = "deny"
+	Ask   Permission = "ask"
+)
+
+// Policy decides, without side effects, whether a tool may be called and what follows an error.
+type Policy struct {
+	// Allow, Deny and Ask are patterns of tool IDs (path.Match, and a trailing /* spans slashes). Deny wins over Ask,
+	// Ask over Allow; a tool that no pattern names is denied.
+	Allow []string `json:"allow,omitempty"`
+	Deny  []string `json:"deny,omitempty"`
+	Ask   []string `json:"ask,omitempty"`
+	// AskRisk is the risk from which on an allowed call is asked for; empty means never.
+	AskRisk         Risk     `json:"ask_risk,omitempty"`
+	OnModelError    Decision `json:"on_model_error"`
+	OnToolError     Decision `json:"on_tool_error"`
+	OnInvalidAction Decision `json:"on_invalid_action"`
+}
+
+// DefaultPolicy allows every configured tool, asks for those of high risk and fails fast; errors of tools go back to
+// the model and an invalid action is reprompted within the limits.
+func DefaultPolicy() Policy {
+	return Policy{
+		Allow: []string{"local/*", "mcp/*"}, AskRisk: RiskHigh,
+		OnModelError: DecideFail, OnToolError: DecideReprompt, OnInvalidAction: DecideReprompt,
+	}
+}
+
+// Permit says whether t may be called, and why not where it may not without further ado.
+func (p Policy) Permit(t Tool) (Permission, string) {
+	switch {
+	case matches(p.Deny, t.ID):
+		return Deny, fmt.Sprintf("policy denies %s", t.ID)
+	case matches(p.Ask, t.ID):
+		return Ask, fmt.Sprintf("policy asks a person before %s", t.ID)
+	case !matches(p.Allow, t.ID):
+		return Deny, fmt.Sprintf("policy does not allow %s", t.ID)
+	case p.AskRisk != "" && riskRank(t.Risk) >= riskRank(p.AskRisk):
+		return Ask, fmt.Sprintf("%s is of %s risk, for which policy asks a person", t.ID, t.Risk)
+	}
+	return Allow, ""
+}
+
+// AfterInvalid decides what follows an answer that is no valid action.
+func (p Policy) AfterInvalid(l Limits, c Counters) Decision {
+	if p.OnInvalidAction == DecideReprompt && c.Reprompts >= l.MaxReprompts {
+		return DecideFail
+	}
+	return p.OnInvalidAction
+}
+
+// AfterModelError decides what follows an inference that failed for good. A code that trying again cannot help is
+// never retried.
+func (p Policy) AfterModelError(code Code, l Limits, c Counters) Decision {
+	switch p.OnModelError {
+	case DecideRetry:
+		if !code.Retryable() {
+			return DecideFail
+		}
+	case DecideReprompt:
+		if c.Reprompts >= l.MaxReprompts || code == CodeLLMRejected {
+			return DecideFail
+		}
+	}
+	return p.OnModelError
+}
+
+// Validate refuses contradictions.
+func (p Policy) Validate(l Limits) error {
+	for _, d := range p.Deny {
+		for _, a := range append(append([]string{}, p.Allow...), p.Ask...) {
+			if a == d {
+				return fmt.Errorf("policy: %q is denied and also allowed or asked for; remove one", d)
+			}
+		}
+	}
+	if p.OnInvalidAction == DecideReprompt && l.MaxReprompts == 0 {
+		return fmt.Errorf(`policy: on_invalid_action = "reprompt" contradicts max_reprompts = 0`)
+	}
+	if p.OnInvalidAction == DecideRetry {
+		return fmt.Errorf(`policy: on_invalid_action = "retry" would ask the same again; use "reprompt", "fail" or "interrupt"`)
+	}
+	return nil
+}
+
+// matches reports whether one of the patterns names id.
+func matches(patterns []string, id string) bool {
+	for _, p := range patterns {
+		if p == "*" {
+			return true
+		}
+		if prefix, ok := strings.CutSuffix(p, "/*"); ok && strings.HasPrefix(id, prefix+"/") {
+			return true
+		}
+		if ok, err := path.Match(p, id); err == nil && ok {
+			return true
+		}
+	}
+	return false
+}
+
+func riskRank(r Risk) int {
+	switch r {
+	case RiskLow:
+		return 1
+	case RiskMedium:
+		return 2
+	}
+	return 3 // an unknown risk is a high one
+}

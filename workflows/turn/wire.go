@@ -1,0 +1,49 @@
+package turn
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+)
+
+// maxWire is the longest function name that providers accept (^[a-zA-Z0-9_-]{1,64}$, OpenAI API reference).
+const maxWire = 64
+
+// WireName is the name under which a provider sees the tool with this catalogue ID. Letters, digits, _ and - stay, a
+// slash becomes _. Where anything else had to be replaced, where an underscore makes the name ambiguous, or where it
+// would be over 64 bytes, it is cut and ends in 8 hex digits of the ID's SHA-256, so that two IDs never share a name.
+func WireName(id string) string {
+	var b strings.Builder
+	exact := id != ""
+	for i, part := range strings.Split(id, "/") {
+		if i > 0 {
+			b.WriteByte('_')
+		}
+		// A server ID never holds an underscore that could be read as a slash; a tool's own name, the last part, may.
+		if i > 0 && i < strings.Count(id, "/") && strings.Contains(part, "_") {
+			exact = false
+		}
+		for _, r := range part {
+			if wireRune(r) {
+				b.WriteRune(r)
+				continue
+			}
+			b.WriteByte('_')
+			exact = false
+		}
+	}
+	name := b.String()
+	if exact && len(name) <= maxWire {
+		return name
+	}
+	sum := sha256.Sum256([]byte(id))
+	suffix := "_" + hex.EncodeToString(sum[:4])
+	if len(name) > maxWire-len(suffix) {
+		name = name[:maxWire-len(suffix)]
+	}
+	return name + suffix
+}
+
+func wireRune(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'
+}
