@@ -15,13 +15,17 @@ const maxWire = 64
 func WireName(id string) string {
 	var b strings.Builder
 	exact := id != ""
-	for i, part := range strings.Split(id, "/") {
+	parts := strings.Split(id, "/")
+	last := len(parts) - 1
+	if last > 2 || last > 1 && parts[0] != "mcp" {
+		exact = false // a slash inside the tool's own name
+	}
+	for i, part := range parts {
 		if i > 0 {
 			b.WriteByte('_')
 		}
-		// A server ID never holds an underscore that could be read as a slash; a tool's own name, the last part, may.
-		if i > 0 && i < strings.Count(id, "/") && strings.Contains(part, "_") {
-			exact = false
+		if i < last && strings.Contains(part, "_") {
+			exact = false // could be read as a slash; in the last part it could not
 		}
 		for _, r := range part {
 			if wireRune(r) {

@@ -1,0 +1,85 @@
+package turn
+
+import "fmt"
+
+// Mode is how a model says what it wants to do.
+type Mode string
+
+// The action modes.
+const (
+	ModeNative Mode = "native" // the provider's own tool calls, several per answer
+	ModeJSON   Mode = "json"   // exactly one JSON object per answer
+)
+
+// AskUserTool is the wire name of the built-in tool by which a model in native mode asks its user.
+const AskUserTool = "ask_user"
+
+// Action is what a model wants done: Final, CallTools or AskUser. The set is closed.
+type Action interface{ action() }
+
+// Final ends the turn with an answer.
+type Final struct{ Text string }
+
+// CallTools asks for one or more calls, to be run in parallel and answered in this order.
+type CallTools struct{ Calls []ToolCall }
+
+// AskUser asks the user a question.
+type AskUser struct{ Question string }
+
+func (Final) action()     {}
+func (CallTools) action() {}
+func (AskUser) action()   {}
+
+// InvalidAction is an answer that is no action: malformed, of an unknown tool, or with arguments that the tool's schema
+// refuses. Everything a person needs to understand it is kept.
+type InvalidAction struct {
+	Step      int    `json:"step"`
+	Name      string `json:"name,omitempty"`      // the tool, where one was named
+	Arguments string `json:"arguments,omitempty"` // preview
+	Reason    string `json:"reason"`              // meant for the model too
+	Raw       string `json:"raw,omitempty"`       // preview of the answer
+}
+
+func (e *InvalidAction) Error() string {
+	if e.Name != "" {
+		return fmt.Sprintf("step %d: invalid call of %q: %s", e.Step, e.Name, e.Reason)
+	}
+	return fmt.Sprintf("step %d: invalid answer: %s", e.Step, e.Reason)
+}
+
+// Proposal is what an inference hands to the workflow: an action without its bulk. The whole answer is in the journal.
+type Proposal struct {
+	Kind     ProposalKind   `json:"kind"`
+	Text     string         `json:"text,omitempty"` // final: the answer; otherwise a preview of what was said beside the calls
+	Cut      bool           `json:"cut,omitempty"`  // Text is the beginning of a longer answer
+	Question string         `json:"question,omitempty"`
+	Calls    []CallProposal `json:"calls,omitempty"` // of tool_calls, and of an invalid answer that has calls
+	Invalid  *InvalidAction `json:"invalid,omitempty"`
+}
+
+// ProposalKind tells Proposals apart.
+type ProposalKind string
+
+// The kinds of proposals.
+const (
+	ProposeFinal   ProposalKind = "final"
+	ProposeCalls   ProposalKind = "tool_calls"
+	ProposeAsk     ProposalKind = "ask_user"
+	ProposeInvalid ProposalKind = "invalid"
+)
+
+// CallProposal names a call that the journal holds.
+type CallProposal struct {
+	ID            string `json:"id"` // "<step>.<index>"
+	Tool          string `json:"tool"`
+	WireID        string `json:"wire_id,omitempty"`
+	Arguments     string `json:"arguments"` // a preview of at most ArgumentsPreview bytes, for people
+	ArgumentsHash string `json:"arguments_hash"`
+}
+
+// The bounds on what travels through the workflow's history.
+const (
+	ArgumentsPreview = 512       // bytes of a call's arguments
+	ResultPreview    = 256       // bytes of a call's result
+	AnswerInline     = 128 << 10 // bytes of a final answer; a longer one is read from the journal
+)

@@ -1,0 +1,250 @@
+package turn
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Parse reads a model's answer as an action. In native mode tool calls win over text beside them; in JSON mode the
+// text must be exactly one JSON object of the protocol. The error is an *InvalidAction. Whether the tools exist and
+// their arguments fit is not looked at here.
+func Parse(mode Mode, step int, a Answer, tools []Tool) (Action, error) {
+	if mode == ModeJSON {
+		return parseJSON(step, a.Text, tools)
+	}
+	return parseNative(step, a, tools)
+}
+
+func parseNative(step int, a Answer, tools []Tool) (Action, error) {
+	if len(a.ToolCalls) == 0 {
+		if strings.TrimSpace(a.Text) == "" {
+			return nil, &InvalidAction{Step: step, Reason: "the answer is empty: it has neither text nor a tool call"}
+		}
+		return Final{Text: a.Text}, nil
+	}
+	for _, c := range a.ToolCalls {
+		if c.Name == AskUserTool {
+			return parseAsk(step, a.ToolCalls)
+		}
+	}
+	calls := make([]ToolCall, len(a.ToolCalls))
+	seen := map[string]bool{}
+	for i, c := range a.ToolCalls {
+		wire := c.ID
+		if wire == "" || len(wire) > maxWire || seen[wire] {
+			wire = fmt.Sprintf("call_%d_%d", step, i)
+		}
+		seen[wire] = true
+		calls[i] = ToolCall{ID: CallID(step, i), WireID: wire, Tool: toolOfWire(tools, c.Name), Arguments: c.Arguments}
+	}
+	return CallTools{Calls: calls}, nil
+}
+
+func parseAsk(step int, calls []WireCall) (Action, error) {
+	c := calls[0]
+	if len(calls) > 1 {
+		return nil, &InvalidAction{Step: step, Name: AskUserTool, Reason: "ask_user must be the only call of an answer"}
+	}
+	fields, err := strictObject(c.Arguments)
+	if err == nil {
+		var q string
+		if q, err = stringField(fields, "question"); err == nil && len(fields) == 1 {
+			return AskUser{Question: q}, nil
+		}
+	}
+	reason := `its arguments must be {"question": "..."}`
+	if err != nil {
+		reason += ": " + err.Error()
+	}
+	return nil, &InvalidAction{Step: step, Name: AskUserTool, Arguments: Cut(c.Arguments, ArgumentsPreview), Reason: reason}
+}
+
+// CallID names the call at index of a step.
+func CallID(step, index int) string { return fmt.Sprintf("%d.%d", step, index) }
+
+// toolOfWire finds the catalogue ID of a wire name; an unknown name stays as it is.
+func toolOfWire(tools []Tool, wire string) string {
+	for _, t := range tools {
+		if t.Wire == wire {
+			return t.ID
+		}
+	}
+	return wire
+}
+
+func parseJSON(step int, text string, tools []Tool) (Action, error) {
+	invalid := func(err error) error {
+		return &InvalidAction{Step: step, Reason: err.Error(), Raw: Cut(text, ArgumentsPreview)}
+	}
+	if strings.TrimSpace(text) == "" {
+		return nil, invalid(errors.New("the answer is empty; answer with exactly one JSON object"))
+	}
+	fields, err := strictObject(text)
+	if err != nil {
+		return nil, invalid(fmt.Errorf("answer with exactly one JSON object and nothing around it: %w", err))
+	}
+	kind, err := stringField(fields, "type")
+	if err != nil {
+		return nil, invalid(err)
+	}
+	action, err := jsonAction(ProposalKind(kind), step, fields, tools)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	return action, nil
+}
+
+// jsonAction builds the action of one kind from the fields of its object.
+func jsonAction(kind ProposalKind, step int, fields map[string]json.RawMessage, tools []Tool) (Action, error) {
+	switch kind {
+	case "final":
+		content, err := stringField(fields, "content")
+		return Final{Text: content}, errors.Join(err, onlyFields(fields, "type", "content"))
+	case "ask_user":
+		q, err := stringField(fields, "question")
+		return AskUser{Question: q}, errors.Join(err, onlyFields(fields, "type", "question"))
+	case "tool_call":
+		name, err := stringField(fields, "name")
+		args, ok := fields["arguments"]
+		if !ok {
+			err = errors.Join(err, errors.New(`"arguments" is missing`))
+		}
+		if err := errors.Join(err, onlyFields(fields, "type", "name", "arguments")); err != nil {
+			return nil, err
+		}
+		call := ToolCall{ID: CallID(step, 0), WireID: fmt.Sprintf("call_%d_0", step), Tool: toolOfJSON(tools, name), Arguments: string(args)}
+		return CallTools{Calls: []ToolCall{call}}, nil
+	}
+	return nil, fmt.Errorf(`"type" is %q; it must be "final", "tool_call" or "ask_user"`, Cut(string(kind), 40))
+}
+
+// toolOfJSON takes a catalogue ID or a wire name: models use both.
+func toolOfJSON(tools []Tool, name string) string {
+	for _, t := range tools {
+		if t.ID == name {
+			return t.ID
+		}
+	}
+	return toolOfWire(tools, name)
+}
+
+func stringField(fields map[string]json.RawMessage, key string) (string, error) {
+	raw, ok := fields[key]
+	if !ok {
+		return "", fmt.Errorf("%q is missing", key)
+	}
+	var s string
+	if err := json.Unmarshal(raw, &s); err != nil || len(raw) == 0 || raw[0] != '"' {
+		return "", fmt.Errorf("%q must be a string", key)
+	}
+	if strings.TrimSpace(s) == "" {
+		return "", fmt.Errorf("%q is empty", key)
+	}
+	return s, nil
+}
+
+func onlyFields(fields map[string]json.RawMessage, allowed ...string) error {
+	for key := range fields { //workflowcheck:ignore
+		known := false
+		for _, a := range allowed {
+			known = known || a == key
+		}
+		if !known {
+			return errors.New("it has a key that does not belong there; the keys are " + strings.Join(allowed, ", "))
+		}
+	}
+	return nil
+}
+
+// strictObject reads s as exactly one JSON object without duplicate keys at any depth.
+func strictObject(s string) (map[string]json.RawMessage, error) {
+	if err := CheckJSON(s); err != nil {
+		return nil, err
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(s), &fields); err != nil || fields == nil {
+		return nil, errors.New("it is not a JSON object")
+	}
+	return fields, nil
+}
+
+// maxDepth bounds the nesting of JSON that a model may send.
+const maxDepth = 64
+
+// CheckJSON reports whether s is exactly one JSON value, without duplicate keys and not nested over 64 deep.
+func CheckJSON(s string) error {
+	dec := json.NewDecoder(bytes.NewReader([]byte(s)))
+	dec.UseNumber()
+	if err := walkValue(dec, 0); err != nil {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return errors.New("the JSON is cut off")
+		}
+		return fmt.Errorf("it is not valid JSON: %w", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("something follows the JSON value")
+	}
+	return nil
+}
+
+func walkValue(dec *json.Decoder, depth int) error {
+	if depth > maxDepth {
+		return fmt.Errorf("nested over %d deep", maxDepth)
+	}
+	tok, err := dec.Token()
+	if err != nil {
+		return err
+	}
+	open, ok := tok.(json.Delim)
+	if !ok {
+		return nil
+	}
+	keys := map[string]bool{}
+	for dec.More() {
+		if open == '{' {
+			if err := walkKey(dec, keys); err != nil {
+				return err
+			}
+		}
+		if err := walkValue(dec, depth+1); err != nil {
+			return err
+		}
+	}
+	_, err = dec.Token()
+	return err
+}
+
+func walkKey(dec *json.Decoder, seen map[string]bool) error {
+	tok, err := dec.Token()
+	if err != nil {
+		return err
+	}
+	key, ok := tok.(string)
+	if !ok {
+		return errors.New("an object's key is not a string")
+	}
+	if seen[key] {
+		return fmt.Errorf("the key %q comes twice", Cut(key, 40))
+	}
+	seen[key] = true
+	return nil
+}
+
+// Cut returns the beginning of s of at most n bytes, cut between runes, with an ellipsis where something was cut.
+func Cut(s string, n int) string {
+	if len(s) <= n {
+		return strings.ToValidUTF8(s, "\uFFFD")
+	}
+	s = s[:max(n-len("…"), 0)]
+	for len(s) > 0 && s[len(s)-1]&0xC0 == 0x80 {
+		s = s[:len(s)-1]
+	}
+	if len(s) > 0 && s[len(s)-1] >= 0xC0 {
+		s = s[:len(s)-1]
+	}
+	return strings.ToValidUTF8(s, "\uFFFD") + "…"
+}

@@ -1,0 +1,89 @@
+package turn
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// Render makes a prompt of a plan: system prompt, anchor and window as the mode wants them. A prompt over a longer
+// transcript with the same plan extends this one's messages and changes nothing else.
+func Render(plan Plan, profile Profile, anchor *Message, window []Message) Prompt {
+	window = Align(window)
+	messages := make([]Message, 0, len(window)+1)
+	if anchor != nil {
+		messages = append(messages, renderMessage(plan.Mode, *anchor))
+	}
+	for _, m := range window {
+		messages = append(messages, renderMessage(plan.Mode, m))
+	}
+	p := Prompt{
+		Model: plan.Model, System: profile.System, Messages: messages, Note: plan.Note,
+		Temperature: plan.Temperature, MaxTokens: plan.MaxTokens,
+	}
+	if plan.Mode == ModeJSON {
+		p.System = strings.TrimSpace(p.System + "\n\n" + jsonProtocol(profile.Descriptors))
+		return p
+	}
+	for _, d := range profile.Descriptors {
+		p.Tools = append(p.Tools, WireTool{Name: d.Wire, Description: d.Description, Schema: d.Schema})
+	}
+	p.Tools = append(p.Tools, askUser)
+	return p
+}
+
+var askUser = WireTool{
+	Name:        AskUserTool,
+	Description: "Ask the user one question when the request cannot be answered without it. Use it alone.",
+	Schema:      json.RawMessage(`{"type":"object","properties":{"question":{"type":"string"}},"required":["question"],"additionalProperties":false}`),
+}
+
+// renderMessage fits a message of the transcript to the mode. Providers refuse assistant messages without content.
+func renderMessage(mode Mode, m Message) Message {
+	switch {
+	case m.Role == RoleAssistant && m.Text == "" && len(m.ToolCalls) == 0:
+		m.Text = "(no content)"
+	case mode != ModeJSON:
+	case m.Role == RoleAssistant && len(m.ToolCalls) > 0:
+		m = Message{Role: RoleAssistant, Text: callsAsText(m)}
+	case m.Role == RoleTool:
+		m = Message{Role: RoleUser, Text: fmt.Sprintf("Result of call %s (%s):\n%s", m.CallID, m.Outcome, m.Text)}
+	}
+	return m
+}
+
+func callsAsText(m Message) string {
+	parts := make([]string, 0, len(m.ToolCalls)+1)
+	if m.Text != "" {
+		parts = append(parts, m.Text)
+	}
+	for _, c := range m.ToolCalls {
+		args := c.Arguments
+		if CheckJSON(args) != nil {
+			quoted, _ := json.Marshal(args) // a string always marshals
+			args = string(quoted)
+		}
+		name, _ := json.Marshal(c.Tool)
+		parts = append(parts, fmt.Sprintf(`{"type":"tool_call","name":%s,"arguments":%s}`, name, args))
+	}
+	return strings.Join(parts, "\n")
+}
+
+// jsonProtocol tells a model without native tools how to act.
+func jsonProtocol(tools []Descriptor) string {
+	var b strings.Builder
+	b.WriteString("Answer with exactly one JSON object and nothing around it, in one of these forms:\n")
+	b.WriteString(`{"type":"final","content":"your answer"}` + "\n")
+	if len(tools) > 0 {
+		b.WriteString(`{"type":"tool_call","name":"a tool's name","arguments":{}}` + "\n")
+	}
+	b.WriteString(`{"type":"ask_user","question":"one question"}` + "\n")
+	if len(tools) == 0 {
+		return b.String()
+	}
+	b.WriteString("\nThe tools, each with the JSON schema of its arguments:\n")
+	for _, t := range tools {
+		fmt.Fprintf(&b, "- %s: %s\n  %s\n", t.Wire, t.Description, t.Schema)
+	}
+	return b.String()
+}
