@@ -51,6 +51,10 @@ type Journal interface {
 	// closed is late too.
 	SettleCall(ctx context.Context, in SettleInput) (CallRecord, error)
 
+	// ReleaseCall gives the claim of (turn, call, attempt) back: nothing reached the tool, and the next attempt is granted
+	// as if this one had never been. Without such an open claim it changes nothing. Its tool_call_started stays.
+	ReleaseCall(ctx context.Context, turnID, callID string, attempt int) error
+
 	// Finish appends results that are still open (see Results), settles the turn and emits turn_completed. Calls of
 	// the last assistant message that have no result get one: settled ones theirs, claimed ones unknown, the rest cancelled.
 	Finish(ctx context.Context, in FinishInput) (TurnRecord, error)
@@ -62,6 +66,8 @@ type Journal interface {
 	// Messages returns the transcript's messages with from <= seq <= to, in order, with their whole content.
 	Messages(ctx context.Context, session string, from, to int64) ([]turn.Message, error)
 	Turn(ctx context.Context, turnID string) (TurnRecord, error)
+	// StepMessage returns the assistant's message that settled the inference; ErrNotFound where it is not settled.
+	StepMessage(ctx context.Context, key StepKey) (turn.Message, error)
 	// Call returns the call with its arguments and outcome; ErrNotFound where it was never claimed.
 	Call(ctx context.Context, turnID, callID string) (CallRecord, error)
 
@@ -104,8 +110,8 @@ type Store interface {
 
 // StepKey names an inference.
 type StepKey struct {
-	Turn string
-	Step int // from 1
+	Turn string `json:"turn"`
+	Step int    `json:"step"` // from 1
 }
 
 // BeginInput opens a turn.
@@ -161,20 +167,20 @@ type StartInference struct {
 
 // Inference is the ledger's record of (turn, step).
 type Inference struct {
-	Key      StepKey
-	Attempt  int // of this attempt, from 1: counts every start, crashes included
-	Failures int // attempts that ended in a provider's failure
-	Model    string
+	Key      StepKey `json:"key"`
+	Attempt  int     `json:"attempt"`            // of this attempt, from 1: counts every start, crashes included
+	Failures int     `json:"failures,omitempty"` // attempts that ended in a provider's failure
+	Model    string  `json:"model,omitempty"`
 	// Base is the head after the results were appended: what the prompt is rendered from.
-	Base turn.Head
+	Base turn.Head `json:"base,omitzero"`
 	// Settled and what follows are set once the answer is complete.
-	Settled   bool
-	Head      turn.Head // after the assistant's message
-	Answer    turn.Answer
-	Message   turn.Message // as appended
-	StartedAt time.Time
-	SettledAt time.Time
-	Late      int // answers that came after settlement
+	Settled   bool         `json:"settled,omitempty"`
+	Head      turn.Head    `json:"head"` // after the assistant's message
+	Answer    turn.Answer  `json:"answer,omitzero"`
+	Message   turn.Message `json:"message,omitzero"` // as appended
+	StartedAt time.Time    `json:"started_at,omitzero"`
+	SettledAt time.Time    `json:"settled_at,omitzero"`
+	Late      int          `json:"late,omitempty"` // answers that came after settlement
 }
 
 // SettleInference settles one.
@@ -235,22 +241,22 @@ type SettleInput struct {
 
 // CallRecord is the ledger's record of a call.
 type CallRecord struct {
-	Turn    string
-	Step    int
-	Call    turn.ToolCall
-	Attempt int // the highest that claimed
+	Turn    string        `json:"turn"`
+	Step    int           `json:"step"`
+	Call    turn.ToolCall `json:"call"`
+	Attempt int           `json:"attempt"` // the highest that claimed
 	// Runs counts the claims that were granted: above 1 only for repeatable tools.
-	Runs       int
-	Worker     string
-	ClaimedAt  time.Time
-	Outcome    turn.Outcome // zero while open
-	Text       string       // what the model is shown
-	FullBlob   string       // the whole output, where Text is a cut of it
-	SizeBytes  int64
-	SettledAt  time.Time
-	DurationMS int64
-	Late       bool // of a SettleCall: this settlement was kept as late
-	LateCount  int
+	Runs       int          `json:"runs,omitempty"`
+	Worker     string       `json:"worker,omitempty"`
+	ClaimedAt  time.Time    `json:"claimed_at,omitzero"`
+	Outcome    turn.Outcome `json:"outcome,omitempty"`   // zero while open
+	Text       string       `json:"text,omitempty"`      // what the model is shown
+	FullBlob   string       `json:"full_blob,omitempty"` // the whole output, where Text is a cut of it
+	SizeBytes  int64        `json:"size_bytes,omitempty"`
+	SettledAt  time.Time    `json:"settled_at,omitzero"`
+	DurationMS int64        `json:"duration_ms,omitempty"`
+	Late       bool         `json:"late,omitempty"` // of a SettleCall: this settlement was kept as late
+	LateCount  int          `json:"late_count,omitempty"`
 }
 
 // FinishInput settles a turn.
@@ -271,34 +277,34 @@ type FinishInput struct {
 
 // TurnRecord is a turn's row.
 type TurnRecord struct {
-	ID         string
-	Session    string
-	WorkflowID string
-	RunID      string
-	Agent      string
-	MessageID  string
+	ID         string `json:"id"`
+	Session    string `json:"session,omitempty"`
+	WorkflowID string `json:"workflow_id,omitempty"`
+	RunID      string `json:"run_id,omitempty"`
+	Agent      string `json:"agent,omitempty"`
+	MessageID  string `json:"message_id,omitempty"`
 	// MessageSeq is the seq of the turn's user message.
-	MessageSeq int64
-	State      turn.State
-	Reason     turn.FinishReason
-	Code       turn.Code
-	Message    string
-	Answer     string
-	Usage      turn.Usage
-	Steps      int
-	Calls      int
-	StartedAt  time.Time
-	EndedAt    time.Time
+	MessageSeq int64             `json:"message_seq,omitempty"`
+	State      turn.State        `json:"state"`
+	Reason     turn.FinishReason `json:"reason,omitempty"`
+	Code       turn.Code         `json:"code,omitempty"`
+	Message    string            `json:"message,omitempty"`
+	Answer     string            `json:"answer,omitempty"`
+	Usage      turn.Usage        `json:"usage,omitzero"`
+	Steps      int               `json:"steps,omitempty"`
+	Calls      int               `json:"calls,omitempty"`
+	StartedAt  time.Time         `json:"started_at,omitzero"`
+	EndedAt    time.Time         `json:"ended_at,omitzero"`
 }
 
 // SessionRecord is a session's row.
 type SessionRecord struct {
-	ID        string
-	Agent     string
-	Head      turn.Head
-	Turns     int
-	LastTurn  TurnRecord
-	CreatedAt time.Time
-	UpdatedAt time.Time
-	FirstText string // of the first message, a preview of at most 120 bytes
+	ID        string     `json:"id"`
+	Agent     string     `json:"agent,omitempty"`
+	Head      turn.Head  `json:"head"`
+	Turns     int        `json:"turns,omitempty"`
+	LastTurn  TurnRecord `json:"last_turn,omitzero"`
+	CreatedAt time.Time  `json:"created_at,omitzero"`
+	UpdatedAt time.Time  `json:"updated_at,omitzero"`
+	FirstText string     `json:"first_text,omitempty"` // of the first message, a preview of at most 120 bytes
 }

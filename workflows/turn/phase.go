@@ -40,6 +40,8 @@ type Progress struct {
 	Note string `json:"note,omitempty"`
 	// Said is the latest text of the model: the partial result of a turn that ends without an answer.
 	Said string `json:"said,omitempty"`
+	// Tools are the tools that were called, each once, for the search attributes.
+	Tools []string `json:"tools,omitempty"`
 
 	Observe func(Transition) `json:"-"`
 }
@@ -133,9 +135,10 @@ func (i LlmInfer) ParseAction(proposal Proposal) ParseAction {
 	return ParseAction{p: i.p.moved(PhaseLlmInfer, PhaseParseAction), Proposal: proposal}
 }
 
-// BuildPrompt: the inference failed and policy lets it be tried again.
+// BuildPrompt: the inference failed and policy lets it be tried again, as the same step but paid from the step budget.
 func (i LlmInfer) BuildPrompt(note string) BuildPrompt {
 	i.p.Note = note
+	i.p.Counters.Step--
 	return BuildPrompt{i.p.moved(PhaseLlmInfer, PhaseBuildPrompt)}
 }
 

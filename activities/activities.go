@@ -1,0 +1,115 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Agent is the configuration that a turn pins when it begins.
+type Agent struct {
+	Name         string
+	SystemPrompt string
+	Provider     string
+	Model        string
+	Mode         turn.Mode
+	Limits       turn.Limits
+	Policy       turn.Policy
+	RetryMax     int // failures of transport or rate that one inference may survive
+	Temperature  *float64
+	MaxTokens    int // of one answer; 0 leaves it to the provider
+	// Servers are the catalogues that a turn may pin: "local" and the configured MCP servers.
+	Servers []string
+}
+
+// Options are what the activities work with. All but Redact, Worker and CacheBytes are needed.
+type Options struct {
+	Journal journal.Journal
+	Model   Model
+	Tools   Tools
+	Agent   Agent
+	Worker  string // this process, for the ledger
+	// Redact takes secrets out of text before it reaches history, journal or chunks. Nil leaves text alone.
+	Redact func(string) string
+	// CacheBytes bounds the cache of rendered prefixes; 0 means 64 MiB.
+	CacheBytes int64
+}
+
+// Activities implements workflows.Activities. Register a pointer to it; it has no other exported methods.
+type Activities struct {
+	journal  journal.Journal
+	model    Model
+	tools    Tools
+	agent    Agent
+	worker   string
+	redact   func(string) string
+	windows  *windowCache
+	profiles *profileCache
+}
+
+var _ workflows.Activities = (*Activities)(nil)
+
+// New puts the activities together.
+func New(o Options) (*Activities, error) {
+	if o.CacheBytes == 0 {
+		o.CacheBytes = 64 << 20
+	}
+	if o.Redact == nil {
+		o.Redact = func(s string) string { return s }
+	}
+	windows, err := newWindowCache(o.CacheBytes)
+	if err != nil {
+		return nil, fmt.Errorf("making the cache of prompts: %w", err)
+	}
+	profiles, err := newProfileCache(o.Journal)
+	if err != nil {
+		return nil, fmt.Errorf("making the cache of profiles: %w", err)
+	}
+	return &Activities{
+		journal: o.Journal, model: o.Model, tools: o.Tools, agent: o.Agent, worker: o.Worker, redact: o.Redact,
+		windows: windows, profiles: profiles,
+	}, nil
+}
+
+// results turns what the workflow knows of a step's calls into what the journal appends. Arguments of calls that never
+// ran are read from the answer that asked for them.
+func (a *Activities) results(settled []turn.Settled) []journal.Result {
+	out := make([]journal.Result, len(settled))
+	for i, s := range settled {
+		out[i] = journal.Result{
+			Call:    turn.ToolCall{ID: s.Call.ID, WireID: s.Call.WireID, Tool: s.Call.Tool, Arguments: s.Call.Arguments},
+			Outcome: s.Outcome, Text: s.Text,
+		}
+	}
+	return out
+}
+
+func decodePins(raw json.RawMessage) (turn.Pins, error) {
+	var p turn.Pins
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return p, turn.Errorf(turn.CodeInternal, err, "the turn's pinned configuration cannot be read")
+	}
+	return p, nil
+}
+
+// failure maps an error to the application error that leaves the worker: named by its code, with a message for its
+// user and without its cause, which goes to the log.
+func failure(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if temporal.IsCanceledError(context.Cause(ctx)) {
+		return temporal.NewCanceledError()
+	}
+	e := asTurnError(err)
+	logFailure(ctx, e)
+	return temporal.NewApplicationErrorWithOptions(e.Message, string(e.Code), temporal.ApplicationErrorOptions{
+		NonRetryable: !e.Code.Retryable(), NextRetryDelay: e.RetryAfter,
+	})
+}

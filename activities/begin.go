@@ -1,0 +1,121 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Begin takes the message into its session and pins the configuration: what a resumed run finds is what its first run
+// pinned. It only reads and writes the journal; the servers were asked before this worker polled.
+func (a *Activities) Begin(ctx context.Context, in workflows.BeginInput) (workflows.BeginResult, error) {
+	res, err := a.begin(ctx, in)
+	return res, failure(ctx, err)
+}
+
+func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workflows.BeginResult, error) {
+	pins, err := a.pins(ctx, in)
+	if err != nil {
+		return workflows.BeginResult{}, err
+	}
+	raw, err := json.Marshal(pins)
+	if err != nil {
+		return workflows.BeginResult{}, fmt.Errorf("encoding the pins: %w", err)
+	}
+	begun, err := a.journal.Begin(ctx, journal.BeginInput{
+		Session: in.Session, Turn: in.Turn, WorkflowID: in.WorkflowID, RunID: in.RunID, Agent: pins.Agent,
+		Message: turn.Message{ID: in.Message.ID, Role: turn.RoleUser, Text: in.Message.Text}, MessageBlob: in.Message.Blob,
+		Pins: raw, At: time.Now(),
+	})
+	if err != nil {
+		return workflows.BeginResult{}, err
+	}
+	res := workflows.BeginResult{Version: workflows.WireVersion, Head: begun.Head, Resumed: begun.Resumed, Closed: begun.Closed}
+	if d := begun.DuplicateOf; d != nil {
+		first := recordResult(*d)
+		res.Duplicate = &first
+		return res, nil
+	}
+	res.Pins, err = decodePins(begun.Pins)
+	return res, err
+}
+
+// answerKept is how much of an answer a turn's row keeps, in bytes; the transcript has all of it.
+const answerKept = 4096
+
+// recordResult is a turn's result as far as the journal has it.
+func recordResult(t journal.TurnRecord) workflows.Result {
+	return workflows.Result{
+		Version: workflows.WireVersion, Session: t.Session, Turn: t.ID, State: t.State, FinishReason: t.Reason,
+		Answer: t.Answer, Truncated: len(t.Answer) > answerKept-len("…"), Code: t.Code, Message: t.Message, Usage: t.Usage, Steps: t.Steps, ToolCalls: t.Calls,
+	}
+}
+
+// pins reads the configuration of a new turn: the agent's settings, the limits that were asked for, and the tools that
+// the workers have published.
+func (a *Activities) pins(ctx context.Context, in workflows.BeginInput) (turn.Pins, error) {
+	g := a.agent
+	if in.Agent != "" && in.Agent != g.Name {
+		return turn.Pins{}, turn.Errorf(turn.CodeConfigInvalid, nil,
+			fmt.Sprintf("there is no agent %q here; this worker runs %q", turn.Cut(in.Agent, 60), g.Name))
+	}
+	limits, err := in.Limits.Apply(g.Limits)
+	if err != nil {
+		return turn.Pins{}, turn.Errorf(turn.CodeConfigInvalid, nil, err.Error())
+	}
+	pins := turn.Pins{
+		Version: 1, Agent: g.Name, Provider: g.Provider, Model: g.Model, Mode: g.Mode, Limits: limits, Policy: g.Policy,
+		RetryMax: g.RetryMax, Temperature: g.Temperature, MaxTokens: g.MaxTokens,
+	}
+	descriptors, err := a.pinTools(ctx, &pins)
+	if err != nil {
+		return pins, err
+	}
+	pins.Profile, err = a.profiles.put(ctx, turn.Profile{System: a.system(pins.Unavailable), Descriptors: descriptors})
+	return pins, err
+}
+
+// pinTools picks the tools that policy does not deny outright from the published catalogues.
+func (a *Activities) pinTools(ctx context.Context, pins *turn.Pins) ([]turn.Descriptor, error) {
+	catalogues, err := a.journal.Catalogues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var descriptors []turn.Descriptor
+	for _, c := range catalogues {
+		if !slices.Contains(a.agent.Servers, c.Server) {
+			continue // published by a worker of another configuration
+		}
+		if c.Problem != "" && c.Required {
+			return nil, turn.Errorf(turn.CodeToolNotSent, nil, fmt.Sprintf(
+				"the required MCP server %q is not available: %s. Nothing was done; mend the server and ask again", c.Server, turn.Cut(c.Problem, 2000)))
+		}
+		if c.Problem != "" {
+			pins.Unavailable = append(pins.Unavailable, c.Server)
+			continue
+		}
+		for _, d := range c.Tools {
+			if permission, _ := pins.Policy.Permit(d.Pinned()); permission == turn.Deny {
+				continue
+			}
+			pins.Tools = append(pins.Tools, d.Pinned())
+			descriptors = append(descriptors, d)
+		}
+	}
+	return descriptors, nil
+}
+
+// system is the agent's prompt, with what the model has to know of servers that are away.
+func (a *Activities) system(unavailable []string) string {
+	s := a.agent.SystemPrompt
+	for _, server := range unavailable {
+		s += fmt.Sprintf("\n\nThe tool server %q is unavailable in this turn. Say so where the request needs it.", server)
+	}
+	return s
+}

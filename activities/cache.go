@@ -1,0 +1,120 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// windowCache keeps the transcript windows of hot sessions, by the hash of their head: a hash names its transcript
+// exactly, so an entry can be old but never wrong. It is bounded in bytes; a miss is only slower.
+type windowCache struct {
+	mu    sync.Mutex
+	lru   *simplelru.LRU[string, window]
+	bytes int64
+	max   int64
+}
+
+// window is a run of messages that ends at a head.
+type window struct {
+	from     int64 // seq of the first message
+	messages []turn.Message
+	bytes    int64
+}
+
+func newWindowCache(maxBytes int64) (*windowCache, error) {
+	c := &windowCache{max: maxBytes}
+	l, err := simplelru.NewLRU(1<<16, func(_ string, w window) { c.bytes -= w.bytes })
+	c.lru = l
+	return c, err
+}
+
+// get returns the messages from seq from up to the head with this hash. A window that reaches further back serves too.
+func (c *windowCache) get(head turn.Head, from int64) ([]turn.Message, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w, ok := c.lru.Get(head.Hash)
+	if !ok || w.from > from || head.Hash == "" {
+		return nil, false
+	}
+	return slices.Clip(w.messages[from-w.from:]), true
+}
+
+// put keeps a window under its head and forgets the one it grew from.
+func (c *windowCache) put(head turn.Head, from int64, messages []turn.Message, grewFrom string) {
+	size := int64(256)
+	for _, m := range messages {
+		size += messageBytes(m)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lru.Remove(grewFrom)
+	if size > c.max || head.Hash == "" {
+		return
+	}
+	c.lru.Remove(head.Hash)
+	c.lru.Add(head.Hash, window{from: from, messages: slices.Clip(messages), bytes: size})
+	c.bytes += size
+	for c.bytes > c.max {
+		c.lru.RemoveOldest()
+	}
+}
+
+func messageBytes(m turn.Message) int64 {
+	n := len(m.Text) + 256
+	for _, call := range m.ToolCalls {
+		n += len(call.Arguments) + 128
+	}
+	return int64(n)
+}
+
+// profileCache reads and writes profiles, the blobs that hold a turn's system prompt and descriptors.
+type profileCache struct {
+	journal journal.Journal
+	lru     *lru.Cache[string, turn.Profile]
+}
+
+// maxProfiles bounds the profiles in memory; one of 80 tools has about 100 KB.
+const maxProfiles = 32
+
+func newProfileCache(j journal.Journal) (*profileCache, error) {
+	l, err := lru.New[string, turn.Profile](maxProfiles)
+	return &profileCache{journal: j, lru: l}, err
+}
+
+func (c *profileCache) put(ctx context.Context, p turn.Profile) (string, error) {
+	b, err := json.Marshal(p)
+	if err != nil {
+		return "", fmt.Errorf("encoding the profile: %w", err)
+	}
+	hash, err := c.journal.PutBlob(ctx, "application/json", b)
+	if err != nil {
+		return "", fmt.Errorf("keeping the profile: %w", err)
+	}
+	c.lru.Add(hash, p)
+	return hash, nil
+}
+
+func (c *profileCache) get(ctx context.Context, hash string) (turn.Profile, error) {
+	if p, ok := c.lru.Get(hash); ok {
+		return p, nil
+	}
+	var p turn.Profile
+	b, err := c.journal.GetBlob(ctx, hash)
+	if err != nil {
+		return p, fmt.Errorf("reading the profile: %w", err)
+	}
+	if err := json.Unmarshal(b, &p); err != nil {
+		return p, turn.Errorf(turn.CodeInternal, err, "the turn's pinned tools cannot be read")
+	}
+	c.lru.Add(hash, p)
+	return p, nil
+}

@@ -1,0 +1,121 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// CallTool claims one call, runs it, settles it and returns its receipt. What the ledger knows decides: a settled call
+// is not run again, and one that an earlier attempt left open is not either, unless its tool may be repeated.
+func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (workflows.CallResult, error) {
+	clock := startClock(ctx)
+	defer clock.stop()
+	res, err := a.callTool(ctx, in)
+	res.Busy = clock.busy()
+	return res, failure(ctx, err)
+}
+
+func (a *Activities) callTool(ctx context.Context, in workflows.CallInput) (workflows.CallResult, error) {
+	call, err := a.requested(ctx, in)
+	if err != nil {
+		return workflows.CallResult{}, err
+	}
+	claim, err := a.journal.ClaimCall(ctx, journal.ClaimInput{
+		Turn: in.Turn, Step: in.Step, Call: call, Attempt: in.Attempt, Repeatable: in.Tool.Repeatable, Worker: a.worker, At: time.Now(),
+	})
+	if err != nil {
+		return workflows.CallResult{}, err
+	}
+	switch claim.State {
+	case journal.ClaimSettled:
+		return a.receipt(in, claim.Record, true), nil
+	case journal.ClaimStale:
+		return workflows.CallResult{}, turn.Errorf(turn.CodeToolOutcomeUnknown, journal.ErrStale, "a later dispatch has this call")
+	case journal.ClaimTaken:
+		return a.settleCall(ctx, in, turn.ToolResult{Outcome: turn.OutcomeUnknown, Text: unknownText})
+	}
+	result, err := a.run(ctx, in, call)
+	if err != nil {
+		return workflows.CallResult{}, err
+	}
+	return a.settleCall(ctx, in, result)
+}
+
+// unknownText is what the model is told of a call that died with its worker.
+const unknownText = "Outcome unknown: the worker died while this call ran. It may or may not have taken effect, and it was not repeated. Check before you try again."
+
+// requested finds the call in the answer that asked for it: the workflow carries its arguments as a preview only.
+func (a *Activities) requested(ctx context.Context, in workflows.CallInput) (turn.ToolCall, error) {
+	m, err := a.journal.StepMessage(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step})
+	if err != nil {
+		return turn.ToolCall{}, fmt.Errorf("reading the call %s: %w", in.Call.ID, err)
+	}
+	for _, c := range m.ToolCalls {
+		if c.ID == in.Call.ID {
+			return c, nil
+		}
+	}
+	return turn.ToolCall{}, turn.Errorf(turn.CodeInternal, nil, "the journal does not have call "+in.Call.ID+" of this turn")
+}
+
+// run calls the tool within its deadline. An error means that nothing reached it.
+func (a *Activities) run(ctx context.Context, in workflows.CallInput, call turn.ToolCall) (turn.ToolResult, error) {
+	limited, cancel := context.WithTimeout(ctx, in.Timeout)
+	defer cancel()
+	result, err := a.tools.Call(limited, turn.ToolRequest{
+		Tool: in.Tool.ID, Hash: in.Tool.Hash, Arguments: json.RawMessage(call.Arguments), Timeout: in.Timeout,
+		Session: in.Session, Turn: in.Turn, Step: in.Step, CallID: in.Call.ID, Attempt: in.Attempt, Repeatable: in.Tool.Repeatable,
+	})
+	if err != nil {
+		return result, a.unsent(ctx, in, err)
+	}
+	result.Text = a.redact(result.Text)
+	if result.Full != nil {
+		result.Full = []byte(a.redact(string(result.Full)))
+	}
+	return result, nil
+}
+
+// unsent gives the claim of a call that never reached its tool back, so that the next dispatch may run it.
+func (a *Activities) unsent(ctx context.Context, in workflows.CallInput, err error) error {
+	keep, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
+	defer cancel()
+	if rerr := a.journal.ReleaseCall(keep, in.Turn, in.Call.ID, in.Attempt); rerr != nil {
+		return rerr
+	}
+	e := asTurnError(err)
+	return &turn.Error{Code: e.Code, Message: a.redact(e.Message), Cause: e.Cause, RetryAfter: e.RetryAfter}
+}
+
+// settleWithin bounds the settlement of a call whose own context has ended: what it did must be recorded all the same.
+const settleWithin = 8 * time.Second
+
+func (a *Activities) settleCall(ctx context.Context, in workflows.CallInput, result turn.ToolResult) (workflows.CallResult, error) {
+	keep, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
+	defer cancel()
+	record, err := a.journal.SettleCall(keep, journal.SettleInput{
+		Turn: in.Turn, CallID: in.Call.ID, Attempt: in.Attempt, Result: result, At: time.Now(),
+	})
+	if err != nil {
+		return workflows.CallResult{}, err
+	}
+	if temporal.IsCanceledError(context.Cause(ctx)) {
+		return workflows.CallResult{}, temporal.NewCanceledError()
+	}
+	return a.receipt(in, record, record.Late), nil
+}
+
+func (a *Activities) receipt(in workflows.CallInput, r journal.CallRecord, reused bool) workflows.CallResult {
+	return workflows.CallResult{
+		Version: workflows.WireVersion, CallID: in.Call.ID, Tool: in.Tool.ID, Arguments: in.Call.Arguments,
+		Outcome: r.Outcome, Preview: turn.Cut(r.Text, turn.ResultPreview), SizeBytes: r.SizeBytes, Reused: reused,
+	}
+}

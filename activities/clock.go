@@ -1,0 +1,60 @@
+package activities
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+)
+
+// beatEvery is how often an activity shows that it lives. The SDK passes on what the heartbeat timeout needs.
+const beatEvery = time.Second
+
+// clock measures how long an activity has worked over all its attempts, and heartbeats while it does: the details of
+// the heartbeat carry the measure over a crash.
+type clock struct {
+	before time.Duration // worked in attempts before this one
+	began  time.Time
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+func startClock(ctx context.Context) *clock {
+	c := &clock{began: time.Now()}
+	if !activity.IsActivity(ctx) || activity.GetInfo(ctx).IsLocalActivity {
+		c.cancel = func() {}
+		return c
+	}
+	if activity.HasHeartbeatDetails(ctx) {
+		// Details of another shape count as nothing worked.
+		if err := activity.GetHeartbeatDetails(ctx, &c.before); err != nil {
+			c.before = 0
+		}
+	}
+	beat, cancel := context.WithCancel(ctx)
+	c.cancel = cancel
+	c.done.Go(func() { c.beat(beat, ctx) })
+	return c
+}
+
+func (c *clock) beat(stop, ctx context.Context) {
+	ticker := time.NewTicker(beatEvery)
+	defer ticker.Stop()
+	for {
+		activity.RecordHeartbeat(ctx, c.busy())
+		select {
+		case <-stop.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// busy is the working time so far, earlier attempts included.
+func (c *clock) busy() time.Duration { return c.before + time.Since(c.began) }
+
+func (c *clock) stop() {
+	c.cancel()
+	c.done.Wait()
+}

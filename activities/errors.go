@@ -1,0 +1,38 @@
+package activities
+
+import (
+	"context"
+	"errors"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// asTurnError gives every error its code: the one place where the journal's errors become users' errors.
+func asTurnError(err error) *turn.Error {
+	var e *turn.Error
+	switch {
+	case errors.As(err, &e):
+		return e
+	case errors.Is(err, journal.ErrConflict):
+		return turn.Errorf(turn.CodeSessionBusy, err, "another turn has written to this session; what was done is kept, ask again")
+	case errors.Is(err, journal.ErrClosed):
+		return turn.Errorf(turn.CodeSessionBusy, err, "this turn was closed by a later one of its session; what was done is kept")
+	case errors.Is(err, journal.ErrStale):
+		return turn.Errorf(turn.CodeLLMTransport, err, "a newer attempt has taken over")
+	case errors.Is(err, journal.ErrNotFound):
+		return turn.Errorf(turn.CodeInternal, err, "the journal does not have what the turn refers to; is this worker on the right journal?")
+	case errors.Is(err, journal.ErrNewer):
+		return turn.Errorf(turn.CodeConfigInvalid, err, "the journal was written by a newer version; update this worker")
+	}
+	return turn.Errorf(turn.CodeStoreUnavailable, err, "the journal is not available; the turn goes on when it is")
+}
+
+// logFailure keeps the cause, which users do not see, where operators do.
+func logFailure(ctx context.Context, e *turn.Error) {
+	if activity.IsActivity(ctx) {
+		activity.GetLogger(ctx).Warn("activity failed", "code", e.Code, "message", e.Message, "cause", e.Cause)
+	}
+}

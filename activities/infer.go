@@ -1,0 +1,236 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Infer appends the last step's results, renders the plan, asks the model and appends its answer. An answer that the
+// journal has already is returned and not paid again.
+func (a *Activities) Infer(ctx context.Context, in workflows.InferInput) (workflows.InferResult, error) {
+	clock := startClock(ctx)
+	defer clock.stop()
+	res, err := a.infer(ctx, in, clock)
+	res.Busy = clock.busy()
+	return res, err
+}
+
+func (a *Activities) infer(ctx context.Context, in workflows.InferInput, clock *clock) (workflows.InferResult, error) {
+	inf, err := a.journal.StartInference(ctx, journal.StartInference{
+		Session: in.Session, Key: journal.StepKey{Turn: in.Turn, Step: in.Step}, Expect: in.Expect,
+		Results: a.results(in.Results), Model: in.Plan.Model, At: time.Now(),
+	})
+	if err != nil {
+		return workflows.InferResult{}, failure(ctx, err)
+	}
+	profile, err := a.profiles.get(ctx, in.Plan.Profile)
+	if err != nil {
+		return workflows.InferResult{}, failure(ctx, err)
+	}
+	if inf.Settled {
+		return a.inferResult(in, profile, inf, true), nil
+	}
+	messages, err := a.window(ctx, in, inf.Base)
+	if err != nil {
+		return workflows.InferResult{}, failure(ctx, err)
+	}
+	anchor, err := a.anchor(ctx, in)
+	if err != nil {
+		return workflows.InferResult{}, failure(ctx, err)
+	}
+	answer, rest, err := a.ask(ctx, in, inf, turn.Render(in.Plan, profile, anchor, messages), clock)
+	if err != nil {
+		return workflows.InferResult{}, err
+	}
+	return a.settle(ctx, in, inf, profile, messages, answer, rest)
+}
+
+// ask sends the prompt and streams the answer into the journal. It returns the chunks that are not appended yet.
+func (a *Activities) ask(ctx context.Context, in workflows.InferInput, inf journal.Inference, p turn.Prompt, clock *clock) (turn.Answer, []turn.Chunk, error) {
+	budget := max(in.Budget-clock.before, time.Second)
+	limited, cancel := context.WithTimeoutCause(ctx, budget, turn.Errorf(turn.CodeLLMTransport, nil,
+		fmt.Sprintf("the model did not answer within the %s that the turn had left", budget.Round(time.Second))))
+	defer cancel()
+	asking, abort := context.WithCancelCause(limited)
+	defer abort(nil)
+	s := openStream(asking, a.journal, inf, a.redact, in.Plan.Mode == turn.ModeJSON, abort)
+	answer, err := a.model.Infer(asking, p, s)
+	rest := s.close()
+	if err == nil {
+		return answer, rest, nil
+	}
+	return answer, nil, a.asked(ctx, asking, in, inf, s.partial(), err)
+}
+
+// asked decides what a failed inference leaves as: a stop keeps the partial text, a worker's end and a newer attempt
+// count as nothing, and a failure of the provider is retried at most RetryMax times over all attempts.
+func (a *Activities) asked(ctx, asking context.Context, in workflows.InferInput, inf journal.Inference, partial string, err error) error {
+	if temporal.IsCanceledError(context.Cause(ctx)) {
+		return temporal.NewCanceledError(turn.Cut(a.redact(partial), turn.AnswerInline))
+	}
+	if ctx.Err() != nil {
+		return failure(ctx, turn.Errorf(turn.CodeLLMTransport, err, "the worker stopped in the middle of an inference"))
+	}
+	if cause := context.Cause(asking); cause != nil && !errors.Is(cause, context.Canceled) {
+		err = cause // the budget, or the journal's refusal of a chunk
+	}
+	e := asTurnError(err)
+	if errors.Is(err, journal.ErrStale) || errors.Is(err, journal.ErrClosed) || e.Code == turn.CodeStoreUnavailable {
+		return failure(ctx, err)
+	}
+	e = turn.Errorf(e.Code, e.Cause, a.redact(e.Message))
+	failures, ferr := a.journal.FailInference(ctx, inf.Key, inf.Attempt, e.Code, e.Message)
+	if ferr != nil {
+		return failure(ctx, ferr)
+	}
+	logFailure(ctx, e)
+	final := !e.Code.Retryable() || failures > in.RetryMax
+	message := e.Message
+	if final && e.Code.Retryable() && failures > 1 {
+		message = fmt.Sprintf("%s (tried %d times)", message, failures)
+	}
+	return temporal.NewApplicationErrorWithOptions(message, string(e.Code), temporal.ApplicationErrorOptions{
+		NonRetryable: final, NextRetryDelay: retryAfter(err),
+	})
+}
+
+func retryAfter(err error) time.Duration {
+	var e *turn.Error
+	if errors.As(err, &e) {
+		return e.RetryAfter
+	}
+	return 0
+}
+
+// settle appends the answer as the transcript will have it for ever.
+func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf journal.Inference, profile turn.Profile,
+	messages []turn.Message, answer turn.Answer, rest []turn.Chunk) (workflows.InferResult, error) {
+	m := transcribe(in, profile, answer)
+	if in.Plan.Mode == turn.ModeJSON && len(m.ToolCalls) == 0 && m.Text != "" {
+		rest = append(rest, turn.Chunk{Kind: turn.ChunkTextDelta, Text: a.redact(m.Text), At: time.Now()})
+	}
+	settled, err := a.journal.SettleInference(ctx, journal.SettleInference{
+		Session: in.Session, Key: inf.Key, Attempt: inf.Attempt, Answer: answer, Message: m, Chunks: rest, At: time.Now(),
+	})
+	if err != nil {
+		return workflows.InferResult{}, failure(ctx, err)
+	}
+	settled.Failures = inf.Failures
+	a.windows.put(settled.Head, in.Plan.From, append(messages, settled.Message), in.Expect.Hash)
+	return a.inferResult(in, profile, settled, false), nil
+}
+
+// transcribe makes the assistant's message of an answer: calls where it asks for calls, and otherwise what people read.
+func transcribe(in workflows.InferInput, profile turn.Profile, answer turn.Answer) turn.Message {
+	m := turn.Message{Role: turn.RoleAssistant, Text: answer.Text, TurnID: in.Turn, Step: in.Step}
+	action, err := turn.Parse(in.Plan.Mode, in.Step, answer, pinned(profile))
+	if err != nil {
+		return m
+	}
+	switch act := action.(type) {
+	case turn.Final:
+		m.Text = act.Text
+	case turn.AskUser:
+		m.Text = act.Question
+	case turn.CallTools:
+		m.ToolCalls = act.Calls
+		if in.Plan.Mode == turn.ModeJSON {
+			m.Text = ""
+		}
+	}
+	return m
+}
+
+func pinned(p turn.Profile) []turn.Tool {
+	tools := make([]turn.Tool, len(p.Descriptors))
+	for i, d := range p.Descriptors {
+		tools[i] = d.Pinned()
+	}
+	return tools
+}
+
+// inferResult is the same for an answer that was just settled and for one that was found.
+func (a *Activities) inferResult(in workflows.InferInput, profile turn.Profile, inf journal.Inference, reused bool) workflows.InferResult {
+	return workflows.InferResult{
+		Version: workflows.WireVersion, Proposal: a.proposal(in, profile, inf.Answer), Head: inf.Head, Usage: inf.Answer.Usage,
+		Failures: inf.Failures, Attempt: inf.Attempt, Reused: reused,
+	}
+}
+
+// proposal parses the answer and checks its calls against the pinned catalogue, before anything is claimed.
+func (a *Activities) proposal(in workflows.InferInput, profile turn.Profile, answer turn.Answer) turn.Proposal {
+	action, err := turn.Parse(in.Plan.Mode, in.Step, answer, pinned(profile))
+	if err != nil {
+		return a.invalid(err, nil)
+	}
+	switch act := action.(type) {
+	case turn.Final:
+		text := a.redact(act.Text)
+		return turn.Proposal{Kind: turn.ProposeFinal, Text: turn.Cut(text, turn.AnswerInline), Cut: len(text) > turn.AnswerInline}
+	case turn.AskUser:
+		return turn.Proposal{Kind: turn.ProposeAsk, Question: turn.Cut(a.redact(act.Question), turn.AnswerInline)}
+	case turn.CallTools:
+		if err := a.checkCalls(in.Step, profile, act.Calls, answer.Text); err != nil {
+			return a.invalid(err, act.Calls)
+		}
+		text := ""
+		if in.Plan.Mode != turn.ModeJSON {
+			text = turn.Cut(a.redact(answer.Text), turn.ResultPreview)
+		}
+		return turn.Proposal{Kind: turn.ProposeCalls, Text: text, Calls: a.callProposals(act.Calls)}
+	}
+	return a.invalid(&turn.InvalidAction{Step: in.Step, Reason: "the answer is of no known kind"}, nil)
+}
+
+func (a *Activities) invalid(err error, calls []turn.ToolCall) turn.Proposal {
+	var inv *turn.InvalidAction
+	if !errors.As(err, &inv) {
+		inv = &turn.InvalidAction{Reason: err.Error()}
+	}
+	kept := *inv
+	kept.Arguments, kept.Raw = a.redact(kept.Arguments), a.redact(kept.Raw)
+	return turn.Proposal{Kind: turn.ProposeInvalid, Invalid: &kept, Calls: a.callProposals(calls)}
+}
+
+// maxCalls bounds the calls of one answer, whatever the limits say: each is a claim and an activity.
+const maxCalls = 128
+
+// checkCalls finds the first call that cannot be run as it stands.
+func (a *Activities) checkCalls(step int, profile turn.Profile, calls []turn.ToolCall, raw string) error {
+	if len(calls) > maxCalls {
+		return &turn.InvalidAction{Step: step, Reason: fmt.Sprintf("it asks for %d calls at once; %d are the most", len(calls), maxCalls)}
+	}
+	for _, c := range calls {
+		reason := ""
+		if d, ok := find(profile, c.Tool); !ok {
+			reason = "there is no such tool"
+		} else if err := turn.CheckJSON(c.Arguments); err != nil {
+			reason = "its arguments are not valid: " + err.Error()
+		} else if err := a.tools.Check(d, json.RawMessage(c.Arguments)); err != nil {
+			reason = "its arguments do not fit the tool's schema: " + err.Error()
+		}
+		if reason != "" {
+			return &turn.InvalidAction{Step: step, Name: turn.Cut(c.Tool, 80), Arguments: turn.Cut(c.Arguments, turn.ArgumentsPreview),
+				Reason: turn.Cut(reason, 500), Raw: turn.Cut(raw, turn.ArgumentsPreview)}
+		}
+	}
+	return nil
+}
+
+func find(p turn.Profile, id string) (turn.Descriptor, bool) {
+	for _, d := range p.Descriptors {
+		if d.ID == id {
+			return d, true
+		}
+	}
+	return turn.Descriptor{}, false
+}

@@ -1,0 +1,134 @@
+package activities
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// flushEvery batches deltas: tens of milliseconds, so that a reader sees text flow and the journal is not written to
+// for every token.
+const flushEvery = 40 * time.Millisecond
+
+// stream batches an answer's pieces into chunks of the journal. It implements turn.Sink.
+type stream struct {
+	journal journal.Journal
+	key     journal.StepKey
+	attempt int
+	redact  func(string) string
+	// silent withholds text deltas: in JSON mode they are protocol, not text for people.
+	silent bool
+	abort  context.CancelCauseFunc
+
+	mu      sync.Mutex
+	pending []turn.Chunk
+	text    strings.Builder // all text so far: the partial result of a cancelled turn
+	wake    chan struct{}
+	quit    chan struct{}
+	done    chan struct{}
+}
+
+// openStream starts the flusher. The caller must close the stream. abort is called when a newer attempt has taken over.
+func openStream(ctx context.Context, j journal.Journal, inf journal.Inference, redact func(string) string, silent bool, abort context.CancelCauseFunc) *stream {
+	s := &stream{journal: j, key: inf.Key, attempt: inf.Attempt, redact: redact, silent: silent, abort: abort,
+		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
+	go s.run(ctx)
+	return s
+}
+
+// Text implements turn.Sink.
+func (s *stream) Text(delta string) {
+	s.mu.Lock()
+	s.text.WriteString(delta)
+	s.mu.Unlock()
+	if !s.silent {
+		s.add(turn.ChunkTextDelta, delta)
+	}
+}
+
+// Reasoning implements turn.Sink.
+func (s *stream) Reasoning(delta string) { s.add(turn.ChunkReasoningDelta, delta) }
+
+func (s *stream) add(kind turn.ChunkKind, delta string) {
+	if delta == "" {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.pending); n > 0 && s.pending[n-1].Kind == kind {
+		s.pending[n-1].Text += delta
+	} else {
+		s.pending = append(s.pending, turn.Chunk{Kind: kind, Text: delta, At: time.Now()})
+	}
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run flushes: a moment after the first delta of a batch, so that the next ones join it.
+func (s *stream) run(ctx context.Context) {
+	defer close(s.done)
+	for wait(ctx, s.quit, s.wake) {
+		timer := time.NewTimer(flushEvery)
+		due := wait(ctx, s.quit, timer.C)
+		timer.Stop()
+		if !due {
+			return
+		}
+		if err := s.flush(ctx); err != nil {
+			s.abort(err)
+			return
+		}
+	}
+}
+
+func (s *stream) flush(ctx context.Context) error {
+	chunks := s.take()
+	if len(chunks) == 0 {
+		return nil
+	}
+	return s.journal.AppendChunks(ctx, s.key, s.attempt, chunks)
+}
+
+// take hands out what was not flushed yet.
+func (s *stream) take() []turn.Chunk {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	chunks := s.pending
+	s.pending = nil
+	for i := range chunks {
+		chunks[i].Text = s.redact(chunks[i].Text)
+	}
+	return chunks
+}
+
+// close ends the flusher and hands out the rest, to be appended with the settlement.
+func (s *stream) close() []turn.Chunk {
+	close(s.quit)
+	<-s.done
+	return s.take()
+}
+
+// wait reports whether the event came before the end did.
+func wait[T any](ctx context.Context, quit <-chan struct{}, event <-chan T) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-quit:
+		return false
+	case <-event:
+		return true
+	}
+}
+
+// partial is the text so far.
+func (s *stream) partial() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}

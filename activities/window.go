@@ -1,0 +1,64 @@
+package activities
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// window loads the messages from the plan's beginning up to base. What the cache has of the transcript before this
+// step's results is extended by them; otherwise the window, never more, is read.
+func (a *Activities) window(ctx context.Context, in workflows.InferInput, base turn.Head) ([]turn.Message, error) {
+	from := in.Plan.From
+	if messages, ok := a.windows.get(base, from); ok {
+		return messages, nil
+	}
+	before, ok := a.windows.get(in.Expect, from)
+	if ok && base.Seq >= in.Expect.Seq {
+		from = in.Expect.Seq + 1
+	} else {
+		before = nil
+	}
+	if from > base.Seq {
+		return before, nil
+	}
+	more, err := a.journal.Messages(ctx, in.Session, from, base.Seq)
+	if err != nil {
+		return nil, fmt.Errorf("reading the transcript: %w", err)
+	}
+	messages := append(before, more...)
+	a.windows.put(base, in.Plan.From, messages, in.Expect.Hash)
+	return messages, nil
+}
+
+// anchor loads the turn's own request where the window no longer holds it.
+func (a *Activities) anchor(ctx context.Context, in workflows.InferInput) (*turn.Message, error) {
+	if in.Plan.Anchor == 0 || in.Plan.From <= in.Plan.Anchor {
+		return nil, nil
+	}
+	messages, err := a.journal.Messages(ctx, in.Session, in.Plan.Anchor, in.Plan.Anchor)
+	if err != nil {
+		return nil, fmt.Errorf("reading the turn's request: %w", err)
+	}
+	if len(messages) != 1 {
+		return nil, turn.Errorf(turn.CodeInternal, nil, "the turn's request is not in the journal")
+	}
+	return &messages[0], nil
+}
+
+// callProposals takes calls out of an answer as the workflow carries them: by name, hash and preview.
+func (a *Activities) callProposals(calls []turn.ToolCall) []turn.CallProposal {
+	out := make([]turn.CallProposal, 0, min(len(calls), maxCalls))
+	for _, c := range calls[:min(len(calls), maxCalls)] {
+		sum := sha256.Sum256([]byte(c.Arguments))
+		out = append(out, turn.CallProposal{
+			ID: c.ID, Tool: turn.Cut(c.Tool, 120), WireID: c.WireID,
+			Arguments: turn.Cut(a.redact(c.Arguments), turn.ArgumentsPreview), ArgumentsHash: hex.EncodeToString(sum[:]),
+		})
+	}
+	return out
+}

@@ -1,0 +1,125 @@
+package workflows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+const (
+	// localCap bounds Begin and Finish as local activities; past it the same function runs as a regular one.
+	localCap = 2 * time.Second
+	// heartbeat is how long a silent activity is waited for: what a worker's death costs. Cancellation travels with it.
+	heartbeat = 5 * time.Second
+	// grace is what an activity gets past its own deadline to settle what it did.
+	grace = 10 * time.Second
+	// inferAttempts bounds attempts of one inference, crashes of workers included. Failures of the provider are bounded
+	// by the activity itself, through the journal.
+	inferAttempts = 25
+	// storeAttempts bounds Begin and Finish while the journal is unavailable: about ten minutes.
+	storeAttempts = 25
+)
+
+// nonRetryable are errors that the server would otherwise retry: a result over the payload limit would be paid again
+// and again.
+var nonRetryable = []string{"payloadSizeError"}
+
+func (r *run) begin(ctx workflow.Context, m Message) (BeginResult, error) {
+	in := BeginInput{
+		Version: WireVersion, Session: r.session, Turn: r.turnID, WorkflowID: r.session, RunID: r.runID,
+		Agent: r.in.Agent, Message: m, Limits: r.in.Limits,
+	}
+	return journalled(ctx, Activities.Begin, in, "take the message")
+}
+
+func (r *run) finish(ctx workflow.Context, e turn.Ending) error {
+	in := FinishInput{
+		Version: WireVersion, Session: r.session, Turn: r.turnID, Results: r.progress.Pending, Ending: e, Counters: r.progress.Counters,
+	}
+	_, err := journalled(ctx, Activities.Finish, in, "settle the turn: "+string(e.Reason))
+	return err
+}
+
+// journalled runs a short write to the journal as a local activity, and as a regular one where the journal is slow or
+// away.
+func journalled[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error), in In, summary string) (Out, error) {
+	local := workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
+		ScheduleToCloseTimeout: localCap,
+		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 1},
+		Summary:                summary,
+	})
+	out, err := callLocal(local, act, in)
+	if err == nil || !slowStore(err) {
+		return out, err
+	}
+	regular := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: 30 * time.Second,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second,
+			MaximumAttempts: storeAttempts, NonRetryableErrorTypes: nonRetryable,
+		},
+		Summary: summary,
+	})
+	return call(regular, act, in)
+}
+
+func slowStore(err error) bool {
+	var timeout *temporal.TimeoutError
+	return errors.As(err, &timeout) || code(err) == turn.CodeStoreUnavailable
+}
+
+func (r *run) infer(ctx workflow.Context, plan turn.Plan) (InferResult, error) {
+	pins, c := r.progress.Pins, r.progress.Counters
+	budget := turn.Remaining(pins.Limits, c)
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: budget + grace,
+		HeartbeatTimeout:    heartbeat,
+		WaitForCancellation: true,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval: 200 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second,
+			MaximumAttempts: inferAttempts, NonRetryableErrorTypes: nonRetryable,
+		},
+		Summary: fmt.Sprintf("%s · step %d", turn.Cut(plan.Model, 80), c.Step),
+	})
+	return call(ctx, Activities.Infer, InferInput{
+		Version: WireVersion, Session: r.session, Turn: r.turnID, Step: c.Step, Expect: r.progress.Head,
+		Results: r.progress.Pending, Plan: plan, Budget: budget, RetryMax: pins.RetryMax,
+	})
+}
+
+// quickCall runs a call inside the workflow task. Its goroutine may outlive the cap; its settlement then loses against
+// that of the next dispatch, or wins and is found by it.
+func (r *run) quickCall(ctx workflow.Context, in CallInput) (CallResult, error) {
+	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
+		ScheduleToCloseTimeout: turn.QuickCap,
+		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 1},
+		Summary:                summary(in),
+	})
+	return callLocal(ctx, Activities.CallTool, in)
+}
+
+func (r *run) regularCall(ctx workflow.Context, in CallInput) (CallResult, error) {
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: in.Timeout + grace,
+		HeartbeatTimeout:    heartbeat,
+		WaitForCancellation: true,
+		RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: 1},
+		Summary:             summary(in),
+	})
+	return call(ctx, Activities.CallTool, in)
+}
+
+// summary is the line that the Web UI shows for a call. The server takes 200 bytes of it for certain.
+func summary(in CallInput) string {
+	line := in.Tool.ID + " " + in.Call.Arguments
+	if in.Attempt > 1 {
+		line = fmt.Sprintf("%s (dispatch %d)", line, in.Attempt)
+	}
+	return turn.Cut(line, 200)
+}

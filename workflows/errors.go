@@ -1,0 +1,53 @@
+package workflows
+
+import (
+	"errors"
+
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// code is the turn.Code that an activity's error carries; empty where it carries none.
+func code(err error) turn.Code {
+	var app *temporal.ApplicationError
+	if errors.As(err, &app) {
+		return turn.Code(app.Type())
+	}
+	return ""
+}
+
+// message is what an error says to people.
+func message(err error) string {
+	var app *temporal.ApplicationError
+	if errors.As(err, &app) {
+		return app.Message()
+	}
+	var timeout *temporal.TimeoutError
+	if errors.As(err, &timeout) {
+		return "no worker answered in time"
+	}
+	return err.Error()
+}
+
+// ending maps an error that stops the turn to how it ends.
+func (r *run) ending(err error) turn.Ending {
+	if temporal.IsCanceledError(err) {
+		e := turn.Ending{State: turn.StateCancelled, Reason: turn.FinishCancelled, Answer: r.progress.Said, Message: "the turn was cancelled; what was done is kept"}
+		var cancelled *temporal.CanceledError
+		var partial string
+		if errors.As(err, &cancelled) && cancelled.HasDetails() && cancelled.Details(&partial) == nil && partial != "" {
+			e.Answer = partial
+		}
+		return e
+	}
+	c := code(err)
+	if c == "" {
+		c = turn.CodeInternal
+	}
+	return turn.Ending{State: turn.StateFailed, Reason: turn.FinishFailed, Code: c, Answer: r.progress.Said, Message: message(err)}
+}
+
+func failed(err *turn.Error) turn.Ending {
+	return turn.Ending{State: turn.StateFailed, Reason: turn.FinishFailed, Code: err.Code, Message: err.Message}
+}

@@ -1,0 +1,182 @@
+package workflows
+
+import (
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// messageWait is how long a run that was started without a message waits for one by update.
+const messageWait = 10 * time.Second
+
+// start takes the message into the session and pins the configuration.
+func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
+	if err := r.in.check(r.session); err != nil {
+		return p.Done(failed(err))
+	}
+	message, ok := r.message(ctx)
+	if !ok {
+		return p.Done(turn.Ending{State: turn.StateCompleted, Reason: turn.FinishNoMessage,
+			Message: "no message came within " + messageWait.String()})
+	}
+	if err := message.check(); err != nil {
+		return p.Done(failed(err))
+	}
+	begun, err := r.begin(ctx, message)
+	if err != nil {
+		r.begun = temporal.IsCanceledError(err) // it may have got through: let Finish see
+		return p.Done(r.ending(err))
+	}
+	if begun.Duplicate != nil {
+		return p.Done(duplicateEnding(*begun.Duplicate))
+	}
+	r.begun = true
+	r.progress.Pins, r.progress.Head = begun.Pins, begun.Head
+	r.progress.From, r.progress.Anchor = 1, begun.Head.Seq
+	return p.BuildPrompt()
+}
+
+// message is the one of the input, or the one that an update brings.
+func (r *run) message(ctx workflow.Context) (Message, bool) {
+	if r.in.Message != nil {
+		return *r.in.Message, true
+	}
+	if r.inbox == nil {
+		// The timer is started only where no update came with the start.
+		if _, err := workflow.AwaitWithTimeout(ctx, messageWait, func() bool { return r.inbox != nil }); err != nil {
+			return Message{}, false
+		}
+	}
+	if r.inbox == nil {
+		return Message{}, false
+	}
+	return *r.inbox, true
+}
+
+func duplicateEnding(first Result) turn.Ending {
+	return turn.Ending{State: turn.StateCompleted, Reason: turn.FinishDuplicate, Answer: first.Answer, Cut: first.Truncated,
+		Message: "turn " + first.Turn + " of this session had this message already (" + string(first.State) + ")"}
+}
+
+// buildPrompt asks the guard whether there may be another inference, and plans it.
+func (r *run) buildPrompt(p turn.BuildPrompt) turn.Phase {
+	if no := turn.GuardInference(r.progress.Pins.Limits, r.progress.Counters); no != nil {
+		return p.Done(r.guarded(no))
+	}
+	return p.LlmInfer()
+}
+
+// llmInfer asks the model.
+func (r *run) llmInfer(ctx workflow.Context, p turn.LlmInfer) turn.Phase {
+	c := &r.progress.Counters
+	res, err := r.infer(ctx, p.Plan)
+	if err != nil {
+		return r.afterModelError(ctx, p, err)
+	}
+	c.Usage = c.Usage.Add(res.Usage)
+	c.Busy += res.Busy
+	c.Spent += res.Failures
+	c.CostUnknown = true // until a catalogue of prices says otherwise
+	r.progress.Head = res.Head
+	if res.Proposal.Text != "" {
+		r.progress.Said = res.Proposal.Text
+	}
+	return p.ParseAction(res.Proposal)
+}
+
+func (r *run) afterModelError(ctx workflow.Context, p turn.LlmInfer, err error) turn.Phase {
+	c, pins := &r.progress.Counters, r.progress.Pins
+	e := r.ending(err)
+	if e.State == turn.StateCancelled {
+		return p.Done(e)
+	}
+	c.ConsecutiveErrors++
+	switch pins.Policy.AfterModelError(e.Code, pins.Limits, *c) {
+	case turn.DecideRetry:
+		return p.BuildPrompt("")
+	case turn.DecideReprompt:
+		c.Reprompts++
+		return p.BuildPrompt("The last attempt to answer failed. Answer again, more briefly.")
+	case turn.DecideInterrupt:
+		return p.Done(r.interrupted(e.Message))
+	}
+	return p.Done(e)
+}
+
+// parseAction weighs a proposal: it ends the turn, is reprompted, or becomes calls.
+func (r *run) parseAction(p turn.ParseAction) turn.Phase {
+	proposal := p.Proposal
+	switch proposal.Kind {
+	case turn.ProposeFinal:
+		return p.Done(turn.Ending{State: turn.StateCompleted, Reason: turn.FinishAnswered, Answer: proposal.Text, Cut: proposal.Cut}, nil)
+	case turn.ProposeAsk:
+		return p.Done(turn.Ending{State: turn.StateCompleted, Reason: turn.FinishQuestion, Answer: proposal.Question}, nil)
+	case turn.ProposeCalls:
+		return r.propose(p, proposal.Calls)
+	}
+	return r.invalid(p, proposal)
+}
+
+// propose asks the guard about the calls.
+func (r *run) propose(p turn.ParseAction, calls []turn.CallProposal) turn.Phase {
+	if no := turn.GuardCalls(r.progress.Pins.Limits, r.progress.Counters, len(calls)); no != nil {
+		return p.Done(r.guarded(no), refused(calls, no.Message))
+	}
+	return p.CallTool(calls)
+}
+
+// invalid decides about an answer that is no action.
+func (r *run) invalid(p turn.ParseAction, proposal turn.Proposal) turn.Phase {
+	pins, c := r.progress.Pins, &r.progress.Counters
+	reason := proposal.Invalid.Error()
+	results := refused(proposal.Calls, "not run: "+reason)
+	c.ConsecutiveErrors++
+	switch pins.Policy.AfterInvalid(pins.Limits, *c) {
+	case turn.DecideReprompt:
+		note := ""
+		if len(results) == 0 {
+			note = "Your last answer was not a valid action: " + reason + "."
+		}
+		return p.BuildPrompt(results, note+r.toolReminder(proposal))
+	case turn.DecideInterrupt:
+		return p.Done(r.interrupted(reason), results)
+	}
+	return p.Done(turn.Ending{State: turn.StateFailed, Reason: turn.FinishFailed, Code: turn.CodeInvalidAction,
+		Answer: r.progress.Said, Message: "the model did not give a valid action: " + reason}, results)
+}
+
+// toolReminder repeats the catalogue's names to a model that asked for a tool that there is not.
+func (r *run) toolReminder(p turn.Proposal) string {
+	if p.Invalid.Name == "" {
+		return ""
+	}
+	if _, known := r.progress.Pins.Find(p.Invalid.Name); known {
+		return ""
+	}
+	names := make([]string, 0, len(r.progress.Pins.Tools))
+	for _, t := range r.progress.Pins.Tools {
+		names = append(names, t.Wire)
+	}
+	return " The tools are: " + strings.Join(names, ", ") + "."
+}
+
+// refused gives each call the same result without running it.
+func refused(calls []turn.CallProposal, text string) []turn.Settled {
+	out := make([]turn.Settled, len(calls))
+	for i, c := range calls {
+		out[i] = turn.Settled{Call: c, Outcome: turn.OutcomeDenied, Text: text}
+	}
+	return out
+}
+
+func (r *run) guarded(no *turn.Refusal) turn.Ending {
+	return turn.Ending{State: turn.StateCompleted, Reason: no.Reason, Answer: r.progress.Said, Code: turn.CodeGuardExceeded, Message: no.Message}
+}
+
+func (r *run) interrupted(why string) turn.Ending {
+	return turn.Ending{State: turn.StateCompleted, Reason: turn.FinishInterrupted, Answer: r.progress.Said, Message: "stopped for a person to look at: " + why}
+}

@@ -1,0 +1,140 @@
+package workflows
+
+import (
+	"context"
+	"reflect"
+	"runtime"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Activities is the port through which the Turn workflow reaches the world. A method's name is its activity's type.
+// Every method is idempotent by what it is asked: a repeated call finds in the journal what the first one did.
+type Activities interface {
+	// Begin takes the turn's message into its session and pins the turn's configuration.
+	Begin(context.Context, BeginInput) (BeginResult, error)
+	// Infer appends the last step's results, asks the model and appends its answer.
+	Infer(context.Context, InferInput) (InferResult, error)
+	// CallTool claims one call, runs it, settles it and returns a receipt.
+	CallTool(context.Context, CallInput) (CallResult, error)
+	// Finish settles the turn.
+	Finish(context.Context, FinishInput) (FinishResult, error)
+}
+
+// call runs an activity of the port. In and Out are checked by the compiler, which the SDK's own call is not.
+func call[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error), in In) (Out, error) {
+	var out Out
+	err := workflow.ExecuteActivity(ctx, activityName(act), in).Get(ctx, &out)
+	return out, err
+}
+
+// callLocal runs an activity of the port inside the workflow task.
+func callLocal[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error), in In) (Out, error) {
+	var out Out
+	err := workflow.ExecuteLocalActivity(ctx, activityName(act), in).Get(ctx, &out)
+	return out, err
+}
+
+// activityName is the method's name: the SDK takes a local activity's function as it is and finds an interface's method
+// wanting, so both kinds go by name.
+func activityName(method any) string {
+	name := runtime.FuncForPC(reflect.ValueOf(method).Pointer()).Name()
+	return name[strings.LastIndexByte(name, '.')+1:]
+}
+
+// BeginInput asks for a turn to be opened. Like every type of the port it only ever grows.
+type BeginInput struct {
+	Version    int            `json:"v"`
+	Session    string         `json:"session"`
+	Turn       string         `json:"turn"`
+	WorkflowID string         `json:"workflow_id"`
+	RunID      string         `json:"run_id"`
+	Agent      string         `json:"agent,omitempty"`
+	Message    Message        `json:"message"`
+	Limits     *LimitsRequest `json:"limits,omitempty"`
+}
+
+// BeginResult is what a turn starts from.
+type BeginResult struct {
+	Version int       `json:"v"`
+	Pins    turn.Pins `json:"pins"`
+	Head    turn.Head `json:"head"` // right after the turn's message
+	// Duplicate is set where another turn has had this message before: its result, as far as it is known.
+	Duplicate *Result `json:"duplicate,omitempty"`
+	Resumed   bool    `json:"resumed,omitempty"`
+	// Closed is the session's unfinished turn that was closed, if there was one.
+	Closed string `json:"closed,omitempty"`
+}
+
+// InferInput asks for one inference, by reference.
+type InferInput struct {
+	Version int            `json:"v"`
+	Session string         `json:"session"`
+	Turn    string         `json:"turn"`
+	Step    int            `json:"step"`
+	Expect  turn.Head      `json:"expect"` // before Results are appended
+	Results []turn.Settled `json:"results,omitempty"`
+	Plan    turn.Plan      `json:"plan"`
+	Budget  time.Duration  `json:"budget"` // working time left, over all attempts
+	// RetryMax is how often a failure of transport or rate may be tried again.
+	RetryMax int `json:"retry_max"`
+}
+
+// InferResult is a proposal and what it took. The whole answer is in the journal.
+type InferResult struct {
+	Version  int           `json:"v"`
+	Proposal turn.Proposal `json:"proposal"`
+	Head     turn.Head     `json:"head"` // after the answer
+	Usage    turn.Usage    `json:"usage"`
+	Failures int           `json:"failures,omitempty"` // attempts that the provider failed
+	Attempt  int           `json:"attempt"`            // attempts in all, crashes included
+	Busy     time.Duration `json:"busy"`
+	// Reused: the inference had been settled before and was not sent again.
+	Reused bool `json:"reused,omitempty"`
+}
+
+// CallInput asks for one tool call. Tool and arguments are for people; what runs is what the journal holds.
+type CallInput struct {
+	Version int               `json:"v"`
+	Session string            `json:"session"`
+	Turn    string            `json:"turn"`
+	Step    int               `json:"step"`
+	Call    turn.CallProposal `json:"call"`
+	Tool    turn.Tool         `json:"tool"`
+	Profile string            `json:"profile"` // blob with the pinned schemas
+	Attempt int               `json:"attempt"` // the dispatch, from 1
+	Timeout time.Duration     `json:"timeout"`
+}
+
+// CallResult is a call's receipt.
+type CallResult struct {
+	Version   int           `json:"v"`
+	CallID    string        `json:"call_id"`
+	Tool      string        `json:"tool"`
+	Arguments string        `json:"arguments"` // preview
+	Outcome   turn.Outcome  `json:"outcome"`
+	Preview   string        `json:"preview,omitempty"`
+	SizeBytes int64         `json:"size_bytes,omitempty"`
+	Busy      time.Duration `json:"busy"`
+	Reused    bool          `json:"reused,omitempty"` // the outcome was in the ledger
+}
+
+// FinishInput settles a turn.
+type FinishInput struct {
+	Version  int            `json:"v"`
+	Session  string         `json:"session"`
+	Turn     string         `json:"turn"`
+	Results  []turn.Settled `json:"results,omitempty"`
+	Ending   turn.Ending    `json:"ending"`
+	Counters turn.Counters  `json:"counters"`
+}
+
+// FinishResult says how the journal has the turn.
+type FinishResult struct {
+	Version int        `json:"v"`
+	State   turn.State `json:"state"`
+}

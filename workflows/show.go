@@ -1,0 +1,90 @@
+package workflows
+
+import (
+	"fmt"
+	"strings"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// The search attributes of a turn. The server refuses workflow tasks that use one that it does not know, so a worker
+// adds them before it polls.
+var (
+	AttrSession      = temporal.NewSearchAttributeKeyKeyword("EverturnSession")
+	AttrAgent        = temporal.NewSearchAttributeKeyKeyword("EverturnAgent")
+	AttrModel        = temporal.NewSearchAttributeKeyKeyword("EverturnModel")
+	AttrState        = temporal.NewSearchAttributeKeyKeyword("EverturnState")
+	AttrFinishReason = temporal.NewSearchAttributeKeyKeyword("EverturnFinishReason")
+	AttrTools        = temporal.NewSearchAttributeKeyKeywordList("EverturnTools")
+	AttrTokens       = temporal.NewSearchAttributeKeyInt64("EverturnTokens")
+	AttrCost         = temporal.NewSearchAttributeKeyFloat64("EverturnCostUSD")
+)
+
+// SearchAttributes are all of them.
+func SearchAttributes() []temporal.SearchAttributeKey {
+	return []temporal.SearchAttributeKey{AttrSession, AttrAgent, AttrModel, AttrState, AttrFinishReason, AttrTools, AttrTokens, AttrCost}
+}
+
+// maxToolsShown bounds the tools in the search attributes and details.
+const maxToolsShown = 16
+
+// upsert records how the turn ended where it can be searched. It is the run's only upsert: what is known at the start
+// the starter has set, and one event a turn is enough.
+func (r *run) upsert(ctx workflow.Context, e turn.Ending) error {
+	p := r.progress
+	updates := []temporal.SearchAttributeUpdate{
+		AttrSession.ValueSet(r.session), AttrState.ValueSet(string(e.State)),
+		AttrFinishReason.ValueSet(string(e.Reason)), AttrTokens.ValueSet(p.Counters.Usage.Total()),
+	}
+	if p.Pins.Agent != "" {
+		updates = append(updates, AttrAgent.ValueSet(p.Pins.Agent), AttrModel.ValueSet(p.Pins.Model))
+	}
+	if len(r.progress.Tools) > 0 {
+		updates = append(updates, AttrTools.ValueSet(r.progress.Tools))
+	}
+	if !p.Counters.CostUnknown {
+		updates = append(updates, AttrCost.ValueSet(p.Counters.CostUSD))
+	}
+	return workflow.UpsertTypedSearchAttributes(ctx, updates...)
+}
+
+// show keeps the run's current details up to date: what an operator sees in the Web UI.
+func (r *run) show(ctx workflow.Context) {
+	workflow.SetCurrentDetails(ctx, r.details(string(r.phase)))
+}
+
+func (r *run) showEnding(ctx workflow.Context, e turn.Ending) {
+	workflow.SetCurrentDetails(ctx, r.details(string(e.State)+" ("+string(e.Reason)+")"))
+}
+
+func (r *run) details(state string) string {
+	c, pins := r.progress.Counters, r.progress.Pins
+	cost := "unknown"
+	if !c.CostUnknown {
+		cost = fmt.Sprintf("%.4f USD", c.CostUSD)
+	}
+	var b strings.Builder
+	b.WriteString("| | |\n|---|---|\n")
+	for _, row := range [][2]string{
+		{"state", state}, {"turn", r.turnID}, {"model", pins.Model},
+		{"steps", fmt.Sprintf("%d of %d", c.Spent, pins.Limits.MaxSteps)},
+		{"tool calls", fmt.Sprintf("%d of %d", c.ToolCalls, pins.Limits.MaxToolCalls)},
+		{"tools", strings.Join(r.progress.Tools, ", ")},
+		{"tokens", fmt.Sprintf("%d in, %d out", c.Usage.InputTokens, c.Usage.OutputTokens)}, {"cost", cost},
+		{"said", turn.Cut(r.progress.Said, 400)},
+	} {
+		fmt.Fprintf(&b, "| %s | %s |\n", row[0], escapeCell(row[1]))
+	}
+	return b.String()
+}
+
+// escapeCell keeps a model's or tool's text from being read as Markdown or HTML.
+func escapeCell(s string) string {
+	return cellEscaper.Replace(s)
+}
+
+var cellEscaper = strings.NewReplacer("\n", " ", "\r", " ", "|", `\|`, "<", "&lt;", ">", "&gt;", "&", "&amp;",
+	"[", `\[`, "]", `\]`, "`", "\\`", "*", `\*`, "_", `\_`, "\\", `\\`)

@@ -1,0 +1,182 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// maxDispatches bounds how often one call is dispatched: what a worker's death leaves open is asked of the ledger
+// again, and a repeatable tool runs again.
+const maxDispatches = 5
+
+// callTool runs a step's calls in parallel and hands their results on in request order.
+func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
+	results := make([]turn.Settled, len(p.Calls))
+	receipts := make([]CallResult, len(p.Calls))
+	var stop *turn.Ending
+	wg, slots := workflow.NewWaitGroup(ctx), workflow.NewSemaphore(ctx, int64(r.progress.Pins.Limits.MaxParallelCalls))
+	for i, c := range p.Calls {
+		wg.Add(1)
+		workflow.Go(ctx, func(ctx workflow.Context) {
+			defer wg.Done()
+			if err := slots.Acquire(ctx, 1); err == nil {
+				defer slots.Release(1)
+			}
+			settled, receipt, err := r.oneCall(ctx, c)
+			results[i], receipts[i] = settled, receipt
+			if err != nil && stop == nil {
+				e := r.ending(err)
+				stop = &e
+			}
+		})
+	}
+	wg.Wait(ctx)
+	if ctx.Err() != nil {
+		return p.Done(r.ending(ctx.Err()), results)
+	}
+	r.count(results, receipts)
+	if stop == nil {
+		stop = r.afterToolErrors(receipts)
+	}
+	if stop != nil {
+		return p.Done(*stop, results)
+	}
+	return p.BuildPrompt(results)
+}
+
+// count books what a step's calls took. A step counts as an error where none of its calls succeeded.
+func (r *run) count(results []turn.Settled, receipts []CallResult) {
+	c := &r.progress.Counters
+	c.ToolCalls += len(results)
+	var longest time.Duration
+	succeeded := false
+	for _, receipt := range receipts {
+		longest = max(longest, receipt.Busy)
+		succeeded = succeeded || receipt.Outcome == turn.OutcomeOK
+	}
+	c.Busy += longest
+	if c.ConsecutiveErrors++; succeeded {
+		c.ConsecutiveErrors, c.Reprompts = 0, 0
+	}
+}
+
+// afterToolErrors applies a policy that ends the turn at a tool's error.
+func (r *run) afterToolErrors(receipts []CallResult) *turn.Ending {
+	for _, receipt := range receipts {
+		if receipt.Outcome != turn.OutcomeError && receipt.Outcome != turn.OutcomeUnknown {
+			continue
+		}
+		message := fmt.Sprintf("%s ended with outcome %s: %s", receipt.Tool, receipt.Outcome, receipt.Preview)
+		switch r.progress.Pins.Policy.OnToolError {
+		case turn.DecideFail:
+			return &turn.Ending{State: turn.StateFailed, Reason: turn.FinishFailed, Code: turn.CodeToolFailed, Answer: r.progress.Said, Message: message}
+		case turn.DecideInterrupt:
+			e := r.interrupted(message)
+			return &e
+		}
+	}
+	return nil
+}
+
+// oneCall takes one call from proposal to receipt. Policy may settle it without a dispatch.
+func (r *run) oneCall(ctx workflow.Context, c turn.CallProposal) (turn.Settled, CallResult, error) {
+	settled := turn.Settled{Call: c}
+	tool, ok := r.progress.Pins.Find(c.Tool)
+	if !ok { // the activity has checked this; a proposal of an older worker may not have been
+		settled.Outcome, settled.Text = turn.OutcomeDenied, "there is no tool "+c.Tool
+		return settled, CallResult{Outcome: turn.OutcomeDenied}, nil
+	}
+	switch permission, why := r.progress.Pins.Policy.Permit(tool); permission {
+	case turn.Deny:
+		settled.Outcome, settled.Text = turn.OutcomeDenied, why+"; do not try again"
+	case turn.Ask:
+		settled.Outcome, settled.Text = turn.OutcomeDenied, why+", and nobody can be asked in this session; do not try again"
+	}
+	if settled.Outcome != "" {
+		return settled, CallResult{Outcome: settled.Outcome, Tool: c.Tool}, nil
+	}
+	receipt, err := r.dispatch(ctx, c, tool)
+	if outcome := outcomeOf(err); outcome != "" {
+		// Nothing is in the ledger but perhaps an open claim; the journal prefers what it has.
+		settled.Outcome, settled.Text = outcome, message(err)
+		return settled, CallResult{Outcome: outcome, Tool: c.Tool, Preview: message(err)}, nil
+	}
+	if receipt.Tool != "" {
+		r.noteTool(c.Tool)
+	}
+	return settled, receipt, err
+}
+
+// dispatch runs the call in its lane, and again as long as the ledger has to be asked what became of it.
+func (r *run) dispatch(ctx workflow.Context, c turn.CallProposal, tool turn.Tool) (CallResult, error) {
+	var err error
+	for attempt := 1; attempt <= maxDispatches; attempt++ {
+		in := r.callInput(c, tool, attempt)
+		var receipt CallResult
+		if tool.Lane == turn.LaneQuick && attempt == 1 {
+			receipt, err = r.quickCall(ctx, in)
+		} else {
+			receipt, err = r.regularCall(ctx, in)
+		}
+		if err == nil || !dispatchAgain(err) {
+			return receipt, err
+		}
+	}
+	return CallResult{}, err
+}
+
+// dispatchAgain says that the ledger knows more than this error: a dispatch that was lost or timed out, or one that
+// provably never reached its tool.
+func dispatchAgain(err error) bool {
+	var timeout *temporal.TimeoutError
+	switch code(err) {
+	case turn.CodeToolNotSent, turn.CodeStoreUnavailable:
+		return true
+	}
+	return errors.As(err, &timeout) && !temporal.IsCanceledError(err)
+}
+
+// outcomeOf maps an error of a call that is over to what the model is told. Empty means that the turn cannot go on.
+func outcomeOf(err error) turn.Outcome {
+	var timeout *temporal.TimeoutError
+	switch code(err) {
+	case turn.CodeToolNotSent, turn.CodeToolDrift:
+		return turn.OutcomeError
+	case turn.CodeInvalidAction, turn.CodePolicyDenied:
+		return turn.OutcomeDenied
+	}
+	if errors.As(err, &timeout) || code(err) == turn.CodeToolOutcomeUnknown {
+		return turn.OutcomeUnknown
+	}
+	return ""
+}
+
+func (r *run) callInput(c turn.CallProposal, tool turn.Tool, attempt int) CallInput {
+	l := r.progress.Pins.Limits
+	timeout := tool.Timeout
+	if timeout == 0 {
+		timeout = l.ToolTimeout
+	}
+	return CallInput{
+		Version: WireVersion, Session: r.session, Turn: r.turnID, Step: r.progress.Counters.Step, Call: c, Tool: tool,
+		Profile: r.progress.Pins.Profile, Attempt: attempt, Timeout: min(timeout, turn.Remaining(l, r.progress.Counters)),
+	}
+}
+
+// noteTool remembers a tool for the search attributes, once.
+func (r *run) noteTool(id string) {
+	for _, t := range r.progress.Tools {
+		if t == id {
+			return
+		}
+	}
+	if len(r.progress.Tools) < maxToolsShown {
+		r.progress.Tools = append(r.progress.Tools, id)
+	}
+}

@@ -1,0 +1,185 @@
+package workflows
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Names that clients use.
+const (
+	TurnWorkflow = "Turn"     // the workflow type
+	TaskQueue    = "everturn" // the default task queue
+	SendUpdate   = "Send"     // update: hands a Message to a run that was started without one
+	StateQuery   = "State"    // query: a Snapshot
+)
+
+// WireVersion is the version of the types that travel through histories. They only ever grow.
+const WireVersion = 1
+
+// Input starts a turn. Only the message's text is needed:
+//
+//	{"session": "…", "message": {"id": "…", "text": "…"}, "agent": "…", "limits": {"max_steps": 20}}
+//
+// The session defaults to the workflow ID, and the two must agree.
+type Input struct {
+	Version int            `json:"v,omitempty"`
+	Session string         `json:"session,omitempty"`
+	Message *Message       `json:"message,omitempty"`
+	Agent   string         `json:"agent,omitempty"`
+	Limits  *LimitsRequest `json:"limits,omitempty"`
+	// Continued is what a run hands to the next one of its chain. Clients leave it out.
+	Continued *turn.Progress `json:"continued,omitempty"`
+
+	problem string
+}
+
+// Message is what a user says. A text over Temporal's payload limit is put into the journal by the client, and Blob
+// names it. The ID is unique in its session for ever: a message sent twice is answered once.
+type Message struct {
+	ID   string `json:"id,omitempty"`
+	Text string `json:"text,omitempty"`
+	Blob string `json:"blob,omitempty"`
+}
+
+// LimitsRequest overrides limits of the configuration for one turn. Durations are strings such as "90s".
+type LimitsRequest struct {
+	MaxSteps     *int     `json:"max_steps,omitempty"`
+	MaxToolCalls *int     `json:"max_tool_calls,omitempty"`
+	MaxTokens    *int64   `json:"max_tokens,omitempty"`
+	MaxCostUSD   *float64 `json:"max_cost_usd,omitempty"`
+	TurnTimeout  *string  `json:"turn_timeout,omitempty"`
+	ToolTimeout  *string  `json:"tool_timeout,omitempty"`
+}
+
+// Result is what a turn returns. It is also the detail of its failure or cancellation.
+type Result struct {
+	Version      int               `json:"v"`
+	Session      string            `json:"session"`
+	Turn         string            `json:"turn"`
+	State        turn.State        `json:"state"`
+	FinishReason turn.FinishReason `json:"finish_reason"`
+	Answer       string            `json:"answer,omitempty"`
+	// Truncated: Answer is the beginning of a longer one, which the journal holds.
+	Truncated bool       `json:"truncated,omitempty"`
+	Code      turn.Code  `json:"code,omitempty"`
+	Message   string     `json:"message,omitempty"` // for people, where there is no answer
+	Usage     turn.Usage `json:"usage"`
+	Steps     int        `json:"steps"`
+	ToolCalls int        `json:"tool_calls"`
+	Model     string     `json:"model,omitempty"`
+}
+
+// UnmarshalJSON reads an Input and remembers what it does not know, so that Start can refuse it by name instead of
+// leaving a run that cannot begin. What an earlier run hands on is read leniently: it may come from a newer worker.
+func (in *Input) UnmarshalJSON(b []byte) error {
+	type plain Input
+	var p plain
+	strict := json.NewDecoder(bytes.NewReader(b))
+	strict.DisallowUnknownFields()
+	if err := strict.Decode(&p); err != nil {
+		p = plain{}
+		if lenient := json.Unmarshal(b, &p); lenient != nil || p.Continued == nil {
+			p = plain{problem: strings.TrimPrefix(err.Error(), "json: ")}
+		}
+	}
+	*in = Input(p)
+	return nil
+}
+
+// check refuses an input that cannot be run.
+func (in Input) check(workflowID string) *turn.Error {
+	switch {
+	case in.problem != "":
+		return invalid("the input cannot be read: %s; its keys are session, message {id, text}, agent and limits", turn.Cut(in.problem, 200))
+	case in.Version > WireVersion:
+		return invalid("the input is of version %d and this worker knows up to %d; update the worker", in.Version, WireVersion)
+	case in.Session != "" && in.Session != workflowID:
+		return invalid("the session %q and the workflow ID %q must agree; leave the session out or start the workflow under its ID", turn.Cut(in.Session, 80), turn.Cut(workflowID, 80))
+	}
+	if err := CheckSession(workflowID); err != nil {
+		return invalid("%s", err.Error())
+	}
+	if in.Limits != nil {
+		if _, err := in.Limits.Apply(turn.DefaultLimits()); err != nil {
+			return invalid("%s", err.Error())
+		}
+	}
+	return nil
+}
+
+func invalid(format string, args ...any) *turn.Error {
+	return turn.Errorf(turn.CodeConfigInvalid, nil, fmt.Sprintf(format, args...))
+}
+
+// maxSession bounds a session's ID, in bytes. Temporal itself stops at 1,000.
+const maxSession = 200
+
+// CheckSession reports what is wrong with a session ID. Any printable text of up to 200 bytes is good.
+func CheckSession(id string) error {
+	switch {
+	case id == "" || strings.TrimSpace(id) != id:
+		return fmt.Errorf("the session ID is empty or has space around it")
+	case len(id) > maxSession:
+		return fmt.Errorf("the session ID has %d bytes; %d are the most", len(id), maxSession)
+	case !utf8.ValidString(id) || strings.ContainsFunc(id, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return fmt.Errorf("the session ID has characters that cannot be printed; use letters, digits and signs")
+	}
+	return nil
+}
+
+// maxMessageID bounds a message's ID, in bytes.
+const maxMessageID = 200
+
+// check refuses a message that says nothing.
+func (m Message) check() *turn.Error {
+	switch {
+	case strings.TrimSpace(m.Text) == "" && m.Blob == "":
+		return invalid("the message is empty; put what you want to ask into message.text")
+	case len(m.ID) > maxMessageID:
+		return invalid("the message's ID has %d bytes; %d are the most", len(m.ID), maxMessageID)
+	}
+	return nil
+}
+
+// Apply returns l with the requested limits in place.
+func (r *LimitsRequest) Apply(l turn.Limits) (turn.Limits, error) {
+	if r == nil {
+		return l, nil
+	}
+	set(&l.MaxSteps, r.MaxSteps)
+	set(&l.MaxToolCalls, r.MaxToolCalls)
+	set(&l.MaxTokens, r.MaxTokens)
+	set(&l.MaxCostUSD, r.MaxCostUSD)
+	if err := setDuration(&l.TurnTimeout, r.TurnTimeout, "turn_timeout"); err != nil {
+		return l, err
+	}
+	if err := setDuration(&l.ToolTimeout, r.ToolTimeout, "tool_timeout"); err != nil {
+		return l, err
+	}
+	return l, l.Validate()
+}
+
+func set[T any](to, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+func setDuration(to *time.Duration, from *string, name string) error {
+	if from == nil {
+		return nil
+	}
+	d, err := time.ParseDuration(*from)
+	if err != nil {
+		return fmt.Errorf("limits: %s is %q; write a duration such as \"90s\"", name, *from)
+	}
+	*to = d
+	return nil
+}
