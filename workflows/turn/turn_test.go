@@ -1,0 +1,230 @@
+package turn_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+var tools = []turn.Tool{{ID: "local/read_file", Wire: "local_read_file"}}
+
+func TestParseTakesExactlyOneJSONAction(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		want turn.Action
+		err  string
+	}{
+		"final":       {text: `{"type":"final","content":"hello"}`, want: turn.Final{Text: "hello"}},
+		"white space": {text: "\n {\"type\":\"final\",\"content\":\"hello\"} \n", want: turn.Final{Text: "hello"}},
+		"question":    {text: `{"type":"ask_user","question":"which?"}`, want: turn.AskUser{Question: "which?"}},
+		"call": {text: `{"type":"tool_call","name":"local_read_file","arguments":{"path":"a"}}`, want: turn.CallTools{Calls: []turn.ToolCall{
+			{ID: "3.0", WireID: "call_3_0", Tool: "local/read_file", Arguments: `{"path":"a"}`}}}},
+		"plain text":         {text: `I think so`, err: "not valid JSON"},
+		"fenced":             {text: "```json\n{\"type\":\"final\",\"content\":\"x\"}\n```", err: "not valid JSON"},
+		"two objects":        {text: `{"type":"final","content":"x"}{"type":"final","content":"y"}`, err: "something follows"},
+		"duplicate keys":     {text: `{"type":"final","content":"x","content":"y"}`, err: `"content" comes twice`},
+		"duplicate, nested":  {text: `{"type":"tool_call","name":"a","arguments":{"p":1,"p":2}}`, err: `"p" comes twice`},
+		"half":               {text: `{"type":"final","cont`, err: "cut off"},
+		"unknown key":        {text: `{"type":"final","content":"x","mood":"good"}`, err: "does not belong"},
+		"unknown type":       {text: `{"type":"dance"}`, err: `"type" is "dance"`},
+		"no arguments":       {text: `{"type":"tool_call","name":"a"}`, err: `"arguments" is missing`},
+		"case is not folded": {text: `{"Type":"final","content":"x"}`, err: `"type" is missing`},
+		"not an object":      {text: `["final"]`, err: "not a JSON object"},
+		"nothing":            {text: ``, err: "empty"},
+		"empty content":      {text: `{"type":"final","content":" "}`, err: "empty"},
+		"too deep":           {text: strings.Repeat(`[`, 100) + strings.Repeat(`]`, 100), err: "deep"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := turn.Parse(turn.ModeJSON, 3, turn.Answer{Text: c.text}, tools)
+			if c.err == "" {
+				require.NoError(t, err)
+				assert.Equal(t, c.want, got)
+				return
+			}
+			require.ErrorContains(t, err, c.err)
+			var invalid *turn.InvalidAction
+			require.ErrorAs(t, err, &invalid)
+			assert.Equal(t, 3, invalid.Step)
+		})
+	}
+}
+
+func TestParseNativeGivesEveryCallAnUnambiguousID(t *testing.T) {
+	a := turn.Answer{ToolCalls: []turn.WireCall{
+		{ID: "x", Name: "local_read_file", Arguments: `{}`}, {ID: "x", Name: "nope", Arguments: `{}`}, {Name: "nope"}}}
+	got, err := turn.Parse(turn.ModeNative, 2, a, tools)
+	require.NoError(t, err)
+	calls := got.(turn.CallTools).Calls
+	assert.Equal(t, []string{"x", "call_2_1", "call_2_2"}, []string{calls[0].WireID, calls[1].WireID, calls[2].WireID})
+	assert.Equal(t, []string{"2.0", "2.1", "2.2"}, []string{calls[0].ID, calls[1].ID, calls[2].ID})
+	assert.Equal(t, []string{"local/read_file", "nope", "nope"}, []string{calls[0].Tool, calls[1].Tool, calls[2].Tool})
+}
+
+func TestParseNativeRefusesNothingAndCrowdedQuestions(t *testing.T) {
+	_, err := turn.Parse(turn.ModeNative, 1, turn.Answer{Text: "  "}, tools)
+	assert.ErrorContains(t, err, "empty")
+	ask := turn.WireCall{Name: turn.AskUserTool, Arguments: `{"question":"which?"}`}
+	got, err := turn.Parse(turn.ModeNative, 1, turn.Answer{ToolCalls: []turn.WireCall{ask}}, tools)
+	require.NoError(t, err)
+	assert.Equal(t, turn.AskUser{Question: "which?"}, got)
+	_, err = turn.Parse(turn.ModeNative, 1, turn.Answer{ToolCalls: []turn.WireCall{ask, {Name: "nope"}}}, tools)
+	assert.ErrorContains(t, err, "only call")
+}
+
+func TestWindowIsCutInBlocks(t *testing.T) {
+	l := turn.DefaultLimits()
+	from, cuts := int64(1), 0
+	for head := int64(1); head <= 1000; head += 2 { // a hop adds a call and its result
+		next := turn.Window(from, head, l)
+		if next != from {
+			cuts++
+			assert.Equal(t, int64(l.KeepHistoryMessages), head-next+1)
+		}
+		from = next
+		assert.LessOrEqual(t, head-from+1, int64(l.MaxHistoryMessages))
+	}
+	assert.LessOrEqual(t, cuts, 50, "at most once in ten hops")
+	assert.Greater(t, cuts, 40)
+}
+
+func TestRenderNeverBeginsWithAResultWithoutItsCall(t *testing.T) {
+	window := []turn.Message{{Role: turn.RoleTool, CallID: "1.0"}, {Role: turn.RoleTool, CallID: "1.1"}, {Role: turn.RoleAssistant, Text: "so"}}
+	p := turn.Render(turn.Plan{Mode: turn.ModeNative}, turn.Profile{}, &turn.Message{Role: turn.RoleUser, Text: "why?"}, window)
+	require.Len(t, p.Messages, 2)
+	assert.Equal(t, "why?", p.Messages[0].Text)
+	assert.Equal(t, "so", p.Messages[1].Text)
+}
+
+func TestRenderInJSONModeNeedsNoNativeTools(t *testing.T) {
+	profile := turn.Profile{System: "be brief", Descriptors: []turn.Descriptor{{ID: "local/read_file", Wire: "local_read_file", Description: "reads", Schema: []byte(`{"type":"object"}`)}}}
+	window := []turn.Message{
+		{Role: turn.RoleAssistant, ToolCalls: []turn.ToolCall{{ID: "1.0", Tool: "local/read_file", Arguments: `{"path":"a"}`}}},
+		{Role: turn.RoleTool, CallID: "1.0", Outcome: turn.OutcomeOK, Text: "content"}}
+	p := turn.Render(turn.Plan{Mode: turn.ModeJSON}, profile, nil, window)
+	assert.Empty(t, p.Tools)
+	assert.Contains(t, p.System, "be brief")
+	assert.Contains(t, p.System, "local_read_file: reads")
+	assert.Equal(t, turn.RoleUser, p.Messages[1].Role)
+	assert.Equal(t, `{"type":"tool_call","name":"local/read_file","arguments":{"path":"a"}}`, p.Messages[0].Text)
+	assert.Contains(t, p.Messages[1].Text, "content")
+}
+
+func TestGuardStopsEveryRunaway(t *testing.T) {
+	l := turn.DefaultLimits()
+	l.MaxTokens, l.MaxCostUSD = 1000, 1
+	for reason, c := range map[turn.FinishReason]turn.Counters{
+		turn.FinishMaxSteps:  {Spent: 12},
+		turn.FinishMaxErrors: {ConsecutiveErrors: 3},
+		turn.FinishTimeout:   {Busy: 90 * time.Second},
+		turn.FinishMaxTokens: {Usage: turn.Usage{InputTokens: 900, OutputTokens: 100}},
+		turn.FinishMaxCost:   {CostUSD: 1},
+	} {
+		no := turn.GuardInference(l, c)
+		require.NotNil(t, no, reason)
+		assert.Equal(t, reason, no.Reason)
+	}
+	assert.Nil(t, turn.GuardInference(l, turn.Counters{Spent: 11, ConsecutiveErrors: 2, CostUSD: 5, CostUnknown: true}))
+	assert.Nil(t, turn.GuardCalls(l, turn.Counters{ToolCalls: 7}, 1))
+	assert.Equal(t, turn.FinishMaxToolCalls, turn.GuardCalls(l, turn.Counters{ToolCalls: 7}, 2).Reason)
+}
+
+func TestPolicyPermits(t *testing.T) {
+	p := turn.DefaultPolicy()
+	p.Deny, p.Ask = []string{"mcp/files/delete_*"}, []string{"mcp/mail/*"}
+	for id, want := range map[string]turn.Permission{
+		"local/read_file": turn.Allow, "mcp/files/read": turn.Allow, "mcp/files/delete_all": turn.Deny,
+		"mcp/mail/send": turn.Ask, "agent/other": turn.Deny,
+	} {
+		got, why := p.Permit(turn.Tool{ID: id, Risk: turn.RiskLow})
+		assert.Equal(t, want, got, "%s: %s", id, why)
+	}
+	got, _ := p.Permit(turn.Tool{ID: "local/x", Risk: turn.RiskHigh})
+	assert.Equal(t, turn.Ask, got)
+	got, _ = p.Permit(turn.Tool{ID: "local/x"})
+	assert.Equal(t, turn.Ask, got, "a risk that nobody named is a high one")
+}
+
+func TestPolicyRefusesContradictions(t *testing.T) {
+	l, p := turn.DefaultLimits(), turn.DefaultPolicy()
+	require.NoError(t, p.Validate(l))
+	l.MaxReprompts = 0
+	assert.ErrorContains(t, p.Validate(l), "contradicts max_reprompts = 0")
+	p = turn.DefaultPolicy()
+	p.Deny = []string{"mcp/*"}
+	assert.ErrorContains(t, p.Validate(turn.DefaultLimits()), `"mcp/*" is denied and also allowed`)
+}
+
+func TestWireNamesAreAcceptedByProvidersAndNeverCollide(t *testing.T) {
+	ids := []string{"local/a_b", "local/a/b", "mcp/a/b", "mcp/a_b/c", "mcp/a/b_c", "mcp/a/b/c", "mcp/a/b.c", "mcp/a/b c", "local/é",
+		"mcp/a/" + strings.Repeat("x", 80), "mcp/a/" + strings.Repeat("x", 81), ""}
+	seen := map[string]string{}
+	for _, id := range ids {
+		name := turn.WireName(id)
+		assert.Regexp(t, `^[a-zA-Z0-9_-]{1,64}$`, name)
+		assert.Empty(t, seen[name], "%q and %q share %q", id, seen[name], name)
+		seen[name] = id
+	}
+	assert.Equal(t, "local_read_file", turn.WireName("local/read_file"))
+	assert.Equal(t, "mcp_files_read_text", turn.WireName("mcp/files/read_text"))
+}
+
+func TestCutKeepsWholeRunes(t *testing.T) {
+	assert.Equal(t, "abc", turn.Cut("abc", 3))
+	assert.Equal(t, "…", turn.Cut("äöü", 4))
+	assert.Equal(t, "ab\uFFFD", turn.Cut("ab\xff", 10))
+}
+
+func TestReaderSeesExactlyTheFinalText(t *testing.T) {
+	var r turn.Reader
+	for _, c := range []turn.Chunk{
+		{Kind: turn.ChunkTextDelta, Step: 1, Text: "let me look"},
+		{Kind: turn.ChunkTextDelta, Step: 2, Text: "the ans"},
+		{Kind: turn.ChunkAttemptRestarted, Step: 2},
+		{Kind: turn.ChunkTextDelta, Step: 2, Text: "the "},
+		{Kind: turn.ChunkTextDelta, Step: 2, Text: "answer"},
+	} {
+		withdrawn := r.Add(c)
+		assert.Equal(t, c.Kind == turn.ChunkAttemptRestarted, withdrawn)
+	}
+	assert.Equal(t, "the answer", r.Text())
+}
+
+// TestIllegalTransitionsDoNotCompile shows the compiler's own word: a phase has no method for a step that is not legal.
+func TestIllegalTransitionsDoNotCompile(t *testing.T) {
+	for name, c := range map[string]struct{ code, want string }{
+		"Start cannot call tools":        {`var s turn.Start; s.CallTool(nil)`, "s.CallTool undefined"},
+		"LlmInfer cannot call tools":     {`var i turn.LlmInfer; i.CallTool(nil)`, "i.CallTool undefined"},
+		"CallTool cannot infer unasked":  {`var c turn.CallTool; c.LlmInfer()`, "c.LlmInfer undefined"},
+		"Done goes nowhere":              {`var d turn.Done; d.BuildPrompt()`, "d.BuildPrompt undefined"},
+		"a phase of one's own is none":   {`type mine struct{}; var _ turn.Phase = mine{}`, "does not implement turn.Phase"},
+		"the same program is fine as is": {`var s turn.Start; _ = s.BuildPrompt`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := compile(t, "package main\n\nimport \"github.com/everturn/everturn/workflows/turn\"\n\nfunc main() {\n"+c.code+"\n}\n")
+			if c.want == "" {
+				assert.Empty(t, out)
+				return
+			}
+			assert.Contains(t, out, c.want)
+		})
+	}
+}
+
+// compile builds a program against this module and returns what the compiler says.
+func compile(t *testing.T, src string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "main.go")
+	require.NoError(t, os.WriteFile(file, []byte(src), 0o600))
+	cmd := exec.Command("go", "vet", file)
+	cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false")
+	out, _ := cmd.CombinedOutput()
+	return string(out)
+}
