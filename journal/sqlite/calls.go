@@ -1,0 +1,252 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// call is a row of the ledger with its turn. row is 0 where the call is not in the ledger.
+type call struct {
+	scope
+	row            int64
+	rec            journal.CallRecord
+	granted        int // the attempt whose claim stands; 0 where none does
+	repeatable     bool
+	argumentsHash  string
+	settledAttempt int
+	arguments      stored
+	text           stored
+}
+
+const callColumns = `coalesce(c.n, 0), coalesce(c.step, 0), coalesce(c.call_id, ''), coalesce(c.wire_id, ''), coalesce(c.tool, ''),
+	c.arguments, c.arguments_blob, coalesce(c.arguments_hash, ''), coalesce(c.attempt, 0), coalesce(c.granted_attempt, 0), coalesce(c.runs, 0),
+	coalesce(c.repeatable, 0), coalesce(c.worker, ''), coalesce(c.claimed_at, 0), coalesce(c.outcome, ''), c.text, c.text_blob,
+	coalesce(c.full_blob, ''), coalesce(c.size, 0), coalesce(c.settled_attempt, 0), coalesce(c.settled_at, 0),
+	coalesce(c.duration_ms, 0), coalesce(c.late, 0)`
+
+// scan reads callColumns after the given fields.
+func (c *call) scan(scan func(...any) error, before ...any) error {
+	var claimed, settled int64
+	r := &c.rec
+	err := scan(append(before, &c.row, &r.Step, &r.Call.ID, &r.Call.WireID, &r.Call.Tool,
+		&c.arguments.inline, &c.arguments.blob, &c.argumentsHash, &r.Attempt, &c.granted, &r.Runs,
+		&c.repeatable, &r.Worker, &claimed, &r.Outcome, &c.text.inline, &c.text.blob,
+		&r.FullBlob, &r.SizeBytes, &c.settledAttempt, &settled, &r.DurationMS, &r.LateCount)...)
+	r.ClaimedAt, r.SettledAt = instant(claimed), instant(settled)
+	return err
+}
+
+func (q querier) call(turnID, callID string) (c call, err error) {
+	row := q.row(`SELECT `+scopeColumns+`, `+callColumns+` FROM turns t JOIN sessions s ON s.n = t.session
+		LEFT JOIN calls c ON c.turn = t.n AND c.call_id = ? WHERE t.id = ?`, callID, turnID)
+	err = c.scan(row.Scan, c.fields()...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return c, fmt.Errorf("turn %s: %w", turnID, journal.ErrNotFound)
+	}
+	c.rec.Turn = c.turnID
+	return c, err
+}
+
+// load fills in what may stand in blobs.
+func (q querier) load(c *call) (err error) {
+	if c.rec.Call.Arguments, err = q.get(c.arguments); err != nil {
+		return err
+	}
+	c.rec.Text, err = q.get(c.text)
+	return err
+}
+
+// ClaimCall implements journal.Journal.
+func (s *Store) ClaimCall(ctx context.Context, in journal.ClaimInput) (out journal.Claim, err error) {
+	in.Call, in.Worker = journal.CleanCall(in.Call), journal.CleanText(in.Worker)
+	err = s.write(ctx, callName("claiming", in.Turn, in.Call.ID), func(t *tx) error {
+		if err := errors.Join(checkID("call", in.Call.ID), checkAttempt(in.Attempt)); err != nil {
+			return err
+		}
+		c, err := t.call(in.Turn, in.Call.ID)
+		if err != nil {
+			return err
+		}
+		if c.row != 0 && (c.rec.Call.Tool != in.Call.Tool || c.argumentsHash != journal.HashOf([]byte(in.Call.Arguments))) {
+			return errors.New("the ledger has the call with another tool or other arguments")
+		}
+		out.State, err = t.claim(&c, in)
+		if err == nil {
+			err = t.load(&c)
+		}
+		out.Record = c.rec
+		return err
+	})
+	return out, err
+}
+
+func callName(doing, turnID, callID string) string {
+	return fmt.Sprintf("%s call %s of turn %s", doing, callID, turnID)
+}
+
+func checkAttempt(attempt int) error {
+	if attempt < 1 {
+		return fmt.Errorf("attempt %d: attempts count from 1", attempt)
+	}
+	return nil
+}
+
+func (t *tx) claim(c *call, in journal.ClaimInput) (journal.ClaimState, error) {
+	switch {
+	case c.rec.Outcome != "":
+		return journal.ClaimSettled, nil
+	case c.closed:
+		return "", journal.ErrClosed
+	case c.row == 0:
+		c.rec = journal.CallRecord{
+			Turn: c.turnID, Step: in.Step, Call: in.Call, Attempt: in.Attempt, Runs: 1, Worker: in.Worker, ClaimedAt: instant(nanos(in.At)),
+		}
+		c.repeatable, c.granted = in.Repeatable, in.Attempt
+		return journal.ClaimGranted, t.insertCall(c, in.At)
+	case in.Attempt < c.rec.Attempt:
+		return journal.ClaimStale, nil
+	}
+	c.rec.Attempt = in.Attempt
+	if c.granted != 0 && (!c.repeatable || !in.Repeatable) {
+		return journal.ClaimTaken, t.exec(`UPDATE calls SET attempt = ? WHERE n = ?`, in.Attempt, c.row)
+	}
+	c.rec.Runs++
+	c.rec.Worker, c.rec.ClaimedAt = in.Worker, instant(nanos(in.At))
+	return journal.ClaimGranted, t.exec(`UPDATE calls SET attempt = ?1, granted_attempt = ?1, runs = runs + 1, worker = ?2, claimed_at = ?3
+		WHERE n = ?4`, in.Attempt, in.Worker, nanos(in.At), c.row)
+}
+
+// insertCall writes the ledger's row and tells followers that the call has started.
+func (t *tx) insertCall(c *call, at time.Time) (err error) {
+	r := c.rec
+	if c.arguments, err = t.put(r.Call.Arguments, textPlain); err != nil {
+		return err
+	}
+	c.argumentsHash = journal.HashOf([]byte(r.Call.Arguments))
+	err = t.row(`INSERT INTO calls (turn, step, call_id, wire_id, tool, arguments, arguments_blob, arguments_hash, attempt,
+		granted_attempt, runs, repeatable, worker, claimed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING n`,
+		c.turn, r.Step, r.Call.ID, r.Call.WireID, r.Call.Tool, c.arguments.inline, c.arguments.blob, c.argumentsHash, r.Attempt,
+		c.granted, r.Runs, c.repeatable, r.Worker, nanos(r.ClaimedAt)).Scan(&c.row)
+	if err != nil {
+		return err
+	}
+	return t.emitData(c.turn, turn.Chunk{Kind: turn.ChunkToolCallStarted, Step: r.Step, Attempt: r.Attempt, At: at}, turn.CallChunk{
+		CallID: r.Call.ID, Tool: r.Call.Tool, Arguments: journal.Preview(r.Call.Arguments, journal.PreviewBytes),
+	})
+}
+
+// ReleaseCall implements journal.Journal.
+func (s *Store) ReleaseCall(ctx context.Context, turnID, callID string, attempt int) error {
+	return s.write(ctx, callName("releasing", turnID, callID), func(t *tx) error {
+		return t.exec(`UPDATE calls SET granted_attempt = 0, runs = runs - 1, claimed_at = 0
+			WHERE turn = (SELECT n FROM turns WHERE id = ? AND ended_at IS NULL) AND call_id = ? AND granted_attempt = ?
+			AND granted_attempt > 0 AND settled_at IS NULL`, turnID, callID, attempt)
+	})
+}
+
+// SettleCall implements journal.Journal.
+func (s *Store) SettleCall(ctx context.Context, in journal.SettleInput) (out journal.CallRecord, err error) {
+	in.Result.Text = journal.CleanText(in.Result.Text)
+	err = s.write(ctx, callName("settling", in.Turn, in.CallID), func(t *tx) error {
+		c, err := t.call(in.Turn, in.CallID)
+		if err != nil {
+			return err
+		}
+		if c.row == 0 {
+			return journal.ErrNotFound
+		}
+		if in.Result.Text == "" && in.Result.Outcome != turn.OutcomeOK {
+			in.Result.Text = journal.ResultText(in.Result.Outcome)
+		}
+		if c.rec.Outcome != "" {
+			err = t.settleLate(&c, in)
+		} else if in.Attempt < 1 || in.Attempt > c.rec.Attempt {
+			return fmt.Errorf("attempt %d never claimed it: %w", in.Attempt, journal.ErrNotFound)
+		} else {
+			err = t.settle(&c, in.Attempt, in.Result, in.At)
+		}
+		if err == nil {
+			err = t.load(&c)
+		}
+		out = c.rec
+		return err
+	})
+	return out, err
+}
+
+// settle records how a call ended and tells followers.
+func (t *tx) settle(c *call, attempt int, r turn.ToolResult, at time.Time) (err error) {
+	if err := checkOutcome(r.Outcome); err != nil {
+		return err
+	}
+	full, err := t.putResult(c, r)
+	if err != nil {
+		return err
+	}
+	c.rec.Outcome, c.rec.SettledAt = r.Outcome, instant(nanos(at))
+	c.rec.FullBlob, c.rec.SizeBytes = full.String, max(r.SizeBytes, int64(len(r.Text)))
+	if !c.rec.ClaimedAt.IsZero() {
+		c.rec.DurationMS = max(0, at.Sub(c.rec.ClaimedAt).Milliseconds())
+	}
+	err = t.exec(`UPDATE calls SET outcome = ?, text = ?, text_blob = ?, full_blob = ?, size = ?, settled_attempt = ?, settled_at = ?,
+		duration_ms = ? WHERE n = ?`, string(r.Outcome), c.text.inline, c.text.blob, full, c.rec.SizeBytes, attempt, nanos(at),
+		c.rec.DurationMS, c.row)
+	if err != nil {
+		return err
+	}
+	return t.emitData(c.turn, turn.Chunk{Kind: turn.ChunkToolCallCompleted, Step: c.rec.Step, Attempt: attempt, At: at}, turn.CallChunk{
+		CallID: c.rec.Call.ID, Tool: c.rec.Call.Tool, Outcome: r.Outcome, Preview: journal.Preview(r.Text, journal.PreviewBytes),
+		SizeBytes: c.rec.SizeBytes, DurationMS: c.rec.DurationMS,
+	})
+}
+
+func (t *tx) putResult(c *call, r turn.ToolResult) (full sql.NullString, err error) {
+	if c.text, err = t.put(r.Text, textPlain); err != nil || r.Full == nil {
+		return full, err
+	}
+	full.Valid = true
+	full.String, err = t.putBlob(journal.CleanText(r.MediaType), r.Full)
+	return full, err
+}
+
+func checkOutcome(o turn.Outcome) error {
+	switch o {
+	case turn.OutcomeOK, turn.OutcomeError, turn.OutcomeUnknown, turn.OutcomeDenied, turn.OutcomeCancelled:
+		return nil
+	}
+	return fmt.Errorf("%q is no outcome of a call", o)
+}
+
+// settleLate keeps a settlement that is not the first, once; the first one repeated is no second one.
+func (t *tx) settleLate(c *call, in journal.SettleInput) error {
+	if err := t.load(c); err != nil {
+		return err
+	}
+	late := *c
+	full, err := t.putResult(&late, in.Result)
+	if err != nil {
+		return err
+	}
+	if in.Attempt == c.settledAttempt && in.Result.Outcome == c.rec.Outcome && in.Result.Text == c.rec.Text && full.String == c.rec.FullBlob {
+		return nil
+	}
+	c.rec.Late = true
+	digest := journal.HashOf([]byte(string(in.Result.Outcome) + "\x00" + full.String + "\x00" + in.Result.Text))
+	err = t.row(`INSERT INTO late_results (call, attempt, outcome, text, text_blob, full_blob, size, at, digest)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING n`,
+		c.row, in.Attempt, string(in.Result.Outcome), late.text.inline, late.text.blob, full, in.Result.SizeBytes, nanos(in.At), digest).Scan(new(int64))
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil // it is kept already
+	}
+	if err != nil {
+		return err
+	}
+	c.rec.LateCount++
+	return t.exec(`UPDATE calls SET late = late + 1 WHERE n = ?`, c.row)
+}

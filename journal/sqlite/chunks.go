@@ -1,0 +1,116 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// emit appends a chunk under the turn's next index.
+func (t *tx) emit(turnN int64, c turn.Chunk) error {
+	t.emitted = true
+	data := sql.NullString{String: journal.CleanText(string(c.Data)), Valid: len(c.Data) > 0}
+	return t.exec(`INSERT INTO chunks (turn, idx, step, attempt, kind, at, text, data)
+		SELECT ?1, coalesce(max(idx), -1) + 1, ?2, ?3, ?4, ?5, ?6, ?7 FROM chunks WHERE turn = ?1`,
+		turnN, c.Step, c.Attempt, string(c.Kind), nanos(c.At), journal.CleanText(c.Text), data)
+}
+
+func (t *tx) emitData(turnN int64, c turn.Chunk, data any) (err error) {
+	if c.Data, err = json.Marshal(data); err != nil {
+		return err
+	}
+	return t.emit(turnN, c)
+}
+
+// AppendChunks implements journal.Journal.
+func (s *Store) AppendChunks(ctx context.Context, key journal.StepKey, attempt int, chunks []turn.Chunk) error {
+	doing := stepName("appending chunks to", key)
+	if err := checkChunks(chunks); err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	if len(chunks) == 0 {
+		return nil
+	}
+	return s.write(ctx, doing, func(t *tx) error {
+		a, err := t.attempt(key)
+		if err != nil {
+			return err
+		}
+		if a.inf.Settled {
+			return fmt.Errorf("the step is settled: %w", journal.ErrStale)
+		}
+		if err := a.current(attempt); err != nil {
+			return err
+		}
+		return t.emitDeltas(a, chunks)
+	})
+}
+
+// checkChunks refuses what callers may not append: the kinds that the journal itself writes, and too much.
+func checkChunks(chunks []turn.Chunk) error {
+	if len(chunks) > journal.MaxChunks {
+		return fmt.Errorf("%d chunks at once: at most %d", len(chunks), journal.MaxChunks)
+	}
+	for _, c := range chunks {
+		switch c.Kind {
+		case turn.ChunkTextDelta, turn.ChunkReasoningDelta, turn.ChunkApprovalRequested, turn.ChunkQuestionAsked, turn.ChunkError:
+		default:
+			return fmt.Errorf("a chunk of kind %q: the journal writes those itself", c.Kind)
+		}
+		if n := len(c.Text) + len(c.Data); n > journal.MaxChunkBytes {
+			return fmt.Errorf("a chunk of %d bytes: at most %d", n, journal.MaxChunkBytes)
+		}
+		if len(c.Data) > 0 && !json.Valid(c.Data) {
+			return fmt.Errorf("a chunk of kind %q: its data is not JSON", c.Kind)
+		}
+	}
+	return nil
+}
+
+// emitDeltas appends an attempt's chunks and notes, once an attempt, that it has shown text.
+func (t *tx) emitDeltas(a attempt, chunks []turn.Chunk) error {
+	for _, c := range chunks {
+		c.Step, c.Attempt = a.inf.Key.Step, a.inf.Attempt
+		if err := t.emit(a.turn, c); err != nil {
+			return err
+		}
+		if a.emitted || (c.Kind != turn.ChunkTextDelta && c.Kind != turn.ChunkReasoningDelta) {
+			continue
+		}
+		a.emitted = true
+		if err := t.exec(`UPDATE inferences SET emitted = 1 WHERE n = ?`, a.row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Chunks implements journal.Store. A turn that has not begun has no chunks.
+func (s *Store) Chunks(ctx context.Context, turnID string, after int64, limit int) (out []turn.Chunk, err error) {
+	err = s.read(ctx, "reading the chunks of turn "+turnID, func(q querier) error {
+		out = nil
+		return q.each(func(rows *sql.Rows) error {
+			c := turn.Chunk{Turn: turnID}
+			err := scanChunk(rows, &c)
+			out = append(out, c)
+			return err
+		}, `SELECT idx, step, attempt, kind, at, text, coalesce(data, '') FROM chunks
+			WHERE turn = (SELECT n FROM turns WHERE id = ?) AND idx > ? ORDER BY idx LIMIT ?`, turnID, after, limit)
+	})
+	return out, err
+}
+
+func scanChunk(rows *sql.Rows, c *turn.Chunk) error {
+	var at int64
+	var data string
+	err := rows.Scan(&c.Index, &c.Step, &c.Attempt, &c.Kind, &at, &c.Text, &data)
+	c.At = instant(at)
+	if data != "" {
+		c.Data = json.RawMessage(data)
+	}
+	return err
+}

@@ -1,0 +1,52 @@
+package sqlite
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/everturn/everturn/journal"
+)
+
+var errClosedStore = errors.New("the journal is closed")
+
+// errBusy: the file stayed locked for longer than we wait.
+type errBusy struct {
+	path   string
+	waited time.Duration
+	cause  error
+}
+
+func (e errBusy) Error() string {
+	return fmt.Sprintf("another program has held %s locked for %v: end it (a database browser, a backup, a second worker that hangs) and try again: %v",
+		e.path, e.waited, e.cause)
+}
+
+func (e errBusy) Unwrap() error { return e.cause }
+
+// advice says what to do about SQLite's own errors, by primary result code.
+var advice = map[int]string{
+	sqlite3.SQLITE_READONLY: "the journal cannot be written: make the file and its folder writable for this user",
+	sqlite3.SQLITE_CANTOPEN: "the journal cannot be opened: check that its folder exists and is writable for this user",
+	sqlite3.SQLITE_NOTADB:   "the file is not a SQLite database: move it away or choose another path for the journal",
+	sqlite3.SQLITE_CORRUPT:  "the journal is damaged: keep a copy of it with its -wal file and restore a backup",
+	sqlite3.SQLITE_FULL:     "the disk is full and nothing was written: free some space and try again",
+	sqlite3.SQLITE_IOERR:    "the disk reported an error: check it and its free space, then try again",
+}
+
+// explain puts advice before what SQLite says, and turns a missing row into journal.ErrNotFound.
+func explain(err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return journal.ErrNotFound
+	}
+	if errors.Is(err, sql.ErrConnDone) {
+		return errClosedStore
+	}
+	if text, ok := advice[codeOf(err)]; ok {
+		return fmt.Errorf("%s: %w", text, err)
+	}
+	return err
+}

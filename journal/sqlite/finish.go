@@ -1,0 +1,224 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Finish implements journal.Journal.
+func (s *Store) Finish(ctx context.Context, in journal.FinishInput) (out journal.TurnRecord, err error) {
+	in.Message = journal.Preview(journal.CleanText(in.Message), journal.SummaryBytes)
+	in.Answer = journal.Preview(journal.CleanText(in.Answer), journal.SummaryBytes)
+	err = s.write(ctx, "finishing turn "+in.Turn, func(t *tx) error {
+		sc, err := t.scope(in.Turn)
+		if err != nil {
+			return err
+		}
+		if err := sc.check(in.Session); err != nil {
+			return err
+		}
+		if !sc.closed {
+			if !in.State.Terminal() {
+				return fmt.Errorf("%q is no state to finish in", in.State)
+			}
+			if err := t.end(&sc, in); err != nil {
+				return err
+			}
+		}
+		out, err = t.turnRecord(`t.n = ?`, sc.turn)
+		return err
+	})
+	return out, err
+}
+
+// end leaves every call of the turn with one result, settles the turn and emits its last chunk.
+func (t *tx) end(sc *scope, in journal.FinishInput) error {
+	before := sc.head
+	if err := t.appendResults(sc, in.Results, in.At, lenient); err != nil {
+		return err
+	}
+	if err := t.settleOpen(sc, in.At); err != nil {
+		return err
+	}
+	if before != sc.head {
+		if err := t.saveHead(*sc); err != nil {
+			return err
+		}
+	}
+	usage, err := json.Marshal(in.Usage)
+	if err != nil {
+		return err
+	}
+	err = t.exec(`UPDATE turns SET state = ?, reason = ?, code = ?, message = ?, answer = ?, usage = ?, steps = ?, calls = ?, ended_at = ?
+		WHERE n = ?`, string(in.State), string(in.Reason), string(in.Code), in.Message, in.Answer, string(usage), in.Steps, in.Calls, nanos(in.At), sc.turn)
+	if err != nil {
+		return err
+	}
+	if err := t.exec(`UPDATE sessions SET updated_at = max(updated_at, ?) WHERE n = ?`, nanos(in.At), sc.session); err != nil {
+		return err
+	}
+	return t.emitData(sc.turn, turn.Chunk{Kind: turn.ChunkTurnCompleted, Step: in.Steps, At: in.At}, turn.DoneChunk{
+		State: in.State, FinishReason: in.Reason, Message: in.Message, Usage: in.Usage, Steps: in.Steps, ToolCalls: in.Calls,
+	})
+}
+
+// strictness says what is done about a result of a call that the last assistant message did not ask for.
+type strictness bool
+
+const (
+	strict  strictness = true  // refuse it
+	lenient strictness = false // leave it out: a turn must be able to end
+)
+
+// appendResults appends the results that the turn's last assistant message waits for, one a call, in request order.
+// A call that has one in the transcript already gets no second.
+func (t *tx) appendResults(sc *scope, results []journal.Result, at time.Time, mode strictness) error {
+	given := make(map[string]journal.Result, len(results))
+	for _, r := range results {
+		given[r.Call.ID] = r
+	}
+	asked, step, err := t.openCalls(sc)
+	if err != nil {
+		return err
+	}
+	for _, c := range asked {
+		delete(given, c.call.ID)
+	}
+	for id := range given {
+		if mode == strict {
+			return fmt.Errorf("a result for call %q, which the last message of the model does not ask for", id)
+		}
+	}
+	for _, r := range results {
+		given[r.Call.ID] = r
+	}
+	for _, c := range asked {
+		if c.done {
+			continue
+		}
+		if err := t.appendResult(sc, step, c.call, given[c.call.ID], at); err != nil {
+			return fmt.Errorf("the result of call %s: %w", c.call.ID, err)
+		}
+	}
+	return nil
+}
+
+// asked is a call of an assistant message; done says that its result is in the transcript.
+type asked struct {
+	call turn.ToolCall
+	done bool
+}
+
+// openCalls returns the calls of the turn's last assistant message. It reads from the head back to that message, which
+// is never further than its results.
+func (t *tx) openCalls(sc *scope) (list []asked, step int, err error) {
+	var seq int64
+	var column sql.NullString
+	err = t.row(`SELECT seq, step, tool_calls FROM messages WHERE session = ? AND seq > ? AND role = 'assistant'
+		ORDER BY seq DESC LIMIT 1`, sc.session, sc.messageSeq).Scan(&seq, &step, &column)
+	if errors.Is(err, sql.ErrNoRows) || !column.Valid {
+		return nil, 0, ignoreNoRows(err)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	calls, err := t.getCalls(column)
+	if err != nil {
+		return nil, 0, err
+	}
+	done := map[string]bool{}
+	err = t.each(func(rows *sql.Rows) error {
+		var id string
+		err := rows.Scan(&id)
+		done[id] = true
+		return err
+	}, `SELECT call_id FROM messages WHERE session = ? AND seq > ? AND role = 'tool'`, sc.session, seq)
+	for _, c := range calls {
+		list = append(list, asked{c, done[c.ID]})
+	}
+	return list, step, err
+}
+
+func ignoreNoRows(err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	return err
+}
+
+// appendResult writes one call's result. What the ledger has settled wins over what the caller says: a call that the
+// workflow gave up on may have ended after all.
+func (t *tx) appendResult(sc *scope, step int, tc turn.ToolCall, r journal.Result, at time.Time) error {
+	c, err := t.call(sc.turnID, tc.ID)
+	if err != nil {
+		return err
+	}
+	c.scope = *sc
+	if c.rec.Outcome == "" {
+		if err := t.settleUnreported(&c, step, tc, r, at); err != nil {
+			return err
+		}
+	}
+	if err := t.load(&c); err != nil {
+		return err
+	}
+	_, err = t.appendMessage(sc, turn.Message{Role: turn.RoleTool, Text: c.rec.Text, CallID: tc.ID, Outcome: c.rec.Outcome, Step: step})
+	return err
+}
+
+// settleUnreported settles a call that nobody has: as the caller says, or else unknown where a claim stands and
+// cancelled where none does.
+func (t *tx) settleUnreported(c *call, step int, tc turn.ToolCall, r journal.Result, at time.Time) error {
+	outcome := r.Outcome
+	switch {
+	case outcome != "":
+	case r.Text != "":
+		return errors.New("it has a text and no outcome")
+	case c.granted != 0:
+		outcome = turn.OutcomeUnknown
+	default:
+		outcome = turn.OutcomeCancelled
+	}
+	if c.row == 0 {
+		c.rec = journal.CallRecord{Turn: c.turnID, Step: step, Call: tc}
+		if err := t.insertCall(c, at); err != nil {
+			return err
+		}
+	}
+	text := journal.CleanText(r.Text)
+	if text == "" {
+		text = journal.ResultText(outcome)
+	}
+	return t.settle(c, c.rec.Attempt, turn.ToolResult{Outcome: outcome, Text: text}, at)
+}
+
+// settleOpen settles claims that the transcript does not wait for, so that each start of a call has its completion.
+func (t *tx) settleOpen(sc *scope, at time.Time) error {
+	var ids []string
+	err := t.each(func(rows *sql.Rows) error {
+		var id string
+		err := rows.Scan(&id)
+		ids = append(ids, id)
+		return err
+	}, `SELECT call_id FROM calls WHERE turn = ? AND settled_at IS NULL ORDER BY n`, sc.turn)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		c, err := t.call(sc.turnID, id)
+		if err != nil {
+			return err
+		}
+		if err := t.settleUnreported(&c, c.rec.Step, c.rec.Call, journal.Result{}, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}

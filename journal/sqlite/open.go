@@ -1,0 +1,148 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	_ "modernc.org/sqlite" // the driver
+
+	"github.com/everturn/everturn/journal"
+)
+
+// Options tune a Store. The zero value is ready to use.
+type Options struct {
+	// Synchronous is SQLite's: "full" (default) or "normal". See the package's documentation.
+	Synchronous string
+	// BusyTimeout is how long an operation waits for another process to let go of the file where its context sets no
+	// earlier end. 0 means 10 s.
+	BusyTimeout time.Duration
+}
+
+const (
+	defaultBusyTimeout = 10 * time.Second
+	// stepTimeout is how long SQLite itself waits before our own loop looks at the context again.
+	stepTimeout = 30 * time.Millisecond
+	// readers is the pool for reads; one of them watches for changes.
+	readers = 5
+	// walPages (of 4 KiB) is when the log is folded back into the file; walLimit (bytes) is what is left of it then.
+	walPages = 512
+	walLimit = 2 << 20
+)
+
+// Store is a journal.Store in a SQLite file. Its methods may be called concurrently.
+type Store struct {
+	path      string
+	busy      time.Duration
+	writeDB   *sql.DB
+	readDB    *sql.DB
+	writer    *sql.Conn     // the only connection of writeDB
+	turnstile chan struct{} // holds one token: whoever takes it may write
+	changes   *changes
+}
+
+var _ journal.Store = (*Store)(nil)
+
+// Open opens the journal at path, creating file (0600) and folder (0700) where there are none, and brings its schema
+// up to date. It returns an error that wraps journal.ErrNewer where the file's schema is newer than this program's.
+func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) {
+	s := &Store{busy: opts.BusyTimeout, turnstile: make(chan struct{}, 1)}
+	if s.busy <= 0 {
+		s.busy = defaultBusyTimeout
+	}
+	if s.path, err = filepath.Abs(path); err != nil {
+		return nil, fmt.Errorf("opening the journal %q: %w", path, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("opening the journal %s: %w", s.path, err), s.Close())
+		}
+	}()
+	synchronous, err := opts.synchronous()
+	if err != nil {
+		return nil, err
+	}
+	if err := createFile(s.path); err != nil {
+		return nil, err
+	}
+	if err := s.migrate(ctx); err != nil {
+		return nil, explain(err)
+	}
+	if err := s.connect(ctx, synchronous); err != nil {
+		return nil, explain(err)
+	}
+	return s, nil
+}
+
+func (o Options) synchronous() (string, error) {
+	switch o.Synchronous {
+	case "", "full":
+		return "full", nil
+	case "normal":
+		return "normal", nil
+	}
+	return "", fmt.Errorf("synchronous is %q: use \"full\" or \"normal\"", o.Synchronous)
+}
+
+// createFile makes sure that there is a file which this process can write, before SQLite gives a vaguer answer.
+func createFile(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("%w: choose a folder that can be created", err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("%w: make the file and its folder writable, or choose another path", err)
+	}
+	return f.Close()
+}
+
+func (s *Store) connect(ctx context.Context, synchronous string) (err error) {
+	write := []string{"foreign_keys(1)", "synchronous(" + synchronous + ")",
+		fmt.Sprintf("wal_autocheckpoint(%d)", walPages), fmt.Sprintf("journal_size_limit(%d)", walLimit)}
+	if s.writeDB, err = sql.Open("sqlite", s.dsn(write...)); err != nil {
+		return err
+	}
+	if s.readDB, err = sql.Open("sqlite", s.dsn("query_only(1)")); err != nil {
+		return err
+	}
+	s.readDB.SetMaxOpenConns(readers)
+	s.readDB.SetMaxIdleConns(readers)
+	if err := s.retry(ctx, func() (err error) { s.writer, err = s.writeDB.Conn(ctx); return err }); err != nil {
+		return err
+	}
+	s.changes, err = watchChanges(ctx, s)
+	return err
+}
+
+// dsn names the file with pragmas that every connection is given. The path is escaped: it may hold '?' and '%'.
+func (s *Store) dsn(pragmas ...string) string {
+	query := url.Values{"_pragma": {fmt.Sprintf("busy_timeout(%d)", stepTimeout.Milliseconds())}}
+	query["_pragma"] = append(query["_pragma"], pragmas...)
+	u := url.URL{Scheme: "file", Path: filepath.ToSlash(s.path), RawQuery: query.Encode()}
+	return u.String()
+}
+
+// Close ends all that waits on the store and closes the file. The last process to close it folds its log in.
+func (s *Store) Close() error {
+	var errs []error
+	if s.changes != nil {
+		errs = append(errs, s.changes.close())
+	}
+	if s.writer != nil {
+		s.turnstile <- struct{}{} // let the transaction that runs end; there will not be another
+		errs = append(errs, s.writer.Close())
+		s.writer = nil
+		defer func() { <-s.turnstile }()
+	}
+	for _, db := range []*sql.DB{s.readDB, s.writeDB} {
+		if db != nil {
+			errs = append(errs, db.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,207 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+const turnColumns = `t.id, s.id, t.workflow_id, t.run_id, t.agent, t.message_id, t.message_seq, t.state, t.reason, t.code,
+	t.message, t.answer, t.usage, t.steps, t.calls, t.started_at, coalesce(t.ended_at, 0)`
+
+// scanTurn reads turnColumns and then the given fields.
+func scanTurn(scan func(...any) error, after ...any) (r journal.TurnRecord, err error) {
+	var usage string
+	var started, ended int64
+	err = scan(append([]any{&r.ID, &r.Session, &r.WorkflowID, &r.RunID, &r.Agent, &r.MessageID, &r.MessageSeq, &r.State, &r.Reason, &r.Code,
+		&r.Message, &r.Answer, &usage, &r.Steps, &r.Calls, &started, &ended}, after...)...)
+	if err != nil {
+		return r, err
+	}
+	r.StartedAt, r.EndedAt = instant(started), instant(ended)
+	if err := json.Unmarshal([]byte(usage), &r.Usage); err != nil {
+		return r, fmt.Errorf("reading the usage of turn %s: %w", r.ID, err)
+	}
+	return r, nil
+}
+
+// turnRecord returns the turn that where names, or sql.ErrNoRows.
+func (q querier) turnRecord(where string, args ...any) (journal.TurnRecord, error) {
+	return scanTurn(q.row(`SELECT `+turnColumns+` FROM turns t JOIN sessions s ON s.n = t.session WHERE `+where, args...).Scan)
+}
+
+// Turn implements journal.Journal.
+func (s *Store) Turn(ctx context.Context, turnID string) (out journal.TurnRecord, err error) {
+	err = s.read(ctx, "reading turn "+turnID, func(q querier) (err error) {
+		out, err = q.turnRecord(`t.id = ?`, turnID)
+		return err
+	})
+	return out, err
+}
+
+// StepMessage implements journal.Journal.
+func (s *Store) StepMessage(ctx context.Context, key journal.StepKey) (out turn.Message, err error) {
+	err = s.read(ctx, stepName("reading the message of", key), func(q querier) error {
+		a, err := q.attempt(key)
+		if err != nil {
+			return err
+		}
+		if !a.inf.Settled {
+			return journal.ErrNotFound
+		}
+		list, err := q.messages(a.session, a.inf.Head.Seq, a.inf.Head.Seq)
+		if err == nil && len(list) == 1 {
+			out = list[0]
+		}
+		return err
+	})
+	return out, err
+}
+
+// Call implements journal.Journal.
+func (s *Store) Call(ctx context.Context, turnID, callID string) (out journal.CallRecord, err error) {
+	err = s.read(ctx, callName("reading", turnID, callID), func(q querier) error {
+		c, err := q.call(turnID, callID)
+		if err != nil {
+			return err
+		}
+		if c.row == 0 {
+			return journal.ErrNotFound
+		}
+		err = q.load(&c)
+		out = c.rec
+		return err
+	})
+	return out, err
+}
+
+const sessionColumns = `s.id, s.agent, s.head_seq, s.head_hash, s.turns, s.created_at, s.updated_at, s.first_text`
+
+const sessionQuery = `SELECT ` + turnColumns + `, ` + sessionColumns + ` FROM sessions s
+	JOIN turns t ON t.n = (SELECT max(n) FROM turns WHERE session = s.n) `
+
+func scanSession(scan func(...any) error) (r journal.SessionRecord, err error) {
+	var created, updated int64
+	r.LastTurn, err = scanTurn(scan, &r.ID, &r.Agent, &r.Head.Seq, &r.Head.Hash, &r.Turns, &created, &updated, &r.FirstText)
+	r.CreatedAt, r.UpdatedAt = instant(created), instant(updated)
+	return r, err
+}
+
+// Session implements journal.Store.
+func (s *Store) Session(ctx context.Context, id string) (out journal.SessionRecord, err error) {
+	err = s.read(ctx, fmt.Sprintf("reading session %q", id), func(q querier) (err error) {
+		out, err = q.session(id)
+		return err
+	})
+	return out, err
+}
+
+func (q querier) session(id string) (journal.SessionRecord, error) {
+	return scanSession(q.row(sessionQuery+`WHERE s.id = ?`, id).Scan)
+}
+
+// Sessions implements journal.Store.
+func (s *Store) Sessions(ctx context.Context, limit int) (out []journal.SessionRecord, err error) {
+	err = s.read(ctx, "listing the sessions", func(q querier) error {
+		out = nil
+		return q.each(func(rows *sql.Rows) error {
+			r, err := scanSession(rows.Scan)
+			out = append(out, r)
+			return err
+		}, sessionQuery+`ORDER BY s.updated_at DESC, s.n DESC LIMIT ?`, limit)
+	})
+	return out, err
+}
+
+// Turns implements journal.Store.
+func (s *Store) Turns(ctx context.Context, session string) (out []journal.TurnRecord, err error) {
+	err = s.read(ctx, fmt.Sprintf("listing the turns of %q", session), func(q querier) error {
+		out = nil
+		var n int64
+		if err := q.row(`SELECT n FROM sessions WHERE id = ?`, session).Scan(&n); err != nil {
+			return err
+		}
+		return q.each(func(rows *sql.Rows) error {
+			r, err := scanTurn(rows.Scan)
+			out = append(out, r)
+			return err
+		}, `SELECT `+turnColumns+` FROM turns t JOIN sessions s ON s.n = t.session WHERE t.session = ? ORDER BY t.n`, n)
+	})
+	return out, err
+}
+
+// Inferences implements journal.Store.
+func (s *Store) Inferences(ctx context.Context, turnID string) (out []journal.Inference, err error) {
+	err = s.read(ctx, "listing the inferences of turn "+turnID, func(q querier) error {
+		sc, err := q.scope(turnID)
+		if err != nil {
+			return err
+		}
+		out, err = q.inferences(sc)
+		return err
+	})
+	return out, err
+}
+
+func (q querier) inferences(sc scope) ([]journal.Inference, error) {
+	var list []attempt
+	err := q.each(func(rows *sql.Rows) error {
+		a := attempt{scope: sc}
+		err := a.scan(rows.Scan)
+		a.inf.Key.Turn = sc.turnID
+		list = append(list, a)
+		return err
+	}, `SELECT `+inferenceColumns+` FROM inferences i WHERE i.turn = ? ORDER BY i.step`, sc.turn)
+	if err != nil {
+		return nil, err
+	}
+	var out []journal.Inference
+	for _, a := range list {
+		if a.inf.Settled {
+			if a.inf, err = q.settled(a); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, a.inf)
+	}
+	return out, nil
+}
+
+// Calls implements journal.Store.
+func (s *Store) Calls(ctx context.Context, turnID string) (out []journal.CallRecord, err error) {
+	err = s.read(ctx, "listing the calls of turn "+turnID, func(q querier) error {
+		sc, err := q.scope(turnID)
+		if err != nil {
+			return err
+		}
+		out, err = q.calls(sc)
+		return err
+	})
+	return out, err
+}
+
+func (q querier) calls(sc scope) ([]journal.CallRecord, error) {
+	var list []call
+	err := q.each(func(rows *sql.Rows) error {
+		c := call{scope: sc}
+		err := c.scan(rows.Scan)
+		c.rec.Turn = sc.turnID
+		list = append(list, c)
+		return err
+	}, `SELECT `+callColumns+` FROM calls c WHERE c.turn = ? ORDER BY c.step, length(c.call_id), c.call_id`, sc.turn)
+	if err != nil {
+		return nil, err
+	}
+	var out []journal.CallRecord
+	for _, c := range list {
+		if err := q.load(&c); err != nil {
+			return nil, err
+		}
+		out = append(out, c.rec)
+	}
+	return out, nil
+}

@@ -1,0 +1,154 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// tx is one write transaction. Its ctx cannot be cancelled.
+type tx struct {
+	querier
+	emitted bool // chunks were appended: followers are to look
+}
+
+// querier is a connection with the context that its statements run under.
+type querier struct {
+	ctx  context.Context
+	conn *sql.Conn
+}
+
+func (q querier) row(query string, args ...any) *sql.Row {
+	return q.conn.QueryRowContext(q.ctx, query, args...)
+}
+
+func (q querier) exec(query string, args ...any) error {
+	_, err := q.conn.ExecContext(q.ctx, query, args...)
+	return err
+}
+
+// each calls scan for each row of the query's result.
+func (q querier) each(scan func(*sql.Rows) error, query string, args ...any) error {
+	rows, err := q.conn.QueryContext(q.ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// write runs fn in one transaction, which is committed where fn returns nil and leaves no trace otherwise.
+func (s *Store) write(ctx context.Context, doing string, fn func(*tx) error) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s: %w", doing, explain(err))
+		}
+	}()
+	select {
+	case s.turnstile <- struct{}{}:
+		defer func() { <-s.turnstile }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if s.writer == nil {
+		return errClosedStore
+	}
+	t := &tx{querier: querier{context.WithoutCancel(ctx), s.writer}}
+	if err := s.retry(ctx, func() error { return t.exec("BEGIN IMMEDIATE") }); err != nil {
+		return err
+	}
+	done := false
+	defer func() {
+		if !done { // fn failed or panicked; where SQLite has rolled back by itself this does nothing
+			_ = t.exec("ROLLBACK")
+		}
+	}()
+	if err := fn(t); err != nil {
+		return err
+	}
+	if err := t.exec("COMMIT"); err != nil {
+		return err
+	}
+	done = true
+	if t.emitted {
+		s.changes.notify()
+	}
+	return nil
+}
+
+// read runs fn on a connection of the pool, with a snapshot of its own where fn has more than one query to agree.
+func (s *Store) read(ctx context.Context, doing string, fn func(querier) error) error {
+	err := s.retry(ctx, func() error {
+		conn, err := s.readDB.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		q := querier{context.WithoutCancel(ctx), conn}
+		if err := q.exec("BEGIN"); err != nil {
+			return err
+		}
+		defer func() { _ = q.exec("ROLLBACK") }()
+		return fn(q)
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, explain(err))
+	}
+	return nil
+}
+
+// retry calls fn until it finds the file free, ctx ends or the busy timeout has passed.
+func (s *Store) retry(ctx context.Context, fn func() error) error {
+	deadline := time.Now().Add(s.busy)
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		err := fn()
+		if !isBusy(err) {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return errBusy{path: s.path, waited: s.busy, cause: err}
+		}
+		if ctxErr := pause(ctx, time.Millisecond+rand.N(4*time.Millisecond)); ctxErr != nil {
+			return errors.Join(ctxErr, err)
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func isBusy(err error) bool {
+	code := codeOf(err)
+	return code == sqlite3.SQLITE_BUSY || code == sqlite3.SQLITE_LOCKED
+}
+
+// codeOf returns SQLite's primary result code of err, 0 where it is none of SQLite's.
+func codeOf(err error) int {
+	var e *sqlite.Error
+	if errors.As(err, &e) {
+		return e.Code() & 0xff
+	}
+	return 0
+}

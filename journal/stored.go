@@ -1,0 +1,72 @@
+package journal
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// StoredCall is a tool call as stores and exports keep it: arguments above a store's inline limit are left out of it
+// and named by their blob's hash.
+type StoredCall struct {
+	turn.ToolCall
+	ArgumentsBlob string `json:"arguments_blob,omitempty"`
+}
+
+// RestoreCalls puts the arguments back.
+func RestoreCalls(list []StoredCall, blob func(hash string) ([]byte, error)) ([]turn.ToolCall, error) {
+	var calls []turn.ToolCall
+	for _, c := range list {
+		if c.ArgumentsBlob != "" {
+			b, err := blob(c.ArgumentsBlob)
+			if err != nil {
+				return nil, fmt.Errorf("arguments of call %s: %w", c.ID, err)
+			}
+			c.Arguments = string(b)
+		}
+		calls = append(calls, c.ToolCall)
+	}
+	return calls, nil
+}
+
+// storedAnswer is an answer as stores and exports keep it: without Raw, which is a blob, and without the text where
+// the transcript's message has the same.
+type storedAnswer struct {
+	turn.Answer
+	SameText bool `json:"same_text,omitempty"`
+}
+
+// StoreAnswer encodes an answer for storage beside the message that was appended for it. Raw is left to the caller.
+func StoreAnswer(a turn.Answer, messageText string) json.RawMessage {
+	a.Raw = nil
+	s := storedAnswer{Answer: a, SameText: a.Text == messageText}
+	if s.SameText {
+		s.Text = ""
+	}
+	return canonical(s)
+}
+
+// RestoreAnswer decodes what StoreAnswer has made.
+func RestoreAnswer(b []byte, messageText string) (turn.Answer, error) {
+	var s storedAnswer
+	if err := json.Unmarshal(b, &s); err != nil {
+		return turn.Answer{}, fmt.Errorf("reading a stored answer: %w", err)
+	}
+	if s.SameText {
+		s.Text = messageText
+	}
+	return s.Answer, nil
+}
+
+// CleanAnswer is Clean for a model's answer. Raw is bytes and stays as it is.
+func CleanAnswer(a turn.Answer) turn.Answer {
+	a.Text, a.Reasoning = CleanText(a.Text), CleanText(a.Reasoning)
+	a.FinishReason, a.Model = CleanText(a.FinishReason), CleanText(a.Model)
+	calls := a.ToolCalls
+	a.ToolCalls = nil
+	for _, c := range calls {
+		a.ToolCalls = append(a.ToolCalls, turn.WireCall{ID: CleanText(c.ID), Name: CleanText(c.Name), Arguments: CleanText(c.Arguments)})
+	}
+	return a
+}
