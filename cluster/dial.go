@@ -1,0 +1,121 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
+	"go.temporal.io/sdk/log"
+)
+
+// Options say which cluster. Empty fields come from Temporal's own environment variables and profiles (TEMPORAL_*,
+// temporal.toml), and where those are silent from the defaults: 127.0.0.1:7233, namespace "default".
+type Options struct {
+	Address   string
+	Namespace string
+	Profile   string // of temporal.toml
+	APIKey    string
+	TLS       bool
+	// AllowPlaintext permits a cluster that is not on loopback without TLS or an API key.
+	AllowPlaintext bool
+	Environ        []string // as os.Environ gives it
+	Identity       string
+	Logger         *slog.Logger
+}
+
+// Defaults of a development server.
+const (
+	DefaultAddress   = "127.0.0.1:7233"
+	DefaultNamespace = "default"
+)
+
+// Unreachable says that no Temporal answers at an address.
+type Unreachable struct {
+	Address string
+	Cause   error
+}
+
+func (e *Unreachable) Error() string {
+	return fmt.Sprintf("no Temporal answers at %s: start one with `go run ./starter dev`, add --dev to the command, or set [temporal] address in agent.toml (%v)", e.Address, e.Cause)
+}
+
+func (e *Unreachable) Unwrap() error { return e.Cause }
+
+// Dial connects and makes sure that the cluster answers. The error is an *Unreachable where none does. The caller
+// closes the client.
+func Dial(ctx context.Context, o Options) (client.Client, error) {
+	opts, err := o.resolve()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.DialContext(ctx, opts)
+	if err != nil {
+		return nil, &Unreachable{Address: opts.HostPort, Cause: err}
+	}
+	return c, nil
+}
+
+// Resolved returns the address and the namespace that Dial would use.
+func (o Options) Resolved() (address, namespace string, err error) {
+	opts, err := o.resolve()
+	return opts.HostPort, opts.Namespace, err
+}
+
+func (o Options) resolve() (client.Options, error) {
+	profile, err := envconfig.LoadClientConfigProfile(envconfig.LoadClientConfigProfileOptions{
+		ConfigFileProfile: o.Profile, EnvLookup: environ(o.Environ),
+	})
+	if err != nil {
+		return client.Options{}, fmt.Errorf("reading Temporal's client configuration: %w", err)
+	}
+	override(&profile.Address, o.Address, DefaultAddress)
+	override(&profile.Namespace, o.Namespace, DefaultNamespace)
+	override(&profile.APIKey, o.APIKey, "")
+	if o.TLS && profile.TLS == nil {
+		profile.TLS = &envconfig.ClientConfigTLS{}
+	}
+	secure := profile.APIKey != "" || profile.TLS != nil && !profile.TLS.Disabled
+	if !secure && !o.AllowPlaintext && !Loopback(profile.Address) {
+		return client.Options{}, fmt.Errorf("%s is not on this machine and would be spoken to without encryption: set [temporal] tls = true or an api_key, or allow_plaintext = true if that is what you want", profile.Address)
+	}
+	opts, err := profile.ToClientOptions(envconfig.ToClientOptionsRequest{})
+	if err != nil {
+		return client.Options{}, fmt.Errorf("making Temporal's client options: %w", err)
+	}
+	opts.Identity = o.Identity
+	opts.Logger = log.NewStructuredLogger(o.logger())
+	return opts, nil
+}
+
+func (o Options) logger() *slog.Logger {
+	if o.Logger == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return o.Logger
+}
+
+// override gives the stronger word to ours, then to the profile's, then to the default.
+func override(profile *string, ours, fallback string) {
+	switch {
+	case ours != "":
+		*profile = ours
+	case *profile == "":
+		*profile = fallback
+	}
+}
+
+// Loopback reports whether an address (host:port) is on this machine.
+func Loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = address
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}

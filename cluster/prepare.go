@@ -1,0 +1,90 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	namespacepb "go.temporal.io/api/namespace/v1"
+	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// EnsureAttributes adds the search attributes that the namespace lacks and waits until they can be used: a workflow
+// task that uses an unknown one fails for ever, so a worker does this before it polls.
+func EnsureAttributes(ctx context.Context, c client.Client, namespace string, keys []temporal.SearchAttributeKey) error {
+	op := c.OperatorService()
+	have, err := op.ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
+	if err != nil {
+		return fmt.Errorf("listing search attributes of namespace %q: %w", namespace, err)
+	}
+	missing := map[string]enumspb.IndexedValueType{}
+	for _, k := range keys {
+		if t, ok := have.CustomAttributes[k.GetName()]; !ok {
+			missing[k.GetName()] = k.GetValueType()
+		} else if t != k.GetValueType() {
+			return fmt.Errorf("search attribute %s of namespace %q is of type %s and must be %s: remove it with `temporal operator search-attribute remove` or use another namespace", k.GetName(), namespace, t, k.GetValueType())
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	_, err = op.AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{Namespace: namespace, SearchAttributes: missing})
+	var exists *serviceerror.AlreadyExists
+	if err != nil && !errors.As(err, &exists) { // another worker was quicker
+		return fmt.Errorf("adding search attributes to namespace %q (needs an operator's rights): %w", namespace, err)
+	}
+	return awaitAttributes(ctx, c, namespace, missing)
+}
+
+// awaitAttributes polls until the attributes can be queried: the server offers no event for it.
+func awaitAttributes(ctx context.Context, c client.Client, namespace string, names map[string]enumspb.IndexedValueType) error {
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		if usable(ctx, c, namespace, names) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for new search attributes of namespace %q: %w", namespace, context.Cause(ctx))
+		case <-ticker.C:
+		}
+	}
+}
+
+func usable(ctx context.Context, c client.Client, namespace string, names map[string]enumspb.IndexedValueType) bool {
+	for name := range names {
+		_, err := c.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Namespace: namespace, Query: name + " is null"})
+		if err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// EnsureRetention keeps closed turns in the namespace for at least d.
+func EnsureRetention(ctx context.Context, c client.Client, namespace string, d time.Duration) error {
+	ws := c.WorkflowService()
+	got, err := ws.DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
+	if err != nil {
+		return fmt.Errorf("describing namespace %q: %w", namespace, err)
+	}
+	if got.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration() >= d {
+		return nil
+	}
+	_, err = ws.UpdateNamespace(ctx, &workflowservice.UpdateNamespaceRequest{
+		Namespace: namespace,
+		Config:    &namespacepb.NamespaceConfig{WorkflowExecutionRetentionTtl: durationpb.New(d)},
+	})
+	if err != nil {
+		return fmt.Errorf("raising the retention of namespace %q: %w", namespace, err)
+	}
+	return nil
+}
