@@ -1,0 +1,166 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+
+	"github.com/everturn/everturn/activities"
+	"github.com/everturn/everturn/activities/toolbox"
+	"github.com/everturn/everturn/cluster"
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Engine is a worker: it hosts tools, keeps a journal and carries turns.
+type Engine struct {
+	cfg     config.Config
+	options options
+	journal journal.Store
+	host    *toolbox.Host
+	model   *model
+	client  client.Client
+	worker  worker.Worker
+	log     *slog.Logger
+}
+
+// New opens the journal, connects to Temporal and the MCP servers and publishes what they offer. Nothing is polled
+// before Run. The caller closes the engine.
+func New(ctx context.Context, cfg config.Config, opts ...Option) (*Engine, error) {
+	e := &Engine{cfg: cfg, options: newOptions(opts)}
+	e.log = e.options.log
+	for _, step := range []func(context.Context) error{
+		e.openModel, e.openTools, e.openJournal, e.connect, e.publish, e.build,
+	} {
+		if err := step(ctx); err != nil {
+			return nil, errors.Join(err, e.Close())
+		}
+	}
+	return e, nil
+}
+
+// Run polls until ctx ends, then drains: turns' activities get [worker] drain_timeout to come to their end.
+func (e *Engine) Run(ctx context.Context) error {
+	watched, stop := context.WithCancel(ctx)
+	defer stop()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		e.watch(watched)
+	}()
+	err := e.worker.Start()
+	if err == nil {
+		e.log.Info("worker polls", "task_queue", e.cfg.Temporal.TaskQueue, "model", e.model.name)
+		<-ctx.Done()
+		e.worker.Stop()
+	}
+	stop()
+	<-done
+	if err != nil {
+		return fmt.Errorf("starting the worker: %w", err)
+	}
+	return nil
+}
+
+// Journal is the engine's journal, for programs that read it beside their worker.
+func (e *Engine) Journal() journal.Store { return e.journal }
+
+// Close ends tools, model, connection and journal. It is safe after a New that failed.
+func (e *Engine) Close() error {
+	var errs []error
+	if e.client != nil {
+		e.client.Close()
+	}
+	if e.host != nil {
+		errs = append(errs, e.host.Close())
+	}
+	if e.model != nil {
+		errs = append(errs, e.model.close())
+	}
+	if e.journal != nil {
+		errs = append(errs, e.journal.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (e *Engine) openJournal(ctx context.Context) error {
+	store, err := OpenJournal(ctx, e.cfg)
+	if err != nil {
+		return err
+	}
+	e.journal = e.options.wrapJournal(store)
+	return nil
+}
+
+// prepareWithin bounds what a worker does to a namespace before it polls.
+const prepareWithin = 30 * time.Second
+
+func (e *Engine) connect(ctx context.Context) error {
+	c, err := cluster.Dial(ctx, clusterOptions(e.cfg, e.options.environ, e.identity(), e.log))
+	if err != nil {
+		return err
+	}
+	e.client = c
+	_, namespace, err := clusterOptions(e.cfg, e.options.environ, "", nil).Resolved()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, prepareWithin)
+	defer cancel()
+	return cluster.EnsureAttributes(ctx, c, namespace, workflows.SearchAttributes())
+}
+
+// publish tells the journal what the servers offer, before the first turn can ask.
+func (e *Engine) publish(ctx context.Context) error {
+	for _, c := range e.host.Catalogues(ctx) {
+		if err := e.publishOne(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Engine) publishOne(ctx context.Context, c turn.Catalogue) error {
+	switch {
+	case c.Problem != "":
+		e.log.Warn("MCP server is not available", "server", c.Server, "required", c.Required, "problem", c.Problem)
+	case len(c.Dropped) > 0:
+		e.log.Warn("tools were left out", "server", c.Server, "dropped", c.Dropped)
+	}
+	if err := e.journal.PublishCatalogue(ctx, c); err != nil {
+		return fmt.Errorf("publishing the catalogue of %s: %w", c.Server, err)
+	}
+	return nil
+}
+
+func (e *Engine) identity() string {
+	if e.cfg.Worker.Identity != "" {
+		return e.cfg.Worker.Identity
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%d@%s", os.Getpid(), host)
+}
+
+// build puts the activities and the worker together.
+func (e *Engine) build(context.Context) error {
+	acts, err := activities.New(activities.Options{
+		Journal: e.journal, Model: e.model, Tools: e.host, Agent: agent(e.cfg, e.model), Worker: e.identity(),
+		Redact: newRedactor(e.cfg), CacheBytes: e.cfg.Journal.CacheBytes,
+	})
+	if err != nil {
+		return err
+	}
+	e.worker = newWorker(e.client, e.cfg, acts)
+	return nil
+}

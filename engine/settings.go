@@ -1,0 +1,92 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/everturn/everturn/activities"
+	"github.com/everturn/everturn/activities/inference"
+	"github.com/everturn/everturn/activities/toolbox"
+	"github.com/everturn/everturn/cluster"
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/sqlite"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// OpenJournal opens the journal that the configuration names.
+func OpenJournal(ctx context.Context, cfg config.Config) (journal.Store, error) {
+	return sqlite.Open(ctx, cfg.Journal.Path, sqlite.Options{Synchronous: string(cfg.Journal.Synchronous)})
+}
+
+// clusterOptions says which Temporal the configuration means.
+func clusterOptions(cfg config.Config, environ []string, identity string, log *slog.Logger) cluster.Options {
+	t := cfg.Temporal
+	return cluster.Options{
+		Address: t.Address, Namespace: t.Namespace, Profile: t.Profile, APIKey: string(t.APIKey), TLS: t.TLS,
+		AllowPlaintext: t.AllowPlaintext, Environ: environ, Identity: identity, Logger: log,
+	}
+}
+
+// agent is what a turn pins of the configuration.
+func agent(cfg config.Config, m *model) activities.Agent {
+	servers := []string{"local"}
+	for _, s := range cfg.MCP.Servers {
+		servers = append(servers, s.ID)
+	}
+	return activities.Agent{
+		Name: cfg.Runtime.Agent, SystemPrompt: cfg.Runtime.SystemPrompt, Provider: m.provider, Model: m.name,
+		Mode: mode(cfg, m.name), Limits: limits(cfg.Runtime), Policy: policy(cfg.Policy), RetryMax: cfg.LLM.RetryMax,
+		Temperature: cfg.LLM.Temperature, MaxTokens: cfg.LLM.MaxOutputTokens, Servers: servers,
+	}
+}
+
+// mode resolves "auto" by what the model is known to do.
+func mode(cfg config.Config, model string) turn.Mode {
+	switch cfg.Runtime.Mode {
+	case "native", "json":
+		return turn.Mode(cfg.Runtime.Mode)
+	}
+	if native, _, _ := inference.Capabilities(model); native {
+		return turn.ModeNative
+	}
+	return turn.ModeJSON
+}
+
+func limits(r config.Runtime) turn.Limits {
+	return turn.Limits{
+		MaxSteps: r.MaxSteps, MaxToolCalls: r.MaxToolCalls, MaxConsecutiveErrors: r.MaxConsecutiveErrors,
+		TurnTimeout: time.Duration(r.TurnTimeout), ToolTimeout: time.Duration(r.ToolTimeout), MaxReprompts: r.MaxReprompts,
+		MaxHistoryMessages: r.MaxHistoryMessages, KeepHistoryMessages: r.KeepHistoryMessages,
+		MaxParallelCalls: r.MaxParallelCalls, MaxTokens: r.MaxTokens, MaxCostUSD: r.MaxCostUSD,
+	}
+}
+
+func policy(p config.Policy) turn.Policy {
+	return turn.Policy{
+		Allow: p.Allow, Deny: p.Deny, Ask: p.Ask, AskRisk: turn.Risk(p.AskRisk), OnModelError: turn.Decision(p.OnModelError),
+		OnToolError: turn.Decision(p.OnToolError), OnInvalidAction: turn.Decision(p.OnInvalidAction),
+	}
+}
+
+// servers maps the configured MCP servers to the tool host's.
+func servers(cfg config.Config) []toolbox.Server {
+	out := make([]toolbox.Server, 0, len(cfg.MCP.Servers))
+	for _, s := range cfg.MCP.Servers {
+		tools := make(map[string]toolbox.ToolSettings, len(s.Tools))
+		for name, t := range s.Tools {
+			tools[name] = toolbox.ToolSettings{Repeatable: t.Repeatable, Quick: t.Quick, Risk: turn.Risk(t.Risk), Timeout: time.Duration(t.Timeout)}
+		}
+		out = append(out, toolbox.Server{
+			ID: s.ID, Transport: toolbox.Transport(s.Transport), Command: s.Command, Args: s.Args, Dir: s.Dir, Env: s.Env,
+			EnvAllow: s.EnvAllow, URL: s.URL, Headers: s.Headers, Required: s.Required, Allow: s.Allow, Deny: s.Deny,
+			ConnectTimeout: time.Duration(s.ConnectTimeout), CallTimeout: time.Duration(s.CallTimeout), Tools: tools, Trust: s.Trust,
+		})
+	}
+	return out
+}
+
+// workspace is the folder that the file tools see.
+func workspace(cfg config.Config) (string, error) { return filepath.Abs(cfg.Runtime.Workspace) }

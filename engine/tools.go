@@ -1,0 +1,49 @@
+package engine
+
+import (
+	"context"
+	"strings"
+
+	"github.com/everturn/everturn/activities/toolbox"
+	"github.com/everturn/everturn/activities/toolbox/files"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// openTools makes the tool host: the file tools, the embedding program's own and the MCP servers. Nothing is connected.
+func (e *Engine) openTools(context.Context) error {
+	root, err := workspace(e.cfg)
+	if err != nil {
+		return err
+	}
+	local := toolbox.NewLocal()
+	if err := files.Register(local, root); err != nil {
+		return err
+	}
+	if err := e.options.register(local); err != nil {
+		return err
+	}
+	e.host, err = toolbox.New(toolbox.Options{
+		Servers: servers(e.cfg), MaxResultBytes: e.cfg.Runtime.MaxResultBytes, Environ: lookup(e.options.environ), Logger: e.log,
+	}, local)
+	return err
+}
+
+// watch publishes what changes while the worker runs: servers that come back, and lists that they change.
+func (e *Engine) watch(ctx context.Context) {
+	e.host.Watch(ctx, func(c turn.Catalogue) {
+		if err := e.publishOne(ctx, c); err != nil && ctx.Err() == nil {
+			e.log.Error("publishing a changed catalogue", "server", c.Server, "error", err)
+		}
+	})
+}
+
+func lookup(environ []string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		for _, kv := range environ {
+			if k, v, ok := strings.Cut(kv, "="); ok && k == name {
+				return v, true
+			}
+		}
+		return "", false
+	}
+}

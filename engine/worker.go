@@ -1,0 +1,30 @@
+package engine
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/everturn/everturn/activities"
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/workflows"
+)
+
+// heartbeatThrottle is how often a working activity talks to the server at most: cancellation comes with the answer.
+const heartbeatThrottle = 2 * time.Second
+
+// newWorker registers everything that a worker runs: one workflow and the four activities of its port.
+func newWorker(c client.Client, cfg config.Config, acts *activities.Activities) worker.Worker {
+	w := worker.New(c, cfg.Temporal.TaskQueue, worker.Options{
+		MaxConcurrentActivityExecutionSize:      cfg.Worker.MaxConcurrentActivities,
+		MaxConcurrentLocalActivityExecutionSize: cfg.Worker.MaxConcurrentActivities,
+		MaxConcurrentWorkflowTaskExecutionSize:  cfg.Worker.MaxConcurrentTurns,
+		WorkerStopTimeout:                       time.Duration(cfg.Worker.DrainTimeout),
+		MaxHeartbeatThrottleInterval:            heartbeatThrottle,
+	})
+	w.RegisterWorkflowWithOptions(workflows.Turn, workflow.RegisterOptions{Name: workflows.TurnWorkflow})
+	w.RegisterActivity(acts)
+	return w
+}

@@ -1,0 +1,117 @@
+package tests
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/everturn/everturn"
+
+// house is who may import whom: each room with the rooms of ours and the vendors' modules that it may use. The standard
+// library is free, except where a room is named in pure. Test files are free.
+var house = map[string][]string{
+	"workflows/turn":            {},
+	"workflows":                 {"workflows/turn", "go.temporal.io/sdk/workflow", "go.temporal.io/sdk/temporal", "go.temporal.io/sdk/log"},
+	"journal":                   {"workflows/turn"},
+	"journal/sqlite":            {"workflows/turn", "journal", "modernc.org/sqlite", "github.com/pressly/goose/v3", "golang.org/x/sys"},
+	"journal/journaltest":       {"workflows/turn", "journal", "github.com/stretchr/testify"},
+	"activities":                {"workflows", "workflows/turn", "journal", "go.temporal.io/sdk", "github.com/hashicorp/golang-lru/v2"},
+	"activities/inference":      {"workflows/turn", "github.com/sashabaranov/go-openai"},
+	"activities/inference/demo": {"github.com/sashabaranov/go-openai"},
+	"activities/toolbox":        {"workflows/turn", "activities/toolbox/stdio", "github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"},
+	"activities/toolbox/stdio":  {"golang.org/x/sys"},
+	"activities/toolbox/files":  {"workflows/turn", "activities/toolbox"},
+	"config":                    {"github.com/pelletier/go-toml/v2", "github.com/google/jsonschema-go"},
+	"cluster":                   {"go.temporal.io/sdk", "go.temporal.io/api", "google.golang.org/protobuf", "go.temporal.io/sdk/contrib/envconfig"},
+	"engine": {"workflows", "workflows/turn", "activities", "activities/inference", "activities/inference/demo", "activities/toolbox",
+		"activities/toolbox/files", "journal", "journal/sqlite", "config", "cluster", "go.temporal.io/sdk", "golang.org/x/sync"},
+	"worker": {"engine", "config"},
+	"starter": {"workflows", "workflows/turn", "journal", "journal/sqlite", "config", "cluster", "engine", "starter/devstack",
+		"go.temporal.io/sdk", "go.temporal.io/api", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term"},
+	"starter/devstack": {"go.temporal.io/sdk", "go.temporal.io/api", "golang.org/x/sys", "google.golang.org/grpc"},
+}
+
+// pure rooms may not touch the world, not even through the standard library.
+var pure = map[string][]string{"workflows/turn": {"context", "os", "net", "math/rand", "sync", "os/exec", "net/http"}}
+
+func TestImportsFollowTheHouse(t *testing.T) {
+	for room, imports := range rooms(t) {
+		allowed, known := house[room]
+		if !assert.True(t, known, "room %s is not in the house: add it to the table with what it may import, or take it away", room) {
+			continue
+		}
+		for file, names := range imports {
+			for _, name := range names {
+				assert.True(t, mayImport(room, allowed, name), "%s: %s may not import %s", file, room, name)
+			}
+		}
+	}
+}
+
+func mayImport(room string, allowed []string, name string) bool {
+	ours, isOurs := strings.CutPrefix(name, module+"/")
+	if !isOurs && !strings.Contains(strings.Split(name, "/")[0], ".") {
+		for _, p := range pure[room] {
+			if name == p {
+				return false
+			}
+		}
+		return true
+	}
+	for _, a := range allowed {
+		if isOurs && ours == a || !isOurs && (name == a || strings.HasPrefix(name, a+"/")) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestEveryPackageSaysWhatItIs(t *testing.T) {
+	for room := range rooms(t) {
+		_, err := os.Stat(filepath.Join("..", room, "doc.go"))
+		assert.NoError(t, err, "%s has no doc.go", room)
+	}
+}
+
+// rooms lists every package of the product with what each of its files imports.
+func rooms(t *testing.T) map[string]map[string][]string {
+	t.Helper()
+	found := map[string]map[string][]string{}
+	err := filepath.WalkDir("..", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel := filepath.ToSlash(strings.TrimPrefix(p, "../"))
+		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && d.Name() != ".." || rel == "tests" || rel == "tools" || d.Name() == "testdata") {
+			return fs.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(p, ".go") || strings.HasSuffix(p, "_test.go") {
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		room := path.Dir(rel)
+		if found[room] == nil {
+			found[room] = map[string][]string{}
+		}
+		found[room][rel] = nil
+		for _, i := range f.Imports {
+			found[room][rel] = append(found[room][rel], strings.Trim(i.Path.Value, `"`))
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	require.NotEmpty(t, found)
+	return found
+}
