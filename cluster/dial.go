@@ -9,6 +9,8 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
 	"go.temporal.io/sdk/log"
+
+	"github.com/everturn/everturn/config"
 )
 
 // Options say which cluster. Empty fields come from Temporal's own environment variables and profiles (TEMPORAL_*,
@@ -24,6 +26,14 @@ type Options struct {
 	Environ        []string // as os.Environ gives it
 	Identity       string
 	Logger         *slog.Logger
+}
+
+// FromConfig takes the options out of agent.toml.
+func FromConfig(t config.Temporal, environ []string) Options {
+	return Options{
+		Address: t.Address, Namespace: t.Namespace, Profile: t.Profile, APIKey: t.APIKey.Reveal(), TLS: t.TLS,
+		AllowPlaintext: t.AllowPlaintext, Environ: environ,
+	}
 }
 
 // Defaults of a development server.

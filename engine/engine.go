@@ -104,12 +104,14 @@ func (e *Engine) openJournal(ctx context.Context) error {
 const prepareWithin = 30 * time.Second
 
 func (e *Engine) connect(ctx context.Context) error {
-	c, err := cluster.Dial(ctx, clusterOptions(e.cfg, e.options.environ, e.identity(), e.log))
+	opts := cluster.FromConfig(e.cfg.Temporal, e.options.environ)
+	opts.Identity, opts.Logger = e.identity(), e.log
+	c, err := cluster.Dial(ctx, opts)
 	if err != nil {
 		return err
 	}
 	e.client = c
-	_, namespace, err := clusterOptions(e.cfg, e.options.environ, "", nil).Resolved()
+	_, namespace, err := opts.Resolved()
 	if err != nil {
 		return err
 	}

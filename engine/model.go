@@ -6,6 +6,7 @@ import (
 
 	"github.com/everturn/everturn/activities/inference"
 	"github.com/everturn/everturn/activities/inference/demo"
+	"github.com/everturn/everturn/config"
 )
 
 // model is the provider that the configuration names, with the server behind it where that is the built-in demo.
@@ -16,17 +17,14 @@ type model struct {
 	demo     *demo.Server
 }
 
-// demoModel is the name of the built-in model.
-const demoModel = "demo"
-
 // slowDelay is between two words of the demo model in its slow mode: enough to kill a worker in the middle.
 const slowDelay = 150 * time.Millisecond
 
 func (e *Engine) openModel(ctx context.Context) error {
-	c := e.cfg.LLM
-	m := &model{provider: string(c.ProviderName()), name: c.Model}
-	baseURL, key := c.BaseURL, string(c.APIKey)
-	if m.provider == demoModel {
+	c := e.cfg.LLM.Effective()
+	m := &model{provider: string(c.Provider), name: c.Model}
+	baseURL, key := c.BaseURL, c.APIKey.Reveal()
+	if c.Provider == config.ProviderDemo {
 		opts := demo.Options{}
 		if c.DemoSlow {
 			opts.Delay = slowDelay
@@ -35,14 +33,14 @@ func (e *Engine) openModel(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		m.demo, m.name, baseURL, key = server, demoModel, server.URL(), demoModel
+		m.demo, baseURL, key = server, server.URL(), "none"
 	}
 	e.model = m
 	chat, err := inference.New(inference.Options{
 		Name: m.provider, BaseURL: baseURL, APIKey: key,
-		ConnectTimeout: time.Duration(c.ConnectTimeout), FirstTokenTimeout: time.Duration(c.FirstTokenTimeout),
-		IdleTimeout: time.Duration(c.IdleTimeout), TotalTimeout: time.Duration(c.TotalTimeout),
-		MaxRetryAfter: time.Duration(c.MaxRetryAfter),
+		ConnectTimeout: c.ConnectTimeout, FirstTokenTimeout: c.FirstTokenTimeout,
+		IdleTimeout: c.IdleTimeout, TotalTimeout: c.TotalTimeout,
+		MaxRetryAfter: c.MaxRetryAfter,
 	})
 	m.Chat = chat
 	return err

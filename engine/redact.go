@@ -17,7 +17,7 @@ const minSecret = 8
 // validated when the configuration was loaded.
 func newRedactor(cfg config.Config) func(string) string {
 	var pairs []string
-	for _, secret := range cfg.Secrets() {
+	for _, secret := range secrets(cfg) {
 		if len(secret) >= minSecret {
 			pairs = append(pairs, secret, redacted)
 		}
@@ -34,4 +34,23 @@ func newRedactor(cfg config.Config) func(string) string {
 		}
 		return s
 	}
+}
+
+// secretName tells a variable that holds a secret from one that holds, say, a path.
+var secretName = regexp.MustCompile(`(?i)key|token|secret|passw|auth|credential`)
+
+// secrets are the values that the configuration was given to keep: keys, headers, and variables whose names say so.
+func secrets(cfg config.Config) []string {
+	out := []string{cfg.LLM.APIKey.Reveal(), cfg.Temporal.APIKey.Reveal()}
+	for _, s := range cfg.MCP.Servers {
+		for _, header := range s.Headers {
+			out = append(out, header.Reveal())
+		}
+		for name, value := range s.Env {
+			if secretName.MatchString(name) {
+				out = append(out, value.Reveal())
+			}
+		}
+	}
+	return out
 }

@@ -2,14 +2,11 @@ package engine
 
 import (
 	"context"
-	"log/slog"
 	"path/filepath"
-	"time"
 
 	"github.com/everturn/everturn/activities"
 	"github.com/everturn/everturn/activities/inference"
 	"github.com/everturn/everturn/activities/toolbox"
-	"github.com/everturn/everturn/cluster"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/sqlite"
@@ -19,15 +16,6 @@ import (
 // OpenJournal opens the journal that the configuration names.
 func OpenJournal(ctx context.Context, cfg config.Config) (journal.Store, error) {
 	return sqlite.Open(ctx, cfg.Journal.Path, sqlite.Options{Synchronous: string(cfg.Journal.Synchronous)})
-}
-
-// clusterOptions says which Temporal the configuration means.
-func clusterOptions(cfg config.Config, environ []string, identity string, log *slog.Logger) cluster.Options {
-	t := cfg.Temporal
-	return cluster.Options{
-		Address: t.Address, Namespace: t.Namespace, Profile: t.Profile, APIKey: string(t.APIKey), TLS: t.TLS,
-		AllowPlaintext: t.AllowPlaintext, Environ: environ, Identity: identity, Logger: log,
-	}
 }
 
 // agent is what a turn pins of the configuration.
@@ -46,7 +34,7 @@ func agent(cfg config.Config, m *model) activities.Agent {
 // mode resolves "auto" by what the model is known to do.
 func mode(cfg config.Config, model string) turn.Mode {
 	switch cfg.Runtime.Mode {
-	case "native", "json":
+	case config.ModeNative, config.ModeJSON:
 		return turn.Mode(cfg.Runtime.Mode)
 	}
 	if native, _, _ := inference.Capabilities(model); native {
@@ -58,15 +46,19 @@ func mode(cfg config.Config, model string) turn.Mode {
 func limits(r config.Runtime) turn.Limits {
 	return turn.Limits{
 		MaxSteps: r.MaxSteps, MaxToolCalls: r.MaxToolCalls, MaxConsecutiveErrors: r.MaxConsecutiveErrors,
-		TurnTimeout: time.Duration(r.TurnTimeout), ToolTimeout: time.Duration(r.ToolTimeout), MaxReprompts: r.MaxReprompts,
+		TurnTimeout: r.TurnTimeout, ToolTimeout: r.ToolTimeout, MaxReprompts: r.MaxReprompts,
 		MaxHistoryMessages: r.MaxHistoryMessages, KeepHistoryMessages: r.KeepHistoryMessages,
 		MaxParallelCalls: r.MaxParallelCalls, MaxTokens: r.MaxTokens, MaxCostUSD: r.MaxCostUSD,
 	}
 }
 
 func policy(p config.Policy) turn.Policy {
+	askRisk := turn.Risk(p.AskRisk)
+	if p.AskRisk == config.AskNever {
+		askRisk = ""
+	}
 	return turn.Policy{
-		Allow: p.Allow, Deny: p.Deny, Ask: p.Ask, AskRisk: turn.Risk(p.AskRisk), OnModelError: turn.Decision(p.OnModelError),
+		Allow: p.Allow, Deny: p.Deny, Ask: p.Ask, AskRisk: askRisk, OnModelError: turn.Decision(p.OnModelError),
 		OnToolError: turn.Decision(p.OnToolError), OnInvalidAction: turn.Decision(p.OnInvalidAction),
 	}
 }
@@ -77,13 +69,22 @@ func servers(cfg config.Config) []toolbox.Server {
 	for _, s := range cfg.MCP.Servers {
 		tools := make(map[string]toolbox.ToolSettings, len(s.Tools))
 		for name, t := range s.Tools {
-			tools[name] = toolbox.ToolSettings{Repeatable: t.Repeatable, Quick: t.Quick, Risk: turn.Risk(t.Risk), Timeout: time.Duration(t.Timeout)}
+			tools[name] = toolbox.ToolSettings{Repeatable: t.Repeatable, Quick: t.Quick, Risk: turn.Risk(t.Risk), Timeout: t.Timeout}
 		}
 		out = append(out, toolbox.Server{
-			ID: s.ID, Transport: toolbox.Transport(s.Transport), Command: s.Command, Args: s.Args, Dir: s.Dir, Env: s.Env,
-			EnvAllow: s.EnvAllow, URL: s.URL, Headers: s.Headers, Required: s.Required, Allow: s.Allow, Deny: s.Deny,
-			ConnectTimeout: time.Duration(s.ConnectTimeout), CallTimeout: time.Duration(s.CallTimeout), Tools: tools, Trust: s.Trust,
+			ID: s.ID, Transport: toolbox.Transport(s.Transport), Command: s.Command, Args: s.Args, Dir: s.Dir, Env: reveal(s.Env),
+			EnvAllow: s.EnvAllow, URL: s.URL, Headers: reveal(s.Headers), Required: s.Required, Allow: s.Allow, Deny: s.Deny,
+			ConnectTimeout: s.ConnectTimeout, CallTimeout: s.CallTimeout, Tools: tools, Trust: s.Trust,
 		})
+	}
+	return out
+}
+
+// reveal hands secrets to the adapter that sends them.
+func reveal(secrets map[string]config.Secret) map[string]string {
+	out := make(map[string]string, len(secrets))
+	for k, s := range secrets {
+		out[k] = s.Reveal()
 	}
 	return out
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/everturn/everturn/activities/toolbox"
 	"github.com/everturn/everturn/activities/toolbox/files"
+	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -46,4 +47,16 @@ func lookup(environ []string) func(string) (string, bool) {
 		}
 		return "", false
 	}
+}
+
+// Catalogues connects to the configured servers, asks what they offer and closes them again: for people who want to
+// look, without journal, model or Temporal.
+func Catalogues(ctx context.Context, cfg config.Config, opts ...Option) ([]turn.Catalogue, error) {
+	e := &Engine{cfg: cfg, options: newOptions(opts)}
+	e.log = e.options.log
+	if err := e.openTools(ctx); err != nil {
+		return nil, err
+	}
+	catalogues := e.host.Catalogues(ctx)
+	return catalogues, e.Close()
 }

@@ -21,7 +21,7 @@ func newWorker(c client.Client, cfg config.Config, acts *activities.Activities) 
 		MaxConcurrentActivityExecutionSize:      cfg.Worker.MaxConcurrentActivities,
 		MaxConcurrentLocalActivityExecutionSize: cfg.Worker.MaxConcurrentActivities,
 		MaxConcurrentWorkflowTaskExecutionSize:  cfg.Worker.MaxConcurrentTurns,
-		WorkerStopTimeout:                       time.Duration(cfg.Worker.DrainTimeout),
+		WorkerStopTimeout:                       cfg.Worker.DrainTimeout,
 		MaxHeartbeatThrottleInterval:            heartbeatThrottle,
 	})
 	w.RegisterWorkflowWithOptions(workflows.Turn, workflow.RegisterOptions{Name: workflows.TurnWorkflow})

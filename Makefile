@@ -1,0 +1,23 @@
+# For people; .ci/run does the same on a fresh machine.
+.PHONY: test lint race fuzz tidy
+
+FUZZTIME ?= 10s
+TOOL = go tool -modfile=tools/lint.mod
+
+test: lint
+	go test ./...
+
+race:
+	go test -race ./journal/... ./activities/inference/... ./activities/toolbox/...
+
+lint:
+	@test -z "$$(gofmt -l . | tee /dev/stderr)"
+	go vet ./...
+	$(TOOL) staticcheck ./...
+	$(TOOL) workflowcheck ./workflows/...
+
+# Every fuzz target for FUZZTIME.
+fuzz:
+	@set -e; for pkg in $$(go list ./...); do \
+	  for f in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+	    echo "$$pkg $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg; done; done

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/everturn/everturn/cluster"
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Exit codes, derived from the turn's final state.
+const (
+	exitAnswered    = 0
+	exitFailed      = 1
+	exitCancelled   = 2
+	exitConfig      = 3
+	exitCredentials = 4
+	exitUnreachable = 5
+	exitWaiting     = 6 // for a person
+	exitGuard       = 7 // guard or budget
+	exitTimeout     = 124
+)
+
+// exitError ends the program with a code. A nil cause prints nothing: everything was said.
+type exitError struct {
+	code  int
+	cause error
+}
+
+func (e *exitError) Error() string {
+	if e.cause == nil {
+		return fmt.Sprintf("exit %d", e.code)
+	}
+	return e.cause.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.cause }
+
+func usage(format string, args ...any) error {
+	return &exitError{code: exitConfig, cause: fmt.Errorf(format, args...)}
+}
+
+// exitCode maps what a command returned to the program's exit code.
+func exitCode(err error) int {
+	var exit *exitError
+	var unreachable *cluster.Unreachable
+	switch {
+	case err == nil:
+		return exitAnswered
+	case errors.As(err, &exit):
+		return exit.code
+	case errors.Is(err, config.ErrCredentials):
+		return exitCredentials
+	case errors.Is(err, config.ErrInvalid), errors.Is(err, journal.ErrNewer):
+		return exitConfig
+	case errors.As(err, &unreachable):
+		return exitUnreachable
+	case errors.Is(err, context.Canceled):
+		return exitCancelled
+	case errors.Is(err, context.DeadlineExceeded):
+		return exitTimeout
+	}
+	return exitFailed
+}
+
+// turnExit is the exit code of a turn's result.
+func turnExit(r workflows.Result) int {
+	switch {
+	case r.State == turn.StateCancelled:
+		return exitCancelled
+	case r.State == turn.StateWaiting:
+		return exitWaiting
+	case r.State == turn.StateFailed && r.Code == turn.CodeConfigInvalid:
+		return exitConfig
+	case r.State == turn.StateFailed, r.State == turn.StateClosed:
+		return exitFailed
+	}
+	switch r.FinishReason {
+	case turn.FinishAnswered, turn.FinishQuestion, turn.FinishDuplicate:
+		return exitAnswered
+	case turn.FinishTimeout:
+		return exitTimeout
+	case turn.FinishInterrupted, turn.FinishNoMessage:
+		return exitFailed
+	}
+	return exitGuard
+}

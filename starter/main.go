@@ -1,0 +1,38 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	// A second signal is for the command that waits: run stops its turn with it.
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	os.Exit(execute(context.Background(), os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}, os.Environ(), signals))
+}
+
+// streams are a command's standard input and outputs.
+type streams struct {
+	in  *os.File
+	out io.Writer
+	err io.Writer
+}
+
+// execute runs one command and returns the exit code.
+func execute(ctx context.Context, args []string, std streams, environ []string, signals <-chan os.Signal) int {
+	app := &app{streams: std, environ: environ, signals: signals}
+	root := app.command()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	var exit *exitError
+	if err != nil && (!errors.As(err, &exit) || exit.cause != nil) {
+		fmt.Fprintln(std.err, "everturn: "+printable(err.Error()))
+	}
+	return exitCode(err)
+}

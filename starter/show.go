@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+func (a *app) showCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show [session]",
+		Short: "Show a session: its messages, and what every step of its turns took",
+		Long: `Show a session: its messages, and what every step of its turns took. Without a session, the last one.
+
+Inferences are listed with their attempts and tool calls with their runs: what was interrupted, repeated or left with
+an unknown outcome stands here.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			store, err := a.lookAt(cmd)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			session, err := sessionArg(cmd.Context(), store, args)
+			if err != nil {
+				return err
+			}
+			history, err := readHistory(cmd.Context(), store, session)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeJSON(a.out, history)
+			}
+			history.print(a.out)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// lookAt opens the journal of a command that only reads it.
+func (a *app) lookAt(cmd *cobra.Command) (journal.Store, error) {
+	loaded, err := a.load()
+	if err != nil {
+		return nil, err
+	}
+	return readJournal(cmd.Context(), loaded.Config)
+}
+
+// sessionArg is the session that was named, or the last one.
+func sessionArg(ctx context.Context, store journal.Store, args []string) (string, error) {
+	if len(args) == 0 {
+		return lastSession(ctx, store)
+	}
+	if _, err := store.Session(ctx, args[0]); err != nil {
+		if errors.Is(err, journal.ErrNotFound) {
+			return "", usage("the journal has no session %q; `starter list` lists them", args[0])
+		}
+		return "", err
+	}
+	return args[0], nil
+}
+
+// history is a session with everything that the journal has of it.
+type history struct {
+	Session  journal.SessionRecord `json:"session"`
+	Messages []turn.Message        `json:"messages"`
+	Turns    []turnHistory         `json:"turns"`
+}
+
+type turnHistory struct {
+	Turn       journal.TurnRecord   `json:"turn"`
+	Inferences []journal.Inference  `json:"inferences"`
+	Calls      []journal.CallRecord `json:"calls"`
+}
+
+func readHistory(ctx context.Context, store journal.Store, id string) (history, error) {
+	session, err := store.Session(ctx, id)
+	if err != nil {
+		return history{}, err
+	}
+	h := history{Session: session}
+	if h.Messages, err = store.Messages(ctx, id, 1, session.Head.Seq); err != nil {
+		return h, err
+	}
+	turns, err := store.Turns(ctx, id)
+	if err != nil {
+		return h, err
+	}
+	for _, t := range turns {
+		th := turnHistory{Turn: t}
+		var ierr, cerr error
+		th.Inferences, ierr = store.Inferences(ctx, t.ID)
+		th.Calls, cerr = store.Calls(ctx, t.ID)
+		if err := errors.Join(ierr, cerr); err != nil {
+			return h, err
+		}
+		h.Turns = append(h.Turns, th)
+	}
+	return h, nil
+}
+
+func (h history) print(w io.Writer) {
+	fmt.Fprintf(w, "session %s · %d messages · head %s\n", line(h.Session.ID, 80), h.Session.Head.Seq, turn.Cut(h.Session.Head.Hash, 15))
+	for _, t := range h.Turns {
+		t.print(w, h.Messages)
+	}
+}
+
+func (t turnHistory) print(w io.Writer, messages []turn.Message) {
+	r := t.Turn
+	fmt.Fprintf(w, "\nturn %s · %s", r.ID, r.State)
+	if r.State.Terminal() {
+		fmt.Fprintf(w, " (%s) · %s", r.Reason, r.EndedAt.Sub(r.StartedAt).Round(time.Millisecond))
+	}
+	fmt.Fprintf(w, " · %d tokens\n", r.Usage.Total())
+	for _, m := range messages {
+		if m.TurnID == r.ID {
+			printMessage(w, m)
+		}
+	}
+	if r.Message != "" {
+		fmt.Fprintf(w, "  ! %s\n", line(r.Message, 400))
+	}
+	fmt.Fprintln(w, "  ledger:")
+	for _, i := range t.Inferences {
+		state := "settled once"
+		if !i.Settled {
+			state = "not settled"
+		}
+		fmt.Fprintf(w, "    step %d  inference %s: %s, %d attempts, %d failures\n", i.Key.Step, line(i.Model, 40), state, i.Attempt, i.Failures)
+		for _, c := range t.Calls {
+			if c.Step == i.Key.Step {
+				printCall(w, c)
+			}
+		}
+	}
+}
+
+func printMessage(w io.Writer, m turn.Message) {
+	if text := strings.TrimSpace(printable(m.Text)); text != "" {
+		if m.Role == turn.RoleTool {
+			text = line(text, 200)
+		}
+		fmt.Fprintf(w, "  %-9s %s\n", m.Role, strings.ReplaceAll(text, "\n", "\n            "))
+	}
+	for _, c := range m.ToolCalls {
+		fmt.Fprintf(w, "  %-9s → %s %s\n", m.Role, line(c.Tool, 80), line(c.Arguments, 120))
+	}
+}
+
+func printCall(w io.Writer, c journal.CallRecord) {
+	outcome := string(c.Outcome)
+	if outcome == "" {
+		outcome = "open"
+	}
+	fmt.Fprintf(w, "    step %d  call %s %s: %s, ran %d times, %d late results, %d ms\n", c.Step, c.Call.ID, line(c.Call.Tool, 60), outcome, c.Runs, c.LateCount, c.DurationMS)
+}

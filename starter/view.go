@@ -1,0 +1,126 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// view shows a turn's chunks: text as it streams where stdout is a terminal, what happens on the way on stderr where
+// that is one, or every chunk as a line of JSON.
+type view struct {
+	app    *app
+	out    followOptions
+	live   bool // text streams to stdout
+	chatty bool // activity is shown on stderr
+	reader turn.Reader
+	step   int
+	open   bool // the cursor is in the middle of a line
+}
+
+func newView(a *app, o followOptions) *view {
+	text := o.output == "text"
+	return &view{app: a, out: o, live: text && isTerminal(a.out), chatty: text && !o.quiet && isTerminal(a.err)}
+}
+
+func (v *view) chunk(c turn.Chunk) {
+	if v.out.output == "jsonl" {
+		if err := writeJSON(v.app.out, event{Version: workflows.WireVersion, Chunk: c}); err != nil {
+			v.app.note("writing a chunk: %v", err)
+		}
+		return
+	}
+	withdrawn := v.reader.Add(c)
+	switch c.Kind {
+	case turn.ChunkTextDelta:
+		v.text(c)
+	case turn.ChunkAttemptRestarted:
+		if withdrawn {
+			v.activity("the inference was interrupted and starts again; its text so far is withdrawn")
+		}
+	case turn.ChunkToolCallStarted, turn.ChunkToolCallCompleted:
+		v.tool(c)
+	case turn.ChunkError:
+		v.activity("%s", c.Text)
+	}
+}
+
+// text streams. A new step begins on a new line.
+func (v *view) text(c turn.Chunk) {
+	if !v.live {
+		return
+	}
+	if c.Step != v.step {
+		v.pause()
+		v.step = c.Step
+	}
+	text := printable(c.Text)
+	fmt.Fprint(v.app.out, text)
+	if text != "" {
+		v.open = !strings.HasSuffix(text, "\n")
+	}
+}
+
+func (v *view) tool(c turn.Chunk) {
+	var call turn.CallChunk
+	if json.Unmarshal(c.Data, &call) != nil {
+		return
+	}
+	if c.Kind == turn.ChunkToolCallStarted {
+		v.activity("→ %s %s", call.Tool, line(call.Arguments, 80))
+		return
+	}
+	v.activity("← %s %s, %d bytes, %s", call.Tool, call.Outcome, call.SizeBytes, time.Duration(call.DurationMS)*time.Millisecond)
+}
+
+// activity says what happens, to a person only.
+func (v *view) activity(format string, args ...any) {
+	if v.chatty {
+		v.pause()
+		v.app.note(format, args...)
+	}
+}
+
+// pause ends an open line, so that what follows stands on its own.
+func (v *view) pause() {
+	if v.open {
+		fmt.Fprintln(v.app.out)
+		v.open = false
+	}
+}
+
+// end prints the answer, unless it was streamed already, and how the turn ended where there is none.
+func (v *view) end(answer string, r workflows.Result) {
+	streamed := v.live && v.reader.Text() == answer
+	if !streamed && answer != "" {
+		v.pause()
+		io.WriteString(v.app.out, printable(answer))
+		v.open = !strings.HasSuffix(answer, "\n")
+	}
+	v.pause()
+	if r.FinishReason != turn.FinishAnswered && r.Message != "" {
+		code := ""
+		if r.Code != "" {
+			code = " (" + string(r.Code) + ")"
+		}
+		v.app.note("%s: %s%s", r.FinishReason, r.Message, code)
+	}
+	if !v.out.quiet {
+		v.app.note("%s", totals(r))
+	}
+}
+
+// totals is the line at the end of a turn.
+func totals(r workflows.Result) string {
+	estimated := ""
+	if r.Usage.Estimated {
+		estimated = " (estimated)"
+	}
+	return fmt.Sprintf("session %s · %d steps · %d tool calls · %d tokens in, %d out%s · cost unknown",
+		r.Session, r.Steps, r.ToolCalls, r.Usage.InputTokens, r.Usage.OutputTokens, estimated)
+}

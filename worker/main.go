@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/engine"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // the second signal kills
+	if err := run(ctx, os.Args[1:], os.Environ(), os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "everturn worker: "+err.Error())
+		os.Exit(1)
+	}
+}
+
+// run is the whole program: it returns when ctx ends and the worker is drained.
+func run(ctx context.Context, args, environ []string, stderr io.Writer) error {
+	flags := flag.NewFlagSet("worker", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	path := flags.String("config", "", "configuration `file` (default agent.toml where there is one)")
+	slow := flags.Bool("slow", false, "with the demo model: answer slowly, to be watched")
+	overrides := map[string]string{}
+	flags.Func("set", "override a configuration `key=value`; may be repeated", func(s string) error {
+		key, value, ok := strings.Cut(s, "=")
+		if !ok {
+			return fmt.Errorf("%q is not key=value", s)
+		}
+		overrides[key] = value
+		return nil
+	})
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return nil
+		}
+		return err
+	}
+	if *slow {
+		overrides["llm.demo_slow"] = "true"
+	}
+	loaded, err := config.Load(config.LoadOptions{Path: *path, Environ: environ, Overrides: overrides})
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(stderr, nil))
+	e, err := engine.New(ctx, loaded.Config, engine.WithEnviron(environ), engine.WithLogger(log))
+	if err != nil {
+		return err
+	}
+	return errors.Join(e.Run(ctx), e.Close())
+}
