@@ -104,10 +104,11 @@ func (s *Store) Chunks(ctx context.Context, turnID string, after int64, limit in
 	return out, err
 }
 
-func scanChunk(rows *sql.Rows, c *turn.Chunk) error {
+// scanChunk reads a chunk and then the given fields.
+func scanChunk(rows *sql.Rows, c *turn.Chunk, after ...any) error {
 	var at int64
 	var data string
-	err := rows.Scan(&c.Index, &c.Step, &c.Attempt, &c.Kind, &at, &c.Text, &data)
+	err := rows.Scan(append([]any{&c.Index, &c.Step, &c.Attempt, &c.Kind, &at, &c.Text, &data}, after...)...)
 	c.At = instant(at)
 	if data != "" {
 		c.Data = json.RawMessage(data)

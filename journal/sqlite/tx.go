@@ -87,25 +87,27 @@ func (s *Store) write(ctx context.Context, doing string, fn func(*tx) error) (er
 	return nil
 }
 
-// read runs fn on a connection of the pool, with a snapshot of its own where fn has more than one query to agree.
+// read runs fn on a connection of the pool, all of whose queries see one moment's state. fn may run more than once.
 func (s *Store) read(ctx context.Context, doing string, fn func(querier) error) error {
-	err := s.retry(ctx, func() error {
-		conn, err := s.readDB.Conn(ctx)
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		q := querier{context.WithoutCancel(ctx), conn}
-		if err := q.exec("BEGIN"); err != nil {
-			return err
-		}
-		defer func() { _ = q.exec("ROLLBACK") }()
-		return fn(q)
-	})
+	err := s.retry(ctx, func() error { return s.once(ctx, fn) })
 	if err != nil {
 		return fmt.Errorf("%s: %w", doing, explain(err))
 	}
 	return nil
+}
+
+func (s *Store) once(ctx context.Context, fn func(querier) error) error {
+	conn, err := s.readDB.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	q := querier{context.WithoutCancel(ctx), conn}
+	if err := q.exec("BEGIN"); err != nil {
+		return err
+	}
+	defer func() { _ = q.exec("ROLLBACK") }()
+	return fn(q)
 }
 
 // retry calls fn until it finds the file free, ctx ends or the busy timeout has passed.

@@ -1,0 +1,158 @@
+package journal
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+const (
+	// ExportFormat and ExportVersion stand in an export's first line. A higher version is refused with ErrNewer.
+	ExportFormat  = "everturn-session"
+	ExportVersion = 1
+	// MaxLineBytes bounds a line of an export: a blob of MaxBlobBytes in base64, and what goes around it.
+	MaxLineBytes = MaxBlobBytes/3*4 + 8<<20
+)
+
+// Line is one line of an export, which is a session as JSON lines in UTF-8. Exactly one of the pointers is set. The
+// lines come in the order of the fields: one header, blobs, turns, messages, inferences, calls, late results, chunks,
+// one end.
+//
+// Sum chains the lines: it is SHA-256, in lower-case hex, over the sum of the line before (empty for the first), a
+// line feed, and the line without its sum, encoded like Canonical. A changed, missing, doubled or moved line is found
+// where it stands. The messages carry the transcript's own hash chain besides.
+//
+// Content above a store's inline limit stands in blob lines and is named by its hash elsewhere.
+type Line struct {
+	Header    *ExportHeader    `json:"header,omitempty"`
+	Blob      *ExportBlob      `json:"blob,omitempty"`
+	Turn      *ExportTurn      `json:"turn,omitempty"`
+	Message   *ExportMessage   `json:"message,omitempty"`
+	Inference *ExportInference `json:"inference,omitempty"`
+	Call      *ExportCall      `json:"call,omitempty"`
+	Late      *ExportLate      `json:"late,omitempty"`
+	Chunk     *turn.Chunk      `json:"chunk,omitempty"`
+	End       *ExportEnd       `json:"end,omitempty"`
+	Sum       string           `json:"sum,omitempty"`
+
+	// Number is the line's, from 1, where it was read.
+	Number int64 `json:"-"`
+}
+
+// ExportHeader is the first line. Session.Head is what the messages' hash chain must come to.
+type ExportHeader struct {
+	Format  string        `json:"format"`
+	Version int           `json:"version"`
+	Session SessionRecord `json:"session"`
+	Tenant  string        `json:"tenant,omitempty"`
+}
+
+// ExportBlob is a blob; JSON holds Bytes as base64.
+type ExportBlob struct {
+	Hash      string `json:"hash"`
+	MediaType string `json:"media_type"`
+	Bytes     []byte `json:"bytes"`
+}
+
+// ExportTurn is a turn with its pins. Its Session is empty: it is the header's.
+type ExportTurn struct {
+	TurnRecord
+	Pins     json.RawMessage `json:"pins,omitempty"`
+	PinsBlob string          `json:"pins_blob,omitempty"`
+}
+
+// ExportMessage is a message with its place in the chain. Message.ToolCalls is empty: they are in Calls.
+type ExportMessage struct {
+	Seq      int64        `json:"seq"`
+	Hash     string       `json:"hash"`
+	Message  turn.Message `json:"message"`
+	TextBlob string       `json:"text_blob,omitempty"`
+	Calls    []StoredCall `json:"calls,omitempty"`
+}
+
+// ExportInference is the ledger's record of a step. Inference's Answer and Message are empty: the answer is in Stored
+// (see StoreAnswer), its raw form in RawBlob, the message in the transcript at Head.
+type ExportInference struct {
+	Inference
+	ExpectSeq     int64           `json:"expect_seq"`
+	Emitted       bool            `json:"emitted,omitempty"`
+	FailedAttempt int             `json:"failed_attempt,omitempty"`
+	FailedCode    turn.Code       `json:"failed_code,omitempty"`
+	FailedMessage string          `json:"failed_message,omitempty"`
+	Stored        json.RawMessage `json:"stored,omitempty"`
+	StoredBlob    string          `json:"stored_blob,omitempty"`
+	RawBlob       string          `json:"raw_blob,omitempty"`
+}
+
+// ExportCall is the ledger's record of a call.
+type ExportCall struct {
+	CallRecord
+	ArgumentsBlob  string `json:"arguments_blob,omitempty"`
+	ArgumentsHash  string `json:"arguments_hash"`
+	TextBlob       string `json:"text_blob,omitempty"`
+	Repeatable     bool   `json:"repeatable,omitempty"`
+	GrantedAttempt int    `json:"granted_attempt,omitempty"`
+	SettledAttempt int    `json:"settled_attempt,omitempty"`
+}
+
+// ExportLate is a settlement that came after the first.
+type ExportLate struct {
+	Turn      string       `json:"turn"`
+	CallID    string       `json:"call_id"`
+	Attempt   int          `json:"attempt"`
+	Outcome   turn.Outcome `json:"outcome"`
+	Text      string       `json:"text,omitempty"`
+	TextBlob  string       `json:"text_blob,omitempty"`
+	FullBlob  string       `json:"full_blob,omitempty"`
+	SizeBytes int64        `json:"size_bytes,omitempty"`
+	At        time.Time    `json:"at,omitzero"`
+	Digest    string       `json:"digest"`
+}
+
+// ExportEnd is the last line; Lines counts those before it.
+type ExportEnd struct {
+	Lines int64 `json:"lines"`
+}
+
+// Exporter writes an export. Stores give it the lines in order.
+type Exporter struct {
+	w     *bufio.Writer
+	sum   string
+	lines int64
+}
+
+// NewExporter returns an Exporter that writes to w.
+func NewExporter(w io.Writer) *Exporter { return &Exporter{w: bufio.NewWriter(w)} }
+
+// Write writes the next line, whose Sum it sets.
+func (e *Exporter) Write(l Line) error {
+	e.sum = lineSum(e.sum, l)
+	l.Sum = e.sum
+	e.lines++
+	if _, err := e.w.Write(append(canonical(l), '\n')); err != nil {
+		return fmt.Errorf("writing line %d of the export: %w", e.lines, err)
+	}
+	return nil
+}
+
+// Close writes the end line. It does not close the writer below.
+func (e *Exporter) Close() error {
+	if err := e.Write(Line{End: &ExportEnd{Lines: e.lines}}); err != nil {
+		return err
+	}
+	return e.w.Flush()
+}
+
+func lineSum(before string, l Line) string {
+	l.Sum = ""
+	h := sha256.New()
+	h.Write([]byte(before + "\n"))
+	h.Write(canonical(l))
+	return hex.EncodeToString(h.Sum(nil))
+}

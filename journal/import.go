@@ -1,0 +1,113 @@
+package journal
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+)
+
+// ReadExport yields the lines of an export and checks each before it yields it: its size, shape and place, the chain
+// of sums, the transcript's hash chain up to the header's head, results in request order, chunks without gaps. The
+// first error, which names the line, ends it; whoever stores the lines must then take all of them back.
+//
+// blob loads the content of a blob line that was yielded before.
+func ReadExport(r io.Reader, blob func(hash string) ([]byte, error)) iter.Seq2[Line, error] {
+	return func(yield func(Line, error) bool) {
+		lines := lineReader{r: bufio.NewReaderSize(r, 64<<10)}
+		check := newExportCheck(blob)
+		for {
+			l, err := lines.next()
+			if errors.Is(err, io.EOF) && check.ended {
+				return
+			}
+			if err == nil {
+				err = check.line(l)
+			}
+			if errors.Is(err, io.EOF) {
+				err = errors.New("the export ends here, before its end line: it was cut off")
+			}
+			if err != nil {
+				yield(Line{}, fmt.Errorf("line %d: %w", lines.number, err))
+				return
+			}
+			if !yield(l, nil) {
+				return
+			}
+		}
+	}
+}
+
+// lineReader decodes lines and checks their sums.
+type lineReader struct {
+	r      *bufio.Reader
+	number int64
+	sum    string
+}
+
+func (lr *lineReader) next() (l Line, err error) {
+	lr.number++
+	text, err := lr.read()
+	if err != nil {
+		return l, err
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&l); err != nil {
+		return l, lr.notAnExport(text, err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return l, errors.New("there is more than one JSON value")
+	}
+	want := l.Sum
+	if lr.sum = lineSum(lr.sum, l); lr.sum != want {
+		return l, errors.New("its sum does not fit: this line, or its place in the file, was changed")
+	}
+	l.Number = lr.number
+	return l, nil
+}
+
+// notAnExport explains a line that does not decode. The first line of a newer format is told from garbage.
+func (lr *lineReader) notAnExport(text []byte, cause error) error {
+	var probe struct {
+		Header struct {
+			Format  string `json:"format"`
+			Version int    `json:"version"`
+		} `json:"header"`
+	}
+	if lr.number == 1 && json.Unmarshal(text, &probe) == nil && probe.Header.Format == ExportFormat && probe.Header.Version > ExportVersion {
+		return newerExport(probe.Header.Version)
+	}
+	if lr.number == 1 {
+		return fmt.Errorf("this is no export of a session: %w", cause)
+	}
+	return fmt.Errorf("not a line of an export: %w", cause)
+}
+
+func newerExport(version int) error {
+	return fmt.Errorf("%w: the export's version is %d and this program knows %d: use the newer program", ErrNewer, version, ExportVersion)
+}
+
+// read returns the next line without its end. At the end of the input it returns io.EOF.
+func (lr *lineReader) read() ([]byte, error) {
+	var line []byte
+	for {
+		part, err := lr.r.ReadSlice('\n')
+		if len(line)+len(part) > MaxLineBytes {
+			return nil, fmt.Errorf("it is longer than %d bytes", MaxLineBytes)
+		}
+		line = append(line, part...)
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, io.EOF) && len(line) == 0:
+			return nil, io.EOF
+		case err != nil && !errors.Is(err, io.EOF):
+			return nil, fmt.Errorf("reading: %w", err)
+		default:
+			return bytes.TrimRight(line, "\r\n"), nil
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package journaltest
+
+import (
+	"encoding/json"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+var beginPromises = []promise{
+	{"begin opens a turn", beginOpens},
+	{"begin resumes its own turn", beginResumes},
+	{"begin of a finished turn changes nothing", beginFinished},
+	{"a message is taken once in its session for ever", messageOnce},
+	{"two sessions may use the same message ID", messagePerSession},
+	{"a message without an ID gets one from its turn", messageWithoutID},
+	{"a turn cannot begin again with another message", beginOther},
+	{"a message may come as a blob", messageFromBlob},
+	{"sessions are listed by their last activity", sessionsListed},
+}
+
+func beginOpens(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	s.session, s.turn = "s2 / odd \x01 \u202e %?#", "t2"
+	out := s.begin()
+	assert.False(t, out.Resumed)
+	assert.Nil(t, out.DuplicateOf)
+	assert.JSONEq(t, `{"pin":"t2"}`, string(out.Pins))
+	message := turn.Message{ID: "m-t2", Role: turn.RoleUser, Text: "question of t2", TurnID: "t2"}
+	assert.Equal(t, journal.Next(turn.Head{}, message), out.Head)
+	assert.Equal(t, []turn.Message{message}, s.transcript())
+
+	rec, err := s.Turn(t.Context(), "t2")
+	require.NoError(t, err)
+	assert.Equal(t, rec, out.Turn)
+	assert.Equal(t, turn.StateRunning, rec.State)
+	assert.Equal(t, int64(1), rec.MessageSeq)
+	assert.Equal(t, "wf-"+s.session, rec.WorkflowID)
+	assert.Equal(t, s.at, rec.StartedAt)
+	assert.Equal(t, 1, s.count(turn.ChunkTurnStarted))
+
+	session := s.sessionRecord()
+	assert.Equal(t, rec, session.LastTurn)
+	assert.Equal(t, 1, session.Turns)
+	assert.Equal(t, "question of t2", session.FirstText)
+}
+
+func beginResumes(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	first := s.head
+	s.infer(1, "hello")
+	in := s.beginInput()
+	in.RunID, in.Pins, in.Message.Text = "run-2", json.RawMessage(`{"pin":"other"}`), "another text"
+	var out journal.Begun
+	for range 2 {
+		var err error
+		out, err = s.Begin(t.Context(), in)
+		require.NoError(t, err)
+	}
+	assert.True(t, out.Resumed)
+	assert.Equal(t, first, out.Head, "the head is right after the turn's message, whatever came since")
+	assert.JSONEq(t, `{"pin":"t1"}`, string(out.Pins), "the first pins stay")
+	assert.Equal(t, "run-2", out.Turn.RunID)
+	assert.Len(t, s.transcript(), 2)
+	assert.Equal(t, 1, s.count(turn.ChunkTurnStarted))
+}
+
+func beginFinished(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	rec := s.finish()
+	s.unchanged(func() {
+		in := s.beginInput()
+		in.RunID = "run-of-a-reset"
+		out, err := s.Begin(t.Context(), in)
+		require.NoError(t, err)
+		assert.True(t, out.Resumed)
+		assert.Equal(t, rec, out.Turn)
+	})
+}
+
+func messageOnce(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	again := func() {
+		t.Helper()
+		in := s.beginInput()
+		in.Turn = "t-late"
+		out, err := s.Begin(t.Context(), in)
+		require.NoError(t, err)
+		require.NotNil(t, out.DuplicateOf, "the message was taken twice")
+		assert.Equal(t, "t1", out.DuplicateOf.ID)
+		_, err = s.Turn(t.Context(), "t-late")
+		assert.ErrorIs(t, err, journal.ErrNotFound)
+		late, err := s.Chunks(t.Context(), "t-late", -1, 10)
+		require.NoError(t, err)
+		assert.Empty(t, late)
+	}
+	s.unchanged(again) // while the first one runs: it is not closed either
+	s.finish()
+	s.unchanged(again)
+	next := &script{T: t, Store: s.Store, session: "s", turn: "t2", at: s.at}
+	next.begin()
+	next.unchanged(again)
+}
+
+func messagePerSession(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	in := s.beginInput()
+	in.Session, in.Turn = "other", "t2"
+	out, err := s.Begin(t.Context(), in)
+	require.NoError(t, err)
+	assert.Nil(t, out.DuplicateOf)
+	assert.Equal(t, "m-t1", out.Turn.MessageID)
+}
+
+func messageWithoutID(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	in := s.beginInput()
+	in.Session, in.Turn, in.Message.ID = "other", "t2", ""
+	first, err := s.Begin(t.Context(), in)
+	require.NoError(t, err)
+	assert.NotEmpty(t, first.Turn.MessageID)
+	second, err := s.Begin(t.Context(), in)
+	require.NoError(t, err)
+	assert.True(t, second.Resumed)
+	assert.Equal(t, first.Head, second.Head)
+}
+
+func beginOther(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	s.unchanged(func() {
+		in := s.beginInput()
+		in.Message.ID = "another"
+		_, err := s.Begin(t.Context(), in)
+		assert.Error(t, err, "the second message would be lost in silence")
+	})
+}
+
+func messageFromBlob(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	text := bigText(5<<20, "message")
+	hash, err := s.PutBlob(t.Context(), "text/plain", []byte(text))
+	require.NoError(t, err)
+	in := s.beginInput()
+	in.Session, in.Turn, in.Message.Text, in.MessageBlob = "other", "t2", "", hash
+	out, err := s.Begin(t.Context(), in)
+	require.NoError(t, err)
+	list, err := s.Messages(t.Context(), "other", 1, 1)
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	assert.True(t, list[0].Text == text)
+	assert.Equal(t, journal.Next(turn.Head{}, list[0]), out.Head)
+
+	in.Session, in.Turn, in.MessageBlob = "third", "t3", journal.HashOf([]byte("nothing"))
+	_, err = s.Begin(t.Context(), in)
+	assert.ErrorIs(t, err, journal.ErrNotFound)
+	_, err = s.Session(t.Context(), "third")
+	assert.ErrorIs(t, err, journal.ErrNotFound, "a refused turn leaves no session")
+}
+
+func sessionsListed(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	for _, id := range []string{"b", "c"} {
+		s.session, s.turn = id, "t-"+id
+		s.begin()
+	}
+	s.session, s.turn = "s", "t1"
+	s.finish()
+	list, err := s.Sessions(t.Context(), 2)
+	require.NoError(t, err)
+	require.Len(t, list, 2)
+	assert.Equal(t, []string{"s", "c"}, []string{list[0].ID, list[1].ID})
+	assert.Equal(t, s.sessionRecord(), list[0])
+}

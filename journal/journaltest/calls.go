@@ -1,0 +1,195 @@
+package journaltest
+
+import (
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+var callPromises = []promise{
+	{"a call that may not be repeated is granted once", grantedOnce},
+	{"a repeatable call is granted again until it is settled", repeatableAgain},
+	{"an older attempt cannot claim", claimStale},
+	{"a settled call is not run again", claimSettled},
+	{"a claim that is given back is granted again", released},
+	{"the first settlement wins and later ones are kept", firstSettles},
+	{"a settlement repeated is the same settlement", settleTwice},
+	{"a call is claimed with the same arguments or not at all", sameArguments},
+	{"chunks of calls show previews", callPreviews},
+}
+
+// asked begins a turn whose model has asked for n calls.
+func asked(t T, open func() journal.Store, n int) (*script, []turn.ToolCall) {
+	t.Helper()
+	s := newScript(t, open(), "t1")
+	list := calls(1, n)
+	s.infer(1, "look", list...)
+	return s, list
+}
+
+func grantedOnce(t T, open func() journal.Store) {
+	s, list := asked(t, open, 1)
+	first := s.claim(list[0], 1)
+	assert.Equal(t, journal.ClaimGranted, first.State)
+	assert.Equal(t, list[0], first.Record.Call)
+	assert.Equal(t, s.at, first.Record.ClaimedAt)
+	assert.Equal(t, journal.ClaimTaken, s.claim(list[0], 1).State, "the same attempt after a crash")
+	second := s.claim(list[0], 2)
+	assert.Equal(t, journal.ClaimTaken, second.State)
+	assert.Equal(t, 1, second.Record.Runs)
+	assert.Equal(t, 1, s.count(turn.ChunkToolCallStarted))
+}
+
+func repeatableAgain(t T, open func() journal.Store) {
+	s, list := asked(t, open, 1)
+	for attempt := 1; attempt <= 2; attempt++ {
+		in := s.claimInput(list[0], attempt)
+		in.Repeatable = true
+		out, err := s.ClaimCall(t.Context(), in)
+		require.NoError(t, err)
+		assert.Equal(t, journal.ClaimGranted, out.State)
+		assert.Equal(t, attempt, out.Record.Runs)
+		assert.Equal(t, attempt, out.Record.Attempt)
+	}
+	rec := s.settleCall(list[0], 1, turn.OutcomeOK, "from the first, which was not dead")
+	assert.False(t, rec.Late, "the first result settles where none has")
+	assert.Equal(t, journal.ClaimSettled, s.claim(list[0], 3).State)
+	assert.Equal(t, 1, s.count(turn.ChunkToolCallStarted))
+}
+
+func claimStale(t T, open func() journal.Store) {
+	s, list := asked(t, open, 1)
+	for _, attempt := range []int{2, 1} {
+		in := s.claimInput(list[0], attempt)
+		in.Repeatable = true
+		out, err := s.ClaimCall(t.Context(), in)
+		require.NoError(t, err)
+		want := journal.ClaimGranted
+		if attempt == 1 {
+			want = journal.ClaimStale
+		}
+		assert.Equal(t, want, out.State)
+		assert.Equal(t, 1, out.Record.Runs)
+		assert.Equal(t, 2, out.Record.Attempt)
+	}
+}
+
+func claimSettled(t T, open func() journal.Store) {
+	s, list := asked(t, open, 1)
+	s.run(list[0], "content")
+	s.unchanged(func() {
+		again := s.claim(list[0], 2)
+		assert.Equal(t, journal.ClaimSettled, again.State)
+		assert.Equal(t, "content", again.Record.Text)
+		assert.Equal(t, turn.OutcomeOK, again.Record.Outcome)
+		rec, err := s.Call(t.Context(), "t1", list[0].ID)
+		require.NoError(t, err)
+		assert.Equal(t, rec, again.Record)
+	})
+}
+
+func released(t T, open func() journal.Store) {
+	s, list := asked(t, open, 3)
+	s.unchanged(func() { assert.NoError(t, s.ReleaseCall(t.Context(), "t1", list[0].ID, 1), "there is no claim") })
+	s.claim(list[0], 1)
+	s.unchanged(func() { assert.NoError(t, s.ReleaseCall(t.Context(), "t1", list[0].ID, 2), "it is another attempt's") })
+	for range 2 {
+		require.NoError(t, s.ReleaseCall(t.Context(), "t1", list[0].ID, 1))
+	}
+	again := s.claim(list[0], 2)
+	assert.Equal(t, journal.ClaimGranted, again.State)
+	assert.Equal(t, 1, again.Record.Runs)
+	assert.Equal(t, journal.ClaimTaken, s.claim(list[0], 3).State, "it is granted once, not for ever")
+
+	s.run(list[1], "done")
+	s.unchanged(func() { assert.NoError(t, s.ReleaseCall(t.Context(), "t1", list[1].ID, 1), "it is settled") })
+
+	s.claim(list[2], 1)
+	require.NoError(t, s.ReleaseCall(t.Context(), "t1", list[2].ID, 1))
+	s.finish()
+	rec, err := s.Call(t.Context(), "t1", list[2].ID)
+	require.NoError(t, err)
+	assert.Equal(t, turn.OutcomeCancelled, rec.Outcome, "nothing reached the tool, and nobody need wonder")
+}
+
+func firstSettles(t T, open func() journal.Store) {
+	s, list := asked(t, open, 1)
+	s.claim(list[0], 1)
+	s.claim(list[0], 2) // taken: the workflow gives it up as unknown
+	first := s.settleCall(list[0], 2, turn.OutcomeUnknown, "")
+	assert.False(t, first.Late)
+	assert.Equal(t, journal.ResultText(turn.OutcomeUnknown), first.Text)
+	for range 2 {
+		late := s.settleCall(list[0], 1, turn.OutcomeOK, "it worked after all")
+		assert.True(t, late.Late)
+		assert.Equal(t, 1, late.LateCount)
+		assert.Equal(t, turn.OutcomeUnknown, late.Outcome)
+		assert.Equal(t, first.Text, late.Text)
+	}
+	assert.Equal(t, 2, s.settleCall(list[0], 1, turn.OutcomeError, "or not").LateCount)
+	rec, err := s.Call(t.Context(), "t1", list[0].ID)
+	require.NoError(t, err)
+	assert.Equal(t, turn.OutcomeUnknown, rec.Outcome)
+	assert.Equal(t, 2, rec.LateCount)
+	assert.Equal(t, 1, s.count(turn.ChunkToolCallCompleted))
+}
+
+func settleTwice(t T, open func() journal.Store) {
+	s, list := asked(t, open, 1)
+	s.claim(list[0], 1)
+	in := journal.SettleInput{Turn: "t1", CallID: list[0].ID, Attempt: 1, At: s.now(), Result: turn.ToolResult{
+		Outcome: turn.OutcomeOK, Text: "the beginning of it", Full: []byte(bigText(100_000, "full")), MediaType: "text/plain", SizeBytes: 100_000,
+	}}
+	first, err := s.SettleCall(t.Context(), in)
+	require.NoError(t, err)
+	full, err := s.GetBlob(t.Context(), first.FullBlob)
+	require.NoError(t, err)
+	assert.True(t, string(full) == string(in.Result.Full))
+	assert.Equal(t, int64(100_000), first.SizeBytes)
+	assert.Equal(t, int64(1000), first.DurationMS, "from claim to settlement")
+	s.unchanged(func() {
+		again, err := s.SettleCall(t.Context(), in)
+		require.NoError(t, err)
+		assert.Equal(t, first, again)
+	})
+}
+
+func sameArguments(t T, open func() journal.Store) {
+	s, list := asked(t, open, 1)
+	s.claim(list[0], 1)
+	s.unchanged(func() {
+		other := list[0]
+		other.Arguments = `{"path":"another"}`
+		_, err := s.ClaimCall(t.Context(), s.claimInput(other, 2))
+		assert.Error(t, err)
+	})
+}
+
+func callPreviews(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	c := turn.ToolCall{ID: "1.0", Tool: "local/write_file", Arguments: `{"text":"` + strings.Repeat("ä€", 2000) + `"}`}
+	s.infer(1, "write", c)
+	s.run(c, strings.Repeat("x€", 2000))
+	for _, chunk := range s.chunks() {
+		var data turn.CallChunk
+		if chunk.Kind != turn.ChunkToolCallStarted && chunk.Kind != turn.ChunkToolCallCompleted {
+			continue
+		}
+		require.NoError(t, json.Unmarshal(chunk.Data, &data))
+		preview := data.Arguments + data.Preview
+		assert.True(t, strings.HasPrefix(c.Arguments, preview) || strings.HasPrefix(strings.Repeat("x€", 2000), preview))
+		assert.True(t, utf8.ValidString(preview) && !strings.ContainsRune(preview, utf8.RuneError), "cut within a rune")
+		assert.True(t, len(preview) <= journal.PreviewBytes && len(preview) > journal.PreviewBytes-4, "%d bytes", len(preview))
+		assert.Equal(t, 1, chunk.Step)
+	}
+	rec, err := s.Call(t.Context(), "t1", "1.0")
+	require.NoError(t, err)
+	assert.Equal(t, c, rec.Call, "the ledger has the whole arguments")
+	assert.Equal(t, c, s.transcript()[1].ToolCalls[0], "and so has the transcript")
+}

@@ -1,0 +1,123 @@
+package journaltest
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+var contentPromises = []promise{
+	{"large content comes back whole", largeContent},
+	{"odd bytes become text and keep their hash", oddBytes},
+	{"a range of the transcript is read alone", messageRange},
+	{"a blob is stored under its hash", blobs},
+	{"the current catalogue is the last one published", catalogues},
+}
+
+// bigText makes n bytes that name what they are for, so that no two of them share a blob.
+func bigText(n int, what string) string {
+	return strings.Repeat(what+" <&> \"quoted\" é ", n/(len(what)+17)+1)[:n]
+}
+
+func largeContent(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	c := turn.ToolCall{ID: "1.0", Tool: "local/write_file", Arguments: bigText(1<<20, "arguments")}
+	answer := s.infer(1, bigText(2<<20, "answer"), c)
+	result := journal.CleanText(bigText(16<<20, "result"))
+	s.run(c, result)
+	s.start(2, resultsOf(c)...)
+	messages := s.transcript()
+	require.Len(t, messages, 3)
+	assert.True(t, messages[1].Text == journal.CleanText(bigText(2<<20, "answer")), "the answer")
+	assert.True(t, messages[1].ToolCalls[0].Arguments == journal.CleanText(c.Arguments), "the arguments")
+	assert.True(t, messages[2].Text == result, "the result")
+	rec, err := s.Call(t.Context(), "t1", "1.0")
+	require.NoError(t, err)
+	assert.True(t, rec.Text == result && rec.Call.Arguments == messages[1].ToolCalls[0].Arguments, "the ledger")
+	again := s.start(1)
+	assert.True(t, again.Answer.Text == answer.Answer.Text && string(again.Answer.Raw) == string(answer.Answer.Raw), "the inference")
+}
+
+func oddBytes(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	odd := "nul \x00 bell \x07 escape \x1b[31m bad \xff\xfe line \u2028 emoji 🦀 <script>"
+	c := turn.ToolCall{ID: "1.0", Tool: "x\xff", Arguments: "{\x00\xff"}
+	settled := s.infer(1, odd, c)
+	s.run(c, odd)
+	s.start(2, resultsOf(c)...)
+	want := strings.ToValidUTF8(odd, "\uFFFD")
+	messages := s.transcript()
+	assert.Equal(t, want, messages[1].Text)
+	assert.Equal(t, want, messages[2].Text)
+	assert.Equal(t, want, s.start(1).Answer.Text)
+	assert.Equal(t, settled.Message, messages[1])
+	b, err := json.Marshal(messages[1])
+	require.NoError(t, err)
+	var back turn.Message
+	require.NoError(t, json.Unmarshal(b, &back))
+	assert.Equal(t, messages[1], back)
+}
+
+func messageRange(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	for step := 1; step <= 5; step++ {
+		s.infer(step, "thought")
+	}
+	all := s.transcript()
+	require.Len(t, all, 6)
+	for _, r := range [][2]int64{{1, 1}, {2, 4}, {6, 6}, {0, 2}, {5, 99}, {4, 3}, {7, 9}} {
+		got, err := s.Messages(t.Context(), "s", r[0], r[1])
+		require.NoError(t, err)
+		var want []turn.Message
+		for i, m := range all {
+			if seq := int64(i + 1); seq >= r[0] && seq <= r[1] {
+				want = append(want, m)
+			}
+		}
+		assert.Equal(t, want, got, "%v", r)
+	}
+}
+
+func blobs(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	for _, b := range [][]byte{nil, {0}, []byte("text"), []byte(bigText(100_000, "blob"))} {
+		for range 2 {
+			hash, err := s.PutBlob(t.Context(), "application/octet-stream", b)
+			require.NoError(t, err)
+			assert.Equal(t, journal.HashOf(b), hash)
+			got, err := s.GetBlob(t.Context(), hash)
+			require.NoError(t, err)
+			assert.Equal(t, string(b), string(got))
+		}
+	}
+	_, err := s.PutBlob(t.Context(), "x", make([]byte, journal.MaxBlobBytes+1))
+	assert.Error(t, err)
+}
+
+func catalogues(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	local := turn.Catalogue{Server: "local", Hash: "h1", Tools: []turn.Descriptor{{
+		ID: "local/read_file", Wire: "read_file", Description: bigText(5000, "tool"), Schema: json.RawMessage(`{"type":"object"}`),
+		Hash: "h", Lane: turn.LaneQuick, Risk: turn.RiskLow, Repeatable: true, Timeout: time.Second,
+	}}}
+	broken := turn.Catalogue{Server: "files", Required: true, Problem: "exec: not found"}
+	for _, c := range []turn.Catalogue{local, broken, local} {
+		require.NoError(t, s.PublishCatalogue(t.Context(), c))
+	}
+	list, err := s.Catalogues(t.Context())
+	require.NoError(t, err)
+	local.Tools[0].Description = journal.CleanText(local.Tools[0].Description)
+	assert.Equal(t, []turn.Catalogue{broken, local}, list)
+
+	repaired := turn.Catalogue{Server: "files", Required: true, Hash: "h2"}
+	require.NoError(t, s.PublishCatalogue(t.Context(), repaired))
+	list, err = s.Catalogues(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, repaired, list[0])
+}

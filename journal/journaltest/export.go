@@ -1,0 +1,153 @@
+package journaltest
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+var exportPromises = []promise{
+	{"an export is imported as it was", exportRoundTrip},
+	{"an import of what is there changes nothing", importTwice},
+	{"a tampered or cut import is refused and leaves nothing", importTampered},
+	{"an import that does not fit the journal is refused", importConflict},
+	{"an imported session goes on", importGoesOn},
+}
+
+// exported fills a store with a session that has everything, and exports it.
+func exported(t T, open func() journal.Store) (*script, []byte) {
+	t.Helper()
+	s := newScript(t, open(), "t1")
+	threeCalls(s)
+	s.settleCall(turn.ToolCall{ID: "1.0"}, 1, turn.OutcomeError, bigText(2000, "late"))
+	s.turn = "t2"
+	s.begin()
+	big := turn.ToolCall{ID: "1.0", Tool: "local/write_file", Arguments: bigText(3000, "arguments")}
+	s.infer(1, bigText(4000, "thinking"), big)
+	s.run(big, bigText(5000, "output"))
+	s.start(2, resultsOf(big)...)
+	require.NoError(t, s.append(2, 1, "half"))
+	_, err := s.FailInference(t.Context(), s.key(2), 1, turn.CodeLLMTransport, "reset")
+	require.NoError(t, err)
+	s.start(2)
+	_, err = s.SettleInference(t.Context(), s.settleInput(2, 2, "done"))
+	require.NoError(t, err)
+	s.finish()
+	s.turn = "t3"
+	s.begin()
+	s.start(1)
+	return s, export(t, s)
+}
+
+func export(t T, s journal.Store) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	require.NoError(t, s.Export(t.Context(), "s", &b))
+	return b.Bytes()
+}
+
+func exportRoundTrip(t T, open func() journal.Store) {
+	s, b := exported(t, open)
+	other := *s
+	other.Store = open()
+	rec, err := other.Import(t.Context(), bytes.NewReader(b))
+	require.NoError(t, err)
+	assert.Equal(t, s.sessionRecord(), rec)
+	for _, id := range []string{"t1", "t2", "t3"} {
+		s.turn, other.turn = id, id
+		assert.Equal(t, s.state(), other.state())
+	}
+	assert.Equal(t, string(b), string(export(t, other)))
+	out, err := other.Begin(t.Context(), (&script{session: "s", turn: "t1", at: start}).beginInput())
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"pin":"t1"}`, string(out.Pins))
+	assert.ErrorIs(t, s.Export(t.Context(), "none", &bytes.Buffer{}), journal.ErrNotFound)
+}
+
+func importTwice(t T, open func() journal.Store) {
+	s, b := exported(t, open)
+	s.finish()
+	s.turn = "t4"
+	s.begin() // the session is longer now than its export
+	s.unchanged(func() {
+		rec, err := s.Import(t.Context(), bytes.NewReader(b))
+		require.NoError(t, err)
+		assert.Equal(t, s.sessionRecord(), rec)
+	})
+}
+
+func importTampered(t T, open func() journal.Store) {
+	_, b := exported(t, open)
+	lines := strings.SplitAfter(strings.TrimSuffix(string(b), "\n"), "\n")
+	empty := open()
+	refuse := func(what string, text string) {
+		t.Helper()
+		_, err := empty.Import(t.Context(), strings.NewReader(text))
+		require.Error(t, err, what)
+		assert.Contains(t, err.Error(), "line ", what)
+		_, err = empty.Session(t.Context(), "s")
+		assert.ErrorIs(t, err, journal.ErrNotFound, what)
+	}
+	for i, line := range lines {
+		without := strings.Join(lines[:i], "")
+		rest := strings.Join(lines[i+1:], "")
+		refuse(fmt.Sprintf("line %d dropped", i+1), without+rest)
+		refuse(fmt.Sprintf("line %d doubled", i+1), without+line+"\n"+line+rest)
+		refuse(fmt.Sprintf("line %d changed", i+1), without+changeOne(line)+rest)
+	}
+	refuse("nothing", "")
+	refuse("another file", "hello\n")
+	refuse("another JSON", "{}\n")
+	refuse("something after the end", string(b)+lines[1])
+	_, err := empty.Import(t.Context(), bytes.NewReader(b))
+	assert.NoError(t, err, "nothing of the refused ones is in the way")
+}
+
+// changeOne changes one digit or letter in the middle of a line.
+func changeOne(line string) string {
+	b := []byte(line)
+	for i := len(b) / 2; i < len(b); i++ {
+		switch {
+		case b[i] >= '1' && b[i] <= '8', b[i] >= 'b' && b[i] <= 'y':
+			b[i]++
+			return string(b)
+		}
+	}
+	return "x" + line
+}
+
+func importConflict(t T, open func() journal.Store) {
+	_, b := exported(t, open)
+	other := newScript(t, open(), "another")
+	other.unchanged(func() {
+		_, err := other.Import(t.Context(), bytes.NewReader(b))
+		assert.ErrorIs(t, err, journal.ErrConflict, "there is another session of that name")
+	})
+	taken := &script{T: t, Store: open(), session: "elsewhere", turn: "t2", at: start}
+	taken.begin()
+	taken.unchanged(func() {
+		_, err := taken.Import(t.Context(), bytes.NewReader(b))
+		assert.ErrorIs(t, err, journal.ErrConflict, "one of its turns is in another session")
+	})
+}
+
+func importGoesOn(t T, open func() journal.Store) {
+	_, b := exported(t, open)
+	store := open()
+	rec, err := store.Import(t.Context(), bytes.NewReader(b))
+	require.NoError(t, err)
+	s := &script{T: t, Store: store, session: "s", turn: "t9", at: rec.UpdatedAt}
+	out := s.begin()
+	assert.Equal(t, "t3", out.Closed, "the turn that was running elsewhere is closed here")
+	s.infer(1, "and on it goes")
+	s.finish()
+	assert.Equal(t, rec.Turns+1, s.sessionRecord().Turns)
+	s.turn = "t3"
+	s.chunks()
+}

@@ -1,0 +1,256 @@
+package journaltest
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// start is the instant that every fixture begins at.
+var start = time.Date(2026, 2, 3, 4, 5, 6, 789, time.UTC)
+
+// script drives a store as the activities do.
+type script struct {
+	T
+	journal.Store
+	session, turn string
+	head          turn.Head
+	at            time.Time
+}
+
+// newScript begins a turn with its message in session "s".
+func newScript(t T, store journal.Store, turnID string) *script {
+	t.Helper()
+	s := &script{T: t, Store: store, session: "s", turn: turnID, at: start}
+	s.begin()
+	return s
+}
+
+func (s *script) beginInput() journal.BeginInput {
+	return journal.BeginInput{
+		Session: s.session, Turn: s.turn, WorkflowID: "wf-" + s.session, RunID: "run-" + s.turn, Agent: "agent",
+		Message: turn.Message{ID: "m-" + s.turn, Text: "question of " + s.turn}, Pins: json.RawMessage(`{"pin":"` + s.turn + `"}`), At: s.now(),
+	}
+}
+
+func (s *script) begin() journal.Begun {
+	s.Helper()
+	out, err := s.Begin(s.Context(), s.beginInput())
+	require.NoError(s, err)
+	s.head = out.Head
+	return out
+}
+
+func (s *script) now() time.Time {
+	s.at = s.at.Add(time.Second)
+	return s.at
+}
+
+func (s *script) key(step int) journal.StepKey { return journal.StepKey{Turn: s.turn, Step: step} }
+
+func (s *script) startInput(step int, results ...journal.Result) journal.StartInference {
+	return journal.StartInference{Session: s.session, Key: s.key(step), Expect: s.head, Results: results, Model: "model", At: s.now()}
+}
+
+// start opens an attempt from the script's head and moves the head to its base.
+func (s *script) start(step int, results ...journal.Result) journal.Inference {
+	s.Helper()
+	out, err := s.StartInference(s.Context(), s.startInput(step, results...))
+	require.NoError(s, err)
+	s.head = out.Base
+	return out
+}
+
+func (s *script) settleInput(step, attempt int, text string, calls ...turn.ToolCall) journal.SettleInference {
+	in := journal.SettleInference{
+		Session: s.session, Key: s.key(step), Attempt: attempt, At: s.now(), Message: turn.Message{Text: text, ToolCalls: calls},
+		Answer: turn.Answer{
+			Text: text, FinishReason: "stop", Model: "model-1", Usage: turn.Usage{InputTokens: 10, OutputTokens: int64(step)},
+			Raw: json.RawMessage(fmt.Sprintf(`[{"delta":%q}]`, text)),
+		},
+	}
+	for _, c := range calls {
+		in.Answer.ToolCalls = append(in.Answer.ToolCalls, turn.WireCall{ID: c.WireID, Name: c.Tool, Arguments: c.Arguments})
+	}
+	return in
+}
+
+// infer starts and settles a step whose answer asks for the calls.
+func (s *script) infer(step int, text string, calls ...turn.ToolCall) journal.Inference {
+	s.Helper()
+	attempt := s.start(step).Attempt
+	out, err := s.SettleInference(s.Context(), s.settleInput(step, attempt, text, calls...))
+	require.NoError(s, err)
+	s.head = out.Head
+	return out
+}
+
+// calls makes n calls of a step.
+func calls(step, n int) (list []turn.ToolCall) {
+	for i := range n {
+		list = append(list, turn.ToolCall{
+			ID: fmt.Sprintf("%d.%d", step, i), WireID: fmt.Sprintf("wire-%d-%d", step, i), Tool: "local/read_file",
+			Arguments: fmt.Sprintf(`{"path":"file-%d"}`, i),
+		})
+	}
+	return list
+}
+
+func resultsOf(list ...turn.ToolCall) (results []journal.Result) {
+	for _, c := range list {
+		results = append(results, journal.Result{Call: c})
+	}
+	return results
+}
+
+func (s *script) claimInput(c turn.ToolCall, attempt int) journal.ClaimInput {
+	return journal.ClaimInput{Turn: s.turn, Step: stepOf(c), Call: c, Attempt: attempt, Worker: "w", At: s.now()}
+}
+
+func stepOf(c turn.ToolCall) (step int) {
+	_, _ = fmt.Sscanf(c.ID, "%d.", &step)
+	return step
+}
+
+func (s *script) claim(c turn.ToolCall, attempt int) journal.Claim {
+	s.Helper()
+	out, err := s.ClaimCall(s.Context(), s.claimInput(c, attempt))
+	require.NoError(s, err)
+	return out
+}
+
+func (s *script) settleCall(c turn.ToolCall, attempt int, outcome turn.Outcome, text string) journal.CallRecord {
+	s.Helper()
+	out, err := s.SettleCall(s.Context(), journal.SettleInput{
+		Turn: s.turn, CallID: c.ID, Attempt: attempt, At: s.now(), Result: turn.ToolResult{Outcome: outcome, Text: text, SizeBytes: int64(len(text))},
+	})
+	require.NoError(s, err)
+	return out
+}
+
+func (s *script) run(c turn.ToolCall, text string) {
+	s.Helper()
+	require.Equal(s, journal.ClaimGranted, s.claim(c, 1).State)
+	s.settleCall(c, 1, turn.OutcomeOK, text)
+}
+
+func (s *script) finishInput() journal.FinishInput {
+	return journal.FinishInput{
+		Session: s.session, Turn: s.turn, State: turn.StateCompleted, Reason: turn.FinishAnswered, Answer: "answer",
+		Usage: turn.Usage{InputTokens: 5, OutputTokens: 6}, Steps: 2, Calls: 1, At: s.now(),
+	}
+}
+
+func (s *script) finish() journal.TurnRecord {
+	s.Helper()
+	out, err := s.Finish(s.Context(), s.finishInput())
+	require.NoError(s, err)
+	return out
+}
+
+func (s *script) append(step, attempt int, texts ...string) error {
+	var list []turn.Chunk
+	for _, text := range texts {
+		list = append(list, turn.Chunk{Kind: turn.ChunkTextDelta, Text: text, At: s.now()})
+	}
+	return s.AppendChunks(s.Context(), s.key(step), attempt, list)
+}
+
+// chunks returns the turn's chunks after checking what holds of every turn: indexes without gaps, turn_started first,
+// nothing after turn_completed, one completion for each start of a call and after it.
+func (s *script) chunks() []turn.Chunk {
+	s.Helper()
+	list, err := s.Chunks(s.Context(), s.turn, -1, 100_000)
+	require.NoError(s, err)
+	open := map[string]int{}
+	for i, c := range list {
+		assert.Equal(s, int64(i), c.Index, "a gap in the indexes")
+		assert.Equal(s, s.turn, c.Turn)
+		assert.Equal(s, i == 0, c.Kind == turn.ChunkTurnStarted, "turn_started is the first chunk and no other")
+		if c.Kind == turn.ChunkTurnCompleted {
+			assert.Len(s, list, i+1, "a chunk after turn_completed")
+		}
+		var data turn.CallChunk
+		switch c.Kind {
+		case turn.ChunkToolCallStarted:
+			require.NoError(s, json.Unmarshal(c.Data, &data))
+			open[data.CallID]++
+			assert.Equal(s, 1, open[data.CallID], "call %s started twice", data.CallID)
+		case turn.ChunkToolCallCompleted:
+			require.NoError(s, json.Unmarshal(c.Data, &data))
+			assert.Equal(s, 1, open[data.CallID], "call %s completed without a start, or twice", data.CallID)
+			open[data.CallID]++
+		}
+	}
+	if n := len(list); n > 0 && list[n-1].Kind == turn.ChunkTurnCompleted {
+		for id, count := range open {
+			assert.Equal(s, 2, count, "call %s was never completed", id)
+		}
+	}
+	return list
+}
+
+// count returns how many of the turn's chunks have the kind.
+func (s *script) count(kind turn.ChunkKind) (n int) {
+	s.Helper()
+	for _, c := range s.chunks() {
+		if c.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// transcript returns all messages after checking that the hash chain leads to the session's head.
+func (s *script) transcript() []turn.Message {
+	s.Helper()
+	list, err := s.Messages(s.Context(), s.session, 1, 1<<40)
+	require.NoError(s, err)
+	var head turn.Head
+	for _, m := range list {
+		head = journal.Next(head, m)
+	}
+	assert.Equal(s, s.sessionRecord().Head, head, "the hash chain does not lead to the session's head")
+	return list
+}
+
+func (s *script) sessionRecord() journal.SessionRecord {
+	s.Helper()
+	out, err := s.Session(s.Context(), s.session)
+	require.NoError(s, err)
+	return out
+}
+
+// unchanged runs fn and checks that it has written nothing that a reader of the session can see.
+func (s *script) unchanged(fn func()) {
+	s.Helper()
+	before := s.state()
+	fn()
+	assert.Equal(s, before, s.state(), "something was written")
+}
+
+type state struct {
+	Session  journal.SessionRecord
+	Messages []turn.Message
+	Turns    []journal.TurnRecord
+	Chunks   []turn.Chunk
+	Calls    []journal.CallRecord
+	Steps    []journal.Inference
+}
+
+func (s *script) state() state {
+	s.Helper()
+	out := state{Session: s.sessionRecord(), Messages: s.transcript(), Chunks: s.chunks()}
+	var err [3]error
+	out.Turns, err[0] = s.Turns(s.Context(), s.session)
+	out.Calls, err[1] = s.Calls(s.Context(), s.turn)
+	out.Steps, err[2] = s.Inferences(s.Context(), s.turn)
+	require.Equal(s, [3]error{}, err)
+	return out
+}

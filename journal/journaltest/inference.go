@@ -1,0 +1,188 @@
+package journaltest
+
+import (
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+var inferencePromises = []promise{
+	{"a settled inference comes back and is not paid again", settledComesBack},
+	{"an answer after settlement is counted and dropped", lateAnswer},
+	{"an append at another head is refused", wrongHead},
+	{"a second attempt finds the results appended", secondAttempt},
+	{"a stale attempt is fenced off", staleAttempt},
+	{"shown text is withdrawn when its attempt is repeated", restarted},
+	{"a failure is counted once an attempt", failuresCounted},
+	{"what was never started is not found", neverStarted},
+}
+
+func settledComesBack(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	base := s.head
+	list := calls(1, 2)
+	attempt := s.start(1)
+	assert.Equal(t, base, attempt.Base)
+	assert.False(t, attempt.Settled)
+	in := s.settleInput(1, 1, "look", list...)
+	in.Chunks = []turn.Chunk{{Kind: turn.ChunkTextDelta, Text: "look", At: s.at}}
+	in.Answer.Reasoning = bigText(3000, "reasoning")
+	settled, err := s.SettleInference(t.Context(), in)
+	require.NoError(t, err)
+	want := turn.Message{Role: turn.RoleAssistant, Text: "look", ToolCalls: list, TurnID: "t1", Step: 1}
+	assert.Equal(t, want, settled.Message)
+	assert.Equal(t, journal.Next(base, want), settled.Head)
+	assert.Equal(t, in.Answer, settled.Answer)
+	s.unchanged(func() {
+		again, err := s.SettleInference(t.Context(), in) // the answer to the first call was lost
+		require.NoError(t, err)
+		assert.Equal(t, settled, again)
+		assert.Equal(t, settled, s.start(1))
+		message, err := s.StepMessage(t.Context(), s.key(1))
+		require.NoError(t, err)
+		assert.Equal(t, want, message)
+	})
+	steps, err := s.Inferences(t.Context(), "t1")
+	require.NoError(t, err)
+	assert.Equal(t, []journal.Inference{settled}, steps)
+	texts := s.chunks()
+	assert.Equal(t, "look", texts[len(texts)-1].Text)
+}
+
+func lateAnswer(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	s.start(1)
+	s.start(1)
+	settled, err := s.SettleInference(t.Context(), s.settleInput(1, 2, "second"))
+	require.NoError(t, err)
+	transcript := s.transcript()
+	late, err := s.SettleInference(t.Context(), s.settleInput(1, 1, "first, late"))
+	require.NoError(t, err)
+	assert.Equal(t, 1, late.Late)
+	settled.Late = 1
+	assert.Equal(t, settled, late)
+	assert.Equal(t, transcript, s.transcript())
+}
+
+func wrongHead(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	s.unchanged(func() {
+		for _, head := range []turn.Head{{}, {Seq: 1, Hash: journal.HashOf(nil)}, {Seq: 2, Hash: s.head.Hash}} {
+			in := s.startInput(1)
+			in.Expect = head
+			_, err := s.StartInference(t.Context(), in)
+			assert.ErrorIs(t, err, journal.ErrConflict)
+		}
+	})
+	list := calls(1, 1)
+	s.infer(1, "look", list...)
+	before := s.head
+	s.run(list[0], "a")
+	s.start(2, resultsOf(list...)...)
+	s.unchanged(func() {
+		in := s.startInput(2)
+		in.Expect = turn.Head{Seq: before.Seq, Hash: journal.HashOf(nil)}
+		_, err := s.StartInference(t.Context(), in)
+		assert.ErrorIs(t, err, journal.ErrConflict, "a second attempt, too, must know where it stands")
+	})
+}
+
+func secondAttempt(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	list := calls(1, 2)
+	s.infer(1, "look", list...)
+	s.run(list[0], "a")
+	s.run(list[1], "b")
+	in := s.startInput(2, resultsOf(list...)...)
+	first, err := s.StartInference(t.Context(), in)
+	require.NoError(t, err)
+	transcript := s.transcript()
+	assert.Len(t, transcript, 4)
+	second, err := s.StartInference(t.Context(), in)
+	require.NoError(t, err)
+	assert.Equal(t, first.Base, second.Base)
+	assert.Equal(t, []int{1, 2}, []int{first.Attempt, second.Attempt})
+	assert.Equal(t, transcript, s.transcript())
+}
+
+func staleAttempt(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	s.start(1)
+	s.start(1)
+	s.unchanged(func() {
+		assert.ErrorIs(t, s.append(1, 1, "from the dead"), journal.ErrStale)
+		_, err := s.SettleInference(t.Context(), s.settleInput(1, 1, "from the dead"))
+		assert.ErrorIs(t, err, journal.ErrStale)
+	})
+	require.NoError(t, s.append(1, 2, "alive"))
+	_, err := s.SettleInference(t.Context(), s.settleInput(1, 2, "alive"))
+	require.NoError(t, err)
+	s.unchanged(func() { assert.ErrorIs(t, s.append(1, 2, "after the end"), journal.ErrStale) })
+}
+
+func restarted(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	s.start(1)
+	s.start(1)
+	assert.Zero(t, s.count(turn.ChunkAttemptRestarted), "nothing was shown yet")
+	require.NoError(t, s.append(1, 2, "half an ", "ans"))
+	s.start(1)
+	s.start(1)
+	assert.Equal(t, 1, s.count(turn.ChunkAttemptRestarted), "there was text once")
+	in := s.settleInput(1, 4, "a whole answer")
+	require.NoError(t, s.append(1, 4, "a whole "))
+	in.Chunks = []turn.Chunk{{Kind: turn.ChunkTextDelta, Text: "answer"}}
+	_, err := s.SettleInference(t.Context(), in)
+	require.NoError(t, err)
+	var reader turn.Reader
+	for _, c := range s.chunks() {
+		reader.Add(c)
+	}
+	assert.Equal(t, "a whole answer", reader.Text())
+}
+
+func failuresCounted(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	fail := func(attempt int) int {
+		t.Helper()
+		n, err := s.FailInference(t.Context(), s.key(1), attempt, turn.CodeLLMTransport, "reset")
+		require.NoError(t, err)
+		return n
+	}
+	s.start(1)
+	assert.Equal(t, []int{1, 1}, []int{fail(1), fail(1)})
+	assert.Equal(t, 1, s.start(1).Failures)
+	assert.Equal(t, 2, fail(2))
+	_, err := s.FailInference(t.Context(), s.key(1), 3, turn.CodeLLMTransport, "reset")
+	assert.Error(t, err, "there is no third attempt")
+}
+
+func neverStarted(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	_, err := s.StepMessage(t.Context(), s.key(1))
+	assert.ErrorIs(t, err, journal.ErrNotFound)
+	_, err = s.SettleInference(t.Context(), s.settleInput(1, 1, "x"))
+	assert.ErrorIs(t, err, journal.ErrNotFound)
+	assert.ErrorIs(t, s.append(1, 1, "x"), journal.ErrNotFound)
+	_, err = s.Turn(t.Context(), "none")
+	assert.ErrorIs(t, err, journal.ErrNotFound)
+	_, err = s.Session(t.Context(), "none")
+	assert.ErrorIs(t, err, journal.ErrNotFound)
+	_, err = s.Messages(t.Context(), "none", 1, 2)
+	assert.ErrorIs(t, err, journal.ErrNotFound)
+	_, err = s.Call(t.Context(), "t1", "1.0")
+	assert.ErrorIs(t, err, journal.ErrNotFound)
+	_, err = s.SettleCall(t.Context(), journal.SettleInput{Turn: "t1", CallID: "1.0", Attempt: 1, Result: turn.ToolResult{Outcome: turn.OutcomeOK}})
+	assert.ErrorIs(t, err, journal.ErrNotFound)
+	s.turn = "none"
+	_, err = s.StartInference(t.Context(), s.startInput(1))
+	assert.ErrorIs(t, err, journal.ErrNotFound)
+	_, err = s.ClaimCall(t.Context(), s.claimInput(calls(1, 1)[0], 1))
+	assert.ErrorIs(t, err, journal.ErrNotFound)
+	_, err = s.Finish(t.Context(), s.finishInput())
+	assert.ErrorIs(t, err, journal.ErrNotFound)
+	_, err = s.GetBlob(t.Context(), journal.HashOf(nil))
+	assert.ErrorIs(t, err, journal.ErrNotFound)
+}

@@ -1,0 +1,78 @@
+package journaltest
+
+import (
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+var resultPromises = []promise{
+	{"results come in request order, one a call", requestOrder},
+	{"a call that never ran is settled with its result", neverRan},
+	{"what the ledger settled wins over what the workflow believes", ledgerWins},
+	{"a result that nobody asked for is refused", notAsked},
+}
+
+func requestOrder(t T, open func() journal.Store) {
+	s, list := asked(t, open, 6)
+	for _, i := range []int{3, 0, 5, 1, 4, 2} {
+		s.run(list[i], "content "+list[i].ID)
+	}
+	base := s.start(2, resultsOf(list[4], list[2], list[0], list[1], list[5])...).Base // one is left out, and not lost
+	messages := s.transcript()
+	require.Len(t, messages, 8)
+	for i, c := range list {
+		assert.Equal(t, turn.Message{
+			Role: turn.RoleTool, Text: "content " + c.ID, CallID: c.ID, Outcome: turn.OutcomeOK, TurnID: "t1", Step: 1,
+		}, messages[2+i])
+	}
+	assert.Equal(t, s.sessionRecord().Head, base)
+}
+
+func neverRan(t T, open func() journal.Store) {
+	s, list := asked(t, open, 2)
+	s.start(2,
+		journal.Result{Call: list[0], Outcome: turn.OutcomeDenied, Text: "policy says no"},
+		journal.Result{Call: list[1], Outcome: turn.OutcomeCancelled})
+	messages := s.transcript()
+	assert.Equal(t, "policy says no", messages[2].Text)
+	assert.Equal(t, turn.OutcomeDenied, messages[2].Outcome)
+	assert.Equal(t, journal.ResultText(turn.OutcomeCancelled), messages[3].Text)
+	assert.Equal(t, 2, s.count(turn.ChunkToolCallStarted))
+	assert.Equal(t, 2, s.count(turn.ChunkToolCallCompleted))
+	claim := s.claim(list[0], 1)
+	assert.Equal(t, journal.ClaimSettled, claim.State, "a denied call cannot be run any more")
+	assert.Equal(t, turn.OutcomeDenied, claim.Record.Outcome)
+	assert.Zero(t, claim.Record.Runs)
+}
+
+func ledgerWins(t T, open func() journal.Store) {
+	s, list := asked(t, open, 2)
+	s.run(list[0], "it did work")
+	s.claim(list[1], 1)
+	s.start(2,
+		journal.Result{Call: list[0], Outcome: turn.OutcomeUnknown},
+		journal.Result{Call: list[1], Outcome: turn.OutcomeUnknown})
+	messages := s.transcript()
+	assert.Equal(t, "it did work", messages[2].Text)
+	assert.Equal(t, turn.OutcomeOK, messages[2].Outcome)
+	assert.Equal(t, turn.OutcomeUnknown, messages[3].Outcome)
+	assert.True(t, s.settleCall(list[1], 1, turn.OutcomeOK, "too late").Late, "the transcript has said unknown")
+}
+
+func notAsked(t T, open func() journal.Store) {
+	s, list := asked(t, open, 1)
+	s.run(list[0], "a")
+	s.unchanged(func() {
+		stranger := turn.ToolCall{ID: "1.7", Tool: "x"}
+		_, err := s.StartInference(t.Context(), s.startInput(2, resultsOf(list[0], stranger)...))
+		assert.Error(t, err)
+	})
+	in := s.finishInput()
+	in.Results = resultsOf(turn.ToolCall{ID: "1.7", Tool: "x"})
+	_, err := s.Finish(t.Context(), in)
+	require.NoError(t, err, "a turn must be able to end")
+	assert.Len(t, s.transcript(), 3)
+}

@@ -1,0 +1,107 @@
+package journaltest
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/everturn/everturn/journal"
+)
+
+// T is what a check needs of *testing.T.
+type T interface {
+	Errorf(format string, args ...any)
+	FailNow()
+	Helper()
+	Context() context.Context
+}
+
+// promise is one check. open returns a new, empty store, which is closed for it.
+type promise struct {
+	name  string
+	check func(t T, open func() journal.Store)
+}
+
+// pairPromise is a check on two stores over the same data, as two processes have them.
+type pairPromise struct {
+	name  string
+	check func(t T, a, b journal.Store)
+}
+
+func promises() []promise {
+	return slices.Concat(beginPromises, closePromises, inferencePromises, callPromises, resultPromises, chunkPromises, followPromises, contentPromises, exportPromises)
+}
+
+// Run checks every promise on stores that open returns. open closes them with t.Cleanup.
+func Run(t *testing.T, open func(t *testing.T) journal.Store) {
+	for _, p := range promises() {
+		t.Run(p.name, func(t *testing.T) {
+			p.check(t, func() journal.Store { return open(t) })
+		})
+	}
+}
+
+// RunPair checks the promises between two stores that share their data. open closes them with t.Cleanup.
+func RunPair(t *testing.T, open func(t *testing.T) (a, b journal.Store)) {
+	for _, p := range pairPromises {
+		t.Run(p.name, func(t *testing.T) {
+			a, b := open(t)
+			p.check(t, a, b)
+		})
+	}
+}
+
+// checkTimeout ends a check on a broken store that would wait for ever.
+const checkTimeout = 2 * time.Second
+
+// Failing checks every promise that only names and returns those that do not hold, with what the check said. Without
+// names it checks all.
+func Failing(open func() journal.Store, only ...string) map[string]string {
+	failed := map[string]string{}
+	for _, p := range promises() {
+		if len(only) > 0 && !slices.Contains(only, p.name) {
+			continue
+		}
+		if said := record(func(t T) { p.check(t, open) }); said != "" {
+			failed[p.name] = said
+		}
+	}
+	return failed
+}
+
+// record runs a check on a goroutine of its own, which FailNow ends, and returns what it complained of.
+func record(check func(t T)) string {
+	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
+	defer cancel()
+	r := &recorder{ctx: ctx}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		check(r)
+	}()
+	<-done
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Join(r.said, "\n")
+}
+
+type recorder struct {
+	ctx  context.Context
+	mu   sync.Mutex
+	said []string
+}
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.said = append(r.said, fmt.Sprintf(format, args...))
+}
+
+func (r *recorder) FailNow()                 { runtime.Goexit() }
+func (r *recorder) Helper()                  {}
+func (r *recorder) Context() context.Context { return r.ctx }

@@ -1,0 +1,198 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/everturn/everturn/journal"
+)
+
+// maxImportBytes bounds an import, which is first put into a file beside the journal.
+const maxImportBytes = 8 << 30
+
+// errThere ends an import of what is there already; its transaction is taken back.
+var errThere = errors.New("the session is there already")
+
+// Import implements journal.Store. It is one transaction: an import that is refused leaves nothing.
+func (s *Store) Import(ctx context.Context, r io.Reader) (out journal.SessionRecord, err error) {
+	const doing = "importing a session"
+	f, err := s.spool(ctx, r)
+	if err != nil {
+		return out, fmt.Errorf("%s: %w", doing, err)
+	}
+	defer f.Close()
+	err = s.write(ctx, doing, func(t *tx) error {
+		im := importer{tx: t, turns: map[string]int64{}}
+		for l, err := range journal.ReadExport(f, t.getBlob) {
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err != nil {
+				return err
+			}
+			if err := im.line(l); err != nil {
+				return fmt.Errorf("line %d: %w", l.Number, err)
+			}
+		}
+		out, err = t.session(im.header.Session.ID)
+		if err == nil && im.there {
+			return errThere
+		}
+		return err
+	})
+	if errors.Is(err, errThere) {
+		return out, nil
+	}
+	return out, err
+}
+
+// spool copies r into a file without a name, so that a slow reader does not hold the journal's write lock.
+func (s *Store) spool(ctx context.Context, r io.Reader) (*os.File, error) {
+	f, err := os.CreateTemp(filepath.Dir(s.path), ".import-*")
+	if err != nil {
+		return nil, err
+	}
+	err = os.Remove(f.Name())
+	if err == nil {
+		var n int64
+		n, err = io.Copy(f, io.LimitReader(ctxReader{ctx, r}, maxImportBytes+1))
+		if n > maxImportBytes {
+			err = fmt.Errorf("it has more than %d bytes", int64(maxImportBytes))
+		}
+	}
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+type ctxReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (r ctxReader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.r.Read(p)
+}
+
+type importer struct {
+	*tx
+	header  journal.ExportHeader
+	there   bool // the journal has the session: lines are checked and not written
+	session int64
+	turns   map[string]int64
+}
+
+func (im *importer) line(l journal.Line) error {
+	switch {
+	case l.Header != nil:
+		return im.open(*l.Header)
+	case l.Blob != nil: // also where the session is there: the check of the hash chain reads them
+		_, err := im.putBlob(l.Blob.MediaType, l.Blob.Bytes)
+		return err
+	case im.there:
+		return nil
+	case l.Turn != nil:
+		return im.turn(*l.Turn)
+	case l.Message != nil:
+		return im.message(*l.Message)
+	case l.Inference != nil:
+		return im.inference(*l.Inference)
+	case l.Call != nil:
+		return im.call(*l.Call)
+	case l.Late != nil:
+		return im.late(*l.Late)
+	case l.Chunk != nil:
+		im.emitted = true
+		c := l.Chunk
+		return im.exec(`INSERT INTO chunks (turn, idx, step, attempt, kind, at, text, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+			im.turns[c.Turn], c.Index, c.Step, c.Attempt, string(c.Kind), nanos(c.At), c.Text, jsonColumn(c.Data))
+	}
+	return nil
+}
+
+// open inserts the session, or finds that it is there and as long as the export at least.
+func (im *importer) open(h journal.ExportHeader) error {
+	im.header = h
+	s := h.Session
+	err := im.row(`SELECT n FROM sessions WHERE id = ?`, s.ID).Scan(&im.session)
+	if errors.Is(err, sql.ErrNoRows) {
+		return im.row(`INSERT INTO sessions (id, tenant, agent, head_seq, head_hash, turns, first_text, created_at, updated_at)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING n`, s.ID, h.Tenant, s.Agent, s.Head.Seq, s.Head.Hash, s.Turns,
+			journal.Preview(s.FirstText, firstTextBytes), nanos(s.CreatedAt), nanos(s.UpdatedAt)).Scan(&im.session)
+	}
+	if err != nil {
+		return err
+	}
+	var hash string
+	err = im.row(`SELECT hash FROM messages WHERE session = ? AND seq = ?`, im.session, s.Head.Seq).Scan(&hash)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	if hash != s.Head.Hash {
+		return fmt.Errorf("the journal has session %q with another transcript: import it into another journal: %w", s.ID, journal.ErrConflict)
+	}
+	im.there = true
+	return nil
+}
+
+func null(s string) sql.NullString { return sql.NullString{String: s, Valid: s != ""} }
+
+// column is a stored pair from an export's fields.
+func column(text, blob string) stored {
+	return stored{inline: sql.NullString{String: text, Valid: blob == ""}, blob: null(blob)}
+}
+
+func jsonColumn(raw json.RawMessage) sql.NullString { return null(string(raw)) }
+
+func (im *importer) turn(t journal.ExportTurn) error {
+	var other string
+	err := im.row(`SELECT s.id FROM turns t JOIN sessions s ON s.n = t.session WHERE t.id = ?`, t.ID).Scan(&other)
+	if err == nil {
+		return fmt.Errorf("turn %s is in the journal already, in session %q: %w", t.ID, other, journal.ErrConflict)
+	}
+	if !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	usage, err := json.Marshal(t.Usage)
+	if err != nil {
+		return err
+	}
+	var n int64
+	err = im.row(`INSERT INTO turns (id, session, workflow_id, run_id, agent, message_id, message_seq, pins, pins_blob, state, reason, code,
+		message, answer, usage, steps, calls, started_at, ended_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING n`,
+		t.ID, im.session, t.WorkflowID, t.RunID, t.Agent, t.MessageID, t.MessageSeq, jsonColumn(t.Pins), null(t.PinsBlob),
+		string(t.State), string(t.Reason), string(t.Code), t.Message, t.Answer, string(usage), t.Steps, t.Calls,
+		nanos(t.StartedAt), sql.NullInt64{Int64: nanos(t.EndedAt), Valid: t.State.Terminal()}).Scan(&n)
+	im.turns[t.ID] = n
+	return err
+}
+
+func (im *importer) message(x journal.ExportMessage) error {
+	m := x.Message
+	text := column(m.Text, x.TextBlob)
+	var calls sql.NullString
+	if len(x.Calls) > 0 {
+		b, err := json.Marshal(x.Calls)
+		if err != nil {
+			return err
+		}
+		calls = jsonColumn(b)
+	}
+	return im.exec(`INSERT INTO messages
+		(session, seq, hash, message_id, role, text, text_blob, tool_calls, call_id, outcome, turn, step)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, im.session, x.Seq, x.Hash, null(m.ID), string(m.Role), text.inline, text.blob,
+		calls, m.CallID, string(m.Outcome), im.turns[m.TurnID], m.Step)
+}

@@ -1,0 +1,38 @@
+package sqlite
+
+import (
+	"database/sql"
+
+	"github.com/everturn/everturn/journal"
+)
+
+func (im *importer) inference(x journal.ExportInference) error {
+	return im.exec(`INSERT INTO inferences (turn, step, attempt, failures, failed_attempt, failed_code, failed_message, emitted, model,
+		expect_seq, base_seq, base_hash, head_seq, head_hash, answer, answer_blob, raw_blob, started_at, settled_at, late)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		im.turns[x.Key.Turn], x.Key.Step, x.Attempt, x.Failures, x.FailedAttempt, string(x.FailedCode), x.FailedMessage, x.Emitted, x.Model,
+		x.ExpectSeq, x.Base.Seq, x.Base.Hash, x.Head.Seq, x.Head.Hash, jsonColumn(x.Stored), null(x.StoredBlob), null(x.RawBlob),
+		nanos(x.StartedAt), sql.NullInt64{Int64: nanos(x.SettledAt), Valid: x.Settled}, x.Late)
+}
+
+func (im *importer) call(x journal.ExportCall) error {
+	arguments := column(x.Call.Arguments, x.ArgumentsBlob)
+	text := column(x.Text, x.TextBlob)
+	settled := x.Outcome != ""
+	if !settled {
+		text = stored{}
+	}
+	return im.exec(`INSERT INTO calls (turn, step, call_id, wire_id, tool, arguments, arguments_blob, arguments_hash, attempt, granted_attempt,
+		runs, repeatable, worker, claimed_at, outcome, text, text_blob, full_blob, size, settled_attempt, settled_at, duration_ms, late)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		im.turns[x.Turn], x.Step, x.Call.ID, x.Call.WireID, x.Call.Tool, arguments.inline, arguments.blob, x.ArgumentsHash, x.Attempt,
+		x.GrantedAttempt, x.Runs, x.Repeatable, x.Worker, nanos(x.ClaimedAt), string(x.Outcome), text.inline, text.blob,
+		null(x.FullBlob), x.SizeBytes, x.SettledAttempt, sql.NullInt64{Int64: nanos(x.SettledAt), Valid: settled}, x.DurationMS, x.LateCount)
+}
+
+func (im *importer) late(x journal.ExportLate) error {
+	text := column(x.Text, x.TextBlob)
+	return im.exec(`INSERT INTO late_results (call, attempt, outcome, text, text_blob, full_blob, size, at, digest)
+		VALUES ((SELECT n FROM calls WHERE turn = ? AND call_id = ?), ?, ?, ?, ?, ?, ?, ?, ?)`,
+		im.turns[x.Turn], x.CallID, x.Attempt, string(x.Outcome), text.inline, text.blob, null(x.FullBlob), x.SizeBytes, nanos(x.At), x.Digest)
+}
