@@ -1,0 +1,186 @@
+package toolbox
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Bounds on what a tool may say about itself. The SDK lets all of it pass.
+const (
+	maxNameBytes        = 200
+	maxDescriptionBytes = 4 << 10
+	maxDropped          = 32
+)
+
+// offer is what a server offers in one session.
+type offer struct {
+	catalogue turn.Catalogue
+	names     map[string]string // tool ID → the server's own name
+	tools     map[string]turn.Descriptor
+}
+
+// listTools asks for every page of the server's tools, within the bounds.
+func listTools(ctx context.Context, cs *mcp.ClientSession, maxPages, maxTools int) ([]*mcp.Tool, error) {
+	var tools []*mcp.Tool
+	seen := map[string]bool{}
+	params := &mcp.ListToolsParams{}
+	for range maxPages {
+		page, err := cs.ListTools(ctx, params)
+		if err != nil {
+			return nil, listError(cs, err)
+		}
+		tools = append(tools, page.Tools...)
+		switch {
+		case len(tools) > maxTools:
+			return nil, fmt.Errorf("it lists more than %d tools: allow only some of them, or raise the limit", maxTools)
+		case page.NextCursor == "":
+			return tools, nil
+		case seen[page.NextCursor]:
+			return nil, fmt.Errorf("its list of tools goes round in a circle: cursor %q came twice", oneLine(page.NextCursor, 40))
+		}
+		seen[page.NextCursor] = true
+		params = &mcp.ListToolsParams{Cursor: page.NextCursor}
+	}
+	return nil, fmt.Errorf("its list of tools has more than %d pages", maxPages)
+}
+
+// listError lets a server without tools say that it does not know the method.
+func listError(cs *mcp.ClientSession, err error) error {
+	var wire *jsonrpc.Error
+	init := cs.InitializeResult()
+	if errors.As(err, &wire) && wire.Code == jsonrpc.CodeMethodNotFound && init.Capabilities != nil && init.Capabilities.Tools == nil {
+		return nil
+	}
+	return fmt.Errorf("listing its tools: %w", err)
+}
+
+// describer turns a server's word into descriptors.
+type describer struct {
+	prefix   string // of IDs: "local" or "mcp/<server>"
+	server   Server
+	settings map[string]ToolSettings
+}
+
+// offer describes the tools, in the order of their IDs so that a server's mood does not change prompts.
+func (d describer) offer(tools []*mcp.Tool) offer {
+	o := offer{names: map[string]string{}, tools: map[string]turn.Descriptor{}}
+	o.catalogue = turn.Catalogue{Server: d.server.ID, Required: d.server.Required}
+	for _, t := range tools {
+		if utf8.ValidString(t.Name) && !d.server.allows(t.Name) {
+			continue
+		}
+		desc, err := d.describe(t)
+		if _, twice := o.names[desc.ID]; err == nil && twice {
+			err = errors.New("it is listed twice; the first is kept")
+		}
+		if err != nil {
+			o.drop(t.Name, err)
+			continue
+		}
+		o.names[desc.ID] = t.Name
+		o.tools[desc.ID] = desc
+		o.catalogue.Tools = append(o.catalogue.Tools, desc)
+	}
+	slices.SortFunc(o.catalogue.Tools, func(a, b turn.Descriptor) int { return cmp.Compare(a.ID, b.ID) })
+	o.catalogue.Hash = hashOf(o.catalogue.Tools)
+	return o
+}
+
+func (o *offer) drop(name string, reason error) {
+	switch n := len(o.catalogue.Dropped); {
+	case n < maxDropped:
+		o.catalogue.Dropped = append(o.catalogue.Dropped, fmt.Sprintf("%s: %v", oneLine(name, 80), reason))
+	case n == maxDropped:
+		o.catalogue.Dropped = append(o.catalogue.Dropped, "and more")
+	}
+}
+
+func (d describer) describe(t *mcp.Tool) (turn.Descriptor, error) {
+	if err := checkName(t.Name); err != nil {
+		return turn.Descriptor{}, err
+	}
+	raw, err := json.Marshal(t.InputSchema)
+	if err != nil {
+		return turn.Descriptor{}, fmt.Errorf("its schema cannot be read: %w", err)
+	}
+	schema, _, err := compileSchema(raw)
+	if err != nil {
+		return turn.Descriptor{}, err
+	}
+	description, _ := Cut(strings.TrimSpace(Sanitize(t.Description)), maxDescriptionBytes)
+	desc := turn.Descriptor{ID: d.prefix + "/" + t.Name, Description: description, Schema: schema, Lane: turn.LaneRegular}
+	desc.Wire = turn.WireName(desc.ID)
+	desc.Hash = hashOf(map[string]any{
+		"name": t.Name, "description": t.Description, "input": schema, "output": t.OutputSchema, "annotations": t.Annotations,
+	})
+	d.judge(&desc, t)
+	return desc, nil
+}
+
+// judge adds what the operator says, and of what the server says about itself as much as counts.
+func (d describer) judge(desc *turn.Descriptor, t *mcp.Tool) {
+	said := d.settings[t.Name]
+	desc.Timeout, desc.Repeatable, desc.Risk = said.Timeout, said.Repeatable, said.Risk
+	hints := t.Annotations
+	if hints == nil {
+		hints = &mcp.ToolAnnotations{}
+	}
+	if d.server.Trust && (hints.ReadOnlyHint || hints.IdempotentHint) {
+		desc.Repeatable = true
+	}
+	if said.Quick {
+		desc.Lane = turn.LaneQuick
+	}
+	if desc.Risk != "" {
+		return
+	}
+	switch {
+	case !hints.ReadOnlyHint && hints.DestructiveHint != nil && *hints.DestructiveHint:
+		desc.Risk = turn.RiskHigh
+	case d.server.Trust && hints.ReadOnlyHint:
+		desc.Risk = turn.RiskLow
+	default:
+		desc.Risk = turn.RiskMedium
+	}
+}
+
+func checkName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("a tool without a name")
+	case len(name) > maxNameBytes:
+		return fmt.Errorf("its name is over %d bytes", maxNameBytes)
+	case !utf8.ValidString(name):
+		return errors.New("its name is not UTF-8")
+	}
+	for _, r := range name {
+		if r == utf8.RuneError || unicode.IsSpace(r) || !unicode.IsPrint(r) {
+			return fmt.Errorf("its name holds %q", r)
+		}
+	}
+	return nil
+}
+
+// hashOf is the SHA-256, in hexadecimal, of v in JSON, whose objects encoding/json writes with sorted keys.
+func hashOf(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil { // everything hashed came out of JSON
+		b = fmt.Appendf(nil, "%#v", v)
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,100 @@
+package toolbox_test
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/activities/toolbox"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+func TestBadToolsAreDroppedAndTheRestIsSafe(t *testing.T) {
+	h := newHost(t, toolbox.Options{}, nil, stdioServer("srv", "-mode", "badtools"))
+	c := catalogue(t, h, "srv")
+	var names []string
+	for _, d := range c.Tools {
+		names = append(names, strings.TrimPrefix(d.ID, "mcp/srv/"))
+		assert.Regexp(t, regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`), d.Wire)
+		assert.LessOrEqual(t, len(d.Description), 4<<10)
+		assert.NotContains(t, d.Description, "\x1b")
+		assert.Contains(t, string(d.Schema), `"properties"`)
+	}
+	assert.Equal(t, []string{"good", strings.Repeat("n", 150), "talkative"}, names)
+	assert.Equal(t, "A good tool.", c.Tools[0].Description, "the twin took its place")
+	dropped := strings.Join(c.Dropped, "\n")
+	for _, want := range []string{"good: it is listed twice", "array: ", "notype: ", "broken: ", "remote: ", "noschema: ", "without a name", "two words: "} {
+		assert.Contains(t, dropped, want)
+	}
+}
+
+func TestTheCatalogueIsStable(t *testing.T) {
+	one := newHost(t, toolbox.Options{}, nil, stdioServer("srv"))
+	first := catalogue(t, one, "srv")
+	require.NoError(t, one.Close())
+	h := newHost(t, toolbox.Options{}, nil, stdioServer("srv"))
+	assert.Equal(t, first, catalogue(t, h, "srv"))
+}
+
+func TestTheOperatorsWordAndTheServers(t *testing.T) {
+	s := stdioServer("srv")
+	s.Allow, s.Deny = []string{"e*", "append", "read_*"}, []string{"environ"}
+	s.Tools = map[string]toolbox.ToolSettings{"echo": {Repeatable: true, Quick: true, Risk: turn.RiskLow}}
+	one := newHost(t, toolbox.Options{}, nil, s)
+	c := catalogue(t, one, "srv")
+	require.NoError(t, one.Close())
+	require.Len(t, c.Tools, 3)
+	byID := map[string]turn.Descriptor{}
+	for _, d := range c.Tools {
+		byID[d.ID] = d
+	}
+	assert.Equal(t, turn.LaneQuick, byID["mcp/srv/echo"].Lane)
+	assert.True(t, byID["mcp/srv/echo"].Repeatable)
+	assert.Equal(t, turn.RiskLow, byID["mcp/srv/echo"].Risk)
+	assert.False(t, byID["mcp/srv/read_note"].Repeatable, "an annotation was believed without trust")
+	assert.Equal(t, turn.RiskMedium, byID["mcp/srv/read_note"].Risk)
+
+	s.Trust = true
+	for _, d := range catalogue(t, newHost(t, toolbox.Options{}, nil, s), "srv").Tools {
+		assert.Equal(t, d.ID != "mcp/srv/append", d.Repeatable, d.ID)
+		assert.Equal(t, turn.LaneRegular == d.Lane, d.ID != "mcp/srv/echo")
+	}
+}
+
+func TestCheckTellsTheModelWhatIsWrong(t *testing.T) {
+	h := newHost(t, toolbox.Options{}, nil)
+	d := turn.Descriptor{ID: "local/x", Schema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}`)}
+	require.NoError(t, h.Check(d, json.RawMessage(`{"n":1}`)))
+	for arguments, want := range map[string]string{
+		``:                "missing properties",
+		`{}`:              "missing properties",
+		`{"n":"1"}`:       "n",
+		`{"n":1,"m":2}`:   "m",
+		`[1]`:             "not a JSON object",
+		`null`:            "not a JSON object",
+		`{"n":1} {"n":2}`: "something follows",
+		`{"n":`:           "not a JSON object",
+		`tell me`:         "not a JSON object",
+	} {
+		err := h.Check(d, json.RawMessage(arguments))
+		if assert.Error(t, err, arguments) {
+			assert.Contains(t, err.Error(), "arguments of local/x")
+			assert.Contains(t, err.Error(), want)
+		}
+	}
+}
+
+func FuzzCheck(f *testing.F) {
+	f.Add([]byte(`{"type":"object"}`), []byte(`{}`))
+	f.Add([]byte(`{"type":"object","properties":{"a":{"$ref":"#"}}}`), []byte(`{"a":{"a":1}}`))
+	h, err := toolbox.New(toolbox.Options{}, nil)
+	require.NoError(f, err)
+	f.Cleanup(func() { _ = h.Close() })
+	f.Fuzz(func(_ *testing.T, schema, arguments []byte) {
+		_ = h.Check(turn.Descriptor{ID: "local/x", Schema: schema}, arguments) // must not panic
+	})
+}

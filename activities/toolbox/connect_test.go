@@ -1,0 +1,175 @@
+package toolbox_test
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/activities/toolbox"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+func readPIDs(t *testing.T, file string) []int {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var pids []int
+	for _, f := range strings.Fields(string(b)) {
+		pid, err := strconv.Atoi(f)
+		require.NoError(t, err)
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+func TestAServerThatCannotBeAskedSaysWhy(t *testing.T) {
+	missing := toolbox.Server{ID: "srv", Command: "no-such-command-anywhere"}
+	for name, tc := range map[string]struct {
+		server toolbox.Server
+		want   []string
+	}{
+		"missing command":   {missing, []string{`command "no-such-command-anywhere" is not in PATH`}},
+		"missing file":      {toolbox.Server{ID: "srv", Command: "./nothing", Dir: t.TempDir()}, []string{`command "./nothing" cannot be run`}},
+		"exits":             {stdioServer("srv", "-mode", "exit"), []string{"exit status 3", "no licence found in"}},
+		"hangs":             {stdioServer("srv", "-mode", "hang"), []string{"did not finish its handshake within 500ms"}},
+		"garbage":           {stdioServer("srv", "-mode", "garbage"), []string{"too many lines on stdout that are not JSON", "Hello from a server"}},
+		"a line of 20 MB":   {stdioServer("srv", "-mode", "longline"), []string{"a line on stdout is over the limit"}},
+		"dies after hello":  {stdioServer("srv", "-mode", "dies"), []string{"exit status 5"}},
+		"a circular cursor": {stdioServer("srv", "-mode", "cursor"), []string{"goes round in a circle"}},
+		"endless pages":     {stdioServer("srv", "-mode", "pages"), []string{"more than 64 pages"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := tc.server
+			s.Required = true
+			if name == "hangs" {
+				s.ConnectTimeout = 500 * time.Millisecond
+			}
+			h := newHost(t, toolbox.Options{}, nil, s)
+			c := h.Catalogues(t.Context())[0]
+			assert.True(t, c.Required)
+			assert.Empty(t, c.Hash)
+			for _, want := range tc.want {
+				assert.Contains(t, c.Problem, want)
+			}
+			assert.Empty(t, children(t), "the failed server still runs")
+			_, err := h.Call(t.Context(), turn.ToolRequest{Tool: "mcp/srv/good"})
+			assert.Equal(t, turn.CodeToolNotSent, turn.CodeOf(err))
+			assert.ErrorContains(t, err, "is tried again in", "a failed connect was repeated without a pause")
+		})
+	}
+}
+
+func TestAProblemTellsNoSecret(t *testing.T) {
+	s := stdioServer("srv", "-mode", "exit")
+	s.EnvAllow = []string{"SECRET"}
+	h := newHost(t, toolbox.Options{}, nil, s)
+	problem := h.Catalogues(t.Context())[0].Problem
+	assert.Contains(t, problem, "no licence found in [redacted]")
+	assert.NotContains(t, problem, "hush")
+	assert.NotContains(t, problem, "\x1b")
+}
+
+func TestNoiseIsTolerated(t *testing.T) {
+	for _, mode := range []string{"banner", "flood"} {
+		t.Run(mode, func(t *testing.T) {
+			h := newHost(t, toolbox.Options{}, nil, stdioServer("srv", "-mode", mode))
+			assert.Equal(t, "x", call(t, h, "mcp/srv/echo", `{"text":"x"}`).Text)
+		})
+	}
+}
+
+func TestGrandchildrenEndWithTheServer(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, h *toolbox.Host, server int){
+		"closed": func(t *testing.T, h *toolbox.Host, _ int) { require.NoError(t, h.Close()) },
+		"killed": func(t *testing.T, _ *toolbox.Host, server int) {
+			require.NoError(t, syscall.Kill(server, syscall.SIGKILL))
+		},
+		"crashed": func(t *testing.T, h *toolbox.Host, _ int) {
+			call(t, h, "mcp/srv/crash", `{"text":"x"}`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pidfile := filepath.Join(t.TempDir(), "pid")
+			h := newHost(t, toolbox.Options{}, nil, stdioServer("srv", "-mode", "grandchild", "-pidfile", pidfile))
+			catalogue(t, h, "srv")
+			pids := readPIDs(t, pidfile)
+			require.Len(t, pids, 2)
+			require.True(t, alive(pids[1]))
+			end(t, h, pids[0])
+			require.Eventually(t, func() bool { return !alive(pids[0]) && !alive(pids[1]) }, 10*time.Second, 5*time.Millisecond)
+		})
+	}
+}
+
+func TestWatchReportsLossAndReturn(t *testing.T) {
+	dir := t.TempDir()
+	script := filepath.Join(dir, "server.sh")
+	s := toolbox.Server{ID: "srv", Command: script, ConnectTimeout: 10 * time.Second}
+	h := newHost(t, toolbox.Options{BackoffMin: 20 * time.Millisecond, BackoffMax: 50 * time.Millisecond}, nil, s)
+	reports := make(chan turn.Catalogue, 10)
+	go h.Watch(t.Context(), func(c turn.Catalogue) { reports <- c })
+
+	lost := receive(t, reports)
+	assert.Contains(t, lost.Problem, "cannot be run")
+	writeScript(t, script, "exec "+binary)
+	back := receive(t, reports)
+	assert.Empty(t, back.Problem)
+	assert.NotEmpty(t, back.Hash)
+
+	call(t, h, "mcp/srv/grow", `{"text":"grown"}`)
+	grown := receive(t, reports)
+	assert.NotEqual(t, back.Hash, grown.Hash)
+	assert.Len(t, grown.Tools, len(back.Tools)+1)
+	assert.Equal(t, "grown", call(t, h, "mcp/srv/grown", `{}`).Text)
+}
+
+func writeScript(t *testing.T, file, line string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(file+".new", []byte("#!/bin/sh\n"+line+"\n"), 0o700))
+	require.NoError(t, os.Rename(file+".new", file))
+}
+
+func TestACrashLoopIsPaused(t *testing.T) {
+	h := newHost(t, toolbox.Options{}, nil, stdioServer("srv"))
+	req := request(t, h, "mcp/srv/crash", `{"text":"x"}`)
+	var err error
+	for range 4 {
+		if _, err = h.Call(t.Context(), req); err != nil {
+			break
+		}
+	}
+	assert.Equal(t, turn.CodeToolNotSent, turn.CodeOf(err))
+	assert.ErrorContains(t, err, "is tried again in")
+	assert.ErrorContains(t, err, "crashing: x")
+}
+
+func TestContradictoryConfigurationIsRefused(t *testing.T) {
+	cmd := func(change func(*toolbox.Server)) []toolbox.Server {
+		s := stdioServer("srv")
+		change(&s)
+		return []toolbox.Server{s}
+	}
+	for want, servers := range map[string][]toolbox.Server{
+		"is used twice":           {stdioServer("a"), stdioServer("a")},
+		`"local" is taken`:        {stdioServer("local")},
+		"use at most 48 letters":  {stdioServer("a/b")},
+		"set its command":         {{ID: "a", Transport: toolbox.TransportStdio}},
+		"set its URL":             {{ID: "a"}},
+		"not both":                cmd(func(s *toolbox.Server) { s.URL = "https://example.com" }),
+		"is not https":            {{ID: "a", URL: "http://example.com/mcp"}},
+		"is not known: use stdio": cmd(func(s *toolbox.Server) { s.Transport = "carrier-pigeon" }),
+		"NOT_SET, which is not":   cmd(func(s *toolbox.Server) { s.EnvAllow = []string{"NOT_SET"} }),
+		"quick but not":           cmd(func(s *toolbox.Server) { s.Tools = map[string]toolbox.ToolSettings{"x": {Quick: true}} }),
+		"syntax error in pattern": cmd(func(s *toolbox.Server) { s.Deny = []string{"["} }),
+	} {
+		_, err := toolbox.New(toolbox.Options{Servers: servers, Environ: environ}, nil)
+		assert.ErrorContains(t, err, want)
+	}
+}

@@ -1,0 +1,77 @@
+package toolbox
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// inherited are the variables that every child gets: enough to find programs, a home and a language, and no secret.
+var inherited = []string{"PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ", "USER", "LOGNAME"}
+
+// childEnv is the complete environment of a server's process, and the values among it that the operator let through
+// by name.
+func childEnv(s Server, lookup func(string) (string, bool)) (env, passed []string, err error) {
+	vars := map[string]string{}
+	for _, name := range inherited {
+		if v, ok := lookup(name); ok {
+			vars[name] = v
+		}
+	}
+	for _, name := range s.EnvAllow {
+		v, ok := lookup(name)
+		if !ok {
+			return nil, nil, fmt.Errorf("MCP server %q may inherit %s, which is not set: set it or take it from the list", s.ID, name)
+		}
+		vars[name] = v
+		passed = append(passed, v)
+	}
+	for name, v := range s.Env {
+		vars[name] = v
+	}
+	for name, v := range vars {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(v, 0) {
+			return nil, nil, fmt.Errorf("MCP server %q: environment variable %q: neither name nor value may hold NUL, nor the name =", s.ID, name)
+		}
+		env = append(env, name+"="+v)
+	}
+	slices.Sort(env)
+	return env, passed, nil
+}
+
+// findCommand returns the file that the server's command names. A relative name with a slash is relative to the
+// server's directory where it has one.
+func findCommand(s Server, searchPath string) (string, error) {
+	if strings.ContainsRune(s.Command, '/') {
+		file := s.Command
+		if !filepath.IsAbs(file) && s.Dir != "" {
+			file = filepath.Join(s.Dir, file)
+		}
+		if err := executable(file); err != nil {
+			return "", fmt.Errorf("command %q cannot be run: %w", s.Command, err)
+		}
+		return filepath.Abs(file)
+	}
+	for _, dir := range filepath.SplitList(searchPath) {
+		file := filepath.Join(dir, s.Command)
+		if filepath.IsAbs(file) && executable(file) == nil {
+			return file, nil
+		}
+	}
+	return "", fmt.Errorf("command %q is not in PATH: install it or give its whole path", s.Command)
+}
+
+func executable(file string) error {
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+		return err
+	case info.IsDir():
+		return fmt.Errorf("%s is a directory", file)
+	case info.Mode()&0o111 == 0:
+		return fmt.Errorf("%s is not executable", file)
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/everturn/everturn/activities/toolbox"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Bounds of the tools.
+const (
+	maxEntries    = 500
+	maxDepth      = 12
+	maxReadBytes  = 64<<10 - 512 // so that a whole read and its note fit into what a model is shown
+	maxSearched   = 20000        // files looked at by one search
+	maxSearchFile = 4 << 20      // bytes; larger files are not searched
+	maxMatches    = 200
+	maxLineBytes  = 400
+	maxSearchTime = 10 * time.Second
+	sniffBytes    = 8 << 10 // looked at to tell text from binary
+)
+
+// skipped are directories that are never listed or searched.
+var skipped = map[string]bool{".git": true, ".everturn": true, "node_modules": true}
+
+// workspace is the directory that the tools may see.
+type workspace struct{ root *os.Root }
+
+// Register adds the tools to l, confined to the directory root, which must exist. The directory stays open as long as
+// the program runs.
+func Register(l *toolbox.Local, root string) error {
+	r, err := os.OpenRoot(root)
+	if err != nil {
+		return fmt.Errorf("opening the workspace: %w", err)
+	}
+	w := &workspace{root: r}
+	opts := []toolbox.ToolOption{toolbox.Quick(), toolbox.Risk(turn.RiskLow)}
+	return errors.Join(
+		toolbox.AddTool(l, "list_files", "List the files and directories of the workspace, one a line: path, tab, size in bytes. Directories end in a slash. Paths are relative to the workspace.", w.list, opts...),
+		toolbox.AddTool(l, "read_file", "Read a text file of the workspace, about 64 KiB at once. Use offset and limit, in bytes, to read on.", w.read, opts...),
+		toolbox.AddTool(l, "search_text", "Search the workspace's text files for lines that hold a text or match a regular expression. Answers path:line: text.", w.search, opts...),
+	)
+}
+
+// clean checks a path that a model gave and returns it in the form that io/fs wants. An empty one is the workspace.
+func clean(name string) (string, error) {
+	if name == "" {
+		return ".", nil
+	}
+	if strings.ContainsRune(name, 0) || strings.HasPrefix(name, "/") || strings.Contains(name, `\`) {
+		return "", fmt.Errorf("path %q: give a path relative to the workspace, with forward slashes", name)
+	}
+	for _, part := range strings.Split(name, "/") {
+		if part == ".." {
+			return "", fmt.Errorf("path %q: .. is not allowed; give a path relative to the workspace", name)
+		}
+	}
+	return path.Clean(name), nil
+}
+
+// explain turns a file system's error into one for a model: without this machine's paths.
+func explain(name string, err error) error {
+	var pe *fs.PathError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s: there is no such file; list_files shows what there is", name)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%s: permission denied", name)
+	case errors.As(err, &pe):
+		return fmt.Errorf("%s: %w", name, pe.Err)
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+// visit is called for each entry below a directory, in lexical order, parents first. errStop ends the walk well.
+type visit func(name string, d fs.DirEntry) error
+
+var errStop = errors.New("enough")
+
+// walk visits what is below dir, not dir itself, leaving out skipped directories. It does not follow symbolic links.
+func (w *workspace) walk(ctx context.Context, dir string, depth int, f visit) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	entries, err := w.readDir(dir)
+	if err != nil {
+		return explain(dir, err)
+	}
+	for _, d := range entries {
+		name := path.Join(dir, d.Name())
+		if d.IsDir() && skipped[d.Name()] {
+			continue
+		}
+		if err := f(name, d); err != nil {
+			return err
+		}
+		if d.IsDir() && depth > 1 {
+			if err := w.walk(ctx, name, depth-1, f); err != nil && !unreadable(err) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// unreadable is an error that leaves one directory out, and not the walk.
+func unreadable(err error) bool { return !errors.Is(err, errStop) && !isContext(err) }
+
+func isContext(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+func (w *workspace) readDir(dir string) ([]fs.DirEntry, error) {
+	return fs.ReadDir(w.root.FS(), dir)
+}

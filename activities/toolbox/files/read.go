@@ -1,0 +1,105 @@
+package files
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"unicode/utf8"
+)
+
+// ReadInput are the arguments of read_file.
+type ReadInput struct {
+	Path   string `json:"path" jsonschema:"file to read, relative to the workspace"`
+	Offset int64  `json:"offset,omitempty" jsonschema:"byte to begin at; 0 when left out"`
+	Limit  int    `json:"limit,omitempty" jsonschema:"how many bytes to read, up to 65024, which is also the default"`
+}
+
+func (w *workspace) read(_ context.Context, in ReadInput) (string, error) {
+	name, err := clean(in.Path)
+	if err != nil {
+		return "", err
+	}
+	f, size, err := w.open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	if binary, err := isBinary(f); err != nil || binary {
+		return fmt.Sprintf("[%s is a binary file of %d bytes; it is not shown]\n", name, size), err
+	}
+	limit := in.Limit
+	if limit <= 0 || limit > maxReadBytes {
+		limit = maxReadBytes
+	}
+	if in.Offset < 0 || in.Offset > size {
+		return "", fmt.Errorf("%s: offset %d is outside of its %d bytes", name, in.Offset, size)
+	}
+	buf := make([]byte, limit)
+	n, err := f.ReadAt(buf, in.Offset)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", explain(name, err)
+	}
+	text := wholeRunes(buf[:n], in.Offset > 0, errors.Is(err, io.EOF))
+	if end := in.Offset + int64(n); end < size {
+		cutAt := end - int64(n-len(text.skippedHead)-len(text.body))
+		return fmt.Sprintf("%s\n[cut: bytes %d to %d of %d; read on with offset %d]\n", text.body, in.Offset, cutAt, size, cutAt), nil
+	}
+	return string(text.body), nil
+}
+
+// span is a piece of a file on rune boundaries.
+type span struct{ skippedHead, body []byte }
+
+// wholeRunes leaves out the parts of runes that an offset or a limit cut through.
+func wholeRunes(b []byte, cutHead, atEnd bool) span {
+	head := 0
+	for cutHead && head < len(b) && head < utf8.UTFMax-1 && !utf8.RuneStart(b[head]) {
+		head++
+	}
+	body := b[head:]
+	if !atEnd {
+		for i := 1; i < utf8.UTFMax && i <= len(body); i++ {
+			if last := body[len(body)-i:]; utf8.RuneStart(last[0]) {
+				if !utf8.FullRune(last) {
+					body = body[:len(body)-i]
+				}
+				break
+			}
+		}
+	}
+	return span{skippedHead: b[:head], body: body}
+}
+
+// open opens a regular file. O_NONBLOCK keeps a FIFO from holding the call for ever.
+func (w *workspace) open(name string) (*os.File, int64, error) {
+	f, err := w.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, 0, explain(name, err)
+	}
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		err = explain(name, err)
+	case info.IsDir():
+		err = fmt.Errorf("%s is a directory; list_files shows what is in it", name)
+	case !info.Mode().IsRegular():
+		err = fmt.Errorf("%s is not a regular file", name)
+	default:
+		return f, info.Size(), nil
+	}
+	return nil, 0, errors.Join(err, f.Close())
+}
+
+// isBinary looks at the head of a file for a NUL, as git does.
+func isBinary(f *os.File) (bool, error) {
+	head := make([]byte, sniffBytes)
+	n, err := f.ReadAt(head, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false, fmt.Errorf("reading: %w", err)
+	}
+	return bytes.IndexByte(head[:n], 0) >= 0, nil
+}

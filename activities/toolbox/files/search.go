@@ -1,0 +1,142 @@
+package files
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"regexp"
+	"strings"
+)
+
+// SearchInput are the arguments of search_text.
+type SearchInput struct {
+	Query      string `json:"query" jsonschema:"text to look for"`
+	Path       string `json:"path,omitempty" jsonschema:"file or directory to search in; empty for the whole workspace"`
+	Glob       string `json:"glob,omitempty" jsonschema:"only files whose name matches this pattern, such as *.go"`
+	Regexp     bool   `json:"regexp,omitempty" jsonschema:"query is a regular expression (RE2)"`
+	IgnoreCase bool   `json:"ignore_case,omitempty" jsonschema:"upper and lower case are the same"`
+}
+
+// search is one search under way.
+type search struct {
+	w       *workspace
+	pattern *regexp.Regexp
+	out     strings.Builder
+	files   int
+	matches int
+	note    string
+}
+
+func (w *workspace) search(ctx context.Context, in SearchInput) (string, error) {
+	dir, err := clean(in.Path)
+	if err != nil {
+		return "", err
+	}
+	s := &search{w: w}
+	if s.pattern, err = compile(in); err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, maxSearchTime)
+	defer cancel()
+	if err := s.run(ctx, dir, in.Glob); err != nil && !errors.Is(err, errStop) {
+		if !isContext(err) {
+			return "", err
+		}
+		s.note = "out of time"
+	}
+	if s.matches == 0 {
+		fmt.Fprintf(&s.out, "[nothing found in %d files]\n", s.files)
+	}
+	if s.note != "" {
+		fmt.Fprintf(&s.out, "[cut: %s; search a subdirectory, or for something rarer]\n", s.note)
+	}
+	return s.out.String(), nil
+}
+
+func compile(in SearchInput) (*regexp.Regexp, error) {
+	if in.Query == "" {
+		return nil, errors.New("query is empty: say what to look for")
+	}
+	if _, err := path.Match(in.Glob, ""); err != nil {
+		return nil, fmt.Errorf("glob %q: %w", in.Glob, err)
+	}
+	expr := in.Query
+	if !in.Regexp {
+		expr = regexp.QuoteMeta(expr)
+	}
+	if in.IgnoreCase {
+		expr = "(?i)" + expr
+	}
+	re, err := regexp.Compile(expr)
+	if err != nil {
+		return nil, fmt.Errorf("query: %w", err)
+	}
+	return re, nil
+}
+
+// run searches a file, or everything below a directory.
+func (s *search) run(ctx context.Context, dir, glob string) error {
+	if info, err := s.w.root.Stat(dir); err != nil {
+		return explain(dir, err)
+	} else if !info.IsDir() {
+		return s.file(ctx, dir)
+	}
+	return s.w.walk(ctx, dir, maxDepth, func(name string, d fs.DirEntry) error {
+		if ok, _ := path.Match(glob, path.Base(name)); !d.Type().IsRegular() || glob != "" && !ok {
+			return nil
+		}
+		if s.files == maxSearched {
+			s.note = fmt.Sprintf("only the first %d files were searched", maxSearched)
+			return errStop
+		}
+		return s.file(ctx, name)
+	})
+}
+
+// file searches one file. What cannot be read or is not text is passed over.
+func (s *search) file(ctx context.Context, name string) error {
+	s.files++
+	f, size, err := s.w.open(name)
+	if err != nil {
+		return nil //nolint:nilerr // one unreadable file does not end a search
+	}
+	defer f.Close()
+	if binary, err := isBinary(f); err != nil || binary || size > maxSearchFile {
+		return nil //nolint:nilerr // as above
+	}
+	r := bufio.NewReaderSize(io.LimitReader(f, maxSearchFile), 64<<10)
+	for n := 1; ; n++ {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		line, err := r.ReadString('\n')
+		if s.pattern.MatchString(strings.TrimRight(line, "\r\n")) && line != "" {
+			if s.matches == maxMatches {
+				s.note = fmt.Sprintf("only the first %d matches", maxMatches)
+				return errStop
+			}
+			s.matches++
+			fmt.Fprintf(&s.out, "%s:%d: %s\n", name, n, s.excerpt(line))
+		}
+		if err != nil {
+			return nil //nolint:nilerr // the end of the file, or of what can be read of it
+		}
+	}
+}
+
+// excerpt is a line without its indentation; of a long one, the part around the match.
+func (s *search) excerpt(line string) string {
+	line = strings.TrimSpace(line)
+	if len(line) <= maxLineBytes {
+		return line
+	}
+	begin := 0
+	if loc := s.pattern.FindStringIndex(line); loc != nil {
+		begin = max(0, min(loc[0]-maxLineBytes/4, len(line)-maxLineBytes))
+	}
+	return strings.ToValidUTF8("…"+line[begin:begin+maxLineBytes]+"…", "")
+}

@@ -1,0 +1,196 @@
+package toolbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/everturn/everturn/activities/toolbox/stdio"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Host runs tools. It is safe for concurrent use. Make one with New and Close it.
+type Host struct {
+	opts       Options
+	connectors map[string]*connector
+	order      []string
+	schemas    schemas
+	spawner    *stdio.Spawner
+	end        context.CancelFunc
+	running    tasks
+	once       sync.Once
+	closeErr   error
+}
+
+// New checks the options and returns a Host that has not connected to anything yet. local may be nil.
+func New(opts Options, local *Local) (*Host, error) {
+	opts = opts.withDefaults()
+	ctx, cancel := context.WithCancel(context.Background())
+	h := &Host{opts: opts, connectors: map[string]*connector{}, end: cancel}
+	if local != nil {
+		server := Server{ID: localID, ConnectTimeout: 10 * time.Second, CallTimeout: time.Minute}
+		h.add(ctx, &connector{
+			describer: describer{prefix: localID, server: server}, local: local,
+			dialer: &localDialer{local}, redact: newRedactor(server, nil),
+		})
+	}
+	var errs []error
+	for _, s := range opts.Servers {
+		errs = append(errs, h.addServer(ctx, s))
+	}
+	if err := errors.Join(errs...); err != nil {
+		cancel()
+		return nil, err
+	}
+	h.spawner = stdio.NewSpawner()
+	for _, c := range h.connectors {
+		if d, ok := c.dialer.(*stdioDialer); ok {
+			d.spawner = h.spawner
+		}
+	}
+	return h, nil
+}
+
+func (h *Host) add(ctx context.Context, c *connector) {
+	c.opts, c.log, c.ctx, c.running, c.events = h.opts, h.opts.Logger, ctx, &h.running, make(chan struct{}, 1)
+	id := c.id()
+	h.connectors[id] = c
+	h.order = append(h.order, id)
+}
+
+func (h *Host) addServer(ctx context.Context, s Server) error {
+	s, err := s.withDefaults()
+	if err != nil {
+		return err
+	}
+	if _, ok := h.connectors[s.ID]; ok {
+		return fmt.Errorf("MCP server ID %q is used twice: give each server its own", s.ID)
+	}
+	c := &connector{describer: describer{prefix: "mcp/" + s.ID, server: s, settings: s.Tools}, redact: newRedactor(s, nil)}
+	if s.Transport == TransportHTTP {
+		endpoint, err := parseEndpoint(s)
+		if err != nil {
+			return err
+		}
+		c.dialer = &httpDialer{server: s, endpoint: endpoint, opts: h.opts}
+	} else {
+		env, passed, err := childEnv(s, h.opts.Environ)
+		if err != nil {
+			return err
+		}
+		searchPath, _ := h.opts.Environ("PATH")
+		if own, ok := s.Env["PATH"]; ok {
+			searchPath = own
+		}
+		c.dialer = &stdioDialer{server: s, path: searchPath, env: env, opts: h.opts}
+		c.redact = newRedactor(s, passed)
+	}
+	h.add(ctx, c)
+	return nil
+}
+
+// Catalogues connects to every server at once and returns what each offers: the local tools first, then the servers
+// in configured order. One that cannot be asked has a Problem instead of tools. The wait is bounded by each server's
+// ConnectTimeout, and by ctx.
+func (h *Host) Catalogues(ctx context.Context) []turn.Catalogue {
+	out := make([]turn.Catalogue, len(h.order))
+	var wg sync.WaitGroup
+	for i, id := range h.order {
+		wg.Go(func() { out[i] = h.connectors[id].catalogue(ctx) })
+	}
+	wg.Wait()
+	return out
+}
+
+// Watch keeps every server connected until ctx ends, waiting between attempts as the options say, and hands over each
+// catalogue that differs from the one before: first all of them, then those whose tools changed, that were lost or
+// came back. changed is called from one goroutine at a time.
+func (h *Host) Watch(ctx context.Context, changed func(turn.Catalogue)) {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	for _, id := range h.order {
+		wg.Go(func() {
+			h.connectors[id].follow(ctx, func(c turn.Catalogue) {
+				mu.Lock()
+				defer mu.Unlock()
+				changed(c)
+			})
+		})
+	}
+	wg.Wait()
+}
+
+// Check validates arguments against the descriptor's schema. The error's text is meant for the model.
+func (h *Host) Check(d turn.Descriptor, arguments json.RawMessage) error {
+	resolved, err := h.schemas.get(d)
+	if err != nil {
+		return err
+	}
+	return checkArguments(d.ID, resolved, arguments)
+}
+
+// Call runs the tool once. A *turn.Error with code tool_not_sent means that nothing reached the tool and the call may be
+// dispatched again; tool_drift that the tool is no longer what was pinned. Every other ending is a result, with outcome
+// unknown where the tool may or may not have acted. Cancelling ctx cancels the call.
+func (h *Host) Call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult, error) {
+	c := h.route(req.Tool)
+	if c == nil {
+		return turn.ToolResult{}, turn.Errorf(turn.CodeToolNotSent, nil, fmt.Sprintf("no server on this worker hosts %q", oneLine(req.Tool, 200)))
+	}
+	if _, err := decodeObject(req.Arguments); err != nil {
+		return failed("arguments of " + req.Tool + ": " + err.Error()), nil
+	}
+	s, err := c.acquire(ctx)
+	if err != nil {
+		return turn.ToolResult{}, turn.Errorf(turn.CodeToolNotSent, err, req.Tool+" was not called")
+	}
+	defer s.leave()
+	o, err := s.offer(ctx)
+	if err != nil {
+		return turn.ToolResult{}, turn.Errorf(turn.CodeToolNotSent, err, req.Tool+" was not called")
+	}
+	d, ok := o.tools[req.Tool]
+	if !ok {
+		return turn.ToolResult{}, drift(req.Tool + " is no longer offered by " + c.name())
+	}
+	if d.Hash != req.Hash {
+		return turn.ToolResult{}, drift(req.Tool + " is not what this turn was given: its description, parameters or annotations changed")
+	}
+	return s.call(ctx, req, d, o.names[req.Tool])
+}
+
+func drift(what string) error {
+	return turn.Errorf(turn.CodeToolDrift, nil, what+"; it was not called, and a new turn will see the new tool")
+}
+
+// route finds the connector of a tool ID, or nil.
+func (h *Host) route(id string) *connector {
+	parts := strings.SplitN(id, "/", 3)
+	switch {
+	case len(parts) == 2 && parts[0] == localID:
+		return h.connectors[localID]
+	case len(parts) == 3 && parts[0] == "mcp" && parts[1] != localID:
+		return h.connectors[parts[1]]
+	}
+	return nil
+}
+
+// Close cancels the calls in flight, ends every session and process and waits for all of it, up to ten seconds. It may
+// be called twice.
+func (h *Host) Close() error {
+	h.once.Do(func() {
+		h.end()
+		for _, c := range h.connectors {
+			c.close()
+		}
+		if !within(10*time.Second, h.running.close) {
+			h.closeErr = errors.New("closing the tool host: a server or a local tool has not ended after 10 s")
+		}
+		h.spawner.Close()
+	})
+	return h.closeErr
+}

@@ -1,0 +1,190 @@
+package toolbox_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/everturn/everturn/activities/toolbox"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// binary is the MCP server that the tests talk to, built once.
+var binary string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "mcpserver")
+	if err != nil {
+		panic(err)
+	}
+	binary = filepath.Join(dir, "mcpserver")
+	out, err := exec.Command("go", "build", "-o", binary, "github.com/everturn/everturn/tests/mcpserver").CombinedOutput()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "building the test server: %v\n%s", err, out)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// environ is the environment that hosts under test see.
+func environ(name string) (string, bool) {
+	v, ok := map[string]string{
+		"PATH": os.Getenv("PATH"), "HOME": "/nowhere", "OPENAI_API_KEY": "sk-canary-1234567890", "SECRET": "hush-hush-hush",
+	}[name]
+	return v, ok
+}
+
+// stdioServer is the test server as a child process, in a mode.
+func stdioServer(id string, args ...string) toolbox.Server {
+	return toolbox.Server{ID: id, Command: binary, Args: args, ConnectTimeout: 10 * time.Second}
+}
+
+func newHost(t *testing.T, opts toolbox.Options, local *toolbox.Local, servers ...toolbox.Server) *toolbox.Host {
+	t.Helper()
+	opts.Servers, opts.Environ = servers, environ
+	if opts.StopGrace == 0 {
+		opts.StopGrace = 100 * time.Millisecond
+	}
+	h, err := toolbox.New(opts, local)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		assert.NoError(t, h.Close())
+		assert.Empty(t, children(t), "processes are left behind")
+	})
+	return h
+}
+
+// children are the living processes that run the test server or were started by it: their groups are not ours.
+func children(t *testing.T) []int {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	require.NoError(t, err)
+	var pids []int
+	for _, file := range stats {
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		args, err := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
+		if err == nil && (strings.HasPrefix(string(args), binary) || strings.Contains(string(args), "while :; do sleep 1; done")) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func alive(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	fields := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+	return fields[0] != "Z"
+}
+
+// catalogue asks the host and returns the one of that server, which must be well.
+func catalogue(t *testing.T, h *toolbox.Host, server string) turn.Catalogue {
+	t.Helper()
+	for _, c := range h.Catalogues(t.Context()) {
+		if c.Server == server {
+			require.Empty(t, c.Problem)
+			return c
+		}
+	}
+	t.Fatalf("no catalogue of %s", server)
+	return turn.Catalogue{}
+}
+
+// request is a call of the tool as it is now.
+func request(t *testing.T, h *toolbox.Host, id, arguments string) turn.ToolRequest {
+	t.Helper()
+	server := "local"
+	if rest, ok := strings.CutPrefix(id, "mcp/"); ok {
+		server, _, _ = strings.Cut(rest, "/")
+	}
+	for _, d := range catalogue(t, h, server).Tools {
+		if d.ID == id {
+			return turn.ToolRequest{
+				Tool: id, Hash: d.Hash, Arguments: json.RawMessage(arguments), Repeatable: d.Repeatable, Timeout: 20 * time.Second,
+				Session: "s", Turn: "t", Step: 3, CallID: "3.0", Attempt: 1,
+			}
+		}
+	}
+	t.Fatalf("no tool %s", id)
+	return turn.ToolRequest{}
+}
+
+func call(t *testing.T, h *toolbox.Host, id, arguments string) turn.ToolResult {
+	t.Helper()
+	r, err := h.Call(t.Context(), request(t, h, id, arguments))
+	require.NoError(t, err)
+	return r
+}
+
+// awaitEvent waits for an event in the server's ledger.
+func awaitEvent(t *testing.T, ledger, event string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return events(ledger)[event] > 0 }, 10*time.Second, 5*time.Millisecond, "no %s in the ledger", event)
+}
+
+// events counts the ledger's lines by event.
+func events(ledger string) map[string]int {
+	counts := map[string]int{}
+	f, err := os.Open(ledger)
+	if err != nil {
+		return counts
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		var e struct{ Event string }
+		if json.Unmarshal(s.Bytes(), &e) == nil {
+			counts[e.Event]++
+		}
+	}
+	return counts
+}
+
+// async runs the call and returns what it ended in, and a function that cancels it.
+func async(t *testing.T, h *toolbox.Host, req turn.ToolRequest) (<-chan ended, context.CancelFunc) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ch := make(chan ended, 1)
+	go func() {
+		r, err := h.Call(ctx, req)
+		ch <- ended{r, err}
+	}()
+	return ch, cancel
+}
+
+type ended struct {
+	result turn.ToolResult
+	err    error
+}
+
+func receive[T any](t *testing.T, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(20 * time.Second):
+		t.Fatal("nothing came within 20 s")
+		panic("unreachable")
+	}
+}

@@ -1,0 +1,186 @@
+package toolbox
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path"
+	"regexp"
+	"time"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Transport is how a server is reached.
+type Transport string
+
+// The transports.
+const (
+	TransportStdio Transport = "stdio"
+	TransportHTTP  Transport = "http" // streamable HTTP
+)
+
+// localID is the ID of the local tools' catalogue, and is refused for servers.
+const localID = "local"
+
+// Server is one MCP server as its operator configured it.
+type Server struct {
+	// ID names the server in tool IDs (mcp/<ID>/<tool>): letters, digits, dots, underscores and dashes, at most 48,
+	// beginning with a letter or digit.
+	ID        string
+	Transport Transport // empty: stdio where Command is set, else http
+
+	// Command is run without a shell. A name without a slash is looked up in the PATH that Options.Environ knows.
+	Command  string
+	Args     []string
+	Dir      string
+	Env      map[string]string // given to the child as they are
+	EnvAllow []string          // names of variables that the child inherits; one that is not set is an error
+
+	URL     string            // https, or http on loopback
+	Headers map[string]string // sent with every request to URL's host, and to no other
+
+	Required       bool          // a turn refuses to run without it
+	ConnectTimeout time.Duration // for start, handshake and listing; 0 means 30 s
+	CallTimeout    time.Duration // for a call where neither the request nor the tool says; 0 means 60 s
+
+	Allow []string // globs on tool names (path.Match); empty allows all
+	Deny  []string // globs; wins over Allow
+	Tools map[string]ToolSettings
+	// Trust believes the server's annotations: a read-only or idempotent tool is repeatable, and read-only is low risk.
+	Trust bool
+}
+
+// ToolSettings is the operator's word on one tool.
+type ToolSettings struct {
+	Repeatable bool
+	Quick      bool      // needs Repeatable
+	Risk       turn.Risk // empty: from the annotations, medium where they do not say
+	Timeout    time.Duration
+}
+
+// Options configures a Host. Zero values mean the defaults.
+type Options struct {
+	Servers []Server
+	// Environ looks up a variable of this program's environment. nil: there is none.
+	Environ func(name string) (string, bool)
+
+	MaxFrameBytes   int // one protocol message; 16 MiB
+	MaxResultBytes  int // of a result that the model is shown; 64 KiB
+	MaxFullBytes    int // of a result that is kept; 16 MiB
+	StderrTailBytes int // 8 KiB
+	MaxTools        int // of one server; 512
+	MaxPages        int // of one tools/list; 64
+
+	BackoffMin time.Duration // pause after the first failed connect; 1 s
+	BackoffMax time.Duration // 60 s
+	StopGrace  time.Duration // between closing stdin, TERM and KILL; 500 ms
+	// CancelGrace is how long a server may take to answer a cancelled call before its process is replaced; 1 s.
+	CancelGrace time.Duration
+
+	Logger *slog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	setDefault(&o.MaxFrameBytes, 16<<20)
+	setDefault(&o.MaxResultBytes, 64<<10)
+	setDefault(&o.MaxFullBytes, 16<<20)
+	setDefault(&o.StderrTailBytes, 8<<10)
+	setDefault(&o.MaxTools, 512)
+	setDefault(&o.MaxPages, 64)
+	setDefault(&o.BackoffMin, time.Second)
+	setDefault(&o.BackoffMax, time.Minute)
+	setDefault(&o.StopGrace, 500*time.Millisecond)
+	setDefault(&o.CancelGrace, time.Second)
+	if o.Environ == nil {
+		o.Environ = func(string) (string, bool) { return "", false }
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+func setDefault[T int | time.Duration](v *T, def T) {
+	if *v <= 0 {
+		*v = def
+	}
+}
+
+var serverID = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,47}$`)
+
+// withDefaults fills the defaults in and checks what can be checked without touching the world.
+func (s Server) withDefaults() (Server, error) {
+	setDefault(&s.ConnectTimeout, 30*time.Second)
+	setDefault(&s.CallTimeout, time.Minute)
+	if s.Transport == "" {
+		s.Transport = TransportHTTP
+		if s.Command != "" {
+			s.Transport = TransportStdio
+		}
+	}
+	return s, errors.Join(s.checkID(), s.checkTransport(), s.checkTools())
+}
+
+func (s Server) checkID() error {
+	if !serverID.MatchString(s.ID) {
+		return fmt.Errorf("MCP server ID %q: use at most 48 letters, digits, dots, underscores and dashes, beginning with a letter or digit", s.ID)
+	}
+	if s.ID == localID {
+		return fmt.Errorf("MCP server ID %q is taken by this program's own tools: choose another", s.ID)
+	}
+	return nil
+}
+
+func (s Server) checkTransport() error {
+	switch {
+	case s.Transport == TransportStdio && s.Command == "":
+		return fmt.Errorf("MCP server %q: set its command", s.ID)
+	case s.Transport == TransportStdio && s.URL != "":
+		return fmt.Errorf("MCP server %q: set a command or a URL, not both", s.ID)
+	case s.Transport == TransportHTTP && s.Command != "":
+		return fmt.Errorf("MCP server %q: a server over http has a URL and no command", s.ID)
+	case s.Transport == TransportHTTP:
+		_, err := parseEndpoint(s)
+		return err
+	case s.Transport != TransportStdio:
+		return fmt.Errorf("MCP server %q: transport %q is not known: use stdio or http", s.ID, s.Transport)
+	}
+	return nil
+}
+
+func (s Server) checkTools() error {
+	for _, glob := range append(append([]string{}, s.Allow...), s.Deny...) {
+		if _, err := path.Match(glob, ""); err != nil {
+			return fmt.Errorf("MCP server %q: tool pattern %q: %w", s.ID, glob, err)
+		}
+	}
+	for name, t := range s.Tools {
+		if t.Quick && !t.Repeatable {
+			return fmt.Errorf("MCP server %q: tool %q is quick but not repeatable: a quick call may run twice after a crash; set both or neither", s.ID, name)
+		}
+		switch t.Risk {
+		case "", turn.RiskLow, turn.RiskMedium, turn.RiskHigh:
+		default:
+			return fmt.Errorf("MCP server %q: tool %q: risk %q is not known: use low, medium or high", s.ID, name, t.Risk)
+		}
+	}
+	return nil
+}
+
+// allows reports whether the operator offers the tool to models.
+func (s Server) allows(tool string) bool {
+	if matchAny(s.Deny, tool) {
+		return false
+	}
+	return len(s.Allow) == 0 || matchAny(s.Allow, tool)
+}
+
+func matchAny(globs []string, name string) bool {
+	for _, g := range globs {
+		if ok, _ := path.Match(g, name); ok { // patterns were checked
+			return true
+		}
+	}
+	return false
+}

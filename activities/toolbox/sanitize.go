@@ -1,0 +1,160 @@
+package toolbox
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Sanitize makes untrusted text safe to store, to send and to print: invalid UTF-8 becomes U+FFFD, terminal escape
+// sequences go whole, and so do NUL and every other C0 or C1 control except newline and tab; CR and CRLF become a
+// newline. Text that needs none of this is returned as it is.
+func Sanitize(s string) string {
+	i := firstUnsafe(s)
+	if i == len(s) {
+		return s
+	}
+	var b strings.Builder
+	b.Grow(len(s))
+	b.WriteString(s[:i])
+	for i < len(s) {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == 0x1b || r == 0x9b || r == 0x9d || r == 0x90:
+			i += escapeLen(s[i:], r, size)
+			continue
+		case r == '\r':
+			if i+1 >= len(s) || s[i+1] != '\n' {
+				b.WriteByte('\n')
+			}
+		case !isControl(r):
+			b.WriteRune(r)
+		}
+		i += size
+	}
+	return b.String()
+}
+
+func isControl(r rune) bool {
+	return r < 0x20 && r != '\n' && r != '\t' || r >= 0x7f && r <= 0x9f
+}
+
+// firstUnsafe is the index of the first byte that Sanitize would change.
+func firstUnsafe(s string) int {
+	for i := 0; i < len(s); {
+		if c := s[i]; c < utf8.RuneSelf {
+			if isControl(rune(c)) {
+				return i
+			}
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(s[i:])
+		if isControl(r) || r == utf8.RuneError && size == 1 {
+			return i
+		}
+		i += size
+	}
+	return len(s)
+}
+
+// maxEscape bounds an escape sequence: an unterminated one must not swallow the text behind it.
+const maxEscape = 256
+
+// escapeLen is the length of the escape sequence at the start of s (ECMA-48): its introducer is r, of size bytes.
+func escapeLen(s string, r rune, size int) int {
+	kind, at := byte(0), size
+	switch r {
+	case 0x9b:
+		kind = '['
+	case 0x9d, 0x90:
+		kind = ']'
+	default:
+		if at >= len(s) {
+			return at
+		}
+		kind = s[at]
+		if kind >= utf8.RuneSelf || kind < 0x20 {
+			return at
+		}
+		at++
+	}
+	switch kind {
+	case '[':
+		return csiLen(s, at)
+	case ']', 'P', 'X', '^', '_':
+		return stringLen(s, at)
+	}
+	for at < len(s) && kind >= 0x20 && kind <= 0x2f { // intermediates, as in ESC ( B
+		kind = s[at]
+		if kind < 0x20 || kind > 0x7e {
+			break
+		}
+		at++
+	}
+	return at
+}
+
+// csiLen is the end of a control sequence: parameters and intermediates, then one byte from @ to ~.
+func csiLen(s string, at int) int {
+	for end := at; end < len(s) && end < at+maxEscape; end++ {
+		switch c := s[end]; {
+		case c >= 0x40 && c <= 0x7e:
+			return end + 1
+		case c < 0x20 || c > 0x3f:
+			return end
+		}
+	}
+	return at
+}
+
+// stringLen is the end of a control string, which BEL or ST ends. An unterminated one loses its introducer only.
+func stringLen(s string, at int) int {
+	for end := at; end < len(s) && end < at+maxEscape*16; end++ {
+		switch {
+		case s[end] == 0x07:
+			return end + 1
+		case s[end] == 0x1b && end+1 < len(s) && s[end+1] == '\\':
+			return end + 2
+		case s[end] == 0xc2 && end+1 < len(s) && s[end+1] == 0x9c:
+			return end + 2
+		}
+	}
+	return at
+}
+
+// Cut shortens s to at most limit bytes, keeping its head and its tail on rune boundaries around a line that says how
+// many bytes are missing. It reports whether it cut. A limit too small for the line keeps only a head.
+func Cut(s string, limit int) (string, bool) {
+	if len(s) <= limit {
+		return s, false
+	}
+	const room = 96 // for the line between the parts
+	if limit < 2*room {
+		return s[:runeStart(s, max(limit, 0))], true
+	}
+	keep := limit - room
+	head := runeStart(s, keep*3/4)
+	tail := len(s) - (keep - keep*3/4)
+	for tail < len(s) && !utf8.RuneStart(s[tail]) {
+		tail++
+	}
+	return s[:head] + fmt.Sprintf("\n[... %d of %d bytes left out here ...]\n", tail-head, len(s)) + s[tail:], true
+}
+
+// runeStart moves i back to the start of a rune.
+func runeStart(s string, i int) int {
+	for i > 0 && i < len(s) && !utf8.RuneStart(s[i]) {
+		i--
+	}
+	return i
+}
+
+// oneLine is text for an error: sanitised, on one line, at most limit bytes.
+func oneLine(s string, limit int) string {
+	s = strings.Join(strings.Fields(Sanitize(s)), " ")
+	if len(s) <= limit {
+		return s
+	}
+	return s[:runeStart(s, limit)] + "…"
+}

@@ -1,0 +1,179 @@
+package toolbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// closeBound is how long a session's end may take before it is left behind.
+const closeBound = 2 * time.Second
+
+// session is one MCP session. It is never used again after its connection ended, and once retired it takes no new
+// calls and is closed with its last one.
+type session struct {
+	owner *connector
+	link  *link
+	mcp   *mcp.ClientSession
+
+	lost chan struct{} // closed when the connection ended, its process was reaped and the owner knows
+
+	mu      sync.Mutex
+	users   int
+	retired bool
+	ending  bool
+	stale   bool // the server said that its list changed
+	offered offer
+	listing sync.Mutex // one list at a time
+}
+
+// handshake makes a session of a link and lists its tools. When it fails, the link is stopped.
+func (c *connector) handshake(ctx context.Context, l *link, version string) (*session, error) {
+	s := &session{owner: c, link: l, lost: make(chan struct{})}
+	client := mcp.NewClient(&mcp.Implementation{Name: "everturn", Version: "1"}, &mcp.ClientOptions{
+		Capabilities:           &mcp.ClientCapabilities{}, // nil would advertise roots
+		MultiRoundTrip:         &mcp.MultiRoundTripOptions{Disabled: true},
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { s.markStale() },
+	})
+	// Whatever the SDK waits for, it stops waiting when the link is gone.
+	unhook := context.AfterFunc(ctx, func() { _ = l.stop() })
+	cs, err := client.Connect(ctx, l.transport, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	if err == nil {
+		s.mcp = cs
+		err = s.list(ctx)
+	}
+	if !unhook() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		if broken := l.watched.broken(); broken != nil && ctx.Err() == nil {
+			err = fmt.Errorf("the connection ended in the handshake: %w", broken)
+		}
+		s.shut()
+		return nil, err
+	}
+	if !c.running.start(s.watch) {
+		s.shut()
+		return nil, errHostClosed
+	}
+	return s, nil
+}
+
+// watch waits for the connection's end and cleans up after it.
+func (s *session) watch() {
+	_ = s.mcp.Wait() // the reason is kept by the watched transport
+	s.mu.Lock()
+	crashed := !s.ending
+	s.ending = true
+	s.mu.Unlock()
+	if crashed {
+		_ = s.link.stop() // a process may outlive its stdout
+	}
+	s.owner.ended(s, crashed)
+	close(s.lost)
+	s.shut()
+}
+
+// shut closes both layers. The SDK waits for calls in flight: by now they are cancelled or their connection is gone.
+func (s *session) shut() {
+	err := s.link.stop()
+	if s.mcp != nil && !within(closeBound, func() { _ = s.mcp.Close() }) {
+		err = errors.Join(err, fmt.Errorf("closing the session took more than %s", closeBound))
+	}
+	if err != nil && s.owner.local == nil {
+		s.owner.log.Warn("stopping an MCP server", "server", s.owner.id(), "error", err)
+	}
+}
+
+// enter takes the session for a call; false means that it is no longer to be used.
+func (s *session) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.retired || s.ending {
+		return false
+	}
+	s.users++
+	return true
+}
+
+func (s *session) leave() {
+	s.mu.Lock()
+	s.users--
+	end := s.retired && s.users == 0 && !s.ending
+	s.ending = s.ending || end
+	s.mu.Unlock()
+	if end {
+		s.end()
+	}
+}
+
+// retire lets the calls in flight end, starts no more and then closes the session.
+func (s *session) retire() {
+	s.owner.detach(s)
+	s.mu.Lock()
+	s.retired = true
+	end := s.users == 0 && !s.ending
+	s.ending = s.ending || end
+	s.mu.Unlock()
+	if end {
+		s.end()
+	}
+}
+
+// end closes the session in the background; watch does the rest.
+func (s *session) end() {
+	if !s.owner.running.start(s.shut) {
+		s.shut()
+	}
+}
+
+func (s *session) markStale() {
+	s.mu.Lock()
+	s.stale = true
+	s.mu.Unlock()
+	s.owner.poke()
+}
+
+// offer returns what the server offers, asking again where it said that this changed.
+func (s *session) offer(ctx context.Context) (offer, error) {
+	s.mu.Lock()
+	stale, o := s.stale, s.offered
+	s.mu.Unlock()
+	if !stale {
+		return o, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.owner.describer.server.ConnectTimeout)
+	defer cancel()
+	if err := s.list(ctx); err != nil {
+		return offer{}, fmt.Errorf("%s changed its tools: %s", s.owner.name(), s.owner.redact.text(oneLine(err.Error(), 400)))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.offered, nil
+}
+
+func (s *session) list(ctx context.Context) error {
+	s.listing.Lock()
+	defer s.listing.Unlock()
+	s.mu.Lock()
+	s.stale = false // a change during the listing sets it again
+	s.mu.Unlock()
+	opts := s.owner.opts
+	tools, err := listTools(ctx, s.mcp, opts.MaxPages, opts.MaxTools)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.stale = true
+		return err
+	}
+	d := s.owner.describer
+	if s.owner.local != nil {
+		d.settings = s.owner.local.settings()
+	}
+	s.offered = d.offer(tools)
+	return nil
+}

@@ -1,0 +1,143 @@
+package stdio
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+)
+
+// DefaultFrameBytes is the longest line that is read where nothing else is said: 16 MiB, the MCP SDK's own limit.
+const DefaultFrameBytes = 16 << 20
+
+// maxNoise is how many lines that are not JSON a child may print on stdout in its life: a banner, not a log.
+const maxNoise = 64
+
+// Errors of Frames. Each ends the stream: what follows a broken line cannot be trusted.
+var (
+	ErrFrameTooLong = errors.New("a line on stdout is over the limit")
+	ErrFrameBroken  = errors.New("a line on stdout begins like JSON and is not")
+	ErrNoise        = errors.New("too many lines on stdout that are not JSON")
+)
+
+// Frames reads lines of JSON from a child's stdout. Many servers print a banner there: a line that does not begin
+// with { or [ is put into the noise sink and skipped, a bounded number of times. A line that begins like JSON and is
+// not, or is too long, ends the stream with an error; a reader behind Frames never waits for the rest of half an
+// object.
+type Frames struct {
+	file  *os.File
+	buf   *bufio.Reader
+	limit int
+	noise io.Writer
+
+	line    []byte // what Read has not handed out yet
+	skipped int
+	err     error
+
+	eof  chan struct{}
+	once sync.Once // closes file
+	ends sync.Once // closes eof
+}
+
+// NewFrames reads from f. limit is in bytes a line, 0 means DefaultFrameBytes. noise may be nil.
+func NewFrames(f *os.File, limit int, noise io.Writer) *Frames {
+	if limit <= 0 {
+		limit = DefaultFrameBytes
+	}
+	if noise == nil {
+		noise = io.Discard
+	}
+	return &Frames{file: f, buf: bufio.NewReaderSize(f, 64<<10), limit: limit, noise: noise, eof: make(chan struct{})}
+}
+
+// Read implements io.Reader. It is not safe for concurrent use.
+func (f *Frames) Read(p []byte) (int, error) {
+	for len(f.line) == 0 {
+		if f.err == nil {
+			f.line, f.err = f.next()
+		}
+		if f.err != nil {
+			f.ends.Do(func() { close(f.eof) })
+			return 0, f.err
+		}
+	}
+	n := copy(p, f.line)
+	f.line = f.line[n:]
+	return n, nil
+}
+
+// next returns the next line of JSON with its newline, or nil for a line to be skipped.
+func (f *Frames) next() ([]byte, error) {
+	line, err := f.readLine()
+	if err != nil {
+		return nil, err
+	}
+	text := bytes.TrimSpace(line)
+	switch {
+	case len(text) == 0:
+		return nil, nil
+	case text[0] != '{' && text[0] != '[':
+		return nil, f.skip(text)
+	case !json.Valid(text):
+		return nil, fmt.Errorf("%w: %d bytes beginning with %.80q", ErrFrameBroken, len(text), text)
+	}
+	return append(text, '\n'), nil
+}
+
+func (f *Frames) skip(text []byte) error {
+	f.skipped++
+	_, _ = f.noise.Write(append(bytes.Clone(text[:min(len(text), 512)]), '\n')) // noise for people, never fails
+	if f.skipped > maxNoise {
+		return fmt.Errorf("%w: the last begins with %.80q", ErrNoise, text)
+	}
+	return nil
+}
+
+// readLine reads up to a newline. A last line without one counts, so that a child which dies in the middle of an
+// object is told from one that ended.
+func (f *Frames) readLine() ([]byte, error) {
+	var line []byte
+	for {
+		part, err := f.buf.ReadSlice('\n')
+		if len(line)+len(part) > f.limit {
+			return nil, fmt.Errorf("%w of %d bytes", ErrFrameTooLong, f.limit)
+		}
+		line = append(line, part...)
+		switch {
+		case err == nil:
+			return line, nil
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case errors.Is(err, os.ErrClosed):
+			err = io.EOF
+		}
+		if errors.Is(err, io.EOF) && len(bytes.TrimSpace(line)) > 0 {
+			return line, nil
+		}
+		return nil, err
+	}
+}
+
+// Close closes the pipe and unblocks a Read. It is idempotent.
+func (f *Frames) Close() error {
+	var err error
+	f.once.Do(func() { err = f.file.Close() })
+	return err
+}
+
+// closeAfter closes the pipe when everything was read, or after d: a descendant that left the group may hold its other
+// end for ever.
+func (f *Frames) closeAfter(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-f.eof:
+	case <-timer.C:
+	}
+	_ = f.Close()
+}

@@ -1,0 +1,21 @@
+//go:build unix && !linux
+
+package stdio
+
+import (
+	"syscall"
+	"time"
+)
+
+// sysProcAttr makes the child the leader of a group of its own. There is no parent-death signal here: after a
+// kill -9 of this program the child ends when it reads the end of its stdin.
+func sysProcAttr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true}
+}
+
+// awaitExit polls for the child's end: a zombie answers signal 0 of its group with EPERM or ESRCH.
+func awaitExit(pid int) {
+	for syscall.Kill(pid, 0) == nil && syscall.Kill(-pid, 0) == nil {
+		time.Sleep(50 * time.Millisecond)
+	}
+}

@@ -1,0 +1,51 @@
+package stdio
+
+import "sync"
+
+// DefaultTailBytes is what is kept of a child's stderr where nothing else is said.
+const DefaultTailBytes = 8 << 10
+
+// Tail keeps the last bytes that were written to it. It is safe for concurrent use and never fails.
+type Tail struct {
+	mu   sync.Mutex
+	buf  []byte
+	next int
+	full bool
+}
+
+// NewTail keeps size bytes; 0 means DefaultTailBytes.
+func NewTail(size int) *Tail {
+	if size <= 0 {
+		size = DefaultTailBytes
+	}
+	return &Tail{buf: make([]byte, size)}
+}
+
+// Write implements io.Writer.
+func (t *Tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := len(p)
+	if n >= len(t.buf) {
+		copy(t.buf, p[n-len(t.buf):])
+		t.next, t.full = 0, true
+		return n, nil
+	}
+	k := copy(t.buf[t.next:], p)
+	if k < n {
+		copy(t.buf, p[k:])
+	}
+	t.full = t.full || t.next+n >= len(t.buf)
+	t.next = (t.next + n) % len(t.buf)
+	return n, nil
+}
+
+// String returns what is kept, oldest first.
+func (t *Tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.full {
+		return string(t.buf[:t.next])
+	}
+	return string(t.buf[t.next:]) + string(t.buf[:t.next])
+}

@@ -1,0 +1,126 @@
+package toolbox
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// callState is what is known of one call below the protocol. It travels in the call's context.
+type callState struct {
+	sent     atomic.Bool // a byte of it may have reached the server
+	refused  atomic.Bool // the server's HTTP front refused it unread
+	answered chan struct{}
+	once     sync.Once
+}
+
+type callStateKey struct{}
+
+func newCallState(ctx context.Context) (context.Context, *callState) {
+	st := &callState{answered: make(chan struct{})}
+	return context.WithValue(ctx, callStateKey{}, st), st
+}
+
+func callStateOf(ctx context.Context) *callState {
+	st, _ := ctx.Value(callStateKey{}).(*callState)
+	return st
+}
+
+func (s *callState) answer() { s.once.Do(func() { close(s.answered) }) }
+
+func (s *callState) isAnswered() bool {
+	select {
+	case <-s.answered:
+		return true
+	default:
+		return false
+	}
+}
+
+// watchedTransport sees each message pass: which calls were written, which were answered (even after the SDK gave
+// them up), and what ended the stream, which the SDK's errors do not say.
+type watchedTransport struct {
+	inner mcp.Transport
+	sent  func() int64 // bytes that left; nil: not known
+
+	mu      sync.Mutex
+	pending map[jsonrpc.ID]*callState
+	readErr error
+}
+
+// Connect implements mcp.Transport.
+func (t *watchedTransport) Connect(ctx context.Context) (mcp.Connection, error) {
+	conn, err := t.inner.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t.pending = map[jsonrpc.ID]*callState{}
+	return &watchedConn{Connection: conn, t: t}, nil
+}
+
+// broken is the error that ended reading, or nil.
+func (t *watchedTransport) broken() error {
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.readErr
+}
+
+type watchedConn struct {
+	mcp.Connection
+	t *watchedTransport
+}
+
+// Write notes that a call is about to leave. When writing fails before the pipe took a single byte, it did not.
+func (c *watchedConn) Write(ctx context.Context, msg jsonrpc.Message) error {
+	st := callStateOf(ctx)
+	req, ok := msg.(*jsonrpc.Request)
+	if st == nil || !ok || !req.IsCall() {
+		return c.Connection.Write(ctx, msg)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c.t.mu.Lock()
+	c.t.pending[req.ID] = st
+	c.t.mu.Unlock()
+	before := c.t.bytesSent()
+	st.sent.Store(true)
+	err := c.Connection.Write(ctx, msg)
+	if err != nil && before >= 0 && c.t.bytesSent() == before {
+		st.sent.Store(false)
+	}
+	return err
+}
+
+func (t *watchedTransport) bytesSent() int64 {
+	if t.sent == nil {
+		return -1
+	}
+	return t.sent()
+}
+
+// Read notes which call a response is for.
+func (c *watchedConn) Read(ctx context.Context) (jsonrpc.Message, error) {
+	msg, err := c.Connection.Read(ctx)
+	c.t.mu.Lock()
+	defer c.t.mu.Unlock()
+	if err != nil {
+		if c.t.readErr == nil {
+			c.t.readErr = err
+		}
+		return msg, err
+	}
+	if resp, ok := msg.(*jsonrpc.Response); ok {
+		if st := c.t.pending[resp.ID]; st != nil {
+			st.answer()
+			delete(c.t.pending, resp.ID)
+		}
+	}
+	return msg, nil
+}

@@ -1,0 +1,16 @@
+// Command mcpserver is an MCP server for tests. Over stdio (the default) or streamable HTTP (-http) it offers tools
+// with every way of behaving that a host must live with: effects that are written to a ledger, results that are huge,
+// binary or errors, calls that never end, a process that dies. With -mode it misbehaves before any call: see modes.
+//
+// # The ledger
+//
+// With -ledger FILE the tool append writes JSON lines to FILE, each synced to disk before the next step:
+//
+//	{"event":"begun","text":"…"}     the call has arrived; nothing has been done
+//	{"event":"effect","text":"…"}    the effect; count these lines
+//	{"event":"done","text":"…"}      the answer is about to be sent
+//
+// An argument block of "before" or "after" makes the call wait on that side of the effect until the file -release
+// exists; the flag -block is the default for calls that do not say. So a test can wait for an event, kill something,
+// and count effects. One instance with -pidfile writes its process ID.
+package main

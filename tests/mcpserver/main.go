@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// program is a run of the server: its flags and streams.
+type program struct {
+	mode, ledger, release, block, pidfile, http string
+
+	in       io.Reader
+	out, err io.Writer
+	server   *mcp.Server
+}
+
+func main() {
+	p := &program{in: os.Stdin, out: os.Stdout, err: os.Stderr}
+	p.parse(os.Args[1:])
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	err := p.run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mcpserver:", err)
+		os.Exit(1)
+	}
+}
+
+func (p *program) parse(args []string) {
+	f := flag.NewFlagSet("mcpserver", flag.ExitOnError)
+	f.StringVar(&p.mode, "mode", "", "misbehave: see modes in modes.go")
+	f.StringVar(&p.ledger, "ledger", "", "file to which append writes its effects")
+	f.StringVar(&p.release, "release", "", "file whose appearance lets blocked calls go on")
+	f.StringVar(&p.block, "block", "", "where append waits when a call does not say: before, after or never")
+	f.StringVar(&p.pidfile, "pidfile", "", "file to write the process ID to, and the grandchild's below it")
+	f.StringVar(&p.http, "http", "", "serve streamable HTTP on this address, printing the URL on stdout")
+	_ = f.Parse(args) // ExitOnError
+}
+
+func (p *program) run(ctx context.Context) error {
+	if p.pidfile != "" {
+		if err := os.WriteFile(p.pidfile, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
+			return err
+		}
+	}
+	if handled, err := p.misbehave(ctx); handled || err != nil {
+		return err
+	}
+	p.server = mcp.NewServer(&mcp.Implementation{Name: "mcpserver", Version: "1"}, nil)
+	p.addTools()
+	if p.http != "" {
+		return p.serveHTTP(ctx)
+	}
+	err := p.server.Run(ctx, &mcp.StdioTransport{})
+	if errors.Is(err, io.EOF) || ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func (p *program) serveHTTP(ctx context.Context) error {
+	l, err := net.Listen("tcp", p.http)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(p.out, "http://%s/mcp\n", l.Addr())
+	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return p.server }, nil)
+	srv := &http.Server{Handler: handler} //nolint:gosec // loopback, for tests
+	defer context.AfterFunc(ctx, func() { _ = srv.Close() })()
+	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
