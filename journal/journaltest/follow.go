@@ -2,6 +2,8 @@ package journaltest
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -20,68 +22,82 @@ var followPromises = []promise{
 	{"follow ends with its context", followCancelled},
 }
 
-// followLive appends through one store what another one follows, each chunk only when the last one has been seen.
+// followLive appends through one store what is followed through another one, and each time only when the follower has
+// read all that there is: it must be woken.
 func followLive(t T, writer, reader journal.Store) {
 	s := newScript(t, writer, "t1")
 	s.start(1)
-	texts := []string{"one", "two", "three"}
 	ctx, cancel := context.WithTimeout(t.Context(), checkTimeout)
 	defer cancel()
-	var kinds []turn.ChunkKind
-	var read string
-	for c, err := range journal.Follow(ctx, reader, "t1", -1) {
-		require.NoError(t, err)
-		require.Equal(t, int64(len(kinds)), c.Index)
-		kinds = append(kinds, c.Kind)
-		read += c.Text
-		switch {
-		case len(texts) > 0:
-			require.NoError(t, s.append(1, 1, texts[0]))
-			texts = texts[1:]
-		case c.Text == "three":
-			s.finish()
-		}
+	watched := newWatched(reader)
+	type seen struct {
+		chunks []turn.Chunk
+		err    error
 	}
-	assert.Equal(t, "onetwothree", read)
-	require.NotEmpty(t, kinds)
-	assert.Equal(t, turn.ChunkTurnCompleted, kinds[len(kinds)-1])
+	done := make(chan seen, 1)
+	go func() {
+		var out seen
+		for c, err := range journal.Follow(ctx, watched, "t1", -1) {
+			if out.err = err; err == nil {
+				out.chunks = append(out.chunks, c)
+			}
+		}
+		done <- out
+	}()
+	for _, text := range []string{"one", "two", "three"} {
+		require.NoError(t, watched.waiting(ctx))
+		require.NoError(t, s.append(1, 1, text))
+	}
+	require.NoError(t, watched.waiting(ctx))
+	s.finish()
+	out := <-done
+	require.NoError(t, out.err)
+	assert.Equal(t, s.chunks(), out.chunks)
 }
 
 func followEarly(t T, open func() journal.Store) {
 	store := open()
 	ctx, cancel := context.WithTimeout(t.Context(), checkTimeout)
 	defer cancel()
-	waiting := make(chan struct{})
+	watched := newWatched(store)
 	seen := make(chan error, 1)
 	go func() {
-		for c, err := range journal.Follow(ctx, signalling{store, waiting}, "t1", -1) {
-			if err == nil && c.Kind != turn.ChunkTurnStarted {
-				err = assert.AnError
-			}
-			seen <- err
-			return
+		err := errors.New("follow ended before the turn began")
+		for _, err = range journal.Follow(ctx, watched, "t1", -1) {
+			break
 		}
-		seen <- assert.AnError
+		seen <- err
 	}()
-	<-waiting
+	require.NoError(t, watched.waiting(ctx))
 	newScript(t, store, "t1")
 	assert.NoError(t, <-seen)
 }
 
-// signalling says when a follower has asked for the turn and found none: it waits from then on.
-type signalling struct {
+// watched is a store that says when a follower has found no more chunks: it asks for the turn then, and waits.
+type watched struct {
 	journal.Store
-	asked chan struct{}
+	idle chan struct{}
 }
 
-func (s signalling) Turn(ctx context.Context, id string) (journal.TurnRecord, error) {
-	rec, err := s.Store.Turn(ctx, id)
+func newWatched(s journal.Store) watched { return watched{s, make(chan struct{}, 1)} }
+
+func (w watched) Turn(ctx context.Context, id string) (journal.TurnRecord, error) {
+	rec, err := w.Store.Turn(ctx, id)
 	select {
-	case <-s.asked:
+	case w.idle <- struct{}{}:
 	default:
-		close(s.asked)
 	}
 	return rec, err
+}
+
+// waiting waits until a follower waits.
+func (w watched) waiting(ctx context.Context) error {
+	select {
+	case <-w.idle:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("nobody follows: %w", ctx.Err())
+	}
 }
 
 func followFrom(t T, open func() journal.Store) {

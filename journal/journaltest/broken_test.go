@@ -1,0 +1,250 @@
+package journaltest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/journaltest"
+	"github.com/everturn/everturn/journal/sqlite"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestBrokenStoresFail breaks a good store in one way at a time. The suite must fail there, and in the promise that
+// is broken; where it does not, that promise is not really checked.
+func TestBrokenStoresFail(t *testing.T) {
+	for name, c := range map[string]struct {
+		promise string
+		breaks  func(journal.Store) journal.Store
+	}{
+		"forgets dedupe":         {"a message is taken once in its session for ever", func(s journal.Store) journal.Store { return forgetsDedupe{s} }},
+		"pins anew":              {"begin resumes its own turn", func(s journal.Store) journal.Store { return pinsAnew{s} }},
+		"resumes at the head":    {"begin resumes its own turn", func(s journal.Store) journal.Store { return resumesAtHead{s} }},
+		"does not close":         {"begin closes the session's unfinished turn", func(s journal.Store) journal.Store { return finishesBefore{s} }},
+		"finishes again":         {"finish of a finished turn changes nothing", func(s journal.Store) journal.Store { return finishesAgain{s} }},
+		"lets settle overwrite":  {"the first settlement wins and later ones are kept", func(s journal.Store) journal.Store { return overwrites{s} }},
+		"ignores the head":       {"an append at another head is refused", func(s journal.Store) journal.Store { return ignoresHead{s} }},
+		"ignores the fence":      {"a stale attempt is fenced off", func(s journal.Store) journal.Store { return ignoresFence{s} }},
+		"grants twice":           {"a call that may not be repeated is granted once", func(s journal.Store) journal.Store { return grants{s, journal.ClaimTaken} }},
+		"grants the stale":       {"an older attempt cannot claim", func(s journal.Store) journal.Store { return grants{s, journal.ClaimStale} }},
+		"runs settled calls":     {"a settled call is not run again", func(s journal.Store) journal.Store { return grants{s, journal.ClaimSettled} }},
+		"keeps claims":           {"a claim that is given back is granted again", func(s journal.Store) journal.Store { return keepsClaims{s} }},
+		"pays again":             {"a settled inference comes back and is not paid again", func(s journal.Store) journal.Store { return paysAgain{s} }},
+		"counts failures twice":  {"a failure is counted once an attempt", func(s journal.Store) journal.Store { return countsTwice{s, new(sync.Map)} }},
+		"mixes results up":       {"results come in request order, one a call", func(s journal.Store) journal.Store { return mixesUp{s} }},
+		"leaves gaps":            {"chunks have no gaps under eight appenders", func(s journal.Store) journal.Store { return leavesGaps{s} }},
+		"withdraws nothing":      {"shown text is withdrawn when its attempt is repeated", func(s journal.Store) journal.Store { return withdrawsNothing{s} }},
+		"cuts large content":     {"large content comes back whole", func(s journal.Store) journal.Store { return cuts{s} }},
+		"never wakes followers":  {"follow yields chunks as they come and ends with the turn", func(s journal.Store) journal.Store { return sleeps{s} }},
+		"exports half":           {"an export is imported as it was", func(s journal.Store) journal.Store { return exportsHalf{s} }},
+		"takes tampered imports": {"a tampered or cut import is refused and leaves nothing", func(s journal.Store) journal.Store { return takesAnything{s} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			open := opener(t)
+			failed := journaltest.Failing(func() journal.Store { return c.breaks(open()) }, c.promise)
+			assert.NotEmpty(t, failed[c.promise], "the suite did not notice")
+		})
+	}
+}
+
+// TestGoodStoreHasNoFailures keeps the test above honest: it is the breakage that fails, not the way of running.
+func TestGoodStoreHasNoFailures(t *testing.T) {
+	assert.Empty(t, journaltest.Failing(opener(t)))
+}
+
+func opener(t *testing.T) func() journal.Store {
+	n := 0
+	return func() journal.Store {
+		n++
+		s, err := sqlite.Open(context.Background(), filepath.Join(t.TempDir(), fmt.Sprintf("%d.db", n)), sqlite.Options{Synchronous: "normal"})
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, s.Close()) })
+		return s
+	}
+}
+
+type forgetsDedupe struct{ journal.Store }
+
+func (s forgetsDedupe) Begin(ctx context.Context, in journal.BeginInput) (journal.Begun, error) {
+	in.Message.ID += in.Turn
+	return s.Store.Begin(ctx, in)
+}
+
+type pinsAnew struct{ journal.Store }
+
+func (s pinsAnew) Begin(ctx context.Context, in journal.BeginInput) (journal.Begun, error) {
+	out, err := s.Store.Begin(ctx, in)
+	out.Pins = in.Pins
+	return out, err
+}
+
+type resumesAtHead struct{ journal.Store }
+
+func (s resumesAtHead) Begin(ctx context.Context, in journal.BeginInput) (journal.Begun, error) {
+	out, err := s.Store.Begin(ctx, in)
+	if session, serr := s.Session(ctx, in.Session); serr == nil && out.Resumed {
+		out.Head = session.Head
+	}
+	return out, err
+}
+
+// finishesBefore calls the unfinished turn completed, which nobody has said.
+type finishesBefore struct{ journal.Store }
+
+func (s finishesBefore) Begin(ctx context.Context, in journal.BeginInput) (journal.Begun, error) {
+	if session, err := s.Session(ctx, in.Session); err == nil && session.LastTurn.ID != in.Turn {
+		done := journal.FinishInput{Session: in.Session, Turn: session.LastTurn.ID, State: turn.StateCompleted, At: in.At}
+		if _, err := s.Finish(ctx, done); err != nil {
+			return journal.Begun{}, err
+		}
+	}
+	return s.Store.Begin(ctx, in)
+}
+
+type finishesAgain struct{ journal.Store }
+
+func (s finishesAgain) Finish(ctx context.Context, in journal.FinishInput) (journal.TurnRecord, error) {
+	out, err := s.Store.Finish(ctx, in)
+	out.State, out.Reason, out.Answer = in.State, in.Reason, in.Answer
+	return out, err
+}
+
+type overwrites struct{ journal.Store }
+
+func (s overwrites) SettleCall(ctx context.Context, in journal.SettleInput) (journal.CallRecord, error) {
+	out, err := s.Store.SettleCall(ctx, in)
+	out.Outcome, out.Text, out.Late = in.Result.Outcome, in.Result.Text, false
+	return out, err
+}
+
+type ignoresHead struct{ journal.Store }
+
+func (s ignoresHead) StartInference(ctx context.Context, in journal.StartInference) (journal.Inference, error) {
+	if session, err := s.Session(ctx, in.Session); err == nil {
+		in.Expect = session.Head
+	}
+	return s.Store.StartInference(ctx, in)
+}
+
+type ignoresFence struct{ journal.Store }
+
+func (s ignoresFence) AppendChunks(ctx context.Context, key journal.StepKey, attempt int, chunks []turn.Chunk) error {
+	err := s.Store.AppendChunks(ctx, key, attempt, chunks)
+	if errors.Is(err, journal.ErrStale) {
+		return s.Store.AppendChunks(ctx, key, attempt+1, chunks)
+	}
+	return err
+}
+
+// grants lets a call run that was found in a state which forbids it.
+type grants struct {
+	journal.Store
+	forbidden journal.ClaimState
+}
+
+func (s grants) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
+	out, err := s.Store.ClaimCall(ctx, in)
+	if out.State == s.forbidden {
+		out.State = journal.ClaimGranted
+	}
+	return out, err
+}
+
+type keepsClaims struct{ journal.Store }
+
+func (keepsClaims) ReleaseCall(context.Context, string, string, int) error { return nil }
+
+type paysAgain struct{ journal.Store }
+
+func (s paysAgain) StartInference(ctx context.Context, in journal.StartInference) (journal.Inference, error) {
+	out, err := s.Store.StartInference(ctx, in)
+	out.Settled = false
+	return out, err
+}
+
+type countsTwice struct {
+	journal.Store
+	counts *sync.Map
+}
+
+func (s countsTwice) FailInference(ctx context.Context, key journal.StepKey, attempt int, code turn.Code, message string) (int, error) {
+	if _, err := s.Store.FailInference(ctx, key, attempt, code, message); err != nil {
+		return 0, err
+	}
+	n, _ := s.counts.LoadOrStore(key, new(int))
+	*n.(*int)++
+	return *n.(*int), nil
+}
+
+// mixesUp shows the results in the reverse order.
+type mixesUp struct{ journal.Store }
+
+func (s mixesUp) Messages(ctx context.Context, session string, from, to int64) ([]turn.Message, error) {
+	list, err := s.Store.Messages(ctx, session, from, to)
+	for i, j := 2, len(list)-1; i < j; i, j = i+1, j-1 {
+		list[i], list[j] = list[j], list[i]
+	}
+	return list, err
+}
+
+type leavesGaps struct{ journal.Store }
+
+func (s leavesGaps) Chunks(ctx context.Context, turnID string, after int64, limit int) ([]turn.Chunk, error) {
+	list, err := s.Store.Chunks(ctx, turnID, after, limit)
+	for i := range list {
+		list[i].Index += int64(i / 100)
+	}
+	return list, err
+}
+
+type withdrawsNothing struct{ journal.Store }
+
+func (s withdrawsNothing) Chunks(ctx context.Context, turnID string, after int64, limit int) ([]turn.Chunk, error) {
+	list, err := s.Store.Chunks(ctx, turnID, after, limit)
+	for i := range list {
+		if list[i].Kind == turn.ChunkAttemptRestarted {
+			list[i].Kind = turn.ChunkReasoningDelta
+		}
+	}
+	return list, err
+}
+
+type cuts struct{ journal.Store }
+
+func (s cuts) SettleCall(ctx context.Context, in journal.SettleInput) (journal.CallRecord, error) {
+	in.Result.Text = journal.Preview(in.Result.Text, 1<<20)
+	return s.Store.SettleCall(ctx, in)
+}
+
+type sleeps struct{ journal.Store }
+
+func (sleeps) Changed(context.Context) <-chan struct{} { return nil }
+
+type exportsHalf struct{ journal.Store }
+
+func (s exportsHalf) Export(ctx context.Context, session string, w io.Writer) error {
+	pr, pw := io.Pipe()
+	go func() { pw.CloseWithError(s.Store.Export(ctx, session, pw)) }()
+	_, err := io.CopyN(w, pr, 1000)
+	return errors.Join(err, pr.Close())
+}
+
+// takesAnything says that every import went well.
+type takesAnything struct{ journal.Store }
+
+func (s takesAnything) Import(ctx context.Context, r io.Reader) (journal.SessionRecord, error) {
+	rec, _ := s.Store.Import(ctx, r)
+	return rec, nil
+}
