@@ -83,6 +83,11 @@ func (c *exportCheck) checkInference(e ExportInference) error {
 	if !c.inChain(e.Base) || (e.Settled && !c.inChain(e.Head)) {
 		return errors.New("its base or its head is not in the transcript")
 	}
+	if len(e.Stored) > 0 {
+		if _, err := RestoreAnswer(e.Stored, ""); err != nil {
+			return err
+		}
+	}
 	return c.known(e.StoredBlob, e.RawBlob)
 }
 

@@ -1,0 +1,186 @@
+package sqlite_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/sqlite"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+func beginOf(session, turnID string) journal.BeginInput {
+	return journal.BeginInput{Session: session, Turn: turnID, Message: turn.Message{ID: "m-" + turnID, Text: "hello"}, At: time.Unix(1, 0)}
+}
+
+// raw opens the file beside the store, as another program would.
+func raw(t *testing.T, path string, statements ...string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	require.NoError(t, err)
+	db.SetMaxOpenConns(1)
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
+	for _, s := range statements {
+		_, err := db.Exec(s)
+		require.NoError(t, err)
+	}
+	return db
+}
+
+func TestOpenCreatesFolderAndFileForTheOwnerAlone(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "odd %41 ? # name")
+	path := filepath.Join(dir, "journal ?mode=memory#.db")
+	s := open(t, path, sqlite.Options{})
+	_, err := s.Begin(t.Context(), beginOf("s", "t"))
+	require.NoError(t, err)
+	for name, mode := range map[string]os.FileMode{dir: 0o700, path: 0o600, path + "-wal": 0o600, path + "-shm": 0o600} {
+		info, err := os.Stat(name)
+		require.NoError(t, err)
+		assert.Equal(t, mode, info.Mode().Perm(), name)
+	}
+}
+
+func TestOpenAgainFindsEverything(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	s := open(t, path, sqlite.Options{})
+	begun, err := s.Begin(t.Context(), beginOf("s", "t"))
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	_, err = s.Turn(t.Context(), "t")
+	assert.ErrorContains(t, err, "closed")
+	_, err = s.Begin(t.Context(), beginOf("s", "t"))
+	assert.ErrorContains(t, err, "closed")
+
+	again, err := open(t, path, sqlite.Options{}).Turn(t.Context(), "t")
+	require.NoError(t, err)
+	assert.Equal(t, begun.Turn, again)
+}
+
+func TestOpenRefusesWhatIsNoJournal(t *testing.T) {
+	dir := t.TempDir()
+	text := filepath.Join(dir, "text")
+	require.NoError(t, os.WriteFile(text, []byte(strings.Repeat("this is not a database\n", 100)), 0o600))
+	other := filepath.Join(dir, "other.db")
+	raw(t, other, `CREATE TABLE bookmarks (url TEXT)`)
+	newer := filepath.Join(dir, "newer.db")
+	require.NoError(t, open(t, newer, sqlite.Options{}).Close())
+	raw(t, newer, `PRAGMA user_version = 99`)
+	for _, c := range []struct{ path, says string }{
+		{text, "not a SQLite database"},
+		{other, "another program"},
+		{newer, "newer version"},
+		{dir, "choose another path"},
+		{filepath.Join(text, "journal.db"), "choose a folder"},
+	} {
+		s, err := sqlite.Open(t.Context(), c.path, sqlite.Options{})
+		require.ErrorContains(t, err, c.says)
+		assert.ErrorContains(t, err, c.path)
+		assert.Nil(t, s)
+		assert.Equal(t, c.path == newer, errors.Is(err, journal.ErrNewer))
+	}
+	_, err := sqlite.Open(t.Context(), filepath.Join(dir, "x.db"), sqlite.Options{Synchronous: "sometimes"})
+	assert.ErrorContains(t, err, `use "full" or "normal"`)
+	b, err := os.ReadFile(text)
+	require.NoError(t, err)
+	assert.Len(t, b, 2300, "the file is left as it was")
+}
+
+func TestLockedFileIsWaitedForAndThenNamed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	s := open(t, path, sqlite.Options{BusyTimeout: 50 * time.Millisecond})
+	other := raw(t, path, `BEGIN IMMEDIATE`)
+	_, err := s.Begin(t.Context(), beginOf("s", "t"))
+	require.ErrorContains(t, err, "another program has held "+path)
+	assert.ErrorContains(t, err, "try again")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err = s.Begin(ctx, beginOf("s", "t"))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	_, err = s.Sessions(t.Context(), 1)
+	require.NoError(t, err, "readers do not wait for writers")
+
+	_, err = other.Exec(`ROLLBACK`)
+	require.NoError(t, err)
+	_, err = s.Begin(t.Context(), beginOf("s", "t"))
+	require.NoError(t, err)
+}
+
+func TestWriteWaitsForAnotherProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	s := open(t, path, sqlite.Options{})
+	other := raw(t, path, `BEGIN IMMEDIATE`)
+	begun := make(chan error, 1)
+	go func() {
+		_, err := s.Begin(t.Context(), beginOf("s", "t"))
+		begun <- err
+	}()
+	_, err := other.Exec(`ROLLBACK`)
+	require.NoError(t, err)
+	assert.NoError(t, <-begun)
+}
+
+func TestOpenNamesAFileThatAnotherProgramKeepsForItself(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	require.NoError(t, open(t, path, sqlite.Options{}).Close())
+	raw(t, path, `PRAGMA locking_mode = exclusive`, `BEGIN IMMEDIATE`, `COMMIT`)
+	_, err := sqlite.Open(t.Context(), path, sqlite.Options{BusyTimeout: 50 * time.Millisecond})
+	assert.ErrorContains(t, err, "another program has held "+path)
+}
+
+// TestCloseEndsFollowers: closing the store ends those who follow, and nothing that the store started stays (goleak).
+func TestCloseEndsFollowers(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{})
+	changed := s.Changed(t.Context())
+	require.NoError(t, s.Close())
+	<-changed
+	for _, err := range journal.Follow(t.Context(), s, "t", -1) {
+		assert.ErrorContains(t, err, "closed")
+	}
+}
+
+// TestContentIsStoredOnceAndTheFileStaysSmall: what a tool has answered is in the ledger and in the transcript, and once in the file.
+func TestContentIsStoredOnceAndTheFileStaysSmall(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	s := open(t, path, sqlite.Options{Synchronous: "normal"})
+	begun, err := s.Begin(t.Context(), beginOf("s", "t"))
+	require.NoError(t, err)
+	const hops = 100
+	hop(t, s, begun.Head, hops, 5000)
+	require.NoError(t, s.Close())
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Less(t, info.Size(), int64(hops*5000*2), "100 hops with 5 kB results")
+}
+
+// hop carries a turn through n hops, each with a result of size bytes.
+func hop(t *testing.T, s journal.Store, head turn.Head, n, size int) {
+	t.Helper()
+	var results []journal.Result
+	for step := 1; step <= n; step++ {
+		key := journal.StepKey{Turn: "t", Step: step}
+		c := turn.ToolCall{ID: fmt.Sprintf("%d.0", step), Tool: "local/x", Arguments: "{}"}
+		_, err := s.StartInference(t.Context(), journal.StartInference{Session: "s", Key: key, Expect: head, Results: results})
+		require.NoError(t, err)
+		out, err := s.SettleInference(t.Context(), journal.SettleInference{
+			Session: "s", Key: key, Attempt: 1, Message: turn.Message{Text: "look", ToolCalls: []turn.ToolCall{c}}, Answer: turn.Answer{Text: "look"},
+		})
+		require.NoError(t, err)
+		_, err = s.ClaimCall(t.Context(), journal.ClaimInput{Turn: "t", Step: step, Call: c, Attempt: 1})
+		require.NoError(t, err)
+		text := strings.Repeat(c.ID+" ", size/(len(c.ID)+1))
+		_, err = s.SettleCall(t.Context(), journal.SettleInput{Turn: "t", CallID: c.ID, Attempt: 1,
+			Result: turn.ToolResult{Outcome: turn.OutcomeOK, Text: text, Full: []byte(text)}})
+		require.NoError(t, err)
+		head, results = out.Head, []journal.Result{{Call: c}}
+	}
+}

@@ -1,0 +1,123 @@
+package sqlite_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/sqlite"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+const hammerPath = "EVERTURN_TEST_HAMMER"
+
+// TestHammer is a process of its own in the test below: it opens the journal, begins a turn, and appends chunks for
+// ever, writing each acknowledged index to stdout.
+func TestHammer(t *testing.T) {
+	path := os.Getenv(hammerPath)
+	if path == "" {
+		return // only as a child
+	}
+	s := open(t, path, sqlite.Options{})
+	name := fmt.Sprintf("t%d", os.Getpid())
+	begun, err := s.Begin(t.Context(), beginOf("s-"+name, name))
+	require.NoError(t, err)
+	key := journal.StepKey{Turn: name, Step: 1}
+	_, err = s.StartInference(t.Context(), journal.StartInference{Session: "s-" + name, Key: key, Expect: begun.Head})
+	require.NoError(t, err)
+	for i := 1; ; i++ {
+		require.NoError(t, s.AppendChunks(t.Context(), key, 1, []turn.Chunk{{Kind: turn.ChunkTextDelta, Text: strings.Repeat("x", 100)}}))
+		fmt.Println("ack", name, i)
+	}
+}
+
+type hammer struct {
+	cmd   *exec.Cmd
+	lines *bufio.Scanner
+	turn  string
+	acked int
+}
+
+func startHammer(ctx context.Context, t *testing.T, path string) *hammer {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestHammer$")
+	cmd.Env = append(os.Environ(), hammerPath+"="+path)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return &hammer{cmd: cmd, lines: bufio.NewScanner(out)}
+}
+
+// until reads acknowledgements until there are n more of them.
+func (h *hammer) until(t *testing.T, n int) {
+	t.Helper()
+	for range n {
+		require.True(t, h.lines.Scan(), "the process ended by itself after %d acknowledgements", h.acked)
+		_, err := fmt.Sscanf(h.lines.Text(), "ack %s %d", &h.turn, &h.acked)
+		require.NoError(t, err, "%s", h.lines.Text())
+	}
+}
+
+// kill is SIGKILL; what was acknowledged before it died is read still.
+func (h *hammer) kill(t *testing.T) {
+	t.Helper()
+	require.NoError(t, h.cmd.Process.Kill())
+	for h.lines.Scan() {
+		if _, err := fmt.Sscanf(h.lines.Text(), "ack %s %d", &h.turn, &h.acked); err != nil {
+			break // half a line
+		}
+	}
+	_ = h.cmd.Wait()
+}
+
+// TestProcessesShareAFileAndDieInIt: four processes create the same journal at the same moment and write to it. One is
+// killed in the middle of its appends; the others, and a follower in this process, go on; nothing acknowledged is lost.
+func TestProcessesShareAFileAndDieInIt(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new", "journal.db")
+	var hammers []*hammer
+	for range 4 {
+		hammers = append(hammers, startHammer(t.Context(), t, path))
+	}
+	for _, h := range hammers {
+		h.until(t, 20)
+	}
+	s := open(t, path, sqlite.Options{})
+	hammers[0].kill(t)
+	for _, h := range hammers[1:] {
+		h.until(t, 20)
+	}
+	seen := int64(0)
+	for c, err := range journal.Follow(t.Context(), s, hammers[1].turn, int64(hammers[1].acked)) {
+		require.NoError(t, err)
+		if seen++; seen == 50 {
+			break
+		}
+		hammers[1].until(t, 1)
+		assert.Equal(t, hammers[1].turn, c.Turn)
+	}
+	for _, h := range hammers[1:] {
+		h.kill(t)
+	}
+	for _, h := range hammers {
+		list, err := s.Chunks(t.Context(), h.turn, -1, 1_000_000)
+		require.NoError(t, err)
+		assert.GreaterOrEqual(t, len(list), h.acked+1)
+		assert.LessOrEqual(t, len(list), h.acked+2, "at most the append in flight was not acknowledged")
+		for i, c := range list {
+			require.Equal(t, int64(i), c.Index)
+		}
+	}
+	_, err := s.Begin(t.Context(), beginOf("s-"+hammers[0].turn, "next"))
+	require.NoError(t, err, "the dead process left no lock")
+}
