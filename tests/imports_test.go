@@ -37,7 +37,7 @@ var house = map[string][]string{
 	"worker": {"engine", "config"},
 	"starter": {"workflows", "workflows/turn", "journal", "journal/sqlite", "config", "cluster", "engine", "starter/devstack",
 		"go.temporal.io/sdk", "go.temporal.io/api", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term"},
-	"starter/devstack": {"go.temporal.io/sdk", "go.temporal.io/api", "golang.org/x/sys", "google.golang.org/grpc"},
+	"starter/devstack": {"github.com/spf13/cobra", "go.temporal.io/sdk", "go.temporal.io/api", "golang.org/x/sys", "google.golang.org/grpc"},
 }
 
 // pure rooms may not touch the world, not even through the standard library.

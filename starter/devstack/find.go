@@ -1,0 +1,138 @@
+package devstack
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// oldestServer is the oldest server that turns were tried on: update-with-start, summaries and current details need it.
+var oldestServer = [2]int{1, 27}
+
+// FindTemporal finds a `temporal` binary: one on PATH that is recent enough, else the one that tools/go.mod pins, which
+// is built the first time. why says which it is.
+func FindTemporal(ctx context.Context, o Options) (path, why string, err error) {
+	passed := ""
+	if found := lookPath(o.Environ, "temporal"); found != "" {
+		version, err := binaryVersion(ctx, found)
+		if err == nil && recent(version) {
+			return found, fmt.Sprintf("temporal on PATH, server %s", version), nil
+		}
+		passed = fmt.Sprintf("; %s was passed over: its server is %q and %d.%d is the oldest that does", found, version, oldestServer[0], oldestServer[1])
+	}
+	root, err := sourceRoot()
+	if err != nil {
+		return "", "", fmt.Errorf("there is no `temporal` on PATH to start%s: install the Temporal CLI (https://docs.temporal.io/cli), or run from a clone of Everturn, which builds it: %w", passed, err)
+	}
+	path, err = build(ctx, o, root)
+	if err != nil {
+		return "", "", err
+	}
+	return path, "built from tools/go.mod" + passed, nil
+}
+
+// lookPath is exec.LookPath on an environment that was handed over.
+func lookPath(environ []string, name string) string {
+	for _, kv := range environ {
+		list, ok := strings.CutPrefix(kv, "PATH=")
+		if !ok {
+			continue
+		}
+		for _, dir := range filepath.SplitList(list) {
+			file := filepath.Join(dir, name)
+			if info, err := os.Stat(file); filepath.IsAbs(dir) && err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+				return file
+			}
+		}
+	}
+	return ""
+}
+
+var serverInVersion = regexp.MustCompile(`(?i)server\s+(\d+\.\d+\.\d+)`)
+
+// binaryVersion asks a temporal binary for the version of the server in it.
+func binaryVersion(ctx context.Context, path string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("asking %s for its version: %w", path, err)
+	}
+	m := serverInVersion.FindSubmatch(out)
+	if m == nil {
+		return "", fmt.Errorf("%s --version names no server", path)
+	}
+	return string(m[1]), nil
+}
+
+func recent(version string) bool {
+	parts := strings.SplitN(version, ".", 3)
+	if len(parts) < 2 {
+		return false
+	}
+	major, err1 := strconv.Atoi(parts[0])
+	minor, err2 := strconv.Atoi(parts[1])
+	return err1 == nil && err2 == nil && (major > oldestServer[0] || major == oldestServer[0] && minor >= oldestServer[1])
+}
+
+const module = "module github.com/everturn/everturn\n"
+
+// sourceRoot is the clone of Everturn around the working directory.
+func sourceRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("finding the working directory: %w", err)
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		b, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && bytes.HasPrefix(b, []byte(module)) {
+			return dir, nil
+		}
+		if filepath.Dir(dir) == dir {
+			return "", errors.New("no folder above this one is a clone of Everturn")
+		}
+	}
+}
+
+// build builds the pinned server, or finds it in Go's build cache, and returns its path.
+func build(ctx context.Context, o Options, root string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "tool", "-modfile=tools/go.mod", "-n", "temporal")
+	cmd.Dir = root
+	cmd.Env = o.Environ
+	var out, problems bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	done := showProgress(o)
+	err := cmd.Run()
+	done()
+	if err != nil {
+		return "", fmt.Errorf("building the Temporal server that tools/go.mod pins: %w\n%s", err, tail(bytes.NewReader(problems.Bytes()), 2000))
+	}
+	return strings.TrimSpace(out.String()), nil
+}
+
+// showProgress tells people every few seconds that a build is under way, once it takes longer than a cached one.
+func showProgress(o Options) (done func()) {
+	began, quit, ended := time.Now(), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(5 * time.Second)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-quit:
+				return
+			case <-ticker.C:
+				fmt.Fprintf(o.Progress, "building the Temporal server, the first time only (about 4 minutes on two cores): %s\n", time.Since(began).Round(time.Second))
+			}
+		}
+	}()
+	return func() { close(quit); <-ended }
+}

@@ -1,0 +1,81 @@
+package devstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"time"
+
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+)
+
+// listener is who listens on an address.
+type listener int
+
+const (
+	nobody listener = iota
+	stranger
+	temporal
+)
+
+// probe asks who listens on the address, and for Temporal its version.
+func probe(ctx context.Context, address string) (listener, string) {
+	d := net.Dialer{Timeout: time.Second}
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nobody, ""
+	}
+	conn.Close()
+	version, err := serverVersion(ctx, address)
+	if err != nil {
+		return stranger, ""
+	}
+	return temporal, version
+}
+
+func serverVersion(ctx context.Context, address string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	quiet := log.NewStructuredLogger(slog.New(slog.DiscardHandler))
+	c, err := client.DialContext(ctx, client.Options{HostPort: address, Logger: quiet})
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	info, err := c.WorkflowService().GetSystemInfo(ctx, &workflowservice.GetSystemInfoRequest{})
+	return info.GetServerVersion(), err
+}
+
+// awaitServer waits until Temporal answers on the address or the supervisor has given up. The server offers no event.
+func awaitServer(ctx context.Context, address string, gone <-chan error) error {
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		if state, _ := probe(ctx, address); state == temporal {
+			return nil
+		}
+		select {
+		case err := <-gone:
+			return errors.Join(errors.New("the Temporal server did not start"), err)
+		case <-ctx.Done():
+			return fmt.Errorf("the Temporal server did not answer on %s within %s", address, readyWithin)
+		case <-ticker.C:
+		}
+	}
+}
+
+// tail is the end of a log, for an error's message.
+func tail(r io.ReadSeeker, n int64) string {
+	if end, err := r.Seek(0, io.SeekEnd); err == nil {
+		r.Seek(max(end-n, 0), io.SeekStart)
+	}
+	b, _ := io.ReadAll(io.LimitReader(r, n))
+	return string(b)
+}

@@ -1,0 +1,107 @@
+package devstack
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// Options say which stack.
+type Options struct {
+	Dir       string // state: database, logs, locks
+	Address   string // host:port of the frontend; must be on loopback
+	UIPort    int
+	Namespace string
+	Progress  io.Writer // for people
+	Environ   []string
+	// Prepare makes the namespace fit for use. It runs under the start lock, whoever started the server.
+	Prepare func(context.Context) error
+}
+
+// Stack is a development server that answers.
+type Stack struct {
+	Address string
+	UIURL   string
+	// Reason says which server this is and why it was chosen.
+	Reason string
+
+	lock *lock
+}
+
+// readyWithin bounds how long a server may take to answer once it was started.
+const readyWithin = 60 * time.Second
+
+// Ensure joins the stack that answers at the address, or starts one. The caller closes it: the last one out stops a
+// server that was started here.
+func Ensure(ctx context.Context, o Options) (*Stack, error) {
+	if !loopback(o.Address) {
+		return nil, fmt.Errorf("--dev never uses a Temporal that is not on this machine, and the configuration says %s: leave --dev out, or remove [temporal] address", o.Address)
+	}
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making the state folder: %w", err)
+	}
+	starting, err := exclusive(ctx, filepath.Join(o.Dir, "start.lock"))
+	if err != nil {
+		return nil, fmt.Errorf("waiting for another command that brings the stack up: %w", err)
+	}
+	defer starting.release()
+	s := &Stack{Address: o.Address, UIURL: "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(o.UIPort))}
+	// A supervisor that is just stopping holds the lock exclusively: joining waits until it is gone.
+	if s.lock, err = shared(ctx, lockFile(o.Dir)); err != nil {
+		return nil, fmt.Errorf("joining the stack: %w", err)
+	}
+	if err := s.bring(ctx, o); err != nil {
+		s.Close()
+		return nil, err
+	}
+	fmt.Fprintln(o.Progress, s.Reason)
+	return s, nil
+}
+
+// bring finds a server that answers or starts one, and prepares it.
+func (s *Stack) bring(ctx context.Context, o Options) error {
+	state, version := probe(ctx, o.Address)
+	switch state {
+	case stranger:
+		return fmt.Errorf("something that is not Temporal listens on %s: stop it, or choose another port with [temporal] address in agent.toml", o.Address)
+	case temporal:
+		s.Reason = fmt.Sprintf("using the Temporal server %s that already listens on %s", version, o.Address)
+	case nobody:
+		binary, why, err := FindTemporal(ctx, o)
+		if err != nil {
+			return err
+		}
+		if err := start(ctx, o, binary); err != nil {
+			return err
+		}
+		s.Reason = fmt.Sprintf("started a Temporal server on %s (%s)", o.Address, why)
+	}
+	if o.Prepare == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	if err := o.Prepare(ctx); err != nil {
+		return fmt.Errorf("preparing the namespace: %w", err)
+	}
+	return nil
+}
+
+// Close lets go of the stack.
+func (s *Stack) Close() error { return s.lock.release() }
+
+func lockFile(dir string) string { return filepath.Join(dir, "stack.lock") }
+
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
