@@ -1,0 +1,204 @@
+package inference_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/activities/inference"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+func TestTextStreamsAndComesBackWhole(t *testing.T) {
+	a, sink, err := infer(t, script.Text("one two three").Reasoning("hm").Usage(11, 3, 7).Model("m-2026"))
+	require.NoError(t, err)
+	assert.Equal(t, "one two three", a.Text)
+	assert.Equal(t, "hm", a.Reasoning)
+	assert.Equal(t, "stop", a.FinishReason)
+	assert.Equal(t, "m-2026", a.Model)
+	assert.Equal(t, turn.Usage{InputTokens: 11, OutputTokens: 3, CachedTokens: 7}, a.Usage)
+	assert.Equal(t, []string{"one ", "two ", "three"}, sink.text)
+	assert.Equal(t, []string{"hm"}, sink.reasoning)
+}
+
+func TestTextArrivesBeforeTheAnswerIsComplete(t *testing.T) {
+	gate := script.NewGate()
+	s := script.Start(t, script.Text("one two").Hold(2, gate))
+	c, sink := chatOf(t, s.URL()), newRecorder()
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Infer(t.Context(), prompt("hello"), sink)
+		done <- err
+	}()
+	<-gate.Reached()
+	<-sink.heard
+	gate.Release()
+	require.NoError(t, <-done)
+	assert.Equal(t, "one two", sink.all())
+}
+
+func TestParallelToolCallsAreAssembled(t *testing.T) {
+	a, _, err := infer(t, script.Calls(
+		script.ToolCall{Name: "local_read_file", Arguments: `{"path":"ä.txt"}`},
+		script.ToolCall{ID: "own", Name: "local_list_files", Arguments: `{"path":"."}`},
+	).WithText("Let me look."))
+	require.NoError(t, err)
+	assert.Equal(t, "Let me look.", a.Text)
+	assert.Equal(t, "tool_calls", a.FinishReason)
+	assert.Equal(t, []turn.WireCall{
+		{ID: "call_s0_0", Name: "local_read_file", Arguments: `{"path":"ä.txt"}`},
+		{ID: "own", Name: "local_list_files", Arguments: `{"path":"."}`},
+	}, a.ToolCalls)
+}
+
+// The ways in which servers say tool calls that OpenAI's documentation does not.
+func TestOddToolCallsAreUnderstood(t *testing.T) {
+	finish := event(`{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}`)
+	calls := func(parts ...string) script.Reply {
+		pieces := make([]string, 0, len(parts)+1)
+		for _, p := range parts {
+			pieces = append(pieces, event(`{"choices":[{"index":0,"delta":{"tool_calls":[`+p+`]}}]}`))
+		}
+		return script.Raw(append(pieces, finish)...)
+	}
+	two := []turn.WireCall{{ID: "x", Name: "a", Arguments: `{}`}, {ID: "y", Name: "b", Arguments: `{"n":1}`}}
+	for name, c := range map[string]struct {
+		reply script.Reply
+		want  []turn.WireCall
+	}{
+		"no index":          {calls(`{"id":"x","function":{"name":"a","arguments":"{}"}}`, `{"id":"y","function":{"name":"b","arguments":"{\"n\":"}}`, `{"id":"y","function":{"arguments":"1}"}}`), two},
+		"no index, no id":   {calls(`{"function":{"name":"a","arguments":"{"}}`, `{"function":{"arguments":"}"}}`), []turn.WireCall{{Name: "a", Arguments: "{}"}}},
+		"always index 0":    {calls(`{"index":0,"id":"x","function":{"name":"a","arguments":"{}"}}`, `{"index":0,"id":"y","function":{"name":"b","arguments":"{\"n\":1}"}}`), two},
+		"several at once":   {calls(`{"index":0,"id":"x","function":{"name":"a","arguments":"{}"}},{"index":1,"id":"y","function":{"name":"b","arguments":"{\"n\":1}"}}`), two},
+		"interleaved":       {calls(`{"index":0,"id":"x","function":{"name":"a","arguments":"{"}}`, `{"index":1,"id":"y","function":{"name":"b","arguments":"{\"n\":"}}`, `{"index":0,"function":{"arguments":"}"}}`, `{"index":1,"function":{"arguments":"1}"}}`), two},
+		"object arguments":  {calls(`{"index":0,"id":"y","function":{"name":"b","arguments":{"n":1}}}`), two[1:]},
+		"enormous index":    {calls(`{"index":999999999,"id":"x","function":{"name":"a","arguments":"{}"}}`), two[:1]},
+		"negative index":    {calls(`{"index":-5,"id":"x","function":{"name":"a","arguments":"{}"}}`), two[:1]},
+		"id repeated":       {calls(`{"index":0,"id":"x","function":{"name":"a","arguments":"{"}}`, `{"index":0,"id":"x","function":{"name":"a","arguments":"}"}}`), two[:1]},
+		"null where absent": {calls(`{"index":0,"id":"x","function":{"name":"a","arguments":null}}`, `{"index":0,"id":null,"function":{"name":null,"arguments":"{}"}}`), two[:1]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, _, err := infer(t, c.reply)
+			require.NoError(t, err)
+			assert.Equal(t, c.want, a.ToolCalls)
+		})
+	}
+}
+
+func event(json string) string { return "data: " + json + "\n\n" }
+
+func TestServersThatDoNotStreamAreUnderstood(t *testing.T) {
+	a, sink, err := infer(t, script.Calls(script.ToolCall{ID: "c", Name: "a", Arguments: "{}"}).WithText("all at once").Reasoning("hm").Usage(5, 6, 0).Plain())
+	require.NoError(t, err)
+	assert.Equal(t, "all at once", a.Text)
+	assert.Equal(t, "all at once", sink.all())
+	assert.Equal(t, []turn.WireCall{{ID: "c", Name: "a", Arguments: "{}"}}, a.ToolCalls)
+	assert.Equal(t, turn.Usage{InputTokens: 5, OutputTokens: 6}, a.Usage)
+	assert.True(t, json.Valid(a.Raw))
+}
+
+// The liberties that servers take with the event stream.
+func TestOddStreamsAreUnderstood(t *testing.T) {
+	hi, end := `{"choices":[{"delta":{"content":"hi"}}]}`, `{"choices":[{"delta":{},"finish_reason":"stop"}]}`
+	for name, body := range map[string]string{
+		"CRLF":                 "data: " + hi + "\r\n\r\ndata: " + end + "\r\n\r\n",
+		"no blank lines":       "data: " + hi + "\ndata: " + end + "\ndata: [DONE]\n",
+		"no space":             "data:" + hi + "\n\ndata:" + end + "\n\n",
+		"no DONE, no newline":  "data: " + hi + "\n\ndata: " + end,
+		"other fields":         "event: message\nid: 7\nretry: 10\ndata: " + hi + "\n\ndata: " + end + "\n\n",
+		"over several lines":   "data: {\"choices\":\ndata: [{\"delta\":{\"content\":\"hi\"}}]}\n\ndata: " + end + "\n\n",
+		"byte order mark":      "\xEF\xBB\xBFdata: " + hi + "\n\ndata: " + end + "\n\n",
+		"leading blank lines":  "\n\n\ndata: " + hi + "\n\ndata: " + end + "\n\n",
+		"lines of JSON":        hi + "\n" + end + "\n",
+		"content parts":        "data: " + `{"choices":[{"delta":{"content":[{"type":"text","text":"h"},{"type":"text","text":"i"}]}}]}` + "\n\ndata: " + end + "\n\n",
+		"unknown types":        "data: " + `{"model":7,"usage":"none","choices":[{"delta":{"content":"hi","refusal":false,"reasoning":{}}}]}` + "\n\ndata: " + end + "\n\n",
+		"second choice":        "data: " + `{"choices":[{"index":0,"delta":{"content":"hi"}},{"index":1,"delta":{"content":"no"}}]}` + "\n\ndata: " + end + "\n\n",
+		"broken after the end": "data: " + hi + "\n\ndata: " + end + "\n\ndata: {{{\n\n",
+		"refusal":              "data: " + `{"choices":[{"delta":{"content":null,"refusal":"hi"}}]}` + "\n\ndata: " + end + "\n\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, sink, err := infer(t, script.Raw(body))
+			require.NoError(t, err)
+			assert.Equal(t, "hi", a.Text)
+			assert.Equal(t, "hi", sink.all())
+			assert.Equal(t, "stop", a.FinishReason)
+			assert.True(t, json.Valid(a.Raw), "%s", a.Raw)
+		})
+	}
+}
+
+func TestKeepAlivesAreNoFault(t *testing.T) {
+	a, _, err := infer(t, script.Text("hi").KeepAlives(2000)) // go-openai's own reader gives up after 300
+	require.NoError(t, err)
+	assert.Equal(t, "hi", a.Text)
+}
+
+func TestBadBytesAreReplaced(t *testing.T) {
+	a, sink, err := infer(t, script.Raw(
+		event(`{"choices":[{"delta":{"content":"a`+"\xff"+`b\u0000c","tool_calls":[{"index":0,"id":"i\u0000","function":{"name":"n","arguments":"`+"\xfe"+`"}}]}}]}`),
+		event(`{"choices":[{"delta":{},"finish_reason":"stop"}]}`)))
+	require.NoError(t, err)
+	assert.Equal(t, "a\uFFFDb\uFFFDc", a.Text)
+	assert.Equal(t, a.Text, sink.all())
+	assert.Equal(t, []turn.WireCall{{ID: "i\uFFFD", Name: "n", Arguments: "\uFFFD"}}, a.ToolCalls)
+	assert.True(t, json.Valid(a.Raw))
+}
+
+func TestMissingUsageIsEstimatedAndMarked(t *testing.T) {
+	for name, s := range map[string]script.Script{
+		"none":     script.Text("12345678"),
+		"nonsense": script.Raw(event(`{"choices":[{"delta":{"content":"12345678"},"finish_reason":"stop"}],"usage":{"prompt_tokens":-4,"completion_tokens":1e300}}`)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := script.Start(t, s)
+			a, err := chatOf(t, server.URL()).Infer(t.Context(), prompt("hello"), newRecorder())
+			require.NoError(t, err)
+			sent := len(server.Requests()[0].Body)
+			assert.Equal(t, turn.Usage{InputTokens: int64(sent+3) / 4, OutputTokens: 2, Estimated: true}, a.Usage)
+		})
+	}
+}
+
+func TestRawKeepsWhatIsNotUnderstood(t *testing.T) {
+	first := `{"choices":[{"delta":{"content":"hi","thought_signature":"s1"}}],"provider":{"x":1}}`
+	a, _, err := infer(t, script.Raw(event(first), event(`{"choices":[{"delta":{},"finish_reason":"stop"}]}`)))
+	require.NoError(t, err)
+	var events []json.RawMessage
+	require.NoError(t, json.Unmarshal(a.Raw, &events))
+	require.Len(t, events, 2)
+	assert.Equal(t, first, string(events[0]))
+}
+
+func TestRawIsBoundedAndSaysSo(t *testing.T) {
+	a, _, err := infer(t, script.Text(strings.Repeat("word ", 500)), func(o *inference.Options) { o.MaxRawBytes = 1000 })
+	require.NoError(t, err)
+	assert.Less(t, len(a.Raw), 1100)
+	var events []map[string]any
+	require.NoError(t, json.Unmarshal(a.Raw, &events))
+	assert.Contains(t, events[len(events)-1], "everturn_dropped")
+	assert.Len(t, a.Text, 2500)
+}
+
+func TestLengthIsACompleteAnswer(t *testing.T) {
+	a, _, err := infer(t, script.Text("cut by the").Finish("length"))
+	require.NoError(t, err)
+	assert.Equal(t, "length", a.FinishReason)
+}
+
+func TestACompleteAnswerSurvivesAnUglyEnd(t *testing.T) {
+	for name, r := range map[string]script.Reply{
+		"reset": script.Text("hi").ResetAfter(3),
+		"stall": script.Text("hi").StallAfter(3), // costs the tail's two seconds
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, _, err := infer(t, r)
+			require.NoError(t, err)
+			assert.Equal(t, "hi", a.Text)
+		})
+	}
+}

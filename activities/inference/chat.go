@@ -1,0 +1,207 @@
+package inference
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	openai "github.com/sashabaranov/go-openai"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Options say which endpoint to ask and how patiently. A zero field takes its default.
+type Options struct {
+	Name    string // for messages; "the model provider" by default
+	BaseURL string // with its version, for instance https://api.openai.com/v1, which is the default
+	APIKey  string // sent as a bearer token; none is sent where it is empty
+
+	// HTTPClient replaces the client that New makes. Redirects are refused either way: they would carry the prompt to
+	// a place that nobody configured.
+	HTTPClient *http.Client
+
+	ConnectTimeout    time.Duration // to a usable connection, TLS included; 10 s
+	FirstTokenTimeout time.Duration // from there to the first event of the answer; 60 s
+	IdleTimeout       time.Duration // between two pieces of the stream, keep-alives included; 30 s
+	TotalTimeout      time.Duration // of the whole inference; 5 min
+
+	MaxAnswerBytes int           // of a response's body, framing included; 32 MiB
+	MaxRawBytes    int           // of turn.Answer.Raw; 1 MiB
+	MaxRetryAfter  time.Duration // the longest wait that a provider may ask for; 60 s
+}
+
+func (o Options) withDefaults() Options {
+	orDuration := func(d *time.Duration, def time.Duration) {
+		if *d <= 0 {
+			*d = def
+		}
+	}
+	orDuration(&o.ConnectTimeout, 10*time.Second)
+	orDuration(&o.FirstTokenTimeout, time.Minute)
+	orDuration(&o.IdleTimeout, 30*time.Second)
+	orDuration(&o.TotalTimeout, 5*time.Minute)
+	orDuration(&o.MaxRetryAfter, time.Minute)
+	if o.MaxAnswerBytes <= 0 {
+		o.MaxAnswerBytes = 32 << 20
+	}
+	if o.MaxRawBytes <= 0 {
+		o.MaxRawBytes = 1 << 20
+	}
+	if o.Name == "" {
+		o.Name = "the model provider"
+	}
+	if o.BaseURL == "" {
+		o.BaseURL = "https://api.openai.com/v1"
+	}
+	return o
+}
+
+// Chat is one endpoint. It is safe for concurrent use.
+type Chat struct {
+	opts   Options
+	client *http.Client
+	config openai.ClientConfig
+	host   string // for messages
+
+	mu     sync.Mutex
+	quirks map[string]quirks // by model
+}
+
+// New checks the options and makes a Chat. It does not connect. The error has code config_invalid.
+func New(o Options) (*Chat, error) {
+	o = o.withDefaults()
+	base, err := checkBaseURL(o.BaseURL)
+	if err != nil {
+		return nil, turn.Errorf(turn.CodeConfigInvalid, nil, err.Error())
+	}
+	if strings.ContainsFunc(o.APIKey, unicode.IsControl) {
+		return nil, turn.Errorf(turn.CodeConfigInvalid, nil, "the API key holds a control character; was it copied with its line's end?")
+	}
+	c := &Chat{opts: o, client: newClient(o), host: base.Host, quirks: map[string]quirks{}}
+	c.config = openai.DefaultConfig(o.APIKey)
+	c.config.BaseURL = strings.TrimRight(o.BaseURL, "/")
+	return c, nil
+}
+
+// checkBaseURL never shows the URL itself: people put keys into it.
+func checkBaseURL(raw string) (*url.URL, error) {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil:
+		return nil, errors.New("base_url is not a URL")
+	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
+		return nil, errors.New("base_url must begin with http:// or https:// and name a host, for instance http://127.0.0.1:11434/v1")
+	case u.User != nil, u.RawQuery != "", u.Fragment != "":
+		return nil, errors.New("base_url must be no more than scheme, host and path; credentials belong into the API key")
+	}
+	return u, nil
+}
+
+func newClient(o Options) *http.Client {
+	client := &http.Client{}
+	if o.HTTPClient != nil {
+		*client = *o.HTTPClient
+	} else {
+		dialer := &net.Dialer{Timeout: o.ConnectTimeout, KeepAlive: 15 * time.Second}
+		client.Transport = &http.Transport{
+			Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSHandshakeTimeout: o.ConnectTimeout,
+			ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 16, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: 256 << 10,
+		}
+	}
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return client
+}
+
+// Close gives idle connections back. Inferences that are under way go on.
+func (c *Chat) Close() error {
+	c.client.CloseIdleConnections()
+	return nil
+}
+
+// Infer sends the prompt and streams the answer into sink. It returns a complete answer or a *turn.Error with one of
+// the codes llm_transport, llm_rate_limited, llm_rejected and llm_truncated. When ctx ends first, context.Cause(ctx)
+// is in the error's chain.
+func (c *Chat) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Answer, error) {
+	total, cancel := context.WithTimeoutCause(ctx, c.opts.TotalTimeout, c.deadline(
+		"%s took longer than %s for its answer (total timeout); ask for less, or raise the timeout", c.opts.TotalTimeout))
+	defer cancel()
+	for {
+		q := c.quirksOf(p.Model)
+		answer, err := c.ask(ctx, total, c.request(p, q), sink)
+		if err == nil || !c.learn(p.Model, q, err) {
+			return answer, err
+		}
+	}
+}
+
+// ask makes one request. caller is the context of who asks; total is it with the total deadline.
+func (c *Chat) ask(caller, total context.Context, r request, sink turn.Sink) (turn.Answer, error) {
+	ctx, w := startWatch(total)
+	defer w.stop()
+	w.expectWithin(c.opts.ConnectTimeout, c.deadline("connecting to %s took longer than %s; check the network and base_url", c.opts.ConnectTimeout))
+	x := &exchange{client: c.client, watch: w, patch: r.patch, limit: int64(c.opts.MaxAnswerBytes), onConn: c.expectToken}
+	stream, err := c.library(x).CreateChatCompletionStream(x.trace(ctx), r.ChatCompletionRequest)
+	if err != nil {
+		return turn.Answer{}, c.failure(caller, ctx, x, false, err)
+	}
+	defer func() { _ = stream.Close() }()
+	col := newCollector(sink, c.opts.MaxRawBytes)
+	if err := c.collect(x, w, col); err != nil {
+		return turn.Answer{}, c.failure(caller, ctx, x, col.began, err)
+	}
+	return col.answer(x.sent), nil
+}
+
+// tailTimeout is how long after its finish reason a stream may take to say its usage and end.
+const tailTimeout = 2 * time.Second
+
+// collect reads events until the answer is complete. What goes wrong after the finish reason does not matter any more.
+func (c *Chat) collect(x *exchange, w *watch, col *collector) error {
+	events := newEvents(x.body)
+	for {
+		began, finished := col.began, col.finish != ""
+		data, err := events.next()
+		if err == nil {
+			err = col.add(data)
+		}
+		switch {
+		case err != nil && finished:
+			x.drain()
+			return nil
+		case err != nil:
+			return err
+		case !finished && col.finish != "":
+			w.expect(tailTimeout, errTail)
+		case !began:
+			w.expect(c.opts.IdleTimeout, c.deadline(
+				"%s stopped in the middle of its answer and sent nothing for %s (idle timeout)", c.opts.IdleTimeout))
+		}
+	}
+}
+
+// errTail ends the wait for a usage that does not come. Nobody sees it.
+var errTail = errors.New("the stream did not end after its finish reason")
+
+func (c *Chat) expectToken(w *watch) {
+	w.expectWithin(c.opts.FirstTokenTimeout, c.deadline(
+		"%s took the request and sent nothing for %s (first-token timeout); it may be overloaded or loading the model", c.opts.FirstTokenTimeout))
+}
+
+// deadline makes the error of a deadline. The format's verbs are the provider's name and the duration.
+func (c *Chat) deadline(format string, d time.Duration) *turn.Error {
+	return turn.Errorf(turn.CodeLLMTransport, nil, fmt.Sprintf(format, c.opts.Name, d))
+}
+
+// library is a client of go-openai whose requests go through x.
+func (c *Chat) library(x *exchange) *openai.Client {
+	config := c.config
+	config.HTTPClient = x
+	return openai.NewClientWithConfig(config)
+}

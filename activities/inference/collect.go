@@ -1,0 +1,200 @@
+package inference
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// errGarbage: what came is no event of a chat completion.
+var errGarbage = errors.New("the response holds something that is no chat completion")
+
+// collector assembles an answer out of its events and passes text on as it comes.
+type collector struct {
+	sink      turn.Sink
+	began     bool // an event came
+	text      strings.Builder
+	reasoning strings.Builder
+	calls     []*call
+	finish    string
+	model     string
+	usage     *usage
+	raw       rawLog
+}
+
+// call is a tool call under assembly.
+type call struct {
+	index     int // the provider's, -1 where it gave none
+	id        string
+	name      string
+	arguments strings.Builder
+}
+
+func newCollector(sink turn.Sink, maxRaw int) *collector {
+	return &collector{sink: sink, raw: rawLog{left: maxRaw}}
+}
+
+// add takes the next event. The error is errGarbage, or a *streamError where the provider sent one in the stream.
+func (c *collector) add(data []byte) error {
+	data = bytes.ToValidUTF8(data, []byte("\uFFFD"))
+	var e event
+	if err := json.Unmarshal(data, &e); err != nil {
+		return fmt.Errorf("%w: %w", errGarbage, err)
+	}
+	if len(e.Error) > 0 && !bytes.Equal(e.Error, []byte("null")) {
+		return &streamError{body: data}
+	}
+	c.began = true
+	c.raw.add(data)
+	if e.Model != "" {
+		c.model = clean(e.Model)
+	}
+	if u, ok := parseUsage(e.Usage); ok {
+		c.usage = &u
+	}
+	for _, ch := range e.Choices {
+		if ch.Index != 0 {
+			continue // one answer was asked for
+		}
+		if err := c.choose(ch, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *collector) choose(ch choice, data []byte) error {
+	for _, p := range []*piece{ch.Delta, ch.Message} {
+		if p != nil {
+			c.take(p)
+		}
+	}
+	switch ch.FinishReason {
+	case "", "null":
+	case "error": // OpenRouter: the upstream provider broke off
+		return &streamError{body: data}
+	default:
+		c.finish = clean(ch.FinishReason)
+	}
+	return nil
+}
+
+func (c *collector) take(p *piece) {
+	if thought := clean(p.Thinking); thought != "" || p.Reasoning != "" {
+		if thought == "" {
+			thought = clean(p.Reasoning)
+		}
+		c.reasoning.WriteString(thought)
+		c.sink.Reasoning(thought)
+	}
+	if said := clean(p.Content + p.Refusal); said != "" {
+		c.text.WriteString(said)
+		c.sink.Text(said)
+	}
+	for _, part := range p.ToolCalls {
+		c.takeCall(part)
+	}
+}
+
+// takeCall adds a part to the call that it belongs to.
+func (c *collector) takeCall(part callPart) {
+	to := c.callOf(part)
+	if to == nil {
+		to = &call{index: -1}
+		if part.Index != nil {
+			to.index = *part.Index
+		}
+		c.calls = append(c.calls, to)
+	}
+	if part.ID != "" {
+		to.id = clean(part.ID)
+	}
+	if to.name == "" {
+		to.name = clean(part.Function.Name)
+	}
+	to.arguments.WriteString(clean(part.Function.Arguments))
+}
+
+// callOf finds the call that a part continues, or nil for a new one. By index where there is one, by ID otherwise; a
+// part with neither continues the last call unless it names a function. Some servers give all calls the index 0:
+// another ID with a name of its own is another call.
+func (c *collector) callOf(part callPart) *call {
+	if len(c.calls) == 0 {
+		return nil
+	}
+	for i := len(c.calls) - 1; i >= 0 && (part.Index != nil || part.ID != ""); i-- {
+		to := c.calls[i]
+		sameID := part.ID == "" || to.id == "" || to.id == string(part.ID)
+		switch {
+		case part.Index != nil && to.index == *part.Index && (sameID || part.Function.Name == ""):
+			return to
+		case part.Index == nil && to.id == string(part.ID):
+			return to
+		}
+	}
+	if part.Index == nil && part.ID == "" && part.Function.Name == "" {
+		return c.calls[len(c.calls)-1]
+	}
+	return nil
+}
+
+// answer is what the events amount to. sent is the size of the request in bytes, to estimate from.
+func (c *collector) answer(sent int) turn.Answer {
+	a := turn.Answer{
+		Text: c.text.String(), Reasoning: c.reasoning.String(), FinishReason: c.finish, Model: c.model, Raw: c.raw.json(),
+	}
+	size := len(a.Text) + len(a.Reasoning)
+	for _, call := range c.calls {
+		w := turn.WireCall{ID: call.id, Name: call.name, Arguments: call.arguments.String()}
+		size += len(w.Name) + len(w.Arguments)
+		a.ToolCalls = append(a.ToolCalls, w)
+	}
+	if c.usage == nil {
+		a.Usage = turn.Usage{InputTokens: tokens(sent), OutputTokens: tokens(size), Estimated: true}
+		return a
+	}
+	a.Usage = turn.Usage{
+		InputTokens: int64(c.usage.Prompt), OutputTokens: int64(c.usage.Completion), CachedTokens: int64(c.usage.Details.Cached),
+	}
+	return a
+}
+
+// tokens guesses four bytes a token, rounded up.
+func tokens(bytes int) int64 { return int64(bytes+3) / 4 }
+
+// rawLog keeps events as they came, up to a size.
+type rawLog struct {
+	left    int
+	kept    bytes.Buffer
+	dropped int // events
+	bytes   int // of the dropped events
+}
+
+func (r *rawLog) add(data []byte) {
+	if r.dropped > 0 || len(data)+1 > r.left {
+		r.dropped++
+		r.bytes += len(data)
+		return
+	}
+	if r.kept.Len() > 0 {
+		r.kept.WriteByte(',')
+	}
+	r.kept.Write(data)
+	r.left -= len(data) + 1
+}
+
+// json is the array of the events. Where some were dropped, its last element says how many.
+func (r *rawLog) json() json.RawMessage {
+	out := append([]byte{'['}, r.kept.Bytes()...)
+	if r.dropped > 0 {
+		if r.kept.Len() > 0 {
+			out = append(out, ',')
+		}
+		out = fmt.Appendf(out, `{"everturn_dropped":{"events":%d,"bytes":%d}}`, r.dropped, r.bytes)
+	}
+	return append(out, ']')
+}

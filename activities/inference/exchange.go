@@ -1,0 +1,127 @@
+package inference
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
+	"time"
+)
+
+// exchange is one request and its response. It stands between the library and the network as the library's HTTPDoer.
+type exchange struct {
+	client *http.Client
+	watch  *watch
+	patch  string // put before the request body's closing brace: what the library cannot say
+	limit  int64  // of the response's body, in bytes
+	onConn func(*watch)
+
+	asked     bool // the library got as far as a request
+	connected atomic.Bool
+	sent      int // bytes of the request's body
+	status    int // of the response; 0 where none came
+	header    http.Header
+	refusal   []byte // the body of a response that is no success, bounded
+	body      *bounded
+}
+
+// maxRefusal bounds what is read of a refusal's body, in bytes. A message is taken out of it, no more.
+const maxRefusal = 64 << 10
+
+// errTooLarge: the response is over its bound.
+var errTooLarge = errors.New("the response is over its size limit")
+
+// trace makes the phase after connecting begin with a usable connection, be it new or kept.
+func (x *exchange) trace(ctx context.Context) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
+		x.connected.Store(true)
+		x.onConn(x.watch)
+	}})
+}
+
+// Do implements openai.HTTPDoer.
+func (x *exchange) Do(req *http.Request) (*http.Response, error) {
+	x.asked = true
+	if err := x.rewrite(req); err != nil {
+		return nil, err
+	}
+	res, err := x.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	x.status, x.header = res.StatusCode, res.Header
+	if res.StatusCode < 200 || res.StatusCode >= 300 {
+		return x.refused(res), nil
+	}
+	x.body = &bounded{r: res.Body, left: x.limit, watch: x.watch}
+	res.Body = readCloser{x.body, res.Body}
+	return res, nil
+}
+
+// rewrite applies the patch and counts the body.
+func (x *exchange) rewrite(req *http.Request) error {
+	if req.Body == nil || req.GetBody == nil {
+		return nil
+	}
+	x.sent = int(req.ContentLength)
+	if x.patch == "" {
+		return nil
+	}
+	body, err := io.ReadAll(req.Body)
+	if err != nil || len(body) == 0 {
+		return fmt.Errorf("reading the request: %w", err)
+	}
+	body = append(body[:len(body)-1], x.patch+"}"...)
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	req.Body, _ = req.GetBody() // never fails
+	req.ContentLength = int64(len(body))
+	x.sent = len(body)
+	return nil
+}
+
+// refused keeps the beginning of the body and gives the library one that it can read whole. The library takes
+// redirects for successes; here they are none.
+func (x *exchange) refused(res *http.Response) *http.Response {
+	x.refusal, _ = io.ReadAll(io.LimitReader(res.Body, maxRefusal)) // what came is enough for a message
+	_ = res.Body.Close()
+	res.Body = http.NoBody
+	res.StatusCode = max(res.StatusCode, http.StatusBadRequest)
+	return res
+}
+
+// drain reads what is left of a complete response, which lets the connection be used again, for a moment only.
+func (x *exchange) drain() {
+	x.watch.expectWithin(100*time.Millisecond, errTail)
+	_, _ = io.CopyN(io.Discard, x.body, 4096) // best effort
+}
+
+// bounded reads at most left bytes and tells the watch of each read.
+type bounded struct {
+	r     io.Reader
+	left  int64
+	watch *watch
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errTooLarge
+	}
+	if int64(len(p)) > b.left {
+		p = p[:b.left]
+	}
+	n, err := b.r.Read(p)
+	b.left -= int64(n)
+	if n > 0 {
+		b.watch.alive()
+	}
+	return n, err
+}
+
+type readCloser struct {
+	io.Reader
+	io.Closer
+}

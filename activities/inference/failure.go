@@ -1,0 +1,140 @@
+package inference
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"time"
+
+	openai "github.com/sashabaranov/go-openai"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// failure gives what went wrong its code and a message that says what to do. began says that an event had come.
+func (c *Chat) failure(caller, ctx context.Context, x *exchange, began bool, err error) error {
+	if caller.Err() != nil {
+		return c.cancelled(caller)
+	}
+	var deadline *turn.Error
+	var inStream *streamError
+	switch {
+	case x.refusal != nil:
+		return c.refused(x.status, x.header, x.refusal)
+	case errors.As(context.Cause(ctx), &deadline):
+		return turn.Errorf(deadline.Code, c.hide(err), deadline.Message)
+	case errors.As(err, &inStream):
+		return c.refused(0, x.header, inStream.body)
+	case x.status == 0 && !x.connected.Load() && isTimeout(err):
+		e := c.deadline("connecting to %s took longer than %s; check the network and base_url", c.opts.ConnectTimeout)
+		e.Cause = c.hide(err)
+		return e
+	}
+	code, message := c.diagnose(x, began, err)
+	return turn.Errorf(code, c.hide(err), message)
+}
+
+// diagnose tells the failures that have no status and no deadline apart.
+func (c *Chat) diagnose(x *exchange, began bool, err error) (turn.Code, string) {
+	name := c.opts.Name
+	switch {
+	case errors.Is(err, errTooLarge):
+		return turn.CodeLLMRejected, fmt.Sprintf("%s sent more than %d bytes; the answer was dropped. Ask for a shorter one", name, x.limit)
+	case errors.Is(err, errWebPage):
+		return turn.CodeLLMRejected, name + " answered with a web page; check base_url (does it miss /v1?)"
+	case errors.Is(err, openai.ErrReasoningToolsRequireResponses):
+		return turn.CodeLLMRejected, `this model takes tools only through the Responses API; choose another model, or set mode = "json"`
+	case !x.asked:
+		return turn.CodeLLMRejected, "the request could not be built: " + c.short(err.Error())
+	case errors.Is(err, errGarbage):
+		return turn.CodeLLMTransport, name + " sent something that is no chat completion; check that base_url is an OpenAI-compatible endpoint"
+	case x.status != 0 && (began || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
+		return turn.CodeLLMTruncated, name + " ended its answer before it was complete; the half is dropped"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return turn.CodeLLMTransport, fmt.Sprintf("%s is not reachable: nothing listens at %s; is it running, is base_url right?", name, c.host)
+	case x.connected.Load():
+		return turn.CodeLLMTransport, name + " closed the connection before it answered"
+	}
+	return turn.CodeLLMTransport, fmt.Sprintf("%s at %s is not reachable; check the network and base_url", name, c.host)
+}
+
+// cancelled keeps the cause of the caller's context in the chain.
+func (c *Chat) cancelled(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	var e *turn.Error
+	if errors.As(cause, &e) {
+		return fmt.Errorf("asking %s: %w", c.opts.Name, cause)
+	}
+	return turn.Errorf(turn.CodeLLMTransport, cause, "the question to "+c.opts.Name+" was cancelled")
+}
+
+// refused reads a provider's refusal: of a status, or in a stream where status is 0.
+func (c *Chat) refused(status int, header http.Header, body []byte) *turn.Error {
+	r := parseRefusal(status, []byte(c.redact(string(body))))
+	r.Message, r.Kind = c.short(r.Message), c.short(r.Kind)
+	e := turn.Errorf(r.code(), r, r.describe(c.opts.Name, header))
+	if e.Code.Retryable() {
+		e.RetryAfter = retryAfter(header, time.Now(), c.opts.MaxRetryAfter)
+	}
+	e.Message = c.redact(e.Message)
+	return e
+}
+
+// learn remembers what the endpoint refused, and reports whether the request is worth sending again without it.
+func (c *Chat) learn(model string, q quirks, err error) bool {
+	var r *refusal
+	if !errors.As(err, &r) || r.Status != http.StatusBadRequest && r.Status != http.StatusUnprocessableEntity {
+		return false
+	}
+	before := q
+	said := r.Param + " " + r.Message
+	q.noStreamOptions = q.noStreamOptions || strings.Contains(said, "stream_options")
+	q.completionTokens = q.completionTokens || strings.Contains(said, "max_completion_tokens") && !wantsCompletionTokens(model)
+	if q == before {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.quirks) < 1000 {
+		c.quirks[model] = q
+	}
+	return c.quirks[model] == q
+}
+
+func (c *Chat) quirksOf(model string) quirks {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.quirks[model]
+}
+
+// hide keeps the chain of an error unless its text holds the key.
+func (c *Chat) hide(err error) error {
+	if err == nil || c.redact(err.Error()) == err.Error() {
+		return err
+	}
+	return errors.New(c.redact(err.Error()))
+}
+
+// minSecret is the shortest key that is looked for, in bytes: a shorter one is a placeholder, and a word.
+const minSecret = 8
+
+func (c *Chat) redact(s string) string {
+	if len(c.opts.APIKey) < minSecret {
+		return s
+	}
+	return strings.ReplaceAll(s, c.opts.APIKey, "[api key]")
+}
+
+// short makes another side's words fit for a message: redacted, without control characters, at most maxSaid bytes.
+func (c *Chat) short(s string) string { return turn.Cut(printable(c.redact(s)), maxSaid) }
+
+// isTimeout: the dialer's deadlines may fire a moment before ours.
+func isTimeout(err error) bool {
+	var n net.Error
+	return errors.As(err, &n) && n.Timeout()
+}

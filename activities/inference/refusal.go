@@ -1,0 +1,189 @@
+package inference
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// maxSaid bounds a provider's message within ours, in bytes.
+const maxSaid = 300
+
+// refusal is what a provider says when it does not answer. It is the cause of the *turn.Error and knows no secret.
+type refusal struct {
+	Status  int // 0: it came in the stream
+	Message string
+	Kind    string // type, code and status of the provider's error, in lower case
+	Param   string
+}
+
+func (r *refusal) Error() string {
+	return fmt.Sprintf("status %d, %s: %s", r.Status, printable(r.Kind), r.Message)
+}
+
+// streamError is an error in the stream, after a status that promised an answer.
+type streamError struct{ body []byte }
+
+func (*streamError) Error() string { return "an error came in the stream" }
+
+// parseRefusal finds the message in the shapes that are seen in the wild: {"error":{"message"}} (OpenAI),
+// {"error":"…"} (Ollama), {"message"} (vLLM, Mistral), {"detail"} (FastAPI), [{"error":{…}}] (Gemini), or plain text.
+func parseRefusal(status int, body []byte) *refusal {
+	r := &refusal{Status: status}
+	var list []json.RawMessage
+	if json.Unmarshal(body, &list) == nil && len(list) > 0 {
+		body = list[0]
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(body, &fields) != nil {
+		if !strings.HasPrefix(strings.TrimSpace(string(body)), "<") {
+			r.Message = string(body)
+		}
+		return r
+	}
+	if inner, ok := fields["error"]; ok {
+		var object map[string]json.RawMessage
+		if json.Unmarshal(inner, &object) == nil && object != nil {
+			fields = object
+		}
+	}
+	for _, key := range []string{"message", "error", "detail"} {
+		if r.Message == "" {
+			r.Message = word(fields[key])
+		}
+	}
+	r.Kind = strings.ToLower(strings.Join([]string{word(fields["type"]), word(fields["code"]), word(fields["status"])}, " "))
+	r.Param = word(fields["param"])
+	if status == 0 {
+		r.Status = embeddedStatus(fields)
+	}
+	return r
+}
+
+// embeddedStatus is the status that an error in a stream carries in its code, if it is one.
+func embeddedStatus(fields map[string]json.RawMessage) int {
+	n, err := strconv.Atoi(word(fields["code"]))
+	if err != nil || n < 400 || n > 599 {
+		return 0
+	}
+	return n
+}
+
+// word is a JSON string's value, or any other value's text.
+func word(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	return string(raw)
+}
+
+// code classifies: what may help when tried again, and what may not.
+func (r *refusal) code() turn.Code {
+	has := func(s string) bool { return strings.Contains(r.Kind, s) }
+	switch {
+	case has("insufficient_quota"), has("billing"):
+		return turn.CodeLLMRejected
+	case r.Status == http.StatusTooManyRequests, r.Status == 0 && has("rate_limit"):
+		return turn.CodeLLMRateLimited
+	case r.Status == http.StatusRequestTimeout, r.Status == http.StatusConflict, r.Status == http.StatusTooEarly, r.Status >= 500:
+		return turn.CodeLLMTransport
+	case r.Status == 0 && !has("invalid_request") && !r.tooLong():
+		return turn.CodeLLMTransport
+	}
+	return turn.CodeLLMRejected
+}
+
+func (r *refusal) tooLong() bool {
+	said := strings.ToLower(r.Message)
+	return strings.Contains(r.Kind, "context_length") || strings.Contains(said, "context length") ||
+		strings.Contains(said, "context window") || r.Status == http.StatusRequestEntityTooLarge
+}
+
+// describe is the message for the user.
+func (r *refusal) describe(name string, header http.Header) string {
+	out := name + " refused the request"
+	if r.code().Retryable() {
+		out = name + " could not answer"
+	}
+	if r.Status != 0 {
+		out += fmt.Sprintf(" (%d)", r.Status)
+	}
+	if r.Message != "" {
+		out += ": " + strings.TrimRight(r.Message, ". ")
+	}
+	if hint := r.hint(header); hint != "" {
+		out += ". " + hint
+	}
+	return out
+}
+
+func (r *refusal) hint(header http.Header) string {
+	switch {
+	case strings.Contains(r.Kind, "insufficient_quota"), strings.Contains(r.Kind, "billing"), r.Status == http.StatusPaymentRequired:
+		return "The account has no quota left: check its plan and billing"
+	case r.Status == http.StatusUnauthorized, r.Status == http.StatusForbidden:
+		return "Check the API key and what it may be used for"
+	case r.Status == http.StatusNotFound, r.Status == http.StatusMethodNotAllowed:
+		return "Check the model's name and base_url"
+	case r.Status >= 300 && r.Status < 400:
+		return "Redirects are not followed; set base_url to its target" + target(header)
+	case r.tooLong():
+		return "The conversation is longer than the model's context window: lower max_history_messages, or choose a model with a larger one"
+	case strings.Contains(r.Param+r.Message, "temperature"):
+		return "Take temperature out of the configuration"
+	case r.code() == turn.CodeLLMRateLimited:
+		return "It asks to be left alone for a moment"
+	}
+	return ""
+}
+
+// target is where a redirect points, without what may be secret.
+func target(header http.Header) string {
+	u, err := url.Parse(header.Get("Location"))
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	return " (" + turn.Cut(printable(u.Scheme+"://"+u.Host+u.Path), 100) + ")"
+}
+
+// retryAfter is how long the provider asks to be left alone: Retry-After in seconds or as a date (RFC 9110, 10.2.3), or
+// retry-after-ms (OpenAI). At most limit; 0 where it says nothing or nonsense.
+func retryAfter(h http.Header, now time.Time, limit time.Duration) time.Duration {
+	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {
+		return capped(ms/1000, limit)
+	}
+	value := strings.TrimSpace(h.Get("Retry-After"))
+	if s, err := strconv.ParseFloat(value, 64); err == nil {
+		return capped(s, limit)
+	}
+	if at, err := http.ParseTime(value); err == nil {
+		return capped(at.Sub(now).Seconds(), limit)
+	}
+	return 0
+}
+
+func capped(seconds float64, limit time.Duration) time.Duration {
+	if !(seconds > 0) { // NaN too
+		return 0
+	}
+	return time.Duration(min(seconds, limit.Seconds()) * float64(time.Second))
+}
+
+// printable puts a space in place of what could move a cursor or turn the direction of text.
+func printable(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029' {
+			return ' '
+		}
+		return r
+	}, s)
+	return strings.Join(strings.Fields(s), " ")
+}

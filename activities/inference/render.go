@@ -1,0 +1,160 @@
+package inference
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	openai "github.com/sashabaranov/go-openai"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// request is what one inference sends. The library writes its fields in a fixed order, model and messages first, so
+// the bytes up to the messages' end depend on nothing else: a longer transcript extends them, and a provider's prompt
+// cache finds its prefix.
+type request struct {
+	openai.ChatCompletionRequest
+	patch string // JSON fields that the library leaves out, each after a comma
+}
+
+// quirks are what an endpoint was found not to take.
+type quirks struct {
+	noStreamOptions  bool
+	completionTokens bool // max_completion_tokens in place of max_tokens
+}
+
+func (c *Chat) request(p turn.Prompt, q quirks) request {
+	r := request{ChatCompletionRequest: openai.ChatCompletionRequest{
+		Model: p.Model, Messages: messages(p), Tools: tools(p.Tools), Stream: true,
+	}}
+	if !q.noStreamOptions {
+		r.StreamOptions = &openai.StreamOptions{IncludeUsage: true}
+	}
+	if p.MaxTokens > 0 {
+		if q.completionTokens || wantsCompletionTokens(p.Model) {
+			r.MaxCompletionTokens = p.MaxTokens
+		} else {
+			r.MaxTokens = p.MaxTokens
+		}
+	}
+	if p.Temperature != nil {
+		r.Temperature = float32(*p.Temperature)
+		if *p.Temperature == 0 {
+			r.patch = `,"temperature":0` // the library drops a zero
+		}
+	}
+	return r
+}
+
+// wantsCompletionTokens is the rule by which the library refuses max_tokens.
+func wantsCompletionTokens(model string) bool {
+	for _, family := range []string{"o1", "o3", "o4", "gpt-5", "gpt-6"} {
+		if strings.HasPrefix(model, family) {
+			return true
+		}
+	}
+	return false
+}
+
+// messages renders system prompt, transcript and note, in this order.
+func messages(p turn.Prompt) []openai.ChatCompletionMessage {
+	out := make([]openai.ChatCompletionMessage, 0, len(p.Messages)+2)
+	if p.System != "" {
+		role := openai.ChatMessageRoleSystem
+		if _, system, _ := Capabilities(p.Model); !system {
+			role = openai.ChatMessageRoleUser
+		}
+		out = append(out, openai.ChatCompletionMessage{Role: role, Content: p.System})
+	}
+	wire := map[string]string{} // our call ID → the provider's, of the last assistant message with calls
+	for _, m := range p.Messages {
+		out = append(out, message(m, wire))
+	}
+	if p.Note != "" {
+		out = append(out, openai.ChatCompletionMessage{Role: openai.ChatMessageRoleUser, Content: notePrefix + p.Note})
+	}
+	return out
+}
+
+// notePrefix tells the model, and tests, that a note is not the user's word. Its role is user because many chat
+// templates refuse a system message that is not the first.
+const notePrefix = "(Automatic note, not from the user) "
+
+// message renders one entry of the transcript. A result whose call is not in sight is shown as text: providers refuse
+// a tool message without its call.
+func message(m turn.Message, wire map[string]string) openai.ChatCompletionMessage {
+	switch m.Role {
+	case turn.RoleAssistant:
+		if len(m.ToolCalls) > 0 {
+			clear(wire)
+		}
+		out := openai.ChatCompletionMessage{Role: openai.ChatMessageRoleAssistant, Content: m.Text}
+		for _, call := range m.ToolCalls {
+			wire[call.ID] = wireID(call)
+			out.ToolCalls = append(out.ToolCalls, toolCall(call))
+		}
+		if len(out.ToolCalls) == 0 {
+			out.Content = orPlaceholder(m.Text)
+		}
+		return out
+	case turn.RoleTool:
+		if id, ok := wire[m.CallID]; ok {
+			return openai.ChatCompletionMessage{Role: openai.ChatMessageRoleTool, ToolCallID: id, Content: orPlaceholder(m.Text)}
+		}
+		text := fmt.Sprintf("Result of call %s (%s):\n%s", m.CallID, m.Outcome, m.Text)
+		return openai.ChatCompletionMessage{Role: openai.ChatMessageRoleUser, Content: text}
+	}
+	return openai.ChatCompletionMessage{Role: openai.ChatMessageRoleUser, Content: orPlaceholder(m.Text)}
+}
+
+// orPlaceholder: the library leaves empty content out, and providers refuse a message without it.
+func orPlaceholder(text string) string {
+	if text == "" {
+		return "(no content)"
+	}
+	return text
+}
+
+func toolCall(c turn.ToolCall) openai.ToolCall {
+	return openai.ToolCall{
+		ID: wireID(c), Type: openai.ToolTypeFunction,
+		Function: openai.FunctionCall{Name: turn.WireName(c.Tool), Arguments: arguments(c.Arguments)},
+	}
+}
+
+func wireID(c turn.ToolCall) string {
+	if c.WireID != "" {
+		return c.WireID
+	}
+	return "call_" + strings.ReplaceAll(c.ID, ".", "_")
+}
+
+// arguments are given back as the model sent them, unless they are no JSON object: then some servers, which parse what
+// they get back, would refuse the whole conversation.
+func arguments(raw string) string {
+	var object map[string]json.RawMessage
+	if json.Unmarshal([]byte(raw), &object) == nil && object != nil {
+		return raw
+	}
+	if strings.TrimSpace(raw) == "" {
+		return "{}"
+	}
+	quoted, _ := json.Marshal(map[string]string{"invalid_arguments": raw}) // strings always marshal
+	return string(quoted)
+}
+
+// tools renders the offered tools in their order.
+func tools(offered []turn.WireTool) []openai.Tool {
+	out := make([]openai.Tool, 0, len(offered))
+	for _, t := range offered {
+		schema := t.Schema
+		if len(schema) == 0 {
+			schema = json.RawMessage(`{"type":"object","properties":{}}`)
+		}
+		out = append(out, openai.Tool{Type: openai.ToolTypeFunction, Function: &openai.FunctionDefinition{
+			Name: t.Name, Description: t.Description, Parameters: schema,
+		}})
+	}
+	return out
+}

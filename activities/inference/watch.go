@@ -1,0 +1,75 @@
+package inference
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// watch is the deadline of the phase that a request is in: one at a time, each with its own cause.
+type watch struct {
+	cancel context.CancelCauseFunc
+
+	mu    sync.Mutex
+	timer *time.Timer
+	phase int // the timer of an earlier phase that fires late does nothing
+	limit time.Duration
+	// lenient phases begin anew with each byte; the wait for the first token does not.
+	lenient bool
+	stopped bool
+}
+
+// startWatch derives a context that ends with a phase's cause when the phase takes too long.
+func startWatch(ctx context.Context) (context.Context, *watch) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	return ctx, &watch{cancel: cancel}
+}
+
+// expect begins a phase that may take d, counted anew from each byte that arrives.
+func (w *watch) expect(d time.Duration, cause error) { w.begin(d, cause, true) }
+
+// expectWithin begins a phase that may take d, whatever arrives: keep-alives do not lengthen it.
+func (w *watch) expectWithin(d time.Duration, cause error) { w.begin(d, cause, false) }
+
+func (w *watch) begin(d time.Duration, cause error, lenient bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped {
+		return
+	}
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	w.phase++
+	phase := w.phase
+	w.limit, w.lenient = d, lenient
+	w.timer = time.AfterFunc(d, func() { w.fire(phase, cause) })
+}
+
+func (w *watch) fire(phase int, cause error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if phase == w.phase {
+		w.cancel(cause)
+	}
+}
+
+// alive is told of each byte that arrives.
+func (w *watch) alive() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.lenient && w.timer.Stop() {
+		w.timer.Reset(w.limit)
+	}
+}
+
+func (w *watch) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.phase++
+	w.stopped = true
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	w.cancel(nil)
+}

@@ -1,0 +1,19 @@
+// Package script is a model provider for tests: a server that speaks OpenAI's Chat Completions over real HTTP, streams
+// real server-sent events, and answers what a script says.
+//
+//	gate := script.NewGate()
+//	s := script.Start(t, script.Steps(
+//		script.Call("local_read_file", `{"path":"a.txt"}`),
+//		script.Text("The file says hello.").Hold(2, gate),
+//	))
+//	... use s.URL() as base_url ...
+//	<-gate.Reached()
+//	gate.Release()
+//	require.Len(t, s.Requests(), 2)
+//
+// A script picks a Reply for each request. Steps picks by how often the model has answered since the user's last
+// message, so a retried request gets the same reply; Attempts picks by how often exactly this request came before.
+//
+// The server keeps a ledger of its own of every request: its bytes, what it was answered with, and whether the answer
+// got out whole. It shares no code with the product, so what it counted is evidence.
+package script

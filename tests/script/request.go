@@ -1,0 +1,158 @@
+package script
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Outcome is how the answering of a request ended.
+type Outcome string
+
+// The outcomes.
+const (
+	Open    Outcome = "open"    // under way
+	Sent    Outcome = "sent"    // everything that the reply has was sent
+	Cut     Outcome = "cut"     // broken off, as the script said
+	Aborted Outcome = "aborted" // the client gave up, or the server was closed
+)
+
+// Request is an entry of the ledger.
+type Request struct {
+	Index  int // from 0, in order of arrival
+	At     time.Time
+	Header http.Header
+	Body   []byte
+	// Step counts the model's answers since the user's last message, from 0. Notes and results are not taken for
+	// user messages; tool-call IDs of this server ("call_s2_0") and results that name their call keep the count right
+	// where the beginning of the turn is no longer shown.
+	Step int
+	// Attempt counts requests with exactly this body, from 1.
+	Attempt int
+	Chat    Chat
+
+	Reply    string // the kind of reply
+	Outcome  Outcome
+	Events   int // that were sent
+	Duration time.Duration
+}
+
+// Chat is what a request's body says.
+type Chat struct {
+	Model         string    `json:"model"`
+	Messages      []Message `json:"messages"`
+	Stream        bool      `json:"stream"`
+	StreamOptions *struct {
+		IncludeUsage bool `json:"include_usage"`
+	} `json:"stream_options"`
+	Tools []struct {
+		Function struct {
+			Name string `json:"name"`
+		} `json:"function"`
+	} `json:"tools"`
+	Temperature         *float64 `json:"temperature"`
+	MaxTokens           int      `json:"max_tokens"`
+	MaxCompletionTokens int      `json:"max_completion_tokens"`
+}
+
+// Message is one message of a request.
+type Message struct {
+	Role       string `json:"role"`
+	Content    string `json:"content"`
+	ToolCallID string `json:"tool_call_id"`
+	ToolCalls  []struct {
+		ID       string `json:"id"`
+		Function struct {
+			Name      string `json:"name"`
+			Arguments string `json:"arguments"`
+		} `json:"function"`
+	} `json:"tool_calls"`
+}
+
+// Last is the last message with this role; the zero Message where there is none.
+func (c Chat) Last(role string) Message {
+	for i := len(c.Messages) - 1; i >= 0; i-- {
+		if c.Messages[i].Role == role {
+			return c.Messages[i]
+		}
+	}
+	return Message{}
+}
+
+// ToolNames are the names of the offered tools.
+func (c Chat) ToolNames() []string {
+	var names []string
+	for _, t := range c.Tools {
+		names = append(names, t.Function.Name)
+	}
+	return names
+}
+
+// Asked is the user's last message that is neither a note nor a result.
+func (c Chat) Asked() string {
+	for i := len(c.Messages) - 1; i >= 0; i-- {
+		if m := c.Messages[i]; m.Role == "user" && !synthetic(m.Content) {
+			return m.Content
+		}
+	}
+	return ""
+}
+
+// How the product marks user messages that no user wrote.
+const (
+	noteMark   = "(Automatic note"
+	resultMark = "Result of call "
+)
+
+func synthetic(content string) bool {
+	return strings.HasPrefix(content, noteMark) || strings.HasPrefix(content, resultMark)
+}
+
+var (
+	ownCall   = regexp.MustCompile(`^call_s(\d+)_\d+$`)
+	namedCall = regexp.MustCompile(`^` + resultMark + `(\d+)\.\d+ `)
+)
+
+// step counts; see Request.Step.
+func (c Chat) step() int {
+	step := 0
+	for _, m := range c.Messages {
+		switch {
+		case m.Role == "user" && !synthetic(m.Content):
+			step = 0
+		case m.Role == "assistant":
+			step++
+			for _, call := range m.ToolCalls {
+				step = max(step, number(ownCall, call.ID)+1)
+			}
+		case m.Role == "user":
+			step = max(step, number(namedCall, m.Content))
+		}
+	}
+	return step
+}
+
+// number is what the pattern's group captures, or -1.
+func number(pattern *regexp.Regexp, s string) int {
+	m := pattern.FindStringSubmatch(s)
+	if m == nil {
+		return -1
+	}
+	n, err := strconv.Atoi(m[1])
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+func parse(body []byte) (Chat, error) {
+	var c Chat
+	err := json.Unmarshal(body, &c)
+	return c, err
+}
+
+func fingerprint(body []byte) [32]byte { return sha256.Sum256(body) }
