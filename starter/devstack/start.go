@@ -36,7 +36,7 @@ func start(ctx context.Context, o Options, binary string) error {
 		return fmt.Errorf("finding the state folder: %w", err)
 	}
 	logFile := filepath.Join(dir, "temporal.log")
-	args := append([]string{commandName, "--dir", dir, "--", binary}, serverArgs(dir, host, port, o)...)
+	args := append([]string{CommandName, "--dir", dir, "--", binary}, serverArgs(dir, host, port, o)...)
 	out, err := os.OpenFile(logFile, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
 		return fmt.Errorf("opening the server's log: %w", err)

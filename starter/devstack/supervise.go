@@ -14,14 +14,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// commandName is the hidden command by which a program runs itself as a supervisor.
-const commandName = "dev-server"
+// CommandName is the hidden command by which a program runs itself as a supervisor.
+const CommandName = "dev-server"
 
 // Command is the hidden command that a program with a devstack must have.
 func Command(stderr io.Writer) *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
-		Use: commandName, Hidden: true, Args: cobra.MinimumNArgs(1),
+		Use: CommandName, Hidden: true, Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return supervise(cmd.Context(), dir, args, stderr) },
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "state folder")

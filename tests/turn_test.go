@@ -1,0 +1,142 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+type echoIn struct {
+	Text string `json:"text"`
+}
+
+func echo(_ context.Context, in echoIn) (string, error) { return "echo " + in.Text, nil }
+
+// withEcho adds the echo tool twice: once in the quick lane and once as a regular activity.
+func withEcho() []engine.Option {
+	return []engine.Option{
+		engine.WithTool("quick_echo", "Echoes.", echo, engine.Quick(), engine.Risk(turn.RiskLow)),
+		engine.WithTool("echo", "Echoes.", echo, engine.Risk(turn.RiskLow)),
+	}
+}
+
+// withinBudget checks what every turn's history has: one upsert, no timer, at most so many events.
+func withinBudget(t *testing.T, events []*historypb.HistoryEvent, most int) {
+	t.Helper()
+	assert.LessOrEqual(t, len(events), most, "history events")
+	assert.Equal(t, 1, count(events, enumspb.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES), "upserts")
+	assert.Zero(t, count(events, enumspb.EVENT_TYPE_TIMER_STARTED), "timers")
+}
+
+func TestAnAnswerTakesFourteenEvents(t *testing.T) {
+	r := newRig(t, script.Text("It is a test.").Usage(20, 5, 0))
+	r.work()
+	run := r.begin("plain", "What is this?", nil)
+	res := r.result(run)
+	assert.Equal(t, workflows.Result{
+		Version: 1, Session: "plain", Turn: run.GetRunID(), State: turn.StateCompleted, FinishReason: turn.FinishAnswered,
+		Answer: "It is a test.", Usage: turn.Usage{InputTokens: 20, OutputTokens: 5}, Steps: 1, Model: "scripted",
+	}, res)
+	withinBudget(t, r.events("plain", run.GetRunID()), 14)
+}
+
+func TestACallTakesTwelveEventsAndAQuickOneSeven(t *testing.T) {
+	for tool, most := range map[string]int{"local_echo": 26, "local_quick_echo": 21} {
+		t.Run(tool, func(t *testing.T) {
+			r := newRig(t, script.Steps(script.Call(tool, `{"text":"hello"}`), script.Text("It echoed.")))
+			r.work(withEcho()...)
+			run := r.begin("call", "Echo hello.", nil)
+			assert.Equal(t, "It echoed.", r.result(run).Answer)
+			withinBudget(t, r.events("call", run.GetRunID()), most)
+			require.Len(t, r.model.Requests(), 2)
+			assert.Equal(t, "echo hello", r.model.Requests()[1].Chat.Last("tool").Content)
+		})
+	}
+}
+
+func TestParallelCallsKeepRequestOrder(t *testing.T) {
+	for tool, most := range map[string]int{"local_echo": 56, "local_quick_echo": 26} {
+		t.Run(tool, func(t *testing.T) {
+			var calls []script.ToolCall
+			for i := range 6 {
+				calls = append(calls, script.ToolCall{Name: tool, Arguments: fmt.Sprintf(`{"text":"%d"}`, i)})
+			}
+			r := newRig(t, script.Steps(script.Calls(calls...), script.Text("done")))
+			r.work(withEcho()...)
+			run := r.begin("six", "Echo six times.", nil)
+			assert.Equal(t, 6, r.result(run).ToolCalls)
+			withinBudget(t, r.events("six", run.GetRunID()), most)
+			requests := r.model.Requests()
+			require.Len(t, requests, 2, "one inference before and one after")
+			var results []string
+			for _, m := range requests[1].Chat.Messages {
+				if m.Role == "tool" {
+					results = append(results, m.Content)
+				}
+			}
+			assert.Equal(t, []string{"echo 0", "echo 1", "echo 2", "echo 3", "echo 4", "echo 5"}, results)
+		})
+	}
+}
+
+func TestBadAnswersAreRepromptedOnceAndThenFailByName(t *testing.T) {
+	for name, bad := range map[string]script.Reply{
+		"text": script.Text("I think so."), "fenced": script.Text("```json\n{\"type\":\"final\",\"content\":\"x\"}\n```"),
+		"two objects": script.Text(`{"type":"final","content":"a"} {"type":"final","content":"b"}`),
+		"duplicates":  script.Text(`{"type":"final","content":"a","content":"b"}`), "half": script.Text(`{"type":"final","con`),
+		"unknown tool": script.JSONCall("no_such_tool", `{}`), "bad arguments": script.JSONCall("local_echo", `{"txet":"a"}`),
+		"nothing": script.Empty(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inJSON := func(c *config.Config) { c.Runtime.Mode = config.ModeJSON }
+			t.Run("mended", func(t *testing.T) {
+				r := newRig(t, script.Steps(bad, script.JSONFinal("mended")), inJSON)
+				r.work(withEcho()...)
+				res := r.ask("bad", "Do it.")
+				assert.Equal(t, "mended", res.Answer)
+				assert.Equal(t, 2, res.Steps)
+			})
+			t.Run("given up", func(t *testing.T) {
+				r := newRig(t, script.Always(bad), inJSON)
+				r.work(withEcho()...)
+				run := r.begin("bad", "Do it.", nil)
+				err := run.Get(t.Context(), nil)
+				assert.ErrorContains(t, err, "invalid_action")
+				require.Len(t, r.model.Requests(), 2)
+				record, err := r.store.Turn(t.Context(), run.GetRunID())
+				require.NoError(t, err)
+				assert.Equal(t, turn.StateFailed, record.State)
+				r.model.SetScript(script.JSONFinal("still here"))
+				assert.Equal(t, "still here", r.ask("bad", "And now?").Answer, "the session goes on")
+			})
+		})
+	}
+}
+
+func TestAPromptIsABytePrefixOfTheNextOne(t *testing.T) {
+	r := newRig(t, script.Steps(script.Call("local_quick_echo", `{"text":"a"}`), script.Call("local_quick_echo", `{"text":"b"}`), script.Text("done")))
+	r.work(withEcho()...)
+	r.ask("prefix", "Echo twice.")
+	requests := r.model.Requests()
+	require.Len(t, requests, 3)
+	for i := range 2 {
+		end := strings.LastIndex(string(requests[i].Body), `],"`)
+		if tools := strings.Index(string(requests[i].Body), `],"stream"`); tools >= 0 {
+			end = tools
+		}
+		head := requests[i].Body[:end]
+		assert.True(t, strings.HasPrefix(string(requests[i+1].Body), string(head)), "step %d:\n%s\nstep %d:\n%s", i+1, head, i+2, requests[i+1].Body)
+	}
+}
