@@ -27,7 +27,7 @@ var followPromises = []promise{
 func followLive(t T, writer, reader journal.Store) {
 	s := newScript(t, writer, "t1")
 	s.start(1)
-	ctx, cancel := context.WithTimeout(t.Context(), checkTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), followTimeout)
 	defer cancel()
 	watched := newWatched(reader)
 	type seen struct {
@@ -57,7 +57,7 @@ func followLive(t T, writer, reader journal.Store) {
 
 func followEarly(t T, open func() journal.Store) {
 	store := open()
-	ctx, cancel := context.WithTimeout(t.Context(), checkTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), followTimeout)
 	defer cancel()
 	watched := newWatched(store)
 	seen := make(chan error, 1)

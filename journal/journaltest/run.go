@@ -56,8 +56,12 @@ func RunPair(t *testing.T, open func(t *testing.T) (a, b journal.Store)) {
 	}
 }
 
-// checkTimeout ends a check on a broken store that would wait for ever.
-const checkTimeout = 2 * time.Second
+// checkTimeout ends a check on a broken store that would wait for ever; followTimeout is how long a chunk may take to
+// be seen.
+const (
+	checkTimeout  = 2 * time.Minute
+	followTimeout = 5 * time.Second
+)
 
 // Failing checks every promise that only names and returns those that do not hold, with what the check said. Without
 // names it checks all.

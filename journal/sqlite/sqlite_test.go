@@ -1,6 +1,8 @@
 package sqlite_test
 
 import (
+	"bytes"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -38,4 +40,16 @@ func TestConformanceOfTwoOpens(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "journal.db")
 		return open(t, path, sqlite.Options{}), open(t, path, sqlite.Options{})
 	})
+}
+
+// TestKeptExportIsImported: what version 1 has exported is imported by every later version, byte for byte.
+func TestKeptExportIsImported(t *testing.T) {
+	kept, err := os.ReadFile("../testdata/session-v1.jsonl")
+	require.NoError(t, err)
+	s := open(t, filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{})
+	_, err = s.Import(t.Context(), bytes.NewReader(kept))
+	require.NoError(t, err)
+	var out bytes.Buffer
+	require.NoError(t, s.Export(t.Context(), "s", &out))
+	assert.Equal(t, string(kept), out.String())
 }

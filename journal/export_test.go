@@ -1,0 +1,143 @@
+package journal_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+)
+
+// read takes an export as a store would, and returns how many lines were good.
+func read(input []byte) (lines int, err error) {
+	blobs := map[string][]byte{}
+	load := func(hash string) ([]byte, error) {
+		b, ok := blobs[hash]
+		if !ok {
+			return nil, fmt.Errorf("blob %s was never yielded", hash)
+		}
+		return b, nil
+	}
+	for l, err := range journal.ReadExport(bytes.NewReader(input), load) {
+		if err != nil {
+			return lines, err
+		}
+		lines++
+		if l.Blob != nil {
+			blobs[l.Blob.Hash] = l.Blob.Bytes
+		}
+	}
+	return lines, nil
+}
+
+func sample(t testing.TB) []byte {
+	t.Helper()
+	b, err := os.ReadFile("testdata/session-v1.jsonl")
+	require.NoError(t, err)
+	return b
+}
+
+// TestKeptExportIsReadable: exports of version 1 stay readable.
+func TestKeptExportIsReadable(t *testing.T) {
+	lines, err := read(sample(t))
+	require.NoError(t, err)
+	assert.Equal(t, bytes.Count(sample(t), []byte("\n")), lines)
+}
+
+// edit changes one line with right sums all the way down, as somebody does who knows the format.
+func edit(t *testing.T, find, change string) []byte {
+	t.Helper()
+	lines := strings.SplitAfter(string(sample(t)), "\n")
+	found := false
+	for i, line := range lines {
+		if strings.Contains(line, find) && !found {
+			found = true
+			lines[i] = strings.Replace(line, find, change, 1)
+		}
+	}
+	require.True(t, found, find)
+	return resum([]byte(strings.Join(lines, "")))
+}
+
+// resum writes the lines that decode again, with right sums and a right end.
+func resum(b []byte) []byte {
+	var out bytes.Buffer
+	e := journal.NewExporter(&out)
+	for line := range bytes.Lines(b) {
+		var l journal.Line
+		if json.Unmarshal(line, &l) == nil && l.End == nil {
+			_ = e.Write(l)
+		}
+	}
+	_ = e.Close()
+	return out.Bytes()
+}
+
+// TestEditedExports: sums can be computed by anybody; what the lines say must fit together all the same.
+func TestEditedExports(t *testing.T) {
+	for _, c := range []struct{ find, change, says string }{
+		{`question of t1`, `question of t1`, ""},
+		{`question of t2","turn_id`, `Question of t2","turn_id`, "hash chain does not hold"},
+		{`"format":"everturn-session"`, `"format":"something-else"`, "no export of a session"},
+		{`"version":1`, `"version":2`, "newer version"},
+		{`"bytes":"`, `"bytes":"AAAA`, "do not have its hash"},
+		{`"text_blob":"`, `"text_blob":"0`, "no blob"},
+		{`"index":3,`, `"index":4,`, "index 4 where 3 comes next"},
+		{`"message_seq":1,`, `"message_seq":2,`, "not the one that turn t1 begins with"},
+		{`"base":{"seq":1,`, `"base":{"seq":2,`, "not in the transcript"},
+		{`"state":"running"`, `"state":"asleep"`, "do not fit"},
+		{`"chunk":{"turn":"t3"`, `"chunk":{"turn":"t9"`, "does not have"},
+		{`"late":{"turn":"t1","call_id":"1.0"`, `"late":{"turn":"t1","call_id":"1.9"`, "late result of call"},
+	} {
+		_, err := read(edit(t, c.find, c.change))
+		if c.says == "" {
+			assert.NoError(t, err)
+			continue
+		}
+		assert.ErrorContains(t, err, c.says)
+		assert.ErrorContains(t, err, "line ")
+	}
+}
+
+func TestNewerExportIsToldFromGarbage(t *testing.T) {
+	_, err := read([]byte(`{"header":{"format":"everturn-session","version":7,"colour":"red"},"sum":"x"}` + "\n"))
+	assert.ErrorIs(t, err, journal.ErrNewer)
+}
+
+func TestLongLineIsRefusedBeforeItIsHeld(t *testing.T) {
+	endless := zeros{}
+	for _, err := range journal.ReadExport(endless, nil) {
+		assert.ErrorContains(t, err, "line 1: it is longer than")
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = '0'
+	}
+	return len(p), nil
+}
+
+// FuzzReadExport: no input may panic or hang, and what is taken can be written and taken again. Inputs are tried as
+// they are and with right sums, because nearly every change is found by the sums alone.
+func FuzzReadExport(f *testing.F) {
+	f.Add(sample(f))
+	for line := range bytes.Lines(sample(f)) {
+		f.Add(line)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		_, _ = read(b)
+		again := resum(b)
+		if _, err := read(again); err == nil {
+			require.Equal(t, string(again), string(resum(again)))
+		}
+	})
+}
