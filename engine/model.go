@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/everturn/everturn/activities/inference"
@@ -47,8 +48,22 @@ func (e *Engine) openModel(ctx context.Context) error {
 }
 
 func (m *model) close() error {
-	if m.demo == nil {
-		return nil
+	var errs []error
+	if m.Chat != nil {
+		errs = append(errs, m.Chat.Close())
 	}
-	return m.demo.Close()
+	if m.demo != nil {
+		errs = append(errs, m.demo.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// CheckModel asks the configured provider whether it answers, without an inference.
+func CheckModel(ctx context.Context, cfg config.Config) (string, error) {
+	e := &Engine{cfg: cfg, options: newOptions(nil)}
+	if err := e.openModel(ctx); err != nil {
+		return "", errors.Join(err, e.Close())
+	}
+	err := e.model.Ping(ctx)
+	return e.model.provider + ", " + e.model.name, errors.Join(err, e.Close())
 }

@@ -21,6 +21,9 @@ import (
 // stateDir holds everything that --dev writes.
 const stateDir = ".everturn"
 
+// devDrain is how long a worker of --dev waits for what it is doing: a person waits with it, and nothing is lost.
+const devDrain = 2 * time.Second
+
 // devRetention is how long the development server keeps closed turns.
 const devRetention = 30 * 24 * time.Hour
 
@@ -140,6 +143,7 @@ func (l *local) startWorker(ctx context.Context, a *app, cfg config.Config) erro
 	if err != nil {
 		return fmt.Errorf("opening the worker's log: %w", err)
 	}
+	cfg.Worker.DrainTimeout = min(cfg.Worker.DrainTimeout, devDrain)
 	e, err := engine.New(ctx, cfg, engine.WithEnviron(a.environ), engine.WithLogger(logger(l.log)))
 	if err != nil {
 		return err

@@ -1,0 +1,34 @@
+package engine_test
+
+import (
+	"context"
+	"log"
+	"os"
+	"os/signal"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/engine"
+)
+
+type city struct {
+	Name string `json:"name" jsonschema:"a city's name"`
+}
+
+func weather(_ context.Context, in city) (string, error) { return "sunny in " + in.Name, nil }
+
+// A program of its own that runs a worker with a typed tool. What it takes to run is a Temporal server; the tests
+// package runs the same on one (TestAnEmbeddedToolIsCalled).
+func Example() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	loaded, err := config.Load(config.LoadOptions{Environ: os.Environ()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	e, err := engine.New(ctx, loaded.Config, engine.WithTool("weather", "Tells the weather of a city.", weather, engine.Quick()))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer e.Close()
+	log.Print(e.Run(ctx))
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/engine"
+)
+
+// checkWithin bounds each of the doctor's checks.
+const checkWithin = 20 * time.Second
+
+// check is one thing that must be well. It returns what it found.
+type check struct {
+	name string
+	code int // the exit code where it is not well
+	run  func(ctx context.Context, cfg config.Config) (string, error)
+}
+
+func (a *app) doctorCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor",
+		Short: "Check configuration, journal, Temporal, model and tool servers",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			loaded, err := a.load()
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(a.out, "ok    configuration")
+			return a.examine(cmd.Context(), loaded.Config, []check{
+				{"journal", exitConfig, checkJournal},
+				{"model", exitCredentials, checkModel},
+				{"tools", exitFailed, a.checkTools},
+				{"Temporal", exitUnreachable, a.checkTemporal},
+			})
+		},
+	}
+}
+
+// examine runs every check and returns the exit code of the first that failed.
+func (a *app) examine(ctx context.Context, cfg config.Config, checks []check) error {
+	var first error
+	for _, c := range checks {
+		ctx, cancel := context.WithTimeout(ctx, checkWithin)
+		found, err := c.run(ctx, cfg)
+		cancel()
+		if err == nil {
+			fmt.Fprintf(a.out, "ok    %s: %s\n", c.name, line(found, 200))
+			continue
+		}
+		fmt.Fprintf(a.out, "FAIL  %s: %s\n", c.name, printable(err.Error()))
+		if first == nil {
+			first = &exitError{code: c.code}
+		}
+	}
+	return first
+}
+
+func checkJournal(ctx context.Context, cfg config.Config) (string, error) {
+	store, err := openJournal(ctx, cfg)
+	if err != nil {
+		return "", err
+	}
+	sessions, err := store.Sessions(ctx, 1)
+	if err := errors.Join(err, store.Close()); err != nil {
+		return "", err
+	}
+	if len(sessions) == 0 {
+		return cfg.Journal.Path + ", empty", nil
+	}
+	return fmt.Sprintf("%s, last used %s", cfg.Journal.Path, sessions[0].UpdatedAt.Local().Format(time.DateTime)), nil
+}
+
+func checkModel(ctx context.Context, cfg config.Config) (string, error) {
+	return engine.CheckModel(ctx, cfg)
+}
+
+func (a *app) checkTools(ctx context.Context, cfg config.Config) (string, error) {
+	catalogues, err := engine.Catalogues(ctx, cfg, engine.WithEnviron(a.environ))
+	if err != nil {
+		return "", err
+	}
+	tools := 0
+	var problems []error
+	for _, c := range catalogues {
+		tools += len(c.Tools)
+		if c.Problem != "" {
+			problems = append(problems, fmt.Errorf("server %s: %s", c.Server, c.Problem))
+		}
+	}
+	return fmt.Sprintf("%d tools of %d servers", tools, len(catalogues)), errors.Join(problems...)
+}
+
+func (a *app) checkTemporal(ctx context.Context, cfg config.Config) (string, error) {
+	c, err := a.dial(ctx, cfg)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	info, err := c.WorkflowService().GetSystemInfo(ctx, &workflowservice.GetSystemInfoRequest{})
+	if err != nil {
+		return "", fmt.Errorf("asking Temporal for its version: %w", err)
+	}
+	return "server " + info.GetServerVersion(), nil
+}
