@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/everturn/everturn/activities/inference"
 	"github.com/everturn/everturn/activities/inference/demo"
@@ -18,19 +17,12 @@ type model struct {
 	demo     *demo.Server
 }
 
-// slowDelay is between two words of the demo model in its slow mode: enough to kill a worker in the middle.
-const slowDelay = 150 * time.Millisecond
-
 func (e *Engine) openModel(ctx context.Context) error {
 	c := e.cfg.LLM.Effective()
 	m := &model{provider: string(c.Provider), name: c.Model}
 	baseURL, key := c.BaseURL, c.APIKey.Reveal()
 	if c.Provider == config.ProviderDemo {
-		opts := demo.Options{}
-		if c.DemoSlow {
-			opts.Delay = slowDelay
-		}
-		server, err := demo.Start(ctx, opts)
+		server, err := demo.Start(ctx, demo.Options{Slow: c.DemoSlow})
 		if err != nil {
 			return err
 		}
