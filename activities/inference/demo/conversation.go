@@ -1,0 +1,161 @@
+package demo
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+
+	openai "github.com/sashabaranov/go-openai"
+)
+
+// The tools that the rules know, by the end of their names.
+const (
+	toolList   = "list_files"
+	toolRead   = "read_file"
+	toolSearch = "search_text"
+)
+
+// conversation is what the rules see of a request.
+type conversation struct {
+	question string
+	json     bool              // the JSON action protocol is spoken
+	tools    map[string]string // known tool → the name under which it is offered
+	queryKey string            // the argument of search_text that takes what to look for
+	results  []result          // since the question, in order
+}
+
+// result is what a tool returned.
+type result struct {
+	tool      string // list_files, read_file, search_text, or "" for others
+	arguments map[string]any
+	text      string
+}
+
+// argument is a call's argument as text.
+func (r result) argument(key string) string {
+	s, _ := r.arguments[key].(string)
+	return s
+}
+
+// of are the results of one tool.
+func (c conversation) of(tool string) []result {
+	var out []result
+	for _, r := range c.results {
+		if r.tool == tool {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// What marks user messages that no user wrote: notes, and results in the JSON action protocol.
+var (
+	noteMark   = "(Automatic note"
+	resultMark = regexp.MustCompile(`^Result of call \S+ \(\w*\):\n`)
+)
+
+// read finds the question and what was done about it so far.
+func read(req openai.ChatCompletionRequest) conversation {
+	c := conversation{tools: map[string]string{}, queryKey: "query"}
+	c.offer(req)
+	pending := map[string]result{} // native calls by ID
+	var last result                // the JSON protocol's call
+	for _, m := range req.Messages {
+		text := content(m)
+		switch {
+		case m.Role == openai.ChatMessageRoleUser && strings.HasPrefix(text, noteMark):
+		case m.Role == openai.ChatMessageRoleUser && resultMark.MatchString(text):
+			last.text = text[len(resultMark.FindString(text)):]
+			c.results = append(c.results, last)
+		case m.Role == openai.ChatMessageRoleUser:
+			c.question, c.results = text, nil
+		case m.Role == openai.ChatMessageRoleTool:
+			r := pending[m.ToolCallID]
+			r.text = text
+			c.results = append(c.results, r)
+		case m.Role == openai.ChatMessageRoleAssistant:
+			last = jsonCall(text)
+			for _, call := range m.ToolCalls {
+				pending[call.ID] = called(call.Function.Name, []byte(call.Function.Arguments))
+			}
+		}
+	}
+	return c
+}
+
+// offer notes the tools: of the request, or of a system prompt that describes the JSON action protocol.
+func (c *conversation) offer(req openai.ChatCompletionRequest) {
+	for _, t := range req.Tools {
+		if t.Function == nil {
+			continue
+		}
+		if known := knownTool(t.Function.Name); known != "" {
+			c.tools[known] = t.Function.Name
+			if known == toolSearch {
+				c.queryKey = queryKey(t.Function.Parameters)
+			}
+		}
+	}
+	if len(req.Tools) > 0 || len(req.Messages) == 0 {
+		return
+	}
+	system := content(req.Messages[0])
+	c.json = strings.Contains(system, `"type":"tool_call"`) || strings.Contains(system, `"type":"final"`)
+	if !c.json {
+		return
+	}
+	for _, name := range toolName.FindAllString(system, -1) {
+		if known := knownTool(name); known != "" && c.tools[known] == "" {
+			c.tools[known] = name
+		}
+	}
+}
+
+var toolName = regexp.MustCompile(`[A-Za-z0-9_/-]*(?:` + toolList + `|` + toolRead + `|` + toolSearch + `)\b`)
+
+func knownTool(name string) string {
+	for _, known := range []string{toolList, toolRead, toolSearch} {
+		if strings.HasSuffix(name, known) {
+			return known
+		}
+	}
+	return ""
+}
+
+// queryKey finds the argument in a search tool's schema.
+func queryKey(schema any) string {
+	object, _ := schema.(map[string]any)
+	properties, _ := object["properties"].(map[string]any)
+	for _, key := range []string{"query", "text", "pattern"} {
+		if _, ok := properties[key]; ok {
+			return key
+		}
+	}
+	return "query"
+}
+
+func called(name string, arguments []byte) result {
+	r := result{tool: knownTool(name)}
+	_ = json.Unmarshal(arguments, &r.arguments) // arguments that are no object are none
+	return r
+}
+
+// jsonCall reads an assistant message of the JSON action protocol.
+func jsonCall(text string) result {
+	var action struct {
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"`
+	}
+	if json.Unmarshal([]byte(text), &action) != nil {
+		return result{}
+	}
+	return called(action.Name, action.Arguments)
+}
+
+func content(m openai.ChatCompletionMessage) string {
+	text := m.Content
+	for _, p := range m.MultiContent {
+		text += p.Text
+	}
+	return text
+}

@@ -1,0 +1,282 @@
+package demo_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/everturn/everturn/activities/inference"
+	"github.com/everturn/everturn/activities/inference/demo"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const overview = "Which files are here, and what is this project about?"
+
+// agent asks the demo as a worker would, and runs the calls on a real directory.
+type agent struct {
+	t      *testing.T
+	chat   *inference.Chat
+	dir    string
+	mode   turn.Mode
+	tools  []turn.Descriptor
+	called []string // "tool argument"
+	most   int      // calls in one answer
+}
+
+type silent struct{}
+
+func (silent) Text(string)      {}
+func (silent) Reasoning(string) {}
+
+func newAgent(t *testing.T, mode turn.Mode) *agent {
+	t.Helper()
+	s, err := demo.Start(t.Context(), demo.Options{})
+	require.NoError(t, err)
+	chat, err := inference.New(inference.Options{BaseURL: s.URL(), APIKey: "none"})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, chat.Close())
+		require.NoError(t, s.Close())
+	})
+	a := &agent{t: t, chat: chat, dir: t.TempDir(), mode: mode}
+	for _, name := range []string{"list_files", "read_file", "search_text"} {
+		a.tools = append(a.tools, turn.Descriptor{ID: "local/" + name, Wire: "local_" + name, Description: "a file tool", Schema: json.RawMessage(`{"type":"object"}`)})
+	}
+	return a
+}
+
+func (a *agent) write(name, content string) {
+	full := filepath.Join(a.dir, name)
+	require.NoError(a.t, os.MkdirAll(filepath.Dir(full), 0o755))
+	require.NoError(a.t, os.WriteFile(full, []byte(content), 0o600))
+}
+
+// ask carries a turn to its answer.
+func (a *agent) ask(question string) string {
+	a.t.Helper()
+	transcript := []turn.Message{{Role: turn.RoleUser, Text: question}}
+	pinned := make([]turn.Tool, len(a.tools))
+	for i, d := range a.tools {
+		pinned[i] = d.Pinned()
+	}
+	for step := 1; step < 8; step++ {
+		p := turn.Render(turn.Plan{Model: demo.Model, Mode: a.mode}, turn.Profile{System: "You help.", Descriptors: a.tools}, nil, transcript)
+		answer, err := a.chat.Infer(a.t.Context(), p, silent{})
+		require.NoError(a.t, err)
+		action, err := turn.Parse(a.mode, step, answer, pinned)
+		require.NoError(a.t, err)
+		if final, ok := action.(turn.Final); ok {
+			return final.Text
+		}
+		calls := action.(turn.CallTools).Calls
+		a.most = max(a.most, len(calls))
+		transcript = append(transcript, turn.Message{Role: turn.RoleAssistant, ToolCalls: calls})
+		for _, c := range calls {
+			transcript = append(transcript, turn.Message{Role: turn.RoleTool, CallID: c.ID, Outcome: turn.OutcomeOK, Text: a.run(c)})
+		}
+	}
+	a.t.Fatal("the demo does not come to an end")
+	return ""
+}
+
+func (a *agent) run(c turn.ToolCall) string {
+	var args struct{ Path, Query string }
+	require.NoError(a.t, json.Unmarshal([]byte(c.Arguments), &args))
+	a.called = append(a.called, strings.TrimPrefix(c.Tool, "local/")+" "+args.Path+args.Query)
+	var b strings.Builder
+	switch c.Tool {
+	case "local/read_file":
+		content, err := os.ReadFile(filepath.Join(a.dir, args.Path))
+		if err != nil {
+			return "there is no such file"
+		}
+		return string(content)
+	case "local/list_files", "local/search_text":
+		require.NoError(a.t, filepath.WalkDir(a.dir, func(p string, d os.DirEntry, err error) error {
+			rel, _ := filepath.Rel(a.dir, p)
+			if err != nil || d.IsDir() {
+				return err
+			}
+			content, err := os.ReadFile(p)
+			if c.Tool == "local/list_files" {
+				fmt.Fprintf(&b, "%s\t%d\n", rel, len(content))
+			}
+			for i, line := range strings.Split(string(content), "\n") {
+				if c.Tool == "local/search_text" && strings.Contains(line, args.Query) {
+					fmt.Fprintf(&b, "%s:%d: %s\n", rel, i+1, line)
+				}
+			}
+			return err
+		}))
+		return b.String()
+	}
+	a.t.Fatalf("the demo called %s", c.Tool)
+	return ""
+}
+
+func inBothModes(t *testing.T, f func(t *testing.T, a *agent)) {
+	t.Helper()
+	for _, mode := range []turn.Mode{turn.ModeNative, turn.ModeJSON} {
+		t.Run(string(mode), func(t *testing.T) { f(t, newAgent(t, mode)) })
+	}
+}
+
+func TestTheProjectIsDescribedFromItsFiles(t *testing.T) {
+	inBothModes(t, func(t *testing.T, a *agent) {
+		title, module, secret := rand.Text(), rand.Text(), rand.Text()
+		a.write("README.md", "# "+title+"\n\nThis is about boats.\n")
+		a.write("go.mod", "module example.com/"+module+"\n")
+		a.write("src/main.go", "package main // "+secret)
+		answer := a.ask(overview)
+		assert.Contains(t, answer, "not a language model")
+		for _, want := range []string{title, module, "boats", "README.md", "src/main.go"} {
+			assert.Contains(t, answer, want)
+		}
+		assert.NotContains(t, answer, secret, "a file that was not read")
+		assert.Equal(t, []string{"list_files .", "read_file README.md", "read_file go.mod"}, a.called)
+		if a.mode == turn.ModeNative {
+			assert.Equal(t, 2, a.most, "files are read in parallel")
+		}
+	})
+}
+
+func TestUnknownFilesAreQuotedToo(t *testing.T) {
+	inBothModes(t, func(t *testing.T, a *agent) {
+		name, content := rand.Text()+".txt", rand.Text()
+		a.write(name, "first "+content+"\n")
+		answer := a.ask(overview)
+		assert.Contains(t, answer, name)
+		assert.Contains(t, answer, content)
+	})
+}
+
+func TestANamedFileIsReadAndQuoted(t *testing.T) {
+	inBothModes(t, func(t *testing.T, a *agent) {
+		name, content := "notes-"+rand.Text()+".txt", rand.Text()
+		a.write("deep/"+name, "one\n\n\n\n\n\n\n\ntwo "+content+"\n")
+		a.write("README.md", "# Other\n")
+		answer := a.ask("What does " + name + " say?")
+		assert.Contains(t, answer, content)
+		assert.Equal(t, []string{"list_files .", "read_file deep/" + name}, a.called)
+	})
+}
+
+func TestAQuotedWordIsSearched(t *testing.T) {
+	inBothModes(t, func(t *testing.T, a *agent) {
+		word := rand.Text()
+		a.write("a.txt", "nothing\nhere is "+word+" indeed\n")
+		answer := a.ask(`Where can I find "` + word + `"?`)
+		assert.Contains(t, answer, "a.txt:2: here is "+word+" indeed")
+		assert.Equal(t, []string{"search_text " + word}, a.called)
+	})
+}
+
+func TestWordsOfAQuestionFindTheFile(t *testing.T) {
+	inBothModes(t, func(t *testing.T, a *agent) {
+		a.write("invoices.csv", "rotor,17\n")
+		a.write("zebra.txt", "stripes\n")
+		answer := a.ask("How much did the invoices come to?")
+		assert.Contains(t, answer, "rotor,17")
+		assert.NotContains(t, answer, "stripes")
+	})
+}
+
+func TestNothingIsInvented(t *testing.T) {
+	inBothModes(t, func(t *testing.T, a *agent) {
+		answer := a.ask("Hello!")
+		assert.Contains(t, answer, "not a language model")
+		assert.Empty(t, a.called)
+		answer = a.ask(overview)
+		assert.Contains(t, answer, "no files")
+		a.tools = nil
+		answer = a.ask(overview)
+		assert.Contains(t, answer, "not a language model")
+		assert.NotContains(t, answer, "> ")
+	})
+}
+
+func TestTheSecondQuestionIsAnsweredByItself(t *testing.T) {
+	a := newAgent(t, turn.ModeNative)
+	a.write("one.txt", "uno\n")
+	a.write("two.txt", "dos\n")
+	assert.Contains(t, a.ask("What does one.txt say?"), "uno")
+	answer := a.ask("And two.txt?")
+	assert.Contains(t, answer, "dos")
+	assert.NotContains(t, answer, "uno")
+}
+
+func TestItSpeaksWithoutStreamsToo(t *testing.T) {
+	s, err := demo.Start(t.Context(), demo.Options{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Post(s.URL()+"/chat/completions", "application/json", strings.NewReader(`{"model":"x","messages":[{"role":"user","content":[{"type":"text","text":"hi"}]}]}`))
+	require.NoError(t, err)
+	defer res.Body.Close()
+	var got struct {
+		Choices []struct {
+			FinishReason string `json:"finish_reason"`
+			Message      struct{ Content string }
+		}
+		Usage struct {
+			Total int `json:"total_tokens"`
+		}
+	}
+	require.NoError(t, json.NewDecoder(res.Body).Decode(&got))
+	assert.Equal(t, "stop", got.Choices[0].FinishReason)
+	assert.Contains(t, got.Choices[0].Message.Content, "not a language model")
+	assert.Positive(t, got.Usage.Total)
+
+	bad, err := client.Post(s.URL()+"/chat/completions", "application/json", strings.NewReader(`{`))
+	require.NoError(t, err)
+	defer bad.Body.Close()
+	assert.Equal(t, http.StatusBadRequest, bad.StatusCode)
+}
+
+func TestItIsThereForDoctor(t *testing.T) {
+	require.NoError(t, newAgent(t, turn.ModeNative).chat.Ping(t.Context()))
+}
+
+func TestItListensOnLoopbackOnly(t *testing.T) {
+	for _, addr := range []string{"0.0.0.0:0", ":0", "nonsense", "192.0.2.1:0"} {
+		_, err := demo.Start(t.Context(), demo.Options{Addr: addr})
+		require.Error(t, err, addr)
+	}
+}
+
+// The slow mode leaves time to break in: after the first word the answer has a long way to go, and ending the server's
+// context ends it.
+func TestASlowAnswerCanBeInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	s, err := demo.Start(ctx, demo.Options{Slow: true})
+	require.NoError(t, err)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	began := time.Now()
+	res, err := client.Post(s.URL()+"/chat/completions", "application/json", strings.NewReader(`{"model":"x","stream":true,"messages":[{"role":"user","content":"hi"}]}`))
+	require.NoError(t, err)
+	defer res.Body.Close()
+	r := bufio.NewReader(res.Body)
+	line, err := r.ReadString('\n')
+	require.NoError(t, err)
+	assert.Contains(t, line, "I ")
+	cancel()
+	rest, _ := io.ReadAll(r)
+	assert.NotContains(t, string(rest), "[DONE]")
+	assert.Less(t, time.Since(began), 5*time.Second)
+	require.NoError(t, s.Close())
+}

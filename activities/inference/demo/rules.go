@@ -1,0 +1,230 @@
+package demo
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// maxReads is how many files an answer is made of.
+const maxReads = 3
+
+// decide applies the rules.
+func decide(c conversation) step {
+	s := c.next()
+	s.json = c.json
+	return s
+}
+
+func (c conversation) next() step {
+	list, canList := c.tools[toolList]
+	search, canSearch := c.tools[toolSearch]
+	word := soughtWord(c.question)
+	switch {
+	case isGreeting(c.question), !canList && !canSearch, len(c.results) > 8:
+		return step{text: c.answer()}
+	case word != "" && canSearch:
+		if len(c.of(toolSearch)) == 0 {
+			return step{text: "I search for that.", calls: []call{{search, map[string]any{c.queryKey: word}}}}
+		}
+		return step{text: c.answer()}
+	case canList && len(c.of(toolList)) == 0:
+		return step{text: "I look at the files first.", calls: []call{{list, map[string]any{"path": "."}}}}
+	}
+	return c.readNext()
+}
+
+// readNext reads what the question wants and was not read yet; when there is nothing, it answers.
+func (c conversation) readNext() step {
+	name, canRead := c.tools[toolRead]
+	if !canRead {
+		return step{text: c.answer()}
+	}
+	tried := map[string]bool{}
+	for _, r := range c.of(toolRead) {
+		tried[r.argument("path")] = true
+	}
+	var calls []call
+	for _, file := range c.wanted() {
+		if !tried[file] {
+			calls = append(calls, call{name, map[string]any{"path": file}})
+		}
+	}
+	if len(calls) == 0 {
+		return step{text: c.answer()}
+	}
+	return step{text: "I read what seems to matter.", calls: calls}
+}
+
+// files are the paths of the listing, without directories.
+func (c conversation) files() []string {
+	var out []string
+	for _, r := range c.of(toolList) {
+		for line := range strings.Lines(r.text) {
+			name, _, sized := strings.Cut(strings.TrimRight(line, "\r\n"), "\t")
+			looks := sized || !strings.ContainsAny(name, " :") // else it may be an error's text
+			if name != "" && looks && !strings.HasPrefix(name, "[") && !strings.HasSuffix(name, "/") {
+				out = append(out, strings.TrimPrefix(name, "./"))
+			}
+		}
+	}
+	return out
+}
+
+// wanted are the files to read, the most wanted first: those that the question names, else for a question about the
+// whole those that usually explain a project, else those whose names share words with the question.
+func (c conversation) wanted() []string {
+	files := c.files()
+	if named := namedFiles(c.question, files, c.listCut()); len(named) > 0 {
+		return head(named, maxReads)
+	}
+	if !isOverview(c.question) {
+		if similar := similarFiles(c.question, files); len(similar) > 0 {
+			return head(similar, 2)
+		}
+	}
+	return head(explaining(files), maxReads)
+}
+
+// listCut reports whether there are files that the listing does not show.
+func (c conversation) listCut() bool {
+	for _, r := range c.of(toolList) {
+		if strings.Contains(r.text, "\n[cut") {
+			return true
+		}
+	}
+	return false
+}
+
+func head(s []string, n int) []string { return s[:min(len(s), n)] }
+
+// namedFiles are the files whose path or name is in the question. What looks like a path into a directory is taken
+// unlisted too, because lists do not go all the way down; what looks like a file's name, where the list is cut.
+func namedFiles(question string, files []string, cut bool) []string {
+	tokens := strings.FieldsFunc(question, func(r rune) bool { return strings.ContainsRune(" \t\n\"'`?!,;:()[]{}<>", r) })
+	var out []string
+	add := func(f string) {
+		if !slices.Contains(out, f) {
+			out = append(out, f)
+		}
+	}
+	for _, token := range tokens {
+		token = strings.TrimPrefix(strings.TrimRight(token, "."), "./")
+		found := false
+		for _, f := range files {
+			if strings.EqualFold(f, token) || strings.EqualFold(path.Base(f), token) {
+				add(f)
+				found = true
+			}
+		}
+		if !found && (cut || strings.Contains(token, "/")) && pathLike.MatchString(token) && !strings.Contains(token, "..") {
+			add(token)
+		}
+	}
+	return out
+}
+
+// pathLike is a relative path with an extension, long enough not to be "e.g".
+var pathLike = regexp.MustCompile(`^(?:[\w.-]+/)*[\w-]{2,}\.[A-Za-z][A-Za-z0-9]{0,7}$`)
+
+// similarFiles are those whose names share a word with the question, the closest first.
+func similarFiles(question string, files []string) []string {
+	words := words(question)
+	score := map[string]int{}
+	var out []string
+	for _, f := range files {
+		name := strings.ToLower(f)
+		for _, w := range words {
+			if strings.Contains(name, w) {
+				score[f] += len(w)
+			}
+		}
+		if score[f] > 0 {
+			out = append(out, f)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b string) int { return score[b] - score[a] })
+	return out
+}
+
+// explanations are the names of files that say what a project is, the best first.
+var explanations = []string{"readme", "go.mod", "package.json", "pyproject.toml", "cargo.toml", "pom.xml", "index", "about", "overview", "main", "doc"}
+
+// textual are the extensions of files that are worth a look where nothing better is there.
+var textual = []string{".md", ".txt", ".rst", ".adoc", ".org", ".go", ".py", ".js", ".ts", ".rs", ".java", ".c", ".toml", ".yaml", ".yml", ".json", ".csv", ""}
+
+// explaining sorts the files by how well they explain a project; those near the root win. Others come after.
+func explaining(files []string) []string {
+	rank := func(f string) int {
+		base := strings.ToLower(path.Base(f))
+		depth := strings.Count(f, "/") * 1000
+		for i, e := range explanations {
+			if strings.HasPrefix(base, e) {
+				return depth + i
+			}
+		}
+		if i := slices.Index(textual, path.Ext(base)); i >= 0 {
+			return depth + 100 + i
+		}
+		return depth + 500
+	}
+	out := slices.Clone(files)
+	slices.SortStableFunc(out, func(a, b string) int { return rank(a) - rank(b) })
+	for i, f := range out {
+		if i > 1 && rank(f) >= 100 {
+			return out[:i] // two that explain are enough; what explains nothing is not needed then
+		}
+		if rank(f) >= 100 {
+			break
+		}
+	}
+	return out
+}
+
+var (
+	overview = regexp.MustCompile(`(?i)\b(which|what|list|show)\b.*\b(files?|folders?|here|project|repo|repository|workspace|directory)\b|\babout\b|\boverview\b|\bsummar`)
+	greeting = regexp.MustCompile(`(?i)^\W*(hi|hello|hey|hallo|good (morning|day|evening)|thanks|thank you|ping|who are you|what are you)\b[^/.]{0,24}$`)
+	seeking  = regexp.MustCompile("(?i)\\b(?:find|search|where|grep|look for|occurs?|contains?|mentions?)\\b")
+	quoted   = regexp.MustCompile("\"([^\"\n]{1,200})\"|'([^'\n]{1,200})'|`([^`\n]{1,200})`|“([^”\n]{1,200})”|„([^“\n]{1,200})“")
+	bare     = regexp.MustCompile(`(?i)\b(?:find|search for|grep(?: for)?|look for)\s+(?:the word\s+|the text\s+)?([\w.-]{3,60})\s*[.?!]?\s*$`)
+)
+
+func isOverview(question string) bool { return overview.MatchString(question) }
+
+func isGreeting(question string) bool {
+	q := strings.TrimSpace(question)
+	return q == "" || len(strings.Fields(q)) <= 5 && greeting.MatchString(q) && !isOverview(q)
+}
+
+// soughtWord is what the question wants to be found, or "".
+func soughtWord(question string) string {
+	if !seeking.MatchString(question) {
+		return ""
+	}
+	if m := quoted.FindStringSubmatch(question); m != nil {
+		return strings.TrimSpace(strings.Join(m[1:], ""))
+	}
+	if m := bare.FindStringSubmatch(question); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+// plain are words of questions that say nothing about files.
+var plain = map[string]bool{"what": true, "which": true, "where": true, "that": true, "this": true, "file": true, "files": true,
+	"does": true, "about": true, "tell": true, "show": true, "with": true, "from": true, "please": true, "read": true, "have": true,
+	"there": true, "here": true, "project": true, "say": true, "the": true, "and": true, "are": true, "how": true, "who": true}
+
+// words are the question's words that may say something, in lower case.
+func words(question string) []string {
+	var out []string
+	for _, w := range strings.FieldsFunc(strings.ToLower(question), func(r rune) bool {
+		return !(r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r > 127)
+	}) {
+		if len(w) >= 3 && !plain[w] {
+			out = append(out, w)
+		}
+	}
+	return out
+}
