@@ -60,7 +60,9 @@ type Journal interface {
 	Finish(ctx context.Context, in FinishInput) (TurnRecord, error)
 
 	// AppendChunks numbers chunks and appends them. Only Kind, Text, Data and At are read from each chunk; Step and
-	// Attempt come from the key. ErrStale where a newer attempt of the step runs or the step is settled.
+	// Attempt come from the key. Kinds that the journal writes itself are refused. It is the one method without an
+	// idempotency key: an error means that nothing was appended, and a call that is repeated after success appends again.
+	// ErrStale where a newer attempt of the step runs or the step is settled, ErrClosed, ErrNotFound for an attempt that never started.
 	AppendChunks(ctx context.Context, key StepKey, attempt int, chunks []turn.Chunk) error
 
 	// Messages returns the transcript's messages with from <= seq <= to, in order, with their whole content.
@@ -85,7 +87,7 @@ type Journal interface {
 type Store interface {
 	Journal
 
-	// Chunks returns at most limit chunks of a turn with index > after (-1 for all), in order.
+	// Chunks returns at most limit chunks of a turn with index > after (-1 for all), in order; none of a turn that has not begun.
 	Chunks(ctx context.Context, turnID string, after int64, limit int) ([]turn.Chunk, error)
 	// Changed returns a channel that is closed when this process, or with a delay of tens of milliseconds another
 	// one, may have added chunks. Follow is built on it.
@@ -101,7 +103,7 @@ type Store interface {
 	Calls(ctx context.Context, turnID string) ([]CallRecord, error)
 
 	// Export writes a session as JSON lines; Import reads it back, checks its hash chain and refuses what does not
-	// fit. Importing what is there already changes nothing. The format is documented at Export of each store: it is one.
+	// fit. Importing what is there already changes nothing. The format is documented at Line.
 	Export(ctx context.Context, session string, w io.Writer) error
 	Import(ctx context.Context, r io.Reader) (SessionRecord, error)
 

@@ -133,11 +133,11 @@ func (s *Store) Close() error {
 	if s.changes != nil {
 		errs = append(errs, s.changes.close())
 	}
+	s.turnstile <- struct{}{} // let the transaction that runs end; there will not be another
+	defer func() { <-s.turnstile }()
 	if s.writer != nil {
-		s.turnstile <- struct{}{} // let the transaction that runs end; there will not be another
 		errs = append(errs, s.writer.Close())
 		s.writer = nil
-		defer func() { <-s.turnstile }()
 	}
 	for _, db := range []*sql.DB{s.readDB, s.writeDB} {
 		if db != nil {
