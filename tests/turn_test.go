@@ -50,6 +50,7 @@ func TestAnAnswerTakesFourteenEvents(t *testing.T) {
 		Answer: "It is a test.", Usage: turn.Usage{InputTokens: 20, OutputTokens: 5}, Steps: 1, Model: "scripted",
 	}, res)
 	withinBudget(t, r.events("plain", run.GetRunID()), 14)
+	r.keep("v1-answer", "plain", run.GetRunID())
 }
 
 func TestACallTakesTwelveEventsAndAQuickOneSeven(t *testing.T) {
@@ -60,6 +61,7 @@ func TestACallTakesTwelveEventsAndAQuickOneSeven(t *testing.T) {
 			run := r.begin("call", "Echo hello.", nil)
 			assert.Equal(t, "It echoed.", r.result(run).Answer)
 			withinBudget(t, r.events("call", run.GetRunID()), most)
+			r.keep("v1-call-"+tool, "call", run.GetRunID())
 			require.Len(t, r.model.Requests(), 2)
 			assert.Equal(t, "echo hello", r.model.Requests()[1].Chat.Last("tool").Content)
 		})
@@ -78,6 +80,7 @@ func TestParallelCallsKeepRequestOrder(t *testing.T) {
 			run := r.begin("six", "Echo six times.", nil)
 			assert.Equal(t, 6, r.result(run).ToolCalls)
 			withinBudget(t, r.events("six", run.GetRunID()), most)
+			r.keep("v1-parallel-"+tool, "six", run.GetRunID())
 			requests := r.model.Requests()
 			require.Len(t, requests, 2, "one inference before and one after")
 			var results []string
@@ -114,6 +117,7 @@ func TestBadAnswersAreRepromptedOnceAndThenFailByName(t *testing.T) {
 				run := r.begin("bad", "Do it.", nil)
 				err := run.Get(t.Context(), nil)
 				assert.ErrorContains(t, err, "invalid_action")
+				r.keep("v1-invalid-action", "bad", run.GetRunID())
 				require.Len(t, r.model.Requests(), 2)
 				record, err := r.store.Turn(t.Context(), run.GetRunID())
 				require.NoError(t, err)
