@@ -116,8 +116,8 @@ func (r *refusal) describe(name string, header http.Header) string {
 	if r.Status != 0 {
 		out += fmt.Sprintf(" (%d)", r.Status)
 	}
-	if r.Message != "" {
-		out += ": " + strings.TrimRight(r.Message, ". ")
+	if said := strings.TrimRight(r.Message, ". "); said != "" {
+		out += ": " + said
 	}
 	if hint := r.hint(header); hint != "" {
 		out += ". " + hint

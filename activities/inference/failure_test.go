@@ -1,0 +1,290 @@
+package inference_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/activities/inference"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+func TestRefusalsAreClassifiedAndSayWhatToDo(t *testing.T) {
+	body := func(code int, body string) script.Reply { return script.StatusBody(code, "application/json", body) }
+	for name, c := range map[string]struct {
+		reply script.Reply
+		code  turn.Code
+		says  []string
+	}{
+		"key":               {script.Status(401, "invalid_api_key", "Incorrect API key provided: "+canary), turn.CodeLLMRejected, []string{"401", "Incorrect API key", "Check the API key"}},
+		"forbidden":         {script.Status(403, "x", "not for you"), turn.CodeLLMRejected, []string{"not for you", "API key"}},
+		"model":             {script.Status(404, "model_not_found", "The model 'm' does not exist"), turn.CodeLLMRejected, []string{"does not exist", "model's name and base_url"}},
+		"context":           {script.Status(400, "context_length_exceeded", "This model's maximum context length is 8192 tokens."), turn.CodeLLMRejected, []string{"8192", "max_history_messages"}},
+		"too large":         {body(413, `{}`), turn.CodeLLMRejected, []string{"413", "max_history_messages"}},
+		"quota":             {script.Status(429, "insufficient_quota", "You exceeded your current quota."), turn.CodeLLMRejected, []string{"quota", "billing"}},
+		"payment":           {script.Status(402, "x", "Insufficient Balance"), turn.CodeLLMRejected, []string{"Insufficient Balance", "billing"}},
+		"temperature":       {script.Status(400, "unsupported_value", "'temperature' does not support 0 with this model."), turn.CodeLLMRejected, []string{"Take temperature out"}},
+		"rate":              {script.Status(429, "rate_limit_exceeded", "Slow down."), turn.CodeLLMRateLimited, []string{"429", "Slow down"}},
+		"request timeout":   {body(408, ``), turn.CodeLLMTransport, []string{"408"}},
+		"conflict":          {body(409, ``), turn.CodeLLMTransport, []string{"409"}},
+		"too early":         {body(425, ``), turn.CodeLLMTransport, []string{"425"}},
+		"server":            {body(500, `{"error":{"message":"boom"}}`), turn.CodeLLMTransport, []string{"could not answer (500): boom"}},
+		"gateway":           {script.StatusBody(502, "text/html", "<html>Bad gateway</html>"), turn.CodeLLMTransport, []string{"502"}},
+		"overloaded":        {body(529, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`), turn.CodeLLMTransport, []string{"Overloaded"}},
+		"Ollama's shape":    {body(400, `{"error":"model is broken"}`), turn.CodeLLMRejected, []string{"model is broken"}},
+		"vLLM's shape":      {body(400, `{"object":"error","message":"bad thing","code":400}`), turn.CodeLLMRejected, []string{"bad thing"}},
+		"FastAPI's shape":   {body(422, `{"detail":[{"msg":"field required"}]}`), turn.CodeLLMRejected, []string{"field required"}},
+		"Gemini's shape":    {body(400, `[{"error":{"code":400,"message":"API key not valid","status":"INVALID_ARGUMENT"}}]`), turn.CodeLLMRejected, []string{"API key not valid"}},
+		"text":              {script.StatusBody(400, "text/plain", "no such thing"), turn.CodeLLMRejected, []string{"no such thing"}},
+		"redirect":          {body(307, ``).Header("Location", "https://elsewhere.example/v1/chat/completions?k=1"), turn.CodeLLMRejected, []string{"307", "https://elsewhere.example/v1"}},
+		"web page":          {script.StatusBody(200, "text/html", "<!doctype html><p>Welcome"), turn.CodeLLMRejected, []string{"web page", "base_url"}},
+		"error in stream":   {script.Raw(event(`{"choices":[{"delta":{"content":"a"}}]}`), event(`{"error":{"message":"upstream died","code":502}}`)), turn.CodeLLMTransport, []string{"upstream died"}},
+		"limit in stream":   {script.Raw(event(`{"error":{"message":"too fast","code":429}}`)), turn.CodeLLMRateLimited, []string{"too fast"}},
+		"quota in stream":   {script.Raw(event(`{ "error": {"message":"empty","type":"insufficient_quota"}}`)), turn.CodeLLMRejected, []string{"empty"}},
+		"refusal in stream": {script.Raw(event(`{"error":{"message":"bad role","type":"invalid_request_error"}}`)), turn.CodeLLMRejected, []string{"bad role"}},
+		"finish of error":   {script.Text("half").Finish("error"), turn.CodeLLMTransport, nil},
+		"garbage":           {script.Raw("data: hello\n\ndata: [1]\n\n"), turn.CodeLLMTransport, []string{"no chat completion"}},
+		"garbage JSON":      {script.Raw(event(`{"choices":"none"}`)), turn.CodeLLMTransport, []string{"no chat completion"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := infer(t, c.reply)
+			e := refusal(t, err, c.code)
+			for _, s := range c.says {
+				assert.Contains(t, e.Message, s)
+			}
+		})
+	}
+}
+
+func TestAProvidersWordsAreMadeHarmless(t *testing.T) {
+	_, _, err := infer(t, script.Status(400, "x", "a\x1b]0;title\x07b\nc\u202Ed\x00 "+strings.Repeat("long ", 1000)+canary))
+	e := refusal(t, err, turn.CodeLLMRejected)
+	assert.Contains(t, e.Message, "a ]0;title b c d long")
+	assert.Less(t, len(e.Message), 400)
+	assert.Less(t, len(err.Error()), 900)
+	assert.NotContains(t, err.Error(), "\x1b")
+}
+
+func TestCutStreamsAreNoAnswers(t *testing.T) {
+	for name, r := range map[string]script.Reply{
+		"before the first event":     script.Text("one two three").CutAfter(0),
+		"in the middle":              script.Text("one two three").CutAfter(2),
+		"before the finish reason":   script.Text("one two three").CutAfter(4),
+		"reset in the middle":        script.Text("one two three").ResetAfter(2),
+		"done without finish reason": script.Text("one").Finish(""),
+		"finish reason null":         script.Text("one").Finish("null"),
+		"nothing at all":             script.Raw(""),
+		"in the middle of an event":  script.Raw(event(`{"choices":[{"delta":{"content":"hi"}}]}`), `data: {"choices":[{"delta":{},"finish_rea`),
+		"half a JSON object":         script.StatusBody(200, "application/json", `{"choices":[{"message":{"content":"hal`),
+		"in the middle of a call":    script.Call("a", `{"path":"x"}`).CutAfter(2),
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, _, err := infer(t, r)
+			refusal(t, err, turn.CodeLLMTruncated)
+			assert.Zero(t, a)
+		})
+	}
+}
+
+func TestRetryAfterIsReadAndCapped(t *testing.T) {
+	limited := script.Status(429, "rate_limit_exceeded", "slow down")
+	soon := time.Now().Add(30 * time.Second).UTC().Format(http.TimeFormat)
+	for name, c := range map[string]struct {
+		reply    script.Reply
+		from, to time.Duration
+	}{
+		"seconds":      {limited.RetryAfter("7"), 7 * time.Second, 7 * time.Second},
+		"fraction":     {limited.RetryAfter("1.5"), 1500 * time.Millisecond, 1500 * time.Millisecond},
+		"milliseconds": {limited.RetryAfter("9").Header("Retry-After-Ms", "250"), 250 * time.Millisecond, 250 * time.Millisecond},
+		"date":         {limited.RetryAfter(soon), 20 * time.Second, 30 * time.Second},
+		"old date":     {limited.RetryAfter("Mon, 02 Jan 2006 15:04:05 GMT"), 0, 0},
+		"far date":     {limited.RetryAfter("Mon, 02 Jan 2906 15:04:05 GMT"), time.Minute, time.Minute},
+		"a day":        {limited.RetryAfter("86400"), time.Minute, time.Minute},
+		"enormous":     {limited.RetryAfter("99999999999999999999999"), time.Minute, time.Minute},
+		"infinite":     {limited.RetryAfter("Inf"), time.Minute, time.Minute},
+		"negative":     {limited.RetryAfter("-5"), 0, 0},
+		"not a number": {limited.RetryAfter("NaN"), 0, 0},
+		"words":        {limited.RetryAfter("soon"), 0, 0},
+		"overloaded":   {script.Status(503, "x", "busy").RetryAfter("3"), 3 * time.Second, 3 * time.Second},
+		"not retried":  {script.Status(400, "x", "bad").RetryAfter("3"), 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := infer(t, c.reply)
+			var e *turn.Error
+			require.ErrorAs(t, err, &e)
+			assert.GreaterOrEqual(t, e.RetryAfter, c.from)
+			assert.LessOrEqual(t, e.RetryAfter, c.to)
+		})
+	}
+	_, _, err := infer(t, limited.RetryAfter("7"), func(o *inference.Options) { o.MaxRetryAfter = 2 * time.Second })
+	assert.Equal(t, 2*time.Second, refusal(t, err, turn.CodeLLMRateLimited).RetryAfter)
+}
+
+func TestADoorThatIsClosedIsNamed(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	addr := l.Addr().String()
+	require.NoError(t, l.Close())
+	_, err = chatOf(t, "http://"+addr+"/v1").Infer(t.Context(), prompt("hello"), newRecorder())
+	e := refusal(t, err, turn.CodeLLMTransport)
+	assert.Contains(t, e.Message, addr)
+	assert.Contains(t, e.Message, "is it running")
+
+	_, _, err = infer(t, script.Text("x").ResetAfter(-1))
+	assert.Contains(t, refusal(t, err, turn.CodeLLMTransport).Message, "closed the connection")
+}
+
+func TestAnEndlessAnswerIsNotRead(t *testing.T) {
+	for name, r := range map[string]script.Reply{
+		"stream":   script.Huge(1 << 40),
+		"one line": script.StatusBody(200, "text/event-stream", "data: "+strings.Repeat("x", 2<<20)),
+		"object":   script.StatusBody(200, "application/json", `{"choices":[{"message":{"content":"`+strings.Repeat("x", 2<<20)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, sink, err := infer(t, r, func(o *inference.Options) { o.MaxAnswerBytes = 1 << 20 })
+			assert.Contains(t, refusal(t, err, turn.CodeLLMRejected).Message, "1048576 bytes")
+			assert.Less(t, len(sink.all()), 2<<20)
+		})
+	}
+	_, _, err := infer(t, script.StatusBody(400, "text/plain", strings.Repeat("x", 10<<20)))
+	assert.Less(t, len(err.Error()), 1000)
+}
+
+// The four deadlines. Each scripted server does exactly the one thing that its deadline is for.
+func TestDeadlinesAreDistinct(t *testing.T) {
+	const short = 50 * time.Millisecond
+	for name, c := range map[string]struct {
+		reply  script.Reply
+		change func(*inference.Options)
+		says   string
+	}{
+		"first token, no header":  {script.Text("x").StallAfter(-1), func(o *inference.Options) { o.FirstTokenTimeout = short }, "first-token timeout"},
+		"first token, header":     {script.Text("x").StallAfter(0), func(o *inference.Options) { o.FirstTokenTimeout = short }, "first-token timeout"},
+		"first token, keep-alive": {script.Text("x").KeepAlives(50).StallAfter(0), func(o *inference.Options) { o.FirstTokenTimeout = short }, "first-token timeout"},
+		"idle":                    {script.Text("one two three").StallAfter(2), func(o *inference.Options) { o.IdleTimeout = short }, "idle timeout"},
+		"total":                   {script.Text(strings.Repeat("w ", 1000)).Delay(5 * time.Millisecond), func(o *inference.Options) { o.TotalTimeout = 2 * short }, "total timeout"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, _, err := infer(t, c.reply, c.change)
+			e := refusal(t, err, turn.CodeLLMTransport)
+			assert.Contains(t, e.Message, c.says)
+			assert.NoError(t, t.Context().Err())
+		})
+	}
+	t.Run("connect", func(t *testing.T) {
+		t.Parallel()
+		l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and never shakes hands
+		require.NoError(t, err)
+		defer l.Close()
+		_, err = chatOf(t, "https://"+l.Addr().String(), func(o *inference.Options) { o.ConnectTimeout = short }).
+			Infer(t.Context(), prompt("hello"), newRecorder())
+		assert.Contains(t, refusal(t, err, turn.CodeLLMTransport).Message, "connecting to scripted took longer than 50ms")
+	})
+}
+
+func TestPausesWithinTheDeadlinesAreNoFault(t *testing.T) {
+	a, _, err := infer(t, script.Text("a b c d e f").Delay(20*time.Millisecond), func(o *inference.Options) {
+		o.FirstTokenTimeout, o.IdleTimeout = 100*time.Millisecond, 100*time.Millisecond // less than the whole takes
+	})
+	require.NoError(t, err)
+	assert.Equal(t, "a b c d e f", a.Text)
+}
+
+func TestACallersCancelEndsTheRequestWithItsCause(t *testing.T) {
+	gate := script.NewGate()
+	s := script.Start(t, script.Text("one two").Hold(2, gate))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("the user went home")
+	go func() {
+		<-gate.Reached()
+		cancel(why)
+	}()
+	_, err := chatOf(t, s.URL()).Infer(ctx, prompt("hello"), newRecorder())
+	require.ErrorIs(t, err, why)
+	refusal(t, err, turn.CodeLLMTransport)
+	require.NoError(t, s.Await(t.Context(), func(rs []script.Request) bool { return rs[0].Outcome == script.Aborted }))
+}
+
+func TestACallersTypedCauseKeepsItsCode(t *testing.T) {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 30*time.Millisecond, turn.Errorf(turn.CodeGuardExceeded, nil, "out of time"))
+	defer cancel()
+	s := script.Start(t, script.Text("x").StallAfter(1))
+	_, err := chatOf(t, s.URL()).Infer(ctx, prompt("hello"), newRecorder())
+	assert.Equal(t, "out of time", refusal(t, err, turn.CodeGuardExceeded).Message)
+}
+
+func TestNothingIsSentTwice(t *testing.T) {
+	for _, r := range []script.Reply{
+		script.Status(429, "x", "slow"), script.Status(500, "x", "boom"), script.Text("a b").CutAfter(1),
+		script.Text("a").ResetAfter(-1), script.Status(400, "x", "bad"),
+	} {
+		s := script.Start(t, r)
+		_, err := chatOf(t, s.URL()).Infer(t.Context(), prompt("hello"), newRecorder())
+		require.Error(t, err)
+		assert.Len(t, s.Requests(), 1)
+	}
+}
+
+func TestWhatTheLibraryRefusesIsExplained(t *testing.T) {
+	s := script.Start(t, script.Text("x"))
+	p := prompt("hello")
+	p.Model, p.Tools = "gpt-6-astra", []turn.WireTool{{Name: "a", Schema: []byte(`{}`)}}
+	_, err := chatOf(t, s.URL()).Infer(t.Context(), p, newRecorder())
+	assert.Contains(t, refusal(t, err, turn.CodeLLMRejected).Message, `mode = "json"`)
+
+	p = prompt("hello")
+	p.Tools = []turn.WireTool{{Name: "a", Schema: []byte(`{broken`)}}
+	_, err = chatOf(t, s.URL()).Infer(t.Context(), p, newRecorder())
+	assert.Contains(t, refusal(t, err, turn.CodeLLMRejected).Message, "could not be built")
+	assert.Empty(t, s.Requests())
+}
+
+func TestTheKeyIsInTheHeaderAndNowhereElse(t *testing.T) {
+	s := script.Start(t, script.Text("x"))
+	_, err := chatOf(t, s.URL()).Infer(t.Context(), prompt("hello"), newRecorder())
+	require.NoError(t, err)
+	r := s.Requests()[0]
+	assert.Equal(t, "Bearer "+canary, r.Header.Get("Authorization"))
+	assert.NotContains(t, string(r.Body), canary)
+
+	_, err = chatOf(t, s.URL(), func(o *inference.Options) { o.APIKey = "" }).Infer(t.Context(), prompt("hello"), newRecorder())
+	require.NoError(t, err)
+	assert.Empty(t, s.Requests()[1].Header.Get("Authorization"))
+
+	leaky := &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		return nil, fmt.Errorf("proxy refused header %q", r.Header.Get("Authorization"))
+	})}
+	_, err = chatOf(t, s.URL(), func(o *inference.Options) { o.HTTPClient = leaky }).Infer(t.Context(), prompt("hello"), newRecorder())
+	refusal(t, err, turn.CodeLLMTransport)
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestBadOptionsAreRefused(t *testing.T) {
+	for name, o := range map[string]inference.Options{
+		"scheme":      {BaseURL: "ftp://x/v1"},
+		"no host":     {BaseURL: "http://"},
+		"no scheme":   {BaseURL: "localhost:11434/v1"},
+		"credentials": {BaseURL: "https://u:" + canary + "@h/v1"},
+		"query":       {BaseURL: "https://h/v1?key=" + canary},
+		"not a URL":   {BaseURL: "http://[" + canary},
+		"key":         {APIKey: canary + "\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := inference.New(o)
+			refusal(t, err, turn.CodeConfigInvalid)
+		})
+	}
+}

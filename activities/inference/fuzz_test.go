@@ -1,0 +1,88 @@
+package inference
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+type heard struct{ text, reasoning strings.Builder }
+
+func (h *heard) Text(s string)      { h.text.WriteString(s) }
+func (h *heard) Reasoning(s string) { h.reasoning.WriteString(s) }
+
+// drainStream reads a whole stream as Infer does.
+func drainStream(r io.Reader, maxRaw int) (turn.Answer, *heard, error) {
+	h := &heard{}
+	col := newCollector(h, maxRaw)
+	events := newEvents(r)
+	for {
+		data, err := events.next()
+		if err == nil {
+			err = col.add(data)
+		}
+		if err != nil {
+			return col.answer(0), h, err
+		}
+	}
+}
+
+func FuzzStream(f *testing.F) {
+	for _, seed := range []string{
+		"data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\ndata: [DONE]\n\n",
+		`{"choices":[{"message":{"content":"hi","tool_calls":[{"id":"a","function":{"name":"n","arguments":{}}}]},"finish_reason":"stop"}]}`,
+		"data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":3,\"function\":{\"arguments\":\"\\u0000\xff\"}}]}}]}\n",
+		"\xEF\xBB\xBF: comment\r\n\r\nevent: x\r\ndata: {\"choices\":\r\ndata: []}\r\n\r\n",
+		"data: {\"error\":{\"message\":\"no\"}}\n\n", "<html>", "data:", "data: [\n", "\n\n\n",
+		"data: {\"usage\":{\"prompt_tokens\":1e400}}\n\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	const maxRaw = 300
+	f.Fuzz(func(t *testing.T, body []byte) {
+		a, h, err := drainStream(bytes.NewReader(body), maxRaw)
+		require.Error(t, err, "a stream ends")
+		assert.True(t, json.Valid(a.Raw), "%s", a.Raw)
+		assert.LessOrEqual(t, len(a.Raw), maxRaw+100)
+		assert.Equal(t, a.Text, h.text.String())
+		assert.Equal(t, a.Reasoning, h.reasoning.String())
+		for _, c := range append(a.ToolCalls, turn.WireCall{Arguments: a.Text + a.Reasoning + a.Model + a.FinishReason}) {
+			assert.True(t, utf8.ValidString(c.ID+c.Name+c.Arguments))
+			assert.NotContains(t, c.ID+c.Name+c.Arguments, "\x00")
+		}
+		again, _, _ := drainStream(iotest.OneByteReader(bytes.NewReader(body)), maxRaw)
+		assert.Equal(t, a, again, "how the network cuts the stream does not matter")
+	})
+}
+
+// A refusal's body comes from outside too.
+func FuzzRefusal(f *testing.F) {
+	f.Add(429, []byte(`{"error":{"message":"m","type":"t","code":1,"param":null}}`))
+	f.Add(0, []byte(`[{"error":{"code":502}}]`))
+	f.Add(400, []byte("\x1b[2Jtext"))
+	c, err := New(Options{})
+	require.NoError(f, err)
+	f.Fuzz(func(t *testing.T, status int, body []byte) {
+		e := c.refused(status, nil, body)
+		assert.Less(t, len(e.Message), 3*maxSaid)
+		assert.Equal(t, printable(e.Message), e.Message)
+		assert.True(t, utf8.ValidString(e.Error()))
+		assert.Contains(t, []turn.Code{turn.CodeLLMRejected, turn.CodeLLMRateLimited, turn.CodeLLMTransport}, e.Code)
+	})
+}
+
+// Lines that never become an event must not cost more than reading them.
+func TestManyDataLinesAreReadInLinearTime(t *testing.T) {
+	body := "data: [\n" + strings.Repeat("data: 1,\n", 500_000)
+	_, _, err := drainStream(strings.NewReader(body), 0)
+	require.ErrorIs(t, err, io.EOF)
+}

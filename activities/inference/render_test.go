@@ -1,0 +1,219 @@
+package inference_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/activities/inference"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// sent returns what reaches the provider for each prompt.
+func sent(t *testing.T, prompts ...turn.Prompt) []script.Request {
+	t.Helper()
+	s := script.Start(t, script.Text("ok"))
+	c := chatOf(t, s.URL())
+	for _, p := range prompts {
+		_, err := c.Infer(t.Context(), p, newRecorder())
+		require.NoError(t, err)
+	}
+	return s.Requests()
+}
+
+// transcript makes a random transcript: user messages, answers, calls with their results, odd texts.
+func transcript(r *rand.Rand, n int) []turn.Message {
+	odd := []string{"", "plain", "ünï\u2028code", `"quoted" \ <b>&`, "line\nbreak", "\xff\xfe", "\x00", strings.Repeat("long ", 50)}
+	var out []turn.Message
+	for step := 1; len(out) < n; step++ {
+		text := func() string { return odd[r.IntN(len(odd))] }
+		if r.IntN(3) > 0 {
+			out = append(out, turn.Message{Role: turn.RoleUser, Text: text()}, turn.Message{Role: turn.RoleAssistant, Text: text()})
+			continue
+		}
+		call := turn.Message{Role: turn.RoleAssistant, Text: text()}
+		var results []turn.Message
+		for i := range 1 + r.IntN(3) {
+			c := turn.ToolCall{ID: turn.CallID(step, i), Tool: "mcp/srv/tool_" + text(), Arguments: `{"a":1}`}
+			if r.IntN(2) == 0 {
+				c.WireID = fmt.Sprintf("w%d_%d", step, i)
+			}
+			call.ToolCalls = append(call.ToolCalls, c)
+			results = append(results, turn.Message{Role: turn.RoleTool, CallID: c.ID, Outcome: turn.OutcomeOK, Text: text()})
+		}
+		out = append(append(out, call), results...)
+	}
+	return out
+}
+
+// upToMessages is the body up to the last message, without the bracket that closes the list.
+func upToMessages(t *testing.T, body []byte) []byte {
+	t.Helper()
+	var fields struct {
+		Messages json.RawMessage `json:"messages"`
+	}
+	require.NoError(t, json.Unmarshal(body, &fields))
+	at := bytes.Index(body, fields.Messages)
+	require.Positive(t, at)
+	return body[:at+len(fields.Messages)-1]
+}
+
+func TestALongerTranscriptExtendsTheBytes(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	zero := 0.0
+	for range 30 {
+		all := transcript(r, 12)
+		base := turn.Prompt{Model: "m", System: "You help.", Tools: []turn.WireTool{{Name: "a", Schema: json.RawMessage(`{"z":1,"a":{"b":2}}`)}}, Temperature: &zero}
+		short, long := base, base
+		short.Messages, long.Messages = all[:r.IntN(len(all))], all
+		requests := sent(t, short, long, long)
+		assert.True(t, bytes.HasPrefix(requests[1].Body, upToMessages(t, requests[0].Body)),
+			"%s\nis no prefix of\n%s", upToMessages(t, requests[0].Body), requests[1].Body)
+		assert.Equal(t, requests[1].Body, requests[2].Body, "equal prompts, equal bytes")
+	}
+}
+
+func TestANoteComesLastAndChangesNothingBefore(t *testing.T) {
+	p := prompt("hello")
+	noted := p
+	noted.Note = "Answer with JSON."
+	requests := sent(t, p, noted)
+	assert.True(t, bytes.HasPrefix(requests[1].Body, upToMessages(t, requests[0].Body)))
+	last := requests[1].Chat.Messages[len(requests[1].Chat.Messages)-1]
+	assert.Equal(t, "user", last.Role)
+	assert.Contains(t, last.Content, "Answer with JSON.")
+	assert.Equal(t, "hello", requests[1].Chat.Asked(), "a note is not taken for the user's word")
+}
+
+func TestMessagesAreRenderedAsProvidersWantThem(t *testing.T) {
+	p := turn.Prompt{Model: "m", System: "sys", Messages: []turn.Message{
+		{Role: turn.RoleUser, Text: "q"},
+		{Role: turn.RoleAssistant, ToolCalls: []turn.ToolCall{
+			{ID: "1.0", WireID: "w", Tool: "local/read_file", Arguments: `{"path":"a"}`},
+			{ID: "1.1", Tool: "local/list_files", Arguments: ""},
+			{ID: "1.2", Tool: "no such tool", Arguments: `{"half`},
+		}},
+		{Role: turn.RoleTool, CallID: "1.0", Outcome: turn.OutcomeOK, Text: "content"},
+		{Role: turn.RoleTool, CallID: "1.1", Outcome: turn.OutcomeOK},
+		{Role: turn.RoleTool, CallID: "1.2", Outcome: turn.OutcomeError, Text: "there is no such tool"},
+		{Role: turn.RoleTool, CallID: "9.9", Outcome: turn.OutcomeOK, Text: "an orphan"},
+		{Role: turn.RoleAssistant},
+	}}
+	m := sent(t, p)[0].Chat.Messages
+	require.Len(t, m, 8)
+	assert.Equal(t, "sys", m[0].Content)
+	assert.Equal(t, "system", m[0].Role)
+	calls := m[2].ToolCalls
+	assert.Equal(t, []string{"w", "call_1_1", "call_1_2"}, []string{calls[0].ID, calls[1].ID, calls[2].ID})
+	assert.Equal(t, []string{"local_read_file", "local_list_files", turn.WireName("no such tool")},
+		[]string{calls[0].Function.Name, calls[1].Function.Name, calls[2].Function.Name})
+	assert.Equal(t, []string{`{"path":"a"}`, `{}`, `{"invalid_arguments":"{\"half"}`},
+		[]string{calls[0].Function.Arguments, calls[1].Function.Arguments, calls[2].Function.Arguments})
+	for i, want := range []string{"w", "call_1_1", "call_1_2"} {
+		assert.Equal(t, "tool", m[3+i].Role)
+		assert.Equal(t, want, m[3+i].ToolCallID)
+		assert.NotEmpty(t, m[3+i].Content)
+	}
+	assert.Equal(t, "user", m[6].Role)
+	assert.Contains(t, m[6].Content, "an orphan")
+	assert.NotEmpty(t, m[7].Content)
+}
+
+func TestParametersAreSentAsAsked(t *testing.T) {
+	zero, warm := 0.0, 0.7
+	with := func(model string, temperature *float64, max int) turn.Prompt {
+		p := prompt("hello")
+		p.Model, p.Temperature, p.MaxTokens = model, temperature, max
+		return p
+	}
+	r := sent(t, with("m", nil, 0), with("m", &zero, 100), with("m", &warm, 0), with("gpt-5-mini", nil, 100), with("o1-mini", nil, 0))
+	assert.Nil(t, r[0].Chat.Temperature)
+	assert.Zero(t, r[0].Chat.MaxTokens+r[0].Chat.MaxCompletionTokens)
+	assert.True(t, r[0].Chat.Stream)
+	assert.True(t, r[0].Chat.StreamOptions.IncludeUsage)
+	assert.NotContains(t, string(r[0].Body), `"tools"`)
+	require.NotNil(t, r[1].Chat.Temperature, "a temperature of 0 is not left out")
+	assert.Zero(t, *r[1].Chat.Temperature)
+	assert.Equal(t, 100, r[1].Chat.MaxTokens)
+	assert.InDelta(t, 0.7, *r[2].Chat.Temperature, 1e-9)
+	assert.Equal(t, 100, r[3].Chat.MaxCompletionTokens)
+	assert.Zero(t, r[3].Chat.MaxTokens)
+	assert.Equal(t, "user", r[4].Chat.Messages[0].Role, "o1-mini takes no system message")
+}
+
+// An endpoint that refuses an optional parameter is asked once more without it, and not with it again.
+func TestUnknownParametersAreLeftOut(t *testing.T) {
+	s := script.Start(t, script.Func(func(r script.Request) script.Reply {
+		switch {
+		case r.Chat.StreamOptions != nil:
+			return script.Status(422, "x", "Extra inputs are not permitted: stream_options")
+		case r.Chat.MaxTokens > 0:
+			return script.Status(400, "unsupported_parameter", "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
+		}
+		return script.Text("ok")
+	}))
+	c, p := chatOf(t, s.URL()), prompt("hello")
+	p.MaxTokens = 50
+	for range 2 {
+		a, err := c.Infer(t.Context(), p, newRecorder())
+		require.NoError(t, err)
+		assert.True(t, a.Usage.Estimated)
+	}
+	requests := s.Requests()
+	require.Len(t, requests, 4, "two refusals are learned from once")
+	assert.Equal(t, 50, requests[3].Chat.MaxCompletionTokens)
+}
+
+func TestAnEndpointThatRefusesEverythingIsNotAskedForEver(t *testing.T) {
+	s := script.Start(t, script.Status(400, "x", "stream_options, max_tokens, max_completion_tokens: all wrong"))
+	_, err := chatOf(t, s.URL()).Infer(t.Context(), prompt("hello"), newRecorder())
+	refusal(t, err, turn.CodeLLMRejected)
+	assert.Len(t, s.Requests(), 2)
+}
+
+func TestCapabilitiesGoByPrefix(t *testing.T) {
+	for model, want := range map[string]struct {
+		native, system bool
+		tokens         int
+	}{
+		"gpt-4o-mini":           {true, true, 128_000},
+		"openai/gpt-4.1-2025":   {true, true, 1_000_000},
+		"GPT-4o":                {true, true, 128_000},
+		"o1-mini-2024":          {false, false, 128_000},
+		"o1-2024-12-17":         {true, true, 200_000},
+		"gpt-6-sol":             {false, true, 1_050_000},
+		"somebody/own-model:7b": {true, true, 0},
+		"demo":                  {true, true, 0},
+		"":                      {true, true, 0},
+	} {
+		native, system, tokens := inference.Capabilities(model)
+		assert.Equal(t, want.native, native, model)
+		assert.Equal(t, want.system, system, model)
+		assert.Equal(t, want.tokens, tokens, model)
+	}
+}
+
+func TestPing(t *testing.T) {
+	s := script.Start(t, script.Text("x"))
+	require.NoError(t, chatOf(t, s.URL()).Ping(t.Context()))
+	assert.Empty(t, s.Requests(), "a ping costs nothing")
+
+	err := chatOf(t, strings.TrimSuffix(s.URL(), "/v1")+"/v2").Ping(t.Context())
+	assert.Contains(t, refusal(t, err, turn.CodeLLMRejected).Message, "base_url")
+
+	denied := &http.Client{Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 401, Header: http.Header{}, Body: http.NoBody}, nil
+	})}
+	err = chatOf(t, s.URL(), func(o *inference.Options) { o.HTTPClient = denied }).Ping(t.Context())
+	assert.Contains(t, refusal(t, err, turn.CodeLLMRejected).Message, "API key")
+	require.NoError(t, s.Close())
+	refusal(t, chatOf(t, s.URL()).Ping(t.Context()), turn.CodeLLMTransport)
+}
