@@ -80,14 +80,20 @@ type local struct {
 	log    *os.File
 }
 
-// bringUp makes the configuration's cluster answer. With dev it starts one on this machine, or joins the one that is
-// there, and with worker it runs a worker in this process. The configuration that comes back points at it.
+// bringUp settles which cluster the configuration means. With dev it starts one on this machine, or joins the one that is
+// there, and with worker it runs a worker in this process. The configuration that comes back
+// names it.
 func (a *app) bringUp(ctx context.Context, cfg config.Config, dev, worker bool) (*local, config.Config, error) {
 	l := &local{}
+	address, namespace, err := cluster.FromConfig(cfg.Temporal, a.environ).Resolved()
+	if err != nil {
+		return nil, cfg, err
+	}
+	cfg.Temporal.Address, cfg.Temporal.Namespace = address, namespace
 	if !dev {
 		return l, cfg, nil
 	}
-	cfg, err := l.startServer(ctx, a, cfg)
+	cfg, err = l.startServer(ctx, a, cfg)
 	if err == nil && worker {
 		err = l.startWorker(ctx, a, cfg)
 	}
@@ -99,13 +105,9 @@ func (a *app) bringUp(ctx context.Context, cfg config.Config, dev, worker bool) 
 }
 
 func (l *local) startServer(ctx context.Context, a *app, cfg config.Config) (config.Config, error) {
-	address, namespace, err := cluster.FromConfig(cfg.Temporal, a.environ).Resolved()
-	if err != nil {
-		return cfg, err
-	}
-	cfg.Temporal.Address, cfg.Temporal.Namespace = address, namespace
+	var err error
 	l.server, err = devstack.Ensure(ctx, devstack.Options{
-		Dir: stateDir, Address: address, UIPort: cfg.Temporal.DevUIPort, Namespace: namespace, Progress: a.err, Environ: a.environ,
+		Dir: stateDir, Address: cfg.Temporal.Address, UIPort: cfg.Temporal.DevUIPort, Namespace: cfg.Temporal.Namespace, Progress: a.err, Environ: a.environ,
 		Prepare: func(ctx context.Context) error { return a.prepare(ctx, cfg) },
 	})
 	if err != nil {
