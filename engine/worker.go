@@ -17,6 +17,7 @@ const heartbeatThrottle = 2 * time.Second
 
 // newWorker registers everything that a worker runs: one workflow and the four activities of its port.
 func newWorker(c client.Client, cfg config.Config, acts *activities.Activities) worker.Worker {
+	worker.SetStickyWorkflowCacheSize(cfg.Worker.StickyCache) // of the process; the SDK ignores it once a worker runs
 	w := worker.New(c, cfg.Temporal.TaskQueue, worker.Options{
 		MaxConcurrentActivityExecutionSize:      cfg.Worker.MaxConcurrentActivities,
 		MaxConcurrentLocalActivityExecutionSize: cfg.Worker.MaxConcurrentActivities,

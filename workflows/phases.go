@@ -57,9 +57,13 @@ func (r *run) message(ctx workflow.Context) (Message, bool) {
 	return *r.inbox, true
 }
 
+// duplicateEnding gives the message's first answer again. A turn that was ended from outside has none to give.
 func duplicateEnding(first Result) turn.Ending {
-	return turn.Ending{State: turn.StateCompleted, Reason: turn.FinishDuplicate, Answer: first.Answer, Cut: first.Truncated,
-		Message: "turn " + first.Turn + " of this session had this message already (" + string(first.State) + ")"}
+	said := "turn " + first.Turn + " of this session had this message already (" + string(first.State) + ")"
+	if first.State == turn.StateClosed {
+		said += "; it was ended from outside, so send the message under a new ID to ask again"
+	}
+	return turn.Ending{State: turn.StateCompleted, Reason: turn.FinishDuplicate, Answer: first.Answer, Cut: first.Truncated, Message: said}
 }
 
 // buildPrompt asks the guard whether there may be another inference, and plans it.
