@@ -1,9 +1,11 @@
 package inference_test
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -196,9 +198,26 @@ func TestACompleteAnswerSurvivesAnUglyEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a, _, err := infer(t, r)
+			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+			defer cancel()
+			a, err := chatOf(t, script.Start(t, r).URL()).Infer(ctx, prompt("hello"), newRecorder())
 			require.NoError(t, err)
 			assert.Equal(t, "hi", a.Text)
+			assert.NoError(t, ctx.Err(), "it came long before the idle timeout")
 		})
 	}
+}
+
+func TestACompleteAnswerSurvivesItsCallersCancel(t *testing.T) {
+	s := script.Start(t, script.Raw(
+		event(`{"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}`), "data: [DONE]\n\n").Hold(1, script.NewGate()))
+	ctx, cancel := context.WithCancel(t.Context())
+	sink := newRecorder()
+	go func() {
+		<-sink.heard
+		cancel()
+	}()
+	a, err := chatOf(t, s.URL()).Infer(ctx, prompt("hello"), sink)
+	require.NoError(t, err, "it is paid for")
+	assert.Equal(t, "hi", a.Text)
 }

@@ -169,7 +169,7 @@ func TestDeadlinesAreDistinct(t *testing.T) {
 	}{
 		"first token, no header":  {script.Text("x").StallAfter(-1), func(o *inference.Options) { o.FirstTokenTimeout = short }, "first-token timeout"},
 		"first token, header":     {script.Text("x").StallAfter(0), func(o *inference.Options) { o.FirstTokenTimeout = short }, "first-token timeout"},
-		"first token, keep-alive": {script.Text("x").KeepAlives(50).StallAfter(0), func(o *inference.Options) { o.FirstTokenTimeout = short }, "first-token timeout"},
+		"first token, keep-alive": {script.Text("x").KeepAlives(200).Delay(5 * time.Millisecond), func(o *inference.Options) { o.FirstTokenTimeout = short }, "first-token timeout"},
 		"idle":                    {script.Text("one two three").StallAfter(2), func(o *inference.Options) { o.IdleTimeout = short }, "idle timeout"},
 		"total":                   {script.Text(strings.Repeat("w ", 1000)).Delay(5 * time.Millisecond), func(o *inference.Options) { o.TotalTimeout = 2 * short }, "total timeout"},
 	} {

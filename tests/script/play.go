@@ -54,7 +54,7 @@ func (p *player) stream() bool {
 		return false
 	}
 	for range p.reply.comment {
-		if !p.write(": keep-alive\n\n") {
+		if !p.wait(p.reply.delay) || !p.write(": keep-alive\n\n") {
 			return false
 		}
 	}

@@ -45,7 +45,7 @@ type Reply struct {
 	raw     []string                    // replaces the events; written as they are
 	comment int                         // keep-alive comments before the events
 
-	delay  time.Duration // before each event
+	delay  time.Duration // before each event and comment
 	first  time.Duration // before the response
 	holds  map[int]*Gate // before the event with this index
 	ending ending
@@ -161,7 +161,7 @@ func (r Reply) Header(name, value string) Reply {
 // RetryAfter sets the header of this name.
 func (r Reply) RetryAfter(value string) Reply { return r.Header("Retry-After", value) }
 
-// Delay waits before each event.
+// Delay waits before each event and each keep-alive.
 func (r Reply) Delay(d time.Duration) Reply { r.delay = d; return r }
 
 // FirstDelay waits before the response's header.
