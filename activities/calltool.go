@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/everturn/everturn/journal"
@@ -68,7 +69,7 @@ func (a *Activities) requested(ctx context.Context, in workflows.CallInput) (tur
 
 // run calls the tool within its deadline. An error means that nothing reached it.
 func (a *Activities) run(ctx context.Context, in workflows.CallInput, call turn.ToolCall) (turn.ToolResult, error) {
-	limited, cancel := context.WithTimeout(ctx, in.Timeout)
+	limited, cancel := context.WithTimeout(uncapped(ctx), in.Timeout)
 	defer cancel()
 	result, err := a.tools.Call(limited, turn.ToolRequest{
 		Tool: in.Tool.ID, Hash: in.Tool.Hash, Arguments: json.RawMessage(call.Arguments), Timeout: in.Timeout,
@@ -82,6 +83,15 @@ func (a *Activities) run(ctx context.Context, in workflows.CallInput, call turn.
 		result.Full = []byte(a.redact(string(result.Full)))
 	}
 	return result, nil
+}
+
+// uncapped frees a quick call from the cap of its local activity: past it the workflow has dispatched the call again,
+// and whichever ends first is the one that counts.
+func uncapped(ctx context.Context) context.Context {
+	if activity.IsActivity(ctx) && activity.GetInfo(ctx).IsLocalActivity {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
 }
 
 // unsent gives the claim of a call that never reached its tool back, so that the next dispatch may run it.
