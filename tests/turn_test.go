@@ -144,3 +144,22 @@ func TestAPromptIsABytePrefixOfTheNextOne(t *testing.T) {
 		assert.True(t, strings.HasPrefix(string(requests[i+1].Body), string(head)), "step %d:\n%s\nstep %d:\n%s", i+1, head, i+2, requests[i+1].Body)
 	}
 }
+
+type cityIn struct {
+	Name string `json:"name" jsonschema:"a city's name"`
+}
+
+// TestAnEmbeddedToolIsCalled is the example of package engine, on a real server: a Go function becomes a tool whose
+// schema the model sees, whose arguments are checked and whose result it gets.
+func TestAnEmbeddedToolIsCalled(t *testing.T) {
+	r := newRig(t, script.Steps(script.Call("local_weather", `{"name":"Oslo"}`), script.Text("Sunny.")))
+	r.work(engine.WithTool("weather", "Tells the weather of a city.", func(_ context.Context, in cityIn) (map[string]string, error) {
+		return map[string]string{"sky": "sunny in " + in.Name}, nil
+	}, engine.Quick(), engine.Risk(turn.RiskLow)))
+	assert.Equal(t, "Sunny.", r.ask("weather", "How is the weather in Oslo?").Answer)
+	requests := r.model.Requests()
+	require.Len(t, requests, 2)
+	assert.Contains(t, requests[0].Chat.ToolNames(), "local_weather")
+	assert.Contains(t, string(requests[0].Body), "a city's name")
+	assert.JSONEq(t, `{"sky":"sunny in Oslo"}`, requests[1].Chat.Last("tool").Content)
+}
