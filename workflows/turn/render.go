@@ -43,6 +43,8 @@ func renderMessage(mode Mode, m Message) Message {
 	switch {
 	case m.Role == RoleAssistant && m.Text == "" && len(m.ToolCalls) == 0:
 		m.Text = "(no content)"
+	case m.Role == RoleTool && m.Outcome == OutcomeError && mode == ModeNative:
+		m.Text = "Error: " + m.Text // providers know no other way to say it
 	case mode != ModeJSON:
 	case m.Role == RoleAssistant && len(m.ToolCalls) > 0:
 		m = Message{Role: RoleAssistant, Text: callsAsText(m)}
