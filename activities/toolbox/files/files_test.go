@@ -1,0 +1,201 @@
+package files
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/activities/toolbox"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// tree writes files into a new workspace beside a secret that is outside of it.
+func tree(t *testing.T, files map[string]string) (*workspace, string) {
+	t.Helper()
+	dir := t.TempDir()
+	root := filepath.Join(dir, "workspace")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "secret"), []byte("canary"), 0o600))
+	require.NoError(t, os.Mkdir(root, 0o700))
+	for name, text := range files {
+		file := filepath.Join(root, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	}
+	r, err := os.OpenRoot(root)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = r.Close() })
+	return &workspace{root: r}, root
+}
+
+func TestList(t *testing.T) {
+	w, root := tree(t, map[string]string{
+		"README.md": "hello", "src/main.go": "package main", "src/a/b/c/deep.go": "", ".git/config": "x", "a\nb": "",
+		"node_modules/x/y.js": "x", ".everturn/journal.db": "x", ".github/ci.yml": "x",
+	})
+	require.NoError(t, os.Symlink("../secret", filepath.Join(root, "out")))
+	out, err := w.list(t.Context(), ListInput{})
+	require.NoError(t, err)
+	assert.Equal(t, ".github/\n.github/ci.yml\t1\nREADME.md\t5\n\"a\\nb\"\t0\nout\tlink\nsrc/\nsrc/a/\nsrc/a/b/\nsrc/main.go\t12\n", out)
+
+	out, err = w.list(t.Context(), ListInput{Path: "src", Depth: 1})
+	require.NoError(t, err)
+	assert.Equal(t, "src/a/\nsrc/main.go\t12\n", out)
+}
+
+func TestListIsBounded(t *testing.T) {
+	files := map[string]string{}
+	for i := range maxEntries + 1 {
+		files[fmt.Sprintf("f%04d", i)] = ""
+	}
+	w, _ := tree(t, files)
+	out, err := w.list(t.Context(), ListInput{})
+	require.NoError(t, err)
+	assert.Equal(t, maxEntries+1, strings.Count(out, "\n"))
+	assert.Contains(t, out, "[cut: only the first 500 entries")
+}
+
+func TestNothingLeavesTheWorkspace(t *testing.T) {
+	w, root := tree(t, map[string]string{"a/file": "x"})
+	require.NoError(t, os.Symlink("../secret", filepath.Join(root, "link")))
+	require.NoError(t, os.Symlink(filepath.Dir(root), filepath.Join(root, "up")))
+	require.NoError(t, os.Symlink("../..", filepath.Join(root, "a", "up")))
+	for _, name := range []string{
+		"../secret", "a/../../secret", filepath.Join(filepath.Dir(root), "secret"), "link", "up/secret", "a/up/secret", "a\\..\\..\\secret",
+		"..", "/", "up", "a/up", "\x00", "./../secret",
+	} {
+		text, err := w.read(t.Context(), ReadInput{Path: name})
+		assert.Error(t, err, name)
+		assert.NotContains(t, text, "canary")
+		list, err := w.list(t.Context(), ListInput{Path: name})
+		assert.Error(t, err, name)
+		assert.NotContains(t, list, "secret")
+		found, err := w.search(t.Context(), SearchInput{Path: name, Query: "canary"})
+		assert.NotContains(t, found, "canary")
+		if name != "link" {
+			assert.Error(t, err, name)
+			assert.NotContains(t, err.Error(), filepath.Dir(root)+"/workspace", "an error tells where the workspace is")
+		}
+	}
+	found, err := w.search(t.Context(), SearchInput{Query: "canary"})
+	require.NoError(t, err)
+	assert.Equal(t, "[nothing found in 1 files]\n", found)
+}
+
+func TestReadInPieces(t *testing.T) {
+	text := strings.Repeat("0123456789", 20000) + "é"
+	w, _ := tree(t, map[string]string{"big": text, "small": "hello\n", "empty": "", "umlaut": "aéé"})
+	out, err := w.read(t.Context(), ReadInput{Path: "./small"})
+	require.NoError(t, err)
+	assert.Equal(t, "hello\n", out)
+	out, err = w.read(t.Context(), ReadInput{Path: "empty"})
+	require.NoError(t, err)
+	assert.Empty(t, out)
+
+	out, err = w.read(t.Context(), ReadInput{Path: "umlaut", Limit: 2})
+	require.NoError(t, err)
+	assert.Equal(t, "a\n[cut: bytes 0 to 1 of 5; read on with offset 1]\n", out)
+	out, err = w.read(t.Context(), ReadInput{Path: "umlaut", Offset: 2})
+	require.NoError(t, err)
+	assert.Equal(t, "é", out)
+
+	var whole strings.Builder
+	for offset := int64(0); ; {
+		out, err := w.read(t.Context(), ReadInput{Path: "big", Offset: offset})
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(out), 64<<10)
+		body, note, cut := strings.Cut(out, "\n[cut: ")
+		whole.WriteString(body)
+		if !cut {
+			break
+		}
+		_, err = fmt.Sscanf(note[strings.Index(note, "offset"):], "offset %d", &offset)
+		require.NoError(t, err)
+	}
+	assert.Equal(t, text, whole.String())
+	_, err = w.read(t.Context(), ReadInput{Path: "small", Offset: 7})
+	assert.ErrorContains(t, err, "outside of its 6 bytes")
+	_, err = w.read(t.Context(), ReadInput{Path: "small", Offset: -1})
+	assert.Error(t, err)
+}
+
+func TestReadRefusesWhatIsNoText(t *testing.T) {
+	w, root := tree(t, map[string]string{"dir/x": "", "program": "\x7fELF\x00\x01"})
+	require.NoError(t, syscall.Mkfifo(filepath.Join(root, "fifo"), 0o600))
+	out, err := w.read(t.Context(), ReadInput{Path: "program"})
+	require.NoError(t, err)
+	assert.Equal(t, "[program is a binary file of 6 bytes; it is not shown]\n", out)
+	for name, want := range map[string]string{"dir": "is a directory", "fifo": "not a regular file", "none": "no such file", "dir/x/y": "dir/x/y"} {
+		_, err := w.read(t.Context(), ReadInput{Path: name})
+		assert.ErrorContains(t, err, want)
+		assert.NotContains(t, err.Error(), root)
+	}
+}
+
+func TestSearch(t *testing.T) {
+	w, root := tree(t, map[string]string{
+		"a.go": "one\n\tTwo(x)\nthree", "b/c.txt": "two(x)\r\ntwo", ".git/x": "two(x)", "bin": "two(x)\x00", "long": strings.Repeat("é", 5000) + "two(x)",
+	})
+	require.NoError(t, os.Symlink("a.go", filepath.Join(root, "link.go")))
+	require.NoError(t, syscall.Mkfifo(filepath.Join(root, "fifo"), 0o600))
+	out, err := w.search(t.Context(), SearchInput{Query: "two(x)", Path: "b"})
+	require.NoError(t, err)
+	assert.Equal(t, "b/c.txt:1: two(x)\n", out)
+
+	out, err = w.search(t.Context(), SearchInput{Query: "TWO(X)", IgnoreCase: true})
+	require.NoError(t, err)
+	assert.Contains(t, out, "a.go:2: Two(x)\n")
+	assert.Contains(t, out, "b/c.txt:1: two(x)\n")
+	assert.NotContains(t, out, ".git")
+	assert.NotContains(t, out, "bin:")
+	assert.Regexp(t, `long:1: …é+two\(x\)…\n`, out)
+	assert.Less(t, len(out), 1000)
+	assert.True(t, utf8.ValidString(out))
+
+	out, err = w.search(t.Context(), SearchInput{Query: "^t..ee$", Regexp: true, Glob: "*.go"})
+	require.NoError(t, err)
+	assert.Equal(t, "a.go:3: three\n", out)
+	for _, bad := range []SearchInput{{}, {Query: "(", Regexp: true}, {Query: "x", Glob: "["}, {Query: "x", Path: "nope"}} {
+		_, err := w.search(t.Context(), bad)
+		assert.Error(t, err)
+	}
+}
+
+func TestSearchIsBounded(t *testing.T) {
+	w, _ := tree(t, map[string]string{"many": strings.Repeat("x\n", maxMatches+1)})
+	out, err := w.search(t.Context(), SearchInput{Query: "x"})
+	require.NoError(t, err)
+	assert.Contains(t, out, "[cut: only the first 200 matches")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	out, err = w.search(ctx, SearchInput{Query: "x"})
+	require.NoError(t, err)
+	assert.Contains(t, out, "[cut: out of time")
+}
+
+func TestRegisteredToolsAreQuickAndHarmless(t *testing.T) {
+	_, root := tree(t, map[string]string{"a.txt": "content"})
+	l := toolbox.NewLocal()
+	require.NoError(t, Register(l, root))
+	require.Error(t, Register(toolbox.NewLocal(), filepath.Join(root, "nope")))
+	h, err := toolbox.New(toolbox.Options{}, l)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, h.Close()) })
+	c := h.Catalogues(t.Context())[0]
+	require.Len(t, c.Tools, 3)
+	for _, d := range c.Tools {
+		assert.Equal(t, turn.LaneQuick, d.Lane)
+		assert.Equal(t, turn.RiskLow, d.Risk)
+		assert.True(t, d.Repeatable)
+	}
+	r, err := h.Call(t.Context(), turn.ToolRequest{Tool: "local/read_file", Hash: c.Tools[1].Hash, Arguments: []byte(`{"path":"a.txt"}`)})
+	require.NoError(t, err)
+	assert.Equal(t, "content", r.Text)
+}
