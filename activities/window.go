@@ -40,12 +40,17 @@ func (a *Activities) anchor(ctx context.Context, in workflows.InferInput) (*turn
 	if in.Plan.Anchor == 0 || in.Plan.From <= in.Plan.Anchor {
 		return nil, nil
 	}
-	messages, err := a.journal.Messages(ctx, in.Session, in.Plan.Anchor, in.Plan.Anchor)
-	if err != nil {
-		return nil, fmt.Errorf("reading the turn's request: %w", err)
-	}
-	if len(messages) != 1 {
-		return nil, turn.Errorf(turn.CodeInternal, nil, "the turn's request is not in the journal")
+	key := turn.Head{Seq: in.Plan.Anchor, Hash: "anchor of " + in.Turn} // no window's: those are hex
+	messages, ok := a.windows.get(key, in.Plan.Anchor)
+	if !ok {
+		var err error
+		if messages, err = a.journal.Messages(ctx, in.Session, in.Plan.Anchor, in.Plan.Anchor); err != nil {
+			return nil, fmt.Errorf("reading the turn's request: %w", err)
+		}
+		if len(messages) != 1 {
+			return nil, turn.Errorf(turn.CodeInternal, nil, "the turn's request is not in the journal")
+		}
+		a.windows.put(key, in.Plan.Anchor, messages, "")
 	}
 	return &messages[0], nil
 }

@@ -1,0 +1,408 @@
+package tests
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/workflow"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+const (
+	hopsLong = 100
+	// pageBytes is the size of a tool's result in these tests.
+	pageBytes = 5 << 10
+	// sawtooth is how many hops lie between two cuts of the window: from 30 messages to 50, two a hop.
+	sawtooth = 11
+	// measured is over how many hops costs are averaged: two whole sawtooths.
+	measured = 2 * sawtooth
+)
+
+type pageIn struct {
+	N int `json:"n"`
+}
+
+// page answers with 5 KB that no other page has: equal results would share a blob.
+func page(_ context.Context, in pageIn) (string, error) {
+	line := fmt.Sprintf("page %06d of the book. ", in.N)
+	return strings.Repeat(line, pageBytes/len(line)+1)[:pageBytes], nil
+}
+
+func withPage() []engine.Option {
+	return []engine.Option{
+		engine.WithTool("page", "Reads a page.", page, engine.Risk(turn.RiskLow)),
+		engine.WithTool("quick_page", "Reads a page.", page, engine.Quick(), engine.Risk(turn.RiskLow)),
+	}
+}
+
+// hops is a model that calls a tool n times, once an answer, and then is done.
+func hops(tool string, n int) script.Script {
+	return script.Func(func(r script.Request) script.Reply {
+		if r.Step < n {
+			return script.Call(tool, fmt.Sprintf(`{"n":%d}`, r.Step))
+		}
+		return script.Text("I have read it all.")
+	})
+}
+
+// raised are limits under which a turn of n hops is not stopped.
+func raised(n int) *workflows.LimitsRequest {
+	steps, timeout := n+10, "10m"
+	return &workflows.LimitsRequest{MaxSteps: &steps, MaxToolCalls: &steps, TurnTimeout: &timeout}
+}
+
+// seed gives a session a transcript of so many turns, each a question and an answer of so many bytes.
+func (r *rig) seed(session string, turns, size int) {
+	r.t.Helper()
+	ctx := r.t.Context()
+	for i := range turns {
+		id := fmt.Sprintf("%s-seed-%d", session, i)
+		text := func(who string) string {
+			line := fmt.Sprintf("%s says line %06d. ", who, i)
+			return strings.Repeat(line, size/len(line)+1)[:size]
+		}
+		begun, err := r.store.Begin(ctx, journal.BeginInput{Session: session, Turn: id, WorkflowID: session, RunID: id,
+			Message: turn.Message{ID: id, Text: text("user")}, At: time.Now()})
+		require.NoError(r.t, err)
+		key := journal.StepKey{Turn: id, Step: 1}
+		inf, err := r.store.StartInference(ctx, journal.StartInference{Session: session, Key: key, Expect: begun.Head, At: time.Now()})
+		require.NoError(r.t, err)
+		answer := turn.Answer{Text: text("model"), FinishReason: "stop"}
+		_, err = r.store.SettleInference(ctx, journal.SettleInference{Session: session, Key: key, Attempt: inf.Attempt, Answer: answer,
+			Message: turn.Message{Text: answer.Text}, At: time.Now()})
+		require.NoError(r.t, err)
+		_, err = r.store.Finish(ctx, journal.FinishInput{Session: session, Turn: id, State: turn.StateCompleted,
+			Reason: turn.FinishAnswered, Steps: 1, At: time.Now()})
+		require.NoError(r.t, err)
+	}
+}
+
+// databaseBytes is the journal's size: all pages of the database, those that are still in its log included.
+func (r *rig) databaseBytes() int64 {
+	db, err := sql.Open("sqlite", "file:"+r.cfg.Journal.Path)
+	require.NoError(r.t, err)
+	defer db.Close()
+	var pages, size int64
+	require.NoError(r.t, db.QueryRow("PRAGMA page_count").Scan(&pages))
+	require.NoError(r.t, db.QueryRow("PRAGMA page_size").Scan(&size))
+	return pages * size
+}
+
+// historyBytes is the size of a history as it goes over the wire.
+func historyBytes(events []*historypb.HistoryEvent) int {
+	n := 0
+	for _, e := range events {
+		n += proto.Size(e)
+	}
+	return n
+}
+
+// meter counts what goes into and comes out of a journal, at its port.
+type meter struct {
+	journal.Store
+	rows, read, written atomic.Int64
+}
+
+func (m *meter) wrap(s journal.Store) journal.Store { m.Store = s; return m }
+
+func jsonBytes(v any) int64 {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // types of our own
+	}
+	return int64(len(b))
+}
+
+func (m *meter) Messages(ctx context.Context, session string, from, to int64) ([]turn.Message, error) {
+	out, err := m.Store.Messages(ctx, session, from, to)
+	m.rows.Add(int64(len(out)))
+	m.read.Add(jsonBytes(out))
+	return out, err
+}
+
+func (m *meter) StepMessage(ctx context.Context, key journal.StepKey) (turn.Message, error) {
+	out, err := m.Store.StepMessage(ctx, key)
+	m.rows.Add(1)
+	m.read.Add(jsonBytes(out))
+	return out, err
+}
+
+func (m *meter) GetBlob(ctx context.Context, hash string) ([]byte, error) {
+	out, err := m.Store.GetBlob(ctx, hash)
+	m.rows.Add(1)
+	m.read.Add(int64(len(out)))
+	return out, err
+}
+
+func (m *meter) StartInference(ctx context.Context, in journal.StartInference) (journal.Inference, error) {
+	m.written.Add(jsonBytes(in))
+	return m.Store.StartInference(ctx, in)
+}
+
+func (m *meter) SettleInference(ctx context.Context, in journal.SettleInference) (journal.Inference, error) {
+	m.written.Add(jsonBytes(in))
+	return m.Store.SettleInference(ctx, in)
+}
+
+func (m *meter) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
+	m.written.Add(jsonBytes(in))
+	return m.Store.ClaimCall(ctx, in)
+}
+
+func (m *meter) SettleCall(ctx context.Context, in journal.SettleInput) (journal.CallRecord, error) {
+	m.written.Add(jsonBytes(in))
+	return m.Store.SettleCall(ctx, in)
+}
+
+func (m *meter) AppendChunks(ctx context.Context, key journal.StepKey, attempt int, chunks []turn.Chunk) error {
+	m.written.Add(jsonBytes(chunks))
+	return m.Store.AppendChunks(ctx, key, attempt, chunks)
+}
+
+// sample is what had been used up when a step's request came to the model.
+type sample struct{ allocated, rows, read, written, database, request float64 }
+
+// sampler takes a sample at each request.
+type sampler struct {
+	rig     *rig
+	meter   *meter
+	mu      sync.Mutex
+	samples []sample
+	sent    float64
+}
+
+func (s *sampler) watch(inner script.Script) script.Script {
+	return script.Func(func(r script.Request) script.Reply {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		var mem runtime.MemStats
+		runtime.ReadMemStats(&mem)
+		s.sent += float64(len(r.Body))
+		s.samples = append(s.samples, sample{
+			allocated: float64(mem.TotalAlloc), rows: float64(s.meter.rows.Load()), read: float64(s.meter.read.Load()),
+			written: float64(s.meter.written.Load()), database: float64(s.rig.databaseBytes()), request: s.sent,
+		})
+		return inner.Reply(r)
+	})
+}
+
+// perHop is what a hop took on average from a step on.
+func (s *sampler) perHop(from int, of func(sample) float64) float64 {
+	return (of(s.samples[from+measured]) - of(s.samples[from])) / measured
+}
+
+// TestAHundredHopsOnALongTranscript is not parallel: it measures what this process allocates.
+func TestAHundredHopsOnALongTranscript(t *testing.T) {
+	for tool, most := range map[string]int{"local_page": 12, "local_quick_page": 7} {
+		t.Run(tool, func(t *testing.T) {
+			r := newRig(t, nil)
+			s := &sampler{rig: r, meter: &meter{}}
+			r.model.SetScript(s.watch(hops(tool, hopsLong)))
+			r.seed("long", 160, 2500)
+			before := r.databaseBytes()
+			r.work(append(withPage(), engine.WithJournal(s.meter.wrap))...)
+			run := r.begin("long", "Read the whole book.", raised(hopsLong))
+			res := r.result(run)
+			assert.Equal(t, turn.FinishAnswered, res.FinishReason)
+			assert.Equal(t, hopsLong, res.ToolCalls)
+			t.Run("keeps its history small", func(t *testing.T) { smallHistory(t, r, run.GetRunID(), most) })
+			t.Run("keeps its journal small", func(t *testing.T) {
+				grown := r.databaseBytes() - before
+				t.Logf("journal grew by %d bytes", grown)
+				assert.LessOrEqual(t, grown, int64(3<<20))
+			})
+			t.Run("costs the same at hop 100 as at hop 10", func(t *testing.T) { flat(t, s) })
+			t.Run("cuts its prompts in blocks", func(t *testing.T) { blocks(t, r.model.Requests(), "Read the whole book.") })
+			paired(t, r, "long")
+		})
+	}
+}
+
+func smallHistory(t *testing.T, r *rig, runID string, most int) {
+	events := r.events("long", runID)
+	described, err := r.client.DescribeWorkflowExecution(t.Context(), "long", runID)
+	require.NoError(t, err)
+	size := historyBytes(events)
+	t.Logf("%d events, %d bytes, %d by the server's count", len(events), size, described.WorkflowExecutionInfo.HistorySizeBytes)
+	assert.LessOrEqual(t, size, 600<<10)
+	assert.LessOrEqual(t, described.WorkflowExecutionInfo.HistorySizeBytes, int64(600<<10))
+	withinBudget(t, events, 14+hopsLong*most)
+}
+
+// flat compares hops 8 to 30 with hops 78 to 100. The window was full and cut in both: the session was long before the
+// turn.
+func flat(t *testing.T, s *sampler) {
+	require.Len(t, s.samples, hopsLong+1)
+	for name, of := range map[string]func(sample) float64{
+		"bytes allocated":            func(s sample) float64 { return s.allocated },
+		"messages read":              func(s sample) float64 { return s.rows },
+		"bytes read":                 func(s sample) float64 { return s.read },
+		"bytes given to the journal": func(s sample) float64 { return s.written },
+		"bytes of the journal":       func(s sample) float64 { return s.database },
+		"bytes sent to the model":    func(s sample) float64 { return s.request },
+	} {
+		early, late := s.perHop(8, of), s.perHop(hopsLong-measured, of)
+		t.Logf("%s a hop: %.0f early, %.0f late", name, early, late)
+		assert.LessOrEqual(t, late, 1.2*early, name)
+	}
+}
+
+// blocks checks what the model was sent: prompts extend one another but for one cut in ten hops, results come with
+// their calls, and the turn's own request is always there.
+func blocks(t *testing.T, requests []script.Request, asked string) {
+	require.Len(t, requests, hopsLong+1)
+	cuts, lastCut := 0, -10
+	for i, request := range requests {
+		complete(t, request.Chat, asked)
+		if i > 0 && !bytes.HasPrefix(request.Body, messagesOf(t, requests[i-1].Body)) {
+			assert.GreaterOrEqual(t, i-lastCut, 10, "the prefix changed at step %d and at step %d", lastCut, i)
+			cuts, lastCut = cuts+1, i
+		}
+		assert.LessOrEqual(t, len(request.Chat.Messages), 52, "messages of step %d", i)
+	}
+	t.Logf("%d cuts in %d hops, the longest request has %d bytes", cuts, hopsLong, longest(requests))
+	assert.LessOrEqual(t, cuts, hopsLong/10)
+	assert.NotZero(t, cuts)
+	assert.LessOrEqual(t, longest(requests), 52*2*pageBytes)
+}
+
+// messagesOf is a request's beginning, up to its last message.
+func messagesOf(t *testing.T, body []byte) []byte {
+	end := bytes.Index(body, []byte(`],"stream"`))
+	require.Positive(t, end)
+	return body[:end]
+}
+
+func longest(requests []script.Request) int {
+	n := 0
+	for _, r := range requests {
+		n = max(n, len(r.Body))
+	}
+	return n
+}
+
+// complete checks that each result of a prompt follows the answer that asked for it, and that the request is there.
+func complete(t *testing.T, chat script.Chat, asked string) {
+	t.Helper()
+	open, found := map[string]bool{}, false
+	for _, m := range chat.Messages {
+		switch m.Role {
+		case "assistant":
+			for _, c := range m.ToolCalls {
+				open[c.ID] = true
+			}
+		case "tool":
+			require.True(t, open[m.ToolCallID], "a result without its call: %s", m.ToolCallID)
+			delete(open, m.ToolCallID)
+		case "user":
+			found = found || m.Content == asked
+		}
+	}
+	require.Empty(t, open, "calls without a result")
+	require.True(t, found, "the turn's own request is not in the prompt")
+}
+
+// paired checks a session's transcript: each call has exactly one result, in request order, right after its answer.
+func paired(t *testing.T, r *rig, session string) []turn.Message {
+	t.Helper()
+	record, err := r.store.Session(t.Context(), session)
+	require.NoError(t, err)
+	messages, err := r.store.Messages(t.Context(), session, 1, record.Head.Seq)
+	require.NoError(t, err)
+	require.Len(t, messages, int(record.Head.Seq))
+	var due []string
+	for i, m := range messages {
+		if m.Role != turn.RoleTool {
+			require.Empty(t, due, "calls without a result before message %d", i+1)
+			for _, c := range m.ToolCalls {
+				due = append(due, c.ID)
+			}
+			continue
+		}
+		require.NotEmpty(t, due, "message %d is the result of no call", i+1)
+		require.Equal(t, due[0], m.CallID)
+		require.NotEmpty(t, m.Outcome)
+		due = due[1:]
+	}
+	require.Empty(t, due, "calls without a result at the end")
+	return messages
+}
+
+func TestATwentyMegabyteTranscript(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hops("local_page", 2))
+	r.seed("huge", 200, 50<<10)
+	r.work(withPage()...)
+	run := r.begin("huge", "Go on.", nil)
+	assert.Equal(t, "I have read it all.", r.result(run).Answer)
+	size := historyBytes(r.events("huge", run.GetRunID()))
+	t.Logf("history %d bytes, longest request %d bytes", size, longest(r.model.Requests()))
+	assert.LessOrEqual(t, size, 32<<10)
+	assert.LessOrEqual(t, longest(r.model.Requests()), 2<<20)
+	assert.Greater(t, r.databaseBytes(), int64(20<<20), "the transcript is as long as it should be")
+}
+
+func TestAThousandHopsGoOnInANewRun(t *testing.T) {
+	t.Parallel()
+	const n = 1000
+	r := newRig(t, script.Func(func(req script.Request) script.Reply {
+		if req.Step < n {
+			return script.Call("local_quick_echo", fmt.Sprintf(`{"text":"%d"}`, req.Step))
+		}
+		return script.Text("done")
+	}))
+	r.work(withEcho()...)
+	run := r.begin("thousand", "Echo a thousand times.", raised(n))
+	first := run.GetRunID() // Get moves it on to the last run's
+	res := r.result(run)
+	assert.Equal(t, "done", res.Answer)
+	assert.Equal(t, first, res.Turn, "the turn's ID outlives its first run")
+	assert.Equal(t, n, res.ToolCalls)
+	runs := r.chain("thousand", first)
+	assert.GreaterOrEqual(t, len(runs), 2)
+	calls, err := r.store.Calls(t.Context(), res.Turn)
+	require.NoError(t, err)
+	require.Len(t, calls, n)
+	for _, c := range calls {
+		require.Equal(t, 1, c.Runs, "runs of call %s", c.Call.ID)
+		require.Equal(t, turn.OutcomeOK, c.Outcome)
+	}
+	assert.Len(t, r.model.Requests(), n+1)
+	paired(t, r, "thousand")
+}
+
+// chain follows continue-as-new from a run to the last one, and has them all replayed.
+func (r *rig) chain(session, first string) []string {
+	r.t.Helper()
+	runs := []string{first}
+	for {
+		events := r.events(session, runs[len(runs)-1])
+		r.t.Logf("run %d: %d events, %d bytes", len(runs), len(events), historyBytes(events))
+		last := events[len(events)-1]
+		if last.EventType != enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW {
+			return runs
+		}
+		next := last.GetWorkflowExecutionContinuedAsNewEventAttributes().NewExecutionRunId
+		runs = append(runs, next)
+		r.ran = append(r.ran, workflow.Execution{ID: session, RunID: next})
+	}
+}
