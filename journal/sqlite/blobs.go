@@ -47,18 +47,21 @@ func (t *tx) putBlob(mediaType string, b []byte) (hash string, err error) {
 	if err := t.row(`SELECT 1 FROM blobs WHERE hash = ?`, hash).Scan(&there); !errors.Is(err, sql.ErrNoRows) {
 		return hash, err
 	}
-	if b == nil {
-		b = []byte{} // nil would be NULL
-	}
-	return hash, t.exec(`INSERT INTO blobs (hash, media_type, size, bytes) VALUES (?, ?, ?, ?)`, hash, mediaType, len(b), b)
+	encoding, bytes := encode(mediaType, b)
+	return hash, t.exec(`INSERT INTO blobs (hash, media_type, size, encoding, bytes) VALUES (?, ?, ?, ?, ?)`,
+		hash, mediaType, len(b), encoding, bytes)
 }
 
 func (q querier) getBlob(hash string) (b []byte, err error) {
-	err = q.row(`SELECT bytes FROM blobs WHERE hash = ?`, hash).Scan(&b)
+	var encoding string
+	err = q.row(`SELECT encoding, bytes FROM blobs WHERE hash = ?`, hash).Scan(&encoding, &b)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, fmt.Errorf("blob %s: %w", hash, journal.ErrNotFound)
 	}
-	return b, err
+	if err != nil {
+		return nil, err
+	}
+	return decode(encoding, b)
 }
 
 // PutBlob implements journal.Journal.

@@ -80,11 +80,17 @@ const referenced = `
 func (e *exporter) blobs(string) error {
 	return e.each(func(rows *sql.Rows) error {
 		var b journal.ExportBlob
-		if err := rows.Scan(&b.Hash, &b.MediaType, &b.Bytes); err != nil {
+		var encoding string
+		var kept []byte
+		if err := rows.Scan(&b.Hash, &b.MediaType, &encoding, &kept); err != nil {
+			return err
+		}
+		var err error
+		if b.Bytes, err = decode(encoding, kept); err != nil {
 			return err
 		}
 		return e.out.Write(journal.Line{Blob: &b})
-	}, `SELECT hash, media_type, bytes FROM blobs WHERE hash IN (`+referenced+`) ORDER BY hash`, e.n)
+	}, `SELECT hash, media_type, encoding, bytes FROM blobs WHERE hash IN (`+referenced+`) ORDER BY hash`, e.n)
 }
 
 func (e *exporter) turns(string) error {

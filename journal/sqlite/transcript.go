@@ -122,7 +122,7 @@ func (q querier) messages(session, from, to int64) ([]turn.Message, error) {
 		m, column, err := scanMessage(rows)
 		out, calls = append(out, m), append(calls, column)
 		return err
-	}, `SELECT coalesce(m.message_id, ''), m.role, m.text, b.bytes, m.tool_calls, m.call_id, m.outcome, t.id, m.step
+	}, `SELECT coalesce(m.message_id, ''), m.role, m.text, coalesce(b.encoding, ''), b.bytes, m.tool_calls, m.call_id, m.outcome, t.id, m.step
 		FROM messages m JOIN turns t ON t.n = m.turn LEFT JOIN blobs b ON b.hash = m.text_blob
 		WHERE m.session = ? AND m.seq BETWEEN ? AND ? ORDER BY m.seq`, session, from, to)
 	if err != nil {
@@ -139,10 +139,13 @@ func (q querier) messages(session, from, to int64) ([]turn.Message, error) {
 func scanMessage(rows *sql.Rows) (m turn.Message, calls sql.NullString, err error) {
 	var text sql.NullString
 	var blob sql.RawBytes
-	err = rows.Scan(&m.ID, &m.Role, &text, &blob, &calls, &m.CallID, &m.Outcome, &m.TurnID, &m.Step)
+	var encoding string
+	err = rows.Scan(&m.ID, &m.Role, &text, &encoding, &blob, &calls, &m.CallID, &m.Outcome, &m.TurnID, &m.Step)
 	m.Text = text.String
-	if !text.Valid {
-		m.Text = string(blob)
+	if err != nil || text.Valid {
+		return m, calls, err
 	}
+	content, err := decode(encoding, blob)
+	m.Text = string(content)
 	return m, calls, err
 }

@@ -6,7 +6,8 @@ CREATE TABLE blobs (
   n          INTEGER PRIMARY KEY,
   hash       TEXT NOT NULL UNIQUE,
   media_type TEXT NOT NULL,
-  size       INTEGER NOT NULL,
+  size       INTEGER NOT NULL, -- of the content, in bytes
+  encoding   TEXT NOT NULL,    -- how bytes holds it: '' as it is, 'gzip'
   bytes      BLOB NOT NULL
 ) STRICT;
 

@@ -1,0 +1,32 @@
+package sqlite_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/sqlite"
+)
+
+// TestRawAnswersTakeLittleRoom: a streamed answer's raw events are many times its text, and alike.
+func TestRawAnswersTakeLittleRoom(t *testing.T) {
+	raw := []byte("[" + strings.Repeat(`{"id":"x","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"word "}}]},`, 10_000) + "0]")
+	path := filepath.Join(t.TempDir(), "journal.db")
+	s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+	require.NoError(t, err)
+	hash, err := s.PutBlob(t.Context(), "application/json", raw)
+	require.NoError(t, err)
+	assert.Equal(t, journal.HashOf(raw), hash, "the content's hash, not that of how it is kept")
+	got, err := s.GetBlob(t.Context(), hash)
+	require.NoError(t, err)
+	assert.Equal(t, string(raw), string(got))
+	require.NoError(t, s.Close())
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Less(t, info.Size(), int64(len(raw))/2)
+}
