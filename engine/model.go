@@ -19,6 +19,9 @@ type model struct {
 
 func (e *Engine) openModel(ctx context.Context) error {
 	c := e.cfg.LLM.Effective()
+	if err := c.CheckCredentials(); err != nil {
+		return err
+	}
 	m := &model{provider: string(c.Provider), name: c.Model}
 	baseURL, key := c.BaseURL, c.APIKey.Reveal()
 	if c.Provider == config.ProviderDemo {
