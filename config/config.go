@@ -1,0 +1,279 @@
+package config
+
+import "time"
+
+// Config is the whole of agent.toml. Its zero value is not usable: begin with Default or Load.
+type Config struct {
+	Runtime  Runtime  `toml:"runtime"`
+	LLM      LLM      `toml:"llm"`
+	Policy   Policy   `toml:"policy"`
+	MCP      MCP      `toml:"mcp"`
+	Journal  Journal  `toml:"journal"`
+	Temporal Temporal `toml:"temporal"`
+	Worker   Worker   `toml:"worker"`
+}
+
+// Runtime says what the agent is and bounds its turns.
+type Runtime struct {
+	// Agent is the agent's name in indexes and in the Web UI.
+	Agent string `toml:"agent"`
+	// SystemPrompt is what the model is told before the transcript.
+	SystemPrompt string `toml:"system_prompt"`
+	// Mode is how the model asks for tools.
+	Mode Mode `toml:"mode" enum:"auto,native,json"`
+	// MaxSteps bounds a turn's inferences; reprompts and retried steps count.
+	MaxSteps int `toml:"max_steps" min:"1"`
+	// MaxToolCalls bounds a turn's tool calls.
+	MaxToolCalls int `toml:"max_tool_calls" min:"0"`
+	// MaxConsecutiveErrors is how many errors in a row a turn survives.
+	MaxConsecutiveErrors int `toml:"max_consecutive_errors" min:"0"`
+	// TurnTimeout bounds the time that inferences and tools work; waiting for a person does not count.
+	TurnTimeout time.Duration `toml:"turn_timeout" min:"1s"`
+	// ToolTimeout bounds one tool call whose tool says nothing else.
+	ToolTimeout time.Duration `toml:"tool_timeout" min:"1ms"`
+	// MaxReprompts is how often a turn tells the model what was wrong with its answer.
+	MaxReprompts int `toml:"max_reprompts" min:"0"`
+	// MaxHistoryMessages is how many messages a prompt holds at most.
+	MaxHistoryMessages int `toml:"max_history_messages" min:"2"`
+	// KeepHistoryMessages is how many are left when MaxHistoryMessages is passed. Cutting in blocks keeps the
+	// prompt's prefix stable for the provider's cache.
+	KeepHistoryMessages int `toml:"keep_history_messages" min:"1"`
+	// MaxParallelCalls bounds the tool calls of one answer that run at the same time.
+	MaxParallelCalls int `toml:"max_parallel_calls" min:"1"`
+	// MaxTokens is a turn's ceiling of input plus output tokens; 0 means none.
+	MaxTokens int64 `toml:"max_tokens" min:"0"`
+	// MaxCostUSD is a turn's ceiling in US dollars; 0 means none. A model of unknown price never reaches it.
+	MaxCostUSD float64 `toml:"max_cost_usd" min:"0"`
+	// Workspace is the folder that the local tools are confined to, relative to the working directory.
+	Workspace string `toml:"workspace"`
+	// MaxResultBytes is how much of a tool's output the model is shown, in bytes; the journal keeps the whole.
+	MaxResultBytes int `toml:"max_result_bytes" min:"1024"`
+	// Redact are regular expressions (RE2) of secrets that are blanked in previews.
+	Redact []string `toml:"redact"`
+}
+
+// Mode is how a model asks for tools.
+type Mode string
+
+// The modes.
+const (
+	ModeAuto   Mode = "auto"   // by what the model is known to do
+	ModeNative Mode = "native" // the provider's tool calls
+	ModeJSON   Mode = "json"   // one JSON action an answer
+)
+
+// LLM says which model answers and how long it may take.
+type LLM struct {
+	// Provider is auto until Effective decides.
+	Provider Provider `toml:"provider" enum:"auto,demo,openai"`
+	// Model is the model's name; empty means the provider's default. See Effective.
+	Model string `toml:"model"`
+	// BaseURL is an OpenAI-compatible endpoint, for instance http://127.0.0.1:11434/v1; empty means OpenAI's own.
+	BaseURL string `toml:"base_url"`
+	// APIKey is sent to BaseURL.
+	APIKey Secret `toml:"api_key"`
+	// Temperature is nil where the provider's default is wanted; 0 is sent as 0.
+	Temperature *float64 `toml:"temperature" min:"0"`
+	// MaxOutputTokens bounds one answer; 0 leaves it to the provider.
+	MaxOutputTokens int `toml:"max_output_tokens" min:"0"`
+	// RetryMax is how often a transport error or a rate limit is tried again.
+	RetryMax int `toml:"retry_max" min:"0"`
+	// ConnectTimeout bounds dialling and the TLS handshake.
+	ConnectTimeout time.Duration `toml:"connect_timeout" min:"1ms"`
+	// FirstTokenTimeout bounds the time from the request to the answer's first byte.
+	FirstTokenTimeout time.Duration `toml:"first_token_timeout" min:"1ms"`
+	// IdleTimeout bounds the silence between two pieces of a stream.
+	IdleTimeout time.Duration `toml:"idle_timeout" min:"1ms"`
+	// TotalTimeout bounds one inference as a whole.
+	TotalTimeout time.Duration `toml:"total_timeout" min:"1ms"`
+	// MaxRetryAfter caps the delay that a provider asks for with Retry-After.
+	MaxRetryAfter time.Duration `toml:"max_retry_after" min:"0s"`
+	// DemoSlow makes the demo provider answer slowly, to be watched.
+	DemoSlow bool `toml:"demo_slow"`
+}
+
+// Provider names a kind of model endpoint.
+type Provider string
+
+// The providers.
+const (
+	ProviderAuto   Provider = "auto"   // openai where a key or a base_url is set, else demo
+	ProviderDemo   Provider = "demo"   // the built-in rule-based stand-in; no language model
+	ProviderOpenAI Provider = "openai" // OpenAI, or any server that speaks its Chat Completions
+)
+
+// Policy says which tools may be called and what follows an error.
+type Policy struct {
+	// Allow, Deny and Ask are patterns of tool IDs (local/read_file, mcp/files/*, *). Deny wins over Ask, Ask over
+	// Allow; a tool that no pattern names is denied.
+	Allow []string `toml:"allow"`
+	Deny  []string `toml:"deny"`
+	Ask   []string `toml:"ask"`
+	// AskRisk is the risk from which on an allowed call asks a person.
+	AskRisk AskRisk `toml:"ask_risk" enum:"low,medium,high,never"`
+	// OnModelError follows an inference that failed for good.
+	OnModelError Decision `toml:"on_model_error" enum:"fail,retry,reprompt,interrupt"`
+	// OnToolError follows a tool's error; reprompt means that the model is given the error as the call's result.
+	OnToolError Decision `toml:"on_tool_error" enum:"fail,retry,reprompt,interrupt"`
+	// OnInvalidAction follows an answer that is no valid action. There is no retry: it would ask the same again.
+	OnInvalidAction Decision `toml:"on_invalid_action" enum:"fail,reprompt,interrupt"`
+}
+
+// AskRisk is a threshold of risk.
+type AskRisk string
+
+// The thresholds, in rising order.
+const (
+	AskLow    AskRisk = "low" // every call asks
+	AskMedium AskRisk = "medium"
+	AskHigh   AskRisk = "high"
+	AskNever  AskRisk = "never"
+)
+
+// Decision is what follows an error.
+type Decision string
+
+// The decisions.
+const (
+	DecideFail      Decision = "fail"      // the turn ends as failed
+	DecideRetry     Decision = "retry"     // the same again; costs a step
+	DecideReprompt  Decision = "reprompt"  // the model is told; costs a step
+	DecideInterrupt Decision = "interrupt" // the turn ends with its partial result, for a person to look at
+)
+
+// MCP holds the tool servers.
+type MCP struct {
+	Servers []MCPServer `toml:"servers"`
+}
+
+// MCPServer is one server of tools that speaks the Model Context Protocol.
+type MCPServer struct {
+	// ID names the server in tool IDs: mcp/<id>/<tool>.
+	ID string `toml:"id"`
+	// Transport is stdio (Command is started as a child) or http (URL is called; streamable HTTP).
+	Transport Transport `toml:"transport" enum:"stdio,http"`
+	// Command and Args start the server, Dir is its working directory (empty: the worker's).
+	Command string   `toml:"command"`
+	Args    []string `toml:"args"`
+	Dir     string   `toml:"dir"`
+	// Env is given to the server besides the variables that EnvAllow lets through. Nothing else is inherited.
+	Env      map[string]Secret `toml:"env"`
+	EnvAllow []string          `toml:"env_allow"`
+	// URL and Headers are for the transport http.
+	URL     string            `toml:"url"`
+	Headers map[string]Secret `toml:"headers"`
+	// Required: a turn refuses to start while the server cannot be reached. Else the model is told so.
+	Required bool `toml:"required"`
+	// ConnectTimeout bounds starting, connecting and listing the tools.
+	ConnectTimeout time.Duration `toml:"connect_timeout" min:"1ms"`
+	// CallTimeout bounds a call; 0 means runtime.tool_timeout.
+	CallTimeout time.Duration `toml:"call_timeout" min:"0s"`
+	// Allow and Deny are patterns of the server's own tool names. Empty Allow means all; Deny wins.
+	Allow []string `toml:"allow"`
+	Deny  []string `toml:"deny"`
+	// Trust believes the server's annotations (read-only, idempotent) where Tools says nothing.
+	Trust bool `toml:"trust"`
+	// Everywhere promises that every worker of role turns hosts this server.
+	Everywhere bool `toml:"everywhere"`
+	// Tools is the operator's word on single tools, by the server's own name of the tool.
+	Tools map[string]MCPTool `toml:"tools"`
+}
+
+// Transport is how a tool server is spoken to.
+type Transport string
+
+// The transports.
+const (
+	TransportStdio Transport = "stdio"
+	TransportHTTP  Transport = "http"
+)
+
+// MCPTool is the operator's word on one tool.
+type MCPTool struct {
+	// Repeatable: running a call again does no harm.
+	Repeatable bool `toml:"repeatable"`
+	// Quick: it answers within a second, and may run as a local activity. Needs Repeatable and the server Everywhere.
+	Quick bool `toml:"quick"`
+	// Risk is what the tool may do at worst; empty: what the server's annotations say where it is trusted, else high.
+	Risk Risk `toml:"risk" enum:",low,medium,high"`
+	// Timeout bounds a call; 0 means the server's call_timeout.
+	Timeout time.Duration `toml:"timeout" min:"0s"`
+}
+
+// Risk is what a tool may do at worst.
+type Risk string
+
+// The risks, in rising order; the empty one is not said.
+const (
+	RiskUnsaid Risk = ""
+	RiskLow    Risk = "low"
+	RiskMedium Risk = "medium"
+	RiskHigh   Risk = "high"
+)
+
+// Journal says where transcripts and ledgers are kept.
+type Journal struct {
+	// Driver is the kind of database.
+	Driver string `toml:"driver" enum:"sqlite"`
+	// Path is the database file, relative to the working directory.
+	Path string `toml:"path"`
+	// Synchronous full survives a power cut, normal a crash of the process.
+	Synchronous Synchronous `toml:"synchronous" enum:"full,normal"`
+	// CacheBytes bounds the rendered prompt prefixes that a worker keeps, in bytes.
+	CacheBytes int64 `toml:"cache_bytes" min:"0"`
+}
+
+// Synchronous is how hard the journal pushes its writes to disk.
+type Synchronous string
+
+// The levels, as SQLite's pragma of that name has them.
+const (
+	SynchronousFull   Synchronous = "full"
+	SynchronousNormal Synchronous = "normal"
+)
+
+// Temporal says which server runs the turns.
+type Temporal struct {
+	// Address is host:port; empty means Temporal's own configuration (TEMPORAL_*, profiles), and without it
+	// 127.0.0.1:7233.
+	Address string `toml:"address"`
+	// Namespace is empty where Temporal's own configuration decides, and without it "default".
+	Namespace string `toml:"namespace"`
+	// TaskQueue is where turns wait for workers.
+	TaskQueue string `toml:"task_queue"`
+	// UIURL is the Web UI's address for links; empty means dev_ui_port on loopback.
+	UIURL string `toml:"ui_url"`
+	// Profile is a profile of Temporal's own configuration file.
+	Profile string `toml:"profile"`
+	TLS     bool   `toml:"tls"`
+	APIKey  Secret `toml:"api_key"`
+	// AllowPlaintext permits a server beyond loopback without TLS.
+	AllowPlaintext bool `toml:"allow_plaintext"`
+	// DevUIPort is the Web UI's port of the server that --dev starts.
+	DevUIPort int `toml:"dev_ui_port" min:"1"`
+}
+
+// Worker sizes a worker.
+type Worker struct {
+	// Roles are what the worker does.
+	Roles []Role `toml:"roles" enum:"turns,inference,tools"`
+	// MaxConcurrentTurns bounds the workflow tasks, MaxConcurrentActivities the inferences and tool calls in flight.
+	MaxConcurrentTurns      int `toml:"max_concurrent_turns" min:"2"`
+	MaxConcurrentActivities int `toml:"max_concurrent_activities" min:"1"`
+	// StickyCache is how many turns a worker keeps in memory between their tasks.
+	StickyCache int `toml:"sticky_cache" min:"0"`
+	// DrainTimeout is how long a worker that was asked to stop waits for its activities.
+	DrainTimeout time.Duration `toml:"drain_timeout" min:"0s"`
+	// Identity names the worker in the Web UI; empty means process and host.
+	Identity string `toml:"identity"`
+}
+
+// Role is a kind of work.
+type Role string
+
+// The roles.
+const (
+	RoleTurns     Role = "turns"     // workflow tasks and local activities
+	RoleInference Role = "inference" // calls to model providers
+	RoleTools     Role = "tools"     // tool servers
+)

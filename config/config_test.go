@@ -1,0 +1,53 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// write puts a configuration into a file of its own.
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "agent.toml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func TestDefaultIsValid(t *testing.T) {
+	require.NoError(t, Default().Validate())
+}
+
+func TestExampleMeansTheDefault(t *testing.T) {
+	loaded, err := Load(LoadOptions{Path: write(t, Example())})
+	require.NoError(t, err)
+	assert.Equal(t, Default(), loaded.Config)
+}
+
+func TestExampleHoldsEverySettingOfEverySection(t *testing.T) {
+	for _, key := range Keys() {
+		name := regexp.MustCompile(`^[^.]*\.`).ReplaceAllString(key, "")
+		assert.Regexp(t, `(?m)^#?`+name+` = `, Example(), key)
+	}
+}
+
+var commented = regexp.MustCompile(`(?m)^#([a-zA-Z_\[])`)
+
+func TestExampleUncommentedIsValid(t *testing.T) {
+	text := commented.ReplaceAllString(Example(), "$1")
+	loaded, err := Load(LoadOptions{
+		Path: write(t, text), Environ: []string{"MY_PROVIDER_KEY=sk-test", "MY_TEMPORAL_KEY=key"},
+	})
+	require.NoError(t, err)
+	require.Len(t, loaded.Config.MCP.Servers, 1)
+	s := loaded.Config.MCP.Servers[0]
+	assert.Equal(t, map[string]MCPTool{"list_directory": {Repeatable: true, Quick: true, Risk: RiskLow, Timeout: 5 * time.Second}}, s.Tools)
+	assert.Equal(t, "warn", s.Env["LOG_LEVEL"].Reveal())
+	assert.Equal(t, "sk-test", loaded.Config.LLM.APIKey.Reveal())
+	assert.Equal(t, 0.2, *loaded.Config.LLM.Temperature)
+}

@@ -1,0 +1,80 @@
+package config
+
+import "time"
+
+// DefaultModel is the model of provider openai where none is named.
+const DefaultModel = "gpt-4.1-mini"
+
+// DemoModel is the only model of provider demo.
+const DemoModel = "demo"
+
+// Default returns the configuration of an agent that nobody configured.
+func Default() Config {
+	return Config{
+		Runtime: defaultRuntime(),
+		LLM: LLM{
+			Provider: ProviderAuto, RetryMax: 2,
+			ConnectTimeout: 10 * time.Second, FirstTokenTimeout: time.Minute, IdleTimeout: 30 * time.Second,
+			TotalTimeout: 5 * time.Minute, MaxRetryAfter: time.Minute,
+		},
+		Policy: Policy{
+			Allow: []string{"local/*", "mcp/*"}, AskRisk: AskHigh,
+			OnModelError: DecideFail, OnToolError: DecideReprompt, OnInvalidAction: DecideReprompt,
+		},
+		Journal:  Journal{Driver: "sqlite", Path: ".everturn/journal.db", Synchronous: SynchronousFull, CacheBytes: 64 << 20},
+		Temporal: Temporal{TaskQueue: "everturn", DevUIPort: 8233},
+		Worker: Worker{
+			Roles:              []Role{RoleTurns, RoleInference, RoleTools},
+			MaxConcurrentTurns: 100, MaxConcurrentActivities: 100, StickyCache: 2000,
+			DrainTimeout: 30 * time.Second,
+		},
+	}
+}
+
+func defaultRuntime() Runtime {
+	return Runtime{
+		Agent: "default",
+		SystemPrompt: "You are a careful assistant. Use the tools to look things up instead of guessing, " +
+			"and say so when they do not answer the question.",
+		Mode: ModeAuto, MaxSteps: 12, MaxToolCalls: 8, MaxConsecutiveErrors: 2,
+		TurnTimeout: 90 * time.Second, ToolTimeout: 15 * time.Second, MaxReprompts: 1,
+		MaxHistoryMessages: 50, KeepHistoryMessages: 30, MaxParallelCalls: 8,
+		Workspace: ".", MaxResultBytes: 64 << 10, Redact: defaultRedact(),
+	}
+}
+
+// defaultRedact names the shapes of secrets that have a published form: API keys of OpenAI and its like, GitHub,
+// AWS and Slack tokens, private keys, bearer tokens and JSON web tokens.
+func defaultRedact() []string {
+	return []string{
+		`sk-[A-Za-z0-9_-]{16,}`,
+		`gh[pousr]_[A-Za-z0-9]{36,}`,
+		`AKIA[0-9A-Z]{16}`,
+		`xox[abeprs]-[A-Za-z0-9-]{10,}`,
+		`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----`,
+		`(?i)bearer\s+[A-Za-z0-9._~+/-]{16,}=*`,
+		`eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}`,
+	}
+}
+
+// defaultServer is what an entry of [[mcp.servers]] begins with.
+func defaultServer() MCPServer {
+	return MCPServer{Transport: TransportStdio, ConnectTimeout: 10 * time.Second}
+}
+
+// Effective returns l with its provider decided and its model named.
+func (l LLM) Effective() LLM {
+	if l.Provider == ProviderAuto {
+		l.Provider = ProviderDemo
+		if l.APIKey != "" || l.BaseURL != "" {
+			l.Provider = ProviderOpenAI
+		}
+	}
+	switch {
+	case l.Provider == ProviderDemo:
+		l.Model = DemoModel
+	case l.Model == "":
+		l.Model = DefaultModel
+	}
+	return l
+}

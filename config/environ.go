@@ -1,0 +1,152 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// borrowed are other programs' variables by the key that they fill in where the file leaves it open.
+var borrowed = map[string]string{"llm.api_key": "OPENAI_API_KEY", "llm.base_url": "OPENAI_BASE_URL"}
+
+// environment makes a map of what os.Environ gives. Of two values the last one counts.
+func environment(environ []string) map[string]string {
+	out := make(map[string]string, len(environ))
+	for _, kv := range environ {
+		if name, value, ok := strings.Cut(kv, "="); ok {
+			out[name] = value
+		}
+	}
+	return out
+}
+
+// borrowed fills in what the file left open.
+func (l *loader) borrowed() {
+	for _, f := range fields(&l.loaded.Config) {
+		name := borrowed[f.key]
+		if value := l.env[name]; name != "" && value != "" && !l.written(f.key) {
+			l.set(f, value, Origin{Layer: LayerEnvironment, Name: name, key: f.key})
+		}
+	}
+}
+
+// written reports whether the file, or Everturn's own variable for it, gives a key.
+func (l *loader) written(key string) bool {
+	_, file := l.loaded.origins[key]
+	return file || l.env[variable(key)] != ""
+}
+
+// environ takes the EVERTURN_ variables. An empty one counts as unset.
+func (l *loader) environ() {
+	all := fields(&l.loaded.Config)
+	names := make([]string, len(all))
+	for i, f := range all {
+		names[i] = variable(f.key)
+		if value := l.env[names[i]]; value != "" {
+			l.set(f, value, Origin{Layer: LayerEnvironment, Name: names[i], key: f.key})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.env)) {
+		if section(name) && !slices.Contains(names, name) {
+			l.add(Problem{Source: "environment " + name, Message: unknownVariable(name, names)})
+		}
+	}
+}
+
+// section reports whether a variable names a section of ours; other EVERTURN_ variables are none of our business.
+func section(name string) bool {
+	t := reflect.TypeFor[Config]()
+	for i := range t.NumField() {
+		if strings.HasPrefix(name, variable(tomlName(t.Field(i)))+"_") {
+			return true
+		}
+	}
+	return false
+}
+
+func unknownVariable(name string, names []string) string {
+	message := "no key of agent.toml has this variable"
+	limit := 4
+	for _, n := range names {
+		if d := edits(name, n); d < limit {
+			limit, message = d, fmt.Sprintf("no key of agent.toml has this variable; did you mean %s?", n)
+		}
+	}
+	return message
+}
+
+// flags takes the overrides of the command line.
+func (l *loader) flags(overrides map[string]string) {
+	all := fields(&l.loaded.Config)
+	for _, key := range slices.Sorted(maps.Keys(overrides)) {
+		o := Origin{Layer: LayerFlag, Name: key, key: key}
+		i := slices.IndexFunc(all, func(f field) bool { return f.key == key })
+		if i < 0 {
+			message := fmt.Sprintf("unknown key %s", quote(key))
+			if best := nearest(key, Keys()); best != "" {
+				message += "; did you mean " + best + "?"
+			}
+			l.add(Problem{Key: key, Source: "command line", Message: message})
+			continue
+		}
+		l.set(all[i], overrides[key], o)
+	}
+}
+
+// set parses a value of the environment or the command line into a field.
+func (l *loader) set(f field, value string, o Origin) {
+	if err := parseInto(f.value, value); err != nil {
+		shown := quote(value)
+		if f.value.Type() == secretType {
+			shown = "a secret"
+		}
+		l.add(Problem{Key: f.key, Source: o.String(),
+			Message: fmt.Sprintf("%s is %s; it must be %s", f.key, shown, wants(f.value.Type()))})
+	}
+	l.loaded.origins[f.key] = o
+	delete(l.loaded.written, f.key)
+}
+
+// parseInto sets v from text, or leaves it alone and says why; lists are separated by commas.
+func parseInto(v reflect.Value, text string) error {
+	parsed, err := parsed(v.Type(), text)
+	if err == nil {
+		v.Set(reflect.ValueOf(parsed).Convert(v.Type()))
+	}
+	return err
+}
+
+func parsed(t reflect.Type, text string) (any, error) {
+	if t == durationType {
+		return time.ParseDuration(text)
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return strconv.ParseBool(text)
+	case reflect.Int, reflect.Int64:
+		return strconv.ParseInt(text, 10, 64)
+	case reflect.Float64:
+		x, err := strconv.ParseFloat(text, 64)
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			err = strconv.ErrRange
+		}
+		return x, err
+	case reflect.Pointer:
+		inner := reflect.New(t.Elem())
+		return inner.Interface(), parseInto(inner.Elem(), text)
+	case reflect.Slice:
+		items := reflect.Zero(t)
+		for item := range strings.SplitSeq(text, ",") {
+			if item = strings.TrimSpace(item); item != "" {
+				items = reflect.Append(items, reflect.ValueOf(item).Convert(t.Elem()))
+			}
+		}
+		return items.Interface(), nil
+	}
+	return text, nil
+}

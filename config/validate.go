@@ -1,0 +1,261 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"path"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Validate reports everything that is wrong or contradictory as one *Error, each problem with its key and what to do.
+// Whether a provider's key is there is another question: see LLM.CheckCredentials.
+func (c Config) Validate() error {
+	v := &validator{}
+	v.structure("", reflect.ValueOf(c))
+	v.runtime(c.Runtime)
+	v.llm(c.LLM)
+	v.policy(c.Policy, c.Runtime)
+	v.servers(c.MCP.Servers)
+	v.storage(c.Journal)
+	v.temporal(c.Temporal)
+	if len(c.Worker.Roles) == 0 {
+		v.add("worker.roles", `is empty; name at least one of "turns", "inference", "tools"`)
+	}
+	return asError(v.problems)
+}
+
+// CheckCredentials reports an *Error that is ErrCredentials where the provider wants a key and there is none. An
+// endpoint of base_url may do without.
+func (l LLM) CheckCredentials() error {
+	e := l.Effective()
+	if e.Provider != ProviderOpenAI || e.APIKey != "" || e.BaseURL != "" {
+		return nil
+	}
+	return &Error{Problems: []Problem{{
+		Key: "llm.api_key", Credentials: true,
+		Message: `llm.api_key is unset, and provider "openai" needs one: set OPENAI_API_KEY, or llm.base_url for a server that ` +
+			`wants no key, or provider = "demo"`,
+	}}}
+}
+
+// validator collects problems.
+type validator struct{ problems []Problem }
+
+// add notes that a key's value is wrong; the message goes on after the key.
+func (v *validator) add(key, format string, args ...any) {
+	if len(v.problems) < maxProblems {
+		v.problems = append(v.problems, Problem{Key: key, Message: key + " " + fmt.Sprintf(format, args...)})
+	}
+}
+
+// structure checks the enum and min tags of a struct and of what it holds.
+func (v *validator) structure(key string, s reflect.Value) {
+	for i := range s.NumField() {
+		sf := s.Type().Field(i)
+		v.value(join(key, tomlName(sf)), sf.Tag, s.Field(i))
+	}
+}
+
+func (v *validator) value(key string, tag reflect.StructTag, f reflect.Value) {
+	switch f.Kind() {
+	case reflect.Struct:
+		v.structure(key, f)
+	case reflect.Slice:
+		for i := range f.Len() {
+			v.value(fmt.Sprintf("%s[%d]", key, i), tag, f.Index(i))
+		}
+	case reflect.Map:
+		for _, name := range sortedKeys(f) {
+			v.value(join(key, name), tag, f.MapIndex(reflect.ValueOf(name)))
+		}
+	case reflect.Pointer:
+		if !f.IsNil() {
+			v.value(key, tag, f.Elem())
+		}
+	case reflect.String:
+		v.enum(key, tag, f.String())
+	case reflect.Int, reflect.Int64, reflect.Float64:
+		v.minimum(key, tag.Get("min"), f)
+	}
+}
+
+func sortedKeys(m reflect.Value) []string {
+	names := make([]string, 0, m.Len())
+	for _, k := range m.MapKeys() {
+		names = append(names, k.String())
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (v *validator) enum(key string, tag reflect.StructTag, value string) {
+	list, ok := tag.Lookup("enum")
+	if !ok {
+		return
+	}
+	allowed := strings.Split(list, ",")
+	if slices.Contains(allowed, value) {
+		return
+	}
+	named := slices.DeleteFunc(slices.Clone(allowed), func(s string) bool { return s == "" })
+	message := fmt.Sprintf("is %s; it must be one of %s", quote(value), strings.Join(named, ", "))
+	if best := nearest(value, named); best != "" {
+		message += fmt.Sprintf("; did you mean %q?", best)
+	}
+	v.add(key, "%s", message)
+}
+
+func (v *validator) minimum(key, least string, f reflect.Value) {
+	switch {
+	case least == "":
+	case f.Type() == durationType:
+		if d, err := time.ParseDuration(least); err == nil && time.Duration(f.Int()) < d {
+			v.add(key, "is %s; it must be at least %s", time.Duration(f.Int()), least)
+		}
+	default:
+		bound, err := strconv.ParseFloat(least, 64)
+		if value := number(f); err == nil && (value < bound || value != value) {
+			v.add(key, "is %v; it must be at least %s", f.Interface(), least)
+		}
+	}
+}
+
+func number(f reflect.Value) float64 {
+	if f.CanFloat() {
+		return f.Float()
+	}
+	return float64(f.Int())
+}
+
+func (v *validator) runtime(r Runtime) {
+	v.required("runtime.agent", r.Agent)
+	v.required("runtime.workspace", r.Workspace)
+	if r.KeepHistoryMessages >= r.MaxHistoryMessages {
+		v.add("runtime.keep_history_messages", "is %d; it must be below max_history_messages, which is %d",
+			r.KeepHistoryMessages, r.MaxHistoryMessages)
+	}
+	for i, p := range r.Redact {
+		key := fmt.Sprintf("runtime.redact[%d]", i)
+		if re, err := regexp.Compile(p); err != nil {
+			v.add(key, "is no regular expression: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+		} else if re.MatchString("") {
+			v.add(key, "matches the empty text, and so everything; name at least one character")
+		}
+	}
+}
+
+func (v *validator) llm(l LLM) {
+	v.address("llm.base_url", l.BaseURL)
+	if l.Temperature != nil && *l.Temperature > 2 {
+		v.add("llm.temperature", "is %v; it must be between 0 and 2", *l.Temperature)
+	}
+	for _, inner := range []struct {
+		key   string
+		value time.Duration
+	}{
+		{"llm.connect_timeout", l.ConnectTimeout}, {"llm.first_token_timeout", l.FirstTokenTimeout}, {"llm.idle_timeout", l.IdleTimeout},
+	} {
+		if inner.value > l.TotalTimeout {
+			v.add(inner.key, "is %s, longer than total_timeout, which is %s; shorten it or raise total_timeout", inner.value, l.TotalTimeout)
+		}
+	}
+}
+
+func (v *validator) policy(p Policy, r Runtime) {
+	lists := []struct {
+		key      string
+		patterns []string
+	}{{"policy.allow", p.Allow}, {"policy.deny", p.Deny}, {"policy.ask", p.Ask}}
+	for _, list := range lists {
+		for i, pattern := range list.patterns {
+			v.toolPattern(fmt.Sprintf("%s[%d]", list.key, i), pattern)
+		}
+	}
+	for i, pattern := range p.Deny {
+		if slices.Contains(p.Allow, pattern) || slices.Contains(p.Ask, pattern) {
+			v.add(fmt.Sprintf("policy.deny[%d]", i), "denies %q, which policy also allows or asks for; remove one", pattern)
+		}
+	}
+	if r.MaxReprompts > 0 {
+		return
+	}
+	for _, d := range []struct {
+		key   string
+		value Decision
+	}{{"policy.on_model_error", p.OnModelError}, {"policy.on_invalid_action", p.OnInvalidAction}} {
+		if d.value == DecideReprompt {
+			v.add(d.key, `is "reprompt", but runtime.max_reprompts is 0; raise it, or choose "fail" or "interrupt"`)
+		}
+	}
+}
+
+// toolPattern checks a pattern of tool IDs. One that cannot name any tool is a mistake.
+func (v *validator) toolPattern(key, pattern string) {
+	if _, err := path.Match(pattern, ""); err != nil {
+		v.add(key, "is %s, which is no pattern: a [ or \\ is not closed", quote(pattern))
+		return
+	}
+	if pattern == "*" || strings.HasPrefix(pattern, "local/") || strings.HasPrefix(pattern, "mcp/") || strings.HasPrefix(pattern, "*/") {
+		return
+	}
+	v.add(key, "is %s, which no tool can match; write local/<tool>, mcp/<server>/<tool>, or * for all", quote(pattern))
+}
+
+func (v *validator) storage(j Journal) {
+	v.required("journal.path", j.Path)
+	if strings.HasPrefix(j.Path, "file:") || strings.ContainsAny(j.Path, "?\x00") || j.Path == ":memory:" {
+		v.add("journal.path", "is %s; it must be a plain path of a file", quote(j.Path))
+	}
+}
+
+func (v *validator) temporal(t Temporal) {
+	v.required("temporal.task_queue", t.TaskQueue)
+	v.address("temporal.ui_url", t.UIURL)
+	if t.DevUIPort > 65535 {
+		v.add("temporal.dev_ui_port", "is %d; a port is between 1 and 65535", t.DevUIPort)
+	}
+	if t.Address == "" {
+		return
+	}
+	host, port, err := net.SplitHostPort(t.Address)
+	if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 || host == "" {
+		v.add("temporal.address", "is %s; it must be host:port, for instance 127.0.0.1:7233", quote(t.Address))
+		return
+	}
+	if !loopback(host) && !t.TLS && t.APIKey == "" && t.Profile == "" && !t.AllowPlaintext {
+		v.add("temporal.address", "is %s, which is not this machine, and would be spoken to in plain text; "+
+			"set tls = true, an api_key or a profile, or allow_plaintext = true if that is what you want", quote(t.Address))
+	}
+}
+
+// loopback reports whether a host is this machine, without asking a name server.
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+func (v *validator) required(key, value string) {
+	if strings.TrimSpace(value) == "" {
+		v.add(key, "is empty; give it a value or leave the key out")
+	}
+}
+
+// address checks a URL where there is one. Credentials in it would end up in logs.
+func (v *validator) address(key, raw string) {
+	if raw == "" {
+		return
+	}
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		v.add(key, "is no URL that begins with http:// or https://")
+	case u.User != nil:
+		v.add(key, "holds a user name or password; use api_key or headers for those")
+	}
+}
