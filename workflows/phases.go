@@ -94,9 +94,19 @@ func (r *run) llmInfer(ctx workflow.Context, p turn.LlmInfer) turn.Phase {
 
 func (r *run) afterModelError(ctx workflow.Context, p turn.LlmInfer, err error) turn.Phase {
 	c, pins := &r.progress.Counters, r.progress.Pins
+	if ctx.Err() != nil && !temporal.IsCanceledError(err) {
+		err = ctx.Err() // its worker died: the server does not retry what is to be cancelled, and says timeout
+	}
 	e := r.ending(err)
 	if e.State == turn.StateCancelled {
 		return p.Done(e)
+	}
+	if e.Code == turn.CodeGuardExceeded { // the inference was given the working time that was left, and used it
+		c.Busy = pins.Limits.TurnTimeout
+		if said := partial(err); said != "" {
+			r.progress.Said = said
+		}
+		return p.Done(r.guarded(turn.GuardInference(pins.Limits, *c)))
 	}
 	c.ConsecutiveErrors++
 	switch pins.Policy.AfterModelError(e.Code, pins.Limits, *c) {

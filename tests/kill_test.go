@@ -1,0 +1,229 @@
+package tests
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// The tests of this file kill real worker processes at a point that a ledger has seen, and let a second one finish.
+
+func TestKilledInMidInference(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	r := newRig(t, script.Steps(
+		script.Call("local_list_files", `{}`),
+		script.Attempts(script.Text("This text is withdrawn again.").Hold(4, gate), script.Text("There are no files.")),
+	))
+	first := r.process()
+	run := r.begin(t.Name(), "Which files are here?", nil)
+	r.reach(gate)
+	r.shown(run.GetRunID(), "This text is ")
+	killed := first.kill()
+	r.process()
+	res := r.result(run)
+	recovered := time.Since(killed)
+
+	assert.Equal(t, "There are no files.", res.Answer)
+	assert.Equal(t, []int{0, 1, 1}, r.steps(), "only the interrupted inference is asked again, once")
+	requests := r.model.Requests()
+	assert.Equal(t, string(requests[1].Body), string(requests[2].Body))
+	assert.Equal(t, []int{1, 2}, r.attempts(run.GetRunID()))
+	text, withdrawn := r.read(run.GetRunID())
+	assert.Equal(t, "There are no files.", text)
+	assert.Equal(t, 1, withdrawn)
+	assert.Equal(t, 1, r.calls(run.GetRunID(), 1)[0].Runs)
+	r.sound(t.Name())
+	t.Logf("recovery: asked again after %s, answered after %s", requests[2].At.Sub(killed), recovered)
+}
+
+func TestKilledInMidCall(t *testing.T) {
+	for name, c := range map[string]struct {
+		block, event string
+		effects      int
+	}{
+		"before the effect": {"before", "begun", 0},
+		"after the effect":  {"after", "effect", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLedger(t)
+			r := newRig(t, appendOnce(c.block), l.host(config.MCPTool{}))
+			first := r.process()
+			run := r.begin(t.Name(), "Append it.", nil)
+			l.await(c.event, "x")
+			server := l.server()
+			killed := first.kill()
+			gone(t, server)
+			r.process()
+			res := r.result(run)
+			recovered := time.Since(killed)
+
+			assert.Equal(t, "Appended.", res.Answer)
+			assert.Equal(t, c.effects, l.count("effect", "x"))
+			assert.Equal(t, 1, l.count("begun", "x"), "a call that is not repeatable is not sent again")
+			assert.Equal(t, []int{0, 1}, r.steps(), "no inference is asked again")
+			requests := r.model.Requests()
+			assert.Contains(t, requests[1].Chat.Last("tool").Content, "utcome unknown")
+			call := r.calls(run.GetRunID(), 1)[0]
+			assert.Equal(t, turn.OutcomeUnknown, call.Outcome)
+			assert.Equal(t, 1, call.Runs)
+			r.sound(t.Name())
+			t.Logf("recovery: asked on after %s, answered after %s", requests[1].At.Sub(killed), recovered)
+		})
+	}
+}
+
+// appendOnce appends the line x and then answers.
+func appendOnce(block string) script.Script {
+	return script.Steps(script.Call("mcp_ledger_append", `{"text":"x","block":"`+block+`"}`), script.Text("Appended."))
+}
+
+func TestKilledInMidRepeatableCall(t *testing.T) {
+	for name, c := range map[string]struct {
+		block, event string
+		effects      int
+	}{
+		"before the effect": {"before", "begun", 1},
+		"after the effect":  {"after", "effect", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLedger(t)
+			r := newRig(t, appendOnce(c.block), l.host(config.MCPTool{Repeatable: true}))
+			first := r.process()
+			run := r.begin(t.Name(), "Append it.", nil)
+			l.await(c.event, "x")
+			server := l.server()
+			killed := first.kill()
+			gone(t, server)
+			l.open()
+			r.process()
+			res := r.result(run)
+
+			assert.Equal(t, "Appended.", res.Answer)
+			assert.Equal(t, c.effects, l.count("effect", "x"))
+			assert.Equal(t, 1, l.count("done", "x"))
+			assert.Equal(t, []int{0, 1}, r.steps())
+			assert.Equal(t, "appended x", r.model.Requests()[1].Chat.Last("tool").Content)
+			call := r.calls(run.GetRunID(), 1)[0]
+			assert.Equal(t, turn.OutcomeOK, call.Outcome)
+			assert.Equal(t, 2, call.Runs)
+			r.sound(t.Name())
+			t.Logf("recovery: answered after %s", time.Since(killed))
+		})
+	}
+}
+
+// A quick call's history is written with its workflow task, which dies with the worker: only the ledger knows of it.
+func TestKilledInMidQuickCall(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	r := newRig(t, script.Steps(
+		script.Calls(
+			script.ToolCall{Name: "mcp_ledger_append", Arguments: `{"text":"settled","block":"never"}`},
+			script.ToolCall{Name: "mcp_ledger_append", Arguments: `{"text":"open","block":"before"}`},
+		),
+		script.Text("Appended."),
+	), l.host(config.MCPTool{Repeatable: true, Quick: true}))
+	first := r.process()
+	run := r.begin(t.Name(), "Append both.", nil)
+	l.await("begun", "open")
+	r.settledCall(run.GetRunID(), "settled")
+	killed := first.kill()
+	l.open()
+	r.process()
+	res := r.result(run)
+
+	assert.Equal(t, "Appended.", res.Answer)
+	assert.Equal(t, 1, l.count("begun", "settled"), "what was settled before the kill does not run again")
+	assert.Equal(t, 2, l.count("begun", "open"))
+	assert.Equal(t, 1, l.count("effect", "open"))
+	assert.Equal(t, []int{0, 1}, r.steps())
+	for i, runs := range []int{1, 2} {
+		call := r.calls(run.GetRunID(), 2)[i]
+		assert.Equal(t, turn.OutcomeOK, call.Outcome)
+		assert.Equal(t, runs, call.Runs)
+	}
+	events := r.events(t.Name(), run.GetRunID())
+	assert.Equal(t, 1, count(events, enumspb.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT), "the calls ran inside the task that was lost")
+	r.sound(t.Name())
+	t.Logf("recovery: answered after %s", time.Since(killed))
+}
+
+// settledCall returns when the ledger of calls has the outcome of the one that appends the text.
+func (r *rig) settledCall(turnID, text string) {
+	r.t.Helper()
+	require.Eventually(r.t, func() bool {
+		calls, err := r.store.Calls(r.t.Context(), turnID)
+		for _, c := range calls {
+			if c.Outcome == turn.OutcomeOK && c.Text == "appended "+text {
+				return true
+			}
+		}
+		return err != nil
+	}, within, 5*time.Millisecond, "the call %s was never settled", text)
+}
+
+func TestKilledBetweenTurns(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Cases(
+		script.When("first", script.Text("The first answer.")),
+		script.When("second", script.Text("The second answer.")),
+	))
+	worker := r.process()
+	require.Equal(t, "The first answer.", r.ask(t.Name(), "The first question.").Answer)
+	killed := worker.kill()
+	r.process()
+	require.Equal(t, "The second answer.", r.ask(t.Name(), "The second question.").Answer)
+	t.Logf("recovery: answered after %s", time.Since(killed))
+	var texts []string
+	for _, m := range r.model.Requests()[1].Chat.Messages {
+		if m.Role != "system" {
+			texts = append(texts, m.Content)
+		}
+	}
+	assert.Equal(t, []string{"The first question.", "The first answer.", "The second question."}, texts)
+	r.sound(t.Name())
+}
+
+// A worker that was stopped for longer than its heartbeats may be away comes back with a result that nobody waits for.
+func TestAZombieComesTooLate(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	r := newRig(t, appendOnce("after"), l.host(config.MCPTool{}))
+	zombie := r.process()
+	run := r.begin(t.Name(), "Append it.", nil)
+	l.await("effect", "x")
+	stopped := time.Now()
+	zombie.signal(syscall.SIGSTOP)
+	r.process()
+	assert.Equal(t, "Appended.", r.result(run).Answer)
+	t.Logf("recovery: answered after %s", time.Since(stopped))
+	call := r.calls(run.GetRunID(), 1)[0]
+	require.Equal(t, turn.OutcomeUnknown, call.Outcome)
+	before, head := r.transcript(t.Name())
+
+	l.open()
+	l.await("done", "x") // its server was not stopped: the answer waits for the zombie
+	zombie.signal(syscall.SIGCONT)
+	require.Eventually(t, func() bool {
+		late, err := r.store.Call(t.Context(), run.GetRunID(), call.Call.ID)
+		return err == nil && late.LateCount > 0
+	}, within, 20*time.Millisecond, "the late result was not kept")
+	assert.Equal(t, turn.OutcomeUnknown, r.calls(run.GetRunID(), 1)[0].Outcome)
+	after, same := r.transcript(t.Name())
+	assert.Equal(t, head, same)
+	assert.Equal(t, before, after)
+	assert.Equal(t, 1, l.count("effect", "x"))
+	assert.Equal(t, []int{0, 1}, r.steps())
+	r.sound(t.Name())
+}

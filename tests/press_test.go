@@ -1,0 +1,425 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/everturn/everturn/cluster"
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// The tests of this file press what people press in the Web UI and in a terminal.
+
+// endings are the ways in which a turn is ended without being asked.
+var endings = map[string]struct {
+	timeout time.Duration
+	end     func(*rig, client.WorkflowRun)
+}{
+	"terminate": {end: func(r *rig, run client.WorkflowRun) {
+		require.NoError(r.t, r.client.TerminateWorkflow(r.t.Context(), run.GetID(), run.GetRunID(), "pressed"))
+	}},
+	"run timeout": {timeout: 3 * time.Second, end: func(*rig, client.WorkflowRun) {}},
+}
+
+// beginWithin starts a turn whose run the server ends after a time; 0 means never.
+func (r *rig) beginWithin(session, text string, timeout time.Duration) client.WorkflowRun {
+	r.t.Helper()
+	run, err := r.client.ExecuteWorkflow(r.t.Context(), client.StartWorkflowOptions{
+		ID: session, TaskQueue: r.cfg.Temporal.TaskQueue, WorkflowRunTimeout: timeout, WorkflowExecutionErrorWhenAlreadyStarted: true,
+	}, workflows.TurnWorkflow, workflows.Input{Message: &workflows.Message{Text: text}})
+	require.NoError(r.t, err)
+	r.ran = append(r.ran, workflow.Execution{ID: run.GetID(), RunID: run.GetRunID()})
+	return run
+}
+
+// over waits for a run that ends badly and returns its error.
+func (r *rig) over(run client.WorkflowRun) error {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), within)
+	defer cancel()
+	err := run.GetWithOptions(ctx, nil, client.WorkflowRunGetOptions{DisableFollowingRuns: true})
+	require.Error(r.t, err)
+	require.NoError(r.t, ctx.Err())
+	return err
+}
+
+func TestATurnEndedInMidInferenceIsClosedByTheNext(t *testing.T) {
+	for name, ending := range endings {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			gate := script.NewGate()
+			r := newRig(t, script.Cases(
+				script.When("first", script.Text("This is never finished.").Hold(3, gate)),
+				script.When("second", script.Text("The second answer.")),
+			))
+			r.work()
+			run := r.beginWithin(t.Name(), "The first question.", ending.timeout)
+			r.reach(gate)
+			r.shown(run.GetRunID(), "This is ")
+			ending.end(r, run)
+			r.over(run)
+			assert.Equal(t, "The second answer.", r.ask(t.Name(), "The second question.").Answer)
+			_, head := r.transcript(t.Name())
+
+			gate.Release() // the rest of the first answer reaches a turn that is closed
+			require.NoError(t, r.model.Await(t.Context(), func(all []script.Request) bool { return all[0].Outcome != script.Open }))
+			record := r.closed(run)
+			assert.Contains(t, record, "ended from outside")
+			assert.Equal(t, []int{0, 0}, r.steps())
+			_, same := r.transcript(t.Name())
+			assert.Equal(t, head, same)
+			r.sound(t.Name())
+		})
+	}
+}
+
+// closed checks that a turn was closed by the next one, and returns what people are told of it.
+func (r *rig) closed(run client.WorkflowRun) string {
+	r.t.Helper()
+	record, err := r.store.Turn(r.t.Context(), run.GetRunID())
+	require.NoError(r.t, err)
+	assert.Equal(r.t, turn.StateClosed, record.State)
+	assert.Equal(r.t, turn.FinishTerminated, record.Reason)
+	return record.Message
+}
+
+func TestATurnEndedInMidCallIsClosedByTheNext(t *testing.T) {
+	for name, ending := range endings {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLedger(t)
+			one := func(c *config.Config) { c.Runtime.MaxParallelCalls = 1 }
+			r := newRig(t, script.Cases(
+				script.When("first", script.Steps(script.Calls(
+					script.ToolCall{Name: "mcp_ledger_append", Arguments: `{"text":"x","block":"after"}`},
+					script.ToolCall{Name: "mcp_ledger_append", Arguments: `{"text":"y"}`},
+				))),
+				script.When("second", script.Text("The second answer.")),
+			), l.host(config.MCPTool{}), one)
+			r.work()
+			run := r.beginWithin(t.Name(), "The first question.", ending.timeout)
+			l.await("effect", "x")
+			ending.end(r, run)
+			r.over(run)
+			assert.Equal(t, "The second answer.", r.ask(t.Name(), "The second question.").Answer)
+			before, _ := r.transcript(t.Name())
+
+			r.closed(run)
+			calls := r.calls(run.GetRunID(), 2)
+			assert.Equal(t, turn.OutcomeUnknown, calls[0].Outcome, "it was running")
+			assert.Equal(t, turn.OutcomeCancelled, calls[1].Outcome, "it was waiting")
+			told := results(r.model.Requests()[1].Chat)
+			require.Len(t, told, 2)
+			assert.Contains(t, told[0], "outcome unknown")
+			assert.Contains(t, told[1], "cancelled")
+			l.open() // the first call comes back to a turn that is closed
+			require.Eventually(t, func() bool { return r.late(run.GetRunID(), calls[0].Call.ID) > 0 }, within, 20*time.Millisecond)
+			after, _ := r.transcript(t.Name())
+			assert.Equal(t, before, after)
+			assert.Equal(t, 1, l.count("effect", "x"))
+			assert.Zero(t, l.count("begun", "y"))
+			r.sound(t.Name())
+		})
+	}
+}
+
+// results are the tools' results in a prompt.
+func results(c script.Chat) []string {
+	var out []string
+	for _, m := range c.Messages {
+		if m.Role == "tool" {
+			out = append(out, m.Content)
+		}
+	}
+	return out
+}
+
+// late is how many results of a call came after its settlement.
+func (r *rig) late(turnID, callID string) int {
+	c, err := r.store.Call(r.t.Context(), turnID, callID)
+	if err != nil {
+		return 0
+	}
+	return c.LateCount
+}
+
+// reset goes back to an event of a run's history, in a new run.
+func (r *rig) reset(run client.WorkflowRun, event int64) client.WorkflowRun {
+	r.t.Helper()
+	res, err := r.client.ResetWorkflowExecution(r.t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
+		Namespace: cluster.DefaultNamespace, Reason: "pressed", WorkflowTaskFinishEventId: event,
+		WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: run.GetID(), RunId: run.GetRunID()},
+		RequestId:         fmt.Sprintf("%s-%d", run.GetRunID(), event),
+	})
+	require.NoError(r.t, err)
+	r.ran = append(r.ran, workflow.Execution{ID: run.GetID(), RunID: res.RunId})
+	return r.client.GetWorkflow(r.t.Context(), run.GetID(), res.RunId)
+}
+
+// tasks are the events of a run's history that it can be reset to.
+func (r *rig) tasks(run client.WorkflowRun) []int64 {
+	r.t.Helper()
+	var out []int64
+	for _, e := range r.events(run.GetID(), run.GetRunID()) {
+		if e.EventType == enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED {
+			out = append(out, e.EventId)
+		}
+	}
+	require.NotEmpty(r.t, out)
+	return out
+}
+
+func TestResetInTheMiddleReusesWhatIsSettled(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	gate := script.NewGate()
+	r := newRig(t, script.Steps(
+		script.Call("mcp_ledger_append", `{"text":"x"}`),
+		script.Attempts(script.Text("It is appended.").Hold(2, gate), script.Text("It is appended.")),
+	), l.host(config.MCPTool{}))
+	r.work()
+	run := r.begin(t.Name(), "Append it.", nil)
+	r.reach(gate)
+	again := r.reset(run, r.tasks(run)[0])
+	var terminated *temporal.TerminatedError
+	require.ErrorAs(t, r.over(run), &terminated)
+	res := r.result(again)
+
+	assert.Equal(t, "It is appended.", res.Answer)
+	assert.Equal(t, run.GetRunID(), res.Turn, "the turn keeps its ID")
+	assert.Equal(t, []int{0, 1, 1}, r.steps(), "only the inference that was open is asked again")
+	assert.Equal(t, 1, l.count("effect", "x"))
+	gate.Release()
+	assert.Equal(t, []int{1, 2}, r.attempts(run.GetRunID()))
+	text, _ := r.read(run.GetRunID())
+	assert.Equal(t, "It is appended.", text)
+	r.sound(t.Name())
+}
+
+func TestResetOfACompletedTurnRepeatsItsAnswer(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	r := newRig(t, script.Steps(
+		script.Call("mcp_ledger_append", `{"text":"x"}`),
+		script.Call("local_quick_echo", `{"text":"y"}`),
+		script.Text("It is appended.").Usage(20, 5, 0),
+	), l.host(config.MCPTool{}))
+	r.work(withEcho()...)
+	run := r.begin(t.Name(), "Append it.", nil)
+	res := r.result(run)
+	before, head := r.transcript(t.Name())
+	for _, task := range r.tasks(run) {
+		assert.Equal(t, res, r.result(r.reset(run, task)), "reset to event %d", task)
+	}
+	after, same := r.transcript(t.Name())
+	assert.Equal(t, head, same)
+	assert.Equal(t, before, after)
+	assert.Equal(t, []int{0, 1, 2}, r.steps())
+	assert.Equal(t, 1, l.count("effect", "x"))
+	for _, c := range r.calls(run.GetRunID(), 2) {
+		assert.Equal(t, 1, c.Runs)
+	}
+	r.sound(t.Name())
+}
+
+// A turn that is reset when its session has gone on may repeat what it has, but not write.
+func TestResetOfAnOldTurnLeavesTheSessionAlone(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	r := newRig(t, script.Cases(
+		script.When("first", script.Steps(script.Call("local_quick_echo", `{"text":"a"}`), script.Text("The first answer."))),
+		script.When("open", script.Steps(script.Call("local_quick_echo", `{"text":"b"}`), script.Text("This is never finished.").Hold(3, gate))),
+		script.When("third", script.Text("The third answer.")),
+		script.When("fourth", script.Text("The fourth answer.")),
+	))
+	r.work(withEcho()...)
+	first := r.begin(t.Name(), "The first question.", nil)
+	answer := r.result(first)
+	open := r.begin(t.Name(), "The open question.", nil)
+	r.reach(gate)
+	require.NoError(t, r.client.TerminateWorkflow(t.Context(), open.GetID(), open.GetRunID(), "pressed"))
+	require.Equal(t, "The third answer.", r.ask(t.Name(), "The third question.").Answer)
+	before, head := r.transcript(t.Name())
+	asked := len(r.model.Requests())
+
+	assert.Equal(t, answer, r.result(r.reset(first, r.tasks(first)[0])), "what was answered is answered again")
+	var failed *temporal.ApplicationError
+	require.ErrorAs(t, r.over(r.reset(open, r.tasks(open)[0])), &failed)
+	assert.Equal(t, string(turn.CodeSessionBusy), failed.Type())
+	after, same := r.transcript(t.Name())
+	assert.Equal(t, head, same)
+	assert.Equal(t, before, after)
+	assert.Len(t, r.model.Requests(), asked)
+	r.closed(open)
+
+	assert.Equal(t, "The fourth answer.", r.ask(t.Name(), "The fourth question.").Answer, "the session goes on")
+	longer, _ := r.transcript(t.Name())
+	assert.Equal(t, before, longer[:len(before)])
+	r.sound(t.Name())
+}
+
+// Resetting an old turn ends the one that runs, for a session has one run at a time: the next turn picks up the pieces.
+func TestResetOfAnOldTurnEndsTheRunningOne(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	r := newRig(t, script.Cases(
+		script.When("first", script.Text("The first answer.")),
+		script.When("second", script.Text("This is never finished.").Hold(3, gate)),
+		script.When("third", script.Text("The third answer.")),
+	))
+	r.work()
+	first := r.begin(t.Name(), "The first question.", nil)
+	answer := r.result(first)
+	second := r.begin(t.Name(), "The second question.", nil)
+	r.reach(gate)
+	before, _ := r.transcript(t.Name())
+	assert.Equal(t, answer, r.result(r.reset(first, r.tasks(first)[0])))
+	r.over(second)
+	assert.Equal(t, "The third answer.", r.ask(t.Name(), "The third question.").Answer)
+	gate.Release()
+	r.closed(second)
+	after, _ := r.transcript(t.Name())
+	assert.Equal(t, before, after[:len(before)])
+	assert.Equal(t, []int{0, 0, 0}, r.steps())
+	r.sound(t.Name())
+}
+
+// cancelledRun checks that a run ended as Temporal's Canceled with a result that says so.
+func (r *rig) cancelledRun(run client.WorkflowRun) workflows.Result {
+	r.t.Helper()
+	var stop *temporal.CanceledError
+	require.ErrorAs(r.t, r.over(run), &stop)
+	var res workflows.Result
+	require.NoError(r.t, stop.Details(&res))
+	assert.Equal(r.t, turn.StateCancelled, res.State)
+	return res
+}
+
+func TestCancelledBeforeAnyWorkerCame(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Always(script.Text("An answer.")))
+	run := r.begin(t.Name(), "The first question.", nil)
+	require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
+	r.work()
+	r.cancelledRun(run)
+	assert.Empty(t, r.model.Requests())
+	assert.Equal(t, "An answer.", r.ask(t.Name(), "The second question.").Answer)
+	r.sound(t.Name())
+}
+
+func TestCancelledWhileTheWorkerIsDead(t *testing.T) {
+	for name, first := range map[string]script.Script{
+		"inference": script.Attempts(script.Text("This is ").Hold(3, script.NewGate())),
+		"call":      script.Steps(script.Call("mcp_ledger_append", `{"text":"x","block":"after"}`)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLedger(t)
+			r := newRig(t, script.Cases(script.When("first", first), script.When("second", script.Text("The second answer."))), l.host(config.MCPTool{}))
+			worker := r.process()
+			run := r.begin(t.Name(), "The first question.", nil)
+			if name == "call" {
+				l.await("effect", "x")
+			} else {
+				r.shown(run.GetRunID(), "This is ")
+			}
+			killed := worker.kill()
+			require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
+			r.process()
+			r.cancelledRun(run)
+			t.Logf("recovery: cancelled after %s", time.Since(killed))
+			assert.Len(t, r.model.Requests(), 1)
+			assert.LessOrEqual(t, l.count("effect", "x"), 1)
+			if name == "call" {
+				assert.Equal(t, turn.OutcomeUnknown, r.calls(run.GetRunID(), 1)[0].Outcome)
+			}
+			assert.Equal(t, "The second answer.", r.ask(t.Name(), "The second question.").Answer)
+			r.sound(t.Name())
+		})
+	}
+}
+
+// A rolling restart: the old worker is asked to stop in mid-inference and gets the time to end it.
+func TestAStoppedWorkerDrains(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	r := newRig(t, script.Cases(
+		script.When("long", script.Steps(script.Text("It ends after all.").Hold(3, gate))),
+		script.When("short", script.Text("A short answer.")),
+	), func(c *config.Config) { c.Worker.DrainTimeout = 30 * time.Second })
+	old := r.process()
+	run := r.begin(t.Name(), "The long question.", nil)
+	r.reach(gate)
+	old.signal(syscall.SIGTERM)
+	r.process()
+	assert.Equal(t, "A short answer.", r.ask(t.Name()+"-2", "A short question.").Answer, "others are served meanwhile")
+	old.running()
+	gate.Release()
+	old.exit()
+	assert.Equal(t, "It ends after all.", r.result(run).Answer)
+	assert.Equal(t, []int{1}, r.attempts(run.GetRunID()))
+	assert.Len(t, r.model.Requests(), 2)
+	r.sound(t.Name())
+}
+
+func TestAWorkerStoppedTooSoonLeavesItsWorkToTheNext(t *testing.T) {
+	soon := func(c *config.Config) { c.Worker.DrainTimeout = time.Millisecond }
+	t.Run("inference", func(t *testing.T) {
+		t.Parallel()
+		gate := script.NewGate()
+		r := newRig(t, script.Attempts(script.Text("This is withdrawn.").Hold(3, gate), script.Text("The answer.")), soon)
+		old := r.process()
+		run := r.begin(t.Name(), "A question.", nil)
+		r.reach(gate)
+		r.shown(run.GetRunID(), "This is ")
+		stopped := time.Now()
+		old.signal(syscall.SIGTERM)
+		old.exit()
+		r.process()
+		res := r.result(run)
+		t.Logf("recovery: answered after %s", time.Since(stopped))
+		assert.Equal(t, turn.StateCompleted, res.State)
+		assert.Equal(t, "The answer.", res.Answer)
+		assert.Len(t, r.model.Requests(), 2)
+		assert.Equal(t, []int{2}, r.attempts(run.GetRunID()))
+		text, withdrawn := r.read(run.GetRunID())
+		assert.Equal(t, "The answer.", text)
+		assert.Equal(t, 1, withdrawn)
+		r.sound(t.Name())
+	})
+	t.Run("call", func(t *testing.T) {
+		t.Parallel()
+		l := newLedger(t)
+		r := newRig(t, appendOnce("after"), l.host(config.MCPTool{}), soon)
+		old := r.process()
+		run := r.begin(t.Name(), "Append it.", nil)
+		l.await("effect", "x")
+		stopped := time.Now()
+		old.signal(syscall.SIGTERM)
+		old.exit()
+		r.process()
+		res := r.result(run)
+		t.Logf("recovery: answered after %s", time.Since(stopped))
+		assert.Equal(t, turn.StateCompleted, res.State)
+		assert.Equal(t, "Appended.", res.Answer)
+		assert.Equal(t, 1, l.count("effect", "x"))
+		assert.Equal(t, turn.OutcomeUnknown, r.calls(run.GetRunID(), 1)[0].Outcome)
+		assert.Equal(t, []int{0, 1}, r.steps())
+		r.sound(t.Name())
+	})
+}

@@ -1,0 +1,337 @@
+package tests
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/sqlite"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// within bounds how long a test waits for an event. It decides nothing: a test that waits this long has failed.
+const within = time.Minute
+
+// process is a worker of its own: the real command, in a process group of its own, so that it can be killed.
+type process struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	stderr bytes.Buffer // to be read once done is closed
+	done   chan struct{}
+}
+
+// process starts the worker command on the rig's configuration. It does not outlive the test, nor a test binary that
+// is killed; what it said is shown where the test failed.
+func (r *rig) process() *process {
+	r.t.Helper()
+	p := &process{t: r.t, cmd: exec.Command(binary(r.t, "./worker"), "--config", r.file()), done: make(chan struct{})}
+	p.cmd.Dir, p.cmd.Stderr, p.cmd.WaitDelay = r.dir, &p.stderr, 2*time.Second
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	started := make(chan error)
+	go func() {
+		defer close(p.done)
+		runtime.LockOSThread() // the signal comes with the end of the thread that started the process
+		defer runtime.UnlockOSThread()
+		err := p.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = p.cmd.Wait() // the state is looked at where it matters
+		}
+	}()
+	require.NoError(r.t, <-started)
+	r.t.Cleanup(p.end)
+	return p
+}
+
+func (p *process) end() {
+	_ = p.cmd.Process.Kill() // it may be gone
+	<-p.done
+	if p.t.Failed() {
+		p.t.Logf("worker %d, %s, said:\n%s", p.cmd.Process.Pid, p.cmd.ProcessState, p.stderr.Bytes())
+	}
+}
+
+func (p *process) signal(s syscall.Signal) {
+	p.t.Helper()
+	require.NoError(p.t, p.cmd.Process.Signal(s))
+}
+
+// kill kills the worker, and nothing else, and returns when it was reaped.
+func (p *process) kill() (at time.Time) {
+	p.t.Helper()
+	at = time.Now()
+	p.signal(syscall.SIGKILL)
+	<-p.done
+	return at
+}
+
+// running checks that the worker has not ended.
+func (p *process) running() {
+	p.t.Helper()
+	select {
+	case <-p.done:
+		require.Fail(p.t, "the worker has ended", "%s", p.cmd.ProcessState)
+	default:
+	}
+}
+
+// exit waits for the worker's own end.
+func (p *process) exit() {
+	p.t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(within):
+		require.Fail(p.t, "the worker does not stop")
+	}
+	require.True(p.t, p.cmd.ProcessState.Success(), "the worker ended with %s", p.cmd.ProcessState)
+}
+
+// file writes the rig's configuration as an agent.toml and makes sure that it says the same.
+func (r *rig) file() string {
+	r.t.Helper()
+	var b strings.Builder
+	c := r.cfg
+	fmt.Fprintf(&b, "[runtime]\nmode = %q\nworkspace = %q\nmax_parallel_calls = %d\ntool_timeout = %q\n",
+		c.Runtime.Mode, c.Runtime.Workspace, c.Runtime.MaxParallelCalls, c.Runtime.ToolTimeout)
+	fmt.Fprintf(&b, "[llm]\nprovider = %q\nbase_url = %q\nmodel = %q\n", c.LLM.Provider, c.LLM.BaseURL, c.LLM.Model)
+	fmt.Fprintf(&b, "[journal]\npath = %q\nsynchronous = %q\n", c.Journal.Path, c.Journal.Synchronous)
+	fmt.Fprintf(&b, "[temporal]\naddress = %q\ntask_queue = %q\n", c.Temporal.Address, c.Temporal.TaskQueue)
+	fmt.Fprintf(&b, "[worker]\ndrain_timeout = %q\n", c.Worker.DrainTimeout)
+	for _, s := range c.MCP.Servers {
+		args, err := json.Marshal(s.Args) // an array of plain strings is the same in TOML
+		require.NoError(r.t, err)
+		fmt.Fprintf(&b, "[[mcp.servers]]\nid = %q\ntransport = %q\ncommand = %q\nargs = %s\nconnect_timeout = %q\neverywhere = %t\n",
+			s.ID, s.Transport, s.Command, args, s.ConnectTimeout, s.Everywhere)
+		for name, tool := range s.Tools {
+			fmt.Fprintf(&b, "[mcp.servers.tools.%s]\nrepeatable = %t\nquick = %t\nrisk = %q\n", name, tool.Repeatable, tool.Quick, tool.Risk)
+		}
+	}
+	path := filepath.Join(r.dir, "agent.toml")
+	require.NoError(r.t, os.WriteFile(path, []byte(b.String()), 0o600))
+	loaded, err := config.Load(config.LoadOptions{Path: path})
+	require.NoError(r.t, err)
+	require.True(r.t, assert.ObjectsAreEqual(c, loaded.Config), "file must write every setting that a test changes")
+	return path
+}
+
+// ledger is what the MCP server of a rig has done, as it wrote it down itself before and after each effect.
+type ledger struct {
+	t                  *testing.T
+	file, release, pid string
+}
+
+func newLedger(t *testing.T) *ledger {
+	dir := t.TempDir()
+	return &ledger{t: t, file: filepath.Join(dir, "ledger"), release: filepath.Join(dir, "release"), pid: filepath.Join(dir, "pid")}
+}
+
+// host configures the server, with the operator's word on its tool append.
+func (l *ledger) host(tool config.MCPTool) func(*config.Config) {
+	tool.Risk = config.RiskLow
+	return func(c *config.Config) {
+		c.MCP.Servers = []config.MCPServer{{
+			ID: "ledger", Transport: config.TransportStdio, Command: binary(l.t, "./tests/mcpserver"),
+			Args:           []string{"-ledger", l.file, "-release", l.release, "-pidfile", l.pid},
+			ConnectTimeout: 10 * time.Second, Everywhere: tool.Quick, Tools: map[string]config.MCPTool{"append": tool},
+		}}
+	}
+}
+
+// count is how often the ledger has an event.
+func (l *ledger) count(event, text string) int {
+	b, err := os.ReadFile(l.file)
+	if err != nil {
+		return 0
+	}
+	line, err := json.Marshal(map[string]string{"event": event, "text": text})
+	require.NoError(l.t, err)
+	return bytes.Count(b, append(line, '\n'))
+}
+
+// await returns when the ledger has the event: the point at which a test acts.
+func (l *ledger) await(event, text string) {
+	l.t.Helper()
+	require.Eventually(l.t, func() bool { return l.count(event, text) > 0 }, within, 5*time.Millisecond, "%s of %s was never reached", event, text)
+}
+
+// open lets the calls go on that wait.
+func (l *ledger) open() { require.NoError(l.t, os.WriteFile(l.release, nil, 0o600)) }
+
+// server is the process ID of the server that was started last.
+func (l *ledger) server() int {
+	l.t.Helper()
+	b, err := os.ReadFile(l.pid)
+	require.NoError(l.t, err)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	require.NoError(l.t, err)
+	return pid
+}
+
+// gone waits for a process to end. One that waits to be reaped by init has.
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return err != nil || bytes.Contains(b, []byte(") Z "))
+	}, within, 5*time.Millisecond, "process %d is an orphan", pid)
+}
+
+// reach returns when a reply has come to the gate: the point at which a test acts.
+func (r *rig) reach(g *script.Gate) {
+	r.t.Helper()
+	select {
+	case <-g.Reached():
+	case <-time.After(within):
+		require.Fail(r.t, "the point in the answer was never reached")
+	}
+}
+
+// shown returns when a reader of the turn sees the text.
+func (r *rig) shown(turnID, text string) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), within)
+	defer cancel()
+	var reader turn.Reader
+	for c, err := range journal.Follow(ctx, r.store, turnID, -1) {
+		require.NoError(r.t, err, "%q was never shown", text)
+		reader.Add(c)
+		if reader.Text() == text {
+			return
+		}
+	}
+	require.Fail(r.t, "the turn ended without showing "+text)
+}
+
+// read follows a turn from its beginning to its end. It returns what its reader sees in the end and how often text was
+// withdrawn before that.
+func (r *rig) read(turnID string) (text string, withdrawn int) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), within)
+	defer cancel()
+	var reader turn.Reader
+	for c, err := range journal.Follow(ctx, r.store, turnID, -1) {
+		require.NoError(r.t, err)
+		if reader.Add(c) {
+			withdrawn++
+		}
+	}
+	return reader.Text(), withdrawn
+}
+
+// steps are the steps that the model was asked for, in order of arrival.
+func (r *rig) steps() []int {
+	var out []int
+	for _, q := range r.model.Requests() {
+		out = append(out, q.Step)
+	}
+	return out
+}
+
+// inferences is how often each step of a turn was attempted.
+func (r *rig) attempts(turnID string) []int {
+	r.t.Helper()
+	list, err := r.store.Inferences(r.t.Context(), turnID)
+	require.NoError(r.t, err)
+	out := make([]int, len(list))
+	for i, inf := range list {
+		out[i] = inf.Attempt
+	}
+	return out
+}
+
+// calls is the ledger of a turn's calls.
+func (r *rig) calls(turnID string, n int) []journal.CallRecord {
+	r.t.Helper()
+	list, err := r.store.Calls(r.t.Context(), turnID)
+	require.NoError(r.t, err)
+	require.Len(r.t, list, n)
+	return list
+}
+
+// transcript is a session's messages, and the head that they lead to.
+func (r *rig) transcript(session string) ([]turn.Message, turn.Head) {
+	r.t.Helper()
+	s, err := r.store.Session(r.t.Context(), session)
+	require.NoError(r.t, err)
+	messages, err := r.store.Messages(r.t.Context(), session, 1, s.Head.Seq)
+	require.NoError(r.t, err)
+	return messages, s.Head
+}
+
+// sound checks what holds of every session whose turns are over, whatever befell its workers.
+func (r *rig) sound(session string) {
+	r.t.Helper()
+	turns, err := r.store.Turns(r.t.Context(), session)
+	require.NoError(r.t, err)
+	for _, record := range turns {
+		assert.True(r.t, record.State.Terminal(), "turn %s is %s", record.ID, record.State)
+		r.soundChunks(record.ID)
+		calls, err := r.store.Calls(r.t.Context(), record.ID)
+		require.NoError(r.t, err)
+		for _, c := range calls {
+			assert.NotEmpty(r.t, c.Outcome, "call %s has no outcome", c.Call.ID)
+		}
+	}
+	messages, _ := r.transcript(session)
+	soundResults(r.t, messages)
+	var export bytes.Buffer
+	require.NoError(r.t, r.store.Export(r.t.Context(), session, &export))
+	other, err := sqlite.Open(r.t.Context(), filepath.Join(r.t.TempDir(), "import.db"), sqlite.Options{Synchronous: "normal"})
+	require.NoError(r.t, err)
+	_, err = other.Import(r.t.Context(), &export)
+	require.NoError(r.t, err, "the hash chain is broken")
+	require.NoError(r.t, other.Close())
+}
+
+// soundChunks checks that a turn's chunks have no gap, and that each start in them has one end.
+func (r *rig) soundChunks(turnID string) {
+	r.t.Helper()
+	chunks, err := r.store.Chunks(r.t.Context(), turnID, -1, 10_000)
+	require.NoError(r.t, err)
+	require.NotEmpty(r.t, chunks)
+	seen := map[turn.ChunkKind]int{}
+	for i, c := range chunks {
+		assert.EqualValues(r.t, i, c.Index)
+		seen[c.Kind]++
+	}
+	assert.Equal(r.t, turn.ChunkTurnStarted, chunks[0].Kind)
+	assert.Equal(r.t, turn.ChunkTurnCompleted, chunks[len(chunks)-1].Kind)
+	assert.Equal(r.t, 1, seen[turn.ChunkTurnCompleted])
+	assert.Equal(r.t, seen[turn.ChunkToolCallStarted], seen[turn.ChunkToolCallCompleted])
+}
+
+// soundResults checks that each call of a transcript is followed by exactly one result, in the order of the calls.
+func soundResults(t *testing.T, messages []turn.Message) {
+	t.Helper()
+	var open []string
+	for i, m := range messages {
+		if m.Role == turn.RoleTool {
+			require.NotEmpty(t, open, "message %d is a result that no call asks for", i+1)
+			require.Equal(t, open[0], m.CallID)
+			require.NotEmpty(t, m.Outcome)
+			open = open[1:]
+			continue
+		}
+		require.Empty(t, open, "message %d comes before the results of these calls", i+1)
+		for _, c := range m.ToolCalls {
+			open = append(open, c.ID)
+		}
+	}
+	require.Empty(t, open, "calls without a result")
+}
