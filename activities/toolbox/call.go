@@ -84,14 +84,14 @@ func (s *session) conclude(ctx context.Context, req turn.ToolRequest, st *callSt
 	case r.err == nil:
 		s.owner.answered()
 		return s.render(r.result), nil
-	case ctx.Err() != nil:
-		s.recycle(ctx, st)
-		return s.gaveUp(ctx, req, st)
-	case !st.sent.Load() || st.refused.Load():
+	case !st.abandon() || st.refused.Load():
 		return turn.ToolResult{}, s.notSent(r.err)
 	case errors.As(r.err, &wire) && !transportCode(wire.Code):
 		s.owner.answered()
 		return failed(s.owner.clean(wire.Message, 4096)), nil
+	case ctx.Err() != nil:
+		s.recycle(ctx, st)
+		return s.gaveUp(ctx, req), nil
 	case st.isAnswered():
 		s.owner.answered()
 		return failed("The tool ran and answered, but its answer cannot be read: " + s.owner.clean(r.err.Error(), 300)), nil
@@ -109,14 +109,11 @@ func (s *session) notSent(err error) error {
 	return turn.Errorf(turn.CodeToolNotSent, err, fmt.Sprintf("nothing was sent to %s: %s", s.owner.name(), why))
 }
 
-func (s *session) gaveUp(ctx context.Context, req turn.ToolRequest, st *callState) (turn.ToolResult, error) {
-	if !st.sent.Load() {
-		return turn.ToolResult{}, s.notSent(ctx.Err())
-	}
+func (s *session) gaveUp(ctx context.Context, req turn.ToolRequest) turn.ToolResult {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return s.unsettled(req, "it did not answer in time"), nil
+		return s.unsettled(req, "it did not answer in time")
 	}
-	return s.unsettled(req, "the call was cancelled before it answered"), nil
+	return s.unsettled(req, "the call was cancelled before it answered")
 }
 
 // unsettled is the result of a call that was sent and not answered.
@@ -161,7 +158,7 @@ func (c *connector) clean(text string, limit int) string {
 // replaced at once; after a cancellation it has a moment to answer, which says that it stopped. Other calls in flight
 // end first, under their own deadlines.
 func (s *session) recycle(ctx context.Context, st *callState) {
-	if !s.link.disposable || !st.sent.Load() {
+	if !s.link.disposable {
 		return
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {

@@ -126,11 +126,11 @@ func (h *Host) Watch(ctx context.Context, changed func(turn.Catalogue)) {
 
 // Check validates arguments against the descriptor's schema. The error's text is meant for the model.
 func (h *Host) Check(d turn.Descriptor, arguments json.RawMessage) error {
-	resolved, err := h.schemas.get(d)
+	schema, err := h.schemas.get(d)
 	if err != nil {
 		return err
 	}
-	return checkArguments(d.ID, resolved, arguments)
+	return checkArguments(d.ID, schema, arguments)
 }
 
 // Call runs the tool once. A *turn.Error with code tool_not_sent means that nothing reached the tool and the call may be

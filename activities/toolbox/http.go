@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -136,28 +137,44 @@ type headerRoundTripper struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *headerRoundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
-	st := callStateOf(req.Context())
-	ctx := req.Context()
-	if st != nil {
-		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaderField: func(string, []string) { st.sent.Store(true) }})
+	resp, err := t.noting(req)
+	if err == nil && !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") { // those are bounded event by event
+		resp.Body = &boundedBody{ReadCloser: resp.Body, left: int64(t.dialer.opts.MaxFrameBytes)}
 	}
+	return resp, err
+}
+
+// noting sends the request and keeps the books of the call that it carries, if any.
+func (t *headerRoundTripper) noting(req *http.Request) (*http.Response, error) {
+	st := callStateOf(req.Context())
+	if st == nil || req.Method != http.MethodPost { // a GET takes up the stream of a call that was sent long ago
+		return t.base.RoundTrip(t.withHeaders(req.Context(), req))
+	}
+	allowed, first := st.send()
+	if !allowed {
+		return nil, context.Canceled
+	}
+	var wrote atomic.Bool
+	trace := &httptrace.ClientTrace{WroteHeaderField: func(string, []string) { wrote.Store(true) }}
+	resp, err := t.base.RoundTrip(t.withHeaders(httptrace.WithClientTrace(req.Context(), trace), req))
+	switch {
+	case err != nil && first && !wrote.Load():
+		st.unsend()
+	case err == nil && first && refusedUnread(resp.StatusCode):
+		st.refused.Store(true)
+	}
+	return resp, err
+}
+
+// withHeaders adds the operator's headers where the request goes to the server's own host.
+func (t *headerRoundTripper) withHeaders(ctx context.Context, req *http.Request) *http.Request {
 	req = req.Clone(ctx)
 	if req.URL.Host == t.dialer.endpoint.Host {
 		for name, value := range t.dialer.server.Headers {
 			req.Header.Set(name, value)
 		}
 	}
-	resp, err := t.base.RoundTrip(req)
-	if err != nil {
-		return nil, err
-	}
-	if st != nil && req.Method == http.MethodPost && refusedUnread(resp.StatusCode) {
-		st.refused.Store(true)
-	}
-	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") { // those are bounded event by event
-		resp.Body = &boundedBody{ReadCloser: resp.Body, left: int64(t.dialer.opts.MaxFrameBytes)}
-	}
-	return resp, nil
+	return req
 }
 
 // refusedUnread are the statuses with which a server says that it did not act on the request (RFC 9110; for 404, the

@@ -23,7 +23,9 @@ import (
 // serveHTTP runs the test server as a process over HTTP and returns its URL and a function that kills it.
 func serveHTTP(t *testing.T, args ...string) (string, func()) {
 	t.Helper()
-	cmd := exec.Command(binary, append([]string{"-http", "127.0.0.1:0"}, args...)...)
+	cmd := exec.Command(binary, append([]string{"-http", "127.0.0.1:0", "-until-eof"}, args...)...)
+	_, err := cmd.StdinPipe()
+	require.NoError(t, err)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())

@@ -45,8 +45,10 @@ type localCall struct {
 func NewLocal() *Local {
 	impl := &mcp.Implementation{Name: "everturn-local", Version: "1"}
 	return &Local{
-		server: mcp.NewServer(impl, &mcp.ServerOptions{HasTools: true}),
-		tools:  map[string]ToolSettings{}, calls: map[string]*localCall{},
+		server: mcp.NewServer(impl, &mcp.ServerOptions{
+			Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}},
+		}),
+		tools: map[string]ToolSettings{}, calls: map[string]*localCall{},
 	}
 }
 

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -21,100 +19,43 @@ const (
 	maxSchemas     = 4096 // compiled ones that are kept
 )
 
+// compiled is a schema that is ready to validate.
+type compiled struct {
+	resolved *jsonschema.Resolved // nil where validating might take too long: only the object itself is checked then
+}
+
 // compileSchema checks that raw is the JSON schema of an object and makes it ready to validate. A schema without
 // properties gets an empty set: providers refuse an object schema that does not name any.
-func compileSchema(raw json.RawMessage) (json.RawMessage, *jsonschema.Resolved, error) {
+func compileSchema(raw json.RawMessage) (json.RawMessage, compiled, error) {
 	if len(raw) > maxSchemaBytes {
-		return nil, nil, fmt.Errorf("its schema is over %d bytes", maxSchemaBytes)
+		return nil, compiled{}, fmt.Errorf("its schema is over %d bytes", maxSchemaBytes)
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {
-		return nil, nil, errors.New("its schema is not a JSON object")
+		return nil, compiled{}, errors.New("its schema is not a JSON object")
 	}
 	if string(fields["type"]) != `"object"` {
-		return nil, nil, errors.New(`its schema is not of type "object"`)
+		return nil, compiled{}, errors.New(`its schema is not of type "object"`)
 	}
 	if _, ok := fields["properties"]; !ok {
 		fields["properties"] = json.RawMessage("{}")
 	}
 	canonical, err := json.Marshal(fields)
 	if err != nil {
-		return nil, nil, fmt.Errorf("writing its schema: %w", err)
+		return nil, compiled{}, fmt.Errorf("writing its schema: %w", err)
 	}
-	if err := checkTypes(canonical, 0); err != nil {
-		return nil, nil, err
+	intricate, err := weigh(canonical)
+	if err != nil {
+		return nil, compiled{}, err
 	}
 	resolved, err := resolveSchema(canonical)
 	if err != nil {
-		return nil, nil, fmt.Errorf("its schema does not compile: %s", oneLine(err.Error(), 300))
+		return nil, compiled{}, fmt.Errorf("its schema does not compile: %s", oneLine(err.Error(), 300))
 	}
-	return canonical, resolved, nil
-}
-
-// maxSchemaDepth bounds how deep schemas may be nested.
-const maxSchemaDepth = 64
-
-// typeNames are the types that JSON Schema knows. The library compiles any word; providers refuse the whole request.
-var typeNames = map[string]bool{
-	"object": true, "array": true, "string": true, "number": true, "integer": true, "boolean": true, "null": true,
-}
-
-// checkTypes checks the type keyword of a schema and of every schema in it. What is not an object is no concern here.
-func checkTypes(raw json.RawMessage, depth int) error {
-	if depth > maxSchemaDepth {
-		return fmt.Errorf("its schema is nested more than %d deep", maxSchemaDepth)
+	if intricate {
+		resolved = nil
 	}
-	var s map[string]json.RawMessage
-	if json.Unmarshal(raw, &s) != nil {
-		return nil
-	}
-	if err := checkType(s["type"]); err != nil {
-		return err
-	}
-	for keyword, value := range s {
-		for _, sub := range subschemas(keyword, value) {
-			if err := checkTypes(sub, depth+1); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func checkType(raw json.RawMessage) error {
-	var names []string
-	var name string
-	switch {
-	case raw == nil:
-	case json.Unmarshal(raw, &name) == nil:
-		names = []string{name}
-	case json.Unmarshal(raw, &names) != nil:
-		return errors.New("its schema has a type that is no name")
-	}
-	for _, n := range names {
-		if !typeNames[n] {
-			return fmt.Errorf("its schema has the type %q, which JSON Schema does not know", oneLine(n, 40))
-		}
-	}
-	return nil
-}
-
-// subschemas are the schemas that a keyword's value holds (JSON Schema 2020-12 and draft 7).
-func subschemas(keyword string, value json.RawMessage) []json.RawMessage {
-	switch keyword {
-	case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas":
-		var m map[string]json.RawMessage
-		_ = json.Unmarshal(value, &m) // the library refuses what is not an object
-		return slices.Collect(maps.Values(m))
-	case "allOf", "anyOf", "oneOf", "prefixItems":
-		var list []json.RawMessage
-		_ = json.Unmarshal(value, &list) // as above
-		return list
-	case "items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames",
-		"unevaluatedItems", "unevaluatedProperties", "additionalItems":
-		return []json.RawMessage{value}
-	}
-	return nil
+	return canonical, compiled{resolved}, nil
 }
 
 // resolveSchema never loads a remote reference; the library has no loader unless it is given one.
@@ -134,10 +75,10 @@ func resolveSchema(raw json.RawMessage) (resolved *jsonschema.Resolved, err erro
 // schemas keeps compiled schemas by their descriptor's hash.
 type schemas struct {
 	mu sync.Mutex
-	m  map[string]*jsonschema.Resolved
+	m  map[string]compiled
 }
 
-func (s *schemas) get(d turn.Descriptor) (*jsonschema.Resolved, error) {
+func (s *schemas) get(d turn.Descriptor) (compiled, error) {
 	key := d.Hash + "\x00" + string(d.Schema)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,17 +87,17 @@ func (s *schemas) get(d turn.Descriptor) (*jsonschema.Resolved, error) {
 	}
 	_, r, err := compileSchema(d.Schema)
 	if err != nil {
-		return nil, fmt.Errorf("tool %s: %w", d.ID, err)
+		return compiled{}, fmt.Errorf("tool %s: %w", d.ID, err)
 	}
 	if s.m == nil || len(s.m) >= maxSchemas {
-		s.m = map[string]*jsonschema.Resolved{}
+		s.m = map[string]compiled{}
 	}
 	s.m[key] = r
 	return r, nil
 }
 
 // checkArguments validates arguments against a compiled schema. Its error is meant for the model.
-func checkArguments(id string, r *jsonschema.Resolved, arguments json.RawMessage) (err error) {
+func checkArguments(id string, c compiled, arguments json.RawMessage) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("arguments of %s: the schema library panicked on them", id)
@@ -166,10 +107,38 @@ func checkArguments(id string, r *jsonschema.Resolved, arguments json.RawMessage
 	if err != nil {
 		return fmt.Errorf("arguments of %s: %w", id, err)
 	}
-	if err := r.Validate(object); err != nil {
+	if deeper(object, maxArgumentsDepth) {
+		return fmt.Errorf("arguments of %s: nested more than %d deep", id, maxArgumentsDepth)
+	}
+	if c.resolved == nil {
+		return nil
+	}
+	if err := c.resolved.Validate(object); err != nil {
 		return fmt.Errorf("arguments of %s: %s", id, oneLine(err.Error(), 600))
 	}
 	return nil
+}
+
+// deeper reports whether v has values more than depth below it.
+func deeper(v any, depth int) bool {
+	if depth < 0 {
+		return true
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for _, e := range v {
+			if deeper(e, depth-1) {
+				return true
+			}
+		}
+	case []any:
+		for _, e := range v {
+			if deeper(e, depth-1) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // decodeObject reads exactly one JSON object. Nothing at all stands for an empty one: models send that for tools

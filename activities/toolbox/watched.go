@@ -11,10 +11,33 @@ import (
 
 // callState is what is known of one call below the protocol. It travels in the call's context.
 type callState struct {
-	sent     atomic.Bool // a byte of it may have reached the server
+	phase    atomic.Int32
 	refused  atomic.Bool // the server's HTTP front refused it unread
 	answered chan struct{}
 	once     sync.Once
+}
+
+// The phases of a call: what was abandoned unsent can no longer be sent.
+const (
+	phaseUnsent = iota
+	phaseSent   // a byte of it may have reached the server
+	phaseAbandoned
+)
+
+// send asks to let the call leave. allowed is false where its caller has been told already that it was not sent; first
+// is true for one of several askers, who alone may take it back.
+func (s *callState) send() (allowed, first bool) {
+	first = s.phase.CompareAndSwap(phaseUnsent, phaseSent)
+	return s.phase.Load() == phaseSent, first
+}
+
+// unsend takes send back where not a byte left.
+func (s *callState) unsend() { s.phase.CompareAndSwap(phaseSent, phaseUnsent) }
+
+// abandon settles whether the call was sent, and if not, keeps it from being sent.
+func (s *callState) abandon() (sent bool) {
+	s.phase.CompareAndSwap(phaseUnsent, phaseAbandoned)
+	return s.phase.Load() == phaseSent
 }
 
 type callStateKey struct{}
@@ -83,17 +106,16 @@ func (c *watchedConn) Write(ctx context.Context, msg jsonrpc.Message) error {
 	if st == nil || !ok || !req.IsCall() {
 		return c.Connection.Write(ctx, msg)
 	}
-	if err := ctx.Err(); err != nil {
-		return err
+	if allowed, _ := st.send(); !allowed {
+		return context.Canceled
 	}
 	c.t.mu.Lock()
 	c.t.pending[req.ID] = st
 	c.t.mu.Unlock()
 	before := c.t.bytesSent()
-	st.sent.Store(true)
 	err := c.Connection.Write(ctx, msg)
 	if err != nil && before >= 0 && c.t.bytesSent() == before {
-		st.sent.Store(false)
+		st.unsend()
 	}
 	return err
 }

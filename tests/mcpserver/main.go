@@ -20,6 +20,8 @@ import (
 type program struct {
 	mode, ledger, release, block, pidfile, http string
 
+	untilEOF bool
+
 	in       io.Reader
 	out, err io.Writer
 	server   *mcp.Server
@@ -45,6 +47,7 @@ func (p *program) parse(args []string) {
 	f.StringVar(&p.block, "block", "", "where append waits when a call does not say: before, after or never")
 	f.StringVar(&p.pidfile, "pidfile", "", "file to write the process ID to, and the grandchild's below it")
 	f.StringVar(&p.http, "http", "", "serve streamable HTTP on this address, printing the URL on stdout")
+	f.BoolVar(&p.untilEOF, "until-eof", false, "with -http: end when stdin ends, so that a dead test leaves no server")
 	_ = f.Parse(args) // ExitOnError
 }
 
@@ -76,6 +79,14 @@ func (p *program) serveHTTP(ctx context.Context) error {
 	}
 	fmt.Fprintf(p.out, "http://%s/mcp\n", l.Addr())
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return p.server }, nil)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if p.untilEOF {
+		go func() {
+			defer cancel()
+			_, _ = io.Copy(io.Discard, p.in) // its end is what matters
+		}()
+	}
 	srv := &http.Server{Handler: handler} //nolint:gosec // loopback, for tests
 	defer context.AfterFunc(ctx, func() { _ = srv.Close() })()
 	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
