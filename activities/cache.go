@@ -42,7 +42,7 @@ func (c *windowCache) get(head turn.Head, from int64) ([]turn.Message, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w, ok := c.lru.Get(head.Hash)
-	if !ok || w.from > from || head.Hash == "" {
+	if !ok || w.from > from || from-w.from > int64(len(w.messages)) || head.Hash == "" {
 		return nil, false
 	}
 	return slices.Clip(w.messages[from-w.from:]), true

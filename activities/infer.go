@@ -57,7 +57,7 @@ func (a *Activities) infer(ctx context.Context, in workflows.InferInput, clock *
 // ask sends the prompt and streams the answer into the journal. It returns the chunks that are not appended yet.
 func (a *Activities) ask(ctx context.Context, in workflows.InferInput, inf journal.Inference, p turn.Prompt, clock *clock) (turn.Answer, []turn.Chunk, error) {
 	budget := max(in.Budget-clock.before, time.Second)
-	limited, cancel := context.WithTimeoutCause(ctx, budget, turn.Errorf(turn.CodeLLMTransport, nil,
+	limited, cancel := context.WithTimeoutCause(ctx, budget, turn.Errorf(turn.CodeGuardExceeded, nil,
 		fmt.Sprintf("the model did not answer within the %s that the turn had left", budget.Round(time.Second))))
 	defer cancel()
 	asking, abort := context.WithCancelCause(limited)
@@ -98,9 +98,11 @@ func (a *Activities) asked(ctx, asking context.Context, in workflows.InferInput,
 	if final && e.Code.Retryable() && failures > 1 {
 		message = fmt.Sprintf("%s (tried %d times)", message, failures)
 	}
-	return temporal.NewApplicationErrorWithOptions(message, string(e.Code), temporal.ApplicationErrorOptions{
-		NonRetryable: final, NextRetryDelay: retryAfter(err),
-	})
+	options := temporal.ApplicationErrorOptions{NonRetryable: final, NextRetryDelay: retryAfter(err)}
+	if e.Code == turn.CodeGuardExceeded { // the turn's time is up: what was said until then is its partial result
+		options.Details = []any{turn.Cut(a.redact(partial), turn.AnswerInline)}
+	}
+	return temporal.NewApplicationErrorWithOptions(message, string(e.Code), options)
 }
 
 func retryAfter(err error) time.Duration {

@@ -165,7 +165,11 @@ func (r *rig) replayAll() {
 func replay(events []*historypb.HistoryEvent) error {
 	replayer := worker.NewWorkflowReplayer()
 	replayer.RegisterWorkflowWithOptions(workflows.Turn, workflow.RegisterOptions{Name: workflows.TurnWorkflow})
-	return replayer.ReplayWorkflowHistory(quiet, &historypb.History{Events: events})
+	// Under its own ID: the session's is compared with it.
+	started := events[0].GetWorkflowExecutionStartedEventAttributes()
+	return replayer.ReplayWorkflowHistoryWithOptions(quiet, &historypb.History{Events: events}, worker.ReplayWorkflowHistoryOptions{
+		OriginalExecution: workflow.Execution{ID: started.GetWorkflowId(), RunID: started.GetOriginalExecutionRunId()},
+	})
 }
 
 func freePort() (int, error) {

@@ -350,11 +350,11 @@ func paired(t *testing.T, r *rig, session string) []turn.Message {
 func TestATwentyMegabyteTranscript(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hops("local_page", 2))
-	r.seed("huge", 200, 50<<10)
+	r.seed(session(t), 200, 50<<10)
 	r.work(withPage()...)
-	run := r.begin("huge", "Go on.", nil)
+	run := r.begin(session(t), "Go on.", nil)
 	assert.Equal(t, "I have read it all.", r.result(run).Answer)
-	size := historyBytes(r.events("huge", run.GetRunID()))
+	size := historyBytes(r.events(session(t), run.GetRunID()))
 	t.Logf("history %d bytes, longest request %d bytes", size, longest(r.model.Requests()))
 	assert.LessOrEqual(t, size, 32<<10)
 	assert.LessOrEqual(t, longest(r.model.Requests()), 2<<20)
@@ -371,13 +371,13 @@ func TestAThousandHopsGoOnInANewRun(t *testing.T) {
 		return script.Text("done")
 	}))
 	r.work(withEcho()...)
-	run := r.begin("thousand", "Echo a thousand times.", raised(n))
+	run := r.begin(session(t), "Echo a thousand times.", raised(n))
 	first := run.GetRunID() // Get moves it on to the last run's
 	res := r.result(run)
 	assert.Equal(t, "done", res.Answer)
 	assert.Equal(t, first, res.Turn, "the turn's ID outlives its first run")
 	assert.Equal(t, n, res.ToolCalls)
-	runs := r.chain("thousand", first)
+	runs := r.chain(session(t), first)
 	assert.GreaterOrEqual(t, len(runs), 2)
 	calls, err := r.store.Calls(t.Context(), res.Turn)
 	require.NoError(t, err)
@@ -387,7 +387,7 @@ func TestAThousandHopsGoOnInANewRun(t *testing.T) {
 		require.Equal(t, turn.OutcomeOK, c.Outcome)
 	}
 	assert.Len(t, r.model.Requests(), n+1)
-	paired(t, r, "thousand")
+	paired(t, r, session(t))
 }
 
 // chain follows continue-as-new from a run to the last one, and has them all replayed.

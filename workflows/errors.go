@@ -30,14 +30,32 @@ func message(err error) string {
 	return err.Error()
 }
 
+// partial is what the model had said when its inference was stopped; empty where the error does not tell.
+func partial(err error) string {
+	var cancelled *temporal.CanceledError
+	var app *temporal.ApplicationError
+	var details interface{ Details(...any) error }
+	switch {
+	case errors.As(err, &cancelled):
+		details = cancelled
+	case errors.As(err, &app):
+		details = app
+	default:
+		return ""
+	}
+	var said string
+	if details.Details(&said) != nil { // none, or of another shape
+		return ""
+	}
+	return said
+}
+
 // ending maps an error that stops the turn to how it ends.
 func (r *run) ending(err error) turn.Ending {
 	if temporal.IsCanceledError(err) {
 		e := turn.Ending{State: turn.StateCancelled, Reason: turn.FinishCancelled, Answer: r.progress.Said, Message: "the turn was cancelled; what was done is kept"}
-		var cancelled *temporal.CanceledError
-		var partial string
-		if errors.As(err, &cancelled) && cancelled.HasDetails() && cancelled.Details(&partial) == nil && partial != "" {
-			e.Answer = partial
+		if said := partial(err); said != "" {
+			e.Answer = said
 		}
 		return e
 	}

@@ -117,7 +117,8 @@ func (b BuildPrompt) LlmInfer() LlmInfer {
 	p := b.p
 	p.Counters.Step++
 	p.Counters.Spent++
-	p.From = Window(p.From, p.Head.Seq+int64(len(p.Pending)), p.Pins.Limits)
+	// The head is the answer whose results are pending: however many they are, the window holds it.
+	p.From = min(Window(p.From, p.Head.Seq+int64(len(p.Pending)), p.Pins.Limits), p.Head.Seq)
 	plan := Plan{
 		Model: p.Pins.Model, Mode: p.Pins.Mode, Profile: p.Pins.Profile, From: p.From, Anchor: p.Anchor,
 		Note: p.Note, Temperature: p.Pins.Temperature, MaxTokens: p.Pins.MaxTokens,

@@ -1,0 +1,524 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// session is an ID that no other test has: all of them share a server.
+func session(t *testing.T) string { return strings.ReplaceAll(t.Name(), "/", " ") }
+
+func ptr[T any](v T) *T { return &v }
+
+// failure is a turn's application error with the result that it carries.
+func (r *rig) failure(run client.WorkflowRun) (*temporal.ApplicationError, workflows.Result) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
+	defer cancel()
+	err := run.Get(ctx, nil)
+	var app *temporal.ApplicationError
+	require.ErrorAs(r.t, err, &app)
+	var res workflows.Result
+	require.NoError(r.t, app.Details(&res))
+	assert.Equal(r.t, app.Type(), string(res.Code))
+	assert.True(r.t, app.NonRetryable())
+	return app, res
+}
+
+// goesOn checks that the session is good for another turn.
+func (r *rig) goesOn(session string) {
+	r.t.Helper()
+	paired(r.t, r, session)
+	r.model.SetScript(script.Text("still here"))
+	assert.Equal(r.t, "still here", r.ask(session, "And now?").Answer)
+	requests := r.model.Requests()
+	complete(r.t, requests[len(requests)-1].Chat, "And now?")
+	paired(r.t, r, session)
+}
+
+func withFailing() engine.Option {
+	return engine.WithTool("broken", "Fails.", func(context.Context, struct{}) (string, error) { return "", errors.New("it is broken") },
+		engine.Quick(), engine.Risk(turn.RiskLow))
+}
+
+func TestGuardsEndTurnsWithTheirReason(t *testing.T) {
+	t.Parallel()
+	echoes := script.Calls(script.ToolCall{Name: "local_quick_echo", Arguments: `{"text":"a"}`}, script.ToolCall{Name: "local_quick_echo", Arguments: `{"text":"b"}`}).WithText("Looking.")
+	for reason, c := range map[turn.FinishReason]struct {
+		script   script.Script
+		limits   workflows.LimitsRequest
+		requests int
+		calls    int
+	}{
+		turn.FinishMaxSteps:     {echoes, workflows.LimitsRequest{MaxSteps: ptr(2)}, 2, 4},
+		turn.FinishMaxToolCalls: {echoes, workflows.LimitsRequest{MaxToolCalls: ptr(3)}, 2, 2},
+		turn.FinishMaxErrors:    {script.Call("local_broken", `{}`).WithText("Looking."), workflows.LimitsRequest{}, 3, 3},
+		turn.FinishMaxTokens:    {echoes.Usage(100, 10, 0), workflows.LimitsRequest{MaxTokens: ptr(int64(150))}, 2, 4},
+		turn.FinishTimeout:      {echoes.StallAfter(3), workflows.LimitsRequest{TurnTimeout: ptr("1s")}, 1, 0},
+	} {
+		t.Run(string(reason), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, c.script)
+			r.work(append(withEcho(), withFailing())...)
+			run := r.begin(session(t), "Look.", &c.limits)
+			res := r.result(run)
+			assert.Equal(t, turn.StateCompleted, res.State)
+			assert.Equal(t, reason, res.FinishReason)
+			assert.Equal(t, turn.CodeGuardExceeded, res.Code)
+			assert.Equal(t, c.calls, res.ToolCalls)
+			assert.Contains(t, res.Message, "raise the limit or ask again")
+			assert.Len(t, r.model.Requests(), c.requests)
+			assert.Equal(t, "Looking.", strings.TrimSpace(res.Answer), "what was said is kept")
+			record, err := r.store.Turn(t.Context(), res.Turn)
+			require.NoError(t, err)
+			assert.Equal(t, reason, record.Reason)
+			r.goesOn(session(t))
+		})
+	}
+}
+
+func TestASlowModelRunsIntoTheTurnsTimeout(t *testing.T) {
+	t.Parallel()
+	slow := script.Call("local_quick_echo", `{"text":"a"}`).FirstDelay(300 * time.Millisecond)
+	r := newRig(t, slow)
+	r.work(withEcho()...)
+	res := r.result(r.begin(session(t), "Look.", &workflows.LimitsRequest{TurnTimeout: ptr("1s"), MaxSteps: ptr(50), MaxToolCalls: ptr(50)}))
+	assert.Equal(t, turn.FinishTimeout, res.FinishReason)
+	assert.LessOrEqual(t, len(r.model.Requests()), 5)
+	r.goesOn(session(t))
+}
+
+// TestManyCallsAtOnceStayTogether: an answer with more calls than the window keeps must not lose itself.
+func TestManyCallsAtOnceStayTogether(t *testing.T) {
+	t.Parallel()
+	const n = 60
+	calls := make([]script.ToolCall, n)
+	for i := range calls {
+		calls[i] = script.ToolCall{Name: "local_quick_echo", Arguments: fmt.Sprintf(`{"text":"%d"}`, i)}
+	}
+	r := newRig(t, script.Steps(script.Calls(calls...), script.Text("done")))
+	r.work(withEcho()...)
+	res := r.result(r.begin(session(t), "Echo sixty times.", &workflows.LimitsRequest{MaxToolCalls: ptr(n)}))
+	assert.Equal(t, n, res.ToolCalls)
+	require.Len(t, r.model.Requests(), 2)
+	chat := r.model.Requests()[1].Chat
+	complete(t, chat, "Echo sixty times.")
+	assert.Equal(t, "echo 59", chat.Last("tool").Content)
+	assert.Len(t, chat.Messages, 1+1+1+n, "system, request, answer and all results")
+}
+
+func TestToolOutputThatIsHuge(t *testing.T) {
+	t.Parallel()
+	const size = 50 << 20
+	blast := func(context.Context, struct{}) (string, error) {
+		return strings.Repeat("0123456789abcdef", size/16), nil
+	}
+	r := newRig(t, script.Steps(script.Call("local_blast", `{}`), script.Text("That was a lot.")))
+	r.work(engine.WithTool("blast", "Says much.", blast, engine.Risk(turn.RiskLow)))
+	run := r.begin(session(t), "Say much.", nil)
+	res := r.result(run)
+	assert.Equal(t, "That was a lot.", res.Answer)
+	result := r.model.Requests()[1].Chat.Last("tool").Content
+	assert.LessOrEqual(t, len(result), 64<<10)
+	assert.Contains(t, result, "left out here")
+	call, err := r.store.Call(t.Context(), res.Turn, "1.0")
+	require.NoError(t, err)
+	assert.Equal(t, int64(size), call.SizeBytes)
+	full, err := r.store.GetBlob(t.Context(), call.FullBlob)
+	require.NoError(t, err)
+	assert.Len(t, full, 16<<20, "what is kept is bounded too")
+	history := historyBytes(r.events(session(t), run.GetRunID()))
+	t.Logf("history %d bytes, model shown %d bytes, journal %d bytes", history, len(result), r.databaseBytes())
+	assert.LessOrEqual(t, history, 16<<10)
+	r.goesOn(session(t))
+}
+
+func TestToolOutputThatIsNoText(t *testing.T) {
+	t.Parallel()
+	dirty := "begin\x00\x1b[31mred\x1b[0m\x1b]0;title\x07\xff\xfe\u009b2J\r\nend"
+	for _, lane := range []string{"regular", "quick"} {
+		t.Run(lane, func(t *testing.T) {
+			t.Parallel()
+			opts := []engine.ToolOption{engine.Risk(turn.RiskLow)}
+			if lane == "quick" {
+				opts = append(opts, engine.Quick())
+			}
+			r := newRig(t, script.Steps(script.Call("local_dirty", `{}`), script.Text("done")))
+			r.work(engine.WithTool("dirty", "Says odd bytes.", func(context.Context, struct{}) (string, error) { return dirty, nil }, opts...))
+			r.ask(session(t), "Say it.")
+			assert.Equal(t, "beginred\uFFFD\uFFFD\nend", r.model.Requests()[1].Chat.Last("tool").Content)
+			r.goesOn(session(t))
+		})
+	}
+}
+
+func TestAMessageOfFiveMegabytes(t *testing.T) {
+	t.Parallel()
+	text := strings.Repeat("All work and no play. ", 5<<20/22)
+	t.Run("by reference", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, script.Text("That was long."))
+		r.work()
+		hash, err := r.store.PutBlob(t.Context(), "text/plain", []byte(text))
+		require.NoError(t, err)
+		run := r.start(session(t), map[string]any{"message": map[string]any{"blob": hash}})
+		assert.Equal(t, "That was long.", r.result(run).Answer)
+		assert.Equal(t, text, r.model.Requests()[0].Chat.Last("user").Content)
+		assert.LessOrEqual(t, historyBytes(r.events(session(t), run.GetRunID())), 8<<10)
+		r.goesOn(session(t))
+	})
+	t.Run("by a reference to nothing", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, script.Text("never"))
+		r.work()
+		app, _ := r.failure(r.start(session(t), map[string]any{"message": map[string]any{"blob": strings.Repeat("0", 64)}}))
+		assert.Contains(t, app.Message(), "journal does not have")
+		assert.Empty(t, r.model.Requests())
+	})
+	t.Run("inline", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, script.Text("never"))
+		r.work()
+		_, err := r.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: session(t), TaskQueue: r.cfg.Temporal.TaskQueue},
+			workflows.TurnWorkflow, workflows.Input{Message: &workflows.Message{Text: text}})
+		assert.ErrorContains(t, err, "larger than max")
+		_, err = r.client.DescribeWorkflowExecution(t.Context(), session(t), "")
+		var notFound *serviceerror.NotFound
+		assert.ErrorAs(t, err, &notFound, "nothing was started")
+	})
+}
+
+func TestOddSessionIDs(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Text("hello"))
+	r.work()
+	for _, id := range []string{"two words", "a/b/../c", "O'Brien\"; --", "%2F?x=1#y", strings.Repeat("x", 200)} {
+		run := r.start(id, workflows.Input{Session: id, Message: &workflows.Message{Text: "hi"}})
+		assert.Equal(t, "hello", r.result(run).Answer, id)
+		record, err := r.store.Session(t.Context(), id)
+		require.NoError(t, err)
+		assert.Equal(t, int64(2), record.Head.Seq)
+	}
+	asked := len(r.model.Requests())
+	for id, why := range map[string]string{
+		strings.Repeat("x", 201): "201 bytes", " space around ": "space around it",
+	} {
+		app, res := r.failure(r.begin(id, "hi", nil))
+		assert.Equal(t, string(turn.CodeConfigInvalid), app.Type(), "%q", id)
+		assert.Contains(t, app.Message(), why)
+		assert.Equal(t, turn.StateFailed, res.State)
+		_, err := r.store.Session(t.Context(), id)
+		assert.ErrorIs(t, err, journal.ErrNotFound)
+	}
+	assert.Len(t, r.model.Requests(), asked)
+}
+
+func TestInputThatCannotBeRun(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Text("never"))
+	r.work()
+	type m = map[string]any
+	for says, in := range map[string]any{
+		"message is empty":               m{"message": m{"text": " \n\t "}},
+		`"mesage"`:                       m{"mesage": m{"text": "hi"}},
+		`"txt"`:                          m{"message": m{"txt": "hi"}},
+		`"max_stepps"`:                   m{"message": m{"text": "hi"}, "limits": m{"max_stepps": 3}},
+		"cannot unmarshal number":        m{"message": m{"text": 7}},
+		"must agree":                     m{"session": "another", "message": m{"text": "hi"}},
+		`no agent "nobody"`:              m{"agent": "nobody", "message": m{"text": "hi"}},
+		`turn_timeout is "soon"`:         m{"message": m{"text": "hi"}, "limits": m{"turn_timeout": "soon"}},
+		"max_steps is 0":                 m{"message": m{"text": "hi"}, "limits": m{"max_steps": 0}},
+		"must be positive":               m{"message": m{"text": "hi"}, "limits": m{"tool_timeout": "-1s"}},
+		"version 99":                     m{"v": 99, "message": m{"text": "hi"}},
+		"message's ID has 201 bytes":     m{"message": m{"id": strings.Repeat("m", 201), "text": "hi"}},
+		"cannot unmarshal string into G": "just a text",
+	} {
+		app, res := r.failure(r.start(session(t), in))
+		assert.Equal(t, string(turn.CodeConfigInvalid), app.Type(), "%v", in)
+		assert.Contains(t, app.Message(), says)
+		assert.Equal(t, turn.FinishFailed, res.FinishReason)
+	}
+	assert.Empty(t, r.model.Requests())
+	_, err := r.store.Session(t.Context(), session(t))
+	assert.ErrorIs(t, err, journal.ErrNotFound, "nothing was written")
+}
+
+func TestPolicySaysNoAndTheModelIsTold(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*config.Config)
+		told   string
+	}{
+		"denied":    {func(c *config.Config) { c.Policy.Deny = []string{"local/echo"} }, "no such tool"},
+		"asked for": {func(c *config.Config) { c.Policy.Ask = []string{"local/echo"} }, "nobody can be asked"},
+		"of a risk": {func(c *config.Config) { c.Policy.AskRisk = config.AskLow }, "low risk"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var ran bool
+			touch := func(context.Context, echoIn) (string, error) { ran = true; return "ran", nil }
+			r := newRig(t, script.Steps(script.Call("local_echo", `{"text":"a"}`), script.Text("I may not.")), c.change)
+			r.work(engine.WithTool("echo", "Echoes.", touch, engine.Risk(turn.RiskLow)))
+			assert.Equal(t, "I may not.", r.ask(session(t), "Echo.").Answer)
+			assert.Contains(t, r.model.Requests()[1].Chat.Last("tool").Content, c.told)
+			assert.False(t, ran)
+			messages := paired(t, r, session(t))
+			assert.Equal(t, turn.OutcomeDenied, messages[2].Outcome)
+			offered := r.model.Requests()[0].Chat.ToolNames()
+			assert.Equal(t, name != "denied", contains(offered, "local_echo"), "offered: %v", offered)
+		})
+	}
+}
+
+func contains(list []string, s string) bool {
+	for _, have := range list {
+		if have == s {
+			return true
+		}
+	}
+	return false
+}
+
+func TestAQuestionIsAnAnswerOfItsOwnKind(t *testing.T) {
+	t.Parallel()
+	for mode, reply := range map[config.Mode]script.Reply{
+		config.ModeNative: script.Call("ask_user", `{"question":"Which file?"}`),
+		config.ModeJSON:   script.JSONAsk("Which file?"),
+	} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, reply, func(c *config.Config) { c.Runtime.Mode = mode })
+			r.work()
+			res := r.ask(session(t), "Read the file.")
+			assert.Equal(t, turn.StateCompleted, res.State)
+			assert.Equal(t, turn.FinishQuestion, res.FinishReason)
+			assert.Equal(t, "Which file?", res.Answer)
+			r.model.SetScript(map[config.Mode]script.Script{config.ModeNative: script.Text("Read."), config.ModeJSON: script.JSONFinal("Read.")}[mode])
+			assert.Equal(t, "Read.", r.ask(session(t), "main.go").Answer)
+			requests := r.model.Requests()
+			assert.Equal(t, "Which file?", requests[1].Chat.Last("assistant").Content, "the model sees its question again")
+		})
+	}
+}
+
+// cancelled presses cancel and returns the partial result.
+func (r *rig) cancelled(run client.WorkflowRun) workflows.Result {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
+	defer cancel()
+	require.NoError(r.t, r.client.CancelWorkflow(ctx, run.GetID(), run.GetRunID()))
+	err := run.Get(ctx, nil)
+	var stopped *temporal.CanceledError
+	require.ErrorAs(r.t, err, &stopped)
+	var res workflows.Result
+	require.NoError(r.t, stopped.Details(&res))
+	assert.Equal(r.t, turn.StateCancelled, res.State)
+	assert.Equal(r.t, turn.FinishCancelled, res.FinishReason)
+	record, err := r.store.Turn(ctx, res.Turn)
+	require.NoError(r.t, err)
+	assert.Equal(r.t, turn.StateCancelled, record.State)
+	return res
+}
+
+func TestCancelInTheMiddleOfAnInference(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	r := newRig(t, script.Text("I was about to say").Hold(4, gate))
+	r.work()
+	run := r.begin(session(t), "Talk.", nil)
+	awaitGate(t, gate)
+	r.awaitChunk(run.GetRunID(), turn.ChunkTextDelta)
+	res := r.cancelled(run)
+	assert.Equal(t, "I was about ", res.Answer, "what was said until then")
+	require.NoError(t, r.model.Await(t.Context(), func(all []script.Request) bool { return all[0].Outcome == script.Aborted }))
+	r.goesOn(session(t))
+}
+
+func TestCancelInTheMiddleOfACall(t *testing.T) {
+	t.Parallel()
+	for _, lane := range []string{"regular", "quick"} {
+		t.Run(lane, func(t *testing.T) {
+			t.Parallel()
+			opts := []engine.ToolOption{engine.Risk(turn.RiskLow)}
+			if lane == "quick" {
+				opts = append(opts, engine.Quick())
+			}
+			began := make(chan struct{}, 9)
+			hang := func(ctx context.Context, _ struct{}) (string, error) {
+				began <- struct{}{}
+				<-ctx.Done()
+				return "", ctx.Err()
+			}
+			r := newRig(t, script.Call("local_hang", `{}`).WithText("One moment."))
+			r.cfg.Runtime.ToolTimeout = 5 * time.Second
+			r.work(engine.WithTool("hang", "Hangs.", hang, opts...))
+			run := r.begin(session(t), "Hang.", nil)
+			<-began
+			res := r.cancelled(run)
+			assert.Equal(t, "One moment.", res.Answer)
+			calls, err := r.store.Calls(t.Context(), res.Turn)
+			require.NoError(t, err)
+			require.Len(t, calls, 1)
+			assert.NotEmpty(t, calls[0].Outcome)
+			assert.NotEqual(t, turn.OutcomeOK, calls[0].Outcome)
+			messages := paired(t, r, session(t))
+			assert.Len(t, messages, 3)
+			r.goesOn(session(t))
+		})
+	}
+}
+
+func awaitGate(t *testing.T, g *script.Gate) {
+	t.Helper()
+	t.Cleanup(g.Release)
+	select {
+	case <-g.Reached():
+	case <-time.After(20 * time.Second):
+		t.Fatal("the model was never asked that far")
+	}
+}
+
+// awaitChunk follows a turn until it emits a chunk of this kind, and returns its text.
+func (r *rig) awaitChunk(turnID string, kind turn.ChunkKind) turn.Chunk {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
+	defer cancel()
+	for c, err := range journal.Follow(ctx, r.store, turnID, -1) {
+		require.NoError(r.t, err)
+		if c.Kind == kind {
+			return c
+		}
+	}
+	r.t.Fatalf("the turn ended without a chunk %s", kind)
+	return turn.Chunk{}
+}
+
+// story reads a finished turn's chunks as a client would.
+func (r *rig) story(turnID string) (text string, kinds map[turn.ChunkKind]int, withdrawn int) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
+	defer cancel()
+	var reader turn.Reader
+	kinds = map[turn.ChunkKind]int{}
+	next := int64(0)
+	for c, err := range journal.Follow(ctx, r.store, turnID, -1) {
+		require.NoError(r.t, err)
+		require.Equal(r.t, next, c.Index, "chunks without gaps")
+		next++
+		kinds[c.Kind]++
+		if reader.Add(c) {
+			withdrawn++
+		}
+	}
+	return reader.Text(), kinds, withdrawn
+}
+
+func TestAStreamThatIsCutIsWithdrawn(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	half := script.Text("one two three four").Hold(3, gate)
+	for name, cut := range map[string]script.Reply{"end": half.CutAfter(4), "reset": half.ResetAfter(4)} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, script.Attempts(cut, script.Text("five six")))
+			r.work()
+			run := r.begin(session(t), "Count.", nil)
+			awaitGate(t, gate)
+			if name == "end" {
+				assert.Contains(t, r.awaitChunk(run.GetRunID(), turn.ChunkTextDelta).Text, "one")
+			}
+			gate.Release()
+			res := r.result(run)
+			assert.Equal(t, "five six", res.Answer)
+			assert.Equal(t, 1, res.Steps)
+			text, kinds, withdrawn := r.story(res.Turn)
+			assert.Equal(t, "five six", text)
+			assert.Equal(t, kinds[turn.ChunkAttemptRestarted], withdrawn)
+			if name == "end" {
+				assert.Equal(t, 1, withdrawn, "text that was shown is taken back")
+			}
+			assert.Equal(t, 1, kinds[turn.ChunkTurnCompleted])
+			assert.Len(t, r.model.Requests(), 2)
+			inferences, err := r.store.Inferences(t.Context(), res.Turn)
+			require.NoError(t, err)
+			assert.Equal(t, 1, inferences[0].Failures)
+			assert.Equal(t, 2, inferences[0].Attempt)
+		})
+	}
+}
+
+func TestARateLimitIsWaitedOut(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Attempts(script.Status(http.StatusTooManyRequests, "rate_limit", "slow down").RetryAfter("1"), script.Text("here")))
+	r.work()
+	assert.Equal(t, "here", r.ask(session(t), "Hi.").Answer)
+	requests := r.model.Requests()
+	require.Len(t, requests, 2)
+	assert.GreaterOrEqual(t, requests[1].At.Sub(requests[0].At), time.Second, "as long as the provider asked for")
+}
+
+func TestProvidersFailures(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		reply    script.Reply
+		code     turn.Code
+		requests int
+	}{
+		"400 is never retried":        {script.Status(400, "invalid_request_error", "no"), turn.CodeLLMRejected, 1},
+		"401 is never retried":        {script.Status(401, "invalid_api_key", "no"), turn.CodeLLMRejected, 1},
+		"404 is never retried":        {script.Status(404, "not_found", "no"), turn.CodeLLMRejected, 1},
+		"500 is retried retry_max":    {script.Status(500, "server_error", "oops"), turn.CodeLLMTransport, 2},
+		"429 is retried retry_max":    {script.Status(429, "rate_limit", "slow"), turn.CodeLLMRateLimited, 2},
+		"a reset is retried as often": {script.Text("a b c").ResetAfter(-1), turn.CodeLLMTransport, 2},
+		"half answers too":            {script.Text("a b c").CutAfter(2), turn.CodeLLMTruncated, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, c.reply, func(c *config.Config) { c.LLM.RetryMax = 1 })
+			r.work()
+			app, res := r.failure(r.begin(session(t), "Hi.", nil))
+			assert.Equal(t, string(c.code), app.Type())
+			assert.Len(t, r.model.Requests(), c.requests)
+			assert.Equal(t, turn.StateFailed, res.State)
+			text, kinds, _ := r.story(res.Turn)
+			assert.Equal(t, 1, kinds[turn.ChunkTurnCompleted], text)
+			r.goesOn(session(t))
+		})
+	}
+}
+
+func TestAProviderThatIsDown(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := l.Addr().String()
+	require.NoError(t, l.Close())
+	r := newRig(t, script.Text("never"), func(c *config.Config) { c.LLM.RetryMax = 2 })
+	r.cfg.LLM.BaseURL = "http://" + address + "/v1"
+	r.work()
+	app, res := r.failure(r.begin(session(t), "Hi.", nil))
+	assert.Equal(t, string(turn.CodeLLMTransport), app.Type())
+	assert.Contains(t, app.Message(), "tried 3 times")
+	inferences, err := r.store.Inferences(t.Context(), res.Turn)
+	require.NoError(t, err)
+	require.Len(t, inferences, 1)
+	assert.Equal(t, 3, inferences[0].Failures, "retry_max and one")
+}
