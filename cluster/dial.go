@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
 	"go.temporal.io/sdk/log"
@@ -54,18 +55,40 @@ func (e *Unreachable) Error() string {
 
 func (e *Unreachable) Unwrap() error { return e.Cause }
 
-// Dial connects and makes sure that the cluster answers. The error is an *Unreachable where none does. The caller
-// closes the client.
+// refusal is an error of the options or of the cluster's word on them. kind is config.ErrInvalid or
+// config.ErrCredentials: what the reader has to mend.
+type refusal struct {
+	kind, cause error
+}
+
+func (e *refusal) Error() string        { return e.cause.Error() }
+func (e *refusal) Unwrap() error        { return e.cause }
+func (e *refusal) Is(target error) bool { return target == e.kind }
+
+func invalid(format string, args ...any) error {
+	return &refusal{kind: config.ErrInvalid, cause: fmt.Errorf(format, args...)}
+}
+
+// Dial connects and makes sure that the cluster answers. The error is an *Unreachable where none does, it is
+// config.ErrCredentials where the cluster answers that it does not know the caller, and config.ErrInvalid where the
+// options make no connection. The caller closes the client.
 func Dial(ctx context.Context, o Options) (client.Client, error) {
 	opts, err := o.resolve()
 	if err != nil {
 		return nil, err
 	}
 	c, err := client.DialContext(ctx, opts)
-	if err != nil {
-		return nil, &Unreachable{Address: opts.HostPort, Cause: err}
+	if err == nil {
+		return c, nil
 	}
-	return c, nil
+	switch serviceerror.ToStatus(err).Code().String() {
+	case "PermissionDenied", "Unauthenticated":
+		return nil, &refusal{kind: config.ErrCredentials, cause: fmt.Errorf("the Temporal at %s refuses the connection: check the API key or the certificate: %w", opts.HostPort, err)}
+	}
+	if ctx.Err() == context.Canceled {
+		return nil, context.Cause(ctx)
+	}
+	return nil, &Unreachable{Address: opts.HostPort, Cause: err}
 }
 
 // Resolved returns the address and the namespace that Dial would use.
@@ -79,7 +102,7 @@ func (o Options) resolve() (client.Options, error) {
 		ConfigFileProfile: o.Profile, EnvLookup: environ(o.Environ),
 	})
 	if err != nil {
-		return client.Options{}, fmt.Errorf("reading Temporal's client configuration: %w", err)
+		return client.Options{}, invalid("reading Temporal's client configuration: %w", err)
 	}
 	override(&profile.Address, o.Address, DefaultAddress)
 	override(&profile.Namespace, o.Namespace, DefaultNamespace)
@@ -89,11 +112,11 @@ func (o Options) resolve() (client.Options, error) {
 	}
 	secure := profile.APIKey != "" || profile.TLS != nil && !profile.TLS.Disabled
 	if !secure && !o.AllowPlaintext && !Loopback(profile.Address) {
-		return client.Options{}, fmt.Errorf("%s is not on this machine and would be spoken to without encryption: set [temporal] tls = true or an api_key, or allow_plaintext = true if that is what you want", profile.Address)
+		return client.Options{}, invalid("%s is not on this machine and would be spoken to without encryption: set [temporal] tls = true or an api_key, or allow_plaintext = true if that is what you want", profile.Address)
 	}
 	opts, err := profile.ToClientOptions(envconfig.ToClientOptionsRequest{})
 	if err != nil {
-		return client.Options{}, fmt.Errorf("making Temporal's client options: %w", err)
+		return client.Options{}, invalid("making Temporal's client options: %w", err)
 	}
 	opts.Identity = o.Identity
 	opts.Logger = log.NewStructuredLogger(o.logger())

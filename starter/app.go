@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,15 +16,16 @@ import (
 
 	"github.com/everturn/everturn/cluster"
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/sqlite"
 )
 
 // app is the program: its streams, its environment and the flags that every command has.
 type app struct {
 	streams
-	environ []string
-	signals <-chan os.Signal
+	environ    []string
+	interrupts *interrupts
+	ran        bool // the command line was understood
 
 	configPath string
 	color      string
@@ -32,25 +35,56 @@ type app struct {
 // command builds the tree of commands.
 func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "starter",
-		Short:         "Start and inspect agent turns that cannot be lost",
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Args:          cobra.NoArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:   "starter",
+		Short: "Start and inspect agent turns that cannot be lost",
+		Example: `  starter run --dev "Which files are here, and what is this project about?"
+  starter show`,
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		Args:              onlySubcommands,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: func(*cobra.Command, []string) error { return a.understood() },
 	}
 	root.SetOut(a.out)
 	root.SetErr(a.err)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage("%w; see `%s --help`", err, cmd.CommandPath())
-	})
+	root.SetFlagErrorFunc(flagError)
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.configPath, "config", "", "configuration `file` (default agent.toml where there is one)")
-	flags.StringVar(&a.color, "color", "auto", "auto, always or never")
-	flags.StringToStringVar(&a.overrides, "set", nil, "override a configuration `key=value`, for instance llm.model=gpt-4.1")
+	flags.StringVar(&a.color, "color", colorAuto, "auto, always or never")
+	flags.Func("set", "override a configuration `key=value`, for instance llm.model=gpt-4.1; may be repeated", a.set)
 	root.AddCommand(a.runCommand(), a.attachCommand(), a.stopCommand(), a.devCommand(), a.devServerCommand(), a.listCommand(), a.showCommand(),
 		a.exportCommand(), a.importCommand(), a.toolsCommand(), a.initCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand())
 	return root
+}
+
+// understood is called when cobra has taken the command line, before the command runs.
+func (a *app) understood() error {
+	switch a.color {
+	case colorAuto, colorAlways, colorNever:
+		a.ran = true
+		return nil
+	}
+	return usage("--color is %q: use auto, always or never", a.color)
+}
+
+// set takes a --set flag.
+func (a *app) set(pair string) error {
+	key, value, ok := strings.Cut(pair, "=")
+	if !ok || key == "" {
+		return errors.New("it must be key=value")
+	}
+	if a.overrides == nil {
+		a.overrides = map[string]string{}
+	}
+	a.overrides[key] = value
+	return nil
+}
+
+// override sets a configuration key as a flag of its own does, unless --set has set it.
+func (a *app) override(key, value string) {
+	if _, set := a.overrides[key]; !set {
+		_ = a.set(key + "=" + value) // always a pair
+	}
 }
 
 // load reads the configuration: defaults, file, environment, flags.
@@ -58,15 +92,26 @@ func (a *app) load() (*config.Loaded, error) {
 	return config.Load(config.LoadOptions{Path: a.configPath, Environ: a.environ, Overrides: a.overrides})
 }
 
-// openJournal opens the journal that the configuration names.
+// openJournal opens the journal that the configuration names. A file that cannot be opened is a matter of
+// configuration; one that is busy is not.
 func openJournal(ctx context.Context, cfg config.Config) (journal.Store, error) {
-	return sqlite.Open(ctx, cfg.Journal.Path, sqlite.Options{Synchronous: string(cfg.Journal.Synchronous)})
+	if filepath.Dir(filepath.Clean(cfg.Journal.Path)) == stateDir {
+		if err := keepState(); err != nil {
+			return nil, err
+		}
+	}
+	store, err := engine.OpenJournal(ctx, cfg)
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return nil, asUsage(err)
+	}
+	return store, err
 }
 
 // readJournal opens a journal that must be there already: commands that only look make none.
 func readJournal(ctx context.Context, cfg config.Config) (journal.Store, error) {
-	if _, err := os.Stat(cfg.Journal.Path); os.IsNotExist(err) {
-		return nil, usage("there is no journal at %s yet: ask something first, for instance `go run ./starter run --dev \"hello\"`", cfg.Journal.Path)
+	if _, err := os.Stat(cfg.Journal.Path); errors.Is(err, fs.ErrNotExist) {
+		return nil, usage("there is no journal at %s yet: ask something first, for instance `starter run --dev \"hello\"`", cfg.Journal.Path)
 	}
 	return openJournal(ctx, cfg)
 }
@@ -94,9 +139,4 @@ func (a *app) lookup(name string) string {
 // logger logs warnings of an in-process worker to a file or nowhere: the terminal belongs to the turn.
 func logger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelInfo}))
-}
-
-// note says something to a person who watches; programs that read stderr get it too, but nothing moves.
-func (a *app) note(format string, args ...any) {
-	fmt.Fprintln(a.err, printable(fmt.Sprintf(format, args...)))
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // checkWithin bounds each of the doctor's checks.
@@ -19,7 +22,6 @@ const checkWithin = 20 * time.Second
 // check is one thing that must be well. It returns what it found.
 type check struct {
 	name string
-	code int // the exit code where it is not well
 	run  func(ctx context.Context, cfg config.Config) (string, error)
 }
 
@@ -35,10 +37,10 @@ func (a *app) doctorCommand() *cobra.Command {
 			}
 			fmt.Fprintln(a.out, "ok    configuration")
 			return a.examine(cmd.Context(), loaded.Config, []check{
-				{"journal", exitConfig, checkJournal},
-				{"model", exitCredentials, checkModel},
-				{"tools", exitFailed, a.checkTools},
-				{"Temporal", exitUnreachable, a.checkTemporal},
+				{"journal", checkJournal},
+				{"model", checkModel},
+				{"tools", a.checkTools},
+				{"Temporal", a.checkTemporal},
 			})
 		},
 	}
@@ -57,13 +59,16 @@ func (a *app) examine(ctx context.Context, cfg config.Config, checks []check) er
 		}
 		fmt.Fprintf(a.out, "FAIL  %s: %s\n", c.name, printable(err.Error()))
 		if first == nil {
-			first = &exitError{code: c.code}
+			first = &exitError{code: exitCode(err)}
 		}
 	}
 	return first
 }
 
 func checkJournal(ctx context.Context, cfg config.Config) (string, error) {
+	if _, err := os.Stat(cfg.Journal.Path); errors.Is(err, fs.ErrNotExist) {
+		return cfg.Journal.Path + ", not there yet", nil
+	}
 	store, err := openJournal(ctx, cfg)
 	if err != nil {
 		return "", err
@@ -79,7 +84,15 @@ func checkJournal(ctx context.Context, cfg config.Config) (string, error) {
 }
 
 func checkModel(ctx context.Context, cfg config.Config) (string, error) {
-	return engine.CheckModel(ctx, cfg)
+	if err := cfg.LLM.CheckCredentials(); err != nil {
+		return "", err
+	}
+	found, err := engine.CheckModel(ctx, cfg)
+	var rejected *turn.Error
+	if errors.As(err, &rejected) && rejected.Code == turn.CodeLLMRejected {
+		return "", &exitError{code: exitCredentials, cause: err}
+	}
+	return found, err
 }
 
 func (a *app) checkTools(ctx context.Context, cfg config.Config) (string, error) {

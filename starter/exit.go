@@ -44,6 +44,15 @@ func usage(format string, args ...any) error {
 	return &exitError{code: exitConfig, cause: fmt.Errorf(format, args...)}
 }
 
+// asUsage makes an error of the command line, or of what it names, out of err.
+func asUsage(err error) error {
+	var exit *exitError
+	if errors.As(err, &exit) {
+		return err
+	}
+	return &exitError{code: exitConfig, cause: err}
+}
+
 // exitCode maps what a command returned to the program's exit code.
 func exitCode(err error) int {
 	var exit *exitError

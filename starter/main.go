@@ -26,10 +26,18 @@ type streams struct {
 
 // execute runs one command and returns the exit code.
 func execute(ctx context.Context, args []string, std streams, environ []string, signals <-chan os.Signal) int {
-	app := &app{streams: std, environ: environ, signals: signals}
+	ctx, interrupts := catch(ctx, signals)
+	defer interrupts.take()
+	app := &app{streams: std, environ: environ, interrupts: interrupts}
 	root := app.command()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	switch {
+	case err != nil && !app.ran:
+		err = asUsage(err) // cobra has refused the command line
+	case err != nil && context.Cause(ctx) == errInterrupted:
+		err = &exitError{code: exitCancelled, cause: errInterrupted}
+	}
 	var exit *exitError
 	if err != nil && (!errors.As(err, &exit) || exit.cause != nil) {
 		fmt.Fprintln(std.err, "everturn: "+printable(err.Error()))

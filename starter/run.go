@@ -10,8 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // runFlags are what run is asked besides its prompt.
@@ -59,7 +61,7 @@ func (a *app) run(ctx context.Context, f runFlags, args []string) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	prompt, err := a.prompt(args)
+	prompt, err := a.prompt(ctx, args)
 	if err != nil {
 		return err
 	}
@@ -70,54 +72,78 @@ func (a *app) run(ctx context.Context, f runFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	stack, cfg, err := a.bringUp(ctx, loaded.Config, f.dev, !f.detach)
+	stack, cfg, err := a.bringUp(ctx, loaded.Config, needs{server: f.dev, worker: f.dev, quiet: f.quiet})
 	if err != nil {
 		return err
 	}
 	defer stack.close()
-	store, err := openJournal(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
+	return a.withClient(ctx, cfg, stack, func(t *turnClient) error { return t.ask(ctx, f, prompt) })
+}
+
+// withClient opens what a turn is started and followed with.
+func (a *app) withClient(ctx context.Context, cfg config.Config, stack *local, do func(*turnClient) error) error {
 	c, err := a.dial(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
+	store, err := openJournal(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	return do(&turnClient{app: a, client: c, store: store, cfg: cfg, failed: stack.failed()})
+}
+
+// ask starts a turn and stays with it as long as the flags say.
+func (t *turnClient) ask(ctx context.Context, f runFlags, prompt string) error {
 	if f.last {
-		if f.session, err = lastSession(ctx, store); err != nil {
+		var err error
+		if f.session, err = lastSession(ctx, t.store); err != nil {
 			return err
 		}
 	}
-	t := &turnClient{app: a, client: c, store: store, cfg: cfg}
-	started, err := t.start(ctx, f, prompt)
+	s, err := t.start(ctx, f, prompt)
 	if err != nil {
 		return err
 	}
 	if f.detach {
-		return a.detached(started, f)
+		return t.app.detached(s, f)
 	}
-	err = t.follow(ctx, started, followOptions{output: f.output, quiet: f.quiet, outputLast: f.outputLast, after: -1})
-	if f.dev && !f.exit && !f.quiet && isTerminal(a.out) && !errors.Is(err, errDetached) {
-		a.stayUp(t.link(started))
+	err = t.follow(ctx, s, followOptions{output: f.output, quiet: f.quiet, outputLast: f.outputLast, after: -1})
+	if f.dev && !f.exit && !f.quiet && isTerminal(t.app.out) && !errors.Is(err, errDetached) {
+		t.app.stayUp(s.Link)
 	}
 	return err
 }
 
+// check refuses flags that cannot be meant together.
 func (f runFlags) check() error {
+	if err := checkOutput(f.output); err != nil {
+		return err
+	}
 	switch {
-	case f.output != "text" && f.output != "json" && f.output != "jsonl" && f.output != "none":
-		return usage("--output is %q: use text, json, jsonl or none", f.output)
 	case f.last && f.session != "":
 		return usage("--continue and --session name two sessions: use one of them")
 	case f.detach && f.dev:
 		return usage("--detach leaves the turn to a worker that keeps running, and --dev ends its own with the command: run `starter dev` in another terminal, then `starter run --detach`")
+	case f.detach && f.outputLast != "":
+		return usage("--detach does not wait for the answer that --output-last would write: use `starter attach` later")
+	case f.slow && !f.dev:
+		return usage("--slow is for the worker of --dev; a worker elsewhere takes it itself: `go run ./worker -slow`")
+	case f.exit && !f.dev:
+		return usage("--exit is for --dev: without it the command ends after the answer anyway")
+	case f.messageID != "" && f.session == "" && !f.last:
+		return usage("--message-id counts within a session: name it with --session or --continue")
 	}
-	if f.session != "" {
-		if err := workflows.CheckSession(f.session); err != nil {
-			return usage("--session: %w", err)
-		}
+	if _, err := f.limits.request.Apply(turn.DefaultLimits()); err != nil {
+		return usage("%w", err)
+	}
+	if f.session == "" {
+		return nil
+	}
+	if err := workflows.CheckSession(f.session); err != nil {
+		return usage("--session: %w", err)
 	}
 	return nil
 }
@@ -127,22 +153,43 @@ const maxPrompt = 64 << 20
 
 // prompt reads what is asked. Standard input is read only where it is asked for, or where it is a pipe or a file and
 // nothing else says what to ask: an inherited one would be waited for for ever.
-func (a *app) prompt(args []string) (string, error) {
+func (a *app) prompt(ctx context.Context, args []string) (string, error) {
 	text := strings.Join(args, " ")
-	if text == "-" || text == "" && readable(a.in) {
-		b, err := io.ReadAll(io.LimitReader(a.in, maxPrompt+1))
-		if err != nil {
-			return "", usage("reading the prompt from standard input: %w", err)
+	if text == "-" || len(args) == 0 && readable(a.in) {
+		var err error
+		if text, err = readPrompt(ctx, a.in); err != nil {
+			return "", err
 		}
-		if len(b) > maxPrompt {
-			return "", usage("the prompt on standard input is over %d MiB", maxPrompt>>20)
-		}
-		text = string(b)
 	}
 	if strings.TrimSpace(text) == "" {
 		return "", usage("there is nothing to ask: give a prompt, for instance `starter run \"Which files are here?\"`, or pipe one in")
 	}
 	return text, nil
+}
+
+// readPrompt reads a stream to its end. Reading cannot be interrupted: when ctx ends it is left behind.
+func readPrompt(ctx context.Context, f *os.File) (string, error) {
+	type content struct {
+		b   []byte
+		err error
+	}
+	read := make(chan content, 1)
+	go func() {
+		b, err := io.ReadAll(io.LimitReader(f, maxPrompt+1))
+		read <- content{b, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	case c := <-read:
+		switch {
+		case c.err != nil:
+			return "", usage("reading the prompt from standard input: %w", c.err)
+		case len(c.b) > maxPrompt:
+			return "", usage("the prompt on standard input is over %d MiB", maxPrompt>>20)
+		}
+		return string(c.b), nil
+	}
 }
 
 // readable reports whether f is a pipe or a file: something that ends.
@@ -166,26 +213,21 @@ func lastSession(ctx context.Context, store journal.Store) (string, error) {
 }
 
 func (a *app) detached(s started, f runFlags) error {
-	if f.output == "json" || f.output == "jsonl" {
+	switch f.output {
+	case "json", "jsonl":
 		return writeJSON(a.out, s)
+	case "none":
+		return nil
 	}
 	fmt.Fprintf(a.out, "session %s\nturn    %s\n", s.Session, s.Turn)
-	a.note("the turn is carried by a worker; see it with\n  starter attach %s\n  %s", s.Session, s.Link)
+	if !f.quiet {
+		a.aside("the turn is carried by a worker; see it with\n  starter attach %s\n  %s", s.Session, s.Link)
+	}
 	return nil
-}
-
-// override sets a configuration key as a flag does, unless a flag has set it.
-func (a *app) override(key, value string) {
-	if a.overrides == nil {
-		a.overrides = map[string]string{}
-	}
-	if _, set := a.overrides[key]; !set {
-		a.overrides[key] = value
-	}
 }
 
 // stayUp keeps the dev stack, so that the link works, until the person has seen enough.
 func (a *app) stayUp(link string) {
 	a.note("\n%s\nstaying up so that the link works; Ctrl-C ends", link)
-	<-a.signals
+	<-a.interrupts.take()
 }

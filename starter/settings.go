@@ -39,7 +39,7 @@ func (a *app) initCommand() *cobra.Command {
 }
 
 func (a *app) configCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "config", Short: "Show the configuration, or its schema", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "config", Short: "Show the configuration, or its schema", Args: onlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	var origin bool
 	show := &cobra.Command{

@@ -25,6 +25,8 @@ type turnClient struct {
 	client client.Client
 	store  journal.Store
 	cfg    config.Config
+	// failed reports the end of this command's own worker; nil where it has none.
+	failed <-chan error
 }
 
 // started names a turn that was accepted.
@@ -52,9 +54,6 @@ func (t *turnClient) start(ctx context.Context, f runFlags, prompt string) (star
 			return started{}, fmt.Errorf("putting the message into the journal: %w", err)
 		}
 		message.Text, message.Blob = "", hash
-	}
-	if _, err := f.limits.request.Apply(turn.DefaultLimits()); err != nil {
-		return started{}, usage("%w", err)
 	}
 	run, err := t.client.ExecuteWorkflow(ctx, t.options(session), workflows.TurnWorkflow,
 		workflows.Input{Version: workflows.WireVersion, Session: session, Message: &message, Limits: f.limits.request})

@@ -16,7 +16,7 @@ import (
 type view struct {
 	app    *app
 	out    followOptions
-	live   bool // text streams to stdout
+	live   bool // text streams to stdout: to a terminal, where more than the answer may be shown
 	chatty bool // activity is shown on stderr
 	reader turn.Reader
 	step   int
@@ -25,7 +25,7 @@ type view struct {
 
 func newView(a *app, o followOptions) *view {
 	text := o.output == "text"
-	return &view{app: a, out: o, live: text && isTerminal(a.out), chatty: text && !o.quiet && isTerminal(a.err)}
+	return &view{app: a, out: o, live: text && !o.quiet && isTerminal(a.out), chatty: text && !o.quiet && isTerminal(a.err)}
 }
 
 func (v *view) chunk(c turn.Chunk) {
@@ -41,6 +41,7 @@ func (v *view) chunk(c turn.Chunk) {
 		v.text(c)
 	case turn.ChunkAttemptRestarted:
 		if withdrawn {
+			v.pause()
 			v.activity("the inference was interrupted and starts again; its text so far is withdrawn")
 		}
 	case turn.ChunkToolCallStarted, turn.ChunkToolCallCompleted:
@@ -82,7 +83,7 @@ func (v *view) tool(c turn.Chunk) {
 func (v *view) activity(format string, args ...any) {
 	if v.chatty {
 		v.pause()
-		v.app.note(format, args...)
+		v.app.aside(format, args...)
 	}
 }
 
@@ -111,7 +112,7 @@ func (v *view) end(answer string, r workflows.Result) {
 		v.app.note("%s: %s%s", r.FinishReason, r.Message, code)
 	}
 	if !v.out.quiet {
-		v.app.note("%s", totals(r))
+		v.app.aside("%s", totals(r))
 	}
 }
 

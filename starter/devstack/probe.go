@@ -53,8 +53,8 @@ func serverVersion(ctx context.Context, address string) (string, error) {
 
 // awaitServer waits until Temporal answers on the address or the supervisor has given up. The server offers no event.
 func awaitServer(ctx context.Context, address string, gone <-chan error) error {
-	ctx, cancel := context.WithTimeout(ctx, readyWithin)
-	defer cancel()
+	slow := time.NewTimer(readyWithin)
+	defer slow.Stop()
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 	for {
@@ -65,6 +65,8 @@ func awaitServer(ctx context.Context, address string, gone <-chan error) error {
 		case err := <-gone:
 			return errors.Join(errors.New("the Temporal server did not start"), err)
 		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-slow.C:
 			return fmt.Errorf("the Temporal server did not answer on %s within %s", address, readyWithin)
 		case <-ticker.C:
 		}

@@ -19,8 +19,10 @@ type Options struct {
 	Namespace string
 	Progress  io.Writer // for people
 	Environ   []string
-	// Prepare makes the namespace fit for use. It runs under the start lock, whoever started the server.
-	Prepare func(context.Context) error
+	// Started and Joined are called once the server answers: the one where it was started here, the other where it
+	// was there before. Prepare comes after either and makes the namespace fit for use. All three may be nil; they run
+	// under the start lock, and an error of theirs is Ensure's.
+	Started, Joined, Prepare func(context.Context) error
 }
 
 // Stack is a development server that answers.
@@ -66,6 +68,7 @@ func Ensure(ctx context.Context, o Options) (*Stack, error) {
 // bring finds a server that answers or starts one, and prepares it.
 func (s *Stack) bring(ctx context.Context, o Options) error {
 	state, version := probe(ctx, o.Address)
+	hook := o.Joined
 	switch state {
 	case stranger:
 		return fmt.Errorf("something that is not Temporal listens on %s: stop it, or choose another port with [temporal] address in agent.toml", o.Address)
@@ -80,14 +83,21 @@ func (s *Stack) bring(ctx context.Context, o Options) error {
 			return err
 		}
 		s.Reason = fmt.Sprintf("started a Temporal server on %s (%s)", o.Address, why)
+		hook = o.Started
 	}
-	if o.Prepare == nil {
-		return nil
-	}
+	return prepare(ctx, hook, o.Prepare)
+}
+
+func prepare(ctx context.Context, hooks ...func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
-	if err := o.Prepare(ctx); err != nil {
-		return fmt.Errorf("preparing the namespace: %w", err)
+	for _, hook := range hooks {
+		if hook == nil {
+			continue
+		}
+		if err := hook(ctx); err != nil {
+			return fmt.Errorf("preparing the namespace: %w", err)
+		}
 	}
 	return nil
 }

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/client"
+
+	"github.com/everturn/everturn/cluster"
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/starter/devstack"
+	"github.com/everturn/everturn/workflows"
+)
+
+// stateDir holds everything that --dev writes.
+const stateDir = ".everturn"
+
+// devDrain is how long a worker of --dev waits for what it is doing: a person waits with it, and nothing is lost.
+const devDrain = 2 * time.Second
+
+// devRetention is how long the development server keeps closed turns.
+const devRetention = 30 * 24 * time.Hour
+
+// needs are what a command wants on this machine.
+type needs struct {
+	server, worker bool
+	quiet          bool // nobody wants to hear how it is brought up
+}
+
+// local is what a command has brought up on this machine: nothing, a server, or a server and a worker.
+type local struct {
+	server *devstack.Stack
+	stop   context.CancelFunc
+	done   chan error // closed when the worker has ended
+	log    *os.File
+}
+
+// bringUp settles which cluster the configuration means; the configuration that comes back names it. Where a server is
+// needed it starts one on this machine or joins the one that is there, and a worker runs in this process.
+func (a *app) bringUp(ctx context.Context, cfg config.Config, n needs) (*local, config.Config, error) {
+	l := &local{}
+	address, namespace, err := cluster.FromConfig(cfg.Temporal, a.environ).Resolved()
+	if err != nil {
+		return nil, cfg, err
+	}
+	cfg.Temporal.Address, cfg.Temporal.Namespace = address, namespace
+	if !n.server {
+		return l, cfg, nil
+	}
+	if n.worker {
+		if err := cfg.LLM.CheckCredentials(); err != nil {
+			return nil, cfg, err
+		}
+	}
+	cfg, err = l.startServer(ctx, a, cfg, n)
+	if err == nil && n.worker {
+		err = l.startWorker(ctx, a, cfg)
+	}
+	if err != nil {
+		l.close()
+		return nil, cfg, err
+	}
+	return l, cfg, nil
+}
+
+func (l *local) startServer(ctx context.Context, a *app, cfg config.Config, n needs) (config.Config, error) {
+	if err := keepState(); err != nil {
+		return cfg, err
+	}
+	progress := a.err
+	if n.quiet {
+		progress = io.Discard
+	}
+	folder, err := filepath.Abs(stateDir)
+	if err != nil {
+		return cfg, fmt.Errorf("finding the folder %s: %w", stateDir, err)
+	}
+	with := func(do func(context.Context, client.Client) error) func(context.Context) error {
+		return func(ctx context.Context) error { return a.withConnection(ctx, cfg, do) }
+	}
+	t := cfg.Temporal
+	l.server, err = devstack.Ensure(ctx, devstack.Options{
+		Dir: stateDir, Address: t.Address, UIPort: t.DevUIPort, Namespace: t.Namespace, Progress: progress, Environ: a.environ,
+		Started: with(func(ctx context.Context, c client.Client) error { return furnish(ctx, c, t.Namespace, folder) }),
+		Joined:  with(func(ctx context.Context, c client.Client) error { return checkOwner(ctx, c, t, folder) }),
+		Prepare: with(func(ctx context.Context, c client.Client) error {
+			return cluster.EnsureAttributes(ctx, c, t.Namespace, workflows.SearchAttributes())
+		}),
+	})
+	if err != nil {
+		return cfg, err
+	}
+	if cfg.Temporal.UIURL == "" {
+		cfg.Temporal.UIURL = l.server.UIURL
+	}
+	return cfg, nil
+}
+
+// keepState makes the state folder, with a .gitignore in it: nobody wants a journal in a repository by accident.
+func keepState() error {
+	if err := os.MkdirAll(stateDir, 0o700); err != nil {
+		return usage("making the folder %s: %w", stateDir, err)
+	}
+	f, err := os.OpenFile(filepath.Join(stateDir, ".gitignore"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return usage("writing to the folder %s: %w", stateDir, err)
+	}
+	_, err = f.WriteString("*\n")
+	return errors.Join(err, f.Close())
+}
+
+func (a *app) withConnection(ctx context.Context, cfg config.Config, do func(context.Context, client.Client) error) error {
+	c, err := a.dial(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return do(ctx, c)
+}
+
+// furnish makes the namespace of a server that was started here this folder's.
+func furnish(ctx context.Context, c client.Client, namespace, folder string) error {
+	return errors.Join(cluster.EnsureRetention(ctx, c, namespace, devRetention), cluster.SetOwner(ctx, c, namespace, folder))
+}
+
+// checkOwner refuses the development server of another folder: its workers write to another journal, and would take
+// this folder's turns.
+func checkOwner(ctx context.Context, c client.Client, t config.Temporal, folder string) error {
+	owner, err := cluster.Owner(ctx, c, t.Namespace)
+	if err != nil || owner == "" || owner == folder {
+		return err
+	}
+	return usage("the Temporal on %s is the development server of %s, whose workers keep another journal: stop it, or give this folder ports of its own with [temporal] address and dev_ui_port in agent.toml", t.Address, owner)
+}
+
+// startWorker runs the engine in this process. Its log goes to a file: the terminal belongs to the turn.
+func (l *local) startWorker(ctx context.Context, a *app, cfg config.Config) error {
+	var err error
+	l.log, err = os.OpenFile(filepath.Join(stateDir, "worker.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return usage("opening the worker's log: %w", err)
+	}
+	cfg.Worker.DrainTimeout = min(cfg.Worker.DrainTimeout, devDrain)
+	e, err := engine.New(ctx, cfg, engine.WithEnviron(a.environ), engine.WithLogger(logger(l.log)))
+	if err != nil {
+		return err
+	}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	l.stop, l.done = stop, make(chan error, 1)
+	go func() {
+		defer close(l.done)
+		l.done <- errors.Join(e.Run(running), e.Close())
+	}()
+	return nil
+}
+
+// failed reports a worker that ended by itself. Without a worker it never does.
+func (l *local) failed() <-chan error { return l.done }
+
+// close drains the worker, then lets go of the server: the last one out stops it.
+func (l *local) close() {
+	if l.stop != nil {
+		l.stop()
+		for range l.done { // until it is closed
+		}
+	}
+	if l.log != nil {
+		l.log.Close()
+	}
+	if l.server != nil {
+		l.server.Close()
+	}
+}
+
+// devServerCommand is the supervisor of the development server. --dev starts it; nobody else does.
+func (a *app) devServerCommand() *cobra.Command { return devstack.Command(a.err) }
