@@ -19,7 +19,11 @@ func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
 		return p.Done(failed(err))
 	}
 	message, ok := r.message(ctx)
-	if !ok {
+	switch {
+	case ok:
+	case ctx.Err() != nil:
+		return p.Done(r.ending(ctx.Err()))
+	default:
 		return p.Done(turn.Ending{State: turn.StateCompleted, Reason: turn.FinishNoMessage,
 			Message: "no message came within " + messageWait.String()})
 	}

@@ -1,0 +1,208 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// send starts or joins a session's turn with a message, as the starter does: update-with-start under the message's ID.
+func (r *rig) send(ctx context.Context, session string, m workflows.Message) (client.WorkflowRun, workflows.SendResult, error) {
+	start := r.client.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
+		ID: session, TaskQueue: r.cfg.Temporal.TaskQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+	}, workflows.TurnWorkflow, workflows.Input{})
+	var res workflows.SendResult
+	update, err := r.client.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
+		StartWorkflowOperation: start,
+		UpdateOptions: client.UpdateWorkflowOptions{
+			UpdateID: m.ID, UpdateName: workflows.SendUpdate, WaitForStage: client.WorkflowUpdateStageCompleted, Args: []any{m},
+		},
+	})
+	if err != nil {
+		return nil, res, err
+	}
+	if err := update.Get(ctx, &res); err != nil {
+		return nil, res, err
+	}
+	run, err := start.Get(ctx)
+	return run, res, err
+}
+
+func TestAnyClientStartsATurnWithPlainJSON(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Text("Hello back.").Usage(10, 2, 0))
+	r.work()
+	id := session(t)
+	run, err := r.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: r.cfg.Temporal.TaskQueue}, "Turn",
+		map[string]any{"session": id, "message": map[string]any{"id": "m1", "text": "Hello."}, "agent": "default", "limits": map[string]any{"max_steps": 3}})
+	require.NoError(t, err)
+	var out map[string]any
+	require.NoError(t, run.Get(t.Context(), &out))
+	assert.Equal(t, map[string]any{
+		"v": 1.0, "session": id, "turn": run.GetRunID(), "state": "completed", "finish_reason": "answered", "answer": "Hello back.",
+		"usage": map[string]any{"input_tokens": 10.0, "output_tokens": 2.0}, "steps": 1.0, "tool_calls": 0.0, "model": "scripted",
+	}, out)
+}
+
+func TestATurnStartedByUpdateTakesTwoMoreEvents(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Text("It is a test."))
+	r.work()
+	id := session(t)
+	plain := r.begin(id, "What is this?", nil)
+	r.result(plain)
+	run, sent, err := r.send(t.Context(), id, workflows.Message{ID: "m1", Text: "What is this?"})
+	require.NoError(t, err)
+	r.ran = append(r.ran, workflow.Execution{ID: id, RunID: run.GetRunID()})
+	assert.Equal(t, run.GetRunID(), sent.Turn)
+	assert.Equal(t, "It is a test.", r.result(run).Answer)
+	before, events := r.events(id, plain.GetRunID()), r.events(id, run.GetRunID())
+	t.Logf("%d events by input, %d by update", len(before), len(events))
+	assert.Len(t, events, len(before)+2)
+	withinBudget(t, events, 16)
+}
+
+func TestASecondMessageIsRejectedWhileATurnRuns(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	r := newRig(t, script.Text("one two").Hold(2, gate))
+	r.work()
+	id := session(t)
+	run, _, err := r.send(t.Context(), id, workflows.Message{ID: "m1", Text: "First."})
+	require.NoError(t, err)
+	r.ran = append(r.ran, workflow.Execution{ID: id, RunID: run.GetRunID()})
+	awaitGate(t, gate)
+	before := len(r.events(id, run.GetRunID()))
+	_, _, err = r.send(t.Context(), id, workflows.Message{ID: "m2", Text: "Second."})
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, err, &app)
+	assert.Equal(t, string(turn.CodeSessionBusy), app.Type())
+	assert.ErrorContains(t, err, "a turn of this session is running")
+	assert.Len(t, r.events(id, run.GetRunID()), before, "a rejection leaves nothing behind")
+	_, again, err := r.send(t.Context(), id, workflows.Message{ID: "m1", Text: "First."})
+	require.NoError(t, err, "the same message again is the same update")
+	assert.Equal(t, run.GetRunID(), again.Turn)
+	gate.Release()
+	assert.Equal(t, "one two", r.result(run).Answer)
+	assert.Len(t, r.model.Requests(), 1)
+	run, _, err = r.send(t.Context(), id, workflows.Message{ID: "m2", Text: "Second."})
+	require.NoError(t, err, "afterwards it is welcome")
+	assert.Equal(t, turn.FinishAnswered, r.result(run).FinishReason)
+}
+
+func TestAnEmptyMessageByUpdateIsRejected(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Text("never"))
+	r.work()
+	_, _, err := r.send(t.Context(), session(t), workflows.Message{ID: "m1", Text: "  "})
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, err, &app)
+	assert.Equal(t, string(turn.CodeConfigInvalid), app.Type())
+	assert.Empty(t, r.model.Requests())
+	require.NoError(t, r.client.TerminateWorkflow(t.Context(), session(t), "", "it would wait for a message"))
+}
+
+// TestARunWithoutAMessageEnds takes the ten seconds that such a run waits.
+func TestARunWithoutAMessageEnds(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Text("never"))
+	r.work()
+	began := time.Now()
+	run := r.start(session(t), workflows.Input{})
+	res := r.result(run)
+	assert.Equal(t, turn.StateCompleted, res.State)
+	assert.Equal(t, turn.FinishNoMessage, res.FinishReason)
+	assert.GreaterOrEqual(t, time.Since(began), 9*time.Second)
+	assert.Empty(t, r.model.Requests())
+}
+
+func TestARunWithoutAMessageCanBeCancelled(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Text("never"))
+	r.work()
+	run := r.start(session(t), workflows.Input{})
+	require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
+	var stopped *temporal.CanceledError
+	require.ErrorAs(t, run.Get(t.Context(), nil), &stopped)
+	var res workflows.Result
+	require.NoError(t, stopped.Details(&res))
+	assert.Equal(t, turn.FinishCancelled, res.FinishReason)
+}
+
+func TestAMessageIsAnsweredOnceInItsSession(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Text("the first answer"))
+	r.work()
+	id, m := session(t), workflows.Message{ID: "m1", Text: "Ask."}
+	first := r.result(r.start(id, workflows.Input{Message: &m}))
+	assert.Equal(t, "the first answer", first.Answer)
+	r.model.SetScript(script.Text("another answer"))
+	again := r.result(r.start(id, workflows.Input{Message: &m}))
+	assert.Equal(t, turn.FinishDuplicate, again.FinishReason)
+	assert.Equal(t, "the first answer", again.Answer)
+	assert.Contains(t, again.Message, first.Turn)
+	run, _, err := r.send(t.Context(), id, m)
+	require.NoError(t, err)
+	assert.Equal(t, turn.FinishDuplicate, r.result(run).FinishReason)
+	assert.Len(t, r.model.Requests(), 1, "nothing was asked again")
+	messages := paired(t, r, id)
+	assert.Len(t, messages, 2)
+	other := r.result(r.start(id+" other", workflows.Input{Message: &m}))
+	assert.Equal(t, "another answer", other.Answer, "the ID means nothing in another session")
+}
+
+func TestTwentyClientsSendTheSameMessage(t *testing.T) {
+	t.Parallel()
+	const clients = 20
+	for name, by := range map[string]func(r *rig, id string) (workflows.Result, error){
+		"by update": func(r *rig, id string) (res workflows.Result, err error) {
+			run, _, err := r.send(t.Context(), id, workflows.Message{ID: "m1", Text: "Ask."})
+			if err != nil {
+				return res, err
+			}
+			return res, run.Get(t.Context(), &res)
+		},
+		"by input": func(r *rig, id string) (res workflows.Result, err error) {
+			run, err := r.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: r.cfg.Temporal.TaskQueue},
+				workflows.TurnWorkflow, workflows.Input{Message: &workflows.Message{ID: "m1", Text: "Ask."}})
+			if err != nil {
+				return res, err
+			}
+			return res, run.Get(t.Context(), &res)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, script.Text("one answer"))
+			r.work()
+			id := session(t)
+			var wg sync.WaitGroup
+			results, errs := make([]workflows.Result, clients), make([]error, clients)
+			for i := range clients {
+				wg.Go(func() { results[i], errs[i] = by(r, id) })
+			}
+			wg.Wait()
+			kinds := map[turn.FinishReason]int{}
+			for i := range clients {
+				require.NoError(t, errs[i])
+				assert.Equal(t, "one answer", results[i].Answer)
+				kinds[results[i].FinishReason]++
+			}
+			t.Logf("%s: %v", name, fmt.Sprint(kinds))
+			assert.Len(t, r.model.Requests(), 1, "one inference")
+			assert.Len(t, paired(t, r, id), 2)
+		})
+	}
+}
