@@ -96,12 +96,24 @@ func (l *local) startServer(ctx context.Context, a *app, cfg config.Config, n ne
 		}),
 	})
 	if err != nil {
-		return cfg, err
+		return cfg, stackError(err)
 	}
 	if cfg.Temporal.UIURL == "" {
 		cfg.Temporal.UIURL = l.server.UIURL
 	}
 	return cfg, nil
+}
+
+// stackError tells a stack that was refused from one that did not come up.
+func stackError(err error) error {
+	var refused *devstack.Refusal
+	switch {
+	case errors.As(err, &refused):
+		return asUsage(err)
+	case exitCode(err) == exitFailed:
+		return &exitError{code: exitUnreachable, cause: err}
+	}
+	return err
 }
 
 // keepState makes the state folder, with a .gitignore in it: nobody wants a journal in a repository by accident.

@@ -25,6 +25,13 @@ type Options struct {
 	Started, Joined, Prepare func(context.Context) error
 }
 
+// Refusal is an error of what was asked for: nothing was started, and nothing will be until the reader changes it.
+type Refusal struct{ Reason string }
+
+func (e *Refusal) Error() string { return e.Reason }
+
+func refuse(format string, args ...any) error { return &Refusal{fmt.Sprintf(format, args...)} }
+
 // Stack is a development server that answers.
 type Stack struct {
 	Address string
@@ -39,10 +46,10 @@ type Stack struct {
 const readyWithin = 60 * time.Second
 
 // Ensure joins the stack that answers at the address, or starts one. The caller closes it: the last one out stops a
-// server that was started here.
+// server that was started here. A *Refusal says that the options cannot be.
 func Ensure(ctx context.Context, o Options) (*Stack, error) {
 	if !loopback(o.Address) {
-		return nil, fmt.Errorf("--dev never uses a Temporal that is not on this machine, and the configuration says %s: leave --dev out, or remove [temporal] address", o.Address)
+		return nil, refuse("--dev never uses a Temporal that is not on this machine, and the configuration says %s: leave --dev out, or remove [temporal] address", o.Address)
 	}
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the state folder: %w", err)
@@ -71,7 +78,7 @@ func (s *Stack) bring(ctx context.Context, o Options) error {
 	hook := o.Joined
 	switch state {
 	case stranger:
-		return fmt.Errorf("something that is not Temporal listens on %s: stop it, or choose another port with [temporal] address in agent.toml", o.Address)
+		return refuse("something that is not Temporal listens on %s: stop it, or choose another port with [temporal] address in agent.toml", o.Address)
 	case temporal:
 		s.Reason = fmt.Sprintf("using the Temporal server %s that already listens on %s", version, o.Address)
 	case nobody:

@@ -85,7 +85,7 @@ func stamp(dir, version string) error {
 		return fmt.Errorf("reading the server's version: %w", err)
 	case noDatabase(dir):
 	default:
-		return fmt.Errorf("%s was written by Temporal server %s and this one is %s: use that version, or move %s* away (the journal keeps every transcript)",
+		return refuse("%s was written by Temporal server %s and this one is %s: use that version, or move %s* away (the journal keeps every transcript)",
 			filepath.Join(dir, "temporal.db"), have, version, filepath.Join(dir, "temporal.db"))
 	}
 	if err := os.WriteFile(file, []byte(version+"\n"), 0o600); err != nil {
