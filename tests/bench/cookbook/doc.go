@@ -1,0 +1,8 @@
+// Package cookbook is the usual agent loop on Temporal, the benchmark's baseline: a workflow that holds the list of
+// messages and hands all of it to each inference activity, and an activity for each tool call. It is what the
+// examples of agent frameworks show.
+//
+// It is tuned as well as it can be without changing what it is: one kept MCP session, kept HTTP connections, tool
+// descriptions held by the worker instead of travelling with each inference, eager activities, and the worker options of
+// Everturn's own worker. It has no journal, no claims, no streaming to readers, no limits and no redaction.
+package cookbook

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	openai "github.com/sashabaranov/go-openai"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+
+	"github.com/everturn/everturn/cluster"
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/starter/devstack"
+	"github.com/everturn/everturn/tests/bench/proc"
+	"github.com/everturn/everturn/workflows"
+)
+
+var quiet = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
+
+// rig is what all scenarios share: a server of their own, the commands, a client.
+type rig struct {
+	dir       string // removed at the end
+	self      string // this program, for its roles
+	stack     *devstack.Stack
+	client    client.Client
+	serverPID int
+	tools     []openai.Tool
+	profile   string // folder for profiles of Everturn's workers; none where empty
+	progress  io.Writer
+}
+
+func newRig(ctx context.Context, root string, progress io.Writer) (_ *rig, err error) {
+	r := &rig{progress: progress}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.close())
+		}
+	}()
+	if r.dir, err = os.MkdirTemp("", "everturn-bench-"); err != nil {
+		return nil, err
+	}
+	if r.self, err = os.Executable(); err != nil {
+		return nil, err
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-o", r.dir+"/", "./worker", "./tests/mcpserver")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("building the commands: %w\n%s", err, out)
+	}
+	if err := r.workspace(); err != nil {
+		return nil, err
+	}
+	if err := r.server(ctx); err != nil {
+		return nil, err
+	}
+	return r, r.catalogue(ctx)
+}
+
+// workspace makes the folder that the file tool reads.
+func (r *rig) workspace() error {
+	if err := os.Mkdir(r.folder("workspace"), 0o700); err != nil {
+		return err
+	}
+	for i := range pages {
+		line := fmt.Sprintf("page %02d of the book. ", i)
+		text := strings.Repeat(line, resultBytes/len(line)+1)[:resultBytes]
+		if err := os.WriteFile(filepath.Join(r.folder("workspace"), fmt.Sprintf("page-%d.txt", i)), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *rig) folder(name string) string { return filepath.Join(r.dir, name) }
+
+// server brings the real Temporal server up, on ports of its own.
+func (r *rig) server(ctx context.Context) error {
+	ports, err := freePorts(2)
+	if err != nil {
+		return err
+	}
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0]))
+	r.stack, err = devstack.Ensure(ctx, devstack.Options{
+		Dir: r.folder("stack"), Address: address, UIPort: ports[1], Namespace: cluster.DefaultNamespace,
+		Progress: r.progress, Environ: os.Environ(),
+		Prepare: func(ctx context.Context) error {
+			c, err := client.DialContext(ctx, client.Options{HostPort: address, Logger: quiet})
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			return cluster.EnsureAttributes(ctx, c, cluster.DefaultNamespace, workflows.SearchAttributes())
+		},
+	})
+	if err != nil {
+		return err
+	}
+	if r.client, err = client.DialContext(ctx, client.Options{HostPort: address, Logger: quiet}); err != nil {
+		return err
+	}
+	r.serverPID, err = proc.Find(func(argv []string) bool {
+		line := strings.Join(argv[1:], " ")
+		return strings.HasPrefix(line, "server start-dev") && strings.Contains(line, "--port "+strconv.Itoa(ports[0]))
+	})
+	return err
+}
+
+// catalogue asks what tools the configuration offers, so that the cookbook's model is told of the same ones.
+func (r *rig) catalogue(ctx context.Context) error {
+	loaded, err := config.Load(config.LoadOptions{Path: r.agent("catalogue", arm{everturn, laneMCP}, "http://127.0.0.1:1/v1")})
+	if err != nil {
+		return err
+	}
+	catalogues, err := engine.Catalogues(ctx, loaded.Config, engine.WithEnviron(os.Environ()))
+	if err != nil {
+		return err
+	}
+	for _, c := range catalogues {
+		if c.Problem != "" {
+			return fmt.Errorf("asking %s for its tools: %s", c.Server, c.Problem)
+		}
+		for _, d := range c.Tools {
+			r.tools = append(r.tools, openai.Tool{Type: openai.ToolTypeFunction,
+				Function: &openai.FunctionDefinition{Name: d.Wire, Description: d.Description, Parameters: d.Schema}})
+		}
+	}
+	return nil
+}
+
+// agent writes an agent.toml and returns its path. What it does not say is the default.
+func (r *rig) agent(name string, a arm, provider string) string {
+	server := ""
+	for _, id := range []string{"bench", "quick"} {
+		quick := id == "quick"
+		server += fmt.Sprintf("[[mcp.servers]]\nid = %q\ncommand = %q\nrequired = true\neverywhere = true\nallow = [\"big\"]\n"+
+			"[mcp.servers.tools.big]\nrisk = \"low\"\nrepeatable = %t\nquick = %t\n", id, r.folder("mcpserver"), quick, quick)
+	}
+	address := "127.0.0.1:1"
+	if r.stack != nil {
+		address = r.stack.Address
+	}
+	text := fmt.Sprintf("[runtime]\nmode = \"native\"\nworkspace = %q\n[llm]\nprovider = \"openai\"\nbase_url = %q\nmodel = %q\n"+
+		"[journal]\npath = %q\n[temporal]\naddress = %q\ntask_queue = %q\n%s",
+		r.folder("workspace"), provider, a.String(), r.journal(name), address, name, server)
+	path := r.folder(name + ".toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		panic(err) // a folder that was made a moment ago
+	}
+	return path
+}
+
+func (r *rig) journal(name string) string { return r.folder(name + ".db") }
+
+func (r *rig) close() error {
+	var errs []error
+	if r.client != nil {
+		r.client.Close()
+	}
+	if r.stack != nil {
+		errs = append(errs, r.stack.Close())
+	}
+	if r.dir != "" {
+		errs = append(errs, os.RemoveAll(r.dir))
+	}
+	return errors.Join(errs...)
+}
+
+// provider is the scripted model in a process of its own.
+type provider struct {
+	*proc.Process
+	url, counts string
+}
+
+func (r *rig) provider(ctx context.Context, name string) (*provider, error) {
+	p, err := proc.Start(proc.Command{Name: name, Argv: []string{r.self, "provider"}, Dir: r.dir, Env: os.Environ()})
+	if err != nil {
+		return nil, err
+	}
+	line, err := p.FirstLine(ctx)
+	if err != nil {
+		return nil, err
+	}
+	url, counts, _ := strings.Cut(line, " ")
+	return &provider{p, url, counts}, nil
+}
+
+// tallies are what the provider has been sent, by arm.
+func (p *provider) tallies(ctx context.Context) (map[string]tally, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.counts, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("asking the provider what it was sent: %w", err)
+	}
+	defer res.Body.Close()
+	out := map[string]tally{}
+	return out, json.NewDecoder(res.Body).Decode(&out)
+}
+
+func listen() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }
+
+func freePorts(n int) ([]int, error) {
+	var out []int
+	for range n {
+		l, err := listen()
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close()
+		out = append(out, l.Addr().(*net.TCPAddr).Port)
+	}
+	return out, nil
+}

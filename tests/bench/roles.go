@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+
+	openai "github.com/sashabaranov/go-openai"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+
+	"github.com/everturn/everturn/starter/devstack"
+	"github.com/everturn/everturn/tests/bench/cookbook"
+	"github.com/everturn/everturn/tests/bench/floor"
+	"github.com/everturn/everturn/tests/script"
+)
+
+// roles are what this program is besides the benchmark itself: processes that it starts.
+var roles = map[string]func(context.Context, []string) error{
+	devstack.CommandName: serverRole,
+	"provider":           providerRole,
+	"cookbook":           cookbookRole,
+	"floor":              floorRole,
+}
+
+// play runs a role to its end and returns the exit code.
+func play(role func(context.Context, []string) error, args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if err := role(ctx, args); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// serverRole is the parent of the Temporal server, as the starter is of its own.
+func serverRole(_ context.Context, args []string) error {
+	cmd := devstack.Command(os.Stderr)
+	cmd.SetArgs(args)
+	return cmd.ExecuteContext(context.Background())
+}
+
+// tally is what a provider has been sent, by model; each arm asks for a model of its own.
+type tally struct {
+	Requests int   `json:"requests"`
+	Bytes    int64 `json:"bytes"`
+	Refused  int   `json:"refused"` // that the script does not know
+}
+
+// providerRole serves the script, and beside it what the ledger has counted. It prints both addresses.
+func providerRole(ctx context.Context, _ []string) error {
+	s, err := script.NewServer("127.0.0.1:0", script.Func(provide))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	counts := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		out := map[string]tally{}
+		for _, r := range s.Requests() {
+			t := out[r.Chat.Model]
+			t.Requests, t.Bytes = t.Requests+1, t.Bytes+int64(len(r.Body))
+			if r.Reply != "text" && r.Reply != "calls" {
+				t.Refused++
+			}
+			out[r.Chat.Model] = t
+		}
+		_ = json.NewEncoder(w).Encode(out) // the asker may be gone
+	})
+	l, err := listen()
+	if err != nil {
+		return err
+	}
+	srv := &http.Server{Handler: counts} //nolint:gosec // loopback, of a benchmark
+	go func() { _ = srv.Serve(l) }()     // ends with Close
+	defer srv.Close()
+	fmt.Println(s.URL(), "http://"+l.Addr().String())
+	<-ctx.Done()
+	return nil
+}
+
+// baseline configures a worker of a baseline.
+type baseline struct {
+	Address     string        `json:"address"`
+	TaskQueue   string        `json:"task_queue"`
+	BaseURL     string        `json:"base_url"`
+	Server      []string      `json:"server"`
+	Workspace   string        `json:"workspace"`
+	Tools       []openai.Tool `json:"tools"`
+	Turns       int           `json:"turns"`
+	Activities  int           `json:"activities"`
+	StickyCache int           `json:"sticky_cache"`
+}
+
+func readBaseline(args []string) (baseline, client.Client, error) {
+	var b baseline
+	text, err := os.ReadFile(args[0])
+	if err == nil {
+		err = json.Unmarshal(text, &b)
+	}
+	if err != nil {
+		return b, nil, fmt.Errorf("reading the baseline's configuration: %w", err)
+	}
+	c, err := client.Dial(client.Options{HostPort: b.Address, Logger: quiet})
+	return b, c, err
+}
+
+// options are those of Everturn's own worker.
+func (b baseline) options() worker.Options {
+	worker.SetStickyWorkflowCacheSize(b.StickyCache)
+	return worker.Options{
+		MaxConcurrentActivityExecutionSize:      b.Activities,
+		MaxConcurrentLocalActivityExecutionSize: b.Activities,
+		MaxConcurrentWorkflowTaskExecutionSize:  b.Turns,
+	}
+}
+
+func cookbookRole(ctx context.Context, args []string) error {
+	b, c, err := readBaseline(args)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return cookbook.Run(ctx, c, cookbook.Options{TaskQueue: b.TaskQueue, BaseURL: b.BaseURL, Server: b.Server,
+		Workspace: b.Workspace, Tools: b.Tools, Worker: b.options()})
+}
+
+func floorRole(ctx context.Context, args []string) error {
+	b, c, err := readBaseline(args)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return floor.Run(ctx, c, b.TaskQueue, b.options())
+}
