@@ -35,7 +35,7 @@ func (c *Chat) request(p turn.Prompt, q quirks) request {
 		if q.completionTokens || wantsCompletionTokens(p.Model) {
 			r.MaxCompletionTokens = p.MaxTokens
 		} else {
-			r.MaxTokens = p.MaxTokens
+			r.MaxTokens = p.MaxTokens //lint:ignore SA1019 servers other than OpenAI's know only this one
 		}
 	}
 	if p.Temperature != nil {
