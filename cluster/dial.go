@@ -118,6 +118,7 @@ func (o Options) resolve() (client.Options, error) {
 	if err != nil {
 		return client.Options{}, invalid("making Temporal's client options: %w", err)
 	}
+	opts.ConnectionOptions.DialOptions = append(opts.ConnectionOptions.DialOptions, AnyWorkflowID())
 	opts.Identity = o.Identity
 	opts.Logger = log.NewStructuredLogger(o.logger())
 	return opts, nil

@@ -31,7 +31,7 @@ var house = map[string][]string{
 	"activities/toolbox/stdio":  {"golang.org/x/sys"},
 	"activities/toolbox/files":  {"workflows/turn", "activities/toolbox"},
 	"config":                    {"github.com/pelletier/go-toml/v2", "github.com/google/jsonschema-go"},
-	"cluster":                   {"config", "go.temporal.io/sdk", "go.temporal.io/api", "google.golang.org/protobuf", "go.temporal.io/sdk/contrib/envconfig"},
+	"cluster":                   {"config", "go.temporal.io/sdk", "go.temporal.io/api", "google.golang.org/grpc", "google.golang.org/protobuf", "go.temporal.io/sdk/contrib/envconfig"},
 	"engine": {"workflows", "workflows/turn", "activities", "activities/inference", "activities/inference/demo", "activities/toolbox",
 		"activities/toolbox/files", "journal", "journal/sqlite", "config", "cluster", "go.temporal.io/sdk", "golang.org/x/sync"},
 	"worker": {"engine", "config"},

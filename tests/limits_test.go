@@ -211,7 +211,7 @@ func TestOddSessionIDs(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Text("hello"))
 	r.work()
-	for _, id := range []string{"two words", "a/b/../c", "O'Brien\"; --", "%2F?x=1#y", strings.Repeat("x", 200)} {
+	for _, id := range []string{"sitzung-ü-会話-🙂", "two words", "a/b/../c", "O'Brien\"; --", "%2F?x=1#y", strings.Repeat("x", 200)} {
 		run := r.start(id, workflows.Input{Session: id, Message: &workflows.Message{Text: "hi"}})
 		assert.Equal(t, "hello", r.result(run).Answer, id)
 		record, err := r.store.Session(t.Context(), id)
@@ -220,6 +220,7 @@ func TestOddSessionIDs(t *testing.T) {
 	}
 	asked := len(r.model.Requests())
 	for id, why := range map[string]string{
+		"tab\tin it": "cannot be printed", "line\nbreak": "cannot be printed", "escape\x1b[2J": "cannot be printed", "zero\u200bwidth": "cannot be printed",
 		strings.Repeat("x", 201): "201 bytes", " space around ": "space around it",
 	} {
 		app, res := r.failure(r.begin(id, "hi", nil))

@@ -21,6 +21,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/everturn/everturn/cluster"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/journal"
@@ -61,7 +62,7 @@ func newRig(t *testing.T, s script.Script, change ...func(*config.Config)) *rig 
 	}
 	require.NoError(t, os.MkdirAll(r.cfg.Runtime.Workspace, 0o700))
 	var err error
-	r.client, err = client.Dial(client.Options{HostPort: stack.Address, Logger: quiet})
+	r.client, err = cluster.Dial(t.Context(), cluster.Options{Address: stack.Address})
 	require.NoError(t, err)
 	t.Cleanup(r.client.Close)
 	r.store, err = sqlite.Open(t.Context(), r.cfg.Journal.Path, sqlite.Options{Synchronous: "normal"})

@@ -1,0 +1,34 @@
+package cluster
+
+import (
+	"context"
+	"net/url"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+)
+
+// resourceHeader carries the workflow ID beside each request, as a hint for gateways (temporalio/features#721: optional,
+// and the server does not trust it). gRPC refuses header values beyond printable ASCII, so that with the SDK's plain
+// value neither a client could start nor a worker answer for a session of another script.
+const resourceHeader = "temporal-resource-id"
+
+// AnyWorkflowID is a dial option with which workflow IDs of any script work: it escapes them in the header. Dial has it.
+func AnyWorkflowID() grpc.DialOption {
+	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+		invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		md, _ := metadata.FromOutgoingContext(ctx)
+		if values := md.Get(resourceHeader); len(values) > 0 && !printableASCII(values[0]) {
+			md = md.Copy()
+			md.Set(resourceHeader, url.QueryEscape(values[0]))
+			ctx = metadata.NewOutgoingContext(ctx, md)
+		}
+		return invoker(ctx, method, req, reply, cc, opts...)
+	})
+}
+
+// printableASCII is what gRPC takes as a header's value.
+func printableASCII(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r > 0x7e })
+}
