@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -26,6 +27,9 @@ const (
 	storeAttempts = 25
 )
 
+// maxRecorded bounds an activity's recorded input, in bytes: over 2 MiB the server fails the workflow task for ever.
+const maxRecorded = 1900 << 10
+
 // nonRetryable are errors that the server would otherwise retry: a result over the payload limit would be paid again
 // and again.
 var nonRetryable = []string{"payloadSizeError"}
@@ -47,26 +51,30 @@ func (r *run) finish(ctx workflow.Context, e turn.Ending) error {
 }
 
 // journalled runs a short write to the journal as a local activity, and as a regular one where the journal is slow or
-// away.
+// away. An input that is too large to be recorded is tried again as a local activity instead, which records none.
 func journalled[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error), in In, summary string) (Out, error) {
-	local := workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
-		ScheduleToCloseTimeout: localCap,
-		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 1},
-		Summary:                summary,
-	})
-	out, err := callLocal(local, act, in)
+	out, err := callLocal(localOnce(ctx, summary), act, in)
 	if err == nil || !slowStore(err) {
 		return out, err
 	}
-	regular := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: 30 * time.Second,
-		RetryPolicy: &temporal.RetryPolicy{
-			InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second,
-			MaximumAttempts: storeAttempts, NonRetryableErrorTypes: nonRetryable,
-		},
-		Summary: summary,
+	patient := &temporal.RetryPolicy{
+		InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second,
+		MaximumAttempts: storeAttempts, NonRetryableErrorTypes: nonRetryable,
+	}
+	if encoded, err := json.Marshal(in); err != nil || len(encoded) > maxRecorded {
+		return callLocal(workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
+			StartToCloseTimeout: localCap, RetryPolicy: patient, Summary: summary,
+		}), act, in)
+	}
+	return call(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: 30 * time.Second, RetryPolicy: patient, Summary: summary,
+	}), act, in)
+}
+
+func localOnce(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
+		ScheduleToCloseTimeout: localCap, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}, Summary: summary,
 	})
-	return call(regular, act, in)
 }
 
 func slowStore(err error) bool {
