@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,15 +29,15 @@ func FindTemporal(ctx context.Context, o Options) (path, why string, err error) 
 		}
 		passed = fmt.Sprintf("; %s was passed over: its server is %q and %d.%d is the oldest that does", found, version, oldestServer[0], oldestServer[1])
 	}
-	root, err := sourceRoot()
-	if err != nil {
-		return "", "", fmt.Errorf("there is no `temporal` on PATH to start%s: install the Temporal CLI (https://docs.temporal.io/cli), or run from a clone of Everturn, which builds it: %w", passed, err)
+	if lookPath(o.Environ, "go") == "" {
+		return "", "", fmt.Errorf("there is neither a `temporal` on PATH to start nor a Go to build one with%s: install the Temporal CLI (https://docs.temporal.io/cli)", passed)
 	}
-	path, err = build(ctx, o, root)
-	if err != nil {
-		return "", "", err
+	if root, err := sourceRoot(); err == nil {
+		path, err = build(ctx, o, root)
+		return path, "built from tools/go.mod" + passed, err
 	}
-	return path, "built from tools/go.mod" + passed, nil
+	path, err = install(ctx, o)
+	return path, "built from " + pinned + passed, err
 }
 
 // lookPath is exec.LookPath on an environment that was handed over.
@@ -102,18 +103,39 @@ func sourceRoot() (string, error) {
 	}
 }
 
-// build builds the pinned server, or finds it in Go's build cache, and returns its path.
+// build builds the server that tools/go.mod pins, or finds it in Go's build cache, and returns its path.
 func build(ctx context.Context, o Options, root string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "tool", "-modfile=tools/go.mod", "-n", "temporal")
-	cmd.Dir = root
-	cmd.Env = o.Environ
+	return runGo(ctx, o, root, nil, "tool", "-modfile=tools/go.mod", "-n", "temporal")
+}
+
+// pinned is what a program outside a clone builds: the version of tools/go.mod (a test compares them).
+const pinned = "github.com/temporalio/cli/cmd/temporal@v1.5.1"
+
+// install builds the same server into the state folder.
+func install(ctx context.Context, o Options) (string, error) {
+	bin, err := filepath.Abs(filepath.Join(o.Dir, "bin"))
+	if err != nil {
+		return "", fmt.Errorf("finding the state folder: %w", err)
+	}
+	path := filepath.Join(bin, "temporal")
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	_, err = runGo(ctx, o, "", []string{"GOBIN=" + bin}, "install", pinned)
+	return path, err
+}
+
+// runGo runs the go command with progress and returns what it prints.
+func runGo(ctx context.Context, o Options, dir string, environ []string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir, cmd.Env = dir, append(slices.Clone(o.Environ), environ...)
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	done := showProgress(o)
 	err := cmd.Run()
 	done()
 	if err != nil {
-		return "", fmt.Errorf("building the Temporal server that tools/go.mod pins: %w\n%s", err, tail(bytes.NewReader(problems.Bytes()), 2000))
+		return "", fmt.Errorf("building the pinned Temporal server: %w\n%s", err, tail(bytes.NewReader(problems.Bytes()), 2000))
 	}
 	return strings.TrimSpace(out.String()), nil
 }
