@@ -42,7 +42,7 @@ func (l *loader) structure(path string, tree map[string]any, v reflect.Value) {
 
 // fromFile notes that a key's value is the file's.
 func (l *loader) fromFile(key string) {
-	l.loaded.origins[key] = Origin{Layer: LayerFile, Name: l.loaded.Path, Line: l.places.of(key, false).line, key: key}
+	l.loaded.origins[key] = Origin{Layer: LayerFile, Name: l.loaded.Path, Line: l.places.of(key, false).line}
 }
 
 // value puts one value into a field.
@@ -163,6 +163,9 @@ func (l *loader) mapping(key string, raw any, f reflect.Value) bool {
 		}
 		element := reflect.New(f.Type().Elem()).Elem()
 		l.value(join(key, name), tree[name], element)
+		if !table(element.Type()) {
+			l.fromFile(join(key, name))
+		}
 		out.SetMapIndex(reflect.ValueOf(name), element)
 	}
 	f.Set(out)

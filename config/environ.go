@@ -30,7 +30,7 @@ func (l *loader) borrowed() {
 	for _, f := range fields(&l.loaded.Config) {
 		name := borrowed[f.key]
 		if value := l.env[name]; name != "" && value != "" && !l.written(f.key) {
-			l.set(f, value, Origin{Layer: LayerEnvironment, Name: name, key: f.key})
+			l.set(f, value, Origin{Layer: LayerEnvironment, Name: name})
 		}
 	}
 }
@@ -48,7 +48,7 @@ func (l *loader) environ() {
 	for i, f := range all {
 		names[i] = variable(f.key)
 		if value := l.env[names[i]]; value != "" {
-			l.set(f, value, Origin{Layer: LayerEnvironment, Name: names[i], key: f.key})
+			l.set(f, value, Origin{Layer: LayerEnvironment, Name: names[i]})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.env)) {
@@ -84,7 +84,7 @@ func unknownVariable(name string, names []string) string {
 func (l *loader) flags(overrides map[string]string) {
 	all := fields(&l.loaded.Config)
 	for _, key := range slices.Sorted(maps.Keys(overrides)) {
-		o := Origin{Layer: LayerFlag, Name: key, key: key}
+		o := Origin{Layer: LayerFlag, Name: key}
 		i := slices.IndexFunc(all, func(f field) bool { return f.key == key })
 		if i < 0 {
 			message := fmt.Sprintf("unknown key %s", quote(key))

@@ -118,7 +118,14 @@ func (l *loader) at(key string, value bool, message string) Problem {
 	return Problem{Key: key, Source: l.loaded.Path, Line: where.line, Column: where.column, Message: message}
 }
 
-func (l *loader) add(p Problem) { l.problems = append(l.problems, p) }
+// add notes a problem. Its message may quote names of the file, which can be of any length.
+func (l *loader) add(p Problem) {
+	const most = 2000 // bytes
+	if len(p.Message) > most {
+		p.Message = strings.ToValidUTF8(p.Message[:most], "") + "…"
+	}
+	l.problems = append(l.problems, p)
+}
 
 // validated adds the problems of Validate with the places of their keys, except at keys that have a problem already:
 // their value never arrived.
@@ -132,11 +139,10 @@ func (l *loader) validated(err error) {
 		if slices.ContainsFunc(known, func(k Problem) bool { return overlaps(k.Key, p.Key) }) {
 			continue
 		}
-		switch o := l.origin(p.Key); o.Layer {
-		case LayerFile:
-			p = l.at(o.key, true, p.Message)
-		case LayerEnvironment, LayerFlag:
+		if o := l.loaded.nearestOrigin(p.Key); o.Layer == LayerEnvironment || o.Layer == LayerFlag {
 			p.Source = o.String()
+		} else if where := l.places.nearest(p.Key); where != (place{}) {
+			p.Source, p.Line, p.Column = l.loaded.Path, where.line, where.column
 		}
 		l.add(p)
 	}

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"strings"
 )
 
 // Layer is one of the places that values come from.
@@ -23,7 +24,6 @@ type Origin struct {
 	Name string
 	// Line in the file, from 1.
 	Line int
-	key  string // that was written, which may be a table around the value's
 }
 
 // String reads "default", "agent.toml:12", "environment OPENAI_API_KEY" or "command line".
@@ -50,17 +50,12 @@ func (l *Loaded) Origin(key string) Origin {
 	return Origin{Layer: LayerDefault}
 }
 
-// origin is that of a key, or of the nearest written key around it.
-func (l *loader) origin(key string) Origin {
-	best := Origin{Layer: LayerDefault}
-	if o, ok := l.loaded.origins[key]; ok {
-		return o
-	}
-	longest := -1
-	for k, offset := range l.places.key {
-		if len(k) > longest && (k == key || within(k, key)) {
-			longest, best = len(k), Origin{Layer: LayerFile, Name: l.loaded.Path, Line: l.places.place(offset).line, key: k}
+// nearestOrigin is that of a key, or of the nearest key around it that has one.
+func (l *Loaded) nearestOrigin(key string) Origin {
+	for k := key; k != ""; k = k[:max(strings.LastIndexAny(k, ".["), 0)] {
+		if o, ok := l.origins[k]; ok {
+			return o
 		}
 	}
-	return best
+	return Origin{Layer: LayerDefault}
 }

@@ -150,6 +150,16 @@ func (p places) of(key string, value bool) place {
 	return place{}
 }
 
+// nearest is the place of a key's value, or of the nearest written key around it.
+func (p places) nearest(key string) place {
+	for k := key; strings.ContainsAny(k, ".["); k = k[:strings.LastIndexAny(k, ".[")] {
+		if where := p.of(k, true); where != (place{}) {
+			return where
+		}
+	}
+	return place{}
+}
+
 // inside is the place of the first occurrence of text in a written value, or the value's where it is written otherwise.
 func (p places) inside(key, text string) place {
 	v, ok := p.value[key]

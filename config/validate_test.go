@@ -1,0 +1,143 @@
+package config
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+const server = "[[mcp.servers]]\nid = \"a\"\ncommand = \"x\"\n"
+
+func TestContradictionsAndBadValues(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"denied and allowed": {
+			"[policy]\nallow = [\"local/*\"]\ndeny = [\"mcp/x/*\", \"local/*\"]\n",
+			`agent.toml:3:20: policy.deny[1] denies "local/*", which policy also allows or asks for; remove one`,
+		},
+		"pattern of no tool": {
+			"[policy]\nallow = [\"read_file\"]\n",
+			`agent.toml:2:10: policy.allow[0] is "read_file", which no tool can match; write local/<tool>, mcp/<server>/<tool>, or * for all`,
+		},
+		"broken pattern": {
+			"[policy]\nask = [\"local/[a\"]\n",
+			`agent.toml:2:8: policy.ask[0] is "local/[a", which is no pattern: a [ or \ is not closed`,
+		},
+		"reprompt without reprompts": {
+			"[runtime]\nmax_reprompts = 0\n[policy]\non_model_error = \"reprompt\"\n",
+			`agent.toml:4:18: policy.on_model_error is "reprompt", but runtime.max_reprompts is 0; raise it, or choose "fail" or "interrupt"` + "\n" +
+				`policy.on_invalid_action is "reprompt", but runtime.max_reprompts is 0; raise it, or choose "fail" or "interrupt"`,
+		},
+		"asking the same again": {
+			"[policy]\non_invalid_action = \"retry\"\n",
+			`agent.toml:2:21: policy.on_invalid_action is "retry"; it must be one of fail, reprompt, interrupt`,
+		},
+		"history that cannot be cut": {
+			"[runtime]\nmax_history_messages = 30\n",
+			`runtime.keep_history_messages is 30; it must be below max_history_messages, which is 30`,
+		},
+		"bad expression": {
+			"[runtime]\nredact = ['ok', '(']\n",
+			"agent.toml:2:17: runtime.redact[1] is no regular expression: missing closing ): `(`",
+		},
+		"expression of nothing": {
+			"[runtime]\nredact = ['a*']\n",
+			`agent.toml:2:11: runtime.redact[0] matches the empty text, and so everything; name at least one character`,
+		},
+		"deadline within a shorter one": {
+			"[llm]\ntotal_timeout = \"20s\"\nidle_timeout = \"20s\"\n",
+			`llm.first_token_timeout is 1m0s, longer than total_timeout, which is 20s; shorten it or raise total_timeout`,
+		},
+		"password in an address": {
+			"[llm]\nbase_url = \"http://me:hunter2@host/v1\"\n",
+			`agent.toml:2:12: llm.base_url holds a user name or password; use api_key or headers for those`,
+		},
+		"address of another machine": {
+			"[temporal]\naddress = \"temporal.example:7233\"\n",
+			`agent.toml:2:11: temporal.address is "temporal.example:7233", which is not this machine, and would be spoken to in plain text; ` +
+				`set tls = true, an api_key or a profile, or allow_plaintext = true if that is what you want`,
+		},
+		"address without a port": {
+			"[temporal]\naddress = \"localhost\"\n",
+			`agent.toml:2:11: temporal.address is "localhost"; it must be host:port, for instance 127.0.0.1:7233`,
+		},
+		"no such role": {
+			"[worker]\nroles = [\"turn\"]\n",
+			`agent.toml:2:10: worker.roles[0] is "turn"; it must be one of turns, inference, tools; did you mean "turns"?`,
+		},
+		"no role": {
+			"[worker]\nroles = []\n",
+			`agent.toml:2:1: worker.roles is empty; name at least one of "turns", "inference", "tools"`,
+		},
+		"journal in memory": {
+			"[journal]\npath = \":memory:\"\n",
+			`agent.toml:2:8: journal.path is ":memory:"; it must be a plain path of a file`,
+		},
+		"the same server twice": {
+			server + server,
+			`agent.toml:5:6: mcp.servers[1].id is "a", as that of mcp.servers[0]; every server needs an ID of its own`,
+		},
+		"server called local": {
+			"[[mcp.servers]]\nid = \"local\"\ncommand = \"x\"\n",
+			`agent.toml:2:6: mcp.servers[0].id is "local", which names the built-in tools; choose another`,
+		},
+		"server with an odd ID": {
+			"[[mcp.servers]]\nid = \"My Files\"\ncommand = \"x\"\n",
+			`agent.toml:2:6: mcp.servers[0].id is "My Files"; it must be 1 to 32 of a-z, 0-9, _ and -, beginning with a letter or digit`,
+		},
+		"server without anything": {
+			"[[mcp.servers]]\n",
+			"agent.toml:1:7: mcp.servers[0].id is missing; name the server, for instance id = \"files\"\n" +
+				`agent.toml:1:7: mcp.servers[0].command is missing; name the program that serves, or set transport = "http" and url`,
+		},
+		"address for a program": {
+			server + "url = \"http://x\"\n",
+			`agent.toml:4:7: mcp.servers[0].url is for transport = "http", but the transport is "stdio"; set the one that is meant`,
+		},
+		"program for an address": {
+			server + "transport = \"http\"\nurl = \"http://x\"\n",
+			`agent.toml:1:7: mcp.servers[0] has transport = "http", to which command, args, env, env_allow and dir mean nothing; remove them`,
+		},
+		"quick but not repeatable": {
+			server + "everywhere = true\n[mcp.servers.tools.t]\nquick = true\n",
+			`agent.toml:6:9: mcp.servers[0].tools.t.quick needs repeatable = true: a quick call may run twice after a crash; set both, or neither`,
+		},
+		"quick but not everywhere": {
+			server + "tools.\"a.b\" = { quick = true, repeatable = true }\n",
+			`agent.toml:4:25: mcp.servers[0].tools."a.b".quick needs everywhere = true on the server: a quick call runs in whichever worker has the turn`,
+		},
+		"variable by pattern": {
+			server + "env_allow = [\"AWS_*\"]\n",
+			`agent.toml:4:14: mcp.servers[0].env_allow[0] is "AWS_*"; it must be a variable's name`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) { assert.Equal(t, c.want, refused(t, LoadOptions{}, c.text)) })
+	}
+}
+
+func TestRemoteTemporalIsTakenWithTLSOrByPermission(t *testing.T) {
+	for _, how := range []string{"tls = true", `api_key = "k"`, `profile = "cloud"`, "allow_plaintext = true"} {
+		_, err := Load(LoadOptions{Path: write(t, "[temporal]\naddress = \"temporal.example:7233\"\n"+how+"\n")})
+		assert.NoError(t, err, how)
+	}
+	for _, address := range []string{"127.0.0.1:7233", "localhost:7233", "[::1]:7233"} {
+		_, err := Load(LoadOptions{Path: write(t, "[temporal]\naddress = \""+address+"\"\n")})
+		assert.NoError(t, err, address)
+	}
+}
+
+func TestEffectiveModel(t *testing.T) {
+	for name, c := range map[string]struct {
+		in       LLM
+		provider Provider
+		model    string
+	}{
+		"nothing":         {LLM{Provider: ProviderAuto}, ProviderDemo, DemoModel},
+		"a key":           {LLM{Provider: ProviderAuto, APIKey: "k"}, ProviderOpenAI, DefaultModel},
+		"an endpoint":     {LLM{Provider: ProviderAuto, BaseURL: "http://x", Model: "m"}, ProviderOpenAI, "m"},
+		"demo with a key": {LLM{Provider: ProviderDemo, APIKey: "k", Model: "m"}, ProviderDemo, DemoModel},
+	} {
+		got := c.in.Effective()
+		assert.Equal(t, c.provider, got.Provider, name)
+		assert.Equal(t, c.model, got.Model, name)
+	}
+}
