@@ -101,11 +101,16 @@ func openJournal(ctx context.Context, cfg config.Config) (journal.Store, error) 
 		}
 	}
 	store, err := engine.OpenJournal(ctx, cfg)
-	var path *fs.PathError
-	if errors.As(err, &path) {
+	if err != nil && ctx.Err() == nil && !busy(err) {
 		return nil, asUsage(err)
 	}
 	return store, err
+}
+
+// busy reports whether an error of SQLite says that another process holds the file (SQLITE_BUSY, sqlite.org/rescode.html).
+func busy(err error) bool {
+	var coded interface{ Code() int }
+	return errors.As(err, &coded) && coded.Code()&0xff == 5
 }
 
 // readJournal opens a journal that must be there already: commands that only look make none.

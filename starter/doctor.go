@@ -84,9 +84,6 @@ func checkJournal(ctx context.Context, cfg config.Config) (string, error) {
 }
 
 func checkModel(ctx context.Context, cfg config.Config) (string, error) {
-	if err := cfg.LLM.CheckCredentials(); err != nil {
-		return "", err
-	}
 	found, err := engine.CheckModel(ctx, cfg)
 	var rejected *turn.Error
 	if errors.As(err, &rejected) && rejected.Code == turn.CodeLLMRejected {

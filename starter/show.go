@@ -139,7 +139,7 @@ func (t turnHistory) print(w io.Writer, messages []turn.Message) {
 		if !i.Settled {
 			state = "not settled"
 		}
-		fmt.Fprintf(w, "    step %d  inference %s: %s, %d attempts, %d failures\n", i.Key.Step, line(i.Model, 40), state, i.Attempt, i.Failures)
+		fmt.Fprintf(w, "    step %d  inference %s: %s, %s, %s\n", i.Key.Step, line(i.Model, 40), state, plural(i.Attempt, "attempt"), plural(i.Failures, "failure"))
 		for _, c := range t.Calls {
 			if c.Step == i.Key.Step {
 				printCall(w, c)
@@ -165,5 +165,13 @@ func printCall(w io.Writer, c journal.CallRecord) {
 	if outcome == "" {
 		outcome = "open"
 	}
-	fmt.Fprintf(w, "    step %d  call %s %s: %s, ran %d times, %d late results, %d ms\n", c.Step, c.Call.ID, line(c.Call.Tool, 60), outcome, c.Runs, c.LateCount, c.DurationMS)
+	fmt.Fprintf(w, "    step %d  call %s %s: %s, ran %s, %s, %d ms\n", c.Step, c.Call.ID, line(c.Call.Tool, 60), outcome, plural(c.Runs, "time"), plural(c.LateCount, "late result"), c.DurationMS)
+}
+
+// plural counts things.
+func plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }

@@ -2,11 +2,13 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 func (a *app) toolsCommand() *cobra.Command {
@@ -25,34 +27,39 @@ func (a *app) toolsCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return writeJSON(a.out, catalogues)
+				err = writeJSON(a.out, catalogues)
+			} else {
+				err = a.printTools(catalogues)
 			}
-			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "TOOL\tLANE\tRISK\tREPEATABLE\tDESCRIPTION")
-			for _, c := range catalogues {
-				for _, t := range c.Tools {
-					fmt.Fprintf(w, "%s\t%s\t%s\t%t\t%s\n", line(t.ID, 60), t.Lane, t.Risk, t.Repeatable, line(t.Description, 60))
-				}
-			}
-			if err := w.Flush(); err != nil {
-				return err
-			}
-			problems := 0
-			for _, c := range catalogues {
-				if c.Problem != "" {
-					problems++
-					a.note("%s is not available: %s", c.Server, c.Problem)
-				}
-				for _, d := range c.Dropped {
-					a.note("%s: left out: %s", c.Server, d)
-				}
-			}
-			if problems > 0 {
+			if err == nil && slices.ContainsFunc(catalogues, func(c turn.Catalogue) bool { return c.Problem != "" }) {
 				return &exitError{code: exitFailed}
 			}
-			return nil
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, schemas included")
 	return cmd
+}
+
+// printTools lists the tools, and on stderr the servers that are away and what was left out.
+func (a *app) printTools(catalogues []turn.Catalogue) error {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "TOOL\tLANE\tRISK\tREPEATABLE\tDESCRIPTION")
+	for _, c := range catalogues {
+		for _, t := range c.Tools {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%t\t%s\n", line(t.ID, 60), t.Lane, t.Risk, t.Repeatable, line(t.Description, 60))
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, c := range catalogues {
+		if c.Problem != "" {
+			a.note("%s is not available: %s", c.Server, c.Problem)
+		}
+		for _, d := range c.Dropped {
+			a.note("%s: left out: %s", c.Server, d)
+		}
+	}
+	return nil
 }

@@ -69,9 +69,11 @@ func (t *turnClient) options(session string) client.StartWorkflowOptions {
 	return client.StartWorkflowOptions{
 		ID: session, TaskQueue: t.cfg.Temporal.TaskQueue,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
-		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
-		StaticSummary:            "Everturn turn of session " + turn.Cut(session, 80),
-		StaticDetails:            "One user request carried to its answer. Its transcript is in the journal: `starter show " + turn.Cut(session, 80) + "`.",
+		// Without it the SDK takes the turn that runs for the one that was asked for, and the message is lost.
+		WorkflowExecutionErrorWhenAlreadyStarted: true,
+		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		StaticSummary:                            "Everturn turn of session " + turn.Cut(session, 80),
+		StaticDetails:                            "One user request carried to its answer. Its transcript is in the journal: `starter show " + turn.Cut(session, 80) + "`.",
 		TypedSearchAttributes: temporal.NewSearchAttributes(
 			workflows.AttrSession.ValueSet(session), workflows.AttrAgent.ValueSet(t.cfg.Runtime.Agent),
 			workflows.AttrState.ValueSet(string(turn.StateRunning))),

@@ -1,0 +1,246 @@
+package tests
+
+import (
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// The tests of these files run the real commands as processes: what a user types, and what comes back.
+
+// event is a line of -o jsonl, as a program reads it.
+type event struct {
+	Version int            `json:"v"`
+	Turn    string         `json:"turn"`
+	Index   int64          `json:"index"`
+	Kind    turn.ChunkKind `json:"kind"`
+	Step    int            `json:"step"`
+	Text    string         `json:"text"`
+}
+
+// ids is what --detach -o json prints.
+type ids struct{ Session, Turn, Link string }
+
+func lookAndAnswer(answer script.Reply) script.Script {
+	return script.Steps(script.Call("local_list_files", `{}`).WithText("I look.").Usage(10, 3, 0), answer)
+}
+
+func TestCLIAnswersInEveryFormat(t *testing.T) {
+	t.Parallel()
+	model := script.Start(t, lookAndAnswer(script.Text("It is \x1b[2Ja test.").Usage(20, 5, 0)))
+	h := newHome(t, asking(model))
+	h.worker()
+
+	text := h.starter("run", "What is this?").exits(0)
+	assert.Equal(t, "It is [2Ja test.\n", text.out.String(), "only the answer goes to stdout, and nothing of it moves a terminal")
+	assert.Contains(t, text.err.String(), "/namespaces/default/workflows/s-")
+	assert.Contains(t, text.err.String(), "2 steps · 1 tool calls · 30 tokens in, 8 out")
+
+	quiet := h.starter("run", "-q", "--output-last", "last.txt", "What is this?").exits(0)
+	assert.Equal(t, "It is [2Ja test.\n", quiet.out.String())
+	assert.Empty(t, quiet.err.String())
+	b, err := os.ReadFile(h.path("last.txt"))
+	require.NoError(t, err)
+	assert.Equal(t, "It is \x1b[2Ja test.", string(b), "a file gets the answer as it is")
+
+	result := decoded[workflows.Result](h.starter("run", "-o", "json", "What is this?").exits(0))
+	assert.Equal(t, workflows.Result{
+		Version: 1, Session: result.Session, Turn: result.Turn, State: turn.StateCompleted, FinishReason: turn.FinishAnswered,
+		Answer: "It is \x1b[2Ja test.", Usage: turn.Usage{InputTokens: 30, OutputTokens: 8}, Steps: 2, ToolCalls: 1, Model: "scripted",
+	}, result)
+
+	none := h.starter("run", "-o", "none", "What is this?").exits(0)
+	assert.Empty(t, none.out.String()+none.err.String())
+	checkEvents(t, decodedLines[event](h.starter("run", "-o", "jsonl", "What is this?").exits(0)))
+}
+
+// checkEvents checks the events of a turn that lookAndAnswer answered.
+func checkEvents(t *testing.T, events []event) {
+	t.Helper()
+	kinds, answer := map[turn.ChunkKind]int{}, ""
+	for i, e := range events {
+		assert.Equal(t, 1, e.Version)
+		assert.EqualValues(t, i, e.Index)
+		assert.Equal(t, events[0].Turn, e.Turn)
+		kinds[e.Kind]++
+		if e.Kind == turn.ChunkTextDelta && e.Step == 2 {
+			answer += e.Text
+		}
+	}
+	assert.Equal(t, "It is \x1b[2Ja test.", answer)
+	assert.Equal(t, turn.ChunkTurnStarted, events[0].Kind)
+	assert.Equal(t, turn.ChunkTurnCompleted, events[len(events)-1].Kind)
+	assert.Equal(t, 1, kinds[turn.ChunkToolCallStarted])
+	assert.Equal(t, 1, kinds[turn.ChunkToolCallCompleted])
+}
+
+func TestCLIExitCodesTellHowTheTurnEnded(t *testing.T) {
+	t.Parallel()
+	model := script.Start(t, script.Cases(
+		script.When("refuse", script.Status(400, "invalid_request", "no such thing")),
+		script.When("run away", script.Always(script.Call("local_list_files", `{}`))),
+		script.When("hang", script.Text("never").StallAfter(0)),
+	))
+	h := newHome(t, asking(model))
+	h.worker()
+	for _, c := range []struct {
+		code int
+		says string
+		args []string
+	}{
+		{1, "llm_rejected", []string{"run", "refuse"}},
+		{3, "max_steps", []string{"run", "--max-steps", "0", "run away"}},
+		{4, "OPENAI_API_KEY", []string{"doctor", "--set", "llm.base_url=", "--set", "llm.provider=openai"}},
+		{5, "no Temporal answers at 127.0.0.1:1", []string{"run", "--set", "temporal.address=127.0.0.1:1", "hello"}},
+		{7, "max_steps", []string{"run", "--max-steps", "2", "run away"}},
+		{7, "max_tool_calls", []string{"run", "--max-tool-calls", "1", "run away"}},
+		{124, "turn_timeout", []string{"run", "--timeout", "1s", "hang"}},
+	} {
+		got := h.starter(c.args...).exits(c.code)
+		assert.Contains(t, got.out.String()+got.err.String(), c.says)
+	}
+	w := h.worker("-set", "llm.base_url=", "-set", "llm.provider=openai").wait()
+	assert.Equal(t, 1, w.code())
+	assert.Contains(t, w.err.String(), "OPENAI_API_KEY", "a worker without its key does not even start")
+}
+
+func TestCLIDetachesAndAttaches(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	model := script.Start(t, lookAndAnswer(script.Text("It is \x1b[2Ja test.").Hold(3, gate)))
+	h := newHome(t, asking(model))
+	h.worker()
+	plain := h.starter("run", "--detach", "-s", "one", "What is this?").exits(0)
+	assert.True(t, strings.HasPrefix(plain.out.String(), "session one\nturn    "), plain.out.String())
+	assert.Contains(t, plain.err.String(), "starter attach one")
+	live := h.begin(nil, "attach", "-o", "jsonl", "one")
+	live.says("tool_call_completed")
+	awaitGate(t, gate)
+	gate.Release()
+	events := decodedLines[event](live.exits(0))
+	checkEvents(t, events)
+
+	again := decodedLines[event](h.starter("attach", "-o", "jsonl", "one").exits(0))
+	assert.Equal(t, events, again, "from the start it is the same, however late")
+	rest := decodedLines[event](h.starter("attach", "-o", "jsonl", "--after", "2").exits(0))
+	assert.Equal(t, events[3:], rest, "the last session, from a chunk on")
+	late := h.starter("attach", "--after", "100", "one").exits(0)
+	assert.Equal(t, "It is [2Ja test.\n", late.out.String())
+
+	started := decoded[ids](h.starter("run", "--detach", "-o", "json", "And this?").exits(0))
+	assert.NotEqual(t, "one", started.Session)
+	assert.Contains(t, started.Link, started.Turn)
+	h.starter("attach", started.Session).exits(0)
+	unknown := h.starter("attach", "nowhere").exits(3)
+	assert.Contains(t, unknown.err.String(), `Temporal knows no session "nowhere"`)
+}
+
+func TestCLIGoesOnWithASession(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	model := script.Start(t, script.Cases(
+		script.When("slowly", script.Text("Now.").Hold(1, gate)),
+		script.When("", script.Text("Yes.")),
+	))
+	h := newHome(t, asking(model))
+	h.worker()
+	none := h.starter("run", "-c", "hello").exits(3)
+	assert.Contains(t, none.err.String(), "there is no session to continue yet")
+	h.starter("run", "-s", "talk", "first").exits(0)
+	h.starter("run", "-s", "other", "aside").exits(0)
+	h.starter("run", "-s", "talk", "second").exits(0)
+	h.starter("run", "-c", "third").exits(0)
+	requests := model.Requests()
+	assert.Equal(t, []string{"first", "Yes.", "second", "Yes.", "third"}, said(requests[len(requests)-1].Chat))
+
+	slow := h.begin(nil, "run", "-s", "talk", "slowly")
+	awaitGate(t, gate)
+	busy := h.starter("run", "-s", "talk", "at once").exits(1)
+	assert.Contains(t, busy.err.String(), `session "talk" is busy with a turn: follow it with `+"`starter attach talk`")
+	gate.Release()
+	assert.Equal(t, "Now.\n", slow.exits(0).out.String())
+
+	h.starter("run", "-s", "talk", "--message-id", "m1", "once").exits(0)
+	n := len(model.Requests())
+	twice := h.starter("run", "-s", "talk", "--message-id", "m1", "once").exits(0)
+	assert.Equal(t, "Yes.\n", twice.out.String())
+	assert.Len(t, model.Requests(), n, "the same message is not asked twice")
+}
+
+// said are the texts of a conversation without its system prompt.
+func said(c script.Chat) []string {
+	var out []string
+	for _, m := range c.Messages {
+		if m.Role != "system" {
+			out = append(out, m.Content)
+		}
+	}
+	return out
+}
+
+func TestCLITakesALongMessageFromStandardInput(t *testing.T) {
+	t.Parallel()
+	model := script.Start(t, script.Text("Long."))
+	h := newHome(t, asking(model))
+	h.worker()
+	long := strings.Repeat("0123456789abcde\n", 5<<20/16)
+	assert.Equal(t, "Long.\n", h.begin(strings.NewReader(long), "run").exits(0).out.String())
+	assert.Equal(t, long, model.Requests()[0].Chat.Last("user").Content)
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	defer w.Close()
+	h.begin(r, "run", "a prompt beside a pipe that stays open").exits(0)
+}
+
+func TestCLISignalsDetachAndThenStop(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	model := script.Start(t, script.Text("It takes its time.").Hold(2, gate))
+	h := newHome(t, asking(model))
+	h.worker()
+	one := h.begin(nil, "run", "-s", "left", "Slowly.")
+	awaitGate(t, gate)
+	one.signal(syscall.SIGINT)
+	assert.Contains(t, one.exits(0).err.String(), "Follow it with `starter attach left`")
+
+	two := h.begin(nil, "attach", "left")
+	two.says("/namespaces/")
+	two.signal(syscall.SIGINT)
+	two.says("press Ctrl-C again to stop it")
+	two.signal(syscall.SIGINT)
+	assert.Contains(t, two.exits(2).err.String(), "stopped")
+	c, err := client.Dial(client.Options{HostPort: stack.Address, Logger: quiet})
+	require.NoError(t, err)
+	defer c.Close()
+	d, err := c.DescribeWorkflowExecution(t.Context(), "left", "")
+	require.NoError(t, err)
+	assert.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, d.WorkflowExecutionInfo.Status)
+	h.starter("attach", "left").exits(2)
+	over := h.starter("stop", "left").exits(0)
+	assert.Contains(t, over.err.String(), "is cancelled", "stopping what is over is no error")
+}
+
+func TestCLIStopsAnotherCommandsTurn(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	h := newHome(t, asking(script.Start(t, script.Text("It takes its time.").Hold(2, gate))))
+	h.worker()
+	run := h.begin(nil, "run", "-s", "stopped", "Slowly.")
+	awaitGate(t, gate)
+	began := time.Now()
+	h.starter("stop", "stopped").exits(0)
+	run.exits(2)
+	t.Logf("stopped after %s", time.Since(began))
+}

@@ -1,0 +1,206 @@
+package tests
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/tests/script"
+)
+
+// home is a folder with an agent.toml, in which the real commands run as a user runs them.
+type home struct {
+	t       *testing.T
+	dir     string
+	environ []string
+}
+
+// newHome makes one on the shared server, with a task queue of its own. settings is the rest of agent.toml.
+func newHome(t *testing.T, settings string) *home {
+	t.Helper()
+	h := &home{t: t, dir: t.TempDir(), environ: []string{"PATH=" + os.Getenv("PATH")}}
+	h.environ = append(h.environ, "HOME="+h.dir)
+	queue := fmt.Sprintf("cli-%s-%d", strings.ReplaceAll(t.Name(), "/", "-"), time.Now().UnixNano())
+	h.write("agent.toml", fmt.Sprintf("[temporal]\naddress = %q\ntask_queue = %q\n%s", stack.Address, queue, settings))
+	return h
+}
+
+// asking is the part of agent.toml that names a scripted model.
+func asking(m *script.Server) string {
+	return fmt.Sprintf("[llm]\nprovider = \"openai\"\nbase_url = %q\nmodel = \"scripted\"\n[runtime]\nmode = \"native\"\n", m.URL())
+}
+
+// hosting is the part of agent.toml that names the MCP server of the tests.
+func hosting(t *testing.T, id, more string, args ...string) string {
+	t.Helper()
+	b, err := json.Marshal(args) // an array of plain strings is the same in TOML
+	require.NoError(t, err)
+	if args == nil {
+		b = []byte("[]")
+	}
+	return fmt.Sprintf("[[mcp.servers]]\nid = %q\ncommand = %q\nargs = %s\n%s\n", id, binary(t, "./tests/mcpserver"), b, more)
+}
+
+func (h *home) path(name string) string { return filepath.Join(h.dir, name) }
+
+func (h *home) write(name, content string) {
+	h.t.Helper()
+	require.NoError(h.t, os.MkdirAll(filepath.Dir(h.path(name)), 0o700))
+	require.NoError(h.t, os.WriteFile(h.path(name), []byte(content), 0o600))
+}
+
+// command is a process of ours. It does not outlive the test, nor a test binary that is killed.
+type command struct {
+	t        *testing.T
+	cmd      *exec.Cmd
+	out, err sink
+	done     chan struct{}
+}
+
+// sink collects what a process writes and can be read meanwhile.
+type sink struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *sink) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(b)
+}
+
+func (s *sink) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// starter runs the command line to its end.
+func (h *home) starter(args ...string) *command {
+	h.t.Helper()
+	return h.begin(nil, args...).wait()
+}
+
+// begin runs the command line without waiting for it.
+func (h *home) begin(in io.Reader, args ...string) *command {
+	h.t.Helper()
+	cmd := exec.Command(binary(h.t, "./starter"), args...)
+	cmd.Stdin = in
+	return h.launch(cmd)
+}
+
+// worker runs the worker command until the test ends.
+func (h *home) worker(args ...string) *command {
+	h.t.Helper()
+	return h.launch(exec.Command(binary(h.t, "./worker"), args...))
+}
+
+func (h *home) launch(cmd *exec.Cmd) *command {
+	h.t.Helper()
+	c := &command{t: h.t, cmd: cmd, done: make(chan struct{})}
+	cmd.Dir, cmd.Env, cmd.WaitDelay = h.dir, h.environ, 5*time.Second
+	if cmd.Stdout == nil {
+		cmd.Stdout, cmd.Stderr = &c.out, &c.err
+	}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	started := make(chan error)
+	go func() {
+		defer close(c.done)
+		runtime.LockOSThread() // the signal comes with the end of the thread that started the process
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // its state is looked at where it matters
+		}
+	}()
+	require.NoError(h.t, <-started)
+	h.t.Cleanup(c.end)
+	return c
+}
+
+// end asks the process to end, so that it takes its own children along, and then makes it.
+func (c *command) end() {
+	_ = c.cmd.Process.Signal(syscall.SIGTERM) // it may be gone
+	select {
+	case <-c.done:
+	case <-time.After(15 * time.Second):
+		_ = c.cmd.Process.Kill()
+		<-c.done
+	}
+	if c.t.Failed() {
+		c.t.Logf("%s, %s, said:\n%s\n%s", strings.Join(c.cmd.Args, " "), c.cmd.ProcessState, ending(c.out.String()), ending(c.err.String()))
+	}
+}
+
+// ending is the part of an output that a failure shows.
+func ending(s string) string { return s[max(0, len(s)-2000):] }
+
+// wait returns when the process has ended.
+func (c *command) wait() *command {
+	c.t.Helper()
+	select {
+	case <-c.done:
+	case <-time.After(within):
+		require.Fail(c.t, "it does not end: "+strings.Join(c.cmd.Args, " "))
+	}
+	return c
+}
+
+func (c *command) code() int { return c.cmd.ProcessState.ExitCode() }
+
+func (c *command) signal(s syscall.Signal) {
+	c.t.Helper()
+	require.NoError(c.t, c.cmd.Process.Signal(s))
+}
+
+// exits waits for the process and checks how it ended.
+func (c *command) exits(code int) *command {
+	c.t.Helper()
+	c.wait()
+	require.Equal(c.t, code, c.code(), "%s\n%s\n%s", strings.Join(c.cmd.Args, " "), ending(c.out.String()), ending(c.err.String()))
+	return c
+}
+
+// says waits until the process has written a text to either of its outputs.
+func (c *command) says(text string) {
+	c.t.Helper()
+	require.Eventually(c.t, func() bool {
+		return strings.Contains(c.out.String(), text) || strings.Contains(c.err.String(), text)
+	}, within, 5*time.Millisecond, "%q was never said", text)
+}
+
+// decoded is one JSON value of a command's output.
+func decoded[T any](c *command) T {
+	c.t.Helper()
+	var v T
+	require.NoError(c.t, json.Unmarshal([]byte(c.out.String()), &v), "%s", c.out.String())
+	return v
+}
+
+// decodedLines are the JSON lines of a command's output.
+func decodedLines[T any](c *command) []T {
+	c.t.Helper()
+	var all []T
+	for line := range strings.Lines(c.out.String()) {
+		var v T
+		require.NoError(c.t, json.Unmarshal([]byte(line), &v), "%s", line)
+		all = append(all, v)
+	}
+	return all
+}
