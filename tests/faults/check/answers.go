@@ -1,0 +1,157 @@
+package check
+
+import (
+	"slices"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// answers checks I1: what was acknowledged is answered, once, and everybody is told the same.
+func (c *checker) answers() {
+	for _, m := range c.sortedMessages() {
+		c.answer(m)
+	}
+	for _, t := range c.sortedTurns() {
+		if _, known := c.messages[t.record.MessageID]; !known {
+			c.breaks(I1, "turn %s answers message %s, which no client has sent", t.record.ID, t.record.MessageID)
+		}
+		c.ended(t)
+	}
+	for name, h := range c.Histories {
+		if closing(h) == enumspb.EVENT_TYPE_UNSPECIFIED {
+			c.breaks(I1, "run %s is still open", name)
+		}
+	}
+}
+
+func (c *checker) answer(m message) {
+	owners := c.owners(m)
+	switch {
+	case len(owners) > 1:
+		c.breaks(I1, "message %s has %d turns", m.id, len(owners))
+		return
+	case len(owners) == 0:
+		if m.acknowledged {
+			c.breaks(I1, "message %s was acknowledged and no turn has it", m.id)
+		}
+		return
+	case len(m.results) == 0:
+		c.breaks(I1, "nobody was told what became of message %s", m.id)
+	}
+	t := owners[0]
+	for _, r := range m.results {
+		c.told(m, t, r)
+	}
+	if final := c.finalAnswer(t); t.record.State == turn.StateCompleted && final != t.record.Answer {
+		c.breaks(I1, "message %s was answered %q and the provider said %q", m.id, t.record.Answer, final)
+	}
+}
+
+// owners are the turns that have the message.
+func (c *checker) owners(m message) []*turnLedger {
+	var out []*turnLedger
+	for _, t := range c.sortedTurns() {
+		if t.session == m.session && t.record.MessageID == m.id {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// told holds a result that a client got against the turn that owns the message.
+func (c *checker) told(m message, t *turnLedger, r Entry) {
+	switch {
+	case r.Error != "":
+		c.breaks(I1, "message %s: the client was told %s", m.id, r.Error)
+	case r.Reason != string(turn.FinishDuplicate) && r.Turn != t.record.ID:
+		c.breaks(I1, "message %s was answered twice, by turns %s and %s", m.id, t.record.ID, r.Turn)
+	case r.Reason != string(turn.FinishDuplicate) && r.State != string(t.record.State):
+		c.breaks(I1, "message %s: the client was told %s and the journal has %s", m.id, r.State, t.record.State)
+	case r.Answer != t.record.Answer:
+		c.breaks(I1, "message %s: the client was told %q and the journal has %q", m.id, r.Answer, t.record.Answer)
+	}
+}
+
+// finalAnswer is what the provider said last in answer to the turn's message.
+func (c *checker) finalAnswer(t *turnLedger) string {
+	answer, step := "", 0
+	for _, r := range c.Requests {
+		if r.Asked == c.messages[t.record.MessageID].text && r.Outcome == sent && r.Step >= step {
+			answer, step = r.Answer, r.Step
+		}
+	}
+	return answer
+}
+
+// ended checks that a turn came to one end, and to one that somebody wanted.
+func (c *checker) ended(t *turnLedger) {
+	id := t.record.ID
+	switch t.record.State {
+	case turn.StateCompleted:
+	case turn.StateCancelled:
+		if !slices.Contains(c.Run.Stopped, t.record.MessageID) && !c.cancelRequested(id) {
+			c.breaks(I1, "turn %s was cancelled and nobody has stopped it", id)
+		}
+	default:
+		c.breaks(I1, "turn %s is %s (%s): %s", id, t.record.State, t.record.Code, t.record.Message)
+	}
+	completions := 0
+	for _, chunk := range t.chunks {
+		if chunk.Kind == turn.ChunkTurnCompleted {
+			completions++
+		}
+	}
+	if completions != 1 {
+		c.breaks(I1, "the stream of turn %s has %d ends", id, completions)
+	}
+	if runs := c.closedRuns(id); len(runs) != 1 {
+		c.breaks(I1, "Temporal has %d ends of turn %s", len(runs), id)
+	}
+}
+
+// closedRuns are the runs in which a turn's chain has come to its end.
+func (c *checker) closedRuns(turnID string) []*historypb.History {
+	var out []*historypb.History
+	for _, h := range c.Histories {
+		if firstRun(h) == turnID && closing(h) != enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW && closing(h) != enumspb.EVENT_TYPE_UNSPECIFIED {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+func (c *checker) cancelRequested(turnID string) bool {
+	for _, h := range c.Histories {
+		for _, e := range h.Events {
+			if e.EventType == enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED && firstRun(h) == turnID {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// firstRun is the ID of the turn that a history belongs to.
+func firstRun(h *historypb.History) string {
+	if len(h.Events) == 0 {
+		return ""
+	}
+	return h.Events[0].GetWorkflowExecutionStartedEventAttributes().GetFirstExecutionRunId()
+}
+
+// closing is the event that has ended a run; unspecified where none has.
+func closing(h *historypb.History) enumspb.EventType {
+	if len(h.Events) == 0 {
+		return enumspb.EVENT_TYPE_UNSPECIFIED
+	}
+	switch last := h.Events[len(h.Events)-1].EventType; last {
+	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
+		enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED,
+		enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
+		return last
+	}
+	return enumspb.EVENT_TYPE_UNSPECIFIED
+}

@@ -1,0 +1,18 @@
+// Package check judges, offline, what a system under faults has done. It reads ledgers that were written independently
+// of each other, joins them and reports every promise of the design that they show to be broken:
+//
+//	provider.jsonl    each request that the scripted model got, its bytes, and whether its answer got out whole
+//	tool.jsonl        each effect, synced to disk by the tool itself before it went on
+//	client.jsonl      what the client sent, what was acknowledged, and what it was told in the end
+//	stream.jsonl      the chunks as somebody read them live, in the order in which they came
+//	histories/*.json  every run that Temporal knows, as the server has it
+//	journal/*.jsonl   the sessions, as the journal exports them
+//	processes.jsonl   what each worker left when it ended, and processes that outlived it
+//	sinks/*           everything in which a secret must not be
+//	run.json          what the schedule did: canaries, and how often it interrupted
+//
+// No ledger is believed alone: the journal's word that a call has run is held against the tool's own count of effects,
+// its transcript against what the provider was shown, and its turns against what the client and Temporal know.
+//
+// A violation names its invariant, I1 to I8 as the design numbers them. I5, approvals, has no cases yet.
+package check

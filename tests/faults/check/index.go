@@ -1,0 +1,145 @@
+package check
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// checker joins the ledgers.
+type checker struct {
+	Ledgers
+	found []Violation
+
+	turns    map[string]*turnLedger
+	messages map[string]message // what the client sent, by ID
+}
+
+// message is one that the client sent.
+type message struct {
+	id, session, text string
+	acknowledged      bool
+	results           []Entry
+}
+
+// turnLedger is what the journal has of a turn.
+type turnLedger struct {
+	record     journal.ExportTurn
+	session    string
+	transcript []turn.Message // of the whole session
+	inferences []journal.ExportInference
+	calls      []journal.ExportCall
+	chunks     []turn.Chunk
+}
+
+func newChecker(l Ledgers) *checker {
+	c := &checker{Ledgers: l, turns: map[string]*turnLedger{}, messages: map[string]message{}}
+	for _, s := range l.Sessions {
+		c.index(s)
+	}
+	for _, e := range l.Client {
+		m := c.messages[e.Message]
+		m.id = e.Message
+		switch e.Event {
+		case Sending:
+			m.session, m.text = e.Session, e.Text
+		case Acknowledged:
+			m.acknowledged = true
+		case Answered:
+			m.results = append(m.results, e)
+		}
+		c.messages[e.Message] = m
+	}
+	return c
+}
+
+// index files an export's lines under their turns.
+func (c *checker) index(s Session) {
+	blobs := map[string]string{}
+	session := ""
+	var own []*turnLedger
+	var transcript []turn.Message
+	for _, l := range s.Lines {
+		switch {
+		case l.Header != nil:
+			session = l.Header.Session.ID
+		case l.Blob != nil:
+			blobs[l.Blob.Hash] = string(l.Blob.Bytes)
+		case l.Turn != nil:
+			t := &turnLedger{record: *l.Turn, session: session}
+			c.turns[l.Turn.ID] = t
+			own = append(own, t)
+		case l.Message != nil:
+			transcript = append(transcript, restore(*l.Message, blobs))
+		default:
+			c.file(l, blobs)
+		}
+	}
+	for _, t := range own {
+		t.transcript = transcript
+	}
+}
+
+func restore(e journal.ExportMessage, blobs map[string]string) turn.Message {
+	m := e.Message
+	m.Text = cmp.Or(m.Text, blobs[e.TextBlob])
+	for _, call := range e.Calls {
+		call.Arguments = cmp.Or(call.Arguments, blobs[call.ArgumentsBlob])
+		m.ToolCalls = append(m.ToolCalls, call.ToolCall)
+	}
+	return m
+}
+
+// file puts a line of a turn's ledgers where it belongs. Lines of turns that are not there are the export's problem.
+func (c *checker) file(l journal.Line, blobs map[string]string) {
+	var t *turnLedger
+	switch {
+	case l.Inference != nil:
+		if t = c.turns[l.Inference.Key.Turn]; t != nil {
+			t.inferences = append(t.inferences, *l.Inference)
+		}
+	case l.Call != nil:
+		if t = c.turns[l.Call.Turn]; t != nil {
+			call := *l.Call
+			call.Text = cmp.Or(call.Text, blobs[call.TextBlob])
+			call.Call.Arguments = cmp.Or(call.Call.Arguments, blobs[call.ArgumentsBlob])
+			t.calls = append(t.calls, call)
+		}
+	case l.Chunk != nil:
+		if t = c.turns[l.Chunk.Turn]; t != nil {
+			t.chunks = append(t.chunks, *l.Chunk)
+		}
+	}
+}
+
+// sortedTurns are the turns by ID, so that reports come out alike.
+func (c *checker) sortedTurns() []*turnLedger {
+	var out []*turnLedger
+	for _, id := range slices.Sorted(maps.Keys(c.turns)) {
+		out = append(out, c.turns[id])
+	}
+	return out
+}
+
+func (c *checker) sortedMessages() []message {
+	var out []message
+	for _, id := range slices.Sorted(maps.Keys(c.messages)) {
+		out = append(out, c.messages[id])
+	}
+	return out
+}
+
+// asked are the provider's requests for one step of a turn, in order of arrival.
+func (c *checker) asked(t *turnLedger, step int) []Request {
+	text := c.messages[t.record.MessageID].text
+	var out []Request
+	for _, r := range c.Requests {
+		if r.Step == step && r.Asked == text {
+			out = append(out, r)
+		}
+	}
+	return out
+}

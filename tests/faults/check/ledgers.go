@@ -1,0 +1,108 @@
+package check
+
+import (
+	"encoding/json"
+	"time"
+
+	historypb "go.temporal.io/api/history/v1"
+
+	"github.com/everturn/everturn/journal"
+)
+
+// Ledgers are what a run has left behind.
+type Ledgers struct {
+	Run       Run
+	Requests  []Request
+	Effects   []Effect
+	Client    []Entry
+	Stream    []Entry
+	Histories map[string]*historypb.History // by file name
+	Sessions  []Session
+	Processes []Process
+	Sinks     map[string][]byte
+}
+
+// Run is what the schedule did.
+type Run struct {
+	Point string `json:"point"`
+	Seed  uint64 `json:"seed"`
+	// Canaries are secrets that no sink may hold.
+	Canaries []string `json:"canaries,omitempty"`
+	// Interruptions is how often an inference may have been cut off by the schedule: what bounds attempts that are
+	// neither the first nor the provider's own failures.
+	Interruptions int `json:"interruptions"`
+	// Stopped are messages that the client asked to stop: they may end as cancelled.
+	Stopped []string `json:"stopped,omitempty"`
+}
+
+// Request is a line of the provider's ledger.
+type Request struct {
+	At      time.Time       `json:"at"`
+	Asked   string          `json:"asked"` // the user's last message
+	Step    int             `json:"step"`  // the turn's, from 1
+	Body    json.RawMessage `json:"body"`
+	Outcome string          `json:"outcome"` // sent: the whole answer got out
+	// Answer and Calls are what the provider said, or would have.
+	Answer string        `json:"answer,omitempty"`
+	Calls  []RequestCall `json:"calls,omitempty"`
+}
+
+// RequestCall is a tool call that the provider asked for.
+type RequestCall struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+// sent is the outcome of a request that was answered whole.
+const sent = "sent"
+
+// Effect is a line of the tool's ledger.
+type Effect struct {
+	Event string `json:"event"` // begun, effect, done
+	Text  string `json:"text"`  // names the call: the value of its argument of that name
+}
+
+// Entry is a line of the client's ledger, or of its reader's.
+type Entry struct {
+	Event   string    `json:"event"` // sending, acknowledged, result; chunk
+	At      time.Time `json:"at"`
+	Session string    `json:"session,omitempty"`
+	Message string    `json:"message,omitempty"` // the ID
+	Text    string    `json:"text,omitempty"`
+	Turn    string    `json:"turn,omitempty"`
+	State   string    `json:"state,omitempty"`
+	Reason  string    `json:"reason,omitempty"`
+	Answer  string    `json:"answer,omitempty"`
+	Error   string    `json:"error,omitempty"`
+	Index   int64     `json:"index,omitempty"`
+	Kind    string    `json:"kind,omitempty"`
+}
+
+// The events of a client's ledger.
+const (
+	Sending      = "sending"
+	Acknowledged = "acknowledged"
+	Answered     = "result"
+	ChunkRead    = "chunk"
+)
+
+// Process is a line of the ledger of processes.
+type Process struct {
+	PID     int    `json:"pid"`
+	Command string `json:"command,omitempty"`
+	// Orphan: it was alive when nothing of its worker was left.
+	Orphan bool `json:"orphan,omitempty"`
+	// GoroutinesBefore and After are a worker's, before it built anything and after it closed everything; 0 where it
+	// did not come to say.
+	GoroutinesBefore int    `json:"goroutines_before,omitempty"`
+	GoroutinesAfter  int    `json:"goroutines_after,omitempty"`
+	Stacks           string `json:"stacks,omitempty"`
+	PeakBytes        int64  `json:"peak_bytes,omitempty"`
+}
+
+// Session is a session's export: its lines, and what the journal's own reader says of them.
+type Session struct {
+	File    string
+	Lines   []journal.Line
+	Problem error
+}

@@ -1,0 +1,78 @@
+package check
+
+import (
+	"strings"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// transcripts checks I3 in the journal: chain, numbers, and one result a call in request order.
+func (c *checker) transcripts() {
+	for _, s := range c.Sessions {
+		if s.Problem != nil {
+			c.breaks(I3, "the export %s does not hold: %v", s.File, s.Problem)
+		}
+		for _, l := range s.Lines {
+			if l.Header == nil {
+				continue
+			}
+			if t := c.turns[l.Header.Session.LastTurn.ID]; t != nil {
+				c.transcript(l.Header.Session.ID, t.transcript)
+			}
+			break
+		}
+	}
+	for _, t := range c.sortedTurns() {
+		c.results(t)
+	}
+}
+
+// transcript checks the order of a session's messages.
+func (c *checker) transcript(session string, messages []turn.Message) {
+	var open []turn.ToolCall
+	for i, m := range messages {
+		if m.Role != turn.RoleTool {
+			if len(open) > 0 {
+				c.breaks(I3, "session %s: message %d comes before the result of call %s", session, i+1, open[0].ID)
+			}
+			open = m.ToolCalls
+			continue
+		}
+		if len(open) == 0 || open[0].ID != m.CallID {
+			c.breaks(I3, "session %s: message %d is the result of call %s, which is not the next one", session, i+1, m.CallID)
+			continue
+		}
+		c.result(session, m, open[0])
+		open = open[1:]
+	}
+	if len(open) > 0 {
+		c.breaks(I3, "session %s: call %s has no result", session, open[0].ID)
+	}
+}
+
+// result checks that a result is that of its own call: every tool of the schedules repeats the text it was given.
+func (c *checker) result(session string, m turn.Message, call turn.ToolCall) {
+	if key := keyOf(call); key != "" && m.Outcome == turn.OutcomeOK && !strings.Contains(m.Text, key) {
+		c.breaks(I3, "session %s: the result of call %s of turn %s is that of another: %q was asked for and %q is answered",
+			session, call.ID, m.TurnID, key, m.Text)
+	}
+}
+
+// results checks that ledger and transcript say the same of each call, and that the stream starts and ends it once.
+func (c *checker) results(t *turnLedger) {
+	shown := map[string]turn.Message{}
+	for _, m := range t.transcript {
+		if m.Role == turn.RoleTool && m.TurnID == t.record.ID {
+			shown[m.CallID] = m
+		}
+	}
+	for _, call := range t.calls {
+		m, ok := shown[call.Call.ID]
+		if !ok {
+			c.breaks(I3, "call %s of turn %s is in the ledger and not in the transcript", call.Call.ID, t.record.ID)
+		} else if m.Outcome != call.Outcome || m.Text != call.Text {
+			c.breaks(I3, "call %s of turn %s is %s (%q) in the ledger and %s (%q) in the transcript",
+				call.Call.ID, t.record.ID, call.Outcome, call.Text, m.Outcome, m.Text)
+		}
+	}
+}

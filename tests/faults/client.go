@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/tests/faults/check"
+	"github.com/everturn/everturn/workflows"
+)
+
+// ledger is a file of JSON lines that several goroutines write.
+type ledger struct {
+	mu sync.Mutex
+	f  *os.File
+}
+
+func openLedger(file string) (*ledger, error) {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	return &ledger{f: f}, err
+}
+
+func (l *ledger) write(line any) {
+	b, _ := json.Marshal(line) // lines are of types of ours
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, _ = l.f.Write(append(b, '\n')) // a ledger with a gap fails its check
+}
+
+// user sends messages as a client does that must not lose one: again under the same ID until it is acknowledged, and
+// then until it knows what became of it.
+type user struct {
+	client       client.Client
+	ledger       *ledger
+	taskQueue    string
+	acknowledged func(turnID string)
+}
+
+// patience bounds one request to the server. The next one asks the same again.
+const patience = 10 * time.Second
+
+// send sends a message and waits for its result. byUpdate sends it as update-with-start does.
+func (u *user) send(ctx context.Context, t turnPlan, byUpdate bool) error {
+	u.ledger.write(check.Entry{Event: check.Sending, At: time.Now(), Session: t.session, Message: t.id, Text: t.text})
+	for {
+		err := u.try(ctx, t, byUpdate)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return errors.Join(context.Cause(ctx), err)
+		}
+		if pause(ctx, 100*time.Millisecond) != nil {
+			return errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+// try sends the message once. An error means that it has to be sent again.
+func (u *user) try(ctx context.Context, t turnPlan, byUpdate bool) error {
+	start := u.start
+	if byUpdate {
+		start = u.update
+	}
+	run, err := start(ctx, t)
+	if err != nil {
+		return err
+	}
+	u.ledger.write(check.Entry{Event: check.Acknowledged, At: time.Now(), Session: t.session, Message: t.id, Turn: run})
+	u.acknowledged(run)
+	entry := check.Entry{Event: check.Answered, Session: t.session, Message: t.id}
+	res, err := u.result(ctx, t.session, run)
+	if errors.Is(err, errUndecided) {
+		return err
+	}
+	if res.FinishReason == "no_message" {
+		return errUndecided // it was acknowledged and did not get there: see what the journal says in the end
+	}
+	entry.At, entry.Turn, entry.State, entry.Reason, entry.Answer = time.Now(), res.Turn, string(res.State), string(res.FinishReason), res.Answer
+	if err != nil {
+		entry.Error = err.Error()
+	}
+	u.ledger.write(entry)
+	return nil
+}
+
+func (u *user) options(session string) client.StartWorkflowOptions {
+	return client.StartWorkflowOptions{ID: session, TaskQueue: u.taskQueue,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING}
+}
+
+func (u *user) start(ctx context.Context, t turnPlan) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	run, err := u.client.ExecuteWorkflow(ctx, u.options(t.session), workflows.TurnWorkflow,
+		workflows.Input{Message: &workflows.Message{ID: t.id, Text: t.text}})
+	if err != nil {
+		return "", err
+	}
+	return run.GetRunID(), nil
+}
+
+func (u *user) update(ctx context.Context, t turnPlan) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	handle, err := u.client.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
+		StartWorkflowOperation: u.client.NewWithStartWorkflowOperation(u.options(t.session), workflows.TurnWorkflow, workflows.Input{}),
+		UpdateOptions: client.UpdateWorkflowOptions{UpdateID: t.id, UpdateName: workflows.SendUpdate,
+			Args: []any{workflows.Message{ID: t.id, Text: t.text}}, WaitForStage: client.WorkflowUpdateStageCompleted},
+	})
+	if err != nil {
+		return "", err
+	}
+	var sent workflows.SendResult
+	if err := handle.Get(ctx, &sent); err != nil {
+		return "", err
+	}
+	return handle.RunID(), nil
+}
+
+// errUndecided: nobody knows yet what became of the message.
+var errUndecided = errors.New("the result is not known")
+
+// result waits for a run and returns what it came to, failed and cancelled turns included.
+func (u *user) result(ctx context.Context, session, run string) (workflows.Result, error) {
+	for {
+		var res workflows.Result
+		err := u.client.GetWorkflow(ctx, session, run).Get(ctx, &res)
+		var app *temporal.ApplicationError
+		var cancelled *temporal.CanceledError
+		var ended *temporal.WorkflowExecutionError
+		switch {
+		case err == nil:
+			return res, nil
+		case errors.As(err, &app) && app.HasDetails() && app.Details(&res) == nil:
+			return res, nil
+		case errors.As(err, &cancelled) && cancelled.HasDetails() && cancelled.Details(&res) == nil:
+			return res, nil
+		case errors.As(err, &ended):
+			return res, err
+		}
+		if pause(ctx, 100*time.Millisecond) != nil {
+			return res, errUndecided
+		}
+	}
+}
+
+// follow notes every chunk of a turn as it comes, until the turn or ctx ends.
+func (l *ledger) follow(ctx context.Context, store journal.Store, turnID string) {
+	for chunk, err := range journal.Follow(ctx, store, turnID, -1) {
+		if err != nil {
+			return // a reader that is turned away comes back; what it has read stands
+		}
+		l.write(check.Entry{Event: check.ChunkRead, At: time.Now(), Turn: turnID, Index: chunk.Index, Kind: string(chunk.Kind), Text: chunk.Text})
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func inDir(dir string, names ...string) string {
+	return filepath.Join(append([]string{dir}, names...)...)
+}

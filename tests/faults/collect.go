@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/everturn/everturn/tests/faults/check"
+)
+
+// collect ends what still runs and writes down every ledger that is not a file yet.
+func (r *rig) collect(ctx context.Context, run check.Run) error {
+	errs := []error{r.environments(), r.histories(ctx), r.endWorkers()}
+	r.stopRead()
+	r.readers.Wait()
+	run.Canaries = []string{r.canary(1), r.canary(2), r.canary(3)}
+	errs = append(errs, r.orphans(ctx), r.providerLedger(), r.exports(ctx), r.databases(), writeJSON(inDir(r.dir, "ledgers", "run.json"), run))
+	return errors.Join(errs...)
+}
+
+func writeJSON(file string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, b, 0o600)
+}
+
+// environments copies what the servers were given that were not given a token.
+func (r *rig) environments() error {
+	for _, id := range []string{"again", "quick"} {
+		pid, err := r.mcpServer(id)
+		if err != nil {
+			return err
+		}
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		if err != nil {
+			return fmt.Errorf("reading the environment of the MCP server %s: %w", id, err)
+		}
+		if err := os.WriteFile(inDir(r.dir, "ledgers", "sinks", "environ-"+id), b, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// histories writes every run of the rig's sessions, as the server has it.
+func (r *rig) histories(ctx context.Context) error {
+	for _, session := range r.sessions() {
+		runs, err := r.runs(ctx, session)
+		if err != nil {
+			return fmt.Errorf("listing the runs of %s: %w", session, err)
+		}
+		for _, run := range runs {
+			h := &historypb.History{}
+			events := r.direct.GetWorkflowHistory(ctx, session, run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+			for events.HasNext() {
+				e, err := events.Next()
+				if err != nil {
+					return fmt.Errorf("reading the history of %s: %w", session, err)
+				}
+				h.Events = append(h.Events, e)
+			}
+			b, err := protojson.Marshal(h)
+			if err != nil {
+				return err
+			}
+			name := session + "-" + run + ".json"
+			if err := errors.Join(os.WriteFile(inDir(r.dir, "ledgers", "histories", name), b, 0o600),
+				os.WriteFile(inDir(r.dir, "ledgers", "sinks", "history-"+name), b, 0o600)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// sessions are those that the provider has plans for.
+func (r *rig) sessions() []string { return []string{r.target.session, r.companion.session} }
+
+// runs lists a session's runs once the index knows the latest of them.
+func (r *rig) runs(ctx context.Context, session string) ([]string, error) {
+	latest, err := r.direct.DescribeWorkflowExecution(ctx, session, "")
+	if err != nil {
+		return nil, err
+	}
+	var runs []string
+	var listing error
+	err = reach(ctx, "the index of runs", func() bool {
+		runs, listing = nil, nil
+		var token []byte
+		for {
+			page, err := r.direct.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+				Query: fmt.Sprintf("WorkflowId = '%s'", session), NextPageToken: token})
+			if err != nil {
+				listing = err
+				return false
+			}
+			for _, e := range page.Executions {
+				runs = append(runs, e.Execution.RunId)
+			}
+			if token = page.NextPageToken; len(token) == 0 {
+				break
+			}
+		}
+		for _, run := range runs {
+			if run == latest.WorkflowExecutionInfo.Execution.RunId {
+				return true
+			}
+		}
+		return false
+	})
+	return runs, errors.Join(err, listing)
+}
+
+// endWorkers lets the workers drain. One that was killed by its schedule is gone already.
+func (r *rig) endWorkers() error {
+	var errs []error
+	for _, w := range r.workers {
+		if w.gone() {
+			continue
+		}
+		line, err := json.Marshal(check.Process{PID: w.pid(), Command: "worker", PeakBytes: w.peakBytes()})
+		errs = append(errs, err, appendLine(r.processLedger(), line), w.end(20*time.Second))
+	}
+	return errors.Join(errs...)
+}
+
+func appendLine(file string, line []byte) error {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(line, '\n'))
+	return errors.Join(err, f.Close())
+}
+
+// reaped is how long a process that lost its parent may take to end.
+const reaped = 5 * time.Second
+
+// orphans notes processes that are alive although every worker is gone.
+func (r *rig) orphans(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, reaped)
+	defer cancel()
+	if await(ctx, "the end of all children", func() bool { return len(r.children()) == 0 }) == nil {
+		return nil
+	}
+	var errs []error
+	for pid, command := range r.children() {
+		line, err := json.Marshal(check.Process{PID: pid, Command: command, Orphan: true})
+		errs = append(errs, err, appendLine(r.processLedger(), line))
+	}
+	return errors.Join(errs...)
+}
+
+// children are the processes that belong to the rig: all of them name its folder.
+func (r *rig) children() map[int]string {
+	all := mentioning(r.dir)
+	for pid, command := range all {
+		if strings.Contains(command, "start-dev") || strings.Contains(command, "-until-eof") {
+			delete(all, pid)
+		}
+	}
+	return all
+}
+
+// providerLedger writes what the scripted model counted.
+func (r *rig) providerLedger() error {
+	l, err := openLedger(inDir(r.dir, "ledgers", "provider.jsonl"))
+	if err != nil {
+		return err
+	}
+	for _, q := range r.model.Requests() {
+		asked := q.Chat.Asked()
+		line := check.Request{At: q.At, Asked: asked, Step: q.Step + 1, Body: q.Body, Outcome: string(q.Outcome)}
+		if t := r.plans[asked]; t != nil && q.Step < len(t.steps) {
+			for _, c := range t.steps[q.Step] {
+				line.Calls = append(line.Calls, check.RequestCall{Name: c.tool, Arguments: c.arguments()})
+			}
+		} else if t != nil {
+			line.Answer = t.final
+		}
+		l.write(line)
+	}
+	return l.f.Close()
+}
+
+// exports writes the sessions as the journal exports them.
+func (r *rig) exports(ctx context.Context) error {
+	for _, session := range r.sessions() {
+		f, err := os.Create(inDir(r.dir, "ledgers", "journal", session+".jsonl"))
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(r.store.Export(ctx, session, f), f.Close()); err != nil {
+			return fmt.Errorf("exporting %s: %w", session, err)
+		}
+	}
+	return nil
+}
+
+// databases copies the journal's files, in which no secret must be.
+func (r *rig) databases() error {
+	files, err := filepath.Glob(inDir(r.dir, "journal.db*"))
+	for _, file := range files {
+		b, rerr := os.ReadFile(file)
+		err = errors.Join(err, rerr, os.WriteFile(inDir(r.dir, "ledgers", "sinks", filepath.Base(file)), b, 0o600))
+	}
+	return err
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"syscall"
+
+	"github.com/everturn/everturn/tests/faults/check"
+)
+
+// order is what the command was asked for.
+type order struct {
+	seed     uint64
+	runs     int
+	parallel int
+	only     string
+	mutants  bool
+	list     bool
+	check    string
+	dir      string
+	keep     bool
+}
+
+func main() {
+	var o order
+	flag.Uint64Var(&o.seed, "seed", 0, "`seed` of the first run of each point; 0 picks one")
+	flag.IntVar(&o.runs, "runs", 1, "runs of each point")
+	flag.IntVar(&o.parallel, "parallel", 6, "schedules at once")
+	flag.StringVar(&o.only, "point", "", "only points whose name matches this `pattern`")
+	flag.BoolVar(&o.mutants, "mutants", false, "break promises on purpose and show that the checker notices")
+	flag.BoolVar(&o.list, "list", false, "list the points")
+	flag.StringVar(&o.check, "check", "", "judge the ledgers in this `folder` and do nothing else")
+	flag.StringVar(&o.dir, "dir", "", "`folder` for what failed runs leave (default: a temporary one)")
+	flag.BoolVar(&o.keep, "keep", false, "keep what good runs leave, too")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	ok, err := o.carryOut(ctx)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "faults: "+err.Error())
+	}
+	if err != nil || !ok {
+		stop()
+		os.Exit(1)
+	}
+}
+
+// carryOut does what was asked for and reports whether every promise was kept.
+func (o order) carryOut(ctx context.Context) (bool, error) {
+	points, err := o.points()
+	if err != nil {
+		return false, err
+	}
+	switch {
+	case o.check != "":
+		return judge(o.check)
+	case o.list:
+		for _, p := range points {
+			fmt.Printf("%-18s %s\n", p.name, p.about)
+		}
+		return true, nil
+	}
+	if o.seed == 0 {
+		o.seed = uint64(rand.Uint32())
+	}
+	dir, err := o.folder()
+	if err != nil {
+		return false, err
+	}
+	defer os.Remove(dir) // only where nothing has failed is it empty
+	bin, err := os.MkdirTemp("", "everturn-faults-bin-")
+	if err != nil {
+		return false, err
+	}
+	defer os.RemoveAll(bin)
+	ps, err := build(ctx, bin)
+	if err != nil {
+		return false, err
+	}
+	shared, err := newServer(ctx, ps.temporal, filepath.Join(bin, "server"))
+	if err != nil {
+		return false, err
+	}
+	defer shared.close()
+	if o.mutants {
+		return o.hunt(ctx, ps, shared, dir)
+	}
+	return o.playAll(ctx, ps, shared, dir, points), nil
+}
+
+func (o order) folder() (string, error) {
+	if o.dir != "" {
+		return o.dir, os.MkdirAll(o.dir, 0o700)
+	}
+	return os.MkdirTemp("", "everturn-faults-")
+}
+
+// points are those whose name matches.
+func (o order) points() ([]point, error) {
+	pattern, err := regexp.Compile(o.only)
+	if err != nil {
+		return nil, err
+	}
+	all := slices.DeleteFunc(allPoints(), func(p point) bool { return !pattern.MatchString(p.name) })
+	if len(all) == 0 {
+		return nil, fmt.Errorf("no point matches %q: -list shows them", o.only)
+	}
+	return all, nil
+}
+
+func allPoints() []point { return slices.Concat(killsInside(), killsOutside()) }
+
+// build builds the commands that the schedules run.
+func build(ctx context.Context, dir string) (programs, error) {
+	ps := programs{worker: filepath.Join(dir, "worker"), weak: filepath.Join(dir, "weak"), mcpserver: filepath.Join(dir, "mcpserver")}
+	for out, pkg := range map[string]string{ps.worker: "./worker", ps.weak: "./tests/faults/worker", ps.mcpserver: "./tests/mcpserver"} {
+		if err := goBuild(ctx, out, pkg); err != nil {
+			return ps, err
+		}
+	}
+	var err error
+	ps.temporal, err = findServer(ctx, os.Stderr)
+	return ps, err
+}
+
+func goBuild(ctx context.Context, out, pkg string, flags ...string) error {
+	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", out}, flags...), "github.com/everturn/everturn/"+pkg[2:])...)
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s: %w\n%s", pkg, err, said)
+	}
+	return nil
+}
+
+// judge checks ledgers that were kept.
+func judge(dir string) (bool, error) {
+	if _, err := os.Stat(filepath.Join(dir, "ledgers")); err == nil {
+		dir = filepath.Join(dir, "ledgers")
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return false, err
+	}
+	l, err := check.Read(os.DirFS(dir))
+	if err != nil {
+		return false, err
+	}
+	found := check.Check(l)
+	fmt.Printf("%s, seed %d: %d requests, %d effects, %d sessions, %d histories\n", l.Run.Point, l.Run.Seed,
+		len(l.Requests), len(l.Effects), len(l.Sessions), len(l.Histories))
+	for _, v := range found {
+		fmt.Println("  " + v.String())
+	}
+	return len(found) == 0, nil
+}

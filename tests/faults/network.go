@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+
+	toxiproxy "github.com/Shopify/toxiproxy/v2"
+	"github.com/rs/zerolog"
+)
+
+// link is a proxy in front of an address. Everything that a schedule does to the network is done to one.
+type link struct {
+	proxy *toxiproxy.Proxy
+	n     int
+}
+
+var proxies = toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
+
+func newLink(name, upstream string) (*link, error) {
+	p := toxiproxy.NewProxy(proxies, name, "127.0.0.1:0", upstream)
+	if err := p.Start(); err != nil {
+		return nil, fmt.Errorf("starting the proxy %s: %w", name, err)
+	}
+	return &link{proxy: p}, nil
+}
+
+func (l *link) address() string { return l.proxy.Listen }
+
+// in returns the URL with the link's address in place of its own.
+func (l *link) in(raw string) (string, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return "", err
+	}
+	u.Host = l.address()
+	return u.String(), nil
+}
+
+// down refuses connections and breaks those that there are, until up.
+func (l *link) down() { l.proxy.Stop() }
+
+func (l *link) up() error { return l.proxy.Start() }
+
+// toxic puts a toxic on the link in one direction ("upstream": towards the server) and returns what takes it off.
+func (l *link) toxic(kind, stream string, attributes map[string]any) (remove func() error, err error) {
+	l.n++
+	name := fmt.Sprintf("%s-%d", kind, l.n)
+	b, err := json.Marshal(map[string]any{"name": name, "type": kind, "stream": stream, "toxicity": 1.0, "attributes": attributes})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := l.proxy.Toxics.AddToxicJson(strings.NewReader(string(b))); err != nil {
+		return nil, fmt.Errorf("adding the toxic %s: %w", kind, err)
+	}
+	return func() error { return l.proxy.Toxics.RemoveToxic(context.Background(), name) }, nil
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/everturn/everturn/tests/script"
+)
+
+// within bounds how long a schedule waits for its point. It decides nothing: one that waits this long has failed.
+const within = time.Minute
+
+// reach waits until the world is at a point.
+func reach(ctx context.Context, what string, ok func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	return await(ctx, what, ok)
+}
+
+// atGate waits until the provider's answer has come to the gate.
+func (r *rig) atGate(ctx context.Context) error {
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-r.gate.Reached():
+		return nil
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	return fmt.Errorf("the point in the answer was never reached")
+}
+
+// noted waits until the tool's ledger has an event of a call.
+func (r *rig) noted(ctx context.Context, event, key string) error {
+	return reach(ctx, event+" of "+key, func() bool { return r.count(event, key) > 0 })
+}
+
+// count is how often the tool's ledger has an event of a call.
+func (r *rig) count(event, key string) int {
+	b, err := os.ReadFile(r.toolLedger())
+	if err != nil {
+		return 0
+	}
+	line, _ := json.Marshal(struct {
+		Event string `json:"event"`
+		Text  string `json:"text"`
+	}{event, key}) // strings always marshal
+	return bytes.Count(b, append(line, '\n'))
+}
+
+// died waits until the first worker has ended itself at its point.
+func (r *rig) died(ctx context.Context) error {
+	if err := reach(ctx, "the worker's point", r.first().gone); err != nil {
+		return err
+	}
+	b, err := os.ReadFile(inDir(r.dir, "points.jsonl"))
+	if err != nil || len(b) == 0 || !r.first().killed() {
+		return fmt.Errorf("the worker ended elsewhere than at its point: %s", tail(r.first().log))
+	}
+	return nil
+}
+
+// requests are the provider's requests of the target's step, counted from 0.
+func (r *rig) requests(step int) []script.Request {
+	var out []script.Request
+	for _, q := range r.model.Requests() {
+		if q.Step == step && q.Chat.Asked() == r.target.text {
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+// askedTwice waits until the provider got a request of the target's step for the second time.
+func (r *rig) askedTwice(ctx context.Context, step int) error {
+	return reach(ctx, "a second request", func() bool { return len(r.requests(step)) > 1 })
+}
+
+// turnID is the target's turn; empty where it has not begun.
+func (r *rig) turnID(ctx context.Context) string {
+	turns, err := r.store.Turns(ctx, r.target.session)
+	if err != nil {
+		return ""
+	}
+	for _, t := range turns {
+		if t.MessageID == r.target.id {
+			return t.ID
+		}
+	}
+	return ""
+}
+
+// mcpServer is the process ID of an MCP server that was started last.
+func (r *rig) mcpServer(id string) (int, error) {
+	b, err := os.ReadFile(r.pidfile(id))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(b)))
+}

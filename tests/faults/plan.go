@@ -1,0 +1,94 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/everturn/everturn/tests/script"
+)
+
+// turnPlan is a turn as the provider will play it.
+type turnPlan struct {
+	session, id, text string
+	steps             [][]callPlan
+	final             string
+}
+
+// callPlan is a call that the model asks for. key names it in the tool's ledger.
+type callPlan struct {
+	tool, key, block string
+}
+
+// The tools of the schedules, by their wire names: append of a server whose calls may not be repeated, of one whose
+// calls may, and of one that is quick besides; and two without effects.
+const (
+	once    = "mcp_once_append"
+	again   = "mcp_again_append"
+	quick   = "mcp_quick_append"
+	echo    = "mcp_once_echo"
+	environ = "mcp_once_environ"
+)
+
+var tools = []string{once, again, quick, once, again, quick, echo, environ}
+
+// randomTurn makes a turn of up to three steps with up to three calls each.
+func randomTurn(rng *rand.Rand, session string, n int) turnPlan {
+	t := newTurn(rng, session, n)
+	for range rng.IntN(4) {
+		t.add(1+rng.IntN(3), func(int) string { return tools[rng.IntN(len(tools))] })
+	}
+	return t
+}
+
+func newTurn(rng *rand.Rand, session string, n int) turnPlan {
+	id := fmt.Sprintf("%s-m%d", session, n)
+	words := []string{"The", "answer", "to", id, "is"}
+	for range 3 + rng.IntN(6) {
+		words = append(words, fmt.Sprint(rng.IntN(1000)))
+	}
+	return turnPlan{session: session, id: id, text: "Question " + id + "?", final: strings.Join(words, " ") + "."}
+}
+
+// add puts a step of n calls behind the others.
+func (t *turnPlan) add(n int, tool func(i int) string) {
+	step := make([]callPlan, n)
+	for i := range step {
+		step[i] = callPlan{tool: tool(i), key: fmt.Sprintf("%s.%d.%d", t.id, len(t.steps)+1, i)}
+	}
+	t.steps = append(t.steps, step)
+}
+
+// calls is how many calls the turn makes.
+func (t *turnPlan) calls() int {
+	n := 0
+	for _, step := range t.steps {
+		n += len(step)
+	}
+	return n
+}
+
+func (c callPlan) arguments() string {
+	if c.tool == environ {
+		return "{}"
+	}
+	args := map[string]string{"text": c.key}
+	if c.block != "" {
+		args["block"] = c.block
+	}
+	b, _ := json.Marshal(args) // strings always marshal
+	return string(b)
+}
+
+// reply is what the provider says at a step, counted from 0.
+func (t *turnPlan) reply(step int) script.Reply {
+	if step >= len(t.steps) {
+		return script.Text(t.final).Usage(10, 5, 0)
+	}
+	var calls []script.ToolCall
+	for _, c := range t.steps[step] {
+		calls = append(calls, script.ToolCall{Name: c.tool, Arguments: c.arguments()})
+	}
+	return script.Calls(calls...).Usage(10, 5, 0)
+}

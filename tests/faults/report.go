@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// playAll plays every point as often as asked, some at once, and reports. It returns whether nothing failed.
+func (o order) playAll(ctx context.Context, ps programs, shared *server, dir string, points []point) bool {
+	type job struct {
+		p    point
+		seed uint64
+	}
+	jobs := make(chan job)
+	results := make(chan outcome)
+	var players sync.WaitGroup
+	for range max(1, o.parallel) {
+		players.Go(func() {
+			for j := range jobs {
+				results <- play(ctx, ps, shared, j.p, j.seed, filepath.Join(dir, fmt.Sprintf("%s-%d", j.p.name, j.seed)), o.keep)
+			}
+		})
+	}
+	go func() {
+		defer close(results)
+		defer players.Wait()
+		defer close(jobs)
+		for i := range o.runs {
+			for _, p := range points {
+				if ctx.Err() != nil {
+					return
+				}
+				jobs <- job{p, o.seed + uint64(i)}
+			}
+		}
+	}()
+	fmt.Printf("seed %d, %d points, %d runs each, %d at once\n", o.seed, len(points), o.runs, o.parallel)
+	began := time.Now()
+	var all []outcome
+	for r := range results {
+		all = append(all, r)
+		printOutcome(r)
+	}
+	return summarise(points, all, time.Since(began)) && ctx.Err() == nil
+}
+
+func printOutcome(o outcome) {
+	if !o.failed() {
+		fmt.Printf("ok    %-18s seed %-11d %5.1fs  went on after %4.1fs\n", o.point, o.seed, o.took.Seconds(), o.recovery.Seconds())
+		return
+	}
+	fmt.Printf("FAIL  %-18s seed %-11d %5.1fs  ledgers in %s\n", o.point, o.seed, o.took.Seconds(), o.dir)
+	for _, v := range o.violations {
+		fmt.Println("      " + v.String())
+	}
+	if o.err != nil {
+		fmt.Println("      " + strings.ReplaceAll(o.err.Error(), "\n", "\n      "))
+	}
+	fmt.Printf("      again: go run ./tests/faults -seed %d -point '^%s$'\n", o.seed, o.point)
+}
+
+// summarise prints a table of the points and returns whether every run was good.
+func summarise(points []point, all []outcome, took time.Duration) bool {
+	fmt.Printf("\n%-18s %5s %6s %12s %12s  %s\n", "point", "runs", "failed", "median (s)", "longest (s)", "what is broken there")
+	failed := 0
+	for _, p := range points {
+		var times []time.Duration
+		bad := 0
+		for _, o := range all {
+			if o.point == p.name {
+				times = append(times, o.recovery)
+				if o.failed() {
+					bad++
+				}
+			}
+		}
+		if len(times) == 0 {
+			continue
+		}
+		slices.Sort(times)
+		fmt.Printf("%-18s %5d %6d %12.1f %12.1f  %s\n", p.name, len(times), bad, times[len(times)/2].Seconds(), times[len(times)-1].Seconds(), p.about)
+		failed += bad
+	}
+	fmt.Printf("\n%d runs in %s, %d failed\n", len(all), took.Round(time.Second), failed)
+	return failed == 0
+}

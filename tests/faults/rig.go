@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/sqlite"
+	"github.com/everturn/everturn/tests/script"
+)
+
+var quiet = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
+
+// rig is one Everturn with everything around it that can break.
+type rig struct {
+	programs programs
+	dir      string
+	seed     uint64
+	rng      *rand.Rand
+	server   *server
+	model    *script.Server
+	// temporal, users and provider are the links worker–server, client–server and worker–provider.
+	temporal, users, provider *link
+	direct, client            client.Client // past the links, and through them
+	store                     journal.Store
+	user                      *user
+	queue                     string
+	settings                  settings
+	workers                   []*process
+	closers                   []func()
+
+	// target is the turn in which the fault comes; companion runs beside it in another session.
+	target, companion *turnPlan
+	gate              *script.Gate
+
+	mu    sync.Mutex
+	plans map[string]*turnPlan // by the text of the message
+	// adapt changes what the provider says; nil changes nothing.
+	adapt    func(q script.Request, t *turnPlan, reply script.Reply) script.Reply
+	readers  sync.WaitGroup
+	stopRead context.CancelFunc
+	asked    chan error
+	asking   int
+}
+
+// settings are what points change of the configuration.
+type settings struct {
+	toolTimeout time.Duration
+	remote      string // URL of an MCP server over HTTP; empty for none
+}
+
+// newRig brings everything up but the workers.
+func newRig(ctx context.Context, ps programs, s *server, dir string, seed uint64, rng *rand.Rand) (r *rig, err error) {
+	r = &rig{programs: ps, server: s, dir: dir, seed: seed, rng: rng, gate: script.NewGate(), plans: map[string]*turnPlan{},
+		queue: "q-" + filepath.Base(dir), settings: settings{toolTimeout: 15 * time.Second}}
+	for _, sub := range []string{"", "ledgers", "ledgers/sinks", "ledgers/journal", "ledgers/histories", "workspace"} {
+		if err := os.MkdirAll(inDir(dir, sub), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	for _, step := range []func(context.Context) error{r.openModel, r.openLinks, r.openClients, r.openJournal, r.openUser} {
+		if err := step(ctx); err != nil {
+			r.close()
+			return nil, fmt.Errorf("building the rig: %w", err)
+		}
+	}
+	return r, nil
+}
+
+func (r *rig) close() {
+	for _, w := range r.workers {
+		w.kill()
+	}
+	for i := len(r.closers) - 1; i >= 0; i-- {
+		r.closers[i]()
+	}
+}
+
+func (r *rig) onClose(f func()) { r.closers = append(r.closers, f) }
+
+func (r *rig) openModel(context.Context) (err error) {
+	r.model, err = script.NewServer("127.0.0.1:0", script.Func(r.reply))
+	if err == nil {
+		r.onClose(func() { _ = r.model.Close() }) // nothing hangs on its end
+	}
+	return err
+}
+
+// reply plays the plan of the turn that asks.
+func (r *rig) reply(q script.Request) script.Reply {
+	r.mu.Lock()
+	t, adapt := r.plans[q.Chat.Asked()], r.adapt
+	r.mu.Unlock()
+	if t == nil {
+		return script.Status(400, "unplanned", "no plan has this message")
+	}
+	reply := t.reply(q.Step)
+	if adapt != nil {
+		reply = adapt(q, t, reply)
+	}
+	return reply
+}
+
+func (r *rig) openLinks(context.Context) (err error) {
+	provider := strings.TrimSuffix(strings.TrimPrefix(r.model.URL(), "http://"), "/v1")
+	for _, l := range []struct {
+		link     **link
+		upstream string
+	}{{&r.temporal, r.server.address}, {&r.users, r.server.address}, {&r.provider, provider}} {
+		if *l.link, err = newLink(filepath.Base(r.dir), l.upstream); err != nil {
+			return err
+		}
+		r.onClose((*l.link).down)
+	}
+	return nil
+}
+
+func (r *rig) openClients(ctx context.Context) (err error) {
+	for to, address := range map[*client.Client]string{&r.direct: r.server.address, &r.client: r.users.address()} {
+		c, err := client.DialContext(ctx, client.Options{HostPort: address, Logger: quiet})
+		if err != nil {
+			return err
+		}
+		*to = c
+		r.onClose(c.Close)
+	}
+	return nil
+}
+
+func (r *rig) openJournal(ctx context.Context) (err error) {
+	r.store, err = sqlite.Open(ctx, inDir(r.dir, "journal.db"), sqlite.Options{Synchronous: "normal"})
+	if err == nil {
+		r.onClose(func() { _ = r.store.Close() }) // everything was read by then
+	}
+	return err
+}
+
+func (r *rig) openUser(context.Context) error {
+	sent, err := openLedger(inDir(r.dir, "ledgers", "client.jsonl"))
+	if err != nil {
+		return err
+	}
+	read, err := openLedger(inDir(r.dir, "ledgers", "stream.jsonl"))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r.stopRead = cancel
+	r.asked = make(chan error, 64)
+	r.user = &user{client: r.client, ledger: sent, taskQueue: r.queue, acknowledged: func(turnID string) {
+		r.readers.Go(func() { read.follow(ctx, r.store, turnID) })
+	}}
+	return nil
+}
+
+// plan makes the turn known to the provider.
+func (r *rig) plan(t turnPlan) *turnPlan {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.plans[t.text] = &t
+	return &t
+}
+
+// converse sends a turn's message in the background; settle waits for it.
+func (r *rig) converse(ctx context.Context, t *turnPlan, byUpdate bool) {
+	r.asking++
+	go func() {
+		err := r.user.send(ctx, *t, byUpdate)
+		if err != nil {
+			err = fmt.Errorf("message %s: %w", t.id, err)
+		}
+		r.asked <- err
+	}()
+}
+
+// settle waits for the results of everything that was sent.
+func (r *rig) settle() error {
+	var first error
+	for ; r.asking > 0; r.asking-- {
+		if err := <-r.asked; err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// ask arms the points of the workers and sends the target, and beside it the companion.
+func (r *rig) ask(ctx context.Context) error {
+	if err := r.arm(); err != nil {
+		return err
+	}
+	r.converse(ctx, r.companion, false)
+	r.converse(ctx, r.target, r.rng.IntN(2) == 0)
+	return nil
+}
+
+func (r *rig) arm() error { return os.WriteFile(inDir(r.dir, "armed"), nil, 0o600) }
+
+// release lets tool calls go on that wait on a side of their effect.
+func (r *rig) release() error { return os.WriteFile(inDir(r.dir, "release"), nil, 0o600) }

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"github.com/everturn/everturn/tests/faults/check"
+)
+
+// point is a fault at a place that can be observed.
+type point struct {
+	name, about string
+	// interruptions is how often the fault may cut an inference off.
+	interruptions int
+	ownServer     bool // the server is part of the fault
+	// shape makes the target turn such that the point is in it.
+	shape func(r *rig)
+	// weak are the flags of a first worker with a weak spot; nil starts the real one.
+	weak func(r *rig) []string
+	// act asks the target, waits for the point, breaks and heals.
+	act func(ctx context.Context, r *rig) error
+}
+
+// outcome is what a run came to.
+type outcome struct {
+	point      string
+	seed       uint64
+	took       time.Duration
+	recovery   time.Duration // from the fault to the target's result
+	err        error         // the schedule itself did not work, or its point was not reached
+	violations []check.Violation
+	dir        string
+}
+
+func (o outcome) failed() bool { return o.err != nil || len(o.violations) > 0 }
+
+// runLimit bounds a run as a whole.
+const runLimit = 4 * time.Minute
+
+// play runs one schedule and judges what it left. The folder stays where it failed.
+func play(ctx context.Context, ps programs, shared *server, p point, seed uint64, dir string, keep bool) outcome {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, runLimit)
+	defer cancel()
+	o := outcome{point: p.name, seed: seed, dir: dir}
+	o.recovery, o.err = schedule(ctx, ps, shared, p, seed, dir)
+	if l, err := check.Read(os.DirFS(inDir(dir, "ledgers"))); err != nil {
+		o.err = errors.Join(o.err, err)
+	} else {
+		o.violations = check.Check(l)
+	}
+	o.took = time.Since(began)
+	if !o.failed() && !keep {
+		os.RemoveAll(dir)
+	}
+	return o
+}
+
+// random is the source of all choices of a schedule: the seed and the point's name make it.
+func random(p point, seed uint64) *rand.Rand {
+	h := fnv.New64a()
+	h.Write([]byte(p.name))
+	return rand.New(rand.NewPCG(seed, h.Sum64()))
+}
+
+// schedule carries a run out, up to and including the collection of its ledgers.
+func schedule(ctx context.Context, ps programs, shared *server, p point, seed uint64, dir string) (time.Duration, error) {
+	s := shared
+	if p.ownServer {
+		own, err := newServer(ctx, ps.temporal, dir+"-server")
+		if err != nil {
+			return 0, err
+		}
+		defer os.RemoveAll(dir + "-server")
+		defer own.close()
+		s = own
+	}
+	rng := random(p, seed)
+	r, err := newRig(ctx, ps, s, dir, seed, rng)
+	if err != nil {
+		return 0, err
+	}
+	defer r.close()
+	r.cast(p, seed)
+	recovery, err := r.perform(ctx, p)
+	err = errors.Join(err, r.collect(ctx, check.Run{Point: p.name, Seed: seed, Interruptions: p.interruptions}))
+	return recovery, err
+}
+
+// cast plans the turns around the fault.
+func (r *rig) cast(p point, seed uint64) {
+	session, other := fmt.Sprintf("%s-%d", p.name, seed), fmt.Sprintf("%s-%d-b", p.name, seed)
+	target := newTurn(r.rng, session, 2)
+	r.target = &target
+	companion := randomTurn(r.rng, other, 2)
+	r.companion = &companion
+	if p.shape != nil {
+		p.shape(r)
+	}
+	r.target, r.companion = r.plan(*r.target), r.plan(*r.companion)
+}
+
+// perform has a turn before the fault, the fault, and a turn after it.
+func (r *rig) perform(ctx context.Context, p point) (time.Duration, error) {
+	if err := r.configure(); err != nil {
+		return 0, err
+	}
+	var weak []string
+	if p.weak != nil {
+		weak = p.weak(r)
+	}
+	if _, err := r.work(ctx, weak...); err != nil {
+		return 0, err
+	}
+	if err := r.quiet(ctx, 1); err != nil {
+		return 0, fmt.Errorf("the turn before the fault: %w", err)
+	}
+	if err := p.act(ctx, r); err != nil {
+		return 0, errors.Join(err, r.giveUp(ctx))
+	}
+	healed := time.Now()
+	if err := r.settle(); err != nil {
+		return 0, fmt.Errorf("after the fault: %w", err)
+	}
+	recovery := time.Since(healed)
+	if err := r.quiet(ctx, 3); err != nil {
+		return 0, fmt.Errorf("the turn after the fault: %w", err)
+	}
+	return recovery, nil
+}
+
+// giveUp leaves nothing waiting where a schedule has failed.
+func (r *rig) giveUp(ctx context.Context) error {
+	r.gate.Release()
+	return errors.Join(r.release(), r.heal(ctx), r.settle())
+}
+
+// quiet has one turn in each session with nothing in its way.
+func (r *rig) quiet(ctx context.Context, n int) error {
+	for _, session := range r.sessions() {
+		r.converse(ctx, r.plan(randomTurn(r.rng, session, n)), r.rng.IntN(2) == 0)
+	}
+	return r.settle()
+}

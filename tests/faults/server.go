@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"go.temporal.io/sdk/client"
+
+	"github.com/everturn/everturn/cluster"
+	"github.com/everturn/everturn/starter/devstack"
+	"github.com/everturn/everturn/workflows"
+)
+
+// server is a Temporal server on a database on disk. It can be killed and started again on the same.
+type server struct {
+	binary, dir, address string
+	args                 []string
+	process              *process
+	starts               int
+}
+
+// findServer finds or builds the server's program.
+func findServer(ctx context.Context, progress io.Writer) (string, error) {
+	path, _, err := devstack.FindTemporal(ctx, devstack.Options{Progress: progress, Environ: os.Environ()})
+	return path, err
+}
+
+// newServer starts a server and prepares its namespace.
+func newServer(ctx context.Context, binary, dir string) (*server, error) {
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	s := &server{binary: binary, dir: dir, address: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
+	s.args = []string{"server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", strconv.Itoa(port),
+		"--namespace", cluster.DefaultNamespace, "--db-filename", filepath.Join(dir, "temporal.db"),
+		"--sqlite-pragma", "journal_mode=wal", "--sqlite-pragma", "synchronous=1", "--log-level", "warn"}
+	for _, kv := range []string{
+		"history.transferProcessorMaxPollRPS=100000", "history.timerProcessorMaxPollRPS=100000",
+		"history.visibilityProcessorMaxPollRPS=100000", "matching.numTaskqueueReadPartitions=1",
+		"matching.numTaskqueueWritePartitions=1", "system.forceSearchAttributesCacheRefreshOnRead=true",
+	} {
+		s.args = append(s.args, "--dynamic-config-value", kv)
+	}
+	if err := s.start(ctx); err != nil {
+		return nil, err
+	}
+	c, err := client.DialContext(ctx, client.Options{HostPort: s.address, Logger: quiet})
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return s, cluster.EnsureAttributes(ctx, c, cluster.DefaultNamespace, workflows.SearchAttributes())
+}
+
+// start starts the server, or starts it again, and waits until it answers.
+func (s *server) start(ctx context.Context) (err error) {
+	s.starts++
+	log := filepath.Join(s.dir, fmt.Sprintf("server-%d.log", s.starts))
+	if s.process, err = spawn(log, s.binary, os.Environ(), s.args...); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return await(ctx, "the Temporal server on "+s.address, func() bool {
+		c, err := client.DialContext(ctx, client.Options{HostPort: s.address, Logger: quiet})
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		_, err = c.CheckHealth(ctx, &client.CheckHealthRequest{})
+		return err == nil
+	})
+}
+
+func (s *server) close() {
+	if s != nil && s.process != nil {
+		_ = s.process.end(5 * time.Second) // its end is all that matters
+	}
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// programs are the paths of the built commands.
+type programs struct {
+	worker, weak, mutant, mcpserver, temporal string
+}
+
+// canary is a secret of this run: n 1 is the provider's key, 2 the token of one MCP server, 3 a variable of the
+// worker's environment.
+func (r *rig) canary(n int) string {
+	return fmt.Sprintf("canary-%s", hex.EncodeToString(fmt.Appendf(nil, "%d-%d", n, r.seed)))
+}
+
+// configure writes the agent.toml that all workers of the rig use.
+func (r *rig) configure() error {
+	base, err := r.provider.in(r.model.URL())
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "[runtime]\nmode = \"native\"\nworkspace = %q\nmax_steps = 20\nmax_tool_calls = 40\nmax_consecutive_errors = 10\ntool_timeout = %q\n",
+		inDir(r.dir, "workspace"), r.settings.toolTimeout)
+	fmt.Fprintf(&b, "[llm]\nprovider = \"openai\"\nbase_url = %q\nmodel = \"scripted\"\napi_key = %q\nretry_max = 3\n", base, r.canary(1))
+	b.WriteString("first_token_timeout = \"10s\"\nidle_timeout = \"3s\"\nmax_retry_after = \"2s\"\n")
+	fmt.Fprintf(&b, "[journal]\npath = %q\nsynchronous = \"normal\"\n", inDir(r.dir, "journal.db"))
+	fmt.Fprintf(&b, "[temporal]\naddress = %q\ntask_queue = %q\n[worker]\ndrain_timeout = \"3s\"\n", r.temporal.address(), r.queue)
+	r.mcpSection(&b, "once", "", "append", "echo", "environ", "slow", "stubborn", "crash", "garble")
+	fmt.Fprintf(&b, "[mcp.servers.env]\nTOKEN = %q\n", r.canary(2))
+	r.mcpSection(&b, "again", "repeatable = true\n", "append")
+	r.mcpSection(&b, "quick", "repeatable = true\nquick = true\n", "append")
+	if r.settings.remote != "" {
+		fmt.Fprintf(&b, "[[mcp.servers]]\nid = \"remote\"\ntransport = \"http\"\nurl = %q\n[mcp.servers.tools.append]\nrisk = \"low\"\n", r.settings.remote)
+	}
+	return os.WriteFile(inDir(r.dir, "agent.toml"), []byte(b.String()), 0o600)
+}
+
+// mcpSection writes the section of an MCP server over stdio. Its tools are of low risk; more says what else they are.
+func (r *rig) mcpSection(b *strings.Builder, id, more string, tools ...string) {
+	fmt.Fprintf(b, "[[mcp.servers]]\nid = %q\ntransport = \"stdio\"\ncommand = %q\nargs = [\"-ledger\", %q, \"-release\", %q, \"-pidfile\", %q]\neverywhere = true\n",
+		id, r.programs.mcpserver, r.toolLedger(), inDir(r.dir, "release"), r.pidfile(id))
+	for _, tool := range tools {
+		fmt.Fprintf(b, "[mcp.servers.tools.%s]\nrisk = \"low\"\n%s", tool, more)
+	}
+}
+
+func (r *rig) toolLedger() string { return inDir(r.dir, "ledgers", "tool.jsonl") }
+
+func (r *rig) pidfile(server string) string { return inDir(r.dir, "pid-"+server) }
+
+// ready bounds how long a worker may take until it polls.
+const ready = 60 * time.Second
+
+// work starts the real worker, or with flags the one with a weak spot, and waits until it polls.
+func (r *rig) work(ctx context.Context, weak ...string) (*process, error) {
+	program, args := r.programs.worker, []string{"-config", inDir(r.dir, "agent.toml")}
+	if len(weak) > 0 {
+		program = r.programs.weak
+		args = append(append(args, "-armed", inDir(r.dir, "armed"), "-points", inDir(r.dir, "points.jsonl"), "-report", r.processLedger()), weak...)
+	}
+	if r.programs.mutant != "" {
+		program = r.programs.mutant
+	}
+	log := inDir(r.dir, "ledgers", "sinks", fmt.Sprintf("worker-%d.log", len(r.workers)+1))
+	env := append(os.Environ(), "EVERTURN_FAULTS_SECRET="+r.canary(3))
+	p, err := spawn(log, program, env, args...)
+	if err != nil {
+		return nil, err
+	}
+	r.workers = append(r.workers, p)
+	ctx, cancel := context.WithTimeout(ctx, ready)
+	defer cancel()
+	err = await(ctx, "a worker that polls", func() bool { return p.gone() || p.said("worker polls") })
+	if err != nil || !p.said("worker polls") {
+		return nil, fmt.Errorf("the worker did not start: %w: %s", err, tail(p.log))
+	}
+	return p, nil
+}
+
+func (r *rig) processLedger() string { return inDir(r.dir, "ledgers", "processes.jsonl") }
+
+// heal starts a worker without a weak spot in the place of one that is gone. Half of them report what they leave.
+func (r *rig) heal(ctx context.Context) error {
+	var weak []string
+	if r.rng.IntN(2) == 0 {
+		weak = []string{"-kill", ""}
+	}
+	_, err := r.work(ctx, weak...)
+	return err
+}
+
+// first is the worker that the fault hits.
+func (r *rig) first() *process { return r.workers[0] }
+
+// frozen stops the first worker without ending it.
+func (r *rig) freeze() { r.first().signal(syscall.SIGSTOP) }
+
+func (r *rig) thaw() { r.first().signal(syscall.SIGCONT) }

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/journal"
+)
+
+// flags are what this worker has beyond the real one's.
+type flags struct {
+	config, kill, armed, points, report, mutant string
+}
+
+func main() {
+	before := runtime.NumGoroutine()
+	var f flags
+	flag.StringVar(&f.config, "config", "", "configuration `file`")
+	flag.StringVar(&f.kill, "kill", "", "die at this `point`: METHOD:before|after:N or insert:TABLE:N")
+	flag.StringVar(&f.armed, "armed", "", "points count once this `file` is there")
+	flag.StringVar(&f.points, "points", "", "`file` to note the point in")
+	flag.StringVar(&f.report, "report", "", "`file` to note the goroutines in that are left at the end")
+	addMutants(&f)
+	flag.Parse()
+	// A full disk, played by a limit on the size of files, is to be an error of write and not a signal.
+	signal.Ignore(syscall.SIGXFSZ)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, f, os.Environ(), os.Stderr)
+	stop()
+	if err := errors.Join(err, reportGoroutines(f.report, before)); err != nil {
+		fmt.Fprintln(os.Stderr, "faults worker: "+err.Error())
+		os.Exit(1)
+	}
+}
+
+// run is the worker. It returns when ctx ends and everything is drained and closed.
+func run(ctx context.Context, f flags, environ []string, stderr io.Writer) error {
+	loaded, err := config.Load(config.LoadOptions{Path: f.config, Environ: environ})
+	if err != nil {
+		return err
+	}
+	k, err := newKiller(f)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(stderr, nil))
+	options := append([]engine.Option{
+		engine.WithEnviron(environ), engine.WithLogger(log),
+		engine.WithJournal(func(s journal.Store) journal.Store { return k.wrap(mutate(f.mutant, loaded.Config, s)) }),
+	}, mutantOptions(f.mutant)...)
+	e, err := engine.New(ctx, loaded.Config, options...)
+	if err != nil {
+		return err
+	}
+	return errors.Join(e.Run(ctx), e.Close())
+}
+
+// settle bounds how long goroutines that are ending may take to be gone.
+const settle = 2 * time.Second
+
+// reportGoroutines notes what is left. The line is one of the ledger of processes.
+func reportGoroutines(file string, before int) error {
+	if file == "" {
+		return nil
+	}
+	after := runtime.NumGoroutine()
+	for end := time.Now().Add(settle); after > before+1 && time.Now().Before(end); after = runtime.NumGoroutine() {
+		time.Sleep(10 * time.Millisecond) // goroutines offer no event for their end
+	}
+	line := map[string]any{"pid": os.Getpid(), "command": "worker", "goroutines_before": before, "goroutines_after": after}
+	if after > before+1 {
+		stacks := make([]byte, 64<<10)
+		line["stacks"] = string(stacks[:runtime.Stack(stacks, true)])
+	}
+	return note(file, line)
+}
+
+// note appends a JSON line and syncs it: the next thing may be the process's end.
+func note(file string, line any) error {
+	b, err := json.Marshal(line)
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(append(b, '\n'))
+	return errors.Join(err, out.Sync(), out.Close())
+}
