@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -30,12 +31,18 @@ func main() {
 func run(ctx context.Context, args []string) (err error) {
 	f := flag.NewFlagSet("bench", flag.ExitOnError)
 	only := f.String("only", "", "run the scenarios whose name contains this `text`")
+	profile := f.String("profile", "", "`folder` for CPU and allocation profiles of Everturn's workers, which then run inside this program")
 	_ = f.Parse(args) // ExitOnError
 	r, err := newRig(ctx, ".", os.Stderr)
 	if err != nil {
 		return err
 	}
 	defer func() { err = join(err, r.close()) }()
+	if *profile != "" {
+		if r.profile, err = filepath.Abs(*profile); err != nil {
+			return err
+		}
+	}
 	var all []report.Measure
 	for _, sc := range scenarios() {
 		if !strings.Contains(sc.name, *only) {

@@ -25,6 +25,7 @@ var roles = map[string]func(context.Context, []string) error{
 	"provider":           providerRole,
 	"cookbook":           cookbookRole,
 	"floor":              floorRole,
+	"engine":             engineRole,
 }
 
 // play runs a role to its end and returns the exit code.

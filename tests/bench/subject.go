@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -43,7 +44,11 @@ func (r *rig) subject(sc scenario, a arm, p *provider) (*subject, error) {
 func (s *subject) command(p *provider) ([]string, error) {
 	r := s.rig
 	if s.kind == everturn {
-		return []string{r.folder("worker"), "--config", r.agent(s.name, s.arm, p.url)}, nil
+		file := r.agent(s.name, s.arm, p.url)
+		if r.profile != "" {
+			return []string{r.self, "engine", file, filepath.Join(r.profile, s.name)}, nil
+		}
+		return []string{r.folder("worker"), "--config", file}, nil
 	}
 	d := config.Default().Worker
 	text, err := json.Marshal(baseline{
