@@ -80,7 +80,9 @@ func TestCLISaysWhatIsWrongWithAJournal(t *testing.T) {
 	}
 	edit(t, newer, "PRAGMA user_version = 99")
 	edit(t, locked, "BEGIN EXCLUSIVE")
-	importInto := func(path string) *command { return h.begin(nil, "import", "--set", "journal.path="+path, "empty.jsonl") }
+	importInto := func(path string) *command {
+		return h.begin(nil, "import", "--set", "journal.path="+path, "empty.jsonl")
+	}
 	waiting := importInto(locked)
 	for path, says := range map[string]string{
 		"notes.txt": "not a SQLite database", h.dir: "choose another path",

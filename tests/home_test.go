@@ -24,13 +24,14 @@ import (
 type home struct {
 	t       *testing.T
 	dir     string
+	address string // of Temporal
 	environ []string
 }
 
 // newHome makes one on the shared server, with a task queue of its own. settings is the rest of agent.toml.
 func newHome(t *testing.T, settings string) *home {
 	t.Helper()
-	h := &home{t: t, dir: t.TempDir(), environ: []string{"PATH=" + os.Getenv("PATH")}}
+	h := &home{t: t, dir: t.TempDir(), address: stack.Address, environ: []string{"PATH=" + os.Getenv("PATH")}}
 	h.environ = append(h.environ, "HOME="+h.dir)
 	queue := fmt.Sprintf("cli-%s-%d", strings.ReplaceAll(t.Name(), "/", "-"), time.Now().UnixNano())
 	h.write("agent.toml", fmt.Sprintf("[temporal]\naddress = %q\ntask_queue = %q\n%s", stack.Address, queue, settings))

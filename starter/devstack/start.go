@@ -13,8 +13,7 @@ import (
 	"syscall"
 )
 
-// start runs a supervisor for the server and waits until the server answers. The supervisor lives in a session of its
-// own, so that Ctrl-C in the user's terminal does not reach it.
+// start runs a supervisor for the server and waits until the server answers.
 func start(ctx context.Context, o Options, binary string) error {
 	version, err := binaryVersion(ctx, binary)
 	if err != nil {
@@ -23,43 +22,59 @@ func start(ctx context.Context, o Options, binary string) error {
 	if err := stamp(o.Dir, version); err != nil {
 		return err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("finding this program: %w", err)
-	}
-	host, port, err := net.SplitHostPort(o.Address)
-	if err != nil {
-		return fmt.Errorf("reading the address %s: %w", o.Address, err)
-	}
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
 		return fmt.Errorf("finding the state folder: %w", err)
 	}
-	logFile := filepath.Join(dir, "temporal.log")
-	args := append([]string{CommandName, "--dir", dir, "--", binary}, serverArgs(dir, host, port, o)...)
-	out, err := os.OpenFile(logFile, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+	args, err := serverArgs(dir, o)
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(filepath.Join(dir, "temporal.log"), os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
 		return fmt.Errorf("opening the server's log: %w", err)
 	}
-	defer out.Close()
-	cmd := exec.Command(self, args...)
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, o.Environ, out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	defer log.Close()
+	cmd, err := supervisor(dir, append([]string{binary}, args...))
+	if err != nil {
+		return err
+	}
+	cmd.Env, cmd.Stdout, cmd.Stderr = o.Environ, log, log
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting the supervisor: %w", err)
 	}
 	gone := make(chan error, 1)
 	go func() { gone <- cmd.Wait() }()
 	if err := awaitServer(ctx, o.Address, gone); err != nil {
-		syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
-		return fmt.Errorf("%w; the end of %s says:\n%s", err, logFile, tail(out, 2000))
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) // it may be gone
+		return fmt.Errorf("%w; the end of %s says:\n%s", err, log.Name(), tail(log, 2000))
 	}
 	return nil
 }
 
+// supervisor is this program in its second role. It lives in a session of its own, so that Ctrl-C in the user's
+// terminal does not reach it.
+func supervisor(dir string, server []string) (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding this program: %w", err)
+	}
+	cmd := exec.Command(self, append([]string{CommandName, "--dir", dir, "--"}, server...)...)
+	cmd.Dir = dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return cmd, nil
+}
+
 // serverArgs are the flags of the development server. The dynamic configuration takes out the 100 ms that its defaults
 // make every task wait on SQLite, and the partitions that make one wait for two seconds now and then.
-func serverArgs(dir, host, port string, o Options) []string {
+func serverArgs(dir string, o Options) ([]string, error) {
+	host, port, err := net.SplitHostPort(o.Address)
+	if err != nil {
+		return nil, fmt.Errorf("reading the address %s: %w", o.Address, err)
+	}
+	if host == "localhost" { // the server binds to addresses, not to names
+		host = "127.0.0.1"
+	}
 	args := []string{"server", "start-dev", "--ip", host, "--port", port, "--ui-port", strconv.Itoa(o.UIPort), "--ui-ip", host,
 		"--namespace", o.Namespace, "--db-filename", filepath.Join(dir, "temporal.db"),
 		"--sqlite-pragma", "journal_mode=wal", "--sqlite-pragma", "synchronous=1", "--log-level", "warn"}
@@ -70,7 +85,7 @@ func serverArgs(dir, host, port string, o Options) []string {
 	} {
 		args = append(args, "--dynamic-config-value", kv)
 	}
-	return args
+	return args, nil
 }
 
 // stamp notes the server's version beside its database and refuses another one: SQLite has no schema upgrade, and a

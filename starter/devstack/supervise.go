@@ -45,34 +45,37 @@ func supervise(ctx context.Context, dir string, argv []string, stderr io.Writer)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	unused := make(chan *lock, 1)
-	waiting, giveUp := context.WithCancel(ctx)
-	defer giveUp()
-	go func() {
-		if l, err := exclusive(waiting, lockFile(dir)); err == nil {
-			unused <- l
-		}
-	}()
 	select {
 	case err := <-ended:
 		return fmt.Errorf("the Temporal server ended: %v", err)
-	case l := <-unused:
+	case l := <-unused(ctx, dir):
 		// The lock is kept until the server is gone: who comes now waits, and then starts a new one.
 		defer l.release()
 	case <-ctx.Done():
 	}
-	return end(cmd.Process.Pid, ended)
+	end(cmd.Process.Pid, ended)
+	return nil
+}
+
+// unused sends the exclusive lock once nobody uses the stack any more.
+func unused(ctx context.Context, dir string) <-chan *lock {
+	out := make(chan *lock, 1)
+	go func() {
+		if l, err := exclusive(ctx, lockFile(dir)); err == nil {
+			out <- l
+		}
+	}()
+	return out
 }
 
 // end stops the server's process group: gently, then not.
-func end(pid int, ended <-chan error) error {
-	syscall.Kill(-pid, syscall.SIGTERM)
+func end(pid int, ended <-chan error) {
+	_ = syscall.Kill(-pid, syscall.SIGTERM) // it may be gone, as below
 	timer := time.NewTimer(stopGrace)
 	defer timer.Stop()
 	select {
 	case <-ended:
 	case <-timer.C:
 	}
-	syscall.Kill(-pid, syscall.SIGKILL)
-	return nil
+	_ = syscall.Kill(-pid, syscall.SIGKILL)
 }

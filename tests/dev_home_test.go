@@ -1,0 +1,129 @@
+package tests
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"golang.org/x/sys/unix"
+)
+
+// temporalDir is the folder of the pinned `temporal`, which is asked for once.
+var temporalDir = sync.OnceValues(func() (string, error) {
+	cmd := exec.Command("go", "tool", "-modfile=tools/go.mod", "-n", "temporal")
+	cmd.Dir = ".."
+	out, err := cmd.Output()
+	return filepath.Dir(strings.TrimSpace(string(out))), err
+})
+
+// newDevHome makes a home whose --dev has ports of its own. What it has started must be gone when the test ends.
+func newDevHome(t *testing.T) *home {
+	t.Helper()
+	port, err := freePort()
+	require.NoError(t, err)
+	return newDevHomeAt(t, fmt.Sprintf("127.0.0.1:%d", port))
+}
+
+func newDevHomeAt(t *testing.T, address string) *home {
+	t.Helper()
+	uiPort, err := freePort()
+	require.NoError(t, err)
+	dir, err := temporalDir()
+	require.NoError(t, err)
+	h := &home{t: t, dir: t.TempDir(), address: address}
+	h.environ = []string{"PATH=" + dir + ":/usr/bin:/bin", "HOME=" + h.dir}
+	h.write("agent.toml", fmt.Sprintf("[temporal]\naddress = %q\ndev_ui_port = %d\n[llm]\nprovider = \"demo\"\n", address, uiPort))
+	h.write("notes.txt", "The lighthouse keeper is called Ottoline.\n")
+	t.Cleanup(h.deserted)
+	return h
+}
+
+// stackProcesses are the supervisors and the servers of this folder's development server.
+func (h *home) stackProcesses() (supervisors, servers []int) {
+	h.t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(h.t, err)
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil || !bytes.Contains(b, []byte(h.dir+"/.everturn")) {
+			continue // it has ended, or is another one's
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		require.NoError(h.t, err)
+		if bytes.Contains(b, []byte("\x00dev-server\x00")) {
+			supervisors = append(supervisors, pid)
+		} else {
+			servers = append(servers, pid)
+		}
+	}
+	return supervisors, servers
+}
+
+// up checks that there is one supervisor with one server, and returns both.
+func (h *home) up() (supervisor, server int) {
+	h.t.Helper()
+	supervisors, servers := h.stackProcesses()
+	require.Len(h.t, supervisors, 1)
+	require.Len(h.t, servers, 1)
+	return supervisors[0], servers[0]
+}
+
+// deserted waits until the stack has no process left.
+func (h *home) deserted() {
+	h.t.Helper()
+	require.Eventually(h.t, func() bool {
+		supervisors, servers := h.stackProcesses()
+		return len(supervisors)+len(servers) == 0
+	}, within, 10*time.Millisecond, "the stack has left processes behind")
+}
+
+// dial connects to the home's server, which must answer.
+func (h *home) dial() client.Client {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), within)
+	defer cancel()
+	c, err := client.DialContext(ctx, client.Options{HostPort: h.address, Logger: quiet})
+	require.NoError(h.t, err)
+	h.t.Cleanup(c.Close)
+	return c
+}
+
+// onTerminal runs the command line on a terminal of its own (ptmx(4)). What is typed is written to the file.
+func (h *home) onTerminal(args ...string) (*command, *os.File) {
+	h.t.Helper()
+	near, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	require.NoError(h.t, err)
+	h.t.Cleanup(func() { near.Close() })
+	require.NoError(h.t, unix.IoctlSetPointerInt(int(near.Fd()), unix.TIOCSPTLCK, 0))
+	n, err := unix.IoctlGetInt(int(near.Fd()), unix.TIOCGPTN)
+	require.NoError(h.t, err)
+	far, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	require.NoError(h.t, err)
+	cmd := exec.Command(binary(h.t, "./starter"), args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = far, far, far
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	c := h.launch(cmd)
+	require.NoError(h.t, far.Close())
+	go func() { // ends with the terminal
+		b := make([]byte, 4096)
+		for {
+			n, err := near.Read(b)
+			if err != nil {
+				return
+			}
+			_, _ = c.out.Write(b[:n]) // a buffer
+		}
+	}()
+	return c, near
+}

@@ -1,0 +1,230 @@
+package tests
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/everturn/everturn/cluster"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// The tests of this file bring whole stacks up, as `starter run --dev` and `starter dev` do for a user.
+
+func TestDevAnswersAndLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	h := newDevHome(t)
+	first := h.starter("run", "--dev", "-s", "one", "Who is in notes.txt?").exits(0)
+	assert.Contains(t, first.out.String(), "The lighthouse keeper is called Ottoline.")
+	assert.Contains(t, first.err.String(), "started a Temporal server on "+h.address+" (temporal on PATH, server 1.")
+	h.deserted()
+	entries, err := os.ReadDir(h.dir)
+	require.NoError(t, err)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	assert.Equal(t, []string{".everturn", "agent.toml", "notes.txt"}, names)
+	ignored, err := os.ReadFile(h.path(".everturn/.gitignore"))
+	require.NoError(t, err)
+	assert.Equal(t, "*\n", string(ignored))
+
+	second := h.starter("run", "--dev", "-q", "-c", "And again, notes.txt?").exits(0)
+	assert.Contains(t, second.out.String(), "Ottoline")
+	assert.Empty(t, second.err.String(), "quiet is quiet")
+	h.deserted()
+	assert.Regexp(t, `one +2 +completed`, h.starter("list").exits(0).out.String())
+}
+
+func TestDevIsSharedAndTheLastOneOutStopsIt(t *testing.T) {
+	t.Parallel()
+	h := newDevHome(t)
+	a, b := h.begin(nil, "dev", "--no-worker"), h.begin(nil, "dev")
+	a.says("Ctrl-C ends")
+	b.says("Ctrl-C ends")
+	_, server := h.up()
+	checkNamespace(t, h)
+
+	a.signal(syscall.SIGINT)
+	a.exits(0)
+	run := h.starter("run", "Who is in notes.txt?").exits(0)
+	assert.Contains(t, run.out.String(), "Ottoline", "the other one's worker answers")
+	joined := h.starter("run", "--dev", "Who is in notes.txt?").exits(0)
+	assert.Contains(t, joined.err.String(), "that already listens on "+h.address)
+	_, still := h.up()
+	assert.Equal(t, server, still)
+
+	b.signal(syscall.SIGKILL)
+	h.deserted()
+}
+
+// checkNamespace checks what turns need of the server that --dev starts.
+func checkNamespace(t *testing.T, h *home) {
+	t.Helper()
+	c := h.dial()
+	d, err := c.WorkflowService().DescribeNamespace(t.Context(), &workflowservice.DescribeNamespaceRequest{Namespace: "default"})
+	require.NoError(t, err)
+	assert.Equal(t, 30*24*time.Hour, d.Config.WorkflowExecutionRetentionTtl.AsDuration())
+	have, err := c.OperatorService().ListSearchAttributes(t.Context(), &operatorservice.ListSearchAttributesRequest{Namespace: "default"})
+	require.NoError(t, err)
+	for _, key := range workflows.SearchAttributes() {
+		assert.Equal(t, key.GetValueType(), have.CustomAttributes[key.GetName()], key.GetName())
+	}
+	other := temporal.NewSearchAttributeKeyInt64(workflows.AttrSession.GetName())
+	err = cluster.EnsureAttributes(t.Context(), c, "default", []temporal.SearchAttributeKey{other})
+	assert.ErrorContains(t, err, "temporal operator search-attribute remove", "a name that is taken is not used with another type")
+}
+
+func TestDevServerDiesWithItsSupervisorAndIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	h := newDevHome(t)
+	dev := h.begin(nil, "dev", "--no-worker")
+	dev.says("Ctrl-C ends")
+	supervisor, server := h.up()
+	require.NoError(t, syscall.Kill(supervisor, syscall.SIGKILL))
+	gone(t, server)
+	h.deserted()
+	again := h.starter("run", "--dev", "Who is in notes.txt?").exits(0)
+	assert.Contains(t, again.out.String(), "Ottoline")
+	assert.Contains(t, again.err.String(), "started a Temporal server")
+	h.up() // the first command still uses the stack
+	dev.signal(syscall.SIGTERM)
+	dev.exits(0)
+}
+
+func TestDevRefusesWhatIsNotItsOwn(t *testing.T) {
+	t.Parallel()
+	stranger, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer stranger.Close()
+	go func() {
+		for {
+			conn, err := stranger.Accept()
+			if err != nil {
+				return
+			}
+			conn.Close()
+		}
+	}()
+	h := newDevHomeAt(t, stranger.Addr().String())
+	other := h.starter("run", "--dev", "hello").exits(3)
+	assert.Contains(t, other.err.String(), "something that is not Temporal listens on "+h.address)
+	elsewhere := h.starter("run", "--dev", "--set", "temporal.address=192.0.2.1:7233", "--set", "temporal.allow_plaintext=true", "hello").exits(3)
+	assert.Contains(t, elsewhere.err.String(), "--dev never uses a Temporal that is not on this machine")
+
+	h = newDevHome(t)
+	h.write(".everturn/temporal.version", "1.19.0\n")
+	h.write(".everturn/temporal.db", "of another version")
+	older := h.starter("run", "--dev", "hello").exits(3)
+	assert.Contains(t, older.err.String(), "was written by Temporal server 1.19.0 and this one is 1.")
+	assert.Contains(t, older.err.String(), "move "+".everturn/temporal.db* away")
+
+	h = newDevHome(t)
+	h.environ = []string{"PATH=/nowhere", "HOME=" + h.dir}
+	missing := h.starter("run", "--dev", "hello").exits(5)
+	assert.Contains(t, missing.err.String(), "install the Temporal CLI")
+	h.environ[0] = "PATH=" + h.dir
+	h.write("temporal", "#!/bin/sh\necho 'temporal version 0.1 (Server 1.20.0)'\n")
+	require.NoError(t, os.Chmod(h.path("temporal"), 0o700))
+	old := h.starter("run", "--dev", "hello").exits(5)
+	assert.Contains(t, old.err.String(), `was passed over: its server is "1.20.0"`)
+}
+
+func TestDevSaysWhyTheServerDidNotStart(t *testing.T) {
+	t.Parallel()
+	h := newDevHome(t)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	port := taken.Addr().(*net.TCPAddr).Port
+	got := h.starter("run", "--dev", "--set", fmt.Sprintf("temporal.dev_ui_port=%d", port), "hello").exits(5)
+	assert.Contains(t, got.err.String(), "the Temporal server did not start")
+	assert.Contains(t, got.err.String(), fmt.Sprint(port), "the server's own words")
+}
+
+func TestDevUsesATemporalThatIsThereAndLeavesItRunning(t *testing.T) {
+	t.Parallel()
+	h := newDevHomeAt(t, stack.Address)
+	got := h.starter("run", "--dev", "--set", fmt.Sprintf("temporal.task_queue=guest-%d", time.Now().UnixNano()), "Who is in notes.txt?").exits(0)
+	assert.Contains(t, got.out.String(), "Ottoline")
+	assert.Contains(t, got.err.String(), "that already listens on "+stack.Address)
+	h.dial()
+}
+
+func TestDevRefusesAnotherFoldersServer(t *testing.T) {
+	t.Parallel()
+	h := newDevHome(t)
+	dev := h.begin(nil, "dev")
+	dev.says("Ctrl-C ends")
+	guest := newDevHomeAt(t, h.address)
+	got := guest.starter("run", "--dev", "Who is in notes.txt?").exits(3)
+	assert.Contains(t, got.err.String(), "is the development server of "+h.dir)
+	assert.Contains(t, got.err.String(), "dev_ui_port")
+}
+
+func TestDevStaysUpOnATerminalUntilCtrlC(t *testing.T) {
+	t.Parallel()
+	h := newDevHome(t)
+	c, terminal := h.onTerminal("run", "--dev", "Who is in notes.txt?")
+	c.says("staying up so that the link works")
+	assert.Contains(t, c.out.String(), "Ottoline")
+	assert.Contains(t, c.out.String(), "→ local/read_file", "what happens on the way is shown on a terminal")
+	h.up()
+	h.dial()
+	_, err := terminal.WriteString("\x03")
+	require.NoError(t, err)
+	c.exits(0)
+	h.deserted()
+
+	c, _ = h.onTerminal("run", "--dev", "--exit", "Who is in notes.txt?")
+	c.exits(0)
+}
+
+func TestDevSurvivesAWorkerThatIsKilled(t *testing.T) {
+	t.Parallel()
+	h := newDevHome(t)
+	h.begin(nil, "dev", "--no-worker").says("no worker runs here")
+	worker := h.worker("-slow")
+	worker.says("worker polls")
+	started := decoded[ids](h.starter("run", "--detach", "-o", "json", "-s", "kept", "Who is in notes.txt?").exits(0))
+	attached := h.begin(nil, "attach", "-o", "jsonl", "kept")
+	attached.says(`"text_delta"`)
+	worker.signal(syscall.SIGKILL)
+	worker.wait()
+	h.worker()
+	events := decodedLines[event](attached.exits(0))
+	kinds := map[turn.ChunkKind]int{}
+	for i, e := range events {
+		assert.EqualValues(t, i, e.Index)
+		assert.Equal(t, started.Turn, e.Turn)
+		kinds[e.Kind]++
+	}
+	assert.Equal(t, 1, kinds[turn.ChunkAttemptRestarted], "the text that had begun is withdrawn")
+	assert.Equal(t, 1, kinds[turn.ChunkTurnCompleted])
+
+	late := h.starter("attach", "kept").exits(0)
+	assert.Contains(t, late.out.String(), "Ottoline")
+	plain := h.starter("show", "kept").exits(0)
+	assert.Contains(t, plain.out.String(), "step 1  inference demo: settled once, 2 attempts, 0 failures")
+	history := decoded[shown](h.starter("show", "--json", "kept").exits(0))
+	require.Len(t, history.Turns, 1)
+	for i, inference := range history.Turns[0].Inferences {
+		assert.True(t, inference.Settled)
+		assert.Equal(t, map[bool]int{true: 2, false: 1}[i == 0], inference.Attempt, "attempts of step %d", i+1)
+	}
+	for _, call := range history.Turns[0].Calls {
+		assert.Equal(t, turn.OutcomeOK, call.Outcome)
+		assert.Equal(t, 1, call.Runs, call.Call.Tool)
+	}
+	soundResults(t, history.Messages)
+}
