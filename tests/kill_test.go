@@ -46,6 +46,7 @@ func TestKilledInMidInference(t *testing.T) {
 }
 
 func TestKilledInMidCall(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		block, event string
 		effects      int
@@ -82,12 +83,26 @@ func TestKilledInMidCall(t *testing.T) {
 	}
 }
 
+// A server in the middle of a call does not notice that nobody speaks to it any more.
+func TestAKilledWorkerLeavesNoServerBehind(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	r := newRig(t, script.Steps(script.Call("mcp_ledger_stubborn", `{"text":"x"}`)), l.host(config.MCPTool{}))
+	worker := r.process()
+	r.begin(t.Name(), "Work on, whatever happens.", nil)
+	l.await("begun", "x")
+	server := l.server()
+	worker.kill()
+	gone(t, server)
+}
+
 // appendOnce appends the line x and then answers.
 func appendOnce(block string) script.Script {
 	return script.Steps(script.Call("mcp_ledger_append", `{"text":"x","block":"`+block+`"}`), script.Text("Appended."))
 }
 
 func TestKilledInMidRepeatableCall(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		block, event string
 		effects      int
@@ -157,6 +172,75 @@ func TestKilledInMidQuickCall(t *testing.T) {
 	assert.Equal(t, 1, count(events, enumspb.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT), "the calls ran inside the task that was lost")
 	r.sound(t.Name())
 	t.Logf("recovery: answered after %s", time.Since(killed))
+}
+
+// The journal knows more than Temporal where a worker dies between settling and reporting.
+
+func TestKilledBeforeAnInferenceWasReported(t *testing.T) {
+	t.Parallel()
+	gate, v := script.NewGate(), newValve(t)
+	r := newRig(t, script.Steps(script.Text("It is paid for.").Hold(3, gate)))
+	first := r.process(v.behind)
+	run := r.begin(t.Name(), "What is it?", nil)
+	r.reach(gate)
+	v.close()
+	gate.Release()
+	require.Eventually(t, func() bool {
+		list, err := r.store.Inferences(t.Context(), run.GetRunID())
+		return err == nil && len(list) == 1 && list[0].Settled
+	}, within, 5*time.Millisecond, "the inference was never settled")
+	killed := first.kill()
+	r.process()
+	assert.Equal(t, "It is paid for.", r.result(run).Answer)
+	t.Logf("recovery: answered after %s", time.Since(killed))
+	assert.Equal(t, []int{0}, r.steps(), "a settled inference is not paid again")
+	assert.Equal(t, []int{1}, r.attempts(run.GetRunID()))
+	text, withdrawn := r.read(run.GetRunID())
+	assert.Equal(t, "It is paid for.", text)
+	assert.Zero(t, withdrawn)
+	r.sound(t.Name())
+}
+
+func TestKilledBeforeACallWasReported(t *testing.T) {
+	t.Parallel()
+	l, v := newLedger(t), newValve(t)
+	r := newRig(t, appendOnce("before"), l.host(config.MCPTool{}))
+	first := r.process(v.behind)
+	run := r.begin(t.Name(), "Append it.", nil)
+	l.await("begun", "x")
+	v.close()
+	l.open()
+	r.settledCall(run.GetRunID(), "x")
+	killed := first.kill()
+	r.process()
+	assert.Equal(t, "Appended.", r.result(run).Answer)
+	t.Logf("recovery: answered after %s", time.Since(killed))
+	assert.Equal(t, 1, l.count("effect", "x"))
+	assert.Equal(t, "appended x", r.model.Requests()[1].Chat.Last("tool").Content, "its outcome is known")
+	call := r.calls(run.GetRunID(), 1)[0]
+	assert.Equal(t, turn.OutcomeOK, call.Outcome)
+	assert.Equal(t, 1, call.Runs)
+	r.sound(t.Name())
+}
+
+func TestKilledBeforeTheBeginningWasReported(t *testing.T) {
+	t.Parallel()
+	v := newValve(t)
+	r := newRig(t, script.Always(script.Text("An answer.")))
+	first := r.process(v.behind)
+	require.Equal(t, "An answer.", r.ask(t.Name()+"-warm", "Is there a worker?").Answer)
+	v.close()
+	run := r.begin(t.Name(), "A question.", nil)
+	r.shown(run.GetRunID(), "") // the turn's first chunk is in the journal
+	killed := first.kill()
+	r.process()
+	assert.Equal(t, "An answer.", r.result(run).Answer)
+	t.Logf("recovery: answered after %s", time.Since(killed))
+	messages, _ := r.transcript(t.Name())
+	assert.Len(t, messages, 2, "the message is in the transcript once")
+	assert.Len(t, r.model.Requests(), 2)
+	assert.Equal(t, 1, count(r.events(t.Name(), run.GetRunID()), enumspb.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT))
+	r.sound(t.Name())
 }
 
 // settledCall returns when the ledger of calls has the outcome of the one that appends the text.

@@ -3,6 +3,7 @@ package tests
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -14,10 +15,13 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/everturn/everturn/activities"
 	"github.com/everturn/everturn/cluster"
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/journal/sqlite"
 	"github.com/everturn/everturn/tests/script"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -59,6 +63,7 @@ func (r *rig) over(run client.WorkflowRun) error {
 }
 
 func TestATurnEndedInMidInferenceIsClosedByTheNext(t *testing.T) {
+	t.Parallel()
 	for name, ending := range endings {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -99,6 +104,7 @@ func (r *rig) closed(run client.WorkflowRun) string {
 }
 
 func TestATurnEndedInMidCallIsClosedByTheNext(t *testing.T) {
+	t.Parallel()
 	for name, ending := range endings {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -323,35 +329,71 @@ func TestCancelledBeforeAnyWorkerCame(t *testing.T) {
 }
 
 func TestCancelledWhileTheWorkerIsDead(t *testing.T) {
-	for name, first := range map[string]script.Script{
-		"inference": script.Attempts(script.Text("This is ").Hold(3, script.NewGate())),
-		"call":      script.Steps(script.Call("mcp_ledger_append", `{"text":"x","block":"after"}`)),
+	t.Parallel()
+	asks := script.Text("This is never finished.").Hold(3, script.NewGate())
+	calls := script.Steps(script.Call("mcp_ledger_append", `{"text":"x","block":"after"}`))
+	for name, c := range map[string]struct {
+		model script.Script
+		call  bool
+		heard bool // the turn hears of the cancel before the worker dies, its activity does not
+	}{
+		"in mid-inference":            {model: asks},
+		"in mid-inference, and heard": {model: asks, heard: true},
+		"in mid-call":                 {model: calls, call: true},
+		"in mid-call, and heard":      {model: calls, call: true, heard: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLedger(t)
-			r := newRig(t, script.Cases(script.When("first", first), script.When("second", script.Text("The second answer."))), l.host(config.MCPTool{}))
-			worker := r.process()
+			r := newRig(t, script.Cases(script.When("first", c.model), script.When("second", script.Text("The second answer."))), l.host(config.MCPTool{}))
+			first := r.process()
 			run := r.begin(t.Name(), "The first question.", nil)
-			if name == "call" {
+			if c.call {
 				l.await("effect", "x")
 			} else {
 				r.shown(run.GetRunID(), "This is ")
 			}
-			killed := worker.kill()
-			require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
+			cancel := func() { require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID())) }
+			if c.heard {
+				cancel()
+				r.happened(run, enumspb.EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED)
+			}
+			killed := first.kill()
+			if !c.heard {
+				cancel()
+			}
 			r.process()
 			r.cancelledRun(run)
 			t.Logf("recovery: cancelled after %s", time.Since(killed))
-			assert.Len(t, r.model.Requests(), 1)
-			assert.LessOrEqual(t, l.count("effect", "x"), 1)
-			if name == "call" {
+			// Where the heartbeat is found missing before the turn hears of the cancel, the inference is sent again.
+			assert.LessOrEqual(t, len(r.model.Requests()), 2)
+			if c.call || c.heard {
+				assert.Len(t, r.model.Requests(), 1)
+			}
+			if c.call {
+				assert.Equal(t, 1, l.count("effect", "x"))
 				assert.Equal(t, turn.OutcomeUnknown, r.calls(run.GetRunID(), 1)[0].Outcome)
 			}
 			assert.Equal(t, "The second answer.", r.ask(t.Name(), "The second question.").Answer)
 			r.sound(t.Name())
 		})
 	}
+}
+
+// happened returns when a run's history has an event.
+func (r *rig) happened(run client.WorkflowRun, kind enumspb.EventType) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), within)
+	defer cancel()
+	iter := r.client.GetWorkflowHistory(ctx, run.GetID(), run.GetRunID(), true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for iter.HasNext() {
+		e, err := iter.Next()
+		require.NoError(r.t, err, "%s never happened", kind)
+		if e.EventType == kind {
+			return
+		}
+	}
+	require.Fail(r.t, "the run ended without "+kind.String())
 }
 
 // A rolling restart: the old worker is asked to stop in mid-inference and gets the time to end it.
@@ -378,6 +420,7 @@ func TestAStoppedWorkerDrains(t *testing.T) {
 }
 
 func TestAWorkerStoppedTooSoonLeavesItsWorkToTheNext(t *testing.T) {
+	t.Parallel()
 	soon := func(c *config.Config) { c.Worker.DrainTimeout = time.Millisecond }
 	t.Run("inference", func(t *testing.T) {
 		t.Parallel()
@@ -422,4 +465,67 @@ func TestAWorkerStoppedTooSoonLeavesItsWorkToTheNext(t *testing.T) {
 		assert.Equal(t, []int{0, 1}, r.steps())
 		r.sound(t.Name())
 	})
+}
+
+// deaf is a model that says a few words and then waits for its context's end.
+type deaf struct{ reached chan struct{} }
+
+func (d deaf) Infer(ctx context.Context, _ turn.Prompt, sink turn.Sink) (turn.Answer, error) {
+	sink.Text("This is ")
+	close(d.reached)
+	<-ctx.Done()
+	return turn.Answer{}, turn.Errorf(turn.CodeLLMTransport, ctx.Err(), "the connection was lost")
+}
+
+// Only a cancelled error is a stop: a worker's end and a lost connection end the same context. A process that stops is
+// too short-lived to report the difference, so that this one is asked without it.
+func TestOnlyACancelIsAStop(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		cause error
+		code  turn.Code // empty: cancelled
+	}{
+		"cancel":          {temporal.NewCanceledError(), ""},
+		"worker stops":    {worker.ErrWorkerShutdown, turn.CodeLLMTransport},
+		"connection lost": {context.Canceled, turn.CodeLLMTransport},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{Synchronous: "normal"})
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, store.Close()) })
+			model := deaf{make(chan struct{})}
+			acts, err := activities.New(activities.Options{Journal: store, Model: model, Agent: activities.Agent{
+				Mode: turn.ModeNative, Limits: turn.DefaultLimits(), Policy: turn.DefaultPolicy(),
+			}})
+			require.NoError(t, err)
+			begun, err := acts.Begin(t.Context(), workflows.BeginInput{
+				Session: "s", Turn: "t", WorkflowID: "s", RunID: "t", Message: workflows.Message{Text: "A question."},
+			})
+			require.NoError(t, err)
+
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			go func() {
+				<-model.reached
+				cancel(c.cause)
+			}()
+			_, err = acts.Infer(ctx, workflows.InferInput{
+				Session: "s", Turn: "t", Step: 1, Expect: begun.Head, Budget: time.Minute, RetryMax: 2,
+				Plan: turn.Plan{Mode: turn.ModeNative, Profile: begun.Pins.Profile, From: 1, Anchor: 1},
+			})
+			if c.code == "" {
+				require.True(t, temporal.IsCanceledError(err), "%v", err)
+				return
+			}
+			var failed *temporal.ApplicationError
+			require.ErrorAs(t, err, &failed)
+			assert.Equal(t, string(c.code), failed.Type())
+			assert.False(t, failed.NonRetryable())
+			list, err := store.Inferences(t.Context(), "t")
+			require.NoError(t, err)
+			require.Len(t, list, 1)
+			assert.Zero(t, list[0].Failures, "it is no failure of the provider")
+		})
+	}
 }

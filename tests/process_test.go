@@ -4,13 +4,17 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -36,11 +40,15 @@ type process struct {
 	done   chan struct{}
 }
 
-// process starts the worker command on the rig's configuration. It does not outlive the test, nor a test binary that
-// is killed; what it said is shown where the test failed.
-func (r *rig) process() *process {
+// process starts the worker command on the rig's configuration, which change may adapt for this one. It does not
+// outlive the test, nor a test binary that is killed; what it said is shown where the test failed.
+func (r *rig) process(change ...func(*config.Config)) *process {
 	r.t.Helper()
-	p := &process{t: r.t, cmd: exec.Command(binary(r.t, "./worker"), "--config", r.file()), done: make(chan struct{})}
+	cfg := r.cfg
+	for _, c := range change {
+		c(&cfg)
+	}
+	p := &process{t: r.t, cmd: exec.Command(binary(r.t, "./worker"), "--config", configFile(r.t, cfg)), done: make(chan struct{})}
 	p.cmd.Dir, p.cmd.Stderr, p.cmd.WaitDelay = r.dir, &p.stderr, 2*time.Second
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)
@@ -102,11 +110,10 @@ func (p *process) exit() {
 	require.True(p.t, p.cmd.ProcessState.Success(), "the worker ended with %s", p.cmd.ProcessState)
 }
 
-// file writes the rig's configuration as an agent.toml and makes sure that it says the same.
-func (r *rig) file() string {
-	r.t.Helper()
+// configFile writes a configuration as an agent.toml and makes sure that it says the same.
+func configFile(t *testing.T, c config.Config) string {
+	t.Helper()
 	var b strings.Builder
-	c := r.cfg
 	fmt.Fprintf(&b, "[runtime]\nmode = %q\nworkspace = %q\nmax_parallel_calls = %d\ntool_timeout = %q\n",
 		c.Runtime.Mode, c.Runtime.Workspace, c.Runtime.MaxParallelCalls, c.Runtime.ToolTimeout)
 	fmt.Fprintf(&b, "[llm]\nprovider = %q\nbase_url = %q\nmodel = %q\n", c.LLM.Provider, c.LLM.BaseURL, c.LLM.Model)
@@ -115,20 +122,91 @@ func (r *rig) file() string {
 	fmt.Fprintf(&b, "[worker]\ndrain_timeout = %q\n", c.Worker.DrainTimeout)
 	for _, s := range c.MCP.Servers {
 		args, err := json.Marshal(s.Args) // an array of plain strings is the same in TOML
-		require.NoError(r.t, err)
+		require.NoError(t, err)
 		fmt.Fprintf(&b, "[[mcp.servers]]\nid = %q\ntransport = %q\ncommand = %q\nargs = %s\nconnect_timeout = %q\neverywhere = %t\n",
 			s.ID, s.Transport, s.Command, args, s.ConnectTimeout, s.Everywhere)
 		for name, tool := range s.Tools {
 			fmt.Fprintf(&b, "[mcp.servers.tools.%s]\nrepeatable = %t\nquick = %t\nrisk = %q\n", name, tool.Repeatable, tool.Quick, tool.Risk)
 		}
 	}
-	path := filepath.Join(r.dir, "agent.toml")
-	require.NoError(r.t, os.WriteFile(path, []byte(b.String()), 0o600))
+	path := filepath.Join(t.TempDir(), "agent.toml")
+	require.NoError(t, os.WriteFile(path, []byte(b.String()), 0o600))
 	loaded, err := config.Load(config.LoadOptions{Path: path})
-	require.NoError(r.t, err)
-	require.True(r.t, assert.ObjectsAreEqual(c, loaded.Config), "file must write every setting that a test changes")
+	require.NoError(t, err)
+	require.True(t, assert.ObjectsAreEqual(c, loaded.Config), "configFile must write every setting that a test changes")
 	return path
 }
+
+// valve is a connection to Temporal that can be shut: what a worker says then reaches nobody.
+type valve struct {
+	address string
+	shut    chan struct{}
+	once    sync.Once
+}
+
+// newValve opens a way to the server for workers that are told its address.
+func newValve(t *testing.T) *valve {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	v := &valve{address: listener.Addr().String(), shut: make(chan struct{})}
+	var all sync.WaitGroup
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(func() {
+		cancel()
+		_ = listener.Close() // it ends the loop
+		all.Wait()
+	})
+	all.Go(func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { v.carry(ctx, near) })
+		}
+	})
+	return v
+}
+
+// carry connects one connection of a worker to the server.
+func (v *valve) carry(ctx context.Context, near net.Conn) {
+	defer near.Close()
+	far, err := net.Dial("tcp", stack.Address)
+	if err != nil {
+		return
+	}
+	defer context.AfterFunc(ctx, func() { _ = errors.Join(near.Close(), far.Close()) })()
+	back := make(chan struct{})
+	go func() {
+		defer close(back)
+		_, _ = io.Copy(near, far) // it ends with either connection
+	}()
+	_, _ = io.Copy(v.through(far), near)
+	_ = errors.Join(near.Close(), far.Close())
+	<-back
+}
+
+// through is a writer that swallows what comes once the valve is shut.
+func (v *valve) through(w io.Writer) io.Writer {
+	return writer(func(b []byte) (int, error) {
+		select {
+		case <-v.shut:
+			return len(b), nil
+		default:
+			return w.Write(b)
+		}
+	})
+}
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(b []byte) (int, error) { return w(b) }
+
+// close shuts the valve for good. Nothing more reaches the server; what it says still reaches the worker.
+func (v *valve) close() { v.once.Do(func() { close(v.shut) }) }
+
+// behind puts a worker behind the valve.
+func (v *valve) behind(c *config.Config) { c.Temporal.Address = v.address }
 
 // ledger is what the MCP server of a rig has done, as it wrote it down itself before and after each effect.
 type ledger struct {
@@ -148,7 +226,8 @@ func (l *ledger) host(tool config.MCPTool) func(*config.Config) {
 		c.MCP.Servers = []config.MCPServer{{
 			ID: "ledger", Transport: config.TransportStdio, Command: binary(l.t, "./tests/mcpserver"),
 			Args:           []string{"-ledger", l.file, "-release", l.release, "-pidfile", l.pid},
-			ConnectTimeout: 10 * time.Second, Everywhere: tool.Quick, Tools: map[string]config.MCPTool{"append": tool},
+			ConnectTimeout: 10 * time.Second, Everywhere: tool.Quick,
+			Tools: map[string]config.MCPTool{"append": tool, "stubborn": {Risk: config.RiskLow}},
 		}}
 	}
 }
