@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -43,6 +44,8 @@ type user struct {
 	ledger       *ledger
 	taskQueue    string
 	acknowledged func(turnID string)
+	failures     atomic.Int64 // requests that the server did not answer
+	acks         atomic.Int64
 }
 
 // patience bounds one request to the server. The next one asks the same again.
@@ -56,9 +59,7 @@ func (u *user) send(ctx context.Context, t turnPlan, byUpdate bool) error {
 		if err == nil {
 			return nil
 		}
-		if ctx.Err() != nil {
-			return errors.Join(context.Cause(ctx), err)
-		}
+		u.failures.Add(1)
 		if pause(ctx, 100*time.Millisecond) != nil {
 			return errors.Join(context.Cause(ctx), err)
 		}
@@ -76,6 +77,7 @@ func (u *user) try(ctx context.Context, t turnPlan, byUpdate bool) error {
 		return err
 	}
 	u.ledger.write(check.Entry{Event: check.Acknowledged, At: time.Now(), Session: t.session, Message: t.id, Turn: run})
+	u.acks.Add(1)
 	u.acknowledged(run)
 	entry := check.Entry{Event: check.Answered, Session: t.session, Message: t.id}
 	res, err := u.result(ctx, t.session, run)

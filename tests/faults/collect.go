@@ -167,7 +167,7 @@ func (r *rig) orphans(ctx context.Context) error {
 func (r *rig) children() map[int]string {
 	all := mentioning(r.dir)
 	for pid, command := range all {
-		if strings.Contains(command, "start-dev") || strings.Contains(command, "-until-eof") {
+		if strings.Contains(command, "start-dev") || pid == r.remoteServer {
 			delete(all, pid)
 		}
 	}

@@ -117,7 +117,9 @@ func (o order) points() ([]point, error) {
 	return all, nil
 }
 
-func allPoints() []point { return slices.Concat(killsInside(), killsOutside()) }
+func allPoints() []point {
+	return slices.Concat(killsInside(), killsOutside(), network(), provider(), toolServers(), store(), servers())
+}
 
 // build builds the commands that the schedules run.
 func build(ctx context.Context, dir string) (programs, error) {

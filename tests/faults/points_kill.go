@@ -88,10 +88,7 @@ func (r *rig) blocked() callPlan { return r.target.steps[1][0] }
 // killInCall makes a point in the middle of a call, seen in the tool's own ledger.
 func killInCall(name, about, tool, side, event string) point {
 	return point{name: name, about: about, interruptions: 1, shape: block(tool, side), act: func(ctx context.Context, r *rig) error {
-		if err := r.ask(ctx); err != nil {
-			return err
-		}
-		if err := r.noted(ctx, event, r.blocked().key); err != nil {
+		if err := r.askToEvent(ctx, event); err != nil {
 			return err
 		}
 		r.first().kill()
@@ -100,6 +97,14 @@ func killInCall(name, about, tool, side, event string) point {
 		}
 		return r.heal(ctx)
 	}}
+}
+
+// askToEvent asks the target and waits until the tool's ledger has an event of the call that waits.
+func (r *rig) askToEvent(ctx context.Context, event string) error {
+	if err := r.ask(ctx); err != nil {
+		return err
+	}
+	return r.noted(ctx, event, r.blocked().key)
 }
 
 // hold stops the provider's answer to the target's last step, the first time that it is asked.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/tests/script"
 )
 
 // zombies are workers that are stopped past their timeouts and come back when others have done their work.
@@ -12,13 +13,10 @@ func zombies() []point {
 		{
 			name: "zombie_call", about: "it comes back with a result", interruptions: 1, shape: block(once, "after"),
 			act: func(ctx context.Context, r *rig) error {
-				if err := r.ask(ctx); err != nil {
+				if err := r.askToEvent(ctx, "effect"); err != nil {
 					return err
 				}
-				if err := r.noted(ctx, "effect", r.blocked().key); err != nil {
-					return err
-				}
-				return r.undead(ctx, r.release, r.lateResult)
+				return r.undead(ctx, r.settle, r.release, r.lateResult)
 			},
 		},
 		{
@@ -27,22 +25,52 @@ func zombies() []point {
 				if err := r.askToGate(ctx); err != nil {
 					return err
 				}
-				release := func() error { r.gate.Release(); return nil }
-				return r.undead(ctx, release, func(ctx context.Context) error {
-					return reach(ctx, "the zombie's word", func() bool { return r.first().said("a newer attempt") || r.lateAnswer(ctx) })
-				})
+				return r.undead(ctx, r.settle, r.openGate, r.lateAnswer)
+			},
+		},
+		{
+			name: "zombie_rival", about: "it comes back while another answers", interruptions: 2, shape: holdBoth,
+			act: func(ctx context.Context, r *rig) error {
+				if err := r.askToGate(ctx); err != nil {
+					return err
+				}
+				second := func() error { return r.askedTwice(ctx, len(r.target.steps)) }
+				if err := r.undead(ctx, second, r.openGate, r.lateAnswer); err != nil {
+					return err
+				}
+				r.rival.Release()
+				return nil
 			},
 		},
 	}
 }
 
-// undead stops the first worker, lets another one end the target, and brings the first one back.
-func (r *rig) undead(ctx context.Context, release func() error, back func(context.Context) error) error {
+// holdBoth holds the second attempt of the target's last answer too, at a gate of its own.
+func holdBoth(r *rig) {
+	hold(r)
+	r.rival = script.NewGate()
+	before := r.adapt
+	r.adapt = func(q script.Request, t *turnPlan, reply script.Reply) script.Reply {
+		if reply = before(q, t, reply); t.id == r.target.id && q.Step == len(t.steps) && q.Attempt == 2 {
+			return reply.Hold(3, r.rival)
+		}
+		return reply
+	}
+}
+
+func (r *rig) openGate() error {
+	r.gate.Release()
+	return nil
+}
+
+// undead stops the first worker, starts another one, waits until that one has come far enough, and brings the first one
+// back.
+func (r *rig) undead(ctx context.Context, far, release func() error, back func(context.Context) error) error {
 	r.freeze()
 	if err := r.heal(ctx); err != nil {
 		return err
 	}
-	if err := r.settle(); err != nil {
+	if err := far(); err != nil {
 		return err
 	}
 	if err := release(); err != nil {
@@ -60,10 +88,14 @@ func (r *rig) lateResult(ctx context.Context) error {
 	})
 }
 
-// lateAnswer reports whether the journal has counted an answer that came too late.
-func (r *rig) lateAnswer(ctx context.Context) bool {
-	list, err := r.store.Inferences(ctx, r.turnID(ctx))
-	return err == nil && anyOf(list, func(i journal.Inference) bool { return i.Late > 0 })
+// lateAnswer waits until the zombie was turned away: by the journal, which counts its answer as late or tells it that
+// it is stale, or by the server.
+func (r *rig) lateAnswer(ctx context.Context) error {
+	return reach(ctx, "the zombie's answer", func() bool {
+		list, err := r.store.Inferences(ctx, r.turnID(ctx))
+		late := err == nil && anyOf(list, func(i journal.Inference) bool { return i.Late > 0 })
+		return late || r.first().said("newer attempt") || r.first().said("already completed") || r.first().said("activity not found") || r.first().said("turn is closed")
+	})
 }
 
 func anyOf[T any](list []T, ok func(T) bool) bool {

@@ -31,6 +31,8 @@ type rig struct {
 	model    *script.Server
 	// temporal, users and provider are the links worker–server, client–server and worker–provider.
 	temporal, users, provider *link
+	remote                    *link         // worker–MCP; nil where there is none
+	remoteServer              int           // its process
 	direct, client            client.Client // past the links, and through them
 	store                     journal.Store
 	user                      *user
@@ -41,7 +43,7 @@ type rig struct {
 
 	// target is the turn in which the fault comes; companion runs beside it in another session.
 	target, companion *turnPlan
-	gate              *script.Gate
+	gate, rival       *script.Gate
 
 	mu    sync.Mutex
 	plans map[string]*turnPlan // by the text of the message

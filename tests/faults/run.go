@@ -20,6 +20,8 @@ type point struct {
 	ownServer     bool // the server is part of the fault
 	// shape makes the target turn such that the point is in it.
 	shape func(r *rig)
+	// prepare starts what the point needs beside the rig.
+	prepare func(r *rig, ctx context.Context) error
 	// weak are the flags of a first worker with a weak spot; nil starts the real one.
 	weak func(r *rig) []string
 	// act asks the target, waits for the point, breaks and heals.
@@ -107,6 +109,11 @@ func (r *rig) cast(p point, seed uint64) {
 
 // perform has a turn before the fault, the fault, and a turn after it.
 func (r *rig) perform(ctx context.Context, p point) (time.Duration, error) {
+	if p.prepare != nil {
+		if err := p.prepare(r, ctx); err != nil {
+			return 0, err
+		}
+	}
 	if err := r.configure(); err != nil {
 		return 0, err
 	}
@@ -137,6 +144,9 @@ func (r *rig) perform(ctx context.Context, p point) (time.Duration, error) {
 // giveUp leaves nothing waiting where a schedule has failed.
 func (r *rig) giveUp(ctx context.Context) error {
 	r.gate.Release()
+	if r.rival != nil {
+		r.rival.Release()
+	}
 	return errors.Join(r.release(), r.heal(ctx), r.settle())
 }
 

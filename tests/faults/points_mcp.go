@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// strikes makes a point at which an MCP server is hit in the middle of a call.
+func strikes(name, about, side, event string, signal syscall.Signal) point {
+	return point{
+		name: name, about: about,
+		shape: func(r *rig) {
+			r.settings.toolTimeout = 3 * time.Second
+			block(once, side)(r)
+		},
+		act: func(ctx context.Context, r *rig) error {
+			if err := r.askToEvent(ctx, event); err != nil {
+				return err
+			}
+			pid, err := r.mcpServer("once")
+			if err != nil {
+				return err
+			}
+			if err := syscall.Kill(pid, signal); err != nil {
+				return fmt.Errorf("signalling the MCP server: %w", err)
+			}
+			if err := r.release(); err != nil {
+				return err
+			}
+			return reach(ctx, "the end of the server", func() bool { return !alive(pid) })
+		},
+	}
+}
+
+func alive(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !strings.Contains(string(b), ") Z ")
+}
+
+// calls makes a point out of a tool that misbehaves by itself.
+func calls(name, about, tool string) point {
+	return point{
+		name: name, about: about,
+		shape: func(r *rig) {
+			r.settings.toolTimeout = 3 * time.Second
+			busy(r)
+			r.target.add(1+r.rng.IntN(2), func(i int) string { return []string{tool, again}[i] })
+		},
+		act: func(ctx context.Context, r *rig) error {
+			if err := r.ask(ctx); err != nil {
+				return err
+			}
+			step := len(r.target.steps) - 1
+			if err := r.noted(ctx, "begun", r.target.steps[step][0].key); err != nil {
+				return err
+			}
+			return reach(ctx, "the step after it", func() bool { return len(r.requests(step+1)) > 0 })
+		},
+	}
+}
+
+// remote makes a point out of an MCP server over HTTP and the link to it.
+func remote(name, about string, s spell) point {
+	p := point{
+		name: name, about: about, interruptions: 0,
+		shape: func(r *rig) {
+			r.settings.toolTimeout = 3 * time.Second
+			block("mcp_remote_append", "before")(r)
+		},
+		prepare: (*rig).serveRemote,
+	}
+	p.act = func(ctx context.Context, r *rig) error {
+		if err := r.askToEvent(ctx, "begun"); err != nil {
+			return err
+		}
+		if err := s(ctx, r, r.remote, 2*time.Second); err != nil {
+			return err
+		}
+		return r.release()
+	}
+	return p
+}
+
+// serveRemote starts an MCP server that is no worker's child, behind a link.
+func (r *rig) serveRemote(ctx context.Context) error {
+	log := inDir(r.dir, "remote.log")
+	p, err := spawn(log, r.programs.mcpserver, os.Environ(), "-http", "127.0.0.1:0",
+		"-ledger", r.toolLedger(), "-release", inDir(r.dir, "release"))
+	if err != nil {
+		return err
+	}
+	r.onClose(p.kill)
+	r.remoteServer = p.pid()
+	if err := reach(ctx, "the MCP server over HTTP", func() bool { return p.gone() || p.said("/mcp\n") }); err != nil {
+		return err
+	}
+	b, err := os.ReadFile(log)
+	if err != nil {
+		return err
+	}
+	address, err := url.Parse(strings.TrimSpace(string(b)))
+	if err != nil {
+		return err
+	}
+	if r.remote, err = newLink("remote", address.Host); err != nil {
+		return err
+	}
+	r.onClose(r.remote.down)
+	r.settings.remote, err = r.remote.in(address.String())
+	return err
+}
+
+// toolServers are the ways in which MCP servers are known to fail.
+func toolServers() []point {
+	return []point{
+		strikes("mcp_killed_begun", "an MCP server is killed before the effect", "before", "begun", syscall.SIGKILL),
+		strikes("mcp_killed_effect", "an MCP server is killed after the effect", "after", "effect", syscall.SIGKILL),
+		strikes("mcp_frozen", "an MCP server stops answering after the effect", "after", "effect", syscall.SIGSTOP),
+		calls("mcp_crash", "a tool takes its server down", "mcp_once_crash"),
+		calls("mcp_hang", "a tool never answers", "mcp_once_slow"),
+		calls("mcp_stubborn", "a tool never answers and ignores that it is cancelled", "mcp_once_stubborn"),
+		remote("mcp_remote_down", "worker–MCP is down in mid-call", down),
+		remote("mcp_remote_hole", "worker–MCP swallows everything in mid-call", blackHole),
+		remote("mcp_remote_reset", "worker–MCP is reset in mid-call", resets),
+	}
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/everturn/everturn/tests/script"
+)
+
+// misbehaves makes a point at which the provider answers one request badly and the next one well.
+func misbehaves(name, about string, bad func(good script.Reply) script.Reply) point {
+	step := 0
+	return point{
+		name: name, about: about,
+		shape: func(r *rig) {
+			busy(r)
+			step = r.rng.IntN(len(r.target.steps) + 1)
+			r.adapt = func(q script.Request, t *turnPlan, reply script.Reply) script.Reply {
+				if t.id == r.target.id && q.Step == step && q.Attempt == 1 {
+					return bad(reply)
+				}
+				return reply
+			}
+		},
+		act: func(ctx context.Context, r *rig) error {
+			if err := r.ask(ctx); err != nil {
+				return err
+			}
+			return r.askedTwice(ctx, step)
+		},
+	}
+}
+
+func instead(reply script.Reply) func(script.Reply) script.Reply {
+	return func(script.Reply) script.Reply { return reply }
+}
+
+// provider are the ways in which model providers are known to fail.
+func provider() []point {
+	limited := script.Status(http.StatusTooManyRequests, "rate_limit_exceeded", "slow down")
+	return []point{
+		misbehaves("llm_429_seconds", "429, Retry-After in seconds", instead(limited.RetryAfter("1"))),
+		misbehaves("llm_429_date", "429, Retry-After as a date", func(script.Reply) script.Reply {
+			return limited.RetryAfter(time.Now().Add(time.Second).UTC().Format(http.TimeFormat))
+		}),
+		misbehaves("llm_429_absurd", "429, Retry-After of a year", instead(limited.RetryAfter("31536000"))),
+		misbehaves("llm_500", "500", instead(script.Status(http.StatusInternalServerError, "server_error", "oops"))),
+		misbehaves("llm_503_page", "503 with a page of HTML", instead(script.StatusBody(http.StatusServiceUnavailable, "text/html", "<h1>down</h1>"))),
+		misbehaves("llm_cut", "the stream ends in the middle", func(good script.Reply) script.Reply { return good.CutAfter(2) }),
+		misbehaves("llm_reset", "the connection is reset in the middle", func(good script.Reply) script.Reply { return good.ResetAfter(2) }),
+		misbehaves("llm_refused", "the connection is reset before an answer", func(good script.Reply) script.Reply { return good.ResetAfter(-1) }),
+		misbehaves("llm_stall", "the stream goes silent", func(good script.Reply) script.Reply { return good.StallAfter(2) }),
+		misbehaves("llm_garbage", "events that are not JSON", instead(script.Raw("data: {\"choices\":[{\n\n", "data: \xff\xfe\n\n"))),
+		misbehaves("llm_no_finish", "no finish reason", func(good script.Reply) script.Reply { return good.Finish("").CutAfter(3) }),
+	}
+}

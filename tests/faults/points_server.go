@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"time"
+)
+
+// crash kills the server and starts it again on the same database.
+func (r *rig) crash(ctx context.Context) error {
+	r.server.process.kill()
+	if err := pause(ctx, time.Duration(r.rng.IntN(4))*time.Second); err != nil {
+		return err
+	}
+	return r.server.start(ctx)
+}
+
+// servers are the faults of Temporal's server and of many clients.
+func servers() []point {
+	return []point{
+		{
+			name: "server_call", about: "the server is killed in mid-call", ownServer: true, interruptions: 3, shape: block(once, "before"),
+			act: func(ctx context.Context, r *rig) error {
+				if err := r.askToEvent(ctx, "begun"); err != nil {
+					return err
+				}
+				if err := r.crash(ctx); err != nil {
+					return err
+				}
+				return r.release()
+			},
+		},
+		{
+			name: "server_inference", about: "the server is killed in mid-inference", ownServer: true, interruptions: 3, shape: hold,
+			act: func(ctx context.Context, r *rig) error {
+				if err := r.askToGate(ctx); err != nil {
+					return err
+				}
+				r.gate.Release()
+				return r.crash(ctx)
+			},
+		},
+		{
+			name: "server_start", about: "the server is killed when a message was acknowledged", ownServer: true, interruptions: 3, shape: busy,
+			act: func(ctx context.Context, r *rig) error {
+				before := r.user.acks.Load()
+				if err := r.ask(ctx); err != nil {
+					return err
+				}
+				if err := reach(ctx, "an acknowledgement", func() bool { return r.user.acks.Load() > before }); err != nil {
+					return err
+				}
+				return r.crash(ctx)
+			},
+		},
+		{
+			name: "clients_20", about: "20 clients send the same message", shape: busy,
+			act: func(ctx context.Context, r *rig) error {
+				for i := range 20 {
+					r.converse(ctx, r.target, i%2 == 0)
+				}
+				return r.ask(ctx)
+			},
+		},
+		{
+			name: "clients_later", about: "a message is sent again when it was answered", shape: busy,
+			act: func(ctx context.Context, r *rig) error {
+				if err := r.ask(ctx); err != nil {
+					return err
+				}
+				if err := r.settle(); err != nil {
+					return err
+				}
+				for i := range 3 {
+					r.converse(ctx, r.target, i%2 == 0)
+				}
+				return nil
+			},
+		},
+		{
+			name: "clients_killed", about: "20 clients send the same message and the worker dies", interruptions: 1, shape: hold,
+			act: func(ctx context.Context, r *rig) error {
+				for i := range 20 {
+					r.converse(ctx, r.target, i%2 == 0)
+				}
+				if err := r.askToGate(ctx); err != nil {
+					return err
+				}
+				r.first().kill()
+				r.gate.Release()
+				return r.heal(ctx)
+			},
+		},
+		{
+			name: "order", about: "the first of parallel calls ends last", shape: inOrder,
+			act: func(ctx context.Context, r *rig) error {
+				if err := r.ask(ctx); err != nil {
+					return err
+				}
+				for _, c := range r.target.steps[1][1:] {
+					if err := r.noted(ctx, "done", c.key); err != nil {
+						return err
+					}
+				}
+				return r.release()
+			},
+		},
+	}
+}
+
+// inOrder gives the target a step whose first call waits for the others.
+func inOrder(r *rig) {
+	block(again, "before")(r)
+	r.target.steps = r.target.steps[:1]
+	r.target.add(3, func(int) string { return again })
+	r.target.steps[1][0].block = "before"
+}
