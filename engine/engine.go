@@ -163,6 +163,6 @@ func (e *Engine) build(context.Context) error {
 	if err != nil {
 		return err
 	}
-	e.worker = newWorker(e.client, e.cfg, acts)
+	e.worker = newWorker(e.client, e.cfg, acts, e.options.intercept)
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 
+	"go.temporal.io/sdk/interceptor"
+
 	"github.com/everturn/everturn/activities/toolbox"
 	"github.com/everturn/everturn/journal"
 )
@@ -17,6 +19,7 @@ type options struct {
 	environ     []string
 	tools       []func(*toolbox.Local) error
 	wrapJournal func(journal.Store) journal.Store
+	intercept   []interceptor.WorkerInterceptor
 }
 
 func newOptions(opts []Option) options {
@@ -46,6 +49,12 @@ func WithEnviron(environ []string) Option { return func(o *options) { o.environ 
 // WithJournal wraps the journal: what wrap returns is what the engine uses. Tests count reads and writes with it.
 func WithJournal(wrap func(journal.Store) journal.Store) Option {
 	return func(o *options) { o.wrapJournal = wrap }
+}
+
+// WithInterceptors puts interceptors around the worker's workflows and activities, for tracing and metrics. One that
+// changes what a workflow does changes its history, too: it must stay as long as its turns run.
+func WithInterceptors(list ...interceptor.WorkerInterceptor) Option {
+	return func(o *options) { o.intercept = append(o.intercept, list...) }
 }
 
 // WithTool adds the typed tool local/<name>. The schema of its arguments comes from In, a struct whose jsonschema tags

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
@@ -16,7 +17,7 @@ import (
 const heartbeatThrottle = 2 * time.Second
 
 // newWorker registers everything that a worker runs: one workflow and the four activities of its port.
-func newWorker(c client.Client, cfg config.Config, acts *activities.Activities) worker.Worker {
+func newWorker(c client.Client, cfg config.Config, acts *activities.Activities, intercept []interceptor.WorkerInterceptor) worker.Worker {
 	worker.SetStickyWorkflowCacheSize(cfg.Worker.StickyCache) // of the process; the SDK ignores it once a worker runs
 	w := worker.New(c, cfg.Temporal.TaskQueue, worker.Options{
 		MaxConcurrentActivityExecutionSize:      cfg.Worker.MaxConcurrentActivities,
@@ -24,6 +25,7 @@ func newWorker(c client.Client, cfg config.Config, acts *activities.Activities) 
 		MaxConcurrentWorkflowTaskExecutionSize:  cfg.Worker.MaxConcurrentTurns,
 		WorkerStopTimeout:                       cfg.Worker.DrainTimeout,
 		MaxHeartbeatThrottleInterval:            heartbeatThrottle,
+		Interceptors:                            intercept,
 	})
 	w.RegisterWorkflowWithOptions(workflows.Turn, workflow.RegisterOptions{Name: workflows.TurnWorkflow})
 	w.RegisterActivity(acts)
