@@ -113,8 +113,9 @@ type Policy struct {
 	AskRisk AskRisk `toml:"ask_risk" enum:"low,medium,high,never"`
 	// OnModelError follows an inference that failed for good.
 	OnModelError Decision `toml:"on_model_error" enum:"fail,retry,reprompt,interrupt"`
-	// OnToolError follows a tool's error; reprompt means that the model is given the error as the call's result.
-	OnToolError Decision `toml:"on_tool_error" enum:"fail,retry,reprompt,interrupt"`
+	// OnToolError follows a tool's error; reprompt means that the model is given the error as the call's result. There
+	// is no retry: what the ledger has settled is never run again, and a call that was not sent is dispatched again anyway.
+	OnToolError Decision `toml:"on_tool_error" enum:"fail,reprompt,interrupt"`
 	// OnInvalidAction follows an answer that is no valid action. There is no retry: it would ask the same again.
 	OnInvalidAction Decision `toml:"on_invalid_action" enum:"fail,reprompt,interrupt"`
 }
@@ -173,7 +174,7 @@ type MCPServer struct {
 	Deny  []string `toml:"deny"`
 	// Trust believes the server's annotations (read-only, idempotent) where Tools says nothing.
 	Trust bool `toml:"trust"`
-	// Everywhere promises that every worker of role turns hosts this server.
+	// Everywhere promises that every worker hosts this server.
 	Everywhere bool `toml:"everywhere"`
 	// Tools is the operator's word on single tools, by the server's own name of the tool.
 	Tools map[string]MCPTool `toml:"tools"`
@@ -255,8 +256,6 @@ type Temporal struct {
 
 // Worker sizes a worker.
 type Worker struct {
-	// Roles are what the worker does.
-	Roles []Role `toml:"roles" enum:"turns,inference,tools"`
 	// MaxConcurrentTurns bounds the workflow tasks, MaxConcurrentActivities the inferences and tool calls in flight.
 	MaxConcurrentTurns      int `toml:"max_concurrent_turns" min:"2"`
 	MaxConcurrentActivities int `toml:"max_concurrent_activities" min:"1"`
@@ -267,13 +266,3 @@ type Worker struct {
 	// Identity names the worker in the Web UI; empty means process and host.
 	Identity string `toml:"identity"`
 }
-
-// Role is a kind of work.
-type Role string
-
-// The roles.
-const (
-	RoleTurns     Role = "turns"     // workflow tasks and local activities
-	RoleInference Role = "inference" // calls to model providers
-	RoleTools     Role = "tools"     // tool servers
-)

@@ -24,7 +24,6 @@ func Default() Config {
 		Journal:  Journal{Driver: "sqlite", Path: ".everturn/journal.db", Synchronous: SynchronousFull, CacheBytes: 64 << 20},
 		Temporal: Temporal{TaskQueue: "everturn", DevUIPort: 8233},
 		Worker: Worker{
-			Roles:              []Role{RoleTurns, RoleInference, RoleTools},
 			MaxConcurrentTurns: 100, MaxConcurrentActivities: 100, StickyCache: 2000,
 			DrainTimeout: 30 * time.Second,
 		},

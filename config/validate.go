@@ -24,9 +24,6 @@ func (c Config) Validate() error {
 	v.servers(c.MCP.Servers)
 	v.storage(c.Journal)
 	v.temporal(c.Temporal)
-	if len(c.Worker.Roles) == 0 {
-		v.add("worker.roles", `is empty; name at least one of "turns", "inference", "tools"`)
-	}
 	return asError(v.problems)
 }
 

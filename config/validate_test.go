@@ -60,14 +60,6 @@ func TestContradictionsAndBadValues(t *testing.T) {
 			"[temporal]\naddress = \"localhost\"\n",
 			`agent.toml:2:11: temporal.address is "localhost"; it must be host:port, for instance 127.0.0.1:7233`,
 		},
-		"no such role": {
-			"[worker]\nroles = [\"turn\"]\n",
-			`agent.toml:2:10: worker.roles[0] is "turn"; it must be one of turns, inference, tools; did you mean "turns"?`,
-		},
-		"no role": {
-			"[worker]\nroles = []\n",
-			`agent.toml:2:1: worker.roles is empty; name at least one of "turns", "inference", "tools"`,
-		},
 		"journal in memory": {
 			"[journal]\npath = \":memory:\"\n",
 			`agent.toml:2:8: journal.path is ":memory:"; it must be a plain path of a file`,
