@@ -1,5 +1,5 @@
 # For people; .ci/run does the same on a fresh machine.
-.PHONY: test lint race fuzz tidy
+.PHONY: test lint race fuzz
 
 FUZZTIME ?= 10s
 TOOL = go tool -modfile=tools/lint.mod
@@ -20,4 +20,4 @@ lint:
 fuzz:
 	@set -e; for pkg in $$(go list ./...); do \
 	  for f in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
-	    echo "$$pkg $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg; done; done
+	    echo "$$pkg $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1x $$pkg; done; done
