@@ -9,9 +9,6 @@ import (
 	"time"
 )
 
-// maxProblems bounds what one file is told; nobody reads more.
-const maxProblems = 50
-
 // decode puts the file's tree into the configuration.
 func (l *loader) decode(tree map[string]any) {
 	l.structure("", tree, reflect.ValueOf(&l.loaded.Config).Elem())

@@ -13,6 +13,9 @@ var (
 	ErrCredentials = errors.New("credentials are missing")
 )
 
+// maxProblems bounds what is reported at once; nobody reads more.
+const maxProblems = 50
+
 // Problem is one thing that is wrong, with what to do about it. It never holds the value of a secret.
 type Problem struct {
 	// Key is the dotted key, for instance mcp.servers[0].id; empty where the file as a whole is meant.
@@ -45,6 +48,9 @@ func (e *Error) Error() string {
 	lines := make([]string, len(e.Problems))
 	for i, p := range e.Problems {
 		lines[i] = p.String()
+	}
+	if len(lines) >= maxProblems {
+		lines = append(lines, "there may be more; mend these first")
 	}
 	return strings.Join(lines, "\n")
 }

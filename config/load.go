@@ -121,6 +121,9 @@ func (l *loader) at(key string, value bool, message string) Problem {
 // add notes a problem. Its message may quote names of the file, which can be of any length.
 func (l *loader) add(p Problem) {
 	const most = 2000 // bytes
+	if len(l.problems) >= maxProblems {
+		return
+	}
 	if len(p.Message) > most {
 		p.Message = strings.ToValidUTF8(p.Message[:most], "") + "…"
 	}

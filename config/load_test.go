@@ -206,6 +206,19 @@ func TestAFileThatIsTooLargeIsRefused(t *testing.T) {
 	assert.ErrorContains(t, err, "larger than 1048576 bytes")
 }
 
+func TestHostileFilesCostLittleTimeAndText(t *testing.T) {
+	for name, text := range map[string]string{
+		"very many references": "[llm]\nmodel = '" + strings.Repeat("${A}", 1<<17) + "'\n",
+		"a very deep key":      strings.Repeat("a.", 1<<16) + "b = 1\n",
+		"a very long key":      strings.Repeat("a", 1<<19) + " = 1\n",
+		"very many servers":    strings.Repeat("[[mcp.servers]]\n", 1<<14),
+	} {
+		start := time.Now()
+		assert.Less(t, len(refused(t, LoadOptions{}, text)), maxProblems*3000, name)
+		assert.Less(t, time.Since(start), 20*time.Second, name)
+	}
+}
+
 func TestCredentialsAreAnErrorOfTheirOwn(t *testing.T) {
 	loaded, err := Load(LoadOptions{Path: write(t, "[llm]\nprovider = \"openai\"\n")})
 	require.NoError(t, err, "what needs no model must work without a key")

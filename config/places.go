@@ -95,8 +95,15 @@ func (w *walker) element(path string) string {
 	return path
 }
 
+// maxPath bounds the dotted keys that are noted, in bytes. No setting's comes near it, and without a bound a file of one
+// key with very many dots would cost its size squared.
+const maxPath = 1000
+
 // name appends a key to a path and notes the key's place, the first one for a table.
 func (w *walker) name(path string, key *unstable.Node) string {
+	if len(path) > maxPath {
+		return path
+	}
 	path = join(path, string(key.Data))
 	if _, seen := w.key[path]; !seen || w.arrays[path] > 0 {
 		w.key[path] = int(key.Raw.Offset)
