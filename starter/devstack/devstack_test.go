@@ -121,6 +121,19 @@ func TestProbeTellsStrangersFromNobody(t *testing.T) {
 	assert.Equal(t, nobody, who)
 }
 
+func TestAServerThatIsJustEndingIsNoStranger(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	go func() { // takes one connection, as a server that is being killed may, and ends
+		if c, err := l.Accept(); err == nil {
+			c.Close()
+		}
+		l.Close()
+	}()
+	who, _ := probe(t.Context(), l.Addr().String())
+	assert.Equal(t, nobody, who)
+}
+
 func TestAwaitingTheServerEndsWithItOrWithTheCaller(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

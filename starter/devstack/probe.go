@@ -23,8 +23,27 @@ const (
 	temporal
 )
 
-// probe asks who listens on the address, and for Temporal its version.
+// settle is how long a server that is just ending is given to let go of its port.
+const settle = 300 * time.Millisecond
+
+// probe asks who listens on the address, and for Temporal its version. Nobody is taken for a stranger at first sight: a
+// server that was killed listens for a moment longer than it lives.
 func probe(ctx context.Context, address string) (listener, string) {
+	who, version := look(ctx, address)
+	if who != stranger {
+		return who, version
+	}
+	timer := time.NewTimer(settle)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return who, version
+	case <-timer.C:
+		return look(ctx, address)
+	}
+}
+
+func look(ctx context.Context, address string) (listener, string) {
 	d := net.Dialer{Timeout: time.Second}
 	conn, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -58,7 +77,7 @@ func awaitServer(ctx context.Context, address string, gone <-chan error) error {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		if state, _ := probe(ctx, address); state == temporal {
+		if who, _ := look(ctx, address); who == temporal {
 			return nil
 		}
 		select {
