@@ -2,6 +2,8 @@ package activities
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -90,10 +92,14 @@ func newProfileCache(j journal.Journal) (*profileCache, error) {
 	return &profileCache{journal: j, lru: l}, err
 }
 
+// put keeps the profile and returns its hash. What is in the cache is in the journal.
 func (c *profileCache) put(ctx context.Context, p turn.Profile) (string, error) {
 	b, err := json.Marshal(p)
 	if err != nil {
 		return "", fmt.Errorf("encoding the profile: %w", err)
+	}
+	if sum := sha256.Sum256(b); c.lru.Contains(hex.EncodeToString(sum[:])) {
+		return hex.EncodeToString(sum[:]), nil
 	}
 	hash, err := c.journal.PutBlob(ctx, "application/json", b)
 	if err != nil {

@@ -55,7 +55,7 @@ const unknownText = "Outcome unknown: the worker died while this call ran. It ma
 
 // requested finds the call in the answer that asked for it: the workflow carries its arguments as a preview only.
 func (a *Activities) requested(ctx context.Context, in workflows.CallInput) (turn.ToolCall, error) {
-	m, err := a.journal.StepMessage(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step})
+	m, err := a.stepMessage(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step})
 	if err != nil {
 		return turn.ToolCall{}, fmt.Errorf("reading the call %s: %w", in.Call.ID, err)
 	}

@@ -128,6 +128,9 @@ func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf jo
 	}
 	settled.Failures = inf.Failures
 	a.windows.put(settled.Head, in.Plan.From, append(messages, settled.Message), in.Expect.Hash)
+	if len(settled.Message.ToolCalls) > 0 {
+		a.windows.put(stepHead(inf.Key), 0, []turn.Message{settled.Message}, "")
+	}
 	return a.inferResult(in, profile, settled, false), nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -53,6 +54,19 @@ func (a *Activities) anchor(ctx context.Context, in workflows.InferInput) (*turn
 		a.windows.put(key, in.Plan.Anchor, messages, "")
 	}
 	return &messages[0], nil
+}
+
+// stepMessage is the answer of a settled step. The worker that asked for it has it at hand: it never changes.
+func (a *Activities) stepMessage(ctx context.Context, key journal.StepKey) (turn.Message, error) {
+	if messages, ok := a.windows.get(stepHead(key), 0); ok {
+		return messages[0], nil
+	}
+	return a.journal.StepMessage(ctx, key)
+}
+
+// stepHead is the key under which the cache has a step's answer; no window's, those are hex.
+func stepHead(key journal.StepKey) turn.Head {
+	return turn.Head{Hash: fmt.Sprintf("step %d of %s", key.Step, key.Turn)}
 }
 
 // callProposals takes calls out of an answer as the workflow carries them: by name, hash and preview.

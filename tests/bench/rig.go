@@ -119,7 +119,7 @@ func (r *rig) server(ctx context.Context) error {
 
 // catalogue asks what tools the configuration offers, so that the cookbook's model is told of the same ones.
 func (r *rig) catalogue(ctx context.Context) error {
-	loaded, err := config.Load(config.LoadOptions{Path: r.agent("catalogue", arm{everturn, laneMCP}, "http://127.0.0.1:1/v1")})
+	loaded, err := config.Load(config.LoadOptions{Path: r.agent("catalogue", ourMCP, "http://127.0.0.1:1/v1")})
 	if err != nil {
 		return err
 	}
@@ -152,8 +152,8 @@ func (r *rig) agent(name string, a arm, provider string) string {
 		address = r.stack.Address
 	}
 	text := fmt.Sprintf("[runtime]\nmode = \"native\"\nworkspace = %q\n[llm]\nprovider = \"openai\"\nbase_url = %q\nmodel = %q\n"+
-		"[journal]\npath = %q\n[temporal]\naddress = %q\ntask_queue = %q\n%s",
-		r.folder("workspace"), provider, a.String(), r.journal(name), address, name, server)
+		"[journal]\npath = %q\nsynchronous = \"%s\"\n[temporal]\naddress = %q\ntask_queue = %q\n%s",
+		r.folder("workspace"), provider, a.String(), r.journal(name), a.synchronous(), address, name, server)
 	path := r.folder(name + ".toml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		panic(err) // a folder that was made a moment ago

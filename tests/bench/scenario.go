@@ -3,8 +3,10 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/tests/script"
 )
 
@@ -97,9 +99,26 @@ const (
 type arm struct {
 	kind kind
 	lane lane
+	// full has the journal wait for the disk at each commit, which its default is. Without it the journal is as
+	// durable as the development server's own database, which is what the baselines stand on.
+	full bool
 }
 
-func (a arm) String() string { return string(a.kind) + " " + string(a.lane) }
+func (a arm) String() string {
+	name := string(a.kind) + " " + string(a.lane)
+	if a.full {
+		name += " fsync"
+	}
+	return name
+}
+
+// synchronous is the journal's setting of that name.
+func (a arm) synchronous() config.Synchronous {
+	if a.full {
+		return config.SynchronousFull
+	}
+	return config.SynchronousNormal
+}
 
 // scenario is one comparison.
 type scenario struct {
@@ -114,9 +133,14 @@ type scenario struct {
 }
 
 var (
-	both    = []arm{{everturn, laneMCP}, {cookbk, laneMCP}, {floorish, laneMCP}, {everturn, laneLocal}, {cookbk, laneLocal}, {floorish, laneLocal}}
-	both2   = []arm{{everturn, laneMCP}, {cookbk, laneMCP}, {everturn, laneLocal}, {cookbk, laneLocal}}
-	noTools = []arm{{everturn, laneLocal}, {cookbk, laneLocal}, {floorish, laneLocal}}
+	ourMCP, ourLocal     = arm{kind: everturn, lane: laneMCP}, arm{kind: everturn, lane: laneLocal}
+	cookMCP, cookLocal   = arm{kind: cookbk, lane: laneMCP}, arm{kind: cookbk, lane: laneLocal}
+	floorMCP, floorLocal = arm{kind: floorish, lane: laneMCP}, arm{kind: floorish, lane: laneLocal}
+
+	all     = []arm{ourMCP, cookMCP, floorMCP, ourLocal, cookLocal, floorLocal}
+	loaded  = []arm{ourMCP, cookMCP, ourLocal, cookLocal}
+	noTools = []arm{ourLocal, cookLocal, floorLocal}
+	extra   = []arm{{kind: everturn, lane: laneMCPQuick}, {kind: everturn, lane: laneMCP, full: true}, {kind: everturn, lane: laneLocal, full: true}}
 )
 
 // resultBytes is the usual size of a tool's result: a page of text.
@@ -126,10 +150,10 @@ func scenarios() []scenario {
 	hops := func(n, calls int) spec { return spec{Hops: n, Calls: calls, Bytes: resultBytes} }
 	return []scenario{
 		{name: "answer", spec: hops(0, 1), arms: noTools, turns: 150, block: 15, inFlight: 1, smoke: true},
-		{name: "one hop", spec: hops(1, 1), arms: both, turns: 150, block: 10, inFlight: 1, smoke: true},
-		{name: "five hops", spec: hops(5, 1), arms: append(both[:len(both):len(both)], arm{everturn, laneMCPQuick}), turns: 120, block: 5, inFlight: 1, smoke: true},
-		{name: "six parallel calls", spec: hops(1, 6), arms: both, turns: 60, block: 5, inFlight: 1, smoke: true},
-		{name: "one hop, 32 in flight", spec: hops(1, 1), arms: both2, turns: 640, block: 160, inFlight: 32},
-		{name: "five hops, 32 in flight", spec: hops(5, 1), arms: both2, turns: 256, block: 64, inFlight: 32},
+		{name: "one hop", spec: hops(1, 1), arms: all, turns: 150, block: 10, inFlight: 1, smoke: true},
+		{name: "five hops", spec: hops(5, 1), arms: slices.Concat(all, extra), turns: 120, block: 5, inFlight: 1, smoke: true},
+		{name: "six parallel calls", spec: hops(1, 6), arms: all, turns: 60, block: 5, inFlight: 1, smoke: true},
+		{name: "one hop, 32 in flight", spec: hops(1, 1), arms: loaded, turns: 640, block: 160, inFlight: 32},
+		{name: "five hops, 32 in flight", spec: hops(5, 1), arms: loaded, turns: 256, block: 64, inFlight: 32},
 	}
 }
