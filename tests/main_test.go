@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -23,12 +24,23 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == devstack.CommandName {
 		os.Exit(supervise())
 	}
+	flag.Parse()
+	if !given("test.parallel") {
+		flag.Set("test.parallel", "8") // these tests mostly wait, for processes and timeouts
+	}
 	code, err := withServer(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(code)
+}
+
+// given reports whether a flag was on the command line.
+func given(name string) bool {
+	found := false
+	flag.Visit(func(f *flag.Flag) { found = found || f.Name == name })
+	return found
 }
 
 // supervise is this test binary in its second role: the parent of the server, as the starter is of its own.

@@ -103,6 +103,7 @@ func (r *rig) start(session string, in any) client.WorkflowRun {
 	r.t.Helper()
 	run, err := r.client.ExecuteWorkflow(r.t.Context(), client.StartWorkflowOptions{
 		ID: session, TaskQueue: r.cfg.Temporal.TaskQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+		WorkflowExecutionErrorWhenAlreadyStarted: true, // a name used twice would silently join the other run
 	}, workflows.TurnWorkflow, in)
 	require.NoError(r.t, err)
 	r.ran = append(r.ran, workflow.Execution{ID: run.GetID(), RunID: run.GetRunID()})
