@@ -35,7 +35,7 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 0, "`seed` of the first run of each point; 0 picks one")
 	flag.IntVar(&o.runs, "runs", 1, "runs of each point")
 	flag.IntVar(&o.parallel, "parallel", 6, "schedules at once")
-	flag.StringVar(&o.only, "point", "", "only points whose name matches this `pattern`")
+	flag.StringVar(&o.only, "point", "", "only points, or mutants, whose name matches this `pattern`")
 	flag.BoolVar(&o.mutants, "mutants", false, "break promises on purpose and show that the checker notices")
 	flag.BoolVar(&o.list, "list", false, "list the points")
 	flag.StringVar(&o.check, "check", "", "judge the ledgers in this `folder` and do nothing else")
@@ -104,14 +104,19 @@ func (o order) folder() (string, error) {
 	return os.MkdirTemp("", "everturn-faults-")
 }
 
+// wanted reports whether a name matches the pattern.
+func (o order) wanted(name string) bool {
+	ok, err := regexp.MatchString(o.only, name)
+	return ok && err == nil
+}
+
 // points are those whose name matches.
 func (o order) points() ([]point, error) {
-	pattern, err := regexp.Compile(o.only)
-	if err != nil {
+	if _, err := regexp.Compile(o.only); err != nil {
 		return nil, err
 	}
-	all := slices.DeleteFunc(allPoints(), func(p point) bool { return !pattern.MatchString(p.name) })
-	if len(all) == 0 {
+	all := slices.DeleteFunc(allPoints(), func(p point) bool { return !o.wanted(p.name) })
+	if len(all) == 0 && !o.mutants {
 		return nil, fmt.Errorf("no point matches %q: -list shows them", o.only)
 	}
 	return all, nil

@@ -104,3 +104,18 @@ func (r *rig) mcpServer(id string) (int, error) {
 	}
 	return strconv.Atoi(strings.TrimSpace(string(b)))
 }
+
+// settled is how many calls of one of the target's steps, from 1, have an outcome in the journal.
+func (r *rig) settled(ctx context.Context, step int) int {
+	calls, err := r.store.Calls(ctx, r.turnID(ctx))
+	if err != nil {
+		return 0
+	}
+	n := 0
+	for _, c := range calls {
+		if c.Step == step && c.Outcome != "" {
+			n++
+		}
+	}
+	return n
+}

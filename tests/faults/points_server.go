@@ -96,10 +96,9 @@ func servers() []point {
 				if err := r.ask(ctx); err != nil {
 					return err
 				}
-				for _, c := range r.target.steps[1][1:] {
-					if err := r.noted(ctx, "done", c.key); err != nil {
-						return err
-					}
+				others := len(r.target.steps[1]) - 1
+				if err := reach(ctx, "the results of the others", func() bool { return r.settled(ctx, 2) == others }); err != nil {
+					return err
 				}
 				return r.release()
 			},

@@ -29,7 +29,7 @@ func zombies() []point {
 			},
 		},
 		{
-			name: "zombie_rival", about: "it comes back while another answers", interruptions: 2, shape: holdBoth,
+			name: "zombie_rival", about: "it comes back while another answers", interruptions: 4, shape: holdBoth,
 			act: func(ctx context.Context, r *rig) error {
 				if err := r.askToGate(ctx); err != nil {
 					return err
@@ -66,7 +66,9 @@ func (r *rig) openGate() error {
 // undead stops the first worker, starts another one, waits until that one has come far enough, and brings the first one
 // back.
 func (r *rig) undead(ctx context.Context, far, release func() error, back func(context.Context) error) error {
-	r.freeze()
+	if err := r.freeze(ctx); err != nil {
+		return err
+	}
 	if err := r.heal(ctx); err != nil {
 		return err
 	}

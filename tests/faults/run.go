@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/everturn/everturn/tests/faults/check"
@@ -88,15 +89,16 @@ func schedule(ctx context.Context, ps programs, shared *server, p point, seed ui
 		return 0, err
 	}
 	defer r.close()
-	r.cast(p, seed)
+	r.cast(p)
 	recovery, err := r.perform(ctx, p)
 	err = errors.Join(err, r.collect(ctx, check.Run{Point: p.name, Seed: seed, Interruptions: p.interruptions}))
 	return recovery, err
 }
 
 // cast plans the turns around the fault.
-func (r *rig) cast(p point, seed uint64) {
-	session, other := fmt.Sprintf("%s-%d", p.name, seed), fmt.Sprintf("%s-%d-b", p.name, seed)
+func (r *rig) cast(p point) {
+	session := filepath.Base(r.dir)
+	other := session + "-b"
 	target := newTurn(r.rng, session, 2)
 	r.target = &target
 	companion := randomTurn(r.rng, other, 2)
@@ -144,6 +146,7 @@ func (r *rig) perform(ctx context.Context, p point) (time.Duration, error) {
 // giveUp leaves nothing waiting where a schedule has failed.
 func (r *rig) giveUp(ctx context.Context) error {
 	r.gate.Release()
+	r.thaw()
 	if r.rival != nil {
 		r.rival.Release()
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"encoding/hex"
 	"fmt"
 	"os"
@@ -12,7 +13,9 @@ import (
 
 // programs are the paths of the built commands.
 type programs struct {
-	worker, weak, mutant, mcpserver, temporal string
+	worker, weak, mcpserver, temporal string
+	// mutant is the worker with broken promises, and mutation the one that it breaks. Empty: no mutant is played.
+	mutant, mutation string
 }
 
 // canary is a secret of this run: n 1 is the provider's key, 2 the token of one MCP server, 3 a variable of the
@@ -63,12 +66,16 @@ const ready = 60 * time.Second
 // work starts the real worker, or with flags the one with a weak spot, and waits until it polls.
 func (r *rig) work(ctx context.Context, weak ...string) (*process, error) {
 	program, args := r.programs.worker, []string{"-config", inDir(r.dir, "agent.toml")}
+	if r.programs.mutation != "" && len(weak) == 0 {
+		weak = []string{"-kill", ""}
+	}
 	if len(weak) > 0 {
 		program = r.programs.weak
 		args = append(append(args, "-armed", inDir(r.dir, "armed"), "-points", inDir(r.dir, "points.jsonl"), "-report", r.processLedger()), weak...)
 	}
-	if r.programs.mutant != "" {
+	if r.programs.mutation != "" {
 		program = r.programs.mutant
+		args = append(args, "-mutant", r.programs.mutation)
 	}
 	log := inDir(r.dir, "ledgers", "sinks", fmt.Sprintf("worker-%d.log", len(r.workers)+1))
 	env := append(os.Environ(), "EVERTURN_FAULTS_SECRET="+r.canary(3))
@@ -101,7 +108,36 @@ func (r *rig) heal(ctx context.Context) error {
 // first is the worker that the fault hits.
 func (r *rig) first() *process { return r.workers[0] }
 
-// frozen stops the first worker without ending it.
-func (r *rig) freeze() { r.first().signal(syscall.SIGSTOP) }
+// freeze stops the first worker without ending it, at a moment at which it does not hold the journal's lock: a process
+// that is stopped within a transaction keeps every other one out of a SQLite file, and no program can take it away.
+func (r *rig) freeze(ctx context.Context) error {
+	db, err := sql.Open("sqlite", "file:"+inDir(r.dir, "journal.db")+"?_pragma=busy_timeout(100)")
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return reach(ctx, "a moment without a lock", func() bool {
+		r.first().signal(syscall.SIGSTOP)
+		if free(ctx, db) {
+			return true
+		}
+		r.thaw()
+		return false
+	})
+}
+
+// free reports whether the journal can be written.
+func free(ctx context.Context, db *sql.DB) bool {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return false
+	}
+	_, err = conn.ExecContext(ctx, "ROLLBACK")
+	return err == nil
+}
 
 func (r *rig) thaw() { r.first().signal(syscall.SIGCONT) }

@@ -16,6 +16,7 @@ type checker struct {
 
 	turns    map[string]*turnLedger
 	messages map[string]message // what the client sent, by ID
+	sessions map[string][]turn.Message
 }
 
 // message is one that the client sent.
@@ -36,7 +37,7 @@ type turnLedger struct {
 }
 
 func newChecker(l Ledgers) *checker {
-	c := &checker{Ledgers: l, turns: map[string]*turnLedger{}, messages: map[string]message{}}
+	c := &checker{Ledgers: l, turns: map[string]*turnLedger{}, messages: map[string]message{}, sessions: map[string][]turn.Message{}}
 	for _, s := range l.Sessions {
 		c.index(s)
 	}
@@ -78,6 +79,7 @@ func (c *checker) index(s Session) {
 			c.file(l, blobs)
 		}
 	}
+	c.sessions[session] = transcript
 	for _, t := range own {
 		t.transcript = transcript
 	}

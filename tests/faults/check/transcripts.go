@@ -1,6 +1,8 @@
 package check
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/everturn/everturn/workflows/turn"
@@ -12,15 +14,9 @@ func (c *checker) transcripts() {
 		if s.Problem != nil {
 			c.breaks(I3, "the export %s does not hold: %v", s.File, s.Problem)
 		}
-		for _, l := range s.Lines {
-			if l.Header == nil {
-				continue
-			}
-			if t := c.turns[l.Header.Session.LastTurn.ID]; t != nil {
-				c.transcript(l.Header.Session.ID, t.transcript)
-			}
-			break
-		}
+	}
+	for _, session := range slices.Sorted(maps.Keys(c.sessions)) {
+		c.transcript(session, c.sessions[session])
 	}
 	for _, t := range c.sortedTurns() {
 		c.results(t)

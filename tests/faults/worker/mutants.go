@@ -1,0 +1,66 @@
+//go:build mutants
+
+package main
+
+import (
+	"flag"
+
+	"go.temporal.io/sdk/interceptor"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/journal"
+)
+
+// journalMutants break a promise in what the journal is told, or in what it says.
+var journalMutants = map[string]func(mutant) journal.Store{
+	"nothing":              func(m mutant) journal.Store { return m.Store },
+	"claim_dropped":        func(m mutant) journal.Store { return &claimDropped{m} },
+	"settle_before_effect": func(m mutant) journal.Store { return &settleBeforeEffect{mutant: m} },
+	"no_claim":             func(m mutant) journal.Store { return &noClaim{mutant: m} },
+	"results_by_arrival":   func(m mutant) journal.Store { return &resultsByArrival{mutant: m} },
+	"late_over_transcript": func(m mutant) journal.Store { return &lateOverTranscript{m} },
+	"dedup_forgotten":      func(m mutant) journal.Store { return &dedupForgotten{m} },
+	"paid_again":           func(m mutant) journal.Store { return &paidAgain{m} },
+	"prompt_varies":        func(m mutant) journal.Store { return &promptVaries{m} },
+	"chunk_index_reused":   func(m mutant) journal.Store { return &chunkIndexReused{mutant: m} },
+	"message_lost":         func(m mutant) journal.Store { return &messageLost{m} },
+	"secret_streamed":      func(m mutant) journal.Store { return &secretStreamed{m} },
+	"child_left":           func(m mutant) journal.Store { return &childLeft{mutant: m} },
+	"goroutines_left":      func(m mutant) journal.Store { return &goroutinesLeft{m} },
+}
+
+// workerMutants break one in what workflows ask of Temporal.
+var workerMutants = map[string]interceptor.WorkerInterceptor{
+	"nothing":         &workflowMutant{},
+	"attempts_raised": &workflowMutant{attempts: 5},
+	"cancel_for_stop": &workflowMutant{cancelForStop: true},
+	"history_changed": &workflowMutant{timer: true},
+}
+
+// mutant is the journal that a mutant wraps, and the configuration that it runs under.
+type mutant struct {
+	journal.Store
+	cfg config.Config
+}
+
+func addMutants(f *flags) {
+	flag.StringVar(&f.mutant, "mutant", "nothing", "the promise to break, by `name`")
+}
+
+func mutate(name string, cfg config.Config, s journal.Store) journal.Store {
+	if wrap, ok := journalMutants[name]; ok {
+		return wrap(mutant{s, cfg})
+	}
+	if _, ok := workerMutants[name]; !ok {
+		panic("there is no mutant " + name)
+	}
+	return s
+}
+
+func mutantOptions(name string) []engine.Option {
+	if i, ok := workerMutants[name]; ok {
+		return []engine.Option{engine.WithInterceptors(i)}
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+//go:build mutants
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// claimDropped grants every claim, whatever the ledger has.
+type claimDropped struct{ mutant }
+
+func (m *claimDropped) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
+	claim, err := m.Store.ClaimCall(ctx, in)
+	claim.State = journal.ClaimGranted
+	return claim, err
+}
+
+// settleBeforeEffect says that a call went well before it is sent.
+type settleBeforeEffect struct{ mutant }
+
+func (m *settleBeforeEffect) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
+	claim, err := m.Store.ClaimCall(ctx, in)
+	if err != nil || claim.State != journal.ClaimGranted {
+		return claim, err
+	}
+	var args struct{ Text string }
+	_ = json.Unmarshal([]byte(in.Call.Arguments), &args) // other tools have no text
+	_, err = m.Store.SettleCall(ctx, journal.SettleInput{Turn: in.Turn, CallID: in.Call.ID, Attempt: in.Attempt, At: in.At,
+		Result: turn.ToolResult{Outcome: turn.OutcomeOK, Text: "appended " + args.Text}})
+	return claim, err
+}
+
+// noClaim claims a call only when it has its result.
+type noClaim struct {
+	mutant
+	mu   sync.Mutex
+	open map[string]journal.ClaimInput
+}
+
+func (m *noClaim) ClaimCall(_ context.Context, in journal.ClaimInput) (journal.Claim, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.open == nil {
+		m.open = map[string]journal.ClaimInput{}
+	}
+	m.open[in.Turn+in.Call.ID] = in
+	return journal.Claim{State: journal.ClaimGranted}, nil
+}
+
+func (m *noClaim) SettleCall(ctx context.Context, in journal.SettleInput) (journal.CallRecord, error) {
+	m.mu.Lock()
+	claim := m.open[in.Turn+in.CallID]
+	m.mu.Unlock()
+	if _, err := m.Store.ClaimCall(ctx, claim); err != nil {
+		return journal.CallRecord{}, err
+	}
+	return m.Store.SettleCall(ctx, in)
+}
+
+// resultsByArrival gives the n-th result that comes to the n-th call.
+type resultsByArrival struct {
+	mutant
+	mu      sync.Mutex
+	arrived map[string]int
+}
+
+func (m *resultsByArrival) SettleCall(ctx context.Context, in journal.SettleInput) (journal.CallRecord, error) {
+	record, err := m.Store.Call(ctx, in.Turn, in.CallID)
+	if err != nil {
+		return record, err
+	}
+	asked, err := m.Store.StepMessage(ctx, journal.StepKey{Turn: in.Turn, Step: record.Step})
+	if err != nil {
+		return record, err
+	}
+	for _, c := range asked.ToolCalls {
+		if c.Tool != "mcp/again/append" { // calls in other lanes are claimed when these have ended
+			return m.Store.SettleCall(ctx, in)
+		}
+	}
+	if err := m.claimed(ctx, in.Turn, record.Step, len(asked.ToolCalls)); err != nil {
+		return record, err
+	}
+	in.CallID = fmt.Sprintf("%d.%d", record.Step, m.arrive(in.Turn, record.Step))
+	return m.Store.SettleCall(ctx, in)
+}
+
+// arrive counts the results of a step.
+func (m *resultsByArrival) arrive(turnID string, step int) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.arrived == nil {
+		m.arrived = map[string]int{}
+	}
+	key := fmt.Sprintf("%s/%d", turnID, step)
+	m.arrived[key]++
+	return m.arrived[key] - 1
+}
+
+// claimed waits until all calls of a step are in the ledger.
+func (m *resultsByArrival) claimed(ctx context.Context, turnID string, step, n int) error {
+	for ctx.Err() == nil {
+		calls, err := m.Store.Calls(ctx, turnID)
+		have := 0
+		for _, c := range calls {
+			if c.Step == step {
+				have++
+			}
+		}
+		if err != nil || have == n {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond) // the ledger offers no event for it
+	}
+	return ctx.Err()
+}
+
+// lateOverTranscript puts a result that came too late over the one that the transcript has.
+type lateOverTranscript struct{ mutant }
+
+func (m *lateOverTranscript) SettleCall(ctx context.Context, in journal.SettleInput) (journal.CallRecord, error) {
+	record, err := m.Store.SettleCall(ctx, in)
+	if err != nil || !record.Late {
+		return record, err
+	}
+	for _, statement := range []string{
+		`UPDATE calls SET outcome = ?1, text = ?2, text_blob = NULL WHERE call_id = ?3 AND turn = (SELECT n FROM turns WHERE id = ?4)`,
+		`UPDATE messages SET outcome = ?1, text = ?2, text_blob = NULL WHERE role = 'tool' AND call_id = ?3 AND turn = (SELECT n FROM turns WHERE id = ?4)`,
+	} {
+		if err := m.write(ctx, statement, string(in.Result.Outcome), in.Result.Text, in.CallID, in.Turn); err != nil {
+			return record, err
+		}
+	}
+	return record, nil
+}

@@ -1,0 +1,39 @@
+//go:build mutants
+
+package main
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"github.com/everturn/everturn/journal"
+)
+
+// childLeft starts a process that outlives the worker.
+type childLeft struct {
+	mutant
+	once sync.Once
+}
+
+func (m *childLeft) Begin(ctx context.Context, in journal.BeginInput) (journal.Begun, error) {
+	m.once.Do(func() {
+		// It ends by itself soon after the schedule, and names the rig's folder as every child of the worker does.
+		cmd := exec.Command("sh", "-c", "sleep 60; : "+filepath.Dir(m.cfg.Journal.Path))
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		_ = cmd.Start() // without it the mutant is not caught
+	})
+	return m.Store.Begin(ctx, in)
+}
+
+// goroutinesLeft leaves a goroutine behind with every turn.
+type goroutinesLeft struct{ mutant }
+
+func (m *goroutinesLeft) Begin(ctx context.Context, in journal.BeginInput) (journal.Begun, error) {
+	for range 4 {
+		go func() { select {} }()
+	}
+	return m.Store.Begin(ctx, in)
+}

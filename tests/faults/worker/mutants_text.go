@@ -1,0 +1,111 @@
+//go:build mutants
+
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"fmt"
+	"sync"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// write changes the journal's file past the journal.
+func (m mutant) write(ctx context.Context, statement string, args ...any) error {
+	db, err := sql.Open("sqlite", "file:"+m.cfg.Journal.Path+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	_, err = db.ExecContext(ctx, statement, args...)
+	if err != nil {
+		return fmt.Errorf("writing past the journal: %w", err)
+	}
+	return nil
+}
+
+// dedupForgotten answers a message that another turn has had.
+type dedupForgotten struct{ mutant }
+
+func (m *dedupForgotten) Begin(ctx context.Context, in journal.BeginInput) (journal.Begun, error) {
+	begun, err := m.Store.Begin(ctx, in)
+	if err != nil || begun.DuplicateOf == nil {
+		return begun, err
+	}
+	in.Message.ID = rand.Text()
+	return m.Store.Begin(ctx, in)
+}
+
+// messageLost takes the message out of the transcript once the turn has begun.
+type messageLost struct{ mutant }
+
+func (m *messageLost) Finish(ctx context.Context, in journal.FinishInput) (journal.TurnRecord, error) {
+	record, err := m.Store.Finish(ctx, in)
+	if err != nil {
+		return record, err
+	}
+	return record, m.write(ctx, `UPDATE messages SET message_id = ?1 WHERE role = 'user' AND turn = (SELECT n FROM turns WHERE id = ?2);
+		UPDATE turns SET message_id = ?1 WHERE id = ?2`, rand.Text(), in.Turn)
+}
+
+// paidAgain does not find settled answers.
+type paidAgain struct{ mutant }
+
+func (m *paidAgain) StartInference(ctx context.Context, in journal.StartInference) (journal.Inference, error) {
+	inf, err := m.Store.StartInference(ctx, in)
+	inf.Settled = false
+	return inf, err
+}
+
+// promptVaries shows every process's transcript a little differently.
+type promptVaries struct{ mutant }
+
+var variation = rand.Text()
+
+func (m *promptVaries) Messages(ctx context.Context, session string, from, to int64) ([]turn.Message, error) {
+	list, err := m.Store.Messages(ctx, session, from, to)
+	for i := range list {
+		if list[i].Role == turn.RoleTool {
+			list[i].Text += variation
+		}
+	}
+	return list, err
+}
+
+// chunkIndexReused puts text over the last chunk where it should append one.
+type chunkIndexReused struct {
+	mutant
+	mu   sync.Mutex
+	seen map[journal.StepKey]bool
+}
+
+func (m *chunkIndexReused) AppendChunks(ctx context.Context, key journal.StepKey, attempt int, chunks []turn.Chunk) error {
+	m.mu.Lock()
+	seen := m.seen[key]
+	if m.seen == nil {
+		m.seen = map[journal.StepKey]bool{}
+	}
+	m.seen[key] = true
+	m.mu.Unlock()
+	if !seen {
+		return m.Store.AppendChunks(ctx, key, attempt, chunks)
+	}
+	for _, c := range chunks {
+		err := m.write(ctx, `UPDATE chunks SET text = ?1 WHERE turn = (SELECT n FROM turns WHERE id = ?2) AND idx =
+			(SELECT max(idx) FROM chunks WHERE turn = (SELECT n FROM turns WHERE id = ?2))`, c.Text, key.Turn)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// secretStreamed puts the provider's key into the stream.
+type secretStreamed struct{ mutant }
+
+func (m *secretStreamed) FailInference(ctx context.Context, key journal.StepKey, attempt int, code turn.Code, _ string) (int, error) {
+	return m.Store.FailInference(ctx, key, attempt, code, "refused with the key "+m.cfg.LLM.APIKey.Reveal())
+}

@@ -1,0 +1,68 @@
+//go:build mutants
+
+package main
+
+import (
+	"errors"
+	"time"
+
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+)
+
+// workflowMutant changes what the workflow asks of Temporal.
+type workflowMutant struct {
+	interceptor.WorkerInterceptorBase
+	attempts      int32 // of a tool call, instead of one
+	cancelForStop bool  // a worker's death is taken for a user's cancel
+	timer         bool  // a timer that no history has
+}
+
+func (m *workflowMutant) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+	return &inbound{interceptor.WorkflowInboundInterceptorBase{Next: next}, m}
+}
+
+type inbound struct {
+	interceptor.WorkflowInboundInterceptorBase
+	mutant *workflowMutant
+}
+
+func (i *inbound) Init(next interceptor.WorkflowOutboundInterceptor) error {
+	return i.Next.Init(&outbound{interceptor.WorkflowOutboundInterceptorBase{Next: next}, i.mutant})
+}
+
+type outbound struct {
+	interceptor.WorkflowOutboundInterceptorBase
+	mutant *workflowMutant
+}
+
+func (o *outbound) ExecuteActivity(ctx workflow.Context, activity string, args ...any) workflow.Future {
+	m := o.mutant
+	if m.timer {
+		_ = workflow.Sleep(ctx, time.Millisecond) // that it is there is what matters
+	}
+	if options := workflow.GetActivityOptions(ctx); m.attempts > 0 && activity == "CallTool" {
+		policy := *options.RetryPolicy
+		policy.MaximumAttempts = m.attempts
+		options.RetryPolicy = &policy
+		ctx = workflow.WithActivityOptions(ctx, options)
+	}
+	future := o.Next.ExecuteActivity(ctx, activity, args...)
+	if m.cancelForStop {
+		return cancelled{future}
+	}
+	return future
+}
+
+// cancelled is a future whose timeouts are taken for a cancel.
+type cancelled struct{ workflow.Future }
+
+func (c cancelled) Get(ctx workflow.Context, value any) error {
+	err := c.Future.Get(ctx, value)
+	var timeout *temporal.TimeoutError
+	if errors.As(err, &timeout) {
+		return temporal.NewCanceledError()
+	}
+	return err
+}
