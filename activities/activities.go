@@ -51,6 +51,7 @@ type Activities struct {
 	redact   func(string) string
 	windows  *windowCache
 	profiles *profileCache
+	flights  flights
 }
 
 var _ workflows.Activities = (*Activities)(nil)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/everturn/everturn/journal"
@@ -19,6 +18,15 @@ import (
 func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (workflows.CallResult, error) {
 	clock := startClock(ctx)
 	defer clock.stop()
+	if !local(ctx) { // a quick call past its cap goes on beside its next dispatch; whichever ends first counts
+		leave, err := a.flights.enter(ctx, in.Turn+"/"+in.Call.ID)
+		if err != nil {
+			return workflows.CallResult{}, failure(ctx, turn.Errorf(turn.CodeStoreUnavailable, err, "the dispatch before is still under way"))
+		}
+		defer leave()
+	}
+	ctx, release := steadfast(ctx)
+	defer release()
 	res, err := a.callTool(ctx, in)
 	res.Busy = clock.busy()
 	return res, failure(ctx, err)
@@ -69,7 +77,7 @@ func (a *Activities) requested(ctx context.Context, in workflows.CallInput) (tur
 
 // run calls the tool within its deadline. An error means that nothing reached it.
 func (a *Activities) run(ctx context.Context, in workflows.CallInput, call turn.ToolCall) (turn.ToolResult, error) {
-	limited, cancel := context.WithTimeout(uncapped(ctx), in.Timeout)
+	limited, cancel := context.WithTimeout(ctx, in.Timeout)
 	defer cancel()
 	result, err := a.tools.Call(limited, turn.ToolRequest{
 		Tool: in.Tool.ID, Hash: in.Tool.Hash, Arguments: json.RawMessage(call.Arguments), Timeout: in.Timeout,
@@ -83,15 +91,6 @@ func (a *Activities) run(ctx context.Context, in workflows.CallInput, call turn.
 		result.Full = []byte(a.redact(string(result.Full)))
 	}
 	return result, nil
-}
-
-// uncapped frees a quick call from the cap of its local activity: past it the workflow has dispatched the call again,
-// and whichever ends first is the one that counts.
-func uncapped(ctx context.Context) context.Context {
-	if activity.IsActivity(ctx) && activity.GetInfo(ctx).IsLocalActivity {
-		return context.WithoutCancel(ctx)
-	}
-	return ctx
 }
 
 // unsent gives the claim of a call that never reached its tool back, so that the next dispatch may run it.

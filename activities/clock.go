@@ -22,7 +22,7 @@ type clock struct {
 
 func startClock(ctx context.Context) *clock {
 	c := &clock{began: time.Now()}
-	if !activity.IsActivity(ctx) || activity.GetInfo(ctx).IsLocalActivity {
+	if !activity.IsActivity(ctx) || local(ctx) {
 		c.cancel = func() {}
 		return c
 	}
@@ -59,4 +59,9 @@ func (c *clock) busy() time.Duration { return c.before + time.Since(c.began) }
 func (c *clock) stop() {
 	c.cancel()
 	c.done.Wait()
+}
+
+// local reports whether the activity runs inside its workflow's task.
+func local(ctx context.Context) bool {
+	return activity.IsActivity(ctx) && activity.GetInfo(ctx).IsLocalActivity
 }

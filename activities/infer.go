@@ -19,6 +19,13 @@ import (
 func (a *Activities) Infer(ctx context.Context, in workflows.InferInput) (workflows.InferResult, error) {
 	clock := startClock(ctx)
 	defer clock.stop()
+	leave, err := a.flights.enter(ctx, fmt.Sprintf("%s/%d", in.Turn, in.Step))
+	if err != nil {
+		return workflows.InferResult{}, failure(ctx, turn.Errorf(turn.CodeLLMTransport, err, "the attempt before is still under way"))
+	}
+	defer leave()
+	ctx, release := steadfast(ctx)
+	defer release()
 	res, err := a.infer(ctx, in, clock)
 	res.Busy = clock.busy()
 	return res, err

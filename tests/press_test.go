@@ -477,7 +477,75 @@ func (d deaf) Infer(ctx context.Context, _ turn.Prompt, sink turn.Sink) (turn.An
 	return turn.Answer{}, turn.Errorf(turn.CodeLLMTransport, ctx.Err(), "the connection was lost")
 }
 
-// Only a cancelled error is a stop: a worker's end and a lost connection end the same context. A process that stops is
+// patient is a model that answers once it is let.
+type patient struct{ reached, answer chan struct{} }
+
+func (p patient) Infer(ctx context.Context, _ turn.Prompt, sink turn.Sink) (turn.Answer, error) {
+	close(p.reached)
+	select {
+	case <-p.answer:
+		sink.Text("Here.")
+		return turn.Answer{Text: "Here.", FinishReason: "stop"}, nil
+	case <-ctx.Done():
+		return turn.Answer{}, turn.Errorf(turn.CodeLLMTransport, ctx.Err(), "the connection was lost")
+	}
+}
+
+// TestALostTemporalStopsNothing: a server that is away for a moment ends an activity's context too. What is under way is
+// paid for, so it comes to its end, and the next attempt waits for it and finds it.
+func TestALostTemporalStopsNothing(t *testing.T) {
+	t.Parallel()
+	model := patient{make(chan struct{}), make(chan struct{})}
+	acts, store, in := infer(t, model)
+	first, lose := context.WithCancel(t.Context())
+	defer lose()
+	type outcome struct {
+		result workflows.InferResult
+		err    error
+	}
+	results := make(chan outcome, 2)
+	ask := func(ctx context.Context) {
+		result, err := acts.Infer(ctx, in)
+		results <- outcome{result, err}
+	}
+	go ask(first)
+	<-model.reached
+	lose()
+	go ask(t.Context()) // a second request of the model would close reached twice
+	close(model.answer)
+	for range 2 {
+		o := <-results
+		require.NoError(t, o.err)
+		assert.Equal(t, "Here.", o.result.Proposal.Text)
+	}
+	list, err := store.Inferences(t.Context(), "t")
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	assert.True(t, list[0].Settled)
+	assert.Equal(t, 1, list[0].Attempt)
+}
+
+// infer makes activities around a model, with a turn begun, and the input of its first inference.
+func infer(t *testing.T, model activities.Model) (*activities.Activities, *sqlite.Store, workflows.InferInput) {
+	t.Helper()
+	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{Synchronous: "normal"})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	acts, err := activities.New(activities.Options{Journal: store, Model: model, Agent: activities.Agent{
+		Mode: turn.ModeNative, Limits: turn.DefaultLimits(), Policy: turn.DefaultPolicy(),
+	}})
+	require.NoError(t, err)
+	begun, err := acts.Begin(t.Context(), workflows.BeginInput{
+		Session: "s", Turn: "t", WorkflowID: "s", RunID: "t", Message: workflows.Message{Text: "A question."},
+	})
+	require.NoError(t, err)
+	return acts, store, workflows.InferInput{
+		Session: "s", Turn: "t", Step: 1, Expect: begun.Head, Budget: time.Minute, RetryMax: 2,
+		Plan: turn.Plan{Mode: turn.ModeNative, Profile: begun.Pins.Profile, From: 1, Anchor: 1},
+	}
+}
+
+// Only a cancelled error is a stop: a worker's end ends the same context. A process that stops is
 // too short-lived to report the difference, so that this one is asked without it.
 func TestOnlyACancelIsAStop(t *testing.T) {
 	t.Parallel()
@@ -485,35 +553,20 @@ func TestOnlyACancelIsAStop(t *testing.T) {
 		cause error
 		code  turn.Code // empty: cancelled
 	}{
-		"cancel":          {temporal.NewCanceledError(), ""},
-		"worker stops":    {worker.ErrWorkerShutdown, turn.CodeLLMTransport},
-		"connection lost": {context.Canceled, turn.CodeLLMTransport},
+		"cancel":       {temporal.NewCanceledError(), ""},
+		"worker stops": {worker.ErrWorkerShutdown, turn.CodeLLMTransport},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{Synchronous: "normal"})
-			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, store.Close()) })
 			model := deaf{make(chan struct{})}
-			acts, err := activities.New(activities.Options{Journal: store, Model: model, Agent: activities.Agent{
-				Mode: turn.ModeNative, Limits: turn.DefaultLimits(), Policy: turn.DefaultPolicy(),
-			}})
-			require.NoError(t, err)
-			begun, err := acts.Begin(t.Context(), workflows.BeginInput{
-				Session: "s", Turn: "t", WorkflowID: "s", RunID: "t", Message: workflows.Message{Text: "A question."},
-			})
-			require.NoError(t, err)
-
+			acts, store, in := infer(t, model)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
 			go func() {
 				<-model.reached
 				cancel(c.cause)
 			}()
-			_, err = acts.Infer(ctx, workflows.InferInput{
-				Session: "s", Turn: "t", Step: 1, Expect: begun.Head, Budget: time.Minute, RetryMax: 2,
-				Plan: turn.Plan{Mode: turn.ModeNative, Profile: begun.Pins.Profile, From: 1, Anchor: 1},
-			})
+			_, err := acts.Infer(ctx, in)
 			if c.code == "" {
 				require.True(t, temporal.IsCanceledError(err), "%v", err)
 				return

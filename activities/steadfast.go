@@ -1,0 +1,66 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+)
+
+// steadfast is ctx without the ends that are no stop. When Temporal is away for a moment, or has given an attempt up,
+// the SDK cancels its context; what is under way then comes to its end all the same and is settled in the journal,
+// where the next attempt finds it. Only a cancel of the turn and the end of the worker stop it.
+func steadfast(ctx context.Context) (context.Context, context.CancelFunc) {
+	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	forget := context.AfterFunc(ctx, func() {
+		if cause := context.Cause(ctx); temporal.IsCanceledError(cause) || errors.Is(cause, worker.ErrWorkerShutdown) {
+			cancel(cause)
+		}
+	})
+	return inner, func() { forget(); cancel(nil) }
+}
+
+// flights are the inferences and calls that this process has under way. An attempt that comes while an earlier one of
+// the same is still in the air waits for it to land, instead of doing the same beside it.
+type flights struct {
+	mu sync.Mutex
+	m  map[string]chan struct{}
+}
+
+// enter waits until key is free and takes it. It fails where ctx ends first.
+func (f *flights) enter(ctx context.Context, key string) (leave func(), err error) {
+	for {
+		landed := f.take(key)
+		if landed == nil {
+			return func() { f.release(key) }, nil
+		}
+		select {
+		case <-landed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// take returns nil where key was free, and otherwise what is closed when it will be.
+func (f *flights) take(key string) <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if landed, ok := f.m[key]; ok {
+		return landed
+	}
+	if f.m == nil {
+		f.m = map[string]chan struct{}{}
+	}
+	f.m[key] = make(chan struct{})
+	return nil
+}
+
+func (f *flights) release(key string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	close(f.m[key])
+	delete(f.m, key)
+}
