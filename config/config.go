@@ -195,7 +195,8 @@ type MCPTool struct {
 	Repeatable bool `toml:"repeatable"`
 	// Quick: it answers within a second, and may run as a local activity. Needs Repeatable and the server Everywhere.
 	Quick bool `toml:"quick"`
-	// Risk is what the tool may do at worst; empty: what the server's annotations say where it is trusted, else high.
+	// Risk is what the tool may do at worst; empty: what the server's annotations say where it is trusted, else
+	// medium, or high where the server itself calls the tool destructive.
 	Risk Risk `toml:"risk" enum:",low,medium,high"`
 	// Timeout bounds a call; 0 means the server's call_timeout.
 	Timeout time.Duration `toml:"timeout" min:"0s"`

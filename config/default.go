@@ -58,7 +58,7 @@ func defaultRedact() []string {
 
 // defaultServer is what an entry of [[mcp.servers]] begins with.
 func defaultServer() MCPServer {
-	return MCPServer{Transport: TransportStdio, ConnectTimeout: 10 * time.Second}
+	return MCPServer{Transport: TransportStdio, ConnectTimeout: time.Minute}
 }
 
 // Effective returns l with its provider decided and its model named.

@@ -151,7 +151,7 @@ func lastSession(ctx context.Context, store journal.Store) (string, error) {
 		return "", err
 	}
 	if len(sessions) == 0 {
-		return "", usage("there is no session to continue yet")
+		return "", usage("the journal holds no session yet: ask something first")
 	}
 	return sessions[0].ID, nil
 }

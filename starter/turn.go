@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"strings"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -55,6 +56,9 @@ func (t *turnClient) start(ctx context.Context, f runFlags, prompt string) (star
 		}
 		message.Text, message.Blob = "", hash
 	}
+	if err := t.checkJournal(ctx); err != nil {
+		return started{}, err
+	}
 	run, err := t.client.ExecuteWorkflow(ctx, t.options(session), workflows.TurnWorkflow,
 		workflows.Input{Version: workflows.WireVersion, Session: session, Message: &message, Limits: f.limits.request})
 	if err != nil {
@@ -63,6 +67,21 @@ func (t *turnClient) start(ctx context.Context, f runFlags, prompt string) (star
 	s := started{Version: workflows.WireVersion, Session: session, Turn: run.GetRunID()}
 	s.Link = t.link(s)
 	return s, nil
+}
+
+// checkJournal refuses to start a turn on another folder's development server: its workers would carry the turn on, in
+// a journal that this command does not see. Of a server that does not tell whose it is nothing can be said.
+func (t *turnClient) checkJournal(ctx context.Context) error {
+	path, err := filepath.Abs(t.cfg.Journal.Path)
+	if err != nil {
+		return fmt.Errorf("finding the journal: %w", err)
+	}
+	err = checkOwner(ctx, t.client, t.cfg.Temporal, filepath.Dir(path))
+	var refused *exitError
+	if errors.As(err, &refused) {
+		return err
+	}
+	return nil
 }
 
 func (t *turnClient) options(session string) client.StartWorkflowOptions {

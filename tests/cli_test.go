@@ -156,7 +156,7 @@ func TestCLIGoesOnWithASession(t *testing.T) {
 	h := newHome(t, asking(model))
 	h.worker()
 	none := h.starter("run", "-c", "hello").exits(3)
-	assert.Contains(t, none.err.String(), "there is no session to continue yet")
+	assert.Contains(t, none.err.String(), "the journal holds no session yet")
 	h.starter("run", "-s", "talk", "first").exits(0)
 	h.starter("run", "-s", "other", "aside").exits(0)
 	h.starter("run", "-s", "talk", "second").exits(0)

@@ -69,7 +69,7 @@ func TestGuardsEndTurnsWithTheirReason(t *testing.T) {
 		requests int
 		calls    int
 	}{
-		turn.FinishMaxSteps:     {echoes, workflows.LimitsRequest{MaxSteps: ptr(2)}, 2, 4},
+		turn.FinishMaxSteps:     {echoes, workflows.LimitsRequest{MaxSteps: ptr(2)}, 2, 2}, // no step is left to look at the last calls: they are not made
 		turn.FinishMaxToolCalls: {echoes, workflows.LimitsRequest{MaxToolCalls: ptr(3)}, 2, 2},
 		turn.FinishMaxErrors:    {script.Call("local_broken", `{}`).WithText("Looking."), workflows.LimitsRequest{}, 3, 3},
 		turn.FinishMaxTokens:    {echoes.Usage(100, 10, 0), workflows.LimitsRequest{MaxTokens: ptr(int64(150))}, 2, 4},

@@ -208,7 +208,7 @@ func (c *connector) forget() {
 func (c *connector) explain(ctx context.Context, l *link, err error) error {
 	why := oneLine(err.Error(), 400)
 	if ctx.Err() != nil {
-		why = fmt.Sprintf("it did not finish its handshake within %s", c.describer.server.ConnectTimeout)
+		why = fmt.Sprintf("it did not finish its handshake within %s (connect_timeout); if it is still downloading, install it first or raise that", c.describer.server.ConnectTimeout)
 	}
 	if fate := l.fate(); fate != "" {
 		why += "; its process ended with " + fate

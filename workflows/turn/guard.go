@@ -75,6 +75,8 @@ func GuardCalls(l Limits, c Counters, n int) *Refusal {
 	switch {
 	case c.Busy >= l.TurnTimeout:
 		return refuse(FinishTimeout, "the turn worked for %s, which is its turn_timeout", l.TurnTimeout)
+	case c.Spent >= l.MaxSteps:
+		return refuse(FinishMaxSteps, "the turn used its %d steps (max_steps), and no step is left to look at what these calls would return", l.MaxSteps)
 	case c.ToolCalls+n > l.MaxToolCalls:
 		return refuse(FinishMaxToolCalls, "%d tool calls were made and the model asks for %d more (max_tool_calls is %d)", c.ToolCalls, n, l.MaxToolCalls)
 	}
