@@ -92,7 +92,13 @@ func (s *stream) flush(ctx context.Context) error {
 	if len(chunks) == 0 {
 		return nil
 	}
-	return s.journal.AppendChunks(ctx, s.key, s.attempt, chunks)
+	err := s.journal.AppendChunks(ctx, s.key, s.attempt, chunks)
+	if err != nil { // nothing was appended: should the answer come to its end all the same, it must be whole
+		s.mu.Lock()
+		s.pending = append(chunks, s.pending...)
+		s.mu.Unlock()
+	}
+	return err
 }
 
 // take hands out what was not flushed yet.
