@@ -61,7 +61,7 @@ func (o order) hunt(ctx context.Context, ps programs, shared *server, dir string
 			defer func() { <-slots }()
 			ps := ps
 			ps.mutation = m.name
-			good[i] = report(m, play(ctx, ps, shared, pointNamed(m.point), o.seed, filepath.Join(dir, m.name+"-"+m.point), o.keep))
+			good[i] = report(m, play(ctx, ps, shared, pointNamed(m.point), o.seed, filepath.Join(dir, fmt.Sprintf("%s-%s-%d", m.name, m.point, o.seed)), o.keep))
 		})
 	}
 	hunters.Wait()

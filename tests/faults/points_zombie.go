@@ -91,12 +91,15 @@ func (r *rig) lateResult(ctx context.Context) error {
 }
 
 // lateAnswer waits until the zombie was turned away: by the journal, which counts its answer as late or tells it that
-// it is stale, or by the server.
+// it is stale, by the server, or by its own deadline, which has passed while it was stopped.
 func (r *rig) lateAnswer(ctx context.Context) error {
 	return reach(ctx, "the zombie's answer", func() bool {
 		list, err := r.store.Inferences(ctx, r.turnID(ctx))
 		late := err == nil && anyOf(list, func(i journal.Inference) bool { return i.Late > 0 })
-		return late || r.first().said("newer attempt") || r.first().said("already completed") || r.first().said("activity not found") || r.first().said("turn is closed")
+		for _, text := range []string{"newer attempt", "already completed", "already timed out", "idle timeout", "turn is closed"} {
+			late = late || r.first().said(text)
+		}
+		return late
 	})
 }
 
