@@ -128,7 +128,6 @@ type scenario struct {
 	turns    int // each arm, warm-up left out
 	block    int // turns of an arm before the next arm's
 	inFlight int
-	seed     int  // bytes of transcript that the session has before
 	smoke    bool // part of a smoke run, with as few turns as will do
 }
 
