@@ -1,5 +1,5 @@
 # For people; .ci/run does the same on a fresh machine.
-.PHONY: test lint race fuzz
+.PHONY: test lint race fuzz faults mutants
 
 FUZZTIME ?= 10s
 TOOL = go tool -modfile=tools/lint.mod
@@ -21,3 +21,10 @@ fuzz:
 	@set -e; for pkg in $$(go list ./...); do \
 	  for f in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
 	    echo "$$pkg $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1x $$pkg; done; done
+
+# Every fault once, and the mutants that show that the checker notices. FAULTS="-runs 100" is the long run.
+faults: mutants
+	go run ./tests/faults $(FAULTS)
+
+mutants:
+	go run ./tests/faults -mutants

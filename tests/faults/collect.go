@@ -85,9 +85,6 @@ func (r *rig) histories(ctx context.Context) error {
 	return nil
 }
 
-// sessions are those that the provider has plans for.
-func (r *rig) sessions() []string { return []string{r.target.session, r.companion.session} }
-
 // runs lists a session's runs once the index knows the latest of them.
 func (r *rig) runs(ctx context.Context, session string) ([]string, error) {
 	latest, err := r.direct.DescribeWorkflowExecution(ctx, session, "")

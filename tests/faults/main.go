@@ -34,7 +34,7 @@ func main() {
 	var o order
 	flag.Uint64Var(&o.seed, "seed", 0, "`seed` of the first run of each point; 0 picks one")
 	flag.IntVar(&o.runs, "runs", 1, "runs of each point")
-	flag.IntVar(&o.parallel, "parallel", 6, "schedules at once")
+	flag.IntVar(&o.parallel, "parallel", 10, "schedules at once")
 	flag.StringVar(&o.only, "point", "", "only points, or mutants, whose name matches this `pattern`")
 	flag.BoolVar(&o.mutants, "mutants", false, "break promises on purpose and show that the checker notices")
 	flag.BoolVar(&o.list, "list", false, "list the points")
@@ -115,7 +115,9 @@ func (o order) points() ([]point, error) {
 	if _, err := regexp.Compile(o.only); err != nil {
 		return nil, err
 	}
-	all := slices.DeleteFunc(allPoints(), func(p point) bool { return !o.wanted(p.name) })
+	all := slices.DeleteFunc(allPoints(), func(p point) bool {
+		return !o.wanted(p.name) || p.long && o.runs == 1 && o.only == "" && !o.list
+	})
 	if len(all) == 0 && !o.mutants {
 		return nil, fmt.Errorf("no point matches %q: -list shows them", o.only)
 	}
@@ -123,7 +125,7 @@ func (o order) points() ([]point, error) {
 }
 
 func allPoints() []point {
-	return slices.Concat(killsInside(), killsOutside(), network(), provider(), toolServers(), store(), servers())
+	return slices.Concat(killsInside(), killsOutside(), network(), provider(), toolServers(), store(), servers(), storms())
 }
 
 // build builds the commands that the schedules run.

@@ -47,8 +47,9 @@ var (
 	resets    = poison("reset_peer", map[string]any{"timeout": 0})
 )
 
-// severed breaks the link between worker and server in mid-call or mid-inference. What was held goes on meanwhile.
-func severed(name, about string, s spell, inCall bool) point {
+// severed breaks the link between worker and server in mid-call or mid-inference, for an outage or as long as is said.
+// What was held goes on meanwhile.
+func severed(name, about string, s spell, inCall bool, long ...time.Duration) point {
 	p := point{name: name, about: about, interruptions: 3, shape: hold}
 	reached, release := (*rig).askToGate, (*rig).openGate
 	if inCall {
@@ -60,7 +61,7 @@ func severed(name, about string, s spell, inCall bool) point {
 			return err
 		}
 		done := make(chan error, 1)
-		d := r.outage()
+		d := append(long, r.outage())[0]
 		go func() { done <- s(ctx, r, r.temporal, d) }()
 		if err := pause(ctx, d/2); err != nil {
 			return err
@@ -101,7 +102,10 @@ var (
 
 // network are the faults of links.
 func network() []point {
+	minute := severed("net_down_minute", "worker–server is down for a minute in mid-call", down, true, time.Minute)
+	minute.long = true
 	return []point{
+		minute,
 		severed("net_down_call", "worker–server is down in mid-call", down, true),
 		severed("net_down_inference", "worker–server is down in mid-inference", down, false),
 		severed("net_hole_call", "worker–server swallows everything in mid-call", blackHole, true),

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -163,6 +165,17 @@ func (r *rig) openUser(context.Context) error {
 		r.readers.Go(func() { read.follow(ctx, r.store, turnID) })
 	}}
 	return nil
+}
+
+// sessions are those that there are plans for, in order.
+func (r *rig) sessions() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := map[string]bool{}
+	for _, t := range r.plans {
+		all[t.session] = true
+	}
+	return slices.Sorted(maps.Keys(all))
 }
 
 // plan makes the turn known to the provider.

@@ -19,6 +19,7 @@ type point struct {
 	// interruptions is how often the fault may cut an inference off.
 	interruptions int
 	ownServer     bool // the server is part of the fault
+	long          bool // takes minutes: only where it is named, or more than one run of each point is wanted
 	// shape makes the target turn such that the point is in it.
 	shape func(r *rig)
 	// prepare starts what the point needs beside the rig.
@@ -155,7 +156,7 @@ func (r *rig) giveUp(ctx context.Context) error {
 
 // quiet has one turn in each session with nothing in its way.
 func (r *rig) quiet(ctx context.Context, n int) error {
-	for _, session := range r.sessions() {
+	for _, session := range []string{r.target.session, r.companion.session} {
 		r.converse(ctx, r.plan(randomTurn(r.rng, session, n)), r.rng.IntN(2) == 0)
 	}
 	return r.settle()
