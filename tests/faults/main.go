@@ -125,7 +125,7 @@ func (o order) points() ([]point, error) {
 }
 
 func allPoints() []point {
-	return slices.Concat(killsInside(), killsOutside(), network(), provider(), toolServers(), store(), servers(), storms())
+	return slices.Concat(killsInside(), killsOutside(), network(), provider(), toolServers(), store(), servers(), cancels(), storms())
 }
 
 // build builds the commands that the schedules run.

@@ -53,6 +53,7 @@ type rig struct {
 	adapt    func(q script.Request, t *turnPlan, reply script.Reply) script.Reply
 	readers  sync.WaitGroup
 	stopRead context.CancelFunc
+	stopped  []string // messages whose turns the schedule has cancelled
 	asked    chan error
 	asking   int
 }

@@ -1,0 +1,34 @@
+package main
+
+import "context"
+
+// stops makes a point at which a person stops the target and the worker dies before it can obey.
+func stops(name, about string, shape func(*rig), reached func(*rig, context.Context) error, release func(*rig) error) point {
+	return point{name: name, about: about, interruptions: 1, shape: shape, act: func(ctx context.Context, r *rig) error {
+		if err := reached(r, ctx); err != nil {
+			return err
+		}
+		r.stopped = append(r.stopped, r.target.id)
+		if err := r.direct.CancelWorkflow(ctx, r.target.session, ""); err != nil {
+			return err
+		}
+		r.first().kill()
+		if err := release(r); err != nil {
+			return err
+		}
+		return r.heal(ctx)
+	}}
+}
+
+// cancels are turns that somebody has stopped. That is an answer, too: one, and everybody is told the same.
+func cancels() []point {
+	inCall := func(event string) func(*rig, context.Context) error {
+		return func(r *rig, ctx context.Context) error { return r.askToEvent(ctx, event) }
+	}
+	return []point{
+		stops("cancel_inference", "the turn is stopped in mid-inference and the worker dies", hold, (*rig).askToGate, (*rig).openGate),
+		stops("cancel_begun", "the turn is stopped before a call's effect and the worker dies", block(once, "before"), inCall("begun"), (*rig).release),
+		stops("cancel_effect", "the turn is stopped after a call's effect and the worker dies", block(once, "after"), inCall("effect"), (*rig).release),
+		stops("cancel_quick", "the turn is stopped during a quick call and the worker dies", block(quick, "before"), inCall("begun"), (*rig).release),
+	}
+}
