@@ -1,5 +1,5 @@
 # For people; .ci/run does the same on a fresh machine.
-.PHONY: test lint race fuzz faults mutants
+.PHONY: test lint race fuzz faults mutants bench bench-accept
 
 FUZZTIME ?= 10s
 TOOL = go tool -modfile=tools/lint.mod
@@ -28,3 +28,12 @@ faults: mutants
 
 mutants:
 	go run ./tests/faults -mutants
+
+# Turns against two baselines on a real server: docs/benchmarks.md. Exits with 3 where a median is worse than accepted.
+bench:
+	go run ./tests/bench
+
+# The same, and the run becomes the baseline: make bench-accept REASON="what changed".
+bench-accept:
+	@test -n "$(REASON)" || { echo 'say why: make bench-accept REASON="what changed"'; exit 1; }
+	go run ./tests/bench -accept "$(REASON)"

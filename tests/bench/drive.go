@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,61 +15,80 @@ import (
 // within bounds one turn. It decides nothing: a turn that takes this long has failed.
 const within = 3 * time.Minute
 
-// warm is how many turns a worker has behind it before it is measured.
-const warm = 5
+// warmUp is how many turns a worker has behind it before it is measured.
+const warmUp = 3
 
 // meter collects an arm's measures.
 type meter struct {
 	*subject
-	next      int
+	next      int // the number of the last turn
 	latencies []time.Duration
 	elapsed   time.Duration
-	worker    time.Duration // CPU
-	server    time.Duration // CPU
+	cpuWorker time.Duration
+	cpuServer time.Duration
 	errs      []error
+	doom      string // what became of an arm that cannot do it
+	rows      journalSize
 }
 
 // run measures a scenario.
-func (r *rig) run(ctx context.Context, sc scenario) (_ []report.Measure, err error) {
-	fmt.Fprintf(r.progress, "%s", sc.name)
+func (r *rig) run(ctx context.Context, sc scenario) (_ report.Part, err error) {
+	fmt.Fprintf(r.progress, "%s ", sc.name)
 	began := time.Now()
-	p, err := r.provider(ctx, "provider")
+	p, err := r.provider(ctx)
 	if err != nil {
-		return nil, err
+		return report.Part{}, err
 	}
 	defer func() { err = join(err, p.Stop()) }()
 	var meters []*meter
-	defer func() {
-		for _, m := range meters {
-			err = join(err, m.subject.worker.Stop())
-		}
-	}()
+	defer func() { err = join(err, stopAll(meters)) }()
 	for _, a := range sc.arms {
-		s, err := r.subject(sc, a, p)
+		s, err := r.subject(ctx, sc, a, p)
 		if err != nil {
-			return nil, err
+			return report.Part{}, err
 		}
 		meters = append(meters, &meter{subject: s})
 	}
-	if err := r.interleave(ctx, sc, meters); err != nil {
-		return nil, err
+	before, err := r.prepare(ctx, sc, meters, p)
+	if err != nil {
+		return report.Part{}, err
 	}
-	out, err := r.measures(ctx, sc, meters, p)
-	fmt.Fprintf(r.progress, ", %s\n", time.Since(began).Round(time.Second))
-	return out, err
+	if err := r.interleave(ctx, sc, meters); err != nil {
+		return report.Part{}, err
+	}
+	part, err := r.part(ctx, sc, meters, p, before)
+	fmt.Fprintf(r.progress, " %s\n", time.Since(began).Round(time.Second))
+	return part, err
+}
+
+// stopAll stops the arms' workers, at once: each takes its time.
+func stopAll(meters []*meter) error {
+	errs := make([]error, len(meters))
+	var wg sync.WaitGroup
+	for i, m := range meters {
+		wg.Go(func() { errs[i] = m.worker.Stop() })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// prepare warms the arms up and returns what the provider has been sent by then.
+func (r *rig) prepare(ctx context.Context, sc scenario, meters []*meter, p *provider) (map[string]tally, error) {
+	for _, m := range meters {
+		if err := m.prepare(ctx, sc); err != nil {
+			return nil, err
+		}
+	}
+	return p.tallies(ctx)
 }
 
 // interleave gives the arms their turns in blocks, one arm at a time.
 func (r *rig) interleave(ctx context.Context, sc scenario, meters []*meter) error {
-	for _, m := range meters {
-		for range warm {
-			if _, err := m.one(ctx, sc.spec, m.take()); err != nil {
-				return fmt.Errorf("warming up %s: %w; its log says: %s", m, err, m.subject.worker.Tail())
-			}
-		}
-	}
 	for done := 0; done < sc.turns; done += sc.block {
 		for _, m := range meters {
+			if m.doom != "" {
+				continue
+			}
 			if err := m.block(ctx, sc, min(sc.block, sc.turns-done)); err != nil {
 				return err
 			}
@@ -77,21 +98,27 @@ func (r *rig) interleave(ctx context.Context, sc scenario, meters []*meter) erro
 	return nil
 }
 
+// prepare warms an arm's worker up, or finds out what becomes of one that cannot do it.
+func (m *meter) prepare(ctx context.Context, sc scenario) error {
+	if slices.Contains(sc.doomed, m.arm) {
+		if _, err := m.one(ctx, sc.spec, m.take()); err != nil {
+			m.doom = err.Error()
+		}
+		return nil
+	}
+	short := sc.spec
+	short.Hops, short.Slow = min(short.Hops, 2), false
+	for range min(warmUp, sc.turns) {
+		if _, err := m.one(ctx, short, m.take()); err != nil {
+			return fmt.Errorf("warming up %s: %w; its log says: %s", m, err, m.worker.Tail())
+		}
+	}
+	return m.count(ctx, &m.rows)
+}
+
 func (m *meter) take() int {
 	m.next++
 	return m.next
-}
-
-// one runs a turn to its end.
-func (m *meter) one(ctx context.Context, sp spec, i int) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	began := time.Now()
-	run, err := m.start(ctx, i, sp)
-	if err == nil {
-		err = run.Get(ctx, nil)
-	}
-	return time.Since(began), err
 }
 
 // block runs n turns, so many in flight, and books what they took.
@@ -101,23 +128,19 @@ func (m *meter) block(ctx context.Context, sc scenario, n int) error {
 		return err
 	}
 	began := time.Now()
-	var mu sync.Mutex
-	var wg sync.WaitGroup
 	ids := make(chan int, n)
 	for range n {
 		ids <- m.take()
 	}
 	close(ids)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
 	for range min(sc.inFlight, n) {
 		wg.Go(func() {
 			for i := range ids {
 				took, err := m.one(ctx, sc.spec, i)
 				mu.Lock()
-				if err != nil {
-					m.errs = append(m.errs, err)
-				} else {
-					m.latencies = append(m.latencies, took)
-				}
+				m.book(took, err)
 				mu.Unlock()
 			}
 		})
@@ -125,12 +148,20 @@ func (m *meter) block(ctx context.Context, sc scenario, n int) error {
 	wg.Wait()
 	m.elapsed += time.Since(began)
 	worker2, server2, err := m.cpu()
-	m.worker, m.server = m.worker+worker2-worker, m.server+server2-server
+	m.cpuWorker, m.cpuServer = m.cpuWorker+worker2-worker, m.cpuServer+server2-server
 	return err
 }
 
+func (m *meter) book(took time.Duration, err error) {
+	if err != nil {
+		m.errs = append(m.errs, err)
+		return
+	}
+	m.latencies = append(m.latencies, took)
+}
+
 func (m *meter) cpu() (worker, server time.Duration, err error) {
-	if worker, err = proc.CPU(m.subject.worker.PID()); err != nil {
+	if worker, err = proc.CPU(m.worker.PID()); err != nil {
 		return 0, 0, err
 	}
 	server, err = proc.CPU(m.rig.serverPID)

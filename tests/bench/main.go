@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -20,39 +21,145 @@ func main() {
 		}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	err := run(ctx, os.Args[1:])
+	code, err := parse(os.Args[1:], os.Stdout, os.Stderr).run(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
+		code = report.ExitFail
 	}
+	os.Exit(code)
 }
 
-func run(ctx context.Context, args []string) (err error) {
+// program is one run of the benchmark.
+type program struct {
+	smoke    bool
+	only     string
+	profile  string
+	out      string // folder for result.json
+	baseline string
+	docs     string
+	accept   string // the reason; the run becomes the baseline where it is not empty
+
+	stdout, stderr io.Writer
+}
+
+func parse(args []string, stdout, stderr io.Writer) *program {
+	p := &program{stdout: stdout, stderr: stderr}
 	f := flag.NewFlagSet("bench", flag.ExitOnError)
-	only := f.String("only", "", "run the scenarios whose name contains this `text`")
-	profile := f.String("profile", "", "`folder` for CPU and allocation profiles of Everturn's workers, which then run inside this program")
+	f.BoolVar(&p.smoke, "smoke", false, "a few turns of each kind: does everything work, are the counts right; times decide nothing")
+	f.StringVar(&p.only, "only", "", "run the scenarios whose name contains this `text`")
+	f.StringVar(&p.profile, "profile", "", "`folder` for CPU and allocation profiles of Everturn's workers, which then run inside this program")
+	f.StringVar(&p.out, "out", filepath.Join(".everturn", "bench"), "`folder` for result.json")
+	f.StringVar(&p.baseline, "baseline", filepath.Join("tests", "bench", "baseline.json"), "the accepted run, a `file`")
+	f.StringVar(&p.docs, "docs", "docs", "`folder` of benchmarks.md and its pictures, which an accepted run renews")
+	f.StringVar(&p.accept, "accept", "", "make this run the baseline, for this `reason`")
 	_ = f.Parse(args) // ExitOnError
-	r, err := newRig(ctx, ".", os.Stderr)
+	return p
+}
+
+// run measures, reports and judges. It returns the exit code.
+func (p *program) run(ctx context.Context) (code int, err error) {
+	r, err := newRig(ctx, ".", p.stderr)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer func() { err = join(err, r.close()) }()
-	if *profile != "" {
-		if r.profile, err = filepath.Abs(*profile); err != nil {
-			return err
+	if p.profile != "" {
+		if r.profile, err = filepath.Abs(p.profile); err != nil {
+			return 0, err
 		}
 	}
-	var all []report.Measure
+	result := report.Result{Machine: report.ThisMachine(), Smoke: p.smoke, Reason: p.accept}
+	for _, sc := range p.chosen() {
+		part, err := r.run(ctx, sc)
+		if err != nil {
+			return 0, err
+		}
+		result.Parts = append(result.Parts, part)
+	}
+	if err := report.Table(p.stdout, result); err != nil {
+		return 0, err
+	}
+	if err := writeJSON(filepath.Join(p.out, "result.json"), result); err != nil {
+		return 0, err
+	}
+	findings, err := p.judge(ctx, r, result)
+	if err != nil {
+		return 0, err
+	}
+	return p.conclude(result, findings)
+}
+
+// chosen are the scenarios of this run.
+func (p *program) chosen() []scenario {
+	var out []scenario
 	for _, sc := range scenarios() {
-		if !strings.Contains(sc.name, *only) {
+		if !strings.Contains(sc.name, p.only) || p.smoke && !sc.smoke {
 			continue
 		}
-		measures, err := r.run(ctx, sc)
-		if err != nil {
-			return err
+		if p.smoke {
+			sc = sc.small()
 		}
-		all = append(all, measures...)
+		out = append(out, sc)
 	}
-	return report.Table(os.Stdout, all)
+	return out
+}
+
+// judge holds the run against the baseline. What is worse is measured once more: only what is worse twice counts.
+func (p *program) judge(ctx context.Context, r *rig, result report.Result) ([]report.Finding, error) {
+	findings := append(result.Failures(), counts(result)...)
+	if p.smoke || p.accept != "" || p.profile != "" {
+		return findings, nil
+	}
+	accepted, err := readJSON(p.baseline)
+	if os.IsNotExist(err) {
+		fmt.Fprintf(p.stderr, "there is no %s to compare with; make bench-accept REASON=… makes one\n", p.baseline)
+		return findings, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	worse := report.Gate(result, accepted)
+	again := report.Result{}
+	for _, sc := range p.chosen() {
+		if !concerned(worse, sc.name) {
+			continue
+		}
+		fmt.Fprintf(p.stderr, "once more, because it was worse: ")
+		part, err := r.run(ctx, sc)
+		if err != nil {
+			return nil, err
+		}
+		again.Parts = append(again.Parts, part)
+	}
+	return append(findings, report.Confirmed(worse, report.Gate(again, accepted))...), nil
+}
+
+func concerned(findings []report.Finding, scenario string) bool {
+	for _, f := range findings {
+		if f.Scenario == scenario {
+			return true
+		}
+	}
+	return false
+}
+
+// conclude says what was found, and accepts the run where that was asked for.
+func (p *program) conclude(result report.Result, findings []report.Finding) (int, error) {
+	fmt.Fprintln(p.stdout)
+	for _, f := range findings {
+		fmt.Fprintf(p.stdout, "%s: %s\n", f.Severity, f.What)
+	}
+	code := report.ExitCode(findings)
+	switch {
+	case code == report.ExitWithin && p.accept != "":
+		return code, p.renew(result)
+	case code == report.ExitWithin:
+		fmt.Fprintln(p.stdout, "bench: all as it should be")
+	case code == report.ExitReview:
+		fmt.Fprintln(p.stdout, "bench: slower than the accepted run; mend it, or accept it with make bench-accept REASON=…")
+	default:
+		fmt.Fprintln(p.stdout, "bench: failed")
+	}
+	return code, nil
 }

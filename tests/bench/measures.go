@@ -12,48 +12,76 @@ import (
 
 func join(a, b error) error { return errors.Join(a, b) }
 
-// measures puts an arm's numbers together, its worker still running.
-func (r *rig) measures(ctx context.Context, sc scenario, meters []*meter, p *provider) ([]report.Measure, error) {
-	sent, err := p.tallies(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var out []report.Measure
-	for _, m := range meters {
-		n := len(m.latencies)
-		if n == 0 {
-			return nil, fmt.Errorf("%s: no turn of %s came to an end: %w", sc.name, m, errors.Join(m.errs...))
-		}
-		all := float64(m.next) // warm-up included
-		one := report.Measure{
-			Scenario: sc.name, Arm: m.String(), Turns: n, Errors: len(m.errs) + sent[m.String()].Refused,
-			Latency:        report.Quantiles(m.latencies),
-			TurnsPerSecond: float64(n) / m.elapsed.Seconds(),
-			WorkerCPU:      ms(m.worker) / float64(n), ServerCPU: ms(m.server) / float64(n),
-			ModelBytes: float64(sent[m.String()].Bytes) / all, Steps: float64(sent[m.String()].Requests) / all,
-		}
-		if one.PeakBytes, err = proc.PeakBytes(m.subject.worker.PID()); err != nil {
-			return nil, err
-		}
-		if err := m.history(ctx, &one); err != nil {
-			return nil, err
-		}
-		if err := m.journal(ctx, &one); err != nil {
-			return nil, err
-		}
-		out = append(out, one)
-	}
-	return out, nil
-}
-
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// history reads the size of the last turn's history.
-func (m *meter) history(ctx context.Context, one *report.Measure) error {
-	d, err := m.rig.client.DescribeWorkflowExecution(ctx, m.session(m.next), "")
+// part puts a scenario's numbers together, its workers still running.
+func (r *rig) part(ctx context.Context, sc scenario, meters []*meter, p *provider, before map[string]tally) (report.Part, error) {
+	part := report.Part{Scenario: sc.name, Gated: sc.gated}
+	sent, err := p.tallies(ctx)
 	if err != nil {
-		return fmt.Errorf("describing a turn of %s: %w", m, err)
+		return part, err
 	}
-	one.Events, one.HistoryBytes = d.WorkflowExecutionInfo.HistoryLength, d.WorkflowExecutionInfo.HistorySizeBytes
+	for _, m := range meters {
+		one, err := m.measure(ctx, sent[m.String()].since(before[m.String()]))
+		if err != nil {
+			return part, fmt.Errorf("%s: %w", sc.name, err)
+		}
+		part.Measures = append(part.Measures, one)
+		if sc.replayed && m.doom == "" {
+			replay, err := m.replay(ctx, sc.spec)
+			if err != nil {
+				return part, err
+			}
+			part.Replays = append(part.Replays, replay)
+		}
+	}
+	if sc.streamed {
+		part.FirstWords, err = r.firstWords(ctx, sc, meters, p)
+	}
+	return part, err
+}
+
+func (m *meter) measure(ctx context.Context, sent tally) (report.Measure, error) {
+	one := report.Measure{Arm: m.String(), Kind: string(m.kind), Lane: string(m.lane), Doom: m.doom, Turns: len(m.latencies), Errors: len(m.errs) + sent.Refused}
+	if len(m.errs) > 0 {
+		one.FirstError = m.errs[0].Error()
+	}
+	if m.doom != "" {
+		return one, nil
+	}
+	n := float64(len(m.latencies))
+	if n == 0 {
+		return one, fmt.Errorf("no turn of %s came to an end: %w", m, errors.Join(m.errs...))
+	}
+	one.Latency, one.TurnsPerSecond = report.Quantiles(m.latencies), n/m.elapsed.Seconds()
+	one.WorkerCPU, one.ServerCPU = ms(m.cpuWorker)/n, ms(m.cpuServer)/n
+	one.ModelBytes, one.Steps = float64(sent.Bytes)/n, float64(sent.Requests)/n
+	var err error
+	if one.PeakBytes, err = proc.PeakBytes(m.worker.PID()); err != nil {
+		return one, err
+	}
+	after := m.rows
+	if err := m.count(ctx, &after); err != nil {
+		return one, err
+	}
+	one.JournalRows, one.JournalBytes = float64(after.rows-m.rows.rows)/n, float64(after.bytes-m.rows.bytes)/n
+	return one, m.history(ctx, &one)
+}
+
+// looked is how many histories are looked at; the smallest is that of a turn without trouble.
+const looked = 3
+
+// history reads the size of the last turns' histories.
+func (m *meter) history(ctx context.Context, one *report.Measure) error {
+	for i := m.next; i > max(0, m.next-min(looked, len(m.latencies))); i-- {
+		d, err := m.rig.client.DescribeWorkflowExecution(ctx, m.session(i), "")
+		if err != nil {
+			return fmt.Errorf("describing a turn of %s: %w", m, err)
+		}
+		info := d.WorkflowExecutionInfo
+		if one.Events == 0 || info.HistoryLength < one.Events {
+			one.Events, one.HistoryBytes = info.HistoryLength, info.HistorySizeBytes
+		}
+	}
 	return nil
 }

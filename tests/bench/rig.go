@@ -37,6 +37,7 @@ type rig struct {
 	client    client.Client
 	serverPID int
 	tools     []openai.Tool
+	subjects  int    // started so far
 	profile   string // folder for profiles of Everturn's workers; none where empty
 	progress  io.Writer
 }
@@ -119,7 +120,11 @@ func (r *rig) server(ctx context.Context) error {
 
 // catalogue asks what tools the configuration offers, so that the cookbook's model is told of the same ones.
 func (r *rig) catalogue(ctx context.Context) error {
-	loaded, err := config.Load(config.LoadOptions{Path: r.agent("catalogue", ourMCP, "http://127.0.0.1:1/v1")})
+	path, err := r.agent("catalogue", ourMCP, "http://127.0.0.1:1/v1")
+	if err != nil {
+		return err
+	}
+	loaded, err := config.Load(config.LoadOptions{Path: path})
 	if err != nil {
 		return err
 	}
@@ -140,25 +145,18 @@ func (r *rig) catalogue(ctx context.Context) error {
 }
 
 // agent writes an agent.toml and returns its path. What it does not say is the default.
-func (r *rig) agent(name string, a arm, provider string) string {
+func (r *rig) agent(name string, a arm, provider string) (string, error) {
 	server := ""
 	for _, id := range []string{"bench", "quick"} {
 		quick := id == "quick"
 		server += fmt.Sprintf("[[mcp.servers]]\nid = %q\ncommand = %q\nrequired = true\neverywhere = true\nallow = [\"big\"]\n"+
 			"[mcp.servers.tools.big]\nrisk = \"low\"\nrepeatable = %t\nquick = %t\n", id, r.folder("mcpserver"), quick, quick)
 	}
-	address := "127.0.0.1:1"
-	if r.stack != nil {
-		address = r.stack.Address
-	}
 	text := fmt.Sprintf("[runtime]\nmode = \"native\"\nworkspace = %q\n[llm]\nprovider = \"openai\"\nbase_url = %q\nmodel = %q\n"+
 		"[journal]\npath = %q\nsynchronous = \"%s\"\n[temporal]\naddress = %q\ntask_queue = %q\n%s",
-		r.folder("workspace"), provider, a.String(), r.journal(name), a.synchronous(), address, name, server)
+		r.folder("workspace"), provider, a.String(), r.journal(name), a.synchronous(), r.stack.Address, name, server)
 	path := r.folder(name + ".toml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		panic(err) // a folder that was made a moment ago
-	}
-	return path
+	return path, os.WriteFile(path, []byte(text), 0o600)
 }
 
 func (r *rig) journal(name string) string { return r.folder(name + ".db") }
@@ -183,8 +181,8 @@ type provider struct {
 	url, counts string
 }
 
-func (r *rig) provider(ctx context.Context, name string) (*provider, error) {
-	p, err := proc.Start(proc.Command{Name: name, Argv: []string{r.self, "provider"}, Dir: r.dir, Env: os.Environ()})
+func (r *rig) provider(ctx context.Context) (*provider, error) {
+	p, err := proc.Start(proc.Command{Name: "provider", Argv: []string{r.self, "provider"}, Dir: r.dir, Env: os.Environ()})
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,7 @@ var roles = map[string]func(context.Context, []string) error{
 	"cookbook":           cookbookRole,
 	"floor":              floorRole,
 	"engine":             engineRole,
+	"replay":             replayRole,
 }
 
 // play runs a role to its end and returns the exit code.
@@ -51,6 +52,11 @@ type tally struct {
 	Requests int   `json:"requests"`
 	Bytes    int64 `json:"bytes"`
 	Refused  int   `json:"refused"` // that the script does not know
+}
+
+// since is what has come to it since then.
+func (t tally) since(then tally) tally {
+	return tally{Requests: t.Requests - then.Requests, Bytes: t.Bytes - then.Bytes, Refused: t.Refused}
 }
 
 // providerRole serves the script, and beside it what the ledger has counted. It prints both addresses.

@@ -3,8 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
+	"time"
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/tests/script"
@@ -68,7 +68,7 @@ func provide(r script.Request) script.Reply {
 	if step >= s.Hops {
 		final := script.Text(strings.Repeat(answer, 2)).Usage(1000+300*step, 60, 0)
 		if s.Slow {
-			final = final.FirstDelay(slowFirst).Delay(slowDelay)
+			final = final.FirstDelay(100 * time.Millisecond).Delay(10 * time.Millisecond)
 		}
 		return final
 	}
@@ -118,41 +118,4 @@ func (a arm) synchronous() config.Synchronous {
 		return config.SynchronousFull
 	}
 	return config.SynchronousNormal
-}
-
-// scenario is one comparison.
-type scenario struct {
-	name     string
-	spec     spec // its Tool is the arm's
-	arms     []arm
-	turns    int // each arm, warm-up left out
-	block    int // turns of an arm before the next arm's
-	inFlight int
-	smoke    bool // part of a smoke run, with as few turns as will do
-}
-
-var (
-	ourMCP, ourLocal     = arm{kind: everturn, lane: laneMCP}, arm{kind: everturn, lane: laneLocal}
-	cookMCP, cookLocal   = arm{kind: cookbk, lane: laneMCP}, arm{kind: cookbk, lane: laneLocal}
-	floorMCP, floorLocal = arm{kind: floorish, lane: laneMCP}, arm{kind: floorish, lane: laneLocal}
-
-	all     = []arm{ourMCP, cookMCP, floorMCP, ourLocal, cookLocal, floorLocal}
-	loaded  = []arm{ourMCP, cookMCP, ourLocal, cookLocal}
-	noTools = []arm{ourLocal, cookLocal, floorLocal}
-	extra   = []arm{{kind: everturn, lane: laneMCPQuick}, {kind: everturn, lane: laneMCP, full: true}, {kind: everturn, lane: laneLocal, full: true}}
-)
-
-// resultBytes is the usual size of a tool's result: a page of text.
-const resultBytes = 1000
-
-func scenarios() []scenario {
-	hops := func(n, calls int) spec { return spec{Hops: n, Calls: calls, Bytes: resultBytes} }
-	return []scenario{
-		{name: "answer", spec: hops(0, 1), arms: noTools, turns: 150, block: 15, inFlight: 1, smoke: true},
-		{name: "one hop", spec: hops(1, 1), arms: all, turns: 150, block: 10, inFlight: 1, smoke: true},
-		{name: "five hops", spec: hops(5, 1), arms: slices.Concat(all, extra), turns: 120, block: 5, inFlight: 1, smoke: true},
-		{name: "six parallel calls", spec: hops(1, 6), arms: all, turns: 60, block: 5, inFlight: 1, smoke: true},
-		{name: "one hop, 32 in flight", spec: hops(1, 1), arms: loaded, turns: 640, block: 160, inFlight: 32},
-		{name: "five hops, 32 in flight", spec: hops(5, 1), arms: loaded, turns: 256, block: 64, inFlight: 32},
-	}
 }

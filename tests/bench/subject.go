@@ -24,15 +24,19 @@ type subject struct {
 	arm
 	rig     *rig
 	name    string // of its task queue and files
+	shared  bool   // all turns are of one session
 	worker  *proc.Process
-	seeded  []openai.ChatCompletionMessage // what the cookbook carries along
-	session func(i int) string
+	carried []openai.ChatCompletionMessage // the transcript that the cookbook carries along
 }
 
 // subject starts an arm's worker. Nothing is waited for: the first turn does.
-func (r *rig) subject(sc scenario, a arm, p *provider) (*subject, error) {
-	s := &subject{arm: a, rig: r, name: strings.NewReplacer(" ", "-", ",", "").Replace(sc.name + "-" + a.String())}
-	s.session = func(i int) string { return fmt.Sprintf("%s-%d", s.name, i) }
+func (r *rig) subject(ctx context.Context, sc scenario, a arm, p *provider) (*subject, error) {
+	r.subjects++
+	name := strings.NewReplacer(" ", "-", ",", "", ".", "").Replace(fmt.Sprintf("%d %s %s", r.subjects, sc.name, a))
+	s := &subject{arm: a, rig: r, name: name, shared: sc.context > 0}
+	if err := s.seed(ctx, sc.context); err != nil {
+		return nil, err
+	}
 	argv, err := s.command(p)
 	if err != nil {
 		return nil, err
@@ -44,11 +48,11 @@ func (r *rig) subject(sc scenario, a arm, p *provider) (*subject, error) {
 func (s *subject) command(p *provider) ([]string, error) {
 	r := s.rig
 	if s.kind == everturn {
-		file := r.agent(s.name, s.arm, p.url)
+		file, err := r.agent(s.name, s.arm, p.url)
 		if r.profile != "" {
-			return []string{r.self, "engine", file, filepath.Join(r.profile, s.name)}, nil
+			return []string{r.self, "engine", file, filepath.Join(r.profile, s.name)}, err
 		}
-		return []string{r.folder("worker"), "--config", file}, nil
+		return []string{r.folder("worker"), "--config", file}, err
 	}
 	d := config.Default().Worker
 	text, err := json.Marshal(baseline{
@@ -63,23 +67,47 @@ func (s *subject) command(p *provider) ([]string, error) {
 	return []string{r.self, string(s.kind), path}, os.WriteFile(path, text, 0o600)
 }
 
+// session is the workflow ID of turn i.
+func (s *subject) session(i int) string {
+	if s.shared {
+		i = 0
+	}
+	return fmt.Sprintf("%s-%d", s.name, i)
+}
+
 // start begins turn i.
 func (s *subject) start(ctx context.Context, i int, sp spec) (client.WorkflowRun, error) {
-	o := client.StartWorkflowOptions{ID: s.session(i), TaskQueue: s.name, WorkflowExecutionTimeout: 5 * time.Minute}
+	o := client.StartWorkflowOptions{ID: s.session(i), TaskQueue: s.name, WorkflowExecutionTimeout: within}
 	sp.Tool = s.lane.wire()
 	c := s.rig.client
 	switch s.kind {
 	case everturn:
-		steps, calls, timeout := sp.Hops+10, sp.Hops*sp.Calls+10, "5m"
+		steps, calls, timeout := sp.Hops+10, sp.Hops*sp.Calls+10, within.String()
 		return c.ExecuteWorkflow(ctx, o, workflows.TurnWorkflow, workflows.Input{
 			Message: &workflows.Message{Text: sp.message()},
 			Limits:  &workflows.LimitsRequest{MaxSteps: &steps, MaxToolCalls: &calls, TurnTimeout: &timeout},
 		})
 	case cookbk:
 		messages := []openai.ChatCompletionMessage{{Role: openai.ChatMessageRoleSystem, Content: config.Default().Runtime.SystemPrompt}}
-		messages = append(messages, s.seeded...)
+		messages = append(messages, s.carried...)
 		messages = append(messages, openai.ChatCompletionMessage{Role: openai.ChatMessageRoleUser, Content: sp.message()})
 		return c.ExecuteWorkflow(ctx, o, cookbook.Turn, cookbook.Input{Model: s.String(), Messages: messages, MaxSteps: sp.Hops + 10})
 	}
-	return c.ExecuteWorkflow(ctx, o, floor.Turn, floor.Input{Hops: sp.Hops, Calls: sp.Calls, Local: s.lane != laneMCP})
+	activities := sp.Hops
+	if sp.Bad {
+		activities++ // the hop that came to nothing; a call more than the turn has
+	}
+	return c.ExecuteWorkflow(ctx, o, floor.Turn, floor.Input{Hops: activities, Calls: sp.Calls, Local: s.lane != laneMCP})
+}
+
+// one runs a turn to its end.
+func (s *subject) one(ctx context.Context, sp spec, i int) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	began := time.Now()
+	run, err := s.start(ctx, i, sp)
+	if err == nil {
+		err = run.Get(ctx, nil)
+	}
+	return time.Since(began), err
 }

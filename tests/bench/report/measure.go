@@ -5,19 +5,40 @@ import (
 	"time"
 )
 
+// Result is a whole run.
+type Result struct {
+	Machine Machine `json:"machine"`
+	Reason  string  `json:"reason,omitempty"` // why it was accepted as the baseline
+	Smoke   bool    `json:"smoke,omitempty"`
+	Parts   []Part  `json:"parts"`
+}
+
+// Part is a scenario's.
+type Part struct {
+	Scenario   string      `json:"scenario"`
+	Gated      bool        `json:"gated,omitempty"`
+	Measures   []Measure   `json:"measures"`
+	Replays    []Replay    `json:"replays,omitempty"`
+	FirstWords []FirstWord `json:"first_words,omitempty"`
+}
+
 // Measure is what one arm of a scenario came to. Times are in milliseconds; CPU, bytes and rows are a turn's.
 type Measure struct {
-	Scenario       string  `json:"scenario"`
-	Arm            string  `json:"arm"`
+	Arm  string `json:"arm"`
+	Kind string `json:"kind"` // whose turns: everturn, cookbook, floor
+	Lane string `json:"lane"` // how their tool calls run
+	// Doom is what became of an arm that cannot do it; nothing else is set then.
+	Doom           string  `json:"doom,omitempty"`
 	Turns          int     `json:"turns"`
 	Errors         int     `json:"errors"`
+	FirstError     string  `json:"first_error,omitempty"`
 	Latency        Spread  `json:"latency_ms"`
 	TurnsPerSecond float64 `json:"turns_per_second"`
 	Steps          float64 `json:"steps"`         // inferences that the provider saw
 	WorkerCPU      float64 `json:"worker_cpu_ms"` // user and system, of the worker's process alone
 	ServerCPU      float64 `json:"server_cpu_ms"`
 	PeakBytes      int64   `json:"peak_bytes"` // resident, of the worker's process
-	Events         int64   `json:"events"`     // of the last turn's history
+	Events         int64   `json:"events"`     // the least of the last few histories
 	HistoryBytes   int64   `json:"history_bytes"`
 	JournalRows    float64 `json:"journal_rows,omitempty"`
 	JournalBytes   float64 `json:"journal_bytes,omitempty"`
@@ -30,6 +51,24 @@ type Spread struct {
 	P95  float64 `json:"p95"`
 	P99  float64 `json:"p99"`
 	Mean float64 `json:"mean"`
+}
+
+// Replay is what it takes to replay a turn's history in a process that has done nothing else.
+type Replay struct {
+	Arm          string  `json:"arm"`
+	Steps        int     `json:"steps"`
+	Events       int     `json:"events"`
+	HistoryBytes int     `json:"history_bytes"`
+	Milliseconds float64 `json:"ms"`
+	PerStep      float64 `json:"ms_per_step"`
+	PeakBytes    int64   `json:"peak_bytes"` // resident, of the process
+}
+
+// FirstWord says when the first word of an answer can be read, in milliseconds from the turn's start.
+type FirstWord struct {
+	From    string  `json:"from"`
+	Latency Spread  `json:"latency_ms"`
+	Added   float64 `json:"added_ms"` // to the median of asking the provider directly
 }
 
 // Quantiles sums durations up. A quantile is the smallest value that so many of them do not exceed.
@@ -47,4 +86,35 @@ func Quantiles(all []time.Duration) Spread {
 		sum += d
 	}
 	return Spread{P50: at(50), P95: at(95), P99: at(99), Mean: float64(sum) / float64(len(sorted)) / float64(time.Millisecond)}
+}
+
+// Part is a scenario's part, the zero Part where the run has none.
+func (r Result) Part(scenario string) Part {
+	for _, p := range r.Parts {
+		if p.Scenario == scenario {
+			return p
+		}
+	}
+	return Part{}
+}
+
+// Arm is an arm's measure and whether it was measured.
+func (p Part) Arm(name string) (Measure, bool) {
+	for _, m := range p.Measures {
+		if m.Arm == name && m.Doom == "" {
+			return m, true
+		}
+	}
+	return Measure{}, false
+}
+
+// Errors are the turns that failed in the whole run.
+func (r Result) Errors() int {
+	n := 0
+	for _, p := range r.Parts {
+		for _, m := range p.Measures {
+			n += m.Errors
+		}
+	}
+	return n
 }

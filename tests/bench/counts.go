@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/everturn/everturn/tests/bench/report"
+)
+
+// counts checks what does not depend on the machine: how many events a turn leaves in its history, how many inferences
+// it takes, and that the report has everything that it should have.
+func counts(r report.Result) []report.Finding {
+	var out []report.Finding
+	add := func(p report.Part, format string, args ...any) {
+		out = append(out, report.Finding{Severity: report.Fail, Scenario: p.Scenario, What: p.Scenario + ": " + fmt.Sprintf(format, args...)})
+	}
+	all := scenarios()
+	for _, p := range r.Parts {
+		sc := all[slices.IndexFunc(all, func(sc scenario) bool { return sc.name == p.Scenario })]
+		if r.Smoke {
+			sc = sc.small()
+		}
+		if len(p.Measures) != len(sc.arms) {
+			add(p, "%d arms were measured and %d should have been", len(p.Measures), len(sc.arms))
+		}
+		if sc.replayed && len(p.Replays) == 0 {
+			add(p, "nothing was replayed")
+		}
+		if sc.streamed && len(p.FirstWords) != len(sc.arms)+1 {
+			add(p, "first words were read %d times", len(p.FirstWords))
+		}
+		for _, m := range p.Measures {
+			if m.Doom == "" {
+				countArm(sc.spec, m, func(format string, args ...any) { add(p, m.Arm+": "+format, args...) })
+			}
+		}
+	}
+	return out
+}
+
+func countArm(sp spec, m report.Measure, add func(format string, args ...any)) {
+	if most := events(sp, m); m.Events > most || m.Events == 0 {
+		add("a turn has %d history events; %d are its budget", m.Events, most)
+	}
+	if m.Latency.P50 <= 0 || m.PeakBytes == 0 || m.TurnsPerSecond <= 0 || m.HistoryBytes == 0 {
+		add("figures are missing")
+	}
+	if kind(m.Kind) == everturn && (m.JournalRows == 0 || m.ModelBytes == 0) {
+		add("nothing came to the journal, or to the model")
+	}
+	if want := float64(inferences(sp)); kind(m.Kind) != floorish && m.Steps != want {
+		add("the model was asked %.2f times a turn; it should be %.0f", m.Steps, want)
+	}
+}
+
+// inferences are those of one turn.
+func inferences(sp spec) int {
+	if sp.Bad {
+		return sp.Hops + 2
+	}
+	return sp.Hops + 1
+}
+
+// events is a turn's budget: six for each activity with its workflow task, one for each local activity. A turn of
+// Everturn begins and ends with a local activity and has an upsert of search attributes. A history that was cut by
+// continue-as-new has fewer.
+func events(sp spec, m report.Measure) int64 {
+	calls, each := sp.Hops*sp.Calls, 6
+	if kind(m.Kind) != cookbk && lane(m.Lane) != laneMCP {
+		each = 1
+	}
+	n := 5 + 6*inferences(sp) + each*calls
+	if kind(m.Kind) == everturn {
+		n += 3
+	}
+	if kind(m.Kind) == floorish && sp.Bad {
+		n += each
+	}
+	return int64(n)
+}

@@ -1,0 +1,84 @@
+package report
+
+import "fmt"
+
+// Aim is what a figure should be.
+type Aim struct {
+	What  string
+	Most  float64 // 0 where there is a least
+	Least float64
+	Unit  string
+	// of is the figure; ok is false where the run does not have it.
+	of func(Result) (float64, bool)
+}
+
+// Aims are what the project set itself, for two cores.
+func Aims() []Aim {
+	p50 := func(r Ratio) float64 { return r.P50 }
+	speed := func(r Ratio) float64 { return r.TurnsPerSecond }
+	const five, many, manyFive = "five hops", "one hop, 32 in flight", "five hops, 32 in flight"
+	return []Aim{
+		{What: "five hops over MCP: p50 against the cookbook", Most: 1, of: of(five, "everturn mcp", p50)},
+		{What: "five hops, local lane: p50 against the cookbook", Most: 0.75, of: of(five, "everturn local", p50)},
+		{What: "five hops over MCP, 32 in flight: turns/s against the cookbook", Least: 1, of: of(manyFive, "everturn mcp", speed)},
+		{What: "five hops, local lane, 32 in flight: turns/s against the cookbook", Least: 1.4, of: of(manyFive, "everturn local", speed)},
+		{What: "one hop over MCP, 32 in flight: turns/s against the cookbook", Least: 0.95, of: of(many, "everturn mcp", speed)},
+		{What: "one hop, local lane, 32 in flight: turns/s against the cookbook", Least: 1.1, of: of(many, "everturn local", speed)},
+		{What: "one hop over MCP: CPU of the worker a turn", Most: 10, Unit: "ms", of: measured("one hop", "everturn mcp", func(m Measure) float64 { return m.WorkerCPU })},
+		{What: "one hop, local lane: CPU of the worker a turn", Most: 10, Unit: "ms", of: measured("one hop", "everturn local", func(m Measure) float64 { return m.WorkerCPU })},
+		{What: "32 in flight: peak memory of the worker", Most: 80, Unit: "MB", of: measured(manyFive, "everturn mcp", func(m Measure) float64 { return mb(m.PeakBytes) })},
+		{What: "100 hops on 0.8 MB: time to replay", Most: 60, Unit: "ms", of: replayed(func(r Replay) float64 { return r.Milliseconds })},
+		{What: "100 hops on 0.8 MB: memory of a process that replays it", Most: 60, Unit: "MB", of: replayed(func(r Replay) float64 { return mb(r.PeakBytes) })},
+		{What: "100 hops on 0.8 MB: workflow code a step", Most: 1, Unit: "ms", of: replayed(func(r Replay) float64 { return r.PerStep })},
+	}
+}
+
+func of(scenario, arm string, value func(Ratio) float64) func(Result) (float64, bool) {
+	return func(r Result) (float64, bool) {
+		q, ok := r.ratio(scenario, arm)
+		return value(q), ok
+	}
+}
+
+func measured(scenario, arm string, value func(Measure) float64) func(Result) (float64, bool) {
+	return func(r Result) (float64, bool) {
+		m, ok := r.Part(scenario).Arm(arm)
+		return value(m), ok
+	}
+}
+
+// replayed is the worst of the replays of a long turn.
+func replayed(value func(Replay) float64) func(Result) (float64, bool) {
+	return func(r Result) (float64, bool) {
+		worst := 0.0
+		replays := r.Part("100 hops on 0.8 MB").Replays
+		for _, one := range replays {
+			worst = max(worst, value(one))
+		}
+		return worst, len(replays) > 0
+	}
+}
+
+func mb(bytes int64) float64 { return float64(bytes) / (1 << 20) }
+
+// Judge holds the run against the aim: the figure, the aim and the verdict, for people.
+func (a Aim) Judge(r Result) (measured, aim, verdict string) {
+	unit := "×"
+	if a.Unit != "" {
+		unit = " " + a.Unit
+	}
+	aim, met := fmt.Sprintf("≤ %g%s", a.Most, unit), false
+	value, ok := a.of(r)
+	if met = value <= a.Most; a.Most == 0 {
+		aim, met = fmt.Sprintf("≥ %g%s", a.Least, unit), value >= a.Least
+	}
+	switch {
+	case !ok:
+		return "not measured", aim, "–"
+	case met:
+		verdict = "met"
+	default:
+		verdict = "missed"
+	}
+	return fmt.Sprintf("%.3g%s", value, unit), aim, verdict
+}

@@ -1,0 +1,100 @@
+package report
+
+import "fmt"
+
+// What a run may lose against the accepted one: ratios to the baselines in the same run, never absolute figures.
+const (
+	mayP50    = 0.07 // past it, somebody has to look
+	mayP95    = 0.10 // past it, the run fails
+	mayMemory = 0.05 // likewise
+)
+
+// Severity is how bad a finding is.
+type Severity string
+
+// The severities.
+const (
+	Review Severity = "review" // to be looked at: mended, or accepted with a reason
+	Fail   Severity = "fail"
+)
+
+// Finding is what is worse than it was.
+type Finding struct {
+	Severity Severity
+	Scenario string
+	What     string
+}
+
+// Gate holds a run against the accepted one. Scenarios that either of them lacks are left out.
+func Gate(now, accepted Result) []Finding {
+	var out []Finding
+	for _, q := range now.Ratios() {
+		before, ok := accepted.ratio(q.Scenario, q.Arm)
+		if !ok || !now.Part(q.Scenario).Gated || before.To != q.To {
+			continue
+		}
+		add := func(s Severity, what string, now, before, may float64) {
+			if now > before*(1+may) {
+				out = append(out, Finding{s, q.Scenario, fmt.Sprintf("%s, %s: %s is %.2f of %s; accepted was %.2f (%+.0f %%, allowed %+.0f %%)",
+					q.Scenario, q.Arm, what, now, q.To, before, (now/before-1)*100, may*100)})
+			}
+		}
+		add(Review, "p50", q.P50, before.P50, mayP50)
+		add(Fail, "p95", q.P95, before.P95, mayP95)
+		add(Fail, "peak memory", q.Memory, before.Memory, mayMemory)
+	}
+	return out
+}
+
+// Failures are the errors of a run: turns that failed.
+func (r Result) Failures() []Finding {
+	var out []Finding
+	for _, p := range r.Parts {
+		for _, m := range p.Measures {
+			if m.Errors > 0 {
+				out = append(out, Finding{Fail, p.Scenario, fmt.Sprintf("%s, %s: %s: %s", p.Scenario, m.Arm, plural(m.Errors, "error"), m.FirstError)})
+			}
+		}
+	}
+	return out
+}
+
+// Confirmed are the findings that a second run of their scenario has, too: noise does not hit twice.
+func Confirmed(first, second []Finding) []Finding {
+	type key struct {
+		severity Severity
+		scenario string
+	}
+	again := map[key]bool{}
+	for _, f := range second {
+		again[key{f.Severity, f.Scenario}] = true
+	}
+	var out []Finding
+	for _, f := range first {
+		if again[key{f.Severity, f.Scenario}] {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// Exit codes of a run.
+const (
+	ExitWithin = 0
+	ExitFail   = 1
+	ExitReview = 3
+)
+
+// ExitCode is what the findings come to.
+func ExitCode(findings []Finding) int {
+	code := ExitWithin
+	for _, f := range findings {
+		switch {
+		case f.Severity == Fail:
+			return ExitFail
+		case f.Severity == Review:
+			code = ExitReview
+		}
+	}
+	return code
+}

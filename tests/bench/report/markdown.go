@@ -1,0 +1,76 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+)
+
+// The marks in a document between which a run's tables stand.
+const (
+	beginMark = "<!-- bench:begin -->\n"
+	endMark   = "<!-- bench:end -->"
+)
+
+// Insert puts the run's tables into a document, in place of those that stand between its marks.
+func Insert(document []byte, r Result) ([]byte, error) {
+	head, rest, ok1 := bytes.Cut(document, []byte(beginMark))
+	_, tail, ok2 := bytes.Cut(rest, []byte(endMark))
+	if !ok1 || !ok2 {
+		return nil, fmt.Errorf("the document has no lines %q and %q to put the tables between", beginMark, endMark)
+	}
+	var b bytes.Buffer
+	b.Write(head)
+	b.WriteString(beginMark)
+	markdown(&b, r)
+	b.WriteString(endMark)
+	b.Write(tail)
+	return b.Bytes(), nil
+}
+
+func markdown(w io.Writer, r Result) {
+	fmt.Fprintf(w, "Run of %s.\n\nAccepted because: %s\n\n", r.Machine, r.Reason)
+	fmt.Fprint(w, "### Aims\n\n| | measured | aim | |\n|---|---|---|---|\n")
+	for _, a := range Aims() {
+		measured, aim, verdict := a.Judge(r)
+		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", a.What, measured, aim, verdict)
+	}
+	fmt.Fprint(w, "\n### Ratios\n\n| scenario | arm | to | p50 | p95 | turns/s | worker CPU | worker and server CPU | worker memory |\n|---|---|---|---|---|---|---|---|---|\n")
+	for _, q := range r.Ratios() {
+		fmt.Fprintf(w, "| %s | %s | %s | %.2f | %.2f | %.2f | %.2f | %.2f | %.2f |\n", q.Scenario, q.Arm, q.To, q.P50, q.P95, q.TurnsPerSecond, q.WorkerCPU, q.TotalCPU, q.Memory)
+	}
+	markdownRaw(w, r)
+	markdownRest(w, r)
+}
+
+func markdownRaw(w io.Writer, r Result) {
+	fmt.Fprint(w, "\n### Raw figures\n\nCPU, bytes and rows are a turn's; memory is the peak of the worker's process.\n")
+	for _, p := range r.Parts {
+		fmt.Fprintf(w, "\n**%s**\n\n| arm | turns | p50 ms | p95 | p99 | turns/s | worker CPU ms | server CPU ms | peak MB | events | history KB | journal rows | journal KB | to the model KB | errors |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n", p.Scenario)
+		for _, m := range p.Measures {
+			if m.Doom != "" {
+				fmt.Fprintf(w, "| %s | cannot do it: %.160s | | | | | | | | | | | | | |\n", m.Arm, m.Doom)
+				continue
+			}
+			fmt.Fprintf(w, "| %s | %d | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f | %.0f | %d | %.1f | %.1f | %.1f | %.1f | %d |\n", m.Arm, m.Turns,
+				m.Latency.P50, m.Latency.P95, m.Latency.P99, m.TurnsPerSecond, m.WorkerCPU, m.ServerCPU, mb(m.PeakBytes),
+				m.Events, float64(m.HistoryBytes)/1024, m.JournalRows, m.JournalBytes/1024, m.ModelBytes/1024, m.Errors)
+		}
+	}
+}
+
+func markdownRest(w io.Writer, r Result) {
+	fmt.Fprint(w, "\n### Replay, in a process of its own\n\n| scenario | arm | events | history KB | ms | ms a step | peak MB |\n|---|---|---|---|---|---|---|\n")
+	for _, p := range r.Parts {
+		for _, one := range p.Replays {
+			fmt.Fprintf(w, "| %s | %s | %d | %.1f | %.2f | %.3f | %.0f |\n", p.Scenario, one.Arm, one.Events, float64(one.HistoryBytes)/1024, one.Milliseconds, one.PerStep, mb(one.PeakBytes))
+		}
+	}
+	fmt.Fprint(w, "\n### The first word of a streamed answer\n\n| read from | p50 ms | p95 | added |\n|---|---|---|---|\n")
+	for _, p := range r.Parts {
+		for _, f := range p.FirstWords {
+			fmt.Fprintf(w, "| %s | %.0f | %.0f | %+.0f |\n", f.From, f.Latency.P50, f.Latency.P95, f.Added)
+		}
+	}
+	fmt.Fprintln(w)
+}

@@ -1,0 +1,101 @@
+package report_test
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/tests/bench/report"
+)
+
+func TestQuantilesAreValuesThatWereMeasured(t *testing.T) {
+	var all []time.Duration
+	for i := 100; i > 0; i-- {
+		all = append(all, time.Duration(i)*time.Millisecond)
+	}
+	assert.Equal(t, report.Spread{P50: 50, P95: 95, P99: 99, Mean: 50.5}, report.Quantiles(all))
+	assert.Equal(t, report.Spread{P50: 7, P95: 7, P99: 7, Mean: 7}, report.Quantiles([]time.Duration{7 * time.Millisecond}))
+}
+
+// sample is a run in which the cookbook took 100 ms and 50 MB, and Everturn what is given.
+func sample(p50, p95 float64, bytes int64) report.Result {
+	return report.Result{Reason: "it is <b>good</b>", Parts: []report.Part{{Scenario: "five hops", Gated: true, Measures: []report.Measure{
+		{Arm: "everturn mcp", Kind: "everturn", Lane: "mcp", Turns: 100, Latency: report.Spread{P50: p50, P95: p95}, PeakBytes: bytes, HistoryBytes: 9000, TurnsPerSecond: 9},
+		{Arm: "cookbook mcp", Kind: "cookbook", Lane: "mcp", Turns: 100, Latency: report.Spread{P50: 100, P95: 100}, PeakBytes: 50 << 20, HistoryBytes: 19000, TurnsPerSecond: 9},
+	}}}}
+}
+
+func TestWhatIsWorseThanAcceptedIsFound(t *testing.T) {
+	accepted := sample(100, 200, 60<<20)
+	for name, c := range map[string]struct {
+		now  report.Result
+		code int
+	}{
+		"the same":             {sample(100, 200, 60<<20), report.ExitWithin},
+		"a little worse":       {sample(106, 218, 62<<20), report.ExitWithin},
+		"a slower median":      {sample(108, 200, 60<<20), report.ExitReview},
+		"slower in the worst":  {sample(100, 221, 60<<20), report.ExitFail},
+		"more memory":          {sample(100, 200, 64<<20), report.ExitFail},
+		"better in everything": {sample(50, 100, 30<<20), report.ExitWithin},
+	} {
+		t.Run(name, func(t *testing.T) {
+			findings := report.Gate(c.now, accepted)
+			assert.Equal(t, c.code, report.ExitCode(findings), "%v", findings)
+		})
+	}
+	slow := sample(150, 300, 90<<20)
+	slow.Parts[0].Gated = false
+	assert.Empty(t, report.Gate(slow, accepted), "a scenario with few turns is not judged")
+	assert.Empty(t, report.Gate(sample(150, 300, 90<<20), report.Result{}), "nor one that was never accepted")
+}
+
+func TestAFindingCountsWhenItIsFoundTwice(t *testing.T) {
+	accepted := sample(100, 200, 60<<20)
+	slow := report.Gate(sample(150, 200, 60<<20), accepted)
+	require.Len(t, slow, 1)
+	assert.Equal(t, slow, report.Confirmed(slow, slow))
+	assert.Empty(t, report.Confirmed(slow, report.Gate(sample(100, 200, 60<<20), accepted)))
+}
+
+func TestATurnThatFailsFailsTheRun(t *testing.T) {
+	r := sample(100, 200, 60<<20)
+	assert.Empty(t, r.Failures())
+	r.Parts[0].Measures[0].Errors, r.Parts[0].Measures[0].FirstError = 1, "no answer"
+	require.Len(t, r.Failures(), 1)
+	assert.Contains(t, r.Failures()[0].What, "no answer")
+	assert.Equal(t, report.ExitFail, report.ExitCode(r.Failures()))
+}
+
+func TestARunIsPutBetweenTheMarks(t *testing.T) {
+	page := []byte("before\n<!-- bench:begin -->\nold\n<!-- bench:end -->\nafter\n")
+	out, err := report.Insert(page, sample(80, 90, 60<<20))
+	require.NoError(t, err)
+	assert.Contains(t, string(out), "| five hops over MCP: p50 against the cookbook | 0.8× | ≤ 1× | met |")
+	assert.NotContains(t, string(out), "old")
+	again, err := report.Insert(out, sample(80, 90, 60<<20))
+	require.NoError(t, err)
+	assert.Equal(t, string(out), string(again))
+	_, err = report.Insert([]byte("no marks"), report.Result{})
+	assert.ErrorContains(t, err, "bench:begin")
+}
+
+func TestPlotsAreWellFormed(t *testing.T) {
+	plots := report.Plots(sample(80, 90, 60<<20))
+	require.NotEmpty(t, plots)
+	for _, p := range plots {
+		var b bytes.Buffer
+		require.NoError(t, p.SVG(&b))
+		d := xml.NewDecoder(&b)
+		var err error
+		for err == nil {
+			_, err = d.Token()
+		}
+		assert.True(t, errors.Is(err, io.EOF), "%s: %v", p.Name, err)
+	}
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	openai "github.com/sashabaranov/go-openai"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/sqlite"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// said is the size of a message of a seeded transcript, in bytes; of a very long one ten times that.
+const said = 5 << 10
+
+// seed gives the session a transcript of about so many bytes: questions and answers, no two alike.
+func (s *subject) seed(ctx context.Context, bytes int) error {
+	if bytes == 0 || s.kind == floorish {
+		return nil
+	}
+	size := said
+	if bytes > 4<<20 {
+		size *= 10
+	}
+	turns := bytes / size / 2
+	if s.kind == cookbk {
+		for i := range turns {
+			s.carried = append(s.carried,
+				openai.ChatCompletionMessage{Role: openai.ChatMessageRoleUser, Content: line("the user", i, size)},
+				openai.ChatCompletionMessage{Role: openai.ChatMessageRoleAssistant, Content: line("the model", i, size)})
+		}
+		return nil
+	}
+	store, err := sqlite.Open(ctx, s.rig.journal(s.name), sqlite.Options{Synchronous: "normal"})
+	if err != nil {
+		return err
+	}
+	for i := range turns {
+		if err := s.past(ctx, store, i, size); err != nil {
+			return errors.Join(fmt.Errorf("seeding the journal: %w", err), store.Close())
+		}
+	}
+	return store.Close()
+}
+
+func line(who string, i, size int) string {
+	l := fmt.Sprintf("%s says line %06d. ", who, i)
+	return strings.Repeat(l, size/len(l)+1)[:size]
+}
+
+// past writes one turn of the past.
+func (s *subject) past(ctx context.Context, store journal.Journal, i, size int) error {
+	session, id := s.session(0), fmt.Sprintf("%s-past-%d", s.name, i)
+	begun, err := store.Begin(ctx, journal.BeginInput{Session: session, Turn: id, WorkflowID: session, RunID: id,
+		Message: turn.Message{ID: id, Text: line("the user", i, size)}, At: time.Now()})
+	if err != nil {
+		return err
+	}
+	key := journal.StepKey{Turn: id, Step: 1}
+	inf, err := store.StartInference(ctx, journal.StartInference{Session: session, Key: key, Expect: begun.Head, At: time.Now()})
+	if err != nil {
+		return err
+	}
+	text := line("the model", i, size)
+	_, err = store.SettleInference(ctx, journal.SettleInference{Session: session, Key: key, Attempt: inf.Attempt,
+		Answer: turn.Answer{Text: text, FinishReason: "stop"}, Message: turn.Message{Text: text}, At: time.Now()})
+	if err != nil {
+		return err
+	}
+	_, err = store.Finish(ctx, journal.FinishInput{Session: session, Turn: id, State: turn.StateCompleted,
+		Reason: turn.FinishAnswered, Steps: 1, At: time.Now()})
+	return err
+}
