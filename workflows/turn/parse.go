@@ -32,11 +32,13 @@ func parseNative(step int, a Answer, tools []Tool) (Action, error) {
 		}
 	}
 	calls := make([]ToolCall, len(a.ToolCalls))
-	seen := map[string]bool{}
+	seen, made := map[string]bool{}, 0
 	for i, c := range a.ToolCalls {
 		wire := c.ID
-		if wire == "" || len(wire) > maxWire || seen[wire] {
-			wire = fmt.Sprintf("call_%d_%d", step, i)
+		for wire == "" || len(wire) > maxWire || seen[wire] { // again where the model has used the made-up name itself
+			made = max(made, i)
+			wire = fmt.Sprintf("call_%d_%d", step, made)
+			made++
 		}
 		seen[wire] = true
 		calls[i] = ToolCall{ID: CallID(step, i), WireID: wire, Tool: toolOfWire(tools, c.Name), Arguments: c.Arguments}
@@ -234,10 +236,12 @@ func walkKey(dec *json.Decoder, seen map[string]bool) error {
 	return nil
 }
 
-// Cut returns the beginning of s of at most n bytes, cut between runes, with an ellipsis where something was cut.
+// Cut returns the beginning of s of at most n bytes, cut between runes, with an ellipsis where something was cut. An n
+// under the ellipsis' own 3 bytes counts as 3.
 func Cut(s string, n int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD") // first: it may make s longer
 	if len(s) <= n {
-		return strings.ToValidUTF8(s, "\uFFFD")
+		return s
 	}
 	s = s[:max(n-len("…"), 0)]
 	for len(s) > 0 && s[len(s)-1]&0xC0 == 0x80 {
@@ -246,5 +250,5 @@ func Cut(s string, n int) string {
 	if len(s) > 0 && s[len(s)-1] >= 0xC0 {
 		s = s[:len(s)-1]
 	}
-	return strings.ToValidUTF8(s, "\uFFFD") + "…"
+	return s + "…"
 }
