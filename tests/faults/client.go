@@ -43,7 +43,7 @@ type user struct {
 	client       client.Client
 	ledger       *ledger
 	taskQueue    string
-	acknowledged func(turnID string)
+	acknowledged func(t turnPlan, turnID string)
 	failures     atomic.Int64 // requests that the server did not answer
 	acks         atomic.Int64
 }
@@ -78,7 +78,7 @@ func (u *user) try(ctx context.Context, t turnPlan, byUpdate bool) error {
 	}
 	u.ledger.write(check.Entry{Event: check.Acknowledged, At: time.Now(), Session: t.session, Message: t.id, Turn: run})
 	u.acks.Add(1)
-	u.acknowledged(run)
+	u.acknowledged(t, run)
 	entry := check.Entry{Event: check.Answered, Session: t.session, Message: t.id}
 	res, err := u.result(ctx, t.session, run)
 	if errors.Is(err, errUndecided) {

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/everturn/everturn/tests/faults/check"
+	"github.com/everturn/everturn/tests/script"
 )
 
 // collect ends what still runs and writes down every ledger that is not a file yet.
@@ -40,16 +41,22 @@ func writeJSON(file string, v any) error {
 // environments copies what the servers were given that were not given a token.
 func (r *rig) environments() error {
 	for _, id := range []string{"again", "quick"} {
-		pid, err := r.mcpServer(id)
-		if err != nil {
-			return err
+		found := false
+		for pid, command := range mentioning(r.dir) {
+			if !strings.Contains(command, r.pidfile(id)) {
+				continue
+			}
+			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+			if err != nil {
+				continue // it is just ending
+			}
+			found = true
+			if err := os.WriteFile(inDir(r.dir, "ledgers", "sinks", fmt.Sprintf("environ-%s-%d", id, pid)), b, 0o600); err != nil {
+				return err
+			}
 		}
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-		if err != nil {
-			return fmt.Errorf("reading the environment of the MCP server %s: %w", id, err)
-		}
-		if err := os.WriteFile(inDir(r.dir, "ledgers", "sinks", "environ-"+id), b, 0o600); err != nil {
-			return err
+		if !found {
+			return fmt.Errorf("no MCP server %s lives whose environment could be read", id)
 		}
 	}
 	return nil
@@ -77,8 +84,7 @@ func (r *rig) histories(ctx context.Context) error {
 				return err
 			}
 			name := session + "-" + run + ".json"
-			if err := errors.Join(os.WriteFile(inDir(r.dir, "ledgers", "histories", name), b, 0o600),
-				os.WriteFile(inDir(r.dir, "ledgers", "sinks", "history-"+name), b, 0o600)); err != nil {
+			if err := os.WriteFile(inDir(r.dir, "ledgers", "histories", name), b, 0o600); err != nil {
 				return err
 			}
 		}
@@ -178,10 +184,20 @@ func (r *rig) providerLedger() error {
 	if err != nil {
 		return err
 	}
-	for _, q := range r.model.Requests() {
+	r.noteRequests(l, r.model.Drain())
+	r.noteRequests(l, r.model.Requests()) // those that are open to the end
+	return l.f.Close()
+}
+
+// noteRequests writes requests to the provider's ledger, each with what the plan says that the answer is.
+func (r *rig) noteRequests(l *ledger, requests []script.Request) {
+	for _, q := range requests {
 		asked := q.Chat.Asked()
 		line := check.Request{At: q.At, Asked: asked, Step: q.Step + 1, Body: q.Body, Outcome: string(q.Outcome)}
-		if t := r.plans[asked]; t != nil && q.Step < len(t.steps) {
+		r.mu.Lock()
+		t := r.plans[asked]
+		r.mu.Unlock()
+		if t != nil && q.Step < len(t.steps) {
 			for _, c := range t.steps[q.Step] {
 				line.Calls = append(line.Calls, check.RequestCall{Name: c.tool, Arguments: c.arguments()})
 			}
@@ -190,7 +206,6 @@ func (r *rig) providerLedger() error {
 		}
 		l.write(line)
 	}
-	return l.f.Close()
 }
 
 // exports writes the sessions as the journal exports them.

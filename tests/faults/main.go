@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/everturn/everturn/tests/faults/check"
 )
@@ -28,6 +29,9 @@ type order struct {
 	check    string
 	dir      string
 	keep     bool
+	soak     time.Duration
+	sessions int
+	think    time.Duration
 }
 
 func main() {
@@ -41,6 +45,9 @@ func main() {
 	flag.StringVar(&o.check, "check", "", "judge the ledgers in this `folder` and do nothing else")
 	flag.StringVar(&o.dir, "dir", "", "`folder` for what failed runs leave (default: a temporary one)")
 	flag.BoolVar(&o.keep, "keep", false, "keep what good runs leave, too")
+	flag.DurationVar(&o.soak, "soak", 0, "instead of points, many sessions for this `time`, with one fault after the other")
+	flag.IntVar(&o.sessions, "sessions", 100, "sessions of a soak")
+	flag.DurationVar(&o.think, "think", 30*time.Second, "mean `time` between two messages of a soak's session")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -85,6 +92,9 @@ func (o order) carryOut(ctx context.Context) (bool, error) {
 	ps, err := build(ctx, bin)
 	if err != nil {
 		return false, err
+	}
+	if o.soak > 0 {
+		return o.endure(ctx, ps, dir)
 	}
 	shared, err := newServer(ctx, ps.temporal, filepath.Join(bin, "server"))
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"time"
 
 	"github.com/everturn/everturn/tests/script"
 )
@@ -14,11 +15,15 @@ type turnPlan struct {
 	session, id, text string
 	steps             [][]callPlan
 	final             string
+	pace              time.Duration // between the words of its answer
+	stop              time.Duration // after its acknowledgement; 0: nobody stops it
 }
 
-// callPlan is a call that the model asks for. key names it in the tool's ledger.
+// callPlan is a call that the model asks for. key names it in the tool's ledger; take is how many milliseconds it works
+// on each side of its effect.
 type callPlan struct {
 	tool, key, block string
+	take             int
 }
 
 // The tools of the schedules, by their wire names: append of a server whose calls may not be repeated, of one whose
@@ -73,18 +78,21 @@ func (c callPlan) arguments() string {
 	if c.tool == environ {
 		return "{}"
 	}
-	args := map[string]string{"text": c.key}
+	args := map[string]any{"text": c.key}
+	if c.take > 0 {
+		args["take"] = c.take
+	}
 	if c.block != "" {
 		args["block"] = c.block
 	}
-	b, _ := json.Marshal(args) // strings always marshal
+	b, _ := json.Marshal(args) // strings and numbers always marshal
 	return string(b)
 }
 
 // reply is what the provider says at a step, counted from 0.
 func (t *turnPlan) reply(step int) script.Reply {
 	if step >= len(t.steps) {
-		return script.Text(t.final).Usage(10, 5, 0)
+		return script.Text(t.final).Usage(10, 5, 0).Delay(t.pace)
 	}
 	var calls []script.ToolCall
 	for _, c := range t.steps[step] {

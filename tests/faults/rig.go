@@ -61,6 +61,7 @@ type rig struct {
 // settings are what points change of the configuration.
 type settings struct {
 	toolTimeout time.Duration
+	more        string // lines for the section [journal]
 	remote      string // URL of an MCP server over HTTP; empty for none
 }
 
@@ -162,7 +163,7 @@ func (r *rig) openUser(context.Context) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.stopRead = cancel
 	r.asked = make(chan error, 64)
-	r.user = &user{client: r.client, ledger: sent, taskQueue: r.queue, acknowledged: func(turnID string) {
+	r.user = &user{client: r.client, ledger: sent, taskQueue: r.queue, acknowledged: func(_ turnPlan, turnID string) {
 		r.readers.Go(func() { read.follow(ctx, r.store, turnID) })
 	}}
 	return nil

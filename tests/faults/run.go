@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"time"
@@ -65,13 +63,6 @@ func play(ctx context.Context, ps programs, shared *server, p point, seed uint64
 	return o
 }
 
-// random is the source of all choices of a schedule: the seed and the point's name make it.
-func random(p point, seed uint64) *rand.Rand {
-	h := fnv.New64a()
-	h.Write([]byte(p.name))
-	return rand.New(rand.NewPCG(seed, h.Sum64()))
-}
-
 // schedule carries a run out, up to and including the collection of its ledgers.
 func schedule(ctx context.Context, ps programs, shared *server, p point, seed uint64, dir string) (time.Duration, error) {
 	s := shared
@@ -84,7 +75,7 @@ func schedule(ctx context.Context, ps programs, shared *server, p point, seed ui
 		defer own.close()
 		s = own
 	}
-	rng := random(p, seed)
+	rng := seeded(seed, p.name)
 	r, err := newRig(ctx, ps, s, dir, seed, rng)
 	if err != nil {
 		return 0, err

@@ -35,7 +35,7 @@ func (r *rig) configure() error {
 		inDir(r.dir, "workspace"), r.settings.toolTimeout)
 	fmt.Fprintf(&b, "[llm]\nprovider = \"openai\"\nbase_url = %q\nmodel = \"scripted\"\napi_key = %q\nretry_max = 3\n", base, r.canary(1))
 	b.WriteString("first_token_timeout = \"10s\"\nidle_timeout = \"3s\"\nmax_retry_after = \"2s\"\n")
-	fmt.Fprintf(&b, "[journal]\npath = %q\nsynchronous = \"normal\"\n", inDir(r.dir, "journal.db"))
+	fmt.Fprintf(&b, "[journal]\npath = %q\nsynchronous = \"normal\"\n%s", inDir(r.dir, "journal.db"), r.settings.more)
 	fmt.Fprintf(&b, "[temporal]\naddress = %q\ntask_queue = %q\n[worker]\ndrain_timeout = \"3s\"\n", r.temporal.address(), r.queue)
 	r.mcpSection(&b, "once", "", "append", "echo", "environ", "slow", "stubborn", "crash", "garble")
 	fmt.Fprintf(&b, "[mcp.servers.env]\nTOKEN = %q\n", r.canary(2))
@@ -108,20 +108,20 @@ func (r *rig) heal(ctx context.Context) error {
 // first is the worker that the fault hits.
 func (r *rig) first() *process { return r.workers[0] }
 
-// freeze stops the first worker without ending it, at a moment at which it does not hold the journal's lock: a process
+// freeze stops a worker without ending it, at a moment at which it does not hold the journal's lock: a process
 // that is stopped within a transaction keeps every other one out of a SQLite file, and no program can take it away.
-func (r *rig) freeze(ctx context.Context) error {
+func (r *rig) freeze(ctx context.Context, p *process) error {
 	db, err := sql.Open("sqlite", "file:"+inDir(r.dir, "journal.db")+"?_pragma=busy_timeout(100)")
 	if err != nil {
 		return err
 	}
 	defer db.Close()
 	return reach(ctx, "a moment without a lock", func() bool {
-		r.first().signal(syscall.SIGSTOP)
+		p.signal(syscall.SIGSTOP)
 		if free(ctx, db) {
 			return true
 		}
-		r.thaw()
+		p.signal(syscall.SIGCONT)
 		return false
 	})
 }

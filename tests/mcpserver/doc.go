@@ -11,6 +11,7 @@
 //	{"event":"done","text":"…"}      the answer is about to be sent
 //
 // An argument block of "before" or "after" makes the call wait on that side of the effect until the file -release
-// exists; the flag -block is the default for calls that do not say. So a test can wait for an event, kill something,
+// exists; the flag -block is the default for calls that do not say, and an argument take makes it take so many
+// milliseconds on both. So a test can wait for an event, kill something,
 // and count effects. One instance with -pidfile writes its process ID.
 package main

@@ -20,6 +20,7 @@ type textIn struct {
 type appendIn struct {
 	Text  string `json:"text" jsonschema:"the line to append"`
 	Block string `json:"block,omitempty" jsonschema:"wait before or after the effect, or never"`
+	Take  int    `json:"take,omitempty" jsonschema:"milliseconds to take on each side of the effect"`
 }
 
 type bigIn struct {
@@ -95,12 +96,18 @@ func (p *program) append(ctx context.Context, in appendIn) (string, error) {
 		block = p.block
 	}
 	p.note("begun", in.Text)
+	if err := wait(ctx, in.Take); err != nil {
+		return "", err
+	}
 	if block == "before" {
 		if err := p.awaitRelease(ctx); err != nil {
 			return "", err
 		}
 	}
 	p.note("effect", in.Text)
+	if err := wait(ctx, in.Take); err != nil {
+		return "", err
+	}
 	if block == "after" {
 		if err := p.awaitRelease(ctx); err != nil {
 			return "", err
@@ -108,6 +115,18 @@ func (p *program) append(ctx context.Context, in appendIn) (string, error) {
 	}
 	p.note("done", in.Text)
 	return "appended " + in.Text, nil
+}
+
+// wait takes so many milliseconds of work.
+func wait(ctx context.Context, milliseconds int) error {
+	timer := time.NewTimer(time.Duration(milliseconds) * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (p *program) awaitRelease(ctx context.Context) error {

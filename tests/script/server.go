@@ -22,6 +22,7 @@ type Server struct {
 	mu       sync.Mutex
 	script   Script
 	requests []*Request
+	drained  int // entries that Drain has taken
 	seen     map[[32]byte]int
 	changed  chan struct{}
 }
@@ -86,6 +87,24 @@ func (s *Server) Requests() []Request {
 		out[i] = *r
 	}
 	return out
+}
+
+// Drain takes the entries whose answering has ended out of the ledger and returns them, in order of arrival, so that a
+// long run does not have to hold every body it was sent.
+func (s *Server) Drain() []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var ended []Request
+	var open []*Request
+	for _, r := range s.requests {
+		if r.Outcome == Open {
+			open = append(open, r)
+			continue
+		}
+		ended = append(ended, *r)
+	}
+	s.requests, s.drained = open, s.drained+len(ended)
+	return ended
 }
 
 // Await waits until the ledger satisfies a condition, or ctx ends.
@@ -157,7 +176,7 @@ func (s *Server) enter(r *http.Request, body []byte, chat Chat) (*Request, Scrip
 	s.update(func() {
 		key := fingerprint(body)
 		s.seen[key]++
-		entry = &Request{Index: len(s.requests), At: time.Now(), Header: r.Header.Clone(), Body: body, Chat: chat,
+		entry = &Request{Index: s.drained + len(s.requests), At: time.Now(), Header: r.Header.Clone(), Body: body, Chat: chat,
 			Step: chat.step(), Attempt: s.seen[key], Outcome: Open}
 		s.requests = append(s.requests, entry)
 		script = s.script

@@ -51,15 +51,7 @@ func (c *checker) answer(m message) {
 }
 
 // owners are the turns that have the message.
-func (c *checker) owners(m message) []*turnLedger {
-	var out []*turnLedger
-	for _, t := range c.sortedTurns() {
-		if t.session == m.session && t.record.MessageID == m.id {
-			out = append(out, t)
-		}
-	}
-	return out
-}
+func (c *checker) owners(m message) []*turnLedger { return c.owning[owner{m.session, m.id}] }
 
 // told holds a result that a client got against the turn that owns the message.
 func (c *checker) told(m message, t *turnLedger, r Entry) {
@@ -77,10 +69,12 @@ func (c *checker) told(m message, t *turnLedger, r Entry) {
 
 // finalAnswer is what the provider said last in answer to the turn's message.
 func (c *checker) finalAnswer(t *turnLedger) string {
-	answer, step := "", 0
-	for _, r := range c.Requests {
-		if r.Asked == c.messages[t.record.MessageID].text && r.Outcome == sent && r.Step >= step {
-			answer, step = r.Answer, r.Step
+	answer := ""
+	for _, inf := range t.inferences { // in the order of their steps
+		for _, r := range c.asked(t, inf.Key.Step) {
+			if r.Outcome == sent {
+				answer = r.Answer
+			}
 		}
 	}
 	return answer
@@ -115,8 +109,8 @@ func (c *checker) ended(t *turnLedger) {
 // closedRuns are the runs in which a turn's chain has come to its end.
 func (c *checker) closedRuns(turnID string) []*historypb.History {
 	var out []*historypb.History
-	for _, h := range c.Histories {
-		if firstRun(h) == turnID && closing(h) != enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW && closing(h) != enumspb.EVENT_TYPE_UNSPECIFIED {
+	for _, h := range c.runs[turnID] {
+		if closing(h) != enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW && closing(h) != enumspb.EVENT_TYPE_UNSPECIFIED {
 			out = append(out, h)
 		}
 	}
@@ -124,9 +118,9 @@ func (c *checker) closedRuns(turnID string) []*historypb.History {
 }
 
 func (c *checker) cancelRequested(turnID string) bool {
-	for _, h := range c.Histories {
+	for _, h := range c.runs[turnID] {
 		for _, e := range h.Events {
-			if e.EventType == enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED && firstRun(h) == turnID {
+			if e.EventType == enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED {
 				return true
 			}
 		}

@@ -8,7 +8,7 @@
 //	histories/*.json  every run that Temporal knows, as the server has it
 //	journal/*.jsonl   the sessions, as the journal exports them
 //	processes.jsonl   what each worker left when it ended, and processes that outlived it
-//	sinks/*           everything in which a secret must not be
+//	sinks/*           everything else in which a secret must not be, the histories being one such thing
 //	run.json          what the schedule did: canaries, and how often it interrupted
 //
 // No ledger is believed alone: the journal's word that a call has run is held against the tool's own count of effects,

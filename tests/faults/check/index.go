@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	historypb "go.temporal.io/api/history/v1"
+
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -17,7 +19,22 @@ type checker struct {
 	turns    map[string]*turnLedger
 	messages map[string]message // what the client sent, by ID
 	sessions map[string][]turn.Message
+
+	// What is asked for again and again, so that a long run is judged in a time that grows with its length.
+	sorted   []*turnLedger
+	owning   map[owner][]*turnLedger
+	requests map[request][]Request
+	runs     map[string][]*historypb.History // by the ID of the turn
 }
+
+// owner names a message, and request a step of the turn that answers the text.
+type (
+	owner   struct{ session, message string }
+	request struct {
+		text string
+		step int
+	}
+)
 
 // message is one that the client sent.
 type message struct {
@@ -54,7 +71,26 @@ func newChecker(l Ledgers) *checker {
 		}
 		c.messages[e.Message] = m
 	}
+	c.join()
 	return c
+}
+
+// join makes the indexes over what was filed.
+func (c *checker) join() {
+	c.owning, c.requests, c.runs = map[owner][]*turnLedger{}, map[request][]Request{}, map[string][]*historypb.History{}
+	for _, id := range slices.Sorted(maps.Keys(c.turns)) {
+		t := c.turns[id]
+		c.sorted = append(c.sorted, t)
+		key := owner{t.session, t.record.MessageID}
+		c.owning[key] = append(c.owning[key], t)
+	}
+	for _, r := range c.Requests {
+		key := request{r.Asked, r.Step}
+		c.requests[key] = append(c.requests[key], r)
+	}
+	for _, h := range c.Histories {
+		c.runs[firstRun(h)] = append(c.runs[firstRun(h)], h)
+	}
 }
 
 // index files an export's lines under their turns.
@@ -118,13 +154,7 @@ func (c *checker) file(l journal.Line, blobs map[string]string) {
 }
 
 // sortedTurns are the turns by ID, so that reports come out alike.
-func (c *checker) sortedTurns() []*turnLedger {
-	var out []*turnLedger
-	for _, id := range slices.Sorted(maps.Keys(c.turns)) {
-		out = append(out, c.turns[id])
-	}
-	return out
-}
+func (c *checker) sortedTurns() []*turnLedger { return c.sorted }
 
 func (c *checker) sortedMessages() []message {
 	var out []message
@@ -136,12 +166,5 @@ func (c *checker) sortedMessages() []message {
 
 // asked are the provider's requests for one step of a turn, in order of arrival.
 func (c *checker) asked(t *turnLedger, step int) []Request {
-	text := c.messages[t.record.MessageID].text
-	var out []Request
-	for _, r := range c.Requests {
-		if r.Step == step && r.Asked == text {
-			out = append(out, r)
-		}
-	}
-	return out
+	return c.requests[request{c.messages[t.record.MessageID].text, step}]
 }

@@ -31,6 +31,10 @@ type Run struct {
 	// Interruptions is how often an inference may have been cut off by the schedule: what bounds attempts that are
 	// neither the first nor the provider's own failures.
 	Interruptions int `json:"interruptions"`
+	// Window is how many messages a prompt may hold before it is cut, and Kept how many are left of it then. 0: no
+	// transcript of the run is as long as that.
+	Window int `json:"window,omitempty"`
+	Kept   int `json:"kept,omitempty"`
 	// Stopped are messages that the client asked to stop: they may end as cancelled.
 	Stopped []string `json:"stopped,omitempty"`
 }

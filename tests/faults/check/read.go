@@ -21,7 +21,7 @@ func Read(dir fs.FS) (Ledgers, error) {
 	err := errors.Join(
 		readJSON(dir, "run.json", &l.Run), readLines(dir, "provider.jsonl", &l.Requests), readLines(dir, "tool.jsonl", &l.Effects),
 		readLines(dir, "client.jsonl", &l.Client), readLines(dir, "stream.jsonl", &l.Stream), readLines(dir, "processes.jsonl", &l.Processes),
-		l.readHistories(dir), l.readSessions(dir), l.readSinks(dir),
+		l.readSinks(dir), l.readHistories(dir), l.readSessions(dir),
 	)
 	if err != nil {
 		return l, fmt.Errorf("reading the ledgers: %w", err)
@@ -66,11 +66,12 @@ func readLines[T any](dir fs.FS, name string, into *[]T) error {
 	return nil
 }
 
+// readHistories reads the histories, in which no secret must be either.
 func (l *Ledgers) readHistories(dir fs.FS) error {
 	l.Histories = map[string]*historypb.History{}
 	return eachFile(dir, "histories", func(name string, b []byte) error {
 		h, err := client.HistoryFromJSON(bytes.NewReader(b), client.HistoryJSONOptions{})
-		l.Histories[name] = h
+		l.Histories[name], l.Sinks["histories/"+name] = h, b
 		return err
 	})
 }

@@ -2,6 +2,7 @@ package check
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/everturn/everturn/journal"
@@ -52,7 +53,7 @@ func (c *checker) prompt(t *turnLedger, inf journal.ExportInference, r Request) 
 			messages = append(messages, m)
 		}
 	}
-	want := t.transcript[:min(int(inf.Base.Seq), len(t.transcript))]
+	want := c.window(t, t.transcript[:min(int(inf.Base.Seq), len(t.transcript))], len(messages))
 	if len(messages) != len(want) {
 		c.breaks(I3, "step %d of turn %s: the provider was shown %d messages and the transcript has %d", inf.Key.Step, t.record.ID, len(messages), len(want))
 		return
@@ -63,6 +64,29 @@ func (c *checker) prompt(t *turnLedger, inf journal.ExportInference, r Request) 
 				inf.Key.Step, t.record.ID, messages[i].Content, i+1, m.Role, m.Text)
 		}
 	}
+}
+
+// window is the part of a transcript that a prompt of n messages is to show: all of it or, where that is more than a
+// prompt may hold, its end, with the turn's own request in front where that was cut off. What was kept is as long as the
+// configuration says, but for results at its beginning whose calls are gone.
+func (c *checker) window(t *turnLedger, all []turn.Message, n int) []turn.Message {
+	if c.Run.Window == 0 || len(all) <= c.Run.Window || n < 2 || n > len(all) {
+		return all
+	}
+	request := slices.IndexFunc(all, func(m turn.Message) bool { return m.Role == turn.RoleUser && m.TurnID == t.record.ID })
+	var front []turn.Message
+	if request >= 0 && request < len(all)-n {
+		front, n = all[request:request+1:request+1], n-1
+	}
+	from := len(all) - n
+	begin := from
+	for begin > 0 && all[begin-1].Role == turn.RoleTool {
+		begin--
+	}
+	if len(all)-begin < c.Run.Kept {
+		return all
+	}
+	return append(front, all[from:]...)
 }
 
 func sameMessage(shown chatMessage, m turn.Message) bool {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"sync"
 	"syscall"
 	"time"
 
@@ -21,7 +22,7 @@ import (
 
 // flags are what this worker has beyond the real one's.
 type flags struct {
-	config, kill, armed, points, report, mutant string
+	config, kill, armed, points, report, vitals, mutant string
 }
 
 func main() {
@@ -32,6 +33,7 @@ func main() {
 	flag.StringVar(&f.armed, "armed", "", "points count once this `file` is there")
 	flag.StringVar(&f.points, "points", "", "`file` to note the point in")
 	flag.StringVar(&f.report, "report", "", "`file` to note the goroutines in that are left at the end")
+	flag.StringVar(&f.vitals, "vitals", "", "`file` to keep up to date with this worker's goroutines and live heap")
 	addMutants(&f)
 	flag.Parse()
 	// A full disk, played by a limit on the size of files, is to be an error of write and not a signal.
@@ -64,7 +66,16 @@ func run(ctx context.Context, f flags, environ []string, stderr io.Writer) error
 	if err != nil {
 		return err
 	}
-	return errors.Join(e.Run(ctx), e.Close())
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var vitals sync.WaitGroup
+	if f.vitals != "" {
+		vitals.Go(func() { reportVitals(ctx, f.vitals) })
+	}
+	err = errors.Join(e.Run(ctx), e.Close())
+	cancel()
+	vitals.Wait()
+	return err
 }
 
 // settle bounds how long goroutines that are ending may take to be gone.

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/everturn/everturn/tests/faults/check"
+	"github.com/everturn/everturn/tests/script"
+)
+
+// soak is many sessions for a long time, with one fault after the other: a rig whose first two workers live through all
+// of it and are watched, and whose others are killed.
+type soak struct {
+	*rig
+	order   order
+	began   time.Time
+	victims []*process
+	struck  map[string]int
+	seen    pulse
+	watch   *watch
+	load    load
+}
+
+const (
+	// soakVictims are the workers that are killed, beside the two that live.
+	soakVictims = 2
+	// soakCache bounds the prompts that a worker of a soak keeps, in bytes: so few that the cache is full when the
+	// warm-up ends, and what grows afterwards is not it.
+	soakCache = 1 << 20
+	// soakInterruptions is how often one inference may be cut off: faults come one after the other, so that more than a
+	// few of them within one answer mean that something else sends it again.
+	soakInterruptions = 6
+	// soakWindow and soakKept are the configuration's bounds of a prompt, in messages.
+	soakWindow, soakKept = 50, 30
+	// soakPatience is how long the last turns may take once everything is mended.
+	soakPatience = 5 * time.Minute
+)
+
+// endure runs a soak, judges it and reports whether it was good. What a bad one leaves stays.
+func (o order) endure(ctx context.Context, ps programs, dir string) (bool, error) {
+	fmt.Printf("soak: %d sessions for %s, seed %d\n", o.sessions, o.soak, o.seed)
+	own, err := newServer(ctx, ps.temporal, filepath.Join(dir, "server"))
+	if err != nil {
+		return false, err
+	}
+	defer own.close()
+	s, err := newSoak(ctx, ps, own, filepath.Join(dir, "soak"), o)
+	if err != nil {
+		return false, err
+	}
+	defer s.close()
+	err = s.run(ctx)
+	if err != nil {
+		err = fmt.Errorf("the soak: %w", err)
+	}
+	run := check.Run{Point: "soak", Seed: o.seed, Interruptions: soakInterruptions, Window: soakWindow, Kept: soakKept}
+	err = errors.Join(err, s.collect(context.WithoutCancel(ctx), run))
+	l, rerr := check.Read(os.DirFS(inDir(s.dir, "ledgers")))
+	if rerr != nil {
+		return false, errors.Join(err, rerr)
+	}
+	good := s.report(os.Stdout, l, check.Check(l)) && err == nil
+	if good && !o.keep {
+		return true, errors.Join(os.RemoveAll(s.dir), os.RemoveAll(own.dir))
+	}
+	fmt.Println("ledgers in " + s.dir)
+	return good, err
+}
+
+func newSoak(ctx context.Context, ps programs, own *server, dir string, o order) (*soak, error) {
+	r, err := newRig(ctx, ps, own, dir, o.seed, seeded(o.seed, "soak"))
+	if err != nil {
+		return nil, err
+	}
+	s := &soak{rig: r, order: o, struck: map[string]int{}}
+	s.seen.ledger = r.toolLedger()
+	s.load.soak = s
+	r.settings.toolTimeout = 5 * time.Second
+	r.settings.more = fmt.Sprintf("cache_bytes = %d\n", soakCache)
+	r.adapt = func(_ script.Request, _ *turnPlan, reply script.Reply) script.Reply {
+		s.seen.asked.Add(1)
+		return reply
+	}
+	s.load.listen()
+	if err := r.configure(); err != nil {
+		r.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// seeded is a source of choices that the seed and a name make.
+func seeded(seed uint64, name string) *rand.Rand {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	return rand.New(rand.NewPCG(seed, h.Sum64()))
+}
+
+// run brings the workers up, lets the sessions live for the time that was asked for while it strikes, and waits until
+// every turn has come to its end.
+func (s *soak) run(ctx context.Context) error {
+	if err := s.start(ctx); err != nil {
+		return err
+	}
+	s.began = time.Now()
+	living, end := context.WithTimeout(ctx, s.order.soak)
+	defer end()
+	var beside sync.WaitGroup
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	beside.Go(func() { s.watch.keep(watching) })
+	drained := make(chan error, 1)
+	beside.Go(func() { drained <- s.drain(watching) })
+	s.load.begin(ctx, living)
+	struck := s.strikes(ctx, living)
+	if struck != nil {
+		end()
+	}
+	err := s.load.wait(soakPatience)
+	stop()
+	beside.Wait()
+	return errors.Join(struck, err, <-drained, s.watch.err)
+}
+
+// start starts the workers: the real command and one that reports what only it knows, which live, and the victims.
+func (s *soak) start(ctx context.Context) error {
+	survivor, err := s.work(ctx)
+	if err != nil {
+		return err
+	}
+	vitals := inDir(s.dir, "vitals")
+	observed, err := s.work(ctx, "-kill", "", "-vitals", vitals)
+	if err != nil {
+		return err
+	}
+	s.watch = newWatch(s, survivor, observed, vitals)
+	for range soakVictims {
+		p, err := s.work(ctx)
+		if err != nil {
+			return err
+		}
+		s.victims = append(s.victims, p)
+	}
+	return nil
+}
+
+// drainEvery is how often the provider's ledger goes to its file, so that this process does not grow with it.
+const drainEvery = 2 * time.Second
+
+func (s *soak) drain(ctx context.Context) error {
+	l, err := openLedger(inDir(s.dir, "ledgers", "provider.jsonl"))
+	if err != nil {
+		return err
+	}
+	for pause(ctx, drainEvery) == nil {
+		s.noteRequests(l, s.model.Drain())
+	}
+	return l.f.Close()
+}
+
+// profile asks the worker that reports on itself for a heap profile.
+func (s *soak) profile() { s.watch.observed.signal(syscall.SIGUSR1) }

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/everturn/everturn/tests/faults/vitals"
+)
+
+// pulse is what can be seen of a soak's turns from outside.
+type pulse struct {
+	asked  atomic.Int64 // requests to the provider
+	ledger string       // the tool's
+	read   int64        // bytes of it
+	counts map[string]int64
+}
+
+// tool is how often the tool's ledger has an event by now. Only what is new of it is read.
+func (p *pulse) tool(event string) int64 {
+	if p.counts == nil {
+		p.counts = map[string]int64{}
+	}
+	f, err := os.Open(p.ledger)
+	if err != nil {
+		return 0 // no tool has run yet
+	}
+	defer f.Close()
+	for buffer := make([]byte, 64<<10); ; {
+		n, err := f.ReadAt(buffer, p.read)
+		whole := bytes.LastIndexByte(buffer[:n], '\n') + 1
+		for _, e := range []string{"begun", "effect"} {
+			p.counts[e] += int64(bytes.Count(buffer[:whole], []byte(`"event":"`+e+`"`)))
+		}
+		if p.read += int64(whole); err != nil || whole == 0 {
+			return p.counts[event]
+		}
+	}
+}
+
+// moments are the events at which a soak strikes.
+var moments = []struct {
+	name  string
+	count func(s *soak) int64
+}{
+	{"a call that has begun", func(s *soak) int64 { return s.seen.tool("begun") }},
+	{"an effect", func(s *soak) int64 { return s.seen.tool("effect") }},
+	{"a question to the provider", func(s *soak) int64 { return s.seen.asked.Load() }},
+	{"an acknowledgement", func(s *soak) int64 { return s.user.acks.Load() }},
+}
+
+// blow is a fault of a soak and how often it is in the deck from which the faults are dealt.
+type blow struct {
+	name   string
+	cards  int
+	strike func(s *soak, ctx context.Context) error
+}
+
+var blows = []blow{
+	{"worker killed", 5, (*soak).killWorker},
+	{"worker frozen past its heartbeats", 1, (*soak).freezeWorker},
+	{"MCP server killed", 2, (*soak).killTool},
+	{"Temporal killed", 1, func(s *soak, ctx context.Context) error { return s.crash(ctx) }},
+	{"worker–server down", 1, func(s *soak, ctx context.Context) error { return down(ctx, s.rig, s.temporal, s.outage()) }},
+	{"worker–server swallows everything", 1, func(s *soak, ctx context.Context) error { return blackHole(ctx, s.rig, s.temporal, s.outage()) }},
+	{"client–server down", 1, func(s *soak, ctx context.Context) error { return down(ctx, s.rig, s.users, s.outage()) }},
+	{"worker–provider cut", 1, func(s *soak, ctx context.Context) error { return down(ctx, s.rig, s.provider, 0) }},
+}
+
+// calm is a time between two faults, before the event at which the second one comes: from 4 to 20 seconds, and less in a
+// soak that is short.
+func (s *soak) calm() time.Duration {
+	least, most := min(4*time.Second, s.order.soak/30), min(20*time.Second, s.order.soak/10)
+	return least + time.Duration(s.rng.Int64N(int64(most-least)))
+}
+
+// strikes deals one fault after the other, each at an event that is waited for after a seeded time, until living ends.
+func (s *soak) strikes(ctx, living context.Context) error {
+	var deck []blow
+	for {
+		if len(deck) == 0 {
+			deck = s.shuffled()
+		}
+		calm, moment := s.calm(), moments[s.rng.IntN(len(moments))]
+		if pause(living, calm) != nil {
+			return context.Cause(ctx)
+		}
+		before := moment.count(s)
+		if err := await(living, moment.name, func() bool { return moment.count(s) > before }); err != nil {
+			return context.Cause(ctx)
+		}
+		if err := deck[0].strike(s, ctx); err != nil {
+			return fmt.Errorf("%s at %s: %w", deck[0].name, moment.name, err)
+		}
+		s.struck[deck[0].name]++
+		deck = deck[1:]
+	}
+}
+
+func (s *soak) shuffled() []blow {
+	var deck []blow
+	for _, b := range blows {
+		deck = append(deck, slices.Repeat([]blow{b}, b.cards)...)
+	}
+	s.rng.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
+	return deck
+}
+
+// killWorker kills one of the victims and starts another one.
+func (s *soak) killWorker(ctx context.Context) error {
+	i := s.rng.IntN(len(s.victims))
+	s.victims[i].kill()
+	err := s.heal(ctx)
+	s.victims[i] = s.workers[len(s.workers)-1]
+	return err
+}
+
+// frozenFor is longer than a silent activity is waited for.
+const frozenFor = 7 * time.Second
+
+// freezeWorker stops one of the victims, lets the others do its work, and brings it back.
+func (s *soak) freezeWorker(ctx context.Context) error {
+	victim := s.victims[s.rng.IntN(len(s.victims))]
+	if err := s.freeze(ctx, victim); err != nil {
+		return err
+	}
+	err := pause(ctx, frozenFor)
+	victim.signal(syscall.SIGCONT)
+	return err
+}
+
+// killTool kills one of the MCP servers of one of the workers.
+func (s *soak) killTool(context.Context) error {
+	all := slices.Concat(s.workers[:2], s.victims)
+	worker := all[s.rng.IntN(len(all))]
+	servers := slices.DeleteFunc(vitals.Children(worker.pid()), func(pid int) bool {
+		command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		return err != nil || !strings.HasPrefix(string(command), s.programs.mcpserver)
+	})
+	if len(servers) == 0 {
+		return nil // they have just been killed and are not back yet
+	}
+	_ = syscall.Kill(servers[s.rng.IntN(len(servers))], syscall.SIGKILL) // it may be gone
+	return nil
+}

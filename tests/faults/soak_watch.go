@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"time"
+
+	"github.com/everturn/everturn/tests/faults/vitals"
+)
+
+// watch samples what lives through a soak.
+type watch struct {
+	soak               *soak
+	survivor, observed *process
+	vitals             string // what the observed one says of itself
+	err                error
+
+	worker, own, temporal, harness []vitals.Sample
+}
+
+func newWatch(s *soak, survivor, observed *process, file string) *watch {
+	return &watch{soak: s, survivor: survivor, observed: observed, vitals: file}
+}
+
+// every is the time between two samples, and window the time of which only the lowest counts.
+func (w *watch) every() time.Duration {
+	return min(5*time.Second, max(time.Second, w.soak.order.soak/360))
+}
+
+func (w *watch) window() time.Duration {
+	return min(time.Minute, max(4*w.every(), w.soak.order.soak/30))
+}
+
+// warmUp is left out of every judgement.
+func (w *watch) warmUp() time.Duration { return w.soak.order.soak / 3 }
+
+// keep samples until ctx ends. A survivor that cannot be sampled has not survived.
+func (w *watch) keep(ctx context.Context) {
+	l, err := openLedger(inDir(w.soak.dir, "ledgers", "vitals.jsonl"))
+	if err != nil {
+		w.err = err
+		return
+	}
+	defer l.f.Close()
+	profiled := 0
+	for pause(ctx, w.every()) == nil {
+		if err := w.sample(l); err != nil {
+			w.err = err
+			return
+		}
+		if since := time.Since(w.soak.began); profiled == 0 && since > w.warmUp() || profiled == 1 && since > w.soak.order.soak*9/10 {
+			w.soak.profile()
+			profiled++
+		}
+	}
+}
+
+func (w *watch) sample(l *ledger) error {
+	worker, err := vitals.Of(w.survivor.pid())
+	if err != nil {
+		return err
+	}
+	own, err := vitals.Of(w.observed.pid())
+	if err != nil {
+		return err
+	}
+	var said struct {
+		Goroutines int   `json:"goroutines"`
+		LiveHeap   int64 `json:"live_heap"`
+	}
+	if b, err := os.ReadFile(w.vitals); err == nil && json.Unmarshal(b, &said) == nil {
+		own.Goroutines, own.LiveHeap = said.Goroutines, said.LiveHeap
+	}
+	w.worker, w.own = append(w.worker, worker), append(w.own, own)
+	if t, err := vitals.Of(w.soak.server.process.pid()); err == nil { // between two of its lives there is none
+		w.temporal = append(w.temporal, t)
+	}
+	if h, err := vitals.Of(os.Getpid()); err == nil {
+		w.harness = append(w.harness, h)
+	}
+	l.write(map[string]any{"worker": worker, "observed": own})
+	return nil
+}
+
+// measure is one figure of a process that must not grow.
+type measure struct {
+	process, name string
+	samples       []vitals.Sample
+	value         vitals.Value
+	unit          float64 // in which it is shown
+	// What it may grow by after the warm-up: the larger of a part of its mean and a constant. Negative: it is shown only.
+	part, constant float64
+}
+
+const mb = 1 << 20
+
+// measures are what is judged. Resident memory may grow by five parts in a hundred or 5 MB, which is what the heap of a
+// Go program strays by itself; a leak of 2 KB a turn is more than that within half an hour. Files, goroutines and
+// children come and go with the load by a few, whatever the time.
+func (w *watch) measures() []measure {
+	resident := func(s vitals.Sample) float64 { return float64(s.Resident) }
+	files := func(s vitals.Sample) float64 { return float64(s.Files) }
+	threads := func(s vitals.Sample) float64 { return float64(s.Threads) }
+	children := func(s vitals.Sample) float64 { return float64(s.Children) }
+	goroutines := func(s vitals.Sample) float64 { return float64(s.Goroutines) }
+	heap := func(s vitals.Sample) float64 { return float64(s.LiveHeap) }
+	return []measure{
+		{"worker", "resident MB", w.worker, resident, mb, 0.05, 5 * mb},
+		{"worker", "files", w.worker, files, 1, 0.1, 3},
+		{"worker", "children", w.worker, children, 1, 0, 1},
+		{"worker", "threads", w.worker, threads, 1, -1, -1},
+		{"observed", "resident MB", w.own, resident, mb, 0.05, 5 * mb},
+		{"observed", "live heap MB", w.own, heap, mb, 0.05, 2 * mb},
+		{"observed", "goroutines", w.own, goroutines, 1, 0.05, 5},
+		{"observed", "files", w.own, files, 1, 0.1, 3},
+		{"observed", "children", w.own, children, 1, 0, 1},
+		{"server", "resident MB", w.temporal, resident, mb, -1, -1},
+		{"harness", "resident MB", w.harness, resident, mb, -1, -1},
+	}
+}
+
+// trend is the line through a measure, what it may grow by, and whether it stays below that.
+func (w *watch) trend(m measure) (line vitals.Trend, allowed float64, good bool) {
+	line = vitals.Line(vitals.Lows(m.samples, w.warmUp(), w.window(), m.value))
+	allowed = max(m.part*line.Mean, m.constant)
+	return line, allowed, allowed < 0 || line.Growth() <= allowed
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/metrics"
+	"runtime/pprof"
+	"syscall"
+	"time"
+)
+
+// vitalsEvery is how often a worker says what only it knows of itself.
+const vitalsEvery = time.Second
+
+// reportVitals keeps a file up to date with the worker's goroutines and live heap until ctx ends. Each SIGUSR1 makes it
+// write a heap profile beside the file, so that whoever sees memory grow can see what of.
+func reportVitals(ctx context.Context, file string) {
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGUSR1)
+	defer signal.Stop(asked)
+	ticker := time.NewTicker(vitalsEvery)
+	defer ticker.Stop()
+	for n := 1; ; {
+		var err error
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			err = writeVitals(file)
+		case <-asked:
+			err = writeHeap(fmt.Sprintf("%s-heap-%d.pprof", file, n))
+			n++
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "writing vitals: "+err.Error())
+		}
+	}
+}
+
+func writeVitals(file string) error {
+	list := []metrics.Sample{{Name: "/sched/goroutines:goroutines"}, {Name: "/gc/heap/live:bytes"}}
+	metrics.Read(list)
+	b, err := json.Marshal(map[string]any{"goroutines": list[0].Value.Uint64(), "live_heap": list[1].Value.Uint64()})
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(file+".new", b, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file) // so that nobody reads half of it
+}
+
+func writeHeap(file string) error {
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return pprof.Lookup("heap").WriteTo(f, 0)
+}
