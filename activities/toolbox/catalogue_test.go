@@ -117,15 +117,3 @@ func TestHostileSchemasAreRefusedOrNotValidated(t *testing.T) {
 	assert.NoError(t, h.Check(recursive, json.RawMessage(`{"a":{"a":{}}}`)))
 	assert.Error(t, h.Check(recursive, json.RawMessage(`{"a":{"a":{"b":1}}}`)))
 }
-
-func FuzzCheck(f *testing.F) {
-	f.Add([]byte(`{"type":"object"}`), []byte(`{}`))
-	f.Add([]byte(`{"type":"object","allOf":[{"$ref":"#/$defs/a"}],"$defs":{"a":{"not":{"$ref":"#/$defs/a"}}}}`), []byte(`{}`))
-	f.Add([]byte(`{"type":"object","properties":{"a":{"$ref":"#"}}}`), []byte(`{"a":{"a":1}}`))
-	h, err := toolbox.New(toolbox.Options{}, nil)
-	require.NoError(f, err)
-	f.Cleanup(func() { _ = h.Close() })
-	f.Fuzz(func(_ *testing.T, schema, arguments []byte) {
-		_ = h.Check(turn.Descriptor{ID: "local/x", Schema: schema}, arguments) // must not panic
-	})
-}

@@ -36,22 +36,6 @@ func TestSanitize(t *testing.T) {
 	}
 }
 
-func FuzzSanitize(f *testing.F) {
-	f.Add("\x1b[31mred\x1b[0m \xff \u009b", 100)
-	f.Fuzz(func(t *testing.T, s string, limit int) {
-		clean := toolbox.Sanitize(s)
-		assert.True(t, utf8.ValidString(clean))
-		assert.NotContains(t, clean, "\x00")
-		assert.NotContains(t, clean, "\x1b")
-		assert.Equal(t, clean, toolbox.Sanitize(clean))
-		limit %= 1 << 12
-		cut, was := toolbox.Cut(clean, limit)
-		assert.LessOrEqual(t, len(cut), max(limit, 0))
-		assert.True(t, utf8.ValidString(cut))
-		assert.Equal(t, len(clean) > limit, was)
-	})
-}
-
 func TestCutKeepsBothEnds(t *testing.T) {
 	s := "head" + strings.Repeat("é", 1000) + "tail"
 	cut, was := toolbox.Cut(s, 500)

@@ -2,46 +2,91 @@ package sqlite_test
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/sqlite"
 )
 
 // FuzzImport: whatever an import holds, it is either refused and leaves nothing, or what it brought can be read,
-// exported and imported again. The checks themselves are fuzzed faster, and with right sums, by journal.FuzzReadExport.
-// Run it with -fuzzminimizetime 1x: SQLite's own branches count as coverage, and minimising for them takes for ever.
+// exported and imported again. Inputs are tried as they are and with right sums, because nearly every change is found by
+// the sums alone; journal.FuzzReadExport tries the checks themselves, and faster. Run it with -fuzzminimizetime 1x:
+// SQLite's own branches count as coverage, and minimising for them takes for ever.
 func FuzzImport(f *testing.F) {
 	kept, err := os.ReadFile("../testdata/session-v1.jsonl")
 	require.NoError(f, err)
 	f.Add(kept)
+	for _, change := range []string{`"index":3,`, `"seq":2,`, `"attempt":1`, `"bytes":"AAAA`, `"state":"completed"`, `"late":{`, `"text_blob":"`, `"at":"2`} {
+		f.Add(bytes.Replace(kept, []byte(change), []byte(strings.Replace(change, ":", ":9", 1)), 1))
+	}
+	for half := kept; len(half) > 300; half = half[:len(half)*3/4] {
+		f.Add(half)
+	}
 	f.Add([]byte("{\"header\":{\"format\":\"everturn-session\",\"version\":2}}\n"))
 	f.Add([]byte("{\"end\":{\"lines\":0},\"sum\":\"\"}\n"))
+	dir, opened := f.TempDir(), 0
+	var s *sqlite.Store
+	f.Cleanup(func() {
+		if s != nil {
+			_ = s.Close()
+		}
+	})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{Synchronous: "normal"})
-		require.NoError(t, err)
-		defer s.Close()
-		importOnce(t, s, b)
+		for _, input := range [][]byte{b, resum(b)} {
+			if s == nil {
+				var err error
+				opened++
+				s, err = sqlite.Open(t.Context(), filepath.Join(dir, fmt.Sprintf("%d.db", opened)), sqlite.Options{Synchronous: "normal"})
+				require.NoError(t, err)
+			}
+			if importOnce(t, s, input) { // the next input gets an empty journal
+				require.NoError(t, s.Close())
+				s = nil
+			}
+		}
 	})
 }
 
-func importOnce(t *testing.T, s *sqlite.Store, input []byte) {
+// resum writes the lines that decode again, with right sums and a right end.
+func resum(b []byte) []byte {
+	var out bytes.Buffer
+	e := journal.NewExporter(&out)
+	for line := range bytes.Lines(b) {
+		var l journal.Line
+		if json.Unmarshal(line, &l) == nil && l.End == nil {
+			_ = e.Write(l)
+		}
+	}
+	_ = e.Close()
+	return out.Bytes()
+}
+
+// importOnce imports into an empty journal and reports whether it was taken.
+func importOnce(t *testing.T, s *sqlite.Store, input []byte) bool {
 	t.Helper()
 	rec, err := s.Import(t.Context(), bytes.NewReader(input))
 	if err != nil {
 		list, err := s.Sessions(t.Context(), 10)
 		require.NoError(t, err)
 		require.Empty(t, list)
-		return
+		return false
 	}
-	_, err = s.Messages(t.Context(), rec.ID, 1, rec.Head.Seq)
+	messages, err := s.Messages(t.Context(), rec.ID, 1, rec.Head.Seq)
 	require.NoError(t, err)
-	var out bytes.Buffer
-	require.NoError(t, s.Export(t.Context(), rec.ID, &out))
-	again, err := s.Import(t.Context(), &out)
+	require.Len(t, messages, int(rec.Head.Seq))
+	var first, second bytes.Buffer
+	require.NoError(t, s.Export(t.Context(), rec.ID, &first))
+	again, err := s.Import(t.Context(), bytes.NewReader(first.Bytes()))
 	require.NoError(t, err)
 	require.Equal(t, rec, again)
+	require.NoError(t, s.Export(t.Context(), rec.ID, &second))
+	require.Equal(t, first.String(), second.String(), "the same journal is the same export")
+	return true
 }
