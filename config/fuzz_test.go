@@ -3,12 +3,17 @@ package config
 import (
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
+	"unicode"
 )
 
-// FuzzLoad: whatever the file holds, Load either refuses it with an *Error that names the file, or gives a valid
-// configuration that can be shown.
+// canary is what the environment holds: no number, no duration, no URL.
+const canary = "canary-7b41"
+
+// FuzzLoad: whatever the file holds, Load either refuses it with an *Error that says why in words that move no
+// terminal, or gives a valid configuration that can be shown. What the environment holds is shown in neither case.
 func FuzzLoad(f *testing.F) {
 	f.Add(Example())
 	f.Add(commented.ReplaceAllString(Example(), "$1"))
@@ -17,8 +22,18 @@ func FuzzLoad(f *testing.F) {
 	f.Add("mcp.servers = [{id='a'}, {id='a', tools.x.quick = true}, [[]], 1979-05-27]\r\n")
 	f.Add(strings.Repeat("[", 10_000))
 	f.Add("\"\\u0000\" = 1\n'a.b'.c = 1\n\"\" = { \"\" = inf }\n")
+	whole := strings.Split(commented.ReplaceAllString(Example(), "$1"), "\n")
+	for i, line := range whole { // the secret in every place
+		if key, _, ok := strings.Cut(line, " = "); ok {
+			one := slices.Clone(whole)
+			one[i] = key + ` = "${A}"`
+			f.Add(strings.Join(one, "\n"))
+		}
+	}
+	environ := []string{"A=" + canary, "MY_PROVIDER_KEY=" + canary, "MY_TEMPORAL_KEY=" + canary}
 	f.Fuzz(func(t *testing.T, text string) {
-		loaded, err := Load(LoadOptions{Path: write(t, text), Environ: []string{"A=a", "MY_PROVIDER_KEY=k", "MY_TEMPORAL_KEY=k"}})
+		loaded, err := Load(LoadOptions{Path: write(t, text), Environ: environ})
+		requireSecret(t, text, loaded, err)
 		var e *Error
 		switch {
 		case err != nil && !errors.As(err, &e):
@@ -33,4 +48,22 @@ func FuzzLoad(f *testing.F) {
 			}
 		}
 	})
+}
+
+// requireSecret checks that the canary is in nothing that is printed, and that what is printed is text.
+func requireSecret(t *testing.T, text string, loaded *Loaded, err error) {
+	t.Helper()
+	var b strings.Builder
+	if err != nil {
+		// A word or a number that is none is quoted, wherever it comes from: no secret belongs there.
+		b.WriteString(strings.ReplaceAll(err.Error(), `is "`+canary+`"; it must be`, ""))
+	} else {
+		_ = loaded.Show(&b, true) // its error is asked for elsewhere
+	}
+	if strings.Contains(b.String(), canary) && !strings.Contains(text, canary) {
+		t.Fatalf("what the environment holds is shown:\n%s", b.String())
+	}
+	if i := strings.IndexFunc(b.String(), func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }); i >= 0 {
+		t.Fatalf("a control character at %d of %q", i, b.String())
+	}
 }
