@@ -30,9 +30,13 @@ func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
 	if err := message.check(); err != nil {
 		return p.Done(failed(err))
 	}
-	begun, err := r.begin(ctx, message)
+	// A message that was acknowledged is taken even where the turn is stopped before that: it gets its one answer, and
+	// who reads the turn's stream an end.
+	taking, cancel := workflow.NewDisconnectedContext(ctx)
+	defer cancel()
+	begun, err := r.begin(taking, message)
 	if err != nil {
-		r.begun = temporal.IsCanceledError(err) // it may have got through: let Finish see
+		r.begun = temporal.IsCanceledError(err) // so it was in histories until version 1 was over
 		return p.Done(r.ending(err))
 	}
 	if begun.Duplicate != nil {
