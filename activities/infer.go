@@ -125,7 +125,7 @@ func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf jo
 	messages []turn.Message, answer turn.Answer, rest []turn.Chunk) (workflows.InferResult, error) {
 	m := transcribe(in, profile, answer)
 	if in.Plan.Mode == turn.ModeJSON && len(m.ToolCalls) == 0 && m.Text != "" {
-		rest = append(rest, turn.Chunk{Kind: turn.ChunkTextDelta, Text: a.redact(m.Text), At: time.Now()})
+		rest = append(rest, pieces(turn.Chunk{Kind: turn.ChunkTextDelta, Text: a.redact(m.Text), At: time.Now()})...)
 	}
 	settled, err := a.journal.SettleInference(ctx, journal.SettleInference{
 		Session: in.Session, Key: inf.Key, Attempt: inf.Attempt, Answer: answer, Message: m, Chunks: rest, At: time.Now(),

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
@@ -105,12 +106,32 @@ func (s *stream) flush(ctx context.Context) error {
 func (s *stream) take() []turn.Chunk {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	chunks := s.pending
-	s.pending = nil
-	for i := range chunks {
-		chunks[i].Text = s.redact(chunks[i].Text)
+	var chunks []turn.Chunk
+	for _, c := range s.pending {
+		c.Text = s.redact(c.Text)
+		chunks = append(chunks, pieces(c)...)
 	}
+	s.pending = nil
 	return chunks
+}
+
+// pieceBytes bounds the text of one chunk, far below what the journal takes: a provider that is fast enough says more
+// than that between two flushes.
+const pieceBytes = journal.MaxChunkBytes / 4
+
+// pieces cuts a chunk whose text is too long for one, between characters.
+func pieces(c turn.Chunk) []turn.Chunk {
+	var out []turn.Chunk
+	for len(c.Text) > pieceBytes {
+		end := pieceBytes
+		for end > pieceBytes-utf8.UTFMax && !utf8.RuneStart(c.Text[end]) {
+			end--
+		}
+		piece := c
+		piece.Text, c.Text = c.Text[:end], c.Text[end:]
+		out = append(out, piece)
+	}
+	return append(out, c)
 }
 
 // close ends the flusher and hands out the rest, to be appended with the settlement.

@@ -3,9 +3,14 @@ package activities
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
+	"sync"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
@@ -41,4 +46,46 @@ func TestTextThatCouldNotBeAppendedIsHandedOutWithTheRest(t *testing.T) {
 	}
 	assert.Equal(t, "The answer to it all is 42.", shown)
 	assert.ErrorContains(t, context.Cause(ctx), "locked")
+}
+
+// strictJournal keeps chunks as the journal does, which takes none that is too long, and tells of the first ones.
+type strictJournal struct {
+	journal.Journal
+	taken chan struct{}
+	once  sync.Once
+	mu    sync.Mutex
+	text  strings.Builder
+}
+
+func (j *strictJournal) AppendChunks(_ context.Context, _ journal.StepKey, _ int, chunks []turn.Chunk) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	defer j.once.Do(func() { close(j.taken) })
+	for _, c := range chunks {
+		if len(c.Text) > journal.MaxChunkBytes {
+			return fmt.Errorf("a chunk of %d bytes", len(c.Text))
+		}
+		j.text.WriteString(c.Text)
+	}
+	return nil
+}
+
+// A provider may say more between two flushes than fits into a chunk.
+func TestAFastAnswerIsAppendedInPieces(t *testing.T) {
+	j := &strictJournal{taken: make(chan struct{})}
+	ctx, abort := context.WithCancelCause(t.Context())
+	defer abort(nil)
+	s := openStream(ctx, j, journal.Inference{Attempt: 1}, func(s string) string { return s }, false, abort)
+	said := "a" + strings.Repeat("é€", journal.MaxChunkBytes)
+	s.Text(said)
+	<-j.taken
+	rest := s.close()
+	require.NoError(t, context.Cause(ctx))
+	for _, c := range rest {
+		j.text.WriteString(c.Text)
+	}
+	assert.True(t, j.text.String() == said, "the text is whole")
+	for _, c := range pieces(turn.Chunk{Text: said}) {
+		assert.True(t, utf8.ValidString(c.Text), "no character is cut")
+	}
 }
