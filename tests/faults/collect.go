@@ -24,7 +24,7 @@ func (r *rig) collect(ctx context.Context, run check.Run) error {
 	errs := []error{r.environments(), r.histories(ctx), r.endWorkers()}
 	r.stopRead()
 	r.readers.Wait()
-	run.Stopped = r.stopped
+	run.Stopped, run.Failing = r.stopped, r.failing
 	run.Canaries = []string{r.canary(1), r.canary(2), r.canary(3)}
 	errs = append(errs, r.orphans(ctx), r.providerLedger(), r.exports(ctx), r.databases(), writeJSON(inDir(r.dir, "ledgers", "run.json"), run))
 	return errors.Join(errs...)

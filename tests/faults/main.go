@@ -135,24 +135,25 @@ func (o order) points() ([]point, error) {
 }
 
 func allPoints() []point {
-	return slices.Concat(killsInside(), killsOutside(), network(), provider(), toolServers(), store(), servers(), cancels(), storms())
+	return slices.Concat(killsInside(), killsOutside(), network(), provider(), toolServers(), store(), servers(), deploys(), cancels(), storms())
 }
 
 // build builds the commands that the schedules run.
 func build(ctx context.Context, dir string) (programs, error) {
-	ps := programs{worker: filepath.Join(dir, "worker"), weak: filepath.Join(dir, "weak"), mcpserver: filepath.Join(dir, "mcpserver")}
-	for out, pkg := range map[string]string{ps.worker: "./worker", ps.weak: "./tests/faults/worker", ps.mcpserver: "./tests/mcpserver"} {
-		if err := goBuild(ctx, out, pkg); err != nil {
-			return ps, err
-		}
+	in := func(name string) string { return filepath.Join(dir, name) }
+	ps := programs{worker: in("worker"), weak: in("weak"), mutant: in("mutant"), mcpserver: in("mcpserver")}
+	err := errors.Join(
+		goBuild(ctx, ps.worker, "worker"), goBuild(ctx, ps.mcpserver, "tests/mcpserver"),
+		goBuild(ctx, ps.weak, "tests/faults/worker"), goBuild(ctx, ps.mutant, "tests/faults/worker", "-tags", "mutants"))
+	if err != nil {
+		return ps, err
 	}
-	var err error
 	ps.temporal, err = findServer(ctx, os.Stderr)
 	return ps, err
 }
 
 func goBuild(ctx context.Context, out, pkg string, flags ...string) error {
-	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", out}, flags...), "github.com/everturn/everturn/"+pkg[2:])...)
+	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", out}, flags...), "github.com/everturn/everturn/"+pkg)...)
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building %s: %w\n%s", pkg, err, said)
 	}

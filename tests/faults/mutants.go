@@ -45,10 +45,6 @@ var prey = []mutant{
 
 // hunt plays every mutant and reports whether each was noticed by its invariant.
 func (o order) hunt(ctx context.Context, ps programs, shared *server, dir string) (bool, error) {
-	ps.mutant = filepath.Join(filepath.Dir(ps.worker), "mutant")
-	if err := goBuild(ctx, ps.mutant, "./tests/faults/worker", "-tags", "mutants"); err != nil {
-		return false, err
-	}
 	prey := slices.DeleteFunc(slices.Clone(prey), func(m mutant) bool { return !o.wanted(m.name) })
 	fmt.Printf("seed %d, %d mutants, %d at once\n", o.seed, len(prey), o.parallel)
 	began := time.Now()

@@ -1,6 +1,9 @@
 package main
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // stops makes a point at which a person stops the target and the worker dies before it can obey.
 func stops(name, about string, shape func(*rig), reached func(*rig, context.Context) error, release func(*rig) error) point {
@@ -26,9 +29,22 @@ func cancels() []point {
 		return func(r *rig, ctx context.Context) error { return r.askToEvent(ctx, event) }
 	}
 	return []point{
+		{name: "cancel_queued", about: "the turn is stopped before any worker has seen it", shape: busy, act: stopQueued},
 		stops("cancel_inference", "the turn is stopped in mid-inference and the worker dies", hold, (*rig).askToGate, (*rig).openGate),
 		stops("cancel_begun", "the turn is stopped before a call's effect and the worker dies", block(once, "before"), inCall("begun"), (*rig).release),
 		stops("cancel_effect", "the turn is stopped after a call's effect and the worker dies", block(once, "after"), inCall("effect"), (*rig).release),
 		stops("cancel_quick", "the turn is stopped during a quick call and the worker dies", block(quick, "before"), inCall("begun"), (*rig).release),
 	}
+}
+
+// stopQueued stops a turn that is acknowledged while no worker is there.
+func stopQueued(ctx context.Context, r *rig) error {
+	r.first().kill()
+	before := r.user.acks.Load()
+	r.converse(ctx, r.target, false)
+	if err := reach(ctx, "an acknowledgement", func() bool { return r.user.acks.Load() > before }); err != nil {
+		return err
+	}
+	r.stopped = append(r.stopped, r.target.id)
+	return errors.Join(r.direct.CancelWorkflow(ctx, r.target.session, ""), r.heal(ctx))
 }

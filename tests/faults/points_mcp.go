@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // strikes makes a point at which an MCP server is hit in the middle of a call.
@@ -62,6 +64,42 @@ func calls(name, about, tool string) point {
 			return reach(ctx, "the step after it", func() bool { return len(r.requests(step+1)) > 0 })
 		},
 	}
+}
+
+// moody makes a point at which an MCP server is killed in mid-call and misbehaves when it is started again. The calls of
+// the step after that find it so.
+func moody(name, about, mode string) point {
+	p := strikes(name, about, "after", "effect", syscall.SIGKILL)
+	shape, act := p.shape, p.act
+	p.shape = func(r *rig) {
+		shape(r)
+		r.target.add(1+r.rng.IntN(2), func(i int) string { return []string{once, again}[i] })
+	}
+	p.act = func(ctx context.Context, r *rig) error {
+		if err := os.WriteFile(r.modeFile("once"), []byte(mode), 0o600); err != nil {
+			return err
+		}
+		if err := act(ctx, r); err != nil {
+			return err
+		}
+		if err := r.noted(ctx, "mode", mode); err != nil {
+			return err
+		}
+		if err := reach(ctx, "the target's answer", func() bool { return len(r.requests(len(r.target.steps))) > 0 }); err != nil {
+			return err
+		}
+		if err := os.Remove(r.modeFile("once")); err != nil {
+			return err
+		}
+		return reach(ctx, "the server's tools", func() bool { return r.offers(ctx, "once") })
+	}
+	return p
+}
+
+// offers reports whether the journal has the tools of a server that can be asked.
+func (r *rig) offers(ctx context.Context, server string) bool {
+	list, err := r.store.Catalogues(ctx)
+	return err == nil && anyOf(list, func(c turn.Catalogue) bool { return c.Server == server && c.Problem == "" && len(c.Tools) > 0 })
 }
 
 // remote makes a point out of an MCP server over HTTP and the link to it.
@@ -124,6 +162,13 @@ func toolServers() []point {
 		calls("mcp_crash", "a tool takes its server down", "mcp_once_crash"),
 		calls("mcp_hang", "a tool never answers", "mcp_once_slow"),
 		calls("mcp_stubborn", "a tool never answers and ignores that it is cancelled", "mcp_once_stubborn"),
+		calls("mcp_babble", "a tool prints on stdout what is not JSON", "mcp_once_babble"),
+		calls("mcp_long_line", "a tool prints a line of 20 MB", "mcp_once_longline"),
+		calls("mcp_flood", "a tool prints 64 MB on stderr", "mcp_once_flood"),
+		moody("mcp_no_handshake", "a killed MCP server comes back and hangs in its handshake", "hang"),
+		moody("mcp_no_list", "a killed MCP server comes back and never lists its tools", "hanglist"),
+		moody("mcp_garbage", "a killed MCP server comes back and prints what is not JSON", "garbage"),
+		moody("mcp_exits", "a killed MCP server comes back and exits at once", "exit"),
 		remote("mcp_remote_down", "worker–MCP is down in mid-call", down),
 		remote("mcp_remote_hole", "worker–MCP swallows everything in mid-call", blackHole),
 		remote("mcp_remote_reset", "worker–MCP is reset in mid-call", resets),

@@ -52,6 +52,32 @@ func provider() []point {
 		misbehaves("llm_refused", "the connection is reset before an answer", func(good script.Reply) script.Reply { return good.ResetAfter(-1) }),
 		misbehaves("llm_stall", "the stream goes silent", func(good script.Reply) script.Reply { return good.StallAfter(2) }),
 		misbehaves("llm_garbage", "events that are not JSON", instead(script.Raw("data: {\"choices\":[{\n\n", "data: \xff\xfe\n\n"))),
+		misbehaves("llm_bad_utf8", "text that is not UTF-8, and no end", instead(script.Raw(
+			"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\xff\xfe\xc3(\"}}]}\n\n"))),
+		{name: "llm_huge", about: "a body of 1 GB, again and again", shape: huge, act: refused},
 		misbehaves("llm_no_finish", "no finish reason", func(good script.Reply) script.Reply { return good.Finish("").CutAfter(3) }),
 	}
+}
+
+// huge has the provider answer one of the target's steps without an end.
+func huge(r *rig) {
+	busy(r)
+	step := r.rng.IntN(len(r.target.steps) + 1)
+	r.adapt = func(q script.Request, t *turnPlan, reply script.Reply) script.Reply {
+		if t.id == r.target.id && q.Step == step {
+			return script.Huge(1 << 30)
+		}
+		return reply
+	}
+	r.failing = append(r.failing, r.target.id)
+}
+
+// refused waits until the worker has had enough of an answer. The turn fails then: nobody pays for such a one again.
+func refused(ctx context.Context, r *rig) error {
+	if err := r.ask(ctx); err != nil {
+		return err
+	}
+	return reach(ctx, "an answer that the worker breaks off", func() bool {
+		return anyOf(r.model.Requests(), func(q script.Request) bool { return q.Reply == "huge" && q.Outcome == script.Aborted })
+	})
 }

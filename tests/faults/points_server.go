@@ -16,94 +16,89 @@ func (r *rig) crash(ctx context.Context) error {
 
 // servers are the faults of Temporal's server and of many clients.
 func servers() []point {
-	return []point{
-		{
-			name: "server_call", about: "the server is killed in mid-call", ownServer: true, interruptions: 3, shape: block(once, "before"),
-			act: func(ctx context.Context, r *rig) error {
-				if err := r.askToEvent(ctx, "begun"); err != nil {
-					return err
-				}
-				if err := r.crash(ctx); err != nil {
-					return err
-				}
-				return r.release()
-			},
-		},
-		{
-			name: "server_inference", about: "the server is killed in mid-inference", ownServer: true, interruptions: 3, shape: hold,
-			act: func(ctx context.Context, r *rig) error {
-				if err := r.askToGate(ctx); err != nil {
-					return err
-				}
-				r.gate.Release()
-				return r.crash(ctx)
-			},
-		},
-		{
-			name: "server_start", about: "the server is killed when a message was acknowledged", ownServer: true, interruptions: 3, shape: busy,
-			act: func(ctx context.Context, r *rig) error {
-				before := r.user.acks.Load()
-				if err := r.ask(ctx); err != nil {
-					return err
-				}
-				if err := reach(ctx, "an acknowledgement", func() bool { return r.user.acks.Load() > before }); err != nil {
-					return err
-				}
-				return r.crash(ctx)
-			},
-		},
-		{
-			name: "clients_20", about: "20 clients send the same message", shape: busy,
-			act: func(ctx context.Context, r *rig) error {
-				for i := range 20 {
-					r.converse(ctx, r.target, i%2 == 0)
-				}
-				return r.ask(ctx)
-			},
-		},
-		{
-			name: "clients_later", about: "a message is sent again when it was answered", shape: busy,
-			act: func(ctx context.Context, r *rig) error {
-				if err := r.ask(ctx); err != nil {
-					return err
-				}
-				if err := r.settle(); err != nil {
-					return err
-				}
-				for i := range 3 {
-					r.converse(ctx, r.target, i%2 == 0)
-				}
-				return nil
-			},
-		},
-		{
-			name: "clients_killed", about: "20 clients send the same message and the worker dies", interruptions: 1, shape: hold,
-			act: func(ctx context.Context, r *rig) error {
-				for i := range 20 {
-					r.converse(ctx, r.target, i%2 == 0)
-				}
-				if err := r.askToGate(ctx); err != nil {
-					return err
-				}
-				r.first().kill()
-				r.gate.Release()
-				return r.heal(ctx)
-			},
-		},
-		{
-			name: "order", about: "the first of parallel calls ends last", shape: inOrder,
-			act: func(ctx context.Context, r *rig) error {
-				if err := r.ask(ctx); err != nil {
-					return err
-				}
-				others := len(r.target.steps[1]) - 1
-				if err := reach(ctx, "the results of the others", func() bool { return r.settled(ctx, 2) >= others }); err != nil {
-					return err
-				}
-				return r.release()
-			},
-		},
+	crashes := func(name, about string, shape func(*rig), act func(context.Context, *rig) error) point {
+		return point{name: name, about: about, ownServer: true, interruptions: 3, shape: shape, act: act}
 	}
+	return []point{
+		crashes("server_call", "the server is killed in mid-call", block(once, "before"), crashInCall),
+		crashes("server_inference", "the server is killed in mid-inference", hold, crashInInference),
+		crashes("server_start", "the server is killed when a message was acknowledged", busy, crashAtStart),
+		{name: "clients_20", about: "20 clients send the same message", shape: busy, act: func(ctx context.Context, r *rig) error {
+			r.crowd(ctx, 20)
+			return r.ask(ctx)
+		}},
+		{name: "clients_later", about: "a message is sent again when it was answered", shape: busy, act: sentLater},
+		{name: "clients_killed", about: "20 clients send the same message and the worker dies", interruptions: 1, shape: hold, act: crowdAndKill},
+		{name: "order", about: "the first of parallel calls ends last", shape: inOrder, act: firstEndsLast},
+	}
+}
+
+func crashInCall(ctx context.Context, r *rig) error {
+	if err := r.askToEvent(ctx, "begun"); err != nil {
+		return err
+	}
+	if err := r.crash(ctx); err != nil {
+		return err
+	}
+	return r.release()
+}
+
+func crashInInference(ctx context.Context, r *rig) error {
+	if err := r.askToGate(ctx); err != nil {
+		return err
+	}
+	r.gate.Release()
+	return r.crash(ctx)
+}
+
+func crashAtStart(ctx context.Context, r *rig) error {
+	before := r.user.acks.Load()
+	if err := r.ask(ctx); err != nil {
+		return err
+	}
+	if err := reach(ctx, "an acknowledgement", func() bool { return r.user.acks.Load() > before }); err != nil {
+		return err
+	}
+	return r.crash(ctx)
+}
+
+// crowd has n clients send the target's message.
+func (r *rig) crowd(ctx context.Context, n int) {
+	for i := range n {
+		r.converse(ctx, r.target, i%2 == 0)
+	}
+}
+
+func sentLater(ctx context.Context, r *rig) error {
+	if err := r.ask(ctx); err != nil {
+		return err
+	}
+	if err := r.settle(); err != nil {
+		return err
+	}
+	r.crowd(ctx, 3)
+	return nil
+}
+
+func crowdAndKill(ctx context.Context, r *rig) error {
+	r.crowd(ctx, 20)
+	if err := r.askToGate(ctx); err != nil {
+		return err
+	}
+	r.first().kill()
+	r.gate.Release()
+	return r.heal(ctx)
+}
+
+func firstEndsLast(ctx context.Context, r *rig) error {
+	if err := r.ask(ctx); err != nil {
+		return err
+	}
+	others := len(r.target.steps[1]) - 1
+	if err := reach(ctx, "the results of the others", func() bool { return r.settled(ctx, 2) >= others }); err != nil {
+		return err
+	}
+	return r.release()
 }
 
 // inOrder gives the target a step whose first call waits for the others.

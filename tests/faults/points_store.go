@@ -78,21 +78,35 @@ func store() []point {
 				return r.lockJournal(ctx, r.lockFor(), r.openGate)
 			},
 		},
-		{
-			name: "disk_full", about: "the disk is full when an answer comes", shape: hold, interruptions: 25,
-			weak: func(*rig) []string { return []string{"-kill", ""} },
-			act: func(ctx context.Context, r *rig) error {
-				if err := r.askToGate(ctx); err != nil {
-					return err
-				}
-				free, err := r.fillDisk()
-				if err != nil {
-					return err
-				}
-				r.gate.Release()
-				full := reach(ctx, "a write that failed", func() bool { return r.first().said("store_unavailable") })
-				return errors.Join(full, pause(ctx, time.Second), free())
-			},
+		fills("disk_full", "the disk is full when an answer comes", hold, (*rig).askToGate, (*rig).openGate),
+		fills("disk_full_call", "the disk is full when a call has its result", block(once, "after"),
+			func(r *rig, ctx context.Context) error { return r.askToEvent(ctx, "effect") }, (*rig).release),
+		fills("disk_full_begin", "the disk is full when the message comes", busy,
+			func(*rig, context.Context) error { return nil }, nil),
+	}
+}
+
+// fills makes a point at which the journal's disk is full for a while: from when the turn has come so far until a write
+// has failed, and a moment longer. What was held goes on meanwhile; nil asks the target.
+func fills(name, about string, shape func(*rig), reached func(*rig, context.Context) error, release func(*rig) error) point {
+	return point{
+		name: name, about: about, shape: shape, interruptions: 25,
+		weak: func(*rig) []string { return []string{"-kill", ""} },
+		act: func(ctx context.Context, r *rig) error {
+			if err := reached(r, ctx); err != nil {
+				return err
+			}
+			free, err := r.fillDisk()
+			if err != nil {
+				return err
+			}
+			if release == nil {
+				err = r.ask(ctx)
+			} else {
+				err = release(r)
+			}
+			full := reach(ctx, "a write that failed", func() bool { return r.first().said("store_unavailable") })
+			return errors.Join(err, full, pause(ctx, time.Second), free())
 		},
 	}
 }

@@ -54,6 +54,7 @@ type rig struct {
 	readers  sync.WaitGroup
 	stopRead context.CancelFunc
 	stopped  []string // messages whose turns the schedule has cancelled
+	failing  []string // messages whose turns it makes fail
 	asked    chan error
 	asking   int
 }

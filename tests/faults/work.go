@@ -14,7 +14,7 @@ import (
 // programs are the paths of the built commands.
 type programs struct {
 	worker, weak, mcpserver, temporal string
-	// mutant is the worker with broken promises, and mutation the one that it breaks. Empty: no mutant is played.
+	// mutant is the worker that can break promises, and mutation the one that it breaks. Empty: no mutant is played.
 	mutant, mutation string
 }
 
@@ -37,7 +37,7 @@ func (r *rig) configure() error {
 	b.WriteString("first_token_timeout = \"10s\"\nidle_timeout = \"3s\"\nmax_retry_after = \"2s\"\n")
 	fmt.Fprintf(&b, "[journal]\npath = %q\nsynchronous = \"normal\"\n%s", inDir(r.dir, "journal.db"), r.settings.more)
 	fmt.Fprintf(&b, "[temporal]\naddress = %q\ntask_queue = %q\n[worker]\ndrain_timeout = \"3s\"\n", r.temporal.address(), r.queue)
-	r.mcpSection(&b, "once", "", "append", "echo", "environ", "slow", "stubborn", "crash", "garble")
+	r.mcpSection(&b, "once", "", "append", "echo", "environ", "slow", "stubborn", "crash", "babble", "longline", "flood")
 	fmt.Fprintf(&b, "[mcp.servers.env]\nTOKEN = %q\n", r.canary(2))
 	r.mcpSection(&b, "again", "repeatable = true\n", "append")
 	r.mcpSection(&b, "quick", "repeatable = true\nquick = true\n", "append")
@@ -49,8 +49,8 @@ func (r *rig) configure() error {
 
 // mcpSection writes the section of an MCP server over stdio. Its tools are of low risk; more says what else they are.
 func (r *rig) mcpSection(b *strings.Builder, id, more string, tools ...string) {
-	fmt.Fprintf(b, "[[mcp.servers]]\nid = %q\ntransport = \"stdio\"\ncommand = %q\nargs = [\"-ledger\", %q, \"-release\", %q, \"-pidfile\", %q]\neverywhere = true\n",
-		id, r.programs.mcpserver, r.toolLedger(), inDir(r.dir, "release"), r.pidfile(id))
+	fmt.Fprintf(b, "[[mcp.servers]]\nid = %q\ntransport = \"stdio\"\ncommand = %q\nargs = [\"-ledger\", %q, \"-release\", %q, \"-pidfile\", %q, \"-mode-file\", %q]\neverywhere = true\nconnect_timeout = \"3s\"\n",
+		id, r.programs.mcpserver, r.toolLedger(), inDir(r.dir, "release"), r.pidfile(id), r.modeFile(id))
 	for _, tool := range tools {
 		fmt.Fprintf(b, "[mcp.servers.tools.%s]\nrisk = \"low\"\n%s", tool, more)
 	}
@@ -58,28 +58,38 @@ func (r *rig) mcpSection(b *strings.Builder, id, more string, tools ...string) {
 
 func (r *rig) toolLedger() string { return inDir(r.dir, "ledgers", "tool.jsonl") }
 
+// modeFile holds how an MCP server misbehaves when it starts the next time; as long as it is not there, it does not.
+func (r *rig) modeFile(server string) string { return inDir(r.dir, "mode-"+server) }
+
 func (r *rig) pidfile(server string) string { return inDir(r.dir, "pid-"+server) }
 
 // ready bounds how long a worker may take until it polls.
 const ready = 60 * time.Second
 
-// work starts the real worker, or with flags the one with a weak spot, and waits until it polls.
+// work starts the real worker, or with flags the one with a weak spot, and waits until it polls. Where a mutant is
+// played, it is the mutant.
 func (r *rig) work(ctx context.Context, weak ...string) (*process, error) {
-	program, args := r.programs.worker, []string{"-config", inDir(r.dir, "agent.toml")}
-	if r.programs.mutation != "" && len(weak) == 0 {
-		weak = []string{"-kill", ""}
+	switch {
+	case r.programs.mutation != "":
+		if len(weak) == 0 {
+			weak = []string{"-kill", ""}
+		}
+		return r.workAs(ctx, r.programs.mutant, append(weak, "-mutant", r.programs.mutation)...)
+	case len(weak) > 0:
+		return r.workAs(ctx, r.programs.weak, weak...)
 	}
-	if len(weak) > 0 {
-		program = r.programs.weak
-		args = append(append(args, "-armed", inDir(r.dir, "armed"), "-points", inDir(r.dir, "points.jsonl"), "-report", r.processLedger()), weak...)
-	}
-	if r.programs.mutation != "" {
-		program = r.programs.mutant
-		args = append(args, "-mutant", r.programs.mutation)
+	return r.workAs(ctx, r.programs.worker)
+}
+
+// workAs starts a worker's program. Those but the real one are told where to note what they do.
+func (r *rig) workAs(ctx context.Context, program string, flags ...string) (*process, error) {
+	args := []string{"-config", inDir(r.dir, "agent.toml")}
+	if program != r.programs.worker {
+		args = append(args, "-armed", inDir(r.dir, "armed"), "-points", inDir(r.dir, "points.jsonl"), "-report", r.processLedger())
 	}
 	log := inDir(r.dir, "ledgers", "sinks", fmt.Sprintf("worker-%d.log", len(r.workers)+1))
 	env := append(os.Environ(), "EVERTURN_FAULTS_SECRET="+r.canary(3))
-	p, err := spawn(log, program, env, args...)
+	p, err := spawn(log, program, env, append(args, flags...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@
 //
 //	{"event":"begun","text":"…"}     the call has arrived; nothing has been done
 //	{"event":"effect","text":"…"}    the effect; count these lines
+//	{"event":"mode","text":"…"}      the server starts and finds in its -mode-file how to misbehave
 //	{"event":"done","text":"…"}      the answer is about to be sent
 //
 // An argument block of "before" or "after" makes the call wait on that side of the effect until the file -release

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -18,7 +19,7 @@ import (
 
 // program is a run of the server: its flags and streams.
 type program struct {
-	mode, ledger, release, block, pidfile, http string
+	mode, modeFile, ledger, release, block, pidfile, http string
 
 	untilEOF bool
 
@@ -42,6 +43,7 @@ func main() {
 func (p *program) parse(args []string) {
 	f := flag.NewFlagSet("mcpserver", flag.ExitOnError)
 	f.StringVar(&p.mode, "mode", "", "misbehave: see modes in modes.go")
+	f.StringVar(&p.modeFile, "mode-file", "", "file that holds the mode, where it is there when the server starts")
 	f.StringVar(&p.ledger, "ledger", "", "file to which append writes its effects")
 	f.StringVar(&p.release, "release", "", "file whose appearance lets blocked calls go on")
 	f.StringVar(&p.block, "block", "", "where append waits when a call does not say: before, after or never")
@@ -56,6 +58,10 @@ func (p *program) run(ctx context.Context) error {
 		if err := os.WriteFile(p.pidfile, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
 			return err
 		}
+	}
+	if b, err := os.ReadFile(p.modeFile); err == nil {
+		p.mode = strings.TrimSpace(string(b))
+		p.note("mode", p.mode)
 	}
 	if handled, err := p.misbehave(ctx); handled || err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 //
 //	exit             print on stderr and exit with status 3
 //	hang             answer nothing, ever
+//	hanglist         answer the handshake and never the question for the tools
 //	garbage          print lines that are not JSON, without end
 //	banner           print one such line, then behave
 //	longline         print a line of 20 MB that begins like JSON
@@ -92,6 +93,9 @@ func (p *program) serveRaw() error {
 			if p.mode == "dies" {
 				os.Exit(5)
 			}
+			continue
+		}
+		if p.mode == "hanglist" && req.Method == "tools/list" {
 			continue
 		}
 		fmt.Fprintf(p.out, `{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", req.ID, p.rawAnswer(req))

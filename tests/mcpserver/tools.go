@@ -67,6 +67,7 @@ func (p *program) addTools() {
 		<-ctx.Done()
 		return "", ctx.Err()
 	})
+	p.addNoisy()
 	add(p, "dirty", "Answer with control characters.", readOnly, func(context.Context, none) (string, error) {
 		return "a\x00b \x1b[31mred\x1b[0m \x1b]0;title\x07end\r\nnext", nil
 	})
@@ -80,6 +81,35 @@ func (p *program) addTools() {
 		return "ok", nil
 	})
 	p.addBinary()
+}
+
+// addNoisy adds tools that note that they have begun, and then say what no host wants to hear.
+func (p *program) addNoisy() {
+	add(p, "babble", "Print lines that are not JSON, and never answer.", nil, func(ctx context.Context, in textIn) (string, error) {
+		p.note("begun", in.Text)
+		for ctx.Err() == nil {
+			if _, err := fmt.Fprintln(p.out, "Working on it …"); err != nil {
+				break
+			}
+		}
+		return "", ctx.Err()
+	})
+	add(p, "longline", "Print a line of 20 MB, and never answer.", nil, func(ctx context.Context, in textIn) (string, error) {
+		p.note("begun", in.Text)
+		fmt.Fprint(p.out, `{"jsonrpc":"2.0","method":"`+strings.Repeat("x", 20<<20)+"\"}\n")
+		<-ctx.Done()
+		return "", ctx.Err()
+	})
+	add(p, "flood", "Print 64 MB on stderr, and answer.", nil, func(_ context.Context, in textIn) (string, error) {
+		p.note("begun", in.Text)
+		line := []byte(strings.Repeat("flood ", 1<<10) + "\n")
+		for written := 0; written < 64<<20; written += len(line) {
+			if _, err := p.err.Write(line); err != nil {
+				return "", err
+			}
+		}
+		return "flooded for " + in.Text, nil
+	})
 }
 
 func (p *program) addBinary() {

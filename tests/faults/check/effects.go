@@ -21,6 +21,9 @@ type counts struct{ begun, effect, done int }
 func (c *checker) effects() {
 	seen := map[string]*counts{}
 	for _, e := range c.Effects {
+		if e.Event == "mode" {
+			continue // of a server, not of a call
+		}
 		if seen[e.Text] == nil {
 			seen[e.Text] = &counts{}
 		}

@@ -37,6 +37,8 @@ type Run struct {
 	Kept   int `json:"kept,omitempty"`
 	// Stopped are messages that the client asked to stop: they may end as cancelled.
 	Stopped []string `json:"stopped,omitempty"`
+	// Failing are messages whose turns the schedule makes fail, and fail with a code: that is their answer.
+	Failing []string `json:"failing,omitempty"`
 }
 
 // Request is a line of the provider's ledger.
@@ -62,7 +64,7 @@ const sent = "sent"
 
 // Effect is a line of the tool's ledger.
 type Effect struct {
-	Event string `json:"event"` // begun, effect, done
+	Event string `json:"event"` // begun, effect, done; mode: a server has started to misbehave
 	Text  string `json:"text"`  // names the call: the value of its argument of that name
 }
 
