@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // read takes an export as a store would, and returns how many lines were good.
@@ -153,7 +154,33 @@ func FuzzReadExport(f *testing.F) {
 		if _, err := read(changed); err == nil {
 			require.Equal(t, string(kept), string(resum(changed)), "a change was not found")
 		}
+		forged := resum(changed)
+		if _, err := read(forged); err == nil {
+			head, messages := transcript(forged)
+			wasHead, were := transcript(kept)
+			require.Equal(t, wasHead, head, "another head than the messages come to")
+			require.Equal(t, were, messages, "with right sums, a changed message was not found")
+		}
 	})
+}
+
+// transcript is the head and the messages of an export.
+func transcript(export []byte) (head turn.Head, messages []string) {
+	for line := range bytes.Lines(export) {
+		var l journal.Line
+		if json.Unmarshal(line, &l) != nil {
+			continue
+		}
+		switch {
+		case l.Header != nil:
+			head = l.Header.Session.Head
+		case l.Message != nil:
+			l.Sum = ""
+			text, _ := json.Marshal(l) // it was JSON before
+			messages = append(messages, string(text))
+		}
+	}
+	return head, messages
 }
 
 // tamper changes a byte of an export, or leaves a line out, doubles it or moves it.
