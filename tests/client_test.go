@@ -73,6 +73,7 @@ func TestATurnStartedByUpdateTakesTwoMoreEvents(t *testing.T) {
 	t.Logf("%d events by input, %d by update", len(before), len(events))
 	assert.Len(t, events, len(before)+2)
 	withinBudget(t, events, 16)
+	r.keep("v1-by-update", id, run.GetRunID())
 }
 
 func TestASecondMessageIsRejectedWhileATurnRuns(t *testing.T) {
@@ -126,6 +127,7 @@ func TestARunWithoutAMessageEnds(t *testing.T) {
 	assert.Equal(t, turn.StateCompleted, res.State)
 	assert.Equal(t, turn.FinishNoMessage, res.FinishReason)
 	assert.GreaterOrEqual(t, time.Since(began), 9*time.Second)
+	r.keep("v1-no-message", session(t), run.GetRunID())
 	assert.Empty(t, r.model.Requests())
 }
 
@@ -154,9 +156,11 @@ func TestAMessageIsAnsweredOnceInItsSession(t *testing.T) {
 	assert.Equal(t, turn.FinishDuplicate, again.FinishReason)
 	assert.Equal(t, "the first answer", again.Answer)
 	assert.Contains(t, again.Message, first.Turn)
+	r.keep("v1-duplicate", id, again.Turn)
 	run, _, err := r.send(t.Context(), id, m)
 	require.NoError(t, err)
 	assert.Equal(t, turn.FinishDuplicate, r.result(run).FinishReason)
+	r.keep("v1-duplicate-by-update", id, run.GetRunID())
 	assert.Len(t, r.model.Requests(), 1, "nothing was asked again")
 	messages := paired(t, r, id)
 	assert.Len(t, messages, 2)

@@ -42,6 +42,7 @@ func TestKilledInMidInference(t *testing.T) {
 	assert.Equal(t, 1, withdrawn)
 	assert.Equal(t, 1, r.calls(run.GetRunID(), 1)[0].Runs)
 	r.sound(t.Name())
+	r.keep("v1-killed-in-inference", t.Name(), run.GetRunID())
 	t.Logf("recovery: asked again after %s, answered after %s", requests[2].At.Sub(killed), recovered)
 }
 
@@ -78,6 +79,7 @@ func TestKilledInMidCall(t *testing.T) {
 			assert.Equal(t, turn.OutcomeUnknown, call.Outcome)
 			assert.Equal(t, 1, call.Runs)
 			r.sound(t.Name())
+			r.keep("v1-killed-in-call", t.Name(), run.GetRunID())
 			t.Logf("recovery: asked on after %s, answered after %s", requests[1].At.Sub(killed), recovered)
 		})
 	}
@@ -133,6 +135,7 @@ func TestKilledInMidRepeatableCall(t *testing.T) {
 			assert.Equal(t, turn.OutcomeOK, call.Outcome)
 			assert.Equal(t, 2, call.Runs)
 			r.sound(t.Name())
+			r.keep("v1-killed-in-repeatable-call", t.Name(), run.GetRunID())
 			t.Logf("recovery: answered after %s", time.Since(killed))
 		})
 	}
@@ -171,6 +174,7 @@ func TestKilledInMidQuickCall(t *testing.T) {
 	events := r.events(t.Name(), run.GetRunID())
 	assert.Equal(t, 1, count(events, enumspb.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT), "the calls ran inside the task that was lost")
 	r.sound(t.Name())
+	r.keep("v1-killed-in-quick-call", t.Name(), run.GetRunID())
 	t.Logf("recovery: answered after %s", time.Since(killed))
 }
 
@@ -199,6 +203,7 @@ func TestKilledBeforeAnInferenceWasReported(t *testing.T) {
 	assert.Equal(t, "It is paid for.", text)
 	assert.Zero(t, withdrawn)
 	r.sound(t.Name())
+	r.keep("v1-killed-before-inference-reported", t.Name(), run.GetRunID())
 }
 
 func TestKilledBeforeACallWasReported(t *testing.T) {
@@ -221,6 +226,7 @@ func TestKilledBeforeACallWasReported(t *testing.T) {
 	assert.Equal(t, turn.OutcomeOK, call.Outcome)
 	assert.Equal(t, 1, call.Runs)
 	r.sound(t.Name())
+	r.keep("v1-killed-before-call-reported", t.Name(), run.GetRunID())
 }
 
 func TestKilledBeforeTheBeginningWasReported(t *testing.T) {
@@ -241,6 +247,7 @@ func TestKilledBeforeTheBeginningWasReported(t *testing.T) {
 	assert.Len(t, r.model.Requests(), 2)
 	assert.Equal(t, 1, count(r.events(t.Name(), run.GetRunID()), enumspb.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT))
 	r.sound(t.Name())
+	r.keep("v1-killed-before-begin-reported", t.Name(), run.GetRunID())
 }
 
 // settledCall returns when the ledger of calls has the outcome of the one that appends the text.

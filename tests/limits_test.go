@@ -91,6 +91,7 @@ func TestGuardsEndTurnsWithTheirReason(t *testing.T) {
 			record, err := r.store.Turn(t.Context(), res.Turn)
 			require.NoError(t, err)
 			assert.Equal(t, reason, record.Reason)
+			r.keep("v1-guard-"+string(reason), session(t), res.Turn)
 			r.goesOn(session(t))
 		})
 	}
@@ -124,6 +125,7 @@ func TestManyCallsAtOnceStayTogether(t *testing.T) {
 	complete(t, chat, "Echo sixty times.")
 	assert.Equal(t, "echo 59", chat.Last("tool").Content)
 	assert.Len(t, chat.Messages, 1+1+1+n, "system, request, answer and all results")
+	r.keep("v1-sixty-quick-calls", session(t), res.Turn)
 }
 
 func TestToolOutputThatIsHuge(t *testing.T) {
@@ -183,6 +185,7 @@ func TestAMessageOfFiveMegabytes(t *testing.T) {
 		run := r.start(session(t), map[string]any{"message": map[string]any{"blob": hash}})
 		assert.Equal(t, "That was long.", r.result(run).Answer)
 		assert.Equal(t, text, r.model.Requests()[0].Chat.Last("user").Content)
+		r.keep("v1-by-reference", session(t), run.GetRunID())
 		assert.LessOrEqual(t, historyBytes(r.events(session(t), run.GetRunID())), 8<<10)
 		r.goesOn(session(t))
 	})
@@ -190,8 +193,9 @@ func TestAMessageOfFiveMegabytes(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, script.Text("never"))
 		r.work()
-		app, _ := r.failure(r.start(session(t), map[string]any{"message": map[string]any{"blob": strings.Repeat("0", 64)}}))
+		app, res := r.failure(r.start(session(t), map[string]any{"message": map[string]any{"blob": strings.Repeat("0", 64)}}))
 		assert.Contains(t, app.Message(), "journal does not have")
+		r.keep("v1-begin-refused", session(t), res.Turn)
 		assert.Empty(t, r.model.Requests())
 	})
 	t.Run("inline", func(t *testing.T) {
@@ -279,7 +283,11 @@ func TestPolicySaysNoAndTheModelIsTold(t *testing.T) {
 			touch := func(context.Context, echoIn) (string, error) { ran = true; return "ran", nil }
 			r := newRig(t, script.Steps(script.Call("local_echo", `{"text":"a"}`), script.Text("I may not.")), c.change)
 			r.work(engine.WithTool("echo", "Echoes.", touch, engine.Risk(turn.RiskLow)))
-			assert.Equal(t, "I may not.", r.ask(session(t), "Echo.").Answer)
+			res := r.ask(session(t), "Echo.")
+			assert.Equal(t, "I may not.", res.Answer)
+			if name != "of a risk" { // which leaves the same as asked for
+				r.keep("v1-policy-"+strings.ReplaceAll(name, " ", "-"), session(t), res.Turn)
+			}
 			assert.Contains(t, r.model.Requests()[1].Chat.Last("tool").Content, c.told)
 			assert.False(t, ran)
 			messages := paired(t, r, session(t))
@@ -313,6 +321,7 @@ func TestAQuestionIsAnAnswerOfItsOwnKind(t *testing.T) {
 			assert.Equal(t, turn.StateCompleted, res.State)
 			assert.Equal(t, turn.FinishQuestion, res.FinishReason)
 			assert.Equal(t, "Which file?", res.Answer)
+			r.keep("v1-question-"+string(mode), session(t), res.Turn)
 			r.model.SetScript(map[config.Mode]script.Script{config.ModeNative: script.Text("Read."), config.ModeJSON: script.JSONFinal("Read.")}[mode])
 			assert.Equal(t, "Read.", r.ask(session(t), "main.go").Answer)
 			requests := r.model.Requests()
@@ -350,6 +359,7 @@ func TestCancelInTheMiddleOfAnInference(t *testing.T) {
 	r.awaitChunk(run.GetRunID(), turn.ChunkTextDelta)
 	res := r.cancelled(run)
 	assert.Equal(t, "I was about ", res.Answer, "what was said until then")
+	r.keep("v1-cancelled-in-inference", session(t), res.Turn)
 	require.NoError(t, r.model.Await(t.Context(), func(all []script.Request) bool { return all[0].Outcome == script.Aborted }))
 	r.goesOn(session(t))
 }
@@ -376,6 +386,7 @@ func TestCancelInTheMiddleOfACall(t *testing.T) {
 			<-began
 			res := r.cancelled(run)
 			assert.Equal(t, "One moment.", res.Answer)
+			r.keep("v1-cancelled-in-call-"+lane, session(t), res.Turn)
 			calls, err := r.store.Calls(t.Context(), res.Turn)
 			require.NoError(t, err)
 			require.Len(t, calls, 1)
@@ -470,7 +481,9 @@ func TestARateLimitIsWaitedOut(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Attempts(script.Status(http.StatusTooManyRequests, "rate_limit", "slow down").RetryAfter("1"), script.Text("here")))
 	r.work()
-	assert.Equal(t, "here", r.ask(session(t), "Hi.").Answer)
+	res := r.ask(session(t), "Hi.")
+	assert.Equal(t, "here", res.Answer)
+	r.keep("v1-inference-retried", session(t), res.Turn)
 	requests := r.model.Requests()
 	require.Len(t, requests, 2)
 	assert.GreaterOrEqual(t, requests[1].At.Sub(requests[0].At), time.Second, "as long as the provider asked for")
@@ -501,6 +514,9 @@ func TestProvidersFailures(t *testing.T) {
 			assert.Equal(t, turn.StateFailed, res.State)
 			text, kinds, _ := r.story(res.Turn)
 			assert.Equal(t, 1, kinds[turn.ChunkTurnCompleted], text)
+			if c.code == turn.CodeLLMRejected || c.code == turn.CodeLLMTransport { // the others leave the same
+				r.keep("v1-model-"+string(c.code), session(t), res.Turn)
+			}
 			r.goesOn(session(t))
 		})
 	}

@@ -78,6 +78,7 @@ func TestATurnEndedInMidInferenceIsClosedByTheNext(t *testing.T) {
 			r.shown(run.GetRunID(), "This is ")
 			ending.end(r, run)
 			r.over(run)
+			r.keep(map[string]string{"terminate": "v1-terminated", "run timeout": "v1-run-timeout"}[name], t.Name(), run.GetRunID())
 			assert.Equal(t, "The second answer.", r.ask(t.Name(), "The second question.").Answer)
 			_, head := r.transcript(t.Name())
 
@@ -215,6 +216,7 @@ func TestResetInTheMiddleReusesWhatIsSettled(t *testing.T) {
 	text, _ := r.read(run.GetRunID())
 	assert.Equal(t, "It is appended.", text)
 	r.sound(t.Name())
+	r.keep("v1-reset", t.Name(), again.GetRunID())
 }
 
 func TestResetOfACompletedTurnRepeatsItsAnswer(t *testing.T) {
@@ -230,7 +232,11 @@ func TestResetOfACompletedTurnRepeatsItsAnswer(t *testing.T) {
 	res := r.result(run)
 	before, head := r.transcript(t.Name())
 	for _, task := range r.tasks(run) {
-		assert.Equal(t, res, r.result(r.reset(run, task)), "reset to event %d", task)
+		again := r.reset(run, task)
+		assert.Equal(t, res, r.result(again), "reset to event %d", task)
+		if task == r.tasks(run)[2] {
+			r.keep("v1-reset-answered", t.Name(), again.GetRunID())
+		}
 	}
 	after, same := r.transcript(t.Name())
 	assert.Equal(t, head, same)
@@ -323,6 +329,7 @@ func TestCancelledBeforeAnyWorkerCame(t *testing.T) {
 	require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
 	r.work()
 	r.cancelledRun(run)
+	r.keep("v1-cancelled-unseen-taken", t.Name(), run.GetRunID())
 	assert.Empty(t, r.model.Requests())
 	assert.Equal(t, "An answer.", r.ask(t.Name(), "The second question.").Answer)
 	r.sound(t.Name())
@@ -364,6 +371,9 @@ func TestCancelledWhileTheWorkerIsDead(t *testing.T) {
 			}
 			r.process()
 			r.cancelledRun(run)
+			if kept := map[string]string{"in mid-inference, and heard": "v1-cancelled-dead-in-inference", "in mid-call, and heard": "v1-cancelled-dead-in-call"}[name]; kept != "" {
+				r.keep(kept, t.Name(), run.GetRunID())
+			}
 			t.Logf("recovery: cancelled after %s", time.Since(killed))
 			// Where the heartbeat is found missing before the turn hears of the cancel, the inference is sent again.
 			assert.LessOrEqual(t, len(r.model.Requests()), 2)
@@ -444,6 +454,7 @@ func TestAWorkerStoppedTooSoonLeavesItsWorkToTheNext(t *testing.T) {
 		assert.Equal(t, "The answer.", text)
 		assert.Equal(t, 1, withdrawn)
 		r.sound(t.Name())
+		r.keep("v1-stopped-in-inference", t.Name(), run.GetRunID())
 	})
 	t.Run("call", func(t *testing.T) {
 		t.Parallel()
@@ -464,6 +475,7 @@ func TestAWorkerStoppedTooSoonLeavesItsWorkToTheNext(t *testing.T) {
 		assert.Equal(t, turn.OutcomeUnknown, r.calls(run.GetRunID(), 1)[0].Outcome)
 		assert.Equal(t, []int{0, 1}, r.steps())
 		r.sound(t.Name())
+		r.keep("v1-stopped-in-call", t.Name(), run.GetRunID())
 	})
 }
 

@@ -18,7 +18,6 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
-	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/everturn/everturn/cluster"
@@ -26,6 +25,7 @@ import (
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/sqlite"
+	kept "github.com/everturn/everturn/tests/replay"
 	"github.com/everturn/everturn/tests/script"
 	"github.com/everturn/everturn/workflows"
 )
@@ -159,19 +159,8 @@ func (r *rig) replayAll() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for _, e := range r.ran {
-		require.NoError(r.t, replay(r.eventsOf(ctx, e.ID, e.RunID)), "replaying %s", e.ID)
+		require.NoError(r.t, kept.Run(r.eventsOf(ctx, e.ID, e.RunID)), "replaying %s", e.ID)
 	}
-}
-
-// replay replays one run's history on the code as it is.
-func replay(events []*historypb.HistoryEvent) error {
-	replayer := worker.NewWorkflowReplayer()
-	replayer.RegisterWorkflowWithOptions(workflows.Turn, workflow.RegisterOptions{Name: workflows.TurnWorkflow})
-	// Under its own ID: the session's is compared with it.
-	started := events[0].GetWorkflowExecutionStartedEventAttributes()
-	return replayer.ReplayWorkflowHistoryWithOptions(quiet, &historypb.History{Events: events}, worker.ReplayWorkflowHistoryOptions{
-		OriginalExecution: workflow.Execution{ID: started.GetWorkflowId(), RunID: started.GetOriginalExecutionRunId()},
-	})
 }
 
 func freePort() (int, error) {

@@ -109,6 +109,7 @@ func TestBadAnswersAreRepromptedOnceAndThenFailByName(t *testing.T) {
 				r.work(withEcho()...)
 				res := r.ask("bad", "Do it.")
 				assert.Equal(t, "mended", res.Answer)
+				r.keep("v1-reprompted", "bad", res.Turn)
 				assert.Equal(t, 2, res.Steps)
 			})
 			t.Run("given up", func(t *testing.T) {

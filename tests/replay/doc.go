@@ -1,0 +1,41 @@
+// Package replay keeps histories of turns, and replays them on the code as it is.
+//
+// A worker that takes over a running turn replays its history. Where the workflow code does not ask for what the
+// history holds, the turn is stuck until that code is rolled back. So every shape of history that was ever shipped is
+// kept under tests/testdata/histories, recorded from a run on a real server, and replayed on each change: in seconds,
+// without a server.
+//
+//	go test ./tests/replay -v
+//
+// # Keeping one more
+//
+// Name it and say what happens in it in the table of shapes.go, with an empty outline where you do not know it yet: once
+// the history is recorded, TestKeptHistoriesReplay says what it is. Then either have an end-to-end test of package tests keep it, with a line such as
+//
+//	r.keep("v2-approval", session, run.GetRunID())
+//
+// and run that test with -record, which records what is missing and never what is there:
+//
+//	go test ./tests -run 'TestAnApproval' -record
+//
+// or record a run from any server:
+//
+//	go run ./tests/record -name v2-approval -workflow-id ID [-run-id R] [-address host:port] [-namespace N]
+//
+// Either way the history must replay, and look as its outline says, before it is written. Last, bring the README that
+// lies beside the histories up to date:
+//
+//	go test ./tests/replay -run TestTheReadme -update
+//
+// A kept history is never overwritten, edited or taken away, because some worker out there is in the middle of it:
+// SHA256SUMS beside the files, to which recording appends, says what they were. Code that changes a shape records the
+// new one under a new name, with the version of the wire format in front, and goes on replaying the old one.
+//
+// # What a replay shows, and what not
+//
+// The SDK compares the commands that the code gives with the events of the history: kinds, types and IDs of activities,
+// timers, markers. Run adds three things that it leaves out: which inference or call an activity is for, how a run ends
+// that does not complete, and why one ends that does. It does not compare prompts, limits or texts, which may change
+// freely. The panic policy is that of a production worker: code that does not fit is an error, where the test
+// environment's policy would end the run as failed and, for a history that ends so, call that a success.
+package replay

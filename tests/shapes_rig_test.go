@@ -1,0 +1,136 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+
+	"github.com/everturn/everturn/cluster"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/starter/devstack"
+	"github.com/everturn/everturn/workflows"
+)
+
+// away is a journal that cannot be reached the first times that one of its methods is asked: those with a function.
+type away struct {
+	journal.Store
+	begin, claim, finish func(context.Context) error
+
+	mu   sync.Mutex
+	left int
+}
+
+func (a *away) wrap(s journal.Store) journal.Store { a.Store = s; return a }
+
+// wait is how a locked journal behaves, refuse one that is gone.
+func wait(ctx context.Context) error   { <-ctx.Done(); return ctx.Err() }
+func refuse(ctx context.Context) error { return errors.New("the journal is away") }
+
+func (a *away) asked(ctx context.Context, how func(context.Context) error) error {
+	a.mu.Lock()
+	down := how != nil && a.left > 0
+	if down {
+		a.left--
+	}
+	a.mu.Unlock()
+	if !down {
+		return nil
+	}
+	return how(ctx)
+}
+
+func (a *away) Begin(ctx context.Context, in journal.BeginInput) (journal.Begun, error) {
+	if err := a.asked(ctx, a.begin); err != nil {
+		return journal.Begun{}, err
+	}
+	return a.Store.Begin(ctx, in)
+}
+
+func (a *away) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
+	if err := a.asked(ctx, a.claim); err != nil {
+		return journal.Claim{}, err
+	}
+	return a.Store.ClaimCall(ctx, in)
+}
+
+func (a *away) Finish(ctx context.Context, in journal.FinishInput) (journal.TurnRecord, error) {
+	if err := a.asked(ctx, a.finish); err != nil {
+		return journal.TurnRecord{}, err
+	}
+	return a.Store.Finish(ctx, in)
+}
+
+// kill kills the server that was started last. Its worker sees it go.
+func (l *ledger) kill() {
+	l.t.Helper()
+	pid := l.server()
+	require.NoError(l.t, syscall.Kill(pid, syscall.SIGKILL))
+	gone(l.t, pid)
+}
+
+// ownServer is a Temporal server that suggests to continue as new much sooner than others do.
+type ownServer struct {
+	address string
+	client  client.Client
+}
+
+// newSuggestingServer starts a server that suggests to continue as new after so many events. It is to be started before
+// its rig, so that it outlives the rig's last look at its histories.
+func newSuggestingServer(t *testing.T, events int) *ownServer {
+	t.Helper()
+	path, _, err := devstack.FindTemporal(t.Context(), devstack.Options{Progress: os.Stderr, Environ: os.Environ()})
+	require.NoError(t, err)
+	port, err := freePort()
+	require.NoError(t, err)
+	s := &ownServer{address: "127.0.0.1:" + strconv.Itoa(port)}
+	cmd := exec.Command(path, "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", strconv.Itoa(port),
+		"--namespace", cluster.DefaultNamespace, "--db-filename", filepath.Join(t.TempDir(), "temporal.db"), "--log-level", "never",
+		"--dynamic-config-value", "limit.historyCount.suggestContinueAsNew="+strconv.Itoa(events),
+		"--dynamic-config-value", "history.transferProcessorMaxPollRPS=100000", "--dynamic-config-value", "history.timerProcessorMaxPollRPS=100000",
+		"--dynamic-config-value", "matching.numTaskqueueReadPartitions=1", "--dynamic-config-value", "matching.numTaskqueueWritePartitions=1",
+		"--dynamic-config-value", "system.forceSearchAttributesCacheRefreshOnRead=true")
+	spawn(t, cmd)
+	require.Eventually(t, func() bool {
+		s.client, err = client.DialContext(t.Context(), client.Options{HostPort: s.address, Logger: quiet})
+		return err == nil
+	}, within, 50*time.Millisecond, "the server does not answer")
+	t.Cleanup(s.client.Close)
+	require.NoError(t, cluster.EnsureAttributes(t.Context(), s.client, cluster.DefaultNamespace, workflows.SearchAttributes()))
+	return s
+}
+
+// serves moves a rig that has not begun yet to this server.
+func (s *ownServer) serves(r *rig) { r.client, r.cfg.Temporal.Address = s.client, s.address }
+
+// spawn starts a process that does not outlive the test.
+func spawn(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	started, ended := make(chan error), make(chan struct{})
+	go func() {
+		defer close(ended)
+		runtime.LockOSThread() // the signal comes with the end of the thread that started the process
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // it is killed
+		}
+	}()
+	require.NoError(t, <-started)
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may be gone
+		<-ended
+	})
+}

@@ -1,0 +1,387 @@
+package tests
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/engine"
+	kept "github.com/everturn/everturn/tests/replay"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// The tests of this file go through branches of the turn that no other test takes, and keep their histories.
+
+// The timer of a run that waited for its message stays behind, and fires in the middle of a turn that takes long enough.
+func TestAMessageThatComesLaterIsTaken(t *testing.T) {
+	t.Parallel()
+	for name, fires := range map[string]bool{"by-late-update": false, "by-late-update-long": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			gate := script.NewGate()
+			r := newRig(t, script.Text("I am here.").Hold(2, gate))
+			r.work()
+			run := r.start(session(t), workflows.Input{})
+			r.happened(run, enumspb.EVENT_TYPE_TIMER_STARTED)
+			joined, sent, err := r.send(t.Context(), session(t), workflows.Message{ID: "m1", Text: "Are you there?"})
+			require.NoError(t, err)
+			assert.Equal(t, run.GetRunID(), joined.GetRunID(), "the message joins the run that waits for it")
+			assert.Equal(t, run.GetRunID(), sent.Turn)
+			r.reach(gate)
+			if fires {
+				r.happened(run, enumspb.EVENT_TYPE_TIMER_FIRED)
+			}
+			gate.Release()
+			assert.Equal(t, "I am here.", r.result(run).Answer)
+			assert.Len(t, r.model.Requests(), 1)
+			r.keep("v1-"+name, session(t), run.GetRunID())
+			r.sound(session(t))
+		})
+	}
+}
+
+func TestCancelledWithoutAMessage(t *testing.T) {
+	t.Parallel()
+	t.Run("before any worker came", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, script.Text("never"))
+		run := r.start(session(t), workflows.Input{})
+		require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
+		r.work()
+		r.cancelledRun(run)
+		r.keep("v1-cancelled-unseen-empty", session(t), run.GetRunID())
+		assert.Empty(t, r.model.Requests())
+	})
+	t.Run("while it waits", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, script.Text("never"))
+		r.work()
+		run := r.start(session(t), workflows.Input{})
+		r.happened(run, enumspb.EVENT_TYPE_TIMER_STARTED)
+		require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
+		r.cancelledRun(run)
+		r.keep("v1-cancelled-waiting", session(t), run.GetRunID())
+		assert.Empty(t, r.model.Requests())
+	})
+}
+
+func TestAnInputWithAnUnknownKeyIsRefused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Text("never"))
+	r.work()
+	run := r.start(session(t), map[string]any{"mesage": map[string]any{"text": "hi"}})
+	app, _ := r.failure(run)
+	assert.Contains(t, app.Message(), `"mesage"`)
+	r.keep("v1-input-refused", session(t), run.GetRunID())
+}
+
+func TestPolicyDecidesAboutModelErrors(t *testing.T) {
+	t.Parallel()
+	down := script.Status(http.StatusInternalServerError, "server_error", "oops")
+	for name, c := range map[string]struct {
+		policy config.Decision
+		script script.Script
+		limits workflows.LimitsRequest
+		reason turn.FinishReason
+		answer string
+	}{
+		"model-retry":             {config.DecideRetry, script.Attempts(down, script.Text("Here again.")), workflows.LimitsRequest{}, turn.FinishAnswered, "Here again."},
+		"model-reprompt":          {config.DecideReprompt, noted(down, script.Text("In brief.")), workflows.LimitsRequest{}, turn.FinishAnswered, "In brief."},
+		"model-interrupt":         {config.DecideInterrupt, down, workflows.LimitsRequest{}, turn.FinishInterrupted, ""},
+		"guard-max_steps-retried": {config.DecideRetry, down, workflows.LimitsRequest{MaxSteps: ptr(2)}, turn.FinishMaxSteps, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, c.script, func(cfg *config.Config) { cfg.LLM.RetryMax, cfg.Policy.OnModelError = 0, c.policy })
+			r.work()
+			res := r.result(r.begin(session(t), "Hello?", &c.limits))
+			assert.Equal(t, c.reason, res.FinishReason)
+			assert.Equal(t, c.answer, res.Answer)
+			r.keep("v1-"+name, session(t), res.Turn)
+			r.sound(session(t))
+		})
+	}
+}
+
+// noted answers with a second reply once the prompt has a note.
+func noted(first, second script.Reply) script.Script {
+	return script.Func(func(r script.Request) script.Reply {
+		if strings.Contains(r.Chat.Last("user").Content, "Automatic note") {
+			return second
+		}
+		return first
+	})
+}
+
+func TestPolicyDecidesAboutToolErrors(t *testing.T) {
+	t.Parallel()
+	for _, decision := range []config.Decision{config.DecideFail, config.DecideInterrupt} {
+		t.Run(string(decision), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, script.Call("local_broken", `{}`).WithText("Let me see."), func(c *config.Config) { c.Policy.OnToolError = decision })
+			r.work(withFailing())
+			run := r.begin(session(t), "Use it.", nil)
+			if decision == config.DecideFail {
+				app, res := r.failure(run)
+				assert.Equal(t, string(turn.CodeToolFailed), app.Type())
+				assert.Equal(t, "Let me see.", res.Answer)
+			} else {
+				res := r.result(run)
+				assert.Equal(t, turn.FinishInterrupted, res.FinishReason)
+				assert.Contains(t, res.Message, "it is broken")
+			}
+			assert.Len(t, r.model.Requests(), 1, "the model is not asked again")
+			r.keep("v1-tool-error-"+string(decision), session(t), run.GetRunID())
+			r.sound(session(t))
+		})
+	}
+}
+
+func TestPolicyDecidesAboutInvalidActions(t *testing.T) {
+	t.Parallel()
+	for _, decision := range []config.Decision{config.DecideFail, config.DecideInterrupt} {
+		t.Run(string(decision), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, script.Call("no_such_tool", `{}`), func(c *config.Config) { c.Policy.OnInvalidAction = decision })
+			r.work(withEcho()...)
+			run := r.begin(session(t), "Use it.", nil)
+			if decision == config.DecideFail {
+				app, _ := r.failure(run)
+				assert.Equal(t, string(turn.CodeInvalidAction), app.Type())
+			} else {
+				assert.Equal(t, turn.FinishInterrupted, r.result(run).FinishReason)
+			}
+			assert.Len(t, r.model.Requests(), 1, "the model is not asked again")
+			r.keep("v1-invalid-"+string(decision), session(t), run.GetRunID())
+			r.goesOn(session(t))
+		})
+	}
+}
+
+func TestACallInJSONMode(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Steps(script.JSONCall("local_echo", `{"text":"hello"}`), script.JSONFinal("It echoed.")),
+		func(c *config.Config) { c.Runtime.Mode = config.ModeJSON })
+	r.work(withEcho()...)
+	run := r.begin(session(t), "Echo hello.", nil)
+	assert.Equal(t, "It echoed.", r.result(run).Answer)
+	assert.Contains(t, r.model.Requests()[1].Chat.Last("user").Content, "echo hello")
+	r.keep("v1-json-call", session(t), run.GetRunID())
+	r.sound(session(t))
+}
+
+func TestCallsOfBothLanesWaitForASlot(t *testing.T) {
+	t.Parallel()
+	var calls []script.ToolCall
+	for _, text := range []string{"0", "1", "2"} {
+		calls = append(calls, script.ToolCall{Name: "local_echo", Arguments: `{"text":"slow ` + text + `"}`},
+			script.ToolCall{Name: "local_quick_echo", Arguments: `{"text":"quick ` + text + `"}`})
+	}
+	r := newRig(t, script.Steps(script.Calls(calls...), script.Text("done")), func(c *config.Config) { c.Runtime.MaxParallelCalls = 2 })
+	r.work(withEcho()...)
+	run := r.begin(session(t), "Echo six times.", nil)
+	assert.Equal(t, 6, r.result(run).ToolCalls)
+	assert.Equal(t, []string{"echo slow 0", "echo quick 0", "echo slow 1", "echo quick 1", "echo slow 2", "echo quick 2"},
+		results(r.model.Requests()[1].Chat))
+	r.keep("v1-mixed-lanes", session(t), run.GetRunID())
+	r.sound(session(t))
+}
+
+func TestCancelledWhileCallsWaitForASlot(t *testing.T) {
+	t.Parallel()
+	began := make(chan string, 9)
+	hang := func(ctx context.Context, in echoIn) (string, error) {
+		began <- in.Text
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
+	r := newRig(t, script.Calls(script.ToolCall{Name: "local_hang", Arguments: `{"text":"a"}`}, script.ToolCall{Name: "local_hang", Arguments: `{"text":"b"}`}),
+		func(c *config.Config) { c.Runtime.MaxParallelCalls = 1 })
+	r.work(engine.WithTool("hang", "Hangs.", hang, engine.Risk(turn.RiskLow)))
+	run := r.begin(session(t), "Hang twice.", nil)
+	assert.Equal(t, "a", <-began)
+	r.cancelled(run)
+	assert.Empty(t, began, "the second call never began")
+	r.keep("v1-cancelled-in-line", session(t), run.GetRunID())
+	messages := paired(t, r, session(t))
+	require.Len(t, messages, 4)
+	assert.Equal(t, turn.OutcomeCancelled, messages[3].Outcome)
+	r.sound(session(t))
+}
+
+func TestACallThatWasNeverSentIsToldSo(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	l := newLedger(t)
+	r := newRig(t, script.Steps(script.Call("mcp_ledger_append", `{"text":"x"}`).WithText("One moment.").Hold(2, gate), script.Text("It is not there.")),
+		l.host(config.MCPTool{}))
+	command := filepath.Join(t.TempDir(), "server")
+	require.NoError(t, os.Symlink(r.cfg.MCP.Servers[0].Command, command))
+	r.cfg.MCP.Servers[0].Command = command
+	r.work()
+	run := r.begin(session(t), "Append it.", nil)
+	r.reach(gate)
+	require.NoError(t, os.Remove(command))
+	l.kill()
+	gate.Release()
+	assert.Equal(t, "It is not there.", r.result(run).Answer)
+	assert.Zero(t, l.count("begun", "x"))
+	call := r.calls(run.GetRunID(), 1)[0]
+	assert.Equal(t, turn.OutcomeError, call.Outcome, "that nothing happened is certain")
+	r.keep("v1-call-not-sent", session(t), run.GetRunID())
+	r.sound(session(t))
+}
+
+func TestAToolThatChangedIsNotCalled(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	l := newLedger(t)
+	r := newRig(t, script.Steps(script.Call("mcp_ledger_good", `{}`).WithText("One moment.").Hold(2, gate), script.Text("It has changed.")),
+		l.host(config.MCPTool{}))
+	server := &r.cfg.MCP.Servers[0]
+	server.Args = append(server.Args, "-mode", "moody")
+	server.Tools = map[string]config.MCPTool{"good": {Risk: config.RiskLow}}
+	r.work()
+	run := r.begin(session(t), "Use it.", nil)
+	r.reach(gate)
+	l.kill()
+	gate.Release()
+	assert.Equal(t, "It has changed.", r.result(run).Answer)
+	told := results(r.model.Requests()[1].Chat)
+	require.Len(t, told, 1)
+	assert.Contains(t, told[0], "was not called")
+	r.keep("v1-call-drift", session(t), run.GetRunID())
+	r.sound(session(t))
+}
+
+func TestATurnGoesOnInANewRun(t *testing.T) {
+	t.Parallel()
+	const hops = 16
+	server := newSuggestingServer(t, 60)
+	r := newRig(t, script.Func(func(req script.Request) script.Reply {
+		if req.Step < hops {
+			return script.Call("local_echo", `{"text":"`+strings.Repeat("x", req.Step)+`"}`)
+		}
+		return script.Text("done")
+	}))
+	server.serves(r)
+	r.work(withEcho()...)
+	run := r.begin(session(t), "Echo often.", raised(hops))
+	first := run.GetRunID()
+	res := r.result(run)
+	assert.Equal(t, "done", res.Answer)
+	assert.Equal(t, first, res.Turn, "the turn's ID outlives its first run")
+	assert.Equal(t, hops, res.ToolCalls)
+	assert.Equal(t, hops+1, res.Steps, "counters are carried on")
+	runs := r.chain(session(t), first)
+	require.GreaterOrEqual(t, len(runs), 3)
+	for _, c := range r.calls(first, hops) {
+		assert.Equal(t, 1, c.Runs)
+	}
+	r.keep("v1-continued-first", session(t), runs[0])
+	r.keep("v1-continued-middle", session(t), runs[1])
+	r.keep("v1-continued-last", session(t), runs[len(runs)-1])
+	r.sound(session(t))
+}
+
+func TestALockedJournalIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("All work and no play. ", 1950<<10/22)
+	for name, c := range map[string]struct {
+		text  string
+		store *away
+	}{
+		"begin-locked":       {"Hello?", &away{begin: wait, left: 1}},
+		"begin-locked-large": {large, &away{begin: refuse, left: 3}},
+		"finish-locked":      {"Hello?", &away{finish: wait, left: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, script.Text("Here."))
+			r.work(engine.WithJournal(c.store.wrap))
+			run := r.begin(session(t), c.text, nil)
+			assert.Equal(t, "Here.", r.result(run).Answer)
+			assert.Len(t, r.model.Requests(), 1)
+			messages, _ := r.transcript(session(t))
+			assert.Len(t, messages, 2, "nothing is written twice")
+			r.keep("v1-"+name, session(t), run.GetRunID())
+			r.sound(session(t))
+		})
+	}
+}
+
+func TestACallWaitsForTheJournal(t *testing.T) {
+	t.Parallel()
+	t.Run("once", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, script.Steps(script.Call("local_echo", `{"text":"hello"}`), script.Text("It echoed.")))
+		store := away{claim: refuse, left: 1}
+		r.work(append(withEcho(), engine.WithJournal(store.wrap))...)
+		run := r.begin(session(t), "Echo hello.", nil)
+		assert.Equal(t, "It echoed.", r.result(run).Answer)
+		assert.Equal(t, []string{"echo hello"}, results(r.model.Requests()[1].Chat))
+		r.keep("v1-call-store-away", session(t), run.GetRunID())
+		r.sound(session(t))
+	})
+	t.Run("for good", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, script.Steps(script.Call("local_echo", `{"text":"hello"}`).WithText("One moment.")))
+		store := away{claim: refuse, left: 1000}
+		r.work(append(withEcho(), engine.WithJournal(store.wrap))...)
+		run := r.begin(session(t), "Echo hello.", nil)
+		app, res := r.failure(run)
+		assert.Equal(t, string(turn.CodeStoreUnavailable), app.Type())
+		assert.Equal(t, "One moment.", res.Answer)
+		r.keep("v1-call-store-gone", session(t), run.GetRunID())
+		r.sound(session(t))
+	})
+}
+
+// TestARunIsRecordedFromAnyServer runs the command that people use.
+func TestARunIsRecordedFromAnyServer(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Text("Here."))
+	r.work()
+	run := r.begin(session(t), "Are you there?", nil)
+	r.result(run)
+	dir := t.TempDir()
+	record := func(name, id string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), "go", "run", "./tests/record", "-name", name, "-workflow-id", id,
+			"-run-id", run.GetRunID(), "-address", stack.Address, "-dir", dir)
+		cmd.Dir = ".."
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	said, err := record("v1-answer", session(t))
+	require.NoError(t, err, said)
+	assert.Contains(t, said, "14 events: Begin° Infer Finish° → completed: answered")
+	assert.Contains(t, said, "look through it before you commit it")
+	events, err := kept.Read(filepath.Join(dir, "v1-answer.json"))
+	require.NoError(t, err)
+	assert.NoError(t, kept.Run(events))
+	for name, c := range map[string]struct{ as, id, says string }{
+		"twice":           {"v1-answer", session(t), "never overwritten"},
+		"as another":      {"v1-call-local_echo", session(t), "not of the shape"},
+		"under no name":   {"v9-unheard-of", session(t), "say first what it is"},
+		"of no such run":  {"v1-answer", "nobody", "no such run"},
+		"without a place": {"../v1-answer", session(t), "a name is"},
+	} {
+		said, err := record(c.as, c.id)
+		assert.Error(t, err, name)
+		assert.Contains(t, said, c.says, name)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	require.NoError(t, err)
+	assert.Len(t, files, 1)
+}
