@@ -34,7 +34,7 @@ type pairPromise struct {
 }
 
 func promises() []promise {
-	return slices.Concat(beginPromises, closePromises, inferencePromises, callPromises, resultPromises, chunkPromises, followPromises, contentPromises, exportPromises)
+	return slices.Concat(beginPromises, closePromises, inferencePromises, callPromises, resultPromises, chunkPromises, followPromises, contentPromises, clockPromises, exportPromises)
 }
 
 // Run checks every promise on stores that open returns. open closes them with t.Cleanup.

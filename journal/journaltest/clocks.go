@@ -1,0 +1,89 @@
+package journaltest
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Workers bring their own clocks, and clocks are set. What the journal keeps of them is for people: numbers and heads
+// decide what comes first, what is late and what is whole.
+var clockPromises = []promise{
+	{"clocks that go back change no order", clocksGoBack},
+	{"a worker from the future is stale all the same", futureWorker},
+	{"what skewed clocks have left is exported and imported", skewedExport},
+}
+
+// skew sets the clock that a script's next call brings.
+func (s *script) skew(d time.Duration) *script {
+	s.at = start.Add(d)
+	return s
+}
+
+const day = 24 * time.Hour
+
+// skewed is a turn each of whose steps is written by a worker with another clock.
+func skewed(t T, store journal.Store) *script {
+	t.Helper()
+	s := newScript(t, store, "t1")
+	list := calls(1, 2)
+	s.skew(365*day).infer(1, "look", list...)
+	s.skew(-day).run(list[0], "first")
+	require.Equal(t, journal.ClaimGranted, s.skew(3*day).claim(list[1], 1).State)
+	s.skew(-2*day).settleCall(list[1], 1, turn.OutcomeOK, "second")
+	s.skew(-3*day).start(2, resultsOf(list...)...)
+	require.NoError(t, s.skew(day).append(2, 1, "the "))
+	require.NoError(t, s.skew(-day).append(2, 1, "answer"))
+	out, err := s.SettleInference(t.Context(), s.skew(-30*365*day).settleInput(2, 1, "the answer"))
+	require.NoError(t, err)
+	s.head = out.Head
+	s.finish()
+	return s
+}
+
+func clocksGoBack(t T, open func() journal.Store) {
+	s := skewed(t, open())
+	var reader turn.Reader
+	for _, c := range s.chunks() {
+		reader.Add(c)
+	}
+	assert.Equal(t, "the answer", reader.Text())
+	var roles []turn.Role
+	for _, m := range s.transcript() {
+		roles = append(roles, m.Role)
+	}
+	assert.Equal(t, []turn.Role{turn.RoleUser, turn.RoleAssistant, turn.RoleTool, turn.RoleTool, turn.RoleAssistant}, roles)
+	s.turn = "t2"
+	s.skew(-100 * 365 * day).begin()
+	turns, err := s.Turns(t.Context(), s.session)
+	require.NoError(t, err)
+	require.Len(t, turns, 2)
+	assert.Equal(t, []string{"t1", "t2"}, []string{turns[0].ID, turns[1].ID}, "in the order in which they began")
+}
+
+func futureWorker(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	s.skew(365 * day).start(1)
+	s.skew(-day).start(1)
+	s.skew(366 * day).unchanged(func() {
+		_, err := s.SettleInference(t.Context(), s.settleInput(1, 1, "from the future"))
+		assert.ErrorIs(t, err, journal.ErrStale)
+	})
+	_, err := s.SettleInference(t.Context(), s.skew(-2*day).settleInput(1, 2, "now"))
+	require.NoError(t, err)
+}
+
+func skewedExport(t T, open func() journal.Store) {
+	s := skewed(t, open())
+	b := export(t, s)
+	other := *s
+	other.Store = open()
+	_, err := other.Import(t.Context(), bytes.NewReader(b))
+	require.NoError(t, err)
+	assert.Equal(t, s.state(), other.state())
+}
