@@ -98,6 +98,11 @@ func TestCutStreamsAreNoAnswers(t *testing.T) {
 func TestRetryAfterIsReadAndCapped(t *testing.T) {
 	limited := script.Status(429, "rate_limit_exceeded", "slow down")
 	soon := time.Now().Add(30 * time.Second).UTC().Format(http.TimeFormat)
+	// skewed asks for 20 seconds by a clock that is off by so much against ours.
+	skewed := func(off time.Duration) script.Reply {
+		theirs := time.Now().Add(off).UTC()
+		return limited.Header("Date", theirs.Format(http.TimeFormat)).RetryAfter(theirs.Add(20 * time.Second).Format(http.TimeFormat))
+	}
 	for name, c := range map[string]struct {
 		reply    script.Reply
 		from, to time.Duration
@@ -106,6 +111,8 @@ func TestRetryAfterIsReadAndCapped(t *testing.T) {
 		"fraction":     {limited.RetryAfter("1.5"), 1500 * time.Millisecond, 1500 * time.Millisecond},
 		"milliseconds": {limited.RetryAfter("9").Header("Retry-After-Ms", "250"), 250 * time.Millisecond, 250 * time.Millisecond},
 		"date":         {limited.RetryAfter(soon), 20 * time.Second, 30 * time.Second},
+		"clock ahead":  {skewed(time.Hour), 20 * time.Second, 20 * time.Second},
+		"clock behind": {skewed(-time.Hour), 20 * time.Second, 20 * time.Second},
 		"old date":     {limited.RetryAfter("Mon, 02 Jan 2006 15:04:05 GMT"), 0, 0},
 		"far date":     {limited.RetryAfter("Mon, 02 Jan 2906 15:04:05 GMT"), time.Minute, time.Minute},
 		"a day":        {limited.RetryAfter("86400"), time.Minute, time.Minute},
