@@ -119,6 +119,10 @@ func (o Options) resolve() (client.Options, error) {
 		return client.Options{}, invalid("making Temporal's client options: %w", err)
 	}
 	opts.ConnectionOptions.DialOptions = append(opts.ConnectionOptions.DialOptions, AnyWorkflowID())
+	if Loopback(opts.HostPort) && opts.ConnectionOptions.GrpcCompression == nil {
+		// The SDK compresses by default, which costs both sides more than the bytes would between processes of a machine.
+		opts.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
+	}
 	opts.Identity = o.Identity
 	opts.Logger = log.NewStructuredLogger(o.logger())
 	return opts, nil

@@ -28,8 +28,8 @@ const (
 	defaultBusyTimeout = 10 * time.Second
 	// stepTimeout is how long SQLite itself waits before our own loop looks at the context again.
 	stepTimeout = 30 * time.Millisecond
-	// readers is the pool for reads; one of them watches for changes.
-	readers = 5
+	// readers is how many reads run at once.
+	readers = 4
 	// walPages (of 4 KiB) is when the log is folded back into the file; walLimit (bytes) is what is left of it then.
 	walPages = 512
 	walLimit = 2 << 20
@@ -41,7 +41,8 @@ type Store struct {
 	busy      time.Duration
 	writeDB   *sql.DB
 	readDB    *sql.DB
-	writer    *sql.Conn     // the only connection of writeDB
+	writer    *conn         // the only connection of writeDB
+	readers   *pool         // of connections of readDB
 	turnstile chan struct{} // holds one token: whoever takes it may write
 	changes   *changes
 }
@@ -110,11 +111,12 @@ func (s *Store) connect(ctx context.Context, synchronous string) (err error) {
 	if s.readDB, err = sql.Open("sqlite", s.dsn("query_only(1)")); err != nil {
 		return err
 	}
-	s.readDB.SetMaxOpenConns(readers)
-	s.readDB.SetMaxIdleConns(readers)
-	if err := s.retry(ctx, func() (err error) { s.writer, err = s.writeDB.Conn(ctx); return err }); err != nil {
+	s.readers = newPool(s.readDB, readers)
+	var writer *sql.Conn
+	if err := s.retry(ctx, func() (err error) { writer, err = s.writeDB.Conn(ctx); return err }); err != nil {
 		return err
 	}
+	s.writer = newConn(writer)
 	s.changes, err = watchChanges(ctx, s)
 	return err
 }
@@ -136,8 +138,11 @@ func (s *Store) Close() error {
 	s.turnstile <- struct{}{} // let the transaction that runs end; there will not be another
 	defer func() { <-s.turnstile }()
 	if s.writer != nil {
-		errs = append(errs, s.writer.Close())
+		errs = append(errs, s.writer.close())
 		s.writer = nil
+	}
+	if s.readers != nil {
+		errs = append(errs, s.readers.close())
 	}
 	for _, db := range []*sql.DB{s.readDB, s.writeDB} {
 		if db != nil {

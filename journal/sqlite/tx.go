@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -16,36 +15,6 @@ import (
 type tx struct {
 	querier
 	emitted bool // chunks were appended: followers are to look
-}
-
-// querier is a connection with the context that its statements run under.
-type querier struct {
-	ctx  context.Context
-	conn *sql.Conn
-}
-
-func (q querier) row(query string, args ...any) *sql.Row {
-	return q.conn.QueryRowContext(q.ctx, query, args...)
-}
-
-func (q querier) exec(query string, args ...any) error {
-	_, err := q.conn.ExecContext(q.ctx, query, args...)
-	return err
-}
-
-// each calls scan for each row of the query's result.
-func (q querier) each(scan func(*sql.Rows) error, query string, args ...any) error {
-	rows, err := q.conn.QueryContext(q.ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
 }
 
 // write runs fn in one transaction, which is committed where fn returns nil and leaves no trace otherwise.
@@ -97,16 +66,16 @@ func (s *Store) read(ctx context.Context, doing string, fn func(querier) error) 
 }
 
 func (s *Store) once(ctx context.Context, fn func(querier) error) error {
-	conn, err := s.readDB.Conn(ctx)
+	c, err := s.readers.take(ctx)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	q := querier{context.WithoutCancel(ctx), conn}
+	q := querier{context.WithoutCancel(ctx), c}
 	if err := q.exec("BEGIN"); err != nil {
+		s.readers.drop(c)
 		return err
 	}
-	defer func() { _ = q.exec("ROLLBACK") }()
+	defer func() { s.readers.give(c, q.exec("ROLLBACK")) }()
 	return fn(q)
 }
 

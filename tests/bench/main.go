@@ -47,7 +47,7 @@ func parse(args []string, stdout, stderr io.Writer) *program {
 	p := &program{stdout: stdout, stderr: stderr}
 	f := flag.NewFlagSet("bench", flag.ExitOnError)
 	f.BoolVar(&p.smoke, "smoke", false, "a few turns of each kind: does everything work, are the counts right; times decide nothing")
-	f.StringVar(&p.only, "only", "", "run the scenarios whose name contains this `text`")
+	f.StringVar(&p.only, "only", "", "run the scenario of this `name`, or those whose names contain it")
 	f.StringVar(&p.profile, "profile", "", "`folder` for CPU and allocation profiles of Everturn's workers, which then run inside this program")
 	f.StringVar(&p.out, "out", filepath.Join(".everturn", "bench"), "`folder` for result.json")
 	f.StringVar(&p.baseline, "baseline", filepath.Join("tests", "bench", "baseline.json"), "the accepted run, a `file`")
@@ -65,7 +65,10 @@ func (p *program) run(ctx context.Context) (code int, err error) {
 	}
 	defer func() { err = join(err, r.close()) }()
 	if p.profile != "" {
-		if r.profile, err = filepath.Abs(p.profile); err != nil {
+		if r.profile, err = filepath.Abs(p.profile); err == nil {
+			err = os.MkdirAll(r.profile, 0o755)
+		}
+		if err != nil {
 			return 0, err
 		}
 	}
@@ -94,7 +97,7 @@ func (p *program) run(ctx context.Context) (code int, err error) {
 func (p *program) chosen() []scenario {
 	var out []scenario
 	for _, sc := range scenarios() {
-		if !strings.Contains(sc.name, p.only) || p.smoke && !sc.smoke {
+		if !p.wanted(sc.name) || p.smoke && !sc.smoke {
 			continue
 		}
 		if p.smoke {
@@ -133,6 +136,16 @@ func (p *program) judge(ctx context.Context, r *rig, result report.Result) ([]re
 		again.Parts = append(again.Parts, part)
 	}
 	return append(findings, report.Confirmed(worse, report.Gate(again, accepted))...), nil
+}
+
+// wanted reports whether a scenario is to run: the one of that name, or where there is none all that contain it.
+func (p *program) wanted(name string) bool {
+	for _, sc := range scenarios() {
+		if sc.name == p.only {
+			return name == p.only
+		}
+	}
+	return strings.Contains(name, p.only)
 }
 
 func concerned(findings []report.Finding, scenario string) bool {

@@ -1,0 +1,141 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+)
+
+// conn is a connection that keeps its statements prepared: SQLite takes about as long to plan one of ours as to run it.
+// All statements are constants, so there is an end to them.
+type conn struct {
+	raw        *sql.Conn
+	statements map[string]*sql.Stmt
+}
+
+func newConn(raw *sql.Conn) *conn { return &conn{raw, map[string]*sql.Stmt{}} }
+
+func (c *conn) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
+	if s, ok := c.statements[query]; ok {
+		return s, nil
+	}
+	s, err := c.raw.PrepareContext(ctx, query)
+	if err == nil {
+		c.statements[query] = s
+	}
+	return s, err
+}
+
+func (c *conn) close() error {
+	var errs []error
+	for _, s := range c.statements {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(append(errs, c.raw.Close())...)
+}
+
+// querier is a connection with the context that its statements run under.
+type querier struct {
+	ctx  context.Context
+	conn *conn
+}
+
+func (q querier) row(query string, args ...any) *sql.Row {
+	s, err := q.conn.prepare(q.ctx, query)
+	if err != nil {
+		return q.conn.raw.QueryRowContext(q.ctx, query, args...) // only this makes a Row that holds the error
+	}
+	return s.QueryRowContext(q.ctx, args...)
+}
+
+func (q querier) exec(query string, args ...any) error {
+	s, err := q.conn.prepare(q.ctx, query)
+	if err != nil {
+		return err
+	}
+	_, err = s.ExecContext(q.ctx, args...)
+	return err
+}
+
+// each calls scan for each row of the query's result.
+func (q querier) each(scan func(*sql.Rows) error, query string, args ...any) error {
+	s, err := q.conn.prepare(q.ctx, query)
+	if err != nil {
+		return err
+	}
+	rows, err := s.QueryContext(q.ctx, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// pool are the connections for reads. It is a pool of our own because the one of database/sql forgets statements.
+type pool struct {
+	db    *sql.DB
+	slots chan *conn // nil where the connection is to be opened
+	done  chan struct{}
+	end   sync.Once
+}
+
+func newPool(db *sql.DB, size int) *pool {
+	p := &pool{db: db, slots: make(chan *conn, size), done: make(chan struct{})}
+	for range size {
+		p.slots <- nil
+	}
+	return p
+}
+
+// take waits for a connection that nobody uses.
+func (p *pool) take(ctx context.Context) (*conn, error) {
+	select {
+	case c := <-p.slots:
+		if c != nil {
+			return c, nil
+		}
+	case <-p.done:
+		return nil, errClosedStore
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	raw, err := p.db.Conn(ctx)
+	if err != nil {
+		p.slots <- nil
+		return nil, err
+	}
+	return newConn(raw), nil
+}
+
+// give puts a connection back; one whose last statement ended with an error is replaced.
+func (p *pool) give(c *conn, err error) {
+	if err != nil {
+		p.drop(c)
+		return
+	}
+	p.slots <- c
+}
+
+func (p *pool) drop(c *conn) {
+	_ = c.close() // what is wrong with it has been said already
+	p.slots <- nil
+}
+
+// close waits for the connections that are in use.
+func (p *pool) close() (err error) {
+	p.end.Do(func() {
+		close(p.done)
+		for range cap(p.slots) {
+			if c := <-p.slots; c != nil {
+				err = errors.Join(err, c.close())
+			}
+		}
+	})
+	return err
+}
