@@ -32,6 +32,7 @@ type order struct {
 	soak     time.Duration
 	sessions int
 	think    time.Duration
+	docs     string
 }
 
 func main() {
@@ -48,6 +49,7 @@ func main() {
 	flag.DurationVar(&o.soak, "soak", 0, "instead of points, many sessions for this `time`, with one fault after the other")
 	flag.IntVar(&o.sessions, "sessions", 100, "sessions of a soak")
 	flag.DurationVar(&o.think, "think", 30*time.Second, "mean `time` between two messages of a soak's session")
+	flag.StringVar(&o.docs, "docs", "", "`file` of documentation whose figures are to be those of this run")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -71,9 +73,7 @@ func (o order) carryOut(ctx context.Context) (bool, error) {
 	case o.check != "":
 		return judge(o.check)
 	case o.list:
-		for _, p := range points {
-			fmt.Printf("%-18s %s\n", p.name, p.about)
-		}
+		o.print(points)
 		return true, nil
 	}
 	if o.seed == 0 {
@@ -104,7 +104,17 @@ func (o order) carryOut(ctx context.Context) (bool, error) {
 	if o.mutants {
 		return o.hunt(ctx, ps, shared, dir)
 	}
-	return o.playAll(ctx, ps, shared, dir, points), nil
+	return o.playAll(ctx, ps, shared, dir, points)
+}
+
+// print lists the points and, where a seed is given, what it makes of them.
+func (o order) print(points []point) {
+	for _, p := range points {
+		fmt.Printf("%-18s %s\n", p.name, p.about)
+		if o.seed != 0 {
+			fmt.Println(planned(p, o.seed))
+		}
+	}
 }
 
 func (o order) folder() (string, error) {
@@ -132,10 +142,6 @@ func (o order) points() ([]point, error) {
 		return nil, fmt.Errorf("no point matches %q: -list shows them", o.only)
 	}
 	return all, nil
-}
-
-func allPoints() []point {
-	return slices.Concat(killsInside(), killsOutside(), network(), provider(), toolServers(), store(), servers(), deploys(), cancels(), storms())
 }
 
 // build builds the commands that the schedules run.

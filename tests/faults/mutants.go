@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -49,7 +52,7 @@ func (o order) hunt(ctx context.Context, ps programs, shared *server, dir string
 	fmt.Printf("seed %d, %d mutants, %d at once\n", o.seed, len(prey), o.parallel)
 	began := time.Now()
 	slots := make(chan struct{}, max(1, o.parallel))
-	good := make([]bool, len(prey))
+	outcomes := make([]outcome, len(prey))
 	var hunters sync.WaitGroup
 	for i, m := range prey {
 		hunters.Go(func() {
@@ -57,33 +60,38 @@ func (o order) hunt(ctx context.Context, ps programs, shared *server, dir string
 			defer func() { <-slots }()
 			ps := ps
 			ps.mutation = m.name
-			good[i] = report(m, play(ctx, ps, shared, pointNamed(m.point), o.seed, filepath.Join(dir, fmt.Sprintf("%s-%s-%d", m.name, m.point, o.seed)), o.keep))
+			outcomes[i] = play(ctx, ps, shared, pointNamed(m.point), o.seed, filepath.Join(dir, fmt.Sprintf("%s-%s-%d", m.name, m.point, o.seed)), o.keep)
+			report(m, outcomes[i])
 		})
 	}
 	hunters.Wait()
 	escaped := 0
-	for _, ok := range good {
-		if !ok {
+	for i, m := range prey {
+		if !m.asItShould(outcomes[i]) {
 			escaped++
 		}
 	}
 	fmt.Printf("\n%d mutants in %s, %d not as they should be\n", len(prey), time.Since(began).Round(time.Second), escaped)
-	return escaped == 0, ctx.Err()
+	return escaped == 0, errors.Join(ctx.Err(), figures(o.docs, "mutants", func(b *bytes.Buffer) {
+		provenance(b, os.Args[1:])
+		mutantFigures(b, prey, outcomes)
+	}))
 }
 
-// report prints what became of a mutant and returns whether it is what should.
-func report(m mutant, o outcome) bool {
-	found := check.Invariants(o.violations)
-	good := slices.Contains(found, m.breaks)
-	verdict := "caught"
+// asItShould reports whether a mutant was noticed by its invariant, or one that changes nothing by none.
+func (m mutant) asItShould(o outcome) bool {
 	if m.breaks == "" {
-		good, verdict = !o.failed(), "passed"
+		return !o.failed()
 	}
-	if !good {
-		verdict = "ESCAPED"
-		if m.breaks == "" {
-			verdict = "BLAMED"
-		}
+	return slices.Contains(check.Invariants(o.violations), m.breaks)
+}
+
+// report prints what became of a mutant.
+func report(m mutant, o outcome) {
+	found, good := check.Invariants(o.violations), m.asItShould(o)
+	verdict := map[bool]string{true: "caught", false: "ESCAPED"}[good]
+	if m.breaks == "" {
+		verdict = map[bool]string{true: "passed", false: "BLAMED"}[good]
 	}
 	line := fmt.Sprintf("%-8s %-21s at %-13s %5.1fs  %v", verdict, m.name, m.point, o.took.Seconds(), found)
 	shown := 0
@@ -98,7 +106,6 @@ func report(m mutant, o outcome) bool {
 		line += "\n         " + o.err.Error()
 	}
 	fmt.Println(line)
-	return good
 }
 
 func pointNamed(name string) point {

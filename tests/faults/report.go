@@ -1,17 +1,19 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
 // playAll plays every point as often as asked, some at once, and reports. It returns whether nothing failed.
-func (o order) playAll(ctx context.Context, ps programs, shared *server, dir string, points []point) bool {
+func (o order) playAll(ctx context.Context, ps programs, shared *server, dir string, points []point) (bool, error) {
 	type job struct {
 		p    point
 		seed uint64
@@ -46,7 +48,12 @@ func (o order) playAll(ctx context.Context, ps programs, shared *server, dir str
 		all = append(all, r)
 		printOutcome(r)
 	}
-	return summarise(points, all, time.Since(began)) && ctx.Err() == nil
+	took := time.Since(began)
+	good := summarise(points, all, took)
+	return good, errors.Join(ctx.Err(), figures(o.docs, "points", func(b *bytes.Buffer) {
+		provenance(b, os.Args[1:])
+		pointFigures(b, all, took)
+	}))
 }
 
 func printOutcome(o outcome) {
@@ -69,22 +76,10 @@ func summarise(points []point, all []outcome, took time.Duration) bool {
 	fmt.Printf("\n%-18s %5s %6s %12s %12s  %s\n", "point", "runs", "failed", "median (s)", "longest (s)", "what is broken there")
 	failed := 0
 	for _, p := range points {
-		var times []time.Duration
-		bad := 0
-		for _, o := range all {
-			if o.point == p.name {
-				times = append(times, o.recovery)
-				if o.failed() {
-					bad++
-				}
-			}
+		if s := statsOf(p.name, all); s.runs > 0 {
+			fmt.Printf("%-18s %5d %6d %12.1f %12.1f  %s\n", p.name, s.runs, s.failed, s.median.Seconds(), s.longest.Seconds(), p.about)
+			failed += s.failed
 		}
-		if len(times) == 0 {
-			continue
-		}
-		slices.Sort(times)
-		fmt.Printf("%-18s %5d %6d %12.1f %12.1f  %s\n", p.name, len(times), bad, times[len(times)/2].Seconds(), times[len(times)-1].Seconds(), p.about)
-		failed += bad
 	}
 	fmt.Printf("\n%d runs in %s, %d failed\n", len(all), took.Round(time.Second), failed)
 	return failed == 0

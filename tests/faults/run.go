@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/tests/faults/check"
+	"github.com/everturn/everturn/tests/script"
 )
 
 // point is a fault at a place that can be observed.
@@ -99,6 +100,18 @@ func (r *rig) cast(p point) {
 		p.shape(r)
 	}
 	r.target, r.companion = r.plan(*r.target), r.plan(*r.companion)
+}
+
+// planned is what a seed makes of a point: the turns, the flags of the first worker, and what the next choice would be,
+// which is the fault's own.
+func planned(p point, seed uint64) string {
+	r := &rig{dir: fmt.Sprintf("%s-%d", p.name, seed), rng: seeded(seed, p.name), gate: script.NewGate(), plans: map[string]*turnPlan{}}
+	r.cast(p)
+	var weak []string
+	if p.weak != nil {
+		weak = p.weak(r)
+	}
+	return fmt.Sprintf("  target %+v\n  companion %+v\n  worker %q\n  next %d", *r.target, *r.companion, weak, r.rng.IntN(1000))
 }
 
 // perform has a turn before the fault, the fault, and a turn after it.

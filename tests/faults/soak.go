@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -67,7 +69,12 @@ func (o order) endure(ctx context.Context, ps programs, dir string) (bool, error
 	if rerr != nil {
 		return false, errors.Join(err, rerr)
 	}
-	good := s.report(os.Stdout, l, check.Check(l)) && err == nil
+	var said bytes.Buffer
+	good := s.report(io.MultiWriter(os.Stdout, &said), l, check.Check(l)) && err == nil
+	err = errors.Join(err, figures(o.docs, "soak", func(b *bytes.Buffer) {
+		provenance(b, os.Args[1:])
+		fmt.Fprintf(b, "\n```\n%s\n```\n", bytes.TrimSpace(said.Bytes()))
+	}))
 	if good && !o.keep {
 		return true, errors.Join(os.RemoveAll(s.dir), os.RemoveAll(own.dir))
 	}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/everturn/everturn/tests/faults/check"
+)
+
+// figures rewrites what stands between two comments in a file of documentation, so that figures there are those of a run
+// and of nobody's memory. An empty file name writes nothing.
+func figures(file, section string, write func(b *bytes.Buffer)) error {
+	if file == "" {
+		return nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	write(&b)
+	out, err := splice(text, section, b.Bytes())
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return os.WriteFile(file, out, 0o644) //nolint:gosec // documentation is for everybody
+}
+
+// splice puts new text between the section's comments.
+func splice(text []byte, section string, new []byte) ([]byte, error) {
+	begin, end := []byte("<!-- "+section+": begin -->\n"), []byte("<!-- "+section+": end -->")
+	from, to := bytes.Index(text, begin), bytes.Index(text, end)
+	if from < 0 || to < from {
+		return nil, fmt.Errorf("there are no comments <!-- %s: begin --> and <!-- %s: end -->", section, section)
+	}
+	from += len(begin)
+	return slices.Concat(text[:from], new, text[to:]), nil
+}
+
+// provenance says what made the figures below it.
+func provenance(b *bytes.Buffer, args []string) {
+	fmt.Fprintf(b, "Made by `go run ./tests/faults %s` on %s, %s/%s, %d processors, %s.\n",
+		strings.Join(args, " "), time.Now().UTC().Format(time.DateOnly), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
+}
+
+// pointFigures are the tables of a run of the points.
+func pointFigures(b *bytes.Buffer, all []outcome, took time.Duration) {
+	failed := 0
+	for _, o := range all {
+		if o.failed() {
+			failed++
+		}
+	}
+	fmt.Fprintf(b, "%d runs in %s, %d failed.\n", len(all), took.Round(time.Second), failed)
+	for _, g := range groups() {
+		fmt.Fprintf(b, "\n### %s\n\n%s\n\n| point | what is broken there | runs | failed | goes on after, median | longest |\n|---|---|--:|--:|--:|--:|\n", g.name, g.recovers)
+		for _, p := range g.points {
+			s := statsOf(p.name, all)
+			if s.runs == 0 {
+				fmt.Fprintf(b, "| `%s` | %s | | | | |\n", p.name, p.about)
+				continue
+			}
+			fmt.Fprintf(b, "| `%s` | %s | %d | %d | %.1f s | %.1f s |\n", p.name, p.about, s.runs, s.failed, s.median.Seconds(), s.longest.Seconds())
+		}
+	}
+}
+
+// stats are the figures of a point's runs.
+type stats struct {
+	runs, failed    int
+	median, longest time.Duration
+}
+
+func statsOf(point string, all []outcome) stats {
+	var s stats
+	var times []time.Duration
+	for _, o := range all {
+		if o.point != point {
+			continue
+		}
+		times = append(times, o.recovery)
+		if o.failed() {
+			s.failed++
+		}
+	}
+	if s.runs = len(times); s.runs > 0 {
+		slices.Sort(times)
+		s.median, s.longest = times[len(times)/2], times[len(times)-1]
+	}
+	return s
+}
+
+// mutantFigures is the table of a run of the mutants.
+func mutantFigures(b *bytes.Buffer, list []mutant, outcomes []outcome) {
+	fmt.Fprint(b, "\n| promise that is broken | at the point | noticed by | violations |\n|---|---|---|--:|\n")
+	for i, m := range list {
+		noticed := "nothing, and is not to be"
+		if found := check.Invariants(outcomes[i].violations); len(found) > 0 {
+			noticed = strings.Trim(strings.Join(strings.Fields(fmt.Sprint(found)), ", "), "[]")
+		}
+		if !m.asItShould(outcomes[i]) {
+			noticed += " (NOT AS IT SHOULD BE)"
+		}
+		fmt.Fprintf(b, "| `%s` | `%s` | %s | %d |\n", m.name, m.point, noticed, len(outcomes[i].violations))
+	}
+}

@@ -1,0 +1,33 @@
+package main
+
+// group are points after which the same thing lets turns go on.
+type group struct {
+	name, recovers string
+	points         []point
+}
+
+// groups are all points.
+func groups() []group {
+	return []group{
+		{"The worker dies, inside", "Temporal gives the task to another worker when the heartbeat stays away, and the journal's ledgers tell that one what was " +
+			"begun, claimed or settled. A call that was claimed and may not be repeated is answered with `outcome unknown`.", killsInside()},
+		{"The worker dies, or is a zombie, seen from outside", "The same; what a zombie brings late is kept as late, and is never put over the transcript.", killsOutside()},
+		{"The network", "Clients and workers connect again; what was reported in vain is found settled in the journal.", network()},
+		{"The model's provider", "The attempt is counted as a failure and repeated with the same prompt after a pause, at most `retry_max` times; an answer over the limits is refused for good.", provider()},
+		{"MCP servers", "The call's result says what is known, the server is started again with growing pauses, and the model goes on.", toolServers()},
+		{"The journal's disk and lock", "Writes are tried again until the journal takes them; an answer that could not be kept is asked for again.", store()},
+		{"Temporal's server, and many clients", "The server goes on from its own database; a message ID is taken once, for ever.", servers()},
+		{"A bad deploy", "Its tasks fail and are tried again, without an end for the turn; the good version goes on where it was.", deploys()},
+		{"A person stops the turn", "The stop is Temporal's, and so is not lost: the turn ends as cancelled with a result for each call.", cancels()},
+		{"Everything at once", "All of the above.", storms()},
+	}
+}
+
+// allPoints are the points of all groups.
+func allPoints() []point {
+	var out []point
+	for _, g := range groups() {
+		out = append(out, g.points...)
+	}
+	return out
+}
