@@ -56,8 +56,8 @@ func Run(events []*historypb.HistoryEvent, changes ...interceptor.WorkerIntercep
 // ErrNondeterministic says that the code is not the one that made the history, nor one that is compatible with it.
 var ErrNondeterministic = errors.New("nondeterministic")
 
-// What the SDK's errors say: Temporal's code for such a mismatch, which comes before all that is found under way
-// (https://github.com/temporalio/rules/blob/main/rules/TMPRL1100.md), and its words for another ending.
+// What the SDK's errors say: Temporal's code for such a mismatch, which begins each that is found under way, and its
+// words for another ending.
 const (
 	mismatch = "TMPRL1100"
 	otherEnd = "doesn't return the same result as the last event"
