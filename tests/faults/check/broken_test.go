@@ -3,6 +3,7 @@ package check_test
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,6 +63,15 @@ var broken = map[string]struct {
 		lines(*l, func(line *journal.Line) {
 			if line.Turn != nil {
 				line.Turn.State = turn.StateCancelled
+			}
+		})
+	}},
+	"a turn fails": {check.I1, "is failed (internal)", func(l *check.Ledgers) { fails(l) }},
+	"a turn fails that may, and says no reason": {check.I1, "is failed ()", func(l *check.Ledgers) {
+		l.Run.Failing = fails(l)
+		lines(*l, func(line *journal.Line) {
+			if line.Turn != nil {
+				line.Turn.Code = ""
 			}
 		})
 	}},
@@ -170,6 +180,22 @@ var broken = map[string]struct {
 	"a secret is logged": {check.I8, "canary 1 is in worker.log", func(l *check.Ledgers) {
 		l.Sinks["worker.log"] = []byte("the key is " + l.Run.Canaries[0])
 	}},
+}
+
+// fails makes the session's turns failed ones, and returns their messages.
+func fails(l *check.Ledgers) (messages []string) {
+	lines(*l, func(line *journal.Line) {
+		if line.Turn != nil {
+			line.Turn.State, line.Turn.Code = turn.StateFailed, turn.CodeInternal
+			messages = append(messages, line.Turn.MessageID)
+		}
+	})
+	results(l, func(e *check.Entry) {
+		if slices.Contains(messages, e.Message) {
+			e.State = string(turn.StateFailed)
+		}
+	})
+	return messages
 }
 
 // lines calls edit with each line of the session in which the worker was killed.
