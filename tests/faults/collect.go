@@ -189,20 +189,26 @@ func (r *rig) providerLedger() error {
 	return l.f.Close()
 }
 
-// noteRequests writes requests to the provider's ledger, each with what the plan says that the answer is.
+// noteRequests writes requests to the provider's ledger, each with what the plan says that the answer is. An answer is
+// whole when its finish reason is out: who breaks the connection after that has all of it.
 func (r *rig) noteRequests(l *ledger, requests []script.Request) {
 	for _, q := range requests {
 		asked := q.Chat.Asked()
 		line := check.Request{At: q.At, Asked: asked, Step: q.Step + 1, Body: q.Body, Outcome: string(q.Outcome)}
+		if q.Finished {
+			line.Outcome = string(script.Sent)
+		}
 		r.mu.Lock()
 		t := r.plans[asked]
 		r.mu.Unlock()
-		if t != nil && q.Step < len(t.steps) {
-			for _, c := range t.steps[q.Step] {
+		if t != nil {
+			calls := t.said(q)
+			for _, c := range calls {
 				line.Calls = append(line.Calls, check.RequestCall{Name: c.tool, Arguments: c.arguments()})
 			}
-		} else if t != nil {
-			line.Answer = t.final
+			if len(calls) == 0 {
+				line.Answer = t.final
+			}
 		}
 		l.write(line)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -89,14 +90,24 @@ func (c callPlan) arguments() string {
 	return string(b)
 }
 
-// reply is what the provider says at a step, counted from 0.
-func (t *turnPlan) reply(step int) script.Reply {
-	if step >= len(t.steps) {
-		return script.Text(t.final).Usage(10, 5, 0).Delay(t.pace)
+// said are the calls that the model asks for in answer to a request; none where it answers. A model asks for no tool that
+// it is not offered: a turn that begins while a server is away has none of that server's.
+func (t *turnPlan) said(q script.Request) []callPlan {
+	if q.Step >= len(t.steps) {
+		return nil
 	}
+	offered := q.Chat.ToolNames()
+	return slices.DeleteFunc(slices.Clone(t.steps[q.Step]), func(c callPlan) bool { return !slices.Contains(offered, c.tool) })
+}
+
+// reply is what the provider says to a request.
+func (t *turnPlan) reply(q script.Request) script.Reply {
 	var calls []script.ToolCall
-	for _, c := range t.steps[step] {
+	for _, c := range t.said(q) {
 		calls = append(calls, script.ToolCall{Name: c.tool, Arguments: c.arguments()})
+	}
+	if len(calls) == 0 {
+		return script.Text(t.final).Usage(10, 5, 0).Delay(t.pace)
 	}
 	return script.Calls(calls...).Usage(10, 5, 0)
 }

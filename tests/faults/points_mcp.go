@@ -73,6 +73,7 @@ func moody(name, about, mode string) point {
 	shape, act := p.shape, p.act
 	p.shape = func(r *rig) {
 		shape(r)
+		r.settings.connect = "3s"
 		r.target.add(1+r.rng.IntN(2), func(i int) string { return []string{once, again}[i] })
 	}
 	p.act = func(ctx context.Context, r *rig) error {

@@ -63,13 +63,14 @@ type rig struct {
 type settings struct {
 	toolTimeout time.Duration
 	more        string // lines for the section [journal]
+	connect     string // connect_timeout of the MCP servers
 	remote      string // URL of an MCP server over HTTP; empty for none
 }
 
 // newRig brings everything up but the workers.
 func newRig(ctx context.Context, ps programs, s *server, dir string, seed uint64, rng *rand.Rand) (r *rig, err error) {
 	r = &rig{programs: ps, server: s, dir: dir, seed: seed, rng: rng, gate: script.NewGate(), plans: map[string]*turnPlan{},
-		queue: "q-" + filepath.Base(dir), settings: settings{toolTimeout: 15 * time.Second}}
+		queue: "q-" + filepath.Base(dir), settings: settings{toolTimeout: 15 * time.Second, connect: "1m"}}
 	for _, sub := range []string{"", "ledgers", "ledgers/sinks", "ledgers/journal", "ledgers/histories", "workspace"} {
 		if err := os.MkdirAll(inDir(dir, sub), 0o700); err != nil {
 			return nil, err
@@ -111,7 +112,7 @@ func (r *rig) reply(q script.Request) script.Reply {
 	if t == nil {
 		return script.Status(400, "unplanned", "no plan has this message")
 	}
-	reply := t.reply(q.Step)
+	reply := t.reply(q)
 	if adapt != nil {
 		reply = adapt(q, t, reply)
 	}

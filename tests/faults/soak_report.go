@@ -16,7 +16,7 @@ import (
 
 // judgedFrom is how long a soak must be for its memory to be judged: in a shorter one caches are not full and the heap
 // has not found its size when a third of it is over.
-const judgedFrom = 10 * time.Minute
+const judgedFrom = 15 * time.Minute
 
 // report prints what a soak has come to and returns whether it was good.
 func (s *soak) report(out io.Writer, l check.Ledgers, violations []check.Violation) bool {
@@ -66,10 +66,7 @@ func tally(l check.Ledgers) map[string]int {
 
 // table prints resident memory as it went.
 func (s *soak) table(out io.Writer) {
-	step := max(5*time.Minute, s.order.soak/12)
-	if s.order.soak < judgedFrom {
-		step = s.order.soak / 6
-	}
+	step := s.order.soak / 6
 	fmt.Fprintf(out, "\n%-10s %12s %12s %12s %12s %12s %12s\n", "from", "worker MB", "observed MB", "live heap MB", "goroutines", "files", "server MB")
 	for from := time.Duration(0); from < s.order.soak; from += step {
 		low := func(samples []vitals.Sample, value vitals.Value) float64 {

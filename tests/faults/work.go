@@ -49,8 +49,8 @@ func (r *rig) configure() error {
 
 // mcpSection writes the section of an MCP server over stdio. Its tools are of low risk; more says what else they are.
 func (r *rig) mcpSection(b *strings.Builder, id, more string, tools ...string) {
-	fmt.Fprintf(b, "[[mcp.servers]]\nid = %q\ntransport = \"stdio\"\ncommand = %q\nargs = [\"-ledger\", %q, \"-release\", %q, \"-pidfile\", %q, \"-mode-file\", %q]\neverywhere = true\nconnect_timeout = \"3s\"\n",
-		id, r.programs.mcpserver, r.toolLedger(), inDir(r.dir, "release"), r.pidfile(id), r.modeFile(id))
+	fmt.Fprintf(b, "[[mcp.servers]]\nid = %q\ntransport = \"stdio\"\ncommand = %q\nargs = [\"-ledger\", %q, \"-release\", %q, \"-pidfile\", %q, \"-mode-file\", %q]\neverywhere = true\nconnect_timeout = %q\n",
+		id, r.programs.mcpserver, r.toolLedger(), inDir(r.dir, "release"), r.pidfile(id), r.modeFile(id), r.settings.connect)
 	for _, tool := range tools {
 		fmt.Fprintf(b, "[mcp.servers.tools.%s]\nrisk = \"low\"\n%s", tool, more)
 	}

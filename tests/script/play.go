@@ -16,6 +16,7 @@ type player struct {
 	reply   Reply
 	entry   *Request
 	outcome Outcome
+	finish  int // the index of the event with the finish reason; -1 where there is none
 }
 
 // play sends the reply as far as its script goes and sets the outcome.
@@ -68,7 +69,10 @@ func (p *player) stream() bool {
 		if !p.write(event) {
 			return false
 		}
-		p.server.update(func() { p.entry.Events++ })
+		p.server.update(func() {
+			p.entry.Events++
+			p.entry.Finished = p.entry.Finished || i == p.finish
+		})
 	}
 	return !p.ends(len(p.events()))
 }
@@ -114,6 +118,7 @@ func (p *player) wait(d time.Duration) bool {
 
 // events are the reply's server-sent events, each with its blank line.
 func (p *player) events() []string {
+	p.finish = -1
 	if p.reply.raw != nil {
 		return p.reply.raw
 	}
@@ -126,6 +131,7 @@ func (p *player) events() []string {
 	}
 	out = append(out, p.callEvents()...)
 	if p.reply.finish != "-" {
+		p.finish = len(out)
 		out = append(out, p.delta(map[string]any{}, p.reply.finish))
 	}
 	if asked := p.entry.Chat.StreamOptions; p.reply.usage != nil && asked != nil && asked.IncludeUsage {

@@ -35,9 +35,11 @@ type Request struct {
 	Attempt int
 	Chat    Chat
 
-	Reply    string // the kind of reply
-	Outcome  Outcome
-	Events   int // that were sent
+	Reply   string // the kind of reply
+	Outcome Outcome
+	Events  int // that were sent
+	// Finished: the event with the finish reason was sent, and with it all of the answer but its usage.
+	Finished bool
 	Duration time.Duration
 }
 
