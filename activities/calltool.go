@@ -37,8 +37,10 @@ func (a *Activities) callTool(ctx context.Context, in workflows.CallInput) (work
 	if err != nil {
 		return workflows.CallResult{}, err
 	}
-	claim, err := a.journal.ClaimCall(ctx, journal.ClaimInput{
-		Turn: in.Turn, Step: in.Step, Call: call, Attempt: in.Attempt, Repeatable: in.Tool.Repeatable, Worker: a.worker, At: time.Now(),
+	claim, err := patiently(ctx, claimWithin, func(ctx context.Context) (journal.Claim, error) {
+		return a.journal.ClaimCall(ctx, journal.ClaimInput{
+			Turn: in.Turn, Step: in.Step, Call: call, Attempt: in.Attempt, Repeatable: in.Tool.Repeatable, Worker: a.worker, At: time.Now(),
+		})
 	})
 	if err != nil {
 		return workflows.CallResult{}, err
@@ -104,14 +106,37 @@ func (a *Activities) unsent(ctx context.Context, in workflows.CallInput, err err
 	return &turn.Error{Code: e.Code, Message: a.redact(e.Message), Cause: e.Cause, RetryAfter: e.RetryAfter}
 }
 
-// settleWithin bounds the settlement of a call whose own context has ended: what it did must be recorded all the same.
-const settleWithin = 8 * time.Second
+// settleWithin bounds the settlement of a call, whose own context may have ended: what it did must be recorded all the
+// same. claimWithin bounds how long a dispatch waits for the journal to take its claim; the next dispatch waits again.
+const (
+	settleWithin = 8 * time.Second
+	claimWithin  = 2 * time.Second
+)
+
+// patiently repeats a write that may be repeated while the journal is away, a full disk for instance, until its time is
+// over. Dispatches follow each other at once, and would all be used up within a moment.
+func patiently[T any](ctx context.Context, within time.Duration, write func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		out, err := write(ctx)
+		if err == nil || asTurnError(err).Code != turn.CodeStoreUnavailable {
+			return out, err
+		}
+		timer := time.NewTimer(pause)
+		again := wait(ctx, nil, timer.C)
+		timer.Stop()
+		if !again {
+			return out, err
+		}
+	}
+}
 
 func (a *Activities) settleCall(ctx context.Context, in workflows.CallInput, result turn.ToolResult) (workflows.CallResult, error) {
-	keep, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
-	defer cancel()
-	record, err := a.journal.SettleCall(keep, journal.SettleInput{
-		Turn: in.Turn, CallID: in.Call.ID, Attempt: in.Attempt, Result: result, At: time.Now(),
+	record, err := patiently(context.WithoutCancel(ctx), settleWithin, func(keep context.Context) (journal.CallRecord, error) {
+		return a.journal.SettleCall(keep, journal.SettleInput{
+			Turn: in.Turn, CallID: in.Call.ID, Attempt: in.Attempt, Result: result, At: time.Now(),
+		})
 	})
 	if err != nil {
 		return workflows.CallResult{}, err
