@@ -23,8 +23,9 @@ const (
 	// inferAttempts bounds attempts of one inference, crashes of workers included. Failures of the provider are bounded
 	// by the activity itself, through the journal.
 	inferAttempts = 25
-	// storeAttempts bounds Begin and Finish while the journal is unavailable: about ten minutes.
+	// storeAttempts and storePatience bound Begin and Finish while the journal is unavailable.
 	storeAttempts = 25
+	storePatience = 10 * time.Minute
 )
 
 // maxRecorded bounds an activity's recorded input, in bytes: over 2 MiB the server fails the workflow task for ever.
@@ -63,7 +64,8 @@ func journalled[In, Out any](ctx workflow.Context, act func(Activities, context.
 	}
 	if encoded, err := json.Marshal(in); err != nil || len(encoded) > maxRecorded {
 		return callLocal(workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
-			StartToCloseTimeout: localCap, RetryPolicy: patient, Summary: summary,
+			// Without the first the second would bound all attempts together.
+			ScheduleToCloseTimeout: storePatience, StartToCloseTimeout: localCap, RetryPolicy: patient, Summary: summary,
 		}), act, in)
 	}
 	return call(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{

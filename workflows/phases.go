@@ -153,6 +153,9 @@ func (r *run) propose(p turn.ParseAction, calls []turn.CallProposal) turn.Phase 
 
 // invalid decides about an answer that is no action.
 func (r *run) invalid(p turn.ParseAction, proposal turn.Proposal) turn.Phase {
+	if proposal.Invalid == nil { // a kind that a newer worker has made
+		proposal.Invalid = &turn.InvalidAction{Step: r.progress.Counters.Step, Reason: "the answer is of the unknown kind " + turn.Cut(string(proposal.Kind), 40)}
+	}
 	pins, c := r.progress.Pins, &r.progress.Counters
 	reason := proposal.Invalid.Error()
 	results := refused(proposal.Calls, "not run: "+reason)

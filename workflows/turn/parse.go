@@ -41,9 +41,17 @@ func parseNative(step int, a Answer, tools []Tool) (Action, error) {
 			made++
 		}
 		seen[wire] = true
-		calls[i] = ToolCall{ID: CallID(step, i), WireID: wire, Tool: toolOfWire(tools, c.Name), Arguments: c.Arguments}
+		calls[i] = ToolCall{ID: CallID(step, i), WireID: wire, Tool: toolOfWire(tools, c.Name), Arguments: orEmptyObject(c.Arguments)}
 	}
 	return CallTools{Calls: calls}, nil
+}
+
+// orEmptyObject is what providers mean that send no arguments at all for a tool that has none.
+func orEmptyObject(arguments string) string {
+	if strings.TrimSpace(arguments) == "" {
+		return "{}"
+	}
+	return arguments
 }
 
 func parseAsk(step int, calls []WireCall) (Action, error) {

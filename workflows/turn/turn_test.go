@@ -68,6 +68,15 @@ func TestParseNativeGivesEveryCallAnUnambiguousID(t *testing.T) {
 	assert.Equal(t, []string{"local/read_file", "nope", "nope"}, []string{calls[0].Tool, calls[1].Tool, calls[2].Tool})
 }
 
+func TestParseNativeTakesNoArgumentsForAnEmptyObject(t *testing.T) {
+	t.Parallel()
+	for _, none := range []string{"", " \n"} {
+		action, err := turn.Parse(turn.ModeNative, 1, turn.Answer{ToolCalls: []turn.WireCall{{ID: "a", Name: "now", Arguments: none}}}, nil)
+		require.NoError(t, err)
+		assert.Equal(t, "{}", action.(turn.CallTools).Calls[0].Arguments)
+	}
+}
+
 func TestParseNativeRefusesNothingAndCrowdedQuestions(t *testing.T) {
 	_, err := turn.Parse(turn.ModeNative, 1, turn.Answer{Text: "  "}, tools)
 	assert.ErrorContains(t, err, "empty")
