@@ -1,7 +1,7 @@
 # For people; .ci/run does the same on a fresh machine.
-.PHONY: test lint race fuzz faults mutants bench bench-accept
+.PHONY: test lint race replay fuzz faults mutants soak bench bench-accept bench-smoke
 
-FUZZTIME ?= 10s
+FUZZTIME ?= 30s
 TOOL = go tool -modfile=tools/lint.mod
 
 test: lint
@@ -16,11 +16,13 @@ lint:
 	$(TOOL) staticcheck ./...
 	$(TOOL) workflowcheck -config tools/workflowcheck.yaml ./workflows/...
 
-# Every fuzz target for FUZZTIME.
+# Every kept history on the code as it is, and changes that must not pass. Seconds; no server.
+replay:
+	go test ./tests/replay -count=1 -v -run '^(TestKeptHistories|TestAnIncompatible)'
+
+# Every fuzz target for FUZZTIME, as many at once as FUZZ="-jobs N" says; -only PATTERN takes some.
 fuzz:
-	@set -e; for pkg in $$(go list ./...); do \
-	  for f in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
-	    echo "$$pkg $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1x $$pkg; done; done
+	go run ./tests/fuzz -time $(FUZZTIME) $(FUZZ)
 
 # Every fault once, and the mutants that show that the checker notices. FAULTS="-runs 100" is the long run.
 faults: mutants
@@ -29,11 +31,19 @@ faults: mutants
 mutants:
 	go run ./tests/faults -mutants
 
+# A hundred sessions for half an hour while everything around them dies. SOAK="-soak 2m" is a short one.
+soak:
+	go run ./tests/faults -soak 30m $(SOAK)
+
 # Turns against two baselines on a real server: docs/benchmarks.md. Exits with 3 where a median is worse than accepted.
 bench:
 	go run ./tests/bench
 
-# The same, and the run becomes the baseline: make bench-accept REASON="what changed".
+# A few turns of each kind: does everything work, are the counts right.
+bench-smoke:
+	go run ./tests/bench -smoke
+
+# A full run that becomes the accepted one: make bench-accept REASON="what changed".
 bench-accept:
 	@test -n "$(REASON)" || { echo 'say why: make bench-accept REASON="what changed"'; exit 1; }
 	go run ./tests/bench -accept "$(REASON)"
