@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	openai "github.com/sashabaranov/go-openai"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
 	"github.com/everturn/everturn/config"
@@ -121,9 +123,9 @@ func await(ctx context.Context, run client.WorkflowRun) error {
 	for {
 		once, cancel := context.WithTimeout(ctx, askAgain)
 		err := run.Get(once, nil)
-		over := once.Err() == nil || ctx.Err() != nil
 		cancel()
-		if err == nil || over {
+		var late *serviceerror.DeadlineExceeded
+		if ctx.Err() != nil || !errors.As(err, &late) && !errors.Is(err, context.DeadlineExceeded) {
 			return err
 		}
 	}
