@@ -5,6 +5,8 @@
 //	go run ./tests/faults -point zombie    points whose name matches
 //	go run ./tests/faults -mutants         shows that the checker notices broken promises
 //	go run ./tests/faults -check DIR       judges ledgers that an earlier run has kept
+//	go run ./tests/faults -list -seed 7    shows what a seed makes of each point
+//	go run ./tests/faults -soak 30m        a hundred sessions for a long time, with one fault after the other
 //
 // A run is a seeded schedule: sessions with random turns and, in one of them, a fault at a point that was observed. The
 // worker is the real command in a process of its own (or, for points inside it, tests/faults/worker: the same engine
@@ -13,6 +15,9 @@
 // in this process, which no schedule kills. After the fault everything is healed, the turns must come to their end and
 // another one must work; then package check judges the ledgers. A run whose point was never reached has failed.
 //
+// A soak has two workers that live through it and are watched, and others that die; it is judged by the same checker, and
+// by whether what the survivors hold grows. With -docs FILE any of these writes its figures into a page of documentation.
+//
 // The exit code is 0 where no promise was broken and every point was reached, and 1 otherwise. A failed run keeps its
-// ledgers and prints its seed: -seed and -point make the same schedule again.
+// ledgers and prints its seed: -seed and -point make the same schedule again, turns and fault, though not the same moments.
 package main

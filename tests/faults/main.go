@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"syscall"
 	"time"
@@ -39,7 +40,7 @@ func main() {
 	var o order
 	flag.Uint64Var(&o.seed, "seed", 0, "`seed` of the first run of each point; 0 picks one")
 	flag.IntVar(&o.runs, "runs", 1, "runs of each point")
-	flag.IntVar(&o.parallel, "parallel", 10, "schedules at once")
+	flag.IntVar(&o.parallel, "parallel", 8*runtime.NumCPU(), "schedules at once: most of their time is waiting")
 	flag.StringVar(&o.only, "point", "", "only points, or mutants, whose name matches this `pattern`")
 	flag.BoolVar(&o.mutants, "mutants", false, "break promises on purpose and show that the checker notices")
 	flag.BoolVar(&o.list, "list", false, "list the points")
@@ -96,15 +97,10 @@ func (o order) carryOut(ctx context.Context) (bool, error) {
 	if o.soak > 0 {
 		return o.endure(ctx, ps, dir)
 	}
-	shared, err := newServer(ctx, ps.temporal, filepath.Join(bin, "server"))
-	if err != nil {
-		return false, err
-	}
-	defer shared.close()
 	if o.mutants {
-		return o.hunt(ctx, ps, shared, dir)
+		return o.hunt(ctx, ps, bin, dir)
 	}
-	return o.playAll(ctx, ps, shared, dir, points)
+	return o.playAll(ctx, ps, bin, dir, points)
 }
 
 // print lists the points and, where a seed is given, what it makes of them.

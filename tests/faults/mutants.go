@@ -47,7 +47,12 @@ var prey = []mutant{
 }
 
 // hunt plays every mutant and reports whether each was noticed by its invariant.
-func (o order) hunt(ctx context.Context, ps programs, shared *server, dir string) (bool, error) {
+func (o order) hunt(ctx context.Context, ps programs, bin, dir string) (bool, error) {
+	shared, err := newServer(ctx, ps.temporal, filepath.Join(bin, "server"))
+	if err != nil {
+		return false, err
+	}
+	defer shared.close()
 	prey := slices.DeleteFunc(slices.Clone(prey), func(m mutant) bool { return !o.wanted(m.name) })
 	fmt.Printf("seed %d, %d mutants, %d at once\n", o.seed, len(prey), o.parallel)
 	began := time.Now()

@@ -12,8 +12,37 @@ import (
 	"time"
 )
 
+// freshEvery is after how many runs of each point a new Temporal server takes the place of the shared one: one that has
+// had tens of thousands of turns on one file would be part of what is measured.
+const freshEvery = 5
+
 // playAll plays every point as often as asked, some at once, and reports. It returns whether nothing failed.
-func (o order) playAll(ctx context.Context, ps programs, shared *server, dir string, points []point) (bool, error) {
+func (o order) playAll(ctx context.Context, ps programs, bin, dir string, points []point) (bool, error) {
+	fmt.Printf("seed %d, %d points, %d runs each, %d at once\n", o.seed, len(points), o.runs, o.parallel)
+	began := time.Now()
+	var all []outcome
+	for from := 0; from < o.runs && ctx.Err() == nil; from += freshEvery {
+		shared, err := newServer(ctx, ps.temporal, filepath.Join(bin, fmt.Sprintf("server-%d", from)))
+		if err != nil {
+			return false, err
+		}
+		for r := range o.play(ctx, ps, shared, dir, points, from, min(from+freshEvery, o.runs)) {
+			all = append(all, r)
+			printOutcome(r)
+		}
+		shared.close()
+		os.RemoveAll(shared.dir)
+	}
+	took := time.Since(began)
+	good := summarise(points, all, took)
+	return good, errors.Join(ctx.Err(), figures(o.docs, "points", func(b *bytes.Buffer) {
+		provenance(b, os.Args[1:])
+		pointFigures(b, all, took)
+	}))
+}
+
+// play plays runs from up to and without to of each point and yields what each came to, until all are over.
+func (o order) play(ctx context.Context, ps programs, shared *server, dir string, points []point, from, to int) <-chan outcome {
 	type job struct {
 		p    point
 		seed uint64
@@ -32,7 +61,7 @@ func (o order) playAll(ctx context.Context, ps programs, shared *server, dir str
 		defer close(results)
 		defer players.Wait()
 		defer close(jobs)
-		for i := range o.runs {
+		for i := from; i < to; i++ {
 			for _, p := range points {
 				if ctx.Err() != nil {
 					return
@@ -41,19 +70,7 @@ func (o order) playAll(ctx context.Context, ps programs, shared *server, dir str
 			}
 		}
 	}()
-	fmt.Printf("seed %d, %d points, %d runs each, %d at once\n", o.seed, len(points), o.runs, o.parallel)
-	began := time.Now()
-	var all []outcome
-	for r := range results {
-		all = append(all, r)
-		printOutcome(r)
-	}
-	took := time.Since(began)
-	good := summarise(points, all, took)
-	return good, errors.Join(ctx.Err(), figures(o.docs, "points", func(b *bytes.Buffer) {
-		provenance(b, os.Args[1:])
-		pointFigures(b, all, took)
-	}))
+	return results
 }
 
 func printOutcome(o outcome) {
