@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
@@ -39,33 +41,57 @@ func (s *Store) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
 // Catalogues implements journal.Journal.
 func (s *Store) Catalogues(ctx context.Context) (out []turn.Catalogue, err error) {
 	err = s.read(ctx, "reading the catalogues", func(q querier) error {
-		out = nil
-		var list []stored
+		var hashes []string
 		err := q.each(func(rows *sql.Rows) error {
-			var content stored
-			err := rows.Scan(&content.inline, &content.blob)
-			list = append(list, content)
+			var hash string
+			err := rows.Scan(&hash)
+			hashes = append(hashes, hash)
 			return err
-		}, `SELECT content, content_blob FROM catalogue ORDER BY server`)
-		if err != nil {
-			return err
+		}, `SELECT hash FROM catalogue ORDER BY server`)
+		if err == nil {
+			out, err = s.catalogues.get(hashes, q.catalogue)
 		}
-		for _, content := range list {
-			c, err := q.catalogue(content)
-			if err != nil {
-				return err
-			}
-			out = append(out, c)
-		}
-		return nil
+		return err
 	})
 	return out, err
 }
 
-func (q querier) catalogue(content stored) (c turn.Catalogue, err error) {
+func (q querier) catalogue(hash string) (c turn.Catalogue, err error) {
+	var content stored
+	if err := q.row(`SELECT content, content_blob FROM catalogue WHERE hash = ?`, hash).Scan(&content.inline, &content.blob); err != nil {
+		return c, err
+	}
 	text, err := q.get(content)
 	if err != nil {
 		return c, err
 	}
 	return c, json.Unmarshal([]byte(text), &c)
+}
+
+// catalogues keeps what was published last, decoded: every turn asks for it, and it hardly ever changes.
+type catalogues struct {
+	mu     sync.Mutex
+	byHash map[string]turn.Catalogue
+}
+
+// get returns the catalogues of these hashes, loads those that it does not have and forgets all others.
+func (k *catalogues) get(hashes []string, load func(hash string) (turn.Catalogue, error)) ([]turn.Catalogue, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var out []turn.Catalogue
+	kept := make(map[string]turn.Catalogue, len(hashes))
+	for _, hash := range hashes {
+		c, ok := k.byHash[hash]
+		if !ok {
+			var err error
+			if c, err = load(hash); err != nil {
+				return nil, err
+			}
+		}
+		kept[hash] = c
+		c.Tools = slices.Clone(c.Tools)
+		out = append(out, c)
+	}
+	k.byHash = kept
+	return out, nil
 }

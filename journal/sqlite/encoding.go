@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/everturn/everturn/journal"
 )
@@ -24,18 +25,31 @@ func encode(mediaType string, b []byte) (encoding string, kept []byte) {
 	if mediaType != "application/json" || len(b) < compressBytes {
 		return "", b
 	}
-	var out bytes.Buffer
-	w, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
-	if err == nil {
-		_, err = w.Write(b)
-	}
-	if err == nil {
-		err = w.Close()
-	}
-	if err != nil || out.Len() >= len(b) {
+	kept = compress(b)
+	if len(kept) >= len(b) {
 		return "", b
 	}
-	return gzipped, out.Bytes()
+	return gzipped, kept
+}
+
+// compressors are used again: one takes most of a megabyte, and longer to set up than to run.
+var compressors = sync.Pool{New: func() any {
+	w, err := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed)
+	if err != nil {
+		panic(err) // the level is a constant
+	}
+	return w
+}}
+
+func compress(b []byte) []byte {
+	w := compressors.Get().(*gzip.Writer)
+	defer compressors.Put(w)
+	var out bytes.Buffer
+	w.Reset(&out)
+	_, _ = w.Write(b) // a Buffer takes everything
+	_ = w.Close()
+	w.Reset(io.Discard) // let go of out
+	return out.Bytes()
 }
 
 // decode undoes encode.

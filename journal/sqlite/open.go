@@ -37,14 +37,15 @@ const (
 
 // Store is a journal.Store in a SQLite file. Its methods may be called concurrently.
 type Store struct {
-	path      string
-	busy      time.Duration
-	writeDB   *sql.DB
-	readDB    *sql.DB
-	writer    *conn         // the only connection of writeDB
-	readers   *pool         // of connections of readDB
-	turnstile chan struct{} // holds one token: whoever takes it may write
-	changes   *changes
+	path       string
+	busy       time.Duration
+	writeDB    *sql.DB
+	readDB     *sql.DB
+	writer     *conn         // the only connection of writeDB
+	readers    *pool         // of connections of readDB
+	turnstile  chan struct{} // holds one token: whoever takes it may write
+	changes    *changes
+	catalogues catalogues
 }
 
 var _ journal.Store = (*Store)(nil)
