@@ -31,9 +31,9 @@ faults: mutants
 mutants:
 	go run ./tests/faults -mutants
 
-# A hundred sessions for half an hour while everything around them dies. SOAK="-soak 2m" is a short one.
+# A hundred sessions for half an hour while everything around them dies. SOAK=2m is a short one.
 soak:
-	go run ./tests/faults -soak 30m $(SOAK)
+	go run ./tests/faults -soak $(or $(SOAK),30m)
 
 # Turns against two baselines on a real server: docs/benchmarks.md. Exits with 3 where a median is worse than accepted.
 bench:
