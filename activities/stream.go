@@ -12,8 +12,11 @@ import (
 )
 
 // flushEvery batches deltas: tens of milliseconds, so that a reader sees text flow and the journal is not written to
-// for every token.
-const flushEvery = 40 * time.Millisecond
+// for every token. After a silence the first of them waits for firstFlush only: somebody is looking at an empty screen.
+const (
+	flushEvery = 40 * time.Millisecond
+	firstFlush = 10 * time.Millisecond
+)
 
 // stream batches an answer's pieces into chunks of the journal. It implements turn.Sink.
 type stream struct {
@@ -74,8 +77,13 @@ func (s *stream) add(kind turn.ChunkKind, delta string) {
 // run flushes: a moment after the first delta of a batch, so that the next ones join it.
 func (s *stream) run(ctx context.Context) {
 	defer close(s.done)
+	var last time.Time
 	for wait(ctx, s.quit, s.wake) {
-		timer := time.NewTimer(flushEvery)
+		after := flushEvery
+		if time.Since(last) > flushEvery {
+			after = firstFlush
+		}
+		timer := time.NewTimer(after)
 		due := wait(ctx, s.quit, timer.C)
 		timer.Stop()
 		if !due {
@@ -85,6 +93,7 @@ func (s *stream) run(ctx context.Context) {
 			s.abort(err)
 			return
 		}
+		last = time.Now()
 	}
 }
 

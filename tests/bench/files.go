@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -37,23 +38,34 @@ func readJSON(path string) (report.Result, error) {
 	return r, nil
 }
 
-// renew makes the run the baseline, and puts its tables and pictures into the documentation.
+// renew makes the run the baseline, and puts its figures and pictures into the documentation.
 func (p *program) renew(r report.Result) error {
 	page := filepath.Join(p.docs, "benchmarks.md")
-	old, err := os.ReadFile(page)
-	if err != nil {
-		return err
+	errs := []error{
+		writeJSON(p.baseline, r),
+		insert(page, r, report.Page),
+		insert("README.md", r, report.Summary),
 	}
-	text, err := report.Insert(old, r)
-	if err != nil {
-		return fmt.Errorf("renewing %s: %w", page, err)
-	}
-	errs := []error{writeJSON(p.baseline, r), write(page, text)}
 	for _, plot := range report.Plots(r) {
 		errs = append(errs, p.picture(plot))
 	}
-	fmt.Fprintf(p.stdout, "bench: accepted; %s, %s and its pictures are renewed\n", p.baseline, page)
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	fmt.Fprintf(p.stdout, "bench: accepted; %s, %s with its pictures and the README's table are renewed\n", p.baseline, page)
+	return nil
+}
+
+func insert(path string, r report.Result, figures func(io.Writer, report.Result)) error {
+	old, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	text, err := report.Insert(old, r, figures)
+	if err != nil {
+		return fmt.Errorf("renewing %s: %w", path, err)
+	}
+	return write(path, text)
 }
 
 func (p *program) picture(plot report.Plot) error {

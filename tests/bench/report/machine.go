@@ -30,7 +30,8 @@ func ThisMachine() Machine {
 		}
 	}
 	if b, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
-		m.System += ", Linux " + strings.TrimSpace(string(b))
+		version, _, _ := strings.Cut(strings.TrimSpace(string(b)), "-")
+		m.System += ", Linux " + version
 	}
 	if b, err := os.ReadFile("/proc/loadavg"); err == nil {
 		m.Load = strings.Join(strings.Fields(string(b))[:3], " ")

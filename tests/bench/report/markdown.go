@@ -12,8 +12,8 @@ const (
 	endMark   = "<!-- bench:end -->"
 )
 
-// Insert puts the run's tables into a document, in place of those that stand between its marks.
-func Insert(document []byte, r Result) ([]byte, error) {
+// Insert lets write put a run's figures into a document, in place of those that stand between its marks.
+func Insert(document []byte, r Result, write func(io.Writer, Result)) ([]byte, error) {
 	head, rest, ok1 := bytes.Cut(document, []byte(beginMark))
 	_, tail, ok2 := bytes.Cut(rest, []byte(endMark))
 	if !ok1 || !ok2 {
@@ -22,18 +22,46 @@ func Insert(document []byte, r Result) ([]byte, error) {
 	var b bytes.Buffer
 	b.Write(head)
 	b.WriteString(beginMark)
-	markdown(&b, r)
+	write(&b, r)
 	b.WriteString(endMark)
 	b.Write(tail)
 	return b.Bytes(), nil
 }
 
-func markdown(w io.Writer, r Result) {
+// Summary writes what a newcomer wants to know: a few scenarios, Everturn beside the usual loop.
+func Summary(w io.Writer, r Result) {
+	fmt.Fprintf(w, "Median of a turn against the usual loop, which sends the whole conversation with each inference and keeps nothing\nbesides ([how](docs/benchmarks.md); %s of %s):\n\n", plural(r.Machine.Cores, "core"), r.Machine.CPU)
+	fmt.Fprint(w, "| turn | Everturn | usual loop | history of a turn |\n|---|---|---|---|\n")
+	for _, row := range []struct{ name, scenario, lane string }{
+		{"an answer, no tools", "answer", "local"},
+		{"five calls over MCP", "five hops", "mcp"},
+		{"five quick calls", "five hops", "local"},
+		{"one call, 0.8 MB of conversation", "one hop on 0.8 MB", "local"},
+		{"one call, 20 MB of conversation", "one hop on 20 MB", "local"},
+	} {
+		part := r.Part(row.scenario)
+		ours, ok1 := part.Arm("everturn " + row.lane)
+		theirs, ok2 := part.Arm("cookbook " + row.lane)
+		if !ok1 || !ok2 {
+			continue
+		}
+		if theirs.Doom != "" {
+			fmt.Fprintf(w, "| %s | %.0f ms | cannot do it | %.0f KB |\n", row.name, ours.Latency.P50, kb(ours))
+			continue
+		}
+		fmt.Fprintf(w, "| %s | %.0f ms | %.0f ms | %.0f KB instead of %.0f |\n", row.name, ours.Latency.P50, theirs.Latency.P50, kb(ours), kb(theirs))
+	}
+}
+
+func kb(m Measure) float64 { return float64(m.HistoryBytes) / 1024 }
+
+// Page writes all figures of a run.
+func Page(w io.Writer, r Result) {
 	fmt.Fprintf(w, "Run of %s.\n\nAccepted because: %s\n\n", r.Machine, r.Reason)
-	fmt.Fprint(w, "### Aims\n\n| | measured | aim | |\n|---|---|---|---|\n")
+	fmt.Fprint(w, "### Aims\n\n| | measured | aim | | why |\n|---|---|---|---|---|\n")
 	for _, a := range Aims() {
 		measured, aim, verdict := a.Judge(r)
-		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", a.What, measured, aim, verdict)
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s |\n", a.What, measured, aim, verdict, a.Why)
 	}
 	fmt.Fprint(w, "\n### Ratios\n\n| scenario | arm | to | p50 | p95 | turns/s | worker CPU | worker and server CPU | worker memory |\n|---|---|---|---|---|---|---|---|---|\n")
 	for _, q := range r.Ratios() {

@@ -74,15 +74,22 @@ func TestATurnThatFailsFailsTheRun(t *testing.T) {
 
 func TestARunIsPutBetweenTheMarks(t *testing.T) {
 	page := []byte("before\n<!-- bench:begin -->\nold\n<!-- bench:end -->\nafter\n")
-	out, err := report.Insert(page, sample(80, 90, 60<<20))
+	out, err := report.Insert(page, sample(80, 90, 60<<20), report.Page)
 	require.NoError(t, err)
 	assert.Contains(t, string(out), "| five hops over MCP: p50 against the cookbook | 0.8× | ≤ 1× | met |")
 	assert.NotContains(t, string(out), "old")
-	again, err := report.Insert(out, sample(80, 90, 60<<20))
+	again, err := report.Insert(out, sample(80, 90, 60<<20), report.Page)
 	require.NoError(t, err)
 	assert.Equal(t, string(out), string(again))
-	_, err = report.Insert([]byte("no marks"), report.Result{})
+	_, err = report.Insert([]byte("no marks"), report.Result{}, report.Page)
 	assert.ErrorContains(t, err, "bench:begin")
+}
+
+func TestTheSummaryComparesTheArms(t *testing.T) {
+	var b bytes.Buffer
+	report.Summary(&b, sample(80, 90, 60<<20))
+	assert.Contains(t, b.String(), "| five calls over MCP | 80 ms | 100 ms | 9 KB instead of 19 |")
+	assert.NotContains(t, b.String(), "20 MB", "what was not measured is left out")
 }
 
 func TestPlotsAreWellFormed(t *testing.T) {
