@@ -51,7 +51,7 @@ func (r *run) upsert(ctx workflow.Context, e turn.Ending) error {
 	return workflow.UpsertTypedSearchAttributes(ctx, updates...)
 }
 
-// show keeps the run's current details up to date: what an operator sees in the Web UI.
+// show brings the run's current details up to date, which an operator sees in the Web UI, before a phase that takes time.
 func (r *run) show(ctx workflow.Context) {
 	workflow.SetCurrentDetails(ctx, r.details(string(r.phase)))
 }

@@ -34,17 +34,18 @@ func Turn(ctx workflow.Context, in Input) (Result, error) {
 			}
 			phase = r.buildPrompt(p)
 		case turn.LlmInfer:
+			r.show(ctx)
 			phase = r.llmInfer(ctx, p)
 		case turn.ParseAction:
 			phase = r.parseAction(p)
 		case turn.CallTool:
+			r.show(ctx)
 			phase = r.callTool(ctx, p)
 		case turn.Done:
 			return r.done(ctx, p)
 		default:
 			return Result{}, errors.New("the turn is in no known phase")
 		}
-		r.show(ctx)
 	}
 }
 
