@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/everturn/everturn/tests/bench/report"
 )
@@ -12,7 +13,7 @@ import (
 func counts(r report.Result) []report.Finding {
 	var out []report.Finding
 	add := func(p report.Part, format string, args ...any) {
-		out = append(out, report.Finding{Severity: report.Fail, Scenario: p.Scenario, What: p.Scenario + ": " + fmt.Sprintf(format, args...)})
+		out = append(out, report.Finding{Severity: report.Fail, Scenario: p.Scenario, Measure: "counts", What: p.Scenario + ": " + fmt.Sprintf(format, args...)})
 	}
 	all := scenarios()
 	for _, p := range r.Parts {
@@ -30,8 +31,11 @@ func counts(r report.Result) []report.Finding {
 			add(p, "first words were read %d times", len(p.FirstWords))
 		}
 		for _, m := range p.Measures {
-			if m.Doom == "" {
+			switch {
+			case m.Doom == "":
 				countArm(sc.spec, m, func(format string, args ...any) { add(p, m.Arm+": "+format, args...) })
+			case !expected(m.Doom):
+				add(p, "%s was to break on a limit of Temporal's and broke otherwise: %s", m.Arm, m.Doom)
 			}
 		}
 	}
@@ -77,4 +81,12 @@ func events(sp spec, m report.Measure) int64 {
 		n += each
 	}
 	return int64(n)
+}
+
+// limits is what Temporal says where something has grown too large.
+var limits = []string{"exceeds limit", "larger than max", "exceeded the maximum", "too large"}
+
+// expected says that an arm broke on one of them.
+func expected(doom string) bool {
+	return slices.ContainsFunc(limits, func(l string) bool { return strings.Contains(doom, l) })
 }

@@ -82,8 +82,10 @@ func (r *rig) prepare(ctx context.Context, sc scenario, meters []*meter, p *prov
 	return p.tallies(ctx)
 }
 
-// interleave gives the arms their turns in blocks, one arm at a time.
+// interleave gives the arms their turns in blocks, one arm at a time. Every round goes the other way round, so that what
+// the server still does for an arm's turns is not always charged to the same other one.
 func (r *rig) interleave(ctx context.Context, sc scenario, meters []*meter) error {
+	meters = slices.Clone(meters)
 	for done := 0; done < sc.turns; done += sc.block {
 		for _, m := range meters {
 			if m.doom != "" {
@@ -94,6 +96,7 @@ func (r *rig) interleave(ctx context.Context, sc scenario, meters []*meter) erro
 			}
 		}
 		fmt.Fprint(r.progress, ".")
+		slices.Reverse(meters)
 	}
 	return nil
 }
@@ -103,8 +106,8 @@ func (m *meter) prepare(ctx context.Context, sc scenario) error {
 	if slices.Contains(sc.doomed, m.arm) {
 		if _, err := m.one(ctx, sc.spec, m.take()); err != nil {
 			m.doom = err.Error()
+			return nil
 		}
-		return nil
 	}
 	short := sc.spec
 	short.Hops, short.Slow = min(short.Hops, 2), false

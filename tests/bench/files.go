@@ -38,13 +38,23 @@ func readJSON(path string) (report.Result, error) {
 	return r, nil
 }
 
-// renew makes the run the baseline, and puts its figures and pictures into the documentation.
+// renew makes the run the baseline, and puts its figures and pictures into the documentation. Nothing is written before
+// it is known that everything can be.
 func (p *program) renew(r report.Result) error {
 	page := filepath.Join(p.docs, "benchmarks.md")
-	errs := []error{
-		writeJSON(p.baseline, r),
-		insert(page, r, report.Page),
-		insert("README.md", r, report.Summary),
+	texts := map[string][]byte{}
+	for path, figures := range map[string]func(io.Writer, report.Result){page: report.Page, p.readme: report.Summary} {
+		old, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if texts[path], err = report.Insert(old, r, figures); err != nil {
+			return fmt.Errorf("renewing %s: %w", path, err)
+		}
+	}
+	errs := []error{writeJSON(p.baseline, r)}
+	for path, text := range texts {
+		errs = append(errs, write(path, text))
 	}
 	for _, plot := range report.Plots(r) {
 		errs = append(errs, p.picture(plot))
@@ -52,20 +62,8 @@ func (p *program) renew(r report.Result) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	fmt.Fprintf(p.stdout, "bench: accepted; %s, %s with its pictures and the README's table are renewed\n", p.baseline, page)
+	fmt.Fprintf(p.stdout, "bench: accepted; %s, %s with its pictures and %s are renewed\n", p.baseline, page, p.readme)
 	return nil
-}
-
-func insert(path string, r report.Result, figures func(io.Writer, report.Result)) error {
-	old, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	text, err := report.Insert(old, r, figures)
-	if err != nil {
-		return fmt.Errorf("renewing %s: %w", path, err)
-	}
-	return write(path, text)
 }
 
 func (p *program) picture(plot report.Plot) error {

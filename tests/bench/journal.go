@@ -8,7 +8,7 @@ import (
 	_ "modernc.org/sqlite" // the journal's driver
 )
 
-// journalSize is what a journal holds: rows of all tables, and bytes of the database, its log included.
+// journalSize is what a journal holds: rows of the tables that turns write to, and bytes of the database.
 type journalSize struct{ rows, bytes int64 }
 
 // count counts the arm's journal; the baselines have none.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -38,7 +39,9 @@ type program struct {
 	out      string // folder for result.json
 	baseline string
 	docs     string
+	readme   string
 	accept   string // the reason; the run becomes the baseline where it is not empty
+	compared string // what the run was held against, in words
 
 	stdout, stderr io.Writer
 }
@@ -52,13 +55,25 @@ func parse(args []string, stdout, stderr io.Writer) *program {
 	f.StringVar(&p.out, "out", filepath.Join(".everturn", "bench"), "`folder` for result.json")
 	f.StringVar(&p.baseline, "baseline", filepath.Join("tests", "bench", "baseline.json"), "the accepted run, a `file`")
 	f.StringVar(&p.docs, "docs", "docs", "`folder` of benchmarks.md and its pictures, which an accepted run renews")
+	f.StringVar(&p.readme, "readme", "README.md", "the `file` whose table an accepted run renews")
 	f.StringVar(&p.accept, "accept", "", "make this run the baseline, for this `reason`")
 	_ = f.Parse(args) // ExitOnError
 	return p
 }
 
+// check refuses to accept anything but a whole run.
+func (p *program) check() error {
+	if p.accept != "" && (p.smoke || p.only != "" || p.profile != "") {
+		return errors.New("only a whole run can be accepted: leave -smoke, -only and -profile out")
+	}
+	return nil
+}
+
 // run measures, reports and judges. It returns the exit code.
 func (p *program) run(ctx context.Context) (code int, err error) {
+	if err := p.check(); err != nil {
+		return 0, err
+	}
 	r, err := newRig(ctx, ".", p.stderr)
 	if err != nil {
 		return 0, err
@@ -116,11 +131,15 @@ func (p *program) judge(ctx context.Context, r *rig, result report.Result) ([]re
 	}
 	accepted, err := readJSON(p.baseline)
 	if os.IsNotExist(err) {
-		fmt.Fprintf(p.stderr, "there is no %s to compare with; make bench-accept REASON=… makes one\n", p.baseline)
+		p.compared = "nothing was compared: there is no " + p.baseline + " yet; make bench-accept REASON=… makes one"
 		return findings, nil
 	}
 	if err != nil {
 		return nil, err
+	}
+	p.compared = "compared with the accepted run of " + accepted.Machine.String()
+	if accepted.Machine.CPU != result.Machine.CPU || accepted.Machine.Cores != result.Machine.Cores {
+		p.compared += "\nwhich was another machine: even ratios differ a little; accept a run of your own before you judge a change"
 	}
 	worse := report.Gate(result, accepted)
 	again := report.Result{}
@@ -135,6 +154,7 @@ func (p *program) judge(ctx context.Context, r *rig, result report.Result) ([]re
 		}
 		again.Parts = append(again.Parts, part)
 	}
+	findings = append(append(findings, again.Failures()...), counts(again)...)
 	return append(findings, report.Confirmed(worse, report.Gate(again, accepted))...), nil
 }
 
@@ -159,7 +179,7 @@ func concerned(findings []report.Finding, scenario string) bool {
 
 // conclude says what was found, and accepts the run where that was asked for.
 func (p *program) conclude(result report.Result, findings []report.Finding) (int, error) {
-	fmt.Fprintln(p.stdout)
+	fmt.Fprintf(p.stdout, "\n%s\n", p.compared)
 	for _, f := range findings {
 		fmt.Fprintf(p.stdout, "%s: %s\n", f.Severity, f.What)
 	}
@@ -168,7 +188,7 @@ func (p *program) conclude(result report.Result, findings []report.Finding) (int
 	case code == report.ExitWithin && p.accept != "":
 		return code, p.renew(result)
 	case code == report.ExitWithin:
-		fmt.Fprintln(p.stdout, "bench: all as it should be")
+		fmt.Fprintln(p.stdout, "bench: no error, no count off, nothing worse than accepted")
 	case code == report.ExitReview:
 		fmt.Fprintln(p.stdout, "bench: slower than the accepted run; mend it, or accept it with make bench-accept REASON=…")
 	default:

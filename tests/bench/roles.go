@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	openai "github.com/sashabaranov/go-openai"
@@ -101,6 +102,7 @@ type baseline struct {
 	Turns       int           `json:"turns"`
 	Activities  int           `json:"activities"`
 	StickyCache int           `json:"sticky_cache"`
+	Tuned       bool          `json:"tuned"`
 }
 
 func readBaseline(args []string) (baseline, client.Client, error) {
@@ -112,7 +114,12 @@ func readBaseline(args []string) (baseline, client.Client, error) {
 	if err != nil {
 		return b, nil, fmt.Errorf("reading the baseline's configuration: %w", err)
 	}
-	c, err := client.Dial(client.Options{HostPort: b.Address, Logger: quiet})
+	o := client.Options{HostPort: b.Address, Logger: quiet}
+	if b.Tuned {
+		o.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
+		debug.SetGCPercent(150)
+	}
+	c, err := client.Dial(o)
 	return b, c, err
 }
 

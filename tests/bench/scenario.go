@@ -102,12 +102,17 @@ type arm struct {
 	// full has the journal wait for the disk at each commit, which its default is. Without it the journal is as
 	// durable as the development server's own database, which is what the baselines stand on.
 	full bool
+	// tuned gives the cookbook what Everturn's worker sets for itself on loopback: no compression, and fewer collections.
+	tuned bool
 }
 
 func (a arm) String() string {
 	name := string(a.kind) + " " + string(a.lane)
 	if a.full {
 		name += " fsync"
+	}
+	if a.tuned {
+		name += " tuned"
 	}
 	return name
 }

@@ -32,6 +32,7 @@ var (
 	loaded  = []arm{ourMCP, cookMCP, ourLocal, cookLocal}
 	local   = []arm{ourLocal, cookLocal, floorLocal}
 	pair    = []arm{ourLocal, cookLocal}
+	tuned   = []arm{{kind: cookbk, lane: laneMCP, tuned: true}, {kind: cookbk, lane: laneLocal, tuned: true}}
 	variety = []arm{{kind: everturn, lane: laneMCPQuick}, {kind: everturn, lane: laneMCP, full: true}, {kind: everturn, lane: laneLocal, full: true}}
 )
 
@@ -53,8 +54,8 @@ func one() []scenario {
 	slow.Slow = true
 	return []scenario{
 		{name: "answer", spec: hops(0, 1), arms: local, turns: 150, block: 15, inFlight: 1, gated: true, smoke: true},
-		{name: "one hop", spec: hops(1, 1), arms: all, turns: 120, block: 10, inFlight: 1, gated: true, smoke: true},
-		{name: "five hops", spec: hops(5, 1), arms: slices.Concat(all, variety), turns: 100, block: 5, inFlight: 1, gated: true, smoke: true, replayed: true},
+		{name: "one hop", spec: hops(1, 1), arms: slices.Concat(all, tuned), turns: 120, block: 10, inFlight: 1, gated: true, smoke: true},
+		{name: "five hops", spec: hops(5, 1), arms: slices.Concat(all, tuned, variety), turns: 100, block: 5, inFlight: 1, gated: true, smoke: true, replayed: true},
 		{name: "six parallel calls", spec: hops(1, 6), arms: all, turns: 40, block: 5, inFlight: 1, smoke: true},
 		{name: "malformed answer", spec: bad, arms: []arm{ourLocal, floorLocal}, turns: 40, block: 10, inFlight: 1, smoke: true},
 		{name: "streamed answer", spec: slow, arms: pair, turns: 16, block: 4, inFlight: 1, streamed: true, smoke: true},

@@ -60,7 +60,7 @@ func (s *subject) command(p *provider) ([]string, error) {
 	text, err := json.Marshal(baseline{
 		Address: r.stack.Address, TaskQueue: s.name, BaseURL: p.url, Server: []string{r.folder("mcpserver")},
 		Workspace: r.folder("workspace"), Tools: r.tools,
-		Turns: d.MaxConcurrentTurns, Activities: d.MaxConcurrentActivities, StickyCache: d.StickyCache,
+		Turns: d.MaxConcurrentTurns, Activities: d.MaxConcurrentActivities, StickyCache: d.StickyCache, Tuned: s.tuned,
 	})
 	if err != nil {
 		return nil, err

@@ -1,6 +1,9 @@
 package report
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // What a run may lose against the accepted one: ratios to the baselines in the same run, never absolute figures.
 const (
@@ -22,20 +25,25 @@ const (
 type Finding struct {
 	Severity Severity
 	Scenario string
-	What     string
+	Arm      string // empty where it is the scenario's
+	Measure  string // likewise
+	What     string // all of that in words
 }
 
-// Gate holds a run against the accepted one. Scenarios that either of them lacks are left out.
+// Gate holds a run against the accepted one. Scenarios that either of them lacks are left out, and so are arms that wait
+// for the disk: its moods are no change of ours.
 func Gate(now, accepted Result) []Finding {
 	var out []Finding
 	for _, q := range now.Ratios() {
 		before, ok := accepted.ratio(q.Scenario, q.Arm)
-		if !ok || !now.Part(q.Scenario).Gated || before.To != q.To {
+		part := now.Part(q.Scenario)
+		m, _ := part.Arm(q.Arm)
+		if !ok || !q.Judged || !part.Gated || m.Fsync || before.To != q.To {
 			continue
 		}
 		add := func(s Severity, what string, now, before, may float64) {
 			if now > before*(1+may) {
-				out = append(out, Finding{s, q.Scenario, fmt.Sprintf("%s, %s: %s is %.2f of %s; accepted was %.2f (%+.0f %%, allowed %+.0f %%)",
+				out = append(out, Finding{s, q.Scenario, q.Arm, what, fmt.Sprintf("%s, %s: %s is %.2f of %s; accepted was %.2f (%+.0f %%, allowed %+.0f %%)",
 					q.Scenario, q.Arm, what, now, q.To, before, (now/before-1)*100, may*100)})
 			}
 		}
@@ -52,26 +60,21 @@ func (r Result) Failures() []Finding {
 	for _, p := range r.Parts {
 		for _, m := range p.Measures {
 			if m.Errors > 0 {
-				out = append(out, Finding{Fail, p.Scenario, fmt.Sprintf("%s, %s: %s: %s", p.Scenario, m.Arm, plural(m.Errors, "error"), m.FirstError)})
+				out = append(out, Finding{Fail, p.Scenario, m.Arm, "errors", fmt.Sprintf("%s, %s: %s: %s", p.Scenario, m.Arm, plural(m.Errors, "error"), m.FirstError)})
 			}
 		}
 	}
 	return out
 }
 
-// Confirmed are the findings that a second run of their scenario has, too: noise does not hit twice.
+// Confirmed are the findings that a second run of their scenario has, too: noise does not hit the same figure twice.
 func Confirmed(first, second []Finding) []Finding {
-	type key struct {
-		severity Severity
-		scenario string
-	}
-	again := map[key]bool{}
-	for _, f := range second {
-		again[key{f.Severity, f.Scenario}] = true
+	same := func(a, b Finding) bool {
+		return a.Scenario == b.Scenario && a.Arm == b.Arm && a.Measure == b.Measure
 	}
 	var out []Finding
 	for _, f := range first {
-		if again[key{f.Severity, f.Scenario}] {
+		if slices.ContainsFunc(second, func(g Finding) bool { return same(f, g) }) {
 			out = append(out, f)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // The marks in a document between which a run's tables stand.
@@ -41,7 +42,7 @@ func Summary(w io.Writer, r Result) {
 	} {
 		part := r.Part(row.scenario)
 		ours, ok1 := part.Arm("everturn " + row.lane)
-		theirs, ok2 := part.Arm("cookbook " + row.lane)
+		theirs, ok2 := part.entry("cookbook " + row.lane)
 		if !ok1 || !ok2 {
 			continue
 		}
@@ -74,18 +75,19 @@ func Page(w io.Writer, r Result) {
 func markdownRaw(w io.Writer, r Result) {
 	fmt.Fprint(w, "\n### Raw figures\n\nCPU, bytes and rows are a turn's; memory is the peak of the worker's process.\n")
 	for _, p := range r.Parts {
-		fmt.Fprintf(w, "\n**%s**\n\n| arm | turns | p50 ms | p95 | p99 | turns/s | worker CPU ms | server CPU ms | peak MB | events | history KB | journal rows | journal KB | to the model KB | errors |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n", p.Scenario)
+		fmt.Fprintf(w, "\n**%s**\n\n| arm | %s |\n|---%s|\n", p.Scenario, strings.Join(columns, " | "), strings.Repeat("|---", len(columns)))
 		for _, m := range p.Measures {
+			cells := m.cells()
 			if m.Doom != "" {
-				fmt.Fprintf(w, "| %s | cannot do it: %.160s | | | | | | | | | | | | | |\n", m.Arm, m.Doom)
-				continue
+				cells = append([]string{"cannot do it: " + beginning(m.Doom)}, make([]string, len(columns)-1)...)
 			}
-			fmt.Fprintf(w, "| %s | %d | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f | %.0f | %d | %.1f | %.1f | %.1f | %.1f | %d |\n", m.Arm, m.Turns,
-				m.Latency.P50, m.Latency.P95, m.Latency.P99, m.TurnsPerSecond, m.WorkerCPU, m.ServerCPU, mb(m.PeakBytes),
-				m.Events, float64(m.HistoryBytes)/1024, m.JournalRows, m.JournalBytes/1024, m.ModelBytes/1024, m.Errors)
+			fmt.Fprintf(w, "| %s | %s |\n", m.Arm, strings.Join(cells, " | "))
 		}
 	}
 }
+
+// beginning is the beginning of a long error.
+func beginning(s string) string { return fmt.Sprintf("%.160s", s) }
 
 func markdownRest(w io.Writer, r Result) {
 	fmt.Fprint(w, "\n### Replay, in a process of its own\n\n| scenario | arm | events | history KB | ms | ms a step | peak MB |\n|---|---|---|---|---|---|---|\n")

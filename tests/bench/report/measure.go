@@ -27,6 +27,8 @@ type Measure struct {
 	Arm  string `json:"arm"`
 	Kind string `json:"kind"` // whose turns: everturn, cookbook, floor
 	Lane string `json:"lane"` // how their tool calls run
+	// Fsync: the journal waits for the disk at each commit.
+	Fsync bool `json:"fsync,omitempty"`
 	// Doom is what became of an arm that cannot do it; nothing else is set then.
 	Doom           string  `json:"doom,omitempty"`
 	Turns          int     `json:"turns"`
@@ -100,21 +102,16 @@ func (r Result) Part(scenario string) Part {
 
 // Arm is an arm's measure and whether it was measured.
 func (p Part) Arm(name string) (Measure, bool) {
+	m, ok := p.entry(name)
+	return m, ok && m.Doom == ""
+}
+
+// entry is what the part has of an arm, which may be that it cannot do it.
+func (p Part) entry(name string) (Measure, bool) {
 	for _, m := range p.Measures {
-		if m.Arm == name && m.Doom == "" {
+		if m.Arm == name {
 			return m, true
 		}
 	}
 	return Measure{}, false
-}
-
-// Errors are the turns that failed in the whole run.
-func (r Result) Errors() int {
-	n := 0
-	for _, p := range r.Parts {
-		for _, m := range p.Measures {
-			n += m.Errors
-		}
-	}
-	return n
 }

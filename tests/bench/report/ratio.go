@@ -5,9 +5,10 @@ import (
 	"strings"
 )
 
-// Ratio compares an arm of Everturn's with the one that does the same the usual way.
+// Ratio compares an arm of Everturn's with one that does the same in another way.
 type Ratio struct {
 	Scenario, Arm, To   string
+	Judged              bool // aims and gate look at this one: there is one an arm
 	P50, P95            float64
 	TurnsPerSecond      float64
 	Memory              float64
@@ -22,23 +23,27 @@ func (r Result) Ratios() []Ratio {
 			if m.Kind != "everturn" || m.Doom != "" {
 				continue
 			}
-			if b, ok := p.against(m); ok {
-				out = append(out, ratio(p.Scenario, m, b))
+			for i, b := range p.against(m) {
+				q := ratio(p.Scenario, m, b)
+				q.Judged = i == 0
+				out = append(out, q)
 			}
 		}
 	}
 	return out
 }
 
-// against is the cookbook's arm in the same lane, or the floor's where the cookbook has none.
-func (p Part) against(m Measure) (Measure, bool) {
+// against are the arms that m is compared with, in its lane: the cookbook first, which judges, or the floor where there
+// is none.
+func (p Part) against(m Measure) []Measure {
 	lane, _, _ := strings.Cut(m.Lane, " ") // a quick MCP call is compared with a usual one
-	for _, kind := range []string{"cookbook", "floor"} {
-		if b, ok := p.Arm(kind + " " + lane); ok {
-			return b, true
+	var out []Measure
+	for _, name := range []string{"cookbook " + lane, "cookbook " + lane + " tuned", "floor " + lane} {
+		if b, ok := p.Arm(name); ok {
+			out = append(out, b)
 		}
 	}
-	return Measure{}, false
+	return out
 }
 
 func ratio(scenario string, m, b Measure) Ratio {
@@ -58,10 +63,10 @@ func over(a, b float64) float64 {
 	return a / b
 }
 
-// ratio is one comparison; ok is false where the run has none.
+// ratio is the comparison that judges an arm; ok is false where the run has none.
 func (r Result) ratio(scenario, arm string) (Ratio, bool) {
 	for _, q := range r.Ratios() {
-		if q.Scenario == scenario && q.Arm == arm {
+		if q.Judged && q.Scenario == scenario && q.Arm == arm {
 			return q, true
 		}
 	}

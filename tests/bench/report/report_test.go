@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"slices"
 	"testing"
 	"time"
 
@@ -61,6 +62,31 @@ func TestAFindingCountsWhenItIsFoundTwice(t *testing.T) {
 	require.Len(t, slow, 1)
 	assert.Equal(t, slow, report.Confirmed(slow, slow))
 	assert.Empty(t, report.Confirmed(slow, report.Gate(sample(100, 200, 60<<20), accepted)))
+	other := slices.Clone(slow)
+	other[0].Arm = "everturn local"
+	assert.Empty(t, report.Confirmed(slow, other), "another arm's trouble confirms nothing")
+	assert.Empty(t, report.Confirmed(slow, report.Gate(sample(100, 300, 60<<20), accepted)), "nor does another figure's")
+}
+
+func TestAnArmThatWaitsForTheDiskIsNotGated(t *testing.T) {
+	slow, accepted := sample(150, 300, 90<<20), sample(100, 200, 60<<20)
+	slow.Parts[0].Measures[0].Fsync = true
+	assert.Empty(t, report.Gate(slow, accepted))
+}
+
+func TestOneComparisonJudgesAnArm(t *testing.T) {
+	r := sample(80, 90, 60<<20)
+	for _, arm := range []string{"cookbook mcp tuned", "floor mcp"} {
+		r.Parts[0].Measures = append(r.Parts[0].Measures, report.Measure{Arm: arm, Latency: report.Spread{P50: 40}})
+	}
+	var judged []string
+	for _, q := range r.Ratios() {
+		if q.Judged {
+			judged = append(judged, q.To)
+		}
+	}
+	assert.Equal(t, []string{"cookbook mcp"}, judged)
+	assert.Len(t, r.Ratios(), 3)
 }
 
 func TestATurnThatFailsFailsTheRun(t *testing.T) {
@@ -90,6 +116,14 @@ func TestTheSummaryComparesTheArms(t *testing.T) {
 	report.Summary(&b, sample(80, 90, 60<<20))
 	assert.Contains(t, b.String(), "| five calls over MCP | 80 ms | 100 ms | 9 KB instead of 19 |")
 	assert.NotContains(t, b.String(), "20 MB", "what was not measured is left out")
+
+	r := sample(80, 90, 60<<20)
+	r.Parts = append(r.Parts, report.Part{Scenario: "one hop on 20 MB", Measures: []report.Measure{
+		{Arm: "everturn local", Latency: report.Spread{P50: 46}, HistoryBytes: 9 << 10}, {Arm: "cookbook local", Doom: "larger than max"},
+	}})
+	b.Reset()
+	report.Summary(&b, r)
+	assert.Contains(t, b.String(), "| one call, 20 MB of conversation | 46 ms | cannot do it | 9 KB |")
 }
 
 func TestPlotsAreWellFormed(t *testing.T) {

@@ -4,26 +4,43 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 )
+
+// columns are what is shown of a measure, beside the arm's name.
+var columns = []string{"turns", "p50 ms", "p95", "p99", "turns/s", "worker CPU ms", "server CPU ms", "peak MB", "events",
+	"history KB", "journal rows", "journal KB", "to model KB", "errors"}
+
+// cells are a measure's values for columns.
+func (m Measure) cells() []string {
+	one := func(v float64) string { return fmt.Sprintf("%.1f", v) }
+	return []string{fmt.Sprint(m.Turns), one(m.Latency.P50), one(m.Latency.P95), one(m.Latency.P99), one(m.TurnsPerSecond),
+		one(m.WorkerCPU), one(m.ServerCPU), fmt.Sprintf("%.0f", mb(m.PeakBytes)), fmt.Sprint(m.Events),
+		one(float64(m.HistoryBytes) / 1024), one(m.JournalRows), one(m.JournalBytes / 1024), one(m.ModelBytes / 1024), fmt.Sprint(m.Errors)}
+}
 
 // Table writes the run for people.
 func Table(w io.Writer, r Result) error {
 	fmt.Fprintln(w, r.Machine)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	var doomed strings.Builder
 	for _, p := range r.Parts {
-		fmt.Fprintf(t, "\n%s\tturns\tp50 ms\tp95\tp99\tturns/s\tworker CPU ms\tserver CPU ms\tpeak MB\tevents\thistory KB\trows\tjournal KB\tto model KB\terrors\t\n", p.Scenario)
+		fmt.Fprintf(t, "\n%s\t%s\t\n", p.Scenario, strings.Join(columns, "\t"))
 		for _, m := range p.Measures {
 			if m.Doom != "" {
-				fmt.Fprintf(t, "%s\t–\t%.100s\t\n", m.Arm, m.Doom)
+				fmt.Fprintf(t, "%s\t–\t\n", m.Arm)
+				fmt.Fprintf(&doomed, "\n%s, %s: cannot do it: %s", p.Scenario, m.Arm, beginning(m.Doom))
 				continue
 			}
-			fmt.Fprintf(t, "%s\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.0f\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%d\t\n", m.Arm, m.Turns,
-				m.Latency.P50, m.Latency.P95, m.Latency.P99, m.TurnsPerSecond, m.WorkerCPU, m.ServerCPU, mb(m.PeakBytes),
-				m.Events, float64(m.HistoryBytes)/1024, m.JournalRows, m.JournalBytes/1024, m.ModelBytes/1024, m.Errors)
+			fmt.Fprintf(t, "%s\t%s\t\n", m.Arm, strings.Join(m.cells(), "\t"))
 		}
 	}
-	if err := errors.Join(t.Flush(), replayTable(w, r), wordTable(w, r)); err != nil || r.Smoke {
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, doomed.String())
+	if err := errors.Join(replayTable(w, r), wordTable(w, r)); err != nil || r.Smoke {
 		return err // so few turns have no ratios to speak of
 	}
 	return errors.Join(ratioTable(w, r), aimTable(w, r))
