@@ -127,6 +127,7 @@ func (p *program) chosen() []scenario {
 func (p *program) judge(ctx context.Context, r *rig, result report.Result) ([]report.Finding, error) {
 	findings := append(result.Failures(), counts(result)...)
 	if p.smoke || p.accept != "" || p.profile != "" {
+		p.compared = "nothing was compared with an accepted run"
 		return findings, nil
 	}
 	accepted, err := readJSON(p.baseline)
@@ -188,7 +189,7 @@ func (p *program) conclude(result report.Result, findings []report.Finding) (int
 	case code == report.ExitWithin && p.accept != "":
 		return code, p.renew(result)
 	case code == report.ExitWithin:
-		fmt.Fprintln(p.stdout, "bench: no error, no count off, nothing worse than accepted")
+		fmt.Fprintln(p.stdout, "bench: passed")
 	case code == report.ExitReview:
 		fmt.Fprintln(p.stdout, "bench: slower than the accepted run; mend it, or accept it with make bench-accept REASON=…")
 	default:
