@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"sync"
 )
@@ -33,6 +34,16 @@ func (c *conn) close() error {
 		errs = append(errs, s.Close())
 	}
 	return errors.Join(append(errs, c.raw.Close())...)
+}
+
+// discard closes a connection of which nobody knows in what state it is. Without the word to the driver's pool, which is
+// said through Raw, the next one that is opened would be the same, perhaps in the middle of a transaction.
+func (c *conn) discard() {
+	for _, s := range c.statements {
+		_ = s.Close() // what is wrong has been said already
+	}
+	_ = c.raw.Raw(func(any) error { return driver.ErrBadConn })
+	_ = c.raw.Close() // Raw has closed it
 }
 
 // querier is a connection with the context that its statements run under.
@@ -123,7 +134,7 @@ func (p *pool) give(c *conn, err error) {
 }
 
 func (p *pool) drop(c *conn) {
-	_ = c.close() // what is wrong with it has been said already
+	c.discard()
 	p.slots <- nil
 }
 

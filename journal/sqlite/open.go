@@ -41,7 +41,8 @@ type Store struct {
 	busy       time.Duration
 	writeDB    *sql.DB
 	readDB     *sql.DB
-	writer     *conn         // the only connection of writeDB
+	writer     *conn         // the only connection of writeDB; nil where the next write is to open it
+	closed     bool          // there will not be another write
 	readers    *pool         // of connections of readDB
 	turnstile  chan struct{} // holds one token: whoever takes it may write
 	changes    *changes
@@ -113,11 +114,9 @@ func (s *Store) connect(ctx context.Context, synchronous string) (err error) {
 		return err
 	}
 	s.readers = newPool(s.readDB, readers)
-	var writer *sql.Conn
-	if err := s.retry(ctx, func() (err error) { writer, err = s.writeDB.Conn(ctx); return err }); err != nil {
+	if err := s.openWriter(ctx); err != nil {
 		return err
 	}
-	s.writer = newConn(writer)
 	s.changes, err = watchChanges(ctx, s)
 	return err
 }
@@ -138,6 +137,7 @@ func (s *Store) Close() error {
 	}
 	s.turnstile <- struct{}{} // let the transaction that runs end; there will not be another
 	defer func() { <-s.turnstile }()
+	s.closed = true
 	if s.writer != nil {
 		errs = append(errs, s.writer.close())
 		s.writer = nil

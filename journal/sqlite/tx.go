@@ -30,17 +30,21 @@ func (s *Store) write(ctx context.Context, doing string, fn func(*tx) error) (er
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if s.writer == nil {
-		return errClosedStore
+	if err := s.openWriter(ctx); err != nil {
+		return err
 	}
 	t := &tx{querier: querier{context.WithoutCancel(ctx), s.writer}}
 	if err := s.retry(ctx, func() error { return t.exec("BEGIN IMMEDIATE") }); err != nil {
+		if !isBusy(err) && ctx.Err() == nil {
+			s.dropWriter()
+		}
 		return err
 	}
 	done := false
 	defer func() {
-		if !done { // fn failed or panicked; where SQLite has rolled back by itself this does nothing
-			_ = t.exec("ROLLBACK")
+		// fn failed or panicked. Where SQLite has rolled back by itself, as on a full disk, this is an error too.
+		if !done && t.exec("ROLLBACK") != nil {
+			s.dropWriter()
 		}
 	}()
 	if err := fn(t); err != nil {
@@ -54,6 +58,29 @@ func (s *Store) write(ctx context.Context, doing string, fn func(*tx) error) (er
 		s.changes.notify()
 	}
 	return nil
+}
+
+// openWriter opens the connection for writes where there is none. It is called with the turnstile held, but by Open.
+func (s *Store) openWriter(ctx context.Context) error {
+	if s.closed {
+		return errClosedStore
+	}
+	if s.writer != nil {
+		return nil
+	}
+	return s.retry(ctx, func() error {
+		raw, err := s.writeDB.Conn(ctx)
+		if err == nil {
+			s.writer = newConn(raw)
+		}
+		return err
+	})
+}
+
+// dropWriter gives the connection for writes up, which may still be in a transaction: the next write opens another.
+func (s *Store) dropWriter() {
+	s.writer.discard()
+	s.writer = nil
 }
 
 // read runs fn on a connection of the pool, all of whose queries see one moment's state. fn may run more than once.
