@@ -33,15 +33,7 @@ func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (work
 }
 
 func (a *Activities) callTool(ctx context.Context, in workflows.CallInput) (workflows.CallResult, error) {
-	call, err := a.requested(ctx, in)
-	if err != nil {
-		return workflows.CallResult{}, err
-	}
-	claim, err := patiently(ctx, claimWithin, func(ctx context.Context) (journal.Claim, error) {
-		return a.journal.ClaimCall(ctx, journal.ClaimInput{
-			Turn: in.Turn, Step: in.Step, Call: call, Attempt: in.Attempt, Repeatable: in.Tool.Repeatable, Worker: a.worker, At: time.Now(),
-		})
-	})
+	call, claim, err := a.claim(ctx, in)
 	if err != nil {
 		return workflows.CallResult{}, err
 	}
@@ -58,6 +50,19 @@ func (a *Activities) callTool(ctx context.Context, in workflows.CallInput) (work
 		return workflows.CallResult{}, err
 	}
 	return a.settleCall(ctx, in, result)
+}
+
+// claim finds what is to be called and claims it. Both have to be done within one time: see workflows.CallDeadline.
+func (a *Activities) claim(ctx context.Context, in workflows.CallInput) (call turn.ToolCall, claim journal.Claim, err error) {
+	claim, err = patiently(ctx, workflows.ClaimWithin, func(ctx context.Context) (c journal.Claim, err error) {
+		if call, err = a.requested(ctx, in); err != nil {
+			return c, err
+		}
+		return a.journal.ClaimCall(ctx, journal.ClaimInput{
+			Turn: in.Turn, Step: in.Step, Call: call, Attempt: in.Attempt, Repeatable: in.Tool.Repeatable, Worker: a.worker, At: time.Now(),
+		})
+	})
+	return call, claim, err
 }
 
 // unknownText is what the model is told of a call that died with its worker.
@@ -95,23 +100,18 @@ func (a *Activities) run(ctx context.Context, in workflows.CallInput, call turn.
 	return result, nil
 }
 
-// unsent gives the claim of a call that never reached its tool back, so that the next dispatch may run it.
+// unsent gives the claim of a call that never reached its tool back, so that the next dispatch may run it: a claim that
+// is left makes the call's outcome unknown, though nothing was sent. The call's own context may have ended.
 func (a *Activities) unsent(ctx context.Context, in workflows.CallInput, err error) error {
-	keep, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
-	defer cancel()
-	if rerr := a.journal.ReleaseCall(keep, in.Turn, in.Call.ID, in.Attempt); rerr != nil {
+	_, rerr := patiently(context.WithoutCancel(ctx), workflows.SettleWithin, func(keep context.Context) (struct{}, error) {
+		return struct{}{}, a.journal.ReleaseCall(keep, in.Turn, in.Call.ID, in.Attempt)
+	})
+	if rerr != nil {
 		return rerr
 	}
 	e := asTurnError(err)
 	return &turn.Error{Code: e.Code, Message: a.redact(e.Message), Cause: e.Cause, RetryAfter: e.RetryAfter}
 }
-
-// settleWithin bounds the settlement of a call, whose own context may have ended: what it did must be recorded all the
-// same. claimWithin bounds how long a dispatch waits for the journal to take its claim; the next dispatch waits again.
-const (
-	settleWithin = 8 * time.Second
-	claimWithin  = 2 * time.Second
-)
 
 // patiently repeats a write that may be repeated while the journal is away, a full disk for instance, until its time is
 // over. Dispatches follow each other at once, and would all be used up within a moment.
@@ -132,8 +132,9 @@ func patiently[T any](ctx context.Context, within time.Duration, write func(cont
 	}
 }
 
+// settleCall records what a call did, whose own context may have ended.
 func (a *Activities) settleCall(ctx context.Context, in workflows.CallInput, result turn.ToolResult) (workflows.CallResult, error) {
-	record, err := patiently(context.WithoutCancel(ctx), settleWithin, func(keep context.Context) (journal.CallRecord, error) {
+	record, err := patiently(context.WithoutCancel(ctx), workflows.SettleWithin, func(keep context.Context) (journal.CallRecord, error) {
 		return a.journal.SettleCall(keep, journal.SettleInput{
 			Turn: in.Turn, CallID: in.Call.ID, Attempt: in.Attempt, Result: result, At: time.Now(),
 		})

@@ -2,8 +2,11 @@ package activities
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -44,4 +47,79 @@ func TestARefusalOfTheJournalIsNotRepeated(t *testing.T) {
 	_, err := a.settleCall(t.Context(), workflows.CallInput{}, turn.ToolResult{Outcome: turn.OutcomeOK})
 	require.ErrorIs(t, err, journal.ErrStale)
 	assert.Equal(t, 2, j.left)
+}
+
+// slowJournal is full for the whole time that a call's claim, settlement or release may take, but a moment.
+type slowJournal struct {
+	journal.Journal
+	clear    map[string]time.Time
+	released bool
+}
+
+// room is there once within has nearly passed since it was asked for first.
+func (j *slowJournal) room(what string, within time.Duration) error {
+	if j.clear == nil {
+		j.clear = map[string]time.Time{}
+	}
+	if _, asked := j.clear[what]; !asked {
+		j.clear[what] = time.Now().Add(within - 1100*time.Millisecond) // it is asked at least every second
+	}
+	if time.Now().Before(j.clear[what]) {
+		return errors.New("database or disk is full")
+	}
+	return nil
+}
+
+func (j *slowJournal) StepMessage(context.Context, journal.StepKey) (turn.Message, error) {
+	return turn.Message{ToolCalls: []turn.ToolCall{{ID: "1.0"}}}, j.room("claim", workflows.ClaimWithin)
+}
+
+func (j *slowJournal) ClaimCall(context.Context, journal.ClaimInput) (journal.Claim, error) {
+	return journal.Claim{State: journal.ClaimGranted}, nil
+}
+
+func (j *slowJournal) SettleCall(_ context.Context, in journal.SettleInput) (journal.CallRecord, error) {
+	return journal.CallRecord{Outcome: in.Result.Outcome}, j.room("settle", workflows.SettleWithin)
+}
+
+func (j *slowJournal) ReleaseCall(context.Context, string, string, int) error {
+	err := j.room("release", workflows.SettleWithin)
+	j.released = err == nil
+	return err
+}
+
+// slowTool takes all the time that it is given, and then ends with err or an unknown outcome.
+type slowTool struct{ err error }
+
+func (slowTool) Check(turn.Descriptor, json.RawMessage) error { return nil }
+
+func (s slowTool) Call(ctx context.Context, _ turn.ToolRequest) (turn.ToolResult, error) {
+	<-ctx.Done()
+	return turn.ToolResult{Outcome: turn.OutcomeUnknown}, s.err
+}
+
+// The server gives a dispatch up at its deadline: all that CallTool waits for has to fit in.
+func TestASlowCallOnAFullDiskEndsBeforeItsDeadline(t *testing.T) {
+	notSent := turn.Errorf(turn.CodeToolNotSent, nil, "the server is away")
+	for name, end := range map[string]error{"settled": nil, "given back": notSent} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &slowJournal{}
+				a, err := New(Options{Journal: store, Tools: slowTool{end}})
+				require.NoError(t, err)
+				in := workflows.CallInput{Call: turn.CallProposal{ID: "1.0"}, Attempt: 1, Timeout: 15 * time.Second}
+				began := time.Now()
+				_, err = a.CallTool(t.Context(), in)
+				took := time.Since(began)
+				if end == nil {
+					require.NoError(t, err)
+				} else {
+					require.ErrorContains(t, err, "the server is away", "the next dispatch is told that nothing was sent")
+					assert.True(t, store.released, "the next dispatch finds no claim")
+				}
+				assert.Greater(t, took, in.Timeout+workflows.SettleWithin-2*time.Second, "it waited for all three")
+				assert.Less(t, took, workflows.CallDeadline(in.Timeout)-4*time.Second)
+			})
+		})
+	}
 }

@@ -18,7 +18,7 @@ const (
 	localCap = 2 * time.Second
 	// heartbeat is how long a silent activity is waited for: what a worker's death costs. Cancellation travels with it.
 	heartbeat = 5 * time.Second
-	// grace is what an activity gets past its own deadline to settle what it did.
+	// grace is what an inference gets past its own deadline to settle what it did.
 	grace = 10 * time.Second
 	// inferAttempts bounds attempts of one inference, crashes of workers included. Failures of the provider are bounded
 	// by the activity itself, through the journal.
@@ -27,6 +27,21 @@ const (
 	storeAttempts = 25
 	storePatience = 10 * time.Minute
 )
+
+// A dispatch of a call spends its time in three parts, each of which ends in time by itself: the journal finds and claims
+// the call, the tool runs, and the journal settles it, or takes its claim back where nothing was sent. CallTool holds to
+// these bounds, and the activity's deadline is their sum with room: a call that the server gives up while it is being
+// settled would be dispatched again, and told that its outcome is unknown.
+const (
+	ClaimWithin  = 2 * time.Second // a dispatch after this one waits again
+	SettleWithin = 8 * time.Second // nobody does this again, so it is waited for longer
+	callRoom     = 5 * time.Second // a tool that ends late, a busy machine, the way to the server and back
+)
+
+// CallDeadline is how long one dispatch of a call may take whose tool is given so much time.
+func CallDeadline(tool time.Duration) time.Duration {
+	return ClaimWithin + tool + SettleWithin + callRoom
+}
 
 // maxRecorded bounds an activity's recorded input, in bytes: over 2 MiB the server fails the workflow task for ever.
 const maxRecorded = 1900 << 10
@@ -116,7 +131,7 @@ func (r *run) quickCall(ctx workflow.Context, in CallInput) (CallResult, error) 
 
 func (r *run) regularCall(ctx workflow.Context, in CallInput) (CallResult, error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: in.Timeout + grace,
+		StartToCloseTimeout: CallDeadline(in.Timeout),
 		HeartbeatTimeout:    heartbeat,
 		WaitForCancellation: true,
 		RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: 1},
