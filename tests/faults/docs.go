@@ -65,12 +65,13 @@ func pointFigures(b *bytes.Buffer, all []outcome, took time.Duration) {
 				fmt.Fprintf(b, "| `%s` | %s | | | | |\n", p.name, p.about)
 				continue
 			}
-			fmt.Fprintf(b, "| `%s` | %s | %d | %d | %.1f s | %.1f s |\n", p.name, p.about, s.runs, s.failed, s.median.Seconds(), s.longest.Seconds())
+			fmt.Fprintf(b, "| `%s` | %s | %d | %d | %s | %s |\n", p.name, p.about, s.runs, s.failed, s.seconds(s.median), s.seconds(s.longest))
 		}
 	}
 }
 
-// stats are the figures of a point's runs.
+// stats are the figures of a point's runs. The times are those of the good ones: one that failed went on after no time
+// that anybody could know.
 type stats struct {
 	runs, failed    int
 	median, longest time.Duration
@@ -80,19 +81,29 @@ func statsOf(point string, all []outcome) stats {
 	var s stats
 	var times []time.Duration
 	for _, o := range all {
-		if o.point != point {
+		switch {
+		case o.point != point:
 			continue
-		}
-		times = append(times, o.recovery)
-		if o.failed() {
+		case o.failed():
 			s.failed++
+		default:
+			times = append(times, o.recovery)
 		}
+		s.runs++
 	}
-	if s.runs = len(times); s.runs > 0 {
+	if len(times) > 0 {
 		slices.Sort(times)
 		s.median, s.longest = times[len(times)/2], times[len(times)-1]
 	}
 	return s
+}
+
+// seconds is one of the times; "–" where no run was good.
+func (s stats) seconds(d time.Duration) string {
+	if s.runs == s.failed {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f s", d.Seconds())
 }
 
 // mutantFigures is the table of a run of the mutants.
@@ -100,8 +111,14 @@ func mutantFigures(b *bytes.Buffer, list []mutant, outcomes []outcome) {
 	fmt.Fprint(b, "\n| promise that is broken | at the point | noticed by | violations |\n|---|---|---|--:|\n")
 	for i, m := range list {
 		noticed := "nothing, and is not to be"
-		if found := check.Invariants(outcomes[i].violations); len(found) > 0 {
+		found := check.Invariants(outcomes[i].violations)
+		switch {
+		case len(found) > 0:
 			noticed = strings.Trim(strings.Join(strings.Fields(fmt.Sprint(found)), ", "), "[]")
+		case !m.control() && m.asItShould(outcomes[i]):
+			noticed = "the last turn:" + m.says
+		case !m.control():
+			noticed = "nothing"
 		}
 		if !m.asItShould(outcomes[i]) {
 			noticed += " (NOT AS IT SHOULD BE)"

@@ -71,6 +71,8 @@ func (o order) carryOut(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	switch {
+	case o.docs != "" && o.only != "" && o.soak == 0:
+		return false, errors.New("-docs with -point would blank the figures of everything else: leave one of them out")
 	case o.check != "":
 		return judge(o.check)
 	case o.list:

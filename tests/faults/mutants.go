@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,38 +14,43 @@ import (
 	"github.com/everturn/everturn/tests/faults/check"
 )
 
-// mutant is a promise that is broken on purpose, the point at which that shows, and the invariant that must notice.
+// mutant is a promise that is broken on purpose, the point at which that shows, and who must notice: an invariant, or the
+// schedule itself with an error that says so. A mutant that neither has to notice is a control: it changes nothing.
 type mutant struct {
 	name, point string
-	breaks      check.Invariant // empty: nothing may be noticed
+	breaks      check.Invariant
+	says        string
 }
 
-// prey are the mutants of tests/faults/worker. Those that change nothing are as strict a test of the harness as the
-// others: they run through the same wrappers and must be found without fault.
+func (m mutant) control() bool { return m.breaks == "" && m.says == "" }
+
+// prey are the mutants of tests/faults/worker. The controls are as strict a test of the harness as the others: they run
+// through the same wrappers and must be found without fault.
 var prey = []mutant{
-	{"nothing", "effect", ""},
-	{"nothing", "zombie_call", ""},
-	{"nothing", "clients_20", ""},
-	{"nothing", "order", ""},
-	{"claim_dropped", "effect", check.I2},
-	{"settle_before_effect", "begun", check.I2},
-	{"no_claim", "effect", check.I2},
-	{"attempts_raised", "begun", check.I2},
-	{"cancel_for_stop", "begun", check.I1},
-	{"dedup_forgotten", "clients_20", check.I1},
-	{"message_lost", "order", check.I1},
-	{"results_by_arrival", "order", check.I3},
-	{"late_over_transcript", "zombie_call", check.I3},
-	{"chunk_index_reused", "clients_later", check.I3},
-	{"prompt_varies", "inference", check.I4},
-	{"paid_again", "answer_after", check.I4},
-	{"history_changed", "order", check.I6},
-	{"child_left", "order", check.I7},
-	{"goroutines_left", "order", check.I7},
-	{"secret_streamed", "llm_500", check.I8},
+	{name: "nothing", point: "effect"},
+	{name: "nothing", point: "zombie_call"},
+	{name: "nothing", point: "clients_20"},
+	{name: "nothing", point: "order"},
+	{name: "claim_dropped", point: "effect", breaks: check.I2},
+	{name: "settle_before_effect", point: "begun", breaks: check.I2},
+	{name: "no_claim", point: "effect", breaks: check.I2},
+	{name: "attempts_raised", point: "begun", breaks: check.I2},
+	{name: "cancel_for_stop", point: "begun", breaks: check.I1},
+	{name: "dedup_forgotten", point: "clients_20", breaks: check.I1},
+	{name: "message_lost", point: "order", breaks: check.I1},
+	{name: "results_by_arrival", point: "order", breaks: check.I3},
+	{name: "late_over_transcript", point: "zombie_call", breaks: check.I3},
+	{name: "chunk_index_reused", point: "clients_later", breaks: check.I3},
+	{name: "prompt_varies", point: "inference", breaks: check.I4},
+	{name: "paid_again", point: "answer_after", breaks: check.I4},
+	{name: "history_changed", point: "order", breaks: check.I6},
+	{name: "child_left", point: "order", breaks: check.I7},
+	{name: "goroutines_left", point: "order", breaks: check.I7},
+	{name: "secret_streamed", point: "llm_500", breaks: check.I8},
+	{name: "tools_lost", point: "mcp_exits", says: notOffered},
 }
 
-// hunt plays every mutant and reports whether each was noticed by its invariant.
+// hunt plays every mutant and reports whether each was noticed by whom it must be.
 func (o order) hunt(ctx context.Context, ps programs, bin, dir string) (bool, error) {
 	shared, err := newServer(ctx, ps.temporal, filepath.Join(bin, "server"))
 	if err != nil {
@@ -54,7 +58,7 @@ func (o order) hunt(ctx context.Context, ps programs, bin, dir string) (bool, er
 	}
 	defer shared.close()
 	prey := slices.DeleteFunc(slices.Clone(prey), func(m mutant) bool { return !o.wanted(m.name) })
-	fmt.Printf("seed %d, %d mutants, %d at once\n", o.seed, len(prey), o.parallel)
+	fmt.Printf("seed %d, %s, %d at once\n", o.seed, heads(prey), o.parallel)
 	began := time.Now()
 	slots := make(chan struct{}, max(1, o.parallel))
 	outcomes := make([]outcome, len(prey))
@@ -76,17 +80,34 @@ func (o order) hunt(ctx context.Context, ps programs, bin, dir string) (bool, er
 			escaped++
 		}
 	}
-	fmt.Printf("\n%d mutants in %s, %d not as they should be\n", len(prey), time.Since(began).Round(time.Second), escaped)
-	return escaped == 0, errors.Join(ctx.Err(), figures(o.docs, "mutants", func(b *bytes.Buffer) {
+	fmt.Printf("\n%s in %s, %d not as they should be\n", heads(prey), time.Since(began).Round(time.Second), escaped)
+	if ctx.Err() != nil {
+		return false, ctx.Err()
+	}
+	return escaped == 0, figures(o.docs, "mutants", func(b *bytes.Buffer) {
 		provenance(b, os.Args[1:])
 		mutantFigures(b, prey, outcomes)
-	}))
+	})
 }
 
-// asItShould reports whether a mutant was noticed by its invariant, or one that changes nothing by none.
+// heads counts mutants and controls.
+func heads(list []mutant) string {
+	controls := 0
+	for _, m := range list {
+		if m.control() {
+			controls++
+		}
+	}
+	return fmt.Sprintf("%d mutants and %d controls", len(list)-controls, controls)
+}
+
+// asItShould reports whether a mutant was noticed by whom it must be, or a control by nothing.
 func (m mutant) asItShould(o outcome) bool {
-	if m.breaks == "" {
+	switch {
+	case m.control():
 		return !o.failed()
+	case m.says != "":
+		return o.err != nil && strings.Contains(o.err.Error(), m.says)
 	}
 	return slices.Contains(check.Invariants(o.violations), m.breaks)
 }
@@ -95,7 +116,7 @@ func (m mutant) asItShould(o outcome) bool {
 func report(m mutant, o outcome) {
 	found, good := check.Invariants(o.violations), m.asItShould(o)
 	verdict := map[bool]string{true: "caught", false: "ESCAPED"}[good]
-	if m.breaks == "" {
+	if m.control() {
 		verdict = map[bool]string{true: "passed", false: "BLAMED"}[good]
 	}
 	line := fmt.Sprintf("%-8s %-21s at %-13s %5.1fs  %v", verdict, m.name, m.point, o.took.Seconds(), found)
@@ -107,7 +128,7 @@ func report(m mutant, o outcome) {
 			line += "\n         " + string(v.Invariant) + ": " + what
 		}
 	}
-	if !good && o.err != nil {
+	if o.err != nil && (!good || m.says != "") {
 		line += "\n         " + o.err.Error()
 	}
 	fmt.Println(line)

@@ -2,9 +2,13 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/url"
+	"os"
+	"strconv"
 	"strings"
 
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
@@ -41,6 +45,31 @@ func (l *link) in(raw string) (string, error) {
 
 // down refuses connections and breaks those that there are, until up.
 func (l *link) down() { l.proxy.Stop() }
+
+// connections is how many clients are connected through the link now, as the kernel knows it.
+func (l *link) connections() (int, error) {
+	host, port, err := net.SplitHostPort(l.address())
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		return 0, err
+	}
+	ip := net.ParseIP(host).To4()
+	if ip == nil {
+		return 0, fmt.Errorf("%s is no IPv4 address", host)
+	}
+	table, err := os.ReadFile("/proc/net/tcp")
+	// Local address, remote address, state; the address's bytes are the machine's, and 01 is an established connection.
+	local, established := fmt.Sprintf("%08X:%04X", binary.NativeEndian.Uint32(ip), n), 0
+	for line := range strings.Lines(string(table)) {
+		if f := strings.Fields(line); len(f) > 3 && f[1] == local && f[3] == "01" {
+			established++
+		}
+	}
+	return established, err
+}
 
 func (l *link) up() error { return l.proxy.Start() }
 

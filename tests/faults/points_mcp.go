@@ -8,8 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/everturn/everturn/workflows/turn"
 )
 
 // strikes makes a point at which an MCP server is hit in the middle of a call.
@@ -89,18 +87,9 @@ func moody(name, about, mode string) point {
 		if err := reach(ctx, "the target's answer", func() bool { return len(r.requests(len(r.target.steps))) > 0 }); err != nil {
 			return err
 		}
-		if err := os.Remove(r.modeFile("once")); err != nil {
-			return err
-		}
-		return reach(ctx, "the server's tools", func() bool { return r.offers(ctx, "once") })
+		return os.Remove(r.modeFile("once")) // that its tools come back is for the last turn to see
 	}
 	return p
-}
-
-// offers reports whether the journal has the tools of a server that can be asked.
-func (r *rig) offers(ctx context.Context, server string) bool {
-	list, err := r.store.Catalogues(ctx)
-	return err == nil && anyOf(list, func(c turn.Catalogue) bool { return c.Server == server && c.Problem == "" && len(c.Tools) > 0 })
 }
 
 // remote makes a point out of an MCP server over HTTP and the link to it.

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -35,10 +34,13 @@ func (o order) playAll(ctx context.Context, ps programs, bin, dir string, points
 	}
 	took := time.Since(began)
 	good := summarise(points, all, took)
-	return good, errors.Join(ctx.Err(), figures(o.docs, "points", func(b *bytes.Buffer) {
+	if ctx.Err() != nil {
+		return false, ctx.Err() // what is not all of it is nothing for the documentation
+	}
+	return good, figures(o.docs, "points", func(b *bytes.Buffer) {
 		provenance(b, os.Args[1:])
 		pointFigures(b, all, took)
-	}))
+	})
 }
 
 // play plays runs from up to and without to of each point and yields what each came to, until all are over.
@@ -90,11 +92,11 @@ func printOutcome(o outcome) {
 
 // summarise prints a table of the points and returns whether every run was good.
 func summarise(points []point, all []outcome, took time.Duration) bool {
-	fmt.Printf("\n%-18s %5s %6s %12s %12s  %s\n", "point", "runs", "failed", "median (s)", "longest (s)", "what is broken there")
+	fmt.Printf("\n%-18s %5s %6s %12s %12s  %s\n", "point", "runs", "failed", "median", "longest", "what is broken there")
 	failed := 0
 	for _, p := range points {
 		if s := statsOf(p.name, all); s.runs > 0 {
-			fmt.Printf("%-18s %5d %6d %12.1f %12.1f  %s\n", p.name, s.runs, s.failed, s.median.Seconds(), s.longest.Seconds(), p.about)
+			fmt.Printf("%-18s %5d %6d %12s %12s  %s\n", p.name, s.runs, s.failed, s.seconds(s.median), s.seconds(s.longest), p.about)
 			failed += s.failed
 		}
 	}

@@ -114,7 +114,7 @@ func planned(p point, seed uint64) string {
 	return fmt.Sprintf("  target %+v\n  companion %+v\n  worker %q\n  next %d", *r.target, *r.companion, weak, r.rng.IntN(1000))
 }
 
-// perform has a turn before the fault, the fault, and a turn after it.
+// perform has a turn before the fault, the fault, and turns after it, in the last of which every tool is there.
 func (r *rig) perform(ctx context.Context, p point) (time.Duration, error) {
 	if p.prepare != nil {
 		if err := p.prepare(r, ctx); err != nil {
@@ -144,6 +144,9 @@ func (r *rig) perform(ctx context.Context, p point) (time.Duration, error) {
 	recovery := time.Since(healed)
 	if err := r.quiet(ctx, 3); err != nil {
 		return 0, fmt.Errorf("the turn after the fault: %w", err)
+	}
+	if err := r.restored(ctx, r.target.session, 4); err != nil {
+		return 0, fmt.Errorf("the last turn: %w", err)
 	}
 	return recovery, nil
 }

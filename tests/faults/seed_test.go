@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -9,6 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/everturn/everturn/tests/faults/check"
+	"github.com/everturn/everturn/tests/script"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -74,10 +79,61 @@ func TestFiguresAreWrittenBetweenTheirComments(t *testing.T) {
 
 func TestAllPointsHaveTheirPlaceInTheDocs(t *testing.T) {
 	var b bytes.Buffer
-	pointFigures(&b, []outcome{{point: "zombie_call", recovery: 3 * time.Second}, {point: "zombie_call", recovery: time.Second, err: assert.AnError}}, time.Minute)
-	assert.Contains(t, b.String(), "2 runs in 1m0s, 1 failed.")
-	assert.Contains(t, b.String(), "| `zombie_call` | it comes back with a result | 2 | 1 | 3.0 s | 3.0 s |")
+	pointFigures(&b, []outcome{
+		{point: "zombie_call", recovery: 3 * time.Second}, {point: "zombie_call", err: assert.AnError}, {point: "order", err: assert.AnError},
+		{point: "zombie_call", violations: []check.Violation{{Invariant: check.I2}}, recovery: time.Hour},
+	}, time.Minute)
+	assert.Contains(t, b.String(), "4 runs in 1m0s, 3 failed.")
+	assert.Contains(t, b.String(), "| `zombie_call` | it comes back with a result | 3 | 2 | 3.0 s | 3.0 s |", "failed runs have no time")
+	assert.Contains(t, b.String(), "| 1 | 1 | – | – |")
 	for _, p := range allPoints() {
 		assert.Contains(t, b.String(), "| `"+p.name+"` |")
 	}
+}
+
+func TestFiguresOfSomePointsAreNotWrittenOverThoseOfAll(t *testing.T) {
+	_, err := order{docs: "faults.md", only: "zombie", runs: 1}.carryOut(t.Context())
+	assert.ErrorContains(t, err, "-docs with -point")
+}
+
+func TestMutantsAndControlsAreCountedApart(t *testing.T) {
+	assert.Equal(t, "2 mutants and 1 controls", heads([]mutant{{name: "a", breaks: check.I1}, {name: "nothing"}, {name: "b", says: "no"}}))
+	lost := mutant{name: "tools_lost", says: notOffered}
+	assert.True(t, lost.asItShould(outcome{err: errors.New("mcp_once_append" + notOffered)}))
+	assert.False(t, lost.asItShould(outcome{err: assert.AnError}), "another error is not what it is to be noticed by")
+	assert.False(t, lost.asItShould(outcome{}))
+	assert.False(t, mutant{name: "nothing"}.asItShould(outcome{err: assert.AnError}))
+}
+
+func TestToolsThatAreLostAreNoticed(t *testing.T) {
+	servers := settings{remote: "http://127.0.0.1:1/mcp"}.servers()
+	last := newTurn(seeded(1, "last"), "s", 4)
+	last.add(len(servers), func(i int) string { return servers[i].wire("append") })
+	worked := func(string) bool { return true }
+	asked := func(names ...string) []script.Request {
+		var q script.Request
+		body, err := json.Marshal(map[string]any{"messages": []any{map[string]any{"role": "user", "content": last.text}}, "tools": offer(names)})
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(body, &q.Chat))
+		return []script.Request{q}
+	}
+	var all []string
+	for _, s := range servers {
+		for _, tool := range s.tools {
+			all = append(all, s.wire(tool))
+		}
+	}
+	assert.Empty(t, lostTools(servers, last, asked(all...), worked))
+	assert.Equal(t, []string{"mcp_remote_append is not offered to the model"}, lostTools(servers, last, asked(all[:len(all)-1]...), worked))
+	assert.Len(t, lostTools(servers, last, nil, worked), len(all), "a turn that never came to the model was offered nothing")
+	dead := func(key string) bool { return key != last.steps[0][1].key }
+	assert.Equal(t, []string{"mcp_again_append is offered and has no effect"}, lostTools(servers, last, asked(all...), dead))
+}
+
+// offer are tools as a request has them.
+func offer(names []string) (out []any) {
+	for _, name := range names {
+		out = append(out, map[string]any{"type": "function", "function": map[string]any{"name": name}})
+	}
+	return out
 }

@@ -25,7 +25,8 @@ type soak struct {
 	order   order
 	began   time.Time
 	victims []*process
-	struck  map[string]int
+	struck  map[string]int // blows that have hit something
+	missed  map[string]int // and that have not
 	seen    pulse
 	watch   *watch
 	load    load
@@ -87,7 +88,7 @@ func newSoak(ctx context.Context, ps programs, own *server, dir string, o order)
 	if err != nil {
 		return nil, err
 	}
-	s := &soak{rig: r, order: o, struck: map[string]int{}}
+	s := &soak{rig: r, order: o, struck: map[string]int{}, missed: map[string]int{}}
 	s.seen.ledger = r.toolLedger()
 	s.load.soak = s
 	r.settings.toolTimeout = 5 * time.Second
@@ -112,7 +113,7 @@ func seeded(seed uint64, name string) *rand.Rand {
 }
 
 // run brings the workers up, lets the sessions live for the time that was asked for while it strikes, and waits until
-// every turn has come to its end.
+// every turn has come to its end and every tool is back.
 func (s *soak) run(ctx context.Context) error {
 	if err := s.start(ctx); err != nil {
 		return err
@@ -134,6 +135,9 @@ func (s *soak) run(ctx context.Context) error {
 	err := s.load.wait(soakPatience)
 	stop()
 	beside.Wait()
+	if err == nil && struck == nil {
+		err = s.restored(ctx, filepath.Base(s.dir)+"-last", 1)
+	}
 	return errors.Join(struck, err, <-drained, s.watch.err)
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// judgedFrom is how long a soak must be for its memory to be judged: in a shorter one caches are not full and the heap
-// has not found its size when a third of it is over.
+// judgedFrom is how long a soak must be for its memory to be judged, and for every fault to have come: in a shorter one
+// caches are not full and the heap has not found its size when a third of it is over.
 const judgedFrom = 15 * time.Minute
 
 // report prints what a soak has come to and returns whether it was good.
@@ -25,14 +25,27 @@ func (s *soak) report(out io.Writer, l check.Ledgers, violations []check.Violati
 		len(s.load.took), float64(len(s.load.took))/took.Seconds(), s.load.quantile(0.5).Seconds(), s.load.quantile(0.99).Seconds(), s.load.quantile(1).Seconds())
 	fmt.Fprintf(out, "            %s\n", counted(s.load.kinds))
 	fmt.Fprintf(out, "ledgers     %s\n", counted(tally(l)))
-	fmt.Fprintf(out, "broken      %s\n", counted(s.struck))
+	hit := s.blows(out)
 	fmt.Fprintf(out, "violations  %d\n", len(violations))
 	for _, v := range violations {
 		fmt.Fprintln(out, "            "+v.String())
 	}
 	s.table(out)
 	steady := s.verdicts(out)
-	return steady && len(violations) == 0 && len(s.load.took) > 0
+	return hit && steady && len(violations) == 0 && len(s.load.took) > 0
+}
+
+// blows prints what was broken and returns whether that is enough: each kind at least once, where the time has sufficed.
+func (s *soak) blows(out io.Writer) bool {
+	fmt.Fprintf(out, "broken      %s\n", counted(s.struck))
+	if len(s.missed) > 0 {
+		fmt.Fprintf(out, "missed      %s\n", counted(s.missed))
+	}
+	spared := s.spared()
+	if len(spared) > 0 {
+		fmt.Fprintf(out, "NEVER HIT   %s\n", strings.Join(spared, ", "))
+	}
+	return len(spared) == 0 || s.order.soak < judgedFrom
 }
 
 // counted are names with numbers, in order.

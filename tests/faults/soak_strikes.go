@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -55,22 +56,25 @@ var moments = []struct {
 	{"an acknowledgement", func(s *soak) int64 { return s.user.acks.Load() }},
 }
 
-// blow is a fault of a soak and how often it is in the deck from which the faults are dealt.
+// blow is a fault of a soak and how often it is in the deck from which the faults are dealt. One that has hit nothing
+// returns errMissed.
 type blow struct {
 	name   string
 	cards  int
 	strike func(s *soak, ctx context.Context) error
 }
 
+var errMissed = errors.New("there was nothing to hit")
+
 var blows = []blow{
 	{"worker killed", 5, (*soak).killWorker},
 	{"worker frozen past its heartbeats", 1, (*soak).freezeWorker},
 	{"MCP server killed", 2, (*soak).killTool},
-	{"Temporal killed", 1, func(s *soak, ctx context.Context) error { return s.crash(ctx) }},
-	{"worker–server down", 1, func(s *soak, ctx context.Context) error { return down(ctx, s.rig, s.temporal, s.outage()) }},
-	{"worker–server swallows everything", 1, func(s *soak, ctx context.Context) error { return blackHole(ctx, s.rig, s.temporal, s.outage()) }},
-	{"client–server down", 1, func(s *soak, ctx context.Context) error { return down(ctx, s.rig, s.users, s.outage()) }},
-	{"worker–provider cut", 1, func(s *soak, ctx context.Context) error { return down(ctx, s.rig, s.provider, 0) }},
+	{"Temporal killed", 1, (*soak).killServer},
+	{"worker–server down", 1, func(s *soak, ctx context.Context) error { return s.sever(ctx, down, s.temporal, s.outage()) }},
+	{"worker–server swallows everything", 1, func(s *soak, ctx context.Context) error { return s.sever(ctx, blackHole, s.temporal, s.outage()) }},
+	{"client–server down", 1, func(s *soak, ctx context.Context) error { return s.sever(ctx, down, s.users, s.outage()) }},
+	{"worker–provider cut", 1, func(s *soak, ctx context.Context) error { return s.sever(ctx, down, s.provider, 0) }},
 }
 
 // calm is a time between two faults, before the event at which the second one comes: from 4 to 20 seconds, and less in a
@@ -95,12 +99,34 @@ func (s *soak) strikes(ctx, living context.Context) error {
 		if err := await(living, moment.name, func() bool { return moment.count(s) > before }); err != nil {
 			return context.Cause(ctx)
 		}
-		if err := deck[0].strike(s, ctx); err != nil {
+		if err := s.deal(ctx, deck[0]); err != nil {
 			return fmt.Errorf("%s at %s: %w", deck[0].name, moment.name, err)
 		}
-		s.struck[deck[0].name]++
 		deck = deck[1:]
 	}
+}
+
+// deal strikes, and counts whether it has hit anything.
+func (s *soak) deal(ctx context.Context, b blow) error {
+	err := b.strike(s, ctx)
+	switch {
+	case errors.Is(err, errMissed):
+		s.missed[b.name]++
+		return nil
+	case err == nil:
+		s.struck[b.name]++
+	}
+	return err
+}
+
+// spared are the blows that have not hit anything in all of the soak.
+func (s *soak) spared() (out []string) {
+	for _, b := range blows {
+		if s.struck[b.name] == 0 {
+			out = append(out, b.name)
+		}
+	}
+	return out
 }
 
 func (s *soak) shuffled() []blow {
@@ -112,13 +138,45 @@ func (s *soak) shuffled() []blow {
 	return deck
 }
 
+// victim is one of those that are killed, and where it is in their list. Between two blows all of them live.
+func (s *soak) victim() (int, *process, error) {
+	i := s.rng.IntN(len(s.victims))
+	if p := s.victims[i]; p.gone() {
+		return i, p, fmt.Errorf("worker %d has ended by itself: %s", p.pid(), tail(p.log))
+	}
+	return i, s.victims[i], nil
+}
+
 // killWorker kills one of the victims and starts another one.
 func (s *soak) killWorker(ctx context.Context) error {
-	i := s.rng.IntN(len(s.victims))
-	s.victims[i].kill()
-	err := s.heal(ctx)
+	i, victim, err := s.victim()
+	if err != nil {
+		return err
+	}
+	victim.kill()
+	err = s.heal(ctx)
 	s.victims[i] = s.workers[len(s.workers)-1]
 	return err
+}
+
+// killServer kills Temporal and starts it again.
+func (s *soak) killServer(ctx context.Context) error {
+	if p := s.server.process; p.gone() {
+		return fmt.Errorf("the server has ended by itself: %s", tail(p.log))
+	}
+	return s.crash(ctx)
+}
+
+// sever breaks a link for a while.
+func (s *soak) sever(ctx context.Context, how spell, l *link, d time.Duration) error {
+	n, err := l.connections()
+	if err == nil && n == 0 {
+		err = errMissed
+	}
+	if err != nil {
+		return err
+	}
+	return how(ctx, s.rig, l, d)
 }
 
 // frozenFor is longer than a silent activity is waited for.
@@ -126,11 +184,14 @@ const frozenFor = 7 * time.Second
 
 // freezeWorker stops one of the victims, lets the others do its work, and brings it back.
 func (s *soak) freezeWorker(ctx context.Context) error {
-	victim := s.victims[s.rng.IntN(len(s.victims))]
+	_, victim, err := s.victim()
+	if err != nil {
+		return err
+	}
 	if err := s.freeze(ctx, victim); err != nil {
 		return err
 	}
-	err := pause(ctx, frozenFor)
+	err = pause(ctx, frozenFor)
 	victim.signal(syscall.SIGCONT)
 	return err
 }
@@ -144,8 +205,11 @@ func (s *soak) killTool(context.Context) error {
 		return err != nil || !strings.HasPrefix(string(command), s.programs.mcpserver)
 	})
 	if len(servers) == 0 {
-		return nil // they have just been killed and are not back yet
+		return errMissed // they have just been killed and are not back yet
 	}
-	_ = syscall.Kill(servers[s.rng.IntN(len(servers))], syscall.SIGKILL) // it may be gone
-	return nil
+	err := syscall.Kill(servers[s.rng.IntN(len(servers))], syscall.SIGKILL)
+	if errors.Is(err, syscall.ESRCH) {
+		return errMissed
+	}
+	return err
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"time"
 
@@ -65,12 +66,9 @@ func (w *watch) sample(l *ledger) error {
 	if err != nil {
 		return err
 	}
-	var said struct {
-		Goroutines int   `json:"goroutines"`
-		LiveHeap   int64 `json:"live_heap"`
-	}
-	if b, err := os.ReadFile(w.vitals); err == nil && json.Unmarshal(b, &said) == nil {
-		own.Goroutines, own.LiveHeap = said.Goroutines, said.LiveHeap
+	// While it starts there is nothing; what is judged must have been said.
+	if err := reported(w.vitals, &own); err != nil && own.At.Sub(w.soak.began) > w.warmUp() {
+		return err
 	}
 	w.worker, w.own = append(w.worker, worker), append(w.own, own)
 	// Between two of its lives there is no server.
@@ -81,6 +79,36 @@ func (w *watch) sample(l *ledger) error {
 		w.harness = append(w.harness, h)
 	}
 	l.write(map[string]any{"worker": worker, "observed": own})
+	return nil
+}
+
+// fresh is how old the last report of a worker on itself may be, which makes one every second.
+const fresh = 30 * time.Second
+
+// reported adds to a sample what the process says of itself in a file.
+func reported(file string, s *vitals.Sample) error {
+	info, err := os.Stat(file)
+	if err != nil {
+		return fmt.Errorf("worker %d says nothing of itself: %w", s.PID, err)
+	}
+	if age := s.At.Sub(info.ModTime()); age > fresh {
+		return fmt.Errorf("worker %d has said nothing of itself for %s", s.PID, age.Round(time.Second))
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("worker %d says nothing of itself: %w", s.PID, err)
+	}
+	var said struct {
+		Goroutines int   `json:"goroutines"`
+		LiveHeap   int64 `json:"live_heap"`
+	}
+	if err := json.Unmarshal(b, &said); err != nil {
+		return fmt.Errorf("reading what worker %d says of itself: %w", s.PID, err)
+	}
+	if said.Goroutines <= 0 || said.LiveHeap <= 0 {
+		return fmt.Errorf("worker %d says that it has %d goroutines and %d bytes of heap", s.PID, said.Goroutines, said.LiveHeap)
+	}
+	s.Goroutines, s.LiveHeap = said.Goroutines, said.LiveHeap
 	return nil
 }
 

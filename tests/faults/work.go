@@ -37,22 +37,26 @@ func (r *rig) configure() error {
 	b.WriteString("first_token_timeout = \"10s\"\nidle_timeout = \"3s\"\nmax_retry_after = \"2s\"\n")
 	fmt.Fprintf(&b, "[journal]\npath = %q\nsynchronous = \"normal\"\n%s", inDir(r.dir, "journal.db"), r.settings.more)
 	fmt.Fprintf(&b, "[temporal]\naddress = %q\ntask_queue = %q\n[worker]\ndrain_timeout = \"3s\"\n", r.temporal.address(), r.queue)
-	r.mcpSection(&b, "once", "", "append", "echo", "environ", "slow", "stubborn", "crash", "babble", "longline", "flood")
-	fmt.Fprintf(&b, "[mcp.servers.env]\nTOKEN = %q\n", r.canary(2))
-	r.mcpSection(&b, "again", "repeatable = true\n", "append")
-	r.mcpSection(&b, "quick", "repeatable = true\nquick = true\n", "append")
-	if r.settings.remote != "" {
-		fmt.Fprintf(&b, "[[mcp.servers]]\nid = \"remote\"\ntransport = \"http\"\nurl = %q\n[mcp.servers.tools.append]\nrisk = \"low\"\n", r.settings.remote)
+	for _, s := range r.settings.servers() {
+		r.mcpSection(&b, s)
 	}
 	return os.WriteFile(inDir(r.dir, "agent.toml"), []byte(b.String()), 0o600)
 }
 
-// mcpSection writes the section of an MCP server over stdio. Its tools are of low risk; more says what else they are.
-func (r *rig) mcpSection(b *strings.Builder, id, more string, tools ...string) {
-	fmt.Fprintf(b, "[[mcp.servers]]\nid = %q\ntransport = \"stdio\"\ncommand = %q\nargs = [\"-ledger\", %q, \"-release\", %q, \"-pidfile\", %q, \"-mode-file\", %q]\neverywhere = true\nconnect_timeout = %q\n",
-		id, r.programs.mcpserver, r.toolLedger(), inDir(r.dir, "release"), r.pidfile(id), r.modeFile(id), r.settings.connect)
-	for _, tool := range tools {
-		fmt.Fprintf(b, "[mcp.servers.tools.%s]\nrisk = \"low\"\n%s", tool, more)
+// mcpSection writes the section of an MCP server: over HTTP where it is the remote one, and over stdio otherwise. The
+// first one alone is given a token.
+func (r *rig) mcpSection(b *strings.Builder, s toolServer) {
+	if s.id == "remote" {
+		fmt.Fprintf(b, "[[mcp.servers]]\nid = %q\ntransport = \"http\"\nurl = %q\n", s.id, r.settings.remote)
+	} else {
+		fmt.Fprintf(b, "[[mcp.servers]]\nid = %q\ntransport = \"stdio\"\ncommand = %q\nargs = [\"-ledger\", %q, \"-release\", %q, \"-pidfile\", %q, \"-mode-file\", %q]\neverywhere = true\nconnect_timeout = %q\n",
+			s.id, r.programs.mcpserver, r.toolLedger(), inDir(r.dir, "release"), r.pidfile(s.id), r.modeFile(s.id), r.settings.connect)
+	}
+	for _, tool := range s.tools {
+		fmt.Fprintf(b, "[mcp.servers.tools.%s]\nrisk = \"low\"\n%s", tool, s.more)
+	}
+	if s.id == "once" {
+		fmt.Fprintf(b, "[mcp.servers.env]\nTOKEN = %q\n", r.canary(2))
 	}
 }
 

@@ -27,6 +27,7 @@ var journalMutants = map[string]func(mutant) journal.Store{
 	"message_lost":         func(m mutant) journal.Store { return &messageLost{m} },
 	"secret_streamed":      func(m mutant) journal.Store { return &secretStreamed{m} },
 	"child_left":           func(m mutant) journal.Store { return &childLeft{mutant: m} },
+	"tools_lost":           func(m mutant) journal.Store { return &toolsLost{mutant: m} },
 	"goroutines_left":      func(m mutant) journal.Store { return &goroutinesLeft{m} },
 }
 

@@ -140,3 +140,23 @@ func (m *lateOverTranscript) SettleCall(ctx context.Context, in journal.SettleIn
 	}
 	return record, nil
 }
+
+// toolsLost does not publish the tools of a server that was away.
+type toolsLost struct {
+	mutant
+	mu   sync.Mutex
+	away map[string]bool
+}
+
+func (m *toolsLost) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.away == nil {
+		m.away = map[string]bool{}
+	}
+	if c.Problem == "" && m.away[c.Server] {
+		return nil
+	}
+	m.away[c.Server] = c.Problem != ""
+	return m.Store.PublishCatalogue(ctx, c)
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/everturn/everturn/tests/script"
+)
+
+// toolServer is an MCP server of the schedules and the tools that it has for the model, all of low risk. more says what
+// they are besides, in the configuration.
+type toolServer struct {
+	id, more string
+	tools    []string
+}
+
+// local are the servers that are the workers' children.
+var local = []toolServer{
+	{"once", "", []string{"append", "echo", "environ", "slow", "stubborn", "crash", "babble", "longline", "flood"}},
+	{"again", "repeatable = true\n", []string{"append"}},
+	{"quick", "repeatable = true\nquick = true\n", []string{"append"}},
+}
+
+// servers are all that are configured.
+func (s settings) servers() []toolServer {
+	if s.remote == "" {
+		return local
+	}
+	return append(slices.Clone(local), toolServer{"remote", "", []string{"append"}})
+}
+
+// wire is the name by which the model knows a server's tool.
+func (s toolServer) wire(tool string) string { return "mcp_" + s.id + "_" + tool }
+
+// restored has turns, from the n-th on, until the tools of every configured server are back: all of them offered to the
+// model, and one of each with its effect. There is no point that takes a server away for good, and none is started again
+// later than a minute after it was lost; tools that are away for longer are lost, which a model that asks for none
+// of what it is not offered would never show.
+func (r *rig) restored(ctx context.Context, session string, n int) error {
+	limit, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	for ; ; n++ {
+		servers := r.settings.servers()
+		t := newTurn(r.rng, session, n)
+		t.add(len(servers), func(i int) string { return servers[i].wire("append") })
+		r.converse(ctx, r.plan(t), r.rng.IntN(2) == 0)
+		if err := r.settle(); err != nil {
+			return err
+		}
+		lost := lostTools(servers, t, r.model.Requests(), func(key string) bool { return r.count("effect", key) > 0 })
+		if len(lost) == 0 {
+			return nil
+		}
+		if pause(limit, time.Second) != nil {
+			return fmt.Errorf("%s after everything was mended %s", within, strings.Join(lost, ", "))
+		}
+	}
+}
+
+// lostTools says which tools the requests of a turn did not offer, and which of its calls had no effect.
+func lostTools(servers []toolServer, t turnPlan, requests []script.Request, effect func(key string) bool) []string {
+	var offered, lost []string
+	for _, q := range requests {
+		if q.Chat.Asked() == t.text {
+			offered = q.Chat.ToolNames()
+		}
+	}
+	for _, s := range servers {
+		for _, tool := range s.tools {
+			if !slices.Contains(offered, s.wire(tool)) {
+				lost = append(lost, s.wire(tool)+notOffered)
+			}
+		}
+	}
+	for _, c := range t.steps[0] {
+		if slices.Contains(offered, c.tool) && !effect(c.key) {
+			lost = append(lost, c.tool+" is offered and has no effect")
+		}
+	}
+	return lost
+}
+
+// notOffered is what is said of a tool that the model no longer has.
+const notOffered = " is not offered to the model"

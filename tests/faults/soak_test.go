@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/tests/faults/vitals"
+)
+
+func TestABlowThatHitsNothingIsMissed(t *testing.T) {
+	s := &soak{struck: map[string]int{}, missed: map[string]int{}, order: order{soak: time.Hour}}
+	for i, b := range blows {
+		err := error(nil)
+		if i == 0 {
+			err = errMissed
+		}
+		b.strike = func(*soak, context.Context) error { return err }
+		require.NoError(t, s.deal(t.Context(), b))
+	}
+	var out bytes.Buffer
+	assert.False(t, s.blows(&out), "a soak in which no worker was killed is not a good one")
+	assert.Contains(t, out.String(), "missed      1 worker killed\nNEVER HIT   worker killed\n")
+	s.order.soak = time.Minute
+	assert.True(t, s.blows(&out), "one of a minute is too short for all of them")
+	s.order.soak = time.Hour
+	s.struck["worker killed"]++
+	assert.True(t, s.blows(&out))
+	broken := blow{name: "broken", strike: func(*soak, context.Context) error { return assert.AnError }}
+	require.ErrorIs(t, s.deal(t.Context(), broken), assert.AnError)
+	assert.Zero(t, s.struck["broken"])
+}
+
+func TestALinkWithoutConnectionsIsNotHit(t *testing.T) {
+	upstream, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer upstream.Close()
+	l, err := newLink("test", upstream.Addr().String())
+	require.NoError(t, err)
+	defer l.down()
+	s := &soak{}
+	require.ErrorIs(t, s.sever(t.Context(), down, l, 0), errMissed)
+	client, err := net.Dial("tcp", l.address())
+	require.NoError(t, err)
+	defer client.Close()
+	server, err := upstream.Accept() // the link has both ends now
+	require.NoError(t, err)
+	defer server.Close()
+	require.NoError(t, s.sever(t.Context(), down, l, 0))
+	_, err = client.Read(make([]byte, 1))
+	assert.Error(t, err, "the connection is cut")
+}
+
+func TestWhatAWorkerDoesNotSayIsNotTakenForNothing(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "vitals")
+	sample := vitals.Sample{PID: 7, At: time.Now()}
+	require.ErrorContains(t, reported(file, &sample), "worker 7 says nothing of itself")
+	for text, want := range map[string]string{`{"goroutines":`: "reading what worker 7 says", `{}`: "0 goroutines", `{"goroutines":70,"live_heap":0}`: "0 bytes"} {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		assert.ErrorContains(t, reported(file, &sample), want)
+	}
+	require.NoError(t, os.WriteFile(file, []byte(`{"goroutines":70,"live_heap":4096}`), 0o600))
+	require.NoError(t, reported(file, &sample))
+	assert.Equal(t, 70, sample.Goroutines)
+	assert.EqualValues(t, 4096, sample.LiveHeap)
+	require.NoError(t, os.Chtimes(file, time.Time{}, time.Now().Add(-time.Hour)))
+	assert.ErrorContains(t, reported(file, &sample), "for 1h0m0s")
+}
+
+// After the warm-up a survivor that does not report ends the watch; before it, it may still be starting.
+func TestTheWatchNeedsTheWorkersWord(t *testing.T) {
+	self := &process{cmd: command(t)}
+	s := &soak{rig: &rig{server: &server{process: self}}, order: order{soak: time.Hour}, began: time.Now()}
+	w := newWatch(s, self, self, filepath.Join(t.TempDir(), "vitals"))
+	l, err := openLedger(filepath.Join(t.TempDir(), "ledger"))
+	require.NoError(t, err)
+	defer l.f.Close()
+	require.NoError(t, w.sample(l))
+	s.began = time.Now().Add(-30 * time.Minute)
+	require.ErrorContains(t, w.sample(l), "says nothing of itself")
+}
+
+// command is a process that lives as long as the test.
+func command(t *testing.T) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("sleep", "60")
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may be gone
+		_ = cmd.Wait()
+	})
+	return cmd
+}
