@@ -35,7 +35,7 @@
 //
 // The SDK compares the commands that the code gives with the events of the history: kinds, types and IDs of activities,
 // timers, markers. Run adds three things that it leaves out: which inference or call an activity is for, how a run ends
-// that does not complete, and why one ends that does. It does not compare prompts, limits or texts, which may change
-// freely. The panic policy is that of a production worker: code that does not fit is an error, where the test
+// that does not complete, and why one ends that does. Of a quick call only the result is recorded, which names its call:
+// one that failed could be taken for another. Run does not compare prompts, limits or texts, which may change freely. The panic policy is that of a production worker: code that does not fit is an error, where the test
 // environment's policy would end the run as failed and, for a history that ends so, call that a success.
 package replay

@@ -20,7 +20,7 @@ type change struct {
 	interceptor.WorkerInterceptorBase
 	run      func(ctx workflow.Context, code func() (any, error)) (any, error)
 	activity func(ctx workflow.Context, kind string, args []any, next activity) workflow.Future
-	local    func(ctx workflow.Context, kind string, args []any, next activity) workflow.Future
+	local    func(ctx workflow.Context, kind string, args []any, local, regular activity) workflow.Future
 	upsert   func() (drop bool)
 }
 
@@ -67,7 +67,7 @@ func (o *changedOut) ExecuteLocalActivity(ctx workflow.Context, kind string, arg
 	if o.change.local == nil {
 		return o.Next.ExecuteLocalActivity(ctx, kind, args...)
 	}
-	return o.change.local(ctx, kind, args, o.Next.ExecuteActivity)
+	return o.change.local(ctx, kind, args, o.Next.ExecuteLocalActivity, o.Next.ExecuteActivity)
 }
 
 func (o *changedOut) UpsertTypedSearchAttributes(ctx workflow.Context, attributes ...temporal.SearchAttributeUpdate) error {
@@ -85,6 +85,16 @@ func renamed(names map[string]string) *change {
 		}
 		return next(ctx, kind, args...)
 	}}
+}
+
+// swapped gives the first two calls of the first step each other's places.
+func swapped(args []any) []any {
+	order := map[string]string{"1.0": "1.1", "1.1": "1.0"}
+	if in, ok := args[0].(workflows.CallInput); ok && order[in.Call.ID] != "" {
+		in.Call.ID = order[in.Call.ID]
+		return []any{in}
+	}
+	return args
 }
 
 // slept adds a timer before or after the turn.
@@ -133,18 +143,28 @@ var incompatible = map[string]struct {
 		}}
 	}, []string{"v1-answer", "v1-model-llm_rejected"}},
 	"parallel calls change places": {func() *change {
-		order := map[string]string{"1.0": "1.1", "1.1": "1.0"}
 		return &change{activity: func(ctx workflow.Context, kind string, args []any, next activity) workflow.Future {
-			if in, ok := args[0].(workflows.CallInput); ok && order[in.Call.ID] != "" {
-				in.Call.ID = order[in.Call.ID]
-				args = []any{in}
-			}
-			return next(ctx, kind, args...)
+			return next(ctx, kind, swapped(args)...)
 		}}
 	}, []string{"v1-parallel-local_echo", "v1-mixed-lanes"}},
+	"parallel quick calls change places": {func() *change {
+		return &change{local: func(ctx workflow.Context, kind string, args []any, local, _ activity) workflow.Future {
+			return local(ctx, kind, swapped(args)...)
+		}}
+	}, []string{"v1-parallel-local_quick_echo", "v1-killed-in-quick-call", "v1-guard-max_steps"}},
+	"a quick call is left out": {func() *change {
+		return &change{local: func(ctx workflow.Context, kind string, args []any, local, _ activity) workflow.Future {
+			if in, ok := args[0].(workflows.CallInput); !ok || in.Call.ID != "1.5" {
+				return local(ctx, kind, args...)
+			}
+			done, settle := workflow.NewFuture(ctx)
+			settle.SetValue(workflows.CallResult{Tool: "local/quick_echo", Outcome: turn.OutcomeOK})
+			return &encoded{done, ctx}
+		}}
+	}, []string{"v1-parallel-local_quick_echo"}},
 	"a call changes its lane": {func() *change {
-		return &change{local: func(ctx workflow.Context, kind string, args []any, next activity) workflow.Future {
-			return next(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Second}), kind, args...)
+		return &change{local: func(ctx workflow.Context, kind string, args []any, _, regular activity) workflow.Future {
+			return regular(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Second}), kind, args...)
 		}}
 	}, []string{"v1-call-local_quick_echo", "v1-killed-in-quick-call", "v1-duplicate"}},
 	"a timer comes first": {func() *change { return slept(true) },

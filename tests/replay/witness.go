@@ -3,6 +3,8 @@ package replay
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
@@ -18,8 +20,9 @@ import (
 // the run ends. Of a run that does not complete the SDK compares no ending at all.
 type witness struct {
 	interceptor.WorkerInterceptorBase
-	asked  []subject
-	ending string // empty while the run goes on
+	asked  []subject // regular activities
+	local  []subject // local ones
+	ending string    // empty while the run goes on
 }
 
 // subject is what an activity is for: the part of its input that says which inference or call it is. Two calls that
@@ -66,6 +69,11 @@ func (o *outbound) ExecuteActivity(ctx workflow.Context, kind string, args ...an
 	return o.Next.ExecuteActivity(ctx, kind, args...)
 }
 
+func (o *outbound) ExecuteLocalActivity(ctx workflow.Context, kind string, args ...any) workflow.Future {
+	o.witness.local = append(o.witness.local, subjectOf(args))
+	return o.Next.ExecuteLocalActivity(ctx, kind, args...)
+}
+
 func subjectOf(args []any) subject {
 	var s subject
 	payloads, err := converter.GetDefaultDataConverter().ToPayloads(args...)
@@ -77,6 +85,19 @@ func subjectOf(args []any) subject {
 
 // compare holds what was seen against the history.
 func (w *witness) compare(events []*historypb.HistoryEvent) error {
+	if err := w.compareRegular(events); err != nil {
+		return err
+	}
+	if err := w.compareLocal(events); err != nil {
+		return err
+	}
+	if want := Ending(events); want != "" && closedByCode(events) && w.ending != want {
+		return fmt.Errorf("the run ended %q and the code ends it %q", want, w.ending)
+	}
+	return nil
+}
+
+func (w *witness) compareRegular(events []*historypb.HistoryEvent) error {
 	i := 0
 	for _, e := range events {
 		if e.EventType != enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED {
@@ -94,10 +115,62 @@ func (w *witness) compare(events []*historypb.HistoryEvent) error {
 		}
 		i++
 	}
-	if want := Ending(events); want != "" && closedByCode(events) && w.ending != want {
-		return fmt.Errorf("the run ended %q and the code ends it %q", want, w.ending)
+	return nil
+}
+
+// answer is what the marker of a local activity tells. Its input is not recorded, but a call's result names the call.
+type answer struct {
+	event  int64
+	CallID string `json:"call_id"`
+	again  bool   // it failed and is tried again after a while, as a local activity of its own
+}
+
+// compareLocal holds the calls that the code makes as local activities against those whose results it is given. The SDK
+// numbers local activities in the order in which they are asked for, and finds their markers, which lie in the order in
+// which they ended, by that number. Of a call that failed nothing is known but its kind.
+func (w *witness) compareLocal(events []*historypb.HistoryEvent) error {
+	answers, err := answersOf(events)
+	if err != nil {
+		return err
+	}
+	n := 0
+	for _, asked := range w.local {
+		for n++; answers[n].again; n++ { // the same is asked for once and answered more than once
+		}
+		if got := answers[n]; got.CallID != "" && got.CallID != asked.Call.ID {
+			return fmt.Errorf("event %d has the result of call %s and the code takes it for that of call %q", got.event, got.CallID, asked.Call.ID)
+		}
+		delete(answers, n)
+	}
+	for _, left := range answers {
+		if !left.again {
+			return fmt.Errorf("event %d has the result of a local activity and the code asks for none", left.event)
+		}
 	}
 	return nil
+}
+
+// answersOf reads the markers of local activities, by their numbers.
+func answersOf(events []*historypb.HistoryEvent) (map[int]answer, error) {
+	answers := map[int]answer{}
+	for _, e := range events {
+		details := e.GetMarkerRecordedEventAttributes().GetDetails()
+		var data struct {
+			ActivityID string
+			Backoff    time.Duration
+		}
+		if decode(details["data"], &data) != nil || data.ActivityID == "" {
+			continue // another kind of event or marker
+		}
+		n, err := strconv.Atoi(data.ActivityID)
+		if err != nil {
+			return nil, fmt.Errorf("event %d is of the local activity %q: this SDK does not number them", e.EventId, data.ActivityID)
+		}
+		a := answer{event: e.EventId, again: data.Backoff > 0}
+		_ = decode(details["result"], &a) // there is none of one that failed, and that of another kind names no call
+		answers[n] = a
+	}
+	return answers, nil
 }
 
 // endingOf names how the code ends a run, in the words of Ending.
