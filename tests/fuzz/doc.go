@@ -10,9 +10,10 @@
 // of corpora, where go test -fuzz finds it too. Minimising is all but off: a target whose branches depend on more than
 // its input (a database's, say) would be minimised for ever.
 //
-// The exit code is 0 where nothing was found, 1 where something was found or a target could not be run, and 2 for a
-// wrong command line. Go's fuzzer has written the failing input to the package's testdata/fuzz by then; the report
-// names it with the command that replays it. Keep it: go test runs it from then on.
+// The exit code is 0 where every target was executed and nothing was found, 1 where something was found or a target could
+// not be run or was never executed, and 2 for a wrong command line. Go's fuzzer has written the failing input to the
+// package's testdata/fuzz by then; the report names it with the command that replays it. Keep it: go test runs it from
+// then on.
 //
 // With a time, Go's fuzzer now and then calls its own deadline a failure ("context deadline exceeded", after the whole
 // time and without a failing input). Exactly that passes here, with a mark.

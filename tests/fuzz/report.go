@@ -30,7 +30,7 @@ func report(out io.Writer, all []outcome) bool {
 		fmt.Fprintln(out, "\n* go's fuzzer reported its own deadline as a failure: the whole time was run and no input failed")
 	}
 	for _, o := range all {
-		if o.verdict == found || o.verdict == broken {
+		if o.verdict == found || o.verdict == idle || o.verdict == broken {
 			fmt.Fprint(out, o.find())
 		}
 	}

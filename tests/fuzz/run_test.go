@@ -43,18 +43,20 @@ func command(t *testing.T, ctx context.Context, args ...string) (bool, string, e
 }
 
 // TestAFindIsReportedAndCanBeReplayed: one target is good, one fails on an input that the fuzzer makes, one on a seed,
-// and one does not compile.
+// one does not compile, and one leaves itself out.
 func TestAFindIsReportedAndCanBeReplayed(t *testing.T) {
 	dir := module(t, map[string]string{
 		"good":  `f.Fuzz(func(t *testing.T, b []byte) {})`,
 		"finds": `f.Add([]byte("a")); f.Fuzz(func(t *testing.T, b []byte) { if string(b) != "a" { t.Fatal("not an a") } })`,
 		"seed":  `f.Add([]byte("a")); f.Fuzz(func(t *testing.T, b []byte) { t.Fatal("never good") })`,
 		"wrong": `f.Fuzz(nothing)`,
+		"skips": `f.Skip("not today")`,
 	})
 	ok, said, err := command(t, t.Context(), "-time", "200x")
 	require.NoError(t, err)
 	assert.False(t, ok)
 	for _, want := range []string{`good +FuzzIt +\d+ +\S+ +\d+ +\d+ +passed`, `finds +FuzzIt .* FAILED`, `seed +FuzzIt .* FAILED`, `wrong +FuzzIt .* NOT RUN`,
+		`skips +FuzzIt +0 .* NOTHING`, `nothing was executed`,
 		`undefined: nothing`, `not an a`, `replay it: go test ./seed -run '\^FuzzIt\$/\^seed#0\$'`} {
 		assert.Regexp(t, want, said)
 	}

@@ -15,6 +15,7 @@ const (
 	passed      verdict = "passed"
 	deadline    verdict = "passed *" // go's fuzzer called its own deadline a failure
 	found       verdict = "FAILED"
+	idle        verdict = "NOTHING" // it ended well, or at its deadline, without one execution
 	broken      verdict = "NOT RUN"
 	interrupted verdict = "stopped"
 )
@@ -42,18 +43,23 @@ var (
 	itsDeadline  = regexp.MustCompile(`\A--- FAIL: (Fuzz\S+) \((\d+\.\d+)s\)\n\s+context deadline exceeded\nFAIL\n(?:exit status 1\n)?(?:FAIL\t.*\n)?\z`)
 )
 
+// nothingRun is what is said of a target that was never executed: its time went into what comes before that.
+const nothingRun = "nothing was executed, not even a seed: give it more -time, or make its setup and its first seed faster"
+
 // judge reads the output of a target's run. good is whether its process ended well.
 func judge(t target, s span, output string, good bool) outcome {
 	o := outcome{target: t, verdict: passed, said: strings.TrimSpace(fuzzLine.ReplaceAllString(output, ""))}
 	o.count(output)
-	if good {
+	if ranOut := s.ranOut(t, fuzzLine.ReplaceAllString(output, "")); good || ranOut {
+		switch {
+		case o.execs == 0:
+			o.verdict, o.said = idle, nothingRun
+		case ranOut:
+			o.verdict = deadline
+		}
 		return o
 	}
 	o.verdict = found
-	if s.ranOut(t, fuzzLine.ReplaceAllString(output, "")) {
-		o.verdict = deadline
-		return o
-	}
 	if m := writtenLine.FindStringSubmatch(output); m != nil {
 		o.input = m[1]
 		o.replay = t.name + "/" + m[1][strings.LastIndexByte(m[1], '/')+1:]

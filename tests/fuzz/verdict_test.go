@@ -13,6 +13,14 @@ fuzz: elapsed: 3s, execs: 43431 (14476/sec), new interesting: 52 (total: 63)
 fuzz: elapsed: 30s, execs: 658917 (17809/sec), new interesting: 238 (total: 249)
 `
 
+const unbegun = `fuzz: elapsed: 0s, gathering baseline coverage: 0/11 completed
+fuzz: elapsed: 3s, gathering baseline coverage: 0/11 completed
+`
+
+const begunSlowly = `fuzz: elapsed: 0s, gathering baseline coverage: 0/0 completed
+fuzz: elapsed: 30s, execs: 0 (0/sec), new interesting: 0 (total: 0)
+`
+
 func TestVerdicts(t *testing.T) {
 	for name, c := range map[string]struct {
 		said          string
@@ -30,6 +38,11 @@ func TestVerdicts(t *testing.T) {
 		"something printed":      {said: "goroutine leak\n" + begun + "--- FAIL: FuzzX (30.03s)\n    context deadline exceeded\nFAIL\n", want: found},
 		"a good one ends badly":  {said: begun + "PASS\nfound unexpected goroutines\n", want: found},
 		"nothing said":           {want: found},
+		"nothing executed":       {said: "PASS\n", good: true, want: idle},
+		"no seed executed":       {said: unbegun + "PASS\n", good: true, want: idle},
+		"nothing till the end":   {said: unbegun + "--- FAIL: FuzzX (30.03s)\n    context deadline exceeded\nFAIL\n", want: idle},
+		"the count stays at 0":   {said: begunSlowly + "PASS\n", good: true, want: idle},
+		"a seed, and no more":    {said: unbegun + "fuzz: elapsed: 30s, gathering baseline coverage: 1/11 completed\nPASS\n", good: true, want: passed},
 		"a seed fails":           {said: "fuzz: elapsed: 0s, gathering baseline coverage: 0/11 completed\nfailure while testing seed corpus entry: FuzzX/seed#3\n--- FAIL: FuzzX (0.02s)\n    --- FAIL: FuzzX (0.00s)\n        x_test.go:9: no\n    \nFAIL\n", want: found, replay: "FuzzX/seed#3"},
 		"with an input, at last": {said: begun + "--- FAIL: FuzzX (30.03s)\n    context deadline exceeded\n    \n    Failing input written to testdata/fuzz/FuzzX/ab12\n    To re-run:\n    go test -run=FuzzX/ab12\nFAIL\n", want: found, input: "testdata/fuzz/FuzzX/ab12", replay: "FuzzX/ab12"},
 		"an input was written": {said: begun + "--- FAIL: FuzzX (3.00s)\n    --- FAIL: FuzzX (0.00s)\n        x_test.go:9: no\n    \n    Failing input written to testdata/fuzz/FuzzX/ab12\n    To re-run:\n    go test -run=FuzzX/ab12\nFAIL\n",
