@@ -12,11 +12,13 @@
 // worker is the real command in a process of its own (or, for points inside it, tests/faults/worker: the same engine
 // that ends itself there), Temporal is a real server with its database on disk, MCP servers are the worker's children,
 // and between worker, client, server and provider are proxies that can break the network. The scripted provider lives
-// in this process, which no schedule kills. After the fault everything is healed, the turns must come to their end and
-// another one must work; then package check judges the ledgers. A run whose point was never reached has failed.
+// in this process, which no schedule kills. After the fault everything is healed, the turns must come to their end,
+// another one must work, and a last one must be offered every tool of every MCP server; then package check judges the
+// ledgers. A run whose point was never reached has failed.
 //
-// A soak has two workers that live through it and are watched, and others that die; it is judged by the same checker, and
-// by whether what the survivors hold grows. With -docs FILE any of these writes its figures into a page of documentation.
+// A soak has two workers that live through it and are watched, and others that die; it is judged by the same checker, by
+// whether every kind of fault has hit something, and by whether what the survivors hold grows. With -docs FILE any of these
+// writes its figures into a page of documentation; not with -point, because what was not run would be blank there.
 //
 // The exit code is 0 where no promise was broken and every point was reached, and 1 otherwise. A failed run keeps its
 // ledgers and prints its seed: -seed and -point make the same schedule again, turns and fault, though not the same moments.

@@ -1,6 +1,7 @@
 package check_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -168,6 +169,15 @@ var broken = map[string]struct {
 			for _, e := range h.Events {
 				if a := e.GetActivityTaskScheduledEventAttributes(); a != nil {
 					a.ActivityType.Name = "Ponder"
+				}
+			}
+		}
+	}},
+	"a history is that of another dispatch": {check.I6, "does not replay", func(l *check.Ledgers) {
+		for _, h := range l.Histories {
+			for _, e := range h.Events {
+				for _, p := range e.GetActivityTaskScheduledEventAttributes().GetInput().GetPayloads() {
+					p.Data = bytes.Replace(p.Data, []byte(`"attempt":1`), []byte(`"attempt":3`), 1) // the SDK does not look there
 				}
 			}
 		}

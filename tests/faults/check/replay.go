@@ -1,31 +1,19 @@
 package check
 
 import (
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
 
 	historypb "go.temporal.io/api/history/v1"
-	"go.temporal.io/sdk/log"
-	"go.temporal.io/sdk/worker"
-	"go.temporal.io/sdk/workflow"
 
-	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/tests/replay"
 )
 
-// replay checks I6: every history replays on the code as it is, with production's panic policy.
+// replay checks I6: every history replays on the code as it is, as strictly as the kept ones do.
 func (c *checker) replay() {
-	quiet := log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 	for _, name := range slices.Sorted(maps.Keys(c.Histories)) {
-		err := replay(quiet, c.Histories[name])
-		for range starvedRetries {
-			if err == nil || !strings.Contains(err.Error(), starved) {
-				break
-			}
-			err = replay(quiet, c.Histories[name])
-		}
-		if err != nil {
+		if err := patiently(c.Histories[name]); err != nil {
 			c.breaks(I6, "%s does not replay: %v", name, err)
 		}
 	}
@@ -38,8 +26,13 @@ const (
 	starvedRetries = 3
 )
 
-func replay(quiet log.Logger, h *historypb.History) error {
-	replayer := worker.NewWorkflowReplayer()
-	replayer.RegisterWorkflowWithOptions(workflows.Turn, workflow.RegisterOptions{Name: workflows.TurnWorkflow})
-	return replayer.ReplayWorkflowHistory(quiet, h)
+func patiently(h *historypb.History) error {
+	err := replay.Run(h.GetEvents())
+	for range starvedRetries {
+		if err == nil || !strings.Contains(err.Error(), starved) {
+			break
+		}
+		err = replay.Run(h.GetEvents())
+	}
+	return err
 }
