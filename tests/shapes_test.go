@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -319,6 +320,59 @@ func TestALockedJournalIsWaitedFor(t *testing.T) {
 			if name != "begin-locked-long" {
 				r.keep("v1-"+name, session(t), run.GetRunID())
 			}
+			r.sound(session(t))
+		})
+	}
+}
+
+// back ends a journal's absence.
+func (a *away) back() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.left = 0
+}
+
+// A message was acknowledged, its journal is locked, and the turn is stopped: it waits for the journal, but not for long.
+func TestStoppedWhileTheJournalIsLocked(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("All work and no play. ", 1950<<10/22)
+	for name, c := range map[string]struct {
+		text  string
+		comes bool // back, in time
+		keep  string
+	}{
+		"and comes back":                   {"The first question.", true, "v1-cancelled-begin-locked"},
+		"and stays away":                   {"The first question.", false, "v1-cancelled-begin-gone"},
+		"and stays away, a large question": {large, false, ""}, // its workflow task ends before its local activity at any time
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, script.Text("An answer."))
+			store := &away{begin: refuse, left: 1000}
+			r.work(engine.WithJournal(store.wrap))
+			run := r.begin(session(t), c.text, nil)
+			if c.text != large {
+				r.happened(run, enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED)
+			}
+			stopped := time.Now()
+			require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
+			if c.comes {
+				r.happened(run, enumspb.EVENT_TYPE_TIMER_STARTED)
+				store.back()
+			}
+			r.cancelledRun(run)
+			assert.Less(t, time.Since(stopped), within)
+			store.back()
+			if c.keep != "" {
+				r.keep(c.keep, session(t), run.GetRunID())
+			}
+			assert.Empty(t, r.model.Requests())
+			if c.comes {
+				messages, _ := r.transcript(session(t))
+				require.Len(t, messages, 1)
+				assert.Equal(t, c.text, messages[0].Text, "it is taken all the same")
+			}
+			assert.Equal(t, "An answer.", r.ask(session(t), "The second question.").Answer)
 			r.sound(session(t))
 		})
 	}

@@ -26,6 +26,11 @@ const (
 	// storeAttempts and storePatience bound Begin and Finish while the journal is unavailable.
 	storeAttempts = 25
 	storePatience = 10 * time.Minute
+	// stopPatience bounds Begin while the journal is unavailable and the turn is to stop. It is longer than one attempt
+	// waits for a locked journal, 10 s.
+	stopPatience = 15 * time.Second
+
+	takeSummary = "take the message"
 )
 
 // A dispatch of a call spends its time in three parts, each of which ends in time by itself: the journal finds and claims
@@ -50,12 +55,37 @@ const maxRecorded = 1900 << 10
 // and again.
 var nonRetryable = []string{"payloadSizeError"}
 
-func (r *run) begin(ctx workflow.Context, m Message) (BeginResult, error) {
+// begin takes the message into the session. A message that was acknowledged is taken even where the turn is stopped
+// before that: it gets its one answer, and who reads the turn's stream an end. Only a journal that stays away for
+// stopPatience after the stop keeps it from that; the turn is then cancelled without a trace in the journal.
+func (r *run) begin(ctx workflow.Context, m Message) (out BeginResult, err error) {
 	in := BeginInput{
 		Version: WireVersion, Session: r.session, Turn: r.turnID, WorkflowID: r.session, RunID: r.runID,
 		Agent: r.in.Agent, Message: m, Limits: r.in.Limits,
 	}
-	return journalled(ctx, Activities.Begin, in, "take the message")
+	taking, giveUp := workflow.NewDisconnectedContext(ctx)
+	defer giveUp()
+	out, err = callLocal(localOnce(taking, takeSummary), Activities.Begin, in)
+	if err == nil || !slowStore(err) {
+		// Only in a history from before the context was disconnected: Finish followed, which saw whether Begin had got
+		// through. One is kept, v1-cancelled-unseen. Those of that time in which a turn was cancelled during Begin as a
+		// regular activity do not replay: no version that made them was ever released.
+		r.begun = temporal.IsCanceledError(err)
+		return out, err
+	}
+	taken := again(taking, Activities.Begin, in, takeSummary)
+	if workflow.Await(ctx, taken.IsReady) != nil { // stopped; nothing of this is in the history of a turn that is not
+		waiting, enough := workflow.NewDisconnectedContext(ctx)
+		defer enough()
+		if ok, _ := workflow.AwaitWithTimeout(waiting, stopPatience, taken.IsReady); !ok {
+			giveUp()
+		}
+	}
+	err = taken.Get(ctx, &out)
+	if ctx.Err() != nil && slowStore(err) {
+		err = ctx.Err() // the server does not retry an attempt that is to be cancelled
+	}
+	return out, err
 }
 
 func (r *run) finish(ctx workflow.Context, e turn.Ending) error {
@@ -66,26 +96,33 @@ func (r *run) finish(ctx workflow.Context, e turn.Ending) error {
 	return err
 }
 
-// journalled runs a short write to the journal as a local activity, and as a regular one where the journal is slow or
-// away. An input that is too large to be recorded is tried again as a local activity instead, which records none.
+// journalled runs a short write to the journal, and again where the journal is slow or away.
 func journalled[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error), in In, summary string) (Out, error) {
 	out, err := callLocal(localOnce(ctx, summary), act, in)
 	if err == nil || !slowStore(err) {
 		return out, err
 	}
+	err = again(ctx, act, in, summary).Get(ctx, &out)
+	return out, err
+}
+
+// again runs a short write for which the journal was not there, with patience: as a regular activity, which lets the
+// workflow task end. An input that is too large to be recorded is tried again as a local activity, which records none.
+// Where it is cancelled an attempt that is under way is waited for: it may get through.
+func again[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error), in In, summary string) workflow.Future {
 	patient := &temporal.RetryPolicy{
 		InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second,
 		MaximumAttempts: storeAttempts, NonRetryableErrorTypes: nonRetryable,
 	}
 	if encoded, err := json.Marshal(in); err != nil || len(encoded) > maxRecorded {
-		return callLocal(workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
+		return workflow.ExecuteLocalActivity(workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
 			// Without the first the second would bound all attempts together.
 			ScheduleToCloseTimeout: storePatience, StartToCloseTimeout: localCap, RetryPolicy: patient, Summary: summary,
-		}), act, in)
+		}), activityName(act), in)
 	}
-	return call(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: 30 * time.Second, RetryPolicy: patient, Summary: summary,
-	}), act, in)
+	return workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: 30 * time.Second, RetryPolicy: patient, WaitForCancellation: true, Summary: summary,
+	}), activityName(act), in)
 }
 
 func localOnce(ctx workflow.Context, summary string) workflow.Context {

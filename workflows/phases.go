@@ -30,13 +30,8 @@ func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
 	if err := message.check(); err != nil {
 		return p.Done(failed(err))
 	}
-	// A message that was acknowledged is taken even where the turn is stopped before that: it gets its one answer, and
-	// who reads the turn's stream an end.
-	taking, cancel := workflow.NewDisconnectedContext(ctx)
-	defer cancel()
-	begun, err := r.begin(taking, message)
+	begun, err := r.begin(ctx, message)
 	if err != nil {
-		r.begun = temporal.IsCanceledError(err) // so it was in histories until version 1 was over
 		return p.Done(r.ending(err))
 	}
 	if begun.Duplicate != nil {

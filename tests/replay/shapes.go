@@ -103,6 +103,10 @@ var Shapes = []Shape{
 		Outline: "cancel timer(cancelled) → cancelled"},
 	{Name: "v1-cancelled-waiting", Test: "TestCancelledWithoutAMessage", What: "cancelled while it waits for its message",
 		Outline: "timer(cancelled) cancel → cancelled"},
+	{Name: "v1-cancelled-begin-locked", Test: "TestStoppedWhileTheJournalIsLocked", What: "cancelled while the journal is locked, which comes back: the message is taken all the same",
+		Outline: "Begin°(store_unavailable) Begin(attempt…) cancel timer(cancelled) Infer(cancelled) Finish° → cancelled"},
+	{Name: "v1-cancelled-begin-gone", Test: "TestStoppedWhileTheJournalIsLocked", What: "the same with a journal that stays away: the turn does not wait for it any longer",
+		Outline: "Begin°(store_unavailable) Begin(cancelled) cancel timer(fired) → cancelled"},
 	{Name: "v1-cancelled-in-inference", Test: "TestCancelInTheMiddleOfAnInference", What: "cancelled in mid-inference",
 		Outline: "Begin° Infer(cancelled) cancel Finish° → cancelled"},
 	{Name: "v1-cancelled-in-call-regular", Test: "TestCancelInTheMiddleOfACall", What: "cancelled in a regular call",
@@ -169,5 +173,7 @@ var notKept = []string{
 	"A call of a tool that is not pinned, and one that policy denies when it is dispatched: the activity settles both as invalid actions before the " +
 		"workflow sees them, as long as workers of one version run. Such a call is answered without a dispatch, as in `v1-policy-asked-for`.",
 	"max_cost_usd: no catalogue of prices exists yet, so every cost is unknown and no ceiling is reached.",
+	"A turn that is stopped while a message too large to be recorded waits for a locked journal: when the server hears of its workflow task is " +
+		"a matter of chance. It is of the shapes `v1-cancelled-begin-locked` and `v1-cancelled-begin-gone`, with `Begin°` for `Begin`.",
 	"Answers, results and tool outputs of any size: they are references, and change no event.",
 }
