@@ -127,8 +127,10 @@ func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf jo
 	if in.Plan.Mode == turn.ModeJSON && len(m.ToolCalls) == 0 && m.Text != "" {
 		rest = append(rest, pieces(turn.Chunk{Kind: turn.ChunkTextDelta, Text: a.redact(m.Text), At: time.Now()})...)
 	}
-	settled, err := a.journal.SettleInference(ctx, journal.SettleInference{
-		Session: in.Session, Key: inf.Key, Attempt: inf.Attempt, Answer: answer, Message: m, Chunks: rest, At: time.Now(),
+	settled, err := patiently(ctx, workflows.SettleWithin, func(ctx context.Context) (journal.Inference, error) {
+		return a.journal.SettleInference(ctx, journal.SettleInference{
+			Session: in.Session, Key: inf.Key, Attempt: inf.Attempt, Answer: answer, Message: m, Chunks: rest, At: time.Now(),
+		})
 	})
 	if err != nil {
 		return workflows.InferResult{}, failure(ctx, err)

@@ -18,8 +18,6 @@ const (
 	localCap = 2 * time.Second
 	// heartbeat is how long a silent activity is waited for: what a worker's death costs. Cancellation travels with it.
 	heartbeat = 5 * time.Second
-	// grace is what an inference gets past its own deadline to settle what it did.
-	grace = 10 * time.Second
 	// inferAttempts bounds attempts of one inference, crashes of workers included. Failures of the provider are bounded
 	// by the activity itself, through the journal.
 	inferAttempts = 25
@@ -32,6 +30,10 @@ const (
 
 	takeSummary = "take the message"
 )
+
+// An inference may wait for a locked journal before it asks (10 s, as a write does by itself), and settles as a call does.
+// Given up by the server while it is being settled, it would be asked for again, and paid.
+const inferRoom = 10*time.Second + SettleWithin + callRoom
 
 // A dispatch of a call spends its time in three parts, each of which ends in time by itself: the journal finds and claims
 // the call, the tool runs, and the journal settles it, or takes its claim back where nothing was sent. CallTool holds to
@@ -140,7 +142,7 @@ func (r *run) infer(ctx workflow.Context, plan turn.Plan) (InferResult, error) {
 	pins, c := r.progress.Pins, r.progress.Counters
 	budget := turn.Remaining(pins.Limits, c)
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: budget + grace,
+		StartToCloseTimeout: budget + inferRoom,
 		HeartbeatTimeout:    heartbeat,
 		WaitForCancellation: true,
 		RetryPolicy: &temporal.RetryPolicy{
