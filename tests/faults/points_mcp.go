@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -65,8 +66,8 @@ func calls(name, about, tool string) point {
 }
 
 // moody makes a point at which an MCP server is killed in mid-call and misbehaves when it is started again. The calls of
-// the step after that find it so.
-func moody(name, about, mode string) point {
+// the step after that find it so; then it comes back.
+func moody(name, about, mode string, back func(context.Context, *rig) error) point {
 	p := strikes(name, about, "after", "effect", syscall.SIGKILL)
 	shape, act := p.shape, p.act
 	p.shape = func(r *rig) {
@@ -87,9 +88,25 @@ func moody(name, about, mode string) point {
 		if err := reach(ctx, "the target's answer", func() bool { return len(r.requests(len(r.target.steps))) > 0 }); err != nil {
 			return err
 		}
-		return os.Remove(r.modeFile("once")) // that its tools come back is for the last turn to see
+		return back(ctx, r)
 	}
 	return p
+}
+
+// comeBack lets the server be as it was when it is started the next time. That its tools are back is for the last turn to
+// see.
+func comeBack(_ context.Context, r *rig) error { return os.Remove(r.modeFile("once")) }
+
+// comeBackUnheard lets it come back while the journal is locked, until the worker was unable to publish what it offers.
+func comeBackUnheard(ctx context.Context, r *rig) error {
+	if err := r.settle(); err != nil {
+		return err
+	}
+	return r.lockJournal(ctx, 0, func() error {
+		return errors.Join(comeBack(ctx, r), reach(ctx, "a catalogue that could not be published", func() bool {
+			return r.first().said("publishing the catalogue")
+		}))
+	})
 }
 
 // remote makes a point out of an MCP server over HTTP and the link to it.
@@ -155,10 +172,11 @@ func toolServers() []point {
 		calls("mcp_babble", "a tool prints on stdout what is not JSON", "mcp_once_babble"),
 		calls("mcp_long_line", "a tool prints a line of 20 MB", "mcp_once_longline"),
 		calls("mcp_flood", "a tool prints 64 MB on stderr", "mcp_once_flood"),
-		moody("mcp_no_handshake", "a killed MCP server comes back and hangs in its handshake", "hang"),
-		moody("mcp_no_list", "a killed MCP server comes back and never lists its tools", "hanglist"),
-		moody("mcp_garbage", "a killed MCP server comes back and prints what is not JSON", "garbage"),
-		moody("mcp_exits", "a killed MCP server comes back and exits at once", "exit"),
+		moody("mcp_no_handshake", "a killed MCP server comes back and hangs in its handshake", "hang", comeBack),
+		moody("mcp_no_list", "a killed MCP server comes back and never lists its tools", "hanglist", comeBack),
+		moody("mcp_garbage", "a killed MCP server comes back and prints what is not JSON", "garbage", comeBack),
+		moody("mcp_exits", "a killed MCP server comes back and exits at once", "exit", comeBack),
+		moody("mcp_back_unheard", "a killed MCP server comes back while the journal is locked", "exit", comeBackUnheard),
 		remote("mcp_remote_down", "worker–MCP is down in mid-call", down),
 		remote("mcp_remote_hole", "worker–MCP swallows everything in mid-call", blackHole),
 		remote("mcp_remote_reset", "worker–MCP is reset in mid-call", resets),

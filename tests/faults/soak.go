@@ -137,6 +137,7 @@ func (s *soak) run(ctx context.Context) error {
 	beside.Wait()
 	if err == nil && struck == nil {
 		err = s.restored(ctx, filepath.Base(s.dir)+"-last", 1)
+		s.profile() // nothing is under way now: what is still held is held for nothing
 	}
 	return errors.Join(struck, err, <-drained, s.watch.err)
 }
@@ -177,5 +178,5 @@ func (s *soak) drain(ctx context.Context) error {
 	return l.f.Close()
 }
 
-// profile asks the worker that reports on itself for a heap profile.
+// profile asks the worker that reports on itself for what its heap holds, and for the stacks of its goroutines.
 func (s *soak) profile() { s.watch.observed.signal(syscall.SIGUSR1) }

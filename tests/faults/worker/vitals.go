@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -16,7 +17,7 @@ import (
 const vitalsEvery = time.Second
 
 // reportVitals keeps a file up to date with the worker's goroutines and live heap until ctx ends. Each SIGUSR1 makes it
-// write a heap profile beside the file, so that whoever sees memory grow can see what of.
+// write a heap profile and its goroutines' stacks beside the file, so that whoever sees one of them grow can see what of.
 func reportVitals(ctx context.Context, file string) {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGUSR1)
@@ -31,7 +32,8 @@ func reportVitals(ctx context.Context, file string) {
 		case <-ticker.C:
 			err = writeVitals(file)
 		case <-asked:
-			err = writeHeap(fmt.Sprintf("%s-heap-%d.pprof", file, n))
+			err = errors.Join(writeProfile("heap", 0, fmt.Sprintf("%s-heap-%d.pprof", file, n)),
+				writeProfile("goroutine", 1, fmt.Sprintf("%s-goroutines-%d.txt", file, n)))
 			n++
 		}
 		if err != nil {
@@ -53,11 +55,11 @@ func writeVitals(file string) error {
 	return os.Rename(file+".new", file) // so that nobody reads half of it
 }
 
-func writeHeap(file string) error {
+// writeProfile writes one of the runtime's profiles; with debug 1 as text that people read.
+func writeProfile(name string, debug int, file string) error {
 	f, err := os.Create(file)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	return pprof.Lookup("heap").WriteTo(f, 0)
+	return errors.Join(pprof.Lookup(name).WriteTo(f, debug), f.Close())
 }
