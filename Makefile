@@ -48,7 +48,8 @@ bench:
 bench-smoke:
 	@$(BENCH) -smoke
 
-# A full run that becomes the accepted one: make bench-accept REASON="what changed".
+# A full run that becomes the accepted one: make bench-accept REASON="what changed". With LAST=1 it is the last run of make
+# bench, which you have looked at, that is accepted.
 bench-accept:
 	@test -n "$(REASON)" || { echo 'say why: make bench-accept REASON="what changed"'; exit 1; }
-	@$(BENCH) -accept "$(REASON)"
+	@$(BENCH) -accept "$(REASON)" $(if $(LAST),-last)

@@ -40,6 +40,7 @@ type program struct {
 	baseline string
 	docs     string
 	readme   string
+	last     bool   // accept the last run instead of making one
 	accept   string // the reason; the run becomes the baseline where it is not empty
 	compared string // what the run was held against, in words
 
@@ -56,7 +57,8 @@ func parse(args []string, stdout, stderr io.Writer) *program {
 	f.StringVar(&p.baseline, "baseline", filepath.Join("tests", "bench", "baseline.json"), "the accepted run, a `file`")
 	f.StringVar(&p.docs, "docs", "docs", "`folder` of benchmarks.md and its pictures, which an accepted run renews")
 	f.StringVar(&p.readme, "readme", "README.md", "the `file` whose table an accepted run renews")
-	f.StringVar(&p.accept, "accept", "", "make this run the baseline, for this `reason`")
+	f.StringVar(&p.accept, "accept", "", "make this whole run the baseline, for this `reason`")
+	f.BoolVar(&p.last, "last", false, "with -accept: accept the last run instead of making another")
 	_ = f.Parse(args) // ExitOnError
 	return p
 }
@@ -66,6 +68,9 @@ func (p *program) check() error {
 	if p.accept != "" && (p.smoke || p.only != "" || p.profile != "") {
 		return errors.New("only a whole run can be accepted: leave -smoke, -only and -profile out")
 	}
+	if p.last && p.accept == "" {
+		return errors.New("-last wants -accept with a reason")
+	}
 	return nil
 }
 
@@ -73,6 +78,9 @@ func (p *program) check() error {
 func (p *program) run(ctx context.Context) (code int, err error) {
 	if err := p.check(); err != nil {
 		return 0, err
+	}
+	if p.last {
+		return p.acceptLast()
 	}
 	r, err := newRig(ctx, ".", p.stderr)
 	if err != nil {
@@ -87,18 +95,11 @@ func (p *program) run(ctx context.Context) (code int, err error) {
 			return 0, err
 		}
 	}
-	result := report.Result{Machine: report.ThisMachine(), Smoke: p.smoke, Reason: p.accept}
-	for _, sc := range p.chosen() {
-		part, err := r.run(ctx, sc)
-		if err != nil {
-			return 0, err
-		}
-		result.Parts = append(result.Parts, part)
-	}
-	if err := report.Table(p.stdout, result); err != nil {
+	result, err := p.measure(ctx, r)
+	if err != nil {
 		return 0, err
 	}
-	if err := writeJSON(filepath.Join(p.out, "result.json"), result); err != nil {
+	if err := writeJSON(p.file(), result); err != nil {
 		return 0, err
 	}
 	findings, err := p.judge(ctx, r, result)
@@ -106,6 +107,38 @@ func (p *program) run(ctx context.Context) (code int, err error) {
 		return 0, err
 	}
 	return p.conclude(result, findings)
+}
+
+// file is where a run's result is kept.
+func (p *program) file() string { return filepath.Join(p.out, "result.json") }
+
+func (p *program) measure(ctx context.Context, r *rig) (report.Result, error) {
+	result := report.Result{Machine: report.ThisMachine(), Smoke: p.smoke, Reason: p.accept}
+	for _, sc := range p.chosen() {
+		part, err := r.run(ctx, sc)
+		if err != nil {
+			return result, err
+		}
+		result.Parts = append(result.Parts, part)
+	}
+	return result, report.Table(p.stdout, result)
+}
+
+// acceptLast accepts the run that was made before: somebody has looked at it.
+func (p *program) acceptLast() (int, error) {
+	result, err := readJSON(p.file())
+	if os.IsNotExist(err) {
+		return 0, errors.New("there is no last run: make one with make bench")
+	}
+	if err != nil {
+		return 0, err
+	}
+	if result.Smoke || len(result.Parts) != len(scenarios()) {
+		return 0, errors.New("the last run was not a whole one: make bench makes one")
+	}
+	result.Reason = p.accept
+	p.compared = "the run of " + result.Machine.String()
+	return p.conclude(result, append(result.Failures(), counts(result)...))
 }
 
 // chosen are the scenarios of this run.

@@ -5,6 +5,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/tests/bench/report"
 )
 
 func TestOnlyAWholeRunIsAccepted(t *testing.T) {
@@ -14,6 +17,16 @@ func TestOnlyAWholeRunIsAccepted(t *testing.T) {
 		assert.NoError(t, parse(part, io.Discard, io.Discard).check())
 	}
 	assert.NoError(t, parse([]string{"-accept", "faster"}, io.Discard, io.Discard).check())
+}
+
+func TestTheLastRunIsAcceptedWhereItWasAWholeOne(t *testing.T) {
+	p := parse([]string{"-last", "-accept", "looked at", "-out", t.TempDir()}, io.Discard, io.Discard)
+	_, err := p.run(t.Context())
+	assert.ErrorContains(t, err, "there is no last run")
+	require.NoError(t, writeJSON(p.file(), report.Result{Smoke: true}))
+	_, err = p.run(t.Context())
+	assert.ErrorContains(t, err, "not a whole one")
+	assert.Error(t, parse([]string{"-last"}, io.Discard, io.Discard).check())
 }
 
 func TestADoomedArmBreaksOnALimit(t *testing.T) {
