@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -35,16 +36,16 @@ func (s settings) servers() []toolServer {
 // wire is the name by which the model knows a server's tool.
 func (s toolServer) wire(tool string) string { return "mcp_" + s.id + "_" + tool }
 
-// restored has turns, from the n-th on, until the tools of every configured server are back: all of them offered to the
-// model, and one of each with its effect. There is no point that takes a server away for good, and none is started again
-// later than a minute after it was lost; tools that are away for longer are lost, which a model that asks for none
-// of what it is not offered would never show.
-func (r *rig) restored(ctx context.Context, session string, n int) error {
+// restored has turns, each in a session of its own, until the tools of every configured server are back: all of them
+// offered to the model, and one of each with its effect. There is no point that takes a server away for good, and none is
+// started again later than a minute after it was lost; tools that are away for longer are lost, which a model that asks
+// for none of what it is not offered would never show.
+func (r *rig) restored(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	for ; ; n++ {
-		servers := r.settings.servers()
-		t := newTurn(r.rng, session, n)
+	servers := r.settings.servers()
+	for n := 1; ; n++ {
+		t := newTurn(r.rng, fmt.Sprintf("%s-last%d", filepath.Base(r.dir), n), 1)
 		t.add(len(servers), func(i int) string { return servers[i].wire("append") })
 		r.converse(ctx, r.plan(t), r.rng.IntN(2) == 0)
 		if err := r.settle(); err != nil {
@@ -54,7 +55,7 @@ func (r *rig) restored(ctx context.Context, session string, n int) error {
 		if len(lost) == 0 {
 			return nil
 		}
-		if pause(limit, time.Second) != nil {
+		if pause(limit, 2*time.Second) != nil {
 			return fmt.Errorf("%s after everything was mended %s", within, strings.Join(lost, ", "))
 		}
 	}

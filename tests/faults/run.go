@@ -145,7 +145,7 @@ func (r *rig) perform(ctx context.Context, p point) (time.Duration, error) {
 	if err := r.quiet(ctx, 3); err != nil {
 		return 0, fmt.Errorf("the turn after the fault: %w", err)
 	}
-	if err := r.restored(ctx, r.target.session, 4); err != nil {
+	if err := r.restored(ctx); err != nil {
 		return 0, fmt.Errorf("the last turn: %w", err)
 	}
 	return recovery, nil

@@ -136,7 +136,7 @@ func (s *soak) run(ctx context.Context) error {
 	stop()
 	beside.Wait()
 	if err == nil && struck == nil {
-		err = s.restored(ctx, filepath.Base(s.dir)+"-last", 1)
+		err = s.restored(ctx)
 		s.profile() // nothing is under way now: what is still held is held for nothing
 	}
 	return errors.Join(struck, err, <-drained, s.watch.err)
