@@ -30,6 +30,8 @@ type soak struct {
 	seen    pulse
 	watch   *watch
 	load    load
+	// before and after are what the survivors hold at rest.
+	before, after rest
 }
 
 const (
@@ -118,6 +120,10 @@ func (s *soak) run(ctx context.Context) error {
 	if err := s.start(ctx); err != nil {
 		return err
 	}
+	var err error
+	if s.before, err = s.watch.look(ctx); err != nil {
+		return err
+	}
 	s.began = time.Now()
 	living, end := context.WithTimeout(ctx, s.order.soak)
 	defer end()
@@ -132,14 +138,23 @@ func (s *soak) run(ctx context.Context) error {
 	if struck != nil {
 		end()
 	}
-	err := s.load.wait(soakPatience)
+	err = s.load.wait(soakPatience)
 	stop()
 	beside.Wait()
 	if err == nil && struck == nil {
-		err = s.restored(ctx)
-		s.profile() // nothing is under way now: what is still held is held for nothing
+		err = s.rest(ctx)
 	}
 	return errors.Join(struck, err, <-drained, s.watch.err)
+}
+
+// rest waits until every tool is back, and looks at what the survivors hold although nothing is under way.
+func (s *soak) rest(ctx context.Context) (err error) {
+	if err := s.restored(ctx); err != nil {
+		return err
+	}
+	s.after, err = s.watch.look(ctx)
+	s.profile() // says of what that is
+	return err
 }
 
 // start starts the workers: the real command and one that reports what only it knows, which live, and the victims.

@@ -32,7 +32,8 @@ func (s *soak) report(out io.Writer, l check.Ledgers, violations []check.Violati
 	}
 	s.table(out)
 	steady := s.verdicts(out)
-	return hit && steady && len(violations) == 0 && len(s.load.took) > 0
+	gone := rests(out, s.before, s.after)
+	return hit && steady && gone && len(violations) == 0 && len(s.load.took) > 0
 }
 
 // blows prints what was broken and returns whether that is enough: each kind at least once, where the time has sufficed.

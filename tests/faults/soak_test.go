@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -87,6 +88,17 @@ func TestTheWatchNeedsTheWorkersWord(t *testing.T) {
 	require.NoError(t, w.sample(l))
 	s.began = time.Now().Add(-30 * time.Minute)
 	require.ErrorContains(t, w.sample(l), "says nothing of itself")
+}
+
+func TestWhatIsLeftAtRestIsNoticed(t *testing.T) {
+	held := func(files, goroutines int) rest {
+		return rest{worker: vitals.Sample{Files: 36}, observed: vitals.Sample{Files: files, Goroutines: goroutines}}
+	}
+	before := held(36, 58)
+	assert.True(t, rests(io.Discard, before, held(38, 64)))
+	assert.False(t, rests(io.Discard, before, held(36, 70)), "a goroutine every seventh fault")
+	assert.False(t, rests(io.Discard, before, held(44, 58)))
+	assert.False(t, rests(io.Discard, before, rest{}), "a soak that did not come to its rest")
 }
 
 // command is a process that lives as long as the test.
