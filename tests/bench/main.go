@@ -68,6 +68,9 @@ func (p *program) check() error {
 	if p.accept != "" && (p.smoke || p.only != "" || p.profile != "") {
 		return errors.New("only a whole run can be accepted: leave -smoke, -only and -profile out")
 	}
+	if strings.HasPrefix(p.accept, "-") {
+		return fmt.Errorf("%q is no reason: -accept wants one in words", p.accept)
+	}
 	if p.last && p.accept == "" {
 		return errors.New("-last wants -accept with a reason")
 	}
