@@ -40,9 +40,10 @@ type program struct {
 	baseline string
 	docs     string
 	readme   string
-	last     bool   // accept the last run instead of making one
-	accept   string // the reason; the run becomes the baseline where it is not empty
-	compared string // what the run was held against, in words
+	rest     []string // what is no flag
+	last     bool     // accept the last run instead of making one
+	accept   string   // the reason; the run becomes the baseline where it is not empty
+	compared string   // what the run was held against, in words
 
 	stdout, stderr io.Writer
 }
@@ -60,11 +61,22 @@ func parse(args []string, stdout, stderr io.Writer) *program {
 	f.StringVar(&p.accept, "accept", "", "make this whole run the baseline, for this `reason`")
 	f.BoolVar(&p.last, "last", false, "with -accept: accept the last run instead of making another")
 	_ = f.Parse(args) // ExitOnError
+	p.rest = f.Args()
 	return p
 }
 
-// check refuses to accept anything but a whole run.
+// check refuses what cannot be meant, before ten minutes are spent on it.
 func (p *program) check() error {
+	if len(p.rest) > 0 {
+		return fmt.Errorf("%q is no flag: -only takes the name of a scenario, -h lists the flags", p.rest[0])
+	}
+	if len(p.chosen()) == 0 {
+		var names []string
+		for _, sc := range scenarios() {
+			names = append(names, sc.name)
+		}
+		return fmt.Errorf("there is no scenario %q to run; there are: %s", p.only, strings.Join(names, "; "))
+	}
 	if p.accept != "" && (p.smoke || p.only != "" || p.profile != "") {
 		return errors.New("only a whole run can be accepted: leave -smoke, -only and -profile out")
 	}

@@ -16,6 +16,8 @@ func TestOnlyAWholeRunIsAccepted(t *testing.T) {
 		assert.ErrorContains(t, p.check(), "only a whole run can be accepted")
 		assert.NoError(t, parse(part, io.Discard, io.Discard).check())
 	}
+	assert.ErrorContains(t, parse([]string{"-only", "nothing"}, io.Discard, io.Discard).check(), "five hops")
+	assert.ErrorContains(t, parse([]string{"extra"}, io.Discard, io.Discard).check(), "no flag")
 	assert.ErrorContains(t, parse([]string{"-accept", "-smoke"}, io.Discard, io.Discard).check(), "no reason")
 	assert.NoError(t, parse([]string{"-accept", "faster"}, io.Discard, io.Discard).check())
 }
