@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/everturn/everturn/tests/faults/check"
@@ -153,7 +152,6 @@ func (s *soak) rest(ctx context.Context) (err error) {
 		return err
 	}
 	s.after, err = s.watch.look(ctx)
-	s.profile() // says of what that is
 	return err
 }
 
@@ -192,6 +190,3 @@ func (s *soak) drain(ctx context.Context) error {
 	}
 	return l.f.Close()
 }
-
-// profile asks the worker that reports on itself for what its heap holds, and for the stacks of its goroutines.
-func (s *soak) profile() { s.watch.observed.signal(syscall.SIGUSR1) }

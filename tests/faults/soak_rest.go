@@ -2,53 +2,86 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"time"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 
 	"github.com/everturn/everturn/tests/faults/vitals"
 )
 
-// rest is what the survivors hold while nothing is under way. Under load goroutines and files come and go, and a few that
-// are left over for ever hide in that; at rest nothing hides them.
-type rest struct{ worker, observed vitals.Sample }
+// rest is what a soak's survivors hold while nothing is under way. Under load goroutines and files come and go, and a
+// few that are left over for ever hide in that; at rest nothing hides them.
+type rest struct {
+	// Open files but the journal's, whose connections for readers are opened as they are needed and kept.
+	worker, observed int
+	goroutines       int // of the observed one, but for those of turns
+	// Goroutines of turns that the SDK keeps in its cache. Nothing tells a worker that a turn ended elsewhere while it
+	// was frozen or cut off; such a one leaves the cache when newer ones need its place, of which there are sticky_cache.
+	turns int
+}
 
 const (
-	// restLooks and restEvery make a rest: the lowest of so many samples counts.
-	restLooks, restEvery = 5, time.Second
-	// restGoroutines and restFiles are what a survivor may have more after the soak than before it: the three or four
-	// connections to the provider that HTTP keeps for a while, with two goroutines each, and the journal's for readers.
-	restGoroutines, restFiles = 10, 6
+	// restConnections are the connections to the provider that HTTP keeps for a while after the last answer.
+	restConnections = 6
+	// restFiles and restGoroutines are what a survivor may have more after the soak than before it.
+	restFiles, restGoroutines = restConnections, 2 * restConnections
 )
 
-// look samples the survivors at rest. The one that reports on itself may still have to begin with it.
+// look counts what the survivors hold now.
 func (w *watch) look(ctx context.Context) (r rest, err error) {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	for n := 0; n < restLooks; {
-		if perr := pause(ctx, restEvery); perr != nil {
-			return r, fmt.Errorf("looking at the survivors at rest: %w", errors.Join(err, perr))
-		}
-		var now rest
-		if now.worker, err = vitals.Of(w.survivor.pid()); err != nil {
-			return r, err
-		}
-		if now.observed, err = vitals.Of(w.observed.pid()); err != nil {
-			return r, err
-		}
-		if err = reported(w.vitals, &now.observed); err != nil {
-			continue
-		}
-		if n == 0 {
-			r = now
-		}
-		r.worker.Files = min(r.worker.Files, now.worker.Files)
-		r.observed.Files = min(r.observed.Files, now.observed.Files)
-		r.observed.Goroutines = min(r.observed.Goroutines, now.observed.Goroutines)
-		n++
+	if r.worker, err = openFiles(w.survivor.pid()); err != nil {
+		return r, err
 	}
-	return r, nil
+	if r.observed, err = openFiles(w.observed.pid()); err != nil {
+		return r, err
+	}
+	file := w.profile()
+	err = reach(ctx, "the stacks of worker "+strconv.Itoa(w.observed.pid()), func() bool {
+		_, err := os.Stat(file)
+		return err == nil
+	})
+	if err != nil {
+		return r, err
+	}
+	b, err := os.ReadFile(file)
+	r.goroutines, r.turns = goroutines(string(b))
+	return r, err
+}
+
+// openFiles counts the open files of a process, but for its journal's.
+func openFiles(pid int) (int, error) {
+	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	if err == nil && len(links) == 0 {
+		_, err = vitals.Of(pid) // says what is wrong with it
+	}
+	n := 0
+	for _, link := range links {
+		if to, err := os.Readlink(link); err == nil && !strings.HasPrefix(filepath.Base(to), "journal.db") {
+			n++
+		}
+	}
+	return n, err
+}
+
+// goroutines counts in the text of a profile the goroutines of turns, and all others.
+func goroutines(profile string) (others, turns int) {
+	for stack := range strings.SplitSeq(profile, "\n\n") {
+		for line := range strings.Lines(stack) {
+			count, _, found := strings.Cut(line, " @ ")
+			n, err := strconv.Atoi(count)
+			switch {
+			case !found || err != nil:
+			case strings.Contains(stack, "internal.(*coroutineState)"):
+				turns += n
+			default:
+				others += n
+			}
+		}
+	}
+	return others, turns
 }
 
 // rests prints what the survivors held before and after the soak and returns whether that is as much as it should be.
@@ -59,9 +92,9 @@ func rests(out io.Writer, before, after rest) bool {
 		process, name         string
 		before, after, growth int
 	}{
-		{"worker", "files", before.worker.Files, after.worker.Files, restFiles},
-		{"observed", "files", before.observed.Files, after.observed.Files, restFiles},
-		{"observed", "goroutines", before.observed.Goroutines, after.observed.Goroutines, restGoroutines},
+		{"worker", "files", before.worker, after.worker, restFiles},
+		{"observed", "files", before.observed, after.observed, restFiles},
+		{"observed", "goroutines", before.goroutines, after.goroutines, restGoroutines},
 	} {
 		verdict := "all gone"
 		switch {
@@ -72,5 +105,6 @@ func rests(out io.Writer, before, after rest) bool {
 		}
 		fmt.Fprintf(out, "%-10s %-14s %10d %10d %10d  %s\n", m.process, m.name, m.before, m.after, m.before+m.growth, verdict)
 	}
+	fmt.Fprintf(out, "%-10s %-14s %10d %10d %10s  %s\n", "observed", "of turns", before.turns, after.turns, "-", "shown only: the cache's")
 	return good
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/pprof"
 	"slices"
 	"testing"
 	"time"
@@ -91,14 +92,35 @@ func TestTheWatchNeedsTheWorkersWord(t *testing.T) {
 }
 
 func TestWhatIsLeftAtRestIsNoticed(t *testing.T) {
-	held := func(files, goroutines int) rest {
-		return rest{worker: vitals.Sample{Files: 36}, observed: vitals.Sample{Files: files, Goroutines: goroutines}}
-	}
-	before := held(36, 58)
-	assert.True(t, rests(io.Discard, before, held(38, 64)))
-	assert.False(t, rests(io.Discard, before, held(36, 70)), "a goroutine every seventh fault")
-	assert.False(t, rests(io.Discard, before, held(44, 58)))
+	before := rest{worker: 20, observed: 20, goroutines: 57}
+	assert.True(t, rests(io.Discard, before, rest{worker: 24, observed: 24, goroutines: 65, turns: 30}))
+	assert.False(t, rests(io.Discard, before, rest{worker: 20, observed: 20, goroutines: 72}), "a goroutine every fifth fault")
+	assert.False(t, rests(io.Discard, before, rest{worker: 30, observed: 20, goroutines: 57}))
 	assert.False(t, rests(io.Discard, before, rest{}), "a soak that did not come to its rest")
+}
+
+func TestGoroutinesOfTurnsAreCountedApart(t *testing.T) {
+	others, turns := goroutines("goroutine profile: total 6\n3 @ 0x1 0x2\n#\t0x1\tnet/http.(*persistConn).readLoop+0x1\n\n" +
+		"2 @ 0x3\n#\t0x3\tgo.temporal.io/sdk/internal.(*coroutineState).initialYield+0x1\n\n1 @ 0x4\n# labels: {\"a\":\"b\"}\n#\t0x4\tmain.main+0x1\n")
+	assert.Equal(t, []int{4, 2}, []int{others, turns})
+	var own bytes.Buffer
+	require.NoError(t, pprof.Lookup("goroutine").WriteTo(&own, 1))
+	others, _ = goroutines(own.String())
+	assert.Positive(t, others, "the runtime writes what is read here")
+}
+
+func TestTheJournalsFilesAreNotCounted(t *testing.T) {
+	before, err := openFiles(os.Getpid())
+	require.NoError(t, err)
+	require.Positive(t, before)
+	for _, name := range []string{"journal.db-wal", "other"} {
+		f, err := os.Create(filepath.Join(t.TempDir(), name))
+		require.NoError(t, err)
+		defer f.Close()
+	}
+	after, err := openFiles(os.Getpid())
+	require.NoError(t, err)
+	assert.Equal(t, before+1, after)
 }
 
 // command is a process that lives as long as the test.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/everturn/everturn/tests/faults/vitals"
@@ -15,6 +16,7 @@ type watch struct {
 	soak               *soak
 	survivor, observed *process
 	vitals             string // what the observed one says of itself
+	profiles           int    // that it was asked for
 	err                error
 
 	worker, own, temporal, harness []vitals.Sample
@@ -51,10 +53,18 @@ func (w *watch) keep(ctx context.Context) {
 			return
 		}
 		if since := time.Since(w.soak.began); profiled == 0 && since > w.warmUp() || profiled == 1 && since > w.soak.order.soak*9/10 {
-			w.soak.profile()
+			w.profile()
 			profiled++
 		}
 	}
+}
+
+// profile asks the worker that reports on itself for what its heap holds, and for the stacks of its goroutines. It
+// returns the file in which those will be.
+func (w *watch) profile() string {
+	w.profiles++
+	w.observed.signal(syscall.SIGUSR1)
+	return fmt.Sprintf("%s-goroutines-%d.txt", w.vitals, w.profiles)
 }
 
 func (w *watch) sample(l *ledger) error {

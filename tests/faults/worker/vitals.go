@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,17 +50,22 @@ func writeVitals(file string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(file+".new", b, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(file+".new", file) // so that nobody reads half of it
+	return replace(file, b)
 }
 
 // writeProfile writes one of the runtime's profiles; with debug 1 as text that people read.
 func writeProfile(name string, debug int, file string) error {
-	f, err := os.Create(file)
-	if err != nil {
+	var b bytes.Buffer
+	if err := pprof.Lookup(name).WriteTo(&b, debug); err != nil {
 		return err
 	}
-	return errors.Join(pprof.Lookup(name).WriteTo(f, debug), f.Close())
+	return replace(file, b.Bytes())
+}
+
+// replace writes a file so that nobody reads half of it.
+func replace(file string, b []byte) error {
+	if err := os.WriteFile(file+".new", b, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file)
 }
