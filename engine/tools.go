@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/everturn/everturn/activities/toolbox"
 	"github.com/everturn/everturn/activities/toolbox/files"
@@ -29,11 +30,28 @@ func (e *Engine) openTools(context.Context) error {
 	return err
 }
 
-// watch publishes what changes while the worker runs: servers that come back, and lists that they change.
+// republishFirst and republishMost are the pauses before a catalogue is published again that the journal did not take.
+const (
+	republishFirst = time.Second
+	republishMost  = 30 * time.Second
+)
+
+// watch publishes what changes while the worker runs: servers that come back, and lists that they change. The host tells
+// of a change once, so that one which the journal does not take is published again until it does: without it every
+// turn would be without those tools for as long as the server stays as it is.
 func (e *Engine) watch(ctx context.Context) {
 	e.host.Watch(ctx, func(c turn.Catalogue) {
-		if err := e.publishOne(ctx, c); err != nil && ctx.Err() == nil {
-			e.log.Error("publishing a changed catalogue", "server", c.Server, "error", err)
+		for pause := republishFirst; ; pause = min(2*pause, republishMost) {
+			err := e.publishOne(ctx, c)
+			if err == nil || ctx.Err() != nil {
+				return
+			}
+			e.log.Error("publishing a changed catalogue", "server", c.Server, "again in", pause, "error", err)
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+				return
+			}
 		}
 	})
 }
