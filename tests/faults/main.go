@@ -52,6 +52,10 @@ func main() {
 	flag.DurationVar(&o.think, "think", 30*time.Second, "mean `time` between two messages of a soak's session")
 	flag.StringVar(&o.docs, "docs", "", "`file` of documentation whose figures are to be those of this run")
 	flag.Parse()
+	if err := o.sane(flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "faults: "+err.Error())
+		os.Exit(1)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ok, err := o.carryOut(ctx)
@@ -64,6 +68,27 @@ func main() {
 	}
 }
 
+// sane refuses what cannot be meant, before minutes are spent on it.
+func (o order) sane(rest []string) error {
+	switch {
+	case len(rest) > 0:
+		return fmt.Errorf("%q is no flag: -point takes a pattern, -h lists the flags", rest[0])
+	case o.runs < 1 || o.parallel < 1:
+		return errors.New("-runs and -parallel are at least 1")
+	case o.soak > 0 && (o.mutants || o.only != ""):
+		return errors.New("a soak has neither points nor mutants: leave -mutants and -point out")
+	case o.docs != "" && o.only != "":
+		return errors.New("-docs with -point would blank the figures of everything else: leave one of them out")
+	}
+	if _, err := regexp.Compile(o.only); err != nil {
+		return fmt.Errorf("-point: %w", err)
+	}
+	if o.mutants && !slices.ContainsFunc(prey, func(m mutant) bool { return o.wanted(m.name) }) {
+		return fmt.Errorf("no mutant matches %q", o.only)
+	}
+	return nil
+}
+
 // carryOut does what was asked for and reports whether every promise was kept.
 func (o order) carryOut(ctx context.Context) (bool, error) {
 	points, err := o.points()
@@ -71,8 +96,6 @@ func (o order) carryOut(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	switch {
-	case o.docs != "" && o.only != "" && o.soak == 0:
-		return false, errors.New("-docs with -point would blank the figures of everything else: leave one of them out")
 	case o.check != "":
 		return judge(o.check)
 	case o.list:
@@ -130,9 +153,6 @@ func (o order) wanted(name string) bool {
 
 // points are those whose name matches.
 func (o order) points() ([]point, error) {
-	if _, err := regexp.Compile(o.only); err != nil {
-		return nil, err
-	}
 	all := slices.DeleteFunc(allPoints(), func(p point) bool {
 		return !o.wanted(p.name) || p.long && o.runs == 1 && o.only == "" && !o.list
 	})
@@ -171,9 +191,15 @@ func judge(dir string) (bool, error) {
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return false, err
 	}
+	if _, err := os.Stat(dir); err != nil {
+		return false, fmt.Errorf("there are no ledgers to judge: %w", err)
+	}
 	l, err := check.Read(os.DirFS(dir))
 	if err != nil {
 		return false, err
+	}
+	if l.Run.Point == "" {
+		return false, fmt.Errorf("%s holds no ledgers of a run", dir)
 	}
 	found := check.Check(l)
 	fmt.Printf("%s, seed %d: %d requests, %d effects, %d sessions, %d histories\n", l.Run.Point, l.Run.Seed,

@@ -92,7 +92,7 @@ func TestAllPointsHaveTheirPlaceInTheDocs(t *testing.T) {
 }
 
 func TestFiguresOfSomePointsAreNotWrittenOverThoseOfAll(t *testing.T) {
-	_, err := order{docs: "faults.md", only: "zombie", runs: 1}.carryOut(t.Context())
+	err := order{docs: "faults.md", only: "zombie", runs: 1}.sane(nil)
 	assert.ErrorContains(t, err, "-docs with -point")
 }
 
