@@ -20,6 +20,12 @@ var (
 	ErrClosed = errors.New("the turn is closed")
 	// ErrStale: a newer attempt has taken over; this one's output is not taken.
 	ErrStale = errors.New("a newer attempt has taken over")
+	// ErrUnapproved: the call needs a person's word for exactly these arguments, and the journal has none.
+	ErrUnapproved = errors.New("nobody has approved this call")
+	// ErrForkPoint: the session cannot be forked there; the error says where it can.
+	ErrForkPoint = errors.New("the session cannot be forked there")
+	// ErrExists: there is a session of this name.
+	ErrExists = errors.New("the session exists")
 	// ErrNewer: the database was written by a newer version of Everturn.
 	ErrNewer = errors.New("the journal was written by a newer version")
 )
@@ -31,8 +37,8 @@ type Journal interface {
 	// message, records the pins and emits turn_started. See BeginInput and Begun.
 	Begin(ctx context.Context, in BeginInput) (Begun, error)
 
-	// StartInference appends the results that the step before has left (see Results), then opens an attempt of
-	// (turn, step). A settled inference comes back with its answer and Settled set; nothing else happens then.
+	// StartInference appends the results that the step before has left (see Results) and the messages that have joined
+	// the turn, then opens an attempt of (turn, step). A settled inference comes back with its answer and Settled set; nothing else happens then.
 	// A second attempt of a step whose first has emitted text emits attempt_restarted.
 	// ErrClosed, ErrConflict.
 	StartInference(ctx context.Context, in StartInference) (Inference, error)
@@ -43,8 +49,19 @@ type Journal interface {
 	// FailInference counts a failure of an attempt and returns how many failures the step has had.
 	FailInference(ctx context.Context, key StepKey, attempt int, code turn.Code, message string) (failures int, err error)
 
+	// Ask records what the turn waits for, emits approval_requested and question_asked (once a wait), and shows the turn
+	// as waiting. ErrClosed.
+	Ask(ctx context.Context, in AskInput) error
+	// Decide records rulings, emits approval_decided and question_answered, keeps the session's new rules, and shows the
+	// turn as running where nothing is waited for any more. The first ruling of a wait stands; another one changes
+	// nothing. ErrNotFound where a wait was never asked for, ErrClosed.
+	Decide(ctx context.Context, in DecideInput) error
+	// Rules returns what people have allowed a session for good, in the order in which they did.
+	Rules(ctx context.Context, session string) ([]turn.SessionRule, error)
+
 	// ClaimCall claims a call before it runs and emits tool_call_started (once a call, whatever the attempts).
-	// See Claim for what may come back. ErrClosed.
+	// See Claim for what may come back. ErrClosed; ErrUnapproved where ClaimInput.Approved is set and no ruling allows
+	// this call with the hash of these arguments.
 	ClaimCall(ctx context.Context, in ClaimInput) (Claim, error)
 	// SettleCall records how a call ended and emits tool_call_completed. The first settlement of a call wins; a later
 	// one is kept in late_results and the settled record comes back with Late set. A settlement after the turn is
@@ -55,8 +72,10 @@ type Journal interface {
 	// as if this one had never been. Without such an open claim it changes nothing. Its tool_call_started stays.
 	ReleaseCall(ctx context.Context, turnID, callID string, attempt int) error
 
-	// Finish appends results that are still open (see Results), settles the turn and emits turn_completed. Calls of
-	// the last assistant message that have no result get one: settled ones theirs, claimed ones unknown, the rest cancelled.
+	// Finish appends results that are still open (see Results) and FinishInput.Messages, settles the turn and emits
+	// turn_completed. Calls of the last assistant message that have no result get one: settled ones theirs, claimed ones
+	// unknown, the rest cancelled. Waits that are open are ruled cancelled. Where the turn is cancelled in the middle of an
+	// inference, the text that its last attempt has shown is the turn's answer, up to SummaryBytes.
 	Finish(ctx context.Context, in FinishInput) (TurnRecord, error)
 
 	// AppendChunks numbers chunks and appends them. Only Kind, Text, Data and At are read from each chunk; Step and
@@ -92,6 +111,21 @@ type Store interface {
 	// Changed returns a channel that is closed when this process, or with a delay of tens of milliseconds another
 	// one, may have added chunks. Follow is built on it.
 	Changed(ctx context.Context) <-chan struct{}
+
+	// Waits returns a turn's waits in the order in which they were asked for.
+	Waits(ctx context.Context, turnID string) ([]WaitRecord, error)
+	// Waiting returns the open waits of turns that are not over, the oldest first: those of a session, or of all where
+	// session is empty.
+	Waiting(ctx context.Context, session string, limit int) ([]WaitRecord, error)
+	// Delivered returns the turn that took this message of the session, the one that it joined included. ErrNotFound.
+	Delivered(ctx context.Context, session, messageID string) (TurnRecord, error)
+
+	// Fork makes a session that shares the messages 1..At of another one, by hash: nothing is copied and the other one
+	// does not change. ErrNotFound, ErrExists, ErrForkPoint.
+	Fork(ctx context.Context, in ForkInput) (SessionRecord, error)
+	// PruneChunks removes the chunks of at most limit turns that ended before the time, and returns how many turns. What
+	// was said stays in the transcript. A pruned turn keeps its turn_completed, so that a reader finds an end.
+	PruneChunks(ctx context.Context, before time.Time, limit int) (turns int, err error)
 
 	Session(ctx context.Context, id string) (SessionRecord, error)
 	// Sessions returns the latest limit sessions, the most recently active first.
@@ -163,8 +197,54 @@ type StartInference struct {
 	// same step the head is ahead by exactly those, and that is no conflict.
 	Expect  turn.Head
 	Results []Result
-	Model   string
+	// Messages are appended after Results, each with message_joined; one whose ID the session has had is left out.
+	Messages []Said
+	Model    string
+	At       time.Time
+}
+
+// Said is a message of a user: ID and Text, or the blob that has the text.
+type Said struct {
+	ID   string
+	Text string
+	Blob string
+}
+
+// AskInput opens waits.
+type AskInput struct {
+	Session string
+	Turn    string
+	// Waits: of an approval the journal fills Arguments in from the transcript, whose hash must be ArgumentsHash.
+	Waits []turn.Wait
+	At    time.Time
+}
+
+// DecideInput closes waits.
+type DecideInput struct {
+	Session string
+	Turn    string
+	Rulings []turn.Ruling
 	At      time.Time
+}
+
+// WaitRecord is a wait with what came of it.
+type WaitRecord struct {
+	Session string `json:"session"`
+	Turn    string `json:"turn"`
+	turn.Wait
+	AskedAt time.Time    `json:"asked_at,omitzero"`
+	Ruling  *turn.Ruling `json:"ruling,omitempty"` // nil while it is open
+}
+
+// ForkInput names a point of a session and what begins there.
+type ForkInput struct {
+	Session string // that is forked
+	// At is the seq of the last message that is shared, at least 1. Calls are not parted from their results: where the
+	// message at At asks for calls, or the one after it is a result, the point is refused with ErrForkPoint.
+	At    int64
+	ID    string // of the new session
+	Agent string // empty: that of the forked one
+	Time  time.Time
 }
 
 // Inference is the ledger's record of (turn, step).
@@ -206,6 +286,7 @@ type ClaimInput struct {
 	// Attempt is the dispatch, from 1: a claim is refused where a higher one exists.
 	Attempt    int
 	Repeatable bool
+	Approved   bool // the journal must have a person's word for it
 	Worker     string
 	At         time.Time
 }
@@ -266,15 +347,17 @@ type FinishInput struct {
 	Session string
 	Turn    string
 	Results []Result
-	State   turn.State
-	Reason  turn.FinishReason
-	Code    turn.Code // of a failed turn
-	Message string    // for people, of a turn that did not answer
-	Answer  string    // preview of the final answer; the transcript holds the whole
-	Usage   turn.Usage
-	Steps   int
-	Calls   int
-	At      time.Time
+	// Messages were accepted and came too late for an answer.
+	Messages []Said
+	State    turn.State
+	Reason   turn.FinishReason
+	Code     turn.Code // of a failed turn
+	Message  string    // for people, of a turn that did not answer
+	Answer   string    // preview of the final answer; the transcript holds the whole
+	Usage    turn.Usage
+	Steps    int
+	Calls    int
+	At       time.Time
 }
 
 // TurnRecord is a turn's row.
@@ -309,4 +392,9 @@ type SessionRecord struct {
 	CreatedAt time.Time  `json:"created_at,omitzero"`
 	UpdatedAt time.Time  `json:"updated_at,omitzero"`
 	FirstText string     `json:"first_text,omitempty"` // of the first message, a preview of at most 120 bytes
+	// Parent and ForkSeq are set where the session began in another one: its messages up to ForkSeq are Parent's.
+	Parent  string `json:"parent,omitempty"`
+	ForkSeq int64  `json:"fork_seq,omitempty"`
+	// Waiting is how many waits are open.
+	Waiting int `json:"waiting,omitempty"`
 }

@@ -32,11 +32,13 @@ var house = map[string][]string{
 	"activities/toolbox/files":  {"workflows/turn", "activities/toolbox"},
 	"config":                    {"github.com/pelletier/go-toml/v2", "github.com/google/jsonschema-go"},
 	"cluster":                   {"config", "go.temporal.io/sdk", "go.temporal.io/api", "google.golang.org/grpc", "google.golang.org/protobuf", "go.temporal.io/sdk/contrib/envconfig"},
-	"engine": {"workflows", "workflows/turn", "activities", "activities/inference", "activities/inference/demo", "activities/toolbox",
+	"sessions":                  {"workflows", "workflows/turn", "go.temporal.io/sdk", "go.temporal.io/api"},
+	"engine": {"sessions", "workflows", "workflows/turn", "activities", "activities/inference", "activities/inference/demo", "activities/toolbox",
 		"activities/toolbox/files", "journal", "journal/sqlite", "config", "cluster", "go.temporal.io/sdk", "golang.org/x/sync"},
 	"worker": {"engine", "config"},
-	"starter": {"workflows", "workflows/turn", "journal", "journal/sqlite", "config", "cluster", "engine", "starter/devstack",
+	"starter": {"workflows", "workflows/turn", "journal", "journal/sqlite", "sessions", "config", "cluster", "engine", "starter/devstack", "starter/chat",
 		"go.temporal.io/sdk", "go.temporal.io/api", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term"},
+	"starter/chat":     {"workflows", "workflows/turn", "journal", "sessions", "charm.land", "github.com/charmbracelet"},
 	"starter/devstack": {"github.com/spf13/cobra", "go.temporal.io/sdk", "go.temporal.io/api", "golang.org/x/sys", "google.golang.org/grpc"},
 }
 

@@ -43,7 +43,7 @@ func FuzzInput(f *testing.F) {
 		require.NoError(t, l.Validate())
 		require.Positive(t, min(l.MaxSteps, int(l.TurnTimeout), int(l.ToolTimeout)))
 		if in.Message != nil {
-			if err := in.Message.check(); err != nil {
+			if err := checkMessage(*in.Message); err != nil {
 				requireRefusal(t, err)
 			} else {
 				require.LessOrEqual(t, len(in.Message.ID), 200)

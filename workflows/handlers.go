@@ -16,12 +16,18 @@ type Snapshot struct {
 	Counters turn.Counters  `json:"counters"`
 	Head     turn.Head      `json:"head"`
 	Model    string         `json:"model,omitempty"`
+	// Waits is what the turn waits for people to say; Inbox how many accepted messages it has not taken yet.
+	Waits []turn.Wait `json:"waits,omitempty"`
+	Inbox int         `json:"inbox,omitempty"`
 }
 
 // SendResult acknowledges a message: it is in the turn's inbox and will be answered.
 type SendResult struct {
 	Version int    `json:"v"`
 	Turn    string `json:"turn"`
+	// Joined: the turn ran already. The message is answered by it, or by the next one of the session where it came too
+	// late or asked to be; journal.Store's Delivered tells.
+	Joined bool `json:"joined,omitempty"`
 }
 
 // handlers answers the outside. The Send update hands the message to a run that was started without one, as
@@ -46,7 +52,7 @@ func (r *run) send(_ workflow.Context, m Message) (SendResult, error) {
 
 // validateSend rejects before anything is recorded.
 func (r *run) validateSend(_ workflow.Context, m Message) error {
-	if err := m.check(); err != nil {
+	if err := checkMessage(m); err != nil {
 		return temporal.NewApplicationError(err.Message, string(err.Code))
 	}
 	if r.in.Message != nil || r.inbox != nil || r.in.Continued != nil || r.phase != turn.PhaseStart {

@@ -27,7 +27,7 @@ func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
 		return p.Done(turn.Ending{State: turn.StateCompleted, Reason: turn.FinishNoMessage,
 			Message: "no message came within " + messageWait.String()})
 	}
-	if err := message.check(); err != nil {
+	if err := checkMessage(message); err != nil {
 		return p.Done(failed(err))
 	}
 	begun, err := r.begin(ctx, message)

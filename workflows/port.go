@@ -21,6 +21,10 @@ type Activities interface {
 	Infer(context.Context, InferInput) (InferResult, error)
 	// CallTool claims one call, runs it, settles it and returns a receipt.
 	CallTool(context.Context, CallInput) (CallResult, error)
+	// Ask puts what the turn waits for before people.
+	Ask(context.Context, AskInput) (AskResult, error)
+	// Decide records what people said, or that nobody did in time.
+	Decide(context.Context, DecideInput) (DecideResult, error)
 	// Finish settles the turn.
 	Finish(context.Context, FinishInput) (FinishResult, error)
 }
@@ -78,8 +82,10 @@ type InferInput struct {
 	Step    int            `json:"step"`
 	Expect  turn.Head      `json:"expect"` // before Results are appended
 	Results []turn.Settled `json:"results,omitempty"`
-	Plan    turn.Plan      `json:"plan"`
-	Budget  time.Duration  `json:"budget"` // working time left, over all attempts
+	// Messages came in mid-turn: they are appended after Results. One whose ID the session has had is left out.
+	Messages []Message     `json:"messages,omitempty"`
+	Plan     turn.Plan     `json:"plan"`
+	Budget   time.Duration `json:"budget"` // working time left, over all attempts
 	// RetryMax is how often a failure of transport or rate may be tried again.
 	RetryMax int `json:"retry_max"`
 }
@@ -108,6 +114,8 @@ type CallInput struct {
 	Profile string            `json:"profile"` // blob with the pinned schemas
 	Attempt int               `json:"attempt"` // the dispatch, from 1
 	Timeout time.Duration     `json:"timeout"`
+	// Approved: a person has to have allowed this call with these arguments, and the ledger is to check it.
+	Approved bool `json:"approved,omitempty"`
 }
 
 // CallResult is a call's receipt.
@@ -123,18 +131,48 @@ type CallResult struct {
 	Reused    bool          `json:"reused,omitempty"` // the outcome was in the ledger
 }
 
+// AskInput opens waits. All approvals that one answer needs are asked for together.
+type AskInput struct {
+	Version int         `json:"v"`
+	Session string      `json:"session"`
+	Turn    string      `json:"turn"`
+	Waits   []turn.Wait `json:"waits"`
+}
+
+// AskResult says that people can see the waits.
+type AskResult struct {
+	Version int `json:"v"`
+}
+
+// DecideInput closes waits.
+type DecideInput struct {
+	Version int           `json:"v"`
+	Session string        `json:"session"`
+	Turn    string        `json:"turn"`
+	Rulings []turn.Ruling `json:"rulings"`
+}
+
+// DecideResult says that the rulings are in the journal.
+type DecideResult struct {
+	Version int `json:"v"`
+}
+
 // FinishInput settles a turn.
 type FinishInput struct {
-	Version  int            `json:"v"`
-	Session  string         `json:"session"`
-	Turn     string         `json:"turn"`
-	Results  []turn.Settled `json:"results,omitempty"`
-	Ending   turn.Ending    `json:"ending"`
-	Counters turn.Counters  `json:"counters"`
+	Version int            `json:"v"`
+	Session string         `json:"session"`
+	Turn    string         `json:"turn"`
+	Results []turn.Settled `json:"results,omitempty"`
+	// Messages were accepted and come too late for an answer: the turn was stopped. The transcript keeps them.
+	Messages []Message     `json:"messages,omitempty"`
+	Ending   turn.Ending   `json:"ending"`
+	Counters turn.Counters `json:"counters"`
 }
 
 // FinishResult says how the journal has the turn.
 type FinishResult struct {
 	Version int        `json:"v"`
 	State   turn.State `json:"state"`
+	// Answer is the text of an inference that was stopped in the middle, as far as it had come.
+	Answer string `json:"answer,omitempty"`
 }

@@ -14,10 +14,12 @@ import (
 
 // Names that clients use.
 const (
-	TurnWorkflow = "Turn"     // the workflow type
-	TaskQueue    = "everturn" // the default task queue
-	SendUpdate   = "Send"     // update: hands a Message to a run that was started without one
-	StateQuery   = "State"    // query: a Snapshot
+	TurnWorkflow  = "Turn"     // the workflow type
+	TaskQueue     = "everturn" // the default task queue
+	SendUpdate    = "Send"     // update: a Message; the update's ID is the message's
+	ApproveUpdate = "Approve"  // update: an Approval
+	AnswerUpdate  = "Answer"   // update: an Answer
+	StateQuery    = "State"    // query: a Snapshot
 )
 
 // WireVersion is the version of the types that travel through histories. They only ever grow.
@@ -34,19 +36,17 @@ type Input struct {
 	Message *Message       `json:"message,omitempty"`
 	Agent   string         `json:"agent,omitempty"`
 	Limits  *LimitsRequest `json:"limits,omitempty"`
-	// Continued is what a run hands to the next one of its chain. Clients leave it out.
+	// Continued is what a run hands to the next one of its chain, in the middle of Turn. Queue are accepted messages that
+	// the turn before has left: the first begins this one. Clients leave all three out.
 	Continued *turn.Progress `json:"continued,omitempty"`
+	Turn      string         `json:"turn,omitempty"`
+	Queue     []Message      `json:"queue,omitempty"`
 
 	problem string
 }
 
-// Message is what a user says. A text over Temporal's payload limit is put into the journal by the client, and Blob
-// names it. The ID is unique in its session for ever: a message sent twice is answered once.
-type Message struct {
-	ID   string `json:"id,omitempty"`
-	Text string `json:"text,omitempty"`
-	Blob string `json:"blob,omitempty"`
-}
+// Message is what a user says.
+type Message = turn.UserMessage
 
 // LimitsRequest overrides limits of the configuration for one turn. Durations are strings such as "90s".
 type LimitsRequest struct {
@@ -137,8 +137,8 @@ func CheckSession(id string) error {
 // maxMessageID bounds a message's ID, in bytes.
 const maxMessageID = 200
 
-// check refuses a message that says nothing.
-func (m Message) check() *turn.Error {
+// checkMessage refuses a message that says nothing, or too much to travel.
+func checkMessage(m Message) *turn.Error {
 	switch {
 	case strings.TrimSpace(m.Text) == "" && m.Blob == "":
 		return invalid("the message is empty; put what you want to ask into message.text")

@@ -75,6 +75,10 @@ type CallProposal struct {
 	WireID        string `json:"wire_id,omitempty"`
 	Arguments     string `json:"arguments"` // a preview of at most ArgumentsPreview bytes, for people
 	ArgumentsHash string `json:"arguments_hash"`
+	// Permission is what policy and the session's rules say of this call with these arguments, weighed where the
+	// arguments are; empty means allow. Why explains an ask or a deny.
+	Permission Permission `json:"permission,omitempty"`
+	Why        string     `json:"why,omitempty"`
 }
 
 // The bounds on what travels through the workflow's history.
@@ -82,4 +86,5 @@ const (
 	ArgumentsPreview = 512       // bytes of a call's arguments
 	ResultPreview    = 256       // bytes of a call's result
 	AnswerInline     = 128 << 10 // bytes of a final answer; a longer one is read from the journal
+	WaitArguments    = 64 << 10  // bytes of arguments that a person is shown before deciding
 )

@@ -16,8 +16,11 @@ const (
 	ChunkReasoningDelta    ChunkKind = "reasoning_delta"
 	ChunkToolCallStarted   ChunkKind = "tool_call_started"
 	ChunkToolCallCompleted ChunkKind = "tool_call_completed"
+	ChunkMessageJoined     ChunkKind = "message_joined" // a user's message came in mid-turn and is in the transcript
 	ChunkApprovalRequested ChunkKind = "approval_requested"
+	ChunkApprovalDecided   ChunkKind = "approval_decided"
 	ChunkQuestionAsked     ChunkKind = "question_asked"
+	ChunkQuestionAnswered  ChunkKind = "question_answered"
 	ChunkAttemptRestarted  ChunkKind = "attempt_restarted" // drop the step's text so far: an inference is repeated
 	ChunkTurnCompleted     ChunkKind = "turn_completed"
 	ChunkError             ChunkKind = "error"
@@ -33,7 +36,8 @@ type Chunk struct {
 	At      time.Time `json:"at"`
 	// Text is the delta's text; for turn_completed the final answer's preview is in Data.
 	Text string `json:"text,omitempty"`
-	// Data holds the kind's own fields: CallChunk for tool calls, DoneChunk for turn_completed.
+	// Data holds the kind's own fields: CallChunk for tool calls, PeopleChunk for what people are asked and say,
+	// MessageChunk for message_joined, DoneChunk for turn_completed.
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
@@ -57,6 +61,20 @@ type DoneChunk struct {
 	Usage        Usage        `json:"usage"`
 	Steps        int          `json:"steps"`
 	ToolCalls    int          `json:"tool_calls"`
+}
+
+// PeopleChunk is the data of approval_requested, approval_decided, question_asked and question_answered. In the first
+// of each pair Ruling is nil. Wait.Arguments are what would run, byte for byte, up to WaitArguments bytes.
+type PeopleChunk struct {
+	Wait
+	ArgumentsBytes int64   `json:"arguments_bytes,omitempty"` // of the whole arguments
+	Ruling         *Ruling `json:"ruling,omitempty"`
+}
+
+// MessageChunk is the data of message_joined.
+type MessageChunk struct {
+	MessageID string `json:"message_id"`
+	Text      string `json:"text"` // a preview
 }
 
 // Reader folds a turn's chunks into the text that a reader should see. The zero Reader is ready to use.

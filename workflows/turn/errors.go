@@ -25,6 +25,8 @@ const (
 	CodeGuardExceeded      Code = "guard_exceeded"
 	CodeStoreUnavailable   Code = "store_unavailable"
 	CodeSessionBusy        Code = "session_busy"
+	CodeSessionEnding      Code = "session_ending" // the turn is just ending; ask again in a moment
+	CodeNotWaiting         Code = "not_waiting"    // nobody was asked that, or somebody has answered
 	CodeConfigInvalid      Code = "config_invalid"
 	CodeInternal           Code = "internal"
 )

@@ -36,6 +36,10 @@ type Progress struct {
 	Anchor   int64    `json:"anchor"` // the turn's own request
 	// Pending are the results of the last step, not in the transcript yet: the next inference or Finish appends them.
 	Pending []Settled `json:"pending,omitempty"`
+	// Inbox are messages that were accepted and not taken yet. Joining are those that go into the transcript with the
+	// next inference; they stay until one has an answer.
+	Inbox   []UserMessage `json:"inbox,omitempty"`
+	Joining []UserMessage `json:"joining,omitempty"`
 	// Note is said to the model in the next prompt only.
 	Note string `json:"note,omitempty"`
 	// Said is the latest text of the model: the partial result of a turn that ends without an answer.
@@ -145,6 +149,12 @@ func (i LlmInfer) BuildPrompt(note string) BuildPrompt {
 
 // Done: the inference failed for good, or was cancelled.
 func (i LlmInfer) Done(e Ending) Done { return Done{i.p.moved(PhaseLlmInfer, PhaseDone), e} }
+
+// Answered: the user was asked and has said something, or has not in time, which the note then tells the model.
+func (a ParseAction) Answered(note string) BuildPrompt {
+	a.p.Note = note
+	return BuildPrompt{a.p.moved(PhaseParseAction, PhaseBuildPrompt)}
+}
 
 // CallTool: the model asks for calls that are all valid.
 func (a ParseAction) CallTool(calls []CallProposal) CallTool {

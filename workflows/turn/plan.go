@@ -40,7 +40,14 @@ func Align(window []Message) []Message {
 type Profile struct {
 	System      string       `json:"system"`
 	Descriptors []Descriptor `json:"descriptors"`
+	// Policy is the turn's: calls are weighed where their arguments are. Nil in turns from before policies weighed arguments.
+	Policy *Policy `json:"policy,omitempty"`
 }
+
+// PinsVersion is the version of the turns that begin now. What a turn does follows the version that it was pinned with,
+// so that a history replays as it was recorded: 1 ended at a question and at a call that asks for a person, and waited
+// for activities to acknowledge a stop; 2 waits for people, and stops at once.
+const PinsVersion = 2
 
 // Pins are the configuration of a turn: read once, at Start, and kept in history and journal. The type only grows.
 type Pins struct {
@@ -52,6 +59,7 @@ type Pins struct {
 	Profile     string   `json:"profile"` // blob of Profile
 	Limits      Limits   `json:"limits"`
 	Policy      Policy   `json:"policy"`
+	People      People   `json:"people,omitzero"`
 	Tools       []Tool   `json:"tools,omitempty"`
 	RetryMax    int      `json:"retry_max"`
 	Temperature *float64 `json:"temperature,omitempty"`

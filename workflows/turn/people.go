@@ -1,0 +1,96 @@
+package turn
+
+import "time"
+
+// UserMessage is what a user says to a session. A text over Temporal's payload limit is put into the journal by the
+// client, and Blob names it. The ID is unique in its session for ever: a message sent twice is answered once.
+type UserMessage struct {
+	ID   string `json:"id,omitempty"`
+	Text string `json:"text,omitempty"`
+	Blob string `json:"blob,omitempty"`
+	// After: the message is for a turn of its own, when the one that runs is done. Without it, it joins the one that runs.
+	After bool `json:"after,omitempty"`
+}
+
+// People bounds how long a turn waits for people. Zero waits for ever.
+type People struct {
+	ApprovalExpiry time.Duration `json:"approval_expiry,omitempty"`
+	// OnExpiry is what an approval that nobody gave comes to: Deny, or Allow.
+	OnExpiry       Permission    `json:"on_expiry,omitempty"`
+	QuestionExpiry time.Duration `json:"question_expiry,omitempty"`
+}
+
+// WaitKind is what a person is asked for.
+type WaitKind string
+
+// The kinds of waits.
+const (
+	WaitApproval WaitKind = "approval"
+	WaitQuestion WaitKind = "question"
+)
+
+// Wait is something that a turn waits for a person to say.
+type Wait struct {
+	// ID is the call's for an approval ("3.0") and "q<step>" for a question. It is unique in its turn.
+	ID   string   `json:"id"`
+	Kind WaitKind `json:"kind"`
+	Step int      `json:"step"`
+	// Of an approval: the call, what it would be done with (in the workflow a preview), and why a person is asked.
+	Tool          string `json:"tool,omitempty"`
+	Arguments     string `json:"arguments,omitempty"`
+	ArgumentsHash string `json:"arguments_hash,omitempty"`
+	Risk          Risk   `json:"risk,omitempty"`
+	Why           string `json:"why,omitempty"`
+	// Question is a preview; the transcript has the whole.
+	Question  string    `json:"question,omitempty"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+}
+
+// Verdict is what came of a Wait.
+type Verdict string
+
+// The verdicts.
+const (
+	VerdictAllowed   Verdict = "allowed"
+	VerdictDenied    Verdict = "denied"
+	VerdictExpired   Verdict = "expired"   // nobody said anything in time; Ruling.Allowed tells what that came to
+	VerdictAnswered  Verdict = "answered"  // a question
+	VerdictCancelled Verdict = "cancelled" // the turn was stopped
+)
+
+// Ruling is what a person said to a Wait, or what time did.
+type Ruling struct {
+	ID      string  `json:"id"` // of the Wait
+	Verdict Verdict `json:"verdict"`
+	// Allowed: the call may run. It is also true of an expired approval whose configured outcome is to allow.
+	Allowed bool `json:"allowed,omitempty"`
+	// ArgumentsHash is what the person saw; an approval counts for these arguments only.
+	ArgumentsHash string    `json:"arguments_hash,omitempty"`
+	By            string    `json:"by,omitempty"`
+	Reason        string    `json:"reason,omitempty"`
+	At            time.Time `json:"at"`
+	// Always: the session asks no more for this tool (AlwaysTool), or for this tool with these arguments (AlwaysCall).
+	Always Scope `json:"always,omitempty"`
+}
+
+// Scope is how far "always allow this" goes.
+type Scope string
+
+// The scopes.
+const (
+	AlwaysCall Scope = "call" // this tool with exactly these arguments
+	AlwaysTool Scope = "tool" // this tool
+)
+
+// SessionRule allows what policy would ask for, by the word of a person, for the rest of a session.
+type SessionRule struct {
+	Tool          string    `json:"tool"`
+	ArgumentsHash string    `json:"arguments_hash,omitempty"` // empty: any arguments
+	By            string    `json:"by,omitempty"`
+	At            time.Time `json:"at"`
+}
+
+// Covers reports whether the rule allows a call of this tool with these arguments.
+func (r SessionRule) Covers(tool, argumentsHash string) bool {
+	return r.Tool == tool && (r.ArgumentsHash == "" || r.ArgumentsHash == argumentsHash)
+}
