@@ -1,0 +1,32 @@
+package terminal_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/everturn/everturn/starter/terminal"
+)
+
+func TestVisibleHidesNothing(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"path":"a.txt"}`:            `{"path":"a.txt"}`,
+		"\x1b[2J\x1b]0;t\x07":         `\x1b[2J\x1b]0;t\x07`,
+		"two\nlines\tand\r":           "two\nlines" + `\tand\x0d`,
+		"a\u202eb\u200bc\u2066":       `a\u202eb\u200bc\u2066`,
+		"\u009b31m\x7f":               `\u009b31m\x7f`,
+		"broken \xff byte":            `broken \xff byte`,
+		"a real \ufffd":               "a real \ufffd",
+		"tag \U000e0041":              `tag \U000e0041`,
+		"no\u00a0break, blank \u3164": `no\u00a0break, blank \u3164`,
+		"Grüße, 世界, 🙂":                 "Grüße, 世界, 🙂",
+	} {
+		assert.Equal(t, want, terminal.Visible(in))
+	}
+}
+
+func TestPrintableLeavesTextOnly(t *testing.T) {
+	assert.Equal(t, "[2Jone\n\ttwo]52;c;aGk=", terminal.Printable("\x1b[2Jo\u202ene\n\ttwo\x1b]52;c;aGk=\x07"))
+	assert.Equal(t, "one two", terminal.Line("one\n\t two\x1b", 10))
+	assert.Equal(t, "one…", terminal.Line("one two", 4))
+}
