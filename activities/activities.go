@@ -21,6 +21,7 @@ type Agent struct {
 	Mode         turn.Mode
 	Limits       turn.Limits
 	Policy       turn.Policy
+	People       turn.People
 	RetryMax     int // failures of transport or rate that one inference may survive
 	Temperature  *float64
 	MaxTokens    int // of one answer; 0 leaves it to the provider

@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"encoding/json"
 	"fmt"
 	"path"
 	"strings"
@@ -34,6 +35,8 @@ type Policy struct {
 	Allow []string `json:"allow,omitempty"`
 	Deny  []string `json:"deny,omitempty"`
 	Ask   []string `json:"ask,omitempty"`
+	// Rules weigh what Deny leaves over: the first one that applies to a call decides, before Ask, Allow and AskRisk.
+	Rules []Rule `json:"rules,omitempty"`
 	// AskRisk is the risk from which on an allowed call is asked for; empty means never.
 	AskRisk         Risk     `json:"ask_risk,omitempty"`
 	OnModelError    Decision `json:"on_model_error"`
@@ -50,11 +53,54 @@ func DefaultPolicy() Policy {
 	}
 }
 
-// Permit says whether t may be called, and why not where it may not without further ado.
-func (p Policy) Permit(t Tool) (Permission, string) {
-	switch {
-	case matches(p.Deny, t.ID):
+// Permit says whether t may be called with these arguments, and why not where it may not without further ado. Nil
+// arguments ask what can be said of the tool alone: where only its arguments could tell, that is to ask, or what is said
+// of a tool that no rule names.
+func (p Policy) Permit(t Tool, arguments json.RawMessage) (Permission, string) {
+	if matches(p.Deny, t.ID) {
 		return Deny, fmt.Sprintf("policy denies %s", t.ID)
+	}
+	doubt := ""
+	for _, r := range p.Rules {
+		c := r.applies(t, arguments)
+		if c == never || c == perhaps && r.Permit == Allow {
+			continue
+		}
+		if c == surely || r.Permit != Ask && arguments != nil {
+			return r.decide(t, doubt)
+		}
+		if doubt == "" {
+			doubt = r.reason("policy asks a person before %s with such arguments", t)
+		}
+	}
+	permission, why := p.listed(t)
+	if permission == Allow && doubt != "" {
+		return Ask, doubt
+	}
+	return permission, why
+}
+
+// Offered says whether a model may be shown the tool at all: whether there are calls of it that policy does not deny.
+func (p Policy) Offered(t Tool) bool {
+	if matches(p.Deny, t.ID) {
+		return false
+	}
+	for _, r := range p.Rules {
+		switch {
+		case !matches([]string{r.Tool}, t.ID):
+		case r.Permit == Allow || r.Permit == Ask:
+			return true
+		case len(r.Arguments) == 0:
+			return false
+		}
+	}
+	permission, _ := p.listed(t)
+	return permission != Deny
+}
+
+// listed is what the lists and the tool's risk say, where Deny and the rules say nothing.
+func (p Policy) listed(t Tool) (Permission, string) {
+	switch {
 	case matches(p.Ask, t.ID):
 		return Ask, fmt.Sprintf("policy asks a person before %s", t.ID)
 	case !matches(p.Allow, t.ID):
@@ -96,6 +142,11 @@ func (p Policy) Validate(l Limits) error {
 			if a == d {
 				return fmt.Errorf("policy: %q is denied and also allowed or asked for; remove one", d)
 			}
+		}
+	}
+	for i, r := range p.Rules {
+		if r.Permit != Allow && r.Permit != Ask && r.Permit != Deny {
+			return fmt.Errorf("policy: rule %d permits %q; it must be allow, ask or deny", i, r.Permit)
 		}
 	}
 	if p.OnInvalidAction == DecideReprompt && l.MaxReprompts == 0 {

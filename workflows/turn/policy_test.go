@@ -1,0 +1,244 @@
+package turn_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+var writeFile = turn.Tool{ID: "mcp/files/write", Risk: turn.RiskLow}
+
+// permitted is what a policy of these rules says, without the reason.
+func permitted(rules []turn.Rule, arguments string) turn.Permission {
+	p := turn.DefaultPolicy()
+	p.Rules = rules
+	got, _ := p.Permit(writeFile, json.RawMessage(arguments))
+	return got
+}
+
+// confined allows a tool for some values of its argument "path" and denies the rest.
+func confined(pattern string) []turn.Rule {
+	return []turn.Rule{
+		{Tool: "mcp/files/*", Arguments: map[string]string{"path": pattern}, Permit: turn.Allow},
+		{Tool: "*", Permit: turn.Deny},
+	}
+}
+
+// barred denies a tool for some values of its argument "path".
+func barred(pattern string) []turn.Rule {
+	return []turn.Rule{{Tool: "mcp/files/write", Arguments: map[string]string{"path": pattern}, Permit: turn.Deny}}
+}
+
+func path(value string) string {
+	raw, _ := json.Marshal(map[string]string{"path": value})
+	return string(raw)
+}
+
+func TestRulesDecideInTheirOrder(t *testing.T) {
+	rules := []turn.Rule{
+		{Tool: "mcp/files/write", Arguments: map[string]string{"path": "docs/private/**"}, Permit: turn.Ask, Why: "they are private"},
+		{Tool: "mcp/files/*", Arguments: map[string]string{"path": "docs/**", "options.mode": "append"}, Permit: turn.Allow},
+		{Tool: "mcp/files/write", Arguments: map[string]string{"path": "docs/**"}, Permit: turn.Deny, Why: "append to it"},
+		{Tool: "local/*", Permit: turn.Deny},
+	}
+	p := turn.DefaultPolicy()
+	p.Rules, p.Ask, p.AskRisk = rules, []string{"mcp/files/write"}, turn.RiskLow
+	for arguments, want := range map[string]string{
+		`{"path":"docs/private/a","options":{"mode":"append"}}`: "ask: policy asks a person before mcp/files/write with such arguments: they are private",
+		`{"path":"docs/a","options":{"mode":"append"}}`:         "allow: ",
+		`{"path":"docs/a","options":{"mode":"replace"}}`:        "deny: policy denies mcp/files/write with such arguments: append to it",
+		`{"path":"docs/a"}`: "deny: policy denies mcp/files/write with such arguments: append to it",
+		`{"path":"src/a"}`:  "ask: policy asks a person before mcp/files/write",
+		`{}`:                "ask: policy asks a person before mcp/files/write",
+		``:                  "ask: policy asks a person before mcp/files/write",
+	} {
+		permission, why := p.Permit(writeFile, json.RawMessage(arguments))
+		assert.Equal(t, want, fmt.Sprintf("%s: %s", permission, why), arguments)
+	}
+	permission, why := p.Permit(turn.Tool{ID: "local/read_file"}, json.RawMessage(`{}`))
+	assert.Equal(t, "deny: policy denies local/read_file", fmt.Sprintf("%s: %s", permission, why))
+	p.Deny = []string{"mcp/files/*"}
+	permission, _ = p.Permit(writeFile, json.RawMessage(`{"path":"docs/a","options":{"mode":"append"}}`))
+	assert.Equal(t, turn.Deny, permission, "no rule opens what the deny list closes")
+}
+
+func TestARuleAllowsOnlyWhatItSurelyNames(t *testing.T) {
+	for pattern, values := range map[string]struct{ allowed, denied []string }{
+		"docs/**": {
+			[]string{"docs/a", "docs/a/b.txt", "docs/.hidden", "docs/a b", "docs/ünïcode", "docs//a", "docs/..a"},
+			[]string{"", "docs", "docs/", "docs/.", "docs//", "docsx/a", "src/a", "/docs/a", "./docs/a", "Docs/a", " docs/a", "docs/../x", "docs/a/..",
+				"docs/a/../../../etc/passwd", "..", "../docs/a", `docs\..\x`, `docs/..\x`, "docs/a\x00.png", "docs/a\nb", "docs/a\x7f", "docs/%2e%2e/x",
+				"docs/%2E./x", "docs/..%2fx", "docs/%5c..", "docs/\ufffd", "~/docs/a", "docs/http://x"},
+		},
+		"*":          {[]string{"a", "a.txt", ".a", "..."}, []string{"a/b", "/", "/a", "..", "~", "~root", "C:a", "c:", `a\b`, "a\tb"}},
+		"**":         {[]string{"a", "a/b/c", "", "x y"}, []string{"/a", "a/../b", "~/x", "file:///etc/passwd", "C:/x"}},
+		"*/**":       {[]string{"a/b", "a/b/c"}, []string{"a", "/etc/passwd", "file:/etc/passwd", "C:/x"}},
+		"/srv/*.txt": {[]string{"/srv/a.txt"}, []string{"srv/a.txt", "/srv/a/b.txt", "/srv/../b.txt", "//srv/a.txt"}},
+		"[^x]etc":    {[]string{"aetc"}, []string{"/etc", "xetc"}},
+		"https://*.example.com/**": {
+			[]string{"https://a.example.com/x", "https://a.example.com/x/y?q=1#z"},
+			[]string{"https://evil.com?.example.com/x", "https://evil.com#.example.com/x", "https://evil.com:80@.example.com/x", "https://me@a.example.com/x",
+				"https://a.example.com:81/x", "http://a.example.com/x", "https://a.example.com", "https://evil.com／.example.com/x", "https://a.example.com/../x"},
+		},
+	} {
+		for _, value := range values.allowed {
+			assert.Equal(t, turn.Allow, permitted(confined(pattern), path(value)), "%s of %q", pattern, value)
+		}
+		for _, value := range values.denied {
+			assert.Equal(t, turn.Deny, permitted(confined(pattern), path(value)), "%s of %q", pattern, value)
+		}
+	}
+}
+
+func TestARuleDeniesWhateverSomeReaderMayTakeForItsValue(t *testing.T) {
+	for pattern, values := range map[string]struct{ denied, left []string }{
+		"secrets/**": {
+			[]string{"secrets/a", "secrets", "secrets/", "./secrets/a", "docs/../secrets/a", "secrets//a", `secrets\a`, `.\secrets\a`, "SECRETS/a", "/srv/secrets/a",
+				"../project/secrets/a", "~/project/secrets/a", "C:/project/secrets/a", "secrets/../docs/a", "secrets%2fa", "sec\nrets/a", " secrets/a ", "secrets/a\x00.png"},
+			[]string{"docs/a", "docs/secrets/a", "secretsx", "/srv/docs/a", ""},
+		},
+		"/etc/**":         {[]string{"/etc/passwd", "//etc/passwd", "/srv/../etc/passwd", "../../etc/passwd", "/etc", "etc/passwd"}, []string{"/srv/a", "x/etc/a", "/srv/etc/a"}},
+		"http://evil/**":  {[]string{"http://evil/x", "HTTP://EVIL/x", "http://evil/a/../x", "http://evil"}, []string{"http://good/x"}},
+		"*.key":           {[]string{"a.key", "A.KEY", "./a.key", "/x/y/a.key"}, []string{"x/a.key", "a.keys"}},
+		"1000":            {[]string{"1000", "1e3", "1000.0", " 1000"}, []string{"1001", "01000"}},
+		"docs/*/draft.md": {[]string{"docs/a/draft.md", "docs/./a/draft.md"}, []string{"docs/a/b/draft.md"}},
+	} {
+		for _, value := range values.denied {
+			assert.Equal(t, turn.Deny, permitted(barred(pattern), path(value)), "%s of %q", pattern, value)
+		}
+		for _, value := range values.left {
+			assert.Equal(t, turn.Allow, permitted(barred(pattern), path(value)), "%s of %q", pattern, value)
+		}
+	}
+}
+
+func TestArgumentsThatReadersTakeDifferently(t *testing.T) {
+	for name, c := range map[string]struct {
+		arguments         string
+		confined, withBar turn.Permission // path = docs/** allowed, or denied
+	}{
+		"plain":                      {`{"path":"docs/a"}`, turn.Allow, turn.Deny},
+		"escaped":                    {`{"p\u0061th":"d\u006fcs/a"}`, turn.Allow, turn.Deny},
+		"other keys beside it":       {`{"path":"docs/a","text":"/etc"}`, turn.Allow, turn.Deny},
+		"the key twice":              {`{"path":"docs/a","path":"src/a"}`, turn.Deny, turn.Deny},
+		"the key twice, escaped":     {`{"path":"docs/a","p\u0061th":"src/a"}`, turn.Deny, turn.Deny},
+		"another key twice":          {`{"path":"docs/a","o":{"x":1,"x":2}}`, turn.Deny, turn.Deny},
+		"in another case":            {`{"Path":"docs/a"}`, turn.Deny, turn.Deny},
+		"in two cases":               {`{"path":"docs/a","PATH":"src/a"}`, turn.Deny, turn.Deny},
+		"in two cases, folded":       {`{"path":"src/a","PATH":"docs/a"}`, turn.Deny, turn.Deny},
+		"a list of it":               {`{"path":["docs/a"]}`, turn.Deny, turn.Deny},
+		"a list that begins with it": {`{"path":["docs/a","src/a"]}`, turn.Deny, turn.Deny},
+		"deep in an object":          {`{"path":{"x":[{"y":"docs/a"}]}}`, turn.Deny, turn.Deny},
+		"elsewhere":                  {`{"file":"docs/a"}`, turn.Deny, turn.Allow},
+		"no arguments":               {``, turn.Deny, turn.Allow},
+		"null":                       {`null`, turn.Deny, turn.Allow},
+		"an empty object":            {`{}`, turn.Deny, turn.Allow},
+		"a null value":               {`{"path":null}`, turn.Deny, turn.Allow},
+		"cut off":                    {`{"path":"docs/a"`, turn.Deny, turn.Deny},
+		"two objects":                {`{"path":"docs/a"}{}`, turn.Deny, turn.Deny},
+		"a list":                     {`["docs/a"]`, turn.Deny, turn.Deny},
+		"half a character":           {`{"path":"docs/\ud800"}`, turn.Deny, turn.Deny},
+		"bytes that are no text":     {"{\"path\":\"docs/\xff\"}", turn.Deny, turn.Deny},
+		"very deep":                  {`{"path":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`, turn.Deny, turn.Deny},
+	} {
+		assert.Equal(t, c.confined, permitted(confined("docs/**"), c.arguments), "%s, allowed", name)
+		assert.Equal(t, c.withBar, permitted(barred("docs/**"), c.arguments), "%s, denied", name)
+	}
+}
+
+func TestValuesThatAreNoText(t *testing.T) {
+	for pattern, values := range map[string][]string{
+		"1000":             {`1000`, `1e3`, `1000.0`, `"1000"`, `10.0E+2`},
+		"-0.5":             {`-0.5`, `-5e-1`, `-0.50`},
+		"0":                {`0`, `-0`, `0.00`, `0e9`},
+		"true":             {`true`, `"true"`},
+		"null":             {`null`},
+		`{"a":[1,"x"]}`:    {`{"a":[1,"x"]}`, ` { "a" : [ 1.0, "x" ] } `},
+		"[]":               {`[]`},
+		"?":                {`7`, `"x"`},
+		"9007199254740993": {`9007199254740993`},
+		"1e30":             {`1e30`, `1000000000000000000000000000000`},
+	} {
+		for _, value := range values {
+			assert.Equal(t, turn.Allow, permitted(confined(pattern), `{"path":`+value+`}`), "%s of %s", pattern, value)
+			assert.Equal(t, turn.Deny, permitted(barred(pattern), `{"path":`+value+`}`), "%s of %s", pattern, value)
+		}
+	}
+	for pattern, value := range map[string]string{
+		"1000": `1000.1`, "9007199254740992": `9007199254740993`, "true": `1`, "": `null`, "*": `["a"]`, "[ab]": `["a"]`, `{*`: `{"a":1}`, "1e5000": `1e99999999999`,
+	} {
+		assert.Equal(t, turn.Deny, permitted(confined(pattern), `{"path":`+value+`}`), "%s of %s", pattern, value)
+	}
+}
+
+func TestDottedKeys(t *testing.T) {
+	rules := func(permit, rest turn.Permission) []turn.Rule {
+		return []turn.Rule{{Tool: "*", Arguments: map[string]string{"a.b.c": "x"}, Permit: permit}, {Tool: "*", Permit: rest}}
+	}
+	for arguments, sure := range map[string]bool{
+		`{"a":{"b":{"c":"x"}}}`: true, `{"a":{"b":{"c":"x"},"d":1}}`: true, `{"a.b.c":"x"}`: false, `{"a":{"b.c":"x"}}`: false, `{"A":{"b":{"c":"x"}}}`: false,
+		`{"a":[{"b":{"c":"x"}}]}`: false, `{"a":{"b":{"c":"x"}},"a.b":{"c":"y"}}`: false,
+	} {
+		want := turn.Deny
+		if sure {
+			want = turn.Allow
+		}
+		assert.Equal(t, want, permitted(rules(turn.Allow, turn.Deny), arguments), arguments)
+		assert.Equal(t, turn.Deny, permitted(rules(turn.Deny, turn.Allow), arguments), arguments)
+	}
+	assert.Equal(t, turn.Allow, permitted(rules(turn.Deny, turn.Allow), `{"a":"x","b":{"c":"x"}}`))
+}
+
+func TestADoubtAsksAndIsNotForgotten(t *testing.T) {
+	ask := turn.Rule{Tool: "*", Arguments: map[string]string{"path": "prod/**"}, Permit: turn.Ask, Why: "production"}
+	allow, deny := turn.Rule{Tool: "*", Permit: turn.Allow}, turn.Rule{Tool: "*", Permit: turn.Deny}
+	evasive := path("./prod/a")
+	assert.Equal(t, turn.Ask, permitted([]turn.Rule{ask, allow}, evasive))
+	assert.Equal(t, turn.Ask, permitted([]turn.Rule{ask}, evasive))
+	assert.Equal(t, turn.Deny, permitted([]turn.Rule{ask, deny}, evasive), "nobody is asked about what is denied anyway")
+	assert.Equal(t, turn.Ask, permitted([]turn.Rule{ask, deny}, path("prod/a")), "the first rule that surely applies decides")
+	assert.Equal(t, turn.Allow, permitted([]turn.Rule{ask, allow}, path("test/a")))
+}
+
+func TestWhatCanBeSaidOfAToolAlone(t *testing.T) {
+	argument := map[string]string{"path": "docs/**"}
+	for name, c := range map[string]struct {
+		rules   []turn.Rule
+		allow   []string
+		want    turn.Permission
+		offered bool
+	}{
+		"no rules":                            {nil, []string{"*"}, turn.Allow, true},
+		"no rules, not allowed":               {nil, nil, turn.Deny, false},
+		"some calls allowed":                  {[]turn.Rule{{Tool: "*", Arguments: argument, Permit: turn.Allow}}, nil, turn.Deny, true},
+		"some calls asked for":                {[]turn.Rule{{Tool: "*", Arguments: argument, Permit: turn.Ask}}, nil, turn.Deny, true},
+		"some calls denied":                   {[]turn.Rule{{Tool: "*", Arguments: argument, Permit: turn.Deny}}, []string{"*"}, turn.Ask, true},
+		"some calls denied, the rest as well": {[]turn.Rule{{Tool: "*", Arguments: argument, Permit: turn.Deny}}, nil, turn.Deny, false},
+		"some allowed, the rest denied":       {[]turn.Rule{{Tool: "*", Arguments: argument, Permit: turn.Allow}, {Tool: "*", Permit: turn.Deny}}, []string{"*"}, turn.Deny, true},
+		"all denied, then some allowed":       {[]turn.Rule{{Tool: "*", Permit: turn.Deny}, {Tool: "*", Arguments: argument, Permit: turn.Allow}}, []string{"*"}, turn.Deny, false},
+		"all allowed":                         {[]turn.Rule{{Tool: "mcp/*", Permit: turn.Allow}}, nil, turn.Allow, true},
+		"rules of another tool":               {[]turn.Rule{{Tool: "local/*", Permit: turn.Allow}}, nil, turn.Deny, false},
+	} {
+		p := turn.Policy{Allow: c.allow, Rules: c.rules}
+		got, why := p.Permit(writeFile, nil)
+		assert.Equal(t, c.want, got, "%s: %s", name, why)
+		assert.Equal(t, c.offered, p.Offered(writeFile), name)
+		p.Deny = []string{"*"}
+		assert.False(t, p.Offered(writeFile), name)
+	}
+}
+
+func TestAPolicyWithoutRulesIsWrittenAsBefore(t *testing.T) {
+	raw, err := json.Marshal(turn.DefaultPolicy())
+	require.NoError(t, err)
+	assert.NotContains(t, string(raw), "rules")
+	p := turn.DefaultPolicy()
+	p.Rules = []turn.Rule{{Tool: "*", Permit: "maybe"}}
+	assert.ErrorContains(t, p.Validate(turn.DefaultLimits()), `rule 0 permits "maybe"; it must be allow, ask or deny`)
+}
