@@ -74,14 +74,14 @@ func (a *Activities) pins(ctx context.Context, in workflows.BeginInput) (turn.Pi
 		return turn.Pins{}, turn.Errorf(turn.CodeConfigInvalid, nil, err.Error())
 	}
 	pins := turn.Pins{
-		Version: 1, Agent: g.Name, Provider: g.Provider, Model: g.Model, Mode: g.Mode, Limits: limits, Policy: g.Policy,
+		Version: turn.PinsVersion, Agent: g.Name, Provider: g.Provider, Model: g.Model, Mode: g.Mode, Limits: limits, Policy: g.Policy, People: g.People,
 		RetryMax: g.RetryMax, Temperature: g.Temperature, MaxTokens: g.MaxTokens,
 	}
 	descriptors, err := a.pinTools(ctx, &pins)
 	if err != nil {
 		return pins, err
 	}
-	pins.Profile, err = a.profiles.put(ctx, turn.Profile{System: a.system(pins.Unavailable), Descriptors: descriptors})
+	pins.Profile, err = a.profiles.put(ctx, turn.Profile{System: a.system(pins.Unavailable), Descriptors: descriptors, Policy: &pins.Policy})
 	return pins, err
 }
 
@@ -105,7 +105,7 @@ func (a *Activities) pinTools(ctx context.Context, pins *turn.Pins) ([]turn.Desc
 			continue
 		}
 		for _, d := range c.Tools {
-			if permission, _ := pins.Policy.Permit(d.Pinned()); permission == turn.Deny {
+			if !pins.Policy.Offered(d.Pinned()) {
 				continue
 			}
 			pins.Tools = append(pins.Tools, d.Pinned())

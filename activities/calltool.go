@@ -25,7 +25,7 @@ func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (work
 		}
 		defer leave()
 	}
-	ctx, release := steadfast(ctx)
+	ctx, release := a.steadfast(ctx, in.Turn)
 	defer release()
 	res, err := a.callTool(ctx, in)
 	res.Busy = clock.busy()
@@ -59,7 +59,8 @@ func (a *Activities) claim(ctx context.Context, in workflows.CallInput) (call tu
 			return c, err
 		}
 		return a.journal.ClaimCall(ctx, journal.ClaimInput{
-			Turn: in.Turn, Step: in.Step, Call: call, Attempt: in.Attempt, Repeatable: in.Tool.Repeatable, Worker: a.worker, At: time.Now(),
+			Turn: in.Turn, Step: in.Step, Call: call, Attempt: in.Attempt, Repeatable: in.Tool.Repeatable,
+			Approved: in.Approved, Worker: a.worker, At: time.Now(),
 		})
 	})
 	return call, claim, err
@@ -75,9 +76,13 @@ func (a *Activities) requested(ctx context.Context, in workflows.CallInput) (tur
 		return turn.ToolCall{}, fmt.Errorf("reading the call %s: %w", in.Call.ID, err)
 	}
 	for _, c := range m.ToolCalls {
-		if c.ID == in.Call.ID {
-			return c, nil
+		if c.ID != in.Call.ID {
+			continue
 		}
+		if in.Approved && journal.HashOf([]byte(c.Arguments)) != in.Call.ArgumentsHash {
+			return turn.ToolCall{}, turn.Errorf(turn.CodeToolDrift, nil, "the call's arguments are not the ones that were approved; it was not run")
+		}
+		return c, nil
 	}
 	return turn.ToolCall{}, turn.Errorf(turn.CodeInternal, nil, "the journal does not have call "+in.Call.ID+" of this turn")
 }

@@ -24,6 +24,8 @@ func asTurnError(err error) *turn.Error {
 		return turn.Errorf(turn.CodeLLMTransport, err, "a newer attempt has taken over")
 	case errors.Is(err, journal.ErrNotFound):
 		return turn.Errorf(turn.CodeInternal, err, "the journal does not have what the turn refers to; is this worker on the right journal?")
+	case errors.Is(err, journal.ErrUnapproved):
+		return turn.Errorf(turn.CodePolicyDenied, err, "nobody has approved this call with these arguments; it was not run")
 	case errors.Is(err, journal.ErrNewer):
 		return turn.Errorf(turn.CodeConfigInvalid, err, "the journal was written by a newer version; update this worker")
 	}

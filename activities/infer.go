@@ -24,7 +24,7 @@ func (a *Activities) Infer(ctx context.Context, in workflows.InferInput) (workfl
 		return workflows.InferResult{}, failure(ctx, turn.Errorf(turn.CodeLLMTransport, err, "the attempt before is still under way"))
 	}
 	defer leave()
-	ctx, release := steadfast(ctx)
+	ctx, release := a.steadfast(ctx, in.Turn)
 	defer release()
 	res, err := a.infer(ctx, in, clock)
 	res.Busy = clock.busy()
@@ -34,7 +34,7 @@ func (a *Activities) Infer(ctx context.Context, in workflows.InferInput) (workfl
 func (a *Activities) infer(ctx context.Context, in workflows.InferInput, clock *clock) (workflows.InferResult, error) {
 	inf, err := a.journal.StartInference(ctx, journal.StartInference{
 		Session: in.Session, Key: journal.StepKey{Turn: in.Turn, Step: in.Step}, Expect: in.Expect,
-		Results: a.results(in.Results), Model: in.Plan.Model, At: time.Now(),
+		Results: a.results(in.Results), Messages: said(in.Messages), Model: in.Plan.Model, At: time.Now(),
 	})
 	if err != nil {
 		return workflows.InferResult{}, failure(ctx, err)
@@ -44,7 +44,7 @@ func (a *Activities) infer(ctx context.Context, in workflows.InferInput, clock *
 		return workflows.InferResult{}, failure(ctx, err)
 	}
 	if inf.Settled {
-		return a.inferResult(in, profile, inf, true), nil
+		return a.inferResult(ctx, in, profile, inf, true), nil
 	}
 	messages, err := a.window(ctx, in, inf.Base)
 	if err != nil {
@@ -140,7 +140,7 @@ func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf jo
 	if len(settled.Message.ToolCalls) > 0 {
 		a.windows.put(stepHead(inf.Key), 0, []turn.Message{settled.Message}, "")
 	}
-	return a.inferResult(in, profile, settled, false), nil
+	return a.inferResult(ctx, in, profile, settled, false), nil
 }
 
 // transcribe makes the assistant's message of an answer: calls where it asks for calls, and otherwise what people read.
@@ -173,15 +173,15 @@ func pinned(p turn.Profile) []turn.Tool {
 }
 
 // inferResult is the same for an answer that was just settled and for one that was found.
-func (a *Activities) inferResult(in workflows.InferInput, profile turn.Profile, inf journal.Inference, reused bool) workflows.InferResult {
+func (a *Activities) inferResult(ctx context.Context, in workflows.InferInput, profile turn.Profile, inf journal.Inference, reused bool) workflows.InferResult {
 	return workflows.InferResult{
-		Version: workflows.WireVersion, Proposal: a.proposal(in, profile, inf.Answer), Head: inf.Head, Usage: inf.Answer.Usage,
+		Version: workflows.WireVersion, Proposal: a.proposal(ctx, in, profile, inf.Answer), Head: inf.Head, Usage: inf.Answer.Usage,
 		Failures: inf.Failures, Attempt: inf.Attempt, Reused: reused,
 	}
 }
 
 // proposal parses the answer and checks its calls against the pinned catalogue, before anything is claimed.
-func (a *Activities) proposal(in workflows.InferInput, profile turn.Profile, answer turn.Answer) turn.Proposal {
+func (a *Activities) proposal(ctx context.Context, in workflows.InferInput, profile turn.Profile, answer turn.Answer) turn.Proposal {
 	action, err := turn.Parse(in.Plan.Mode, in.Step, answer, pinned(profile))
 	if err != nil {
 		return a.invalid(err, nil)
@@ -200,7 +200,7 @@ func (a *Activities) proposal(in workflows.InferInput, profile turn.Profile, ans
 		if in.Plan.Mode != turn.ModeJSON {
 			text = turn.Cut(a.redact(answer.Text), turn.ResultPreview)
 		}
-		return turn.Proposal{Kind: turn.ProposeCalls, Text: text, Calls: a.callProposals(act.Calls)}
+		return turn.Proposal{Kind: turn.ProposeCalls, Text: text, Calls: a.weigh(ctx, in.Session, profile, act.Calls)}
 	}
 	return a.invalid(&turn.InvalidAction{Step: in.Step, Reason: "the answer is of no known kind"}, nil)
 }

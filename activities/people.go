@@ -2,10 +2,13 @@ package activities
 
 import (
 	"context"
+	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // Ask puts what the turn waits for where people see it.
@@ -18,4 +21,50 @@ func (a *Activities) Ask(ctx context.Context, in workflows.AskInput) (workflows.
 func (a *Activities) Decide(ctx context.Context, in workflows.DecideInput) (workflows.DecideResult, error) {
 	err := a.journal.Decide(ctx, journal.DecideInput{Session: in.Session, Turn: in.Turn, Rulings: in.Rulings, At: time.Now()})
 	return workflows.DecideResult{Version: workflows.WireVersion}, failure(ctx, err)
+}
+
+// said hands the journal messages that joined a turn.
+func said(messages []workflows.Message) []journal.Said {
+	out := make([]journal.Said, len(messages))
+	for i, m := range messages {
+		out[i] = journal.Said{ID: m.ID, Text: m.Text, Blob: m.Blob}
+	}
+	return out
+}
+
+// weigh asks the turn's policy about each call, where its arguments are, and the session's rules about those that a
+// person would be asked for. Rules that cannot be read allow nothing.
+func (a *Activities) weigh(ctx context.Context, session string, profile turn.Profile, calls []turn.ToolCall) []turn.CallProposal {
+	proposals := a.callProposals(calls)
+	if profile.Policy == nil { // a turn of before: its workflow weighs
+		return proposals
+	}
+	var rules []turn.SessionRule
+	read := false
+	for i, c := range calls {
+		d, _ := find(profile, c.Tool)
+		permission, why := profile.Policy.Permit(d.Pinned(), json.RawMessage(c.Arguments))
+		if permission == turn.Ask && !read {
+			rules, read = a.rules(ctx, session), true
+		}
+		if permission == turn.Ask && covered(rules, c.Tool, proposals[i].ArgumentsHash) {
+			permission, why = turn.Allow, ""
+		}
+		if permission != turn.Allow {
+			proposals[i].Permission, proposals[i].Why = permission, turn.Cut(why, turn.ResultPreview)
+		}
+	}
+	return proposals
+}
+
+func (a *Activities) rules(ctx context.Context, session string) []turn.SessionRule {
+	rules, err := a.journal.Rules(ctx, session)
+	if err != nil {
+		logFailure(ctx, asTurnError(err))
+	}
+	return rules
+}
+
+func covered(rules []turn.SessionRule, tool, argumentsHash string) bool {
+	return slices.ContainsFunc(rules, func(r turn.SessionRule) bool { return r.Covers(tool, argumentsHash) })
 }

@@ -7,19 +7,32 @@ import (
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
+
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // steadfast is ctx without the ends that are no stop. When Temporal is away for a moment, or has given an attempt up,
 // the SDK cancels its context; what is under way then comes to its end all the same and is settled in the journal,
-// where the next attempt finds it. Only a cancel of the turn and the end of the worker stop it.
-func steadfast(ctx context.Context) (context.Context, context.CancelFunc) {
+// where the next attempt finds it. Only a stop of the turn and the end of the worker stop it. A stopped turn closes
+// before its activities hear of the stop, and then the server no longer knows them: so the journal is asked.
+func (a *Activities) steadfast(ctx context.Context, turnID string) (context.Context, context.CancelFunc) {
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	forget := context.AfterFunc(ctx, func() {
-		if cause := context.Cause(ctx); temporal.IsCanceledError(cause) || errors.Is(cause, worker.ErrWorkerShutdown) {
+		cause := context.Cause(ctx)
+		switch {
+		case temporal.IsCanceledError(cause), errors.Is(cause, worker.ErrWorkerShutdown):
 			cancel(cause)
+		case a.stopped(inner, turnID):
+			cancel(temporal.NewCanceledError())
 		}
 	})
 	return inner, func() { forget(); cancel(nil) }
+}
+
+// stopped reports whether the turn was stopped. A journal that does not tell stops nothing.
+func (a *Activities) stopped(ctx context.Context, turnID string) bool {
+	t, err := a.journal.Turn(ctx, turnID)
+	return err == nil && t.State == turn.StateCancelled
 }
 
 // flights are the inferences and calls that this process has under way. An attempt that comes while an earlier one of

@@ -158,7 +158,7 @@ func (c *Client) start(session string, conflict enumspb.WorkflowIdConflictPolicy
 // Approve decides about a call that the session's turn waits with. Deciding the same again changes nothing; another
 // decision is refused.
 func (c *Client) Approve(ctx context.Context, session string, a workflows.Approval) (res workflows.ApprovalResult, err error) {
-	err = c.persist(ctx, func(ctx context.Context) error { return c.update(ctx, session, workflows.ApproveUpdate, a, &res) })
+	err = c.update(ctx, session, workflows.ApproveUpdate, a, &res)
 	return res, err
 }
 
@@ -167,7 +167,7 @@ func (c *Client) Answer(ctx context.Context, session string, a workflows.Answer)
 	if a.Text, a.Blob, err = c.pack(ctx, a.Text, a.Blob); err != nil {
 		return res, err
 	}
-	err = c.persist(ctx, func(ctx context.Context) error { return c.update(ctx, session, workflows.AnswerUpdate, a, &res) })
+	err = c.update(ctx, session, workflows.AnswerUpdate, a, &res)
 	return res, err
 }
 
@@ -185,12 +185,16 @@ func (c *Client) Stop(ctx context.Context, session string) error {
 	return nil
 }
 
+// update asks the running turn for something, under one update ID however often it is tried: it is done once.
 func (c *Client) update(ctx context.Context, session, name string, arg, res any) error {
-	h, err := c.temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-		WorkflowID: session, UpdateName: name, Args: []any{arg}, WaitForStage: client.WorkflowUpdateStageCompleted,
+	id := rand.Text()
+	return c.persist(ctx, func(ctx context.Context) error {
+		h, err := c.temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+			WorkflowID: session, UpdateID: id, UpdateName: name, Args: []any{arg}, WaitForStage: client.WorkflowUpdateStageCompleted,
+		})
+		if err != nil {
+			return err
+		}
+		return h.Get(ctx, res)
 	})
-	if err != nil {
-		return err
-	}
-	return h.Get(ctx, res)
 }

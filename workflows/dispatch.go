@@ -90,12 +90,14 @@ func (r *run) begin(ctx workflow.Context, m Message) (out BeginResult, err error
 	return out, err
 }
 
-func (r *run) finish(ctx workflow.Context, e turn.Ending) error {
+func (r *run) finish(ctx workflow.Context, e turn.Ending) (FinishResult, error) {
 	in := FinishInput{
 		Version: WireVersion, Session: r.session, Turn: r.turnID, Results: r.progress.Pending, Ending: e, Counters: r.progress.Counters,
 	}
-	_, err := journalled(ctx, Activities.Finish, in, "settle the turn: "+string(e.Reason))
-	return err
+	if r.stopping {
+		in.Messages = r.left()
+	}
+	return journalled(ctx, Activities.Finish, in, "settle the turn: "+string(e.Reason))
 }
 
 // journalled runs a short write to the journal, and again where the journal is slow or away.
@@ -138,6 +140,9 @@ func slowStore(err error) bool {
 	return errors.As(err, &timeout) || code(err) == turn.CodeStoreUnavailable
 }
 
+// atOnce says that a stop does not wait for what the activities make of it.
+func (r *run) atOnce() bool { return r.progress.Pins.Version > 1 }
+
 func (r *run) infer(ctx workflow.Context, plan turn.Plan) (InferResult, error) {
 	pins, c := r.progress.Pins, r.progress.Counters
 	budget := turn.Remaining(pins.Limits, c)
@@ -151,9 +156,9 @@ func (r *run) infer(ctx workflow.Context, plan turn.Plan) (InferResult, error) {
 		},
 		Summary: fmt.Sprintf("%s · step %d", turn.Cut(plan.Model, 80), c.Step),
 	})
-	return call(ctx, Activities.Infer, InferInput{
+	return call(ctx, r.atOnce(), Activities.Infer, InferInput{
 		Version: WireVersion, Session: r.session, Turn: r.turnID, Step: c.Step, Expect: r.progress.Head,
-		Results: r.progress.Pending, Plan: plan, Budget: budget, RetryMax: pins.RetryMax,
+		Results: r.progress.Pending, Messages: r.progress.Joining, Plan: plan, Budget: budget, RetryMax: pins.RetryMax,
 	})
 }
 
@@ -176,7 +181,7 @@ func (r *run) regularCall(ctx workflow.Context, in CallInput) (CallResult, error
 		RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: 1},
 		Summary:             summary(in),
 	})
-	return call(ctx, Activities.CallTool, in)
+	return call(ctx, r.atOnce(), Activities.CallTool, in)
 }
 
 // summary is the line that the Web UI shows for a call. The server takes 200 bytes of it for certain.

@@ -1,6 +1,9 @@
 package workflows
 
 import (
+	"fmt"
+	"slices"
+
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -30,33 +33,68 @@ type SendResult struct {
 	Joined bool `json:"joined,omitempty"`
 }
 
-// handlers answers the outside. The Send update hands the message to a run that was started without one, as
-// update-with-start does; its ID should be the message's.
+// handlers answers the outside. No handler ever waits: what it accepts is in the run's state when it returns.
 func (r *run) handlers(ctx workflow.Context) error {
-	err := workflow.SetQueryHandler(ctx, StateQuery, func() (Snapshot, error) { return r.snapshot(), nil })
-	if err != nil {
+	if err := workflow.SetQueryHandler(ctx, StateQuery, func() (Snapshot, error) { return r.snapshot(), nil }); err != nil {
 		return err
 	}
-	return workflow.SetUpdateHandlerWithOptions(ctx, SendUpdate, r.send, workflow.UpdateHandlerOptions{Validator: r.validateSend})
+	if err := workflow.SetUpdateHandlerWithOptions(ctx, SendUpdate, r.send, workflow.UpdateHandlerOptions{Validator: r.validateSend}); err != nil {
+		return err
+	}
+	if err := workflow.SetUpdateHandlerWithOptions(ctx, ApproveUpdate, r.approve, workflow.UpdateHandlerOptions{Validator: r.validateApprove}); err != nil {
+		return err
+	}
+	return workflow.SetUpdateHandlerWithOptions(ctx, AnswerUpdate, r.answer, workflow.UpdateHandlerOptions{Validator: r.validateAnswer})
 }
 
 func (r *run) snapshot() Snapshot {
-	return Snapshot{Version: WireVersion, Session: r.session, Turn: r.turnID, Phase: r.phase,
-		Counters: r.progress.Counters, Head: r.progress.Head, Model: r.progress.Pins.Model}
+	return Snapshot{Version: WireVersion, Session: r.session, Turn: r.turnID, Phase: r.phase, Counters: r.progress.Counters,
+		Head: r.progress.Head, Model: r.progress.Pins.Model, Waits: r.desk.open(), Inbox: len(r.progress.Inbox)}
 }
 
+// The inbox's bounds. It travels into the next run, whose input Temporal bounds at 2 MiB.
+const (
+	maxInbox      = 100
+	maxInboxBytes = 1 << 20
+)
+
+// send takes a message that begins the turn or joins it. One that the turn has is not taken twice.
 func (r *run) send(_ workflow.Context, m Message) (SendResult, error) {
-	r.inbox = &m
-	return SendResult{Version: WireVersion, Turn: r.turnID}, nil
+	joined := r.opened || r.in.Message != nil || len(r.progress.Inbox) > 0
+	switch {
+	case m.ID != "" && m.ID == r.opening:
+		joined = false
+	case !r.holds(m.ID):
+		r.progress.Inbox = append(r.progress.Inbox, m)
+	}
+	return SendResult{Version: WireVersion, Turn: r.turnID, Joined: joined}, nil
+}
+
+func (r *run) holds(id string) bool {
+	same := func(m Message) bool { return m.ID == id }
+	return id != "" && (slices.ContainsFunc(r.progress.Inbox, same) || slices.ContainsFunc(r.progress.Joining, same))
 }
 
 // validateSend rejects before anything is recorded.
 func (r *run) validateSend(_ workflow.Context, m Message) error {
 	if err := checkMessage(m); err != nil {
-		return temporal.NewApplicationError(err.Message, string(err.Code))
+		return rejected(err.Code, err.Message)
 	}
-	if r.in.Message != nil || r.inbox != nil || r.in.Continued != nil || r.phase != turn.PhaseStart {
-		return temporal.NewApplicationError("a turn of this session is running; send the message when it is done", string(turn.CodeSessionBusy))
+	size := len(m.Text)
+	for _, waiting := range r.progress.Inbox {
+		size += len(waiting.Text)
+	}
+	switch {
+	case r.stopping:
+		return rejected(turn.CodeSessionEnding, "the turn is being stopped; send the message again in a moment")
+	case r.holds(m.ID) || m.ID != "" && m.ID == r.opening:
+		return nil
+	case len(r.progress.Inbox) >= maxInbox || size > maxInboxBytes:
+		return rejected(turn.CodeSessionBusy, fmt.Sprintf("%d messages wait for this turn already; send more when it has gone on", len(r.progress.Inbox)))
 	}
 	return nil
+}
+
+func rejected(code turn.Code, message string) error {
+	return temporal.NewApplicationError(message, string(code))
 }

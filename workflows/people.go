@@ -1,6 +1,15 @@
 package workflows
 
-import "github.com/everturn/everturn/workflows/turn"
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
 
 // Approval decides about one call that waits for a person. It counts for exactly the arguments that the person saw.
 type Approval struct {
@@ -41,4 +50,306 @@ type AnswerResult struct {
 	Version  int    `json:"v"`
 	Turn     string `json:"turn"`
 	Question string `json:"question"`
+}
+
+// desk is where people find what a turn asks them, and where the turn finds what they said. It is empty while nothing
+// is asked; the last rulings stay on it, so that who comes late is told.
+type desk struct {
+	waits   []turn.Wait
+	rulings []turn.Ruling
+	// answers is how many messages waited to join when a question was asked: the next one answers it.
+	answers int
+}
+
+// put asks for something new.
+func (d *desk) put(waits ...turn.Wait) { d.waits, d.rulings = waits, nil }
+
+func (d *desk) find(id string) (turn.Wait, bool) {
+	i := slices.IndexFunc(d.waits, func(w turn.Wait) bool { return w.ID == id })
+	if i < 0 {
+		return turn.Wait{}, false
+	}
+	return d.waits[i], true
+}
+
+func (d *desk) ruling(id string) (turn.Ruling, bool) {
+	i := slices.IndexFunc(d.rulings, func(r turn.Ruling) bool { return r.ID == id })
+	if i < 0 {
+		return turn.Ruling{}, false
+	}
+	return d.rulings[i], true
+}
+
+// rule takes the first ruling of a wait.
+func (d *desk) rule(r turn.Ruling) {
+	if _, ruled := d.ruling(r.ID); !ruled {
+		d.rulings = append(d.rulings, r)
+	}
+}
+
+// open are the waits that nobody has ruled.
+func (d *desk) open() []turn.Wait {
+	var list []turn.Wait
+	for _, w := range d.waits {
+		if _, ruled := d.ruling(w.ID); !ruled {
+			list = append(list, w)
+		}
+	}
+	return list
+}
+
+// summary is what an operator sees of the open waits.
+func (d *desk) summary() string {
+	var lines []string
+	for _, w := range d.open() {
+		if w.Kind == turn.WaitQuestion {
+			lines = append(lines, "an answer: "+turn.Cut(w.Question, 200))
+		} else {
+			lines = append(lines, fmt.Sprintf("approval of %s %s %s", w.ID, w.Tool, turn.Cut(w.Arguments, 120)))
+		}
+	}
+	return turn.Cut(strings.Join(lines, "; "), 1000)
+}
+
+// approvals asks people for the calls of one answer that need it, all together, and waits until each is decided. Nothing
+// of the answer runs before.
+func (r *run) approvals(ctx workflow.Context, calls []turn.CallProposal) (map[string]turn.Ruling, error) {
+	waits := r.toApprove(ctx, calls)
+	if len(waits) == 0 {
+		return nil, nil
+	}
+	if err := r.askPeople(ctx, waits); err != nil {
+		return nil, err
+	}
+	rulings, err := r.collect(ctx, waits, r.progress.Pins.People.ApprovalExpiry)
+	if err != nil {
+		return nil, err
+	}
+	approvals := make(map[string]turn.Ruling, len(rulings))
+	for _, ruling := range rulings {
+		approvals[ruling.ID] = ruling
+	}
+	return approvals, r.goOn(ctx)
+}
+
+func (r *run) toApprove(ctx workflow.Context, calls []turn.CallProposal) []turn.Wait {
+	if r.progress.Pins.Version < 2 {
+		return nil
+	}
+	var waits []turn.Wait
+	for _, c := range calls {
+		tool, known := r.progress.Pins.Find(c.Tool)
+		if c.Permission == turn.Ask && known {
+			waits = append(waits, turn.Wait{
+				ID: c.ID, Kind: turn.WaitApproval, Step: r.progress.Counters.Step, Tool: c.Tool, Arguments: c.Arguments,
+				ArgumentsHash: c.ArgumentsHash, Risk: tool.Risk, Why: c.Why, ExpiresAt: expiry(ctx, r.progress.Pins.People.ApprovalExpiry),
+			})
+		}
+	}
+	return waits
+}
+
+func expiry(ctx workflow.Context, within time.Duration) time.Time {
+	if within <= 0 {
+		return time.Time{}
+	}
+	return workflow.Now(ctx).Add(within)
+}
+
+// question puts the model's question before the user and goes on with what the user says. A message that came before
+// the question is no answer to it.
+func (r *run) question(ctx workflow.Context, p turn.ParseAction) turn.Phase {
+	people := r.progress.Pins.People
+	wait := turn.Wait{
+		ID: fmt.Sprintf("q%d", r.progress.Counters.Step), Kind: turn.WaitQuestion, Step: r.progress.Counters.Step,
+		Question: turn.Cut(p.Proposal.Question, maxQuestion), ExpiresAt: expiry(ctx, people.QuestionExpiry),
+	}
+	r.desk.answers = r.joinable()
+	if err := r.askPeople(ctx, []turn.Wait{wait}); err != nil {
+		return p.Done(r.ending(err), nil)
+	}
+	rulings, err := r.collect(ctx, []turn.Wait{wait}, people.QuestionExpiry)
+	if err == nil {
+		err = r.goOn(ctx)
+	}
+	if err != nil {
+		return p.Done(r.ending(err), nil)
+	}
+	if rulings[0].Verdict == turn.VerdictExpired {
+		return p.Answered(fmt.Sprintf("The user has not answered your question within %s. Go on without an answer, or end.", people.QuestionExpiry))
+	}
+	return p.Answered("")
+}
+
+// maxQuestion bounds what travels of a question, in bytes; the transcript has the whole.
+const maxQuestion = 4 << 10
+
+// joinable counts the messages that would join the turn now.
+func (r *run) joinable() int {
+	n := 0
+	for _, m := range r.progress.Inbox {
+		if !m.After {
+			n++
+		}
+	}
+	return n
+}
+
+// askPeople makes waits known: in the journal, in the indexes, and on the desk.
+func (r *run) askPeople(ctx workflow.Context, waits []turn.Wait) error {
+	in := AskInput{Version: WireVersion, Session: r.session, Turn: r.turnID, Waits: waits}
+	if _, err := journalled(ctx, Activities.Ask, in, "ask "+askSummary(waits)); err != nil {
+		return err
+	}
+	r.desk.put(waits...)
+	r.show(ctx)
+	return r.upsertState(ctx, turn.StateWaiting)
+}
+
+func askSummary(waits []turn.Wait) string {
+	if waits[0].Kind == turn.WaitQuestion {
+		return "the user"
+	}
+	return fmt.Sprintf("for %d approvals", len(waits))
+}
+
+// goOn is called when nothing is waited for any more.
+func (r *run) goOn(ctx workflow.Context) error {
+	r.show(ctx)
+	return r.upsertState(ctx, turn.StateRunning)
+}
+
+// collect waits until every wait is ruled, by people or by time, and has each ruling in the journal as it comes. No
+// process is held meanwhile, and neither the turn's time nor its steps are used up.
+func (r *run) collect(ctx workflow.Context, waits []turn.Wait, within time.Duration) ([]turn.Ruling, error) {
+	expired := func() bool { return false }
+	if within > 0 {
+		timing, stop := workflow.WithCancel(ctx)
+		defer stop()
+		expired = workflow.NewTimer(timing, within).IsReady
+	}
+	for kept := 0; kept < len(waits); {
+		err := workflow.Await(ctx, func() bool { return len(r.desk.rulings) > kept || r.spoken() || expired() })
+		if err != nil {
+			return nil, err
+		}
+		r.conclude(ctx, waits)
+		fresh := r.desk.rulings[kept:]
+		kept = len(r.desk.rulings)
+		in := DecideInput{Version: WireVersion, Session: r.session, Turn: r.turnID, Rulings: fresh}
+		if _, err := journalled(ctx, Activities.Decide, in, "record what was decided"); err != nil {
+			return nil, err
+		}
+	}
+	return r.desk.rulings, nil
+}
+
+// conclude rules what nobody had to rule by name: a question that a message has answered, and what nobody said anything
+// about in time. Where somebody did, there is nothing left to conclude.
+func (r *run) conclude(ctx workflow.Context, waits []turn.Wait) {
+	for _, w := range waits {
+		switch {
+		case w.Kind == turn.WaitQuestion && r.spoken():
+			r.desk.rule(turn.Ruling{ID: w.ID, Verdict: turn.VerdictAnswered, At: workflow.Now(ctx)})
+		case !w.ExpiresAt.IsZero() && !workflow.Now(ctx).Before(w.ExpiresAt):
+			r.desk.rule(turn.Ruling{
+				ID: w.ID, Verdict: turn.VerdictExpired, At: workflow.Now(ctx), ArgumentsHash: w.ArgumentsHash,
+				Allowed: w.Kind == turn.WaitApproval && r.progress.Pins.People.OnExpiry == turn.Allow,
+			})
+		}
+	}
+}
+
+// spoken: a message has come that answers the open question.
+func (r *run) spoken() bool {
+	open := r.desk.open()
+	return len(open) == 1 && open[0].Kind == turn.WaitQuestion && r.joinable() > r.desk.answers
+}
+
+// approve takes a decision. The same one again changes nothing.
+func (r *run) approve(ctx workflow.Context, a Approval) (ApprovalResult, error) {
+	ruling := turn.Ruling{
+		ID: a.Call, Verdict: turn.VerdictDenied, Allowed: a.Allow, ArgumentsHash: a.ArgumentsHash, By: turn.Cut(a.By, maxBy),
+		Reason: turn.Cut(a.Reason, maxReason), At: workflow.Now(ctx), Always: a.Always,
+	}
+	if a.Allow {
+		ruling.Verdict = turn.VerdictAllowed
+	}
+	r.desk.rule(ruling)
+	return ApprovalResult{Version: WireVersion, Turn: r.turnID, Call: a.Call, Allowed: a.Allow, Waiting: len(r.desk.open())}, nil
+}
+
+// The bounds of what people say about themselves and their reasons, in bytes.
+const (
+	maxBy     = 120
+	maxReason = 1000
+)
+
+// validateApprove rejects before anything is recorded.
+func (r *run) validateApprove(ctx workflow.Context, a Approval) error {
+	w, err := r.asked(ctx, a.Turn, a.Call, turn.WaitApproval)
+	if err != nil {
+		return err
+	}
+	if before, ruled := r.desk.ruling(a.Call); ruled {
+		if before.Allowed == a.Allow && before.Verdict != turn.VerdictExpired && before.ArgumentsHash == a.ArgumentsHash {
+			return nil
+		}
+		return rejected(turn.CodeNotWaiting, fmt.Sprintf("call %s was %s already%s; the first decision stands", a.Call, before.Verdict, by(before.By)))
+	}
+	switch {
+	case a.ArgumentsHash == "":
+		return rejected(turn.CodeConfigInvalid, "the approval does not say for which arguments; give arguments_hash as the wait has it")
+	case a.ArgumentsHash != w.ArgumentsHash:
+		return rejected(turn.CodeToolDrift, fmt.Sprintf("call %s waits with other arguments than the ones that were approved; look at it again", a.Call))
+	case a.Always != "" && a.Always != turn.AlwaysCall && a.Always != turn.AlwaysTool, a.Always != "" && !a.Allow:
+		return rejected(turn.CodeConfigInvalid, `always is "call" or "tool", and goes with allow`)
+	}
+	return nil
+}
+
+func by(who string) string {
+	if who == "" {
+		return ""
+	}
+	return " by " + who
+}
+
+// asked finds what somebody wants to decide about, or says why there is nothing to decide.
+func (r *run) asked(ctx workflow.Context, turnID, id string, kind turn.WaitKind) (turn.Wait, error) {
+	w, known := r.desk.find(id)
+	switch {
+	case turnID != "" && turnID != r.turnID:
+		return w, rejected(turn.CodeNotWaiting, fmt.Sprintf("turn %s is not the one that runs in this session; it waits for nothing", turn.Cut(turnID, 80)))
+	case !known || w.Kind != kind:
+		return w, rejected(turn.CodeNotWaiting, fmt.Sprintf("nothing waits for that: no %s %q is open in this turn", kind, turn.Cut(id, 40)))
+	}
+	if _, ruled := r.desk.ruling(id); !ruled && !w.ExpiresAt.IsZero() && !workflow.Now(ctx).Before(w.ExpiresAt) {
+		return w, rejected(turn.CodeApprovalExpired, fmt.Sprintf("%s %s has expired at %s", kind, id, w.ExpiresAt.UTC().Format(time.RFC3339)))
+	}
+	return w, nil
+}
+
+// answer takes the user's answer as a message of the turn.
+func (r *run) answer(ctx workflow.Context, a Answer) (AnswerResult, error) {
+	r.progress.Inbox = append(r.progress.Inbox, Message{ID: r.answerID(a.Question), Text: a.Text, Blob: a.Blob})
+	r.desk.rule(turn.Ruling{ID: a.Question, Verdict: turn.VerdictAnswered, By: turn.Cut(a.By, maxBy), At: workflow.Now(ctx)})
+	return AnswerResult{Version: WireVersion, Turn: r.turnID, Question: a.Question}, nil
+}
+
+// answerID names the message that an answer becomes.
+func (r *run) answerID(question string) string { return "answer:" + r.turnID + ":" + question }
+
+// validateAnswer rejects before anything is recorded.
+func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
+	if err := checkMessage(Message{Text: a.Text, Blob: a.Blob}); err != nil {
+		return rejected(err.Code, err.Message)
+	}
+	if _, err := r.asked(ctx, a.Turn, a.Question, turn.WaitQuestion); err != nil {
+		return err
+	}
+	if before, ruled := r.desk.ruling(a.Question); ruled {
+		return rejected(turn.CodeNotWaiting, fmt.Sprintf("question %s was %s already%s", a.Question, before.Verdict, by(before.By)))
+	}
+	return nil
 }

@@ -18,6 +18,11 @@ func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
 	if err := r.in.check(r.session); err != nil {
 		return p.Done(failed(err))
 	}
+	if len(r.in.Queue) > 0 { // the search attributes are those of the turn before
+		if err := r.upsertState(ctx, turn.StateRunning); err != nil {
+			return p.Done(r.ending(err))
+		}
+	}
 	message, ok := r.message(ctx)
 	switch {
 	case ok:
@@ -30,6 +35,7 @@ func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
 	if err := checkMessage(message); err != nil {
 		return p.Done(failed(err))
 	}
+	r.opening, r.opened = message.ID, true
 	begun, err := r.begin(ctx, message)
 	if err != nil {
 		return p.Done(r.ending(err))
@@ -43,21 +49,23 @@ func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
 	return p.BuildPrompt()
 }
 
-// message is the one of the input, or the one that an update brings.
+// message is the one of the input, or the first that an update or the turn before has brought.
 func (r *run) message(ctx workflow.Context) (Message, bool) {
 	if r.in.Message != nil {
 		return *r.in.Message, true
 	}
-	if r.inbox == nil {
+	if len(r.progress.Inbox) == 0 {
 		// The timer is started only where no update came with the start.
-		if _, err := workflow.AwaitWithTimeout(ctx, messageWait, func() bool { return r.inbox != nil }); err != nil {
+		if _, err := workflow.AwaitWithTimeout(ctx, messageWait, func() bool { return len(r.progress.Inbox) > 0 }); err != nil {
 			return Message{}, false
 		}
 	}
-	if r.inbox == nil {
+	if len(r.progress.Inbox) == 0 {
 		return Message{}, false
 	}
-	return *r.inbox, true
+	first := r.progress.Inbox[0]
+	r.progress.Inbox = r.progress.Inbox[1:]
+	return first, true
 }
 
 // duplicateEnding gives the message's first answer again. A turn that was ended from outside has none to give.
@@ -74,6 +82,7 @@ func (r *run) buildPrompt(p turn.BuildPrompt) turn.Phase {
 	if no := turn.GuardInference(r.progress.Pins.Limits, r.progress.Counters); no != nil {
 		return p.Done(r.guarded(no))
 	}
+	p.Join()
 	return p.LlmInfer()
 }
 
@@ -124,13 +133,16 @@ func (r *run) afterModelError(ctx workflow.Context, p turn.LlmInfer, err error) 
 	return p.Done(e)
 }
 
-// parseAction weighs a proposal: it ends the turn, is reprompted, or becomes calls.
-func (r *run) parseAction(p turn.ParseAction) turn.Phase {
+// parseAction weighs a proposal: it ends the turn, is reprompted, waits for the user's word, or becomes calls.
+func (r *run) parseAction(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 	proposal := p.Proposal
 	switch proposal.Kind {
 	case turn.ProposeFinal:
 		return p.Done(turn.Ending{State: turn.StateCompleted, Reason: turn.FinishAnswered, Answer: proposal.Text, Cut: proposal.Cut}, nil)
 	case turn.ProposeAsk:
+		if r.progress.Pins.Version > 1 {
+			return r.question(ctx, p)
+		}
 		return p.Done(turn.Ending{State: turn.StateCompleted, Reason: turn.FinishQuestion, Answer: proposal.Question}, nil)
 	case turn.ProposeCalls:
 		return r.propose(p, proposal.Calls)

@@ -29,10 +29,18 @@ type Activities interface {
 	Finish(context.Context, FinishInput) (FinishResult, error)
 }
 
-// call runs an activity of the port. In and Out are checked by the compiler, which the SDK's own call is not.
-func call[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error), in In) (Out, error) {
+// call runs an activity of the port. In and Out are checked by the compiler, which the SDK's own call is not. With
+// atOnce it returns as soon as ctx is cancelled: the activity hears of it with its next heartbeat, and what it does until
+// then the journal no longer takes.
+func call[In, Out any](ctx workflow.Context, atOnce bool, act func(Activities, context.Context, In) (Out, error), in In) (Out, error) {
 	var out Out
-	err := workflow.ExecuteActivity(ctx, activityName(act), in).Get(ctx, &out)
+	future := workflow.ExecuteActivity(ctx, activityName(act), in)
+	if atOnce {
+		if err := workflow.Await(ctx, future.IsReady); err != nil {
+			return out, err
+		}
+	}
+	err := future.Get(ctx, &out)
 	return out, err
 }
 

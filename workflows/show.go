@@ -51,6 +51,11 @@ func (r *run) upsert(ctx workflow.Context, e turn.Ending) error {
 	return workflow.UpsertTypedSearchAttributes(ctx, updates...)
 }
 
+// upsertState records where the turn stands while it is not over.
+func (r *run) upsertState(ctx workflow.Context, s turn.State) error {
+	return workflow.UpsertTypedSearchAttributes(ctx, AttrState.ValueSet(string(s)))
+}
+
 // show brings the run's current details up to date, which an operator sees in the Web UI, before a phase that takes time.
 func (r *run) show(ctx workflow.Context) {
 	workflow.SetCurrentDetails(ctx, r.details(string(r.phase)))
@@ -74,8 +79,11 @@ func (r *run) details(state string) string {
 		{"tool calls", fmt.Sprintf("%d of %d", c.ToolCalls, pins.Limits.MaxToolCalls)},
 		{"tools", strings.Join(r.progress.Tools, ", ")},
 		{"tokens", fmt.Sprintf("%d in, %d out", c.Usage.InputTokens, c.Usage.OutputTokens)}, {"cost", cost},
-		{"said", turn.Cut(r.progress.Said, 400)},
+		{"said", turn.Cut(r.progress.Said, 400)}, {"waits for", r.desk.summary()},
 	} {
+		if row[0] == "waits for" && row[1] == "" {
+			continue
+		}
 		fmt.Fprintf(&b, "| %s | %s |\n", row[0], escapeCell(row[1]))
 	}
 	return b.String()

@@ -17,6 +17,10 @@ const maxDispatches = 5
 
 // callTool runs a step's calls in parallel and hands their results on in request order.
 func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
+	approvals, err := r.approvals(ctx, p.Calls)
+	if err != nil {
+		return p.Done(r.ending(err), nil)
+	}
 	results := make([]turn.Settled, len(p.Calls))
 	receipts := make([]CallResult, len(p.Calls))
 	var stop *turn.Ending
@@ -28,7 +32,7 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 			if err := slots.Acquire(ctx, 1); err == nil {
 				defer slots.Release(1)
 			}
-			settled, receipt, err := r.oneCall(ctx, c)
+			settled, receipt, err := r.oneCall(ctx, c, approvals[c.ID])
 			results[i], receipts[i] = settled, receipt
 			if err != nil && stop == nil {
 				e := r.ending(err)
@@ -40,7 +44,7 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 	if ctx.Err() != nil {
 		return p.Done(r.ending(ctx.Err()), results)
 	}
-	r.count(results, receipts)
+	r.count(receipts, approvals)
 	if stop == nil {
 		stop = r.afterToolErrors(receipts)
 	}
@@ -50,10 +54,11 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 	return p.BuildPrompt(results)
 }
 
-// count books what a step's calls took. A step counts as an error where none of its calls succeeded.
-func (r *run) count(results []turn.Settled, receipts []CallResult) {
+// count books what a step's calls took. A step counts as an error where none of its calls succeeded, unless a person did
+// not want them.
+func (r *run) count(receipts []CallResult, approvals map[string]turn.Ruling) {
 	c := &r.progress.Counters
-	c.ToolCalls += len(results)
+	c.ToolCalls += len(receipts)
 	var longest time.Duration
 	succeeded := false
 	for _, receipt := range receipts {
@@ -61,9 +66,22 @@ func (r *run) count(results []turn.Settled, receipts []CallResult) {
 		succeeded = succeeded || receipt.Outcome == turn.OutcomeOK
 	}
 	c.Busy += longest
-	if c.ConsecutiveErrors++; succeeded {
+	switch {
+	case succeeded:
 		c.ConsecutiveErrors, c.Reprompts = 0, 0
+	case !unwanted(receipts, approvals):
+		c.ConsecutiveErrors++
 	}
+}
+
+// unwanted reports whether people have denied every call.
+func unwanted(receipts []CallResult, approvals map[string]turn.Ruling) bool {
+	for _, receipt := range receipts {
+		if ruling, asked := approvals[receipt.CallID]; !asked || ruling.Allowed {
+			return false
+		}
+	}
+	return true
 }
 
 // afterToolErrors applies a policy that ends the turn at a tool's error.
@@ -84,28 +102,23 @@ func (r *run) afterToolErrors(receipts []CallResult) *turn.Ending {
 	return nil
 }
 
-// oneCall takes one call from proposal to receipt. Policy may settle it without a dispatch.
-func (r *run) oneCall(ctx workflow.Context, c turn.CallProposal) (turn.Settled, CallResult, error) {
+// oneCall takes one call from proposal to receipt. Policy and people may settle it without a dispatch.
+func (r *run) oneCall(ctx workflow.Context, c turn.CallProposal, ruling turn.Ruling) (turn.Settled, CallResult, error) {
 	settled := turn.Settled{Call: c}
 	tool, ok := r.progress.Pins.Find(c.Tool)
 	if !ok { // the activity has checked this; a proposal of an older worker may not have been
 		settled.Outcome, settled.Text = turn.OutcomeDenied, "there is no tool "+c.Tool
 		return settled, CallResult{Outcome: turn.OutcomeDenied}, nil
 	}
-	switch permission, why := r.progress.Pins.Policy.Permit(tool); permission {
-	case turn.Deny:
-		settled.Outcome, settled.Text = turn.OutcomeDenied, why+"; do not try again"
-	case turn.Ask:
-		settled.Outcome, settled.Text = turn.OutcomeDenied, why+", and nobody can be asked in this session; do not try again"
+	if why := r.refuse(c, tool, ruling); why != "" {
+		settled.Outcome, settled.Text = turn.OutcomeDenied, why
+		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool}, nil
 	}
-	if settled.Outcome != "" {
-		return settled, CallResult{Outcome: settled.Outcome, Tool: c.Tool}, nil
-	}
-	receipt, err := r.dispatch(ctx, c, tool)
+	receipt, err := r.dispatch(ctx, c, tool, ruling)
 	if outcome := outcomeOf(err); outcome != "" {
 		// Nothing is in the ledger but perhaps an open claim; the journal prefers what it has.
 		settled.Outcome, settled.Text = outcome, message(err)
-		return settled, CallResult{Outcome: outcome, Tool: c.Tool, Preview: message(err)}, nil
+		return settled, CallResult{CallID: c.ID, Outcome: outcome, Tool: c.Tool, Preview: message(err)}, nil
 	}
 	if receipt.Tool != "" {
 		r.noteTool(c.Tool)
@@ -113,11 +126,42 @@ func (r *run) oneCall(ctx workflow.Context, c turn.CallProposal) (turn.Settled, 
 	return settled, receipt, err
 }
 
+// refuse says why a call may not run: by policy, or by a person's word. Empty means that it may.
+func (r *run) refuse(c turn.CallProposal, tool turn.Tool, ruling turn.Ruling) string {
+	permission, why := c.Permission, c.Why
+	if r.progress.Pins.Version < 2 { // weighed here, and there was nobody to ask
+		permission, why = r.progress.Pins.Policy.Permit(tool, nil)
+		if permission == turn.Ask {
+			return why + ", and nobody can be asked in this session; do not try again"
+		}
+	}
+	switch {
+	case permission == turn.Deny:
+		return why + "; do not try again"
+	case permission == turn.Ask && !ruling.Allowed:
+		return refusal(ruling)
+	}
+	return ""
+}
+
+// refusal tells the model what a person, or nobody, said.
+func refusal(ruling turn.Ruling) string {
+	if ruling.Verdict == turn.VerdictExpired {
+		return "not run: it needs a person's approval, and nobody gave it in time; do not try again unless the user asks for it"
+	}
+	text := "not run: the user denied it"
+	if ruling.Reason != "" {
+		text += ": " + ruling.Reason
+	}
+	return text + "; do not try again unless the user asks for it"
+}
+
 // dispatch runs the call in its lane, and again as long as the ledger has to be asked what became of it.
-func (r *run) dispatch(ctx workflow.Context, c turn.CallProposal, tool turn.Tool) (CallResult, error) {
+func (r *run) dispatch(ctx workflow.Context, c turn.CallProposal, tool turn.Tool, ruling turn.Ruling) (CallResult, error) {
 	var err error
 	for attempt := 1; attempt <= maxDispatches; attempt++ {
 		in := r.callInput(c, tool, attempt)
+		in.Approved = ruling.Allowed
 		var receipt CallResult
 		if tool.Lane == turn.LaneQuick && attempt == 1 {
 			receipt, err = r.quickCall(ctx, in)

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"errors"
+	"slices"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -37,7 +38,7 @@ func Turn(ctx workflow.Context, in Input) (Result, error) {
 			r.show(ctx)
 			phase = r.llmInfer(ctx, p)
 		case turn.ParseAction:
-			phase = r.parseAction(p)
+			phase = r.parseAction(ctx, p)
 		case turn.CallTool:
 			r.show(ctx)
 			phase = r.callTool(ctx, p)
@@ -57,16 +58,30 @@ type run struct {
 	runID    string
 	progress turn.Progress
 	phase    turn.PhaseName
-	begun    bool // the journal has the turn
-	// inbox holds the message that came by update; nil until one does.
-	inbox *Message
+	begun    bool   // the journal has the turn
+	opening  string // the ID of the message that the turn began with
+	opened   bool   // a message has begun the turn
+	stopping bool   // the turn was stopped and takes no more messages
+	desk     desk
 }
 
 func newRun(ctx workflow.Context, in Input) *run {
 	info := workflow.GetInfo(ctx)
-	r := &run{in: in, session: info.WorkflowExecution.ID, turnID: info.FirstRunID, runID: info.WorkflowExecution.RunID, phase: turn.PhaseStart}
+	r := &run{in: in, session: info.WorkflowExecution.ID, turnID: turnID(info, in), runID: info.WorkflowExecution.RunID, phase: turn.PhaseStart}
+	r.progress.Inbox = in.Queue
 	r.progress.Observe = r.observer(ctx)
 	return r
+}
+
+// turnID is the ID of the run in which the turn began. A chain of runs may hold several turns.
+func turnID(info *workflow.Info, in Input) string {
+	switch {
+	case in.Turn != "":
+		return in.Turn
+	case len(in.Queue) > 0:
+		return info.OriginalRunID
+	}
+	return info.FirstRunID
 }
 
 // observer is where every transition is seen: it is logged and shown by the State query.
@@ -81,7 +96,7 @@ func (r *run) observer(ctx workflow.Context) func(turn.Transition) {
 func (r *run) resume(ctx workflow.Context, p *turn.Progress) turn.Phase {
 	r.progress = *p
 	r.progress.Observe = r.observer(ctx)
-	r.begun = true
+	r.begun, r.opened = true, true
 	return turn.Resume(&r.progress)
 }
 
@@ -96,28 +111,43 @@ func (r *run) continueAsNew(ctx workflow.Context) error {
 	}
 	progress := r.progress
 	return workflow.NewContinueAsNewError(ctx, TurnWorkflow, Input{
-		Version: WireVersion, Session: r.session, Agent: r.in.Agent, Continued: &progress,
+		Version: WireVersion, Session: r.session, Agent: r.in.Agent, Continued: &progress, Turn: r.turnID,
 	})
 }
 
-// done settles the turn, fills what the Web UI shows of it and hands out its result.
+// done settles the turn, fills what the Web UI shows of it and hands out its result. Messages that came too late for it
+// begin the session's next turn; those of a stopped turn are kept in the transcript.
 func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
 	e := p.Ending
+	r.stopping = e.State == turn.StateCancelled
 	if err := r.upsert(ctx, e); err != nil {
 		return Result{}, err
 	}
 	if r.begun {
-		if err := r.finish(ctx, e); err != nil {
+		settled, err := r.finish(ctx, e)
+		if err != nil {
 			return Result{}, err
+		}
+		if settled.Answer != "" {
+			e.Answer = settled.Answer
 		}
 	}
 	if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
 		return Result{}, err
 	}
 	r.showEnding(ctx, e)
+	if left := r.left(); len(left) > 0 && !r.stopping {
+		return Result{}, workflow.NewContinueAsNewError(ctx, TurnWorkflow, Input{Version: WireVersion, Session: r.session, Agent: r.in.Agent, Queue: left})
+	}
 	return r.outcome(e)
+}
+
+// left are the messages that were accepted and have no answer. One that is in the transcript after all, because its
+// inference failed later, is found there by the turn that it begins.
+func (r *run) left() []Message {
+	return append(slices.Clone(r.progress.Joining), r.progress.Inbox...)
 }
 
 // outcome maps an ending to how the workflow closes.

@@ -40,6 +40,8 @@ type Progress struct {
 	// next inference; they stay until one has an answer.
 	Inbox   []UserMessage `json:"inbox,omitempty"`
 	Joining []UserMessage `json:"joining,omitempty"`
+	// Retrying: the step is asked for again. What it joined is settled, and new messages wait for the next one.
+	Retrying bool `json:"retrying,omitempty"`
 	// Note is said to the model in the next prompt only.
 	Note string `json:"note,omitempty"`
 	// Said is the latest text of the model: the partial result of a turn that ends without an answer.
@@ -122,7 +124,7 @@ func (b BuildPrompt) LlmInfer() LlmInfer {
 	p.Counters.Step++
 	p.Counters.Spent++
 	// The head is the answer whose results are pending: however many they are, the window holds it.
-	p.From = min(Window(p.From, p.Head.Seq+int64(len(p.Pending)), p.Pins.Limits), p.Head.Seq)
+	p.From = min(Window(p.From, p.Head.Seq+int64(len(p.Pending)+len(p.Joining)), p.Pins.Limits), p.Head.Seq)
 	plan := Plan{
 		Model: p.Pins.Model, Mode: p.Pins.Mode, Profile: p.Pins.Profile, From: p.From, Anchor: p.Anchor,
 		Note: p.Note, Temperature: p.Pins.Temperature, MaxTokens: p.Pins.MaxTokens,
@@ -136,19 +138,36 @@ func (b BuildPrompt) Done(e Ending) Done { return Done{b.p.moved(PhaseBuildPromp
 
 // ParseAction: the model has answered.
 func (i LlmInfer) ParseAction(proposal Proposal) ParseAction {
-	i.p.Pending = nil // they were appended before the inference
+	i.p.Pending, i.p.Joining, i.p.Retrying = nil, nil, false // they were appended before the inference
 	return ParseAction{p: i.p.moved(PhaseLlmInfer, PhaseParseAction), Proposal: proposal}
 }
 
 // BuildPrompt: the inference failed and policy lets it be tried again, as the same step but paid from the step budget.
 func (i LlmInfer) BuildPrompt(note string) BuildPrompt {
-	i.p.Note = note
+	i.p.Note, i.p.Retrying = note, true
 	i.p.Counters.Step--
 	return BuildPrompt{i.p.moved(PhaseLlmInfer, PhaseBuildPrompt)}
 }
 
 // Done: the inference failed for good, or was cancelled.
 func (i LlmInfer) Done(e Ending) Done { return Done{i.p.moved(PhaseLlmInfer, PhaseDone), e} }
+
+// Join takes the messages that wait to join the turn out of the inbox.
+func (b BuildPrompt) Join() {
+	p := b.p
+	if p.Retrying || len(p.Joining) > 0 {
+		return
+	}
+	var later []UserMessage
+	for _, m := range p.Inbox {
+		if m.After {
+			later = append(later, m)
+		} else {
+			p.Joining = append(p.Joining, m)
+		}
+	}
+	p.Inbox = later
+}
 
 // Answered: the user was asked and has said something, or has not in time, which the note then tells the model.
 func (a ParseAction) Answered(note string) BuildPrompt {
