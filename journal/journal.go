@@ -263,6 +263,9 @@ type Inference struct {
 	StartedAt time.Time    `json:"started_at,omitzero"`
 	SettledAt time.Time    `json:"settled_at,omitzero"`
 	Late      int          `json:"late,omitempty"` // answers that came after settlement
+	// Untaken are the IDs of StartInference.Messages that the session has never had, where the step was settled already
+	// and took none (a run that was reset): they are for a later step.
+	Untaken []string `json:"-"`
 }
 
 // SettleInference settles one.

@@ -34,7 +34,8 @@ type pairPromise struct {
 }
 
 func promises() []promise {
-	return slices.Concat(beginPromises, closePromises, inferencePromises, callPromises, resultPromises, chunkPromises, followPromises, contentPromises, clockPromises, exportPromises)
+	return slices.Concat(beginPromises, closePromises, inferencePromises, callPromises, resultPromises, chunkPromises, followPromises,
+		peoplePromises, joinedPromises, contentPromises, clockPromises, exportPromises)
 }
 
 // Run checks every promise on stores that open returns. open closes them with t.Cleanup.

@@ -103,6 +103,11 @@ func (t *tx) claim(c *call, in journal.ClaimInput) (journal.ClaimState, error) {
 		return journal.ClaimSettled, nil
 	case c.closed:
 		return "", journal.ErrClosed
+	}
+	if err := t.approved(c, in); err != nil {
+		return "", err
+	}
+	switch {
 	case c.row == 0:
 		c.rec = journal.CallRecord{
 			Turn: c.turnID, Step: in.Step, Call: in.Call, Attempt: in.Attempt, Runs: 1, Worker: in.Worker, ClaimedAt: instant(nanos(in.At)),

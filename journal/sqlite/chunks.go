@@ -57,7 +57,7 @@ func checkChunks(chunks []turn.Chunk) error {
 	}
 	for _, c := range chunks {
 		switch c.Kind {
-		case turn.ChunkTextDelta, turn.ChunkReasoningDelta, turn.ChunkApprovalRequested, turn.ChunkQuestionAsked, turn.ChunkError:
+		case turn.ChunkTextDelta, turn.ChunkReasoningDelta, turn.ChunkError:
 		default:
 			return fmt.Errorf("a chunk of kind %q: the journal writes those itself", c.Kind)
 		}

@@ -60,7 +60,7 @@ func (e *exporter) header(session string) error {
 	if h.Session, err = e.session(session); err != nil {
 		return err
 	}
-	h.Session.LastTurn = journal.TurnRecord{}
+	h.Session.LastTurn, h.Session.Waiting = journal.TurnRecord{}, 0
 	return e.out.Write(journal.Line{Header: &h})
 }
 

@@ -47,6 +47,19 @@ func (t *tx) end(sc *scope, in journal.FinishInput) error {
 	if err := t.settleOpen(sc, in.At); err != nil {
 		return err
 	}
+	if err := t.cancelWaits(sc, in.At); err != nil {
+		return err
+	}
+	if err := t.appendSaid(sc, in.Steps, in.Messages, in.At, lenient); err != nil {
+		return err
+	}
+	if in.State == turn.StateCancelled && in.Answer == "" {
+		shown, err := t.shown(sc)
+		if err != nil {
+			return err
+		}
+		in.Answer = shown
+	}
 	if before != sc.head {
 		if err := t.saveHead(*sc); err != nil {
 			return err

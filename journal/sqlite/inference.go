@@ -80,7 +80,9 @@ func (s *Store) StartInference(ctx context.Context, in journal.StartInference) (
 			return err
 		}
 		if a.inf.Settled {
-			out, err = t.settled(a)
+			if out, err = t.settled(a); err == nil {
+				out.Untaken, err = t.untaken(a.session, in.Messages)
+			}
 			return err
 		}
 		if a.closed {
@@ -110,6 +112,9 @@ func (t *tx) firstAttempt(a attempt, in journal.StartInference) (journal.Inferen
 	if err := t.appendResults(&a.scope, in.Results, in.At, strict); err != nil {
 		return a.inf, err
 	}
+	if err := t.appendSaid(&a.scope, in.Key.Step, in.Messages, in.At, strict); err != nil {
+		return a.inf, err
+	}
 	if a.head != in.Expect {
 		if err := t.saveHead(a.scope); err != nil {
 			return a.inf, err
@@ -121,7 +126,8 @@ func (t *tx) firstAttempt(a attempt, in journal.StartInference) (journal.Inferen
 		a.turn, in.Key.Step, a.inf.Model, in.Expect.Seq, a.head.Seq, a.head.Hash, nanos(in.At))
 }
 
-// nextAttempt opens a later attempt. The head is where the first one left it, or somebody else has written.
+// nextAttempt opens a later attempt. The head is where the first one left it, or somebody else has written. Messages
+// that it brings and the first one did not (the run was reset) are appended now.
 func (t *tx) nextAttempt(a attempt, in journal.StartInference) (journal.Inference, error) {
 	if a.head != a.inf.Base {
 		return a.inf, conflict(a.head, a.inf.Base)
@@ -131,6 +137,15 @@ func (t *tx) nextAttempt(a attempt, in journal.StartInference) (journal.Inferenc
 			return a.inf, err
 		}
 	}
+	if err := t.appendSaid(&a.scope, in.Key.Step, in.Messages, in.At, strict); err != nil {
+		return a.inf, err
+	}
+	if a.head != a.inf.Base {
+		if err := t.saveHead(a.scope); err != nil {
+			return a.inf, err
+		}
+		a.inf.Base = a.head
+	}
 	a.inf.Attempt++
 	a.inf.Model, a.inf.StartedAt = journal.CleanText(in.Model), instant(nanos(in.At))
 	if a.emitted {
@@ -139,8 +154,8 @@ func (t *tx) nextAttempt(a attempt, in journal.StartInference) (journal.Inferenc
 			return a.inf, err
 		}
 	}
-	return a.inf, t.exec(`UPDATE inferences SET attempt = ?, model = ?, started_at = ?, emitted = 0 WHERE n = ?`,
-		a.inf.Attempt, a.inf.Model, nanos(in.At), a.row)
+	return a.inf, t.exec(`UPDATE inferences SET attempt = ?, model = ?, started_at = ?, emitted = 0, base_seq = ?, base_hash = ? WHERE n = ?`,
+		a.inf.Attempt, a.inf.Model, nanos(in.At), a.head.Seq, a.head.Hash, a.row)
 }
 
 // checkExpect takes the head that the first attempt expected, before it appended the step's results.

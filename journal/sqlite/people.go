@@ -2,47 +2,210 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-var errNotYet = errors.New("not built yet")
-
 // Ask implements journal.Journal.
-func (s *Store) Ask(ctx context.Context, in journal.AskInput) error { return errNotYet }
+func (s *Store) Ask(ctx context.Context, in journal.AskInput) error {
+	return s.write(ctx, "asking people for turn "+in.Turn, func(t *tx) error {
+		sc, err := t.openScope(in.Session, in.Turn)
+		if err != nil {
+			return err
+		}
+		for _, w := range in.Waits {
+			if err := t.ask(&sc, w, in.At); err != nil {
+				return fmt.Errorf("wait %s: %w", w.ID, err)
+			}
+		}
+		return t.showWaiting(sc, in.At)
+	})
+}
+
+// openScope is a turn that takes work still.
+func (t *tx) openScope(session, turnID string) (scope, error) {
+	sc, err := t.scope(turnID)
+	if err == nil {
+		err = sc.check(session)
+	}
+	if err == nil && sc.closed {
+		err = journal.ErrClosed
+	}
+	return sc, err
+}
+
+// ask opens a wait, once.
+func (t *tx) ask(sc *scope, w turn.Wait, at time.Time) error {
+	if err := checkID("wait", w.ID); err != nil {
+		return err
+	}
+	old, err := t.wait(sc.turn, w.ID)
+	if err == nil && (old.rec.Kind != w.Kind || old.rec.ArgumentsHash != w.ArgumentsHash) {
+		return errors.New("it was asked for before, and about something else")
+	}
+	if err == nil || !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	x := wait{size: int64(len(w.Arguments))}
+	x.rec.Wait = journal.CleanWait(w)
+	switch w.Kind {
+	case turn.WaitApproval:
+		err = t.fillIn(sc, &x)
+	case turn.WaitQuestion:
+		x.size, x.rec.Arguments, err = 0, "", nil
+	default:
+		err = fmt.Errorf("there is no kind %q", w.Kind)
+	}
+	if err != nil {
+		return err
+	}
+	x.rec.AskedAt = at
+	if err := t.insertWait(sc.session, sc.turn, x); err != nil {
+		return err
+	}
+	return t.emitWait(sc.turn, x, at)
+}
+
+// fillIn takes the call that a person is asked about from the transcript.
+func (t *tx) fillIn(sc *scope, x *wait) error {
+	list, _, err := t.openCalls(sc)
+	if err != nil {
+		return err
+	}
+	for _, c := range list {
+		if c.call.ID != x.rec.ID {
+			continue
+		}
+		if hash := journal.HashOf([]byte(c.call.Arguments)); hash != x.rec.ArgumentsHash {
+			return fmt.Errorf("the call's arguments have the hash %.8s, not %.8s", hash, x.rec.ArgumentsHash)
+		}
+		x.rec.Tool, x.size = c.call.Tool, int64(len(c.call.Arguments))
+		x.rec.Arguments = journal.Preview(c.call.Arguments, turn.WaitArguments)
+		return nil
+	}
+	return errors.New("the last message of the model asks for no such call")
+}
+
+// showWaiting says in the turn's row whether it waits for people. A call that was a repetition has changed nothing.
+func (t *tx) showWaiting(sc scope, at time.Time) error {
+	if !t.emitted {
+		return nil
+	}
+	err := t.exec(`UPDATE turns SET state = CASE WHEN EXISTS (SELECT 1 FROM waits WHERE turn = ?1 AND verdict = '') THEN ?2 ELSE ?3 END
+		WHERE n = ?1`, sc.turn, string(turn.StateWaiting), string(turn.StateRunning))
+	if err != nil {
+		return err
+	}
+	return t.exec(`UPDATE sessions SET updated_at = max(updated_at, ?) WHERE n = ?`, nanos(at), sc.session)
+}
 
 // Decide implements journal.Journal.
-func (s *Store) Decide(ctx context.Context, in journal.DecideInput) error { return errNotYet }
-
-// Rules implements journal.Journal.
-func (s *Store) Rules(ctx context.Context, session string) ([]turn.SessionRule, error) {
-	return nil, nil
+func (s *Store) Decide(ctx context.Context, in journal.DecideInput) error {
+	return s.write(ctx, "recording what people said to turn "+in.Turn, func(t *tx) error {
+		sc, err := t.openScope(in.Session, in.Turn)
+		if err != nil {
+			return err
+		}
+		for _, r := range in.Rulings {
+			if err := t.decide(sc, r, in.At); err != nil {
+				return fmt.Errorf("wait %s: %w", r.ID, err)
+			}
+		}
+		return t.showWaiting(sc, in.At)
+	})
 }
 
-// Waits implements journal.Store.
-func (s *Store) Waits(ctx context.Context, turnID string) ([]journal.WaitRecord, error) {
-	return nil, errNotYet
+func (t *tx) decide(sc scope, r turn.Ruling, at time.Time) error {
+	x, err := t.wait(sc.turn, r.ID)
+	if errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("it was never asked for: %w", journal.ErrNotFound)
+	}
+	if err != nil || x.rec.Ruling != nil { // the first ruling stands
+		return err
+	}
+	if r, err = journal.CheckRuling(x.rec.Wait, r); err != nil {
+		return err
+	}
+	if r.At.IsZero() {
+		r.At = at
+	}
+	if err := t.rule(&x, r); err != nil {
+		return err
+	}
+	if err := t.emitWait(sc.turn, x, at); err != nil {
+		return err
+	}
+	if r.Always == "" {
+		return nil
+	}
+	rule := turn.SessionRule{Tool: x.rec.Tool, By: r.By, At: r.At}
+	if r.Always == turn.AlwaysCall {
+		rule.ArgumentsHash = x.rec.ArgumentsHash
+	}
+	return t.insertRule(sc.session, rule)
 }
 
-// Waiting implements journal.Store.
-func (s *Store) Waiting(ctx context.Context, session string, limit int) ([]journal.WaitRecord, error) {
-	return nil, errNotYet
+func (t *tx) insertRule(session int64, r turn.SessionRule) error {
+	return t.exec(`INSERT INTO rules (session, tool, arguments_hash, ruled_by, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		session, r.Tool, r.ArgumentsHash, r.By, nanos(r.At))
 }
 
-// Delivered implements journal.Store.
-func (s *Store) Delivered(ctx context.Context, session, messageID string) (journal.TurnRecord, error) {
-	return journal.TurnRecord{}, errNotYet
+// cancelWaits rules what is still open when a turn ends.
+func (t *tx) cancelWaits(sc *scope, at time.Time) error {
+	list, err := t.waits(`w.turn = ? AND w.verdict = '' ORDER BY w.n`, sc.turn)
+	if err != nil {
+		return err
+	}
+	for _, x := range list {
+		if err := t.rule(&x, turn.Ruling{ID: x.rec.ID, Verdict: turn.VerdictCancelled, At: at}); err != nil {
+			return err
+		}
+		if err := t.emitWait(sc.turn, x, at); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// Fork implements journal.Store.
-func (s *Store) Fork(ctx context.Context, in journal.ForkInput) (journal.SessionRecord, error) {
-	return journal.SessionRecord{}, errNotYet
+// approved checks that a person's word covers a claim, where one is needed: the caller says so, or the call was put
+// before people.
+func (t *tx) approved(c *call, in journal.ClaimInput) error {
+	x, err := t.wait(c.turn, in.Call.ID)
+	asked := err == nil && x.rec.Kind == turn.WaitApproval
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	if !asked && !in.Approved {
+		return nil
+	}
+	r := x.rec.Ruling
+	if !asked || r == nil || !r.Allowed || r.ArgumentsHash != journal.HashOf([]byte(in.Call.Arguments)) {
+		return journal.ErrUnapproved
+	}
+	return nil
 }
 
-// PruneChunks implements journal.Store.
-func (s *Store) PruneChunks(ctx context.Context, before time.Time, limit int) (int, error) {
-	return 0, errNotYet
+// Rules implements journal.Journal. A session that has not begun has none.
+func (s *Store) Rules(ctx context.Context, session string) (out []turn.SessionRule, err error) {
+	err = s.read(ctx, fmt.Sprintf("reading the rules of %q", session), func(q querier) (err error) {
+		out, err = q.rules(session)
+		return err
+	})
+	return out, err
+}
+
+func (q querier) rules(session string) (out []turn.SessionRule, err error) {
+	return out, q.each(func(rows *sql.Rows) error {
+		var r turn.SessionRule
+		var at int64
+		err := rows.Scan(&r.Tool, &r.ArgumentsHash, &r.By, &at)
+		r.At = instant(at)
+		out = append(out, r)
+		return err
+	}, `SELECT tool, arguments_hash, ruled_by, at FROM rules WHERE session = (SELECT n FROM sessions WHERE id = ?) ORDER BY n`, session)
 }

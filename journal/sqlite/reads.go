@@ -79,14 +79,15 @@ func (s *Store) Call(ctx context.Context, turnID, callID string) (out journal.Ca
 	return out, err
 }
 
-const sessionColumns = `s.id, s.agent, s.head_seq, s.head_hash, s.turns, s.created_at, s.updated_at, s.first_text`
+const sessionColumns = `s.id, s.agent, s.head_seq, s.head_hash, s.turns, s.created_at, s.updated_at, s.first_text,
+	(SELECT count(*) FROM waits w WHERE w.session = s.n AND w.verdict = '')`
 
 const sessionQuery = `SELECT ` + turnColumns + `, ` + sessionColumns + ` FROM sessions s
 	JOIN turns t ON t.n = (SELECT max(n) FROM turns WHERE session = s.n) `
 
 func scanSession(scan func(...any) error) (r journal.SessionRecord, err error) {
 	var created, updated int64
-	r.LastTurn, err = scanTurn(scan, &r.ID, &r.Agent, &r.Head.Seq, &r.Head.Hash, &r.Turns, &created, &updated, &r.FirstText)
+	r.LastTurn, err = scanTurn(scan, &r.ID, &r.Agent, &r.Head.Seq, &r.Head.Hash, &r.Turns, &created, &updated, &r.FirstText, &r.Waiting)
 	r.CreatedAt, r.UpdatedAt = instant(created), instant(updated)
 	return r, err
 }

@@ -1,0 +1,245 @@
+package journaltest
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+var joinedPromises = []promise{
+	{"messages join a turn after the step's results", messagesJoin},
+	{"a message joins once, whatever the attempts", messagesJoinOnce},
+	{"a message that the session has had does not join", messagesKnown},
+	{"a settled step tells which messages it did not take", messagesUntaken},
+	{"a message joins as a blob", messageJoinsFromBlob},
+	{"messages that came too late are kept by the end", messagesAtEnd},
+	{"delivered names the turn that took a message", deliveredTo},
+	{"a cancelled turn keeps the text that was shown", partialAnswer},
+}
+
+func joined(ids ...string) (list []journal.Said) {
+	for _, id := range ids {
+		list = append(list, journal.Said{ID: id, Text: "text of " + id})
+	}
+	return list
+}
+
+// userIDs are the IDs of the transcript's user messages.
+func (s *script) userIDs() (ids []string) {
+	s.Helper()
+	for _, m := range s.transcript() {
+		if m.Role == turn.RoleUser {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
+}
+
+func messagesJoin(t T, open func() journal.Store) {
+	s, list := asked(t, open, 1)
+	s.run(list[0], "a")
+	in := s.startInput(2, resultsOf(list...)...)
+	in.Messages = joined("j1", "j2")
+	out, err := s.StartInference(t.Context(), in)
+	require.NoError(t, err)
+	messages := s.transcript()
+	require.Len(t, messages, 5)
+	assert.Equal(t, turn.RoleTool, messages[2].Role)
+	assert.Equal(t, turn.Message{ID: "j1", Role: turn.RoleUser, Text: "text of j1", TurnID: "t1"}, messages[3])
+	assert.Equal(t, "j2", messages[4].ID)
+	assert.Equal(t, s.sessionRecord().Head, out.Base, "the prompt is rendered with them")
+	var seen []turn.MessageChunk
+	for _, c := range s.chunks() {
+		if c.Kind == turn.ChunkMessageJoined {
+			var data turn.MessageChunk
+			require.NoError(t, json.Unmarshal(c.Data, &data))
+			seen = append(seen, data)
+			assert.Equal(t, 2, c.Step)
+		}
+	}
+	assert.Equal(t, []turn.MessageChunk{{MessageID: "j1", Text: "text of j1"}, {MessageID: "j2", Text: "text of j2"}}, seen)
+	settled, err := s.SettleInference(t.Context(), s.settleInput(2, 1, "done"))
+	require.NoError(t, err)
+	assert.Equal(t, out.Base.Seq+1, settled.Head.Seq)
+	s.finish()
+	s.transcript()
+}
+
+func messagesJoinOnce(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	in := s.startInput(1)
+	in.Messages = joined("j1")
+	first, err := s.StartInference(t.Context(), in)
+	require.NoError(t, err)
+	second, err := s.StartInference(t.Context(), in)
+	require.NoError(t, err)
+	assert.Equal(t, first.Base, second.Base)
+	assert.Equal(t, []string{"m-t1", "j1"}, s.userIDs())
+	assert.Equal(t, 1, s.count(turn.ChunkMessageJoined))
+
+	in.Messages = joined("j1", "j2") // a run that was reset asks with more
+	third, err := s.StartInference(t.Context(), in)
+	require.NoError(t, err)
+	assert.Equal(t, second.Base.Seq+1, third.Base.Seq)
+	assert.Equal(t, []string{"m-t1", "j1", "j2"}, s.userIDs())
+	_, err = s.SettleInference(t.Context(), s.settleInput(1, 2, "from the dead"))
+	assert.ErrorIs(t, err, journal.ErrStale)
+	_, err = s.SettleInference(t.Context(), s.settleInput(1, 3, "done"))
+	require.NoError(t, err)
+	assert.Len(t, s.transcript(), 4)
+}
+
+func messagesKnown(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	s.finish()
+	s.turn = "t2"
+	s.begin()
+	in := s.startInput(1)
+	in.Messages = append(joined("m-t1", "new", "m-t2"), joined("new")...)
+	_, err := s.StartInference(t.Context(), in)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"m-t1", "m-t2", "new"}, s.userIDs())
+	s.finish()
+	late := &script{T: t, Store: s.Store, session: "s", turn: "t3", at: s.at}
+	begin := late.beginInput()
+	begin.Message.ID = "new"
+	out, err := s.Begin(t.Context(), begin)
+	require.NoError(t, err)
+	require.NotNil(t, out.DuplicateOf, "a message that joined is not answered again")
+	assert.Equal(t, "t2", out.DuplicateOf.ID)
+}
+
+func messagesUntaken(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	in := s.startInput(1)
+	in.Messages = joined("j1")
+	_, err := s.StartInference(t.Context(), in)
+	require.NoError(t, err)
+	_, err = s.SettleInference(t.Context(), s.settleInput(1, 1, "done"))
+	require.NoError(t, err)
+	s.unchanged(func() {
+		in.Messages = joined("j1", "j2")
+		out, err := s.StartInference(t.Context(), in)
+		require.NoError(t, err)
+		assert.True(t, out.Settled)
+		assert.Equal(t, []string{"j2"}, out.Untaken, "or it would be lost")
+	})
+}
+
+func messageJoinsFromBlob(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	text := bigText(1<<20, "message")
+	hash, err := s.PutBlob(t.Context(), "text/plain", []byte(text))
+	require.NoError(t, err)
+	in := s.startInput(1)
+	in.Messages = []journal.Said{{ID: "big", Blob: hash}}
+	_, err = s.StartInference(t.Context(), in)
+	require.NoError(t, err)
+	assert.True(t, s.transcript()[1].Text == text)
+	in.Messages = []journal.Said{{ID: "lost", Blob: journal.HashOf([]byte("nothing"))}}
+	s.unchanged(func() {
+		_, err = s.StartInference(t.Context(), in)
+		assert.ErrorIs(t, err, journal.ErrNotFound)
+	})
+	end := s.finishInput()
+	end.Messages = in.Messages
+	_, err = s.Finish(t.Context(), end)
+	require.NoError(t, err, "a turn must be able to end")
+	assert.Equal(t, []string{"m-t1", "big", "lost"}, s.userIDs())
+}
+
+func messagesAtEnd(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	threeCalls(s)
+	in := s.finishInput()
+	in.Messages = joined("m-t1", "late", "later")
+	first, err := s.Finish(t.Context(), in)
+	require.NoError(t, err)
+	s.unchanged(func() {
+		again, err := s.Finish(t.Context(), in)
+		require.NoError(t, err)
+		assert.Equal(t, first, again)
+	})
+	checkThreeResults(s)
+	assert.Equal(t, []string{"m-t1", "late", "later"}, s.userIDs())
+	assert.Equal(t, turn.RoleUser, s.transcript()[6].Role, "after the results")
+	assert.Equal(t, 2, s.count(turn.ChunkMessageJoined))
+}
+
+func deliveredTo(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	in := s.startInput(1)
+	in.Messages = joined("j1")
+	_, err := s.StartInference(t.Context(), in)
+	require.NoError(t, err)
+	rec := s.finish()
+	s.turn = "t2"
+	s.begin()
+	for _, id := range []string{"m-t1", "j1"} {
+		got, err := s.Delivered(t.Context(), "s", id)
+		require.NoError(t, err)
+		assert.Equal(t, rec, got)
+	}
+	got, err := s.Delivered(t.Context(), "s", "m-t2")
+	require.NoError(t, err)
+	assert.Equal(t, "t2", got.ID)
+	for _, c := range [][2]string{{"s", "none"}, {"s", ""}, {"none", "m-t1"}} {
+		_, err = s.Delivered(t.Context(), c[0], c[1])
+		assert.ErrorIs(t, err, journal.ErrNotFound)
+	}
+}
+
+func partialAnswer(t T, open func() journal.Store) {
+	cancelled := func(s *script) journal.FinishInput {
+		in := s.finishInput()
+		in.State, in.Reason, in.Answer = turn.StateCancelled, turn.FinishCancelled, ""
+		return in
+	}
+	finish := func(s *script, in journal.FinishInput) string {
+		s.Helper()
+		rec, err := s.Finish(s.Context(), in)
+		require.NoError(s, err)
+		return rec.Answer
+	}
+	s := newScript(t, open(), "t1")
+	s.infer(1, "an answer of before")
+	s.start(2)
+	require.NoError(t, s.append(2, 1, "withdrawn"))
+	s.start(2)
+	require.NoError(t, s.append(2, 2, "as far ", "as it "))
+	require.NoError(t, s.AppendChunks(t.Context(), s.key(2), 2, []turn.Chunk{{Kind: turn.ChunkReasoningDelta, Text: "hm"}}))
+	require.NoError(t, s.append(2, 2, "came"))
+	assert.Equal(t, "as far as it came", finish(s, cancelled(s)))
+	assert.Len(t, s.transcript(), 2, "a half answer is not what the model said")
+
+	s.turn = "t2"
+	s.begin()
+	s.infer(1, "it was done")
+	assert.Empty(t, finish(s, cancelled(s)), "nothing was interrupted")
+	s.turn = "t3"
+	s.begin()
+	s.start(1)
+	long := strings.Repeat("ä€", journal.SummaryBytes/5)
+	require.NoError(t, s.append(1, 1, long, long))
+	got := finish(s, cancelled(s))
+	assert.True(t, len(got) <= journal.SummaryBytes && len(got) > journal.SummaryBytes-4 && strings.HasPrefix(long+long, got), "%d bytes", len(got))
+	s.turn = "t4"
+	s.begin()
+	s.start(1)
+	require.NoError(t, s.append(1, 1, "half"))
+	in := cancelled(s)
+	in.Answer = "what the workflow says"
+	assert.Equal(t, "what the workflow says", finish(s, in))
+	s.turn = "t5"
+	s.begin()
+	s.start(1)
+	require.NoError(t, s.append(1, 1, "half"))
+	in = cancelled(s)
+	in.State = turn.StateFailed
+	assert.Empty(t, finish(s, in))
+}

@@ -1,0 +1,137 @@
+package sqlite
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// taker returns the turn that took a message of the session, or sql.ErrNoRows.
+func (q querier) taker(session int64, messageID string) (turnN int64, err error) {
+	err = q.row(`SELECT turn FROM messages WHERE session = ? AND message_id = ?`, session, messageID).Scan(&turnN)
+	return turnN, err
+}
+
+// had reports whether the session has had a message of this ID.
+func (q querier) had(session int64, messageID string) (bool, error) {
+	_, err := q.taker(session, messageID)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// appendSaid appends the messages that joined a turn, but those that the session has had. step is the one that they
+// came in before. A message without an ID gets one from its place, so that a repeated call finds it.
+func (t *tx) appendSaid(sc *scope, step int, messages []journal.Said, at time.Time, mode strictness) error {
+	for i, said := range messages {
+		m := journal.Clean(turn.Message{ID: said.ID, Role: turn.RoleUser, Text: said.Text})
+		if m.ID == "" {
+			m.ID = unnamed(sc.turnID, step, i, mode)
+		}
+		if err := checkID("message", m.ID); err != nil {
+			return err
+		}
+		had, err := t.had(sc.session, m.ID)
+		if err != nil {
+			return err
+		}
+		if had {
+			continue
+		}
+		if m.Text, err = t.saidText(said, mode); err != nil {
+			return fmt.Errorf("the text of message %q: %w", m.ID, err)
+		}
+		if err := t.join(sc, step, m, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unnamed is the ID of a message that has none. Those that come with the turn's end have a row of their own.
+func unnamed(turnID string, step, i int, mode strictness) string {
+	if mode == lenient {
+		return fmt.Sprintf("turn:%s:end.%d", turnID, i)
+	}
+	return fmt.Sprintf("turn:%s:%d.%d", turnID, step, i)
+}
+
+// untaken returns the IDs of the messages that the session has not had.
+func (q querier) untaken(session int64, messages []journal.Said) (ids []string, err error) {
+	for _, m := range messages {
+		had, err := q.had(session, journal.CleanText(m.ID))
+		if err != nil {
+			return nil, err
+		}
+		if !had {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids, nil
+}
+
+// saidText is what a message says. A turn must be able to end: there, text that is lost is said to be.
+func (t *tx) saidText(said journal.Said, mode strictness) (string, error) {
+	if said.Blob == "" {
+		return journal.CleanText(said.Text), nil
+	}
+	b, err := t.getBlob(said.Blob)
+	if mode == lenient && errors.Is(err, journal.ErrNotFound) {
+		return "(this message's text is not in the journal: send it again)", nil
+	}
+	return journal.CleanText(string(b)), err
+}
+
+func (t *tx) join(sc *scope, step int, m turn.Message, at time.Time) error {
+	if _, err := t.appendMessage(sc, m); err != nil {
+		return err
+	}
+	return t.emitData(sc.turn, turn.Chunk{Kind: turn.ChunkMessageJoined, Step: step, At: at}, turn.MessageChunk{
+		MessageID: m.ID, Text: journal.Preview(m.Text, journal.PreviewBytes),
+	})
+}
+
+// shown is the text that the last attempt of the turn's last inference has shown, where that was never settled. It
+// reads from the turn's last chunk back to the first of that step.
+func (q querier) shown(sc *scope) (string, error) {
+	var step, attempt int
+	err := q.row(`SELECT step, attempt FROM inferences WHERE turn = ? AND settled_at IS NULL ORDER BY step DESC LIMIT 1`, sc.turn).Scan(&step, &attempt)
+	if err != nil {
+		return "", ignoreNoRows(err)
+	}
+	var deltas []string
+	err = q.each(func(rows *sql.Rows) error {
+		var c turn.Chunk
+		if err := rows.Scan(&c.Step, &c.Attempt, &c.Kind, &c.Text); err != nil {
+			return err
+		}
+		if c.Step < step || (c.Step == step && c.Attempt != 0 && c.Attempt < attempt) {
+			return errEnough
+		}
+		if c.Kind == turn.ChunkTextDelta && c.Step == step && c.Attempt == attempt {
+			deltas = append(deltas, c.Text)
+		}
+		return nil
+	}, `SELECT step, attempt, kind, text FROM chunks WHERE turn = ? ORDER BY idx DESC`, sc.turn)
+	if err != nil && !errors.Is(err, errEnough) {
+		return "", err
+	}
+	return firstBytes(deltas, journal.SummaryBytes), nil
+}
+
+// errEnough ends a read early.
+var errEnough = errors.New("enough was read")
+
+// firstBytes joins deltas that were read backwards, up to limit bytes.
+func firstBytes(backwards []string, limit int) string {
+	var text []byte
+	for i := len(backwards) - 1; i >= 0 && len(text) <= limit; i-- {
+		text = append(text, backwards[i]...)
+	}
+	return journal.Preview(string(text), limit)
+}

@@ -1,0 +1,149 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// wait is a row of waits.
+type wait struct {
+	row       int64
+	rec       journal.WaitRecord
+	arguments stored
+	size      int64 // of the whole arguments, in bytes
+}
+
+const waitColumns = `w.n, s.id, t.id, w.wait_id, w.kind, w.step, w.tool, w.arguments, w.arguments_blob, w.arguments_hash, w.arguments_bytes,
+	w.risk, w.why, w.question, w.expires_at, w.asked_at, w.verdict, w.allowed, w.ruled_hash, w.ruled_by, w.reason, w.always, w.ruled_at`
+
+const waitQuery = `SELECT ` + waitColumns + ` FROM waits w JOIN turns t ON t.n = w.turn JOIN sessions s ON s.n = w.session WHERE `
+
+func (x *wait) scan(scan func(...any) error) error {
+	var expires, asked, ruled int64
+	var r turn.Ruling
+	w := &x.rec
+	err := scan(&x.row, &w.Session, &w.Turn, &w.ID, &w.Kind, &w.Step, &w.Tool, &x.arguments.inline, &x.arguments.blob, &w.ArgumentsHash, &x.size,
+		&w.Risk, &w.Why, &w.Question, &expires, &asked, &r.Verdict, &r.Allowed, &r.ArgumentsHash, &r.By, &r.Reason, &r.Always, &ruled)
+	w.ExpiresAt, w.AskedAt = instant(expires), instant(asked)
+	if r.Verdict != "" {
+		r.ID, r.At = w.ID, instant(ruled)
+		w.Ruling = &r
+	}
+	return err
+}
+
+// wait returns a turn's wait, or sql.ErrNoRows.
+func (q querier) wait(turnN int64, id string) (x wait, err error) {
+	if err = x.scan(q.row(waitQuery+`w.turn = ? AND w.wait_id = ?`, turnN, id).Scan); err != nil {
+		return x, err
+	}
+	x.rec.Arguments, err = q.get(x.arguments)
+	return x, err
+}
+
+func (q querier) waits(where string, args ...any) (list []wait, err error) {
+	err = q.each(func(rows *sql.Rows) error {
+		var x wait
+		err := x.scan(rows.Scan)
+		list = append(list, x)
+		return err
+	}, waitQuery+where, args...)
+	for i := range list {
+		if err != nil {
+			break
+		}
+		list[i].rec.Arguments, err = q.get(list[i].arguments)
+	}
+	return list, err
+}
+
+func recordsOf(list []wait) (out []journal.WaitRecord) {
+	for _, x := range list {
+		out = append(out, x.rec)
+	}
+	return out
+}
+
+func (t *tx) insertWait(session, turnN int64, x wait) error {
+	w := x.rec
+	arguments, err := t.put(w.Arguments, textPlain)
+	if err != nil {
+		return err
+	}
+	return t.exec(`INSERT INTO waits (session, turn, wait_id, kind, step, tool, arguments, arguments_blob, arguments_hash, arguments_bytes,
+		risk, why, question, expires_at, asked_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		session, turnN, w.ID, string(w.Kind), w.Step, w.Tool, arguments.inline, arguments.blob, w.ArgumentsHash, x.size,
+		string(w.Risk), w.Why, w.Question, nanos(w.ExpiresAt), nanos(w.AskedAt))
+}
+
+// rule closes a wait.
+func (t *tx) rule(x *wait, r turn.Ruling) error {
+	r.At = instant(nanos(r.At))
+	x.rec.Ruling = &r
+	return t.exec(`UPDATE waits SET verdict = ?, allowed = ?, ruled_hash = ?, ruled_by = ?, reason = ?, always = ?, ruled_at = ? WHERE n = ?`,
+		string(r.Verdict), r.Allowed, r.ArgumentsHash, r.By, r.Reason, string(r.Always), nanos(r.At), x.row)
+}
+
+// emitWait tells followers what is asked for or, where there is a ruling, what came of it.
+func (t *tx) emitWait(turnN int64, x wait, at time.Time) error {
+	kinds := map[turn.WaitKind][2]turn.ChunkKind{
+		turn.WaitApproval: {turn.ChunkApprovalRequested, turn.ChunkApprovalDecided},
+		turn.WaitQuestion: {turn.ChunkQuestionAsked, turn.ChunkQuestionAnswered},
+	}[x.rec.Kind]
+	c := turn.Chunk{Kind: kinds[0], Step: x.rec.Step, At: at}
+	if x.rec.Ruling != nil {
+		c.Kind = kinds[1]
+	}
+	return t.emitData(turnN, c, turn.PeopleChunk{Wait: x.rec.Wait, ArgumentsBytes: x.size, Ruling: x.rec.Ruling})
+}
+
+// Waits implements journal.Store.
+func (s *Store) Waits(ctx context.Context, turnID string) (out []journal.WaitRecord, err error) {
+	err = s.read(ctx, "listing the waits of turn "+turnID, func(q querier) error {
+		sc, err := q.scope(turnID)
+		if err != nil {
+			return err
+		}
+		list, err := q.waits(`w.turn = ? ORDER BY w.n`, sc.turn)
+		out = recordsOf(list)
+		return err
+	})
+	return out, err
+}
+
+// Waiting implements journal.Store. A turn that ends rules its waits, so that open ones are of turns that are not over.
+func (s *Store) Waiting(ctx context.Context, session string, limit int) (out []journal.WaitRecord, err error) {
+	err = s.read(ctx, "listing what is waited for", func(q querier) (err error) {
+		var list []wait
+		if session == "" {
+			list, err = q.waits(`w.verdict = '' ORDER BY w.n LIMIT ?`, limit)
+		} else {
+			list, err = q.waits(`w.session = (SELECT n FROM sessions WHERE id = ?) AND w.verdict = '' ORDER BY w.n LIMIT ?`, session, limit)
+		}
+		out = recordsOf(list)
+		return err
+	})
+	return out, err
+}
+
+// Delivered implements journal.Store.
+func (s *Store) Delivered(ctx context.Context, session, messageID string) (out journal.TurnRecord, err error) {
+	err = s.read(ctx, fmt.Sprintf("looking for message %q of %q", messageID, session), func(q querier) error {
+		var n int64
+		if err := q.row(`SELECT n FROM sessions WHERE id = ?`, session).Scan(&n); err != nil {
+			return err
+		}
+		turnN, err := q.taker(n, messageID)
+		if err != nil {
+			return err
+		}
+		out, err = q.turnRecord(`t.n = ?`, turnN)
+		return err
+	})
+	return out, err
+}
