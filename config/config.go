@@ -7,6 +7,7 @@ type Config struct {
 	Runtime  Runtime  `toml:"runtime"`
 	LLM      LLM      `toml:"llm"`
 	Policy   Policy   `toml:"policy"`
+	People   People   `toml:"people"`
 	MCP      MCP      `toml:"mcp"`
 	Journal  Journal  `toml:"journal"`
 	Temporal Temporal `toml:"temporal"`
@@ -118,6 +119,41 @@ type Policy struct {
 	OnToolError Decision `toml:"on_tool_error" enum:"fail,reprompt,interrupt"`
 	// OnInvalidAction follows an answer that is no valid action. There is no retry: it would ask the same again.
 	OnInvalidAction Decision `toml:"on_invalid_action" enum:"fail,reprompt,interrupt"`
+	// Rules weigh what Deny leaves over; the first that applies to a call decides, before Ask, Allow and AskRisk.
+	Rules []PolicyRule `toml:"rules"`
+}
+
+// PolicyRule decides about calls of some tools by their arguments.
+type PolicyRule struct {
+	// Tool is a pattern of tool IDs, as in Policy.Allow.
+	Tool string `toml:"tool"`
+	// Arguments are patterns of values by dotted key, all of which must match; none means every call. Within a pattern *
+	// does not cross a slash, and a /** at its end does.
+	Arguments map[string]string `toml:"arguments"`
+	// Permit is what the rule decides.
+	Permit Permit `toml:"permit" enum:"allow,ask,deny"`
+	// Why is told to the person who is asked, or to the model that is refused.
+	Why string `toml:"why"`
+}
+
+// Permit is what becomes of a call.
+type Permit string
+
+// What may become of a call.
+const (
+	PermitAllow Permit = "allow"
+	PermitAsk   Permit = "ask" // a person decides
+	PermitDeny  Permit = "deny"
+)
+
+// People says how long a turn waits for them. Waiting costs no process, no turn_timeout and no step.
+type People struct {
+	// ApprovalExpiry is how long an approval may be given; 0 waits for ever.
+	ApprovalExpiry time.Duration `toml:"approval_expiry" min:"0s"`
+	// OnExpiry is what an approval that nobody gave comes to.
+	OnExpiry Permit `toml:"on_expiry" enum:"deny,allow"`
+	// QuestionExpiry is how long a question of the model's may be answered; 0 waits for ever.
+	QuestionExpiry time.Duration `toml:"question_expiry" min:"0s"`
 }
 
 // AskRisk is a threshold of risk.
@@ -223,6 +259,8 @@ type Journal struct {
 	Synchronous Synchronous `toml:"synchronous" enum:"full,normal"`
 	// CacheBytes bounds the rendered prompt prefixes that a worker keeps, in bytes.
 	CacheBytes int64 `toml:"cache_bytes" min:"0"`
+	// ChunkRetention is how long the stream of a finished turn is kept for readers; 0 keeps all. Transcripts are kept.
+	ChunkRetention time.Duration `toml:"chunk_retention" min:"0s"`
 }
 
 // Synchronous is how hard the journal pushes its writes to disk.
@@ -260,7 +298,9 @@ type Worker struct {
 	// MaxConcurrentTurns bounds the workflow tasks, MaxConcurrentActivities the inferences and tool calls in flight.
 	MaxConcurrentTurns      int `toml:"max_concurrent_turns" min:"2"`
 	MaxConcurrentActivities int `toml:"max_concurrent_activities" min:"1"`
-	// StickyCache is how many turns a worker keeps in memory between their tasks.
+	// StickyCache is how many turns a worker keeps in memory between their tasks; one beyond is read from its history
+	// again when it wakes, within a second. A turn that waits for people is kept like any other, for days where nothing
+	// pushes it out: with 10,000 of them parked this number, not theirs, is what a worker's memory follows.
 	StickyCache int `toml:"sticky_cache" min:"0"`
 	// DrainTimeout is how long a worker that was asked to stop waits for its activities.
 	DrainTimeout time.Duration `toml:"drain_timeout" min:"0s"`

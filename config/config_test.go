@@ -44,6 +44,8 @@ func TestExampleUncommentedIsValid(t *testing.T) {
 		Path: write(t, text), Environ: []string{"MY_PROVIDER_KEY=sk-test", "MY_TEMPORAL_KEY=key"},
 	})
 	require.NoError(t, err)
+	require.Len(t, loaded.Config.Policy.Rules, 1)
+	assert.Equal(t, map[string]string{"path": "docs/**"}, loaded.Config.Policy.Rules[0].Arguments)
 	require.Len(t, loaded.Config.MCP.Servers, 1)
 	s := loaded.Config.MCP.Servers[0]
 	assert.Equal(t, map[string]MCPTool{"list_directory": {Repeatable: true, Quick: true, Risk: RiskLow, Timeout: 5 * time.Second}}, s.Tools)

@@ -21,10 +21,14 @@ func Default() Config {
 			Allow: []string{"local/*", "mcp/*"}, AskRisk: AskHigh,
 			OnModelError: DecideFail, OnToolError: DecideReprompt, OnInvalidAction: DecideReprompt,
 		},
-		Journal:  Journal{Driver: "sqlite", Path: ".everturn/journal.db", Synchronous: SynchronousFull, CacheBytes: 64 << 20},
+		People: People{ApprovalExpiry: 7 * 24 * time.Hour, OnExpiry: PermitDeny, QuestionExpiry: 7 * 24 * time.Hour},
+		Journal: Journal{
+			Driver: "sqlite", Path: ".everturn/journal.db", Synchronous: SynchronousFull, CacheBytes: 64 << 20,
+			ChunkRetention: 30 * 24 * time.Hour,
+		},
 		Temporal: Temporal{TaskQueue: "everturn", DevUIPort: 8233},
 		Worker: Worker{
-			MaxConcurrentTurns: 100, MaxConcurrentActivities: 100, StickyCache: 2000,
+			MaxConcurrentTurns: 100, MaxConcurrentActivities: 100, StickyCache: 200,
 			DrainTimeout: 30 * time.Second,
 		},
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"path"
 	"reflect"
 	"regexp"
 	"slices"
@@ -21,6 +20,8 @@ func (c Config) Validate() error {
 	v.runtime(c.Runtime)
 	v.llm(c.LLM)
 	v.policy(c.Policy, c.Runtime)
+	v.rules(c.Policy)
+	v.people(c.People)
 	v.servers(c.MCP.Servers)
 	v.storage(c.Journal)
 	v.temporal(c.Temporal)
@@ -164,51 +165,12 @@ func (v *validator) llm(l LLM) {
 	}
 }
 
-func (v *validator) policy(p Policy, r Runtime) {
-	lists := []struct {
-		key      string
-		patterns []string
-	}{{"policy.allow", p.Allow}, {"policy.deny", p.Deny}, {"policy.ask", p.Ask}}
-	for _, list := range lists {
-		for i, pattern := range list.patterns {
-			v.toolPattern(fmt.Sprintf("%s[%d]", list.key, i), pattern)
-		}
-	}
-	for i, pattern := range p.Deny {
-		if slices.Contains(p.Allow, pattern) || slices.Contains(p.Ask, pattern) {
-			v.add(fmt.Sprintf("policy.deny[%d]", i), "denies %q, which policy also allows or asks for; remove one", pattern)
-		}
-	}
-	if r.MaxReprompts > 0 {
-		return
-	}
-	for _, d := range []struct {
-		key   string
-		value Decision
-	}{{"policy.on_model_error", p.OnModelError}, {"policy.on_invalid_action", p.OnInvalidAction}} {
-		if d.value == DecideReprompt {
-			v.add(d.key, `is "reprompt", but runtime.max_reprompts is 0; raise it, or choose "fail" or "interrupt"`)
-		}
-	}
-}
-
-// toolPattern checks a pattern of tool IDs. One that cannot name any tool is a mistake.
-func (v *validator) toolPattern(key, pattern string) {
-	if _, err := path.Match(pattern, ""); err != nil {
-		v.add(key, "is %s, which is no pattern: a [ or \\ is not closed", quote(pattern))
-		return
-	}
-	if pattern == "*" || strings.HasPrefix(pattern, "local/") || strings.HasPrefix(pattern, "mcp/") || strings.HasPrefix(pattern, "*/") {
-		return
-	}
-	v.add(key, "is %s, which no tool can match; write local/<tool>, mcp/<server>/<tool>, or * for all", quote(pattern))
-}
-
 func (v *validator) storage(j Journal) {
 	v.required("journal.path", j.Path)
 	if strings.HasPrefix(j.Path, "file:") || strings.ContainsAny(j.Path, "?\x00") || j.Path == ":memory:" {
 		v.add("journal.path", "is %s; it must be a plain path of a file", quote(j.Path))
 	}
+	v.zeroOrMore("journal.chunk_retention", j.ChunkRetention, time.Minute, "keeps all")
 }
 
 func (v *validator) temporal(t Temporal) {

@@ -1,10 +1,14 @@
 package config
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
+
+const rule = "[[policy.rules]]\ntool = \"mcp/files/write\"\npermit = \"allow\"\n"
 
 const server = "[[mcp.servers]]\nid = \"a\"\ncommand = \"x\"\n"
 
@@ -101,9 +105,121 @@ func TestContradictionsAndBadValues(t *testing.T) {
 			server + "env_allow = [\"AWS_*\"]\n",
 			`agent.toml:4:14: mcp.servers[0].env_allow[0] is "AWS_*"; it must be a variable's name`,
 		},
+		"rule without anything": {
+			"[[policy.rules]]\n",
+			`agent.toml:1:10: policy.rules[0].permit is ""; it must be one of allow, ask, deny` + "\n" +
+				`agent.toml:1:10: policy.rules[0].tool is missing; name the tools that the rule is about, for instance "mcp/files/write_*", or "*" for all`,
+		},
+		"rule with a wrong key": {
+			rule + "argument = { path = \"a\" }\n",
+			`agent.toml:4:1: unknown key policy.rules[0].argument; did you mean policy.rules[0].arguments?`,
+		},
+		"rule that permits maybe": {
+			"[[policy.rules]]\ntool = \"local/*\"\npermit = \"alow\"\n",
+			`agent.toml:3:10: policy.rules[0].permit is "alow"; it must be one of allow, ask, deny; did you mean "allow"?`,
+		},
+		"rule of no tool": {
+			"[[policy.rules]]\npermit = \"deny\"\ntool = \"write_file\"\n",
+			`agent.toml:3:8: policy.rules[0].tool is "write_file"; it must be local/<tool>, mcp/<server>/<tool>, a pattern of those, or * for all`,
+		},
+		"rule with a number": {
+			rule + "arguments = { amount = 5 }\n",
+			`agent.toml:4:24: policy.rules[0].arguments.amount is an integer; it must be a string`,
+		},
+		"rule with a broken pattern": {
+			rule + "arguments = { \"a.b\" = \"docs/[a\" }\n",
+			`agent.toml:4:23: policy.rules[0].arguments."a.b" is "docs/[a"; it must be a pattern, and a [ or \ in this one is not closed`,
+		},
+		"rule with a class across a slash": {
+			rule + "arguments = { path = \"docs/[a/b]\" }\n",
+			`agent.toml:4:22: policy.rules[0].arguments.path is "docs/[a/b]"; it must be a pattern, and a [ or \ in this one is not closed`,
+		},
+		"rule with ** in the middle": {
+			rule + "arguments = { path = \"docs/**/x\" }\n",
+			`agent.toml:4:22: policy.rules[0].arguments.path is "docs/**/x"; it must be a pattern with ** only as /** at its end, or ** alone`,
+		},
+		"rule that climbs": {
+			rule + "arguments = { path = \"../**\" }\n",
+			`agent.toml:4:22: policy.rules[0].arguments.path is "../**"; it must be a pattern without .. and backslashes, since values with them are never allowed by a rule`,
+		},
+		"rule of half a key": {
+			rule + "arguments = { \"a..b\" = \"x\" }\n",
+			`agent.toml:4:24: policy.rules[0].arguments."a..b" is no dotted key: a name is missing before, after or between its dots`,
+		},
+		"rule of what is denied": {
+			"[policy]\nallow = []\ndeny = [\"mcp/*\"]\n" + rule,
+			`agent.toml:4:10: policy.rules[0] can never decide: policy.deny[0] denies all of its tools; remove one of the two`,
+		},
+		"rule behind one that takes all": {
+			"[[policy.rules]]\ntool = \"mcp/*\"\npermit = \"deny\"\n" + rule + "arguments = { path = \"docs/**\" }\n",
+			`agent.toml:4:10: policy.rules[1] can never decide: policy.rules[0], which names no arguments, decides all of its calls before; put it behind this one`,
+		},
+		"the same rule twice": {
+			rule + "arguments = { path = \"docs/**\" }\n" + strings.Replace(rule, "allow", "deny", 1) + "arguments = { path = \"docs/**\" }\n",
+			`agent.toml:5:10: policy.rules[1] can never decide: policy.rules[0] decides the same calls before; remove one of the two`,
+		},
+		"rule that moves a terminal": {
+			rule + "why = \"\\u001b]0;x\"\n",
+			`agent.toml:4:7: policy.rules[0].why holds a control character; remove it`,
+		},
+		"too many rules": {
+			strings.Repeat(rule, 65),
+			`agent.toml:193:10: policy.rules are 65; 64 are the most, since every turn carries them`,
+		},
+		"approvals that expire never, with an outcome": {
+			"[people]\non_expiry = \"allow\"\napproval_expiry = \"0s\"\n",
+			`agent.toml:2:13: people.on_expiry is "allow", but approval_expiry is 0s, which waits for ever; set an approval_expiry, or leave on_expiry out`,
+		},
+		"approvals that expire at once": {
+			"[people]\napproval_expiry = \"7ms\"\nquestion_expiry = \"-1s\"\n",
+			`agent.toml:3:19: people.question_expiry is -1s; it must be at least 0s` + "\n" +
+				`agent.toml:2:19: people.approval_expiry is 7ms; it must be 0s, which waits for ever, or at least 1s`,
+		},
+		"expiry that asks": {
+			"[people]\non_expiry = \"ask\"\n",
+			`agent.toml:2:13: people.on_expiry is "ask"; it must be one of deny, allow`,
+		},
+		"expiry of days": {
+			"[people]\napproval_expiry = \"7d\"\n",
+			`agent.toml:2:19: people.approval_expiry is "7d"; it must be a duration such as "15s" or "2m30s"`,
+		},
+		"streams that nobody can follow": {
+			"[journal]\nchunk_retention = \"1s\"\n",
+			`agent.toml:2:19: journal.chunk_retention is 1s; it must be 0s, which keeps all, or at least 1m`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, c.want, refused(t, LoadOptions{}, c.text)) })
 	}
+}
+
+func TestRulesThatAreTaken(t *testing.T) {
+	loaded, err := Load(LoadOptions{
+		Path: write(t, `
+[[policy.rules]]
+tool = "mcp/files/write"
+arguments = { path = "${FOLDER}/**", "options.list" = '["a/b",1]', n = "[0-9]" }
+permit = "allow"
+[[policy.rules]]
+tool = "mcp/files/*"
+arguments.path = "../**"
+permit = "ask"
+why = "that is outside"
+[[policy.rules]]
+tool = "*"
+permit = "deny"
+`),
+		Environ: []string{"FOLDER=docs"},
+	})
+	require.NoError(t, err)
+	assert.Equal(t, []PolicyRule{
+		{Tool: "mcp/files/write", Arguments: map[string]string{"path": "docs/**", "options.list": `["a/b",1]`, "n": "[0-9]"}, Permit: PermitAllow},
+		{Tool: "mcp/files/*", Arguments: map[string]string{"path": "../**"}, Permit: PermitAsk, Why: "that is outside"},
+		{Tool: "*", Permit: PermitDeny},
+	}, loaded.Config.Policy.Rules)
+	shown := shown(t, loaded, true)
+	assert.Contains(t, shown, "[policy.rules.arguments]\nn = '[0-9]'  # from agent.toml:4\n\"options.list\" = '[\"a/b\",1]'  # from agent.toml:4\npath = '${FOLDER}/**'  # from agent.toml:4\n")
+	again := load(t, strings.ReplaceAll(shown, "${FOLDER}", "docs"))
+	assert.Equal(t, loaded.Config.Policy, again.Config.Policy)
 }
 
 func TestRemoteTemporalIsTakenWithTLSOrByPermission(t *testing.T) {

@@ -26,8 +26,8 @@ func agent(cfg config.Config, m *model) activities.Agent {
 	}
 	return activities.Agent{
 		Name: cfg.Runtime.Agent, SystemPrompt: cfg.Runtime.SystemPrompt, Provider: m.provider, Model: m.name,
-		Mode: mode(cfg, m.name), Limits: limits(cfg.Runtime), Policy: policy(cfg.Policy), RetryMax: cfg.LLM.RetryMax,
-		Temperature: cfg.LLM.Temperature, MaxTokens: cfg.LLM.MaxOutputTokens, Servers: servers,
+		Mode: mode(cfg, m.name), Limits: limits(cfg.Runtime), Policy: policy(cfg.Policy), People: people(cfg.People),
+		RetryMax: cfg.LLM.RetryMax, Temperature: cfg.LLM.Temperature, MaxTokens: cfg.LLM.MaxOutputTokens, Servers: servers,
 	}
 }
 
@@ -57,10 +57,18 @@ func policy(p config.Policy) turn.Policy {
 	if p.AskRisk == config.AskNever {
 		askRisk = ""
 	}
+	rules := make([]turn.Rule, len(p.Rules))
+	for i, r := range p.Rules {
+		rules[i] = turn.Rule{Tool: r.Tool, Arguments: r.Arguments, Permit: turn.Permission(r.Permit), Why: r.Why}
+	}
 	return turn.Policy{
-		Allow: p.Allow, Deny: p.Deny, Ask: p.Ask, AskRisk: askRisk, OnModelError: turn.Decision(p.OnModelError),
+		Allow: p.Allow, Deny: p.Deny, Ask: p.Ask, Rules: rules, AskRisk: askRisk, OnModelError: turn.Decision(p.OnModelError),
 		OnToolError: turn.Decision(p.OnToolError), OnInvalidAction: turn.Decision(p.OnInvalidAction),
 	}
+}
+
+func people(p config.People) turn.People {
+	return turn.People{ApprovalExpiry: p.ApprovalExpiry, OnExpiry: turn.Permission(p.OnExpiry), QuestionExpiry: p.QuestionExpiry}
 }
 
 // servers maps the configured MCP servers to the tool host's.
