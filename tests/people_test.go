@@ -1,0 +1,419 @@
+package tests
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/sessions"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// people is a client of the rig's sessions.
+func (r *rig) people() *sessions.Client {
+	return sessions.New(r.client, sessions.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Agent: "default", Blobs: r.store.PutBlob})
+}
+
+// say sends a message and fails the test where it is not accepted.
+func (r *rig) say(session string, m workflows.Message) sessions.Accepted {
+	r.t.Helper()
+	a, err := r.people().Send(r.t.Context(), sessions.Request{Session: session, Message: m})
+	require.NoError(r.t, err)
+	if !a.Joined {
+		r.ran = append(r.ran, workflow.Execution{ID: session, RunID: a.Turn})
+	}
+	return a
+}
+
+// ended follows a turn in the journal to its end.
+func (r *rig) ended(turnID string) journal.TurnRecord {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
+	defer cancel()
+	for _, err := range journal.Follow(ctx, r.store, turnID, -1) {
+		require.NoError(r.t, err)
+	}
+	rec, err := r.store.Turn(ctx, turnID)
+	require.NoError(r.t, err)
+	return rec
+}
+
+// answered waits for the turn that took a message, and for its end.
+func (r *rig) answered(session, messageID string) journal.TurnRecord {
+	r.t.Helper()
+	var rec journal.TurnRecord
+	require.Eventually(r.t, func() bool {
+		var err error
+		rec, err = r.store.Delivered(r.t.Context(), session, messageID)
+		return err == nil
+	}, time.Minute, 10*time.Millisecond, "message %s was taken by no turn", messageID)
+	return r.ended(rec.ID)
+}
+
+// waits follows a turn until it waits for n people's words, and returns what for.
+func (r *rig) waits(turnID string, n int) []journal.WaitRecord {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
+	defer cancel()
+	for {
+		changed := r.store.Changed(ctx)
+		list, err := r.store.Waits(ctx, turnID)
+		if err == nil && len(list) >= n {
+			return list
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			require.Fail(r.t, "the turn does not wait", "%d waits, %v", len(list), err)
+		}
+	}
+}
+
+func askToTouch(c *config.Config) { c.Policy.Ask = []string{"local/touch"} }
+
+// touching is a tool that counts its effects.
+func touching(effects *atomic.Int32) engine.Option {
+	return engine.WithTool("touch", "Touches.", func(_ context.Context, in echoIn) (string, error) {
+		effects.Add(1)
+		return "touched " + in.Text, nil
+	}, engine.Risk(turn.RiskHigh))
+}
+
+func TestAMessageJoinsTheRunningTurnBeforeItsNextInference(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	r := newRig(t, script.Func(func(q script.Request) script.Reply {
+		if q.Chat.Last("user").Content == "Read both." {
+			return script.Text("Both are read.")
+		}
+		return script.Call("local_echo", `{"text":"a"}`).Hold(1, gate)
+	}))
+	r.work(withEcho()...)
+	first := r.say(session(t), workflows.Message{ID: "m1", Text: "Read one."})
+	r.reach(gate)
+	second := r.say(session(t), workflows.Message{ID: "m2", Text: "Read both."})
+	assert.True(t, second.Joined)
+	assert.Equal(t, first.Turn, second.Turn)
+	gate.Release()
+	rec := r.answered(session(t), "m2")
+	assert.Equal(t, first.Turn, rec.ID, "the running turn has taken it")
+	assert.Equal(t, "Both are read.", rec.Answer)
+	messages, _ := r.transcript(session(t))
+	var roles []string
+	for _, m := range messages {
+		roles = append(roles, string(m.Role))
+	}
+	assert.Equal(t, "user assistant tool user assistant", strings.Join(roles, " "), "after the results, before the next answer")
+	_, kinds, _ := r.story(first.Turn)
+	assert.Equal(t, 1, kinds[turn.ChunkMessageJoined])
+	r.keep("v2-joined", session(t), first.Turn)
+	r.sound(session(t))
+}
+
+func TestAMessageThatComesTooLateBeginsTheNextTurn(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	r := newRig(t, script.Cases(
+		script.When("Third.", script.Text("To the third.")),
+		script.When("Second.", script.Text("To the second.")),
+		script.When("First.", script.Text("To the first.").Hold(1, gate)),
+	))
+	r.work()
+	first := r.say(session(t), workflows.Message{ID: "m1", Text: "First."})
+	r.reach(gate)
+	r.say(session(t), workflows.Message{ID: "m2", Text: "Second."})
+	r.say(session(t), workflows.Message{ID: "m3", Text: "Third.", After: true})
+	gate.Release()
+	assert.Equal(t, "To the first.", r.ended(first.Turn).Answer)
+	second, third := r.answered(session(t), "m2"), r.answered(session(t), "m3")
+	assert.Equal(t, "To the second.", second.Answer)
+	assert.Equal(t, "To the third.", third.Answer)
+	assert.Len(t, map[string]bool{first.Turn: true, second.ID: true, third.ID: true}, 3, "a turn each")
+	r.keep("v2-queued-first", session(t), first.Turn)
+	r.keep("v2-queued-middle", session(t), second.ID)
+	r.keep("v2-queued-last", session(t), third.ID)
+	r.ran = append(r.ran, workflow.Execution{ID: session(t), RunID: second.ID}, workflow.Execution{ID: session(t), RunID: third.ID})
+	r.sound(session(t))
+}
+
+func TestAQuestionIsAnsweredByNameOrByTheNextMessage(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]func(r *rig, session string) error{
+		"answer": func(r *rig, session string) error {
+			_, err := r.people().Answer(t.Context(), session, workflows.Answer{Question: "q1", Text: "main.go", By: "ann"})
+			return err
+		},
+		"message": func(r *rig, session string) error {
+			_, err := r.people().Send(t.Context(), sessions.Request{Session: session, Message: workflows.Message{ID: "m2", Text: "main.go"}})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, script.Cases(
+				script.When("main.go", script.Text("It is read.")),
+				script.When("", script.Call("ask_user", `{"question":"Which file?"}`)),
+			))
+			stop := r.work()
+			begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Read the file."})
+			wait := r.waits(begun.Turn, 1)[0]
+			assert.Equal(t, "q1", wait.ID)
+			assert.Equal(t, "Which file?", wait.Question)
+			rec, err := r.store.Turn(t.Context(), begun.Turn)
+			require.NoError(t, err)
+			assert.Equal(t, turn.StateWaiting, rec.State)
+			r.searched(`EverturnState = "waiting" AND WorkflowId = "`+session(t)+`"`, begun.Turn)
+			stop()
+			r.work()
+			require.NoError(t, answer(r, session(t)), "the worker that asked is gone")
+			end := r.ended(begun.Turn)
+			assert.Equal(t, "It is read.", end.Answer)
+			assert.Equal(t, 2, end.Steps, "waiting costs none")
+			waits, err := r.store.Waits(t.Context(), begun.Turn)
+			require.NoError(t, err)
+			require.Len(t, waits, 1)
+			assert.Equal(t, turn.VerdictAnswered, waits[0].Ruling.Verdict)
+			messages, _ := r.transcript(session(t))
+			assert.Equal(t, "Which file?", messages[1].Text)
+			assert.Equal(t, "main.go", messages[2].Text)
+			r.keep("v2-question-"+name, session(t), begun.Turn)
+			r.sound(session(t))
+		})
+	}
+}
+
+func TestACallRunsOnceWhenAPersonAllowsIt(t *testing.T) {
+	t.Parallel()
+	for name, allow := range map[string]bool{"allowed": true, "denied": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var effects atomic.Int32
+			r := newRig(t, script.Steps(script.Call("local_touch", `{"text":"a"}`), script.Text("Done.")), askToTouch)
+			stop := r.work(touching(&effects))
+			begun := r.say(session(t), workflows.Message{Text: "Touch it."})
+			wait := r.waits(begun.Turn, 1)[0]
+			assert.Equal(t, "1.0", wait.ID)
+			assert.JSONEq(t, `{"text":"a"}`, wait.Arguments)
+			assert.Zero(t, effects.Load(), "nothing runs before")
+			stop()
+			r.work(touching(&effects))
+			approval := workflows.Approval{Call: wait.ID, Allow: allow, ArgumentsHash: wait.ArgumentsHash, By: "ann", Reason: "not now"}
+			res, err := r.people().Approve(t.Context(), session(t), approval)
+			require.NoError(t, err)
+			assert.Equal(t, allow, res.Allowed)
+			_, err = r.people().Approve(t.Context(), session(t), approval)
+			if err != nil { // the turn may be over by now
+				require.ErrorIs(t, err, sessions.ErrNotRunning)
+			}
+			end := r.ended(begun.Turn)
+			assert.Equal(t, "Done.", end.Answer)
+			waits, err := r.store.Waits(t.Context(), begun.Turn)
+			require.NoError(t, err)
+			assert.Equal(t, "ann", waits[0].Ruling.By)
+			told := r.model.Requests()[1].Chat.Last("tool").Content
+			if allow {
+				assert.EqualValues(t, 1, effects.Load())
+				assert.Equal(t, "touched a", told)
+			} else {
+				assert.Zero(t, effects.Load())
+				assert.Contains(t, told, "denied")
+				assert.Contains(t, told, "not now")
+			}
+			r.keep("v2-approval-"+name, session(t), begun.Turn)
+			r.sound(session(t))
+		})
+	}
+}
+
+func TestAllApprovalsOfAnAnswerComeBeforeItsCalls(t *testing.T) {
+	t.Parallel()
+	var effects atomic.Int32
+	r := newRig(t, script.Steps(script.Calls(
+		script.ToolCall{Name: "local_touch", Arguments: `{"text":"a"}`},
+		script.ToolCall{Name: "local_echo", Arguments: `{"text":"b"}`},
+		script.ToolCall{Name: "local_touch", Arguments: `{"text":"c"}`},
+	), script.Text("Done.")), askToTouch)
+	r.work(append(withEcho(), touching(&effects))...)
+	begun := r.say(session(t), workflows.Message{Text: "Touch all."})
+	waits := r.waits(begun.Turn, 2)
+	decide := func(i int, allow bool) (workflows.ApprovalResult, error) {
+		return r.people().Approve(t.Context(), session(t), workflows.Approval{Call: waits[i].ID, Allow: allow, ArgumentsHash: waits[i].ArgumentsHash, By: "ann"})
+	}
+	res, err := decide(1, false)
+	require.NoError(t, err)
+	assert.Equal(t, 1, res.Waiting)
+	assert.Zero(t, effects.Load())
+	_, err = decide(1, true)
+	var refused *turn.Error
+	require.ErrorAs(t, err, &refused, "the first decision stands")
+	assert.Equal(t, turn.CodeNotWaiting, refused.Code)
+	for name, bad := range map[string]workflows.Approval{
+		"drift":       {Call: waits[0].ID, Allow: true, ArgumentsHash: "another"},
+		"no hash":     {Call: waits[0].ID, Allow: true},
+		"no such":     {Call: "9.9", Allow: true, ArgumentsHash: waits[0].ArgumentsHash},
+		"other turn":  {Turn: "another", Call: waits[0].ID, Allow: true, ArgumentsHash: waits[0].ArgumentsHash},
+		"deny always": {Call: waits[0].ID, Always: turn.AlwaysTool, ArgumentsHash: waits[0].ArgumentsHash},
+	} {
+		_, err := r.people().Approve(t.Context(), session(t), bad)
+		require.ErrorAs(t, err, &refused, name)
+	}
+	_, err = decide(0, true)
+	require.NoError(t, err)
+	assert.Equal(t, "Done.", r.ended(begun.Turn).Answer)
+	assert.EqualValues(t, 1, effects.Load())
+	messages := paired(t, r, session(t))
+	assert.Equal(t, []turn.Outcome{turn.OutcomeOK, turn.OutcomeOK, turn.OutcomeDenied}, []turn.Outcome{messages[2].Outcome, messages[3].Outcome, messages[4].Outcome})
+	r.keep("v2-approvals-mixed", session(t), begun.Turn)
+	r.sound(session(t))
+}
+
+func TestAlwaysAllowSparesTheQuestion(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		scope turn.Scope
+		asked int
+	}{"this call": {turn.AlwaysCall, 2}, "the tool": {turn.AlwaysTool, 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var effects atomic.Int32
+			r := newRig(t, script.Steps(script.Call("local_touch", `{"text":"a"}`), script.Call("local_touch", `{"text":"a"}`),
+				script.Call("local_touch", `{"text":"b"}`), script.Text("Done.")), askToTouch)
+			r.work(touching(&effects))
+			begun := r.say(session(t), workflows.Message{Text: "Touch."})
+			for n := 1; n <= c.asked; n++ {
+				w := r.waits(begun.Turn, n)[n-1]
+				_, err := r.people().Approve(t.Context(), session(t), workflows.Approval{Call: w.ID, Allow: true, ArgumentsHash: w.ArgumentsHash, Always: c.scope})
+				require.NoError(t, err)
+			}
+			assert.Equal(t, "Done.", r.ended(begun.Turn).Answer)
+			assert.EqualValues(t, 3, effects.Load())
+			waits, err := r.store.Waits(t.Context(), begun.Turn)
+			require.NoError(t, err)
+			assert.Len(t, waits, c.asked)
+			r.sound(session(t))
+		})
+	}
+}
+
+func TestWhatNobodyDecidesExpires(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		reply   script.Reply
+		change  func(*config.Config)
+		effects int32
+		verdict turn.Verdict
+	}{
+		"approval-denied":  {script.Call("local_touch", `{"text":"a"}`), func(*config.Config) {}, 0, turn.VerdictExpired},
+		"approval-allowed": {script.Call("local_touch", `{"text":"a"}`), func(c *config.Config) { c.People.OnExpiry = "allow" }, 1, turn.VerdictExpired},
+		"question":         {script.Call("ask_user", `{"question":"Which?"}`), func(*config.Config) {}, 0, turn.VerdictExpired},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var effects atomic.Int32
+			r := newRig(t, script.Attempts(c.reply, script.Text("Gone on.")), askToTouch, func(cfg *config.Config) {
+				cfg.People.ApprovalExpiry, cfg.People.QuestionExpiry = 2*time.Second, 2*time.Second
+				c.change(cfg)
+			})
+			n := 0
+			r.model.SetScript(script.Func(func(script.Request) script.Reply {
+				if n++; n == 1 {
+					return c.reply
+				}
+				return script.Text("Gone on.")
+			}))
+			r.work(touching(&effects))
+			begun := r.say(session(t), workflows.Message{Text: "Go."})
+			w := r.waits(begun.Turn, 1)[0]
+			end := r.ended(begun.Turn)
+			assert.Equal(t, "Gone on.", end.Answer)
+			assert.Equal(t, c.effects, effects.Load())
+			waits, err := r.store.Waits(t.Context(), begun.Turn)
+			require.NoError(t, err)
+			assert.Equal(t, c.verdict, waits[0].Ruling.Verdict)
+			_, err = r.people().Approve(t.Context(), session(t), workflows.Approval{Call: w.ID, Allow: true, ArgumentsHash: w.ArgumentsHash})
+			require.ErrorIs(t, err, sessions.ErrNotRunning)
+			r.keep("v2-expired-"+name, session(t), begun.Turn)
+			r.sound(session(t))
+		})
+	}
+}
+
+// A stop settles within moments, whatever the turn is doing, and the session's next turn works.
+func TestAStopDoesNotWaitForAnybody(t *testing.T) {
+	t.Parallel()
+	hang := make(chan struct{})
+	t.Cleanup(func() { close(hang) })
+	begun := make(chan struct{}, 16)
+	hung := engine.WithTool("hang", "Hangs.", func(context.Context, echoIn) (string, error) {
+		begun <- struct{}{}
+		<-hang
+		return "late", nil
+	})
+	for name, c := range map[string]struct {
+		script script.Script
+		reach  func(r *rig, turnID string)
+		say    string
+		check  func(t *testing.T, r *rig, rec journal.TurnRecord)
+	}{
+		"stalled-stream": {script.Text("one two three four").StallAfter(2), func(r *rig, id string) { r.shown(id, "one two") }, "", func(t *testing.T, _ *rig, rec journal.TurnRecord) {
+			assert.Equal(t, "one two", strings.TrimSpace(rec.Answer), "what was said is kept")
+		}},
+		"hung-tool": {script.Call("local_hang", `{"text":"a"}`), func(*rig, string) { <-begun }, "", func(t *testing.T, r *rig, rec journal.TurnRecord) {
+			messages := paired(t, r, rec.Session)
+			assert.Equal(t, turn.OutcomeUnknown, messages[2].Outcome, "it was claimed, and nobody knows")
+		}},
+		"approval": {script.Call("local_touch", `{"text":"a"}`), func(r *rig, id string) { r.waits(id, 1) }, "", func(t *testing.T, r *rig, rec journal.TurnRecord) {
+			messages := paired(t, r, rec.Session)
+			assert.Equal(t, turn.OutcomeCancelled, messages[2].Outcome, "it never ran")
+			waits, err := r.store.Waits(t.Context(), rec.ID)
+			require.NoError(t, err)
+			assert.Equal(t, turn.VerdictCancelled, waits[0].Ruling.Verdict)
+		}},
+		"question": {script.Call("ask_user", `{"question":"Which?"}`), func(r *rig, id string) { r.waits(id, 1) }, "", func(*testing.T, *rig, journal.TurnRecord) {}},
+		"with-messages": {script.Text("one two three four").StallAfter(2), func(r *rig, id string) { r.shown(id, "one two") }, "And this?", func(t *testing.T, r *rig, rec journal.TurnRecord) {
+			delivered, err := r.store.Delivered(t.Context(), rec.Session, "late")
+			require.NoError(t, err, "a message that was accepted is kept")
+			assert.Equal(t, rec.ID, delivered.ID)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var effects atomic.Int32
+			r := newRig(t, c.script, askToTouch, func(cfg *config.Config) { cfg.Runtime.ToolTimeout = time.Minute })
+			r.work(hung, touching(&effects))
+			first := r.say(session(t), workflows.Message{Text: "Go."})
+			c.reach(r, first.Turn)
+			if c.say != "" {
+				r.say(session(t), workflows.Message{ID: "late", Text: c.say})
+			}
+			asked := time.Now()
+			require.NoError(t, r.people().Stop(t.Context(), session(t)))
+			rec := r.ended(first.Turn)
+			t.Logf("settled after %s", time.Since(asked).Round(time.Millisecond))
+			assert.Equal(t, turn.StateCancelled, rec.State)
+			assert.Less(t, time.Since(asked), 30*time.Second, "long before the stream or the tool would give up")
+			c.check(t, r, rec)
+			r.model.SetScript(script.Text("I go on."))
+			require.Eventually(t, func() bool {
+				d, err := r.client.DescribeWorkflowExecution(t.Context(), session(t), first.Turn)
+				return err == nil && d.WorkflowExecutionInfo.Status == enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED
+			}, time.Minute, 10*time.Millisecond)
+			assert.Equal(t, "I go on.", r.ask(session(t), "Go on.").Answer)
+			assert.Zero(t, effects.Load())
+			r.keep("v2-stopped-"+name, session(t), first.Turn)
+			r.sound(session(t))
+		})
+	}
+}
