@@ -1,0 +1,110 @@
+package turn_test
+
+import (
+	"encoding/json"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// FuzzRuleArguments: whatever arguments a model sends, a rule that allows docs/** lets nothing out of that folder, as
+// readers of several habits find the path; and what a rule allows with a pattern, it denies with the same pattern.
+func FuzzRuleArguments(f *testing.F) {
+	for _, value := range []string{"docs/a", "docs/../x", `docs\..\x`, "docs/%2e%2e/x", "/docs/a", "docs/a\x00", "docs/.\n./x", "docs/a/b/c", "docs/./", "C:docs/a", "file:docs/a"} {
+		f.Add(path(value))
+	}
+	for _, arguments := range []string{
+		`{"path":"docs/a","PATH":"x"}`, `{"PATH":"docs/a"}`, `{"path":"docs/a","path":"/x"}`, `{"path":["docs/a","x"]}`, `{"p\u0061th":"docs\/a"}`, `{"path":"docs/a"}x`,
+		`{"path":{"path":"docs/a"}}`, `{"path":"docs/\ud83d"}`, `{"path":"docs/a","pat\u212a":1}`, ``, `null`, `[]`, `{"path":1e3}`, `{"path":"1e3"}`,
+	} {
+		f.Add(arguments)
+	}
+	f.Fuzz(func(t *testing.T, arguments string) {
+		for _, pattern := range []string{"docs/**", "**", "*", "1000", "[a-d]*/?"} {
+			if permitted(confined(pattern), arguments) == turn.Allow {
+				require.Equal(t, turn.Deny, permitted(barred(pattern), arguments), "%s: what surely matches perhaps matches", pattern)
+			}
+		}
+		if permitted(confined("docs/**"), arguments) != turn.Allow {
+			return
+		}
+		for _, found := range readers(t, arguments) {
+			for _, way := range spelt(found) {
+				at := filepath.Join("/srv", way)
+				require.True(t, strings.HasPrefix(at, "/srv/docs/") && !filepath.IsAbs(way), "%q gives %s", arguments, at)
+			}
+		}
+	})
+}
+
+// readers are the paths that a Go struct, with its blindness for case, and a map find in arguments.
+func readers(t *testing.T, arguments string) []string {
+	t.Helper()
+	var typed struct {
+		Path string `json:"path"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(arguments), &typed))
+	var loose map[string]any
+	require.NoError(t, json.Unmarshal([]byte(arguments), &loose))
+	found, ok := loose["path"].(string)
+	require.True(t, ok, "a path that is allowed is text")
+	return []string{typed.Path, found}
+}
+
+// spelt are ways to take a path: as it is, with slashes either way, decoded, without what some readers leave out, and up to
+// where C ends it.
+func spelt(p string) []string {
+	ways := []string{p, strings.ReplaceAll(p, `\`, "/"), strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(p), strings.TrimSpace(p)}
+	if decoded, err := url.PathUnescape(p); err == nil {
+		ways = append(ways, strings.ReplaceAll(decoded, `\`, "/"))
+	}
+	cut, _, _ := strings.Cut(p, "\x00")
+	return append(ways, cut)
+}
+
+// FuzzRuleAddresses: a rule that allows the addresses of one domain's hosts lets no other host be called.
+func FuzzRuleAddresses(f *testing.F) {
+	for _, value := range []string{"https://a.example.com/x", "https://evil.com?.example.com/x", "https://evil.com#.example.com/", "https://a@b.example.com/", "https://evil.com\\.example.com/x",
+		"https://[::1].example.com/", "https://evil.com%2f.example.com/x", "https://a.example.com//evil.com/x", "HTTPS://a.example.com/x", "https://\ta.example.com/x"} {
+		f.Add(value)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		if permitted(confined("https://*.example.com/**"), path(value)) != turn.Allow {
+			return
+		}
+		u, err := url.Parse(strings.ToValidUTF8(value, "\ufffd"))
+		if err != nil {
+			return // no reader calls it
+		}
+		require.Equal(t, "https", u.Scheme)
+		require.Regexp(t, `^[^/?#@:]*\.example\.com$`, u.Host)
+		require.Nil(t, u.User)
+	})
+}
+
+// FuzzRulePatterns: no pattern and no value makes the matcher panic or take its time, and a value is named by itself
+// where it has nothing of a pattern in it.
+func FuzzRulePatterns(f *testing.F) {
+	f.Add("docs/**", "docs/a")
+	f.Add("**", "")
+	f.Add("/**", "/")
+	f.Add("[a", "a")
+	f.Add(`\`, `\`)
+	f.Add("*a*a*a*a*a*b", strings.Repeat("a", 4000))
+	f.Add("1e400", "1E+400")
+	f.Add("x", strings.Repeat("../", 1000)+"x")
+	f.Fuzz(func(t *testing.T, pattern, value string) {
+		allowed := permitted(confined(pattern), path(value))
+		if denied := permitted(barred(pattern), path(value)); allowed == turn.Allow {
+			require.Equal(t, turn.Deny, denied)
+		}
+		if strings.ToValidUTF8(value, "") == value && !strings.ContainsAny(value, `*?[\`) {
+			require.Equal(t, turn.Deny, permitted(barred(value), path(value)), "%q is named by itself", value)
+		}
+	})
+}
