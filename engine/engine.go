@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -51,11 +52,9 @@ func New(ctx context.Context, cfg config.Config, opts ...Option) (*Engine, error
 func (e *Engine) Run(ctx context.Context) error {
 	watched, stop := context.WithCancel(ctx)
 	defer stop()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		e.watch(watched)
-	}()
+	var beside sync.WaitGroup
+	beside.Go(func() { e.watch(watched) })
+	beside.Go(func() { e.prune(watched, pruneEvery) })
 	err := e.worker.Start()
 	if err == nil {
 		e.log.Info("worker polls", "task_queue", e.cfg.Temporal.TaskQueue, "model", e.model.name)
@@ -63,7 +62,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		e.worker.Stop()
 	}
 	stop()
-	<-done
+	beside.Wait()
 	if err != nil {
 		return fmt.Errorf("starting the worker: %w", err)
 	}

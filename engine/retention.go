@@ -1,0 +1,61 @@
+package engine
+
+import (
+	"context"
+	"time"
+)
+
+// How streams of turns that are long over are removed: few at a time with a pause after each, since the journal's other
+// writers wait meanwhile, and no more than pruneMost turns an hour.
+const (
+	pruneEvery = time.Hour
+	pruneBatch = 16 // turns
+	prunePause = 50 * time.Millisecond
+	pruneMost  = 20_000 // turns
+)
+
+// prune removes the streams that are older than [journal] chunk_retention, now and every so often until ctx ends. Any
+// number of workers may do so beside one another. What cannot be removed now is tried again the next time.
+func (e *Engine) prune(ctx context.Context, every time.Duration) {
+	keep := e.cfg.Journal.ChunkRetention
+	if keep <= 0 {
+		return
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		turns, err := e.pruneOnce(ctx, time.Now().Add(-keep))
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			e.log.Error("removing old streams", "removed", turns, "again in", every, "error", err)
+		case turns > 0:
+			e.log.Info("old streams are removed; their transcripts stay", "turns", turns, "older than", keep)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// pruneOnce removes the streams of turns that ended before a time, and returns of how many.
+func (e *Engine) pruneOnce(ctx context.Context, before time.Time) (turns int, err error) {
+	pause := time.NewTicker(prunePause)
+	defer pause.Stop()
+	for turns < pruneMost {
+		n, err := e.journal.PruneChunks(ctx, before, pruneBatch)
+		turns += n
+		if err != nil || n < pruneBatch {
+			return turns, err
+		}
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return turns, ctx.Err()
+		}
+	}
+	return turns, nil
+}

@@ -1,0 +1,103 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/sqlite"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// troubled is a journal whose removals fail as often as it says, and which tells of each that was tried.
+type troubled struct {
+	journal.Store
+	failures int
+	tried    chan int
+}
+
+func (s *troubled) PruneChunks(ctx context.Context, before time.Time, limit int) (int, error) {
+	n, err := 0, errors.New("the disk is full")
+	if s.failures--; s.failures < 0 {
+		n, err = s.Store.PruneChunks(ctx, before, limit)
+	}
+	select {
+	case s.tried <- n:
+	case <-ctx.Done():
+	}
+	return n, err
+}
+
+// finished puts a turn into the journal that ended so long ago.
+func finished(t *testing.T, s journal.Store, id string, ago time.Duration) {
+	t.Helper()
+	at := time.Now().Add(-ago)
+	_, err := s.Begin(t.Context(), journal.BeginInput{
+		Session: "s-" + id, Turn: id, WorkflowID: "s-" + id, RunID: id, Message: turn.Message{Role: turn.RoleUser, Text: "hello"}, Pins: json.RawMessage(`{}`), At: at,
+	})
+	require.NoError(t, err)
+	_, err = s.Finish(t.Context(), journal.FinishInput{Session: "s-" + id, Turn: id, State: turn.StateCompleted, Reason: turn.FinishAnswered, Answer: "hi", At: at})
+	require.NoError(t, err)
+}
+
+func kinds(t *testing.T, s journal.Store, id string) (kinds []turn.ChunkKind) {
+	t.Helper()
+	chunks, err := s.Chunks(t.Context(), id, -1, 100)
+	require.NoError(t, err)
+	for _, c := range chunks {
+		kinds = append(kinds, c.Kind)
+	}
+	return kinds
+}
+
+func TestAWorkerRemovesOldStreamsNowAndEveryHour(t *testing.T) {
+	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, store.Close()) }()
+	for i := range pruneBatch + 3 {
+		finished(t, store, fmt.Sprintf("old-%d", i), 25*time.Hour)
+	}
+	finished(t, store, "young", 23*time.Hour)
+
+	journal := &troubled{Store: store, failures: 1, tried: make(chan int)}
+	cfg := config.Default()
+	cfg.Journal.ChunkRetention = 24 * time.Hour
+	var logged bytes.Buffer
+	e := &Engine{cfg: cfg, journal: journal, log: slog.New(slog.NewTextHandler(&logged, nil))}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { e.prune(ctx, time.Millisecond) })
+
+	assert.Equal(t, []int{0, pruneBatch, 3, 0}, []int{<-journal.tried, <-journal.tried, <-journal.tried, <-journal.tried}, "a failure is tried again, in small steps")
+	stop()
+	running.Wait()
+	assert.Equal(t, []turn.ChunkKind{turn.ChunkTurnCompleted}, kinds(t, store, "old-0"))
+	assert.Equal(t, []turn.ChunkKind{turn.ChunkTurnStarted, turn.ChunkTurnCompleted}, kinds(t, store, "young"))
+	assert.Contains(t, logged.String(), "the disk is full")
+	assert.Contains(t, logged.String(), fmt.Sprintf("turns=%d", pruneBatch+3))
+	said, err := store.Messages(t.Context(), "s-old-0", 1, 9)
+	require.NoError(t, err)
+	assert.Equal(t, "hello", said[0].Text, "what was said stays")
+}
+
+func TestARetentionOfNothingKeepsAll(t *testing.T) {
+	cfg := config.Default()
+	cfg.Journal.ChunkRetention = 0
+	e := &Engine{cfg: cfg, journal: &troubled{}} // which would panic
+	e.prune(t.Context(), time.Millisecond)
+}
