@@ -229,9 +229,8 @@ func (r *run) collect(ctx workflow.Context, waits []turn.Wait, within time.Durat
 		expired = workflow.NewTimer(timing, within).IsReady
 	}
 	for kept := 0; kept < len(waits); {
-		err := workflow.Await(ctx, func() bool { return len(r.desk.rulings) > kept || r.spoken() || expired() })
-		if err != nil {
-			return nil, err
+		if workflow.Await(ctx, func() bool { return len(r.desk.rulings) > kept || r.spoken() || expired() }) != nil {
+			return nil, ctx.Err()
 		}
 		r.conclude(ctx, waits)
 		fresh := r.desk.rulings[kept:]

@@ -35,10 +35,8 @@ type Activities interface {
 func call[In, Out any](ctx workflow.Context, atOnce bool, act func(Activities, context.Context, In) (Out, error), in In) (Out, error) {
 	var out Out
 	future := workflow.ExecuteActivity(ctx, activityName(act), in)
-	if atOnce {
-		if err := workflow.Await(ctx, future.IsReady); err != nil {
-			return out, err
-		}
+	if atOnce && workflow.Await(ctx, future.IsReady) != nil {
+		return out, ctx.Err() // Await's own error has words of the SDK as its detail, where partial looks for text
 	}
 	err := future.Get(ctx, &out)
 	return out, err
