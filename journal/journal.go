@@ -132,6 +132,11 @@ type Store interface {
 	Sessions(ctx context.Context, limit int) ([]SessionRecord, error)
 	// Turns returns the session's turns in the order in which they began.
 	Turns(ctx context.Context, session string) ([]TurnRecord, error)
+	// TurnsAfter returns at most limit turns of the session that began after the named one, or from the first where after
+	// is empty, in the order in which they began. ErrNotFound, also of a turn that is another session's.
+	TurnsAfter(ctx context.Context, session, after string, limit int) ([]TurnRecord, error)
+	// HeadAt returns the head right after the message of this seq; ErrNotFound where there is none.
+	HeadAt(ctx context.Context, session string, seq int64) (turn.Head, error)
 	// Inferences and Calls are the ledgers of one turn, by step and index.
 	Inferences(ctx context.Context, turnID string) ([]Inference, error)
 	Calls(ctx context.Context, turnID string) ([]CallRecord, error)

@@ -90,6 +90,18 @@ func (w watched) Turn(ctx context.Context, id string) (journal.TurnRecord, error
 	return rec, err
 }
 
+// TurnsAfter is what a follower of a session asks for.
+func (w watched) TurnsAfter(ctx context.Context, session, after string, limit int) ([]journal.TurnRecord, error) {
+	list, err := w.Store.TurnsAfter(ctx, session, after, limit)
+	if len(list) == 0 && limit > 0 {
+		select {
+		case w.idle <- struct{}{}:
+		default:
+		}
+	}
+	return list, err
+}
+
 // waiting waits until a follower waits.
 func (w watched) waiting(ctx context.Context) error {
 	select {

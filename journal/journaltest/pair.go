@@ -13,6 +13,8 @@ import (
 
 var pairPromises = []pairPromise{
 	{"follow sees what another process writes", func(t T, a, b journal.Store) { followLive(t, a, b) }},
+	{"a session is followed while another process writes", func(t T, a, b journal.Store) { sessionLive(t, a, b) }},
+	{"of many rulings from many processes one stands", oneRuling},
 	{"one message from many processes begins one turn", oneMessage},
 	{"one call claimed by many is granted once", oneClaim},
 	{"two processes write at once and both get through", bothWrite},
@@ -72,6 +74,40 @@ func oneClaim(t T, a, b journal.Store) {
 		}
 	}
 	assert.Equal(t, 1, granted)
+}
+
+func oneRuling(t T, a, b journal.Store) {
+	s := newScript(t, a, "t1")
+	list := calls(1, 1)
+	s.infer(1, "write", list...)
+	w := approvalOf(list[0])
+	s.ask(w)
+	const n = 20
+	errs := make([]error, n)
+	together(a, b, n, func(i int, store journal.Store) {
+		r := turn.Ruling{ID: w.ID, Verdict: turn.VerdictDenied, By: fmt.Sprint(i)}
+		if i%3 == 0 {
+			r = allowed(w)
+			r.By = fmt.Sprint(i)
+		}
+		errs[i] = store.Decide(t.Context(), journal.DecideInput{Session: "s", Turn: "t1", Rulings: []turn.Ruling{r}, At: start})
+	})
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	decided := s.said(turn.ChunkApprovalDecided)
+	require.Len(t, decided, 1)
+	waits, err := b.Waits(t.Context(), "t1")
+	require.NoError(t, err)
+	assert.Equal(t, decided[0].Ruling, waits[0].Ruling)
+	in := s.claimInput(list[0], 1)
+	in.Approved = true
+	_, err = b.ClaimCall(t.Context(), in)
+	if waits[0].Ruling.Allowed {
+		assert.NoError(t, err)
+	} else {
+		assert.ErrorIs(t, err, journal.ErrUnapproved)
+	}
 }
 
 func bothWrite(t T, a, b journal.Store) {

@@ -64,9 +64,10 @@ func (t *tx) begin(in journal.BeginInput) (journal.Begun, error) {
 	if err != nil {
 		return journal.Begun{}, err
 	}
-	first, err := t.turnRecord(`t.n = (SELECT turn FROM messages WHERE session = ? AND message_id = ?)`, sc.session, in.Message.ID)
+	taker, err := t.taker(sc.session, in.Message.ID)
 	if err == nil {
-		return journal.Begun{DuplicateOf: &first}, nil
+		first, err := t.turnRecord(`t.n = ?`, taker)
+		return journal.Begun{DuplicateOf: &first}, err
 	}
 	if !errors.Is(err, sql.ErrNoRows) {
 		return journal.Begun{}, err

@@ -2,20 +2,98 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"errors"
-	"time"
+	"fmt"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
-var errNotYet = errors.New("not built yet")
-
 // Fork implements journal.Store.
-func (s *Store) Fork(ctx context.Context, in journal.ForkInput) (journal.SessionRecord, error) {
-	return journal.SessionRecord{}, errNotYet
+func (s *Store) Fork(ctx context.Context, in journal.ForkInput) (out journal.SessionRecord, err error) {
+	err = s.write(ctx, fmt.Sprintf("forking session %q", in.Session), func(t *tx) error {
+		if err := checkID("session", in.ID); err != nil {
+			return err
+		}
+		var parent, head int64
+		if err := t.row(`SELECT n, head_seq FROM sessions WHERE id = ?`, in.Session).Scan(&parent, &head); err != nil {
+			return err
+		}
+		if _, err := t.sessionRow(in.ID); !errors.Is(err, sql.ErrNoRows) {
+			return errors.Join(err, fmt.Errorf("%q: %w: choose another name", in.ID, journal.ErrExists))
+		}
+		at, err := t.forkPoint(parent, head, in.At)
+		if err != nil {
+			return err
+		}
+		if err := t.checkDepth(parent); err != nil {
+			return err
+		}
+		if err := t.insertFork(parent, at, in); err != nil {
+			return err
+		}
+		out, err = t.session(in.ID)
+		return err
+	})
+	return out, err
 }
 
-// PruneChunks implements journal.Store.
-func (s *Store) PruneChunks(ctx context.Context, before time.Time, limit int) (int, error) {
-	return 0, errNotYet
+func (t *tx) insertFork(parent int64, at turn.Head, in journal.ForkInput) error {
+	t.emitted = true // who follows the new session looks for it
+	return t.exec(`INSERT INTO sessions (id, tenant, agent, parent, fork_seq, head_seq, head_hash, first_text, created_at, updated_at)
+		SELECT ?1, tenant, CASE ?2 WHEN '' THEN agent ELSE ?2 END, n, ?3, ?3, ?4, first_text, ?5, ?5 FROM sessions WHERE n = ?6`,
+		in.ID, in.Agent, at.Seq, at.Hash, nanos(in.Time), parent)
+}
+
+// forkPoint returns the head at a point, or says where the session can be forked instead.
+func (q querier) forkPoint(session, head, at int64) (turn.Head, error) {
+	if at < 1 || at > head {
+		return turn.Head{}, fmt.Errorf("there is no message %d, they are 1 to %d: %w", at, head, journal.ErrForkPoint)
+	}
+	good, err := q.forkable(session, at)
+	if err != nil {
+		return turn.Head{}, err
+	}
+	if good {
+		p, err := q.point(session, at)
+		return turn.Head{Seq: at, Hash: p.hash}, err
+	}
+	before, err := q.nearest(session, at, -1, head)
+	if err != nil {
+		return turn.Head{}, err
+	}
+	after, err := q.nearest(session, at, +1, head)
+	if err != nil {
+		return turn.Head{}, err
+	}
+	where := fmt.Sprintf("fork it at %d or %d", before, after)
+	if after == 0 {
+		where = fmt.Sprintf("fork it at %d", before)
+	}
+	return turn.Head{}, fmt.Errorf("at %d calls would be parted from their results: %w: %s", at, journal.ErrForkPoint, where)
+}
+
+// forkable reports whether no call is parted from its result between seq and the message after it.
+func (q querier) forkable(session, seq int64) (bool, error) {
+	p, err := q.point(session, seq)
+	if err != nil || p.calls {
+		return false, err
+	}
+	next, err := q.point(session, seq+1)
+	if errors.Is(err, sql.ErrNoRows) {
+		return true, nil
+	}
+	return next.role != turn.RoleTool, err
+}
+
+// nearest looks for a good point in one direction, 0 where there is none. There is one no further than the calls of an
+// answer are many; a session begins with a user's message, which is one.
+func (q querier) nearest(session, seq, step, head int64) (int64, error) {
+	for seq += step; seq >= 1 && seq <= head; seq += step {
+		if good, err := q.forkable(session, seq); good || err != nil {
+			return seq, err
+		}
+	}
+	return 0, nil
 }

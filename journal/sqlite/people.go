@@ -200,7 +200,7 @@ func (s *Store) Rules(ctx context.Context, session string) (out []turn.SessionRu
 }
 
 func (q querier) rules(session string) (out []turn.SessionRule, err error) {
-	return out, q.each(func(rows *sql.Rows) error {
+	err = q.each(func(rows *sql.Rows) error {
 		var r turn.SessionRule
 		var at int64
 		err := rows.Scan(&r.Tool, &r.ArgumentsHash, &r.By, &at)
@@ -208,4 +208,5 @@ func (q querier) rules(session string) (out []turn.SessionRule, err error) {
 		out = append(out, r)
 		return err
 	}, `SELECT tool, arguments_hash, ruled_by, at FROM rules WHERE session = (SELECT n FROM sessions WHERE id = ?) ORDER BY n`, session)
+	return out, err
 }

@@ -13,6 +13,12 @@ import (
 const turnColumns = `t.id, s.id, t.workflow_id, t.run_id, t.agent, t.message_id, t.message_seq, t.state, t.reason, t.code,
 	t.message, t.answer, t.usage, t.steps, t.calls, t.started_at, coalesce(t.ended_at, 0)`
 
+// lastTurnColumns are turnColumns of a turn that may be missing: a fork begins without one.
+const lastTurnColumns = `coalesce(t.id, ''), iif(t.n IS NULL, '', s.id), coalesce(t.workflow_id, ''), coalesce(t.run_id, ''),
+	coalesce(t.agent, ''), coalesce(t.message_id, ''), coalesce(t.message_seq, 0), coalesce(t.state, ''), coalesce(t.reason, ''),
+	coalesce(t.code, ''), coalesce(t.message, ''), coalesce(t.answer, ''), coalesce(t.usage, '{}'), coalesce(t.steps, 0),
+	coalesce(t.calls, 0), coalesce(t.started_at, 0), coalesce(t.ended_at, 0)`
+
 // scanTurn reads turnColumns and then the given fields.
 func scanTurn(scan func(...any) error, after ...any) (r journal.TurnRecord, err error) {
 	var usage string
@@ -80,14 +86,16 @@ func (s *Store) Call(ctx context.Context, turnID, callID string) (out journal.Ca
 }
 
 const sessionColumns = `s.id, s.agent, s.head_seq, s.head_hash, s.turns, s.created_at, s.updated_at, s.first_text,
-	(SELECT count(*) FROM waits w WHERE w.session = s.n AND w.verdict = '')`
+	(SELECT count(*) FROM waits w WHERE w.session = s.n AND w.verdict = ''),
+	coalesce((SELECT p.id FROM sessions p WHERE p.n = s.parent), ''), coalesce(s.fork_seq, 0)`
 
-const sessionQuery = `SELECT ` + turnColumns + `, ` + sessionColumns + ` FROM sessions s
-	JOIN turns t ON t.n = (SELECT max(n) FROM turns WHERE session = s.n) `
+const sessionQuery = `SELECT ` + lastTurnColumns + `, ` + sessionColumns + ` FROM sessions s
+	LEFT JOIN turns t ON t.n = (SELECT max(n) FROM turns WHERE session = s.n) `
 
 func scanSession(scan func(...any) error) (r journal.SessionRecord, err error) {
 	var created, updated int64
-	r.LastTurn, err = scanTurn(scan, &r.ID, &r.Agent, &r.Head.Seq, &r.Head.Hash, &r.Turns, &created, &updated, &r.FirstText, &r.Waiting)
+	r.LastTurn, err = scanTurn(scan, &r.ID, &r.Agent, &r.Head.Seq, &r.Head.Hash, &r.Turns, &created, &updated, &r.FirstText, &r.Waiting,
+		&r.Parent, &r.ForkSeq)
 	r.CreatedAt, r.UpdatedAt = instant(created), instant(updated)
 	return r, err
 }
@@ -122,16 +130,42 @@ func (s *Store) Sessions(ctx context.Context, limit int) (out []journal.SessionR
 func (s *Store) Turns(ctx context.Context, session string) (out []journal.TurnRecord, err error) {
 	err = s.read(ctx, fmt.Sprintf("listing the turns of %q", session), func(q querier) error {
 		out = nil
-		var n int64
-		if err := q.row(`SELECT n FROM sessions WHERE id = ?`, session).Scan(&n); err != nil {
+		n, err := q.sessionRow(session)
+		if err != nil {
 			return err
 		}
-		return q.each(func(rows *sql.Rows) error {
-			r, err := scanTurn(rows.Scan)
-			out = append(out, r)
-			return err
-		}, `SELECT `+turnColumns+` FROM turns t JOIN sessions s ON s.n = t.session WHERE t.session = ? ORDER BY t.n`, n)
+		out, err = q.turnsAfter(n, 0, -1)
+		return err
 	})
+	return out, err
+}
+
+// TurnsAfter implements journal.Store.
+func (s *Store) TurnsAfter(ctx context.Context, session, after string, limit int) (out []journal.TurnRecord, err error) {
+	err = s.read(ctx, fmt.Sprintf("listing the turns of %q after %q", session, after), func(q querier) error {
+		n, err := q.sessionRow(session)
+		if err != nil {
+			return err
+		}
+		var last int64
+		if after != "" {
+			if err := q.row(`SELECT n FROM turns WHERE id = ? AND session = ?`, after, n).Scan(&last); err != nil {
+				return err
+			}
+		}
+		out, err = q.turnsAfter(n, last, limit)
+		return err
+	})
+	return out, err
+}
+
+func (q querier) turnsAfter(session, after int64, limit int) (out []journal.TurnRecord, err error) {
+	err = q.each(func(rows *sql.Rows) error {
+		r, err := scanTurn(rows.Scan)
+		out = append(out, r)
+		return err
+	}, `SELECT `+turnColumns+` FROM turns t JOIN sessions s ON s.n = t.session WHERE t.session = ? AND t.n > ? ORDER BY t.n LIMIT ?`,
+		session, after, limit)
 	return out, err
 }
 

@@ -10,21 +10,6 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// taker returns the turn that took a message of the session, or sql.ErrNoRows.
-func (q querier) taker(session int64, messageID string) (turnN int64, err error) {
-	err = q.row(`SELECT turn FROM messages WHERE session = ? AND message_id = ?`, session, messageID).Scan(&turnN)
-	return turnN, err
-}
-
-// had reports whether the session has had a message of this ID.
-func (q querier) had(session int64, messageID string) (bool, error) {
-	_, err := q.taker(session, messageID)
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
 // appendSaid appends the messages that joined a turn, but those that the session has had. step is the one that they
 // came in before. A message without an ID gets one from its place, so that a repeated call finds it.
 func (t *tx) appendSaid(sc *scope, step int, messages []journal.Said, at time.Time, mode strictness) error {

@@ -104,17 +104,27 @@ func (t *tx) saveHead(sc scope) error {
 // Messages implements journal.Journal.
 func (s *Store) Messages(ctx context.Context, session string, from, to int64) (out []turn.Message, err error) {
 	err = s.read(ctx, fmt.Sprintf("reading the transcript of %q", session), func(q querier) (err error) {
-		var n int64
-		if err := q.row(`SELECT n FROM sessions WHERE id = ?`, session).Scan(&n); err != nil {
+		n, err := q.sessionRow(session)
+		if err != nil {
 			return err
 		}
-		out, err = q.messages(n, from, to)
+		parts, err := q.segments(n, from, to)
+		out = nil
+		for _, p := range parts {
+			if err != nil {
+				break
+			}
+			var list []turn.Message
+			list, err = q.messages(p.session, p.low+1, p.high)
+			out = append(out, list...)
+		}
 		return err
 	})
 	return out, err
 }
 
-// messages reads texts with the rows; arguments that are blobs come after, because a connection has one query at a time.
+// messages reads from a session's own rows. Texts come with them; arguments that are blobs come after, because a
+// connection has one query at a time.
 func (q querier) messages(session, from, to int64) ([]turn.Message, error) {
 	var out []turn.Message
 	var calls []sql.NullString

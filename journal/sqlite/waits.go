@@ -134,8 +134,8 @@ func (s *Store) Waiting(ctx context.Context, session string, limit int) (out []j
 // Delivered implements journal.Store.
 func (s *Store) Delivered(ctx context.Context, session, messageID string) (out journal.TurnRecord, err error) {
 	err = s.read(ctx, fmt.Sprintf("looking for message %q of %q", messageID, session), func(q querier) error {
-		var n int64
-		if err := q.row(`SELECT n FROM sessions WHERE id = ?`, session).Scan(&n); err != nil {
+		n, err := q.sessionRow(session)
+		if err != nil {
 			return err
 		}
 		turnN, err := q.taker(n, messageID)

@@ -1,0 +1,116 @@
+package journal
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// SessionCursor says how far a reader of a session has come.
+type SessionCursor struct {
+	// Turn is the one that was read last; empty is the session's last turn, from its beginning.
+	Turn string
+	// Index is that of the last chunk of Turn that was seen, -1 where none was. It says nothing where Turn is empty.
+	Index int64
+}
+
+// CursorAfter is the cursor of a reader who has seen everything up to c.
+func CursorAfter(c turn.Chunk) SessionCursor { return SessionCursor{Turn: c.Turn, Index: c.Index} }
+
+// FollowSession yields the chunks of a session from a cursor on, turn after turn, as they come. It goes on until ctx
+// ends. A session or turn that has not begun is waited for; where another turn begins meanwhile, the reader gets that
+// one: none is left out. An error, ctx's included, is yielded once and is the last. Each wake costs a read or two,
+// however long the session is.
+func FollowSession(ctx context.Context, store Store, session string, from SessionCursor) iter.Seq2[turn.Chunk, error] {
+	return func(yield func(turn.Chunk, error) bool) {
+		f := sessionFollower{store: store, session: session, wanted: from}
+		for {
+			id, after, err := f.next(ctx)
+			if err != nil {
+				yield(turn.Chunk{}, err)
+				return
+			}
+			for c, err := range Follow(ctx, store, id, after) {
+				if !yield(c, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// sessionFollower finds one turn after the other.
+type sessionFollower struct {
+	store   Store
+	session string
+	wanted  SessionCursor // what is read first
+	started bool          // last is set
+	last    string        // the turn that comes before the next one; empty for the beginning
+}
+
+// next waits for the next turn and returns it, with the index after which it is to be read.
+func (f *sessionFollower) next(ctx context.Context) (id string, after int64, err error) {
+	for {
+		changed := f.store.Changed(ctx) // before the read, so that nothing falls between the two
+		id, after, err = f.look(ctx)
+		if err != nil || id != "" {
+			return id, after, err
+		}
+		if err := wait(ctx, changed); err != nil {
+			return "", 0, err
+		}
+	}
+}
+
+// look returns the next turn, or nothing where it has not begun.
+func (f *sessionFollower) look(ctx context.Context) (id string, after int64, err error) {
+	if !f.started {
+		if id, after, err = f.first(ctx); err != nil || id != "" {
+			return id, after, err
+		}
+	}
+	list, err := f.store.TurnsAfter(ctx, f.session, f.last, 1)
+	if isNotFound(err) && f.last == "" {
+		return "", 0, nil
+	}
+	if err != nil || len(list) == 0 {
+		return "", 0, err
+	}
+	f.last = list[0].ID
+	return f.last, -1, nil
+}
+
+// first finds the turn of the cursor. Where that has not begun, the next one to begin is read: whatever it is.
+func (f *sessionFollower) first(ctx context.Context) (id string, after int64, err error) {
+	s, err := f.store.Session(ctx, f.session)
+	if err != nil && !isNotFound(err) {
+		return "", 0, err
+	}
+	f.started, f.last = true, s.LastTurn.ID
+	if f.wanted.Turn == "" {
+		return f.last, -1, nil
+	}
+	_, err = f.store.TurnsAfter(ctx, f.session, f.wanted.Turn, 0)
+	if err == nil {
+		f.last = f.wanted.Turn
+		return f.last, f.wanted.Index, nil
+	}
+	if !isNotFound(err) {
+		return "", 0, err
+	}
+	return "", 0, f.elsewhere(ctx)
+}
+
+// elsewhere refuses a cursor whose turn is another session's.
+func (f *sessionFollower) elsewhere(ctx context.Context) error {
+	_, err := f.store.Turn(ctx, f.wanted.Turn)
+	if isNotFound(err) {
+		return nil
+	}
+	if err == nil {
+		err = fmt.Errorf("turn %s is none of session %q: %w", f.wanted.Turn, f.session, ErrNotFound)
+	}
+	return err
+}

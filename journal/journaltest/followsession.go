@@ -1,0 +1,202 @@
+package journaltest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+var followSessionPromises = []promise{
+	{"a session is followed from turn to turn as they come", func(t T, open func() journal.Store) {
+		s := open()
+		sessionLive(t, s, s)
+	}},
+	{"a session is read on from any chunk of any turn", sessionFrom},
+	{"a session is followed from its last turn on", sessionFromLast},
+	{"a session or turn that has not begun is waited for", sessionEarly},
+	{"a cursor of another session is refused", sessionWrongCursor},
+	{"turns are listed after one of them", turnsAfter},
+}
+
+// reading is a session that is followed on a goroutine of its own.
+type reading struct {
+	T
+	chunks chan turn.Chunk
+	end    chan error
+	cancel context.CancelFunc
+}
+
+func read(t T, store journal.Store, session string, from journal.SessionCursor) *reading {
+	ctx, cancel := context.WithTimeout(t.Context(), followTimeout)
+	r := &reading{T: t, chunks: make(chan turn.Chunk, 10_000), end: make(chan error, 1), cancel: cancel}
+	go func() {
+		var last error
+		for c, err := range journal.FollowSession(ctx, store, session, from) {
+			if last = err; err == nil {
+				r.chunks <- c
+			}
+		}
+		close(r.chunks)
+		r.end <- last
+	}()
+	return r
+}
+
+// next waits for the next chunk.
+func (r *reading) next() turn.Chunk {
+	r.Helper()
+	c, ok := <-r.chunks
+	if !ok {
+		require.NoError(r, <-r.end, "it ended")
+		require.Fail(r, "it ended without an error")
+	}
+	return c
+}
+
+// until reads up to the end of a turn.
+func (r *reading) until(turnID string) (list []turn.Chunk) {
+	r.Helper()
+	for {
+		c := r.next()
+		list = append(list, c)
+		if c.Turn == turnID && c.Kind == turn.ChunkTurnCompleted {
+			return list
+		}
+	}
+}
+
+// stop ends it, and checks that nothing more had come.
+func (r *reading) stop() {
+	r.Helper()
+	r.cancel()
+	for c := range r.chunks {
+		assert.Fail(r, "one more", "%+v", c)
+	}
+	assert.ErrorIs(r, <-r.end, context.Canceled)
+}
+
+func (s *script) allChunks(turns ...string) (list []turn.Chunk) {
+	s.Helper()
+	for _, id := range turns {
+		s.turn = id
+		list = append(list, s.chunks()...)
+	}
+	return list
+}
+
+// sessionLive writes through one store what is followed through another one.
+func sessionLive(t T, writer, reader journal.Store) {
+	s := newScript(t, writer, "t1")
+	r := read(t, reader, "s", journal.SessionCursor{})
+	defer r.cancel()
+	var got []turn.Chunk
+	for i := 1; i <= 4; i++ {
+		s.start(1)
+		require.NoError(t, s.append(1, 1, "one", "two"))
+		if i != 2 { // begin of the next one closes the second
+			s.finish()
+			got = append(got, r.until(s.turn)...)
+		}
+		s.turn = fmt.Sprintf("t%d", i+1)
+		s.begin()
+	}
+	s.finish()
+	got = append(got, r.until("t5")...)
+	r.stop()
+	assert.Equal(t, s.allChunks("t1", "t2", "t3", "t4", "t5"), got)
+}
+
+func sessionFrom(t T, open func() journal.Store) {
+	s := turnsOf(t, open(), 3)
+	all := s.allChunks("t1", "t2", "t3")
+	for i, c := range all {
+		r := read(t, s.Store, "s", journal.CursorAfter(c))
+		for _, want := range all[i+1:] {
+			assert.Equal(t, want, r.next())
+		}
+		r.stop()
+	}
+	r := read(t, s.Store, "s", journal.SessionCursor{Turn: "t2", Index: -1})
+	assert.Equal(t, s.allChunks("t2", "t3"), r.until("t3"))
+	r.stop()
+}
+
+func sessionFromLast(t T, open func() journal.Store) {
+	s := turnsOf(t, open(), 3)
+	r := read(t, s.Store, "s", journal.SessionCursor{})
+	assert.Equal(t, s.allChunks("t3"), r.until("t3"))
+	s.turn = "t4"
+	s.begin()
+	s.finish()
+	assert.Equal(t, s.allChunks("t4"), r.until("t4"))
+	r.stop()
+	f := s.fork(3, "f")
+	r = read(t, s.Store, "f", journal.SessionCursor{})
+	f.begin()
+	f.finish()
+	assert.Equal(t, f.allChunks(f.turn), r.until(f.turn), "a fork's own turns")
+	r.stop()
+}
+
+func sessionEarly(t T, open func() journal.Store) {
+	store := open()
+	early := newWatched(store)
+	r := read(t, early, "s", journal.SessionCursor{Turn: "t1", Index: -1})
+	defer r.cancel()
+	require.NoError(t, early.waiting(t.Context()))
+	s := newScript(t, store, "t1")
+	s.finish()
+	assert.Equal(t, s.allChunks("t1"), r.until("t1"))
+	r.stop()
+
+	known := newWatched(store)
+	r = read(t, known, "s", journal.SessionCursor{Turn: "never", Index: 7})
+	defer r.cancel()
+	require.NoError(t, known.waiting(t.Context()))
+	s.turn = "t2" // the message that "never" was to begin with had been answered before
+	s.begin()
+	s.finish()
+	assert.Equal(t, s.allChunks("t2"), r.until("t2"))
+	r.stop()
+}
+
+func sessionWrongCursor(t T, open func() journal.Store) {
+	s := twoTurns(t, open())
+	s.fork(5, "f")
+	r := read(t, s.Store, "f", journal.SessionCursor{Turn: "t1", Index: 0})
+	defer r.cancel()
+	assert.ErrorIs(t, <-r.end, journal.ErrNotFound)
+}
+
+func turnsAfter(t T, open func() journal.Store) {
+	s := turnsOf(t, open(), 4)
+	ids := func(after string, limit int) (out []string) {
+		t.Helper()
+		list, err := s.TurnsAfter(t.Context(), "s", after, limit)
+		require.NoError(t, err)
+		for _, r := range list {
+			out = append(out, r.ID)
+		}
+		return out
+	}
+	assert.Equal(t, []string{"t1", "t2"}, ids("", 2))
+	assert.Equal(t, []string{"t3"}, ids("t2", 1))
+	assert.Equal(t, []string{"t3", "t4"}, ids("t2", 9))
+	assert.Empty(t, ids("t4", 9))
+	list, err := s.TurnsAfter(t.Context(), "s", "t3", 9)
+	require.NoError(t, err)
+	all, err := s.Turns(t.Context(), "s")
+	require.NoError(t, err)
+	assert.Equal(t, all[3:], list)
+	s.session, s.turn = "other", "t-other"
+	s.begin()
+	for _, c := range [][2]string{{"none", ""}, {"s", "none"}, {"s", "t-other"}} {
+		_, err = s.TurnsAfter(t.Context(), c[0], c[1], 9)
+		assert.ErrorIs(t, err, journal.ErrNotFound)
+	}
+}

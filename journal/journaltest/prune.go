@@ -1,0 +1,111 @@
+package journaltest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+var prunePromises = []promise{
+	{"old chunks are removed and what was said stays", pruneKeeps},
+	{"chunks of turns that run or are younger stay", pruneSpares},
+	{"chunks are removed a limit at a time", pruneLimit},
+	{"follow of a turn without its chunks ends", pruneFollow},
+}
+
+// turnsOf begins and ends n turns with a few chunks each, an hour apart.
+func turnsOf(t T, store journal.Store, n int) *script {
+	t.Helper()
+	s := &script{T: t, Store: store, session: "s", at: start}
+	for i := range n {
+		s.turn = fmt.Sprintf("t%d", i+1)
+		s.begin()
+		s.start(1)
+		require.NoError(t, s.append(1, 1, "some ", "text"))
+		s.at = start.Add(time.Duration(i+1) * time.Hour)
+		s.finish()
+	}
+	return s
+}
+
+func (s *script) prune(before time.Time, limit int) int {
+	s.Helper()
+	n, err := s.PruneChunks(s.Context(), before, limit)
+	require.NoError(s, err)
+	return n
+}
+
+// left are the kinds of the chunks that a turn has.
+func (s *script) left(turnID string) (kinds []turn.ChunkKind) {
+	s.Helper()
+	list, err := s.Chunks(s.Context(), turnID, -1, 100)
+	require.NoError(s, err)
+	for _, c := range list {
+		kinds = append(kinds, c.Kind)
+	}
+	return kinds
+}
+
+func pruneKeeps(t T, open func() journal.Store) {
+	s := twoTurns(t, open())
+	before := s.state()
+	last := before.Chunks[len(before.Chunks)-1]
+	assert.Equal(t, 2, s.prune(s.at.Add(time.Hour), 10))
+	list, err := s.Chunks(t.Context(), s.turn, -1, 100)
+	require.NoError(t, err)
+	assert.Equal(t, []turn.Chunk{last}, list, "the end stays, under its index")
+	before.Chunks = nil
+	assert.Equal(t, before.Messages, s.transcript())
+	steps, err := s.Inferences(t.Context(), s.turn)
+	require.NoError(t, err)
+	assert.Equal(t, before.Steps, steps)
+	assert.Equal(t, before.Session, s.sessionRecord())
+	assert.Zero(t, s.prune(s.at.Add(time.Hour), 10), "nothing is removed twice")
+}
+
+func pruneSpares(t T, open func() journal.Store) {
+	s := turnsOf(t, open(), 2)
+	s.turn = "t3"
+	s.begin()
+	s.at = start
+	assert.Equal(t, 1, s.prune(start.Add(90*time.Minute), 10))
+	assert.Equal(t, []turn.ChunkKind{turn.ChunkTurnCompleted}, s.left("t1"))
+	assert.Len(t, s.left("t2"), 4)
+	assert.Equal(t, 1, s.prune(start.Add(1000*time.Hour), 10))
+	assert.Equal(t, []turn.ChunkKind{turn.ChunkTurnStarted}, s.left("t3"), "it runs")
+	s.start(1)
+	require.NoError(t, s.append(1, 1, "more"))
+	s.finish()
+	s.chunks()
+}
+
+func pruneLimit(t T, open func() journal.Store) {
+	s := turnsOf(t, open(), 40)
+	assert.Zero(t, s.prune(s.at.Add(time.Hour), 0))
+	assert.Equal(t, 19, s.prune(s.at.Add(time.Hour), 19))
+	assert.Len(t, s.left("t19"), 1, "the oldest first")
+	assert.Len(t, s.left("t20"), 4)
+	assert.Equal(t, 21, s.prune(s.at.Add(time.Hour), 100))
+}
+
+func pruneFollow(t T, open func() journal.Store) {
+	s := turnsOf(t, open(), 1)
+	s.prune(s.at.Add(time.Hour), 10)
+	ctx, cancel := context.WithTimeout(t.Context(), followTimeout)
+	defer cancel()
+	for after, want := range map[int64]int{-1: 1, 0: 1, 2: 1, 3: 0, 50: 0} {
+		n := 0
+		for c, err := range journal.Follow(ctx, s, "t1", after) {
+			require.NoError(t, err)
+			assert.Equal(t, turn.ChunkTurnCompleted, c.Kind)
+			n++
+		}
+		assert.Equal(t, want, n, "after %d", after)
+	}
+}
