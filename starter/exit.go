@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 
 	"github.com/everturn/everturn/cluster"
 	"github.com/everturn/everturn/config"
@@ -64,7 +65,7 @@ func exitCode(err error) int {
 		return exit.code
 	case errors.Is(err, config.ErrCredentials):
 		return exitCredentials
-	case errors.Is(err, config.ErrInvalid), errors.Is(err, journal.ErrNewer):
+	case errors.Is(err, config.ErrInvalid), errors.Is(err, journal.ErrNewer), errors.Is(err, journal.ErrForkPoint):
 		return exitConfig
 	case errors.As(err, &unreachable):
 		return exitUnreachable
@@ -76,6 +77,10 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
+// unauthorized is what a turn says whose provider did not take the key (RFC 9110, 15.5.2 and 15.5.4). The code of such a
+// failure is the one of every refusal.
+var unauthorized = regexp.MustCompile(`^[^(]+ refused the request \((401|403)\)`)
+
 // turnExit is the exit code of a turn's result.
 func turnExit(r workflows.Result) int {
 	switch {
@@ -85,6 +90,8 @@ func turnExit(r workflows.Result) int {
 		return exitWaiting
 	case r.State == turn.StateFailed && r.Code == turn.CodeConfigInvalid:
 		return exitConfig
+	case r.State == turn.StateFailed && r.Code == turn.CodeLLMRejected && unauthorized.MatchString(r.Message):
+		return exitCredentials
 	case r.State == turn.StateFailed, r.State == turn.StateClosed:
 		return exitFailed
 	}

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // errDetached: the person has left the turn to itself.
@@ -19,6 +21,12 @@ type followOptions struct {
 	quiet      bool
 	outputLast string
 	after      int64 // the last chunk that was seen; -1 for none
+	// stay goes on where a person is waited for and cannot be asked here; otherwise the command ends with exitWaiting.
+	stay bool
+	// noWait asks nobody, on a terminal neither.
+	noWait bool
+	// timeout is how long the turn is followed; 0 has no end.
+	timeout time.Duration
 }
 
 func checkOutput(output string) error {
@@ -35,33 +43,29 @@ const lastChunks = 2 * time.Second
 // stopAgain is how long a second signal is waited for after the first one has detached.
 const stopAgain = 3 * time.Second
 
-// follow shows a turn as it goes and returns how it ended. One signal detaches, a second one stops the turn.
-func (t *turnClient) follow(ctx context.Context, s started, o followOptions) error {
-	signals := t.app.interrupts.take()
-	if o.output == "text" && !o.quiet {
-		t.app.aside("%s", s.Link)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	over := t.awaitResult(ctx, s)
-	view := newView(t.app, o)
-	shown, stopReading := t.show(ctx, s, o.after, view)
-	defer stopReading()
-	select {
-	case end := <-over:
-		await(shown, stopReading)
-		if end.err != nil {
-			return end.err
-		}
-		return t.finish(ctx, s, end.result, view, o)
-	case err := <-t.failed:
-		stopReading()
-		return fmt.Errorf("the worker of this command has ended and the turn waits for another one; follow it with `%s`: %w", t.attachHint(s), err)
-	case <-signals:
-		stopReading()
-		view.pause()
-		return t.leave(s, signals)
-	}
+// follower follows one turn.
+type follower struct {
+	*turnClient
+	s       started
+	o       followOptions
+	view    *view
+	people  people
+	signals <-chan os.Signal
+	chunks  <-chan heard   // closed at the turn's end; nil where there is no more to hear
+	over    <-chan outcome // Temporal's word; nil where it is not asked
+	seen    int64          // the index of the last chunk
+	ended   bool           // turn_completed was seen
+	verdict *outcome
+	grace   <-chan time.Time // runs out when verdict has to do
+	readers sync.WaitGroup
+}
+
+// heard is a chunk of the turn, or what became of reading it.
+type heard struct {
+	chunk turn.Chunk
+	still bool   // a message that has joined is not taken yet
+	turn  string // the turn that took it
+	err   error
 }
 
 // outcome is what waiting for a turn came to.
@@ -70,92 +74,188 @@ type outcome struct {
 	err    error
 }
 
-func (t *turnClient) awaitResult(ctx context.Context, s started) <-chan outcome {
-	over := make(chan outcome, 1)
-	go func() {
-		r, err := t.result(ctx, s)
-		over <- outcome{r, err}
-	}()
-	return over
-}
-
-// show reads the turn's chunks into the view. stop ends that and returns when the view is at rest.
-func (t *turnClient) show(ctx context.Context, s started, after int64, view *view) (shown <-chan struct{}, stop func()) {
+// follow shows a turn as it goes and returns how it ended. One signal detaches, a second one stops the turn.
+func (t *turnClient) follow(ctx context.Context, s started, o followOptions) error {
+	f := &follower{turnClient: t, s: s, o: o, view: newView(t.app, o), seen: o.after, signals: t.app.interrupts.take()}
+	f.people = newPeople(f)
+	if o.output == "text" && !o.quiet {
+		t.app.aside("%s", s.Link)
+	}
+	defer f.readers.Wait() // the journal is closed after that
 	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		t.read(ctx, s, after, view)
-	}()
-	return done, func() { cancel(); <-done }
+	defer cancel()
+	f.read(ctx)
+	if t.client != nil {
+		f.over = t.await(ctx, s)
+	}
+	timeout := f.deadline()
+	done, err := f.people.look(ctx)
+	for !done {
+		done, err = f.next(ctx, timeout)
+	}
+	return err
 }
 
-// await gives the journal a moment to show the last chunks, which were written before Temporal closed the run.
-func await(shown <-chan struct{}, stop func()) {
-	timer := time.NewTimer(lastChunks)
-	defer timer.Stop()
+// next waits for one thing to happen and reports whether the command is done with the turn.
+func (f *follower) next(ctx context.Context, timeout <-chan time.Time) (done bool, err error) {
 	select {
-	case <-shown:
-	case <-timer.C:
-		stop()
+	case h, more := <-f.chunks:
+		return f.hear(ctx, h, more)
+	case end := <-f.over:
+		return f.judge(ctx, end)
+	case <-f.grace:
+		return true, f.conclude(ctx, *f.verdict)
+	case said := <-f.people.lines():
+		return f.people.typed(ctx, said)
+	case err := <-f.people.answered():
+		return f.people.acknowledged(ctx, err)
+	case err := <-f.failed:
+		return true, fmt.Errorf("the worker of this command has ended and the turn waits for another one; follow it with `%s`: %w", f.attachHint(f.s), err)
+	case <-f.signals:
+		f.view.pause()
+		return true, f.leave(f.s, f.signals)
+	case <-timeout:
+		f.view.pause()
+		f.app.note("no answer within %s; the turn goes on. Follow it with `%s`", f.o.timeout, f.attachHint(f.s))
+		return true, &exitError{code: exitTimeout}
+	case <-ctx.Done():
+		return true, context.Cause(ctx)
 	}
 }
 
-func (t *turnClient) read(ctx context.Context, s started, after int64, view *view) {
-	for c, err := range journal.Follow(ctx, t.store, s.Turn, after) {
-		if err != nil {
-			if ctx.Err() == nil {
-				t.app.note("reading the journal: %v (the turn goes on)", err)
-			}
-			return
+// deadline is when the person's patience ends; nil where it never does.
+func (f *follower) deadline() <-chan time.Time {
+	if f.o.timeout <= 0 {
+		return nil
+	}
+	return time.After(f.o.timeout)
+}
+
+// hear takes what the journal says.
+func (f *follower) hear(ctx context.Context, h heard, more bool) (bool, error) {
+	switch {
+	case !more && f.ended:
+		return true, f.conclude(ctx, f.fromJournal(ctx))
+	case !more: // the reader was past the turn's last chunk
+		return true, f.past(ctx)
+	case h.err != nil && f.client == nil:
+		return true, fmt.Errorf("reading the journal: %w", h.err)
+	case h.err != nil:
+		f.app.note("reading the journal: %v (the turn goes on)", h.err)
+		f.chunks = nil
+		return false, nil
+	case h.still:
+		return f.people.look(ctx)
+	case h.turn != "":
+		f.s.Turn, f.s.Joined = h.turn, false
+		f.over = f.await(ctx, f.s)
+		return false, nil
+	}
+	f.seen = h.chunk.Index
+	f.ended = h.chunk.Kind == turn.ChunkTurnCompleted
+	f.view.chunk(h.chunk)
+	return f.people.heard(ctx, h.chunk)
+}
+
+// judge takes Temporal's word that the turn is over. The journal's is worth more, and the last chunks were written
+// before: it is given a moment.
+func (f *follower) judge(ctx context.Context, end outcome) (bool, error) {
+	f.over = nil
+	if f.s.Joined {
+		if _, err := f.store.Delivered(ctx, f.s.Session, f.s.MessageID); err == nil {
+			return false, nil
 		}
-		view.chunk(c)
+		return true, f.conclude(ctx, end)
 	}
+	row, err := f.store.Turn(ctx, f.s.Turn)
+	switch {
+	case errors.Is(err, journal.ErrNotFound):
+		if f.rejoin(ctx, end) {
+			return false, nil
+		}
+		return true, f.conclude(ctx, end)
+	case errors.Is(end.err, errMovedOn), err == nil && row.State.Terminal() && f.chunks != nil:
+		return false, nil // the journal tells it all
+	}
+	f.verdict, f.grace = &end, time.After(lastChunks)
+	return false, nil
 }
 
-// attachHint is the command that follows the turn again.
-func (t *turnClient) attachHint(s started) string {
-	if t.failed != nil { // its worker ends with this command
-		return "starter attach --dev " + s.Session
+// rejoin goes over to the turn that really has the message, where the one that was begun for it has not.
+func (f *follower) rejoin(ctx context.Context, end outcome) bool {
+	other := end.result.Turn
+	if f.s.MessageID != "" {
+		row, err := f.store.Delivered(ctx, f.s.Session, f.s.MessageID)
+		if err != nil {
+			return false
+		}
+		other = row.ID
 	}
-	return "starter attach " + s.Session
+	if other == "" || other == f.s.Turn {
+		return false
+	}
+	if _, err := f.store.Turn(ctx, other); err != nil {
+		return false
+	}
+	f.s.Turn, f.s.Joined = other, false
+	f.read(ctx)
+	f.over = f.await(ctx, f.s)
+	return true
 }
 
-// leave detaches, and stops the turn where a second signal follows at once.
-func (t *turnClient) leave(s started, signals <-chan os.Signal) error {
-	t.app.note("\ndetached; a worker carries the turn on. Follow it with `%s`; press Ctrl-C again to stop it", t.attachHint(s))
-	timer := time.NewTimer(stopAgain)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return errDetached
-	case <-signals:
+// fromJournal is the result of a turn whose end was read.
+func (f *follower) fromJournal(ctx context.Context) outcome {
+	r, err := f.recorded(ctx, f.s.Turn, f.view.reader.Text())
+	return outcome{r, err}
+}
+
+// past ends a follower that was asked to begin behind the turn's last chunk.
+func (f *follower) past(ctx context.Context) error {
+	last := int64(-1)
+	for {
+		chunks, err := f.store.Chunks(ctx, f.s.Turn, last, 1000)
+		if err != nil {
+			return err
+		}
+		if len(chunks) == 0 {
+			break
+		}
+		last = chunks[len(chunks)-1].Index
 	}
-	r, err := t.stop(context.Background(), s)
-	if err != nil {
-		return err
+	if f.o.after > last {
+		return usage("turn %s ended with chunk %d and nothing follows %d: use --after %d or less, or leave it out", f.s.Turn, last, f.o.after, last)
 	}
-	t.app.note("stopped: %s", r.Message)
-	return &exitError{code: turnExit(r)}
+	return f.conclude(ctx, f.fromJournal(ctx))
+}
+
+// conclude ends with what the turn came to.
+func (f *follower) conclude(ctx context.Context, end outcome) error {
+	if errors.Is(end.err, errMovedOn) {
+		return usage("nothing is known of turn %s: %w; `starter show %s` shows those that the journal has", f.s.Turn, end.err, quoted(f.s.Session))
+	}
+	if end.err != nil {
+		return end.err
+	}
+	if f.o.output == "jsonl" && !f.ended && f.seen == f.o.after {
+		if err := f.view.closing(end.result, f.seen+1); err != nil {
+			return err
+		}
+	}
+	return f.finish(end.result, f.view, f.o)
 }
 
 // finish prints what the turn came to.
-func (t *turnClient) finish(ctx context.Context, s started, r workflows.Result, view *view, o followOptions) error {
-	answer, err := t.answer(ctx, s, r)
-	if err != nil {
-		return err
-	}
+func (t *turnClient) finish(r workflows.Result, view *view, o followOptions) error {
 	switch o.output {
 	case "json":
-		r.Answer, r.Truncated = answer, false
 		if err := writeJSON(t.app.out, r); err != nil {
 			return err
 		}
 	case "text":
-		view.end(answer, r)
+		view.end(r.Answer, r)
 	}
 	if o.outputLast != "" { // last: an answer that was paid for is printed whatever becomes of the file
-		if err := os.WriteFile(o.outputLast, []byte(answer), 0o600); err != nil {
+		if err := os.WriteFile(o.outputLast, []byte(r.Answer), 0o600); err != nil {
 			return usage("writing the answer to a file: %w", err)
 		}
 	}
@@ -163,16 +263,4 @@ func (t *turnClient) finish(ctx context.Context, s started, r workflows.Result, 
 		return &exitError{code: code}
 	}
 	return nil
-}
-
-// answer is the whole answer: what was too long to travel is read from the journal.
-func (t *turnClient) answer(ctx context.Context, s started, r workflows.Result) (string, error) {
-	if !r.Truncated {
-		return r.Answer, nil
-	}
-	steps, err := t.store.Inferences(ctx, s.Turn)
-	if err != nil || len(steps) == 0 {
-		return r.Answer, errors.Join(err)
-	}
-	return steps[len(steps)-1].Message.Text, nil
 }

@@ -20,7 +20,7 @@ func (l *limitFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&l.maxToolCalls, "max-tool-calls", 0, "tool calls that the turn may make")
 	flags.Int64Var(&l.maxTokens, "max-tokens", 0, "tokens that the turn may use")
 	flags.Float64Var(&l.maxCost, "max-cost", 0, "US dollars that the turn may cost")
-	flags.StringVar(&l.timeout, "timeout", "", "working time of the turn, for instance 5m")
+	flags.StringVar(&l.timeout, "turn-timeout", "", "working time that the turn may take, for instance 5m")
 }
 
 // read takes the flags that were set; the others leave the configuration's limits alone.
@@ -31,7 +31,7 @@ func (l *limitFlags) read(flags *pflag.FlagSet) {
 		"max-tool-calls": func() { r.MaxToolCalls = &l.maxToolCalls },
 		"max-tokens":     func() { r.MaxTokens = &l.maxTokens },
 		"max-cost":       func() { r.MaxCostUSD = &l.maxCost },
-		"timeout":        func() { r.TurnTimeout = &l.timeout },
+		"turn-timeout":   func() { r.TurnTimeout = &l.timeout },
 	}
 	flags.Visit(func(f *pflag.Flag) {
 		if apply, ok := set[f.Name]; ok {

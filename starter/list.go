@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"text/tabwriter"
 	"time"
 
@@ -29,9 +30,9 @@ func (a *app) listCommand() *cobra.Command {
 				return writeJSON(a.out, sessions)
 			}
 			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "SESSION\tTURNS\tSTATE\tLAST\tFIRST MESSAGE")
+			fmt.Fprintln(w, "SESSION\tTURNS\tSTATE\tWAITS\tLAST\tFIRST MESSAGE")
 			for _, s := range sessions {
-				fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", line(s.ID, 60), s.Turns, s.LastTurn.State, s.UpdatedAt.Local().Format(time.DateTime), line(s.FirstText, 60))
+				fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", line(s.ID, 60), s.Turns, s.LastTurn.State, openCount(s.Waiting), s.UpdatedAt.Local().Format(time.DateTime), line(s.FirstText, 60))
 			}
 			return w.Flush()
 		},
@@ -39,4 +40,12 @@ func (a *app) listCommand() *cobra.Command {
 	cmd.Flags().IntVarP(&limit, "limit", "n", 20, "sessions to list")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// openCount counts what waits for a person.
+func openCount(n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return strconv.Itoa(n)
 }

@@ -1,6 +1,11 @@
 package main
 
-import "github.com/everturn/everturn/starter/terminal"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/everturn/everturn/starter/terminal"
+)
 
 // printable takes out of a text what could do something to a terminal. Models and tools write what is printed here.
 func printable(s string) string { return terminal.Printable(s) }
@@ -9,3 +14,27 @@ func unprintable(r rune) bool { return terminal.Unprintable(r) }
 
 // line makes one line of a text, of at most n runes.
 func line(s string, n int) string { return terminal.Line(s, n) }
+
+// shownExactly is how much of a text is shown where a person decides on it, in bytes.
+const shownExactly = 32 << 10
+
+// barred shows a text exactly, each line behind a bar. What is too long for a terminal is said to be.
+func barred(s, session string) string {
+	more := ""
+	if len(s) > shownExactly {
+		more = fmt.Sprintf("\n(%d bytes or more are not shown; `starter show --json %s` has them all)", len(s)-shownExactly, quoted(session))
+		s = s[:shownExactly]
+	}
+	return "  │ " + strings.ReplaceAll(terminal.Visible(s), "\n", "\n  │ ") + more
+}
+
+// quoted is a word as a shell takes it.
+func quoted(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@+,", r)
+	}
+	if s != "" && s[0] != '-' && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

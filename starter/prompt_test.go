@@ -64,7 +64,7 @@ func TestWhereThePromptComesFrom(t *testing.T) {
 		"an empty word beside an open pipe": {pipe(t, "", false), []string{""}, ""},
 		"blanks":                            {nil, []string{"  ", "\n"}, ""},
 		"an empty pipe":                     {pipe(t, "", true), nil, ""},
-		"nothing beside a terminal":         {terminal(t), nil, ""},
+		"nothing beside a terminal":         {aTerminal(t), nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := &app{streams: streams{in: c.in}}

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is a terminal: the far end of a pseudoterminal of the kernel.
-func terminal(t *testing.T) *os.File {
+// aTerminal is a terminal: the far end of a pseudoterminal of the kernel.
+func aTerminal(t *testing.T) *os.File {
 	t.Helper()
 	near, far := pseudoterminal(t)
 	t.Cleanup(func() { near.Close() })

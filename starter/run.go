@@ -9,20 +9,22 @@ import (
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/sessions"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // runFlags are what run is asked besides its prompt.
 type runFlags struct {
-	dev, detach, exit, quiet, last, slow bool
-	session, messageID, output           string
-	outputLast                           string
-	limits                               limitFlags
+	dev, detach, exit, last, slow bool
+	alone, fork                   bool
+	session, messageID            string
+	follow                        followOptions
+	limits                        limitFlags
 }
 
 func (a *app) runCommand() *cobra.Command {
-	var f runFlags
+	f := runFlags{follow: followOptions{after: -1}}
 	cmd := &cobra.Command{
 		Use:   "run [prompt...]",
 		Short: "Ask something and follow the turn to its answer",
@@ -30,7 +32,13 @@ func (a *app) runCommand() *cobra.Command {
 
 The prompt is taken from the arguments; from standard input where it is "-", or where there is no prompt and standard
 input is a pipe or a file. Without a worker elsewhere, --dev brings everything up: a Temporal server, its Web UI and a
-worker in this process.`,
+worker in this process.
+
+Where the session has a turn that runs, the prompt joins it and is taken before the next inference. Where the turn waits
+for a person, it is asked for on a terminal; without one the command says how to answer and exits with 6.
+
+Exit codes: 0 answered, 1 failed, 2 cancelled, 3 usage or configuration, 4 credentials, 5 Temporal or a worker not
+reached, 6 waiting for a person, 7 a guard or budget, 124 a timeout.`,
 		Example: `  starter run --dev "Which files are here, and what is this project about?"
   starter run -s research "And the tests?"
   git diff | starter run - --max-steps 5`,
@@ -44,13 +52,15 @@ worker in this process.`,
 	flags.BoolVar(&f.exit, "exit", false, "with --dev: end after the answer, on a terminal too")
 	flags.BoolVar(&f.slow, "slow", false, "with --dev and the demo model: answer slowly, to be watched")
 	flags.BoolVar(&f.detach, "detach", false, "print the IDs and return; a worker carries the turn")
-	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but the answer")
+	flags.BoolVar(&f.alone, "alone", false, "refuse to join a turn that runs: a busy session is an error")
+	flags.BoolVar(&f.follow.stay, "wait", false, "without a terminal: go on where a person elsewhere is waited for")
 	flags.StringVarP(&f.session, "session", "s", "", "the session `ID` to continue or begin")
 	flags.BoolVarP(&f.last, "continue", "c", false, "continue the last session")
 	flags.StringVar(&f.messageID, "message-id", "", "the message's `ID`: sent twice, it is answered once")
-	flags.StringVarP(&f.output, "output", "o", "text", "text, json (the result), jsonl (every chunk) or none")
-	flags.StringVar(&f.outputLast, "output-last", "", "also write the answer to this `file`")
+	flags.BoolVar(&f.fork, "fork", false, "leave the session alone and ask in a fork of it")
+	f.follow.register(a, cmd)
 	f.limits.register(flags)
+	_ = cmd.RegisterFlagCompletionFunc("session", a.completeSessions(1)) // the flag is there
 	return cmd
 }
 
@@ -69,7 +79,7 @@ func (a *app) run(ctx context.Context, f runFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	stack, cfg, err := a.bringUp(ctx, loaded.Config, needs{server: f.dev, worker: f.dev, quiet: f.quiet})
+	stack, cfg, err := a.bringUp(ctx, loaded.Config, needs{server: f.dev, worker: f.dev, quiet: f.follow.quiet})
 	if err != nil {
 		return err
 	}
@@ -89,7 +99,7 @@ func (a *app) withClient(ctx context.Context, cfg config.Config, stack *local, d
 		return err
 	}
 	defer store.Close()
-	return do(&turnClient{app: a, client: c, store: store, cfg: cfg, failed: stack.failed()})
+	return do(a.newTurnClient(c, store, cfg, stack.failed()))
 }
 
 // ask starts a turn and stays with it as long as the flags say.
@@ -100,15 +110,22 @@ func (t *turnClient) ask(ctx context.Context, f runFlags, prompt string) error {
 			return err
 		}
 	}
-	s, err := t.start(ctx, f, prompt)
+	if f.fork {
+		forked, err := t.fork(ctx, f.session, 0, "")
+		if err != nil {
+			return err
+		}
+		f.session = forked.ID
+	}
+	s, err := t.send(ctx, sessions.Request{Session: f.session, Message: workflows.Message{ID: f.messageID, Text: prompt}, Limits: f.limits.request, Alone: f.alone})
 	if err != nil {
 		return err
 	}
 	if f.detach {
-		return t.app.detached(s, f)
+		return t.app.accepted(s, f.follow.output, f.follow.quiet)
 	}
-	err = t.follow(ctx, s, followOptions{output: f.output, quiet: f.quiet, outputLast: f.outputLast, after: -1})
-	if f.dev && !f.exit && !f.quiet && isTerminal(t.app.out) && !errors.Is(err, errDetached) {
+	err = t.follow(ctx, s, f.follow)
+	if f.dev && !f.exit && !f.follow.quiet && isTerminal(t.app.out) && !errors.Is(err, errDetached) {
 		t.app.stayUp(s.Link)
 	}
 	return err
@@ -116,7 +133,7 @@ func (t *turnClient) ask(ctx context.Context, f runFlags, prompt string) error {
 
 // check refuses flags that cannot be meant together.
 func (f runFlags) check() error {
-	if err := checkOutput(f.output); err != nil {
+	if err := f.follow.check(); err != nil {
 		return err
 	}
 	switch {
@@ -124,12 +141,16 @@ func (f runFlags) check() error {
 		return usage("--continue and --session name two sessions: use one of them")
 	case f.detach && f.dev:
 		return usage("--detach leaves the turn to a worker that keeps running, and --dev ends its own with the command: run `starter dev` in another terminal, then `starter run --detach`")
-	case f.detach && f.outputLast != "":
+	case f.detach && f.follow.outputLast != "":
 		return usage("--detach does not wait for the answer that --output-last would write: use `starter attach` later")
 	case f.slow && !f.dev:
 		return usage("--slow is for the worker of --dev; a worker elsewhere takes it itself: `go run ./worker -slow`")
 	case f.exit && !f.dev:
 		return usage("--exit is for --dev: without it the command ends after the answer anyway")
+	case f.follow.stay && f.follow.noWait:
+		return usage("--wait and --no-wait contradict each other: use one of them")
+	case f.fork && f.session == "" && !f.last:
+		return usage("--fork needs the session to fork: name it with --session or --continue")
 	case f.messageID != "" && f.session == "" && !f.last:
 		return usage("--message-id counts within a session: name it with --session or --continue")
 	}
@@ -156,17 +177,22 @@ func lastSession(ctx context.Context, store journal.Store) (string, error) {
 	return sessions[0].ID, nil
 }
 
-func (a *app) detached(s started, f runFlags) error {
-	switch f.output {
+// accepted says where a message went.
+func (a *app) accepted(s started, output string, quiet bool) error {
+	switch output {
 	case "json", "jsonl":
 		return writeJSON(a.out, s)
 	case "none":
 		return nil
 	}
-	fmt.Fprintf(a.out, "session %s\nturn    %s\n", s.Session, s.Turn)
-	if !f.quiet {
-		a.aside("the turn is carried by a worker; see it with\n  starter attach %s\n  %s", s.Session, s.Link)
+	fmt.Fprintf(a.out, "session %s\nturn    %s\nmessage %s\n", s.Session, s.Turn, s.MessageID)
+	if quiet {
+		return nil
 	}
+	if s.Joined {
+		a.aside("the turn was running: it takes the message before its next inference, or leaves it to the session's next turn")
+	}
+	a.aside("a worker carries it on; see it with\n  starter attach %s\n  %s", quoted(s.Session), s.Link)
 	return nil
 }
 

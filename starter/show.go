@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -83,6 +84,7 @@ type turnHistory struct {
 	Turn       journal.TurnRecord   `json:"turn"`
 	Inferences []journal.Inference  `json:"inferences"`
 	Calls      []journal.CallRecord `json:"calls"`
+	Waits      []journal.WaitRecord `json:"waits,omitempty"`
 }
 
 func readHistory(ctx context.Context, store journal.Store, id string) (history, error) {
@@ -100,10 +102,11 @@ func readHistory(ctx context.Context, store journal.Store, id string) (history, 
 	}
 	for _, t := range turns {
 		th := turnHistory{Turn: t}
-		var ierr, cerr error
+		var ierr, cerr, werr error
 		th.Inferences, ierr = store.Inferences(ctx, t.ID)
 		th.Calls, cerr = store.Calls(ctx, t.ID)
-		if err := errors.Join(ierr, cerr); err != nil {
+		th.Waits, werr = store.Waits(ctx, t.ID)
+		if err := errors.Join(ierr, cerr, werr); err != nil {
 			return h, err
 		}
 		h.Turns = append(h.Turns, th)
@@ -113,6 +116,12 @@ func readHistory(ctx context.Context, store journal.Store, id string) (history, 
 
 func (h history) print(w io.Writer) {
 	fmt.Fprintf(w, "session %s · %d messages · head %s\n", line(h.Session.ID, 80), h.Session.Head.Seq, turn.Cut(h.Session.Head.Hash, 15))
+	if s := h.Session; s.Parent != "" {
+		fmt.Fprintf(w, "\nmessages 1 to %d are those of %s\n", s.ForkSeq, line(s.Parent, 80))
+		for i, m := range h.Messages[:min(s.ForkSeq, int64(len(h.Messages)))] {
+			printMessage(w, int64(i+1), m)
+		}
+	}
 	for _, t := range h.Turns {
 		t.print(w, h.Messages)
 	}
@@ -125,13 +134,16 @@ func (t turnHistory) print(w io.Writer, messages []turn.Message) {
 		fmt.Fprintf(w, " (%s) · %s", r.Reason, r.EndedAt.Sub(r.StartedAt).Round(time.Millisecond))
 	}
 	fmt.Fprintf(w, " · %d tokens\n", r.Usage.Total())
-	for _, m := range messages {
+	for i, m := range messages {
 		if m.TurnID == r.ID {
-			printMessage(w, m)
+			printMessage(w, int64(i+1), m)
 		}
 	}
 	if r.Message != "" {
 		fmt.Fprintf(w, "  ! %s\n", line(r.Message, 400))
+	}
+	for _, p := range t.Waits {
+		printWait(w, p)
 	}
 	fmt.Fprintln(w, "  ledger:")
 	for _, i := range t.Inferences {
@@ -148,16 +160,32 @@ func (t turnHistory) print(w io.Writer, messages []turn.Message) {
 	}
 }
 
-func printMessage(w io.Writer, m turn.Message) {
+// printMessage prints a message under its number, which fork and rewind take.
+func printMessage(w io.Writer, seq int64, m turn.Message) {
+	number := strconv.FormatInt(seq, 10)
 	if text := strings.TrimSpace(printable(m.Text)); text != "" {
 		if m.Role == turn.RoleTool {
 			text = line(text, 200)
 		}
-		fmt.Fprintf(w, "  %-9s %s\n", m.Role, strings.ReplaceAll(text, "\n", "\n            "))
+		fmt.Fprintf(w, "%6s  %-9s %s\n", number, m.Role, strings.ReplaceAll(text, "\n", "\n                  "))
+		number = ""
 	}
 	for _, c := range m.ToolCalls {
-		fmt.Fprintf(w, "  %-9s → %s %s\n", m.Role, line(c.Tool, 80), line(c.Arguments, 120))
+		fmt.Fprintf(w, "%6s  %-9s → %s %s\n", number, m.Role, line(c.Tool, 80), line(c.Arguments, 120))
+		number = ""
 	}
+}
+
+func printWait(w io.Writer, p journal.WaitRecord) {
+	what := line(p.Question, 80)
+	if p.Kind == turn.WaitApproval {
+		what = line(p.Tool+" "+p.Arguments, 80)
+	}
+	came := "waits for a person; `starter approve` says how to decide"
+	if p.Ruling != nil {
+		came = ruling(*p.Ruling)
+	}
+	fmt.Fprintf(w, "  ? %s %s · %s\n", p.ID, what, came)
 }
 
 func printCall(w io.Writer, c journal.CallRecord) {

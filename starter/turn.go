@@ -2,30 +2,32 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/url"
 	"path/filepath"
 	"strings"
 
-	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/temporal"
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/sessions"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// turnClient starts turns and follows them: through Temporal what they come to, through the journal how.
+// turnClient starts turns and follows them: how they go it reads from the journal, and what never gets there it asks
+// Temporal.
 type turnClient struct {
-	app    *app
-	client client.Client
-	store  journal.Store
-	cfg    config.Config
+	app   *app
+	store journal.Store
+	cfg   config.Config
+	// client and sessions are nil where Temporal is away and the journal is enough.
+	client   client.Client
+	sessions *sessions.Client
+	dialled  bool // client is to be closed
 	// failed reports the end of this command's own worker; nil where it has none.
 	failed <-chan error
 }
@@ -35,36 +37,31 @@ type started struct {
 	Version int    `json:"v"`
 	Session string `json:"session"`
 	Turn    string `json:"turn"`
-	Link    string `json:"link"`
+	// MessageID is set where a message was sent; Joined where Turn was running when it came.
+	MessageID string `json:"message_id,omitempty"`
+	Joined    bool   `json:"joined,omitempty"`
+	Link      string `json:"link"`
 }
 
-// inlineMessage is how much of a message travels in the workflow's input, in bytes; a longer one goes into the journal
-// and is named. Temporal refuses payloads over 2 MiB.
-const inlineMessage = 256 << 10
+// newTurnClient makes a client of a connection, which may be nil, and of a journal; both stay the caller's.
+func (a *app) newTurnClient(c client.Client, store journal.Store, cfg config.Config, failed <-chan error) *turnClient {
+	t := &turnClient{app: a, client: c, store: store, cfg: cfg, failed: failed}
+	if c != nil {
+		t.sessions = sessions.New(c, sessions.Options{TaskQueue: cfg.Temporal.TaskQueue, Agent: cfg.Runtime.Agent, Blobs: store.PutBlob})
+	}
+	return t
+}
 
-// start hands the message to Temporal. When it returns without an error the turn is accepted and will be answered.
-func (t *turnClient) start(ctx context.Context, f runFlags, prompt string) (started, error) {
-	session := f.session
-	if session == "" {
-		session = "s-" + strings.ToLower(rand.Text()[:12])
-	}
-	message := workflows.Message{ID: f.messageID, Text: prompt}
-	if len(prompt) > inlineMessage {
-		hash, err := t.store.PutBlob(ctx, "text/plain", []byte(prompt))
-		if err != nil {
-			return started{}, fmt.Errorf("putting the message into the journal: %w", err)
-		}
-		message.Text, message.Blob = "", hash
-	}
+// send hands a message to its session. When it returns without an error the message will be answered, once.
+func (t *turnClient) send(ctx context.Context, r sessions.Request) (started, error) {
 	if err := t.checkJournal(ctx); err != nil {
 		return started{}, err
 	}
-	run, err := t.client.ExecuteWorkflow(ctx, t.options(session), workflows.TurnWorkflow,
-		workflows.Input{Version: workflows.WireVersion, Session: session, Message: &message, Limits: f.limits.request})
+	a, err := t.sessions.Send(ctx, r)
 	if err != nil {
-		return started{}, startError(session, err)
+		return started{}, sendError(a, r.Alone, err)
 	}
-	s := started{Version: workflows.WireVersion, Session: session, Turn: run.GetRunID()}
+	s := started{Version: workflows.WireVersion, Session: a.Session, Turn: a.Turn, MessageID: a.MessageID, Joined: a.Joined}
 	s.Link = t.link(s)
 	return s, nil
 }
@@ -84,62 +81,40 @@ func (t *turnClient) checkJournal(ctx context.Context) error {
 	return nil
 }
 
-func (t *turnClient) options(session string) client.StartWorkflowOptions {
-	return client.StartWorkflowOptions{
-		ID: session, TaskQueue: t.cfg.Temporal.TaskQueue,
-		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
-		// Without it the SDK takes the turn that runs for the one that was asked for, and the message is lost.
-		WorkflowExecutionErrorWhenAlreadyStarted: true,
-		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
-		StaticSummary:                            "Everturn turn of session " + turn.Cut(session, 80),
-		StaticDetails:                            "One user request carried to its answer. Its transcript is in the journal: `starter show " + turn.Cut(session, 80) + "`.",
-		TypedSearchAttributes: temporal.NewSearchAttributes(
-			workflows.AttrSession.ValueSet(session), workflows.AttrAgent.ValueSet(t.cfg.Runtime.Agent),
-			workflows.AttrState.ValueSet(string(turn.StateRunning))),
+// sendError says what to do about a message that was not accepted.
+func sendError(a sessions.Accepted, alone bool, err error) error {
+	var refused *turn.Error
+	var attribute *serviceerror.InvalidArgument
+	switch {
+	case errors.As(err, &refused) && refused.Code == turn.CodeSessionBusy && alone:
+		return &exitError{code: exitFailed, cause: fmt.Errorf("session %q is busy with a turn: follow it with `starter attach %s`, or stop it with `starter stop %s`", a.Session, quoted(a.Session), quoted(a.Session))}
+	case errors.As(err, &refused) && refused.Code == turn.CodeConfigInvalid:
+		return usage("the message is refused: %s", refused.Message)
+	case errors.As(err, &refused):
+		return &exitError{code: exitFailed, cause: fmt.Errorf("the message is not taken: %s", refused.Message)}
+	case errors.Is(err, sessions.ErrNoWorker):
+		return noWorker(fmt.Sprintf("the message may be taken yet: send it again with `--message-id %s`, and it is answered once", a.MessageID))
+	case errors.As(err, &attribute):
+		return fmt.Errorf("%w (were the search attributes added? a worker adds them when it starts)", err)
 	}
+	return err
 }
 
-func startError(session string, err error) error {
-	var running *serviceerror.WorkflowExecutionAlreadyStarted
-	if errors.As(err, &running) {
-		return &exitError{code: exitFailed, cause: fmt.Errorf("session %q is busy with a turn: follow it with `starter attach %s`, or stop it with `starter stop %s`", session, session, session)}
-	}
-	var attribute *serviceerror.InvalidArgument
-	if errors.As(err, &attribute) {
-		return fmt.Errorf("starting the turn: %w (were the search attributes added? a worker adds them when it starts)", err)
-	}
-	return fmt.Errorf("starting the turn: %w", err)
+// noWorker is what a request ends with that no worker has answered.
+func noWorker(then string) error {
+	return &exitError{code: exitUnreachable, cause: fmt.Errorf("%w: start one with `starter dev` or `go run ./worker`; %s", sessions.ErrNoWorker, then)}
 }
 
 // link leads to the turn in Temporal's Web UI.
 func (t *turnClient) link(s started) string {
-	base := t.cfg.Temporal.UIURL
-	if base == "" {
-		base = fmt.Sprintf("http://127.0.0.1:%d", t.cfg.Temporal.DevUIPort)
-	}
-	return fmt.Sprintf("%s/namespaces/%s/workflows/%s/%s/history", strings.TrimRight(base, "/"),
-		url.PathEscape(t.cfg.Temporal.Namespace), url.PathEscape(s.Session), url.PathEscape(s.Turn))
+	return fmt.Sprintf("%s/workflows/%s/%s/history", webUI(t.cfg.Temporal), url.PathEscape(s.Session), url.PathEscape(s.Turn))
 }
 
-// result waits for the turn and returns what it came to: its value, or the detail of its failure or cancellation.
-func (t *turnClient) result(ctx context.Context, s started) (workflows.Result, error) {
-	var r workflows.Result
-	err := t.client.GetWorkflow(ctx, s.Session, s.Turn).Get(ctx, &r)
-	if err == nil {
-		return r, nil
+// webUI is where Temporal's Web UI shows the configured namespace.
+func webUI(c config.Temporal) string {
+	base := c.UIURL
+	if base == "" {
+		base = fmt.Sprintf("http://127.0.0.1:%d", c.DevUIPort)
 	}
-	var app *temporal.ApplicationError
-	var cancelled *temporal.CanceledError
-	var terminated *temporal.TerminatedError
-	var timeout *temporal.TimeoutError
-	switch {
-	case errors.As(err, &app) && app.HasDetails() && app.Details(&r) == nil:
-		return r, nil
-	case errors.As(err, &cancelled) && cancelled.HasDetails() && cancelled.Details(&r) == nil:
-		return r, nil
-	case errors.As(err, &terminated), errors.As(err, &timeout):
-		return workflows.Result{Version: workflows.WireVersion, Session: s.Session, Turn: s.Turn, State: turn.StateClosed, FinishReason: turn.FinishTerminated,
-			Message: "the turn was ended from outside; what was done is kept, and the session's next turn goes on from it"}, nil
-	}
-	return r, fmt.Errorf("waiting for the turn: %w", err)
+	return strings.TrimRight(base, "/") + "/namespaces/" + url.PathEscape(c.Namespace)
 }

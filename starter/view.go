@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -46,8 +45,39 @@ func (v *view) chunk(c turn.Chunk) {
 		}
 	case turn.ChunkToolCallStarted, turn.ChunkToolCallCompleted:
 		v.tool(c)
+	case turn.ChunkMessageJoined:
+		v.joined(c)
+	case turn.ChunkApprovalRequested, turn.ChunkQuestionAsked, turn.ChunkApprovalDecided, turn.ChunkQuestionAnswered:
+		v.people(c)
 	case turn.ChunkError:
 		v.activity("%s", c.Text)
+	}
+}
+
+func (v *view) joined(c turn.Chunk) {
+	var m turn.MessageChunk
+	if decode(c, &m) {
+		v.activity("» %s", line(m.Text, 120))
+	}
+}
+
+// people says what a person was asked, in a line, and what came of it.
+func (v *view) people(c turn.Chunk) {
+	var p turn.PeopleChunk
+	if !decode(c, &p) {
+		return
+	}
+	what := "the question"
+	if p.Kind == turn.WaitApproval {
+		what = p.Tool
+	}
+	switch {
+	case p.Ruling != nil:
+		v.activity("! %s %s: %s", p.ID, what, ruling(*p.Ruling))
+	case p.Kind == turn.WaitApproval:
+		v.activity("? %s %s waits for approval", p.ID, what)
+	default:
+		v.activity("? %s %s", p.ID, line(p.Question, 120))
 	}
 }
 
@@ -69,7 +99,7 @@ func (v *view) text(c turn.Chunk) {
 
 func (v *view) tool(c turn.Chunk) {
 	var call turn.CallChunk
-	if json.Unmarshal(c.Data, &call) != nil {
+	if !decode(c, &call) {
 		return
 	}
 	if c.Kind == turn.ChunkToolCallStarted {

@@ -122,7 +122,7 @@ func TestAnAnswerThatWasNotStreamedIsPrinted(t *testing.T) {
 }
 
 func TestColours(t *testing.T) {
-	tty := terminal(t)
+	tty := aTerminal(t)
 	for name, c := range map[string]struct {
 		flag    string
 		environ []string

@@ -35,7 +35,7 @@ func TestCLIShowsAndMovesSessions(t *testing.T) {
 	h.starter("run", "-s", "second", "Which \x1b[2Jfiles?").exits(0)
 
 	list := h.starter("list").exits(0)
-	assert.Regexp(t, `(?s)^SESSION.*\nsecond +1 +completed .* Which \[2Jfiles\?\nfirst +1 +completed`, list.out.String())
+	assert.Regexp(t, `(?s)^SESSION.*\nsecond +1 +completed +- .* Which \[2Jfiles\?\nfirst +1 +completed`, list.out.String())
 	sessions := decoded[[]journal.SessionRecord](h.starter("list", "--json", "-n", "1").exits(0))
 	require.Len(t, sessions, 1)
 	assert.Equal(t, "second", sessions[0].ID)

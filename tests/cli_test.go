@@ -1,7 +1,9 @@
 package tests
 
 import (
+	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -105,7 +107,7 @@ func TestCLIExitCodesTellHowTheTurnEnded(t *testing.T) {
 		{5, "no Temporal answers at 127.0.0.1:1", []string{"run", "--set", "temporal.address=127.0.0.1:1", "hello"}},
 		{7, "max_steps", []string{"run", "--max-steps", "2", "run away"}},
 		{7, "max_tool_calls", []string{"run", "--max-tool-calls", "1", "run away"}},
-		{124, "turn_timeout", []string{"run", "--timeout", "1s", "hang"}},
+		{124, "turn_timeout", []string{"run", "--turn-timeout", "1s", "hang"}},
 	} {
 		got := h.starter(c.args...).exits(c.code)
 		assert.Contains(t, got.out.String()+got.err.String(), c.says)
@@ -135,8 +137,10 @@ func TestCLIDetachesAndAttaches(t *testing.T) {
 	assert.Equal(t, events, again, "from the start it is the same, however late")
 	rest := decodedLines[event](h.starter("attach", "-o", "jsonl", "--after", "2").exits(0))
 	assert.Equal(t, events[3:], rest, "the last session, from a chunk on")
-	late := h.starter("attach", "--after", "100", "one").exits(0)
-	assert.Equal(t, "It is [2Ja test.\n", late.out.String())
+	late := h.starter("attach", "--after", strconv.FormatInt(events[len(events)-1].Index, 10), "one").exits(0)
+	assert.Equal(t, "It is [2Ja test.\n", late.out.String(), "the answer is there for who has seen everything")
+	beyond := h.starter("attach", "-o", "jsonl", "--after", "999999", "one").exits(3)
+	assert.Contains(t, beyond.err.String(), fmt.Sprintf("ended with chunk %d and nothing follows 999999: use --after %[1]d or less", len(events)-1))
 
 	started := decoded[ids](h.starter("run", "--detach", "-o", "json", "And this?").exits(0))
 	assert.NotEqual(t, "one", started.Session)
@@ -166,7 +170,7 @@ func TestCLIGoesOnWithASession(t *testing.T) {
 
 	slow := h.begin(nil, "run", "-s", "talk", "slowly")
 	awaitGate(t, gate)
-	busy := h.starter("run", "-s", "talk", "at once").exits(1)
+	busy := h.starter("run", "-s", "talk", "--alone", "at once").exits(1)
 	assert.Contains(t, busy.err.String(), `session "talk" is busy with a turn: follow it with `+"`starter attach talk`")
 	gate.Release()
 	assert.Equal(t, "Now.\n", slow.exits(0).out.String())

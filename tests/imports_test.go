@@ -36,10 +36,11 @@ var house = map[string][]string{
 	"engine": {"sessions", "workflows", "workflows/turn", "activities", "activities/inference", "activities/inference/demo", "activities/toolbox",
 		"activities/toolbox/files", "journal", "journal/sqlite", "config", "cluster", "go.temporal.io/sdk", "golang.org/x/sync"},
 	"worker": {"engine", "config"},
-	"starter": {"workflows", "workflows/turn", "journal", "journal/sqlite", "sessions", "config", "cluster", "engine", "starter/devstack", "starter/chat", "starter/terminal",
-		"go.temporal.io/sdk", "go.temporal.io/api", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term"},
+	"starter": {"workflows", "workflows/turn", "journal", "journal/sqlite", "sessions", "config", "cluster", "engine", "starter/devstack", "starter/chat", "starter/terminal", "docs",
+		"go.temporal.io/sdk", "go.temporal.io/api", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", "golang.org/x/sys"},
 	"starter/chat":     {"workflows", "workflows/turn", "journal", "sessions", "starter/terminal", "charm.land", "github.com/charmbracelet"},
 	"starter/terminal": {},
+	"docs":             {},
 	"starter/devstack": {"github.com/spf13/cobra", "go.temporal.io/sdk", "go.temporal.io/api", "golang.org/x/sys", "google.golang.org/grpc"},
 }
 

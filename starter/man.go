@@ -1,0 +1,41 @@
+package main
+
+import (
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+// manCommand writes the manual. It is for packagers, so help does not list it.
+func (a *app) manCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "man <folder>",
+		Short:  "Write the manual pages into a folder",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := os.MkdirAll(args[0], 0o755); err != nil {
+				return usage("making the folder of the manual pages: %w", err)
+			}
+			root := cmd.Root()
+			root.DisableAutoGenTag = true
+			header := &doc.GenManHeader{Title: "EVERTURN", Section: "1", Source: "Everturn", Manual: "Everturn", Date: a.built()}
+			if err := doc.GenManTree(root, header, args[0]); err != nil {
+				return usage("writing the manual pages: %w", err)
+			}
+			return nil
+		},
+	}
+}
+
+// built is the date of the manual pages: SOURCE_DATE_EPOCH where it is set (reproducible-builds.org), otherwise now.
+func (a *app) built() *time.Time {
+	at := time.Now()
+	if seconds, err := strconv.ParseInt(a.lookup("SOURCE_DATE_EPOCH"), 10, 64); err == nil {
+		at = time.Unix(seconds, 0).UTC()
+	}
+	return &at
+}

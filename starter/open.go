@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/workflows"
+)
+
+func (a *app) openCommand() *cobra.Command {
+	var browser bool
+	cmd := &cobra.Command{
+		Use:               "open [session]",
+		Short:             "Print the Web UI's link to a session's turns, and open it with --browser",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.completeSessions(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.open(cmd.Context(), args, browser)
+		},
+	}
+	cmd.Flags().BoolVar(&browser, "browser", false, "open it in a browser too, where this is a terminal")
+	return cmd
+}
+
+func (a *app) open(ctx context.Context, args []string, browser bool) error {
+	cfg, err := a.settled(ctx)
+	if err != nil {
+		return err
+	}
+	session := ""
+	if len(args) > 0 {
+		if session = args[0]; workflows.CheckSession(session) != nil {
+			return usage("%w", workflows.CheckSession(session))
+		}
+	} else {
+		store, err := readJournal(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		session, err = lastSession(ctx, store)
+		store.Close()
+		if err != nil {
+			return err
+		}
+	}
+	link := sessionLink(cfg.Temporal, session)
+	fmt.Fprintln(a.out, link)
+	if browser && isTerminal(a.out) {
+		return browse(ctx, link)
+	}
+	return nil
+}
+
+// sessionLink leads to a list of the session's turns. A string of Temporal's list filters stands in quotes that a
+// backslash escapes.
+func sessionLink(c config.Temporal, session string) string {
+	query := fmt.Sprintf(`WorkflowId="%s"`, strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(session))
+	return webUI(c) + "/workflows?query=" + url.QueryEscape(query)
+}
+
+// browseWithin bounds how long the program that opens a browser may take.
+const browseWithin = 10 * time.Second
+
+// browse opens a link in the person's browser.
+func browse(ctx context.Context, link string) error {
+	ctx, cancel := context.WithTimeout(ctx, browseWithin)
+	defer cancel()
+	name, args := "xdg-open", []string{link}
+	switch runtime.GOOS {
+	case "darwin":
+		name = "open"
+	case "windows":
+		name, args = "rundll32", []string{"url.dll,FileProtocolHandler", link}
+	}
+	if err := exec.CommandContext(ctx, name, args...).Run(); err != nil {
+		return usage("opening a browser with %s: %w; open the link yourself", name, err)
+	}
+	return nil
+}
+
+// settled is the configuration with the cluster that it means.
+func (a *app) settled(ctx context.Context) (config.Config, error) {
+	loaded, err := a.load()
+	if err != nil {
+		return config.Config{}, err
+	}
+	_, cfg, err := a.bringUp(ctx, loaded.Config, needs{})
+	return cfg, err
+}

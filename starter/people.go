@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// people are those whom the followed turn waits for: the person at this terminal, or somebody elsewhere.
+type people struct {
+	f       *follower
+	here    bool            // somebody at this terminal can be asked
+	told    map[string]bool // waits that the turn's chunks have shown
+	said    map[string]bool // waits that were decided here; the journal may not know yet
+	current *journal.WaitRecord
+	reading bool // a line is being read
+	typing  chan typed
+	sent    chan error
+	noticed bool // that nobody can be asked here
+}
+
+// typed is a line of the person at the terminal.
+type typed struct {
+	line string
+	err  error
+}
+
+func newPeople(f *follower) people {
+	a := f.app
+	return people{f: f, here: !f.o.noWait && f.sessions != nil && isTerminal(a.in) && isTerminal(a.err),
+		told: map[string]bool{}, said: map[string]bool{}, typing: make(chan typed, 1), sent: make(chan error, 1)}
+}
+
+func (p *people) lines() <-chan typed    { return p.typing }
+func (p *people) answered() <-chan error { return p.sent }
+
+// heard takes a chunk that may be about people.
+func (p *people) heard(ctx context.Context, c turn.Chunk) (bool, error) {
+	var about turn.PeopleChunk
+	switch c.Kind {
+	case turn.ChunkApprovalRequested, turn.ChunkQuestionAsked:
+		if decode(c, &about) {
+			p.told[about.ID] = true
+		}
+	case turn.ChunkApprovalDecided, turn.ChunkQuestionAnswered:
+		if decode(c, &about) && p.current != nil && p.current.ID == about.ID && !p.said[about.ID] {
+			p.current = nil
+			p.f.app.note("\nit was decided elsewhere")
+		}
+	default:
+		return false, nil
+	}
+	return p.look(ctx)
+}
+
+// look finds what is waited for now: it is asked here, or told where it can be answered.
+func (p *people) look(ctx context.Context) (done bool, err error) {
+	f := p.f
+	if p.current != nil || f.s.Turn == "" {
+		return false, nil
+	}
+	waits, err := openWaits(ctx, f.store, f.s.Turn)
+	if err != nil || len(waits) == 0 {
+		return false, nil // the journal tells of it again when it can
+	}
+	var open []journal.WaitRecord
+	for _, w := range waits {
+		switch {
+		case p.said[w.ID], f.s.Joined && w.Kind == turn.WaitQuestion: // the message that was sent is its answer
+		case !p.told[w.ID] && f.o.after < 0 && !f.s.Joined:
+			return false, nil // the chunk that tells of it is still to come
+		default:
+			open = append(open, w)
+		}
+	}
+	switch {
+	case len(open) == 0:
+		return false, nil
+	case p.here:
+		p.ask(open[0])
+		return false, nil
+	}
+	return p.elsewhere(ctx, open)
+}
+
+// elsewhere says how others can decide, and ends the command unless it is to stay.
+func (p *people) elsewhere(ctx context.Context, open []journal.WaitRecord) (bool, error) {
+	f := p.f
+	f.view.pause()
+	if f.o.stay && !f.o.noWait {
+		if !p.noticed && !f.o.quiet {
+			f.app.note("%s", instructions(open))
+		}
+		p.noticed = true
+		return false, nil
+	}
+	for c, err := range f.rest(ctx) {
+		if err != nil {
+			return true, err
+		}
+		f.view.chunk(c)
+	}
+	if f.o.output == "json" {
+		r, err := f.recorded(ctx, f.s.Turn, "")
+		if err == nil {
+			err = writeJSON(f.app.out, r)
+		}
+		if err != nil {
+			return true, err
+		}
+	}
+	f.app.note("%s\nthe turn goes on waiting; follow it with `%s`", instructions(open), f.attachHint(f.s))
+	return true, &exitError{code: exitWaiting}
+}
+
+// ask puts one wait before the person at the terminal.
+func (p *people) ask(w journal.WaitRecord) {
+	p.current = &w
+	p.f.view.pause()
+	forgetTyped(p.f.app.in) // nobody has agreed to what was not on the screen
+	p.f.app.note("%s", describe(w))
+	p.prompt()
+}
+
+func (p *people) prompt() {
+	prompt := "your answer: "
+	if p.current.Kind == turn.WaitApproval {
+		prompt = "[y]es, [n]o (and why), [a]lways this call, always this [t]ool: "
+	}
+	io.WriteString(p.f.app.err, prompt)
+	if p.reading {
+		return
+	}
+	p.reading = true
+	go func() { // reading cannot be interrupted: it is left behind when the command ends
+		line, err := readLine(p.f.app.in)
+		p.typing <- typed{line, err}
+	}()
+}
+
+// typed takes a line.
+func (p *people) typed(ctx context.Context, t typed) (bool, error) {
+	p.reading = false
+	w := p.current
+	if w == nil { // it came too late
+		return p.look(ctx)
+	}
+	if t.err != nil { // the terminal has no more to say
+		p.here, p.current = false, nil
+		p.f.app.note("")
+		return p.look(ctx)
+	}
+	send, ok := p.meant(*w, strings.TrimSpace(t.line))
+	if !ok {
+		p.prompt()
+		return false, nil
+	}
+	p.said[w.ID] = true
+	go func() { p.sent <- send(ctx) }()
+	return false, nil
+}
+
+// meant is what a line asks to be done about a wait; nothing where it is not understood.
+func (p *people) meant(w journal.WaitRecord, line string) (send func(context.Context) error, ok bool) {
+	if w.Kind == turn.WaitQuestion {
+		return func(ctx context.Context) error { return p.f.reply(ctx, w, line) }, line != ""
+	}
+	key, why, _ := strings.Cut(line, " ")
+	d := decision{reason: strings.TrimSpace(why)}
+	switch strings.ToLower(key) {
+	case "y", "yes":
+		d.allow = true
+	case "n", "no":
+	case "a", "always":
+		d.allow, d.always = true, turn.AlwaysCall
+	case "t", "tool":
+		d.allow, d.always = true, turn.AlwaysTool
+	default:
+		return nil, false
+	}
+	return func(ctx context.Context) error { _, err := p.f.decide(ctx, w, d); return err }, true
+}
+
+// acknowledged takes what became of a decision, and asks for the next one.
+func (p *people) acknowledged(ctx context.Context, err error) (bool, error) {
+	p.current = nil
+	var refused *turn.Error
+	switch {
+	case err == nil:
+	case errors.As(err, &refused): // somebody else was faster, or time was
+		p.f.app.note("%v", err)
+	default:
+		return true, err
+	}
+	return p.look(ctx)
+}

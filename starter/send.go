@@ -1,0 +1,85 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/sessions"
+	"github.com/everturn/everturn/workflows"
+)
+
+func (a *app) sendCommand() *cobra.Command {
+	var m workflows.Message
+	var output string
+	var quiet bool
+	cmd := &cobra.Command{
+		Use:   "send <session> [text...]",
+		Short: "Hand a message to a session and return; it joins the turn that runs, or begins the next one",
+		Long: `Hand a message to a session and return as soon as it is accepted. It is answered once, whatever happens then.
+
+It joins the session's running turn and is taken before the next inference; with --after, or where no turn runs, it
+begins a turn of its own. The text is taken from the arguments, or from standard input as run does.`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: a.completeSessions(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			if err := workflows.CheckSession(args[0]); err != nil {
+				return usage("%w", err)
+			}
+			text, err := a.prompt(cmd.Context(), args[1:])
+			if err != nil {
+				return err
+			}
+			m.Text = text
+			return a.withTemporal(cmd.Context(), openJournal, func(t *turnClient) error {
+				s, err := t.send(cmd.Context(), sessions.Request{Session: args[0], Message: m})
+				if err != nil {
+					return err
+				}
+				return a.accepted(s, output, quiet)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&m.After, "after", false, "for a turn of its own, when the one that runs is done")
+	flags.StringVar(&m.ID, "message-id", "", "the message's `ID`: sent twice, it is answered once")
+	flags.StringVarP(&output, "output", "o", "text", "text, json or none")
+	flags.BoolVarP(&quiet, "quiet", "q", false, "print the IDs alone")
+	complete(cmd, "output", "text", "json", "none")
+	return cmd
+}
+
+func (a *app) answerCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "answer [session] [question] <text>",
+		Short: "Answer what a turn asks its user",
+		Long: `Answer what a turn asks its user. Without a session, the one that asks something; without a question, the one that
+is open. The text is the last argument, "-" for standard input. starter approve lists what waits.`,
+		Example: `  starter answer "The second one."
+  starter answer s-k2j3 "The second one."
+  starter answer s-k2j3 q4 - < letter.txt`,
+		Args:              cobra.RangeArgs(1, 3),
+		ValidArgsFunction: a.completeSessions(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			last := len(args) - 1
+			text, err := a.prompt(cmd.Context(), args[last:])
+			if err != nil {
+				return err
+			}
+			return a.withTemporal(cmd.Context(), readJournal, func(t *turnClient) error {
+				w, err := t.question(cmd.Context(), args[:last])
+				if err != nil {
+					return err
+				}
+				if err := t.reply(cmd.Context(), w, strings.TrimSuffix(text, "\n")); err != nil {
+					return err
+				}
+				a.note("answered %s of session %s; follow the turn with `starter attach %s`", w.ID, w.Session, quoted(w.Session))
+				return nil
+			})
+		},
+	}
+}

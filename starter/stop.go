@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/sessions"
+	"github.com/everturn/everturn/workflows"
+)
+
+func (a *app) stopCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:               "stop [session]",
+		Short:             "Stop the running turn of a session; what was done is kept",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.completeSessions(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.onSession(cmd.Context(), args, needs{}, a.stop)
+		},
+	}
+}
+
+// stop stops a turn and says what became of it. One that is over already is no error: it does not run.
+func (a *app) stop(ctx context.Context, t *turnClient, session string) error {
+	if err := t.call(ctx); err != nil {
+		return err
+	}
+	s, err := t.find(ctx, session, "")
+	if err != nil {
+		return err
+	}
+	r, err := t.stop(ctx, s)
+	if err != nil {
+		return err
+	}
+	a.note("turn %s is %s: %s", s.Turn, r.State, r.Message)
+	return nil
+}
+
+// stopWithin is how long a worker has to carry out a stop.
+const stopWithin = 30 * time.Second
+
+// stop asks Temporal to cancel the turn and waits until it is over. It returns how it ended.
+func (t *turnClient) stop(ctx context.Context, s started) (workflows.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, stopWithin)
+	defer cancel()
+	if err := t.sessions.Stop(ctx, s.Session); err != nil && !errors.Is(err, sessions.ErrNotRunning) {
+		return workflows.Result{}, err
+	}
+	r, err := t.result(ctx, s)
+	if err != nil && ctx.Err() == context.DeadlineExceeded {
+		return r, &exitError{code: exitCancelled, cause: fmt.Errorf("the turn is asked to stop, and no worker has done so within %s: it stops when one runs", stopWithin)}
+	}
+	return r, err
+}
+
+// result waits for a turn's end without showing it.
+func (t *turnClient) result(ctx context.Context, s started) (workflows.Result, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	over := t.await(ctx, s)
+	for {
+		changed := t.store.Changed(ctx)
+		row, err := t.store.Turn(ctx, s.Turn)
+		switch {
+		case err == nil && row.State.Terminal():
+			return t.recorded(ctx, s.Turn, "")
+		case err != nil && !errors.Is(err, journal.ErrNotFound):
+			return workflows.Result{}, err
+		}
+		select {
+		case <-changed:
+		case end := <-over:
+			if !errors.Is(end.err, errMovedOn) {
+				return end.result, end.err
+			}
+			over = nil
+		case <-ctx.Done():
+			return workflows.Result{}, ctx.Err()
+		}
+	}
+}
+
+// attachHint is the command that follows the turn again.
+func (t *turnClient) attachHint(s started) string {
+	if t.failed != nil { // its worker ends with this command
+		return "starter attach --dev " + quoted(s.Session)
+	}
+	return "starter attach " + quoted(s.Session)
+}
+
+// leave detaches, and stops the turn where a second signal follows at once.
+func (t *turnClient) leave(s started, signals <-chan os.Signal) error {
+	again := ""
+	if t.sessions != nil {
+		again = "; press Ctrl-C again to stop it"
+	}
+	t.app.note("\ndetached; a worker carries the turn on. Follow it with `%s`%s", t.attachHint(s), again)
+	timer := time.NewTimer(stopAgain)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return errDetached
+	case <-signals:
+	}
+	if t.sessions == nil {
+		return errDetached
+	}
+	r, err := t.stop(context.Background(), s)
+	if err != nil {
+		return err
+	}
+	t.app.note("stopped: %s", r.Message)
+	return &exitError{code: turnExit(r)}
+}

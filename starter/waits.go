@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/sessions"
+	"github.com/everturn/everturn/starter/terminal"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// decision is what a person says to an approval.
+type decision struct {
+	allow  bool
+	reason string
+	always turn.Scope
+}
+
+// decide tells the turn. The decision counts for the arguments that the journal has shown.
+func (t *turnClient) decide(ctx context.Context, w journal.WaitRecord, d decision) (workflows.ApprovalResult, error) {
+	r, err := t.sessions.Approve(ctx, w.Session, workflows.Approval{
+		Version: workflows.WireVersion, Turn: w.Turn, Call: w.ID, Allow: d.allow, ArgumentsHash: w.ArgumentsHash,
+		By: whoami(), Reason: d.reason, Always: d.always,
+	})
+	return r, peopleError(w, err)
+}
+
+// reply answers a question.
+func (t *turnClient) reply(ctx context.Context, w journal.WaitRecord, text string) error {
+	_, err := t.sessions.Answer(ctx, w.Session, workflows.Answer{
+		Version: workflows.WireVersion, Turn: w.Turn, Question: w.ID, Text: text, By: whoami(),
+	})
+	return peopleError(w, err)
+}
+
+// peopleError says what to do about a decision that was not taken.
+func peopleError(w journal.WaitRecord, err error) error {
+	session := quoted(w.Session)
+	var refused *turn.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, sessions.ErrNotRunning):
+		return usage("%w: the turn of session %q is over and takes no more decisions; `starter show %s` shows how it ended", err, w.Session, session)
+	case errors.Is(err, sessions.ErrNoWorker):
+		return noWorker("nothing was decided that is not shown by `starter approve`; then decide again")
+	case !errors.As(err, &refused):
+		return err
+	}
+	switch refused.Code {
+	case turn.CodeNotWaiting, turn.CodeConfigInvalid:
+		return usage("%s; `starter approve` lists what waits: %w", refused.Message, short{refused})
+	case turn.CodeToolDrift:
+		return fmt.Errorf("%s; look at it again with `starter approve %s`: %w", refused.Message, session, short{refused})
+	case turn.CodeApprovalExpired:
+		return fmt.Errorf("%s; `starter attach %s` shows how the turn goes on: %w", refused.Message, session, short{refused})
+	}
+	return fmt.Errorf("%s: %w", refused.Message, short{refused})
+}
+
+// short is a turn's error that shows its code alone: what it says was said.
+type short struct{ refused *turn.Error }
+
+func (s short) Error() string { return string(s.refused.Code) }
+func (s short) Unwrap() error { return s.refused }
+
+// whoami is the person who decides, as the operating system knows them.
+func whoami() string {
+	name, host := "somebody", "somewhere"
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		name = u.Username
+	}
+	if h, err := os.Hostname(); err == nil && h != "" {
+		host = h
+	}
+	return name + "@" + host
+}
+
+// openWaits are a turn's waits that nobody has said anything to.
+func openWaits(ctx context.Context, store journal.Store, turnID string) ([]journal.WaitRecord, error) {
+	waits, err := store.Waits(ctx, turnID)
+	var open []journal.WaitRecord
+	for _, w := range waits {
+		if w.Ruling == nil {
+			open = append(open, w)
+		}
+	}
+	return open, err
+}
+
+// rest are the turn's chunks that are in the journal and were not seen yet.
+func (f *follower) rest(ctx context.Context) iter.Seq2[turn.Chunk, error] {
+	return func(yield func(turn.Chunk, error) bool) {
+		chunks, err := f.store.Chunks(ctx, f.s.Turn, f.seen, 1000)
+		for _, c := range chunks {
+			f.seen = c.Index
+			if !yield(c, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(turn.Chunk{}, err)
+		}
+	}
+}
+
+// decode reads a chunk's own fields.
+func decode(c turn.Chunk, into any) bool { return json.Unmarshal(c.Data, into) == nil }
+
+// describe tells a person exactly what is asked. What models have written stands behind a bar, so that it cannot pass
+// for a word of this program.
+func describe(w journal.WaitRecord) string {
+	var b strings.Builder
+	if w.Kind == turn.WaitQuestion {
+		fmt.Fprintf(&b, "question %s of session %s", w.ID, terminal.Visible(w.Session))
+	} else {
+		fmt.Fprintf(&b, "approval %s of session %s: %s is to run · risk %s", w.ID, terminal.Visible(w.Session), terminal.Visible(w.Tool), w.Risk)
+	}
+	if !w.ExpiresAt.IsZero() {
+		fmt.Fprintf(&b, " · until %s", w.ExpiresAt.Local().Format(time.DateTime))
+	}
+	if w.Why != "" {
+		fmt.Fprintf(&b, "\nbecause %s", line(w.Why, 300))
+	}
+	if w.Kind == turn.WaitQuestion {
+		b.WriteString("\n" + barred(w.Question, w.Session))
+	} else {
+		fmt.Fprintf(&b, "\nwith these arguments (%s):\n%s", shortHash(w.ArgumentsHash), barred(w.Arguments, w.Session))
+	}
+	return b.String()
+}
+
+// instructions are descriptions with the commands that decide.
+func instructions(waits []journal.WaitRecord) string {
+	var b strings.Builder
+	for _, w := range waits {
+		s := quoted(w.Session)
+		b.WriteString(describe(w))
+		if w.Kind == turn.WaitQuestion {
+			fmt.Fprintf(&b, "\nanswer it with\n  starter answer %s %s \"...\"\n", s, w.ID)
+			continue
+		}
+		command := fmt.Sprintf("starter approve %s %s --hash %s", s, w.ID, shortHash(w.ArgumentsHash))
+		fmt.Fprintf(&b, "\ndecide with\n  %s\n  %s --deny --reason \"...\"\n", command, command)
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// shortHash is as much of a hash as a person copies.
+func shortHash(hash string) string { return terminal.Visible(hash[:min(len(hash), 12)]) }
+
+// ruling says what came of a wait.
+func ruling(r turn.Ruling) string {
+	out := string(r.Verdict) + ruledBy(r)
+	if r.Verdict == turn.VerdictExpired && r.Allowed {
+		out += ", and allowed by configuration"
+	}
+	if r.Always != "" {
+		out += ", always for this " + string(r.Always)
+	}
+	if r.Reason != "" {
+		out += ": " + line(r.Reason, 200)
+	}
+	return out
+}
+
+// ruledBy says who ruled, and when.
+func ruledBy(r turn.Ruling) string {
+	who := ""
+	if r.By != "" {
+		who = " by " + line(r.By, 80)
+	}
+	return who + " at " + r.At.Local().Format(time.DateTime)
+}
