@@ -1,0 +1,342 @@
+package chat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/sessions"
+	"github.com/everturn/everturn/starter/terminal"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// slash is a command of the input.
+type slash struct {
+	name, argument, does string
+	run                  func(m *Model, argument string) tea.Cmd
+}
+
+// slashes are the commands. It is a function because /help lists them.
+func slashes() []slash {
+	return []slash{
+		{"after", "TEXT", "ask when the turn that runs is done", (*Model).afterCommand},
+		{"fork", "[N]", "go on in a new session that shares this one's past, or its first N messages", (*Model).forkCommand},
+		{"help", "", "show this", (*Model).helpCommand},
+		{"model", "", "show which model answers", (*Model).modelCommand},
+		{"open", "", "show the link to the turn in Temporal's Web UI", (*Model).openCommand},
+		{"quit", "", "leave; a turn that runs goes on", func(m *Model, _ string) tea.Cmd { return m.detach() }},
+		{"sessions", "[N|ID]", "list the last sessions, or go to one", (*Model).sessionsCommand},
+		{"stop", "", "stop the turn that runs; what was done is kept", func(m *Model, _ string) tea.Cmd { return m.stop() }},
+		{"tools", "", "list the tools that the workers offer", (*Model).toolsCommand},
+		{"usage", "", "show what the session has used", (*Model).usageCommand},
+	}
+}
+
+// command runs a line that begins with a slash.
+func (m *Model) command(line string) tea.Cmd {
+	name, argument, _ := strings.Cut(strings.TrimPrefix(line, "/"), " ")
+	argument = strings.TrimSpace(argument)
+	all := slashes()
+	i := slices.IndexFunc(all, func(s slash) bool { return s.name == name })
+	if i < 0 {
+		m.refuse("there is no command /%s%s; /help lists them", terminal.Line(name, 20), meant(name, all))
+		return nil
+	}
+	if argument != "" && all[i].argument == "" {
+		m.refuse("/%s takes no argument", name)
+		return nil
+	}
+	if name != "after" { // which is a message, and keeps its own text
+		m.accepted(line)
+	}
+	return all[i].run(m, argument)
+}
+
+// refuse says what is wrong with a command. It stays in the input, to be mended.
+func (m *Model) refuse(format string, args ...any) { m.trouble(format, args...) }
+
+// meant is the command that a name was meant for, where one is near.
+func meant(name string, all []slash) string {
+	best, fewest := "", 3
+	for _, s := range all {
+		d := edits(name, s.name)
+		if len(name) > 0 && strings.HasPrefix(s.name, name) {
+			d = 1
+		}
+		if d < fewest && d < max(2, len(name)) {
+			best, fewest = s.name, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return "; did you mean /" + best + "?"
+}
+
+// edits is the Levenshtein distance of two names, in bytes.
+func edits(a, b string) int {
+	a = a[:min(len(a), 40)]
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost = 1 + min(diagonal, row[j], row[j+1])
+			}
+			diagonal, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)]
+}
+
+// replyMsg is what a command found out.
+type replyMsg struct {
+	lines  []string
+	err    error
+	listed []string // sessions, in the order in which they were listed
+	open   string   // a session to go to
+}
+
+func (m *Model) replied(msg replyMsg) tea.Cmd {
+	if msg.err != nil {
+		m.trouble("%v", msg.err)
+	}
+	for _, line := range msg.lines {
+		m.say(entryNote, line)
+	}
+	if msg.listed != nil {
+		m.listed = msg.listed
+	}
+	if msg.open == "" {
+		return nil
+	}
+	return m.change(msg.open)
+}
+
+// change goes to another session.
+func (m *Model) change(session string) tea.Cmd {
+	if len(m.outbox.unsent()) > 0 {
+		m.trouble("a message of this session is on its way; go when it has arrived")
+		return nil
+	}
+	m.outbox.list = nil
+	return m.opening(session)
+}
+
+func (m *Model) afterCommand(text string) tea.Cmd {
+	if text == "" {
+		m.refuse("/after needs a text, for instance: /after And the tests?")
+		return nil
+	}
+	return m.message(text, true)
+}
+
+func (m *Model) helpCommand(string) tea.Cmd {
+	for _, s := range slashes() {
+		m.say(entryNote, fmt.Sprintf("%-17s %s", strings.TrimSpace("/"+s.name+" "+s.argument), s.does))
+	}
+	m.note("Enter sends, and joins the turn that runs; Alt-Enter or Ctrl-J begins a line; the arrow keys bring back what was typed; a message that begins with a slash is written with two")
+	m.note("Ctrl-C twice stops the turn, or leaves where none runs; Ctrl-D leaves, and a turn that runs goes on")
+	return nil
+}
+
+func (m *Model) modelCommand(string) tea.Cmd {
+	m.note("new turns ask %s; another one is named in agent.toml, under [llm] model, or with --set llm.model=NAME for a worker", terminal.Line(m.o.Model, previewRunes))
+	return nil
+}
+
+func (m *Model) openCommand(string) tea.Cmd {
+	if m.o.Link == nil {
+		m.note("no Web UI is known")
+		return nil
+	}
+	session, current := m.session, m.turn.id
+	return m.ask(func(ctx context.Context) tea.Msg {
+		if s, err := m.o.Store.Session(ctx, session); current == "" && err == nil {
+			current = s.LastTurn.ID
+		}
+		return replyMsg{lines: []string{m.o.Link(session, current)}}
+	})
+}
+
+// stop asks for the turn to be stopped. The journal says when it is.
+func (m *Model) stop() tea.Cmd {
+	if m.turn.id == "" && len(m.outbox.list) == 0 {
+		m.hint("no turn is running")
+		return nil
+	}
+	m.turn.stopping = m.turn.id != ""
+	session := m.session
+	return m.ask(func(ctx context.Context) tea.Msg {
+		err := m.o.Client.Stop(ctx, session)
+		switch {
+		case errors.Is(err, sessions.ErrNotRunning):
+			return replyMsg{lines: []string{"no turn is running"}}
+		case err != nil:
+			return replyMsg{err: err}
+		}
+		return replyMsg{}
+	})
+}
+
+func (m *Model) toolsCommand(string) tea.Cmd {
+	return m.ask(func(ctx context.Context) tea.Msg {
+		list, err := m.o.Store.Catalogues(ctx)
+		if err != nil {
+			return replyMsg{err: fmt.Errorf("listing the tools: %w", err)}
+		}
+		r := replyMsg{}
+		for _, c := range list {
+			r.lines = append(r.lines, toolLines(c)...)
+		}
+		if len(r.lines) == 0 {
+			r.lines = []string{"no worker has published tools yet"}
+		}
+		return r
+	})
+}
+
+func toolLines(c turn.Catalogue) []string {
+	if c.Problem != "" {
+		return []string{fmt.Sprintf("%s is not available: %s", terminal.Line(c.Server, previewRunes), terminal.Line(c.Problem, 2*previewRunes))}
+	}
+	var lines []string
+	for _, t := range c.Tools {
+		lines = append(lines, fmt.Sprintf("%s · %s risk · %s", terminal.Line(t.ID, previewRunes), t.Risk, terminal.Line(t.Description, previewRunes)))
+	}
+	return lines
+}
+
+// usageCommand adds up what the session's turns have used.
+func (m *Model) usageCommand(string) tea.Cmd {
+	session, current, live := m.session, m.turn.id, m.turn.usage
+	return m.ask(func(ctx context.Context) tea.Msg {
+		list, err := m.o.Store.Turns(ctx, session)
+		if err != nil && !errors.Is(err, journal.ErrNotFound) {
+			return replyMsg{err: fmt.Errorf("adding up the session's turns: %w", err)}
+		}
+		var sum, last turn.Usage
+		steps, calls := 0, 0
+		for _, t := range list {
+			if t.ID == current {
+				t.Usage = live
+			}
+			sum, last = sum.Add(t.Usage), t.Usage
+			steps, calls = steps+t.Steps, calls+t.Calls
+		}
+		return replyMsg{lines: []string{
+			"this turn: " + tokens(last),
+			fmt.Sprintf("session: %s · %s · %s · %s", plural(len(list), "turn", "turns"), plural(steps, "step", "steps"), plural(calls, "tool call", "tool calls"), tokens(sum)),
+		}}
+	})
+}
+
+// listSessions is how many sessions /sessions shows.
+const listSessions = 20
+
+func (m *Model) sessionsCommand(argument string) tea.Cmd {
+	if argument != "" {
+		return m.goTo(argument)
+	}
+	return m.ask(func(ctx context.Context) tea.Msg {
+		list, err := m.o.Store.Sessions(ctx, listSessions)
+		if err != nil {
+			return replyMsg{err: fmt.Errorf("listing the sessions: %w", err)}
+		}
+		r := replyMsg{listed: []string{}}
+		for i, s := range list {
+			r.listed = append(r.listed, s.ID)
+			r.lines = append(r.lines, sessionLine(i+1, s))
+		}
+		if len(list) == 0 {
+			r.lines = []string{"the journal holds no session yet"}
+		} else {
+			r.lines = append(r.lines, "/sessions N goes to one")
+		}
+		return r
+	})
+}
+
+func sessionLine(n int, s journal.SessionRecord) string {
+	waits := ""
+	if s.Waiting > 0 {
+		waits = " · waits for a person"
+	}
+	return fmt.Sprintf("%d  %s · %s · %s%s · %s", n, terminal.Line(s.ID, 60), plural(s.Turns, "turn", "turns"), s.LastTurn.State, waits, terminal.Line(s.FirstText, 60))
+}
+
+// goTo goes to a session by its number in the list, or by its ID.
+func (m *Model) goTo(which string) tea.Cmd {
+	if n, err := strconv.Atoi(which); err == nil && n >= 1 && n <= len(m.listed) {
+		return m.change(m.listed[n-1])
+	}
+	if err := workflows.CheckSession(which); err != nil {
+		m.refuse("%v", err)
+		return nil
+	}
+	return m.ask(func(ctx context.Context) tea.Msg {
+		_, err := m.o.Store.Session(ctx, which)
+		switch {
+		case errors.Is(err, journal.ErrNotFound):
+			return replyMsg{err: fmt.Errorf("the journal holds no session %q; /sessions lists the last ones", which)}
+		case err != nil:
+			return replyMsg{err: fmt.Errorf("looking for the session: %w", err)}
+		}
+		return replyMsg{open: which}
+	})
+}
+
+// forkCommand goes on in a session that shares this one's past. A turn that runs stays behind.
+func (m *Model) forkCommand(argument string) tea.Cmd {
+	at := int64(0)
+	if argument != "" {
+		n, err := strconv.ParseInt(argument, 10, 64)
+		if err != nil || n < 1 {
+			m.refuse("/fork takes the number of messages to share, from 1; %q is none", terminal.Line(argument, 20))
+			return nil
+		}
+		at = n
+	}
+	session := m.session
+	return m.ask(func(ctx context.Context) tea.Msg {
+		forked, err := fork(ctx, m.o.Store, session, at)
+		if err != nil {
+			return replyMsg{err: fmt.Errorf("forking the session: %w", err)}
+		}
+		return replyMsg{lines: []string{fmt.Sprintf("forked %s at message %d", session, forked.ForkSeq)}, open: forked.ID}
+	})
+}
+
+// fork forks at a message; 0 is the last one before a turn that runs.
+func fork(ctx context.Context, store journal.Store, session string, at int64) (journal.SessionRecord, error) {
+	s, err := store.Session(ctx, session)
+	if errors.Is(err, journal.ErrNotFound) {
+		return s, errors.New("nothing was said in this session yet")
+	}
+	if err != nil {
+		return s, err
+	}
+	if at == 0 {
+		at = s.Head.Seq
+		if last := s.LastTurn; last.ID != "" && !last.State.Terminal() && last.MessageSeq > 0 {
+			at = last.MessageSeq - 1
+		}
+	}
+	if at < 1 {
+		return s, errors.New("there is nothing before the turn that runs; wait for it, or /stop it")
+	}
+	return store.Fork(ctx, journal.ForkInput{Session: session, At: at, ID: sessions.NewID(), Time: time.Now()})
+}

@@ -1,0 +1,121 @@
+package chat
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/everturn/everturn/starter/terminal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// entryKind is what a printed entry is.
+type entryKind int
+
+const (
+	entryNote  entryKind = iota // of the chat itself
+	entrySaid                   // a user's message
+	entryOther                  // a user's message that was sent elsewhere
+	entryCall                   // a tool call that ended
+	entryRuled                  // what a person decided or answered
+	entryBlock                  // a block of an answer
+	entryEnd                    // how a turn ended
+	entryFault                  // something went wrong
+)
+
+// entry is something that is printed. Its source is kept for a while, so that it can be laid out anew.
+type entry struct {
+	kind  entryKind
+	text  string
+	block block
+	// gap: a blank line stands before it.
+	gap bool
+}
+
+// lines lays an entry out.
+func (e entry) lines(p palette, m *markdown, width int) []string {
+	var out []string
+	switch e.kind {
+	case entryBlock:
+		out = m.render(e.block)
+	case entrySaid:
+		out = marked("› ", p.paintLines(bold, wrapText(terminal.Printable(e.text), width-2)), width)
+	case entryOther:
+		out = marked("» ", p.paintLines(bold, wrapText(terminal.Printable(e.text), width-2)), width)
+	case entryCall, entryRuled:
+		out = p.paintLines(dim, wrapText(terminal.Printable(e.text), width))
+	case entryFault:
+		out = p.paintLines(red, wrapText(terminal.Printable(e.text), width))
+	default:
+		out = p.paintLines(dim, wrapText(terminal.Printable(e.text), width))
+	}
+	if e.gap {
+		out = append([]string{""}, out...)
+	}
+	return out
+}
+
+// marked puts a mark before the first line and blanks before the others.
+func marked(mark string, lines []string, width int) []string {
+	if width < narrow {
+		mark = mark[:len(mark)-1]
+	}
+	for i, line := range lines {
+		if i == 0 {
+			lines[i] = mark + line
+		} else if line != "" {
+			lines[i] = strings.Repeat(" ", len([]rune(mark))) + line
+		}
+	}
+	return lines
+}
+
+// previewRunes is how much of a call's arguments its line shows.
+const previewRunes = 80
+
+// outcomeMarks say at a glance how a call ended.
+var outcomeMarks = map[turn.Outcome]string{turn.OutcomeOK: "✓", turn.OutcomeError: "✗", turn.OutcomeDenied: "✗", turn.OutcomeUnknown: "?", turn.OutcomeCancelled: "–"}
+
+// callLine is a call that ended, on one line.
+func callLine(tool, arguments string, outcome turn.Outcome, took string) string {
+	mark := outcomeMarks[outcome]
+	if mark == "" {
+		mark = "·"
+	}
+	said := strings.TrimSpace(fmt.Sprintf("%s %s %s", mark, terminal.Line(tool, previewRunes), terminal.Line(arguments, previewRunes)))
+	said += " · " + string(outcome)
+	if outcome == turn.OutcomeUnknown {
+		said += ": it may or may not have taken effect"
+	}
+	if took != "" {
+		said += " · " + took
+	}
+	return said
+}
+
+// short is a duration as a person reads it.
+func short(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+// tokens is what was used, and what it cost.
+func tokens(u turn.Usage) string {
+	estimated := ""
+	if u.Estimated {
+		estimated = " (estimated)"
+	}
+	return fmt.Sprintf("%d tokens in, %d out%s · cost unknown", u.InputTokens, u.OutputTokens, estimated)
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

@@ -1,0 +1,116 @@
+package chat
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+)
+
+// Bounds on what is kept of what was typed.
+const (
+	historyEntries = 500
+	historyBytes   = 512 << 10
+	historyEntry   = 16 << 10 // a longer text is not kept
+)
+
+// history is what was typed, the latest last. It is kept in a file of JSON strings, one a line, to which several chats
+// may append. A file that cannot be read or written costs the history and nothing else.
+type history struct {
+	file  string
+	texts []string
+	at    int    // where the arrow keys have led to; len(texts) is the draft
+	draft string // what was in the input before they did
+}
+
+func loadHistory(file string) *history {
+	h := &history{file: file}
+	size := h.read()
+	if size > historyBytes || len(h.texts) > historyEntries {
+		h.texts = h.texts[max(0, len(h.texts)-historyEntries):]
+		h.rewrite()
+	}
+	h.at = len(h.texts)
+	return h
+}
+
+// read takes the end of the file and returns its size.
+func (h *history) read() int64 {
+	if h.file == "" {
+		return 0
+	}
+	f, err := os.Open(h.file)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return 0
+	}
+	if info.Size() > historyBytes {
+		_, err = f.Seek(-historyBytes/2, 2) // the line that it falls into does not parse, and is left out
+	}
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 8*historyEntry)
+	for err == nil && lines.Scan() {
+		var text string
+		if json.Unmarshal(lines.Bytes(), &text) == nil && text != "" {
+			h.texts = append(h.texts, text)
+		}
+	}
+	return info.Size()
+}
+
+// rewrite puts a shorter file in the place of one that has grown.
+func (h *history) rewrite() {
+	var b bytes.Buffer
+	for _, text := range h.texts {
+		b.Write(historyLine(text))
+	}
+	part := h.file + ".new"
+	if os.WriteFile(part, b.Bytes(), 0o600) == nil {
+		_ = os.Rename(part, h.file)
+	}
+}
+
+func historyLine(text string) []byte {
+	b, _ := json.Marshal(text) // strings always marshal
+	return append(b, '\n')
+}
+
+// add keeps a text, unless it is the last one.
+func (h *history) add(text string) {
+	defer func() { h.at, h.draft = len(h.texts), "" }()
+	if text == "" || len(text) > historyEntry || len(h.texts) > 0 && h.texts[len(h.texts)-1] == text {
+		return
+	}
+	h.texts = append(h.texts, text)
+	h.texts = h.texts[max(0, len(h.texts)-historyEntries):]
+	if h.file == "" || os.MkdirAll(filepath.Dir(h.file), 0o700) != nil {
+		return
+	}
+	f, err := os.OpenFile(h.file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	_, _ = f.Write(historyLine(text))
+}
+
+// move goes by entries, and returns what is there. current is what the input holds, kept where the draft is left.
+func (h *history) move(by int, current string) (string, bool) {
+	to := h.at + by
+	if to < 0 || to > len(h.texts) {
+		return "", false
+	}
+	if h.at == len(h.texts) {
+		h.draft = current
+	}
+	h.at = to
+	if to == len(h.texts) {
+		return h.draft, true
+	}
+	return h.texts[to], true
+}

@@ -1,0 +1,251 @@
+package chat
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"charm.land/bubbles/v2/key"
+	"charm.land/bubbles/v2/textarea"
+	tea "charm.land/bubbletea/v2"
+)
+
+// Bounds of the input, in bytes. What is longer is for `starter run -`.
+const (
+	maxInput = 32 << 10 // typed, or pasted bit by bit
+	maxPaste = 8 << 20  // one paste
+	allPaste = 32 << 20 // all pastes of one message
+)
+
+// A paste of more than this is kept beside the input, which shows a word for it.
+const (
+	shownPaste = 1 << 10 // bytes
+	shownLines = 8
+)
+
+// pastes are the long pastes of the message that is being written, by the word that stands for each.
+type pastes struct {
+	texts map[string]string
+	bytes int
+	count int
+}
+
+func (p *pastes) put(text string) string {
+	if p.texts == nil {
+		p.texts = map[string]string{}
+	}
+	p.count++
+	p.bytes += len(text)
+	word := fmt.Sprintf("[paste %d: %s]", p.count, plural(strings.Count(text, "\n")+1, "line", "lines"))
+	p.texts[word] = text
+	return word
+}
+
+// expand puts the pastes where their words stand. A word that was changed is only a word.
+func (p *pastes) expand(text string) string {
+	for word, whole := range p.texts {
+		text = strings.Replace(text, word, whole, 1)
+	}
+	return text
+}
+
+func newInput() textarea.Model {
+	in := textarea.New()
+	in.Prompt, in.ShowLineNumbers, in.EndOfBufferCharacter = "> ", false, ' '
+	in.CharLimit, in.DynamicHeight, in.MinHeight, in.MaxHeight, in.MaxWidth = maxInput, true, 1, 1, 0
+	in.KeyMap.InsertNewline = key.NewBinding(key.WithKeys("alt+enter", "ctrl+j", "shift+enter"))
+	in.KeyMap.Paste.SetEnabled(false)         // it asks the clipboard of this machine, which is not the person's over ssh
+	in.KeyMap.CopySelection.SetEnabled(false) // likewise
+	in.SetStyles(textarea.Styles{})
+	in.SetVirtualCursor(false)
+	return in
+}
+
+// fitInput gives the input its share of the screen.
+func (m *Model) fitInput() {
+	if m.width < narrow {
+		m.input.Prompt = ""
+	} else {
+		m.input.Prompt = "> "
+	}
+	m.input.MaxHeight = max(1, m.maxLive()/3)
+	m.input.MaxContentHeight = 4 * maxInput // rows; characters are what counts
+	m.input.SetWidth(m.width)
+}
+
+func (m *Model) setInput(text string) {
+	m.input.SetValue(text)
+	m.input.MoveToEnd()
+}
+
+// paste takes a paste of the terminal.
+func (m *Model) paste(msg tea.PasteMsg) tea.Cmd {
+	m.pressed = m.now()
+	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(msg.Content)
+	switch {
+	case len(text) > maxPaste || m.pastes.bytes+len(text) > allPaste:
+		m.trouble("that paste has %d bytes, which is too long for a chat; put it into a file and ask with `starter run -s %s - <FILE`", len(text), m.session)
+		return nil
+	case len(text) > shownPaste || strings.Count(text, "\n") >= shownLines:
+		text = m.pastes.put(text)
+	}
+	m.deciding = false // who pastes means the input
+	var cmd tea.Cmd
+	m.input, cmd = m.input.Update(tea.PasteMsg{Content: text})
+	return cmd
+}
+
+// twice is how soon a second Ctrl-C has to come.
+const twice = 3 * time.Second
+
+// key takes a key.
+func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
+	name := msg.String()
+	defer func() { m.pressed = m.now() }()
+	switch name {
+	case "ctrl+c":
+		return m.interrupt()
+	case "esc":
+		m.escape()
+		return nil
+	case "ctrl+d":
+		if m.input.Value() == "" {
+			return m.detach()
+		}
+	}
+	m.interrupted = time.Time{}
+	if m.deciding && m.approval() != nil {
+		return m.decideKey(name)
+	}
+	switch name {
+	case "tab":
+		if w := m.approval(); w != nil && !w.sent {
+			m.deciding, m.reason = true, ""
+		}
+		return nil
+	case "enter":
+		return m.submit()
+	case "up", "down":
+		if m.recall(name) {
+			return nil
+		}
+	}
+	var cmd tea.Cmd
+	m.input, cmd = m.input.Update(msg)
+	return cmd
+}
+
+// escape goes back by one: from a reason, from a hint.
+func (m *Model) escape() {
+	switch {
+	case m.reason != "":
+		m.reason = ""
+		m.setInput("")
+		m.deciding = m.approval() != nil
+	case m.turn.id != "":
+		m.hint("Ctrl-C twice stops the turn; Ctrl-D leaves it running")
+	default:
+		m.hint("Ctrl-D leaves; /help shows more")
+	}
+}
+
+// interrupt: once is a hint, twice stops the turn, or leaves where none runs.
+func (m *Model) interrupt() tea.Cmd {
+	if m.interrupted.IsZero() || m.now().Sub(m.interrupted) > twice {
+		m.interrupted = m.now()
+		switch {
+		case m.input.Value() != "":
+			m.history.add(m.pastes.expand(m.input.Value()))
+			m.setInput("")
+			m.hint("the input is cleared; the arrow key up brings it back")
+		case m.turn.id != "":
+			m.hint("press Ctrl-C again to stop the turn; Ctrl-D leaves it running")
+		default:
+			m.hint("press Ctrl-C again, or Ctrl-D, to leave")
+		}
+		return nil
+	}
+	m.interrupted = time.Time{}
+	if m.turn.id != "" {
+		return m.stop()
+	}
+	return m.detach()
+}
+
+// detach leaves; a message that is on its way is waited for, once.
+func (m *Model) detach() tea.Cmd {
+	if len(m.outbox.unsent()) > 0 && m.interrupted.IsZero() {
+		m.interrupted = m.now()
+		m.hint("a message is on its way; again, and it may be lost")
+		return nil
+	}
+	m.leave()
+	return nil
+}
+
+// recall moves through what was typed, where the cursor is at the input's edge.
+func (m *Model) recall(name string) bool {
+	by, edge := -1, m.input.Line() == 0 && m.input.LineInfo().RowOffset == 0
+	if name == "down" {
+		info := m.input.LineInfo()
+		by, edge = 1, m.input.Line() == m.input.LineCount()-1 && info.RowOffset >= info.Height-1
+	}
+	if !edge {
+		return false
+	}
+	if text, ok := m.history.move(by, m.input.Value()); ok {
+		m.setInput(text)
+	}
+	return true
+}
+
+// submit takes what was written: a command, a reason, an answer, or a message.
+func (m *Model) submit() tea.Cmd {
+	text := strings.TrimSpace(m.pastes.expand(m.input.Value()))
+	if text == "" {
+		return nil
+	}
+	if strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "//") {
+		return m.command(text)
+	}
+	if strings.HasPrefix(text, "//") {
+		text = text[1:] // a message may begin with a slash, too
+	}
+	if w := m.approval(); m.reason != "" {
+		m.accepted(text)
+		if w == nil || w.key() != m.reason {
+			m.reason = ""
+			m.note("that was decided meanwhile")
+			return nil
+		}
+		m.reason = ""
+		return m.decide(w, decline(text))
+	}
+	if w := m.question(); w != nil {
+		if w.sent {
+			m.hint("the answer is on its way")
+			return nil
+		}
+		m.accepted(text)
+		return m.answer(w, text)
+	}
+	return m.message(text, false)
+}
+
+// message puts a message on its way: it joins the turn that runs, or begins one.
+func (m *Model) message(text string, after bool) tea.Cmd {
+	if len(m.outbox.list) >= maxOutbox {
+		m.hint("%d messages wait already; wait for the turn, or /stop it", maxOutbox)
+		return nil
+	}
+	m.accepted(text)
+	m.outbox.put(text, after && m.turn.id != "")
+	return nil
+}
+
+// accepted clears the input of what was taken from it.
+func (m *Model) accepted(text string) {
+	m.history.add(text)
+	m.pastes = pastes{}
+	m.setInput("")
+}

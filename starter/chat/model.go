@@ -1,0 +1,212 @@
+package chat
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"charm.land/bubbles/v2/textarea"
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/everturn/everturn/starter/terminal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Model is the chat as Bubble Tea runs it. It is used through its pointer.
+type Model struct {
+	ctx     context.Context
+	o       Options
+	palette palette
+	now     func() time.Time
+
+	width, height int
+	markdown      *markdown
+	resized       int // counts sizes, so that only the last of a series is painted for
+
+	session string
+	begun   bool // the journal has the session
+	feed    *feed
+	turn    live
+	used    turn.Usage // by the turns that ended while the chat looked on
+	outbox  outbox
+
+	waits    []wait
+	deciding bool   // keys decide about the first of them
+	heeded   string // the wait whose time has begun
+	reason   string // the wait whose denial's reason is being typed
+
+	input   textarea.Model
+	pastes  pastes
+	history *history
+	pressed time.Time // the last key
+
+	notice      string
+	noticeCount int
+	interrupted time.Time // the first Ctrl-C of two
+	ticking     bool
+
+	tail       []entry
+	tailSize   int
+	queue      []string
+	flushing   bool
+	repainting bool
+
+	leaving  bool
+	quitting bool
+	listed   []string // the sessions that /sessions has shown
+}
+
+// NewModel makes a chat that opens its session when it starts. ctx ends what it reads and asks for.
+func NewModel(ctx context.Context, o Options) *Model {
+	m := &Model{ctx: ctx, o: o, palette: palette(o.Color), now: time.Now, session: o.Session, history: loadHistory(o.History)}
+	m.input = newInput()
+	m.markdown = newMarkdown(m.palette, 80)
+	return m
+}
+
+// close lets go of the journal.
+func (m *Model) close() {
+	if m.feed != nil {
+		m.feed.close()
+	}
+}
+
+func (m *Model) left() Left {
+	return Left{Session: m.session, Begun: m.begun || len(m.outbox.list) > 0, Running: m.turn.id != "", Waiting: len(m.waits) > 0, Unsent: m.outbox.unsent()}
+}
+
+// Init opens the session.
+func (m *Model) Init() tea.Cmd { return tea.Batch(m.opening(m.o.Session), m.input.Focus()) }
+
+// Update takes a key, a size, or what the feed and the session's workflow said.
+func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	before := m.noticeCount
+	cmds := []tea.Cmd{m.take(msg), m.post(), m.heed(), m.flush(), m.tick()}
+	if count := m.noticeCount; count != before {
+		cmds = append(cmds, tea.Tick(noticeFor, func(time.Time) tea.Msg { return noticeMsg{count} }))
+	}
+	if m.leaving && len(m.queue) == 0 && !m.flushing && !m.quitting {
+		m.quitting = true
+		cmds = append(cmds, tea.Quit)
+	}
+	return m, tea.Batch(cmds...)
+}
+
+func (m *Model) take(msg tea.Msg) tea.Cmd {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		return m.resize(msg)
+	case tea.KeyPressMsg:
+		return m.key(msg)
+	case tea.PasteMsg:
+		return m.paste(msg)
+	case openedMsg:
+		return m.open(msg)
+	case itemsMsg:
+		return m.fed(msg)
+	case sentMsg:
+		m.sent(msg)
+	case decidedMsg:
+		m.decided(msg)
+	case calmMsg:
+		return m.calmed(msg)
+	case replyMsg:
+		return m.replied(msg)
+	case leaveMsg:
+		m.leave()
+	case failedMsg:
+		m.trouble("the worker of this command has ended (%v); turns wait for another one", msg.err)
+	case paintMsg:
+		return m.paint(msg)
+	case noticeMsg:
+		m.forget(msg)
+	case tickMsg:
+		m.ticking = false
+	}
+	return nil
+}
+
+// fed shows what the feed has read, and asks it for more.
+func (m *Model) fed(msg itemsMsg) tea.Cmd {
+	if msg.feed != m.feed {
+		return nil // of a session that was left
+	}
+	if msg.err != nil {
+		m.trouble("reading the journal: %v (trying again; turns go on)", msg.err)
+	}
+	m.show(msg.items)
+	return m.feed.next
+}
+
+// settle is how long a terminal's size has to stay as it is before the screen is painted for it.
+const settle = 120 * time.Millisecond
+
+// paintMsg asks for the screen to be painted for a size.
+type paintMsg struct{ size int }
+
+func (m *Model) resize(msg tea.WindowSizeMsg) tea.Cmd {
+	first := m.width == 0
+	if msg.Width <= 0 || msg.Height <= 0 || msg.Width == m.width && msg.Height == m.height {
+		return nil
+	}
+	narrower := msg.Width != m.width
+	m.width, m.height = msg.Width, msg.Height
+	m.markdown = newMarkdown(m.palette, m.width)
+	m.fitInput()
+	m.resized++
+	size := m.resized
+	if first {
+		for _, e := range m.tail {
+			m.queue = append(m.queue, e.lines(m.palette, m.markdown, m.width)...)
+		}
+		return nil
+	}
+	if !narrower && !m.flushing {
+		return nil // the terminal keeps its lines as they are
+	}
+	return tea.Tick(settle, func(time.Time) tea.Msg { return paintMsg{size} })
+}
+
+func (m *Model) paint(msg paintMsg) tea.Cmd {
+	if msg.size != m.resized || m.leaving {
+		return nil
+	}
+	return m.repaint()
+}
+
+// tickMsg comes every second while a turn runs, for the clock in the status.
+type tickMsg struct{}
+
+func (m *Model) tick() tea.Cmd {
+	if m.ticking || m.turn.id == "" {
+		return nil
+	}
+	m.ticking = true
+	return tea.Tick(time.Second, func(time.Time) tea.Msg { return tickMsg{} })
+}
+
+// noticeFor is how long a hint stands.
+const noticeFor = 4 * time.Second
+
+// hint shows a word below the input; the next one takes its place.
+func (m *Model) hint(format string, args ...any) {
+	m.notice = terminal.Line(fmt.Sprintf(format, args...), 200)
+	m.noticeCount++
+}
+
+// noticeMsg takes a hint away.
+type noticeMsg struct{ count int }
+
+func (m *Model) forget(msg noticeMsg) {
+	if msg.count == m.noticeCount {
+		m.notice = ""
+	}
+}
+
+// note and trouble print a word of the chat itself.
+func (m *Model) note(format string, args ...any) { m.say(entryNote, fmt.Sprintf(format, args...)) }
+
+func (m *Model) trouble(format string, args ...any) { m.say(entryFault, fmt.Sprintf(format, args...)) }
+
+// leave ends the chat when all is printed.
+func (m *Model) leave() { m.leaving = true }

@@ -1,0 +1,152 @@
+package chat
+
+import (
+	"context"
+	"crypto/rand"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/everturn/everturn/sessions"
+	"github.com/everturn/everturn/workflows"
+)
+
+// outgoing is a message that was typed here and is not in the journal yet.
+type outgoing struct {
+	id, text string
+	after    bool
+	accepted bool
+}
+
+// outbox holds them in the order in which they were typed. One at a time is on its way, so that none overtakes another.
+type outbox struct {
+	list    []outgoing
+	sending bool
+	mine    map[string]bool // IDs of all that were sent from here
+	retry   map[string]string
+}
+
+// maxOutbox bounds the messages that wait.
+const maxOutbox = 50
+
+// put adds a message. A text whose sending failed goes under the same ID again: it may have arrived after all.
+func (o *outbox) put(text string, after bool) {
+	id := o.retry[text]
+	if id == "" {
+		id = "m-" + strings.ToLower(rand.Text()[:16])
+	}
+	delete(o.retry, text)
+	o.list = append(o.list, outgoing{id: id, text: text, after: after})
+	o.own(id)
+}
+
+// own remembers that a message comes from here.
+func (o *outbox) own(id string) {
+	if o.mine == nil {
+		o.mine = map[string]bool{}
+	}
+	o.mine[id] = true
+}
+
+// seen takes a message off the list that the journal has, and reports whether it was sent from here.
+func (o *outbox) seen(id string) bool {
+	o.remove(id)
+	return o.mine[id]
+}
+
+func (o *outbox) remove(id string) (outgoing, bool) {
+	for i, m := range o.list {
+		if m.id == id {
+			o.list = append(o.list[:i:i], o.list[i+1:]...)
+			return m, true
+		}
+	}
+	return outgoing{}, false
+}
+
+// failed takes a message off the list that was not accepted.
+func (o *outbox) failed(id string) (string, bool) {
+	m, ok := o.remove(id)
+	if !ok { // the journal has it: it was accepted, whatever was said
+		return "", false
+	}
+	if o.retry == nil {
+		o.retry = map[string]string{}
+	}
+	o.retry[m.text] = m.id
+	return m.text, true
+}
+
+func (o *outbox) accept(id string) {
+	for i := range o.list {
+		if o.list[i].id == id {
+			o.list[i].accepted = true
+		}
+	}
+}
+
+// unsent are the messages that nobody has accepted.
+func (o *outbox) unsent() []string {
+	var texts []string
+	for _, m := range o.list {
+		if !m.accepted {
+			texts = append(texts, m.text)
+		}
+	}
+	return texts
+}
+
+// sentMsg is what came of a message.
+type sentMsg struct {
+	id  string
+	err error
+}
+
+// post sends the next message that waits.
+func (m *Model) post() tea.Cmd {
+	if m.outbox.sending {
+		return nil
+	}
+	for _, next := range m.outbox.list {
+		if next.accepted {
+			continue
+		}
+		m.outbox.sending = true
+		r := sessions.Request{Session: m.session, Message: workflows.Message{ID: next.id, Text: next.text, After: next.after}}
+		return m.ask(func(ctx context.Context) tea.Msg {
+			_, err := m.o.Client.Send(ctx, r)
+			return sentMsg{next.id, err}
+		})
+	}
+	return nil
+}
+
+// sent notes what came of a message. One that was not accepted goes back into the input: nothing is lost.
+func (m *Model) sent(msg sentMsg) {
+	m.outbox.sending = false
+	if msg.err == nil {
+		m.outbox.accept(msg.id)
+		return
+	}
+	text, failed := m.outbox.failed(msg.id)
+	if !failed {
+		return
+	}
+	m.trouble("the message was not sent: %v", msg.err)
+	if m.input.Value() == "" {
+		m.setInput(text)
+		m.trouble("it is in the input again: Enter sends it")
+	} else {
+		m.history.add(text)
+		m.trouble("it is in the history: the arrow key up brings it back")
+	}
+}
+
+// ask makes a command of a request to the session's workflow.
+func (m *Model) ask(request func(context.Context) tea.Msg) tea.Cmd {
+	return func() tea.Msg {
+		ctx, cancel := context.WithTimeout(m.ctx, sayWithin)
+		defer cancel()
+		return request(ctx)
+	}
+}

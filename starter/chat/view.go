@@ -1,0 +1,131 @@
+package chat
+
+import (
+	"fmt"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/everturn/everturn/starter/terminal"
+	"github.com/everturn/everturn/workflows"
+)
+
+// Rows of the live part that lists may take.
+const (
+	callRows    = 4
+	pendingRows = 3
+)
+
+// maxLive is the most rows that the live part takes. The rest is left to what is printed above it.
+func (m *Model) maxLive() int {
+	return min(max(m.height*2/3, min(m.height-2, 10), 2), max(m.height-1, 1))
+}
+
+// View is the live part.
+func (m *Model) View() tea.View {
+	if m.width == 0 || m.leaving {
+		return tea.NewView("")
+	}
+	input := strings.Split(m.input.View(), "\n")
+	below := m.status()
+	above := m.above(m.maxLive() - len(input) - len(below))
+	lines := above
+	for _, line := range input {
+		lines = append(lines, trimRight(line))
+	}
+	lines = append(lines, below...)
+	v := tea.NewView(strings.Join(lines, "\n"))
+	if c := m.input.Cursor(); c != nil && !m.deciding {
+		c.Y += len(above)
+		c.Blink = false
+		v.Cursor = c
+	}
+	return v
+}
+
+// above is what stands above the input, in at most so many rows. What a person is asked comes first, then what runs; the
+// text takes what is left.
+func (m *Model) above(rows int) []string {
+	panel := m.panel(rows)
+	rows -= len(panel)
+	calls := clip(m.callLines(), max(0, min(rows, callRows)))
+	rows -= len(calls)
+	pending := clip(m.pendingLines(), max(0, min(rows, pendingRows)))
+	rows -= len(pending)
+	var lines []string
+	if text := m.turn.layout(m.markdown); len(text) > 0 && rows > 0 {
+		text = text[max(0, len(text)-rows):] // the end is what comes
+		lines = append(lines, text...)
+	}
+	lines = append(lines, calls...)
+	lines = append(lines, pending...)
+	return append(lines, panel...)
+}
+
+// textRows is how many rows of text are kept in the live part. What is above them is printed as soon as it is settled.
+func (m *Model) textRows() int { return max(1, m.maxLive()-4) }
+
+func (m *Model) callLines() []string {
+	var lines []string
+	for _, c := range m.turn.calls {
+		text := fmt.Sprintf("→ %s %s", terminal.Line(c.tool, previewRunes), terminal.Line(c.arguments, previewRunes))
+		lines = append(lines, m.palette.paint(dim, cutWidth(strings.TrimSpace(text), m.width)))
+	}
+	return lines
+}
+
+func (m *Model) pendingLines() []string {
+	var lines []string
+	for _, p := range m.outbox.list {
+		state := "sending"
+		switch {
+		case p.accepted && p.after:
+			state = "for the next turn"
+		case p.accepted:
+			state = "accepted"
+		}
+		text := fmt.Sprintf("› %s · %s", terminal.Line(p.text, previewRunes), state)
+		if room := m.width - len(state) - 5; room > 8 {
+			text = fmt.Sprintf("› %s · %s", cutWidth(terminal.Line(p.text, previewRunes), room), state)
+		}
+		lines = append(lines, m.palette.paint(dim, cutWidth(text, m.width)))
+	}
+	return lines
+}
+
+// status is the last row: a hint, or how things stand.
+func (m *Model) status() []string {
+	text := m.notice
+	if text == "" {
+		text = m.standing()
+	}
+	return []string{m.palette.paint(dim, cutWidth(text, m.width))}
+}
+
+// standing is how things stand, the most important first: a narrow terminal cuts off the rest.
+func (m *Model) standing() string {
+	t := &m.turn
+	if t.id == "" {
+		if len(m.outbox.list) > 0 {
+			return "waiting for a worker · " + m.session
+		}
+		return "ready · " + m.session + " · " + tokens(m.used)
+	}
+	state := "answering"
+	switch {
+	case t.stopping:
+		state = "stopping"
+	case m.question() != nil:
+		state = "asks you: type the answer"
+	case m.approval() != nil:
+		state = "waits for a decision"
+	case len(t.calls) > 0:
+		state = "calling " + plural(len(t.calls), "tool", "tools")
+	case t.thinking:
+		state = "thinking"
+	}
+	took := max(m.now().Sub(t.began).Truncate(1e9), 0)
+	return fmt.Sprintf("%s %s · step %d · %s · %s", state, took, max(t.step, 1), tokens(t.usage), m.session)
+}
+
+func decline(reason string) workflows.Approval { return workflows.Approval{Reason: reason} }

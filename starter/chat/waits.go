@@ -1,0 +1,322 @@
+package chat
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/everturn/everturn/starter/terminal"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// wait is something that a person is asked for.
+type wait struct {
+	turn.Wait
+	turn string
+	// whole: Arguments are all that would run. An approval that shows a part of them cannot be given.
+	whole bool
+	// sent: a decision is on its way.
+	sent bool
+
+	scroll int // the first row of the arguments that is shown
+}
+
+// people reads the data of what people are asked and say.
+func people(c turn.Chunk) (turn.PeopleChunk, bool) {
+	var p turn.PeopleChunk
+	err := json.Unmarshal(c.Data, &p)
+	return p, err == nil && p.ID != ""
+}
+
+// calm is how long a person has to see what is asked before keys decide about it, and how long none must have been
+// pressed: a y of a word that is being typed allows nothing.
+const calm = 600 * time.Millisecond
+
+// calmMsg comes when calm has passed since something new was asked.
+type calmMsg struct{ wait string }
+
+func (m *Model) showWait(c turn.Chunk, arguments string) {
+	asked, ok := people(c)
+	if !ok {
+		return
+	}
+	m.settleText()
+	w := wait{Wait: asked.Wait, turn: c.Turn, whole: int64(len(asked.Arguments)) >= asked.ArgumentsBytes}
+	if arguments != "" {
+		w.Arguments, w.whole = arguments, int64(len(arguments)) >= asked.ArgumentsBytes
+	}
+	m.waits = append(m.waits, w)
+}
+
+// asked is what the person is asked now: the first of the waits.
+func (m *Model) asked() *wait {
+	if len(m.waits) == 0 {
+		return nil
+	}
+	return &m.waits[0]
+}
+
+// question is the question that the input answers.
+func (m *Model) question() *wait {
+	if w := m.asked(); w != nil && w.Kind == turn.WaitQuestion {
+		return w
+	}
+	return nil
+}
+
+func (m *Model) approval() *wait {
+	if w := m.asked(); w != nil && w.Kind == turn.WaitApproval {
+		return w
+	}
+	return nil
+}
+
+func (w *wait) key() string { return w.turn + " " + w.ID }
+
+// heed starts the time in which nothing can be decided, where something new is asked.
+func (m *Model) heed() tea.Cmd {
+	w := m.approval()
+	if w == nil {
+		m.deciding, m.heeded = false, ""
+		return nil
+	}
+	if m.heeded == w.key() {
+		return nil
+	}
+	m.heeded, m.deciding = w.key(), false
+	return m.calmly(w.key())
+}
+
+func (m *Model) calmly(key string) tea.Cmd {
+	return tea.Tick(calm, func(time.Time) tea.Msg { return calmMsg{key} })
+}
+
+// calmed lets keys decide about what is asked, unless the person is writing.
+func (m *Model) calmed(msg calmMsg) tea.Cmd {
+	w := m.approval()
+	switch {
+	case w == nil || w.key() != msg.wait || m.deciding:
+		return nil
+	case m.input.Value() != "" || m.reason != "":
+		return nil // Tab leads there
+	case m.now().Sub(m.pressed) < calm:
+		return m.calmly(msg.wait)
+	}
+	m.deciding = true
+	return nil
+}
+
+// decideKey takes a key while something is asked.
+func (m *Model) decideKey(key string) tea.Cmd {
+	w := m.approval()
+	switch key {
+	case "y", "Y":
+		return m.decide(w, workflows.Approval{Allow: true})
+	case "a", "A":
+		return m.decide(w, workflows.Approval{Allow: true, Always: turn.AlwaysCall})
+	case "t", "T":
+		return m.decide(w, workflows.Approval{Allow: true, Always: turn.AlwaysTool})
+	case "n", "N":
+		return m.decide(w, workflows.Approval{})
+	case "r", "R":
+		m.reason, m.deciding = w.key(), false
+		m.hint("say why; Enter denies with it, Esc goes back")
+	case "tab":
+		m.deciding = false
+	case "up", "k":
+		w.scroll--
+	case "down", "j":
+		w.scroll++
+	case "pgup":
+		w.scroll -= m.argumentRows()
+	case "pgdown", "space":
+		w.scroll += m.argumentRows()
+	case "home":
+		w.scroll = 0
+	case "end":
+		w.scroll = 1 << 30
+	default:
+		m.hint("a decision is asked for: y or n; Tab goes to the input")
+	}
+	return nil
+}
+
+// decide sends a decision about exactly what was shown.
+func (m *Model) decide(w *wait, a workflows.Approval) tea.Cmd {
+	if w.sent {
+		return nil
+	}
+	if a.Allow && !w.whole {
+		m.hint("the arguments cannot be shown whole, so they cannot be allowed here; n denies")
+		return nil
+	}
+	w.sent, m.deciding = true, false
+	a.Version, a.Turn, a.Call, a.ArgumentsHash, a.By = workflows.WireVersion, w.turn, w.ID, w.ArgumentsHash, m.o.Person
+	key, session := w.key(), m.session
+	return m.ask(func(ctx context.Context) tea.Msg {
+		_, err := m.o.Client.Approve(ctx, session, a)
+		return decidedMsg{key, err}
+	})
+}
+
+// decidedMsg is what came of a decision, or of an answer with its text.
+type decidedMsg struct {
+	wait string
+	err  error
+}
+
+// decided notes what came of it. Where it was accepted, the journal's word is waited for.
+func (m *Model) decided(msg decidedMsg) {
+	if msg.err == nil {
+		return
+	}
+	var refused *turn.Error
+	if errors.As(msg.err, &refused) && refused.Code == turn.CodeNotWaiting {
+		m.note("%s", refused.Message) // somebody was faster; the journal says who
+		return
+	}
+	m.trouble("that did not arrive: %v", msg.err)
+	for i := range m.waits {
+		if m.waits[i].key() == msg.wait {
+			m.waits[i].sent, m.heeded = false, ""
+		}
+	}
+}
+
+// answer sends the answer to a question.
+func (m *Model) answer(w *wait, text string) tea.Cmd {
+	w.sent = true
+	m.outbox.own("answer:" + w.turn + ":" + w.ID) // the message that an answer becomes
+	a := workflows.Answer{Version: workflows.WireVersion, Turn: w.turn, Question: w.ID, Text: text, By: m.o.Person}
+	key, session := w.key(), m.session
+	return m.ask(func(ctx context.Context) tea.Msg {
+		_, err := m.o.Client.Answer(ctx, session, a)
+		return decidedMsg{key, err}
+	})
+}
+
+// showRuling takes what was asked off the list, and prints what came of it: here, elsewhere, or by time.
+func (m *Model) showRuling(c turn.Chunk) {
+	said, ok := people(c)
+	if !ok {
+		return
+	}
+	for i, w := range m.waits {
+		if w.turn == c.Turn && w.ID == said.ID {
+			if w.Kind == turn.WaitApproval {
+				said.Tool, said.Arguments = w.Tool, w.Arguments
+			} else {
+				said.Question = w.Question
+			}
+			m.waits = append(m.waits[:i:i], m.waits[i+1:]...)
+			break
+		}
+	}
+	if said.Ruling != nil {
+		m.say(entryRuled, ruled(said))
+	}
+}
+
+// ruled is what came of a wait, on a line or two.
+func ruled(p turn.PeopleChunk) string {
+	r := p.Ruling
+	by := ""
+	if r.By != "" {
+		by = " by " + terminal.Line(r.By, previewRunes)
+	}
+	if p.Kind == turn.WaitQuestion {
+		return fmt.Sprintf("? %s · %s%s", terminal.Line(p.Question, 2*previewRunes), r.Verdict, by)
+	}
+	text := fmt.Sprintf("! %s %s · %s%s", terminal.Line(p.Tool, previewRunes), terminal.Line(terminal.Visible(p.Arguments), previewRunes), r.Verdict, by)
+	if r.Verdict == turn.VerdictExpired && r.Allowed {
+		text += ", which allows it"
+	}
+	switch r.Always {
+	case turn.AlwaysTool:
+		text += "; from now on always"
+	case turn.AlwaysCall:
+		text += "; from now on always with these arguments"
+	}
+	if r.Reason != "" {
+		text += ": " + terminal.Line(r.Reason, 2*previewRunes)
+	}
+	return text
+}
+
+// panel is what a person is asked, in at most so many rows.
+func (m *Model) panel(rows int) []string {
+	w := m.asked()
+	if w == nil || rows < 1 {
+		return nil
+	}
+	if w.Kind == turn.WaitQuestion {
+		lines := wrapText("? "+strings.TrimSpace(terminal.Printable(w.Question)), m.width)
+		return m.palette.paintLines(yellow, clip(lines, rows))
+	}
+	return m.approvalPanel(w, rows)
+}
+
+func (m *Model) approvalPanel(w *wait, rows int) []string {
+	head, keys := m.approvalHead(w), m.approvalKeys(w)
+	keys = clip(keys, max(1, rows/3))
+	head = clip(head, max(1, (rows-len(keys))/2))
+	room := max(1, rows-len(head)-len(keys))
+	arguments := breakText(terminal.Visible(w.Arguments), m.width)
+	if more := len(arguments) > room; more && room > 1 {
+		room--
+		w.scroll = min(max(w.scroll, 0), len(arguments)-room)
+		where := fmt.Sprintf("lines %d-%d of %d, arrow keys scroll", w.scroll+1, w.scroll+room, len(arguments))
+		keys = append([]string{m.palette.paint(dim, cutWidth(where, m.width))}, keys...)
+	}
+	w.scroll = min(max(w.scroll, 0), max(0, len(arguments)-room))
+	lines := append(head, arguments[w.scroll:min(len(arguments), w.scroll+room)]...)
+	return append(lines, keys...)
+}
+
+func (m *Model) approvalHead(w *wait) []string {
+	title := fmt.Sprintf("Allow %s?", terminal.Line(w.Tool, previewRunes))
+	if n := len(m.waits); n > 1 {
+		title += fmt.Sprintf(" 1 of %d", n)
+	}
+	if w.Risk != "" {
+		title += fmt.Sprintf(" (%s risk)", terminal.Line(string(w.Risk), 20))
+	}
+	lines := m.palette.paintLines(yellow, wrapText(title, m.width))
+	if w.Why != "" {
+		lines = append(lines, m.palette.paintLines(dim, wrapText(terminal.Line(w.Why, 2*previewRunes), m.width))...)
+	}
+	return lines
+}
+
+func (m *Model) approvalKeys(w *wait) []string {
+	switch {
+	case w.sent:
+		return []string{m.palette.paint(dim, cutWidth("decided; waiting for the turn", m.width))}
+	case m.deciding && m.width < 60:
+		return wrapText("y/n, a/t always this call/tool, r why not", m.width)
+	case m.deciding:
+		return wrapText("y allow · n deny · a always exactly this call · t always this tool · r deny with a reason", m.width)
+	case m.reason != "":
+		return []string{cutWidth("why not? Enter denies", m.width)}
+	}
+	return []string{m.palette.paint(dim, cutWidth("Tab decides", m.width))}
+}
+
+// argumentRows is by how many rows a page of arguments is scrolled.
+func (m *Model) argumentRows() int { return max(1, m.maxLive()/2) }
+
+// clip shortens a list of lines to n, and shows that it did.
+func clip(lines []string, n int) []string {
+	if len(lines) <= n {
+		return lines
+	}
+	lines = append([]string(nil), lines[:n]...)
+	lines[n-1] = "…"
+	return lines
+}
