@@ -64,7 +64,9 @@ func Visible(s string) string {
 
 // hidden are the characters that a terminal does not show: controls, formats, surrogates, private and unassigned ones,
 // and every space but the common one.
-func hidden(r rune) bool { return !unicode.IsPrint(r) || unicode.Is(unicode.Variation_Selector, r) || filler(r) }
+func hidden(r rune) bool {
+	return !unicode.IsPrint(r) || unicode.Is(unicode.Variation_Selector, r) || filler(r)
+}
 
 // filler are letters that take no ink: U+115F, U+1160, U+3164 and U+FFA0 of Hangul.
 func filler(r rune) bool { return r == 0x115F || r == 0x1160 || r == 0x3164 || r == 0xFFA0 }

@@ -19,7 +19,7 @@ func TestVisibleHidesNothing(t *testing.T) {
 		"a real \ufffd":               "a real \ufffd",
 		"tag \U000e0041":              `tag \U000e0041`,
 		"no\u00a0break, blank \u3164": `no\u00a0break, blank \u3164`,
-		"Grüße, 世界, 🙂":                 "Grüße, 世界, 🙂",
+		"Grüße, 世界, 🙂":                "Grüße, 世界, 🙂",
 	} {
 		assert.Equal(t, want, terminal.Visible(in))
 	}
