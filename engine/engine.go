@@ -162,6 +162,6 @@ func (e *Engine) build(context.Context) error {
 	if err != nil {
 		return err
 	}
-	e.worker = newWorker(e.client, e.cfg, acts, e.options.intercept)
+	e.worker = newWorker(e.client, e.cfg, acts, e.deliveries(), e.options.intercept)
 	return nil
 }

@@ -16,8 +16,8 @@ import (
 // heartbeatThrottle is how often a working activity talks to the server at most: cancellation comes with the answer.
 const heartbeatThrottle = 2 * time.Second
 
-// newWorker registers everything that a worker runs: one workflow and the four activities of its port.
-func newWorker(c client.Client, cfg config.Config, acts *activities.Activities, intercept []interceptor.WorkerInterceptor) worker.Worker {
+// newWorker registers everything that a worker runs: the turn and the delivery, each with the activities of its port.
+func newWorker(c client.Client, cfg config.Config, acts *activities.Activities, deliveries *activities.Deliveries, intercept []interceptor.WorkerInterceptor) worker.Worker {
 	worker.SetStickyWorkflowCacheSize(cfg.Worker.StickyCache) // of the process; the SDK ignores it once a worker runs
 	w := worker.New(c, cfg.Temporal.TaskQueue, worker.Options{
 		MaxConcurrentActivityExecutionSize:      cfg.Worker.MaxConcurrentActivities,
@@ -29,5 +29,7 @@ func newWorker(c client.Client, cfg config.Config, acts *activities.Activities, 
 	})
 	w.RegisterWorkflowWithOptions(workflows.Turn, workflow.RegisterOptions{Name: workflows.TurnWorkflow})
 	w.RegisterActivity(acts)
+	w.RegisterWorkflowWithOptions(workflows.Deliver, workflow.RegisterOptions{Name: workflows.DeliverWorkflow})
+	w.RegisterActivity(deliveries)
 	return w
 }
