@@ -1,0 +1,89 @@
+package tests
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/tests/script"
+)
+
+// TestCLIScripts runs testdata/cli: what a user types on the built binary, and the exit code of each. The scripts share a
+// worker, a journal and the model of scripted below; each has sessions of its own.
+func TestCLIScripts(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, "")
+	h.write("notes/a.txt", "alpha\n")
+	h.write("notes/b.txt", "beta\n")
+	h.extend(asking(script.Start(t, scripted())) + fmt.Sprintf("workspace = %q\n[policy]\nask = [\"local/read_file\"]\n[journal]\npath = %q\n",
+		h.dir, h.path("journal.db")))
+	h.worker()
+	settings, err := os.ReadFile(h.path("agent.toml"))
+	require.NoError(t, err)
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "cli"),
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("PATH", filepath.Dir(binary(t, "./starter"))+string(os.PathListSeparator)+env.Getenv("PATH"))
+			return os.WriteFile(filepath.Join(env.WorkDir, "agent.toml"), settings, 0o600)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+	})
+}
+
+// extend adds to agent.toml what can be said only when the folder is known.
+func (h *home) extend(more string) {
+	h.t.Helper()
+	settings, err := os.ReadFile(h.path("agent.toml"))
+	require.NoError(h.t, err)
+	h.write("agent.toml", string(settings)+more)
+}
+
+// exits CODE PROGRAM ARGS... runs a program and checks its exit code.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE PROGRAM ARGS...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		got = exit.ExitCode()
+	case err != nil:
+		ts.Fatalf("%v", err)
+	}
+	if got != want {
+		ts.Fatalf("%v exits with %d, not with %d", args[1:], got, want)
+	}
+}
+
+// scripted is the model of the scripts: it goes by the user's words.
+func scripted() script.Script {
+	read := func(name string) script.ToolCall {
+		return script.ToolCall{Name: "local_read_file", Arguments: fmt.Sprintf(`{"path":"notes/%s.txt"}`, name)}
+	}
+	return script.Cases(
+		script.When("refuse", script.Status(400, "invalid_request", "no such thing")),
+		script.When("let me in", script.Status(401, "invalid_api_key", "Incorrect API key provided")),
+		script.When("hang", script.Text("never").StallAfter(0)),
+		script.When("run away", script.Always(script.Call("local_list_files", `{}`))),
+		script.When("read one", script.Steps(script.Calls(read("a")), script.Text("It says alpha."))),
+		script.When("read two", script.Steps(script.Calls(read("a"), read("b")), script.Text("Both are read."))),
+		script.When("sneak", script.Steps(script.Call("local_read_file", "{\"path\":\n\"notes/\u202etxt.a\u200b\\u001b[2J\"}"), script.Text("Done."))),
+		script.When("ask me", script.Call("ask_user", `{"question":"Which colour, red or blue?"}`)),
+		script.When("red", script.Text("Red it is.")),
+		script.When("hello", script.Text("Hello back.")),
+		script.When("", script.Text("Yes.")),
+	)
+}
