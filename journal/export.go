@@ -13,16 +13,18 @@ import (
 )
 
 const (
-	// ExportFormat and ExportVersion stand in an export's first line. A higher version is refused with ErrNewer.
+	// ExportFormat and a version stand in an export's first line. A higher version than ExportVersion is refused with
+	// ErrNewer. Version 2 brought waits, rules, forks and turns whose chunks were removed; what needs none of them is
+	// still written as version 1, so that older programs can read it.
 	ExportFormat  = "everturn-session"
-	ExportVersion = 1
+	ExportVersion = 2
 	// MaxLineBytes bounds a line of an export: a blob of MaxBlobBytes in base64, and what goes around it.
 	MaxLineBytes = MaxBlobBytes/3*4 + 8<<20
 )
 
 // Line is one line of an export, which is a session as JSON lines in UTF-8. Exactly one of the pointers is set. The
-// lines come in the order of the fields: one header, blobs, turns, messages, inferences, calls, late results, chunks,
-// one end.
+// lines come in the order of the fields: one header, blobs, turns, messages, inferences, calls, late results, waits,
+// rules, chunks, one end.
 //
 // Sum chains the lines: it is SHA-256, in lower-case hex, over the sum of the line before (empty for the first), a
 // line feed, and the line without its sum, encoded like Canonical. A changed, missing, doubled or moved line is found
@@ -30,27 +32,35 @@ const (
 //
 // Content above a store's inline limit stands in blob lines and is named by its hash elsewhere.
 type Line struct {
-	Header    *ExportHeader    `json:"header,omitempty"`
-	Blob      *ExportBlob      `json:"blob,omitempty"`
-	Turn      *ExportTurn      `json:"turn,omitempty"`
-	Message   *ExportMessage   `json:"message,omitempty"`
-	Inference *ExportInference `json:"inference,omitempty"`
-	Call      *ExportCall      `json:"call,omitempty"`
-	Late      *ExportLate      `json:"late,omitempty"`
-	Chunk     *turn.Chunk      `json:"chunk,omitempty"`
-	End       *ExportEnd       `json:"end,omitempty"`
-	Sum       string           `json:"sum,omitempty"`
+	Header    *ExportHeader     `json:"header,omitempty"`
+	Blob      *ExportBlob       `json:"blob,omitempty"`
+	Turn      *ExportTurn       `json:"turn,omitempty"`
+	Message   *ExportMessage    `json:"message,omitempty"`
+	Inference *ExportInference  `json:"inference,omitempty"`
+	Call      *ExportCall       `json:"call,omitempty"`
+	Late      *ExportLate       `json:"late,omitempty"`
+	Wait      *ExportWait       `json:"wait,omitempty"`
+	Rule      *turn.SessionRule `json:"rule,omitempty"`
+	Chunk     *turn.Chunk       `json:"chunk,omitempty"`
+	End       *ExportEnd        `json:"end,omitempty"`
+	Sum       string            `json:"sum,omitempty"`
 
 	// Number is the line's, from 1, where it was read.
 	Number int64 `json:"-"`
 }
 
 // ExportHeader is the first line. Session.Head is what the messages' hash chain must come to.
+//
+// A fork is exported whole, with the past that it shares: its messages up to Session.ForkSeq and the turns that they
+// belong to. ForkHash is the hash of the last of them and ForkTurn its turn. Where a journal has that past already, in
+// whatever session, the import becomes a fork of that one; elsewhere it becomes a session of its own.
 type ExportHeader struct {
-	Format  string        `json:"format"`
-	Version int           `json:"version"`
-	Session SessionRecord `json:"session"`
-	Tenant  string        `json:"tenant,omitempty"`
+	Format   string        `json:"format"`
+	Version  int           `json:"version"`
+	Session  SessionRecord `json:"session"`
+	Tenant   string        `json:"tenant,omitempty"`
+	ForkHash string        `json:"fork_hash,omitempty"`
+	ForkTurn string        `json:"fork_turn,omitempty"`
 }
 
 // ExportBlob is a blob; JSON holds Bytes as base64.
@@ -113,6 +123,13 @@ type ExportLate struct {
 	SizeBytes int64        `json:"size_bytes,omitempty"`
 	At        time.Time    `json:"at,omitzero"`
 	Digest    string       `json:"digest"`
+}
+
+// ExportWait is a wait with its ruling. Its Session is empty: it is the header's.
+type ExportWait struct {
+	WaitRecord
+	ArgumentsBlob  string `json:"arguments_blob,omitempty"`
+	ArgumentsBytes int64  `json:"arguments_bytes,omitempty"` // of the whole arguments
 }
 
 // ExportEnd is the last line; Lines counts those before it.

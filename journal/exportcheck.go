@@ -22,6 +22,7 @@ type exportCheck struct {
 	hashes   []string // of the messages, by seq-1
 	awaiting []string // calls of the last assistant message without a result yet
 	calls    map[[2]string]bool
+	waits    map[[2]string]bool
 }
 
 type turnCheck struct {
@@ -32,7 +33,8 @@ type turnCheck struct {
 
 func newExportCheck(blob func(string) ([]byte, error)) *exportCheck {
 	return &exportCheck{
-		blob: blob, blobs: map[string]bool{}, turns: map[string]*turnCheck{}, openers: map[int64]string{}, calls: map[[2]string]bool{},
+		blob: blob, blobs: map[string]bool{}, turns: map[string]*turnCheck{}, openers: map[int64]string{},
+		calls: map[[2]string]bool{}, waits: map[[2]string]bool{},
 	}
 }
 
@@ -45,7 +47,7 @@ func (c *exportCheck) line(l Line) error {
 	case c.ended:
 		return errors.New("there is a line after the end line")
 	case rank < c.place || (rank == 0) != (c.lines == 0):
-		return errors.New("it is out of order: header, blobs, turns, messages, inferences, calls, late results, chunks, end")
+		return errors.New("it is out of order: header, blobs, turns, messages, inferences, calls, late results, waits, rules, chunks, end")
 	}
 	c.place = rank
 	if err := c.content(l); err != nil {
@@ -58,7 +60,8 @@ func (c *exportCheck) line(l Line) error {
 // rankOf returns which of the line's pointers is set.
 func rankOf(l Line) (rank int, err error) {
 	rank = -1
-	set := []bool{l.Header != nil, l.Blob != nil, l.Turn != nil, l.Message != nil, l.Inference != nil, l.Call != nil, l.Late != nil, l.Chunk != nil, l.End != nil}
+	set := []bool{l.Header != nil, l.Blob != nil, l.Turn != nil, l.Message != nil, l.Inference != nil, l.Call != nil, l.Late != nil,
+		l.Wait != nil, l.Rule != nil, l.Chunk != nil, l.End != nil}
 	for i, is := range set {
 		if is && rank >= 0 {
 			return rank, errors.New("it holds more than one thing")
@@ -89,6 +92,10 @@ func (c *exportCheck) content(l Line) error {
 		return c.checkCall(*l.Call)
 	case l.Late != nil:
 		return c.checkLate(*l.Late)
+	case l.Wait != nil:
+		return c.checkWait(*l.Wait)
+	case l.Rule != nil:
+		return c.checkRule(*l.Rule)
 	case l.Chunk != nil:
 		return c.checkChunk(*l.Chunk)
 	}
@@ -105,7 +112,21 @@ func (c *exportCheck) checkHeader(h ExportHeader) error {
 	case h.Version < 1:
 		return fmt.Errorf("there is no version %d", h.Version)
 	}
-	return badID("session", h.Session.ID)
+	return errors.Join(badID("session", h.Session.ID), checkForkHeader(h))
+}
+
+func checkForkHeader(h ExportHeader) error {
+	s := h.Session
+	if s.Parent == "" {
+		if s.ForkSeq != 0 || h.ForkHash != "" || h.ForkTurn != "" {
+			return errors.New("it names a fork point and no session that was forked")
+		}
+		return nil
+	}
+	if h.Version < 2 || s.ForkSeq < 1 || s.ForkSeq > s.Head.Seq || h.ForkHash == "" || h.ForkTurn == "" {
+		return fmt.Errorf("its fork point %d does not fit the session", s.ForkSeq)
+	}
+	return nil
 }
 
 func badID(what, id string) error {

@@ -25,9 +25,27 @@ func (c *exportCheck) checkMessage(e ExportMessage) error {
 		}
 		delete(c.openers, e.Seq)
 	}
+	if err := c.checkShared(e, m.TurnID); err != nil {
+		return err
+	}
 	c.head = head
 	c.hashes = append(c.hashes, head.Hash)
 	return c.follow(m)
+}
+
+// checkShared keeps the past that a fork shares apart from what is its own.
+func (c *exportCheck) checkShared(e ExportMessage, turnID string) error {
+	h := c.header
+	at := h.Session.ForkSeq
+	switch {
+	case h.Session.Parent == "":
+		return nil
+	case (e.Seq <= at) != (c.turns[turnID].record.MessageSeq <= at):
+		return fmt.Errorf("message %d and its turn %s are not on the same side of the fork point %d", e.Seq, turnID, at)
+	case e.Seq == at && (e.Hash != h.ForkHash || turnID != h.ForkTurn):
+		return fmt.Errorf("message %d is not the fork point that the header names", e.Seq)
+	}
+	return nil
 }
 
 func (c *exportCheck) restore(e ExportMessage) (m turn.Message, err error) {
@@ -118,6 +136,7 @@ func (c *exportCheck) checkChunk(k turn.Chunk) error {
 	switch {
 	case t == nil:
 		return fmt.Errorf("the chunk is of turn %q, which the export does not have", k.Turn)
+	case t.chunks == 0 && k.Kind == turn.ChunkTurnCompleted && k.Index >= 0 && c.header.Version >= 2: // the others were removed
 	case k.Index != t.chunks:
 		return fmt.Errorf("the chunk has index %d where %d comes next", k.Index, t.chunks)
 	case t.done:

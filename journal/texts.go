@@ -32,5 +32,8 @@ func ResultText(o turn.Outcome) string {
 	return ""
 }
 
+// ForkedMessage is for the people who look at a turn of which an imported fork has the beginning alone.
+const ForkedMessage = "The session was forked in the middle of this turn. What came after is in the session that it was forked from."
+
 // ClosedMessage is for the people who look at a turn that its session's next turn had to close.
 const ClosedMessage = "The turn was ended from outside before it could answer. What it had done is kept; calls without a known result are marked. Send the message again to have it answered."

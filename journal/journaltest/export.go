@@ -30,6 +30,10 @@ func exported(t T, open func() journal.Store) (*script, []byte) {
 	s.begin()
 	big := turn.ToolCall{ID: "1.0", Tool: "local/write_file", Arguments: bigText(3000, "arguments")}
 	s.infer(1, bigText(4000, "thinking"), big)
+	s.ask(approvalOf(big))
+	always := allowed(approvalOf(big))
+	always.Always = turn.AlwaysCall
+	s.decide(always)
 	s.run(big, bigText(5000, "output"))
 	s.start(2, resultsOf(big)...)
 	require.NoError(t, s.append(2, 1, "half"))
@@ -41,7 +45,11 @@ func exported(t T, open func() journal.Store) (*script, []byte) {
 	s.finish()
 	s.turn = "t3"
 	s.begin()
-	s.start(1)
+	in := s.startInput(1)
+	in.Messages = joined("j1")
+	_, err = s.StartInference(t.Context(), in)
+	require.NoError(t, err)
+	s.ask(questionOf("q1", 1))
 	return s, export(t, s)
 }
 

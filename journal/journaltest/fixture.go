@@ -242,15 +242,19 @@ type state struct {
 	Chunks   []turn.Chunk
 	Calls    []journal.CallRecord
 	Steps    []journal.Inference
+	Waits    []journal.WaitRecord
+	Rules    []turn.SessionRule
 }
 
 func (s *script) state() state {
 	s.Helper()
 	out := state{Session: s.sessionRecord(), Messages: s.transcript(), Chunks: s.chunks()}
-	var err [3]error
+	var err [5]error
 	out.Turns, err[0] = s.Turns(s.Context(), s.session)
 	out.Calls, err[1] = s.Calls(s.Context(), s.turn)
 	out.Steps, err[2] = s.Inferences(s.Context(), s.turn)
-	require.Equal(s, [3]error{}, err)
+	out.Waits, err[3] = s.Waits(s.Context(), s.turn)
+	out.Rules, err[4] = s.Rules(s.Context(), s.session)
+	require.Equal(s, [5]error{}, err)
 	return out
 }

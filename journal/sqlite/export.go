@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
@@ -16,12 +17,17 @@ func (s *Store) Export(ctx context.Context, session string, w io.Writer) error {
 	doing := fmt.Sprintf("exporting session %q", session)
 	out := journal.NewExporter(ctxWriter{ctx, w})
 	err := s.once(ctx, func(q querier) error { // not read: what is written cannot be written again
-		e := exporter{querier: q, out: out}
-		for _, part := range []func(session string) error{
-			e.header, e.blobs, e.turns, e.messages, e.inferences, e.calls, e.late, e.chunks,
+		e := exporter{querier: q, out: out, blobsSeen: map[string]bool{}}
+		if err := e.open(session); err != nil {
+			return err
+		}
+		for _, write := range []func(part) error{
+			e.blobs, e.turns, e.messages, e.inferences, e.calls, e.late, e.waits, e.rules, e.chunks,
 		} {
-			if err := part(session); err != nil {
-				return err
+			for _, p := range e.parts {
+				if err := write(p); err != nil {
+					return err
+				}
 			}
 		}
 		return out.Close()
@@ -47,37 +53,101 @@ func (w ctxWriter) Write(p []byte) (int, error) {
 
 type exporter struct {
 	querier
-	out *journal.Exporter
-	n   int64 // the session's row
+	out       *journal.Exporter
+	parts     []part
+	created   time.Time // of the session
+	blobsSeen map[string]bool
 }
 
-func (e *exporter) header(session string) error {
-	h := journal.ExportHeader{Format: journal.ExportFormat, Version: journal.ExportVersion}
-	err := e.row(`SELECT n, tenant FROM sessions WHERE id = ?`, session).Scan(&e.n, &h.Tenant)
+// part is a segment of the transcript with the turns that begin in it and their ledgers. A fork's last one is its own;
+// the others are its shared past, of which nothing is said that came after their end.
+type part struct {
+	segment
+	own bool
+	cut int64 // the turn that goes on after the part's end; 0 where none does
+}
+
+// open writes the header and finds the parts.
+func (e *exporter) open(session string) error {
+	h := journal.ExportHeader{Format: journal.ExportFormat, Version: 1}
+	var n int64
+	err := e.row(`SELECT n, tenant FROM sessions WHERE id = ?`, session).Scan(&n, &h.Tenant)
 	if err != nil {
 		return err
 	}
 	if h.Session, err = e.session(session); err != nil {
 		return err
 	}
+	e.created = h.Session.CreatedAt
 	h.Session.LastTurn, h.Session.Waiting = journal.TurnRecord{}, 0
-	return e.out.Write(journal.Line{Header: &h})
+	if h.Session.Parent != "" {
+		p, err := e.point(n, h.Session.ForkSeq)
+		if err != nil {
+			return err
+		}
+		h.ForkHash, h.ForkTurn = p.hash, p.turn
+	}
+	if err := e.row(secondVersion, n).Scan(&h.Version); err != nil {
+		return err
+	}
+	if err := e.out.Write(journal.Line{Header: &h}); err != nil {
+		return err
+	}
+	return e.split(n)
 }
 
-// referenced are the hashes of all blobs of session ?1.
-const referenced = `
-	SELECT pins_blob AS hash FROM turns WHERE session = ?1
-	UNION SELECT text_blob FROM messages WHERE session = ?1
-	UNION SELECT call.value ->> 'arguments_blob' FROM messages m, json_each(m.tool_calls) call WHERE m.session = ?1
-	UNION SELECT answer_blob FROM inferences WHERE turn IN (SELECT n FROM turns WHERE session = ?1)
-	UNION SELECT raw_blob FROM inferences WHERE turn IN (SELECT n FROM turns WHERE session = ?1)
-	UNION SELECT arguments_blob FROM calls WHERE turn IN (SELECT n FROM turns WHERE session = ?1)
-	UNION SELECT text_blob FROM calls WHERE turn IN (SELECT n FROM turns WHERE session = ?1)
-	UNION SELECT full_blob FROM calls WHERE turn IN (SELECT n FROM turns WHERE session = ?1)
-	UNION SELECT l.text_blob FROM late_results l JOIN calls c ON c.n = l.call WHERE c.turn IN (SELECT n FROM turns WHERE session = ?1)
-	UNION SELECT l.full_blob FROM late_results l JOIN calls c ON c.n = l.call WHERE c.turn IN (SELECT n FROM turns WHERE session = ?1)`
+// secondVersion is 2 where session ?1 has what version 1 of the format cannot say, else 1.
+const secondVersion = `SELECT 1 + (
+	EXISTS (SELECT 1 FROM sessions WHERE n = ?1 AND parent IS NOT NULL)
+	OR EXISTS (SELECT 1 FROM rules WHERE session = ?1)
+	OR EXISTS (SELECT 1 FROM turns t WHERE t.session = ?1 AND (t.pruned = 1 OR EXISTS (SELECT 1 FROM waits w WHERE w.turn = t.n))))`
 
-func (e *exporter) blobs(string) error {
+func (e *exporter) split(session int64) error {
+	list, err := e.segments(session, 1, allMessages)
+	if err != nil {
+		return err
+	}
+	for _, s := range list {
+		p := part{segment: s, own: s.session == session}
+		if !p.own {
+			err := e.row(`SELECT t.n FROM turns t WHERE t.n = (SELECT max(n) FROM turns WHERE session = ?1 AND message_seq <= ?2) AND (t.ended_at IS NULL
+				OR EXISTS (SELECT 1 FROM messages m WHERE m.session = ?1 AND m.seq = ?2 + 1 AND m.turn = t.n))`, s.session, s.high).Scan(&p.cut)
+			if ignoreNoRows(err) != nil {
+				return err
+			}
+		}
+		e.parts = append(e.parts, p)
+	}
+	return nil
+}
+
+// What belongs to a part of session ?1 with the messages ?2 < seq <= ?3; ?4 says that it is the session's own.
+const (
+	partTurns      = `(SELECT n FROM turns WHERE session = ?1 AND message_seq > ?2 AND message_seq <= ?3)`
+	partInferences = `i.turn IN ` + partTurns + ` AND i.base_seq <= ?3 AND i.head_seq <= ?3`
+	partCalls      = `c.turn IN ` + partTurns + ` AND (?4 OR EXISTS
+		(SELECT 1 FROM inferences i WHERE i.turn = c.turn AND i.step = c.step AND i.head_seq BETWEEN 1 AND ?3))`
+	partWaits = `w.turn IN ` + partTurns + ` AND (?4 OR w.verdict <> '' AND EXISTS
+		(SELECT 1 FROM inferences i WHERE i.turn = w.turn AND i.step = w.step AND i.head_seq BETWEEN 1 AND ?3))`
+)
+
+func (p part) args() []any { return []any{p.session, p.low, p.high, p.own} }
+
+// referenced are the hashes of a part's blobs.
+const referenced = `
+	SELECT pins_blob AS hash FROM turns WHERE n IN ` + partTurns + `
+	UNION SELECT text_blob FROM messages WHERE session = ?1 AND seq > ?2 AND seq <= ?3
+	UNION SELECT call.value ->> 'arguments_blob' FROM messages m, json_each(m.tool_calls) call WHERE m.session = ?1 AND m.seq > ?2 AND m.seq <= ?3
+	UNION SELECT answer_blob FROM inferences i WHERE ` + partInferences + `
+	UNION SELECT raw_blob FROM inferences i WHERE ` + partInferences + `
+	UNION SELECT arguments_blob FROM calls c WHERE ` + partCalls + `
+	UNION SELECT text_blob FROM calls c WHERE ` + partCalls + `
+	UNION SELECT full_blob FROM calls c WHERE ` + partCalls + `
+	UNION SELECT l.text_blob FROM late_results l JOIN calls c ON c.n = l.call WHERE ` + partCalls + `
+	UNION SELECT l.full_blob FROM late_results l JOIN calls c ON c.n = l.call WHERE ` + partCalls + `
+	UNION SELECT arguments_blob FROM waits w WHERE ` + partWaits
+
+func (e *exporter) blobs(p part) error {
 	return e.each(func(rows *sql.Rows) error {
 		var b journal.ExportBlob
 		var encoding string
@@ -85,25 +155,46 @@ func (e *exporter) blobs(string) error {
 		if err := rows.Scan(&b.Hash, &b.MediaType, &encoding, &kept); err != nil {
 			return err
 		}
+		if e.blobsSeen[b.Hash] {
+			return nil
+		}
+		e.blobsSeen[b.Hash] = true
 		var err error
 		if b.Bytes, err = decode(encoding, kept); err != nil {
 			return err
 		}
 		return e.out.Write(journal.Line{Blob: &b})
-	}, `SELECT hash, media_type, encoding, bytes FROM blobs WHERE hash IN (`+referenced+`) ORDER BY hash`, e.n)
+	}, `SELECT hash, media_type, encoding, bytes FROM blobs WHERE hash IN (`+referenced+`) ORDER BY hash`, p.args()...)
 }
 
-func (e *exporter) turns(string) error {
+func (e *exporter) turns(p part) error {
 	return e.each(func(rows *sql.Rows) (err error) {
 		var t journal.ExportTurn
 		var pins stored
-		if t.TurnRecord, err = scanTurn(rows.Scan, &pins.inline, &pins.blob); err != nil {
+		var n int64
+		if t.TurnRecord, err = scanTurn(rows.Scan, &pins.inline, &pins.blob, &n); err != nil {
 			return err
 		}
 		t.Session = ""
+		if n == p.cut {
+			t.TurnRecord = e.beginning(t.TurnRecord)
+		}
 		t.Pins, t.PinsBlob = rawOf(pins), pins.blob.String
 		return e.out.Write(journal.Line{Turn: &t})
-	}, `SELECT `+turnColumns+`, t.pins, t.pins_blob FROM turns t JOIN sessions s ON s.n = t.session WHERE t.session = ? ORDER BY t.n`, e.n)
+	}, `SELECT `+turnColumns+`, t.pins, t.pins_blob, t.n FROM turns t JOIN sessions s ON s.n = t.session WHERE t.n IN `+partTurns+` ORDER BY t.n`,
+		p.args()[:3]...)
+}
+
+// beginning is a turn as a fork knows it that has only its beginning: over since the fork, without an answer.
+func (e *exporter) beginning(r journal.TurnRecord) journal.TurnRecord {
+	ended := e.created
+	if ended.IsZero() {
+		ended = time.Unix(0, 1).UTC() // an end there must be
+	}
+	return journal.TurnRecord{
+		ID: r.ID, WorkflowID: r.WorkflowID, RunID: r.RunID, Agent: r.Agent, MessageID: r.MessageID, MessageSeq: r.MessageSeq,
+		State: turn.StateClosed, Reason: turn.FinishTerminated, Message: journal.ForkedMessage, StartedAt: r.StartedAt, EndedAt: ended,
+	}
 }
 
 func rawOf(s stored) json.RawMessage {
@@ -113,7 +204,7 @@ func rawOf(s stored) json.RawMessage {
 	return json.RawMessage(s.inline.String)
 }
 
-func (e *exporter) messages(string) error {
+func (e *exporter) messages(p part) error {
 	return e.each(func(rows *sql.Rows) error {
 		var x journal.ExportMessage
 		var text stored
@@ -131,62 +222,5 @@ func (e *exporter) messages(string) error {
 		}
 		return e.out.Write(journal.Line{Message: &x})
 	}, `SELECT m.seq, m.hash, coalesce(m.message_id, ''), m.role, m.text, m.text_blob, m.tool_calls, m.call_id, m.outcome, t.id, m.step
-		FROM messages m JOIN turns t ON t.n = m.turn WHERE m.session = ? ORDER BY m.seq`, e.n)
-}
-
-func (e *exporter) inferences(string) error {
-	return e.each(func(rows *sql.Rows) error {
-		var a attempt
-		var x journal.ExportInference
-		var turnID string
-		if err := a.scan(rows.Scan, &turnID, &x.FailedCode, &x.FailedMessage); err != nil {
-			return err
-		}
-		x.Inference, x.ExpectSeq, x.Emitted, x.FailedAttempt = a.inf, a.expect, a.emitted, a.failed
-		x.Key.Turn = turnID
-		x.Stored, x.StoredBlob, x.RawBlob = rawOf(a.answer), a.answer.blob.String, a.raw.String
-		return e.out.Write(journal.Line{Inference: &x})
-	}, `SELECT t.id, i.failed_code, i.failed_message, `+inferenceColumns+` FROM inferences i JOIN turns t ON t.n = i.turn
-		WHERE t.session = ? ORDER BY t.n, i.step`, e.n)
-}
-
-func (e *exporter) calls(string) error {
-	return e.each(func(rows *sql.Rows) error {
-		var c call
-		var turnID string
-		if err := c.scan(rows.Scan, &turnID); err != nil {
-			return err
-		}
-		x := journal.ExportCall{
-			CallRecord: c.rec, ArgumentsBlob: c.arguments.blob.String, ArgumentsHash: c.argumentsHash, TextBlob: c.text.blob.String,
-			Repeatable: c.repeatable, GrantedAttempt: c.granted, SettledAttempt: c.settledAttempt,
-		}
-		x.Turn, x.Call.Arguments, x.Text = turnID, c.arguments.inline.String, c.text.inline.String
-		return e.out.Write(journal.Line{Call: &x})
-	}, `SELECT t.id, `+callColumns+` FROM calls c JOIN turns t ON t.n = c.turn WHERE t.session = ? ORDER BY c.n`, e.n)
-}
-
-func (e *exporter) late(string) error {
-	return e.each(func(rows *sql.Rows) error {
-		var x journal.ExportLate
-		var at int64
-		err := rows.Scan(&x.Turn, &x.CallID, &x.Attempt, &x.Outcome, &x.Text, &x.TextBlob, &x.FullBlob, &x.SizeBytes, &at, &x.Digest)
-		if err != nil {
-			return err
-		}
-		x.At = instant(at)
-		return e.out.Write(journal.Line{Late: &x})
-	}, `SELECT t.id, c.call_id, l.attempt, l.outcome, coalesce(l.text, ''), coalesce(l.text_blob, ''), coalesce(l.full_blob, ''), l.size, l.at, l.digest
-		FROM late_results l JOIN calls c ON c.n = l.call JOIN turns t ON t.n = c.turn WHERE t.session = ? ORDER BY l.n`, e.n)
-}
-
-func (e *exporter) chunks(string) error {
-	return e.each(func(rows *sql.Rows) error {
-		var c turn.Chunk
-		if err := scanChunk(rows, &c, &c.Turn); err != nil {
-			return err
-		}
-		return e.out.Write(journal.Line{Chunk: &c})
-	}, `SELECT idx, step, attempt, kind, at, text, coalesce(data, ''), t.id FROM chunks c JOIN turns t ON t.n = c.turn
-		WHERE t.session = ? ORDER BY t.n, c.idx`, e.n)
+		FROM messages m JOIN turns t ON t.n = m.turn WHERE m.session = ? AND m.seq > ? AND m.seq <= ? ORDER BY m.seq`, p.args()[:3]...)
 }

@@ -28,7 +28,7 @@ func (s *Store) Import(ctx context.Context, r io.Reader) (out journal.SessionRec
 	}
 	defer f.Close()
 	err = s.write(ctx, doing, func(t *tx) error {
-		im := importer{tx: t, turns: map[string]int64{}}
+		im := importer{tx: t, turns: map[string]int64{}, shared: map[string]bool{}, chunked: map[string]bool{}}
 		for l, err := range journal.ReadExport(f, t.getBlob) {
 			if err == nil {
 				err = ctx.Err()
@@ -39,6 +39,9 @@ func (s *Store) Import(ctx context.Context, r io.Reader) (out journal.SessionRec
 			if err := im.line(l); err != nil {
 				return fmt.Errorf("line %d: %w", l.Number, err)
 			}
+		}
+		if err := im.countTurns(); err != nil {
+			return err
 		}
 		out, err = t.session(im.header.Session.ID)
 		if err == nil && im.there {
@@ -93,6 +96,9 @@ type importer struct {
 	there   bool // the journal has the session: lines are checked and not written
 	session int64
 	turns   map[string]int64
+	forkSeq int64           // up to which the journal has the session's past; 0 where it is imported whole
+	shared  map[string]bool // turns of that past, which are not written
+	chunked map[string]bool // turns that have chunks
 }
 
 func (im *importer) line(l journal.Line) error {
@@ -102,7 +108,7 @@ func (im *importer) line(l journal.Line) error {
 	case l.Blob != nil: // also where the session is there: the check of the hash chain reads them
 		_, err := im.putBlob(l.Blob.MediaType, l.Blob.Bytes)
 		return err
-	case im.there:
+	case im.there || im.skips(l):
 		return nil
 	case l.Turn != nil:
 		return im.turn(*l.Turn)
@@ -114,41 +120,57 @@ func (im *importer) line(l journal.Line) error {
 		return im.call(*l.Call)
 	case l.Late != nil:
 		return im.late(*l.Late)
+	case l.Wait != nil:
+		return im.wait(*l.Wait)
+	case l.Rule != nil:
+		return im.insertRule(im.session, *l.Rule)
 	case l.Chunk != nil:
-		im.emitted = true
-		c := l.Chunk
-		return im.exec(`INSERT INTO chunks (turn, idx, step, attempt, kind, at, text, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-			im.turns[c.Turn], c.Index, c.Step, c.Attempt, string(c.Kind), nanos(c.At), c.Text, jsonColumn(c.Data))
+		return im.chunk(*l.Chunk)
 	}
 	return nil
 }
 
 // open inserts the session, or finds that it is there and as long as the export at least.
-func (im *importer) open(h journal.ExportHeader) error {
+func (im *importer) open(h journal.ExportHeader) (err error) {
 	im.header = h
-	s := h.Session
-	err := im.row(`SELECT n FROM sessions WHERE id = ?`, s.ID).Scan(&im.session)
+	im.session, err = im.sessionRow(h.Session.ID)
 	if errors.Is(err, sql.ErrNoRows) {
-		return im.row(`INSERT INTO sessions (id, tenant, agent, head_seq, head_hash, turns, first_text, created_at, updated_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING n`, s.ID, h.Tenant, s.Agent, s.Head.Seq, s.Head.Hash, s.Turns,
-			journal.Preview(s.FirstText, firstTextBytes), nanos(s.CreatedAt), nanos(s.UpdatedAt)).Scan(&im.session)
+		return im.insert(h)
 	}
 	if err != nil {
 		return err
 	}
-	var hash string
-	err = im.row(`SELECT hash FROM messages WHERE session = ? AND seq = ?`, im.session, s.Head.Seq).Scan(&hash)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+	p, err := im.point(im.session, h.Session.Head.Seq)
+	if ignoreNoRows(err) != nil {
 		return err
 	}
-	if hash != s.Head.Hash {
-		return fmt.Errorf("the journal has session %q with another transcript: import it into another journal: %w", s.ID, journal.ErrConflict)
+	if p.hash != h.Session.Head.Hash {
+		return fmt.Errorf("the journal has session %q with another transcript: import it into another journal: %w", h.Session.ID, journal.ErrConflict)
 	}
 	im.there = true
 	return nil
 }
 
+func (im *importer) insert(h journal.ExportHeader) error {
+	s := h.Session
+	parent, err := im.past(h)
+	if err != nil {
+		return err
+	}
+	if parent != 0 {
+		if err := im.checkDepth(parent); err != nil {
+			return err
+		}
+		im.forkSeq = s.ForkSeq
+	}
+	return im.row(`INSERT INTO sessions (id, tenant, agent, parent, fork_seq, head_seq, head_hash, turns, first_text, created_at, updated_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING n`, s.ID, h.Tenant, s.Agent, numberOrNull(parent), numberOrNull(im.forkSeq),
+		s.Head.Seq, s.Head.Hash, s.Turns, journal.Preview(s.FirstText, firstTextBytes), nanos(s.CreatedAt), nanos(s.UpdatedAt)).Scan(&im.session)
+}
+
 func null(s string) sql.NullString { return sql.NullString{String: s, Valid: s != ""} }
+
+func numberOrNull(n int64) sql.NullInt64 { return sql.NullInt64{Int64: n, Valid: n != 0} }
 
 // column is a stored pair from an export's fields.
 func column(text, blob string) stored {

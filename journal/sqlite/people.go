@@ -65,7 +65,10 @@ func (t *tx) ask(sc *scope, w turn.Wait, at time.Time) error {
 		return err
 	}
 	x.rec.AskedAt = at
-	if err := t.insertWait(sc.session, sc.turn, x); err != nil {
+	if x.arguments, err = t.put(x.rec.Arguments, textPlain); err != nil {
+		return err
+	}
+	if err := t.insertWait(sc.session, sc.turn, &x); err != nil {
 		return err
 	}
 	return t.emitWait(sc.turn, x, at)
@@ -193,13 +196,17 @@ func (t *tx) approved(c *call, in journal.ClaimInput) error {
 // Rules implements journal.Journal. A session that has not begun has none.
 func (s *Store) Rules(ctx context.Context, session string) (out []turn.SessionRule, err error) {
 	err = s.read(ctx, fmt.Sprintf("reading the rules of %q", session), func(q querier) (err error) {
-		out, err = q.rules(session)
+		n, err := q.sessionRow(session)
+		if err != nil {
+			return ignoreNoRows(err)
+		}
+		out, err = q.rules(n)
 		return err
 	})
 	return out, err
 }
 
-func (q querier) rules(session string) (out []turn.SessionRule, err error) {
+func (q querier) rules(session int64) (out []turn.SessionRule, err error) {
 	err = q.each(func(rows *sql.Rows) error {
 		var r turn.SessionRule
 		var at int64
@@ -207,6 +214,6 @@ func (q querier) rules(session string) (out []turn.SessionRule, err error) {
 		r.At = instant(at)
 		out = append(out, r)
 		return err
-	}, `SELECT tool, arguments_hash, ruled_by, at FROM rules WHERE session = (SELECT n FROM sessions WHERE id = ?) ORDER BY n`, session)
+	}, `SELECT tool, arguments_hash, ruled_by, at FROM rules WHERE session = ? ORDER BY n`, session)
 	return out, err
 }

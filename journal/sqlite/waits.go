@@ -69,16 +69,12 @@ func recordsOf(list []wait) (out []journal.WaitRecord) {
 	return out
 }
 
-func (t *tx) insertWait(session, turnN int64, x wait) error {
+func (t *tx) insertWait(session, turnN int64, x *wait) error {
 	w := x.rec
-	arguments, err := t.put(w.Arguments, textPlain)
-	if err != nil {
-		return err
-	}
-	return t.exec(`INSERT INTO waits (session, turn, wait_id, kind, step, tool, arguments, arguments_blob, arguments_hash, arguments_bytes,
-		risk, why, question, expires_at, asked_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		session, turnN, w.ID, string(w.Kind), w.Step, w.Tool, arguments.inline, arguments.blob, w.ArgumentsHash, x.size,
-		string(w.Risk), w.Why, w.Question, nanos(w.ExpiresAt), nanos(w.AskedAt))
+	return t.row(`INSERT INTO waits (session, turn, wait_id, kind, step, tool, arguments, arguments_blob, arguments_hash, arguments_bytes,
+		risk, why, question, expires_at, asked_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING n`,
+		session, turnN, w.ID, string(w.Kind), w.Step, w.Tool, x.arguments.inline, x.arguments.blob, w.ArgumentsHash, x.size,
+		string(w.Risk), w.Why, w.Question, nanos(w.ExpiresAt), nanos(w.AskedAt)).Scan(&x.row)
 }
 
 // rule closes a wait.

@@ -1,0 +1,67 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+func (c *exportCheck) checkWait(e ExportWait) error {
+	name := [2]string{e.Turn, e.ID}
+	t := c.turns[e.Turn]
+	switch {
+	case t == nil:
+		return fmt.Errorf("wait %q is of turn %q, which the export does not have", e.ID, e.Turn)
+	case c.waits[name]:
+		return fmt.Errorf("wait %s of turn %s is there already", e.ID, e.Turn)
+	case e.Kind != turn.WaitApproval && e.Kind != turn.WaitQuestion:
+		return fmt.Errorf("there is no kind %q of waits", e.Kind)
+	case e.Ruling == nil && t.record.State.Terminal():
+		return fmt.Errorf("wait %s is open and turn %s is over", e.ID, e.Turn)
+	case CleanWait(e.Wait) != e.Wait || e.ArgumentsBytes < 0:
+		return fmt.Errorf("wait %s of turn %s is not as a journal keeps it", e.ID, e.Turn)
+	}
+	c.waits[name] = true
+	return errors.Join(badID("wait", e.ID), c.checkShown(e), checkKeptRuling(e.WaitRecord))
+}
+
+// checkShown bounds the arguments that a person is shown.
+func (c *exportCheck) checkShown(e ExportWait) error {
+	size := len(e.Arguments)
+	if e.ArgumentsBlob != "" {
+		if err := c.known(e.ArgumentsBlob); err != nil {
+			return err
+		}
+		b, err := c.blob(e.ArgumentsBlob)
+		if err != nil {
+			return err
+		}
+		size += len(b)
+	}
+	if size > turn.WaitArguments {
+		return fmt.Errorf("wait %s shows %d bytes of arguments: at most %d", e.ID, size, turn.WaitArguments)
+	}
+	return nil
+}
+
+func checkKeptRuling(w WaitRecord) error {
+	if w.Ruling == nil {
+		return nil
+	}
+	r, err := CheckRuling(w.Wait, *w.Ruling)
+	if err == nil && (r != *w.Ruling || r.ID != w.ID) {
+		err = errors.New("it is not as a journal keeps it")
+	}
+	if err != nil {
+		return fmt.Errorf("the ruling of wait %s: %w", w.ID, err)
+	}
+	return nil
+}
+
+func (c *exportCheck) checkRule(r turn.SessionRule) error {
+	if r.Tool == "" {
+		return errors.New("a rule names no tool")
+	}
+	return nil
+}

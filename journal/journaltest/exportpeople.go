@@ -1,0 +1,215 @@
+package journaltest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+var exportPeoplePromises = []promise{
+	{"what version 1 can say is exported as version 1", lowestVersion},
+	{"a session without its chunks is exported and imported", prunedExport},
+	{"a fork is imported whole where its past is unknown", forkImportedWhole},
+	{"a fork is imported as a fork where its past is known", forkImportedAsFork},
+	{"an exported fork says nothing of what came after it", forkExportsNoMore},
+	{"a fork of a turn that waits is imported without what it waits for", forkOfWaiting},
+}
+
+// exportOf exports a session and returns the header's version, too.
+func exportOf(t T, s journal.Store, session string) (b []byte, version int) {
+	t.Helper()
+	var out bytes.Buffer
+	require.NoError(t, s.Export(t.Context(), session, &out))
+	first, _, _ := bytes.Cut(out.Bytes(), []byte("\n"))
+	var l journal.Line
+	require.NoError(t, json.Unmarshal(first, &l))
+	require.NotNil(t, l.Header)
+	return out.Bytes(), l.Header.Version
+}
+
+func importInto(t T, s journal.Store, b []byte) journal.SessionRecord {
+	t.Helper()
+	rec, err := s.Import(t.Context(), bytes.NewReader(b))
+	require.NoError(t, err)
+	return rec
+}
+
+func lowestVersion(t T, open func() journal.Store) {
+	s := twoTurns(t, open())
+	_, version := exportOf(t, s, "s")
+	assert.Equal(t, 1, version, "programs of before can read it")
+	s.fork(5, "f")
+	_, version = exportOf(t, s, "f")
+	assert.Equal(t, 2, version)
+	_, version = exportOf(t, s, "s")
+	assert.Equal(t, 1, version)
+	s.turn = "t3"
+	s.begin()
+	s.ask(questionOf("q1", 1))
+	_, version = exportOf(t, s, "s")
+	assert.Equal(t, 2, version)
+}
+
+func prunedExport(t T, open func() journal.Store) {
+	s := turnsOf(t, open(), 3)
+	s.prune(start.Add(150*time.Minute), 10)
+	b, version := exportOf(t, s, "s")
+	assert.Equal(t, 2, version)
+	other := *s
+	other.Store = open()
+	assert.Equal(t, s.sessionRecord(), importInto(t, other.Store, b))
+	again, _ := exportOf(t, other.Store, "s")
+	assert.Equal(t, string(b), string(again))
+	assert.Equal(t, []turn.ChunkKind{turn.ChunkTurnCompleted}, other.left("t2"))
+	assert.Len(t, other.left("t3"), 4)
+	assert.Equal(t, 1, other.prune(s.at.Add(time.Hour), 10), "and knows what was removed")
+	ctx, cancel := context.WithTimeout(t.Context(), followTimeout)
+	defer cancel()
+	for c, err := range journal.Follow(ctx, other, "t1", -1) {
+		require.NoError(t, err)
+		assert.Equal(t, int64(3), c.Index)
+	}
+}
+
+// forked is a session with a fork in the middle of its first turn, which has a turn of its own.
+func forked(t T, open func() journal.Store) (s, f *script) {
+	t.Helper()
+	s = twoTurns(t, open())
+	f = s.fork(4, "f")
+	f.begin()
+	f.infer(1, bigText(2000, "another way"))
+	f.finish()
+	return s, f
+}
+
+func forkImportedWhole(t T, open func() journal.Store) {
+	_, f := forked(t, open)
+	b, _ := exportOf(t, f, "f")
+	other := *f
+	other.Store = open()
+	rec := importInto(t, other.Store, b)
+	assert.Equal(t, f.sessionRecord().Head, rec.Head)
+	assert.Equal(t, []any{"", int64(0), 2}, []any{rec.Parent, rec.ForkSeq, rec.Turns})
+	assert.Equal(t, f.transcript(), other.transcript())
+	assert.Equal(t, f.chunks(), other.chunks())
+	turns, err := other.Turns(t.Context(), "f")
+	require.NoError(t, err)
+	require.Len(t, turns, 2)
+	assert.Equal(t, []any{"t1", turn.StateClosed, journal.ForkedMessage}, []any{turns[0].ID, turns[0].State, turns[0].Message})
+	calls, err := other.Calls(t.Context(), "t1")
+	require.NoError(t, err)
+	assert.Len(t, calls, 2)
+	steps, err := other.Inferences(t.Context(), "t1")
+	require.NoError(t, err)
+	assert.Len(t, steps, 1, "the second came after the fork")
+	assert.Equal(t, []turn.ChunkKind{turn.ChunkTurnCompleted}, other.left("t1"))
+	delivered, err := other.Delivered(t.Context(), "f", "m-t1")
+	require.NoError(t, err)
+	assert.Equal(t, "t1", delivered.ID)
+	importInto(t, other.Store, b) // again
+	assert.Equal(t, rec, other.sessionRecord())
+
+	other.turn = "t9"
+	assert.Empty(t, other.begin().Closed)
+	other.infer(1, "and on it goes")
+	other.finish()
+	assert.Len(t, other.transcript(), 8)
+}
+
+func forkImportedAsFork(t T, open func() journal.Store) {
+	s, f := forked(t, open)
+	f.unchanged(func() {
+		b, _ := exportOf(t, f, "f")
+		importInto(t, f.Store, b) // where it is
+	})
+	parent, _ := exportOf(t, s, "s")
+	b, _ := exportOf(t, f, "f")
+	other := *f
+	other.Store = open()
+	importInto(t, other.Store, parent)
+	assert.Equal(t, f.sessionRecord(), importInto(t, other.Store, b))
+	assert.Equal(t, f.state(), other.state())
+	again, _ := exportOf(t, other.Store, "f")
+	assert.Equal(t, string(b), string(again))
+
+	// Two branches, without what they branch from: the second becomes a fork of the first.
+	s.fork(5, "g")
+	g, _ := exportOf(t, s, "g")
+	two := *f
+	two.Store = open()
+	importInto(t, two.Store, g)
+	rec := importInto(t, two.Store, b)
+	assert.Equal(t, []any{"g", int64(4), 1}, []any{rec.Parent, rec.ForkSeq, rec.Turns})
+	assert.Equal(t, f.state().Messages, two.state().Messages)
+	common, err := journal.CommonSeq(t.Context(), two.Store, "f", "g")
+	require.NoError(t, err)
+	assert.Equal(t, int64(4), common)
+
+	_, err = two.Import(t.Context(), bytes.NewReader(parent))
+	assert.ErrorIs(t, err, journal.ErrConflict, "its turns are g's there")
+}
+
+func forkExportsNoMore(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	list := calls(1, 1)
+	s.infer(1, "look", list...)
+	s.ask(approvalOf(list[0]))
+	rule := allowed(approvalOf(list[0]))
+	rule.Always = turn.AlwaysTool
+	s.decide(rule)
+	s.run(list[0], "what is shared")
+	s.start(2, resultsOf(list...)...)
+	secret := calls(2, 1)
+	secret[0].Arguments = bigText(2000, "secret arguments")
+	out, err := s.SettleInference(t.Context(), s.settleInput(2, 1, "a secret text", secret...))
+	require.NoError(t, err)
+	s.head = out.Head
+	s.run(secret[0], bigText(2000, "secret result"))
+	f := s.fork(3, "f")
+	g := f.fork(1, "g")
+	b, _ := exportOf(t, f, "f")
+	assert.NotContains(t, string(b), "secret")
+	assert.NotContains(t, string(b), `"rule"`, "what was allowed to the forked session is not allowed to the fork")
+	other := *f
+	other.Store = open()
+	importInto(t, other.Store, b)
+	waits, err := other.Waits(t.Context(), "t1")
+	require.NoError(t, err)
+	require.Len(t, waits, 1)
+	assert.Equal(t, &rule, waits[0].Ruling)
+	assert.Empty(t, other.begin().Closed, "the turn still runs in the session that was forked; here it does not")
+	b, _ = exportOf(t, g, "g")
+	assert.NotContains(t, string(b), "shared")
+	assert.Equal(t, 1, strings.Count(string(b), `"message":{"seq"`))
+	for range 2 {
+		importInto(t, open(), b)
+	}
+}
+
+func forkOfWaiting(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	s.infer(1, "which one?")
+	s.ask(questionOf("q1", 1))
+	f := s.fork(2, "f")
+	b, _ := exportOf(t, f, "f")
+	other := *f
+	other.Store = open()
+	importInto(t, other.Store, b)
+	waiting, err := other.Waiting(t.Context(), "", 10)
+	require.NoError(t, err)
+	assert.Empty(t, waiting)
+	waiting, err = s.Waiting(t.Context(), "", 10)
+	require.NoError(t, err)
+	assert.Len(t, waiting, 1)
+	waiting, err = s.Waiting(t.Context(), "f", 10)
+	require.NoError(t, err)
+	assert.Empty(t, waiting, "the fork waits for nothing")
+}

@@ -1,0 +1,110 @@
+package sqlite
+
+import (
+	"database/sql"
+	"encoding/json"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+func (e *exporter) inferences(p part) error {
+	return e.each(func(rows *sql.Rows) error {
+		var a attempt
+		var x journal.ExportInference
+		var turnID string
+		if err := a.scan(rows.Scan, &turnID, &x.FailedCode, &x.FailedMessage); err != nil {
+			return err
+		}
+		x.Inference, x.ExpectSeq, x.Emitted, x.FailedAttempt = a.inf, a.expect, a.emitted, a.failed
+		x.Key.Turn = turnID
+		x.Stored, x.StoredBlob, x.RawBlob = rawOf(a.answer), a.answer.blob.String, a.raw.String
+		return e.out.Write(journal.Line{Inference: &x})
+	}, `SELECT t.id, i.failed_code, i.failed_message, `+inferenceColumns+` FROM inferences i JOIN turns t ON t.n = i.turn
+		WHERE `+partInferences+` ORDER BY t.n, i.step`, p.args()[:3]...)
+}
+
+func (e *exporter) calls(p part) error {
+	return e.each(func(rows *sql.Rows) error {
+		var c call
+		var turnID string
+		if err := c.scan(rows.Scan, &turnID); err != nil {
+			return err
+		}
+		x := journal.ExportCall{
+			CallRecord: c.rec, ArgumentsBlob: c.arguments.blob.String, ArgumentsHash: c.argumentsHash, TextBlob: c.text.blob.String,
+			Repeatable: c.repeatable, GrantedAttempt: c.granted, SettledAttempt: c.settledAttempt,
+		}
+		x.Turn, x.Call.Arguments, x.Text = turnID, c.arguments.inline.String, c.text.inline.String
+		return e.out.Write(journal.Line{Call: &x})
+	}, `SELECT t.id, `+callColumns+` FROM calls c JOIN turns t ON t.n = c.turn WHERE `+partCalls+` ORDER BY c.n`, p.args()...)
+}
+
+func (e *exporter) late(p part) error {
+	return e.each(func(rows *sql.Rows) error {
+		var x journal.ExportLate
+		var at int64
+		err := rows.Scan(&x.Turn, &x.CallID, &x.Attempt, &x.Outcome, &x.Text, &x.TextBlob, &x.FullBlob, &x.SizeBytes, &at, &x.Digest)
+		if err != nil {
+			return err
+		}
+		x.At = instant(at)
+		return e.out.Write(journal.Line{Late: &x})
+	}, `SELECT t.id, c.call_id, l.attempt, l.outcome, coalesce(l.text, ''), coalesce(l.text_blob, ''), coalesce(l.full_blob, ''), l.size, l.at, l.digest
+		FROM late_results l JOIN calls c ON c.n = l.call JOIN turns t ON t.n = c.turn WHERE `+partCalls+` ORDER BY l.n`, p.args()...)
+}
+
+func (e *exporter) waits(p part) error {
+	return e.each(func(rows *sql.Rows) error {
+		var w wait
+		if err := w.scan(rows.Scan); err != nil {
+			return err
+		}
+		x := journal.ExportWait{WaitRecord: w.rec, ArgumentsBlob: w.arguments.blob.String, ArgumentsBytes: w.size}
+		x.Session, x.Arguments = "", w.arguments.inline.String
+		return e.out.Write(journal.Line{Wait: &x})
+	}, waitQuery+partWaits+` ORDER BY w.n`, p.args()...)
+}
+
+// rules writes the session's own: what people have allowed the forked session, they have not allowed the fork.
+func (e *exporter) rules(p part) error {
+	if !p.own {
+		return nil
+	}
+	list, err := e.querier.rules(p.session)
+	for i := range list {
+		if err == nil {
+			err = e.out.Write(journal.Line{Rule: &list[i]})
+		}
+	}
+	return err
+}
+
+func (e *exporter) chunks(p part) error {
+	err := e.each(func(rows *sql.Rows) error {
+		var c turn.Chunk
+		if err := scanChunk(rows, &c, &c.Turn); err != nil {
+			return err
+		}
+		return e.out.Write(journal.Line{Chunk: &c})
+	}, `SELECT idx, step, attempt, kind, at, text, coalesce(data, ''), t.id FROM chunks c JOIN turns t ON t.n = c.turn
+		WHERE c.turn IN `+partTurns+` AND c.turn <> ?4 ORDER BY t.n, c.idx`, p.session, p.low, p.high, p.cut)
+	if err != nil || p.cut == 0 {
+		return err
+	}
+	return e.cutOff(p.cut)
+}
+
+// cutOff writes the only chunk of a turn of which a fork has the beginning: its end.
+func (e *exporter) cutOff(turnN int64) error {
+	r, err := e.turnRecord(`t.n = ?`, turnN)
+	if err != nil {
+		return err
+	}
+	r = e.beginning(r)
+	data, err := json.Marshal(turn.DoneChunk{State: r.State, FinishReason: r.Reason, Message: r.Message})
+	if err != nil {
+		return err
+	}
+	return e.out.Write(journal.Line{Chunk: &turn.Chunk{Turn: r.ID, Kind: turn.ChunkTurnCompleted, At: r.EndedAt, Data: data}})
+}
