@@ -54,7 +54,7 @@ func (a *app) command() *cobra.Command {
 	flags.Func("set", "override a configuration `key=value`, for instance llm.model=gpt-4.1; may be repeated", a.set)
 	root.AddCommand(a.sendCommand(), a.answerCommand(), a.approveCommand(), a.openCommand(), a.forkCommand(), a.rewindCommand(), a.diffCommand(),
 		a.eventsCommand(), a.manCommand())
-	root.AddCommand(a.chatCommand())
+	root.AddCommand(a.chatCommand(), a.scheduleCommand())
 	root.AddCommand(a.runCommand(), a.attachCommand(), a.stopCommand(), a.devCommand(), a.devServerCommand(), a.listCommand(), a.showCommand(),
 		a.exportCommand(), a.importCommand(), a.toolsCommand(), a.initCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand())
 	return root
