@@ -225,6 +225,7 @@ func (f *follower) past(ctx context.Context) error {
 	if f.o.after > last {
 		return usage("turn %s ended with chunk %d and nothing follows %d: use --after %d or less, or leave it out", f.s.Turn, last, f.o.after, last)
 	}
+	f.ended = true // its last chunk was seen before
 	return f.conclude(ctx, f.fromJournal(ctx))
 }
 
@@ -236,7 +237,7 @@ func (f *follower) conclude(ctx context.Context, end outcome) error {
 	if end.err != nil {
 		return end.err
 	}
-	if f.o.output == "jsonl" && !f.ended && f.seen == f.o.after {
+	if f.o.output == "jsonl" && !f.ended {
 		if err := f.view.closing(end.result, f.seen+1); err != nil {
 			return err
 		}

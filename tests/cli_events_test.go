@@ -1,0 +1,120 @@
+package tests
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/docs"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// published is the schema of events as the command prints it.
+func published(t *testing.T, h *home) *jsonschema.Resolved {
+	t.Helper()
+	printed := h.starter("events", "schema").exits(0).out.String()
+	require.Equal(t, string(docs.EventsSchema), printed)
+	var s jsonschema.Schema
+	require.NoError(t, json.Unmarshal([]byte(printed), &s))
+	resolved, err := s.Resolve(nil)
+	require.NoError(t, err)
+	return resolved
+}
+
+// valid checks every line of a command's output and returns how often each kind came. A stream ends with its turn.
+func valid(t *testing.T, schema *jsonschema.Resolved, c *command) map[turn.ChunkKind]int {
+	t.Helper()
+	kinds, last := map[turn.ChunkKind]int{}, turn.ChunkKind("")
+	for _, e := range decodedLines[map[string]any](c) {
+		assert.NoError(t, schema.Validate(e), "%v", e)
+		last = turn.ChunkKind(e["kind"].(string))
+		kinds[last]++
+	}
+	assert.Equal(t, turn.ChunkTurnCompleted, last)
+	return kinds
+}
+
+func TestCLIEventsKeepToTheirSchema(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, asking(script.Start(t, script.Cases(
+		script.When("blue", script.Text("Blue it is.")),
+		script.When("", script.Steps(
+			script.Attempts(script.Text("I read the file now.").Reasoning("Hm.").Delay(100*time.Millisecond).CutAfter(4), script.Call("local_read_file", `{"path":"agent.toml"}`).Reasoning("Hm.")),
+			script.Call("ask_user", `{"question":"Which colour?"}`),
+		)),
+	)))+askingToRead)
+	h.worker()
+	schema := published(t, h)
+	h.starter("run", "-s", "all", "Begin.").exits(6)
+	h.starter("approve", "all", "1.0", "--always", "call").exits(0)
+	h.starter("attach", "--no-wait", "all").exits(6)
+	h.starter("send", "all", "blue").exits(0)
+	whole := h.starter("attach", "-o", "jsonl", "all").exits(0)
+	kinds := valid(t, schema, whole)
+	for _, k := range []turn.ChunkKind{
+		turn.ChunkTurnStarted, turn.ChunkTextDelta, turn.ChunkReasoningDelta, turn.ChunkToolCallStarted, turn.ChunkToolCallCompleted, turn.ChunkMessageJoined,
+		turn.ChunkApprovalRequested, turn.ChunkApprovalDecided, turn.ChunkQuestionAsked, turn.ChunkQuestionAnswered, turn.ChunkAttemptRestarted, turn.ChunkTurnCompleted,
+	} {
+		assert.NotZero(t, kinds[k], k)
+	}
+	for _, wrong := range []func(e map[string]any){
+		func(e map[string]any) { delete(e, "turn") },
+		func(e map[string]any) { e["v"] = 2 },
+		func(e map[string]any) { e["index"] = -1 },
+		func(e map[string]any) { e["kind"] = string(turn.ChunkApprovalRequested) },
+	} {
+		e := decodedLines[map[string]any](whole)[0]
+		wrong(e)
+		assert.Error(t, schema.Validate(e), "%v", e)
+	}
+}
+
+// TestCLIEventsEndForTurnsThatTheJournalDoesNotEnd looks at turns that never reach the journal, or never end there.
+func TestCLIEventsEndForTurnsThatTheJournalDoesNotEnd(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	h := newHome(t, asking(script.Start(t, script.Text("never").Hold(0, gate))))
+	h.worker()
+	schema := published(t, h)
+	loaded, err := config.Load(config.LoadOptions{Path: h.path("agent.toml")})
+	require.NoError(t, err)
+	c := h.dial()
+
+	h.starter("run", "--detach", "-s", "terminated", "Hang.").exits(0)
+	awaitGate(t, gate)
+	follower := h.begin(nil, "attach", "-o", "jsonl", "terminated")
+	follower.says("turn_started")
+	require.NoError(t, c.TerminateWorkflow(t.Context(), "terminated", "", "a test"))
+	valid(t, schema, follower.exits(1))
+	again := h.starter("attach", "-o", "jsonl", "terminated").exits(1)
+	valid(t, schema, again)
+	assert.Equal(t, shorn(follower), shorn(again))
+	said := h.starter("attach", "terminated").exits(1)
+	assert.Contains(t, said.err.String(), "terminated: the turn was ended from outside; what was done is kept")
+
+	_, err = c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "malformed", TaskQueue: loaded.Config.Temporal.TaskQueue}, workflows.TurnWorkflow,
+		workflows.Input{Message: &workflows.Message{Text: " "}})
+	require.NoError(t, err)
+	valid(t, schema, h.starter("attach", "-o", "jsonl", "malformed").exits(3))
+	assert.Contains(t, h.starter("attach", "malformed").exits(3).err.String(), "the message is empty")
+}
+
+// shorn are the events of a stream without their times: an end that the journal does not have is made when it is seen.
+func shorn(c *command) []string {
+	var lines []string
+	for _, e := range decodedLines[map[string]any](c) {
+		delete(e, "at")
+		b, _ := json.Marshal(e)
+		lines = append(lines, string(b))
+	}
+	return strings.Fields(strings.Join(lines, "\n"))
+}

@@ -1,0 +1,190 @@
+package tests
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/tests/script"
+)
+
+const askingToRead = "[policy]\nask = [\"local/read_file\"]\n"
+
+// readAndAnswer reads a file, for which a person is asked, and answers.
+func readAndAnswer() script.Script {
+	return script.Steps(script.Call("local_read_file", `{"path":"agent.toml"}`), script.Text("It is read."))
+}
+
+func TestCLIAsksOnATerminal(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, asking(script.Start(t, script.Cases(
+		script.When("blue", script.Text("Blue it is.")),
+		script.When("colour", script.Call("ask_user", `{"question":"Which \u001b[31mcolour?"}`)),
+		script.When("", readAndAnswer()),
+	)))+askingToRead)
+	h.worker()
+
+	c, keys := h.onTerminal("run", "-s", "yes", "Read it.")
+	c.says("approval 1.0 of session yes: local/read_file is to run")
+	c.says("always this [t]ool: ")
+	typeIn(t, keys, "perhaps\n")
+	require.Eventually(t, func() bool { return strings.Count(c.out.String(), "[y]es") == 2 }, within, 5*time.Millisecond, "what is no word of these is asked again")
+	typeIn(t, keys, "y\n")
+	c.exits(0).says("It is read.")
+	assert.Contains(t, h.starter("show", "yes").exits(0).out.String(), "? 1.0 local/read_file {\"path\":\"agent.toml\"} · allowed by ")
+
+	c, keys = h.onTerminal("run", "-s", "no", "Read it.")
+	c.says("[y]es")
+	typeIn(t, keys, "n not today\n")
+	c.exits(0)
+	assert.Regexp(t, `denied by .*: not today`, h.starter("show", "no").exits(0).out.String())
+
+	c, keys = h.onTerminal("run", "-s", "always", "Read it.")
+	c.says("[y]es")
+	typeIn(t, keys, "t\n")
+	c.exits(0)
+	c, _ = h.onTerminal("run", "-s", "always", "Read it again.")
+	c.exits(0).says("It is read.")
+	assert.NotContains(t, c.out.String(), "[y]es", "the tool was allowed for good")
+
+	c, keys = h.onTerminal("run", "-s", "asked", "My colour?")
+	c.says(`Which \x1b[31mcolour?`)
+	typeIn(t, keys, "\nblue, please\n")
+	c.exits(0).says("Blue it is.")
+}
+
+func TestCLIApprovesOnATerminal(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, asking(script.Start(t, readAndAnswer()))+askingToRead)
+	h.worker()
+	h.starter("run", "-s", "seen", "Read it.").exits(6)
+	c, keys := h.onTerminal("approve", "seen")
+	c.says(`  │ {"path":"agent.toml"}`)
+	c.says("allow it?")
+	typeIn(t, keys, "\n")
+	c.exits(0).says("nothing was decided about 1.0")
+	h.starter("attach", "--no-wait", "seen").exits(6)
+	c, keys = h.onTerminal("approve", "seen", "1.0")
+	c.says("allow it?")
+	typeIn(t, keys, "yes\n")
+	c.exits(0).says("allowed 1.0 local/read_file")
+	assert.Equal(t, "It is read.\n", h.starter("attach", "-q", "seen").exits(0).out.String())
+}
+
+func TestCLIDoesNotTakeWhatWasTypedBeforeItAsked(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	h := newHome(t, asking(script.Start(t, script.Steps(
+		script.Call("local_read_file", `{"path":"agent.toml"}`).Hold(1, gate), script.Text("It is read."),
+	)))+askingToRead)
+	h.worker()
+	c, keys := h.onTerminal("run", "-s", "early", "Read it.")
+	awaitGate(t, gate)
+	typeIn(t, keys, "y\n")
+	c.says("y\r\n") // the terminal has it
+	gate.Release()
+	c.says("[y]es")
+	h.starter("attach", "--no-wait", "early").exits(6)
+	typeIn(t, keys, "n\n")
+	c.exits(0)
+	assert.Contains(t, h.starter("show", "early").out.String(), "· denied by ")
+}
+
+func TestCLICtrlCWhileAQuestionIsShown(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, asking(script.Start(t, readAndAnswer()))+askingToRead)
+	h.worker()
+	c, keys := h.onTerminal("run", "-s", "left", "Read it.")
+	c.says("[y]es")
+	typeIn(t, keys, "\x03")
+	c.exits(0).says("Follow it with `starter attach left`")
+	h.starter("attach", "--no-wait", "left").exits(6)
+
+	c, keys = h.onTerminal("attach", "left")
+	c.says("[y]es")
+	typeIn(t, keys, "\x03")
+	c.says("press Ctrl-C again to stop it")
+	typeIn(t, keys, "\x03")
+	c.exits(2)
+	assert.Contains(t, h.starter("show", "left").out.String(), "· cancelled at ")
+	h.starter("approve", "left", "1.0").exits(3)
+}
+
+func TestCLIIsToldWhatWasDecidedElsewhere(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, asking(script.Start(t, readAndAnswer()))+askingToRead)
+	h.worker()
+	c, _ := h.onTerminal("run", "-s", "elsewhere", "Read it.")
+	c.says("[y]es")
+	h.starter("approve", "elsewhere", "1.0").exits(0)
+	c.says("decided elsewhere")
+	c.exits(0).says("It is read.")
+}
+
+// TestCLITakesOneOfTwoDecisions has two people decide at once, again and again.
+func TestCLITakesOneOfTwoDecisions(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, asking(script.Start(t, readAndAnswer()))+askingToRead)
+	h.worker()
+	for i := range 3 {
+		session := fmt.Sprintf("conflict-%d", i)
+		h.starter("run", "-s", session, "Read it.").exits(6)
+		var wg sync.WaitGroup
+		var allow, deny *command
+		wg.Go(func() { allow = h.starter("approve", session, "1.0") })
+		wg.Go(func() { deny = h.starter("approve", session, "1.0", "--deny") })
+		wg.Wait()
+		assert.ElementsMatch(t, []int{0, 3}, []int{allow.code(), deny.code()}, "%s\n%s", allow.err.String(), deny.err.String())
+		taken, refused, outcome := allow, deny, "allowed by"
+		if deny.code() == 0 {
+			taken, refused, outcome = deny, allow, "denied by"
+		}
+		assert.Contains(t, refused.err.String(), "already")
+		assert.Contains(t, refused.err.String(), "the first decision stands")
+		assert.NotContains(t, taken.err.String(), "already")
+		h.starter("attach", session).exits(0)
+		assert.Contains(t, h.starter("show", session).out.String(), outcome)
+	}
+}
+
+func TestCLIApprovesTooLate(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, asking(script.Start(t, readAndAnswer()))+askingToRead+"[people]\napproval_expiry = \"1s\"\n")
+	h.worker()
+	late := h.starter("run", "--wait", "-s", "late", "Read it.").exits(0)
+	assert.Contains(t, late.err.String(), "until ")
+	refused := h.starter("approve", "late", "1.0").exits(3)
+	assert.Contains(t, refused.err.String(), "1.0 was expired already")
+	assert.Contains(t, h.starter("show", "late").out.String(), "local/read_file {\"path\":\"agent.toml\"} · expired at ")
+}
+
+func TestCLIDetachesFromATurnThatItOnlyWatches(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	h := newHome(t, asking(script.Start(t, script.Text("It takes its time.").Hold(2, gate))))
+	h.worker()
+	run := h.begin(nil, "run", "-q", "-s", "watched", "Slowly.")
+	awaitGate(t, gate)
+	away := h.begin(nil, "attach", "--set", "temporal.address=127.0.0.1:1", "watched")
+	away.says("Temporal is away")
+	left := h.begin(nil, "attach", "--set", "temporal.address=127.0.0.1:1", "-o", "jsonl", "watched")
+	left.says("turn_started")
+	left.signal(syscall.SIGINT)
+	assert.NotContains(t, left.exits(0).err.String(), "to stop it")
+	gate.Release()
+	assert.Equal(t, "It takes its time.\n", run.exits(0).out.String())
+	assert.Equal(t, "It takes its time.\n", away.exits(0).out.String(), "the journal is enough to follow a turn to its end")
+}
+
+func typeIn(t *testing.T, keys io.Writer, text string) {
+	t.Helper()
+	_, err := io.WriteString(keys, text)
+	require.NoError(t, err)
+}
