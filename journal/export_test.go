@@ -38,24 +38,29 @@ func read(input []byte) (lines int, err error) {
 	return lines, nil
 }
 
-func sample(t testing.TB) []byte {
+// keptExports are exports of each version. The fork is one of the first file's session.
+var keptExports = []string{"session-v1.jsonl", "session-v2.jsonl", "fork-v2.jsonl"}
+
+func sample(t testing.TB, name string) []byte {
 	t.Helper()
-	b, err := os.ReadFile("testdata/session-v1.jsonl")
+	b, err := os.ReadFile("testdata/" + name)
 	require.NoError(t, err)
 	return b
 }
 
-// TestKeptExportIsReadable: exports of version 1 stay readable.
+// TestKeptExportIsReadable: exports of every version stay readable.
 func TestKeptExportIsReadable(t *testing.T) {
-	lines, err := read(sample(t))
-	require.NoError(t, err)
-	assert.Equal(t, bytes.Count(sample(t), []byte("\n")), lines)
+	for _, name := range keptExports {
+		lines, err := read(sample(t, name))
+		require.NoError(t, err)
+		assert.Equal(t, bytes.Count(sample(t, name), []byte("\n")), lines)
+	}
 }
 
 // edit changes one line with right sums all the way down, as somebody does who knows the format.
-func edit(t *testing.T, find, change string) []byte {
+func edit(t *testing.T, name, find, change string) []byte {
 	t.Helper()
-	lines := strings.SplitAfter(string(sample(t)), "\n")
+	lines := strings.SplitAfter(string(sample(t, name)), "\n")
 	found := false
 	for i, line := range lines {
 		if strings.Contains(line, find) && !found {
@@ -97,12 +102,43 @@ func TestEditedExports(t *testing.T) {
 		{`"chunk":{"turn":"t3"`, `"chunk":{"turn":"t9"`, "does not have"},
 		{`"late":{"turn":"t1","call_id":"1.0"`, `"late":{"turn":"t1","call_id":"1.9"`, "late result of call"},
 	} {
-		_, err := read(edit(t, c.find, c.change))
+		_, err := read(edit(t, "session-v1.jsonl", c.find, c.change))
 		if c.says == "" {
 			assert.NoError(t, err)
 			continue
 		}
 		assert.ErrorContains(t, err, c.says)
+		assert.ErrorContains(t, err, "line ")
+	}
+}
+
+// TestEditedPeople: what people have said is not anybody's to change either.
+func TestEditedPeople(t *testing.T) {
+	for _, c := range []struct{ name, find, change, says string }{
+		{"session-v2.jsonl", `"wait":{`, `"wait":{`, ""},
+		{"session-v2.jsonl", `"version":2`, `"version":1`, "index 10 where 0 comes next"},
+		{"session-v2.jsonl", `"verdict":"denied"`, `"verdict":"denied","allowed":true`, "contradict"},
+		{"session-v2.jsonl", `"verdict":"denied"`, `"verdict":"answered"`, "none for a wait of kind"},
+		{"session-v2.jsonl", `"allowed":true,"arguments_hash":"`, `"allowed":true,"arguments_hash":"0`, "nobody has approved"},
+		{"session-v2.jsonl", `"wait":{"session":"","turn":"u1-s2"`, `"wait":{"session":"","turn":"u9"`, "does not have"},
+		{"session-v2.jsonl", `"wait":{"session":"","turn":"u2-s2","id":"q1"`, `"wait":{"session":"","turn":"u1-s2","id":"q1"`, "is over"},
+		{"session-v2.jsonl", `"kind":"question"`, `"kind":"wish"`, "no kind"},
+		{"session-v2.jsonl", `"id":"1.1","kind":"approval"`, `"id":"1.0","kind":"approval"`, "there already"},
+		{"session-v2.jsonl", `"rule":{"tool":"local/write_file"`, `"rule":{"tool":""`, "names no tool"},
+		{"fork-v2.jsonl", `"fork_seq":5`, `"fork_seq":4`, "not the fork point"},
+		{"fork-v2.jsonl", `"fork_seq":5},"fork_hash":"7feb8eb61bcd910f5e4693ab00e20e1b76d9b854a17f8b0a8b56ea4c42b9f642"`, `"fork_seq":4},"fork_hash":"48c999f6e412fb2359aff584c41f58b9f63ada24ea2534d48f4d4eb776285140"`, "not on the same side"},
+		{"fork-v2.jsonl", `"fork_seq":5`, `"fork_seq":99`, "does not fit"},
+		{"fork-v2.jsonl", `"fork_hash":"`, `"fork_hash":"0`, "not the fork point"},
+		{"fork-v2.jsonl", `"fork_turn":"t1"`, `"fork_turn":"t2"`, "not the fork point"},
+		{"fork-v2.jsonl", `"parent":"s",`, ``, "no session that was forked"},
+		{"fork-v2.jsonl", `"version":2`, `"version":1`, "does not fit"},
+	} {
+		_, err := read(edit(t, c.name, c.find, c.change))
+		if c.says == "" {
+			assert.NoError(t, err)
+			continue
+		}
+		assert.ErrorContains(t, err, c.says, c.find)
 		assert.ErrorContains(t, err, "line ")
 	}
 }
@@ -132,20 +168,25 @@ func (zeros) Read(p []byte) (int, error) {
 // they are and with right sums, because nearly every change is found by the sums alone. And whatever is done to an
 // export that was good is found, unless it still says the same.
 func FuzzReadExport(f *testing.F) {
-	kept := sample(f)
-	_, err := read(kept)
-	require.NoError(f, err, "or nothing is tried below")
-	f.Add(kept, uint32(0), uint32(0), byte(0))
-	for i, line := range bytes.SplitAfter(kept, []byte("\n")) {
-		f.Add(line, uint32(0), uint32(0), byte(0))
-		f.Add([]byte{}, uint32(i), uint32(i+1), byte(2+i%3))
-	}
-	for at := uint32(0); at < uint32(len(kept)); at += 397 {
-		f.Add([]byte{}, at, uint32(1)<<(at%7), byte(1))
+	var kept [][]byte
+	for k, name := range keptExports {
+		export := sample(f, name)
+		kept = append(kept, export)
+		_, err := read(export)
+		require.NoError(f, err, "or nothing is tried below")
+		f.Add(export, uint32(0), uint32(0), byte(0))
+		for i, line := range bytes.SplitAfter(export, []byte("\n")) {
+			f.Add(line, uint32(0), uint32(0), byte(0))
+			f.Add([]byte{}, uint32(i), uint32(i+1), byte(5*k+2+i%3))
+		}
+		for at := uint32(0); at < uint32(len(export)); at += 397 {
+			f.Add([]byte{}, at, uint32(1)<<(at%7), byte(5*k+1))
+		}
 	}
 	f.Fuzz(func(t *testing.T, b []byte, at, to uint32, how byte) {
 		if how%5 > 0 {
-			requireFound(t, kept, tamper(kept, at, to, how%5))
+			export := kept[int(how/5)%len(kept)]
+			requireFound(t, export, tamper(export, at, to, how%5))
 			return
 		}
 		_, bad := read(b)

@@ -49,6 +49,16 @@ func TestBrokenStoresFail(t *testing.T) {
 		"never wakes followers":  {"follow yields chunks as they come and ends with the turn", func(s journal.Store) journal.Store { return sleeps{s} }},
 		"exports half":           {"an export is imported as it was", func(s journal.Store) journal.Store { return exportsHalf{s} }},
 		"takes tampered imports": {"a tampered or cut import is refused and leaves nothing", func(s journal.Store) journal.Store { return takesAnything{s} }},
+		"lets anything run":      {"a call that needs a person runs with an approval of its arguments alone", func(s journal.Store) journal.Store { return unapproved{s} }},
+		"rules again":            {"the first ruling of a wait stands", func(s journal.Store) journal.Store { return rulesAgain{s, new(sync.Map)} }},
+		"asks about a preview":   {"an approval is asked for with the arguments that would run", func(s journal.Store) journal.Store { return asksAnything{s} }},
+		"loses messages":         {"messages join a turn after the step's results", func(s journal.Store) journal.Store { return losesMessages{s} }},
+		"joins again":            {"a message joins once, whatever the attempts", func(s journal.Store) journal.Store { return joinsAgain{s} }},
+		"leaves waits open":      {"a turn that ends cancels what it waits for", func(s journal.Store) journal.Store { return leavesOpen{s} }},
+		"forks without a past":   {"a fork shares the past and leaves it alone", func(s journal.Store) journal.Store { return forgetsPast{s} }},
+		"forks anywhere":         {"a session is forked only where no call is parted from its result", func(s journal.Store) journal.Store { return forksAnywhere{s} }},
+		"prunes the end":         {"follow of a turn without its chunks ends", func(s journal.Store) journal.Store { return prunesEnd{s} }},
+		"skips turns":            {"a session is followed from turn to turn as they come", func(s journal.Store) journal.Store { return skipsTurns{s} }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

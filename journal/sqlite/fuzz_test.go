@@ -29,6 +29,14 @@ func FuzzImport(f *testing.F) {
 	for half := kept; len(half) > 300; half = half[:len(half)*3/4] {
 		f.Add(half)
 	}
+	for _, name := range []string{"session-v2.jsonl", "fork-v2.jsonl"} {
+		later, err := os.ReadFile("../testdata/" + name)
+		require.NoError(f, err)
+		f.Add(later)
+		for _, change := range []string{`"step":1`, `"verdict":"denied"`, `"fork_seq":5`, `"seq":5,`, `"turn":"t1"`, `"index":10`, `"rule":{`} {
+			f.Add(bytes.Replace(later, []byte(change), []byte(strings.Replace(change, ":", ":9", 1)), 1))
+		}
+	}
 	f.Add([]byte("{\"header\":{\"format\":\"everturn-session\",\"version\":2}}\n"))
 	f.Add([]byte("{\"end\":{\"lines\":0},\"sum\":\"\"}\n"))
 	dir, opened := f.TempDir(), 0

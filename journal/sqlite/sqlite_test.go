@@ -42,14 +42,27 @@ func TestConformanceOfTwoOpens(t *testing.T) {
 	})
 }
 
-// TestKeptExportIsImported: what version 1 has exported is imported by every later version, byte for byte.
+// TestKeptExportIsImported: what any version has exported is imported by every later one, byte for byte. The fork finds
+// the session that it was forked from, of which this journal knows more chunks than the one that exported it.
 func TestKeptExportIsImported(t *testing.T) {
-	kept, err := os.ReadFile("../testdata/session-v1.jsonl")
-	require.NoError(t, err)
 	s := open(t, filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{})
+	for session, name := range map[string]string{"s2": "session-v2.jsonl", "s": "session-v1.jsonl"} {
+		kept := importKept(t, s, name)
+		var out bytes.Buffer
+		require.NoError(t, s.Export(t.Context(), session, &out))
+		assert.Equal(t, string(kept), out.String())
+	}
+	importKept(t, s, "fork-v2.jsonl")
+	rec, err := s.Session(t.Context(), "f")
+	require.NoError(t, err)
+	assert.Equal(t, []any{"s", int64(5), int64(11)}, []any{rec.Parent, rec.ForkSeq, rec.Head.Seq})
+}
+
+func importKept(t *testing.T, s *sqlite.Store, name string) []byte {
+	t.Helper()
+	kept, err := os.ReadFile("../testdata/" + name)
+	require.NoError(t, err)
 	_, err = s.Import(t.Context(), bytes.NewReader(kept))
 	require.NoError(t, err)
-	var out bytes.Buffer
-	require.NoError(t, s.Export(t.Context(), "s", &out))
-	assert.Equal(t, string(kept), out.String())
+	return kept
 }
