@@ -273,9 +273,10 @@ func TestPolicySaysNoAndTheModelIsTold(t *testing.T) {
 		change func(*config.Config)
 		told   string
 	}{
-		"denied":    {func(c *config.Config) { c.Policy.Deny = []string{"local/echo"} }, "no such tool"},
-		"asked for": {func(c *config.Config) { c.Policy.Ask = []string{"local/echo"} }, "nobody can be asked"},
-		"of a risk": {func(c *config.Config) { c.Policy.AskRisk = config.AskLow }, "low risk"},
+		"denied": {func(c *config.Config) { c.Policy.Deny = []string{"local/echo"} }, "no such tool"},
+		"denied-by-rule": {func(c *config.Config) {
+			c.Policy.Rules = []config.PolicyRule{{Tool: "local/echo", Arguments: map[string]string{"text": "a"}, Permit: "deny", Why: "no a here"}}
+		}, "no a here"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -285,9 +286,7 @@ func TestPolicySaysNoAndTheModelIsTold(t *testing.T) {
 			r.work(engine.WithTool("echo", "Echoes.", touch, engine.Risk(turn.RiskLow)))
 			res := r.ask(session(t), "Echo.")
 			assert.Equal(t, "I may not.", res.Answer)
-			if name != "of a risk" { // which leaves the same as asked for
-				r.keep("v1-policy-"+strings.ReplaceAll(name, " ", "-"), session(t), res.Turn)
-			}
+			r.keep(map[string]string{"denied": "v1-policy-denied", "denied-by-rule": "v2-policy-denied-by-rule"}[name], session(t), res.Turn)
 			assert.Contains(t, r.model.Requests()[1].Chat.Last("tool").Content, c.told)
 			assert.False(t, ran)
 			messages := paired(t, r, session(t))
@@ -305,29 +304,6 @@ func contains(list []string, s string) bool {
 		}
 	}
 	return false
-}
-
-func TestAQuestionIsAnAnswerOfItsOwnKind(t *testing.T) {
-	t.Parallel()
-	for mode, reply := range map[config.Mode]script.Reply{
-		config.ModeNative: script.Call("ask_user", `{"question":"Which file?"}`),
-		config.ModeJSON:   script.JSONAsk("Which file?"),
-	} {
-		t.Run(string(mode), func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t, reply, func(c *config.Config) { c.Runtime.Mode = mode })
-			r.work()
-			res := r.ask(session(t), "Read the file.")
-			assert.Equal(t, turn.StateCompleted, res.State)
-			assert.Equal(t, turn.FinishQuestion, res.FinishReason)
-			assert.Equal(t, "Which file?", res.Answer)
-			r.keep("v1-question-"+string(mode), session(t), res.Turn)
-			r.model.SetScript(map[config.Mode]script.Script{config.ModeNative: script.Text("Read."), config.ModeJSON: script.JSONFinal("Read.")}[mode])
-			assert.Equal(t, "Read.", r.ask(session(t), "main.go").Answer)
-			requests := r.model.Requests()
-			assert.Equal(t, "Which file?", requests[1].Chat.Last("assistant").Content, "the model sees its question again")
-		})
-	}
 }
 
 // cancelled presses cancel and returns the partial result.
@@ -359,7 +335,7 @@ func TestCancelInTheMiddleOfAnInference(t *testing.T) {
 	r.awaitChunk(run.GetRunID(), turn.ChunkTextDelta)
 	res := r.cancelled(run)
 	assert.Equal(t, "I was about ", res.Answer, "what was said until then")
-	r.keep("v1-cancelled-in-inference", session(t), res.Turn)
+	r.keep("v2-cancelled-in-inference", session(t), res.Turn)
 	require.NoError(t, r.model.Await(t.Context(), func(all []script.Request) bool { return all[0].Outcome == script.Aborted }))
 	r.goesOn(session(t))
 }
@@ -386,7 +362,7 @@ func TestCancelInTheMiddleOfACall(t *testing.T) {
 			<-began
 			res := r.cancelled(run)
 			assert.Equal(t, "One moment.", res.Answer)
-			r.keep("v1-cancelled-in-call-"+lane, session(t), res.Turn)
+			r.keep("v2-cancelled-in-call-"+lane, session(t), res.Turn)
 			calls, err := r.store.Calls(t.Context(), res.Turn)
 			require.NoError(t, err)
 			require.Len(t, calls, 1)

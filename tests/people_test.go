@@ -163,9 +163,15 @@ func TestAQuestionIsAnsweredByNameOrByTheNextMessage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, script.Cases(
-				script.When("main.go", script.Text("It is read.")),
-				script.When("", script.Call("ask_user", `{"question":"Which file?"}`)),
-			))
+				script.When("main.go", script.JSONFinal("It is read.")),
+				script.When("", script.JSONAsk("Which file?")),
+			), func(c *config.Config) { c.Runtime.Mode = config.ModeJSON })
+			if name == "answer" {
+				r = newRig(t, script.Cases(
+					script.When("main.go", script.Text("It is read.")),
+					script.When("", script.Call("ask_user", `{"question":"Which file?"}`)),
+				))
+			}
 			stop := r.work()
 			begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Read the file."})
 			wait := r.waits(begun.Turn, 1)[0]

@@ -214,7 +214,7 @@ func TestCancelledWhileCallsWaitForASlot(t *testing.T) {
 	assert.Equal(t, "a", <-began)
 	r.cancelled(run)
 	assert.Empty(t, began, "the second call never began")
-	r.keep("v1-cancelled-in-line", session(t), run.GetRunID())
+	r.keep("v2-cancelled-in-line", session(t), run.GetRunID())
 	messages := paired(t, r, session(t))
 	require.Len(t, messages, 4)
 	assert.Equal(t, turn.OutcomeCancelled, messages[3].Outcome)
@@ -341,7 +341,7 @@ func TestStoppedWhileTheJournalIsLocked(t *testing.T) {
 		comes bool // back, in time
 		keep  string
 	}{
-		"and comes back":                   {"The first question.", true, "v1-cancelled-begin-locked"},
+		"and comes back":                   {"The first question.", true, "v2-cancelled-begin-locked"},
 		"and stays away":                   {"The first question.", false, "v1-cancelled-begin-gone"},
 		"and stays away, a large question": {large, false, ""}, // its workflow task ends before its local activity at any time
 	} {

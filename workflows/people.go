@@ -229,8 +229,12 @@ func (r *run) collect(ctx workflow.Context, waits []turn.Wait, within time.Durat
 		expired = workflow.NewTimer(timing, within).IsReady
 	}
 	for kept := 0; kept < len(waits); {
-		if workflow.Await(ctx, func() bool { return len(r.desk.rulings) > kept || r.spoken() || expired() }) != nil {
+		err := workflow.Await(ctx, func() bool { return len(r.desk.rulings) > kept || r.spoken() || expired() })
+		if ctx.Err() != nil { // which makes the timer ready, too
 			return nil, ctx.Err()
+		}
+		if err != nil {
+			return nil, err
 		}
 		r.conclude(ctx, waits)
 		fresh := r.desk.rulings[kept:]

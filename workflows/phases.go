@@ -78,7 +78,10 @@ func duplicateEnding(first Result) turn.Ending {
 }
 
 // buildPrompt asks the guard whether there may be another inference, and plans it.
-func (r *run) buildPrompt(p turn.BuildPrompt) turn.Phase {
+func (r *run) buildPrompt(ctx workflow.Context, p turn.BuildPrompt) turn.Phase {
+	if r.atOnce() && ctx.Err() != nil {
+		return p.Done(r.ending(ctx.Err()))
+	}
 	if no := turn.GuardInference(r.progress.Pins.Limits, r.progress.Counters); no != nil {
 		return p.Done(r.guarded(no))
 	}

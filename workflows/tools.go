@@ -32,6 +32,10 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 			if err := slots.Acquire(ctx, 1); err == nil {
 				defer slots.Release(1)
 			}
+			if r.atOnce() && ctx.Err() != nil { // stopped before its turn came
+				results[i] = turn.Settled{Call: c}
+				return
+			}
 			settled, receipt, err := r.oneCall(ctx, c, approvals[c.ID])
 			results[i], receipts[i] = settled, receipt
 			if err != nil && stop == nil {
@@ -168,7 +172,7 @@ func (r *run) dispatch(ctx workflow.Context, c turn.CallProposal, tool turn.Tool
 		} else {
 			receipt, err = r.regularCall(ctx, in)
 		}
-		if err == nil || !dispatchAgain(err) {
+		if err == nil || !dispatchAgain(err) || r.atOnce() && ctx.Err() != nil {
 			return receipt, err
 		}
 	}

@@ -33,7 +33,7 @@ func Turn(ctx workflow.Context, in Input) (Result, error) {
 			if r.tooLong(ctx) {
 				return Result{}, r.continueAsNew(ctx)
 			}
-			phase = r.buildPrompt(p)
+			phase = r.buildPrompt(ctx, p)
 		case turn.LlmInfer:
 			r.show(ctx)
 			phase = r.llmInfer(ctx, p)

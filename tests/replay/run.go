@@ -20,7 +20,7 @@ import (
 // Run replays the history of one run on the code as it is, which the changes are put around: each is a way in which
 // code may be incompatible. The error is ErrNondeterministic where the code does not fit the history.
 //
-// The replayer is a worker in all that matters to a replay: the workflow under its name, the default data and failure
+// The replayer is a worker in all that matters to a replay: the workflows under their names, the default data and failure
 // converters and the default panic policy, BlockWorkflow. TestTheReplayerIsLikeTheWorker holds the engine to that.
 func Run(events []*historypb.HistoryEvent, changes ...interceptor.WorkerInterceptor) error {
 	started := begun(events)
@@ -35,6 +35,7 @@ func Run(events []*historypb.HistoryEvent, changes ...interceptor.WorkerIntercep
 		return fmt.Errorf("making a replayer: %w", err)
 	}
 	replayer.RegisterWorkflowWithOptions(workflows.Turn, workflow.RegisterOptions{Name: workflows.TurnWorkflow})
+	replayer.RegisterWorkflowWithOptions(workflows.Deliver, workflow.RegisterOptions{Name: workflows.DeliverWorkflow})
 	quiet := log.NewStructuredLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
 	err = replayer.ReplayWorkflowHistoryWithOptions(quiet, &historypb.History{Events: events}, worker.ReplayWorkflowHistoryOptions{
 		// Under its own ID, with which the session's is compared.

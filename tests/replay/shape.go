@@ -10,7 +10,7 @@ import (
 // Shape is a way in which a run's history can go.
 type Shape struct {
 	Name string // of its file, without .json
-	Test string // which records it
+	Test string // which records it; empty where only code of before has made such histories
 	What string // what happens, for people
 	// Outline is what Outline must say of the history. "…" stands for any part of it.
 	Outline string
@@ -64,7 +64,11 @@ is in [tests/replay/doc.go](../../replay/doc.go). This file is made from the tab
 |---|---|---|---|
 `)
 	for _, s := range Shapes {
-		fmt.Fprintf(&b, "| `%s` | %s | `%s` | `%s` |\n", s.Name, s.What, s.Outline, s.Test)
+		by := "code of before"
+		if s.Test != "" {
+			by = "`" + s.Test + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | `%s` | %s |\n", s.Name, s.What, s.Outline, by)
 	}
 	b.WriteString("\n## Not kept\n\n")
 	for _, s := range notKept {

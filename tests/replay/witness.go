@@ -187,7 +187,10 @@ func endingOf(out any, err error) string {
 	case err != nil:
 		return "failed: " + err.Error()
 	}
-	if res, ok := out.(workflows.Result); ok {
+	switch res := out.(type) {
+	case workflows.Result:
+		return "completed: " + string(res.FinishReason)
+	case workflows.DeliverResult:
 		return "completed: " + string(res.FinishReason)
 	}
 	return fmt.Sprintf("completed with a %T", out)
