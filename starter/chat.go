@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/sessions"
 	"github.com/everturn/everturn/starter/chat"
 	"github.com/everturn/everturn/workflows"
@@ -92,7 +93,7 @@ func (t *turnClient) chat(ctx context.Context, session string, last bool, out *o
 	}
 	a := t.app
 	left, err := chat.Run(ctx, chat.Options{
-		Store: t.store, Client: t.sessions, Session: session, Person: whoami(), Model: t.cfg.LLM.Model, History: chatHistory,
+		Store: t.store, Client: t.sessions, Session: session, Person: whoami(), Model: modelName(t.cfg.LLM), History: chatHistory,
 		Link:  func(session, turn string) string { return t.chatLink(session, turn) },
 		Color: a.colored(out), In: a.in, Out: out, Environ: a.environ, Signals: a.interrupts.take(), Failed: t.failed,
 	})
@@ -101,6 +102,14 @@ func (t *turnClient) chat(ctx context.Context, session string, last bool, out *o
 	}
 	t.sayGoodbye(left)
 	return nil
+}
+
+// modelName is the model that turns ask, for people.
+func modelName(c config.LLM) string {
+	if c.Model == "" {
+		return "the model of " + string(c.Provider)
+	}
+	return c.Model
 }
 
 // chatLink leads to a turn, or to all of a session where none is known.

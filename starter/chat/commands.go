@@ -107,7 +107,8 @@ type replyMsg struct {
 	lines  []string
 	err    error
 	listed []string // sessions, in the order in which they were listed
-	open   string   // a session to go to
+	link   string
+	open   string // a session to go to
 }
 
 func (m *Model) replied(msg replyMsg) tea.Cmd {
@@ -116,6 +117,9 @@ func (m *Model) replied(msg replyMsg) tea.Cmd {
 	}
 	for _, line := range msg.lines {
 		m.say(entryNote, line)
+	}
+	if msg.link != "" {
+		m.say(entryLink, msg.link)
 	}
 	if msg.listed != nil {
 		m.listed = msg.listed
@@ -154,7 +158,7 @@ func (m *Model) helpCommand(string) tea.Cmd {
 }
 
 func (m *Model) modelCommand(string) tea.Cmd {
-	m.note("new turns ask %s; another one is named in agent.toml, under [llm] model, or with --set llm.model=NAME for a worker", terminal.Line(m.o.Model, previewRunes))
+	m.note("new turns ask %s; which one that is says agent.toml of the workers, under [llm]", terminal.Line(m.o.Model, previewRunes))
 	return nil
 }
 
@@ -168,7 +172,7 @@ func (m *Model) openCommand(string) tea.Cmd {
 		if s, err := m.o.Store.Session(ctx, session); current == "" && err == nil {
 			current = s.LastTurn.ID
 		}
-		return replyMsg{lines: []string{m.o.Link(session, current)}}
+		return replyMsg{link: m.o.Link(session, current)}
 	})
 }
 

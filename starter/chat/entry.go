@@ -21,6 +21,7 @@ const (
 	entryBlock                  // a block of an answer
 	entryEnd                    // how a turn ended
 	entryFault                  // something went wrong
+	entryLink                   // an address, which is not broken: the terminal does that, and lets it be copied whole
 )
 
 // entry is something that is printed. Its source is kept for a while, so that it can be laid out anew.
@@ -33,8 +34,9 @@ type entry struct {
 }
 
 // lines lays an entry out.
-func (e entry) lines(p palette, m *markdown, width int) []string {
+func (e entry) lines(p palette, m *markdown) []string {
 	var out []string
+	width := m.width
 	switch e.kind {
 	case entryBlock:
 		out = m.render(e.block)
@@ -44,6 +46,8 @@ func (e entry) lines(p palette, m *markdown, width int) []string {
 		out = marked("» ", p.paintLines(bold, wrapText(terminal.Printable(e.text), width-2)), width)
 	case entryCall, entryRuled:
 		out = p.paintLines(dim, wrapText(terminal.Printable(e.text), width))
+	case entryLink:
+		out = []string{terminal.Line(e.text, maxLine)}
 	case entryFault:
 		out = p.paintLines(red, wrapText(terminal.Printable(e.text), width))
 	default:

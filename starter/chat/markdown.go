@@ -47,7 +47,7 @@ func disguise(r rune) rune {
 func newMarkdown(p palette, width int) *markdown {
 	m := &markdown{palette: p, width: max(width, 1)}
 	// A renderer with our style cannot fail to be made; without one, prose is shown as it is.
-	m.prose, _ = glamour.NewTermRenderer(glamour.WithStyles(p.style()), glamour.WithWordWrap(m.width), glamour.WithInlineTableLinks(true))
+	m.prose, _ = glamour.NewTermRenderer(glamour.WithStyles(p.style()), glamour.WithWordWrap(m.width), glamour.WithPreservedNewLines(), glamour.WithInlineTableLinks(true))
 	return m
 }
 

@@ -48,6 +48,7 @@ type Model struct {
 	tail       []entry
 	tailSize   int
 	queue      []string
+	drawn      bool
 	flushing   bool
 	repainting bool
 
@@ -85,7 +86,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	if count := m.noticeCount; count != before {
 		cmds = append(cmds, tea.Tick(noticeFor, func(time.Time) tea.Msg { return noticeMsg{count} }))
 	}
-	if m.leaving && len(m.queue) == 0 && !m.flushing && !m.quitting {
+	if m.leaving && (len(m.queue) == 0 || m.width == 0) && !m.flushing && !m.quitting {
 		m.quitting = true
 		cmds = append(cmds, tea.Quit)
 	}
@@ -116,6 +117,8 @@ func (m *Model) take(msg tea.Msg) tea.Cmd {
 		m.leave()
 	case failedMsg:
 		m.trouble("the worker of this command has ended (%v); turns wait for another one", msg.err)
+	case drawnMsg:
+		m.drawn = true
 	case paintMsg:
 		return m.paint(msg)
 	case noticeMsg:
@@ -151,15 +154,16 @@ func (m *Model) resize(msg tea.WindowSizeMsg) tea.Cmd {
 	}
 	narrower := msg.Width != m.width
 	m.width, m.height = msg.Width, msg.Height
-	m.markdown = newMarkdown(m.palette, m.width)
+	// The last column stays free in what is printed: terminals differ in where the cursor is after it.
+	m.markdown = newMarkdown(m.palette, m.width-1)
 	m.fitInput()
 	m.resized++
 	size := m.resized
 	if first {
 		for _, e := range m.tail {
-			m.queue = append(m.queue, e.lines(m.palette, m.markdown, m.width)...)
+			m.queue = append(m.queue, e.lines(m.palette, m.markdown)...)
 		}
-		return nil
+		return tea.Tick(firstFrames, func(time.Time) tea.Msg { return drawnMsg{} })
 	}
 	if !narrower && !m.flushing {
 		return nil // the terminal keeps its lines as they are
@@ -168,7 +172,7 @@ func (m *Model) resize(msg tea.WindowSizeMsg) tea.Cmd {
 }
 
 func (m *Model) paint(msg paintMsg) tea.Cmd {
-	if msg.size != m.resized || m.leaving {
+	if msg.size != m.resized || m.leaving || !m.drawn {
 		return nil
 	}
 	return m.repaint()

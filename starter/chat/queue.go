@@ -2,6 +2,7 @@ package chat
 
 import (
 	"strings"
+	"time"
 
 	tea "charm.land/bubbletea/v2"
 )
@@ -10,6 +11,13 @@ import (
 // concurrently, so that two of them might print in either order: there is one queue, and one flush under way at a time.
 // And lines that do not fit above the live part push it into the scrollback: a flush prints only as many as fit. It is
 // done by the program's filter, which takes the lines out of the queue in the same step in which they appear.
+
+// drawnMsg comes when the live part was drawn for the first time. Until then Bubble Tea takes the whole screen for it, and
+// would print in the wrong place.
+type drawnMsg struct{}
+
+// firstFrames is time enough for that.
+const firstFrames = 4 * time.Second / framesPerSecond
 
 // flushMsg asks for the next lines of the queue to be printed.
 type flushMsg struct{}
@@ -46,7 +54,7 @@ func (m *Model) takeLines() string {
 
 // flush has the queue printed, if there is something in it.
 func (m *Model) flush() tea.Cmd {
-	if len(m.queue) == 0 || m.flushing || m.width == 0 {
+	if len(m.queue) == 0 || m.flushing || !m.drawn {
 		return nil
 	}
 	m.flushing = true
@@ -68,7 +76,7 @@ func (m *Model) print(e entry) {
 		m.tail = m.tail[1:]
 	}
 	if m.width > 0 { // before the size is known, everything waits for it
-		m.queue = append(m.queue, e.lines(m.palette, m.markdown, m.width)...)
+		m.queue = append(m.queue, e.lines(m.palette, m.markdown)...)
 	}
 }
 
@@ -97,7 +105,7 @@ const home = "\x1b[H\x1b[2J"
 func (m *Model) repaint() tea.Cmd {
 	var lines []string
 	for i := len(m.tail) - 1; i >= 0 && len(lines) < m.height; i-- {
-		lines = append(m.tail[i].lines(m.palette, m.markdown, m.width), lines...)
+		lines = append(m.tail[i].lines(m.palette, m.markdown), lines...)
 	}
 	m.queue = lines[max(0, len(lines)-m.height):]
 	m.flushing, m.repainting = true, true

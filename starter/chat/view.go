@@ -118,7 +118,7 @@ func (m *Model) standing() string {
 	case m.question() != nil:
 		state = "asks you: type the answer"
 	case m.approval() != nil:
-		state = "waits for a decision"
+		state = strings.TrimSpace(m.approval().where() + " waits for a decision")
 	case len(t.calls) > 0:
 		state = "calling " + plural(len(t.calls), "tool", "tools")
 	case t.thinking:

@@ -25,6 +25,8 @@ type wait struct {
 	sent bool
 
 	scroll int // the first row of the arguments that is shown
+	// rows is how many there are, and room how many were shown last.
+	rows, room int
 }
 
 // people reads the data of what people are asked and say.
@@ -134,13 +136,15 @@ func (m *Model) decideKey(key string) tea.Cmd {
 	case "down", "j":
 		w.scroll++
 	case "pgup":
-		w.scroll -= m.argumentRows()
+		w.scroll -= w.page()
 	case "pgdown", "space":
-		w.scroll += m.argumentRows()
+		w.scroll += w.page()
 	case "home":
 		w.scroll = 0
 	case "end":
-		w.scroll = 1 << 30
+		w.scroll = w.rows
+	case "?":
+		m.note(meantByKey)
 	default:
 		m.hint("a decision is asked for: y or n; Tab goes to the input")
 	}
@@ -262,54 +266,74 @@ func (m *Model) panel(rows int) []string {
 	return m.approvalPanel(w, rows)
 }
 
+// approvalPanel is what would run, in as many rows as are left between its name and the keys.
 func (m *Model) approvalPanel(w *wait, rows int) []string {
-	head, keys := m.approvalHead(w), m.approvalKeys(w)
-	keys = clip(keys, max(1, rows/3))
-	head = clip(head, max(1, (rows-len(keys))/2))
+	keys := clip(m.approvalKeys(w), max(1, rows/3))
+	head := m.approvalHead(w)
+	if why := m.approvalWhy(w); len(head)+len(why)+len(keys) <= rows/2 {
+		head = append(head, why...)
+	}
+	head = clip(head, max(1, rows-len(keys)-1))
 	room := max(1, rows-len(head)-len(keys))
 	arguments := breakText(terminal.Visible(w.Arguments), m.width)
-	if more := len(arguments) > room; more && room > 1 {
-		room--
-		w.scroll = min(max(w.scroll, 0), len(arguments)-room)
-		where := fmt.Sprintf("lines %d-%d of %d, arrow keys scroll", w.scroll+1, w.scroll+room, len(arguments))
-		keys = append([]string{m.palette.paint(dim, cutWidth(where, m.width))}, keys...)
-	}
 	w.scroll = min(max(w.scroll, 0), max(0, len(arguments)-room))
+	w.rows, w.room = len(arguments), room
 	lines := append(head, arguments[w.scroll:min(len(arguments), w.scroll+room)]...)
 	return append(lines, keys...)
 }
 
+// where says which of the arguments' rows are shown, where those are not all.
+func (w *wait) where() string {
+	if w.rows <= w.room {
+		return ""
+	}
+	return fmt.Sprintf("rows %d-%d/%d ↑↓", w.scroll+1, min(w.scroll+w.room, w.rows), w.rows)
+}
+
 func (m *Model) approvalHead(w *wait) []string {
 	title := fmt.Sprintf("Allow %s?", terminal.Line(w.Tool, previewRunes))
-	if n := len(m.waits); n > 1 {
-		title += fmt.Sprintf(" 1 of %d", n)
-	}
 	if w.Risk != "" {
 		title += fmt.Sprintf(" (%s risk)", terminal.Line(string(w.Risk), 20))
 	}
-	lines := m.palette.paintLines(yellow, wrapText(title, m.width))
-	if w.Why != "" {
-		lines = append(lines, m.palette.paintLines(dim, wrapText(terminal.Line(w.Why, 2*previewRunes), m.width))...)
+	if n := len(m.waits); n > 1 {
+		title += fmt.Sprintf(" 1 of %d", n)
 	}
-	return lines
+	if m.width < 2*len("Allow mcp/server/tool?") { // rows are dear
+		return m.palette.paintLines(yellow, breakText(title, m.width))
+	}
+	return m.palette.paintLines(yellow, wrapText(title, m.width))
 }
+
+func (m *Model) approvalWhy(w *wait) []string {
+	if w.Why == "" {
+		return nil
+	}
+	return m.palette.paintLines(dim, wrapText(terminal.Line(w.Why, 2*previewRunes), m.width))
+}
+
+// The keys that decide: whole, in short, and what they mean.
+const (
+	allKeys    = "y allow · n deny · a always exactly this call · t always this tool · r deny with a reason"
+	shortKeys  = "y/n/a/t/r ?=help"
+	meantByKey = "y allows this call, n denies it; a allows exactly this call from now on, t allows this tool whatever its arguments; r denies with a reason; Tab goes to the input"
+)
 
 func (m *Model) approvalKeys(w *wait) []string {
 	switch {
 	case w.sent:
 		return []string{m.palette.paint(dim, cutWidth("decided; waiting for the turn", m.width))}
 	case m.deciding && m.width < 60:
-		return wrapText("y/n, a/t always this call/tool, r why not", m.width)
+		return []string{cutWidth(shortKeys, m.width)}
 	case m.deciding:
-		return wrapText("y allow · n deny · a always exactly this call · t always this tool · r deny with a reason", m.width)
+		return wrapText(allKeys, m.width)
 	case m.reason != "":
 		return []string{cutWidth("why not? Enter denies", m.width)}
 	}
 	return []string{m.palette.paint(dim, cutWidth("Tab decides", m.width))}
 }
 
-// argumentRows is by how many rows a page of arguments is scrolled.
-func (m *Model) argumentRows() int { return max(1, m.maxLive()/2) }
+// page is by how many rows a page of arguments is scrolled.
+func (w *wait) page() int { return max(1, w.room-1) }
 
 // clip shortens a list of lines to n, and shows that it did.
 func clip(lines []string, n int) []string {

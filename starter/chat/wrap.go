@@ -14,8 +14,12 @@ const tabWidth = 4
 // counted as a terminal without Unicode's grapheme mode counts them, which is never less than one with it does.
 func wrapText(text string, width int) []string {
 	text = strings.ReplaceAll(text, "\t", strings.Repeat(" ", tabWidth))
-	return fit(ansi.WrapWc(text, max(width, 1), ""), width)
+	text = strings.ReplaceAll(text, "-", hyphen) // Wrap breaks behind it, within a flag or an address too
+	return fit(strings.ReplaceAll(ansi.WrapWc(text, max(width, 1), ""), hyphen, "-"), width)
 }
+
+// hyphen stands for one that no line is broken at. It is a character of private use, one column wide.
+const hyphen = "\uF5A8"
 
 // breakText breaks a text into lines of at most width columns wherever that is: code and arguments keep each space.
 func breakText(text string, width int) []string {
