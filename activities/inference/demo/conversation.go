@@ -15,10 +15,14 @@ const (
 	toolSearch = "search_text"
 )
 
+// toolAsk is the name by which a model asks its user.
+const toolAsk = "ask_user"
+
 // conversation is what the rules see of a request.
 type conversation struct {
 	question string
 	json     bool              // the JSON action protocol is spoken
+	canAsk   bool              // the user can be asked something
 	tools    map[string]string // known tool → the name under which it is offered
 	queryKey string            // the argument of search_text that takes what to look for
 	results  []result          // since the question, in order
@@ -89,6 +93,7 @@ func (c *conversation) offer(req openai.ChatCompletionRequest) {
 		if t.Function == nil {
 			continue
 		}
+		c.canAsk = c.canAsk || t.Function.Name == toolAsk
 		if known := knownTool(t.Function.Name); known != "" {
 			c.tools[known] = t.Function.Name
 			if known == toolSearch {
@@ -101,6 +106,7 @@ func (c *conversation) offer(req openai.ChatCompletionRequest) {
 	}
 	system := content(req.Messages[0])
 	c.json = strings.Contains(system, `"type":"tool_call"`) || strings.Contains(system, `"type":"final"`)
+	c.canAsk = c.json && strings.Contains(system, toolAsk)
 	if !c.json {
 		return
 	}

@@ -36,6 +36,7 @@ type agent struct {
 	tools  []turn.Descriptor
 	called []string // "tool argument"
 	most   int      // calls in one answer
+	answer string   // of its user, where it asks
 }
 
 type silent struct{}
@@ -82,6 +83,11 @@ func (a *agent) ask(question string) string {
 		require.NoError(a.t, err)
 		if final, ok := action.(turn.Final); ok {
 			return final.Text
+		}
+		if question, ok := action.(turn.AskUser); ok {
+			a.called = append(a.called, "ask_user "+question.Question)
+			transcript = append(transcript, turn.Message{Role: turn.RoleAssistant, Text: question.Question}, turn.Message{Role: turn.RoleUser, Text: a.answer})
+			continue
 		}
 		calls := action.(turn.CallTools).Calls
 		a.most = max(a.most, len(calls))
@@ -134,6 +140,17 @@ func inBothModes(t *testing.T, f func(t *testing.T, a *agent)) {
 	for _, mode := range []turn.Mode{turn.ModeNative, turn.ModeJSON} {
 		t.Run(string(mode), func(t *testing.T) { f(t, newAgent(t, mode)) })
 	}
+}
+
+func TestItAsksItsUser(t *testing.T) {
+	inBothModes(t, func(t *testing.T, a *agent) {
+		a.write("main.go", "package main // the whole of it\n")
+		a.write("other.go", "package other\n")
+		a.answer = "main.go"
+		assert.Contains(t, a.ask("Ask me which file to read."), "the whole of it")
+		assert.Equal(t, "ask_user Which file shall I look at?", a.called[0])
+		assert.NotContains(t, a.called, "read_file other.go")
+	})
 }
 
 func TestTheProjectIsDescribedFromItsFiles(t *testing.T) {

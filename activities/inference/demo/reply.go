@@ -14,7 +14,8 @@ import (
 type step struct {
 	text  string
 	calls []call
-	json  bool // say it by the JSON action protocol
+	ask   string // a question for the user, instead of both
+	json  bool   // say it by the JSON action protocol
 }
 
 // call is a call of an offered tool.
@@ -37,7 +38,9 @@ func (r reply) content() string {
 		return r.step.text
 	}
 	action := map[string]any{"type": "final", "content": r.step.text}
-	if len(r.step.calls) > 0 {
+	if r.step.ask != "" {
+		action = map[string]any{"type": "ask_user", "question": r.step.ask}
+	} else if len(r.step.calls) > 0 {
 		c := r.step.calls[0] // the protocol takes one at a time
 		action = map[string]any{"type": "tool_call", "name": c.name, "arguments": c.arguments}
 	}
@@ -49,8 +52,12 @@ func (r reply) toolCalls() []openai.ToolCall {
 	if r.step.json {
 		return nil
 	}
-	out := make([]openai.ToolCall, len(r.step.calls))
-	for i, c := range r.step.calls {
+	calls := r.step.calls
+	if r.step.ask != "" {
+		calls = []call{{toolAsk, map[string]any{"question": r.step.ask}}}
+	}
+	out := make([]openai.ToolCall, len(calls))
+	for i, c := range calls {
 		args, _ := json.Marshal(c.arguments) // maps of strings always marshal
 		out[i] = openai.ToolCall{Index: &i, ID: r.callID(i), Type: openai.ToolTypeFunction,
 			Function: openai.FunctionCall{Name: c.name, Arguments: string(args)}}
@@ -66,7 +73,7 @@ func (r reply) callID(i int) string {
 }
 
 func (r reply) finish() openai.FinishReason {
-	if len(r.step.calls) > 0 && !r.step.json {
+	if (len(r.step.calls) > 0 || r.step.ask != "") && !r.step.json {
 		return openai.FinishReasonToolCalls
 	}
 	return openai.FinishReasonStop

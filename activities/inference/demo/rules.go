@@ -22,6 +22,8 @@ func (c conversation) next() step {
 	search, canSearch := c.tools[toolSearch]
 	word := soughtWord(c.question)
 	switch {
+	case c.canAsk && asking.MatchString(c.question):
+		return step{ask: "Which file shall I look at?"}
 	case isGreeting(c.question), !canList && !canSearch, len(c.results) > 8:
 		return step{text: c.answer()}
 	case word != "" && canSearch:
@@ -185,6 +187,7 @@ func explaining(files []string) []string {
 var (
 	overview = regexp.MustCompile(`(?i)\b(which|what|list|show)\b.*\b(files?|folders?|here|project|repo|repository|workspace|directory)\b|\babout\b|\boverview\b|\bsummar`)
 	greeting = regexp.MustCompile(`(?i)^\W*(hi|hello|hey|hallo|good (morning|day|evening)|thanks|thank you|ping|who are you|what are you)\b[^/.]{0,24}$`)
+	asking   = regexp.MustCompile(`(?i)\bask me\b`)
 	seeking  = regexp.MustCompile(`(?i)\b(?:find|search|where|grep|look for|occurs?|contains?|mentions?)\b`)
 	quoted   = regexp.MustCompile("\"([^\"\n]{1,200})\"|'([^'\n]{1,200})'|`([^`\n]{1,200})`|“([^”\n]{1,200})”|„([^“\n]{1,200})“")
 	bare     = regexp.MustCompile(`(?i)\b(?:find|search for|grep(?: for)?|look for)\s+(?:the word\s+|the text\s+)?([\w.-]{3,60})\s*[.?!]?\s*$`)
