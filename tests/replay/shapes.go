@@ -216,6 +216,18 @@ var Shapes = []Shape{
 		Outline: "Begin° Infer Ask° timer(cancelled) cancel Finish° → cancelled"},
 	{Name: "v2-stopped-with-messages", Test: "TestAStopDoesNotWaitForAnybody", What: "stopped with a message that waits to join",
 		Outline: "Begin° Infer(open) update cancel Finish° → cancelled"},
+
+	// Deliveries: a workflow of its own, which takes a schedule's message to a session that is shared.
+	{Name: "v2-deliver", Test: "TestADeliveryIsOverWhenItsTurnIs", What: "a delivery that stays until its turn has answered",
+		Outline: "HandOver → completed: answered"},
+	{Name: "v2-deliver-killed", Test: "TestADeliveryWhoseWorkerIsKilledSendsOnce", What: "its worker dies while it stays",
+		Outline: "HandOver(attempt 2) → completed: answered"},
+	{Name: "v2-deliver-waiting", Test: "TestADeliveryToATurnThatWaitsForAPerson", What: "its turn waits for a person: it looks, and sleeps in between",
+		Outline: "HandOver timer(fired) HandOver → completed: answered"},
+	{Name: "v2-deliver-cancelled", Test: "TestADeliveryThatIsCancelledLeavesItsTurnAlone", What: "cancelled while it stays, which leaves the turn alone",
+		Outline: "HandOver(open) cancel → cancelled"},
+	{Name: "v2-deliver-refused", Test: "TestADeliveryThatNoSessionTakes", What: "a session ID that none can have",
+		Outline: "→ failed: config_invalid"},
 }
 
 // notKept are branches of the workflow code without a history of their own.

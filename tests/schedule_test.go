@@ -1,0 +1,377 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/sessions"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// scheduled is a schedule as `schedule list --json` prints it.
+type scheduled struct {
+	Name, When, Session string
+	Paused              bool
+	Next                []time.Time
+	Skipped             int
+	Last                []struct {
+		Session, Turn, Link string
+		State               turn.State
+	}
+}
+
+// schedules lists the schedules until they look as they should: Temporal's list is a moment late.
+func (h *home) schedules(as func([]scheduled) bool) []scheduled {
+	h.t.Helper()
+	var list []scheduled
+	require.Eventually(h.t, func() bool {
+		list = decoded[[]scheduled](h.starter("schedule", "list", "--json").exits(0))
+		return as(list)
+	}, within, 50*time.Millisecond, "the schedules never were as they should be: %+v", list)
+	return list
+}
+
+// over says that the only schedule has come due n times, all of which are over.
+func over(n int) func([]scheduled) bool {
+	return func(list []scheduled) bool {
+		if len(list) != 1 || len(list[0].Last) != n {
+			return false
+		}
+		for _, last := range list[0].Last {
+			if !last.State.Terminal() {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// name is a schedule's, which is shared by all of a server.
+func name(t *testing.T) string { return fmt.Sprintf("%s-%d", strings.ToLower(t.Name()), time.Now().UnixNano()) }
+
+func TestCLIAScheduleForOneSession(t *testing.T) {
+	t.Parallel()
+	gate, name := script.NewGate(), name(t)
+	model := script.Start(t, script.Text("Nothing new.").Hold(1, gate))
+	h := newHome(t, asking(model))
+	h.worker()
+	made := h.starter("schedule", "create", name, "--every", "24h", "--session", "news", "What is new?").exits(0)
+	assert.Contains(t, made.out.String(), "every 24h0m0s\nnext     ")
+	h.starter("schedule", "trigger", name).exits(0)
+	awaitGate(t, gate)
+	again := h.starter("schedule", "trigger", name).exits(0)
+	assert.Contains(t, again.err.String(), "is not over, so this one is left out")
+	h.schedules(func(list []scheduled) bool { return len(list) == 1 && list[0].Skipped == 1 })
+	gate.Release()
+	last := h.schedules(over(1))[0].Last[0]
+	assert.Equal(t, "news", last.Session)
+	assert.Equal(t, turn.StateCompleted, last.State)
+	assert.Contains(t, last.Link, "/workflows/news/"+last.Turn)
+	assert.Len(t, model.Requests(), 1, "what was left out is not made up for")
+
+	h.idle(name)
+	h.starter("schedule", "trigger", name).exits(0)
+	h.schedules(over(2))
+	requests := model.Requests()
+	assert.Equal(t, []string{"What is new?", "Nothing new.", "What is new?"}, said(requests[len(requests)-1].Chat), "one session has it all")
+	text := h.starter("schedule", "list").exits(0).out.String()
+	assert.Contains(t, text, name+" · every 24h0m0s · session news\n  ask   What is new?\n  next  ")
+	assert.Contains(t, text, " · answered · news\n")
+
+	h.starter("schedule", "delete", name).exits(0)
+	h.schedules(func(list []scheduled) bool { return len(list) == 0 })
+	gone := h.starter("schedule", "delete", name).exits(3)
+	assert.Contains(t, gone.err.String(), "there is no schedule")
+	h.starter("show", "news").exits(0)
+}
+
+// idle waits until nothing of a schedule is under way.
+func (h *home) idle(name string) {
+	h.t.Helper()
+	c := h.dial()
+	require.Eventually(h.t, func() bool {
+		d, err := c.ScheduleClient().GetHandle(h.t.Context(), name).Describe(h.t.Context())
+		return err == nil && len(d.Info.RunningWorkflows) == 0
+	}, within, 20*time.Millisecond, "the schedule is never done")
+}
+
+func TestCLIAScheduleWithASessionEach(t *testing.T) {
+	t.Parallel()
+	name := name(t)
+	model := script.Start(t, script.Cases(script.When("Say hello.", script.Text("Hello."))))
+	h := newHome(t, asking(model))
+	h.worker()
+	made := h.begin(strings.NewReader("Say hello."), "schedule", "create", name, "--cron", "0 9 * * 1-5", "--zone", "Europe/Berlin", "--max-steps", "2", "--paused", "-").exits(0)
+	assert.Contains(t, made.out.String(), "cron 0 9 * * 1-5 (Europe/Berlin)")
+	assert.Contains(t, made.err.String(), "starter schedule resume "+name)
+	list := h.schedules(func(list []scheduled) bool { return len(list) == 1 })
+	assert.True(t, list[0].Paused)
+	assert.Empty(t, list[0].Next)
+	h.starter("schedule", "resume", name).exits(0)
+	at := h.schedules(func(list []scheduled) bool { return len(list) == 1 && len(list[0].Next) > 0 })[0].Next[0]
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	require.NoError(t, err)
+	assert.Equal(t, "09:00", at.In(berlin).Format("15:04"))
+
+	for i := range 2 {
+		h.starter("schedule", "trigger", name).exits(0)
+		h.schedules(over(i + 1))
+		h.idle(name)
+	}
+	last := h.schedules(over(2))[0].Last
+	assert.NotEqual(t, last[0].Session, last[1].Session)
+	for i, l := range last {
+		assert.True(t, strings.HasPrefix(l.Session, name+"-20"), l.Session)
+		assert.Equal(t, turn.StateCompleted, l.State)
+		assert.Equal(t, []string{"Say hello."}, said(model.Requests()[i].Chat))
+		h.starter("attach", l.Session).exits(0)
+	}
+	h.starter("schedule", "pause", name).exits(0)
+	h.schedules(func(list []scheduled) bool { return len(list) == 1 && list[0].Paused })
+	h.starter("schedule", "delete", name).exits(0)
+}
+
+func TestCLIBadSchedules(t *testing.T) {
+	t.Parallel()
+	name := name(t)
+	h := newHome(t, "")
+	create := func(args ...string) []string { return append([]string{"schedule", "create", name}, args...) }
+	for _, c := range []struct {
+		says string
+		args []string
+	}{
+		{"say when", create("Hello.")},
+		{"use one of them", create("--every", "1h", "--cron", "@daily", "Hello.")},
+		{"whole seconds, one at the least", create("--every", "999ms", "Hello.")},
+		{"whole seconds", create("--every", "1500ms", "Hello.")},
+		{"whole seconds", create("--every", "-1h", "Hello.")},
+		{"five fields", create("--cron", "0 9 * *", "Hello.")},
+		{"five fields", create("--cron", "@every 1s", "Hello.")},
+		{"Temporal refuses the schedule: ", create("--cron", "0 25 * * *", "Hello.")},
+		{"use --zone", create("--cron", "CRON_TZ=UTC 9 * * *", "Hello.")},
+		{"which is no time zone", create("--cron", "@daily", "--zone", "Europe/Berlinn", "Hello.")},
+		{"which is no time zone", create("--cron", "@daily", "--zone", "Local", "Hello.")},
+		{"the same in every zone", create("--every", "1h", "--zone", "UTC", "Hello.")},
+		{"shorter than --every", create("--every", "1h", "--jitter", "1h", "Hello.")},
+		{"10s or more", create("--every", "1h", "--catch-up", "1s", "Hello.")},
+		{"there is nothing to ask", create("--every", "1h", " ")},
+		{"262144 are the most", create("--every", "1h", strings.Repeat("x ", 60_000), strings.Repeat("y ", 60_000), strings.Repeat("z ", 20_000))},
+		{"100 are the most", []string{"schedule", "create", strings.Repeat("x", 101), "--every", "1h", "Hello."}},
+		{"cannot be printed", []string{"schedule", "create", "a\x1b]0;b", "--every", "1h", "Hello."}},
+		{"--session", create("--every", "1h", "--session", " x", "Hello.")},
+		{"name it with --session", create("--every", "1h", "--after", "Hello.")},
+		{"this configuration's agent is", create("--every", "1h", "--agent", "other", "Hello.")},
+		{"max_steps", create("--every", "1h", "--max-steps", "0", "Hello.")},
+		{"there is no schedule", []string{"schedule", "pause", name}},
+		{"there is no schedule", []string{"schedule", "trigger", name}},
+	} {
+		got := h.starter(c.args...).exits(3)
+		assert.Contains(t, got.err.String(), c.says)
+		assert.NotContains(t, got.err.String(), "\x1b")
+	}
+	never := h.starter(create("--cron", "0 0 30 2 *", "Hello.")...).exits(0)
+	assert.Contains(t, never.err.String(), "it never comes due")
+	twice := h.starter(create("--every", "1h", "Hello.")...).exits(3)
+	assert.Contains(t, twice.err.String(), "starter schedule delete "+name)
+	h.starter("schedule", "delete", name).exits(0)
+
+	c := h.dial()
+	_, err := c.ScheduleClient().Create(t.Context(), client.ScheduleOptions{
+		ID: name + "-other", Action: &client.ScheduleWorkflowAction{ID: "x", Workflow: "Other", TaskQueue: "other"}, Paused: true,
+	})
+	require.NoError(t, err)
+	foreign := h.starter("schedule", "delete", name+"-other").exits(3)
+	assert.Contains(t, foreign.err.String(), "is none of Everturn's")
+	require.NoError(t, c.ScheduleClient().GetHandle(t.Context(), name+"-other").Delete(t.Context()))
+}
+
+// deliver starts a delivery as a schedule does.
+func (r *rig) deliver(id, session, text string) client.WorkflowRun {
+	r.t.Helper()
+	run, err := r.client.ExecuteWorkflow(r.t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: r.cfg.Temporal.TaskQueue}, workflows.DeliverWorkflow,
+		workflows.DeliverInput{Session: session, Message: workflows.Message{Text: text}})
+	require.NoError(r.t, err)
+	r.ran = append(r.ran, workflow.Execution{ID: id, RunID: run.GetRunID()})
+	return run
+}
+
+// delivered waits for a delivery's end.
+func (r *rig) delivered(run client.WorkflowRun) (workflows.DeliverResult, error) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 2*time.Minute)
+	defer cancel()
+	var res workflows.DeliverResult
+	err := run.Get(ctx, &res)
+	return res, err
+}
+
+// once checks that a session has one turn, which a delivery began, and that its prompt was said once.
+func (r *rig) once(session string, run client.WorkflowRun) journal.TurnRecord {
+	r.t.Helper()
+	turns, err := r.store.Turns(r.t.Context(), session)
+	require.NoError(r.t, err)
+	require.Len(r.t, turns, 1)
+	assert.Equal(r.t, workflows.DeliveryID(run.GetID(), run.GetRunID()), turns[0].MessageID)
+	messages, _ := r.transcript(session)
+	said := 0
+	for _, m := range messages {
+		if m.Role == turn.RoleUser {
+			said++
+		}
+	}
+	assert.Equal(r.t, 1, said)
+	return turns[0]
+}
+
+func TestADeliveryIsOverWhenItsTurnIs(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	r := newRig(t, script.Text("Done.").Hold(1, gate))
+	r.work()
+	run := r.deliver("deliver "+session(t), session(t), "Do it.")
+	r.reach(gate)
+	d, err := r.client.DescribeWorkflowExecution(t.Context(), run.GetID(), "")
+	require.NoError(t, err)
+	assert.Nil(t, d.GetWorkflowExecutionInfo().GetCloseTime(), "the turn is not over")
+	gate.Release()
+	res, err := r.delivered(run)
+	require.NoError(t, err)
+	first := r.once(session(t), run)
+	assert.Equal(t, workflows.DeliverResult{Version: 1, Session: session(t), MessageID: first.MessageID, Turn: first.ID, State: turn.StateCompleted, FinishReason: turn.FinishAnswered}, res)
+	r.keep("v2-deliver", run.GetID(), run.GetRunID())
+}
+
+func TestADeliveryWhoseWorkerIsKilledSendsOnce(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	r := newRig(t, script.Text("Done.").Hold(1, gate))
+	worker := r.process()
+	run := r.deliver("deliver "+session(t), session(t), "Do it.")
+	r.reach(gate) // the message is with its turn, and the activity stays to see its end
+	worker.kill()
+	r.process()
+	gate.Release()
+	res, err := r.delivered(run)
+	require.NoError(t, err)
+	assert.Equal(t, turn.StateCompleted, res.State)
+	assert.Equal(t, res.Turn, r.once(session(t), run).ID)
+	r.keep("v2-deliver-killed", run.GetID(), run.GetRunID())
+	r.sound(session(t))
+}
+
+func TestADeliveryToATurnThatWaitsForAPerson(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Cases(
+		script.When("Main.", script.Text("It is read.")),
+		script.When("", script.Call("ask_user", `{"question":"Which file?"}`)),
+	))
+	stop := r.work()
+	run := r.deliver("deliver "+session(t), session(t), "Read the file.")
+	require.Eventually(t, func() bool {
+		rec, err := r.store.Delivered(t.Context(), session(t), workflows.DeliveryID(run.GetID(), run.GetRunID()))
+		return err == nil && rec.State == turn.StateWaiting
+	}, within, 10*time.Millisecond)
+	r.asleep(run)
+	stop() // nothing of it needs a worker meanwhile
+	r.work()
+	_, err := r.people().Answer(t.Context(), session(t), workflows.Answer{Question: "q1", Text: "Main."})
+	require.NoError(t, err)
+	res, err := r.delivered(run)
+	require.NoError(t, err)
+	assert.Equal(t, turn.StateCompleted, res.State)
+	r.keep("v2-deliver-waiting", run.GetID(), run.GetRunID())
+}
+
+// asleep waits until a delivery has looked, and sleeps.
+func (r *rig) asleep(run client.WorkflowRun) {
+	r.t.Helper()
+	require.Eventually(r.t, func() bool {
+		d, err := r.client.DescribeWorkflowExecution(r.t.Context(), run.GetID(), run.GetRunID())
+		return err == nil && d.GetWorkflowExecutionInfo().GetHistoryLength() > 8 && len(d.GetPendingActivities()) == 0 && d.GetPendingWorkflowTask() == nil
+	}, time.Minute, 20*time.Millisecond, "the delivery never sleeps")
+}
+
+func TestADeliveryThatIsCancelledLeavesItsTurnAlone(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	r := newRig(t, script.Text("Done.").Hold(1, gate))
+	r.work()
+	run := r.deliver("deliver "+session(t), session(t), "Do it.")
+	r.reach(gate)
+	require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
+	_, err := r.delivered(run)
+	require.Error(t, err)
+	gate.Release()
+	rec := r.answered(session(t), workflows.DeliveryID(run.GetID(), run.GetRunID()))
+	assert.Equal(t, "Done.", rec.Answer)
+	r.keep("v2-deliver-cancelled", run.GetID(), run.GetRunID())
+}
+
+func TestADeliveryJoinsTheTurnThatRuns(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	r := newRig(t, script.Func(func(q script.Request) script.Reply {
+		if q.Chat.Last("user").Content == "And that." {
+			return script.Text("Both are done.")
+		}
+		return script.Call("local_echo", `{"text":"a"}`).Hold(1, gate)
+	}))
+	r.work(withEcho()...)
+	begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Do this."})
+	r.reach(gate)
+	run := r.deliver("deliver "+session(t), session(t), "And that.")
+	r.joined(session(t), 1)
+	gate.Release()
+	res, err := r.delivered(run)
+	require.NoError(t, err)
+	assert.Equal(t, begun.Turn, res.Turn)
+	assert.Equal(t, "Both are done.", r.ended(begun.Turn).Answer)
+}
+
+// joined waits until so many messages are in the inbox of a session's turn.
+func (r *rig) joined(session string, n int) {
+	r.t.Helper()
+	require.Eventually(r.t, func() bool {
+		v, err := r.client.QueryWorkflow(r.t.Context(), session, "", workflows.StateQuery)
+		var s workflows.Snapshot
+		return err == nil && v.Get(&s) == nil && s.Inbox == n
+	}, within, 20*time.Millisecond, "the message never joins")
+}
+
+func TestADeliveryWhoseSessionIsEndedFromOutside(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	r := newRig(t, script.Text("Never said.").Hold(1, gate))
+	r.work()
+	run := r.deliver("deliver "+session(t), session(t), "Do it.")
+	r.reach(gate)
+	require.NoError(t, r.client.TerminateWorkflow(t.Context(), session(t), "", "by an operator"))
+	res, err := r.delivered(run)
+	require.NoError(t, err)
+	assert.Equal(t, turn.StateClosed, res.State, "otherwise the schedule would wait for it for ever")
+	r.once(session(t), run)
+}
+
+func TestADeliveryThatNoSessionTakes(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Text("Never asked."))
+	r.work()
+	run := r.deliver("deliver "+session(t), " ", "Do it.")
+	_, err := r.delivered(run)
+	require.ErrorContains(t, err, "the session ID is empty")
+	r.keep("v2-deliver-refused", run.GetID(), run.GetRunID())
+	running, err := sessions.New(r.client, sessions.Options{}).Running(t.Context(), "nowhere "+session(t))
+	require.NoError(t, err)
+	assert.False(t, running)
+}
