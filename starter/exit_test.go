@@ -43,6 +43,15 @@ func TestExitCodesOfTurns(t *testing.T) {
 		r := workflows.Result{State: c.state, FinishReason: c.reason, Code: c.code}
 		assert.Equal(t, c.want, turnExit(r), "%s, %s, %s", c.state, c.reason, c.code)
 	}
+	for message, want := range map[string]int{
+		"openai refused the request (401): no. Check the API key and what it may be used for": 4,
+		"my own provider refused the request (403)":                                           4,
+		"openai refused the request (400): the gateway said refused the request (401)":        1,
+		"openai refused the request (404): no such model":                                     1,
+	} {
+		r := workflows.Result{State: turn.StateFailed, FinishReason: turn.FinishFailed, Code: turn.CodeLLMRejected, Message: message}
+		assert.Equal(t, want, turnExit(r), message)
+	}
 }
 
 func TestExitCodesOfErrors(t *testing.T) {

@@ -80,6 +80,9 @@ func (t *turnClient) follow(ctx context.Context, s started, o followOptions) err
 	f.people = newPeople(f)
 	if o.output == "text" && !o.quiet {
 		t.app.aside("%s", s.Link)
+		if s.Joined {
+			t.app.aside("a turn of the session is running, and the message joins it")
+		}
 	}
 	defer f.readers.Wait() // the journal is closed after that
 	ctx, cancel := context.WithCancel(ctx)

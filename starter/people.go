@@ -113,7 +113,11 @@ func (p *people) elsewhere(ctx context.Context, open []journal.WaitRecord) (bool
 			return true, err
 		}
 	}
-	f.app.note("%s\nthe turn goes on waiting; follow it with `%s`", instructions(open), f.attachHint(f.s))
+	first := ""
+	if f.failed != nil {
+		first = "\nbefore that, run `starter dev` in another terminal: Temporal and the worker of this command end with it"
+	}
+	f.app.note("%s%s\nthe turn goes on waiting; follow it with `%s`", instructions(open), first, f.attachHint(f.s))
 	return true, &exitError{code: exitWaiting}
 }
 

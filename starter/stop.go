@@ -77,10 +77,10 @@ func (t *turnClient) result(ctx context.Context, s started) (workflows.Result, e
 		select {
 		case <-changed:
 		case end := <-over:
-			if !errors.Is(end.err, errMovedOn) {
+			if end.err == nil && end.result.Turn == s.Turn || end.err != nil && !errors.Is(end.err, errMovedOn) {
 				return end.result, end.err
 			}
-			over = nil
+			over = nil // the session has gone on, and the journal has the turn's end
 		case <-ctx.Done():
 			return workflows.Result{}, ctx.Err()
 		}

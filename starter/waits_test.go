@@ -1,0 +1,197 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/sessions"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+func wait(kind turn.WaitKind, id, text string) journal.WaitRecord {
+	w := journal.WaitRecord{Session: "it's one", Turn: "t", Wait: turn.Wait{ID: id, Kind: kind, Step: 1}}
+	if kind == turn.WaitQuestion {
+		w.Question = text
+		return w
+	}
+	w.Tool, w.Arguments, w.ArgumentsHash, w.Risk, w.Why = "local/write", text, strings.Repeat("ab", 32), turn.RiskHigh, "policy\x1b asks"
+	return w
+}
+
+func TestWhatIsAskedIsShownExactlyWithTheCommandsThatDecide(t *testing.T) {
+	shown := instructions([]journal.WaitRecord{
+		wait(turn.WaitApproval, "1.0", "{\"p\":\"\x1b[2J\u202e\u200b\",\n\"q\":1}\napproval 9.9 of session s: fine"), wait(turn.WaitQuestion, "q2", "Which?"),
+	})
+	assert.Equal(t, `approval 1.0 of session it's one: local/write is to run · risk high
+because policy asks
+with these arguments (abababababab):
+  │ {"p":"\x1b[2J\u202e\u200b",
+  │ "q":1}
+  │ approval 9.9 of session s: fine
+decide with
+  starter approve 'it'\''s one' 1.0 --hash abababababab
+  starter approve 'it'\''s one' 1.0 --hash abababababab --deny --reason "..."
+question q2 of session it's one
+  │ Which?
+answer it with
+  starter answer 'it'\''s one' q2 "..."`, shown)
+	long := describe(wait(turn.WaitApproval, "1.0", strings.Repeat("x", shownExactly+7)))
+	assert.Contains(t, long, "(7 bytes or more are not shown; `starter show --json 'it'\\''s one'` has them all)", "nothing is cut in silence")
+}
+
+func TestWordsForAShell(t *testing.T) {
+	for in, want := range map[string]string{
+		"s-k2j3": "s-k2j3", "a b": "'a b'", "": "''", "-x": "'-x'", "$(rm)": "'$(rm)'", "it's": `'it'\''s'`, "grün": "'grün'",
+	} {
+		assert.Equal(t, want, quoted(in))
+	}
+}
+
+func TestDecisionsThatWereNotTakenSayWhatToDo(t *testing.T) {
+	w := wait(turn.WaitApproval, "1.0", "{}")
+	for name, c := range map[string]struct {
+		err  error
+		code int
+		says string
+	}{
+		"taken":          {nil, exitAnswered, ""},
+		"over":           {sessions.ErrNotRunning, exitConfig, "takes no more decisions; `starter show 'it'\\''s one'`"},
+		"no worker":      {sessions.ErrNoWorker, exitUnreachable, "start one with `starter dev`"},
+		"not asked":      {turn.Errorf(turn.CodeNotWaiting, nil, "no approval is open"), exitConfig, "no approval is open; `starter approve` lists what waits"},
+		"drift":          {turn.Errorf(turn.CodeToolDrift, nil, "other arguments"), exitFailed, "other arguments; look at it again with `starter approve"},
+		"expired":        {turn.Errorf(turn.CodeApprovalExpired, nil, "it has expired"), exitFailed, "it has expired; `starter attach"},
+		"another code":   {turn.Errorf(turn.CodeStoreUnavailable, errors.New("cause"), "away"), exitFailed, "away: store_unavailable"},
+		"something else": {errors.New("broken pipe"), exitFailed, "broken pipe"},
+	} {
+		err := peopleError(w, c.err)
+		assert.Equal(t, c.code, exitCode(err), name)
+		if c.says != "" {
+			assert.ErrorContains(t, err, c.says, name)
+			assert.ErrorIs(t, err, c.err, name)
+		}
+	}
+}
+
+func TestMessagesThatWereNotTakenSayWhatToDo(t *testing.T) {
+	a := sessions.Accepted{Session: "s", MessageID: "m1"}
+	for name, c := range map[string]struct {
+		err   error
+		alone bool
+		code  int
+		says  string
+	}{
+		"busy":        {turn.Errorf(turn.CodeSessionBusy, nil, "a turn runs"), true, exitFailed, "stop it with `starter stop s`"},
+		"a full desk": {turn.Errorf(turn.CodeSessionBusy, nil, "100 messages wait"), false, exitFailed, "100 messages wait"},
+		"empty":       {turn.Errorf(turn.CodeConfigInvalid, nil, "the message is empty"), false, exitConfig, "the message is empty"},
+		"no worker":   {sessions.ErrNoWorker, false, exitUnreachable, "--message-id m1"},
+	} {
+		err := sendError(a, c.alone, c.err)
+		assert.Equal(t, c.code, exitCode(err), name)
+		assert.ErrorContains(t, err, c.says, name)
+	}
+}
+
+func TestRulings(t *testing.T) {
+	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.Local)
+	for want, r := range map[string]turn.Ruling{
+		"allowed by ann@home at 2026-11-21 12:00:00, always for this tool": {Verdict: turn.VerdictAllowed, Allowed: true, By: "ann@home", Always: turn.AlwaysTool},
+		"denied by [2Jann at 2026-11-21 12:00:00: no":                      {Verdict: turn.VerdictDenied, By: "\x1b[2Jann", Reason: "no\u009b"},
+		"expired at 2026-11-21 12:00:00, and allowed by configuration":     {Verdict: turn.VerdictExpired, Allowed: true},
+		"answered at 2026-11-21 12:00:00":                                  {Verdict: turn.VerdictAnswered},
+	} {
+		r.At = at
+		assert.Equal(t, want, ruling(r))
+	}
+}
+
+func TestWholeAnswers(t *testing.T) {
+	long := strings.Repeat("long ", 1000)
+	preview := turn.Cut(long, 4096)
+	for name, c := range map[string]struct {
+		preview    string
+		candidates []string
+		want       string
+		cut        bool
+	}{
+		"short":                    {"short", []string{"short and long"}, "short", false},
+		"streamed":                 {preview, []string{long}, long, false},
+		"of the transcript":        {preview, []string{"only the end", long}, long, false},
+		"nowhere":                  {preview, []string{"", "other"}, preview, true},
+		"the model's own ellipsis": {"to be continued…", []string{"to be continued…"}, "to be continued…", false},
+		"its own, streamed no":     {"to be continued…", nil, "to be continued…", false},
+		"empty":                    {"", []string{"x"}, "", false},
+	} {
+		text, cut := whole(c.preview, c.candidates...)
+		assert.Equal(t, c.want, text, name)
+		assert.Equal(t, c.cut, cut, name)
+	}
+}
+
+func TestAReaderBeginsWithItsMessage(t *testing.T) {
+	joined := func(id string) turn.Chunk {
+		return turn.Chunk{Kind: turn.ChunkMessageJoined, Data: []byte(`{"message_id":"` + id + `","text":""}`)}
+	}
+	b := begins{message: "m2"}
+	var seen []bool
+	for _, c := range []turn.Chunk{text(1, "before"), joined("m1"), joined("m2"), text(2, "after"), joined("m3")} {
+		seen = append(seen, b.reached(c))
+	}
+	assert.Equal(t, []bool{false, false, true, true, true}, seen)
+	lost := begins{message: "m2"}
+	assert.True(t, lost.reached(turn.Chunk{Kind: turn.ChunkTurnCompleted}), "the end is always shown")
+	var own begins
+	assert.True(t, own.reached(text(1, "first")))
+}
+
+func TestLinksOfTheWebUI(t *testing.T) {
+	c := config.Temporal{UIURL: "http://ui/", Namespace: "a b"}
+	assert.Equal(t, `http://ui/namespaces/a%20b/workflows?query=WorkflowId%3D%22s+%5C%22x%5C%22%22`, sessionLink(c, `s "x"`))
+	assert.Equal(t, "http://127.0.0.1:8233/namespaces/d", webUI(config.Temporal{DevUIPort: 8233, Namespace: "d"}))
+}
+
+func TestALineThatIsTyped(t *testing.T) {
+	f := file(t, "first\nsecond")
+	line, err := readLine(f)
+	require.NoError(t, err)
+	assert.Equal(t, "first", line)
+	_, err = readLine(f)
+	assert.Error(t, err, "a line without an end was not meant")
+	_, err = readLine(file(t, strings.Repeat("x", maxLine+1)))
+	assert.ErrorContains(t, err, "too long")
+}
+
+func TestCompletionWritesNothing(t *testing.T) {
+	c := newConsole(t)
+	assert.Equal(t, exitAnswered, c.run(t, "__complete", "attach", ""))
+	assert.Equal(t, exitAnswered, c.run(t, "__complete", "approve", "s", ""))
+	assert.Equal(t, exitAnswered, c.run(t, "__complete", "run", "--set", "no=such", "-s", ""))
+	entries, err := os.ReadDir(".")
+	require.NoError(t, err)
+	assert.Empty(t, entries)
+}
+
+func TestManualPages(t *testing.T) {
+	c := newConsole(t)
+	c.environ = []string{"SOURCE_DATE_EPOCH=0"}
+	assert.Equal(t, exitAnswered, c.run(t, "man", "here"))
+	b, err := os.ReadFile(filepath.Join("here", "starter-approve.1"))
+	require.NoError(t, err)
+	assert.Contains(t, string(b), "Jan 1970")
+	assert.Contains(t, string(b), "--hash")
+	c.run(t, "man", "again")
+	again, err := os.ReadFile(filepath.Join("again", "starter-approve.1"))
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(b, again), "they are the same each time")
+	require.NoError(t, os.WriteFile("file", nil, 0o600))
+	assert.Equal(t, exitConfig, c.run(t, "man", "file"))
+}
