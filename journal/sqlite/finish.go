@@ -53,33 +53,36 @@ func (t *tx) end(sc *scope, in journal.FinishInput) error {
 	if err := t.appendSaid(sc, in.Steps, in.Messages, in.At, lenient); err != nil {
 		return err
 	}
-	if in.State == turn.StateCancelled && in.Answer == "" {
-		shown, err := t.shown(sc)
-		if err != nil {
-			return err
-		}
-		in.Answer = shown
-	}
 	if before != sc.head {
 		if err := t.saveHead(*sc); err != nil {
 			return err
 		}
 	}
+	if err := t.close(*sc, in); err != nil {
+		return err
+	}
+	return t.emitData(sc.turn, turn.Chunk{Kind: turn.ChunkTurnCompleted, Step: in.Steps, At: in.At}, turn.DoneChunk{
+		State: in.State, FinishReason: in.Reason, Message: in.Message, Usage: in.Usage, Steps: in.Steps, ToolCalls: in.Calls,
+	})
+}
+
+// close writes the turn's end into its row.
+func (t *tx) close(sc scope, in journal.FinishInput) error {
 	usage, err := json.Marshal(in.Usage)
 	if err != nil {
 		return err
+	}
+	if in.State == turn.StateCancelled && in.Answer == "" {
+		if in.Answer, err = t.shown(&sc); err != nil {
+			return err
+		}
 	}
 	err = t.exec(`UPDATE turns SET state = ?, reason = ?, code = ?, message = ?, answer = ?, usage = ?, steps = ?, calls = ?, ended_at = ?
 		WHERE n = ?`, string(in.State), string(in.Reason), string(in.Code), in.Message, in.Answer, string(usage), in.Steps, in.Calls, nanos(in.At), sc.turn)
 	if err != nil {
 		return err
 	}
-	if err := t.exec(`UPDATE sessions SET updated_at = max(updated_at, ?) WHERE n = ?`, nanos(in.At), sc.session); err != nil {
-		return err
-	}
-	return t.emitData(sc.turn, turn.Chunk{Kind: turn.ChunkTurnCompleted, Step: in.Steps, At: in.At}, turn.DoneChunk{
-		State: in.State, FinishReason: in.Reason, Message: in.Message, Usage: in.Usage, Steps: in.Steps, ToolCalls: in.Calls,
-	})
+	return t.exec(`UPDATE sessions SET updated_at = max(updated_at, ?) WHERE n = ?`, nanos(in.At), sc.session)
 }
 
 // strictness says what is done about a result of a call that the last assistant message did not ask for.

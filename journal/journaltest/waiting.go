@@ -1,0 +1,152 @@
+package journaltest
+
+import (
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+var waitingPromises = []promise{
+	{"always allow becomes the session's rule", alwaysAllow},
+	{"a call that needs a person runs with an approval of its arguments alone", claimApproved},
+	{"a turn that ends cancels what it waits for", endCancelsWaits},
+	{"what is waited for is listed, the oldest first", waitingListed},
+	{"a waiting turn is resumed and closed like a running one", waitingResumed},
+}
+
+func alwaysAllow(t T, open func() journal.Store) {
+	s, list := asked(t, open, 4)
+	var waits []turn.Wait
+	for _, c := range list {
+		waits = append(waits, approvalOf(c))
+	}
+	s.ask(waits...)
+	call, tool, denied := allowed(waits[0]), allowed(waits[1]), turn.Ruling{ID: waits[2].ID, Verdict: turn.VerdictDenied, Always: turn.AlwaysTool}
+	call.Always, tool.Always = turn.AlwaysCall, turn.AlwaysTool
+	twice := call
+	twice.ID, twice.ArgumentsHash = waits[3].ID, waits[3].ArgumentsHash
+	twice.Always = turn.AlwaysTool
+	in := s.decideInput(call, tool, denied, twice)
+	require.NoError(t, s.Decide(t.Context(), in))
+	require.NoError(t, s.Decide(t.Context(), in))
+	rules, err := s.Rules(t.Context(), "s")
+	require.NoError(t, err)
+	assert.Equal(t, []turn.SessionRule{
+		{Tool: "local/read_file", ArgumentsHash: waits[0].ArgumentsHash, By: "ada", At: call.At}, {Tool: "local/read_file", By: "ada", At: tool.At},
+	}, rules)
+	rules, err = s.Rules(t.Context(), "another session")
+	require.NoError(t, err)
+	assert.Empty(t, rules)
+}
+
+func claimApproved(t T, open func() journal.Store) {
+	s, list := asked(t, open, 5)
+	claim := func(c turn.ToolCall, approved bool) (journal.ClaimState, error) {
+		in := s.claimInput(c, 1)
+		in.Approved = approved
+		out, err := s.ClaimCall(t.Context(), in)
+		return out.State, err
+	}
+	refused := func(c turn.ToolCall, approved bool, why string) {
+		t.Helper()
+		s.unchanged(func() {
+			_, err := claim(c, approved)
+			assert.ErrorIs(t, err, journal.ErrUnapproved, why)
+		})
+	}
+	w, denied, expired := approvalOf(list[0]), approvalOf(list[1]), approvalOf(list[2])
+	refused(list[0], true, "nobody was asked")
+	s.ask(w, denied, expired, approvalOf(list[4]))
+	refused(list[0], true, "nobody has said anything")
+	refused(list[0], false, "whatever the caller believes")
+	s.decide(allowed(w), turn.Ruling{ID: denied.ID, Verdict: turn.VerdictDenied}, turn.Ruling{ID: expired.ID, Verdict: turn.VerdictExpired, Allowed: true})
+	changed := list[0]
+	changed.Arguments = `{"path":"/etc/passwd"}`
+	refused(changed, true, "the arguments have changed since")
+	refused(list[1], true, "it was denied")
+	refused(list[1], false, "it was denied")
+	refused(list[4], true, "nobody has said anything about this one")
+	for _, c := range []turn.ToolCall{list[0], list[2]} {
+		state, err := claim(c, true)
+		require.NoError(t, err)
+		assert.Equal(t, journal.ClaimGranted, state)
+	}
+	state, err := claim(list[3], false)
+	require.NoError(t, err)
+	assert.Equal(t, journal.ClaimGranted, state, "nobody need be asked about this one")
+	s.settleCall(list[0], 1, turn.OutcomeOK, "done")
+	state, err = claim(list[0], true)
+	require.NoError(t, err)
+	assert.Equal(t, journal.ClaimSettled, state)
+}
+
+func endCancelsWaits(t T, open func() journal.Store) {
+	for _, end := range []func(s *script){
+		func(s *script) { s.finish() },
+		func(s *script) { newScript(s.T, s.Store, "t2") },
+	} {
+		s, list := asked(t, open, 2)
+		s.ask(approvalOf(list[0]), approvalOf(list[1]), questionOf("q1", 1))
+		s.decide(allowed(approvalOf(list[0])))
+		end(s)
+		waits, err := s.Waits(t.Context(), "t1")
+		require.NoError(t, err)
+		var verdicts []turn.Verdict
+		for _, w := range waits {
+			verdicts = append(verdicts, w.Ruling.Verdict)
+		}
+		assert.Equal(t, []turn.Verdict{turn.VerdictAllowed, turn.VerdictCancelled, turn.VerdictCancelled}, verdicts)
+		assert.Len(t, s.said(turn.ChunkApprovalDecided), 2, "a reader sees an end of each")
+		assert.Len(t, s.said(turn.ChunkQuestionAnswered), 1)
+		left, err := s.Waiting(t.Context(), "", 10)
+		require.NoError(t, err)
+		assert.Empty(t, left)
+		assert.Zero(t, s.sessionRecord().Waiting)
+	}
+}
+
+func waitingListed(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	ids := func(session string, limit int) (out []string) {
+		t.Helper()
+		list, err := s.Waiting(t.Context(), session, limit)
+		require.NoError(t, err)
+		for _, w := range list {
+			out = append(out, w.Session+"/"+w.ID)
+		}
+		return out
+	}
+	for _, session := range []string{"a", "b"} {
+		s.session, s.turn = session, "t-"+session
+		s.begin()
+		s.ask(questionOf("q1", 1))
+	}
+	s.session, s.turn = "a", "t-a"
+	s.ask(questionOf("q2", 1))
+	assert.Equal(t, []string{"a/q1", "b/q1", "a/q2"}, ids("", 10))
+	assert.Equal(t, []string{"a/q1", "b/q1"}, ids("", 2))
+	assert.Equal(t, []string{"a/q1", "a/q2"}, ids("a", 10))
+	assert.Empty(t, ids("s", 10))
+	assert.Empty(t, ids("none", 10))
+	s.decide(turn.Ruling{ID: "q1", Verdict: turn.VerdictAnswered})
+	assert.Equal(t, []string{"b/q1", "a/q2"}, ids("", 10))
+	list, err := s.Sessions(t.Context(), 10)
+	require.NoError(t, err)
+	assert.Equal(t, 1, list[0].Waiting)
+}
+
+func waitingResumed(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	s.infer(1, "which one?")
+	s.ask(questionOf("q1", 1))
+	s.unchanged(func() {
+		out := s.begin() // a new run of the chain
+		assert.True(t, out.Resumed)
+		assert.Equal(t, turn.StateWaiting, out.Turn.State)
+	})
+	next := &script{T: t, Store: s.Store, session: "s", turn: "t2", at: s.at}
+	assert.Equal(t, "t1", next.begin().Closed)
+	assert.Equal(t, turn.StateClosed, s.turnState())
+}
