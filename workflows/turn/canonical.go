@@ -33,7 +33,8 @@ func canonicalNumbers(value any) any {
 		return out
 	case map[string]any:
 		out := make(map[string]any, len(v))
-		for name, inner := range v { //workflowcheck:ignore
+		//workflowcheck:ignore
+		for name, inner := range v {
 			out[name] = canonicalNumbers(inner)
 		}
 		return out

@@ -99,7 +99,8 @@ func touchesValue(pattern string, value any) bool {
 			return true
 		}
 	case map[string]any:
-		for _, inner := range v { //workflowcheck:ignore
+		//workflowcheck:ignore
+		for _, inner := range v {
 			if touchesValue(pattern, inner) {
 				return true
 			}

@@ -50,7 +50,8 @@ func (r Rule) applies(t Tool, arguments json.RawMessage) certainty {
 		return perhaps // each reader makes of them what it will
 	}
 	sure := surely
-	for key, pattern := range r.Arguments { //workflowcheck:ignore
+	//workflowcheck:ignore
+	for key, pattern := range r.Arguments {
 		sure = min(sure, holds(fields, key, pattern))
 	}
 	return sure
@@ -135,7 +136,8 @@ func valuesAt(value any, key string) []any {
 	var found []any
 	switch v := value.(type) {
 	case map[string]any:
-		for name, inner := range v { //workflowcheck:ignore
+		//workflowcheck:ignore
+		for name, inner := range v {
 			if strings.EqualFold(name, key) {
 				found = append(found, inner)
 			}
