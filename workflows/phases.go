@@ -74,7 +74,7 @@ func duplicateEnding(first Result) turn.Ending {
 	if first.State == turn.StateClosed {
 		said += "; it was ended from outside, so send the message under a new ID to ask again"
 	}
-	return turn.Ending{State: turn.StateCompleted, Reason: turn.FinishDuplicate, Answer: first.Answer, Cut: first.Truncated, Message: said}
+	return turn.Ending{State: turn.StateCompleted, Reason: turn.FinishDuplicate, Answer: first.Answer, Cut: first.Truncated, Message: said, Of: first.Turn}
 }
 
 // buildPrompt asks the guard whether there may be another inference, and plans it.

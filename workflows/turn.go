@@ -167,7 +167,7 @@ func (r *run) result(e turn.Ending) Result {
 	c := r.progress.Counters
 	return Result{
 		Version: WireVersion, Session: r.session, Turn: r.turnID, State: e.State, FinishReason: e.Reason,
-		Answer: e.Answer, Truncated: e.Cut, Code: e.Code, Message: e.Message,
+		Answer: e.Answer, Truncated: e.Cut, Of: e.Of, Code: e.Code, Message: e.Message,
 		Usage: c.Usage, Steps: c.Step, ToolCalls: c.ToolCalls, Model: r.progress.Pins.Model,
 	}
 }

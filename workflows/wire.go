@@ -67,7 +67,9 @@ type Result struct {
 	FinishReason turn.FinishReason `json:"finish_reason"`
 	Answer       string            `json:"answer,omitempty"`
 	// Truncated: Answer is the beginning of a longer one, which the journal holds.
-	Truncated bool       `json:"truncated,omitempty"`
+	Truncated bool `json:"truncated,omitempty"`
+	// Of, where the message is a duplicate, is the turn that had it first, whose answer this is.
+	Of        string     `json:"of,omitempty"`
 	Code      turn.Code  `json:"code,omitempty"`
 	Message   string     `json:"message,omitempty"` // for people, where there is no answer
 	Usage     turn.Usage `json:"usage"`

@@ -67,6 +67,7 @@ type Ending struct {
 	Cut     bool         `json:"cut,omitempty"` // Answer is the beginning of a longer one
 	Code    Code         `json:"code,omitempty"`
 	Message string       `json:"message,omitempty"`
+	Of      string       `json:"of,omitempty"` // of a duplicate: the turn that had the message first
 }
 
 func (p *Progress) moved(from, to PhaseName) *Progress {
