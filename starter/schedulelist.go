@@ -17,7 +17,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// schedules is how many schedules are listed at most, and how many of a schedule's latest times are shown of each.
+// How many schedules are listed at most, and how many of the next and of the latest times are shown of each.
 const (
 	schedulesListed = 100
 	timesListed     = 3

@@ -1,0 +1,62 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// absent is a journal to which no message has come.
+type absent struct{}
+
+func (absent) Delivered(context.Context, string, string) (journal.TurnRecord, error) {
+	return journal.TurnRecord{}, journal.ErrNotFound
+}
+
+func TestWhatASessionSaysToADelivery(t *testing.T) {
+	for name, c := range map[string]struct {
+		err       error
+		code      turn.Code // of the activity's failure; empty where it goes on
+		retryable bool
+	}{
+		"taken":                     {},
+		"an inbox that is full":     {err: turn.Errorf(turn.CodeSessionBusy, nil, "100 messages wait")},
+		"a turn that is ending":     {err: turn.Errorf(turn.CodeSessionEnding, nil, "in a moment")},
+		"a message that is refused": {turn.Errorf(turn.CodeConfigInvalid, nil, "no"), turn.CodeConfigInvalid, false},
+		"no server":                 {errors.New("connection refused"), turn.CodeStoreUnavailable, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var suite testsuite.WorkflowTestSuite
+			env := suite.NewTestActivityEnvironment()
+			sent := 0
+			d := NewDeliveries(DeliveryOptions{
+				Journal: absent{}, Running: func(context.Context, string) (bool, error) { return false, nil },
+				Send: func(context.Context, workflows.HandOverInput) error { sent++; return c.err },
+			})
+			env.RegisterActivity(d)
+			v, err := env.ExecuteActivity(d.HandOver, workflows.HandOverInput{Session: "s", Message: workflows.Message{ID: "m"}, Patience: time.Millisecond})
+			assert.Equal(t, 1, sent)
+			if c.code == "" {
+				var res workflows.DeliverResult
+				require.NoError(t, err)
+				require.NoError(t, v.Get(&res))
+				assert.Equal(t, workflows.DeliverResult{Version: 1, Session: "s", MessageID: "m"}, res, "it is looked at, and sent, again")
+				return
+			}
+			var app *temporal.ApplicationError
+			require.ErrorAs(t, err, &app)
+			assert.Equal(t, string(c.code), app.Type())
+			assert.Equal(t, c.retryable, !app.NonRetryable())
+		})
+	}
+}
