@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -117,25 +114,6 @@ func (a *app) listWaits(ctx context.Context, args []string, f approveFlags) erro
 	return nil
 }
 
-// withTemporal does something that Temporal has to be there for.
-func (a *app) withTemporal(ctx context.Context, open func(context.Context, config.Config) (journal.Store, error), do func(*turnClient) error) error {
-	cfg, err := a.settled(ctx)
-	if err != nil {
-		return err
-	}
-	store, err := open(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	t := a.newTurnClient(nil, store, cfg, nil)
-	defer t.hangUp()
-	if err := t.call(ctx); err != nil {
-		return err
-	}
-	return do(t)
-}
-
 // approve decides about the named calls, or all that wait.
 func (t *turnClient) approve(ctx context.Context, args []string, f approveFlags) error {
 	waits, err := t.approvals(ctx, args[0], args[1:], f)
@@ -190,117 +168,4 @@ func (t *turnClient) confirmed(ctx context.Context, w journal.WaitRecord, f appr
 		word := strings.ToLower(strings.TrimSpace(said.line))
 		return said.err == nil && (word == "y" || word == "yes"), nil
 	}
-}
-
-// approvals are the waits that the command line names.
-func (t *turnClient) approvals(ctx context.Context, session string, calls []string, f approveFlags) ([]journal.WaitRecord, error) {
-	open, err := t.waiting(ctx, session, turn.WaitApproval)
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case len(open) == 0 && len(calls) == 0:
-		return nil, usage("no call of session %q waits for a person; `starter approve` lists what waits", session)
-	case len(calls) == 0 && len(open) > 1 && !f.all:
-		return nil, usage("%d calls of session %q wait: name those that you mean (%s), or use --all", len(open), session, names(open))
-	case len(calls) == 0:
-		return open, checkHash(open[0], f.hash)
-	}
-	var chosen []journal.WaitRecord
-	for _, call := range calls {
-		i := slices.IndexFunc(open, func(w journal.WaitRecord) bool { return w.ID == call })
-		if i < 0 {
-			return nil, t.notOpen(ctx, session, call, open)
-		}
-		if err := checkHash(open[i], f.hash); err != nil {
-			return nil, err
-		}
-		chosen = append(chosen, open[i])
-	}
-	return chosen, nil
-}
-
-// checkHash refuses a call that waits with other arguments than those that were seen.
-func checkHash(w journal.WaitRecord, hash string) error {
-	if hash == "" || len(hash) >= minHash && strings.HasPrefix(w.ArgumentsHash, hash) {
-		return nil
-	}
-	if len(hash) < minHash {
-		return usage("--hash %q is too short to name arguments: give at least %d of its digits", hash, minHash)
-	}
-	return &exitError{code: exitFailed, cause: fmt.Errorf("nothing was decided: call %s waits with other arguments (%s) than those of --hash %s; look at it again with `starter approve %s`",
-		w.ID, shortHash(w.ArgumentsHash), line(hash, 20), quoted(w.Session))}
-}
-
-// minHash is how many digits of a hash name it.
-const minHash = 8
-
-// waiting are the open waits of a kind in a session.
-func (t *turnClient) waiting(ctx context.Context, session string, kind turn.WaitKind) ([]journal.WaitRecord, error) {
-	if session != "" {
-		if _, err := sessionArg(ctx, t.store, []string{session}); err != nil {
-			return nil, err
-		}
-	}
-	all, err := t.store.Waiting(ctx, session, 1000)
-	return slices.DeleteFunc(all, func(w journal.WaitRecord) bool { return w.Kind != kind }), err
-}
-
-// question finds the wait that an answer is for.
-func (t *turnClient) question(ctx context.Context, args []string) (journal.WaitRecord, error) {
-	session, id := "", ""
-	if len(args) > 0 {
-		session = args[0]
-	}
-	if len(args) > 1 {
-		id = args[1]
-	}
-	open, err := t.waiting(ctx, session, turn.WaitQuestion)
-	if err != nil {
-		return journal.WaitRecord{}, err
-	}
-	for _, w := range open {
-		if w.ID == id || id == "" && len(open) == 1 {
-			return w, nil
-		}
-	}
-	switch {
-	case id != "":
-		return journal.WaitRecord{}, t.notOpen(ctx, session, id, open)
-	case len(open) > 1:
-		return journal.WaitRecord{}, usage("%d sessions ask something: name the one that you answer; `starter approve` lists them", len(open))
-	case session != "":
-		return journal.WaitRecord{}, usage("session %q asks nothing; say something to it with `starter send %s \"...\"`", session, quoted(session))
-	}
-	return journal.WaitRecord{}, usage("nobody asks anything; `starter list` lists the sessions")
-}
-
-// notOpen says why there is nothing to decide: it was decided, or never asked for.
-func (t *turnClient) notOpen(ctx context.Context, session, id string, open []journal.WaitRecord) error {
-	rec, err := t.store.Session(ctx, session)
-	if err != nil {
-		return err
-	}
-	waits, err := t.store.Waits(ctx, rec.LastTurn.ID)
-	if err != nil && !errors.Is(err, journal.ErrNotFound) {
-		return err
-	}
-	for _, w := range waits {
-		if w.ID == id && w.Ruling != nil {
-			return usage("%s was %s already%s; the first decision stands. `starter attach %s` shows how the turn goes on", id, w.Ruling.Verdict, ruledBy(*w.Ruling), quoted(session))
-		}
-	}
-	hint := "nothing of it waits"
-	if len(open) > 0 {
-		hint = "what waits is " + names(open)
-	}
-	return usage("nobody was asked about %s in session %q: %s", line(id, 40), session, hint)
-}
-
-func names(waits []journal.WaitRecord) string {
-	ids := make([]string, len(waits))
-	for i, w := range waits {
-		ids[i] = w.ID
-	}
-	return strings.Join(ids, ", ")
 }

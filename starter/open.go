@@ -85,13 +85,3 @@ func browse(ctx context.Context, link string) error {
 	}
 	return nil
 }
-
-// settled is the configuration with the cluster that it means.
-func (a *app) settled(ctx context.Context) (config.Config, error) {
-	loaded, err := a.load()
-	if err != nil {
-		return config.Config{}, err
-	}
-	_, cfg, err := a.bringUp(ctx, loaded.Config, needs{})
-	return cfg, err
-}

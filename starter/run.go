@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/sessions"
 	"github.com/everturn/everturn/workflows"
@@ -85,21 +84,6 @@ func (a *app) run(ctx context.Context, f runFlags, args []string) error {
 	}
 	defer stack.close()
 	return a.withClient(ctx, cfg, stack, func(t *turnClient) error { return t.ask(ctx, f, prompt) })
-}
-
-// withClient opens what a turn is started and followed with.
-func (a *app) withClient(ctx context.Context, cfg config.Config, stack *local, do func(*turnClient) error) error {
-	c, err := a.dial(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	store, err := openJournal(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	return do(a.newTurnClient(c, store, cfg, stack.failed()))
 }
 
 // ask starts a turn and stays with it as long as the flags say.

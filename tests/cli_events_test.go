@@ -108,6 +108,23 @@ func TestCLIEventsEndForTurnsThatTheJournalDoesNotEnd(t *testing.T) {
 	assert.Contains(t, h.starter("attach", "malformed").exits(3).err.String(), "the message is empty")
 }
 
+// TestCLIToldThatAMessageWasNotTaken has a turn ended from outside that a message had joined.
+func TestCLIToldThatAMessageWasNotTaken(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	h := newHome(t, asking(script.Start(t, script.Cases(script.When("Hang", script.Text("never").Hold(0, gate)), script.When("", script.Text("Yes."))))))
+	h.worker()
+	h.starter("run", "--detach", "-s", "lost", "Hang.").exits(0)
+	awaitGate(t, gate)
+	joined := h.begin(nil, "run", "-s", "lost", "--message-id", "m2", "And this?")
+	joined.says("the message joins it")
+	require.NoError(t, h.dial().TerminateWorkflow(t.Context(), "lost", "", "a test"))
+	assert.Contains(t, joined.exits(1).err.String(), "before it took message m2: send it again with `--message-id m2`, and it is answered once")
+	assert.Equal(t, "Yes.\n", h.starter("run", "-q", "-s", "lost", "--message-id", "m2", "And this?").exits(0).out.String())
+	assert.Equal(t, "Yes.\n", h.starter("run", "-q", "-s", "lost", "--message-id", "m2", "And this?").exits(0).out.String())
+	assert.Equal(t, 2, strings.Count(h.starter("export", "lost").exits(0).out.String(), `"role":"user"`), "once taken, it is not taken again")
+}
+
 // shorn are the events of a stream without their times: an end that the journal does not have is made when it is seen.
 func shorn(c *command) []string {
 	var lines []string

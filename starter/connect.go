@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/journal"
+)
+
+// settled is the configuration with the cluster that it means.
+func (a *app) settled(ctx context.Context) (config.Config, error) {
+	loaded, err := a.load()
+	if err != nil {
+		return config.Config{}, err
+	}
+	_, cfg, err := a.bringUp(ctx, loaded.Config, needs{})
+	return cfg, err
+}
+
+// withClient opens what a turn is started and followed with.
+func (a *app) withClient(ctx context.Context, cfg config.Config, stack *local, do func(*turnClient) error) error {
+	c, err := a.dial(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	store, err := openJournal(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	return do(a.newTurnClient(c, store, cfg, stack.failed()))
+}
+
+// withTemporal does something that Temporal has to be there for.
+func (a *app) withTemporal(ctx context.Context, open func(context.Context, config.Config) (journal.Store, error), do func(*turnClient) error) error {
+	cfg, err := a.settled(ctx)
+	if err != nil {
+		return err
+	}
+	store, err := open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	t := a.newTurnClient(nil, store, cfg, nil)
+	defer t.hangUp()
+	if err := t.call(ctx); err != nil {
+		return err
+	}
+	return do(t)
+}
+
+// onSession does something with a session, the last one where none is named. Temporal may be away unless this command
+// is to bring it up: the client of the turns says so.
+func (a *app) onSession(ctx context.Context, args []string, n needs, do func(context.Context, *turnClient, string) error) error {
+	loaded, err := a.load()
+	if err != nil {
+		return err
+	}
+	stack, cfg, err := a.bringUp(ctx, loaded.Config, n)
+	if err != nil {
+		return err
+	}
+	defer stack.close()
+	store, err := readJournal(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	var session string
+	if len(args) > 0 {
+		session = args[0]
+	} else if session, err = lastSession(ctx, store); err != nil {
+		return err
+	}
+	t := a.newTurnClient(nil, store, cfg, stack.failed())
+	defer t.hangUp()
+	return do(ctx, t, session)
+}
+
+// call connects to Temporal. A client that is connected stays so.
+func (t *turnClient) call(ctx context.Context) error {
+	if t.client != nil {
+		return nil
+	}
+	c, err := t.app.dial(ctx, t.cfg)
+	if err != nil {
+		return err
+	}
+	*t = *t.app.newTurnClient(c, t.store, t.cfg, t.failed)
+	t.dialled = true
+	return nil
+}
+
+// hangUp closes what call has opened.
+func (t *turnClient) hangUp() {
+	if t.dialled {
+		t.client.Close()
+	}
+}
