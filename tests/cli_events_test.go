@@ -66,6 +66,14 @@ func TestCLIEventsKeepToTheirSchema(t *testing.T) {
 	} {
 		assert.NotZero(t, kinds[k], k)
 	}
+	for session, end := range map[string][]string{"denied": {"approve", "denied", "1.0", "--deny", "--reason", "no"}, "stopped": {"stop", "stopped"}} {
+		h.starter("run", "-s", session, "Begin.").exits(6)
+		h.starter(end...).exits(0)
+		h.starter("attach", "--no-wait", session)
+		h.starter("stop", session).exits(0)
+		kinds := valid(t, schema, h.starter("attach", "-o", "jsonl", session).exits(2))
+		assert.NotZero(t, kinds[turn.ChunkApprovalDecided], session)
+	}
 	for _, wrong := range []func(e map[string]any){
 		func(e map[string]any) { delete(e, "turn") },
 		func(e map[string]any) { e["v"] = 2 },
