@@ -63,14 +63,14 @@ func newInput() textarea.Model {
 
 // fitInput gives the input its share of the screen.
 func (m *Model) fitInput() {
-	if m.width < narrow {
+	if m.cols() < narrow {
 		m.input.Prompt = ""
 	} else {
 		m.input.Prompt = "> "
 	}
 	m.input.MaxHeight = max(1, m.maxLive()/3)
 	m.input.MaxContentHeight = 4 * maxInput // rows; characters are what counts
-	m.input.SetWidth(m.width)
+	m.input.SetWidth(m.cols())
 }
 
 func (m *Model) setInput(text string) {
@@ -195,6 +195,10 @@ func (m *Model) recall(name string) bool {
 	}
 	if text, ok := m.history.move(by, m.input.Value()); ok {
 		m.setInput(text)
+		if by < 0 { // so that the next one is a key away, however many lines this one has
+			m.input.MoveToBegin()
+			m.input.CursorEnd()
+		}
 	}
 	return true
 }

@@ -52,6 +52,9 @@ type Model struct {
 	flushing   bool
 	repainting bool
 
+	view  tea.View
+	floor int // rows of the last view; 0 after something was printed
+
 	leaving  bool
 	quitting bool
 	listed   []string // the sessions that /sessions has shown
@@ -86,7 +89,8 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	if count := m.noticeCount; count != before {
 		cmds = append(cmds, tea.Tick(noticeFor, func(time.Time) tea.Msg { return noticeMsg{count} }))
 	}
-	if m.leaving && (len(m.queue) == 0 || m.width == 0) && !m.flushing && !m.quitting {
+	m.compose()
+	if m.leaving && (len(m.queue) == 0 || !m.drawn) && !m.flushing && !m.quitting {
 		m.quitting = true
 		cmds = append(cmds, tea.Quit)
 	}
@@ -152,10 +156,8 @@ func (m *Model) resize(msg tea.WindowSizeMsg) tea.Cmd {
 	if msg.Width <= 0 || msg.Height <= 0 || msg.Width == m.width && msg.Height == m.height {
 		return nil
 	}
-	narrower := msg.Width != m.width
-	m.width, m.height = msg.Width, msg.Height
-	// The last column stays free in what is printed: terminals differ in where the cursor is after it.
-	m.markdown = newMarkdown(m.palette, m.width-1)
+	m.width, m.height, m.floor = msg.Width, msg.Height, 0
+	m.markdown = newMarkdown(m.palette, m.cols())
 	m.fitInput()
 	m.resized++
 	size := m.resized
@@ -164,9 +166,6 @@ func (m *Model) resize(msg tea.WindowSizeMsg) tea.Cmd {
 			m.queue = append(m.queue, e.lines(m.palette, m.markdown)...)
 		}
 		return tea.Tick(firstFrames, func(time.Time) tea.Msg { return drawnMsg{} })
-	}
-	if !narrower && !m.flushing {
-		return nil // the terminal keeps its lines as they are
 	}
 	return tea.Tick(settle, func(time.Time) tea.Msg { return paintMsg{size} })
 }
@@ -212,5 +211,10 @@ func (m *Model) note(format string, args ...any) { m.say(entryNote, fmt.Sprintf(
 
 func (m *Model) trouble(format string, args ...any) { m.say(entryFault, fmt.Sprintf(format, args...)) }
 
-// leave ends the chat when all is printed.
-func (m *Model) leave() { m.leaving = true }
+// leave ends the chat when all is printed. The blank line makes room for what the program says next.
+func (m *Model) leave() {
+	if !m.leaving {
+		m.leaving = true
+		m.print(entry{})
+	}
+}

@@ -27,10 +27,12 @@ func (m *Model) filter(_ tea.Model, msg tea.Msg) tea.Msg {
 	if _, ok := msg.(flushMsg); !ok {
 		return msg
 	}
-	if lines := m.takeLines(); lines != "" {
-		return tea.Println(lines)()
+	lines := m.takeLines()
+	if lines == "" {
+		return msg
 	}
-	return msg
+	m.floor = 0
+	return tea.Println(lines)()
 }
 
 // takeLines takes what may be printed at once out of the queue.
@@ -101,7 +103,8 @@ const home = "\x1b[H\x1b[2J"
 
 // repaint lays out anew what the screen holds. A terminal that changes its width breaks the old lines at will, the live
 // part's among them, and nothing says where they are now. The erasing goes with the lines, because Bubble Tea writes
-// those at once and everything else later; its own picture of the live part is void after that.
+// those at once and everything else later. Its own picture of the live part is void after that; it forgets it when it is
+// told the size.
 func (m *Model) repaint() tea.Cmd {
 	var lines []string
 	for i := len(m.tail) - 1; i >= 0 && len(lines) < m.height; i-- {
@@ -109,5 +112,5 @@ func (m *Model) repaint() tea.Cmd {
 	}
 	m.queue = lines[max(0, len(lines)-m.height):]
 	m.flushing, m.repainting = true, true
-	return tea.Sequence(func() tea.Msg { return flushMsg{} }, tea.ClearScreen)
+	return tea.Sequence(func() tea.Msg { return flushMsg{} }, tea.RequestWindowSize)
 }

@@ -21,26 +21,46 @@ func (m *Model) maxLive() int {
 	return min(max(m.height*2/3, min(m.height-2, 10), 2), max(m.height-1, 1))
 }
 
-// View is the live part.
-func (m *Model) View() tea.View {
+// cols is the width that lines may have. The last column stays free: terminals, and Bubble Tea, differ in where the cursor
+// is behind it.
+func (m *Model) cols() int { return max(1, m.width-1) }
+
+// View is the live part, as the last Update has laid it out.
+func (m *Model) View() tea.View { return m.view }
+
+// compose lays the live part out. It has no fewer rows than the one before until something was printed, which takes Bubble
+// Tea's cursor to the first of them: from another row it loses its way when rows go.
+func (m *Model) compose() {
+	lines, cursor := m.rows()
+	if len(lines) < m.floor {
+		lines = append(lines, make([]string, m.floor-len(lines))...)
+	}
+	m.floor = len(lines)
+	m.view = tea.NewView(strings.Join(lines, "\n"))
+	m.view.Cursor = cursor
+}
+
+// rows are the live part's, and where the cursor stands in them.
+func (m *Model) rows() ([]string, *tea.Cursor) {
 	if m.width == 0 || m.leaving {
-		return tea.NewView("")
+		return nil, nil
 	}
 	input := strings.Split(m.input.View(), "\n")
 	below := m.status()
-	above := m.above(m.maxLive() - len(input) - len(below))
-	lines := above
+	lines := m.above(m.maxLive() - len(input) - len(below))
+	c := m.input.Cursor()
+	if c != nil {
+		c.Y += len(lines)
+		c.Blink = false
+	}
 	for _, line := range input {
 		lines = append(lines, trimRight(line))
 	}
 	lines = append(lines, below...)
-	v := tea.NewView(strings.Join(lines, "\n"))
-	if c := m.input.Cursor(); c != nil && !m.deciding {
-		c.Y += len(above)
-		c.Blink = false
-		v.Cursor = c
+	if m.deciding {
+		return lines, nil
 	}
-	return v
+	return lines, c
 }
 
 // above is what stands above the input, in at most so many rows. What a person is asked comes first, then what runs; the
@@ -69,7 +89,7 @@ func (m *Model) callLines() []string {
 	var lines []string
 	for _, c := range m.turn.calls {
 		text := fmt.Sprintf("→ %s %s", terminal.Line(c.tool, previewRunes), terminal.Line(c.arguments, previewRunes))
-		lines = append(lines, m.palette.paint(dim, cutWidth(strings.TrimSpace(text), m.width)))
+		lines = append(lines, m.palette.paint(dim, cutWidth(strings.TrimSpace(text), m.cols())))
 	}
 	return lines
 }
@@ -85,10 +105,10 @@ func (m *Model) pendingLines() []string {
 			state = "accepted"
 		}
 		text := fmt.Sprintf("› %s · %s", terminal.Line(p.text, previewRunes), state)
-		if room := m.width - len(state) - 5; room > 8 {
+		if room := m.cols() - len(state) - 5; room > 8 {
 			text = fmt.Sprintf("› %s · %s", cutWidth(terminal.Line(p.text, previewRunes), room), state)
 		}
-		lines = append(lines, m.palette.paint(dim, cutWidth(text, m.width)))
+		lines = append(lines, m.palette.paint(dim, cutWidth(text, m.cols())))
 	}
 	return lines
 }
@@ -99,7 +119,7 @@ func (m *Model) status() []string {
 	if text == "" {
 		text = m.standing()
 	}
-	return []string{m.palette.paint(dim, cutWidth(text, m.width))}
+	return []string{m.palette.paint(dim, cutWidth(text, m.cols()))}
 }
 
 // standing is how things stand, the most important first: a narrow terminal cuts off the rest.

@@ -260,7 +260,7 @@ func (m *Model) panel(rows int) []string {
 		return nil
 	}
 	if w.Kind == turn.WaitQuestion {
-		lines := wrapText("? "+strings.TrimSpace(terminal.Printable(w.Question)), m.width)
+		lines := wrapText("? "+strings.TrimSpace(terminal.Printable(w.Question)), m.cols())
 		return m.palette.paintLines(yellow, clip(lines, rows))
 	}
 	return m.approvalPanel(w, rows)
@@ -275,7 +275,7 @@ func (m *Model) approvalPanel(w *wait, rows int) []string {
 	}
 	head = clip(head, max(1, rows-len(keys)-1))
 	room := max(1, rows-len(head)-len(keys))
-	arguments := breakText(terminal.Visible(w.Arguments), m.width)
+	arguments := breakText(terminal.Visible(w.Arguments), m.cols())
 	w.scroll = min(max(w.scroll, 0), max(0, len(arguments)-room))
 	w.rows, w.room = len(arguments), room
 	lines := append(head, arguments[w.scroll:min(len(arguments), w.scroll+room)]...)
@@ -298,17 +298,17 @@ func (m *Model) approvalHead(w *wait) []string {
 	if n := len(m.waits); n > 1 {
 		title += fmt.Sprintf(" 1 of %d", n)
 	}
-	if m.width < 2*len("Allow mcp/server/tool?") { // rows are dear
-		return m.palette.paintLines(yellow, breakText(title, m.width))
+	if m.cols() < 2*len("Allow mcp/server/tool?") { // rows are dear
+		return m.palette.paintLines(yellow, breakText(title, m.cols()))
 	}
-	return m.palette.paintLines(yellow, wrapText(title, m.width))
+	return m.palette.paintLines(yellow, wrapText(title, m.cols()))
 }
 
 func (m *Model) approvalWhy(w *wait) []string {
 	if w.Why == "" {
 		return nil
 	}
-	return m.palette.paintLines(dim, wrapText(terminal.Line(w.Why, 2*previewRunes), m.width))
+	return m.palette.paintLines(dim, wrapText(terminal.Line(w.Why, 2*previewRunes), m.cols()))
 }
 
 // The keys that decide: whole, in short, and what they mean.
@@ -321,15 +321,15 @@ const (
 func (m *Model) approvalKeys(w *wait) []string {
 	switch {
 	case w.sent:
-		return []string{m.palette.paint(dim, cutWidth("decided; waiting for the turn", m.width))}
-	case m.deciding && m.width < 60:
-		return []string{cutWidth(shortKeys, m.width)}
+		return []string{m.palette.paint(dim, cutWidth("decided; waiting for the turn", m.cols()))}
+	case m.deciding && m.cols() < 60:
+		return []string{cutWidth(shortKeys, m.cols())}
 	case m.deciding:
-		return wrapText(allKeys, m.width)
+		return wrapText(allKeys, m.cols())
 	case m.reason != "":
-		return []string{cutWidth("why not? Enter denies", m.width)}
+		return []string{cutWidth("why not? Enter denies", m.cols())}
 	}
-	return []string{m.palette.paint(dim, cutWidth("Tab decides", m.width))}
+	return []string{m.palette.paint(dim, cutWidth("Tab decides", m.cols()))}
 }
 
 // page is by how many rows a page of arguments is scrolled.

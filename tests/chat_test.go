@@ -1,0 +1,464 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/tests/script"
+)
+
+// The tests of this file run the real chat in real terminals and look at them.
+
+// sizes are a common terminal and a very small one.
+var sizes = [][2]int{{80, 24}, {20, 10}}
+
+func everySize(t *testing.T, test func(t *testing.T, width, height int)) {
+	for _, size := range sizes {
+		t.Run(fmt.Sprintf("%dx%d", size[0], size[1]), func(t *testing.T) {
+			t.Parallel()
+			test(t, size[0], size[1])
+		})
+	}
+}
+
+const styledAnswer = "# Report\n\nIt is **good** \x1b[2Jand &#27;[31mred\x1b]0;title\x07.\n\n- one\n- two\n\n```go\nfmt.Println(\"\\*\")\n```\n"
+
+func TestChatAnswers(t *testing.T) {
+	t.Parallel()
+	everySize(t, func(t *testing.T, width, height int) {
+		h := newHome(t, asking(script.Start(t, lookAndAnswer(script.Text(styledAnswer).Usage(20, 5, 0)))))
+		h.worker()
+		id := fmt.Sprintf("talk%d", width)
+		s := h.chat(width, height, nil, "-s", id)
+		s.ready()
+		s.says("What is this?")
+		s.printed("2 steps · 1 tool call · 30 tokens in, 8 out · cost unknown")
+		s.ready()
+		s.fits()
+		s.was("a new session, "+id, "› What is this?", "I look.", "✓ local/list_files {}", "· ok ·", "# Report",
+			"[2Jand &#27;[31mred]0;title.", "• one • two", `fmt.Println("\*")`)
+		s.press("C-d")
+		s.leaves(0)
+		s.printed("come back with `starter chat -s " + id + "`")
+		again := h.chat(width, height, nil, "-c")
+		again.printed("session " + id + ", 1 turns")
+		again.printed(`fmt.Println("\*")`)
+		again.ready()
+		again.says("/quit")
+		again.leaves(0)
+	})
+}
+
+func TestChatIsCleanWithoutColour(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, asking(script.Start(t, lookAndAnswer(script.Text(styledAnswer)))))
+	h.worker()
+	captured := func(settings []string, args ...string) string {
+		s := h.chat(80, 24, settings, args...)
+		s.ready()
+		s.says("What is this?")
+		s.printed("cost unknown")
+		s.ready()
+		return s.tmux("capture-pane", "-p", "-e", "-S", "-")
+	}
+	assert.Contains(t, captured(nil), "\x1b[1m", "the check below would notice")
+	assert.NotContains(t, captured([]string{"NO_COLOR=1"}), "\x1b")
+	assert.NotContains(t, captured(nil, "--color", "never"), "\x1b")
+}
+
+func TestChatStreams(t *testing.T) {
+	t.Parallel()
+	everySize(t, func(t *testing.T, width, height int) {
+		gate := script.NewGate()
+		h := newHome(t, asking(script.Start(t, script.Text("The first words, and the last.").Hold(3, gate))))
+		h.worker()
+		s := h.chat(width, height, nil)
+		s.ready()
+		s.says("Slowly.")
+		s.shows("The first", "answering")
+		gate.Release()
+		s.printed("The first words, and the last.")
+		s.ready()
+	})
+}
+
+func TestChatTakesBackWhatAnInterruptedInferenceSaid(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	wrong := script.Text("A wrong beginning of it all.").Hold(4, gate).ResetAfter(5)
+	h := newHome(t, asking(script.Start(t, script.Attempts(wrong, script.Text("The right answer.")))))
+	h.worker()
+	s := h.chat(80, 24, nil)
+	s.ready()
+	s.says("Go on.")
+	s.shows("A wrong beginning")
+	gate.Release()
+	s.printed("The right answer.")
+	s.ready()
+	all := s.whole()
+	assert.Contains(t, all, "its text so far is withdrawn")
+	assert.NotContains(t, all, "A wrong beginning", "it was never printed")
+}
+
+// approving is a home whose ledger tool asks a person. Its model calls it with what could fool one.
+func approving(t *testing.T, effects string) (*home, *script.Server) {
+	t.Helper()
+	arguments := "{\"text\":\"one \\u001b[2J \u202etwo\u009b31m \u200b" + strings.Repeat("and so on ", 60) + "the end\"}"
+	model := script.Start(t, script.Steps(script.Call("mcp_ledger_append", arguments).WithText("I write."), script.Text("Done with it.")))
+	h := newHome(t, asking(model)+"[policy]\nask = [\"mcp/ledger/append\"]\n"+hosting(t, "ledger", "", "-ledger", effects))
+	h.worker()
+	return h, model
+}
+
+func TestChatAsksBeforeACall(t *testing.T) {
+	t.Parallel()
+	everySize(t, func(t *testing.T, width, height int) {
+		effects := t.TempDir() + "/effects"
+		h, _ := approving(t, effects)
+		s := h.chat(width, height, nil)
+		s.ready()
+		s.says("Write it.")
+		s.shows("Allow mcp/ledger/append?", "y")
+		s.shows(`\u202e`)
+		s.awaitKeys()
+		s.press("End")
+		s.shows(`the end"}`)
+		s.press("Home")
+		s.shows(`{"text":"one \u001b[2J`)
+		s.shows("Allow mcp/ledger/append?")
+		require.NoFileExists(t, effects)
+		s.press("y")
+		s.printed("Done with it.")
+		s.printed("allowed by")
+		s.ready()
+		b, err := os.ReadFile(effects)
+		require.NoError(t, err)
+		assert.Equal(t, 1, strings.Count(string(b), "effect"), "%s", b)
+	})
+}
+
+func TestChatDeniesWithAReasonAndKeepsRules(t *testing.T) {
+	t.Parallel()
+	call := script.Call("mcp_ledger_append", `{"text":"x"}`)
+	model := script.Start(t, script.Cases(
+		script.When("first", script.Steps(call, script.Text("So be it."))),
+		script.When("second", script.Steps(call, script.Text("Written."))),
+		script.When("third", script.Steps(call, script.Text("Written again."))),
+	))
+	h := newHome(t, asking(model)+"[policy]\nask = [\"mcp/ledger/append\"]\n"+hosting(t, "ledger", ""))
+	h.worker()
+	s := h.chat(80, 24, nil)
+	s.ready()
+	s.says("the first")
+	s.awaitKeys()
+	s.press("r")
+	s.shows("why not?")
+	s.says("not on a Friday")
+	s.printed("So be it.")
+	s.was("· denied by", "not on a Friday")
+	s.ready()
+	requests := model.Requests()
+	assert.Contains(t, requests[len(requests)-1].Chat.Last("tool").Content, "not on a Friday", "the model is told why")
+	s.says("the second")
+	s.awaitKeys()
+	s.press("t")
+	s.printed("Written.")
+	s.was("from now on always")
+	s.ready()
+	s.says("the third")
+	s.printed("Written again.")
+	assert.Equal(t, 2, s.times("· denied by")+s.times("· allowed by"), "the third was not asked for")
+	assert.Zero(t, s.times("Allow mcp"), "what was asked is gone")
+}
+
+func TestChatDecidesNothingForWhoIsWriting(t *testing.T) {
+	t.Parallel()
+	effects := t.TempDir() + "/effects"
+	h, _ := approving(t, effects)
+	s := h.chat(80, 24, nil)
+	s.ready()
+	s.says("Write it.")
+	s.types("yyy")
+	s.shows("Allow mcp/ledger/append?", "Tab decides", "> yyy")
+	s.types("y")
+	s.shows("> yyyy")
+	s.press("C-u", "Tab")
+	s.awaitKeys()
+	require.NoFileExists(t, effects)
+	s.press("n")
+	s.printed("Done with it.")
+	s.was("· denied by")
+	require.NoFileExists(t, effects)
+}
+
+func TestChatTakesAnAnswer(t *testing.T) {
+	t.Parallel()
+	everySize(t, func(t *testing.T, width, height int) {
+		h := newHome(t, asking(script.Start(t, script.Cases(
+			script.When("blue", script.Text("Blue it is.")),
+			script.When("", script.Call("ask_user", `{"question":"Which \u001b[2Jcolour?"}`)),
+		))))
+		h.worker()
+		s := h.chat(width, height, nil)
+		s.ready()
+		s.says("Paint it.")
+		s.shows("Which [2Jcolour?", "asks you")
+		s.says("blue")
+		s.printed("Blue it is.")
+		s.ready()
+		s.was("› blue", "answered")
+	})
+}
+
+func TestChatStopsATurn(t *testing.T) {
+	t.Parallel()
+	everySize(t, func(t *testing.T, width, height int) {
+		gate := script.NewGate()
+		model := script.Start(t, script.Cases(script.When("again", script.Text("Gladly.")), script.When("", script.Text("It takes its time.").Hold(3, gate))))
+		h := newHome(t, asking(model))
+		h.worker()
+		s := h.chat(width, height, nil)
+		s.ready()
+		s.says("Slowly.")
+		s.shows("It takes")
+		s.press("C-c")
+		s.shows("press Ctrl-C again")
+		s.press("C-c")
+		s.printed("cancelled")
+		s.ready()
+		s.was("It takes")
+		s.says("And again.")
+		s.printed("Gladly.")
+		s.ready()
+		s.press("C-c")
+		s.shows("press Ctrl-C again")
+		s.press("C-c")
+		s.leaves(0)
+	})
+}
+
+func TestChatLeavesATurnRunning(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	h := newHome(t, asking(script.Start(t, script.Text("It takes its time.").Hold(3, gate))))
+	h.worker()
+	s := h.chat(80, 24, nil, "-s", "left-running")
+	s.ready()
+	s.says("Slowly.")
+	s.shows("It takes")
+	s.press("C-d")
+	s.leaves(0)
+	s.printed("the turn goes on; come back with `starter chat -s left-running`")
+	again := h.chat(80, 24, nil, "-s", "left-running")
+	again.shows("It takes", "answering")
+	gate.Release()
+	again.printed("It takes its time.")
+	again.ready()
+}
+
+func TestChatKeepsItsShape(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	words := strings.Repeat("These words are there to be laid out anew. ", 8)
+	model := script.Start(t, script.Cases(script.When("more", script.Text(words+"More follows.").Hold(60, gate)), script.When("", script.Text(words+"The end."))))
+	h := newHome(t, asking(model))
+	h.worker()
+	s := h.chat(80, 24, nil)
+	s.ready()
+	s.says("Talk.")
+	s.printed("The end.")
+	s.ready()
+	for _, size := range [][2]int{{20, 24}, {80, 24}, {20, 10}, {80, 24}, {33, 12}} {
+		s.resize(size[0], size[1])
+		s.laidOut("The end.")
+	}
+	s.says("Talk more.")
+	s.shows("answering")
+	s.resize(20, 10)
+	s.resize(80, 24)
+	s.laidOut("answering")
+	gate.Release()
+	s.printed("More follows.")
+	s.ready()
+	s.fits()
+}
+
+// laidOut waits until the terminal shows a text, one input and one status, and nothing of what it was before.
+func (s *screen) laidOut(text string) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool {
+		shown := s.visible()
+		inputs := 0
+		for line := range strings.Lines(shown) {
+			if strings.TrimSpace(line) == ">" {
+				inputs++
+			}
+		}
+		return inputs == 1 && strings.Contains(squeezed(shown), squeezed(text)) && strings.Count(shown, "s-") <= 2
+	}, within, 20*time.Millisecond, "it is not laid out for %d columns", s.width)
+	s.fits()
+}
+
+func TestTwoChatsShareASession(t *testing.T) {
+	t.Parallel()
+	effects := t.TempDir() + "/effects"
+	h, _ := approving(t, effects)
+	one := h.chat(80, 24, nil, "-s", "shared")
+	one.ready()
+	two := h.chat(60, 20, nil, "-s", "shared")
+	two.ready()
+	one.says("Write it.")
+	two.shows("» Write it.", "Allow mcp/ledger/append?")
+	one.awaitKeys()
+	two.awaitKeys()
+	two.press("y")
+	for _, s := range []*screen{one, two} {
+		s.printed("Done with it.")
+		s.ready()
+		s.was("· allowed by")
+		assert.Zero(t, s.times("Allow mcp/ledger/append?"))
+	}
+	two.says("And thank you.")
+	one.printed("» And thank you.")
+	b, err := os.ReadFile(effects)
+	require.NoError(t, err)
+	assert.Equal(t, 1, strings.Count(string(b), "effect"), "%s", b)
+}
+
+func TestChatSteersAndQueues(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	model := script.Start(t, script.Cases(
+		script.When("later", script.Text("Now to the later one.")),
+		script.When("steer", script.Text("Steered.")),
+		script.When("", script.Steps(script.Call("local_list_files", `{}`).WithText("I look around.").Hold(3, gate), script.Text("Unsteered."))),
+	))
+	h := newHome(t, asking(model))
+	h.worker()
+	s := h.chat(80, 24, nil)
+	s.ready()
+	s.says("Begin.")
+	s.shows("I look")
+	s.says("/after the later one")
+	s.shows("for the next turn")
+	s.says("please steer left")
+	s.shows("please steer left · accepted")
+	gate.Release()
+	s.printed("Steered.")
+	s.printed("Now to the later one.")
+	s.ready()
+	all := s.whole()
+	assert.Less(t, strings.Index(all, "› please steer left"), strings.Index(all, "Steered."))
+	assert.Less(t, strings.Index(all, "Steered."), strings.Index(all, "› the later one"))
+	assert.NotContains(t, all, "Unsteered.")
+}
+
+func TestChatCommands(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, asking(script.Start(t, lookAndAnswer(script.Text("It is a test.").Usage(20, 5, 0)))))
+	h.worker()
+	s := h.chat(80, 40, nil, "-s", "commands")
+	s.ready()
+	s.says("/fork")
+	s.printed("nothing was said in this session yet")
+	s.says("What is this?")
+	s.printed("It is a test.")
+	s.ready()
+	for command, answer := range map[string]string{
+		"/toolz":         "there is no command /toolz; did you mean /tools?",
+		"/tools":         "local/list_files · low risk",
+		"/usage":         "session: 1 turn · 2 steps · 1 tool call · 30 tokens in, 8 out · cost unknown",
+		"/model":         "new turns ask scripted",
+		"/open":          "/namespaces/default/workflows/commands/",
+		"/stop":          "no turn is running",
+		"/fork 2":        "the session cannot be forked there",
+		"/fork x":        `"x" is none`,
+		"/sessions gone": `the journal holds no session "gone"`,
+		"/help":          "go on in a new session that shares this one's past",
+		"/stop now":      "/stop takes no argument",
+	} {
+		s.press("C-u")
+		s.says(command)
+		s.printed(answer)
+	}
+	s.press("C-u")
+	s.says("/fork")
+	s.printed("forked commands at message 4")
+	s.says("/usage")
+	s.printed("session: 0 turns")
+	s.says("/sessions")
+	s.printed("/sessions N goes to one")
+	s.says("/sessions commands")
+	s.printed("session commands, 1 turns")
+	s.fits()
+}
+
+func TestChatKeepsWhatWasTyped(t *testing.T) {
+	t.Parallel()
+	model := script.Start(t, script.Text("Yes."))
+	h := newHome(t, asking(model))
+	h.worker()
+	s := h.chat(80, 24, nil)
+	s.ready()
+	s.types("one")
+	s.press("C-j")
+	s.types("two")
+	s.press("M-Enter")
+	s.says("three")
+	s.printed("Yes.")
+	s.ready()
+	s.pastes("pasted\nlines")
+	s.shows("> pasted")
+	s.press("Enter")
+	s.printed("› pasted")
+	s.ready()
+	long := strings.Repeat("a long line of a paste\tand its end\n", 400)
+	s.pastes(long + "last")
+	s.shows("[paste 1: 401 lines]")
+	s.press("Enter")
+	s.printed("› a long line")
+	s.ready()
+	said := said(model.Requests()[2].Chat)
+	assert.Equal(t, []string{"one\ntwo\nthree", "Yes.", "pasted\nlines", "Yes.", long + "last"}, said)
+	s.press("C-d")
+	s.leaves(0)
+	again := h.chat(80, 24, nil)
+	again.ready()
+	again.press("Up")
+	again.shows("> a long")
+	again.press("C-c") // the input is kept
+	again.press("Up", "Up")
+	again.shows("> pasted")
+	again.press("Up", "Up")
+	again.shows("> one two three")
+}
+
+func TestChatNeedsATerminal(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, "")
+	c := h.starter("chat").exits(3)
+	assert.Contains(t, c.err.String(), "use `starter run")
+	both := h.starter("chat", "-c", "-s", "x").exits(3)
+	assert.Contains(t, both.err.String(), "name two sessions")
+	s := h.chat(80, 24, []string{"TERM=dumb"})
+	s.leaves(3)
+	s.was("cannot move its cursor", "use `starter run")
+}
+
+func TestChatRunsWithItsOwnWorker(t *testing.T) {
+	h := newDevHome(t)
+	s := h.chat(80, 24, nil, "--dev")
+	s.ready()
+	s.says("Who is the lighthouse keeper?")
+	s.printed("The lighthouse keeper is called Ottoline.")
+	s.ready()
+	s.press("C-d")
+	s.leaves(0)
+	s.printed("starter chat --dev -s")
+}
