@@ -176,7 +176,7 @@ func pinned(p turn.Profile) []turn.Tool {
 func (a *Activities) inferResult(ctx context.Context, in workflows.InferInput, profile turn.Profile, inf journal.Inference, reused bool) workflows.InferResult {
 	return workflows.InferResult{
 		Version: workflows.WireVersion, Proposal: a.proposal(ctx, in, profile, inf.Answer), Head: inf.Head, Usage: inf.Answer.Usage,
-		Failures: inf.Failures, Attempt: inf.Attempt, Reused: reused,
+		Failures: inf.Failures, Attempt: inf.Attempt, Reused: reused, Untaken: inf.Untaken,
 	}
 }
 

@@ -423,3 +423,30 @@ func TestAStopDoesNotWaitForAnybody(t *testing.T) {
 		})
 	}
 }
+
+// A reset goes back over steps that are settled. A message that they were settled without joins the first that is not.
+func TestAMessageSurvivesAReset(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	r := newRig(t, script.Func(func(q script.Request) script.Reply {
+		switch {
+		case strings.Contains(q.Chat.Last("user").Content, "Both"):
+			return script.Text("Both.")
+		case q.Chat.Last("tool").Content != "":
+			return script.Text("Only one.").Hold(2, gate)
+		}
+		return script.Call("local_echo", `{"text":"a"}`)
+	}))
+	r.work(withEcho()...)
+	run := r.begin(session(t), "Read one.", nil)
+	r.reach(gate)
+	r.say(session(t), workflows.Message{ID: "m2", Text: "Both, please."})
+	again := r.reset(run, r.tasks(run)[0])
+	assert.Equal(t, "Both.", r.result(again).Answer)
+	gate.Release()
+	rec, err := r.store.Delivered(t.Context(), session(t), "m2")
+	require.NoError(t, err)
+	assert.Equal(t, run.GetRunID(), rec.ID)
+	r.keep("v2-reset-joined", session(t), again.GetRunID())
+	r.sound(session(t))
+}

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -103,6 +104,11 @@ func (r *run) llmInfer(ctx workflow.Context, p turn.LlmInfer) turn.Phase {
 	r.progress.Head = res.Head
 	if res.Proposal.Text != "" {
 		r.progress.Said = res.Proposal.Text
+	}
+	for _, m := range slices.Backward(r.progress.Joining) {
+		if slices.Contains(res.Untaken, m.ID) {
+			r.progress.Inbox = slices.Insert(r.progress.Inbox, 0, m)
+		}
 	}
 	return p.ParseAction(res.Proposal)
 }

@@ -107,6 +107,8 @@ type InferResult struct {
 	Busy     time.Duration `json:"busy"`
 	// Reused: the inference had been settled before and was not sent again.
 	Reused bool `json:"reused,omitempty"`
+	// Untaken are the IDs of messages that came too late for it: it was settled without them, before a reset.
+	Untaken []string `json:"untaken,omitempty"`
 }
 
 // CallInput asks for one tool call. Tool and arguments are for people; what runs is what the journal holds.
