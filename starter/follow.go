@@ -96,7 +96,24 @@ func (t *turnClient) follow(ctx context.Context, s started, o followOptions) err
 	for !done {
 		done, err = f.next(ctx, timeout)
 	}
+	if f.ended && f.over != nil {
+		f.part()
+	}
 	return err
+}
+
+// partWithin is how long Temporal is given to close the run of a turn that is over.
+const partWithin = time.Second
+
+// part waits until Temporal has closed the run too. The answer is out by then; what follows finds the session at rest, and
+// no request is broken off in the moment in which the server is busiest: one that was has left a development server's
+// database refusing everything ("interrupted (9)").
+func (f *follower) part() {
+	select {
+	case <-f.over:
+	case <-time.After(partWithin):
+	case <-f.signals:
+	}
 }
 
 // next waits for one thing to happen and reports whether the command is done with the turn.

@@ -183,6 +183,28 @@ func TestCLIDetachesFromATurnThatItOnlyWatches(t *testing.T) {
 	assert.Equal(t, "It takes its time.\n", away.exits(0).out.String(), "the journal is enough to follow a turn to its end")
 }
 
+// TestCLISendsForATurnOfItsOwn has a run close as continued: who follows the first turn sees its end, and no more.
+func TestCLISendsForATurnOfItsOwn(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	h := newHome(t, asking(script.Start(t, script.Cases(
+		script.When("first", script.Text("One.").Hold(1, gate)), script.When("second", script.Text("Two.")),
+	))))
+	h.worker()
+	first := h.begin(nil, "run", "-q", "-s", "turns", "first")
+	awaitGate(t, gate)
+	reader := h.begin(nil, "attach", "-o", "jsonl", "turns")
+	reader.says("turn_started")
+	sent := decoded[ids](h.starter("send", "-o", "json", "--after", "turns", "second").exits(0))
+	gate.Release()
+	assert.Equal(t, "One.\n", first.exits(0).out.String())
+	for _, e := range decodedLines[event](reader.exits(0)) {
+		assert.Equal(t, sent.Turn, e.Turn)
+	}
+	assert.Equal(t, "Two.\n", h.starter("attach", "-q", "turns").exits(0).out.String(), "the session's next turn, which Temporal knows before the journal does")
+	assert.Equal(t, "One.\n", h.starter("attach", "-q", "--turn", sent.Turn, "turns").exits(0).out.String())
+}
+
 func typeIn(t *testing.T, keys io.Writer, text string) {
 	t.Helper()
 	_, err := io.WriteString(keys, text)
