@@ -13,8 +13,8 @@ import (
 
 // Ask puts what the turn waits for where people see it.
 func (a *Activities) Ask(ctx context.Context, in workflows.AskInput) (workflows.AskResult, error) {
-	err := a.journal.Ask(ctx, journal.AskInput{Session: in.Session, Turn: in.Turn, Waits: in.Waits, At: time.Now()})
-	return workflows.AskResult{Version: workflows.WireVersion}, failure(ctx, err)
+	ruled, err := a.journal.Ask(ctx, journal.AskInput{Session: in.Session, Turn: in.Turn, Waits: in.Waits, At: time.Now()})
+	return workflows.AskResult{Version: workflows.WireVersion, Rulings: ruled}, failure(ctx, err)
 }
 
 // Decide records what people said.

@@ -50,11 +50,12 @@ type Journal interface {
 	FailInference(ctx context.Context, key StepKey, attempt int, code turn.Code, message string) (failures int, err error)
 
 	// Ask records what the turn waits for, emits approval_requested and question_asked (once a wait), and shows the turn
-	// as waiting. ErrClosed.
-	Ask(ctx context.Context, in AskInput) error
+	// as waiting. It returns the rulings that the waits have already: a turn that is reset is not asked twice. ErrClosed,
+	// where a wait is not ruled.
+	Ask(ctx context.Context, in AskInput) (ruled []turn.Ruling, err error)
 	// Decide records rulings, emits approval_decided and question_answered, keeps the session's new rules, and shows the
 	// turn as running where nothing is waited for any more. The first ruling of a wait stands; another one changes
-	// nothing. ErrNotFound where a wait was never asked for, ErrClosed.
+	// nothing. ErrNotFound where a wait was never asked for, ErrClosed where one is not ruled.
 	Decide(ctx context.Context, in DecideInput) error
 	// Rules returns what people have allowed a session for good, in the order in which they did.
 	Rules(ctx context.Context, session string) ([]turn.SessionRule, error)

@@ -450,3 +450,24 @@ func TestAMessageSurvivesAReset(t *testing.T) {
 	r.keep("v2-reset-joined", session(t), again.GetRunID())
 	r.sound(session(t))
 }
+
+// What was decided before a reset is not asked again: neither of a turn that runs nor of one that is over.
+func TestADecisionSurvivesAReset(t *testing.T) {
+	t.Parallel()
+	var effects atomic.Int32
+	gate := script.NewGate()
+	r := newRig(t, script.Steps(script.Call("local_touch", `{"text":"a"}`), script.Attempts(script.Text("Done.").Hold(1, gate), script.Text("Done."))), askToTouch)
+	r.work(touching(&effects))
+	run := r.begin(session(t), "Touch it.", nil)
+	w := r.waits(run.GetRunID(), 1)[0]
+	_, err := r.people().Approve(t.Context(), session(t), workflows.Approval{Call: w.ID, Allow: true, ArgumentsHash: w.ArgumentsHash, By: "ann"})
+	require.NoError(t, err)
+	r.reach(gate)
+	again := r.reset(run, r.tasks(run)[0])
+	assert.Equal(t, "Done.", r.result(again).Answer)
+	gate.Release()
+	r.keep("v2-reset-approved", session(t), again.GetRunID())
+	assert.Equal(t, "Done.", r.result(r.reset(again, r.tasks(again)[0])).Answer)
+	assert.EqualValues(t, 1, effects.Load())
+	r.sound(session(t))
+}

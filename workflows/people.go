@@ -198,10 +198,12 @@ func (r *run) joinable() int {
 // askPeople makes waits known: in the journal, in the indexes, and on the desk.
 func (r *run) askPeople(ctx workflow.Context, waits []turn.Wait) error {
 	in := AskInput{Version: WireVersion, Session: r.session, Turn: r.turnID, Waits: waits}
-	if _, err := journalled(ctx, Activities.Ask, in, "ask "+askSummary(waits)); err != nil {
+	asked, err := journalled(ctx, Activities.Ask, in, "ask "+askSummary(waits))
+	if err != nil {
 		return err
 	}
 	r.desk.put(waits...)
+	r.desk.rulings = asked.Rulings
 	r.show(ctx)
 	return r.upsertState(ctx, turn.StateWaiting)
 }
@@ -222,13 +224,16 @@ func (r *run) goOn(ctx workflow.Context) error {
 // collect waits until every wait is ruled, by people or by time, and has each ruling in the journal as it comes. No
 // process is held meanwhile, and neither the turn's time nor its steps are used up.
 func (r *run) collect(ctx workflow.Context, waits []turn.Wait, within time.Duration) ([]turn.Ruling, error) {
+	if len(r.desk.open()) == 0 { // decided before a reset
+		return r.desk.rulings, nil
+	}
 	expired := func() bool { return false }
 	if within > 0 {
 		timing, stop := workflow.WithCancel(ctx)
 		defer stop()
 		expired = workflow.NewTimer(timing, within).IsReady
 	}
-	for kept := 0; kept < len(waits); {
+	for kept := len(r.desk.rulings); kept < len(waits); {
 		err := workflow.Await(ctx, func() bool { return len(r.desk.rulings) > kept || r.spoken() || expired() })
 		if ctx.Err() != nil { // which makes the timer ready, too
 			return nil, ctx.Err()

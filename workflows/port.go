@@ -150,6 +150,8 @@ type AskInput struct {
 // AskResult says that people can see the waits.
 type AskResult struct {
 	Version int `json:"v"`
+	// Rulings are there already where the turn was reset to before its waits.
+	Rulings []turn.Ruling `json:"rulings,omitempty"`
 }
 
 // DecideInput closes waits.

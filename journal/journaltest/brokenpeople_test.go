@@ -47,11 +47,12 @@ func (s rulesAgain) Waits(ctx context.Context, turnID string) ([]journal.WaitRec
 // asksAnything asks with the hash of what the caller did not show.
 type asksAnything struct{ journal.Store }
 
-func (s asksAnything) Ask(ctx context.Context, in journal.AskInput) error {
-	if err := s.Store.Ask(ctx, in); errors.Is(err, journal.ErrClosed) || errors.Is(err, journal.ErrNotFound) {
-		return err
+func (s asksAnything) Ask(ctx context.Context, in journal.AskInput) ([]turn.Ruling, error) {
+	ruled, err := s.Store.Ask(ctx, in)
+	if errors.Is(err, journal.ErrClosed) || errors.Is(err, journal.ErrNotFound) {
+		return nil, err
 	}
-	return nil
+	return ruled, nil
 }
 
 type losesMessages struct{ journal.Store }

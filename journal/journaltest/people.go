@@ -42,7 +42,9 @@ func (s *script) askInput(waits ...turn.Wait) journal.AskInput {
 
 func (s *script) ask(waits ...turn.Wait) {
 	s.Helper()
-	require.NoError(s, s.Ask(s.Context(), s.askInput(waits...)))
+	ruled, err := s.Ask(s.Context(), s.askInput(waits...))
+	require.NoError(s, err)
+	require.Empty(s, ruled)
 }
 
 func (s *script) decideInput(rulings ...turn.Ruling) journal.DecideInput {
@@ -76,12 +78,27 @@ func (s *script) said(kind turn.ChunkKind) (list []turn.PeopleChunk) {
 	return list
 }
 
+// askFails is the error of an Ask.
+func (s *script) askFails(in journal.AskInput) error {
+	_, err := s.Ask(s.Context(), in)
+	return err
+}
+
 func askedOnce(t T, open func() journal.Store) {
 	s, list := asked(t, open, 2)
 	first, question := approvalOf(list[0]), questionOf("q1", 1)
 	in := s.askInput(first, question)
-	require.NoError(t, s.Ask(t.Context(), in))
-	s.unchanged(func() { require.NoError(t, s.Ask(t.Context(), in)) }) // the worker died before it could say so
+	again := func(want ...turn.Verdict) {
+		t.Helper()
+		ruled, err := s.Ask(t.Context(), in)
+		require.NoError(t, err)
+		require.Len(t, ruled, len(want))
+		for i := range want {
+			assert.Equal(t, want[i], ruled[i].Verdict)
+		}
+	}
+	again()
+	s.unchanged(func() { again() }) // the worker died before it could say so
 	assert.Equal(t, turn.StateWaiting, s.turnState())
 	first.Arguments = list[0].Arguments
 	want := []journal.WaitRecord{
@@ -95,8 +112,11 @@ func askedOnce(t T, open func() journal.Store) {
 	assert.Equal(t, []turn.PeopleChunk{{Wait: question}}, s.said(turn.ChunkQuestionAsked))
 
 	s.decide(allowed(first), turn.Ruling{ID: "q1", Verdict: turn.VerdictAnswered})
-	s.unchanged(func() { require.NoError(t, s.Ask(t.Context(), in)) })
+	s.unchanged(func() { again(turn.VerdictAllowed, turn.VerdictAnswered) }) // the turn was reset
 	assert.Equal(t, turn.StateRunning, s.turnState(), "asking again opens nothing again")
+	s.finish()
+	s.unchanged(func() { again(turn.VerdictAllowed, turn.VerdictAnswered) })
+	s.unchanged(func() { s.decide(turn.Ruling{ID: "q1", Verdict: turn.VerdictAnswered}) })
 	_, err = s.Waits(t.Context(), "none")
 	assert.ErrorIs(t, err, journal.ErrNotFound)
 }
@@ -107,23 +127,23 @@ func askedExactly(t T, open func() journal.Store) {
 		good := approvalOf(list[0])
 		other := good
 		other.ArgumentsHash = journal.HashOf([]byte(`{"path":"another"}`))
-		assert.Error(t, s.Ask(t.Context(), s.askInput(other)), "a person would decide about what does not run")
-		assert.Error(t, s.Ask(t.Context(), s.askInput(good, other)), "nothing of it is asked")
+		assert.Error(t, s.askFails(s.askInput(other)), "a person would decide about what does not run")
+		assert.Error(t, s.askFails(s.askInput(good, other)), "nothing of it is asked")
 		stranger := approvalOf(turn.ToolCall{ID: "1.7", Tool: "x"})
-		assert.Error(t, s.Ask(t.Context(), s.askInput(stranger)))
+		assert.Error(t, s.askFails(s.askInput(stranger)))
 		odd := good
 		odd.Kind = "wish"
-		assert.Error(t, s.Ask(t.Context(), s.askInput(odd)))
+		assert.Error(t, s.askFails(s.askInput(odd)))
 		elsewhere := s.askInput(good)
 		elsewhere.Session = "other"
-		assert.Error(t, s.Ask(t.Context(), elsewhere))
+		assert.Error(t, s.askFails(elsewhere))
 		elsewhere = s.askInput(good)
 		elsewhere.Turn = "none"
-		assert.ErrorIs(t, s.Ask(t.Context(), elsewhere), journal.ErrNotFound)
+		assert.ErrorIs(t, s.askFails(elsewhere), journal.ErrNotFound)
 	})
 	s.finish()
 	s.unchanged(func() {
-		assert.ErrorIs(t, s.Ask(t.Context(), s.askInput(approvalOf(list[0]))), journal.ErrClosed)
+		assert.ErrorIs(t, s.askFails(s.askInput(approvalOf(list[0]))), journal.ErrClosed)
 		assert.ErrorIs(t, s.Decide(t.Context(), s.decideInput(allowed(approvalOf(list[0])))), journal.ErrClosed)
 	})
 }

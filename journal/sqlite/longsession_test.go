@@ -49,7 +49,8 @@ func (l *long) build(turns int) {
 		l.oneTurn()
 		session := fmt.Sprintf("w%d", i)
 		l.begin(session, session)
-		require.NoError(l, l.Ask(context.Background(), journal.AskInput{Session: session, Turn: session, Waits: []turn.Wait{{ID: "q1", Kind: turn.WaitQuestion}}}))
+		_, err := l.Ask(context.Background(), journal.AskInput{Session: session, Turn: session, Waits: []turn.Wait{{ID: "q1", Kind: turn.WaitQuestion}}})
+		require.NoError(l, err)
 	}
 }
 

@@ -47,7 +47,8 @@ func TestKeptJournalIsMigrated(t *testing.T) {
 	require.NoError(t, err)
 	running := turns[len(turns)-1]
 	ask := journal.AskInput{Session: "s", Turn: running.ID, Waits: []turn.Wait{{ID: "q1", Kind: turn.WaitQuestion, Step: 1, Question: "well?"}}}
-	require.NoError(t, s.Ask(t.Context(), ask))
+	_, err = s.Ask(t.Context(), ask)
+	require.NoError(t, err)
 	_, err = s.Fork(t.Context(), journal.ForkInput{Session: "s", At: 1, ID: "f", Time: time.Unix(1, 0)})
 	require.NoError(t, err)
 	n, err := s.PruneChunks(t.Context(), time.Now().Add(24*365*100*time.Hour), 100)

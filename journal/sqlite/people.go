@@ -12,45 +12,51 @@ import (
 )
 
 // Ask implements journal.Journal.
-func (s *Store) Ask(ctx context.Context, in journal.AskInput) error {
-	return s.write(ctx, "asking people for turn "+in.Turn, func(t *tx) error {
-		sc, err := t.openScope(in.Session, in.Turn)
+func (s *Store) Ask(ctx context.Context, in journal.AskInput) (ruled []turn.Ruling, err error) {
+	err = s.write(ctx, "asking people for turn "+in.Turn, func(t *tx) error {
+		sc, err := t.scope(in.Turn)
+		if err == nil {
+			err = sc.check(in.Session)
+		}
 		if err != nil {
 			return err
 		}
+		ruled = nil
 		for _, w := range in.Waits {
-			if err := t.ask(&sc, w, in.At); err != nil {
+			ruling, err := t.ask(&sc, w, in.At)
+			if err != nil {
 				return fmt.Errorf("wait %s: %w", w.ID, err)
+			}
+			if ruling != nil {
+				ruled = append(ruled, *ruling)
 			}
 		}
 		return t.showWaiting(sc, in.At)
 	})
+	return ruled, err
 }
 
-// openScope is a turn that takes work still.
-func (t *tx) openScope(session, turnID string) (scope, error) {
-	sc, err := t.scope(turnID)
-	if err == nil {
-		err = sc.check(session)
-	}
-	if err == nil && sc.closed {
-		err = journal.ErrClosed
-	}
-	return sc, err
-}
-
-// ask opens a wait, once.
-func (t *tx) ask(sc *scope, w turn.Wait, at time.Time) error {
+// ask opens a wait, once, and returns what was ruled about it before.
+func (t *tx) ask(sc *scope, w turn.Wait, at time.Time) (*turn.Ruling, error) {
 	if err := checkID("wait", w.ID); err != nil {
-		return err
+		return nil, err
 	}
 	old, err := t.wait(sc.turn, w.ID)
-	if err == nil && (old.rec.Kind != w.Kind || old.rec.ArgumentsHash != w.ArgumentsHash) {
-		return errors.New("it was asked for before, and about something else")
+	switch {
+	case err == nil && (old.rec.Kind != w.Kind || old.rec.ArgumentsHash != w.ArgumentsHash):
+		return nil, errors.New("it was asked for before, and about something else")
+	case err == nil:
+		return old.rec.Ruling, nil
+	case !errors.Is(err, sql.ErrNoRows):
+		return nil, err
+	case sc.closed:
+		return nil, journal.ErrClosed
 	}
-	if err == nil || !errors.Is(err, sql.ErrNoRows) {
-		return err
-	}
+	return nil, t.openWait(sc, w, at)
+}
+
+// openWait records a new wait and tells followers.
+func (t *tx) openWait(sc *scope, w turn.Wait, at time.Time) (err error) {
 	x := wait{size: int64(len(w.Arguments))}
 	x.rec.Wait = journal.CleanWait(w)
 	switch w.Kind {
@@ -110,7 +116,10 @@ func (t *tx) showWaiting(sc scope, at time.Time) error {
 // Decide implements journal.Journal.
 func (s *Store) Decide(ctx context.Context, in journal.DecideInput) error {
 	return s.write(ctx, "recording what people said to turn "+in.Turn, func(t *tx) error {
-		sc, err := t.openScope(in.Session, in.Turn)
+		sc, err := t.scope(in.Turn)
+		if err == nil {
+			err = sc.check(in.Session)
+		}
 		if err != nil {
 			return err
 		}
@@ -125,11 +134,17 @@ func (s *Store) Decide(ctx context.Context, in journal.DecideInput) error {
 
 func (t *tx) decide(sc scope, r turn.Ruling, at time.Time) error {
 	x, err := t.wait(sc.turn, r.ID)
+	if errors.Is(err, sql.ErrNoRows) && sc.closed {
+		return journal.ErrClosed
+	}
 	if errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("it was never asked for: %w", journal.ErrNotFound)
 	}
 	if err != nil || x.rec.Ruling != nil { // the first ruling stands
 		return err
+	}
+	if sc.closed {
+		return journal.ErrClosed
 	}
 	if r, err = journal.CheckRuling(x.rec.Wait, r); err != nil {
 		return err

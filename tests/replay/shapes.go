@@ -170,6 +170,8 @@ var Shapes = []Shape{
 		Outline: "Begin° Infer update CallTool Infer Finish° → completed: answered"},
 	{Name: "v2-reset-joined", Test: "TestAMessageSurvivesAReset", What: "reset in the middle of a step that a message had come too late for",
 		Outline: "task-failed(ResetWorkflow) update Begin° Infer CallTool Infer Finish° → completed: answered"},
+	{Name: "v2-reset-approved", Test: "TestADecisionSurvivesAReset", What: "reset to before an approval that was given: it is not asked for again",
+		Outline: "task-failed(ResetWorkflow) Begin° Infer Ask° CallTool Infer Finish° → completed: answered"},
 	{Name: "v2-queued-first", Test: "TestAMessageThatComesTooLateBeginsTheNextTurn", What: "messages that come too late for the turn, which is answered",
 		Outline: "Begin° Infer 2×update Finish° → continued"},
 	{Name: "v2-queued-middle", Test: "TestAMessageThatComesTooLateBeginsTheNextTurn", What: "the turn that the first of them begins, with the next one waiting",
