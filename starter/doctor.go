@@ -86,7 +86,7 @@ func checkJournal(ctx context.Context, cfg config.Config) (string, error) {
 func checkModel(ctx context.Context, cfg config.Config) (string, error) {
 	found, err := engine.CheckModel(ctx, cfg)
 	var rejected *turn.Error
-	if errors.As(err, &rejected) && rejected.Code == turn.CodeLLMRejected {
+	if errors.As(err, &rejected) && (rejected.Code == turn.CodeLLMRejected || rejected.Code == turn.CodeLLMUnauthorized) {
 		return "", &exitError{code: exitCredentials, cause: err}
 	}
 	return found, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 
 	"github.com/everturn/everturn/cluster"
 	"github.com/everturn/everturn/config"
@@ -77,10 +76,6 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// unauthorized is what a turn says whose provider did not take the key (RFC 9110, 15.5.2 and 15.5.4). The code of such a
-// failure is the one of every refusal.
-var unauthorized = regexp.MustCompile(`^[^(]+ refused the request \((401|403)\)`)
-
 // turnExit is the exit code of a turn's result.
 func turnExit(r workflows.Result) int {
 	switch {
@@ -90,7 +85,7 @@ func turnExit(r workflows.Result) int {
 		return exitWaiting
 	case r.State == turn.StateFailed && r.Code == turn.CodeConfigInvalid:
 		return exitConfig
-	case r.State == turn.StateFailed && r.Code == turn.CodeLLMRejected && unauthorized.MatchString(r.Message):
+	case r.State == turn.StateFailed && r.Code == turn.CodeLLMUnauthorized:
 		return exitCredentials
 	case r.State == turn.StateFailed, r.State == turn.StateClosed:
 		return exitFailed

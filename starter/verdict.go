@@ -49,7 +49,7 @@ func (t *turnClient) closed(ctx context.Context, s started, run string) (workflo
 	var r workflows.Result
 	err := t.client.GetWorkflow(ctx, s.Session, run).GetWithOptions(ctx, &r, client.WorkflowRunGetOptions{DisableFollowingRuns: true})
 	if err == nil {
-		return r, nil
+		return t.unabridged(ctx, r), nil
 	}
 	var on *workflow.ContinueAsNewError
 	var app *temporal.ApplicationError
@@ -71,6 +71,17 @@ func (t *turnClient) closed(ctx context.Context, s started, run string) (workflo
 		return r, usage("neither Temporal nor the journal knows a turn %q of session %q", s.Turn, s.Session)
 	}
 	return r, fmt.Errorf("waiting for the turn: %w", err)
+}
+
+// unabridged is r with the whole answer, where it is the beginning of another turn's and the journal has that.
+func (t *turnClient) unabridged(ctx context.Context, r workflows.Result) workflows.Result {
+	if r.Of == "" || !r.Truncated {
+		return r
+	}
+	if first, err := t.recorded(ctx, r.Of, ""); err == nil {
+		r.Answer, r.Truncated = first.Answer, first.Truncated
+	}
+	return r
 }
 
 // recorded is a turn's result as the journal has it. streamed is the text that its chunks have shown, if they were

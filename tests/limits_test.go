@@ -473,7 +473,7 @@ func TestProvidersFailures(t *testing.T) {
 		requests int
 	}{
 		"400 is never retried":        {script.Status(400, "invalid_request_error", "no"), turn.CodeLLMRejected, 1},
-		"401 is never retried":        {script.Status(401, "invalid_api_key", "no"), turn.CodeLLMRejected, 1},
+		"401 is never retried":        {script.Status(401, "invalid_api_key", "no"), turn.CodeLLMUnauthorized, 1},
 		"404 is never retried":        {script.Status(404, "not_found", "no"), turn.CodeLLMRejected, 1},
 		"500 is retried retry_max":    {script.Status(500, "server_error", "oops"), turn.CodeLLMTransport, 2},
 		"429 is retried retry_max":    {script.Status(429, "rate_limit", "slow"), turn.CodeLLMRateLimited, 2},

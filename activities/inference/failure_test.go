@@ -25,8 +25,8 @@ func TestRefusalsAreClassifiedAndSayWhatToDo(t *testing.T) {
 		code  turn.Code
 		says  []string
 	}{
-		"key":               {script.Status(401, "invalid_api_key", "Incorrect API key provided: "+canary), turn.CodeLLMRejected, []string{"401", "Incorrect API key", "Check the API key"}},
-		"forbidden":         {script.Status(403, "x", "not for you"), turn.CodeLLMRejected, []string{"not for you", "API key"}},
+		"key":               {script.Status(401, "invalid_api_key", "Incorrect API key provided: "+canary), turn.CodeLLMUnauthorized, []string{"401", "Incorrect API key", "Check the API key"}},
+		"forbidden":         {script.Status(403, "x", "not for you"), turn.CodeLLMUnauthorized, []string{"not for you", "API key"}},
 		"model":             {script.Status(404, "model_not_found", "The model 'm' does not exist"), turn.CodeLLMRejected, []string{"does not exist", "model's name and base_url"}},
 		"context":           {script.Status(400, "context_length_exceeded", "This model's maximum context length is 8192 tokens."), turn.CodeLLMRejected, []string{"8192", "max_history_messages"}},
 		"too large":         {body(413, `{}`), turn.CodeLLMRejected, []string{"413", "max_history_messages"}},

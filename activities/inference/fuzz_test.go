@@ -76,7 +76,7 @@ func FuzzRefusal(f *testing.F) {
 		assert.Less(t, len(e.Message), 3*maxSaid)
 		assert.Equal(t, printable(e.Message), e.Message)
 		assert.True(t, utf8.ValidString(e.Error()))
-		assert.Contains(t, []turn.Code{turn.CodeLLMRejected, turn.CodeLLMRateLimited, turn.CodeLLMTransport}, e.Code)
+		assert.Contains(t, []turn.Code{turn.CodeLLMRejected, turn.CodeLLMUnauthorized, turn.CodeLLMRateLimited, turn.CodeLLMTransport}, e.Code)
 	})
 }
 

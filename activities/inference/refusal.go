@@ -91,6 +91,8 @@ func (r *refusal) code() turn.Code {
 	switch {
 	case has("insufficient_quota"), has("billing"):
 		return turn.CodeLLMRejected
+	case r.Status == http.StatusUnauthorized, r.Status == http.StatusForbidden:
+		return turn.CodeLLMUnauthorized
 	case r.Status == http.StatusTooManyRequests, r.Status == 0 && has("rate_limit"):
 		return turn.CodeLLMRateLimited
 	case r.Status == http.StatusRequestTimeout, r.Status == http.StatusConflict, r.Status == http.StatusTooEarly, r.Status >= 500:

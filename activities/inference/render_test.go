@@ -213,7 +213,7 @@ func TestPing(t *testing.T) {
 		return &http.Response{StatusCode: 401, Header: http.Header{}, Body: http.NoBody}, nil
 	})}
 	err = chatOf(t, s.URL(), func(o *inference.Options) { o.HTTPClient = denied }).Ping(t.Context())
-	assert.Contains(t, refusal(t, err, turn.CodeLLMRejected).Message, "API key")
+	assert.Contains(t, refusal(t, err, turn.CodeLLMUnauthorized).Message, "API key")
 	require.NoError(t, s.Close())
 	refusal(t, chatOf(t, s.URL()).Ping(t.Context()), turn.CodeLLMTransport)
 }

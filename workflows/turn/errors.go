@@ -13,6 +13,7 @@ const (
 	CodeLLMTransport       Code = "llm_transport"
 	CodeLLMRateLimited     Code = "llm_rate_limited"
 	CodeLLMRejected        Code = "llm_rejected"
+	CodeLLMUnauthorized    Code = "llm_unauthorized" // the provider does not take the key
 	CodeLLMTruncated       Code = "llm_truncated"
 	CodeInvalidAction      Code = "invalid_action"
 	CodeToolNotSent        Code = "tool_not_sent"

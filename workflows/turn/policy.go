@@ -128,7 +128,7 @@ func (p Policy) AfterModelError(code Code, l Limits, c Counters) Decision {
 			return DecideFail
 		}
 	case DecideReprompt:
-		if c.Reprompts >= l.MaxReprompts || code == CodeLLMRejected {
+		if c.Reprompts >= l.MaxReprompts || code == CodeLLMRejected || code == CodeLLMUnauthorized {
 			return DecideFail
 		}
 	}
