@@ -1,5 +1,5 @@
 # For people; .ci/run does the same on a fresh machine.
-.PHONY: test lint race replay fuzz faults mutants soak bench bench-accept bench-smoke
+.PHONY: test lint race replay fuzz faults mutants soak bench bench-accept bench-smoke man
 
 FUZZTIME ?= 30s
 TOOL = go tool -modfile=tools/lint.mod
@@ -8,7 +8,7 @@ test: lint
 	go test ./...
 
 race:
-	go test -race ./journal/... ./activities/inference/... ./activities/toolbox/...
+	go test -race ./journal/... ./activities/inference/... ./activities/toolbox/... ./starter/chat/...
 
 lint:
 	@test -z "$$(gofmt -l . | tee /dev/stderr)"
@@ -53,3 +53,7 @@ bench-smoke:
 bench-accept:
 	@test -n "$(REASON)" || { echo 'say why: make bench-accept REASON="what changed"'; exit 1; }
 	@$(BENCH) -accept "$(REASON)" $(if $(LAST),-last)
+
+# Manual pages, into dist/man.
+man:
+	go run ./starter man dist/man
