@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"time"
 
@@ -17,10 +18,30 @@ func (a *Activities) Ask(ctx context.Context, in workflows.AskInput) (workflows.
 	return workflows.AskResult{Version: workflows.WireVersion, Rulings: ruled}, failure(ctx, err)
 }
 
-// Decide records what people said.
+// Decide records what people said, unless they have only said again what the session has had.
 func (a *Activities) Decide(ctx context.Context, in workflows.DecideInput) (workflows.DecideResult, error) {
-	err := a.journal.Decide(ctx, journal.DecideInput{Session: in.Session, Turn: in.Turn, Rulings: in.Rulings, At: time.Now()})
-	return workflows.DecideResult{Version: workflows.WireVersion}, failure(ctx, err)
+	res := workflows.DecideResult{Version: workflows.WireVersion}
+	heard, err := a.heard(ctx, in.Session, in.Said)
+	if err == nil && !heard {
+		err = a.journal.Decide(ctx, journal.DecideInput{Session: in.Session, Turn: in.Turn, Rulings: in.Rulings, At: time.Now()})
+	}
+	res.Heard = heard
+	return res, failure(ctx, err)
+}
+
+// heard reports whether there are messages and the session has had each of them.
+func (a *Activities) heard(ctx context.Context, session string, ids []string) (bool, error) {
+	for _, id := range ids {
+		if id == "" {
+			return false, nil
+		}
+		if _, err := a.journal.Delivered(ctx, session, id); errors.Is(err, journal.ErrNotFound) {
+			return false, nil
+		} else if err != nil {
+			return false, err
+		}
+	}
+	return len(ids) > 0, nil
 }
 
 // said hands the journal messages that joined a turn.

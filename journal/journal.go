@@ -88,6 +88,8 @@ type Journal interface {
 	// Messages returns the transcript's messages with from <= seq <= to, in order, with their whole content.
 	Messages(ctx context.Context, session string, from, to int64) ([]turn.Message, error)
 	Turn(ctx context.Context, turnID string) (TurnRecord, error)
+	// Delivered returns the turn that took this message of the session, the one that it joined included. ErrNotFound.
+	Delivered(ctx context.Context, session, messageID string) (TurnRecord, error)
 	// StepMessage returns the assistant's message that settled the inference; ErrNotFound where it is not settled.
 	StepMessage(ctx context.Context, key StepKey) (turn.Message, error)
 	// Call returns the call with its arguments and outcome; ErrNotFound where it was never claimed.
@@ -118,8 +120,6 @@ type Store interface {
 	// Waiting returns the open waits of turns that are not over, the oldest first: those of a session, or of all where
 	// session is empty.
 	Waiting(ctx context.Context, session string, limit int) ([]WaitRecord, error)
-	// Delivered returns the turn that took this message of the session, the one that it joined included. ErrNotFound.
-	Delivered(ctx context.Context, session, messageID string) (TurnRecord, error)
 
 	// Fork makes a session that shares the messages 1..At of another one, by hash: nothing is copied and the other one
 	// does not change. ErrNotFound, ErrExists, ErrForkPoint.

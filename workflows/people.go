@@ -241,23 +241,30 @@ func (r *run) collect(ctx workflow.Context, waits []turn.Wait, within time.Durat
 		if err != nil {
 			return nil, err
 		}
-		r.conclude(ctx, waits)
+		said := r.conclude(ctx, waits)
 		fresh := r.desk.rulings[kept:]
-		kept = len(r.desk.rulings)
-		in := DecideInput{Version: WireVersion, Session: r.session, Turn: r.turnID, Rulings: fresh}
-		if _, err := journalled(ctx, Activities.Decide, in, "record what was decided"); err != nil {
+		in := DecideInput{Version: WireVersion, Session: r.session, Turn: r.turnID, Rulings: fresh, Said: said}
+		res, err := journalled(ctx, Activities.Decide, in, "record what was decided")
+		if err != nil {
 			return nil, err
+		}
+		if res.Heard {
+			r.unsay(said)
+		} else {
+			kept += len(fresh)
 		}
 	}
 	return r.desk.rulings, nil
 }
 
 // conclude rules what nobody had to rule by name: a question that a message has answered, and what nobody said anything
-// about in time. Where somebody did, there is nothing left to conclude.
-func (r *run) conclude(ctx workflow.Context, waits []turn.Wait) {
+// about in time. Where somebody did, there is nothing left to conclude. It returns the IDs of the messages that it took
+// for an answer.
+func (r *run) conclude(ctx workflow.Context, waits []turn.Wait) (said []string) {
 	for _, w := range waits {
 		switch {
 		case w.Kind == turn.WaitQuestion && r.spoken():
+			said = r.saidSince()
 			r.desk.rule(turn.Ruling{ID: w.ID, Verdict: turn.VerdictAnswered, At: workflow.Now(ctx)})
 		case !w.ExpiresAt.IsZero() && !workflow.Now(ctx).Before(w.ExpiresAt):
 			r.desk.rule(turn.Ruling{
@@ -266,6 +273,29 @@ func (r *run) conclude(ctx workflow.Context, waits []turn.Wait) {
 			})
 		}
 	}
+	return said
+}
+
+// saidSince are the IDs of the messages that have come to the open question.
+func (r *run) saidSince() (ids []string) {
+	skip := r.desk.answers
+	for _, m := range r.progress.Inbox {
+		switch {
+		case m.After:
+		case skip > 0:
+			skip--
+		default:
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
+}
+
+// unsay opens the question again that these messages seemed to answer: the session has had them before, and they were
+// sent again.
+func (r *run) unsay(ids []string) {
+	r.desk.rulings = nil
+	r.progress.Inbox = slices.DeleteFunc(slices.Clone(r.progress.Inbox), func(m Message) bool { return slices.Contains(ids, m.ID) })
 }
 
 // spoken: a message has come that answers the open question.

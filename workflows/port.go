@@ -160,11 +160,15 @@ type DecideInput struct {
 	Session string        `json:"session"`
 	Turn    string        `json:"turn"`
 	Rulings []turn.Ruling `json:"rulings"`
+	// Said are the IDs of the messages that are taken for an answer. Where the session has had each of them before,
+	// nobody has answered anything and nothing is recorded.
+	Said []string `json:"said,omitempty"`
 }
 
-// DecideResult says that the rulings are in the journal.
+// DecideResult says that the rulings are in the journal, unless all that was said was heard before.
 type DecideResult struct {
-	Version int `json:"v"`
+	Version int  `json:"v"`
+	Heard   bool `json:"heard,omitempty"`
 }
 
 // FinishInput settles a turn.
