@@ -1,0 +1,73 @@
+package session
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/everturn/everturn/tests/script"
+)
+
+// The deeds that a message may ask for, one an answer of the model.
+const (
+	touch    = "touch"   // a call that needs approval
+	touches  = "touches" // two of them, and one that needs none
+	same     = "same"    // a call that needs approval and is the same each time, so that "always" counts for it
+	look     = "look"    // a call that needs no approval
+	ask      = "ask"     // a question
+	slow     = "slow"    // a look whose answer takes a while to come
+	stalling = 15 * time.Millisecond
+)
+
+var deeds = []string{touch, touch, touches, same, look, look, ask, slow}
+
+// The tools that a worker of Agent has to have, each with an argument text. Touch is the one to ask people about.
+const (
+	TouchTool = "touch"
+	LookTool  = "look"
+)
+
+// Text is a message that makes Agent do something.
+func Text(session, id string, do []string) string {
+	return session + " " + id + ": " + strings.Join(append(do, "end"), " ")
+}
+
+// Agent is a model that does what the user's last message says, one deed an answer, and ends by naming the message.
+func Agent() script.Script {
+	return script.Func(func(r script.Request) script.Reply {
+		head, list, _ := strings.Cut(r.Chat.Asked(), ": ")
+		session, id, _ := strings.Cut(head, " ")
+		do := strings.Fields(list)
+		if r.Step >= len(do)-1 {
+			return script.Text("done " + id)
+		}
+		return deed(do[r.Step], session, id+"."+strconv.Itoa(r.Step))
+	})
+}
+
+func deed(what, session, place string) script.Reply {
+	switch what {
+	case touch:
+		return script.Calls(call(TouchTool, session, place))
+	case touches:
+		return script.Calls(call(TouchTool, session, place+"a"), call(LookTool, session, place), call(TouchTool, session, place+"b"))
+	case same:
+		return script.Calls(call(TouchTool, session, same))
+	case ask:
+		return script.Call("ask_user", `{"question":"What about `+place+`?"}`)
+	case slow:
+		return script.Calls(call(LookTool, session, place)).WithText("I look at " + place + ".").Delay(stalling)
+	}
+	return script.Calls(call(LookTool, session, place))
+}
+
+// Arguments are a call's, as the model gives them: a session, and what is meant in it.
+type Arguments struct {
+	Text string `json:"text"`
+}
+
+func call(tool, session, what string) script.ToolCall {
+	b, _ := json.Marshal(Arguments{Text: session + " " + what}) // strings always marshal
+	return script.ToolCall{Name: "local_" + tool, Arguments: string(b)}
+}

@@ -1,0 +1,94 @@
+package tests
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/sessions"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// resumed ends the session's run from outside and lets the turn go on in a new one, as continue-as-new does, with a
+// message that is there already when the new run begins.
+func (r *rig) resumed(sessionID, turnID string, m workflows.Message) client.WorkflowRun {
+	r.t.Helper()
+	ctx := r.t.Context()
+	begun, err := r.store.Begin(ctx, journal.BeginInput{Session: sessionID, Turn: turnID, WorkflowID: sessionID, RunID: turnID, Message: turn.Message{ID: "m1", Text: "One."}})
+	require.NoError(r.t, err)
+	require.True(r.t, begun.Resumed)
+	_, head := r.transcript(sessionID)
+	p := turn.Progress{Head: head, From: 1, Anchor: begun.Head.Seq, Counters: turn.Counters{Step: 1, Spent: 1}}
+	require.NoError(r.t, json.Unmarshal(begun.Pins, &p.Pins))
+	require.NoError(r.t, r.client.TerminateWorkflow(ctx, sessionID, "", "a test"))
+	start := r.client.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
+		ID: sessionID, TaskQueue: r.cfg.Temporal.TaskQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+	}, workflows.TurnWorkflow, workflows.Input{Version: workflows.WireVersion, Session: sessionID, Turn: turnID, Continued: &p})
+	h, err := r.client.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{StartWorkflowOperation: start,
+		UpdateOptions: client.UpdateWorkflowOptions{UpdateID: m.ID, WorkflowID: sessionID, UpdateName: workflows.SendUpdate,
+			Args: []any{m}, WaitForStage: client.WorkflowUpdateStageCompleted}})
+	require.NoError(r.t, err)
+	require.NoError(r.t, h.Get(ctx, nil))
+	run, err := start.Get(ctx)
+	require.NoError(r.t, err)
+	return run
+}
+
+// A continued run's handlers run before anything else of it.
+func TestAMessageThatComesWithAContinuedRunIsTaken(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Cases(script.When("Two.", script.Text("To both.")), script.When("One.", script.Call("ask_user", `{"question":"And then?"}`))))
+	r.work()
+	begun := r.say(session(t), workflows.Message{ID: "m1", Text: "One."})
+	r.waits(begun.Turn, 1)
+	r.ran = nil // it is terminated, which no code replays
+	run := r.resumed(session(t), begun.Turn, workflows.Message{ID: "m2", Text: "Two."})
+	rec := r.answered(session(t), "m2")
+	assert.Equal(t, begun.Turn, rec.ID)
+	assert.Equal(t, "To both.", rec.Answer)
+	assert.Equal(t, "To both.", r.result(run).Answer)
+	r.sound(session(t))
+}
+
+// A message that the session has had is no answer to a question that it asks later, whoever sends it again.
+func TestAMessageSentAgainAnswersNoQuestion(t *testing.T) {
+	t.Parallel()
+	for name, turns := range map[string]bool{"of this turn": false, "of a turn before": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, script.Cases(
+				script.When("The first.", script.Text("The first it is.")),
+				script.When("Old.", script.Text("That was long ago.")),
+				script.When("Which?", script.Call("ask_user", `{"question":"Which one?"}`)),
+			))
+			r.work()
+			old := workflows.Message{ID: "m1", Text: "Old."}
+			if turns {
+				r.ended(r.say(session(t), old).Turn)
+			}
+			again := workflows.Message{ID: "m2", Text: "Which?"}
+			begun := r.say(session(t), again)
+			r.waits(begun.Turn, 1)
+			if turns {
+				again = old
+			}
+			for range 2 {
+				_, err := r.people().Send(t.Context(), sessions.Request{Session: session(t), Message: again})
+				require.NoError(t, err)
+			}
+			_, err := r.people().Answer(t.Context(), session(t), workflows.Answer{Question: "q1", Text: "The first."})
+			require.NoError(t, err, "the question is open still")
+			assert.Equal(t, "The first it is.", r.ended(begun.Turn).Answer)
+			messages, _ := r.transcript(session(t))
+			assert.Equal(t, "The first.", messages[len(messages)-2].Text)
+			r.sound(session(t))
+		})
+	}
+}

@@ -1,0 +1,99 @@
+package tests
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+
+	"github.com/everturn/everturn/cluster"
+	"github.com/everturn/everturn/starter/devstack"
+	"github.com/everturn/everturn/workflows"
+)
+
+// mortal is a Temporal server of a test's own that can be stopped and started again at the same address.
+type mortal struct {
+	t       *testing.T
+	address string
+	args    []string
+	path    string
+	kill    func()
+}
+
+// newMortal starts one. With a database it remembers across its lives; without, it keeps everything in memory, which is
+// several times faster. It suggests to continue as new after so many events, 0 for the server's own number. As with
+// newSuggestingServer it is to be started before its rig.
+func newMortal(t *testing.T, database string, suggest int) *mortal {
+	t.Helper()
+	path, _, err := devstack.FindTemporal(t.Context(), devstack.Options{Progress: os.Stderr, Environ: os.Environ()})
+	require.NoError(t, err)
+	port, err := freePort()
+	require.NoError(t, err)
+	m := &mortal{t: t, address: "127.0.0.1:" + strconv.Itoa(port), path: path, kill: func() {}}
+	m.args = strings.Fields("server start-dev --headless --ip 127.0.0.1 --log-level never --namespace " + cluster.DefaultNamespace + " --port " + strconv.Itoa(port))
+	settings := []string{"history.transferProcessorMaxPollRPS=100000", "history.timerProcessorMaxPollRPS=100000",
+		"matching.numTaskqueueReadPartitions=1", "matching.numTaskqueueWritePartitions=1", "system.forceSearchAttributesCacheRefreshOnRead=true"}
+	if suggest > 0 {
+		settings = append(settings, "limit.historyCount.suggestContinueAsNew="+strconv.Itoa(suggest))
+	}
+	for _, s := range settings {
+		m.args = append(m.args, "--dynamic-config-value", s)
+	}
+	if database != "" {
+		m.args = append(m.args, "--db-filename", database)
+	}
+	m.start()
+	t.Cleanup(func() { m.kill() })
+	return m
+}
+
+// start brings the server up and waits until it takes requests.
+func (m *mortal) start() {
+	m.t.Helper()
+	cmd := exec.Command(m.path, m.args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	started, ended := make(chan error), make(chan struct{})
+	go func() {
+		defer close(ended)
+		runtime.LockOSThread() // the signal comes with the end of the thread that started the process
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // it is killed
+		}
+	}()
+	require.NoError(m.t, <-started)
+	m.kill = func() {
+		_ = cmd.Process.Kill() // it may be gone
+		<-ended
+	}
+	require.Eventually(m.t, func() bool {
+		c, err := client.DialContext(m.t.Context(), client.Options{HostPort: m.address, Logger: quiet})
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		return cluster.EnsureAttributes(m.t.Context(), c, cluster.DefaultNamespace, workflows.SearchAttributes()) == nil
+	}, within, 50*time.Millisecond, "the server does not answer")
+}
+
+// dial makes a client of this server, or of what stands before it.
+func (m *mortal) dial(address string) client.Client {
+	m.t.Helper()
+	c, err := cluster.Dial(context.WithoutCancel(m.t.Context()), cluster.Options{Address: address})
+	require.NoError(m.t, err)
+	m.t.Cleanup(c.Close)
+	return c
+}
+
+// serves moves a rig that has not begun yet to this server.
+func (m *mortal) serves(r *rig) { r.client, r.cfg.Temporal.Address = m.dial(m.address), m.address }
