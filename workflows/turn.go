@@ -23,7 +23,7 @@ func Turn(ctx workflow.Context, in Input) (Result, error) {
 	}
 	var phase turn.Phase
 	if in.Continued != nil {
-		phase = r.resume(ctx, in.Continued)
+		phase = turn.Resume(&r.progress)
 	} else {
 		phase = r.start(ctx, turn.Open(&r.progress))
 	}
@@ -65,10 +65,19 @@ type run struct {
 	desk     desk
 }
 
+// newRun is what the handlers find: an update that is there already when a run begins is handled while they are being
+// set, before anything else of the run, so that all that they look at has to be here.
 func newRun(ctx workflow.Context, in Input) *run {
 	info := workflow.GetInfo(ctx)
 	r := &run{in: in, session: info.WorkflowExecution.ID, turnID: turnID(info, in), runID: info.WorkflowExecution.RunID, phase: turn.PhaseStart}
-	r.progress.Inbox = in.Queue
+	if in.Continued != nil {
+		r.progress, r.begun, r.opened = *in.Continued, true, true
+	} else {
+		r.progress.Inbox = in.Queue
+	}
+	if in.Message != nil {
+		r.opening = in.Message.ID
+	}
 	r.progress.Observe = r.observer(ctx)
 	return r
 }
@@ -91,13 +100,6 @@ func (r *run) observer(ctx workflow.Context) func(turn.Transition) {
 		r.phase = t.To
 		log.Debug("transition", "turn", r.turnID, "from", t.From, "to", t.To, "step", t.Step)
 	}
-}
-
-func (r *run) resume(ctx workflow.Context, p *turn.Progress) turn.Phase {
-	r.progress = *p
-	r.progress.Observe = r.observer(ctx)
-	r.begun, r.opened = true, true
-	return turn.Resume(&r.progress)
 }
 
 // tooLong says that the history has grown enough to go on in a new run.
