@@ -185,8 +185,20 @@ func (c *Client) Stop(ctx context.Context, session string) error {
 	return nil
 }
 
-// update asks the running turn for something, under one update ID however often it is tried: it is done once.
+// update asks the running turn for something. What it is refused because nothing waits for it is asked once more: a
+// worker that takes a turn over hears of the request before it has come to where the turn waits, and has when it is
+// asked again.
 func (c *Client) update(ctx context.Context, session, name string, arg, res any) error {
+	err := c.request(ctx, session, name, arg, res)
+	var no *turn.Error
+	if errors.As(err, &no) && no.Code == turn.CodeNotWaiting {
+		err = c.request(ctx, session, name, arg, res)
+	}
+	return err
+}
+
+// request sends an update, under one ID however often it is tried: it is done once.
+func (c *Client) request(ctx context.Context, session, name string, arg, res any) error {
 	id := rand.Text()
 	return c.persist(ctx, func(ctx context.Context) error {
 		h, err := c.temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{

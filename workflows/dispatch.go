@@ -40,7 +40,7 @@ const inferRoom = 10*time.Second + SettleWithin + callRoom
 // these bounds, and the activity's deadline is their sum with room: a call that the server gives up while it is being
 // settled would be dispatched again, and told that its outcome is unknown.
 const (
-	ClaimWithin  = 2 * time.Second // a dispatch after this one waits again
+	ClaimWithin  = 4 * time.Second // a dispatch after this one waits again
 	SettleWithin = 8 * time.Second // nobody does this again, so it is waited for longer
 	callRoom     = 5 * time.Second // a tool that ends late, a busy machine, the way to the server and back
 )

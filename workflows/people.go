@@ -57,12 +57,13 @@ type AnswerResult struct {
 type desk struct {
 	waits   []turn.Wait
 	rulings []turn.Ruling
+	kept    int // the first so many of them were in the journal when the waits were asked for
 	// answers is how many messages waited to join when a question was asked: the next one answers it.
 	answers int
 }
 
 // put asks for something new.
-func (d *desk) put(waits ...turn.Wait) { d.waits, d.rulings = waits, nil }
+func (d *desk) put(waits ...turn.Wait) { d.waits, d.rulings, d.kept = waits, nil, 0 }
 
 func (d *desk) find(id string) (turn.Wait, bool) {
 	i := slices.IndexFunc(d.waits, func(w turn.Wait) bool { return w.ID == id })
@@ -84,6 +85,15 @@ func (d *desk) ruling(id string) (turn.Ruling, bool) {
 func (d *desk) rule(r turn.Ruling) {
 	if _, ruled := d.ruling(r.ID); !ruled {
 		d.rulings = append(d.rulings, r)
+	}
+}
+
+// keep puts the journal's rulings, of a run that was reset, in front of what was said since: the first one stands.
+func (d *desk) keep(before []turn.Ruling) {
+	since := d.rulings
+	d.rulings, d.kept = slices.Clone(before), len(before)
+	for _, r := range since {
+		d.rule(r)
 	}
 }
 
@@ -195,15 +205,17 @@ func (r *run) joinable() int {
 	return n
 }
 
-// askPeople makes waits known: in the journal, in the indexes, and on the desk.
+// askPeople makes waits known: on the desk, in the journal, and in the indexes. The desk is first: who reads in the journal
+// that something is waited for must not be told that nothing is, also where the worker that wrote it has died since.
 func (r *run) askPeople(ctx workflow.Context, waits []turn.Wait) error {
+	r.desk.put(waits...)
 	in := AskInput{Version: WireVersion, Session: r.session, Turn: r.turnID, Waits: waits}
 	asked, err := journalled(ctx, Activities.Ask, in, "ask "+askSummary(waits))
 	if err != nil {
+		r.desk.put()
 		return err
 	}
-	r.desk.put(waits...)
-	r.desk.rulings = asked.Rulings
+	r.desk.keep(asked.Rulings)
 	r.show(ctx)
 	return r.upsertState(ctx, turn.StateWaiting)
 }
@@ -224,7 +236,7 @@ func (r *run) goOn(ctx workflow.Context) error {
 // collect waits until every wait is ruled, by people or by time, and has each ruling in the journal as it comes. No
 // process is held meanwhile, and neither the turn's time nor its steps are used up.
 func (r *run) collect(ctx workflow.Context, waits []turn.Wait, within time.Duration) ([]turn.Ruling, error) {
-	if len(r.desk.open()) == 0 { // decided before a reset
+	if r.desk.kept == len(waits) { // decided before a reset
 		return r.desk.rulings, nil
 	}
 	expired := func() bool { return false }
@@ -233,7 +245,7 @@ func (r *run) collect(ctx workflow.Context, waits []turn.Wait, within time.Durat
 		defer stop()
 		expired = workflow.NewTimer(timing, within).IsReady
 	}
-	for kept := len(r.desk.rulings); kept < len(waits); {
+	for kept := r.desk.kept; kept < len(waits); {
 		err := workflow.Await(ctx, func() bool { return len(r.desk.rulings) > kept || r.spoken() || expired() })
 		if ctx.Err() != nil { // which makes the timer ready, too
 			return nil, ctx.Err()
