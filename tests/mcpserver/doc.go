@@ -11,6 +11,8 @@
 //	{"event":"mode","text":"…"}      the server starts and finds in its -mode-file how to misbehave
 //	{"event":"done","text":"…"}      the answer is about to be sent
 //
+// With -times each line has the time of the event, too, as "at".
+//
 // An argument block of "before" or "after" makes the call wait on that side of the effect until the file -release
 // exists; the flag -block is the default for calls that do not say, and an argument take makes it take so many
 // milliseconds on both. So a test can wait for an event, kill something,

@@ -21,7 +21,7 @@ import (
 type program struct {
 	mode, modeFile, ledger, release, block, pidfile, http string
 
-	untilEOF bool
+	untilEOF, times bool
 
 	in       io.Reader
 	out, err io.Writer
@@ -45,6 +45,7 @@ func (p *program) parse(args []string) {
 	f.StringVar(&p.mode, "mode", "", "misbehave: see modes in modes.go")
 	f.StringVar(&p.modeFile, "mode-file", "", "file that holds the mode, where it is there when the server starts")
 	f.StringVar(&p.ledger, "ledger", "", "file to which append writes its effects")
+	f.BoolVar(&p.times, "times", false, "say in the ledger when each event was")
 	f.StringVar(&p.release, "release", "", "file whose appearance lets blocked calls go on")
 	f.StringVar(&p.block, "block", "", "where append waits when a call does not say: before, after or never")
 	f.StringVar(&p.pidfile, "pidfile", "", "file to write the process ID to, and the grandchild's below it")

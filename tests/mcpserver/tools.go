@@ -176,8 +176,17 @@ func (p *program) awaitRelease(ctx context.Context) error {
 
 // entry is a line of the ledger.
 type entry struct {
-	Event string `json:"event"`
-	Text  string `json:"text"`
+	Event string    `json:"event"`
+	Text  string    `json:"text"`
+	At    time.Time `json:"at,omitzero"` // with -times
+}
+
+func (p *program) entry(event, text string) entry {
+	e := entry{Event: event, Text: text}
+	if p.times {
+		e.At = time.Now()
+	}
+	return e
 }
 
 // note writes to the ledger and syncs it. A ledger that cannot be written ends the program: a test must not go on.
@@ -185,7 +194,7 @@ func (p *program) note(event, text string) {
 	if p.ledger == "" {
 		return
 	}
-	line, err := json.Marshal(entry{event, text})
+	line, err := json.Marshal(p.entry(event, text))
 	if err == nil {
 		err = appendSynced(p.ledger, append(line, '\n'))
 	}
