@@ -11,10 +11,13 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/sessions"
 	"github.com/everturn/everturn/tests/faults/check"
 	"github.com/everturn/everturn/workflows"
 )
@@ -41,6 +44,8 @@ func (l *ledger) write(line any) {
 // then until it knows what became of it.
 type user struct {
 	client       client.Client
+	people       *sessions.Client
+	store        journal.Store
 	ledger       *ledger
 	taskQueue    string
 	acknowledged func(t turnPlan, turnID string)
@@ -80,7 +85,7 @@ func (u *user) try(ctx context.Context, t turnPlan, byUpdate bool) error {
 	u.acks.Add(1)
 	u.acknowledged(t, run)
 	entry := check.Entry{Event: check.Answered, Session: t.session, Message: t.id}
-	res, err := u.result(ctx, t.session, run)
+	res, err := u.result(ctx, t, run)
 	if errors.Is(err, errUndecided) {
 		return err
 	}
@@ -95,16 +100,22 @@ func (u *user) try(ctx context.Context, t turnPlan, byUpdate bool) error {
 	return nil
 }
 
-func (u *user) options(session string) client.StartWorkflowOptions {
-	return client.StartWorkflowOptions{ID: session, TaskQueue: u.taskQueue,
-		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING}
+func (u *user) options(session string, conflict enumspb.WorkflowIdConflictPolicy) client.StartWorkflowOptions {
+	return client.StartWorkflowOptions{ID: session, TaskQueue: u.taskQueue, WorkflowIDConflictPolicy: conflict,
+		WorkflowExecutionErrorWhenAlreadyStarted: conflict == enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL}
 }
 
+// start sends the message in the workflow's input, and where the session is busy, with this very message or another one, as
+// an update.
 func (u *user) start(ctx context.Context, t turnPlan) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	run, err := u.client.ExecuteWorkflow(ctx, u.options(t.session), workflows.TurnWorkflow,
+	run, err := u.client.ExecuteWorkflow(limited, u.options(t.session, enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL), workflows.TurnWorkflow,
 		workflows.Input{Message: &workflows.Message{ID: t.id, Text: t.text}})
+	var busy *serviceerror.WorkflowExecutionAlreadyStarted
+	if errors.As(err, &busy) {
+		return u.update(ctx, t)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -115,7 +126,7 @@ func (u *user) update(ctx context.Context, t turnPlan) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	handle, err := u.client.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
-		StartWorkflowOperation: u.client.NewWithStartWorkflowOperation(u.options(t.session), workflows.TurnWorkflow, workflows.Input{}),
+		StartWorkflowOperation: u.client.NewWithStartWorkflowOperation(u.options(t.session, enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING), workflows.TurnWorkflow, workflows.Input{}),
 		UpdateOptions: client.UpdateWorkflowOptions{UpdateID: t.id, UpdateName: workflows.SendUpdate,
 			Args: []any{workflows.Message{ID: t.id, Text: t.text}}, WaitForStage: client.WorkflowUpdateStageCompleted},
 	})
@@ -132,17 +143,21 @@ func (u *user) update(ctx context.Context, t turnPlan) (string, error) {
 // errUndecided: nobody knows yet what became of the message.
 var errUndecided = errors.New("the result is not known")
 
-// result waits for a run and returns what it came to, failed and cancelled turns included.
-func (u *user) result(ctx context.Context, session, run string) (workflows.Result, error) {
+// result waits for a run and returns what it came to, failed and cancelled turns included. Where the run has gone on
+// with another turn, with messages that came too late for this one, the journal is asked, as every client must.
+func (u *user) result(ctx context.Context, t turnPlan, run string) (workflows.Result, error) {
 	for {
 		var res workflows.Result
-		err := u.client.GetWorkflow(ctx, session, run).Get(ctx, &res)
+		err := u.client.GetWorkflow(ctx, t.session, run).GetWithOptions(ctx, &res, client.WorkflowRunGetOptions{DisableFollowingRuns: true})
+		var more *workflow.ContinueAsNewError
 		var app *temporal.ApplicationError
 		var cancelled *temporal.CanceledError
 		var ended *temporal.WorkflowExecutionError
 		switch {
 		case err == nil:
 			return res, nil
+		case errors.As(err, &more):
+			return u.delivered(ctx, t)
 		case errors.As(err, &app) && app.HasDetails() && app.Details(&res) == nil:
 			return res, nil
 		case errors.As(err, &cancelled) && cancelled.HasDetails() && cancelled.Details(&res) == nil:
@@ -151,6 +166,22 @@ func (u *user) result(ctx context.Context, session, run string) (workflows.Resul
 			return res, err
 		}
 		if pause(ctx, 100*time.Millisecond) != nil {
+			return res, errUndecided
+		}
+	}
+}
+
+// delivered waits for the end of the turn that has taken a message, as the journal tells it.
+func (u *user) delivered(ctx context.Context, t turnPlan) (res workflows.Result, err error) {
+	for {
+		changed := u.store.Changed(ctx)
+		rec, err := u.store.Delivered(ctx, t.session, t.id)
+		if err == nil && rec.State.Terminal() {
+			return workflows.Result{Turn: rec.ID, State: rec.State, FinishReason: rec.Reason, Answer: rec.Answer}, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
 			return res, errUndecided
 		}
 	}

@@ -24,9 +24,9 @@ func (r *rig) collect(ctx context.Context, run check.Run) error {
 	errs := []error{r.environments(), r.histories(ctx), r.endWorkers()}
 	r.stopRead()
 	r.readers.Wait()
-	run.Stopped, run.Failing = r.stopped, r.failing
+	run.Stopped, run.Failing, run.Asked, run.StopWithin = r.stopped, r.failing, askMark, r.stopWithin
 	run.Canaries = []string{r.canary(1), r.canary(2), r.canary(3)}
-	errs = append(errs, r.orphans(ctx), r.providerLedger(), r.exports(ctx), r.databases(), writeJSON(inDir(r.dir, "ledgers", "run.json"), run))
+	errs = append(errs, r.orphans(ctx), r.providerLedger(), r.waits(ctx), r.exports(ctx), r.databases(), writeJSON(inDir(r.dir, "ledgers", "run.json"), run))
 	return errors.Join(errs...)
 }
 
@@ -202,16 +202,50 @@ func (r *rig) noteRequests(l *ledger, requests []script.Request) {
 		t := r.plans[asked]
 		r.mu.Unlock()
 		if t != nil {
-			calls := t.said(q)
-			for _, c := range calls {
-				line.Calls = append(line.Calls, check.RequestCall{Name: c.tool, Arguments: c.arguments()})
-			}
-			if len(calls) == 0 {
-				line.Answer = t.final
-			}
+			line.Answer, line.Calls = t.answer(q)
 		}
 		l.write(line)
 	}
+}
+
+// answer is what the ledger says of the answer to a request: its text, which a question is too, and its calls.
+func (t *turnPlan) answer(q script.Request) (text string, calls []check.RequestCall) {
+	said := t.said(q)
+	if len(said) == 0 {
+		return t.final, nil
+	}
+	if question := asks(said); question != "" {
+		return question, nil
+	}
+	for _, c := range said {
+		calls = append(calls, check.RequestCall{Name: c.tool, Arguments: c.arguments()})
+	}
+	return "", calls
+}
+
+// waits writes what turns waited for, as the journal's own table has it: its export and its stream are held against it.
+func (r *rig) waits(ctx context.Context) error {
+	l, err := openLedger(inDir(r.dir, "ledgers", "waits.jsonl"))
+	if err != nil {
+		return err
+	}
+	defer l.f.Close()
+	for _, session := range r.sessions() {
+		turns, err := r.store.Turns(ctx, session)
+		if err != nil {
+			return fmt.Errorf("listing the turns of %s: %w", session, err)
+		}
+		for _, t := range turns {
+			list, err := r.store.Waits(ctx, t.ID)
+			if err != nil {
+				return fmt.Errorf("listing what turn %s waited for: %w", t.ID, err)
+			}
+			for _, w := range list {
+				l.write(w)
+			}
+		}
+	}
+	return nil
 }
 
 // exports writes the sessions as the journal exports them.

@@ -19,6 +19,8 @@ func groups() []group {
 		{"Temporal's server, and many clients", "The server goes on from its own database; a message ID is taken once, for ever.", servers()},
 		{"A bad deploy", "Its tasks fail and are tried again, without an end for the turn; the good version goes on where it was.", deploys()},
 		{"A person stops the turn", "The stop is Temporal's, and so is not lost: the turn ends as cancelled with a result for each call.", cancels()},
+		{"People: approvals, questions, messages in mid-turn", "What a turn waits for is in the journal and in its history; nothing is held meanwhile. The first decision counts, " +
+			"for the call and the arguments that it names, and no call of the answer runs before all are made.", people()},
 		{"Everything at once", "All of the above.", storms()},
 	}
 }

@@ -18,6 +18,7 @@ type turnPlan struct {
 	final             string
 	pace              time.Duration // between the words of its answer
 	stop              time.Duration // after its acknowledgement; 0: nobody stops it
+	after             bool          // it is for a turn of its own, although one runs
 }
 
 // callPlan is a call that the model asks for. key names it in the tool's ledger; take is how many milliseconds it works
@@ -35,6 +36,16 @@ const (
 	quick   = "mcp_quick_append"
 	echo    = "mcp_once_echo"
 	environ = "mcp_once_environ"
+)
+
+// askUser is how the model asks the user; the key of such a call is the question.
+const askUser = "ask_user"
+
+// What the arguments of a call begin with that needs a person's word, as the configuration's rule has it, and of one that
+// the schedule's person denies.
+const (
+	askMark  = "guarded:"
+	denyMark = askMark + "unwanted:"
 )
 
 var tools = []string{once, again, quick, once, again, quick, echo, environ}
@@ -76,8 +87,11 @@ func (t *turnPlan) calls() int {
 }
 
 func (c callPlan) arguments() string {
-	if c.tool == environ {
+	switch c.tool {
+	case environ:
 		return "{}"
+	case askUser:
+		return fmt.Sprintf(`{"question":%q}`, c.key)
 	}
 	args := map[string]any{"text": c.key}
 	if c.take > 0 {
@@ -98,6 +112,14 @@ func (t *turnPlan) said(q script.Request) []callPlan {
 	}
 	offered := q.Chat.ToolNames()
 	return slices.DeleteFunc(slices.Clone(t.steps[q.Step]), func(c callPlan) bool { return !slices.Contains(offered, c.tool) })
+}
+
+// asks is the question that the model asks instead of calling anything; empty where it asks none.
+func asks(calls []callPlan) string {
+	if len(calls) == 1 && calls[0].tool == askUser {
+		return calls[0].key
+	}
+	return ""
 }
 
 // reply is what the provider says to a request.

@@ -134,7 +134,7 @@ func remote(name, about string, s spell) point {
 // serveRemote starts an MCP server that is no worker's child, behind a link.
 func (r *rig) serveRemote(ctx context.Context) error {
 	log := inDir(r.dir, "remote.log")
-	p, err := spawn(log, r.programs.mcpserver, os.Environ(), "-http", "127.0.0.1:0",
+	p, err := spawn(log, r.programs.mcpserver, os.Environ(), "-http", "127.0.0.1:0", "-times",
 		"-ledger", r.toolLedger(), "-release", inDir(r.dir, "release"))
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/sqlite"
+	"github.com/everturn/everturn/sessions"
 	"github.com/everturn/everturn/tests/script"
 )
 
@@ -52,11 +54,18 @@ type rig struct {
 	// adapt changes what the provider says; nil changes nothing.
 	adapt    func(q script.Request, t *turnPlan, reply script.Reply) script.Reply
 	readers  sync.WaitGroup
+	reading  context.Context // ends when nothing is under way any more
 	stopRead context.CancelFunc
 	stopped  []string // messages whose turns the schedule has cancelled
 	failing  []string // messages whose turns it makes fail
-	asked    chan error
-	asking   int
+	// stopWithin is how soon a stopped turn is to be settled once a worker has seen the stop; 0: nothing is promised.
+	stopWithin time.Duration
+	second     *turnPlan    // a message for the target's session in mid-turn
+	answering  *turnPlan    // what the schedule's person says to a question
+	decisions  atomic.Int64 // that were begun
+	attending  sync.Once
+	asked      chan error
+	asking     int
 }
 
 // settings are what points change of the configuration.
@@ -165,7 +174,9 @@ func (r *rig) openUser(context.Context) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.stopRead = cancel
 	r.asked = make(chan error, 64)
-	r.user = &user{client: r.client, ledger: sent, taskQueue: r.queue, acknowledged: func(_ turnPlan, turnID string) {
+	r.reading = ctx
+	people := sessions.New(r.client, sessions.Options{TaskQueue: r.queue, Agent: "default", Blobs: r.store.PutBlob})
+	r.user = &user{client: r.client, people: people, store: r.store, ledger: sent, taskQueue: r.queue, acknowledged: func(_ turnPlan, turnID string) {
 		r.readers.Go(func() { read.follow(ctx, r.store, turnID) })
 	}}
 	return nil

@@ -155,10 +155,11 @@ func (r *rig) perform(ctx context.Context, p point) (time.Duration, error) {
 func (r *rig) giveUp(ctx context.Context) error {
 	r.gate.Release()
 	r.thaw()
+	r.attend()
 	if r.rival != nil {
 		r.rival.Release()
 	}
-	return errors.Join(r.release(), r.heal(ctx), r.settle())
+	return errors.Join(r.release(), r.resume(), r.heal(ctx), r.settle())
 }
 
 // quiet has one turn in each session with nothing in its way.

@@ -37,6 +37,7 @@ func (r *rig) configure() error {
 	b.WriteString("first_token_timeout = \"10s\"\nidle_timeout = \"3s\"\nmax_retry_after = \"2s\"\n")
 	fmt.Fprintf(&b, "[journal]\npath = %q\nsynchronous = \"normal\"\n%s", inDir(r.dir, "journal.db"), r.settings.more)
 	fmt.Fprintf(&b, "[temporal]\naddress = %q\ntask_queue = %q\n[worker]\ndrain_timeout = \"3s\"\n", r.temporal.address(), r.queue)
+	fmt.Fprintf(&b, "[[policy.rules]]\ntool = \"mcp/*\"\npermit = \"ask\"\nwhy = \"a person decides\"\n[policy.rules.arguments]\ntext = %q\n", askMark+"*")
 	for _, s := range r.settings.servers() {
 		r.mcpSection(&b, s)
 	}
@@ -49,7 +50,7 @@ func (r *rig) mcpSection(b *strings.Builder, s toolServer) {
 	if s.id == "remote" {
 		fmt.Fprintf(b, "[[mcp.servers]]\nid = %q\ntransport = \"http\"\nurl = %q\n", s.id, r.settings.remote)
 	} else {
-		fmt.Fprintf(b, "[[mcp.servers]]\nid = %q\ntransport = \"stdio\"\ncommand = %q\nargs = [\"-ledger\", %q, \"-release\", %q, \"-pidfile\", %q, \"-mode-file\", %q]\neverywhere = true\nconnect_timeout = %q\n",
+		fmt.Fprintf(b, "[[mcp.servers]]\nid = %q\ntransport = \"stdio\"\ncommand = %q\nargs = [\"-times\", \"-ledger\", %q, \"-release\", %q, \"-pidfile\", %q, \"-mode-file\", %q]\neverywhere = true\nconnect_timeout = %q\n",
 			s.id, r.programs.mcpserver, r.toolLedger(), inDir(r.dir, "release"), r.pidfile(s.id), r.modeFile(s.id), r.settings.connect)
 	}
 	for _, tool := range s.tools {
@@ -89,7 +90,7 @@ func (r *rig) work(ctx context.Context, weak ...string) (*process, error) {
 func (r *rig) workAs(ctx context.Context, program string, flags ...string) (*process, error) {
 	args := []string{"-config", inDir(r.dir, "agent.toml")}
 	if program != r.programs.worker {
-		args = append(args, "-armed", inDir(r.dir, "armed"), "-points", inDir(r.dir, "points.jsonl"), "-report", r.processLedger())
+		args = append(args, "-armed", inDir(r.dir, "armed"), "-resume", inDir(r.dir, "resume"), "-points", inDir(r.dir, "points.jsonl"), "-report", r.processLedger())
 	}
 	log := inDir(r.dir, "ledgers", "sinks", fmt.Sprintf("worker-%d.log", len(r.workers)+1))
 	env := append(os.Environ(), "EVERTURN_FAULTS_SECRET="+r.canary(3))

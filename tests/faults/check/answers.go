@@ -5,7 +5,9 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/converter"
 
+	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -19,6 +21,11 @@ func (c *checker) answers() {
 			c.breaks(I1, "turn %s answers message %s, which no client has sent", t.record.ID, t.record.MessageID)
 		}
 		c.ended(t)
+	}
+	for said, turns := range c.places {
+		if _, known := c.messages[said.message]; !known {
+			c.breaks(I1, "turn %s has message %s in its transcript, which no client has sent", turns[0], said.message)
+		}
 	}
 	for name, h := range c.Histories {
 		if closing(h) == enumspb.EVENT_TYPE_UNSPECIFIED {
@@ -38,6 +45,9 @@ func (c *checker) answer(m message) {
 			c.breaks(I1, "message %s was acknowledged and no turn has it", m.id)
 		}
 		return
+	case len(c.places[owner{m.session, m.id}]) != 1:
+		c.breaks(I1, "message %s is in the transcript %d times", m.id, len(c.places[owner{m.session, m.id}]))
+		return
 	case len(m.results) == 0:
 		c.breaks(I1, "nobody was told what became of message %s", m.id)
 	}
@@ -50,8 +60,17 @@ func (c *checker) answer(m message) {
 	}
 }
 
-// owners are the turns that have the message.
-func (c *checker) owners(m message) []*turnLedger { return c.owning[owner{m.session, m.id}] }
+// owners are the turns that have the message: the one that began with it, or that it joined.
+func (c *checker) owners(m message) []*turnLedger {
+	key := owner{m.session, m.id}
+	out := slices.Clone(c.owning[key])
+	for _, id := range c.places[key] {
+		if t := c.turns[id]; t != nil && !slices.Contains(out, t) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
 
 // told holds a result that a client got against the turn that owns the message.
 func (c *checker) told(m message, t *turnLedger, r Entry) {
@@ -113,7 +132,7 @@ func (c *checker) ended(t *turnLedger) {
 func (c *checker) closedRuns(turnID string) []*historypb.History {
 	var out []*historypb.History
 	for _, h := range c.runs[turnID] {
-		if closing(h) != enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW && closing(h) != enumspb.EVENT_TYPE_UNSPECIFIED {
+		if closing(h) != enumspb.EVENT_TYPE_UNSPECIFIED && !goesOn(h) {
 			out = append(out, h)
 		}
 	}
@@ -131,12 +150,29 @@ func (c *checker) cancelRequested(turnID string) bool {
 	return false
 }
 
-// firstRun is the ID of the turn that a history belongs to.
-func firstRun(h *historypb.History) string {
+// turnOf is the ID of the turn that a history belongs to. A chain of runs may hold several turns: one after the other,
+// begun with messages that the one before has left.
+func turnOf(h *historypb.History) string {
 	if len(h.Events) == 0 {
 		return ""
 	}
-	return h.Events[0].GetWorkflowExecutionStartedEventAttributes().GetFirstExecutionRunId()
+	started := h.Events[0].GetWorkflowExecutionStartedEventAttributes()
+	var in workflows.Input
+	_ = converter.GetDefaultDataConverter().FromPayloads(started.GetInput(), &in) // one that cannot be read names no turn
+	switch {
+	case in.Turn != "":
+		return in.Turn
+	case len(in.Queue) > 0:
+		return started.GetOriginalExecutionRunId()
+	}
+	return started.GetFirstExecutionRunId()
+}
+
+// goesOn reports whether a run has closed in the middle of its turn.
+func goesOn(h *historypb.History) bool {
+	var in workflows.Input
+	next := h.Events[len(h.Events)-1].GetWorkflowExecutionContinuedAsNewEventAttributes()
+	return next != nil && converter.GetDefaultDataConverter().FromPayloads(next.GetInput(), &in) == nil && in.Continued != nil
 }
 
 // closing is the event that has ended a run; unspecified where none has.

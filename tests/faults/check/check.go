@@ -15,6 +15,7 @@ const (
 	I2 Invariant = "I2" // each call has at most one effect, unless its tool may be repeated; ok means exactly one
 	I3 Invariant = "I3" // no gap in the transcript; one result a call, in request order
 	I4 Invariant = "I4" // a completed inference is never sent again; interrupted ones are counted
+	I5 Invariant = "I5" // no effect before its approval; each decision is applied once, to the call that it names
 	I6 Invariant = "I6" // every history replays on the current code
 	I7 Invariant = "I7" // no orphan, no leak
 	I8 Invariant = "I8" // no secret in any sink
@@ -35,6 +36,8 @@ func Check(l Ledgers) []Violation {
 	c.streams()
 	c.effects()
 	c.dispatches()
+	c.people()
+	c.stops()
 	c.transcripts()
 	c.shown()
 	c.inferences()

@@ -3,7 +3,8 @@
 //
 //	provider.jsonl    each request that the scripted model got, its bytes, and whether its answer got out whole
 //	tool.jsonl        each effect, synced to disk by the tool itself before it went on
-//	client.jsonl      what the client sent, what was acknowledged, and what it was told in the end
+//	client.jsonl      what clients sent and decided, what was acknowledged or refused, and what they were told in the end
+//	waits.jsonl       what turns waited for and what came of it, as the journal's own table has it
 //	stream.jsonl      the chunks as somebody read them live, in the order in which they came
 //	histories/*.json  every run that Temporal knows, as the server has it
 //	journal/*.jsonl   the sessions, as the journal exports them
@@ -14,5 +15,5 @@
 // No ledger is believed alone: the journal's word that a call has run is held against the tool's own count of effects,
 // its transcript against what the provider was shown, and its turns against what the client and Temporal know.
 //
-// A violation names its invariant, I1 to I8 as the design numbers them. I5, approvals, has no cases yet.
+// A violation names its invariant, I1 to I8 as the design numbers them.
 package check

@@ -25,15 +25,18 @@ type checker struct {
 	owning   map[owner][]*turnLedger
 	requests map[request][]Request
 	runs     map[string][]*historypb.History // by the ID of the turn
+	places   map[owner][]string              // the turns in whose transcript a user's message is, once for each time
+	asks     map[call]*asked
 }
 
-// owner names a message, and request a step of the turn that answers the text.
+// owner names a message, request a step of what answers the text, and call a call or a question of a turn.
 type (
 	owner   struct{ session, message string }
 	request struct {
 		text string
 		step int
 	}
+	call struct{ turn, id string }
 )
 
 // message is one that the client sent.
@@ -89,8 +92,17 @@ func (c *checker) join() {
 		c.requests[key] = append(c.requests[key], r)
 	}
 	for _, h := range c.Histories {
-		c.runs[firstRun(h)] = append(c.runs[firstRun(h)], h)
+		c.runs[turnOf(h)] = append(c.runs[turnOf(h)], h)
 	}
+	c.places = map[owner][]string{}
+	for session, transcript := range c.sessions {
+		for _, m := range transcript {
+			if m.Role == turn.RoleUser {
+				c.places[owner{session, m.ID}] = append(c.places[owner{session, m.ID}], m.TurnID)
+			}
+		}
+	}
+	c.indexWaits()
 }
 
 // index files an export's lines under their turns.
@@ -164,7 +176,21 @@ func (c *checker) sortedMessages() []message {
 	return out
 }
 
-// asked are the provider's requests for one step of a turn, in order of arrival.
+// asked are the provider's requests for one step of a turn, in order of arrival: those that show the same message of a
+// user as the last one, and as many answers behind it.
 func (c *checker) asked(t *turnLedger, step int) []Request {
-	return c.requests[request{c.messages[t.record.MessageID].text, step}]
+	i := slices.IndexFunc(t.inferences, func(inf journal.ExportInference) bool { return inf.Key.Step == step })
+	if i < 0 {
+		return nil
+	}
+	answers := 0
+	for at := min(int(t.inferences[i].Base.Seq), len(t.transcript)) - 1; at >= 0; at-- {
+		switch m := t.transcript[at]; m.Role {
+		case turn.RoleUser:
+			return c.requests[request{c.messages[m.ID].text, answers + 1}]
+		case turn.RoleAssistant:
+			answers++
+		}
+	}
+	return nil
 }

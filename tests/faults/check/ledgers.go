@@ -19,6 +19,7 @@ type Ledgers struct {
 	Histories map[string]*historypb.History // by file name
 	Sessions  []Session
 	Processes []Process
+	Waits     []journal.WaitRecord
 	Sinks     map[string][]byte
 }
 
@@ -39,6 +40,11 @@ type Run struct {
 	Stopped []string `json:"stopped,omitempty"`
 	// Failing are messages whose turns the schedule makes fail, and fail with a code: that is their answer.
 	Failing []string `json:"failing,omitempty"`
+	// Asked is what the text of a call begins with that needs a person's word. Empty: there are none.
+	Asked string `json:"asked,omitempty"`
+	// StopWithin is how soon a turn that was stopped is to be over once a worker has seen the stop, in nanoseconds. 0: the
+	// schedule has broken what that takes.
+	StopWithin time.Duration `json:"stop_within,omitempty"`
 }
 
 // Request is a line of the provider's ledger.
@@ -64,13 +70,14 @@ const sent = "sent"
 
 // Effect is a line of the tool's ledger.
 type Effect struct {
-	Event string `json:"event"` // begun, effect, done; mode: a server has started to misbehave
-	Text  string `json:"text"`  // names the call: the value of its argument of that name
+	Event string    `json:"event"` // begun, effect, done; mode: a server has started to misbehave
+	Text  string    `json:"text"`  // names the call: the value of its argument of that name
+	At    time.Time `json:"at,omitzero"`
 }
 
 // Entry is a line of the client's ledger, or of its reader's.
 type Entry struct {
-	Event   string    `json:"event"` // sending, acknowledged, result; chunk
+	Event   string    `json:"event"` // sending, acknowledged, result; deciding, decided, refused; chunk
 	At      time.Time `json:"at"`
 	Session string    `json:"session,omitempty"`
 	Message string    `json:"message,omitempty"` // the ID
@@ -82,6 +89,10 @@ type Entry struct {
 	Error   string    `json:"error,omitempty"`
 	Index   int64     `json:"index,omitempty"`
 	Kind    string    `json:"kind,omitempty"`
+	// Of a decision: the call, what it would be done with, and what was said.
+	Call  string `json:"call,omitempty"`
+	Hash  string `json:"hash,omitempty"`
+	Allow bool   `json:"allow,omitempty"`
 }
 
 // The events of a client's ledger.
@@ -90,6 +101,9 @@ const (
 	Acknowledged = "acknowledged"
 	Answered     = "result"
 	ChunkRead    = "chunk"
+	Deciding     = "deciding" // a person has said what becomes of a call
+	Decided      = "decided"  // and was told that this counts
+	Refused      = "refused"  // or that it does not
 )
 
 // Process is a line of the ledger of processes.

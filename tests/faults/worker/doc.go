@@ -7,6 +7,9 @@
 // Points are the journal's writing methods, before or after the real call, and insert:TABLE: in the middle of a write
 // transaction, right after a row was inserted and before anything is committed.
 //
+// With -hold instead of -kill it waits at the point until the file -resume is there, so that something else can be broken
+// just then.
+//
 // With -report it says, once all is closed, how many goroutines are left.
 //
 // Built with the tag mutants it has -mutant NAME: the same engine with one promise broken on purpose, to show that the

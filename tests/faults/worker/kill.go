@@ -7,59 +7,89 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/everturn/everturn/journal"
 )
 
-// killer ends this process at its point.
+// killer ends this process at its point, or holds it there.
 type killer struct {
-	point         string // "ClaimCall:after", "insert:messages"; empty for none
-	nth           int
-	armed, points string
+	kill, hold            trap
+	armed, points, resume string
+}
+
+// trap counts how often a point is reached.
+type trap struct {
+	point string // "ClaimCall:after", "insert:messages"; empty for none
+	nth   int
 
 	mu   sync.Mutex
 	seen int
 }
 
-// newKiller reads the point. Points within transactions are planted in every connection that is opened from now on.
+// newKiller reads the points. Points within transactions are planted in every connection that is opened from now on.
 func newKiller(f flags) (*killer, error) {
-	k := &killer{armed: f.armed, points: f.points}
-	if f.kill == "" {
-		return k, nil
-	}
-	parts := strings.Split(f.kill, ":")
-	if len(parts) != 3 {
-		return nil, fmt.Errorf("-kill %q is not METHOD:before|after:N or insert:TABLE:N", f.kill)
-	}
-	n, err := strconv.Atoi(parts[2])
-	if err != nil || n < 1 {
-		return nil, fmt.Errorf("-kill %q: N counts from 1", f.kill)
-	}
-	k.point, k.nth = parts[0]+":"+parts[1], n
-	if parts[0] == "insert" {
-		return k, k.plant(parts[1])
+	k := &killer{armed: f.armed, points: f.points, resume: f.resume}
+	for text, t := range map[string]*trap{f.kill: &k.kill, f.hold: &k.hold} {
+		if text == "" {
+			continue
+		}
+		parts := strings.Split(text, ":")
+		if len(parts) != 3 {
+			return nil, fmt.Errorf("%q is not METHOD:before|after:N or insert:TABLE:N", text)
+		}
+		n, err := strconv.Atoi(parts[2])
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("%q: N counts from 1", text)
+		}
+		t.point, t.nth = parts[0]+":"+parts[1], n
+		if parts[0] != "insert" {
+			continue
+		}
+		if err := k.plant(parts[1]); err != nil {
+			return nil, err
+		}
 	}
 	return k, nil
 }
 
-// hit is called at every point. It does not return from the one that counts.
+// reached reports whether this is the time that counts.
+func (t *trap) reached(point string) bool {
+	if point != t.point {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.seen++
+	return t.seen == t.nth
+}
+
+// hit is called at every point. It does not return from the one that kills, and from the one that holds only when that
+// is over.
 func (k *killer) hit(point string) {
-	if point != k.point {
+	if point != k.kill.point && point != k.hold.point {
 		return
 	}
 	if _, err := os.Stat(k.armed); k.armed != "" && err != nil {
 		return
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.seen++; k.seen != k.nth {
-		return
+	if k.hold.reached(point) {
+		k.note(point)
+		for _, err := os.Stat(k.resume); err != nil; _, err = os.Stat(k.resume) {
+			time.Sleep(time.Millisecond) // a file offers no event
+		}
 	}
-	if err := note(k.points, map[string]any{"point": k.point, "n": k.nth, "pid": os.Getpid()}); err != nil {
+	if k.kill.reached(point) {
+		k.note(point)
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // nothing can keep it
+		select {}
+	}
+}
+
+func (k *killer) note(point string) {
+	if err := note(k.points, map[string]any{"point": point, "pid": os.Getpid()}); err != nil {
 		fmt.Fprintln(os.Stderr, "noting the point:", err)
 	}
-	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // nothing can keep it
-	select {}
 }
 
 // wrap makes the journal's writing methods points.
@@ -71,4 +101,10 @@ func at[T any](k *killer, method string, call func() (T, error)) (T, error) {
 	out, err := call()
 	k.hit(method + ":after")
 	return out, err
+}
+
+// around is at for a call that has nothing to say but its error.
+func (k *killer) around(method string, call func() error) error {
+	_, err := at(k, method, func() (struct{}, error) { return struct{}{}, call() })
+	return err
 }

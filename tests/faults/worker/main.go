@@ -22,7 +22,7 @@ import (
 
 // flags are what this worker has beyond the real one's.
 type flags struct {
-	config, kill, armed, points, report, vitals, mutant string
+	config, kill, hold, resume, armed, points, report, vitals, mutant string
 }
 
 func main() {
@@ -30,6 +30,8 @@ func main() {
 	var f flags
 	flag.StringVar(&f.config, "config", "", "configuration `file`")
 	flag.StringVar(&f.kill, "kill", "", "die at this `point`: METHOD:before|after:N or insert:TABLE:N")
+	flag.StringVar(&f.hold, "hold", "", "wait at this `point`, written as for -kill, until the file -resume is there")
+	flag.StringVar(&f.resume, "resume", "", "`file` that lets -hold go on")
 	flag.StringVar(&f.armed, "armed", "", "points count once this `file` is there")
 	flag.StringVar(&f.points, "points", "", "`file` to note the point in")
 	flag.StringVar(&f.report, "report", "", "`file` to note the goroutines in that are left at the end")

@@ -28,15 +28,23 @@ var journalMutants = map[string]func(mutant) journal.Store{
 	"secret_streamed":      func(m mutant) journal.Store { return &secretStreamed{m} },
 	"child_left":           func(m mutant) journal.Store { return &childLeft{mutant: m} },
 	"tools_lost":           func(m mutant) journal.Store { return &toolsLost{mutant: m} },
+	"runs_early":           func(m mutant) journal.Store { return &runsEarly{m} },
+	"joined_dropped":       func(m mutant) journal.Store { return &joinedDropped{m} },
+	"joined_doubled":       func(m mutant) journal.Store { return &joinedDoubled{m} },
+	"ruling_overridden":    func(m mutant) journal.Store { return &rulingOverridden{m} },
 	"goroutines_left":      func(m mutant) journal.Store { return &goroutinesLeft{m} },
 }
 
 // workerMutants break one in what workflows ask of Temporal.
 var workerMutants = map[string]interceptor.WorkerInterceptor{
-	"nothing":         &workflowMutant{},
-	"attempts_raised": &workflowMutant{attempts: 5},
-	"cancel_for_stop": &workflowMutant{cancelForStop: true},
-	"history_changed": &workflowMutant{timer: true},
+	"nothing":          &workflowMutant{},
+	"attempts_raised":  &workflowMutant{attempts: 5},
+	"cancel_for_stop":  &workflowMutant{cancelForStop: true},
+	"history_changed":  &workflowMutant{timer: true},
+	"never_asked":      &workflowMutant{unasked: true},
+	"denied_runs":      &workflowMutant{allowing: true},
+	"approval_crossed": &workflowMutant{crossed: true},
+	"decided_again":    &workflowMutant{lax: true},
 }
 
 // mutant is the journal that a mutant wraps, and the configuration that it runs under.

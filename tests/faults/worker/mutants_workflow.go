@@ -17,24 +17,30 @@ type workflowMutant struct {
 	attempts      int32 // of a tool call, instead of one
 	cancelForStop bool  // a worker's death is taken for a user's cancel
 	timer         bool  // a timer that no history has
+	lax           bool  // every decision is accepted, a second one too
+	allowing      bool  // every decision allows
+	crossed       bool  // a decision counts for the next call
+	unasked       bool  // nobody is asked
 }
 
 func (m *workflowMutant) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
-	return &inbound{interceptor.WorkflowInboundInterceptorBase{Next: next}, m}
+	return &inbound{interceptor.WorkflowInboundInterceptorBase{Next: next}, m, &waits{}}
 }
 
 type inbound struct {
 	interceptor.WorkflowInboundInterceptorBase
 	mutant *workflowMutant
+	waits  *waits
 }
 
 func (i *inbound) Init(next interceptor.WorkflowOutboundInterceptor) error {
-	return i.Next.Init(&outbound{interceptor.WorkflowOutboundInterceptorBase{Next: next}, i.mutant})
+	return i.Next.Init(&outbound{interceptor.WorkflowOutboundInterceptorBase{Next: next}, i.mutant, i.waits})
 }
 
 type outbound struct {
 	interceptor.WorkflowOutboundInterceptorBase
 	mutant *workflowMutant
+	waits  *waits
 }
 
 func (o *outbound) ExecuteActivity(ctx workflow.Context, activity string, args ...any) workflow.Future {
@@ -51,6 +57,9 @@ func (o *outbound) ExecuteActivity(ctx workflow.Context, activity string, args .
 	future := o.Next.ExecuteActivity(ctx, activity, args...)
 	if m.cancelForStop {
 		return cancelled{future}
+	}
+	if m.unasked && activity == "Infer" {
+		return unasked{future}
 	}
 	return future
 }

@@ -29,6 +29,14 @@ func (p *points) FailInference(ctx context.Context, key journal.StepKey, attempt
 	return at(p.killer, "FailInference", func() (int, error) { return p.Store.FailInference(ctx, key, attempt, code, message) })
 }
 
+func (p *points) Ask(ctx context.Context, in journal.AskInput) ([]turn.Ruling, error) {
+	return at(p.killer, "Ask", func() ([]turn.Ruling, error) { return p.Store.Ask(ctx, in) })
+}
+
+func (p *points) Decide(ctx context.Context, in journal.DecideInput) error {
+	return p.killer.around("Decide", func() error { return p.Store.Decide(ctx, in) })
+}
+
 func (p *points) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
 	return at(p.killer, "ClaimCall", func() (journal.Claim, error) { return p.Store.ClaimCall(ctx, in) })
 }
@@ -38,10 +46,7 @@ func (p *points) SettleCall(ctx context.Context, in journal.SettleInput) (journa
 }
 
 func (p *points) ReleaseCall(ctx context.Context, turnID, callID string, attempt int) error {
-	_, err := at(p.killer, "ReleaseCall", func() (struct{}, error) {
-		return struct{}{}, p.Store.ReleaseCall(ctx, turnID, callID, attempt)
-	})
-	return err
+	return p.killer.around("ReleaseCall", func() error { return p.Store.ReleaseCall(ctx, turnID, callID, attempt) })
 }
 
 func (p *points) Finish(ctx context.Context, in journal.FinishInput) (journal.TurnRecord, error) {
@@ -49,8 +54,5 @@ func (p *points) Finish(ctx context.Context, in journal.FinishInput) (journal.Tu
 }
 
 func (p *points) AppendChunks(ctx context.Context, key journal.StepKey, attempt int, chunks []turn.Chunk) error {
-	_, err := at(p.killer, "AppendChunks", func() (struct{}, error) {
-		return struct{}{}, p.Store.AppendChunks(ctx, key, attempt, chunks)
-	})
-	return err
+	return p.killer.around("AppendChunks", func() error { return p.Store.AppendChunks(ctx, key, attempt, chunks) })
 }

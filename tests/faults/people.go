@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/sessions"
+	"github.com/everturn/everturn/tests/faults/check"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// decide says what becomes of a call, again until somebody says whether that counts. A turn that is over by then has
+// been told, or has no use for it.
+func (u *user) decide(ctx context.Context, w journal.WaitRecord, allow bool) error {
+	e := check.Entry{Event: check.Deciding, At: time.Now(), Session: w.Session, Turn: w.Turn, Call: w.ID, Hash: w.ArgumentsHash, Allow: allow}
+	u.ledger.write(e)
+	for {
+		res, err := u.people.Approve(ctx, w.Session, workflows.Approval{Turn: w.Turn, Call: w.ID, Allow: allow, ArgumentsHash: w.ArgumentsHash, By: "the schedule"})
+		var no *turn.Error
+		e.At = time.Now()
+		switch {
+		case err == nil:
+			e.Event, e.Allow = check.Decided, res.Allowed
+			u.ledger.write(e)
+			return nil
+		case errors.As(err, &no):
+			e.Event, e.Error = check.Refused, no.Error()
+			u.ledger.write(e)
+			return err
+		case errors.Is(err, sessions.ErrNotRunning):
+			return nil
+		}
+		u.failures.Add(1)
+		if pause(ctx, 100*time.Millisecond) != nil {
+			return errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+// tell sends a message to a session that may be busy, and returns when it is acknowledged.
+func (u *user) tell(ctx context.Context, t turnPlan) (sessions.Accepted, error) {
+	u.ledger.write(check.Entry{Event: check.Sending, At: time.Now(), Session: t.session, Message: t.id, Text: t.text})
+	for {
+		a, err := u.people.Send(ctx, sessions.Request{Session: t.session, Message: workflows.Message{ID: t.id, Text: t.text, After: t.after}})
+		if err == nil {
+			u.ledger.write(check.Entry{Event: check.Acknowledged, At: time.Now(), Session: t.session, Message: t.id, Turn: a.Turn})
+			u.acks.Add(1)
+			return a, nil
+		}
+		u.failures.Add(1)
+		if pause(ctx, 100*time.Millisecond) != nil {
+			return a, errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+// answer answers a question, which makes a message of the turn of the answer.
+func (u *user) answer(ctx context.Context, w journal.WaitRecord, t turnPlan) error {
+	u.ledger.write(check.Entry{Event: check.Sending, At: time.Now(), Session: t.session, Message: t.id, Text: t.text})
+	for {
+		_, err := u.people.Answer(ctx, w.Session, workflows.Answer{Turn: w.Turn, Question: w.ID, Text: t.text, By: "the schedule"})
+		var no *turn.Error
+		if err == nil {
+			u.ledger.write(check.Entry{Event: check.Acknowledged, At: time.Now(), Session: t.session, Message: t.id, Turn: w.Turn})
+		}
+		// Asked again after an answer got lost, the turn says that it has one: the journal tells whether it is this one.
+		if err == nil || errors.As(err, &no) || errors.Is(err, sessions.ErrNotRunning) {
+			return nil
+		}
+		u.failures.Add(1)
+		if pause(ctx, 100*time.Millisecond) != nil {
+			return errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+// told waits in the background until the turn that has taken a message is over, and notes what a client is told then.
+func (r *rig) told(ctx context.Context, t *turnPlan) {
+	r.asking++
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, 2*within)
+		defer cancel()
+		res, err := r.user.delivered(ctx, *t)
+		if err != nil {
+			r.asked <- fmt.Errorf("message %s: %w", t.id, err)
+			return
+		}
+		r.user.ledger.write(check.Entry{Event: check.Answered, At: time.Now(), Session: t.session, Message: t.id,
+			Turn: res.Turn, State: string(res.State), Reason: string(res.FinishReason), Answer: res.Answer})
+		r.asked <- nil
+	}()
+}
+
+// waiting waits until a session waits for n words of people, and returns what for.
+func (r *rig) waiting(ctx context.Context, session string, n int) (list []journal.WaitRecord, err error) {
+	err = reach(ctx, fmt.Sprintf("%d waits of %s", n, session), func() bool {
+		list, err = r.store.Waiting(ctx, session, 100)
+		return err == nil && len(list) >= n || r.over(ctx, r.target)
+	})
+	if err == nil && len(list) < n {
+		err = fmt.Errorf("the turn is over and has waited for nobody")
+	}
+	return list, err
+}
+
+// attend has a person who gives every turn its word, from now on, as soon as the journal says that it waits for one. It
+// sleeps when nothing is under way any more.
+func (r *rig) attend() { r.attending.Do(r.attendTo) }
+
+func (r *rig) attendTo() {
+	ctx := r.reading
+	seen := map[string]bool{}
+	r.readers.Go(func() {
+		for ctx.Err() == nil {
+			changed := r.store.Changed(ctx)
+			list, err := r.store.Waiting(ctx, "", 100)
+			for _, w := range list {
+				if err == nil && !seen[w.Turn+w.ID] {
+					seen[w.Turn+w.ID] = true
+					r.readers.Go(func() { r.speak(ctx, w) })
+				}
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+			}
+		}
+	})
+}
+
+// speak is a person's word to one wait. That it was refused is in the ledger, and for the checker to judge.
+func (r *rig) speak(ctx context.Context, w journal.WaitRecord) {
+	r.decisions.Add(1)
+	if w.Kind == turn.WaitApproval {
+		_ = r.user.decide(ctx, w, wanted(w))
+		return
+	}
+	if t := r.answering; t != nil {
+		r.mu.Lock()
+		t.id = "answer:" + w.Turn + ":" + w.ID
+		r.mu.Unlock()
+		_ = r.user.answer(ctx, w, *t)
+	}
+}
+
+// wanted is what the schedule's person thinks of a call.
+func wanted(w journal.WaitRecord) bool { return !strings.Contains(w.Arguments, denyMark) }
+
+// askTarget arms the points and sends the target alone, so that it is known whose calls are counted.
+func (r *rig) askTarget(ctx context.Context) error {
+	if err := r.arm(); err != nil {
+		return err
+	}
+	r.converse(ctx, r.target, r.rng.IntN(2) == 0)
+	return nil
+}
+
+// askToWait asks the target and waits until it waits.
+func (r *rig) askToWait(ctx context.Context) error {
+	if err := r.askTarget(ctx); err != nil {
+		return err
+	}
+	_, err := r.waiting(ctx, r.target.session, 1)
+	return err
+}
+
+// resume lets a worker go on that is held at its point.
+func (r *rig) resume() error { return os.WriteFile(inDir(r.dir, "resume"), nil, 0o600) }
+
+// heldAt waits until a worker is held at its point.
+func (r *rig) heldAt(ctx context.Context) error {
+	return reach(ctx, "the worker's point", func() bool {
+		info, err := os.Stat(inDir(r.dir, "points.jsonl"))
+		return err == nil && info.Size() > 0
+	})
+}
+
+// stop stops the target's turn.
+func (r *rig) stop(ctx context.Context) error {
+	r.stopped = append(r.stopped, r.target.id)
+	return r.user.people.Stop(ctx, r.target.session)
+}
