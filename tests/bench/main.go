@@ -42,6 +42,9 @@ type program struct {
 	readme   string
 	rest     []string // what is no flag
 	last     bool     // accept the last run instead of making one
+	people   bool     // the scenarios with people instead
+	parked   int      // turns that wait in them
+	write    bool     // put their tables into the documentation
 	accept   string   // the reason; the run becomes the baseline where it is not empty
 	compared string   // what the run was held against, in words
 
@@ -59,6 +62,9 @@ func parse(args []string, stdout, stderr io.Writer) *program {
 	f.StringVar(&p.docs, "docs", "docs", "`folder` of benchmarks.md and its pictures, which an accepted run renews")
 	f.StringVar(&p.readme, "readme", "README.md", "the `file` whose table an accepted run renews")
 	f.StringVar(&p.accept, "accept", "", "make this whole run the baseline, for this `reason`")
+	f.BoolVar(&p.people, "people", false, "instead: turns that wait for people, and people who wait for turns; some ten minutes")
+	f.IntVar(&p.parked, "parked", 10_000, "with -people: how many `turns` wait")
+	f.BoolVar(&p.write, "write", false, "with -people: put the tables into the documentation")
 	f.BoolVar(&p.last, "last", false, "with -accept: accept the last run instead of making another")
 	_ = f.Parse(args) // ExitOnError
 	p.rest = f.Args()
@@ -70,7 +76,13 @@ func (p *program) check() error {
 	if len(p.rest) > 0 {
 		return fmt.Errorf("%q is no flag: -only takes the name of a scenario, -h lists the flags", p.rest[0])
 	}
-	if len(p.chosen()) == 0 {
+	if p.people && (p.accept != "" || p.profile != "" || p.parked < 2) {
+		return errors.New("-people goes with -smoke, -only, -write and -parked, of 2 at least")
+	}
+	if p.write && (!p.people || p.smoke || p.only != "") {
+		return errors.New("-write goes with a whole run of -people")
+	}
+	if len(p.chosen()) == 0 && !p.people {
 		var names []string
 		for _, sc := range scenarios() {
 			names = append(names, sc.name)
@@ -110,7 +122,13 @@ func (p *program) run(ctx context.Context) (code int, err error) {
 			return 0, err
 		}
 	}
+	if p.people {
+		return report.ExitWithin, p.withPeople(ctx, r)
+	}
 	result, err := p.measure(ctx, r)
+	if err == nil && p.smoke && p.only == "" {
+		err = p.withPeople(ctx, r)
+	}
 	if err != nil {
 		return 0, err
 	}

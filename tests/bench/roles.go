@@ -28,6 +28,7 @@ var roles = map[string]func(context.Context, []string) error{
 	"floor":              floorRole,
 	"engine":             engineRole,
 	"replay":             replayRole,
+	"clock":              clockRole,
 }
 
 // play runs a role to its end and returns the exit code.

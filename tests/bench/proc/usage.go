@@ -31,18 +31,24 @@ func CPU(pid int) (time.Duration, error) {
 }
 
 // PeakBytes is the peak of a process's resident memory (VmHWM).
-func PeakBytes(pid int) (int64, error) {
+func PeakBytes(pid int) (int64, error) { return status(pid, "VmHWM:") }
+
+// ResidentBytes is a process's resident memory (VmRSS).
+func ResidentBytes(pid int) (int64, error) { return status(pid, "VmRSS:") }
+
+// status reads a figure of /proc/<pid>/status.
+func status(pid int, name string) (int64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, fmt.Errorf("reading the memory of process %d: %w", pid, err)
 	}
 	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+		if rest, ok := strings.CutPrefix(line, name); ok {
 			kb, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
 			return kb << 10, err
 		}
 	}
-	return 0, errors.New("reading the memory: /proc/<pid>/status has no VmHWM")
+	return 0, fmt.Errorf("reading the memory: /proc/<pid>/status has no %s", strings.TrimSuffix(name, ":"))
 }
 
 // Find is the process whose arguments satisfy the condition; an error where none or several do.

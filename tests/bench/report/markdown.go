@@ -15,16 +15,31 @@ const (
 
 // Insert lets write put a run's figures into a document, in place of those that stand between its marks.
 func Insert(document []byte, r Result, write func(io.Writer, Result)) ([]byte, error) {
-	head, rest, ok1 := bytes.Cut(document, []byte(beginMark))
-	_, tail, ok2 := bytes.Cut(rest, []byte(endMark))
+	return splice(document, beginMark, endMark, func(w io.Writer) { write(w, r) })
+}
+
+// The marks between which the figures of a run with people stand.
+const (
+	peopleBegin = "<!-- bench-people:begin -->\n"
+	peopleEnd   = "<!-- bench-people:end -->"
+)
+
+// InsertPeople puts the figures of a run with people into a document, likewise.
+func InsertPeople(document []byte, p People) ([]byte, error) {
+	return splice(document, peopleBegin, peopleEnd, func(w io.Writer) { PeoplePage(w, p) })
+}
+
+func splice(document []byte, begin, end string, write func(io.Writer)) ([]byte, error) {
+	head, rest, ok1 := bytes.Cut(document, []byte(begin))
+	_, tail, ok2 := bytes.Cut(rest, []byte(end))
 	if !ok1 || !ok2 {
-		return nil, fmt.Errorf("the document has no lines %q and %q to put the tables between", beginMark, endMark)
+		return nil, fmt.Errorf("the document has no lines %q and %q to put the tables between", begin, end)
 	}
 	var b bytes.Buffer
 	b.Write(head)
-	b.WriteString(beginMark)
-	write(&b, r)
-	b.WriteString(endMark)
+	b.WriteString(begin)
+	write(&b)
+	b.WriteString(end)
 	b.Write(tail)
 	return b.Bytes(), nil
 }

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/everturn/everturn/sessions"
+	"github.com/everturn/everturn/tests/bench/proc"
+	"github.com/everturn/everturn/tests/bench/report"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// parkers is how many turns are begun at a time.
+const parkers = 32
+
+// parkedTurns has many turns wait for people, every other one for an approval and the rest for an answer, and then gives
+// some of them what they wait for.
+func (c *crowd) parkedTurns(ctx context.Context, size crowdSize) (out report.Parked, err error) {
+	out.Turns = size.parked
+	if out.IdleBytes, err = c.resting(ctx); err != nil {
+		return out, err
+	}
+	before, err := c.measureJournal(ctx)
+	if err != nil {
+		return out, err
+	}
+	began := time.Now()
+	turns, err := c.park(ctx, size.parked)
+	if err != nil {
+		return out, err
+	}
+	out.Seconds = time.Since(began).Seconds()
+	after, err := c.measureJournal(ctx)
+	if err != nil {
+		return out, err
+	}
+	out.JournalBytes = float64(after.bytes-before.bytes) / float64(size.parked)
+	if out.ParkedBytes, err = c.resting(ctx); err != nil {
+		return out, err
+	}
+	if out.PeakBytes, err = proc.PeakBytes(c.worker.PID()); err != nil {
+		return out, err
+	}
+	for _, a := range turns[len(turns)-2:] { // one of each kind
+		d, err := c.rig.client.DescribeWorkflowExecution(ctx, a.Session, a.Turn)
+		if err != nil {
+			return out, err
+		}
+		out.Events = max(out.Events, d.WorkflowExecutionInfo.HistoryLength)
+		out.HistoryBytes = max(out.HistoryBytes, d.WorkflowExecutionInfo.HistorySizeBytes)
+	}
+	out.Woken, err = c.wakeSome(ctx, turns, size)
+	return out, err
+}
+
+// park begins the turns and returns when all of them wait.
+func (c *crowd) park(ctx context.Context, n int) ([]sessions.Accepted, error) {
+	turns := make([]sessions.Accepted, n)
+	names := make([]string, n)
+	for i := range names {
+		names[i] = c.session()
+	}
+	errs := each(n, parkers, func(i int) (err error) {
+		turns[i], err = c.sendTo(ctx, names[i], scene{Kind: []sceneKind{sceneApproval, sceneQuestion}[i%2]})
+		return err
+	})
+	if errs != nil {
+		return nil, errs
+	}
+	limited, cancel := context.WithTimeout(ctx, 20*time.Minute)
+	defer cancel()
+	for {
+		j, err := c.measureJournal(limited)
+		if err != nil {
+			return nil, err
+		}
+		if int(j.rows) == n {
+			return turns, nil
+		}
+		select {
+		case <-limited.Done():
+			return nil, fmt.Errorf("%d of %d turns wait for people: %w; the worker says: %s", j.rows, n, context.Cause(limited), c.worker.Tail())
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// each does something n times, some at once.
+func each(n, atOnce int, do func(i int) error) error {
+	errs := make([]error, n)
+	numbers := make(chan int)
+	var wg sync.WaitGroup
+	for range min(n, atOnce) {
+		wg.Go(func() {
+			for i := range numbers {
+				errs[i] = do(i)
+			}
+		})
+	}
+	for i := range n {
+		numbers <- i
+	}
+	close(numbers)
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// measureJournal is the size of the journal and how many waits are open in it.
+func (c *crowd) measureJournal(ctx context.Context) (size journalSize, err error) {
+	db, err := sql.Open("sqlite", "file:"+c.rig.journal(c.name)+"?mode=ro")
+	if err != nil {
+		return size, err
+	}
+	defer db.Close()
+	var pages, each int64
+	for query, to := range map[string]*int64{"SELECT count(*) FROM waits WHERE verdict = ''": &size.rows, "PRAGMA page_count": &pages, "PRAGMA page_size": &each} {
+		if err := db.QueryRowContext(ctx, query).Scan(to); err != nil {
+			return size, fmt.Errorf("measuring the journal: %w", err)
+		}
+	}
+	size.bytes = pages * each
+	return size, nil
+}
+
+const (
+	// restEvery is how often a worker's memory is looked at that has nothing to do, and restLooks how often it must not have
+	// become smaller to be at rest. Go's runtime gives memory back little by little.
+	restEvery = 2 * time.Second
+	restLooks = 5
+	restMost  = 3 * time.Minute
+)
+
+// resting is the worker's resident memory once it becomes no smaller.
+func (c *crowd) resting(ctx context.Context) (least int64, err error) {
+	end := time.Now().Add(restMost)
+	for same := 0; same < restLooks && time.Now().Before(end); same++ {
+		now, err := proc.ResidentBytes(c.worker.PID())
+		if err != nil {
+			return 0, err
+		}
+		if least == 0 || now < least-(256<<10) {
+			least, same = now, 0
+		}
+		select {
+		case <-time.After(restEvery):
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+	return least, nil
+}
+
+// wakeSome gives some of the turns what they wait for, one after the other and many at once.
+func (c *crowd) wakeSome(ctx context.Context, turns []sessions.Accepted, size crowdSize) ([]report.Waited, error) {
+	took := map[int][]time.Duration{} // approvals are even, answers odd
+	step := len(turns) / (size.woken + size.burst)
+	for n := range size.woken {
+		i := n * step
+		i += (n + i) % 2 // every other one of each kind
+		one, err := c.wake(ctx, turns[i], i%2)
+		if err != nil {
+			return nil, err
+		}
+		took[i%2] = append(took[i%2], one)
+	}
+	burst := make([]time.Duration, size.burst)
+	err := each(size.burst, size.burst, func(n int) (err error) {
+		i := (size.woken + n) * step
+		burst[n], err = c.wake(ctx, turns[i], i%2)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := []report.Waited{report.Wait("an approval, one at a time", took[0]), report.Wait("an answer, one at a time", took[1])}
+	for i := range out {
+		out[i].AimMax = 1000
+	}
+	return append(out, report.Wait(fmt.Sprintf("%d at once", size.burst), burst)), nil
+}
+
+// wake says what a turn waits for, and returns how long it takes until the turn has something to say itself.
+func (c *crowd) wake(ctx context.Context, a sessions.Accepted, odd int) (time.Duration, error) {
+	list, err := c.store.Waits(ctx, a.Turn)
+	if err != nil || len(list) != 1 {
+		return 0, errors.Join(err, fmt.Errorf("turn %s has %d waits", a.Turn, len(list)))
+	}
+	w := list[0]
+	asked, err := c.until(ctx, a.Turn, -1, turn.ChunkApprovalRequested, turn.ChunkQuestionAsked)
+	if err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	if odd == 0 {
+		_, err = c.sessions.Approve(ctx, a.Session, workflows.Approval{Call: w.ID, Allow: true, ArgumentsHash: w.ArgumentsHash, By: "bench"})
+	} else {
+		_, err = c.sessions.Answer(ctx, a.Session, workflows.Answer{Question: w.ID, Text: scene{Kind: sceneFinal}.message(), By: "bench"})
+	}
+	if err != nil {
+		return 0, err
+	}
+	_, err = c.until(ctx, a.Turn, asked, turn.ChunkToolCallStarted, turn.ChunkTextDelta)
+	return time.Since(began), err
+}

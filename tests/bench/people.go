@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/sqlite"
+	"github.com/everturn/everturn/sessions"
+	"github.com/everturn/everturn/tests/bench/proc"
+	"github.com/everturn/everturn/tests/bench/report"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// withPeople measures the scenarios with people, prints their tables and, where asked for, puts them into the
+// documentation. A missed aim is shown and is no error: times are those of a machine.
+func (p *program) withPeople(ctx context.Context, r *rig) error {
+	size := crowdFull
+	size.parked = p.parked
+	if p.smoke {
+		size = crowdSmoke
+	}
+	out := report.People{Machine: report.ThisMachine(), Smoke: p.smoke}
+	for _, sc := range []struct {
+		name string
+		run  func(context.Context, *crowd) error
+	}{
+		{"terminals", func(ctx context.Context, c *crowd) (err error) { out.Streams, err = c.terminals(ctx, size); return err }},
+		{"stops", func(ctx context.Context, c *crowd) (err error) { out.Stops, err = c.stops(ctx, size); return err }},
+		{"parked", func(ctx context.Context, c *crowd) (err error) {
+			out.Parked, err = c.parkedTurns(ctx, size)
+			return err
+		}},
+	} {
+		if !strings.Contains(sc.name, p.only) {
+			continue
+		}
+		fmt.Fprintf(r.progress, "%s ", sc.name)
+		began := time.Now()
+		if err := r.withCrowd(ctx, sc.name, sc.run); err != nil {
+			return fmt.Errorf("%s: %w", sc.name, err)
+		}
+		fmt.Fprintf(r.progress, " %s\n", time.Since(began).Round(time.Second))
+	}
+	if err := report.PeopleTable(p.stdout, out); err != nil || !p.write {
+		return err
+	}
+	page := filepath.Join(p.docs, "benchmarks.md")
+	old, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	text, err := report.InsertPeople(old, out)
+	if err != nil {
+		return fmt.Errorf("renewing %s: %w", page, err)
+	}
+	return write(page, text)
+}
+
+// crowdSize is how much of everything there is.
+type crowdSize struct {
+	parked, woken, burst int
+	turns, crowded       int // that stream: one at a time, and atOnce
+	bursts               int
+	stops                int // of each kind
+}
+
+// atOnce is how many turns stream at a time where many do.
+const atOnce = 16
+
+var (
+	crowdFull  = crowdSize{parked: 10_000, woken: 400, burst: 200, turns: 40, crowded: 3 * atOnce, bursts: 6, stops: 20}
+	crowdSmoke = crowdSize{parked: 200, woken: 20, burst: 20, turns: 2, crowded: atOnce, bursts: 2, stops: 2}
+)
+
+// crowd is one worker, the real command, on a journal of its own, with a provider that can tell the time.
+type crowd struct {
+	rig      *rig
+	name     string
+	config   string
+	worker   *proc.Process
+	sessions *sessions.Client
+	store    journal.Store
+	next     int
+}
+
+// withCrowd has a worker and a provider for as long as run takes.
+func (r *rig) withCrowd(ctx context.Context, name string, run func(context.Context, *crowd) error) (err error) {
+	clock, err := proc.Start(proc.Command{Name: name + "-clock", Argv: []string{r.self, "clock"}, Dir: r.dir, Env: os.Environ()})
+	if err != nil {
+		return err
+	}
+	defer func() { err = join(err, clock.Stop()) }()
+	url, err := clock.FirstLine(ctx)
+	if err != nil {
+		return err
+	}
+	c := &crowd{rig: r, name: "people-" + name}
+	c.sessions = sessions.New(r.client, sessions.Options{TaskQueue: c.name, Agent: "default"})
+	if err := c.configure(url); err != nil {
+		return err
+	}
+	if c.worker, err = proc.Start(proc.Command{Name: c.name, Argv: []string{r.folder("worker"), "--config", c.config}, Dir: r.dir, Env: os.Environ()}); err != nil {
+		return err
+	}
+	defer func() { err = join(err, c.worker.Stop()) }()
+	if err := c.ready(ctx); err != nil {
+		return fmt.Errorf("%w; its log says: %s", err, c.worker.Tail())
+	}
+	defer func() { err = join(err, c.store.Close()) }()
+	return run(ctx, c)
+}
+
+// configure writes the worker's agent.toml. What it does not say is the default.
+func (c *crowd) configure(provider string) error {
+	r := c.rig
+	c.config = r.folder(c.name + ".toml")
+	text := fmt.Sprintf("[runtime]\nmode = \"native\"\nworkspace = %q\ntool_timeout = \"1m\"\n[llm]\nprovider = \"openai\"\nbase_url = %q\nmodel = \"clock\"\n"+
+		"idle_timeout = \"1m\"\n[policy]\nask = [\"local/read_file\"]\n[journal]\npath = %q\nsynchronous = \"normal\"\n[temporal]\naddress = %q\ntask_queue = %q\n"+
+		"[[mcp.servers]]\nid = \"bench\"\ncommand = %q\nrequired = true\neverywhere = true\nallow = [\"slow\"]\n[mcp.servers.tools.slow]\nrisk = \"low\"\n",
+		r.folder("workspace"), provider, r.journal(c.name), r.stack.Address, c.name, r.folder("mcpserver"))
+	return os.WriteFile(c.config, []byte(text), 0o600)
+}
+
+// ready has a few turns, so that the worker has seen everything once.
+func (c *crowd) ready(ctx context.Context) error {
+	for range warmUp {
+		a, err := c.send(ctx, scene{Kind: sceneFinal})
+		if err != nil {
+			return err
+		}
+		limited, cancel := context.WithTimeout(ctx, within)
+		err = c.rig.client.GetWorkflow(limited, a.Session, a.Turn).Get(limited, nil)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("the first turns: %w", err)
+		}
+	}
+	var err error
+	c.store, err = sqlite.Open(ctx, c.rig.journal(c.name), sqlite.Options{Synchronous: "normal"})
+	return err
+}
+
+// send begins a turn in a session of its own.
+func (c *crowd) send(ctx context.Context, s scene) (sessions.Accepted, error) {
+	return c.sendTo(ctx, c.session(), s)
+}
+
+func (c *crowd) session() string {
+	c.next++
+	return fmt.Sprintf("%s-%d", c.name, c.next)
+}
+
+func (c *crowd) sendTo(ctx context.Context, session string, s scene) (sessions.Accepted, error) {
+	return c.sessions.Send(ctx, sessions.Request{Session: session, Message: workflows.Message{Text: s.message()}, Alone: true})
+}
+
+// until reads a turn's chunks up to one of these kinds and returns its index.
+func (c *crowd) until(ctx context.Context, turnID string, after int64, kinds ...turn.ChunkKind) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	for chunk, err := range journal.Follow(ctx, c.store, turnID, after) {
+		if err != nil {
+			return 0, fmt.Errorf("waiting for %v of turn %s: %w", kinds, turnID, err)
+		}
+		for _, k := range kinds {
+			if chunk.Kind == k {
+				return chunk.Index, nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("turn %s is over and had no %v", turnID, kinds)
+}
+
+// stops measures how long it takes from a stop to the end of the turn, in every phase in which a turn may hang.
+func (c *crowd) stops(ctx context.Context, size crowdSize) (out []report.Waited, err error) {
+	for _, phase := range []struct {
+		what  string
+		scene sceneKind
+		at    turn.ChunkKind
+	}{
+		{"the provider is silent", sceneThink, turn.ChunkTurnStarted},
+		{"a stream is stalled", sceneHang, turn.ChunkTextDelta},
+		{"a tool hangs", sceneTool, turn.ChunkToolCallStarted},
+		{"an approval is waited for", sceneApproval, turn.ChunkApprovalRequested},
+		{"an answer is waited for", sceneQuestion, turn.ChunkQuestionAsked},
+	} {
+		var took []time.Duration
+		for range size.stops {
+			one, err := c.stop(ctx, phase.scene, phase.at)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", phase.what, err)
+			}
+			took = append(took, one)
+		}
+		w := report.Wait(phase.what, took)
+		w.AimMax = 2000
+		out = append(out, w)
+		fmt.Fprint(c.rig.progress, ".")
+	}
+	return out, nil
+}
+
+// settled is how long a phase is given to be what it is before the stop comes: the chunk that announces it may be a
+// little ahead of the workflow.
+const settled = 100 * time.Millisecond
+
+func (c *crowd) stop(ctx context.Context, kind sceneKind, at turn.ChunkKind) (time.Duration, error) {
+	a, err := c.send(ctx, scene{Kind: kind})
+	if err != nil {
+		return 0, err
+	}
+	index, err := c.until(ctx, a.Turn, -1, at)
+	if err != nil {
+		return 0, err
+	}
+	time.Sleep(settled)
+	began := time.Now()
+	if err := c.sessions.Stop(ctx, a.Session); err != nil {
+		return 0, err
+	}
+	_, err = c.until(ctx, a.Turn, index, turn.ChunkTurnCompleted)
+	return time.Since(began), err
+}
+
+// buildStarter builds the command line, which only these scenarios need.
+func (r *rig) buildStarter(ctx context.Context) (string, error) {
+	path := r.folder("starter")
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", path, "github.com/everturn/everturn/starter").CombinedOutput()
+	if err != nil {
+		return "", errors.Join(fmt.Errorf("building the starter: %w", err), errors.New(string(out)))
+	}
+	return path, nil
+}

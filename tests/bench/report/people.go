@@ -1,0 +1,151 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// People is a run of the scenarios in which somebody waits: a turn for a person, or a person for a turn.
+type People struct {
+	Machine Machine  `json:"machine"`
+	Smoke   bool     `json:"smoke,omitempty"`
+	Parked  Parked   `json:"parked,omitzero"`
+	Streams []Waited `json:"streams,omitempty"`
+	Stops   []Waited `json:"stops,omitempty"`
+}
+
+// Parked is what turns cost that wait for people, all on one worker.
+type Parked struct {
+	Turns   int     `json:"turns"`
+	Seconds float64 `json:"seconds"` // until all of them waited
+	// IdleBytes, ParkedBytes and PeakBytes are the worker's resident memory before the first of them, when all waited and
+	// nothing else was to be done, and at the most.
+	IdleBytes    int64    `json:"idle_bytes"`
+	ParkedBytes  int64    `json:"parked_bytes"`
+	PeakBytes    int64    `json:"peak_bytes"`
+	Events       int64    `json:"events"` // of a parked turn's history
+	HistoryBytes int64    `json:"history_bytes"`
+	JournalBytes float64  `json:"journal_bytes"` // a turn
+	Woken        []Waited `json:"woken"`         // from a person's word to the turn's next output
+}
+
+// Waited is how long somebody waited, in milliseconds.
+type Waited struct {
+	For     string  `json:"for"`
+	Samples int     `json:"samples"`
+	P50     float64 `json:"p50"`
+	P99     float64 `json:"p99"`
+	Max     float64 `json:"max"`
+	// AimP50, AimP99 and AimMax are what they should be at most; 0: nothing was set.
+	AimP50 float64 `json:"aim_p50,omitempty"`
+	AimP99 float64 `json:"aim_p99,omitempty"`
+	AimMax float64 `json:"aim_max,omitempty"`
+}
+
+// Wait sums up how long somebody waited.
+func Wait(what string, all []time.Duration) Waited {
+	w := Waited{For: what, Samples: len(all)}
+	if len(all) > 0 {
+		s := Quantiles(all)
+		w.P50, w.P99, w.Max = s.P50, s.P99, float64(slices.Max(all))/float64(time.Millisecond)
+	}
+	return w
+}
+
+// aims are the aims in words, and the verdict.
+func (w Waited) aims() (aim, verdict string) {
+	var parts []string
+	met := w.Samples > 0
+	for _, a := range []struct {
+		name       string
+		is, atMost float64
+	}{{"p50", w.P50, w.AimP50}, {"p99", w.P99, w.AimP99}, {"max", w.Max, w.AimMax}} {
+		if a.atMost > 0 {
+			parts = append(parts, fmt.Sprintf("%s ≤ %g ms", a.name, a.atMost))
+			met = met && a.is <= a.atMost
+		}
+	}
+	return strings.Join(parts, ", "), judged(len(parts) > 0, met)
+}
+
+func judged(set, met bool) string {
+	switch {
+	case !set:
+		return "–"
+	case met:
+		return "met"
+	}
+	return "missed"
+}
+
+// parkedMemory is the aim for what 10,000 turns that wait add to a worker's resident memory, in bytes.
+const parkedMemory = 20 << 20
+
+// tables are the run's tables, each with its title and its rows, the first of which is the head.
+func (p People) tables() (out []table) {
+	if n := p.Parked; n.Turns > 0 {
+		over := n.ParkedBytes - n.IdleBytes
+		out = append(out, table{"Turns that wait for people", [][]string{
+			{"turns on one worker", "all waited after", "worker idle", "with them", "over idle", "aim", "", "peak", "events a turn", "history", "journal"},
+			{fmt.Sprint(n.Turns), fmt.Sprintf("%.0f s", n.Seconds), fmt.Sprintf("%.1f MB", mb(n.IdleBytes)), fmt.Sprintf("%.1f MB", mb(n.ParkedBytes)),
+				fmt.Sprintf("%+.1f MB", mb(over)), "≤ 20 MB", judged(true, over <= parkedMemory), fmt.Sprintf("%.1f MB", mb(n.PeakBytes)), fmt.Sprint(n.Events),
+				fmt.Sprintf("%.1f KB", float64(n.HistoryBytes)/1024), fmt.Sprintf("%.1f KB", n.JournalBytes/1024)},
+		}}, table{"From a person's word to the turn's going on", rows(n.Woken)})
+	}
+	if len(p.Streams) > 0 {
+		out = append(out, table{"From the provider to a terminal in another process", rows(p.Streams)})
+	}
+	if len(p.Stops) > 0 {
+		out = append(out, table{"From a stop to the turn's end", rows(p.Stops)})
+	}
+	return out
+}
+
+type table struct {
+	title string
+	rows  [][]string
+}
+
+func rows(list []Waited) [][]string {
+	out := [][]string{{"what", "samples", "p50 ms", "p99 ms", "max ms", "aim", ""}}
+	for _, w := range list {
+		aim, verdict := w.aims()
+		out = append(out, []string{w.For, fmt.Sprint(w.Samples), fmt.Sprintf("%.1f", w.P50), fmt.Sprintf("%.1f", w.P99), fmt.Sprintf("%.1f", w.Max), aim, verdict})
+	}
+	return out
+}
+
+// PeopleTable writes the run for people.
+func PeopleTable(w io.Writer, p People) error {
+	fmt.Fprintln(w, p.Machine)
+	for _, t := range p.tables() {
+		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		fmt.Fprintf(tw, "\n%s\n", t.title)
+		for _, row := range t.rows {
+			fmt.Fprintln(tw, strings.Join(row, "\t"))
+		}
+		if err := tw.Flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// PeoplePage writes the run for the documentation.
+func PeoplePage(w io.Writer, p People) {
+	fmt.Fprintf(w, "Run of %s.\n", p.Machine)
+	for _, t := range p.tables() {
+		fmt.Fprintf(w, "\n**%s**\n\n", t.title)
+		for i, row := range t.rows {
+			fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | "))
+			if i == 0 {
+				fmt.Fprintf(w, "|%s\n", strings.Repeat("---|", len(row)))
+			}
+		}
+	}
+	fmt.Fprintln(w)
+}
