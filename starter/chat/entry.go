@@ -41,11 +41,9 @@ func (e entry) lines(p palette, m *markdown) []string {
 	case entryBlock:
 		out = m.render(e.block)
 	case entrySaid:
-		out = marked("› ", p.paintLines(bold, wrapText(terminal.Printable(e.text), width-2)), width)
+		out = p.marked("› ", e.text, width)
 	case entryOther:
-		out = marked("» ", p.paintLines(bold, wrapText(terminal.Printable(e.text), width-2)), width)
-	case entryCall, entryRuled:
-		out = p.paintLines(dim, wrapText(terminal.Printable(e.text), width))
+		out = p.marked("» ", e.text, width)
 	case entryLink:
 		out = []string{terminal.Line(e.text, maxLine)}
 	case entryFault:
@@ -59,16 +57,19 @@ func (e entry) lines(p palette, m *markdown) []string {
 	return out
 }
 
-// marked puts a mark before the first line and blanks before the others.
-func marked(mark string, lines []string, width int) []string {
+// marked lays out a text with a mark before its first line, and blanks before the others.
+func (p palette) marked(mark, text string, width int) []string {
 	if width < narrow {
-		mark = mark[:len(mark)-1]
+		mark = ""
 	}
+	indent := len([]rune(mark))
+	lines := p.paintLines(bold, wrapText(terminal.Printable(text), width-indent))
 	for i, line := range lines {
-		if i == 0 {
+		switch {
+		case i == 0:
 			lines[i] = mark + line
-		} else if line != "" {
-			lines[i] = strings.Repeat(" ", len([]rune(mark))) + line
+		case line != "":
+			lines[i] = strings.Repeat(" ", indent) + line
 		}
 	}
 	return lines

@@ -41,6 +41,14 @@ func (p *pastes) put(text string) string {
 	return word
 }
 
+// fold puts a text that is long aside and returns the word for it, and any other as it is.
+func (p *pastes) fold(text string) string {
+	if len(text) > shownPaste || strings.Count(text, "\n") >= shownLines {
+		return p.put(text)
+	}
+	return text
+}
+
 // expand puts the pastes where their words stand. A word that was changed is only a word.
 func (p *pastes) expand(text string) string {
 	for word, whole := range p.texts {
@@ -73,8 +81,9 @@ func (m *Model) fitInput() {
 	m.input.SetWidth(m.cols())
 }
 
+// setInput puts a text into the input; a long one is put beside it, as a paste is.
 func (m *Model) setInput(text string) {
-	m.input.SetValue(text)
+	m.input.SetValue(m.pastes.fold(text))
 	m.input.MoveToEnd()
 }
 
@@ -86,9 +95,8 @@ func (m *Model) paste(msg tea.PasteMsg) tea.Cmd {
 	case len(text) > maxPaste || m.pastes.bytes+len(text) > allPaste:
 		m.trouble("that paste has %d bytes, which is too long for a chat; put it into a file and ask with `starter run -s %s - <FILE`", len(text), m.session)
 		return nil
-	case len(text) > shownPaste || strings.Count(text, "\n") >= shownLines:
-		text = m.pastes.put(text)
 	}
+	text = m.pastes.fold(text)
 	m.deciding = false // who pastes means the input
 	var cmd tea.Cmd
 	m.input, cmd = m.input.Update(tea.PasteMsg{Content: text})
@@ -193,7 +201,8 @@ func (m *Model) recall(name string) bool {
 	if !edge {
 		return false
 	}
-	if text, ok := m.history.move(by, m.input.Value()); ok {
+	if text, ok := m.history.move(by, m.pastes.expand(m.input.Value())); ok {
+		m.pastes = pastes{}
 		m.setInput(text)
 		if by < 0 { // so that the next one is a key away, however many lines this one has
 			m.input.MoveToBegin()

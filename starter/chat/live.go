@@ -36,7 +36,13 @@ type shown struct {
 	blocks []laid
 	open   laid
 	width  int
+	until  time.Time // the open block is not rendered again before
+	stale  bool      // it would have been
 }
+
+// patience is how many times as long as it took to render the open block it is shown as it is: a tenth of the time is
+// enough for it.
+const patience = 9
 
 type laid struct {
 	block block
@@ -46,7 +52,7 @@ type laid struct {
 func (t *live) is(id string) bool { return t.id != "" && t.id == id }
 
 // layout is the text that is not printed yet, in lines.
-func (t *live) layout(m *markdown) []string {
+func (t *live) layout(m *markdown, now func() time.Time) []string {
 	if t.shown.width != m.width {
 		t.shown = shown{width: m.width}
 	}
@@ -59,8 +65,11 @@ func (t *live) layout(m *markdown) []string {
 		lines = appendBlock(lines, l, i > 0)
 	}
 	if rest, ok := t.text.rest(); ok {
-		if t.shown.open.block != rest {
+		began := now()
+		t.shown.stale = t.shown.open.block != rest && began.Before(t.shown.until)
+		if t.shown.open.block != rest && !t.shown.stale {
 			t.shown.open = laid{rest, m.render(rest)}
+			t.shown.until = began.Add((1 + patience) * now().Sub(began))
 		}
 		lines = appendBlock(lines, t.shown.open, len(lines) > 0)
 	}
@@ -184,7 +193,7 @@ func (m *Model) settleText() {
 // spill prints the first settled blocks of the text until the rest has at most so many rows. 0 prints all of them.
 func (m *Model) spill(rows int) {
 	t := &m.turn
-	for len(t.text.settled) > 0 && (rows == 0 || len(t.layout(m.markdown)) > rows) {
+	for len(t.text.settled) > 0 && (rows == 0 || len(t.layout(m.markdown, m.now)) > rows) {
 		first := t.text.settled[0]
 		t.drop()
 		m.sayBlock(first, true)

@@ -57,12 +57,49 @@ func (m *markdown) render(b block) []string {
 	if b.code {
 		return m.code(text)
 	}
-	if m.width < narrow { // there is no room for tables, and words matter more
+	if m.width < narrow || wild(text) { // there is no room for tables, and words matter more
 		return trimBlank(wrapText(text, m.width))
 	}
 	out := sgrOnly(m.tryProse(strings.Map(disguise, text)), bool(m.palette), terminal.Unprintable)
 	out = restore.Replace(out)
 	return trimBlank(fit(strings.ReplaceAll(out, "\t", strings.Repeat(" ", tabWidth)), m.width))
+}
+
+// Bounds on what the renderer is given. Its time grows exponentially with quotes in quotes (a hundred take hours), and with
+// the square of a table's columns.
+const (
+	maxNesting = 8
+	maxColumns = 16
+)
+
+// wild reports whether a text nests deeper, or has more columns, than a person would write. It is shown as it stands.
+func wild(text string) bool {
+	for line := range strings.Lines(text) {
+		if nesting(line) > maxNesting || strings.Count(line, "|") > maxColumns+1 {
+			return true
+		}
+	}
+	return false
+}
+
+// nesting is an upper bound of how many quotes and lists a line is in: their markers, and a level for each two columns of
+// blanks before and between them.
+func nesting(line string) int {
+	levels, blanks := 0, 0
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case c == ' ':
+			blanks++
+		case c == '\t':
+			blanks += tabWidth
+		case strings.IndexByte(">-*+:.)", c) >= 0:
+			levels++
+		case c >= '0' && c <= '9':
+		default:
+			return levels + blanks/2
+		}
+	}
+	return levels + blanks/2
 }
 
 // tryProse renders with glamour. Text that it cannot take is shown as it is: an answer is never lost for its looks.

@@ -18,6 +18,7 @@ type Model struct {
 	o       Options
 	palette palette
 	now     func() time.Time
+	later   func(time.Duration, func(time.Time) tea.Msg) tea.Cmd // tea.Tick
 
 	width, height int
 	markdown      *markdown
@@ -62,7 +63,7 @@ type Model struct {
 
 // NewModel makes a chat that opens its session when it starts. ctx ends what it reads and asks for.
 func NewModel(ctx context.Context, o Options) *Model {
-	m := &Model{ctx: ctx, o: o, palette: palette(o.Color), now: time.Now, session: o.Session, history: loadHistory(o.History)}
+	m := &Model{ctx: ctx, o: o, palette: palette(o.Color), now: time.Now, later: tea.Tick, session: o.Session, history: loadHistory(o.History)}
 	m.input = newInput()
 	m.markdown = newMarkdown(m.palette, 80)
 	return m
@@ -87,7 +88,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	before := m.noticeCount
 	cmds := []tea.Cmd{m.take(msg), m.post(), m.heed(), m.flush(), m.tick()}
 	if count := m.noticeCount; count != before {
-		cmds = append(cmds, tea.Tick(noticeFor, func(time.Time) tea.Msg { return noticeMsg{count} }))
+		cmds = append(cmds, m.later(noticeFor, func(time.Time) tea.Msg { return noticeMsg{count} }))
 	}
 	m.compose()
 	if m.leaving && (len(m.queue) == 0 || !m.drawn) && !m.flushing && !m.quitting {
@@ -165,9 +166,9 @@ func (m *Model) resize(msg tea.WindowSizeMsg) tea.Cmd {
 		for _, e := range m.tail {
 			m.queue = append(m.queue, e.lines(m.palette, m.markdown)...)
 		}
-		return tea.Tick(firstFrames, func(time.Time) tea.Msg { return drawnMsg{} })
+		return m.later(firstFrames, func(time.Time) tea.Msg { return drawnMsg{} })
 	}
-	return tea.Tick(settle, func(time.Time) tea.Msg { return paintMsg{size} })
+	return m.later(settle, func(time.Time) tea.Msg { return paintMsg{size} })
 }
 
 func (m *Model) paint(msg paintMsg) tea.Cmd {
@@ -177,7 +178,7 @@ func (m *Model) paint(msg paintMsg) tea.Cmd {
 	return m.repaint()
 }
 
-// tickMsg comes every second while a turn runs, for the clock in the status.
+// tickMsg comes every second while a turn runs, for the clock in the status; sooner where the text waits to be laid out.
 type tickMsg struct{}
 
 func (m *Model) tick() tea.Cmd {
@@ -185,7 +186,11 @@ func (m *Model) tick() tea.Cmd {
 		return nil
 	}
 	m.ticking = true
-	return tea.Tick(time.Second, func(time.Time) tea.Msg { return tickMsg{} })
+	after := time.Second
+	if m.turn.shown.stale {
+		after = max(m.turn.shown.until.Sub(m.now()), time.Second/framesPerSecond)
+	}
+	return m.later(after, func(time.Time) tea.Msg { return tickMsg{} })
 }
 
 // noticeFor is how long a hint stands.

@@ -73,7 +73,7 @@ func (m *Model) above(rows int) []string {
 	pending := clip(m.pendingLines(), max(0, min(rows, pendingRows)))
 	rows -= len(pending)
 	var lines []string
-	if text := m.turn.layout(m.markdown); len(text) > 0 && rows > 0 {
+	if text := m.turn.layout(m.markdown, m.now); len(text) > 0 && rows > 0 {
 		text = text[max(0, len(text)-rows):] // the end is what comes
 		lines = append(lines, text...)
 	}

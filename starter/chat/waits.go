@@ -96,7 +96,7 @@ func (m *Model) heed() tea.Cmd {
 }
 
 func (m *Model) calmly(key string) tea.Cmd {
-	return tea.Tick(calm, func(time.Time) tea.Msg { return calmMsg{key} })
+	return m.later(calm, func(time.Time) tea.Msg { return calmMsg{key} })
 }
 
 // calmed lets keys decide about what is asked, unless the person is writing.
@@ -337,8 +337,11 @@ func (w *wait) page() int { return max(1, w.room-1) }
 
 // clip shortens a list of lines to n, and shows that it did.
 func clip(lines []string, n int) []string {
-	if len(lines) <= n {
+	switch {
+	case len(lines) <= n:
 		return lines
+	case n <= 0:
+		return nil
 	}
 	lines = append([]string(nil), lines[:n]...)
 	lines[n-1] = "…"

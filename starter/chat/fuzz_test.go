@@ -1,0 +1,166 @@
+package chat
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+var answers = []string{
+	styled, "plain", "\x1b[2J\x1b]52;c;aGk=\x07", "&#27;[2J&#x9b;1m&amp;#27;[8m&lrm;&#8238;", "[a](javascript:x\x1b[2J) <http://x/?a&b> ![i](u)",
+	"```\ncode\n~~~\n```\n~~~~\nx\n```\n~~~~", "- a\n\n  b\n\n      c\n- d\n1) e\n\n2) f", "| a |\n|--\n| b \\| c |", "> > > deep\n> > \n>", "# \n## \n######### x",
+	"世界世界世界世界 🙂👩‍🚀 e\u0301\u0301", "\uf5a6\uf5a7\uf5a8&<-", "a\tb\r\nc\x00", "[^1]: x\n\n[x]: /y\n\n[x] [^1]", "<script>alert(1)</script>\n\n<!-- hidden -->", strings.Repeat("long", 3000), strings.Repeat("- ", 300), "",
+}
+
+// FuzzMarkdown: whatever a model writes, a block is laid out in lines that fit, of text and a few looks alone; and its
+// letters are still there.
+func FuzzMarkdown(f *testing.F) {
+	for i, a := range answers {
+		f.Add(a, uint8(20+i), i%2 == 0)
+		f.Add(a, uint8(i), true)
+	}
+	f.Fuzz(func(t *testing.T, text string, width uint8, colours bool) {
+		m := newMarkdown(palette(colours), int(width))
+		for _, b := range blocksOf(text) {
+			requireLines(t, m.render(b), max(int(width), 1), colours)
+		}
+	})
+}
+
+func requireLines(t *testing.T, lines []string, width int, colours bool) {
+	t.Helper()
+	for _, line := range lines {
+		bare := line
+		if colours {
+			bare = sgrOnly(line, false, func(rune) bool { return false })
+			for rest := line; ; {
+				at := strings.IndexByte(rest, 0x1b)
+				if at < 0 {
+					break
+				}
+				seq, ours := escape(rest[at:])
+				require.True(t, ours, "%q has an escape that is none of ours", line)
+				rest = rest[at+len(seq):]
+			}
+		}
+		require.Negative(t, strings.IndexFunc(bare, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }), "%q", line)
+		require.LessOrEqual(t, ansi.StringWidthWc(bare), width, "%q", line)
+	}
+}
+
+// FuzzSplitter: however a stream is cut, its blocks are those of the whole; no line is lost; and what is open is bounded.
+func FuzzSplitter(f *testing.F) {
+	for i, a := range answers {
+		f.Add(a, uint16(i))
+	}
+	f.Fuzz(func(t *testing.T, text string, cut uint16) {
+		text = strings.ToValidUTF8(text, "")
+		var s splitter
+		for rest := []rune(text); len(rest) > 0; {
+			n := min(len(rest), int(cut%97)+1)
+			s.write(string(rest[:n]))
+			require.LessOrEqual(t, s.open.Len()+s.line.Len(), 2*maxBlock+2*maxLine)
+			rest = rest[n:]
+		}
+		s.end()
+		var whole strings.Builder
+		for _, b := range s.settled {
+			whole.WriteString(b.text)
+		}
+		if len(text) < maxLine { // longer ones are cut where the stream happens to be
+			require.Equal(t, blocksOf(text), s.settled)
+		}
+		for line := range strings.Lines(text) {
+			if word := strings.Fields(line); len(word) > 0 && len(word[0]) < 40 && opens(line) == "" && strings.Trim(word[0], "`~") != "" {
+				require.Contains(t, whole.String(), word[0])
+			}
+		}
+	})
+}
+
+// FuzzModel: whatever the chunks of a session hold, in whatever order they come, and whatever is typed meanwhile, the
+// live part and what is printed are text that fits the terminal.
+func FuzzModel(f *testing.F) {
+	for i, a := range answers {
+		f.Add(a, []byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0x11, 0x28, 0x3b, 0xff}, uint8(20+7*i), uint8(10))
+		f.Add(a, []byte{0, 1, 1, 8, 13, 13, 15, 9, 1, 12}, uint8(i), uint8(i))
+	}
+	f.Fuzz(func(t *testing.T, text string, script []byte, width, height uint8) {
+		if len(script) > 200 {
+			script = script[:200]
+		}
+		text = strings.ToValidUTF8(text, "\uFFFD")
+		m := NewModel(context.Background(), Options{Session: "s", Client: &requests{}})
+		m.later = func(time.Duration, func(time.Time) tea.Msg) tea.Cmd { return nil }
+		m.Update(tea.WindowSizeMsg{Width: int(width) + 1, Height: int(height) + 1})
+		m.Update(drawnMsg{})
+		for i, b := range script {
+			m.Update(happening(text, b, int64(i)))
+			requireShape(t, m.View().Content, m.width, m.height)
+			for len(m.queue) > 0 {
+				for line := range strings.SplitSeq(strings.TrimPrefix(m.takeLines(), home), "\n") {
+					requireLines(t, []string{line}, m.width, false)
+				}
+			}
+		}
+	})
+}
+
+// happening is something that a chat is told of: a chunk with the text in all its fields, a key, or a size.
+func happening(text string, b byte, index int64) tea.Msg {
+	kinds := []turn.ChunkKind{turn.ChunkTurnStarted, turn.ChunkTextDelta, turn.ChunkReasoningDelta, turn.ChunkToolCallStarted, turn.ChunkToolCallCompleted,
+		turn.ChunkMessageJoined, turn.ChunkApprovalRequested, turn.ChunkApprovalDecided, turn.ChunkQuestionAsked, turn.ChunkQuestionAnswered,
+		turn.ChunkAttemptRestarted, turn.ChunkTurnCompleted, turn.ChunkError}
+	switch k := int(b & 15); {
+	case k < len(kinds):
+		c := turn.Chunk{Turn: "t" + string('0'+b>>6), Index: index, Step: int(b >> 4 & 3), Kind: kinds[k], Text: text, Data: dataOf(kinds[k], text)}
+		return itemsMsg{items: []item{{chunk: c, said: &turn.Message{ID: text, Text: text}}}}
+	case k == 13:
+		return tea.PasteMsg{Content: text}
+	case k == 14:
+		return tea.WindowSizeMsg{Width: int(b) + 1, Height: int(b)/8 + 1}
+	}
+	return []tea.Msg{enter, tab, esc, up, ctrlC, tea.KeyPressMsg{Code: 'y', Text: "y"}, tea.KeyPressMsg{Code: 'n', Text: "n"}, tea.KeyPressMsg{Code: tea.KeyEnd}}[b>>4&7]
+}
+
+func dataOf(kind turn.ChunkKind, text string) json.RawMessage {
+	var v any
+	switch kind {
+	case turn.ChunkToolCallStarted, turn.ChunkToolCallCompleted:
+		v = turn.CallChunk{CallID: "1.0", Tool: text, Arguments: text, Outcome: turn.Outcome(text), Preview: text}
+	case turn.ChunkMessageJoined:
+		v = turn.MessageChunk{MessageID: text, Text: text}
+	case turn.ChunkTurnCompleted:
+		v = turn.DoneChunk{State: turn.State(text), FinishReason: turn.FinishReason(text), Message: text}
+	case turn.ChunkApprovalRequested:
+		v = turn.PeopleChunk{Wait: turn.Wait{ID: "1.0", Kind: turn.WaitApproval, Tool: text, Arguments: text, Risk: turn.Risk(text), Why: text, ArgumentsHash: journal.HashOf([]byte(text))}}
+	case turn.ChunkQuestionAsked:
+		v = turn.PeopleChunk{Wait: turn.Wait{ID: "q1", Kind: turn.WaitQuestion, Question: text}}
+	default:
+		v = turn.PeopleChunk{Wait: turn.Wait{ID: "1.0", Kind: turn.WaitApproval, Tool: text}, Ruling: &turn.Ruling{ID: "1.0", Verdict: turn.Verdict(text), By: text, Reason: text}}
+	}
+	b, _ := json.Marshal(v) // always marshals
+	return b
+}
+
+// TestWildMarkdownIsShownAsItStands: what the renderer would take hours for, or for ever.
+func TestWildMarkdownIsShownAsItStands(t *testing.T) {
+	for _, text := range []string{strings.Repeat(">", 2000) + "x", strings.Repeat("> ", 2000) + "x", strings.Repeat("- > ", 1000), strings.Repeat("1. ", 1000) + "x",
+		"|" + strings.Repeat("a|", 1000) + "\n|" + strings.Repeat("-|", 1000) + "\n|x\n"} {
+		for _, b := range blocksOf(text) {
+			requireLines(t, newMarkdown(true, 80).render(b), 80, true)
+			require.True(t, wild(b.text))
+		}
+	}
+	require.False(t, wild(styled), "what people write is laid out")
+}

@@ -1,0 +1,355 @@
+package chat
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/sqlite"
+	"github.com/everturn/everturn/sessions"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// within bounds how long a test waits for an event.
+const within = 20 * time.Second
+
+// requests are what a chat asked of its session's workflow. They change nothing: the test plays the workflow's part and
+// writes to the journal.
+type requests struct {
+	messages  []sessions.Request
+	approvals []workflows.Approval
+	said      []workflows.Answer
+	stops     []string
+	err       error
+}
+
+func (r *requests) Send(_ context.Context, q sessions.Request) (sessions.Accepted, error) {
+	r.messages = append(r.messages, q)
+	return sessions.Accepted{Session: q.Session, MessageID: q.Message.ID}, r.err
+}
+
+func (r *requests) Approve(_ context.Context, _ string, a workflows.Approval) (workflows.ApprovalResult, error) {
+	r.approvals = append(r.approvals, a)
+	return workflows.ApprovalResult{}, r.err
+}
+
+func (r *requests) Answer(_ context.Context, _ string, a workflows.Answer) (workflows.AnswerResult, error) {
+	r.said = append(r.said, a)
+	return workflows.AnswerResult{}, r.err
+}
+
+func (r *requests) Stop(_ context.Context, session string) error {
+	r.stops = append(r.stops, session)
+	return r.err
+}
+
+// stage runs a chat as Bubble Tea does, on a real journal, and keeps what it prints. Its clock stands still: time passes
+// where the test says so.
+type stage struct {
+	*testing.T
+	*Model
+	*requests
+	*story
+	clock   time.Time
+	msgs    chan tea.Msg
+	timers  []func(time.Time) tea.Msg
+	printed []string
+	quit    bool
+}
+
+func newStage(t *testing.T, width, height int) *stage {
+	t.Helper()
+	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{Synchronous: "normal"})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, store.Close()) })
+	s := &stage{T: t, requests: &requests{}, story: newStory(t, store), clock: time.Now(), msgs: make(chan tea.Msg, 1000)}
+	s.enter("s", width, height)
+	return s
+}
+
+// enter starts a chat about a session.
+func (s *stage) enter(session string, width, height int) {
+	s.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	s.Model = NewModel(ctx, Options{Store: s.store, Client: s.requests, Session: session, Person: "me", History: filepath.Join(s.TempDir(), "history")})
+	s.Model.now = func() time.Time { return s.clock }
+	s.Model.later = func(_ time.Duration, f func(time.Time) tea.Msg) tea.Cmd {
+		s.timers = append(s.timers, f)
+		return nil
+	}
+	m := s.Model
+	s.Cleanup(func() { cancel(); m.close() })
+	s.do(m.Init())
+	s.take(tea.WindowSizeMsg{Width: width, Height: height})
+	s.pass()
+	s.until("the session is open", func() bool { return s.Model.feed != nil && len(s.printed) > 0 })
+}
+
+// do runs a command in the background, as Bubble Tea does.
+func (s *stage) do(cmd tea.Cmd) {
+	if cmd != nil {
+		go func() { s.msgs <- cmd() }()
+	}
+}
+
+// take is the event loop's step.
+func (s *stage) take(msg tea.Msg) {
+	switch msg := msg.(type) {
+	case nil:
+		return
+	case tea.BatchMsg:
+		for _, cmd := range msg {
+			s.do(cmd)
+		}
+		return
+	case tea.QuitMsg:
+		s.quit = true
+		return
+	case flushMsg:
+		s.print(s.Model.filter(s.Model, msg))
+	default:
+		if v := reflect.ValueOf(msg); v.Kind() == reflect.Slice && v.Type().Elem() == reflect.TypeFor[tea.Cmd]() { // a sequence
+			for i := range v.Len() {
+				s.take(v.Index(i).Interface().(tea.Cmd)())
+			}
+			return
+		}
+	}
+	_, cmd := s.Model.Update(msg)
+	s.do(cmd)
+	s.fits()
+}
+
+// print keeps what Bubble Tea would print: the text of its message for that, which it does not export.
+func (s *stage) print(msg tea.Msg) {
+	v := reflect.ValueOf(msg)
+	if v.NumField() == 0 {
+		return // there was nothing to print
+	}
+	for line := range strings.SplitSeq(strings.TrimPrefix(v.Field(0).String(), home), "\n") {
+		s.printed = append(s.printed, trimRight(line))
+	}
+}
+
+// pass lets the time of all timers come.
+func (s *stage) pass() {
+	s.clock = s.clock.Add(time.Hour)
+	timers := s.timers
+	s.timers = nil
+	for _, f := range timers {
+		s.take(f(s.clock))
+	}
+}
+
+func (s *stage) until(what string, done func() bool) {
+	s.Helper()
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	for !done() {
+		select {
+		case msg := <-s.msgs:
+			s.take(msg)
+		case <-timer.C:
+			require.Fail(s, "it never came to it that "+what, "printed:\n%s\nlive:\n%s", strings.Join(s.printed, "\n"), s.live())
+		}
+	}
+}
+
+func (s *stage) live() string { return s.Model.View().Content }
+
+// shows waits for a text in the live part, prints for one that is printed.
+func (s *stage) shows(text string) {
+	s.Helper()
+	s.until("the live part shows "+text, func() bool { return strings.Contains(s.live(), text) })
+}
+
+func (s *stage) prints(text string) {
+	s.Helper()
+	s.until("this is printed: "+text, func() bool {
+		return strings.Contains(strings.Join(strings.Fields(strings.Join(s.printed, " ")), " "), text)
+	})
+}
+
+// drained waits until nothing is left to be printed.
+func (s *stage) drained() {
+	s.Helper()
+	s.until("all is printed", func() bool { return len(s.Model.queue) == 0 && !s.Model.flushing })
+}
+
+// asksFor puts something before the person as the feed does.
+func (s *stage) asksFor(w wait) {
+	s.Model.waits = append(s.Model.waits, w)
+	s.take(tickMsg{})
+}
+
+func (s *stage) press(keys ...tea.KeyPressMsg) {
+	for _, k := range keys {
+		s.take(k)
+	}
+}
+
+func (s *stage) types(text string) {
+	for _, r := range text {
+		s.take(tea.KeyPressMsg{Code: r, Text: string(r)})
+	}
+}
+
+func (s *stage) says(text string) { s.types(text); s.press(enter) }
+
+var (
+	enter = tea.KeyPressMsg{Code: tea.KeyEnter}
+	tab   = tea.KeyPressMsg{Code: tea.KeyTab}
+	esc   = tea.KeyPressMsg{Code: tea.KeyEscape}
+	up    = tea.KeyPressMsg{Code: tea.KeyUp}
+	ctrlC = tea.KeyPressMsg{Code: 'c', Mod: tea.ModCtrl}
+	ctrlD = tea.KeyPressMsg{Code: 'd', Mod: tea.ModCtrl}
+	ctrlJ = tea.KeyPressMsg{Code: 'j', Mod: tea.ModCtrl}
+)
+
+// fits checks that the live part and what was printed are text of the terminal's size.
+func (s *stage) fits() {
+	s.Helper()
+	requireShape(s, s.live(), s.Model.width, s.Model.height)
+}
+
+type tester interface {
+	require.TestingT
+	Helper()
+}
+
+func requireShape(t tester, text string, width, height int) {
+	t.Helper()
+	lines := strings.Split(text, "\n")
+	if height > 0 {
+		require.LessOrEqual(t, len(lines), max(height, 3), "%q", text)
+	}
+	for _, line := range lines {
+		require.LessOrEqual(t, ansi.StringWidthWc(line), max(width, 3), "%q", line)
+		require.Negative(t, strings.IndexFunc(line, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }), "%q", line)
+	}
+}
+
+// story writes a session's turns to the journal, as the activities do.
+type story struct {
+	t     *testing.T
+	store journal.Store
+	turn  string
+	head  turn.Head
+	turns int
+	at    time.Time
+	step  int
+	err   error
+}
+
+func newStory(t *testing.T, store journal.Store) *story {
+	return &story{t: t, store: store, at: time.Now().Add(-time.Hour)}
+}
+
+func (s *story) now() time.Time { s.at = s.at.Add(time.Second); return s.at }
+
+func (s *story) begin(id, text string) {
+	s.t.Helper()
+	s.turns++
+	s.turn, s.step = fmt.Sprintf("turn-%d", s.turns), 0
+	begun, err := s.store.Begin(s.t.Context(), journal.BeginInput{Session: "s", Turn: s.turn, WorkflowID: "s", RunID: s.turn,
+		Message: turn.Message{ID: id, Text: text, Role: turn.RoleUser}, Pins: json.RawMessage(`{}`), At: s.now()})
+	require.NoError(s.t, err)
+	s.head = begun.Head
+}
+
+func (s *story) key() journal.StepKey { return journal.StepKey{Turn: s.turn, Step: s.step} }
+
+// infer opens an attempt of the next step, with the results of the last one and messages that join.
+func (s *story) infer(results []journal.Result, joined ...journal.Said) int {
+	s.t.Helper()
+	s.step++
+	return s.again(results, joined...)
+}
+
+func (s *story) again(results []journal.Result, joined ...journal.Said) int {
+	s.t.Helper()
+	i, err := s.store.StartInference(s.t.Context(), journal.StartInference{Session: "s", Key: s.key(), Expect: s.head, Results: results, Messages: joined, Model: "m", At: s.now()})
+	require.NoError(s.t, err)
+	return i.Attempt
+}
+
+func (s *story) stream(attempt int, deltas ...string) {
+	s.t.Helper()
+	var chunks []turn.Chunk
+	for _, d := range deltas {
+		chunks = append(chunks, turn.Chunk{Kind: turn.ChunkTextDelta, Text: d, At: s.now()})
+	}
+	require.NoError(s.t, s.store.AppendChunks(s.t.Context(), s.key(), attempt, chunks))
+}
+
+func (s *story) settle(attempt int, text string, calls ...turn.ToolCall) {
+	s.t.Helper()
+	i, err := s.store.SettleInference(s.t.Context(), journal.SettleInference{Session: "s", Key: s.key(), Attempt: attempt, At: s.now(),
+		Answer:  turn.Answer{Text: text, FinishReason: "stop", Usage: turn.Usage{InputTokens: 10, OutputTokens: 2}},
+		Message: turn.Message{Role: turn.RoleAssistant, Text: text, ToolCalls: calls, TurnID: s.turn, Step: s.step}})
+	require.NoError(s.t, err)
+	s.head = i.Head
+}
+
+func (s *story) call(c turn.ToolCall, outcome turn.Outcome, text string) {
+	s.t.Helper()
+	at := s.now()
+	_, err := s.store.ClaimCall(s.t.Context(), journal.ClaimInput{Turn: s.turn, Step: s.step, Call: c, Attempt: 1, Worker: "w", At: at})
+	require.NoError(s.t, err)
+	_, err = s.store.SettleCall(s.t.Context(), journal.SettleInput{Turn: s.turn, CallID: c.ID, Attempt: 1, At: at.Add(1500 * time.Millisecond),
+		Result: turn.ToolResult{Outcome: outcome, Text: text, SizeBytes: int64(len(text)), Duration: 1500 * time.Millisecond}})
+	require.NoError(s.t, err)
+}
+
+func (s *story) asks(waits ...turn.Wait) {
+	s.t.Helper()
+	_, err := s.store.Ask(s.t.Context(), journal.AskInput{Session: "s", Turn: s.turn, Waits: waits, At: s.now()})
+	require.NoError(s.t, err)
+}
+
+func (s *story) rules(r turn.Ruling) {
+	s.t.Helper()
+	r.At = s.now()
+	require.NoError(s.t, s.store.Decide(s.t.Context(), journal.DecideInput{Session: "s", Turn: s.turn, Rulings: []turn.Ruling{r}, At: r.At}))
+}
+
+func (s *story) finish(state turn.State, reason turn.FinishReason, message string) {
+	s.t.Helper()
+	_, err := s.store.Finish(s.t.Context(), journal.FinishInput{Session: "s", Turn: s.turn, State: state, Reason: reason, Message: message,
+		Usage: turn.Usage{InputTokens: 30, OutputTokens: 8}, Steps: s.step, Calls: 1, At: s.now()})
+	require.NoError(s.t, err)
+}
+
+// whole is a turn with its answer.
+func (s *story) whole(id, asked, text string) {
+	s.t.Helper()
+	s.begin(id, asked)
+	attempt := s.infer(nil)
+	s.stream(attempt, text)
+	s.settle(attempt, text)
+	s.finish(turn.StateCompleted, turn.FinishAnswered, "")
+}
+
+func toolCall(id, arguments string) turn.ToolCall {
+	return turn.ToolCall{ID: id, WireID: "w" + id, Tool: "mcp/disk/write", Arguments: arguments}
+}
+
+func approvalOf(c turn.ToolCall, step int) turn.Wait {
+	return turn.Wait{ID: c.ID, Kind: turn.WaitApproval, Step: step, Tool: c.Tool, ArgumentsHash: journal.HashOf([]byte(c.Arguments)), Risk: turn.RiskHigh, Why: "policy asks"}
+}
