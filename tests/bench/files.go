@@ -11,7 +11,7 @@ import (
 	"github.com/everturn/everturn/tests/bench/report"
 )
 
-func writeJSON(path string, r report.Result) error {
+func writeJSON(path string, r any) error {
 	b, err := json.MarshalIndent(r, "", " ")
 	if err != nil {
 		return err

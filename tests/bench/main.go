@@ -79,8 +79,8 @@ func (p *program) check() error {
 	if p.people && (p.accept != "" || p.profile != "" || p.parked < 2) {
 		return errors.New("-people goes with -smoke, -only, -write and -parked, of 2 at least")
 	}
-	if p.write && (!p.people || p.smoke || p.only != "") {
-		return errors.New("-write goes with a whole run of -people")
+	if p.write && (!p.people || p.smoke) {
+		return errors.New("-write goes with -people, and not with -smoke")
 	}
 	if len(p.chosen()) == 0 && !p.people {
 		var names []string

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -27,7 +28,11 @@ func (p *program) withPeople(ctx context.Context, r *rig) error {
 	if p.smoke {
 		size = crowdSmoke
 	}
-	out := report.People{Machine: report.ThisMachine(), Smoke: p.smoke}
+	out, err := p.peopleBefore()
+	if err != nil {
+		return err
+	}
+	out.Machine = report.ThisMachine()
 	for _, sc := range []struct {
 		name string
 		run  func(context.Context, *crowd) error
@@ -49,7 +54,10 @@ func (p *program) withPeople(ctx context.Context, r *rig) error {
 		}
 		fmt.Fprintf(r.progress, " %s\n", time.Since(began).Round(time.Second))
 	}
-	if err := report.PeopleTable(p.stdout, out); err != nil || !p.write {
+	if err := report.PeopleTable(p.stdout, out); err != nil || p.smoke {
+		return err
+	}
+	if err := writeJSON(p.peopleFile(), out); err != nil || !p.write {
 		return err
 	}
 	page := filepath.Join(p.docs, "benchmarks.md")
@@ -62,6 +70,24 @@ func (p *program) withPeople(ctx context.Context, r *rig) error {
 		return fmt.Errorf("renewing %s: %w", page, err)
 	}
 	return write(page, text)
+}
+
+// peopleFile is where the latest figures of each scenario with people are kept, beside the file of a run without.
+func (p *program) peopleFile() string { return filepath.Join(p.out, "people.json") }
+
+// peopleBefore are the figures that a run of some of the scenarios leaves as they were.
+func (p *program) peopleBefore() (out report.People, err error) {
+	if p.smoke || p.only == "" {
+		return out, nil
+	}
+	b, err := os.ReadFile(p.peopleFile())
+	if os.IsNotExist(err) {
+		return out, nil
+	}
+	if err != nil {
+		return out, err
+	}
+	return out, json.Unmarshal(b, &out)
 }
 
 // crowdSize is how much of everything there is.

@@ -11,8 +11,7 @@ import (
 
 // People is a run of the scenarios in which somebody waits: a turn for a person, or a person for a turn.
 type People struct {
-	Machine Machine  `json:"machine"`
-	Smoke   bool     `json:"smoke,omitempty"`
+	Machine Machine  `json:"machine"` // of the latest run
 	Parked  Parked   `json:"parked,omitzero"`
 	Streams []Waited `json:"streams,omitempty"`
 	Stops   []Waited `json:"stops,omitempty"`
