@@ -1,0 +1,186 @@
+package tests
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/everturn/everturn/activities"
+	"github.com/everturn/everturn/activities/toolbox"
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/sqlite"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// TestAnApprovalOutlivesWorkerAndServer stops everything but the journal's file and the server's while a call waits for
+// a person, and starts it again: as real processes, with the person at a third one.
+func TestAnApprovalOutlivesWorkerAndServer(t *testing.T) {
+	t.Parallel()
+	server := newMortal(t, filepath.Join(t.TempDir(), "temporal.db"), 0)
+	l := newLedger(t)
+	provider := script.Start(t, script.Steps(script.Call("mcp_ledger_append", `{"text":"x"}`), script.Text("Appended.")))
+	h := newHome(t, asking(provider)+"[policy]\nask = [\"mcp/ledger/append\"]\n"+
+		hosting(t, "ledger", "[mcp.servers.tools.append]\nrisk = \"low\"", "-ledger", l.file, "-release", l.release, "-pidfile", l.pid))
+	h.moves(server)
+
+	worker := h.worker()
+	begun := decoded[ids](h.starter("run", "--detach", "-o", "json", "Append it.").exits(0))
+	require.Eventually(t, func() bool { return strings.Contains(h.starter("approve", "--json").out.String(), begun.Turn) }, within, 50*time.Millisecond, "the turn asks nobody")
+	worker.signal(syscall.SIGTERM)
+	worker.wait()
+	server.kill()
+
+	assert.Contains(t, h.starter("approve").exits(0).out.String(), "mcp/ledger/append", "what waits is in the journal")
+	h.starter("approve", begun.Session, "--all", "-y").exits(5)
+	assert.Zero(t, l.count("begun", "x"))
+
+	server.start()
+	h.worker()
+	h.starter("approve", begun.Session, "--all", "-y").exits(0)
+	assert.Equal(t, "Appended.\n", h.starter("attach", begun.Session, "-q").exits(0).out.String())
+	assert.Equal(t, 1, l.count("begun", "x"), "the call ran once")
+	assert.Equal(t, 1, l.count("effect", "x"))
+	assert.Len(t, provider.Requests(), 2, "no inference was asked again")
+	h.starter("approve", begun.Session, "--all", "-y").exits(3)
+	assert.Equal(t, 1, l.count("begun", "x"))
+}
+
+// moves points the home at another server.
+func (h *home) moves(m *mortal) {
+	h.t.Helper()
+	b, err := os.ReadFile(h.path("agent.toml"))
+	require.NoError(h.t, err)
+	h.write("agent.toml", strings.Replace(string(b), h.address, m.address, 1))
+	h.address = m.address
+}
+
+// skipping is Temporal's test environment, in which time is skipped while nothing happens, with the real workflow, the
+// real activities, a real journal and a real tool.
+type skipping struct {
+	*testsuite.TestWorkflowEnvironment
+	t       *testing.T
+	store   *sqlite.Store
+	effects atomic.Int32
+	began   time.Time
+}
+
+// touchOnce is a model that asks for one call and then repeats what came of it.
+type touchOnce struct{}
+
+func (touchOnce) Infer(_ context.Context, p turn.Prompt, sink turn.Sink) (turn.Answer, error) {
+	last := p.Messages[len(p.Messages)-1]
+	if last.Role != turn.RoleTool {
+		return turn.Answer{ToolCalls: []turn.WireCall{{ID: "c", Name: "local_touch", Arguments: `{"text":"a"}`}}, FinishReason: "tool_calls"}, nil
+	}
+	sink.Text("It said: " + last.Text)
+	return turn.Answer{Text: "It said: " + last.Text, FinishReason: "stop"}, nil
+}
+
+func newSkipping(t *testing.T) *skipping {
+	t.Helper()
+	ctx := t.Context()
+	s := &skipping{t: t}
+	var err error
+	s.store, err = sqlite.Open(ctx, filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{Synchronous: "normal"})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.store.Close()) })
+	local := toolbox.NewLocal()
+	require.NoError(t, toolbox.AddTool(local, "touch", "Touches.", func(_ context.Context, in echoIn) (string, error) {
+		s.effects.Add(1)
+		return "touched " + in.Text, nil
+	}, engine.Risk(turn.RiskHigh)))
+	host, err := toolbox.New(toolbox.Options{MaxResultBytes: 1 << 10}, local)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, host.Close()) })
+	for _, c := range host.Catalogues(ctx) {
+		require.NoError(t, s.store.PublishCatalogue(ctx, c))
+	}
+	policy := turn.DefaultPolicy()
+	policy.Ask = []string{"local/touch"}
+	people := config.Default().People
+	acts, err := activities.New(activities.Options{Journal: s.store, Model: touchOnce{}, Tools: host, Agent: activities.Agent{
+		Mode: turn.ModeNative, Limits: turn.DefaultLimits(), Policy: policy, Servers: []string{"local"},
+		People: turn.People{ApprovalExpiry: people.ApprovalExpiry, OnExpiry: turn.Permission(people.OnExpiry), QuestionExpiry: people.QuestionExpiry},
+	}})
+	require.NoError(t, err)
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(quiet)
+	s.TestWorkflowEnvironment = suite.NewTestWorkflowEnvironment()
+	s.RegisterWorkflowWithOptions(workflows.Turn, workflow.RegisterOptions{Name: workflows.TurnWorkflow})
+	s.RegisterActivity(acts)
+	s.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: "s"})
+	s.SetTestTimeout(within)
+	return s
+}
+
+// run carries a turn to its end.
+func (s *skipping) run() (res workflows.Result, took time.Duration) {
+	s.t.Helper()
+	s.began = s.Now()
+	// In this environment runs have no first run, of which the turn would have its ID.
+	s.ExecuteWorkflow(workflows.TurnWorkflow, workflows.Input{Turn: "t", Message: &workflows.Message{ID: "m1", Text: "Touch it."}})
+	require.True(s.t, s.IsWorkflowCompleted())
+	require.NoError(s.t, s.GetWorkflowError())
+	require.NoError(s.t, s.GetWorkflowResult(&res))
+	return res, s.Now().Sub(s.began)
+}
+
+// wait is the one wait of the session.
+func (s *skipping) wait() journal.WaitRecord {
+	s.t.Helper()
+	turns, err := s.store.Turns(s.t.Context(), "s")
+	require.NoError(s.t, err)
+	require.Len(s.t, turns, 1)
+	waits, err := s.store.Waits(s.t.Context(), turns[0].ID)
+	require.NoError(s.t, err)
+	require.Len(s.t, waits, 1)
+	return waits[0]
+}
+
+func TestAnApprovalTheNextDay(t *testing.T) {
+	t.Parallel()
+	s := newSkipping(t)
+	s.RegisterDelayedCallback(func() {
+		w := s.wait()
+		assert.Nil(t, w.Ruling)
+		assert.Zero(t, s.effects.Load())
+		s.UpdateWorkflow(workflows.ApproveUpdate, "u", &testsuite.TestUpdateCallback{
+			OnReject: func(err error) { assert.NoError(t, err) }, OnAccept: func() {}, OnComplete: func(_ any, err error) { assert.NoError(t, err) },
+		}, workflows.Approval{Call: w.ID, Allow: true, ArgumentsHash: w.ArgumentsHash, By: "ann"})
+	}, 24*time.Hour)
+	res, took := s.run()
+	assert.Equal(t, "It said: touched a", res.Answer)
+	assert.EqualValues(t, 1, s.effects.Load())
+	assert.Equal(t, turn.VerdictAllowed, s.wait().Ruling.Verdict)
+	assert.GreaterOrEqual(t, took, 24*time.Hour)
+	assert.Less(t, took, 25*time.Hour)
+	assert.Equal(t, 2, res.Steps, "a day costs no step, and none of the turn's time")
+}
+
+func TestAnApprovalThatNobodyGives(t *testing.T) {
+	t.Parallel()
+	s := newSkipping(t)
+	week := config.Default().People.ApprovalExpiry
+	require.Equal(t, 7*24*time.Hour, week)
+	s.RegisterDelayedCallback(func() { assert.Nil(t, s.wait().Ruling, "there is time still") }, week-time.Hour)
+	res, took := s.run()
+	assert.Contains(t, res.Answer, "nobody gave it in time")
+	assert.Zero(t, s.effects.Load())
+	assert.Equal(t, turn.VerdictExpired, s.wait().Ruling.Verdict)
+	assert.WithinDuration(t, s.began.Add(week), s.began.Add(took), time.Hour)
+}

@@ -1,0 +1,138 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/sessions"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// TestElevenMessagesAtOnce: the server takes ten updates of a run at a time.
+func TestElevenMessagesAtOnce(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	r := newRig(t, script.Func(func(q script.Request) script.Reply {
+		if q.Chat.Asked() == "First." {
+			return script.Call("local_echo", `{"text":"a"}`).Hold(1, gate)
+		}
+		return script.Text("To all.")
+	}))
+	r.work(withEcho()...)
+	begun := r.say(session(t), workflows.Message{ID: "m0", Text: "First."})
+	r.reach(gate)
+	var all sync.WaitGroup
+	for i := range 11 {
+		all.Go(func() {
+			a, err := r.people().Send(t.Context(), sessions.Request{Session: session(t), Message: workflows.Message{ID: fmt.Sprintf("m%d", i+1), Text: fmt.Sprintf("And %d.", i+1)}})
+			assert.NoError(t, err)
+			assert.True(t, a.Joined)
+		})
+	}
+	all.Wait()
+	gate.Release()
+	assert.Equal(t, "To all.", r.ended(begun.Turn).Answer)
+	messages := paired(t, r, session(t))
+	taken := map[string]int{}
+	for _, m := range messages {
+		if m.Role == turn.RoleUser {
+			taken[m.ID]++
+		}
+	}
+	assert.Len(t, taken, 12)
+	for id, n := range taken {
+		assert.Equal(t, 1, n, id)
+		rec, err := r.store.Delivered(t.Context(), session(t), id)
+		require.NoError(t, err)
+		assert.Equal(t, begun.Turn, rec.ID)
+	}
+	assert.Len(t, r.model.Requests(), 2)
+	r.sound(session(t))
+}
+
+// effort is what a turn took of everything that does not depend on the machine.
+type effort struct{ allocated, rows, read, written, disk, events float64 }
+
+// effortOf is what has been used up so far, but for events.
+func (m *meter) effortOf(t *testing.T) effort {
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	return effort{allocated: float64(mem.TotalAlloc), rows: float64(m.rows.Load()), read: float64(m.read.Load()), written: float64(m.written.Load()), disk: bytesRead(t)}
+}
+
+// bytesRead is how much this process has read from files and sockets, the kernel's caches included: a query that looks
+// at a whole table of the journal reads it there.
+func bytesRead(t *testing.T) float64 {
+	b, err := os.ReadFile("/proc/self/io")
+	require.NoError(t, err)
+	for line := range strings.Lines(string(b)) {
+		if value, ok := strings.CutPrefix(line, "rchar: "); ok {
+			n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			require.NoError(t, err)
+			return n
+		}
+	}
+	require.Fail(t, "the kernel does not say what was read")
+	return 0
+}
+
+// TestASessionOfTenThousandTurns is not parallel: it measures what this process allocates and reads.
+func TestASessionOfTenThousandTurns(t *testing.T) {
+	r := newRig(t, script.Cases(script.When("", script.Steps(script.Call("local_echo", `{"text":"a"}`), script.Text("Here.")))))
+	m := &meter{}
+	r.seed("ten", 10, 80)
+	r.seed("hundred", 100, 80)
+	r.seed("ten thousand", 10_000, 80)
+	r.work(append(withEcho(), engine.WithJournal(m.wrap))...)
+	costs := map[string]effort{}
+	for _, name := range []string{"ten", "hundred", "ten thousand"} {
+		costs[name] = r.cost(m, name)
+		t.Logf("a turn after %s: %+v", name, costs[name])
+	}
+	cheaper := func(name string, times float64) {
+		few, many := costs[name], costs["ten thousand"]
+		for what, of := range map[string]func(effort) float64{
+			"bytes allocated": func(e effort) float64 { return e.allocated }, "messages read": func(e effort) float64 { return e.rows },
+			"bytes read": func(e effort) float64 { return e.read }, "bytes written": func(e effort) float64 { return e.written },
+			"bytes of files": func(e effort) float64 { return e.disk }, "events": func(e effort) float64 { return e.events },
+		} {
+			assert.LessOrEqual(t, of(many), times*of(few), "%s of a turn after ten thousand and after %s", what, name)
+		}
+	}
+	cheaper("hundred", 1.3)
+	cheaper("ten", 4) // the window of a session of ten turns is not full
+}
+
+// cost is what a turn of a session takes, on the average of a few. The first ones fill caches.
+func (r *rig) cost(m *meter, session string) (e effort) {
+	r.t.Helper()
+	const turns = 10
+	for range 2 {
+		r.ask(session, "Again.")
+	}
+	before := m.effortOf(r.t)
+	var runs []string
+	for range turns {
+		run := r.begin(session, "Again.", nil)
+		r.result(run)
+		runs = append(runs, run.GetRunID())
+	}
+	after := m.effortOf(r.t)
+	for _, run := range runs {
+		e.events += float64(len(r.events(session, run))) / turns
+	}
+	e.allocated, e.rows, e.read = (after.allocated-before.allocated)/turns, (after.rows-before.rows)/turns, (after.read-before.read)/turns
+	e.written, e.disk = (after.written-before.written)/turns, (after.disk-before.disk)/turns
+	return e
+}

@@ -1,0 +1,213 @@
+package tests
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/sqlite"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+const (
+	readSessions = 4  // sessions that stream at once
+	readTurns    = 3  // turns of each
+	detaches     = 50 // of the readers of each kind, at least
+	processReads = 12 // of readers that are processes, which cost more
+	// streamDelay lies between two words: text is written down every few tens of milliseconds.
+	streamDelay = 8 * time.Millisecond
+)
+
+// streaming is a model that talks for a while, with a call in the middle.
+func streaming() script.Script {
+	words := strings.Repeat("one two three four five six seven eight nine ten ", 6)
+	return script.Steps(
+		script.Call("local_echo", `{"text":"a"}`).WithText(words).Delay(streamDelay),
+		script.Text(words+"done").Delay(streamDelay),
+	)
+}
+
+// seen is what readers of a session have seen, in the order in which they did.
+type seen struct {
+	chunks []turn.Chunk
+	left   int // how often readers have left
+}
+
+// cursor is where the next reader goes on.
+func (s *seen) cursor() journal.SessionCursor {
+	if len(s.chunks) == 0 {
+		return journal.SessionCursor{Index: -1}
+	}
+	return journal.CursorAfter(s.chunks[len(s.chunks)-1])
+}
+
+// all reports whether every turn was seen to its end.
+func (s *seen) all() bool {
+	n := 0
+	for _, c := range s.chunks {
+		if c.Kind == turn.ChunkTurnCompleted {
+			n++
+		}
+	}
+	return n == readTurns
+}
+
+// TestReadersDetachAndAttach lets readers come and go at random points while many turns stream: in this process and
+// through another connection to the journal, as another process has it, turn by turn and through whole sessions.
+func TestReadersDetachAndAttach(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, streaming())
+	r.work(withEcho()...)
+	other, err := sqlite.Open(t.Context(), r.cfg.Journal.Path, sqlite.Options{Synchronous: "normal"})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, other.Close()) })
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+
+	var reading sync.WaitGroup
+	readers := map[string]*seen{}
+	for i := range readSessions {
+		name := fmt.Sprintf("%s %d", session(t), i)
+		for kind, read := range map[string]func(*seen, *rand.Rand){
+			"here":                 func(s *seen, random *rand.Rand) { readSession(ctx, t, r.store, name, s, random) },
+			"from another process": func(s *seen, random *rand.Rand) { readSession(ctx, t, other, name, s, random) },
+			"turn by turn":         func(s *seen, random *rand.Rand) { readTurn(ctx, t, other, r, name, s, random) },
+		} {
+			s := &seen{}
+			readers[name+": "+kind] = s
+			reading.Go(func() { read(s, rand.New(rand.NewPCG(uint64(i), uint64(len(kind))))) })
+		}
+		for n := range readTurns {
+			r.say(name, workflows.Message{ID: fmt.Sprintf("m%d", n), Text: "Talk.", After: true})
+		}
+	}
+	reading.Wait()
+	left := map[string]int{}
+	for name, s := range readers {
+		session, kind, _ := strings.Cut(name, ": ")
+		assert.Equal(t, written(t, r, session), s.chunks, "%s: every chunk once, in order", name)
+		left[kind] += s.left
+	}
+	t.Logf("readers left so often: %v", left)
+	for kind, n := range left {
+		assert.GreaterOrEqual(t, n, detaches, kind)
+	}
+}
+
+// written is all that a session's turns have streamed.
+func written(t *testing.T, r *rig, session string) (all []turn.Chunk) {
+	t.Helper()
+	turns, err := r.store.Turns(t.Context(), session)
+	require.NoError(t, err)
+	require.Len(t, turns, readTurns)
+	for _, record := range turns {
+		chunks, err := r.store.Chunks(t.Context(), record.ID, -1, 10_000)
+		require.NoError(t, err)
+		all = append(all, chunks...)
+	}
+	return all
+}
+
+// readSession follows a session and leaves after a few chunks, again and again.
+func readSession(ctx context.Context, t *testing.T, store journal.Store, session string, s *seen, random *rand.Rand) {
+	for !s.all() {
+		stay := random.IntN(5)
+		for c, err := range journal.FollowSession(ctx, store, session, s.cursor()) {
+			if !assert.NoError(t, err) {
+				return
+			}
+			s.chunks = append(s.chunks, c)
+			if stay--; stay < 0 || s.all() {
+				break
+			}
+		}
+		s.left++
+	}
+}
+
+// readTurn follows the session's turns one by one, each with readers that come and go.
+func readTurn(ctx context.Context, t *testing.T, store journal.Store, r *rig, session string, s *seen, random *rand.Rand) {
+	for n := range readTurns {
+		turnID, after := r.taker(ctx, session, fmt.Sprintf("m%d", n)), int64(-1)
+		for over := false; !over; s.left++ {
+			stay := random.IntN(5)
+			for c, err := range journal.Follow(ctx, store, turnID, after) {
+				if !assert.NoError(t, err) {
+					return
+				}
+				s.chunks, after, over = append(s.chunks, c), c.Index, c.Kind == turn.ChunkTurnCompleted
+				if stay--; stay < 0 {
+					break
+				}
+			}
+		}
+	}
+}
+
+// taker waits for the turn that takes a message.
+func (r *rig) taker(ctx context.Context, session, messageID string) string {
+	for {
+		changed := r.store.Changed(ctx)
+		if rec, err := r.store.Delivered(ctx, session, messageID); err == nil {
+			return rec.ID
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			assert.NoError(r.t, ctx.Err(), "message %s was taken by no turn", messageID)
+			return ""
+		}
+	}
+}
+
+// TestAttachedProcessesComeAndGo does the same with the real command, which is killed at random points.
+func TestAttachedProcessesComeAndGo(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, streaming())
+	r.work(withEcho()...)
+	path, starter := configFile(t, r.cfg), binary(t, "./starter")
+	begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Talk."})
+	random := rand.New(rand.NewPCG(2, 3))
+	var lines []event
+	over, reads := false, 0
+	for ; !over; reads++ {
+		after := int64(len(lines)) - 1
+		cmd := exec.CommandContext(t.Context(), starter, "attach", "--config", path, "--turn", begun.Turn, "--after", fmt.Sprint(after), "-o", "jsonl", session(t))
+		cmd.Dir, cmd.Env = r.dir, []string{"HOME=" + r.dir, "PATH=" + os.Getenv("PATH")}
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		stay := 1 + random.IntN(3)
+		if reads >= processReads {
+			stay = 1_000_000
+		}
+		for scanner := bufio.NewScanner(out); stay > 0 && scanner.Scan(); stay-- {
+			var e event
+			require.NoError(t, json.Unmarshal(scanner.Bytes(), &e), "a line is whole: %s", scanner.Text())
+			lines, over = append(lines, e), over || e.Kind == turn.ChunkTurnCompleted
+		}
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()         // it was killed
+	}
+	chunks, err := r.store.Chunks(t.Context(), begun.Turn, -1, 10_000)
+	require.NoError(t, err)
+	require.Len(t, lines, len(chunks))
+	for i, e := range lines {
+		assert.Equal(t, event{Version: 1, Turn: begun.Turn, Index: int64(i), Kind: chunks[i].Kind, Step: chunks[i].Step, Text: chunks[i].Text}, e)
+	}
+	t.Logf("%d chunks read by %d processes", len(lines), reads)
+}

@@ -1,0 +1,287 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/sessions"
+	model "github.com/everturn/everturn/tests/session"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// talk is one session with the people who talk to it.
+type talk struct {
+	*ground
+	t      require.TestingT
+	m      *model.Model
+	client *sessions.Client
+	over   map[string]bool // messages whose turn is over
+	mu     sync.Mutex
+	starts map[string]bool // the runs that messages have started
+}
+
+func (g *ground) talk(t require.TestingT, name string, client *sessions.Client) *talk {
+	k := &talk{ground: g, t: t, m: model.New(name), client: client, over: map[string]bool{}, starts: map[string]bool{}}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.models[name] = k.m
+	return k
+}
+
+func (k *talk) do(o model.Op) {
+	switch o.Kind {
+	case model.Send:
+		k.send(o, 1)
+	case model.Burst:
+		k.send(o, 3)
+	case model.Resend:
+		if sent := k.m.Sent(); len(sent) > 0 {
+			k.resent.Add(1)
+			k.hand(sent[o.Which%len(sent)])
+		}
+	case model.Decide:
+		k.decide(o.Verdict)
+	case model.Answer:
+		k.answer(o)
+	case model.Stop:
+		k.stops.Add(1)
+		if err := k.client.Stop(k.context(), k.m.Session); err != nil {
+			require.ErrorIs(k.t, err, sessions.ErrNotRunning)
+		}
+	case model.Settle:
+		k.settle()
+	case model.Pause:
+		timer := time.NewTimer(o.Wait) // people take their time: this is what is tested, nothing is waited for
+		<-timer.C
+	}
+}
+
+func (k *talk) context() context.Context { return k.rig.t.Context() }
+
+func (k *talk) send(o model.Op, n int) {
+	order, ids := k.m.Next(n)
+	var all sync.WaitGroup
+	for _, id := range ids {
+		s := model.Sent{ID: id, After: o.After, Order: order, Do: o.Do}
+		all.Go(func() {
+			if k.hand(s) {
+				k.m.Take(s)
+				k.messages.Add(1)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// hand sends a message. The session always takes it.
+func (k *talk) hand(s model.Sent) bool {
+	return assert.NoError(k.t, k.try(k.context(), s), "sending %s", s.ID)
+}
+
+// try sends a message and reports what its client hears.
+func (k *talk) try(ctx context.Context, s model.Sent) error {
+	a, err := k.client.Send(ctx, sessions.Request{Session: k.m.Session,
+		Message: workflows.Message{ID: s.ID, Text: model.Text(k.m.Session, s.ID, s.Do), After: s.After}})
+	if err == nil && !a.Joined {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.starts[a.Turn] = true
+	}
+	return err
+}
+
+// briefly is how long somebody who wants to decide waits for something to decide about.
+const briefly = 100 * time.Millisecond
+
+// open waits for something that people have to say, at most for so long, and for no longer than the session has
+// anything to do. What was decided already and is not recorded yet is not open.
+func (k *talk) open(within time.Duration) []journal.WaitRecord {
+	ctx, cancel := context.WithTimeout(k.context(), within)
+	defer cancel()
+	for {
+		changed := k.store.Changed(ctx)
+		waits, err := k.store.Waiting(k.context(), k.m.Session, 100)
+		require.NoError(k.t, err)
+		waits = slices.DeleteFunc(waits, func(w journal.WaitRecord) bool {
+			return k.m.HasDecided(w.Turn, w.ID) || k.m.HasAnswered(w.Turn, w.ID)
+		})
+		if len(waits) > 0 || k.idle() {
+			return waits
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// idle reports whether every message has a turn that is over.
+func (k *talk) idle() bool {
+	for _, s := range k.m.Sent() {
+		if k.over[s.ID] {
+			continue
+		}
+		rec, err := k.store.Delivered(k.context(), k.m.Session, s.ID)
+		if err != nil {
+			require.ErrorIs(k.t, err, journal.ErrNotFound)
+			return false
+		}
+		if !rec.State.Terminal() {
+			return false
+		}
+		k.over[s.ID] = true
+	}
+	return true
+}
+
+// settle waits until the session needs people, or nothing.
+func (k *talk) settle() []journal.WaitRecord {
+	waits := k.open(20 * time.Second)
+	if len(waits) == 0 && !k.idle() {
+		require.Fail(k.t, "the session is stuck", "%s:\n%s", k.m.Session, k.state())
+	}
+	return waits
+}
+
+// decide decides about the call that has waited longest. Where none waits, nothing can be decided.
+func (k *talk) decide(v model.Verdict) {
+	waits := k.open(briefly)
+	i := slices.IndexFunc(waits, func(w journal.WaitRecord) bool { return w.Kind == turn.WaitApproval })
+	if i < 0 {
+		_, err := k.client.Approve(k.context(), k.m.Session, workflows.Approval{Call: "1.0", Allow: true, ArgumentsHash: "none"})
+		k.refuses(err)
+		return
+	}
+	w := waits[i]
+	switch {
+	case v == model.Conflict:
+		var both sync.WaitGroup
+		taken := [2]bool{}
+		for i, allow := range []bool{true, false} {
+			both.Go(func() { taken[i] = k.rules(w, v, allow) })
+		}
+		both.Wait()
+		assert.NotEqual(k.t, [2]bool{true, true}, taken, "call %s was both allowed and denied", w.ID)
+	case v == model.Twice:
+		k.rules(w, model.Allow, true)
+		k.rules(w, v, true)
+	default:
+		k.rules(w, v, v != model.Deny && v != model.DenyAlways)
+	}
+}
+
+// rules sends one decision and reports whether it was accepted. A right one is refused only where the wait is over
+// without it.
+func (k *talk) rules(w journal.WaitRecord, v model.Verdict, allow bool) bool {
+	d := k.m.Deciding(model.Decision{Turn: w.Turn, Call: w.ID, Arguments: w.Arguments, Verdict: v, Allow: allow})
+	a := workflows.Approval{Turn: w.Turn, Call: w.ID, Allow: allow, ArgumentsHash: w.ArgumentsHash, By: d.By}
+	switch v {
+	case model.WrongHash:
+		a.ArgumentsHash = strings.Repeat("0", len(a.ArgumentsHash))
+	case model.WrongCall:
+		a.Call = "99.0"
+	case model.WrongTurn:
+		a.Turn = "another"
+	case model.AlwaysCall:
+		a.Always = turn.AlwaysCall
+	case model.AlwaysTool, model.DenyAlways:
+		a.Always = turn.AlwaysTool
+	}
+	_, err := k.client.Approve(k.context(), k.m.Session, a)
+	k.m.Decided(d, err == nil)
+	if v.Wrong() {
+		k.refuses(err)
+	} else if err != nil {
+		k.refuses(err)
+		k.ruledBy(w, d.By)
+	} else {
+		k.decided.Add(1)
+	}
+	return err == nil
+}
+
+// refuses checks that something was refused by the session, and not by an accident.
+func (k *talk) refuses(err error) {
+	k.figures.refused.Add(1)
+	var refused *turn.Error
+	if !errors.As(err, &refused) {
+		assert.ErrorIs(k.t, err, sessions.ErrNotRunning)
+		return
+	}
+	assert.Contains(k.t, []turn.Code{turn.CodeNotWaiting, turn.CodeToolDrift, turn.CodeConfigInvalid}, refused.Code)
+}
+
+// ruledBy waits until a wait is over that somebody found closed.
+func (k *talk) ruledBy(w journal.WaitRecord, but string) {
+	ctx, cancel := context.WithTimeout(k.context(), 15*time.Second)
+	defer cancel()
+	for {
+		changed := k.store.Changed(ctx)
+		waits, err := k.store.Waits(k.context(), w.Turn)
+		require.NoError(k.t, err)
+		i := slices.IndexFunc(waits, func(x journal.WaitRecord) bool { return x.ID == w.ID })
+		if r := waits[i].Ruling; r != nil {
+			assert.NotEqual(k.t, but, r.By, "what was refused was applied")
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			require.Fail(k.t, "a decision was refused, and the wait is open still", "session %s: %+v", k.m.Session, w)
+		}
+	}
+}
+
+// answer answers the open question. Where there is none, nothing can be answered.
+func (k *talk) answer(o model.Op) {
+	waits := k.open(briefly)
+	i := slices.IndexFunc(waits, func(w journal.WaitRecord) bool { return w.Kind == turn.WaitQuestion })
+	if i < 0 || o.Wrong {
+		_, err := k.client.Answer(k.context(), k.m.Session, workflows.Answer{Question: "q99", Text: "What?"})
+		k.refuses(err)
+		return
+	}
+	k.replies(waits[i], o.Do)
+}
+
+func (k *talk) replies(w journal.WaitRecord, do []string) {
+	r := k.m.Answering(model.Reply{Turn: w.Turn, Question: w.ID})
+	_, err := k.client.Answer(k.context(), k.m.Session, workflows.Answer{
+		Turn: w.Turn, Question: w.ID, By: r.By, Text: model.Text(k.m.Session, strings.ReplaceAll(r.By, " ", ""), do)})
+	k.m.Answered(r, err == nil)
+	if err != nil {
+		k.refuses(err)
+		k.ruledBy(w, r.By)
+		return
+	}
+	k.figures.answered.Add(1)
+}
+
+// finish says whatever the session waits for until it waits for nothing.
+func (k *talk) finish(allow bool) {
+	for waits := k.settle(); len(waits) > 0; waits = k.settle() {
+		for _, w := range waits {
+			switch {
+			case w.Kind == turn.WaitQuestion:
+				k.replies(w, nil)
+			case allow:
+				k.rules(w, model.Allow, true)
+			default:
+				k.rules(w, model.Deny, false)
+			}
+		}
+	}
+	if len(k.m.Sent()) > 0 {
+		require.Eventually(k.t, k.closed, within, 5*time.Millisecond, "session %s runs still", k.m.Session)
+	}
+}
