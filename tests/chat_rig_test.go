@@ -70,12 +70,6 @@ func (s *screen) shows(texts ...string) {
 	s.fits()
 }
 
-// hides waits until the terminal shows a text no more.
-func (s *screen) hides(text string) {
-	s.t.Helper()
-	require.Eventually(s.t, func() bool { return !strings.Contains(squeezed(s.visible()), squeezed(text)) }, within, 20*time.Millisecond, "%q is still shown", text)
-}
-
 // printed waits until a text stands in the terminal or its scrollback.
 func (s *screen) printed(text string) {
 	s.t.Helper()

@@ -423,6 +423,7 @@ func TestChatKeepsWhatWasTyped(t *testing.T) {
 	s.shows("[paste 1: 401 lines]")
 	s.press("Enter")
 	s.printed("› a long line")
+	s.printed("lines more")
 	s.ready()
 	said := said(model.Requests()[2].Chat)
 	assert.Equal(t, []string{"one\ntwo\nthree", "Yes.", "pasted\nlines", "Yes.", long + "last"}, said)
@@ -431,8 +432,9 @@ func TestChatKeepsWhatWasTyped(t *testing.T) {
 	again := h.chat(80, 24, nil)
 	again.ready()
 	again.press("Up")
-	again.shows("> a long")
+	again.shows("> [paste 1: 401 lines]")
 	again.press("C-c") // the input is kept
+	again.shows("the input is cleared")
 	again.press("Up", "Up")
 	again.shows("> pasted")
 	again.press("Up", "Up")

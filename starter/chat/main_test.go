@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode"
@@ -32,6 +33,7 @@ const within = 20 * time.Second
 // requests are what a chat asked of its session's workflow. They change nothing: the test plays the workflow's part and
 // writes to the journal.
 type requests struct {
+	mu        sync.Mutex
 	messages  []sessions.Request
 	approvals []workflows.Approval
 	said      []workflows.Answer
@@ -39,22 +41,37 @@ type requests struct {
 	err       error
 }
 
+// says reads what was asked.
+func (r *requests) says(what func() bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return what()
+}
+
 func (r *requests) Send(_ context.Context, q sessions.Request) (sessions.Accepted, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.messages = append(r.messages, q)
 	return sessions.Accepted{Session: q.Session, MessageID: q.Message.ID}, r.err
 }
 
 func (r *requests) Approve(_ context.Context, _ string, a workflows.Approval) (workflows.ApprovalResult, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.approvals = append(r.approvals, a)
 	return workflows.ApprovalResult{}, r.err
 }
 
 func (r *requests) Answer(_ context.Context, _ string, a workflows.Answer) (workflows.AnswerResult, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.said = append(r.said, a)
 	return workflows.AnswerResult{}, r.err
 }
 
 func (r *requests) Stop(_ context.Context, session string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.stops = append(r.stops, session)
 	return r.err
 }
@@ -161,7 +178,7 @@ func (s *stage) until(what string, done func() bool) {
 	s.Helper()
 	timer := time.NewTimer(within)
 	defer timer.Stop()
-	for !done() {
+	for !s.requests.says(done) {
 		select {
 		case msg := <-s.msgs:
 			s.take(msg)
@@ -254,7 +271,6 @@ type story struct {
 	turns int
 	at    time.Time
 	step  int
-	err   error
 }
 
 func newStory(t *testing.T, store journal.Store) *story {

@@ -104,7 +104,7 @@ func (m *Model) showPast(msg openedMsg) {
 		text := turn.Cut(p.Text, pastText)
 		switch p.Role {
 		case turn.RoleUser:
-			m.say(entrySaid, text)
+			m.say(entrySaid, beginning(p.Text))
 		case turn.RoleAssistant:
 			for _, c := range p.ToolCalls {
 				calls[p.TurnID+" "+c.ID] = c

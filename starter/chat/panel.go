@@ -1,0 +1,104 @@
+package chat
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/everturn/everturn/starter/terminal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// panel is what a person is asked, in at most so many rows.
+func (m *Model) panel(rows int) []string {
+	w := m.asked()
+	if w == nil || rows < 1 {
+		return nil
+	}
+	if w.Kind == turn.WaitQuestion {
+		lines := wrapText("? "+strings.TrimSpace(terminal.Printable(w.Question)), m.cols())
+		return m.palette.paintLines(yellow, clip(lines, rows))
+	}
+	return m.approvalPanel(w, rows)
+}
+
+// approvalPanel is what would run, in as many rows as are left between its name and the keys.
+func (m *Model) approvalPanel(w *wait, rows int) []string {
+	keys := clip(m.approvalKeys(w), max(1, rows/3))
+	head := m.approvalHead(w)
+	if why := m.approvalWhy(w); len(head)+len(why)+len(keys) <= rows/2 {
+		head = append(head, why...)
+	}
+	head = clip(head, max(1, rows-len(keys)-1))
+	room := max(1, rows-len(head)-len(keys))
+	arguments := breakText(terminal.Visible(w.Arguments), m.cols())
+	w.scroll = min(max(w.scroll, 0), max(0, len(arguments)-room))
+	w.rows, w.room = len(arguments), room
+	lines := append(head, arguments[w.scroll:min(len(arguments), w.scroll+room)]...)
+	return append(lines, keys...)
+}
+
+// where says which of the arguments' rows are shown, where those are not all.
+func (w *wait) where() string {
+	if w.rows <= w.room {
+		return ""
+	}
+	return fmt.Sprintf("rows %d-%d/%d ↑↓", w.scroll+1, min(w.scroll+w.room, w.rows), w.rows)
+}
+
+func (m *Model) approvalHead(w *wait) []string {
+	title := fmt.Sprintf("Allow %s?", terminal.Line(w.Tool, previewRunes))
+	if w.Risk != "" {
+		title += fmt.Sprintf(" (%s risk)", terminal.Line(string(w.Risk), 20))
+	}
+	if n := len(m.waits); n > 1 {
+		title += fmt.Sprintf(" 1 of %d", n)
+	}
+	if m.cols() < 2*len("Allow mcp/server/tool?") { // rows are dear
+		return m.palette.paintLines(yellow, breakText(title, m.cols()))
+	}
+	return m.palette.paintLines(yellow, wrapText(title, m.cols()))
+}
+
+func (m *Model) approvalWhy(w *wait) []string {
+	if w.Why == "" {
+		return nil
+	}
+	return m.palette.paintLines(dim, wrapText(terminal.Line(w.Why, 2*previewRunes), m.cols()))
+}
+
+// The keys that decide: whole, in short, and what they mean.
+const (
+	allKeys    = "y allow · n deny · a always exactly this call · t always this tool · r deny with a reason"
+	shortKeys  = "y/n/a/t/r ?=help"
+	meantByKey = "y allows this call, n denies it; a allows exactly this call from now on, t allows this tool whatever its arguments; r denies with a reason; Tab goes to the input"
+)
+
+func (m *Model) approvalKeys(w *wait) []string {
+	switch {
+	case w.sent:
+		return []string{m.palette.paint(dim, cutWidth("decided; waiting for the turn", m.cols()))}
+	case m.deciding && m.cols() < 60:
+		return []string{cutWidth(shortKeys, m.cols())}
+	case m.deciding:
+		return wrapText(allKeys, m.cols())
+	case m.reason != "":
+		return []string{cutWidth("why not? Enter denies", m.cols())}
+	}
+	return []string{m.palette.paint(dim, cutWidth("Tab decides", m.cols()))}
+}
+
+// page is by how many rows a page of arguments is scrolled.
+func (w *wait) page() int { return max(1, w.room-1) }
+
+// clip shortens a list of lines to n, and shows that it did.
+func clip(lines []string, n int) []string {
+	switch {
+	case len(lines) <= n:
+		return lines
+	case n <= 0:
+		return nil
+	}
+	lines = append([]string(nil), lines[:n]...)
+	lines[n-1] = "…"
+	return lines
+}
