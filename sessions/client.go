@@ -3,6 +3,7 @@ package sessions
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -63,7 +64,8 @@ type Accepted struct {
 	Joined bool
 }
 
-// inlineText is how much of a text travels through the workflow, in bytes. Temporal refuses payloads over 2 MiB.
+// inlineText is how much of a text travels through the workflow, in bytes as it travels: as JSON, in which some characters
+// have six. Temporal refuses payloads over 2 MiB.
 const inlineText = 256 << 10
 
 // attemptWithin bounds one request: the 11th update in flight hangs instead of failing, and so does one without a worker.
@@ -106,7 +108,10 @@ func NewID() string { return "s-" + strings.ToLower(rand.Text()[:12]) }
 
 // pack puts a long text into the journal and names it.
 func (c *Client) pack(ctx context.Context, text, blob string) (string, string, error) {
-	if len(text) <= inlineText || blob != "" || c.options.Blobs == nil {
+	if blob != "" || c.options.Blobs == nil {
+		return text, blob, nil
+	}
+	if encoded, err := json.Marshal(text); err == nil && len(encoded) <= inlineText {
 		return text, blob, nil
 	}
 	hash, err := c.options.Blobs(ctx, "text/plain", []byte(text))

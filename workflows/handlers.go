@@ -3,6 +3,7 @@ package workflows
 import (
 	"fmt"
 	"slices"
+	"unicode/utf8"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -52,14 +53,18 @@ func (r *run) snapshot() Snapshot {
 		Head: r.progress.Head, Model: r.progress.Pins.Model, Waits: r.desk.open(), Inbox: len(r.progress.Inbox)}
 }
 
-// The inbox's bounds. It travels into the next run, whose input Temporal bounds at 2 MiB.
+// The inbox's bounds, in bytes as they travel. What waits in it goes into the input of an inference, or of the next run,
+// which Temporal bounds at 2 MiB: over that the workflow task fails for ever. There is room for one answer to a question
+// in a full inbox, and for the results of the step before.
 const (
-	maxInbox      = 100
-	maxInboxBytes = 1 << 20
+	maxInbox       = 100
+	maxInboxBytes  = 1 << 20
+	maxAnswerBytes = 512 << 10
 )
 
 // send takes a message that begins the turn or joins it. One that the turn has is not taken twice.
-func (r *run) send(_ workflow.Context, m Message) (SendResult, error) {
+func (r *run) send(ctx workflow.Context, m Message) (SendResult, error) {
+	m = named(ctx, m)
 	joined := r.opened || r.in.Message != nil || len(r.progress.Inbox) > 0
 	switch {
 	case m.ID != "" && m.ID == r.opening:
@@ -70,19 +75,28 @@ func (r *run) send(_ workflow.Context, m Message) (SendResult, error) {
 	return SendResult{Version: WireVersion, Turn: r.turnID, Joined: joined}, nil
 }
 
+// named gives a message without an ID that of its update: without one nobody could tell that the session has had it.
+func named(ctx workflow.Context, m Message) Message {
+	if m.ID == "" {
+		m.ID = workflow.GetCurrentUpdateInfo(ctx).ID
+	}
+	return m
+}
+
 func (r *run) holds(id string) bool {
 	same := func(m Message) bool { return m.ID == id }
 	return id != "" && (slices.ContainsFunc(r.progress.Inbox, same) || slices.ContainsFunc(r.progress.Joining, same))
 }
 
 // validateSend rejects before anything is recorded.
-func (r *run) validateSend(_ workflow.Context, m Message) error {
-	if err := checkMessage(m); err != nil {
+func (r *run) validateSend(ctx workflow.Context, m Message) error {
+	m = named(ctx, m)
+	if err := r.checkSend(m); err != nil {
 		return rejected(err.Code, err.Message)
 	}
-	size := len(m.Text)
-	for _, waiting := range r.progress.Inbox {
-		size += len(waiting.Text)
+	size := travels(m)
+	for _, waiting := range r.left() {
+		size += travels(waiting)
 	}
 	switch {
 	case r.stopping:
@@ -93,6 +107,43 @@ func (r *run) validateSend(_ workflow.Context, m Message) error {
 		return rejected(turn.CodeSessionBusy, fmt.Sprintf("%d messages wait for this turn already; send more when it has gone on", len(r.progress.Inbox)))
 	}
 	return nil
+}
+
+// checkSend refuses a message that no run would take, and any where this one cannot begin.
+func (r *run) checkSend(m Message) *turn.Error {
+	if !r.opened {
+		if err := r.in.check(r.session); err != nil {
+			return err
+		}
+	}
+	if err := checkMessage(m); err != nil {
+		return err
+	}
+	return checkTravels(m, maxInboxBytes)
+}
+
+// checkTravels refuses a message that is too long to travel.
+func checkTravels(m Message, most int) *turn.Error {
+	if n := travels(m); n > most {
+		return invalid("the message has %d bytes as it travels and %d are the most; put its text into the journal, as the starter does, or send less", n, most)
+	}
+	return nil
+}
+
+// travels is how many bytes a message has as JSON, as Go writes it, and a little more.
+func travels(m Message) int {
+	n := 64 + 6*len(m.ID) + 6*len(m.Blob)
+	for _, c := range m.Text {
+		switch {
+		case c == '"' || c == '\\' || c == '\n' || c == '\r' || c == '\t':
+			n += 2
+		case c < ' ' || c == '<' || c == '>' || c == '&' || c == '\u2028' || c == '\u2029' || c == utf8.RuneError:
+			n += 6
+		default:
+			n += utf8.RuneLen(c)
+		}
+	}
+	return n
 }
 
 func rejected(code turn.Code, message string) error {

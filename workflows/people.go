@@ -369,6 +369,8 @@ func by(who string) string {
 func (r *run) asked(ctx workflow.Context, turnID, id string, kind turn.WaitKind) (turn.Wait, error) {
 	w, known := r.desk.find(id)
 	switch {
+	case r.stopping:
+		return w, rejected(turn.CodeNotWaiting, "the turn was stopped; it waits for nothing any more")
 	case turnID != "" && turnID != r.turnID:
 		return w, rejected(turn.CodeNotWaiting, fmt.Sprintf("turn %s is not the one that runs in this session; it waits for nothing", turn.Cut(turnID, 80)))
 	case !known || w.Kind != kind:
@@ -392,7 +394,12 @@ func (r *run) answerID(question string) string { return "answer:" + r.turnID + "
 
 // validateAnswer rejects before anything is recorded.
 func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
-	if err := checkMessage(Message{Text: a.Text, Blob: a.Blob}); err != nil {
+	m := Message{Text: a.Text, Blob: a.Blob}
+	err := checkMessage(m)
+	if err == nil {
+		err = checkTravels(m, maxAnswerBytes)
+	}
+	if err != nil {
 		return rejected(err.Code, err.Message)
 	}
 	if _, err := r.asked(ctx, a.Turn, a.Question, turn.WaitQuestion); err != nil {
