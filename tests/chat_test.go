@@ -438,7 +438,7 @@ func TestChatKeepsWhatWasTyped(t *testing.T) {
 	again.press("Up", "Up")
 	again.shows("> pasted")
 	again.press("Up", "Up")
-	again.shows("> one two three")
+	again.shows("> one > two > three")
 }
 
 func TestChatNeedsATerminal(t *testing.T) {
