@@ -27,6 +27,9 @@ func everySize(t *testing.T, test func(t *testing.T, width, height int)) {
 	}
 }
 
+// named is the ID of a session that no other run of the test has had: the server is shared.
+func named(session string) string { return fmt.Sprintf("%s-%d", session, time.Now().UnixNano()%1e9) }
+
 const styledAnswer = "# Report\n\nIt is **good** \x1b[2Jand &#27;[31mred\x1b]0;title\x07.\n\n- one\n- two\n\n```go\nfmt.Println(\"\\*\")\n```\n"
 
 func TestChatAnswers(t *testing.T) {
@@ -34,7 +37,7 @@ func TestChatAnswers(t *testing.T) {
 	everySize(t, func(t *testing.T, width, height int) {
 		h := newHome(t, asking(script.Start(t, lookAndAnswer(script.Text(styledAnswer).Usage(20, 5, 0)))))
 		h.worker()
-		id := fmt.Sprintf("talk%d", width)
+		id := named("talk")
 		s := h.chat(width, height, nil, "-s", id)
 		s.ready()
 		s.says("What is this?")
@@ -248,14 +251,15 @@ func TestChatLeavesATurnRunning(t *testing.T) {
 	gate := script.NewGate()
 	h := newHome(t, asking(script.Start(t, script.Text("It takes its time.").Hold(3, gate))))
 	h.worker()
-	s := h.chat(80, 24, nil, "-s", "left-running")
+	id := named("left-running")
+	s := h.chat(80, 24, nil, "-s", id)
 	s.ready()
 	s.says("Slowly.")
 	s.shows("It takes")
 	s.press("C-d")
 	s.leaves(0)
-	s.printed("the turn goes on; come back with `starter chat -s left-running`")
-	again := h.chat(80, 24, nil, "-s", "left-running")
+	s.printed("the turn goes on; come back with `starter chat -s " + id + "`")
+	again := h.chat(80, 24, nil, "-s", id)
 	again.shows("It takes", "answering")
 	gate.Release()
 	again.printed("It takes its time.")
@@ -309,9 +313,10 @@ func TestTwoChatsShareASession(t *testing.T) {
 	t.Parallel()
 	effects := t.TempDir() + "/effects"
 	h, _ := approving(t, effects)
-	one := h.chat(80, 24, nil, "-s", "shared")
+	id := named("shared")
+	one := h.chat(80, 24, nil, "-s", id)
 	one.ready()
-	two := h.chat(60, 20, nil, "-s", "shared")
+	two := h.chat(60, 20, nil, "-s", id)
 	two.ready()
 	one.says("Write it.")
 	two.shows("» Write it.", "Allow mcp/ledger/append?")
@@ -363,7 +368,8 @@ func TestChatCommands(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, asking(script.Start(t, lookAndAnswer(script.Text("It is a test.").Usage(20, 5, 0)))))
 	h.worker()
-	s := h.chat(80, 40, nil, "-s", "commands")
+	id := named("commands")
+	s := h.chat(80, 40, nil, "-s", id)
 	s.ready()
 	s.says("/fork")
 	s.printed("nothing was said in this session yet")
@@ -375,7 +381,7 @@ func TestChatCommands(t *testing.T) {
 		"/tools":         "local/list_files · low risk",
 		"/usage":         "session: 1 turn · 2 steps · 1 tool call · 30 tokens in, 8 out · cost unknown",
 		"/model":         "new turns ask scripted",
-		"/open":          "/namespaces/default/workflows/commands/",
+		"/open":          "/namespaces/default/workflows/" + id + "/",
 		"/stop":          "no turn is running",
 		"/fork 2":        "the session cannot be forked there",
 		"/fork x":        `"x" is none`,
@@ -389,13 +395,13 @@ func TestChatCommands(t *testing.T) {
 	}
 	s.press("C-u")
 	s.says("/fork")
-	s.printed("forked commands at message 4")
+	s.printed("forked " + id + " at message 4")
 	s.says("/usage")
 	s.printed("session: 0 turns")
 	s.says("/sessions")
 	s.printed("/sessions N goes to one")
-	s.says("/sessions commands")
-	s.printed("session commands, 1 turns")
+	s.says("/sessions " + id)
+	s.printed("session " + id + ", 1 turns")
 	s.fits()
 }
 
