@@ -41,6 +41,9 @@ type DeliverResult struct {
 	Turn         string            `json:"turn,omitempty"`
 	State        turn.State        `json:"state,omitempty"`
 	FinishReason turn.FinishReason `json:"finish_reason,omitempty"`
+	// Untaken: no turn has taken the message and none of the session runs. One that was to begin with it could not, or
+	// was ended from outside before that.
+	Untaken bool `json:"untaken,omitempty"`
 }
 
 // HandOverInput asks for a message to be handed over, or for what became of it.
@@ -71,6 +74,10 @@ const (
 	sleepLeast       = 2 * time.Second
 	sleepMost        = 5 * time.Minute
 	looksARun        = 200 // about 2,200 events
+	// A message that no turn has taken is sent again, and after so many times in a row given up: whatever keeps its turns
+	// from beginning does not pass by itself. beginPatience is for a turn that fails to begin.
+	untakenMost   = 5
+	beginPatience = 2 * time.Second
 )
 
 // Deliver takes a message to a session, and is over when the turn that took it is: what starts it again and again, a
@@ -88,12 +95,22 @@ func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 	if refused := in.check(); refused != nil {
 		return DeliverResult{}, temporal.NewNonRetryableApplicationError(refused.Message, string(refused.Code), nil)
 	}
+	untaken := 0
 	for range looksARun {
 		res, err := in.handOver(ctx, patience)
 		if err != nil || res.State.Terminal() {
 			return res, err
 		}
+		if untaken++; !res.Untaken {
+			untaken = 0
+		}
+		if untaken == untakenMost {
+			return res, in.givenUp()
+		}
 		patience = 0
+		if res.Turn == "" {
+			patience = beginPatience
+		}
 		workflow.SetCurrentDetails(ctx, res.details())
 		if err := workflow.Sleep(ctx, sleepAfter(workflow.Now(ctx).Sub(in.Since))); err != nil {
 			return DeliverResult{}, err
@@ -121,6 +138,13 @@ func (in DeliverInput) handOver(ctx workflow.Context, patience time.Duration) (r
 		Version: WireVersion, Session: in.Session, Message: in.Message, Agent: in.Agent, Limits: in.Limits, Patience: patience,
 	}).Get(ctx, &res)
 	return res, err
+}
+
+// givenUp says what to do about a message with which no turn begins.
+func (in DeliverInput) givenUp() error {
+	return temporal.NewNonRetryableApplicationError(fmt.Sprintf(
+		"the message was sent to session %s %d times and no turn has taken it; the last runs of the workflow %s say why: mend that and send it again",
+		turn.Cut(in.Session, 200), untakenMost, turn.Cut(in.Session, 200)), string(turn.CodeInternal), nil)
 }
 
 // check refuses a delivery that no session would take.

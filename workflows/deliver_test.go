@@ -79,6 +79,35 @@ func TestALongDeliveryGoesOnInANewRunWithTheSameMessage(t *testing.T) {
 	assert.Zero(t, again.seen[0].Patience)
 }
 
+// refusing is a session whose turns do not begin, the first ones or all of them.
+type refusing struct{ sent, begins int }
+
+func (s *refusing) HandOver(_ context.Context, in HandOverInput) (DeliverResult, error) {
+	s.sent++
+	if s.sent > s.begins {
+		return DeliverResult{Version: WireVersion, Session: in.Session, Turn: "t", State: turn.StateCompleted}, nil
+	}
+	return DeliverResult{Version: WireVersion, Session: in.Session, Untaken: true}, nil
+}
+
+func TestADeliveryThatNoTurnTakesIsGivenUp(t *testing.T) {
+	for sent, says := range map[int]string{untakenMost - 1: "", untakenMost: "sent to session s 5 times", 1 << 20: "sent to session s 5 times"} {
+		s := &refusing{begins: sent}
+		var suite testsuite.WorkflowTestSuite
+		env := suite.NewTestWorkflowEnvironment()
+		env.RegisterWorkflowWithOptions(Deliver, workflow.RegisterOptions{Name: DeliverWorkflow})
+		env.RegisterActivity(s)
+		env.ExecuteWorkflow(DeliverWorkflow, DeliverInput{Session: "s", Message: Message{Text: "Hello."}})
+		require.True(t, env.IsWorkflowCompleted())
+		assert.Equal(t, untakenMost, s.sent)
+		if says == "" {
+			assert.NoError(t, env.GetWorkflowError())
+			continue
+		}
+		assert.ErrorContains(t, env.GetWorkflowError(), says)
+	}
+}
+
 func TestDeliveriesThatAreRefused(t *testing.T) {
 	limits := &LimitsRequest{TurnTimeout: new(string)}
 	for says, in := range map[string]DeliverInput{
