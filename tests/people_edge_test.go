@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -156,4 +157,28 @@ func TestARunThatCannotBeginTakesNoMessage(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, d.WorkflowExecutionInfo.FirstRunId, d.WorkflowExecutionInfo.Execution.RunId, "it went on in no other run")
 	r.ran = append(r.ran, workflow.Execution{ID: id, RunID: d.WorkflowExecutionInfo.FirstRunId})
+}
+
+// Who says "always" to a call that somebody has allowed once is told that no rule came of it.
+func TestAlwaysSaidTooLateIsRefused(t *testing.T) {
+	t.Parallel()
+	var effects atomic.Int32
+	r := newRig(t, script.Steps(script.Calls(script.ToolCall{Name: "local_touch", Arguments: `{"text":"a"}`}, script.ToolCall{Name: "local_touch", Arguments: `{"text":"b"}`}), script.Text("Done.")), askToTouch)
+	r.work(touching(&effects))
+	first := r.say(session(t), workflows.Message{Text: "Touch."})
+	w := r.waits(first.Turn, 2)
+	once := workflows.Approval{Call: w[0].ID, Allow: true, ArgumentsHash: w[0].ArgumentsHash, By: "ann"}
+	always := once
+	always.Always = turn.AlwaysTool
+	for _, a := range []workflows.Approval{once, once} {
+		require.NoError(t, r.update(session(t), workflows.ApproveUpdate, a))
+	}
+	refused(t, turn.CodeNotWaiting, r.update(session(t), workflows.ApproveUpdate, always))
+	always.Call, always.ArgumentsHash = w[1].ID, w[1].ArgumentsHash
+	require.NoError(t, r.update(session(t), workflows.ApproveUpdate, always))
+	assert.Equal(t, "Done.", r.ended(first.Turn).Answer)
+	rules, err := r.store.Rules(t.Context(), session(t))
+	require.NoError(t, err)
+	assert.Len(t, rules, 1)
+	r.sound(session(t))
 }

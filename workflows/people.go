@@ -209,7 +209,7 @@ func (r *run) joinable() int {
 // that something is waited for must not be told that nothing is, also where the worker that wrote it has died since.
 func (r *run) askPeople(ctx workflow.Context, waits []turn.Wait) error {
 	r.desk.put(waits...)
-	in := AskInput{Version: WireVersion, Session: r.session, Turn: r.turnID, Waits: waits}
+	in := AskInput{Version: WireVersion, Session: r.session, Turn: r.turnID, Waits: waits, Head: r.progress.Head}
 	asked, err := journalled(ctx, Activities.Ask, in, "ask "+askSummary(waits))
 	if err != nil {
 		r.desk.put()
@@ -342,7 +342,8 @@ func (r *run) validateApprove(ctx workflow.Context, a Approval) error {
 		return err
 	}
 	if before, ruled := r.desk.ruling(a.Call); ruled {
-		if before.Allowed == a.Allow && before.Verdict != turn.VerdictExpired && before.ArgumentsHash == a.ArgumentsHash {
+		same := before.Allowed == a.Allow && before.ArgumentsHash == a.ArgumentsHash && (a.Always == "" || a.Always == before.Always)
+		if same && before.Verdict != turn.VerdictExpired {
 			return nil
 		}
 		return rejected(turn.CodeNotWaiting, fmt.Sprintf("call %s was %s already%s; the first decision stands", a.Call, before.Verdict, by(before.By)))
