@@ -70,6 +70,13 @@ func (c *windowCache) put(head turn.Head, from int64, messages []turn.Message, g
 	}
 }
 
+// forget drops the window of a head.
+func (c *windowCache) forget(head turn.Head) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lru.Remove(head.Hash)
+}
+
 func messageBytes(m turn.Message) int64 {
 	n := len(m.Text) + 256
 	for _, call := range m.ToolCalls {

@@ -12,9 +12,14 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Ask puts what the turn waits for where people see it.
+// Ask puts what the turn waits for where people see it. The turn may wait for days, and thousands beside it: its
+// transcript is read again when it goes on.
 func (a *Activities) Ask(ctx context.Context, in workflows.AskInput) (workflows.AskResult, error) {
 	ruled, err := a.journal.Ask(ctx, journal.AskInput{Session: in.Session, Turn: in.Turn, Waits: in.Waits, At: time.Now()})
+	a.windows.forget(in.Head)
+	for _, w := range in.Waits {
+		a.windows.forget(stepHead(journal.StepKey{Turn: in.Turn, Step: w.Step}))
+	}
 	return workflows.AskResult{Version: workflows.WireVersion, Rulings: ruled}, failure(ctx, err)
 }
 

@@ -145,6 +145,8 @@ type AskInput struct {
 	Session string      `json:"session"`
 	Turn    string      `json:"turn"`
 	Waits   []turn.Wait `json:"waits"`
+	// Head is that of the transcript while the turn waits: nobody needs to keep it at hand.
+	Head turn.Head `json:"head,omitzero"`
 }
 
 // AskResult says that people can see the waits.

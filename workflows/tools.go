@@ -121,13 +121,21 @@ func (r *run) oneCall(ctx workflow.Context, c turn.CallProposal, ruling turn.Rul
 	receipt, err := r.dispatch(ctx, c, tool, ruling)
 	if outcome := outcomeOf(err); outcome != "" {
 		// Nothing is in the ledger but perhaps an open claim; the journal prefers what it has.
-		settled.Outcome, settled.Text = outcome, message(err)
-		return settled, CallResult{CallID: c.ID, Outcome: outcome, Tool: c.Tool, Preview: message(err)}, nil
+		settled.Outcome, settled.Text = outcome, told(outcome, err)
+		return settled, CallResult{CallID: c.ID, Outcome: outcome, Tool: c.Tool, Preview: settled.Text}, nil
 	}
 	if receipt.Tool != "" {
 		r.noteTool(c.Tool)
 	}
 	return settled, receipt, err
+}
+
+// told is what the model is told of a call that ended with an error.
+func told(outcome turn.Outcome, err error) string {
+	if outcome == turn.OutcomeUnknown {
+		return "Outcome unknown: " + message(err) + ". The call may or may not have taken effect, and it was not repeated. Check before you try again."
+	}
+	return message(err)
 }
 
 // refuse says why a call may not run: by policy, or by a person's word. Empty means that it may.
