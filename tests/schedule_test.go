@@ -58,7 +58,9 @@ func over(n int) func([]scheduled) bool {
 }
 
 // name is a schedule's, which is shared by all of a server.
-func name(t *testing.T) string { return fmt.Sprintf("%s-%d", strings.ToLower(t.Name()), time.Now().UnixNano()) }
+func name(t *testing.T) string {
+	return fmt.Sprintf("%s-%d", strings.ToLower(t.Name()), time.Now().UnixNano())
+}
 
 func TestCLIAScheduleForOneSession(t *testing.T) {
 	t.Parallel()

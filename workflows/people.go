@@ -385,13 +385,13 @@ func (r *run) asked(ctx workflow.Context, turnID, id string, kind turn.WaitKind)
 
 // answer takes the user's answer as a message of the turn.
 func (r *run) answer(ctx workflow.Context, a Answer) (AnswerResult, error) {
-	r.progress.Inbox = append(r.progress.Inbox, Message{ID: r.answerID(a.Question), Text: a.Text, Blob: a.Blob})
+	r.progress.Inbox = append(r.progress.Inbox, Message{ID: AnswerID(r.turnID, a.Question), Text: a.Text, Blob: a.Blob})
 	r.desk.rule(turn.Ruling{ID: a.Question, Verdict: turn.VerdictAnswered, By: turn.Cut(a.By, maxBy), At: workflow.Now(ctx)})
 	return AnswerResult{Version: WireVersion, Turn: r.turnID, Question: a.Question}, nil
 }
 
-// answerID names the message that an answer becomes.
-func (r *run) answerID(question string) string { return "answer:" + r.turnID + ":" + question }
+// AnswerID is the ID of the message that an answer becomes in the transcript.
+func AnswerID(turnID, question string) string { return "answer:" + turnID + ":" + question }
 
 // validateAnswer rejects before anything is recorded.
 func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {

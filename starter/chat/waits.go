@@ -195,7 +195,7 @@ func (m *Model) decided(msg decidedMsg) {
 // answer sends the answer to a question.
 func (m *Model) answer(w *wait, text string) tea.Cmd {
 	w.sent = true
-	m.outbox.own("answer:" + w.turn + ":" + w.ID) // the message that an answer becomes
+	m.outbox.own(workflows.AnswerID(w.turn, w.ID)) // the message that an answer becomes
 	a := workflows.Answer{Version: workflows.WireVersion, Turn: w.turn, Question: w.ID, Text: text, By: m.o.Person}
 	key, session := w.key(), m.session
 	return m.ask(func(ctx context.Context) tea.Msg {

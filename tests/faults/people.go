@@ -143,7 +143,7 @@ func (r *rig) speak(ctx context.Context, w journal.WaitRecord) {
 	}
 	if t := r.answering; t != nil {
 		r.mu.Lock()
-		t.id = "answer:" + w.Turn + ":" + w.ID
+		t.id = workflows.AnswerID(w.Turn, w.ID)
 		r.mu.Unlock()
 		_ = r.user.answer(ctx, w, *t)
 	}
