@@ -57,8 +57,16 @@ func DefaultPolicy() Policy {
 // arguments ask what can be said of the tool alone: where only its arguments could tell, that is to ask, or what is said
 // of a tool that no rule names.
 func (p Policy) Permit(t Tool, arguments json.RawMessage) (Permission, string) {
+	permission, why, _ := p.PermitBy(t, arguments)
+	return permission, why
+}
+
+// PermitBy is Permit, and says whether it is so because of these arguments: fromRule is true where a rule that weighs
+// arguments decided, or perhaps applies and thereby asks. What a person allows of the tool as a whole does not answer such
+// an ask, since with other arguments there would have been none.
+func (p Policy) PermitBy(t Tool, arguments json.RawMessage) (permission Permission, why string, fromRule bool) {
 	if matches(p.Deny, t.ID) {
-		return Deny, fmt.Sprintf("policy denies %s", t.ID)
+		return Deny, fmt.Sprintf("policy denies %s", t.ID), false
 	}
 	doubt := ""
 	for _, r := range p.Rules {
@@ -67,17 +75,18 @@ func (p Policy) Permit(t Tool, arguments json.RawMessage) (Permission, string) {
 			continue
 		}
 		if c == surely || r.Permit != Ask && arguments != nil {
-			return r.decide(t, doubt)
+			permission, why = r.decide(t, doubt)
+			return permission, why, len(r.Arguments) > 0 || permission == Ask && doubt != ""
 		}
 		if doubt == "" {
 			doubt = r.reason("policy asks a person before %s with such arguments", t)
 		}
 	}
-	permission, why := p.listed(t)
+	permission, why = p.listed(t)
 	if permission == Allow && doubt != "" {
-		return Ask, doubt
+		permission, why = Ask, doubt
 	}
-	return permission, why
+	return permission, why, permission == Ask && doubt != ""
 }
 
 // Offered says whether a model may be shown the tool at all: whether there are calls of it that policy does not deny.

@@ -234,6 +234,42 @@ func TestWhatCanBeSaidOfAToolAlone(t *testing.T) {
 	}
 }
 
+func TestWhatIsAskedForBecauseOfItsArguments(t *testing.T) {
+	production := map[string]string{"path": "prod/**"}
+	byArguments, byTool := turn.Rule{Tool: "*", Arguments: production, Permit: turn.Ask}, turn.Rule{Tool: "*", Permit: turn.Ask}
+	withRules := func(rules ...turn.Rule) turn.Policy { return turn.Policy{Allow: []string{"*"}, Rules: rules} }
+	for name, c := range map[string]struct {
+		policy    turn.Policy
+		arguments string
+		want      turn.Permission
+		fromRule  bool
+	}{
+		"surely":                       {withRules(byArguments), path("prod/a"), turn.Ask, true},
+		"perhaps":                      {withRules(byArguments), path("./prod/a"), turn.Ask, true},
+		"perhaps, then allowed":        {withRules(byArguments, turn.Rule{Tool: "*", Permit: turn.Allow}), path("./prod/a"), turn.Ask, true},
+		"perhaps, and the tool anyway": {withRules(byArguments, byTool), path("./prod/a"), turn.Ask, true},
+		"perhaps, and the list anyway": {turn.Policy{Ask: []string{"*"}, Rules: []turn.Rule{byArguments}}, path("./prod/a"), turn.Ask, true},
+		"perhaps, then denied":         {withRules(byArguments, turn.Rule{Tool: "*", Permit: turn.Deny}), path("./prod/a"), turn.Deny, false},
+		"perhaps, and not listed":      {turn.Policy{Rules: []turn.Rule{byArguments}}, path("./prod/a"), turn.Deny, false},
+		"perhaps denied":               {withRules(turn.Rule{Tool: "*", Arguments: production, Permit: turn.Deny}), path("./prod/a"), turn.Deny, true},
+		"allowed by them":              {withRules(turn.Rule{Tool: "*", Arguments: production, Permit: turn.Allow}, byTool), path("prod/a"), turn.Allow, true},
+		"not by them":                  {withRules(byArguments), path("test/a"), turn.Allow, false},
+		"for the tool":                 {withRules(byArguments, byTool), path("test/a"), turn.Ask, false},
+		"for the tool, listed":         {turn.Policy{Ask: []string{"*"}, Rules: []turn.Rule{byArguments}}, path("test/a"), turn.Ask, false},
+		"for the tool's risk":          {turn.Policy{Allow: []string{"*"}, AskRisk: turn.RiskLow}, path("prod/a"), turn.Ask, false},
+		"on the deny list":             {turn.Policy{Deny: []string{"*"}, Rules: []turn.Rule{byArguments}}, path("prod/a"), turn.Deny, false},
+		"that cannot be read":          {withRules(byArguments), `{"path":`, turn.Ask, true},
+	} {
+		permission, why, fromRule := c.policy.PermitBy(writeFile, json.RawMessage(c.arguments))
+		assert.Equal(t, c.want, permission, "%s: %s", name, why)
+		assert.Equal(t, c.fromRule, fromRule, "%s: %s", name, why)
+		short, shortWhy := c.policy.Permit(writeFile, json.RawMessage(c.arguments))
+		assert.Equal(t, []string{string(permission), why}, []string{string(short), shortWhy}, name)
+	}
+	_, _, fromRule := withRules(byArguments).PermitBy(writeFile, nil)
+	assert.True(t, fromRule, "arguments that nobody knows")
+}
+
 func TestAPolicyWithoutRulesIsWrittenAsBefore(t *testing.T) {
 	raw, err := json.Marshal(turn.DefaultPolicy())
 	require.NoError(t, err)
