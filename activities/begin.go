@@ -39,7 +39,7 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 	res := workflows.BeginResult{Version: workflows.WireVersion, Head: begun.Head, Resumed: begun.Resumed, Closed: begun.Closed}
 	if d := begun.DuplicateOf; d != nil {
 		first := recordResult(*d)
-		if !d.State.Terminal() {
+		if !d.State.Terminal() && d.Session == in.Session {
 			// Temporal runs one workflow under an ID and this is it: the one that had the message was ended from outside.
 			first.State, first.FinishReason = turn.StateClosed, turn.FinishTerminated
 		}

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -12,11 +13,12 @@ import (
 
 // Finish settles the turn: results that the transcript lacks, its row and its last chunk.
 func (a *Activities) Finish(ctx context.Context, in workflows.FinishInput) (workflows.FinishResult, error) {
-	record, err := a.journal.Finish(ctx, journal.FinishInput{
-		Session: in.Session, Turn: in.Turn, Results: a.results(in.Results), Messages: said(in.Messages), State: in.Ending.State, Reason: in.Ending.Reason,
-		Code: in.Ending.Code, Message: in.Ending.Message, Answer: turn.Cut(in.Ending.Answer, answerKept), Usage: in.Counters.Usage,
-		Steps: in.Counters.Step, Calls: in.Counters.ToolCalls, At: time.Now(),
-	})
+	record, err := a.finish(ctx, in)
+	if errors.Is(err, journal.ErrNotFound) && in.Opening != nil {
+		if err = a.openRefused(ctx, in); err == nil {
+			record, err = a.finish(ctx, in)
+		}
+	}
 	if errors.Is(err, journal.ErrNotFound) {
 		// The turn was cancelled while it began, and never got into the journal: there is nothing to settle.
 		return workflows.FinishResult{Version: workflows.WireVersion, State: in.Ending.State}, nil
@@ -26,4 +28,28 @@ func (a *Activities) Finish(ctx context.Context, in workflows.FinishInput) (work
 		res.Answer = a.redact(record.Answer)
 	}
 	return res, failure(ctx, err)
+}
+
+func (a *Activities) finish(ctx context.Context, in workflows.FinishInput) (journal.TurnRecord, error) {
+	return a.journal.Finish(ctx, journal.FinishInput{
+		Session: in.Session, Turn: in.Turn, Results: a.results(in.Results), Messages: said(in.Messages), State: in.Ending.State, Reason: in.Ending.Reason,
+		Code: in.Ending.Code, Message: in.Ending.Message, Answer: turn.Cut(in.Ending.Answer, answerKept), Usage: in.Counters.Usage,
+		Steps: in.Counters.Step, Calls: in.Counters.ToolCalls, At: time.Now(),
+	})
+}
+
+// openRefused opens a turn that could not begin, so that its message and its failure are on record. A message that the
+// session has had opens nothing.
+func (a *Activities) openRefused(ctx context.Context, in workflows.FinishInput) error {
+	m := turn.Message{ID: in.Opening.ID, Role: turn.RoleUser, Text: in.Opening.Text}
+	begin := journal.BeginInput{
+		Session: in.Session, Turn: in.Turn, WorkflowID: in.Session, RunID: in.Turn, Agent: a.agent.Name,
+		Message: m, MessageBlob: in.Opening.Blob, Pins: json.RawMessage(`{}`), At: time.Now(),
+	}
+	_, err := a.journal.Begin(ctx, begin)
+	if errors.Is(err, journal.ErrNotFound) { // what it says is lost: that is why
+		begin.Message.Text, begin.MessageBlob = journal.LostText, ""
+		_, err = a.journal.Begin(ctx, begin)
+	}
+	return err
 }

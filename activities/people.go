@@ -69,15 +69,16 @@ func (a *Activities) weigh(ctx context.Context, session string, profile turn.Pro
 	read := false
 	for i, c := range calls {
 		d, _ := find(profile, c.Tool)
-		permission, why := profile.Policy.Permit(d.Pinned(), json.RawMessage(c.Arguments))
+		permission, why, fromRule := profile.Policy.PermitBy(d.Pinned(), json.RawMessage(c.Arguments))
 		if permission == turn.Ask && !read {
 			rules, read = a.rules(ctx, session), true
 		}
-		if permission == turn.Ask && covered(rules, c.Tool, proposals[i].ArgumentsHash) {
+		if permission == turn.Ask && covered(rules, c.Tool, proposals[i].ArgumentsHash, fromRule) {
 			permission, why = turn.Allow, ""
 		}
+		proposals[i].Permission = permission
 		if permission != turn.Allow {
-			proposals[i].Permission, proposals[i].Why = permission, turn.Cut(why, turn.ResultPreview)
+			proposals[i].Why = turn.Cut(why, turn.ResultPreview)
 		}
 	}
 	return proposals
@@ -91,6 +92,10 @@ func (a *Activities) rules(ctx context.Context, session string) []turn.SessionRu
 	return rules
 }
 
-func covered(rules []turn.SessionRule, tool, argumentsHash string) bool {
-	return slices.ContainsFunc(rules, func(r turn.SessionRule) bool { return r.Covers(tool, argumentsHash) })
+// covered reports whether a person has allowed the call for good. What an operator's rule asks for because of its
+// arguments is covered by a word about exactly these arguments only.
+func covered(rules []turn.SessionRule, tool, argumentsHash string, fromRule bool) bool {
+	return slices.ContainsFunc(rules, func(r turn.SessionRule) bool {
+		return r.Covers(tool, argumentsHash) && (r.ArgumentsHash != "" || !fromRule)
+	})
 }

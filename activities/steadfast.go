@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -29,10 +31,19 @@ func (a *Activities) steadfast(ctx context.Context, turnID string) (context.Cont
 	return inner, func() { forget(); cancel(nil) }
 }
 
-// stopped reports whether the turn was stopped. A journal that does not tell stops nothing.
+// stopped reports whether the turn was stopped, and asks again while the journal does not tell.
 func (a *Activities) stopped(ctx context.Context, turnID string) bool {
-	t, err := a.journal.Turn(ctx, turnID)
-	return err == nil && t.State == turn.StateCancelled
+	for {
+		t, err := a.journal.Turn(ctx, turnID)
+		if err == nil || errors.Is(err, journal.ErrNotFound) {
+			return t.State == turn.StateCancelled
+		}
+		timer := time.NewTimer(time.Second)
+		if !wait(ctx, nil, timer.C) {
+			timer.Stop()
+			return false
+		}
+	}
 }
 
 // flights are the inferences and calls that this process has under way. An attempt that comes while an earlier one of

@@ -37,3 +37,6 @@ const ForkedMessage = "The session was forked in the middle of this turn. What c
 
 // ClosedMessage is for the people who look at a turn that its session's next turn had to close.
 const ClosedMessage = "The turn was ended from outside before it could answer. What it had done is kept; calls without a known result are marked. Send the message again to have it answered."
+
+// LostText stands for the text of a message whose blob the journal does not have.
+const LostText = "(this message's text is not in the journal: send it again)"

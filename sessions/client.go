@@ -142,11 +142,18 @@ func (c *Client) join(ctx context.Context, r Request, res *workflows.SendResult)
 		UpdateOptions: client.UpdateWorkflowOptions{UpdateID: r.Message.ID, WorkflowID: r.Session, UpdateName: workflows.SendUpdate,
 			Args: []any{r.Message}, WaitForStage: client.WorkflowUpdateStageCompleted},
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		err = h.Get(ctx, res)
 	}
-	return h.Get(ctx, res)
+	var gone *serviceerror.NotFound
+	if errors.As(err, &gone) {
+		return fmt.Errorf("%w: %w", errClosing, err)
+	}
+	return err
 }
+
+// errClosing: the run that was to be joined has closed meanwhile. The next attempt begins one.
+var errClosing = errors.New("the turn has just ended")
 
 func (c *Client) start(session string, conflict enumspb.WorkflowIdConflictPolicy) client.StartWorkflowOptions {
 	return client.StartWorkflowOptions{

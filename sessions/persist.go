@@ -33,6 +33,9 @@ func (c *Client) persist(ctx context.Context, request func(context.Context) erro
 		if err == nil {
 			return nil
 		}
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return ctx.Err()
+		}
 		last = plain(err)
 		if slow {
 			last = fmt.Errorf("%w: %w", ErrNoWorker, last)
@@ -55,6 +58,8 @@ func plain(err error) error {
 	var app *temporal.ApplicationError
 	var gone *serviceerror.NotFound
 	switch {
+	case errors.Is(err, errClosing):
+		return err
 	case errors.As(err, &app):
 		return turn.Errorf(turn.Code(app.Type()), err, app.Message())
 	case errors.As(err, &gone):
@@ -72,6 +77,8 @@ func passes(err error) bool {
 	var notReady *serviceerror.WorkflowNotReady
 	var slow *client.WorkflowUpdateServiceTimeoutOrCanceledError
 	switch {
+	case errors.Is(err, errClosing):
+		return true
 	case errors.As(err, &busy):
 		return busy.Code == turn.CodeSessionEnding
 	case errors.As(err, &aborted), errors.As(err, &unavailable), errors.As(err, &exhausted), errors.As(err, &notReady), errors.As(err, &slow):

@@ -471,3 +471,63 @@ func TestADecisionSurvivesAReset(t *testing.T) {
 	assert.EqualValues(t, 1, effects.Load())
 	r.sound(session(t))
 }
+
+// Who sent a message that waits in line does not see how its run closes: where its turn cannot begin, the journal says so.
+func TestAQueuedMessageThatCannotBeginFailsOnRecord(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	r := newRig(t, script.Cases(script.When("Third.", script.Text("To the third.")), script.When("", script.Text("To the first.").Hold(1, gate))))
+	r.work()
+	r.say(session(t), workflows.Message{ID: "m1", Text: "First."})
+	r.reach(gate)
+	r.say(session(t), workflows.Message{ID: "m2", Blob: journal.HashOf([]byte("nothing")), After: true})
+	r.say(session(t), workflows.Message{ID: "m3", Text: "Third.", After: true})
+	gate.Release()
+	refused := r.answered(session(t), "m2")
+	assert.Equal(t, turn.StateFailed, refused.State)
+	assert.NotEmpty(t, refused.Message)
+	third := r.answered(session(t), "m3")
+	assert.Equal(t, "To the third.", third.Answer)
+	r.keep("v2-queued-refused", session(t), refused.ID)
+	r.ran = append(r.ran, workflow.Execution{ID: session(t), RunID: refused.ID}, workflow.Execution{ID: session(t), RunID: third.ID})
+}
+
+// A message whose text is lost does not end the turn that it joins.
+func TestAMessageWhoseTextIsLostEndsNothing(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	r := newRig(t, script.Func(func(q script.Request) script.Reply {
+		if strings.Contains(q.Chat.Last("user").Content, "not in the journal") {
+			return script.Text("Send it again.")
+		}
+		return script.Call("local_echo", `{"text":"a"}`).Hold(1, gate)
+	}))
+	r.work(withEcho()...)
+	first := r.say(session(t), workflows.Message{ID: "m1", Text: "First."})
+	r.reach(gate)
+	r.say(session(t), workflows.Message{ID: "m2", Blob: journal.HashOf([]byte("nothing"))})
+	gate.Release()
+	assert.Equal(t, "Send it again.", r.ended(first.Turn).Answer)
+	r.sound(session(t))
+}
+
+func TestAlwaysDoesNotReachWhatARuleAsksFor(t *testing.T) {
+	t.Parallel()
+	var effects atomic.Int32
+	r := newRig(t, script.Steps(script.Call("local_touch", `{"text":"a"}`), script.Call("local_touch", `{"text":"b"}`), script.Text("Done.")), askToTouch,
+		func(c *config.Config) {
+			c.Policy.Rules = []config.PolicyRule{{Tool: "local/touch", Arguments: map[string]string{"text": "b"}, Permit: "ask", Why: "b is precious"}}
+		})
+	r.work(touching(&effects))
+	begun := r.say(session(t), workflows.Message{Text: "Touch."})
+	w := r.waits(begun.Turn, 1)[0]
+	_, err := r.people().Approve(t.Context(), session(t), workflows.Approval{Call: w.ID, Allow: true, ArgumentsHash: w.ArgumentsHash, Always: turn.AlwaysTool})
+	require.NoError(t, err)
+	w = r.waits(begun.Turn, 2)[1]
+	assert.Contains(t, w.Why, "b is precious")
+	assert.EqualValues(t, 1, effects.Load())
+	_, err = r.people().Approve(t.Context(), session(t), workflows.Approval{Call: w.ID, Allow: true, ArgumentsHash: w.ArgumentsHash})
+	require.NoError(t, err)
+	assert.Equal(t, "Done.", r.ended(begun.Turn).Answer)
+	assert.EqualValues(t, 2, effects.Load())
+}

@@ -97,6 +97,9 @@ func (r *run) finish(ctx workflow.Context, e turn.Ending) (FinishResult, error) 
 	if r.stopping {
 		in.Messages = r.left()
 	}
+	if !r.begun {
+		in.Opening = r.refused
+	}
 	return journalled(ctx, Activities.Finish, in, "settle the turn: "+string(e.Reason))
 }
 
@@ -106,7 +109,11 @@ func journalled[In, Out any](ctx workflow.Context, act func(Activities, context.
 	if err == nil || !slowStore(err) {
 		return out, err
 	}
-	err = again(ctx, act, in, summary).Get(ctx, &out)
+	future := again(ctx, act, in, summary)
+	if workflow.Await(ctx, future.IsReady) != nil { // stopped: Finish is to have the journal next
+		return out, ctx.Err()
+	}
+	err = future.Get(ctx, &out)
 	return out, err
 }
 

@@ -3,6 +3,7 @@ package workflows
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"go.temporal.io/sdk/temporal"
@@ -118,6 +119,9 @@ func (r *run) checkSend(m Message) *turn.Error {
 	}
 	if err := checkMessage(m); err != nil {
 		return err
+	}
+	if strings.HasPrefix(m.ID, answerPrefix) || strings.HasPrefix(m.ID, "turn:") {
+		return invalid("the message's ID begins with answer: or turn:, which are for messages that have none of their own; give it another")
 	}
 	return checkTravels(m, maxInboxBytes)
 }

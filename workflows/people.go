@@ -149,14 +149,25 @@ func (r *run) toApprove(ctx workflow.Context, calls []turn.CallProposal) []turn.
 	var waits []turn.Wait
 	for _, c := range calls {
 		tool, known := r.progress.Pins.Find(c.Tool)
-		if c.Permission == turn.Ask && known {
+		if permission, why := r.permission(c); permission == turn.Ask && known {
 			waits = append(waits, turn.Wait{
 				ID: c.ID, Kind: turn.WaitApproval, Step: r.progress.Counters.Step, Tool: c.Tool, Arguments: c.Arguments,
-				ArgumentsHash: c.ArgumentsHash, Risk: tool.Risk, Why: c.Why, ExpiresAt: expiry(ctx, r.progress.Pins.People.ApprovalExpiry),
+				ArgumentsHash: c.ArgumentsHash, Risk: tool.Risk, Why: why, ExpiresAt: expiry(ctx, r.progress.Pins.People.ApprovalExpiry),
 			})
 		}
 	}
 	return waits
+}
+
+// permission is what the activity that parsed the call says of it.
+func (r *run) permission(c turn.CallProposal) (turn.Permission, string) {
+	switch {
+	case c.Permission != "":
+		return c.Permission, c.Why
+	case r.progress.Pins.Version > 2:
+		return turn.Ask, "a worker that knows no policy proposed it"
+	}
+	return turn.Allow, ""
 }
 
 func expiry(ctx workflow.Context, within time.Duration) time.Time {
@@ -391,7 +402,9 @@ func (r *run) answer(ctx workflow.Context, a Answer) (AnswerResult, error) {
 }
 
 // AnswerID is the ID of the message that an answer becomes in the transcript.
-func AnswerID(turnID, question string) string { return "answer:" + turnID + ":" + question }
+func AnswerID(turnID, question string) string { return answerPrefix + turnID + ":" + question }
+
+const answerPrefix = "answer:"
 
 // validateAnswer rejects before anything is recorded.
 func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {

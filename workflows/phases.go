@@ -39,6 +39,7 @@ func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
 	r.opening, r.opened = message.ID, true
 	begun, err := r.begin(ctx, message)
 	if err != nil {
+		r.refused = &message
 		return p.Done(r.ending(err))
 	}
 	if begun.Duplicate != nil {
@@ -71,7 +72,7 @@ func (r *run) message(ctx workflow.Context) (Message, bool) {
 
 // duplicateEnding gives the message's first answer again. A turn that was ended from outside has none to give.
 func duplicateEnding(first Result) turn.Ending {
-	said := "turn " + first.Turn + " of this session had this message already (" + string(first.State) + ")"
+	said := "turn " + first.Turn + " of session " + first.Session + " had this message already (" + string(first.State) + ")"
 	if first.State == turn.StateClosed {
 		said += "; it was ended from outside, so send the message under a new ID to ask again"
 	}

@@ -180,7 +180,10 @@ type FinishInput struct {
 	Turn    string         `json:"turn"`
 	Results []turn.Settled `json:"results,omitempty"`
 	// Messages were accepted and come too late for an answer: the turn was stopped. The transcript keeps them.
-	Messages []Message     `json:"messages,omitempty"`
+	Messages []Message `json:"messages,omitempty"`
+	// Opening is the message of a turn that could not begin and whose end nobody sees, because the run goes on with the
+	// next one: the journal keeps both.
+	Opening  *Message      `json:"opening,omitempty"`
 	Ending   turn.Ending   `json:"ending"`
 	Counters turn.Counters `json:"counters"`
 }

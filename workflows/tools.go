@@ -119,6 +119,9 @@ func (r *run) oneCall(ctx workflow.Context, c turn.CallProposal, ruling turn.Rul
 		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool}, nil
 	}
 	receipt, err := r.dispatch(ctx, c, tool, ruling)
+	if err != nil && r.atOnce() && ctx.Err() != nil {
+		return settled, receipt, ctx.Err() // stopped: the ledger knows whether it was claimed
+	}
 	if outcome := outcomeOf(err); outcome != "" {
 		// Nothing is in the ledger but perhaps an open claim; the journal prefers what it has.
 		settled.Outcome, settled.Text = outcome, told(outcome, err)
@@ -140,7 +143,7 @@ func told(outcome turn.Outcome, err error) string {
 
 // refuse says why a call may not run: by policy, or by a person's word. Empty means that it may.
 func (r *run) refuse(c turn.CallProposal, tool turn.Tool, ruling turn.Ruling) string {
-	permission, why := c.Permission, c.Why
+	permission, why := r.permission(c)
 	if r.progress.Pins.Version < 2 { // weighed here, and there was nobody to ask
 		permission, why = r.progress.Pins.Policy.Permit(tool, nil)
 		if permission == turn.Ask {

@@ -58,10 +58,11 @@ type run struct {
 	runID    string
 	progress turn.Progress
 	phase    turn.PhaseName
-	begun    bool   // the journal has the turn
-	opening  string // the ID of the message that the turn began with
-	opened   bool   // a message has begun the turn
-	stopping bool   // the turn was stopped and takes no more messages
+	begun    bool     // the journal has the turn
+	opening  string   // the ID of the message that the turn began with
+	refused  *Message // the message that the turn could not begin with
+	opened   bool     // a message has begun the turn
+	stopping bool     // the turn was stopped and takes no more messages
 	desk     desk
 }
 
@@ -127,12 +128,12 @@ func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
 	if err := r.upsert(ctx, e); err != nil {
 		return Result{}, err
 	}
-	if r.begun {
+	if r.begun || r.refused != nil && r.chained() {
 		settled, err := r.finish(ctx, e)
-		if err != nil {
+		if err != nil && (r.stopping || len(r.left()) == 0) {
 			return Result{}, err
 		}
-		if settled.Answer != "" {
+		if settled.Answer != "" { // and where it could not be settled, the next turn does it
 			e.Answer = settled.Answer
 		}
 	}
@@ -145,6 +146,10 @@ func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
 	}
 	return r.outcome(e)
 }
+
+// chained says that this run is not the last of its chain, or not the first: who sent its message does not see how it
+// closes.
+func (r *run) chained() bool { return len(r.in.Queue) > 0 || len(r.left()) > 0 }
 
 // left are the messages that were accepted and have no answer. One that is in the transcript after all, because its
 // inference failed later, is found there by the turn that it begins.

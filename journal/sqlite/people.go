@@ -44,7 +44,7 @@ func (t *tx) ask(sc *scope, w turn.Wait, at time.Time) (*turn.Ruling, error) {
 	old, err := t.wait(sc.turn, w.ID)
 	switch {
 	case err == nil && (old.rec.Kind != w.Kind || old.rec.ArgumentsHash != w.ArgumentsHash):
-		return nil, errors.New("it was asked for before, and about something else")
+		return nil, fmt.Errorf("it was asked for before, and about something else: %w", journal.ErrConflict)
 	case err == nil:
 		return old.rec.Ruling, nil
 	case !errors.Is(err, sql.ErrNoRows):
@@ -91,13 +91,13 @@ func (t *tx) fillIn(sc *scope, x *wait) error {
 			continue
 		}
 		if hash := journal.HashOf([]byte(c.call.Arguments)); hash != x.rec.ArgumentsHash {
-			return fmt.Errorf("the call's arguments have the hash %.8s, not %.8s", hash, x.rec.ArgumentsHash)
+			return fmt.Errorf("the call's arguments have the hash %.8s, not %.8s: %w", hash, x.rec.ArgumentsHash, journal.ErrConflict)
 		}
 		x.rec.Tool, x.size = c.call.Tool, int64(len(c.call.Arguments))
 		x.rec.Arguments = journal.Preview(c.call.Arguments, turn.WaitArguments)
 		return nil
 	}
-	return errors.New("the last message of the model asks for no such call")
+	return fmt.Errorf("the last message of the model asks for no such call: %w", journal.ErrConflict)
 }
 
 // showWaiting says in the turn's row whether it waits for people. A call that was a repetition has changed nothing.

@@ -28,7 +28,7 @@ func (t *tx) appendSaid(sc *scope, step int, messages []journal.Said, at time.Ti
 		if had {
 			continue
 		}
-		if m.Text, err = t.saidText(said, mode); err != nil {
+		if m.Text, err = t.saidText(said); err != nil {
 			return fmt.Errorf("the text of message %q: %w", m.ID, err)
 		}
 		if err := t.join(sc, step, m, at); err != nil {
@@ -60,14 +60,14 @@ func (q querier) untaken(session int64, messages []journal.Said) (ids []string, 
 	return ids, nil
 }
 
-// saidText is what a message says. A turn must be able to end: there, text that is lost is said to be.
-func (t *tx) saidText(said journal.Said, mode strictness) (string, error) {
+// saidText is what a message says. A turn goes on without text that is lost, and is told so.
+func (t *tx) saidText(said journal.Said) (string, error) {
 	if said.Blob == "" {
 		return journal.CleanText(said.Text), nil
 	}
 	b, err := t.getBlob(said.Blob)
-	if mode == lenient && errors.Is(err, journal.ErrNotFound) {
-		return "(this message's text is not in the journal: send it again)", nil
+	if errors.Is(err, journal.ErrNotFound) {
+		return journal.LostText, nil
 	}
 	return journal.CleanText(string(b)), err
 }

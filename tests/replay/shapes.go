@@ -178,6 +178,8 @@ var Shapes = []Shape{
 		Outline: "Begin° Infer Finish° → continued"},
 	{Name: "v2-queued-last", Test: "TestAMessageThatComesTooLateBeginsTheNextTurn", What: "the turn that the last of them begins",
 		Outline: "Begin° Infer Finish° → completed: answered"},
+	{Name: "v2-queued-refused", Test: "TestAQueuedMessageThatCannotBeginFailsOnRecord", What: "the turn of a waiting message that cannot begin, with the next one waiting",
+		Outline: "Begin°(internal) Finish° → continued"},
 	{Name: "v2-question-answer", Test: "TestAQuestionIsAnsweredByNameOrByTheNextMessage", What: "the model asks the user, who answers",
 		Outline: "Begin° Infer Ask° timer(cancelled) update Decide° Infer Finish° → completed: answered"},
 	{Name: "v2-question-message", Test: "TestAQuestionIsAnsweredByNameOrByTheNextMessage", What: "the model asks the user as a JSON action, and a message answers",
