@@ -267,7 +267,7 @@ func (r *run) collect(ctx workflow.Context, waits []turn.Wait, within time.Durat
 		said := r.conclude(ctx, waits)
 		fresh := r.desk.rulings[kept:]
 		in := DecideInput{Version: WireVersion, Session: r.session, Turn: r.turnID, Rulings: fresh, Said: said}
-		res, err := journalled(ctx, Activities.Decide, in, "record what was decided")
+		res, err := r.decide(ctx, in)
 		if err != nil {
 			return nil, err
 		}
@@ -278,6 +278,18 @@ func (r *run) collect(ctx workflow.Context, waits []turn.Wait, within time.Durat
 		}
 	}
 	return r.desk.rulings, nil
+}
+
+// decide has rulings recorded, by an activity that the server has scheduled together with the words that it is about. What
+// a local one writes stays although the task may be lost in which people were heard: they are heard again then, in another
+// order perhaps, and are told what the journal does not have.
+func (r *run) decide(ctx workflow.Context, in DecideInput) (out DecideResult, err error) {
+	const summary = "record what was decided"
+	if r.progress.Pins.Version < 4 {
+		return journalled(ctx, Activities.Decide, in, summary)
+	}
+	err = again(ctx, Activities.Decide, in, summary).Get(ctx, &out)
+	return out, err
 }
 
 // conclude rules what nobody had to rule by name: a question that a message has answered, and what nobody said anything
