@@ -11,7 +11,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Finish settles the turn: results that the transcript lacks, its row and its last chunk.
+// Finish settles the turn: results that the transcript lacks, its row and its last chunk. It may have been settled by a
+// workflow task that came to nothing, before some of the messages were accepted: they are left over.
 func (a *Activities) Finish(ctx context.Context, in workflows.FinishInput) (workflows.FinishResult, error) {
 	record, err := a.finish(ctx, in)
 	if errors.Is(err, journal.ErrNotFound) && in.Opening != nil {
@@ -21,11 +22,14 @@ func (a *Activities) Finish(ctx context.Context, in workflows.FinishInput) (work
 	}
 	if errors.Is(err, journal.ErrNotFound) {
 		// The turn was cancelled while it began, and never got into the journal: there is nothing to settle.
-		return workflows.FinishResult{Version: workflows.WireVersion, State: in.Ending.State}, nil
+		record, err = journal.TurnRecord{State: in.Ending.State}, nil
 	}
 	res := workflows.FinishResult{Version: workflows.WireVersion, State: record.State}
 	if record.State == turn.StateCancelled && record.Answer != "" {
 		res.Answer = a.redact(record.Answer)
+	}
+	if err == nil {
+		res.Untaken, err = a.untaken(ctx, in.Session, in.Messages)
 	}
 	return res, failure(ctx, err)
 }
@@ -52,4 +56,20 @@ func (a *Activities) openRefused(ctx context.Context, in workflows.FinishInput) 
 		_, err = a.journal.Begin(ctx, begin)
 	}
 	return err
+}
+
+// untaken are the IDs of the messages that no turn of the session has.
+func (a *Activities) untaken(ctx context.Context, session string, messages []workflows.Message) (ids []string, err error) {
+	for _, m := range messages {
+		if m.ID == "" {
+			continue
+		}
+		_, err := a.journal.Delivered(ctx, session, journal.CleanText(m.ID))
+		if errors.Is(err, journal.ErrNotFound) {
+			ids = append(ids, m.ID)
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	return ids, nil
 }

@@ -40,7 +40,7 @@ func (a *Activities) heard(ctx context.Context, session string, ids []string) (b
 		if id == "" {
 			return false, nil
 		}
-		if _, err := a.journal.Delivered(ctx, session, id); errors.Is(err, journal.ErrNotFound) {
+		if _, err := a.journal.Delivered(ctx, session, journal.CleanText(id)); errors.Is(err, journal.ErrNotFound) {
 			return false, nil
 		} else if err != nil {
 			return false, err

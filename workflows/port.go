@@ -194,4 +194,7 @@ type FinishResult struct {
 	State   turn.State `json:"state"`
 	// Answer is the text of an inference that was stopped in the middle, as far as it had come.
 	Answer string `json:"answer,omitempty"`
+	// Untaken are the IDs of FinishInput.Messages that no turn has: they were accepted after the turn was settled, by a
+	// workflow task that came to nothing.
+	Untaken []string `json:"untaken,omitempty"`
 }

@@ -119,7 +119,7 @@ func (r *run) continueAsNew(ctx workflow.Context) error {
 }
 
 // done settles the turn, fills what the Web UI shows of it and hands out its result. Messages that came too late for it
-// begin the session's next turn; those of a stopped turn are kept in the transcript.
+// begin the session's next turn; those of a stopped turn are kept in the transcript, unless it could take them no more.
 func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
@@ -128,6 +128,7 @@ func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
 	if err := r.upsert(ctx, e); err != nil {
 		return Result{}, err
 	}
+	taken := func(Message) bool { return false }
 	if r.begun || r.refused != nil && r.chained() {
 		settled, err := r.finish(ctx, e)
 		if err != nil && (r.stopping || len(r.left()) == 0) {
@@ -136,12 +137,13 @@ func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
 		if settled.Answer != "" { // and where it could not be settled, the next turn does it
 			e.Answer = settled.Answer
 		}
+		taken = func(m Message) bool { return r.stopping && !slices.Contains(settled.Untaken, m.ID) }
 	}
 	if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
 		return Result{}, err
 	}
 	r.showEnding(ctx, e)
-	if left := r.left(); len(left) > 0 && !r.stopping {
+	if left := slices.DeleteFunc(r.left(), taken); len(left) > 0 {
 		return Result{}, workflow.NewContinueAsNewError(ctx, TurnWorkflow, Input{Version: WireVersion, Session: r.session, Agent: r.in.Agent, Queue: left})
 	}
 	return r.outcome(e)
