@@ -92,3 +92,23 @@ func TestAMessageSentAgainAnswersNoQuestion(t *testing.T) {
 		})
 	}
 }
+
+// A workflow task that settles a turn may come to nothing: done again, it may have accepted another message.
+func TestASettledTurnSaysWhichMessagesItHasNot(t *testing.T) {
+	t.Parallel()
+	acts, store, _ := infer(t, deaf{make(chan struct{})})
+	in := workflows.FinishInput{Session: "s", Turn: "t", Messages: []workflows.Message{{ID: "m2", Text: "Two."}},
+		Ending: turn.Ending{State: turn.StateCancelled, Reason: turn.FinishCancelled}}
+	first, err := acts.Finish(t.Context(), in)
+	require.NoError(t, err)
+	assert.Empty(t, first.Untaken)
+	in.Messages = append(in.Messages, workflows.Message{ID: "m3", Text: "Three."})
+	for range 2 {
+		again, err := acts.Finish(t.Context(), in)
+		require.NoError(t, err)
+		assert.Equal(t, []string{"m3"}, again.Untaken)
+	}
+	rec, err := store.Delivered(t.Context(), "s", "m2")
+	require.NoError(t, err)
+	assert.Equal(t, "t", rec.ID)
+}

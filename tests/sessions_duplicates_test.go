@@ -22,7 +22,7 @@ import (
 // duplicates is how many trials of messages that are sent more than once a run takes. The long run, in minutes:
 //
 //	go test ./tests -run TestDuplicateSends -duplicates 1000 -v
-var duplicates = flag.Int("duplicates", 60, "trials of messages that are sent more than once")
+var duplicates = flag.Int("duplicates", 36, "trials of messages that are sent more than once")
 
 // duplicateLanes is how many trials are under way at once, each behind a proxy of its own.
 const duplicateLanes = 10

@@ -23,7 +23,7 @@ import (
 // sequences is how many generated sequences a run takes. The long run, in minutes:
 //
 //	go test ./tests -run TestGeneratedSequences -sequences 1000 -v
-var sequences = flag.Int("sequences", 60, "generated sequences of what users do to a session")
+var sequences = flag.Int("sequences", 40, "generated sequences of what users do to a session")
 
 const (
 	// sequenceLanes is how many sequences are under way at once: they mostly wait for one another's processes.
@@ -42,6 +42,13 @@ func TestGeneratedSequences(t *testing.T) {
 	var lanes sync.WaitGroup
 	for range sequenceLanes {
 		lanes.Go(func() { rapid.Check(t, g.sequence) })
+	}
+	for _, ops := range remembered {
+		lanes.Go(func() {
+			for range 4 {
+				g.play(t, ops, true)
+			}
+		})
 	}
 	lanes.Wait()
 	t.Logf("%d sequences: %s", g.sequences.Load(), &g.figures)
@@ -73,7 +80,10 @@ func (f *figures) String() string {
 func newGround(t *testing.T) *ground {
 	s := newMortal(t, "", soonContinued)
 	g := &ground{server: s, models: map[string]*model.Model{}, asked: map[string]bool{}}
-	g.rig = newRig(t, g.watched(model.Agent()), askToTouch, func(c *config.Config) { c.Runtime.MaxSteps, c.Runtime.MaxToolCalls = 200, 200 })
+	g.rig = newRig(t, g.watched(model.Agent()), askToTouch, func(c *config.Config) {
+		c.Runtime.MaxSteps, c.Runtime.MaxToolCalls, c.Runtime.MaxConsecutiveErrors = 200, 200, 200
+		c.LLM.RetryMax, c.Policy.OnModelError = 0, config.DecideRetry // the turn itself asks again
+	})
 	s.serves(g.rig)
 	g.work(
 		engine.WithTool(model.TouchTool, "Touches.", g.touch, engine.Risk(turn.RiskHigh)),
@@ -110,10 +120,38 @@ func (g *ground) touch(_ context.Context, in model.Arguments) (string, error) {
 func (g *ground) sequence(t *rapid.T) {
 	ops := model.Ops().Draw(t, "ops")
 	allow := rapid.Bool().Draw(t, "allow in the end")
+	g.play(loud{t, g.rig.t}, ops, allow)
+}
+
+// remembered are sequences that have failed.
+var remembered = [][]model.Op{
+	{ // a message for a turn that is settled already, in a workflow task that came to nothing
+		{Kind: model.Burst, Do: []string{"look"}, After: true}, {Kind: model.Stop}, {Kind: model.Resend, Which: 1}, {Kind: model.Send},
+	},
+	{ // messages that come with the first task of a continued run
+		{Kind: model.Send, Do: []string{"look", "slow", "look", "touch", "look"}}, {Kind: model.Send, After: true}, {Kind: model.Decide, Verdict: model.Allow},
+		{Kind: model.Send, Do: []string{"slow", "look", "ask", "look", "look"}}, {Kind: model.Send}, {Kind: model.Send, Do: []string{"touch"}}, {Kind: model.Decide, Verdict: model.Allow}, {Kind: model.Send},
+	},
+}
+
+// play does a sequence and checks what came of it.
+func (g *ground) play(t require.TestingT, ops []model.Op, allow bool) {
 	k := g.talk(t, fmt.Sprintf("seq-%d", g.sequences.Add(1)), g.people())
 	for _, o := range ops {
 		k.do(o)
 	}
 	k.finish(allow)
 	k.check(ops)
+}
+
+// loud says at once what is wrong. Of a sequence that fails one time in many, rapid itself shows the last try alone.
+type loud struct {
+	*rapid.T
+	out *testing.T
+}
+
+// Errorf implements require.TestingT.
+func (l loud) Errorf(format string, args ...any) {
+	l.out.Logf(format, args...)
+	l.T.Errorf(format, args...)
 }

@@ -2,6 +2,7 @@ package session
 
 import (
 	"encoding/json"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -17,10 +18,11 @@ const (
 	look     = "look"    // a call that needs no approval
 	ask      = "ask"     // a question
 	slow     = "slow"    // a look whose answer takes a while to come
+	fail     = "fail"    // the provider fails, and looks when it is asked again
 	stalling = 15 * time.Millisecond
 )
 
-var deeds = []string{touch, touch, touches, same, look, look, ask, slow}
+var deeds = []string{touch, touch, touches, same, look, look, ask, slow, fail}
 
 // The tools that a worker of Agent has to have, each with an argument text. Touch is the one to ask people about.
 const (
@@ -41,6 +43,9 @@ func Agent() script.Script {
 		do := strings.Fields(list)
 		if r.Step >= len(do)-1 {
 			return script.Text("done " + id)
+		}
+		if do[r.Step] == fail && r.Attempt == 1 {
+			return script.Status(http.StatusInternalServerError, "server_error", "the provider has failed")
 		}
 		return deed(do[r.Step], session, id+"."+strconv.Itoa(r.Step))
 	})
