@@ -288,7 +288,11 @@ func (r *run) decide(ctx workflow.Context, in DecideInput) (out DecideResult, er
 	if r.progress.Pins.Version < 4 {
 		return journalled(ctx, Activities.Decide, in, summary)
 	}
-	err = again(ctx, Activities.Decide, in, summary).Get(ctx, &out)
+	future := again(ctx, Activities.Decide, in, summary)
+	if workflow.Await(ctx, future.IsReady) != nil { // stopped
+		return out, ctx.Err()
+	}
+	err = future.Get(ctx, &out)
 	return out, err
 }
 
