@@ -1,7 +1,6 @@
 package turn
 
 import (
-	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -20,49 +19,6 @@ func coversValue(pattern string, value any) bool {
 		text = canonicalJSON(value)
 	}
 	return tame(pattern, text) && spans(pattern, text)
-}
-
-// tame reports whether a text means to every reader what it says: it does not climb out of the folder that a pattern
-// names, begins where the pattern does, and hides nothing in what some readers decode or leave out.
-func tame(pattern, text string) bool {
-	if strings.ContainsRune(text, '\\') || strings.ContainsFunc(text, unicode.IsControl) || strings.ContainsRune(text, unicode.ReplacementChar) {
-		return false
-	}
-	for _, anchor := range []string{"/", "~"} {
-		if strings.HasPrefix(text, anchor) && !strings.HasPrefix(pattern, anchor) {
-			return false
-		}
-	}
-	if len(text) > 1 && text[1] == ':' && !strings.HasPrefix(pattern, text[:2]) {
-		return false // a drive, as in C:x
-	}
-	if strings.Contains(text, ":/") && !strings.Contains(pattern, ":/") {
-		return false // an address, as in file:/etc/passwd
-	}
-	for _, code := range []string{"%2e", "%2f", "%5c", "%00"} { // of . / \ and NUL in addresses
-		if strings.Contains(strings.ToLower(text), code) {
-			return false
-		}
-	}
-	return !slices.Contains(strings.Split(text, "/"), "..") && sameHost(pattern, text)
-}
-
-// sameHost reports whether the host of an address is where the pattern looks for it: in https://*.example.com/x the * is
-// not to match "evil.com?", behind which the host would end.
-func sameHost(pattern, text string) bool {
-	_, want, address := strings.Cut(pattern, "://")
-	_, got, _ := strings.Cut(text, "://")
-	if !address {
-		return true
-	}
-	want, _, _ = strings.Cut(want, "/")
-	got, _, _ = strings.Cut(got, "/")
-	for _, end := range []string{"?", "#", "@", ":", "%", " "} {
-		if strings.Contains(got, end) && (end == "?" || !strings.Contains(want, end)) {
-			return false
-		}
-	}
-	return !strings.ContainsFunc(got, func(r rune) bool { return r > unicode.MaxASCII }) // some become slashes and dots
 }
 
 // spans matches a text segment by segment: path.Match for each, which never crosses a slash then, and any number of them
@@ -110,36 +66,55 @@ func touchesValue(pattern string, value any) bool {
 	return text == pattern || spans(pattern, text)
 }
 
-// longestPath is the length in bytes up to which a text is read as a path in its various spellings: Linux' PATH_MAX.
-const longestPath = 4096
-
-// touchesText tries the spellings of a text: a number that is written otherwise, a path with detours, a path from
-// elsewhere that ends in the one that is named.
+// touchesText tries the readings of a text: a number that is written otherwise, a path with detours, a path from elsewhere
+// that ends in the one that is named, an address of the same host. What cannot be read to its end counts, and so does any
+// text where the pattern itself cannot be read.
 func touchesText(pattern, text string) bool {
-	if text == pattern || spans(pattern, text) {
+	if text == pattern || spans(pattern, text) || malformed(pattern) || composedOtherwise(pattern, text) {
 		return true
 	}
-	if n, ok := canonicalNumber(strings.TrimSpace(text)); ok && spans(pattern, n) {
+	all, complete := readings(text)
+	if !complete {
 		return true
 	}
-	return len(text) <= longestPath && slices.ContainsFunc(spellings(text), func(s string) bool { return leadsTo(pattern, s) })
+	patterns := []string{pattern, fold(pattern)}
+	if local, ok := strings.CutPrefix(pattern, "file:"); ok {
+		patterns = append(patterns, withoutHost(local))
+	}
+	return slices.ContainsFunc(slices.Compact(patterns), func(p string) bool {
+		return slices.ContainsFunc(all, func(reading string) bool { return touchesReading(p, reading) })
+	})
 }
 
-// spellings are a text with slashes of the other kind and the addresses' escapes undone, and without what cannot be seen.
-func spellings(text string) []string {
-	plain := strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return -1
-		}
-		return r
-	}, strings.TrimSpace(text))
-	plain = strings.ReplaceAll(plain, `\`, "/")
-	whole, _, _ := strings.Cut(text, "\x00") // where C would end it
-	all := []string{plain, strings.ReplaceAll(whole, `\`, "/")}
-	if decoded, err := url.PathUnescape(plain); err == nil && decoded != plain {
-		all = append(all, strings.ReplaceAll(decoded, `\`, "/"))
+func touchesReading(pattern, reading string) bool {
+	if n, ok := canonicalNumber(reading); ok && spans(pattern, n) {
+		return true
 	}
-	return all
+	if leadsTo(pattern, reading) || leadsHome(pattern, reading) {
+		return true
+	}
+	place, ok := addressIn(pattern)
+	if ok && place.touches(reading) {
+		return true
+	}
+	return !strings.Contains(pattern, "://") && !web.MatchString(reading) && evades(pattern, reading)
+}
+
+func malformed(pattern string) bool {
+	return slices.ContainsFunc(strings.Split(pattern, "/"), func(segment string) bool {
+		_, err := path.Match(segment, "")
+		return err != nil
+	})
+}
+
+// composedOtherwise reports whether one of two texts has accents of their own and the other may have the same ones within
+// its letters. Some disks do not tell them apart.
+func composedOtherwise(pattern, text string) bool {
+	accents := func(s string) bool {
+		return strings.ContainsFunc(s, func(r rune) bool { return unicode.Is(unicode.Mn, r) && !hidden(r) })
+	}
+	beyond := func(s string) bool { return strings.ContainsFunc(s, func(r rune) bool { return r > unicode.MaxASCII }) }
+	return accents(text) && beyond(pattern) || accents(pattern) && beyond(text)
 }
 
 // leadsTo reports whether a path is named by a pattern once its detours are taken out, or lies in the folder that a /**
@@ -154,8 +129,8 @@ func leadsTo(pattern, text string) bool {
 	if named(clean) {
 		return true
 	}
-	absolute := strings.HasPrefix(pattern, "/")
-	if absolute == strings.HasPrefix(clean, "/") && (absolute || !elsewhere(clean)) {
+	absolute, away := strings.HasPrefix(pattern, "/"), elsewhere(text) || elsewhere(clean)
+	if absolute == strings.HasPrefix(clean, "/") && (absolute || !away) {
 		return false
 	}
 	pattern, folder = strings.TrimPrefix(pattern, "/"), strings.TrimPrefix(folder, "/")
@@ -163,14 +138,30 @@ func leadsTo(pattern, text string) bool {
 		if named(rest) {
 			return true
 		}
-		if !elsewhere(clean) {
+		if !away {
 			return false
 		}
 	}
 	return false
 }
 
-// elsewhere reports whether a clean path does not begin where its reader stands.
+// homes are where people's folders are, on one system or another.
+var homes = []string{"/home/", "/root/", "/users/", "/var/", "/export/home/"}
+
+// leadsHome reports whether a text may lead to what a pattern names in a home folder, wherever that is.
+func leadsHome(pattern, text string) bool {
+	_, inside, ok := strings.Cut(pattern, "/")
+	if !ok || !strings.HasPrefix(pattern, "~") {
+		return false
+	}
+	if strings.Trim(inside, "*/") != "" {
+		return leadsTo(inside, text)
+	}
+	clean := path.Clean(text) + "/"
+	return strings.HasPrefix(text, "~") || slices.ContainsFunc(homes, func(home string) bool { return strings.HasPrefix(clean, home) })
+}
+
+// elsewhere reports whether a path does not begin where its reader stands.
 func elsewhere(clean string) bool {
 	return strings.HasPrefix(clean, "/") || strings.HasPrefix(clean, "..") || strings.HasPrefix(clean, "~") || len(clean) > 1 && clean[1] == ':'
 }

@@ -3,6 +3,7 @@ package turn_test
 import (
 	"encoding/json"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,7 +16,8 @@ import (
 // FuzzRuleArguments: whatever arguments a model sends, a rule that allows docs/** lets nothing out of that folder, as
 // readers of several habits find the path; and what a rule allows with a pattern, it denies with the same pattern.
 func FuzzRuleArguments(f *testing.F) {
-	for _, value := range []string{"docs/a", "docs/../x", `docs\..\x`, "docs/%2e%2e/x", "/docs/a", "docs/a\x00", "docs/.\n./x", "docs/a/b/c", "docs/./", "C:docs/a", "file:docs/a"} {
+	for _, value := range []string{"docs/a", "docs/../x", `docs\..\x`, "docs/%2e%2e/x", "/docs/a", "docs/a\x00", "docs/.\n./x", "docs/a/b/c", "docs/./", "C:docs/a", "file:docs/a",
+		"docs/%252e%252e/x", "docs/．．/x", "docs/..;/x", "docs/.. /x", "docs/.\u200b./x", "docs/%%32e./x", "docs/‥/x", "docs/..é/x", "\u200b/x", "docs/.$Z./x"} {
 		f.Add(path(value))
 	}
 	for _, arguments := range []string{
@@ -56,21 +58,31 @@ func readers(t *testing.T, arguments string) []string {
 	return []string{typed.Path, found}
 }
 
-// spelt are ways to take a path: as it is, with slashes either way, decoded, without what some readers leave out, and up to
-// where C ends it.
+// spelt are ways to take a path: as it is, with slashes either way, decoded once and again, without what some readers leave
+// out, up to where C ends it, with segments trimmed or cut, and with other dots for dots.
 func spelt(p string) []string {
 	ways := []string{p, strings.ReplaceAll(p, `\`, "/"), strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(p), strings.TrimSpace(p)}
 	if decoded, err := url.PathUnescape(p); err == nil {
 		ways = append(ways, strings.ReplaceAll(decoded, `\`, "/"))
+		if again, err := url.PathUnescape(decoded); err == nil {
+			ways = append(ways, strings.ReplaceAll(again, `\`, "/"))
+		}
 	}
 	cut, _, _ := strings.Cut(p, "\x00")
-	return append(ways, cut)
+	ways = append(ways, cut, strings.NewReplacer("．", ".", "․", ".", "‥", "..", "…", "...", "。", ".", "／", "/", "＼", "/", "～", "~").Replace(p))
+	ways = append(ways, strings.NewReplacer("\u200b", "", "\ufeff", "", "\u00ad", "", "\u2060", "").Replace(p), os.Expand(p, func(string) string { return "" }))
+	segments := strings.Split(p, "/")
+	for i, s := range segments {
+		s, _, _ = strings.Cut(s, ";")
+		segments[i] = strings.TrimSpace(s)
+	}
+	return append(ways, strings.Join(segments, "/"))
 }
 
 // FuzzRuleAddresses: a rule that allows the addresses of one domain's hosts lets no other host be called.
 func FuzzRuleAddresses(f *testing.F) {
 	for _, value := range []string{"https://a.example.com/x", "https://evil.com?.example.com/x", "https://evil.com#.example.com/", "https://a@b.example.com/", "https://evil.com\\.example.com/x",
-		"https://[::1].example.com/", "https://evil.com%2f.example.com/x", "https://a.example.com//evil.com/x", "HTTPS://a.example.com/x", "https://\ta.example.com/x"} {
+		"https://[::1].example.com/", "https://evil.com%2f.example.com/x", "https://a.example.com//evil.com/x", "https://evil.com;.example.com/", "https://evil.com&.example.com/", "https://.example.com/", "https://evil.com℀.example.com/x", "HTTPS://a.example.com/x", "https://\ta.example.com/x"} {
 		f.Add(value)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
@@ -82,8 +94,35 @@ func FuzzRuleAddresses(f *testing.F) {
 			return // no reader calls it
 		}
 		require.Equal(t, "https", u.Scheme)
-		require.Regexp(t, `^[^/?#@:]*\.example\.com$`, u.Host)
+		require.Regexp(t, `^[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*\.example\.com$`, u.Host)
 		require.Nil(t, u.User)
+	})
+}
+
+// FuzzRuleDenials: whatever spelling a model finds for an address or a path that a rule denies, the rule finds as well.
+func FuzzRuleDenials(f *testing.F) {
+	for _, value := range []string{"https://u@EVIL.com.:443/x", "//evil.com?x", "https://%65vil.com", "file:///etc/passwd", "file://localhost/%65tc/x", "/etc/passwd%zz", "/srv/..;/etc/x", "/srv/．．/etc/x",
+		"/e\u200btc/x", "/srv/../etc/x", "/etc", "https:evil.com/x", `https:\\evil.com\x`, "/%2565tc/x", "ftp://evil.com:80/x"} {
+		f.Add(value)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		value = strings.ToValidUTF8(value, "\ufffd")
+		found := []string{value}
+		if u, err := url.Parse(value); err == nil {
+			if strings.EqualFold(strings.TrimRight(u.Hostname(), "."), "evil.com") {
+				require.Equal(t, turn.Deny, permitted(barred("https://evil.com/**"), path(value)), "%q calls it", value)
+			}
+			if u.Scheme == "file" {
+				found = append(found, u.Path)
+			}
+		}
+		for _, name := range found {
+			for _, way := range spelt(name) {
+				if at := filepath.Clean(way); strings.HasPrefix(at, "/etc/") || at == "/etc" {
+					require.Equal(t, turn.Deny, permitted(barred("/etc/**"), path(value)), "%q gives %s", value, at)
+				}
+			}
+		}
 	})
 }
 

@@ -10,9 +10,13 @@ import (
 // perhaps, where another reader of the same arguments might find what it names. A rule that applies only perhaps can make
 // the outcome stricter, never looser: it never allows, a deny denies, and an ask asks at least.
 //
+// Perhaps is wide: it looks through escapes, other slashes and letters that fold to plain ones, at a path behind file:, at a
+// host whatever its scheme, user and port; and a home (~), a variable ($), a path through /proc, or a text with too many
+// readings may be anything. In the host of a pattern * stands for the characters of hosts only.
+//
 // A rule says nothing of the arguments that it does not name, and knows paths and addresses, but no shell: what may follow
-// a semicolon is the tool's business. To confine a tool, allow what is known to be good and deny the rest of its calls in
-// the next rule, rather than to deny what is known to be bad.
+// a semicolon is the tool's business, and so is where links, globs and names of the net lead. To confine a tool, allow what
+// is known to be good and deny the rest of its calls in the next rule, rather than to deny what is known to be bad.
 type Rule struct {
 	// Tool is a pattern of tool IDs, as in Policy.Allow.
 	Tool string `json:"tool"`
