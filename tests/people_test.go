@@ -194,7 +194,7 @@ func TestAQuestionIsAnsweredByNameOrByTheNextMessage(t *testing.T) {
 			messages, _ := r.transcript(session(t))
 			assert.Equal(t, "Which file?", messages[1].Text)
 			assert.Equal(t, "main.go", messages[2].Text)
-			r.keep("v2-question-"+name, session(t), begun.Turn)
+			r.keep("v5-question-"+name, session(t), begun.Turn)
 			r.sound(session(t))
 		})
 	}
@@ -237,7 +237,7 @@ func TestACallRunsOnceWhenAPersonAllowsIt(t *testing.T) {
 				assert.Contains(t, told, "denied")
 				assert.Contains(t, told, "not now")
 			}
-			r.keep("v2-approval-"+name, session(t), begun.Turn)
+			r.keep("v5-approval-"+name, session(t), begun.Turn)
 			r.sound(session(t))
 		})
 	}
@@ -281,7 +281,7 @@ func TestAllApprovalsOfAnAnswerComeBeforeItsCalls(t *testing.T) {
 	assert.EqualValues(t, 1, effects.Load())
 	messages := paired(t, r, session(t))
 	assert.Equal(t, []turn.Outcome{turn.OutcomeOK, turn.OutcomeOK, turn.OutcomeDenied}, []turn.Outcome{messages[2].Outcome, messages[3].Outcome, messages[4].Outcome})
-	r.keep("v2-approvals-mixed", session(t), begun.Turn)
+	r.keep("v5-approvals-mixed", session(t), begun.Turn)
 	r.sound(session(t))
 }
 
@@ -350,7 +350,7 @@ func TestWhatNobodyDecidesExpires(t *testing.T) {
 			assert.Equal(t, c.verdict, waits[0].Ruling.Verdict)
 			_, err = r.people().Approve(t.Context(), session(t), workflows.Approval{Call: w.ID, Allow: true, ArgumentsHash: w.ArgumentsHash})
 			require.ErrorIs(t, err, sessions.ErrNotRunning)
-			r.keep("v2-expired-"+name, session(t), begun.Turn)
+			r.keep("v5-expired-"+name, session(t), begun.Turn)
 			r.sound(session(t))
 		})
 	}
@@ -530,4 +530,33 @@ func TestAlwaysDoesNotReachWhatARuleAsksFor(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "Done.", r.ended(begun.Turn).Answer)
 	assert.EqualValues(t, 2, effects.Load())
+}
+
+// A stop ends the turn that runs. What waits for that begins the next one, and so does what comes after the stop.
+func TestAStopLeavesWhatWaitsForTheNextTurn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Cases(
+		script.When("Third.", script.Text("To the third.")),
+		script.When("Second.", script.Text("To the second.")),
+		script.When("First.", script.Text("one two three four").StallAfter(4)),
+	))
+	stop := r.work()
+	first := r.say(session(t), workflows.Message{ID: "m1", Text: "First."})
+	r.awaitChunk(first.Turn, turn.ChunkTextDelta)
+	r.say(session(t), workflows.Message{ID: "m2", Text: "Second.", After: true})
+	stop() // so that the stop and the last message wait for a worker together
+	require.NoError(t, r.people().Stop(t.Context(), session(t)))
+	sent := make(chan error, 1)
+	go func() {
+		_, err := r.people().Send(t.Context(), sessions.Request{Session: session(t), Message: workflows.Message{ID: "m3", Text: "Third."}})
+		sent <- err
+	}()
+	r.work()
+	require.NoError(t, <-sent)
+	assert.Equal(t, turn.StateCancelled, r.ended(first.Turn).State)
+	second, third := r.answered(session(t), "m2"), r.answered(session(t), "m3")
+	assert.Equal(t, turn.StateCompleted, second.State)
+	assert.Equal(t, "To the third.", third.Answer)
+	r.keep("v5-stopped-queued", session(t), first.Turn)
+	r.sound(session(t))
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -95,7 +96,7 @@ func (r *run) finish(ctx workflow.Context, e turn.Ending) (FinishResult, error) 
 		Version: WireVersion, Session: r.session, Turn: r.turnID, Results: r.progress.Pending, Ending: e, Counters: r.progress.Counters,
 	}
 	if r.stopping {
-		in.Messages = r.left()
+		in.Messages = slices.DeleteFunc(r.left(), r.waits)
 	}
 	if !r.begun {
 		in.Opening = r.refused

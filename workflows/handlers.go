@@ -71,6 +71,7 @@ func (r *run) send(ctx workflow.Context, m Message) (SendResult, error) {
 	case m.ID != "" && m.ID == r.opening:
 		joined = false
 	case !r.holds(m.ID):
+		m.After = m.After || ctx.Err() != nil // nothing joins a turn that was stopped before
 		r.progress.Inbox = append(r.progress.Inbox, m)
 	}
 	return SendResult{Version: WireVersion, Turn: r.turnID, Joined: joined}, nil

@@ -119,7 +119,8 @@ func (r *run) continueAsNew(ctx workflow.Context) error {
 }
 
 // done settles the turn, fills what the Web UI shows of it and hands out its result. Messages that came too late for it
-// begin the session's next turn; those of a stopped turn are kept in the transcript, unless it could take them no more.
+// begin the session's next turn. Those that wanted to join a turn that is stopped are kept in its transcript, unless it
+// could take them no more.
 func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
@@ -137,7 +138,7 @@ func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
 		if settled.Answer != "" { // and where it could not be settled, the next turn does it
 			e.Answer = settled.Answer
 		}
-		taken = func(m Message) bool { return r.stopping && !slices.Contains(settled.Untaken, m.ID) }
+		taken = func(m Message) bool { return r.stopping && !r.waits(m) && !slices.Contains(settled.Untaken, m.ID) }
 	}
 	if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
 		return Result{}, err
@@ -152,6 +153,9 @@ func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
 // chained says that this run is not the last of its chain, or not the first: who sent its message does not see how it
 // closes.
 func (r *run) chained() bool { return len(r.in.Queue) > 0 || len(r.left()) > 0 }
+
+// waits says that a message is for the next turn, whatever becomes of this one.
+func (r *run) waits(m Message) bool { return m.After && r.progress.Pins.Version > 4 }
 
 // left are the messages that were accepted and have no answer. One that is in the transcript after all, because its
 // inference failed later, is found there by the turn that it begins.
