@@ -140,11 +140,17 @@ func (d *doubter) attempt(s model.Sent, patience time.Duration, cut bool) {
 	ctx, cancel := context.WithTimeout(d.context(), patience)
 	defer cancel()
 	if cut {
+		done := make(chan struct{})
 		timer := time.AfterFunc(patience/2, func() {
+			defer close(done)
 			d.proxy.Stop()
 			assert.NoError(d.t, d.proxy.Start())
 		})
-		defer timer.Stop()
+		defer func() {
+			if !timer.Stop() {
+				<-done
+			}
+		}()
 	}
 	d.sent.Add(1)
 	if d.try(ctx, s) != nil {

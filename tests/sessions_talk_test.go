@@ -146,7 +146,7 @@ func (k *talk) idle() bool {
 
 // settle waits until the session needs people, or nothing.
 func (k *talk) settle() []journal.WaitRecord {
-	waits := k.open(20 * time.Second)
+	waits := k.open(within)
 	if len(waits) == 0 && !k.idle() {
 		require.Fail(k.t, "the session is stuck", "%s:\n%s", k.m.Session, k.state())
 	}

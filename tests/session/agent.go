@@ -3,6 +3,7 @@ package session
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,7 +33,7 @@ const (
 
 // Text is a message that makes Agent do something.
 func Text(session, id string, do []string) string {
-	return session + " " + id + ": " + strings.Join(append(do, "end"), " ")
+	return session + " " + id + ": " + strings.Join(append(slices.Clone(do), "end"), " ")
 }
 
 // Agent is a model that does what the user's last message says, one deed an answer, and ends by naming the message.
