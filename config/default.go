@@ -28,7 +28,7 @@ func Default() Config {
 		},
 		Temporal: Temporal{TaskQueue: "everturn", DevUIPort: 8233},
 		Worker: Worker{
-			MaxConcurrentTurns: 100, MaxConcurrentActivities: 100, StickyCache: 200,
+			MaxConcurrentTurns: 100, MaxConcurrentActivities: 100, StickyCache: 100,
 			DrainTimeout: 30 * time.Second,
 		},
 	}

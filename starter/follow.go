@@ -57,6 +57,7 @@ type follower struct {
 	ended   bool           // turn_completed was seen
 	verdict *outcome
 	grace   <-chan time.Time // runs out when verdict has to do
+	silence <-chan time.Time // runs out where nothing is heard of the turn; nil once something was
 	readers sync.WaitGroup
 }
 
@@ -92,6 +93,7 @@ func (t *turnClient) follow(ctx context.Context, s started, o followOptions) err
 		f.over = t.await(ctx, s)
 	}
 	timeout := f.deadline()
+	f.silence = time.After(unheard)
 	done, err := f.people.look(ctx)
 	for !done {
 		done, err = f.next(ctx, timeout)
@@ -123,6 +125,12 @@ func (f *follower) next(ctx context.Context, timeout <-chan time.Time) (done boo
 		return f.hear(ctx, h, more)
 	case end := <-f.over:
 		return f.judge(ctx, end)
+	case <-f.silence:
+		f.silence = nil
+		if f.client != nil && !f.o.quiet {
+			f.app.note("no worker has begun the turn yet: it is kept, and begins when one runs, for instance `starter dev`")
+		}
+		return false, nil
 	case <-f.grace:
 		return true, f.conclude(ctx, *f.verdict)
 	case said := <-f.people.lines():
@@ -151,8 +159,12 @@ func (f *follower) deadline() <-chan time.Time {
 	return time.After(f.o.timeout)
 }
 
+// unheard is how long a turn may be silent before a person is told why. A worker begins a turn within moments.
+const unheard = 5 * time.Second
+
 // hear takes what the journal says.
 func (f *follower) hear(ctx context.Context, h heard, more bool) (bool, error) {
+	f.silence = nil
 	switch {
 	case !more && f.ended:
 		return true, f.conclude(ctx, f.fromJournal(ctx))

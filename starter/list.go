@@ -34,6 +34,9 @@ func (a *app) listCommand() *cobra.Command {
 			for _, s := range sessions {
 				fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", line(s.ID, 60), s.Turns, s.LastTurn.State, openCount(s.Waiting), s.UpdatedAt.Local().Format(time.DateTime), line(s.FirstText, 60))
 			}
+			if limit > 0 && len(sessions) == limit {
+				defer a.aside("these are the latest %d; -n lists more", limit)
+			}
 			return w.Flush()
 		},
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -78,6 +80,9 @@ func (a *app) run(ctx context.Context, f runFlags, args []string) error {
 	if err != nil {
 		return err
 	}
+	if !f.dev {
+		a.warnOfIdleSettings()
+	}
 	stack, cfg, err := a.bringUp(ctx, loaded.Config, needs{server: f.dev, worker: f.dev, quiet: f.follow.quiet})
 	if err != nil {
 		return err
@@ -138,6 +143,9 @@ func (f runFlags) check() error {
 	case f.messageID != "" && f.session == "" && !f.last:
 		return usage("--message-id counts within a session: name it with --session or --continue")
 	}
+	if math.IsNaN(f.limits.maxCost) || math.IsInf(f.limits.maxCost, 0) {
+		return usage("--max-cost is no number of US dollars")
+	}
 	if _, err := f.limits.request.Apply(turn.DefaultLimits()); err != nil {
 		return usage("%w", err)
 	}
@@ -184,4 +192,14 @@ func (a *app) accepted(s started, output string, quiet bool) error {
 func (a *app) stayUp(link string) {
 	a.note("\n%s\nstaying up so that the link works; Ctrl-C ends", link)
 	<-a.interrupts.take()
+}
+
+// warnOfIdleSettings tells who sets what only workers read that this command runs none.
+func (a *app) warnOfIdleSettings() {
+	for key := range a.overrides {
+		room, _, _ := strings.Cut(key, ".")
+		if room != "temporal" && room != "journal" && key != "runtime.agent" {
+			a.note("--set %s is for workers, and this command runs none: what carries the turn has its own configuration. Put it into the agent.toml that the workers read, or use --dev", key)
+		}
+	}
 }
