@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -143,8 +144,9 @@ func (d *doubter) attempt(s model.Sent, patience time.Duration, cut bool) {
 		done := make(chan struct{})
 		timer := time.AfterFunc(patience/2, func() {
 			defer close(done)
-			d.proxy.Stop()
-			assert.NoError(d.t, d.proxy.Start())
+			_, err := d.proxy.Toxics.AddToxicJson(strings.NewReader(`{"name":"cut","type":"reset_peer","stream":"downstream","attributes":{"timeout":0}}`))
+			assert.NoError(d.t, err)
+			assert.NoError(d.t, d.proxy.Toxics.RemoveToxic(context.Background(), "cut"))
 		})
 		defer func() {
 			if !timer.Stop() {
