@@ -71,7 +71,9 @@ func (r *run) send(ctx workflow.Context, m Message) (SendResult, error) {
 	case m.ID != "" && m.ID == r.opening:
 		joined = false
 	case !r.holds(m.ID):
-		m.After = m.After || ctx.Err() != nil // nothing joins a turn that was stopped before
+		if ctx.Err() != nil && !m.After { // nothing joins a turn that was stopped before, but it may join the next one
+			m.After, r.held = true, append(r.held, m.ID)
+		}
 		r.progress.Inbox = append(r.progress.Inbox, m)
 	}
 	return SendResult{Version: WireVersion, Turn: r.turnID, Joined: joined}, nil

@@ -63,6 +63,7 @@ type run struct {
 	refused  *Message // the message that the turn could not begin with
 	opened   bool     // a message has begun the turn
 	stopping bool     // the turn was stopped and takes no more messages
+	held     []string // the IDs of messages that wanted to join and came after the stop
 	desk     desk
 }
 
@@ -144,7 +145,7 @@ func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
 		return Result{}, err
 	}
 	r.showEnding(ctx, e)
-	if left := slices.DeleteFunc(r.left(), taken); len(left) > 0 {
+	if left := r.freed(slices.DeleteFunc(r.left(), taken)); len(left) > 0 {
 		return Result{}, workflow.NewContinueAsNewError(ctx, TurnWorkflow, Input{Version: WireVersion, Session: r.session, Agent: r.in.Agent, Queue: left})
 	}
 	return r.outcome(e)
@@ -156,6 +157,14 @@ func (r *run) chained() bool { return len(r.in.Queue) > 0 || len(r.left()) > 0 }
 
 // waits says that a message is for the next turn, whatever becomes of this one.
 func (r *run) waits(m Message) bool { return m.After && r.progress.Pins.Version > 4 }
+
+// freed lets the messages that a stop has held back join the next turn. Otherwise later ones would overtake them there.
+func (r *run) freed(left []Message) []Message {
+	for i, m := range left {
+		left[i].After = m.After && !slices.Contains(r.held, m.ID)
+	}
+	return left
+}
 
 // left are the messages that were accepted and have no answer. One that is in the transcript after all, because its
 // inference failed later, is found there by the turn that it begins.
