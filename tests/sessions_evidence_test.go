@@ -18,7 +18,9 @@ import (
 // check looks at what came of a session that has come to rest.
 func (k *talk) check(after any) {
 	e := k.evidence()
-	assert.Empty(k.t, k.m.Check(e), "session %s after %v", k.m.Session, after)
+	if problems := k.m.Check(e); len(problems) > 0 {
+		assert.Fail(k.t, "the session is not in order", "%s after %v:\n%s\n%s", k.m.Session, after, strings.Join(problems, "\n"), k.state())
+	}
 	for _, record := range e.Turns {
 		k.starts[record.ID] = true // it is the ID of the run in which the turn began
 	}

@@ -128,6 +128,10 @@ var remembered = [][]model.Op{
 	{ // a message for a turn that is settled already, in a workflow task that came to nothing
 		{Kind: model.Burst, Do: []string{"look"}, After: true}, {Kind: model.Stop}, {Kind: model.Resend, Which: 1}, {Kind: model.Send},
 	},
+	{ // a message that comes after a stop, behind one that waits for a turn of its own, and before others
+		{Kind: model.Send, Do: []string{"touch"}}, {Kind: model.Settle}, {Kind: model.Send, Do: []string{"look"}}, {Kind: model.Send, After: true}, {Kind: model.Stop},
+		{Kind: model.Send, Do: []string{"touch", "look"}}, {Kind: model.Send, Do: []string{"look"}}, {Kind: model.Send, Do: []string{"touch"}}, {Kind: model.Stop}, {Kind: model.Send},
+	},
 	{ // messages that come with the first task of a continued run
 		{Kind: model.Send, Do: []string{"look", "slow", "look", "touch", "look"}}, {Kind: model.Send, After: true}, {Kind: model.Decide, Verdict: model.Allow},
 		{Kind: model.Send, Do: []string{"slow", "look", "ask", "look", "look"}}, {Kind: model.Send}, {Kind: model.Send, Do: []string{"touch"}}, {Kind: model.Decide, Verdict: model.Allow}, {Kind: model.Send},
