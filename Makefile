@@ -1,5 +1,5 @@
 # For people; .ci/run does the same on a fresh machine.
-.PHONY: test lint race replay fuzz faults mutants soak bench bench-accept bench-smoke man
+.PHONY: test lint race replay fuzz faults mutants soak bench bench-accept bench-smoke bench-people sequences man
 
 FUZZTIME ?= 30s
 TOOL = go tool -modfile=tools/lint.mod
@@ -53,6 +53,14 @@ bench-smoke:
 bench-accept:
 	@test -n "$(REASON)" || { echo 'say why: make bench-accept REASON="what changed"'; exit 1; }
 	@$(BENCH) -accept "$(REASON)" $(if $(LAST),-last)
+
+# What waiting for people costs, and how long people wait: some ten minutes. docs/benchmarks.md gets its figures.
+bench-people:
+	@$(BENCH) -people -write
+
+# A thousand generated conversations against a model of a session, and a thousand messages sent more than once.
+sequences:
+	go test ./tests -run '^(TestGeneratedSequences|TestDuplicateSends)$$' -sequences 1000 -duplicates 1000 -v -timeout 30m
 
 # Manual pages, into dist/man.
 man:
