@@ -127,6 +127,7 @@ func TestCLIAScheduleWithASessionEach(t *testing.T) {
 	assert.Equal(t, "09:00", at.In(berlin).Format("15:04"))
 
 	for i := range 2 {
+		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) // Temporal names runs by the second
 		h.starter("schedule", "trigger", name).exits(0)
 		h.schedules(over(i + 1))
 		h.idle(name)
