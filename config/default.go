@@ -50,7 +50,7 @@ func defaultRuntime() Runtime {
 // AWS and Slack tokens, private keys, bearer tokens and JSON web tokens.
 func defaultRedact() []string {
 	return []string{
-		`sk-[A-Za-z0-9_-]{16,}`,
+		`\bsk-[A-Za-z0-9_-]{16,}`,
 		`gh[pousr]_[A-Za-z0-9]{36,}`,
 		`AKIA[0-9A-Z]{16}`,
 		`xox[abeprs]-[A-Za-z0-9-]{10,}`,
