@@ -63,7 +63,7 @@ func TestShowTellsOriginsAndHidesSecrets(t *testing.T) {
 		assert.Contains(t, got, line+"\n")
 	}
 	for _, secret := range []string{"t0psecret", "sk-", "hunter2"} {
-		assert.NotContains(t, strings.ReplaceAll(got, "'\bsk-[A-Za-z0-9_-]{16,}'", ""), secret)
+		assert.NotContains(t, strings.ReplaceAll(got, "'\\bsk-[A-Za-z0-9_-]{16,}'", ""), secret)
 	}
 }
 
