@@ -3,10 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/everturn/everturn/starter/terminal"
 )
 
 // flagError is what a flag that cannot be read ends with.
@@ -14,7 +15,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	hint := ""
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {
-		if best := nearest(unknown.GetSpecifiedName(), flagNames(cmd)); best != "" {
+		if best := terminal.Nearest(unknown.GetSpecifiedName(), flagNames(cmd)); best != "" {
 			hint = fmt.Sprintf("; did you mean --%s?", best)
 		}
 	}
@@ -39,43 +40,8 @@ func onlySubcommands(cmd *cobra.Command, args []string) error {
 		}
 	}
 	hint := ""
-	if best := nearest(args[0], names); best != "" {
+	if best := terminal.Nearest(args[0], names); best != "" {
 		hint = fmt.Sprintf("; did you mean `%s %s`?", cmd.CommandPath(), best)
 	}
 	return usage("there is no command %q%s (see `%s --help`)", args[0], hint, cmd.CommandPath())
-}
-
-// nearest is the candidate that is at most two edits away, or that name begins; empty where there is none.
-func nearest(name string, candidates []string) string {
-	best, fewest := "", 3
-	for _, c := range candidates {
-		d := edits(name, c)
-		if len(name) > 1 && strings.HasPrefix(c, name) {
-			d = 1
-		}
-		if d < fewest && d < len(name) {
-			best, fewest = c, d
-		}
-	}
-	return best
-}
-
-// edits is the Levenshtein distance of a and b, in bytes.
-func edits(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
 }

@@ -62,41 +62,15 @@ func (m *Model) refuse(format string, args ...any) { m.trouble(format, args...) 
 
 // meant is the command that a name was meant for, where one is near.
 func meant(name string, all []slash) string {
-	best, fewest := "", 3
-	for _, s := range all {
-		d := edits(name, s.name)
-		if len(name) > 0 && strings.HasPrefix(s.name, name) {
-			d = 1
-		}
-		if d < fewest && d < max(2, len(name)) {
-			best, fewest = s.name, d
-		}
+	names := make([]string, len(all))
+	for i, s := range all {
+		names[i] = s.name
 	}
+	best := terminal.Nearest(name, names)
 	if best == "" {
 		return ""
 	}
 	return "; did you mean /" + best + "?"
-}
-
-// edits is the Levenshtein distance of two names, in bytes.
-func edits(a, b string) int {
-	a = a[:min(len(a), 40)]
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
 }
 
 // replyMsg is what a command found out.
