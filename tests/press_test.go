@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"syscall"
@@ -464,6 +465,29 @@ func TestAWorkerStoppedTooSoonLeavesItsWorkToTheNext(t *testing.T) {
 		r.sound(t.Name())
 		r.keep("v1-stopped-in-call", t.Name(), run.GetRunID())
 	})
+}
+
+// A worker that stops may fail to report what a call did; the SDK then reports an error of its own in its place.
+func TestACallThatSomebodyElseReportsAsFailedIsAskedOfTheLedger(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	r := newRig(t, appendOnce("after"), l.host(config.MCPTool{}))
+	r.work()
+	run := r.begin(t.Name(), "Append it.", nil)
+	l.await("effect", "x")
+	desc, err := r.client.DescribeWorkflowExecution(t.Context(), t.Name(), run.GetRunID())
+	require.NoError(t, err)
+	require.Len(t, desc.GetPendingActivities(), 1)
+	require.NoError(t, r.client.CompleteActivityByID(t.Context(), "default", t.Name(), run.GetRunID(),
+		desc.GetPendingActivities()[0].GetActivityId(), nil, errors.New("context canceled")))
+	l.open()
+	res := r.result(run)
+	assert.Equal(t, turn.StateCompleted, res.State)
+	assert.Equal(t, "Appended.", res.Answer)
+	assert.Equal(t, 1, l.count("effect", "x"))
+	assert.Equal(t, turn.OutcomeOK, r.calls(run.GetRunID(), 1)[0].Outcome)
+	r.sound(t.Name())
+	r.keep("v6-call-misreported", t.Name(), run.GetRunID())
 }
 
 // deaf is a model that says a few words and then waits for its context's end.

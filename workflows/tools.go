@@ -122,7 +122,7 @@ func (r *run) oneCall(ctx workflow.Context, c turn.CallProposal, ruling turn.Rul
 	if err != nil && r.atOnce() && ctx.Err() != nil {
 		return settled, receipt, ctx.Err() // stopped: the ledger knows whether it was claimed
 	}
-	if outcome := outcomeOf(err); outcome != "" {
+	if outcome := r.outcomeOf(err); outcome != "" {
 		// Nothing is in the ledger but perhaps an open claim; the journal prefers what it has.
 		settled.Outcome, settled.Text = outcome, told(outcome, err)
 		return settled, CallResult{CallID: c.ID, Outcome: outcome, Tool: c.Tool, Preview: settled.Text}, nil
@@ -183,7 +183,7 @@ func (r *run) dispatch(ctx workflow.Context, c turn.CallProposal, tool turn.Tool
 		} else {
 			receipt, err = r.regularCall(ctx, in)
 		}
-		if err == nil || !dispatchAgain(err) || r.atOnce() && ctx.Err() != nil {
+		if err == nil || !r.dispatchAgain(err) || r.atOnce() && ctx.Err() != nil {
 			return receipt, err
 		}
 	}
@@ -192,25 +192,35 @@ func (r *run) dispatch(ctx workflow.Context, c turn.CallProposal, tool turn.Tool
 
 // dispatchAgain says that the ledger knows more than this error: a dispatch that was lost or timed out, or one that
 // provably never reached its tool.
-func dispatchAgain(err error) bool {
-	var timeout *temporal.TimeoutError
+func (r *run) dispatchAgain(err error) bool {
 	switch code(err) {
 	case turn.CodeToolNotSent, turn.CodeStoreUnavailable:
 		return true
 	}
-	return errors.As(err, &timeout) && !temporal.IsCanceledError(err)
+	return r.lost(err)
+}
+
+// lost reports that an error is the end of a dispatch, and not what CallTool made of its call. The server says so when a
+// worker dies; the SDK does when it fails to report what the activity returned, which happens while a worker stops.
+func (r *run) lost(err error) bool {
+	if err == nil || temporal.IsCanceledError(err) {
+		return false
+	}
+	var timeout *temporal.TimeoutError
+	return errors.As(err, &timeout) || r.progress.Pins.Version > 5 && !code(err).Known()
 }
 
 // outcomeOf maps an error of a call that is over to what the model is told. Empty means that the turn cannot go on.
-func outcomeOf(err error) turn.Outcome {
-	var timeout *temporal.TimeoutError
+func (r *run) outcomeOf(err error) turn.Outcome {
 	switch code(err) {
 	case turn.CodeToolNotSent, turn.CodeToolDrift:
 		return turn.OutcomeError
 	case turn.CodeInvalidAction, turn.CodePolicyDenied:
 		return turn.OutcomeDenied
+	case turn.CodeToolOutcomeUnknown:
+		return turn.OutcomeUnknown
 	}
-	if errors.As(err, &timeout) || code(err) == turn.CodeToolOutcomeUnknown {
+	if r.lost(err) {
 		return turn.OutcomeUnknown
 	}
 	return ""

@@ -254,6 +254,8 @@ var Shapes = []Shape{
 		Outline: "Begin° Infer Ask° timer(fired) Decide Infer Finish° → completed: answered"},
 	{Name: "v5-stopped-queued", Test: "TestAStopLeavesWhatWaitsForTheNextTurn", What: "stopped with a message that waits for the turn's end, and with one that came after the stop",
 		Outline: "Begin° Infer(open) update cancel update Finish° → continued"},
+	{Name: "v6-call-misreported", Test: "TestACallThatSomebodyElseReportsAsFailedIsAskedOfTheLedger", What: "a call's activity fails with an error that is not the activity's",
+		Outline: "Begin° Infer CallTool() CallTool Infer Finish° → completed: answered"},
 }
 
 // notKept are branches of the workflow code without a history of their own.

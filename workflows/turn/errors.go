@@ -65,6 +65,18 @@ func (c Code) Retryable() bool {
 	return false
 }
 
+// Known reports whether c is a code of this package. An error of an activity that carries none is not the activity's.
+func (c Code) Known() bool {
+	switch c {
+	case CodeLLMTransport, CodeLLMRateLimited, CodeLLMRejected, CodeLLMUnauthorized, CodeLLMTruncated, CodeInvalidAction,
+		CodeToolNotSent, CodeToolFailed, CodeToolOutcomeUnknown, CodeToolDrift, CodePolicyDenied, CodeApprovalExpired,
+		CodeBudgetExceeded, CodeGuardExceeded, CodeStoreUnavailable, CodeSessionBusy, CodeSessionEnding, CodeNotWaiting,
+		CodeConfigInvalid, CodeInternal:
+		return true
+	}
+	return false
+}
+
 // CodeOf returns the code of the first Error in err's chain, or CodeInternal.
 func CodeOf(err error) Code {
 	var e *Error

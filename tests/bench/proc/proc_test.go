@@ -30,14 +30,15 @@ func TestUsageOfThisProcessGrows(t *testing.T) {
 }
 
 func TestAProcessIsStartedReadAndStopped(t *testing.T) {
-	p, err := proc.Start(proc.Command{Name: "sh", Dir: t.TempDir(), Argv: []string{"/bin/sh", "-c",
-		`trap "exit 0" TERM; echo ready; while :; do sleep 0.01; done`}})
+	mine := t.TempDir() // others may run this test beside
+	p, err := proc.Start(proc.Command{Name: "sh", Dir: mine, Argv: []string{"/bin/sh", "-c",
+		`trap "exit 0" TERM; echo ready; while :; do sleep 0.01; done`, mine}})
 	require.NoError(t, err)
 	line, err := p.FirstLine(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, "ready", line)
 	pid, err := proc.Find(func(argv []string) bool {
-		return len(argv) == 3 && argv[2] == `trap "exit 0" TERM; echo ready; while :; do sleep 0.01; done`
+		return len(argv) == 4 && argv[3] == mine
 	})
 	require.NoError(t, err)
 	assert.Equal(t, p.PID(), pid)
