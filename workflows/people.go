@@ -42,6 +42,8 @@ type Answer struct {
 	Text     string `json:"text,omitempty"`
 	Blob     string `json:"blob,omitempty"`
 	By       string `json:"by,omitempty"`
+	// Reply answers what a tool's server asks; Text is empty then. Its Key may be left out.
+	Reply *turn.Reply `json:"reply,omitempty"`
 }
 
 // AnswerResult acknowledges an Answer.

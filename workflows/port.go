@@ -124,6 +124,10 @@ type CallInput struct {
 	Timeout time.Duration     `json:"timeout"`
 	// Approved: a person has to have allowed this call with these arguments, and the ledger is to check it.
 	Approved bool `json:"approved,omitempty"`
+	// Replies go on with a call whose server asked for something.
+	Replies []turn.Reply `json:"replies,omitempty"`
+	// Resume: the turn has called this stateful server before, on this worker.
+	Resume bool `json:"resume,omitempty"`
 }
 
 // CallResult is a call's receipt.
@@ -137,6 +141,10 @@ type CallResult struct {
 	SizeBytes int64         `json:"size_bytes,omitempty"`
 	Busy      time.Duration `json:"busy"`
 	Reused    bool          `json:"reused,omitempty"` // the outcome was in the ledger
+	// Inquiries are what the call's server wants to know before it goes on. The call has no outcome then, and waits.
+	Inquiries []turn.Inquiry `json:"inquiries,omitempty"`
+	// Home is the task queue of the worker whose connection the turn has to keep to for this server.
+	Home string `json:"home,omitempty"`
 }
 
 // AskInput opens waits. All approvals that one answer needs are asked for together.

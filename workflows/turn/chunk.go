@@ -16,7 +16,9 @@ const (
 	ChunkReasoningDelta    ChunkKind = "reasoning_delta"
 	ChunkToolCallStarted   ChunkKind = "tool_call_started"
 	ChunkToolCallCompleted ChunkKind = "tool_call_completed"
-	ChunkMessageJoined     ChunkKind = "message_joined" // a user's message came in mid-turn and is in the transcript
+	ChunkToolProgress      ChunkKind = "tool_progress"      // how far a call has come, at most a few times a second
+	ChunkToolCallResolved  ChunkKind = "tool_call_resolved" // what became of a call whose outcome was unknown
+	ChunkMessageJoined     ChunkKind = "message_joined"     // a user's message came in mid-turn and is in the transcript
 	ChunkApprovalRequested ChunkKind = "approval_requested"
 	ChunkApprovalDecided   ChunkKind = "approval_decided"
 	ChunkQuestionAsked     ChunkKind = "question_asked"
@@ -36,7 +38,7 @@ type Chunk struct {
 	At      time.Time `json:"at"`
 	// Text is the delta's text; for turn_completed the final answer's preview is in Data.
 	Text string `json:"text,omitempty"`
-	// Data holds the kind's own fields: CallChunk for tool calls, PeopleChunk for what people are asked and say,
+	// Data holds the kind's own fields: CallChunk for tool calls, ProgressChunk for tool_progress, PeopleChunk for what people are asked and say,
 	// MessageChunk for message_joined, DoneChunk for turn_completed.
 	Data json.RawMessage `json:"data,omitempty"`
 }
@@ -51,6 +53,13 @@ type CallChunk struct {
 	SizeBytes int64   `json:"size_bytes,omitempty"`
 	// DurationMS is the time between claim and settlement, in milliseconds.
 	DurationMS int64 `json:"duration_ms,omitempty"`
+}
+
+// ProgressChunk is the data of tool_progress.
+type ProgressChunk struct {
+	CallID string `json:"call_id"`
+	Tool   string `json:"tool"`
+	ToolProgress
 }
 
 // DoneChunk is the data of turn_completed.

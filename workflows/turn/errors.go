@@ -20,6 +20,7 @@ const (
 	CodeToolFailed         Code = "tool_failed"
 	CodeToolOutcomeUnknown Code = "tool_outcome_unknown"
 	CodeToolDrift          Code = "tool_drift"
+	CodeToolStateLost      Code = "tool_state_lost" // what a stateful server remembered of the turn is gone
 	CodePolicyDenied       Code = "policy_denied"
 	CodeApprovalExpired    Code = "approval_expired"
 	CodeBudgetExceeded     Code = "budget_exceeded"
@@ -69,7 +70,7 @@ func (c Code) Retryable() bool {
 func (c Code) Known() bool {
 	switch c {
 	case CodeLLMTransport, CodeLLMRateLimited, CodeLLMRejected, CodeLLMUnauthorized, CodeLLMTruncated, CodeInvalidAction,
-		CodeToolNotSent, CodeToolFailed, CodeToolOutcomeUnknown, CodeToolDrift, CodePolicyDenied, CodeApprovalExpired,
+		CodeToolNotSent, CodeToolFailed, CodeToolOutcomeUnknown, CodeToolDrift, CodeToolStateLost, CodePolicyDenied, CodeApprovalExpired,
 		CodeBudgetExceeded, CodeGuardExceeded, CodeStoreUnavailable, CodeSessionBusy, CodeSessionEnding, CodeNotWaiting,
 		CodeConfigInvalid, CodeInternal:
 		return true

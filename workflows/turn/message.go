@@ -26,6 +26,8 @@ type Message struct {
 	// CallID and Outcome are set on tool messages: which call this is the result of, and how it ended.
 	CallID  string  `json:"call_id,omitempty"`
 	Outcome Outcome `json:"outcome,omitempty"`
+	// Media are images and audio of a tool's result, for models that can take them.
+	Media []Media `json:"media,omitempty"`
 	// TurnID and Step say where the message was made. A user message has step 0.
 	TurnID string `json:"turn_id,omitempty"`
 	Step   int    `json:"step,omitempty"`
@@ -54,6 +56,15 @@ const (
 	OutcomeDenied    Outcome = "denied"    // refused before it ran, by policy, guard or validation
 	OutcomeCancelled Outcome = "cancelled" // the turn was cancelled before it ran
 )
+
+// Media is something that is not text, kept as a blob of its own.
+type Media struct {
+	Hash  string `json:"hash"` // of the blob
+	Type  string `json:"type"` // image/png
+	Bytes int64  `json:"bytes"`
+	// Data is there only while a prompt is rendered for a model that takes it, and where a result is handed to the journal.
+	Data []byte `json:"-"`
+}
 
 // Head names a transcript exactly: the sequence number of its last message and the hash of the chain up to it.
 // The zero Head is the empty transcript; the first message has sequence number 1.
@@ -131,6 +142,12 @@ type ToolResult struct {
 	// Full is the whole output where Text is a cut of it; nil where Text is everything.
 	Full      []byte
 	MediaType string // of Full
+	// Media are the images and audio of the result, each with its Data.
+	Media []Media
+	// Inquiries are what the server wants to know from a person before it goes on: the call is not over, and Outcome is empty.
+	// Continuation is to be handed back with the replies, to this server or to another process of it.
+	Inquiries    []Inquiry
+	Continuation []byte
 	// SizeBytes is the size of the whole output before any cut.
 	SizeBytes int64
 	Duration  time.Duration
@@ -149,7 +166,52 @@ type ToolRequest struct {
 	CallID     string
 	Attempt    int
 	Repeatable bool
+	// Replies and Continuation go on with a call that asked for something.
+	Replies      []Reply
+	Continuation []byte
+	// Resume: the turn has called this server before, and what it remembers has to be here still. Else the call ends in
+	// tool_state_lost. It is for tools that are Stateful.
+	Resume bool
+	// Progress, where it is set, is told how far the call has come. It must not block.
+	Progress func(ToolProgress)
+	// Late, where it is set, is given the result of a call that was given up as unknown and came to an end after all. It is
+	// called once at most, from another goroutine.
+	Late func(ToolResult)
 }
+
+// ToolProgress is how far a call has come, by its server's word.
+type ToolProgress struct {
+	Done    float64 `json:"done"`
+	Total   float64 `json:"total,omitempty"` // 0: unknown
+	Message string  `json:"message,omitempty"`
+}
+
+// Inquiry is what a server wants to know from a person before it goes on with a call.
+type Inquiry struct {
+	Key     string `json:"key"` // the server's own name of the question, unique in its call's round
+	Message string `json:"message"`
+	// Schema is of the object that answers: flat, with strings, numbers, booleans and choices. Empty where URL is set.
+	Schema json.RawMessage `json:"schema,omitempty"`
+	// URL is where the person is to go instead; the answer says only that it was done.
+	URL string `json:"url,omitempty"`
+}
+
+// Reply answers an Inquiry.
+type Reply struct {
+	Key     string          `json:"key"`
+	Action  ReplyAction     `json:"action"`
+	Content json.RawMessage `json:"content,omitempty"` // an object of Inquiry.Schema, where it was accepted
+}
+
+// ReplyAction is what a person did with a server's question.
+type ReplyAction string
+
+// The actions, as the Model Context Protocol has them.
+const (
+	ReplyAccept  ReplyAction = "accept"
+	ReplyDecline ReplyAction = "decline" // no
+	ReplyCancel  ReplyAction = "cancel"  // nobody answered
+)
 
 // Sink takes the pieces of an answer as they come. It must not block for long.
 type Sink interface {

@@ -25,13 +25,15 @@ type WaitKind string
 
 // The kinds of waits.
 const (
-	WaitApproval WaitKind = "approval"
-	WaitQuestion WaitKind = "question"
+	WaitApproval    WaitKind = "approval"
+	WaitQuestion    WaitKind = "question"
+	WaitElicitation WaitKind = "elicitation" // a tool's server asks, in the middle of a call
 )
 
 // Wait is something that a turn waits for a person to say.
 type Wait struct {
-	// ID is the call's for an approval ("3.0") and "q<step>" for a question. It is unique in its turn.
+	// ID is the call's for an approval ("3.0"), "q<step>" for a question and "e<call>.<n>", n counting from 1, for what a
+	// tool's server asks. It is unique in its turn.
 	ID   string   `json:"id"`
 	Kind WaitKind `json:"kind"`
 	Step int      `json:"step"`
@@ -42,7 +44,10 @@ type Wait struct {
 	Risk          Risk   `json:"risk,omitempty"`
 	Why           string `json:"why,omitempty"`
 	// Question is a preview; the transcript has the whole.
-	Question  string    `json:"question,omitempty"`
+	Question string `json:"question,omitempty"`
+	// Inquiry is the whole question of an elicitation, and Call the call that it belongs to.
+	Inquiry   *Inquiry  `json:"inquiry,omitempty"`
+	Call      string    `json:"call,omitempty"`
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 }
 
@@ -69,6 +74,8 @@ type Ruling struct {
 	By            string    `json:"by,omitempty"`
 	Reason        string    `json:"reason,omitempty"`
 	At            time.Time `json:"at"`
+	// Reply is what was said to an elicitation.
+	Reply *Reply `json:"reply,omitempty"`
 	// Always: the session asks no more for this tool (AlwaysTool), or for this tool with these arguments (AlwaysCall).
 	Always Scope `json:"always,omitempty"`
 }

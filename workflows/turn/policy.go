@@ -38,11 +38,27 @@ type Policy struct {
 	// Rules weigh what Deny leaves over: the first one that applies to a call decides, before Ask, Allow and AskRisk.
 	Rules []Rule `json:"rules,omitempty"`
 	// AskRisk is the risk from which on an allowed call is asked for; empty means never.
-	AskRisk         Risk     `json:"ask_risk,omitempty"`
-	OnModelError    Decision `json:"on_model_error"`
-	OnToolError     Decision `json:"on_tool_error"`
-	OnInvalidAction Decision `json:"on_invalid_action"`
+	AskRisk Risk `json:"ask_risk,omitempty"`
+	// Taint says what follows when somebody else's words are in the transcript; empty means nothing.
+	Taint           TaintMode `json:"taint,omitempty"`
+	OnModelError    Decision  `json:"on_model_error"`
+	OnToolError     Decision  `json:"on_tool_error"`
+	OnInvalidAction Decision  `json:"on_invalid_action"`
 }
+
+// TaintMode is how a session is guarded whose transcript holds the words of servers that the operator does not trust. Such
+// words may be instructions; what the model then does with them is not to leave the house unseen.
+type TaintMode string
+
+// The modes.
+const (
+	TaintOff TaintMode = "off"
+	// TaintOn: after the first result of an untrusted server, each call that is not Contained needs a person's approval,
+	// whatever lists and rules allow. A person may allow exactly these arguments for good, but not the tool.
+	TaintOn TaintMode = "on"
+	// TaintStrict: also after results of trusted servers, and every call is approved by itself.
+	TaintStrict TaintMode = "strict"
+)
 
 // DefaultPolicy allows every configured tool, asks for those of high risk and fails fast; errors of tools go back to
 // the model and an invalid action is reprompted within the limits.

@@ -39,24 +39,45 @@ type Descriptor struct {
 	Lane Lane   `json:"lane"`
 	Risk Risk   `json:"risk"`
 	// Repeatable: running the call again does no harm, by the word of the operator or of a local tool's author.
-	Repeatable bool          `json:"repeatable,omitempty"`
-	Timeout    time.Duration `json:"timeout,omitempty"` // 0: the turn's tool_timeout
+	Repeatable bool `json:"repeatable,omitempty"`
+	Reach
+	Timeout time.Duration `json:"timeout,omitempty"` // 0: the turn's tool_timeout
+	// TotalTimeout bounds a call whose progress renews Timeout; 0, or less than Timeout: progress renews nothing.
+	TotalTimeout time.Duration `json:"total_timeout,omitempty"`
+}
+
+// Reach is what a call can do beyond giving its result. The zero value is the careful one for what a call may do.
+type Reach struct {
+	// Contained: a call only reads, and only here. It changes nothing, and sends nothing to anybody outside.
+	Contained bool `json:"contained,omitempty"`
+	// Taints: the result may be anybody's words. It marks the session: see Policy.Taint.
+	Taints bool `json:"taints,omitempty"`
+	// Stateful: the server remembers between the calls of a turn, which therefore go to one worker's connection.
+	Stateful bool `json:"stateful,omitempty"`
 }
 
 // Tool is the part of a Descriptor that the workflow holds. Its schema stays in the journal.
 type Tool struct {
-	ID         string        `json:"id"`
-	Wire       string        `json:"wire"`
-	Hash       string        `json:"hash"`
-	Lane       Lane          `json:"lane"`
-	Risk       Risk          `json:"risk"`
-	Repeatable bool          `json:"repeatable,omitempty"`
-	Timeout    time.Duration `json:"timeout,omitempty"`
+	ID         string `json:"id"`
+	Wire       string `json:"wire"`
+	Hash       string `json:"hash"`
+	Lane       Lane   `json:"lane"`
+	Risk       Risk   `json:"risk"`
+	Repeatable bool   `json:"repeatable,omitempty"`
+	Reach
+	Timeout      time.Duration `json:"timeout,omitempty"`
+	TotalTimeout time.Duration `json:"total_timeout,omitempty"`
 }
+
+// Longest is how long one call may take, with all the progress that it makes.
+func (t Tool) Longest() time.Duration { return max(t.Timeout, t.TotalTimeout) }
 
 // Pinned returns the part of d that a turn pins.
 func (d Descriptor) Pinned() Tool {
-	return Tool{ID: d.ID, Wire: d.Wire, Hash: d.Hash, Lane: d.Lane, Risk: d.Risk, Repeatable: d.Repeatable, Timeout: d.Timeout}
+	return Tool{
+		ID: d.ID, Wire: d.Wire, Hash: d.Hash, Lane: d.Lane, Risk: d.Risk, Repeatable: d.Repeatable, Reach: d.Reach,
+		Timeout: d.Timeout, TotalTimeout: d.TotalTimeout,
+	}
 }
 
 // Catalogue is what one server offers, as a worker published it.
@@ -69,4 +90,17 @@ type Catalogue struct {
 	Tools   []Descriptor `json:"tools,omitempty"`
 	// Dropped are the tools that were left out, each with the reason.
 	Dropped []string `json:"dropped,omitempty"`
+	// MayChange: the operator trusts the server to change its tools. Where it is false, a tool that changes is held back.
+	MayChange bool `json:"may_change,omitempty"`
+	// Setup is a hash of what the operator has configured for the server. With another one new tools are expected.
+	Setup string `json:"setup,omitempty"`
+	// Held are tools that were left out of Tools because nobody has accepted them as they are now.
+	Held []Drift `json:"held,omitempty"`
+}
+
+// Drift is a tool that is not what was accepted.
+type Drift struct {
+	Now Descriptor `json:"now"`
+	// Accepted is what was accepted; nil where the tool is new.
+	Accepted *Descriptor `json:"accepted,omitempty"`
 }
