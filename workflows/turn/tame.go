@@ -68,8 +68,9 @@ func anchored(pattern, text string) bool {
 // bareAddress is an address without slashes, as in https:evil.com, which browsers take.
 var bareAddress = regexp.MustCompile(`^(?i)(file|https?|wss?|ftp):`)
 
-// climbs reports whether some reader may take a segment of a path for "..": one that cuts it at what else has a meaning in
-// addresses, trims it, folds it, leaves out what is not ASCII, or replaces variables by nothing. Three dots are a name.
+// climbs reports whether some reader may take a segment of a path for "..", one that cuts it at what else has a meaning in
+// addresses, trims it, folds it, leaves out what is not ASCII, or replaces variables by nothing; or for the folder itself,
+// where it does not look like that. Three dots are a name.
 func climbs(segment string) bool {
 	bare := variable.ReplaceAllString(segment, "")
 	replaced := bare != segment
@@ -82,6 +83,9 @@ func climbs(segment string) bool {
 		}
 		return r
 	}, bare)
+	if seen := strings.Join(strings.Fields(fold(bare)), ""); (seen == "" || seen == ".") && seen != segment {
+		return true
+	}
 	for _, s := range []string{fold(bare), ascii} {
 		s = strings.Join(strings.Fields(s), "")
 		if strings.Trim(s, ".") == "" && (s == ".." || replaced || len(s) > 1 && s != bare) {
