@@ -1,5 +1,5 @@
 # For people; .ci/run does the same on a fresh machine.
-.PHONY: test lint race replay fuzz faults mutants soak bench bench-accept bench-smoke bench-people sequences man
+.PHONY: test lint race replay fuzz faults points mutants soak bench bench-accept bench-smoke bench-people sequences man
 
 FUZZTIME ?= 30s
 TOOL = go tool -modfile=tools/lint.mod
@@ -27,7 +27,9 @@ fuzz:
 	go run ./tests/fuzz -time $(FUZZTIME) $(FUZZ)
 
 # Every fault once, and the mutants that show that the checker notices. FAULTS="-runs 100" is the long run.
-faults: mutants
+faults: mutants points
+
+points:
 	go run ./tests/faults $(FAULTS)
 
 mutants:
