@@ -112,6 +112,9 @@ type Policy struct {
 	Ask   []string `toml:"ask"`
 	// AskRisk is the risk from which on an allowed call asks a person.
 	AskRisk AskRisk `toml:"ask_risk" enum:"low,medium,high,never"`
+	// Taint guards a session whose transcript holds the words of servers that are not trusted: from then on a call that
+	// could change or send something needs a person's approval. Strict does so after any server's words, for every call.
+	Taint Taint `toml:"taint" enum:"on,off,strict"`
 	// OnModelError follows an inference that failed for good.
 	OnModelError Decision `toml:"on_model_error" enum:"fail,retry,reprompt,interrupt"`
 	// OnToolError follows a tool's error; reprompt means that the model is given the error as the call's result. There
@@ -167,6 +170,16 @@ const (
 	AskNever  AskRisk = "never"
 )
 
+// Taint is how a session is guarded that has read what strangers say.
+type Taint string
+
+// The modes.
+const (
+	TaintOff    Taint = "off"
+	TaintOn     Taint = "on"
+	TaintStrict Taint = "strict"
+)
+
 // Decision is what follows an error.
 type Decision string
 
@@ -187,8 +200,8 @@ type MCP struct {
 type MCPServer struct {
 	// ID names the server in tool IDs: mcp/<id>/<tool>.
 	ID string `toml:"id"`
-	// Transport is stdio (Command is started as a child) or http (URL is called; streamable HTTP).
-	Transport Transport `toml:"transport" enum:"stdio,http"`
+	// Transport is stdio (Command is started as a child), http (URL is called; streamable HTTP) or sse (its predecessor).
+	Transport Transport `toml:"transport" enum:"stdio,http,sse"`
 	// Command and Args start the server, Dir is its working directory (empty: the worker's).
 	Command string   `toml:"command"`
 	Args    []string `toml:"args"`
@@ -199,22 +212,56 @@ type MCPServer struct {
 	// URL and Headers are for the transport http.
 	URL     string            `toml:"url"`
 	Headers map[string]Secret `toml:"headers"`
+	// Networks are the private networks (10.0.0.0/8) in which URL may be; loopback is open where URL itself names it.
+	Networks []string `toml:"networks"`
+	// OAuth gets a token by client credentials, for http and sse.
+	OAuth OAuth `toml:"oauth"`
 	// Required: a turn refuses to start while the server cannot be reached. Else the model is told so.
 	Required bool `toml:"required"`
 	// ConnectTimeout bounds starting, connecting and listing the tools.
 	ConnectTimeout time.Duration `toml:"connect_timeout" min:"1ms"`
-	// CallTimeout bounds a call; 0 means runtime.tool_timeout.
-	CallTimeout time.Duration `toml:"call_timeout" min:"0s"`
+	// CallTimeout bounds a call; 0 means runtime.tool_timeout. Progress that the server reports begins it anew, up to
+	// TotalTimeout in all; 0: progress renews nothing.
+	CallTimeout  time.Duration `toml:"call_timeout" min:"0s"`
+	TotalTimeout time.Duration `toml:"total_timeout" min:"0s"`
+	// IdleTimeout ends a connection that nobody uses; 0 keeps it.
+	IdleTimeout time.Duration `toml:"idle_timeout" min:"0s"`
+	// MaxConcurrentCalls bounds the calls in flight to the server, per worker.
+	MaxConcurrentCalls int `toml:"max_concurrent_calls" min:"1"`
 	// Allow and Deny are patterns of the server's own tool names. Empty Allow means all; Deny wins.
 	Allow []string `toml:"allow"`
 	Deny  []string `toml:"deny"`
 	// Trust believes the server's annotations (read-only, idempotent) where Tools says nothing.
 	Trust bool `toml:"trust"`
+	// TrustChanges lets the server change its tools; else a tool that changes is held back until somebody accepts it.
+	TrustChanges bool `toml:"trust_changes"`
+	// Stateful "turn": the server remembers between calls, so that those of a turn go to one connection of one worker.
+	Stateful Stateful `toml:"stateful" enum:",turn"`
+	// HoldQuestions lets a server of an older protocol ask the user in the middle of a call, and is how long the call is
+	// held for it; 0 does not let it. Servers of the newest protocol ask without holding anything.
+	HoldQuestions time.Duration `toml:"hold_questions" min:"0s"`
+	// Resources and Prompts offer the server's resources and prompts to the model, as tools that list and read them.
+	Resources bool `toml:"resources"`
+	Prompts   bool `toml:"prompts"`
 	// Everywhere promises that every worker hosts this server.
 	Everywhere bool `toml:"everywhere"`
 	// Tools is the operator's word on single tools, by the server's own name of the tool.
 	Tools map[string]MCPTool `toml:"tools"`
 }
+
+// OAuth is what a client-credentials grant (RFC 6749, 4.4) needs.
+type OAuth struct {
+	TokenURL     string   `toml:"token_url"`
+	ClientID     string   `toml:"client_id"`
+	ClientSecret Secret   `toml:"client_secret"`
+	Scopes       []string `toml:"scopes"`
+}
+
+// Stateful is how long a server remembers.
+type Stateful string
+
+// StatefulTurn: as long as a turn.
+const StatefulTurn Stateful = "turn"
 
 // Transport is how a tool server is spoken to.
 type Transport string
@@ -223,6 +270,7 @@ type Transport string
 const (
 	TransportStdio Transport = "stdio"
 	TransportHTTP  Transport = "http"
+	TransportSSE   Transport = "sse"
 )
 
 // MCPTool is the operator's word on one tool.
@@ -234,8 +282,14 @@ type MCPTool struct {
 	// Risk is what the tool may do at worst; empty: what the server's annotations say where it is trusted, else
 	// medium, or high where the server itself calls the tool destructive.
 	Risk Risk `toml:"risk" enum:",low,medium,high"`
-	// Timeout bounds a call; 0 means the server's call_timeout.
-	Timeout time.Duration `toml:"timeout" min:"0s"`
+	// Timeout bounds a call; 0 means the server's call_timeout. TotalTimeout is as the server's.
+	Timeout      time.Duration `toml:"timeout" min:"0s"`
+	TotalTimeout time.Duration `toml:"total_timeout" min:"0s"`
+	// Detach lets a call that is over its time go on for so long: the model is told that its outcome is unknown, and what
+	// became of it as soon as it is known.
+	Detach time.Duration `toml:"detach" min:"0s"`
+	// Contained: a call only reads, and only here; it changes nothing and sends nothing to anybody. See policy.taint.
+	Contained bool `toml:"contained"`
 }
 
 // Risk is what a tool may do at worst.

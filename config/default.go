@@ -18,7 +18,7 @@ func Default() Config {
 			TotalTimeout: 5 * time.Minute, MaxRetryAfter: time.Minute,
 		},
 		Policy: Policy{
-			Allow: []string{"local/*", "mcp/*"}, AskRisk: AskHigh,
+			Allow: []string{"local/*", "mcp/*"}, AskRisk: AskHigh, Taint: TaintOn,
 			OnModelError: DecideFail, OnToolError: DecideReprompt, OnInvalidAction: DecideReprompt,
 		},
 		People: People{ApprovalExpiry: 7 * 24 * time.Hour, OnExpiry: PermitDeny, QuestionExpiry: 7 * 24 * time.Hour},
@@ -62,7 +62,7 @@ func defaultRedact() []string {
 
 // defaultServer is what an entry of [[mcp.servers]] begins with.
 func defaultServer() MCPServer {
-	return MCPServer{Transport: TransportStdio, ConnectTimeout: time.Minute}
+	return MCPServer{Transport: TransportStdio, ConnectTimeout: time.Minute, IdleTimeout: 10 * time.Minute, MaxConcurrentCalls: 64}
 }
 
 // Effective returns l with its provider decided and its model named.

@@ -62,7 +62,7 @@ func policy(p config.Policy) turn.Policy {
 		rules[i] = turn.Rule{Tool: r.Tool, Arguments: r.Arguments, Permit: turn.Permission(r.Permit), Why: r.Why}
 	}
 	return turn.Policy{
-		Allow: p.Allow, Deny: p.Deny, Ask: p.Ask, Rules: rules, AskRisk: askRisk, OnModelError: turn.Decision(p.OnModelError),
+		Allow: p.Allow, Deny: p.Deny, Ask: p.Ask, Rules: rules, AskRisk: askRisk, Taint: turn.TaintMode(p.Taint), OnModelError: turn.Decision(p.OnModelError),
 		OnToolError: turn.Decision(p.OnToolError), OnInvalidAction: turn.Decision(p.OnInvalidAction),
 	}
 }
@@ -77,12 +77,21 @@ func servers(cfg config.Config) []toolbox.Server {
 	for _, s := range cfg.MCP.Servers {
 		tools := make(map[string]toolbox.ToolSettings, len(s.Tools))
 		for name, t := range s.Tools {
-			tools[name] = toolbox.ToolSettings{Repeatable: t.Repeatable, Quick: t.Quick, Risk: turn.Risk(t.Risk), Timeout: t.Timeout}
+			tools[name] = toolbox.ToolSettings{
+				Repeatable: t.Repeatable, Quick: t.Quick, Risk: turn.Risk(t.Risk), Timeout: t.Timeout, TotalTimeout: t.TotalTimeout,
+				Detach: t.Detach, Contained: t.Contained,
+			}
 		}
 		out = append(out, toolbox.Server{
 			ID: s.ID, Transport: toolbox.Transport(s.Transport), Command: s.Command, Args: s.Args, Dir: s.Dir, Env: reveal(s.Env),
 			EnvAllow: s.EnvAllow, URL: s.URL, Headers: reveal(s.Headers), Required: s.Required, Allow: s.Allow, Deny: s.Deny,
-			ConnectTimeout: s.ConnectTimeout, CallTimeout: s.CallTimeout, Tools: tools, Trust: s.Trust,
+			ConnectTimeout: s.ConnectTimeout, CallTimeout: s.CallTimeout, TotalTimeout: s.TotalTimeout, IdleTimeout: s.IdleTimeout,
+			MaxConcurrent: s.MaxConcurrentCalls, Networks: s.Networks, Tools: tools, Trust: s.Trust, TrustChanges: s.TrustChanges,
+			OAuth: toolbox.OAuth{
+				TokenURL: s.OAuth.TokenURL, ClientID: s.OAuth.ClientID, ClientSecret: s.OAuth.ClientSecret.Reveal(), Scopes: s.OAuth.Scopes,
+			},
+			Stateful: s.Stateful == config.StatefulTurn, HoldQuestions: s.HoldQuestions, Resources: s.Resources, Prompts: s.Prompts,
+			TaintsAll: cfg.Policy.Taint == config.TaintStrict,
 		})
 	}
 	return out

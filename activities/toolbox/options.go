@@ -18,6 +18,7 @@ type Transport string
 const (
 	TransportStdio Transport = "stdio"
 	TransportHTTP  Transport = "http" // streamable HTTP
+	TransportSSE   Transport = "sse"  // what came before it
 )
 
 // localID is the ID of the local tools' catalogue, and is refused for servers.
@@ -40,15 +41,38 @@ type Server struct {
 	URL     string            // https, or http on loopback
 	Headers map[string]string // sent with every request to URL's host, and to no other
 
+	// Networks are the private networks, in CIDR notation, in which URL may be.
+	Networks []string
+	OAuth    OAuth
+
 	Required       bool          // a turn refuses to run without it
 	ConnectTimeout time.Duration // for start, handshake and listing; 0 means 30 s
 	CallTimeout    time.Duration // for a call where neither the request nor the tool says; 0 means 60 s
+	TotalTimeout   time.Duration // for a call that reports progress; 0: progress renews nothing
+	IdleTimeout    time.Duration // ends a connection that nobody uses; 0 keeps it
+	MaxConcurrent  int           // calls in flight; 0 means 64
 
 	Allow []string // globs on tool names (path.Match); empty allows all
 	Deny  []string // globs; wins over Allow
 	Tools map[string]ToolSettings
 	// Trust believes the server's annotations: a read-only or idempotent tool is repeatable, and read-only is low risk.
 	Trust bool
+	// TrustChanges: what the server offers may change without anybody's word.
+	TrustChanges bool
+	// Stateful: the server remembers between the calls of a turn.
+	Stateful bool
+	// HoldQuestions is how long a server of an older protocol may hold a call while the user is asked; 0: it may not ask.
+	HoldQuestions time.Duration
+	// Resources and Prompts are offered as tools.
+	Resources, Prompts bool
+	// TaintsAll: results taint although the server is trusted (policy.taint = "strict").
+	TaintsAll bool
+}
+
+// OAuth are client credentials (RFC 6749, 4.4); the zero OAuth is none.
+type OAuth struct {
+	TokenURL, ClientID, ClientSecret string
+	Scopes                           []string
 }
 
 // ToolSettings is the operator's word on one tool.
@@ -57,6 +81,9 @@ type ToolSettings struct {
 	Quick      bool      // needs Repeatable
 	Risk       turn.Risk // empty: from the annotations, medium where they do not say
 	Timeout    time.Duration
+	// TotalTimeout is as Server's, Detach how long a call may go on that was given up.
+	TotalTimeout, Detach time.Duration
+	Contained            bool // see turn.Reach
 }
 
 // Options configures a Host. Zero values mean the defaults.
