@@ -68,7 +68,7 @@ func (d *desk) open() []turn.Wait {
 func (d *desk) summary() string {
 	var lines []string
 	for _, w := range d.open() {
-		if w.Kind == turn.WaitQuestion {
+		if w.Kind != turn.WaitApproval {
 			lines = append(lines, "an answer: "+turn.Cut(w.Question, 200))
 		} else {
 			lines = append(lines, fmt.Sprintf("approval of %s %s %s", w.ID, w.Tool, turn.Cut(w.Arguments, 120)))

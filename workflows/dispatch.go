@@ -181,9 +181,15 @@ func (r *run) quickCall(ctx workflow.Context, in CallInput) (CallResult, error) 
 	return callLocal(ctx, Activities.CallTool, in)
 }
 
-func (r *run) regularCall(ctx workflow.Context, in CallInput) (CallResult, error) {
+// regularCall runs a call as an activity, on any worker where home is empty.
+func (r *run) regularCall(ctx workflow.Context, in CallInput, home string) (CallResult, error) {
+	patience := time.Duration(0)
+	if home != "" {
+		patience = homePatience
+	}
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: CallDeadline(in.Timeout),
+		TaskQueue: home, ScheduleToStartTimeout: patience,
+		StartToCloseTimeout: CallDeadline(max(in.Timeout, in.TotalTimeout)),
 		HeartbeatTimeout:    heartbeat,
 		WaitForCancellation: true,
 		RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: 1},

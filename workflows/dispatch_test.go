@@ -25,7 +25,7 @@ func TestACallsDeadlineIsTheSumOfItsParts(t *testing.T) {
 		return CallResult{}, nil
 	}, activity.RegisterOptions{Name: "CallTool"})
 	env.ExecuteWorkflow(func(ctx workflow.Context) error {
-		_, err := (&run{}).regularCall(ctx, CallInput{Timeout: 15 * time.Second})
+		_, err := (&run{}).regularCall(ctx, CallInput{Timeout: 15 * time.Second}, "")
 		return err
 	})
 	require.NoError(t, env.GetWorkflowError())
@@ -46,7 +46,7 @@ func TestACallWhoseEndWasNotReportedIsAskedOfTheLedger(t *testing.T) {
 	}, activity.RegisterOptions{Name: "CallTool"})
 	env.ExecuteWorkflow(func(ctx workflow.Context) (turn.Outcome, error) {
 		r := &run{progress: turn.Progress{Pins: turn.Pins{Version: turn.PinsVersion}}}
-		receipt, err := r.dispatch(ctx, turn.CallProposal{ID: "c"}, turn.Tool{Timeout: time.Second}, turn.Ruling{})
+		receipt, err := r.dispatch(ctx, &flight{call: turn.CallProposal{ID: "c"}}, turn.Tool{Timeout: time.Second})
 		return receipt.Outcome, err
 	})
 	require.NoError(t, env.GetWorkflowError())

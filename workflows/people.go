@@ -342,10 +342,15 @@ func (r *run) asked(ctx workflow.Context, turnID, id string, kind turn.WaitKind)
 	return w, nil
 }
 
-// answer takes the user's answer as a message of the turn.
+// answer takes the user's answer as a message of the turn, and one to a tool's server as that server's.
 func (r *run) answer(ctx workflow.Context, a Answer) (AnswerResult, error) {
-	r.progress.Inbox = append(r.progress.Inbox, Message{ID: AnswerID(r.turnID, a.Question), Text: a.Text, Blob: a.Blob})
-	r.desk.rule(turn.Ruling{ID: a.Question, Verdict: turn.VerdictAnswered, By: turn.Cut(a.By, maxBy), At: workflow.Now(ctx)})
+	ruling := turn.Ruling{ID: a.Question, Verdict: turn.VerdictAnswered, By: turn.Cut(a.By, maxBy), At: workflow.Now(ctx)}
+	if a.Reply != nil {
+		ruling.Reply = a.Reply
+	} else {
+		r.progress.Inbox = append(r.progress.Inbox, Message{ID: AnswerID(r.turnID, a.Question), Text: a.Text, Blob: a.Blob})
+	}
+	r.desk.rule(ruling)
 	return AnswerResult{Version: WireVersion, Turn: r.turnID, Question: a.Question}, nil
 }
 
@@ -356,19 +361,34 @@ const answerPrefix = "answer:"
 
 // validateAnswer rejects before anything is recorded.
 func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
-	m := Message{Text: a.Text, Blob: a.Blob}
-	err := checkMessage(m)
-	if err == nil {
-		err = checkTravels(m, maxAnswerBytes)
+	kind := turn.WaitQuestion
+	w, known := r.desk.find(a.Question)
+	if known && w.Kind == turn.WaitElicitation {
+		kind = turn.WaitElicitation
 	}
-	if err != nil {
+	if err := checkAnswer(kind, w, a); err != nil {
 		return rejected(err.Code, err.Message)
 	}
-	if _, err := r.asked(ctx, a.Turn, a.Question, turn.WaitQuestion); err != nil {
+	if _, err := r.asked(ctx, a.Turn, a.Question, kind); err != nil {
 		return err
 	}
 	if before, ruled := r.desk.ruling(a.Question); ruled {
 		return rejected(turn.CodeNotWaiting, fmt.Sprintf("question %s was %s already%s", a.Question, before.Verdict, by(before.By)))
 	}
 	return nil
+}
+
+// checkAnswer refuses what cannot be an answer to this kind of question.
+func checkAnswer(kind turn.WaitKind, w turn.Wait, a Answer) *turn.Error {
+	if kind == turn.WaitElicitation {
+		return checkReply(w, a.Reply)
+	}
+	if a.Reply != nil {
+		return invalid("the question %s is the model's, which is answered with text", turn.Cut(a.Question, 40))
+	}
+	m := Message{Text: a.Text, Blob: a.Blob}
+	if err := checkMessage(m); err != nil {
+		return err
+	}
+	return checkTravels(m, maxAnswerBytes)
 }

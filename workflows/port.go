@@ -122,6 +122,8 @@ type CallInput struct {
 	Profile string            `json:"profile"` // blob with the pinned schemas
 	Attempt int               `json:"attempt"` // the dispatch, from 1
 	Timeout time.Duration     `json:"timeout"`
+	// TotalTimeout bounds a call whose progress renews Timeout; 0: nothing does.
+	TotalTimeout time.Duration `json:"total_timeout,omitempty"`
 	// Approved: a person has to have allowed this call with these arguments, and the ledger is to check it.
 	Approved bool `json:"approved,omitempty"`
 	// Replies go on with a call whose server asked for something.

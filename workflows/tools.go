@@ -15,17 +15,60 @@ import (
 // again, and a repeatable tool runs again.
 const maxDispatches = 5
 
-// callTool runs a step's calls in parallel and hands their results on in request order.
+// flight is one call on its way from proposal to receipt.
+type flight struct {
+	call    turn.CallProposal
+	ruling  turn.Ruling
+	attempt int          // the last dispatch
+	asked   int          // what its server has asked so far
+	replies []turn.Reply // to what it asked last
+	settled turn.Settled
+	receipt CallResult
+	err     error
+}
+
+// callTool runs a step's calls and hands their results on in request order. Calls whose servers ask for something wait
+// until people have said it, and go on then.
 func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 	approvals, err := r.approvals(ctx, p.Calls)
 	if err != nil {
 		return p.Done(r.ending(err), nil)
 	}
-	results := make([]turn.Settled, len(p.Calls))
-	receipts := make([]CallResult, len(p.Calls))
-	var stop *turn.Ending
-	wg, slots := workflow.NewWaitGroup(ctx), workflow.NewSemaphore(ctx, int64(r.progress.Pins.Limits.MaxParallelCalls))
+	flights := make([]*flight, len(p.Calls))
 	for i, c := range p.Calls {
+		flights[i] = &flight{call: c, ruling: approvals[c.ID], settled: turn.Settled{Call: c}}
+	}
+	for open := flights; len(open) > 0 && err == nil; {
+		r.fly(ctx, open)
+		if open = asking(flights); len(open) > 0 && ctx.Err() == nil {
+			err = r.inquire(ctx, open)
+		}
+	}
+	results := make([]turn.Settled, len(flights))
+	receipts := make([]CallResult, len(flights))
+	for i, f := range flights {
+		results[i], receipts[i] = f.settled, f.receipt
+		if err == nil {
+			err = f.err
+		}
+	}
+	if ctx.Err() != nil {
+		return p.Done(r.ending(ctx.Err()), results)
+	}
+	r.count(receipts, approvals)
+	if err != nil {
+		return p.Done(r.ending(err), results)
+	}
+	if stop := r.afterToolErrors(receipts); stop != nil {
+		return p.Done(*stop, results)
+	}
+	return p.BuildPrompt(results)
+}
+
+// fly runs calls in parallel, up to the turn's bound.
+func (r *run) fly(ctx workflow.Context, flights []*flight) {
+	wg, slots := workflow.NewWaitGroup(ctx), workflow.NewSemaphore(ctx, int64(r.progress.Pins.Limits.MaxParallelCalls))
+	for _, f := range flights {
 		wg.Add(1)
 		workflow.Go(ctx, func(ctx workflow.Context) {
 			defer wg.Done()
@@ -33,29 +76,12 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 				defer slots.Release(1)
 			}
 			if r.atOnce() && ctx.Err() != nil { // stopped before its turn came
-				results[i] = turn.Settled{Call: c}
 				return
 			}
-			settled, receipt, err := r.oneCall(ctx, c, approvals[c.ID])
-			results[i], receipts[i] = settled, receipt
-			if err != nil && stop == nil {
-				e := r.ending(err)
-				stop = &e
-			}
+			f.settled, f.receipt, f.err = r.oneCall(ctx, f)
 		})
 	}
 	wg.Wait(ctx)
-	if ctx.Err() != nil {
-		return p.Done(r.ending(ctx.Err()), results)
-	}
-	r.count(receipts, approvals)
-	if stop == nil {
-		stop = r.afterToolErrors(receipts)
-	}
-	if stop != nil {
-		return p.Done(*stop, results)
-	}
-	return p.BuildPrompt(results)
 }
 
 // count books what a step's calls took. A step counts as an error where none of its calls succeeded, unless a person did
@@ -107,18 +133,19 @@ func (r *run) afterToolErrors(receipts []CallResult) *turn.Ending {
 }
 
 // oneCall takes one call from proposal to receipt. Policy and people may settle it without a dispatch.
-func (r *run) oneCall(ctx workflow.Context, c turn.CallProposal, ruling turn.Ruling) (turn.Settled, CallResult, error) {
+func (r *run) oneCall(ctx workflow.Context, f *flight) (turn.Settled, CallResult, error) {
+	c := f.call
 	settled := turn.Settled{Call: c}
 	tool, ok := r.progress.Pins.Find(c.Tool)
 	if !ok { // the activity has checked this; a proposal of an older worker may not have been
 		settled.Outcome, settled.Text = turn.OutcomeDenied, "there is no tool "+c.Tool
 		return settled, CallResult{Outcome: turn.OutcomeDenied}, nil
 	}
-	if why := r.refuse(c, tool, ruling); why != "" {
+	if why := r.refuse(c, tool, f.ruling); why != "" {
 		settled.Outcome, settled.Text = turn.OutcomeDenied, why
 		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool}, nil
 	}
-	receipt, err := r.dispatch(ctx, c, tool, ruling)
+	receipt, err := r.dispatch(ctx, f, tool)
 	if err != nil && r.atOnce() && ctx.Err() != nil {
 		return settled, receipt, ctx.Err() // stopped: the ledger knows whether it was claimed
 	}
@@ -172,30 +199,36 @@ func refusal(ruling turn.Ruling) string {
 }
 
 // dispatch runs the call in its lane, and again as long as the ledger has to be asked what became of it.
-func (r *run) dispatch(ctx workflow.Context, c turn.CallProposal, tool turn.Tool, ruling turn.Ruling) (CallResult, error) {
-	var err error
-	for attempt := 1; attempt <= maxDispatches; attempt++ {
-		in := r.callInput(c, tool, attempt)
-		in.Approved = ruling.Allowed
-		var receipt CallResult
-		if tool.Lane == turn.LaneQuick && attempt == 1 {
+func (r *run) dispatch(ctx workflow.Context, f *flight, tool turn.Tool) (receipt CallResult, err error) {
+	settle, err := r.home(ctx, tool)
+	if err != nil {
+		return CallResult{}, err
+	}
+	defer func() { settle(receipt, err) }()
+	for range maxDispatches {
+		f.attempt++
+		in := r.callInput(f, tool)
+		if tool.Lane == turn.LaneQuick && f.attempt == 1 {
 			receipt, err = r.quickCall(ctx, in)
 		} else {
-			receipt, err = r.regularCall(ctx, in)
+			receipt, err = r.regularCall(ctx, in, r.homeOf(tool))
 		}
-		if err == nil || !r.dispatchAgain(err) || r.atOnce() && ctx.Err() != nil {
+		err = r.lostHome(tool, err)
+		if err == nil || !r.dispatchAgain(tool, err) || r.atOnce() && ctx.Err() != nil {
 			return receipt, err
 		}
 	}
 	return CallResult{}, err
 }
 
-// dispatchAgain says that the ledger knows more than this error: a dispatch that was lost or timed out, or one that
-// provably never reached its tool.
-func (r *run) dispatchAgain(err error) bool {
+// dispatchAgain says that another dispatch is right: the one before was lost or timed out, and the ledger knows more; it
+// provably never reached its tool; or nobody knows whether it did, and the tool may be called again.
+func (r *run) dispatchAgain(tool turn.Tool, err error) bool {
 	switch code(err) {
 	case turn.CodeToolNotSent, turn.CodeStoreUnavailable:
 		return true
+	case turn.CodeToolOutcomeUnknown:
+		return tool.Repeatable && r.progress.Pins.Version > 5
 	}
 	return r.lost(err)
 }
@@ -213,7 +246,7 @@ func (r *run) lost(err error) bool {
 // outcomeOf maps an error of a call that is over to what the model is told. Empty means that the turn cannot go on.
 func (r *run) outcomeOf(err error) turn.Outcome {
 	switch code(err) {
-	case turn.CodeToolNotSent, turn.CodeToolDrift:
+	case turn.CodeToolNotSent, turn.CodeToolDrift, turn.CodeToolStateLost:
 		return turn.OutcomeError
 	case turn.CodeInvalidAction, turn.CodePolicyDenied:
 		return turn.OutcomeDenied
@@ -226,15 +259,17 @@ func (r *run) outcomeOf(err error) turn.Outcome {
 	return ""
 }
 
-func (r *run) callInput(c turn.CallProposal, tool turn.Tool, attempt int) CallInput {
+func (r *run) callInput(f *flight, tool turn.Tool) CallInput {
 	l := r.progress.Pins.Limits
-	timeout := tool.Timeout
+	timeout, left := tool.Timeout, turn.Remaining(l, r.progress.Counters)
 	if timeout == 0 {
 		timeout = l.ToolTimeout
 	}
+	_, resume := r.progress.Homes[server(tool)]
 	return CallInput{
-		Version: WireVersion, Session: r.session, Turn: r.turnID, Step: r.progress.Counters.Step, Call: c, Tool: tool,
-		Profile: r.progress.Pins.Profile, Attempt: attempt, Timeout: min(timeout, turn.Remaining(l, r.progress.Counters)),
+		Version: WireVersion, Session: r.session, Turn: r.turnID, Step: r.progress.Counters.Step, Call: f.call, Tool: tool,
+		Profile: r.progress.Pins.Profile, Attempt: f.attempt, Timeout: min(timeout, left), TotalTimeout: min(tool.TotalTimeout, left),
+		Approved: f.ruling.Allowed, Replies: f.replies, Resume: resume && tool.Stateful,
 	}
 }
 

@@ -65,13 +65,15 @@ type run struct {
 	stopping bool     // the turn was stopped and takes no more messages
 	held     []string // the IDs of messages that wanted to join and came after the stop
 	desk     desk
+	settling map[string]bool // servers for which a call is finding the turn's home
 }
 
 // newRun is what the handlers find: an update that is there already when a run begins is handled while they are being
 // set, before anything else of the run, so that all that they look at has to be here.
 func newRun(ctx workflow.Context, in Input) *run {
 	info := workflow.GetInfo(ctx)
-	r := &run{in: in, session: info.WorkflowExecution.ID, turnID: turnID(info, in), runID: info.WorkflowExecution.RunID, phase: turn.PhaseStart}
+	r := &run{in: in, session: info.WorkflowExecution.ID, turnID: turnID(info, in), runID: info.WorkflowExecution.RunID, phase: turn.PhaseStart,
+		settling: map[string]bool{}}
 	if in.Continued != nil {
 		r.progress, r.begun, r.opened = *in.Continued, true, true
 	} else {

@@ -46,6 +46,9 @@ type Progress struct {
 	Note string `json:"note,omitempty"`
 	// Said is the latest text of the model: the partial result of a turn that ends without an answer.
 	Said string `json:"said,omitempty"`
+	// Homes are the task queues of the workers that hold the turn's connections to stateful servers, by server. An empty
+	// one is lost: the next call is told.
+	Homes map[string]string `json:"homes,omitempty"`
 	// Tools are the tools that were called, each once, for the search attributes.
 	Tools []string `json:"tools,omitempty"`
 
