@@ -26,6 +26,14 @@ var typeNames = map[string]bool{
 	"object": true, "array": true, "string": true, "number": true, "integer": true, "boolean": true, "null": true,
 }
 
+// weighed are the keywords that the weighing looks at, as JSON Schema spells them. The library, like all that is decoded into
+// Go structs, takes them in other cases as well.
+var weighed = []string{
+	"$ref", "allOf", "anyOf", "oneOf", "dependentSchemas", "dependencies", "not", "if", "then", "else", "properties", "prefixItems",
+	"patternProperties", "items", "additionalProperties", "additionalItems", "contains", "propertyNames", "unevaluatedItems",
+	"unevaluatedProperties", "contentSchema", "$defs", "definitions", "$dynamicRef", "$recursiveRef", "$dynamicAnchor", "$id", "type",
+}
+
 // schemaNode is a schema as far as weighing it needs.
 type schemaNode struct {
 	here      []*schemaNode // applied to the same value
@@ -78,6 +86,11 @@ func (g *schemaGraph) node(pointer string, value any) (*schemaNode, error) {
 		return nil, err
 	}
 	for keyword, v := range s {
+		for _, known := range weighed {
+			if keyword != known && strings.EqualFold(keyword, known) {
+				return nil, fmt.Errorf("its schema has %q, which is to be %q", oneLine(keyword, 40), known)
+			}
+		}
 		if err := g.keyword(n, pointer+"/"+escapePointer(keyword), keyword, v); err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -42,18 +43,33 @@ func fit(text string, width int) []string {
 	return out
 }
 
-// fitLine breaks one line. Escapes are carried over the break by ansi's Hardwrap; wide characters in one column are not
-// its business.
+// fitLine breaks one line. Escapes are carried over the break by ansi's Hardwrap, which keeps together what Unicode draws as
+// one: a sequence of joined emoji that is wider than the line comes apart, and a character that is becomes "?".
 func fitLine(line string, width int) []string {
-	if width < 2 {
-		line = strings.Map(func(r rune) rune {
-			if ansi.StringWidthWc(string(r)) > 1 {
-				return '?'
-			}
-			return r
-		}, line)
+	simpler := []func(string) string{
+		func(s string) string { return s },
+		func(s string) string { return strings.ReplaceAll(s, joiner, "") },
+		func(s string) string { return strings.Map(oneColumn, s) },
 	}
-	return strings.Split(ansi.HardwrapWc(line, width, true), "\n")
+	var lines []string
+	for _, simplify := range simpler {
+		line = simplify(line)
+		lines = strings.Split(ansi.HardwrapWc(line, width, true), "\n")
+		if !slices.ContainsFunc(lines, func(l string) bool { return ansi.StringWidthWc(l) > width }) {
+			break
+		}
+	}
+	return lines
+}
+
+// joiner is the zero-width joiner of emoji sequences.
+const joiner = "\u200d"
+
+func oneColumn(r rune) rune {
+	if ansi.StringWidthWc(string(r)) > 1 {
+		return '?'
+	}
+	return r
 }
 
 // cutWidth shortens a line to width columns.
