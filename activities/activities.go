@@ -36,6 +36,7 @@ type Options struct {
 	Tools   Tools
 	Agent   Agent
 	Worker  string // this process, for the ledger
+	Home    string // the task queue that only this process polls; empty where no server is stateful
 	// Redact takes secrets out of text before it reaches history, journal or chunks. Nil leaves text alone.
 	Redact func(string) string
 	// CacheBytes bounds the cache of rendered prefixes; 0 means 64 MiB.
@@ -49,6 +50,7 @@ type Activities struct {
 	tools    Tools
 	agent    Agent
 	worker   string
+	home     string
 	redact   func(string) string
 	windows  *windowCache
 	profiles *profileCache
@@ -74,7 +76,7 @@ func New(o Options) (*Activities, error) {
 		return nil, fmt.Errorf("making the cache of profiles: %w", err)
 	}
 	return &Activities{
-		journal: o.Journal, model: o.Model, tools: o.Tools, agent: o.Agent, worker: o.Worker, redact: o.Redact,
+		journal: o.Journal, model: o.Model, tools: o.Tools, agent: o.Agent, worker: o.Worker, home: o.Home, redact: o.Redact,
 		windows: windows, profiles: profiles,
 	}, nil
 }

@@ -30,6 +30,7 @@ type Engine struct {
 	model   *model
 	client  client.Client
 	worker  worker.Worker
+	home    worker.Worker // for the calls that are bound to this process; nil where none are
 	log     *slog.Logger
 }
 
@@ -55,11 +56,11 @@ func (e *Engine) Run(ctx context.Context) error {
 	var beside sync.WaitGroup
 	beside.Go(func() { e.watch(watched) })
 	beside.Go(func() { e.prune(watched, pruneEvery) })
-	err := e.worker.Start()
+	err := e.start()
 	if err == nil {
 		e.log.Info("worker polls", "task_queue", e.cfg.Temporal.TaskQueue, "model", e.model.name)
 		<-ctx.Done()
-		e.worker.Stop()
+		e.drain()
 	}
 	stop()
 	beside.Wait()
@@ -67,6 +68,27 @@ func (e *Engine) Run(ctx context.Context) error {
 		return fmt.Errorf("starting the worker: %w", err)
 	}
 	return nil
+}
+
+func (e *Engine) start() error {
+	if err := e.worker.Start(); err != nil || e.home == nil {
+		return err
+	}
+	if err := e.home.Start(); err != nil {
+		e.worker.Stop()
+		return err
+	}
+	return nil
+}
+
+// drain stops both workers at once: what each has under way has the same time.
+func (e *Engine) drain() {
+	var both sync.WaitGroup
+	both.Go(e.worker.Stop)
+	if e.home != nil {
+		both.Go(e.home.Stop)
+	}
+	both.Wait()
 }
 
 // Journal is the engine's journal, for programs that read it beside their worker.
@@ -155,7 +177,9 @@ func (e *Engine) identity() string {
 
 // build puts the activities and the worker together.
 func (e *Engine) build(context.Context) error {
+	home := homeQueue(e.cfg)
 	acts, err := activities.New(activities.Options{
+		Home:    home,
 		Journal: e.journal, Model: e.model, Tools: e.host, Agent: agent(e.cfg, e.model), Worker: e.identity(),
 		Redact: newRedactor(e.cfg), CacheBytes: e.cfg.Journal.CacheBytes,
 	})
@@ -163,5 +187,8 @@ func (e *Engine) build(context.Context) error {
 		return err
 	}
 	e.worker = newWorker(e.client, e.cfg, acts, e.deliveries(), e.options.intercept)
+	if home != "" {
+		e.home = newHome(e.client, e.cfg, home, acts, e.options.intercept)
+	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"crypto/rand"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -19,17 +20,41 @@ const heartbeatThrottle = 2 * time.Second
 // newWorker registers everything that a worker runs: the turn and the delivery, each with the activities of its port.
 func newWorker(c client.Client, cfg config.Config, acts *activities.Activities, deliveries *activities.Deliveries, intercept []interceptor.WorkerInterceptor) worker.Worker {
 	worker.SetStickyWorkflowCacheSize(cfg.Worker.StickyCache) // of the process; the SDK ignores it once a worker runs
-	w := worker.New(c, cfg.Temporal.TaskQueue, worker.Options{
+	w := worker.New(c, cfg.Temporal.TaskQueue, workerOptions(cfg, intercept))
+	w.RegisterWorkflowWithOptions(workflows.Turn, workflow.RegisterOptions{Name: workflows.TurnWorkflow})
+	w.RegisterActivity(acts)
+	w.RegisterWorkflowWithOptions(workflows.Deliver, workflow.RegisterOptions{Name: workflows.DeliverWorkflow})
+	w.RegisterActivity(deliveries)
+	return w
+}
+
+func workerOptions(cfg config.Config, intercept []interceptor.WorkerInterceptor) worker.Options {
+	return worker.Options{
 		MaxConcurrentActivityExecutionSize:      cfg.Worker.MaxConcurrentActivities,
 		MaxConcurrentLocalActivityExecutionSize: cfg.Worker.MaxConcurrentActivities,
 		MaxConcurrentWorkflowTaskExecutionSize:  cfg.Worker.MaxConcurrentTurns,
 		WorkerStopTimeout:                       cfg.Worker.DrainTimeout,
 		MaxHeartbeatThrottleInterval:            heartbeatThrottle,
 		Interceptors:                            intercept,
-	})
-	w.RegisterWorkflowWithOptions(workflows.Turn, workflow.RegisterOptions{Name: workflows.TurnWorkflow})
+	}
+}
+
+// homeQueue is a task queue that no other worker polls, for the calls of turns whose stateful servers run here. Empty
+// where no server is stateful. It does not outlive the process, as what the servers remember does not.
+func homeQueue(cfg config.Config) string {
+	for _, s := range cfg.MCP.Servers {
+		if s.Stateful != "" {
+			return cfg.Temporal.TaskQueue + "-home-" + rand.Text()
+		}
+	}
+	return ""
+}
+
+// newHome polls a home queue: for tool calls only.
+func newHome(c client.Client, cfg config.Config, queue string, acts *activities.Activities, intercept []interceptor.WorkerInterceptor) worker.Worker {
+	options := workerOptions(cfg, intercept)
+	options.DisableWorkflowWorker = true
+	w := worker.New(c, queue, options)
 	w.RegisterActivity(acts)
-	w.RegisterWorkflowWithOptions(workflows.Deliver, workflow.RegisterOptions{Name: workflows.DeliverWorkflow})
-	w.RegisterActivity(deliveries)
 	return w
 }

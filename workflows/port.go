@@ -128,6 +128,8 @@ type CallInput struct {
 	Approved bool `json:"approved,omitempty"`
 	// Replies go on with a call whose server asked for something.
 	Replies []turn.Reply `json:"replies,omitempty"`
+	// Again: where nobody can know whether the call took effect, the workflow will dispatch it once more. See Repeats.
+	Again bool `json:"again,omitempty"`
 	// Resume: the turn has called this stateful server before, on this worker.
 	Resume bool `json:"resume,omitempty"`
 }

@@ -27,6 +27,9 @@ type flight struct {
 	err     error
 }
 
+// Repeats bounds the dispatches of a repeatable call whose outcome nobody knows: the last of them is what the model is told.
+const Repeats = 3
+
 // callTool runs a step's calls and hands their results on in request order. Calls whose servers ask for something wait
 // until people have said it, and go on then.
 func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
@@ -214,7 +217,7 @@ func (r *run) dispatch(ctx workflow.Context, f *flight, tool turn.Tool) (receipt
 			receipt, err = r.regularCall(ctx, in, r.homeOf(tool))
 		}
 		err = r.lostHome(tool, err)
-		if err == nil || !r.dispatchAgain(tool, err) || r.atOnce() && ctx.Err() != nil {
+		if err == nil || !r.dispatchAgain(f, tool, err) || r.atOnce() && ctx.Err() != nil {
 			return receipt, err
 		}
 	}
@@ -223,14 +226,18 @@ func (r *run) dispatch(ctx workflow.Context, f *flight, tool turn.Tool) (receipt
 
 // dispatchAgain says that another dispatch is right: the one before was lost or timed out, and the ledger knows more; it
 // provably never reached its tool; or nobody knows whether it did, and the tool may be called again.
-func (r *run) dispatchAgain(tool turn.Tool, err error) bool {
+func (r *run) dispatchAgain(f *flight, tool turn.Tool, err error) bool {
 	switch code(err) {
 	case turn.CodeToolNotSent, turn.CodeStoreUnavailable:
 		return true
 	case turn.CodeToolOutcomeUnknown:
-		return tool.Repeatable && r.progress.Pins.Version > 5
+		return r.again(f, tool)
 	}
 	return r.lost(err)
+}
+
+func (r *run) again(f *flight, tool turn.Tool) bool {
+	return tool.Repeatable && f.attempt < Repeats && r.progress.Pins.Version > 5
 }
 
 // lost reports that an error is the end of a dispatch, and not what CallTool made of its call. The server says so when a
@@ -270,6 +277,7 @@ func (r *run) callInput(f *flight, tool turn.Tool) CallInput {
 		Version: WireVersion, Session: r.session, Turn: r.turnID, Step: r.progress.Counters.Step, Call: f.call, Tool: tool,
 		Profile: r.progress.Pins.Profile, Attempt: f.attempt, Timeout: min(timeout, left), TotalTimeout: min(tool.TotalTimeout, left),
 		Approved: f.ruling.Allowed, Replies: f.replies, Resume: resume && tool.Stateful,
+		Again: r.again(f, tool),
 	}
 }
 

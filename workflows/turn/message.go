@@ -159,6 +159,8 @@ type ToolRequest struct {
 	Hash      string // of the pinned descriptor; another one now is tool_drift
 	Arguments json.RawMessage
 	Timeout   time.Duration
+	// TotalTimeout bounds a call whose progress renews Timeout; 0, or less than Timeout: progress renews nothing.
+	TotalTimeout time.Duration
 	// Session, Turn, Step, CallID and Attempt say who asks. Local tools find them in their context.
 	Session    string
 	Turn       string
@@ -174,6 +176,9 @@ type ToolRequest struct {
 	Resume bool
 	// Progress, where it is set, is told how far the call has come. It must not block.
 	Progress func(ToolProgress)
+	// Hold, where it is set, asks a person what the server of an older protocol wants to know in the middle of the call. It
+	// returns when done is closed at the latest. Without it, such questions are cancelled.
+	Hold func(q Inquiry, done <-chan struct{}) (Reply, error)
 	// Late, where it is set, is given the result of a call that was given up as unknown and came to an end after all. It is
 	// called once at most, from another goroutine.
 	Late func(ToolResult)
