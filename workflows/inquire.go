@@ -3,6 +3,7 @@ package workflows
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -90,3 +91,39 @@ func checkReply(w turn.Wait, p *turn.Reply) *turn.Error {
 
 // maxReplyBytes bounds what is said to a server's question.
 const maxReplyBytes = 64 << 10
+
+// A server of an older protocol holds its call while it asks. Its question is put into the journal by the activity that
+// carries the call and is not on the desk: the turn passes answers on, and the activity finds them.
+
+const heldPrefix = "h"
+
+// HeldID is the ID of the n-th question, from 1, that is asked while a call is held.
+func HeldID(call string, attempt, n int) string {
+	return fmt.Sprintf("%s%s.%d.%d", heldPrefix, call, attempt, n)
+}
+
+// held reports whether an answer is to a question that a held call waits for.
+func (r *run) held(a Answer) bool {
+	return strings.HasPrefix(a.Question, heldPrefix) && r.phase == turn.PhaseCallTool
+}
+
+// validateHeld rejects what cannot be passed on.
+func (r *run) validateHeld(a Answer) error {
+	if err := checkReply(turn.Wait{Tool: "the tool"}, a.Reply); err != nil {
+		return rejected(err.Code, err.Message)
+	}
+	if r.stopping || a.Turn != "" && a.Turn != r.turnID {
+		return rejected(turn.CodeNotWaiting, fmt.Sprintf("turn %s waits for nothing any more", turn.Cut(a.Turn, 80)))
+	}
+	return nil
+}
+
+// pass has the answer recorded where the held call finds it. Where the journal knows no such question, nothing follows.
+func (r *run) pass(ctx workflow.Context, ruling turn.Ruling) {
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		in := DecideInput{Version: WireVersion, Session: r.session, Turn: r.turnID, Rulings: []turn.Ruling{ruling}}
+		if _, err := r.decide(ctx, in); err != nil {
+			workflow.GetLogger(ctx).Warn("passing on an answer", "turn", r.turnID, "question", ruling.ID, "error", err)
+		}
+	})
+}

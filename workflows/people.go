@@ -345,9 +345,14 @@ func (r *run) asked(ctx workflow.Context, turnID, id string, kind turn.WaitKind)
 // answer takes the user's answer as a message of the turn, and one to a tool's server as that server's.
 func (r *run) answer(ctx workflow.Context, a Answer) (AnswerResult, error) {
 	ruling := turn.Ruling{ID: a.Question, Verdict: turn.VerdictAnswered, By: turn.Cut(a.By, maxBy), At: workflow.Now(ctx)}
-	if a.Reply != nil {
+	switch {
+	case r.held(a):
 		ruling.Reply = a.Reply
-	} else {
+		r.pass(ctx, ruling)
+		return AnswerResult{Version: WireVersion, Turn: r.turnID, Question: a.Question}, nil
+	case a.Reply != nil:
+		ruling.Reply = a.Reply
+	default:
 		r.progress.Inbox = append(r.progress.Inbox, Message{ID: AnswerID(r.turnID, a.Question), Text: a.Text, Blob: a.Blob})
 	}
 	r.desk.rule(ruling)
@@ -361,6 +366,9 @@ const answerPrefix = "answer:"
 
 // validateAnswer rejects before anything is recorded.
 func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
+	if r.held(a) {
+		return r.validateHeld(a)
+	}
 	kind := turn.WaitQuestion
 	w, known := r.desk.find(a.Question)
 	if known && w.Kind == turn.WaitElicitation {
