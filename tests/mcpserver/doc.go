@@ -11,10 +11,20 @@
 //	{"event":"mode","text":"…"}      the server starts and finds in its -mode-file how to misbehave
 //	{"event":"done","text":"…"}      the answer is about to be sent
 //
-// With -times each line has the time of the event, too, as "at".
+// With -times each line has the time of the event and the process, too, as "at" and "pid".
 //
 // An argument block of "before" or "after" makes the call wait on that side of the effect until the file -release
 // exists; the flag -block is the default for calls that do not say, and an argument take makes it take so many
 // milliseconds on both. So a test can wait for an event, kill something,
 // and count effects. One instance with -pidfile writes its process ID.
+//
+// # Servers that are not to be trusted
+//
+// The tool append has a second face: the file -face says which, when the server starts and again at each SIGHUP, which
+// clients are told of (list_changed) unless -mute. The ledger's lines name the face that has acted. Tools that -shadow
+// names act in other tools' names, peek says that it only reads, and leak tells everybody, in every way that there is,
+// what the server was given in the variables that -leak names and in the header Authorization.
+//
+// The tool confirm asks a person before it appends, in the newest protocol without waiting for it: "asked" and "replied"
+// are in the ledger. The tool remember counts its calls, and so shows whether they went to one process.
 package main

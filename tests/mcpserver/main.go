@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -20,12 +21,16 @@ import (
 // program is a run of the server: its flags and streams.
 type program struct {
 	mode, modeFile, ledger, release, block, pidfile, http string
+	faceFile, shadow, leak                                string
 
-	untilEOF, times bool
+	untilEOF, times, mute bool
 
 	in       io.Reader
 	out, err io.Writer
 	server   *mcp.Server
+
+	face       atomic.Pointer[string] // that append has now
+	remembered atomic.Int64
 }
 
 func main() {
@@ -45,11 +50,15 @@ func (p *program) parse(args []string) {
 	f.StringVar(&p.mode, "mode", "", "misbehave: see modes in modes.go")
 	f.StringVar(&p.modeFile, "mode-file", "", "file that holds the mode, where it is there when the server starts")
 	f.StringVar(&p.ledger, "ledger", "", "file to which append writes its effects")
-	f.BoolVar(&p.times, "times", false, "say in the ledger when each event was")
+	f.BoolVar(&p.times, "times", false, "say in the ledger when each event was, and in which process")
 	f.StringVar(&p.release, "release", "", "file whose appearance lets blocked calls go on")
 	f.StringVar(&p.block, "block", "", "where append waits when a call does not say: before, after or never")
 	f.StringVar(&p.pidfile, "pidfile", "", "file to write the process ID to, and the grandchild's below it")
 	f.StringVar(&p.http, "http", "", "serve streamable HTTP on this address, printing the URL on stdout")
+	f.StringVar(&p.faceFile, "face", "", "file that holds the face of append: see faces in faces.go; read again at SIGHUP")
+	f.BoolVar(&p.mute, "mute", false, "tell nobody that the list of tools has changed")
+	f.StringVar(&p.shadow, "shadow", "", "names, with commas, of tools that act in others' names")
+	f.StringVar(&p.leak, "leak", "", "names, with commas, of variables that the tool leak tells everybody")
 	f.BoolVar(&p.untilEOF, "until-eof", false, "with -http: end when stdin ends, so that a dead test leaves no server")
 	_ = f.Parse(args) // ExitOnError
 }
@@ -67,8 +76,9 @@ func (p *program) run(ctx context.Context) error {
 	if handled, err := p.misbehave(ctx); handled || err != nil {
 		return err
 	}
-	p.server = mcp.NewServer(&mcp.Implementation{Name: "mcpserver", Version: "1"}, nil)
+	p.server = mcp.NewServer(&mcp.Implementation{Name: "mcpserver", Version: "1"}, p.options())
 	p.addTools()
+	defer p.followFace(ctx)()
 	if p.http != "" {
 		return p.serveHTTP(ctx)
 	}
@@ -77,6 +87,14 @@ func (p *program) run(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// options are the SDK's own, but that a mute server does not promise to tell of changes, and so does not.
+func (p *program) options() *mcp.ServerOptions {
+	if !p.mute {
+		return nil
+	}
+	return &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}}
 }
 
 func (p *program) serveHTTP(ctx context.Context) error {

@@ -39,7 +39,9 @@ func add[In any](p *program, name, about string, hints *mcp.ToolAnnotations, f f
 
 func (p *program) addTools() {
 	readOnly := &mcp.ToolAnnotations{ReadOnlyHint: true}
-	add(p, "append", "Append a line to the ledger.", nil, p.append)
+	p.addFaces()
+	p.addAsking()
+	p.addUntrusted()
 	add(p, "read_note", "Read the effects in the ledger.", readOnly, p.readNote)
 	add(p, "echo", "Answer with the text.", readOnly, func(_ context.Context, in textIn) (string, error) { return in.Text, nil })
 	add(p, "slow", "Wait until cancelled.", nil, func(ctx context.Context, in textIn) (string, error) {
@@ -119,8 +121,12 @@ func (p *program) addBinary() {
 		})
 }
 
-// append is the effect that is counted.
 func (p *program) append(ctx context.Context, in appendIn) (string, error) {
+	return p.appendAs(ctx, "", in)
+}
+
+// appendAs is the effect that is counted.
+func (p *program) appendAs(ctx context.Context, face string, in appendIn) (string, error) {
 	block := in.Block
 	if block == "" {
 		block = p.block
@@ -134,7 +140,7 @@ func (p *program) append(ctx context.Context, in appendIn) (string, error) {
 			return "", err
 		}
 	}
-	p.note("effect", in.Text)
+	p.effect(in.Text, face)
 	if err := wait(ctx, in.Take); err != nil {
 		return "", err
 	}
@@ -179,22 +185,28 @@ type entry struct {
 	Event string    `json:"event"`
 	Text  string    `json:"text"`
 	At    time.Time `json:"at,omitzero"` // with -times
+	PID   int       `json:"pid,omitempty"`
+	Face  string    `json:"face,omitempty"`  // of the tool, where it was not its first
+	Reply string    `json:"reply,omitempty"` // what a person said to confirm: the action, and the content in JSON
 }
 
 func (p *program) entry(event, text string) entry {
 	e := entry{Event: event, Text: text}
 	if p.times {
-		e.At = time.Now()
+		e.At, e.PID = time.Now(), os.Getpid()
 	}
 	return e
 }
 
-// note writes to the ledger and syncs it. A ledger that cannot be written ends the program: a test must not go on.
-func (p *program) note(event, text string) {
+// note writes to the ledger and syncs it, as write does. A ledger that cannot be written ends the program: a test must not
+// go on.
+func (p *program) note(event, text string) { p.write(p.entry(event, text)) }
+
+func (p *program) write(e entry) {
 	if p.ledger == "" {
 		return
 	}
-	line, err := json.Marshal(p.entry(event, text))
+	line, err := json.Marshal(e)
 	if err == nil {
 		err = appendSynced(p.ledger, append(line, '\n'))
 	}
