@@ -102,8 +102,8 @@ func HeldID(call string, attempt, n int) string {
 	return fmt.Sprintf("%s%s.%d.%d", heldPrefix, call, attempt, n)
 }
 
-// held reports whether an answer is to a question that a held call waits for.
-func (r *run) held(a Answer) bool {
+// toHeld reports whether an answer is to a question that a held call waits for.
+func (r *run) toHeld(a Answer) bool {
 	return strings.HasPrefix(a.Question, heldPrefix) && r.phase == turn.PhaseCallTool
 }
 

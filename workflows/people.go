@@ -346,7 +346,7 @@ func (r *run) asked(ctx workflow.Context, turnID, id string, kind turn.WaitKind)
 func (r *run) answer(ctx workflow.Context, a Answer) (AnswerResult, error) {
 	ruling := turn.Ruling{ID: a.Question, Verdict: turn.VerdictAnswered, By: turn.Cut(a.By, maxBy), At: workflow.Now(ctx)}
 	switch {
-	case r.held(a):
+	case r.toHeld(a):
 		ruling.Reply = a.Reply
 		r.pass(ctx, ruling)
 		return AnswerResult{Version: WireVersion, Turn: r.turnID, Question: a.Question}, nil
@@ -366,7 +366,7 @@ const answerPrefix = "answer:"
 
 // validateAnswer rejects before anything is recorded.
 func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
-	if r.held(a) {
+	if r.toHeld(a) {
 		return r.validateHeld(a)
 	}
 	kind := turn.WaitQuestion
