@@ -35,6 +35,9 @@ type Options struct {
 	MaxAnswerBytes int           // of a response's body, framing included; 32 MiB
 	MaxRawBytes    int           // of turn.Answer.Raw; 1 MiB
 	MaxRetryAfter  time.Duration // the longest wait that a provider may ask for; 60 s
+
+	// Senses are what every model of this endpoint takes beside text. nil: what is known of each by its name (see SensesOf).
+	Senses *Senses
 }
 
 func (o Options) withDefaults() Options {
@@ -134,7 +137,14 @@ func (c *Chat) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.A
 	defer cancel()
 	for {
 		q := c.quirksOf(p.Model)
-		answer, err := c.ask(ctx, total, c.request(p, q), sink)
+		r := c.request(p, q)
+		answer, err := c.ask(ctx, total, r, sink)
+		if r.media && refusesMedia(err) { // what the images said is in the transcript in words, and a turn is worth more
+			c.learn(p.Model, q, err)
+			q.noMedia = true
+			r = c.request(p, q)
+			answer, err = c.ask(ctx, total, r, sink)
+		}
 		if err == nil || !c.learn(p.Model, q, err) {
 			return answer, err
 		}
@@ -146,7 +156,7 @@ func (c *Chat) ask(caller, total context.Context, r request, sink turn.Sink) (tu
 	ctx, w := startWatch(total)
 	defer w.stop()
 	w.expectWithin(c.opts.ConnectTimeout, c.deadline("connecting to %s took longer than %s; check the network and base_url", c.opts.ConnectTimeout))
-	x := &exchange{client: c.client, watch: w, patch: r.patch, limit: int64(c.opts.MaxAnswerBytes), onConn: c.expectToken}
+	x := &exchange{client: c.client, watch: w, patch: r.patch, audio: r.audio, limit: int64(c.opts.MaxAnswerBytes), onConn: c.expectToken}
 	stream, err := c.library(x).CreateChatCompletionStream(x.trace(ctx), r.ChatCompletionRequest)
 	if err != nil {
 		return turn.Answer{}, c.failure(caller, ctx, x, false, err)

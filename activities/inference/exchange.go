@@ -17,7 +17,8 @@ type exchange struct {
 	client *http.Client
 	watch  *watch
 	patch  string // put before the request body's closing brace: what the library cannot say
-	limit  int64  // of the response's body, in bytes
+	audio  audioParts
+	limit  int64 // of the response's body, in bytes
 	onConn func(*watch)
 
 	asked     bool // the library got as far as a request
@@ -62,20 +63,23 @@ func (x *exchange) Do(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// rewrite applies the patch and counts the body.
+// rewrite applies the patch, puts audio in its place and counts the body.
 func (x *exchange) rewrite(req *http.Request) error {
 	if req.Body == nil || req.GetBody == nil {
 		return nil
 	}
 	x.sent = int(req.ContentLength)
-	if x.patch == "" {
+	if x.patch == "" && len(x.audio) == 0 {
 		return nil
 	}
 	body, err := io.ReadAll(req.Body)
 	if err != nil || len(body) == 0 {
 		return fmt.Errorf("reading the request: %w", err)
 	}
-	body = append(body[:len(body)-1], x.patch+"}"...)
+	if x.patch != "" {
+		body = append(body[:len(body)-1], x.patch+"}"...)
+	}
+	body = x.audio.replace(body)
 	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	req.Body, _ = req.GetBody() // never fails
 	req.ContentLength = int64(len(body))

@@ -95,6 +95,7 @@ func (c *Chat) learn(model string, q quirks, err error) bool {
 	said := r.Param + " " + r.Message
 	q.noStreamOptions = q.noStreamOptions || strings.Contains(said, "stream_options")
 	q.completionTokens = q.completionTokens || strings.Contains(said, "max_completion_tokens") && !wantsCompletionTokens(model)
+	q.noMedia = q.noMedia || refusesMedia(err) && takesNone(said)
 	if q == before {
 		return false
 	}
@@ -104,6 +105,33 @@ func (c *Chat) learn(model string, q quirks, err error) bool {
 		c.quirks[model] = q
 	}
 	return c.quirks[model] == q
+}
+
+// refusesMedia reports whether a request may have been refused for the images or the audio in it.
+func refusesMedia(err error) bool {
+	var r *refusal
+	if !errors.As(err, &r) || r.Status != http.StatusBadRequest && r.Status != http.StatusUnprocessableEntity &&
+		r.Status != http.StatusUnsupportedMediaType {
+		return false
+	}
+	said := strings.ToLower(r.Param + " " + r.Message)
+	for _, word := range []string{"image", "audio", "vision", "multimodal", "content"} {
+		if strings.Contains(said, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// takesNone reports whether the refusal is of all media, and not of these ones.
+func takesNone(said string) bool {
+	said = strings.ToLower(said)
+	for _, words := range []string{"not support", "unsupported content", "must be a string", "valid string", "unknown variant"} {
+		if strings.Contains(said, words) {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *Chat) quirksOf(model string) quirks {

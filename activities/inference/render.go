@@ -16,17 +16,25 @@ import (
 type request struct {
 	openai.ChatCompletionRequest
 	patch string // JSON fields that the library leaves out, each after a comma
+	audio audioParts
+	media bool // there are images or audio in it
 }
 
 // quirks are what an endpoint was found not to take.
 type quirks struct {
 	noStreamOptions  bool
 	completionTokens bool // max_completion_tokens in place of max_tokens
+	noMedia          bool // neither images nor audio
 }
 
 func (c *Chat) request(p turn.Prompt, q quirks) request {
-	r := request{ChatCompletionRequest: openai.ChatCompletionRequest{
-		Model: p.Model, Messages: messages(p), Tools: tools(p.Tools), Stream: true,
+	senses := c.senses(p.Model)
+	if q.noMedia {
+		senses = blind
+	}
+	talk := messages(p, senses)
+	r := request{audio: talk.audio, media: talk.media, ChatCompletionRequest: openai.ChatCompletionRequest{
+		Model: p.Model, Messages: talk.out, Tools: tools(p.Tools), Stream: true,
 	}}
 	if !q.noStreamOptions {
 		r.StreamOptions = &openai.StreamOptions{IncludeUsage: true}
@@ -58,23 +66,23 @@ func wantsCompletionTokens(model string) bool {
 }
 
 // messages renders system prompt, transcript and note, in this order.
-func messages(p turn.Prompt) []openai.ChatCompletionMessage {
-	out := make([]openai.ChatCompletionMessage, 0, len(p.Messages)+2)
+func messages(p turn.Prompt, senses Senses) *conversation {
+	c := &conversation{senses: senses, wire: map[string]string{}, out: make([]openai.ChatCompletionMessage, 0, len(p.Messages)+2)}
 	if p.System != "" {
 		role := openai.ChatMessageRoleSystem
 		if _, system, _ := Capabilities(p.Model); !system {
 			role = openai.ChatMessageRoleUser
 		}
-		out = append(out, openai.ChatCompletionMessage{Role: role, Content: p.System})
+		c.out = append(c.out, openai.ChatCompletionMessage{Role: role, Content: p.System})
 	}
-	wire := map[string]string{} // our call ID → the provider's, of the last assistant message with calls
 	for _, m := range p.Messages {
-		out = append(out, message(m, wire))
+		c.add(m)
 	}
+	c.show()
 	if p.Note != "" {
-		out = append(out, openai.ChatCompletionMessage{Role: openai.ChatMessageRoleUser, Content: notePrefix + p.Note})
+		c.out = append(c.out, openai.ChatCompletionMessage{Role: openai.ChatMessageRoleUser, Content: notePrefix + p.Note})
 	}
-	return out
+	return c
 }
 
 // notePrefix tells the model, and tests, that a note is not the user's word. Its role is user because many chat

@@ -49,7 +49,7 @@ func renderMessage(mode Mode, m Message) Message {
 	case m.Role == RoleAssistant && len(m.ToolCalls) > 0:
 		m = Message{Role: RoleAssistant, Text: callsAsText(m)}
 	case m.Role == RoleTool:
-		m = Message{Role: RoleUser, Text: fmt.Sprintf("Result of call %s (%s):\n%s", m.CallID, m.Outcome, m.Text)}
+		m = Message{Role: RoleUser, Text: fmt.Sprintf("Result of call %s (%s):\n%s", m.CallID, m.Outcome, m.Text), Media: m.Media}
 	}
 	return m
 }
