@@ -171,7 +171,7 @@ func (r *rig) orphans(ctx context.Context) error {
 func (r *rig) children() map[int]string {
 	all := mentioning(r.dir)
 	for pid, command := range all {
-		if strings.Contains(command, "start-dev") || pid == r.remoteServer {
+		if strings.Contains(command, "start-dev") || r.remoteServer != nil && pid == r.remoteServer.pid() {
 			delete(all, pid)
 		}
 	}

@@ -131,7 +131,7 @@ func (o order) carryOut(ctx context.Context) (bool, error) {
 // print lists the points and, where a seed is given, what it makes of them.
 func (o order) print(points []point) {
 	for _, p := range points {
-		fmt.Printf("%-18s %s\n", p.name, p.about)
+		fmt.Printf("%-20s %s\n", p.name, p.about)
 		if o.seed != 0 {
 			fmt.Println(planned(p, o.seed))
 		}

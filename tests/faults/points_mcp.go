@@ -133,22 +133,7 @@ func remote(name, about string, s spell) point {
 
 // serveRemote starts an MCP server that is no worker's child, behind a link.
 func (r *rig) serveRemote(ctx context.Context) error {
-	log := inDir(r.dir, "remote.log")
-	p, err := spawn(log, r.programs.mcpserver, os.Environ(), "-http", "127.0.0.1:0", "-times",
-		"-ledger", r.toolLedger(), "-release", inDir(r.dir, "release"))
-	if err != nil {
-		return err
-	}
-	r.onClose(p.kill)
-	r.remoteServer = p.pid()
-	if err := reach(ctx, "the MCP server over HTTP", func() bool { return p.gone() || p.said("/mcp\n") }); err != nil {
-		return err
-	}
-	b, err := os.ReadFile(log)
-	if err != nil {
-		return err
-	}
-	address, err := url.Parse(strings.TrimSpace(string(b)))
+	address, err := r.startRemote(ctx, "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
@@ -158,6 +143,26 @@ func (r *rig) serveRemote(ctx context.Context) error {
 	r.onClose(r.remote.down)
 	r.settings.remote, err = r.remote.in(address.String())
 	return err
+}
+
+// startRemote starts an MCP server over HTTP, in the place of one that there was.
+func (r *rig) startRemote(ctx context.Context, at string) (*url.URL, error) {
+	log := inDir(r.dir, "remote.log")
+	p, err := spawn(log, r.programs.mcpserver, os.Environ(), "-http", at, "-times",
+		"-ledger", r.toolLedger(), "-release", inDir(r.dir, "release"))
+	if err != nil {
+		return nil, err
+	}
+	r.onClose(p.kill)
+	r.remoteServer = p
+	if err := reach(ctx, "the MCP server over HTTP", func() bool { return p.gone() || p.said("/mcp\n") }); err != nil {
+		return nil, err
+	}
+	b, err := os.ReadFile(log)
+	if err != nil {
+		return nil, err
+	}
+	return url.Parse(strings.TrimSpace(string(b)))
 }
 
 // toolServers are the ways in which MCP servers are known to fail.

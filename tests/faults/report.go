@@ -77,10 +77,10 @@ func (o order) play(ctx context.Context, ps programs, shared *server, dir string
 
 func printOutcome(o outcome) {
 	if !o.failed() {
-		fmt.Printf("ok    %-18s seed %-11d %5.1fs  went on after %4.1fs\n", o.point, o.seed, o.took.Seconds(), o.recovery.Seconds())
+		fmt.Printf("ok    %-20s seed %-11d %5.1fs  went on after %4.1fs\n", o.point, o.seed, o.took.Seconds(), o.recovery.Seconds())
 		return
 	}
-	fmt.Printf("FAIL  %-18s seed %-11d %5.1fs  ledgers in %s\n", o.point, o.seed, o.took.Seconds(), o.dir)
+	fmt.Printf("FAIL  %-20s seed %-11d %5.1fs  ledgers in %s\n", o.point, o.seed, o.took.Seconds(), o.dir)
 	for _, v := range o.violations {
 		fmt.Println("      " + v.String())
 	}
@@ -92,11 +92,11 @@ func printOutcome(o outcome) {
 
 // summarise prints a table of the points and returns whether every run was good.
 func summarise(points []point, all []outcome, took time.Duration) bool {
-	fmt.Printf("\n%-18s %5s %6s %12s %12s  %s\n", "point", "runs", "failed", "median", "longest", "what is broken there")
+	fmt.Printf("\n%-20s %5s %6s %12s %12s  %s\n", "point", "runs", "failed", "median", "longest", "what is broken there")
 	failed := 0
 	for _, p := range points {
 		if s := statsOf(p.name, all); s.runs > 0 {
-			fmt.Printf("%-18s %5d %6d %12s %12s  %s\n", p.name, s.runs, s.failed, s.seconds(s.median), s.seconds(s.longest), p.about)
+			fmt.Printf("%-20s %5d %6d %12s %12s  %s\n", p.name, s.runs, s.failed, s.seconds(s.median), s.seconds(s.longest), p.about)
 			failed += s.failed
 		}
 	}

@@ -12,25 +12,33 @@ import (
 )
 
 // toolServer is an MCP server of the schedules and the tools that it has for the model, all of low risk. more says what
-// they are besides, in the configuration.
+// they are besides, and own what the server is, in the configuration.
 type toolServer struct {
 	id, more string
 	tools    []string
+	own      string
 }
 
 // local are the servers that are the workers' children.
 var local = []toolServer{
-	{"once", "", []string{"append", "echo", "environ", "slow", "stubborn", "crash", "babble", "longline", "flood"}},
-	{"again", "repeatable = true\n", []string{"append"}},
-	{"quick", "repeatable = true\nquick = true\n", []string{"append"}},
+	{"once", "", []string{"append", "echo", "environ", "slow", "stubborn", "crash", "babble", "longline", "flood", "confirm", "progress"}, ""},
+	{"again", "repeatable = true\n", []string{"append"}, ""},
+	{"quick", "repeatable = true\nquick = true\n", []string{"append"}, ""},
 }
+
+// keeper is the server that remembers.
+var keeper = toolServer{"keeper", "", []string{"append", "remember"}, "stateful = \"turn\"\n"}
 
 // servers are all that are configured.
 func (s settings) servers() []toolServer {
-	if s.remote == "" {
-		return local
+	all := slices.Clone(local)
+	if s.stateful {
+		all = append(all, keeper)
 	}
-	return append(slices.Clone(local), toolServer{"remote", "", []string{"append"}})
+	if s.remote != "" {
+		all = append(all, toolServer{"remote", "", []string{"append"}, ""})
+	}
+	return all
 }
 
 // wire is the name by which the model knows a server's tool.

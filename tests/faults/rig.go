@@ -36,7 +36,7 @@ type rig struct {
 	// temporal, users and provider are the links worker–server, client–server and worker–provider.
 	temporal, users, provider *link
 	remote                    *link         // worker–MCP; nil where there is none
-	remoteServer              int           // its process
+	remoteServer              *process      // nil where there is none
 	direct, client            client.Client // past the links, and through them
 	store                     journal.Store
 	user                      *user
@@ -74,12 +74,15 @@ type settings struct {
 	more        string // lines for the section [journal]
 	connect     string // connect_timeout of the MCP servers
 	remote      string // URL of an MCP server over HTTP; empty for none
+	taint       string // policy.taint
+	append      string // lines for the tool append of the server once
+	stateful    bool   // there is a server that remembers
 }
 
 // newRig brings everything up but the workers.
 func newRig(ctx context.Context, ps programs, s *server, dir string, seed uint64, rng *rand.Rand) (r *rig, err error) {
 	r = &rig{programs: ps, server: s, dir: dir, seed: seed, rng: rng, gate: script.NewGate(), plans: map[string]*turnPlan{},
-		queue: "q-" + filepath.Base(dir), settings: settings{toolTimeout: 15 * time.Second, connect: "1m"}}
+		queue: "q-" + filepath.Base(dir), settings: settings{toolTimeout: 15 * time.Second, connect: "1m", taint: "off"}}
 	for _, sub := range []string{"", "ledgers", "ledgers/sinks", "ledgers/journal", "ledgers/histories", "workspace"} {
 		if err := os.MkdirAll(inDir(dir, sub), 0o700); err != nil {
 			return nil, err

@@ -27,6 +27,8 @@ type point struct {
 	weak func(r *rig) []string
 	// act asks the target, waits for the point, breaks and heals.
 	act func(ctx context.Context, r *rig) error
+	// then checks what the target came to, beyond what the checker knows; nil where that is all.
+	then func(ctx context.Context, r *rig) error
 }
 
 // outcome is what a run came to.
@@ -142,6 +144,11 @@ func (r *rig) perform(ctx context.Context, p point) (time.Duration, error) {
 		return 0, fmt.Errorf("after the fault: %w", err)
 	}
 	recovery := time.Since(healed)
+	if p.then != nil {
+		if err := p.then(ctx, r); err != nil {
+			return 0, err
+		}
+	}
 	if err := r.quiet(ctx, 3); err != nil {
 		return 0, fmt.Errorf("the turn after the fault: %w", err)
 	}

@@ -37,7 +37,7 @@ func (r *rig) configure() error {
 	b.WriteString("first_token_timeout = \"10s\"\nidle_timeout = \"3s\"\nmax_retry_after = \"2s\"\n")
 	fmt.Fprintf(&b, "[journal]\npath = %q\nsynchronous = \"normal\"\n%s", inDir(r.dir, "journal.db"), r.settings.more)
 	fmt.Fprintf(&b, "[temporal]\naddress = %q\ntask_queue = %q\n[worker]\ndrain_timeout = \"3s\"\n", r.temporal.address(), r.queue)
-	fmt.Fprintf(&b, "[[policy.rules]]\ntool = \"mcp/*\"\npermit = \"ask\"\nwhy = \"a person decides\"\n[policy.rules.arguments]\ntext = %q\n", askMark+"*")
+	fmt.Fprintf(&b, "[policy]\ntaint = %q\n[[policy.rules]]\ntool = \"mcp/*\"\npermit = \"ask\"\nwhy = \"a person decides\"\n[policy.rules.arguments]\ntext = %q\n", r.settings.taint, askMark+"*")
 	for _, s := range r.settings.servers() {
 		r.mcpSection(&b, s)
 	}
@@ -50,11 +50,14 @@ func (r *rig) mcpSection(b *strings.Builder, s toolServer) {
 	if s.id == "remote" {
 		fmt.Fprintf(b, "[[mcp.servers]]\nid = %q\ntransport = \"http\"\nurl = %q\n", s.id, r.settings.remote)
 	} else {
-		fmt.Fprintf(b, "[[mcp.servers]]\nid = %q\ntransport = \"stdio\"\ncommand = %q\nargs = [\"-times\", \"-ledger\", %q, \"-release\", %q, \"-pidfile\", %q, \"-mode-file\", %q]\neverywhere = true\nconnect_timeout = %q\n",
-			s.id, r.programs.mcpserver, r.toolLedger(), inDir(r.dir, "release"), r.pidfile(s.id), r.modeFile(s.id), r.settings.connect)
+		fmt.Fprintf(b, "[[mcp.servers]]\nid = %q\ntransport = \"stdio\"\ncommand = %q\nargs = [\"-times\", \"-ledger\", %q, \"-release\", %q, \"-pidfile\", %q, \"-mode-file\", %q, \"-face\", %q]\neverywhere = %t\nconnect_timeout = %q\n%s",
+			s.id, r.programs.mcpserver, r.toolLedger(), inDir(r.dir, "release"), r.pidfile(s.id), r.modeFile(s.id), r.faceFile(s.id), s.own == "", r.settings.connect, s.own)
 	}
 	for _, tool := range s.tools {
 		fmt.Fprintf(b, "[mcp.servers.tools.%s]\nrisk = \"low\"\n%s", tool, s.more)
+		if s.id == "once" && tool == "append" {
+			b.WriteString(r.settings.append)
+		}
 	}
 	if s.id == "once" {
 		fmt.Fprintf(b, "[mcp.servers.env]\nTOKEN = %q\n", r.canary(2))
@@ -65,6 +68,9 @@ func (r *rig) toolLedger() string { return inDir(r.dir, "ledgers", "tool.jsonl")
 
 // modeFile holds how an MCP server misbehaves when it starts the next time; as long as it is not there, it does not.
 func (r *rig) modeFile(server string) string { return inDir(r.dir, "mode-"+server) }
+
+// faceFile holds the face that the tool append of an MCP server has; as long as it is not there, it has its first.
+func (r *rig) faceFile(server string) string { return inDir(r.dir, "face-"+server) }
 
 func (r *rig) pidfile(server string) string { return inDir(r.dir, "pid-"+server) }
 
