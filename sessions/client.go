@@ -174,8 +174,12 @@ func (c *Client) Approve(ctx context.Context, session string, a workflows.Approv
 	return res, err
 }
 
-// Answer answers the question that the session's turn waits with.
+// Answer answers a question that the session's turn waits with: the model's with a text, and what the server of a tool asks
+// with a Reply, whose Key may be left out. A reply that no turn would take is refused with turn.CodeConfigInvalid.
 func (c *Client) Answer(ctx context.Context, session string, a workflows.Answer) (res workflows.AnswerResult, err error) {
+	if err = checkReply(a); err != nil {
+		return res, err
+	}
 	if a.Text, a.Blob, err = c.pack(ctx, a.Text, a.Blob); err != nil {
 		return res, err
 	}

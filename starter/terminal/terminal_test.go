@@ -30,3 +30,24 @@ func TestPrintableLeavesTextOnly(t *testing.T) {
 	assert.Equal(t, "one two", terminal.Line("one\n\t two\x1b", 10))
 	assert.Equal(t, "one…", terminal.Line("one two", 4))
 }
+
+func TestRowsFitAndLoseNothing(t *testing.T) {
+	for _, c := range []struct {
+		text    string
+		columns int
+		want    []string
+	}{
+		{"", 4, []string{""}},
+		{"abcd", 4, []string{"abcd"}},
+		{"abcde f\n\ng", 4, []string{"abcd", "e f", "", "g"}},
+		{"世界世", 4, []string{"世界", "世"}},
+		{"世界", 1, []string{"世", "界"}},
+		{"│ → …x", 5, []string{"│ → …", "x"}},
+		{"long", 0, []string{"long"}},
+	} {
+		assert.Equal(t, c.want, terminal.Rows(c.text, c.columns))
+	}
+	assert.Equal(t, "abc", terminal.Fit("abc", 3))
+	assert.Equal(t, "ab…", terminal.Fit("abcd", 3))
+	assert.Equal(t, "abcd", terminal.Fit("abcd", 0))
+}

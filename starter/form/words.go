@@ -1,0 +1,175 @@
+package form
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/everturn/everturn/starter/terminal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// How much of a server's words is shown, in characters.
+const (
+	shownName  = 60
+	shownText  = 80
+	shownTitle = 120
+	shownList  = 300
+	shownWords = 600
+)
+
+// Asker is who asks in an elicitation, as the operator has named it.
+func Asker(w turn.Wait) string {
+	rest, mcp := strings.CutPrefix(w.Tool, "mcp/")
+	server, _, ok := strings.Cut(rest, "/")
+	if !mcp || !ok {
+		return "the server of a tool"
+	}
+	return "the server " + word(server, shownName)
+}
+
+// InquiryOf is what an elicitation asks. One without asks for a plain yes or no.
+func InquiryOf(w turn.Wait) turn.Inquiry {
+	if w.Inquiry == nil {
+		return turn.Inquiry{Message: w.Question}
+	}
+	return *w.Inquiry
+}
+
+// Keep says where an answer goes.
+const Keep = "the answer goes to this server and is kept in the journal: give it no password and no key"
+
+// word is a server's word on one line, with everything in it that does not show written out.
+func word(s string, n int) string { return terminal.Line(terminal.Visible(s), n) }
+
+// Lines say what the field asks for, safe for a terminal: its name and what it takes, then its description and its choices,
+// numbered where they may be named so.
+func (f Field) Lines() []string {
+	head := word(f.Name, shownName)
+	if f.Title != "" && f.Title != f.Name {
+		head += " · " + word(f.Title, shownTitle)
+	}
+	lines := []string{head + " (" + f.takes() + ")"}
+	if f.Description != "" {
+		lines = append(lines, "  "+word(f.Description, shownWords))
+	}
+	for i, o := range f.Options {
+		mark := "-"
+		if f.byNumber() {
+			mark = strconv.Itoa(i + 1)
+		}
+		lines = append(lines, fmt.Sprintf("  %s %s", mark, o.label()))
+	}
+	return lines
+}
+
+// label is a choice in words: what is sent, and what the server calls it.
+func (o Option) label() string {
+	if o.Title == "" || o.Title == o.Value {
+		return word(o.Value, shownTitle)
+	}
+	return word(o.Value, shownTitle) + " · " + word(o.Title, shownTitle)
+}
+
+// Lines say what the whole form asks for.
+func (f Form) Lines() []string {
+	var lines []string
+	for _, field := range f.Fields {
+		lines = append(lines, field.Lines()...)
+	}
+	return lines
+}
+
+// Example is what a command line would say to the form, with an ellipsis for each value.
+func (f Form) Example(quoted func(string) string) string {
+	switch {
+	case len(f.Fields) == 0:
+		return "--accept"
+	case len(f.Fields) == 1:
+		return `"..."`
+	}
+	var parts []string
+	for _, field := range f.Fields {
+		if field.Required || len(parts) == 0 {
+			parts = append(parts, "--field "+quoted(terminal.Visible(field.Name)+"=..."))
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// takes says in words what the field takes.
+func (f Field) takes() string {
+	words := []string{string(f.Kind)}
+	if f.Format != "" && formats[f.Format] != "" {
+		words[0] = formats[f.Format]
+	}
+	if b := f.bounds(); b != "" {
+		switch f.Kind {
+		case KindText:
+			b += " characters"
+		case KindChoices:
+			b += " of them"
+		}
+		words = append(words, b)
+	}
+	if f.Required {
+		words = append(words, "needed")
+	}
+	if f.Default != nil {
+		words = append(words, "otherwise "+f.said(f.Default))
+	}
+	return strings.Join(words, ", ")
+}
+
+// said is a value as a person would type it.
+func (f Field) said(value json.RawMessage) string {
+	var text string
+	var list []string
+	switch {
+	case string(value) == "true":
+		return "yes"
+	case string(value) == "false":
+		return "no"
+	case json.Unmarshal(value, &text) == nil && text != "":
+		return word(text, shownText)
+	case json.Unmarshal(value, &list) == nil && len(list) > 0:
+		return word(strings.Join(list, ","), shownText)
+	}
+	return word(string(value), shownText)
+}
+
+// bounds are the field's in words; empty where it has none.
+func (f Field) bounds() string {
+	switch {
+	case f.Min != nil && f.Max != nil:
+		return plain(*f.Min) + " to " + plain(*f.Max)
+	case f.Min != nil:
+		return "at least " + plain(*f.Min)
+	case f.Max != nil:
+		return "at most " + plain(*f.Max)
+	}
+	return ""
+}
+
+func (f Field) optionNames() string {
+	names := make([]string, len(f.Options))
+	for i, o := range f.Options {
+		names[i] = o.Value
+	}
+	return word(strings.Join(names, ", "), shownList)
+}
+
+// Acted is what a reply comes to, in a word.
+func Acted(r turn.Reply) string {
+	switch r.Action {
+	case turn.ReplyDecline:
+		return "declined"
+	case turn.ReplyCancel:
+		return "cancelled"
+	}
+	return "answered"
+}
+
+// plain is a number without an exponent, where it is not huge.
+func plain(n float64) string { return strconv.FormatFloat(n, 'g', 15, 64) }
