@@ -1,0 +1,62 @@
+package servers
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/tests/servers/npm"
+)
+
+const everything = "@modelcontextprotocol/server-everything"
+
+func TestEverythingOverStdio(t *testing.T) {
+	t.Parallel()
+	callEverything(t, newRig(t, stdioServer(t, "everything", everything, "stdio")))
+}
+
+func TestEverythingOverHTTP(t *testing.T) {
+	t.Parallel()
+	callEverything(t, newRig(t, httpServer("everything", startEverything(t, "streamableHttp"))))
+}
+
+func startEverything(t *testing.T, transport string) (port int) {
+	t.Helper()
+	tree := npm.Need(t)
+	port, err := freePort()
+	require.NoError(t, err)
+	listening(t, port, []string{fmt.Sprintf("PORT=%d", port)}, tree.Node, tree.Bin(t, everything), transport)
+	return port
+}
+
+// callEverything calls what the server offers to a client that does not let it ask, sample or see roots.
+func callEverything(t *testing.T, r *rig) {
+	t.Helper()
+	results := r.turn(
+		ask("echo", `{"message":"hello"}`),
+		ask("get-sum", `{"a":2,"b":40}`),
+		ask("get-annotated-message", `{"messageType":"error","includeImage":true}`),
+		ask("get-structured-content", `{"location":"Chicago"}`),
+		ask("get-tiny-image", ""),
+		ask("get-resource-links", `{"count":2}`),
+		ask("get-resource-reference", `{"resourceType":"Text","resourceId":7}`),
+		ask("gzip-file-as-resource", `{"name":"a.gz","data":"data:text/plain,hello","outputType":"resource"}`),
+		ask("trigger-long-running-operation", `{"duration":0.3,"steps":3}`),
+		ask("toggle-simulated-logging", ""),
+		ask("toggle-simulated-logging", ""),
+		ask("toggle-subscriber-updates", ""),
+		ask("toggle-subscriber-updates", ""),
+		ask("get-env", ""),
+		call{tool: "simulate-research-query", args: `{"topic":"lighthouses"}`, fails: true}, // it runs as a task only, which clients may lack
+	)
+	for i, want := range []string{
+		"hello", "42", "image/png", `"temperature"`, "image/png", "[link ", "Resource 7", "application/gzip", "Steps: 3",
+		"", "", "", "", "PATH", "requires task",
+	} {
+		assert.Contains(t, results[i], want)
+	}
+	assert.NotContains(t, results[13], canary, "the server was given a secret of the worker")
+	r.offersOnlyWhatWasCalled()
+}

@@ -1,0 +1,95 @@
+package servers
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/tests/servers/npm"
+)
+
+// stdioServer is the command of an npm package, as the operator would configure it.
+func stdioServer(t *testing.T, id, pkg string, args ...string) config.MCPServer {
+	t.Helper()
+	tree := npm.Need(t)
+	return config.MCPServer{
+		ID: id, Transport: config.TransportStdio, Command: tree.Node, Args: append([]string{tree.Bin(t, pkg)}, args...),
+	}
+}
+
+// remote is a server that listens on a port of its own, and that nobody but the test starts or ends.
+type remote struct {
+	cmd  *exec.Cmd
+	out  bytes.Buffer // to be read once done is closed
+	done chan struct{}
+	once sync.Once
+}
+
+// listening starts the program and returns when something accepts connections on the port.
+func listening(t *testing.T, port int, environ []string, program string, args ...string) {
+	t.Helper()
+	s := &remote{cmd: exec.Command(program, args...), done: make(chan struct{})}
+	s.cmd.Stdout, s.cmd.Stderr, s.cmd.WaitDelay = &s.out, &s.out, time.Second
+	s.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, environ...)
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	started := make(chan error)
+	go func() {
+		defer close(s.done)
+		runtime.LockOSThread() // the signal comes with the end of the thread that started the process
+		defer runtime.UnlockOSThread()
+		err := s.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = s.cmd.Wait() // it is killed
+		}
+	}()
+	require.NoError(t, <-started)
+	t.Cleanup(func() { s.end(t) })
+	s.await(t, port)
+}
+
+// await tries the port until the server is there, has ended, or takes too long.
+func (s *remote) await(t *testing.T, port int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		select {
+		case <-s.done:
+			return true
+		default:
+		}
+		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil
+	}, within, 20*time.Millisecond, "the server does not listen")
+	select {
+	case <-s.done:
+		require.Fail(t, "the server has ended", "%s", s.out.Bytes())
+	default:
+	}
+}
+
+func (s *remote) end(t *testing.T) {
+	s.once.Do(func() { _ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) }) // the group; it may be gone
+	<-s.done
+	if t.Failed() {
+		out := s.out.Bytes()
+		t.Logf("the server said:\n%s", out[max(0, len(out)-4000):])
+	}
+}
+
+// httpServer is a server that the test has started at the port, as the operator would configure it.
+func httpServer(id string, port int) config.MCPServer {
+	return config.MCPServer{ID: id, Transport: config.TransportHTTP, URL: fmt.Sprintf("http://127.0.0.1:%d/mcp", port)}
+}

@@ -1,0 +1,192 @@
+package servers
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+
+	"github.com/everturn/everturn/cluster"
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/sqlite"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// within bounds a turn, and how long a test waits for a server. It decides nothing: a test that waits this long has failed.
+const within = time.Minute
+
+// canary is a secret in the worker's environment, which no server is to see.
+const canary = "sk-canary-9f31c7d2a4"
+
+// rig is an Everturn of its own with one MCP server: a scripted model, a journal, a task queue and a worker.
+type rig struct {
+	t      *testing.T
+	server string
+	model  *script.Server
+	cfg    config.Config
+	client client.Client
+	store  journal.Store
+	turns  int
+	called map[string]bool // wire names
+}
+
+// newRig starts a worker that hosts the server. Nobody is asked for anything: this is about the servers, and the model is
+// a script.
+func newRig(t *testing.T, server config.MCPServer) *rig {
+	t.Helper()
+	server.Required, server.ConnectTimeout = true, within
+	r := &rig{t: t, server: server.ID, model: script.Start(t, script.Text("unused")), called: map[string]bool{}}
+	dir := t.TempDir()
+	r.cfg = config.Default()
+	r.cfg.LLM.Provider, r.cfg.LLM.BaseURL, r.cfg.LLM.Model = config.ProviderOpenAI, r.model.URL(), "scripted"
+	r.cfg.Runtime.Mode, r.cfg.Runtime.Workspace = config.ModeNative, dir
+	r.cfg.Runtime.MaxSteps, r.cfg.Runtime.MaxToolCalls, r.cfg.Runtime.MaxHistoryMessages = 100, 100, 1000
+	r.cfg.Policy.AskRisk, r.cfg.Policy.Taint = config.AskNever, config.TaintOff
+	r.cfg.Journal.Path, r.cfg.Journal.Synchronous = filepath.Join(dir, "journal.db"), config.SynchronousNormal
+	r.cfg.Temporal.Address = stack.Address
+	r.cfg.Temporal.TaskQueue = fmt.Sprintf("q-%s-%d", strings.ReplaceAll(t.Name(), "/", "-"), time.Now().UnixNano())
+	r.cfg.Worker.DrainTimeout = 5 * time.Second
+	r.cfg.MCP.Servers = []config.MCPServer{server}
+	r.open()
+	r.work()
+	return r
+}
+
+// open connects the test itself, to start turns and to look at what became of them.
+func (r *rig) open() {
+	r.t.Helper()
+	var err error
+	r.client, err = cluster.Dial(r.t.Context(), cluster.Options{Address: stack.Address})
+	require.NoError(r.t, err)
+	r.t.Cleanup(r.client.Close)
+	r.store, err = sqlite.Open(r.t.Context(), r.cfg.Journal.Path, sqlite.Options{Synchronous: "normal"})
+	require.NoError(r.t, err)
+	r.t.Cleanup(func() { require.NoError(r.t, r.store.Close()) })
+}
+
+// work runs the worker until the test ends.
+func (r *rig) work() {
+	r.t.Helper()
+	e, err := engine.New(r.t.Context(), r.cfg, engine.WithEnviron(append(os.Environ(), "OPENAI_API_KEY="+canary)))
+	require.NoError(r.t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	r.t.Cleanup(func() {
+		cancel()
+		require.NoError(r.t, <-done)
+		require.NoError(r.t, e.Close())
+	})
+}
+
+// call is a tool call that the model makes.
+type call struct {
+	tool string // the server's own name
+	args string // a JSON object; empty: {}
+	// from makes the arguments of what the calls before it in the turn gave.
+	from func(results []string) string
+	// fails: the tool is to answer with an error.
+	fails bool
+}
+
+// ask is a call with arguments, which are formatted with values as fmt.Sprintf does.
+func ask(tool, args string, values ...any) call {
+	if len(values) > 0 {
+		args = fmt.Sprintf(args, values...)
+	}
+	return call{tool: tool, args: args}
+}
+
+// turn carries the calls out in one turn, each in a step of its own, and returns what the model was shown of each result.
+// Each must end as it says.
+func (r *rig) turn(calls ...call) []string {
+	r.t.Helper()
+	r.turns++
+	r.model.SetScript(script.Func(func(req script.Request) script.Reply { return r.reply(calls, req) }))
+	ctx, cancel := context.WithTimeout(r.t.Context(), 2*within)
+	defer cancel()
+	run, err := r.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID: fmt.Sprintf("%s-%d", r.cfg.Temporal.TaskQueue, r.turns), TaskQueue: r.cfg.Temporal.TaskQueue,
+	}, workflows.TurnWorkflow, workflows.Input{Message: &workflows.Message{Text: "Do what the script says."}})
+	require.NoError(r.t, err)
+	var result workflows.Result
+	require.NoError(r.t, run.Get(ctx, &result))
+	require.Equal(r.t, turn.FinishAnswered, result.FinishReason)
+	return r.results(result.Turn, calls)
+}
+
+func (r *rig) reply(calls []call, req script.Request) script.Reply {
+	if req.Step >= len(calls) {
+		return script.Text("That was all.")
+	}
+	c := calls[req.Step]
+	args := c.args
+	if c.from != nil {
+		var results []string
+		for _, m := range req.Chat.Messages {
+			if m.Role == "tool" {
+				results = append(results, m.Content)
+			}
+		}
+		args = c.from(results)
+	}
+	if args == "" {
+		args = "{}"
+	}
+	return script.Call(r.wire(c.tool), args)
+}
+
+// wire is the name under which the model sees a tool of the server.
+func (r *rig) wire(tool string) string { return turn.WireName("mcp/" + r.server + "/" + tool) }
+
+// results checks how the ledger says that the calls ended, and returns their texts.
+func (r *rig) results(turnID string, calls []call) []string {
+	r.t.Helper()
+	records, err := r.store.Calls(r.t.Context(), turnID)
+	require.NoError(r.t, err)
+	require.Len(r.t, records, len(calls))
+	var texts []string
+	for i, record := range records {
+		want := turn.OutcomeOK
+		if calls[i].fails {
+			want = turn.OutcomeError
+		}
+		assert.Equal(r.t, want, record.Outcome, "%s %s: %s", record.Call.Tool, record.Call.Arguments, record.Text)
+		r.called[r.wire(calls[i].tool)] = true
+		texts = append(texts, record.Text)
+	}
+	require.False(r.t, r.t.Failed(), "a call did not end as it should")
+	return texts
+}
+
+// offersOnlyWhatWasCalled checks that the model is offered exactly the tools that the turns of this test have called: the
+// server's list is whole, and so is the test.
+func (r *rig) offersOnlyWhatWasCalled() {
+	r.t.Helper()
+	requests := r.model.Requests()
+	require.NotEmpty(r.t, requests)
+	var called, offered []string
+	for _, name := range requests[len(requests)-1].Chat.ToolNames() {
+		if strings.HasPrefix(name, "mcp_") {
+			offered = append(offered, name)
+		}
+	}
+	for name := range r.called {
+		called = append(called, name)
+	}
+	slices.Sort(called)
+	slices.Sort(offered)
+	assert.Equal(r.t, called, offered, "left: called by the test; right: offered by the server")
+}
