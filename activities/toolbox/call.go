@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -13,36 +14,94 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
+// The keys of a call's metadata. metaCallID carries "<turn>:<call>", the same for every dispatch of a call, so that a
+// server which wants to can tell a repetition from a new call.
+const (
+	metaCallID   = "everturn.dev/call"
+	metaProgress = "progressToken" // the protocol's own
+)
+
 // reply is what the SDK made of a call.
 type reply struct {
 	result *mcp.CallToolResult
 	err    error
 }
 
+// flight is one dispatch of a call, under way.
+type flight struct {
+	s     *session
+	req   turn.ToolRequest
+	name  string    // the server's own name of the tool
+	round int       // how often the server has asked for something before
+	began time.Time // for the duration
+	token string
+
+	waiting  context.Context // of who waits for the result
+	patience *patience       // of the same
+	stop     context.CancelFunc
+	wire     context.Context // of the request: waiting, or what outlives it
+	endWire  context.CancelCauseFunc
+	detach   time.Duration // how long it may go on by itself; 0: not at all
+	state    *callState
+	replies  chan reply
+	local    *localCall
+	forget   func()
+
+	mu   sync.Mutex
+	told time.Time // when progress was last told
+	over bool      // and none is told any more
+}
+
 // call sends the request and says how it ended.
 func (s *session) call(ctx context.Context, req turn.ToolRequest, d turn.Descriptor, name string) (turn.ToolResult, error) {
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, s.timeout(req, d))
-	defer cancel()
-	defer context.AfterFunc(s.owner.ctx, cancel)()
-	sent, state := newCallState(ctx)
-	params := &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(req.Arguments)}
-	if len(req.Arguments) == 0 {
-		params.Arguments = map[string]any{}
+	c, asked := s.resume(req)
+	if asked != nil {
+		asked.Duration = time.Since(began)
+		return *asked, nil
 	}
-	var local *localCall
-	if s.owner.local != nil {
-		var forget func()
-		local, params.Meta, forget = s.owner.local.open(ctx, req)
-		defer forget()
+	f := s.depart(ctx, req, d, name)
+	f.round = c.Round
+	f.send(c)
+	select {
+	case r := <-f.replies:
+		return f.finish(r)
+	case <-f.waiting.Done():
 	}
-	r := s.await(sent, params)
-	result, err := s.conclude(ctx, req, state, r)
-	if local != nil {
-		s.noteLocal(local, req, &result)
+	select {
+	case r := <-f.replies: // both were ready: an answer is worth more than a deadline
+		return f.finish(r)
+	default:
 	}
-	result.Duration = time.Since(began)
-	return result, err
+	if f.detaches() {
+		if result, gone := f.goOn(); gone {
+			f.quiet()
+			result.Duration = time.Since(f.began)
+			return result, nil
+		}
+	}
+	return f.finish(reply{err: f.waiting.Err()})
+}
+
+// depart makes a flight of a request.
+func (s *session) depart(ctx context.Context, req turn.ToolRequest, d turn.Descriptor, name string) *flight {
+	f := &flight{s: s, req: req, name: name, began: time.Now(), token: progressToken(req), replies: make(chan reply, 1), forget: func() {}}
+	held := s.owner.describer.server.HoldQuestions > 0 && req.Hold != nil
+	f.waiting, f.patience, f.stop = s.wait(ctx, s.timeout(req, d), max(req.TotalTimeout, d.TotalTimeout), held)
+	if req.Late != nil {
+		f.detach = s.settings(name).Detach
+	}
+	f.wire, f.endWire = context.WithCancelCause(f.waiting)
+	if f.detach > 0 {
+		f.wire, f.endWire = context.WithCancelCause(context.WithoutCancel(ctx))
+		context.AfterFunc(f.waiting, func() {
+			if !timeIsUp(f.waiting) {
+				f.endWire(context.Cause(f.waiting))
+			}
+		})
+	}
+	s.flights.add(f.token, f)
+	return f
 }
 
 func (s *session) timeout(req turn.ToolRequest, d turn.Descriptor) time.Duration {
@@ -55,49 +114,136 @@ func (s *session) timeout(req turn.ToolRequest, d turn.Descriptor) time.Duration
 	return s.owner.describer.server.CallTimeout
 }
 
-// await waits for the SDK no longer than the context lasts: writing to a server that reads nothing does not end by
-// itself, but only when the session does.
-func (s *session) await(ctx context.Context, params *mcp.CallToolParams) reply {
-	replies := make(chan reply, 1)
-	go func() {
-		result, err := s.mcp.CallTool(ctx, params)
-		replies <- reply{result, err}
-	}()
-	select {
-	case r := <-replies:
-		return r
-	case <-ctx.Done():
+// settings are the operator's, or the local tool's author's, for a tool by its own name.
+func (s *session) settings(name string) ToolSettings {
+	if s.owner.local != nil {
+		return s.owner.local.settings()[name]
 	}
-	select {
-	case r := <-replies: // both were ready: an answer is worth more than a deadline
-		return r
-	default:
-		return reply{err: ctx.Err()}
-	}
+	return s.owner.describer.settings[name]
 }
 
-// conclude decides what a reply means. The order of the questions matters: first whether anything left, then whether
+// send hands the request to the SDK and waits no longer than the flight's context lasts: writing to a server that reads
+// nothing does not end by itself, but only when the session does.
+func (f *flight) send(c continuation) {
+	ctx, state := newCallState(f.wire)
+	f.state = state
+	unhook := context.AfterFunc(f.s.owner.ctx, func() { f.endWire(context.Canceled); f.stop() })
+	meta := mcp.Meta{metaCallID: callKey(f.req), metaProgress: f.token}
+	forget := func() {}
+	if local := f.s.owner.local; local != nil {
+		f.local, forget = local.open(f.wire, f.req, meta)
+	}
+	f.forget = func() { unhook(); forget() }
+	exchange := f.s.exchange(f.req, f.name, c, meta)
+	go func() {
+		result, err := exchange(ctx)
+		f.replies <- reply{result, err}
+	}()
+}
+
+// exchange is the request that carries the call: the tool's own, or the one that an offered tool stands for.
+func (s *session) exchange(req turn.ToolRequest, name string, c continuation, meta mcp.Meta) func(context.Context) (*mcp.CallToolResult, error) {
+	if stand := s.standIn(name); stand != nil {
+		return func(ctx context.Context) (*mcp.CallToolResult, error) { return stand(ctx, s.mcp, req.Arguments, meta) }
+	}
+	params := &mcp.CallToolParams{Meta: meta, Name: name, Arguments: json.RawMessage(req.Arguments)}
+	if len(req.Arguments) == 0 {
+		params.Arguments = map[string]any{}
+	}
+	params.InputResponses, params.RequestState = c.responses(), c.State
+	return func(ctx context.Context) (*mcp.CallToolResult, error) { return s.mcp.CallTool(ctx, params) }
+}
+
+// finish ends the flight and says what it came to.
+func (f *flight) finish(r reply) (turn.ToolResult, error) {
+	result, err := f.conclude(r)
+	f.quiet()
+	f.endWire(context.Canceled)
+	f.stop()
+	f.forget()
+	if f.local != nil {
+		f.noteLocal(&result)
+	}
+	result.Duration = time.Since(f.began)
+	return result, err
+}
+
+// quiet lets nothing more be told of the flight's progress.
+func (f *flight) quiet() {
+	f.s.flights.remove(f.token, f)
+	f.mu.Lock()
+	f.over = true
+	f.mu.Unlock()
+}
+
+// ending says where and how the call ended. The order of the questions matters: first whether anything left, then whether
 // anything came back.
-func (s *session) conclude(ctx context.Context, req turn.ToolRequest, st *callState, r reply) (turn.ToolResult, error) {
+func (f *flight) ending(r reply) ending {
+	e := ending{stage: stageSent, by: f.endedBy(), repeatable: f.req.Repeatable}
 	var wire *jsonrpc.Error
 	switch {
 	case r.err == nil:
-		s.owner.answered()
-		return s.render(r.result), nil
-	case !st.abandon() || st.refused.Load():
-		return turn.ToolResult{}, s.notSent(r.err)
+		e.stage, e.answer = stageAnswered, f.s.answerOf(r.result, f.round)
+	case !f.state.abandon():
+		e.stage = stageUnsent
+	case f.state.refused.Load():
+		e.stage = stageRefused
 	case errors.As(r.err, &wire) && !transportCode(wire.Code):
-		s.owner.answered()
-		return failed(s.owner.clean(wire.Message, 4096)), nil
-	case ctx.Err() != nil:
-		s.recycle(ctx, st)
-		return s.gaveUp(ctx, req), nil
-	case st.isAnswered():
-		s.owner.answered()
-		return failed("The tool ran and answered, but its answer cannot be read: " + s.owner.clean(r.err.Error(), 300)), nil
+		e.stage, e.answer = stageAnswered, answerProtocol
+	case e.by == endedByLoss && f.state.isAnswered():
+		e.stage, e.answer = stageAnswered, answerUnreadable
 	}
-	s.awaitLoss()
-	return s.unsettled(req, "the connection to it was lost ("+s.lossReason(r.err)+")"), nil
+	return e
+}
+
+// endedBy is what ended the wait where no answer did.
+func (f *flight) endedBy() endedBy {
+	switch {
+	case f.wire.Err() == nil && f.waiting.Err() == nil:
+		return endedByLoss
+	case timeIsUp(f.wire) || f.wire.Err() == nil && timeIsUp(f.waiting):
+		return endedByDeadline
+	}
+	return endedByCancel
+}
+
+// conclude makes a result of the call's ending, and sees to the server.
+func (f *flight) conclude(r reply) (turn.ToolResult, error) {
+	s, e := f.s, f.ending(r)
+	class, again := e.class()
+	if e.stage == stageAnswered {
+		s.owner.answered()
+		return f.answered(e, r), nil
+	}
+	if e.stage != stageSent {
+		return turn.ToolResult{}, s.notSent(r.err)
+	}
+	why := "the call was cancelled before it answered"
+	switch e.by {
+	case endedByDeadline:
+		why = "it did not answer in time"
+		s.recycle(f.state, true)
+	case endedByCancel:
+		s.recycle(f.state, false)
+	default:
+		s.awaitLoss()
+		why = "the connection to it was lost (" + s.lossReason(r.err) + ")"
+	}
+	return unsettled(f.req.Tool, class, again, why), nil
+}
+
+// answered is the result of a call that was answered.
+func (f *flight) answered(e ending, r reply) turn.ToolResult {
+	var wire *jsonrpc.Error
+	switch {
+	case e.answer == answerProtocol && errors.As(r.err, &wire):
+		return failed(f.s.owner.clean(wire.Message, 4096))
+	case e.answer == answerUnreadable:
+		return failed("The tool ran and answered, but its answer cannot be read: " + f.s.owner.clean(r.err.Error(), 300))
+	case e.answer == answerAsks, e.answer == answerCannotAsk:
+		return f.s.inquire(r.result, f.round)
+	}
+	return f.s.render(r.result, f.name)
 }
 
 // transportCode are codes that the SDK makes up itself where the transport failed: client closing, server closing,
@@ -109,20 +255,13 @@ func (s *session) notSent(err error) error {
 	return turn.Errorf(turn.CodeToolNotSent, err, fmt.Sprintf("nothing was sent to %s: %s", s.owner.name(), why))
 }
 
-func (s *session) gaveUp(ctx context.Context, req turn.ToolRequest) turn.ToolResult {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return s.unsettled(req, "it did not answer in time")
-	}
-	return s.unsettled(req, "the call was cancelled before it answered")
-}
-
 // unsettled is the result of a call that was sent and not answered.
-func (s *session) unsettled(req turn.ToolRequest, what string) turn.ToolResult {
-	if req.Repeatable {
-		return failed(fmt.Sprintf("%s gave no result: %s. It may be called again.", req.Tool, what))
+func unsettled(tool string, c class, again bool, what string) turn.ToolResult {
+	if again {
+		return failed(fmt.Sprintf("%s gave no result: %s. It may be called again.", tool, what))
 	}
-	r := failed(fmt.Sprintf("Outcome unknown: %s was called, and %s. It may or may not have taken effect. Find out before calling it again.", req.Tool, what))
-	r.Outcome = turn.OutcomeUnknown
+	r := failed(fmt.Sprintf("Outcome unknown: %s was called, and %s. It may or may not have taken effect. Find out before calling it again.", tool, what))
+	r.Outcome = turn.Outcome(c)
 	return r
 }
 
@@ -151,17 +290,17 @@ func (s *session) lossReason(err error) string {
 
 // clean makes the words of a server, or of an error about it, fit to be shown.
 func (c *connector) clean(text string, limit int) string {
-	return oneLine(c.redact.text(text), limit)
+	return oneLine(c.redact.text(Sanitize(text)), limit)
 }
 
 // recycle sees to it that a server does not go on with a call that was given up. After a deadline its process is
 // replaced at once; after a cancellation it has a moment to answer, which says that it stopped. Other calls in flight
 // end first, under their own deadlines.
-func (s *session) recycle(ctx context.Context, st *callState) {
+func (s *session) recycle(st *callState, late bool) {
 	if !s.link.disposable {
 		return
 	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if late {
 		s.retire()
 		return
 	}
@@ -179,12 +318,12 @@ func (s *session) recycle(ctx context.Context, st *callState) {
 	})
 }
 
-func (s *session) noteLocal(call *localCall, req turn.ToolRequest, r *turn.ToolResult) {
-	size, bug := s.owner.local.after(call)
+func (f *flight) noteLocal(r *turn.ToolResult) {
+	size, bug := f.s.owner.local.after(f.local)
 	if size > r.SizeBytes && r.Outcome == turn.OutcomeOK {
 		r.SizeBytes = size
 	}
 	if bug != "" {
-		s.owner.log.Error("a local tool panicked", "tool", req.Tool, "turn", req.Turn, "call", req.CallID, "stack", bug)
+		f.s.owner.log.Error("a local tool panicked", "tool", f.req.Tool, "turn", f.req.Turn, "call", f.req.CallID, "stack", bug)
 	}
 }

@@ -8,8 +8,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -31,6 +33,8 @@ type offer struct {
 	catalogue turn.Catalogue
 	names     map[string]string // tool ID → the server's own name
 	tools     map[string]turn.Descriptor
+	own       map[string]bool // the server's own names of the tools that it has itself
+	outputs   map[string]any  // their output schemas, by the same names
 }
 
 // listTools asks for every page of the server's tools, within the bounds.
@@ -73,12 +77,14 @@ type describer struct {
 	prefix   string // of IDs: "local" or "mcp/<server>"
 	server   Server
 	settings map[string]ToolSettings
+	// callTimeout is what the operator said of all of the server's tools; 0: the turn decides.
+	callTimeout time.Duration
 }
 
 // offer describes the tools, in the order of their IDs so that a server's mood does not change prompts.
 func (d describer) offer(tools []*mcp.Tool) offer {
 	o := offer{names: map[string]string{}, tools: map[string]turn.Descriptor{}}
-	o.catalogue = turn.Catalogue{Server: d.server.ID, Required: d.server.Required}
+	o.catalogue = d.blank()
 	for _, t := range tools {
 		if utf8.ValidString(t.Name) && !d.server.allows(t.Name) {
 			continue
@@ -98,6 +104,31 @@ func (d describer) offer(tools []*mcp.Tool) offer {
 	slices.SortFunc(o.catalogue.Tools, func(a, b turn.Descriptor) int { return cmp.Compare(a.ID, b.ID) })
 	o.catalogue.Hash = hashOf(o.catalogue.Tools)
 	return o
+}
+
+// blank is the server's catalogue without anything in it.
+func (d describer) blank() turn.Catalogue {
+	return turn.Catalogue{
+		Server: d.server.ID, Required: d.server.Required, MayChange: d.server.TrustChanges || d.prefix == localID, Setup: d.setup(),
+	}
+}
+
+// setup is a hash of what the operator configured that decides which tools there are. No secret is in it: not the
+// environment, not the headers, and of the URL neither user nor query.
+func (d describer) setup() string {
+	s := d.server
+	if d.prefix == localID {
+		return ""
+	}
+	where := s.URL
+	if u, err := url.Parse(s.URL); err == nil {
+		u.User, u.RawQuery, u.Fragment = nil, "", ""
+		where = u.String()
+	}
+	return hashOf(map[string]any{
+		"transport": s.Transport, "command": s.Command, "args": s.Args, "url": where, "allow": s.Allow, "deny": s.Deny,
+		"resources": s.Resources, "prompts": s.Prompts,
+	})
 }
 
 func (o *offer) drop(name string, reason error) {
@@ -124,38 +155,59 @@ func (d describer) describe(t *mcp.Tool) (turn.Descriptor, error) {
 	description, _ := Cut(strings.TrimSpace(Sanitize(t.Description)), maxDescriptionBytes)
 	desc := turn.Descriptor{ID: d.prefix + "/" + t.Name, Description: description, Schema: schema, Lane: turn.LaneRegular}
 	desc.Wire = turn.WireName(desc.ID)
-	desc.Hash = hashOf(map[string]any{
-		"name": t.Name, "description": t.Description, "input": schema, "output": t.OutputSchema, "annotations": t.Annotations,
-	})
+	desc.Hash = identity(t, schema)
 	d.judge(&desc, t)
 	return desc, nil
+}
+
+// identity is a hash of all that a server says of a tool and that a model, or an operator, goes by.
+func identity(t *mcp.Tool, schema json.RawMessage) string {
+	said := map[string]any{
+		"name": t.Name, "description": t.Description, "input": schema, "output": t.OutputSchema, "annotations": t.Annotations,
+	}
+	if t.Title != "" {
+		said["title"] = t.Title
+	}
+	return hashOf(said)
 }
 
 // judge adds what the operator says, and of what the server says about itself as much as counts.
 func (d describer) judge(desc *turn.Descriptor, t *mcp.Tool) {
 	said := d.settings[t.Name]
-	desc.Timeout, desc.Repeatable, desc.Risk = said.Timeout, said.Repeatable, said.Risk
 	hints := t.Annotations
 	if hints == nil {
 		hints = &mcp.ToolAnnotations{}
 	}
-	if d.server.Trust && (hints.ReadOnlyHint || hints.IdempotentHint) {
-		desc.Repeatable = true
-	}
+	desc.Repeatable = said.Repeatable || d.server.Trust && (hints.ReadOnlyHint || hints.IdempotentHint)
+	desc.Timeout = cmp.Or(said.Timeout, d.callTimeout)
+	desc.TotalTimeout = cmp.Or(said.TotalTimeout, d.server.TotalTimeout)
 	if said.Quick {
 		desc.Lane = turn.LaneQuick
 	}
-	if desc.Risk != "" {
-		return
+	desc.Reach = d.reach(said, hints)
+	desc.Risk = cmp.Or(said.Risk, d.risk(hints))
+}
+
+// reach is what a call can do beyond giving its result. That a server reaches nothing outside counts only where it is
+// trusted and says so in so many words: unset hints mean the worst.
+func (d describer) reach(said ToolSettings, hints *mcp.ToolAnnotations) turn.Reach {
+	closed := hints.ReadOnlyHint && hints.OpenWorldHint != nil && !*hints.OpenWorldHint
+	return turn.Reach{
+		Contained: said.Contained || d.server.Trust && closed,
+		Taints:    d.prefix != localID && (!d.server.Trust || d.server.TaintsAll),
+		Stateful:  d.server.Stateful,
 	}
+}
+
+// risk is what the tool may do at worst by the server's word. One that calls itself destructive is believed.
+func (d describer) risk(hints *mcp.ToolAnnotations) turn.Risk {
 	switch {
 	case !hints.ReadOnlyHint && hints.DestructiveHint != nil && *hints.DestructiveHint:
-		desc.Risk = turn.RiskHigh
+		return turn.RiskHigh
 	case d.server.Trust && hints.ReadOnlyHint:
-		desc.Risk = turn.RiskLow
-	default:
-		desc.Risk = turn.RiskMedium
+		return turn.RiskLow
 	}
+	return turn.RiskMedium
 }
 
 func checkName(name string) error {
@@ -184,3 +236,6 @@ func hashOf(v any) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }
+
+// Contained says that the tool only reads, and only here: see turn.Reach.
+func Contained() ToolOption { return func(s *ToolSettings) { s.Contained = true } }

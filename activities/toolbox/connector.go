@@ -13,12 +13,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// crashesAllowed is how often in a row a server may die before it has answered a call, until its restarts are paused
-// like failed connects.
-const crashesAllowed = 3
-
-// connector keeps one server reachable: it connects when a call needs it, replaces sessions that died, and leaves a
-// server that cannot be reached alone for a while.
+// connector keeps one server reachable: it connects when a call needs it, replaces sessions that died, ends those that
+// nobody uses, and leaves a server that fails alone for a while. Its sessions are caches: each may go at any time, and
+// the next call makes another. They belong to one configuration of one server, with its credentials, because a Host is
+// made for one configuration and a connector for one of its servers.
 type connector struct {
 	describer describer
 	local     *Local // nil but for the local tools
@@ -28,32 +26,23 @@ type connector struct {
 	log       *slog.Logger
 	ctx       context.Context // the host's life
 	running   *tasks          // the host's goroutines
+	permits   chan struct{}   // holds one for each call in flight; nil: they are not bounded
 
-	mu       sync.Mutex
-	current  *session
-	attempt  *attempt
-	version  *string // of the last handshake that succeeded
-	failures int
-	crashes  int
-	retryAt  time.Time
-	problem  string
-	events   chan struct{} // something changed; capacity 1
+	mu         sync.Mutex
+	slots      map[string]*slot // by turn; the one that is shared has no name
+	connecting int              // attempts under way
+	version    *string          // of the last handshake that succeeded
+	breaker    breaker
+	problem    string // why there is no connection, or why calls came to nothing
+	record     record
+	known      *turn.Catalogue // what was listed last, on whichever connection
+	events     chan struct{}   // something changed; capacity 1
 }
 
 // attempt is something to wait for before there is a session: a connect under way, or the end of a session that died.
 type attempt struct {
 	done chan struct{}
 	err  error
-}
-
-// backoff is the pause after the n-th failure in a row: it doubles from first up to most.
-func backoff(n int, first, most time.Duration) time.Duration {
-	for d := first; ; d *= 2 {
-		if n <= 1 || d >= most {
-			return min(d, most)
-		}
-		n--
-	}
 }
 
 func (c *connector) id() string { return c.describer.server.ID }
@@ -66,25 +55,6 @@ func (c *connector) name() string {
 	return fmt.Sprintf("MCP server %q", c.id())
 }
 
-// acquire returns a live session with one more user, connecting where there is none. Its error says why there is none.
-func (c *connector) acquire(ctx context.Context) (*session, error) {
-	for range 4 { // a session may die between connecting and use
-		s, a, err := c.sessionOrAttempt()
-		if s != nil || err != nil {
-			return s, err
-		}
-		select {
-		case <-a.done:
-			if a.err != nil {
-				return nil, a.err
-			}
-		case <-ctx.Done():
-			return nil, fmt.Errorf("%s is still starting: %w", c.name(), context.Cause(ctx))
-		}
-	}
-	return nil, fmt.Errorf("%s ends as soon as it is started%s", c.name(), c.lastWords())
-}
-
 func (c *connector) lastWords() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,62 +64,53 @@ func (c *connector) lastWords() string {
 	return ": " + c.problem
 }
 
-func (c *connector) sessionOrAttempt() (*session, *attempt, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ctx.Err() != nil {
-		return nil, nil, errHostClosed
+// unavailable says that the server is left alone for now. The connector's lock is held.
+func (c *connector) unavailable(wait time.Duration) error {
+	if wait <= 0 {
+		return fmt.Errorf("%s is unavailable, and another call is finding out whether it is well again: %s", c.name(), c.problem)
 	}
-	if c.current != nil {
-		if c.current.enter() {
-			return c.current, nil, nil
-		}
-		return nil, &attempt{done: c.current.lost}, nil // its process goes before the next one comes
-	}
-	if c.attempt == nil {
-		if wait := time.Until(c.retryAt); wait > 0 {
-			return nil, nil, fmt.Errorf("%s is unavailable and is tried again in %s: %s", c.name(), wait.Round(time.Second), c.problem)
-		}
-		a := &attempt{done: make(chan struct{})}
-		if !c.running.start(func() { c.connect(a) }) {
-			return nil, nil, errHostClosed
-		}
-		c.attempt = a
-	}
-	return nil, c.attempt, nil
+	return fmt.Errorf("%s is unavailable and is tried again in %s: %s", c.name(), max(wait.Round(time.Second), time.Second), c.problem)
 }
 
 // connect carries out an attempt. It lives as long as the host at most, not as long as the caller that needed it first.
-func (c *connector) connect(a *attempt) {
+func (c *connector) connect(sl *slot, a *attempt) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.describer.server.ConnectTimeout)
 	defer cancel()
 	s, err := c.open(ctx)
-	if err == nil && !c.install(s) { // the host was closed meanwhile and did not see this session
+	if err == nil && !c.install(sl, s) { // the host was closed meanwhile and did not see this session
 		s.retire()
 		err = errHostClosed
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.attempt = nil
+	sl.attempt = nil
+	c.connecting--
 	if err != nil {
-		c.failures++
-		c.retryAt = time.Now().Add(backoff(c.failures, c.opts.BackoffMin, c.opts.BackoffMax))
+		c.breaker.connectFailed(time.Now())
 		c.problem = err.Error()
+		c.record.failed(err.Error())
 		a.err = fmt.Errorf("%s is unavailable: %w", c.name(), err)
-		c.log.Warn("connecting to an MCP server", "server", c.id(), "failures", c.failures, "error", err)
+		c.log.Warn("connecting to an MCP server", "server", c.id(), "failures", c.breaker.connects, "error", err)
+		c.forgetSlot(sl)
 	}
 	close(a.done)
-	c.poke()
+	c.changed()
 }
 
 // install makes s the session that calls use, unless the host is closed.
-func (c *connector) install(s *session) bool {
+func (c *connector) install(sl *slot, s *session) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ctx.Err() != nil {
 		return false
 	}
-	c.failures, c.problem, c.current = 0, "", s
+	c.breaker.connected()
+	if c.breaker.strikes < strikesAllowed {
+		c.problem = ""
+	}
+	s.slot, sl.current, sl.resting = sl, s, false
+	c.slots[sl.turn] = sl
+	s.startIdling(c.describer.server.IdleTimeout)
 	return true
 }
 
@@ -171,8 +132,7 @@ func (c *connector) open(ctx context.Context) (*session, error) {
 		silentProbe := probe.Err() != nil && ctx.Err() == nil
 		cancel()
 		if err == nil {
-			c.remember(versions[i])
-			return s, nil
+			return c.upgraded(ctx, s, versions[i])
 		}
 		last = c.explain(ctx, l, err)
 		var refusal *jsonrpc.Error
@@ -213,52 +173,81 @@ func (c *connector) explain(ctx context.Context, l *link, err error) error {
 	if fate := l.fate(); fate != "" {
 		why += "; its process ended with " + fate
 	}
+	c.keepStderr(l)
 	return errors.New(c.redact.text(why + stderrNote(l)))
 }
 
 // stderrNote is the last of what a server said on stderr, for people.
 func stderrNote(l *link) string {
-	tail := l.tail()
-	if tail = Sanitize(tail); len(tail) > 1024 {
-		tail = "…" + tail[runeStart(tail, len(tail)-1024):]
-	}
+	tail := stderrTail(l)
 	if tail == "" {
 		return ""
 	}
 	return "; its stderr ends with:\n" + tail
 }
 
+// stderrTail is at most 1 KiB of it.
+func stderrTail(l *link) string {
+	tail := Sanitize(l.tail())
+	if len(tail) > 1024 {
+		tail = "…" + tail[runeStart(tail, len(tail)-1024):]
+	}
+	return tail
+}
+
 // ended is told when a session's connection is gone.
 func (c *connector) ended(s *session, crashed bool) {
+	c.keepStderr(s.link)
+	blamed, rested := s.blamedAlready(), s.hasRested()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.current == s {
-		c.current = nil
+	c.vacate(s)
+	if c.ctx.Err() == nil && !rested {
+		c.record.restarts++
 	}
 	if crashed && c.ctx.Err() == nil {
-		c.crashes++
 		c.problem = c.redact.text("its connection was lost" + stderrNote(s.link))
-		if c.crashes >= crashesAllowed {
-			c.retryAt = time.Now().Add(backoff(c.crashes-crashesAllowed+1, c.opts.BackoffMin, c.opts.BackoffMax))
+		c.record.failed(c.problem)
+		if !blamed && c.local == nil {
+			c.breaker.struck(time.Now())
 		}
-		c.log.Warn("an MCP server's connection was lost", "server", c.id(), "crashes", c.crashes, "process", s.link.fate())
+		c.log.Warn("an MCP server's connection was lost", "server", c.id(), "strikes", c.breaker.strikes, "process", s.link.fate())
 	}
-	c.poke()
+	c.changed()
 }
 
 // answered notes that the server is well.
 func (c *connector) answered() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.crashes = 0
+	c.breaker.answered()
+	c.problem = ""
+	c.record.answers++
+	c.record.note(c.state())
 }
 
 // detach makes the next caller start a new session.
 func (c *connector) detach(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.current == s {
-		c.current = nil
+	c.vacate(s)
+	c.record.note(c.state())
+}
+
+// changed tells the watcher, and keeps the books. The connector's lock is held.
+func (c *connector) changed() {
+	c.record.note(c.state())
+	c.poke()
+}
+
+// learn keeps what was listed last, and tells the watcher where that is news.
+func (c *connector) learn(offered turn.Catalogue) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	news := c.known == nil || c.known.Hash != offered.Hash
+	c.known = &offered
+	if news {
+		c.poke()
 	}
 }
 
@@ -272,7 +261,7 @@ func (c *connector) poke() {
 
 // catalogue returns what the server offers now, or why it cannot be asked.
 func (c *connector) catalogue(ctx context.Context) turn.Catalogue {
-	s, err := c.acquire(ctx)
+	s, err := c.acquire(ctx, "")
 	if err == nil {
 		defer s.leave()
 		var o offer
@@ -280,16 +269,23 @@ func (c *connector) catalogue(ctx context.Context) turn.Catalogue {
 			return o.catalogue
 		}
 	}
-	return turn.Catalogue{Server: c.id(), Required: c.describer.server.Required, Problem: err.Error()}
+	out := c.describer.blank()
+	out.Problem = err.Error()
+	return out
 }
 
-// close ends the session that is in use, if any.
+// close ends the sessions that are in use, if any.
 func (c *connector) close() {
 	c.mu.Lock()
-	s := c.current
-	c.current = nil
+	var open []*session
+	for _, sl := range c.slots {
+		if sl.current != nil {
+			open = append(open, sl.current)
+		}
+	}
+	c.slots = map[string]*slot{}
 	c.mu.Unlock()
-	if s != nil {
+	for _, s := range open {
 		s.retire()
 	}
 }

@@ -11,8 +11,8 @@ import (
 // inherited are the variables that every child gets: enough to find programs, a home and a language, and no secret.
 var inherited = []string{"PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ", "USER", "LOGNAME"}
 
-// childEnv is the complete environment of a server's process, and the values among it that the operator let through
-// by name.
+// childEnv is the complete environment of a server's process, but for the mark that package stdio adds, and the values
+// among it that the operator let through by name.
 func childEnv(s Server, lookup func(string) (string, bool)) (env, passed []string, err error) {
 	vars := map[string]string{}
 	for _, name := range inherited {

@@ -47,22 +47,37 @@ func New(opts Options, local *Local) (*Host, error) {
 		return nil, err
 	}
 	h.spawner = stdio.NewSpawner()
+	children := false
 	for _, c := range h.connectors {
 		if d, ok := c.dialer.(*stdioDialer); ok {
-			d.spawner = h.spawner
+			d.spawner, children = h.spawner, true
 		}
+	}
+	if children {
+		h.reap()
 	}
 	return h, nil
 }
 
+// reap ends what the servers of a worker that was killed have left behind.
+func (h *Host) reap() {
+	if n := stdio.ReapOrphans(); n > 0 {
+		h.opts.Logger.Warn("ended processes of MCP servers whose worker is gone", "processes", n)
+	}
+}
+
 func (h *Host) add(ctx context.Context, c *connector) {
 	c.opts, c.log, c.ctx, c.running, c.events = h.opts, h.opts.Logger, ctx, &h.running, make(chan struct{}, 1)
+	c.slots, c.permits = map[string]*slot{}, make(chan struct{}, max(c.describer.server.MaxConcurrent, 1))
+	c.breaker.first, c.breaker.most = h.opts.BackoffMin, h.opts.BackoffMax
+	c.record.note(StateIdle)
 	id := c.id()
 	h.connectors[id] = c
 	h.order = append(h.order, id)
 }
 
 func (h *Host) addServer(ctx context.Context, s Server) error {
+	callTimeout := s.CallTimeout
 	s, err := s.withDefaults()
 	if err != nil {
 		return err
@@ -70,27 +85,43 @@ func (h *Host) addServer(ctx context.Context, s Server) error {
 	if _, ok := h.connectors[s.ID]; ok {
 		return fmt.Errorf("MCP server ID %q is used twice: give each server its own", s.ID)
 	}
-	c := &connector{describer: describer{prefix: "mcp/" + s.ID, server: s, settings: s.Tools}, redact: newRedactor(s, nil)}
-	if s.Transport == TransportHTTP {
-		endpoint, err := parseEndpoint(s)
-		if err != nil {
-			return err
-		}
-		c.dialer = &httpDialer{server: s, endpoint: endpoint, opts: h.opts}
+	c := &connector{describer: describer{prefix: "mcp/" + s.ID, server: s, settings: s.Tools, callTimeout: callTimeout}}
+	if s.Transport == TransportStdio {
+		err = h.runs(c, s)
 	} else {
-		env, passed, err := childEnv(s, h.opts.Environ)
-		if err != nil {
-			return err
-		}
-		searchPath, _ := h.opts.Environ("PATH")
-		if own, ok := s.Env["PATH"]; ok {
-			searchPath = own
-		}
-		c.dialer = &stdioDialer{server: s, path: searchPath, env: env, opts: h.opts}
-		c.redact = newRedactor(s, passed)
+		err = h.reaches(c, s)
+	}
+	if err != nil {
+		return err
 	}
 	h.add(ctx, c)
 	return nil
+}
+
+// runs prepares a server that is a child process.
+func (h *Host) runs(c *connector, s Server) error {
+	env, passed, err := childEnv(s, h.opts.Environ)
+	if err != nil {
+		return err
+	}
+	searchPath, _ := h.opts.Environ("PATH")
+	if own, ok := s.Env["PATH"]; ok {
+		searchPath = own
+	}
+	c.dialer = &stdioDialer{server: s, path: searchPath, env: env, opts: h.opts}
+	c.redact = newRedactor(s, passed)
+	return nil
+}
+
+// reaches prepares a server that has an address.
+func (h *Host) reaches(c *connector, s Server) error {
+	guard, err := newGuard(s)
+	if err != nil {
+		return err
+	}
+	c.redact = newRedactor(s, nil)
+	c.dialer, err = newHTTPDialer(s, guard, h.opts, c.redact)
+	return err
 }
 
 // Catalogues connects to every server at once and returns what each offers: the local tools first, then the servers
@@ -144,23 +175,12 @@ func (h *Host) Call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult,
 	if _, err := decodeObject(req.Arguments); err != nil {
 		return failed("arguments of " + req.Tool + ": " + err.Error()), nil
 	}
-	s, err := c.acquire(ctx)
+	v, err := c.visit(ctx, &req)
 	if err != nil {
-		return turn.ToolResult{}, turn.Errorf(turn.CodeToolNotSent, err, req.Tool+" was not called")
+		return turn.ToolResult{}, notCalled(req.Tool, err)
 	}
-	defer s.leave()
-	o, err := s.offer(ctx)
-	if err != nil {
-		return turn.ToolResult{}, turn.Errorf(turn.CodeToolNotSent, err, req.Tool+" was not called")
-	}
-	d, ok := o.tools[req.Tool]
-	if !ok {
-		return turn.ToolResult{}, drift(req.Tool + " is no longer offered by " + c.name())
-	}
-	if d.Hash != req.Hash {
-		return turn.ToolResult{}, drift(req.Tool + " is not what this turn was given: its description, parameters or annotations changed")
-	}
-	return s.call(ctx, req, d, o.names[req.Tool])
+	defer v.end()
+	return v.call(ctx, req)
 }
 
 func drift(what string) error {

@@ -5,73 +5,60 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptrace"
-	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// maxRedirects bounds redirects, which are followed on the same host only.
-const maxRedirects = 3
-
-// parseEndpoint checks the server's URL: absolute, https, or http on loopback.
-func parseEndpoint(s Server) (*url.URL, error) {
-	if s.URL == "" {
-		return nil, fmt.Errorf("MCP server %q: set its URL (or a command)", s.ID)
-	}
-	u, err := url.Parse(s.URL)
-	if err != nil || u.Host == "" {
-		return nil, fmt.Errorf("MCP server %q: its URL is not absolute: write https://host/path", s.ID)
-	}
-	switch {
-	case u.Scheme == "https":
-		return u, nil
-	case u.Scheme == "http" && loopbackName(u.Hostname()):
-		return u, nil
-	}
-	return nil, fmt.Errorf("MCP server %q: %s://%s is not https, and plain http is for loopback only", s.ID, u.Scheme, u.Host)
-}
-
-func loopbackName(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-// httpDialer reaches the server over streamable HTTP.
+// httpDialer reaches the server over streamable HTTP, or over SSE.
 type httpDialer struct {
-	server   Server
-	endpoint *url.URL
-	opts     Options
+	server Server
+	guard  *guard
+	opts   Options
+	tokens *tokens // nil: without OAuth
+}
+
+func newHTTPDialer(s Server, g *guard, opts Options, redact redactor) (*httpDialer, error) {
+	d := &httpDialer{server: s, guard: g, opts: opts}
+	var err error
+	if s.OAuth.TokenURL != "" {
+		d.tokens, err = newTokens(s, redact)
+	}
+	return d, err
 }
 
 func (d *httpDialer) dial(context.Context) (*link, error) {
-	base := &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: 10 * time.Second, Control: d.control}).DialContext,
-		TLSHandshakeTimeout: 10 * time.Second,
-		IdleConnTimeout:     time.Minute,
-		MaxIdleConns:        8,
-		ForceAttemptHTTP2:   true,
+	base := d.guard.transport()
+	var way http.RoundTripper = base
+	if d.tokens != nil {
+		way = &bearer{base: base, tokens: d.tokens}
 	}
-	client := &http.Client{
-		Transport:     &headerRoundTripper{base: base, dialer: d},
-		CheckRedirect: d.checkRedirect,
-	}
-	t := &mcp.StreamableClientTransport{
-		Endpoint: d.server.URL, HTTPClient: client, MaxRetries: 2, MaxEventSize: d.opts.MaxFrameBytes,
-	}
-	kept := &keptTransport{inner: t}
+	client := &http.Client{Transport: &headerRoundTripper{base: way, dialer: d}, CheckRedirect: d.guard.checkRedirect}
+	kept := &keptTransport{inner: d.transport(client)}
 	stop := func() error {
 		defer base.CloseIdleConnections()
 		return kept.close()
 	}
-	return &link{transport: kept, versions: []string{versionLatest, versionLegacy}, stop: stop, tail: silent, fate: silent}, nil
+	versions := []string{versionLatest, versionLegacy}
+	if d.server.Transport == TransportSSE {
+		versions = versions[1:] // the newest protocol does not know it
+	}
+	return &link{transport: kept, versions: versions, stop: stop, tail: silent, fate: silent}, nil
+}
+
+func (d *httpDialer) transport(client *http.Client) mcp.Transport {
+	if d.server.Transport == TransportSSE {
+		return &sseTransport{&mcp.SSEClientTransport{Endpoint: d.server.URL, HTTPClient: client, MaxEventSize: d.opts.MaxFrameBytes}}
+	}
+	t := &mcp.StreamableClientTransport{Endpoint: d.server.URL, HTTPClient: client, MaxRetries: 2, MaxEventSize: d.opts.MaxFrameBytes}
+	if d.server.Login != nil {
+		t.OAuthHandler = loginHandler{d.server.Login}
+	}
+	return t
 }
 
 // keptTransport keeps its connection, which the SDK forgets to close where a handshake fails half way.
@@ -106,29 +93,6 @@ func (t *keptTransport) close() error {
 	return nil
 }
 
-// control refuses, at the moment of dialling, to speak plain http with anything but loopback: a name can be made to
-// point elsewhere.
-func (d *httpDialer) control(_, address string, _ syscall.RawConn) error {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return fmt.Errorf("reading the address dialled: %w", err)
-	}
-	if d.endpoint.Scheme == "http" && !loopbackName(host) {
-		return fmt.Errorf("%s points to %s, which is not loopback: plain http is refused", d.endpoint.Host, host)
-	}
-	return nil
-}
-
-func (d *httpDialer) checkRedirect(req *http.Request, via []*http.Request) error {
-	if len(via) > maxRedirects {
-		return errors.New("too many redirects")
-	}
-	if req.URL.Scheme != d.endpoint.Scheme || req.URL.Host != d.endpoint.Host {
-		return fmt.Errorf("redirect to %s://%s is not followed: configure that address if it is right", req.URL.Scheme, req.URL.Host)
-	}
-	return nil
-}
-
 // headerRoundTripper adds the operator's headers, notes what becomes of a call, and bounds bodies.
 type headerRoundTripper struct {
 	base   http.RoundTripper
@@ -137,6 +101,10 @@ type headerRoundTripper struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *headerRoundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
+	if err := t.dialer.guard.ours(req.URL); err != nil { // an SSE server names the address for calls itself
+		closeBody(req)
+		return nil, fmt.Errorf("a request %w", err)
+	}
 	resp, err := t.noting(req)
 	if err == nil && !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") { // those are bounded event by event
 		resp.Body = &boundedBody{ReadCloser: resp.Body, left: int64(t.dialer.opts.MaxFrameBytes)}
@@ -154,25 +122,24 @@ func (t *headerRoundTripper) noting(req *http.Request) (*http.Response, error) {
 	if !allowed {
 		return nil, context.Canceled
 	}
+	again := !first && st.refused.Swap(false) // after a login, which the refusal asked for
 	var wrote atomic.Bool
 	trace := &httptrace.ClientTrace{WroteHeaderField: func(string, []string) { wrote.Store(true) }}
 	resp, err := t.base.RoundTrip(t.withHeaders(httptrace.WithClientTrace(req.Context(), trace), req))
 	switch {
 	case err != nil && first && !wrote.Load():
 		st.unsend()
-	case err == nil && first && refusedUnread(resp.StatusCode):
+	case err == nil && (first || again) && refusedUnread(resp.StatusCode):
 		st.refused.Store(true)
 	}
 	return resp, err
 }
 
-// withHeaders adds the operator's headers where the request goes to the server's own host.
+// withHeaders adds the operator's headers. No request goes to another host than the server's own.
 func (t *headerRoundTripper) withHeaders(ctx context.Context, req *http.Request) *http.Request {
 	req = req.Clone(ctx)
-	if req.URL.Host == t.dialer.endpoint.Host {
-		for name, value := range t.dialer.server.Headers {
-			req.Header.Set(name, value)
-		}
+	for name, value := range t.dialer.server.Headers {
+		req.Header.Set(name, value)
 	}
 	return req
 }

@@ -134,15 +134,16 @@ func (l *Local) settings() map[string]ToolSettings {
 	return out
 }
 
-// open registers a call and returns the metadata that finds it, and a function that forgets it.
-func (l *Local) open(ctx context.Context, req turn.ToolRequest) (*localCall, mcp.Meta, func()) {
+// open registers a call, adds to its metadata what finds it, and returns it and a function that forgets it.
+func (l *Local) open(ctx context.Context, req turn.ToolRequest, meta mcp.Meta) (*localCall, func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.next++
 	token := strconv.FormatInt(l.next, 10)
 	call := &localCall{ctx: ctx, req: req}
 	l.calls[token] = call
-	return call, mcp.Meta{metaCall: token}, func() {
+	meta[metaCall] = token
+	return call, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		delete(l.calls, token)

@@ -38,12 +38,14 @@ type Server struct {
 	Env      map[string]string // given to the child as they are
 	EnvAllow []string          // names of variables that the child inherits; one that is not set is an error
 
-	URL     string            // https, or http on loopback
+	URL     string            // https; http on loopback and in Networks
 	Headers map[string]string // sent with every request to URL's host, and to no other
 
-	// Networks are the private networks, in CIDR notation, in which URL may be.
+	// Networks are the private networks, in CIDR notation, in which URL and OAuth.TokenURL may be. Without them only
+	// addresses of the public internet are dialled, and loopback where the URL itself names it.
 	Networks []string
-	OAuth    OAuth
+	OAuth    OAuth // for HTTP and SSE
+	Login    Login // for HTTP; instead of OAuth, where a program brings its own
 
 	Required       bool          // a turn refuses to run without it
 	ConnectTimeout time.Duration // for start, handshake and listing; 0 means 30 s
@@ -102,6 +104,8 @@ type Options struct {
 	BackoffMin time.Duration // pause after the first failed connect; 1 s
 	BackoffMax time.Duration // 60 s
 	StopGrace  time.Duration // between closing stdin, TERM and KILL; 500 ms
+	// RefreshEvery is how often a connected server is asked again what it offers, while somebody watches; 60 s.
+	RefreshEvery time.Duration
 	// CancelGrace is how long a server may take to answer a cancelled call before its process is replaced; 1 s.
 	CancelGrace time.Duration
 
@@ -119,6 +123,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.BackoffMax, time.Minute)
 	setDefault(&o.StopGrace, 500*time.Millisecond)
 	setDefault(&o.CancelGrace, time.Second)
+	setDefault(&o.RefreshEvery, time.Minute)
 	if o.Environ == nil {
 		o.Environ = func(string) (string, bool) { return "", false }
 	}
@@ -140,13 +145,14 @@ var serverID = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,47}$`)
 func (s Server) withDefaults() (Server, error) {
 	setDefault(&s.ConnectTimeout, 30*time.Second)
 	setDefault(&s.CallTimeout, time.Minute)
+	setDefault(&s.MaxConcurrent, 64)
 	if s.Transport == "" {
 		s.Transport = TransportHTTP
 		if s.Command != "" {
 			s.Transport = TransportStdio
 		}
 	}
-	return s, errors.Join(s.checkID(), s.checkTransport(), s.checkTools())
+	return s, errors.Join(s.checkID(), s.checkTransport(), s.checkTools(), s.checkState())
 }
 
 func (s Server) checkID() error {
@@ -165,13 +171,25 @@ func (s Server) checkTransport() error {
 		return fmt.Errorf("MCP server %q: set its command", s.ID)
 	case s.Transport == TransportStdio && s.URL != "":
 		return fmt.Errorf("MCP server %q: set a command or a URL, not both", s.ID)
-	case s.Transport == TransportHTTP && s.Command != "":
-		return fmt.Errorf("MCP server %q: a server over http has a URL and no command", s.ID)
-	case s.Transport == TransportHTTP:
-		_, err := parseEndpoint(s)
-		return err
-	case s.Transport != TransportStdio:
-		return fmt.Errorf("MCP server %q: transport %q is not known: use stdio or http", s.ID, s.Transport)
+	case s.Transport == TransportStdio && s.OAuth.TokenURL != "":
+		return fmt.Errorf("MCP server %q: OAuth is for servers over http and sse: give a command its secrets by its environment", s.ID)
+	case s.Transport == TransportStdio:
+		return nil
+	case s.Transport != TransportHTTP && s.Transport != TransportSSE:
+		return fmt.Errorf("MCP server %q: transport %q is not known: use stdio, http or sse", s.ID, s.Transport)
+	case s.Command != "":
+		return fmt.Errorf("MCP server %q: a server over %s has a URL and no command", s.ID, s.Transport)
+	}
+	_, err := newGuard(s)
+	return err
+}
+
+// checkState refuses what would lose a stateful server's state without a word.
+func (s Server) checkState() error {
+	for name, t := range s.Tools {
+		if s.Stateful && t.Quick {
+			return fmt.Errorf("MCP server %q: tool %q is quick, but the server is stateful: quick calls run on whichever worker has the turn", s.ID, name)
+		}
 	}
 	return nil
 }

@@ -12,75 +12,67 @@ import (
 )
 
 // render makes a result of the server's answer.
-func (s *session) render(r *mcp.CallToolResult) turn.ToolResult {
-	if len(r.InputRequests) > 0 {
-		return failed("The tool asks for more input before it acts, which is not supported. Call it with complete arguments.")
-	}
-	return renderContent(r, s.owner.opts.MaxResultBytes, s.owner.opts.MaxFullBytes)
+func (s *session) render(r *mcp.CallToolResult, tool string) turn.ToolResult {
+	note := s.checkOutput(tool, r)
+	return renderContent(r, note, limits{shown: s.owner.opts.MaxResultBytes, full: s.owner.opts.MaxFullBytes, redact: s.owner.redact.result})
+}
+
+// limits are what a result is held to.
+type limits struct {
+	shown  int // bytes that the model is shown
+	full   int // bytes that are kept
+	redact func(string) string
 }
 
 // renderContent puts text blocks and structured content one under the other and names everything else. What the model
-// is shown is at most shown bytes; where that is not everything, at most full bytes are kept beside it.
-func renderContent(r *mcp.CallToolResult, shown, full int) turn.ToolResult {
+// is shown is at most limits.shown bytes; where that is not everything, at most limits.full bytes are kept beside it.
+func renderContent(r *mcp.CallToolResult, note string, l limits) turn.ToolResult {
 	out := turn.ToolResult{Outcome: turn.OutcomeOK}
 	if r.IsError {
 		out.Outcome = turn.OutcomeError
 	}
 	var blocks []string
-	var binaries []binary
+	var m media
 	for _, c := range r.Content {
-		text, bin := renderBlock(c)
-		blocks = append(blocks, text)
-		if bin != nil {
-			binaries = append(binaries, *bin)
-			out.SizeBytes += int64(len(bin.data))
-		}
+		blocks = append(blocks, renderBlock(c, &m))
 	}
 	if text := structured(r, blocks); text != "" {
 		blocks = append(blocks, text)
 	}
-	whole := strings.Join(blocks, "\n")
-	out.SizeBytes += int64(len(whole))
+	if note != "" {
+		blocks = append(blocks, note)
+	}
+	plain := strings.Join(blocks, "\n")
+	whole := l.redact(Sanitize(plain))
+	out.SizeBytes = int64(len(plain)) + m.size
+	out.Media = m.kept
 	var cut bool
-	out.Text, cut = Cut(Sanitize(whole), shown)
-	keep(&out, r, whole, cut, binaries, full)
+	out.Text, cut = Cut(whole, l.shown)
+	keep(&out, r, whole, cut, m.binaries, l)
 	return out
 }
 
-// binary is a block that is not text.
-type binary struct {
-	data []byte
-	mime string
-}
-
 // renderBlock is a block's text, or a note that stands for it.
-func renderBlock(c mcp.Content) (string, *binary) {
+func renderBlock(c mcp.Content, m *media) string {
 	switch c := c.(type) {
 	case *mcp.TextContent:
-		return c.Text, nil
+		return c.Text
 	case *mcp.ImageContent:
-		return note(c.MIMEType, "image", c.Data)
+		return m.add(c.MIMEType, "image", c.Data)
 	case *mcp.AudioContent:
-		return note(c.MIMEType, "audio", c.Data)
+		return m.add(c.MIMEType, "audio", c.Data)
 	case *mcp.ResourceLink:
-		return fmt.Sprintf("[link %s %s %s]", oneLine(c.Name, 200), oneLine(c.URI, 500), oneLine(c.MIMEType, 80)), nil
+		return fmt.Sprintf("[link %s %s %s]", oneLine(c.Name, 200), oneLine(c.URI, 500), oneLine(c.MIMEType, 80))
 	case *mcp.EmbeddedResource:
 		if c.Resource == nil {
-			return "[empty resource]", nil
+			return "[empty resource]"
 		}
 		if c.Resource.Blob == nil {
-			return c.Resource.Text, nil
+			return c.Resource.Text
 		}
-		return note(c.Resource.MIMEType, "resource", c.Resource.Blob)
+		return m.add(c.Resource.MIMEType, "resource", c.Resource.Blob)
 	}
-	return fmt.Sprintf("[%T, not supported]", c), nil
-}
-
-func note(mime, kind string, data []byte) (string, *binary) {
-	if mime = oneLine(mime, 80); mime == "" {
-		mime = kind
-	}
-	return fmt.Sprintf("[%s, %d bytes]", mime, len(data)), &binary{data: data, mime: mime}
+	return fmt.Sprintf("[%T, not supported]", c)
 }
 
 // structured is the structured content as JSON, or nothing where a text block says the same already, as the protocol
@@ -89,7 +81,7 @@ func structured(r *mcp.CallToolResult, blocks []string) string {
 	if r.StructuredContent == nil {
 		return ""
 	}
-	raw, err := json.Marshal(r.StructuredContent)
+	raw, err := plainJSON(r.StructuredContent)
 	if err != nil {
 		return ""
 	}
@@ -101,6 +93,15 @@ func structured(r *mcp.CallToolResult, blocks []string) string {
 	return string(raw)
 }
 
+// plainJSON writes <, > and & as they are: models read it.
+func plainJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}
+
 func sameJSON(text string, raw []byte) bool {
 	if t := strings.TrimSpace(text); t == "" || t[0] != raw[0] {
 		return false
@@ -109,27 +110,41 @@ func sameJSON(text string, raw []byte) bool {
 	if json.Unmarshal([]byte(text), &v) != nil {
 		return false
 	}
-	again, err := json.Marshal(v)
+	again, err := plainJSON(v)
 	return err == nil && bytes.Equal(again, raw)
 }
 
-// keep sets Full where Text is not everything: a lone binary as it is, several blocks with binaries among them as
-// MCP content in JSON, text as text. What is over the limit is cut (text) or left out.
-func keep(out *turn.ToolResult, r *mcp.CallToolResult, whole string, cut bool, binaries []binary, limit int) {
+// keep sets Full where Text and Media are not everything: a lone binary as it is, several blocks with binaries among them
+// as MCP content in JSON, text as text. What is over the limit is cut (text) or left out.
+func keep(out *turn.ToolResult, r *mcp.CallToolResult, whole string, cut bool, binaries []binary, l limits) {
 	switch {
 	case len(binaries) == 1 && len(r.Content) == 1:
 		out.Full, out.MediaType = binaries[0].data, binaries[0].mime
 	case len(binaries) > 0:
-		raw, err := json.Marshal(r.Content)
+		raw, err := json.Marshal(withoutMedia(r.Content))
 		if err != nil {
 			return
 		}
-		out.Full, out.MediaType = raw, "application/json"
+		out.Full, out.MediaType = []byte(l.redact(string(raw))), "application/json"
 	case cut:
-		out.Full, out.MediaType = []byte(whole[:runeStart(whole, min(limit, len(whole)))]), "text/plain; charset=utf-8"
+		out.Full, out.MediaType = []byte(whole[:runeStart(whole, min(l.full, len(whole)))]), "text/plain; charset=utf-8"
 	}
-	if len(out.Full) > limit {
+	if len(out.Full) > l.full {
 		out.Full, out.MediaType = nil, ""
-		out.Text += fmt.Sprintf("\n[not kept: over %d bytes]", limit)
+		out.Text += fmt.Sprintf("\n[not kept: over %d bytes]", l.full)
 	}
+}
+
+// withoutMedia leaves out the blocks that are kept by themselves.
+func withoutMedia(content []mcp.Content) []mcp.Content {
+	out := []mcp.Content{}
+	var m media
+	for _, c := range content {
+		before := len(m.kept)
+		renderBlock(c, &m)
+		if len(m.kept) == before {
+			out = append(out, c)
+		}
+	}
+	return out
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -70,6 +71,46 @@ func resolveSchema(raw json.RawMessage) (resolved *jsonschema.Resolved, err erro
 		return nil, err
 	}
 	return s.Resolve(nil)
+}
+
+// compileOutput makes the schema of a tool's structured results ready to validate. It may be of any type (SEP-2106). A schema
+// that is no good validates nothing: what the tool does is not worse for it.
+func compileOutput(schema any) compiled {
+	raw, err := json.Marshal(schema)
+	if err != nil || schema == nil || len(raw) > maxSchemaBytes {
+		return compiled{}
+	}
+	if intricate, err := weigh(raw); err != nil || intricate {
+		return compiled{}
+	}
+	resolved, err := resolveSchema(raw)
+	if err != nil {
+		return compiled{}
+	}
+	return compiled{resolved}
+}
+
+// checkOutput says to the model where a structured result is not what its tool promises. The result is kept as it is.
+func (s *session) checkOutput(tool string, r *mcp.CallToolResult) (note string) {
+	s.mu.Lock()
+	schema := s.offered.outputs[tool]
+	s.mu.Unlock()
+	if r.IsError || r.StructuredContent == nil || schema == nil {
+		return ""
+	}
+	defer func() {
+		if p := recover(); p != nil { // the library meets hostile input here
+			note = ""
+		}
+	}()
+	c := compileOutput(schema)
+	if c.resolved == nil || deeper(r.StructuredContent, maxArgumentsDepth) {
+		return ""
+	}
+	if err := c.resolved.Validate(r.StructuredContent); err != nil {
+		return "[note: this result is not what the tool's output schema promises: " + s.owner.clean(err.Error(), 300) + "]"
+	}
+	return ""
 }
 
 // schemas keeps compiled schemas by their descriptor's hash.

@@ -47,7 +47,7 @@ func FuzzServer(f *testing.F) {
 		h := babbling(t, d)
 		defer func() { require.NoError(t, h.Close()) }()
 		began := time.Now()
-		kind := kindOf(d.said)
+		kind := whatItIs(d.said)
 		first := ask(t, h)
 		require.Less(t, time.Since(began), 10*time.Second, "the host hung")
 		switch kind {
@@ -100,7 +100,7 @@ const (
 	other  = "messages" // which may answer, refuse or end the connection
 )
 
-func kindOf(said []byte) string {
+func whatItIs(said []byte) string {
 	kind, skipped := noise, 0
 	for line := range bytes.Lines(said) {
 		text := bytes.TrimSpace(line)
@@ -177,10 +177,13 @@ func serve(in io.Reader, out io.Writer, said []byte, at int) {
 		if json.Unmarshal(lines.Bytes(), &req) != nil || req.ID == nil || req.Method == "" {
 			continue
 		}
-		if n == at {
+		asked := req.Method != "server/discover" // which a host asks on the side
+		if asked && n == at {
 			_, _ = out.Write(append(said, '\n')) // the next write tells
 		}
-		n++
+		if asked {
+			n++
+		}
 		result := map[string]string{
 			"initialize": `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"srv","version":"1"}}`,
 			"tools/list": `{"tools":[{"name":"work","inputSchema":{"type":"object"}}]}`,

@@ -21,24 +21,23 @@ type session struct {
 	mcp   *mcp.ClientSession
 
 	lost chan struct{} // closed when the connection ended, its process was reaped and the owner knows
+	slot *slot         // where it is in use; set once, before anybody uses it
 
 	mu      sync.Mutex
 	users   int
 	retired bool
 	ending  bool
-	stale   bool // the server said that its list changed
+	worth   worth
+	stale   bool // its list changed, or may have
 	offered offer
 	listing sync.Mutex // one list at a time
+	flights flights
 }
 
 // handshake makes a session of a link and lists its tools. When it fails, the link is stopped.
 func (c *connector) handshake(ctx context.Context, l *link, version string) (*session, error) {
 	s := &session{owner: c, link: l, lost: make(chan struct{})}
-	client := mcp.NewClient(&mcp.Implementation{Name: "everturn", Version: "1"}, &mcp.ClientOptions{
-		Capabilities:           &mcp.ClientCapabilities{}, // nil would advertise roots
-		MultiRoundTrip:         &mcp.MultiRoundTripOptions{Disabled: true},
-		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { s.markStale() },
-	})
+	client := s.client()
 	// Whatever the SDK waits for, it stops waiting when the link is gone.
 	unhook := context.AfterFunc(ctx, func() { _ = l.stop() })
 	cs, err := client.Connect(ctx, l.transport, &mcp.ClientSessionOptions{ProtocolVersion: version})
@@ -69,6 +68,7 @@ func (s *session) watch() {
 	s.mu.Lock()
 	crashed := !s.ending
 	s.ending = true
+	s.worth.crashed = crashed
 	s.mu.Unlock()
 	if crashed {
 		_ = s.link.stop() // a process may outlive its stdout
@@ -80,6 +80,7 @@ func (s *session) watch() {
 
 // shut closes both layers. The SDK waits for calls in flight: by now they are cancelled or their connection is gone.
 func (s *session) shut() {
+	s.stopIdling()
 	err := s.link.stop()
 	if s.mcp != nil && !within(closeBound, func() { _ = s.mcp.Close() }) {
 		err = errors.Join(err, fmt.Errorf("closing the session took more than %s", closeBound))
@@ -138,7 +139,8 @@ func (s *session) markStale() {
 	s.owner.poke()
 }
 
-// offer returns what the server offers, asking again where it said that this changed.
+// offer returns what the server offers, asking again where that may have changed. A server that cannot say is given up,
+// and the next session asks it afresh.
 func (s *session) offer(ctx context.Context) (offer, error) {
 	s.mu.Lock()
 	stale, o := s.stale, s.offered
@@ -146,10 +148,13 @@ func (s *session) offer(ctx context.Context) (offer, error) {
 	if !stale {
 		return o, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.owner.describer.server.ConnectTimeout)
+	limited, cancel := context.WithTimeout(ctx, s.owner.describer.server.ConnectTimeout)
 	defer cancel()
-	if err := s.list(ctx); err != nil {
-		return offer{}, fmt.Errorf("%s changed its tools: %s", s.owner.name(), s.owner.redact.text(oneLine(err.Error(), 400)))
+	if err := s.list(limited); err != nil {
+		if ctx.Err() == nil {
+			s.retire()
+		}
+		return offer{}, fmt.Errorf("%s was asked again what it offers: %s", s.owner.name(), s.owner.redact.text(oneLine(err.Error(), 400)))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,6 +179,8 @@ func (s *session) list(ctx context.Context) error {
 	if s.owner.local != nil {
 		d.settings = s.owner.local.settings()
 	}
-	s.offered = d.offer(tools)
+	s.offered = d.offer(s.withStandIns(tools))
+	s.offered.note(tools)
+	s.owner.learn(s.offered.catalogue)
 	return nil
 }

@@ -14,8 +14,10 @@ const settle = 200 * time.Millisecond
 // follow reports the server's catalogue whenever it changes, until ctx ends.
 func (c *connector) follow(ctx context.Context, report func(turn.Catalogue)) {
 	var last *turn.Catalogue
+	refresh := time.NewTicker(c.opts.RefreshEvery)
+	defer refresh.Stop()
 	for {
-		now := c.catalogue(ctx)
+		now := c.look(ctx)
 		if ctx.Err() != nil || c.ctx.Err() != nil {
 			return
 		}
@@ -23,14 +25,28 @@ func (c *connector) follow(ctx context.Context, report func(turn.Catalogue)) {
 			last = &now
 			report(now)
 		}
-		if !c.pause(ctx, settle) || !c.awaitEvent(ctx) {
+		if !c.pause(ctx, settle) || !c.awaitEvent(ctx, refresh.C) {
 			return
 		}
 	}
 }
 
-// awaitEvent waits for something to look at: the server's word, the connection's end, the time of the next attempt.
-func (c *connector) awaitEvent(ctx context.Context) bool {
+// look is what the server offers. Where its connection was ended because nobody needs it, that is what it offered last:
+// it is not started only to be asked.
+func (c *connector) look(ctx context.Context) turn.Catalogue {
+	c.mu.Lock()
+	known, sl := c.known, c.slots[""]
+	resting := sl != nil && sl.resting
+	c.mu.Unlock()
+	if resting && known != nil {
+		return *known
+	}
+	return c.catalogue(ctx)
+}
+
+// awaitEvent waits for something to look at: the server's word, the connection's end, the time of the next attempt, or
+// of the next refresh.
+func (c *connector) awaitEvent(ctx context.Context, refresh <-chan time.Time) bool {
 	var due <-chan time.Time
 	if wait, ok := c.untilRetry(); ok {
 		timer := time.NewTimer(wait)
@@ -42,20 +58,38 @@ func (c *connector) awaitEvent(ctx context.Context) bool {
 		return true
 	case <-due:
 		return true
+	case <-refresh:
+		c.doubt()
+		return true
 	case <-ctx.Done():
 	case <-c.ctx.Done():
 	}
 	return false
 }
 
-// untilRetry is how long to wait for the next attempt; false where the server is connected.
+// doubt has the server asked again what it offers: not every server announces changes.
+func (c *connector) doubt() {
+	c.mu.Lock()
+	var s *session
+	if sl := c.slots[""]; sl != nil {
+		s = sl.current
+	}
+	c.mu.Unlock()
+	if s != nil && c.local == nil {
+		s.mu.Lock()
+		s.stale = true
+		s.mu.Unlock()
+	}
+}
+
+// untilRetry is how long to wait for the next attempt; false where the server is connected, or nobody needs it to be.
 func (c *connector) untilRetry() (time.Duration, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.current != nil {
+	if sl := c.slots[""]; sl != nil && (sl.current != nil || sl.resting) {
 		return 0, false
 	}
-	return max(time.Until(c.retryAt), 0), true
+	return c.breaker.pause(time.Now()), true
 }
 
 func (c *connector) pause(ctx context.Context, d time.Duration) bool {

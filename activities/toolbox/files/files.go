@@ -41,7 +41,7 @@ func Register(l *toolbox.Local, root string) error {
 		return fmt.Errorf("opening the workspace: %w", err)
 	}
 	w := &workspace{root: r}
-	opts := []toolbox.ToolOption{toolbox.Quick(), toolbox.Risk(turn.RiskLow)}
+	opts := []toolbox.ToolOption{toolbox.Quick(), toolbox.Risk(turn.RiskLow), toolbox.Contained()}
 	return errors.Join(
 		toolbox.AddTool(l, "list_files", "List the files and directories of the workspace, one a line: path, tab, size in bytes. Directories end in a slash. Paths are relative to the workspace.", w.list, opts...),
 		toolbox.AddTool(l, "read_file", "Read a text file of the workspace, about 64 KiB at once. Use offset and limit, in bytes, to read on.", w.read, opts...),

@@ -20,7 +20,7 @@ const drainDelay = time.Second
 type Command struct {
 	Path string   // absolute, or relative to this program's directory; never searched for
 	Args []string // without the program's name
-	Env  []string // NAME=value, complete
+	Env  []string // NAME=value, complete but for the mark that ReapOrphans looks for
 	Dir  string
 	// MaxFrameBytes bounds one line of stdout, StderrBytes what is kept of stderr.
 	MaxFrameBytes int
@@ -56,11 +56,8 @@ func (s *Spawner) Start(c Command) (*Process, error) {
 	}
 	p.Stdout = NewFrames(outR, c.MaxFrameBytes, p.Stderr)
 	p.cmd = &exec.Cmd{
-		Path: c.Path, Args: append([]string{c.Path}, c.Args...), Env: c.Env, Dir: c.Dir,
+		Path: c.Path, Args: append([]string{c.Path}, c.Args...), Env: marked(c.Env), Dir: c.Dir,
 		Stdin: inR, Stdout: outW, Stderr: p.Stderr, WaitDelay: drainDelay, SysProcAttr: sysProcAttr(),
-	}
-	if c.Env == nil {
-		p.cmd.Env = []string{} // nil would mean everything
 	}
 	err = s.start(p.cmd)
 	_ = inR.Close()

@@ -1,0 +1,82 @@
+package toolbox
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// strikesAllowed is how many calls in a row may come to nothing, without an answer from the server to any, until the
+// server is left alone for a while.
+const strikesAllowed = 3
+
+// breaker says when a server that fails is left alone. It knows two kinds of failures. A connect that fails opens it at
+// once: without a connection there is nothing to try. Calls that come to nothing (the connection was lost, or no answer
+// came in time) open it after strikesAllowed in a row. Each further failure doubles the pause. After the pause it is half
+// open: one connect, or one call, is let through to find out, and everybody else is refused until that has ended.
+//
+// It is a plain value without a clock; its owner locks it.
+type breaker struct {
+	first, most time.Duration // the shortest and the longest pause
+
+	connects int // that failed, in a row
+	strikes  int // calls that came to nothing, in a row
+	until    time.Time
+	trial    bool // a call is under way that is to find out
+}
+
+// pause is how much of the current pause is left.
+func (b *breaker) pause(now time.Time) time.Duration { return max(b.until.Sub(now), 0) }
+
+// connected: there is a connection. Whether calls on it come to anything is yet to be seen.
+func (b *breaker) connected() { b.connects = 0 }
+
+func (b *breaker) connectFailed(now time.Time) {
+	b.connects++
+	b.open(now, b.connects)
+}
+
+// admit asks to let a call through. finding is true for the one that is to find out; it has to be followed by answered,
+// struck or undecided.
+func (b *breaker) admit(now time.Time) (ok, finding bool) {
+	switch {
+	case b.strikes < strikesAllowed:
+		return true, false
+	case b.pause(now) > 0 || b.trial:
+		return false, false
+	}
+	b.trial = true
+	return true, true
+}
+
+// answered: the server is well.
+func (b *breaker) answered() { b.strikes, b.trial, b.until = 0, false, time.Time{} }
+
+// struck: a call came to nothing.
+func (b *breaker) struck(now time.Time) {
+	b.strikes++
+	b.trial = false
+	if b.strikes >= strikesAllowed {
+		b.open(now, b.strikes-strikesAllowed+1)
+	}
+}
+
+// undecided: the call that was to find out ended for a reason of its own.
+func (b *breaker) undecided() { b.trial = false }
+
+func (b *breaker) open(now time.Time, failures int) {
+	b.until = now.Add(jitter(backoff(failures, b.first, b.most), rand.Float64()))
+}
+
+// backoff is the pause after the n-th failure in a row: it doubles from first up to most.
+func backoff(n int, first, most time.Duration) time.Duration {
+	for d := first; ; d *= 2 {
+		if n <= 1 || d >= most {
+			return min(d, most)
+		}
+		n--
+	}
+}
+
+// jitter takes up to a quarter off, so that the workers of a server that went down do not come back in step. by is in
+// [0, 1).
+func jitter(d time.Duration, by float64) time.Duration { return d - time.Duration(by*float64(d)/4) }

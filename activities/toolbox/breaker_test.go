@@ -1,0 +1,66 @@
+package toolbox
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestTheBreakerLetsOneCallFindOut(t *testing.T) {
+	now := time.Unix(1000, 0)
+	b := breaker{first: time.Second, most: time.Minute}
+	for range strikesAllowed - 1 {
+		b.struck(now)
+	}
+	ok, finding := b.admit(now)
+	assert.True(t, ok, "it opened early")
+	assert.False(t, finding)
+	b.struck(now)
+	ok, _ = b.admit(now)
+	assert.False(t, ok, "it did not open")
+
+	now = now.Add(time.Second)
+	ok, finding = b.admit(now)
+	assert.True(t, ok && finding, "nobody may find out after the pause")
+	ok, _ = b.admit(now)
+	assert.False(t, ok, "two at once were let through")
+	b.undecided()
+	ok, finding = b.admit(now)
+	assert.True(t, ok && finding, "the one that was cancelled was the last")
+
+	b.struck(now)
+	assert.Greater(t, b.pause(now), time.Second, "the pause did not grow")
+	now = now.Add(time.Minute)
+	b.admit(now)
+	b.answered()
+	for range 10 {
+		ok, finding = b.admit(now)
+		assert.True(t, ok && !finding, "it is not closed")
+	}
+}
+
+func TestConnectsThatFailPauseAtOnceAndUpToTheLimit(t *testing.T) {
+	now := time.Unix(1000, 0)
+	b := breaker{first: time.Second, most: time.Minute}
+	var last time.Duration
+	for range 12 {
+		b.connectFailed(now)
+		last = b.pause(now)
+		assert.Positive(t, last)
+		assert.LessOrEqual(t, last, time.Minute)
+		now = now.Add(last)
+	}
+	assert.GreaterOrEqual(t, last, 45*time.Second)
+	b.connected()
+	b.connectFailed(now)
+	assert.LessOrEqual(t, b.pause(now), time.Second, "the failures before a connect that succeeded count on")
+}
+
+func TestPausesDoubleAndStayWithinTheirBounds(t *testing.T) {
+	for n, want := range map[int]time.Duration{0: 1, 1: 1, 2: 2, 3: 4, 6: 32, 7: 60, 1 << 40: 60} {
+		assert.Equal(t, want*time.Second, backoff(n, time.Second, time.Minute), "%d", n)
+	}
+	assert.Equal(t, 3*time.Second, jitter(4*time.Second, 1))
+	assert.Equal(t, 4*time.Second, jitter(4*time.Second, 0))
+}

@@ -1,0 +1,69 @@
+package toolbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// detaches reports whether the call goes on by itself now that nobody waits for it any more: its time is up, its tool
+// has leave to go on, and somebody wants to know how it ends.
+func (f *flight) detaches() bool {
+	return f.detach > 0 && f.req.Late != nil && timeIsUp(f.waiting) && f.state.abandon() && f.s.owner.ctx.Err() == nil
+}
+
+func timeIsUp(ctx context.Context) bool {
+	return errors.Is(context.Cause(ctx), context.DeadlineExceeded)
+}
+
+// goOn leaves the call to itself. It stays a user of its session, which therefore is neither evicted nor recycled under
+// it, until it ends, its time is over or the host is closed.
+func (f *flight) goOn() (turn.ToolResult, bool) {
+	f.s.stay()
+	if !f.s.owner.running.start(f.seeThrough) {
+		f.s.leave()
+		return turn.ToolResult{}, false
+	}
+	class, _ := ending{stage: stageSent, by: endedByDeadline, repeatable: f.req.Repeatable, detached: true}.class()
+	r := failed(fmt.Sprintf("Outcome unknown: %s was called, and it did not answer in time. It goes on by itself for up to %s, and what becomes of it "+
+		"is told as soon as it is known. Do not call it again meanwhile.", f.req.Tool, f.detach.Round(time.Second)))
+	r.Outcome = turn.Outcome(class)
+	return r, true
+}
+
+// seeThrough waits for the end of a call that was left to itself. Only an answer is told: that there is none yet is what
+// was said before.
+func (f *flight) seeThrough() {
+	defer f.s.leave()
+	timer := time.NewTimer(f.detach)
+	defer timer.Stop()
+	var r reply
+	select {
+	case r = <-f.replies:
+	case <-timer.C:
+		f.endWire(context.DeadlineExceeded)
+		r.err = context.DeadlineExceeded
+	case <-f.s.owner.ctx.Done():
+		f.endWire(context.Canceled)
+		r.err = context.Canceled
+	}
+	e := f.ending(r)
+	result, err := f.finish(r)
+	if result.Inquiries != nil {
+		result = failed("It asked for something when its time was over, and nobody answered. It did not go on.")
+		result.Duration = time.Since(f.began)
+	}
+	if err == nil && e.stage == stageAnswered && f.s.owner.ctx.Err() == nil {
+		f.req.Late(result)
+	}
+}
+
+// stay counts one more user of a session that has one already.
+func (s *session) stay() {
+	s.mu.Lock()
+	s.users++
+	s.mu.Unlock()
+}

@@ -1,0 +1,158 @@
+package toolbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"syscall"
+	"time"
+
+	"code.dny.dev/ssrf"
+)
+
+// maxRedirects bounds redirects, which are followed on the same host only.
+const maxRedirects = 3
+
+// guard decides where the requests for one URL may go. It looks at the address that is dialled, at that moment, because a
+// name can be made to point elsewhere between two looks: to this machine, to its private network, or to the address at
+// which a cloud hands out credentials.
+type guard struct {
+	endpoint *url.URL
+	networks []netip.Prefix // private ones that the operator opened
+	loopback bool           // the URL itself names this machine
+	safe     func(network, address string, c syscall.RawConn) error
+	resolver *net.Resolver // nil: the system's
+}
+
+// newGuard checks the server's URL and networks.
+func newGuard(s Server) (*guard, error) {
+	if s.URL == "" {
+		return nil, fmt.Errorf("MCP server %q: set its URL (or a command)", s.ID)
+	}
+	g, err := guardOf(s.URL, s.Networks)
+	if err != nil {
+		return nil, fmt.Errorf("MCP server %q: its URL %w", s.ID, err)
+	}
+	if s.OAuth.TokenURL != "" {
+		if _, err := guardOf(s.OAuth.TokenURL, s.Networks); err != nil {
+			return nil, fmt.Errorf("MCP server %q: its token URL %w", s.ID, err)
+		}
+	}
+	return g, nil
+}
+
+// guardOf wants a URL that is absolute, and https, or http on loopback or in networks that the operator named.
+func guardOf(raw string, networks []string) (*guard, error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" {
+		return nil, errors.New("is not absolute: write https://host/path")
+	}
+	g := &guard{endpoint: u, loopback: loopbackName(u.Hostname())}
+	for _, n := range networks {
+		p, err := netip.ParsePrefix(n)
+		if err != nil {
+			return nil, fmt.Errorf("may be in network %q, which is none: write it as 10.0.0.0/8", n)
+		}
+		g.networks = append(g.networks, p.Masked())
+	}
+	if u.Scheme != "https" && (u.Scheme != "http" || !g.loopback && len(networks) == 0) {
+		return nil, fmt.Errorf("%s://%s is not https, and plain http is for loopback and for the networks that are named", u.Scheme, u.Host)
+	}
+	g.safe = ssrf.New(g.options()...).Safe
+	return g, nil
+}
+
+// options opens what the operator named. What is no public address of the IANA's registries stays closed.
+func (g *guard) options() []ssrf.Option {
+	var v4, v6 []netip.Prefix
+	open := g.networks
+	if g.loopback {
+		open = append(open[:len(open):len(open)], netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128"))
+	}
+	for _, p := range open {
+		if p.Addr().Is4() {
+			v4 = append(v4, p)
+		} else {
+			v6 = append(v6, p)
+		}
+	}
+	return []ssrf.Option{ssrf.WithAnyPort(), ssrf.WithAllowedV4Prefixes(v4...), ssrf.WithAllowedV6Prefixes(v6...)}
+}
+
+func loopbackName(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// transport dials only where the guard lets it. It uses no proxy: the address that counts would be the proxy's.
+func (g *guard) transport() *http.Transport {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: g.control, Resolver: g.resolver}
+	return &http.Transport{
+		DialContext:         dialer.DialContext,
+		TLSHandshakeTimeout: 10 * time.Second,
+		IdleConnTimeout:     time.Minute,
+		MaxIdleConns:        8,
+		ForceAttemptHTTP2:   true,
+	}
+}
+
+// control is asked for each address, when it is dialled.
+func (g *guard) control(network, address string, c syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("reading the address dialled: %w", err)
+	}
+	addr, host := to.Addr().Unmap().WithZone(""), g.endpoint.Hostname()
+	switch {
+	case addr.IsLoopback() && !g.loopback && !g.opened(addr):
+		return fmt.Errorf("%s points to %s, which is this machine: that is refused unless the URL itself says localhost", host, addr)
+	case !addr.IsLoopback() && g.loopback:
+		return fmt.Errorf("%s points to %s, which is not this machine: name the host that is meant", host, addr)
+	case g.endpoint.Scheme == "http" && !g.loopback && !g.opened(addr):
+		return fmt.Errorf("%s points to %s, outside of the networks that are named: plain http is refused there", host, addr)
+	}
+	if err := g.safe(network, address, c); err != nil {
+		return fmt.Errorf("%s points to %s, which is not on the public internet: name its network in networks if that is meant", host, addr)
+	}
+	return nil
+}
+
+func (g *guard) opened(addr netip.Addr) bool {
+	for _, p := range g.networks {
+		if p.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkRedirect follows redirects on the same host only, whatever it points to.
+func (g *guard) checkRedirect(req *http.Request, via []*http.Request) error {
+	if len(via) > maxRedirects {
+		return errors.New("too many redirects")
+	}
+	if err := g.ours(req.URL); err != nil {
+		return fmt.Errorf("redirect %w", err)
+	}
+	return nil
+}
+
+// ours refuses requests to any other host than the configured one. A server over SSE names the address that calls are
+// sent to.
+func (g *guard) ours(u *url.URL) error {
+	if u.Scheme != g.endpoint.Scheme || u.Host != g.endpoint.Host {
+		return fmt.Errorf("to %s://%s is not followed: configure that address if it is right", u.Scheme, u.Host)
+	}
+	return nil
+}
+
+// detached is a context that ends with ctx and knows nothing else of it: what is done under it is not what ctx was traced for.
+func detached(ctx context.Context, within time.Duration) (context.Context, context.CancelFunc) {
+	own, cancel := context.WithTimeout(context.Background(), within)
+	unhook := context.AfterFunc(ctx, cancel)
+	return own, func() { unhook(); cancel() }
+}

@@ -1,0 +1,134 @@
+package toolbox
+
+import (
+	"time"
+)
+
+// State is how a server stands with this worker.
+type State string
+
+// The states.
+const (
+	StateIdle       State = "idle"       // not connected, because nobody needs it; nothing is known to be wrong
+	StateConnecting State = "connecting" // it is being started, or asked what it offers
+	StateConnected  State = "connected"
+	StateFailing    State = "failing" // it is left alone until RetryAt, and then tried once
+)
+
+// Health is how a server does, as this worker has seen it since it started. It holds no secret.
+type Health struct {
+	Server  string    `json:"server"`
+	State   State     `json:"state"`
+	Since   time.Time `json:"since"`             // when it came into this state
+	RetryAt time.Time `json:"retry_at,omitzero"` // of StateFailing
+	// LastError is what went wrong last, LastErrorAt when. A server that is well again keeps it.
+	LastError   string    `json:"last_error,omitempty"`
+	LastErrorAt time.Time `json:"last_error_at,omitzero"`
+	// Stderr is the end of what its process said there last, at most 1 KiB.
+	Stderr      string `json:"stderr,omitempty"`
+	Connections int    `json:"connections"` // open now
+	// Calls were sent, or meant to be; Failures are those of them to which no answer came. Restarts counts connections
+	// that were lost or given up.
+	Calls    int64 `json:"calls"`
+	Failures int64 `json:"failures"`
+	Restarts int64 `json:"restarts"`
+}
+
+// Health returns how each server does, in configured order. The local tools are not among them. It asks nobody.
+func (h *Host) Health() []Health {
+	var out []Health
+	for _, id := range h.order {
+		if c := h.connectors[id]; c.local == nil {
+			out = append(out, c.health())
+		}
+	}
+	return out
+}
+
+// record is what a connector keeps of how its server does.
+type record struct {
+	state    State
+	since    time.Time
+	lastErr  string
+	errAt    time.Time
+	stderr   string
+	calls    int64
+	failures int64
+	restarts int64
+	answers  int64
+}
+
+// note takes down a state, and since when it is so.
+func (r *record) note(s State) {
+	if r.state != s {
+		r.state, r.since = s, time.Now()
+	}
+}
+
+func (r *record) failed(why string) { r.lastErr, r.errAt = why, time.Now() }
+
+// state is the server's state now. The connector's lock is held.
+func (c *connector) state() State {
+	switch {
+	case c.breaker.connects > 0 || c.breaker.strikes >= strikesAllowed:
+		return StateFailing
+	case c.connections() > 0:
+		return StateConnected
+	case c.connecting > 0:
+		return StateConnecting
+	}
+	return StateIdle
+}
+
+// connections counts those that are open. The connector's lock is held.
+func (c *connector) connections() int {
+	n := 0
+	for _, sl := range c.slots {
+		if sl.current != nil {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *connector) health() Health {
+	stderr := c.currentStderr()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := Health{
+		Server: c.id(), State: c.record.state, Since: c.record.since, LastError: c.record.lastErr, LastErrorAt: c.record.errAt,
+		Stderr: stderr, Connections: c.connections(), Calls: c.record.calls, Failures: c.record.failures, Restarts: c.record.restarts,
+	}
+	if h.State == StateFailing {
+		h.RetryAt = c.breaker.until
+	}
+	return h
+}
+
+// currentStderr is what the shared connection's process says, or what the last one that ended said.
+func (c *connector) currentStderr() string {
+	c.mu.Lock()
+	kept, sl := c.record.stderr, c.slots[""]
+	var l *link
+	if sl != nil && sl.current != nil {
+		l = sl.current.link
+	}
+	c.mu.Unlock()
+	if l != nil {
+		if tail := stderrTail(l); tail != "" {
+			return c.redact.text(tail)
+		}
+	}
+	return kept
+}
+
+// keepStderr keeps the end of what a process said that is gone.
+func (c *connector) keepStderr(l *link) {
+	tail := c.redact.text(stderrTail(l))
+	if tail == "" {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.record.stderr = tail
+}

@@ -1,0 +1,266 @@
+package toolbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Servers of the newest protocol do not hold a call while a person is asked: they answer with what they need to know and a
+// state, and are asked again, with the answers and that state (SEP-2322). In between nothing is left of the call but its
+// continuation, so that any process of the server may go on with it, days later.
+
+// Bounds of what a server may ask, and of what is kept to go on.
+const (
+	maxInquiries     = 8       // in one round
+	maxRounds        = 16      // of one call
+	maxInquiryKey    = 120     // bytes
+	maxInquiryText   = 4 << 10 // bytes of the message
+	maxInquirySchema = 16 << 10
+	maxInquiryURL    = 2 << 10
+	maxContinuation  = 1 << 20
+)
+
+// continuation is what goes on with a call: the server's state, and what it asked.
+type continuation struct {
+	Version   int            `json:"v"`
+	Round     int            `json:"round"`
+	State     string         `json:"state,omitempty"`
+	Inquiries []turn.Inquiry `json:"inquiries"`
+	// Replies are those that were good, where others had to be asked for again.
+	Replies []turn.Reply `json:"replies,omitempty"`
+}
+
+// responses are the replies as the protocol has them.
+func (c continuation) responses() mcp.InputResponseMap {
+	if len(c.Replies) == 0 {
+		return nil
+	}
+	out := mcp.InputResponseMap{}
+	for _, r := range c.Replies {
+		result := &mcp.ElicitResult{Action: string(r.Action)}
+		if r.Action == turn.ReplyAccept && len(r.Content) > 0 {
+			_ = json.Unmarshal(r.Content, &result.Content) // it was read before
+		}
+		out[r.Key] = result
+	}
+	return out
+}
+
+// answerOf is what the server's result is. One that asks for something has no other content (SEP-2322).
+func (s *session) answerOf(r *mcp.CallToolResult, round int) answer {
+	switch {
+	case len(r.InputRequests) > 0 || r.NeedsInput():
+		if s.inquire(r, round).Inquiries == nil {
+			return answerCannotAsk
+		}
+		return answerAsks
+	case r.IsError:
+		return answerToolError
+	}
+	return answerResult
+}
+
+// inquire makes questions to people of what a server asks for, or an error that tells the model why that cannot be.
+func (s *session) inquire(r *mcp.CallToolResult, round int) turn.ToolResult {
+	if len(r.InputRequests) == 0 {
+		return failed("The server is busy and did not act. The tool may be called again in a moment.")
+	}
+	c := continuation{Version: 1, Round: round + 1, State: r.RequestState}
+	err := s.fill(&c, r.InputRequests)
+	if err == nil {
+		var out turn.ToolResult
+		if out, err = c.ask(c.Inquiries); err == nil {
+			return out
+		}
+	}
+	return failed("The tool asks for more before it acts, and cannot have it: " + s.owner.clean(err.Error(), 400) + ". It did not go on.")
+}
+
+func (s *session) fill(c *continuation, requests mcp.InputRequestMap) error {
+	switch {
+	case len(requests) > maxInquiries:
+		return fmt.Errorf("it asks for %d things at once; %d are the most", len(requests), maxInquiries)
+	case c.Round > maxRounds:
+		return fmt.Errorf("it has asked %d times; that is enough", maxRounds)
+	case s.owner.redact.result(c.State) != c.State:
+		return errors.New("what it wants to be kept holds a secret of its own configuration")
+	}
+	for _, key := range sortedKeys(requests) {
+		p, ok := requests[key].(*mcp.ElicitParams)
+		if !ok {
+			return fmt.Errorf("it asks for %s, which is not offered to servers", kindOfRequest(requests[key]))
+		}
+		q, err := s.inquiry(key, p)
+		if err != nil {
+			return err
+		}
+		c.Inquiries = append(c.Inquiries, q)
+	}
+	return nil
+}
+
+func sortedKeys(m mcp.InputRequestMap) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func kindOfRequest(r mcp.InputRequest) string {
+	switch r.(type) {
+	case *mcp.CreateMessageParams, *mcp.CreateMessageWithToolsParams:
+		return "a model's answer (sampling)"
+	case *mcp.ListRootsParams:
+		return "the list of root folders"
+	}
+	return "something that is not known here"
+}
+
+// inquiry makes a question of a server's request, bounded, clean and without secrets.
+func (s *session) inquiry(key string, p *mcp.ElicitParams) (turn.Inquiry, error) {
+	if key == "" || len(key) > maxInquiryKey || oneLine(key, maxInquiryKey) != key {
+		return turn.Inquiry{}, errors.New("the name of its question is empty, too long or not printable")
+	}
+	redact := s.owner.redact.result
+	message, _ := Cut(redact(strings.TrimSpace(Sanitize(p.Message))), maxInquiryText)
+	q := turn.Inquiry{Key: redact(key), Message: message}
+	if q.Key != key {
+		return q, errors.New("the name of its question holds a secret")
+	}
+	if p.Mode == "url" || p.Mode == "" && p.URL != "" {
+		q.URL = p.URL
+		return q, checkAsked(p.URL, redact)
+	}
+	if p.Mode != "" && p.Mode != "form" {
+		return q, fmt.Errorf("its question is of the kind %q, which is not known", oneLine(p.Mode, 40))
+	}
+	raw, err := json.Marshal(p.RequestedSchema)
+	if err == nil {
+		q.Schema, err = flatSchema(json.RawMessage(redact(string(raw))))
+	}
+	return q, err
+}
+
+// checkAsked refuses addresses to which nobody should be sent by a server's word.
+func checkAsked(raw string, redact func(string) string) error {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil, u.Host == "", u.Scheme != "https" && u.Scheme != "http", u.User != nil, oneLine(raw, maxInquiryURL) != raw:
+		return errors.New("the address that a person is to visit is not a plain web address")
+	case redact(raw) != raw:
+		return errors.New("the address that a person is to visit holds a secret")
+	}
+	return nil
+}
+
+// ask is the result that puts questions, all of them or those of them that are asked again.
+func (c continuation) ask(questions []turn.Inquiry) (turn.ToolResult, error) {
+	b, err := json.Marshal(c)
+	if err != nil {
+		return turn.ToolResult{}, fmt.Errorf("keeping its state: %w", err)
+	}
+	if len(b) > maxContinuation {
+		return turn.ToolResult{}, fmt.Errorf("what it wants to be kept has %d bytes; %d are the most", len(b), maxContinuation)
+	}
+	return turn.ToolResult{Inquiries: questions, Continuation: b, SizeBytes: int64(len(b))}, nil
+}
+
+// resume reads what goes on with the call. Where a reply is missing or does not fit, asked is the result that asks for it
+// again; nothing is sent then.
+func (s *session) resume(req turn.ToolRequest) (c continuation, asked *turn.ToolResult) {
+	if len(req.Continuation) == 0 {
+		return c, nil
+	}
+	if err := json.Unmarshal(req.Continuation, &c); err != nil || c.Version != 1 || len(c.Inquiries) == 0 {
+		r := failed("What the server asked for before cannot be read any more. Nothing was sent; the tool may be called again.")
+		return c, &r
+	}
+	var open []turn.Inquiry
+	for _, q := range c.Inquiries {
+		if _, ok := replyTo(c.Replies, q.Key); ok {
+			continue
+		}
+		reply, err := c.take(q, req.Replies)
+		if err != nil {
+			q.Message = fmt.Sprintf("(The answer before does not fit: %v.) %s", err, q.Message)
+			open = append(open, q)
+			continue
+		}
+		c.Replies = append(c.Replies, reply)
+	}
+	if len(open) == 0 {
+		return c, nil
+	}
+	r, err := c.ask(open)
+	if err != nil {
+		r = failed("The answers to the server's question cannot be kept: " + err.Error())
+	}
+	return c, &r
+}
+
+// take finds the reply to a question and checks it. Where one thing is asked, its name may be left out.
+func (c continuation) take(q turn.Inquiry, replies []turn.Reply) (turn.Reply, error) {
+	r, ok := replyTo(replies, q.Key)
+	if !ok && len(c.Inquiries)-len(c.Replies) == 1 {
+		r, ok = replyTo(replies, "")
+	}
+	if !ok {
+		return r, errors.New("there is none")
+	}
+	r.Key = q.Key
+	switch r.Action {
+	case turn.ReplyAccept:
+		var err error
+		r.Content, err = fitting(q, r.Content)
+		return r, err
+	case turn.ReplyDecline, turn.ReplyCancel:
+		r.Content = nil
+		return r, nil
+	}
+	return r, fmt.Errorf("it must accept, decline or cancel, and %q is none of these", oneLine(string(r.Action), 20))
+}
+
+func replyTo(replies []turn.Reply, key string) (turn.Reply, bool) {
+	i := slices.IndexFunc(replies, func(r turn.Reply) bool { return r.Key == key })
+	if i < 0 {
+		return turn.Reply{}, false
+	}
+	return replies[i], true
+}
+
+// fitting checks what was said against the schema that was asked for, and adds its defaults (SEP-1034).
+func fitting(q turn.Inquiry, content json.RawMessage) (out json.RawMessage, err error) {
+	if len(q.Schema) == 0 {
+		return nil, nil // who was sent somewhere says only that it is done
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = errors.New("it cannot be checked")
+		}
+	}()
+	object, err := decodeObject(content)
+	if err != nil {
+		return nil, err
+	}
+	resolved, err := resolveSchema(q.Schema)
+	if err != nil {
+		return nil, fmt.Errorf("it cannot be checked: %s", oneLine(err.Error(), 200))
+	}
+	if err := resolved.ApplyDefaults(&object); err != nil {
+		return nil, errors.New(oneLine(err.Error(), 200))
+	}
+	if err := resolved.Validate(object); err != nil {
+		return nil, errors.New(oneLine(err.Error(), 200))
+	}
+	return json.Marshal(object)
+}

@@ -1,0 +1,160 @@
+package toolbox
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Servers of older protocols ask in the middle of a call and hold it until they have an answer. That is no way to wait for
+// a person: it is offered to them only where the operator allows it, and for so long.
+
+// methodInitialize opens a session of an older protocol.
+const methodInitialize = "initialize"
+
+// client is this program towards the server.
+func (s *session) client() *mcp.Client {
+	opts := &mcp.ClientOptions{
+		Capabilities:                s.owner.capabilities(),
+		MultiRoundTrip:              &mcp.MultiRoundTripOptions{Disabled: true},
+		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { s.markStale() },
+		ProgressNotificationHandler: s.progressed,
+	}
+	if s.owner.describer.server.HoldQuestions > 0 {
+		opts.ElicitationHandler = s.held
+	}
+	client := mcp.NewClient(&mcp.Implementation{Name: "everturn", Version: "1"}, opts)
+	client.AddSendingMiddleware(s.owner.modest)
+	return client
+}
+
+// capabilities are what a server is told that it may ask for. Questions to people are among them for servers of the newest
+// protocol; modest takes them away again where an older one is spoken.
+func (c *connector) capabilities() *mcp.ClientCapabilities {
+	return &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{ // not nil, which would advertise roots
+		Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{},
+	}}
+}
+
+// modest is sending middleware that promises servers of older protocols no answers that they would not get.
+func (c *connector) modest(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		if p, ok := req.GetParams().(*mcp.InitializeParams); ok && method == methodInitialize && c.describer.server.HoldQuestions <= 0 {
+			p.Capabilities.Elicitation = nil
+		}
+		return next(ctx, method, req)
+	}
+}
+
+// held answers a question that a server asks in the middle of a call. The call that it belongs to is not said: where
+// more than one could be it, nobody is asked.
+func (s *session) held(ctx context.Context, req *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+	cancelled := &mcp.ElicitResult{Action: string(turn.ReplyCancel)}
+	within := s.owner.describer.server.HoldQuestions
+	f := s.flights.only()
+	if within <= 0 || f == nil {
+		return cancelled, nil
+	}
+	q, err := s.inquiry("1", req.Params)
+	if err != nil {
+		s.owner.log.Info("an MCP server's question is not asked", "server", s.owner.id(), "reason", err)
+		return cancelled, nil
+	}
+	defer f.patience.hold()()
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	defer context.AfterFunc(f.waiting, cancel)()
+	reply, err := f.ask(ctx, q)
+	if err != nil || reply.Action == "" {
+		return cancelled, nil
+	}
+	result := &mcp.ElicitResult{Action: string(reply.Action)}
+	if reply.Action == turn.ReplyAccept && len(reply.Content) > 0 {
+		if json.Unmarshal(reply.Content, &result.Content) != nil {
+			return cancelled, nil
+		}
+	}
+	return result, nil
+}
+
+// ask has a person asked and waits for the reply. It returns where the context ends, whatever becomes of the question.
+func (f *flight) ask(ctx context.Context, q turn.Inquiry) (turn.Reply, error) {
+	type said struct {
+		turn.Reply
+		error
+	}
+	ch := make(chan said, 1)
+	go func() {
+		r, err := f.req.Hold(q, ctx.Done())
+		ch <- said{r, err}
+	}()
+	select {
+	case r := <-ch:
+		return r.Reply, r.error
+	case <-ctx.Done():
+		return turn.Reply{}, context.Cause(ctx)
+	}
+}
+
+// upgraded is the session to use with a server whose handshake succeeded in this version: a new one where it knows a newer
+// protocol, which the first greeting does not tell. What it knows is remembered, so that it is greeted twice only once. A
+// server that took long to start is left as it is: it might not be ready again within the same time.
+func (c *connector) upgraded(ctx context.Context, s *session, version string) (*session, error) {
+	deadline, _ := ctx.Deadline()
+	hurried := time.Until(deadline) < c.describer.server.ConnectTimeout*2/3
+	known := c.knows(version)
+	c.remember(version)
+	if version != versionLegacy || known || hurried || !s.link.disposable || !s.speaksNewest(ctx) {
+		return s, nil
+	}
+	c.remember(versionLatest)
+	s.retire()
+	select {
+	case <-s.lost: // its process goes before the next one comes
+	case <-ctx.Done():
+	}
+	newer, err := c.open(ctx)
+	if err == nil {
+		return newer, nil
+	}
+	c.log.Info("an MCP server does not do what it says of the newest protocol", "server", c.id(), "error", err)
+	c.remember(versionLegacy)
+	return c.open(ctx)
+}
+
+// knows reports whether a handshake in this version succeeded before.
+func (c *connector) knows(version string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.version != nil && *c.version == version
+}
+
+// speaksNewest asks a server that was greeted the old way whether it knows the newest protocol too. It is not greeted
+// that way at once, because some servers end, or fall silent, when anything else comes first.
+func (s *session) speaksNewest(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, discoverWithin)
+	defer cancel()
+	params := &mcp.DiscoverParams{Meta: mcp.Meta{
+		mcp.MetaKeyProtocolVersion: newestVersion, mcp.MetaKeyClientInfo: &mcp.Implementation{Name: "everturn", Version: "1"},
+		mcp.MetaKeyClientCapabilities: map[string]any{},
+	}}
+	r, err := mcp.CallCustomMethod[*mcp.DiscoverParams, *mcp.DiscoverResult](ctx, s.mcp, "server/discover", params)
+	if err != nil {
+		return false
+	}
+	for _, v := range r.SupportedVersions {
+		if v >= newestVersion {
+			return true
+		}
+	}
+	return false
+}
+
+const (
+	newestVersion  = "2026-07-28" // the first with questions in several rounds
+	discoverWithin = time.Second
+)

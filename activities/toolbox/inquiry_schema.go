@@ -1,0 +1,145 @@
+package toolbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// maxFields bounds what is asked for in one question.
+const maxFields = 32
+
+// The keywords of a question's schema (MCP, elicitation: flat objects of primitive values and choices). Others are left
+// out, except those in nesting, with which the schema would not be flat.
+var (
+	formKeywords  = []string{"type", "title", "description", "required"}
+	fieldKeywords = []string{
+		"type", "title", "description", "default", "enum", "enumNames", "oneOf", "minLength", "maxLength", "pattern", "format",
+		"minimum", "maximum", "minItems", "maxItems",
+	}
+	choiceKeywords = []string{"type", "enum", "anyOf"}
+	nesting        = []string{"properties", "$ref", "allOf", "not", "if", "patternProperties", "$defs", "definitions", "prefixItems"}
+	fieldTypes     = []string{"string", "number", "integer", "boolean", "array"}
+)
+
+// flatSchema checks that raw is the schema of a form and returns it in a canonical form, clean for people to see.
+func flatSchema(raw json.RawMessage) (json.RawMessage, error) {
+	if len(raw) > maxInquirySchema {
+		return nil, fmt.Errorf("its form has over %d bytes", maxInquirySchema)
+	}
+	var form map[string]any
+	if err := json.Unmarshal(raw, &form); err != nil {
+		return nil, errors.New("its form is not a JSON schema")
+	}
+	if form == nil {
+		form = map[string]any{}
+	}
+	if t, ok := form["type"]; ok && t != "object" {
+		return nil, errors.New(`its form is not of type "object"`)
+	}
+	fields, _ := form["properties"].(map[string]any)
+	if len(fields) > maxFields {
+		return nil, fmt.Errorf("its form has %d fields; %d are the most", len(fields), maxFields)
+	}
+	out := only(form, formKeywords)
+	out["type"] = "object"
+	properties := map[string]any{}
+	for name, f := range fields {
+		field, err := flatField(name, f)
+		if err != nil {
+			return nil, err
+		}
+		properties[name] = field
+	}
+	out["properties"] = properties
+	canonical, err := json.Marshal(out)
+	if err != nil {
+		return nil, fmt.Errorf("writing its form: %w", err)
+	}
+	if _, err := resolveSchema(canonical); err != nil {
+		return nil, fmt.Errorf("its form does not compile: %s", oneLine(err.Error(), 200))
+	}
+	return canonical, nil
+}
+
+// only takes the keywords out of a schema that are in the list. What people read is cleaned.
+func only(schema map[string]any, keywords []string) map[string]any {
+	out := map[string]any{}
+	for _, k := range keywords {
+		v, ok := schema[k]
+		if !ok {
+			continue
+		}
+		if text, is := v.(string); is && (k == "title" || k == "description") {
+			v = oneLine(text, 1000)
+		}
+		out[k] = v
+	}
+	return out
+}
+
+// flatField checks one field: a string, a number, a boolean, a choice or several choices.
+func flatField(name string, v any) (map[string]any, error) {
+	bad := func(what string) (map[string]any, error) {
+		return nil, fmt.Errorf("the field %q of its form %s", oneLine(name, 40), what)
+	}
+	if name == "" || len(name) > maxInquiryKey || oneLine(name, maxInquiryKey) != name {
+		return bad("has a name that cannot be shown")
+	}
+	field, ok := v.(map[string]any)
+	if !ok {
+		return bad("is not a schema")
+	}
+	for _, k := range nesting {
+		if _, ok := field[k]; ok {
+			return bad("is not flat")
+		}
+	}
+	kind, _ := field["type"].(string)
+	if !slices.Contains(fieldTypes, kind) {
+		return bad("is not a string, number, integer, boolean or array of choices")
+	}
+	out := only(field, fieldKeywords)
+	if !shownAsIs(out["enum"]) || !flatChoices(out["oneOf"]) {
+		return bad("has choices that cannot be shown")
+	}
+	if kind != "array" {
+		return out, nil
+	}
+	items, ok := field["items"].(map[string]any)
+	if !ok || items["enum"] == nil && items["anyOf"] == nil || !shownAsIs(items["enum"]) || !flatChoices(items["anyOf"]) {
+		return bad("is a list of something else than choices")
+	}
+	out["items"] = only(items, choiceKeywords)
+	return out, nil
+}
+
+// shownAsIs reports whether the choices are words that look the same when they are clean.
+func shownAsIs(choices any) bool {
+	if choices == nil {
+		return true
+	}
+	list, ok := choices.([]any)
+	for _, c := range list {
+		word, is := c.(string)
+		ok = ok && is && len(word) <= 1000 && Sanitize(word) == word
+	}
+	return ok && len(list) > 0
+}
+
+// flatChoices reports whether the list is one of constants with titles, and cleans the titles.
+func flatChoices(choices any) bool {
+	if choices == nil {
+		return true
+	}
+	list, ok := choices.([]any)
+	for i, c := range list {
+		choice, is := c.(map[string]any)
+		if !is || !shownAsIs([]any{choice["const"]}) {
+			return false
+		}
+		list[i] = only(choice, []string{"const", "title", "description"})
+	}
+	return ok && len(list) > 0
+}

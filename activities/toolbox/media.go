@@ -1,0 +1,92 @@
+package toolbox
+
+import (
+	"bytes"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Bounds of the images and audio of one result. What is over them is kept as any other binary, if at all.
+const (
+	maxMedia      = 8
+	maxMediaBytes = 8 << 20
+)
+
+// mediaTypes are the types that are taken for images and audio, by what their bytes look like (http.DetectContentType, the
+// WHATWG MIME sniffing standard). Pictures that may hold scripts are not among them.
+var mediaTypes = map[string]string{
+	"image/png": "image/png", "image/jpeg": "image/jpeg", "image/gif": "image/gif", "image/webp": "image/webp",
+	"audio/wave": "audio/wav", "audio/mpeg": "audio/mpeg", "application/ogg": "audio/ogg", "audio/aiff": "audio/aiff",
+}
+
+// sniff is the media type that data really has, and empty where it is neither an image nor audio. What a server declares
+// counts only for containers that hold audio and video alike.
+func sniff(data []byte, declared string) string {
+	found, _, _ := strings.Cut(http.DetectContentType(data), ";")
+	if t, ok := mediaTypes[found]; ok {
+		return t
+	}
+	audio := strings.HasPrefix(declared, "audio/")
+	switch {
+	case bytes.HasPrefix(data, []byte("fLaC")):
+		return "audio/flac"
+	case audio && found == "video/mp4":
+		return "audio/mp4"
+	case audio && found == "video/webm":
+		return "audio/webm"
+	case audio && len(data) > 1 && data[0] == 0xff && data[1]&0xe6 == 0xe2: // frame sync of MPEG audio, layer III, no ID3 before it
+		return "audio/mpeg"
+	}
+	return ""
+}
+
+// media are the images and audio of a result, and what else of it is not text.
+type media struct {
+	kept     []turn.Media
+	binaries []binary
+	size     int64
+}
+
+// binary is a block that is neither text nor media.
+type binary struct {
+	data []byte
+	mime string
+}
+
+// add keeps a block and returns the line that stands for it.
+func (m *media) add(declared, kind string, data []byte) (note string) {
+	m.size += int64(len(data))
+	if declared = mediaType(declared); declared == "" {
+		declared = kind
+	}
+	if t := sniff(data, declared); t != "" && len(m.kept) < maxMedia && len(data) <= maxMediaBytes {
+		m.kept = append(m.kept, turn.Media{Type: t, Bytes: int64(len(data)), Data: data})
+		return fmt.Sprintf("[%s, %s]", t, bytesOf(len(data)))
+	}
+	m.binaries = append(m.binaries, binary{data: data, mime: declared})
+	return fmt.Sprintf("[%s, %s]", declared, bytesOf(len(data)))
+}
+
+// mediaType is the type that a server declares, without parameters, or empty where it is none.
+func mediaType(declared string) string {
+	t, _, err := mime.ParseMediaType(declared)
+	if err != nil || len(t) > 80 || oneLine(t, 80) != t {
+		return ""
+	}
+	return t
+}
+
+// bytesOf writes a size as people read it.
+func bytesOf(n int) string {
+	switch {
+	case n < 1000:
+		return fmt.Sprintf("%d bytes", n)
+	case n < 1000_000:
+		return fmt.Sprintf("%d KB", (n+500)/1000)
+	}
+	return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+}

@@ -1,0 +1,236 @@
+package toolbox
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// A server's resources and prompts are offered to models as tools of the server, where the operator wants that. A tool of
+// its own that has the same name wins.
+
+// standIn carries out a tool that the server does not have.
+type standIn func(ctx context.Context, cs *mcp.ClientSession, arguments json.RawMessage, meta mcp.Meta) (*mcp.CallToolResult, error)
+
+// offeredTool is one of them. Its schema is written by hand, since its hash is what turns pin.
+type offeredTool struct {
+	tool *mcp.Tool
+	run  standIn
+}
+
+const cursorSchema = `"cursor":{"type":"string","description":"where to go on: what the page before said"}`
+
+func offered(name, description, schema string, run standIn) offeredTool {
+	return offeredTool{run: run, tool: &mcp.Tool{
+		Name: name, Description: description, InputSchema: json.RawMessage(schema), Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true},
+	}}
+}
+
+var (
+	resourceTools = []offeredTool{
+		offered("list_resources", "List a page of what this server has to read, or of the patterns by which more of it can be named.",
+			`{"type":"object","properties":{`+cursorSchema+`,"templates":{"type":"boolean","description":"list the patterns"}},"additionalProperties":false}`, listResources),
+		offered("read_resource", "Read something that list_resources has named.",
+			`{"type":"object","properties":{"uri":{"type":"string"}},"required":["uri"],"additionalProperties":false}`, readResource),
+	}
+	promptTools = []offeredTool{
+		offered("list_prompts", "List a page of this server's prompts, which are texts made for a purpose.",
+			`{"type":"object","properties":{`+cursorSchema+`},"additionalProperties":false}`, listPrompts),
+		offered("get_prompt", "Get the text of a prompt that list_prompts has named.",
+			`{"type":"object","properties":{"name":{"type":"string"},"arguments":{"type":"object","additionalProperties":{"type":"string"}}},`+
+				`"required":["name"],"additionalProperties":false}`, getPrompt),
+	}
+)
+
+// standIns are the tools that are offered for this server's resources and prompts.
+func (s *session) standIns() []offeredTool {
+	var out []offeredTool
+	init := s.mcp.InitializeResult()
+	if init == nil || init.Capabilities == nil {
+		return nil
+	}
+	if server := s.owner.describer.server; server.Resources && init.Capabilities.Resources != nil {
+		out = append(out, resourceTools...)
+	}
+	if server := s.owner.describer.server; server.Prompts && init.Capabilities.Prompts != nil {
+		out = append(out, promptTools...)
+	}
+	return out
+}
+
+// note keeps of the tools that the server lists what descriptors do not hold.
+func (o *offer) note(tools []*mcp.Tool) {
+	o.own, o.outputs = map[string]bool{}, map[string]any{}
+	for _, t := range tools {
+		if t != nil && !o.own[t.Name] { // the first of two is the one that is offered
+			o.own[t.Name], o.outputs[t.Name] = true, t.OutputSchema
+		}
+	}
+}
+
+// withStandIns adds them to the tools that the server lists.
+func (s *session) withStandIns(tools []*mcp.Tool) []*mcp.Tool {
+	out := slices.Clip(tools)
+	for _, o := range s.standIns() {
+		if !slices.ContainsFunc(tools, func(t *mcp.Tool) bool { return t != nil && t.Name == o.tool.Name }) {
+			out = append(out, o.tool)
+		}
+	}
+	return out
+}
+
+// standIn is what carries out the tool of this name, or nil where the server does so itself.
+func (s *session) standIn(name string) standIn {
+	s.mu.Lock()
+	own := s.offered.own[name]
+	s.mu.Unlock()
+	if own {
+		return nil
+	}
+	for _, o := range s.standIns() {
+		if o.tool.Name == name {
+			return o.run
+		}
+	}
+	return nil
+}
+
+func listResources(ctx context.Context, cs *mcp.ClientSession, arguments json.RawMessage, meta mcp.Meta) (*mcp.CallToolResult, error) {
+	var in struct {
+		Cursor    string `json:"cursor"`
+		Templates bool   `json:"templates"`
+	}
+	_ = json.Unmarshal(arguments, &in) // they were validated
+	var p page
+	if in.Templates {
+		r, err := cs.ListResourceTemplates(ctx, &mcp.ListResourceTemplatesParams{Meta: meta, Cursor: in.Cursor})
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range r.ResourceTemplates {
+			p.add(t.URITemplate, t.Name, t.MIMEType, t.Description)
+		}
+		return p.end(r.NextCursor), nil
+	}
+	r, err := cs.ListResources(ctx, &mcp.ListResourcesParams{Meta: meta, Cursor: in.Cursor})
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range r.Resources {
+		p.add(t.URI, t.Name, t.MIMEType, t.Description)
+	}
+	return p.end(r.NextCursor), nil
+}
+
+func listPrompts(ctx context.Context, cs *mcp.ClientSession, arguments json.RawMessage, meta mcp.Meta) (*mcp.CallToolResult, error) {
+	var in struct {
+		Cursor string `json:"cursor"`
+	}
+	_ = json.Unmarshal(arguments, &in) // they were validated
+	r, err := cs.ListPrompts(ctx, &mcp.ListPromptsParams{Meta: meta, Cursor: in.Cursor})
+	if err != nil {
+		return nil, err
+	}
+	var p page
+	for _, t := range r.Prompts {
+		var takes []string
+		for _, a := range t.Arguments {
+			need := ""
+			if a.Required {
+				need = " (required)"
+			}
+			takes = append(takes, oneLine(a.Name, 80)+need)
+		}
+		p.add(t.Name, t.Title, strings.Join(takes, ", "), t.Description)
+	}
+	return p.end(r.NextCursor), nil
+}
+
+// page is a list as models read it: an entry a line, what names it first.
+type page struct {
+	lines []string
+	bytes int
+}
+
+// maxPage bounds what is listed of one page of a server, in bytes.
+const maxPage = 256 << 10
+
+func (p *page) add(name string, about ...string) {
+	line := oneLine(name, 500)
+	for _, a := range about {
+		if a = oneLine(a, 300); a != "" {
+			line += " | " + a
+		}
+	}
+	if p.bytes += len(line) + 1; p.bytes <= maxPage {
+		p.lines = append(p.lines, line)
+	}
+}
+
+func (p *page) end(cursor string) *mcp.CallToolResult {
+	lines := p.lines
+	if len(lines) == 0 {
+		lines = append(lines, "(nothing)")
+	}
+	if p.bytes > maxPage {
+		lines = append(lines, "[the rest of this page is left out]")
+	}
+	if cursor != "" {
+		quoted, _ := json.Marshal(cursor) // strings always marshal
+		lines = append(lines, "[there is more: call again with the cursor "+string(quoted)+"]")
+	}
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.Join(lines, "\n")}}}
+}
+
+func readResource(ctx context.Context, cs *mcp.ClientSession, arguments json.RawMessage, meta mcp.Meta) (*mcp.CallToolResult, error) {
+	var in struct {
+		URI string `json:"uri"`
+	}
+	_ = json.Unmarshal(arguments, &in) // they were validated
+	r, err := cs.ReadResource(ctx, &mcp.ReadResourceParams{Meta: meta, URI: in.URI})
+	if err != nil {
+		return nil, err
+	}
+	if len(r.InputRequests) > 0 || r.NeedsInput() {
+		return asksInVain(), nil
+	}
+	out := &mcp.CallToolResult{}
+	for _, c := range r.Contents {
+		out.Content = append(out.Content, &mcp.EmbeddedResource{Resource: c})
+	}
+	return out, nil
+}
+
+func getPrompt(ctx context.Context, cs *mcp.ClientSession, arguments json.RawMessage, meta mcp.Meta) (*mcp.CallToolResult, error) {
+	var in struct {
+		Name      string            `json:"name"`
+		Arguments map[string]string `json:"arguments"`
+	}
+	_ = json.Unmarshal(arguments, &in) // they were validated
+	r, err := cs.GetPrompt(ctx, &mcp.GetPromptParams{Meta: meta, Name: in.Name, Arguments: in.Arguments})
+	if err != nil {
+		return nil, err
+	}
+	if len(r.InputRequests) > 0 || r.NeedsInput() {
+		return asksInVain(), nil
+	}
+	out := &mcp.CallToolResult{}
+	for _, m := range r.Messages {
+		if m == nil || m.Content == nil {
+			continue
+		}
+		out.Content = append(out.Content, &mcp.TextContent{Text: fmt.Sprintf("%s:", oneLine(string(m.Role), 40))}, m.Content)
+	}
+	return out, nil
+}
+
+// asksInVain: a question to a person is kept for calls of tools, which are what a turn can wait with.
+func asksInVain() *mcp.CallToolResult {
+	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{
+		Text: "The server wants to ask a person something before it gives this, which is only done for its tools.",
+	}}}
+}

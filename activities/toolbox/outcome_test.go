@@ -1,0 +1,107 @@
+package toolbox
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestWhatACallComesTo has every ending that can happen, and what follows from it.
+func TestWhatACallComesTo(t *testing.T) {
+	for _, c := range []struct {
+		ending
+		class class
+		again bool
+	}{
+		{ending{stage: stageChecked}, classDenied, false},
+		{ending{stage: stageChecked, repeatable: true}, classDenied, false},
+		{ending{stage: stageOffline, by: endedByLoss}, classNotSent, true},
+		{ending{stage: stageOffline, by: endedByDeadline}, classNotSent, true},
+		{ending{stage: stageOffline, by: endedByCancel}, classCancelled, false},
+		{ending{stage: stageUnsent, by: endedByLoss}, classNotSent, true},
+		{ending{stage: stageUnsent, by: endedByDeadline}, classNotSent, true},
+		{ending{stage: stageUnsent, by: endedByCancel}, classCancelled, false},
+		{ending{stage: stageUnsent, by: endedByCancel, repeatable: true}, classCancelled, false},
+		{ending{stage: stageRefused}, classNotSent, true},
+		{ending{stage: stageRefused, by: endedByCancel}, classNotSent, true},
+		{ending{stage: stageRefused, by: endedByDeadline}, classNotSent, true},
+		{ending{stage: stageSent, by: endedByDeadline}, classUnknown, false},
+		{ending{stage: stageSent, by: endedByCancel}, classUnknown, false},
+		{ending{stage: stageSent, by: endedByLoss}, classUnknown, false},
+		{ending{stage: stageSent, by: endedByDeadline, repeatable: true}, classError, true},
+		{ending{stage: stageSent, by: endedByCancel, repeatable: true}, classError, true},
+		{ending{stage: stageSent, by: endedByLoss, repeatable: true}, classError, true},
+		{ending{stage: stageSent, by: endedByDeadline, detached: true}, classUnknown, false},
+		{ending{stage: stageSent, by: endedByDeadline, detached: true, repeatable: true}, classUnknown, false},
+		{ending{stage: stageAnswered, answer: answerResult}, classOK, false},
+		{ending{stage: stageAnswered, answer: answerResult, by: endedByDeadline}, classOK, false},
+		{ending{stage: stageAnswered, answer: answerToolError}, classError, false},
+		{ending{stage: stageAnswered, answer: answerToolError, repeatable: true}, classError, false},
+		{ending{stage: stageAnswered, answer: answerProtocol}, classError, false},
+		{ending{stage: stageAnswered, answer: answerUnreadable}, classError, false},
+		{ending{stage: stageAnswered, answer: answerUnreadable, repeatable: true}, classError, true},
+		{ending{stage: stageAnswered, answer: answerAsks}, classAsks, false},
+		{ending{stage: stageAnswered, answer: answerCannotAsk}, classError, false},
+		{ending{stage: "who knows", answer: answerResult}, classUnknown, false},
+	} {
+		class, again := c.ending.class()
+		assert.Equal(t, c.class, class, "%+v", c.ending)
+		assert.Equal(t, c.again, again, "%+v", c.ending)
+	}
+}
+
+// TestTheLawsOfOutcomes holds every combination against what must never be said, whatever the table above says.
+func TestTheLawsOfOutcomes(t *testing.T) {
+	n := 0
+	everyEnding(func(e ending) {
+		n++
+		class, again := e.class()
+		begun := e.stage == stageSent || e.stage == stageAnswered
+		name := fmt.Sprintf("%+v: %s, again %v", e, class, again)
+		require.NotEmpty(t, class, name)
+		if !begun {
+			require.NotContains(t, []any{classUnknown, classOK, classError, classAsks}, class, "nothing was sent: %s", name)
+		}
+		if e.stage == stageSent {
+			require.NotContains(t, []any{classOK, classNotSent, classDenied, classCancelled, classAsks}, class, "sent and not answered: %s", name)
+		}
+		if e.stage == stageAnswered {
+			require.Contains(t, []any{classOK, classError, classAsks}, class, "answered: %s", name)
+		}
+		if class == classOK {
+			require.Equal(t, answerResult, e.answer, name)
+		}
+		if again && begun {
+			require.True(t, e.repeatable, "what was sent is only called again where that does no harm: %s", name)
+		}
+		if class == classNotSent {
+			require.True(t, again, name)
+		}
+		if e.detached {
+			require.False(t, again && begun && class == classUnknown, name)
+		}
+		if class == classUnknown {
+			require.True(t, !e.repeatable || e.detached, "unknown is kept for what must not be repeated: %s", name)
+		}
+		by := e
+		by.by = endedByDeadline
+		if c, _ := by.class(); begun {
+			require.Equal(t, class, c, "why the wait ended does not change what is known: %s", name)
+		}
+	})
+	assert.Equal(t, 6*7*4*4, n)
+}
+
+func everyEnding(f func(ending)) {
+	for _, s := range []stage{stageChecked, stageOffline, stageUnsent, stageRefused, stageSent, stageAnswered} {
+		for _, a := range []answer{"", answerResult, answerToolError, answerProtocol, answerUnreadable, answerAsks, answerCannotAsk} {
+			for _, by := range []endedBy{endedByAnswer, endedByDeadline, endedByCancel, endedByLoss} {
+				for bits := range 4 {
+					f(ending{stage: s, answer: a, by: by, repeatable: bits&1 != 0, detached: bits&2 != 0})
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package toolbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// visit is one call's time with a server, from the wait for its turn to what the server's answer says of its health.
+type visit struct {
+	c       *connector
+	finding bool  // the breaker is half open, and this is the call that finds out
+	answers int64 // that the server had given before
+	settled bool
+}
+
+// visit waits until the call may go to the server, within the call's own deadline, and takes the wait off it. Its error
+// says why it may not.
+func (c *connector) visit(ctx context.Context, req *turn.ToolRequest) (*visit, error) {
+	if c.local != nil {
+		return &visit{c: c, settled: true}, nil
+	}
+	if err := c.leftAlone(); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	if err := c.queue(ctx, c.patience(*req)); err != nil {
+		return nil, err
+	}
+	if req.Timeout > 0 {
+		req.Timeout = max(req.Timeout-time.Since(began), time.Millisecond)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ok, finding := c.breaker.admit(time.Now())
+	if !ok {
+		<-c.permits
+		return nil, c.unavailable(c.breaker.pause(time.Now()))
+	}
+	c.record.calls++
+	return &visit{c: c, finding: finding, answers: c.record.answers}, nil
+}
+
+// leftAlone is the error of a call that need not even wait.
+func (c *connector) leftAlone() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if wait := c.breaker.pause(time.Now()); wait > 0 && c.breaker.strikes >= strikesAllowed {
+		return c.unavailable(wait)
+	}
+	return nil
+}
+
+// queue waits for one of the calls in flight to end where there are as many as there may be.
+func (c *connector) queue(ctx context.Context, within time.Duration) error {
+	select {
+	case c.permits <- struct{}{}:
+		return nil
+	default:
+	}
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case c.permits <- struct{}{}:
+		return nil
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-c.ctx.Done():
+		return errHostClosed
+	}
+	return fmt.Errorf("%s has %d calls in flight, which is the most (max_concurrent_calls), and none of them ended in time", c.name(), cap(c.permits))
+}
+
+// patience is how long the call may wait: as long as it may take.
+func (c *connector) patience(req turn.ToolRequest) time.Duration {
+	switch said := c.describer.settings[strings.TrimPrefix(req.Tool, c.describer.prefix+"/")]; {
+	case req.Timeout > 0:
+		return req.Timeout
+	case said.Timeout > 0:
+		return said.Timeout
+	}
+	return c.describer.server.CallTimeout
+}
+
+// call finds the connection that the call belongs on, makes sure that the tool is what the turn pinned, and calls it.
+func (v *visit) call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult, error) {
+	s, err := v.c.connection(ctx, req)
+	if err != nil {
+		return turn.ToolResult{}, notCalled(req.Tool, err)
+	}
+	defer s.leave()
+	o, err := s.offer(ctx)
+	if err != nil {
+		v.verdict(ctx, s, err)
+		return turn.ToolResult{}, notCalled(req.Tool, err)
+	}
+	d, ok := o.tools[req.Tool]
+	if !ok {
+		return turn.ToolResult{}, drift(req.Tool + " is no longer offered by " + v.c.name())
+	}
+	if d.Hash != req.Hash {
+		return turn.ToolResult{}, drift(req.Tool + " is not what this turn was given: its description, parameters or annotations changed")
+	}
+	s.use()
+	defer s.use()
+	result, err := s.call(ctx, req, d, o.names[req.Tool])
+	if err == nil {
+		s.bind()
+	}
+	if v.c.goesOn(o.names[req.Tool], result) {
+		return result, err
+	}
+	v.verdict(ctx, s, err)
+	return result, err
+}
+
+// goesOn reports whether a call that was given up may still come to an end, as the operator lets it.
+func (c *connector) goesOn(tool string, r turn.ToolResult) bool {
+	return r.Outcome == turn.OutcomeUnknown && c.describer.settings[tool].Detach > 0
+}
+
+// verdict tells the breaker how the call went. Only one that nobody answered counts against the server, and not where its
+// caller gave it up, nor where another call was answered meanwhile.
+func (v *visit) verdict(ctx context.Context, s *session, err error) {
+	c := v.c
+	if v.settled {
+		return
+	}
+	v.settled = true
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.record.answers > v.answers:
+	case errors.Is(ctx.Err(), context.Canceled) || c.ctx.Err() != nil:
+		c.breaker.undecided()
+	default:
+		c.record.failures++
+		if !s.blame() { // its loss has been counted
+			break
+		}
+		c.problem = "it did not answer"
+		if err != nil {
+			c.problem = c.redact.text(oneLine(err.Error(), 400))
+		}
+		c.record.failed(c.problem)
+		c.breaker.struck(time.Now())
+		c.changed()
+	}
+}
+
+// end gives the place in the queue back.
+func (v *visit) end() {
+	if v.c.local != nil {
+		return
+	}
+	<-v.c.permits
+	if v.finding && !v.settled { // it did not come as far as a verdict
+		v.c.mu.Lock()
+		defer v.c.mu.Unlock()
+		v.c.breaker.undecided()
+	}
+}

@@ -1,0 +1,115 @@
+package toolbox
+
+import "time"
+
+// worth is what a session is to those who decide whether it stays. The session's lock guards it.
+type worth struct {
+	bound   bool // a call has reached the server: its state is a turn's now
+	crashed bool // its connection was lost
+	blamed  bool // a call that came to nothing on it was counted against the server
+	rested  bool // it ended because nobody used it
+	last    time.Time
+	timer   *time.Timer // looks whether it is idle; nil: it is kept
+}
+
+// use notes that somebody needs the session.
+func (s *session) use() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.worth.last = time.Now()
+}
+
+// bind notes that a call has reached the server.
+func (s *session) bind() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.worth.bound = true
+}
+
+// holdsState reports whether the server may remember something of a turn in this session.
+func (s *session) holdsState() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.worth.bound
+}
+
+// blame asks whether a call that came to nothing is to be counted against the server. It is not where the loss of the
+// whole connection was counted.
+func (s *session) blame() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.worth.crashed {
+		return false
+	}
+	s.worth.blamed = true
+	return true
+}
+
+// blamedAlready reports whether the loss of the connection has been counted with one of its calls.
+func (s *session) blamedAlready() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.worth.blamed
+}
+
+// hasRested reports whether the session ended because nobody used it.
+func (s *session) hasRested() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.worth.rested
+}
+
+// idleSince is when the session was used last; false where it is in use.
+func (s *session) idleSince() (time.Time, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.worth.last, s.users == 0 && !s.retired && !s.ending
+}
+
+// startIdling ends the session when nobody has used it for so long; 0 keeps it.
+func (s *session) startIdling(after time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.worth.last = time.Now()
+	if after > 0 && !s.ending {
+		s.worth.timer = time.AfterFunc(after, func() { s.restAfter(after) })
+	}
+}
+
+func (s *session) stopIdling() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.worth.timer != nil {
+		s.worth.timer.Stop()
+	}
+}
+
+// restAfter ends the session if it has been idle for so long, and looks again when it may have been.
+func (s *session) restAfter(idle time.Duration) {
+	s.mu.Lock()
+	left := idle - time.Since(s.worth.last)
+	busy := s.users > 0 || left > 0
+	if busy && !s.ending {
+		s.worth.timer.Reset(max(left, idle/10, time.Millisecond))
+	}
+	s.mu.Unlock()
+	if !busy {
+		s.rest()
+	}
+}
+
+// rest ends a session that nobody uses. One that somebody has begun to use meanwhile stays.
+func (s *session) rest() {
+	s.mu.Lock()
+	free := s.users == 0 && !s.retired && !s.ending
+	if free {
+		s.retired, s.ending, s.worth.rested = true, true, true
+	}
+	s.mu.Unlock()
+	if !free {
+		return
+	}
+	s.owner.log.Debug("ending a connection that nobody uses", "server", s.owner.id())
+	s.owner.rested(s)
+	s.end()
+}
