@@ -79,6 +79,8 @@ type describer struct {
 	settings map[string]ToolSettings
 	// callTimeout is what the operator said of all of the server's tools; 0: the turn decides.
 	callTimeout time.Duration
+	// redact takes what the server was given out of what it says of its tools.
+	redact redactor
 }
 
 // offer describes the tools, in the order of their IDs so that a server's mood does not change prompts.
@@ -94,7 +96,7 @@ func (d describer) offer(tools []*mcp.Tool) offer {
 			err = errors.New("it is listed twice; the first is kept")
 		}
 		if err != nil {
-			o.drop(t.Name, err)
+			o.drop(d.redact.text(t.Name), errors.New(d.redact.text(err.Error())))
 			continue
 		}
 		o.names[desc.ID] = t.Name
@@ -144,15 +146,18 @@ func (d describer) describe(t *mcp.Tool) (turn.Descriptor, error) {
 	if err := checkName(t.Name); err != nil {
 		return turn.Descriptor{}, err
 	}
+	if d.redact.result(t.Name) != t.Name {
+		return turn.Descriptor{}, errors.New("its name holds a secret that the server was given")
+	}
 	raw, err := json.Marshal(t.InputSchema)
 	if err != nil {
 		return turn.Descriptor{}, fmt.Errorf("its schema cannot be read: %w", err)
 	}
-	schema, _, err := compileSchema(raw)
+	schema, _, err := compileSchema([]byte(d.redact.result(string(raw))))
 	if err != nil {
 		return turn.Descriptor{}, err
 	}
-	description, _ := Cut(strings.TrimSpace(Sanitize(t.Description)), maxDescriptionBytes)
+	description, _ := Cut(strings.TrimSpace(d.redact.result(Sanitize(t.Description))), maxDescriptionBytes)
 	desc := turn.Descriptor{ID: d.prefix + "/" + t.Name, Description: description, Schema: schema, Lane: turn.LaneRegular}
 	desc.Wire = turn.WireName(desc.ID)
 	desc.Hash = identity(t, schema)

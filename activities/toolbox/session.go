@@ -176,6 +176,7 @@ func (s *session) list(ctx context.Context) error {
 		return err
 	}
 	d := s.owner.describer
+	d.redact = s.owner.redact
 	if s.owner.local != nil {
 		d.settings = s.owner.local.settings()
 	}
