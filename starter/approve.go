@@ -107,7 +107,7 @@ func (a *app) listWaits(ctx context.Context, args []string, f approveFlags) erro
 		a.note("nothing waits for a person")
 		return nil
 	}
-	fmt.Fprintln(a.out, printable(instructions(waits)))
+	fmt.Fprintln(a.out, printable(layoutOf(a.out).instructions(waits)))
 	if len(waits) == f.limit {
 		a.note("there may be more: list them with --limit %d", 10*f.limit)
 	}
@@ -147,25 +147,18 @@ func (t *turnClient) approve(ctx context.Context, args []string, f approveFlags)
 	return nil
 }
 
-// confirmed shows the call on a terminal and asks whether it is meant.
+// confirmed shows the call on a terminal, all of it, and asks whether it is meant.
 func (t *turnClient) confirmed(ctx context.Context, w journal.WaitRecord, f approveFlags) (bool, error) {
 	a := t.app
 	if f.yes || f.deny || !isTerminal(a.in) || !isTerminal(a.err) {
 		return true, nil
 	}
 	forgetTyped(a.in)
-	a.note("%s", describe(w))
-	fmt.Fprint(a.err, "allow it? [y]es, [n]o: ")
-	answer := make(chan typed, 1)
-	go func() { // reading cannot be interrupted: it is left behind when the command ends
-		line, err := readLine(a.in)
-		answer <- typed{line, err}
-	}()
-	select {
-	case <-ctx.Done():
-		return false, context.Cause(ctx)
-	case said := <-answer:
-		word := strings.ToLower(strings.TrimSpace(said.line))
-		return said.err == nil && (word == "y" || word == "yes"), nil
+	wide := layoutOf(a.err)
+	wide.whole = true
+	seen, err := a.seen(ctx, wide.describe(w))
+	if err != nil || !seen {
+		return false, err
 	}
+	return a.agrees(ctx, "allow it?")
 }

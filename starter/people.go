@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/starter/form"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -17,7 +18,9 @@ type people struct {
 	told    map[string]bool // waits that the turn's chunks have shown
 	said    map[string]bool // waits that were decided here; the journal may not know yet
 	current *journal.WaitRecord
-	reading bool // a line is being read
+	pages   *pages          // what of an approval is still to be shown
+	asking  *form.Interview // of an elicitation
+	reading bool            // a line is being read
 	typing  chan typed
 	sent    chan error
 	noticed bool // that nobody can be asked here
@@ -48,7 +51,7 @@ func (p *people) heard(ctx context.Context, c turn.Chunk) (bool, error) {
 		}
 	case turn.ChunkApprovalDecided, turn.ChunkQuestionAnswered:
 		if decode(c, &about) && p.current != nil && p.current.ID == about.ID && !p.said[about.ID] {
-			p.current = nil
+			p.current, p.pages, p.asking = nil, nil, nil
 			p.f.app.note("\nit was decided elsewhere")
 		}
 	default:
@@ -93,7 +96,7 @@ func (p *people) elsewhere(ctx context.Context, open []journal.WaitRecord) (bool
 	f.view.pause()
 	if f.o.stay && !f.o.noWait {
 		if !p.noticed && !f.o.quiet {
-			f.app.note("%s", instructions(open))
+			f.app.note("%s", layoutOf(f.app.err).instructions(open))
 		}
 		p.noticed = true
 		return false, nil
@@ -117,22 +120,43 @@ func (p *people) elsewhere(ctx context.Context, open []journal.WaitRecord) (bool
 	if f.failed != nil {
 		first = "\nbefore that, run `starter dev` in another terminal: Temporal and the worker of this command end with it"
 	}
-	f.app.note("%s%s\nthe turn goes on waiting; follow it with `%s`", instructions(open), first, f.attachHint(f.s))
+	f.app.note("%s%s\nthe turn goes on waiting; follow it with `%s`", layoutOf(f.app.err).instructions(open), first, f.attachHint(f.s))
 	return true, &exitError{code: exitWaiting}
 }
 
 // ask puts one wait before the person at the terminal.
 func (p *people) ask(w journal.WaitRecord) {
-	p.current = &w
+	p.current, p.pages, p.asking = &w, nil, nil
 	p.f.view.pause()
-	forgetTyped(p.f.app.in) // nobody has agreed to what was not on the screen
-	p.f.app.note("%s", describe(w))
+	a := p.f.app
+	forgetTyped(a.in) // nobody has agreed to what was not on the screen
+	wide := layoutOf(a.err)
+	wide.whole, wide.asked = w.Kind == turn.WaitApproval, true
+	switch w.Kind {
+	case turn.WaitApproval:
+		p.pages = a.pagesOf(wide.describe(w))
+		a.note("%s", p.pages.next())
+	case turn.WaitElicitation:
+		p.asking, _ = form.NewInterview(form.InquiryOf(w.Wait)) // the description says what is wrong with it
+		fallthrough
+	default:
+		a.note("%s", wide.describe(w))
+	}
 	p.prompt()
 }
 
+// prompt asks for a line, and says for what.
 func (p *people) prompt() {
 	prompt := "your answer: "
-	if p.current.Kind == turn.WaitApproval {
+	switch {
+	case p.asking != nil:
+		if more := p.asking.Lines(); len(more) > 0 {
+			p.f.app.note("%s", layoutOf(p.f.app.err).barred(strings.Join(more, "\n"), p.current.Session))
+		}
+		prompt = p.asking.Prompt() + ": "
+	case p.pages != nil && p.pages.left() > 0:
+		prompt = p.pages.prompt()
+	case p.current.Kind == turn.WaitApproval:
 		prompt = "[y]es, [n]o (and why), [a]lways this call, always this [t]ool: "
 	}
 	io.WriteString(p.f.app.err, prompt)
@@ -154,11 +178,11 @@ func (p *people) typed(ctx context.Context, t typed) (bool, error) {
 		return p.look(ctx)
 	}
 	if t.err != nil { // the terminal has no more to say
-		p.here, p.current = false, nil
+		p.here, p.current, p.pages, p.asking = false, nil, nil, nil
 		p.f.app.note("")
 		return p.look(ctx)
 	}
-	send, ok := p.meant(*w, strings.TrimSpace(t.line))
+	send, ok := p.meant(*w, t.line)
 	if !ok {
 		p.prompt()
 		return false, nil
@@ -168,13 +192,27 @@ func (p *people) typed(ctx context.Context, t typed) (bool, error) {
 	return false, nil
 }
 
-// meant is what a line asks to be done about a wait; nothing where it is not understood.
+// meant is what a line asks to be done about a wait; nothing where it is not understood, or more has to be said.
 func (p *people) meant(w journal.WaitRecord, line string) (send func(context.Context) error, ok bool) {
-	if w.Kind == turn.WaitQuestion {
-		return func(ctx context.Context) error { return p.f.reply(ctx, w, line) }, line != ""
+	bare := strings.TrimSpace(line)
+	switch {
+	case p.asking != nil:
+		return p.replied(w, line)
+	case w.Kind == turn.WaitQuestion:
+		return func(ctx context.Context) error { return p.f.answer(ctx, w, bare) }, bare != ""
 	}
+	d, ok := decisionOf(bare)
+	if more := p.pages != nil && p.pages.left() > 0; more && (!ok || d.allow) {
+		p.f.app.note("%s", p.pages.next()) // nothing is allowed before all of it was on the screen
+		return nil, false
+	}
+	return func(ctx context.Context) error { _, err := p.f.decide(ctx, w, d); return err }, ok
+}
+
+// decisionOf reads what is said to an approval.
+func decisionOf(line string) (d decision, ok bool) {
 	key, why, _ := strings.Cut(line, " ")
-	d := decision{reason: strings.TrimSpace(why)}
+	d.reason = strings.TrimSpace(why)
 	switch strings.ToLower(key) {
 	case "y", "yes":
 		d.allow = true
@@ -184,14 +222,23 @@ func (p *people) meant(w journal.WaitRecord, line string) (send func(context.Con
 	case "t", "tool":
 		d.allow, d.always = true, turn.AlwaysTool
 	default:
-		return nil, false
+		return d, false
 	}
-	return func(ctx context.Context) error { _, err := p.f.decide(ctx, w, d); return err }, true
+	return d, true
+}
+
+// replied takes a line of what a tool's server wants to know.
+func (p *people) replied(w journal.WaitRecord, line string) (send func(context.Context) error, ok bool) {
+	if err := p.asking.Take(line); err != nil {
+		p.f.app.note("%v", err)
+	}
+	r, over := p.asking.Reply()
+	return func(ctx context.Context) error { return p.f.reply(ctx, w, r) }, over
 }
 
 // acknowledged takes what became of a decision, and asks for the next one.
 func (p *people) acknowledged(ctx context.Context, err error) (bool, error) {
-	p.current = nil
+	p.current, p.pages, p.asking = nil, nil, nil
 	var refused *turn.Error
 	switch {
 	case err == nil:

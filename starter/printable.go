@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/everturn/everturn/starter/terminal"
@@ -17,16 +16,6 @@ func line(s string, n int) string { return terminal.Line(s, n) }
 
 // shownExactly is how much of a text is shown where a person decides on it, in bytes.
 const shownExactly = 32 << 10
-
-// barred shows a text exactly, each line behind a bar. What is too long for a terminal is said to be.
-func barred(s, session string) string {
-	more := ""
-	if len(s) > shownExactly {
-		more = fmt.Sprintf("\n(%d bytes or more are not shown; `starter show --json %s` has them all)", len(s)-shownExactly, quoted(session))
-		s = s[:shownExactly]
-	}
-	return "  │ " + strings.ReplaceAll(terminal.Visible(s), "\n", "\n  │ ") + more
-}
 
 // quoted is a word as a shell takes it.
 func quoted(s string) string {

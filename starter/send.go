@@ -1,8 +1,6 @@
 package main
 
 import (
-	"strings"
-
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/sessions"
@@ -50,36 +48,4 @@ begins a turn of its own. The text is taken from the arguments, or from standard
 	flags.BoolVarP(&quiet, "quiet", "q", false, "print the IDs alone")
 	complete(cmd, "output", "text", "json", "none")
 	return cmd
-}
-
-func (a *app) answerCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "answer [session] [question] <text>",
-		Short: "Answer what a turn asks its user",
-		Long: `Answer what a turn asks its user. Without a session, the one that asks something; without a question, the one that
-is open. The text is the last argument, "-" for standard input. starter approve lists what waits.`,
-		Example: `  starter answer "The second one."
-  starter answer s-k2j3 "The second one."
-  starter answer s-k2j3 q4 - < letter.txt`,
-		Args:              cobra.RangeArgs(1, 3),
-		ValidArgsFunction: a.completeSessions(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			last := len(args) - 1
-			text, err := a.prompt(cmd.Context(), args[last:])
-			if err != nil {
-				return err
-			}
-			return a.withTemporal(cmd.Context(), readJournal, func(t *turnClient) error {
-				w, err := t.question(cmd.Context(), args[:last])
-				if err != nil {
-					return err
-				}
-				if err := t.reply(cmd.Context(), w, strings.TrimSuffix(text, "\n")); err != nil {
-					return err
-				}
-				a.note("answered %s of session %s; follow the turn with `starter attach %s`", w.ID, w.Session, quoted(w.Session))
-				return nil
-			})
-		},
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/starter/form"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -178,8 +179,11 @@ func printMessage(w io.Writer, seq int64, m turn.Message) {
 
 func printWait(w io.Writer, p journal.WaitRecord) {
 	what := line(p.Question, 80)
-	if p.Kind == turn.WaitApproval {
+	switch p.Kind {
+	case turn.WaitApproval:
 		what = line(p.Tool+" "+p.Arguments, 80)
+	case turn.WaitElicitation:
+		what = form.Asker(p.Wait) + " asks: " + line(form.InquiryOf(p.Wait).Message, 80)
 	}
 	came := "waits for a person; `starter approve` says how to decide"
 	if p.Ruling != nil {

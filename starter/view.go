@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/everturn/everturn/starter/form"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -20,6 +21,9 @@ type view struct {
 	reader turn.Reader
 	step   int
 	open   bool // the cursor is in the middle of a line
+	// ticking: the last line on stderr is a call's progress, which what comes next replaces.
+	ticking bool
+	ticked  time.Time // when progress was shown last, by the chunks' clock
 }
 
 func newView(a *app, o followOptions) *view {
@@ -45,6 +49,10 @@ func (v *view) chunk(c turn.Chunk) {
 		}
 	case turn.ChunkToolCallStarted, turn.ChunkToolCallCompleted:
 		v.tool(c)
+	case turn.ChunkToolProgress:
+		v.progress(c)
+	case turn.ChunkToolCallResolved:
+		v.resolved(c)
 	case turn.ChunkMessageJoined:
 		v.joined(c)
 	case turn.ChunkApprovalRequested, turn.ChunkQuestionAsked, turn.ChunkApprovalDecided, turn.ChunkQuestionAnswered:
@@ -68,14 +76,19 @@ func (v *view) people(c turn.Chunk) {
 		return
 	}
 	what := "the question"
-	if p.Kind == turn.WaitApproval {
+	switch p.Kind {
+	case turn.WaitApproval:
 		what = p.Tool
+	case turn.WaitElicitation:
+		what = "the question of " + form.Asker(p.Wait)
 	}
 	switch {
 	case p.Ruling != nil:
 		v.activity("! %s %s: %s", p.ID, what, ruling(*p.Ruling))
 	case p.Kind == turn.WaitApproval:
 		v.activity("? %s %s waits for approval", p.ID, what)
+	case p.Kind == turn.WaitElicitation:
+		v.activity("? %s %s asks: %s", p.ID, form.Asker(p.Wait), line(form.InquiryOf(p.Wait).Message, 120))
 	default:
 		v.activity("? %s %s", p.ID, line(p.Question, 120))
 	}
@@ -86,6 +99,7 @@ func (v *view) text(c turn.Chunk) {
 	if !v.live {
 		return
 	}
+	v.wipe()
 	if c.Step != v.step {
 		v.pause()
 		v.step = c.Step
@@ -119,6 +133,7 @@ func (v *view) activity(format string, args ...any) {
 
 // pause ends an open line, so that what follows stands on its own.
 func (v *view) pause() {
+	v.wipe()
 	if v.open {
 		fmt.Fprintln(v.app.out)
 		v.open = false

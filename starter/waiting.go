@@ -54,15 +54,15 @@ func checkHash(w journal.WaitRecord, hash string) error {
 // minHash is how many digits of a hash name it.
 const minHash = 8
 
-// waiting are the open waits of a kind in a session.
-func (t *turnClient) waiting(ctx context.Context, session string, kind turn.WaitKind) ([]journal.WaitRecord, error) {
+// waiting are the open waits of some kinds in a session.
+func (t *turnClient) waiting(ctx context.Context, session string, kinds ...turn.WaitKind) ([]journal.WaitRecord, error) {
 	if session != "" {
 		if _, err := sessionArg(ctx, t.store, []string{session}); err != nil {
 			return nil, err
 		}
 	}
 	all, err := t.store.Waiting(ctx, session, 1000)
-	return slices.DeleteFunc(all, func(w journal.WaitRecord) bool { return w.Kind != kind }), err
+	return slices.DeleteFunc(all, func(w journal.WaitRecord) bool { return !slices.Contains(kinds, w.Kind) }), err
 }
 
 // question finds the wait that an answer is for.
@@ -74,7 +74,7 @@ func (t *turnClient) question(ctx context.Context, args []string) (journal.WaitR
 	if len(args) > 1 {
 		id = args[1]
 	}
-	open, err := t.waiting(ctx, session, turn.WaitQuestion)
+	open, err := t.waiting(ctx, session, turn.WaitQuestion, turn.WaitElicitation)
 	if err != nil {
 		return journal.WaitRecord{}, err
 	}
@@ -86,6 +86,8 @@ func (t *turnClient) question(ctx context.Context, args []string) (journal.WaitR
 	switch {
 	case id != "":
 		return journal.WaitRecord{}, t.notOpen(ctx, session, id, open)
+	case len(open) > 1 && session != "":
+		return journal.WaitRecord{}, usage("session %q asks %d questions: name the one that you answer (%s); `starter approve %s` shows them", session, len(open), names(open), quoted(session))
 	case len(open) > 1:
 		return journal.WaitRecord{}, usage("%d sessions ask something: name the one that you answer; `starter approve` lists them", len(open))
 	case session != "":

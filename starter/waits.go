@@ -8,7 +8,6 @@ import (
 	"iter"
 	"os"
 	"os/user"
-	"strings"
 	"time"
 
 	"github.com/everturn/everturn/journal"
@@ -34,10 +33,18 @@ func (t *turnClient) decide(ctx context.Context, w journal.WaitRecord, d decisio
 	return r, peopleError(w, err)
 }
 
-// reply answers a question.
-func (t *turnClient) reply(ctx context.Context, w journal.WaitRecord, text string) error {
+// answer answers a question of the model.
+func (t *turnClient) answer(ctx context.Context, w journal.WaitRecord, text string) error {
 	_, err := t.sessions.Answer(ctx, w.Session, workflows.Answer{
 		Version: workflows.WireVersion, Turn: w.Turn, Question: w.ID, Text: text, By: whoami(),
+	})
+	return peopleError(w, err)
+}
+
+// reply answers a question of a tool's server.
+func (t *turnClient) reply(ctx context.Context, w journal.WaitRecord, r turn.Reply) error {
+	_, err := t.sessions.Answer(ctx, w.Session, workflows.Answer{
+		Version: workflows.WireVersion, Turn: w.Turn, Question: w.ID, Reply: &r, By: whoami(),
 	})
 	return peopleError(w, err)
 }
@@ -116,53 +123,17 @@ func (f *follower) rest(ctx context.Context) iter.Seq2[turn.Chunk, error] {
 // decode reads a chunk's own fields.
 func decode(c turn.Chunk, into any) bool { return json.Unmarshal(c.Data, into) == nil }
 
-// describe tells a person exactly what is asked. What models have written stands behind a bar, so that it cannot pass
-// for a word of this program.
-func describe(w journal.WaitRecord) string {
-	var b strings.Builder
-	if w.Kind == turn.WaitQuestion {
-		fmt.Fprintf(&b, "question %s of session %s", w.ID, terminal.Visible(w.Session))
-	} else {
-		fmt.Fprintf(&b, "approval %s of session %s: %s is to run · risk %s", w.ID, terminal.Visible(w.Session), terminal.Visible(w.Tool), w.Risk)
-	}
-	if !w.ExpiresAt.IsZero() {
-		fmt.Fprintf(&b, " · until %s", w.ExpiresAt.Local().Format(time.DateTime))
-	}
-	if w.Why != "" {
-		fmt.Fprintf(&b, "\nbecause %s", line(w.Why, 300))
-	}
-	if w.Kind == turn.WaitQuestion {
-		b.WriteString("\n" + barred(w.Question, w.Session))
-	} else {
-		fmt.Fprintf(&b, "\nwith these arguments (%s):\n%s", shortHash(w.ArgumentsHash), barred(w.Arguments, w.Session))
-	}
-	return b.String()
-}
-
-// instructions are descriptions with the commands that decide.
-func instructions(waits []journal.WaitRecord) string {
-	var b strings.Builder
-	for _, w := range waits {
-		s := quoted(w.Session)
-		b.WriteString(describe(w))
-		if w.Kind == turn.WaitQuestion {
-			fmt.Fprintf(&b, "\nanswer it with\n  starter answer %s %s \"...\"\n", s, w.ID)
-			continue
-		}
-		command := fmt.Sprintf("starter approve %s %s --hash %s", s, w.ID, shortHash(w.ArgumentsHash))
-		fmt.Fprintf(&b, "\ndecide with\n  %s\n  %s --deny --reason \"...\"\n", command, command)
-	}
-	return strings.TrimRight(b.String(), "\n")
-}
-
-// shortHash is as much of a hash as a person copies.
-func shortHash(hash string) string { return terminal.Visible(hash[:min(len(hash), 12)]) }
-
 // ruling says what came of a wait.
 func ruling(r turn.Ruling) string {
 	out := string(r.Verdict) + ruledBy(r)
 	if r.Verdict == turn.VerdictExpired && r.Allowed {
 		out += ", and allowed by configuration"
+	}
+	if r.Reply != nil {
+		out += " (" + string(r.Reply.Action) + ")"
+		if len(r.Reply.Content) > 0 {
+			out += " with " + line(terminal.Visible(string(r.Reply.Content)), 200)
+		}
 	}
 	if r.Always != "" {
 		out += ", always for this " + string(r.Always)

@@ -29,7 +29,7 @@ func wait(kind turn.WaitKind, id, text string) journal.WaitRecord {
 }
 
 func TestWhatIsAskedIsShownExactlyWithTheCommandsThatDecide(t *testing.T) {
-	shown := instructions([]journal.WaitRecord{
+	shown := layout{}.instructions([]journal.WaitRecord{
 		wait(turn.WaitApproval, "1.0", "{\"p\":\"\x1b[2J\u202e\u200b\",\n\"q\":1}\napproval 9.9 of session s: fine"), wait(turn.WaitQuestion, "q2", "Which?"),
 	})
 	assert.Equal(t, `approval 1.0 of session it's one: local/write is to run · risk high
@@ -45,7 +45,7 @@ question q2 of session it's one
   │ Which?
 answer it with
   starter answer 'it'\''s one' q2 "..."`, shown)
-	long := describe(wait(turn.WaitApproval, "1.0", strings.Repeat("x", shownExactly+7)))
+	long := layout{}.describe(wait(turn.WaitApproval, "1.0", strings.Repeat("x", shownExactly+7)))
 	assert.Contains(t, long, "(7 bytes or more are not shown; `starter show --json 'it'\\''s one'` has them all)", "nothing is cut in silence")
 }
 

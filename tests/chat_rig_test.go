@@ -128,8 +128,23 @@ func (s *screen) resize(width, height int) {
 // awaitKeys waits until keys decide about an approval: in the first moment they do not.
 func (s *screen) awaitKeys() {
 	s.t.Helper()
-	require.Eventually(s.t, func() bool { return strings.Contains(s.visible(), "y allow") || strings.Contains(s.visible(), "y/n/a") },
+	require.Eventually(s.t, func() bool { return strings.Contains(s.visible(), "y allow") || strings.Contains(s.visible(), "y/n/") },
 		within, 20*time.Millisecond, "nothing can be decided")
+}
+
+// allows reads the arguments to their end, page by page, and allows the call.
+func (s *screen) allows() {
+	s.t.Helper()
+	s.awaitKeys()
+	require.Eventually(s.t, func() bool {
+		shown := s.visible()
+		if strings.Contains(shown, "y allow this") || strings.Contains(shown, "y allow ·") || strings.Contains(shown, "y/n/a") {
+			return true
+		}
+		s.press("PageDown")
+		return false
+	}, within, 50*time.Millisecond, "the arguments have no end")
+	s.press("y")
 }
 
 // leaves waits for the command's end.

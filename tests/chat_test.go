@@ -136,7 +136,7 @@ func TestChatAsksBeforeACall(t *testing.T) {
 		s.shows(`{"text":"one \u001b[2J`)
 		s.shows("Allow mcp/ledger/append?")
 		require.NoFileExists(t, effects)
-		s.press("y")
+		s.allows()
 		s.printed("Done with it.")
 		s.printed("allowed by")
 		s.ready()
@@ -321,8 +321,7 @@ func TestTwoChatsShareASession(t *testing.T) {
 	one.says("Write it.")
 	two.shows("» Write it.", "Allow mcp/ledger/append?")
 	one.awaitKeys()
-	two.awaitKeys()
-	two.press("y")
+	two.allows()
 	for _, s := range []*screen{one, two} {
 		s.printed("Done with it.")
 		s.ready()

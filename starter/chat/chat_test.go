@@ -126,6 +126,12 @@ func TestAnApprovalIsBoundToWhatWasShown(t *testing.T) {
 	s.press(tea.KeyPressMsg{Code: tea.KeyEnd})
 	assert.Contains(t, s.live(), `the end"}`, "arguments that the chunk does not hold are shown, too")
 	s.types("y")
+	assert.Contains(t, s.live(), "there is more of the arguments", "what was jumped over was not seen")
+	s.press(tea.KeyPressMsg{Code: tea.KeyHome})
+	for !strings.Contains(s.live(), "the end") {
+		s.press(tea.KeyPressMsg{Code: tea.KeyPgDown})
+	}
+	s.types("y")
 	s.shows("decided; waiting for the turn")
 	s.types("y")
 	s.until("it is sent", func() bool { return len(s.approvals) > 0 })

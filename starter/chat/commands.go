@@ -25,6 +25,7 @@ type slash struct {
 func slashes() []slash {
 	return []slash{
 		{"after", "TEXT", "ask when the turn that runs is done", (*Model).afterCommand},
+		{"decline", "", "say no to what a tool's server asks", (*Model).declineCommand},
 		{"fork", "[N]", "go on in a new session that shares this one's past, or its first N messages", (*Model).forkCommand},
 		{"help", "", "show this", (*Model).helpCommand},
 		{"model", "", "show which model answers", (*Model).modelCommand},
@@ -191,6 +192,9 @@ func toolLines(c turn.Catalogue) []string {
 	var lines []string
 	for _, t := range c.Tools {
 		lines = append(lines, fmt.Sprintf("%s · %s risk · %s", terminal.Line(t.ID, previewRunes), t.Risk, terminal.Line(t.Description, previewRunes)))
+	}
+	if n := len(c.Held); n > 0 {
+		lines = append(lines, fmt.Sprintf("%s: %s held back because they are not what was accepted; `starter tools diff` shows why", terminal.Line(c.Server, previewRunes), plural(n, "tool is", "tools are")))
 	}
 	return lines
 }

@@ -13,15 +13,16 @@ import (
 type entryKind int
 
 const (
-	entryNote  entryKind = iota // of the chat itself
-	entrySaid                   // a user's message
-	entryOther                  // a user's message that was sent elsewhere
-	entryCall                   // a tool call that ended
-	entryRuled                  // what a person decided or answered
-	entryBlock                  // a block of an answer
-	entryEnd                    // how a turn ended
-	entryFault                  // something went wrong
-	entryLink                   // an address, which is not broken: the terminal does that, and lets it be copied whole
+	entryNote   entryKind = iota // of the chat itself
+	entrySaid                    // a user's message
+	entryOther                   // a user's message that was sent elsewhere
+	entryCall                    // a tool call that ended
+	entryRuled                   // what a person decided or answered
+	entryBlock                   // a block of an answer
+	entryEnd                     // how a turn ended
+	entryFault                   // something went wrong
+	entryBarred                  // what a server asks, each line behind a bar
+	entryLink                    // an address, which is not broken: the terminal does that, and lets it be copied whole
 )
 
 // entry is something that is printed. Its source is kept for a while, so that it can be laid out anew.
@@ -44,6 +45,8 @@ func (e entry) lines(p palette, m *markdown) []string {
 		out = p.marked("› ", e.text, width)
 	case entryOther:
 		out = p.marked("» ", e.text, width)
+	case entryBarred:
+		out = p.barred(e.text, width)
 	case entryLink:
 		out = []string{terminal.Line(e.text, maxLine)}
 	case entryFault:
@@ -71,6 +74,19 @@ func (p palette) marked(mark, text string, width int) []string {
 		case line != "":
 			lines[i] = strings.Repeat(" ", indent) + line
 		}
+	}
+	return lines
+}
+
+// barred lays out a text behind a bar, so that no line of it passes for a word of the chat.
+func (p palette) barred(text string, width int) []string {
+	mark := "│ "
+	if width < narrow {
+		mark = ""
+	}
+	lines := breakText(terminal.Printable(text), width-len([]rune(mark)))
+	for i, line := range lines {
+		lines[i] = mark + line
 	}
 	return lines
 }

@@ -146,6 +146,7 @@ func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
 // escape goes back by one: from a reason, from a hint.
 func (m *Model) escape() {
 	switch {
+	case m.backToField():
 	case m.reason != "":
 		m.reason = ""
 		m.setInput("")
@@ -215,7 +216,11 @@ func (m *Model) recall(name string) bool {
 // submit takes what was written: a command, a reason, an answer, or a message.
 func (m *Model) submit() tea.Cmd {
 	text := strings.TrimSpace(m.pastes.expand(m.input.Value()))
+	asked := m.elicitation()
 	if text == "" {
+		if asked != nil { // the default of what is asked, or nothing
+			return m.replyLine(asked, "")
+		}
 		return nil
 	}
 	if strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "//") {
@@ -223,6 +228,9 @@ func (m *Model) submit() tea.Cmd {
 	}
 	if strings.HasPrefix(text, "//") {
 		text = text[1:] // a message may begin with a slash, too
+	}
+	if asked != nil {
+		return m.replyLine(asked, text)
 	}
 	if w := m.approval(); m.reason != "" {
 		m.accepted(text)

@@ -26,6 +26,7 @@ type live struct {
 type running struct {
 	id, tool, arguments string
 	began               time.Time
+	progress            string // how far it has come, in words; empty where its server does not say
 }
 
 // shown keeps how the text was laid out, so that only what changed is rendered again.

@@ -18,7 +18,15 @@ func (m *Model) panel(rows int) []string {
 		lines := wrapText("? "+strings.TrimSpace(terminal.Printable(w.Question)), m.cols())
 		return m.palette.paintLines(yellow, clip(lines, rows))
 	}
-	return m.approvalPanel(w, rows)
+	if w.Kind == turn.WaitElicitation {
+		return m.elicitationPanel(w, rows)
+	}
+	before := w.read
+	panel := m.approvalPanel(w, rows)
+	if w.read != before { // its keys are others now
+		panel = m.approvalPanel(w, rows)
+	}
+	return panel
 }
 
 // approvalPanel is what would run, in as many rows as are left between its name and the keys.
@@ -32,9 +40,22 @@ func (m *Model) approvalPanel(w *wait, rows int) []string {
 	room := max(1, rows-len(head)-len(keys))
 	arguments := breakText(terminal.Visible(w.Arguments), m.cols())
 	w.scroll = min(max(w.scroll, 0), max(0, len(arguments)-room))
-	w.rows, w.room = len(arguments), room
+	w.show(len(arguments), room)
 	lines := append(head, arguments[w.scroll:min(len(arguments), w.scroll+room)]...)
 	return append(lines, keys...)
+}
+
+// show notes which rows of the arguments are on the screen. Those behind a gap that was jumped over do not count, and none
+// do any more where other rows were made of them.
+func (w *wait) show(rows, room int) {
+	if w.rows != rows {
+		w.seen = 0
+	}
+	w.rows, w.room = rows, room
+	if w.scroll <= w.seen {
+		w.seen = max(w.seen, w.scroll+room)
+	}
+	w.read = w.read || w.seen >= rows
 }
 
 // where says which of the arguments' rows are shown, where those are not all.
@@ -69,6 +90,8 @@ func (m *Model) approvalWhy(w *wait) []string {
 // The keys that decide: whole, in short, and what they mean.
 const (
 	allKeys    = "y allow · n deny · a always exactly this call · t always this tool · r deny with a reason"
+	moreKeys   = "there is more: space shows it, and then y allows · n deny · r deny with a reason"
+	shortMore  = "space/y/n/r ?=help"
 	shortKeys  = "y/n/a/t/r ?=help"
 	meantByKey = "y allows this call, n denies it; a allows exactly this call from now on, t allows this tool whatever its arguments; r denies with a reason; Tab goes to the input"
 )
@@ -77,6 +100,10 @@ func (m *Model) approvalKeys(w *wait) []string {
 	switch {
 	case w.sent:
 		return []string{m.palette.paint(dim, cutWidth("decided; waiting for the turn", m.cols()))}
+	case m.deciding && !w.read && m.cols() < 60:
+		return []string{cutWidth(shortMore, m.cols())}
+	case m.deciding && !w.read:
+		return wrapText(moreKeys, m.cols())
 	case m.deciding && m.cols() < 60:
 		return []string{cutWidth(shortKeys, m.cols())}
 	case m.deciding:

@@ -36,6 +36,10 @@ func (m *Model) showItem(i item) {
 		m.withdraw(c)
 	case turn.ChunkToolCallStarted, turn.ChunkToolCallCompleted:
 		m.showCall(c)
+	case turn.ChunkToolProgress:
+		m.showProgress(c)
+	case turn.ChunkToolCallResolved:
+		m.showResolved(c)
 	case turn.ChunkMessageJoined:
 		m.showJoined(c)
 	case turn.ChunkApprovalRequested, turn.ChunkQuestionAsked:
@@ -138,7 +142,7 @@ func (m *Model) showCall(c turn.Chunk) {
 	m.settleText()
 	t := &m.turn
 	if c.Kind == turn.ChunkToolCallStarted {
-		t.calls = append(t.calls, running{call.CallID, call.Tool, call.Arguments, c.At})
+		t.calls = append(t.calls, running{id: call.CallID, tool: call.Tool, arguments: call.Arguments, began: c.At})
 		return
 	}
 	for i, r := range t.calls {
@@ -155,6 +159,29 @@ func (m *Model) showCall(c turn.Chunk) {
 			m.say(entryCall, "  "+why)
 		}
 	}
+}
+
+// showProgress notes how far a call has come.
+func (m *Model) showProgress(c turn.Chunk) {
+	var p turn.ProgressChunk
+	if json.Unmarshal(c.Data, &p) != nil {
+		return
+	}
+	for i := range m.turn.calls {
+		if m.turn.calls[i].id == p.CallID {
+			m.turn.calls[i].progress = terminal.Headway(p.Done, p.Total, p.Message)
+		}
+	}
+}
+
+// showResolved says what became of a call whose outcome was unknown.
+func (m *Model) showResolved(c turn.Chunk) {
+	var call turn.CallChunk
+	if json.Unmarshal(c.Data, &call) != nil {
+		return
+	}
+	m.settleText()
+	m.say(entryCall, "resolved late: "+callLine(call.Tool, call.Arguments, call.Outcome, ""))
 }
 
 func (m *Model) showJoined(c turn.Chunk) {

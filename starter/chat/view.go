@@ -6,6 +6,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/everturn/everturn/starter/form"
 	"github.com/everturn/everturn/starter/terminal"
 	"github.com/everturn/everturn/workflows"
 )
@@ -89,6 +90,9 @@ func (m *Model) callLines() []string {
 	var lines []string
 	for _, c := range m.turn.calls {
 		text := fmt.Sprintf("→ %s %s", terminal.Line(c.tool, previewRunes), terminal.Line(c.arguments, previewRunes))
+		if c.progress != "" {
+			text = fmt.Sprintf("→ %s %s", terminal.Line(c.tool, previewRunes), c.progress)
+		}
 		lines = append(lines, m.palette.paint(dim, cutWidth(strings.TrimSpace(text), m.cols())))
 	}
 	return lines
@@ -137,6 +141,8 @@ func (m *Model) standing() string {
 		state = "stopping"
 	case m.question() != nil:
 		state = "asks you: type the answer"
+	case m.elicitation() != nil:
+		state = form.Asker(m.elicitation().Wait) + " asks you: type the answer, or /decline"
 	case m.approval() != nil:
 		state = strings.TrimSpace(m.approval().where() + " waits for a decision")
 	case len(t.calls) > 0:

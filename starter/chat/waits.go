@@ -9,6 +9,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/everturn/everturn/starter/form"
 	"github.com/everturn/everturn/starter/terminal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -24,8 +25,13 @@ type wait struct {
 	sent bool
 
 	scroll int // the first row of the arguments that is shown
-	// rows is how many there are, and room how many were shown last.
-	rows, room int
+	// rows is how many there are, and room how many were shown last; seen is how many were, from the first on.
+	rows, room, seen int
+	// read: all of them were. What was not on the screen is not allowed.
+	read bool
+
+	asking *form.Interview // of an elicitation
+	fresh  bool            // something was in the input when it came
 }
 
 // people reads the data of what people are asked and say.
@@ -53,6 +59,10 @@ func (m *Model) showWait(c turn.Chunk, arguments string) {
 		w.Arguments, w.whole = arguments, int64(len(arguments)) >= asked.ArgumentsBytes
 	}
 	m.waits = append(m.waits, w)
+	if w.Kind == turn.WaitElicitation {
+		m.say(entryNote, "? "+form.Asker(w.Wait)+" asks, in the middle of a call of "+terminal.Line(w.Tool, previewRunes)+":")
+		m.say(entryBarred, inquiryText(w.Wait))
+	}
 }
 
 // asked is what the person is asked now: the first of the waits.
@@ -82,9 +92,15 @@ func (w *wait) key() string { return w.turn + " " + w.ID }
 
 // heed starts the time in which nothing can be decided, where something new is asked.
 func (m *Model) heed() tea.Cmd {
+	if e := m.elicitation(); e != nil && m.heeded != e.key() {
+		m.heeded, e.fresh = e.key(), m.input.Value() != ""
+	}
 	w := m.approval()
 	if w == nil {
-		m.deciding, m.heeded = false, ""
+		m.deciding = false
+		if m.asked() == nil {
+			m.heeded = ""
+		}
 		return nil
 	}
 	if m.heeded == w.key() {
@@ -159,6 +175,10 @@ func (m *Model) decide(w *wait, a workflows.Approval) tea.Cmd {
 		m.hint("the arguments cannot be shown whole, so they cannot be allowed here; n denies")
 		return nil
 	}
+	if a.Allow && !w.read {
+		m.hint("there is more of the arguments: space shows it, and then y allows")
+		return nil
+	}
 	w.sent, m.deciding = true, false
 	a.Version, a.Turn, a.Call, a.ArgumentsHash, a.By = workflows.WireVersion, w.turn, w.ID, w.ArgumentsHash, m.o.Person
 	key, session := w.key(), m.session
@@ -187,7 +207,7 @@ func (m *Model) decided(msg decidedMsg) {
 	m.trouble("that did not arrive: %v", msg.err)
 	for i := range m.waits {
 		if m.waits[i].key() == msg.wait {
-			m.waits[i].sent, m.heeded = false, ""
+			m.waits[i].sent, m.waits[i].asking, m.heeded = false, nil, ""
 		}
 	}
 }
@@ -212,11 +232,7 @@ func (m *Model) showRuling(c turn.Chunk) {
 	}
 	for i, w := range m.waits {
 		if w.turn == c.Turn && w.ID == said.ID {
-			if w.Kind == turn.WaitApproval {
-				said.Tool, said.Arguments = w.Tool, w.Arguments
-			} else {
-				said.Question = w.Question
-			}
+			said.Wait = w.Wait
 			m.waits = append(m.waits[:i:i], m.waits[i+1:]...)
 			break
 		}
@@ -235,6 +251,9 @@ func ruled(p turn.PeopleChunk) string {
 	}
 	if p.Kind == turn.WaitQuestion {
 		return fmt.Sprintf("? %s · %s%s", terminal.Line(p.Question, 2*previewRunes), r.Verdict, by)
+	}
+	if p.Kind == turn.WaitElicitation {
+		return ruledInquiry(p) + by
 	}
 	text := fmt.Sprintf("! %s %s · %s%s", terminal.Line(p.Tool, previewRunes), terminal.Line(terminal.Visible(p.Arguments), previewRunes), r.Verdict, by)
 	if r.Verdict == turn.VerdictExpired && r.Allowed {

@@ -1,0 +1,157 @@
+package chat
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/everturn/everturn/starter/form"
+	"github.com/everturn/everturn/starter/terminal"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// What the server of a tool asks in the middle of a call. Its words are printed whole above the live part; the panel has
+// the field that is asked for.
+
+// elicitation is the question of a tool's server that the input answers.
+func (m *Model) elicitation() *wait {
+	if w := m.asked(); w != nil && w.Kind == turn.WaitElicitation {
+		return w
+	}
+	return nil
+}
+
+// interview begins to ask for the fields, where that was not done.
+func (w *wait) interview() *form.Interview {
+	if w.asking == nil {
+		w.asking, _ = form.NewInterview(form.InquiryOf(w.Wait)) // inquiryText says what is wrong with it
+	}
+	return w.asking
+}
+
+// inquiryText is all that a server asks, and where its answer goes.
+func inquiryText(w turn.Wait) string {
+	q := form.InquiryOf(w)
+	lines := []string{terminal.Visible(q.Message)}
+	if q.URL != "" {
+		return strings.Join(append(lines, addressLines(w, q.URL)...), "\n")
+	}
+	f, err := form.Parse(q.Schema)
+	if err != nil {
+		return strings.Join(append(lines, fmt.Sprintf("its form cannot be shown, and can only be declined: %v", err)), "\n")
+	}
+	lines = append(lines, f.Lines()...)
+	return strings.Join(append(lines, form.Keep), "\n")
+}
+
+// addressLines show where a server sends a person. Nothing here opens it.
+func addressLines(w turn.Wait, raw string) []string {
+	a := form.AddressOf(raw)
+	lines := []string{"it sends you to this address:", a.URL}
+	if a.Host != "" {
+		lines[0] = "it sends you to this address, which leads to " + a.Host + ":"
+	}
+	for _, warning := range a.Warnings {
+		lines = append(lines, "beware: "+warning)
+	}
+	return append(lines, "open it only if you trust "+form.Asker(w)+" and expect this")
+}
+
+// elicitationPanel is the field that is asked for now.
+func (m *Model) elicitationPanel(w *wait, rows int) []string {
+	i := w.interview()
+	title := "? " + form.Asker(w.Wait) + " asks"
+	if n := len(m.waits); n > 1 {
+		title += fmt.Sprintf(", 1 of %d", n)
+	}
+	prompt := i.Prompt()
+	if w.sent {
+		prompt = "answered; waiting for the turn"
+	}
+	below := clip(wrapText(prompt, m.cols()), max(1, rows/2))
+	head := clip(wrapText(title, m.cols()), 1)
+	var lines []string
+	for _, l := range i.Lines() {
+		lines = append(lines, breakText(l, m.cols())...)
+	}
+	lines = clip(lines, rows-len(head)-len(below))
+	if rows < len(head)+len(below) {
+		head = nil
+	}
+	return append(append(m.palette.paintLines(yellow, head), lines...), below...)
+}
+
+// replyLine takes a line for the field that is asked for.
+func (m *Model) replyLine(w *wait, text string) tea.Cmd {
+	i := w.interview()
+	switch {
+	case w.sent:
+		m.hint("the answer is on its way")
+		return nil
+	case w.fresh: // it was written before the server asked, and perhaps not for it
+		w.fresh = false
+		m.hint("this goes to %s: Enter again sends it, Ctrl-C clears it", form.Asker(w.Wait))
+		return nil
+	}
+	if err := i.Take(text); err != nil {
+		m.hint("%v", err)
+		return nil
+	}
+	m.pastes = pastes{}
+	m.setInput("") // what servers are told is not kept in the history
+	return m.replyWhenOver(w)
+}
+
+// replyWhenOver sends the reply, when all was asked for.
+func (m *Model) replyWhenOver(w *wait) tea.Cmd {
+	r, over := w.interview().Reply()
+	if !over || w.sent {
+		return nil
+	}
+	w.sent = true
+	a := workflows.Answer{Version: workflows.WireVersion, Turn: w.turn, Question: w.ID, Reply: &r, By: m.o.Person}
+	key, session := w.key(), m.session
+	return m.ask(func(ctx context.Context) tea.Msg {
+		_, err := m.o.Client.Answer(ctx, session, a)
+		return decidedMsg{key, err}
+	})
+}
+
+// declineCommand says no to the server that asks.
+func (m *Model) declineCommand(string) tea.Cmd {
+	w := m.elicitation()
+	if w == nil {
+		m.refuse("no server asks anything; an approval is denied with n")
+		return nil
+	}
+	if w.sent {
+		m.hint("the answer is on its way")
+		return nil
+	}
+	w.interview().Decline()
+	return m.replyWhenOver(w)
+}
+
+// backToField goes back to the field before; false where nothing is asked field by field.
+func (m *Model) backToField() bool {
+	w := m.elicitation()
+	if w == nil || w.sent {
+		return false
+	}
+	if !w.interview().Back() {
+		m.hint("/decline says no; Ctrl-D leaves, and the question stays open")
+	}
+	return true
+}
+
+// ruledInquiry is what came of a server's question, on a line. What was answered stays between the person and the server.
+func ruledInquiry(p turn.PeopleChunk) string {
+	came := string(p.Ruling.Verdict)
+	if p.Ruling.Reply != nil {
+		came = form.Acted(*p.Ruling.Reply)
+	}
+	return fmt.Sprintf("? %s: %s · %s", form.Asker(p.Wait), terminal.Line(form.InquiryOf(p.Wait).Message, 2*previewRunes), came)
+}

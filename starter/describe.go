@@ -1,0 +1,165 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/starter/form"
+	"github.com/everturn/everturn/starter/terminal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// layout is how what is asked is laid out.
+type layout struct {
+	// columns is how wide the terminal is; 0 breaks no lines.
+	columns int
+	// whole: nothing is left out, however long it is.
+	whole bool
+	// asked: the fields of a form are asked for one by one afterwards, and need no list.
+	asked bool
+}
+
+// layoutOf is the layout for one of the program's streams.
+func layoutOf(w any) layout {
+	columns, _ := sizeOf(w)
+	return layout{columns: columns}
+}
+
+// describe tells a person exactly what is asked. What models and servers have written stands behind a bar, so that it
+// cannot pass for a word of this program.
+func (l layout) describe(w journal.WaitRecord) string {
+	var b strings.Builder
+	b.WriteString(asks(w))
+	if !w.ExpiresAt.IsZero() {
+		fmt.Fprintf(&b, " · until %s", w.ExpiresAt.Local().Format(time.DateTime))
+	}
+	if w.Why != "" {
+		fmt.Fprintf(&b, "\nbecause %s", line(w.Why, 300))
+	}
+	switch w.Kind {
+	case turn.WaitQuestion:
+		b.WriteString("\n" + l.barred(w.Question, w.Session))
+	case turn.WaitElicitation:
+		b.WriteString("\n" + l.inquiry(w))
+	default:
+		fmt.Fprintf(&b, "\nwith these arguments (%s):\n%s", shortHash(w.ArgumentsHash), l.barred(w.Arguments, w.Session))
+	}
+	return b.String()
+}
+
+// asks says on a line who asks for what.
+func asks(w journal.WaitRecord) string {
+	session := terminal.Visible(w.Session)
+	switch w.Kind {
+	case turn.WaitQuestion:
+		return fmt.Sprintf("question %s of session %s", w.ID, session)
+	case turn.WaitElicitation:
+		return fmt.Sprintf("question %s of session %s: %s asks, in the middle of a call%s", w.ID, session, form.Asker(w.Wait), middle(w.Wait))
+	}
+	return fmt.Sprintf("approval %s of session %s: %s is to run · risk %s", w.ID, session, terminal.Visible(w.Tool), w.Risk)
+}
+
+// middle is the call that an elicitation has interrupted.
+func middle(w turn.Wait) string {
+	out := ""
+	if w.Tool != "" {
+		out = " of " + line(terminal.Visible(w.Tool), 120)
+	}
+	if w.Call != "" {
+		out += " (" + line(w.Call, 40) + ")"
+	}
+	return out
+}
+
+// inquiry is what a tool's server asks: its words, then where it sends the person or what it wants to know.
+func (l layout) inquiry(w journal.WaitRecord) string {
+	q := form.InquiryOf(w.Wait)
+	said := l.barred(q.Message, w.Session)
+	if q.URL != "" {
+		return said + "\n" + l.address(w, q.URL)
+	}
+	f, err := form.Parse(q.Schema)
+	switch {
+	case err != nil:
+		return said + fmt.Sprintf("\nits form cannot be shown, and can only be declined: %s", line(err.Error(), 300))
+	case l.asked || len(f.Fields) == 0:
+		return said + "\n" + form.Keep
+	}
+	return said + "\nit wants to know:\n" + l.barred(strings.Join(f.Lines(), "\n"), w.Session) + "\n" + form.Keep
+}
+
+// address shows where a server sends a person. The link is whole, and nothing opens it.
+func (l layout) address(w journal.WaitRecord, raw string) string {
+	a := form.AddressOf(raw)
+	to := "it sends you to this address"
+	if a.Host != "" {
+		to += ", which leads to " + a.Host
+	}
+	out := to + ":\n" + layout{columns: l.columns, whole: true}.barred(a.URL, w.Session)
+	for _, warning := range a.Warnings {
+		out += "\nbeware: " + warning
+	}
+	return out + "\nopen it only if you trust " + form.Asker(w.Wait) + " and expect this; what you enter there is between you and that page"
+}
+
+// barred shows a text exactly, each line behind a bar. What is too long for a terminal is said to be.
+func (l layout) barred(s, session string) string {
+	more := ""
+	if len(s) > shownExactly && !l.whole {
+		more = fmt.Sprintf("\n(%d bytes or more are not shown; `starter show --json %s` has them all)", len(s)-shownExactly, quoted(session))
+		s = s[:shownExactly]
+	}
+	return bar + strings.Join(terminal.Rows(terminal.Visible(s), l.within(len("  | "))), "\n"+bar) + more
+}
+
+const bar = "  │ "
+
+// within is the width that is left beside so many columns; 0 where lines are not broken.
+func (l layout) within(columns int) int {
+	if l.columns <= 0 {
+		return 0
+	}
+	return max(l.columns-columns, 1)
+}
+
+// instructions are descriptions with the commands that decide.
+func (l layout) instructions(waits []journal.WaitRecord) string {
+	var b strings.Builder
+	for _, w := range waits {
+		b.WriteString(l.describe(w))
+		b.WriteString(commands(w))
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// commands are what a person can type about a wait.
+func commands(w journal.WaitRecord) string {
+	s := quoted(w.Session)
+	switch w.Kind {
+	case turn.WaitQuestion:
+		return fmt.Sprintf("\nanswer it with\n  starter answer %s %s \"...\"\n", s, w.ID)
+	case turn.WaitElicitation:
+		answer := fmt.Sprintf("starter answer %s %s", s, w.ID)
+		return fmt.Sprintf("\nanswer it with\n  %s %s\n  %s --decline\n", answer, example(w), answer)
+	}
+	command := fmt.Sprintf("starter approve %s %s --hash %s", s, w.ID, shortHash(w.ArgumentsHash))
+	return fmt.Sprintf("\ndecide with\n  %s\n  %s --deny --reason \"...\"\n", command, command)
+}
+
+// example is what answers an elicitation, with an ellipsis for each value.
+func example(w journal.WaitRecord) string {
+	q := form.InquiryOf(w.Wait)
+	if q.URL != "" {
+		return "--accept"
+	}
+	f, err := form.Parse(q.Schema)
+	if err != nil {
+		return "--cancel"
+	}
+	return f.Example(quoted)
+}
+
+// shortHash is as much of a hash as a person copies.
+func shortHash(hash string) string { return terminal.Visible(hash[:min(len(hash), 12)]) }

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/everturn/everturn/starter/terminal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// eraseLine goes to the beginning of the line and erases it (ECMA-48: CR, EL).
+const eraseLine = "\r\x1b[K"
+
+// tickEvery is how often progress is shown where a line cannot be replaced.
+const tickEvery = 5 * time.Second
+
+// progress shows how far a call has come, in a line that what comes next replaces.
+func (v *view) progress(c turn.Chunk) {
+	var p turn.ProgressChunk
+	if !v.chatty || !decode(c, &p) {
+		return
+	}
+	text := fmt.Sprintf("… %s %s", line(p.Tool, 60), terminal.Headway(p.Done, p.Total, p.Message))
+	if v.app.lookup("TERM") == "dumb" {
+		if v.ticked.IsZero() || c.At.Sub(v.ticked) >= tickEvery {
+			v.activity("%s", text)
+			v.ticked = c.At
+		}
+		return
+	}
+	v.pause()
+	columns, _ := sizeOf(v.app.err)
+	text = terminal.Fit(printable(text), columns-1)
+	if v.app.colored(v.app.err) {
+		text = "\x1b[2m" + text + "\x1b[0m"
+	}
+	io.WriteString(v.app.err, text)
+	v.ticking = true
+}
+
+// wipe takes a call's progress off the screen.
+func (v *view) wipe() {
+	if v.ticking {
+		io.WriteString(v.app.err, eraseLine)
+		v.ticking = false
+	}
+}
+
+// resolved says what became of a call whose outcome was unknown.
+func (v *view) resolved(c turn.Chunk) {
+	var call turn.CallChunk
+	if decode(c, &call) {
+		v.activity("resolved late: %s (call %s) %s, %d bytes", call.Tool, call.CallID, call.Outcome, call.SizeBytes)
+	}
+}

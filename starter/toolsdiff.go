@@ -1,0 +1,197 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/diff"
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/starter/terminal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+func (a *app) toolsDiffCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "diff [server]",
+		Short: "Show the tools that are held back because they are not what was accepted",
+		Long: `Show the tools that are held back because they are not what was accepted: no turn may call them until you say so with
+starter tools accept. What has changed is shown line by line, with everything in it that does not show written out: a
+tool's description is read by models, and is a way to give them orders.
+
+The exit code is 0 where nothing is held back and 1 where something is.`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.completeHeld,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if output != "text" && output != "json" {
+				return usage("--output is %q: use text or json", output)
+			}
+			store, err := a.lookAt(cmd)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			held, err := heldTools(cmd.Context(), store, args)
+			if err != nil {
+				return err
+			}
+			if err := a.printHeld(held, output); err != nil {
+				return err
+			}
+			if len(held) > 0 {
+				return &exitError{code: exitFailed}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	complete(cmd, "output", "text", "json")
+	return cmd
+}
+
+// heldTool is a tool that is held back.
+type heldTool struct {
+	Server string `json:"server"`
+	Tool   string `json:"tool"`
+	turn.Drift
+	// Diff goes from what was accepted to what is there now, as a unified diff without escape sequences.
+	Diff string `json:"diff"`
+}
+
+// heldTools are those of a server, or of all where none is named.
+func heldTools(ctx context.Context, store journal.Store, servers []string) ([]heldTool, error) {
+	catalogues, err := store.Catalogues(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the tools that are held back: %w", err)
+	}
+	held, known := []heldTool{}, []string{}
+	for _, c := range catalogues {
+		known = append(known, c.Server)
+		if len(servers) > 0 && c.Server != servers[0] {
+			continue
+		}
+		for _, d := range c.Held {
+			held = append(held, heldTool{Server: c.Server, Tool: d.Now.ID, Drift: d, Diff: changes(d)})
+		}
+	}
+	if len(servers) > 0 && !slices.Contains(known, servers[0]) {
+		hint := "; no worker has published tools yet"
+		if len(known) > 0 {
+			hint = "; known are " + line(strings.Join(known, ", "), 200)
+		}
+		return nil, usage("no worker has published tools of a server %q%s", line(servers[0], 60), hint)
+	}
+	return held, nil
+}
+
+// printHeld shows what is held back, and how to accept it.
+func (a *app) printHeld(held []heldTool, output string) error {
+	if output == "json" {
+		return writeJSON(a.out, held)
+	}
+	if len(held) == 0 {
+		a.note("no tool is held back")
+		return nil
+	}
+	color := a.colored(a.out)
+	for _, h := range held {
+		fmt.Fprintln(a.out, h.show(color))
+	}
+	if len(held) > 0 {
+		a.note("these tools are held back: no turn calls them. Where you agree with what they are now, accept them:\n%s", acceptCommands(held))
+	}
+	return nil
+}
+
+// acceptCommands are the commands that accept what is held.
+func acceptCommands(held []heldTool) string {
+	var lines []string
+	for _, h := range held {
+		lines = append(lines, fmt.Sprintf("  starter tools accept %s %s --hash %s", quoted(h.Server), quoted(h.Tool), shortHash(h.Now.Hash)))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// show says what has become of a tool.
+func (h heldTool) show(color bool) string {
+	head := fmt.Sprintf("%s is new (%s)", line(terminal.Visible(h.Tool), 120), shortHash(h.Now.Hash))
+	if h.Accepted != nil {
+		head = fmt.Sprintf("%s has changed (%s, accepted was %s)", line(terminal.Visible(h.Tool), 120), shortHash(h.Now.Hash), shortHash(h.Accepted.Hash))
+	}
+	lines := strings.Split(strings.TrimSuffix(h.Diff, "\n"), "\n")
+	for i, l := range lines {
+		if color {
+			lines[i] = painted(l)
+		}
+	}
+	return head + "\n" + strings.Join(lines, "\n") + "\n"
+}
+
+// painted is a line of a diff with its colour (ECMA-48, SGR).
+func painted(l string) string {
+	switch {
+	case strings.HasPrefix(l, "+"):
+		return "\x1b[32m" + l + "\x1b[0m"
+	case strings.HasPrefix(l, "-"):
+		return "\x1b[31m" + l + "\x1b[0m"
+	}
+	return l
+}
+
+// changes is a unified diff from what was accepted to what is there now.
+func changes(d turn.Drift) string {
+	before := ""
+	if d.Accepted != nil {
+		before = told(*d.Accepted)
+	}
+	out := diff.Diff("accepted", []byte(before), "now", []byte(told(d.Now)))
+	if len(out) == 0 {
+		return "  its description, its schema and what may follow from its annotations are the same; the annotations themselves are not\n"
+	}
+	_, out, _ = bytes.Cut(out, []byte("\n")) // "diff accepted now"
+	return string(out)
+}
+
+// diffColumns is where the lines of descriptions and schemas are broken.
+const diffColumns = 96
+
+// told is a tool in lines: what the model reads of it, what it takes, and what this program makes of its annotations.
+func told(d turn.Descriptor) string {
+	var schema bytes.Buffer
+	if json.Indent(&schema, d.Schema, "", "  ") != nil {
+		schema.Reset()
+		schema.Write(d.Schema)
+	}
+	return broken("name for models: "+d.Wire) + broken("description:\n"+d.Description) + broken("schema:\n"+schema.String()) + "by its annotations and your configuration:\n" +
+		fmt.Sprintf("  risk %s, %s lane\n  repeatable: %t\n  only reads, and only here: %t\n  its results may be anybody's words: %t\n",
+			line(string(d.Risk), 40), line(string(d.Lane), 40), d.Repeatable, d.Contained, d.Taints)
+}
+
+// broken is a text in lines that a terminal shows as they are.
+func broken(s string) string {
+	return strings.Join(terminal.Rows(terminal.Visible(s), diffColumns), "\n") + "\n"
+}
+
+// completeHeld offers the servers with tools that are held back, then the tools.
+func (a *app) completeHeld(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var found []cobra.Completion
+	a.glance(cmd, func(store journal.Store) {
+		held, _ := heldTools(cmd.Context(), store, args[:min(len(args), 1)])
+		for _, h := range held {
+			offer := h.Server
+			if len(args) > 0 {
+				offer = h.Tool
+			}
+			if !slices.Contains(found, offer) && !slices.Contains(args, offer) {
+				found = append(found, offer)
+			}
+		}
+	})
+	return found, cobra.ShellCompDirectiveNoFileComp
+}
