@@ -257,10 +257,11 @@ func (s *session) notSent(err error) error {
 
 // unsettled is the result of a call that was sent and not answered.
 func unsettled(tool string, c class, again bool, what string) turn.ToolResult {
+	advice := "It may or may not have taken effect. Find out before calling it again."
 	if again {
-		return failed(fmt.Sprintf("%s gave no result: %s. It may be called again.", tool, what))
+		advice = "It may be called again."
 	}
-	r := failed(fmt.Sprintf("Outcome unknown: %s was called, and %s. It may or may not have taken effect. Find out before calling it again.", tool, what))
+	r := failed(fmt.Sprintf("Outcome unknown: %s was called, and %s. %s", tool, what, advice))
 	r.Outcome = turn.Outcome(c)
 	return r
 }

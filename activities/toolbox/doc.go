@@ -7,7 +7,7 @@
 // The difference that matters is whether a request left the host. Until its first byte does, a failure is a
 // *turn.Error with code tool_not_sent and the call may be dispatched again. From then on every ending is a result:
 // ok and error where the server answered, unknown where it did not (it died, it fell silent, it sent garbage, the
-// call was cancelled). A tool marked repeatable gets error instead of unknown, since repeating it does no harm.
+// call was cancelled).
 // The host never sends a call twice. A tool that is no longer what the turn pinned is not called: tool_drift.
 //
 // # What keeps the host alive

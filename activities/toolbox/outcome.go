@@ -78,10 +78,7 @@ func (e ending) class() (c class, again bool) {
 	case stageAnswered:
 		return e.answer.class(), e.repeatable && e.answer == answerUnreadable
 	}
-	if e.repeatable && !e.detached {
-		return classError, true
-	}
-	return classUnknown, false
+	return classUnknown, e.repeatable && !e.detached
 }
 
 func (a answer) class() class {

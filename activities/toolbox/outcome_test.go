@@ -30,9 +30,9 @@ func TestWhatACallComesTo(t *testing.T) {
 		{ending{stage: stageSent, by: endedByDeadline}, classUnknown, false},
 		{ending{stage: stageSent, by: endedByCancel}, classUnknown, false},
 		{ending{stage: stageSent, by: endedByLoss}, classUnknown, false},
-		{ending{stage: stageSent, by: endedByDeadline, repeatable: true}, classError, true},
-		{ending{stage: stageSent, by: endedByCancel, repeatable: true}, classError, true},
-		{ending{stage: stageSent, by: endedByLoss, repeatable: true}, classError, true},
+		{ending{stage: stageSent, by: endedByDeadline, repeatable: true}, classUnknown, true},
+		{ending{stage: stageSent, by: endedByCancel, repeatable: true}, classUnknown, true},
+		{ending{stage: stageSent, by: endedByLoss, repeatable: true}, classUnknown, true},
 		{ending{stage: stageSent, by: endedByDeadline, detached: true}, classUnknown, false},
 		{ending{stage: stageSent, by: endedByDeadline, detached: true, repeatable: true}, classUnknown, false},
 		{ending{stage: stageAnswered, answer: answerResult}, classOK, false},
@@ -81,9 +81,6 @@ func TestTheLawsOfOutcomes(t *testing.T) {
 		}
 		if e.detached {
 			require.False(t, again && begun && class == classUnknown, name)
-		}
-		if class == classUnknown {
-			require.True(t, !e.repeatable || e.detached, "unknown is kept for what must not be repeated: %s", name)
 		}
 		by := e
 		by.by = endedByDeadline

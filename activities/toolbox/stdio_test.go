@@ -68,7 +68,7 @@ func TestACrashIsUnknownAndTheNextCallGetsANewProcess(t *testing.T) {
 	req.Repeatable = true
 	r, err := h.Call(t.Context(), req)
 	require.NoError(t, err)
-	assert.Equal(t, turn.OutcomeError, r.Outcome)
+	assert.Equal(t, turn.OutcomeUnknown, r.Outcome)
 	assert.Contains(t, r.Text, "may be called again")
 
 	assert.Equal(t, "back", call(t, h, "mcp/srv/echo", `{"text":"back"}`).Text)
