@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/everturn/everturn/activities/toolbox"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// The variables by which the suite says what it wants.
+const (
+	scenarioVariable = "MCP_CONFORMANCE_SCENARIO"
+	contextVariable  = "MCP_CONFORMANCE_CONTEXT"
+)
+
+// clientCredentials is the scenario whose client has a secret of its own, and no person.
+const clientCredentials = "auth/client-credentials-basic"
+
+// bound is how long a scenario may take; the suite itself gives up after 30 s.
+const bound = 25 * time.Second
+
+// rounds bounds how often a tool may ask before it answers.
+const rounds = 8
+
+func main() { os.Exit(command(os.Args[1:])) }
+
+// command runs the client on the URL and returns its exit code.
+func command(args []string) int {
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	defer cancel()
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
+	defer stop()
+	if len(args) != 1 {
+		fmt.Fprintln(os.Stderr, "usage: conformance URL, with "+scenarioVariable+" set by the suite")
+		return 2
+	}
+	if err := drive(ctx, args[0], os.Getenv(contextVariable), os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// facts are what some scenarios tell their clients.
+type facts struct {
+	Name         string `json:"name"` // of the scenario
+	ClientID     string `json:"client_id"`
+	ClientSecret string `json:"client_secret"`
+}
+
+// drive connects a host to the server and calls every tool that it lists. out gets a line of JSON for each call.
+func drive(ctx context.Context, url, told string, out io.Writer) error {
+	var f facts
+	if told != "" {
+		if err := json.Unmarshal([]byte(told), &f); err != nil {
+			return fmt.Errorf("reading %s: %w", contextVariable, err)
+		}
+	}
+	server, err := configure(ctx, url, f)
+	if err != nil {
+		return err
+	}
+	host, err := toolbox.New(toolbox.Options{Servers: []toolbox.Server{server}}, nil)
+	if err != nil {
+		return err
+	}
+	catalogue := host.Catalogues(ctx)[0]
+	if catalogue.Problem != "" {
+		return errors.Join(errors.New(catalogue.Problem), host.Close())
+	}
+	var errs []error
+	for _, tool := range catalogue.Tools {
+		errs = append(errs, exercise(ctx, host, tool, out))
+	}
+	return errors.Join(errors.Join(errs...), host.Close())
+}
+
+// configure is the operator's part: the server's address, and how to log in where nothing better is known.
+func configure(ctx context.Context, url string, f facts) (toolbox.Server, error) {
+	server := toolbox.Server{ID: "subject", Transport: toolbox.TransportHTTP, URL: url, HoldQuestions: bound}
+	if f.Name == clientCredentials {
+		endpoint, err := tokenEndpoint(ctx, url)
+		server.OAuth = toolbox.OAuth{TokenURL: endpoint, ClientID: f.ClientID, ClientSecret: f.ClientSecret}
+		return server, err
+	}
+	var err error
+	server.Login, err = newLogin(f)
+	return server, err
+}
+
+// exercise calls a tool once, and goes on for as long as it asks.
+func exercise(ctx context.Context, host *toolbox.Host, tool turn.Descriptor, out io.Writer) error {
+	args, err := sample(tool.Schema)
+	if err != nil {
+		return fmt.Errorf("making arguments for %s: %w", tool.ID, err)
+	}
+	req := turn.ToolRequest{
+		Tool: tool.ID, Hash: tool.Hash, Arguments: args, Timeout: bound,
+		Session: "conformance", Turn: "conformance", Step: 1, CallID: "1.0", Attempt: 1,
+		Hold: func(q turn.Inquiry, _ <-chan struct{}) (turn.Reply, error) { return agree(q), nil },
+	}
+	for range rounds {
+		result, err := host.Call(ctx, req)
+		if err != nil {
+			return fmt.Errorf("calling %s: %w", tool.ID, err)
+		}
+		if len(result.Inquiries) == 0 {
+			return json.NewEncoder(out).Encode(map[string]any{"tool": tool.ID, "outcome": result.Outcome, "text": result.Text})
+		}
+		req.Continuation, req.Replies = result.Continuation, nil
+		for _, q := range result.Inquiries {
+			req.Replies = append(req.Replies, agree(q))
+		}
+	}
+	return fmt.Errorf("calling %s: it goes on asking", tool.ID)
+}
+
+// agree is a person who accepts and fills nothing in.
+func agree(q turn.Inquiry) turn.Reply {
+	return turn.Reply{Key: q.Key, Action: turn.ReplyAccept, Content: json.RawMessage(`{}`)}
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/tests/servers/npm"
+)
+
+var update = flag.Bool("update", false, "write the table of the suite's scenarios into docs/mcp.md")
+
+// suiteBound is how long the whole suite may take. Its scenarios run at the same time, each for at most 30 s.
+const suiteBound = 2 * time.Minute
+
+// TestMain makes the test binary the client under test where the suite runs it.
+func TestMain(m *testing.M) {
+	if os.Getenv(scenarioVariable) != "" {
+		os.Exit(command(os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
+
+// outcome is what the suite says of one scenario.
+type outcome struct {
+	passed   int
+	problems []string // failed checks and warnings
+	client   string   // why the client gave up; empty where it did not
+}
+
+func (o outcome) met() bool { return o.passed > 0 && len(o.problems) == 0 }
+
+func (o outcome) String() string {
+	return fmt.Sprintf("%d checks passed; %s\n%s", o.passed, strings.Join(o.problems, "; "), o.client)
+}
+
+// TestTheSuite runs every scenario. The core ones have to be met, each with checks that were made: a client that does
+// nothing passes some of them with none. What is not met has its reason in the table, and what is met has none.
+func TestTheSuite(t *testing.T) {
+	outcomes := run(t, "--suite", "all")
+	if timed := outcomes[timedScenario]; !timed.met() {
+		t.Logf("%s is about milliseconds, and ran beside all the others. Once more, alone: it was %s", timedScenario, timed)
+		outcomes[timedScenario] = run(t, "--scenario", timedScenario)[timedScenario]
+	}
+	for _, s := range scenarios {
+		o, ran := outcomes[s.name]
+		delete(outcomes, s.name)
+		switch {
+		case !assert.True(t, ran, "%s is not in the suite any more: take it out of the table", s.name):
+		case s.unmet == "":
+			assert.True(t, o.met(), "%s: %s", s.name, o)
+			assert.Equal(t, s.givesUp, o.client != "", "%s: the client said: %s", s.name, o.client)
+		default:
+			assert.NotEqual(t, core, s.part, "%s: the core has to be met", s.name)
+			assert.False(t, o.met(), "%s is met: take its reason out of the table", s.name)
+		}
+	}
+	assert.Empty(t, outcomes, "new scenarios: put them into the table")
+}
+
+// TestTheTableInTheDocs holds docs/mcp.md against the table that the suite was held against.
+func TestTheTableInTheDocs(t *testing.T) {
+	const page = "../../docs/mcp.md"
+	b, err := os.ReadFile(page)
+	require.NoError(t, err)
+	head, rest, found := strings.Cut(string(b), "<!-- conformance: begin -->\n")
+	require.True(t, found, "%s has no place for the table", page)
+	_, tail, found := strings.Cut(rest, "<!-- conformance: end -->")
+	require.True(t, found, "%s has no end of the table", page)
+	want := head + "<!-- conformance: begin -->\n" + table() + "<!-- conformance: end -->" + tail
+	if *update {
+		require.NoError(t, os.WriteFile(page, []byte(want), 0o644))
+		return
+	}
+	assert.Equal(t, want, string(b), "write it with: go test ./tests/conformance -update")
+}
+
+// run runs scenarios against this test binary and reads what the suite wrote down.
+func run(t *testing.T, which ...string) map[string]outcome {
+	t.Helper()
+	tree := npm.Need(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	require.NotContains(t, self, " ", "the suite takes the command apart at its spaces")
+	dir := t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), suiteBound)
+	defer cancel()
+	args := append([]string{tree.Bin(t, "@modelcontextprotocol/conformance"), "client", "--command", self, "-o", dir}, which...)
+	cmd := exec.CommandContext(ctx, tree.Node, args...)
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError // it exits with 1 where anything failed, which is looked up below
+	if err != nil {
+		require.ErrorAs(t, err, &exit, "%s", out)
+	}
+	outcomes := read(t, dir)
+	require.NotEmpty(t, outcomes, "the suite wrote nothing down:\n%s", out)
+	return outcomes
+}
+
+// stamp is what the suite puts behind the name of a scenario.
+var stamp = regexp.MustCompile(`-\d{4}-\d\d-\d\dT[\d-]+Z$`)
+
+// read collects the checks of every scenario, each in a folder of its own.
+func read(t *testing.T, dir string) map[string]outcome {
+	t.Helper()
+	outcomes := map[string]outcome{}
+	require.NoError(t, filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.Name() != "checks.json" {
+			return err
+		}
+		name, err := filepath.Rel(dir, filepath.Dir(file))
+		if err != nil {
+			return err
+		}
+		outcomes[stamp.ReplaceAllString(filepath.ToSlash(name), "")] = judge(t, file)
+		return nil
+	}))
+	return outcomes
+}
+
+func judge(t *testing.T, file string) outcome {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var checks []struct{ ID, Status, Description, ErrorMessage string }
+	require.NoError(t, json.Unmarshal(b, &checks), "%s", file)
+	var o outcome
+	for _, c := range checks {
+		switch c.Status {
+		case "SUCCESS":
+			o.passed++
+		case "FAILURE", "WARNING":
+			o.problems = append(o.problems, fmt.Sprintf("%s %s: %s %s", c.Status, c.ID, c.Description, c.ErrorMessage))
+		}
+	}
+	said, err := os.ReadFile(filepath.Join(filepath.Dir(file), "stderr.txt"))
+	require.NoError(t, err)
+	o.client = string(said)
+	return o
+}
