@@ -202,7 +202,7 @@ func (c *connector) ended(s *session, crashed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.vacate(s)
-	if c.ctx.Err() == nil && !rested {
+	if c.ctx.Err() == nil && !rested && s.slot != nil { // one that was never in use is no loss
 		c.record.restarts++
 	}
 	if crashed && c.ctx.Err() == nil {
