@@ -58,8 +58,8 @@ journal. Where a server sends you to an address, go there yourself if you trust 
 // says reports whether the flags are the answer.
 func (f answerFlags) says() bool { return len(f.fields) > 0 || f.accept || f.decline || f.cancel }
 
-// waitID is a question's ID: of the model, or of a tool's server.
-var waitID = regexp.MustCompile(`^(q[0-9]+|e[0-9]+\.[0-9]+\.[0-9]+)$`)
+// waitID is a question's ID: of the model, or of a tool's server while its call rests (e) or is held (h).
+var waitID = regexp.MustCompile(`^(q[0-9]+|e[0-9]+(\.[0-9]+){2}|h[0-9]+(\.[0-9]+){3})$`)
 
 // split tells the names on the command line from the answer. No answer means that it is asked for on the terminal.
 func (f answerFlags) split(ctx context.Context, a *app, args []string) (names []string, text string, err error) {
