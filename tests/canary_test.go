@@ -1,0 +1,213 @@
+package tests
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/tests/script"
+)
+
+// canary is a secret that nobody may find but who was given it.
+func canary(slot string) string { return "canary-" + slot + "-5e1f09c2" }
+
+// slots are all places of a configuration, and of what is got with it, in which a secret can be.
+var slots = []string{
+	"llm_api_key", "temporal_api_key", "mcp_env", "mcp_env_short", "mcp_env_allow", "mcp_header", "mcp_header_token", "mcp_url",
+	"oauth_client_secret", "oauth_access_token", "oauth_refused_secret", "broken_env",
+}
+
+// TestNoSecretIsFoundAnywhere puts a canary into every slot and has turns with servers that tell everybody what they were
+// given, on stderr, in results, errors, progress and in the description of a tool; with servers that cannot be started
+// and credentials that are refused; and with a provider that repeats its key.
+func TestNoSecretIsFoundAnywhere(t *testing.T) {
+	t.Parallel()
+	c := newCage(t)
+	h, worker := c.home, c.home.worker()
+	worker.says("worker polls")
+	c.apart()
+	var said strings.Builder
+	start := func(args ...string) {
+		one := h.starter(args...)
+		said.WriteString(one.out.String() + one.err.String())
+	}
+	sessions := []string{"env", "header", "oauth", "refused"}
+	for _, name := range sessions[:3] {
+		start("run", "-s", name, "tell "+name)
+		start("run", "-o", "jsonl", "-s", name, "tell "+name)
+	}
+	start("run", "-s", "refused", "refuse")
+	start("run", "-o", "jsonl", "-s", "refused", "refuse")
+	for _, args := range [][]string{{"show", "env"}, {"show", "--json", "header"}, {"export", "env"}, {"export", "oauth"}, {"list"}, {"tools"},
+		{"tools", "--json"}, {"tools", "status"}, {"doctor"}} {
+		start(args...)
+	}
+	settings := h.starter("config", "show", "--origin").exits(0)
+	c.told()
+	for _, session := range sessions {
+		said.WriteString(historiesText(t, session))
+	}
+	said.WriteString(worker.out.String() + worker.err.String())
+	for _, slot := range slots {
+		if slot != "mcp_url" { // an address is shown as it was written
+			assert.NotContains(t, settings.out.String()+settings.err.String(), canary(slot))
+		}
+		assert.False(t, strings.Contains(said.String(), canary(slot)), "%s is in what is shown, logged or recorded:\n%s", slot, around(said.String(), canary(slot)))
+		assert.Empty(t, filesWith(t, h.path(".everturn"), canary(slot), ""), "%s is in the database", slot)
+		for _, q := range c.model.Requests() {
+			assert.False(t, bytes.Contains(q.Body, []byte(canary(slot))), "%s was sent to the model:\n%s", slot, around(string(q.Body), canary(slot)))
+		}
+	}
+	worker.end()
+	for _, slot := range slots {
+		assert.Empty(t, filesWith(t, h.dir, canary(slot), "agent.toml"), "%s is on disk", slot)
+	}
+}
+
+// around is where a text is in another, with a little before and after it.
+func around(text, part string) string {
+	i := strings.Index(text, part)
+	if i < 0 {
+		return ""
+	}
+	return text[max(0, i-300):min(len(text), i+len(part)+100)]
+}
+
+// cage is a home with a canary in every slot.
+type cage struct {
+	t     *testing.T
+	home  *home
+	model *script.Server
+}
+
+// ways are those in which the tool leak tells.
+var ways = []string{"result", "structured", "error", "protocol", "progress", "stderr"}
+
+func newCage(t *testing.T) *cage {
+	c := &cage{t: t}
+	tell := func(server string) script.Case {
+		calls := make([]script.ToolCall, len(ways))
+		for i, way := range ways {
+			calls[i] = script.ToolCall{Name: "mcp_" + server + "_leak", Arguments: fmt.Sprintf(`{"text":"told %s %s","where":%q}`, server, way, way)}
+		}
+		steps := []script.Script{script.Calls(calls...)}
+		if server == "env" { // a crash takes the process down: in a step of its own
+			steps = append(steps, script.Call("mcp_env_leak", `{"text":"told env crash","where":"crash"}`))
+		}
+		return script.When("tell "+server, script.Steps(append(steps, script.Text("Done."))...))
+	}
+	c.model = script.Start(t, script.Cases(
+		script.When("refuse", script.Status(401, "invalid_api_key", "Incorrect API key provided: "+canary("llm_api_key"))),
+		tell("env"), tell("header"), tell("oauth"),
+	))
+	c.home = newHome(t, "")
+	remote := c.remote()
+	tokens := c.tokens()
+	c.home.environ = append(c.home.environ, "ALLOWED_TOKEN="+canary("mcp_env_allow"), "TEMPORAL_TLS=false")
+	settings, err := os.ReadFile(c.home.path("agent.toml"))
+	require.NoError(t, err)
+	text := strings.Replace(string(settings), "[temporal]\n", fmt.Sprintf("[temporal]\napi_key = %q\n", canary("temporal_api_key")), 1)
+	text += asking(c.model) + "max_tool_calls = 50\nmax_consecutive_errors = 50\n[policy]\ntaint = \"off\"\nask_risk = \"never\"\n"
+	text = strings.Replace(text, "model = \"scripted\"\n", fmt.Sprintf("model = \"scripted\"\nretry_max = 0\napi_key = %q\n", canary("llm_api_key")), 1)
+	text += hosting(t, "env", fmt.Sprintf("env_allow = [\"ALLOWED_TOKEN\"]\nenv = {TOKEN = %q, OTHER = %q}", canary("mcp_env"), canary("mcp_env_short")),
+		"-leak", "TOKEN,OTHER,ALLOWED_TOKEN", "-pidfile", c.home.path("pid-env"))
+	text += hosting(t, "other", "", "-pidfile", c.home.path("pid-other"))
+	text += hosting(t, "broken", fmt.Sprintf("env = {SECRET = %q}", canary("broken_env")), "-mode", "exit")
+	http := func(id, more string) {
+		text += fmt.Sprintf("[[mcp.servers]]\nid = %q\ntransport = \"http\"\nurl = \"%s?key=%s\"\n%s\n", id, remote, canary("mcp_url"), more)
+	}
+	http("header", fmt.Sprintf("headers = {Authorization = \"Bearer %s\", X-Key = %q}", canary("mcp_header_token"), canary("mcp_header")))
+	http("oauth", fmt.Sprintf("oauth = {token_url = %q, client_id = \"everturn\", client_secret = %q}", tokens+"/token", canary("oauth_client_secret")))
+	http("refused", fmt.Sprintf("oauth = {token_url = %q, client_id = \"everturn\", client_secret = %q}", tokens+"/refuse", canary("oauth_refused_secret")))
+	c.home.write("agent.toml", text)
+	return c
+}
+
+// remote starts an MCP server over HTTP and returns its URL.
+func (c *cage) remote() string {
+	c.t.Helper()
+	server := c.home.launch(exec.Command(binary(c.t, "./tests/mcpserver"), "-http", "127.0.0.1:0", "-leak", "NOTHING"))
+	server.says("/mcp\n")
+	return strings.TrimSpace(server.out.String())
+}
+
+// tokens is a server that gives out tokens, or refuses to and repeats the secret.
+func (c *cage) tokens() string {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = r.ParseForm() // what cannot be parsed has no secret
+		_, secret, _ := r.BasicAuth()
+		secret += r.Form.Get("client_secret")
+		if r.URL.Path == "/refuse" {
+			w.WriteHeader(http.StatusUnauthorized)
+			_ = json.NewEncoder(w).Encode(map[string]string{"error": "invalid_client", "error_description": "wrong: " + secret})
+			return
+		}
+		assert.Equal(c.t, canary("oauth_client_secret"), secret)
+		_ = json.NewEncoder(w).Encode(map[string]any{"access_token": canary("oauth_access_token"), "token_type": "Bearer", "expires_in": 3600})
+	}))
+	c.t.Cleanup(s.Close)
+	return s.URL
+}
+
+// told checks that the servers have told all that they had: what is found nowhere was there to be found.
+func (c *cage) told() {
+	c.t.Helper()
+	results := map[string]string{}
+	for _, q := range c.model.Requests() {
+		for _, m := range q.Chat.Messages {
+			for _, server := range []string{"env", "header", "oauth"} {
+				for _, way := range ways {
+					if m.Role == "tool" && strings.Contains(m.Content, "told "+server+" "+way) {
+						results[server+" "+way] = m.Content
+					}
+				}
+			}
+		}
+	}
+	for _, server := range []string{"env", "header", "oauth"} {
+		for _, way := range ways {
+			assert.Contains(c.t, results[server+" "+way], "[redacted]", "%s did not tell by %s", server, way)
+		}
+	}
+	assert.Equal(c.t, "Bearer "+canary("llm_api_key"), c.model.Requests()[0].Header.Get("Authorization"), "the provider's key is in use")
+}
+
+// apart checks that each child has what it was given and nothing else.
+func (c *cage) apart() {
+	c.t.Helper()
+	given := environOf(c.t, c.home.path("pid-env"))
+	for _, slot := range []string{"mcp_env", "mcp_env_short", "mcp_env_allow"} {
+		assert.Contains(c.t, given, canary(slot))
+	}
+	for _, slot := range slots {
+		assert.NotContains(c.t, environOf(c.t, c.home.path("pid-other")), canary(slot))
+		if !strings.HasPrefix(slot, "mcp_env") {
+			assert.NotContains(c.t, given, canary(slot))
+		}
+	}
+}
+
+// environOf is the environment of the process whose ID is in the file.
+func environOf(t *testing.T, pidfile string) string {
+	t.Helper()
+	b, err := os.ReadFile(pidfile)
+	require.NoError(t, err)
+	pid := strings.TrimSpace(string(b))
+	_, err = strconv.Atoi(pid)
+	require.NoError(t, err)
+	env, err := os.ReadFile(filepath.Join("/proc", pid, "environ"))
+	require.NoError(t, err, "server %s is gone", pid)
+	return string(env)
+}
