@@ -1,0 +1,195 @@
+package toolbox
+
+import (
+	"context"
+
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+func TestOnlyWhatTheOperatorMeansIsDialled(t *testing.T) {
+	for _, c := range []struct {
+		url, networks, address, refused string
+	}{
+		{"https://mcp.example", "", "93.184.215.14:443", ""},
+		{"https://mcp.example", "", "[2606:2800:21f:cb07::1]:443", ""},
+		{"https://mcp.example", "", "93.184.215.14:8443", ""},
+		{"https://mcp.example", "", "10.1.2.3:443", "name its network in networks"},
+		{"https://mcp.example", "", "192.168.1.1:443", "name its network in networks"},
+		{"https://mcp.example", "", "169.254.169.254:443", "name its network in networks"},
+		{"https://mcp.example", "", "[fd00:ec2::254]:443", "name its network in networks"},
+		{"https://mcp.example", "", "[fe80::1%eth0]:443", "name its network in networks"},
+		{"https://mcp.example", "", "[::ffff:10.1.2.3]:443", "name its network in networks"},
+		{"https://mcp.example", "", "0.0.0.0:443", "name its network in networks"},
+		{"https://mcp.example", "", "127.0.0.1:443", "which is this machine"},
+		{"https://mcp.example", "", "[::1]:443", "which is this machine"},
+		{"https://mcp.example", "", "[::ffff:127.0.0.1]:443", "which is this machine"},
+		{"https://mcp.example", "10.0.0.0/8", "10.1.2.3:443", ""},
+		{"https://mcp.example", "10.0.0.0/8", "93.184.215.14:443", ""},
+		{"https://mcp.example", "10.0.0.0/8", "192.168.1.1:443", "name its network in networks"},
+		{"https://mcp.example", "10.0.0.0/8", "127.0.0.1:443", "which is this machine"},
+		{"https://mcp.example", "fd00::/8", "[fd12::1]:443", ""},
+		{"http://mcp.internal", "10.0.0.0/8", "10.1.2.3:80", ""},
+		{"http://mcp.internal", "10.0.0.0/8", "93.184.215.14:80", "plain http is refused"},
+		{"http://localhost:9000", "", "127.0.0.1:9000", ""},
+		{"http://localhost:9000", "", "[::1]:9000", ""},
+		{"http://localhost:9000", "", "10.1.2.3:9000", "which is not this machine"},
+		{"https://127.0.0.1", "", "93.184.215.14:443", "which is not this machine"},
+	} {
+		var networks []string
+		if c.networks != "" {
+			networks = []string{c.networks}
+		}
+		g, err := guardOf(c.url, networks)
+		require.NoError(t, err)
+		network := "tcp4"
+		if netip.MustParseAddrPort(c.address).Addr().Is6() {
+			network = "tcp6"
+		}
+		err = g.control(network, c.address, nil)
+		if c.refused == "" {
+			assert.NoError(t, err, "%+v", c)
+			continue
+		}
+		assert.ErrorContains(t, err, c.refused, "%+v", c)
+	}
+}
+
+// names is a name server that tells one address for every name, a different one whenever it is asked to.
+type names struct{ address atomic.Pointer[netip.Addr] }
+
+func (n *names) resolver(t *testing.T) *net.Resolver {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	done := make(chan struct{})
+	t.Cleanup(func() { _ = conn.Close(); <-done })
+	go func() {
+		defer close(done)
+		buf := make([]byte, 512)
+		for {
+			size, from, err := conn.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			_, _ = conn.WriteTo(n.answer(buf[:size]), from)
+		}
+	}()
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "udp", conn.LocalAddr().String())
+	}}
+}
+
+// answer is the question with one answer that is good for no time at all (RFC 1035, 4.1). There are no IPv6 addresses.
+func (n *names) answer(query []byte) []byte {
+	end := 12
+	for end < len(query) && query[end] != 0 {
+		end += int(query[end]) + 1
+	}
+	end += 5
+	asked := query[end-3] // of two bytes, the second; types of one are all that is asked for
+	out := append([]byte{query[0], query[1], 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0}, query[12:end]...)
+	if asked != 1 {
+		return out
+	}
+	out[7] = 1
+	address := n.address.Load().As4()
+	return append(append(out, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4), address[:]...)
+}
+
+// A name that points to the server when the host connects, and to this machine when it calls.
+func TestANameThatIsMadeToPointElsewhereIsNotFollowed(t *testing.T) {
+	server := mcp.NewServer(&mcp.Implementation{Name: "srv", Version: "1"}, nil)
+	mcp.AddTool(server, &mcp.Tool{Name: "work"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "done"}}}, nil, nil
+	})
+	l, err := net.Listen("tcp", "127.0.0.2:0")
+	require.NoError(t, err)
+	opts := &mcp.StreamableHTTPOptions{DisableLocalhostProtection: true, Stateless: true}
+	srv := &http.Server{Handler: mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, opts)} //nolint:gosec // loopback, for tests
+	srv.SetKeepAlivesEnabled(false)                                                                                     // each request dials
+	go func() { _ = srv.Serve(l) }()
+	t.Cleanup(func() { _ = srv.Close() })
+	var hits atomic.Int32
+	victim, err := net.Listen("tcp", strings.Replace(l.Addr().String(), "127.0.0.2", "127.0.0.1", 1))
+	require.NoError(t, err)
+	go func() {
+		for {
+			c, err := victim.Accept()
+			if err != nil {
+				return
+			}
+			hits.Add(1)
+			_ = c.Close()
+		}
+	}()
+	t.Cleanup(func() { _ = victim.Close() })
+
+	var dns names
+	real, elsewhere := netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.1")
+	dns.address.Store(&real)
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	h, err := New(Options{Servers: []Server{{
+		ID: "srv", URL: "http://rebinding.example:" + port, Networks: []string{"127.0.0.2/32"}, ConnectTimeout: 10 * time.Second,
+	}}}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, h.Close()) })
+	h.connectors["srv"].dialer.(*httpDialer).guard.resolver = dns.resolver(t)
+	c := h.Catalogues(t.Context())[0]
+	require.Empty(t, c.Problem)
+	req := turn.ToolRequest{Tool: "mcp/srv/work", Hash: c.Tools[0].Hash, Arguments: json.RawMessage(`{}`), Timeout: 10 * time.Second}
+	r, err := h.Call(t.Context(), req)
+	require.NoError(t, err)
+	require.Equal(t, "done", r.Text)
+
+	dns.address.Store(&elsewhere)
+	_, err = h.Call(t.Context(), req)
+	assert.Equal(t, turn.CodeToolNotSent, turn.CodeOf(err))
+	assert.ErrorContains(t, err, "rebinding.example points to 127.0.0.1, which is this machine")
+	assert.Zero(t, hits.Load())
+}
+
+func TestAServersAddressIsCheckedWhenItIsConfigured(t *testing.T) {
+	for want, s := range map[string]Server{
+		"is not https":                      {ID: "a", URL: "http://mcp.example/"},
+		"is not absolute":                   {ID: "a", URL: "mcp.example"},
+		`network "10.0.0.0", which is none`: {ID: "a", URL: "https://mcp.example", Networks: []string{"10.0.0.0"}},
+		"its token URL http://":             {ID: "a", URL: "https://mcp.example", OAuth: OAuth{TokenURL: "http://idp.example"}},
+		"OAuth is for servers over http":    {ID: "a", Command: "x", OAuth: OAuth{TokenURL: "https://idp.example"}},
+		"has a URL and no command":          {ID: "a", Transport: TransportSSE, Command: "x", URL: "https://mcp.example"},
+		"but the server is stateful":        {ID: "a", Command: "x", Stateful: true, Tools: map[string]ToolSettings{"t": {Quick: true, Repeatable: true}}},
+	} {
+		_, err := New(Options{Servers: []Server{s}}, nil)
+		assert.ErrorContains(t, err, want)
+	}
+}
+
+func TestRedirectsToAnotherPlaceAreNotFollowed(t *testing.T) {
+	var hits atomic.Int32
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
+	t.Cleanup(other.Close)
+	for name, target := range map[string]string{"another port": other.URL, "a metadata address": "http://169.254.169.254/latest/meta-data"} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, target, http.StatusTemporaryRedirect)
+		}))
+		h, err := New(Options{Servers: []Server{{ID: "srv", URL: s.URL, ConnectTimeout: 10 * time.Second}}}, nil)
+		require.NoError(t, err)
+		assert.Contains(t, h.Catalogues(t.Context())[0].Problem, "is not followed", name)
+		require.NoError(t, h.Close())
+		s.Close()
+	}
+	assert.Zero(t, hits.Load())
+}

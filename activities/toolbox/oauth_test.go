@@ -1,0 +1,196 @@
+package toolbox_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/activities/toolbox"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// issuer gives out a new access token each time, of which only the last is good.
+type issuer struct {
+	issued atomic.Int32
+	broken atomic.Bool
+}
+
+func (i *issuer) last() string { return fmt.Sprintf("canary-access-token-%d", i.issued.Load()) }
+
+func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	_ = r.ParseForm()
+	id, secret, ok := r.BasicAuth()
+	w.Header().Set("Content-Type", "application/json")
+	if i.broken.Load() || !ok || id != "client" || secret != "canary-client-secret" || r.Form.Get("scope") != "read write" {
+		w.WriteHeader(http.StatusUnauthorized)
+		_, _ = fmt.Fprintf(w, `{"error":"invalid_client","error_description":"%s is not %s"}`, secret, "right")
+		return
+	}
+	i.issued.Add(1)
+	_ = json.NewEncoder(w).Encode(map[string]any{"access_token": i.last(), "token_type": "Bearer", "expires_in": 3600})
+}
+
+// guarded is an MCP server that lets only the issuer's last token in, and the host's configuration for it.
+func guarded(t *testing.T, i *issuer) toolbox.Server {
+	t.Helper()
+	url, _ := serveHTTP(t)
+	tokens := httptest.NewServer(i)
+	t.Cleanup(tokens.Close)
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if got := r.Header.Get("Authorization"); got != "Bearer "+i.last() {
+			http.Error(w, "not with "+got, http.StatusUnauthorized)
+			return
+		}
+		forward(w, r, url)
+	}))
+	t.Cleanup(front.Close)
+	return toolbox.Server{ID: "web", URL: front.URL, ConnectTimeout: 10 * time.Second, OAuth: toolbox.OAuth{
+		TokenURL: tokens.URL, ClientID: "client", ClientSecret: "canary-client-secret", Scopes: []string{"read", "write"},
+	}}
+}
+
+func TestClientCredentialsOpenTheDoor(t *testing.T) {
+	var i issuer
+	h := newHTTPHost(t, toolbox.Options{}, guarded(t, &i))
+	for range 3 {
+		assert.Equal(t, "x", call(t, h, "mcp/web/echo", `{"text":"x"}`).Text)
+	}
+	assert.EqualValues(t, 1, i.issued.Load(), "a token that is good was not kept")
+}
+
+func TestATokenThatIsRefusedIsReplacedOnce(t *testing.T) {
+	var i issuer
+	h := newHTTPHost(t, toolbox.Options{}, guarded(t, &i))
+	req := request(t, h, "mcp/web/echo", `{"text":"x"}`)
+	i.issued.Add(1) // the one that the host has is revoked
+	r, err := h.Call(t.Context(), req)
+	require.NoError(t, err)
+	assert.Equal(t, "x", r.Text)
+	assert.EqualValues(t, 3, i.issued.Load())
+
+	i.issued.Add(1)
+	i.broken.Store(true)
+	_, err = h.Call(t.Context(), req)
+	assert.Equal(t, turn.CodeToolNotSent, turn.CodeOf(err), "what is refused unread is not sent")
+	assert.NotContains(t, err.Error(), "canary")
+}
+
+func TestNoSecretIsInAnErrorOfTheTokenEndpoint(t *testing.T) {
+	var i issuer
+	i.broken.Store(true)
+	h := newHTTPHost(t, toolbox.Options{}, guarded(t, &i))
+	problem := h.Catalogues(t.Context())[0].Problem
+	assert.Contains(t, problem, "asking for an access token")
+	assert.Contains(t, problem, "invalid_client")
+	assert.NotContains(t, problem, "canary")
+	assert.NotContains(t, fmt.Sprintf("%+v", health(t, h)), "canary")
+}
+
+func TestTheTokenEndpointIsGuardedToo(t *testing.T) {
+	var i issuer
+	s := guarded(t, &i)
+	var strayed atomic.Int32
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { strayed.Add(1) }))
+	t.Cleanup(other.Close)
+	away := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
+	}))
+	t.Cleanup(away.Close)
+	for want, url := range map[string]string{
+		"name its network in networks": "https://169.254.169.254/token",
+		"is not followed":              away.URL,
+	} {
+		s.OAuth.TokenURL = url
+		h := newHTTPHost(t, toolbox.Options{}, s)
+		assert.Contains(t, h.Catalogues(t.Context())[0].Problem, want)
+	}
+	assert.Zero(t, strayed.Load(), "the client's secret went to a stranger")
+}
+
+// serveSSE serves the older transport, and counts what the tool does. A front may look at each request first.
+func serveSSE(t *testing.T, front func(w http.ResponseWriter, r *http.Request) bool) (url string, effects *atomic.Int32) {
+	t.Helper()
+	effects = &atomic.Int32{}
+	server := mcp.NewServer(&mcp.Implementation{Name: "srv", Version: "1"}, nil)
+	type in struct{ Wait bool }
+	mcp.AddTool(server, &mcp.Tool{Name: "work"}, func(ctx context.Context, _ *mcp.CallToolRequest, in in) (*mcp.CallToolResult, any, error) {
+		n := effects.Add(1)
+		if in.Wait {
+			<-ctx.Done()
+		}
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint("done ", n)}}}, nil, nil
+	})
+	handler := mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return server }, nil)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if front == nil || front(w, r) {
+			handler.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
+	return s.URL, effects
+}
+
+func TestCallsOverSSE(t *testing.T) {
+	var refuse atomic.Bool
+	url, effects := serveSSE(t, func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Header.Get("X-Key") != "canary-header" || r.Method == http.MethodPost && refuse.Load() {
+			http.Error(w, "no", http.StatusForbidden)
+			return false
+		}
+		return true
+	})
+	h := newHTTPHost(t, toolbox.Options{}, toolbox.Server{
+		ID: "old", Transport: toolbox.TransportSSE, URL: url, Headers: map[string]string{"X-Key": "canary-header"}, ConnectTimeout: 10 * time.Second,
+	})
+	assert.Equal(t, "done 1", call(t, h, "mcp/old/work", `{"Wait":false}`).Text)
+	req := request(t, h, "mcp/old/work", `{"Wait":true}`)
+	req.Timeout = 100 * time.Millisecond
+	r, err := h.Call(t.Context(), req)
+	require.NoError(t, err)
+	assert.Equal(t, turn.OutcomeUnknown, r.Outcome)
+	assert.EqualValues(t, 2, effects.Load())
+	assert.Equal(t, "done 3", call(t, h, "mcp/old/work", `{"Wait":false}`).Text)
+
+	refuse.Store(true)
+	_, err = h.Call(t.Context(), req)
+	assert.Equal(t, turn.CodeToolNotSent, turn.CodeOf(err))
+	assert.EqualValues(t, 3, effects.Load())
+}
+
+// The first thing that such a server says is where calls are to be sent.
+func TestAnSSEServerCannotSendCallsElsewhere(t *testing.T) {
+	var strayed atomic.Int32
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { strayed.Add(1) }))
+	t.Cleanup(other.Close)
+	var once sync.Once
+	done := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = fmt.Fprintf(w, "event: endpoint\ndata: %s\n\n", other.URL)
+		w.(http.Flusher).Flush()
+		select {
+		case <-r.Context().Done():
+		case <-done:
+		}
+	}))
+	t.Cleanup(s.Close)
+	t.Cleanup(func() { once.Do(func() { close(done) }) })
+	h := newHTTPHost(t, toolbox.Options{}, toolbox.Server{
+		ID: "old", Transport: toolbox.TransportSSE, URL: s.URL, Headers: map[string]string{"Authorization": "Bearer canary-token"}, ConnectTimeout: 10 * time.Second,
+	})
+	problem := h.Catalogues(t.Context())[0].Problem
+	assert.Contains(t, problem, "is not followed")
+	assert.Zero(t, strayed.Load())
+	assert.False(t, strings.Contains(problem, "canary"))
+}
