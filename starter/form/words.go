@@ -92,7 +92,7 @@ func (f Form) Example(quoted func(string) string) string {
 	var parts []string
 	for _, field := range f.Fields {
 		if field.Required || len(parts) == 0 {
-			parts = append(parts, "--field "+quoted(terminal.Visible(field.Name)+"=..."))
+			parts = append(parts, "--field "+quoted(terminal.Visible(field.Name))+"=...")
 		}
 	}
 	return strings.Join(parts, " ")
