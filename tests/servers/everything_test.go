@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/tests/servers/npm"
 )
 
@@ -22,12 +23,21 @@ func TestEverythingOverHTTP(t *testing.T) {
 	callEverything(t, newRig(t, httpServer("everything", startEverything(t, "streamableHttp"))))
 }
 
+// The transport that came before streamable HTTP.
+func TestEverythingOverSSE(t *testing.T) {
+	t.Parallel()
+	port := startEverything(t, "sse")
+	callEverything(t, newRig(t, config.MCPServer{
+		ID: "everything", Transport: config.TransportSSE, URL: fmt.Sprintf("http://127.0.0.1:%d/sse", port),
+	}))
+}
+
 func startEverything(t *testing.T, transport string) (port int) {
 	t.Helper()
 	tree := npm.Need(t)
 	port, err := freePort()
 	require.NoError(t, err)
-	listening(t, port, []string{fmt.Sprintf("PORT=%d", port)}, tree.Node, tree.Bin(t, everything), transport)
+	listening(t, port, t.TempDir(), []string{fmt.Sprintf("PORT=%d", port)}, tree.Node, tree.Bin(t, everything), transport)
 	return port
 }
 
@@ -58,5 +68,26 @@ func callEverything(t *testing.T, r *rig) {
 		assert.Contains(t, results[i], want)
 	}
 	assert.NotContains(t, results[13], canary, "the server was given a secret of the worker")
+	r.offersOnlyWhatWasCalled()
+}
+
+// Resources and prompts are offered as tools where the operator wants that.
+func TestResourcesAndPrompts(t *testing.T) {
+	t.Parallel()
+	server := stdioServer(t, "everything", everything, "stdio")
+	server.Resources, server.Prompts, server.Allow = true, true, []string{"list_*", "read_resource", "get_prompt"}
+	r := newRig(t, server)
+	results := r.turn(
+		ask("list_resources", ""),
+		ask("list_resources", `{"templates":true}`),
+		ask("read_resource", `{"uri":"demo://resource/dynamic/text/3"}`),
+		ask("read_resource", `{"uri":"demo://resource/dynamic/blob/4"}`),
+		ask("list_prompts", ""),
+		ask("get_prompt", `{"name":"args-prompt","arguments":{"city":"Oslo"}}`),
+		call{tool: "read_resource", args: `{"uri":"demo://resource/none"}`, fails: true},
+	)
+	for i, want := range []string{"demo://resource/static", "demo://resource/dynamic/text/{resourceId}", "Resource 3", "[text/plain, ", "args-prompt", "Oslo"} {
+		assert.Contains(t, results[i], want)
+	}
 	r.offersOnlyWhatWasCalled()
 }

@@ -29,14 +29,35 @@ func gitSettings(t *testing.T) map[string]string {
 	return map[string]string{"HOME": home, "GIT_SIGN_COMMITS": "false", "MCP_LOG_LEVEL": "error", "LOGS_DIR": filepath.Join(home, "logs")}
 }
 
-func TestGitOverStdio(t *testing.T) {
-	t.Parallel()
+func gitOverStdio(t *testing.T) config.MCPServer {
+	t.Helper()
 	server := stdioServer(t, "git", gitPackage)
 	server.Env = map[string]config.Secret{}
 	for name, value := range gitSettings(t) {
 		server.Env[name] = config.Secret(value)
 	}
-	tellOfGit(t, newRig(t, server))
+	return server
+}
+
+func TestGitOverStdio(t *testing.T) {
+	t.Parallel()
+	tellOfGit(t, newRig(t, gitOverStdio(t)))
+}
+
+// The server has a working folder, which one call sets and others use: that of a turn is no other turn's.
+func TestGitRemembersForAsLongAsATurn(t *testing.T) {
+	t.Parallel()
+	server := gitOverStdio(t)
+	server.Stateful = config.StatefulTurn
+	r := newRig(t, server)
+	dir := t.TempDir()
+	results := r.turn(
+		ask("git_init", `{"path":%q,"initialBranch":"trunk"}`, dir),
+		ask("git_set_working_dir", `{"path":%q}`, dir),
+		ask("git_status", ""),
+	)
+	assert.Contains(t, results[2], "trunk")
+	r.turn(call{tool: "git_status", fails: true})
 }
 
 func TestGitOverHTTP(t *testing.T) {
@@ -48,7 +69,7 @@ func TestGitOverHTTP(t *testing.T) {
 	for name, value := range gitSettings(t) {
 		environ = append(environ, name+"="+value)
 	}
-	listening(t, port, environ, tree.Node, tree.Bin(t, gitPackage))
+	listening(t, port, t.TempDir(), environ, tree.Node, tree.Bin(t, gitPackage))
 	tellOfGit(t, newRig(t, httpServer("git", port)))
 }
 

@@ -45,15 +45,38 @@ func module(t *testing.T) string {
 	return dir
 }
 
-func TestGopls(t *testing.T) {
+// offline keeps gopls and the go command from looking for anything beyond this machine.
+var offline = map[string]config.Secret{"GOFLAGS": "-mod=mod", "GOPROXY": "off", "GOVULNDB": "off"}
+
+func TestGoplsOverStdio(t *testing.T) {
 	t.Parallel()
 	program, err := gopls()
 	require.NoError(t, err)
 	dir := module(t)
-	r := newRig(t, config.MCPServer{
-		ID: "gopls", Transport: config.TransportStdio, Command: program, Args: []string{"mcp"}, Dir: dir,
-		Env: map[string]config.Secret{"GOFLAGS": "-mod=mod", "GOPROXY": "off", "GOVULNDB": "off"},
-	})
+	askGopls(t, newRig(t, config.MCPServer{
+		ID: "gopls", Transport: config.TransportStdio, Command: program, Args: []string{"mcp"}, Dir: dir, Env: offline,
+	}), dir)
+}
+
+// Over HTTP gopls speaks the older transport.
+func TestGoplsOverSSE(t *testing.T) {
+	t.Parallel()
+	program, err := gopls()
+	require.NoError(t, err)
+	dir := module(t)
+	port, err := freePort()
+	require.NoError(t, err)
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	var environ []string
+	for name, value := range offline {
+		environ = append(environ, name+"="+string(value))
+	}
+	listening(t, port, dir, environ, program, "mcp", "-listen="+address)
+	askGopls(t, newRig(t, config.MCPServer{ID: "gopls", Transport: config.TransportSSE, URL: "http://" + address}), dir)
+}
+
+func askGopls(t *testing.T, r *rig, dir string) {
+	t.Helper()
 	results := r.turn(
 		ask("go_workspace", ""),
 		ask("go_search", `{"query":"shine"}`),

@@ -35,12 +35,12 @@ type remote struct {
 	once sync.Once
 }
 
-// listening starts the program and returns when something accepts connections on the port.
-func listening(t *testing.T, port int, environ []string, program string, args ...string) {
+// listening starts the program in a folder and returns when something accepts connections on the port.
+func listening(t *testing.T, port int, dir string, environ []string, program string, args ...string) {
 	t.Helper()
 	s := &remote{cmd: exec.Command(program, args...), done: make(chan struct{})}
-	s.cmd.Stdout, s.cmd.Stderr, s.cmd.WaitDelay = &s.out, &s.out, time.Second
-	s.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, environ...)
+	s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr, s.cmd.WaitDelay = dir, &s.out, &s.out, time.Second
+	s.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}, environ...)
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)
 	go func() {
