@@ -54,10 +54,8 @@ type flight struct {
 
 // call sends the request and says how it ended.
 func (s *session) call(ctx context.Context, req turn.ToolRequest, d turn.Descriptor, name string) (turn.ToolResult, error) {
-	began := time.Now()
-	c, asked := s.resume(req)
+	c, asked := resume(req)
 	if asked != nil {
-		asked.Duration = time.Since(began)
 		return *asked, nil
 	}
 	f := s.depart(ctx, req, d, name)

@@ -175,6 +175,9 @@ func (h *Host) Call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult,
 	if _, err := decodeObject(req.Arguments); err != nil {
 		return failed("arguments of " + req.Tool + ": " + err.Error()), nil
 	}
+	if _, asked := resume(req); asked != nil {
+		return *asked, nil
+	}
 	v, err := c.visit(ctx, &req)
 	if err != nil {
 		return turn.ToolResult{}, notCalled(req.Tool, err)

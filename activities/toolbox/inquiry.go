@@ -177,7 +177,7 @@ func (c continuation) ask(questions []turn.Inquiry) (turn.ToolResult, error) {
 
 // resume reads what goes on with the call. Where a reply is missing or does not fit, asked is the result that asks for it
 // again; nothing is sent then.
-func (s *session) resume(req turn.ToolRequest) (c continuation, asked *turn.ToolResult) {
+func resume(req turn.ToolRequest) (c continuation, asked *turn.ToolResult) {
 	if len(req.Continuation) == 0 {
 		return c, nil
 	}

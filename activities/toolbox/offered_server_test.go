@@ -62,7 +62,11 @@ func pngImage() []byte {
 
 // actor is a server whose tools do what the arguments say.
 func actor() *mcp.Server {
-	s := mcp.NewServer(&mcp.Implementation{Name: "actor", Version: "1"}, &mcp.ServerOptions{PageSize: 2})
+	opts := &mcp.ServerOptions{PageSize: 2}
+	if os.Getenv("ACT_OLD") != "" {
+		opts.SupportedProtocolVersions = []string{"2025-11-25", "2025-06-18"}
+	}
+	s := mcp.NewServer(&mcp.Implementation{Name: "actor", Version: "1"}, opts)
 	tool := func(name, output string, f mcp.ToolHandler) {
 		t := &mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}
 		if output != "" {
@@ -88,6 +92,9 @@ func actor() *mcp.Server {
 		err := json.Unmarshal(req.Params.Arguments, &in)
 		return words(in.Text + os.Getenv(in.Variable)), err
 	})
+	if own := os.Getenv("ACT_OWN"); own != "" {
+		tool(own, "", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return words("my own"), nil })
+	}
 	addReadable(s)
 	return s
 }
