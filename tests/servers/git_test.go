@@ -21,7 +21,7 @@ const gitPackage = "@cyanheads/git-mcp-server"
 func gitSettings(t *testing.T) map[string]string {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("this test needs git, which is not in PATH")
+		npm.Missing(t, err)
 	}
 	home := t.TempDir()
 	settings := "[user]\n\tname = Ottoline\n\temail = ottoline@example.org\n[init]\n\tdefaultBranch = main\n"

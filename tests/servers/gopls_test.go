@@ -13,10 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/tests/servers/npm"
 )
 
-// gopls is the pinned language server, which is built where that has not been done: a minute on two cores.
-var gopls = sync.OnceValues(func() (string, error) {
+// buildGopls is the pinned language server, which is built where that has not been done: a minute on two cores.
+var buildGopls = sync.OnceValues(func() (string, error) {
 	cmd := exec.Command("go", "tool", "-modfile=tests/servers/gopls.mod", "-n", "gopls")
 	cmd.Dir = "../.."
 	var stderr strings.Builder
@@ -27,6 +28,15 @@ var gopls = sync.OnceValues(func() (string, error) {
 	}
 	return strings.TrimSpace(string(out)), nil
 })
+
+func gopls(t *testing.T) (program string) {
+	t.Helper()
+	program, err := buildGopls()
+	if err != nil {
+		npm.Missing(t, err)
+	}
+	return program
+}
 
 // module is a small Go module with one error in it.
 func module(t *testing.T) string {
@@ -50,8 +60,7 @@ var offline = map[string]config.Secret{"GOFLAGS": "-mod=mod", "GOPROXY": "off", 
 
 func TestGoplsOverStdio(t *testing.T) {
 	t.Parallel()
-	program, err := gopls()
-	require.NoError(t, err)
+	program := gopls(t)
 	dir := module(t)
 	askGopls(t, newRig(t, config.MCPServer{
 		ID: "gopls", Transport: config.TransportStdio, Command: program, Args: []string{"mcp"}, Dir: dir, Env: offline,
@@ -61,8 +70,7 @@ func TestGoplsOverStdio(t *testing.T) {
 // Over HTTP gopls speaks the older transport.
 func TestGoplsOverSSE(t *testing.T) {
 	t.Parallel()
-	program, err := gopls()
-	require.NoError(t, err)
+	program := gopls(t)
 	dir := module(t)
 	port, err := freePort()
 	require.NoError(t, err)

@@ -27,9 +27,9 @@ var manifest []byte
 //go:embed package-lock.json
 var lock []byte
 
-// RequiredVariable is the environment variable that makes tests fail, instead of being skipped, where the packages cannot be
-// had: CI sets it to 1.
-const RequiredVariable = "EVERTURN_NPM_REQUIRED"
+// RequiredVariable is the environment variable that makes tests fail, instead of being skipped, where what they need of others
+// cannot be had: CI sets it to 1.
+const RequiredVariable = "EVERTURN_SERVERS_REQUIRED"
 
 // installBound is how long an installation may take. It downloads some 60 MB, half of it Node.js.
 const installBound = 8 * time.Minute
@@ -49,19 +49,23 @@ var installed = sync.OnceValues(func() (Tree, error) {
 	return Install(ctx)
 })
 
-// Need returns the installed packages. Where they cannot be had, the test is skipped, or fails where RequiredVariable is set.
+// Need returns the installed packages, or ends the test as Missing does where they cannot be had.
 func Need(tb testing.TB) Tree {
 	tb.Helper()
 	tree, err := installed()
-	switch {
-	case err == nil:
-		return tree
-	case os.Getenv(RequiredVariable) != "":
-		tb.Fatal(err)
-	default:
-		tb.Skipf("this test needs packages of the npm registry: %v", err)
+	if err != nil {
+		Missing(tb, err)
 	}
-	return Tree{}
+	return tree
+}
+
+// Missing ends a test that lacks something of others: it is skipped, with the reason, or fails where RequiredVariable is set.
+func Missing(tb testing.TB, reason error) {
+	tb.Helper()
+	if os.Getenv(RequiredVariable) != "" {
+		tb.Fatal(reason)
+	}
+	tb.Skipf("skipped, because it needs what this machine does not have: %v", reason)
 }
 
 // Install installs the packages where they are not yet, and returns where they are. Programs that call it at the same time
