@@ -23,30 +23,51 @@ func TestHelperHost(t *testing.T) {
 		return // only means something as a child of the next test
 	}
 	h, err := toolbox.New(toolbox.Options{Servers: []toolbox.Server{{
-		ID: "srv", Command: os.Getenv(helperEnv + "_BINARY"), Args: []string{"-mode", "flood", "-pidfile", pidfile},
-	}}}, nil)
+		ID: "srv", Command: os.Getenv(helperEnv + "_BINARY"), Args: []string{"-mode", os.Getenv(helperEnv + "_MODE"), "-pidfile", pidfile},
+	}}, Environ: environ}, nil)
 	require.NoError(t, err)
 	require.Empty(t, h.Catalogues(t.Context())[0].Problem)
 	fmt.Println("ready")
 	select {}
 }
 
-func TestNoServerOutlivesAKilledHost(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		return // elsewhere a server ends when it reads the end of its stdin
-	}
+// killedHost runs a host of one server, kills it and returns the numbers of the server and of what it has started.
+func killedHost(t *testing.T, mode string) []int {
+	t.Helper()
 	pidfile := filepath.Join(t.TempDir(), "pid")
 	cmd := exec.Command(os.Args[0], "-test.run=^TestHelperHost$")
-	cmd.Env = append(os.Environ(), helperEnv+"="+pidfile, helperEnv+"_BINARY="+binary)
+	cmd.Env = append(os.Environ(), helperEnv+"="+pidfile, helperEnv+"_BINARY="+binary, helperEnv+"_MODE="+mode)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	ready := make([]byte, 5)
 	_, err = out.Read(ready)
 	require.NoError(t, err)
-	pid := readPIDs(t, pidfile)[0]
-	require.True(t, alive(pid))
+	pids := readPIDs(t, pidfile)
+	for _, pid := range pids {
+		require.True(t, alive(pid))
+	}
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()
+	return pids
+}
+
+func TestNoServerOutlivesAKilledHost(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		return // elsewhere a server ends when it reads the end of its stdin
+	}
+	pid := killedHost(t, "flood")[0]
 	require.Eventually(t, func() bool { return !alive(pid) }, 10*time.Second, 5*time.Millisecond, "the server outlives its host")
+}
+
+func TestWhatServersOfAKilledHostHaveStartedEndsWhenTheNextHostStarts(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		return // elsewhere they cannot be found
+	}
+	pids := killedHost(t, "grandchild")
+	require.Len(t, pids, 2)
+	require.Eventually(t, func() bool { return !alive(pids[0]) }, 10*time.Second, 5*time.Millisecond)
+	require.True(t, alive(pids[1]), "it died with its parent: this test shows nothing")
+	newHost(t, toolbox.Options{}, nil, stdioServer("srv"))
+	require.Eventually(t, func() bool { return !alive(pids[1]) }, 10*time.Second, 5*time.Millisecond, "the stubborn grandchild is left")
 }

@@ -1,0 +1,125 @@
+package toolbox
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+func hints(readOnly, open bool) *mcp.ToolAnnotations {
+	return &mcp.ToolAnnotations{ReadOnlyHint: readOnly, OpenWorldHint: &open}
+}
+
+func describe(t *testing.T, s Server, tool *mcp.Tool) turn.Descriptor {
+	t.Helper()
+	s.ID = "srv"
+	tool.Name, tool.InputSchema = "tool", &jsonschema.Schema{Type: "object"}
+	d, err := describer{prefix: "mcp/srv", server: s, settings: s.Tools}.describe(tool)
+	require.NoError(t, err)
+	return d
+}
+
+// A server's word on what its tools reach counts only where it is trusted, and only where it says so outright.
+func TestReachIsTheOperatorsWordOrATrustedServers(t *testing.T) {
+	settings := map[string]ToolSettings{"tool": {Contained: true}}
+	for name, c := range map[string]struct {
+		server Server
+		hints  *mcp.ToolAnnotations
+		want   turn.Reach
+	}{
+		"nothing is said":                  {Server{}, nil, turn.Reach{Taints: true}},
+		"a stranger says it only reads":    {Server{}, hints(true, false), turn.Reach{Taints: true}},
+		"a trusted one says nothing":       {Server{Trust: true}, nil, turn.Reach{}},
+		"a trusted one reads":              {Server{Trust: true}, &mcp.ToolAnnotations{ReadOnlyHint: true}, turn.Reach{}},
+		"a trusted one reads outside":      {Server{Trust: true}, hints(true, true), turn.Reach{}},
+		"a trusted one reads here":         {Server{Trust: true}, hints(true, false), turn.Reach{Contained: true}},
+		"a trusted one writes here":        {Server{Trust: true}, hints(false, false), turn.Reach{}},
+		"the operator knows":               {Server{Tools: settings}, nil, turn.Reach{Contained: true, Taints: true}},
+		"everything taints":                {Server{Trust: true, TaintsAll: true}, nil, turn.Reach{Taints: true}},
+		"the server remembers":             {Server{Trust: true, Stateful: true}, nil, turn.Reach{Stateful: true}},
+		"a stranger that remembers taints": {Server{Stateful: true}, nil, turn.Reach{Taints: true, Stateful: true}},
+	} {
+		assert.Equal(t, c.want, describe(t, c.server, &mcp.Tool{Annotations: c.hints}).Reach, name)
+	}
+	destructive := true
+	assert.Equal(t, turn.RiskHigh, describe(t, Server{}, &mcp.Tool{Annotations: &mcp.ToolAnnotations{DestructiveHint: &destructive}}).Risk,
+		"that a stranger calls its tool destructive is believed")
+}
+
+func TestLocalToolsSayThemselvesWhatTheyReach(t *testing.T) {
+	local := NewLocal()
+	work := func(context.Context, struct{}) (string, error) { return "", nil }
+	require.NoError(t, AddTool(local, "reads", "", work, Contained()))
+	require.NoError(t, AddTool(local, "sends", "", work))
+	h, err := New(Options{}, local)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.Close()) })
+	c := h.Catalogues(t.Context())[0]
+	require.Len(t, c.Tools, 2)
+	assert.Equal(t, turn.Reach{Contained: true}, c.Tools[0].Reach)
+	assert.Equal(t, turn.Reach{}, c.Tools[1].Reach)
+	assert.True(t, c.MayChange)
+}
+
+// Whatever a model or an operator goes by is in the hash, so that a change of it is drift.
+func TestTheHashCoversAllThatAToolSaysOfItself(t *testing.T) {
+	base := describe(t, Server{}, &mcp.Tool{}).Hash
+	seen := map[string]string{base: "nothing"}
+	for what, tool := range map[string]*mcp.Tool{
+		"description": {Description: "x"}, "title": {Title: "x"}, "output schema": {OutputSchema: &jsonschema.Schema{Type: "object"}},
+		"annotations": {Annotations: hints(true, false)}, "annotated title": {Annotations: &mcp.ToolAnnotations{Title: "x"}},
+	} {
+		h := describe(t, Server{}, tool).Hash
+		assert.NotContains(t, seen, h, what)
+		seen[h] = what
+	}
+	assert.Equal(t, base, describe(t, Server{Trust: true, Stateful: true, TotalTimeout: time.Hour}, &mcp.Tool{}).Hash, "what the operator says is not the server's")
+}
+
+func TestTheSetupIsWhatDecidesWhichToolsThereAre(t *testing.T) {
+	setup := func(change func(*Server)) string {
+		s := Server{ID: "srv", URL: "https://user:hunter2@mcp.example/v1?key=canary", Headers: map[string]string{"X": "canary"}, Allow: []string{"a"}}
+		change(&s)
+		return describer{prefix: "mcp/srv", server: s}.blank().Setup
+	}
+	same := setup(func(*Server) {})
+	assert.NotEmpty(t, same)
+	for what, change := range map[string]func(*Server){
+		"header": func(s *Server) { s.Headers = map[string]string{"X": "another"} }, "key": func(s *Server) { s.URL = "https://mcp.example/v1?key=another" },
+		"environment": func(s *Server) { s.Env = map[string]string{"TOKEN": "x"} }, "timeout": func(s *Server) { s.CallTimeout = time.Hour },
+		"client secret": func(s *Server) { s.OAuth.ClientSecret = "x" },
+	} {
+		assert.Equal(t, same, setup(change), what)
+	}
+	for what, change := range map[string]func(*Server){
+		"path": func(s *Server) { s.URL = "https://mcp.example/v2" }, "allow": func(s *Server) { s.Allow = nil }, "deny": func(s *Server) { s.Deny = []string{"b"} },
+		"transport": func(s *Server) { s.Transport = TransportSSE }, "command": func(s *Server) { s.Command = "x" }, "args": func(s *Server) { s.Args = []string{"x"} },
+		"resources": func(s *Server) { s.Resources = true }, "prompts": func(s *Server) { s.Prompts = true },
+	} {
+		assert.NotEqual(t, same, setup(change), what)
+	}
+}
+
+func TestTheOperatorsTimesAreInTheDescriptor(t *testing.T) {
+	h, err := New(Options{Servers: []Server{
+		{ID: "srv", Command: "x", CallTimeout: 7 * time.Second, TotalTimeout: time.Minute, Tools: map[string]ToolSettings{"own": {Timeout: time.Second, TotalTimeout: time.Hour}}},
+		{ID: "unsaid", Command: "x"},
+	}}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.Close()) })
+	times := func(server, tool string) [2]time.Duration {
+		var d turn.Descriptor
+		h.connectors[server].describer.judge(&d, &mcp.Tool{Name: tool})
+		return [2]time.Duration{d.Timeout, d.TotalTimeout}
+	}
+	assert.Equal(t, [2]time.Duration{7 * time.Second, time.Minute}, times("srv", "any"))
+	assert.Equal(t, [2]time.Duration{time.Second, time.Hour}, times("srv", "own"))
+	assert.Equal(t, [2]time.Duration{}, times("unsaid", "any"), "the turn decides")
+}
