@@ -108,10 +108,11 @@ func (c Chat) Asked() string {
 const (
 	noteMark   = "(Automatic note"
 	resultMark = "Result of call "
+	noticeMark = "Notice of the system"
 )
 
 func synthetic(content string) bool {
-	return strings.HasPrefix(content, noteMark) || strings.HasPrefix(content, resultMark)
+	return strings.HasPrefix(content, noteMark) || strings.HasPrefix(content, resultMark) || strings.HasPrefix(content, noticeMark)
 }
 
 var (
