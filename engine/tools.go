@@ -21,6 +21,9 @@ func (e *Engine) openTools(context.Context) error {
 	if err := files.Register(local, root); err != nil {
 		return err
 	}
+	if err := registerArtifacts(local, e.artifacts, e.cfg.Runtime.MaxResultBytes); err != nil {
+		return err
+	}
 	if err := e.options.register(local); err != nil {
 		return err
 	}
