@@ -84,7 +84,7 @@ func (p palette) barred(text string, width int) []string {
 	if width < narrow {
 		mark = ""
 	}
-	lines := breakText(terminal.Printable(text), width-len([]rune(mark)))
+	lines := wrapText(terminal.Printable(text), width-len([]rune(mark)))
 	for i, line := range lines {
 		lines[i] = mark + line
 	}

@@ -94,6 +94,7 @@ func FuzzModel(f *testing.F) {
 	for i, a := range answers {
 		f.Add(a, []byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0x11, 0x28, 0x3b, 0xff}, uint8(20+7*i), uint8(10))
 		f.Add(a, []byte{0, 1, 1, 8, 13, 13, 15, 9, 1, 12}, uint8(i), uint8(i))
+		f.Add(a, []byte{0, 0xc3, 3, 0xc4, 1, 8, 8, 13, 15, 15, 0x2f, 15, 9}, uint8(i), uint8(i))
 	}
 	f.Fuzz(func(t *testing.T, text string, script []byte, width, height uint8) {
 		if len(script) > 200 {
@@ -123,7 +124,11 @@ func happening(text string, b byte, index int64) tea.Msg {
 		turn.ChunkAttemptRestarted, turn.ChunkTurnCompleted, turn.ChunkError}
 	switch k := int(b & 15); {
 	case k < len(kinds):
-		c := turn.Chunk{Turn: "t" + string('0'+b>>6), Index: index, Step: int(b >> 4 & 3), Kind: kinds[k], Text: text, Data: dataOf(kinds[k], text)}
+		kind := kinds[k]
+		if other, ok := others[kind]; ok && b>>6 == 3 {
+			kind = other
+		}
+		c := turn.Chunk{Turn: "t" + string('0'+b>>6), Index: index, Step: int(b >> 4 & 3), Kind: kind, Text: text, Data: dataOf(kind, text, index%2 == 0)}
 		return itemsMsg{items: []item{{chunk: c, said: &turn.Message{ID: text, Text: text}}}}
 	case k == 13:
 		return tea.PasteMsg{Content: text}
@@ -133,11 +138,32 @@ func happening(text string, b byte, index int64) tea.Msg {
 	return []tea.Msg{enter, tab, esc, up, ctrlC, tea.KeyPressMsg{Code: 'y', Text: "y"}, tea.KeyPressMsg{Code: 'n', Text: "n"}, tea.KeyPressMsg{Code: tea.KeyEnd}}[b>>4&7]
 }
 
-func dataOf(kind turn.ChunkKind, text string) json.RawMessage {
+// others are the kinds that have no number of their own.
+var others = map[turn.ChunkKind]turn.ChunkKind{turn.ChunkToolCallStarted: turn.ChunkToolProgress, turn.ChunkToolCallCompleted: turn.ChunkToolCallResolved}
+
+// inquiryOf is a server's question with the text in all its fields; the text itself may be the schema.
+func inquiryOf(text string) *turn.Inquiry {
+	q := &turn.Inquiry{Key: text, Message: text}
+	switch {
+	case strings.HasPrefix(text, "http"):
+		q.URL = text
+	case json.Valid([]byte(text)):
+		q.Schema = json.RawMessage(text)
+	default:
+		q.Schema, _ = json.Marshal(map[string]any{"properties": map[string]any{text: map[string]any{"type": "string", "title": text, "description": text, "enum": []string{text, "y"}}}})
+	}
+	return q
+}
+
+func dataOf(kind turn.ChunkKind, text string, servers bool) json.RawMessage {
 	var v any
 	switch kind {
 	case turn.ChunkToolCallStarted, turn.ChunkToolCallCompleted:
 		v = turn.CallChunk{CallID: "1.0", Tool: text, Arguments: text, Outcome: turn.Outcome(text), Preview: text}
+	case turn.ChunkToolProgress:
+		v = turn.ProgressChunk{CallID: "1.0", Tool: text, ToolProgress: turn.ToolProgress{Done: float64(len(text)), Total: 7, Message: text}}
+	case turn.ChunkToolCallResolved:
+		v = turn.CallChunk{CallID: "1.0", Tool: text, Outcome: turn.Outcome(text)}
 	case turn.ChunkMessageJoined:
 		v = turn.MessageChunk{MessageID: text, Text: text}
 	case turn.ChunkTurnCompleted:
@@ -146,8 +172,14 @@ func dataOf(kind turn.ChunkKind, text string) json.RawMessage {
 		v = turn.PeopleChunk{Wait: turn.Wait{ID: "1.0", Kind: turn.WaitApproval, Tool: text, Arguments: text, Risk: turn.Risk(text), Why: text, ArgumentsHash: journal.HashOf([]byte(text))}}
 	case turn.ChunkQuestionAsked:
 		v = turn.PeopleChunk{Wait: turn.Wait{ID: "q1", Kind: turn.WaitQuestion, Question: text}}
+		if servers {
+			v = turn.PeopleChunk{Wait: turn.Wait{ID: "q1", Kind: turn.WaitElicitation, Tool: text, Inquiry: inquiryOf(text)}}
+		}
 	default:
 		v = turn.PeopleChunk{Wait: turn.Wait{ID: "1.0", Kind: turn.WaitApproval, Tool: text}, Ruling: &turn.Ruling{ID: "1.0", Verdict: turn.Verdict(text), By: text, Reason: text}}
+		if servers {
+			v = turn.PeopleChunk{Wait: turn.Wait{ID: "q1", Kind: turn.WaitElicitation, Tool: text}, Ruling: &turn.Ruling{ID: "q1", Verdict: turn.Verdict(text), By: text, Reply: &turn.Reply{}}}
+		}
 	}
 	b, _ := json.Marshal(v) // always marshals
 	return b

@@ -1,0 +1,136 @@
+package chat
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+const (
+	oneField  = `{"properties":{"name":{"type":"string"}},"required":["name"]}`
+	fewFields = `{"properties":{"name":{"type":"string","description":"As in the passport"},"colour":{"type":"string","enum":["red","blue"]},"sure":{"type":"boolean","default":true}},"required":["name","colour"]}`
+)
+
+// hears shows a chunk of the turn as the feed does.
+func (s *stage) hears(kind turn.ChunkKind, data any) {
+	b, err := json.Marshal(data)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Model.show([]item{{chunk: turn.Chunk{Turn: "t", Step: 1, Kind: kind, At: s.clock, Data: b}}})
+	s.take(tickMsg{})
+}
+
+func elicitation(q turn.Inquiry) turn.PeopleChunk {
+	return turn.PeopleChunk{Wait: turn.Wait{ID: "e1.0.1", Kind: turn.WaitElicitation, Step: 1, Tool: "mcp/git/commit", Call: "1.0", Inquiry: &q}}
+}
+
+func (s *stage) replies() []workflows.Answer {
+	s.Helper()
+	s.until("a reply is sent", func() bool { return len(s.requests.said) > 0 })
+	return s.requests.said
+}
+
+func TestAServersQuestionIsAskedFieldByField(t *testing.T) {
+	s := newStage(t, 70, 24)
+	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Inquiry{Key: "k", Message: "Who \x1b[2Jare you?", Schema: json.RawMessage(fewFields)}))
+	s.prints(`? the server git asks, in the middle of a call of mcp/git/commit: │ Who \x1b[2Jare you?`)
+	s.prints("no password and no key")
+	s.shows("1/3 name (text, needed)")
+	s.press(enter)
+	s.shows("nothing was said: [d]ecline")
+	s.press(enter)
+	s.says("Ann")
+	s.shows("2/3 colour (one of the choices, needed)")
+	assert.Contains(t, s.live(), "2 blue")
+	s.says("green")
+	s.shows(`"green" is none of its choices: red, blue`)
+	s.press(tea.KeyPressMsg{Code: 'u', Mod: tea.ModCtrl}, esc)
+	s.shows("1/3 name")
+	s.says("Bob")
+	s.says("2")
+	s.press(enter)
+	s.shows(`{"name":"Bob","colour":"blue","sure":true}`)
+	s.says("y")
+	assert.Equal(t, []workflows.Answer{{Version: 1, Turn: "t", Question: "e1.0.1", By: "me",
+		Reply: &turn.Reply{Key: "k", Action: turn.ReplyAccept, Content: json.RawMessage(`{"name":"Bob","colour":"blue","sure":true}`)}}}, s.replies())
+	s.says("more")
+	s.shows("the answer is on its way")
+	ruled := elicitation(turn.Inquiry{Message: "Who \x1b[2Jare you?"})
+	ruled.Ruling = &turn.Ruling{ID: "e1.0.1", Verdict: turn.VerdictAnswered, By: "me", Reply: s.requests.said[0].Reply}
+	s.hears(turn.ChunkQuestionAnswered, ruled)
+	s.prints("? the server git: Who [2Jare you? · answered by me")
+	assert.NotContains(t, s.live(), "asks")
+	assert.NotContains(t, strings.Join(s.printed, "\n"), "Bob", "what a server is told is not shown again")
+}
+
+func TestAServersQuestionIsDeclined(t *testing.T) {
+	s := newStage(t, 70, 24)
+	s.says("/decline")
+	s.prints("no server asks anything")
+	s.press(tea.KeyPressMsg{Code: 'u', Mod: tea.ModCtrl})
+	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Inquiry{Key: "k", Message: "Who?", Schema: json.RawMessage(oneField)}))
+	s.press(esc)
+	s.shows("/decline says no; Ctrl-D leaves, and the question stays open")
+	s.says("/decline")
+	assert.Equal(t, &turn.Reply{Key: "k", Action: turn.ReplyDecline}, s.replies()[0].Reply)
+}
+
+func TestAnAddressIsShownWholeAndNotOpened(t *testing.T) {
+	s := newStage(t, 40, 16)
+	long := "http://bank.example@evil.example/" + strings.Repeat("x", 100)
+	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Inquiry{Message: "Log in.", URL: long}))
+	s.prints("evil.example:")
+	s.drained()
+	assert.Contains(t, strings.ReplaceAll(strings.Join(s.printed, ""), "│ ", ""), long)
+	s.prints("beware: it is not encrypted,")
+	s.shows("were you there?")
+	s.says("perhaps")
+	assert.Empty(t, s.requests.said)
+	s.press(tea.KeyPressMsg{Code: 'u', Mod: tea.ModCtrl})
+	s.says("y")
+	assert.Equal(t, &turn.Reply{Action: turn.ReplyAccept}, s.replies()[0].Reply)
+}
+
+func TestWhatWasWrittenBeforeAServerAskedIsNotItsAnswer(t *testing.T) {
+	s := newStage(t, 70, 24)
+	s.types("my secret plan")
+	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Inquiry{Message: "Who?", Schema: json.RawMessage(oneField)}))
+	s.press(enter)
+	s.shows("this goes to the server git: Enter again sends it")
+	assert.Empty(t, s.requests.said)
+	s.press(enter)
+	assert.JSONEq(t, `{"name":"my secret plan"}`, string(s.replies()[0].Reply.Content))
+}
+
+func TestAReplyThatDidNotArriveIsAskedForAgain(t *testing.T) {
+	s := newStage(t, 70, 24)
+	s.requests.err = errors.New("no Temporal answers")
+	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Inquiry{Message: "Who?", Schema: json.RawMessage(oneField)}))
+	s.says("Ann")
+	s.prints("that did not arrive: no Temporal answers")
+	s.requests.err = nil
+	s.says("Bob")
+	s.until("it is sent again", func() bool { return len(s.requests.said) == 2 })
+	assert.JSONEq(t, `{"name":"Bob"}`, string(s.requests.said[1].Reply.Content))
+}
+
+func TestProgressAndLateResultsAreShown(t *testing.T) {
+	s := newStage(t, 70, 24)
+	s.hears(turn.ChunkToolCallStarted, turn.CallChunk{CallID: "1.0", Tool: "mcp/x/long", Arguments: "{}"})
+	s.hears(turn.ChunkToolProgress, turn.ProgressChunk{CallID: "1.0", Tool: "mcp/x/long", ToolProgress: turn.ToolProgress{Done: 1, Total: 3, Message: "load\x1bing"}})
+	s.hears(turn.ChunkToolProgress, turn.ProgressChunk{CallID: "1.0", Tool: "mcp/x/long", ToolProgress: turn.ToolProgress{Done: 2, Total: 3}})
+	s.shows("→ mcp/x/long 67% (2 of 3)")
+	assert.NotContains(t, s.live(), "loading", "it is one line")
+	s.hears(turn.ChunkToolCallCompleted, turn.CallChunk{CallID: "1.0", Tool: "mcp/x/long", Outcome: turn.OutcomeUnknown})
+	s.prints("? mcp/x/long {} · unknown: it may or may not have taken effect")
+	s.hears(turn.ChunkToolCallResolved, turn.CallChunk{CallID: "1.0", Tool: "mcp/x/long", Outcome: turn.OutcomeOK})
+	s.prints("resolved late: ✓ mcp/x/long · ok")
+}
