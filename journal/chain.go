@@ -25,8 +25,8 @@ func Next(prev turn.Head, m turn.Message) turn.Head {
 }
 
 // Canonical is the one JSON form of a message: the fields of turn.Message in the order of their declaration, empty
-// ones left out, as encoding/json writes them without HTML escaping. Fields may be added to turn.Message only at its
-// end and only with omitempty: then old messages keep their hashes.
+// ones left out, as encoding/json writes them without HTML escaping. Fields may be added to turn.Message only with
+// omitempty, and what is there keeps its order: then old messages keep their hashes.
 func Canonical(m turn.Message) []byte { return canonical(m) }
 
 func canonical(v any) []byte {
@@ -54,6 +54,7 @@ func Clean(m turn.Message) turn.Message {
 	for _, c := range calls {
 		m.ToolCalls = append(m.ToolCalls, CleanCall(c))
 	}
+	m.Media = KeptMedia(m.Media)
 	return m
 }
 

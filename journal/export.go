@@ -14,10 +14,11 @@ import (
 
 const (
 	// ExportFormat and a version stand in an export's first line. A higher version than ExportVersion is refused with
-	// ErrNewer. Version 2 brought waits, rules, forks and turns whose chunks were removed; what needs none of them is
-	// still written as version 1, so that older programs can read it.
+	// ErrNewer. Version 2 brought waits, rules, forks and turns whose chunks were removed; version 3 marks, media, what
+	// tools' servers ask people, suspended calls and late results that the model is still to be told of. What needs none of
+	// these is still written as the version before, so that older programs can read it.
 	ExportFormat  = "everturn-session"
-	ExportVersion = 2
+	ExportVersion = 3
 	// MaxLineBytes bounds a line of an export: a blob of MaxBlobBytes in base64, and what goes around it.
 	MaxLineBytes = MaxBlobBytes/3*4 + 8<<20
 )
@@ -61,6 +62,8 @@ type ExportHeader struct {
 	Tenant   string        `json:"tenant,omitempty"`
 	ForkHash string        `json:"fork_hash,omitempty"`
 	ForkTurn string        `json:"fork_turn,omitempty"`
+	// Mark is the session's first (see Journal.Tainted). An import takes it over, whatever the turn that it names.
+	Mark *Mark `json:"mark,omitempty"`
 }
 
 // ExportBlob is a blob; JSON holds Bytes as base64.
@@ -77,7 +80,8 @@ type ExportTurn struct {
 	PinsBlob string          `json:"pins_blob,omitempty"`
 }
 
-// ExportMessage is a message with its place in the chain. Message.ToolCalls is empty: they are in Calls.
+// ExportMessage is a message with its place in the chain. Message.ToolCalls is empty: they are in Calls. Its media are
+// blobs of the export.
 type ExportMessage struct {
 	Seq      int64        `json:"seq"`
 	Hash     string       `json:"hash"`
@@ -100,7 +104,8 @@ type ExportInference struct {
 	RawBlob       string          `json:"raw_blob,omitempty"`
 }
 
-// ExportCall is the ledger's record of a call.
+// ExportCall is the ledger's record of a call. What a suspended one goes on with is not exported, so that it cannot go on
+// elsewhere: its outcome is unknown there.
 type ExportCall struct {
 	CallRecord
 	ArgumentsBlob  string `json:"arguments_blob,omitempty"`
@@ -123,6 +128,9 @@ type ExportLate struct {
 	SizeBytes int64        `json:"size_bytes,omitempty"`
 	At        time.Time    `json:"at,omitzero"`
 	Digest    string       `json:"digest"`
+	Media     []turn.Media `json:"media,omitempty"`
+	// Due: the model has been told that the call's outcome is unknown, and not yet what this says.
+	Due bool `json:"due,omitempty"`
 }
 
 // ExportWait is a wait with its ruling. Its Session is empty: it is the header's.

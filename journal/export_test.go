@@ -92,7 +92,7 @@ func TestEditedExports(t *testing.T) {
 		{`question of t1`, `question of t1`, ""},
 		{`question of t2","turn_id`, `Question of t2","turn_id`, "hash chain does not hold"},
 		{`"format":"everturn-session"`, `"format":"something-else"`, "no export of a session"},
-		{`"version":1`, `"version":3`, "newer version"},
+		{`"version":1`, `"version":4`, "newer version"},
 		{`"bytes":"`, `"bytes":"AAAA`, "do not have its hash"},
 		{`"text_blob":"`, `"text_blob":"0`, "no blob"},
 		{`"index":3,`, `"index":4,`, "index 4 where 3 comes next"},

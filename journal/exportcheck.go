@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -15,13 +16,13 @@ type exportCheck struct {
 	ended  bool
 	header ExportHeader
 
-	blobs    map[string]bool
+	blobs    map[string]int64 // their sizes
 	turns    map[string]*turnCheck
 	openers  map[int64]string // the turn that begins with the message of this seq
 	head     turn.Head
 	hashes   []string // of the messages, by seq-1
 	awaiting []string // calls of the last assistant message without a result yet
-	calls    map[[2]string]bool
+	calls    map[[2]string]turn.Outcome
 	waits    map[[2]string]bool
 }
 
@@ -33,8 +34,8 @@ type turnCheck struct {
 
 func newExportCheck(blob func(string) ([]byte, error)) *exportCheck {
 	return &exportCheck{
-		blob: blob, blobs: map[string]bool{}, turns: map[string]*turnCheck{}, openers: map[int64]string{},
-		calls: map[[2]string]bool{}, waits: map[[2]string]bool{},
+		blob: blob, blobs: map[string]int64{}, turns: map[string]*turnCheck{}, openers: map[int64]string{},
+		calls: map[[2]string]turn.Outcome{}, waits: map[[2]string]bool{},
 	}
 }
 
@@ -112,7 +113,7 @@ func (c *exportCheck) checkHeader(h ExportHeader) error {
 	case h.Version < 1:
 		return fmt.Errorf("there is no version %d", h.Version)
 	}
-	return errors.Join(badID("session", h.Session.ID), checkForkHeader(h))
+	return errors.Join(badID("session", h.Session.ID), checkForkHeader(h), checkMark(h.Mark))
 }
 
 func checkForkHeader(h ExportHeader) error {
@@ -129,6 +130,17 @@ func checkForkHeader(h ExportHeader) error {
 	return nil
 }
 
+// checkMark bounds a mark. Its turn may be one of a session that this one was forked from.
+func checkMark(m *Mark) error {
+	if m == nil {
+		return nil
+	}
+	if m.Tool == "" || len(m.Tool) > MaxIDBytes {
+		return errors.New("its mark names no tool")
+	}
+	return errors.Join(badID("turn", m.Turn), badID("call", m.CallID))
+}
+
 func badID(what, id string) error {
 	if id == "" || len(id) > MaxIDBytes {
 		return fmt.Errorf("the %s's ID has %d bytes: at least 1 and at most %d", what, len(id), MaxIDBytes)
@@ -143,14 +155,34 @@ func (c *exportCheck) checkBlob(b ExportBlob) error {
 	if HashOf(b.Bytes) != b.Hash {
 		return errors.New("the blob's bytes do not have its hash")
 	}
-	c.blobs[b.Hash] = true
+	c.blobs[b.Hash] = int64(len(b.Bytes))
 	return nil
+}
+
+// media refuses media that are not as a journal keeps them, or whose blobs no line has brought.
+func (c *exportCheck) media(media []turn.Media) error {
+	if len(media) > MaxMedia || !slices.EqualFunc(media, KeptMedia(media), sameMedia) {
+		return errors.New("its media are not as a journal keeps them")
+	}
+	for _, m := range media {
+		if err := c.known(m.Hash); err != nil {
+			return err
+		}
+		if m.Hash == "" || m.Bytes != c.blobs[m.Hash] || m.Bytes > MaxMediaBytes {
+			return fmt.Errorf("a medium is said to have %d bytes, and its blob has others", m.Bytes)
+		}
+	}
+	return nil
+}
+
+func sameMedia(a, b turn.Media) bool {
+	return a.Hash == b.Hash && a.Type == b.Type && a.Bytes == b.Bytes
 }
 
 // known refuses names of blobs that no line has brought. Empty names name nothing.
 func (c *exportCheck) known(hashes ...string) error {
 	for _, hash := range hashes {
-		if hash != "" && !c.blobs[hash] {
+		if _, there := c.blobs[hash]; hash != "" && !there {
 			return fmt.Errorf("the export has no blob %q", Preview(hash, 64))
 		}
 	}

@@ -53,7 +53,7 @@ func (c *exportCheck) restore(e ExportMessage) (m turn.Message, err error) {
 	if len(m.ToolCalls) > 0 || (m.Text != "" && e.TextBlob != "") {
 		return m, errors.New("the message has its calls or its text in two places")
 	}
-	if err := c.known(e.TextBlob); err != nil {
+	if err := errors.Join(c.known(e.TextBlob), c.media(m.Media)); err != nil {
 		return m, err
 	}
 	if e.TextBlob != "" {
@@ -120,15 +120,22 @@ func (c *exportCheck) checkCall(e ExportCall) error {
 	if e.Late {
 		return errors.New("late is no property of the ledger's record")
 	}
-	c.calls[[2]string{e.Turn, e.Call.ID}] = true
-	return errors.Join(badID("call", e.Call.ID), c.known(e.ArgumentsBlob, e.TextBlob, e.FullBlob))
+	c.calls[[2]string{e.Turn, e.Call.ID}] = e.Outcome
+	if e.Suspended < 0 || e.Suspended > e.Attempt {
+		return fmt.Errorf("call %s was suspended in attempt %d and has had %d", e.Call.ID, e.Suspended, e.Attempt)
+	}
+	return errors.Join(badID("call", e.Call.ID), c.known(e.ArgumentsBlob, e.TextBlob, e.FullBlob), c.media(e.Media))
 }
 
 func (c *exportCheck) checkLate(e ExportLate) error {
-	if !c.calls[[2]string{e.Turn, e.CallID}] {
+	outcome, there := c.calls[[2]string{e.Turn, e.CallID}]
+	if e.Due && (outcome != turn.OutcomeUnknown || e.Outcome == outcome) {
+		return fmt.Errorf("the model is to be told of call %q, of which it knows the outcome", e.CallID)
+	}
+	if !there {
 		return fmt.Errorf("a late result of call %q of turn %q, which the export does not have", e.CallID, e.Turn)
 	}
-	return c.known(e.TextBlob, e.FullBlob)
+	return errors.Join(c.known(e.TextBlob, e.FullBlob), c.media(e.Media))
 }
 
 func (c *exportCheck) checkChunk(k turn.Chunk) error {

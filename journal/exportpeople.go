@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -15,15 +16,13 @@ func (c *exportCheck) checkWait(e ExportWait) error {
 		return fmt.Errorf("wait %q is of turn %q, which the export does not have", e.ID, e.Turn)
 	case c.waits[name]:
 		return fmt.Errorf("wait %s of turn %s is there already", e.ID, e.Turn)
-	case e.Kind != turn.WaitApproval && e.Kind != turn.WaitQuestion:
-		return fmt.Errorf("there is no kind %q of waits", e.Kind)
 	case e.Ruling == nil && t.record.State.Terminal():
 		return fmt.Errorf("wait %s is open and turn %s is over", e.ID, e.Turn)
-	case CleanWait(e.Wait) != e.Wait || e.ArgumentsBytes < 0:
+	case !reflect.DeepEqual(CleanWait(e.Wait), e.Wait) || e.ArgumentsBytes < 0:
 		return fmt.Errorf("wait %s of turn %s is not as a journal keeps it", e.ID, e.Turn)
 	}
 	c.waits[name] = true
-	return errors.Join(badID("wait", e.ID), c.checkShown(e), checkKeptRuling(e.WaitRecord))
+	return errors.Join(badID("wait", e.ID), CheckWait(e.Wait), c.checkShown(e), checkKeptRuling(e.WaitRecord))
 }
 
 // checkShown bounds the arguments that a person is shown.
@@ -50,7 +49,7 @@ func checkKeptRuling(w WaitRecord) error {
 		return nil
 	}
 	r, err := CheckRuling(w.Wait, *w.Ruling)
-	if err == nil && (r != *w.Ruling || r.ID != w.ID) {
+	if err == nil && (!reflect.DeepEqual(r, *w.Ruling) || r.ID != w.ID) {
 		err = errors.New("it is not as a journal keeps it")
 	}
 	if err != nil {

@@ -1,6 +1,11 @@
 package journal
 
-import "github.com/everturn/everturn/workflows/turn"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
 
 // Bounds that every store keeps. Sizes are in bytes.
 const (
@@ -13,6 +18,18 @@ const (
 	MaxChunks     = 4096
 	// PreviewBytes bounds the previews in turn.CallChunk.
 	PreviewBytes = 512
+	// MaxContinuationBytes bounds what a suspended call goes on with.
+	MaxContinuationBytes = 1 << 20
+	// MaxInquiryBytes bounds what a tool's server asks a person, MaxReplyBytes what it is told: each as JSON.
+	MaxInquiryBytes = 64 << 10
+	MaxReplyBytes   = 64 << 10
+	// MaxMedia is how many media of one result are kept, MaxMediaBytes how large each may be.
+	MaxMedia      = 8
+	MaxMediaBytes = 8 << 20
+	// MaxNotes is how many tool_progress a call may leave.
+	MaxNotes = 200
+	// MaxNotices is how much of what has become of unknown calls one step is told; the next step is told the rest.
+	MaxNotices = 32
 	// SummaryBytes bounds a turn's Answer and Message.
 	SummaryBytes = 16 << 10
 )
@@ -30,6 +47,32 @@ func ResultText(o turn.Outcome) string {
 		return "error: the call failed and gave no reason."
 	}
 	return ""
+}
+
+// SuspendedText is what the model is told of a call whose server had asked for something when the turn ended.
+const SuspendedText = "outcome unknown: the tool's server had asked for something, and the turn ended before it went on. What it had done until then is not known. Check before trying again."
+
+// LateNotice is what the model is told of a call whose outcome was unknown, in a message that no user wrote: the result
+// that came after all. rec is the call as it was settled, late what came.
+func LateNotice(rec CallRecord, late ExportLate) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Notice of the system, not of the user: the call %s of %s, whose outcome was unknown, has come to an end after all. Its outcome is %s.",
+		rec.Call.ID, rec.Call.Tool, late.Outcome)
+	for _, m := range late.Media {
+		fmt.Fprintf(&b, " It left the artifact %s (%s, %d bytes).", m.Hash, m.Type, m.Bytes)
+	}
+	if late.FullBlob != "" && !strings.Contains(late.Text, late.FullBlob) {
+		fmt.Fprintf(&b, " What follows is a part of its result; the whole is the artifact %s.", late.FullBlob)
+	}
+	if late.Text != "" {
+		b.WriteString(" It answered:\n\n" + late.Text)
+	}
+	return b.String()
+}
+
+// LateID is the ID of the message that holds a LateNotice.
+func LateID(turnID, callID string, attempt int) string {
+	return fmt.Sprintf("late:%s:%s:%d", turnID, callID, attempt)
 }
 
 // ForkedMessage is for the people who look at a turn of which an imported fork has the beginning alone.

@@ -22,13 +22,16 @@ type call struct {
 	settledAttempt int
 	arguments      stored
 	text           stored
+	continuation   sql.NullString // a blob's hash
+	media          sql.NullString // JSON
+	notes          int            // tool_progress so far
 }
 
 const callColumns = `coalesce(c.n, 0), coalesce(c.step, 0), coalesce(c.call_id, ''), coalesce(c.wire_id, ''), coalesce(c.tool, ''),
 	c.arguments, c.arguments_blob, coalesce(c.arguments_hash, ''), coalesce(c.attempt, 0), coalesce(c.granted_attempt, 0), coalesce(c.runs, 0),
 	coalesce(c.repeatable, 0), coalesce(c.worker, ''), coalesce(c.claimed_at, 0), coalesce(c.outcome, ''), c.text, c.text_blob,
 	coalesce(c.full_blob, ''), coalesce(c.size, 0), coalesce(c.settled_attempt, 0), coalesce(c.settled_at, 0),
-	coalesce(c.duration_ms, 0), coalesce(c.late, 0)`
+	coalesce(c.duration_ms, 0), coalesce(c.late, 0), coalesce(c.suspended_attempt, 0), c.continuation_blob, c.media, coalesce(c.notes, 0)`
 
 // scan reads callColumns after the given fields.
 func (c *call) scan(scan func(...any) error, before ...any) error {
@@ -37,7 +40,8 @@ func (c *call) scan(scan func(...any) error, before ...any) error {
 	err := scan(append(before, &c.row, &r.Step, &r.Call.ID, &r.Call.WireID, &r.Call.Tool,
 		&c.arguments.inline, &c.arguments.blob, &c.argumentsHash, &r.Attempt, &c.granted, &r.Runs,
 		&c.repeatable, &r.Worker, &claimed, &r.Outcome, &c.text.inline, &c.text.blob,
-		&r.FullBlob, &r.SizeBytes, &c.settledAttempt, &settled, &r.DurationMS, &r.LateCount)...)
+		&r.FullBlob, &r.SizeBytes, &c.settledAttempt, &settled, &r.DurationMS, &r.LateCount,
+		&r.Suspended, &c.continuation, &c.media, &c.notes)...)
 	r.ClaimedAt, r.SettledAt = instant(claimed), instant(settled)
 	return err
 }
@@ -58,7 +62,13 @@ func (q querier) load(c *call) (err error) {
 	if c.rec.Call.Arguments, err = q.get(c.arguments); err != nil {
 		return err
 	}
-	c.rec.Text, err = q.get(c.text)
+	if c.rec.Text, err = q.get(c.text); err != nil {
+		return err
+	}
+	if c.rec.Media, err = readMedia(c.media); err != nil || !c.continuation.Valid {
+		return err
+	}
+	c.rec.Continuation, err = q.getBlob(c.continuation.String)
 	return err
 }
 
@@ -118,13 +128,18 @@ func (t *tx) claim(c *call, in journal.ClaimInput) (journal.ClaimState, error) {
 		return journal.ClaimStale, nil
 	}
 	c.rec.Attempt = in.Attempt
-	if c.granted != 0 && (!c.repeatable || !in.Repeatable) {
+	if c.underWay() && (!c.repeatable || !in.Repeatable) {
 		return journal.ClaimTaken, t.exec(`UPDATE calls SET attempt = ? WHERE n = ?`, in.Attempt, c.row)
 	}
 	c.rec.Runs++
 	c.rec.Worker, c.rec.ClaimedAt = in.Worker, instant(nanos(in.At))
 	return journal.ClaimGranted, t.exec(`UPDATE calls SET attempt = ?1, granted_attempt = ?1, runs = runs + 1, worker = ?2, claimed_at = ?3
 		WHERE n = ?4`, in.Attempt, in.Worker, nanos(in.At), c.row)
+}
+
+// underWay: an attempt has a claim on the call, or had one in the middle of it and what it left is lost.
+func (c *call) underWay() bool {
+	return c.granted != 0 || c.rec.Suspended != 0 && !c.continuation.Valid
 }
 
 // insertCall writes the ledger's row and tells followers that the call has started.
@@ -157,7 +172,8 @@ func (s *Store) ReleaseCall(ctx context.Context, turnID, callID string, attempt 
 
 // SettleCall implements journal.Journal.
 func (s *Store) SettleCall(ctx context.Context, in journal.SettleInput) (out journal.CallRecord, err error) {
-	in.Result.Text = journal.CleanText(in.Result.Text)
+	taints := journal.Taints(in)
+	in.Result = journal.CleanResult(in.Result)
 	err = s.write(ctx, callName("settling", in.Turn, in.CallID), func(t *tx) error {
 		c, err := t.call(in.Turn, in.CallID)
 		if err != nil {
@@ -175,6 +191,9 @@ func (s *Store) SettleCall(ctx context.Context, in journal.SettleInput) (out jou
 			return fmt.Errorf("attempt %d never claimed it: %w", in.Attempt, journal.ErrNotFound)
 		} else {
 			err = t.settle(&c, in.Attempt, in.Result, in.At)
+		}
+		if err == nil && taints {
+			err = t.mark(c, in.At)
 		}
 		if err == nil {
 			err = t.load(&c)
@@ -195,13 +214,14 @@ func (t *tx) settle(c *call, attempt int, r turn.ToolResult, at time.Time) (err 
 		return err
 	}
 	c.rec.Outcome, c.rec.SettledAt = r.Outcome, instant(nanos(at))
+	c.continuation = sql.NullString{}
 	c.rec.FullBlob, c.rec.SizeBytes = full.String, max(r.SizeBytes, int64(len(r.Text)))
 	if !c.rec.ClaimedAt.IsZero() {
 		c.rec.DurationMS = max(0, at.Sub(c.rec.ClaimedAt).Milliseconds())
 	}
 	err = t.exec(`UPDATE calls SET outcome = ?, text = ?, text_blob = ?, full_blob = ?, size = ?, settled_attempt = ?, settled_at = ?,
-		duration_ms = ? WHERE n = ?`, string(r.Outcome), c.text.inline, c.text.blob, full, c.rec.SizeBytes, attempt, nanos(at),
-		c.rec.DurationMS, c.row)
+		duration_ms = ?, media = ?, continuation_blob = NULL WHERE n = ?`, string(r.Outcome), c.text.inline, c.text.blob, full, c.rec.SizeBytes, attempt,
+		nanos(at), c.rec.DurationMS, c.media, c.row)
 	if err != nil {
 		return err
 	}
@@ -212,11 +232,14 @@ func (t *tx) settle(c *call, attempt int, r turn.ToolResult, at time.Time) (err 
 }
 
 func (t *tx) putResult(c *call, r turn.ToolResult) (full sql.NullString, err error) {
-	if c.text, err = t.put(r.Text, textPlain); err != nil || r.Full == nil {
+	if c.text, err = t.put(r.Text, textPlain); err != nil {
+		return full, err
+	}
+	if c.media, err = t.putMedia(c, r.Media); err != nil || r.Full == nil {
 		return full, err
 	}
 	full.Valid = true
-	full.String, err = t.putBlob(journal.CleanText(r.MediaType), r.Full)
+	full.String, err = t.putArtifact(c, r.MediaType, r.Full)
 	return full, err
 }
 
@@ -226,32 +249,4 @@ func checkOutcome(o turn.Outcome) error {
 		return nil
 	}
 	return fmt.Errorf("%q is no outcome of a call", o)
-}
-
-// settleLate keeps a settlement that is not the first, once; the first one repeated is no second one.
-func (t *tx) settleLate(c *call, in journal.SettleInput) error {
-	if err := t.load(c); err != nil {
-		return err
-	}
-	late := *c
-	full, err := t.putResult(&late, in.Result)
-	if err != nil {
-		return err
-	}
-	if in.Attempt == c.settledAttempt && in.Result.Outcome == c.rec.Outcome && in.Result.Text == c.rec.Text && full.String == c.rec.FullBlob {
-		return nil
-	}
-	c.rec.Late = true
-	digest := journal.HashOf([]byte(string(in.Result.Outcome) + "\x00" + full.String + "\x00" + in.Result.Text))
-	err = t.row(`INSERT INTO late_results (call, attempt, outcome, text, text_blob, full_blob, size, at, digest)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING n`,
-		c.row, in.Attempt, string(in.Result.Outcome), late.text.inline, late.text.blob, full, in.Result.SizeBytes, nanos(in.At), digest).Scan(new(int64))
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil // it is kept already
-	}
-	if err != nil {
-		return err
-	}
-	c.rec.LateCount++
-	return t.exec(`UPDATE calls SET late = late + 1 WHERE n = ?`, c.row)
 }

@@ -16,6 +16,7 @@ import (
 // PublishCatalogue implements journal.Journal.
 func (s *Store) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
 	doing := fmt.Sprintf("publishing the catalogue of %q", c.Server)
+	c.Held = nil
 	content, err := json.Marshal(c)
 	if err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
@@ -24,41 +25,50 @@ func (s *Store) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
 		if err := checkID("server", c.Server); err != nil {
 			return err
 		}
-		hash, current := journal.HashOf(content), ""
-		err := t.row(`SELECT hash FROM catalogue WHERE server = ?`, c.Server).Scan(&current)
-		if (err != nil && !errors.Is(err, sql.ErrNoRows)) || hash == current {
+		hash, current, view := journal.HashOf(content), "", ""
+		err := t.row(`SELECT hash, view_hash FROM catalogue WHERE server = ?`, c.Server).Scan(&current, &view)
+		if (err != nil && !errors.Is(err, sql.ErrNoRows)) || (hash == current && view != "") {
 			return err
 		}
 		put, err := t.putJSON(content)
 		if err != nil {
 			return err
 		}
-		return t.exec(`INSERT OR REPLACE INTO catalogue (server, hash, content, content_blob) VALUES (?, ?, ?, ?)`,
+		err = t.exec(`INSERT OR REPLACE INTO catalogue (server, hash, content, content_blob) VALUES (?, ?, ?, ?)`,
 			c.Server, hash, put.inline, put.blob)
+		if err != nil {
+			return err
+		}
+		return t.review(c)
 	})
 }
 
 // Catalogues implements journal.Journal.
 func (s *Store) Catalogues(ctx context.Context) (out []turn.Catalogue, err error) {
 	err = s.read(ctx, "reading the catalogues", func(q querier) error {
-		var hashes []string
+		var list []version
 		err := q.each(func(rows *sql.Rows) error {
-			var hash string
-			err := rows.Scan(&hash)
-			hashes = append(hashes, hash)
+			var v version
+			err := rows.Scan(&v.server, &v.hash)
+			list = append(list, v)
 			return err
-		}, `SELECT hash FROM catalogue ORDER BY server`)
+		}, `SELECT server, iif(view_hash = '', hash, view_hash) FROM catalogue ORDER BY server`)
 		if err == nil {
-			out, err = s.catalogues.get(hashes, q.catalogue)
+			out, err = s.catalogues.get(list, q.view)
 		}
 		return err
 	})
 	return out, err
 }
 
-func (q querier) catalogue(hash string) (c turn.Catalogue, err error) {
+// view is a server's catalogue as turns see it. What was published before there were views is seen as it is.
+func (q querier) view(server string) (turn.Catalogue, error) {
+	return q.readCatalogue(`SELECT iif(view_hash = '', content, view), iif(view_hash = '', content_blob, view_blob) FROM catalogue WHERE server = ?`, server)
+}
+
+func (q querier) readCatalogue(query, server string) (c turn.Catalogue, err error) {
 	var content stored
-	if err := q.row(`SELECT content, content_blob FROM catalogue WHERE hash = ?`, hash).Scan(&content.inline, &content.blob); err != nil {
+	if err := q.row(query, server).Scan(&content.inline, &content.blob); err != nil {
 		return c, err
 	}
 	text, err := q.get(content)
@@ -68,28 +78,31 @@ func (q querier) catalogue(hash string) (c turn.Catalogue, err error) {
 	return c, json.Unmarshal([]byte(text), &c)
 }
 
-// catalogues keeps what was published last, decoded: every turn asks for it, and it hardly ever changes.
+// version names a catalogue as turns see it.
+type version struct{ server, hash string }
+
+// catalogues keeps what turns saw last, decoded: every turn asks for it, and it hardly ever changes.
 type catalogues struct {
 	mu     sync.Mutex
 	byHash map[string]turn.Catalogue
 }
 
-// get returns the catalogues of these hashes, loads those that it does not have and forgets all others.
-func (k *catalogues) get(hashes []string, load func(hash string) (turn.Catalogue, error)) ([]turn.Catalogue, error) {
+// get returns these catalogues, loads those that it does not have and forgets all others.
+func (k *catalogues) get(list []version, load func(server string) (turn.Catalogue, error)) ([]turn.Catalogue, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var out []turn.Catalogue
-	kept := make(map[string]turn.Catalogue, len(hashes))
-	for _, hash := range hashes {
-		c, ok := k.byHash[hash]
+	kept := make(map[string]turn.Catalogue, len(list))
+	for _, v := range list {
+		c, ok := k.byHash[v.hash]
 		if !ok {
 			var err error
-			if c, err = load(hash); err != nil {
+			if c, err = load(v.server); err != nil {
 				return nil, err
 			}
 		}
-		kept[hash] = c
-		c.Tools = slices.Clone(c.Tools)
+		kept[v.hash] = c
+		c.Tools, c.Held = slices.Clone(c.Tools), slices.Clone(c.Held)
 		out = append(out, c)
 	}
 	k.byHash = kept

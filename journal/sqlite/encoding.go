@@ -3,6 +3,7 @@ package sqlite
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"fmt"
 	"io"
 	"sync"
@@ -50,6 +51,18 @@ func compress(b []byte) []byte {
 	_ = w.Close()
 	w.Reset(io.Discard) // let go of out
 	return out.Bytes()
+}
+
+// plainJSON is v as JSON whose strings are as they are: json.Marshal would write <, > and & another way in each that is raw
+// JSON already. v has no raw JSON that was not checked.
+func plainJSON(v any) json.RawMessage {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		panic("sqlite: encoding a checked value: " + err.Error())
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
 // decode undoes encode.

@@ -87,13 +87,16 @@ func (e *exporter) open(session string) error {
 		}
 		h.ForkHash, h.ForkTurn = p.hash, p.turn
 	}
-	if err := e.row(secondVersion, n).Scan(&h.Version); err != nil {
+	if h.Mark, err = e.marked(n); err != nil {
 		return err
 	}
-	if err := e.out.Write(journal.Line{Header: &h}); err != nil {
+	if err := e.split(n); err != nil {
 		return err
 	}
-	return e.split(n)
+	if h.Version, err = e.version(n); err != nil {
+		return err
+	}
+	return e.out.Write(journal.Line{Header: &h})
 }
 
 // secondVersion is 2 where session ?1 has what version 1 of the format cannot say, else 1.
@@ -101,6 +104,30 @@ const secondVersion = `SELECT 1 + (
 	EXISTS (SELECT 1 FROM sessions WHERE n = ?1 AND parent IS NOT NULL)
 	OR EXISTS (SELECT 1 FROM rules WHERE session = ?1)
 	OR EXISTS (SELECT 1 FROM turns t WHERE t.session = ?1 AND (t.pruned = 1 OR EXISTS (SELECT 1 FROM waits w WHERE w.turn = t.n))))`
+
+// thirdVersion is whether a part has what version 2 of the format cannot say.
+const thirdVersion = `SELECT EXISTS (SELECT 1 FROM messages WHERE session = ?1 AND seq > ?2 AND seq <= ?3 AND media IS NOT NULL)
+	OR EXISTS (SELECT 1 FROM calls c WHERE ` + partCalls + ` AND (c.media IS NOT NULL OR c.suspended_attempt > 0 OR EXISTS
+		(SELECT 1 FROM late_results l WHERE l.call = c.n AND (l.media IS NOT NULL OR ?4 AND l.due IS NOT NULL))))
+	OR EXISTS (SELECT 1 FROM waits w WHERE ` + partWaits + ` AND (w.inquiry IS NOT NULL OR w.inquiry_blob IS NOT NULL))`
+
+// version is the lowest that can say what session n and its past have.
+func (e *exporter) version(n int64) (version int, err error) {
+	if err := e.row(secondVersion, n).Scan(&version); err != nil {
+		return 0, err
+	}
+	m, err := e.marked(n)
+	if m != nil || err != nil {
+		return 3, err
+	}
+	for _, p := range e.parts {
+		var third bool
+		if err := e.row(thirdVersion, p.args()...).Scan(&third); third || err != nil {
+			return 3, err
+		}
+	}
+	return version, nil
+}
 
 func (e *exporter) split(session int64) error {
 	list, err := e.segments(session, 1, allMessages)
@@ -145,6 +172,9 @@ const referenced = `
 	UNION SELECT full_blob FROM calls c WHERE ` + partCalls + `
 	UNION SELECT l.text_blob FROM late_results l JOIN calls c ON c.n = l.call WHERE ` + partCalls + `
 	UNION SELECT l.full_blob FROM late_results l JOIN calls c ON c.n = l.call WHERE ` + partCalls + `
+	UNION SELECT medium.value ->> 'hash' FROM messages m, json_each(m.media) medium WHERE m.session = ?1 AND m.seq > ?2 AND m.seq <= ?3
+	UNION SELECT medium.value ->> 'hash' FROM calls c, json_each(c.media) medium WHERE ` + partCalls + `
+	UNION SELECT medium.value ->> 'hash' FROM late_results l JOIN calls c ON c.n = l.call, json_each(l.media) medium WHERE ` + partCalls + `
 	UNION SELECT arguments_blob FROM waits w WHERE ` + partWaits
 
 func (e *exporter) blobs(p part) error {
@@ -208,9 +238,12 @@ func (e *exporter) messages(p part) error {
 	return e.each(func(rows *sql.Rows) error {
 		var x journal.ExportMessage
 		var text stored
-		var calls sql.NullString
+		var calls, media sql.NullString
 		m := &x.Message
-		err := rows.Scan(&x.Seq, &x.Hash, &m.ID, &m.Role, &text.inline, &text.blob, &calls, &m.CallID, &m.Outcome, &m.TurnID, &m.Step)
+		err := rows.Scan(&x.Seq, &x.Hash, &m.ID, &m.Role, &text.inline, &text.blob, &calls, &m.CallID, &m.Outcome, &media, &m.TurnID, &m.Step)
+		if err == nil {
+			m.Media, err = readMedia(media)
+		}
 		if err != nil {
 			return err
 		}
@@ -221,6 +254,6 @@ func (e *exporter) messages(p part) error {
 			}
 		}
 		return e.out.Write(journal.Line{Message: &x})
-	}, `SELECT m.seq, m.hash, coalesce(m.message_id, ''), m.role, m.text, m.text_blob, m.tool_calls, m.call_id, m.outcome, t.id, m.step
+	}, `SELECT m.seq, m.hash, coalesce(m.message_id, ''), m.role, m.text, m.text_blob, m.tool_calls, m.call_id, m.outcome, m.media, t.id, m.step
 		FROM messages m JOIN turns t ON t.n = m.turn WHERE m.session = ? AND m.seq > ? AND m.seq <= ? ORDER BY m.seq`, p.args()[:3]...)
 }

@@ -28,7 +28,11 @@ func (e *exporter) calls(p part) error {
 	return e.each(func(rows *sql.Rows) error {
 		var c call
 		var turnID string
-		if err := c.scan(rows.Scan, &turnID); err != nil {
+		err := c.scan(rows.Scan, &turnID)
+		if err == nil {
+			c.rec.Media, err = readMedia(c.media)
+		}
+		if err != nil {
 			return err
 		}
 		x := journal.ExportCall{
@@ -44,26 +48,32 @@ func (e *exporter) late(p part) error {
 	return e.each(func(rows *sql.Rows) error {
 		var x journal.ExportLate
 		var at int64
-		err := rows.Scan(&x.Turn, &x.CallID, &x.Attempt, &x.Outcome, &x.Text, &x.TextBlob, &x.FullBlob, &x.SizeBytes, &at, &x.Digest)
+		var media sql.NullString
+		err := rows.Scan(&x.Turn, &x.CallID, &x.Attempt, &x.Outcome, &x.Text, &x.TextBlob, &x.FullBlob, &x.SizeBytes, &at, &x.Digest, &media, &x.Due)
+		if err == nil {
+			x.Media, err = readMedia(media)
+		}
 		if err != nil {
 			return err
 		}
-		x.At = instant(at)
+		x.At, x.Due = instant(at), x.Due && p.own
 		return e.out.Write(journal.Line{Late: &x})
-	}, `SELECT t.id, c.call_id, l.attempt, l.outcome, coalesce(l.text, ''), coalesce(l.text_blob, ''), coalesce(l.full_blob, ''), l.size, l.at, l.digest
+	}, `SELECT t.id, c.call_id, l.attempt, l.outcome, coalesce(l.text, ''), coalesce(l.text_blob, ''), coalesce(l.full_blob, ''), l.size, l.at, l.digest,
+		l.media, l.due IS NOT NULL
 		FROM late_results l JOIN calls c ON c.n = l.call JOIN turns t ON t.n = c.turn WHERE `+partCalls+` ORDER BY l.n`, p.args()...)
 }
 
 func (e *exporter) waits(p part) error {
-	return e.each(func(rows *sql.Rows) error {
-		var w wait
-		if err := w.scan(rows.Scan); err != nil {
-			return err
+	list, err := e.querier.waits(partWaits+` ORDER BY w.n`, p.args()...)
+	for _, w := range list {
+		if err != nil {
+			break
 		}
 		x := journal.ExportWait{WaitRecord: w.rec, ArgumentsBlob: w.arguments.blob.String, ArgumentsBytes: w.size}
 		x.Session, x.Arguments = "", w.arguments.inline.String
-		return e.out.Write(journal.Line{Wait: &x})
-	}, waitQuery+partWaits+` ORDER BY w.n`, p.args()...)
+		err = e.out.Write(journal.Line{Wait: &x})
+	}
+	return err
 }
 
 // rules writes the session's own: what people have allowed the forked session, they have not allowed the fork.

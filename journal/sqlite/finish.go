@@ -185,20 +185,24 @@ func (t *tx) appendResult(sc *scope, step int, tc turn.ToolCall, r journal.Resul
 	if err := t.load(&c); err != nil {
 		return err
 	}
-	_, err = t.appendMessage(sc, turn.Message{Role: turn.RoleTool, Text: c.rec.Text, CallID: tc.ID, Outcome: c.rec.Outcome, Step: step})
+	_, err = t.appendMessage(sc, turn.Message{
+		Role: turn.RoleTool, Text: c.rec.Text, CallID: tc.ID, Outcome: c.rec.Outcome, Media: c.rec.Media, Step: step,
+	})
 	return err
 }
 
 // settleUnreported settles a call that nobody has: as the caller says, or else unknown where a claim stands and
 // cancelled where none does.
 func (t *tx) settleUnreported(c *call, step int, tc turn.ToolCall, r journal.Result, at time.Time) error {
-	outcome := r.Outcome
+	outcome, text := r.Outcome, journal.CleanText(r.Text)
 	switch {
 	case outcome != "":
 	case r.Text != "":
 		return errors.New("it has a text and no outcome")
 	case c.granted != 0:
 		outcome = turn.OutcomeUnknown
+	case c.rec.Suspended != 0:
+		outcome, text = turn.OutcomeUnknown, journal.SuspendedText
 	default:
 		outcome = turn.OutcomeCancelled
 	}
@@ -208,7 +212,6 @@ func (t *tx) settleUnreported(c *call, step int, tc turn.ToolCall, r journal.Res
 			return err
 		}
 	}
-	text := journal.CleanText(r.Text)
 	if text == "" {
 		text = journal.ResultText(outcome)
 	}

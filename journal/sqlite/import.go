@@ -163,9 +163,13 @@ func (im *importer) insert(h journal.ExportHeader) error {
 		}
 		im.forkSeq = s.ForkSeq
 	}
-	return im.row(`INSERT INTO sessions (id, tenant, agent, parent, fork_seq, head_seq, head_hash, turns, first_text, created_at, updated_at)
+	err = im.row(`INSERT INTO sessions (id, tenant, agent, parent, fork_seq, head_seq, head_hash, turns, first_text, created_at, updated_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING n`, s.ID, h.Tenant, s.Agent, numberOrNull(parent), numberOrNull(im.forkSeq),
 		s.Head.Seq, s.Head.Hash, s.Turns, journal.Preview(s.FirstText, firstTextBytes), nanos(s.CreatedAt), nanos(s.UpdatedAt)).Scan(&im.session)
+	if err != nil || h.Mark == nil {
+		return err
+	}
+	return im.insertMark(im.session, *h.Mark)
 }
 
 func null(s string) sql.NullString { return sql.NullString{String: s, Valid: s != ""} }
@@ -213,8 +217,12 @@ func (im *importer) message(x journal.ExportMessage) error {
 		}
 		calls = jsonColumn(b)
 	}
+	media, err := mediaColumn(m.Media)
+	if err != nil {
+		return err
+	}
 	return im.exec(`INSERT INTO messages
-		(session, seq, hash, message_id, role, text, text_blob, tool_calls, call_id, outcome, turn, step)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, im.session, x.Seq, x.Hash, null(m.ID), string(m.Role), text.inline, text.blob,
-		calls, m.CallID, string(m.Outcome), im.turns[m.TurnID], m.Step)
+		(session, seq, hash, message_id, role, text, text_blob, tool_calls, call_id, outcome, media, turn, step)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, im.session, x.Seq, x.Hash, null(m.ID), string(m.Role), text.inline, text.blob,
+		calls, m.CallID, string(m.Outcome), media, im.turns[m.TurnID], m.Step)
 }

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 func (im *importer) inference(x journal.ExportInference) error {
@@ -22,17 +23,58 @@ func (im *importer) call(x journal.ExportCall) error {
 	if !settled {
 		text = stored{}
 	}
-	return im.exec(`INSERT INTO calls (turn, step, call_id, wire_id, tool, arguments, arguments_blob, arguments_hash, attempt, granted_attempt,
-		runs, repeatable, worker, claimed_at, outcome, text, text_blob, full_blob, size, settled_attempt, settled_at, duration_ms, late)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	media, err := mediaColumn(x.Media)
+	if err != nil {
+		return err
+	}
+	var row int64
+	err = im.row(`INSERT INTO calls (turn, step, call_id, wire_id, tool, arguments, arguments_blob, arguments_hash, attempt, granted_attempt,
+		runs, repeatable, worker, claimed_at, outcome, text, text_blob, full_blob, size, settled_attempt, settled_at, duration_ms, late,
+		suspended_attempt, media) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING n`,
 		im.turns[x.Turn], x.Step, x.Call.ID, x.Call.WireID, x.Call.Tool, arguments.inline, arguments.blob, x.ArgumentsHash, x.Attempt,
 		x.GrantedAttempt, x.Runs, x.Repeatable, x.Worker, nanos(x.ClaimedAt), string(x.Outcome), text.inline, text.blob,
-		null(x.FullBlob), x.SizeBytes, x.SettledAttempt, sql.NullInt64{Int64: nanos(x.SettledAt), Valid: settled}, x.DurationMS, x.LateCount)
+		null(x.FullBlob), x.SizeBytes, x.SettledAttempt, sql.NullInt64{Int64: nanos(x.SettledAt), Valid: settled}, x.DurationMS, x.LateCount,
+		x.Suspended, media).Scan(&row)
+	if err != nil {
+		return err
+	}
+	return im.artifacts(row, x.FullBlob, x.Media)
 }
 
 func (im *importer) late(x journal.ExportLate) error {
 	text := column(x.Text, x.TextBlob)
-	return im.exec(`INSERT INTO late_results (call, attempt, outcome, text, text_blob, full_blob, size, at, digest)
-		VALUES ((SELECT n FROM calls WHERE turn = ? AND call_id = ?), ?, ?, ?, ?, ?, ?, ?, ?)`,
-		im.turns[x.Turn], x.CallID, x.Attempt, string(x.Outcome), text.inline, text.blob, null(x.FullBlob), x.SizeBytes, nanos(x.At), x.Digest)
+	media, err := mediaColumn(x.Media)
+	if err != nil {
+		return err
+	}
+	var due sql.NullInt64
+	if x.Due {
+		due = numberOrNull(im.session)
+	}
+	var row int64
+	err = im.row(`INSERT INTO late_results (call, attempt, outcome, text, text_blob, full_blob, size, at, digest, media, due)
+		VALUES ((SELECT n FROM calls WHERE turn = ? AND call_id = ?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING call`,
+		im.turns[x.Turn], x.CallID, x.Attempt, string(x.Outcome), text.inline, text.blob, null(x.FullBlob), x.SizeBytes, nanos(x.At), x.Digest,
+		media, due).Scan(&row)
+	if err != nil {
+		return err
+	}
+	return im.artifacts(row, x.FullBlob, x.Media)
+}
+
+// artifacts notes what a call has left.
+func (im *importer) artifacts(call int64, full string, media []turn.Media) error {
+	if full != "" {
+		err := im.exec(`INSERT INTO artifacts (session, hash, call, media_type) SELECT ?, hash, ?, media_type FROM blobs WHERE hash = ? ON CONFLICT DO NOTHING`,
+			im.session, call, full)
+		if err != nil {
+			return err
+		}
+	}
+	for _, m := range media {
+		if err := im.noteArtifact(im.session, call, m.Hash, m.Type); err != nil {
+			return err
+		}
+	}
+	return nil
 }

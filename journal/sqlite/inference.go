@@ -112,7 +112,7 @@ func (t *tx) firstAttempt(a attempt, in journal.StartInference) (journal.Inferen
 	if err := t.appendResults(&a.scope, in.Results, in.At, strict); err != nil {
 		return a.inf, err
 	}
-	if err := t.appendSaid(&a.scope, in.Key.Step, in.Messages, in.At, strict); err != nil {
+	if err := t.appendHeard(&a.scope, in); err != nil {
 		return a.inf, err
 	}
 	if a.head != in.Expect {
@@ -126,8 +126,16 @@ func (t *tx) firstAttempt(a attempt, in journal.StartInference) (journal.Inferen
 		a.turn, in.Key.Step, a.inf.Model, in.Expect.Seq, a.head.Seq, a.head.Hash, nanos(in.At))
 }
 
-// nextAttempt opens a later attempt. The head is where the first one left it, or somebody else has written. Messages
-// that it brings and the first one did not (the run was reset) are appended now.
+// appendHeard appends what has been heard since the step before, beside its results: of calls, and from the user.
+func (t *tx) appendHeard(sc *scope, in journal.StartInference) error {
+	if err := t.appendNotices(sc, in.Key.Step, in.At); err != nil {
+		return err
+	}
+	return t.appendSaid(sc, in.Key.Step, in.Messages, in.At, strict)
+}
+
+// nextAttempt opens a later attempt. The head is where the first one left it, or somebody else has written. What it has
+// heard and the first one had not is appended now.
 func (t *tx) nextAttempt(a attempt, in journal.StartInference) (journal.Inference, error) {
 	if a.head != a.inf.Base {
 		return a.inf, conflict(a.head, a.inf.Base)
@@ -137,7 +145,7 @@ func (t *tx) nextAttempt(a attempt, in journal.StartInference) (journal.Inferenc
 			return a.inf, err
 		}
 	}
-	if err := t.appendSaid(&a.scope, in.Key.Step, in.Messages, in.At, strict); err != nil {
+	if err := t.appendHeard(&a.scope, in); err != nil {
 		return a.inf, err
 	}
 	if a.head != a.inf.Base {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/everturn/everturn/journal"
@@ -43,7 +44,7 @@ func (t *tx) ask(sc *scope, w turn.Wait, at time.Time) (*turn.Ruling, error) {
 	}
 	old, err := t.wait(sc.turn, w.ID)
 	switch {
-	case err == nil && (old.rec.Kind != w.Kind || old.rec.ArgumentsHash != w.ArgumentsHash):
+	case err == nil && !sameWait(old.rec.Wait, journal.CleanWait(w)):
 		return nil, fmt.Errorf("it was asked for before, and about something else: %w", journal.ErrConflict)
 	case err == nil:
 		return old.rec.Ruling, nil
@@ -55,17 +56,26 @@ func (t *tx) ask(sc *scope, w turn.Wait, at time.Time) (*turn.Ruling, error) {
 	return nil, t.openWait(sc, w, at)
 }
 
+// sameWait: both are about the same thing.
+func sameWait(a, b turn.Wait) bool {
+	return a.Kind == b.Kind && a.ArgumentsHash == b.ArgumentsHash && a.Call == b.Call && reflect.DeepEqual(a.Inquiry, b.Inquiry)
+}
+
 // openWait records a new wait and tells followers.
 func (t *tx) openWait(sc *scope, w turn.Wait, at time.Time) (err error) {
 	x := wait{size: int64(len(w.Arguments))}
 	x.rec.Wait = journal.CleanWait(w)
+	if err := journal.CheckWait(x.rec.Wait); err != nil {
+		return err
+	}
 	switch w.Kind {
 	case turn.WaitApproval:
 		err = t.fillIn(sc, &x)
-	case turn.WaitQuestion:
-		x.size, x.rec.Arguments, err = 0, "", nil
+	case turn.WaitElicitation:
+		x.size, x.rec.Arguments = 0, ""
+		err = t.nameTool(sc, &x)
 	default:
-		err = fmt.Errorf("there is no kind %q", w.Kind)
+		x.size, x.rec.Arguments = 0, ""
 	}
 	if err != nil {
 		return err
@@ -98,6 +108,19 @@ func (t *tx) fillIn(sc *scope, x *wait) error {
 		return nil
 	}
 	return fmt.Errorf("the last message of the model asks for no such call: %w", journal.ErrConflict)
+}
+
+// nameTool takes the tool whose server asks from the ledger: nothing asks in the name of a call that never ran.
+func (t *tx) nameTool(sc *scope, x *wait) error {
+	c, err := t.call(sc.turnID, x.rec.Call)
+	if err != nil {
+		return err
+	}
+	if c.row == 0 || c.rec.Runs == 0 {
+		return fmt.Errorf("call %s has never run, so that its server cannot have asked: %w", x.rec.Call, journal.ErrConflict)
+	}
+	x.rec.Tool = c.rec.Call.Tool
+	return nil
 }
 
 // showWaiting says in the turn's row whether it waits for people. A call that was a repetition has changed nothing.

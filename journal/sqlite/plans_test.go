@@ -63,7 +63,7 @@ func scans(step string) bool {
 		return false
 	}
 	for _, fine := range []string{
-		"CONSTANT ROW", "line", "call VIRTUAL TABLE", "catalogue", // made up by the statement itself, or a row a server
+		"CONSTANT ROW", "line", "call VIRTUAL TABLE", "medium VIRTUAL TABLE", "catalogue", // made up by the statement itself, or a row a server
 		"s USING INDEX sessions_updated", "w USING INDEX waits_oldest", // the latest, and what is open
 	} {
 		if strings.HasPrefix(rest, fine) {

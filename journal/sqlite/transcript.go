@@ -61,12 +61,16 @@ func (t *tx) appendMessage(sc *scope, m turn.Message) (turn.Message, error) {
 	if err != nil {
 		return m, err
 	}
+	media, err := mediaColumn(m.Media)
+	if err != nil {
+		return m, err
+	}
 	sc.head = journal.Next(sc.head, m)
 	id := sql.NullString{String: m.ID, Valid: m.ID != ""}
 	return m, t.exec(`INSERT INTO messages
-		(session, seq, hash, message_id, role, text, text_blob, tool_calls, call_id, outcome, turn, step)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		sc.session, sc.head.Seq, sc.head.Hash, id, string(m.Role), text.inline, text.blob, calls, m.CallID, string(m.Outcome), sc.turn, m.Step)
+		(session, seq, hash, message_id, role, text, text_blob, tool_calls, call_id, outcome, media, turn, step)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		sc.session, sc.head.Seq, sc.head.Hash, id, string(m.Role), text.inline, text.blob, calls, m.CallID, string(m.Outcome), media, sc.turn, m.Step)
 }
 
 func (t *tx) putCalls(calls []turn.ToolCall) (sql.NullString, error) {
@@ -132,7 +136,7 @@ func (q querier) messages(session, from, to int64) ([]turn.Message, error) {
 		m, column, err := scanMessage(rows)
 		out, calls = append(out, m), append(calls, column)
 		return err
-	}, `SELECT coalesce(m.message_id, ''), m.role, m.text, coalesce(b.encoding, ''), b.bytes, m.tool_calls, m.call_id, m.outcome, t.id, m.step
+	}, `SELECT coalesce(m.message_id, ''), m.role, m.text, coalesce(b.encoding, ''), b.bytes, m.tool_calls, m.call_id, m.outcome, m.media, t.id, m.step
 		FROM messages m JOIN turns t ON t.n = m.turn LEFT JOIN blobs b ON b.hash = m.text_blob
 		WHERE m.session = ? AND m.seq BETWEEN ? AND ? ORDER BY m.seq`, session, from, to)
 	if err != nil {
@@ -150,7 +154,11 @@ func scanMessage(rows *sql.Rows) (m turn.Message, calls sql.NullString, err erro
 	var text sql.NullString
 	var blob sql.RawBytes
 	var encoding string
-	err = rows.Scan(&m.ID, &m.Role, &text, &encoding, &blob, &calls, &m.CallID, &m.Outcome, &m.TurnID, &m.Step)
+	var media sql.NullString
+	err = rows.Scan(&m.ID, &m.Role, &text, &encoding, &blob, &calls, &m.CallID, &m.Outcome, &media, &m.TurnID, &m.Step)
+	if err == nil {
+		m.Media, err = readMedia(media)
+	}
 	m.Text = text.String
 	if err != nil || text.Valid {
 		return m, calls, err

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -16,10 +17,13 @@ type wait struct {
 	rec       journal.WaitRecord
 	arguments stored
 	size      int64 // of the whole arguments, in bytes
+	inquiry   stored
+	reply     stored
 }
 
 const waitColumns = `w.n, s.id, t.id, w.wait_id, w.kind, w.step, w.tool, w.arguments, w.arguments_blob, w.arguments_hash, w.arguments_bytes,
-	w.risk, w.why, w.question, w.expires_at, w.asked_at, w.verdict, w.allowed, w.ruled_hash, w.ruled_by, w.reason, w.always, w.ruled_at`
+	w.risk, w.why, w.question, w.expires_at, w.asked_at, w.verdict, w.allowed, w.ruled_hash, w.ruled_by, w.reason, w.always, w.ruled_at,
+	w.call_id, w.inquiry, w.inquiry_blob, w.reply, w.reply_blob`
 
 const waitQuery = `SELECT ` + waitColumns + ` FROM waits w JOIN turns t ON t.n = w.turn JOIN sessions s ON s.n = w.session WHERE `
 
@@ -28,7 +32,8 @@ func (x *wait) scan(scan func(...any) error) error {
 	var r turn.Ruling
 	w := &x.rec
 	err := scan(&x.row, &w.Session, &w.Turn, &w.ID, &w.Kind, &w.Step, &w.Tool, &x.arguments.inline, &x.arguments.blob, &w.ArgumentsHash, &x.size,
-		&w.Risk, &w.Why, &w.Question, &expires, &asked, &r.Verdict, &r.Allowed, &r.ArgumentsHash, &r.By, &r.Reason, &r.Always, &ruled)
+		&w.Risk, &w.Why, &w.Question, &expires, &asked, &r.Verdict, &r.Allowed, &r.ArgumentsHash, &r.By, &r.Reason, &r.Always, &ruled,
+		&w.Call, &x.inquiry.inline, &x.inquiry.blob, &x.reply.inline, &x.reply.blob)
 	w.ExpiresAt, w.AskedAt = instant(expires), instant(asked)
 	if r.Verdict != "" {
 		r.ID, r.At = w.ID, instant(ruled)
@@ -42,8 +47,7 @@ func (q querier) wait(turnN int64, id string) (x wait, err error) {
 	if err = x.scan(q.row(waitQuery+`w.turn = ? AND w.wait_id = ?`, turnN, id).Scan); err != nil {
 		return x, err
 	}
-	x.rec.Arguments, err = q.get(x.arguments)
-	return x, err
+	return x, q.loadWait(&x)
 }
 
 func (q querier) waits(where string, args ...any) (list []wait, err error) {
@@ -57,9 +61,28 @@ func (q querier) waits(where string, args ...any) (list []wait, err error) {
 		if err != nil {
 			break
 		}
-		list[i].rec.Arguments, err = q.get(list[i].arguments)
+		err = q.loadWait(&list[i])
 	}
 	return list, err
+}
+
+// loadWait fills in what may stand in blobs.
+func (q querier) loadWait(x *wait) (err error) {
+	if x.rec.Arguments, err = q.get(x.arguments); err != nil {
+		return err
+	}
+	inquiry, err := q.getJSON(x.inquiry)
+	if err == nil && inquiry != nil {
+		err = json.Unmarshal(inquiry, &x.rec.Inquiry)
+	}
+	if err != nil || x.rec.Ruling == nil {
+		return err
+	}
+	reply, err := q.getJSON(x.reply)
+	if err == nil && reply != nil {
+		err = json.Unmarshal(reply, &x.rec.Ruling.Reply)
+	}
+	return err
 }
 
 func recordsOf(list []wait) (out []journal.WaitRecord) {
@@ -69,27 +92,40 @@ func recordsOf(list []wait) (out []journal.WaitRecord) {
 	return out
 }
 
-func (t *tx) insertWait(session, turnN int64, x *wait) error {
+func (t *tx) insertWait(session, turnN int64, x *wait) (err error) {
 	w := x.rec
+	if w.Inquiry != nil {
+		if x.inquiry, err = t.putJSON(plainJSON(w.Inquiry)); err != nil {
+			return err
+		}
+	}
 	return t.row(`INSERT INTO waits (session, turn, wait_id, kind, step, tool, arguments, arguments_blob, arguments_hash, arguments_bytes,
-		risk, why, question, expires_at, asked_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING n`,
+		risk, why, question, expires_at, asked_at, call_id, inquiry, inquiry_blob) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING n`,
 		session, turnN, w.ID, string(w.Kind), w.Step, w.Tool, x.arguments.inline, x.arguments.blob, w.ArgumentsHash, x.size,
-		string(w.Risk), w.Why, w.Question, nanos(w.ExpiresAt), nanos(w.AskedAt)).Scan(&x.row)
+		string(w.Risk), w.Why, w.Question, nanos(w.ExpiresAt), nanos(w.AskedAt),
+		w.Call, x.inquiry.inline, x.inquiry.blob).Scan(&x.row)
 }
 
 // rule closes a wait.
-func (t *tx) rule(x *wait, r turn.Ruling) error {
+func (t *tx) rule(x *wait, r turn.Ruling) (err error) {
+	if r.Reply != nil {
+		if x.reply, err = t.putJSON(plainJSON(r.Reply)); err != nil {
+			return err
+		}
+	}
 	r.At = instant(nanos(r.At))
 	x.rec.Ruling = &r
-	return t.exec(`UPDATE waits SET verdict = ?, allowed = ?, ruled_hash = ?, ruled_by = ?, reason = ?, always = ?, ruled_at = ? WHERE n = ?`,
-		string(r.Verdict), r.Allowed, r.ArgumentsHash, r.By, r.Reason, string(r.Always), nanos(r.At), x.row)
+	return t.exec(`UPDATE waits SET verdict = ?, allowed = ?, ruled_hash = ?, ruled_by = ?, reason = ?, always = ?, ruled_at = ?,
+		reply = ?, reply_blob = ? WHERE n = ?`,
+		string(r.Verdict), r.Allowed, r.ArgumentsHash, r.By, r.Reason, string(r.Always), nanos(r.At), x.reply.inline, x.reply.blob, x.row)
 }
 
 // emitWait tells followers what is asked for or, where there is a ruling, what came of it.
 func (t *tx) emitWait(turnN int64, x wait, at time.Time) error {
 	kinds := map[turn.WaitKind][2]turn.ChunkKind{
-		turn.WaitApproval: {turn.ChunkApprovalRequested, turn.ChunkApprovalDecided},
-		turn.WaitQuestion: {turn.ChunkQuestionAsked, turn.ChunkQuestionAnswered},
+		turn.WaitApproval:    {turn.ChunkApprovalRequested, turn.ChunkApprovalDecided},
+		turn.WaitQuestion:    {turn.ChunkQuestionAsked, turn.ChunkQuestionAnswered},
+		turn.WaitElicitation: {turn.ChunkQuestionAsked, turn.ChunkQuestionAnswered},
 	}[x.rec.Kind]
 	c := turn.Chunk{Kind: kinds[0], Step: x.rec.Step, At: at}
 	if x.rec.Ruling != nil {

@@ -1,0 +1,24 @@
+package journal
+
+import "errors"
+
+// Errors that callers tell apart. Every other error means that the store is unavailable or broken.
+var (
+	// ErrNotFound: no such session, turn, call, blob or catalogue.
+	ErrNotFound = errors.New("not found in the journal")
+	// ErrConflict: the expected head is not the session's head, or a tool is not what the operator saw: somebody else has
+	// written.
+	ErrConflict = errors.New("somebody else has changed it meanwhile")
+	// ErrClosed: the turn is settled and takes no more work.
+	ErrClosed = errors.New("the turn is closed")
+	// ErrStale: a newer attempt has taken over; this one's output is not taken.
+	ErrStale = errors.New("a newer attempt has taken over")
+	// ErrUnapproved: the call needs a person's word for exactly these arguments, and the journal has none.
+	ErrUnapproved = errors.New("nobody has approved this call")
+	// ErrForkPoint: the session cannot be forked there; the error says where it can.
+	ErrForkPoint = errors.New("the session cannot be forked there")
+	// ErrExists: there is a session of this name.
+	ErrExists = errors.New("the session exists")
+	// ErrNewer: the database was written by a newer version of Everturn.
+	ErrNewer = errors.New("the journal was written by a newer version")
+)

@@ -1,0 +1,127 @@
+package journal
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// BeginInput opens a turn.
+type BeginInput struct {
+	Session    string
+	Turn       string // the first run ID of the workflow chain
+	WorkflowID string
+	RunID      string // the run that asks; a later run of the chain replaces it
+	Agent      string
+	Message    turn.Message // ID and Text; Role is user. An empty ID gets one derived from the turn.
+	// MessageBlob names the text where it was too large to travel; Message.Text is empty then.
+	MessageBlob string
+	// Pins is what the turn's configuration was when it began, kept as it is for the resuming run.
+	Pins json.RawMessage
+	At   time.Time
+}
+
+// Begun answers Begin.
+type Begun struct {
+	Turn TurnRecord
+	// Head is the transcript's head right after this turn's message: what a resuming run starts from.
+	Head turn.Head
+	// Pins are the pins of the turn's first Begin, whatever a later call says.
+	Pins json.RawMessage
+	// Resumed: the turn had begun before, by this chain.
+	Resumed bool
+	// DuplicateOf is the turn that had the message first, where that is another one. Nothing was written then.
+	DuplicateOf *TurnRecord
+	// Closed names the unfinished turn that was closed, if any.
+	Closed string
+}
+
+// Result is the result of one call, as the next append writes it into the transcript. Where Text is empty and
+// Outcome is zero, the ledger's settled outcome is written. Otherwise the call never ran: it is settled here with
+// this outcome (denied, cancelled, error) and emits its chunks.
+type Result struct {
+	Call    turn.ToolCall
+	Outcome turn.Outcome
+	Text    string
+}
+
+// StartInference opens an attempt.
+type StartInference struct {
+	Session string
+	Key     StepKey
+	// Expect is the head before Results are appended. Where the results were appended by an earlier attempt of the
+	// same step the head is ahead by exactly those, and that is no conflict.
+	Expect  turn.Head
+	Results []Result
+	// Messages are appended after Results, each with message_joined; one whose ID the session has had is left out.
+	Messages []Said
+	Model    string
+	At       time.Time
+}
+
+// Said is a message of a user: ID and Text, or the blob that has the text.
+type Said struct {
+	ID   string
+	Text string
+	Blob string
+}
+
+// AskInput opens waits.
+type AskInput struct {
+	Session string
+	Turn    string
+	// Waits: of an approval the journal fills Arguments in from the transcript, whose hash must be ArgumentsHash.
+	Waits []turn.Wait
+	At    time.Time
+}
+
+// DecideInput closes waits.
+type DecideInput struct {
+	Session string
+	Turn    string
+	Rulings []turn.Ruling
+	At      time.Time
+}
+
+// ForkInput names a point of a session and what begins there.
+type ForkInput struct {
+	Session string // that is forked
+	// At is the seq of the last message that is shared, at least 1. Calls are not parted from their results: where the
+	// message at At asks for calls, or the one after it is a result, the point is refused with ErrForkPoint.
+	At    int64
+	ID    string // of the new session
+	Agent string // empty: that of the forked one
+	Time  time.Time
+}
+
+// SettleInference settles one.
+type SettleInference struct {
+	Session string
+	Key     StepKey
+	Attempt int
+	Answer  turn.Answer
+	// Message is what is appended: role assistant, text, tool calls with their IDs.
+	Message turn.Message
+	// Chunks are the last deltas that were not appended yet; they go in with the same transaction.
+	Chunks []turn.Chunk
+	At     time.Time
+}
+
+// FinishInput settles a turn.
+type FinishInput struct {
+	Session string
+	Turn    string
+	Results []Result
+	// Messages were accepted and came too late for an answer.
+	Messages []Said
+	State    turn.State
+	Reason   turn.FinishReason
+	Code     turn.Code // of a failed turn
+	Message  string    // for people, of a turn that did not answer
+	Answer   string    // preview of the final answer; the transcript holds the whole
+	Usage    turn.Usage
+	Steps    int
+	Calls    int
+	At       time.Time
+}

@@ -1,0 +1,57 @@
+package journal
+
+import (
+	"fmt"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// mediaTypeBytes bounds a media type.
+const mediaTypeBytes = 100
+
+// CleanResult returns r as stores settle a call with it: see Clean. Media get the hash and the size of their Data. Those
+// that are too many, too large or empty are left out, and the text says so.
+func CleanResult(r turn.ToolResult) turn.ToolResult {
+	r.Text, r.MediaType = CleanText(r.Text), mediaType(r.MediaType)
+	media := r.Media
+	r.Media = nil
+	for _, m := range media {
+		if size := len(m.Data); size == 0 || size > MaxMediaBytes || len(r.Media) == MaxMedia {
+			continue
+		}
+		r.Media = append(r.Media, turn.Media{Hash: HashOf(m.Data), Type: mediaType(m.Type), Bytes: int64(len(m.Data)), Data: m.Data})
+	}
+	if lost := len(media) - len(r.Media); lost > 0 {
+		if r.Text != "" {
+			r.Text += "\n"
+		}
+		r.Text += fmt.Sprintf("(%d of the result's %d images and sounds are not kept: %d are the most, of up to %d MiB each, and none may be empty.)",
+			lost, len(media), MaxMedia, MaxMediaBytes>>20)
+	}
+	return r
+}
+
+func mediaType(s string) string { return Preview(CleanText(s), mediaTypeBytes) }
+
+// KeptMedia returns media as the transcript and the ledger have them: without Data, and nil where there are none.
+func KeptMedia(media []turn.Media) (kept []turn.Media) {
+	for _, m := range media {
+		kept = append(kept, turn.Media{Hash: CleanText(m.Hash), Type: mediaType(m.Type), Bytes: m.Bytes})
+	}
+	return kept
+}
+
+// bringsWords reports whether a result has anything in it that its tool's server made.
+func bringsWords(r turn.ToolResult) bool {
+	media := len(r.Media) > 0 || len(r.Full) > 0
+	switch r.Outcome {
+	case turn.OutcomeOK, turn.OutcomeError:
+		return media || r.Text != ""
+	case turn.OutcomeUnknown: // the text of these is ours
+		return media
+	}
+	return false
+}
+
+// Taints reports whether a settlement, before CleanResult, marks its session.
+func Taints(in SettleInput) bool { return in.Taints && bringsWords(in.Result) }

@@ -1,0 +1,82 @@
+package journal
+
+import (
+	"time"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// StepKey names an inference.
+type StepKey struct {
+	Turn string `json:"turn"`
+	Step int    `json:"step"` // from 1
+}
+
+// WaitRecord is a wait with what came of it.
+type WaitRecord struct {
+	Session string `json:"session"`
+	Turn    string `json:"turn"`
+	turn.Wait
+	AskedAt time.Time    `json:"asked_at,omitzero"`
+	Ruling  *turn.Ruling `json:"ruling,omitempty"` // nil while it is open
+}
+
+// Inference is the ledger's record of (turn, step).
+type Inference struct {
+	Key      StepKey `json:"key"`
+	Attempt  int     `json:"attempt"`            // of this attempt, from 1: counts every start, crashes included
+	Failures int     `json:"failures,omitempty"` // attempts that ended in a provider's failure
+	Model    string  `json:"model,omitempty"`
+	// Base is the head after the results were appended: what the prompt is rendered from.
+	Base turn.Head `json:"base,omitzero"`
+	// Settled and what follows are set once the answer is complete.
+	Settled   bool         `json:"settled,omitempty"`
+	Head      turn.Head    `json:"head"` // after the assistant's message
+	Answer    turn.Answer  `json:"answer,omitzero"`
+	Message   turn.Message `json:"message,omitzero"` // as appended
+	StartedAt time.Time    `json:"started_at,omitzero"`
+	SettledAt time.Time    `json:"settled_at,omitzero"`
+	Late      int          `json:"late,omitempty"` // answers that came after settlement
+	// Untaken are the IDs of StartInference.Messages that the session has never had, where the step was settled already
+	// and took none (a run that was reset): they are for a later step.
+	Untaken []string `json:"-"`
+}
+
+// TurnRecord is a turn's row.
+type TurnRecord struct {
+	ID         string `json:"id"`
+	Session    string `json:"session,omitempty"`
+	WorkflowID string `json:"workflow_id,omitempty"`
+	RunID      string `json:"run_id,omitempty"`
+	Agent      string `json:"agent,omitempty"`
+	MessageID  string `json:"message_id,omitempty"`
+	// MessageSeq is the seq of the turn's user message.
+	MessageSeq int64             `json:"message_seq,omitempty"`
+	State      turn.State        `json:"state"`
+	Reason     turn.FinishReason `json:"reason,omitempty"`
+	Code       turn.Code         `json:"code,omitempty"`
+	Message    string            `json:"message,omitempty"`
+	Answer     string            `json:"answer,omitempty"`
+	Usage      turn.Usage        `json:"usage,omitzero"`
+	Steps      int               `json:"steps,omitempty"`
+	Calls      int               `json:"calls,omitempty"`
+	StartedAt  time.Time         `json:"started_at,omitzero"`
+	EndedAt    time.Time         `json:"ended_at,omitzero"`
+}
+
+// SessionRecord is a session's row.
+type SessionRecord struct {
+	ID        string     `json:"id"`
+	Agent     string     `json:"agent,omitempty"`
+	Head      turn.Head  `json:"head"`
+	Turns     int        `json:"turns,omitempty"`
+	LastTurn  TurnRecord `json:"last_turn,omitzero"`
+	CreatedAt time.Time  `json:"created_at,omitzero"`
+	UpdatedAt time.Time  `json:"updated_at,omitzero"`
+	FirstText string     `json:"first_text,omitempty"` // of the first message, a preview of at most 120 bytes
+	// Parent and ForkSeq are set where the session began in another one: its messages up to ForkSeq are Parent's.
+	Parent  string `json:"parent,omitempty"`
+	ForkSeq int64  `json:"fork_seq,omitempty"`
+	// Waiting is how many waits are open.
+	Waiting int `json:"waiting,omitempty"`
+}

@@ -1,0 +1,144 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// review accepts of a catalogue what needs nobody's word, and writes what turns see of it. Only what could be asked
+// makes its configuration known: a server that is away at first is still published for the first time afterwards.
+func (t *tx) review(c turn.Catalogue) error {
+	accepted, err := t.acceptedHashes(c.Server)
+	if err != nil {
+		return err
+	}
+	var known int
+	err = t.row(`SELECT count(*) FROM setups WHERE server = ? AND setup = ?`, c.Server, c.Setup).Scan(&known)
+	if err == nil && known == 0 && c.Problem == "" {
+		err = t.insertSetup(c.Server, c.Setup)
+	}
+	if err != nil {
+		return err
+	}
+	take, hold := journal.Review(c, accepted, known == 0)
+	for _, d := range take {
+		if err := t.accept(c.Server, d, "", time.Time{}); err != nil {
+			return err
+		}
+	}
+	return t.saveView(c, hold)
+}
+
+// acceptedHashes are those of a server's tools, by tool ID.
+func (q querier) acceptedHashes(server string) (map[string][]string, error) {
+	out := map[string][]string{}
+	err := q.each(func(rows *sql.Rows) error {
+		var tool, hash string
+		err := rows.Scan(&tool, &hash)
+		out[tool] = append(out[tool], hash)
+		return err
+	}, `SELECT tool, hash FROM accepted WHERE server = ?`, server)
+	return out, err
+}
+
+func (t *tx) insertSetup(server, setup string) error {
+	if err := t.exec(`INSERT INTO setups (server, setup) VALUES (?, ?)`, server, setup); err != nil {
+		return err
+	}
+	return t.exec(`DELETE FROM setups WHERE server = ?1 AND n NOT IN (SELECT n FROM setups WHERE server = ?1 ORDER BY n DESC LIMIT ?2)`,
+		server, journal.MaxSetups)
+}
+
+// accept keeps a tool as it is now among those that are accepted, for its latest.
+func (t *tx) accept(server string, d turn.Descriptor, by string, at time.Time) error {
+	content, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
+	put, err := t.putJSON(content)
+	if err != nil {
+		return err
+	}
+	err = t.exec(`INSERT OR REPLACE INTO accepted (server, tool, hash, descriptor, descriptor_blob, accepted_by, at) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+		server, d.ID, d.Hash, put.inline, put.blob, journal.Preview(journal.CleanText(by), journal.PreviewBytes), nanos(at))
+	if err != nil {
+		return err
+	}
+	return t.exec(`DELETE FROM accepted WHERE server = ?1 AND tool = ?2 AND n NOT IN
+		(SELECT n FROM accepted WHERE server = ?1 AND tool = ?2 ORDER BY n DESC LIMIT ?3)`, server, d.ID, journal.MaxAccepted)
+}
+
+// lastAccepted is what was accepted last of a tool, nil where nothing was.
+func (q querier) lastAccepted(server, tool string) (*turn.Descriptor, error) {
+	var content stored
+	err := q.row(`SELECT descriptor, descriptor_blob FROM accepted WHERE server = ? AND tool = ? ORDER BY n DESC LIMIT 1`, server, tool).
+		Scan(&content.inline, &content.blob)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	text, err := q.get(content)
+	if err != nil {
+		return nil, err
+	}
+	var d turn.Descriptor
+	return &d, json.Unmarshal([]byte(text), &d)
+}
+
+// saveView writes what turns see of a catalogue of which these tools are held.
+func (t *tx) saveView(c turn.Catalogue, hold []turn.Descriptor) error {
+	isHeld := func(d turn.Descriptor) bool {
+		return slices.ContainsFunc(hold, func(h turn.Descriptor) bool { return h.ID == d.ID && h.Hash == d.Hash })
+	}
+	c.Tools = slices.DeleteFunc(slices.Clone(c.Tools), isHeld)
+	for _, d := range hold {
+		accepted, err := t.lastAccepted(c.Server, d.ID)
+		if err != nil {
+			return err
+		}
+		c.Held = append(c.Held, turn.Drift{Now: d, Accepted: accepted})
+	}
+	view, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	put, err := t.putJSON(view)
+	if err != nil {
+		return err
+	}
+	return t.exec(`UPDATE catalogue SET view_hash = ?, view = ?, view_blob = ? WHERE server = ?`, journal.HashOf(view), put.inline, put.blob, c.Server)
+}
+
+// Accept implements journal.Store.
+func (s *Store) Accept(ctx context.Context, in journal.AcceptInput) (out []turn.Drift, err error) {
+	err = s.write(ctx, fmt.Sprintf("accepting tools of server %q", in.Server), func(t *tx) error {
+		view, err := t.view(in.Server)
+		if err != nil {
+			return err
+		}
+		if out, err = journal.Choose(view.Held, in); err != nil || len(out) == 0 {
+			return err
+		}
+		for _, d := range out {
+			if err := t.accept(in.Server, d.Now, in.By, in.At); err != nil {
+				return err
+			}
+		}
+		c, err := t.readCatalogue(`SELECT content, content_blob FROM catalogue WHERE server = ?`, in.Server)
+		if err != nil {
+			return err
+		}
+		return t.review(c)
+	})
+	return out, err
+}
