@@ -2,9 +2,13 @@ package config
 
 import (
 	"fmt"
+	"net/netip"
+	"net/url"
 	"path"
 	"regexp"
 	"slices"
+	"strings"
+	"time"
 )
 
 // serverID is what a server's ID may look like, since it is part of tool IDs.
@@ -24,7 +28,11 @@ func (v *validator) servers(servers []MCPServer) {
 			first[s.ID] = i
 		}
 		v.transport(key, s)
+		v.networks(key+".networks", s.Networks)
+		v.oauth(key+".oauth", s)
 		v.environment(key, s)
+		v.times(key, s)
+		v.stateful(key, s)
 		v.toolNames(key+".allow", s.Allow)
 		v.toolNames(key+".deny", s.Deny)
 		v.tools(key, s)
@@ -42,7 +50,7 @@ func (v *validator) serverID(key, id string) {
 	}
 }
 
-// transport checks that a server has what its transport needs, and nothing of the other one.
+// transport checks that a server has what its transport needs, and nothing of the other ones.
 func (v *validator) transport(key string, s MCPServer) {
 	switch s.Transport {
 	case TransportStdio:
@@ -55,13 +63,118 @@ func (v *validator) transport(key string, s MCPServer) {
 		if len(s.Headers) > 0 {
 			v.add(key+".headers", `is for transport = "http"; a stdio server is given secrets by env`)
 		}
-	case TransportHTTP:
-		if s.URL == "" {
-			v.add(key+".url", `is missing; transport = "http" needs it`)
+		if len(s.Networks) > 0 {
+			v.add(key+".networks", `is for transport = "http"; what a stdio server may reach is for the system to say`)
 		}
-		v.address(key+".url", s.URL)
+	case TransportHTTP, TransportSSE:
+		v.endpoint(key, s)
 		if s.Command != "" || len(s.Args) > 0 || len(s.Env) > 0 || len(s.EnvAllow) > 0 || s.Dir != "" {
-			v.add(key, `has transport = "http", to which command, args, env, env_allow and dir mean nothing; remove them`)
+			v.add(key, `has transport = "%s", to which command, args, env, env_allow and dir mean nothing; remove them`, s.Transport)
+		}
+	}
+}
+
+func (v *validator) endpoint(key string, s MCPServer) {
+	if s.URL == "" {
+		v.add(key+".url", `is missing; transport = "%s" needs it`, s.Transport)
+		return
+	}
+	v.address(key+".url", s.URL)
+	v.encrypted(key+".url", s.URL, s.Networks)
+}
+
+// encrypted refuses plain text to another machine, unless that is in a network that the operator named.
+func (v *validator) encrypted(key, raw string, networks []string) {
+	u, err := url.Parse(raw)
+	if err == nil && u.Scheme == "http" && u.Host != "" && !loopback(u.Hostname()) && len(networks) == 0 {
+		v.add(key, "is plain http to another machine; use https, or name the private network that it is in: networks = [\"10.0.0.0/8\"]")
+	}
+}
+
+// networks checks CIDR prefixes. Loopback is not among what they may open: a URL that means this machine says so.
+func (v *validator) networks(key string, list []string) {
+	for i, raw := range list {
+		at := fmt.Sprintf("%s[%d]", key, i)
+		p, err := netip.ParsePrefix(raw)
+		switch {
+		case err != nil:
+			v.add(at, `is %s; it must be a network such as "10.0.0.0/8" or "fd00::/8"`, quote(raw))
+		case p.Masked() != p:
+			v.add(at, "is %s, whose address has bits beyond its length; write %q", quote(raw), p.Masked())
+		case p.Bits() == 0:
+			v.add(at, "is %s, which is every address there is; name the private network that is meant", quote(raw))
+		case p.Overlaps(netip.MustParsePrefix("127.0.0.0/8")), p.Contains(netip.IPv6Loopback()):
+			v.add(at, "is %s, which is this machine; for a server on it let url say localhost", quote(raw))
+		}
+	}
+}
+
+func (v *validator) oauth(key string, s MCPServer) {
+	o := s.OAuth
+	if o.TokenURL == "" && o.ClientID == "" && o.ClientSecret == "" && len(o.Scopes) == 0 {
+		return
+	}
+	if s.Transport == TransportStdio {
+		v.add(key, `is for transport = "http" or "sse"; a stdio server is given secrets by env`)
+		return
+	}
+	if o.TokenURL == "" {
+		v.add(key+".token_url", "is missing; it is where client_id and client_secret are exchanged for a token")
+	}
+	if o.ClientID == "" {
+		v.add(key+".client_id", "is missing; it is who asks for a token")
+	}
+	v.address(key+".token_url", o.TokenURL)
+	v.encrypted(key+".token_url", o.TokenURL, s.Networks)
+	for _, name := range sortedNames(s.Headers) {
+		if strings.EqualFold(name, "Authorization") {
+			v.add(key, "and headers.%s both say who asks; remove one of the two", name)
+		}
+	}
+}
+
+// times checks that no time contradicts another, nor is so short that it cannot be meant.
+func (v *validator) times(key string, s MCPServer) {
+	v.zeroOrMore(key+".idle_timeout", s.IdleTimeout, time.Second, "keeps connections for ever")
+	v.zeroOrMore(key+".hold_questions", s.HoldQuestions, time.Second, "does not let the server hold calls")
+	v.total(key+".total_timeout", s.TotalTimeout, s.CallTimeout, "call_timeout")
+	for _, name := range sortedNames(s.Tools) {
+		tool, at := s.Tools[name], join(key+".tools", name)
+		v.zeroOrMore(at+".detach", tool.Detach, time.Second, "lets no call go on")
+		if tool.Detach > maxDetach {
+			v.add(at+".detach", "is %s; %s is the most that a worker keeps a call for", tool.Detach, shortDuration(maxDetach))
+		}
+		total, timeout, called := tool.TotalTimeout, tool.Timeout, "timeout"
+		if timeout == 0 {
+			timeout, called = s.CallTimeout, "the server's call_timeout"
+		}
+		if total == 0 && tool.Timeout > 0 && s.TotalTimeout > 0 && tool.Timeout > s.TotalTimeout {
+			v.add(at+".timeout", "is %s, longer than the server's total_timeout, which is %s; give the tool a total_timeout of its own", tool.Timeout, s.TotalTimeout)
+		}
+		v.total(at+".total_timeout", total, timeout, called)
+	}
+}
+
+// maxDetach is how long a call may go on that nobody waits for any more.
+const maxDetach = 24 * time.Hour
+
+func (v *validator) total(key string, total, timeout time.Duration, called string) {
+	if total > 0 && total < timeout {
+		v.add(key, "is %s, shorter than %s, which is %s; progress would end a call early: raise it, or leave it out", total, called, timeout)
+	}
+}
+
+// stateful refuses what would take a call to another process than the one that remembers.
+func (v *validator) stateful(key string, s MCPServer) {
+	if s.Stateful != StatefulTurn {
+		return
+	}
+	if s.Everywhere {
+		v.add(key+".everywhere", `means that any worker may take a call, but with stateful = "turn" all calls of a turn go to one; remove one of the two`)
+	}
+	for _, name := range sortedNames(s.Tools) {
+		if s.Tools[name].Quick {
+			v.add(join(key+".tools", name)+".quick", `cannot be with stateful = "turn": a quick call runs in whichever worker has the turn; remove one of the two`)
 		}
 	}
 }
@@ -103,7 +216,9 @@ func (v *validator) tools(key string, s MCPServer) {
 		switch {
 		case tool.Quick && !tool.Repeatable:
 			v.add(at+".quick", "needs repeatable = true: a quick call may run twice after a crash; set both, or neither")
-		case tool.Quick && !s.Everywhere:
+		case tool.Quick && tool.Detach > 0:
+			v.add(at+".detach", "cannot be with quick = true: a call that is quick is over within a second; remove one of the two")
+		case tool.Quick && !s.Everywhere && s.Stateful != StatefulTurn:
 			v.add(at+".quick", "needs everywhere = true on the server: a quick call runs in whichever worker has the turn")
 		}
 	}

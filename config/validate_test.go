@@ -90,7 +90,7 @@ func TestContradictionsAndBadValues(t *testing.T) {
 			`agent.toml:4:7: mcp.servers[0].url is for transport = "http", but the transport is "stdio"; set the one that is meant`,
 		},
 		"program for an address": {
-			server + "transport = \"http\"\nurl = \"http://x\"\n",
+			server + "transport = \"http\"\nurl = \"https://x\"\n",
 			`agent.toml:1:7: mcp.servers[0] has transport = "http", to which command, args, env, env_allow and dir mean nothing; remove them`,
 		},
 		"quick but not repeatable": {

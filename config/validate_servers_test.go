@@ -1,0 +1,126 @@
+package config
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+const remote = "[[mcp.servers]]\nid = \"a\"\ntransport = \"http\"\nurl = \"https://mcp.example\"\n"
+
+// These are configurations of servers, each with the one thing that is wrong with it.
+func TestServersThatContradictThemselves(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"sse without an address": {
+			"[[mcp.servers]]\nid = \"a\"\ntransport = \"sse\"\n",
+			`mcp.servers[0].url is missing; transport = "sse" needs it`,
+		},
+		"plain text to a stranger": {
+			"[[mcp.servers]]\nid = \"a\"\ntransport = \"sse\"\nurl = \"http://mcp.example\"\n",
+			`agent.toml:4:7: mcp.servers[0].url is plain http to another machine; use https, or name the private network that it is in: networks = ["10.0.0.0/8"]`,
+		},
+		"a host for a network": {
+			remote + "networks = [\"10.0.0.1\"]\n",
+			`agent.toml:5:13: mcp.servers[0].networks[0] is "10.0.0.1"; it must be a network such as "10.0.0.0/8" or "fd00::/8"`,
+		},
+		"a host in a network": {
+			remote + "networks = [\"10.0.0.0/8\", \"192.168.1.7/24\"]\n",
+			`agent.toml:5:27: mcp.servers[0].networks[1] is "192.168.1.7/24", whose address has bits beyond its length; write "192.168.1.0/24"`,
+		},
+		"every network": {
+			remote + "networks = [\"0.0.0.0/0\"]\n",
+			`agent.toml:5:13: mcp.servers[0].networks[0] is "0.0.0.0/0", which is every address there is; name the private network that is meant`,
+		},
+		"loopback by the back door": {
+			remote + "networks = [\"127.0.0.0/8\"]\n",
+			`agent.toml:5:13: mcp.servers[0].networks[0] is "127.0.0.0/8", which is this machine; for a server on it let url say localhost`,
+		},
+		"a network for a program": {
+			server + "networks = [\"10.0.0.0/8\"]\n",
+			`mcp.servers[0].networks is for transport = "http"; what a stdio server may reach is for the system to say`,
+		},
+		"a token for a program": {
+			server + "[mcp.servers.oauth]\ntoken_url = \"https://idp.example\"\n",
+			`mcp.servers[0].oauth is for transport = "http" or "sse"; a stdio server is given secrets by env`,
+		},
+		"half a client": {
+			remote + "[mcp.servers.oauth]\nclient_secret = \"hush\"\n",
+			"mcp.servers[0].oauth.token_url is missing; it is where client_id and client_secret are exchanged for a token\n" +
+				"agent.toml:5:14: mcp.servers[0].oauth.client_id is missing; it is who asks for a token",
+		},
+		"a secret in plain text": {
+			remote + "[mcp.servers.oauth]\nclient_id = \"me\"\ntoken_url = \"http://idp.example/token\"\n",
+			`agent.toml:7:13: mcp.servers[0].oauth.token_url is plain http to another machine; use https, or name the private network that it is in: networks = ["10.0.0.0/8"]`,
+		},
+		"two who ask": {
+			remote + "headers = { authorization = \"Bearer x\" }\n[mcp.servers.oauth]\nclient_id = \"me\"\ntoken_url = \"https://idp.example\"\n",
+			`mcp.servers[0].oauth and headers.authorization both say who asks; remove one of the two`,
+		},
+		"a total that is less": {
+			server + "call_timeout = \"2m\"\ntotal_timeout = \"1m\"\n",
+			`agent.toml:5:17: mcp.servers[0].total_timeout is 1m0s, shorter than call_timeout, which is 2m0s; progress would end a call early: raise it, or leave it out`,
+		},
+		"a tool's total that is less": {
+			server + "call_timeout = \"2m\"\ntools.t = { total_timeout = \"1m\" }\n",
+			`mcp.servers[0].tools.t.total_timeout is 1m0s, shorter than the server's call_timeout, which is 2m0s; progress would end a call early: raise it, or leave it out`,
+		},
+		"a tool that takes longer than all may": {
+			server + "total_timeout = \"1m\"\ntools.t = { timeout = \"2m\" }\n",
+			`mcp.servers[0].tools.t.timeout is 2m0s, longer than the server's total_timeout, which is 1m0s; give the tool a total_timeout of its own`,
+		},
+		"a moment to go on": {
+			server + "tools.t = { detach = \"5ms\" }\n",
+			`mcp.servers[0].tools.t.detach is 5ms; it must be 0s, which lets no call go on, or at least 1s`,
+		},
+		"days to go on": {
+			server + "tools.t = { detach = \"48h\" }\n",
+			`mcp.servers[0].tools.t.detach is 48h0m0s; 24h is the most that a worker keeps a call for`,
+		},
+		"quick, and going on": {
+			server + "everywhere = true\ntools.t = { quick = true, repeatable = true, detach = \"1m\" }\n",
+			`mcp.servers[0].tools.t.detach cannot be with quick = true: a call that is quick is over within a second; remove one of the two`,
+		},
+		"a moment to answer": {
+			server + "hold_questions = \"1ms\"\n",
+			`agent.toml:4:18: mcp.servers[0].hold_questions is 1ms; it must be 0s, which does not let the server hold calls, or at least 1s`,
+		},
+		"idle at once": {
+			server + "idle_timeout = \"1ms\"\n",
+			`agent.toml:4:16: mcp.servers[0].idle_timeout is 1ms; it must be 0s, which keeps connections for ever, or at least 1s`,
+		},
+		"remembering everywhere": {
+			server + "stateful = \"turn\"\neverywhere = true\n",
+			`agent.toml:5:14: mcp.servers[0].everywhere means that any worker may take a call, but with stateful = "turn" all calls of a turn go to one; remove one of the two`,
+		},
+		"remembering quickly": {
+			server + "stateful = \"turn\"\ntools.t = { quick = true, repeatable = true }\n",
+			`mcp.servers[0].tools.t.quick cannot be with stateful = "turn": a quick call runs in whichever worker has the turn; remove one of the two`,
+		},
+		"remembering for ever": {
+			server + "stateful = \"session\"\n",
+			`agent.toml:4:12: mcp.servers[0].stateful is "session"; it must be one of turn`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			said := refused(t, LoadOptions{}, c.text)
+			assert.Contains(t, said, c.want)
+			assert.NotContains(t, said, "hush")
+		})
+	}
+}
+
+func TestServersAsTheyAreMeant(t *testing.T) {
+	for name, text := range map[string]string{
+		"on this machine": "[[mcp.servers]]\nid = \"a\"\ntransport = \"sse\"\nurl = \"http://localhost:9000/sse\"\n",
+		"in the cluster":  "[[mcp.servers]]\nid = \"a\"\ntransport = \"http\"\nurl = \"http://mcp.internal\"\nnetworks = [\"10.0.0.0/8\", \"fd00::/8\"]\n",
+		"with a client": remote + "[mcp.servers.oauth]\nclient_id = \"me\"\nclient_secret = \"hush\"\n" +
+			"token_url = \"https://idp.example\"\nscopes = [\"read\"]\n",
+		"that remembers and reports": server + "stateful = \"turn\"\ncall_timeout = \"10s\"\ntotal_timeout = \"5m\"\nhold_questions = \"10m\"\n" +
+			"tools.t = { timeout = \"1m\", detach = \"1h\", contained = true }\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Load(LoadOptions{Path: write(t, text)})
+			assert.NoError(t, err)
+		})
+	}
+}
