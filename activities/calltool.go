@@ -45,9 +45,14 @@ func (a *Activities) callTool(ctx context.Context, in workflows.CallInput) (work
 	case journal.ClaimTaken:
 		return a.settleCall(ctx, in, turn.ToolResult{Outcome: turn.OutcomeUnknown, Text: unknownText})
 	}
-	result, err := a.run(ctx, in, call)
-	if err != nil {
+	result, err := a.run(ctx, in, call, claim.Record.Continuation)
+	switch {
+	case err != nil:
 		return workflows.CallResult{}, err
+	case len(result.Inquiries) > 0:
+		return a.suspend(ctx, in, result)
+	case result.Outcome == turn.OutcomeUnknown && in.Again && ctx.Err() == nil:
+		return workflows.CallResult{}, a.giveBack(ctx, in, turn.Errorf(turn.CodeToolOutcomeUnknown, nil, result.Text))
 	}
 	return a.settleCall(ctx, in, result)
 }
@@ -88,26 +93,27 @@ func (a *Activities) requested(ctx context.Context, in workflows.CallInput) (tur
 }
 
 // run calls the tool within its deadline. An error means that nothing reached it.
-func (a *Activities) run(ctx context.Context, in workflows.CallInput, call turn.ToolCall) (turn.ToolResult, error) {
-	limited, cancel := context.WithTimeout(ctx, in.Timeout)
+func (a *Activities) run(ctx context.Context, in workflows.CallInput, call turn.ToolCall, continuation []byte) (turn.ToolResult, error) {
+	limited, cancel := context.WithTimeout(ctx, max(in.Timeout, in.TotalTimeout))
 	defer cancel()
+	progress, noted := a.noting(ctx, in)
+	defer noted()
 	result, err := a.tools.Call(limited, turn.ToolRequest{
-		Tool: in.Tool.ID, Hash: in.Tool.Hash, Arguments: json.RawMessage(call.Arguments), Timeout: in.Timeout,
+		Tool: in.Tool.ID, Hash: in.Tool.Hash, Arguments: json.RawMessage(call.Arguments), Timeout: in.Timeout, TotalTimeout: in.TotalTimeout,
 		Session: in.Session, Turn: in.Turn, Step: in.Step, CallID: in.Call.ID, Attempt: in.Attempt, Repeatable: in.Tool.Repeatable,
+		Replies: in.Replies, Continuation: continuation, Resume: in.Resume,
+		Hold: a.holding(ctx, in), Progress: progress, Late: func(late turn.ToolResult) { a.resolve(context.WithoutCancel(ctx), in, late) },
 	})
 	if err != nil {
-		return result, a.unsent(ctx, in, err)
+		return result, a.giveBack(ctx, in, err)
 	}
-	result.Text = a.redact(result.Text)
-	if result.Full != nil {
-		result.Full = []byte(a.redact(string(result.Full)))
-	}
-	return result, nil
+	return a.presentable(result), nil
 }
 
-// unsent gives the claim of a call that never reached its tool back, so that the next dispatch may run it: a claim that
-// is left makes the call's outcome unknown, though nothing was sent. The call's own context may have ended.
-func (a *Activities) unsent(ctx context.Context, in workflows.CallInput, err error) error {
+// giveBack gives the claim of a call back, so that the next dispatch may run it: of one that never reached its tool, for a
+// claim that is left makes its outcome unknown though nothing was sent, and of one that may run again. The call's own
+// context may have ended.
+func (a *Activities) giveBack(ctx context.Context, in workflows.CallInput, err error) error {
 	_, rerr := patiently(context.WithoutCancel(ctx), workflows.SettleWithin, func(keep context.Context) (struct{}, error) {
 		return struct{}{}, a.journal.ReleaseCall(keep, in.Turn, in.Call.ID, in.Attempt)
 	})
@@ -141,7 +147,7 @@ func patiently[T any](ctx context.Context, within time.Duration, write func(cont
 func (a *Activities) settleCall(ctx context.Context, in workflows.CallInput, result turn.ToolResult) (workflows.CallResult, error) {
 	record, err := patiently(context.WithoutCancel(ctx), workflows.SettleWithin, func(keep context.Context) (journal.CallRecord, error) {
 		return a.journal.SettleCall(keep, journal.SettleInput{
-			Turn: in.Turn, CallID: in.Call.ID, Attempt: in.Attempt, Result: result, At: time.Now(),
+			Turn: in.Turn, CallID: in.Call.ID, Attempt: in.Attempt, Result: result, Taints: in.Tool.Taints, At: time.Now(),
 		})
 	})
 	if err != nil {
@@ -156,6 +162,14 @@ func (a *Activities) settleCall(ctx context.Context, in workflows.CallInput, res
 func (a *Activities) receipt(in workflows.CallInput, r journal.CallRecord, reused bool) workflows.CallResult {
 	return workflows.CallResult{
 		Version: workflows.WireVersion, CallID: in.Call.ID, Tool: in.Tool.ID, Arguments: in.Call.Arguments,
-		Outcome: r.Outcome, Preview: turn.Cut(r.Text, turn.ResultPreview), SizeBytes: r.SizeBytes, Reused: reused,
+		Outcome: r.Outcome, Preview: turn.Cut(r.Text, turn.ResultPreview), SizeBytes: r.SizeBytes, Reused: reused, Home: a.homeOf(in),
 	}
+}
+
+// homeOf is this process, where the turn has to come back to it.
+func (a *Activities) homeOf(in workflows.CallInput) string {
+	if !in.Tool.Stateful {
+		return ""
+	}
+	return a.home
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -67,13 +68,14 @@ func (a *Activities) weigh(ctx context.Context, session string, profile turn.Pro
 	}
 	var rules []turn.SessionRule
 	read := false
+	guard := a.guard(ctx, session, profile.Policy.Taint)
 	for i, c := range calls {
 		d, _ := find(profile, c.Tool)
-		permission, why, fromRule := profile.Policy.PermitBy(d.Pinned(), json.RawMessage(c.Arguments))
+		permission, why, fromRule := guard(d, json.RawMessage(c.Arguments), profile.Policy)
 		if permission == turn.Ask && !read {
 			rules, read = a.rules(ctx, session), true
 		}
-		if permission == turn.Ask && covered(rules, c.Tool, proposals[i].ArgumentsHash, fromRule) {
+		if permission == turn.Ask && profile.Policy.Taint != turn.TaintStrict && covered(rules, c.Tool, proposals[i].ArgumentsHash, fromRule) {
 			permission, why = turn.Allow, ""
 		}
 		proposals[i].Permission = permission
@@ -98,4 +100,39 @@ func covered(rules []turn.SessionRule, tool, argumentsHash string, fromRule bool
 	return slices.ContainsFunc(rules, func(r turn.SessionRule) bool {
 		return r.Covers(tool, argumentsHash) && (r.ArgumentsHash != "" || !fromRule)
 	})
+}
+
+// guard weighs calls of a session that may have read what strangers say. Such words may be instructions: what a call could
+// change or send because of them, a person is to see first, whatever lists and rules allow. What somebody has allowed for
+// good counts for exactly these arguments only; where the guard is strict, not even that.
+func (a *Activities) guard(ctx context.Context, session string, mode turn.TaintMode) func(turn.Descriptor, json.RawMessage, *turn.Policy) (turn.Permission, string, bool) {
+	var mark *journal.Mark
+	asked := false
+	return func(d turn.Descriptor, arguments json.RawMessage, policy *turn.Policy) (turn.Permission, string, bool) {
+		permission, why, fromRule := policy.PermitBy(d.Pinned(), arguments)
+		if permission == turn.Deny || d.Contained || mode != turn.TaintOn && mode != turn.TaintStrict {
+			return permission, why, fromRule
+		}
+		if !asked {
+			mark, asked = a.mark(ctx, session), true
+		}
+		if mark == nil {
+			return permission, why, fromRule
+		}
+		if permission == turn.Ask {
+			why += "; "
+		}
+		why += fmt.Sprintf("the conversation holds what %s has said, and this call could change or send something because of it", mark.Tool)
+		return turn.Ask, why, true
+	}
+}
+
+// mark is the session's, or one that says nothing where the journal does not tell.
+func (a *Activities) mark(ctx context.Context, session string) *journal.Mark {
+	mark, err := a.journal.Tainted(ctx, session)
+	if err != nil {
+		logFailure(ctx, asTurnError(err))
+		return &journal.Mark{Tool: "a server"}
+	}
+	return mark
 }

@@ -120,11 +120,15 @@ func configFile(t *testing.T, c config.Config) string {
 	fmt.Fprintf(&b, "[journal]\npath = %q\nsynchronous = %q\n", c.Journal.Path, c.Journal.Synchronous)
 	fmt.Fprintf(&b, "[temporal]\naddress = %q\ntask_queue = %q\n", c.Temporal.Address, c.Temporal.TaskQueue)
 	fmt.Fprintf(&b, "[worker]\ndrain_timeout = %q\n", c.Worker.DrainTimeout)
+	fmt.Fprintf(&b, "[policy]\ntaint = %q\n", c.Policy.Taint)
 	for _, s := range c.MCP.Servers {
 		args, err := json.Marshal(s.Args) // an array of plain strings is the same in TOML
 		require.NoError(t, err)
-		fmt.Fprintf(&b, "[[mcp.servers]]\nid = %q\ntransport = %q\ncommand = %q\nargs = %s\nconnect_timeout = %q\neverywhere = %t\n",
-			s.ID, s.Transport, s.Command, args, s.ConnectTimeout, s.Everywhere)
+		fmt.Fprintf(&b, "[[mcp.servers]]\nid = %q\ntransport = %q\ncommand = %q\nargs = %s\nconnect_timeout = %q\neverywhere = %t\nhold_questions = %q\n",
+			s.ID, s.Transport, s.Command, args, s.ConnectTimeout, s.Everywhere, s.HoldQuestions)
+		if s.Stateful != "" {
+			fmt.Fprintf(&b, "stateful = %q\n", s.Stateful)
+		}
 		for name, tool := range s.Tools {
 			fmt.Fprintf(&b, "[mcp.servers.tools.%s]\nrepeatable = %t\nquick = %t\nrisk = %q\n", name, tool.Repeatable, tool.Quick, tool.Risk)
 		}
