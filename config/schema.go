@@ -3,7 +3,6 @@ package config
 import (
 	"encoding/json"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -80,7 +79,7 @@ func element(t reflect.Type) reflect.Value {
 func text(tag reflect.StructTag) map[string]any {
 	s := map[string]any{"type": "string"}
 	if list, ok := tag.Lookup("enum"); ok {
-		s["enum"] = slices.DeleteFunc(strings.Split(list, ","), func(v string) bool { return v == "" })
+		s["enum"] = strings.Split(list, ",") // the empty one, where it is allowed, leaves the key unsaid
 	}
 	return s
 }
