@@ -1,8 +1,10 @@
 package servers
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/client"
 
 	"github.com/everturn/everturn/cluster"
@@ -19,6 +23,7 @@ import (
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/sqlite"
+	kept "github.com/everturn/everturn/tests/replay"
 	"github.com/everturn/everturn/tests/script"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -49,6 +54,10 @@ func newRig(t *testing.T, server config.MCPServer) *rig {
 	server.Required, server.ConnectTimeout = true, within
 	r := &rig{t: t, server: server.ID, model: script.Start(t, script.Text("unused")), called: map[string]bool{}}
 	dir := t.TempDir()
+	if server.Transport == config.TransportStdio {
+		server.Env = maps.Clone(server.Env)
+		r.leavesNothing(&server, dir)
+	}
 	r.cfg = config.Default()
 	r.cfg.LLM.Provider, r.cfg.LLM.BaseURL, r.cfg.LLM.Model = config.ProviderOpenAI, r.model.URL(), "scripted"
 	r.cfg.Runtime.Mode, r.cfg.Runtime.Workspace = config.ModeNative, dir
@@ -74,6 +83,22 @@ func (r *rig) open() {
 	r.store, err = sqlite.Open(r.t.Context(), r.cfg.Journal.Path, sqlite.Options{Synchronous: "normal"})
 	require.NoError(r.t, err)
 	r.t.Cleanup(func() { require.NoError(r.t, r.store.Close()) })
+}
+
+// leavesNothing marks the server's process and all that it starts by a variable, and looks for it when the worker has ended.
+func (r *rig) leavesNothing(server *config.MCPServer, mark string) {
+	if server.Env == nil {
+		server.Env = map[string]config.Secret{}
+	}
+	server.Env["EVERTURN_TEST_MARK"] = config.Secret(mark)
+	r.t.Cleanup(func() {
+		files, err := filepath.Glob("/proc/[0-9]*/environ")
+		require.NoError(r.t, err)
+		for _, file := range files {
+			b, err := os.ReadFile(file)
+			assert.False(r.t, err == nil && bytes.Contains(b, []byte("EVERTURN_TEST_MARK="+mark+"\x00")), "%s is of a process that is left", file)
+		}
+	})
 }
 
 // work runs the worker until the test ends.
@@ -112,6 +137,11 @@ func ask(tool, args string, values ...any) call {
 // turn carries the calls out in one turn, each in a step of its own, and returns what the model was shown of each result.
 // Each must end as it says.
 func (r *rig) turn(calls ...call) []string {
+	return r.turnWith(func(context.Context, string) {}, calls...)
+}
+
+// turnWith is turn with a person, who is told the session when its turn has begun.
+func (r *rig) turnWith(person func(ctx context.Context, session string), calls ...call) []string {
 	r.t.Helper()
 	r.turns++
 	r.model.SetScript(script.Func(func(req script.Request) script.Reply { return r.reply(calls, req) }))
@@ -121,10 +151,25 @@ func (r *rig) turn(calls ...call) []string {
 		ID: fmt.Sprintf("%s-%d", r.cfg.Temporal.TaskQueue, r.turns), TaskQueue: r.cfg.Temporal.TaskQueue,
 	}, workflows.TurnWorkflow, workflows.Input{Message: &workflows.Message{Text: "Do what the script says."}})
 	require.NoError(r.t, err)
+	person(ctx, run.GetID())
 	var result workflows.Result
 	require.NoError(r.t, run.Get(ctx, &result))
 	require.Equal(r.t, turn.FinishAnswered, result.FinishReason)
+	r.replays(ctx, run)
 	return r.results(result.Turn, calls)
+}
+
+// replays checks that the turn's history replays on the code as it is.
+func (r *rig) replays(ctx context.Context, run client.WorkflowRun) {
+	r.t.Helper()
+	var events []*historypb.HistoryEvent
+	iter := r.client.GetWorkflowHistory(ctx, run.GetID(), run.GetRunID(), false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for iter.HasNext() {
+		e, err := iter.Next()
+		require.NoError(r.t, err)
+		events = append(events, e)
+	}
+	require.NoError(r.t, kept.Run(events))
 }
 
 func (r *rig) reply(calls []call, req script.Request) script.Reply {
