@@ -25,6 +25,9 @@ var update = flag.Bool("update", false, "write the table of the suite's scenario
 // suiteBound is how long the whole suite may take. Its scenarios run at the same time, each for at most 30 s.
 const suiteBound = 2 * time.Minute
 
+// timedTries is how often the scenario that measures time is tried again: a client that does it wrong fails every time.
+const timedTries = 4
+
 // TestMain makes the test binary the client under test where the suite runs it.
 func TestMain(m *testing.M) {
 	if os.Getenv(scenarioVariable) != "" {
@@ -50,8 +53,12 @@ func (o outcome) String() string {
 // nothing passes some of them with none. What is not met has its reason in the table, and what is met has none.
 func TestTheSuite(t *testing.T) {
 	outcomes := run(t, "--suite", "all")
-	if timed := outcomes[timedScenario]; !timed.met() {
-		t.Logf("%s is about milliseconds, and ran beside all the others. Once more, alone: it was %s", timedScenario, timed)
+	for range timedTries {
+		timed := outcomes[timedScenario]
+		if timed.met() {
+			break
+		}
+		t.Logf("%s is about milliseconds, and something else was running. Once more, alone: it was %s", timedScenario, timed)
 		outcomes[timedScenario] = run(t, "--scenario", timedScenario)[timedScenario]
 	}
 	for _, s := range scenarios {
