@@ -32,15 +32,14 @@ func (c *conversation) add(m turn.Message) {
 	if m.Role != turn.RoleTool {
 		c.show()
 	}
-	text := m.Text
 	for _, media := range m.Media {
-		if len(media.Data) > 0 && c.senses.takes(media.Type) {
+		switch {
+		case len(media.Data) > 0 && c.senses.takes(media.Type):
 			c.shown = append(c.shown, c.part(m, media)...)
-		} else {
-			text = strings.TrimPrefix(text+"\n"+unseen(media), "\n")
+		case media.Hash == "" || !strings.Contains(m.Text, media.Hash): // else the text says what it is
+			m.Text = strings.TrimPrefix(m.Text+"\n"+unseen(media), "\n")
 		}
 	}
-	m.Text = text
 	out := message(m, c.wire)
 	c.out = append(c.out, out)
 	if out.Role != openai.ChatMessageRoleTool {

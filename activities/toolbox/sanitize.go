@@ -139,7 +139,7 @@ func Cut(s string, limit int) (string, bool) {
 	for tail < len(s) && !utf8.RuneStart(s[tail]) {
 		tail++
 	}
-	return s[:head] + fmt.Sprintf("\n[... %d of %d bytes left out here ...]\n", tail-head, len(s)) + s[tail:], true
+	return s[:head] + fmt.Sprintf("\n[... bytes %d to %d of %d bytes left out here ...]\n", head, tail, len(s)) + s[tail:], true
 }
 
 // runeStart moves i back to the start of a rune.

@@ -3,6 +3,7 @@ package script
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -61,11 +62,13 @@ type Chat struct {
 	MaxCompletionTokens int      `json:"max_completion_tokens"`
 }
 
-// Message is one message of a request.
+// Message is one message of a request. Of one with several parts, Content is the text of those that are text, a line each,
+// and Media are the addresses of images and the data of audio.
 type Message struct {
-	Role       string `json:"role"`
-	Content    string `json:"content"`
-	ToolCallID string `json:"tool_call_id"`
+	Role       string   `json:"role"`
+	Content    string   `json:"content"`
+	Media      []string `json:"-"`
+	ToolCallID string   `json:"tool_call_id"`
 	ToolCalls  []struct {
 		ID       string `json:"id"`
 		Function struct {
@@ -73,6 +76,55 @@ type Message struct {
 			Arguments string `json:"arguments"`
 		} `json:"function"`
 	} `json:"tool_calls"`
+}
+
+// UnmarshalJSON reads content as a string or as a list of parts.
+func (m *Message) UnmarshalJSON(b []byte) error {
+	type plain Message
+	var in struct {
+		plain
+		Content json.RawMessage `json:"content"`
+	}
+	if err := json.Unmarshal(b, &in); err != nil {
+		return err
+	}
+	*m = Message(in.plain)
+	switch {
+	case len(in.Content) == 0:
+		return nil
+	case in.Content[0] == '[':
+		return m.parts(in.Content)
+	}
+	return json.Unmarshal(in.Content, &m.Content)
+}
+
+func (m *Message) parts(b []byte) error {
+	var parts []struct {
+		Type  string
+		Text  string
+		Image struct {
+			URL string
+		} `json:"image_url"`
+		Audio struct {
+			Data string
+		} `json:"input_audio"`
+	}
+	if err := json.Unmarshal(b, &parts); err != nil {
+		return err
+	}
+	for _, p := range parts {
+		switch p.Type {
+		case "text":
+			m.Content = strings.TrimPrefix(m.Content+"\n"+p.Text, "\n")
+		case "image_url":
+			m.Media = append(m.Media, p.Image.URL)
+		case "input_audio":
+			m.Media = append(m.Media, p.Audio.Data)
+		default:
+			return fmt.Errorf("a part of the type %q is not known", p.Type)
+		}
+	}
+	return nil
 }
 
 // Last is the last message with this role; the zero Message where there is none.

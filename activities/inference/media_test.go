@@ -1,0 +1,131 @@
+package inference_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/activities/inference"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+var (
+	picture = turn.Media{Hash: "h1", Type: "image/png", Bytes: 34_000, Data: []byte("the picture")}
+	sound   = turn.Media{Hash: "h2", Type: "audio/wav", Bytes: 2_100_000, Data: []byte("the sound")}
+	drawing = turn.Media{Hash: "h3", Type: "image/svg+xml", Bytes: 10, Data: []byte("<svg/>")}
+)
+
+// showing is a transcript in which two calls of one answer have brought media, and the model has said something then.
+func showing(model string, media ...turn.Media) turn.Prompt {
+	return turn.Prompt{Model: model, Messages: []turn.Message{
+		{Role: turn.RoleUser, Text: "look"},
+		{Role: turn.RoleAssistant, ToolCalls: []turn.ToolCall{{ID: "1.0", Tool: "mcp/a/b", Arguments: "{}"}, {ID: "1.1", Tool: "mcp/a/b", Arguments: "{}"}}},
+		{Role: turn.RoleTool, CallID: "1.0", Outcome: turn.OutcomeOK, Text: "[image/png]", Media: media},
+		{Role: turn.RoleTool, CallID: "1.1", Outcome: turn.OutcomeOK, Text: "nothing"},
+		{Role: turn.RoleAssistant, Text: "I see."},
+	}}
+}
+
+func roles(messages []script.Message) (out []string) {
+	for _, m := range messages {
+		out = append(out, m.Role)
+	}
+	return out
+}
+
+func base(b []byte) string { return base64.StdEncoding.EncodeToString(b) }
+
+func TestAModelThatSeesIsShownPicturesAfterTheResults(t *testing.T) {
+	m := sent(t, showing("gpt-4o-mini", picture, sound, drawing))[0].Chat.Messages
+	require.Equal(t, []string{"user", "assistant", "tool", "tool", "user", "assistant"}, roles(m),
+		"nothing stands between the results of one answer")
+	assert.Equal(t, []string{"data:image/png;base64," + base(picture.Data)}, m[4].Media)
+	assert.Contains(t, m[4].Content, "the result of call 1.0: image/png")
+	assert.Contains(t, m[4].Content, "not from the user")
+	assert.Equal(t, "[image/png]\n[audio/wav, 2.1 MB, kept as artifact h2; you cannot see it]\n[image/svg+xml, 10 bytes, kept as artifact h3; you cannot see it]", m[2].Content)
+}
+
+func TestAModelThatHearsIsSentSound(t *testing.T) {
+	r := sent(t, showing("gemini-2.5-flash", sound, picture), showing("gpt-audio", sound))
+	m := r[0].Chat.Messages
+	assert.Equal(t, []string{base(sound.Data), "data:image/png;base64," + base(picture.Data)}, m[4].Media)
+	assert.Contains(t, string(r[1].Body), `{"type":"input_audio","input_audio":{"data":"`+base(sound.Data)+`","format":"wav"}}`)
+}
+
+func TestAModelThatReadsOnlyIsToldWhatItMisses(t *testing.T) {
+	unloaded := picture
+	unloaded.Data = nil
+	for model, p := range map[string]turn.Prompt{
+		"o1-mini": showing("o1-mini", picture), "somebody/own-model": showing("somebody/own-model", picture), "gpt-4o": showing("gpt-4o", unloaded),
+	} {
+		m := sent(t, p)[0].Chat.Messages
+		assert.Equal(t, []string{"user", "assistant", "tool", "tool", "assistant"}, roles(m), model)
+		assert.Equal(t, "[image/png]\n[image/png, 34 KB, kept as artifact h1; you cannot see it]", m[2].Content, model)
+	}
+	named := showing("m", picture)
+	named.Messages[2].Text = "[image/png is the artifact h1]"
+	assert.Equal(t, "[image/png is the artifact h1]", sent(t, named)[0].Chat.Messages[2].Content, "it is not said twice")
+}
+
+func TestWhatTheOperatorSaysOfAModelCounts(t *testing.T) {
+	s := script.Start(t, script.Text("ok"))
+	seeing := chatOf(t, s.URL(), func(o *inference.Options) { o.Senses = &inference.Senses{Images: true} })
+	assert.True(t, seeing.Takes("own-model", "image/png"))
+	assert.False(t, seeing.Takes("own-model", "audio/wav"))
+	assert.False(t, seeing.Takes("own-model", "image/svg+xml"), "a picture that may hold scripts")
+	blind := chatOf(t, s.URL(), func(o *inference.Options) { o.Senses = &inference.Senses{} })
+	assert.False(t, blind.Takes("gpt-4o", "image/png"))
+	for model, sees := range map[string]bool{"openai/gpt-4o": true, "claude-sonnet-4-5": true, "claude-2.1": false, "o3-mini": false, "o3": true, "": false} {
+		assert.Equal(t, sees, inference.SensesOf(model).Images, model)
+	}
+}
+
+func TestPicturesKeepThePrefixOfThePrompt(t *testing.T) {
+	whole := showing("gpt-4o", picture, sound)
+	for _, n := range []int{1, 4, 5} { // after the question, after the results, after the answer
+		short := whole
+		short.Messages = whole.Messages[:n]
+		r := sent(t, short, whole, whole)
+		assert.True(t, bytes.HasPrefix(r[1].Body, upToMessages(t, r[0].Body)), "%d messages", n)
+		assert.Equal(t, r[1].Body, r[2].Body)
+	}
+}
+
+// A schema may not be taken for a sound's stand-in, nor a text.
+func TestASoundsStandInIsNotFoundElsewhere(t *testing.T) {
+	p := showing("gpt-audio", sound)
+	p.Messages[0].Text = `{"type":"input_audio","text":"x"}`
+	p.Tools = []turn.WireTool{{Name: "a", Schema: []byte(`{"type":"input_audio","text":"x"}`)}}
+	body := string(sent(t, p)[0].Body)
+	assert.Contains(t, body, `"content":"{\"type\":\"input_audio\",\"text\":\"x\"}"`)
+	assert.Contains(t, body, `"parameters":{"type":"input_audio","text":"x"}`)
+}
+
+// An endpoint that turns out not to take pictures is asked without them: a turn is worth more.
+func TestAnEndpointThatRefusesPicturesIsAskedWithoutThem(t *testing.T) {
+	for message, requests := range map[string]int{
+		"Invalid content type. image_url is only supported by certain models; this one does not support it.": 3,
+		"Could not process image: it is too large":                                                           4,
+	} {
+		s := script.Start(t, script.Func(func(r script.Request) script.Reply {
+			if bytes.Contains(r.Body, []byte("image_url")) {
+				return script.Status(400, "invalid_request_error", message)
+			}
+			return script.Text("ok")
+		}))
+		c := chatOf(t, s.URL())
+		for range 2 {
+			_, err := c.Infer(t.Context(), showing("gpt-4o", picture), newRecorder())
+			require.NoError(t, err)
+		}
+		assert.Len(t, s.Requests(), requests, "only what is said of all pictures is remembered: %s", message)
+	}
+	s := script.Start(t, script.Status(400, "x", "no image for you"))
+	_, err := chatOf(t, s.URL()).Infer(t.Context(), showing("gpt-4o", picture), newRecorder())
+	refusal(t, err, turn.CodeLLMRejected)
+	assert.Len(t, s.Requests(), 2)
+}
