@@ -47,9 +47,9 @@ type rig struct {
 	called map[string]bool // wire names
 }
 
-// newRig starts a worker that hosts the server. Nobody is asked for anything: this is about the servers, and the model is
-// a script.
-func newRig(t *testing.T, server config.MCPServer) *rig {
+// newRig starts a worker that hosts the server. Unless change says otherwise nobody is asked for anything: this is about the
+// servers, and the model is a script.
+func newRig(t *testing.T, server config.MCPServer, change ...func(*config.Config)) *rig {
 	t.Helper()
 	server.Required, server.ConnectTimeout = true, within
 	r := &rig{t: t, server: server.ID, model: script.Start(t, script.Text("unused")), called: map[string]bool{}}
@@ -68,6 +68,9 @@ func newRig(t *testing.T, server config.MCPServer) *rig {
 	r.cfg.Temporal.TaskQueue = fmt.Sprintf("q-%s-%d", strings.ReplaceAll(t.Name(), "/", "-"), time.Now().UnixNano())
 	r.cfg.Worker.DrainTimeout = 5 * time.Second
 	r.cfg.MCP.Servers = []config.MCPServer{server}
+	for _, c := range change {
+		c(&r.cfg)
+	}
 	r.open()
 	r.work()
 	return r
