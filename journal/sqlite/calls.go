@@ -68,7 +68,8 @@ func (q querier) load(c *call) (err error) {
 	if c.rec.Media, err = readMedia(c.media); err != nil || !c.continuation.Valid {
 		return err
 	}
-	c.rec.Continuation, err = q.getBlob(c.continuation.String)
+	b, err := q.getBlob(c.continuation.String)
+	c.rec.Continuation = append([]byte{}, b...) // it may be empty, and is there
 	return err
 }
 

@@ -1,0 +1,234 @@
+package journaltest
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+var driftPromises = []promise{
+	{"a tool that changes is held until it is accepted", changedHeld},
+	{"a tool that is new is held unless the server's configuration is new", newHeld},
+	{"a server that was away is published for the first time when it is back", firstAfterAway},
+	{"what was accepted stays accepted", staysAccepted},
+	{"a server that may change is taken at its word, and not for ever", mayChange},
+	{"the program's own tools are never held", localFree},
+	{"only what the operator saw is accepted", acceptSeen},
+}
+
+// servers drives the catalogues of a store.
+type servers struct {
+	T
+	journal.Store
+}
+
+func newServers(t T, open func() journal.Store) *servers { return &servers{T: t, Store: open()} }
+
+// tool is a tool of server "mail" in one of its versions. It is large enough to be kept apart from its row.
+func tool(name, version string) turn.Descriptor {
+	return turn.Descriptor{
+		ID: "mcp/mail/" + name, Wire: "mail_" + name, Description: bigText(2000, name+" "+version), Schema: json.RawMessage(`{"type":"object"}`),
+		Hash: journal.HashOf([]byte(name + version)), Lane: turn.LaneRegular, Risk: turn.RiskHigh,
+	}
+}
+
+func mail(tools ...turn.Descriptor) turn.Catalogue {
+	c := turn.Catalogue{Server: "mail", Setup: "configured", Tools: tools}
+	for _, d := range tools {
+		c.Hash = journal.HashOf([]byte(c.Hash + d.Hash))
+	}
+	return c
+}
+
+func (s *servers) publish(c turn.Catalogue) {
+	s.Helper()
+	require.NoError(s, s.PublishCatalogue(s.Context(), c))
+}
+
+// sees checks what turns see of server "mail": the tools that they may have, and those that are held.
+func (s *servers) sees(tools, held []turn.Descriptor) turn.Catalogue {
+	s.Helper()
+	list, err := s.Catalogues(s.Context())
+	require.NoError(s, err)
+	for _, c := range list {
+		if c.Server != "mail" {
+			continue
+		}
+		assert.Equal(s, names(tools), names(c.Tools), "tools")
+		var drifted []turn.Descriptor
+		for _, d := range c.Held {
+			drifted = append(drifted, d.Now)
+		}
+		assert.Equal(s, names(held), names(drifted), "held")
+		return c
+	}
+	assert.Fail(s, "the server has no catalogue")
+	return turn.Catalogue{}
+}
+
+func names(list []turn.Descriptor) (out []string) {
+	for _, d := range list {
+		out = append(out, d.ID+" "+d.Hash)
+	}
+	return out
+}
+
+func these(list ...turn.Descriptor) []turn.Descriptor { return list }
+
+func (s *servers) accept(tools ...string) []turn.Drift {
+	s.Helper()
+	out, err := s.Accept(s.Context(), journal.AcceptInput{Server: "mail", Tools: tools, By: "ada", At: start})
+	require.NoError(s, err)
+	return out
+}
+
+func changedHeld(t T, open func() journal.Store) {
+	s := newServers(t, open)
+	read, send := tool("read", "1"), tool("send", "1")
+	s.publish(mail(read, send))
+	s.sees(these(read, send), nil)
+	pulled := tool("send", "2")
+	for _, setup := range []string{"configured", "another configuration"} {
+		c := mail(read, pulled)
+		c.Setup = setup
+		s.publish(c)
+		seen := s.sees(these(read), these(pulled))
+		require.Len(t, seen.Held, 1)
+		assert.Equal(t, turn.Drift{Now: clean(pulled), Accepted: ptr(clean(send))}, seen.Held[0])
+		assert.Equal(t, c.Hash, seen.Hash)
+	}
+	assert.Equal(t, []turn.Drift{{Now: clean(pulled), Accepted: ptr(clean(send))}}, s.accept("send"))
+	s.sees(these(read, pulled), nil)
+	_, err := s.Accept(t.Context(), journal.AcceptInput{Server: "mail", Tools: []string{"send"}})
+	assert.ErrorIs(t, err, journal.ErrNotFound, "it is not held any more")
+	assert.ErrorContains(t, err, "send")
+	assert.Empty(t, s.accept(), "nothing is held, and all of it is accepted")
+	_, err = s.Accept(t.Context(), journal.AcceptInput{Server: "none"})
+	assert.ErrorIs(t, err, journal.ErrNotFound)
+}
+
+// clean is a descriptor as it comes back: its text may have been cut in the middle of a rune.
+func clean(d turn.Descriptor) turn.Descriptor {
+	d.Description = journal.CleanText(d.Description)
+	return d
+}
+
+func ptr[V any](v V) *V { return &v }
+
+func newHeld(t T, open func() journal.Store) {
+	s := newServers(t, open)
+	read, shadow, third := tool("read", "1"), tool("shadow", "1"), tool("third", "1")
+	s.publish(mail(read))
+	s.publish(mail(read, shadow))
+	seen := s.sees(these(read), these(shadow))
+	assert.Nil(t, seen.Held[0].Accepted)
+
+	other := mail(read, third)
+	other.Setup = "the operator has changed it"
+	s.publish(other)
+	s.sees(these(read, third), nil)
+	for range 3 { // two workers of two configurations
+		s.publish(mail(read, shadow))
+		s.sees(these(read), these(shadow))
+		more := mail(read, third, tool("fourth", "1"))
+		more.Setup = other.Setup
+		s.publish(more)
+		s.sees(these(read, third), these(tool("fourth", "1")))
+	}
+}
+
+func firstAfterAway(t T, open func() journal.Store) {
+	s := newServers(t, open)
+	away := turn.Catalogue{Server: "mail", Setup: "configured", Problem: "connection refused"}
+	s.publish(away)
+	s.sees(nil, nil)
+	read := tool("read", "1")
+	s.publish(mail(read))
+	s.sees(these(read), nil)
+	s.publish(away)
+	s.sees(nil, nil)
+	s.publish(mail(read, tool("send", "1")))
+	s.sees(these(read), these(tool("send", "1")))
+}
+
+func staysAccepted(t T, open func() journal.Store) {
+	s := newServers(t, open)
+	one, two := tool("send", "1"), tool("send", "2")
+	s.publish(mail(one))
+	s.publish(mail())
+	s.sees(nil, nil)
+	s.publish(mail(one))
+	s.sees(these(one), nil)
+	for range 3 { // two workers with two versions of the server: the last one is current, and nothing is accepted by it
+		s.publish(mail(two))
+		s.sees(nil, these(two))
+		s.publish(mail(one))
+		s.sees(these(one), nil)
+	}
+	s.publish(mail(two))
+	s.accept("mcp/mail/send")
+	for range 2 {
+		s.publish(mail(one))
+		s.sees(these(one), nil)
+		s.publish(mail(two))
+		s.sees(these(two), nil)
+	}
+}
+
+func mayChange(t T, open func() journal.Store) {
+	s := newServers(t, open)
+	for i := range journal.MaxAccepted + 4 {
+		c := mail(tool("send", fmt.Sprint(i)), tool(fmt.Sprint("new", i), "1"))
+		c.MayChange = true
+		s.publish(c)
+		s.sees(c.Tools, nil)
+	}
+	last := tool("send", fmt.Sprint(journal.MaxAccepted+3))
+	s.publish(mail(last)) // the operator does not trust it any more
+	s.sees(these(last), nil)
+	s.publish(mail(tool("send", "other")))
+	s.sees(nil, these(tool("send", "other")))
+	s.publish(mail(tool("send", "0")))
+	s.sees(nil, these(tool("send", "0")))
+}
+
+func localFree(t T, open func() journal.Store) {
+	s := newServers(t, open)
+	for i := range 3 {
+		changed, added := clean(tool("read", fmt.Sprint(i))), clean(tool("new", "1"))
+		changed.ID, added.ID = "local/read", fmt.Sprint("local/new", i)
+		c := turn.Catalogue{Server: journal.LocalServer, Hash: fmt.Sprint(i), Tools: these(changed, added)}
+		s.publish(c)
+		list, err := s.Catalogues(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, []turn.Catalogue{c}, list)
+	}
+}
+
+func acceptSeen(t T, open func() journal.Store) {
+	s := newServers(t, open)
+	read, send := tool("read", "1"), tool("send", "1")
+	s.publish(mail(read, send))
+	changed := these(tool("read", "2"), tool("send", "2"))
+	s.publish(mail(changed...))
+	refused := func(want error, in journal.AcceptInput) {
+		t.Helper()
+		in.Server = "mail"
+		_, err := s.Accept(t.Context(), in)
+		assert.ErrorIs(t, err, want)
+		s.sees(nil, changed)
+	}
+	refused(journal.ErrNotFound, journal.AcceptInput{Tools: []string{"read", "stranger"}})
+	refused(journal.ErrConflict, journal.AcceptInput{Tools: []string{"read"}, Hashes: map[string]string{"read": read.Hash}})
+	refused(journal.ErrConflict, journal.AcceptInput{Hashes: map[string]string{"read": changed[0].Hash}})
+	refused(journal.ErrConflict, journal.AcceptInput{Hashes: map[string]string{"read": changed[0].Hash, "send": "another"}})
+	out, err := s.Accept(t.Context(), journal.AcceptInput{Server: "mail", Hashes: map[string]string{"mcp/mail/read": changed[0].Hash, "send": changed[1].Hash}})
+	require.NoError(t, err)
+	assert.Len(t, out, 2)
+	s.sees(changed, nil)
+}

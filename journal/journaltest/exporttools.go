@@ -1,0 +1,111 @@
+package journaltest
+
+import (
+	"strings"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+var exportToolPromises = []promise{
+	{"what tools have left is exported and imported", toolsExported},
+	{"what a suspended call goes on with leaves the journal with nobody", continuationStays},
+	{"what is due to be told is told where the session was imported", dueImported},
+}
+
+// thirdVersion are sessions that version 2 of the format cannot tell of, each in one way.
+func thirdVersion(t T, open func() journal.Store) map[string]*script {
+	all := map[string]*script{}
+	begin := func(name string) (*script, turn.ToolCall) {
+		s, list := asked(t, open, 1)
+		s.claim(list[0], 1)
+		all[name] = s
+		return s, list[0]
+	}
+	s, c := begin("media")
+	s.settleMedia(c, turn.ToolResult{Outcome: turn.OutcomeOK, Text: "look", Media: []turn.Media{picture}, Full: []byte("the whole"), MediaType: "text/plain"})
+	s.start(2, journal.Result{Call: c})
+	s, c = begin("mark")
+	s.settleTainting(c, 1, turn.ToolResult{Outcome: turn.OutcomeOK, Text: "words"})
+	s, c = begin("suspended")
+	s.suspend(c, 1, "between us")
+	s, c = begin("elicitation")
+	s.ask(inquiryOf(c, "1"), inquiryOf(c, "2"))
+	s.decide(replyOf(`{"name":"<` + strings.Repeat("x", 2000) + `>"}`))
+	s, c = begin("due")
+	s.settleCall(c, 1, turn.OutcomeUnknown, "")
+	s.settleCall(c, 1, turn.OutcomeOK, "late")
+	s, c = begin("late media")
+	s.settleCall(c, 1, turn.OutcomeOK, "in time")
+	s.settleMedia(c, turn.ToolResult{Outcome: turn.OutcomeOK, Text: "late", Media: []turn.Media{picture}})
+	return all
+}
+
+func toolsExported(t T, open func() journal.Store) {
+	for name, s := range thirdVersion(t, open) {
+		b, version := exportOf(t, s, "s")
+		assert.Equal(t, 3, version, name)
+		other := *s
+		other.Store = open()
+		importInto(t, other.Store, b)
+		again, _ := exportOf(t, other.Store, "s")
+		assert.Equal(t, string(b), string(again), name)
+		assert.Equal(t, s.mark("s"), other.mark("s"), name)
+		mine, theirs := s.state(), other.state()
+		for i := range mine.Calls {
+			mine.Calls[i].Continuation = nil
+		}
+		assert.Equal(t, mine, theirs, name)
+		for _, c := range mine.Calls {
+			for _, hash := range hashes(c) {
+				_, _, err := other.Artifact(t.Context(), "s", hash)
+				assert.NoError(t, err, name)
+			}
+		}
+	}
+}
+
+// hashes are those of what a call has left.
+func hashes(c journal.CallRecord) (list []string) {
+	if c.FullBlob != "" {
+		list = append(list, c.FullBlob)
+	}
+	for _, m := range c.Media {
+		list = append(list, m.Hash)
+	}
+	return list
+}
+
+func continuationStays(t T, open func() journal.Store) {
+	s, list := asked(t, open, 1)
+	s.claim(list[0], 1)
+	s.suspend(list[0], 1, "a canary of the server")
+	b, _ := exportOf(t, s, "s")
+	assert.NotContains(t, string(b), "canary")
+	other := *s
+	other.Store = open()
+	importInto(t, other.Store, b)
+	claim := other.claim(list[0], 2)
+	assert.Equal(t, journal.ClaimTaken, claim.State, "it cannot go on, and must not begin again")
+	other.finish()
+	rec, err := other.Call(t.Context(), "t1", list[0].ID)
+	require.NoError(t, err)
+	assert.Equal(t, turn.OutcomeUnknown, rec.Outcome)
+}
+
+func dueImported(t T, open func() journal.Store) {
+	s, list := asked(t, open, 1)
+	s.unknown(list[0])
+	s.settleCall(list[0], 1, turn.OutcomeOK, "after all")
+	b, _ := exportOf(t, s, "s")
+	other := *s
+	other.Store = open()
+	importInto(t, other.Store, b)
+	other.start(2, resultsOf(list...)...)
+	assert.Len(t, other.notices(), 1)
+	_, version := exportOf(t, other.Store, "s")
+	assert.Equal(t, 1, version, "it is told, and a message like any other")
+}

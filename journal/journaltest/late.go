@@ -1,0 +1,186 @@
+package journaltest
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+var latePromises = []promise{
+	{"the model is told what has become of an unknown call, once", toldLate},
+	{"a late result is told in a later turn, and in no other session", toldElsewhere},
+	{"a repeated attempt finds what was told, and what came since is told with it", toldAgain},
+	{"nobody is told what is no news", noNews},
+	{"many late results are told a part at a time", toldInParts},
+}
+
+// unknown claims a call that the workflow then gives up, as the transcript will say.
+func (s *script) unknown(c turn.ToolCall) {
+	s.Helper()
+	s.claim(c, 1)
+	s.settleCall(c, 1, turn.OutcomeUnknown, "")
+}
+
+// resolved are the chunks that say what has become of calls.
+func (s *script) resolved() (list []turn.CallChunk) {
+	s.Helper()
+	for _, c := range s.chunks() {
+		if c.Kind == turn.ChunkToolCallResolved {
+			var data turn.CallChunk
+			require.NoError(s, json.Unmarshal(c.Data, &data))
+			list = append(list, data)
+		}
+	}
+	return list
+}
+
+// notices are the IDs of the transcript's messages from seq on that tell of calls.
+func (s *script) notices() (ids []string) {
+	s.Helper()
+	for _, m := range s.transcript() {
+		if strings.HasPrefix(m.ID, "late:") {
+			assert.Equal(s, turn.RoleUser, m.Role)
+			assert.Contains(s, m.Text, "Notice of the system, not of the user")
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
+}
+
+func toldLate(t T, open func() journal.Store) {
+	s, list := asked(t, open, 3)
+	s.unknown(list[0])
+	s.unknown(list[1])
+	s.run(list[2], "on time")
+	before := s.head
+	result := turn.ToolResult{Outcome: turn.OutcomeOK, Text: bigText(3000, "done after all"), Full: []byte("the whole of it"), Media: []turn.Media{picture}}
+	s.settleMedia(list[1], result)
+	in := s.startInput(2, resultsOf(list...)...)
+	in.Messages = joined("j1")
+	base, err := s.StartInference(t.Context(), in)
+	require.NoError(t, err)
+	messages := s.transcript()
+	require.Len(t, messages, 7)
+	for i, c := range list {
+		assert.Equal(t, c.ID, messages[2+i].CallID, "results stay together and in order")
+	}
+	assert.Equal(t, turn.OutcomeUnknown, messages[3].Outcome, "what was said stays said")
+	notice := messages[5]
+	assert.Equal(t, journal.LateID("t1", "1.1", 1), notice.ID)
+	assert.Equal(t, []any{turn.RoleUser, 2, "t1"}, []any{notice.Role, notice.Step, notice.TurnID})
+	for _, says := range []string{
+		"Notice of the system, not of the user", "1.1", "local/read_file", "is ok", journal.CleanText(result.Text),
+		journal.HashOf([]byte("the whole of it")), journal.HashOf(picture.Data),
+	} {
+		assert.Contains(t, notice.Text, says)
+	}
+	assert.Equal(t, "j1", messages[6].ID, "the user has the last word")
+	assert.Equal(t, s.sessionRecord().Head, base.Base)
+	data := s.resolved()
+	require.Len(t, data, 1)
+	assert.Equal(t, []any{"1.1", turn.OutcomeOK}, []any{data[0].CallID, data[0].Outcome})
+
+	in.Expect = before
+	again, err := s.StartInference(t.Context(), in)
+	require.NoError(t, err)
+	assert.Equal(t, base.Base, again.Base)
+	s.head = again.Base
+	_, err = s.SettleInference(t.Context(), s.settleInput(2, 2, "I see"))
+	require.NoError(t, err)
+	s.finish()
+	s.turn = "t2"
+	s.begin()
+	s.start(1)
+	assert.Len(t, s.notices(), 1)
+}
+
+func toldElsewhere(t T, open func() journal.Store) {
+	s, list := asked(t, open, 1)
+	s.claim(list[0], 1)
+	f := s.fork(1, "f")
+	s.finish() // the call is unknown from here on
+	g := s.fork(3, "g")
+	assert.True(t, s.settleCall(list[0], 1, turn.OutcomeError, "it went wrong").Late)
+	for _, other := range []*script{f, g} {
+		other.begin()
+		other.start(1)
+		assert.Empty(t, other.notices())
+	}
+	s.turn = "t2"
+	s.begin()
+	assert.Empty(t, s.notices(), "a turn begins with its message")
+	s.start(1)
+	assert.Equal(t, []string{journal.LateID("t1", "1.0", 1)}, s.notices())
+	assert.Contains(t, s.transcript()[4].Text, "is error")
+	assert.Len(t, s.resolved(), 1, "whoever follows this turn hears of it")
+}
+
+func toldAgain(t T, open func() journal.Store) {
+	s, list := asked(t, open, 2)
+	s.unknown(list[0])
+	s.unknown(list[1])
+	s.settleCall(list[0], 1, turn.OutcomeOK, "first")
+	in := s.startInput(2, resultsOf(list...)...)
+	first, err := s.StartInference(t.Context(), in)
+	require.NoError(t, err)
+	s.settleCall(list[1], 1, turn.OutcomeOK, "second")
+	second, err := s.StartInference(t.Context(), in) // the worker died
+	require.NoError(t, err)
+	assert.Equal(t, first.Base.Seq+1, second.Base.Seq)
+	assert.Equal(t, s.sessionRecord().Head, second.Base)
+	assert.Equal(t, []string{journal.LateID("t1", "1.0", 1), journal.LateID("t1", "1.1", 1)}, s.notices())
+	third, err := s.StartInference(t.Context(), in)
+	require.NoError(t, err)
+	assert.Equal(t, second.Base, third.Base)
+	s.head = third.Base
+	_, err = s.SettleInference(t.Context(), s.settleInput(2, 3, "I see"))
+	require.NoError(t, err)
+	s.settleCall(list[1], 1, turn.OutcomeError, "or not")
+	s.settleCall(list[1], 1, turn.OutcomeOK, "second")
+	_, err = s.StartInference(t.Context(), in)
+	require.NoError(t, err)
+	assert.Len(t, s.notices(), 2, "one a call and attempt")
+}
+
+func noNews(t T, open func() journal.Store) {
+	s, list := asked(t, open, 4)
+	s.run(list[0], "known")
+	s.settleCall(list[0], 1, turn.OutcomeError, "late, of a call that is known")
+	s.unknown(list[1])
+	s.settleCall(list[1], 1, turn.OutcomeUnknown, "still nobody knows")
+	s.unknown(list[2])
+	s.unknown(list[2]) // the settlement repeated
+	s.unknown(list[3])
+	in := s.startInput(2, resultsOf(list...)...)
+	in.Messages = []journal.Said{{ID: journal.LateID("t1", "1.3", 1), Text: "a user may call a message anything"}}
+	_, err := s.StartInference(t.Context(), in)
+	require.NoError(t, err)
+	s.head = s.sessionRecord().Head
+	s.settleCall(list[3], 1, turn.OutcomeOK, "done")
+	_, err = s.SettleInference(t.Context(), s.settleInput(2, 1, "I see"))
+	require.NoError(t, err)
+	s.head = s.sessionRecord().Head
+	s.start(3)
+	assert.Empty(t, s.resolved(), "and the turn goes on")
+}
+
+func toldInParts(t T, open func() journal.Store) {
+	const n = journal.MaxNotices + 3
+	s, list := asked(t, open, n)
+	for _, c := range list {
+		s.unknown(c)
+		s.settleCall(c, 1, turn.OutcomeOK, "done")
+	}
+	s.start(2, resultsOf(list...)...)
+	assert.Len(t, s.notices(), journal.MaxNotices)
+	_, err := s.SettleInference(t.Context(), s.settleInput(2, 1, "I see"))
+	require.NoError(t, err)
+	s.head = s.sessionRecord().Head
+	s.start(3)
+	assert.Len(t, s.notices(), n)
+}

@@ -1,0 +1,156 @@
+package journaltest
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+var suspendPromises = []promise{
+	{"a suspended call goes on where it was", suspended},
+	{"only the attempt that has a call suspends it", suspendFenced},
+	{"a suspended call that nobody goes on with is unknown", suspendedForEver},
+	{"progress is noted of an open claim, up to a bound", noted},
+}
+
+func (s *script) suspendInput(c turn.ToolCall, attempt int, continuation string) journal.SuspendInput {
+	return journal.SuspendInput{Turn: s.turn, CallID: c.ID, Attempt: attempt, Continuation: []byte(continuation), At: s.now()}
+}
+
+func (s *script) suspend(c turn.ToolCall, attempt int, continuation string) {
+	s.Helper()
+	require.NoError(s, s.SuspendCall(s.Context(), s.suspendInput(c, attempt, continuation)))
+}
+
+func suspended(t T, open func() journal.Store) {
+	s, list := asked(t, open, 2)
+	for _, continuation := range []string{"", "\x00\xff not text", strings.Repeat("x", journal.MaxContinuationBytes)} {
+		assert.Equal(t, journal.ClaimGranted, s.claim(list[0], s.attempts(list[0])+1).State)
+		attempt := s.attempts(list[0])
+		s.suspend(list[0], attempt, continuation)
+		s.unchanged(func() { s.suspend(list[0], attempt, continuation) }) // the worker died before it could say so
+		rec, err := s.Call(t.Context(), "t1", list[0].ID)
+		require.NoError(t, err)
+		assert.Empty(t, rec.Outcome)
+		assert.Equal(t, attempt, rec.Suspended)
+		assert.True(t, rec.Continuation != nil && string(rec.Continuation) == continuation)
+	}
+	last := s.claim(list[0], 4)
+	assert.Equal(t, journal.ClaimGranted, last.State)
+	assert.Len(t, last.Record.Continuation, journal.MaxContinuationBytes, "the last round's")
+	assert.Equal(t, 4, last.Record.Runs)
+	require.NoError(t, s.ReleaseCall(t.Context(), "t1", list[0].ID, 4))
+	again := s.claim(list[0], 5)
+	assert.Equal(t, journal.ClaimGranted, again.State)
+	assert.Equal(t, last.Record.Continuation, again.Record.Continuation, "what was not sent is still to be sent")
+	assert.Equal(t, journal.ClaimTaken, s.claim(list[0], 6).State, "once, not for ever")
+	rec := s.settleCall(list[0], 5, turn.OutcomeOK, "done")
+	assert.Equal(t, "done", rec.Text)
+	assert.Nil(t, rec.Continuation, "there is nothing to go on with")
+	assert.Equal(t, 1, s.count(turn.ChunkToolCallStarted))
+	assert.Equal(t, 1, s.count(turn.ChunkToolCallCompleted))
+	s.run(list[1], "its neighbour")
+	s.start(2, resultsOf(list...)...)
+	assert.Equal(t, "done", s.transcript()[2].Text)
+}
+
+func (s *script) attempts(c turn.ToolCall) int {
+	rec, err := s.Call(s.Context(), s.turn, c.ID)
+	if err != nil {
+		return 0
+	}
+	return rec.Attempt
+}
+
+func suspendFenced(t T, open func() journal.Store) {
+	s, list := asked(t, open, 1)
+	refused := func(attempt int, want error) {
+		t.Helper()
+		s.unchanged(func() {
+			assert.ErrorIs(t, s.SuspendCall(t.Context(), s.suspendInput(list[0], attempt, "x")), want)
+		})
+	}
+	refused(1, journal.ErrNotFound)
+	s.claim(list[0], 1)
+	refused(2, journal.ErrNotFound)
+	s.unchanged(func() {
+		in := s.suspendInput(list[0], 1, strings.Repeat("x", journal.MaxContinuationBytes+1))
+		assert.Error(t, s.SuspendCall(t.Context(), in))
+		in = s.suspendInput(list[0], 1, "x")
+		in.Turn = "none"
+		assert.ErrorIs(t, s.SuspendCall(t.Context(), in), journal.ErrNotFound)
+	})
+	s.suspend(list[0], 1, "what it left")
+	refused(1, journal.ErrStale)
+	s.claim(list[0], 2)
+	refused(1, journal.ErrStale)
+	s.settleCall(list[0], 2, turn.OutcomeOK, "done")
+	refused(2, journal.ErrStale)
+	s.finish()
+	refused(2, journal.ErrClosed)
+}
+
+func suspendedForEver(t T, open func() journal.Store) {
+	s, list := asked(t, open, 2)
+	s.claim(list[0], 1)
+	s.suspend(list[0], 1, "x")
+	s.claim(list[1], 1)
+	s.suspend(list[1], 1, "x")
+	s.claim(list[1], 2) // and the worker died
+	s.finish()
+	for i, text := range []string{journal.SuspendedText, journal.ResultText(turn.OutcomeUnknown)} {
+		rec, err := s.Call(t.Context(), "t1", list[i].ID)
+		require.NoError(t, err)
+		assert.Equal(t, []any{turn.OutcomeUnknown, text}, []any{rec.Outcome, rec.Text}, "its server had begun")
+	}
+	assert.Equal(t, 2, s.count(turn.ChunkToolCallCompleted))
+}
+
+func noted(t T, open func() journal.Store) {
+	s, list := asked(t, open, 2)
+	note := func(c turn.ToolCall, attempt int, p turn.ToolProgress) error {
+		return s.NoteCall(t.Context(), s.turn, c.ID, attempt, p, s.now())
+	}
+	assert.ErrorIs(t, note(list[0], 1, turn.ToolProgress{}), journal.ErrNotFound)
+	s.claim(list[0], 1)
+	require.NoError(t, note(list[0], 1, turn.ToolProgress{Done: 0.5, Total: 2, Message: strings.Repeat("ä", 1000) + "\xff"}))
+	require.NoError(t, note(list[0], 1, turn.ToolProgress{Done: math.NaN(), Total: math.Inf(1)}), "a server may say anything")
+	var said []turn.ProgressChunk
+	for _, c := range s.chunks() {
+		if c.Kind == turn.ChunkToolProgress {
+			var data turn.ProgressChunk
+			require.NoError(t, json.Unmarshal(c.Data, &data))
+			said = append(said, data)
+			assert.Equal(t, []int{1, 1}, []int{c.Step, c.Attempt})
+		}
+	}
+	require.Len(t, said, 2)
+	assert.Equal(t, []any{"1.0", "local/read_file", 0.5, 2.0}, []any{said[0].CallID, said[0].Tool, said[0].Done, said[0].Total})
+	assert.LessOrEqual(t, len(said[0].Message), journal.PreviewBytes)
+	assert.Zero(t, said[1].ToolProgress)
+
+	for range journal.MaxNotes {
+		require.NoError(t, note(list[0], 1, turn.ToolProgress{Done: 1}))
+	}
+	assert.Equal(t, journal.MaxNotes, s.count(turn.ChunkToolProgress), "a flood is not kept")
+	s.claim(list[1], 1)
+	require.NoError(t, note(list[1], 1, turn.ToolProgress{Done: 1}), "another call has its own bound")
+	s.suspend(list[1], 1, "x")
+	refused := func(c turn.ToolCall, want error) {
+		t.Helper()
+		s.unchanged(func() { assert.ErrorIs(t, note(c, 1, turn.ToolProgress{Done: 2}), want) })
+	}
+	refused(list[1], journal.ErrStale)
+	s.claim(list[1], 2)
+	refused(list[1], journal.ErrStale)
+	s.settleCall(list[0], 1, turn.OutcomeOK, "done")
+	refused(list[0], journal.ErrStale)
+	s.finish()
+	refused(list[0], journal.ErrClosed)
+}
