@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/everturn/everturn/activities/toolbox"
@@ -27,8 +28,12 @@ func (e *Engine) openTools(context.Context) error {
 	if err := e.options.register(local); err != nil {
 		return err
 	}
+	remote, err := e.options.logIn(servers(e.cfg))
+	if err != nil {
+		return err
+	}
 	e.host, err = toolbox.New(toolbox.Options{
-		Servers: servers(e.cfg), MaxResultBytes: e.cfg.Runtime.MaxResultBytes, Environ: lookup(e.options.environ), Logger: e.log,
+		Servers: remote, MaxResultBytes: e.cfg.Runtime.MaxResultBytes, Environ: lookup(e.options.environ), Logger: e.log,
 	}, local)
 	return err
 }
@@ -43,6 +48,9 @@ const (
 // of a change once, so that one which the journal does not take is published again until it does: without it every
 // turn would be without those tools for as long as the server stays as it is.
 func (e *Engine) watch(ctx context.Context) {
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() { e.tellHealth(ctx) })
 	e.host.Watch(ctx, func(c turn.Catalogue) {
 		for pause := republishFirst; ; pause = min(2*pause, republishMost) {
 			err := e.publishOne(ctx, c)
@@ -70,14 +78,8 @@ func lookup(environ []string) func(string) (string, bool) {
 	}
 }
 
-// Catalogues connects to the configured servers, asks what they offer and closes them again: for people who want to
-// look, without journal, model or Temporal.
+// Catalogues is AskServers for who wants to know only what is offered.
 func Catalogues(ctx context.Context, cfg config.Config, opts ...Option) ([]turn.Catalogue, error) {
-	e := &Engine{cfg: cfg, options: newOptions(opts)}
-	e.log = e.options.log
-	if err := e.openTools(ctx); err != nil {
-		return nil, err
-	}
-	catalogues := e.host.Catalogues(ctx)
-	return catalogues, e.Close()
+	catalogues, _, err := AskServers(ctx, cfg, opts...)
+	return catalogues, err
 }
