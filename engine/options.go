@@ -18,6 +18,7 @@ type options struct {
 	log         *slog.Logger
 	environ     []string
 	tools       []func(*toolbox.Local) error
+	logins      map[string]Login
 	wrapJournal func(journal.Store) journal.Store
 	intercept   []interceptor.WorkerInterceptor
 }

@@ -2,6 +2,7 @@ package toolbox
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 
@@ -18,6 +19,19 @@ type Login interface {
 	// Renew is told that the server answered a request with 401 or 403; resp.Request and the headers of resp say for what and
 	// why, its body is not to be read. Where it returns nil, the request is sent once more, with the token that there is then.
 	Renew(ctx context.Context, resp *http.Response) error
+}
+
+// checkLogin refuses a login where nobody would ask for it.
+func (s Server) checkLogin() error {
+	switch {
+	case s.Login == nil:
+		return nil
+	case s.Transport != TransportHTTP:
+		return fmt.Errorf("MCP server %q: a login is for servers over http, not over %s", s.ID, s.Transport)
+	case s.OAuth.TokenURL != "":
+		return fmt.Errorf("MCP server %q: it has a login and client credentials: take one of them away", s.ID)
+	}
+	return nil
 }
 
 // loginHandler makes a Login known to the SDK, which keeps the order of refusal, renewal and the one repetition.

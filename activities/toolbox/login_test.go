@@ -95,3 +95,15 @@ func TestACallThatIsLostAfterALoginIsUnknown(t *testing.T) {
 	assert.Equal(t, turn.OutcomeUnknown, r.Outcome, "%s", r.Text)
 	assert.Len(t, reached, 1)
 }
+
+func TestALoginIsForServersThatAskForOne(t *testing.T) {
+	for want, s := range map[string]toolbox.Server{
+		"not over stdio":         {ID: "a", Command: binary},
+		"not over sse":           {ID: "a", Transport: toolbox.TransportSSE, URL: "https://example.org/sse"},
+		"and client credentials": {ID: "a", URL: "https://example.org/mcp", OAuth: toolbox.OAuth{TokenURL: "https://example.org/token"}},
+	} {
+		s.Login = &visitor{}
+		_, err := toolbox.New(toolbox.Options{Servers: []toolbox.Server{s}, Environ: environ}, nil)
+		assert.ErrorContains(t, err, want)
+	}
+}

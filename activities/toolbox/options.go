@@ -152,7 +152,7 @@ func (s Server) withDefaults() (Server, error) {
 			s.Transport = TransportStdio
 		}
 	}
-	return s, errors.Join(s.checkID(), s.checkTransport(), s.checkTools(), s.checkState())
+	return s, errors.Join(s.checkID(), s.checkTransport(), s.checkLogin(), s.checkTools(), s.checkState())
 }
 
 func (s Server) checkID() error {

@@ -1,0 +1,28 @@
+package engine
+
+import (
+	"context"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/activities/toolbox"
+)
+
+type nobody struct{}
+
+func (nobody) Token(context.Context) (string, error) { return "", nil }
+
+func (nobody) Renew(context.Context, *http.Response) error { return nil }
+
+func TestALoginGoesToTheServerThatItIsFor(t *testing.T) {
+	o := newOptions([]Option{WithLogin("b", nobody{})})
+	servers, err := o.logIn([]toolbox.Server{{ID: "a"}, {ID: "b"}})
+	require.NoError(t, err)
+	assert.Nil(t, servers[0].Login)
+	assert.NotNil(t, servers[1].Login)
+	_, err = o.logIn([]toolbox.Server{{ID: "a"}})
+	assert.ErrorContains(t, err, `MCP server "b", which is not configured`)
+}
