@@ -7,8 +7,20 @@
 // The difference that matters is whether a request left the host. Until its first byte does, a failure is a
 // *turn.Error with code tool_not_sent and the call may be dispatched again. From then on every ending is a result:
 // ok and error where the server answered, unknown where it did not (it died, it fell silent, it sent garbage, the
-// call was cancelled).
+// call was cancelled). What each ending comes to is decided in one place, ending.class.
 // The host never sends a call twice. A tool that is no longer what the turn pinned is not called: tool_drift.
+//
+// Three kinds of calls do not end where they are waited for. One that reports progress is given its timeout anew, up to
+// its total. One whose tool may detach goes on when its time is up: the caller is told unknown at once, and the end, if
+// it comes, by ToolRequest.Late. One whose server wants to know something from a person (SEP-2322) comes back without an
+// outcome, with the questions and a continuation: with the replies and that, any process of the server goes on. Servers
+// of older protocols, which would hold the call meanwhile, are not told that they may ask, unless Server.HoldQuestions
+// says for how long.
+//
+// # What a result is
+//
+// Text, cut for the model, with the whole beside it; images and audio by themselves, with the type that their bytes
+// show; structured content as JSON, unless the text says the same. No configured secret is in any of it: see redactor.
 //
 // # What keeps the host alive
 //

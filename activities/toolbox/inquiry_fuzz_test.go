@@ -1,0 +1,62 @@
+package toolbox
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// FuzzInquiry: a server asks for anything, and a person answers anything. What is asked is bounded and flat, the same form
+// comes out the same, and what is sent to the server is an object that fits the form.
+func FuzzInquiry(f *testing.F) {
+	for _, form := range []string{
+		`{"type":"object","properties":{"a":{"type":"string","enum":["x","y"]},"n":{"type":"integer","default":3}},"required":["a"]}`, `{}`, `null`, `[]`, `{"properties":null}`,
+		`{"properties":{"a":{"type":"array","items":{"anyOf":[{"const":"x","title":"X"}]}}}}`, `{"properties":{"a":{"type":"string","oneOf":[{"const":"x"}]}},"required":"a"}`,
+		`{"properties":{"a":{"type":"string","pattern":"("}}}`, `{"properties":{"a":{"type":"string","$ref":"#"}}}`, `{"type":["object"]}`, `{"properties":{"a":{"type":"number","default":"x"}}}`,
+		`{"properties":{"\u001b":{"type":"string"}}}`, `{"required":[1],"properties":{"a":{"type":"boolean","title":"\u001b[2J"}}}`,
+	} {
+		for _, reply := range []string{`{"a":"x"}`, `{}`, `null`, `{"a":["x"]}`, `{"a":1,"n":1.5}`, ``, `{"a"`} {
+			f.Add([]byte(form), []byte(reply))
+		}
+	}
+	f.Fuzz(func(t *testing.T, form, reply []byte) {
+		schema, err := flatSchema(form)
+		if err != nil {
+			require.LessOrEqual(t, len(err.Error()), 600)
+			require.True(t, utf8.ValidString(err.Error()))
+			return
+		}
+		var flat struct {
+			Properties map[string]map[string]any
+		}
+		require.NoError(t, json.Unmarshal(schema, &flat))
+		require.LessOrEqual(t, len(flat.Properties), maxFields)
+		for name, field := range flat.Properties {
+			require.Equal(t, Sanitize(name), name)
+			require.NotContains(t, field, "properties")
+			if title, ok := field["title"].(string); ok {
+				require.Equal(t, oneLine(title, 1000), title)
+			}
+		}
+		again, err := flatSchema(schema)
+		require.NoError(t, err)
+		require.JSONEq(t, string(schema), string(again))
+
+		q := turn.Inquiry{Key: "q", Message: strings.Repeat("?", 3), Schema: schema}
+		out, err := fitting(q, reply)
+		if err != nil {
+			return
+		}
+		var object map[string]any
+		require.NoError(t, json.Unmarshal(out, &object))
+		require.NotNil(t, object)
+		twice, err := fitting(q, out)
+		require.NoError(t, err, "what fits still fits with its defaults")
+		require.JSONEq(t, string(out), string(twice))
+	})
+}
