@@ -173,7 +173,7 @@ func (h *Host) Call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult,
 		return turn.ToolResult{}, turn.Errorf(turn.CodeToolNotSent, nil, fmt.Sprintf("no server on this worker hosts %q", oneLine(req.Tool, 200)))
 	}
 	if _, err := decodeObject(req.Arguments); err != nil {
-		return failed("arguments of " + req.Tool + ": " + err.Error()), nil
+		return refusedHere("arguments of " + req.Tool + ": " + err.Error()), nil
 	}
 	if _, asked := resume(req); asked != nil {
 		return *asked, nil

@@ -182,7 +182,7 @@ func resume(req turn.ToolRequest) (c continuation, asked *turn.ToolResult) {
 		return c, nil
 	}
 	if err := json.Unmarshal(req.Continuation, &c); err != nil || c.Version != 1 || len(c.Inquiries) == 0 {
-		r := failed("What the server asked for before cannot be read any more. Nothing was sent; the tool may be called again.")
+		r := refusedHere("What the server asked for before cannot be read any more. Nothing was sent; the tool may be called again.")
 		return c, &r
 	}
 	var open []turn.Inquiry
@@ -203,7 +203,7 @@ func resume(req turn.ToolRequest) (c continuation, asked *turn.ToolResult) {
 	}
 	r, err := c.ask(open)
 	if err != nil {
-		r = failed("The answers to the server's question cannot be kept: " + err.Error())
+		r = refusedHere("The answers to the server's question cannot be kept: " + err.Error())
 	}
 	return c, &r
 }

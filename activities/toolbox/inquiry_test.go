@@ -159,7 +159,7 @@ func TestABrokenContinuationSendsNothing(t *testing.T) {
 		req.Continuation = []byte(c)
 		r, err := h.Call(t.Context(), req)
 		require.NoError(t, err)
-		assert.Equal(t, turn.OutcomeError, r.Outcome)
+		assert.Equal(t, turn.OutcomeDenied, r.Outcome)
 		assert.Contains(t, r.Text, "Nothing was sent")
 	}
 }

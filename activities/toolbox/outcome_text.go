@@ -99,6 +99,14 @@ func unsettled(tool string, c class, again bool, what string) turn.ToolResult {
 	return r
 }
 
+// refusedHere is the result of a call that nobody was asked to do.
+func refusedHere(text string) turn.ToolResult {
+	c, _ := ending{stage: stageChecked}.class()
+	r := failed(text)
+	r.Outcome = turn.Outcome(c)
+	return r
+}
+
 func failed(text string) turn.ToolResult {
 	return turn.ToolResult{Outcome: turn.OutcomeError, Text: text, SizeBytes: int64(len(text))}
 }

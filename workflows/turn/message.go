@@ -136,7 +136,7 @@ type WireTool struct {
 
 // ToolResult is what a tool host hands back for one call.
 type ToolResult struct {
-	Outcome Outcome // ok, error or unknown
+	Outcome Outcome // ok, error, unknown, or denied where nobody was asked to do it
 	// Text is what the model is shown: valid UTF-8 without NUL, bounded by the host.
 	Text string
 	// Full is the whole output where Text is a cut of it; nil where Text is everything.
