@@ -70,7 +70,7 @@ func (a *Activities) ask(ctx context.Context, in workflows.InferInput, inf journ
 	asking, abort := context.WithCancelCause(limited)
 	defer abort(nil)
 	s := openStream(asking, a.journal, inf, a.redact, in.Plan.Mode == turn.ModeJSON, abort)
-	answer, err := a.model.Infer(asking, p, s)
+	answer, err := a.model.Infer(asking, a.sensed(asking, p), s)
 	rest := s.close()
 	if err == nil {
 		return answer, rest, nil

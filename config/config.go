@@ -77,6 +77,8 @@ type LLM struct {
 	Temperature *float64 `toml:"temperature" min:"0"`
 	// MaxOutputTokens bounds one answer; 0 leaves it to the provider.
 	MaxOutputTokens int `toml:"max_output_tokens" min:"0"`
+	// Media is what the model is shown of tools' results beside text; auto goes by what is known of the model.
+	Media Media `toml:"media" enum:"auto,none,images,all"`
 	// RetryMax is how often a transport error or a rate limit is tried again.
 	RetryMax int `toml:"retry_max" min:"0"`
 	// ConnectTimeout bounds dialling and the TLS handshake.
@@ -101,6 +103,17 @@ const (
 	ProviderAuto   Provider = "auto"   // openai where a key or a base_url is set, else demo
 	ProviderDemo   Provider = "demo"   // the built-in rule-based stand-in; no language model
 	ProviderOpenAI Provider = "openai" // OpenAI, or any server that speaks its Chat Completions
+)
+
+// Media is what a model takes beside text.
+type Media string
+
+// The choices.
+const (
+	MediaAuto   Media = "auto"
+	MediaNone   Media = "none"
+	MediaImages Media = "images"
+	MediaAll    Media = "all"
 )
 
 // Policy says which tools may be called and what follows an error.

@@ -13,7 +13,7 @@ func Default() Config {
 	return Config{
 		Runtime: defaultRuntime(),
 		LLM: LLM{
-			Provider: ProviderAuto, RetryMax: 2,
+			Provider: ProviderAuto, RetryMax: 2, Media: MediaAuto,
 			ConnectTimeout: 10 * time.Second, FirstTokenTimeout: time.Minute, IdleTimeout: 30 * time.Second,
 			TotalTimeout: 5 * time.Minute, MaxRetryAfter: time.Minute,
 		},

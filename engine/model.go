@@ -36,10 +36,23 @@ func (e *Engine) openModel(ctx context.Context) error {
 		Name: m.provider, BaseURL: baseURL, APIKey: key,
 		ConnectTimeout: c.ConnectTimeout, FirstTokenTimeout: c.FirstTokenTimeout,
 		IdleTimeout: c.IdleTimeout, TotalTimeout: c.TotalTimeout,
-		MaxRetryAfter: c.MaxRetryAfter,
+		MaxRetryAfter: c.MaxRetryAfter, Senses: senses(c.Media),
 	})
 	m.Chat = chat
 	return err
+}
+
+// senses is what the operator says that models take beside text; nil leaves it to what is known of them.
+func senses(m config.Media) *inference.Senses {
+	switch m {
+	case config.MediaNone:
+		return &inference.Senses{}
+	case config.MediaImages:
+		return &inference.Senses{Images: true}
+	case config.MediaAll:
+		return &inference.Senses{Images: true, Audio: true}
+	}
+	return nil
 }
 
 func (m *model) close() error {

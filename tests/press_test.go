@@ -493,6 +493,8 @@ func TestACallThatSomebodyElseReportsAsFailedIsAskedOfTheLedger(t *testing.T) {
 // deaf is a model that says a few words and then waits for its context's end.
 type deaf struct{ reached chan struct{} }
 
+func (deaf) Takes(string, string) bool { return false }
+
 func (d deaf) Infer(ctx context.Context, _ turn.Prompt, sink turn.Sink) (turn.Answer, error) {
 	sink.Text("This is ")
 	close(d.reached)
@@ -502,6 +504,8 @@ func (d deaf) Infer(ctx context.Context, _ turn.Prompt, sink turn.Sink) (turn.An
 
 // patient is a model that answers once it is let.
 type patient struct{ reached, answer chan struct{} }
+
+func (patient) Takes(string, string) bool { return false }
 
 func (p patient) Infer(ctx context.Context, _ turn.Prompt, sink turn.Sink) (turn.Answer, error) {
 	close(p.reached)

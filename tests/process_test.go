@@ -230,7 +230,7 @@ func (l *ledger) host(tool config.MCPTool) func(*config.Config) {
 		c.MCP.Servers = []config.MCPServer{{
 			ID: "ledger", Transport: config.TransportStdio, Command: binary(l.t, "./tests/mcpserver"),
 			Args:           []string{"-ledger", l.file, "-release", l.release, "-pidfile", l.pid},
-			ConnectTimeout: 10 * time.Second, Everywhere: tool.Quick,
+			ConnectTimeout: 10 * time.Second, IdleTimeout: 10 * time.Minute, MaxConcurrentCalls: 64, Everywhere: tool.Quick,
 			Tools: map[string]config.MCPTool{"append": tool, "stubborn": {Risk: config.RiskLow}},
 		}}
 	}

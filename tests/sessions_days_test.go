@@ -82,6 +82,8 @@ type skipping struct {
 // touchOnce is a model that asks for one call and then repeats what came of it.
 type touchOnce struct{}
 
+func (touchOnce) Takes(string, string) bool { return false }
+
 func (touchOnce) Infer(_ context.Context, p turn.Prompt, sink turn.Sink) (turn.Answer, error) {
 	last := p.Messages[len(p.Messages)-1]
 	if last.Role != turn.RoleTool {

@@ -1,0 +1,39 @@
+package activities
+
+import (
+	"context"
+	"slices"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// maxMediaBytes bounds the media that go with one prompt, in bytes before they are encoded: the latest ones.
+const maxMediaBytes = 16 << 20
+
+// sensed is the prompt with the media that its model takes, the latest first where they are too many. What is not loaded
+// is described to the model, and so is what the journal does not have any more.
+func (a *Activities) sensed(ctx context.Context, p turn.Prompt) turn.Prompt {
+	messages, left := p.Messages, int64(maxMediaBytes)
+	for i, m := range slices.Backward(p.Messages) {
+		for j, media := range slices.Backward(m.Media) {
+			if !a.model.Takes(p.Model, media.Type) || media.Bytes > left {
+				continue
+			}
+			left -= media.Bytes
+			data, err := a.journal.GetBlob(ctx, media.Hash)
+			if err != nil {
+				logFailure(ctx, asTurnError(err))
+				continue
+			}
+			if &messages[0] == &p.Messages[0] { // the cache has the others
+				messages = slices.Clone(messages)
+			}
+			if &messages[i].Media[0] == &m.Media[0] {
+				messages[i].Media = slices.Clone(m.Media)
+			}
+			messages[i].Media[j].Data = data
+		}
+	}
+	p.Messages = messages
+	return p
+}
