@@ -1,0 +1,55 @@
+package servers
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// What a server says of its own tools counts where it is trusted; that a tool destroys is believed of all.
+func TestAServersWordOnItsTools(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for trust, reading := range map[bool]turn.Descriptor{
+		false: {Risk: turn.RiskMedium, Reach: turn.Reach{Taints: true}},
+		true:  {Risk: turn.RiskLow, Repeatable: true, Reach: turn.Reach{Contained: true}},
+	} {
+		server := stdioServer(t, "files", "@modelcontextprotocol/server-filesystem", dir)
+		server.Trust, server.ConnectTimeout = trust, within
+		tools := offered(t, server)
+		got := tools["mcp/files/read_text_file"]
+		assert.Equal(t, reading.Risk, got.Risk, "trust %t", trust)
+		assert.Equal(t, reading.Repeatable, got.Repeatable, "trust %t", trust)
+		assert.Equal(t, reading.Reach, got.Reach, "trust %t", trust)
+		writing := tools["mcp/files/write_file"]
+		assert.Equal(t, turn.RiskHigh, writing.Risk, "trust %t", trust)
+		assert.False(t, writing.Contained, "trust %t", trust)
+	}
+}
+
+// offered are the tools of a server, by ID.
+func offered(t *testing.T, server config.MCPServer) map[string]turn.Descriptor {
+	t.Helper()
+	cfg := config.Default()
+	cfg.Runtime.Workspace = t.TempDir()
+	cfg.MCP.Servers = []config.MCPServer{server}
+	catalogues, err := engine.Catalogues(t.Context(), cfg, engine.WithEnviron(os.Environ()))
+	require.NoError(t, err)
+	tools := map[string]turn.Descriptor{}
+	for _, c := range catalogues {
+		require.Empty(t, c.Problem)
+		require.Empty(t, c.Dropped, "tools of %s are left out", c.Server)
+		if c.Server == server.ID {
+			for _, d := range c.Tools {
+				tools[d.ID] = d
+			}
+		}
+	}
+	return tools
+}
