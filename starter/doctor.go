@@ -92,6 +92,7 @@ func checkModel(ctx context.Context, cfg config.Config) (string, error) {
 	return found, err
 }
 
+// checkTools asks the servers itself, and adds what running workers say of them: a worker may be where this is not.
 func (a *app) checkTools(ctx context.Context, cfg config.Config) (string, error) {
 	catalogues, err := engine.Catalogues(ctx, cfg, engine.WithEnviron(a.environ))
 	if err != nil {
@@ -105,7 +106,36 @@ func (a *app) checkTools(ctx context.Context, cfg config.Config) (string, error)
 			problems = append(problems, fmt.Errorf("server %s: %s", c.Server, c.Problem))
 		}
 	}
-	return fmt.Sprintf("%d tools of %d servers", tools, len(catalogues)), errors.Join(problems...)
+	found := fmt.Sprintf("%d tools of %d servers", tools, len(catalogues))
+	published, err := publishedCatalogues(ctx, cfg)
+	if err != nil {
+		return "", err
+	}
+	held := 0
+	for _, c := range published {
+		held += len(c.Held)
+	}
+	if held > 0 {
+		found += fmt.Sprintf(", %d tools held back (see starter tools diff)", held)
+	}
+	return found, errors.Join(append(problems, workersProblems(cfg)...)...)
+}
+
+// workersProblems are the servers that a running worker cannot use.
+func workersProblems(cfg config.Config) []error {
+	workers, err := engine.Health(cfg)
+	if err != nil {
+		return []error{err}
+	}
+	var problems []error
+	for _, w := range workers {
+		for _, s := range w.Servers {
+			if s.State == engine.ServerFailing {
+				problems = append(problems, fmt.Errorf("server %s fails for worker %s since %s: %s", s.Server, w.Worker, s.Since.Local().Format(time.TimeOnly), s.LastError))
+			}
+		}
+	}
+	return problems
 }
 
 func (a *app) checkTemporal(ctx context.Context, cfg config.Config) (string, error) {

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+func (a *app) toolsStatusCommand() *cobra.Command {
+	var connect, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show how the configured tool servers do",
+		Long: `Show how the configured tool servers do: as the workers on this machine see them, else as the journal has them. Where
+neither knows of any, and with --connect, the servers are started or called and asked.
+
+The exit code is 1 where a server fails or is away.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			loaded, err := a.load()
+			if err != nil {
+				return err
+			}
+			all, err := a.serverStatus(cmd.Context(), loaded.Config, connect)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = writeJSON(a.out, all)
+			} else {
+				err = a.printStatus(all)
+			}
+			if err == nil && slices.ContainsFunc(all, serverStatus.bad) {
+				return &exitError{code: exitFailed}
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&connect, "connect", false, "start or call the servers and ask them, whatever workers say")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// The states of a server that no running worker tells of.
+const (
+	statePublished = "published" // a worker was well connected when it last said something
+	stateAway      = "away"      // it was not
+	stateUnknown   = "unknown"   // nobody has said anything yet
+)
+
+// serverStatus is how one server does, by one worker's word, the journal's or its own.
+type serverStatus struct {
+	engine.ServerHealth
+	Worker   string `json:"worker,omitempty"` // empty: not a worker's word
+	Required bool   `json:"required,omitempty"`
+	Tools    int    `json:"tools"`
+	Held     int    `json:"held"`
+	Dropped  int    `json:"dropped"`
+	Problem  string `json:"problem,omitempty"` // why it is not to be used now
+}
+
+func (s serverStatus) bad() bool { return s.Problem != "" || s.State == engine.ServerFailing }
+
+// serverStatus puts together what is known: of each configured server, a row a worker that tells of it, or one.
+func (a *app) serverStatus(ctx context.Context, cfg config.Config, connect bool) ([]serverStatus, error) {
+	published, err := publishedCatalogues(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	workers, err := engine.Health(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if connect || len(workers) == 0 && len(published) == 0 {
+		asked, health, err := engine.AskServers(ctx, cfg, engine.WithEnviron(a.environ))
+		if err != nil {
+			return nil, err
+		}
+		for i, c := range asked { // what is held is the journal's to say
+			asked[i].Held = published[c.Server].Held
+		}
+		for i := range health {
+			health[i].RetryAt = time.Time{} // it is closed again
+		}
+		published, workers = byServer(asked), []engine.WorkerHealth{{Servers: health}}
+	}
+	return joinStatus(cfg, published, workers), nil
+}
+
+// publishedCatalogues is what workers have published, by server; nothing where there is no journal yet.
+func publishedCatalogues(ctx context.Context, cfg config.Config) (map[string]turn.Catalogue, error) {
+	if _, err := os.Stat(cfg.Journal.Path); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	store, err := openJournal(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	list, err := store.Catalogues(ctx)
+	return byServer(list), errors.Join(err, store.Close())
+}
+
+func byServer(list []turn.Catalogue) map[string]turn.Catalogue {
+	out := make(map[string]turn.Catalogue, len(list))
+	for _, c := range list {
+		out[c.Server] = c
+	}
+	return out
+}
+
+func joinStatus(cfg config.Config, published map[string]turn.Catalogue, workers []engine.WorkerHealth) []serverStatus {
+	all := []serverStatus{}
+	for _, s := range cfg.MCP.Servers {
+		c, known := published[s.ID]
+		row := serverStatus{Required: s.Required, Tools: len(c.Tools), Held: len(c.Held), Dropped: len(c.Dropped), Problem: c.Problem}
+		told := false
+		for _, w := range workers {
+			for _, h := range w.Servers {
+				if h.Server == s.ID {
+					row.ServerHealth, row.Worker, told = h, w.Worker, true
+					row.Problem = problemNow(h, c)
+					all = append(all, row)
+				}
+			}
+		}
+		if !told {
+			row.Server, row.State = s.ID, stateUnknown
+			if known {
+				row.State = statePublished
+			}
+			if c.Problem != "" {
+				row.State = stateAway
+			}
+			all = append(all, row)
+		}
+	}
+	return all
+}
+
+// problemNow is why a worker cannot use a server now. What was published may be older than what the worker says.
+func problemNow(h engine.ServerHealth, c turn.Catalogue) string {
+	if h.State == engine.ServerFailing {
+		return cmp.Or(h.LastError, c.Problem, "it fails")
+	}
+	return ""
+}
+
+// printStatus prints a line a server, and on stderr what is wrong.
+func (a *app) printStatus(all []serverStatus) error {
+	if len(all) == 0 {
+		a.note("no tool servers are configured: see [[mcp.servers]] in `starter init`")
+		return nil
+	}
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "SERVER\tSTATE\tSINCE\tTOOLS\tHELD\tCALLS\tFAILURES\tRESTARTS\tWORKER")
+	for _, s := range all {
+		since := "-"
+		if !s.Since.IsZero() {
+			since = s.Since.Local().Format(time.DateTime)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n", line(s.Server, 40), s.State, since, s.Tools, s.Held, s.Calls, s.Failures, s.Restarts,
+			line(cmp.Or(s.Worker, "-"), 60))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, s := range all {
+		a.notes(s)
+	}
+	return nil
+}
+
+func (a *app) notes(s serverStatus) {
+	switch {
+	case s.Problem != "" && !s.RetryAt.IsZero():
+		a.note("%s is not available, and is tried again at %s: %s", s.Server, s.RetryAt.Local().Format(time.TimeOnly), s.Problem)
+	case s.Problem != "":
+		a.note("%s is not available: %s", s.Server, s.Problem)
+	case s.LastError != "":
+		a.note("%s: its last error was at %s: %s", s.Server, s.LastErrorAt.Local().Format(time.DateTime), s.LastError)
+	}
+	if s.Held > 0 {
+		a.note("%s: %d of its tools are held back: see `starter tools diff %s`", s.Server, s.Held, s.Server)
+	}
+	if s.Dropped > 0 {
+		a.note("%s: %d of its tools were left out: see `starter tools`", s.Server, s.Dropped)
+	}
+}

@@ -1,0 +1,72 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/tests/script"
+)
+
+// status is a row of tools status --json.
+type status struct {
+	Server, State, Worker, Problem string
+	Tools, Connections             int
+	Calls, Failures                int64
+}
+
+func TestCLIToolsStatusAsksWhereNobodyHasSaidAnything(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, hosting(t, "good", "")+hosting(t, "broken", `env = {SECRET = "canary-of-the-env"}`, "-mode", "exit"))
+	asked := h.starter("tools", "status").exits(1)
+	assert.Regexp(t, `(?m)^good +connected `, asked.out.String())
+	assert.Regexp(t, `(?m)^broken +failing `, asked.out.String())
+	assert.Contains(t, asked.err.String(), "broken is not available")
+	assert.Contains(t, asked.err.String(), "no licence found", "the end of the server's stderr")
+	assert.NotContains(t, asked.out.String()+asked.err.String(), "canary-of-the-env")
+	assert.NoDirExists(t, h.path(".everturn"), "looking makes nothing")
+}
+
+func TestCLIToolsStatusIsWhatTheWorkersSee(t *testing.T) {
+	t.Parallel()
+	model := script.Start(t, script.Text("Hello."))
+	h := newHome(t, asking(model)+hosting(t, "good", "")+hosting(t, "broken", fmt.Sprintf("env = {SECRET = %q}", "canary-of-the-env"), "-mode", "exit"))
+	worker := h.worker()
+	h.starter("run", "hello").exits(0)
+	var rows []status
+	require.Eventually(t, func() bool {
+		rows = decoded[[]status](h.starter("tools", "status", "--json").exits(1))
+		return len(rows) == 2 && rows[0].Worker != ""
+	}, within, 50*time.Millisecond)
+	assert.Equal(t, "connected", rows[0].State)
+	assert.Positive(t, rows[0].Tools)
+	assert.Equal(t, 1, rows[0].Connections)
+	assert.Equal(t, "failing", rows[1].State)
+	assert.Contains(t, rows[1].Problem, "no licence found")
+	files, err := os.ReadDir(h.path(".everturn/journal.db.workers"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	assert.Empty(t, filesWith(t, h.dir, "canary-of-the-env", "agent.toml"))
+	doctor := h.starter("doctor").exits(1)
+	assert.Contains(t, doctor.out.String(), "server broken fails for worker")
+
+	worker.end()
+	assert.Empty(t, readDir(t, h.path(".everturn/journal.db.workers")), "a worker that is gone tells nothing")
+	rows = decoded[[]status](h.starter("tools", "status", "--json").exits(1))
+	require.Len(t, rows, 2)
+	assert.Equal(t, "published", rows[0].State)
+	assert.Equal(t, "away", rows[1].State)
+	rows = decoded[[]status](h.starter("tools", "status", "--connect", "--json").exits(1))
+	assert.Equal(t, "connected", rows[0].State)
+}
+
+func readDir(t *testing.T, dir string) []os.DirEntry {
+	t.Helper()
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	return files
+}
