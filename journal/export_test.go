@@ -39,7 +39,7 @@ func read(input []byte) (lines int, err error) {
 }
 
 // keptExports are exports of each version. The fork is one of the first file's session.
-var keptExports = []string{"session-v1.jsonl", "session-v2.jsonl", "fork-v2.jsonl"}
+var keptExports = []string{"session-v1.jsonl", "session-v2.jsonl", "fork-v2.jsonl", "session-v3.jsonl"}
 
 func sample(t testing.TB, name string) []byte {
 	t.Helper()
@@ -140,6 +140,35 @@ func TestEditedPeople(t *testing.T) {
 		}
 		assert.ErrorContains(t, err, c.says, c.find)
 		assert.ErrorContains(t, err, "line ")
+	}
+}
+
+// TestEditedTools: neither is what tools have left.
+func TestEditedTools(t *testing.T) {
+	for _, c := range []struct{ find, change, says string }{
+		{`"mark":{"turn":"w1"`, `"mark":{"turn":"w1"`, ""},
+		{`"mark":{"turn":"w1"`, `"mark":{"turn":""`, "the turn's ID"},
+		{`"tool":"local/read_file","at"`, `"tool":"","at"`, "names no tool"},
+		{`"type":"image/png","bytes":12`, `"type":"image/png","bytes":13`, "its blob has others"},
+		{`"media":[{"hash":"6157`, `"media":[{"hash":"6158`, "no blob"},
+		{`"type":"image/png","bytes":12`, `"type":"` + strings.Repeat("x", 200) + `","bytes":12`, "not as a journal keeps them"},
+		{`"media":[{"hash":"dd29442deca69f52c50006b831cb216edf78a7da33748f0a80ff19f2ebe57ecd"`, `"media":[{"hash":""`, "its blob has others"},
+		{`"suspended":1`, `"suspended":2`, "was suspended in attempt 2"},
+		{`"outcome":"error","text":"it went wrong"`, `"outcome":"unknown","text":"it went wrong"`, "of which it knows the outcome"},
+		{`"call":"2.0","asked_at"`, `"call":"","asked_at"`, "an inquiry and the call"},
+		{`"inquiry":{"key":"branch","message":"which <branch>?"`, `"inquiry":{"key":"branch","message":"` + strings.Repeat("x", 20_000) + `"`, "not as a journal keeps it"},
+		{`"kind":"elicitation"`, `"kind":"question"`, "not as a journal keeps it"},
+		{`"reply":{"key":"branch"`, `"reply":{"key":"another"`, "and \"branch\" was asked"},
+		{`"action":"accept"`, `"action":"decline"`, "not as a journal keeps it"},
+		{`"verdict":"answered"`, `"verdict":"allowed"`, "none for a wait of kind"},
+		{`"version":3`, `"version":4`, "newer version"},
+	} {
+		_, err := read(edit(t, "session-v3.jsonl", c.find, c.change))
+		if c.says == "" {
+			assert.NoError(t, err)
+			continue
+		}
+		assert.ErrorContains(t, err, c.says, c.find)
 	}
 }
 

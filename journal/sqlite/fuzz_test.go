@@ -29,11 +29,12 @@ func FuzzImport(f *testing.F) {
 	for half := kept; len(half) > 300; half = half[:len(half)*3/4] {
 		f.Add(half)
 	}
-	for _, name := range []string{"session-v2.jsonl", "fork-v2.jsonl"} {
+	for _, name := range []string{"session-v2.jsonl", "fork-v2.jsonl", "session-v3.jsonl"} {
 		later, err := os.ReadFile("../testdata/" + name)
 		require.NoError(f, err)
 		f.Add(later)
-		for _, change := range []string{`"step":1`, `"verdict":"denied"`, `"fork_seq":5`, `"seq":5,`, `"turn":"t1"`, `"index":10`, `"rule":{`} {
+		for _, change := range []string{`"step":1`, `"verdict":"denied"`, `"fork_seq":5`, `"seq":5,`, `"turn":"t1"`, `"index":10`, `"rule":{`,
+			`"mark":{`, `"suspended":1`, `"bytes":12`, `"due":true`, `"media":[`, `"inquiry":{`, `"schema":{`, `"reply":{`, `"verdict":"answered"`} {
 			f.Add(bytes.Replace(later, []byte(change), []byte(strings.Replace(change, ":", ":9", 1)), 1))
 		}
 	}

@@ -43,7 +43,7 @@ func TestConformanceOfTwoOpens(t *testing.T) {
 // the session that it was forked from, of which this journal knows more chunks than the one that exported it.
 func TestKeptExportIsImported(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{})
-	for session, name := range map[string]string{"s2": "session-v2.jsonl", "s": "session-v1.jsonl"} {
+	for session, name := range map[string]string{"s2": "session-v2.jsonl", "s": "session-v1.jsonl", "s3": "session-v3.jsonl"} {
 		kept := importKept(t, s, name)
 		var out bytes.Buffer
 		require.NoError(t, s.Export(t.Context(), session, &out))
