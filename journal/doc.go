@@ -14,6 +14,14 @@
 //   - A fork names the message up to which it shares another session's past. Nothing is copied; its ledgers, rules and
 //     waits are its own, and message IDs of the shared past count as had.
 //   - A call is named by (turn, "<step>.<index>"), an inference by (turn, step): what a reset run asks again, it finds.
+//   - A call has one outcome, the first. What comes after is kept beside it; where the outcome was unknown, the session's
+//     model is told in a message of its own, once an attempt, never over the transcript.
+//   - A call whose server asks for something is suspended: nobody has it, and what it goes on with waits in the journal for
+//     any process. Where that is lost, its outcome is unknown: it never begins again.
+//   - The words of servers that nobody vouches for mark their session in the transaction that brings them in. A mark stays,
+//     over compaction, crashes and forks.
+//   - Tools are accepted by their hashes. What a server publishes becomes current at once; what of it nobody has accepted is
+//     held, so that no turn pins it. See Review for what needs nobody's word.
 //
 // The Journal interface is what the activities need and Store what the command line and the worker need on top.
 // SQLite stands behind it in journal/sqlite; every implementation passes journal/journaltest.

@@ -1,6 +1,7 @@
 package journaltest
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -18,6 +19,9 @@ var pairPromises = []pairPromise{
 	{"one message from many processes begins one turn", oneMessage},
 	{"one call claimed by many is granted once", oneClaim},
 	{"two processes write at once and both get through", bothWrite},
+	{"an operator accepts what was seen, whatever is published meanwhile", acceptsSeen},
+	{"a late result from many processes is told once", oneNotice},
+	{"one suspended call claimed by many goes on once", oneGoesOn},
 }
 
 // together runs fn n times at once, alternating between the stores.
@@ -122,4 +126,83 @@ func bothWrite(t T, a, b journal.Store) {
 		require.NoError(t, err)
 	}
 	assert.Len(t, s.chunks(), 1+n)
+}
+
+func acceptsSeen(t T, a, b journal.Store) {
+	s := &servers{T: t, Store: a}
+	const n = 24
+	version := func(i int) turn.Descriptor { return tool("send", fmt.Sprint(i%6)) }
+	s.publish(mail(version(0)))
+	errs := make([]error, n)
+	together(a, b, n, func(i int, store journal.Store) {
+		if errs[i] = store.PublishCatalogue(t.Context(), mail(version(i))); errs[i] != nil {
+			return
+		}
+		in := journal.AcceptInput{Server: "mail", Hashes: map[string]string{"send": version(3).Hash}, At: start}
+		out, err := store.Accept(t.Context(), in)
+		if !errors.Is(err, journal.ErrConflict) {
+			errs[i] = err
+		}
+		for _, d := range out {
+			if d.Now.Hash != version(3).Hash {
+				errs[i] = fmt.Errorf("%s was accepted, which nobody saw", d.Now.Hash)
+			}
+		}
+	})
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	s.publish(mail(version(3)))
+	s.accept()
+	for i := range 6 {
+		s.publish(mail(version(i)))
+		if i == 0 || i == 3 {
+			s.sees(these(version(i)), nil)
+		} else {
+			s.sees(nil, these(version(i)))
+		}
+	}
+}
+
+func oneNotice(t T, a, b journal.Store) {
+	s, list := asked(t, func() journal.Store { return a }, 1)
+	s.unknown(list[0])
+	in := s.startInput(2, resultsOf(list...)...)
+	const n = 20
+	errs := make([]error, n)
+	together(a, b, n, func(i int, store journal.Store) {
+		if i%3 == 0 {
+			_, errs[i] = store.StartInference(t.Context(), in)
+			return
+		}
+		late := journal.SettleInput{Turn: "t1", CallID: list[0].ID, Attempt: 1, Taints: true, At: start, Result: turn.ToolResult{Outcome: turn.OutcomeOK, Text: "done"}}
+		_, errs[i] = store.SettleCall(t.Context(), late)
+	})
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	_, err := b.StartInference(t.Context(), in)
+	require.NoError(t, err)
+	assert.Len(t, s.notices(), 1)
+	assert.Len(t, s.resolved(), 1)
+	assert.NotNil(t, s.mark("s"))
+}
+
+func oneGoesOn(t T, a, b journal.Store) {
+	s, list := asked(t, func() journal.Store { return a }, 1)
+	s.claim(list[0], 1)
+	s.suspend(list[0], 1, "x")
+	const n = 20
+	claims, errs := make([]journal.Claim, n), make([]error, n)
+	together(a, b, n, func(i int, store journal.Store) {
+		claims[i], errs[i] = store.ClaimCall(t.Context(), journal.ClaimInput{Turn: "t1", Step: 1, Call: list[0], Attempt: 2, At: start})
+	})
+	granted := 0
+	for i := range n {
+		require.NoError(t, errs[i])
+		if claims[i].State == journal.ClaimGranted {
+			granted++
+		}
+	}
+	assert.Equal(t, 1, granted)
 }

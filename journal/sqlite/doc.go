@@ -13,5 +13,6 @@
 // file reads one number; a file lock beside the journal keeps two processes from migrating at once.
 //
 // Content above 1 KiB is stored once, in blobs, under its SHA-256; the transcript and the ledgers point to it. No
-// method reads more of a session than it answers: appends need the head alone.
+// method reads more of a session than it answers: appends need the head alone. What turns see of a server's catalogue is
+// worked out when it is published or accepted, so that reading it costs nothing more.
 package sqlite
