@@ -129,7 +129,7 @@ func (t *headerRoundTripper) noting(req *http.Request) (*http.Response, error) {
 	switch {
 	case err != nil && first && !wrote.Load():
 		st.unsend()
-	case err == nil && (first || again) && refusedUnread(resp.StatusCode):
+	case err == nil && (first || again) && refusedUnread(resp):
 		st.refused.Store(true)
 	}
 	return resp, err
@@ -142,17 +142,6 @@ func (t *headerRoundTripper) withHeaders(ctx context.Context, req *http.Request)
 		req.Header.Set(name, value)
 	}
 	return req
-}
-
-// refusedUnread are the statuses with which a server says that it did not act on the request (RFC 9110; for 404, the
-// MCP transport: the session is gone).
-func refusedUnread(status int) bool {
-	switch status {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed,
-		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests:
-		return true
-	}
-	return false
 }
 
 // boundedBody fails where a body goes over its limit, so that a cut body is never taken for a whole one.

@@ -2,13 +2,16 @@ package servers
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/tests/servers/npm"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 const everything = "@modelcontextprotocol/server-everything"
@@ -20,25 +23,63 @@ func TestEverythingOverStdio(t *testing.T) {
 
 func TestEverythingOverHTTP(t *testing.T) {
 	t.Parallel()
-	callEverything(t, newRig(t, httpServer("everything", startEverything(t, "streamableHttp"))))
+	port, _ := startEverything(t, "streamableHttp")
+	callEverything(t, newRig(t, httpServer("everything", port)))
 }
 
 // The transport that came before streamable HTTP.
 func TestEverythingOverSSE(t *testing.T) {
 	t.Parallel()
-	port := startEverything(t, "sse")
+	port, _ := startEverything(t, "sse")
 	callEverything(t, newRig(t, config.MCPServer{
 		ID: "everything", Transport: config.TransportSSE, URL: fmt.Sprintf("http://127.0.0.1:%d/sse", port),
 	}))
 }
 
-func startEverything(t *testing.T, transport string) (port int) {
+func startEverything(t *testing.T, transport string) (port int, s *remote) {
 	t.Helper()
-	tree := npm.Need(t)
+	npm.Need(t)
 	port, err := freePort()
 	require.NoError(t, err)
-	listening(t, port, t.TempDir(), []string{fmt.Sprintf("PORT=%d", port)}, tree.Node, tree.Bin(t, everything), transport)
-	return port
+	return port, everythingAt(t, port, transport)
+}
+
+func everythingAt(t *testing.T, port int, transport string) *remote {
+	t.Helper()
+	tree := npm.Need(t)
+	return listening(t, port, t.TempDir(), []string{fmt.Sprintf("PORT=%d", port)}, tree.Node, tree.Bin(t, everything), transport)
+}
+
+// A remote server that was replaced knows nothing of the sessions that the one before had, and the reference server says so
+// with 400 where the protocol has 404. The next turn has to get through to it all the same.
+func TestARemoteServerIsReplaced(t *testing.T) {
+	t.Parallel()
+	for _, transport := range []string{"streamableHttp", "sse"} {
+		t.Run(transport, func(t *testing.T) {
+			t.Parallel()
+			port, s := startEverything(t, transport)
+			server := httpServer("everything", port)
+			if transport == "sse" {
+				server.Transport, server.URL = config.TransportSSE, fmt.Sprintf("http://127.0.0.1:%d/sse", port)
+			}
+			r := newRig(t, server)
+			r.turn(ask("echo", `{"message":"before"}`))
+			s.end(t)
+			everythingAt(t, port, transport)
+			r.isBack()
+			assert.Contains(t, r.turn(ask("echo", `{"message":"after"}`))[0], "after")
+		})
+	}
+}
+
+// isBack waits until a worker says again what the server offers.
+func (r *rig) isBack() {
+	r.t.Helper()
+	require.Eventually(r.t, func() bool {
+		catalogues, err := r.store.Catalogues(r.t.Context())
+		require.NoError(r.t, err)
+		return slices.ContainsFunc(catalogues, func(c turn.Catalogue) bool { return c.Server == r.server && c.Problem == "" })
+	}, within, 10*time.Millisecond, "the server is not offered any more")
 }
 
 // callEverything calls what the server offers to a client that does not let it ask, sample or see roots.

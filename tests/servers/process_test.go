@@ -36,7 +36,7 @@ type remote struct {
 }
 
 // listening starts the program in a folder and returns when something accepts connections on the port.
-func listening(t *testing.T, port int, dir string, environ []string, program string, args ...string) {
+func listening(t *testing.T, port int, dir string, environ []string, program string, args ...string) *remote {
 	t.Helper()
 	s := &remote{cmd: exec.Command(program, args...), done: make(chan struct{})}
 	s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr, s.cmd.WaitDelay = dir, &s.out, &s.out, time.Second
@@ -56,6 +56,7 @@ func listening(t *testing.T, port int, dir string, environ []string, program str
 	require.NoError(t, <-started)
 	t.Cleanup(func() { s.end(t) })
 	s.await(t, port)
+	return s
 }
 
 // await tries the port until the server is there, has ended, or takes too long.
