@@ -2,6 +2,7 @@ package toolbox_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -76,7 +77,8 @@ func newHost(t *testing.T, opts toolbox.Options, local *toolbox.Local, servers .
 	return h
 }
 
-// children are the living processes that run the test server or were started by it: their groups are not ours.
+// children are the living processes that run the test server, and those that it has started, which carry our mark: their
+// groups are not ours, and other tests may run on this machine.
 func children(t *testing.T) []int {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -85,7 +87,8 @@ func children(t *testing.T) []int {
 	for _, file := range stats {
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		args, err := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
-		if err == nil && (strings.HasPrefix(string(args), binary) || strings.Contains(string(args), "while :; do sleep 1; done")) {
+		env, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "environ")) // of a process that is ending: nothing
+		if err == nil && (strings.HasPrefix(string(args), binary) || bytes.Contains(env, fmt.Appendf(nil, "EVERTURN_CHILD_OF=%d.", os.Getpid()))) {
 			pids = append(pids, pid)
 		}
 	}
