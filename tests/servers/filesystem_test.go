@@ -8,6 +8,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/tests/servers/npm"
 )
 
 // picture is a PNG of one pixel.
@@ -59,6 +62,21 @@ func TestFilesystem(t *testing.T) {
 	assert.Contains(t, reading[7], "notes/old/c.txt")
 	assert.Contains(t, reading[8], "31")
 	r.offersOnlyWhatWasCalled()
+}
+
+// Most servers are started through npx, which starts a shell, which starts the server: all of them have to go.
+func TestThroughNpx(t *testing.T) {
+	t.Parallel()
+	tree := npm.Need(t)
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	r := newRig(t, config.MCPServer{
+		ID: "files", Transport: config.TransportStdio, Command: "npx", Args: []string{"--no-install", "mcp-server-filesystem", dir},
+		Dir: tree.Dir, Env: map[string]config.Secret{"PATH": config.Secret(filepath.Dir(tree.Node) + ":" + os.Getenv("PATH"))},
+	})
+	r.turn(ask("write_file", `{"path":"%s/a.txt","content":"through npx"}`, dir))
+	assert.Equal(t, "through npx", read(t, dir, "a.txt"))
+	assert.Greater(t, len(r.processes()), 1, "npx and what it has started")
 }
 
 // read is a file's content.

@@ -39,6 +39,7 @@ const canary = "sk-canary-9f31c7d2a4"
 type rig struct {
 	t      *testing.T
 	server string
+	mark   string // of the server's processes
 	model  *script.Server
 	cfg    config.Config
 	client client.Client
@@ -88,20 +89,33 @@ func (r *rig) open() {
 	r.t.Cleanup(func() { require.NoError(r.t, r.store.Close()) })
 }
 
-// leavesNothing marks the server's process and all that it starts by a variable, and looks for it when the worker has ended.
+// markVariable marks a server's process and all that it starts.
+const markVariable = "EVERTURN_TEST_MARK"
+
+// leavesNothing marks the server's process, and looks for what is left of it when the worker has ended.
 func (r *rig) leavesNothing(server *config.MCPServer, mark string) {
 	if server.Env == nil {
 		server.Env = map[string]config.Secret{}
 	}
-	server.Env["EVERTURN_TEST_MARK"] = config.Secret(mark)
-	r.t.Cleanup(func() {
-		files, err := filepath.Glob("/proc/[0-9]*/environ")
-		require.NoError(r.t, err)
-		for _, file := range files {
-			b, err := os.ReadFile(file)
-			assert.False(r.t, err == nil && bytes.Contains(b, []byte("EVERTURN_TEST_MARK="+mark+"\x00")), "%s is of a process that is left", file)
+	r.mark = mark
+	server.Env[markVariable] = config.Secret(mark)
+	r.t.Cleanup(func() { assert.Empty(r.t, r.processes(), "processes are left") })
+}
+
+// processes are those of the server, each with its command.
+func (r *rig) processes() (commands []string) {
+	r.t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/environ")
+	require.NoError(r.t, err)
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil || !bytes.Contains(b, []byte(markVariable+"="+r.mark+"\x00")) {
+			continue // it has ended, or is another one's
 		}
-	})
+		line, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline")) // it is only shown
+		commands = append(commands, string(bytes.ReplaceAll(line, []byte{0}, []byte(" "))))
+	}
+	return commands
 }
 
 // work runs the worker until the test ends.

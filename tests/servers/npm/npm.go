@@ -40,7 +40,7 @@ const oldestNode = 22
 // Tree is an installed set of packages.
 type Tree struct {
 	Node string // the program to run them with
-	dir  string
+	Dir  string // the folder with package.json and node_modules
 }
 
 var installed = sync.OnceValues(func() (Tree, error) {
@@ -135,7 +135,7 @@ func install(ctx context.Context, dir string) error {
 
 // open finds a Node.js for the packages: the one among them, else the one in PATH.
 func open(ctx context.Context, dir string) (Tree, error) {
-	t := Tree{dir: dir}
+	t := Tree{Dir: dir}
 	own := filepath.Join(dir, "node_modules", "node-"+runtime.GOOS+"-"+strings.Replace(runtime.GOARCH, "amd64", "x64", 1), "bin", "node")
 	for _, name := range []string{own, "node"} {
 		file, err := exec.LookPath(name)
@@ -158,7 +158,7 @@ func open(ctx context.Context, dir string) (Tree, error) {
 // Bin is the file that a package names as its command, to be run with Node.
 func (t Tree) Bin(tb testing.TB, pkg string) string {
 	tb.Helper()
-	dir := filepath.Join(t.dir, "node_modules", filepath.FromSlash(pkg))
+	dir := filepath.Join(t.Dir, "node_modules", filepath.FromSlash(pkg))
 	b, err := os.ReadFile(filepath.Join(dir, "package.json"))
 	if err != nil {
 		tb.Fatal(err)
