@@ -25,9 +25,21 @@
 // # What keeps the host alive
 //
 // Everything that a server says is bounded: lines, pages, tools, descriptions, schemas, results, stderr. Every wait
-// has a deadline. A session that died is never used again; the next call starts a new one, after a pause that doubles
-// from one second to a minute while connecting fails. A server that keeps working after its deadline loses its
-// process group. Close leaves no process and no goroutine.
+// has a deadline. A session that died is never used again, and a server that keeps working after its deadline loses its
+// process group. Close leaves no process and no goroutine; what a killed host has left, the next one ends.
+//
+// Connections are caches. They are made when a call, or somebody who watches, needs one, and end when nobody uses them
+// (Server.IdleTimeout); what the server offered stays published. A connect that fails is not repeated before a pause
+// that doubles from one second to a minute; so is no call after three in a row to which no answer came. When the pause
+// is over one attempt finds out for all. Health says how each server does.
+//
+// A stateful server has a connection for each turn. A turn that goes on finds the one that it has used before, or is told
+// that the server's state is lost.
+//
+// # Where requests may go
+//
+// To the configured host and no other, whatever redirects and servers say; over https, or plain http on loopback and in
+// networks that the operator named. The address is checked at the moment of dialling: see guard.
 //
 // # What a server's word is worth
 //
