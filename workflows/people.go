@@ -371,7 +371,7 @@ func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
 	}
 	kind := turn.WaitQuestion
 	w, known := r.desk.find(a.Question)
-	if known && w.Kind == turn.WaitElicitation {
+	if known && w.Kind == turn.WaitElicitation || !known && a.Reply != nil { // not yet known, it may be about to be asked again
 		kind = turn.WaitElicitation
 	}
 	if err := checkAnswer(kind, w, a); err != nil {
