@@ -60,9 +60,14 @@ func (a *Activities) presentable(r turn.ToolResult) turn.ToolResult {
 	for _, m := range r.Media {
 		notes = append(notes, fmt.Sprintf("[%s, %d bytes, is the artifact %s]", m.Type, len(m.Data), journal.HashOf(m.Data)))
 	}
-	if len(notes) > 0 {
-		r.Text += "\n" + strings.Join(notes, "\n")
+	if len(notes) == 0 {
+		return r
 	}
+	note := "\n" + strings.Join(notes, "\n")
+	if r.Full != nil { // the text is as long as it may be
+		r.Text = turn.Cut(r.Text, max(len(r.Text)-len(note), 0))
+	}
+	r.Text += note
 	return r
 }
 

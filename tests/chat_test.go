@@ -154,7 +154,7 @@ func TestChatDeniesWithAReasonAndKeepsRules(t *testing.T) {
 		script.When("second", script.Steps(call, script.Text("Written."))),
 		script.When("third", script.Steps(call, script.Text("Written again."))),
 	))
-	h := newHome(t, asking(model)+"[policy]\nask = [\"mcp/ledger/append\"]\n"+hosting(t, "ledger", ""))
+	h := newHome(t, asking(model)+"[policy]\nask = [\"mcp/ledger/append\"]\n"+hosting(t, "ledger", "trust = true"))
 	h.worker()
 	s := h.chat(80, 24, nil)
 	s.ready()
