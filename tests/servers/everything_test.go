@@ -100,7 +100,7 @@ func callEverything(t *testing.T, r *rig) {
 		ask("toggle-subscriber-updates", ""),
 		ask("toggle-subscriber-updates", ""),
 		ask("get-env", ""),
-		call{tool: "simulate-research-query", args: `{"topic":"lighthouses"}`, fails: true}, // it runs as a task only, which clients may lack
+		call{tool: "simulate-research-query", args: `{"topic":"lighthouses"}`, ends: turn.OutcomeError}, // it runs as a task only, which clients may lack
 	)
 	for i, want := range []string{
 		"hello", "42", "image/png", `"temperature"`, "image/png", "[link ", "Resource 7", "application/gzip", "Steps: 3",
@@ -125,7 +125,7 @@ func TestResourcesAndPrompts(t *testing.T) {
 		ask("read_resource", `{"uri":"demo://resource/dynamic/blob/4"}`),
 		ask("list_prompts", ""),
 		ask("get_prompt", `{"name":"args-prompt","arguments":{"city":"Oslo"}}`),
-		call{tool: "read_resource", args: `{"uri":"demo://resource/none"}`, fails: true},
+		call{tool: "read_resource", args: `{"uri":"demo://resource/none"}`, ends: turn.OutcomeError},
 	)
 	for i, want := range []string{"demo://resource/static", "demo://resource/dynamic/text/{resourceId}", "Resource 3", "[text/plain, ", "args-prompt", "Oslo"} {
 		assert.Contains(t, results[i], want)

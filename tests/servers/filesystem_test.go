@@ -11,6 +11,7 @@ import (
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/tests/servers/npm"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // picture is a PNG of one pixel.
@@ -34,7 +35,7 @@ func TestFilesystem(t *testing.T) {
 		ask("write_file", `{"path":"%s/notes/b.txt","content":"second\n"}`, dir),
 		ask("edit_file", `{"path":"%s/notes/a.txt","edits":[{"oldText":"the light","newText":"the lighthouse"}]}`, dir),
 		ask("move_file", `{"source":"%s/notes/b.txt","destination":"%s/notes/old/c.txt"}`, dir, dir),
-		call{tool: "write_file", args: `{"path":"` + outside + `","content":"overwritten"}`, fails: true},
+		call{tool: "write_file", args: `{"path":"` + outside + `","content":"overwritten"}`, ends: turn.OutcomeError},
 	)
 	assert.Contains(t, writing[0], dir)
 	assert.Equal(t, "Ottoline keeps the lighthouse.\n", read(t, dir, "notes/a.txt"))

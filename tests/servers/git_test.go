@@ -13,6 +13,7 @@ import (
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/tests/servers/npm"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 const gitPackage = "@cyanheads/git-mcp-server"
@@ -57,7 +58,7 @@ func TestGitRemembersForAsLongAsATurn(t *testing.T) {
 		ask("git_status", ""),
 	)
 	assert.Contains(t, results[2], "trunk")
-	r.turn(call{tool: "git_status", fails: true})
+	r.turn(call{tool: "git_status", ends: turn.OutcomeError})
 }
 
 func TestGitOverHTTP(t *testing.T) {

@@ -2,6 +2,7 @@ package servers
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -45,7 +46,9 @@ type rig struct {
 	client client.Client
 	store  journal.Store
 	turns  int
-	called map[string]bool // wire names
+	// session is where the turns take place; empty: each in one of its own.
+	session string
+	called  map[string]bool // wire names
 }
 
 // newRig starts a worker that hosts the server. Unless change says otherwise nobody is asked for anything: this is about the
@@ -139,8 +142,8 @@ type call struct {
 	args string // a JSON object; empty: {}
 	// from makes the arguments of what the calls before it in the turn gave.
 	from func(results []string) string
-	// fails: the tool is to answer with an error.
-	fails bool
+	// ends is how it is to end; empty: ok.
+	ends turn.Outcome
 }
 
 // ask is a call with arguments, which are formatted with values as fmt.Sprintf does.
@@ -165,7 +168,7 @@ func (r *rig) turnWith(person func(ctx context.Context, session string), calls .
 	ctx, cancel := context.WithTimeout(r.t.Context(), 2*within)
 	defer cancel()
 	run, err := r.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID: fmt.Sprintf("%s-%d", r.cfg.Temporal.TaskQueue, r.turns), TaskQueue: r.cfg.Temporal.TaskQueue,
+		ID: cmp.Or(r.session, fmt.Sprintf("%s-%d", r.cfg.Temporal.TaskQueue, r.turns)), TaskQueue: r.cfg.Temporal.TaskQueue,
 	}, workflows.TurnWorkflow, workflows.Input{Message: &workflows.Message{Text: "Do what the script says."}})
 	require.NoError(r.t, err)
 	person(ctx, run.GetID())
@@ -221,10 +224,7 @@ func (r *rig) results(turnID string, calls []call) []string {
 	require.Len(r.t, records, len(calls))
 	var texts []string
 	for i, record := range records {
-		want := turn.OutcomeOK
-		if calls[i].fails {
-			want = turn.OutcomeError
-		}
+		want := cmp.Or(calls[i].ends, turn.OutcomeOK)
 		assert.Equal(r.t, want, record.Outcome, "%s %s: %s", record.Call.Tool, record.Call.Arguments, record.Text)
 		r.called[r.wire(calls[i].tool)] = true
 		texts = append(texts, record.Text)
