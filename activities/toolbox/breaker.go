@@ -48,8 +48,13 @@ func (b *breaker) admit(now time.Time) (ok, finding bool) {
 	return true, true
 }
 
-// answered: the server is well.
-func (b *breaker) answered() { b.strikes, b.trial, b.until = 0, false, time.Time{} }
+// answered: the server is well. Connects that fail go on to be paused: it may be that it takes no further ones.
+func (b *breaker) answered() {
+	b.strikes, b.trial = 0, false
+	if b.connects == 0 {
+		b.until = time.Time{}
+	}
+}
 
 // struck: a call came to nothing.
 func (b *breaker) struck(now time.Time) {

@@ -57,6 +57,14 @@ func TestConnectsThatFailPauseAtOnceAndUpToTheLimit(t *testing.T) {
 	assert.LessOrEqual(t, b.pause(now), time.Second, "the failures before a connect that succeeded count on")
 }
 
+func TestAnAnswerDoesNotHurryConnectsThatFail(t *testing.T) {
+	now := time.Unix(1000, 0)
+	b := breaker{first: time.Second, most: time.Minute}
+	b.connectFailed(now)
+	b.answered()
+	assert.Positive(t, b.pause(now))
+}
+
 func TestPausesDoubleAndStayWithinTheirBounds(t *testing.T) {
 	for n, want := range map[int]time.Duration{0: 1, 1: 1, 2: 2, 3: 4, 6: 32, 7: 60, 1 << 40: 60} {
 		assert.Equal(t, want*time.Second, backoff(n, time.Second, time.Minute), "%d", n)

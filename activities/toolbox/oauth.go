@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"golang.org/x/oauth2"
@@ -21,7 +22,11 @@ type tokens struct {
 	redact redactor
 	gate   chan struct{} // of one: who holds it may look at the token and replace it
 	token  *oauth2.Token
+	past   []string // tokens that were given out, the last ones, none of which may be seen
 }
+
+// maxPastTokens bounds the tokens that are looked for in what a server says: they expire.
+const maxPastTokens = 64
 
 // newTokens asks for tokens under a guard of its own, made from the same networks.
 func newTokens(s Server, redact redactor) (*tokens, error) {
@@ -89,9 +94,36 @@ func (t *tokens) current(ctx context.Context, refused *oauth2.Token) (*oauth2.To
 	if err != nil { // it may quote what the endpoint said, and that what it was sent
 		return nil, fmt.Errorf("asking for an access token: %s", oneLine(t.redact.text(err.Error()), 400))
 	}
-	t.redact.learn(token.AccessToken, token.RefreshToken)
+	t.remember(token)
 	t.token = token
 	return token, nil
+}
+
+// remember keeps a token out of sight, and forgets the oldest where there are many.
+func (t *tokens) remember(token *oauth2.Token) {
+	t.redact.learn(token.AccessToken, token.RefreshToken)
+	t.past = append(t.past, token.AccessToken, token.RefreshToken)
+	if over := len(t.past) - maxPastTokens; over > 0 {
+		t.redact.unlearn(t.past[:over]...)
+		t.past = slices.Clone(t.past[over:])
+	}
+}
+
+// unlearn forgets secrets that are none any more.
+func (r redactor) unlearn(values ...string) {
+	for _, w := range []*words{r.all, r.secret} {
+		if w == nil {
+			continue
+		}
+		w.mu.Lock()
+		for _, v := range values {
+			for _, form := range formsOf(v) {
+				delete(w.forms, form)
+			}
+		}
+		w.mu.Unlock()
+		w.add(nil)
+	}
 }
 
 func authorised(req *http.Request, token *oauth2.Token) *http.Request {
