@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/starter/chat"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -79,6 +80,7 @@ type outcome struct {
 func (t *turnClient) follow(ctx context.Context, s started, o followOptions) error {
 	f := &follower{turnClient: t, s: s, o: o, view: newView(t.app, o), seen: o.after, signals: t.app.interrupts.take()}
 	f.people = newPeople(f)
+	f.view.media = func(c turn.Chunk) []turn.Media { return chat.MediaOf(ctx, t.store, c) }
 	if o.output == "text" && !o.quiet {
 		t.app.aside("%s", s.Link)
 		if s.Joined {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/starter/chat"
 	"github.com/everturn/everturn/starter/form"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -163,12 +164,16 @@ func (t turnHistory) print(w io.Writer, messages []turn.Message) {
 
 // printMessage prints a message under its number, which fork and rewind take.
 func printMessage(w io.Writer, seq int64, m turn.Message) {
-	number := strconv.FormatInt(seq, 10)
-	if text := strings.TrimSpace(printable(m.Text)); text != "" {
-		if m.Role == turn.RoleTool {
-			text = line(text, 200)
-		}
-		fmt.Fprintf(w, "%6s  %-9s %s\n", number, m.Role, strings.ReplaceAll(text, "\n", "\n                  "))
+	number, role := strconv.FormatInt(seq, 10), string(m.Role)
+	if chat.IsNotice(m) {
+		role = "notice"
+	}
+	text := strings.TrimSpace(printable(m.Text))
+	if m.Role == turn.RoleTool {
+		text = strings.TrimSpace(line(text, 200) + chat.MediaMarks(m.Media))
+	}
+	if text != "" {
+		fmt.Fprintf(w, "%6s  %-9s %s\n", number, role, strings.ReplaceAll(text, "\n", "\n                  "))
 		number = ""
 	}
 	for _, c := range m.ToolCalls {
@@ -197,7 +202,8 @@ func printCall(w io.Writer, c journal.CallRecord) {
 	if outcome == "" {
 		outcome = "open"
 	}
-	fmt.Fprintf(w, "    step %d  call %s %s: %s, ran %s, %s, %d ms\n", c.Step, c.Call.ID, line(c.Call.Tool, 60), outcome, plural(c.Runs, "time"), plural(c.LateCount, "late result"), c.DurationMS)
+	fmt.Fprintf(w, "    step %d  call %s %s: %s, ran %s, %s, %d ms%s\n", c.Step, c.Call.ID, line(c.Call.Tool, 60), outcome, plural(c.Runs, "time"), plural(c.LateCount, "late result"), c.DurationMS,
+		chat.MediaMarks(c.Media))
 }
 
 // plural counts things.

@@ -38,7 +38,7 @@ func (a *app) toolsCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, schemas included")
-	cmd.AddCommand(a.toolsStatusCommand(), a.toolsDiffCommand())
+	cmd.AddCommand(a.toolsStatusCommand(), a.toolsDiffCommand(), a.toolsAcceptCommand())
 	return cmd
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/everturn/everturn/starter/chat"
 	"github.com/everturn/everturn/starter/form"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -18,6 +19,8 @@ type view struct {
 	out    followOptions
 	live   bool // text streams to stdout: to a terminal, where more than the answer may be shown
 	chatty bool // activity is shown on stderr
+	// media, where it is set, tells what the result of a call has that is not text.
+	media  func(turn.Chunk) []turn.Media
 	reader turn.Reader
 	step   int
 	open   bool // the cursor is in the middle of a line
@@ -120,7 +123,11 @@ func (v *view) tool(c turn.Chunk) {
 		v.activity("→ %s %s", call.Tool, line(call.Arguments, 80))
 		return
 	}
-	v.activity("← %s %s, %d bytes, %s", call.Tool, call.Outcome, call.SizeBytes, time.Duration(call.DurationMS)*time.Millisecond)
+	media := ""
+	if v.chatty && v.media != nil {
+		media = chat.MediaMarks(v.media(c))
+	}
+	v.activity("← %s %s, %d bytes, %s%s", call.Tool, call.Outcome, call.SizeBytes, time.Duration(call.DurationMS)*time.Millisecond, media)
 }
 
 // activity says what happens, to a person only.

@@ -114,6 +114,21 @@ func callLine(tool, arguments string, outcome turn.Outcome, took string) string 
 	return said
 }
 
+// IsNotice reports whether a message of a user's role is none of a user's: a notice of the system, of a result that came
+// late. Users' messages have no step.
+func IsNotice(m turn.Message) bool {
+	return m.Role == turn.RoleUser && m.Step > 0 && strings.HasPrefix(m.ID, "late:")
+}
+
+// MediaMarks say in a word each what a result has that is not text.
+func MediaMarks(media []turn.Media) string {
+	out := ""
+	for _, m := range media {
+		out += " " + terminal.Media(m.Type, m.Bytes)
+	}
+	return out
+}
+
 // short is a duration as a person reads it.
 func short(d time.Duration) string {
 	switch {

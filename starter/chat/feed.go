@@ -2,6 +2,7 @@ package chat
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -17,6 +18,8 @@ type item struct {
 	said *turn.Message
 	// arguments, with approval_requested: all of them, where the chunk holds a part.
 	arguments string
+	// media, with tool_call_completed: what its result has that is not text.
+	media []turn.Media
 	// usage, with the first chunk of a step: what the turn has used so far.
 	usage *turn.Usage
 }
@@ -130,6 +133,8 @@ func (f *feed) furnish(ctx context.Context, c turn.Chunk, newStep bool) item {
 		i.said = f.asked(ctx, c.Turn)
 	case turn.ChunkApprovalRequested:
 		i.arguments = f.arguments(ctx, c)
+	case turn.ChunkToolCallCompleted:
+		i.media = MediaOf(ctx, f.store, c)
 	}
 	if newStep && c.Step > 1 {
 		i.usage = f.used(ctx, c.Turn)
@@ -166,6 +171,24 @@ func (f *feed) arguments(ctx context.Context, c turn.Chunk) string {
 		}
 	}
 	return ""
+}
+
+// MediaOf is what the result of a call that has completed has that is not text. The chunk does not say; the ledger does.
+func MediaOf(ctx context.Context, store journal.Store, c turn.Chunk) []turn.Media {
+	var done turn.CallChunk
+	if json.Unmarshal(c.Data, &done) != nil {
+		return nil
+	}
+	calls, err := store.Calls(ctx, c.Turn)
+	if err != nil {
+		return nil
+	}
+	for _, call := range calls {
+		if call.Call.ID == done.CallID {
+			return call.Media
+		}
+	}
+	return nil
 }
 
 // used is what the turn's settled inferences have used.

@@ -104,7 +104,11 @@ func (m *Model) showPast(msg openedMsg) {
 		text := turn.Cut(p.Text, pastText)
 		switch p.Role {
 		case turn.RoleUser:
-			m.say(entrySaid, beginning(p.Text))
+			kind := entrySaid
+			if IsNotice(p) {
+				kind = entryNote
+			}
+			m.say(kind, beginning(p.Text))
 		case turn.RoleAssistant:
 			for _, c := range p.ToolCalls {
 				calls[p.TurnID+" "+c.ID] = c
@@ -114,7 +118,7 @@ func (m *Model) showPast(msg openedMsg) {
 			}
 		case turn.RoleTool:
 			c := calls[p.TurnID+" "+p.CallID]
-			m.say(entryCall, callLine(c.Tool, c.Arguments, p.Outcome, ""))
+			m.say(entryCall, callLine(c.Tool, c.Arguments, p.Outcome, "")+MediaMarks(p.Media))
 		}
 	}
 }

@@ -35,7 +35,7 @@ func (m *Model) showItem(i item) {
 	case turn.ChunkAttemptRestarted:
 		m.withdraw(c)
 	case turn.ChunkToolCallStarted, turn.ChunkToolCallCompleted:
-		m.showCall(c)
+		m.showCall(c, i.media)
 	case turn.ChunkToolProgress:
 		m.showProgress(c)
 	case turn.ChunkToolCallResolved:
@@ -134,7 +134,7 @@ func (m *Model) spill(rows int) {
 	}
 }
 
-func (m *Model) showCall(c turn.Chunk) {
+func (m *Model) showCall(c turn.Chunk, media []turn.Media) {
 	var call turn.CallChunk
 	if json.Unmarshal(c.Data, &call) != nil {
 		return
@@ -153,7 +153,7 @@ func (m *Model) showCall(c turn.Chunk) {
 		}
 	}
 	took := short(time.Duration(call.DurationMS) * time.Millisecond)
-	m.say(entryCall, callLine(call.Tool, call.Arguments, call.Outcome, took))
+	m.say(entryCall, callLine(call.Tool, call.Arguments, call.Outcome, took)+MediaMarks(media))
 	if call.Outcome == turn.OutcomeError || call.Outcome == turn.OutcomeDenied {
 		if why := terminal.Line(call.Preview, 2*previewRunes); why != "" {
 			m.say(entryCall, "  "+why)

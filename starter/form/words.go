@@ -90,10 +90,14 @@ func (f Form) Example(quoted func(string) string) string {
 		return `"..."`
 	}
 	var parts []string
+	part := func(field Field) string { return "--field " + quoted(terminal.Visible(field.Name)) + "=..." }
 	for _, field := range f.Fields {
-		if field.Required || len(parts) == 0 {
-			parts = append(parts, "--field "+quoted(terminal.Visible(field.Name))+"=...")
+		if field.Required {
+			parts = append(parts, part(field))
 		}
+	}
+	if len(parts) == 0 {
+		parts = append(parts, part(f.Fields[0]))
 	}
 	return strings.Join(parts, " ")
 }

@@ -60,6 +60,11 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%.0f GB", size)
 }
 
+// Media is something that is not text, in a word: [image/png, 34 KB].
+func Media(kind string, bytes int64) string {
+	return fmt.Sprintf("[%s, %s]", Line(kind, 60), Bytes(bytes))
+}
+
 // Headway is how far something has come, in words, by somebody's word who may say nonsense. A total of 0 is unknown.
 func Headway(done, total float64, message string) string {
 	out := fmt.Sprintf("%.4g", done)
