@@ -25,6 +25,10 @@ func (r *rig) collect(ctx context.Context, run check.Run) error {
 	r.stopRead()
 	r.readers.Wait()
 	run.Stopped, run.Failing, run.Asked, run.StopWithin = r.stopped, r.failing, askMark, r.stopWithin
+	run.Repeatable = []string{"mcp/again/", "mcp/quick/"}
+	if run.Tainting = r.settings.taint != "off"; r.settings.stateful {
+		run.Stateful = "mcp/keeper/"
+	}
 	run.Canaries = []string{r.canary(1), r.canary(2), r.canary(3)}
 	errs = append(errs, r.orphans(ctx), r.providerLedger(), r.waits(ctx), r.exports(ctx), r.databases(), writeJSON(inDir(r.dir, "ledgers", "run.json"), run))
 	return errors.Join(errs...)
@@ -262,12 +266,19 @@ func (r *rig) exports(ctx context.Context) error {
 	return nil
 }
 
-// databases copies the journal's files, in which no secret must be.
+// databases copies the journal's files and what workers say of their servers beside it, in all of which no secret must be.
 func (r *rig) databases() error {
 	files, err := filepath.Glob(inDir(r.dir, "journal.db*"))
-	for _, file := range files {
-		b, rerr := os.ReadFile(file)
-		err = errors.Join(err, rerr, os.WriteFile(inDir(r.dir, "ledgers", "sinks", filepath.Base(file)), b, 0o600))
+	beside, berr := filepath.Glob(inDir(r.dir, "journal.db*", "*"))
+	err = errors.Join(err, berr)
+	for _, file := range append(files, beside...) {
+		if info, serr := os.Stat(file); serr != nil || info.IsDir() {
+			continue // workers take what they have said along with them
+		}
+		name, rerr := filepath.Rel(r.dir, file)
+		b, berr := os.ReadFile(file)
+		name = strings.ReplaceAll(name, string(filepath.Separator), "-")
+		err = errors.Join(err, rerr, berr, os.WriteFile(inDir(r.dir, "ledgers", "sinks", name), b, 0o600))
 	}
 	return err
 }

@@ -23,6 +23,10 @@ func groups() []group {
 		{"A person stops the turn", "The stop is Temporal's, and so is not lost: the turn ends as cancelled with a result for each call.", cancels()},
 		{"People: approvals, questions, messages in mid-turn", "What a turn waits for is in the journal and in its history; nothing is held meanwhile. The first decision counts, " +
 			"for the call and the arguments that it names, and no call of the answer runs before all are made.", people()},
+		{"Servers that ask people", "What goes on with the call is in the journal, and nothing waits anywhere else. The reply goes to any process of the server, with the first dispatch " +
+			"that can; a call whose server may have been told is not told again.", inquiries()},
+		{"Servers that change, talk, are slow or forget", "A tool that changes is held back until an operator accepts it; what strangers say puts every later call before a person; a call that ends too " +
+			"late is told of once, beside what the transcript says; what a server has forgotten is said.", trusted()},
 		{"Everything at once", "All of the above.", storms()},
 	}
 }

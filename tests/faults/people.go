@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -80,6 +81,31 @@ func (u *user) answer(ctx context.Context, w journal.WaitRecord, t turnPlan) err
 	}
 }
 
+// reply answers what a tool's server asks. The error is that of a turn that does not want to know, or no longer.
+func (u *user) reply(ctx context.Context, w journal.WaitRecord, note string) error {
+	content, err := json.Marshal(map[string]any{"sure": true, "note": note})
+	if err != nil {
+		return err
+	}
+	u.ledger.write(check.Entry{Event: check.Deciding, At: time.Now(), Session: w.Session, Turn: w.Turn, Call: w.ID, Allow: true, Text: note})
+	for {
+		_, err := u.people.Answer(ctx, w.Session, workflows.Answer{Turn: w.Turn, Question: w.ID, By: "the schedule",
+			Reply: &turn.Reply{Action: turn.ReplyAccept, Content: content}})
+		var no *turn.Error
+		switch {
+		case err == nil, errors.Is(err, sessions.ErrNotRunning):
+			return nil
+		case errors.As(err, &no):
+			u.ledger.write(check.Entry{Event: check.Refused, At: time.Now(), Session: w.Session, Turn: w.Turn, Call: w.ID, Error: no.Error()})
+			return err
+		}
+		u.failures.Add(1)
+		if pause(ctx, 100*time.Millisecond) != nil {
+			return errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
 // told waits in the background until the turn that has taken a message is over, and notes what a client is told then.
 func (r *rig) told(ctx context.Context, t *turnPlan) {
 	r.asking++
@@ -139,6 +165,10 @@ func (r *rig) speak(ctx context.Context, w journal.WaitRecord) {
 	r.decisions.Add(1)
 	if w.Kind == turn.WaitApproval {
 		_ = r.user.decide(ctx, w, wanted(w))
+		return
+	}
+	if w.Kind == turn.WaitElicitation {
+		_ = r.user.reply(ctx, w, "for "+w.Call)
 		return
 	}
 	if t := r.answering; t != nil {

@@ -26,6 +26,7 @@ type turnPlan struct {
 type callPlan struct {
 	tool, key, block string
 	take             int
+	times            int // of tools that do something again and again: ask, or tell how far they have come
 }
 
 // The tools of the schedules, by their wire names: append of a server whose calls may not be repeated, of one whose
@@ -36,6 +37,11 @@ const (
 	quick   = "mcp_quick_append"
 	echo    = "mcp_once_echo"
 	environ = "mcp_once_environ"
+	// confirm asks a person, and flood tells how far it has come, again and again; both append in the end. remember is of a
+	// server that remembers.
+	confirm  = "mcp_once_confirm"
+	flood    = "mcp_once_progress"
+	remember = "mcp_keeper_remember"
 )
 
 // askUser is how the model asks the user; the key of such a call is the question.
@@ -99,6 +105,12 @@ func (c callPlan) arguments() string {
 	}
 	if c.block != "" {
 		args["block"] = c.block
+	}
+	switch {
+	case c.tool == flood:
+		args["times"] = c.times
+	case c.times > 0:
+		args["rounds"] = c.times
 	}
 	b, _ := json.Marshal(args) // strings and numbers always marshal
 	return string(b)

@@ -148,7 +148,7 @@ func (r *rig) serveRemote(ctx context.Context) error {
 // startRemote starts an MCP server over HTTP, in the place of one that there was.
 func (r *rig) startRemote(ctx context.Context, at string) (*url.URL, error) {
 	log := inDir(r.dir, "remote.log")
-	p, err := spawn(log, r.programs.mcpserver, os.Environ(), "-http", at, "-times",
+	p, err := spawn(log, r.programs.mcpserver, os.Environ(), "-http", at, "-times", fmt.Sprintf("-stateless=%t", r.settings.stateless),
 		"-ledger", r.toolLedger(), "-release", inDir(r.dir, "release"))
 	if err != nil {
 		return nil, err

@@ -108,7 +108,9 @@ func (s strike) act(ctx context.Context, r *rig) error {
 	return errors.Join(r.resume(), r.release())
 }
 
-func (s strike) verify(ctx context.Context, r *rig) error { return r.became(ctx, r.blocked().key, s.expected()) }
+func (s strike) verify(ctx context.Context, r *rig) error {
+	return r.became(ctx, r.blocked().key, s.expected())
+}
 
 // reached waits for the moment.
 func (s strike) reached(ctx context.Context, r *rig) error {
@@ -159,13 +161,18 @@ func (s strike) kill(ctx context.Context, r *rig) error {
 		err = syscall.Kill(pid, syscall.SIGKILL)
 	}
 	if err == nil {
-		err = reach(ctx, "the end of the server", func() bool { return !alive(pid) })
+		err = reach(ctx, "the end of the server", func() bool { return reapedAlready(pid) })
 	}
 	if err == nil && s.transport == "http" {
-		<-r.remoteServer.done
 		_, err = r.startRemote(ctx, hostOf(r.settings.remote))
 	}
 	return err
+}
+
+// reapedAlready: nothing is left of a process. One whose first thread has ended may have others that still hold its pipes.
+func reapedAlready(pid int) bool {
+	_, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
+	return errors.Is(err, os.ErrNotExist)
 }
 
 func hostOf(address string) string {

@@ -36,7 +36,7 @@ func (s settings) servers() []toolServer {
 		all = append(all, keeper)
 	}
 	if s.remote != "" {
-		all = append(all, toolServer{"remote", "", []string{"append"}, ""})
+		all = append(all, toolServer{"remote", "", []string{"confirm", "append"}, ""})
 	}
 	return all
 }

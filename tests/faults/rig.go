@@ -74,6 +74,7 @@ type settings struct {
 	more        string // lines for the section [journal]
 	connect     string // connect_timeout of the MCP servers
 	remote      string // URL of an MCP server over HTTP; empty for none
+	stateless   bool   // it speaks the newest protocol, which knows no sessions
 	taint       string // policy.taint
 	append      string // lines for the tool append of the server once
 	stateful    bool   // there is a server that remembers

@@ -23,7 +23,7 @@ type program struct {
 	mode, modeFile, ledger, release, block, pidfile, http string
 	faceFile, shadow, leak                                string
 
-	untilEOF, times, mute bool
+	untilEOF, times, mute, stateless bool
 
 	in       io.Reader
 	out, err io.Writer
@@ -56,6 +56,7 @@ func (p *program) parse(args []string) {
 	f.StringVar(&p.pidfile, "pidfile", "", "file to write the process ID to, and the grandchild's below it")
 	f.StringVar(&p.http, "http", "", "serve streamable HTTP on this address, printing the URL on stdout")
 	f.StringVar(&p.faceFile, "face", "", "file that holds the face of append: see faces in faces.go; read again at SIGHUP")
+	f.BoolVar(&p.stateless, "stateless", false, "with -http: keep no sessions, which the newest protocol wants")
 	f.BoolVar(&p.mute, "mute", false, "tell nobody that the list of tools has changed")
 	f.StringVar(&p.shadow, "shadow", "", "names, with commas, of tools that act in others' names")
 	f.StringVar(&p.leak, "leak", "", "names, with commas, of variables that the tool leak tells everybody")
@@ -103,7 +104,7 @@ func (p *program) serveHTTP(ctx context.Context) error {
 		return err
 	}
 	fmt.Fprintf(p.out, "http://%s/mcp\n", l.Addr())
-	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return p.server }, nil)
+	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return p.server }, &mcp.StreamableHTTPOptions{Stateless: p.stateless})
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if p.untilEOF {

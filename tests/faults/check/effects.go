@@ -3,6 +3,7 @@ package check
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -21,7 +22,7 @@ type counts struct{ begun, effect, done int }
 func (c *checker) effects() {
 	seen := map[string]*counts{}
 	for _, e := range c.Effects {
-		if e.Event == "mode" {
+		if e.Event == "mode" || e.Event == "face" {
 			continue // of a server, not of a call
 		}
 		if seen[e.Text] == nil {
@@ -71,10 +72,14 @@ func keyOf(call turn.ToolCall) string {
 
 func (c *checker) effect(call journal.ExportCall, n counts) {
 	name := fmt.Sprintf("call %s (%s) of turn %s", call.Call.ID, keyOf(call.Call), call.Turn)
-	if !call.Repeatable && n.effect > 1 {
+	repeatable := c.repeatable(call)
+	if call.Repeatable && !repeatable {
+		c.breaks(I2, "%s was taken for one that may be repeated, and the operator has not said so", name)
+	}
+	if !repeatable && n.effect > 1 {
 		c.breaks(I2, "%s has %d effects", name, n.effect)
 	}
-	if !call.Repeatable && n.begun > 1 {
+	if !repeatable && n.begun > 1 {
 		c.breaks(I2, "%s was sent %d times and may not be repeated", name, n.begun)
 	}
 	if n.begun > call.Runs {
@@ -84,6 +89,10 @@ func (c *checker) effect(call journal.ExportCall, n counts) {
 	case turn.OutcomeOK:
 		if n.effect == 0 && strings.HasSuffix(call.Call.Tool, "/append") {
 			c.breaks(I2, "%s is said to be ok and has no effect", name)
+		}
+	case turn.OutcomeError:
+		if n.effect > 0 && strings.HasSuffix(call.Call.Tool, "/append") && !repeatable {
+			c.breaks(I2, "%s is said to have failed and has %d effects", name, n.effect)
 		}
 	case turn.OutcomeDenied, turn.OutcomeCancelled:
 		if n.effect > 0 {
@@ -96,6 +105,14 @@ func (c *checker) effect(call journal.ExportCall, n counts) {
 	case "":
 		c.breaks(I2, "%s has no outcome", name)
 	}
+}
+
+// repeatable is the operator's word on a call.
+func (c *checker) repeatable(call journal.ExportCall) bool {
+	if len(c.Run.Repeatable) == 0 {
+		return call.Repeatable
+	}
+	return slices.ContainsFunc(c.Run.Repeatable, func(prefix string) bool { return strings.HasPrefix(call.Call.Tool, prefix) })
 }
 
 // dispatches checks I2 in Temporal's ledger: a dispatch of a call is started at most once, because what became of it is

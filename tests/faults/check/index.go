@@ -97,7 +97,7 @@ func (c *checker) join() {
 	c.places = map[owner][]string{}
 	for session, transcript := range c.sessions {
 		for _, m := range transcript {
-			if m.Role == turn.RoleUser {
+			if m.Role == turn.RoleUser && !isNotice(m) {
 				c.places[owner{session, m.ID}] = append(c.places[owner{session, m.ID}], m.TurnID)
 			}
 		}
@@ -187,6 +187,9 @@ func (c *checker) asked(t *turnLedger, step int) []Request {
 	for at := min(int(t.inferences[i].Base.Seq), len(t.transcript)) - 1; at >= 0; at-- {
 		switch m := t.transcript[at]; m.Role {
 		case turn.RoleUser:
+			if isNotice(m) {
+				continue
+			}
 			return c.requests[request{c.messages[m.ID].text, answers + 1}]
 		case turn.RoleAssistant:
 			answers++

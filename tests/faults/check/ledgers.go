@@ -45,6 +45,12 @@ type Run struct {
 	// StopWithin is how soon a turn that was stopped is to be over once a worker has seen the stop, in nanoseconds. 0: the
 	// schedule has broken what that takes.
 	StopWithin time.Duration `json:"stop_within,omitempty"`
+	// Repeatable are what the IDs of tools begin with that the operator says may be repeated. Empty: the ledger is believed.
+	Repeatable []string `json:"repeatable,omitempty"`
+	// Tainting: after the first result of any server a person is asked about every call of one.
+	Tainting bool `json:"tainting,omitempty"`
+	// Stateful is what the IDs of a server's tools begin with that remembers; empty where none does.
+	Stateful string `json:"stateful,omitempty"`
 }
 
 // Request is a line of the provider's ledger.
@@ -70,14 +76,17 @@ const sent = "sent"
 
 // Effect is a line of the tool's ledger.
 type Effect struct {
-	Event string    `json:"event"` // begun, effect, done; mode: a server has started to misbehave
+	Event string    `json:"event"` // begun, effect, done; asked, replied; mode, face: what a server is from now on
 	Text  string    `json:"text"`  // names the call: the value of its argument of that name
 	At    time.Time `json:"at,omitzero"`
+	PID   int       `json:"pid,omitempty"`   // of the server
+	Face  string    `json:"face,omitempty"`  // which face of the tool had the effect; empty: its first
+	Reply string    `json:"reply,omitempty"` // what the server was told: the action, and the content in JSON
 }
 
 // Entry is a line of the client's ledger, or of its reader's.
 type Entry struct {
-	Event   string    `json:"event"` // sending, acknowledged, result; deciding, decided, refused; chunk
+	Event   string    `json:"event"` // sending, acknowledged, result; deciding, decided, refused; accepted; chunk
 	At      time.Time `json:"at"`
 	Session string    `json:"session,omitempty"`
 	Message string    `json:"message,omitempty"` // the ID
@@ -104,6 +113,7 @@ const (
 	Deciding     = "deciding" // a person has said what becomes of a call
 	Decided      = "decided"  // and was told that this counts
 	Refused      = "refused"  // or that it does not
+	Accepted     = "accepted" // an operator has accepted the face of a tool that Text names
 )
 
 // Process is a line of the ledger of processes.

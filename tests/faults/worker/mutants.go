@@ -32,6 +32,10 @@ var journalMutants = map[string]func(mutant) journal.Store{
 	"joined_dropped":       func(m mutant) journal.Store { return &joinedDropped{m} },
 	"joined_doubled":       func(m mutant) journal.Store { return &joinedDoubled{m} },
 	"ruling_overridden":    func(m mutant) journal.Store { return &rulingOverridden{m} },
+	"taint_dropped":        func(m mutant) journal.Store { return &taintDropped{m} },
+	"drift_not_held":       func(m mutant) journal.Store { return &driftNotHeld{m} },
+	"begun_afresh":         func(m mutant) journal.Store { return &begunAfresh{mutant: m} },
+	"reply_invented":       func(m mutant) journal.Store { return &replyInvented{m} },
 	"goroutines_left":      func(m mutant) journal.Store { return &goroutinesLeft{m} },
 }
 
@@ -45,6 +49,8 @@ var workerMutants = map[string]interceptor.WorkerInterceptor{
 	"denied_runs":      &workflowMutant{allowing: true},
 	"approval_crossed": &workflowMutant{crossed: true},
 	"decided_again":    &workflowMutant{lax: true},
+	"unknown_retried":  &workflowMutant{repeatable: true},
+	"home_forgotten":   &workflowMutant{homeless: true},
 }
 
 // mutant is the journal that a mutant wraps, and the configuration that it runs under.

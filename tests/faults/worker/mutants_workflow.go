@@ -9,6 +9,8 @@ import (
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
+
+	"github.com/everturn/everturn/workflows"
 )
 
 // workflowMutant changes what the workflow asks of Temporal.
@@ -21,6 +23,8 @@ type workflowMutant struct {
 	allowing      bool  // every decision allows
 	crossed       bool  // a decision counts for the next call
 	unasked       bool  // nobody is asked
+	repeatable    bool  // every call may be repeated
+	homeless      bool  // no call goes where the turn's server remembers
 }
 
 func (m *workflowMutant) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
@@ -53,6 +57,14 @@ func (o *outbound) ExecuteActivity(ctx workflow.Context, activity string, args .
 		policy.MaximumAttempts = m.attempts
 		options.RetryPolicy = &policy
 		ctx = workflow.WithActivityOptions(ctx, options)
+	}
+	if in, ok := args[0].(workflows.CallInput); ok && (m.repeatable || m.homeless) {
+		in.Tool.Repeatable, in.Resume = in.Tool.Repeatable || m.repeatable, in.Resume && !m.homeless
+		args = []any{in}
+		if options := workflow.GetActivityOptions(ctx); m.homeless {
+			options.TaskQueue, options.ScheduleToStartTimeout = "", 0
+			ctx = workflow.WithActivityOptions(ctx, options)
+		}
 	}
 	future := o.Next.ExecuteActivity(ctx, activity, args...)
 	if m.cancelForStop {

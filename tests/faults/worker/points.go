@@ -49,10 +49,18 @@ func (p *points) ReleaseCall(ctx context.Context, turnID, callID string, attempt
 	return p.killer.around("ReleaseCall", func() error { return p.Store.ReleaseCall(ctx, turnID, callID, attempt) })
 }
 
+func (p *points) SuspendCall(ctx context.Context, in journal.SuspendInput) error {
+	return p.killer.around("SuspendCall", func() error { return p.Store.SuspendCall(ctx, in) })
+}
+
 func (p *points) Finish(ctx context.Context, in journal.FinishInput) (journal.TurnRecord, error) {
 	return at(p.killer, "Finish", func() (journal.TurnRecord, error) { return p.Store.Finish(ctx, in) })
 }
 
 func (p *points) AppendChunks(ctx context.Context, key journal.StepKey, attempt int, chunks []turn.Chunk) error {
 	return p.killer.around("AppendChunks", func() error { return p.Store.AppendChunks(ctx, key, attempt, chunks) })
+}
+
+func (p *points) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
+	return p.killer.around("PublishCatalogue", func() error { return p.Store.PublishCatalogue(ctx, c) })
 }

@@ -1,0 +1,69 @@
+//go:build mutants
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// taintDropped forgets whose words a session has read.
+type taintDropped struct{ mutant }
+
+func (m *taintDropped) Tainted(context.Context, string) (*journal.Mark, error) { return nil, nil }
+
+// driftNotHeld offers tools as they are now, whatever anybody has accepted.
+type driftNotHeld struct{ mutant }
+
+func (m *driftNotHeld) Catalogues(ctx context.Context) ([]turn.Catalogue, error) {
+	list, err := m.Store.Catalogues(ctx)
+	for i := range list {
+		for _, d := range list[i].Held {
+			list[i].Tools = append(list[i].Tools, d.Now)
+		}
+		slices.SortFunc(list[i].Tools, func(a, b turn.Descriptor) int { return cmp.Compare(a.ID, b.ID) })
+		list[i].Held = nil
+	}
+	return list, err
+}
+
+// begunAfresh has lost, the first time, what goes on with a call that was suspended.
+type begunAfresh struct {
+	mutant
+	mu   sync.Mutex
+	lost map[string]bool
+}
+
+func (m *begunAfresh) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
+	claim, err := m.Store.ClaimCall(ctx, in)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.lost == nil {
+		m.lost = map[string]bool{}
+	}
+	if key := in.Turn + in.Call.ID; claim.Record.Continuation != nil && !m.lost[key] {
+		m.lost[key] = true
+		claim.Record.Continuation = nil
+	}
+	return claim, err
+}
+
+// replyInvented records another reply than a person gave.
+type replyInvented struct{ mutant }
+
+func (m *replyInvented) Decide(ctx context.Context, in journal.DecideInput) error {
+	for i, r := range in.Rulings {
+		if r.Reply != nil {
+			other := *r.Reply
+			other.Content = json.RawMessage(`{"sure":true,"note":"invented"}`)
+			in.Rulings[i].Reply = &other
+		}
+	}
+	return m.Store.Decide(ctx, in)
+}
