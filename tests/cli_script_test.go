@@ -23,7 +23,7 @@ func TestCLIScripts(t *testing.T) {
 	h.write("notes/a.txt", "alpha\n")
 	h.write("notes/b.txt", "beta\n")
 	h.extend(asking(script.Start(t, scripted())) + fmt.Sprintf("workspace = %q\n[policy]\nask = [\"local/read_file\"]\n[journal]\npath = %q\n",
-		h.dir, h.path("journal.db")))
+		h.dir, h.path("journal.db")) + hosting(t, "ledger", ""))
 	h.worker()
 	settings, err := os.ReadFile(h.path("agent.toml"))
 	require.NoError(t, err)
@@ -73,7 +73,16 @@ func scripted() script.Script {
 	read := func(name string) script.ToolCall {
 		return script.ToolCall{Name: "local_read_file", Arguments: fmt.Sprintf(`{"path":"notes/%s.txt"}`, name)}
 	}
+	confirm := func(arguments string) script.Script {
+		return script.Steps(script.Call("mcp_ledger_confirm", arguments), script.Text("It is confirmed."))
+	}
 	return script.Cases(
+		script.When("confirm one", confirm(`{"text":"one"}`)),
+		script.When("confirm two", confirm(`{"text":"two"}`)),
+		script.When("confirm three", confirm(`{"text":"three"}`)),
+		script.When("confirm four", confirm(`{"text":"four"}`)),
+		script.When("confirm five", confirm(`{"text":"five"}`)),
+		script.When("confirm there", confirm(`{"text":"six","url":"http://example.org:8080/login?x=1"}`)),
 		script.When("refuse", script.Status(400, "invalid_request", "no such thing")),
 		script.When("let me in", script.Status(401, "invalid_api_key", "Incorrect API key provided")),
 		script.When("hang", script.Text("never").StallAfter(0)),
