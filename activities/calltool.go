@@ -52,7 +52,8 @@ func (a *Activities) callTool(ctx context.Context, in workflows.CallInput) (work
 	case len(result.Inquiries) > 0:
 		return a.suspend(ctx, in, result)
 	case result.Outcome == turn.OutcomeUnknown && in.Again && ctx.Err() == nil:
-		return workflows.CallResult{}, a.giveBack(ctx, in, turn.Errorf(turn.CodeToolOutcomeUnknown, nil, result.Text))
+		// The claim stays: the next dispatch is granted for all that, and the ledger counts both.
+		return workflows.CallResult{}, turn.Errorf(turn.CodeToolOutcomeUnknown, nil, result.Text)
 	}
 	return a.settleCall(ctx, in, result)
 }
@@ -111,8 +112,7 @@ func (a *Activities) run(ctx context.Context, in workflows.CallInput, call turn.
 }
 
 // giveBack gives the claim of a call back, so that the next dispatch may run it: of one that never reached its tool, for a
-// claim that is left makes its outcome unknown though nothing was sent, and of one that may run again. The call's own
-// context may have ended.
+// claim that is left makes its outcome unknown though nothing was sent. The call's own context may have ended.
 func (a *Activities) giveBack(ctx context.Context, in workflows.CallInput, err error) error {
 	_, rerr := patiently(context.WithoutCancel(ctx), workflows.SettleWithin, func(keep context.Context) (struct{}, error) {
 		return struct{}{}, a.journal.ReleaseCall(keep, in.Turn, in.Call.ID, in.Attempt)

@@ -318,3 +318,23 @@ func TestAZombieComesTooLate(t *testing.T) {
 	assert.Equal(t, []int{0, 1}, r.steps())
 	r.sound(t.Name())
 }
+
+// Nobody knows what became of a call whose server died. One that may be repeated is made again, without asking the model.
+func TestARepeatableCallIsMadeAgainWhereItsServerDied(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	r := newRig(t, appendOnce("before"), l.host(config.MCPTool{Repeatable: true}))
+	r.work()
+	run := r.begin(t.Name(), "Append it.", nil)
+	l.await("begun", "x")
+	l.kill()
+	l.open()
+	res := r.result(run)
+	assert.Equal(t, "Appended.", res.Answer)
+	call := r.calls(run.GetRunID(), 1)[0]
+	assert.Equal(t, turn.OutcomeOK, call.Outcome)
+	assert.Equal(t, 2, call.Runs)
+	assert.Len(t, r.model.Requests(), 2, "the model is told once")
+	r.sound(t.Name())
+	r.keep("v6-repeated", t.Name(), run.GetRunID())
+}

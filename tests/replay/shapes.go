@@ -254,6 +254,12 @@ var Shapes = []Shape{
 		Outline: "Begin° Infer Ask° timer(fired) Decide Infer Finish° → completed: answered"},
 	{Name: "v5-stopped-queued", Test: "TestAStopLeavesWhatWaitsForTheNextTurn", What: "stopped with a message that waits for the turn's end, and with one that came after the stop",
 		Outline: "Begin° Infer(open) update cancel update Finish° → continued"},
+	{Name: "v6-repeated", Test: "TestARepeatableCallIsMadeAgainWhereItsServerDied", What: "a repeatable call is dispatched again, since nobody knows what became of it",
+		Outline: "Begin° Infer CallTool(tool_outcome_unknown) CallTool Infer Finish° → completed: answered"},
+	{Name: "v6-stateful", Test: "TestAStatefulServerServesATurnFromOneProcess", What: "calls that go to the worker which holds the turn's connection",
+		Outline: "Begin° Infer…2×CallTool Infer CallTool Infer CallTool Infer Finish° → completed: answered"},
+	{Name: "v6-state-lost", Test: "TestStateThatIsLostIsSaidAndNotMadeUp", What: "the worker that held the turn's connection is gone",
+		Outline: "Begin° Infer CallTool Infer(attempt 2) CallTool(ScheduleToStart) Infer CallTool Infer Finish° → completed: answered"},
 	{Name: "v6-call-misreported", Test: "TestACallThatSomebodyElseReportsAsFailedIsAskedOfTheLedger", What: "a call's activity fails with an error that is not the activity's",
 		Outline: "Begin° Infer CallTool() CallTool Infer Finish° → completed: answered"},
 }
