@@ -77,8 +77,8 @@ func newHost(t *testing.T, opts toolbox.Options, local *toolbox.Local, servers .
 	return h
 }
 
-// children are the living processes that run the test server, and those that it has started, which carry our mark: their
-// groups are not ours, and other tests may run on this machine.
+// children are the living processes that run the test server, and those that it has started, which carry our mark: other
+// tests may run on this machine.
 func children(t *testing.T) []int {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -88,7 +88,8 @@ func children(t *testing.T) []int {
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		args, err := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
 		env, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "environ")) // of a process that is ending: nothing
-		if err == nil && (strings.HasPrefix(string(args), binary) || bytes.Contains(env, fmt.Appendf(nil, "EVERTURN_CHILD_OF=%d.", os.Getpid()))) {
+		grandchild := strings.Contains(string(args), "while :; do sleep 1; done") && bytes.Contains(env, fmt.Appendf(nil, "EVERTURN_CHILD_OF=%d.", os.Getpid()))
+		if err == nil && (strings.HasPrefix(string(args), binary) || grandchild) {
 			pids = append(pids, pid)
 		}
 	}
