@@ -107,6 +107,9 @@ func (w *words) add(values []string) {
 			w.forms[form] = true
 		}
 	}
+	if len(w.forms) == 0 {
+		return
+	}
 	// The longest first: one that begins like another must not leave its rest behind.
 	forms := make([]string, 0, len(w.forms))
 	for form := range w.forms {

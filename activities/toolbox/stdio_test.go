@@ -147,7 +147,7 @@ func TestAStoppedServerHoldsNoCallBeyondItsDeadline(t *testing.T) {
 	req := request(t, h, "mcp/srv/echo", `{"text":"`+strings.Repeat("x", 1<<20)+`"}`)
 	pid := readPIDs(t, pidfile)[0]
 	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
-	req.Timeout, req.Repeatable = 200*time.Millisecond, false
+	req.Timeout, req.Repeatable = 2*time.Second, false // of which writing a megabyte takes a part
 	r, err := h.Call(t.Context(), req)
 	require.NoError(t, err)
 	assert.Equal(t, turn.OutcomeUnknown, r.Outcome)
