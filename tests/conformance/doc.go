@@ -5,10 +5,10 @@
 //
 // with the scenario's name in MCP_CONFORMANCE_SCENARIO and, for some, facts in MCP_CONFORMANCE_CONTEXT. The command configures
 // a toolbox.Host with that one server as an operator would, connects, lists, calls every tool and accepts every question with
-// nothing but its defaults. It knows nothing of the scenarios but what the suite tells it.
+// nothing but its defaults. It knows hardly more of the scenarios than what the suite tells it.
 //
-// The tests of this package run the whole suite and hold it against a table of what is met and what is not, and why; the
-// table in docs/mcp.md is written from it:
+// The tests of this package run the whole suite, in two versions, and hold it against a table of what is met and what is not,
+// and why; the table in docs/mcp.md is written from it:
 //
 //	go test ./tests/conformance -update
 package main

@@ -53,6 +53,13 @@ type facts struct {
 	Name         string `json:"name"` // of the scenario
 	ClientID     string `json:"client_id"`
 	ClientSecret string `json:"client_secret"`
+	// ToolCalls are the calls to make, instead of one of every tool.
+	ToolCalls []toolCall `json:"toolCalls"`
+}
+
+type toolCall struct {
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"`
 }
 
 // drive connects a host to the server and calls every tool that it lists. out gets a line of JSON for each call.
@@ -77,7 +84,9 @@ func drive(ctx context.Context, url, told string, out io.Writer) error {
 	}
 	var errs []error
 	for _, tool := range catalogue.Tools {
-		errs = append(errs, exercise(ctx, host, tool, out))
+		for _, args := range f.arguments(tool, catalogue.Tools) {
+			errs = append(errs, exercise(ctx, host, tool, args, out))
+		}
 	}
 	return errors.Join(errors.Join(errs...), host.Close())
 }
@@ -96,11 +105,7 @@ func configure(ctx context.Context, url string, f facts) (toolbox.Server, error)
 }
 
 // exercise calls a tool once, and goes on for as long as it asks.
-func exercise(ctx context.Context, host *toolbox.Host, tool turn.Descriptor, out io.Writer) error {
-	args, err := sample(tool.Schema)
-	if err != nil {
-		return fmt.Errorf("making arguments for %s: %w", tool.ID, err)
-	}
+func exercise(ctx context.Context, host *toolbox.Host, tool turn.Descriptor, args json.RawMessage, out io.Writer) error {
 	req := turn.ToolRequest{
 		Tool: tool.ID, Hash: tool.Hash, Arguments: args, Timeout: bound,
 		Session: "conformance", Turn: "conformance", Step: 1, CallID: "1.0", Attempt: 1,

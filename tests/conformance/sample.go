@@ -1,14 +1,43 @@
 package main
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// echo is a tool that wants to see the schema of another one, as it has come through to the client.
+const echo = "/json_schema_echo"
+
+// arguments are those with which the tool is to be called: what the suite says, once for each call, or else a sample.
+func (f facts) arguments(tool turn.Descriptor, all []turn.Descriptor) []json.RawMessage {
+	var told []json.RawMessage
+	for _, c := range f.ToolCalls {
+		if strings.HasSuffix(tool.ID, "/"+c.Name) {
+			told = append(told, c.Arguments)
+		}
+	}
+	switch {
+	case f.ToolCalls != nil:
+		return told
+	case strings.HasSuffix(tool.ID, echo):
+		for _, other := range all {
+			if other.ID != tool.ID {
+				told = append(told, json.RawMessage(`{"schema":`+string(other.Schema)+`}`))
+			}
+		}
+		return told
+	}
+	return []json.RawMessage{sample(tool.Schema)}
+}
 
 // sample makes arguments that a tool's schema accepts, as far as types tell: every property has a value.
-func sample(schema json.RawMessage) (json.RawMessage, error) {
+func sample(schema json.RawMessage) json.RawMessage {
 	var s node
-	if err := json.Unmarshal(schema, &s); err != nil {
-		return nil, err
-	}
-	return json.Marshal(s.value())
+	_ = json.Unmarshal(schema, &s)     // the host has compiled it
+	args, _ := json.Marshal(s.value()) // made of what came out of JSON
+	return args
 }
 
 // node is the part of a JSON schema that sample looks at.

@@ -49,32 +49,46 @@ func (o outcome) String() string {
 	return fmt.Sprintf("%d checks passed; %s\n%s", o.passed, strings.Join(o.problems, "; "), o.client)
 }
 
-// TestTheSuite runs every scenario. The core ones have to be met, each with checks that were made: a client that does
+// TestTheSuites runs every scenario. The core ones have to be met, each with checks that were made: a client that does
 // nothing passes some of them with none. What is not met has its reason in the table, and what is met has none.
-func TestTheSuite(t *testing.T) {
-	outcomes := run(t, "--suite", "all")
-	for range timedTries {
-		timed := outcomes[timedScenario]
-		if timed.met() {
-			break
-		}
-		t.Logf("%s is about milliseconds, and something else was running. Once more, alone: it was %s", timedScenario, timed)
-		outcomes[timedScenario] = run(t, "--scenario", timedScenario)[timedScenario]
+func TestTheSuites(t *testing.T) {
+	for _, s := range suites {
+		t.Run(s.version, func(t *testing.T) {
+			require.Equal(t, s.version, npm.Need(t).Version(t, s.pkg), "the table is for another version")
+			outcomes := s.run(t, "--suite", "all")
+			for range timedTries {
+				timed := outcomes[timedScenario]
+				if timed.met() {
+					break
+				}
+				t.Logf("%s is about milliseconds, and something else was running. Once more, alone: it was %s", timedScenario, timed)
+				outcomes[timedScenario] = s.run(t, "--scenario", timedScenario)[timedScenario]
+			}
+			s.hold(t, outcomes)
+		})
 	}
-	for _, s := range scenarios {
-		o, ran := outcomes[s.name]
-		delete(outcomes, s.name)
+}
+
+// hold holds what the suite says against the table.
+func (s suite) hold(t *testing.T, outcomes map[string]outcome) {
+	t.Helper()
+	checks := 0
+	for _, sc := range s.scenarios {
+		o, ran := outcomes[sc.name]
+		delete(outcomes, sc.name)
+		checks += o.passed
 		switch {
-		case !assert.True(t, ran, "%s is not in the suite any more: take it out of the table", s.name):
-		case s.unmet == "":
-			assert.True(t, o.met(), "%s: %s", s.name, o)
-			assert.Equal(t, s.givesUp, o.client != "", "%s: the client said: %s", s.name, o.client)
+		case !assert.True(t, ran, "%s is not in the suite any more: take it out of the table", sc.name):
+		case sc.unmet == "":
+			assert.True(t, o.met(), "%s: %s", sc.name, o)
+			assert.Equal(t, sc.givesUp, o.client != "", "%s: the client said: %s", sc.name, o.client)
 		default:
-			assert.NotEqual(t, core, s.part, "%s: the core has to be met", s.name)
-			assert.False(t, o.met(), "%s is met: take its reason out of the table", s.name)
+			assert.NotEqual(t, core, sc.part, "%s: the core has to be met", sc.name)
+			assert.False(t, o.met(), "%s is met: take its reason out of the table", sc.name)
 		}
 	}
 	assert.Empty(t, outcomes, "new scenarios: put them into the table")
+	t.Logf("%d scenarios, %d checks passed", len(s.scenarios), checks)
 }
 
 // TestTheTableInTheDocs holds docs/mcp.md against the table that the suite was held against.
@@ -94,8 +108,8 @@ func TestTheTableInTheDocs(t *testing.T) {
 	assert.Equal(t, want, string(b), "write it with: go test ./tests/conformance -update")
 }
 
-// run runs scenarios against this test binary and reads what the suite wrote down.
-func run(t *testing.T, which ...string) map[string]outcome {
+// run runs scenarios of the suite against this test binary and reads what the suite wrote down.
+func (s suite) run(t *testing.T, which ...string) map[string]outcome {
 	t.Helper()
 	tree := npm.Need(t)
 	self, err := os.Executable()
@@ -104,7 +118,7 @@ func run(t *testing.T, which ...string) map[string]outcome {
 	dir := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), suiteBound)
 	defer cancel()
-	args := append([]string{tree.Bin(t, "@modelcontextprotocol/conformance"), "client", "--command", self, "-o", dir}, which...)
+	args := append([]string{tree.Bin(t, s.pkg), "client", "--command", self, "-o", dir}, which...)
 	cmd := exec.CommandContext(ctx, tree.Node, args...)
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()

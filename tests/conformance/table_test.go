@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -13,10 +14,17 @@ const (
 	backcompat part = "backcompat"
 	draft      part = "draft"
 	extension  part = "extensions"
+	newest     part = "2026-07-28" // the protocol's version; this suite has no name for what tests it
 )
 
 // timedScenario measures when the client comes back, with a tolerance of 200 ms.
 const timedScenario = "sse-retry"
+
+// suite is one version of the suite, with its scenarios for clients.
+type suite struct {
+	pkg, version string
+	scenarios    []scenario
+}
 
 // scenario is one of the suite's, with the reason where it is not met.
 type scenario struct {
@@ -27,8 +35,45 @@ type scenario struct {
 	givesUp bool
 }
 
-// scenarios are those of version 0.1.16 for clients.
-var scenarios = []scenario{
+// suites are the released one, and the one to come, which is the first that speaks the newest protocol.
+var suites = []suite{
+	{pkg: "@modelcontextprotocol/conformance", version: "0.1.16", scenarios: slices.Concat(both, []scenario{
+		{name: "auth/2025-03-26-oauth-metadata-backcompat", part: backcompat, unmet: "its server gives another issuer than the address that it was asked at, which is refused (RFC 8414, 3.3)"},
+		{name: "auth/cross-app-access-complete-flow", part: extension, unmet: enterprise},
+	})},
+	{pkg: "conformance-next", version: "0.2.0-alpha.11", scenarios: slices.Concat(both, []scenario{
+		{name: "auth/2025-03-26-oauth-metadata-backcompat", part: backcompat},
+		{name: "auth/authorization-server-migration", part: draft},
+		{name: "auth/iss-supported", part: draft},
+		{name: "auth/iss-not-advertised", part: draft},
+		{name: "auth/iss-supported-missing", part: draft, givesUp: true},
+		{name: "auth/iss-wrong-issuer", part: draft, givesUp: true},
+		{name: "auth/iss-unexpected", part: draft, givesUp: true},
+		{name: "auth/iss-normalized", part: draft, givesUp: true},
+		{name: "auth/metadata-issuer-mismatch", part: draft, givesUp: true},
+		{name: "auth/enterprise-managed-authorization", part: extension, unmet: enterprise},
+		{name: "auth/dpop", part: extension, unmet: unbound},
+		{name: "auth/dpop-nonce", part: extension, unmet: unbound},
+		{name: "auth/wif-jwt-bearer", part: extension, unmet: assertions},
+		{name: "request-metadata", part: newest},
+		{name: "sep-2322-client-request-state", part: newest},
+		{name: "http-standard-headers", part: newest},
+		{name: "http-custom-headers", part: newest},
+		{name: "http-invalid-tool-headers", part: newest},
+		{name: "json-schema-ref-no-deref", part: newest},
+		{name: "json-schema-2020-12-preservation", part: newest},
+	})},
+}
+
+// Why extensions are not met.
+const (
+	assertions = "the host signs no assertions: `oauth` has a client secret, and no private key"
+	enterprise = "the host takes part in no exchange of tokens with a company's identity provider"
+	unbound    = "the host's tokens are bearer tokens, bound to no key"
+)
+
+// both are the scenarios that both versions have.
+var both = []scenario{
 	{name: "initialize", part: core},
 	{name: "tools_call", part: core},
 	{name: "elicitation-sep1034-client-defaults", part: core},
@@ -47,34 +92,53 @@ var scenarios = []scenario{
 	{name: "auth/token-endpoint-auth-post", part: core},
 	{name: "auth/token-endpoint-auth-none", part: core},
 	{name: "auth/pre-registration", part: core},
-	{name: "auth/2025-03-26-oauth-metadata-backcompat", part: backcompat, unmet: "its server gives another issuer than the address that it was asked at, which is refused (RFC 8414, 3.3)"},
 	{name: "auth/2025-03-26-oauth-endpoint-fallback", part: backcompat},
 	{name: "auth/resource-mismatch", part: draft, givesUp: true},
 	{name: "auth/offline-access-scope", part: draft},
 	{name: "auth/offline-access-not-supported", part: draft},
-	{name: "auth/client-credentials-jwt", part: extension, unmet: "the host signs no assertions: `oauth` has a client secret, and no private key"},
+	{name: "auth/client-credentials-jwt", part: extension, unmet: assertions},
 	{name: "auth/client-credentials-basic", part: extension},
-	{name: "auth/cross-app-access-complete-flow", part: extension, unmet: "the host takes part in no exchange of tokens with a company's identity provider"},
 }
 
-// table is what docs/mcp.md says of the suite.
+// table is what docs/mcp.md says of the suites.
 func table() string {
-	met := map[part]int{}
-	all := map[part]int{}
-	var unmet strings.Builder
-	for _, s := range scenarios {
-		all[s.part]++
-		if s.unmet == "" {
-			met[s.part]++
+	var b, unmet strings.Builder
+	parts := []part{core, backcompat, draft, extension, newest}
+	b.WriteString("| scenarios met |")
+	for _, p := range parts {
+		fmt.Fprintf(&b, " %s |", p)
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(parts)) + "\n")
+	for _, s := range suites {
+		fmt.Fprintf(&b, "| %s |", s.version)
+		for _, p := range parts {
+			if met, all := s.count(p); all > 0 {
+				fmt.Fprintf(&b, " %d of %d |", met, all)
+			} else {
+				b.WriteString(" none |")
+			}
+		}
+		b.WriteString("\n")
+		for _, sc := range s.scenarios {
+			if sc.unmet != "" {
+				fmt.Fprintf(&unmet, "| `%s` | %s | %s | %s |\n", sc.name, s.version, sc.part, sc.unmet)
+			}
+		}
+	}
+	b.WriteString("\n| not met | of | part | why |\n|---|---|---|---|\n" + unmet.String())
+	return b.String()
+}
+
+// count is how many scenarios of a part are met, of how many.
+func (s suite) count(p part) (met, all int) {
+	for _, sc := range s.scenarios {
+		if sc.part != p {
 			continue
 		}
-		fmt.Fprintf(&unmet, "| `%s` | %s | %s |\n", s.name, s.part, s.unmet)
+		all++
+		if sc.unmet == "" {
+			met++
+		}
 	}
-	var b strings.Builder
-	b.WriteString("| part of the suite | scenarios met |\n|---|---|\n")
-	for _, p := range []part{core, backcompat, draft, extension} {
-		fmt.Fprintf(&b, "| %s | %d of %d |\n", p, met[p], all[p])
-	}
-	b.WriteString("\n| not met | part | why |\n|---|---|---|\n" + unmet.String())
-	return b.String()
+	return met, all
 }

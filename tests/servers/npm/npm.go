@@ -158,16 +158,34 @@ func open(ctx context.Context, dir string) (Tree, error) {
 // Bin is the file that a package names as its command, to be run with Node.
 func (t Tree) Bin(tb testing.TB, pkg string) string {
 	tb.Helper()
-	dir := filepath.Join(t.Dir, "node_modules", filepath.FromSlash(pkg))
-	b, err := os.ReadFile(filepath.Join(dir, "package.json"))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	file, err := command(b)
+	file, err := command(t.manifest(tb, pkg))
 	if err != nil {
 		tb.Fatalf("%s: %v", pkg, err)
 	}
-	return filepath.Join(dir, filepath.FromSlash(file))
+	return filepath.Join(t.folder(pkg), filepath.FromSlash(file))
+}
+
+// Version is the version of a package that is installed.
+func (t Tree) Version(tb testing.TB, pkg string) string {
+	tb.Helper()
+	var m struct{ Version string }
+	if err := json.Unmarshal(t.manifest(tb, pkg), &m); err != nil {
+		tb.Fatalf("reading the manifest of %s: %v", pkg, err)
+	}
+	return m.Version
+}
+
+func (t Tree) folder(pkg string) string {
+	return filepath.Join(t.Dir, "node_modules", filepath.FromSlash(pkg))
+}
+
+func (t Tree) manifest(tb testing.TB, pkg string) []byte {
+	tb.Helper()
+	b, err := os.ReadFile(filepath.Join(t.folder(pkg), "package.json"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return b
 }
 
 // command reads a manifest's bin, which is a file or a map with one.
