@@ -126,8 +126,11 @@ func serveSSE(t *testing.T, front func(w http.ResponseWriter, r *http.Request) b
 	type in struct{ Wait bool }
 	mcp.AddTool(server, &mcp.Tool{Name: "work"}, func(ctx context.Context, _ *mcp.CallToolRequest, in in) (*mcp.CallToolResult, any, error) {
 		n := effects.Add(1)
-		if in.Wait {
-			<-ctx.Done()
+		if in.Wait { // until the call is cancelled, or nobody is there to cancel it any more
+			select {
+			case <-ctx.Done():
+			case <-t.Context().Done():
+			}
 		}
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint("done ", n)}}}, nil, nil
 	})
