@@ -125,7 +125,10 @@ func TestFiftyMegabytesAreCut(t *testing.T) {
 	big := strings.Repeat("0123456789abcde\n", 50<<16)
 	require.NoError(t, toolbox.AddTool(l, "big", "", func(context.Context, struct{}) (string, error) { return "first\n" + big + "last", nil }))
 	h := newHost(t, toolbox.Options{}, l)
-	r := call(t, h, "local/big", `{}`)
+	req := request(t, h, "local/big", `{}`)
+	req.Timeout = 2 * time.Minute // under the race detector it takes a while
+	r, err := h.Call(t.Context(), req)
+	require.NoError(t, err)
 	assert.Equal(t, turn.OutcomeOK, r.Outcome)
 	assert.EqualValues(t, 50<<20+10, r.SizeBytes)
 	assert.LessOrEqual(t, len(r.Text), 64<<10)
