@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
@@ -173,9 +174,34 @@ func told(d turn.Descriptor) string {
 			line(string(d.Risk), 40), line(string(d.Lane), 40), d.Repeatable, d.Contained, d.Taints)
 }
 
-// broken is a text in lines that a terminal shows as they are.
+// broken is a text in lines that a terminal shows as they are, broken behind a space where there is one: what is a word in
+// one line is then a word in the other, too.
 func broken(s string) string {
-	return strings.Join(terminal.Rows(terminal.Visible(s), diffColumns), "\n") + "\n"
+	var b strings.Builder
+	for line := range strings.SplitSeq(terminal.Visible(s), "\n") {
+		for more := true; more; more = line != "" {
+			row := firstRow(line)
+			b.WriteString(row + "\n")
+			line = line[len(row):]
+		}
+	}
+	return b.String()
+}
+
+// firstRow is the beginning of a line that makes a row of a diff. It looks no further than a row can reach.
+func firstRow(line string) string {
+	reach := min(len(line), utf8.UTFMax*(diffColumns+1))
+	for reach < len(line) && !utf8.RuneStart(line[reach]) {
+		reach--
+	}
+	rows := terminal.Rows(line[:reach], diffColumns)
+	if len(rows) == 1 {
+		return rows[0]
+	}
+	if at := strings.LastIndexByte(rows[0], ' ') + 1; at > diffColumns/2 {
+		return rows[0][:at]
+	}
+	return rows[0]
 }
 
 // completeHeld offers the servers with tools that are held back, then the tools.

@@ -57,6 +57,11 @@ func TestNewToolsAreShownWhole(t *testing.T) {
 	for line := range strings.Lines(shown) {
 		assert.LessOrEqual(t, len(line), 120, "%q", line)
 	}
+	for _, l := range strings.Split(shown, "\n") {
+		if strings.Contains(l, "descr") {
+			assert.Contains(t, l, "description", "no word is broken: %q", l)
+		}
+	}
 	assert.Equal(t, 20, strings.Count(strings.NewReplacer("\n", "", "+", "", "\x1b[32m", "", "\x1b[0m", "").Replace(shown), "A long description that wraps."))
 }
 

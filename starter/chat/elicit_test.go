@@ -9,6 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/stretchr/testify/assert"
 
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -133,4 +134,27 @@ func TestProgressAndLateResultsAreShown(t *testing.T) {
 	s.prints("? mcp/x/long {} · unknown: it may or may not have taken effect")
 	s.hears(turn.ChunkToolCallResolved, turn.CallChunk{CallID: "1.0", Tool: "mcp/x/long", Outcome: turn.OutcomeOK})
 	s.prints("resolved late: ✓ mcp/x/long · ok")
+}
+
+func TestPicturesAndNoticesAreShownInAWord(t *testing.T) {
+	s := newStage(t, 100, 24)
+	s.begin("m1", "Draw.")
+	c := toolCall("1.0", "{}")
+	attempt := s.infer(nil)
+	s.settle(attempt, "", c)
+	s.settleCall(c, turn.ToolResult{Outcome: turn.OutcomeOK, Text: "drawn", Media: []turn.Media{{Type: "image/png", Data: make([]byte, 34_200)}}})
+	s.prints("✓ mcp/disk/write {} · ok · 1.5s [image/png, 34 KB]")
+	attempt = s.infer([]journal.Result{{Call: c}})
+	s.settle(attempt, "Here.")
+	s.finish(turn.StateCompleted, turn.FinishAnswered, "")
+	s.prints("1 tool call")
+	s.printed = nil
+	s.enter("s", 100, 24)
+	s.prints("✓ mcp/disk/write {} · ok [image/png, 34 KB]")
+	notice := turn.Message{ID: "late:turn-1:1.0:1", Role: turn.RoleUser, Text: "Notice of the system.", Step: 2}
+	s.Model.showPast(openedMsg{found: true, past: []turn.Message{notice, {ID: "late:x", Role: turn.RoleUser, Text: "My words."}}})
+	s.take(tickMsg{})
+	s.drained()
+	assert.Contains(t, s.printed, "Notice of the system.")
+	assert.Contains(t, s.printed, "› My words.")
 }

@@ -325,11 +325,16 @@ func (s *story) settle(attempt int, text string, calls ...turn.ToolCall) {
 
 func (s *story) call(c turn.ToolCall, outcome turn.Outcome, text string) {
 	s.t.Helper()
+	s.settleCall(c, turn.ToolResult{Outcome: outcome, Text: text, SizeBytes: int64(len(text))})
+}
+
+func (s *story) settleCall(c turn.ToolCall, r turn.ToolResult) {
+	s.t.Helper()
 	at := s.now()
 	_, err := s.store.ClaimCall(s.t.Context(), journal.ClaimInput{Turn: s.turn, Step: s.step, Call: c, Attempt: 1, Worker: "w", At: at})
 	require.NoError(s.t, err)
-	_, err = s.store.SettleCall(s.t.Context(), journal.SettleInput{Turn: s.turn, CallID: c.ID, Attempt: 1, At: at.Add(1500 * time.Millisecond),
-		Result: turn.ToolResult{Outcome: outcome, Text: text, SizeBytes: int64(len(text)), Duration: 1500 * time.Millisecond}})
+	r.Duration = 1500 * time.Millisecond
+	_, err = s.store.SettleCall(s.t.Context(), journal.SettleInput{Turn: s.turn, CallID: c.ID, Attempt: 1, At: at.Add(r.Duration), Result: r})
 	require.NoError(s.t, err)
 }
 
