@@ -37,7 +37,8 @@ func (p *program) addFaces() {
 	if b, err := os.ReadFile(p.faceFile); err == nil {
 		face = strings.TrimSpace(string(b))
 	}
-	p.face.Store(&face)
+	worn := face
+	p.face.Store(&worn)
 	about, hints := "Append a line to the ledger.", (*mcp.ToolAnnotations)(nil)
 	switch face {
 	case faceDescription:

@@ -1,0 +1,117 @@
+package tests
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// A server asks a person in the middle of a call. Before anybody answers, its process and the worker are killed and others
+// take their places, as after a deployment: the call goes on there, is not begun again, and has one effect.
+func TestAServersQuestionIsAnsweredAfterWorkerAndServerWereReplaced(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	r := newRig(t, script.Steps(script.Call("mcp_ledger_confirm", `{"text":"x","rounds":2}`), script.Text("Appended.")),
+		l.host(config.MCPTool{}), func(c *config.Config) { c.MCP.Servers[0].Tools["confirm"] = config.MCPTool{Risk: config.RiskLow} })
+	first := r.process()
+	a := r.say(t.Name(), workflows.Message{ID: "m1", Text: "Append it, if I may say so."})
+	for round := 1; round <= 2; round++ {
+		w := r.waits(a.Turn, round)[round-1]
+		assert.Equal(t, turn.WaitElicitation, w.Kind)
+		require.NotNil(t, w.Inquiry)
+		assert.Contains(t, w.Inquiry.Message, "Append x")
+		require.JSONEq(t, `["sure"]`, string(required(t, w.Inquiry.Schema)))
+		require.Equal(t, round, l.count("asked", "x"))
+		server := l.server()
+		first.kill()
+		gone(t, server)
+		first = r.process()
+		require.Eventually(t, func() bool {
+			_, err := r.people().Answer(t.Context(), t.Name(), workflows.Answer{Turn: a.Turn, Question: w.ID, By: "somebody",
+				Reply: &turn.Reply{Action: turn.ReplyAccept, Content: json.RawMessage(`{"sure":true,"note":"by another"}`)}})
+			return err == nil
+		}, within, 100*time.Millisecond)
+	}
+	rec := r.answered(t.Name(), "m1")
+	assert.Equal(t, "Appended.", rec.Answer)
+	assert.Equal(t, 1, l.count("effect", "x"))
+	assert.Equal(t, 1, l.count("begun", "x"))
+	assert.Equal(t, 2, l.count("asked", "x"), "nothing was asked twice")
+	call := r.calls(a.Turn, 1)[0]
+	assert.Equal(t, turn.OutcomeOK, call.Outcome)
+	assert.Equal(t, "appended x", call.Text)
+	requests := r.model.Requests()
+	assert.Len(t, requests, 2, "no inference was asked again")
+	assert.Contains(t, requests[1].Chat.Last("tool").Content, "appended x")
+	r.sound(t.Name())
+}
+
+// required is the list of that name in a schema.
+func required(t *testing.T, schema json.RawMessage) json.RawMessage {
+	t.Helper()
+	var s struct {
+		Required json.RawMessage `json:"required"`
+	}
+	require.NoError(t, json.Unmarshal(schema, &s))
+	return s.Required
+}
+
+// A question that is declined ends the call without an effect, and the model goes on.
+func TestAServersQuestionMayBeDeclined(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		reply turn.Reply
+		heard string
+	}{
+		"declined":  {turn.Reply{Action: turn.ReplyDecline}, "decline"},
+		"not sure":  {turn.Reply{Action: turn.ReplyAccept, Content: json.RawMessage(`{"sure":false}`)}, "accept"},
+		"cancelled": {turn.Reply{Action: turn.ReplyCancel}, "cancel"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			shop := newSuspect(t, "shop")
+			r := newRig(t, script.Steps(script.Call("mcp_shop_confirm", `{"text":"x"}`), script.Text("Then not.")), shop.host())
+			r.work()
+			a := r.say(session(t), workflows.Message{ID: "m1", Text: "Append it, if I may say so."})
+			w := r.waits(a.Turn, 1)[0]
+			_, err := r.people().Answer(t.Context(), session(t), workflows.Answer{Turn: a.Turn, Question: w.ID, Reply: &c.reply})
+			require.NoError(t, err)
+			assert.Equal(t, "Then not.", r.answered(session(t), "m1").Answer)
+			assert.Zero(t, shop.noted("effect", "x"))
+			assert.Contains(t, r.calls(a.Turn, 1)[0].Text, "not appended x: "+c.heard)
+		})
+	}
+}
+
+// A server that asks without end is answered for a while, and then is told that nobody answers; the turn comes to its end.
+func TestAServerThatAsksWithoutEndComesToOne(t *testing.T) {
+	t.Parallel()
+	shop := newSuspect(t, "shop")
+	r := newRig(t, script.Steps(script.Call("mcp_shop_confirm", `{"text":"x","rounds":-1}`), script.Text("Enough.")), shop.host())
+	r.work()
+	a := r.say(session(t), workflows.Message{ID: "m1", Text: "Append it, if I may say so."})
+	answered := map[string]bool{}
+	require.Eventually(t, func() bool {
+		list, _ := r.store.Waits(t.Context(), a.Turn) // there are none before the turn is in the journal
+		for _, w := range list {
+			if !answered[w.ID] && w.Ruling == nil {
+				_, err := r.people().Answer(t.Context(), session(t), workflows.Answer{Turn: a.Turn, Question: w.ID,
+					Reply: &turn.Reply{Action: turn.ReplyAccept, Content: json.RawMessage(`{"sure":true}`)}})
+				answered[w.ID] = err == nil
+			}
+		}
+		rec, err := r.store.Turn(t.Context(), a.Turn)
+		return err == nil && rec.State.Terminal()
+	}, within, 20*time.Millisecond, "the turn is asked for ever")
+	assert.LessOrEqual(t, len(answered), 33)
+	assert.Zero(t, shop.noted("effect", "x"))
+	assert.Equal(t, "Enough.", r.ended(a.Turn).Answer)
+}
