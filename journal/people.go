@@ -136,8 +136,8 @@ func checkReply(w turn.Wait, r turn.Ruling) (*turn.Reply, error) {
 		return nil, fmt.Errorf("the reply is to %q, and %q was asked", Preview(reply.Key, 80), Preview(w.Inquiry.Key, 80))
 	case reply.Action != turn.ReplyAccept && reply.Action != turn.ReplyDecline && reply.Action != turn.ReplyCancel:
 		return nil, fmt.Errorf("the reply's action is %q: use accept, decline or cancel", Preview(string(reply.Action), 80))
-	case len(reply.Content) > MaxReplyBytes:
-		return nil, fmt.Errorf("the reply has %d bytes: at most %d", len(reply.Content), MaxReplyBytes)
+	case reply.Content != nil && len(r.Reply.Content) > MaxReplyBytes: // as it was sent
+		return nil, fmt.Errorf("the reply has %d bytes: at most %d", len(r.Reply.Content), MaxReplyBytes)
 	case len(reply.Content) > 0 && !json.Valid(reply.Content):
 		return nil, errors.New("the reply's content is no JSON")
 	}

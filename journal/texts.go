@@ -59,6 +59,9 @@ func LateNotice(rec CallRecord, late ExportLate) string {
 	fmt.Fprintf(&b, "Notice of the system, not of the user: the call %s of %s, whose outcome was unknown, has come to an end after all. Its outcome is %s.",
 		rec.Call.ID, rec.Call.Tool, late.Outcome)
 	for _, m := range late.Media {
+		if strings.Contains(late.Text, m.Hash) {
+			continue
+		}
 		fmt.Fprintf(&b, " It left the artifact %s (%s, %d bytes).", m.Hash, m.Type, m.Bytes)
 	}
 	if late.FullBlob != "" && !strings.Contains(late.Text, late.FullBlob) {

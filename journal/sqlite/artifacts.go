@@ -17,11 +17,12 @@ func (t *tx) putArtifact(c *call, mediaType string, b []byte) (hash string, err 
 	if hash, err = t.putBlob(mediaType, b); err != nil {
 		return "", err
 	}
-	return hash, t.noteArtifact(c.session, c.row, hash, mediaType)
+	return hash, t.noteArtifact(c.session, c.row, hash, mediaType, c.rec.Outcome != "")
 }
 
-func (t *tx) noteArtifact(session, call int64, hash, mediaType string) error {
-	return t.exec(`INSERT INTO artifacts (session, hash, call, media_type) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`, session, hash, call, mediaType)
+func (t *tx) noteArtifact(session, call int64, hash, mediaType string, late bool) error {
+	return t.exec(`INSERT INTO artifacts (session, hash, call, media_type, late) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		session, hash, call, mediaType, late)
 }
 
 // putMedia stores the media of a result and returns the column that names them.
@@ -70,14 +71,14 @@ func (s *Store) Artifact(ctx context.Context, session, hash string) (mediaType s
 }
 
 // artifact looks for a call of the session, or of the past that it shares, that has left the blob. What the sessions that it
-// was forked from have done since is not its to see.
+// was forked from have done since is not its to see, and neither is what came late there: that may have marked them since.
 func (q querier) artifact(session int64, hash string) (mediaType string, err error) {
 	list, err := q.segments(session, 1, allMessages)
 	if err != nil {
 		return "", err
 	}
 	for _, p := range list {
-		err = q.row(`SELECT a.media_type FROM artifacts a JOIN calls c ON c.n = a.call WHERE a.session = ?1 AND a.hash = ?2 AND (?3 OR EXISTS
+		err = q.row(`SELECT a.media_type FROM artifacts a JOIN calls c ON c.n = a.call WHERE a.session = ?1 AND a.hash = ?2 AND (?3 OR a.late = 0 AND EXISTS
 			(SELECT 1 FROM inferences i WHERE i.turn = c.turn AND i.step = c.step AND i.head_seq BETWEEN 1 AND ?4)) LIMIT 1`,
 			p.session, hash, p.session == session, p.high).Scan(&mediaType)
 		if !errors.Is(err, sql.ErrNoRows) {

@@ -38,7 +38,7 @@ func (im *importer) call(x journal.ExportCall) error {
 	if err != nil {
 		return err
 	}
-	return im.artifacts(row, x.FullBlob, x.Media)
+	return im.artifacts(row, x.FullBlob, x.Media, false)
 }
 
 func (im *importer) late(x journal.ExportLate) error {
@@ -59,20 +59,20 @@ func (im *importer) late(x journal.ExportLate) error {
 	if err != nil {
 		return err
 	}
-	return im.artifacts(row, x.FullBlob, x.Media)
+	return im.artifacts(row, x.FullBlob, x.Media, true)
 }
 
 // artifacts notes what a call has left.
-func (im *importer) artifacts(call int64, full string, media []turn.Media) error {
+func (im *importer) artifacts(call int64, full string, media []turn.Media, late bool) error {
 	if full != "" {
-		err := im.exec(`INSERT INTO artifacts (session, hash, call, media_type) SELECT ?, hash, ?, media_type FROM blobs WHERE hash = ? ON CONFLICT DO NOTHING`,
-			im.session, call, full)
+		err := im.exec(`INSERT INTO artifacts (session, hash, call, media_type, late) SELECT ?, hash, ?, media_type, ? FROM blobs WHERE hash = ? ON CONFLICT DO NOTHING`,
+			im.session, call, late, full)
 		if err != nil {
 			return err
 		}
 	}
 	for _, m := range media {
-		if err := im.noteArtifact(im.session, call, m.Hash, m.Type); err != nil {
+		if err := im.noteArtifact(im.session, call, m.Hash, m.Type, late); err != nil {
 			return err
 		}
 	}

@@ -14,18 +14,19 @@ ALTER TABLE late_results ADD COLUMN media TEXT;
 ALTER TABLE late_results ADD COLUMN due INTEGER REFERENCES sessions (n);
 CREATE INDEX late_results_due ON late_results (due, n) WHERE due IS NOT NULL;
 
--- The blobs that calls have left: whole outputs and media.
+-- The blobs that calls have left: whole outputs and media. late is 1 for those that came after the settlement.
 CREATE TABLE artifacts (
   session    INTEGER NOT NULL REFERENCES sessions (n),
   hash       TEXT NOT NULL REFERENCES blobs (hash),
   call       INTEGER NOT NULL REFERENCES calls (n),
   media_type TEXT NOT NULL,
+  late       INTEGER NOT NULL,
   PRIMARY KEY (session, hash, call)
 ) STRICT, WITHOUT ROWID;
-INSERT INTO artifacts (session, hash, call, media_type)
-  SELECT t.session, b.hash, c.n, b.media_type FROM calls c JOIN turns t ON t.n = c.turn JOIN blobs b ON b.hash = c.full_blob
-  UNION SELECT t.session, b.hash, c.n, b.media_type FROM late_results l JOIN calls c ON c.n = l.call JOIN turns t ON t.n = c.turn
-    JOIN blobs b ON b.hash = l.full_blob;
+INSERT INTO artifacts (session, hash, call, media_type, late)
+  SELECT t.session, b.hash, c.n, b.media_type, 0 FROM calls c JOIN turns t ON t.n = c.turn JOIN blobs b ON b.hash = c.full_blob
+  UNION ALL SELECT t.session, b.hash, c.n, b.media_type, 1 FROM late_results l JOIN calls c ON c.n = l.call JOIN turns t ON t.n = c.turn
+    JOIN blobs b ON b.hash = l.full_blob WHERE TRUE ON CONFLICT DO NOTHING;
 
 -- The first mark of each session. Turn and call are names: a fork may have the mark and not the turn.
 CREATE TABLE marks (
