@@ -27,6 +27,9 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
+	if os.Getenv(helperEnv) != "" { // a host that is to be killed: it is told which server to run
+		os.Exit(m.Run())
+	}
 	dir, err := os.MkdirTemp("", "mcpserver")
 	if err != nil {
 		panic(err)
