@@ -64,12 +64,16 @@ func (a *Activities) presentable(r turn.ToolResult) turn.ToolResult {
 		return r
 	}
 	note := "\n" + strings.Join(notes, "\n")
-	if r.Full != nil { // the text is as long as it may be
-		r.Text = turn.Cut(r.Text, max(len(r.Text)-len(note), 0))
+	if r.Full != nil { // the text may be as long as it may be
+		r.Text = turn.Cut(r.Text, max(max(len(r.Text), leastResult)-len(note), leastResult/2))
 	}
 	r.Text += note
 	return r
 }
+
+// leastResult is the least that runtime.max_result_bytes can be, in bytes: a shorter text was not cut, but stands for
+// something that is no text.
+const leastResult = 1024
 
 // noting takes a call's progress to the readers of its turn, the latest word where the journal is slower than the server.
 // Calls inside a workflow task are too short for that. done waits for what is being written.
