@@ -118,8 +118,10 @@ func sortedKeys(m mcp.InputRequestMap) []string {
 
 func kindOfRequest(r mcp.InputRequest) string {
 	switch r.(type) {
+	//lint:ignore SA1019 servers still ask for what the protocol deprecates
 	case *mcp.CreateMessageParams, *mcp.CreateMessageWithToolsParams:
 		return "a model's answer (sampling)"
+	//lint:ignore SA1019 the same
 	case *mcp.ListRootsParams:
 		return "the list of root folders"
 	}

@@ -188,9 +188,11 @@ func question(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult,
 		asks[key] = p
 	}
 	if in.Model {
+		//lint:ignore SA1019 servers still ask for what the protocol deprecates
 		asks["model"] = &mcp.CreateMessageParams{MaxTokens: 1, Messages: []*mcp.SamplingMessage{{Role: "user", Content: &mcp.TextContent{Text: "hi"}}}}
 	}
 	if in.Roots {
+		//lint:ignore SA1019 the same
 		asks["roots"] = &mcp.ListRootsParams{}
 	}
 	return &mcp.CallToolResult{InputRequests: asks, RequestState: heard}, nil
