@@ -146,6 +146,35 @@ func TestChatAsksBeforeACall(t *testing.T) {
 	})
 }
 
+func TestChatAnswersAToolsServer(t *testing.T) {
+	t.Parallel()
+	everySize(t, func(t *testing.T, width, height int) {
+		effects := t.TempDir() + "/effects"
+		h := newHome(t, asking(script.Start(t, confirming("gift")))+hosting(t, "ledger", "", "-ledger", effects))
+		h.worker()
+		s := h.chat(width, height, nil)
+		s.ready()
+		s.says("Confirm it.")
+		s.printed("round 1?")
+		s.printed("no key")
+		s.shows("1/2 note (text)")
+		s.says("for Ann")
+		s.shows("2/2 sure (yes or")
+		s.says("maybe")
+		s.shows("maybe")
+		s.press("C-u")
+		s.says("yes")
+		s.shows("send it?")
+		s.says("y")
+		s.printed("It is confirmed.")
+		s.was("· answered by")
+		s.ready()
+		b, err := os.ReadFile(effects)
+		require.NoError(t, err)
+		assert.Equal(t, 1, strings.Count(string(b), `"effect"`), "%s", b)
+	})
+}
+
 func TestChatDeniesWithAReasonAndKeepsRules(t *testing.T) {
 	t.Parallel()
 	call := script.Call("mcp_ledger_append", `{"text":"x"}`)

@@ -72,7 +72,7 @@ func (m *Model) elicitationPanel(w *wait, rows int) []string {
 		prompt = "answered; waiting for the turn"
 	}
 	below := clip(wrapText(prompt, m.cols()), max(1, rows/2))
-	head := clip(wrapText(title, m.cols()), 1)
+	head := []string{cutWidth(title, m.cols())}
 	var lines []string
 	for _, l := range i.Lines() {
 		lines = append(lines, breakText(l, m.cols())...)
