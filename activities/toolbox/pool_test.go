@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"sync/atomic"
 	"syscall"
@@ -256,4 +257,22 @@ func TestTurnsHaveABoundedNumberOfConnections(t *testing.T) {
 	req.Turn = "65"
 	_, err := h.Call(t.Context(), req)
 	assert.NoError(t, err)
+}
+
+// Not every server says that its tools changed.
+func TestASilentChangeIsSeenWithTheNextRefresh(t *testing.T) {
+	dir := t.TempDir()
+	face, pidfile := filepath.Join(dir, "face"), filepath.Join(dir, "pid")
+	h := newHost(t, toolbox.Options{RefreshEvery: 20 * time.Millisecond}, nil, stdioServer("srv", "-mute", "-face", face, "-pidfile", pidfile))
+	reports := make(chan turn.Catalogue, 10)
+	go h.Watch(t.Context(), func(c turn.Catalogue) { reports <- c })
+	first := receive(t, reports)
+	require.Empty(t, first.Problem)
+	require.NoError(t, os.WriteFile(face, []byte("description"), 0o600))
+	pid := readPIDs(t, pidfile)[0]
+	require.NoError(t, syscall.Kill(pid, syscall.SIGHUP))
+	second := receive(t, reports)
+	assert.Empty(t, second.Problem)
+	assert.NotEqual(t, hashOf(t, first, "mcp/srv/append"), hashOf(t, second, "mcp/srv/append"))
+	assert.Equal(t, pid, readPIDs(t, pidfile)[0], "it was started anew to be asked")
 }

@@ -148,17 +148,23 @@ func (s *session) offer(ctx context.Context) (offer, error) {
 	if !stale {
 		return o, nil
 	}
-	limited, cancel := context.WithTimeout(ctx, s.owner.describer.server.ConnectTimeout)
-	defer cancel()
-	if err := s.list(limited); err != nil {
-		if ctx.Err() == nil {
-			s.retire()
-		}
+	if err := s.listAgain(ctx); err != nil {
 		return offer{}, fmt.Errorf("%s was asked again what it offers: %s", s.owner.name(), s.owner.redact.text(oneLine(err.Error(), 400)))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.offered, nil
+}
+
+// listAgain lists in a session that is in use. It retires one that cannot be asked.
+func (s *session) listAgain(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, s.owner.describer.server.ConnectTimeout)
+	defer cancel()
+	err := s.list(limited)
+	if err != nil && ctx.Err() == nil {
+		s.retire()
+	}
+	return err
 }
 
 func (s *session) list(ctx context.Context) error {

@@ -59,7 +59,7 @@ func (c *connector) awaitEvent(ctx context.Context, refresh <-chan time.Time) bo
 	case <-due:
 		return true
 	case <-refresh:
-		c.doubt()
+		c.doubt(ctx)
 		return true
 	case <-ctx.Done():
 	case <-c.ctx.Done():
@@ -67,18 +67,18 @@ func (c *connector) awaitEvent(ctx context.Context, refresh <-chan time.Time) bo
 	return false
 }
 
-// doubt has the server asked again what it offers: not every server announces changes.
-func (c *connector) doubt() {
+// doubt asks a connected server again what it offers: not every server announces changes. Calls go on meanwhile with what
+// it offered before.
+func (c *connector) doubt(ctx context.Context) {
 	c.mu.Lock()
 	var s *session
-	if sl := c.slots[""]; sl != nil {
+	if sl := c.slots[""]; sl != nil && c.local == nil && sl.current != nil && sl.current.enter() {
 		s = sl.current
 	}
 	c.mu.Unlock()
-	if s != nil && c.local == nil {
-		s.mu.Lock()
-		s.stale = true
-		s.mu.Unlock()
+	if s != nil {
+		defer s.leave()
+		_ = s.listAgain(ctx) // a server that cannot say is given up, and looked at anew
 	}
 }
 
