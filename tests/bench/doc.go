@@ -1,9 +1,10 @@
 // Command bench measures Everturn's turns against two baselines on a real Temporal server, in one run:
 //
 //	go run ./tests/bench                 the full run, under ten minutes on two cores
-//	go run ./tests/bench -smoke          under forty seconds: does everything work, are the counts right
+//	go run ./tests/bench -smoke          about a minute: does everything work, are the counts right
 //	go run ./tests/bench -only five      scenarios whose name contains a text
 //	go run ./tests/bench -people         turns that wait for people, and people who wait for turns: some ten minutes
+//	go run ./tests/bench -calls          a call over MCP through the engine, and made straight: two minutes
 //
 // The baselines are the floor (a workflow with as many empty activities as the turn has) and the cookbook (the usual
 // loop, whose inference activities get the whole list of messages); both are packages beside this one. The server, the

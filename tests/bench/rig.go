@@ -152,7 +152,7 @@ func (r *rig) agent(name string, a arm, provider string) (string, error) {
 		server += fmt.Sprintf("[[mcp.servers]]\nid = %q\ncommand = %q\nrequired = true\neverywhere = true\nallow = [\"big\"]\n"+
 			"[mcp.servers.tools.big]\nrisk = \"low\"\nrepeatable = %t\nquick = %t\n", id, r.folder("mcpserver"), quick, quick)
 	}
-	text := fmt.Sprintf("[runtime]\nmode = \"native\"\nworkspace = %q\n[llm]\nprovider = \"openai\"\nbase_url = %q\nmodel = %q\n"+
+	text := fmt.Sprintf("[policy]\ntaint = \"off\"\n[runtime]\nmode = \"native\"\nworkspace = %q\n[llm]\nprovider = \"openai\"\nbase_url = %q\nmodel = %q\n"+
 		"[journal]\npath = %q\nsynchronous = \"%s\"\n[temporal]\naddress = %q\ntask_queue = %q\n%s",
 		r.folder("workspace"), provider, a.String(), r.journal(name), a.synchronous(), r.stack.Address, name, server)
 	path := r.folder(name + ".toml")
