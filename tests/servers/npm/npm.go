@@ -31,7 +31,7 @@ var lock []byte
 // cannot be had: CI sets it to 1.
 const RequiredVariable = "EVERTURN_SERVERS_REQUIRED"
 
-// installBound is how long an installation may take. It downloads some 60 MB, half of it Node.js.
+// installBound is how long an installation may take. It unpacks some 260 MB, most of it Node.js: ten seconds on two cores.
 const installBound = 8 * time.Minute
 
 // oldestNode is the oldest major version of Node.js that all the packages run on.
