@@ -158,3 +158,11 @@ func TestPicturesAndNoticesAreShownInAWord(t *testing.T) {
 	assert.Contains(t, s.printed, "Notice of the system.")
 	assert.Contains(t, s.printed, "› My words.")
 }
+
+func TestWhyACallIsAskedForIsAKeyAway(t *testing.T) {
+	s := newStage(t, 20, 10)
+	s.asksFor(wait{Wait: turn.Wait{ID: "1.0", Kind: turn.WaitApproval, Tool: "mcp/disk/write", Arguments: "{}", Why: "the conversation holds what mcp/web/get has said"}, turn: "t", whole: true})
+	s.press(tab)
+	s.types("?")
+	s.prints("you are asked because the conversation holds what mcp/web/get has said")
+}

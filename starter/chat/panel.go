@@ -84,7 +84,7 @@ func (m *Model) approvalWhy(w *wait) []string {
 	if w.Why == "" {
 		return nil
 	}
-	return m.palette.paintLines(dim, wrapText(terminal.Line(w.Why, 2*previewRunes), m.cols()))
+	return m.palette.paintLines(dim, wrapText(terminal.Line(w.Why, 4*previewRunes), m.cols()))
 }
 
 // The keys that decide: whole, in short, and what they mean.

@@ -159,6 +159,9 @@ func (m *Model) decideKey(key string) tea.Cmd {
 	case "end":
 		w.scroll = w.rows
 	case "?":
+		if w.Why != "" { // a small screen has no room for it
+			m.note("you are asked because %s", terminal.Line(w.Why, 4*previewRunes))
+		}
 		m.note(meantByKey)
 	default:
 		m.hint("a decision is asked for: y or n; Tab goes to the input")
