@@ -18,6 +18,7 @@ type attempt struct {
 	failed  int   // the last attempt whose failure was counted
 	emitted bool  // the running attempt has shown text
 	expect  int64 // the head's seq before the step's results were appended
+	due     bool  // there are late results that the session's model is to be told of
 	answer  stored
 	raw     sql.NullString
 }
@@ -39,9 +40,9 @@ func (a *attempt) scan(scan func(...any) error, before ...any) error {
 }
 
 func (q querier) attempt(key journal.StepKey) (a attempt, err error) {
-	row := q.row(`SELECT `+scopeColumns+`, `+inferenceColumns+` FROM turns t JOIN sessions s ON s.n = t.session
+	row := q.row(`SELECT `+scopeColumns+`, EXISTS (SELECT 1 FROM late_results l WHERE l.due = t.session), `+inferenceColumns+` FROM turns t JOIN sessions s ON s.n = t.session
 		LEFT JOIN inferences i ON i.turn = t.n AND i.step = ? WHERE t.id = ?`, key.Step, key.Turn)
-	err = a.scan(row.Scan, a.fields()...)
+	err = a.scan(row.Scan, append(a.fields(), &a.due)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return a, fmt.Errorf("turn %s: %w", key.Turn, journal.ErrNotFound)
 	}
@@ -112,7 +113,7 @@ func (t *tx) firstAttempt(a attempt, in journal.StartInference) (journal.Inferen
 	if err := t.appendResults(&a.scope, in.Results, in.At, strict); err != nil {
 		return a.inf, err
 	}
-	if err := t.appendHeard(&a.scope, in); err != nil {
+	if err := t.appendHeard(&a, in); err != nil {
 		return a.inf, err
 	}
 	if a.head != in.Expect {
@@ -127,11 +128,13 @@ func (t *tx) firstAttempt(a attempt, in journal.StartInference) (journal.Inferen
 }
 
 // appendHeard appends what has been heard since the step before, beside its results: of calls, and from the user.
-func (t *tx) appendHeard(sc *scope, in journal.StartInference) error {
-	if err := t.appendNotices(sc, in.Key.Step, in.At); err != nil {
-		return err
+func (t *tx) appendHeard(a *attempt, in journal.StartInference) error {
+	if a.due {
+		if err := t.appendNotices(&a.scope, in.Key.Step, in.At); err != nil {
+			return err
+		}
 	}
-	return t.appendSaid(sc, in.Key.Step, in.Messages, in.At, strict)
+	return t.appendSaid(&a.scope, in.Key.Step, in.Messages, in.At, strict)
 }
 
 // nextAttempt opens a later attempt. The head is where the first one left it, or somebody else has written. What it has
@@ -145,7 +148,7 @@ func (t *tx) nextAttempt(a attempt, in journal.StartInference) (journal.Inferenc
 			return a.inf, err
 		}
 	}
-	if err := t.appendHeard(&a.scope, in); err != nil {
+	if err := t.appendHeard(&a, in); err != nil {
 		return a.inf, err
 	}
 	if a.head != a.inf.Base {
