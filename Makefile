@@ -1,5 +1,5 @@
 # For people; .ci/run does the same on a fresh machine.
-.PHONY: test lint race replay fuzz faults points mutants soak bench bench-accept bench-smoke bench-people sequences man
+.PHONY: test lint race replay fuzz faults points mutants soak bench bench-accept bench-smoke bench-people sequences servers man
 
 FUZZTIME ?= 30s
 TOOL = go tool -modfile=tools/lint.mod
@@ -25,6 +25,10 @@ replay:
 # Every fuzz target for FUZZTIME, as many at once as FUZZ="-jobs N" says; -only PATTERN takes some.
 fuzz:
 	go run ./tests/fuzz -time $(FUZZTIME) $(FUZZ)
+
+# Servers that nobody here wrote, and the official conformance suite. Needs npm; gopls is built the first time.
+servers:
+	EVERTURN_SERVERS_REQUIRED=1 go test ./tests/servers/... ./tests/conformance -count=1 -v
 
 # Every fault once, and the mutants that show that the checker notices. FAULTS="-runs 100" is the long run.
 faults: mutants points

@@ -14,7 +14,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-func confirm(text string) script.Reply { return script.Call("mcp_ledger_confirm", `{"text":"`+text+`"}`) }
+func confirm(text string) script.Reply {
+	return script.Call("mcp_ledger_confirm", `{"text":"`+text+`"}`)
+}
 
 // reply answers what a server asks.
 func (r *rig) reply(session string, w journal.WaitRecord, action turn.ReplyAction, content string) error {

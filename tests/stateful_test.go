@@ -17,7 +17,9 @@ func remembering(t *testing.T, s script.Script) *rig {
 	return newRig(t, s, l.host(config.MCPTool{}), func(c *config.Config) { c.MCP.Servers[0].Stateful = config.StatefulTurn })
 }
 
-func remember(text string) script.Reply { return script.Call("mcp_ledger_remember", `{"text":"`+text+`"}`) }
+func remember(text string) script.Reply {
+	return script.Call("mcp_ledger_remember", `{"text":"`+text+`"}`)
+}
 
 func TestAStatefulServerServesATurnFromOneProcess(t *testing.T) {
 	t.Parallel()

@@ -18,7 +18,9 @@ func guarded(t *testing.T, mode config.Taint, l *ledger, s script.Script) *rig {
 	return newRig(t, s, l.host(config.MCPTool{}), func(c *config.Config) { c.Policy.Taint = mode })
 }
 
-func appendText(text string) script.Reply { return script.Call("mcp_ledger_append", `{"text":"`+text+`"}`) }
+func appendText(text string) script.Reply {
+	return script.Call("mcp_ledger_append", `{"text":"`+text+`"}`)
+}
 
 // allow gives a person's word for what the turn waits for.
 func (r *rig) allow(session string, w journal.WaitRecord, always turn.Scope) {
