@@ -12,10 +12,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/sqlite"
 	"github.com/everturn/everturn/tests/script"
 )
 
@@ -42,13 +45,23 @@ func TestNoSecretIsFoundAnywhere(t *testing.T) {
 		one := h.starter(args...)
 		said.WriteString(one.out.String() + one.err.String())
 	}
-	sessions := []string{"env", "header", "oauth", "refused"}
+	sessions := []string{"env", "header", "oauth", "refused", "ask"}
 	for _, name := range sessions[:3] {
 		start("run", "-s", name, "tell "+name)
 		start("run", "-o", "jsonl", "-s", name, "tell "+name)
 	}
 	start("run", "-s", "refused", "refuse")
 	start("run", "-o", "jsonl", "-s", "refused", "refuse")
+	asking := h.begin(nil, "run", "-s", "ask", "ask env")
+	require.Eventually(t, func() bool {
+		return strings.Contains(h.starter("list").out.String(), "ask") && len(c.questions("ask")) > 0
+	}, within, 200*time.Millisecond)
+	for _, args := range [][]string{{"list"}, {"show", "ask"}, {"answer", "ask", "--decline"}} {
+		start(args...)
+	}
+	asking.wait()
+	said.WriteString(asking.out.String() + asking.err.String())
+	assert.Contains(t, said.String(), "[redacted]", "what the server asks is shown")
 	for _, args := range [][]string{{"show", "env"}, {"show", "--json", "header"}, {"export", "env"}, {"export", "oauth"}, {"list"}, {"tools"},
 		{"tools", "--json"}, {"tools", "status"}, {"doctor"}} {
 		start(args...)
@@ -109,6 +122,7 @@ func newCage(t *testing.T) *cage {
 	}
 	c.model = script.Start(t, script.Cases(
 		script.When("refuse", script.Status(401, "invalid_api_key", "Incorrect API key provided: "+canary("llm_api_key"))),
+		script.When("ask env", script.Steps(script.Call("mcp_env_leak", `{"text":"told env ask","where":"ask"}`), script.Text("Done."))),
 		tell("env"), tell("header"), tell("oauth"),
 	))
 	c.home = newHome(t, "")
@@ -159,6 +173,17 @@ func (c *cage) tokens() string {
 	}))
 	c.t.Cleanup(s.Close)
 	return s.URL
+}
+
+// questions are what a session waits for people to say.
+func (c *cage) questions(session string) []journal.WaitRecord {
+	c.t.Helper()
+	store, err := sqlite.Open(c.t.Context(), c.home.path(".everturn/journal.db"), sqlite.Options{Synchronous: "normal"})
+	require.NoError(c.t, err)
+	defer store.Close()
+	list, err := store.Waiting(c.t.Context(), session, 10)
+	require.NoError(c.t, err)
+	return list
 }
 
 // told checks that the servers have told all that they had: what is found nowhere was there to be found.

@@ -87,7 +87,7 @@ func (p *program) tell(ctx context.Context, req *mcp.CallToolRequest, in leakIn)
 		params := &mcp.ElicitParams{Mode: "form", Message: secrets, RequestedSchema: map[string]any{"type": "object",
 			"properties": map[string]any{"a": map[string]any{"type": "string", "title": secrets}}}}
 		if req.Params.InputResponses[question] == nil {
-			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{question: params}, RequestState: secrets}, nil, nil
+			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{question: params}, RequestState: "where it was"}, nil, nil
 		}
 	case "crash":
 		os.Exit(7)
