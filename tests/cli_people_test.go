@@ -54,7 +54,7 @@ func TestCLIAsksOnATerminal(t *testing.T) {
 	c.exits(0).says("It is read.")
 	assert.NotContains(t, c.out.String(), "[y]es", "the tool was allowed for good")
 
-	c, keys = h.onTerminal("run", "-s", "asked", "My colour?")
+	c, keys = h.onTerminal("run", "-s", "asked-here", "My colour?")
 	c.says(`Which \x1b[31mcolour?`)
 	typeIn(t, keys, "\nblue, please\n")
 	c.exits(0).says("Blue it is.")

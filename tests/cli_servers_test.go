@@ -28,7 +28,7 @@ func TestCLIAsksForAServersFieldsOnATerminal(t *testing.T) {
 	effects := t.TempDir() + "/effects"
 	h := newHome(t, asking(script.Start(t, confirming("gift")))+hosting(t, "ledger", "", "-ledger", effects))
 	h.worker()
-	c, keys := h.onTerminal("run", "-s", "asked", "Confirm.")
+	c, keys := h.onTerminal("run", "-s", "asked-fields", "Confirm.")
 	c.says("the server ledger asks, in the middle of a call of mcp/ledger/confirm (1.0)")
 	c.says("1/2 note (text): ")
 	typeIn(t, keys, "for Ann\n")
@@ -46,24 +46,24 @@ func TestCLIAsksForAServersFieldsOnATerminal(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 1, strings.Count(string(b), `"effect"`), "%s", b)
 
-	h.starter("run", "-s", "later", "Confirm.").exits(6)
-	c, keys = h.onTerminal("answer", "later", "e1.0.1")
+	h.starter("run", "-s", "later-fields", "Confirm.").exits(6)
+	c, keys = h.onTerminal("answer", "later-fields", "e1.0.1")
 	c.says("1/2 note (text): ")
 	typeIn(t, keys, "\n")
 	c.says("2/2 sure")
 	typeIn(t, keys, "\nd\n")
-	c.exits(0).says("declined e1.0.1 of session later")
-	h.starter("attach", "-q", "later").exits(0)
-	assert.Contains(t, h.starter("show", "later").exits(0).out.String(), "not appended gift: decline")
+	c.exits(0).says("declined e1.0.1 of session later-fields")
+	h.starter("attach", "-q", "later-fields").exits(0)
+	assert.Contains(t, h.starter("show", "later-fields").exits(0).out.String(), "not appended gift: decline")
 }
 
 func TestCLIIsToldThatAServersQuestionWasAnsweredElsewhere(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, asking(script.Start(t, confirming("x")))+hosting(t, "ledger", ""))
 	h.worker()
-	c, keys := h.onTerminal("run", "-s", "elsewhere", "Confirm.")
+	c, keys := h.onTerminal("run", "-s", "elsewhere-fields", "Confirm.")
 	c.says("1/2 note (text): ")
-	h.starter("answer", "elsewhere", "--field", "sure=no").exits(0)
+	h.starter("answer", "elsewhere-fields", "--field", "sure=no").exits(0)
 	c.says("it was decided elsewhere")
 	c.exits(0).says("It is confirmed.")
 	keys.Close()
@@ -93,15 +93,15 @@ func TestCLITellsOfResultsThatComeLate(t *testing.T) {
 		script.When("", script.Text("Now I know.")),
 	)))+trusting+hosting(t, "ledger", "[mcp.servers.tools.append]\ntimeout = \"1s\"\ndetach = \"1m\"", "-ledger", dir+"/effects", "-release", dir+"/go"))
 	h.worker()
-	assert.Equal(t, "It may have happened.\n", h.starter("run", "-q", "-s", "late", "the first").exits(0).out.String())
-	assert.Contains(t, h.starter("show", "late").out.String(), "mcp/ledger/append: unknown, ran 1 time, 0 late results")
+	assert.Equal(t, "It may have happened.\n", h.starter("run", "-q", "-s", "late-result", "the first").exits(0).out.String())
+	assert.Contains(t, h.starter("show", "late-result").out.String(), "mcp/ledger/append: unknown, ran 1 time, 0 late results")
 	require.NoError(t, os.WriteFile(dir+"/go", nil, 0o600))
-	require.Eventually(t, func() bool { return strings.Contains(h.starter("show", "late").out.String(), "1 late result") }, within, 100*time.Millisecond)
-	c, _ := h.onTerminal("run", "-s", "late", "And?")
+	require.Eventually(t, func() bool { return strings.Contains(h.starter("show", "late-result").out.String(), "1 late result") }, within, 100*time.Millisecond)
+	c, _ := h.onTerminal("run", "-s", "late-result", "And?")
 	c.exits(0).says("resolved late: mcp/ledger/append (call 1.0) ok, ")
-	shown := h.starter("show", "late").exits(0).out.String()
+	shown := h.starter("show", "late-result").exits(0).out.String()
 	assert.Contains(t, shown, "notice    Notice of the system, not of the user: the call 1.0 of mcp/ledger/append")
-	kinds := valid(t, published(t, h), h.starter("attach", "-o", "jsonl", "late").exits(0))
+	kinds := valid(t, published(t, h), h.starter("attach", "-o", "jsonl", "late-result").exits(0))
 	assert.NotZero(t, kinds[turn.ChunkToolCallResolved])
 }
 
@@ -152,12 +152,12 @@ func TestCLIAllowsNothingThatWasNotOnTheScreen(t *testing.T) {
 	typeIn(t, keys, "y\n")
 	c.exits(0).says("Written.")
 
-	h.starter("run", "-s", "other", "Write.").exits(6)
-	c, keys = h.onTerminal("approve", "other")
+	h.starter("run", "-s", "other-paged", "Write.").exits(6)
+	c, keys = h.onTerminal("approve", "other-paged")
 	c.says("rows more; Enter shows them")
 	typeIn(t, keys, "y\n")
 	c.exits(0).says("nothing was decided about 1.0")
-	h.starter("attach", "--no-wait", "other").exits(6)
+	h.starter("attach", "--no-wait", "other-paged").exits(6)
 }
 
 func TestCLISaysWhyACallIsAskedForAfterStrangersHaveSpoken(t *testing.T) {
