@@ -1,5 +1,5 @@
 # For people; .ci/run does the same on a fresh machine.
-.PHONY: test lint race replay fuzz faults points mutants soak bench bench-accept bench-smoke bench-people sequences servers man
+.PHONY: test lint race replay fuzz faults points mutants soak bench bench-accept bench-smoke bench-people bench-calls sequences servers man
 
 FUZZTIME ?= 30s
 TOOL = go tool -modfile=tools/lint.mod
@@ -63,6 +63,10 @@ bench-accept:
 # What waiting for people costs, and how long people wait: some ten minutes. docs/benchmarks.md gets its figures.
 bench-people:
 	@$(BENCH) -people -write
+
+# A tool call over MCP beside the same call made straight with the SDK's client. docs/benchmarks.md gets its figures.
+bench-calls:
+	@$(BENCH) -calls -write
 
 # A thousand generated conversations against a model of a session, and a thousand messages sent more than once.
 sequences:

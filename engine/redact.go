@@ -43,6 +43,7 @@ var secretName = regexp.MustCompile(`(?i)key|token|secret|passw|auth|credential`
 func secrets(cfg config.Config) []string {
 	out := []string{cfg.LLM.APIKey.Reveal(), cfg.Temporal.APIKey.Reveal()}
 	for _, s := range cfg.MCP.Servers {
+		out = append(out, s.OAuth.ClientSecret.Reveal())
 		for _, header := range s.Headers {
 			out = append(out, header.Reveal())
 		}
