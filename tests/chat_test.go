@@ -66,7 +66,7 @@ func TestChatIsCleanWithoutColour(t *testing.T) {
 		s := h.chat(80, 24, settings, args...)
 		s.ready()
 		s.says("What is this?")
-		s.printed("cost unknown")
+		s.printed("2 steps · 1 tool call")
 		s.ready()
 		return s.tmux("capture-pane", "-p", "-e", "-S", "-")
 	}

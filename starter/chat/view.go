@@ -133,6 +133,9 @@ func (m *Model) standing() string {
 		if len(m.outbox.list) > 0 {
 			return "waiting for a worker · " + m.session
 		}
+		if !m.drawn || m.flushing || len(m.queue) > 0 { // what is typed now might move what is printed
+			return "opening · " + m.session
+		}
 		return "ready · " + m.session + " · " + tokens(m.used)
 	}
 	state := "answering"
