@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -83,6 +84,19 @@ type describer struct {
 	redact redactor
 }
 
+// misnamed tells of settings for tools that the server does not have: what the operator said of a tool under a wrong name
+// counts for nothing, and a risk least of all should go unheard.
+func (d describer) misnamed(o *offer, tools []*mcp.Tool) {
+	if d.prefix == localID {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.settings)) {
+		if !slices.ContainsFunc(tools, func(t *mcp.Tool) bool { return t.Name == name }) {
+			o.drop(name, errors.New("agent.toml says something of it, and the server has no tool of this name"))
+		}
+	}
+}
+
 // offer describes the tools, in the order of their IDs so that a server's mood does not change prompts.
 func (d describer) offer(tools []*mcp.Tool) offer {
 	o := offer{names: map[string]string{}, tools: map[string]turn.Descriptor{}}
@@ -103,6 +117,7 @@ func (d describer) offer(tools []*mcp.Tool) offer {
 		o.tools[desc.ID] = desc
 		o.catalogue.Tools = append(o.catalogue.Tools, desc)
 	}
+	d.misnamed(&o, tools)
 	slices.SortFunc(o.catalogue.Tools, func(a, b turn.Descriptor) int { return cmp.Compare(a.ID, b.ID) })
 	o.catalogue.Hash = hashOf(o.catalogue.Tools)
 	return o

@@ -117,3 +117,14 @@ func TestHostileSchemasAreRefusedOrNotValidated(t *testing.T) {
 	assert.NoError(t, h.Check(recursive, json.RawMessage(`{"a":{"a":{}}}`)))
 	assert.Error(t, h.Check(recursive, json.RawMessage(`{"a":{"a":{"b":1}}}`)))
 }
+
+func TestSettingsOfToolsThatThereAreNotAreTold(t *testing.T) {
+	server := stdioServer("srv")
+	server.Tools = map[string]toolbox.ToolSettings{"ecko": {Risk: turn.RiskHigh}, "echo": {Risk: turn.RiskLow}}
+	h := newHost(t, toolbox.Options{}, nil, server)
+	c := h.Catalogues(t.Context())[0]
+	require.Empty(t, c.Problem)
+	require.Len(t, c.Dropped, 1)
+	assert.Contains(t, c.Dropped[0], "ecko")
+	assert.Contains(t, c.Dropped[0], "no tool of this name")
+}

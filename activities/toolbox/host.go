@@ -187,7 +187,7 @@ func (h *Host) Call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult,
 }
 
 func drift(what string) error {
-	return turn.Errorf(turn.CodeToolDrift, nil, what+"; it was not called, and a new turn will see the new tool")
+	return turn.Errorf(turn.CodeToolDrift, nil, what+"; it was not called. The tool is held back until the operator accepts it (tools diff, tools accept)")
 }
 
 // route finds the connector of a tool ID, or nil.

@@ -59,6 +59,8 @@ func TestAStructuredResultIsHeldAgainstItsSchema(t *testing.T) {
 	assert.Equal(t, turn.OutcomeOK, r.Outcome)
 	assert.Contains(t, r.Text, `{"n":"<three>"}`, "it is kept as it is")
 	assert.Contains(t, r.Text, "not what the tool's output schema promises")
+	r = call(t, h, "mcp/act/count", `{"n":"counted"}`)
+	assert.NotContains(t, r.Text, `{"n":"counted"}`, "an object around a text that is there already is not sent beside it")
 }
 
 func TestSecretsThatAServerWasGivenAreNotInItsResults(t *testing.T) {

@@ -86,11 +86,25 @@ func structured(r *mcp.CallToolResult, blocks []string) string {
 		return ""
 	}
 	for _, b := range blocks {
-		if sameJSON(b, raw) {
+		if sameJSON(b, raw) || sameText(b, r.StructuredContent) {
 			return ""
 		}
 	}
 	return string(raw)
+}
+
+// sameText reports whether structured content is an object around a text that a block has: what servers make of tools
+// that return nothing but text.
+func sameText(block string, content any) bool {
+	object, ok := content.(map[string]any)
+	if !ok || len(object) != 1 {
+		return false
+	}
+	for _, v := range object {
+		text, ok := v.(string)
+		return ok && strings.TrimSpace(text) == strings.TrimSpace(block)
+	}
+	return false
 }
 
 // plainJSON writes <, > and & as they are: models read it.
