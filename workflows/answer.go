@@ -1,0 +1,87 @@
+package workflows
+
+import (
+	"fmt"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Answer answers a question of the model.
+type Answer struct {
+	Version  int    `json:"v,omitempty"`
+	Turn     string `json:"turn,omitempty"` // empty: the one that runs
+	Question string `json:"question"`       // turn.Wait's ID
+	Text     string `json:"text,omitempty"`
+	Blob     string `json:"blob,omitempty"`
+	By       string `json:"by,omitempty"`
+	// Reply answers what a tool's server asks; Text is empty then. Its Key may be left out.
+	Reply *turn.Reply `json:"reply,omitempty"`
+}
+
+// AnswerResult acknowledges an Answer.
+type AnswerResult struct {
+	Version  int    `json:"v"`
+	Turn     string `json:"turn"`
+	Question string `json:"question"`
+}
+
+// answer takes the user's answer as a message of the turn, and one to a tool's server as that server's.
+func (r *run) answer(ctx workflow.Context, a Answer) (AnswerResult, error) {
+	ruling := turn.Ruling{ID: a.Question, Verdict: turn.VerdictAnswered, By: turn.Cut(a.By, maxBy), At: workflow.Now(ctx)}
+	switch {
+	case r.toHeld(a):
+		ruling.Reply = a.Reply
+		r.pass(ctx, ruling)
+		return AnswerResult{Version: WireVersion, Turn: r.turnID, Question: a.Question}, nil
+	case a.Reply != nil:
+		ruling.Reply = a.Reply
+	default:
+		r.progress.Inbox = append(r.progress.Inbox, Message{ID: AnswerID(r.turnID, a.Question), Text: a.Text, Blob: a.Blob})
+	}
+	r.desk.rule(ruling)
+	return AnswerResult{Version: WireVersion, Turn: r.turnID, Question: a.Question}, nil
+}
+
+// AnswerID is the ID of the message that an answer becomes in the transcript.
+func AnswerID(turnID, question string) string { return answerPrefix + turnID + ":" + question }
+
+const answerPrefix = "answer:"
+
+// validateAnswer rejects before anything is recorded.
+func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
+	if r.toHeld(a) {
+		return r.validateHeld(a)
+	}
+	kind := turn.WaitQuestion
+	w, known := r.desk.find(a.Question)
+	if known && w.Kind == turn.WaitElicitation || !known && a.Reply != nil { // not yet known, it may be about to be asked again
+		kind = turn.WaitElicitation
+	}
+	if err := checkAnswer(kind, w, a); err != nil {
+		return rejected(err.Code, err.Message)
+	}
+	if _, err := r.asked(ctx, a.Turn, a.Question, kind); err != nil {
+		return err
+	}
+	if before, ruled := r.desk.ruling(a.Question); ruled {
+		return rejected(turn.CodeNotWaiting, fmt.Sprintf("question %s was %s already%s", a.Question, before.Verdict, by(before.By)))
+	}
+	return nil
+}
+
+// checkAnswer refuses what cannot be an answer to this kind of question.
+func checkAnswer(kind turn.WaitKind, w turn.Wait, a Answer) *turn.Error {
+	if kind == turn.WaitElicitation {
+		return checkReply(w, a.Reply)
+	}
+	if a.Reply != nil {
+		return invalid("the question %s is the model's, which is answered with text", turn.Cut(a.Question, 40))
+	}
+	m := Message{Text: a.Text, Blob: a.Blob}
+	if err := checkMessage(m); err != nil {
+		return err
+	}
+	return checkTravels(m, maxAnswerBytes)
+}
