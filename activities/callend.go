@@ -50,7 +50,7 @@ func (a *Activities) resolve(ctx context.Context, in workflows.CallInput, result
 // presentable is a result as it is kept and shown: without secrets, and with the names of what is kept beside it.
 func (a *Activities) presentable(r turn.ToolResult) turn.ToolResult {
 	r.Text = a.redact(r.Text)
-	if r.Full != nil && strings.HasPrefix(r.MediaType, "text/") || r.MediaType == "application/json" {
+	if r.Full != nil && (strings.HasPrefix(r.MediaType, "text/") || r.MediaType == "application/json") {
 		r.Full = []byte(a.redact(string(r.Full)))
 	}
 	var notes []string

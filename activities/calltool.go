@@ -51,8 +51,9 @@ func (a *Activities) callTool(ctx context.Context, in workflows.CallInput) (work
 		return workflows.CallResult{}, err
 	case len(result.Inquiries) > 0:
 		return a.suspend(ctx, in, result)
-	case result.Outcome == turn.OutcomeUnknown && in.Again && ctx.Err() == nil:
-		// The claim stays: the next dispatch is granted for all that, and the ledger counts both.
+	case result.Outcome == turn.OutcomeUnknown && in.Again && !temporal.IsCanceledError(context.Cause(ctx)):
+		// The claim stays: the next dispatch is granted for all that, and the ledger counts both. It is made elsewhere where
+		// this worker stops.
 		return workflows.CallResult{}, turn.Errorf(turn.CodeToolOutcomeUnknown, nil, result.Text)
 	}
 	return a.settleCall(ctx, in, result)

@@ -465,6 +465,24 @@ func TestAWorkerStoppedTooSoonLeavesItsWorkToTheNext(t *testing.T) {
 		r.sound(t.Name())
 		r.keep("v1-stopped-in-call", t.Name(), run.GetRunID())
 	})
+	t.Run("repeatable call", func(t *testing.T) {
+		t.Parallel()
+		l := newLedger(t)
+		r := newRig(t, appendOnce("before"), l.host(config.MCPTool{Repeatable: true}), soon)
+		old := r.process()
+		run := r.begin(t.Name(), "Append it.", nil)
+		l.await("begun", "x")
+		old.signal(syscall.SIGTERM)
+		old.exit()
+		l.open()
+		r.process()
+		assert.Equal(t, "Appended.", r.result(run).Answer)
+		call := r.calls(run.GetRunID(), 1)[0]
+		assert.Equal(t, turn.OutcomeOK, call.Outcome, "it is made again, since it may be")
+		assert.Equal(t, 2, call.Runs)
+		assert.Equal(t, 1, l.count("effect", "x"))
+		r.sound(t.Name())
+	})
 }
 
 // A worker that stops may fail to report what a call did; the SDK then reports an error of its own in its place.
