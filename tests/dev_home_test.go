@@ -17,6 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 	"golang.org/x/sys/unix"
+
+	"github.com/everturn/everturn/tests/loopback"
 )
 
 // temporalDir is the folder of the pinned `temporal`, which is asked for once.
@@ -30,14 +32,14 @@ var temporalDir = sync.OnceValues(func() (string, error) {
 // newDevHome makes a home whose --dev has ports of its own. What it has started must be gone when the test ends.
 func newDevHome(t *testing.T) *home {
 	t.Helper()
-	port, err := freePort()
+	port, err := loopback.Port()
 	require.NoError(t, err)
 	return newDevHomeAt(t, fmt.Sprintf("127.0.0.1:%d", port))
 }
 
 func newDevHomeAt(t *testing.T, address string) *home {
 	t.Helper()
-	uiPort, err := freePort()
+	uiPort, err := loopback.Port()
 	require.NoError(t, err)
 	dir, err := temporalDir()
 	require.NoError(t, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/tests/loopback"
 	"github.com/everturn/everturn/tests/script"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -500,12 +500,8 @@ func TestProvidersFailures(t *testing.T) {
 
 func TestAProviderThatIsDown(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := l.Addr().String()
-	require.NoError(t, l.Close())
 	r := newRig(t, script.Text("never"), func(c *config.Config) { c.LLM.RetryMax = 2 })
-	r.cfg.LLM.BaseURL = "http://" + address + "/v1"
+	r.cfg.LLM.BaseURL = "http://" + loopback.Nobody + "/v1"
 	r.work()
 	app, res := r.failure(r.begin(session(t), "Hi.", nil))
 	assert.Equal(t, string(turn.CodeLLMTransport), app.Type())

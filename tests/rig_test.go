@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -162,15 +161,6 @@ func (r *rig) replayAll() {
 	for _, e := range r.ran {
 		require.NoError(r.t, kept.Run(r.eventsOf(ctx, e.ID, e.RunID)), "replaying %s", e.ID)
 	}
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // binaries are the real commands, built once.

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/sessions"
+	"github.com/everturn/everturn/tests/loopback"
 	model "github.com/everturn/everturn/tests/session"
 )
 
@@ -38,7 +39,9 @@ func TestDuplicateSends(t *testing.T) {
 	var next, lost, sent atomic.Int64
 	var lanes sync.WaitGroup
 	for lane := range duplicateLanes {
-		proxy := toxiproxy.NewProxy(proxies, fmt.Sprint(lane), "127.0.0.1:0", g.cfg.Temporal.Address)
+		at, err := loopback.Address() // it is closed and opened again
+		require.NoError(t, err)
+		proxy := toxiproxy.NewProxy(proxies, fmt.Sprint(lane), at, g.cfg.Temporal.Address)
 		require.NoError(t, proxy.Start())
 		t.Cleanup(proxy.Stop)
 		c := g.server.dial(proxy.Listen)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/everturn/everturn/cluster"
 	"github.com/everturn/everturn/starter/devstack"
+	"github.com/everturn/everturn/tests/loopback"
 	"github.com/everturn/everturn/workflows"
 )
 
@@ -35,7 +36,7 @@ func newMortal(t *testing.T, database string, suggest int) *mortal {
 	t.Helper()
 	path, _, err := devstack.FindTemporal(t.Context(), devstack.Options{Progress: os.Stderr, Environ: os.Environ()})
 	require.NoError(t, err)
-	port, err := freePort()
+	port, err := loopback.Port()
 	require.NoError(t, err)
 	m := &mortal{t: t, address: "127.0.0.1:" + strconv.Itoa(port), path: path, kill: func() {}}
 	m.args = strings.Fields("server start-dev --headless --ip 127.0.0.1 --log-level never --namespace " + cluster.DefaultNamespace + " --port " + strconv.Itoa(port))

@@ -19,6 +19,7 @@ import (
 	"github.com/everturn/everturn/cluster"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/devstack"
+	"github.com/everturn/everturn/tests/loopback"
 	"github.com/everturn/everturn/workflows"
 )
 
@@ -91,7 +92,7 @@ func newSuggestingServer(t *testing.T, events int) *ownServer {
 	t.Helper()
 	path, _, err := devstack.FindTemporal(t.Context(), devstack.Options{Progress: os.Stderr, Environ: os.Environ()})
 	require.NoError(t, err)
-	port, err := freePort()
+	port, err := loopback.Port()
 	require.NoError(t, err)
 	s := &ownServer{address: "127.0.0.1:" + strconv.Itoa(port)}
 	cmd := exec.Command(path, "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", strconv.Itoa(port),

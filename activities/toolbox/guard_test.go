@@ -118,7 +118,9 @@ func TestANameThatIsMadeToPointElsewhereIsNotFollowed(t *testing.T) {
 	mcp.AddTool(server, &mcp.Tool{Name: "work"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "done"}}}, nil, nil
 	})
-	l, err := net.Listen("tcp", "127.0.0.2:0")
+	victim, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	l, err := net.Listen("tcp", strings.Replace(victim.Addr().String(), "127.0.0.1", "127.0.0.2", 1))
 	require.NoError(t, err)
 	opts := &mcp.StreamableHTTPOptions{DisableLocalhostProtection: true, Stateless: true}
 	srv := &http.Server{Handler: mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, opts)} //nolint:gosec // loopback, for tests
@@ -126,8 +128,6 @@ func TestANameThatIsMadeToPointElsewhereIsNotFollowed(t *testing.T) {
 	go func() { _ = srv.Serve(l) }()
 	t.Cleanup(func() { _ = srv.Close() })
 	var hits atomic.Int32
-	victim, err := net.Listen("tcp", strings.Replace(l.Addr().String(), "127.0.0.2", "127.0.0.1", 1))
-	require.NoError(t, err)
 	go func() {
 		for {
 			c, err := victim.Accept()

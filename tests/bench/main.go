@@ -13,9 +13,11 @@ import (
 	"syscall"
 
 	"github.com/everturn/everturn/tests/bench/report"
+	"github.com/everturn/everturn/tests/temporaltest"
 )
 
 func main() {
+	temporaltest.Supervise()
 	if len(os.Args) > 1 {
 		if role, ok := roles[os.Args[1]]; ok {
 			os.Exit(play(role, os.Args[2:]))

@@ -12,19 +12,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	openai "github.com/sashabaranov/go-openai"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
 
-	"github.com/everturn/everturn/cluster"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/starter/devstack"
 	"github.com/everturn/everturn/tests/bench/proc"
-	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/tests/temporaltest"
 )
 
 var quiet = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
@@ -88,32 +86,20 @@ func (r *rig) folder(name string) string { return filepath.Join(r.dir, name) }
 
 // server brings the real Temporal server up, on ports of its own.
 func (r *rig) server(ctx context.Context) error {
-	ports, err := freePorts(2)
+	var err error
+	if r.stack, err = temporaltest.Start(ctx, r.folder("stack"), r.progress); err != nil {
+		return err
+	}
+	_, port, err := net.SplitHostPort(r.stack.Address)
 	if err != nil {
 		return err
 	}
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0]))
-	r.stack, err = devstack.Ensure(ctx, devstack.Options{
-		Dir: r.folder("stack"), Address: address, UIPort: ports[1], Namespace: cluster.DefaultNamespace,
-		Progress: r.progress, Environ: os.Environ(),
-		Prepare: func(ctx context.Context) error {
-			c, err := client.DialContext(ctx, client.Options{HostPort: address, Logger: quiet})
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			return cluster.EnsureAttributes(ctx, c, cluster.DefaultNamespace, workflows.SearchAttributes())
-		},
-	})
-	if err != nil {
-		return err
-	}
-	if r.client, err = client.DialContext(ctx, client.Options{HostPort: address, Logger: quiet}); err != nil {
+	if r.client, err = client.DialContext(ctx, client.Options{HostPort: r.stack.Address, Logger: quiet}); err != nil {
 		return err
 	}
 	r.serverPID, err = proc.Find(func(argv []string) bool {
 		line := strings.Join(argv[1:], " ")
-		return strings.HasPrefix(line, "server start-dev") && strings.Contains(line, "--port "+strconv.Itoa(ports[0]))
+		return strings.HasPrefix(line, "server start-dev") && strings.Contains(line, "--port "+port)
 	})
 	return err
 }
@@ -210,16 +196,3 @@ func (p *provider) tallies(ctx context.Context) (map[string]tally, error) {
 }
 
 func listen() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }
-
-func freePorts(n int) ([]int, error) {
-	var out []int
-	for range n {
-		l, err := listen()
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close()
-		out = append(out, l.Addr().(*net.TCPAddr).Port)
-	}
-	return out, nil
-}

@@ -14,7 +14,6 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 
-	"github.com/everturn/everturn/starter/devstack"
 	"github.com/everturn/everturn/tests/bench/cookbook"
 	"github.com/everturn/everturn/tests/bench/floor"
 	"github.com/everturn/everturn/tests/script"
@@ -22,14 +21,13 @@ import (
 
 // roles are what this program is besides the benchmark itself: processes that it starts.
 var roles = map[string]func(context.Context, []string) error{
-	devstack.CommandName: serverRole,
-	"provider":           providerRole,
-	"cookbook":           cookbookRole,
-	"floor":              floorRole,
-	"engine":             engineRole,
-	"replay":             replayRole,
-	"clock":              clockRole,
-	"straight":           straightRole,
+	"provider": providerRole,
+	"cookbook": cookbookRole,
+	"floor":    floorRole,
+	"engine":   engineRole,
+	"replay":   replayRole,
+	"clock":    clockRole,
+	"straight": straightRole,
 }
 
 // play runs a role to its end and returns the exit code.
@@ -41,13 +39,6 @@ func play(role func(context.Context, []string) error, args []string) int {
 		return 1
 	}
 	return 0
-}
-
-// serverRole is the parent of the Temporal server, as the starter is of its own.
-func serverRole(_ context.Context, args []string) error {
-	cmd := devstack.Command(os.Stderr)
-	cmd.SetArgs(args)
-	return cmd.ExecuteContext(context.Background())
 }
 
 // tally is what a provider has been sent, by model; each arm asks for a model of its own.

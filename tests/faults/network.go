@@ -13,6 +13,8 @@ import (
 
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
+
+	"github.com/everturn/everturn/tests/loopback"
 )
 
 // link is a proxy in front of an address. Everything that a schedule does to the network is done to one.
@@ -24,7 +26,11 @@ type link struct {
 var proxies = toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
 
 func newLink(name, upstream string) (*link, error) {
-	p := toxiproxy.NewProxy(proxies, name, "127.0.0.1:0", upstream)
+	at, err := loopback.Address() // it is closed and opened again
+	if err != nil {
+		return nil, err
+	}
+	p := toxiproxy.NewProxy(proxies, name, at, upstream)
 	if err := p.Start(); err != nil {
 		return nil, fmt.Errorf("starting the proxy %s: %w", name, err)
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/everturn/everturn/tests/loopback"
 )
 
 // strikes makes a point at which an MCP server is hit in the middle of a call.
@@ -133,7 +135,11 @@ func remote(name, about string, s spell) point {
 
 // serveRemote starts an MCP server that is no worker's child, behind a link.
 func (r *rig) serveRemote(ctx context.Context) error {
-	address, err := r.startRemote(ctx, "127.0.0.1:0")
+	at, err := loopback.Address() // another takes its place later
+	if err != nil {
+		return err
+	}
+	address, err := r.startRemote(ctx, at)
 	if err != nil {
 		return err
 	}

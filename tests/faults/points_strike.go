@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/everturn/everturn/tests/loopback"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -183,7 +184,11 @@ func hostOf(address string) string {
 
 // serveDirectly starts an MCP server over HTTP with no link in between: a port that nobody listens on refuses.
 func (r *rig) serveDirectly(ctx context.Context) error {
-	address, err := r.startRemote(ctx, "127.0.0.1:0")
+	at, err := loopback.Address() // another takes its place later
+	if err != nil {
+		return err
+	}
+	address, err := r.startRemote(ctx, at)
 	if err == nil {
 		r.settings.remote = address.String()
 	}

@@ -14,7 +14,8 @@ import (
 
 	"github.com/everturn/everturn/cluster"
 	"github.com/everturn/everturn/starter/devstack"
-	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/tests/loopback"
+	"github.com/everturn/everturn/tests/temporaltest"
 )
 
 // server is a Temporal server on a database on disk. It can be killed and started again on the same.
@@ -33,7 +34,7 @@ func findServer(ctx context.Context, progress io.Writer) (string, error) {
 
 // newServer starts a server and prepares its namespace.
 func newServer(ctx context.Context, binary, dir string) (*server, error) {
-	port, err := freePort()
+	port, err := loopback.Port()
 	if err != nil {
 		return nil, err
 	}
@@ -54,12 +55,7 @@ func newServer(ctx context.Context, binary, dir string) (*server, error) {
 	if err := s.start(ctx); err != nil {
 		return nil, err
 	}
-	c, err := client.DialContext(ctx, client.Options{HostPort: s.address, Logger: quiet})
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	return s, cluster.EnsureAttributes(ctx, c, cluster.DefaultNamespace, workflows.SearchAttributes())
+	return s, temporaltest.Prepare(ctx, s.address)
 }
 
 // start starts the server, or starts it again, and waits until it answers.
@@ -86,13 +82,4 @@ func (s *server) close() {
 	if s != nil && s.process != nil {
 		_ = s.process.end(5 * time.Second) // its end is all that matters
 	}
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/tests/loopback"
 	"github.com/everturn/everturn/tests/servers/npm"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -39,7 +40,7 @@ func TestEverythingOverSSE(t *testing.T) {
 func startEverything(t *testing.T, transport string) (port int, s *remote) {
 	t.Helper()
 	npm.Need(t)
-	port, err := freePort()
+	port, err := loopback.Port()
 	require.NoError(t, err)
 	return port, everythingAt(t, port, transport)
 }

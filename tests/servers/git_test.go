@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/tests/loopback"
 	"github.com/everturn/everturn/tests/servers/npm"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -64,7 +65,7 @@ func TestGitRemembersForAsLongAsATurn(t *testing.T) {
 func TestGitOverHTTP(t *testing.T) {
 	t.Parallel()
 	tree := npm.Need(t)
-	port, err := freePort()
+	port, err := loopback.Port()
 	require.NoError(t, err)
 	environ := []string{"MCP_TRANSPORT_TYPE=http", fmt.Sprintf("MCP_HTTP_PORT=%d", port), "MCP_HTTP_HOST=127.0.0.1"}
 	for name, value := range gitSettings(t) {

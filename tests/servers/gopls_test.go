@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/tests/loopback"
 	"github.com/everturn/everturn/tests/servers/npm"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -73,7 +74,7 @@ func TestGoplsOverSSE(t *testing.T) {
 	t.Parallel()
 	program := gopls(t)
 	dir := module(t)
-	port, err := freePort()
+	port, err := loopback.Port()
 	require.NoError(t, err)
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	var environ []string

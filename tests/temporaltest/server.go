@@ -1,0 +1,94 @@
+package temporaltest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+
+	"github.com/everturn/everturn/cluster"
+	"github.com/everturn/everturn/starter/devstack"
+	"github.com/everturn/everturn/tests/loopback"
+	"github.com/everturn/everturn/workflows"
+)
+
+var quiet = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
+
+// startTimeout covers building the server, the first time on a machine.
+const startTimeout = 9 * time.Minute
+
+// Supervise is to be called first in a program that calls Start: where the program was started as the parent of the server,
+// as the starter starts itself, it is that until the server ends, and does not return.
+func Supervise() {
+	if len(os.Args) < 2 || os.Args[1] != devstack.CommandName {
+		return
+	}
+	cmd := devstack.Command(os.Stderr)
+	cmd.SetArgs(os.Args[2:])
+	if err := cmd.ExecuteContext(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// Main runs a package's tests with a server that all of them share; *stack is set before the first begins. It returns the
+// exit code.
+func Main(m *testing.M, stack **devstack.Stack) int {
+	code, err := withServer(m, stack)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+func withServer(m *testing.M, stack **devstack.Stack) (int, error) {
+	dir, err := os.MkdirTemp("", "everturn-tests-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	if *stack, err = Start(ctx, filepath.Join(dir, "stack"), os.Stderr); err != nil {
+		return 0, err
+	}
+	defer (*stack).Close()
+	return m.Run(), nil
+}
+
+// Start brings a server up, on ports of its own and with everything in dir, and prepares its namespace. The first time on a
+// machine it is built, which takes minutes.
+func Start(ctx context.Context, dir string, progress io.Writer) (*devstack.Stack, error) {
+	port, err := loopback.Port()
+	if err != nil {
+		return nil, err
+	}
+	uiPort, err := loopback.Port()
+	if err != nil {
+		return nil, err
+	}
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	return devstack.Ensure(ctx, devstack.Options{
+		Dir: dir, Address: address, UIPort: uiPort, Namespace: cluster.DefaultNamespace, Progress: progress, Environ: os.Environ(),
+		Prepare: func(ctx context.Context) error { return Prepare(ctx, address) },
+	})
+}
+
+// Prepare adds the search attributes of turns to a server's namespace.
+func Prepare(ctx context.Context, address string) error {
+	c, err := client.DialContext(ctx, client.Options{HostPort: address, Logger: quiet})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return cluster.EnsureAttributes(ctx, c, cluster.DefaultNamespace, workflows.SearchAttributes())
+}
