@@ -88,27 +88,3 @@ func EnsureRetention(ctx context.Context, c client.Client, namespace string, d t
 	}
 	return nil
 }
-
-// ownerKey is where a namespace says whose development server it is.
-const ownerKey = "everturn.folder"
-
-// Owner returns the folder that SetOwner noted in the namespace, or "".
-func Owner(ctx context.Context, c client.Client, namespace string) (string, error) {
-	got, err := c.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
-	if err != nil {
-		return "", fmt.Errorf("describing namespace %q: %w", namespace, err)
-	}
-	return got.GetNamespaceInfo().GetData()[ownerKey], nil
-}
-
-// SetOwner notes in a development server's namespace which folder it belongs to.
-func SetOwner(ctx context.Context, c client.Client, namespace, folder string) error {
-	_, err := c.WorkflowService().UpdateNamespace(ctx, &workflowservice.UpdateNamespaceRequest{
-		Namespace:  namespace,
-		UpdateInfo: &namespacepb.UpdateNamespaceInfo{Data: map[string]string{ownerKey: folder}},
-	})
-	if err != nil {
-		return fmt.Errorf("noting the owner of namespace %q: %w", namespace, err)
-	}
-	return nil
-}

@@ -132,12 +132,15 @@ func (e *Engine) connect(ctx context.Context) error {
 		return err
 	}
 	e.client = c
-	_, namespace, err := opts.Resolved()
+	address, namespace, err := opts.Resolved()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, prepareWithin)
 	defer cancel()
+	if err := cluster.CheckOwner(ctx, c, address, namespace, e.cfg.Journal.Path); err != nil {
+		return err
+	}
 	return cluster.EnsureAttributes(ctx, c, namespace, workflows.SearchAttributes())
 }
 

@@ -10,7 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
 
+	"github.com/everturn/everturn/cluster"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/workflows/turn"
@@ -18,6 +20,11 @@ import (
 
 // checkWithin bounds each of the doctor's checks.
 const checkWithin = 20 * time.Second
+
+// warning is what a check ends with that failed nothing, and that people want to know.
+type warning struct{ text string }
+
+func (w *warning) Error() string { return w.text }
 
 // check is one thing that must be well. It returns what it found.
 type check struct {
@@ -28,8 +35,12 @@ type check struct {
 func (a *app) doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Check configuration, journal, Temporal, model and tool servers",
-		Args:  cobra.NoArgs,
+		Short: "Check configuration, journal, Temporal, model, tool servers and workers",
+		Long: `Check configuration, journal, Temporal, model, tool servers and workers, a line each.
+
+The exit code is 0 where nothing fails, and else that of the first thing that does, as of every command. A warning ("warn") fails
+nothing: it is what turns would wait for.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			loaded, err := a.load()
 			if err != nil {
@@ -41,6 +52,7 @@ func (a *app) doctorCommand() *cobra.Command {
 				{"model", checkModel},
 				{"tools", a.checkTools},
 				{"Temporal", a.checkTemporal},
+				{"worker", a.checkWorker},
 			})
 		},
 	}
@@ -53,8 +65,13 @@ func (a *app) examine(ctx context.Context, cfg config.Config, checks []check) er
 		ctx, cancel := context.WithTimeout(ctx, checkWithin)
 		found, err := c.run(ctx, cfg)
 		cancel()
-		if err == nil {
+		var warn *warning
+		switch {
+		case err == nil:
 			fmt.Fprintf(a.out, "ok    %s: %s\n", c.name, line(found, 200))
+			continue
+		case errors.As(err, &warn):
+			fmt.Fprintf(a.out, "warn  %s: %s\n", c.name, printable(warn.text))
 			continue
 		}
 		fmt.Fprintf(a.out, "FAIL  %s: %s\n", c.name, printable(err.Error()))
@@ -106,7 +123,7 @@ func (a *app) checkTools(ctx context.Context, cfg config.Config) (string, error)
 			problems = append(problems, fmt.Errorf("server %s: %s", c.Server, c.Problem))
 		}
 	}
-	found := fmt.Sprintf("%d tools of %d servers", tools, len(catalogues))
+	found := fmt.Sprintf("%s of %s", plural(tools, "tool"), plural(len(catalogues), "server"))
 	published, err := publishedCatalogues(ctx, cfg)
 	if err != nil {
 		return "", err
@@ -116,7 +133,7 @@ func (a *app) checkTools(ctx context.Context, cfg config.Config) (string, error)
 		held += len(c.Held)
 	}
 	if held > 0 {
-		found += fmt.Sprintf(", %d tools held back (see starter tools diff)", held)
+		found += fmt.Sprintf(", %s held back (see `starter tools diff`)", plural(held, "tool"))
 	}
 	return found, errors.Join(append(problems, workersProblems(cfg)...)...)
 }
@@ -138,15 +155,45 @@ func workersProblems(cfg config.Config) []error {
 	return problems
 }
 
-func (a *app) checkTemporal(ctx context.Context, cfg config.Config) (string, error) {
+// checkTemporal also looks whose development server it is: a worker of this folder refuses another one's.
+func (a *app) checkTemporal(ctx context.Context, cfg config.Config) (found string, err error) {
+	err = a.onCluster(ctx, cfg, func(c client.Client, address, namespace string) error {
+		info, err := c.WorkflowService().GetSystemInfo(ctx, &workflowservice.GetSystemInfoRequest{})
+		if err != nil {
+			return fmt.Errorf("asking Temporal for its version: %w", err)
+		}
+		found = "server " + info.GetServerVersion()
+		return cluster.CheckOwner(ctx, c, address, namespace, cfg.Journal.Path)
+	})
+	return found, err
+}
+
+// checkWorker looks whether anybody would carry a turn. Nobody has to while no turn is wanted, hence only a warning.
+func (a *app) checkWorker(ctx context.Context, cfg config.Config) (found string, err error) {
+	workers, queue := 0, cfg.Temporal.TaskQueue
+	err = a.onCluster(ctx, cfg, func(c client.Client, _, namespace string) (err error) {
+		workers, err = cluster.Pollers(ctx, c, namespace, queue)
+		return err
+	})
+	switch {
+	case err != nil:
+		return "", &warning{"nobody can be asked whether a worker runs while Temporal does not answer"}
+	case workers == 0:
+		return "", &warning{fmt.Sprintf("none polls task queue %s, and turns would wait: start one with `starter dev` or `go run ./worker`", queue)}
+	}
+	return fmt.Sprintf("%d polling task queue %s", workers, queue), nil
+}
+
+// onCluster does something with the cluster that the configuration means.
+func (a *app) onCluster(ctx context.Context, cfg config.Config, do func(c client.Client, address, namespace string) error) error {
+	address, namespace, err := cluster.FromConfig(cfg.Temporal, a.environ).Resolved()
+	if err != nil {
+		return err
+	}
 	c, err := a.dial(ctx, cfg)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer c.Close()
-	info, err := c.WorkflowService().GetSystemInfo(ctx, &workflowservice.GetSystemInfoRequest{})
-	if err != nil {
-		return "", fmt.Errorf("asking Temporal for its version: %w", err)
-	}
-	return "server " + info.GetServerVersion(), nil
+	return do(c, address, namespace)
 }

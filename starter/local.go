@@ -89,8 +89,12 @@ func (l *local) startServer(ctx context.Context, a *app, cfg config.Config, n ne
 	t := cfg.Temporal
 	l.server, err = devstack.Ensure(ctx, devstack.Options{
 		Dir: stateDir, Address: t.Address, UIPort: t.DevUIPort, Namespace: t.Namespace, Progress: progress, Environ: a.environ,
-		Started: with(func(ctx context.Context, c client.Client) error { return furnish(ctx, c, t.Namespace, folder) }),
-		Joined:  with(func(ctx context.Context, c client.Client) error { return checkOwner(ctx, c, t, folder) }),
+		Started: with(func(ctx context.Context, c client.Client) error {
+			return furnish(ctx, c, t.Namespace, folder, cfg.Journal.Path)
+		}),
+		Joined: with(func(ctx context.Context, c client.Client) error {
+			return cluster.CheckOwner(ctx, c, t.Address, t.Namespace, cfg.Journal.Path)
+		}),
 		Prepare: with(func(ctx context.Context, c client.Client) error {
 			return cluster.EnsureAttributes(ctx, c, t.Namespace, workflows.SearchAttributes())
 		}),
@@ -142,18 +146,8 @@ func (a *app) withConnection(ctx context.Context, cfg config.Config, do func(con
 }
 
 // furnish makes the namespace of a server that was started here this folder's.
-func furnish(ctx context.Context, c client.Client, namespace, folder string) error {
-	return errors.Join(cluster.EnsureRetention(ctx, c, namespace, devRetention), cluster.SetOwner(ctx, c, namespace, folder))
-}
-
-// checkOwner refuses the development server of another folder: its workers write to another journal, and would take
-// this folder's turns.
-func checkOwner(ctx context.Context, c client.Client, t config.Temporal, folder string) error {
-	owner, err := cluster.Owner(ctx, c, t.Namespace)
-	if err != nil || owner == "" || owner == folder {
-		return err
-	}
-	return usage("the Temporal on %s is the development server of %s, whose workers keep another journal: stop it, or give this folder ports of its own with [temporal] address and dev_ui_port in agent.toml", t.Address, owner)
+func furnish(ctx context.Context, c client.Client, namespace, folder, journal string) error {
+	return errors.Join(cluster.EnsureRetention(ctx, c, namespace, devRetention), cluster.SetOwner(ctx, c, namespace, folder, journal))
 }
 
 // startWorker runs the engine in this process. Its log goes to a file: the terminal belongs to the turn.

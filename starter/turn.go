@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"path/filepath"
 	"strings"
 
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
+	"github.com/everturn/everturn/cluster"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/sessions"
@@ -69,13 +69,8 @@ func (t *turnClient) send(ctx context.Context, r sessions.Request) (started, err
 // checkJournal refuses to start a turn on another folder's development server: its workers would carry the turn on, in
 // a journal that this command does not see. Of a server that does not tell whose it is nothing can be said.
 func (t *turnClient) checkJournal(ctx context.Context) error {
-	path, err := filepath.Abs(t.cfg.Journal.Path)
-	if err != nil {
-		return fmt.Errorf("finding the journal: %w", err)
-	}
-	err = checkOwner(ctx, t.client, t.cfg.Temporal, filepath.Dir(path))
-	var refused *exitError
-	if errors.As(err, &refused) {
+	err := cluster.CheckOwner(ctx, t.client, t.cfg.Temporal.Address, t.cfg.Temporal.Namespace, t.cfg.Journal.Path)
+	if errors.Is(err, config.ErrInvalid) {
 		return err
 	}
 	return nil

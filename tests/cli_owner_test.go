@@ -1,0 +1,40 @@
+package tests
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A worker that carries a development server's turns into another journal loses them for everybody who looks for them
+// where they belong: it does not even start.
+func TestDevCarriesNoTurnsIntoAnotherJournal(t *testing.T) {
+	t.Parallel()
+	h := newDevHome(t)
+	require.NoError(t, os.Mkdir(h.path("data"), 0o700))
+	settings, err := os.ReadFile(h.path("agent.toml"))
+	require.NoError(t, err)
+	h.write("agent.toml", string(settings)+"[journal]\npath = \"data/kept.db\"\n")
+	h.begin(nil, "dev", "--no-worker").says("Ctrl-C ends")
+	alone := h.starter("doctor").exits(0)
+	assert.Contains(t, alone.out.String(), "ok    Temporal: server 1.")
+	assert.Contains(t, alone.out.String(), "warn  worker: none polls task queue everturn, and turns would wait: start one with `starter dev`")
+
+	guest := newDevHomeAt(t, h.address)
+	refused := guest.worker().wait()
+	assert.Equal(t, 1, refused.code())
+	assert.Contains(t, refused.err.String(), "is the development server of "+h.dir+", whose turns are kept in "+h.path("data/kept.db"))
+	assert.Contains(t, refused.err.String(), "give this folder ports of its own with [temporal] address and dev_ui_port in agent.toml")
+	ill := guest.starter("doctor").exits(3)
+	assert.Contains(t, ill.out.String(), "FAIL  Temporal: the Temporal on "+h.address+" is the development server of "+h.dir)
+	other := h.worker("-set", "journal.path=other.db").wait()
+	assert.Equal(t, 1, other.code())
+	assert.Contains(t, other.err.String(), "and not in "+h.path("other.db"))
+
+	require.NoError(t, os.Symlink(h.path("data"), guest.path("linked")))
+	guest.worker("-set", "journal.path=linked/kept.db").says("worker polls")
+	assert.Contains(t, h.starter("doctor").exits(0).out.String(), "ok    worker: 1 polling task queue everturn")
+	assert.Contains(t, h.starter("run", "Who is in notes.txt?").exits(0).out.String(), "Ottoline", "another way to the same journal is the same journal")
+}
