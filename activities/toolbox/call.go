@@ -15,7 +15,8 @@ import (
 // server which wants to can tell a repetition from a new call.
 const (
 	metaCallID   = "everturn.dev/call"
-	metaProgress = "progressToken" // the protocol's own
+	metaTenant   = "everturn.dev/tenant" // the tenant's name; left out where there is none
+	metaProgress = "progressToken"       // the protocol's own
 )
 
 // reply is what the SDK made of a call.
@@ -124,6 +125,9 @@ func (f *flight) send(c continuation) {
 	f.state = state
 	unhook := context.AfterFunc(f.s.owner.ctx, func() { f.endWire(context.Canceled); f.stop() })
 	meta := mcp.Meta{metaCallID: callKey(f.req), metaProgress: f.token}
+	if f.req.Tenant != "" {
+		meta[metaTenant] = f.req.Tenant
+	}
 	forget := func() {}
 	if local := f.s.owner.local; local != nil {
 		f.local, forget = local.open(f.wire, f.req, meta)

@@ -16,7 +16,7 @@ import (
 // connector keeps one server reachable: it connects when a call needs it, replaces sessions that died, ends those that
 // nobody uses, and leaves a server that fails alone for a while. Its sessions are caches: each may go at any time, and
 // the next call makes another. They belong to one configuration of one server, with its credentials, because a Host is
-// made for one configuration and a connector for one of its servers.
+// made for one configuration and a connector for one of its servers; and each belongs to one tenant: see party.
 type connector struct {
 	describer describer
 	local     *Local // nil but for the local tools
@@ -28,15 +28,12 @@ type connector struct {
 	running   *tasks          // the host's goroutines
 	permits   chan struct{}   // holds one for each call in flight; nil: they are not bounded
 
-	mu         sync.Mutex
-	slots      map[string]*slot // by turn; the one that is shared has no name
-	connecting int              // attempts under way
-	version    *string          // of the last handshake that succeeded
-	breaker    breaker
-	problem    string // why there is no connection, or why calls came to nothing
-	record     record
-	known      *turn.Catalogue // what was listed last, on whichever connection
-	events     chan struct{}   // something changed; capacity 1
+	mu      sync.Mutex
+	parties map[string]*party // by tenant; that of the default tenant, without a name, is always there
+	version *string           // of the last handshake that succeeded
+	record  record
+	known   *turn.Catalogue // what the default tenant's connections listed last
+	events  chan struct{}   // something changed; capacity 1
 }
 
 // attempt is something to wait for before there is a session: a connect under way, or the end of a session that died.
@@ -55,28 +52,20 @@ func (c *connector) name() string {
 	return fmt.Sprintf("MCP server %q", c.id())
 }
 
-func (c *connector) lastWords() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.problem == "" {
-		return ""
-	}
-	return ": " + c.problem
-}
-
-// unavailable says that the server is left alone for now. The connector's lock is held.
-func (c *connector) unavailable(wait time.Duration) error {
+// unavailable says that the server is left alone for now, as far as p is concerned. The connector's lock is held.
+func (c *connector) unavailable(p *party, wait time.Duration) error {
 	if wait <= 0 {
-		return fmt.Errorf("%s is unavailable, and another call is finding out whether it is well again: %s", c.name(), c.problem)
+		return fmt.Errorf("%s is unavailable, and another call is finding out whether it is well again: %s", c.name(), p.problem)
 	}
-	return fmt.Errorf("%s is unavailable and is tried again in %s: %s", c.name(), max(wait.Round(time.Second), time.Second), c.problem)
+	return fmt.Errorf("%s is unavailable and is tried again in %s: %s", c.name(), max(wait.Round(time.Second), time.Second), p.problem)
 }
 
 // connect carries out an attempt. It lives as long as the host at most, not as long as the caller that needed it first.
 func (c *connector) connect(sl *slot, a *attempt) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.describer.server.ConnectTimeout)
 	defer cancel()
-	s, err := c.open(ctx)
+	p := sl.party
+	s, err := c.open(ctx, p)
 	if err == nil && !c.install(sl, s) { // the host was closed meanwhile and did not see this session
 		s.retire()
 		err = errHostClosed
@@ -84,13 +73,13 @@ func (c *connector) connect(sl *slot, a *attempt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	sl.attempt = nil
-	c.connecting--
+	p.connecting--
 	if err != nil {
-		c.breaker.connectFailed(time.Now())
-		c.problem = err.Error()
+		p.breaker.connectFailed(time.Now())
+		p.problem = err.Error()
 		c.record.failed(err.Error())
 		a.err = fmt.Errorf("%s is unavailable: %w", c.name(), err)
-		c.log.Warn("connecting to an MCP server", "server", c.id(), "failures", c.breaker.connects, "error", err)
+		c.log.Warn("connecting to an MCP server", "server", c.id(), "tenant", p.tenant, "failures", p.breaker.connects, "error", err)
 		c.forgetSlot(sl)
 	}
 	close(a.done)
@@ -104,22 +93,19 @@ func (c *connector) install(sl *slot, s *session) bool {
 	if c.ctx.Err() != nil {
 		return false
 	}
-	c.breaker.connected()
-	if c.breaker.strikes < strikesAllowed {
-		c.problem = ""
-	}
+	sl.party.connected()
 	s.slot, sl.current, sl.resting = sl, s, false
-	c.slots[sl.turn] = sl
+	sl.party.slots[sl.turn] = sl
 	s.startIdling(c.describer.server.IdleTimeout)
 	return true
 }
 
 // open dials and shakes hands, in each protocol version that is worth a try. A server that refuses one is asked again
 // in the other; over HTTP, one that stays silent too.
-func (c *connector) open(ctx context.Context) (*session, error) {
+func (c *connector) open(ctx context.Context, p *party) (*session, error) {
 	var last error
 	for i := 0; ; i++ {
-		l, err := c.dialer.dial(ctx)
+		l, err := c.dialer.dial(ctx, p.tenant)
 		if err != nil {
 			return nil, errors.New(c.redact.text(err.Error()))
 		}
@@ -128,7 +114,7 @@ func (c *connector) open(ctx context.Context) (*session, error) {
 		if i+1 < len(versions) && !l.disposable {
 			probe, cancel = context.WithTimeout(ctx, c.describer.server.ConnectTimeout/3)
 		}
-		s, err := c.handshake(probe, l, versions[i])
+		s, err := c.handshake(probe, p, l, versions[i])
 		silentProbe := probe.Err() != nil && ctx.Err() == nil
 		cancel()
 		if err == nil {
@@ -205,25 +191,25 @@ func (c *connector) ended(s *session, crashed bool) {
 	if c.ctx.Err() == nil && !rested && s.slot != nil { // one that was never in use is no loss
 		c.record.restarts++
 	}
-	if crashed && c.ctx.Err() == nil {
-		c.problem = c.redact.text("its connection was lost" + stderrNote(s.link))
-		c.record.failed(c.problem)
+	if p := s.party; crashed && c.ctx.Err() == nil {
+		p.problem = c.redact.text("its connection was lost" + stderrNote(s.link))
+		c.record.failed(p.problem)
 		if !blamed && c.local == nil {
-			c.breaker.struck(time.Now())
+			p.breaker.struck(time.Now())
 		}
-		c.log.Warn("an MCP server's connection was lost", "server", c.id(), "strikes", c.breaker.strikes, "process", s.link.fate())
+		c.log.Warn("an MCP server's connection was lost", "server", c.id(), "tenant", p.tenant, "strikes", p.breaker.strikes, "process", s.link.fate())
 	}
 	c.changed()
 }
 
 // answered notes that the server is well.
-func (c *connector) answered() {
+func (c *connector) answered(p *party) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.breaker.answered()
-	c.problem = ""
-	c.record.answers++
-	c.record.note(c.state())
+	p.breaker.answered()
+	p.problem = ""
+	p.answers++
+	c.note()
 }
 
 // detach makes the next caller start a new session.
@@ -231,24 +217,37 @@ func (c *connector) detach(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.vacate(s)
-	c.record.note(c.state())
+	c.note()
 }
 
 // changed tells the watcher, and keeps the books. The connector's lock is held.
 func (c *connector) changed() {
-	c.record.note(c.state())
+	c.note()
 	c.poke()
 }
 
-// learn keeps what was listed last, and tells the watcher where that is news.
-func (c *connector) learn(offered turn.Catalogue) {
+// note takes down how the server stands with everybody. The connector's lock is held.
+func (c *connector) note() {
+	for _, p := range c.parties {
+		p.note(p.state())
+	}
+	c.record.note(c.state())
+}
+
+// learn keeps what was listed last, and tells the watcher where that is news. There is one catalogue for all tenants: the
+// one that the default tenant's connection lists. Where another's lists something else, that one is asked again.
+func (c *connector) learn(p *party, offered turn.Catalogue) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	news := c.known == nil || c.known.Hash != offered.Hash
-	c.known = &offered
-	if news {
-		c.poke()
+	if c.known != nil && c.known.Hash == offered.Hash {
+		return
 	}
+	if p.tenant == "" {
+		c.known = &offered
+	} else if sl := c.shared().slots[""]; sl != nil {
+		sl.resting = false
+	}
+	c.poke()
 }
 
 // poke wakes the watcher. The connector's lock need not be held.
@@ -261,7 +260,7 @@ func (c *connector) poke() {
 
 // catalogue returns what the server offers now, or why it cannot be asked.
 func (c *connector) catalogue(ctx context.Context) turn.Catalogue {
-	s, err := c.acquire(ctx, "")
+	s, err := c.acquire(ctx, "", "")
 	if err == nil {
 		defer s.leave()
 		var o offer
@@ -278,12 +277,14 @@ func (c *connector) catalogue(ctx context.Context) turn.Catalogue {
 func (c *connector) close() {
 	c.mu.Lock()
 	var open []*session
-	for _, sl := range c.slots {
-		if sl.current != nil {
-			open = append(open, sl.current)
+	for _, p := range c.parties {
+		for _, sl := range p.slots {
+			if sl.current != nil {
+				open = append(open, sl.current)
+			}
 		}
+		clear(p.slots)
 	}
-	c.slots = map[string]*slot{}
 	c.mu.Unlock()
 	for _, s := range open {
 		s.retire()

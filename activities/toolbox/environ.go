@@ -41,6 +41,19 @@ func childEnv(s Server, lookup func(string) (string, bool)) (env, passed []strin
 	return env, passed, nil
 }
 
+// EnvTenant is the variable that tells a server's process for which tenant it works. It is set where a tenant is named.
+const EnvTenant = "EVERTURN_TENANT"
+
+// tenantEnv is the environment of a process that works for this tenant. What this program or its operator says of the
+// variable counts for no other tenant than that.
+func tenantEnv(env []string, tenant string) []string {
+	if tenant == "" {
+		return env
+	}
+	out := slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, EnvTenant+"=") })
+	return append(out, EnvTenant+"="+tenant)
+}
+
 // findCommand returns the file that the server's command names. A relative name with a slash is relative to the
 // server's directory where it has one.
 func findCommand(s Server, searchPath string) (string, error) {

@@ -1,6 +1,8 @@
 package toolbox
 
 import (
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -32,6 +34,19 @@ type Health struct {
 	Calls    int64 `json:"calls"`
 	Failures int64 `json:"failures"`
 	Restarts int64 `json:"restarts"`
+	// Tenants are the default tenant, whose name is empty, and those with whom there is something going on, by name. It is
+	// empty where there is only the default one.
+	Tenants []TenantHealth `json:"tenants,omitempty"`
+}
+
+// TenantHealth is how a server stands with one tenant, who has connections and processes of its own.
+type TenantHealth struct {
+	Tenant      string    `json:"tenant"`
+	State       State     `json:"state"`
+	Since       time.Time `json:"since"`
+	RetryAt     time.Time `json:"retry_at,omitzero"`
+	Problem     string    `json:"problem,omitempty"` // of StateFailing
+	Connections int       `json:"connections"`       // open now
 }
 
 // Health returns how each server does, in configured order. The local tools are not among them. It asks nobody.
@@ -55,7 +70,6 @@ type record struct {
 	calls    int64
 	failures int64
 	restarts int64
-	answers  int64
 }
 
 // note takes down a state, and since when it is so.
@@ -68,25 +82,26 @@ func (r *record) note(s State) {
 func (r *record) failed(why string) { r.lastErr, r.errAt = why, time.Now() }
 
 // state is the server's state now. The connector's lock is held.
+//
+// With several tenants it is that of the one with whom it stands worst, and else of the one with whom there is most going on.
 func (c *connector) state() State {
-	switch {
-	case c.breaker.connects > 0 || c.breaker.strikes >= strikesAllowed:
-		return StateFailing
-	case c.connections() > 0:
-		return StateConnected
-	case c.connecting > 0:
-		return StateConnecting
+	worst := StateIdle
+	for _, p := range c.parties {
+		if s := p.state(); slices.Index(gravity, s) > slices.Index(gravity, worst) {
+			worst = s
+		}
 	}
-	return StateIdle
+	return worst
 }
+
+// gravity orders the states by what an operator would rather hear of.
+var gravity = []State{StateIdle, StateConnecting, StateConnected, StateFailing}
 
 // connections counts those that are open. The connector's lock is held.
 func (c *connector) connections() int {
 	n := 0
-	for _, sl := range c.slots {
-		if sl.current != nil {
-			n++
-		}
+	for _, p := range c.parties {
+		n += p.connections()
 	}
 	return n
 }
@@ -99,16 +114,33 @@ func (c *connector) health() Health {
 		Server: c.id(), State: c.record.state, Since: c.record.since, LastError: c.record.lastErr, LastErrorAt: c.record.errAt,
 		Stderr: stderr, Connections: c.connections(), Calls: c.record.calls, Failures: c.record.failures, Restarts: c.record.restarts,
 	}
-	if h.State == StateFailing {
-		h.RetryAt = c.breaker.until
+	for tenant, p := range c.parties {
+		standing := TenantHealth{Tenant: tenant, State: p.standing, Since: p.since, Connections: p.connections()}
+		if p.standing == StateFailing {
+			standing.RetryAt, standing.Problem = p.breaker.until, p.problem
+			if h.RetryAt.IsZero() || standing.RetryAt.Before(h.RetryAt) {
+				h.RetryAt = standing.RetryAt
+			}
+		}
+		if tenant == "" || standing.State != StateIdle {
+			h.Tenants = append(h.Tenants, standing)
+		}
 	}
+	if len(h.Tenants) == 1 && h.Tenants[0].Tenant == "" {
+		h.Tenants = nil
+	}
+	slices.SortFunc(h.Tenants, func(a, b TenantHealth) int { return strings.Compare(a.Tenant, b.Tenant) })
+	h.Tenants = h.Tenants[:min(len(h.Tenants), maxTenantsTold)]
 	return h
 }
+
+// maxTenantsTold bounds Health.Tenants: more than that have no connections at the same time.
+const maxTenantsTold = 2 * maxConnections
 
 // currentStderr is what the shared connection's process says, or what the last one that ended said.
 func (c *connector) currentStderr() string {
 	c.mu.Lock()
-	kept, sl := c.record.stderr, c.slots[""]
+	kept, sl := c.record.stderr, c.shared().slots[""]
 	var l *link
 	if sl != nil && sl.current != nil {
 		l = sl.current.link

@@ -68,8 +68,8 @@ func (h *Host) reap() {
 
 func (h *Host) add(ctx context.Context, c *connector) {
 	c.opts, c.log, c.ctx, c.running, c.events = h.opts, h.opts.Logger, ctx, &h.running, make(chan struct{}, 1)
-	c.slots, c.permits = map[string]*slot{}, make(chan struct{}, max(c.describer.server.MaxConcurrent, 1))
-	c.breaker.first, c.breaker.most = h.opts.BackoffMin, h.opts.BackoffMax
+	c.parties, c.permits = map[string]*party{}, make(chan struct{}, max(c.describer.server.MaxConcurrent, 1))
+	c.newParty("")
 	c.record.note(StateIdle)
 	id := c.id()
 	h.connectors[id] = c

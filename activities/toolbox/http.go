@@ -31,7 +31,7 @@ func newHTTPDialer(s Server, g *guard, opts Options, redact redactor) (*httpDial
 	return d, err
 }
 
-func (d *httpDialer) dial(context.Context) (*link, error) {
+func (d *httpDialer) dial(context.Context, string) (*link, error) {
 	base := d.guard.transport()
 	var way http.RoundTripper = base
 	if d.tokens != nil {

@@ -117,13 +117,13 @@ func (c *connector) upgraded(ctx context.Context, s *session, version string) (*
 	case <-s.lost: // its process goes before the next one comes
 	case <-ctx.Done():
 	}
-	newer, err := c.open(ctx)
+	newer, err := c.open(ctx, s.party)
 	if err == nil {
 		return newer, nil
 	}
 	c.log.Info("an MCP server does not do what it says of the newest protocol", "server", c.id(), "error", err)
 	c.remember(versionLegacy)
-	return c.open(ctx)
+	return c.open(ctx, s.party)
 }
 
 // knows reports whether a handshake in this version succeeded before.

@@ -38,9 +38,9 @@ type link struct {
 
 func silent() string { return "" }
 
-// dialer makes links to one server.
+// dialer makes links to one server, each for one tenant.
 type dialer interface {
-	dial(ctx context.Context) (*link, error)
+	dial(ctx context.Context, tenant string) (*link, error)
 }
 
 // stdioDialer runs the server as a child process.
@@ -52,13 +52,13 @@ type stdioDialer struct {
 	opts    Options
 }
 
-func (d *stdioDialer) dial(context.Context) (*link, error) {
+func (d *stdioDialer) dial(_ context.Context, tenant string) (*link, error) {
 	file, err := findCommand(d.server, d.path)
 	if err != nil {
 		return nil, err
 	}
 	p, err := d.spawner.Start(stdio.Command{
-		Path: file, Args: d.server.Args, Env: d.env, Dir: d.server.Dir,
+		Path: file, Args: d.server.Args, Env: tenantEnv(d.env, tenant), Dir: d.server.Dir,
 		MaxFrameBytes: d.opts.MaxFrameBytes, StderrBytes: d.opts.StderrTailBytes,
 	})
 	if err != nil {
@@ -77,7 +77,7 @@ func (d *stdioDialer) dial(context.Context) (*link, error) {
 // localDialer connects to this program's own tools over a pipe in memory.
 type localDialer struct{ local *Local }
 
-func (d *localDialer) dial(ctx context.Context) (*link, error) {
+func (d *localDialer) dial(ctx context.Context, _ string) (*link, error) {
 	here, there := net.Pipe()
 	// The context's end must not end the session that is made under it.
 	_, err := d.local.server.Connect(context.WithoutCancel(ctx), pipeTransport(there), nil)

@@ -45,7 +45,7 @@ func (f *flight) conclude(r reply) (turn.ToolResult, error) {
 	s, e := f.s, f.ending(r)
 	class, again := e.class()
 	if e.stage == stageAnswered {
-		s.owner.answered()
+		s.owner.answered(s.party)
 		return f.answered(e, r), nil
 	}
 	if e.stage != stageSent {

@@ -141,7 +141,7 @@ func babbling(t *testing.T, d dialer) *Host {
 }
 
 // dial makes a link as stdioDialer does, to a server in this process.
-func (d *babbler) dial(context.Context) (*link, error) {
+func (d *babbler) dial(context.Context, string) (*link, error) {
 	inR, inW, err := os.Pipe()
 	if err != nil {
 		return nil, err

@@ -17,6 +17,7 @@ const closeBound = 2 * time.Second
 // calls and is closed with its last one.
 type session struct {
 	owner *connector
+	party *party // of the tenant whose connection it is
 	link  *link
 	mcp   *mcp.ClientSession
 
@@ -35,8 +36,8 @@ type session struct {
 }
 
 // handshake makes a session of a link and lists its tools. When it fails, the link is stopped.
-func (c *connector) handshake(ctx context.Context, l *link, version string) (*session, error) {
-	s := &session{owner: c, link: l, lost: make(chan struct{})}
+func (c *connector) handshake(ctx context.Context, p *party, l *link, version string) (*session, error) {
+	s := &session{owner: c, party: p, link: l, lost: make(chan struct{})}
 	client := s.client()
 	// Whatever the SDK waits for, it stops waiting when the link is gone.
 	unhook := context.AfterFunc(ctx, func() { _ = l.stop() })
@@ -188,6 +189,6 @@ func (s *session) list(ctx context.Context) error {
 	}
 	s.offered = d.offer(s.withStandIns(tools))
 	s.offered.note(tools)
-	s.owner.learn(s.offered.catalogue)
+	s.owner.learn(s.party, s.offered.catalogue)
 	return nil
 }

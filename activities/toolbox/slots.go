@@ -1,6 +1,7 @@
 package toolbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,23 +10,28 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// maxTurnConnections bounds the connections that turns have of their own with one stateful server. For one more, the one
-// that was used longest ago goes.
-const maxTurnConnections = 64
+// maxConnections bounds the connections with one server beside the default tenant's shared one: those that tenants have,
+// and those that turns have of their own with a stateful server. For one more, the one that was used longest ago goes.
+const maxConnections = 64
 
-// slot is the place of one connection: the one that is shared, or that of a turn with a stateful server.
+// slot is the place of one connection: the one that a tenant's turns share, or that of a turn with a stateful server.
 type slot struct {
+	party   *party
 	turn    string // empty: shared
 	current *session
 	attempt *attempt
 	resting bool // its connection ended because nobody used it, and nothing is wrong
 }
 
-// acquire returns a live session of that slot with one more user, connecting where there is none. Its error says why
+// acquire returns a live session of that tenant's slot with one more user, connecting where there is none. Its error says why
 // there is none.
-func (c *connector) acquire(ctx context.Context, turnID string) (*session, error) {
+func (c *connector) acquire(ctx context.Context, tenant, turnID string) (*session, error) {
+	var p *party
 	for range 4 { // a session may die between connecting and use
-		s, a, err := c.sessionOrAttempt(turnID)
+		var s *session
+		var a *attempt
+		var err error
+		s, a, p, err = c.sessionOrAttempt(tenant, turnID)
 		if s != nil || err != nil {
 			return s, err
 		}
@@ -38,83 +44,93 @@ func (c *connector) acquire(ctx context.Context, turnID string) (*session, error
 			return nil, fmt.Errorf("%s is still starting: %w", c.name(), context.Cause(ctx))
 		}
 	}
-	return nil, fmt.Errorf("%s ends as soon as it is started%s", c.name(), c.lastWords())
+	return nil, fmt.Errorf("%s ends as soon as it is started%s", c.name(), c.lastWords(p))
 }
 
-func (c *connector) sessionOrAttempt(turnID string) (*session, *attempt, error) {
+func (c *connector) sessionOrAttempt(tenant, turnID string) (*session, *attempt, *party, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ctx.Err() != nil {
-		return nil, nil, errHostClosed
+		return nil, nil, nil, errHostClosed
 	}
-	sl := c.slots[turnID]
+	p, err := c.party(tenant)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	sl := p.slots[turnID]
 	switch {
 	case sl != nil && sl.current != nil:
 		if sl.current.enter() {
-			return sl.current, nil, nil
+			return sl.current, nil, p, nil
 		}
-		return nil, &attempt{done: sl.current.lost}, nil // its process goes before the next one comes
+		return nil, &attempt{done: sl.current.lost}, p, nil // its process goes before the next one comes
 	case sl != nil && sl.attempt != nil:
-		return nil, sl.attempt, nil
+		return nil, sl.attempt, p, nil
 	}
-	a, err := c.begin(turnID)
-	return nil, a, err
+	a, err := c.begin(p, turnID)
+	return nil, a, p, err
 }
 
 // begin starts an attempt to connect. After connects that failed there is one at a time: it finds out for all. The
 // connector's lock is held.
-func (c *connector) begin(turnID string) (*attempt, error) {
-	wait := c.breaker.pause(time.Now())
-	if wait > 0 || c.breaker.connects > 0 && c.connecting > 0 {
-		return nil, c.unavailable(wait)
+func (c *connector) begin(p *party, turnID string) (*attempt, error) {
+	wait := p.breaker.pause(time.Now())
+	if wait > 0 || p.breaker.connects > 0 && p.connecting > 0 {
+		return nil, c.unavailable(p, wait)
 	}
-	sl := c.slots[turnID]
+	sl := p.slots[turnID]
 	if sl == nil {
-		if err := c.makeRoom(turnID); err != nil {
+		sl = &slot{party: p, turn: turnID}
+		if err := c.makeRoom(sl); err != nil {
 			return nil, err
 		}
-		sl = &slot{turn: turnID}
 	}
 	a := &attempt{done: make(chan struct{})}
 	if !c.running.start(func() { c.connect(sl, a) }) {
 		return nil, errHostClosed
 	}
 	sl.attempt = a
-	c.connecting++
-	c.slots[turnID] = sl
-	c.record.note(c.state())
+	p.connecting++
+	p.slots[turnID] = sl
+	c.note()
 	return a, nil
 }
 
-// makeRoom ends the connection of a turn that was idle longest where there are too many. The connector's lock is held.
-func (c *connector) makeRoom(turnID string) error {
-	others := len(c.slots)
-	if c.slots[""] != nil {
-		others--
+// lasting: the slot and its name stay when its connection ends, because the catalogue is asked for there.
+func (sl *slot) lasting() bool { return sl.turn == "" && sl.party.tenant == "" }
+
+// makeRoom ends the connection that was idle longest where there are too many to add one: of the tenants that have most, so
+// that no tenant loses what it has to another with more. The connector's lock is held.
+func (c *connector) makeRoom(added *slot) error {
+	all, most := 0, 0
+	for _, p := range c.parties {
+		all, most = all+p.own(), max(most, p.own())
 	}
-	if turnID == "" || others < maxTurnConnections {
+	if added.lasting() || all < maxConnections {
 		return nil
 	}
-	oldest := c.longestIdle()
+	oldest := cmp.Or(c.longestIdle(most), c.longestIdle(0))
 	if oldest == nil {
-		return fmt.Errorf("%s has connections with %d turns, which is the most, and all of them are in use", c.name(), maxTurnConnections)
+		return fmt.Errorf("%s has %d connections on this worker, which is the most, and all of them are in use", c.name(), maxConnections)
 	}
-	delete(c.slots, oldest.turn) // nobody finds it any more
+	delete(oldest.party.slots, oldest.turn) // nobody finds it any more
 	c.running.start(oldest.current.rest)
 	return nil
 }
 
-// longestIdle is the turn's slot that was used longest ago and is not in use; nil: there is none. The connector's lock is
-// held.
-func (c *connector) longestIdle() *slot {
+// longestIdle is the slot that was used longest ago and is not in use, among those of tenants with at least so many; nil:
+// there is none. The connector's lock is held.
+func (c *connector) longestIdle(atLeast int) *slot {
 	var oldest *slot
 	var since time.Time
-	for _, sl := range c.slots {
-		if sl.turn == "" || sl.current == nil {
-			continue
-		}
-		if at, idle := sl.current.idleSince(); idle && (oldest == nil || at.Before(since)) {
-			oldest, since = sl, at
+	for _, p := range c.parties {
+		for _, sl := range p.slots {
+			if sl.lasting() || sl.current == nil || p.own() < atLeast {
+				continue
+			}
+			if at, idle := sl.current.idleSince(); idle && (oldest == nil || at.Before(since)) {
+				oldest, since = sl, at
+			}
 		}
 	}
 	return oldest
@@ -139,24 +155,25 @@ func (c *connector) rested(s *session) {
 	c.changed()
 }
 
-// forgetSlot forgets a turn's slot with nothing in it. The connector's lock is held.
+// forgetSlot forgets a slot with nothing in it. The connector's lock is held.
 func (c *connector) forgetSlot(sl *slot) {
-	if sl.turn != "" && sl.current == nil && sl.attempt == nil && c.slots[sl.turn] == sl {
-		delete(c.slots, sl.turn)
+	if !sl.lasting() && sl.current == nil && sl.attempt == nil && sl.party.slots[sl.turn] == sl {
+		delete(sl.party.slots, sl.turn)
 	}
 }
 
-// connection is the session that a call is to go to, with one more user. With a stateful server it is the turn's own. A
+// connection is the session that a call is to go to, with one more user. It is one of the call's tenant; with a stateful
+// server it is the turn's own. A
 // turn that goes on with one gets the very session that it has used before, or tool_state_lost: a new one would know
 // nothing of what the turn has done, and nobody would notice.
 func (c *connector) connection(ctx context.Context, req turn.ToolRequest) (*session, error) {
 	if !c.describer.server.Stateful || req.Turn == "" {
-		return c.acquire(ctx, "")
+		return c.acquire(ctx, req.Tenant, "")
 	}
 	if !req.Resume {
-		return c.acquire(ctx, req.Turn)
+		return c.acquire(ctx, req.Tenant, req.Turn)
 	}
-	if s := c.kept(req.Turn); s != nil {
+	if s := c.kept(req.Tenant, req.Turn); s != nil {
 		return s, nil
 	}
 	return nil, turn.Errorf(turn.CodeToolStateLost, nil, fmt.Sprintf("server state lost: what %s remembered of this turn went with its connection. "+
@@ -164,10 +181,14 @@ func (c *connector) connection(ctx context.Context, req turn.ToolRequest) (*sess
 }
 
 // kept is the session that the turn has used before, with one more user; nil where it is gone.
-func (c *connector) kept(turnID string) *session {
+func (c *connector) kept(tenant, turnID string) *session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	sl := c.slots[turnID]
+	p, err := c.party(tenant)
+	if err != nil {
+		return nil
+	}
+	sl := p.slots[turnID]
 	if sl == nil || sl.current == nil || !sl.current.holdsState() || !sl.current.enter() {
 		return nil
 	}

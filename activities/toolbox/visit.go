@@ -13,6 +13,7 @@ import (
 // visit is one call's time with a server, from the wait for its turn to what the server's answer says of its health.
 type visit struct {
 	c       *connector
+	p       *party
 	finding bool  // the breaker is half open, and this is the call that finds out
 	answers int64 // that the server had given before
 	settled bool
@@ -24,11 +25,13 @@ func (c *connector) visit(ctx context.Context, req *turn.ToolRequest) (*visit, e
 	if c.local != nil {
 		return &visit{c: c, settled: true}, nil
 	}
-	if err := c.leftAlone(); err != nil {
+	p, err := c.arrive(req.Tenant)
+	if err != nil {
 		return nil, err
 	}
 	began := time.Now()
 	if err := c.queue(ctx, c.patience(*req)); err != nil {
+		c.depart(p)
 		return nil, err
 	}
 	if req.Timeout > 0 {
@@ -36,23 +39,35 @@ func (c *connector) visit(ctx context.Context, req *turn.ToolRequest) (*visit, e
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ok, finding := c.breaker.admit(time.Now())
+	ok, finding := p.breaker.admit(time.Now())
 	if !ok {
 		<-c.permits
-		return nil, c.unavailable(c.breaker.pause(time.Now()))
+		p.visits--
+		return nil, c.unavailable(p, p.breaker.pause(time.Now()))
 	}
 	c.record.calls++
-	return &visit{c: c, finding: finding, answers: c.record.answers}, nil
+	return &visit{c: c, p: p, finding: finding, answers: p.answers}, nil
 }
 
-// leftAlone is the error of a call that need not even wait.
-func (c *connector) leftAlone() error {
+// arrive finds the tenant's party, to which depart belongs. Its error is that of a call that need not even wait.
+func (c *connector) arrive(tenant string) (*party, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if wait := c.breaker.pause(time.Now()); wait > 0 && c.breaker.strikes >= strikesAllowed {
-		return c.unavailable(wait)
+	p, err := c.party(tenant)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	if wait := p.breaker.pause(time.Now()); wait > 0 && p.breaker.strikes >= strikesAllowed {
+		return nil, c.unavailable(p, wait)
+	}
+	p.visits++
+	return p, nil
+}
+
+func (c *connector) depart(p *party) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.visits--
 }
 
 // queue waits for one of the calls in flight to end where there are as many as there may be.
@@ -126,7 +141,7 @@ func (c *connector) goesOn(tool string, r turn.ToolResult) bool {
 // verdict tells the breaker how the call went. Only one that nobody answered counts against the server, and not where its
 // caller gave it up, nor where another call was answered meanwhile.
 func (v *visit) verdict(ctx context.Context, s *session, err error) {
-	c := v.c
+	c, p := v.c, v.p
 	if v.settled {
 		return
 	}
@@ -134,20 +149,20 @@ func (v *visit) verdict(ctx context.Context, s *session, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.record.answers > v.answers:
+	case p.answers > v.answers:
 	case errors.Is(ctx.Err(), context.Canceled) || c.ctx.Err() != nil:
-		c.breaker.undecided()
+		p.breaker.undecided()
 	default:
 		c.record.failures++
 		if !s.blame() { // its loss has been counted
 			break
 		}
-		c.problem = "it did not answer"
+		p.problem = "it did not answer"
 		if err != nil {
-			c.problem = c.redact.text(oneLine(err.Error(), 400))
+			p.problem = c.redact.text(oneLine(err.Error(), 400))
 		}
-		c.record.failed(c.problem)
-		c.breaker.struck(time.Now())
+		c.record.failed(p.problem)
+		p.breaker.struck(time.Now())
 		c.changed()
 	}
 }
@@ -158,9 +173,10 @@ func (v *visit) end() {
 		return
 	}
 	<-v.c.permits
+	v.c.mu.Lock()
+	defer v.c.mu.Unlock()
+	v.p.visits--
 	if v.finding && !v.settled { // it did not come as far as a verdict
-		v.c.mu.Lock()
-		defer v.c.mu.Unlock()
-		v.c.breaker.undecided()
+		v.p.breaker.undecided()
 	}
 }

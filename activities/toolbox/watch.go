@@ -2,6 +2,7 @@ package toolbox
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/everturn/everturn/workflows/turn"
@@ -35,7 +36,7 @@ func (c *connector) follow(ctx context.Context, report func(turn.Catalogue)) {
 // it is not started only to be asked.
 func (c *connector) look(ctx context.Context) turn.Catalogue {
 	c.mu.Lock()
-	known, sl := c.known, c.slots[""]
+	known, sl := c.known, c.shared().slots[""]
 	resting := sl != nil && sl.resting
 	c.mu.Unlock()
 	if resting && known != nil {
@@ -67,18 +68,26 @@ func (c *connector) awaitEvent(ctx context.Context, refresh <-chan time.Time) bo
 	return false
 }
 
-// doubt asks a connected server again what it offers: not every server announces changes. Calls go on meanwhile with what
-// it offered before.
+// doubt asks a connected server again what it offers, on each connection that turns share: not every server announces
+// changes. Calls go on meanwhile with what it offered before.
 func (c *connector) doubt(ctx context.Context) {
-	c.mu.Lock()
-	var s *session
-	if sl := c.slots[""]; sl != nil && c.local == nil && sl.current != nil && sl.current.enter() {
-		s = sl.current
+	if c.local != nil {
+		return
 	}
-	c.mu.Unlock()
-	if s != nil {
-		defer s.leave()
-		_ = s.listAgain(ctx) // a server that cannot say is given up, and looked at anew
+	var asked sync.WaitGroup
+	defer asked.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.parties {
+		sl := p.slots[""]
+		if sl == nil || sl.current == nil || !sl.current.enter() {
+			continue
+		}
+		s := sl.current
+		asked.Go(func() {
+			defer s.leave()
+			_ = s.listAgain(ctx) // a server that cannot say is given up, and looked at anew
+		})
 	}
 }
 
@@ -86,10 +95,10 @@ func (c *connector) doubt(ctx context.Context) {
 func (c *connector) untilRetry() (time.Duration, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if sl := c.slots[""]; sl != nil && (sl.current != nil || sl.resting) {
+	if sl := c.shared().slots[""]; sl != nil && (sl.current != nil || sl.resting) {
 		return 0, false
 	}
-	return c.breaker.pause(time.Now()), true
+	return c.shared().breaker.pause(time.Now()), true
 }
 
 func (c *connector) pause(ctx context.Context, d time.Duration) bool {
