@@ -4,6 +4,10 @@ import "time"
 
 // Config is the whole of agent.toml. Its zero value is not usable: begin with Default or Load.
 type Config struct {
+	// Tenant is for whom a client acts, empty for the one default tenant: it sees that tenant's sessions and no others, and
+	// begins sessions of that tenant. Workers serve all tenants, whatever it says.
+	Tenant string `toml:"tenant"`
+
 	Runtime  Runtime  `toml:"runtime"`
 	LLM      LLM      `toml:"llm"`
 	Policy   Policy   `toml:"policy"`

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// field is one scalar or list of a section: what the environment and the command line can set.
+// field is one scalar or list of a section, or of none: what the environment and the command line can set.
 type field struct {
 	key   string // "runtime.max_steps"
 	tag   reflect.StructTag
@@ -20,6 +20,10 @@ func fields(c *Config) []field {
 	for i := range sections.NumField() {
 		section := sections.Field(i)
 		name := tomlName(sections.Type().Field(i))
+		if sf := sections.Type().Field(i); !table(sf.Type) {
+			out = append(out, field{key: name, tag: sf.Tag, value: section})
+			continue
+		}
 		for j := range section.NumField() {
 			sf := section.Type().Field(j)
 			if !table(sf.Type) {

@@ -110,7 +110,7 @@ func notes(text string) map[string]string {
 			key = strings.TrimSuffix(section, ".list_directory")
 			section = strings.Replace(section, ".list_directory", ".*", 1)
 		} else if name, _, ok := strings.Cut(line, " = "); ok && bare(name) {
-			key = section + "." + name
+			key = join(section, name)
 		}
 		if len(pending) > 0 && line != "" {
 			out[key] = strings.Join(pending, " ")

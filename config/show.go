@@ -17,7 +17,12 @@ func (l *Loaded) Show(w io.Writer, origin bool) error {
 	s := &shower{loaded: l, origin: origin}
 	config := reflect.ValueOf(l.Config)
 	for i := range config.NumField() {
-		s.table(tomlName(config.Type().Field(i)), config.Field(i))
+		sf := config.Type().Field(i)
+		if !table(sf.Type) {
+			s.setting(tomlName(sf), tomlName(sf), config.Field(i))
+			continue
+		}
+		s.table(tomlName(sf), config.Field(i))
 	}
 	if _, err := io.WriteString(w, strings.TrimPrefix(s.out.String(), "\n")); err != nil {
 		return fmt.Errorf("showing the configuration: %w", err)

@@ -17,6 +17,7 @@ import (
 func (c Config) Validate() error {
 	v := &validator{}
 	v.structure("", reflect.ValueOf(c))
+	v.tenant(c.Tenant)
 	v.runtime(c.Runtime)
 	v.llm(c.LLM)
 	v.policy(c.Policy, c.Runtime)
@@ -129,6 +130,15 @@ func number(f reflect.Value) float64 {
 		return f.Float()
 	}
 	return float64(f.Int())
+}
+
+// tenantName is what a tenant's name may look like, since it is part of workflow IDs and of processes' environments.
+var tenantName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$`)
+
+func (v *validator) tenant(name string) {
+	if name != "" && !tenantName.MatchString(name) {
+		v.add("tenant", "is %s; use at most 64 letters, digits, dots, underscores and dashes, beginning with a letter or digit", quote(name))
+	}
 }
 
 func (v *validator) runtime(r Runtime) {

@@ -51,6 +51,7 @@ func (a *app) command() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.configPath, "config", "", "configuration `file` (default agent.toml where there is one)")
 	flags.StringVar(&a.color, "color", colorAuto, "auto, always or never")
+	flags.Func("tenant", "act for the tenant of this `name`: see its sessions and no others (default: tenant in agent.toml)", func(name string) error { return a.set("tenant=" + name) })
 	flags.Func("set", "override a configuration `key=value`, for instance llm.model=gpt-4.1; may be repeated", a.set)
 	root.AddCommand(a.sendCommand(), a.answerCommand(), a.approveCommand(), a.openCommand(), a.forkCommand(), a.rewindCommand(), a.diffCommand(),
 		a.eventsCommand(), a.manCommand())

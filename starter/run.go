@@ -198,7 +198,7 @@ func (a *app) stayUp(link string) {
 func (a *app) warnOfIdleSettings() {
 	for key := range a.overrides {
 		room, _, _ := strings.Cut(key, ".")
-		if room != "temporal" && room != "journal" && key != "runtime.agent" {
+		if room != "temporal" && room != "journal" && key != "runtime.agent" && key != "tenant" {
 			a.note("--set %s is for workers, and this command runs none: what carries the turn has its own configuration. Put it into the agent.toml that the workers read, or use --dev", key)
 		}
 	}
