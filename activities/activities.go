@@ -88,7 +88,7 @@ func (a *Activities) results(settled []turn.Settled) []journal.Result {
 	for i, s := range settled {
 		out[i] = journal.Result{
 			Call:    turn.ToolCall{ID: s.Call.ID, WireID: s.Call.WireID, Tool: s.Call.Tool, Arguments: s.Call.Arguments},
-			Outcome: s.Outcome, Text: s.Text,
+			Outcome: s.Outcome, Code: s.Code, Text: s.Text,
 		}
 	}
 	return out

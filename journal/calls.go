@@ -85,6 +85,7 @@ type CallRecord struct {
 	Worker     string       `json:"worker,omitempty"`
 	ClaimedAt  time.Time    `json:"claimed_at,omitzero"`
 	Outcome    turn.Outcome `json:"outcome,omitempty"`   // zero while open
+	Code       turn.Code    `json:"code,omitempty"`      // see turn.ToolResult
 	Text       string       `json:"text,omitempty"`      // what the model is shown
 	FullBlob   string       `json:"full_blob,omitempty"` // the whole output, where Text is a cut of it
 	Media      []turn.Media `json:"media,omitempty"`     // without Data: see Journal.Artifact

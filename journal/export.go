@@ -15,7 +15,8 @@ import (
 const (
 	// ExportFormat and a version stand in an export's first line. A higher version than ExportVersion is refused with
 	// ErrNewer. Version 2 brought waits, rules, forks and turns whose chunks were removed; version 3 marks, media, what
-	// tools' servers ask people, suspended calls and late results that the model is still to be told of. What needs none of
+	// tools' servers ask people, suspended calls, late results that the model is still to be told of, why calls ended in errors
+	// and what an approval for good cannot spare. What needs none of
 	// these is still written as the version before, so that older programs can read it.
 	ExportFormat  = "everturn-session"
 	ExportVersion = 3

@@ -43,6 +43,7 @@ type Begun struct {
 type Result struct {
 	Call    turn.ToolCall
 	Outcome turn.Outcome
+	Code    turn.Code // see turn.ToolResult
 	Text    string
 }
 

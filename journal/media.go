@@ -12,7 +12,7 @@ const mediaTypeBytes = 100
 // CleanResult returns r as stores settle a call with it: see Clean. Media get the hash and the size of their Data. Those
 // that are too many, too large or empty are left out, and the text says so.
 func CleanResult(r turn.ToolResult) turn.ToolResult {
-	r.Text, r.MediaType = CleanText(r.Text), mediaType(r.MediaType)
+	r.Text, r.MediaType, r.Code = CleanText(r.Text), mediaType(r.MediaType), CleanCode(r.Outcome, r.Code)
 	media := r.Media
 	r.Media = nil
 	for _, m := range media {
@@ -29,6 +29,15 @@ func CleanResult(r turn.ToolResult) turn.ToolResult {
 			lost, len(media), MaxMedia, MaxMediaBytes>>20)
 	}
 	return r
+}
+
+// CleanCode returns the code of a call's end as stores keep it: one of turn's, and only of a call that was not run or not
+// answered.
+func CleanCode(outcome turn.Outcome, code turn.Code) turn.Code {
+	if outcome != turn.OutcomeError && outcome != turn.OutcomeDenied || !code.Known() {
+		return ""
+	}
+	return code
 }
 
 func mediaType(s string) string { return Preview(CleanText(s), mediaTypeBytes) }

@@ -5,12 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // CleanWait returns w as stores keep it: see Clean. Texts for people are bounded. What is no elicitation has no inquiry.
 func CleanWait(w turn.Wait) turn.Wait {
+	if w.Kind != turn.WaitApproval || !slices.Contains([]turn.Scope{turn.AlwaysCall, turn.AlwaysNever}, w.Widest) {
+		w.Widest = ""
+	}
 	w.Arguments, w.Tool, w.ArgumentsHash = CleanText(w.Arguments), CleanText(w.Tool), CleanText(w.ArgumentsHash)
 	w.Why = Preview(CleanText(w.Why), PreviewBytes)
 	w.Question = Preview(CleanText(w.Question), SummaryBytes)

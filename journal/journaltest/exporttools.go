@@ -41,6 +41,12 @@ func thirdVersion(t T, open func() journal.Store) map[string]*script {
 	s, c = begin("late media")
 	s.settleCall(c, 1, turn.OutcomeOK, "in time")
 	s.settleMedia(c, turn.ToolResult{Outcome: turn.OutcomeOK, Text: "late", Media: []turn.Media{picture}})
+	s, c = begin("code")
+	s.start(2, journal.Result{Call: c, Outcome: turn.OutcomeError, Code: turn.CodeToolDrift, Text: "it is not what it was"})
+	s, c = begin("widest")
+	w := approvalOf(c)
+	w.Widest = turn.AlwaysCall
+	s.ask(w)
 	return all
 }
 

@@ -34,7 +34,7 @@ func requestOrder(t T, open func() journal.Store) {
 func neverRan(t T, open func() journal.Store) {
 	s, list := asked(t, open, 2)
 	s.start(2,
-		journal.Result{Call: list[0], Outcome: turn.OutcomeDenied, Text: "policy says no"},
+		journal.Result{Call: list[0], Outcome: turn.OutcomeDenied, Code: turn.CodePolicyDenied, Text: "policy says no"},
 		journal.Result{Call: list[1], Outcome: turn.OutcomeCancelled})
 	messages := s.transcript()
 	assert.Equal(t, "policy says no", messages[2].Text)
@@ -45,6 +45,7 @@ func neverRan(t T, open func() journal.Store) {
 	claim := s.claim(list[0], 1)
 	assert.Equal(t, journal.ClaimSettled, claim.State, "a denied call cannot be run any more")
 	assert.Equal(t, turn.OutcomeDenied, claim.Record.Outcome)
+	assert.Equal(t, turn.CodePolicyDenied, claim.Record.Code, "why it was not run")
 	assert.Zero(t, claim.Record.Runs)
 }
 

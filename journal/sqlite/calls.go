@@ -31,7 +31,8 @@ const callColumns = `coalesce(c.n, 0), coalesce(c.step, 0), coalesce(c.call_id, 
 	c.arguments, c.arguments_blob, coalesce(c.arguments_hash, ''), coalesce(c.attempt, 0), coalesce(c.granted_attempt, 0), coalesce(c.runs, 0),
 	coalesce(c.repeatable, 0), coalesce(c.worker, ''), coalesce(c.claimed_at, 0), coalesce(c.outcome, ''), c.text, c.text_blob,
 	coalesce(c.full_blob, ''), coalesce(c.size, 0), coalesce(c.settled_attempt, 0), coalesce(c.settled_at, 0),
-	coalesce(c.duration_ms, 0), coalesce(c.late, 0), coalesce(c.suspended_attempt, 0), c.continuation_blob, c.media, coalesce(c.notes, 0)`
+	coalesce(c.duration_ms, 0), coalesce(c.late, 0), coalesce(c.suspended_attempt, 0), c.continuation_blob, c.media, coalesce(c.notes, 0),
+	coalesce(c.code, '')`
 
 // scan reads callColumns after the given fields.
 func (c *call) scan(scan func(...any) error, before ...any) error {
@@ -41,7 +42,7 @@ func (c *call) scan(scan func(...any) error, before ...any) error {
 		&c.arguments.inline, &c.arguments.blob, &c.argumentsHash, &r.Attempt, &c.granted, &r.Runs,
 		&c.repeatable, &r.Worker, &claimed, &r.Outcome, &c.text.inline, &c.text.blob,
 		&r.FullBlob, &r.SizeBytes, &c.settledAttempt, &settled, &r.DurationMS, &r.LateCount,
-		&r.Suspended, &c.continuation, &c.media, &c.notes)...)
+		&r.Suspended, &c.continuation, &c.media, &c.notes, &r.Code)...)
 	r.ClaimedAt, r.SettledAt = instant(claimed), instant(settled)
 	return err
 }
@@ -214,20 +215,20 @@ func (t *tx) settle(c *call, attempt int, r turn.ToolResult, at time.Time) (err 
 	if err != nil {
 		return err
 	}
-	c.rec.Outcome, c.rec.SettledAt = r.Outcome, instant(nanos(at))
+	c.rec.Outcome, c.rec.Code, c.rec.SettledAt = r.Outcome, r.Code, instant(nanos(at))
 	c.continuation = sql.NullString{}
 	c.rec.FullBlob, c.rec.SizeBytes = full.String, max(r.SizeBytes, int64(len(r.Text)))
 	if !c.rec.ClaimedAt.IsZero() {
 		c.rec.DurationMS = max(0, at.Sub(c.rec.ClaimedAt).Milliseconds())
 	}
 	err = t.exec(`UPDATE calls SET outcome = ?, text = ?, text_blob = ?, full_blob = ?, size = ?, settled_attempt = ?, settled_at = ?,
-		duration_ms = ?, media = ?, continuation_blob = NULL WHERE n = ?`, string(r.Outcome), c.text.inline, c.text.blob, full, c.rec.SizeBytes, attempt,
-		nanos(at), c.rec.DurationMS, c.media, c.row)
+		duration_ms = ?, media = ?, code = ?, continuation_blob = NULL WHERE n = ?`, string(r.Outcome), c.text.inline, c.text.blob, full, c.rec.SizeBytes, attempt,
+		nanos(at), c.rec.DurationMS, c.media, string(r.Code), c.row)
 	if err != nil {
 		return err
 	}
 	return t.emitData(c.turn, turn.Chunk{Kind: turn.ChunkToolCallCompleted, Step: c.rec.Step, Attempt: attempt, At: at}, turn.CallChunk{
-		CallID: c.rec.Call.ID, Tool: c.rec.Call.Tool, Outcome: r.Outcome, Preview: journal.Preview(r.Text, journal.PreviewBytes),
+		CallID: c.rec.Call.ID, Tool: c.rec.Call.Tool, Outcome: r.Outcome, Code: r.Code, Preview: journal.Preview(r.Text, journal.PreviewBytes),
 		SizeBytes: c.rec.SizeBytes, DurationMS: c.rec.DurationMS,
 	})
 }

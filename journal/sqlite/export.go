@@ -107,9 +107,9 @@ const secondVersion = `SELECT 1 + (
 
 // thirdVersion is whether a part has what version 2 of the format cannot say.
 const thirdVersion = `SELECT EXISTS (SELECT 1 FROM messages WHERE session = ?1 AND seq > ?2 AND seq <= ?3 AND media IS NOT NULL)
-	OR EXISTS (SELECT 1 FROM calls c WHERE ` + partCalls + ` AND (c.media IS NOT NULL OR c.suspended_attempt > 0 OR EXISTS
+	OR EXISTS (SELECT 1 FROM calls c WHERE ` + partCalls + ` AND (c.media IS NOT NULL OR c.code != '' OR c.suspended_attempt > 0 OR EXISTS
 		(SELECT 1 FROM late_results l WHERE l.call = c.n AND (l.media IS NOT NULL OR ?4 AND l.due IS NOT NULL))))
-	OR EXISTS (SELECT 1 FROM waits w WHERE ` + partWaits + ` AND (w.inquiry IS NOT NULL OR w.inquiry_blob IS NOT NULL))`
+	OR EXISTS (SELECT 1 FROM waits w WHERE ` + partWaits + ` AND (w.widest != '' OR w.inquiry IS NOT NULL OR w.inquiry_blob IS NOT NULL))`
 
 // version is the lowest that can say what session n and its past have.
 func (e *exporter) version(n int64) (version int, err error) {

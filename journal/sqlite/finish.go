@@ -215,7 +215,7 @@ func (t *tx) settleUnreported(c *call, step int, tc turn.ToolCall, r journal.Res
 	if text == "" {
 		text = journal.ResultText(outcome)
 	}
-	return t.settle(c, c.rec.Attempt, turn.ToolResult{Outcome: outcome, Text: text}, at)
+	return t.settle(c, c.rec.Attempt, turn.ToolResult{Outcome: outcome, Code: journal.CleanCode(outcome, r.Code), Text: text}, at)
 }
 
 // settleOpen settles claims that the transcript does not wait for, so that each start of a call has its completion.

@@ -23,7 +23,7 @@ type wait struct {
 
 const waitColumns = `w.n, s.id, t.id, w.wait_id, w.kind, w.step, w.tool, w.arguments, w.arguments_blob, w.arguments_hash, w.arguments_bytes,
 	w.risk, w.why, w.question, w.expires_at, w.asked_at, w.verdict, w.allowed, w.ruled_hash, w.ruled_by, w.reason, w.always, w.ruled_at,
-	w.call_id, w.inquiry, w.inquiry_blob, w.reply, w.reply_blob`
+	w.call_id, w.inquiry, w.inquiry_blob, w.reply, w.reply_blob, w.widest`
 
 const waitQuery = `SELECT ` + waitColumns + ` FROM waits w JOIN turns t ON t.n = w.turn JOIN sessions s ON s.n = w.session WHERE `
 
@@ -33,7 +33,7 @@ func (x *wait) scan(scan func(...any) error) error {
 	w := &x.rec
 	err := scan(&x.row, &w.Session, &w.Turn, &w.ID, &w.Kind, &w.Step, &w.Tool, &x.arguments.inline, &x.arguments.blob, &w.ArgumentsHash, &x.size,
 		&w.Risk, &w.Why, &w.Question, &expires, &asked, &r.Verdict, &r.Allowed, &r.ArgumentsHash, &r.By, &r.Reason, &r.Always, &ruled,
-		&w.Call, &x.inquiry.inline, &x.inquiry.blob, &x.reply.inline, &x.reply.blob)
+		&w.Call, &x.inquiry.inline, &x.inquiry.blob, &x.reply.inline, &x.reply.blob, &w.Widest)
 	w.ExpiresAt, w.AskedAt = instant(expires), instant(asked)
 	if r.Verdict != "" {
 		r.ID, r.At = w.ID, instant(ruled)
@@ -100,10 +100,10 @@ func (t *tx) insertWait(session, turnN int64, x *wait) (err error) {
 		}
 	}
 	return t.row(`INSERT INTO waits (session, turn, wait_id, kind, step, tool, arguments, arguments_blob, arguments_hash, arguments_bytes,
-		risk, why, question, expires_at, asked_at, call_id, inquiry, inquiry_blob) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING n`,
+		risk, why, question, expires_at, asked_at, call_id, inquiry, inquiry_blob, widest) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING n`,
 		session, turnN, w.ID, string(w.Kind), w.Step, w.Tool, x.arguments.inline, x.arguments.blob, w.ArgumentsHash, x.size,
 		string(w.Risk), w.Why, w.Question, nanos(w.ExpiresAt), nanos(w.AskedAt),
-		w.Call, x.inquiry.inline, x.inquiry.blob).Scan(&x.row)
+		w.Call, x.inquiry.inline, x.inquiry.blob, string(w.Widest)).Scan(&x.row)
 }
 
 // rule closes a wait.

@@ -79,6 +79,11 @@ type CallProposal struct {
 	// arguments are. Empty is of a worker that does not weigh: see PinsVersion. Why explains an ask or a deny.
 	Permission Permission `json:"permission,omitempty"`
 	Why        string     `json:"why,omitempty"`
+	// Widest is Wait's, of a call that a person is asked for.
+	Widest Scope `json:"widest,omitempty"`
+	// Code is set where the call cannot be run whatever people say, as tool_drift: Why says so to the model, and nobody is
+	// asked.
+	Code Code `json:"code,omitempty"`
 }
 
 // The bounds on what travels through the workflow's history.

@@ -49,6 +49,7 @@ type CallChunk struct {
 	Tool      string  `json:"tool"`
 	Arguments string  `json:"arguments,omitempty"` // a preview
 	Outcome   Outcome `json:"outcome,omitempty"`   // completed only
+	Code      Code    `json:"code,omitempty"`      // completed only: see ToolResult
 	Preview   string  `json:"preview,omitempty"`   // completed only
 	SizeBytes int64   `json:"size_bytes,omitempty"`
 	// DurationMS is the time between claim and settlement, in milliseconds.

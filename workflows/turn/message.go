@@ -137,6 +137,9 @@ type WireTool struct {
 // ToolResult is what a tool host hands back for one call.
 type ToolResult struct {
 	Outcome Outcome // ok, error, unknown, or denied where nobody was asked to do it
+	// Code is why it did not come to the tool or back from it, where the outcome is error or denied: tool_drift, for one. Empty
+	// where the error is the tool's own.
+	Code Code
 	// Text is what the model is shown: valid UTF-8 without NUL, bounded by the host.
 	Text string
 	// Full is the whole output where Text is a cut of it; nil where Text is everything.

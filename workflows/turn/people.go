@@ -43,6 +43,8 @@ type Wait struct {
 	ArgumentsHash string `json:"arguments_hash,omitempty"`
 	Risk          Risk   `json:"risk,omitempty"`
 	Why           string `json:"why,omitempty"`
+	// Widest is the widest Always that spares the session this question: AlwaysCall, AlwaysNever, or empty where both do.
+	Widest Scope `json:"widest,omitempty"`
 	// Question is a preview; the transcript has the whole.
 	Question string `json:"question,omitempty"`
 	// Inquiry is the whole question of an elicitation, and Call the call that it belongs to.
@@ -87,7 +89,14 @@ type Scope string
 const (
 	AlwaysCall Scope = "call" // this tool with exactly these arguments
 	AlwaysTool Scope = "tool" // this tool
+	// AlwaysNever is no scope of a ruling: nothing spares the session the question, each call is approved by itself.
+	AlwaysNever Scope = "never"
 )
+
+// Spares reports whether a ruling of this scope would spare the session the question again.
+func (w Wait) Spares(s Scope) bool {
+	return w.Widest == "" || w.Widest == s
+}
 
 // SessionRule allows what policy would ask for, by the word of a person, for the rest of a session.
 type SessionRule struct {

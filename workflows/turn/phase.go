@@ -56,9 +56,11 @@ type Progress struct {
 }
 
 // Settled is the result of one call as the transcript will get it. Outcome and Text are empty where the ledger has them.
+// Code is ToolResult's.
 type Settled struct {
 	Call    CallProposal `json:"call"`
 	Outcome Outcome      `json:"outcome,omitempty"`
+	Code    Code         `json:"code,omitempty"`
 	Text    string       `json:"text,omitempty"`
 }
 
