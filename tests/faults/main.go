@@ -34,6 +34,7 @@ type order struct {
 	sessions int
 	think    time.Duration
 	docs     string
+	half     int
 }
 
 func main() {
@@ -42,6 +43,7 @@ func main() {
 	flag.IntVar(&o.runs, "runs", 1, "runs of each point")
 	flag.IntVar(&o.parallel, "parallel", 8*runtime.NumCPU(), "schedules at once: most of their time is waiting")
 	flag.StringVar(&o.only, "point", "", "only points, or mutants, whose name matches this `pattern`")
+	flag.IntVar(&o.half, "half", 0, "only every second point: the second, fourth, ... where this `number` is even, the others where it is odd; 0 plays all")
 	flag.BoolVar(&o.mutants, "mutants", false, "break promises on purpose and show that the checker notices")
 	flag.BoolVar(&o.list, "list", false, "list the points")
 	flag.StringVar(&o.check, "check", "", "judge the ledgers in this `folder` and do nothing else")
@@ -77,8 +79,10 @@ func (o order) sane(rest []string) error {
 		return errors.New("-runs and -parallel are at least 1")
 	case o.soak > 0 && (o.mutants || o.only != ""):
 		return errors.New("a soak has neither points nor mutants: leave -mutants and -point out")
-	case o.docs != "" && o.only != "":
-		return errors.New("-docs with -point would blank the figures of everything else: leave one of them out")
+	case o.docs != "" && (o.only != "" || o.half != 0):
+		return errors.New("-docs with -point or -half would blank the figures of everything else: leave one of them out")
+	case o.half < 0 || o.half != 0 && o.mutants:
+		return errors.New("-half is a number of 0 or more, and of points: mutants are played whole")
 	}
 	if _, err := regexp.Compile(o.only); err != nil {
 		return fmt.Errorf("-point: %w", err)
@@ -156,10 +160,22 @@ func (o order) points() ([]point, error) {
 	all := slices.DeleteFunc(allPoints(), func(p point) bool {
 		return !o.wanted(p.name) || p.long && o.runs == 1 && o.only == "" && !o.list
 	})
+	if o.half != 0 {
+		all = everySecond(all, o.half)
+	}
 	if len(all) == 0 && !o.mutants {
 		return nil, fmt.Errorf("no point matches %q: -list shows them", o.only)
 	}
 	return all, nil
+}
+
+// everySecond is the half of the points that a number stands for: two numbers in a row play all.
+func everySecond(all []point, number int) []point {
+	var out []point
+	for i := (number + 1) % 2; i < len(all); i += 2 {
+		out = append(out, all[i])
+	}
+	return out
 }
 
 // build builds the commands that the schedules run.

@@ -43,6 +43,23 @@ func TestPointsAreToldApart(t *testing.T) {
 	}
 }
 
+func TestTwoHalvesAreAllPoints(t *testing.T) {
+	seen := map[string]int{}
+	for _, number := range []int{41, 42} {
+		half, err := order{half: number, runs: 1}.points()
+		require.NoError(t, err)
+		for _, p := range half {
+			seen[p.name]++
+		}
+	}
+	all, err := order{runs: 1}.points()
+	require.NoError(t, err)
+	for _, p := range all {
+		assert.Equal(t, 1, seen[p.name], p.name)
+	}
+	assert.Len(t, seen, len(all))
+}
+
 func TestASeedMakesTheSameSoakAgain(t *testing.T) {
 	turns := func(seed uint64) (out []string) {
 		rng := seeded(seed, "soak-s001")
