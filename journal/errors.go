@@ -19,6 +19,8 @@ var (
 	ErrForkPoint = errors.New("the session cannot be forked there")
 	// ErrExists: there is a session of this name.
 	ErrExists = errors.New("the session exists")
+	// ErrTaken: the session, by its name, is another tenant's. Nothing of it is told, and nothing is written to it.
+	ErrTaken = errors.New("it is another tenant's")
 	// ErrNewer: the database was written by a newer version of Everturn.
 	ErrNewer = errors.New("the journal was written by a newer version")
 )

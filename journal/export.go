@@ -51,7 +51,8 @@ type Line struct {
 	Number int64 `json:"-"`
 }
 
-// ExportHeader is the first line. Session.Head is what the messages' hash chain must come to.
+// ExportHeader is the first line. Session.Head is what the messages' hash chain must come to. Session.Tenant is empty: it is
+// in Tenant.
 //
 // A fork is exported whole, with the past that it shares: its messages up to Session.ForkSeq and the turns that they
 // belong to. ForkHash is the hash of the last of them and ForkTurn its turn. Where a journal has that past already, in

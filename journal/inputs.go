@@ -9,7 +9,10 @@ import (
 
 // BeginInput opens a turn.
 type BeginInput struct {
-	Session    string
+	Session string
+	// Tenant is whose session it is, empty for the default tenant. A new session is written with it; one that is another's
+	// is refused with ErrTaken.
+	Tenant     string
 	Turn       string // the first run ID of the workflow chain
 	WorkflowID string
 	RunID      string // the run that asks; a later run of the chain replaces it

@@ -11,7 +11,7 @@ import (
 // again with the same arguments gives the same answer and changes nothing more.
 type Journal interface {
 	// Begin opens a turn: dedupes its message, closes the session's unfinished turn if it has one, appends the
-	// message, records the pins and emits turn_started. See BeginInput and Begun.
+	// message, records the pins and emits turn_started. See BeginInput and Begun. ErrTaken.
 	Begin(ctx context.Context, in BeginInput) (Begun, error)
 
 	// StartInference appends the results that the step before has left (see Results), what has become of calls of this

@@ -67,6 +67,7 @@ type TurnRecord struct {
 // SessionRecord is a session's row.
 type SessionRecord struct {
 	ID        string     `json:"id"`
+	Tenant    string     `json:"tenant,omitempty"` // empty: the default tenant
 	Agent     string     `json:"agent,omitempty"`
 	Head      turn.Head  `json:"head"`
 	Turns     int        `json:"turns,omitempty"`

@@ -39,6 +39,9 @@ type Store interface {
 	Session(ctx context.Context, id string) (SessionRecord, error)
 	// Sessions returns the latest limit sessions, the most recently active first.
 	Sessions(ctx context.Context, limit int) ([]SessionRecord, error)
+	// SessionsOf and WaitingOf are Sessions, and Waiting of all sessions, with those of one tenant only.
+	SessionsOf(ctx context.Context, tenant string, limit int) ([]SessionRecord, error)
+	WaitingOf(ctx context.Context, tenant string, limit int) ([]WaitRecord, error)
 	// Turns returns the session's turns in the order in which they began.
 	Turns(ctx context.Context, session string) ([]TurnRecord, error)
 	// TurnsAfter returns at most limit turns of the session that began after the named one, or from the first where after
@@ -51,7 +54,8 @@ type Store interface {
 	Calls(ctx context.Context, turnID string) ([]CallRecord, error)
 
 	// Export writes a session as JSON lines; Import reads it back, checks its hash chain and refuses what does not
-	// fit. Importing what is there already changes nothing. The format is documented at Line.
+	// fit. Importing what is there already changes nothing. The format is documented at Line. A session stays its tenant's:
+	// an import shares a past with sessions of that tenant only, and where the name is another's it is refused with ErrTaken.
 	Export(ctx context.Context, session string, w io.Writer) error
 	Import(ctx context.Context, r io.Reader) (SessionRecord, error)
 

@@ -72,6 +72,8 @@ func TestBrokenStoresFail(t *testing.T) {
 		"accepts what is new":    {"a tool that is new is held unless the server's configuration is new", func(s journal.Store) journal.Store { return acceptsHeld{s} }},
 		"tells nobody":           {"the model is told what has become of an unknown call, once", func(s journal.Store) journal.Store { return losesLate{s} }},
 		"loses replies":          {"what a tool's server asks is kept with what is said to it", func(s journal.Store) journal.Store { return losesReplies{s} }},
+		"lets anybody in":        {"a session is its tenant's, and others are refused", func(s journal.Store) journal.Store { return letsIn{s} }},
+		"lists everybody's":      {"sessions and waits are listed by tenant", func(s journal.Store) journal.Store { return listsAll{s} }},
 		"skips turns":            {"a session is read on from any chunk of any turn", func(s journal.Store) journal.Store { return skipsTurns{s} }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -20,6 +20,7 @@ type script struct {
 	T
 	journal.Store
 	session, turn string
+	tenant        string
 	head          turn.Head
 	at            time.Time
 }
@@ -34,7 +35,7 @@ func newScript(t T, store journal.Store, turnID string) *script {
 
 func (s *script) beginInput() journal.BeginInput {
 	return journal.BeginInput{
-		Session: s.session, Turn: s.turn, WorkflowID: "wf-" + s.session, RunID: "run-" + s.turn, Agent: "agent",
+		Session: s.session, Tenant: s.tenant, Turn: s.turn, WorkflowID: "wf-" + s.session, RunID: "run-" + s.turn, Agent: "agent",
 		Message: turn.Message{ID: "m-" + s.turn, Text: "question of " + s.turn}, Pins: json.RawMessage(`{"pin":"` + s.turn + `"}`), At: s.now(),
 	}
 }

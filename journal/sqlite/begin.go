@@ -37,7 +37,7 @@ func checkBegin(in journal.BeginInput) (journal.BeginInput, error) {
 	if len(in.Pins) > 0 && !json.Valid(in.Pins) {
 		return in, errors.New("the pins are not JSON")
 	}
-	return in, errors.Join(checkID("session", in.Session), checkID("turn", in.Turn), checkID("message", in.Message.ID))
+	return in, errors.Join(checkID("session", in.Session), checkTenant(in.Tenant), checkID("turn", in.Turn), checkID("message", in.Message.ID))
 }
 
 func checkID(what, id string) error {
@@ -50,6 +50,14 @@ func checkID(what, id string) error {
 		return fmt.Errorf("the %s's ID %q is not UTF-8", what, id)
 	}
 	return nil
+}
+
+// checkTenant takes what checkID takes, and the default tenant.
+func checkTenant(tenant string) error {
+	if tenant == "" {
+		return nil
+	}
+	return checkID("tenant", tenant)
 }
 
 func (t *tx) begin(in journal.BeginInput) (journal.Begun, error) {
@@ -107,9 +115,14 @@ func (t *tx) resume(own journal.TurnRecord, in journal.BeginInput) (out journal.
 // sessionScope finds the session, or makes ready for a new one, which open inserts.
 func (t *tx) sessionScope(in journal.BeginInput) (sc scope, err error) {
 	sc.sessionID = in.Session
-	err = t.row(`SELECT n, head_seq, head_hash FROM sessions WHERE id = ?`, in.Session).Scan(&sc.session, &sc.head.Seq, &sc.head.Hash)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = nil
+	var tenant string
+	err = t.row(`SELECT n, tenant, head_seq, head_hash FROM sessions WHERE id = ?`, in.Session).
+		Scan(&sc.session, &tenant, &sc.head.Seq, &sc.head.Hash)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return sc, nil
+	case err == nil && tenant != in.Tenant:
+		return sc, fmt.Errorf("session %q: %w", in.Session, journal.ErrTaken)
 	}
 	return sc, err
 }
@@ -148,8 +161,8 @@ func (t *tx) touchSession(sc *scope, in journal.BeginInput) error {
 		return t.exec(`UPDATE sessions SET turns = turns + 1, agent = ?, updated_at = max(updated_at, ?) WHERE n = ?`,
 			in.Agent, nanos(in.At), sc.session)
 	}
-	return t.row(`INSERT INTO sessions (id, agent, turns, first_text, created_at, updated_at) VALUES (?, ?, 1, ?, ?, ?) RETURNING n`,
-		in.Session, in.Agent, journal.Preview(in.Message.Text, firstTextBytes), nanos(in.At), nanos(in.At)).Scan(&sc.session)
+	return t.row(`INSERT INTO sessions (id, tenant, agent, turns, first_text, created_at, updated_at) VALUES (?, ?, ?, 1, ?, ?, ?) RETURNING n`,
+		in.Session, in.Tenant, in.Agent, journal.Preview(in.Message.Text, firstTextBytes), nanos(in.At), nanos(in.At)).Scan(&sc.session)
 }
 
 func (t *tx) insertTurn(sc *scope, in journal.BeginInput) error {

@@ -79,7 +79,7 @@ func (e *exporter) open(session string) error {
 		return err
 	}
 	e.created = h.Session.CreatedAt
-	h.Session.LastTurn, h.Session.Waiting = journal.TurnRecord{}, 0
+	h.Session.LastTurn, h.Session.Waiting, h.Session.Tenant = journal.TurnRecord{}, 0, ""
 	if h.Session.Parent != "" {
 		p, err := e.point(n, h.Session.ForkSeq)
 		if err != nil {

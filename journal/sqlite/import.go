@@ -133,11 +133,17 @@ func (im *importer) line(l journal.Line) error {
 // open inserts the session, or finds that it is there and as long as the export at least.
 func (im *importer) open(h journal.ExportHeader) (err error) {
 	im.header = h
-	im.session, err = im.sessionRow(h.Session.ID)
-	if errors.Is(err, sql.ErrNoRows) {
-		return im.insert(h)
+	if err := checkTenant(h.Tenant); err != nil {
+		return err
 	}
-	if err != nil {
+	var tenant string
+	err = im.row(`SELECT n, tenant FROM sessions WHERE id = ?`, h.Session.ID).Scan(&im.session, &tenant)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return im.insert(h)
+	case err == nil && tenant != h.Tenant:
+		return fmt.Errorf("session %q: %w", h.Session.ID, journal.ErrTaken)
+	case err != nil:
 		return err
 	}
 	p, err := im.point(im.session, h.Session.Head.Seq)
@@ -184,8 +190,11 @@ func column(text, blob string) stored {
 func jsonColumn(raw json.RawMessage) sql.NullString { return null(string(raw)) }
 
 func (im *importer) turn(t journal.ExportTurn) error {
-	var other string
-	err := im.row(`SELECT s.id FROM turns t JOIN sessions s ON s.n = t.session WHERE t.id = ?`, t.ID).Scan(&other)
+	var other, tenant string
+	err := im.row(`SELECT s.id, s.tenant FROM turns t JOIN sessions s ON s.n = t.session WHERE t.id = ?`, t.ID).Scan(&other, &tenant)
+	if err == nil && tenant != im.header.Tenant {
+		return fmt.Errorf("turn %s: %w", t.ID, journal.ErrTaken)
+	}
 	if err == nil {
 		return fmt.Errorf("turn %s is in the journal already, in session %q: %w", t.ID, other, journal.ErrConflict)
 	}

@@ -5,18 +5,18 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// past returns the session of this journal that has the past which an exported fork shares, 0 where none has or the
+// past returns the session of this journal, and of the export's tenant, that has the past which an exported fork shares, 0 where none has or the
 // export is of no fork: the one that was forked, or whichever has the turn of the fork point.
 func (im *importer) past(h journal.ExportHeader) (int64, error) {
 	if h.Session.Parent == "" {
 		return 0, nil
 	}
 	for _, where := range [][2]string{
-		{`SELECT n FROM sessions WHERE id = ?`, h.Session.Parent},
-		{`SELECT session FROM turns WHERE id = ?`, h.ForkTurn},
+		{`SELECT n FROM sessions WHERE id = ? AND tenant = ?`, h.Session.Parent},
+		{`SELECT session FROM turns t JOIN sessions s ON s.n = t.session WHERE t.id = ? AND s.tenant = ?`, h.ForkTurn},
 	} {
 		var n int64
-		err := im.row(where[0], where[1]).Scan(&n)
+		err := im.row(where[0], where[1], h.Tenant).Scan(&n)
 		if ignoreNoRows(err) != nil {
 			return 0, err
 		}

@@ -85,7 +85,7 @@ func (s *Store) Call(ctx context.Context, turnID, callID string) (out journal.Ca
 	return out, err
 }
 
-const sessionColumns = `s.id, s.agent, s.head_seq, s.head_hash, s.turns, s.created_at, s.updated_at, s.first_text,
+const sessionColumns = `s.id, s.tenant, s.agent, s.head_seq, s.head_hash, s.turns, s.created_at, s.updated_at, s.first_text,
 	(SELECT count(*) FROM waits w WHERE w.session = s.n AND w.verdict = ''),
 	coalesce((SELECT p.id FROM sessions p WHERE p.n = s.parent), ''), coalesce(s.fork_seq, 0)`
 
@@ -94,7 +94,7 @@ const sessionQuery = `SELECT ` + lastTurnColumns + `, ` + sessionColumns + ` FRO
 
 func scanSession(scan func(...any) error) (r journal.SessionRecord, err error) {
 	var created, updated int64
-	r.LastTurn, err = scanTurn(scan, &r.ID, &r.Agent, &r.Head.Seq, &r.Head.Hash, &r.Turns, &created, &updated, &r.FirstText, &r.Waiting,
+	r.LastTurn, err = scanTurn(scan, &r.ID, &r.Tenant, &r.Agent, &r.Head.Seq, &r.Head.Hash, &r.Turns, &created, &updated, &r.FirstText, &r.Waiting,
 		&r.Parent, &r.ForkSeq)
 	r.CreatedAt, r.UpdatedAt = instant(created), instant(updated)
 	return r, err
@@ -114,14 +114,24 @@ func (q querier) session(id string) (journal.SessionRecord, error) {
 }
 
 // Sessions implements journal.Store.
-func (s *Store) Sessions(ctx context.Context, limit int) (out []journal.SessionRecord, err error) {
+func (s *Store) Sessions(ctx context.Context, limit int) ([]journal.SessionRecord, error) {
+	return s.sessions(ctx, ``, limit)
+}
+
+// SessionsOf implements journal.Store.
+func (s *Store) SessionsOf(ctx context.Context, tenant string, limit int) ([]journal.SessionRecord, error) {
+	return s.sessions(ctx, `WHERE s.tenant = ? `, tenant, limit)
+}
+
+// sessions lists those that where names, the latest first. The last argument is the most that are listed.
+func (s *Store) sessions(ctx context.Context, where string, args ...any) (out []journal.SessionRecord, err error) {
 	err = s.read(ctx, "listing the sessions", func(q querier) error {
 		out = nil
 		return q.each(func(rows *sql.Rows) error {
 			r, err := scanSession(rows.Scan)
 			out = append(out, r)
 			return err
-		}, sessionQuery+`ORDER BY s.updated_at DESC, s.n DESC LIMIT ?`, limit)
+		}, sessionQuery+where+`ORDER BY s.updated_at DESC, s.n DESC LIMIT ?`, args...)
 	})
 	return out, err
 }

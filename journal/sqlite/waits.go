@@ -149,14 +149,21 @@ func (s *Store) Waits(ctx context.Context, turnID string) (out []journal.WaitRec
 }
 
 // Waiting implements journal.Store. A turn that ends rules its waits, so that open ones are of turns that are not over.
-func (s *Store) Waiting(ctx context.Context, session string, limit int) (out []journal.WaitRecord, err error) {
-	err = s.read(ctx, "listing what is waited for", func(q querier) (err error) {
-		var list []wait
-		if session == "" {
-			list, err = q.waits(`w.verdict = '' ORDER BY w.n LIMIT ?`, limit)
-		} else {
-			list, err = q.waits(`w.session = (SELECT n FROM sessions WHERE id = ?) AND w.verdict = '' ORDER BY w.n LIMIT ?`, session, limit)
-		}
+func (s *Store) Waiting(ctx context.Context, session string, limit int) ([]journal.WaitRecord, error) {
+	if session == "" {
+		return s.waiting(ctx, `w.verdict = '' ORDER BY w.n LIMIT ?`, limit)
+	}
+	return s.waiting(ctx, `w.session = (SELECT n FROM sessions WHERE id = ?) AND w.verdict = '' ORDER BY w.n LIMIT ?`, session, limit)
+}
+
+// WaitingOf implements journal.Store.
+func (s *Store) WaitingOf(ctx context.Context, tenant string, limit int) ([]journal.WaitRecord, error) {
+	return s.waiting(ctx, `w.verdict = '' AND s.tenant = ? ORDER BY w.n LIMIT ?`, tenant, limit)
+}
+
+func (s *Store) waiting(ctx context.Context, where string, args ...any) (out []journal.WaitRecord, err error) {
+	err = s.read(ctx, "listing what is waited for", func(q querier) error {
+		list, err := q.waits(where, args...)
 		out = recordsOf(list)
 		return err
 	})

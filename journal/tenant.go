@@ -1,0 +1,286 @@
+package journal
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// ForTenant returns store as a tenant's clients see it: sessions of others, and their turns, are not there. ErrNotFound says
+// the same of them as of what nobody has. The empty tenant is the default one, and sees no other's either.
+//
+// It is for reading, for forks and for transfers. What a Journal writes for a turn that runs names sessions and turns that
+// its worker has from Begin, which takes the tenant itself: those methods are store's own, and so are the catalogues, which
+// are the operator's, and blobs, whose names nobody can guess.
+//
+// An import has to be of the tenant's own: a session is taken over to another tenant neither by whoever exports it nor by
+// whoever imports it.
+func ForTenant(store Store, tenant string) Store {
+	return &bound{Store: store, tenant: tenant, known: map[string]bool{}}
+}
+
+// bound is a store with its tenant. A method that is told of a session or a turn is here, not store's own: a test looks.
+type bound struct {
+	Store
+	tenant string
+
+	mu    sync.Mutex
+	known map[string]bool // turns of this tenant
+}
+
+// maxKnown bounds the turns that are remembered to be the tenant's, so that following one does not look again each time.
+const maxKnown = 1024
+
+// elsewhere is the error of what the tenant does not have.
+func elsewhere(what, id string) error { return fmt.Errorf("reading %s %q: %w", what, id, ErrNotFound) }
+
+// session returns an error where the session is another's, or nobody's.
+func (b *bound) session(ctx context.Context, id string) error {
+	_, err := b.Session(ctx, id)
+	return err
+}
+
+// turn returns an error where the turn is another's, or nobody's.
+func (b *bound) turn(ctx context.Context, id string) error {
+	b.mu.Lock()
+	known := b.known[id]
+	b.mu.Unlock()
+	if known {
+		return nil
+	}
+	_, err := b.Turn(ctx, id)
+	return err
+}
+
+func (b *bound) remember(turnID string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.known) >= maxKnown {
+		clear(b.known)
+	}
+	b.known[turnID] = true
+}
+
+// Session implements Store.
+func (b *bound) Session(ctx context.Context, id string) (SessionRecord, error) {
+	rec, err := b.Store.Session(ctx, id)
+	if err == nil && rec.Tenant != b.tenant {
+		return SessionRecord{}, elsewhere("session", id)
+	}
+	return rec, err
+}
+
+// Sessions implements Store.
+func (b *bound) Sessions(ctx context.Context, limit int) ([]SessionRecord, error) {
+	return b.Store.SessionsOf(ctx, b.tenant, limit)
+}
+
+// SessionsOf implements Store.
+func (b *bound) SessionsOf(ctx context.Context, tenant string, limit int) ([]SessionRecord, error) {
+	if tenant != b.tenant {
+		return nil, nil
+	}
+	return b.Sessions(ctx, limit)
+}
+
+// Waiting implements Store.
+func (b *bound) Waiting(ctx context.Context, session string, limit int) ([]WaitRecord, error) {
+	if session == "" {
+		return b.Store.WaitingOf(ctx, b.tenant, limit)
+	}
+	if err := b.session(ctx, session); err != nil {
+		return nil, ignoreNotFound(err)
+	}
+	return b.Store.Waiting(ctx, session, limit)
+}
+
+// WaitingOf implements Store.
+func (b *bound) WaitingOf(ctx context.Context, tenant string, limit int) ([]WaitRecord, error) {
+	if tenant != b.tenant {
+		return nil, nil
+	}
+	return b.Waiting(ctx, "", limit)
+}
+
+// Turn implements Journal.
+func (b *bound) Turn(ctx context.Context, turnID string) (TurnRecord, error) {
+	rec, err := b.Store.Turn(ctx, turnID)
+	if err != nil {
+		return rec, err
+	}
+	if err := b.session(ctx, rec.Session); errors.Is(err, ErrNotFound) {
+		return TurnRecord{}, elsewhere("turn", turnID)
+	} else if err != nil {
+		return TurnRecord{}, err
+	}
+	b.remember(turnID)
+	return rec, nil
+}
+
+// Turns implements Store.
+func (b *bound) Turns(ctx context.Context, session string) ([]TurnRecord, error) {
+	if err := b.session(ctx, session); err != nil {
+		return nil, err
+	}
+	return b.Store.Turns(ctx, session)
+}
+
+// TurnsAfter implements Store.
+func (b *bound) TurnsAfter(ctx context.Context, session, after string, limit int) ([]TurnRecord, error) {
+	if err := b.session(ctx, session); err != nil {
+		return nil, err
+	}
+	return b.Store.TurnsAfter(ctx, session, after, limit)
+}
+
+// HeadAt implements Store.
+func (b *bound) HeadAt(ctx context.Context, session string, seq int64) (turn.Head, error) {
+	if err := b.session(ctx, session); err != nil {
+		return turn.Head{}, err
+	}
+	return b.Store.HeadAt(ctx, session, seq)
+}
+
+// Messages implements Journal.
+func (b *bound) Messages(ctx context.Context, session string, from, to int64) ([]turn.Message, error) {
+	if err := b.session(ctx, session); err != nil {
+		return nil, err
+	}
+	return b.Store.Messages(ctx, session, from, to)
+}
+
+// Delivered implements Journal.
+func (b *bound) Delivered(ctx context.Context, session, messageID string) (TurnRecord, error) {
+	if err := b.session(ctx, session); err != nil {
+		return TurnRecord{}, err
+	}
+	return b.Store.Delivered(ctx, session, messageID)
+}
+
+// Rules implements Journal.
+func (b *bound) Rules(ctx context.Context, session string) ([]turn.SessionRule, error) {
+	if err := b.session(ctx, session); err != nil {
+		return nil, err
+	}
+	return b.Store.Rules(ctx, session)
+}
+
+// Tainted implements Journal.
+func (b *bound) Tainted(ctx context.Context, session string) (*Mark, error) {
+	if err := b.session(ctx, session); err != nil {
+		return nil, ignoreNotFound(err)
+	}
+	return b.Store.Tainted(ctx, session)
+}
+
+// Artifact implements Journal.
+func (b *bound) Artifact(ctx context.Context, session, hash string) (mediaType string, content []byte, err error) {
+	if err := b.session(ctx, session); err != nil {
+		return "", nil, err
+	}
+	return b.Store.Artifact(ctx, session, hash)
+}
+
+// Chunks implements Store.
+func (b *bound) Chunks(ctx context.Context, turnID string, after int64, limit int) ([]turn.Chunk, error) {
+	if err := b.turn(ctx, turnID); err != nil {
+		return nil, ignoreNotFound(err)
+	}
+	return b.Store.Chunks(ctx, turnID, after, limit)
+}
+
+// Waits implements Store.
+func (b *bound) Waits(ctx context.Context, turnID string) ([]WaitRecord, error) {
+	if err := b.turn(ctx, turnID); err != nil {
+		return nil, err
+	}
+	return b.Store.Waits(ctx, turnID)
+}
+
+// Inferences implements Store.
+func (b *bound) Inferences(ctx context.Context, turnID string) ([]Inference, error) {
+	if err := b.turn(ctx, turnID); err != nil {
+		return nil, err
+	}
+	return b.Store.Inferences(ctx, turnID)
+}
+
+// Calls implements Store.
+func (b *bound) Calls(ctx context.Context, turnID string) ([]CallRecord, error) {
+	if err := b.turn(ctx, turnID); err != nil {
+		return nil, err
+	}
+	return b.Store.Calls(ctx, turnID)
+}
+
+// Call implements Journal.
+func (b *bound) Call(ctx context.Context, turnID, callID string) (CallRecord, error) {
+	if err := b.turn(ctx, turnID); err != nil {
+		return CallRecord{}, err
+	}
+	return b.Store.Call(ctx, turnID, callID)
+}
+
+// StepMessage implements Journal.
+func (b *bound) StepMessage(ctx context.Context, key StepKey) (turn.Message, error) {
+	if err := b.turn(ctx, key.Turn); err != nil {
+		return turn.Message{}, err
+	}
+	return b.Store.StepMessage(ctx, key)
+}
+
+// Fork implements Store. The new session is the same tenant's.
+func (b *bound) Fork(ctx context.Context, in ForkInput) (SessionRecord, error) {
+	if err := b.session(ctx, in.Session); err != nil {
+		return SessionRecord{}, err
+	}
+	return b.Store.Fork(ctx, in)
+}
+
+// Export implements Store.
+func (b *bound) Export(ctx context.Context, session string, w io.Writer) error {
+	if err := b.session(ctx, session); err != nil {
+		return err
+	}
+	return b.Store.Export(ctx, session, w)
+}
+
+// Import implements Store. What is another tenant's is refused before any of it is read: ErrTaken.
+func (b *bound) Import(ctx context.Context, r io.Reader) (SessionRecord, error) {
+	lines := lineReader{r: bufio.NewReaderSize(r, 64<<10)}
+	first, err := lines.read()
+	if err != nil && !errors.Is(err, io.EOF) {
+		return SessionRecord{}, fmt.Errorf("importing a session: line 1: %w", err)
+	}
+	var l struct {
+		Header *struct {
+			Tenant string `json:"tenant"`
+		} `json:"header"`
+	}
+	if json.Unmarshal(first, &l) == nil && l.Header != nil && l.Header.Tenant != b.tenant {
+		return SessionRecord{}, fmt.Errorf("importing a session of %s for %s: %w: act for that one",
+			tenantName(l.Header.Tenant), tenantName(b.tenant), ErrTaken)
+	}
+	return b.Store.Import(ctx, io.MultiReader(bytes.NewReader(append(first, '\n')), lines.r))
+}
+
+func tenantName(tenant string) string {
+	if tenant == "" {
+		return "the default tenant"
+	}
+	return fmt.Sprintf("tenant %q", tenant)
+}
+
+func ignoreNotFound(err error) error {
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
+}
