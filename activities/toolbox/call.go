@@ -8,6 +8,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/everturn/everturn/activities/toolbox/plain"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -177,7 +178,7 @@ func (f *flight) quiet() {
 
 // clean makes the words of a server, or of an error about it, fit to be shown.
 func (c *connector) clean(text string, limit int) string {
-	return oneLine(c.redact.text(Sanitize(text)), limit)
+	return plain.Line(c.redact.text(plain.Sanitize(text)), limit)
 }
 
 // recycle sees to it that a server does not go on with a call that was given up. After a deadline its process is

@@ -19,6 +19,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/everturn/everturn/activities/toolbox/plain"
+	"github.com/everturn/everturn/activities/toolbox/schema"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -55,7 +57,7 @@ func listTools(ctx context.Context, cs *mcp.ClientSession, maxPages, maxTools in
 		case page.NextCursor == "":
 			return tools, nil
 		case seen[page.NextCursor]:
-			return nil, fmt.Errorf("its list of tools goes round in a circle: cursor %q came twice", oneLine(page.NextCursor, 40))
+			return nil, fmt.Errorf("its list of tools goes round in a circle: cursor %q came twice", plain.Line(page.NextCursor, 40))
 		}
 		seen[page.NextCursor] = true
 		params = &mcp.ListToolsParams{Cursor: page.NextCursor}
@@ -151,7 +153,7 @@ func (d describer) setup() string {
 func (o *offer) drop(name string, reason error) {
 	switch n := len(o.catalogue.Dropped); {
 	case n < maxDropped:
-		o.catalogue.Dropped = append(o.catalogue.Dropped, fmt.Sprintf("%s: %v", oneLine(name, 80), reason))
+		o.catalogue.Dropped = append(o.catalogue.Dropped, fmt.Sprintf("%s: %v", plain.Line(name, 80), reason))
 	case n == maxDropped:
 		o.catalogue.Dropped = append(o.catalogue.Dropped, "and more")
 	}
@@ -168,14 +170,14 @@ func (d describer) describe(t *mcp.Tool) (turn.Descriptor, error) {
 	if err != nil {
 		return turn.Descriptor{}, fmt.Errorf("its schema cannot be read: %w", err)
 	}
-	schema, _, err := compileSchema([]byte(d.redact.result(string(raw))))
+	canonical, _, err := schema.Compile([]byte(d.redact.result(string(raw))))
 	if err != nil {
 		return turn.Descriptor{}, err
 	}
-	description, _ := Cut(strings.TrimSpace(d.redact.result(Sanitize(t.Description))), maxDescriptionBytes)
-	desc := turn.Descriptor{ID: d.prefix + "/" + t.Name, Description: description, Schema: schema, Lane: turn.LaneRegular}
+	description, _ := plain.Cut(strings.TrimSpace(d.redact.result(plain.Sanitize(t.Description))), maxDescriptionBytes)
+	desc := turn.Descriptor{ID: d.prefix + "/" + t.Name, Description: description, Schema: canonical, Lane: turn.LaneRegular}
 	desc.Wire = turn.WireName(desc.ID)
-	desc.Hash = identity(t, schema)
+	desc.Hash = identity(t, canonical)
 	d.judge(&desc, t)
 	return desc, nil
 }

@@ -1,8 +1,6 @@
 package toolbox_test
 
 import (
-	"encoding/json"
-	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -64,58 +62,6 @@ func TestTheOperatorsWordAndTheServers(t *testing.T) {
 		assert.Equal(t, d.ID != "mcp/srv/append", d.Repeatable, d.ID)
 		assert.Equal(t, turn.LaneRegular == d.Lane, d.ID != "mcp/srv/echo")
 	}
-}
-
-func TestCheckTellsTheModelWhatIsWrong(t *testing.T) {
-	h := newHost(t, toolbox.Options{}, nil)
-	d := turn.Descriptor{ID: "local/x", Schema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}`)}
-	require.NoError(t, h.Check(d, json.RawMessage(`{"n":1}`)))
-	for arguments, want := range map[string]string{
-		``:                "missing properties",
-		`{}`:              "missing properties",
-		`{"n":"1"}`:       "n",
-		`{"n":1,"m":2}`:   "m",
-		`[1]`:             "not a JSON object",
-		`null`:            "not a JSON object",
-		`{"n":1} {"n":2}`: "something follows",
-		`{"n":`:           "not a JSON object",
-		`tell me`:         "not a JSON object",
-	} {
-		err := h.Check(d, json.RawMessage(arguments))
-		if assert.Error(t, err, arguments) {
-			assert.Contains(t, err.Error(), "arguments of local/x")
-			assert.Contains(t, err.Error(), want)
-		}
-	}
-}
-
-// Each of these would end the process, or keep it busy for ever, if it were validated with.
-func TestHostileSchemasAreRefusedOrNotValidated(t *testing.T) {
-	h := newHost(t, toolbox.Options{}, nil)
-	for schema, want := range map[string]string{
-		`{"type":"object","allOf":[{"$ref":"#"}]}`: "refers to itself without end",
-		`{"type":"object","$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"},"b":{"anyOf":[{"$ref":"#/$defs/a"}]}}}`:       "refers to itself without end",
-		`{"type":"object","properties":{"x":{"not":{"$ref":"#/properties/x"}}}}`:                                             "refers to itself without end",
-		`{"type":"object","$ref":"#/%70roperties/~01","properties":{"~1":{"$ref":"#/properties/~01"}}}`:                      "refers to itself without end",
-		`{"type":"object","$dynamicRef":"#"}`:                                                                                "$dynamicRef",
-		`{"type":"object","properties":{"a":{"$ref":"#x","$anchor":"x"}}}`:                                                   "only references within",
-		`{"type":"object","properties":{"a":{"$ref":"#/$defs/nope"}}}`:                                                       "is not there",
-		`{"type":"object","properties":` + strings.Repeat(`{"a":{"properties":`, 70) + `{}` + strings.Repeat(`}}`, 70) + `}`: "nested more than 64 deep",
-	} {
-		err := h.Check(turn.Descriptor{ID: "mcp/evil/x", Schema: json.RawMessage(schema)}, json.RawMessage(`{"x":{"a":1}}`))
-		assert.ErrorContains(t, err, want, schema)
-	}
-	doubling := `{"type":"object","allOf":[{"$ref":"#/$defs/0"}],"$defs":{`
-	for i := range 60 {
-		doubling += fmt.Sprintf(`"%d":{"allOf":[{"$ref":"#/$defs/%d"},{"$ref":"#/$defs/%d"}]},`, i, i+1, i+1)
-	}
-	doubling += `"60":{}}}`
-	assert.NoError(t, h.Check(turn.Descriptor{ID: "mcp/evil/x", Schema: json.RawMessage(doubling)}, json.RawMessage(`{}`)))
-	deep := strings.Repeat(`{"a":`, 40) + `1` + strings.Repeat(`}`, 40)
-	recursive := turn.Descriptor{ID: "mcp/x/tree", Schema: json.RawMessage(`{"type":"object","properties":{"a":{"$ref":"#"}},"additionalProperties":false}`)}
-	assert.ErrorContains(t, h.Check(recursive, json.RawMessage(deep)), "nested more than 32 deep")
-	assert.NoError(t, h.Check(recursive, json.RawMessage(`{"a":{"a":{}}}`)))
-	assert.Error(t, h.Check(recursive, json.RawMessage(`{"a":{"a":{"b":1}}}`)))
 }
 
 func TestSettingsOfToolsThatThereAreNotAreTold(t *testing.T) {

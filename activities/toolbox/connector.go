@@ -10,6 +10,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
+	"github.com/everturn/everturn/activities/toolbox/plain"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -152,7 +153,7 @@ func (c *connector) forget() {
 
 // explain says why a handshake failed, with what the server last said.
 func (c *connector) explain(ctx context.Context, l *link, err error) error {
-	why := oneLine(err.Error(), 400)
+	why := plain.Line(err.Error(), 400)
 	if ctx.Err() != nil {
 		why = fmt.Sprintf("it did not finish its handshake within %s (connect_timeout); if it is still downloading, install it first or raise that", c.describer.server.ConnectTimeout)
 	}
@@ -174,9 +175,9 @@ func stderrNote(l *link) string {
 
 // stderrTail is at most 1 KiB of it.
 func stderrTail(l *link) string {
-	tail := Sanitize(l.tail())
+	tail := plain.Sanitize(l.tail())
 	if len(tail) > 1024 {
-		tail = "…" + tail[runeStart(tail, len(tail)-1024):]
+		tail = "…" + tail[plain.Start(tail, len(tail)-1024):]
 	}
 	return tail
 }

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/everturn/everturn/activities/toolbox/plain"
+	"github.com/everturn/everturn/activities/toolbox/schema"
 	"github.com/everturn/everturn/activities/toolbox/stdio"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -18,7 +20,7 @@ type Host struct {
 	opts       Options
 	connectors map[string]*connector
 	order      []string
-	schemas    schemas
+	schemas    schema.Cache
 	spawner    *stdio.Spawner
 	end        context.CancelFunc
 	running    tasks
@@ -157,11 +159,11 @@ func (h *Host) Watch(ctx context.Context, changed func(turn.Catalogue)) {
 
 // Check validates arguments against the descriptor's schema. The error's text is meant for the model.
 func (h *Host) Check(d turn.Descriptor, arguments json.RawMessage) error {
-	schema, err := h.schemas.get(d)
+	compiled, err := h.schemas.Get(d)
 	if err != nil {
 		return err
 	}
-	return checkArguments(d.ID, schema, arguments)
+	return compiled.CheckArguments(d.ID, arguments)
 }
 
 // Call runs the tool once. A *turn.Error with code tool_not_sent means that nothing reached the tool and the call may be
@@ -170,9 +172,9 @@ func (h *Host) Check(d turn.Descriptor, arguments json.RawMessage) error {
 func (h *Host) Call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult, error) {
 	c := h.route(req.Tool)
 	if c == nil {
-		return turn.ToolResult{}, turn.Errorf(turn.CodeToolNotSent, nil, fmt.Sprintf("no server on this worker hosts %q", oneLine(req.Tool, 200)))
+		return turn.ToolResult{}, turn.Errorf(turn.CodeToolNotSent, nil, fmt.Sprintf("no server on this worker hosts %q", plain.Line(req.Tool, 200)))
 	}
-	if _, err := decodeObject(req.Arguments); err != nil {
+	if _, err := schema.Object(req.Arguments); err != nil {
 		return refusedHere("arguments of " + req.Tool + ": " + err.Error()), nil
 	}
 	if _, asked := resume(req); asked != nil {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/everturn/everturn/activities/toolbox/plain"
+	"github.com/everturn/everturn/activities/toolbox/schema"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -130,11 +132,11 @@ func kindOfRequest(r mcp.InputRequest) string {
 
 // inquiry makes a question of a server's request, bounded, clean and without secrets.
 func (s *session) inquiry(key string, p *mcp.ElicitParams) (turn.Inquiry, error) {
-	if key == "" || len(key) > maxInquiryKey || oneLine(key, maxInquiryKey) != key {
+	if key == "" || len(key) > maxInquiryKey || plain.Line(key, maxInquiryKey) != key {
 		return turn.Inquiry{}, errors.New("the name of its question is empty, too long or not printable")
 	}
 	redact := s.owner.redact.result
-	message, _ := Cut(redact(strings.TrimSpace(Sanitize(p.Message))), maxInquiryText)
+	message, _ := plain.Cut(redact(strings.TrimSpace(plain.Sanitize(p.Message))), maxInquiryText)
 	q := turn.Inquiry{Key: redact(key), Message: message}
 	if q.Key != key {
 		return q, errors.New("the name of its question holds a secret")
@@ -144,7 +146,7 @@ func (s *session) inquiry(key string, p *mcp.ElicitParams) (turn.Inquiry, error)
 		return q, checkAsked(p.URL, redact)
 	}
 	if p.Mode != "" && p.Mode != "form" {
-		return q, fmt.Errorf("its question is of the kind %q, which is not known", oneLine(p.Mode, 40))
+		return q, fmt.Errorf("its question is of the kind %q, which is not known", plain.Line(p.Mode, 40))
 	}
 	raw, err := json.Marshal(p.RequestedSchema)
 	if err == nil {
@@ -157,7 +159,7 @@ func (s *session) inquiry(key string, p *mcp.ElicitParams) (turn.Inquiry, error)
 func checkAsked(raw string, redact func(string) string) error {
 	u, err := url.Parse(raw)
 	switch {
-	case err != nil, u.Host == "", u.Scheme != "https" && u.Scheme != "http", u.User != nil, oneLine(raw, maxInquiryURL) != raw:
+	case err != nil, u.Host == "", u.Scheme != "https" && u.Scheme != "http", u.User != nil, plain.Line(raw, maxInquiryURL) != raw:
 		return errors.New("the address that a person is to visit is not a plain web address")
 	case redact(raw) != raw:
 		return errors.New("the address that a person is to visit holds a secret")
@@ -229,7 +231,7 @@ func (c continuation) take(q turn.Inquiry, replies []turn.Reply) (turn.Reply, er
 		r.Content = nil
 		return r, nil
 	}
-	return r, fmt.Errorf("it must accept, decline or cancel, and %q is none of these", oneLine(string(r.Action), 20))
+	return r, fmt.Errorf("it must accept, decline or cancel, and %q is none of these", plain.Line(string(r.Action), 20))
 }
 
 func replyTo(replies []turn.Reply, key string) (turn.Reply, bool) {
@@ -250,19 +252,19 @@ func fitting(q turn.Inquiry, content json.RawMessage) (out json.RawMessage, err 
 			err = errors.New("it cannot be checked")
 		}
 	}()
-	object, err := decodeObject(content)
+	object, err := schema.Object(content)
 	if err != nil {
 		return nil, err
 	}
-	resolved, err := resolveSchema(q.Schema)
+	resolved, err := schema.Resolve(q.Schema)
 	if err != nil {
-		return nil, fmt.Errorf("it cannot be checked: %s", oneLine(err.Error(), 200))
+		return nil, fmt.Errorf("it cannot be checked: %s", plain.Line(err.Error(), 200))
 	}
 	if err := resolved.ApplyDefaults(&object); err != nil {
-		return nil, errors.New(oneLine(err.Error(), 200))
+		return nil, errors.New(plain.Line(err.Error(), 200))
 	}
 	if err := resolved.Validate(object); err != nil {
-		return nil, errors.New(oneLine(err.Error(), 200))
+		return nil, errors.New(plain.Line(err.Error(), 200))
 	}
 	return json.Marshal(object)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/everturn/everturn/activities/toolbox/plain"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -37,10 +38,10 @@ func FuzzInquiry(f *testing.F) {
 		require.NoError(t, json.Unmarshal(schema, &flat))
 		require.LessOrEqual(t, len(flat.Properties), maxFields)
 		for name, field := range flat.Properties {
-			require.Equal(t, Sanitize(name), name)
+			require.Equal(t, plain.Sanitize(name), name)
 			require.NotContains(t, field, "properties")
 			if title, ok := field["title"].(string); ok {
-				require.Equal(t, oneLine(title, 1000), title)
+				require.Equal(t, plain.Line(title, 1000), title)
 			}
 		}
 		again, err := flatSchema(schema)

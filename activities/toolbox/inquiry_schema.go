@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/everturn/everturn/activities/toolbox/plain"
+	"github.com/everturn/everturn/activities/toolbox/schema"
 )
 
 // maxFields bounds what is asked for in one question.
@@ -57,8 +60,8 @@ func flatSchema(raw json.RawMessage) (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("writing its form: %w", err)
 	}
-	if _, err := resolveSchema(canonical); err != nil {
-		return nil, fmt.Errorf("its form does not compile: %s", oneLine(err.Error(), 200))
+	if _, err := schema.Resolve(canonical); err != nil {
+		return nil, fmt.Errorf("its form does not compile: %s", plain.Line(err.Error(), 200))
 	}
 	return canonical, nil
 }
@@ -72,7 +75,7 @@ func only(schema map[string]any, keywords []string) map[string]any {
 			continue
 		}
 		if text, is := v.(string); is && (k == "title" || k == "description") {
-			v = oneLine(text, 1000)
+			v = plain.Line(text, 1000)
 		}
 		out[k] = v
 	}
@@ -82,9 +85,9 @@ func only(schema map[string]any, keywords []string) map[string]any {
 // flatField checks one field: a string, a number, a boolean, a choice or several choices.
 func flatField(name string, v any) (map[string]any, error) {
 	bad := func(what string) (map[string]any, error) {
-		return nil, fmt.Errorf("the field %q of its form %s", oneLine(name, 40), what)
+		return nil, fmt.Errorf("the field %q of its form %s", plain.Line(name, 40), what)
 	}
-	if name == "" || len(name) > maxInquiryKey || oneLine(name, maxInquiryKey) != name {
+	if name == "" || len(name) > maxInquiryKey || plain.Line(name, maxInquiryKey) != name {
 		return bad("has a name that cannot be shown")
 	}
 	field, ok := v.(map[string]any)
@@ -123,7 +126,7 @@ func shownAsIs(choices any) bool {
 	list, ok := choices.([]any)
 	for _, c := range list {
 		word, is := c.(string)
-		ok = ok && is && len(word) <= 1000 && Sanitize(word) == word
+		ok = ok && is && len(word) <= 1000 && plain.Sanitize(word) == word
 	}
 	return ok && len(list) > 0
 }

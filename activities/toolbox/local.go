@@ -13,6 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/everturn/everturn/activities/toolbox/plain"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -190,7 +191,7 @@ func (l *Local) run(served context.Context, req *mcp.CallToolRequest, name strin
 	call.size = int64(len(text))
 	l.mu.Unlock()
 	if len(text) > maxLocalBytes {
-		text = text[:runeStart(text, maxLocalBytes)]
+		text = text[:plain.Start(text, maxLocalBytes)]
 	}
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, nil
 }

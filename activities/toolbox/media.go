@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/everturn/everturn/activities/toolbox/plain"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -74,7 +75,7 @@ func (m *media) add(declared, kind string, data []byte) (note string) {
 // mediaType is the type that a server declares, without parameters, or empty where it is none.
 func mediaType(declared string) string {
 	t, _, err := mime.ParseMediaType(declared)
-	if err != nil || len(t) > 80 || oneLine(t, 80) != t {
+	if err != nil || len(t) > 80 || plain.Line(t, 80) != t {
 		return ""
 	}
 	return t

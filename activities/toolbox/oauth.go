@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
+
+	"github.com/everturn/everturn/activities/toolbox/plain"
 )
 
 // tokenWithin bounds one request for an access token.
@@ -92,7 +94,7 @@ func (t *tokens) current(ctx context.Context, refused *oauth2.Token) (*oauth2.To
 	defer cancel()
 	token, err := t.config.Token(context.WithValue(own, oauth2.HTTPClient, t.client))
 	if err != nil { // it may quote what the endpoint said, and that what it was sent
-		return nil, fmt.Errorf("asking for an access token: %s", oneLine(t.redact.text(err.Error()), 400))
+		return nil, fmt.Errorf("asking for an access token: %s", plain.Line(t.redact.text(err.Error()), 400))
 	}
 	t.remember(token)
 	t.token = token

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/everturn/everturn/activities/toolbox/plain"
 )
 
 // A server's resources and prompts are offered to models as tools of the server, where the operator wants that. A tool of
@@ -143,7 +145,7 @@ func listPrompts(ctx context.Context, cs *mcp.ClientSession, arguments json.RawM
 			if a.Required {
 				need = " (required)"
 			}
-			takes = append(takes, oneLine(a.Name, 80)+need)
+			takes = append(takes, plain.Line(a.Name, 80)+need)
 		}
 		p.add(t.Name, t.Title, strings.Join(takes, ", "), t.Description)
 	}
@@ -160,9 +162,9 @@ type page struct {
 const maxPage = 256 << 10
 
 func (p *page) add(name string, about ...string) {
-	line := oneLine(name, 500)
+	line := plain.Line(name, 500)
 	for _, a := range about {
-		if a = oneLine(a, 300); a != "" {
+		if a = plain.Line(a, 300); a != "" {
 			line += " | " + a
 		}
 	}
@@ -223,7 +225,7 @@ func getPrompt(ctx context.Context, cs *mcp.ClientSession, arguments json.RawMes
 		if m == nil || m.Content == nil {
 			continue
 		}
-		out.Content = append(out.Content, &mcp.TextContent{Text: fmt.Sprintf("%s:", oneLine(string(m.Role), 40))}, m.Content)
+		out.Content = append(out.Content, &mcp.TextContent{Text: fmt.Sprintf("%s:", plain.Line(string(m.Role), 40))}, m.Content)
 	}
 	return out, nil
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/everturn/everturn/activities/toolbox/plain"
 )
 
 // minSecret is the shortest configured value that is looked for: shorter ones are flags and numbers.
@@ -147,9 +149,9 @@ func formsOf(v string) []string {
 		return nil
 	}
 	quoted, _ := json.Marshal(v) // strings always marshal
-	plain, _ := plainJSON(v)
+	bare, _ := plainJSON(v)
 	forms := []string{
-		v, strings.TrimSpace(v), strings.TrimSpace(Sanitize(v)), string(quoted[1 : len(quoted)-1]), string(plain[1 : len(plain)-1]),
+		v, strings.TrimSpace(v), strings.TrimSpace(plain.Sanitize(v)), string(quoted[1 : len(quoted)-1]), string(bare[1 : len(bare)-1]),
 		url.QueryEscape(v), url.PathEscape(v), base64.StdEncoding.EncodeToString([]byte(v)), base64.RawURLEncoding.EncodeToString([]byte(v)),
 	}
 	return slices.DeleteFunc(forms, func(f string) bool { return len(f) < minSecret })

@@ -8,6 +8,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/everturn/everturn/activities/toolbox/plain"
+	"github.com/everturn/everturn/activities/toolbox/schema"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -15,6 +17,20 @@ import (
 func (s *session) render(r *mcp.CallToolResult, tool string) turn.ToolResult {
 	note := s.checkOutput(tool, r)
 	return renderContent(r, note, limits{shown: s.owner.opts.MaxResultBytes, full: s.owner.opts.MaxFullBytes, redact: s.owner.redact.result})
+}
+
+// checkOutput says to the model where a structured result is not what its tool promises. The result is kept as it is.
+func (s *session) checkOutput(tool string, r *mcp.CallToolResult) (note string) {
+	s.mu.Lock()
+	promised := s.offered.outputs[tool]
+	s.mu.Unlock()
+	if r.IsError || r.StructuredContent == nil || promised == nil {
+		return ""
+	}
+	if err := schema.OfResult(promised).Validate(r.StructuredContent); err != nil {
+		return "[note: this result is not what the tool's output schema promises: " + s.owner.clean(err.Error(), 300) + "]"
+	}
+	return ""
 }
 
 // limits are what a result is held to.
@@ -42,12 +58,12 @@ func renderContent(r *mcp.CallToolResult, note string, l limits) turn.ToolResult
 	if note != "" {
 		blocks = append(blocks, note)
 	}
-	plain := strings.Join(blocks, "\n")
-	whole := l.redact(Sanitize(plain))
-	out.SizeBytes = int64(len(plain)) + m.size
+	text := strings.Join(blocks, "\n")
+	whole := l.redact(plain.Sanitize(text))
+	out.SizeBytes = int64(len(text)) + m.size
 	out.Media = m.kept
 	var cut bool
-	out.Text, cut = Cut(whole, l.shown)
+	out.Text, cut = plain.Cut(whole, l.shown)
 	keep(&out, r, whole, cut, m.binaries, l)
 	return out
 }
@@ -62,7 +78,7 @@ func renderBlock(c mcp.Content, m *media) string {
 	case *mcp.AudioContent:
 		return m.add(c.MIMEType, "audio", c.Data)
 	case *mcp.ResourceLink:
-		return fmt.Sprintf("[link %s %s %s]", oneLine(c.Name, 200), oneLine(c.URI, 500), oneLine(c.MIMEType, 80))
+		return fmt.Sprintf("[link %s %s %s]", plain.Line(c.Name, 200), plain.Line(c.URI, 500), plain.Line(c.MIMEType, 80))
 	case *mcp.EmbeddedResource:
 		if c.Resource == nil {
 			return "[empty resource]"
@@ -141,7 +157,7 @@ func keep(out *turn.ToolResult, r *mcp.CallToolResult, whole string, cut bool, b
 		}
 		out.Full, out.MediaType = []byte(l.redact(string(raw))), "application/json"
 	case cut:
-		out.Full, out.MediaType = []byte(whole[:runeStart(whole, min(l.full, len(whole)))]), "text/plain; charset=utf-8"
+		out.Full, out.MediaType = []byte(whole[:plain.Start(whole, min(l.full, len(whole)))]), "text/plain; charset=utf-8"
 	}
 	if len(out.Full) > l.full {
 		out.Full, out.MediaType = nil, ""

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/everturn/everturn/activities/toolbox/plain"
 )
 
 // closeBound is how long a session's end may take before it is left behind.
@@ -150,7 +152,7 @@ func (s *session) offer(ctx context.Context) (offer, error) {
 		return o, nil
 	}
 	if err := s.listAgain(ctx); err != nil {
-		return offer{}, fmt.Errorf("%s was asked again what it offers: %s", s.owner.name(), s.owner.redact.text(oneLine(err.Error(), 400)))
+		return offer{}, fmt.Errorf("%s was asked again what it offers: %s", s.owner.name(), s.owner.redact.text(plain.Line(err.Error(), 400)))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

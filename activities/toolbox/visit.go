@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/everturn/everturn/activities/toolbox/plain"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -159,7 +160,7 @@ func (v *visit) verdict(ctx context.Context, s *session, err error) {
 		}
 		p.problem = "it did not answer"
 		if err != nil {
-			p.problem = c.redact.text(oneLine(err.Error(), 400))
+			p.problem = c.redact.text(plain.Line(err.Error(), 400))
 		}
 		c.record.failed(p.problem)
 		p.breaker.struck(time.Now())

@@ -1,4 +1,4 @@
-package toolbox
+package schema
 
 import (
 	"encoding/json"
@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/everturn/everturn/activities/toolbox/plain"
 )
 
 // A validator walks into a schema's subschemas, some of them without walking into the value: one that refers to
@@ -88,7 +90,7 @@ func (g *schemaGraph) node(pointer string, value any) (*schemaNode, error) {
 	for keyword, v := range s {
 		for _, known := range weighed {
 			if keyword != known && strings.EqualFold(keyword, known) {
-				return nil, fmt.Errorf("its schema has %q, which is to be %q", oneLine(keyword, 40), known)
+				return nil, fmt.Errorf("its schema has %q, which is to be %q", plain.Line(keyword, 40), known)
 			}
 		}
 		if err := g.keyword(n, pointer+"/"+escapePointer(keyword), keyword, v); err != nil {
@@ -157,7 +159,7 @@ func (g *schemaGraph) reference(v any) (*schemaNode, error) {
 	ref, _ := v.(string)
 	pointer, err := url.PathUnescape(strings.TrimPrefix(ref, "#"))
 	if !strings.HasPrefix(ref, "#") || err != nil || pointer != "" && pointer[0] != '/' {
-		return nil, fmt.Errorf("its schema refers to %q; only references within it (#/...) are followed", oneLine(ref, 80))
+		return nil, fmt.Errorf("its schema refers to %q; only references within it (#/...) are followed", plain.Line(ref, 80))
 	}
 	value := g.root
 	canonical := ""
@@ -169,7 +171,7 @@ func (g *schemaGraph) reference(v any) (*schemaNode, error) {
 		case []any:
 			i, err := strconv.Atoi(part)
 			if err != nil || i < 0 || i >= len(in) {
-				return nil, fmt.Errorf("its schema refers to %q, which is not there", oneLine(ref, 80))
+				return nil, fmt.Errorf("its schema refers to %q, which is not there", plain.Line(ref, 80))
 			}
 			value, part = in[i], strconv.Itoa(i)
 		default:
@@ -178,7 +180,7 @@ func (g *schemaGraph) reference(v any) (*schemaNode, error) {
 		canonical += "/" + escapePointer(part)
 	}
 	if value == nil {
-		return nil, fmt.Errorf("its schema refers to %q, which is not there", oneLine(ref, 80))
+		return nil, fmt.Errorf("its schema refers to %q, which is not there", plain.Line(ref, 80))
 	}
 	return g.node(canonical, value)
 }
@@ -201,7 +203,7 @@ func checkKeywords(s map[string]any, root bool) error {
 	}
 	for _, n := range names {
 		if name, _ := n.(string); !typeNames[name] {
-			return fmt.Errorf("its schema has the type %q, which JSON Schema does not know", oneLine(fmt.Sprint(n), 40))
+			return fmt.Errorf("its schema has the type %q, which JSON Schema does not know", plain.Line(fmt.Sprint(n), 40))
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package toolbox
+package plain
 
 import (
 	"fmt"
@@ -131,10 +131,10 @@ func Cut(s string, limit int) (string, bool) {
 	}
 	const room = 96 // for the line between the parts
 	if limit < 2*room {
-		return s[:runeStart(s, max(limit, 0))], true
+		return s[:Start(s, max(limit, 0))], true
 	}
 	keep := limit - room
-	head := runeStart(s, keep*3/4)
+	head := Start(s, keep*3/4)
 	tail := len(s) - (keep - keep*3/4)
 	for tail < len(s) && !utf8.RuneStart(s[tail]) {
 		tail++
@@ -142,19 +142,19 @@ func Cut(s string, limit int) (string, bool) {
 	return s[:head] + fmt.Sprintf("\n[... bytes %d to %d of %d bytes left out here ...]\n", head, tail, len(s)) + s[tail:], true
 }
 
-// runeStart moves i back to the start of a rune.
-func runeStart(s string, i int) int {
+// Start moves i back to the start of a rune.
+func Start(s string, i int) int {
 	for i > 0 && i < len(s) && !utf8.RuneStart(s[i]) {
 		i--
 	}
 	return i
 }
 
-// oneLine is text for an error: sanitised, on one line, at most limit bytes.
-func oneLine(s string, limit int) string {
+// Line is text for an error: sanitised, on one line, at most limit bytes.
+func Line(s string, limit int) string {
 	s = strings.Join(strings.Fields(Sanitize(s)), " ")
 	if len(s) <= limit {
 		return s
 	}
-	return s[:runeStart(s, limit)] + "…"
+	return s[:Start(s, limit)] + "…"
 }

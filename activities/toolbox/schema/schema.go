@@ -1,4 +1,4 @@
-package toolbox
+package schema
 
 import (
 	"bytes"
@@ -9,8 +9,8 @@ import (
 	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/everturn/everturn/activities/toolbox/plain"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -20,47 +20,47 @@ const (
 	maxSchemas     = 4096 // compiled ones that are kept
 )
 
-// compiled is a schema that is ready to validate.
-type compiled struct {
+// Schema is one that is ready to validate. The zero value validates nothing.
+type Schema struct {
 	resolved *jsonschema.Resolved // nil where validating might take too long: only the object itself is checked then
 }
 
-// compileSchema checks that raw is the JSON schema of an object and makes it ready to validate. A schema without
+// Compile checks that raw is the JSON schema of an object and makes it ready to validate. A schema without
 // properties gets an empty set: providers refuse an object schema that does not name any.
-func compileSchema(raw json.RawMessage) (json.RawMessage, compiled, error) {
+func Compile(raw json.RawMessage) (json.RawMessage, Schema, error) {
 	if len(raw) > maxSchemaBytes {
-		return nil, compiled{}, fmt.Errorf("its schema is over %d bytes", maxSchemaBytes)
+		return nil, Schema{}, fmt.Errorf("its schema is over %d bytes", maxSchemaBytes)
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {
-		return nil, compiled{}, errors.New("its schema is not a JSON object")
+		return nil, Schema{}, errors.New("its schema is not a JSON object")
 	}
 	if string(fields["type"]) != `"object"` {
-		return nil, compiled{}, errors.New(`its schema is not of type "object"`)
+		return nil, Schema{}, errors.New(`its schema is not of type "object"`)
 	}
 	if _, ok := fields["properties"]; !ok {
 		fields["properties"] = json.RawMessage("{}")
 	}
 	canonical, err := json.Marshal(fields)
 	if err != nil {
-		return nil, compiled{}, fmt.Errorf("writing its schema: %w", err)
+		return nil, Schema{}, fmt.Errorf("writing its schema: %w", err)
 	}
 	intricate, err := weigh(canonical)
 	if err != nil {
-		return nil, compiled{}, err
+		return nil, Schema{}, err
 	}
-	resolved, err := resolveSchema(canonical)
+	resolved, err := Resolve(canonical)
 	if err != nil {
-		return nil, compiled{}, fmt.Errorf("its schema does not compile: %s", oneLine(err.Error(), 300))
+		return nil, Schema{}, fmt.Errorf("its schema does not compile: %s", plain.Line(err.Error(), 300))
 	}
 	if intricate {
 		resolved = nil
 	}
-	return canonical, compiled{resolved}, nil
+	return canonical, Schema{resolved}, nil
 }
 
-// resolveSchema never loads a remote reference; the library has no loader unless it is given one.
-func resolveSchema(raw json.RawMessage) (resolved *jsonschema.Resolved, err error) {
+// Resolve makes a schema of any type ready to validate, unweighed: it is for schemas that are known to be flat. It never loads a remote reference; the library has no loader unless it is given one.
+func Resolve(raw json.RawMessage) (resolved *jsonschema.Resolved, err error) {
 	defer func() {
 		if p := recover(); p != nil { // the library meets hostile input here
 			err = fmt.Errorf("the schema library panicked: %v", p)
@@ -73,78 +73,70 @@ func resolveSchema(raw json.RawMessage) (resolved *jsonschema.Resolved, err erro
 	return s.Resolve(nil)
 }
 
-// compileOutput makes the schema of a tool's structured results ready to validate. It may be of any type (SEP-2106). A schema
+// OfResult makes the schema of a tool's structured results ready to validate. It may be of any type (SEP-2106). A schema
 // that is no good validates nothing: what the tool does is not worse for it.
-func compileOutput(schema any) compiled {
+func OfResult(schema any) Schema {
 	raw, err := json.Marshal(schema)
 	if err != nil || schema == nil || len(raw) > maxSchemaBytes {
-		return compiled{}
+		return Schema{}
 	}
 	if intricate, err := weigh(raw); err != nil || intricate {
-		return compiled{}
+		return Schema{}
 	}
-	resolved, err := resolveSchema(raw)
+	resolved, err := Resolve(raw)
 	if err != nil {
-		return compiled{}
+		return Schema{}
 	}
-	return compiled{resolved}
+	return Schema{resolved}
 }
 
-// checkOutput says to the model where a structured result is not what its tool promises. The result is kept as it is.
-func (s *session) checkOutput(tool string, r *mcp.CallToolResult) (note string) {
-	s.mu.Lock()
-	schema := s.offered.outputs[tool]
-	s.mu.Unlock()
-	if r.IsError || r.StructuredContent == nil || schema == nil {
-		return ""
-	}
+// Validate says where a value is not what the schema says. Where validating might take too long, or where the value is too
+// deep, it says nothing.
+func (c Schema) Validate(v any) (err error) {
 	defer func() {
 		if p := recover(); p != nil { // the library meets hostile input here
-			note = ""
+			err = nil
 		}
 	}()
-	c := compileOutput(schema)
-	if c.resolved == nil || deeper(r.StructuredContent, maxArgumentsDepth) {
-		return ""
+	if c.resolved == nil || deeper(v, maxArgumentsDepth) {
+		return nil
 	}
-	if err := c.resolved.Validate(r.StructuredContent); err != nil {
-		return "[note: this result is not what the tool's output schema promises: " + s.owner.clean(err.Error(), 300) + "]"
-	}
-	return ""
+	return c.resolved.Validate(v)
 }
 
-// schemas keeps compiled schemas by their descriptor's hash.
-type schemas struct {
+// Cache keeps compiled schemas by their descriptor's hash.
+type Cache struct {
 	mu sync.Mutex
-	m  map[string]compiled
+	m  map[string]Schema
 }
 
-func (s *schemas) get(d turn.Descriptor) (compiled, error) {
+// Get is the schema of a tool's arguments.
+func (s *Cache) Get(d turn.Descriptor) (Schema, error) {
 	key := d.Hash + "\x00" + string(d.Schema)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r, ok := s.m[key]; ok {
 		return r, nil
 	}
-	_, r, err := compileSchema(d.Schema)
+	_, r, err := Compile(d.Schema)
 	if err != nil {
-		return compiled{}, fmt.Errorf("tool %s: %w", d.ID, err)
+		return Schema{}, fmt.Errorf("tool %s: %w", d.ID, err)
 	}
 	if s.m == nil || len(s.m) >= maxSchemas {
-		s.m = map[string]compiled{}
+		s.m = map[string]Schema{}
 	}
 	s.m[key] = r
 	return r, nil
 }
 
-// checkArguments validates arguments against a compiled schema. Its error is meant for the model.
-func checkArguments(id string, c compiled, arguments json.RawMessage) (err error) {
+// CheckArguments validates arguments against the schema. Its error is meant for the model.
+func (c Schema) CheckArguments(id string, arguments json.RawMessage) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("arguments of %s: the schema library panicked on them", id)
 		}
 	}()
-	object, err := decodeObject(arguments)
+	object, err := Object(arguments)
 	if err != nil {
 		return fmt.Errorf("arguments of %s: %w", id, err)
 	}
@@ -155,7 +147,7 @@ func checkArguments(id string, c compiled, arguments json.RawMessage) (err error
 		return nil
 	}
 	if err := c.resolved.Validate(object); err != nil {
-		return fmt.Errorf("arguments of %s: %s", id, oneLine(err.Error(), 600))
+		return fmt.Errorf("arguments of %s: %s", id, plain.Line(err.Error(), 600))
 	}
 	return nil
 }
@@ -182,16 +174,16 @@ func deeper(v any, depth int) bool {
 	return false
 }
 
-// decodeObject reads exactly one JSON object. Nothing at all stands for an empty one: models send that for tools
+// Object reads exactly one JSON object. Nothing at all stands for an empty one: models send that for tools
 // without parameters.
-func decodeObject(raw json.RawMessage) (map[string]any, error) {
+func Object(raw json.RawMessage) (map[string]any, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return map[string]any{}, nil
 	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	var object map[string]any
 	if err := dec.Decode(&object); err != nil {
-		return nil, fmt.Errorf("not a JSON object: %s", oneLine(err.Error(), 200))
+		return nil, fmt.Errorf("not a JSON object: %s", plain.Line(err.Error(), 200))
 	}
 	if object == nil {
 		return nil, errors.New("not a JSON object: null")

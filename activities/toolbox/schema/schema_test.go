@@ -1,0 +1,161 @@
+package schema_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/activities/toolbox/plain"
+	"github.com/everturn/everturn/activities/toolbox/schema"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// check is what happens to a call's arguments before it is claimed.
+func check(c *schema.Cache, d turn.Descriptor, arguments json.RawMessage) error {
+	known, err := c.Get(d)
+	if err != nil {
+		return err
+	}
+	return known.CheckArguments(d.ID, arguments)
+}
+
+func TestCheckTellsTheModelWhatIsWrong(t *testing.T) {
+	var c schema.Cache
+	d := turn.Descriptor{ID: "local/x", Schema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}`)}
+	require.NoError(t, check(&c, d, json.RawMessage(`{"n":1}`)))
+	for arguments, want := range map[string]string{
+		``:                "missing properties",
+		`{}`:              "missing properties",
+		`{"n":"1"}`:       "n",
+		`{"n":1,"m":2}`:   "m",
+		`[1]`:             "not a JSON object",
+		`null`:            "not a JSON object",
+		`{"n":1} {"n":2}`: "something follows",
+		`{"n":`:           "not a JSON object",
+		`tell me`:         "not a JSON object",
+	} {
+		err := check(&c, d, json.RawMessage(arguments))
+		if assert.Error(t, err, arguments) {
+			assert.Contains(t, err.Error(), "arguments of local/x")
+			assert.Contains(t, err.Error(), want)
+		}
+	}
+}
+
+// Each of these would end the process, or keep it busy for ever, if it were validated with.
+func TestHostileSchemasAreRefusedOrNotValidated(t *testing.T) {
+	var c schema.Cache
+	for raw, want := range map[string]string{
+		`{"type":"object","allOf":[{"$ref":"#"}]}`: "refers to itself without end",
+		`{"type":"object","$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"},"b":{"anyOf":[{"$ref":"#/$defs/a"}]}}}`:       "refers to itself without end",
+		`{"type":"object","properties":{"x":{"not":{"$ref":"#/properties/x"}}}}`:                                             "refers to itself without end",
+		`{"type":"object","$ref":"#/%70roperties/~01","properties":{"~1":{"$ref":"#/properties/~01"}}}`:                      "refers to itself without end",
+		`{"type":"object","$dynamicRef":"#"}`:                                                                                "$dynamicRef",
+		`{"type":"object","properties":{"a":{"$ref":"#x","$anchor":"x"}}}`:                                                   "only references within",
+		`{"type":"object","properties":{"a":{"$ref":"#/$defs/nope"}}}`:                                                       "is not there",
+		`{"type":"object","properties":` + strings.Repeat(`{"a":{"properties":`, 70) + `{}` + strings.Repeat(`}}`, 70) + `}`: "nested more than 64 deep",
+	} {
+		err := check(&c, turn.Descriptor{ID: "mcp/evil/x", Schema: json.RawMessage(raw)}, json.RawMessage(`{"x":{"a":1}}`))
+		assert.ErrorContains(t, err, want, raw)
+	}
+	doubling := `{"type":"object","allOf":[{"$ref":"#/$defs/0"}],"$defs":{`
+	for i := range 60 {
+		doubling += fmt.Sprintf(`"%d":{"allOf":[{"$ref":"#/$defs/%d"},{"$ref":"#/$defs/%d"}]},`, i, i+1, i+1)
+	}
+	doubling += `"60":{}}}`
+	assert.NoError(t, check(&c, turn.Descriptor{ID: "mcp/evil/x", Schema: json.RawMessage(doubling)}, json.RawMessage(`{}`)))
+	deep := strings.Repeat(`{"a":`, 40) + `1` + strings.Repeat(`}`, 40)
+	recursive := turn.Descriptor{ID: "mcp/x/tree", Schema: json.RawMessage(`{"type":"object","properties":{"a":{"$ref":"#"}},"additionalProperties":false}`)}
+	assert.ErrorContains(t, check(&c, recursive, json.RawMessage(deep)), "nested more than 32 deep")
+	assert.NoError(t, check(&c, recursive, json.RawMessage(`{"a":{"a":{}}}`)))
+	assert.Error(t, check(&c, recursive, json.RawMessage(`{"a":{"a":{"b":1}}}`)))
+}
+
+// fileSchema is a schema whose meaning fits spells out.
+const fileSchema = `{"type":"object","additionalProperties":false,"required":["path"],"properties":{"path":{"type":"string","minLength":1},
+	"n":{"type":"integer","minimum":0},"mode":{"enum":["r","w"]},"list":{"type":"array","items":{"type":"number"},"maxItems":3}}}`
+
+// FuzzCheck: a schema comes from a server and arguments from a model. Whatever both are, checking ends, its error is a
+// line that a model can read, and what is let through is one JSON object; against a schema that we know, exactly what
+// fits is let through.
+func FuzzCheck(f *testing.F) {
+	for _, raw := range []string{
+		fileSchema, `{"type":"object"}`, `{"type":"object","allOf":[{"$ref":"#/$defs/a"}],"$defs":{"a":{"not":{"$ref":"#/$defs/a"}}}}`,
+		`{"type":"object","properties":{"a":{"$ref":"#"}}}`, `{"type":"object","patternProperties":{"^(a+)+$":{}}}`, `{"type":["object","nothing"]}`, `{"$id":"x","type":"object","$defs":{"a":{"$id":"y"}}}`,
+		`{"type":"object","properties":{"\u0000\u001b[2J":{"type":"string","pattern":"("}}}`, "{\"type\":\"object\",\"title\":\"\xff\"}", `{"type":"object","dependentSchemas":null,"items":[{}],"minProperties":1e400}`,
+	} {
+		for _, arguments := range []string{`{}`, `{"a":{"a":1}}`, `{"path":"a","n":1.0,"mode":"r","list":[1,2,3]}`} {
+			f.Add([]byte(raw), []byte(arguments))
+		}
+	}
+	for _, arguments := range []string{
+		``, " \n", `null`, `[]`, `{"path":""}`, `{"path":"\ud800"}`, `{"path":1}`, `{"path":"a","n":-1}`, `{"path":"a","n":1.5}`, `{"path":"a","n":1e300}`, `{"path":"a","n":1e999}`, `{"path":"a","n":true}`, `{"path":"a","mode":"x"}`,
+		`{"path":"a","mode":null}`, `{"path":"a","list":[1,"2"]}`, `{"path":"a","list":[1,2,3,4]}`, `{"path":"a","more":0}`, `{"PATH":"a"}`, `{"path":"a"}{}`, `{"path":"a"`, `{"path":"` + "\xff" + `"}`, `{"path":"a","path":1}`, "\xef\xbb\xbf{}",
+		strings.Repeat(`{"a":`, 33) + `1` + strings.Repeat(`}`, 33),
+	} {
+		f.Add([]byte(`{"type":"object"}`), []byte(arguments))
+	}
+	var c schema.Cache
+	f.Fuzz(func(t *testing.T, raw, arguments []byte) {
+		err := check(&c, turn.Descriptor{ID: "local/x", Schema: raw}, arguments)
+		requireAdvice(t, err)
+		if err == nil && len(bytes.TrimSpace(arguments)) > 0 {
+			var object map[string]any
+			require.NoError(t, json.Unmarshal(arguments, &object))
+			require.NotNil(t, object)
+		}
+		known := check(&c, turn.Descriptor{ID: "local/x", Schema: json.RawMessage(fileSchema)}, arguments)
+		requireAdvice(t, known)
+		require.Equal(t, fits(arguments), known == nil, "%s: %v", arguments, known)
+	})
+}
+
+// requireAdvice: an error names the tool and is one short line of text.
+func requireAdvice(t *testing.T, err error) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	require.Contains(t, err.Error(), "local/x")
+	require.LessOrEqual(t, len(err.Error()), 1000)
+	require.True(t, utf8.ValidString(err.Error()))
+	require.NotContains(t, err.Error(), "\n")
+	require.Equal(t, err.Error(), plain.Sanitize(err.Error()))
+}
+
+// fits says by hand what fileSchema says.
+func fits(arguments []byte) bool {
+	var object map[string]any
+	if json.Unmarshal(arguments, &object) != nil {
+		return false
+	}
+	path, ok := object["path"].(string)
+	ok = ok && path != ""
+	for key, v := range object {
+		switch key {
+		case "path":
+		case "n":
+			n, is := v.(float64)
+			ok = ok && is && n >= 0 && n == math.Trunc(n)
+		case "mode":
+			ok = ok && (v == "r" || v == "w")
+		case "list":
+			list, is := v.([]any)
+			ok = ok && is && len(list) <= 3
+			for _, e := range list {
+				_, is := e.(float64)
+				ok = ok && is
+			}
+		default:
+			ok = false
+		}
+	}
+	return ok
+}

@@ -1,0 +1,73 @@
+package workflows
+
+import (
+	"fmt"
+	"strings"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// A server of an older protocol holds its call while it asks. Its question is put into the journal by the activity that
+// carries the call and is not on the desk: the turn passes answers on, and the activity finds them.
+
+const heldPrefix = "h"
+
+// HeldID is the ID of the n-th question, from 1, that is asked while a call is held.
+func HeldID(call string, attempt, n int) string {
+	return fmt.Sprintf("%s%s.%d.%d", heldPrefix, call, attempt, n)
+}
+
+// toHeld reports whether something is said to what a held call waits for.
+func (r *run) toHeld(id string) bool {
+	return strings.HasPrefix(id, heldPrefix) && r.phase == turn.PhaseCallTool
+}
+
+// validateHeld rejects what cannot be passed on.
+func (r *run) validateHeld(a Answer) error {
+	if err := checkReply(turn.Wait{Tool: "the tool"}, a.Reply); err != nil {
+		return rejected(err.Code, err.Message)
+	}
+	return r.stillHeld(a.Turn)
+}
+
+func (r *run) stillHeld(turnID string) error {
+	if r.stopping || turnID != "" && turnID != r.turnID {
+		return rejected(turn.CodeNotWaiting, fmt.Sprintf("turn %s waits for nothing any more", turn.Cut(turnID, 80)))
+	}
+	return nil
+}
+
+// validateHeldApproval rejects what cannot be passed on. Whether the hash is the request's, the journal says.
+func (r *run) validateHeldApproval(a Approval) error {
+	switch {
+	case a.ArgumentsHash == "":
+		return rejected(turn.CodeConfigInvalid, "the approval does not say for which request; give arguments_hash as the wait has it")
+	case a.Always != "":
+		return rejected(turn.CodeConfigInvalid, noAlways)
+	}
+	return r.stillHeld(a.Turn)
+}
+
+// pass has the answer recorded where the held call finds it. Where the journal knows no such question, nothing follows.
+// What a person lets the model be asked, it is asked then, and the held call finds that in the journal, too.
+func (r *run) pass(ctx workflow.Context, ruling turn.Ruling) {
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		in := DecideInput{Version: WireVersion, Session: r.session, Turn: r.turnID, Rulings: []turn.Ruling{ruling}}
+		_, err := r.decide(ctx, in)
+		if err == nil && ruling.Allowed {
+			_, err = r.sample(ctx, callOfHeld(ruling.ID), turn.Sampling{ID: ruling.ID, Hash: ruling.ArgumentsHash})
+		}
+		if err != nil {
+			delete(r.passed, ruling.ID) // somebody may say it again, about the right request
+			workflow.GetLogger(ctx).Warn("passing on what a person has said", "turn", r.turnID, "wait", ruling.ID, "error", err)
+		}
+	})
+}
+
+// callOfHeld is the call of a HeldID.
+func callOfHeld(id string) string {
+	parts := strings.Split(strings.TrimPrefix(id, heldPrefix), ".")
+	return strings.Join(parts[:min(2, len(parts))], ".")
+}
