@@ -98,12 +98,16 @@ func (a *Activities) requested(ctx context.Context, in workflows.CallInput) (tur
 func (a *Activities) run(ctx context.Context, in workflows.CallInput, call turn.ToolCall, continuation []byte) (turn.ToolResult, error) {
 	limited, cancel := context.WithTimeout(ctx, max(in.Timeout, in.TotalTimeout))
 	defer cancel()
+	replies, err := a.fetched(limited, in)
+	if err != nil {
+		return turn.ToolResult{}, a.giveBack(ctx, in, err)
+	}
 	progress, noted := a.noting(ctx, in)
 	defer noted()
 	result, err := a.tools.Call(limited, turn.ToolRequest{
 		Tool: in.Tool.ID, Hash: in.Tool.Hash, Arguments: json.RawMessage(call.Arguments), Timeout: in.Timeout, TotalTimeout: in.TotalTimeout,
 		Session: in.Session, Turn: in.Turn, Step: in.Step, CallID: in.Call.ID, Attempt: in.Attempt, Repeatable: in.Tool.Repeatable,
-		Replies: in.Replies, Continuation: continuation, Resume: in.Resume,
+		Replies: replies, Continuation: continuation, Resume: in.Resume,
 		Hold: a.holding(ctx, in), Progress: progress, Late: func(late turn.ToolResult) { a.resolve(context.WithoutCancel(ctx), in, late) },
 	})
 	if err != nil {

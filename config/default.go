@@ -62,7 +62,8 @@ func defaultRedact() []string {
 
 // defaultServer is what an entry of [[mcp.servers]] begins with.
 func defaultServer() MCPServer {
-	return MCPServer{Transport: TransportStdio, ConnectTimeout: time.Minute, IdleTimeout: 10 * time.Minute, MaxConcurrentCalls: 64}
+	return MCPServer{Transport: TransportStdio, ConnectTimeout: time.Minute, IdleTimeout: 10 * time.Minute, MaxConcurrentCalls: 64,
+		Sampling: SamplingOff, SamplingMaxRequests: 4, SamplingMaxTokens: 1024}
 }
 
 // Effective returns l with its provider decided and its model named.

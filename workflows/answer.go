@@ -31,7 +31,7 @@ type AnswerResult struct {
 func (r *run) answer(ctx workflow.Context, a Answer) (AnswerResult, error) {
 	ruling := turn.Ruling{ID: a.Question, Verdict: turn.VerdictAnswered, By: turn.Cut(a.By, maxBy), At: workflow.Now(ctx)}
 	switch {
-	case r.toHeld(a):
+	case r.toHeld(a.Question):
 		ruling.Reply = a.Reply
 		r.pass(ctx, ruling)
 		return AnswerResult{Version: WireVersion, Turn: r.turnID, Question: a.Question}, nil
@@ -51,7 +51,7 @@ const answerPrefix = "answer:"
 
 // validateAnswer rejects before anything is recorded.
 func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
-	if r.toHeld(a) {
+	if r.toHeld(a.Question) {
 		return r.validateHeld(a)
 	}
 	kind := turn.WaitQuestion

@@ -154,16 +154,7 @@ func (r *run) atOnce() bool { return r.progress.Pins.Version > 1 }
 func (r *run) infer(ctx workflow.Context, plan turn.Plan) (InferResult, error) {
 	pins, c := r.progress.Pins, r.progress.Counters
 	budget := turn.Remaining(pins.Limits, c)
-	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: budget + inferRoom,
-		HeartbeatTimeout:    heartbeat,
-		WaitForCancellation: true,
-		RetryPolicy: &temporal.RetryPolicy{
-			InitialInterval: 200 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second,
-			MaximumAttempts: inferAttempts, NonRetryableErrorTypes: nonRetryable,
-		},
-		Summary: fmt.Sprintf("%s · step %d", turn.Cut(plan.Model, 80), c.Step),
-	})
+	ctx = workflow.WithActivityOptions(ctx, inferOptions(budget, fmt.Sprintf("%s · step %d", turn.Cut(plan.Model, 80), c.Step)))
 	return call(ctx, r.atOnce(), Activities.Infer, InferInput{
 		Version: WireVersion, Session: r.session, Turn: r.turnID, Step: c.Step, Expect: r.progress.Head,
 		Results: r.progress.Pending, Messages: r.progress.Joining, Plan: plan, Budget: budget, RetryMax: pins.RetryMax,

@@ -3,7 +3,7 @@ package workflows
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
+	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -24,39 +24,70 @@ func asking(flights []*flight) []*flight {
 	return open
 }
 
-// inquire puts what servers ask before people and waits until all of it is answered, like a question of the model: it
-// costs no process, no step and no time of the turn.
+// inquire puts what servers ask before people, and before the model what they ask that, and waits until all of it is
+// answered, like a question of the model: it costs no process, no step and no time of the turn while people are waited for.
 func (r *run) inquire(ctx workflow.Context, flights []*flight) error {
-	var waits []turn.Wait
-	for _, f := range flights {
-		for i, q := range f.receipt.Inquiries {
-			waits = append(waits, turn.Wait{
-				ID: fmt.Sprintf("e%s.%d", f.call.ID, f.asked+i+1), Kind: turn.WaitElicitation, Step: r.progress.Counters.Step,
-				Tool: f.call.Tool, Call: f.call.ID, Question: turn.Cut(q.Message, maxQuestion), Inquiry: &q,
-				ExpiresAt: expiry(ctx, r.progress.Pins.People.QuestionExpiry),
-			})
-		}
-	}
-	if err := r.askPeople(ctx, waits); err != nil {
-		return err
-	}
-	rulings, err := r.collect(ctx, waits, r.progress.Pins.People.QuestionExpiry)
+	said, err := r.askFor(ctx, flights)
 	if err != nil {
 		return err
 	}
-	said := make(map[string]turn.Ruling, len(rulings))
-	for _, ruling := range rulings {
-		said[ruling.ID] = ruling
+	lent, err := r.lend(ctx, flights)
+	if err != nil {
+		return err
 	}
 	for _, f := range flights {
 		f.replies = nil
 		for _, q := range f.receipt.Inquiries {
 			f.asked++
-			f.replies = append(f.replies, reply(q, said[fmt.Sprintf("e%s.%d", f.call.ID, f.asked)], f.asked > maxInquiries))
+			if q.Sample != nil {
+				f.replies = append(f.replies, lent[q.Sample.ID])
+			} else {
+				f.replies = append(f.replies, reply(q, said[questionID(f, f.asked)], f.asked > maxInquiries))
+			}
 		}
 		f.receipt = CallResult{}
 	}
-	return r.goOn(ctx)
+	return nil
+}
+
+// questionID is the ID of the n-th thing, from 1, that the server of a call asks.
+func questionID(f *flight, n int) string { return fmt.Sprintf("e%s.%d", f.call.ID, n) }
+
+// askFor puts before people what servers ask them, and returns what they said by the waits' IDs.
+func (r *run) askFor(ctx workflow.Context, flights []*flight) (map[string]turn.Ruling, error) {
+	var waits []turn.Wait
+	for _, f := range flights {
+		for i, q := range f.receipt.Inquiries {
+			if q.Sample != nil {
+				continue
+			}
+			waits = append(waits, turn.Wait{
+				ID: questionID(f, f.asked+i+1), Kind: turn.WaitElicitation, Step: r.progress.Counters.Step,
+				Tool: f.call.Tool, Call: f.call.ID, Question: turn.Cut(q.Message, maxQuestion), Inquiry: &q,
+				ExpiresAt: expiry(ctx, r.progress.Pins.People.QuestionExpiry),
+			})
+		}
+	}
+	return r.hear(ctx, waits, r.progress.Pins.People.QuestionExpiry)
+}
+
+// hear waits for what people say to waits, and returns it by their IDs.
+func (r *run) hear(ctx workflow.Context, waits []turn.Wait, within time.Duration) (map[string]turn.Ruling, error) {
+	if len(waits) == 0 {
+		return nil, nil
+	}
+	if err := r.askPeople(ctx, waits); err != nil {
+		return nil, err
+	}
+	rulings, err := r.collect(ctx, waits, within)
+	if err != nil {
+		return nil, err
+	}
+	said := make(map[string]turn.Ruling, len(rulings))
+	for _, ruling := range rulings {
+		said[ruling.ID] = ruling
+	}
+	return said, r.goOn(ctx)
 }
 
 // reply is what a server is told. Where nobody has said anything, and where it asks without end, that is a cancel.
@@ -64,9 +95,7 @@ func reply(q turn.Inquiry, said turn.Ruling, enough bool) turn.Reply {
 	if said.Reply == nil || enough {
 		return turn.Reply{Key: q.Key, Action: turn.ReplyCancel}
 	}
-	out := *said.Reply
-	out.Key = q.Key
-	return out
+	return turn.Reply{Key: q.Key, Action: said.Reply.Action, Content: said.Reply.Content}
 }
 
 // checkReply refuses what cannot be an answer to a server's question. Whether it fits the server's schema is checked
@@ -91,39 +120,3 @@ func checkReply(w turn.Wait, p *turn.Reply) *turn.Error {
 
 // maxReplyBytes bounds what is said to a server's question.
 const maxReplyBytes = 64 << 10
-
-// A server of an older protocol holds its call while it asks. Its question is put into the journal by the activity that
-// carries the call and is not on the desk: the turn passes answers on, and the activity finds them.
-
-const heldPrefix = "h"
-
-// HeldID is the ID of the n-th question, from 1, that is asked while a call is held.
-func HeldID(call string, attempt, n int) string {
-	return fmt.Sprintf("%s%s.%d.%d", heldPrefix, call, attempt, n)
-}
-
-// toHeld reports whether an answer is to a question that a held call waits for.
-func (r *run) toHeld(a Answer) bool {
-	return strings.HasPrefix(a.Question, heldPrefix) && r.phase == turn.PhaseCallTool
-}
-
-// validateHeld rejects what cannot be passed on.
-func (r *run) validateHeld(a Answer) error {
-	if err := checkReply(turn.Wait{Tool: "the tool"}, a.Reply); err != nil {
-		return rejected(err.Code, err.Message)
-	}
-	if r.stopping || a.Turn != "" && a.Turn != r.turnID {
-		return rejected(turn.CodeNotWaiting, fmt.Sprintf("turn %s waits for nothing any more", turn.Cut(a.Turn, 80)))
-	}
-	return nil
-}
-
-// pass has the answer recorded where the held call finds it. Where the journal knows no such question, nothing follows.
-func (r *run) pass(ctx workflow.Context, ruling turn.Ruling) {
-	workflow.Go(ctx, func(ctx workflow.Context) {
-		in := DecideInput{Version: WireVersion, Session: r.session, Turn: r.turnID, Rulings: []turn.Ruling{ruling}}
-		if _, err := r.decide(ctx, in); err != nil {
-			workflow.GetLogger(ctx).Warn("passing on an answer", "turn", r.turnID, "question", ruling.ID, "error", err)
-		}
-	})
-}

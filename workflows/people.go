@@ -265,7 +265,14 @@ func (r *run) approve(ctx workflow.Context, a Approval) (ApprovalResult, error) 
 	if a.Allow {
 		ruling.Verdict = turn.VerdictAllowed
 	}
-	r.desk.rule(ruling)
+	if r.toHeld(a.Call) {
+		if !r.passed[a.Call] { // it is asked for once, whoever says so again
+			r.passed[a.Call] = true
+			r.pass(ctx, ruling)
+		}
+	} else {
+		r.desk.rule(ruling)
+	}
 	return ApprovalResult{Version: WireVersion, Turn: r.turnID, Call: a.Call, Allowed: a.Allow, Waiting: len(r.desk.open())}, nil
 }
 
@@ -277,6 +284,9 @@ const (
 
 // validateApprove rejects before anything is recorded.
 func (r *run) validateApprove(ctx workflow.Context, a Approval) error {
+	if r.toHeld(a.Call) {
+		return r.validateHeldApproval(a)
+	}
 	w, err := r.asked(ctx, a.Turn, a.Call, turn.WaitApproval)
 	if err != nil {
 		return err
@@ -293,6 +303,8 @@ func (r *run) validateApprove(ctx workflow.Context, a Approval) error {
 		return rejected(turn.CodeConfigInvalid, "the approval does not say for which arguments; give arguments_hash as the wait has it")
 	case a.ArgumentsHash != w.ArgumentsHash:
 		return rejected(turn.CodeToolDrift, fmt.Sprintf("call %s waits with other arguments than the ones that were approved; look at it again", a.Call))
+	case a.Always != "" && w.Sampling() != nil:
+		return rejected(turn.CodeConfigInvalid, noAlways)
 	case a.Always != "" && a.Always != turn.AlwaysCall && a.Always != turn.AlwaysTool, a.Always != "" && !a.Allow:
 		return rejected(turn.CodeConfigInvalid, `always is "call" or "tool", and goes with allow`)
 	}

@@ -66,6 +66,7 @@ type run struct {
 	held     []string // the IDs of messages that wanted to join and came after the stop
 	desk     desk
 	settling map[string]bool // servers for which a call is finding the turn's home
+	passed   map[string]bool // what was said to held calls, by the waits' IDs
 }
 
 // newRun is what the handlers find: an update that is there already when a run begins is handled while they are being
@@ -73,7 +74,7 @@ type run struct {
 func newRun(ctx workflow.Context, in Input) *run {
 	info := workflow.GetInfo(ctx)
 	r := &run{in: in, session: info.WorkflowExecution.ID, turnID: turnID(info, in), runID: info.WorkflowExecution.RunID, phase: turn.PhaseStart,
-		settling: map[string]bool{}}
+		settling: map[string]bool{}, passed: map[string]bool{}}
 	if in.Continued != nil {
 		r.progress, r.begun, r.opened = *in.Continued, true, true
 	} else {

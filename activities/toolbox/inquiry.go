@@ -47,6 +47,10 @@ func (c continuation) responses() mcp.InputResponseMap {
 	}
 	out := mcp.InputResponseMap{}
 	for _, r := range c.Replies {
+		if c.samples(r.Key) {
+			out[r.Key] = sampled(r)
+			continue
+		}
 		result := &mcp.ElicitResult{Action: string(r.Action)}
 		if r.Action == turn.ReplyAccept && len(r.Content) > 0 {
 			_ = json.Unmarshal(r.Content, &result.Content) // it was read before
@@ -96,17 +100,27 @@ func (s *session) fill(c *continuation, requests mcp.InputRequestMap) error {
 		return errors.New("what it wants to be kept holds a secret of its own configuration")
 	}
 	for _, key := range sortedKeys(requests) {
-		p, ok := requests[key].(*mcp.ElicitParams)
-		if !ok {
-			return fmt.Errorf("it asks for %s, which is not offered to servers", kindOfRequest(requests[key]))
-		}
-		q, err := s.inquiry(key, p)
+		q, err := s.inquiryOf(key, requests[key])
 		if err != nil {
 			return err
 		}
 		c.Inquiries = append(c.Inquiries, q)
 	}
 	return nil
+}
+
+// inquiryOf makes an inquiry of whatever a server asks for, where it is offered to servers.
+func (s *session) inquiryOf(key string, r mcp.InputRequest) (turn.Inquiry, error) {
+	switch p := r.(type) {
+	case *mcp.ElicitParams:
+		return s.inquiry(key, p)
+	//lint:ignore SA1019 servers still ask for what the protocol deprecates
+	case *mcp.CreateMessageWithToolsParams:
+		if s.owner.describer.server.Sampling.on() {
+			return s.sampling(key, p)
+		}
+	}
+	return turn.Inquiry{}, fmt.Errorf("it asks for %s, which is not offered to servers", kindOfRequest(r))
 }
 
 func sortedKeys(m mcp.InputRequestMap) []string {
@@ -132,14 +146,11 @@ func kindOfRequest(r mcp.InputRequest) string {
 
 // inquiry makes a question of a server's request, bounded, clean and without secrets.
 func (s *session) inquiry(key string, p *mcp.ElicitParams) (turn.Inquiry, error) {
-	if key == "" || len(key) > maxInquiryKey || plain.Line(key, maxInquiryKey) != key {
-		return turn.Inquiry{}, errors.New("the name of its question is empty, too long or not printable")
-	}
 	redact := s.owner.redact.result
 	message, _ := plain.Cut(redact(strings.TrimSpace(plain.Sanitize(p.Message))), maxInquiryText)
-	q := turn.Inquiry{Key: redact(key), Message: message}
-	if q.Key != key {
-		return q, errors.New("the name of its question holds a secret")
+	q := turn.Inquiry{Key: key, Message: message}
+	if err := checkKey(key, redact); err != nil {
+		return q, err
 	}
 	if p.Mode == "url" || p.Mode == "" && p.URL != "" {
 		q.URL = p.URL
@@ -153,6 +164,17 @@ func (s *session) inquiry(key string, p *mcp.ElicitParams) (turn.Inquiry, error)
 		q.Schema, err = flatSchema(json.RawMessage(redact(string(raw))))
 	}
 	return q, err
+}
+
+// checkKey refuses a server's name of a question that cannot be kept as it is.
+func checkKey(key string, redact func(string) string) error {
+	switch {
+	case key == "" || len(key) > maxInquiryKey || plain.Line(key, maxInquiryKey) != key:
+		return errors.New("the name of its question is empty, too long or not printable")
+	case redact(key) != key:
+		return errors.New("the name of its question holds a secret")
+	}
+	return nil
 }
 
 // checkAsked refuses addresses to which nobody should be sent by a server's word.
@@ -214,6 +236,9 @@ func resume(req turn.ToolRequest) (c continuation, asked *turn.ToolResult) {
 
 // take finds the reply to a question and checks it. Where one thing is asked, its name may be left out.
 func (c continuation) take(q turn.Inquiry, replies []turn.Reply) (turn.Reply, error) {
+	if q.Sample != nil {
+		return takeSampled(q, replies), nil
+	}
 	r, ok := replyTo(replies, q.Key)
 	if !ok && len(c.Inquiries)-len(c.Replies) == 1 {
 		r, ok = replyTo(replies, "")

@@ -24,8 +24,11 @@ func (s *session) client() *mcp.Client {
 		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { s.markStale() },
 		ProgressNotificationHandler: s.progressed,
 	}
-	if s.owner.describer.server.HoldQuestions > 0 {
+	if server := s.owner.describer.server; server.HoldQuestions > 0 {
 		opts.ElicitationHandler = s.held
+		if server.Sampling.on() {
+			opts.CreateMessageWithToolsHandler = s.heldSample
+		}
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "everturn", Version: "1"}, opts)
 	client.AddSendingMiddleware(s.owner.modest)
@@ -35,16 +38,21 @@ func (s *session) client() *mcp.Client {
 // capabilities are what a server is told that it may ask for. Questions to people are among them for servers of the newest
 // protocol; modest takes them away again where an older one is spoken.
 func (c *connector) capabilities() *mcp.ClientCapabilities {
-	return &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{ // not nil, which would advertise roots
+	out := &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{ // not nil, which would advertise roots
 		Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{},
 	}}
+	if c.describer.server.Sampling.on() {
+		//lint:ignore SA1019 servers still ask for what the protocol deprecates
+		out.Sampling = &mcp.SamplingCapabilities{}
+	}
+	return out
 }
 
 // modest is sending middleware that promises servers of older protocols no answers that they would not get.
 func (c *connector) modest(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if p, ok := req.GetParams().(*mcp.InitializeParams); ok && method == methodInitialize && c.describer.server.HoldQuestions <= 0 {
-			p.Capabilities.Elicitation = nil
+			p.Capabilities.Elicitation, p.Capabilities.Sampling = nil, nil
 		}
 		return next(ctx, method, req)
 	}
@@ -54,9 +62,8 @@ func (c *connector) modest(next mcp.MethodHandler) mcp.MethodHandler {
 // more than one could be it, nobody is asked.
 func (s *session) held(ctx context.Context, req *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 	cancelled := &mcp.ElicitResult{Action: string(turn.ReplyCancel)}
-	within := s.owner.describer.server.HoldQuestions
 	f := s.flights.only()
-	if within <= 0 || f == nil {
+	if f == nil {
 		return cancelled, nil
 	}
 	q, err := s.inquiry("1", req.Params)
@@ -64,10 +71,6 @@ func (s *session) held(ctx context.Context, req *mcp.ElicitRequest) (*mcp.Elicit
 		s.owner.log.Info("an MCP server's question is not asked", "server", s.owner.id(), "reason", err)
 		return cancelled, nil
 	}
-	defer f.patience.hold()()
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	defer context.AfterFunc(f.waiting, cancel)()
 	reply, err := f.ask(ctx, q)
 	if err != nil || reply.Action == "" {
 		return cancelled, nil
@@ -81,8 +84,13 @@ func (s *session) held(ctx context.Context, req *mcp.ElicitRequest) (*mcp.Elicit
 	return result, nil
 }
 
-// ask has a person asked and waits for the reply. It returns where the context ends, whatever becomes of the question.
+// ask has a person asked and waits for the reply, as long as the call may be held. It returns where the context ends,
+// whatever becomes of the question.
 func (f *flight) ask(ctx context.Context, q turn.Inquiry) (turn.Reply, error) {
+	defer f.patience.hold()()
+	ctx, cancel := context.WithTimeout(ctx, f.s.owner.describer.server.HoldQuestions)
+	defer cancel()
+	defer context.AfterFunc(f.waiting, cancel)()
 	type said struct {
 		turn.Reply
 		error

@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/everturn/everturn/activities/toolbox/plain"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -100,7 +101,7 @@ func (s *session) request(p *mcp.CreateMessageWithToolsParams) (out turn.SampleR
 	case p.Temperature < 0 || p.Temperature > maxTemperature:
 		return out, fmt.Errorf("has a temperature that is not between 0 and %d", maxTemperature)
 	}
-	clean := func(text string) string { return s.owner.redact.result(Sanitize(text)) }
+	clean := func(text string) string { return s.owner.redact.result(plain.Sanitize(text)) }
 	out.System = clean(p.SystemPrompt)
 	if p.Temperature > 0 { // the protocol's types cannot tell 0 from nothing
 		out.Temperature = &p.Temperature
@@ -145,7 +146,7 @@ func sampleMessage(m *mcp.SamplingMessageV2, clean func(string) string) (turn.Sa
 	case m.Role == "assistant":
 		out.Role = turn.RoleAssistant
 	case m.Role != "user":
-		return out, fmt.Errorf("has a message of the role %q; user and assistant are known", oneLine(string(m.Role), 40))
+		return out, fmt.Errorf("has a message of the role %q; user and assistant are known", plain.Line(string(m.Role), 40))
 	}
 	var texts []string
 	for _, c := range m.Content {
@@ -222,7 +223,7 @@ func rejection(r turn.Reply) string {
 		text = "User rejected sampling request"
 	}
 	if r.Why != "" {
-		text += ": " + oneLine(r.Why, 400)
+		text += ": " + plain.Line(r.Why, 400)
 	}
 	return text
 }

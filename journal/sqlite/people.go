@@ -68,10 +68,12 @@ func (t *tx) openWait(sc *scope, w turn.Wait, at time.Time) (err error) {
 	if err := journal.CheckWait(x.rec.Wait); err != nil {
 		return err
 	}
-	switch w.Kind {
-	case turn.WaitApproval:
+	switch {
+	case x.rec.Sampling() != nil:
+		err = t.fillSample(sc, &x)
+	case w.Kind == turn.WaitApproval:
 		err = t.fillIn(sc, &x)
-	case turn.WaitElicitation:
+	case w.Kind == turn.WaitElicitation:
 		x.size, x.rec.Arguments = 0, ""
 		err = t.nameTool(sc, &x)
 	default:

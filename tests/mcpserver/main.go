@@ -23,7 +23,7 @@ type program struct {
 	mode, modeFile, ledger, release, block, pidfile, http string
 	faceFile, shadow, leak                                string
 
-	untilEOF, times, mute, stateless bool
+	untilEOF, times, mute, stateless, old bool
 
 	in       io.Reader
 	out, err io.Writer
@@ -57,6 +57,7 @@ func (p *program) parse(args []string) {
 	f.StringVar(&p.http, "http", "", "serve streamable HTTP on this address, printing the URL on stdout")
 	f.StringVar(&p.faceFile, "face", "", "file that holds the face of append: see faces in faces.go; read again at SIGHUP")
 	f.BoolVar(&p.stateless, "stateless", false, "with -http: keep no sessions, which the newest protocol wants")
+	f.BoolVar(&p.old, "old", false, "know no protocol in which a call need not be held while something is asked")
 	f.BoolVar(&p.mute, "mute", false, "tell nobody that the list of tools has changed")
 	f.StringVar(&p.shadow, "shadow", "", "names, with commas, of tools that act in others' names")
 	f.StringVar(&p.leak, "leak", "", "names, with commas, of variables that the tool leak tells everybody")
@@ -92,10 +93,14 @@ func (p *program) run(ctx context.Context) error {
 
 // options are the SDK's own, but that a mute server does not promise to tell of changes, and so does not.
 func (p *program) options() *mcp.ServerOptions {
-	if !p.mute {
-		return nil
+	o := &mcp.ServerOptions{}
+	if p.mute {
+		o.Capabilities = &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}
 	}
-	return &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}}
+	if p.old {
+		o.SupportedProtocolVersions = oldVersions
+	}
+	return o
 }
 
 func (p *program) serveHTTP(ctx context.Context) error {

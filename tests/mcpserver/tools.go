@@ -41,6 +41,7 @@ func (p *program) addTools() {
 	readOnly := &mcp.ToolAnnotations{ReadOnlyHint: true}
 	p.addFaces()
 	p.addAsking()
+	p.addSampling()
 	p.addUntrusted()
 	add(p, "read_note", "Read the effects in the ledger.", readOnly, p.readNote)
 	add(p, "echo", "Answer with the text.", readOnly, func(_ context.Context, in textIn) (string, error) { return in.Text, nil })
