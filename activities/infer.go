@@ -193,7 +193,7 @@ func (a *Activities) proposal(ctx context.Context, in workflows.InferInput, prof
 	case turn.AskUser:
 		return turn.Proposal{Kind: turn.ProposeAsk, Question: turn.Cut(a.redact(act.Question), turn.AnswerInline)}
 	case turn.CallTools:
-		if err := a.checkCalls(in.Step, profile, act.Calls, answer.Text); err != nil {
+		if err := a.checkCalls(ctx, in.Step, profile, act.Calls, answer.Text); err != nil {
 			return a.invalid(err, act.Calls)
 		}
 		text := ""
@@ -219,14 +219,14 @@ func (a *Activities) invalid(err error, calls []turn.ToolCall) turn.Proposal {
 const maxCalls = 128
 
 // checkCalls finds the first call that cannot be run as it stands.
-func (a *Activities) checkCalls(step int, profile turn.Profile, calls []turn.ToolCall, raw string) error {
+func (a *Activities) checkCalls(ctx context.Context, step int, profile turn.Profile, calls []turn.ToolCall, raw string) error {
 	if len(calls) > maxCalls {
 		return &turn.InvalidAction{Step: step, Reason: fmt.Sprintf("it asks for %d calls at once; %d are the most", len(calls), maxCalls)}
 	}
 	for _, c := range calls {
-		reason := ""
+		reason, code := "", turn.Code("")
 		if d, ok := find(profile, c.Tool); !ok {
-			reason = "there is no such tool"
+			reason, code = a.standing(ctx).missing(c.Tool, profile.Policy)
 		} else if err := turn.CheckJSON(c.Arguments); err != nil {
 			reason = "its arguments are not valid: " + err.Error()
 		} else if err := a.tools.Check(d, json.RawMessage(c.Arguments)); err != nil {
@@ -234,7 +234,7 @@ func (a *Activities) checkCalls(step int, profile turn.Profile, calls []turn.Too
 		}
 		if reason != "" {
 			return &turn.InvalidAction{Step: step, Name: turn.Cut(c.Tool, 80), Arguments: turn.Cut(c.Arguments, turn.ArgumentsPreview),
-				Reason: turn.Cut(reason, 500), Raw: turn.Cut(raw, turn.ArgumentsPreview)}
+				Reason: turn.Cut(reason, 500), Code: code, Raw: turn.Cut(raw, turn.ArgumentsPreview)}
 		}
 	}
 	return nil

@@ -68,7 +68,7 @@ func (a *Activities) weigh(ctx context.Context, session string, profile turn.Pro
 	}
 	var rules []turn.SessionRule
 	read := false
-	guard := a.guard(ctx, session, profile.Policy.Taint)
+	guard, tools := a.guard(ctx, session, profile.Policy.Taint), a.standing(ctx)
 	for i, c := range calls {
 		d, _ := find(profile, c.Tool)
 		permission, why, fromRule := guard(d, json.RawMessage(c.Arguments), profile.Policy)
@@ -77,6 +77,12 @@ func (a *Activities) weigh(ctx context.Context, session string, profile turn.Pro
 		}
 		if permission == turn.Ask && profile.Policy.Taint != turn.TaintStrict && covered(rules, c.Tool, proposals[i].ArgumentsHash, fromRule) {
 			permission, why = turn.Allow, ""
+		}
+		if permission == turn.Ask {
+			if drifted := tools.drifted(d); drifted != "" { // whatever people would say
+				proposals[i].Code, why = turn.CodeToolDrift, drifted
+			}
+			proposals[i].Widest = widest(profile.Policy.Taint, fromRule)
 		}
 		proposals[i].Permission = permission
 		if permission != turn.Allow {
@@ -100,6 +106,17 @@ func covered(rules []turn.SessionRule, tool, argumentsHash string, fromRule bool
 	return slices.ContainsFunc(rules, func(r turn.SessionRule) bool {
 		return r.Covers(tool, argumentsHash) && (r.ArgumentsHash != "" || !fromRule)
 	})
+}
+
+// widest is how far "always" would go for a call that is asked for: see covered.
+func widest(taint turn.TaintMode, fromRule bool) turn.Scope {
+	switch {
+	case taint == turn.TaintStrict:
+		return turn.AlwaysNever
+	case fromRule:
+		return turn.AlwaysCall
+	}
+	return ""
 }
 
 // guard weighs calls of a session that may have read what strangers say. Such words may be instructions: what a call could

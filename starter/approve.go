@@ -122,6 +122,11 @@ func (t *turnClient) approve(ctx context.Context, args []string, f approveFlags)
 	}
 	d := decision{allow: !f.deny, reason: f.reason, always: turn.Scope(f.always)}
 	for _, w := range waits {
+		if d.always != "" && !w.Spares(d.always) {
+			return usage("nothing was decided: %s", w.Unspared())
+		}
+	}
+	for _, w := range waits {
 		agreed, err := t.confirmed(ctx, w, f)
 		if err != nil {
 			return err

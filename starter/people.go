@@ -157,7 +157,7 @@ func (p *people) prompt() {
 	case p.pages != nil && p.pages.left() > 0:
 		prompt = p.pages.prompt()
 	case p.current.Kind == turn.WaitApproval:
-		prompt = "[y]es, [n]o (and why), [a]lways this call, always this [t]ool: "
+		prompt = decisionPrompt(p.current.Wait)
 	}
 	io.WriteString(p.f.app.err, prompt)
 	if p.reading {
@@ -206,7 +206,23 @@ func (p *people) meant(w journal.WaitRecord, line string) (send func(context.Con
 		p.f.app.note("%s", p.pages.next()) // nothing is allowed before all of it was on the screen
 		return nil, false
 	}
+	if d.always != "" && !w.Spares(d.always) {
+		p.f.app.note("%s", w.Unspared())
+		return nil, false
+	}
 	return func(ctx context.Context) error { _, err := p.f.decide(ctx, w, d); return err }, ok
+}
+
+// decisionPrompt offers what would have an effect.
+func decisionPrompt(w turn.Wait) string {
+	prompt := "[y]es, [n]o (and why)"
+	if w.Spares(turn.AlwaysCall) {
+		prompt += ", [a]lways this call"
+	}
+	if w.Spares(turn.AlwaysTool) {
+		prompt += ", always this [t]ool"
+	}
+	return prompt + ": "
 }
 
 // decisionOf reads what is said to an approval.

@@ -198,7 +198,7 @@ func printWait(w io.Writer, p journal.WaitRecord) {
 }
 
 func printCall(w io.Writer, c journal.CallRecord) {
-	outcome := string(c.Outcome)
+	outcome := chat.Ended(c.Outcome, c.Code)
 	if outcome == "" {
 		outcome = "open"
 	}

@@ -127,7 +127,7 @@ func (v *view) tool(c turn.Chunk) {
 	if v.chatty && v.media != nil {
 		media = chat.MediaMarks(v.media(c))
 	}
-	v.activity("← %s %s, %d bytes, %s%s", call.Tool, call.Outcome, call.SizeBytes, time.Duration(call.DurationMS)*time.Millisecond, media)
+	v.activity("← %s %s, %d bytes, %s%s", call.Tool, chat.Ended(call.Outcome, call.Code), call.SizeBytes, time.Duration(call.DurationMS)*time.Millisecond, media)
 }
 
 // activity says what happens, to a person only.

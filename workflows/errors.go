@@ -17,6 +17,14 @@ func code(err error) turn.Code {
 	return ""
 }
 
+// known is c where it is one of ours.
+func known(c turn.Code) turn.Code {
+	if !c.Known() {
+		return ""
+	}
+	return c
+}
+
 // message is what an error says to people.
 func message(err error) string {
 	var app *temporal.ApplicationError

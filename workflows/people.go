@@ -62,10 +62,10 @@ func (r *run) toApprove(ctx workflow.Context, calls []turn.CallProposal) []turn.
 	var waits []turn.Wait
 	for _, c := range calls {
 		tool, known := r.progress.Pins.Find(c.Tool)
-		if permission, why := r.permission(c); permission == turn.Ask && known {
+		if permission, why := r.permission(c); permission == turn.Ask && known && c.Code == "" {
 			waits = append(waits, turn.Wait{
 				ID: c.ID, Kind: turn.WaitApproval, Step: r.progress.Counters.Step, Tool: c.Tool, Arguments: c.Arguments,
-				ArgumentsHash: c.ArgumentsHash, Risk: tool.Risk, Why: why, ExpiresAt: expiry(ctx, r.progress.Pins.People.ApprovalExpiry),
+				ArgumentsHash: c.ArgumentsHash, Risk: tool.Risk, Why: why, Widest: c.Widest, ExpiresAt: expiry(ctx, r.progress.Pins.People.ApprovalExpiry),
 			})
 		}
 	}
@@ -307,6 +307,8 @@ func (r *run) validateApprove(ctx workflow.Context, a Approval) error {
 		return rejected(turn.CodeConfigInvalid, noAlways)
 	case a.Always != "" && a.Always != turn.AlwaysCall && a.Always != turn.AlwaysTool, a.Always != "" && !a.Allow:
 		return rejected(turn.CodeConfigInvalid, `always is "call" or "tool", and goes with allow`)
+	case a.Always != "" && !w.Spares(a.Always):
+		return rejected(turn.CodeConfigInvalid, w.Unspared())
 	}
 	return nil
 }

@@ -176,6 +176,11 @@ func (r *run) invalid(p turn.ParseAction, proposal turn.Proposal) turn.Phase {
 	pins, c := r.progress.Pins, &r.progress.Counters
 	reason := proposal.Invalid.Error()
 	results := refused(proposal.Calls, "not run: "+reason)
+	for i := range results {
+		if results[i].Call.Tool == proposal.Invalid.Name {
+			results[i].Code = proposal.Invalid.Code
+		}
+	}
 	c.ConsecutiveErrors++
 	switch pins.Policy.AfterInvalid(pins.Limits, *c) {
 	case turn.DecideReprompt:

@@ -144,6 +144,10 @@ func (r *run) oneCall(ctx workflow.Context, f *flight) (turn.Settled, CallResult
 		settled.Outcome, settled.Text = turn.OutcomeDenied, "there is no tool "+c.Tool
 		return settled, CallResult{Outcome: turn.OutcomeDenied}, nil
 	}
+	if c.Code != "" { // nobody was asked, and nobody is to be
+		settled.Outcome, settled.Code, settled.Text = turn.OutcomeError, c.Code, c.Why
+		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool, Preview: c.Why}, nil
+	}
 	if why := r.refuse(c, tool, f.ruling); why != "" {
 		settled.Outcome, settled.Text = turn.OutcomeDenied, why
 		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool}, nil
@@ -154,7 +158,7 @@ func (r *run) oneCall(ctx workflow.Context, f *flight) (turn.Settled, CallResult
 	}
 	if outcome := r.outcomeOf(err); outcome != "" {
 		// Nothing is in the ledger but perhaps an open claim; the journal prefers what it has.
-		settled.Outcome, settled.Text = outcome, told(outcome, err)
+		settled.Outcome, settled.Code, settled.Text = outcome, known(code(err)), told(outcome, err)
 		return settled, CallResult{CallID: c.ID, Outcome: outcome, Tool: c.Tool, Preview: settled.Text}, nil
 	}
 	if receipt.Tool != "" {

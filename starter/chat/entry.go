@@ -98,13 +98,13 @@ const previewRunes = 80
 var outcomeMarks = map[turn.Outcome]string{turn.OutcomeOK: "✓", turn.OutcomeError: "✗", turn.OutcomeDenied: "✗", turn.OutcomeUnknown: "?", turn.OutcomeCancelled: "–"}
 
 // callLine is a call that ended, on one line.
-func callLine(tool, arguments string, outcome turn.Outcome, took string) string {
+func callLine(tool, arguments string, outcome turn.Outcome, code turn.Code, took string) string {
 	mark := outcomeMarks[outcome]
 	if mark == "" {
 		mark = "·"
 	}
 	said := strings.TrimSpace(fmt.Sprintf("%s %s %s", mark, terminal.Line(tool, previewRunes), terminal.Line(arguments, previewRunes)))
-	said += " · " + string(outcome)
+	said += " · " + Ended(outcome, code)
 	if outcome == turn.OutcomeUnknown {
 		said += ": it may or may not have taken effect"
 	}
@@ -118,6 +118,19 @@ func callLine(tool, arguments string, outcome turn.Outcome, took string) string 
 // late. Users' messages have no step.
 func IsNotice(m turn.Message) bool {
 	return m.Role == turn.RoleUser && m.Step > 0 && strings.HasPrefix(m.ID, "late:")
+}
+
+// Ended is how a call ended, with what people can do about it where it did not come to its tool.
+func Ended(outcome turn.Outcome, code turn.Code) string {
+	switch code {
+	case "":
+		return string(outcome)
+	case turn.CodeToolDrift:
+		return fmt.Sprintf("%s (%s: `starter tools diff` shows what is held back)", outcome, code)
+	case turn.CodeToolNotSent:
+		return fmt.Sprintf("%s (%s: `starter tools status` shows how its server does)", outcome, code)
+	}
+	return fmt.Sprintf("%s (%s)", outcome, terminal.Line(string(code), previewRunes))
 }
 
 // MediaMarks say in a word each what a result has that is not text.

@@ -118,7 +118,7 @@ func (m *Model) showPast(msg openedMsg) {
 			}
 		case turn.RoleTool:
 			c := calls[p.TurnID+" "+p.CallID]
-			m.say(entryCall, callLine(c.Tool, c.Arguments, p.Outcome, "")+MediaMarks(p.Media))
+			m.say(entryCall, callLine(c.Tool, c.Arguments, p.Outcome, "", "")+MediaMarks(p.Media))
 		}
 	}
 }

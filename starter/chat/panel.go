@@ -2,6 +2,7 @@ package chat
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/everturn/everturn/starter/terminal"
@@ -105,13 +106,20 @@ func (m *Model) approvalKeys(w *wait) []string {
 	case m.deciding && !w.read:
 		return wrapText(moreKeys, m.cols())
 	case m.deciding && m.cols() < 60:
-		return []string{cutWidth(shortKeys, m.cols())}
+		return []string{cutWidth(keysFor(w, "/", shortKeys), m.cols())}
 	case m.deciding:
-		return wrapText(allKeys, m.cols())
+		return wrapText(keysFor(w, " · ", allKeys), m.cols())
 	case m.reason != "":
 		return []string{cutWidth("why not? Enter denies", m.cols())}
 	}
 	return []string{m.palette.paint(dim, cutWidth("Tab decides", m.cols()))}
+}
+
+// keysFor leaves out the keys that would have no effect.
+func keysFor(w *wait, between, keys string) string {
+	return strings.Join(slices.DeleteFunc(strings.Split(keys, between), func(key string) bool {
+		return key[0] == 'a' && !w.Spares(turn.AlwaysCall) || key[0] == 't' && !w.Spares(turn.AlwaysTool)
+	}), between)
 }
 
 // page is by how many rows a page of arguments is scrolled.

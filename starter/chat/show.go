@@ -153,7 +153,7 @@ func (m *Model) showCall(c turn.Chunk, media []turn.Media) {
 		}
 	}
 	took := short(time.Duration(call.DurationMS) * time.Millisecond)
-	m.say(entryCall, callLine(call.Tool, call.Arguments, call.Outcome, took)+MediaMarks(media))
+	m.say(entryCall, callLine(call.Tool, call.Arguments, call.Outcome, call.Code, took)+MediaMarks(media))
 	if call.Outcome == turn.OutcomeError || call.Outcome == turn.OutcomeDenied {
 		if why := terminal.Line(call.Preview, 2*previewRunes); why != "" {
 			m.say(entryCall, "  "+why)
@@ -181,7 +181,7 @@ func (m *Model) showResolved(c turn.Chunk) {
 		return
 	}
 	m.settleText()
-	m.say(entryCall, "resolved late: "+callLine(call.Tool, call.Arguments, call.Outcome, ""))
+	m.say(entryCall, "resolved late: "+callLine(call.Tool, call.Arguments, call.Outcome, "", ""))
 }
 
 func (m *Model) showJoined(c turn.Chunk) {

@@ -129,6 +129,15 @@ func (m *Model) calmed(msg calmMsg) tea.Cmd {
 	return nil
 }
 
+// decideForGood allows a call for good, where that would spare the question again.
+func (m *Model) decideForGood(w *wait, scope turn.Scope) tea.Cmd {
+	if !w.Spares(scope) {
+		m.note("%s", w.Unspared())
+		return nil
+	}
+	return m.decide(w, workflows.Approval{Allow: true, Always: scope})
+}
+
 // decideKey takes a key while something is asked.
 func (m *Model) decideKey(key string) tea.Cmd {
 	w := m.approval()
@@ -136,9 +145,9 @@ func (m *Model) decideKey(key string) tea.Cmd {
 	case "y", "Y":
 		return m.decide(w, workflows.Approval{Allow: true})
 	case "a", "A":
-		return m.decide(w, workflows.Approval{Allow: true, Always: turn.AlwaysCall})
+		return m.decideForGood(w, turn.AlwaysCall)
 	case "t", "T":
-		return m.decide(w, workflows.Approval{Allow: true, Always: turn.AlwaysTool})
+		return m.decideForGood(w, turn.AlwaysTool)
 	case "n", "N":
 		return m.decide(w, workflows.Approval{})
 	case "r", "R":

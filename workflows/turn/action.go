@@ -37,7 +37,9 @@ type InvalidAction struct {
 	Name      string `json:"name,omitempty"`      // the tool, where one was named
 	Arguments string `json:"arguments,omitempty"` // preview
 	Reason    string `json:"reason"`              // meant for the model too
-	Raw       string `json:"raw,omitempty"`       // preview of the answer
+	// Code is ToolResult's, of a call of a tool that there is and that the turn does not have; else empty.
+	Code Code   `json:"code,omitempty"`
+	Raw  string `json:"raw,omitempty"` // preview of the answer
 }
 
 func (e *InvalidAction) Error() string {

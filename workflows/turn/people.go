@@ -1,6 +1,9 @@
 package turn
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // UserMessage is what a user says to a session. A text over Temporal's payload limit is put into the journal by the
 // client, and Blob names it. The ID is unique in its session for ever: a message sent twice is answered once.
@@ -106,6 +109,14 @@ const (
 // Spares reports whether a ruling of this scope would spare the session the question again.
 func (w Wait) Spares(s Scope) bool {
 	return w.Widest == "" || w.Widest == s
+}
+
+// Unspared says why "always" is not taken, and what is: see Spares.
+func (w Wait) Unspared() string {
+	if w.Widest == AlwaysCall {
+		return fmt.Sprintf(`call %s is asked for because of its arguments, or of what the conversation holds: allowing the tool for good would not spare the question. Allow it once, or for exactly these arguments (always "call")`, w.ID)
+	}
+	return fmt.Sprintf("nothing spares the question of call %s: policy has each call approved by itself. Allow it once", w.ID)
 }
 
 // SessionRule allows what policy would ask for, by the word of a person, for the rest of a session.
