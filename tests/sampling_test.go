@@ -176,8 +176,13 @@ func TestAServerMayAskTheModelOfItselfWithinItsBounds(t *testing.T) {
 func TestAServerCannotSpendMoreThanTheTurnHas(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
-	r := newRig(t, summarising(`{"text":"x","rounds":3}`, strings.Repeat("and so on ", 200)), l.host(config.MCPTool{}), lending(config.SamplingAllow),
-		func(c *config.Config) { c.Runtime.MaxTokens = 400 })
+	r := newRig(t, script.Func(func(q script.Request) script.Reply {
+		if isSample(q) {
+			return script.Text("Short.").Usage(100, 200, 0)
+		}
+		return script.Call("mcp_ledger_summarise", `{"text":"x","rounds":3,"tokens":1000}`).Usage(200, 10, 0)
+	}), l.host(config.MCPTool{}), lending(config.SamplingAllow, func(s *config.MCPServer) { s.SamplingMaxTokens = 400 }),
+		func(c *config.Config) { c.Runtime.MaxTokens = 500 })
 	r.work()
 	begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Summarise it."})
 	rec := r.answered(session(t), "m1")
@@ -185,7 +190,8 @@ func TestAServerCannotSpendMoreThanTheTurnHas(t *testing.T) {
 	assert.Contains(t, r.calls(begun.Turn, 1)[0].Text, "no summary: (No model has answered: budget_exceeded: the turn used")
 	lent := r.lent()
 	require.Len(t, lent, 1, "the second was not sent")
-	assert.Less(t, lent[0].Chat.MaxTokens+lent[0].Chat.MaxCompletionTokens, 400)
+	assert.Equal(t, 290, lent[0].Chat.MaxTokens+lent[0].Chat.MaxCompletionTokens, "what is left, where that is less than what it may have")
+	assert.EqualValues(t, 510, rec.Usage.Total())
 	r.sound(session(t))
 }
 
