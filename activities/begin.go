@@ -29,7 +29,7 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 		return workflows.BeginResult{}, fmt.Errorf("encoding the pins: %w", err)
 	}
 	begun, err := a.journal.Begin(ctx, journal.BeginInput{
-		Session: in.Session, Turn: in.Turn, WorkflowID: in.WorkflowID, RunID: in.RunID, Agent: pins.Agent,
+		Session: in.Session, Tenant: in.Tenant, Turn: in.Turn, WorkflowID: in.WorkflowID, RunID: in.RunID, Agent: pins.Agent,
 		Message: turn.Message{ID: in.Message.ID, Role: turn.RoleUser, Text: in.Message.Text}, MessageBlob: in.Message.Blob,
 		Pins: raw, At: time.Now(),
 	})
@@ -74,7 +74,7 @@ func (a *Activities) pins(ctx context.Context, in workflows.BeginInput) (turn.Pi
 		return turn.Pins{}, turn.Errorf(turn.CodeConfigInvalid, nil, err.Error())
 	}
 	pins := turn.Pins{
-		Version: turn.PinsVersion, Agent: g.Name, Provider: g.Provider, Model: g.Model, Mode: g.Mode, Limits: limits, Policy: g.Policy, People: g.People,
+		Version: turn.PinsVersion, Tenant: in.Tenant, Agent: g.Name, Provider: g.Provider, Model: g.Model, Mode: g.Mode, Limits: limits, Policy: g.Policy, People: g.People,
 		RetryMax: g.RetryMax, Temperature: g.Temperature, MaxTokens: g.MaxTokens,
 	}
 	descriptors, err := a.pinTools(ctx, &pins)

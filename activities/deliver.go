@@ -12,12 +12,13 @@ import (
 
 // DeliveryOptions are what deliveries work with; all are needed.
 type DeliveryOptions struct {
-	Journal Deliverer
+	// Journal is that of a tenant.
+	Journal func(tenant string) Deliverer
 	// Send hands a message to its session. It may be called again with the same message, which is then answered once. What
 	// the session refuses is a *turn.Error.
 	Send func(context.Context, workflows.HandOverInput) error
 	// Running reports whether a turn of the session runs or waits.
-	Running func(ctx context.Context, session string) (bool, error)
+	Running func(context.Context, workflows.HandOverInput) (bool, error)
 }
 
 // Deliverer is the part of a journal's Store that tells what became of a message.
@@ -69,7 +70,7 @@ func (d *Deliveries) handOver(ctx context.Context, in workflows.HandOverInput) (
 // look says what the journal has of the message.
 func (d *Deliveries) look(ctx context.Context, in workflows.HandOverInput) (workflows.DeliverResult, error) {
 	res := workflows.DeliverResult{Version: workflows.WireVersion, Session: in.Session, MessageID: in.Message.ID}
-	t, err := d.o.Journal.Delivered(ctx, in.Session, in.Message.ID)
+	t, err := d.o.Journal(in.Tenant).Delivered(ctx, in.Session, in.Message.ID)
 	if errors.Is(err, journal.ErrNotFound) {
 		return res, nil
 	}
@@ -95,7 +96,7 @@ func (d *Deliveries) send(ctx context.Context, in workflows.HandOverInput) error
 // ended looks a last time. A turn that was ended from outside is not settled before the session's next one begins, which
 // may be this delivery's own next message: it is over all the same.
 func (d *Deliveries) ended(ctx context.Context, in workflows.HandOverInput) (workflows.DeliverResult, error) {
-	running, err := d.o.Running(ctx, in.Session)
+	running, err := d.o.Running(ctx, in)
 	if err != nil {
 		return workflows.DeliverResult{}, turn.Errorf(turn.CodeStoreUnavailable, err, "the session cannot be looked at; it is tried again")
 	}

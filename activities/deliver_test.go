@@ -40,7 +40,7 @@ func TestWhatASessionSaysToADelivery(t *testing.T) {
 			env := suite.NewTestActivityEnvironment()
 			sent := 0
 			d := NewDeliveries(DeliveryOptions{
-				Journal: absent{}, Running: func(context.Context, string) (bool, error) { return false, nil },
+				Journal: func(string) Deliverer { return absent{} }, Running: func(context.Context, workflows.HandOverInput) (bool, error) { return false, nil },
 				Send: func(context.Context, workflows.HandOverInput) error { sent++; return c.err },
 			})
 			env.RegisterActivity(d)

@@ -47,7 +47,7 @@ func (a *Activities) finish(ctx context.Context, in workflows.FinishInput) (jour
 func (a *Activities) openRefused(ctx context.Context, in workflows.FinishInput) error {
 	m := turn.Message{ID: in.Opening.ID, Role: turn.RoleUser, Text: in.Opening.Text}
 	begin := journal.BeginInput{
-		Session: in.Session, Turn: in.Turn, WorkflowID: in.Session, RunID: in.Turn, Agent: a.agent.Name,
+		Session: in.Session, Tenant: in.Tenant, Turn: in.Turn, WorkflowID: workflows.WorkflowID(in.Tenant, in.Session), RunID: in.Turn, Agent: a.agent.Name,
 		Message: m, MessageBlob: in.Opening.Blob, Pins: json.RawMessage(`{}`), At: time.Now(),
 	}
 	_, err := a.journal.Begin(ctx, begin)

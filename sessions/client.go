@@ -30,6 +30,9 @@ var (
 type Options struct {
 	TaskQueue string
 	Agent     string // shown in Temporal's indexes
+	// Tenant is whose sessions they are, empty for the default tenant. A client reaches no other tenant's, whatever their
+	// names. See workflows.WorkflowID.
+	Tenant string
 	// Blobs takes texts that are too long to travel, and returns their hash: the journal's PutBlob.
 	Blobs func(ctx context.Context, mediaType string, b []byte) (string, error)
 }
@@ -129,17 +132,17 @@ func (c *Client) begin(ctx context.Context, r Request) (client.WorkflowRun, erro
 	m := r.Message
 	m.After = false
 	return c.temporal.ExecuteWorkflow(ctx, o, workflows.TurnWorkflow, workflows.Input{
-		Version: workflows.WireVersion, Session: r.Session, Message: &m, Agent: r.Agent, Limits: r.Limits,
+		Version: workflows.WireVersion, Session: r.Session, Tenant: c.options.Tenant, Message: &m, Agent: r.Agent, Limits: r.Limits,
 	})
 }
 
 // join hands the message to the turn that runs, or to a new one where that has just ended.
 func (c *Client) join(ctx context.Context, r Request, res *workflows.SendResult) error {
 	start := c.temporal.NewWithStartWorkflowOperation(c.start(r.Session, enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING),
-		workflows.TurnWorkflow, workflows.Input{Version: workflows.WireVersion, Session: r.Session, Agent: r.Agent, Limits: r.Limits})
+		workflows.TurnWorkflow, workflows.Input{Version: workflows.WireVersion, Session: r.Session, Tenant: c.options.Tenant, Agent: r.Agent, Limits: r.Limits})
 	h, err := c.temporal.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
 		StartWorkflowOperation: start,
-		UpdateOptions: client.UpdateWorkflowOptions{UpdateID: r.Message.ID, WorkflowID: r.Session, UpdateName: workflows.SendUpdate,
+		UpdateOptions: client.UpdateWorkflowOptions{UpdateID: r.Message.ID, WorkflowID: c.workflowID(r.Session), UpdateName: workflows.SendUpdate,
 			Args: []any{r.Message}, WaitForStage: client.WorkflowUpdateStageCompleted},
 	})
 	if err == nil {
@@ -155,9 +158,14 @@ func (c *Client) join(ctx context.Context, r Request, res *workflows.SendResult)
 // errClosing: the run that was to be joined has closed meanwhile. The next attempt begins one.
 var errClosing = errors.New("the turn has just ended")
 
+// workflowID is that of a session of this client's tenant.
+func (c *Client) workflowID(session string) string {
+	return workflows.WorkflowID(c.options.Tenant, session)
+}
+
 func (c *Client) start(session string, conflict enumspb.WorkflowIdConflictPolicy) client.StartWorkflowOptions {
 	return client.StartWorkflowOptions{
-		ID: session, TaskQueue: c.options.TaskQueue, WorkflowIDConflictPolicy: conflict,
+		ID: c.workflowID(session), TaskQueue: c.options.TaskQueue, WorkflowIDConflictPolicy: conflict,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		StaticSummary:         "Everturn turn of session " + turn.Cut(session, 80),
 		StaticDetails:         "One user request carried to its answer. Its transcript is in the journal: `starter show " + turn.Cut(session, 80) + "`.",
@@ -190,7 +198,7 @@ func (c *Client) Answer(ctx context.Context, session string, a workflows.Answer)
 // Stop ends the session's turn: it is settled within moments, whatever it is doing, and what was done is kept. It
 // returns when Temporal has the stop. ErrNotRunning.
 func (c *Client) Stop(ctx context.Context, session string) error {
-	err := c.temporal.CancelWorkflow(ctx, session, "")
+	err := c.temporal.CancelWorkflow(ctx, c.workflowID(session), "")
 	var over *serviceerror.NotFound
 	if errors.As(err, &over) {
 		return ErrNotRunning
@@ -218,7 +226,7 @@ func (c *Client) request(ctx context.Context, session, name string, arg, res any
 	id := rand.Text()
 	return c.persist(ctx, func(ctx context.Context) error {
 		h, err := c.temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-			WorkflowID: session, UpdateID: id, UpdateName: name, Args: []any{arg}, WaitForStage: client.WorkflowUpdateStageCompleted,
+			WorkflowID: c.workflowID(session), UpdateID: id, UpdateName: name, Args: []any{arg}, WaitForStage: client.WorkflowUpdateStageCompleted,
 		})
 		if err != nil {
 			return err

@@ -12,7 +12,7 @@ import (
 // Running reports whether the session has a turn that runs or waits. Of a session that Temporal does not know, or knows no
 // more, it has none.
 func (c *Client) Running(ctx context.Context, session string) (bool, error) {
-	d, err := c.temporal.DescribeWorkflowExecution(ctx, session, "")
+	d, err := c.temporal.DescribeWorkflowExecution(ctx, c.workflowID(session), "")
 	var unknown *serviceerror.NotFound
 	switch {
 	case errors.As(err, &unknown):

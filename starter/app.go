@@ -96,7 +96,8 @@ func (a *app) load() (*config.Loaded, error) {
 	return config.Load(config.LoadOptions{Path: a.configPath, Environ: a.environ, Overrides: a.overrides})
 }
 
-// openJournal opens the journal that the configuration names. A file that cannot be opened is a matter of
+// openJournal opens the journal that the configuration names, as its tenant sees it: whatever a command asks for, what is
+// another tenant's is not there. A file that cannot be opened is a matter of
 // configuration; one that is busy is not.
 func openJournal(ctx context.Context, cfg config.Config) (journal.Store, error) {
 	if filepath.Dir(filepath.Clean(cfg.Journal.Path)) == stateDir {
@@ -108,7 +109,10 @@ func openJournal(ctx context.Context, cfg config.Config) (journal.Store, error) 
 	if err != nil && ctx.Err() == nil && !busy(err) {
 		return nil, asUsage(err)
 	}
-	return store, err
+	if err != nil {
+		return nil, err
+	}
+	return journal.ForTenant(store, cfg.Tenant), nil
 }
 
 // busy reports whether an error of SQLite says that another process holds the file (SQLITE_BUSY, sqlite.org/rescode.html).

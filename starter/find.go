@@ -78,7 +78,7 @@ func (t *turnClient) consult(ctx context.Context, s *started, known journal.Turn
 	if known.ID == "" {
 		run = s.Turn
 	}
-	d, err := t.client.DescribeWorkflowExecution(ctx, s.Session, run)
+	d, err := t.client.DescribeWorkflowExecution(ctx, t.workflowID(s.Session), run)
 	var unknown *serviceerror.NotFound
 	var malformed *serviceerror.InvalidArgument // of an ID that is none
 	switch {

@@ -51,7 +51,7 @@ func (a *app) open(ctx context.Context, args []string, browser bool) error {
 			return err
 		}
 	}
-	link := sessionLink(cfg.Temporal, session)
+	link := sessionLink(cfg.Temporal, workflows.WorkflowID(cfg.Tenant, session))
 	fmt.Fprintln(a.out, link)
 	if browser && isTerminal(a.out) {
 		return browse(ctx, link)
@@ -61,8 +61,8 @@ func (a *app) open(ctx context.Context, args []string, browser bool) error {
 
 // sessionLink leads to a list of the session's turns. A string of Temporal's list filters stands in quotes that a
 // backslash escapes.
-func sessionLink(c config.Temporal, session string) string {
-	query := fmt.Sprintf(`WorkflowId="%s"`, strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(session))
+func sessionLink(c config.Temporal, workflowID string) string {
+	query := fmt.Sprintf(`WorkflowId="%s"`, strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(workflowID))
 	return webUI(c) + "/workflows?query=" + url.QueryEscape(query)
 }
 

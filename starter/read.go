@@ -131,7 +131,7 @@ func away(err error) bool {
 // lost waits until the session's workflow has ended for good. A message that joined it and is in no turn by then is in
 // none for ever.
 func (t *turnClient) lost(ctx context.Context, s started) error {
-	if err := t.client.GetWorkflow(ctx, s.Session, "").Get(ctx, nil); ctx.Err() != nil || away(err) {
+	if err := t.client.GetWorkflow(ctx, t.workflowID(s.Session), "").Get(ctx, nil); ctx.Err() != nil || away(err) {
 		return err
 	}
 	return &exitError{code: exitFailed, cause: fmt.Errorf("the turn was ended from outside before it took message %s: send it again with `--message-id %s`, and it is answered once", s.MessageID, s.MessageID)}

@@ -142,7 +142,7 @@ func (t *turnClient) schedule(ctx context.Context, name, prompt string, f schedu
 	}
 	p := plan{Version: workflows.WireVersion, When: f.when.String(), Prompt: turn.Cut(prompt, promptPreview), Session: f.session, Agent: t.cfg.Runtime.Agent, TaskQueue: t.cfg.Temporal.TaskQueue}
 	h, err := t.client.ScheduleClient().Create(ctx, client.ScheduleOptions{
-		ID: name, Spec: f.when.spec(), Action: p.action(name, prompt, f), Paused: f.paused, Memo: map[string]any{planKey: p},
+		ID: t.workflowID(name), Spec: f.when.spec(), Action: p.action(t.cfg.Tenant, name, prompt, f), Paused: f.paused, Memo: map[string]any{planKey: p},
 		Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, CatchupWindow: f.when.catchUp,
 	})
 	if err != nil {
@@ -164,21 +164,23 @@ func (t *turnClient) schedule(ctx context.Context, name, prompt string, f schedu
 
 // action is what happens each time: a turn of its own, or a delivery to the session that is shared. A message without an
 // ID gets one of its run.
-func (p plan) action(name, prompt string, f scheduleFlags) *client.ScheduleWorkflowAction {
+func (p plan) action(tenant, name, prompt string, f scheduleFlags) *client.ScheduleWorkflowAction {
 	agent := workflows.AttrAgent.ValueSet(p.Agent)
 	if p.Session == "" {
 		return &client.ScheduleWorkflowAction{
-			ID: name, Workflow: workflows.TurnWorkflow, TaskQueue: p.TaskQueue,
-			Args:                  []any{workflows.Input{Version: workflows.WireVersion, Message: &workflows.Message{Text: prompt}, Agent: f.agent, Limits: f.limits.request}},
+			ID: workflows.WorkflowID(tenant, name), Workflow: workflows.TurnWorkflow, TaskQueue: p.TaskQueue,
+			Args: []any{workflows.Input{
+				Version: workflows.WireVersion, Tenant: tenant, Message: &workflows.Message{Text: prompt}, Agent: f.agent, Limits: f.limits.request,
+			}},
 			StaticSummary:         "Everturn turn of schedule " + turn.Cut(name, 80),
 			StaticDetails:         "One time of a schedule: a session of its own, named by this workflow's ID. Its transcript is in the journal: `starter show`.",
 			TypedSearchAttributes: temporal.NewSearchAttributes(agent, workflows.AttrState.ValueSet(string(turn.StateRunning))),
 		}
 	}
 	return &client.ScheduleWorkflowAction{
-		ID: "deliver-" + name, Workflow: workflows.DeliverWorkflow, TaskQueue: p.TaskQueue,
+		ID: workflows.WorkflowID(tenant, "deliver-"+name), Workflow: workflows.DeliverWorkflow, TaskQueue: p.TaskQueue,
 		Args: []any{workflows.DeliverInput{
-			Version: workflows.WireVersion, Session: p.Session, Message: workflows.Message{Text: prompt, After: f.after}, Agent: f.agent, Limits: f.limits.request,
+			Version: workflows.WireVersion, Session: p.Session, Tenant: tenant, Message: workflows.Message{Text: prompt, After: f.after}, Agent: f.agent, Limits: f.limits.request,
 		}},
 		StaticSummary:         "Everturn delivery of schedule " + turn.Cut(name, 60) + " to session " + turn.Cut(p.Session, 60),
 		StaticDetails:         "Takes a schedule's prompt to its session, and is over when the turn that took it is: `starter show " + turn.Cut(p.Session, 80) + "`.",

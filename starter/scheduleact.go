@@ -9,7 +9,7 @@ import (
 
 func (a *app) scheduleDeleteCommand() *cobra.Command {
 	return a.scheduleAct("delete", "Delete a schedule; what it has begun goes on", func(ctx context.Context, t *turnClient, name string, d *client.ScheduleDescription) error {
-		if err := t.client.ScheduleClient().GetHandle(ctx, name).Delete(ctx); err != nil {
+		if err := t.scheduleHandle(ctx, name).Delete(ctx); err != nil {
 			return scheduleError(name, err)
 		}
 		t.app.aside("schedule %s is deleted; its sessions stay%s", line(name, maxScheduleName), underWay(d))
@@ -19,7 +19,7 @@ func (a *app) scheduleDeleteCommand() *cobra.Command {
 
 func (a *app) schedulePauseCommand() *cobra.Command {
 	return a.scheduleAct("pause", "Let a schedule rest", func(ctx context.Context, t *turnClient, name string, d *client.ScheduleDescription) error {
-		if err := t.client.ScheduleClient().GetHandle(ctx, name).Pause(ctx, client.SchedulePauseOptions{Note: "paused by a person"}); err != nil {
+		if err := t.scheduleHandle(ctx, name).Pause(ctx, client.SchedulePauseOptions{Note: "paused by a person"}); err != nil {
 			return scheduleError(name, err)
 		}
 		t.app.aside("schedule %s is paused%s", line(name, maxScheduleName), underWay(d))
@@ -29,7 +29,7 @@ func (a *app) schedulePauseCommand() *cobra.Command {
 
 func (a *app) scheduleResumeCommand() *cobra.Command {
 	return a.scheduleAct("resume", "Let a paused schedule go on", func(ctx context.Context, t *turnClient, name string, d *client.ScheduleDescription) error {
-		if err := t.client.ScheduleClient().GetHandle(ctx, name).Unpause(ctx, client.ScheduleUnpauseOptions{Note: "resumed by a person"}); err != nil {
+		if err := t.scheduleHandle(ctx, name).Unpause(ctx, client.ScheduleUnpauseOptions{Note: "resumed by a person"}); err != nil {
 			return scheduleError(name, err)
 		}
 		t.app.aside("schedule %s goes on", line(name, maxScheduleName))
@@ -39,7 +39,7 @@ func (a *app) scheduleResumeCommand() *cobra.Command {
 
 func (a *app) scheduleTriggerCommand() *cobra.Command {
 	return a.scheduleAct("trigger", "Let a schedule come due now, as well", func(ctx context.Context, t *turnClient, name string, d *client.ScheduleDescription) error {
-		if err := t.client.ScheduleClient().GetHandle(ctx, name).Trigger(ctx, client.ScheduleTriggerOptions{}); err != nil {
+		if err := t.scheduleHandle(ctx, name).Trigger(ctx, client.ScheduleTriggerOptions{}); err != nil {
 			return scheduleError(name, err)
 		}
 		if len(d.Info.RunningWorkflows) > 0 {

@@ -87,10 +87,11 @@ func (t *turnClient) schedules(ctx context.Context) ([]scheduleRecord, error) {
 		if err != nil {
 			return nil, fmt.Errorf("listing the schedules: %w", err)
 		}
-		if p, ours := planOf(entry.Memo); !ours || p.TaskQueue != t.cfg.Temporal.TaskQueue {
+		name, own := workflows.SessionOf(t.cfg.Tenant, entry.ID)
+		if p, ours := planOf(entry.Memo); !own || !ours || p.TaskQueue != t.cfg.Temporal.TaskQueue {
 			continue
 		}
-		r, err := t.scheduleRecord(ctx, entry.ID)
+		r, err := t.scheduleRecord(ctx, name)
 		var gone *serviceerror.NotFound
 		switch {
 		case err == nil:
@@ -138,11 +139,11 @@ func (t *turnClient) taken(ctx context.Context, p plan, action client.ScheduleAc
 	if p.Session != "" {
 		rec, err = t.store.Delivered(ctx, p.Session, workflows.DeliveryID(run.WorkflowID, run.FirstExecutionRunID))
 	} else {
-		taken.Session = run.WorkflowID
+		taken.Session, _ = workflows.SessionOf(t.cfg.Tenant, run.WorkflowID)
 		rec, err = t.store.Turn(ctx, run.FirstExecutionRunID)
 	}
 	if errors.Is(err, journal.ErrNotFound) {
-		taken.Link = t.link(started{Session: run.WorkflowID, Turn: run.FirstExecutionRunID})
+		taken.Link = t.runLink(run.WorkflowID, run.FirstExecutionRunID)
 		return taken, nil
 	}
 	taken.Turn, taken.State, taken.Reason = rec.ID, rec.State, rec.Reason
@@ -150,9 +151,14 @@ func (t *turnClient) taken(ctx context.Context, p plan, action client.ScheduleAc
 	return taken, err
 }
 
+// scheduleHandle is that of the tenant's schedule of this name: schedules are kept apart as sessions are.
+func (t *turnClient) scheduleHandle(ctx context.Context, name string) client.ScheduleHandle {
+	return t.client.ScheduleClient().GetHandle(ctx, t.workflowID(name))
+}
+
 // described is a schedule of ours with its plan.
 func (t *turnClient) described(ctx context.Context, name string) (*client.ScheduleDescription, plan, error) {
-	d, err := t.client.ScheduleClient().GetHandle(ctx, name).Describe(ctx)
+	d, err := t.scheduleHandle(ctx, name).Describe(ctx)
 	if err != nil {
 		return nil, plan{}, err
 	}

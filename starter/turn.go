@@ -47,7 +47,7 @@ type started struct {
 func (a *app) newTurnClient(c client.Client, store journal.Store, cfg config.Config, failed <-chan error) *turnClient {
 	t := &turnClient{app: a, client: c, store: store, cfg: cfg, failed: failed}
 	if c != nil {
-		t.sessions = sessions.New(c, sessions.Options{TaskQueue: cfg.Temporal.TaskQueue, Agent: cfg.Runtime.Agent, Blobs: store.PutBlob})
+		t.sessions = sessions.New(c, sessions.Options{TaskQueue: cfg.Temporal.TaskQueue, Agent: cfg.Runtime.Agent, Tenant: cfg.Tenant, Blobs: store.PutBlob})
 	}
 	return t
 }
@@ -100,9 +100,17 @@ func noWorker(then string) error {
 	return &exitError{code: exitUnreachable, cause: fmt.Errorf("%w: start one with `starter dev` or `go run ./worker`; %s", sessions.ErrNoWorker, then)}
 }
 
+// workflowID is that of a session of the tenant's. What runs under the ID of another tenant's session is out of reach.
+func (t *turnClient) workflowID(session string) string {
+	return workflows.WorkflowID(t.cfg.Tenant, session)
+}
+
 // link leads to the turn in Temporal's Web UI.
-func (t *turnClient) link(s started) string {
-	return fmt.Sprintf("%s/workflows/%s/%s/history", webUI(t.cfg.Temporal), url.PathEscape(s.Session), url.PathEscape(s.Turn))
+func (t *turnClient) link(s started) string { return t.runLink(t.workflowID(s.Session), s.Turn) }
+
+// runLink leads to a run of a workflow there.
+func (t *turnClient) runLink(workflowID, run string) string {
+	return fmt.Sprintf("%s/workflows/%s/%s/history", webUI(t.cfg.Temporal), url.PathEscape(workflowID), url.PathEscape(run))
 }
 
 // webUI is where Temporal's Web UI shows the configured namespace.

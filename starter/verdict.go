@@ -35,7 +35,7 @@ func (t *turnClient) verdict(ctx context.Context, s started) (workflows.Result, 
 		if err != nil {
 			return r, err
 		}
-		d, err := t.client.DescribeWorkflowExecution(ctx, s.Session, "") // the turn goes on in a later run
+		d, err := t.client.DescribeWorkflowExecution(ctx, t.workflowID(s.Session), "") // the turn goes on in a later run
 		if err != nil {
 			return r, fmt.Errorf("asking Temporal for the turn's next run: %w", err)
 		}
@@ -47,7 +47,7 @@ func (t *turnClient) verdict(ctx context.Context, s started) (workflows.Result, 
 // cancellation. errMovedOn where it was continued as another one.
 func (t *turnClient) closed(ctx context.Context, s started, run string) (workflows.Result, error) {
 	var r workflows.Result
-	err := t.client.GetWorkflow(ctx, s.Session, run).GetWithOptions(ctx, &r, client.WorkflowRunGetOptions{DisableFollowingRuns: true})
+	err := t.client.GetWorkflow(ctx, t.workflowID(s.Session), run).GetWithOptions(ctx, &r, client.WorkflowRunGetOptions{DisableFollowingRuns: true})
 	if err == nil {
 		return t.unabridged(ctx, r), nil
 	}

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -25,6 +26,7 @@ type Deliveries interface {
 type DeliverInput struct {
 	Version int    `json:"v,omitempty"`
 	Session string `json:"session"`
+	Tenant  string `json:"tenant,omitempty"` // whose session it is; empty: the default tenant
 	// Message: an empty ID is DeliveryID's.
 	Message Message        `json:"message"`
 	Agent   string         `json:"agent,omitempty"`
@@ -50,6 +52,7 @@ type DeliverResult struct {
 type HandOverInput struct {
 	Version int            `json:"v"`
 	Session string         `json:"session"`
+	Tenant  string         `json:"tenant,omitempty"`
 	Message Message        `json:"message"`
 	Agent   string         `json:"agent,omitempty"`
 	Limits  *LimitsRequest `json:"limits,omitempty"`
@@ -135,7 +138,7 @@ func (in DeliverInput) handOver(ctx workflow.Context, patience time.Duration) (r
 		Summary: "to session " + turn.Cut(in.Session, 120),
 	})
 	err = workflow.ExecuteActivity(ctx, activityName(Deliveries.HandOver), HandOverInput{
-		Version: WireVersion, Session: in.Session, Message: in.Message, Agent: in.Agent, Limits: in.Limits, Patience: patience,
+		Version: WireVersion, Session: in.Session, Tenant: in.Tenant, Message: in.Message, Agent: in.Agent, Limits: in.Limits, Patience: patience,
 	}).Get(ctx, &res)
 	return res, err
 }
@@ -144,7 +147,7 @@ func (in DeliverInput) handOver(ctx workflow.Context, patience time.Duration) (r
 func (in DeliverInput) givenUp() error {
 	return temporal.NewNonRetryableApplicationError(fmt.Sprintf(
 		"the message was sent to session %s %d times and no turn has taken it; the last runs of the workflow %s say why: mend that and send it again",
-		turn.Cut(in.Session, 200), untakenMost, turn.Cut(in.Session, 200)), string(turn.CodeInternal), nil)
+		turn.Cut(in.Session, 200), untakenMost, turn.Cut(WorkflowID(in.Tenant, in.Session), 300)), string(turn.CodeInternal), nil)
 }
 
 // check refuses a delivery that no session would take.
@@ -152,7 +155,7 @@ func (in DeliverInput) check() *turn.Error {
 	if in.Version > WireVersion {
 		return invalid("the delivery is of version %d and this worker knows up to %d; update the worker", in.Version, WireVersion)
 	}
-	if err := CheckSession(in.Session); err != nil {
+	if err := errors.Join(CheckSession(in.Session), CheckTenant(in.Tenant)); err != nil {
 		return invalid("%s", err.Error())
 	}
 	if in.Limits != nil {

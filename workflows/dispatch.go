@@ -63,7 +63,7 @@ var nonRetryable = []string{"payloadSizeError"}
 // stopPatience after the stop keeps it from that; the turn is then cancelled without a trace in the journal.
 func (r *run) begin(ctx workflow.Context, m Message) (out BeginResult, err error) {
 	in := BeginInput{
-		Version: WireVersion, Session: r.session, Turn: r.turnID, WorkflowID: r.session, RunID: r.runID,
+		Version: WireVersion, Session: r.session, Tenant: r.in.Tenant, Turn: r.turnID, WorkflowID: r.id, RunID: r.runID,
 		Agent: r.in.Agent, Message: m, Limits: r.in.Limits,
 	}
 	taking, giveUp := workflow.NewDisconnectedContext(ctx)
@@ -93,7 +93,7 @@ func (r *run) begin(ctx workflow.Context, m Message) (out BeginResult, err error
 
 func (r *run) finish(ctx workflow.Context, e turn.Ending) (FinishResult, error) {
 	in := FinishInput{
-		Version: WireVersion, Session: r.session, Turn: r.turnID, Results: r.progress.Pending, Ending: e, Counters: r.progress.Counters,
+		Version: WireVersion, Session: r.session, Tenant: r.in.Tenant, Turn: r.turnID, Results: r.progress.Pending, Ending: e, Counters: r.progress.Counters,
 	}
 	if r.stopping {
 		in.Messages = slices.DeleteFunc(r.left(), r.waits)

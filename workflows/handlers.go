@@ -116,7 +116,7 @@ func (r *run) validateSend(ctx workflow.Context, m Message) error {
 // checkSend refuses a message that no run would take, and any where this one cannot begin.
 func (r *run) checkSend(m Message) *turn.Error {
 	if !r.opened {
-		if err := r.in.check(r.session); err != nil {
+		if err := r.in.check(r.id); err != nil {
 			return err
 		}
 	}

@@ -16,7 +16,7 @@ const messageWait = 10 * time.Second
 
 // start takes the message into the session and pins the configuration.
 func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
-	if err := r.in.check(r.session); err != nil {
+	if err := r.in.check(r.id); err != nil {
 		return p.Done(failed(err))
 	}
 	if len(r.in.Queue) > 0 { // the search attributes are those of the turn before

@@ -62,6 +62,7 @@ func activityName(method any) string {
 type BeginInput struct {
 	Version    int            `json:"v"`
 	Session    string         `json:"session"`
+	Tenant     string         `json:"tenant,omitempty"`
 	Turn       string         `json:"turn"`
 	WorkflowID string         `json:"workflow_id"`
 	RunID      string         `json:"run_id"`
@@ -117,6 +118,7 @@ type InferResult struct {
 type CallInput struct {
 	Version int               `json:"v"`
 	Session string            `json:"session"`
+	Tenant  string            `json:"tenant,omitempty"`
 	Turn    string            `json:"turn"`
 	Step    int               `json:"step"`
 	Call    turn.CallProposal `json:"call"`
@@ -191,6 +193,7 @@ type DecideResult struct {
 type FinishInput struct {
 	Version int            `json:"v"`
 	Session string         `json:"session"`
+	Tenant  string         `json:"tenant,omitempty"`
 	Turn    string         `json:"turn"`
 	Results []turn.Settled `json:"results,omitempty"`
 	// Messages were accepted and come too late for an answer: the turn was stopped. The transcript keeps them.

@@ -278,7 +278,7 @@ func (r *run) callInput(f *flight, tool turn.Tool) CallInput {
 	}
 	_, resume := r.progress.Homes[server(tool)]
 	return CallInput{
-		Version: WireVersion, Session: r.session, Turn: r.turnID, Step: r.progress.Counters.Step, Call: f.call, Tool: tool,
+		Version: WireVersion, Session: r.session, Tenant: r.progress.Pins.Tenant, Turn: r.turnID, Step: r.progress.Counters.Step, Call: f.call, Tool: tool,
 		Profile: r.progress.Pins.Profile, Attempt: f.attempt, Timeout: min(timeout, left), TotalTimeout: min(tool.TotalTimeout, left),
 		Approved: f.ruling.Allowed, Replies: f.replies, Resume: resume && tool.Stateful,
 		Again: r.again(f, tool),

@@ -53,6 +53,7 @@ func Turn(ctx workflow.Context, in Input) (Result, error) {
 // run is one run of a turn: what it was asked and how far it has come.
 type run struct {
 	in       Input
+	id       string // of the workflow
 	session  string
 	turnID   string
 	runID    string
@@ -73,7 +74,8 @@ type run struct {
 // set, before anything else of the run, so that all that they look at has to be here.
 func newRun(ctx workflow.Context, in Input) *run {
 	info := workflow.GetInfo(ctx)
-	r := &run{in: in, session: info.WorkflowExecution.ID, turnID: turnID(info, in), runID: info.WorkflowExecution.RunID, phase: turn.PhaseStart,
+	id := info.WorkflowExecution.ID
+	r := &run{in: in, id: id, session: in.sessionOf(id), turnID: turnID(info, in), runID: info.WorkflowExecution.RunID, phase: turn.PhaseStart,
 		settling: map[string]bool{}, passed: map[string]bool{}}
 	if in.Continued != nil {
 		r.progress, r.begun, r.opened = *in.Continued, true, true
@@ -118,7 +120,7 @@ func (r *run) continueAsNew(ctx workflow.Context) error {
 	}
 	progress := r.progress
 	return workflow.NewContinueAsNewError(ctx, TurnWorkflow, Input{
-		Version: WireVersion, Session: r.session, Agent: r.in.Agent, Continued: &progress, Turn: r.turnID,
+		Version: WireVersion, Session: r.session, Tenant: r.in.Tenant, Agent: r.in.Agent, Continued: &progress, Turn: r.turnID,
 	})
 }
 
@@ -149,7 +151,7 @@ func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
 	}
 	r.showEnding(ctx, e)
 	if left := r.freed(slices.DeleteFunc(r.left(), taken)); len(left) > 0 {
-		return Result{}, workflow.NewContinueAsNewError(ctx, TurnWorkflow, Input{Version: WireVersion, Session: r.session, Agent: r.in.Agent, Queue: left})
+		return Result{}, workflow.NewContinueAsNewError(ctx, TurnWorkflow, Input{Version: WireVersion, Session: r.session, Tenant: r.in.Tenant, Agent: r.in.Agent, Queue: left})
 	}
 	return r.outcome(e)
 }

@@ -29,10 +29,12 @@ const WireVersion = 1
 //
 //	{"session": "…", "message": {"id": "…", "text": "…"}, "agent": "…", "limits": {"max_steps": 20}}
 //
-// The session defaults to the workflow ID, and the two must agree.
+// The session defaults to the workflow ID, and the two must agree. Where a tenant is named, see WorkflowID.
 type Input struct {
-	Version int            `json:"v,omitempty"`
-	Session string         `json:"session,omitempty"`
+	Version int    `json:"v,omitempty"`
+	Session string `json:"session,omitempty"`
+	// Tenant is whose session it is, empty for the default tenant. The workflow ID has to be WorkflowID's.
+	Tenant  string         `json:"tenant,omitempty"`
 	Message *Message       `json:"message,omitempty"`
 	Agent   string         `json:"agent,omitempty"`
 	Limits  *LimitsRequest `json:"limits,omitempty"`
@@ -99,13 +101,18 @@ func (in *Input) UnmarshalJSON(b []byte) error {
 func (in Input) check(workflowID string) *turn.Error {
 	switch {
 	case in.problem != "":
-		return invalid("the input cannot be read: %s; its keys are session, message {id, text}, agent and limits", turn.Cut(in.problem, 200))
+		return invalid("the input cannot be read: %s; its keys are session, tenant, message {id, text}, agent and limits", turn.Cut(in.problem, 200))
 	case in.Version > WireVersion:
 		return invalid("the input is of version %d and this worker knows up to %d; update the worker", in.Version, WireVersion)
-	case in.Session != "" && in.Session != workflowID:
+	}
+	if err := in.checkTenant(workflowID); err != nil {
+		return err
+	}
+	session := in.sessionOf(workflowID)
+	if in.Session != "" && in.Session != session {
 		return invalid("the session %q and the workflow ID %q must agree; leave the session out or start the workflow under its ID", turn.Cut(in.Session, 80), turn.Cut(workflowID, 80))
 	}
-	if err := CheckSession(workflowID); err != nil {
+	if err := CheckSession(session); err != nil {
 		return invalid("%s", err.Error())
 	}
 	if in.Limits != nil {
@@ -123,11 +130,13 @@ func invalid(format string, args ...any) *turn.Error {
 // maxSession bounds a session's ID, in bytes. Temporal itself stops at 1,000.
 const maxSession = 200
 
-// CheckSession reports what is wrong with a session ID. Any printable text of up to 200 bytes is good.
+// CheckSession reports what is wrong with a session ID. Any printable text of up to 200 bytes is good, but for tenantPrefix.
 func CheckSession(id string) error {
 	switch {
 	case id == "" || strings.TrimSpace(id) != id:
 		return fmt.Errorf("the session ID is empty or has space around it")
+	case strings.HasPrefix(id, tenantPrefix):
+		return fmt.Errorf("the session ID begins with %q, which is for the sessions of a tenant that is named apart; choose another", tenantPrefix)
 	case len(id) > maxSession:
 		return fmt.Errorf("the session ID has %d bytes; %d are the most", len(id), maxSession)
 	case !utf8.ValidString(id) || strings.ContainsFunc(id, func(r rune) bool { return !unicode.IsPrint(r) }):

@@ -28,6 +28,7 @@ const (
 	CodeStoreUnavailable   Code = "store_unavailable"
 	CodeSessionBusy        Code = "session_busy"
 	CodeSessionEnding      Code = "session_ending" // the turn is just ending; ask again in a moment
+	CodeSessionTaken       Code = "session_taken"  // the session of this name is another tenant's
 	CodeNotWaiting         Code = "not_waiting"    // nobody was asked that, or somebody has answered
 	CodeConfigInvalid      Code = "config_invalid"
 	CodeInternal           Code = "internal"
@@ -71,7 +72,7 @@ func (c Code) Known() bool {
 	switch c {
 	case CodeLLMTransport, CodeLLMRateLimited, CodeLLMRejected, CodeLLMUnauthorized, CodeLLMTruncated, CodeInvalidAction,
 		CodeToolNotSent, CodeToolFailed, CodeToolOutcomeUnknown, CodeToolDrift, CodeToolStateLost, CodePolicyDenied, CodeApprovalExpired,
-		CodeBudgetExceeded, CodeGuardExceeded, CodeStoreUnavailable, CodeSessionBusy, CodeSessionEnding, CodeNotWaiting,
+		CodeBudgetExceeded, CodeGuardExceeded, CodeStoreUnavailable, CodeSessionBusy, CodeSessionEnding, CodeSessionTaken, CodeNotWaiting,
 		CodeConfigInvalid, CodeInternal:
 		return true
 	}

@@ -54,6 +54,7 @@ const PinsVersion = 6
 // Pins are the configuration of a turn: read once, at Start, and kept in history and journal. The type only grows.
 type Pins struct {
 	Version     int      `json:"v"`
+	Tenant      string   `json:"tenant,omitempty"` // whose turn it is; empty: the default tenant
 	Agent       string   `json:"agent"`
 	Provider    string   `json:"provider"`
 	Model       string   `json:"model"`
