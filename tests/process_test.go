@@ -48,7 +48,13 @@ func (r *rig) process(change ...func(*config.Config)) *process {
 	for _, c := range change {
 		c(&cfg)
 	}
-	p := &process{t: r.t, cmd: exec.Command(binary(r.t, "./worker"), "--config", configFile(r.t, cfg)), done: make(chan struct{})}
+	return r.run(exec.Command(binary(r.t, "./worker"), "--config", configFile(r.t, cfg)))
+}
+
+// run starts a worker, of whichever command.
+func (r *rig) run(cmd *exec.Cmd) *process {
+	r.t.Helper()
+	p := &process{t: r.t, cmd: cmd, done: make(chan struct{})}
 	p.cmd.Dir, p.cmd.Stderr, p.cmd.WaitDelay = r.dir, &p.stderr, 2*time.Second
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)

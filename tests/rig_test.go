@@ -170,17 +170,19 @@ var binaries struct {
 	err  error
 }
 
-// binary is the path of a command of this module, for instance "./worker".
+// binary is the path of a command of this module, for instance "./worker"; "dying" is the worker that dies where it is told to.
 func binary(t *testing.T, pkg string) string {
 	t.Helper()
 	binaries.once.Do(func() {
 		if binaries.dir, binaries.err = os.MkdirTemp("", "everturn-bin-"); binaries.err != nil {
 			return
 		}
-		cmd := exec.Command("go", "build", "-o", binaries.dir+"/", "./worker", "./starter", "./tests/mcpserver")
-		cmd.Dir = ".."
-		if out, err := cmd.CombinedOutput(); err != nil {
-			binaries.err = fmt.Errorf("building the commands: %w\n%s", err, out)
+		for _, args := range [][]string{{"/", "./worker", "./starter", "./tests/mcpserver"}, {"/dying", "./tests/faults/worker"}} {
+			cmd := exec.Command("go", append([]string{"build", "-o", binaries.dir + args[0]}, args[1:]...)...)
+			cmd.Dir = ".."
+			if out, err := cmd.CombinedOutput(); err != nil && binaries.err == nil {
+				binaries.err = fmt.Errorf("building the commands: %w\n%s", err, out)
+			}
 		}
 	})
 	require.NoError(t, binaries.err)

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -195,8 +197,9 @@ func TestAServerCannotSpendMoreThanTheTurnHas(t *testing.T) {
 	r.sound(session(t))
 }
 
-// The worker is killed when the model has answered a server and nobody has told it. The answer is not paid again.
-func TestASampleIsPaidOnceWhateverDies(t *testing.T) {
+// Worker and server are replaced before a person has said anything, and once more after the model has answered. The answer
+// is not paid again, and what the server did with it is not done again.
+func TestAServersRequestOutlivesWorkerAndServer(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	r := newRig(t, summarising(`{"text":"x","rounds":2,"block":"before"}`, "Short."), l.host(config.MCPTool{}), lending(config.SamplingAsk))
@@ -204,10 +207,13 @@ func TestASampleIsPaidOnceWhateverDies(t *testing.T) {
 	begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Summarise it."})
 	require.NoError(t, r.decides(session(t), r.waits(begun.Turn, 1)[0], true))
 	again := r.waits(begun.Turn, 2)[1] // the first answer is told
+	first := l.server()
 	old.kill()
+	gone(t, first)
 	old = r.process()
 	require.Eventually(t, func() bool { return r.decides(session(t), again, true) == nil }, within, within/100)
 	l.await("begun", "x")
+	assert.NotEqual(t, first, l.server())
 	old.kill()
 	l.open()
 	r.process()
@@ -216,6 +222,35 @@ func TestASampleIsPaidOnceWhateverDies(t *testing.T) {
 	assert.Len(t, r.lent(), 2, "each was asked once")
 	assert.Equal(t, turn.OutcomeUnknown, r.calls(begun.Turn, 1)[0].Outcome, "its server had begun")
 	r.sound(session(t))
+}
+
+// The worker is killed around the model's answer to a server. What the journal has is not paid again.
+func TestASampleThatIsKeptIsNotPaidAgain(t *testing.T) {
+	t.Parallel()
+	for at, c := range map[string]struct{ sent, attempts int }{
+		"StartSample:after:1":   {1, 2}, // nothing was sent yet
+		"SettleSample:before:1": {2, 2}, // it was paid for, and nobody knows: this is counted
+		"SettleSample:after:1":  {1, 1}, // it is kept, and the workflow does not know
+	} {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			l := newLedger(t)
+			r := newRig(t, summarising(`{"text":"x"}`, "Short."), l.host(config.MCPTool{}), lending(config.SamplingAllow))
+			dying := r.run(exec.Command(binary(t, "dying"), "-config", configFile(t, r.cfg), "-kill", at, "-points", filepath.Join(r.dir, "points")))
+			begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Summarise it."})
+			<-dying.done
+			r.process()
+			assert.Equal(t, "Summarised.", r.answered(session(t), "m1").Answer)
+			assert.Len(t, r.lent(), c.sent)
+			samples, err := r.store.Samples(t.Context(), begun.Turn)
+			require.NoError(t, err)
+			require.Len(t, samples, 1)
+			assert.Equal(t, c.attempts, samples[0].Attempt)
+			assert.Equal(t, 1, l.count("effect", "x"))
+			assert.Equal(t, turn.OutcomeOK, r.calls(begun.Turn, 1)[0].Outcome)
+			r.sound(session(t))
+		})
+	}
 }
 
 // What a stop leaves of a server's request: nobody asks the model, and the session's next turn goes on.

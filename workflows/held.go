@@ -45,7 +45,7 @@ func (r *run) validateHeldApproval(a Approval) error {
 	case a.ArgumentsHash == "":
 		return rejected(turn.CodeConfigInvalid, "the approval does not say for which request; give arguments_hash as the wait has it")
 	case a.Always != "":
-		return rejected(turn.CodeConfigInvalid, noAlways)
+		return rejected(turn.CodeConfigInvalid, turn.Wait{Kind: turn.WaitApproval, Inquiry: &turn.Inquiry{Sample: &turn.Sampling{}}}.Unspared())
 	}
 	return r.stillHeld(a.Turn)
 }

@@ -303,8 +303,6 @@ func (r *run) validateApprove(ctx workflow.Context, a Approval) error {
 		return rejected(turn.CodeConfigInvalid, "the approval does not say for which arguments; give arguments_hash as the wait has it")
 	case a.ArgumentsHash != w.ArgumentsHash:
 		return rejected(turn.CodeToolDrift, fmt.Sprintf("call %s waits with other arguments than the ones that were approved; look at it again", a.Call))
-	case a.Always != "" && w.Sampling() != nil:
-		return rejected(turn.CodeConfigInvalid, noAlways)
 	case a.Always != "" && a.Always != turn.AlwaysCall && a.Always != turn.AlwaysTool, a.Always != "" && !a.Allow:
 		return rejected(turn.CodeConfigInvalid, `always is "call" or "tool", and goes with allow`)
 	case a.Always != "" && !w.Spares(a.Always):

@@ -44,8 +44,6 @@ type SampleResult struct {
 // SampleID is the ID of the n-th sample, from 1, that a dispatch of a call asks for.
 func SampleID(call string, attempt, n int) string { return fmt.Sprintf("s%s.%d.%d", call, attempt, n) }
 
-const noAlways = "what a tool's server asks the model is allowed one by one: leave always out, or set the server's sampling to allow"
-
 // lend asks people whether the model may be asked what servers want to know from it, and then asks it, one after the other:
 // each counts into the budget before the next one is weighed. It returns what to tell the servers, by the samples' IDs.
 func (r *run) lend(ctx workflow.Context, flights []*flight) (map[string]turn.Reply, error) {

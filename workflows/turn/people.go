@@ -113,6 +113,9 @@ func (w Wait) Spares(s Scope) bool {
 
 // Unspared says why "always" is not taken, and what is: see Spares.
 func (w Wait) Unspared() string {
+	if w.Sampling() != nil {
+		return "what a tool's server asks the model is allowed one by one: allow it once, or set the server's sampling to allow"
+	}
 	if w.Widest == AlwaysCall {
 		return fmt.Sprintf(`call %s is asked for because of its arguments, or of what the conversation holds: allowing the tool for good would not spare the question. Allow it once, or for exactly these arguments (always "call")`, w.ID)
 	}
