@@ -42,6 +42,7 @@ func (p *program) addTools() {
 	p.addFaces()
 	p.addAsking()
 	p.addSampling()
+	p.addTenants()
 	p.addUntrusted()
 	add(p, "read_note", "Read the effects in the ledger.", readOnly, p.readNote)
 	add(p, "echo", "Answer with the text.", readOnly, func(_ context.Context, in textIn) (string, error) { return in.Text, nil })

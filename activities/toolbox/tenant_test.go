@@ -1,0 +1,215 @@
+package toolbox_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/activities/toolbox"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// callOf is a call of the tool for a tenant.
+func callOf(t *testing.T, h *toolbox.Host, tenant, id, arguments string) (turn.ToolResult, error) {
+	t.Helper()
+	req := request(t, h, id, arguments)
+	req.Tenant = tenant
+	return h.Call(t.Context(), req)
+}
+
+// whose is what the server says of the tenant, and the process that says so.
+func whose(t *testing.T, h *toolbox.Host, tenant string) (process, said string) {
+	t.Helper()
+	r, err := callOf(t, h, tenant, "mcp/srv/whose", `{}`)
+	require.NoError(t, err)
+	require.Equal(t, turn.OutcomeOK, r.Outcome, r.Text)
+	process, said, _ = strings.Cut(r.Text, ", ")
+	return process, said
+}
+
+func TestEachTenantHasProcessesOfItsOwn(t *testing.T) {
+	for name, env := range map[string]map[string]string{"told by the operator": {toolbox.EnvTenant: "the operator's"}, "not told": nil} {
+		t.Run(name, func(t *testing.T) {
+			s := stdioServer("srv")
+			s.Env = env
+			h := newHost(t, toolbox.Options{}, nil, s)
+			owner := map[string]string{}
+			for range 2 {
+				for tenant, want := range map[string]string{
+					"acme": `variable "acme" (true), metadata acme`, "beta": `variable "beta" (true), metadata beta`, "": `, metadata <nil>`,
+				} {
+					process, said := whose(t, h, tenant)
+					assert.Contains(t, said, want)
+					before, known := owner[process]
+					assert.True(t, !known || before == tenant, "%q and %q share %s", before, tenant, process)
+					owner[process] = tenant
+				}
+			}
+			assert.Len(t, owner, 3, "each keeps its process")
+			_, said := whose(t, h, "")
+			assert.Equal(t, env != nil, strings.Contains(said, `"the operator's" (true)`), said)
+		})
+	}
+}
+
+func TestTenantsHaveConnectionsOfTheirOwnOverHTTP(t *testing.T) {
+	url, _ := serveHTTP(t)
+	h := newHTTPHost(t, toolbox.Options{}, toolbox.Server{ID: "srv", URL: url})
+	for _, tenant := range []string{"", "acme", "beta", "acme"} {
+		_, said := whose(t, h, tenant)
+		want := "metadata " + tenant
+		if tenant == "" {
+			want = "metadata <nil>"
+		}
+		assert.Contains(t, said, want)
+	}
+	got := health(t, h)
+	assert.Equal(t, 3, got.Connections)
+	require.Len(t, got.Tenants, 3)
+	for i, tenant := range []string{"", "acme", "beta"} {
+		assert.Equal(t, tenant, got.Tenants[i].Tenant)
+		assert.Equal(t, toolbox.StateConnected, got.Tenants[i].State)
+		assert.Equal(t, 1, got.Tenants[i].Connections)
+	}
+}
+
+func TestWithoutTenantsHealthTellsOfNone(t *testing.T) {
+	h := newHost(t, toolbox.Options{}, nil, stdioServer("srv"))
+	call(t, h, "mcp/srv/echo", `{"text":"x"}`)
+	assert.Empty(t, health(t, h).Tenants)
+}
+
+// What one tenant's calls do to a server is no other's trouble: not its process's end, not the pause that follows, and
+// nothing of what the process said.
+func TestATenantThatBreaksAServerBreaksItForItselfAlone(t *testing.T) {
+	ledger := filepath.Join(t.TempDir(), "ledger")
+	h := newHost(t, toolbox.Options{BackoffMin: time.Minute}, nil, stdioServer("srv", "-ledger", ledger))
+	slow := request(t, h, "mcp/srv/slow", `{"text":"x"}`)
+	slow.Tenant = "beta"
+	betas, cancel := async(t, h, slow)
+	awaitEvent(t, ledger, "begun")
+	before, _ := whose(t, h, "beta")
+
+	crash := request(t, h, "mcp/srv/crash", `{"text":"secret of acme"}`)
+	crash.Tenant = "acme"
+	require.Eventually(t, func() bool {
+		_, err := h.Call(t.Context(), crash)
+		return err != nil && strings.Contains(err.Error(), "is tried again in")
+	}, 20*time.Second, time.Millisecond)
+	_, err := h.Call(t.Context(), crash)
+	assert.ErrorContains(t, err, "secret of acme", "acme is told what its process said last")
+
+	after, _ := whose(t, h, "beta")
+	assert.Equal(t, before, after, "beta's process went with acme's")
+	for _, tenant := range []string{"", "gamma"} {
+		r, err := callOf(t, h, tenant, "mcp/srv/echo", `{"text":"well"}`)
+		require.NoError(t, err, "%q pays for what acme did", tenant)
+		assert.Equal(t, "well", r.Text)
+	}
+	got := health(t, h)
+	assert.Equal(t, toolbox.StateFailing, got.State, "the operator is told")
+	for _, of := range got.Tenants {
+		assert.Equal(t, of.Tenant == "acme", of.State == toolbox.StateFailing, "%+v", of)
+		assert.Equal(t, of.Tenant == "acme", !of.RetryAt.IsZero() && of.Problem != "", "%+v", of)
+	}
+	cancel()
+	assert.Equal(t, turn.OutcomeUnknown, receive(t, betas).result.Outcome, "it was cancelled, and by nobody else")
+}
+
+func TestATenantDoesNotGoOnWithAnothersState(t *testing.T) {
+	h := newHost(t, toolbox.Options{}, nil, stateful())
+	first := turnRequest(t, h, "one", false)
+	first.Tenant = "acme"
+	_, err := h.Call(t.Context(), first)
+	require.NoError(t, err)
+	for _, tenant := range []string{"", "beta"} {
+		req := first
+		req.Tenant, req.Resume = tenant, true
+		_, err = h.Call(t.Context(), req)
+		assert.Equal(t, turn.CodeToolStateLost, turn.CodeOf(err), "%q is at acme's", tenant)
+		req.Resume = false
+		r, err := h.Call(t.Context(), req)
+		require.NoError(t, err)
+		assert.Contains(t, r.Text, "number 1", "%q is at acme's", tenant)
+	}
+	first.Resume = true
+	r, err := h.Call(t.Context(), first)
+	require.NoError(t, err)
+	assert.Contains(t, r.Text, "number 2", "acme's own goes on")
+}
+
+func TestATenantThatIsQuietLosesItsProcess(t *testing.T) {
+	s := stdioServer("srv")
+	s.IdleTimeout = 50 * time.Millisecond
+	h := newHost(t, toolbox.Options{}, nil, s)
+	first, _ := whose(t, h, "acme")
+	require.Eventually(t, func() bool { return len(children(t)) == 0 }, 10*time.Second, 2*time.Millisecond)
+	got := health(t, h)
+	assert.Equal(t, toolbox.StateIdle, got.State)
+	assert.Empty(t, got.Tenants, "nothing is going on")
+	assert.Zero(t, got.Restarts, "a rest counts as a loss")
+	second, _ := whose(t, h, "acme")
+	assert.NotEqual(t, first, second)
+}
+
+func TestTenantsHaveABoundedNumberOfConnections(t *testing.T) {
+	ledger := filepath.Join(t.TempDir(), "ledger")
+	url, _ := serveHTTP(t, "-ledger", ledger)
+	h := newHTTPHost(t, toolbox.Options{}, toolbox.Server{ID: "srv", URL: url, MaxConcurrent: 100})
+	echo := request(t, h, "mcp/srv/echo", `{"text":"x"}`)
+	for i := range 70 {
+		echo.Tenant = fmt.Sprintf("tenant-%d", i)
+		_, err := h.Call(t.Context(), echo)
+		require.NoError(t, err, "the one that was idle longest did not make room")
+	}
+	assert.LessOrEqual(t, health(t, h).Connections, 65, "64 tenants and who lists the tools")
+
+	slow := request(t, h, "mcp/srv/slow", `{"text":"x"}`)
+	var stops []context.CancelFunc
+	for i := range 64 {
+		slow.Tenant = fmt.Sprintf("busy-%d", i)
+		_, stop := async(t, h, slow)
+		stops = append(stops, stop)
+	}
+	require.Eventually(t, func() bool { return events(ledger)["begun"] == 64 }, 20*time.Second, 5*time.Millisecond)
+	echo.Tenant = "one-more"
+	_, err := h.Call(t.Context(), echo)
+	assert.Equal(t, turn.CodeToolNotSent, turn.CodeOf(err))
+	assert.ErrorContains(t, err, "64 connections on this worker, which is the most")
+	echo.Tenant = ""
+	_, err = h.Call(t.Context(), echo)
+	assert.NoError(t, err, "the default tenant has its own")
+	for _, stop := range stops {
+		stop()
+	}
+	echo.Tenant = "one-more"
+	require.Eventually(t, func() bool { _, err := h.Call(t.Context(), echo); return err == nil }, 20*time.Second, 5*time.Millisecond)
+}
+
+// There is one catalogue for all tenants. What a tenant's process lists is not believed, but it is a reason to ask again.
+func TestAChangeThatATenantSeesIsAskedAfter(t *testing.T) {
+	dir := t.TempDir()
+	face := filepath.Join(dir, "face")
+	s := stdioServer("srv", "-face", face)
+	s.IdleTimeout = 100 * time.Millisecond
+	h := newHost(t, toolbox.Options{RefreshEvery: 20 * time.Millisecond}, nil, s)
+	reports := make(chan turn.Catalogue, 10)
+	go h.Watch(t.Context(), func(c turn.Catalogue) { reports <- c })
+	first := receive(t, reports)
+	require.Empty(t, first.Problem)
+	awaitState(t, h, toolbox.StateIdle)
+	require.NoError(t, os.WriteFile(face, []byte("description"), 0o600))
+	req := turn.ToolRequest{Tenant: "acme", Tool: "mcp/srv/append", Hash: hashOf(t, first, "mcp/srv/append"), Arguments: []byte(`{"text":"x"}`), Timeout: 10 * time.Second}
+	_, err := h.Call(t.Context(), req)
+	assert.Equal(t, turn.CodeToolDrift, turn.CodeOf(err), "a tenant's own process is looked at, too")
+	second := receive(t, reports)
+	assert.Empty(t, second.Problem)
+	assert.NotEqual(t, first.Hash, second.Hash)
+}
