@@ -33,6 +33,7 @@ type Loaded struct {
 	Path    string
 	origins map[string]Origin
 	written map[string]string // file values that hold ${}, as they are written
+	places  places
 }
 
 // Load reads, merges and validates a configuration. Its error is an *Error with every problem that was found, except
@@ -80,6 +81,7 @@ func (l *loader) file(path string) error {
 		return &Error{Problems: []Problem{*problem}}
 	}
 	l.places = locate(data)
+	l.loaded.places = l.places
 	l.decode(tree)
 	return nil
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"io"
+	"net/url"
 	"reflect"
 	"strings"
 	"time"
@@ -117,7 +118,37 @@ func (s *shower) value(key string, v reflect.Value) (string, bool) {
 		return "[" + strings.Join(items, ", ") + "]", true
 	}
 	p, ok := plain(v)
+	if text, isText := p.(string); isText && strings.HasSuffix(key, "url") {
+		p = withoutSecrets(text)
+	}
 	return literal(p), ok
+}
+
+// hidden stands for what may be secret.
+const hidden = "hidden"
+
+// withoutSecrets is a URL whose password and whose query's values are not shown: servers take keys there.
+func withoutSecrets(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return address
+	}
+	if _, has := u.User.Password(); has {
+		u.User = url.UserPassword(u.User.Username(), hidden)
+	}
+	if u.RawQuery == "" && u.User == nil {
+		return address
+	}
+	parts := strings.Split(u.RawQuery, "&")
+	for i, part := range parts {
+		if name, _, ok := strings.Cut(part, "="); ok {
+			parts[i] = name + "=" + hidden
+		} else if part != "" {
+			parts[i] = hidden
+		}
+	}
+	u.RawQuery = strings.Join(parts, "&")
+	return u.String()
 }
 
 // plain turns a scalar or a list of them into what TOML and JSON hold.

@@ -67,6 +67,32 @@ func TestShowTellsOriginsAndHidesSecrets(t *testing.T) {
 	}
 }
 
+func TestShowHidesWhatAURLMayCarry(t *testing.T) {
+	for url, want := range map[string]string{
+		"https://example.com/mcp":                      "https://example.com/mcp",
+		"https://example.com/mcp?key=canary&b=canary2": "https://example.com/mcp?key=hidden&b=hidden",
+		"https://example.com/mcp?canary":               "https://example.com/mcp?hidden",
+	} {
+		got := shown(t, load(t, "[[mcp.servers]]\nid = \"web\"\ntransport = \"http\"\nurl = \""+url+"\"\n"), false)
+		assert.Contains(t, got, "url = '"+want+"'")
+		assert.NotContains(t, got, "canary")
+	}
+	assert.Equal(t, "https://ann:hidden@example.com/", withoutSecrets("https://ann:canary@example.com/"))
+	written := shown(t, load(t, "[[mcp.servers]]\nid = \"web\"\ntransport = \"http\"\nurl = \"https://example.com/mcp?key=${K}\"\n", "K=canary"), false)
+	assert.Contains(t, written, "url = 'https://example.com/mcp?key=${K}'", "a reference is no secret")
+}
+
+func TestWhatServersAreToInheritIsLookedForWhereTheyAreStarted(t *testing.T) {
+	loaded := load(t, "[[mcp.servers]]\nid = \"files\"\ncommand = \"serve\"\nenv_allow = [\"SET\",\n  \"UNSET\"]\n", "SET=")
+	require.NoError(t, loaded.CheckEnviron([]string{"SET=", "UNSET=1"}))
+	err := loaded.CheckEnviron([]string{"SET="})
+	require.ErrorIs(t, err, ErrInvalid)
+	assert.Equal(t, loaded.Path+`:5:3: mcp.servers[0].env_allow[1] names UNSET, which is not set: set it, or take it from the list of server "files"`, err.Error())
+	err = loaded.Config.CheckEnviron(nil)
+	require.ErrorIs(t, err, ErrInvalid)
+	assert.Contains(t, err.Error(), "mcp.servers[0].env_allow[0] names SET")
+}
+
 func TestSecretsStayHiddenHoweverTheyArePrinted(t *testing.T) {
 	c := load(t, secretive, "TOKEN=t0psecret").Config
 	asJSON, err := json.Marshal(c)

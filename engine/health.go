@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/everturn/everturn/activities/toolbox"
 	"github.com/everturn/everturn/config"
@@ -37,9 +40,9 @@ type WorkerHealth struct {
 }
 
 // A worker looks every healthLook whether there is news of its servers, and writes after healthEvery even if there is
-// none. What is older than healthStale is of a worker that is gone.
+// none. What is older than healthStale is of a worker that is gone, or hangs.
 const (
-	healthLook  = time.Second
+	healthLook  = 200 * time.Millisecond
 	healthEvery = 10 * time.Second
 	healthStale = 30 * time.Second
 )
@@ -76,8 +79,19 @@ func readHealth(file string) (w WorkerHealth, ok bool) {
 	if err != nil || !info.Mode().IsRegular() || info.Size() > maxHealthBytes || filepath.Ext(file) != ".json" {
 		return w, false
 	}
-	b, err := os.ReadFile(file)
-	return w, err == nil && json.Unmarshal(b, &w) == nil
+	f, err := os.Open(file)
+	if err != nil {
+		return w, false
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxHealthBytes))
+	return w, err == nil && !abandoned(f) && json.Unmarshal(b, &w) == nil
+}
+
+// abandoned reports whether the worker that wrote the file is gone: it keeps a lock on it (flock(2)), of which the kernel
+// lets go with the process, however that ends. Where the file system has no locks its age tells.
+func abandoned(f *os.File) bool {
+	return unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) == nil
 }
 
 // tellHealth writes how this worker's servers do until ctx ends, and then takes it away. That it cannot be written stops
@@ -87,7 +101,11 @@ func (e *Engine) tellHealth(ctx context.Context) {
 		return
 	}
 	file := filepath.Join(healthDir(e.cfg), fmt.Sprintf("%d.json", os.Getpid()))
-	defer func() { _ = os.Remove(file) }()
+	var kept *os.File // with the lock that says that this worker lives
+	defer func() {
+		_ = os.Remove(file)
+		_ = kept.Close() // nil is an error, and nothing
+	}()
 	e.sweepHealth()
 	tick := time.NewTicker(healthLook)
 	defer tick.Stop()
@@ -95,7 +113,11 @@ func (e *Engine) tellHealth(ctx context.Context) {
 	for warned := false; ; {
 		now := WorkerHealth{Worker: e.identity(), At: time.Now(), Servers: e.host.Health()}
 		if now.At.Sub(last.At) >= healthEvery || !reflect.DeepEqual(now.Servers, last.Servers) {
-			if err := writeHealth(file, now); err != nil && !warned {
+			written, err := writeHealth(file, now)
+			if err == nil {
+				_ = kept.Close()
+				kept = written
+			} else if !warned {
 				e.log.Warn("telling how the tool servers do", "error", err)
 				warned = true
 			}
@@ -122,19 +144,28 @@ func (e *Engine) sweepHealth() {
 	}
 }
 
-// writeHealth replaces the file as a whole: a reader sees the old one or the new one.
-func writeHealth(file string, w WorkerHealth) error {
+// writeHealth replaces the file as a whole: a reader sees the old one or the new one, and both are locked. The caller closes
+// what it returns when there is a newer one.
+func writeHealth(file string, w WorkerHealth) (_ *os.File, err error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return err
+		return nil, err
 	}
 	b, err := json.Marshal(w)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := os.WriteFile(file+".new", b, 0o600); err != nil {
-		return err
+	f, err := os.OpenFile(file+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
 	}
-	return os.Rename(file+".new", file)
+	_ = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) // where there are no locks, a reader does not go by them either
+	if _, err = f.Write(b); err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // AskServers connects to the configured servers, asks what they offer and closes them again: for people who want to look,

@@ -20,7 +20,9 @@ func TestOnlyWorkersThatRunAreHeard(t *testing.T) {
 	assert.Empty(t, none)
 
 	write := func(name string, w WorkerHealth) {
-		require.NoError(t, writeHealth(filepath.Join(healthDir(cfg), name), w))
+		kept, err := writeHealth(filepath.Join(healthDir(cfg), name), w)
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, kept.Close()) })
 	}
 	write("1.json", WorkerHealth{Worker: "b", At: time.Now(), Servers: []ServerHealth{{Server: "files", State: ServerConnected}}})
 	write("2.json", WorkerHealth{Worker: "a", At: time.Now().Add(-healthEvery)})
@@ -34,4 +36,11 @@ func TestOnlyWorkersThatRunAreHeard(t *testing.T) {
 	require.Len(t, all, 2)
 	assert.Equal(t, []string{"a", "b"}, []string{all[0].Worker, all[1].Worker})
 	assert.Equal(t, ServerConnected, all[1].Servers[0].State)
+
+	ended, err := writeHealth(filepath.Join(healthDir(cfg), "8.json"), WorkerHealth{Worker: "just killed", At: time.Now()})
+	require.NoError(t, err)
+	require.NoError(t, ended.Close())
+	all, err = Health(cfg)
+	require.NoError(t, err)
+	assert.Len(t, all, 2, "its lock is gone, however fresh its word is")
 }

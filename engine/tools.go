@@ -14,6 +14,9 @@ import (
 
 // openTools makes the tool host: the file tools, the embedding program's own and the MCP servers. Nothing is connected.
 func (e *Engine) openTools(context.Context) error {
+	if err := e.cfg.CheckEnviron(e.options.environ); err != nil {
+		return err
+	}
 	root, err := workspace(e.cfg)
 	if err != nil {
 		return err

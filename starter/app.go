@@ -96,6 +96,15 @@ func (a *app) load() (*config.Loaded, error) {
 	return config.Load(config.LoadOptions{Path: a.configPath, Environ: a.environ, Overrides: a.overrides})
 }
 
+// checkEnviron looks for what the configured servers are to inherit, where they are about to be started.
+func (a *app) checkEnviron() error {
+	loaded, err := a.load()
+	if err != nil {
+		return err
+	}
+	return loaded.CheckEnviron(a.environ)
+}
+
 // openJournal opens the journal that the configuration names, as its tenant sees it: whatever a command asks for, what is
 // another tenant's is not there. A file that cannot be opened is a matter of
 // configuration; one that is busy is not.

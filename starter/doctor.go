@@ -111,6 +111,9 @@ func checkModel(ctx context.Context, cfg config.Config) (string, error) {
 
 // checkTools asks the servers itself, and adds what running workers say of them: a worker may be where this is not.
 func (a *app) checkTools(ctx context.Context, cfg config.Config) (string, error) {
+	if err := a.checkEnviron(); err != nil {
+		return "", err
+	}
 	catalogues, err := engine.Catalogues(ctx, cfg, engine.WithEnviron(a.environ))
 	if err != nil {
 		return "", err

@@ -59,6 +59,9 @@ func (a *app) bringUp(ctx context.Context, cfg config.Config, n needs) (*local, 
 		if err := cfg.LLM.CheckCredentials(); err != nil {
 			return nil, cfg, err
 		}
+		if err := a.checkEnviron(); err != nil {
+			return nil, cfg, err
+		}
 	}
 	cfg, err = l.startServer(ctx, a, cfg, n)
 	if err == nil && n.worker {

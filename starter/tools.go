@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"text/tabwriter"
 
@@ -16,16 +17,28 @@ func (a *app) toolsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tools",
 		Short: "Connect to the configured servers and list what they offer",
-		Args:  cobra.NoArgs,
+		Long: `Connect to the configured servers and list what they offer. Tools that are held back are offered to no turn; with --json they
+are not among the tools of their server, but in "held".
+
+The exit code is 0 where every server answered, and 1 where one did not.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			loaded, err := a.load()
 			if err != nil {
+				return err
+			}
+			if err := loaded.CheckEnviron(a.environ); err != nil {
 				return err
 			}
 			catalogues, err := engine.Catalogues(cmd.Context(), loaded.Config, engine.WithEnviron(a.environ))
 			if err != nil {
 				return err
 			}
+			published, err := publishedCatalogues(cmd.Context(), loaded.Config)
+			if err != nil {
+				return err
+			}
+			holdBack(catalogues, published)
 			if asJSON {
 				err = writeJSON(a.out, catalogues)
 			} else {
@@ -42,13 +55,32 @@ func (a *app) toolsCommand() *cobra.Command {
 	return cmd
 }
 
+// holdBack takes what the journal holds back out of what servers offer now. What they offer now may be something else again,
+// which is as little accepted.
+func holdBack(offered []turn.Catalogue, published map[string]turn.Catalogue) {
+	for i := range offered {
+		c := &offered[i]
+		for _, h := range published[c.Server].Held {
+			at := slices.IndexFunc(c.Tools, func(t turn.Descriptor) bool { return t.ID == h.Now.ID })
+			if at < 0 || h.Accepted != nil && h.Accepted.Hash == c.Tools[at].Hash {
+				continue // it is gone, or is what was accepted again
+			}
+			h.Now = c.Tools[at]
+			c.Tools, c.Held = slices.Delete(c.Tools, at, at+1), append(c.Held, h)
+		}
+	}
+}
+
 // printTools lists the tools, and on stderr the servers that are away and what was left out.
 func (a *app) printTools(catalogues []turn.Catalogue) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "TOOL\tLANE\tRISK\tREPEATABLE\tDESCRIPTION")
+	fmt.Fprintln(w, "TOOL\tLANE\tRISK\tREPEATABLE\tSTATE\tDESCRIPTION")
 	for _, c := range catalogues {
 		for _, t := range c.Tools {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%t\t%s\n", line(t.ID, 60), t.Lane, t.Risk, t.Repeatable, line(t.Description, 60))
+			printTool(w, t, "offered")
+		}
+		for _, h := range c.Held {
+			printTool(w, h.Now, "held back")
 		}
 	}
 	if err := w.Flush(); err != nil {
@@ -61,6 +93,13 @@ func (a *app) printTools(catalogues []turn.Catalogue) error {
 		for _, d := range c.Dropped {
 			a.note("%s: left out: %s", c.Server, d)
 		}
+		if len(c.Held) > 0 {
+			a.note("%s: %s held back, and offered to no turn: see `starter tools diff %s`", c.Server, ofIts(len(c.Held)), c.Server)
+		}
 	}
 	return nil
+}
+
+func printTool(w io.Writer, t turn.Descriptor, state string) {
+	fmt.Fprintf(w, "%s\t%s\t%s\t%t\t%s\t%s\n", line(t.ID, 60), t.Lane, t.Risk, t.Repeatable, state, line(t.Description, 60))
 }

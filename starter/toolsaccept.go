@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/starter/terminal"
 )
 
 // acceptFlags are what accept is asked besides the tools.
@@ -28,7 +29,10 @@ func (a *app) toolsAcceptCommand() *cobra.Command {
 shown first, and confirmed; elsewhere look at it with starter tools diff and say --yes. What is accepted is exactly what
 was shown: where it has changed again meanwhile, nothing is.
 
-It counts for turns that begin from now on. Your name is recorded with it.`,
+It counts for turns that begin from now on. Your name is recorded with it.
+
+The exit code is 0 where tools were accepted and where none is held back, 1 where a tool is not what was shown, or is not the one
+of --hash, and 3 where the command line does not fit what is held back.`,
 		Example: `  starter tools accept github mcp/github/create_issue
   starter tools accept github create_issue --hash 9f86d081884c --yes
   starter tools accept github --all --yes`,
@@ -70,15 +74,15 @@ func (a *app) accept(ctx context.Context, store journal.Store, server string, to
 	if err != nil {
 		return err
 	}
-	chosen, err := choose(held, server, tools, f.all)
+	chosen, err := choose(held, server, tools, f.all, a.unasked())
 	if err != nil || len(chosen) == 0 {
 		if err == nil {
 			a.note("no tool of %s is held back", line(server, 60))
 		}
 		return err
 	}
-	if f.hash != "" && (len(chosen) > 1 || !strings.HasPrefix(chosen[0].Now.Hash, f.hash)) {
-		return acceptError(server, journal.ErrConflict)
+	if f.hash != "" && !strings.HasPrefix(chosen[0].Now.Hash, f.hash) {
+		return otherHash(chosen[0], f.hash, a.unasked())
 	}
 	agreed, err := a.agreesTo(ctx, chosen, f)
 	if err != nil {
@@ -105,10 +109,10 @@ func (a *app) accept(ctx context.Context, store journal.Store, server string, to
 }
 
 // choose are the held tools that the command line means: by their IDs, or by the server's own names.
-func choose(held []heldTool, server string, tools []string, all bool) ([]heldTool, error) {
+func choose(held []heldTool, server string, tools []string, all bool, more string) ([]heldTool, error) {
 	if len(tools) == 0 {
 		if len(held) > 1 && !all {
-			return nil, usage("%d tools of %s are held back: name those that you accept, or use --all\n%s", len(held), line(server, 60), acceptCommands(held))
+			return nil, usage("%d tools of %s are held back: name those that you accept, or use --all\n%s", len(held), line(server, 60), acceptCommands(held, more))
 		}
 		return held, nil
 	}
@@ -144,6 +148,12 @@ func (a *app) agreesTo(ctx context.Context, chosen []heldTool, f acceptFlags) (b
 		return false, err
 	}
 	return a.agrees(ctx, fmt.Sprintf("accept %s as shown?", plural(len(chosen), "tool")))
+}
+
+// otherHash refuses a tool that is not the one that was looked at.
+func otherHash(h heldTool, hash, more string) error {
+	return &exitError{code: exitFailed, cause: fmt.Errorf("nothing was accepted: --hash %s is not the hash of %s as it is offered now; look at it with `starter tools diff %s`, and where you agree:\n%s",
+		line(hash, 20), line(terminal.Visible(h.Tool), 120), quoted(h.Server), acceptCommands([]heldTool{h}, more))}
 }
 
 // acceptError says what to do where nothing was accepted.

@@ -43,14 +43,16 @@ func TestDriftIsShownAndAcceptedByTheCommandLine(t *testing.T) {
 	require.Equal(t, exitFailed, c.run(t, "tools", "diff"))
 	assert.Contains(t, c.out.String(), "mcp/git/force is new (efefefefefef)")
 	assert.Contains(t, c.out.String(), "-Pushes.\n+Pushes, and tells everybody.\n")
-	assert.Contains(t, c.err.String(), "  starter tools accept git mcp/git/push --hash cdcdcdcdcdcd\n")
+	assert.Contains(t, c.err.String(), "  starter tools accept git mcp/git/push --hash cdcdcdcdcdcd --yes\n")
 
 	require.Equal(t, exitConfig, c.run(t, "tools", "accept", "git", "--yes"))
 	assert.Contains(t, c.err.String(), "2 tools of git are held back: name those that you accept, or use --all")
 	require.Equal(t, exitConfig, c.run(t, "tools", "accept", "git", "push"))
 	assert.Contains(t, c.err.String(), "nobody can be asked here")
 	require.Equal(t, exitFailed, c.run(t, "tools", "accept", "git", "push", "--hash", "abababab", "--yes"))
-	assert.Contains(t, c.err.String(), "it has changed again; look again with `starter tools diff git`")
+	assert.Contains(t, c.err.String(), "nothing was accepted: --hash abababab is not the hash of mcp/git/push as it is offered now; look at it with `starter tools diff git`, "+
+		"and where you agree:\n  starter tools accept git mcp/git/push --hash cdcdcdcdcdcd --yes\n")
+	assert.NotContains(t, c.err.String(), "somebody else")
 	require.Equal(t, exitFailed, c.run(t, "tools", "diff", "git"), "nothing was accepted so far")
 
 	require.Equal(t, exitAnswered, c.run(t, "tools", "accept", "git", "push", "--hash", "cdcdcdcd", "--yes"))

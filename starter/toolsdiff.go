@@ -105,16 +105,24 @@ func (a *app) printHeld(held []heldTool, output string) error {
 		fmt.Fprintln(a.out, h.show(color))
 	}
 	if len(held) > 0 {
-		a.note("these tools are held back: no turn calls them. Where you agree with what they are now, accept them:\n%s", acceptCommands(held))
+		a.note("these tools are held back: no turn calls them. Where you agree with what they are now, accept them:\n%s", acceptCommands(held, a.unasked()))
 	}
 	return nil
 }
 
-// acceptCommands are the commands that accept what is held.
-func acceptCommands(held []heldTool) string {
+// unasked is what a command says that nobody can be asked about where this one runs.
+func (a *app) unasked() string {
+	if isTerminal(a.in) && isTerminal(a.err) {
+		return ""
+	}
+	return " --yes"
+}
+
+// acceptCommands are the commands that accept what is held, each with more behind it.
+func acceptCommands(held []heldTool, more string) string {
 	var lines []string
 	for _, h := range held {
-		lines = append(lines, fmt.Sprintf("  starter tools accept %s %s --hash %s", quoted(h.Server), quoted(h.Tool), shortHash(h.Now.Hash)))
+		lines = append(lines, fmt.Sprintf("  starter tools accept %s %s --hash %s%s", quoted(h.Server), quoted(h.Tool), shortHash(h.Now.Hash), more))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -153,7 +161,7 @@ func changes(d turn.Drift) string {
 	}
 	out := diff.Diff("accepted", []byte(before), "now", []byte(told(d.Now)))
 	if len(out) == 0 {
-		return "  its description, its schema and what may follow from its annotations are the same; the annotations themselves are not\n"
+		return "  its description and its schema are the same; its title, its annotations or the schema of its results are not\n"
 	}
 	_, out, _ = bytes.Cut(out, []byte("\n")) // "diff accepted now"
 	return string(out)
@@ -164,14 +172,22 @@ const diffColumns = 96
 
 // told is a tool in lines: what the model reads of it, what it takes, and what this program makes of its annotations.
 func told(d turn.Descriptor) string {
-	var schema bytes.Buffer
-	if json.Indent(&schema, d.Schema, "", "  ") != nil {
-		schema.Reset()
-		schema.Write(d.Schema)
+	also := ""
+	if len(d.Also) > 0 {
+		also = broken("what else its server says:\n" + indented(d.Also))
 	}
-	return broken("name for models: "+d.Wire) + broken("description:\n"+d.Description) + broken("schema:\n"+schema.String()) + "by its annotations and your configuration:\n" +
+	return broken("name for models: "+d.Wire) + broken("description:\n"+d.Description) + broken("schema:\n"+indented(d.Schema)) + also + "by its annotations and your configuration:\n" +
 		fmt.Sprintf("  risk %s, %s lane\n  repeatable: %t\n  only reads, and only here: %t\n  its results may be anybody's words: %t\n",
 			line(string(d.Risk), 40), line(string(d.Lane), 40), d.Repeatable, d.Contained, d.Taints)
+}
+
+// indented is JSON in lines, and what is none as it is.
+func indented(raw json.RawMessage) string {
+	var b bytes.Buffer
+	if json.Indent(&b, raw, "", "  ") != nil {
+		return string(raw)
+	}
+	return b.String()
 }
 
 // broken is a text in lines that a terminal shows as they are, broken behind a space where there is one: what is a word in

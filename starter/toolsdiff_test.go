@@ -67,7 +67,10 @@ func TestNewToolsAreShownWhole(t *testing.T) {
 
 func TestAnnotationsThatChangeNothingElseAreSaidToHaveChanged(t *testing.T) {
 	before, after := tool("Pushes.", "ab"), tool("Pushes.", "cd")
-	assert.Contains(t, changes(turn.Drift{Now: after, Accepted: &before}), "the annotations themselves are not")
+	assert.Contains(t, changes(turn.Drift{Now: after, Accepted: &before}), "its annotations or the schema of its results are not", "of one that was accepted before they were kept")
+	before.Also, after.Also = json.RawMessage(`{"annotations":{"readOnlyHint":false}}`), json.RawMessage(`{"annotations":{"readOnlyHint":true}}`)
+	shown := changes(turn.Drift{Now: after, Accepted: &before})
+	assert.Contains(t, shown, "-    \"readOnlyHint\": false\n+    \"readOnlyHint\": true\n")
 }
 
 func TestWhatIsHeldIsPrintedForPeopleAndPrograms(t *testing.T) {
@@ -76,7 +79,7 @@ func TestWhatIsHeldIsPrintedForPeopleAndPrograms(t *testing.T) {
 	list := []heldTool{held(turn.Drift{Now: tool("New\u009b.", "ab")})}
 	require.NoError(t, a.printHeld(list, "text"))
 	assert.Contains(t, out.String(), "mcp/git/push is new")
-	assert.Contains(t, err.String(), "  starter tools accept git mcp/git/push --hash abababababab\n")
+	assert.Contains(t, err.String(), "  starter tools accept git mcp/git/push --hash abababababab --yes\n", "nobody can be asked here")
 	requireText(t, out.String())
 	out.Reset()
 	require.NoError(t, a.printHeld(list, "json"))

@@ -26,14 +26,14 @@ func (a *app) toolsStatusCommand() *cobra.Command {
 		Long: `Show how the configured tool servers do: as the workers on this machine see them, else as the journal has them. Where
 neither knows of any, and with --connect, the servers are started or called and asked.
 
-The exit code is 1 where a server fails or is away.`,
+The exit code is 0 where all do well, and 1 where one fails or is away.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			loaded, err := a.load()
 			if err != nil {
 				return err
 			}
-			all, err := a.serverStatus(cmd.Context(), loaded.Config, connect)
+			all, err := a.serverStatus(cmd.Context(), loaded, connect)
 			if err != nil {
 				return err
 			}
@@ -74,7 +74,8 @@ type serverStatus struct {
 func (s serverStatus) bad() bool { return s.Problem != "" || s.State == engine.ServerFailing }
 
 // serverStatus puts together what is known: of each configured server, a row a worker that tells of it, or one.
-func (a *app) serverStatus(ctx context.Context, cfg config.Config, connect bool) ([]serverStatus, error) {
+func (a *app) serverStatus(ctx context.Context, loaded *config.Loaded, connect bool) ([]serverStatus, error) {
+	cfg := loaded.Config
 	published, err := publishedCatalogues(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -84,6 +85,9 @@ func (a *app) serverStatus(ctx context.Context, cfg config.Config, connect bool)
 		return nil, err
 	}
 	if connect || len(workers) == 0 && len(published) == 0 {
+		if err := loaded.CheckEnviron(a.environ); err != nil {
+			return nil, err
+		}
 		asked, health, err := engine.AskServers(ctx, cfg, engine.WithEnviron(a.environ))
 		if err != nil {
 			return nil, err
@@ -192,9 +196,17 @@ func (a *app) notes(s serverStatus) {
 		a.note("%s: its last error was at %s: %s", s.Server, s.LastErrorAt.Local().Format(time.DateTime), s.LastError)
 	}
 	if s.Held > 0 {
-		a.note("%s: %d of its tools are held back: see `starter tools diff %s`", s.Server, s.Held, s.Server)
+		a.note("%s: %s held back: see `starter tools diff %s`", s.Server, ofIts(s.Held), s.Server)
 	}
 	if s.Dropped > 0 {
-		a.note("%s: %d of its tools were left out: see `starter tools`", s.Server, s.Dropped)
+		a.note("%s: %s left out: see `starter tools`", s.Server, ofIts(s.Dropped))
 	}
+}
+
+// ofIts counts tools of a server, to which something is done.
+func ofIts(n int) string {
+	if n == 1 {
+		return "1 of its tools is"
+	}
+	return fmt.Sprintf("%d of its tools are", n)
 }

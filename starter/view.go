@@ -174,6 +174,6 @@ func totals(r workflows.Result) string {
 	if r.Usage.Estimated {
 		estimated = " (estimated)"
 	}
-	return fmt.Sprintf("session %s · %d steps · %d tool calls · %d tokens in, %d out%s · cost unknown",
-		r.Session, r.Steps, r.ToolCalls, r.Usage.InputTokens, r.Usage.OutputTokens, estimated)
+	return fmt.Sprintf("session %s · %s · %s · %s in, %d out%s · cost unknown",
+		r.Session, plural(r.Steps, "step"), plural(r.ToolCalls, "tool call"), plural(int(r.Usage.InputTokens), "token"), r.Usage.OutputTokens, estimated)
 }

@@ -3,6 +3,7 @@ package tests
 import (
 	"fmt"
 	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -54,8 +55,13 @@ func TestCLIToolsStatusIsWhatTheWorkersSee(t *testing.T) {
 	doctor := h.starter("doctor").exits(1)
 	assert.Contains(t, doctor.out.String(), "server broken fails for worker")
 
+	killed := h.worker()
+	require.Eventually(t, func() bool { return len(readDir(t, h.path(".everturn/journal.db.workers"))) == 2 }, within, 50*time.Millisecond)
+	killed.signal(syscall.SIGKILL)
+	killed.wait()
+	assert.Len(t, decoded[[]status](h.starter("tools", "status", "--json").exits(1)), 2, "a worker that was killed is not taken for one that runs")
+
 	worker.end()
-	assert.Empty(t, readDir(t, h.path(".everturn/journal.db.workers")), "a worker that is gone tells nothing")
 	rows = decoded[[]status](h.starter("tools", "status", "--json").exits(1))
 	require.Len(t, rows, 2)
 	assert.Equal(t, "published", rows[0].State)

@@ -47,7 +47,7 @@ func TestCLIAnswersInEveryFormat(t *testing.T) {
 	text := h.starter("run", "What is this?").exits(0)
 	assert.Equal(t, "It is [2Ja test.\n", text.out.String(), "only the answer goes to stdout, and nothing of it moves a terminal")
 	assert.Contains(t, text.err.String(), "/namespaces/default/workflows/s-")
-	assert.Contains(t, text.err.String(), "2 steps · 1 tool calls · 30 tokens in, 8 out")
+	assert.Contains(t, text.err.String(), "2 steps · 1 tool call · 30 tokens in, 8 out")
 
 	quiet := h.starter("run", "-q", "--output-last", "last.txt", "What is this?").exits(0)
 	assert.Equal(t, "It is [2Ja test.\n", quiet.out.String())

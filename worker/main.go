@@ -60,6 +60,9 @@ func run(ctx context.Context, args, environ []string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := loaded.CheckEnviron(environ); err != nil {
+		return err
+	}
 	log := slog.New(slog.NewTextHandler(stderr, nil))
 	e, err := engine.New(ctx, loaded.Config, engine.WithEnviron(environ), engine.WithLogger(log))
 	if err != nil {

@@ -153,7 +153,7 @@ func (d describer) setup() string {
 func (o *offer) drop(name string, reason error) {
 	switch n := len(o.catalogue.Dropped); {
 	case n < maxDropped:
-		o.catalogue.Dropped = append(o.catalogue.Dropped, fmt.Sprintf("%s: %v", plain.Line(name, 80), reason))
+		o.catalogue.Dropped = append(o.catalogue.Dropped, strings.TrimPrefix(fmt.Sprintf("%s: %v", plain.Line(name, 80), reason), ": "))
 	case n == maxDropped:
 		o.catalogue.Dropped = append(o.catalogue.Dropped, "and more")
 	}
@@ -177,7 +177,7 @@ func (d describer) describe(t *mcp.Tool) (turn.Descriptor, error) {
 	description, _ := plain.Cut(strings.TrimSpace(d.redact.result(plain.Sanitize(t.Description))), maxDescriptionBytes)
 	desc := turn.Descriptor{ID: d.prefix + "/" + t.Name, Description: description, Schema: canonical, Lane: turn.LaneRegular}
 	desc.Wire = turn.WireName(desc.ID)
-	desc.Hash = identity(t, canonical)
+	desc.Hash, desc.Also = identity(t, canonical), d.also(t)
 	d.judge(&desc, t)
 	return desc, nil
 }
@@ -191,6 +191,32 @@ func identity(t *mcp.Tool, schema json.RawMessage) string {
 		said["title"] = t.Title
 	}
 	return hashOf(said)
+}
+
+// maxAlsoBytes bounds what is kept of a tool for people alone, in bytes.
+const maxAlsoBytes = 8 << 10
+
+// also is what the server says of a tool beside what models read. A schema of results that is too long is left out.
+func (d describer) also(t *mcp.Tool) json.RawMessage {
+	said := map[string]any{}
+	if t.Title != "" {
+		said["title"] = t.Title
+	}
+	if t.Annotations != nil {
+		said["annotations"] = t.Annotations
+	}
+	if out, err := json.Marshal(t.OutputSchema); err == nil && t.OutputSchema != nil && len(out) < maxAlsoBytes/2 {
+		said["output"] = json.RawMessage(out)
+	}
+	b, err := json.Marshal(said)
+	if err != nil || len(said) == 0 {
+		return nil
+	}
+	kept := d.redact.result(string(b))
+	if len(kept) > maxAlsoBytes || !json.Valid([]byte(kept)) {
+		return nil
+	}
+	return json.RawMessage(kept)
 }
 
 // judge adds what the operator says, and of what the server says about itself as much as counts.

@@ -58,6 +58,9 @@ func TestAServerThatCannotBeAskedSaysWhy(t *testing.T) {
 			for _, want := range tc.want {
 				assert.Contains(t, c.Problem, want)
 			}
+			if name == "hangs" {
+				assert.NotContains(t, c.Problem, "its process ended", "the host has ended it")
+			}
 			assert.Empty(t, children(t), "the failed server still runs")
 			_, err := h.Call(t.Context(), turn.ToolRequest{Tool: "mcp/srv/good"})
 			assert.Equal(t, turn.CodeToolNotSent, turn.CodeOf(err))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -154,8 +155,15 @@ func (c *connector) forget() {
 // explain says why a handshake failed, with what the server last said.
 func (c *connector) explain(ctx context.Context, l *link, err error) error {
 	why := plain.Line(err.Error(), 400)
-	if ctx.Err() != nil {
-		why = fmt.Sprintf("it did not finish its handshake within %s (connect_timeout); if it is still downloading, install it first or raise that", c.describer.server.ConnectTimeout)
+	server := c.describer.server
+	switch {
+	case ctx.Err() != nil && server.URL != "":
+		why = fmt.Sprintf("it did not finish its handshake within %s (connect_timeout)", server.ConnectTimeout)
+	case ctx.Err() != nil:
+		why = fmt.Sprintf("it did not finish its handshake within %s (connect_timeout); if it is still downloading, install it first or raise that", server.ConnectTimeout)
+	}
+	if at := plainAddress(server.URL); at != "" && !strings.Contains(why, at) {
+		why = at + ": " + why
 	}
 	if fate := l.fate(); fate != "" {
 		why += "; its process ended with " + fate

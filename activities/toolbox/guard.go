@@ -106,19 +106,37 @@ func (g *guard) control(network, address string, c syscall.RawConn) error {
 	if err != nil {
 		return fmt.Errorf("reading the address dialled: %w", err)
 	}
-	addr, host := to.Addr().Unmap().WithZone(""), g.endpoint.Hostname()
+	addr := to.Addr().Unmap().WithZone("")
+	it := leads(g.endpoint.Hostname(), addr)
 	switch {
 	case addr.IsLoopback() && !g.loopback && !g.opened(addr):
-		return fmt.Errorf("%s points to %s, which is this machine: that is refused unless the URL itself says localhost", host, addr)
+		return fmt.Errorf("%s is this machine: that is refused unless the URL itself says localhost", it)
 	case !addr.IsLoopback() && g.loopback:
-		return fmt.Errorf("%s points to %s, which is not this machine: name the host that is meant", host, addr)
+		return fmt.Errorf("%s is not this machine: name the host that is meant", it)
 	case g.endpoint.Scheme == "http" && !g.loopback && !g.opened(addr):
-		return fmt.Errorf("%s points to %s, outside of the networks that are named: plain http is refused there", host, addr)
+		return fmt.Errorf("%s is outside of the networks that are named: plain http is refused there", it)
 	}
 	if err := g.safe(network, address, c); err != nil {
-		return fmt.Errorf("%s points to %s, which is not on the public internet: name its network in networks if that is meant", host, addr)
+		return fmt.Errorf("%s is not on the public internet: name its network in networks if that is meant", it)
 	}
 	return nil
+}
+
+// leads begins a sentence about the address that a host's name leads to, or that it is.
+func leads(host string, addr netip.Addr) string {
+	if literal, err := netip.ParseAddr(host); err == nil && literal.Unmap().WithZone("") == addr {
+		return host
+	}
+	return fmt.Sprintf("%s points to %s, which", host, addr)
+}
+
+// plainAddress is a server's URL as people are shown it: without what may be secret in it.
+func plainAddress(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
 func (g *guard) opened(addr netip.Addr) bool {

@@ -164,6 +164,30 @@ func TestANameThatIsMadeToPointElsewhereIsNotFollowed(t *testing.T) {
 	assert.Zero(t, hits.Load())
 }
 
+func TestAnAddressThatIsRefusedIsSaidOnce(t *testing.T) {
+	h, err := New(Options{Servers: []Server{{ID: "srv", URL: "https://10.1.2.3/mcp?key=canary", ConnectTimeout: 10 * time.Second}}}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, h.Close()) })
+	problem := h.Catalogues(t.Context())[0].Problem
+	assert.Contains(t, problem, "10.1.2.3 is not on the public internet: name its network")
+	assert.NotContains(t, problem, "points to")
+	assert.NotContains(t, problem, "canary")
+}
+
+// A server that accepts connections and says nothing is named in the error: of many, which is it?
+func TestAServerThatDoesNotAnswerIsNamedByItsAddress(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	h, err := New(Options{Servers: []Server{{ID: "srv", URL: "http://" + l.Addr().String() + "/mcp?key=canary", ConnectTimeout: 300 * time.Millisecond}}}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, h.Close()) })
+	problem := h.Catalogues(t.Context())[0].Problem
+	assert.Contains(t, problem, "http://"+l.Addr().String()+"/mcp: it did not finish its handshake within 300ms (connect_timeout)")
+	assert.NotContains(t, problem, "canary")
+	assert.NotContains(t, problem, "downloading")
+}
+
 func TestAServersAddressIsCheckedWhenItIsConfigured(t *testing.T) {
 	for want, s := range map[string]Server{
 		"is not https":                      {ID: "a", URL: "http://mcp.example/"},

@@ -70,7 +70,7 @@ func (d *stdioDialer) dial(_ context.Context, tenant string) (*link, error) {
 	}
 	return &link{
 		transport: t, watched: t, versions: []string{versionLegacy, versionLatest}, disposable: true,
-		stop: func() error { return p.Stop(d.opts.StopGrace) }, tail: p.Stderr.String, fate: p.State,
+		stop: func() error { return p.Stop(d.opts.StopGrace) }, tail: p.Stderr.String, fate: p.Fate,
 	}, nil
 }
 

@@ -34,7 +34,10 @@ type Descriptor struct {
 	Wire        string          `json:"wire"` // the name that providers accept, ^[a-zA-Z0-9_-]{1,64}$, unique in the catalogue
 	Description string          `json:"description"`
 	Schema      json.RawMessage `json:"schema"`
-	// Hash covers name, description, schema and annotations; a change of it after pinning is drift.
+	// Also is what else its server says of it, as JSON and for people: title, output schema and annotations. Empty where it
+	// says nothing else, or too much.
+	Also json.RawMessage `json:"also,omitempty"`
+	// Hash covers name, description, schema and what Also has; a change of it after pinning is drift.
 	Hash string `json:"hash"`
 	Lane Lane   `json:"lane"`
 	Risk Risk   `json:"risk"`

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -38,6 +39,8 @@ type Frames struct {
 	line    []byte // what Read has not handed out yet
 	skipped int
 	err     error
+
+	finished atomic.Bool // the child has closed it
 
 	eof  chan struct{}
 	once sync.Once // closes file
@@ -115,6 +118,8 @@ func (f *Frames) readLine() ([]byte, error) {
 			continue
 		case errors.Is(err, os.ErrClosed):
 			err = io.EOF
+		case errors.Is(err, io.EOF):
+			f.finished.Store(true)
 		}
 		if errors.Is(err, io.EOF) && len(bytes.TrimSpace(line)) > 0 {
 			return line, nil

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -39,6 +40,7 @@ type Process struct {
 	mu     sync.Mutex
 	reaped bool
 	state  string
+	told   bool // its stdin was closed before it had closed its stdout: to end is what it was told
 }
 
 // Start runs the command in a new process group.
@@ -55,6 +57,7 @@ func (s *Spawner) Start(c Command) (*Process, error) {
 		Stdin: &Stdin{w: inW}, Stderr: NewTail(c.StderrBytes), done: make(chan struct{}),
 	}
 	p.Stdout = NewFrames(outR, c.MaxFrameBytes, p.Stderr)
+	p.Stdin.closing = p.tell
 	p.cmd = &exec.Cmd{
 		Path: c.Path, Args: append([]string{c.Path}, c.Args...), Env: marked(c.Env), Dir: c.Dir,
 		Stdin: inR, Stdout: outW, Stderr: p.Stderr, WaitDelay: drainDelay, SysProcAttr: sysProcAttr(),
@@ -82,6 +85,23 @@ func (p *Process) State() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.state
+}
+
+// Fate is State of a process that ended by itself; empty where it did what it was told.
+func (p *Process) Fate() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.told && slices.Contains([]string{"exit status 0", "signal: terminated", "signal: killed"}, p.state) {
+		return ""
+	}
+	return p.state
+}
+
+// tell notes that the process is told to end, by its stdin.
+func (p *Process) tell() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.told = !p.reaped && !p.Stdout.finished.Load()
 }
 
 // reap waits for the leader's end and kills what is left of its group while the zombie still holds its number, so
@@ -139,9 +159,10 @@ func (p *Process) await(d time.Duration) bool {
 
 // Stdin is the writing end of a child's standard input. Close is idempotent.
 type Stdin struct {
-	w    *os.File
-	once sync.Once
-	err  error
+	w       *os.File
+	once    sync.Once
+	err     error
+	closing func() // called before it is closed; may be nil
 
 	mu      sync.Mutex
 	written int64
@@ -165,7 +186,12 @@ func (s *Stdin) Written() int64 {
 
 // Close closes the pipe and unblocks a Write.
 func (s *Stdin) Close() error {
-	s.once.Do(func() { s.err = s.w.Close() })
+	s.once.Do(func() {
+		if s.closing != nil {
+			s.closing()
+		}
+		s.err = s.w.Close()
+	})
 	return s.err
 }
 

@@ -46,6 +46,28 @@ func TestWhatAProcessSaysBeforeItEndsIsRead(t *testing.T) {
 	assert.NoError(t, p.Stop(time.Second), "stopping what has ended")
 }
 
+func TestAProcessThatWasToldToEndHasNoFate(t *testing.T) {
+	told := sh(t, spawner(t), `cat`)
+	go func() { _, _ = io.Copy(io.Discard, told.Stdout) }() // it ends with the process
+	require.NoError(t, told.Stdin.Close())
+	<-told.Done()
+	assert.Equal(t, "exit status 0", told.State())
+	assert.Empty(t, told.Fate())
+
+	left := sh(t, spawner(t), `echo '{}'; exit 0`)
+	_, err := io.ReadAll(left.Stdout)
+	require.NoError(t, err)
+	require.NoError(t, left.Stdin.Close(), "as the SDK does when it sees the end")
+	<-left.Done()
+	assert.Equal(t, "exit status 0", left.Fate(), "it has ended by itself")
+
+	failed := sh(t, spawner(t), `cat; exit 3`)
+	go func() { _, _ = io.Copy(io.Discard, failed.Stdout) }()
+	require.NoError(t, failed.Stdin.Close())
+	<-failed.Done()
+	assert.Equal(t, "exit status 3", failed.Fate(), "that is not what it was told")
+}
+
 func TestNothingIsInherited(t *testing.T) {
 	t.Setenv("CANARY", "sings")
 	p := sh(t, spawner(t), `echo "{\"canary\":\"$CANARY\"}"`)
