@@ -12,9 +12,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/everturn/everturn/activities/toolbox"
 	"github.com/everturn/everturn/config"
@@ -91,7 +90,7 @@ func readHealth(file string) (w WorkerHealth, ok bool) {
 // abandoned reports whether the worker that wrote the file is gone: it keeps a lock on it (flock(2)), of which the kernel
 // lets go with the process, however that ends. Where the file system has no locks its age tells.
 func abandoned(f *os.File) bool {
-	return unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) == nil
+	return syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == nil
 }
 
 // tellHealth writes how this worker's servers do until ctx ends, and then takes it away. That it cannot be written stops
@@ -158,7 +157,7 @@ func writeHealth(file string, w WorkerHealth) (_ *os.File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	_ = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) // where there are no locks, a reader does not go by them either
+	_ = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) // where there are no locks, a reader does not go by them either
 	if _, err = f.Write(b); err == nil {
 		err = os.Rename(f.Name(), file)
 	}
