@@ -24,7 +24,7 @@ func TestCLIListsToolsAndSaysWhichServersAreAway(t *testing.T) {
 		"[[mcp.servers]]\nid = \"missing\"\ncommand = \"no-such-command-anywhere\"\n"+
 		hosting(t, "broken", `env = {SECRET = "canary-of-the-env"}`, "-mode", "exit"))
 	tools := h.starter("tools").exits(1)
-	assert.Regexp(t, `(?m)^mcp/good/echo +\S+ +low +true +Answer with the text\.$`, tools.out.String())
+	assert.Regexp(t, `(?m)^mcp/good/echo +\S+ +low +true +offered +Answer with the text\.$`, tools.out.String())
 	assert.Contains(t, tools.out.String(), "local/read_file")
 	assert.Contains(t, tools.err.String(), "missing is not available")
 	assert.Contains(t, tools.err.String(), "no-such-command-anywhere")

@@ -22,10 +22,16 @@ func appendText(text string) script.Reply {
 	return script.Call("mcp_ledger_append", `{"text":"`+text+`"}`)
 }
 
-// allow gives a person's word for what the turn waits for.
+// allow gives a person's word for what the turn waits for: for good, where that is taken, and else once.
 func (r *rig) allow(session string, w journal.WaitRecord, always turn.Scope) {
 	r.t.Helper()
-	_, err := r.people().Approve(r.t.Context(), session, workflows.Approval{Call: w.ID, Allow: true, ArgumentsHash: w.ArgumentsHash, By: "ann", Always: always})
+	word := workflows.Approval{Call: w.ID, Allow: true, ArgumentsHash: w.ArgumentsHash, By: "ann", Always: always}
+	_, err := r.people().Approve(r.t.Context(), session, word)
+	if always != "" && !w.Spares(always) {
+		require.ErrorContains(r.t, err, "Allow it once", "who has allowed it for good would be asked again")
+		word.Always = ""
+		_, err = r.people().Approve(r.t.Context(), session, word)
+	}
 	require.NoError(r.t, err)
 }
 
@@ -55,7 +61,7 @@ func TestWhatAStrangerSaysLetsNothingOutUnseen(t *testing.T) {
 
 	next := r.say(t.Name(), workflows.Message{Text: "the second"})
 	wait = r.waits(next.Turn, 1)[0]
-	assert.Contains(t, wait.Why, "mcp/ledger/append", "the mark is the session's, and allowing the tool for good does not lift it")
+	assert.Contains(t, wait.Why, "mcp/ledger/append", "the mark is the session's")
 	assert.Zero(t, l.count("effect", "later"))
 	r.allow(t.Name(), wait, "")
 	assert.Equal(t, "Done again.", r.ended(next.Turn).Answer)
