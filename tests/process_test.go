@@ -120,6 +120,7 @@ func (p *process) exit() {
 func configFile(t *testing.T, c config.Config) string {
 	t.Helper()
 	var b strings.Builder
+	fmt.Fprintf(&b, "tenant = %q\n", c.Tenant)
 	fmt.Fprintf(&b, "[runtime]\nmode = %q\nworkspace = %q\nmax_parallel_calls = %d\ntool_timeout = %q\n",
 		c.Runtime.Mode, c.Runtime.Workspace, c.Runtime.MaxParallelCalls, c.Runtime.ToolTimeout)
 	fmt.Fprintf(&b, "[llm]\nprovider = %q\nbase_url = %q\nmodel = %q\n", c.LLM.Provider, c.LLM.BaseURL, c.LLM.Model)

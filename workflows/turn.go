@@ -136,7 +136,7 @@ func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
 		return Result{}, err
 	}
 	taken := func(Message) bool { return false }
-	if r.begun || r.refused != nil && r.chained() {
+	if r.begun || r.refused != nil && r.chained() && e.Code != turn.CodeSessionTaken { // in another's session nothing is put on record
 		settled, err := r.finish(ctx, e)
 		if err != nil && (r.stopping || len(r.left()) == 0) {
 			return Result{}, err

@@ -1,0 +1,310 @@
+package tests
+
+import (
+	"bytes"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/sessions"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// of starts a turn of a tenant's session.
+func (r *rig) of(tenant, session, text string) (id string, res workflows.Result) {
+	r.t.Helper()
+	id = workflows.WorkflowID(tenant, session)
+	run := r.start(id, workflows.Input{Tenant: tenant, Message: &workflows.Message{Text: text}})
+	return run.GetRunID(), r.result(run)
+}
+
+// exported is all that the journal has of a session.
+func (r *rig) exported(session string) string {
+	r.t.Helper()
+	var b bytes.Buffer
+	require.NoError(r.t, r.store.Export(r.t.Context(), session, &b))
+	return b.String()
+}
+
+func TestTenantsCallAServerInProcessesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Steps(
+		script.Call("mcp_ledger_whose", `{}`), script.Call("mcp_ledger_whose", `{}`), script.Text("That is whose."),
+	), newLedger(t).host(config.MCPTool{}))
+	r.work()
+	owner := map[string]string{}
+	for round, tenant := range []string{"acme", "beta", "", "acme", "beta", ""} {
+		session := t.Name() + "-" + tenant + string(rune('0'+round))
+		id, res := r.of(tenant, session, "Whose is it?")
+		require.Equal(t, turn.StateCompleted, res.State)
+		assert.Equal(t, session, res.Session, "the session's name is without its tenant")
+		rec, err := r.store.Session(t.Context(), session)
+		require.NoError(t, err)
+		assert.Equal(t, tenant, rec.Tenant)
+		for _, c := range r.calls(id, 2) {
+			process, said, _ := strings.Cut(c.Text, ", ")
+			if tenant == "" {
+				assert.Equal(t, `variable "" (false), metadata <nil>`, said)
+			} else {
+				assert.Equal(t, `variable "`+tenant+`" (true), metadata `+tenant, said)
+			}
+			before, known := owner[process]
+			assert.True(t, !known || before == tenant, "%q and %q share %s", before, tenant, process)
+			owner[process] = tenant
+		}
+		r.sound(session)
+		if tenant == "acme" {
+			r.keep("v7-tenant", workflows.WorkflowID(tenant, session), id)
+		}
+	}
+	assert.Len(t, owner, 3, "a tenant's turns share its process")
+}
+
+// Whose session it is, is looked at before anything is written, whichever way a turn begins.
+func TestASessionIsRefusedToAnotherTenant(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Text("the secret of acme"))
+	r.work()
+	session := t.Name()
+	_, res := r.of("acme", session, "Tell me.")
+	require.Equal(t, "the secret of acme", res.Answer)
+	before, asked := r.exported(session), len(r.model.Requests())
+
+	for _, tenant := range []string{"", "beta"} {
+		id := workflows.WorkflowID(tenant, session)
+		run := r.start(id, workflows.Input{Tenant: tenant, Message: &workflows.Message{ID: "mine", Text: "Tell me, too."}})
+		app, res := r.failure(run)
+		assert.Equal(t, turn.CodeSessionTaken, res.Code)
+		assert.Contains(t, app.Message(), "the name of this session is taken; nothing was done: choose another name")
+		assert.NotContains(t, app.Error()+res.Answer+res.Message, "secret")
+		if tenant == "beta" {
+			r.keep("v7-session-taken", id, run.GetRunID())
+		}
+
+		run = r.start(id, workflows.Input{Tenant: tenant, Queue: []workflows.Message{{ID: "one", Text: "1"}, {ID: "two", Text: "2"}}})
+		first := run.GetRunID()
+		app, res = r.failure(run)
+		assert.Equal(t, turn.CodeSessionTaken, res.Code, "%v", app)
+		if tenant == "beta" {
+			r.keep("v7-session-taken-queued", id, first)
+		}
+
+		people := sessions.New(r.client, sessions.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Tenant: tenant})
+		_, err := people.Approve(t.Context(), session, workflows.Approval{Call: "1.0", Allow: true, ArgumentsHash: "x"})
+		assert.ErrorIs(t, err, sessions.ErrNotRunning)
+	}
+	assert.Equal(t, before, r.exported(session), "somebody else has written to it")
+	assert.Len(t, r.model.Requests(), asked, "the model was asked")
+	_, res = r.of("acme", session, "And now?")
+	assert.Equal(t, turn.StateCompleted, res.State, "its own tenant goes on")
+	r.sound(session)
+}
+
+// A tenant's turn that waits is out of reach for others, whatever name they give.
+func TestNobodyReachesAnotherTenantsTurn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Cases(
+		script.When("Blue", script.Text("Blue it is.")), script.When("", script.Call("ask_user", `{"question":"Which colour?"}`)),
+	))
+	r.work()
+	session := t.Name()
+	own := sessions.New(r.client, sessions.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Tenant: "acme", Blobs: r.store.PutBlob})
+	sent, err := own.Send(t.Context(), sessions.Request{Session: session, Message: workflows.Message{Text: "Paint it."}})
+	require.NoError(t, err)
+	wait := r.waits(sent.Turn, 1)[0]
+	for _, c := range [][2]string{{"", session}, {"beta", session}, {"", workflows.WorkflowID("acme", session)}, {"", "/acme/" + session}, {"beta", "../acme/" + session}} {
+		other := sessions.New(r.client, sessions.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Tenant: c[0]})
+		_, err := other.Answer(t.Context(), c[1], workflows.Answer{Question: wait.ID, Text: "Red."})
+		assert.ErrorIs(t, err, sessions.ErrNotRunning, "%q", c)
+		assert.ErrorIs(t, other.Stop(t.Context(), c[1]), sessions.ErrNotRunning, "%q", c)
+		running, err := other.Running(t.Context(), c[1])
+		require.NoError(t, err)
+		assert.False(t, running, "%q", c)
+	}
+	_, err = own.Answer(t.Context(), session, workflows.Answer{Question: wait.ID, Text: "Blue."})
+	require.NoError(t, err)
+	assert.Equal(t, "Blue it is.", r.ended(sent.Turn).Answer)
+}
+
+// tenantHome is a folder in which acme has a session with a secret, and one whose turn waits for a person.
+func tenantHome(t *testing.T) (h *home, told, waiting, turnID string) {
+	model := script.Start(t, script.Cases(
+		script.When("Tell", script.Text("the secret of acme")),
+		script.When("Read", script.Steps(script.Call("local_read_file", `{"path":"secret.txt"}`), script.Text("It is read."))),
+		script.When("", script.Text("Hello.")),
+	))
+	h = newHome(t, asking(model)+askingToRead)
+	h.worker()
+	told, waiting = t.Name()+"-told", t.Name()+"-wait"
+	h.starter("--tenant", "acme", "run", "-s", told, "Tell me the secret").exits(0)
+	h.starter("--tenant", "acme", "run", "-s", waiting, "Read the secret").exits(6)
+	list := decoded[[]journal.SessionRecord](h.starter("--tenant", "acme", "list", "--json").exits(0))
+	require.Len(t, list, 2)
+	for _, s := range list {
+		if s.ID == told {
+			turnID = s.LastTurn.ID
+		}
+	}
+	require.NotEmpty(t, turnID)
+	return h, told, waiting, turnID
+}
+
+// addressed are the commands that are given a session, or find the last one; TOLD and WAIT stand for acme's sessions, OWN for
+// one of the tenant that asks, TURN for acme's turn.
+var addressed = map[string][][]string{
+	"answer":  {{"answer", "WAIT", "1.0", "text"}, {"answer", "TOLD", "q1", "text"}},
+	"approve": {{"approve", "WAIT"}, {"approve", "WAIT", "--json"}, {"approve", "WAIT", "1.0", "--yes"}, {"approve", "WAIT", "--all", "--deny"}},
+	"attach": {
+		{"attach", "TOLD"}, {"attach", "TOLD", "--turn", "TURN"}, {"attach", "OWN", "--turn", "TURN"}, {"attach", "--no-wait", "WAIT"},
+		{"attach", "-o", "jsonl", "--no-wait", "WAIT"},
+	},
+	"diff":   {{"diff", "TOLD", "OWN"}, {"diff", "OWN", "TOLD"}, {"diff", "TOLD", "WAIT", "--json"}},
+	"export": {{"export", "TOLD"}, {"export", "WAIT"}},
+	"fork":   {{"fork", "TOLD"}, {"fork", "TOLD", "--at", "1", "--as", "mine"}},
+	"rewind": {{"rewind", "TOLD", "--to", "1"}},
+	"show":   {{"show", "TOLD"}, {"show", "WAIT", "--json"}},
+	"stop":   {{"stop", "WAIT"}, {"stop", "TOLD"}},
+}
+
+// finding are those that find sessions by themselves.
+var finding = [][]string{
+	{"list"}, {"list", "--json"}, {"approve"}, {"approve", "--json"}, {"show"}, {"export"}, {"attach", "--no-wait"}, {"stop"}, {"open"},
+	{"rewind", "--to", "1"}, {"__complete", "show", ""}, {"__complete", "approve", "WAIT", ""}, {"__complete", "answer", "WAIT", ""},
+	{"schedule", "list"}, {"tools", "diff"},
+}
+
+// others are the commands that have nothing to do with sessions, or are tested below.
+var others = []string{
+	"completion", "config", "dev", "doctor", "events", "help", "init", "list", "tools", "version", "man", // of no session
+	"import", "open", "run", "send", "schedule", "chat", // below
+}
+
+func TestNoCommandShowsAnotherTenantsSession(t *testing.T) {
+	t.Parallel()
+	h, told, waiting, turnID := tenantHome(t)
+	for _, tenant := range []string{"", "beta"} {
+		own := "own-" + tenant + t.Name()
+		h.starter("--tenant", tenant, "run", "-s", own, "Hello").exits(0)
+		put := func(args []string, told, waiting, turnID string) []string {
+			out := []string{"--tenant", tenant}
+			for _, a := range args {
+				out = append(out, strings.NewReplacer("TOLD", told, "WAIT", waiting, "OWN", own, "TURN", turnID).Replace(a))
+			}
+			return out
+		}
+		for _, commands := range addressed {
+			for _, args := range commands {
+				c := h.starter(put(args, told, waiting, turnID)...).wait()
+				nobody := h.starter(put(args, "nowhere", "nobody", "6d3a0c7e-0000-4000-8000-000000000000")...).wait()
+				said := strings.NewReplacer(told, "nowhere", waiting, "nobody", turnID, "6d3a0c7e-0000-4000-8000-000000000000").
+					Replace(c.out.String() + c.err.String())
+				assert.Equal(t, nobody.out.String()+nobody.err.String(), said, "%q %v tells it from a session that is not there", tenant, args)
+				assert.Equal(t, nobody.code(), c.code(), "%q %v", tenant, args)
+			}
+		}
+		for _, args := range finding {
+			c := h.starter(put(args, told, waiting, turnID)...).wait()
+			assert.NotContains(t, c.out.String()+c.err.String(), "secret", "%q %v", tenant, args)
+			if args[0] != "__complete" {
+				assert.NotContains(t, c.out.String()+c.err.String(), told, "%q %v", tenant, args)
+			}
+			assert.NotContains(t, c.out.String(), waiting+"\n", "%q %v", tenant, args)
+		}
+	}
+	h.starter("--tenant", "acme", "approve", waiting, "1.0", "--yes").exits(0)
+	c := h.starter("--tenant", "acme", "attach", "-q", waiting).exits(0)
+	assert.Equal(t, "It is read.\n", c.out.String(), "the turn went on as if nobody had asked for it")
+	assert.Contains(t, h.starter("--tenant", "acme", "show", told).exits(0).out.String(), "the secret of acme")
+	h.starter("--tenant", "acme", "attach", "-q", told).exits(0).says("the secret of acme")
+}
+
+// A new command is put into the table above, or among those that have nothing to do with sessions.
+func TestTheTableOfCommandsIsWhole(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, "")
+	_, after, found := strings.Cut(h.starter("--help").exits(0).out.String(), "Available Commands:\n")
+	require.True(t, found)
+	listed, _, _ := strings.Cut(after, "\n\n")
+	for line := range strings.Lines(listed) {
+		name := strings.Fields(line)[0]
+		_, known := addressed[name]
+		assert.True(t, known || slices.Contains(others, name), "what does %s show of other tenants' sessions?", name)
+	}
+}
+
+func TestANameThatIsTakenIsRefusedToOtherTenants(t *testing.T) {
+	t.Parallel()
+	h, told, waiting, _ := tenantHome(t)
+	for _, args := range [][]string{{"--tenant", "beta", "run", "-s", told, "Hello"}, {"run", "-s", told, "Hello"}, {"run", "-s", waiting, "Hello"}} {
+		c := h.starter(args...).exits(3)
+		assert.Contains(t, c.err.String(), "the name of this session is taken")
+		assert.NotContains(t, c.out.String()+c.err.String(), "secret")
+	}
+	sent := h.starter("--tenant", "beta", "send", "-q", waiting, "Hello").exits(0) // it begins a run of its own, which is refused
+	assert.NotContains(t, sent.out.String()+sent.err.String(), "secret")
+	h.starter("--tenant", "acme", "fork", told, "--as", t.Name()+"-fork").exits(0)
+	h.starter("--tenant", "acme", "show", t.Name()+"-fork").exits(0).says("Tell me")
+	h.starter("--tenant", "beta", "show", t.Name()+"-fork").exits(3)
+
+	file := h.path("export.jsonl")
+	h.starter("--tenant", "acme", "export", told, "-f", file).exits(0)
+	for _, tenant := range []string{"", "beta"} {
+		c := h.starter("--tenant", tenant, "import", file).exits(3)
+		assert.Contains(t, c.err.String(), `of tenant "acme"`)
+	}
+	other := newHome(t, "")
+	b, err := os.ReadFile(file)
+	require.NoError(t, err)
+	other.write("export.jsonl", string(b))
+	other.environ = append(other.environ, "EVERTURN_TENANT=acme")
+	other.starter("import", "export.jsonl").exits(0)
+	other.starter("show", told).exits(0).says("the secret of acme")
+	assert.NotContains(t, other.starter("--tenant", "", "list").exits(0).out.String(), told)
+}
+
+// Schedules are kept apart as sessions are, and what they begin is their tenant's.
+func TestSchedulesAreTheirTenants(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, asking(script.Start(t, script.Text("Done."))))
+	h.worker()
+	name := t.Name()
+	for _, tenant := range []string{"acme", "beta"} {
+		h.starter("--tenant", tenant, "schedule", "create", name, "--every", "24h", "For "+tenant).exits(0)
+		h.starter("--tenant", tenant, "schedule", "create", name+"-shared", "--session", name+"-"+tenant, "--every", "24h", "For "+tenant).exits(0)
+		t.Cleanup(func() {
+			h.starter("--tenant", tenant, "schedule", "delete", name).exits(0)
+			h.starter("--tenant", tenant, "schedule", "delete", name+"-shared").exits(0)
+		})
+	}
+	for _, verb := range []string{"pause", "resume", "trigger", "delete"} {
+		c := h.starter("schedule", verb, name).exits(3)
+		assert.Contains(t, c.err.String(), "there is no schedule", verb)
+	}
+	h.starter("--tenant", "acme", "schedule", "trigger", name).exits(0)
+	h.starter("--tenant", "acme", "schedule", "trigger", name+"-shared").exits(0)
+	var list []journal.SessionRecord
+	require.Eventually(t, func() bool {
+		list = decoded[[]journal.SessionRecord](h.starter("--tenant", "acme", "list", "--json").exits(0))
+		return len(list) == 2 && list[0].LastTurn.State.Terminal() && list[1].LastTurn.State.Terminal()
+	}, within, 100*time.Millisecond)
+	for _, s := range list {
+		assert.NotContains(t, s.ID, "tenant:")
+		assert.Equal(t, "For acme", s.FirstText)
+	}
+	for tenant, want := range map[string]bool{"acme": true, "": false, "gamma": false} {
+		require.Eventually(t, func() bool {
+			out := h.starter("--tenant", tenant, "schedule", "list").exits(0).out.String()
+			return strings.Contains(out, name) == want && !strings.Contains(out, "For beta")
+		}, within, 100*time.Millisecond, "%q", tenant)
+	}
+	assert.Empty(t, decoded[[]journal.SessionRecord](h.starter("--tenant", "beta", "list", "--json").exits(0)))
+}
