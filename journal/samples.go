@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/everturn/everturn/workflows/turn"
@@ -35,8 +36,8 @@ type SampleRecord struct {
 	Attempt  int    `json:"attempt"`
 	Failures int    `json:"failures,omitempty"`
 	Model    string `json:"model,omitempty"` // that was asked
-	// Request is what the model is asked.
-	Request []byte `json:"request"`
+	// Request is what the model is asked: turn.SampleRequest.
+	Request json.RawMessage `json:"request"`
 	// Answer is there where the sample is settled, Refused where it was not made and never will be.
 	Answer  *turn.Sampled `json:"answer,omitempty"`
 	Refused string        `json:"refused,omitempty"`

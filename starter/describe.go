@@ -38,11 +38,13 @@ func (l layout) describe(w journal.WaitRecord) string {
 	if w.Why != "" {
 		fmt.Fprintf(&b, "\nbecause %s", line(w.Why, 300))
 	}
-	switch w.Kind {
-	case turn.WaitQuestion:
+	switch {
+	case w.Kind == turn.WaitQuestion:
 		b.WriteString("\n" + l.barred(w.Question, w.Session))
-	case turn.WaitElicitation:
+	case w.Kind == turn.WaitElicitation:
 		b.WriteString("\n" + l.inquiry(w))
+	case w.Sampling() != nil:
+		fmt.Fprintf(&b, "\nthe model is sent exactly this (%s), and what it answers goes to this server:\n%s", shortHash(w.ArgumentsHash), l.barred(w.Arguments, w.Session))
 	default:
 		fmt.Fprintf(&b, "\nwith these arguments (%s):\n%s", shortHash(w.ArgumentsHash), l.barred(w.Arguments, w.Session))
 	}
@@ -52,10 +54,12 @@ func (l layout) describe(w journal.WaitRecord) string {
 // asks says on a line who asks for what.
 func asks(w journal.WaitRecord) string {
 	session := terminal.Visible(w.Session)
-	switch w.Kind {
-	case turn.WaitQuestion:
+	switch {
+	case w.Sampling() != nil:
+		return fmt.Sprintf("approval %s of session %s: %s wants to ask the model, in the middle of a call%s", w.ID, session, form.Asker(w.Wait), middle(w.Wait))
+	case w.Kind == turn.WaitQuestion:
 		return fmt.Sprintf("question %s of session %s", w.ID, session)
-	case turn.WaitElicitation:
+	case w.Kind == turn.WaitElicitation:
 		return fmt.Sprintf("question %s of session %s: %s asks, in the middle of a call%s", w.ID, session, form.Asker(w.Wait), middle(w.Wait))
 	}
 	return fmt.Sprintf("approval %s of session %s: %s is to run · risk %s", w.ID, session, terminal.Visible(w.Tool), w.Risk)

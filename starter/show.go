@@ -87,6 +87,8 @@ type turnHistory struct {
 	Inferences []journal.Inference  `json:"inferences"`
 	Calls      []journal.CallRecord `json:"calls"`
 	Waits      []journal.WaitRecord `json:"waits,omitempty"`
+	// Samples are what the servers of calls have asked the model.
+	Samples []journal.SampleRecord `json:"samples,omitempty"`
 }
 
 func readHistory(ctx context.Context, store journal.Store, id string) (history, error) {
@@ -104,11 +106,12 @@ func readHistory(ctx context.Context, store journal.Store, id string) (history, 
 	}
 	for _, t := range turns {
 		th := turnHistory{Turn: t}
-		var ierr, cerr, werr error
+		var ierr, cerr, werr, serr error
 		th.Inferences, ierr = store.Inferences(ctx, t.ID)
 		th.Calls, cerr = store.Calls(ctx, t.ID)
 		th.Waits, werr = store.Waits(ctx, t.ID)
-		if err := errors.Join(ierr, cerr, werr); err != nil {
+		th.Samples, serr = store.Samples(ctx, t.ID)
+		if err := errors.Join(ierr, cerr, werr, serr); err != nil {
 			return h, err
 		}
 		h.Turns = append(h.Turns, th)
@@ -157,6 +160,7 @@ func (t turnHistory) print(w io.Writer, messages []turn.Message) {
 		for _, c := range t.Calls {
 			if c.Step == i.Key.Step {
 				printCall(w, c)
+				t.printSamples(w, c.Call.ID)
 			}
 		}
 	}
@@ -184,10 +188,12 @@ func printMessage(w io.Writer, seq int64, m turn.Message) {
 
 func printWait(w io.Writer, p journal.WaitRecord) {
 	what := line(p.Question, 80)
-	switch p.Kind {
-	case turn.WaitApproval:
+	switch {
+	case p.Sampling() != nil:
+		what = form.Asker(p.Wait) + " asks the model: " + line(p.Arguments, 80)
+	case p.Kind == turn.WaitApproval:
 		what = line(p.Tool+" "+p.Arguments, 80)
-	case turn.WaitElicitation:
+	case p.Kind == turn.WaitElicitation:
 		what = form.Asker(p.Wait) + " asks: " + line(form.InquiryOf(p.Wait).Message, 80)
 	}
 	came := "waits for a person; `starter approve` says how to decide"
@@ -204,6 +210,23 @@ func printCall(w io.Writer, c journal.CallRecord) {
 	}
 	fmt.Fprintf(w, "    step %d  call %s %s: %s, ran %s, %s, %d ms%s\n", c.Step, c.Call.ID, line(c.Call.Tool, 60), outcome, plural(c.Runs, "time"), plural(c.LateCount, "late result"), c.DurationMS,
 		chat.MediaMarks(c.Media))
+}
+
+// printSamples says what the server of a call has asked the model, and what came of it.
+func (t turnHistory) printSamples(w io.Writer, call string) {
+	for _, s := range t.Samples {
+		if s.CallID != call {
+			continue
+		}
+		state := "open"
+		switch {
+		case s.Answer != nil:
+			state = fmt.Sprintf("settled once, %d tokens in, %d out", s.Answer.Usage.InputTokens, s.Answer.Usage.OutputTokens)
+		case s.Refused != "":
+			state = "refused: " + line(s.Refused, 120)
+		}
+		fmt.Fprintf(w, "    step %d  sample %s of call %s %s: %s, %s, %s\n", s.Step, s.ID, call, line(s.Model, 40), state, plural(s.Attempt, "attempt"), plural(s.Failures, "failure"))
+	}
 }
 
 // plural counts things.

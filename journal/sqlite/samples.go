@@ -58,7 +58,7 @@ func (q querier) known(turnID, id string) (sample, error) {
 
 func (q querier) loadSample(x *sample) error {
 	request, err := q.get(x.request)
-	x.rec.Request = []byte(request)
+	x.rec.Request = json.RawMessage(request)
 	if err != nil {
 		return err
 	}
