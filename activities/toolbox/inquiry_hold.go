@@ -27,6 +27,7 @@ func (s *session) client() *mcp.Client {
 	if server := s.owner.describer.server; server.HoldQuestions > 0 {
 		opts.ElicitationHandler = s.held
 		if server.Sampling.on() {
+			//lint:ignore SA1019 servers still ask for what the protocol deprecates
 			opts.CreateMessageWithToolsHandler = s.heldSample
 		}
 	}
@@ -52,6 +53,7 @@ func (c *connector) capabilities() *mcp.ClientCapabilities {
 func (c *connector) modest(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if p, ok := req.GetParams().(*mcp.InitializeParams); ok && method == methodInitialize && c.describer.server.HoldQuestions <= 0 {
+			//lint:ignore SA1019 the same
 			p.Capabilities.Elicitation, p.Capabilities.Sampling = nil, nil
 		}
 		return next(ctx, method, req)

@@ -56,6 +56,7 @@ func (p *program) summarise(ctx context.Context, req *mcp.CallToolRequest) (*mcp
 // summariseHeld asks in the middle of the call, which it holds meanwhile.
 func (p *program) summariseHeld(ctx context.Context, req *mcp.CallToolRequest, in summariseIn) (*mcp.CallToolResult, error) {
 	p.note("asked", in.Text)
+	//lint:ignore SA1019 servers still ask for what the protocol deprecates
 	answer, err := req.Session.CreateMessageWithTools(ctx, p.request(in, 1))
 	if err != nil {
 		p.note("refused", in.Text)
