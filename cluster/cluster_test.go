@@ -125,3 +125,18 @@ func TestTheEnvironmentIsTheOneThatWasHandedOver(t *testing.T) {
 	_, ok = environ{"A=1"}.LookupEnv("B")
 	assert.False(t, ok)
 }
+
+func TestAJournalHasOneNameHoweverItIsReached(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "data"), 0o700))
+	require.NoError(t, os.Symlink(filepath.Join(dir, "data"), filepath.Join(dir, "link")))
+	t.Chdir(dir)
+	there, notYet := filepath.Join(dir, "data", "j.db"), filepath.Join(dir, "data", "new", "j.db")
+	require.NoError(t, os.WriteFile(there, nil, 0o600))
+	for file, want := range map[string]string{
+		"data/j.db": there, "link/j.db": there, "./data/../link/j.db": there, "link/new/j.db": notYet, notYet: notYet, "/": "/",
+	} {
+		assert.Equal(t, want, place(file), file)
+	}
+}

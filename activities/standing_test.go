@@ -1,0 +1,92 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// shelf is a journal with catalogues in it, or one that cannot be read.
+type shelf struct {
+	journal.Journal
+	catalogues []turn.Catalogue
+	err        error
+	read       int
+}
+
+func (s *shelf) Catalogues(context.Context) ([]turn.Catalogue, error) {
+	s.read++
+	return s.catalogues, s.err
+}
+
+func standingOf(t *testing.T, s *shelf) *standing {
+	a := &Activities{journal: s, agent: Agent{Servers: []string{"local", "git", "git_hub", "away"}}}
+	return a.standing(t.Context())
+}
+
+func described(id, hash string) turn.Descriptor {
+	return turn.Descriptor{ID: id, Wire: turn.WireName(id), Hash: hash}
+}
+
+func tools() *shelf {
+	held := []turn.Drift{{Now: described("mcp/git/push", "new")}, {Now: described("mcp/git/secret", "new")}}
+	return &shelf{catalogues: []turn.Catalogue{
+		{Server: "away", Problem: "it does not start"},
+		{Server: "git", Tools: []turn.Descriptor{described("mcp/git/pull", "1"), described("mcp/git/add", "2")}, Held: held},
+		{Server: "git_hub"},
+		{Server: "of another worker", Held: []turn.Drift{{Now: described("mcp/other/x", "1")}}},
+	}}
+}
+
+// Only what is known to be in vain is kept from people: an approval that nobody was asked for cannot be given.
+func TestWhetherAPinnedToolIsWhatItWas(t *testing.T) {
+	for name, c := range map[string]struct {
+		pinned turn.Descriptor
+		says   string
+	}{
+		"as it was":                      {described("mcp/git/pull", "1"), ""},
+		"held back":                      {described("mcp/git/push", "old"), "is held back until the operator accepts it"},
+		"accepted as something else":     {described("mcp/git/add", "1"), "a turn that begins from now on has it as it is now"},
+		"gone":                           {described("mcp/git/log", "1"), "is no longer offered"},
+		"its server may come back":       {described("mcp/away/x", "1"), ""},
+		"of a server nobody has told of": {described("mcp/unheard/x", "1"), ""},
+	} {
+		got := standingOf(t, tools()).drifted(c.pinned)
+		assert.Equal(t, c.says == "", got == "", "%s: %s", name, got)
+		assert.Contains(t, got, c.says, name)
+	}
+	assert.Empty(t, standingOf(t, &shelf{err: errors.New("disk")}).drifted(described("mcp/git/push", "old")), "a journal that cannot be read refuses nothing")
+}
+
+func TestWhyANameIsNoneOfTheTurnsTools(t *testing.T) {
+	policy := &turn.Policy{Allow: []string{"mcp/*"}, Deny: []string{"mcp/git/secret"}}
+	for name, c := range map[string]struct {
+		says string
+		code turn.Code
+	}{
+		"mcp_git_push":    {"the tool is held back", turn.CodeToolDrift},
+		"mcp/git/push":    {"the tool is held back", turn.CodeToolDrift},
+		"mcp_git_secret":  {"there is no such tool", ""}, // policy keeps it from the model
+		"mcp_git_pull":    {"a turn that begins from now on has it", turn.CodeToolDrift},
+		"mcp_away_x":      {`its server "away" is not available`, turn.CodeToolNotSent},
+		"mcp_git_hub_x":   {"there is no such tool", ""},
+		"mcp/other/x":     {"there is no such tool", ""}, // another worker's server
+		"mcp_nowhere_x":   {"there is no such tool", ""},
+		"away":            {"there is no such tool", ""},
+		"local/something": {"there is no such tool", ""},
+	} {
+		reason, code := standingOf(t, tools()).missing(name, policy)
+		assert.Contains(t, reason, c.says, name)
+		assert.Equal(t, c.code, code, name)
+	}
+	s := tools()
+	asked := standingOf(t, s)
+	asked.missing("x", policy)
+	asked.drifted(described("mcp/git/push", "old"))
+	assert.Equal(t, 1, s.read, "the journal is read once")
+}
