@@ -23,6 +23,9 @@ import (
 // ServerHealth is how a tool server does. It holds no secret.
 type ServerHealth = toolbox.Health
 
+// TenantHealth is how a tool server stands with one tenant.
+type TenantHealth = toolbox.TenantHealth
+
 // The states of a server, as its worker has it.
 const (
 	ServerIdle       = toolbox.StateIdle

@@ -252,12 +252,29 @@ func (b *bound) StepMessage(ctx context.Context, key StepKey) (turn.Message, err
 	return b.Store.StepMessage(ctx, key)
 }
 
-// Fork implements Store. The new session is the same tenant's.
+// Fork implements Store. The new session is the same tenant's. ErrTaken where its name is another's.
 func (b *bound) Fork(ctx context.Context, in ForkInput) (SessionRecord, error) {
 	if err := b.session(ctx, in.Session); err != nil {
 		return SessionRecord{}, err
 	}
-	return b.Store.Fork(ctx, in)
+	rec, err := b.Store.Fork(ctx, in)
+	if errors.Is(err, ErrExists) {
+		if taken, terr := Taken(ctx, b, in.ID); taken || terr != nil {
+			return rec, errors.Join(terr, fmt.Errorf("forking session %q: the name %q: %w: choose another", in.Session, in.ID, ErrTaken))
+		}
+	}
+	return rec, err
+}
+
+// Taken reports whether the name of a session is another tenant's, where store is ForTenant's. It is what a turn would be
+// refused for when it begins.
+func Taken(ctx context.Context, store Store, session string) (bool, error) {
+	b, ok := store.(*bound)
+	if !ok {
+		return false, nil
+	}
+	rec, err := b.Store.Session(ctx, session)
+	return err == nil && rec.Tenant != b.tenant, ignoreNotFound(err)
 }
 
 // Export implements Store.

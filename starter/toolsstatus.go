@@ -176,6 +176,9 @@ func (a *app) printStatus(all []serverStatus) error {
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n", line(s.Server, 40), s.State, since, s.Tools, s.Held, s.Calls, s.Failures, s.Restarts,
 			line(cmp.Or(s.Worker, "-"), 60))
+		for _, t := range s.Tenants {
+			fmt.Fprintf(w, "  %s\t%s\t%s\t\t\t\t\t\t\n", tenantRow(t.Tenant), t.State, t.Since.Local().Format(time.DateTime))
+		}
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -186,8 +189,21 @@ func (a *app) printStatus(all []serverStatus) error {
 	return nil
 }
 
+// tenantRow names a tenant below its server: each has connections and processes of its own.
+func tenantRow(tenant string) string {
+	if tenant == "" {
+		return "default tenant"
+	}
+	return "tenant " + line(tenant, 64)
+}
+
 func (a *app) notes(s serverStatus) {
+	failing := slices.DeleteFunc(slices.Clone(s.Tenants), func(t engine.TenantHealth) bool { return t.State != engine.ServerFailing })
 	switch {
+	case len(failing) > 0:
+		for _, t := range failing {
+			a.note("%s is not available for the %s, and is tried again at %s: %s", s.Server, tenantRow(t.Tenant), t.RetryAt.Local().Format(time.TimeOnly), t.Problem)
+		}
 	case s.Problem != "" && !s.RetryAt.IsZero():
 		a.note("%s is not available, and is tried again at %s: %s", s.Server, s.RetryAt.Local().Format(time.TimeOnly), s.Problem)
 	case s.Problem != "":

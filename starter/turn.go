@@ -54,7 +54,7 @@ func (a *app) newTurnClient(c client.Client, store journal.Store, cfg config.Con
 
 // send hands a message to its session. When it returns without an error the message will be answered, once.
 func (t *turnClient) send(ctx context.Context, r sessions.Request) (started, error) {
-	if err := t.checkJournal(ctx); err != nil {
+	if err := errors.Join(t.checkJournal(ctx), t.checkName(ctx, r.Session)); err != nil {
 		return started{}, err
 	}
 	a, err := t.sessions.Send(ctx, r)
@@ -74,6 +74,15 @@ func (t *turnClient) checkJournal(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// checkName refuses the name of a session that is another tenant's: its turn would be. Of a new session there is none.
+func (t *turnClient) checkName(ctx context.Context, session string) error {
+	taken, err := journal.Taken(ctx, t.store, session)
+	if taken {
+		return usage("the name of this session is taken; nothing was sent: choose another name than %q", session)
+	}
+	return err
 }
 
 // sendError says what to do about a message that was not accepted.

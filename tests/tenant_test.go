@@ -246,11 +246,14 @@ func TestANameThatIsTakenIsRefusedToOtherTenants(t *testing.T) {
 	h, told, waiting, _ := tenantHome(t)
 	for _, args := range [][]string{{"--tenant", "beta", "run", "-s", told, "Hello"}, {"run", "-s", told, "Hello"}, {"run", "-s", waiting, "Hello"}} {
 		c := h.starter(args...).exits(3)
-		assert.Contains(t, c.err.String(), "the name of this session is taken")
+		assert.Contains(t, c.err.String(), "the name of this session is taken; nothing was sent")
 		assert.NotContains(t, c.out.String()+c.err.String(), "secret")
 	}
-	sent := h.starter("--tenant", "beta", "send", "-q", waiting, "Hello").exits(0) // it begins a run of its own, which is refused
-	assert.NotContains(t, sent.out.String()+sent.err.String(), "secret")
+	h.starter("--tenant", "beta", "send", "-q", waiting, "Hello").exits(3)
+	h.starter("--tenant", "beta", "schedule", "create", t.Name(), "--session", told, "--every", "1h", "Hello").exits(3)
+	h.starter("--tenant", "beta", "run", "-s", "beta-"+told, "Hello").exits(0)
+	c := h.starter("--tenant", "beta", "fork", "beta-"+told, "--as", told).exits(3)
+	assert.Contains(t, c.err.String(), "it is another tenant's: choose another")
 	h.starter("--tenant", "acme", "fork", told, "--as", t.Name()+"-fork").exits(0)
 	h.starter("--tenant", "acme", "show", t.Name()+"-fork").exits(0).says("Tell me")
 	h.starter("--tenant", "beta", "show", t.Name()+"-fork").exits(3)
@@ -269,6 +272,24 @@ func TestANameThatIsTakenIsRefusedToOtherTenants(t *testing.T) {
 	other.starter("import", "export.jsonl").exits(0)
 	other.starter("show", told).exits(0).says("the secret of acme")
 	assert.NotContains(t, other.starter("--tenant", "", "list").exits(0).out.String(), told)
+}
+
+func TestToolsStatusShowsTheTenantsThatAreConnected(t *testing.T) {
+	t.Parallel()
+	model := script.Start(t, script.Steps(script.Call("mcp_good_echo", `{"text":"x"}`), script.Text("Hello.")))
+	h := newHome(t, asking(model)+hosting(t, "good", ""))
+	h.worker()
+	h.starter("run", "-s", t.Name(), "hello").exits(0)
+	out := h.starter("tools", "status").exits(0).out.String()
+	assert.NotContains(t, out, "tenant", "who has none need not hear of them")
+	for _, tenant := range []string{"acme", "beta"} {
+		h.starter("--tenant", tenant, "run", "-s", t.Name()+tenant, "hello").exits(0)
+	}
+	require.Eventually(t, func() bool {
+		out = h.starter("tools", "status").exits(0).out.String()
+		return strings.Contains(out, "tenant acme") && strings.Contains(out, "tenant beta")
+	}, within, 50*time.Millisecond)
+	assert.Regexp(t, `(?m)^good +connected .*\n  default tenant +connected .*\n  tenant acme +connected .*\n  tenant beta +connected `, out)
 }
 
 // Schedules are kept apart as sessions are, and what they begin is their tenant's.
