@@ -170,20 +170,24 @@ var binaries struct {
 	err  error
 }
 
-// binary is the path of a command of this module, for instance "./worker"; "dying" is the worker that dies where it is told to.
+// build builds commands into a folder, or one into a file.
+func build(to string, commands ...string) error {
+	cmd := exec.Command("go", append([]string{"build", "-o", to}, commands...)...)
+	cmd.Dir = ".."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building the commands: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// binary is the path of a command of this module, for instance "./worker".
 func binary(t *testing.T, pkg string) string {
 	t.Helper()
 	binaries.once.Do(func() {
 		if binaries.dir, binaries.err = os.MkdirTemp("", "everturn-bin-"); binaries.err != nil {
 			return
 		}
-		for _, args := range [][]string{{"/", "./worker", "./starter", "./tests/mcpserver"}, {"/dying", "./tests/faults/worker"}} {
-			cmd := exec.Command("go", append([]string{"build", "-o", binaries.dir + args[0]}, args[1:]...)...)
-			cmd.Dir = ".."
-			if out, err := cmd.CombinedOutput(); err != nil && binaries.err == nil {
-				binaries.err = fmt.Errorf("building the commands: %w\n%s", err, out)
-			}
-		}
+		binaries.err = build(binaries.dir+"/", "./worker", "./starter", "./tests/mcpserver")
 	})
 	require.NoError(t, binaries.err)
 	return filepath.Join(binaries.dir, filepath.Base(pkg))

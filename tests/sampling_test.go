@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -64,6 +65,17 @@ func (r *rig) lent() (out []script.Request) {
 func (r *rig) decides(session string, w journal.WaitRecord, allow bool) error {
 	_, err := r.people().Approve(r.t.Context(), session, workflows.Approval{Call: w.ID, Allow: allow, ArgumentsHash: w.ArgumentsHash, By: "ann", Reason: "as I like"})
 	return err
+}
+
+// dying builds the worker that dies where it is told to, once.
+var dying = sync.OnceValue(func() error { return build(filepath.Join(binaries.dir, "dying"), "./tests/faults/worker") })
+
+// dies starts a worker that is killed at a point of the journal: METHOD:before|after:N.
+func (r *rig) dies(at string) *process {
+	r.t.Helper()
+	beside := binary(r.t, "./worker")
+	require.NoError(r.t, dying())
+	return r.run(exec.Command(filepath.Join(filepath.Dir(beside), "dying"), "-config", configFile(r.t, r.cfg), "-kill", at, "-points", filepath.Join(r.dir, "points")))
 }
 
 // A server asks the model. A person sees exactly what it would be asked and by whom, and allows it; the answer goes to the
@@ -236,9 +248,9 @@ func TestASampleThatIsKeptIsNotPaidAgain(t *testing.T) {
 			t.Parallel()
 			l := newLedger(t)
 			r := newRig(t, summarising(`{"text":"x"}`, "Short."), l.host(config.MCPTool{}), lending(config.SamplingAllow))
-			dying := r.run(exec.Command(binary(t, "dying"), "-config", configFile(t, r.cfg), "-kill", at, "-points", filepath.Join(r.dir, "points")))
+			first := r.dies(at)
 			begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Summarise it."})
-			<-dying.done
+			<-first.done
 			r.process()
 			assert.Equal(t, "Summarised.", r.answered(session(t), "m1").Answer)
 			assert.Len(t, r.lent(), c.sent)
