@@ -49,6 +49,10 @@ func TestCLIShowsWhatAServerAsksTheModel(t *testing.T) {
 	c.exits(0).says("what the server ledger asks the model: denied by ")
 	assert.True(t, strings.Contains(h.starter("show", "lent-live").exits(0).out.String(), "not this"))
 
-	// What was said to a server moves with its session, but for what nobody goes on with.
-	assert.Contains(t, h.starter("export", "lent").exits(0).out.String(), `"id":"s1.0.1.1"`)
+	// The approval moves with its session. What the model was asked does not: nobody goes on with that elsewhere.
+	exported := h.starter("export", "lent").exits(0).out.String()
+	other := newHome(t, "")
+	other.begin(strings.NewReader(exported), "import", "-").exits(0)
+	assert.Contains(t, other.starter("show", "lent").exits(0).out.String(), "? s1.0.1.1 the server ledger asks the model: ")
+	assert.Equal(t, exported, other.starter("export", "lent").exits(0).out.String())
 }
