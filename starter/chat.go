@@ -88,6 +88,9 @@ func (t *turnClient) chat(ctx context.Context, session string, last bool, out *o
 			return err
 		}
 	}
+	if err := t.checkName(ctx, session); err != nil {
+		return err
+	}
 	if session == "" {
 		session = sessions.NewID()
 	}
@@ -115,7 +118,7 @@ func modelName(c config.LLM) string {
 // chatLink leads to a turn, or to all of a session where none is known.
 func (t *turnClient) chatLink(session, turn string) string {
 	if turn == "" {
-		return sessionLink(t.cfg.Temporal, session)
+		return sessionLink(t.cfg.Temporal, t.workflowID(session))
 	}
 	return t.link(started{Session: session, Turn: turn})
 }

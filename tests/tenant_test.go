@@ -250,6 +250,8 @@ func TestANameThatIsTakenIsRefusedToOtherTenants(t *testing.T) {
 		assert.NotContains(t, c.out.String()+c.err.String(), "secret")
 	}
 	h.starter("--tenant", "beta", "send", "-q", waiting, "Hello").exits(3)
+	chat, _ := h.onTerminal("--tenant", "beta", "chat", "-s", told)
+	chat.exits(3).says("the name of this session is taken")
 	h.starter("--tenant", "beta", "schedule", "create", t.Name(), "--session", told, "--every", "1h", "Hello").exits(3)
 	h.starter("--tenant", "beta", "run", "-s", "beta-"+told, "Hello").exits(0)
 	c := h.starter("--tenant", "beta", "fork", "beta-"+told, "--as", told).exits(3)

@@ -110,28 +110,37 @@ func (c *connector) health() Health {
 	stderr := c.currentStderr()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.note() // for what has changed by itself, with time
 	h := Health{
 		Server: c.id(), State: c.record.state, Since: c.record.since, LastError: c.record.lastErr, LastErrorAt: c.record.errAt,
 		Stderr: stderr, Connections: c.connections(), Calls: c.record.calls, Failures: c.record.failures, Restarts: c.record.restarts,
+		Tenants: c.tenants(),
 	}
-	for tenant, p := range c.parties {
-		standing := TenantHealth{Tenant: tenant, State: p.standing, Since: p.since, Connections: p.connections()}
-		if p.standing == StateFailing {
-			standing.RetryAt, standing.Problem = p.breaker.until, p.problem
-			if h.RetryAt.IsZero() || standing.RetryAt.Before(h.RetryAt) {
-				h.RetryAt = standing.RetryAt
-			}
-		}
-		if tenant == "" || standing.State != StateIdle {
-			h.Tenants = append(h.Tenants, standing)
+	for _, p := range c.parties {
+		if until := p.breaker.until; p.standing == StateFailing && (h.RetryAt.IsZero() || until.Before(h.RetryAt)) {
+			h.RetryAt = until
 		}
 	}
-	if len(h.Tenants) == 1 && h.Tenants[0].Tenant == "" {
-		h.Tenants = nil
-	}
-	slices.SortFunc(h.Tenants, func(a, b TenantHealth) int { return strings.Compare(a.Tenant, b.Tenant) })
-	h.Tenants = h.Tenants[:min(len(h.Tenants), maxTenantsTold)]
 	return h
+}
+
+// tenants are those with whom there is something going on, and the default one; none where there is no other. The
+// connector's lock is held.
+func (c *connector) tenants() (all []TenantHealth) {
+	for tenant, p := range c.parties {
+		t := TenantHealth{Tenant: tenant, State: p.standing, Since: p.since, Connections: p.connections()}
+		if t.State == StateFailing {
+			t.RetryAt, t.Problem = p.breaker.until, p.problem
+		}
+		if tenant == "" || t.State != StateIdle {
+			all = append(all, t)
+		}
+	}
+	if len(all) == 1 && all[0].Tenant == "" {
+		return nil
+	}
+	slices.SortFunc(all, func(a, b TenantHealth) int { return strings.Compare(a.Tenant, b.Tenant) })
+	return all[:min(len(all), maxTenantsTold)]
 }
 
 // maxTenantsTold bounds Health.Tenants: more than that have no connections at the same time.
