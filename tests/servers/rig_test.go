@@ -193,6 +193,9 @@ func (r *rig) replays(ctx context.Context, run client.WorkflowRun) {
 }
 
 func (r *rig) reply(calls []call, req script.Request) script.Reply {
+	if len(req.Chat.ToolNames()) == 0 { // what a server asks brings no tools
+		return script.Text("The model has said this.")
+	}
 	if req.Step >= len(calls) {
 		return script.Text("That was all.")
 	}
