@@ -250,6 +250,7 @@ func TestANameThatIsTakenIsRefusedToOtherTenants(t *testing.T) {
 		assert.NotContains(t, c.out.String()+c.err.String(), "secret")
 	}
 	h.starter("--tenant", "beta", "send", "-q", waiting, "Hello").exits(3)
+	h.environ = append(h.environ, "TERM=xterm")
 	chat, _ := h.onTerminal("--tenant", "beta", "chat", "-s", told)
 	chat.exits(3).says("the name of this session is taken")
 	h.starter("--tenant", "beta", "schedule", "create", t.Name(), "--session", told, "--every", "1h", "Hello").exits(3)
