@@ -266,6 +266,8 @@ var Shapes = []Shape{
 		Outline: "Begin° Infer CallTool Ask° timer(cancelled) update Decide CallTool Infer Finish° → completed: answered"},
 	{Name: "v7-sample-stopped", Test: "TestAStopLeavesAServersRequest", What: "stopped while nobody has said whether the model may be asked",
 		Outline: "Begin° Infer CallTool Ask° timer(cancelled) cancel Finish° → cancelled"},
+	{Name: "v7-sampled-mixed", Test: "TestSamplesOfOneAnswerAreAskedForTogether", What: "of three calls two ask the model, one of them in vain, and one a person",
+		Outline: "Begin° Infer 3×CallTool Ask° timer(cancelled) update Decide Ask° timer(cancelled) update Decide update Decide Sample 3×CallTool Infer Finish° → completed: answered"},
 	{Name: "v7-sampled-held", Test: "TestAnOlderServerIsLentTheModelWhileItHoldsItsCall", What: "a server that holds its call is lent the model",
 		Outline: "Begin° Infer CallTool update Decide Sample Infer Finish° → completed: answered"},
 	{Name: "v7-tenant", Test: "TestTenantsCallAServerInProcessesOfTheirOwn", What: "a turn of a named tenant, with two calls",
