@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // The values of --color.
 const (
@@ -26,12 +29,22 @@ func (a *app) colored(w any) bool {
 
 // note says something to a person who watches; programs that read stderr get it too, but nothing moves.
 func (a *app) note(format string, args ...any) {
-	fmt.Fprintln(a.err, printable(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(a.err, a.hinted(printable(fmt.Sprintf(format, args...))))
+}
+
+// hinted has the commands that a text proposes act for the tenant that this one was told to act for: without that they would
+// find nothing. A tenant of the environment, or of the configuration, is theirs by itself.
+func (a *app) hinted(text string) string {
+	tenant := a.overrides["tenant"]
+	if tenant == "" {
+		return text
+	}
+	return strings.NewReplacer("`starter ", "`starter --tenant "+tenant+" ", "\n  starter ", "\n  starter --tenant "+tenant+" ").Replace(text)
 }
 
 // aside is a note that may be overlooked: it is dim where there are colours.
 func (a *app) aside(format string, args ...any) {
-	text := printable(fmt.Sprintf(format, args...))
+	text := a.hinted(printable(fmt.Sprintf(format, args...)))
 	if a.colored(a.err) {
 		text = "\x1b[2m" + text + "\x1b[0m"
 	}

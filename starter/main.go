@@ -40,7 +40,7 @@ func execute(ctx context.Context, args []string, std streams, environ []string, 
 	}
 	var exit *exitError
 	if err != nil && (!errors.As(err, &exit) || exit.cause != nil) {
-		fmt.Fprintln(std.err, "everturn: "+printable(err.Error()))
+		fmt.Fprintln(std.err, app.hinted("everturn: "+printable(err.Error())))
 	}
 	return exitCode(err)
 }

@@ -220,8 +220,10 @@ func TestNoCommandShowsAnotherTenantsSession(t *testing.T) {
 			assert.NotContains(t, c.out.String(), waiting+"\n", "%q %v", tenant, args)
 		}
 	}
+	c := h.starter("--tenant", "acme", "attach", "--no-wait", waiting).exits(6)
+	assert.Contains(t, c.err.String(), "\n  starter --tenant acme approve "+waiting+" 1.0 --hash ", "what is proposed acts for the same tenant")
 	h.starter("--tenant", "acme", "approve", waiting, "1.0", "--yes").exits(0)
-	c := h.starter("--tenant", "acme", "attach", "-q", waiting).exits(0)
+	c = h.starter("--tenant", "acme", "attach", "-q", waiting).exits(0)
 	assert.Equal(t, "It is read.\n", c.out.String(), "the turn went on as if nobody had asked for it")
 	assert.Contains(t, h.starter("--tenant", "acme", "show", told).exits(0).out.String(), "the secret of acme")
 	h.starter("--tenant", "acme", "attach", "-q", told).exits(0).says("the secret of acme")

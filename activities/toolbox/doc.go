@@ -34,6 +34,9 @@
 // that doubles from one second to a minute; so is no call after three in a row to which no answer came. When the pause
 // is over one attempt finds out for all. Health says how each server does.
 //
+// Each tenant has connections of its own, with all that goes by them: processes, pauses after failures, what servers
+// remember and ask. The catalogue is one for all, and the default tenant's connection lists it.
+//
 // A stateful server has a connection for each turn. A turn that goes on finds the one that it has used before, or is told
 // that the server's state is lost.
 //
