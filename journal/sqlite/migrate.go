@@ -18,7 +18,7 @@ var migrations embed.FS
 
 const (
 	// schemaVersion is the last migration's number, which it writes to PRAGMA user_version.
-	schemaVersion = 5
+	schemaVersion = 6
 	// applicationID marks the file as a journal: "evtn" in ASCII.
 	applicationID = 1702261870
 )

@@ -59,7 +59,7 @@ func TestKeptJournalIsMigrated(t *testing.T) {
 
 	var version int
 	require.NoError(t, raw(t, path).QueryRow(`PRAGMA user_version`).Scan(&version))
-	assert.Equal(t, 5, version)
+	assert.Equal(t, 6, version)
 }
 
 // TestJournalIsMigratedOnce: processes that start at once on an old file get one another's work.
