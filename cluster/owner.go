@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -78,19 +82,61 @@ func place(file string) string {
 // matching.longPollExpirationInterval), and the next one follows at once.
 const polledWithin = 70 * time.Second
 
-// Pollers counts the workers that carry turns of the task queue: one that was just stopped is counted for a minute more.
-func Pollers(ctx context.Context, c client.Client, namespace, queue string) (int, error) {
+// Poller is a worker that carries turns of a task queue, or did so a minute ago.
+type Poller struct {
+	Identity string
+	// Journal is the JournalMark of the journal that it keeps; empty where it does not say.
+	Journal string
+}
+
+// Pollers lists the workers that carry turns of the task queue.
+func Pollers(ctx context.Context, c client.Client, namespace, queue string) (list []Poller, err error) {
 	got, err := c.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
 		Namespace: namespace, TaskQueue: &taskqueuepb.TaskQueue{Name: queue}, TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW,
 	})
 	if err != nil {
-		return 0, fmt.Errorf("asking who polls task queue %s: %w", queue, err)
+		return nil, fmt.Errorf("asking who polls task queue %s: %w", queue, err)
 	}
-	n := 0
 	for _, p := range got.GetPollers() {
 		if time.Since(p.GetLastAccessTime().AsTime()) < polledWithin {
-			n++
+			identity, mark, _ := strings.Cut(p.GetIdentity(), markSign)
+			list = append(list, Poller{Identity: identity, Journal: mark})
 		}
 	}
-	return n, nil
+	return list, nil
+}
+
+// markSign stands between a worker's identity and its journal's mark.
+const markSign = " journal:"
+
+// WithJournal is a worker's identity that also tells which journal it keeps, to whoever asks Pollers.
+func WithJournal(identity, journal string) string {
+	if mark := JournalMark(journal); mark != "" {
+		return identity + markSign + mark
+	}
+	return identity
+}
+
+// JournalMark tells journals of one machine apart, by their file's number in its file system, which is the same through
+// every mount of it. Empty where there is no such file.
+func JournalMark(journal string) string {
+	info, err := os.Stat(journal)
+	if err != nil {
+		return ""
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return strconv.FormatUint(uint64(stat.Ino), 16)
+	}
+	return ""
+}
+
+// Elsewhere are the pollers that keep another journal than this one.
+func Elsewhere(pollers []Poller, journal string) (others []Poller) {
+	mine := JournalMark(journal)
+	for _, p := range pollers {
+		if mine != "" && p.Journal != "" && p.Journal != mine {
+			others = append(others, p)
+		}
+	}
+	return others
 }

@@ -126,7 +126,7 @@ const prepareWithin = 30 * time.Second
 
 func (e *Engine) connect(ctx context.Context) error {
 	opts := cluster.FromConfig(e.cfg.Temporal, e.options.environ)
-	opts.Identity, opts.Logger = e.identity(), e.log
+	opts.Identity, opts.Logger = cluster.WithJournal(e.identity(), e.cfg.Journal.Path), e.log
 	c, err := cluster.Dial(ctx, opts)
 	if err != nil {
 		return err
@@ -141,7 +141,23 @@ func (e *Engine) connect(ctx context.Context) error {
 	if err := cluster.CheckOwner(ctx, c, address, namespace, e.cfg.Journal.Path); err != nil {
 		return err
 	}
+	e.warnOfOthers(ctx, namespace)
 	return cluster.EnsureAttributes(ctx, c, namespace, workflows.SearchAttributes())
+}
+
+// warnOfOthers looks for workers that would take this one's turns into another journal. It refuses nothing: on a server that
+// is no development server, one that was stopped a moment ago looks like one that runs.
+func (e *Engine) warnOfOthers(ctx context.Context, namespace string) {
+	queue := e.cfg.Temporal.TaskQueue
+	pollers, err := cluster.Pollers(ctx, e.client, namespace, queue)
+	if err != nil {
+		e.log.Warn("looking for other workers", "error", err)
+		return
+	}
+	for _, other := range cluster.Elsewhere(pollers, e.cfg.Journal.Path) {
+		e.log.Warn("another worker polls this task queue, or did a minute ago, and keeps another journal: turns of a session would be in both. Stop one of them, or give it a task queue of its own ([temporal] task_queue)",
+			"worker", other.Identity, "task_queue", queue)
+	}
 }
 
 // publish tells the journal what the servers offer, before the first turn can ask.

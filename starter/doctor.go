@@ -173,7 +173,8 @@ func (a *app) checkTemporal(ctx context.Context, cfg config.Config) (found strin
 
 // checkWorker looks whether anybody would carry a turn. Nobody has to while no turn is wanted, hence only a warning.
 func (a *app) checkWorker(ctx context.Context, cfg config.Config) (found string, err error) {
-	workers, queue := 0, cfg.Temporal.TaskQueue
+	var workers []cluster.Poller
+	queue := cfg.Temporal.TaskQueue
 	err = a.onCluster(ctx, cfg, func(c client.Client, _, namespace string) (err error) {
 		workers, err = cluster.Pollers(ctx, c, namespace, queue)
 		return err
@@ -181,10 +182,14 @@ func (a *app) checkWorker(ctx context.Context, cfg config.Config) (found string,
 	switch {
 	case err != nil:
 		return "", &warning{"nobody can be asked whether a worker runs while Temporal does not answer"}
-	case workers == 0:
+	case len(workers) == 0:
 		return "", &warning{fmt.Sprintf("none polls task queue %s, and turns would wait: start one with `starter dev` or `go run ./worker`", queue)}
 	}
-	return fmt.Sprintf("%d polling task queue %s", workers, queue), nil
+	if others := cluster.Elsewhere(workers, cfg.Journal.Path); len(others) > 0 {
+		return "", usage("%s polls task queue %s, or did a minute ago, and keeps another journal than %s: turns that it takes are not to be seen here. Stop it, or give it a task queue of its own with [temporal] task_queue",
+			line(others[0].Identity, 80), queue, cfg.Journal.Path)
+	}
+	return fmt.Sprintf("%d polling task queue %s", len(workers), queue), nil
 }
 
 // onCluster does something with the cluster that the configuration means.

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/tests/script"
 )
 
 // A worker that carries a development server's turns into another journal loses them for everybody who looks for them
@@ -37,4 +39,22 @@ func TestDevCarriesNoTurnsIntoAnotherJournal(t *testing.T) {
 	guest.worker("-set", "journal.path=linked/kept.db").says("worker polls")
 	assert.Contains(t, h.starter("doctor").exits(0).out.String(), "ok    worker: 1 polling task queue everturn")
 	assert.Contains(t, h.starter("run", "Who is in notes.txt?").exits(0).out.String(), "Ottoline", "another way to the same journal is the same journal")
+}
+
+// A Temporal that is no development server does not say whose it is: its workers say which journal they keep.
+func TestCLIWarnsOfAWorkerThatKeepsAnotherJournal(t *testing.T) {
+	t.Parallel()
+	model := script.Start(t, script.Text("Hello."))
+	h := newHome(t, asking(model))
+	h.worker().says("worker polls")
+	h.starter("run", "-s", "one-journal", "hello").exits(0)
+	assert.Contains(t, h.starter("doctor").exits(0).out.String(), "ok    worker: 1 polling task queue")
+	same := h.worker()
+	same.says("worker polls")
+	assert.NotContains(t, same.err.String(), "keeps another journal")
+	other := h.worker("-set", "journal.path=other.db")
+	other.says("worker polls")
+	assert.Contains(t, other.err.String(), "another worker polls this task queue, or did a minute ago, and keeps another journal: turns of a session would be in both")
+	ill := h.starter("doctor").exits(3)
+	assert.Regexp(t, `FAIL  worker: \d+@\S+ polls task queue \S+, or did a minute ago, and keeps another journal than \.everturn/journal\.db`, ill.out.String())
 }
