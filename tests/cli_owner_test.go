@@ -3,6 +3,7 @@ package tests
 import (
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -37,8 +38,8 @@ func TestDevCarriesNoTurnsIntoAnotherJournal(t *testing.T) {
 
 	require.NoError(t, os.Symlink(h.path("data"), guest.path("linked")))
 	guest.worker("-set", "journal.path=linked/kept.db").says("worker polls")
-	assert.Contains(t, h.starter("doctor").exits(0).out.String(), "ok    worker: 1 polling task queue everturn")
 	assert.Contains(t, h.starter("run", "Who is in notes.txt?").exits(0).out.String(), "Ottoline", "another way to the same journal is the same journal")
+	assert.Contains(t, h.starter("doctor").exits(0).out.String(), "ok    worker: 1 polling task queue everturn")
 }
 
 // A Temporal that is no development server does not say whose it is: its workers say which journal they keep.
@@ -55,6 +56,8 @@ func TestCLIWarnsOfAWorkerThatKeepsAnotherJournal(t *testing.T) {
 	other := h.worker("-set", "journal.path=other.db")
 	other.says("worker polls")
 	assert.Contains(t, other.err.String(), "another worker polls this task queue, or did a minute ago, and keeps another journal: turns of a session would be in both")
-	ill := h.starter("doctor").exits(3)
+	var ill *command
+	require.Eventually(t, func() bool { ill = h.starter("doctor"); return ill.code() != 0 }, within, 100*time.Millisecond, "its polls are never seen")
+	ill.exits(3)
 	assert.Regexp(t, `FAIL  worker: \d+@\S+ polls task queue \S+, or did a minute ago, and keeps another journal than \.everturn/journal\.db`, ill.out.String())
 }
