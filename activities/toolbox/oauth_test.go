@@ -81,9 +81,10 @@ func TestATokenThatIsRefusedIsReplacedOnce(t *testing.T) {
 
 	i.issued.Add(1)
 	i.broken.Store(true)
-	_, err = h.Call(t.Context(), req)
-	assert.Equal(t, turn.CodeToolNotSent, turn.CodeOf(err), "what is refused unread is not sent")
-	assert.NotContains(t, err.Error(), "canary")
+	r, err = h.Call(t.Context(), req)
+	require.NoError(t, err)
+	assert.Equal(t, []any{turn.OutcomeError, turn.CodeToolNotSent}, []any{r.Outcome, r.Code}, "what is refused unread is not sent")
+	assert.NotContains(t, r.Text, "canary")
 }
 
 func TestNoSecretIsInAnErrorOfTheTokenEndpoint(t *testing.T) {

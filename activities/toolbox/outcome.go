@@ -6,12 +6,13 @@ type stage string
 // The stages, in the order in which a call passes them. A stage that nobody knows is taken for stageSent, about which
 // the least is known.
 const (
-	stageChecked  stage = "checked"  // this program refused it, before anybody was asked
-	stageOffline  stage = "offline"  // there was no connection
-	stageUnsent   stage = "unsent"   // not a byte of it left
-	stageRefused  stage = "refused"  // the server's front refused it unread
-	stageSent     stage = "sent"     // a byte of it may have reached the server
-	stageAnswered stage = "answered" // the server answered
+	stageChecked   stage = "checked"   // this program refused it, before anybody was asked
+	stageOffline   stage = "offline"   // there was no connection
+	stageUnsent    stage = "unsent"    // not a byte of it left
+	stageRefused   stage = "refused"   // the server's front refused it unread, and may take it the next time
+	stageForbidden stage = "forbidden" // the server's front refused it unread, and would do so again
+	stageSent      stage = "sent"      // a byte of it may have reached the server
+	stageAnswered  stage = "answered"  // the server answered
 )
 
 // answer is what a server said to a call.
@@ -75,6 +76,8 @@ func (e ending) class() (c class, again bool) {
 		return classNotSent, true
 	case stageRefused:
 		return classNotSent, true
+	case stageForbidden:
+		return classError, false
 	case stageAnswered:
 		return e.answer.class(), e.repeatable && e.answer == answerUnreadable
 	}

@@ -27,6 +27,9 @@ func TestWhatACallComesTo(t *testing.T) {
 		{ending{stage: stageRefused}, classNotSent, true},
 		{ending{stage: stageRefused, by: endedByCancel}, classNotSent, true},
 		{ending{stage: stageRefused, by: endedByDeadline}, classNotSent, true},
+		{ending{stage: stageForbidden}, classError, false},
+		{ending{stage: stageForbidden, by: endedByCancel}, classError, false},
+		{ending{stage: stageForbidden, by: endedByDeadline, repeatable: true}, classError, false},
 		{ending{stage: stageSent, by: endedByDeadline}, classUnknown, false},
 		{ending{stage: stageSent, by: endedByCancel}, classUnknown, false},
 		{ending{stage: stageSent, by: endedByLoss}, classUnknown, false},
@@ -61,7 +64,9 @@ func TestTheLawsOfOutcomes(t *testing.T) {
 		begun := e.stage == stageSent || e.stage == stageAnswered
 		name := fmt.Sprintf("%+v: %s, again %v", e, class, again)
 		require.NotEmpty(t, class, name)
-		if !begun {
+		if e.stage == stageForbidden {
+			require.Equal(t, []any{classError, false}, []any{class, again}, "it would be refused again: %s", name)
+		} else if !begun {
 			require.NotContains(t, []any{classUnknown, classOK, classError, classAsks}, class, "nothing was sent: %s", name)
 		}
 		if e.stage == stageSent {
@@ -88,11 +93,11 @@ func TestTheLawsOfOutcomes(t *testing.T) {
 			require.Equal(t, class, c, "why the wait ended does not change what is known: %s", name)
 		}
 	})
-	assert.Equal(t, 6*7*4*4, n)
+	assert.Equal(t, 7*7*4*4, n)
 }
 
 func everyEnding(f func(ending)) {
-	for _, s := range []stage{stageChecked, stageOffline, stageUnsent, stageRefused, stageSent, stageAnswered} {
+	for _, s := range []stage{stageChecked, stageOffline, stageUnsent, stageRefused, stageForbidden, stageSent, stageAnswered} {
 		for _, a := range []answer{"", answerResult, answerToolError, answerProtocol, answerUnreadable, answerAsks, answerCannotAsk} {
 			for _, by := range []endedBy{endedByAnswer, endedByDeadline, endedByCancel, endedByLoss} {
 				for bits := range 4 {

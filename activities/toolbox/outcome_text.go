@@ -1,11 +1,16 @@
 package toolbox
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
+	"syscall"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
+	"github.com/everturn/everturn/activities/toolbox/stdio"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -21,6 +26,9 @@ func (f *flight) ending(r reply) ending {
 		e.stage = stageUnsent
 	case f.state.refused.Load():
 		e.stage = stageRefused
+		if r, _ := refusalOf(r.err); r.forGood() {
+			e.stage = stageForbidden
+		}
 	case errors.As(r.err, &wire) && !transportCode(wire.Code):
 		e.stage, e.answer = stageAnswered, answerProtocol
 	case e.by == endedByLoss && f.state.isAnswered():
@@ -40,29 +48,56 @@ func (f *flight) endedBy() endedBy {
 	return endedByCancel
 }
 
-// conclude makes a result of the call's ending, and sees to the server.
+// conclude makes a result of the call's ending, and sees to the server. Only what a server answered holds words of its own:
+// of everything else the model is told in ours, because no session is marked for it, and the rest goes to the log.
 func (f *flight) conclude(r reply) (turn.ToolResult, error) {
 	s, e := f.s, f.ending(r)
 	class, again := e.class()
-	if e.stage == stageAnswered {
+	switch e.stage {
+	case stageAnswered:
 		s.owner.answered(s.party)
 		return f.answered(e, r), nil
+	case stageRefused, stageForbidden:
+		return f.refused(e, r.err)
+	case stageSent:
+		return unsettled(f.req.Tool, class, again, f.silence(e.by, r.err)), nil
 	}
-	if e.stage != stageSent {
-		return turn.ToolResult{}, s.notSent(r.err)
+	return turn.ToolResult{}, s.notSent(r.err)
+}
+
+// refused is the end of a call that the server's front did not let pass. One that ends no session is an answer: the server
+// is well.
+func (f *flight) refused(e ending, err error) (turn.ToolResult, error) {
+	s := f.s
+	refusal, ok := refusalOf(err)
+	if !ok {
+		return turn.ToolResult{}, turn.Errorf(turn.CodeToolNotSent, err, s.owner.name()+" refused the call unread")
 	}
-	why := "the call was cancelled before it answered"
-	switch e.by {
+	s.owner.answered(s.party)
+	text := fmt.Sprintf("%s was not called: %s %s.", f.req.Tool, s.owner.name(), refusal.words())
+	if e.stage == stageRefused {
+		return turn.ToolResult{}, &turn.Error{Code: turn.CodeToolNotSent, Message: text, Cause: err, RetryAfter: refusal.pause()}
+	}
+	s.owner.log.Warn("an MCP server refused a call", "server", s.owner.id(), "tool", f.req.Tool, "status", refusal.Status, "it said", s.owner.clean(err.Error(), 400))
+	class, _ := e.class()
+	r := failed(text)
+	r.Outcome, r.Code = turn.Outcome(class), turn.CodeToolNotSent
+	return r, nil
+}
+
+// silence says why a call that was sent was not answered.
+func (f *flight) silence(by endedBy, err error) string {
+	switch s := f.s; by {
 	case endedByDeadline:
-		why = "it did not answer in time"
 		s.recycle(f.state, true)
+		return "it did not answer in time"
 	case endedByCancel:
 		s.recycle(f.state, false)
+		return "the call was cancelled before it answered"
 	default:
 		s.awaitLoss()
-		why = "the connection to it was lost (" + s.lossReason(r.err) + ")"
+		return "the connection to it was lost" + s.lossReason(err)
 	}
-	return unsettled(f.req.Tool, class, again, why), nil
 }
 
 // answered is the result of a call that was answered.
@@ -84,8 +119,11 @@ func (f *flight) answered(e ending, r reply) turn.ToolResult {
 func transportCode(code int64) bool { return code == -32003 || code == -32004 || code == -32005 }
 
 func (s *session) notSent(err error) error {
-	why := s.owner.clean(err.Error(), 300)
-	return turn.Errorf(turn.CodeToolNotSent, err, fmt.Sprintf("nothing was sent to %s: %s", s.owner.name(), why))
+	text := "nothing was sent to " + s.owner.name()
+	if why := inOurWords(err); why != "" {
+		text += ": " + why
+	}
+	return turn.Errorf(turn.CodeToolNotSent, err, text)
 }
 
 // unsettled is the result of a call that was sent and not answered.
@@ -119,13 +157,56 @@ func (s *session) awaitLoss() {
 	}
 }
 
+// lossReason is what models are told of it, in parentheses. All of it, which may quote the server, is for people.
 func (s *session) lossReason(err error) string {
 	if broken := s.link.watched.broken(); broken != nil {
 		err = broken
 	}
-	why := s.owner.clean(err.Error(), 200)
-	if fate := s.link.fate(); fate != "" {
-		why += "; its process ended with " + fate
+	why, fate := []string{}, s.link.fate()
+	if ours := inOurWords(err); ours != "" {
+		why = append(why, ours)
 	}
-	return why
+	all := "a call's connection was lost: " + s.owner.clean(err.Error(), 200)
+	if fate != "" {
+		why = append(why, "its process ended with "+fate)
+		all += "; its process ended with " + fate
+	}
+	s.owner.lamented(all)
+	if len(why) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(why, "; ") + ")"
+}
+
+// lamented keeps for people what became of a connection.
+func (c *connector) lamented(what string) {
+	c.log.Warn("a call got no answer", "server", c.id(), "why", what)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.record.failed(what)
+}
+
+// inOurWords says what an error of a connection is, without a word that a server may have put into it; nothing where it is
+// none that we know.
+func inOurWords(err error) string {
+	for _, known := range []struct {
+		is   error
+		said string
+	}{
+		{stdio.ErrFrameTooLong, stdio.ErrFrameTooLong.Error()},
+		{stdio.ErrFrameBroken, stdio.ErrFrameBroken.Error()},
+		{stdio.ErrNoise, stdio.ErrNoise.Error()},
+		{context.DeadlineExceeded, "the time was up"},
+		{context.Canceled, "the call was cancelled"},
+		{syscall.ECONNREFUSED, "connection refused"},
+		{syscall.ECONNRESET, "connection reset"},
+		{syscall.EPIPE, "broken pipe"},
+		{io.ErrUnexpectedEOF, "EOF"},
+		{io.EOF, "EOF"},
+	} {
+		if errors.Is(err, known.is) {
+			return known.said
+		}
+	}
+	return ""
 }

@@ -161,6 +161,8 @@ func TestHalfAMessageFailsAtOnceAndDoesNotPoisonTheNextCall(t *testing.T) {
 	r := call(t, h, "mcp/srv/garble", `{}`)
 	assert.Equal(t, turn.OutcomeUnknown, r.Outcome)
 	assert.Contains(t, r.Text, "begins like JSON and is not")
+	assert.NotContains(t, r.Text, "jsonrpc", "what the server wrote is not for models")
+	assert.Contains(t, h.Health()[0].LastError, `beginning with "{\"jsonrpc`, "but for people")
 	assert.Less(t, time.Since(began), 10*time.Second)
 	assert.Equal(t, "next", call(t, h, "mcp/srv/echo", `{"text":"next"}`).Text)
 }

@@ -131,7 +131,17 @@ func (v *visit) call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult
 		return result, err
 	}
 	v.verdict(ctx, s, err)
+	v.heed(ctx, err)
 	return result, err
+}
+
+// heed waits as long as a server wants to be left alone that has refused a call, because the next dispatch comes at once. It
+// keeps its place meanwhile: other calls would be refused, too.
+func (v *visit) heed(ctx context.Context, err error) {
+	var e *turn.Error
+	if errors.As(err, &e) && e.RetryAfter > 0 {
+		v.c.pause(ctx, e.RetryAfter)
+	}
 }
 
 // goesOn reports whether a call that was given up may still come to an end, as the operator lets it.
