@@ -2,6 +2,7 @@ package journal
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -52,14 +53,29 @@ func KeptMedia(media []turn.Media) (kept []turn.Media) {
 
 // bringsWords reports whether a result has anything in it that its tool's server made.
 func bringsWords(r turn.ToolResult) bool {
-	media := len(r.Media) > 0 || len(r.Full) > 0
+	said := r.Text != ""
 	switch r.Outcome {
-	case turn.OutcomeOK, turn.OutcomeError:
-		return media || r.Text != ""
-	case turn.OutcomeUnknown: // the text of these is ours
-		return media
+	case turn.OutcomeOK:
+	case turn.OutcomeError:
+		said = said && r.Code == "" // with a code, it did not come to the tool or back
+	case turn.OutcomeUnknown:
+		said = said && !ours(r.Text)
+	default:
+		return false
 	}
-	return false
+	return said || len(r.Media) > 0 || len(r.Full) > 0
+}
+
+// Of an unknown outcome the text is ours: nobody has answered. One that does not read like that, or that quotes, may be a
+// server's all the same, and is taken for it.
+const (
+	unknownBegins = "Outcome unknown: "
+	unknownBytes  = 1 << 10
+	quotes        = "\"“”`{}<>\n"
+)
+
+func ours(unknown string) bool {
+	return strings.HasPrefix(unknown, unknownBegins) && len(unknown) <= unknownBytes && !strings.ContainsAny(unknown, quotes)
 }
 
 // Taints reports whether a settlement, before CleanResult, marks its session.

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/activities/toolbox"
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -162,6 +163,7 @@ func TestHalfAMessageFailsAtOnceAndDoesNotPoisonTheNextCall(t *testing.T) {
 	assert.Equal(t, turn.OutcomeUnknown, r.Outcome)
 	assert.Contains(t, r.Text, "begins like JSON and is not")
 	assert.NotContains(t, r.Text, "jsonrpc", "what the server wrote is not for models")
+	assert.False(t, journal.Taints(journal.SettleInput{Taints: true, Result: r}), "so no session is marked for it: %s", r.Text)
 	assert.Contains(t, h.Health()[0].LastError, `beginning with "{\"jsonrpc`, "but for people")
 	assert.Less(t, time.Since(began), 10*time.Second)
 	assert.Equal(t, "next", call(t, h, "mcp/srv/echo", `{"text":"next"}`).Text)

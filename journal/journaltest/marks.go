@@ -53,18 +53,19 @@ func marked(t T, open func() journal.Store) {
 }
 
 func notMarked(t T, open func() journal.Store) {
-	s, list := asked(t, open, 6)
+	s, list := asked(t, open, 7)
 	for _, c := range list {
 		s.claim(c, 1)
 	}
 	for i, r := range []turn.ToolResult{
-		{Outcome: turn.OutcomeUnknown, Text: "our words about it"}, {Outcome: turn.OutcomeDenied, Text: "policy says no"},
+		{Outcome: turn.OutcomeUnknown, Text: "Outcome unknown: it was called, and nobody has answered."},
+		{Outcome: turn.OutcomeError, Code: turn.CodeToolNotSent, Text: "our words about it"}, {Outcome: turn.OutcomeDenied, Text: "policy says no"},
 		{Outcome: turn.OutcomeCancelled}, {Outcome: turn.OutcomeOK}, {Outcome: turn.OutcomeError},
 	} {
 		s.settleTainting(list[i], 1, r)
 		assert.Nil(t, s.mark("s"), "%+v", r)
 	}
-	s.settleTainting(list[5], 1, turn.ToolResult{Outcome: turn.OutcomeUnknown, Media: []turn.Media{picture}})
+	s.settleTainting(list[6], 1, turn.ToolResult{Outcome: turn.OutcomeUnknown, Media: []turn.Media{picture}})
 	assert.NotNil(t, s.mark("s"), "pictures speak")
 }
 
