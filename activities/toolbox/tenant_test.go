@@ -230,3 +230,25 @@ func TestAChangeThatATenantSeesIsAskedAfter(t *testing.T) {
 	assert.Empty(t, second.Problem)
 	assert.NotEqual(t, first.Hash, second.Hash)
 }
+
+// A tenant with many turns makes room among its own connections: another's single one, though it was idle longest, stays.
+func TestATenantWithManyTurnsCostsNobodyElseAConnection(t *testing.T) {
+	url, _ := serveHTTP(t)
+	h := newHTTPHost(t, toolbox.Options{}, toolbox.Server{ID: "srv", URL: url, Stateful: true})
+	req := turnRequest(t, h, "", false)
+	req.Tenant, req.Turn = "acme", "one"
+	_, err := h.Call(t.Context(), req)
+	require.NoError(t, err)
+	req.Tenant = "beta"
+	for i := range 66 {
+		req.Turn = fmt.Sprint(i)
+		_, err := h.Call(t.Context(), req)
+		require.NoError(t, err)
+	}
+	req.Tenant, req.Turn, req.Resume = "acme", "one", true
+	_, err = h.Call(t.Context(), req)
+	assert.NoError(t, err, "acme lost what its server remembered to beta's turns")
+	req.Tenant, req.Turn = "beta", "0"
+	_, err = h.Call(t.Context(), req)
+	assert.Equal(t, turn.CodeToolStateLost, turn.CodeOf(err))
+}
