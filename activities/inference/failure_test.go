@@ -197,8 +197,8 @@ func TestDeadlinesAreDistinct(t *testing.T) {
 }
 
 func TestPausesWithinTheDeadlinesAreNoFault(t *testing.T) {
-	a, _, err := infer(t, script.Text("a b c d e f").Delay(20*time.Millisecond), func(o *inference.Options) {
-		o.FirstTokenTimeout, o.IdleTimeout = 100*time.Millisecond, 100*time.Millisecond // less than the whole takes
+	a, _, err := infer(t, script.Text("a b c d e f").Delay(250*time.Millisecond), func(o *inference.Options) {
+		o.FirstTokenTimeout, o.IdleTimeout = time.Second, time.Second // less than the whole takes
 	})
 	require.NoError(t, err)
 	assert.Equal(t, "a b c d e f", a.Text)
