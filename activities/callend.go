@@ -26,13 +26,31 @@ func (a *Activities) suspend(ctx context.Context, in workflows.CallInput, result
 	if err != nil {
 		return workflows.CallResult{}, err
 	}
+	return a.questions(in, in.Attempt, result), nil
+}
+
+// askAgain returns what the ledger has of the dispatch that asked it: that one's end was lost, or the turn was reset to
+// before it. Nothing was sent, so the claim is given back.
+func (a *Activities) askAgain(ctx context.Context, in workflows.CallInput, asked int, result turn.ToolResult) (workflows.CallResult, error) {
+	err := a.keepSamples(ctx, in, result.Inquiries, func(n int) string { return workflows.SampleID(in.Call.ID, asked, n) })
+	if err == nil {
+		err = a.release(ctx, in)
+	}
+	if err != nil {
+		return workflows.CallResult{}, err
+	}
+	return a.questions(in, asked, result), nil
+}
+
+// questions is the receipt of a call that waits for answers.
+func (a *Activities) questions(in workflows.CallInput, asked int, result turn.ToolResult) workflows.CallResult {
 	for i := range result.Inquiries {
 		result.Inquiries[i].Message = a.redact(result.Inquiries[i].Message)
 	}
 	return workflows.CallResult{
 		Version: workflows.WireVersion, CallID: in.Call.ID, Tool: in.Tool.ID, Arguments: in.Call.Arguments,
-		Inquiries: result.Inquiries, Home: a.homeOf(in),
-	}, nil
+		Inquiries: result.Inquiries, Asked: asked, Home: a.homeOf(in),
+	}
 }
 
 // lateWithin bounds how long the end of a call that was given up is tried to be recorded.

@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -45,10 +46,15 @@ func (a *Activities) callTool(ctx context.Context, in workflows.CallInput) (work
 	case journal.ClaimTaken:
 		return a.settleCall(ctx, in, turn.ToolResult{Outcome: turn.OutcomeUnknown, Text: unknownText})
 	}
+	if in.Answers != 0 && in.Answers != claim.Record.Suspended {
+		in.Replies = nil // the dispatch before has handed them over and brought new questions, and its end was lost
+	}
 	result, err := a.run(ctx, in, call, claim.Record.Continuation)
 	switch {
 	case err != nil:
 		return workflows.CallResult{}, err
+	case len(result.Inquiries) > 0 && claim.Record.Suspended != 0 && bytes.Equal(result.Continuation, claim.Record.Continuation):
+		return a.askAgain(ctx, in, claim.Record.Suspended, result)
 	case len(result.Inquiries) > 0:
 		return a.suspend(ctx, in, result)
 	case result.Outcome == turn.OutcomeUnknown && in.Again && !temporal.IsCanceledError(context.Cause(ctx)):
@@ -119,14 +125,18 @@ func (a *Activities) run(ctx context.Context, in workflows.CallInput, call turn.
 // giveBack gives the claim of a call back, so that the next dispatch may run it: of one that never reached its tool, for a
 // claim that is left makes its outcome unknown though nothing was sent. The call's own context may have ended.
 func (a *Activities) giveBack(ctx context.Context, in workflows.CallInput, err error) error {
-	_, rerr := patiently(context.WithoutCancel(ctx), workflows.SettleWithin, func(keep context.Context) (struct{}, error) {
-		return struct{}{}, a.journal.ReleaseCall(keep, in.Turn, in.Call.ID, in.Attempt)
-	})
-	if rerr != nil {
+	if rerr := a.release(ctx, in); rerr != nil {
 		return rerr
 	}
 	e := asTurnError(err)
 	return &turn.Error{Code: e.Code, Message: a.redact(e.Message), Cause: e.Cause, RetryAfter: e.RetryAfter}
+}
+
+func (a *Activities) release(ctx context.Context, in workflows.CallInput) error {
+	_, err := patiently(context.WithoutCancel(ctx), workflows.SettleWithin, func(keep context.Context) (struct{}, error) {
+		return struct{}{}, a.journal.ReleaseCall(keep, in.Turn, in.Call.ID, in.Attempt)
+	})
+	return err
 }
 
 // patiently repeats a write that may be repeated while the journal is away, a full disk for instance, until its time is

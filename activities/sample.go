@@ -151,9 +151,8 @@ func (a *Activities) keepSample(ctx context.Context, in workflows.CallInput, q *
 	s := *q.Sample
 	s.ID = id
 	q.Sample = &s
-	if s.Request == nil {
-		s.Refused = "what it asks is lost"
-		return nil
+	if s.Request == nil { // of a question that is asked again
+		return a.keptSample(ctx, in, &s)
 	}
 	request, err := a.clean(*s.Request).Bytes()
 	s.Request = nil
@@ -175,6 +174,19 @@ func (a *Activities) keepSample(ctx context.Context, in workflows.CallInput, q *
 		return nil
 	case errors.Is(err, journal.ErrConflict): // the turn was reset, and the server asks for something else this time
 		s.Refused = "it has asked for something else before"
+		return nil
+	}
+	s.Hash = rec.Hash
+	return err
+}
+
+// keptSample finds what was asked before.
+func (a *Activities) keptSample(ctx context.Context, in workflows.CallInput, s *turn.Sampling) error {
+	rec, err := patiently(ctx, workflows.ClaimWithin, func(ctx context.Context) (journal.SampleRecord, error) {
+		return a.journal.Sample(ctx, in.Turn, s.ID)
+	})
+	if errors.Is(err, journal.ErrNotFound) || err == nil && rec.CallID != in.Call.ID {
+		s.Refused = "it may not ask the model any more, or what it asks is lost"
 		return nil
 	}
 	s.Hash = rec.Hash

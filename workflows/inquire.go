@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -36,7 +37,7 @@ func (r *run) inquire(ctx workflow.Context, flights []*flight) error {
 		return err
 	}
 	for _, f := range flights {
-		f.replies = nil
+		f.replies, f.answers = nil, cmp.Or(f.receipt.Asked, f.attempt)
 		for _, q := range f.receipt.Inquiries {
 			f.asked++
 			if q.Sample != nil {

@@ -130,8 +130,10 @@ type CallInput struct {
 	TotalTimeout time.Duration `json:"total_timeout,omitempty"`
 	// Approved: a person has to have allowed this call with these arguments, and the ledger is to check it.
 	Approved bool `json:"approved,omitempty"`
-	// Replies go on with a call whose server asked for something.
+	// Replies go on with a call whose server asked for something, and Answers is the dispatch whose questions they answer:
+	// CallResult.Asked. Where the call has come further since then, they are not for what is asked now.
 	Replies []turn.Reply `json:"replies,omitempty"`
+	Answers int          `json:"answers,omitempty"`
 	// Again: where nobody can know whether the call took effect, the workflow will dispatch it once more. See Repeats.
 	Again bool `json:"again,omitempty"`
 	// Resume: the turn has called this stateful server before, on this worker.
@@ -151,6 +153,8 @@ type CallResult struct {
 	Reused    bool          `json:"reused,omitempty"` // the outcome was in the ledger
 	// Inquiries are what the call's server wants to know before it goes on. The call has no outcome then, and waits.
 	Inquiries []turn.Inquiry `json:"inquiries,omitempty"`
+	// Asked is the dispatch that has left them in the ledger: this one, or one before it whose end was lost.
+	Asked int `json:"asked,omitempty"`
 	// Home is the task queue of the worker whose connection the turn has to keep to for this server.
 	Home string `json:"home,omitempty"`
 }

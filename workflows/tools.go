@@ -22,6 +22,7 @@ type flight struct {
 	attempt int          // the last dispatch
 	asked   int          // what its server has asked so far
 	replies []turn.Reply // to what it asked last
+	answers int          // the dispatch that asked it
 	settled turn.Settled
 	receipt CallResult
 	err     error
@@ -280,7 +281,7 @@ func (r *run) callInput(f *flight, tool turn.Tool) CallInput {
 	return CallInput{
 		Version: WireVersion, Session: r.session, Tenant: r.progress.Pins.Tenant, Turn: r.turnID, Step: r.progress.Counters.Step, Call: f.call, Tool: tool,
 		Profile: r.progress.Pins.Profile, Attempt: f.attempt, Timeout: min(timeout, left), TotalTimeout: min(tool.TotalTimeout, left),
-		Approved: f.ruling.Allowed, Replies: f.replies, Resume: resume && tool.Stateful,
+		Approved: f.ruling.Allowed, Replies: f.replies, Answers: f.answers, Resume: resume && tool.Stateful,
 		Again: r.again(f, tool),
 	}
 }

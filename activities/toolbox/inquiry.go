@@ -202,7 +202,8 @@ func (c continuation) ask(questions []turn.Inquiry) (turn.ToolResult, error) {
 }
 
 // resume reads what goes on with the call. Where a reply is missing or does not fit, asked is the result that asks for it
-// again; nothing is sent then.
+// again; nothing is sent then. Without any reply nobody has been asked yet, as far as the caller knows: the questions are
+// as they were, and so is the continuation.
 func resume(req turn.ToolRequest) (c continuation, asked *turn.ToolResult) {
 	if len(req.Continuation) == 0 {
 		return c, nil
@@ -216,6 +217,10 @@ func resume(req turn.ToolRequest) (c continuation, asked *turn.ToolResult) {
 		if _, ok := replyTo(c.Replies, q.Key); ok {
 			continue
 		}
+		if len(req.Replies) == 0 {
+			open = append(open, q)
+			continue
+		}
 		reply, err := c.take(q, req.Replies)
 		if err != nil {
 			q.Message = fmt.Sprintf("(The answer before does not fit: %v.) %s", err, q.Message)
@@ -226,6 +231,9 @@ func resume(req turn.ToolRequest) (c continuation, asked *turn.ToolResult) {
 	}
 	if len(open) == 0 {
 		return c, nil
+	}
+	if len(req.Replies) == 0 {
+		return c, &turn.ToolResult{Inquiries: open, Continuation: req.Continuation, SizeBytes: int64(len(req.Continuation))}
 	}
 	r, err := c.ask(open)
 	if err != nil {
