@@ -135,10 +135,14 @@ func (f *flight) send(c continuation) {
 	}
 	f.forget = func() { unhook(); forget() }
 	exchange := f.s.exchange(f.req, f.name, c, meta)
-	go func() {
-		result, err := exchange(ctx)
-		f.replies <- reply{result, err}
-	}()
+	go func() { f.replies <- f.exchanged(ctx, exchange) }()
+}
+
+// exchanged is what the SDK makes of the request. It is carried out here, because some of it reads what the server said.
+func (f *flight) exchanged(ctx context.Context, exchange func(context.Context) (*mcp.CallToolResult, error)) (r reply) {
+	defer f.s.owner.survive(f.req.Tool, &r.err)
+	r.result, r.err = exchange(ctx)
+	return r
 }
 
 // exchange is the request that carries the call: the tool's own, or the one that an offered tool stands for.

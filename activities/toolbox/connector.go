@@ -68,9 +68,14 @@ func (c *connector) connect(sl *slot, a *attempt) {
 	defer cancel()
 	p := sl.party
 	s, err := c.open(ctx, p)
-	if err == nil && !c.install(sl, s) { // the host was closed meanwhile and did not see this session
-		s.retire()
-		err = errHostClosed
+	if err == nil {
+		err = c.install(sl, s)
+		if err != nil { // nobody has seen this session
+			s.retire()
+		}
+		if errors.Is(err, errStillborn) {
+			err = c.explain(ctx, s.link, err)
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,18 +93,25 @@ func (c *connector) connect(sl *slot, a *attempt) {
 	c.changed()
 }
 
-// install makes s the session that calls use, unless the host is closed.
-func (c *connector) install(sl *slot, s *session) bool {
+// errStillborn is why a session is not used whose connection ended before anybody could.
+var errStillborn = errors.New("its connection was lost as soon as it was made")
+
+// install makes s the session that calls use, unless the host is closed, or s is over already: of that the connector has
+// been told, and is not told again.
+func (c *connector) install(sl *slot, s *session) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ctx.Err() != nil {
-		return false
+	switch {
+	case c.ctx.Err() != nil:
+		return errHostClosed
+	case s.gone:
+		return errStillborn
 	}
 	sl.party.connected()
 	s.slot, sl.current, sl.resting = sl, s, false
 	sl.party.slots[sl.turn] = sl
 	s.startIdling(c.describer.server.IdleTimeout)
-	return true
+	return nil
 }
 
 // open dials and shakes hands, in each protocol version that is worth a try. A server that refuses one is asked again
@@ -196,6 +208,7 @@ func (c *connector) ended(s *session, crashed bool) {
 	blamed, rested := s.blamedAlready(), s.hasRested()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	s.gone = true
 	c.vacate(s)
 	if c.ctx.Err() == nil && !rested && s.slot != nil { // one that was never in use is no loss
 		c.record.restarts++
@@ -203,7 +216,7 @@ func (c *connector) ended(s *session, crashed bool) {
 	if p := s.party; crashed && c.ctx.Err() == nil {
 		p.problem = c.redact.text("its connection was lost" + stderrNote(s.link))
 		c.record.failed(p.problem)
-		if !blamed && c.local == nil {
+		if !blamed && c.local == nil && s.slot != nil { // else it counts with the attempt to connect
 			p.breaker.struck(time.Now())
 		}
 		c.log.Warn("an MCP server's connection was lost", "server", c.id(), "tenant", p.tenant, "strikes", p.breaker.strikes, "process", s.link.fate())

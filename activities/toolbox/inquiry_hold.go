@@ -32,7 +32,8 @@ func (s *session) client() *mcp.Client {
 		}
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "everturn", Version: "1"}, opts)
-	client.AddSendingMiddleware(s.owner.modest)
+	client.AddSendingMiddleware(s.owner.modest, s.owner.shielded)
+	client.AddReceivingMiddleware(s.owner.shielded, complete)
 	return client
 }
 
@@ -112,21 +113,29 @@ func (f *flight) ask(ctx context.Context, q turn.Inquiry) (turn.Reply, error) {
 
 // upgraded is the session to use with a server whose handshake succeeded in this version: a new one where it knows a newer
 // protocol, which the first greeting does not tell. What it knows is remembered, so that it is greeted twice only once. A
-// server that took long to start is left as it is: it might not be ready again within the same time.
+// server that took long to start is left as it is: it might not be ready again within the same time. One that ends when it is
+// asked is started once more, and not asked.
 func (c *connector) upgraded(ctx context.Context, s *session, version string) (*session, error) {
 	deadline, _ := ctx.Deadline()
 	hurried := time.Until(deadline) < c.describer.server.ConnectTimeout*2/3
 	known := c.knows(version)
 	c.remember(version)
-	if version != versionLegacy || known || hurried || !s.link.disposable || !s.speaksNewest(ctx) {
+	if version != versionLegacy || known || hurried || !s.link.disposable {
 		return s, nil
 	}
-	c.remember(versionLatest)
+	newest := s.speaksNewest(ctx)
+	if !newest && s.link.watched.broken() == nil {
+		return s, nil
+	}
 	s.retire()
 	select {
 	case <-s.lost: // its process goes before the next one comes
 	case <-ctx.Done():
 	}
+	if !newest {
+		return c.open(ctx, s.party)
+	}
+	c.remember(versionLatest)
 	newer, err := c.open(ctx, s.party)
 	if err == nil {
 		return newer, nil

@@ -37,6 +37,9 @@ func FuzzServer(f *testing.F) {
 			`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":9,"method":"sampling/createMessage","params":{}}`, `{"jsonrpc":"2.0","id":9,"method":"roots/list"}`,
 			`{"jsonrpc":"2.0","id":9,"method":"elicitation/create","params":null}`, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`,
 			`{"jsonrpc":"2.0","method":"notifications/progress","params":[]}`, `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"1999-01-01","capabilities":{},"serverInfo":null}}`,
+			`{"jsonrpc":"2.0","method":"notifications/elicitation/complete"}`, `{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":null}`,
+			`{"jsonrpc":"2.0","id":4,"result":{"resultType":"inputRequired","inputRequests":{"k":null}}}`, `{"jsonrpc":"2.0","id":9,"method":"elicitation/create"}`,
+			`{"jsonrpc":"2.0","id":9,"method":"sampling/createMessage"}`, `{"jsonrpc":"2.0","id":9,"method":"sampling/createMessage","params":{"maxTokens":1,"messages":[null]}}`,
 			`{"JSONRPC":"2.0","ID":3,"Result":{}}`, `{"jsonrpc":"2.0","id":3,"id":3,"result":{},"result":{}}`,
 		} {
 			f.Add([]byte(s), at)
@@ -124,6 +127,7 @@ func whatItIs(said []byte) string {
 type babbler struct {
 	said  []byte
 	at    int
+	mute  func(method string) bool // asked with each request: say that instead of the answer; nil: never
 	dials atomic.Int32
 }
 
@@ -135,7 +139,8 @@ func babbling(t *testing.T, d dialer) *Host {
 	ctx, cancel := context.WithCancel(context.Background())
 	end := h.end
 	h.end = func() { cancel(); end() }
-	s := Server{ID: "srv", Command: "/none", ConnectTimeout: 20 * time.Second, CallTimeout: 20 * time.Second}
+	s := Server{ID: "srv", Command: "/none", ConnectTimeout: 20 * time.Second, CallTimeout: 20 * time.Second, HoldQuestions: time.Second}
+	s.Sampling = Sampling{Mode: SamplingAllow, MaxRequests: 1, MaxTokens: 1}
 	h.add(ctx, &connector{describer: describer{prefix: "mcp/srv", server: s}, redact: newRedactor(s, nil), dialer: d})
 	return h
 }
@@ -157,7 +162,7 @@ func (d *babbler) dial(context.Context, string) (*link, error) {
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		serve(inR, outW, said, d.at)
+		serve(inR, outW, said, d)
 		_ = outW.Close()
 		_ = inR.Close()
 	}()
@@ -168,7 +173,7 @@ func (d *babbler) dial(context.Context, string) (*link, error) {
 }
 
 // serve answers requests, one tool, until it cannot.
-func serve(in io.Reader, out io.Writer, said []byte, at int) {
+func serve(in io.Reader, out io.Writer, said []byte, d *babbler) {
 	for n, lines := 0, bufio.NewScanner(in); lines.Scan(); {
 		var req struct {
 			ID     json.RawMessage
@@ -177,8 +182,12 @@ func serve(in io.Reader, out io.Writer, said []byte, at int) {
 		if json.Unmarshal(lines.Bytes(), &req) != nil || req.ID == nil || req.Method == "" {
 			continue
 		}
+		if d.mute != nil && d.mute(req.Method) {
+			_, _ = out.Write(append(said, '\n'))
+			continue
+		}
 		asked := req.Method != "server/discover" // which a host asks on the side
-		if asked && n == at {
+		if asked && n == d.at {
 			_, _ = out.Write(append(said, '\n')) // the next write tells
 		}
 		if asked {

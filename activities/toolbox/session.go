@@ -25,6 +25,7 @@ type session struct {
 
 	lost chan struct{} // closed when the connection ended, its process was reaped and the owner knows
 	slot *slot         // where it is in use; set once, before anybody uses it
+	gone bool          // the owner knows that its connection ended; the owner's lock guards it
 
 	mu      sync.Mutex
 	users   int
@@ -33,20 +34,20 @@ type session struct {
 	worth   worth
 	stale   bool // its list changed, or may have
 	offered offer
-	listing sync.Mutex // one list at a time
+	listing chan struct{} // one list at a time; capacity 1
 	flights flights
 }
 
 // handshake makes a session of a link and lists its tools. When it fails, the link is stopped.
 func (c *connector) handshake(ctx context.Context, p *party, l *link, version string) (*session, error) {
-	s := &session{owner: c, party: p, link: l, lost: make(chan struct{})}
+	s := &session{owner: c, party: p, link: l, lost: make(chan struct{}), listing: make(chan struct{}, 1)}
 	client := s.client()
 	// Whatever the SDK waits for, it stops waiting when the link is gone.
 	unhook := context.AfterFunc(ctx, func() { _ = l.stop() })
 	cs, err := client.Connect(ctx, l.transport, &mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err == nil {
 		s.mcp = cs
-		err = s.list(ctx)
+		err = s.list(ctx, true)
 	}
 	if !unhook() && err == nil {
 		err = ctx.Err()
@@ -151,7 +152,7 @@ func (s *session) offer(ctx context.Context) (offer, error) {
 	if !stale {
 		return o, nil
 	}
-	if err := s.listAgain(ctx); err != nil {
+	if err := s.listAgain(ctx, false); err != nil {
 		return offer{}, fmt.Errorf("%s was asked again what it offers: %s", s.owner.name(), s.owner.redact.text(plain.Line(err.Error(), 400)))
 	}
 	s.mu.Lock()
@@ -159,31 +160,51 @@ func (s *session) offer(ctx context.Context) (offer, error) {
 	return s.offered, nil
 }
 
-// listAgain lists in a session that is in use. It retires one that cannot be asked.
-func (s *session) listAgain(ctx context.Context) error {
+// listAgain lists in a session that is in use: see list. It retires one that cannot be asked.
+func (s *session) listAgain(ctx context.Context, anyway bool) error {
 	limited, cancel := context.WithTimeout(ctx, s.owner.describer.server.ConnectTimeout)
 	defer cancel()
-	err := s.list(limited)
+	err := s.list(limited, anyway)
 	if err != nil && ctx.Err() == nil {
 		s.retire()
 	}
 	return err
 }
 
-func (s *session) list(ctx context.Context) error {
-	s.listing.Lock()
-	defer s.listing.Unlock()
+// list asks the server what it offers, when nobody else does: where it may have changed, or anyway. It waits no longer than
+// ctx lasts, which may be a call's that has to say in time that it was not sent.
+func (s *session) list(ctx context.Context, anyway bool) error {
+	select {
+	case s.listing <- struct{}{}:
+		defer func() { <-s.listing }()
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for its list of tools: %w", context.Cause(ctx))
+	}
 	s.mu.Lock()
+	needed := s.stale || anyway
 	s.stale = false // a change during the listing sets it again
 	s.mu.Unlock()
+	if !needed { // somebody has asked meanwhile
+		return nil
+	}
+	err := s.ask(ctx)
+	if err != nil {
+		s.mu.Lock()
+		s.stale = true
+		s.mu.Unlock()
+	}
+	return err
+}
+
+func (s *session) ask(ctx context.Context) (err error) {
+	defer s.owner.survive("tools/list", &err)
 	opts := s.owner.opts
 	tools, err := listTools(ctx, s.mcp, opts.MaxPages, opts.MaxTools)
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if err != nil {
-		s.stale = true
 		return err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	d := s.owner.describer
 	d.redact = s.owner.redact
 	if s.owner.local != nil {

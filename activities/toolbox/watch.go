@@ -86,7 +86,7 @@ func (c *connector) doubt(ctx context.Context) {
 		s := sl.current
 		asked.Go(func() {
 			defer s.leave()
-			_ = s.listAgain(ctx) // a server that cannot say is given up, and looked at anew
+			_ = s.listAgain(ctx, true) // a server that cannot say is given up, and looked at anew
 		})
 	}
 }

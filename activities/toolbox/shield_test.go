@@ -1,0 +1,148 @@
+package toolbox
+
+import (
+	"context"
+	"encoding/json"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// working is a call of the server's tool, whose questions are answered at once.
+func working(t *testing.T, h *Host) turn.ToolRequest {
+	t.Helper()
+	c := h.Catalogues(t.Context())[0]
+	require.Empty(t, c.Problem)
+	for _, d := range c.Tools {
+		if d.ID == "mcp/srv/work" {
+			return turn.ToolRequest{
+				Tool: d.ID, Hash: d.Hash, Arguments: json.RawMessage(`{}`), Timeout: 20 * time.Second, Turn: "t", CallID: "1.0", Attempt: 1,
+				Hold: func(turn.Inquiry, <-chan struct{}) (turn.Reply, error) {
+					return turn.Reply{Action: turn.ReplyAccept}, nil
+				},
+			}
+		}
+	}
+	t.Fatal("the server has no tool")
+	return turn.ToolRequest{}
+}
+
+// inUse is the session that calls of the default tenant are made on.
+func inUse(h *Host) *session {
+	c := h.connectors["srv"]
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.shared().slots[""].current
+}
+
+func (s *session) isStale() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stale
+}
+
+func (s *session) inUseBy() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.users
+}
+
+// A server's one line must not end the worker, in whose process the calls of all the others are, nor make it deaf.
+func TestNoLineOfAServerEndsTheWorker(t *testing.T) {
+	for said, want := range map[string]string{
+		`{"jsonrpc":"2.0","method":"notifications/elicitation/complete"}`:                                                                   "done",
+		`{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":null}`:                                                     "done",
+		`{"jsonrpc":"2.0","method":"notifications/progress"}`:                                                                               "done",
+		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":[],"total":1}}`:                                       "done",
+		`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":null}`:                                                       "done",
+		`{"jsonrpc":"2.0","id":9,"method":"elicitation/create"}`:                                                                            "done",
+		`{"jsonrpc":"2.0","id":9,"method":"elicitation/create","params":{"requestedSchema":{"type":"object","properties":{"a":null}}}}`:     "done",
+		`{"jsonrpc":"2.0","id":9,"method":"sampling/createMessage"}`:                                                                        "done",
+		`{"jsonrpc":"2.0","id":9,"method":"sampling/createMessage","params":{"maxTokens":1,"messages":[null]}}`:                             "done",
+		`{"jsonrpc":"2.0","id":9,"method":"sampling/createMessage","params":{"maxTokens":1,"messages":[{"role":"user","content":[null]}]}}`: "done",
+		`{"jsonrpc":"2.0","id":4,"result":{"resultType":"inputRequired","inputRequests":{"k":null}}}`:                                       "The tool ran and answered, but its answer cannot be read",
+	} {
+		t.Run(said, func(t *testing.T) {
+			changed := `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
+			d := &babbler{said: []byte(said + "\n" + said + "\n" + changed), at: 2}
+			h := babbling(t, d)
+			req := working(t, h)
+			r, err := h.Call(t.Context(), req)
+			require.NoError(t, err)
+			assert.Contains(t, r.Text, want)
+			require.Eventually(t, func() bool { return inUse(h).isStale() }, 10*time.Second, 2*time.Millisecond, "what it says afterwards is not heard")
+
+			r, err = h.Call(t.Context(), req)
+			require.NoError(t, err)
+			assert.Equal(t, "done", r.Text)
+			assert.EqualValues(t, 1, d.dials.Load(), "the connection was given up")
+			assert.True(t, within(closeBound, func() { assert.NoError(t, h.Close()) }), "something still works on what it said")
+		})
+	}
+}
+
+// A connection may end between its handshake and its use. It must not take the place of one that works.
+func TestAConnectionThatEndedBeforeItsUseIsNotUsed(t *testing.T) {
+	h := babbling(t, &babbler{at: -1})
+	defer func() { require.NoError(t, h.Close()) }()
+	c := h.connectors["srv"]
+	s, err := c.open(t.Context(), c.shared())
+	require.NoError(t, err)
+	require.NoError(t, s.link.stop())
+	<-s.lost
+	sl := &slot{party: c.shared()}
+	require.ErrorIs(t, c.install(sl, s), errStillborn)
+	assert.Nil(t, sl.current)
+	assert.Equal(t, "done", ask(t, h), "the next one works")
+}
+
+// A server that knows only older protocols may end when it is asked for the newest: it is not asked twice.
+func TestAServerThatCannotBeAskedWhatItKnowsIsStartedAgain(t *testing.T) {
+	d := &babbler{said: []byte("{"), at: -1, mute: func(method string) bool { return method == "server/discover" }}
+	h := babbling(t, d)
+	defer func() { require.NoError(t, h.Close()) }()
+	assert.Equal(t, "done", ask(t, h))
+	assert.EqualValues(t, 2, d.dials.Load())
+	assert.Zero(t, h.Health()[0].Restarts, "it counts as a loss")
+	assert.Equal(t, StateConnected, h.Health()[0].State)
+}
+
+// A refresh of the list that hangs is not waited for by calls beyond their own deadlines: they were not sent, and say so.
+func TestACallWaitsForTheListNoLongerThanItMay(t *testing.T) {
+	var lists atomic.Int32
+	h := babbling(t, &babbler{
+		said: []byte(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`), at: -1,
+		mute: func(method string) bool { return method == "tools/list" && lists.Add(1) == 2 },
+	})
+	defer func() { require.NoError(t, h.Close()) }()
+	req := working(t, h)
+	refresh, giveUp := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() { defer close(over); h.connectors["srv"].doubt(refresh) }()
+	require.Eventually(t, func() bool { return inUse(h).isStale() }, 10*time.Second, 2*time.Millisecond)
+
+	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	var err error
+	require.True(t, within(10*time.Second, func() { _, err = h.Call(short, req) }), "it waits for the refresh")
+	assert.Equal(t, turn.CodeToolNotSent, turn.CodeOf(err))
+	assert.ErrorContains(t, err, "waiting for its list of tools")
+
+	said := make(chan string, 2)
+	go func() {
+		r, err := h.Call(t.Context(), req)
+		assert.NoError(t, err)
+		said <- r.Text
+	}()
+	go func() { said <- h.Catalogues(t.Context())[0].Problem }()
+	require.Eventually(t, func() bool { return inUse(h).inUseBy() == 3 }, 10*time.Second, 2*time.Millisecond, "the refresh and the two")
+	giveUp()
+	<-over
+	assert.ElementsMatch(t, []string{"done", ""}, []string{<-said, <-said})
+	assert.EqualValues(t, 3, lists.Load(), "one asks for all that wait")
+}
