@@ -168,7 +168,7 @@ func (r *rig) speak(ctx context.Context, w journal.WaitRecord) {
 		return
 	}
 	if w.Kind == turn.WaitElicitation {
-		_ = r.user.reply(ctx, w, "for "+w.Call)
+		_ = r.user.reply(ctx, w, "for "+w.ID)
 		return
 	}
 	if t := r.answering; t != nil {

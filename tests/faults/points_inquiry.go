@@ -27,11 +27,16 @@ func inquiries() []point {
 		inquiring(r)
 		r.target.steps[1][0].times = 0
 	}
+	twice := func(r *rig) {
+		inquiring(r)
+		r.target.steps[1][0].times = 2
+	}
 	return []point{
 		parked("inquiry_idle", "the worker dies while a call waits for a person", inquiring, killAndHeal),
 		parked("inquiry_dead", "the reply comes while no worker is there", inquiring, speakToNobody),
 		peopleDie("inquiry_asked", "a server has asked, and the journal does not know", "SuspendCall:before:1", once),
 		peopleDie("inquiry_kept", "what goes on with the call is in the journal, and the workflow does not know", "SuspendCall:after:1", inquiring),
+		peopleDie("inquiry_again", "a reply was handed over, and only the journal knows what the server has asked after that", "SuspendCall:after:2", twice),
 		peopleDie("inquiry_decide", "a reply is accepted and not in the journal", "Decide:before:1", inquiring),
 		peopleDie("inquiry_decided", "a reply is in the journal and the workflow does not know", "Decide:after:1", inquiring),
 		peopleDie("inquiry_unclaimed", "a reply is to be handed over and the call is not claimed again", "ClaimCall:before:4", inquiring),

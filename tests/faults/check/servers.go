@@ -54,9 +54,25 @@ func (c *checker) inquiry(t *turnLedger, one journal.ExportCall) {
 			c.breaks(I5, "call %s (%s) of turn %s was told %q, and people said %q", one.Call.ID, key, t.record.ID, e.Reply, said)
 		}
 	}
+	c.toldOnce(t, one, said)
 	for i, e := range c.eventsOf(key, "effect") {
 		if replies := c.eventsOf(key, "replied"); i >= len(replies) || e.At.Before(replies[i].At) {
 			c.breaks(I5, "call %s (%s) of turn %s had its effect before its answer", one.Call.ID, key, t.record.ID)
+		}
+	}
+}
+
+// toldOnce checks I5 of a call whose server asks several times: what a person has said to one question is no answer to the
+// next.
+func (c *checker) toldOnce(t *turnLedger, one journal.ExportCall, said []string) {
+	told := map[string]int{}
+	for _, e := range c.eventsOf(keyOf(one.Call), "replied") {
+		told[e.Reply]++
+	}
+	for reply, n := range told {
+		times := len(slices.DeleteFunc(slices.Clone(said), func(s string) bool { return s != reply }))
+		if times > 0 && n > times && !c.repeatable(one) {
+			c.breaks(I5, "call %s (%s) of turn %s was told %q %d times, and people said it %d times", one.Call.ID, keyOf(one.Call), t.record.ID, reply, n, times)
 		}
 	}
 }

@@ -38,6 +38,9 @@ func TestBrokenPromisesOfServersAreNamed(t *testing.T) {
 		"a server is told what nobody has said": {"inquiry_20", check.I5, "people said", func(t *testing.T, l *check.Ledgers) {
 			change(t, l, "replied", func(e *check.Effect) { e.Reply = `accept {"note":"invented","sure":true}` })
 		}},
+		"an answer is given to the next question, too": {"inquiry_20", check.I5, "2 times, and people said it 1 times", func(t *testing.T, l *check.Ledgers) {
+			l.Effects = append(l.Effects, the(t, *l, "replied"))
+		}},
 		"a server does not wait for its answer": {"inquiry_20", check.I5, "before its answer", func(t *testing.T, l *check.Ledgers) {
 			key := the(t, *l, "replied").Text
 			for i, e := range l.Effects {
