@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
@@ -30,6 +31,52 @@ func TestACallsDeadlineIsTheSumOfItsParts(t *testing.T) {
 	})
 	require.NoError(t, env.GetWorkflowError())
 	assert.GreaterOrEqual(t, deadline, ClaimWithin+15*time.Second+SettleWithin+2*time.Second)
+}
+
+// A repeatable call was made and how that ended is not known. That it could not be made again does not undo it.
+func TestACallThatWasMadeOnceIsNotSaidToHaveFailed(t *testing.T) {
+	for name, c := range map[string]struct {
+		first, second error
+		outcome       turn.Outcome
+	}{
+		"unknown, then not sent":      {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodeToolNotSent), turn.OutcomeUnknown},
+		"unknown, then changed":       {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodeToolDrift), turn.OutcomeUnknown},
+		"unknown, then state lost":    {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodeToolStateLost), turn.OutcomeUnknown},
+		"lost, then not sent":         {errors.New("context canceled"), ended(turn.CodeToolNotSent), turn.OutcomeUnknown},
+		"unknown, then not allowed":   {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodePolicyDenied), turn.OutcomeUnknown},
+		"not sent, and again not":     {ended(turn.CodeToolNotSent), ended(turn.CodeToolNotSent), turn.OutcomeError},
+		"not sent, then it is denied": {ended(turn.CodeToolNotSent), ended(turn.CodePolicyDenied), turn.OutcomeDenied},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var suite testsuite.WorkflowTestSuite
+			env := suite.NewTestWorkflowEnvironment()
+			env.RegisterActivityWithOptions(func(_ context.Context, in CallInput) (CallResult, error) {
+				if in.Attempt == 1 {
+					return CallResult{}, c.first
+				}
+				return CallResult{}, c.second
+			}, activity.RegisterOptions{Name: "CallTool"})
+			env.ExecuteWorkflow(func(ctx workflow.Context) (turn.Settled, error) {
+				tool := turn.Tool{ID: "mcp/x/pay", Timeout: time.Second, Repeatable: true}
+				r := &run{settling: map[string]bool{}}
+				r.progress.Pins = turn.Pins{Version: turn.PinsVersion, Tools: []turn.Tool{tool}, Limits: turn.DefaultLimits()}
+				settled, receipt, err := r.oneCall(ctx, &flight{call: turn.CallProposal{ID: "c", Tool: tool.ID, Permission: turn.Allow}})
+				assert.Equal(t, settled.Outcome, receipt.Outcome, "the turn's policy sees what the model sees")
+				return settled, err
+			})
+			var settled turn.Settled
+			require.NoError(t, env.GetWorkflowResult(&settled))
+			assert.Equal(t, c.outcome, settled.Outcome)
+			if c.outcome == turn.OutcomeUnknown {
+				assert.Contains(t, settled.Text, "Outcome unknown: the call was made")
+				assert.Contains(t, settled.Text, message(c.second), "why it was not made again")
+			}
+		})
+	}
+}
+
+func ended(c turn.Code) error {
+	return temporal.NewNonRetryableApplicationError("mcp/x/pay ended in "+string(c), string(c), nil)
 }
 
 // While a worker stops, the SDK may report an error of its own where the activity had a result.

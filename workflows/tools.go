@@ -3,6 +3,7 @@ package workflows
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -23,6 +24,7 @@ type flight struct {
 	asked   int          // what its server has asked so far
 	replies []turn.Reply // to what it asked last
 	answers int          // the dispatch that asked it
+	open    bool         // a dispatch may have reached its tool, and its end is not known
 	settled turn.Settled
 	receipt CallResult
 	err     error
@@ -160,7 +162,10 @@ func (r *run) oneCall(ctx workflow.Context, f *flight) (turn.Settled, CallResult
 	if outcome := r.outcomeOf(err); outcome != "" {
 		// Nothing is in the ledger but perhaps an open claim; the journal prefers what it has.
 		settled.Outcome, settled.Code, settled.Text = outcome, known(code(err)), told(outcome, err)
-		return settled, CallResult{CallID: c.ID, Outcome: outcome, Tool: c.Tool, Preview: settled.Text}, nil
+		if f.open && outcome != turn.OutcomeUnknown { // the last dispatch did nothing, and that is not all of the call
+			settled.Outcome, settled.Code, settled.Text = turn.OutcomeUnknown, turn.CodeToolOutcomeUnknown, toldOpen(err)
+		}
+		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool, Preview: settled.Text}, nil
 	}
 	if receipt.Tool != "" {
 		r.noteTool(c.Tool)
@@ -174,6 +179,12 @@ func told(outcome turn.Outcome, err error) string {
 		return "Outcome unknown: " + message(err) + ". The call may or may not have taken effect, and it was not repeated. Check before you try again."
 	}
 	return message(err)
+}
+
+// toldOpen is what the model is told of a repeatable call whose last dispatch did nothing, and an earlier one perhaps.
+func toldOpen(err error) string {
+	return "Outcome unknown: the call was made, and how that ended is not known; it may or may not have taken effect. It was tried again, " +
+		"without success: " + strings.TrimSuffix(message(err), ".") + ". Check before you try again."
 }
 
 // refuse says why a call may not run: by policy, or by a person's word. Empty means that it may.
@@ -222,6 +233,7 @@ func (r *run) dispatch(ctx workflow.Context, f *flight, tool turn.Tool) (receipt
 			receipt, err = r.regularCall(ctx, in, r.homeOf(tool))
 		}
 		err = r.lostHome(tool, err)
+		f.open = f.open || tool.Repeatable && (code(err) == turn.CodeToolOutcomeUnknown || r.lost(err))
 		if err == nil || !r.dispatchAgain(f, tool, err) || r.atOnce() && ctx.Err() != nil {
 			return receipt, err
 		}

@@ -18,6 +18,7 @@ var callPromises = []promise{
 	{"an older attempt cannot claim", claimStale},
 	{"a settled call is not run again", claimSettled},
 	{"a claim that is given back is granted again", released},
+	{"a claim that is given back hides no earlier one", releasedBeside},
 	{"the first settlement wins and later ones are kept", firstSettles},
 	{"a settlement repeated is the same settlement", settleTwice},
 	{"a call is claimed with the same arguments or not at all", sameArguments},
@@ -116,6 +117,24 @@ func released(t T, open func() journal.Store) {
 	rec, err := s.Call(t.Context(), "t1", list[2].ID)
 	require.NoError(t, err)
 	assert.Equal(t, turn.OutcomeCancelled, rec.Outcome, "nothing reached the tool, and nobody need wonder")
+}
+
+// releasedBeside: a repeatable call was made, and how that ended nobody knows; the dispatch after that sent nothing.
+func releasedBeside(t T, open func() journal.Store) {
+	s, list := asked(t, open, 1)
+	for attempt := 1; attempt <= 2; attempt++ {
+		in := s.claimInput(list[0], attempt)
+		in.Repeatable = true
+		out, err := s.ClaimCall(t.Context(), in)
+		require.NoError(t, err)
+		require.Equal(t, journal.ClaimGranted, out.State)
+	}
+	require.NoError(t, s.ReleaseCall(t.Context(), "t1", list[0].ID, 2))
+	s.finish()
+	rec, err := s.Call(t.Context(), "t1", list[0].ID)
+	require.NoError(t, err)
+	assert.Equal(t, 1, rec.Runs)
+	assert.Equal(t, turn.OutcomeUnknown, rec.Outcome, "the first one may have had its effect")
 }
 
 func firstSettles(t T, open func() journal.Store) {

@@ -191,15 +191,15 @@ func (t *tx) appendResult(sc *scope, step int, tc turn.ToolCall, r journal.Resul
 	return err
 }
 
-// settleUnreported settles a call that nobody has: as the caller says, or else unknown where a claim stands and
-// cancelled where none does.
+// settleUnreported settles a call that nobody has: as the caller says, or else unknown where it has a run whose end nobody
+// knows, and cancelled where it has none.
 func (t *tx) settleUnreported(c *call, step int, tc turn.ToolCall, r journal.Result, at time.Time) error {
 	outcome, text := r.Outcome, journal.CleanText(r.Text)
 	switch {
 	case outcome != "":
 	case r.Text != "":
 		return errors.New("it has a text and no outcome")
-	case c.granted != 0:
+	case c.granted != 0, c.rec.Runs > 0 && c.rec.Suspended == 0: // the second: a later claim was given back, an earlier one was not
 		outcome = turn.OutcomeUnknown
 	case c.rec.Suspended != 0:
 		outcome, text = turn.OutcomeUnknown, journal.SuspendedText
