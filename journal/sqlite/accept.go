@@ -34,7 +34,22 @@ func (t *tx) review(c turn.Catalogue) error {
 			return err
 		}
 	}
+	if len(take) > 0 {
+		if err := t.forgetAccepted(c.Server); err != nil {
+			return err
+		}
+	}
 	return t.saveView(c, hold)
+}
+
+// maxAcceptedOfServer bounds what is remembered of a server that may change its tools, in versions of tools. A server that
+// has more tools than that at once is refused elsewhere.
+const maxAcceptedOfServer = 4096
+
+// forgetAccepted gives up what was accepted longest ago.
+func (t *tx) forgetAccepted(server string) error {
+	return t.exec(`DELETE FROM accepted WHERE server = ?1 AND n NOT IN (SELECT n FROM accepted WHERE server = ?1 ORDER BY n DESC LIMIT ?2)`,
+		server, maxAcceptedOfServer)
 }
 
 // acceptedHashes are those of a server's tools, by tool ID.
@@ -63,12 +78,8 @@ func (t *tx) accept(server string, d turn.Descriptor, by string, at time.Time) e
 	if err != nil {
 		return err
 	}
-	put, err := t.putJSON(content)
-	if err != nil {
-		return err
-	}
-	err = t.exec(`INSERT OR REPLACE INTO accepted (server, tool, hash, descriptor, descriptor_blob, accepted_by, at) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-		server, d.ID, d.Hash, put.inline, put.blob, journal.Preview(journal.CleanText(by), journal.PreviewBytes), nanos(at))
+	err = t.exec(`INSERT OR REPLACE INTO accepted (server, tool, hash, descriptor, accepted_by, at) VALUES (?, ?, ?, ?, ?, ?)`,
+		server, d.ID, d.Hash, string(content), journal.Preview(journal.CleanText(by), journal.PreviewBytes), nanos(at))
 	if err != nil {
 		return err
 	}
@@ -112,11 +123,7 @@ func (t *tx) saveView(c turn.Catalogue, hold []turn.Descriptor) error {
 	if err != nil {
 		return err
 	}
-	put, err := t.putJSON(view)
-	if err != nil {
-		return err
-	}
-	return t.exec(`UPDATE catalogue SET view_hash = ?, view = ?, view_blob = ? WHERE server = ?`, journal.HashOf(view), put.inline, put.blob, c.Server)
+	return t.exec(`UPDATE catalogue SET view_hash = ?, view = ?, view_blob = NULL WHERE server = ?`, journal.HashOf(view), string(view), c.Server)
 }
 
 // Accept implements journal.Store.

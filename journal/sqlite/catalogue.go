@@ -14,12 +14,18 @@ import (
 )
 
 // PublishCatalogue implements journal.Journal.
+//
+// Catalogues, views of them and descriptors stand in their rows, however long they are: a row that is replaced gives its
+// pages back, and a server that changes its tools without end leaves nothing behind. Blobs are for good.
 func (s *Store) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
 	doing := fmt.Sprintf("publishing the catalogue of %q", c.Server)
 	c.Held = nil
 	content, err := json.Marshal(c)
 	if err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
+	}
+	if len(content) > journal.MaxBlobBytes {
+		return fmt.Errorf("%s: it has %d bytes, and %d are the most: allow fewer of its tools", doing, len(content), journal.MaxBlobBytes)
 	}
 	return s.write(ctx, doing, func(t *tx) error {
 		if err := checkID("server", c.Server); err != nil {
@@ -30,12 +36,7 @@ func (s *Store) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
 		if (err != nil && !errors.Is(err, sql.ErrNoRows)) || (hash == current && view != "") {
 			return err
 		}
-		put, err := t.putJSON(content)
-		if err != nil {
-			return err
-		}
-		err = t.exec(`INSERT OR REPLACE INTO catalogue (server, hash, content, content_blob) VALUES (?, ?, ?, ?)`,
-			c.Server, hash, put.inline, put.blob)
+		err = t.exec(`INSERT OR REPLACE INTO catalogue (server, hash, content, content_blob) VALUES (?, ?, ?, NULL)`, c.Server, hash, string(content))
 		if err != nil {
 			return err
 		}
