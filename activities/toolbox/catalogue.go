@@ -29,6 +29,7 @@ const (
 	maxNameBytes        = 200
 	maxDescriptionBytes = 4 << 10
 	maxDropped          = 32
+	maxOfferBytes       = 4 << 20 // all of a server's tools together
 )
 
 // offer is what a server offers in one session.
@@ -121,8 +122,25 @@ func (d describer) offer(tools []*mcp.Tool) offer {
 	}
 	d.misnamed(&o, tools)
 	slices.SortFunc(o.catalogue.Tools, func(a, b turn.Descriptor) int { return cmp.Compare(a.ID, b.ID) })
+	o.bound()
 	o.catalogue.Hash = hashOf(o.catalogue.Tools)
 	return o
+}
+
+// bound drops the tools with which the server's are too long.
+func (o *offer) bound() {
+	size := 0
+	o.catalogue.Tools = slices.DeleteFunc(o.catalogue.Tools, func(d turn.Descriptor) bool {
+		bytes := len(d.ID) + len(d.Description) + len(d.Schema) + len(d.Also)
+		if size+bytes <= maxOfferBytes {
+			size += bytes
+			return false
+		}
+		o.drop(o.names[d.ID], fmt.Errorf("with it the server's tools are over %d MiB: allow fewer of them", maxOfferBytes>>20))
+		delete(o.names, d.ID)
+		delete(o.tools, d.ID)
+		return true
+	})
 }
 
 // blank is the server's catalogue without anything in it.

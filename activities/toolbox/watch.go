@@ -8,13 +8,36 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// settle is the pause between two looks at a server: one that announces changes without end is asked five times a
-// second at most.
-const settle = 200 * time.Millisecond
+// settle is the pause between two looks at a server, and settleMost what it grows to where the server changes each time:
+// one that announces changes without end is asked, and told of, once a minute.
+const (
+	settle     = 200 * time.Millisecond
+	settleMost = time.Minute
+)
+
+// restless is the pause after a look at a server. It doubles with each change that comes soon after the one before. It is a
+// plain value without a clock.
+type restless struct {
+	pause   time.Duration
+	changed time.Time
+}
+
+// next is the pause after a look at now, at which the server had changed or not.
+func (r *restless) next(now time.Time, changed bool) time.Duration {
+	if !changed {
+		return settle
+	}
+	if now.Sub(r.changed) > 2*r.pause+settle {
+		r.pause = settle / 2
+	}
+	r.pause, r.changed = min(2*r.pause, settleMost), now
+	return r.pause
+}
 
 // follow reports the server's catalogue whenever it changes, until ctx ends.
 func (c *connector) follow(ctx context.Context, report func(turn.Catalogue)) {
 	var last *turn.Catalogue
+	var mood restless
 	refresh := time.NewTicker(c.opts.RefreshEvery)
 	defer refresh.Stop()
 	for {
@@ -22,11 +45,12 @@ func (c *connector) follow(ctx context.Context, report func(turn.Catalogue)) {
 		if ctx.Err() != nil || c.ctx.Err() != nil {
 			return
 		}
-		if last == nil || last.Hash != now.Hash || (last.Problem == "") != (now.Problem == "") {
+		changed := last == nil || last.Hash != now.Hash || (last.Problem == "") != (now.Problem == "")
+		if changed {
 			last = &now
 			report(now)
 		}
-		if !c.pause(ctx, settle) || !c.awaitEvent(ctx, refresh.C) {
+		if !c.pause(ctx, mood.next(time.Now(), changed)) || !c.awaitEvent(ctx, refresh.C) {
 			return
 		}
 	}
