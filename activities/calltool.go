@@ -113,7 +113,7 @@ func (a *Activities) run(ctx context.Context, in workflows.CallInput, call turn.
 	result, err := a.tools.Call(limited, turn.ToolRequest{
 		Tool: in.Tool.ID, Hash: in.Tool.Hash, Arguments: json.RawMessage(call.Arguments), Timeout: in.Timeout, TotalTimeout: in.TotalTimeout,
 		Tenant: in.Tenant, Session: in.Session, Turn: in.Turn, Step: in.Step, CallID: in.Call.ID, Attempt: in.Attempt, Repeatable: in.Tool.Repeatable,
-		Replies: replies, Continuation: continuation, Resume: in.Resume,
+		Replies: replies, Continuation: continuation, Resume: in.Resume, Founder: in.Founder,
 		Hold: a.holding(ctx, in), Progress: progress, Late: func(late turn.ToolResult) { a.resolve(context.WithoutCancel(ctx), in, late) },
 	})
 	if err != nil {

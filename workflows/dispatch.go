@@ -174,6 +174,9 @@ func (r *run) quickCall(ctx workflow.Context, in CallInput) (CallResult, error) 
 
 // regularCall runs a call as an activity, on any worker where home is empty.
 func (r *run) regularCall(ctx workflow.Context, in CallInput, home string) (CallResult, error) {
+	if in.Resume {
+		in.Founder = r.progress.Founders[server(in.Tool)]
+	}
 	patience := time.Duration(0)
 	if home != "" {
 		patience = homePatience

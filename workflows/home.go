@@ -44,6 +44,7 @@ func (r *run) home(ctx workflow.Context, tool turn.Tool) (settle func(CallResult
 		delete(r.settling, name)
 		if err == nil && receipt.Home != "" {
 			r.moveHome(name, receipt.Home)
+			r.found(name, receipt.CallID)
 		}
 	}, nil
 }
@@ -53,6 +54,19 @@ func (r *run) moveHome(name, home string) {
 		r.progress.Homes = map[string]string{}
 	}
 	r.progress.Homes[name] = home
+}
+
+// found notes which call has made the connection that the turn keeps to: see CallInput.Founder.
+func (r *run) found(name, call string) {
+	if r.progress.Founders == nil {
+		r.progress.Founders = map[string]string{}
+	}
+	r.progress.Founders[name] = call
+}
+
+func (r *run) loseHome(name string) {
+	delete(r.progress.Homes, name)
+	delete(r.progress.Founders, name)
 }
 
 func (r *run) homeOf(tool turn.Tool) string {
@@ -69,7 +83,7 @@ func (r *run) lostHome(tool turn.Tool, err error) error {
 		return err
 	}
 	if code(err) == turn.CodeToolStateLost {
-		delete(r.progress.Homes, server(tool))
+		r.loseHome(server(tool))
 		return err
 	}
 	if home == "" || !r.lost(err) {
@@ -77,7 +91,7 @@ func (r *run) lostHome(tool turn.Tool, err error) error {
 	}
 	var timeout *temporal.TimeoutError
 	if errors.As(err, &timeout) && timeout.TimeoutType().String() == "ScheduleToStart" {
-		delete(r.progress.Homes, server(tool))
+		r.loseHome(server(tool))
 		return temporal.NewApplicationError(stateLostText, string(turn.CodeToolStateLost))
 	}
 	r.moveHome(server(tool), "") // the ledger knows what became of this call; what it was to build on is gone

@@ -138,6 +138,9 @@ type CallInput struct {
 	Again bool `json:"again,omitempty"`
 	// Resume: the turn has called this stateful server before, on this worker.
 	Resume bool `json:"resume,omitempty"`
+	// Founder is the call with which that began. Since it was dispatched, the server may have lost what it remembered and
+	// begun anew with another one.
+	Founder string `json:"founder,omitempty"`
 }
 
 // CallResult is a call's receipt.

@@ -214,6 +214,35 @@ func TestLostStateIsSaidBeforeAnythingIsSent(t *testing.T) {
 	assert.Contains(t, r.Text, "1")
 }
 
+// A call that was dispatched before the turn lost its server's state counts on that, and not on what the turn has founded since.
+func TestALateCallDoesNotFindItselfInAnotherState(t *testing.T) {
+	pidfile := filepath.Join(t.TempDir(), "pid")
+	h := newHost(t, toolbox.Options{}, nil, stateful("-pidfile", pidfile))
+	made := func(call, founder string) (turn.ToolResult, error) {
+		req := turnRequest(t, h, "one", founder != "")
+		req.CallID, req.Founder = call, founder
+		return h.Call(t.Context(), req)
+	}
+	_, err := made("1.0", "")
+	require.NoError(t, err)
+	r, err := made("1.1", "1.0")
+	require.NoError(t, err)
+	assert.Contains(t, r.Text, "2")
+	require.NoError(t, syscall.Kill(readPIDs(t, pidfile)[0], syscall.SIGKILL))
+	require.Eventually(t, func() bool {
+		_, err := made("2.0", "1.0")
+		return turn.CodeOf(err) == turn.CodeToolStateLost
+	}, 10*time.Second, 2*time.Millisecond)
+	_, err = made("2.1", "")
+	require.NoError(t, err, "the turn begins again")
+
+	_, err = made("2.2", "1.0")
+	assert.Equal(t, turn.CodeToolStateLost, turn.CodeOf(err))
+	r, err = made("2.3", "2.1")
+	require.NoError(t, err)
+	assert.Contains(t, r.Text, "2", "the late call was made")
+}
+
 func TestTheStateGoesWithTheCallThatKillsItsServer(t *testing.T) {
 	h := newHost(t, toolbox.Options{}, nil, stateful())
 	_, err := h.Call(t.Context(), turnRequest(t, h, "one", false))

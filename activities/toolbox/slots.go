@@ -163,33 +163,37 @@ func (c *connector) forgetSlot(sl *slot) {
 }
 
 // connection is the session that a call is to go to, with one more user. It is one of the call's tenant; with a stateful
-// server it is the turn's own. A
-// turn that goes on with one gets the very session that it has used before, or tool_state_lost: a new one would know
-// nothing of what the turn has done, and nobody would notice.
+// server it is the turn's own. A turn that goes on with one gets the very session that it has used before, or
+// tool_state_lost: a new one would know nothing of what the turn has done, and nobody would notice.
 func (c *connector) connection(ctx context.Context, req turn.ToolRequest) (*session, error) {
 	if !c.describer.server.Stateful || req.Turn == "" {
 		return c.acquire(ctx, req.Tenant, "")
 	}
 	if !req.Resume {
-		return c.acquire(ctx, req.Tenant, req.Turn)
+		s, err := c.acquire(ctx, req.Tenant, req.Turn)
+		if err == nil {
+			s.found(req.CallID)
+		}
+		return s, err
 	}
-	if s := c.kept(req.Tenant, req.Turn); s != nil {
+	if s := c.kept(req); s != nil {
 		return s, nil
 	}
 	return nil, turn.Errorf(turn.CodeToolStateLost, nil, fmt.Sprintf("server state lost: what %s remembered of this turn went with its connection. "+
 		"%s was not called. Begin again with that server if its state is needed", c.name(), req.Tool))
 }
 
-// kept is the session that the turn has used before, with one more user; nil where it is gone.
-func (c *connector) kept(tenant, turnID string) *session {
+// kept is the session that the turn has used before, with one more user; nil where it is gone, be it that the turn has
+// begun anew with another one since this call was dispatched.
+func (c *connector) kept(req turn.ToolRequest) *session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p, err := c.party(tenant)
+	p, err := c.party(req.Tenant)
 	if err != nil {
 		return nil
 	}
-	sl := p.slots[turnID]
-	if sl == nil || sl.current == nil || !sl.current.holdsState() || !sl.current.enter() {
+	sl := p.slots[req.Turn]
+	if sl == nil || sl.current == nil || !sl.current.holdsState(req.Founder) || !sl.current.enter() {
 		return nil
 	}
 	return sl.current

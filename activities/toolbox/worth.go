@@ -4,10 +4,11 @@ import "time"
 
 // worth is what a session is to those who decide whether it stays. The session's lock guards it.
 type worth struct {
-	bound   bool // a call has reached the server: its state is a turn's now
-	crashed bool // its connection was lost
-	blamed  bool // a call that came to nothing on it was counted against the server
-	rested  bool // it ended because nobody used it
+	bound   bool   // a call has reached the server: its state is a turn's now
+	founder string // the last call that came without counting on any state: later ones count on what it left
+	crashed bool   // its connection was lost
+	blamed  bool   // a call that came to nothing on it was counted against the server
+	rested  bool   // it ended because nobody used it
 	last    time.Time
 	timer   *time.Timer // looks whether it is idle; nil: it is kept
 }
@@ -26,11 +27,18 @@ func (s *session) bind() {
 	s.worth.bound = true
 }
 
-// holdsState reports whether the server may remember something of a turn in this session.
-func (s *session) holdsState() bool {
+// found notes that a call begins anew on the session.
+func (s *session) found(call string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.worth.bound
+	s.worth.founder = call
+}
+
+// holdsState reports whether the server may remember something of a turn in this session, as that call has founded it.
+func (s *session) holdsState(founder string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.worth.bound && (founder == "" || founder == s.worth.founder)
 }
 
 // blame asks whether a call that came to nothing is to be counted against the server. It is not where the loss of the

@@ -179,8 +179,10 @@ type ToolRequest struct {
 	Replies      []Reply
 	Continuation []byte
 	// Resume: the turn has called this server before, and what it remembers has to be here still. Else the call ends in
-	// tool_state_lost. It is for tools that are Stateful.
-	Resume bool
+	// tool_state_lost. It is for tools that are Stateful. Founder is the call that found the server without any state of the
+	// turn; the state that a later one has founded is another. Empty: it is not known.
+	Resume  bool
+	Founder string
 	// Progress, where it is set, is told how far the call has come. It must not block.
 	Progress func(ToolProgress)
 	// Hold, where it is set, asks a person what the server of an older protocol wants to know in the middle of the call. It

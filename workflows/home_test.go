@@ -1,0 +1,49 @@
+package workflows
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Calls that count on what a stateful server remembers say with which call that began: a late one may find another beginning.
+func TestCallsSayWhichStateTheyCountOn(t *testing.T) {
+	type dispatch struct {
+		call, founder string
+		resume        bool
+	}
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestWorkflowEnvironment()
+	var got []dispatch
+	env.RegisterActivityWithOptions(func(_ context.Context, in CallInput) (CallResult, error) {
+		got = append(got, dispatch{in.Call.ID, in.Founder, in.Resume})
+		if in.Call.ID == "lost" {
+			return CallResult{}, temporal.NewNonRetryableApplicationError("server state lost", string(turn.CodeToolStateLost), nil)
+		}
+		return CallResult{CallID: in.Call.ID, Outcome: turn.OutcomeOK, Tool: in.Tool.ID, Home: "default-test-taskqueue"}, nil
+	}, activity.RegisterOptions{Name: "CallTool"})
+	env.ExecuteWorkflow(func(ctx workflow.Context) error {
+		tool := turn.Tool{ID: "mcp/git/commit", Timeout: time.Second, Reach: turn.Reach{Stateful: true}}
+		r := &run{settling: map[string]bool{}}
+		r.progress.Pins = turn.Pins{Version: turn.PinsVersion, Tools: []turn.Tool{tool}, Limits: turn.DefaultLimits()}
+		for _, id := range []string{"first", "second", "lost", "third", "fourth"} {
+			if _, _, err := r.oneCall(ctx, &flight{call: turn.CallProposal{ID: id, Tool: tool.ID, Permission: turn.Allow}}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	require.NoError(t, env.GetWorkflowError())
+	assert.Equal(t, []dispatch{
+		{"first", "", false}, {"second", "first", true}, {"lost", "first", true}, {"third", "", false}, {"fourth", "third", true},
+	}, got)
+}
