@@ -57,7 +57,7 @@ func (a *Activities) callTool(ctx context.Context, in workflows.CallInput) (work
 		return a.askAgain(ctx, in, claim.Record.Suspended, result)
 	case len(result.Inquiries) > 0:
 		return a.suspend(ctx, in, result)
-	case result.Outcome == turn.OutcomeUnknown && in.Again && !temporal.IsCanceledError(context.Cause(ctx)):
+	case result.Outcome == turn.OutcomeUnknown && in.Again && !result.Detached && !temporal.IsCanceledError(context.Cause(ctx)):
 		// The claim stays: the next dispatch is granted for all that, and the ledger counts both. It is made elsewhere where
 		// this worker stops.
 		return workflows.CallResult{}, turn.Errorf(turn.CodeToolOutcomeUnknown, nil, result.Text)

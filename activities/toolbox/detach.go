@@ -30,7 +30,7 @@ func (f *flight) goOn() (turn.ToolResult, bool) {
 	class, _ := ending{stage: stageSent, by: endedByDeadline, repeatable: f.req.Repeatable, detached: true}.class()
 	r := failed(fmt.Sprintf("Outcome unknown: %s was called, and it did not answer in time. It goes on by itself for up to %s, and what becomes of it "+
 		"is told as soon as it is known. Do not call it again meanwhile.", f.req.Tool, f.detach.Round(time.Second)))
-	r.Outcome = turn.Outcome(class)
+	r.Outcome, r.Detached = turn.Outcome(class), true
 	return r, true
 }
 

@@ -34,6 +34,7 @@ func TestACallOverItsTimeGoesOnByItselfAndTellsItsEnd(t *testing.T) {
 			assert.Less(t, time.Since(began), 900*time.Millisecond, "the model is told at once")
 			assert.Equal(t, turn.OutcomeUnknown, r.Outcome)
 			assert.Contains(t, r.Text, "goes on by itself")
+			assert.True(t, r.Detached)
 			end := receive(t, late)
 			assert.Equal(t, turn.OutcomeOK, end.Outcome)
 			assert.Equal(t, "took 10 steps", end.Text)
@@ -50,6 +51,7 @@ func TestARepeatableCallThatGoesOnIsNotCalledAgain(t *testing.T) {
 	r, err := h.Call(t.Context(), req)
 	require.NoError(t, err)
 	assert.Equal(t, turn.OutcomeUnknown, r.Outcome)
+	assert.True(t, r.Detached, "whoever dispatches it knows")
 	assert.NotContains(t, r.Text, "may be called again")
 	assert.Equal(t, "took 3 steps", receive(t, late).Text)
 }
@@ -97,7 +99,9 @@ func TestACancelledCallDoesNotGoOn(t *testing.T) {
 	ch, cancel := async(t, h, req)
 	awaitEvent(t, ledger, "begun")
 	cancel()
-	assert.Equal(t, turn.OutcomeUnknown, receive(t, ch).result.Outcome)
+	r := receive(t, ch).result
+	assert.Equal(t, turn.OutcomeUnknown, r.Outcome)
+	assert.False(t, r.Detached)
 	awaitEvent(t, ledger, "cancelled")
 }
 

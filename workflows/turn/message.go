@@ -153,6 +153,9 @@ type ToolResult struct {
 	// Continuation is to be handed back with the replies, to this server or to another process of it.
 	Inquiries    []Inquiry
 	Continuation []byte
+	// Detached: the outcome is unknown because the call goes on by itself, and ToolRequest.Late is told its end. It is not to
+	// be called again meanwhile, also where it may be repeated.
+	Detached bool
 	// SizeBytes is the size of the whole output before any cut.
 	SizeBytes int64
 	Duration  time.Duration
