@@ -1,0 +1,127 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// beside makes an engine with a journal, whose only server cannot be started, and a function that says how another worker
+// has that server; it returns one that ends that worker.
+func beside(t *testing.T) (*Engine, func(ServerHealth) func()) {
+	cfg := config.Default()
+	cfg.Journal.Path = filepath.Join(t.TempDir(), "journal.db")
+	cfg.Runtime.Workspace = t.TempDir()
+	cfg.MCP.Servers = []config.MCPServer{{ID: "files", Command: "no-such-command-anywhere"}}
+	e := &Engine{cfg: cfg, options: newOptions(nil)}
+	e.log = e.options.log
+	t.Cleanup(func() { assert.NoError(t, e.Close()) })
+	require.NoError(t, e.openTools(t.Context()))
+	require.NoError(t, e.openJournal(t.Context()))
+	n := 0
+	return e, func(s ServerHealth) func() {
+		n++
+		kept, err := writeHealth(filepath.Join(healthDir(cfg), fmt.Sprintf("other%d.json", n)), WorkerHealth{Worker: "other", At: time.Now(), Servers: []ServerHealth{s}})
+		require.NoError(t, err)
+		return func() { _ = kept.Close() }
+	}
+}
+
+func current(t *testing.T, e *Engine) turn.Catalogue {
+	t.Helper()
+	list, err := e.journal.Catalogues(t.Context())
+	require.NoError(t, err)
+	for _, c := range list {
+		if c.Server == "files" {
+			return c
+		}
+	}
+	return turn.Catalogue{}
+}
+
+var offered = turn.Catalogue{Server: "files", Hash: "h", Setup: "s", Tools: []turn.Descriptor{{ID: "mcp/files/read", Hash: "1"}}}
+
+// told is a log of which each line is handed over.
+type told chan string
+
+func (l told) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
+}
+
+// A worker that cannot start a server takes it away from nobody who can.
+func TestAServerThatAnotherWorkerHasIsNotTakenAway(t *testing.T) {
+	e, other := beside(t)
+	log := make(told, 100)
+	e.log = slog.New(slog.NewTextHandler(log, nil))
+	require.NoError(t, e.journal.PublishCatalogue(t.Context(), offered))
+	end := other(ServerHealth{Server: "files", State: ServerFailing, Tenants: []TenantHealth{{State: ServerConnected}, {Tenant: "acme", State: ServerFailing}}})
+
+	ctx, stop := context.WithCancel(t.Context())
+	watched := make(chan struct{})
+	go func() { defer close(watched); e.watch(ctx) }()
+	select {
+	case line := <-log:
+		assert.Contains(t, line, "not available to this worker, and is to another one")
+	case <-time.After(10 * time.Second):
+		assert.Fail(t, "the watcher says nothing")
+	}
+	stop()
+	<-watched
+	assert.Equal(t, offered.Tools, bare(current(t, e).Tools))
+
+	away := turn.Catalogue{Server: "files", Setup: "s", Problem: "it is not in PATH"}
+	known := &offers{last: map[string]turn.Catalogue{"files": away}}
+	e.reconcile(t.Context(), known)
+	assert.Equal(t, offered.Tools, bare(current(t, e).Tools))
+	end()
+	e.reconcile(t.Context(), known)
+	assert.Equal(t, away.Problem, current(t, e).Problem, "nobody can ask it any more")
+}
+
+// What a worker overwrites that cannot ask a server is mended by one that can, though nothing has changed for it.
+func TestACatalogueThatWasOverwrittenIsPublishedAgain(t *testing.T) {
+	e, _ := beside(t)
+	known := &offers{last: map[string]turn.Catalogue{}}
+	require.NoError(t, e.publishNews(t.Context(), known, offered))
+	require.NoError(t, e.journal.PublishCatalogue(t.Context(), turn.Catalogue{Server: "files", Setup: "s", Problem: "npx: not found"}))
+	e.reconcile(t.Context(), known)
+	assert.Equal(t, offered.Tools, bare(current(t, e).Tools))
+
+	newer := turn.Catalogue{Server: "files", Hash: "of another worker", Setup: "s"}
+	require.NoError(t, e.journal.PublishCatalogue(t.Context(), newer))
+	e.reconcile(t.Context(), known)
+	assert.Equal(t, newer.Hash, current(t, e).Hash, "two workers do not take turns")
+}
+
+// A server that fails everywhere is published as it is, whoever looks first.
+func TestAServerThatNoWorkerHasIsAway(t *testing.T) {
+	for _, state := range []ServerHealth{{Server: "files", State: ServerFailing}, {Server: "mail", State: ServerConnected}} {
+		e, other := beside(t)
+		ctx, stop := context.WithCancel(t.Context())
+		require.NoError(t, e.journal.PublishCatalogue(ctx, offered))
+		defer other(state)()
+		watched := make(chan struct{})
+		go func() { defer close(watched); e.watch(ctx) }()
+		require.Eventually(t, func() bool { return current(t, e).Problem != "" }, 10*time.Second, 5*time.Millisecond)
+		stop()
+		<-watched
+	}
+}
+
+// bare takes off what the journal adds.
+func bare(tools []turn.Descriptor) []turn.Descriptor {
+	for i := range tools {
+		tools[i].Schema = nil
+	}
+	return tools
+}
