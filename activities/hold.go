@@ -31,7 +31,6 @@ func (a *Activities) holding(ctx context.Context, in workflows.CallInput) func(t
 		}
 		ruling, err := a.awaitHeld(ctx, done, in, wait)
 		if err != nil {
-			a.expireHeld(context.WithoutCancel(ctx), in, wait)
 			return turn.Reply{Key: q.Key, Action: turn.ReplyCancel}, fmt.Errorf("waiting for an answer to %s: %w", wait.ID, err)
 		}
 		ruling.Reply.Key = q.Key
@@ -58,7 +57,6 @@ func (a *Activities) holdSample(ctx context.Context, done <-chan struct{}, in wo
 	ruling, err := a.awaitHeld(ctx, done, in, wait)
 	switch {
 	case err != nil:
-		a.expireHeld(context.WithoutCancel(ctx), in, wait)
 		return out, fmt.Errorf("waiting for the approval of %s: %w", wait.ID, err)
 	case !ruling.Allowed:
 		out.Action, out.Why = turn.ReplyDecline, "the user denied it"
@@ -100,19 +98,31 @@ func tickOr(ctx context.Context, done <-chan struct{}, tick <-chan time.Time) er
 // errNobodyAnswered: the host has waited long enough, or the call has ended.
 var errNobodyAnswered = errors.New("nobody has answered in time")
 
-// awaitHeld asks until there is a ruling: asking again changes nothing, and tells the ruling that there is.
+// awaitHeld waits for the ruling about what a held call asks. Where nobody has said anything in time, the question is closed.
 func (a *Activities) awaitHeld(ctx context.Context, done <-chan struct{}, in workflows.CallInput, wait turn.Wait) (turn.Ruling, error) {
+	ruling, err := a.ruled(ctx, done, in, wait)
+	if err == nil {
+		return ruling, nil
+	}
+	ctx = context.WithoutCancel(ctx)
+	if !a.expireHeld(ctx, in, wait) { // it may not even be open, and asking would open it
+		return ruling, err
+	}
+	// The first ruling stands. Who has answered after the last look at the journal is heard, for they were told so.
+	if last, found, _ := a.askHeld(ctx, in, wait); found && last.Verdict != turn.VerdictExpired {
+		return last, nil
+	}
+	return ruling, err
+}
+
+// ruled asks until there is a ruling.
+func (a *Activities) ruled(ctx context.Context, done <-chan struct{}, in workflows.CallInput, wait turn.Wait) (turn.Ruling, error) {
 	tick := time.NewTicker(heldPoll)
 	defer tick.Stop()
 	for {
-		ruled, err := a.journal.Ask(ctx, journal.AskInput{Session: in.Session, Turn: in.Turn, Waits: []turn.Wait{wait}, At: time.Now()})
-		if err != nil && asTurnError(err).Code != turn.CodeStoreUnavailable {
-			return turn.Ruling{}, err
-		}
-		for _, r := range ruled {
-			if r.ID == wait.ID && (r.Reply != nil || wait.Kind == turn.WaitApproval) {
-				return r, nil
-			}
+		ruling, found, err := a.askHeld(ctx, in, wait)
+		if found || err != nil && asTurnError(err).Code != turn.CodeStoreUnavailable {
+			return ruling, err
 		}
 		if err := tickOr(ctx, done, tick.C); err != nil {
 			return turn.Ruling{}, err
@@ -120,11 +130,23 @@ func (a *Activities) awaitHeld(ctx context.Context, done <-chan struct{}, in wor
 	}
 }
 
+// askHeld asks, and returns the ruling that there is: asking again changes nothing.
+func (a *Activities) askHeld(ctx context.Context, in workflows.CallInput, wait turn.Wait) (_ turn.Ruling, found bool, err error) {
+	list, err := a.journal.Ask(ctx, journal.AskInput{Session: in.Session, Turn: in.Turn, Waits: []turn.Wait{wait}, At: time.Now()})
+	for _, r := range list {
+		if r.ID == wait.ID && (r.Reply != nil || wait.Kind == turn.WaitApproval) {
+			return r, true, err
+		}
+	}
+	return turn.Ruling{}, false, err
+}
+
 // expireHeld closes a question that nobody can answer any more.
-func (a *Activities) expireHeld(ctx context.Context, in workflows.CallInput, wait turn.Wait) {
+func (a *Activities) expireHeld(ctx context.Context, in workflows.CallInput, wait turn.Wait) (closed bool) {
 	ruling := turn.Ruling{ID: wait.ID, Verdict: turn.VerdictExpired, At: time.Now()}
 	err := a.journal.Decide(ctx, journal.DecideInput{Session: in.Session, Turn: in.Turn, Rulings: []turn.Ruling{ruling}, At: time.Now()})
 	if err != nil {
 		logFailure(ctx, asTurnError(err))
 	}
+	return err == nil
 }

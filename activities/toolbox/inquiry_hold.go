@@ -87,8 +87,11 @@ func (s *session) held(ctx context.Context, req *mcp.ElicitRequest) (*mcp.Elicit
 	return result, nil
 }
 
-// ask has a person asked and waits for the reply, as long as the call may be held. It returns where the context ends,
-// whatever becomes of the question.
+// lastWord is how long it is waited for what was said in the last moment that a call was held.
+const lastWord = time.Second
+
+// ask has a person asked and waits for the reply, as long as the call may be held and a lastWord. It returns where the call
+// ends, whatever becomes of the question.
 func (f *flight) ask(ctx context.Context, q turn.Inquiry) (turn.Reply, error) {
 	defer f.patience.hold()()
 	ctx, cancel := context.WithTimeout(ctx, f.s.owner.describer.server.HoldQuestions)
@@ -107,8 +110,16 @@ func (f *flight) ask(ctx context.Context, q turn.Inquiry) (turn.Reply, error) {
 	case r := <-ch:
 		return r.Reply, r.error
 	case <-ctx.Done():
-		return turn.Reply{}, context.Cause(ctx)
 	}
+	late := time.NewTimer(lastWord)
+	defer late.Stop()
+	select {
+	case r := <-ch:
+		return r.Reply, r.error
+	case <-late.C:
+	case <-f.waiting.Done():
+	}
+	return turn.Reply{}, context.Cause(ctx)
 }
 
 // upgraded is the session to use with a server whose handshake succeeded in this version: a new one where it knows a newer

@@ -193,6 +193,15 @@ func TestAnOlderServerMayHoldACallOnlyWhereItIsAllowed(t *testing.T) {
 	old.HoldQuestions = 100 * time.Millisecond
 	h = newHost(t, toolbox.Options{}, nil, old)
 	req = request(t, h, "mcp/act/interrupt", `{}`)
+	req.Hold = func(_ turn.Inquiry, done <-chan struct{}) (turn.Reply, error) {
+		<-done
+		return accept("1", `{"colour":"red"}`), nil
+	}
+	r, err = h.Call(t.Context(), req)
+	require.NoError(t, err)
+	assert.Equal(t, "accept red", r.Text, "it was said in the last moment")
+
+	req = request(t, h, "mcp/act/interrupt", `{}`)
 	gone := make(chan struct{})
 	req.Hold = func(_ turn.Inquiry, done <-chan struct{}) (turn.Reply, error) {
 		<-done

@@ -189,7 +189,7 @@ type ToolRequest struct {
 	// Progress, where it is set, is told how far the call has come. It must not block.
 	Progress func(ToolProgress)
 	// Hold, where it is set, asks a person what the server of an older protocol wants to know in the middle of the call. It
-	// returns when done is closed at the latest. Without it, such questions are cancelled.
+	// returns soon after done is closed: with what was said in the last moment, or an error. Without it, such questions are cancelled.
 	Hold func(q Inquiry, done <-chan struct{}) (Reply, error)
 	// Late, where it is set, is given the result of a call that was given up as unknown and came to an end after all. It is
 	// called once at most, from another goroutine.
