@@ -139,7 +139,7 @@ func babbling(t *testing.T, d dialer) *Host {
 	ctx, cancel := context.WithCancel(context.Background())
 	end := h.end
 	h.end = func() { cancel(); end() }
-	s := Server{ID: "srv", Command: "/none", ConnectTimeout: 20 * time.Second, CallTimeout: 20 * time.Second, HoldQuestions: time.Second}
+	s := Server{ID: "srv", Command: "/none", ConnectTimeout: 20 * time.Second, CallTimeout: 20 * time.Second, HoldQuestions: time.Second, Resources: true, Prompts: true}
 	s.Sampling = Sampling{Mode: SamplingAllow, MaxRequests: 1, MaxTokens: 1}
 	h.add(ctx, &connector{describer: describer{prefix: "mcp/srv", server: s}, redact: newRedactor(s, nil), dialer: d})
 	return h
@@ -194,7 +194,7 @@ func serve(in io.Reader, out io.Writer, said []byte, d *babbler) {
 			n++
 		}
 		result := map[string]string{
-			"initialize": `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"srv","version":"1"}}`,
+			"initialize": `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{},"prompts":{}},"serverInfo":{"name":"srv","version":"1"}}`,
 			"tools/list": `{"tools":[{"name":"work","inputSchema":{"type":"object"}}]}`,
 			"tools/call": `{"content":[{"type":"text","text":"done"}]}`,
 		}[req.Method]

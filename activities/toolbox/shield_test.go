@@ -13,15 +13,15 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// working is a call of the server's tool, whose questions are answered at once.
-func working(t *testing.T, h *Host) turn.ToolRequest {
+// working is a call of one of the server's tools, whose questions are answered at once.
+func working(t *testing.T, h *Host, tool, arguments string) turn.ToolRequest {
 	t.Helper()
 	c := h.Catalogues(t.Context())[0]
 	require.Empty(t, c.Problem)
 	for _, d := range c.Tools {
-		if d.ID == "mcp/srv/work" {
+		if d.ID == "mcp/srv/"+tool {
 			return turn.ToolRequest{
-				Tool: d.ID, Hash: d.Hash, Arguments: json.RawMessage(`{}`), Timeout: 20 * time.Second, Turn: "t", CallID: "1.0", Attempt: 1,
+				Tool: d.ID, Hash: d.Hash, Arguments: json.RawMessage(arguments), Timeout: 20 * time.Second, Turn: "t", CallID: "1.0", Attempt: 1,
 				Hold: func(turn.Inquiry, <-chan struct{}) (turn.Reply, error) {
 					return turn.Reply{Action: turn.ReplyAccept}, nil
 				},
@@ -71,7 +71,7 @@ func TestNoLineOfAServerEndsTheWorker(t *testing.T) {
 			changed := `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
 			d := &babbler{said: []byte(said + "\n" + said + "\n" + changed), at: 2}
 			h := babbling(t, d)
-			req := working(t, h)
+			req := working(t, h, "work", `{}`)
 			r, err := h.Call(t.Context(), req)
 			require.NoError(t, err)
 			assert.Contains(t, r.Text, want)
@@ -82,6 +82,28 @@ func TestNoLineOfAServerEndsTheWorker(t *testing.T) {
 			assert.Equal(t, "done", r.Text)
 			assert.EqualValues(t, 1, d.dials.Load(), "the connection was given up")
 			assert.True(t, within(closeBound, func() { assert.NoError(t, h.Close()) }), "something still works on what it said")
+		})
+	}
+}
+
+func TestNoListOfAServerEndsTheWorker(t *testing.T) {
+	for said, tool := range map[string][]string{
+		`{"resources":[null]}`:                            {"list_resources", `{}`},
+		`{"resourceTemplates":[null]}`:                    {"list_resources", `{"templates":true}`},
+		`{"contents":[null]}`:                             {"read_resource", `{"uri":"x:y"}`},
+		`{"inputRequests":{"k":null}}`:                    {"read_resource", `{"uri":"x:y"}`},
+		`{"prompts":[null]}`:                              {"list_prompts", `{}`},
+		`{"prompts":[{"name":"x","arguments":[null]}]}`:   {"list_prompts", `{}`},
+		`{"messages":[null,{"role":"user"}]}`:             {"get_prompt", `{"name":"x"}`},
+		`{"messages":[{"role":"user","content":[null]}]}`: {"get_prompt", `{"name":"x"}`},
+	} {
+		t.Run(said, func(t *testing.T) {
+			h := babbling(t, &babbler{said: []byte(`{"jsonrpc":"2.0","id":4,"result":` + said + `}`), at: 2})
+			defer func() { require.NoError(t, h.Close()) }()
+			r, err := h.Call(t.Context(), working(t, h, tool[0], tool[1]))
+			require.NoError(t, err)
+			assert.NotEqual(t, turn.OutcomeUnknown, r.Outcome, "it has answered: %s", r.Text)
+			assert.Equal(t, "done", ask(t, h))
 		})
 	}
 }
@@ -120,7 +142,7 @@ func TestACallWaitsForTheListNoLongerThanItMay(t *testing.T) {
 		mute: func(method string) bool { return method == "tools/list" && lists.Add(1) == 2 },
 	})
 	defer func() { require.NoError(t, h.Close()) }()
-	req := working(t, h)
+	req := working(t, h, "work", `{}`)
 	refresh, giveUp := context.WithCancel(t.Context())
 	over := make(chan struct{})
 	go func() { defer close(over); h.connectors["srv"].doubt(refresh) }()
