@@ -166,10 +166,17 @@ func TestCallsOverSSE(t *testing.T) {
 	assert.EqualValues(t, 2, effects.Load())
 	assert.Equal(t, "done 3", call(t, h, "mcp/old/work", `{"Wait":false}`).Text)
 
-	refuse.Store(true)
-	_, err = h.Call(t.Context(), req)
-	assert.Equal(t, turn.CodeToolNotSent, turn.CodeOf(err))
+	for restarts := range int64(4) {
+		refuse.Store(true)
+		r, err = h.Call(t.Context(), req)
+		require.NoError(t, err)
+		assert.Equal(t, []any{turn.OutcomeError, turn.CodeToolNotSent}, []any{r.Outcome, r.Code}, r.Text)
+		refuse.Store(false)
+		require.Eventually(t, func() bool { return health(t, h).Restarts == restarts+1 }, 10*time.Second, 2*time.Millisecond, "over SSE a refusal ends the connection")
+		req = request(t, h, "mcp/old/work", `{"Wait":true}`)
+	}
 	assert.EqualValues(t, 3, effects.Load())
+	assert.Equal(t, "done 4", call(t, h, "mcp/old/work", `{"Wait":false}`).Text, "and the breaker is closed")
 }
 
 // The first thing that such a server says is where calls are to be sent.

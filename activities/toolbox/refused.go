@@ -67,6 +67,7 @@ func (r refusal) words() string {
 // a refusal, because the SDK gives up the whole connection for any other body; of one that ends it nothing is left but the
 // status. So no refusal that a call ends with is made up by a server.
 func refusedUnread(resp *http.Response) bool {
+	status := fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	switch resp.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusMethodNotAllowed,
 		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType:
@@ -84,7 +85,7 @@ func refusedUnread(resp *http.Response) bool {
 	default:
 		return false
 	}
-	resp.Status = fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode)) // over SSE it is all that the SDK tells
+	resp.Status = status // over SSE it is all that the SDK tells
 	return true
 }
 
@@ -119,13 +120,17 @@ func saidWith(body []byte) string {
 	return plain.Line(plain.Sanitize(cmp.Or(m.Error.Message, string(body))), 300)
 }
 
-// refusalOf is the refusal that a refused call ended with; false where its session ended with it.
+// refusalOf is the refusal that a refused call ended with; false where it is not known, or the session ended with it.
 func refusalOf(err error) (r refusal, ok bool) {
 	var wire *jsonrpc.Error
-	if !errors.As(err, &wire) || wire.Code != codeRefused {
-		return r, false
+	if errors.As(err, &wire) && wire.Code == codeRefused {
+		return r, json.Unmarshal(wire.Data, &r) == nil
 	}
-	return r, json.Unmarshal(wire.Data, &r) == nil
+	// Over SSE any refusal ends the connection, and the SDK's error ends with the status line.
+	_, status, _ := strings.Cut(err.Error(), "failed to write: ")
+	number, _, _ := strings.Cut(status, " ")
+	r.Status, err = strconv.Atoi(number)
+	return r, err == nil && r.Status != http.StatusNotFound && r.Status != http.StatusBadRequest
 }
 
 // retryAfter reads how long a server asks to be left alone, in seconds or until a date by its own clock (RFC 9110, 10.2.3).
