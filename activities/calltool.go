@@ -28,12 +28,12 @@ func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (work
 	}
 	ctx, release := a.steadfast(ctx, in.Turn)
 	defer release()
-	res, err := a.callTool(ctx, in)
+	res, err := a.callTool(ctx, in, clock)
 	res.Busy = clock.busy()
 	return res, failure(ctx, err)
 }
 
-func (a *Activities) callTool(ctx context.Context, in workflows.CallInput) (workflows.CallResult, error) {
+func (a *Activities) callTool(ctx context.Context, in workflows.CallInput, clock *clock) (workflows.CallResult, error) {
 	call, claim, err := a.claim(ctx, in)
 	if err != nil {
 		return workflows.CallResult{}, err
@@ -49,7 +49,7 @@ func (a *Activities) callTool(ctx context.Context, in workflows.CallInput) (work
 	if in.Answers != 0 && in.Answers != claim.Record.Suspended {
 		in.Replies = nil // the dispatch before has handed them over and brought new questions, and its end was lost
 	}
-	result, err := a.run(ctx, in, call, claim.Record.Continuation)
+	result, err := a.run(ctx, in, call, claim.Record.Continuation, clock)
 	switch {
 	case err != nil:
 		return workflows.CallResult{}, err
@@ -101,8 +101,8 @@ func (a *Activities) requested(ctx context.Context, in workflows.CallInput) (tur
 }
 
 // run calls the tool within its deadline. An error means that nothing reached it.
-func (a *Activities) run(ctx context.Context, in workflows.CallInput, call turn.ToolCall, continuation []byte) (turn.ToolResult, error) {
-	limited, cancel := context.WithTimeout(ctx, max(in.Timeout, in.TotalTimeout))
+func (a *Activities) run(ctx context.Context, in workflows.CallInput, call turn.ToolCall, continuation []byte, clock *clock) (turn.ToolResult, error) {
+	limited, cancel := context.WithTimeout(ctx, max(in.Timeout, in.TotalTimeout)+in.Hold)
 	defer cancel()
 	replies, err := a.fetched(limited, in)
 	if err != nil {
@@ -114,7 +114,7 @@ func (a *Activities) run(ctx context.Context, in workflows.CallInput, call turn.
 		Tool: in.Tool.ID, Hash: in.Tool.Hash, Arguments: json.RawMessage(call.Arguments), Timeout: in.Timeout, TotalTimeout: in.TotalTimeout,
 		Tenant: in.Tenant, Session: in.Session, Turn: in.Turn, Step: in.Step, CallID: in.Call.ID, Attempt: in.Attempt, Repeatable: in.Tool.Repeatable,
 		Replies: replies, Continuation: continuation, Resume: in.Resume, Founder: in.Founder,
-		Hold: a.holding(ctx, in), Progress: progress, Late: func(late turn.ToolResult) { a.resolve(context.WithoutCancel(ctx), in, late) },
+		Hold: a.holding(ctx, in, clock), Progress: progress, Late: func(late turn.ToolResult) { a.resolve(context.WithoutCancel(ctx), in, late) },
 	})
 	if err != nil {
 		return result, a.giveBack(ctx, in, err)

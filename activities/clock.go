@@ -18,6 +18,11 @@ type clock struct {
 	began  time.Time
 	cancel context.CancelFunc
 	done   sync.WaitGroup
+
+	mu     sync.Mutex
+	rested time.Duration // no work: somebody was waited for
+	rests  int           // that go on
+	since  time.Time     // the first of them began
 }
 
 func startClock(ctx context.Context) *clock {
@@ -54,7 +59,31 @@ func (c *clock) beat(stop, ctx context.Context) {
 }
 
 // busy is the working time so far, earlier attempts included.
-func (c *clock) busy() time.Duration { return c.before + time.Since(c.began) }
+func (c *clock) busy() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	rested := c.rested
+	if c.rests > 0 {
+		rested += time.Since(c.since)
+	}
+	return c.before + time.Since(c.began) - rested
+}
+
+// rest stops the clock; the function that it returns lets it go on. What rests side by side counts once.
+func (c *clock) rest() (goOn func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.rests++; c.rests == 1 {
+		c.since = time.Now()
+	}
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.rests--; c.rests == 0 {
+			c.rested += time.Since(c.since)
+		}
+	}
+}
 
 func (c *clock) stop() {
 	c.cancel()

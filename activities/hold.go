@@ -17,10 +17,11 @@ const heldPoll = 250 * time.Millisecond
 
 // holding puts a question before people that a server asks in the middle of a call, which it holds meanwhile: what servers
 // of older protocols know. The host bounds how long. Its answers come through the turn and the journal like any others,
-// but the call dies with its connection, and the question with it.
-func (a *Activities) holding(ctx context.Context, in workflows.CallInput) func(turn.Inquiry, <-chan struct{}) (turn.Reply, error) {
+// but the call dies with its connection, and the question with it. While it is held, the call's clock stands still.
+func (a *Activities) holding(ctx context.Context, in workflows.CallInput, clock *clock) func(turn.Inquiry, <-chan struct{}) (turn.Reply, error) {
 	var asked atomic.Int32
 	return func(q turn.Inquiry, done <-chan struct{}) (turn.Reply, error) {
+		defer clock.rest()()
 		q.Message = a.redact(q.Message)
 		wait := turn.Wait{
 			ID: workflows.HeldID(in.Call.ID, in.Attempt, int(asked.Add(1))), Kind: turn.WaitElicitation, Step: in.Step, Tool: in.Tool.ID,

@@ -3,7 +3,9 @@ package activities
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -72,4 +74,53 @@ func TestAnAnswerInTheLastMomentIsHeard(t *testing.T) {
 			assert.Equal(t, workflows.HeldID(in.Call.ID, 1, 1), list[0].ID)
 		})
 	}
+}
+
+// asked is a journal in which a person answers after nine minutes.
+type asked struct {
+	slowJournal
+	at time.Time
+}
+
+func (*asked) StepMessage(context.Context, journal.StepKey) (turn.Message, error) {
+	return turn.Message{ToolCalls: []turn.ToolCall{{ID: "1.0"}}}, nil
+}
+
+func (*asked) SettleCall(_ context.Context, in journal.SettleInput) (journal.CallRecord, error) {
+	return journal.CallRecord{Outcome: in.Result.Outcome, Text: in.Result.Text}, nil
+}
+
+func (j *asked) Ask(_ context.Context, in journal.AskInput) ([]turn.Ruling, error) {
+	if j.at.IsZero() {
+		j.at = time.Now().Add(9 * time.Minute)
+	}
+	if time.Now().Before(j.at) {
+		return nil, nil
+	}
+	return []turn.Ruling{{ID: in.Waits[0].ID, Verdict: turn.VerdictAnswered, Reply: &turn.Reply{Action: turn.ReplyAccept}}}, nil
+}
+
+// working is a tool host whose server works for two seconds, and asks in between.
+type working struct{}
+
+func (working) Check(turn.Descriptor, json.RawMessage) error { return nil }
+
+func (working) Call(ctx context.Context, r turn.ToolRequest) (turn.ToolResult, error) {
+	time.Sleep(time.Second)
+	reply, err := r.Hold(turn.Inquiry{Key: "1"}, ctx.Done())
+	time.Sleep(time.Second)
+	return turn.ToolResult{Outcome: turn.OutcomeOK, Text: string(reply.Action)}, errors.Join(err, ctx.Err())
+}
+
+// How long a person takes is neither in the time that the call has, nor in what the turn has worked.
+func TestACallDoesNotWorkWhileItIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, err := New(Options{Journal: &asked{}, Tools: working{}})
+		require.NoError(t, err)
+		in := workflows.CallInput{Call: turn.CallProposal{ID: "1.0"}, Attempt: 1, Timeout: 3 * time.Second, Hold: 10 * time.Minute}
+		res, err := a.CallTool(t.Context(), in)
+		require.NoError(t, err)
+		assert.Equal(t, string(turn.ReplyAccept), res.Preview)
+		assert.Equal(t, 2*time.Second, res.Busy)
+	})
 }

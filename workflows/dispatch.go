@@ -183,7 +183,7 @@ func (r *run) regularCall(ctx workflow.Context, in CallInput, home string) (Call
 	}
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: home, ScheduleToStartTimeout: patience,
-		StartToCloseTimeout: CallDeadline(max(in.Timeout, in.TotalTimeout)),
+		StartToCloseTimeout: CallDeadline(max(in.Timeout, in.TotalTimeout) + in.Hold),
 		HeartbeatTimeout:    heartbeat,
 		WaitForCancellation: true,
 		RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: 1},

@@ -33,6 +33,29 @@ func TestACallsDeadlineIsTheSumOfItsParts(t *testing.T) {
 	assert.GreaterOrEqual(t, deadline, ClaimWithin+15*time.Second+SettleWithin+2*time.Second)
 }
 
+// A person's time is not the turn's: what is left of it bounds a call's own time, and not how long the call may be held.
+func TestACallMayBeHeldLongerThanTheTurnHasLeft(t *testing.T) {
+	limits := turn.DefaultLimits()
+	r := &run{progress: turn.Progress{Pins: turn.Pins{Limits: limits}, Counters: turn.Counters{Busy: limits.TurnTimeout - 5*time.Second}}}
+	in := r.callInput(&flight{}, turn.Tool{ID: "mcp/x/y", Timeout: 15 * time.Second, TotalTimeout: time.Minute, Hold: 10 * time.Minute})
+	assert.Equal(t, 5*time.Second, in.Timeout)
+	assert.Equal(t, 5*time.Second, in.TotalTimeout)
+	assert.Equal(t, 10*time.Minute, in.Hold)
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestWorkflowEnvironment()
+	var deadline time.Duration
+	env.RegisterActivityWithOptions(func(ctx context.Context, _ CallInput) (CallResult, error) {
+		deadline = activity.GetInfo(ctx).StartToCloseTimeout
+		return CallResult{}, nil
+	}, activity.RegisterOptions{Name: "CallTool"})
+	env.ExecuteWorkflow(func(ctx workflow.Context) error {
+		_, err := r.regularCall(ctx, in, "")
+		return err
+	})
+	require.NoError(t, env.GetWorkflowError())
+	assert.Equal(t, CallDeadline(5*time.Second+10*time.Minute), deadline)
+}
+
 // A repeatable call was made and how that ended is not known. That it could not be made again does not undo it.
 func TestACallThatWasMadeOnceIsNotSaidToHaveFailed(t *testing.T) {
 	for name, c := range map[string]struct {

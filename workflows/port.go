@@ -128,6 +128,8 @@ type CallInput struct {
 	Timeout time.Duration     `json:"timeout"`
 	// TotalTimeout bounds a call whose progress renews Timeout; 0: nothing does.
 	TotalTimeout time.Duration `json:"total_timeout,omitempty"`
+	// Hold is how much longer it may take while its server holds it and asks somebody.
+	Hold time.Duration `json:"hold,omitempty"`
 	// Approved: a person has to have allowed this call with these arguments, and the ledger is to check it.
 	Approved bool `json:"approved,omitempty"`
 	// Replies go on with a call whose server asked for something, and Answers is the dispatch whose questions they answer:
@@ -152,7 +154,7 @@ type CallResult struct {
 	Outcome   turn.Outcome  `json:"outcome"`
 	Preview   string        `json:"preview,omitempty"`
 	SizeBytes int64         `json:"size_bytes,omitempty"`
-	Busy      time.Duration `json:"busy"`
+	Busy      time.Duration `json:"busy"`             // without what it was held for
 	Reused    bool          `json:"reused,omitempty"` // the outcome was in the ledger
 	// Inquiries are what the call's server wants to know before it goes on. The call has no outcome then, and waits.
 	Inquiries []turn.Inquiry `json:"inquiries,omitempty"`

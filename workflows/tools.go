@@ -292,7 +292,7 @@ func (r *run) callInput(f *flight, tool turn.Tool) CallInput {
 	_, resume := r.progress.Homes[server(tool)]
 	return CallInput{
 		Version: WireVersion, Session: r.session, Tenant: r.progress.Pins.Tenant, Turn: r.turnID, Step: r.progress.Counters.Step, Call: f.call, Tool: tool,
-		Profile: r.progress.Pins.Profile, Attempt: f.attempt, Timeout: min(timeout, left), TotalTimeout: min(tool.TotalTimeout, left),
+		Profile: r.progress.Pins.Profile, Attempt: f.attempt, Timeout: min(timeout, left), TotalTimeout: min(tool.TotalTimeout, left), Hold: tool.Hold,
 		Approved: f.ruling.Allowed, Replies: f.replies, Answers: f.answers, Resume: resume && tool.Stateful,
 		Again: r.again(f, tool),
 	}

@@ -247,9 +247,7 @@ func (d describer) judge(desc *turn.Descriptor, t *mcp.Tool) {
 	desc.Repeatable = said.Repeatable || d.server.Trust && (hints.ReadOnlyHint || hints.IdempotentHint)
 	desc.Timeout = cmp.Or(said.Timeout, d.callTimeout)
 	desc.TotalTimeout = cmp.Or(said.TotalTimeout, d.server.TotalTimeout)
-	if hold := d.server.HoldQuestions; hold > 0 { // a call that is held for a person takes so much longer
-		desc.TotalTimeout = max(desc.TotalTimeout, hold+cmp.Or(desc.Timeout, d.server.CallTimeout))
-	}
+	desc.Hold = max(d.server.HoldQuestions, 0)
 	if said.Quick {
 		desc.Lane = turn.LaneQuick
 	}

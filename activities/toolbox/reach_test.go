@@ -111,9 +111,14 @@ func TestTheOperatorsTimesAreInTheDescriptor(t *testing.T) {
 	h, err := New(Options{Servers: []Server{
 		{ID: "srv", Command: "x", CallTimeout: 7 * time.Second, TotalTimeout: time.Minute, Tools: map[string]ToolSettings{"own": {Timeout: time.Second, TotalTimeout: time.Hour}}},
 		{ID: "unsaid", Command: "x"},
+		{ID: "holds", Command: "x", CallTimeout: 7 * time.Second, HoldQuestions: 10 * time.Minute},
 	}}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.Close()) })
+	var held turn.Descriptor
+	h.connectors["holds"].describer.judge(&held, &mcp.Tool{Name: "any"})
+	assert.Equal(t, 10*time.Minute, held.Hold)
+	assert.Zero(t, held.TotalTimeout, "what a call is held for is not its own")
 	times := func(server, tool string) [2]time.Duration {
 		var d turn.Descriptor
 		h.connectors[server].describer.judge(&d, &mcp.Tool{Name: tool})

@@ -47,6 +47,9 @@ type Descriptor struct {
 	Timeout time.Duration `json:"timeout,omitempty"` // 0: the turn's tool_timeout
 	// TotalTimeout bounds a call whose progress renews Timeout; 0, or less than Timeout: progress renews nothing.
 	TotalTimeout time.Duration `json:"total_timeout,omitempty"`
+	// Hold is how much longer a call may take while its server holds it and asks somebody; it is no working time of the turn.
+	// 0: it may not hold calls.
+	Hold time.Duration `json:"hold,omitempty"`
 }
 
 // Reach is what a call can do beyond giving its result. The zero value is the careful one for what a call may do.
@@ -70,16 +73,17 @@ type Tool struct {
 	Reach
 	Timeout      time.Duration `json:"timeout,omitempty"`
 	TotalTimeout time.Duration `json:"total_timeout,omitempty"`
+	Hold         time.Duration `json:"hold,omitempty"`
 }
 
-// Longest is how long one call may take, with all the progress that it makes.
-func (t Tool) Longest() time.Duration { return max(t.Timeout, t.TotalTimeout) }
+// Longest is how long one call may take, with all the progress that it makes and all that it is held for.
+func (t Tool) Longest() time.Duration { return max(t.Timeout, t.TotalTimeout) + t.Hold }
 
 // Pinned returns the part of d that a turn pins.
 func (d Descriptor) Pinned() Tool {
 	return Tool{
 		ID: d.ID, Wire: d.Wire, Hash: d.Hash, Lane: d.Lane, Risk: d.Risk, Repeatable: d.Repeatable, Reach: d.Reach,
-		Timeout: d.Timeout, TotalTimeout: d.TotalTimeout,
+		Timeout: d.Timeout, TotalTimeout: d.TotalTimeout, Hold: d.Hold,
 	}
 }
 
