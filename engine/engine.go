@@ -163,7 +163,7 @@ func (e *Engine) warnOfOthers(ctx context.Context, namespace string) {
 // publish tells the journal what the servers offer, before the first turn can ask.
 func (e *Engine) publish(ctx context.Context) error {
 	for _, c := range e.host.Catalogues(ctx) {
-		if err := e.publishOne(ctx, c); err != nil {
+		if err := e.publishUnlessWell(ctx, c); err != nil {
 			return err
 		}
 	}
