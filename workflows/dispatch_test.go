@@ -62,6 +62,7 @@ func TestACallThatWasMadeOnceIsNotSaidToHaveFailed(t *testing.T) {
 		first, second error
 		outcome       turn.Outcome
 	}{
+		"asked, then changed":         {nil, ended(turn.CodeToolDrift), turn.OutcomeUnknown},
 		"unknown, then not sent":      {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodeToolNotSent), turn.OutcomeUnknown},
 		"unknown, then changed":       {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodeToolDrift), turn.OutcomeUnknown},
 		"unknown, then state lost":    {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodeToolStateLost), turn.OutcomeUnknown},
@@ -83,7 +84,11 @@ func TestACallThatWasMadeOnceIsNotSaidToHaveFailed(t *testing.T) {
 				tool := turn.Tool{ID: "mcp/x/pay", Timeout: time.Second, Repeatable: true}
 				r := &run{settling: map[string]bool{}}
 				r.progress.Pins = turn.Pins{Version: turn.PinsVersion, Tools: []turn.Tool{tool}, Limits: turn.DefaultLimits()}
-				settled, receipt, err := r.oneCall(ctx, &flight{call: turn.CallProposal{ID: "c", Tool: tool.ID, Permission: turn.Allow}})
+				f := &flight{call: turn.CallProposal{ID: "c", Tool: tool.ID, Permission: turn.Allow}}
+				if c.first == nil { // the dispatch before this one has brought a question, which was answered
+					f.attempt, f.asked = 1, 1
+				}
+				settled, receipt, err := r.oneCall(ctx, f)
 				assert.Equal(t, settled.Outcome, receipt.Outcome, "the turn's policy sees what the model sees")
 				return settled, err
 			})
@@ -91,7 +96,7 @@ func TestACallThatWasMadeOnceIsNotSaidToHaveFailed(t *testing.T) {
 			require.NoError(t, env.GetWorkflowResult(&settled))
 			assert.Equal(t, c.outcome, settled.Outcome)
 			if c.outcome == turn.OutcomeUnknown {
-				assert.Contains(t, settled.Text, "Outcome unknown: the call was made")
+				assert.Contains(t, settled.Text, "Outcome unknown: the ")
 				assert.Contains(t, settled.Text, message(c.second), "why it was not made again")
 			}
 		})

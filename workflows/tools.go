@@ -162,8 +162,8 @@ func (r *run) oneCall(ctx workflow.Context, f *flight) (turn.Settled, CallResult
 	if outcome := r.outcomeOf(err); outcome != "" {
 		// Nothing is in the ledger but perhaps an open claim; the journal prefers what it has.
 		settled.Outcome, settled.Code, settled.Text = outcome, known(code(err)), told(outcome, err)
-		if f.open && outcome != turn.OutcomeUnknown { // the last dispatch did nothing, and that is not all of the call
-			settled.Outcome, settled.Code, settled.Text = turn.OutcomeUnknown, turn.CodeToolOutcomeUnknown, toldOpen(err)
+		if (f.open || f.asked > 0) && outcome != turn.OutcomeUnknown { // the last dispatch did nothing, and that is not all of the call
+			settled.Outcome, settled.Code, settled.Text = turn.OutcomeUnknown, turn.CodeToolOutcomeUnknown, toldOpen(f, err)
 		}
 		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool, Preview: settled.Text}, nil
 	}
@@ -181,10 +181,15 @@ func told(outcome turn.Outcome, err error) string {
 	return message(err)
 }
 
-// toldOpen is what the model is told of a repeatable call whose last dispatch did nothing, and an earlier one perhaps.
-func toldOpen(err error) string {
+// toldOpen is what the model is told of a call whose last dispatch did nothing, and an earlier one perhaps.
+func toldOpen(f *flight, err error) string {
+	why := strings.TrimSuffix(message(err), ".")
+	if !f.open {
+		return "Outcome unknown: the tool's server had asked for something, and did not get the answer: " + why +
+			". What it had done until then is not known. Check before you try again."
+	}
 	return "Outcome unknown: the call was made, and how that ended is not known; it may or may not have taken effect. It was tried again, " +
-		"without success: " + strings.TrimSuffix(message(err), ".") + ". Check before you try again."
+		"without success: " + why + ". Check before you try again."
 }
 
 // refuse says why a call may not run: by policy, or by a person's word. Empty means that it may.
