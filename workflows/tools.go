@@ -3,7 +3,6 @@ package workflows
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -173,25 +172,6 @@ func (r *run) oneCall(ctx workflow.Context, f *flight) (turn.Settled, CallResult
 	return settled, receipt, err
 }
 
-// told is what the model is told of a call that ended with an error.
-func told(outcome turn.Outcome, err error) string {
-	if outcome == turn.OutcomeUnknown {
-		return "Outcome unknown: " + message(err) + ". The call may or may not have taken effect, and it was not repeated. Check before you try again."
-	}
-	return message(err)
-}
-
-// toldOpen is what the model is told of a call whose last dispatch did nothing, and an earlier one perhaps.
-func toldOpen(f *flight, err error) string {
-	why := strings.TrimSuffix(message(err), ".")
-	if !f.open {
-		return "Outcome unknown: the tool's server had asked for something, and did not get the answer: " + why +
-			". What it had done until then is not known. Check before you try again."
-	}
-	return "Outcome unknown: the call was made, and how that ended is not known; it may or may not have taken effect. It was tried again, " +
-		"without success: " + why + ". Check before you try again."
-}
-
 // refuse says why a call may not run: by policy, or by a person's word. Empty means that it may.
 func (r *run) refuse(c turn.CallProposal, tool turn.Tool, ruling turn.Ruling) string {
 	permission, why := r.permission(c)
@@ -208,18 +188,6 @@ func (r *run) refuse(c turn.CallProposal, tool turn.Tool, ruling turn.Ruling) st
 		return refusal(ruling)
 	}
 	return ""
-}
-
-// refusal tells the model what a person, or nobody, said.
-func refusal(ruling turn.Ruling) string {
-	if ruling.Verdict == turn.VerdictExpired {
-		return "not run: it needs a person's approval, and nobody gave it in time; do not try again unless the user asks for it"
-	}
-	text := "not run: the user denied it"
-	if ruling.Reason != "" {
-		text += ": " + ruling.Reason
-	}
-	return text + "; do not try again unless the user asks for it"
 }
 
 // dispatch runs the call in its lane, and again as long as the ledger has to be asked what became of it.

@@ -1,0 +1,40 @@
+package workflows
+
+import (
+	"strings"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// What the model is told of calls that have no result of their own.
+
+// told is what the model is told of a call that ended with an error.
+func told(outcome turn.Outcome, err error) string {
+	if outcome == turn.OutcomeUnknown {
+		return "Outcome unknown: " + message(err) + ". The call may or may not have taken effect, and it was not repeated. Check before you try again."
+	}
+	return message(err)
+}
+
+// toldOpen is what the model is told of a call whose last dispatch did nothing, and an earlier one perhaps.
+func toldOpen(f *flight, err error) string {
+	why := strings.TrimSuffix(message(err), ".")
+	if !f.open {
+		return "Outcome unknown: the tool's server had asked for something, and did not get the answer: " + why +
+			". What it had done until then is not known. Check before you try again."
+	}
+	return "Outcome unknown: the call was made, and how that ended is not known; it may or may not have taken effect. It was tried again, " +
+		"without success: " + why + ". Check before you try again."
+}
+
+// refusal tells the model what a person, or nobody, said.
+func refusal(ruling turn.Ruling) string {
+	if ruling.Verdict == turn.VerdictExpired {
+		return "not run: it needs a person's approval, and nobody gave it in time; do not try again unless the user asks for it"
+	}
+	text := "not run: the user denied it"
+	if ruling.Reason != "" {
+		text += ": " + ruling.Reason
+	}
+	return text + "; do not try again unless the user asks for it"
+}
