@@ -62,6 +62,7 @@ var prey = []mutant{
 	{name: "unknown_retried", point: "effect", breaks: check.I2},
 	{name: "begun_afresh", point: "inquiry_idle", breaks: check.I2},
 	{name: "reply_invented", point: "inquiry_idle", breaks: check.I5},
+	{name: "reply_unbound", point: "inquiry_again", breaks: check.I5},
 	{name: "home_forgotten", point: "home_server", breaks: check.I2},
 	{name: "drift_not_held", point: "drift_before", breaks: check.I5},
 	{name: "taint_dropped", point: "taint_settled", breaks: check.I5},

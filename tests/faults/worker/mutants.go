@@ -51,6 +51,7 @@ var workerMutants = map[string]interceptor.WorkerInterceptor{
 	"decided_again":    &workflowMutant{lax: true},
 	"unknown_retried":  &workflowMutant{repeatable: true},
 	"home_forgotten":   &workflowMutant{homeless: true},
+	"reply_unbound":    &workflowMutant{unbound: true},
 }
 
 // mutant is the journal that a mutant wraps, and the configuration that it runs under.

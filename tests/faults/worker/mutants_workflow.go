@@ -25,6 +25,7 @@ type workflowMutant struct {
 	unasked       bool  // nobody is asked
 	repeatable    bool  // every call may be repeated
 	homeless      bool  // no call goes where the turn's server remembers
+	unbound       bool  // a reply is for whatever a server asks
 }
 
 func (m *workflowMutant) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
@@ -58,7 +59,10 @@ func (o *outbound) ExecuteActivity(ctx workflow.Context, activity string, args .
 		options.RetryPolicy = &policy
 		ctx = workflow.WithActivityOptions(ctx, options)
 	}
-	if in, ok := args[0].(workflows.CallInput); ok && (m.repeatable || m.homeless) {
+	if in, ok := args[0].(workflows.CallInput); ok && (m.repeatable || m.homeless || m.unbound) {
+		if m.unbound {
+			in.Answers = 0
+		}
 		in.Tool.Repeatable, in.Resume = in.Tool.Repeatable || m.repeatable, in.Resume && !m.homeless
 		args = []any{in}
 		if options := workflow.GetActivityOptions(ctx); m.homeless {
