@@ -45,6 +45,7 @@ type flight struct {
 	replies  chan reply
 	local    *localCall
 	forget   func()
+	doubted  bool // it was told that a question may be this call's or another's; the session's flights guard it
 
 	mu   sync.Mutex
 	told time.Time // when progress was last told

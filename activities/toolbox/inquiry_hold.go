@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/everturn/everturn/workflows/turn"
@@ -62,17 +63,17 @@ func (c *connector) modest(next mcp.MethodHandler) mcp.MethodHandler {
 }
 
 // held answers a question that a server asks in the middle of a call. The call that it belongs to is not said: where
-// more than one could be it, nobody is asked.
+// more than one could be it, nobody is asked. The server is told so by an error, for "cancel" would be a person's word.
 func (s *session) held(ctx context.Context, req *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 	cancelled := &mcp.ElicitResult{Action: string(turn.ReplyCancel)}
-	f := s.flights.only()
-	if f == nil {
-		return cancelled, nil
+	f, err := s.heldCall("question")
+	if err != nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "Nobody was asked: " + err.Error()}
 	}
 	q, err := s.inquiry("1", req.Params)
 	if err != nil {
 		s.owner.log.Info("an MCP server's question is not asked", "server", s.owner.id(), "reason", err)
-		return cancelled, nil
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "Nobody was asked: " + s.owner.clean(err.Error(), 400)}
 	}
 	reply, err := f.ask(ctx, q)
 	if err != nil || reply.Action == "" {
@@ -85,6 +86,17 @@ func (s *session) held(ctx context.Context, req *mcp.ElicitRequest) (*mcp.Elicit
 		}
 	}
 	return result, nil
+}
+
+// heldCall is the call under way in whose middle the server asks for something. Of each call for which that cannot be told,
+// the log tells once.
+func (s *session) heldCall(asks string) (*flight, error) {
+	f, doubted, err := s.flights.only()
+	for _, d := range doubted {
+		s.owner.log.Warn("what an MCP server asks was refused, and nobody was asked", "server", s.owner.id(), "asks", asks,
+			"tool", d.req.Tool, "session", d.req.Session, "turn", d.req.Turn, "call", d.req.CallID, "reason", err)
+	}
+	return f, err
 }
 
 // lastWord is how long it is waited for what was said in the last moment that a call was held.

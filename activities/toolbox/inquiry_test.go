@@ -3,6 +3,7 @@ package toolbox_test
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -173,7 +174,7 @@ func TestAnOlderServerMayHoldACallOnlyWhereItIsAllowed(t *testing.T) {
 
 	old.HoldQuestions = 20 * time.Second
 	h = newHost(t, toolbox.Options{}, nil, old)
-	assert.Equal(t, "cancel <nil>", call(t, h, "mcp/act/interrupt", `{}`).Text, "nobody is there to be asked")
+	assert.Contains(t, call(t, h, "mcp/act/interrupt", `{}`).Text, "Nobody was asked: no call is under way whose user could be asked")
 
 	req := request(t, h, "mcp/act/interrupt", `{}`)
 	req.Timeout = 300 * time.Millisecond
@@ -212,4 +213,65 @@ func TestAnOlderServerMayHoldACallOnlyWhereItIsAllowed(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "cancel <nil>", r.Text, "the time is over")
 	receive(t, gone)
+}
+
+// What an older server asks names no call. Where it may be one of several, nobody is asked, and nobody's word is made up.
+func TestAQuestionOfOneOfSeveralCallsIsRefusedAloud(t *testing.T) {
+	old := stdioActor(t, "act")
+	old.Env["ACT_OLD"], old.HoldQuestions = "yes", 20*time.Second
+	var log strings.Builder
+	h := newHost(t, toolbox.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil, old)
+	never := func(turn.Inquiry, <-chan struct{}) (turn.Reply, error) {
+		t.Error("a person was asked")
+		return turn.Reply{}, assert.AnError
+	}
+	begun := make(chan struct{}, 1)
+	other := request(t, h, "mcp/act/steps", `{"N":10000,"Each":5}`)
+	other.CallID, other.Hold = "3.1", never
+	other.Progress = func(turn.ToolProgress) {
+		select {
+		case begun <- struct{}{}:
+		default:
+		}
+	}
+	_, cancel := async(t, h, other)
+	defer cancel()
+	receive(t, begun)
+
+	req := request(t, h, "mcp/act/interrupt", `{}`)
+	req.Hold = never
+	r, err := h.Call(t.Context(), req)
+	require.NoError(t, err)
+	assert.Contains(t, r.Text, "cannot ask: ")
+	assert.Contains(t, r.Text, "Nobody was asked: it is not known to which of the 2 calls under way this belongs: max_concurrent_calls = 1")
+	req.CallID = "3.2"
+	_, err = h.Call(t.Context(), req)
+	require.NoError(t, err)
+	for _, call := range []string{"3.0", "3.1", "3.2"} {
+		assert.Equal(t, 1, strings.Count(log.String(), " call="+call+" "), "%s", log.String())
+	}
+}
+
+// The way out of it that operators are told.
+func TestWithOneCallAtATimeEveryQuestionIsAsked(t *testing.T) {
+	old := stdioActor(t, "act")
+	old.Env["ACT_OLD"], old.HoldQuestions, old.MaxConcurrent = "yes", 20*time.Second, 1
+	h := newHost(t, toolbox.Options{}, nil, old)
+	req := request(t, h, "mcp/act/interrupt", `{}`)
+	asked, decided := make(chan struct{}), make(chan struct{})
+	req.Hold = func(turn.Inquiry, <-chan struct{}) (turn.Reply, error) {
+		close(asked)
+		<-decided
+		return accept("1", `{"colour":"red"}`), nil
+	}
+	first, stop := async(t, h, req)
+	defer stop()
+	receive(t, asked)
+	req.CallID = "3.1"
+	req.Hold = func(turn.Inquiry, <-chan struct{}) (turn.Reply, error) { return accept("1", `{"colour":"green"}`), nil }
+	second, stop := async(t, h, req)
+	defer stop()
+	close(decided)
+	assert.Equal(t, "accept red", receive(t, first).result.Text)
+	assert.Equal(t, "accept green", receive(t, second).result.Text)
 }

@@ -2,6 +2,7 @@ package toolbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -128,21 +129,29 @@ func (fs *flights) find(token any) *flight {
 	return fs.m[name]
 }
 
-// only is the flight that can have its server's question answered, where there is exactly one.
-func (fs *flights) only() *flight {
+// only is the flight that can have its server's question answered, where there is exactly one. Otherwise its error says why
+// nobody is asked; doubted are the flights among several that were not in doubt before.
+func (fs *flights) only() (found *flight, doubted []*flight, err error) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	var found *flight
+	var all []*flight
 	for _, f := range fs.m {
-		if f.req.Hold == nil {
-			continue
+		if f.req.Hold != nil {
+			all = append(all, f)
 		}
-		if found != nil {
-			return nil
-		}
-		found = f
 	}
-	return found
+	switch len(all) {
+	case 0:
+		return nil, nil, errors.New("no call is under way whose user could be asked")
+	case 1:
+		return all[0], nil, nil
+	}
+	for _, f := range all {
+		if !f.doubted {
+			f.doubted, doubted = true, append(doubted, f)
+		}
+	}
+	return nil, doubted, fmt.Errorf("it is not known to which of the %d calls under way this belongs: max_concurrent_calls = 1 for this server lets it be known", len(all))
 }
 
 // progressed takes a server's notification. One about a call that is over is dropped.

@@ -233,9 +233,9 @@ func rejection(r turn.Reply) string {
 //
 //lint:ignore SA1019 servers still ask for what the protocol deprecates
 func (s *session) heldSample(ctx context.Context, req *mcp.CreateMessageWithToolsRequest) (*mcp.CreateMessageWithToolsResult, error) {
-	f := s.flights.only()
-	if f == nil {
-		return nil, &jsonrpc.Error{Code: codeRejected, Message: "No model has answered: it is not known which call this belongs to"}
+	f, err := s.heldCall("sample")
+	if err != nil {
+		return nil, &jsonrpc.Error{Code: codeRejected, Message: "No model has answered: " + err.Error()}
 	}
 	q, err := s.sampling("1", req.Params)
 	if err != nil {
