@@ -4,7 +4,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
@@ -177,4 +180,26 @@ func TestSignalsThatWereTakenEndNothing(t *testing.T) {
 	assert.Equal(t, os.Interrupt, <-mine)
 	assert.NoError(t, ctx.Err())
 	assert.Equal(t, mine, i.take(), "taking twice is the same")
+}
+
+func TestOnlyCtrlCPressedAgainStops(t *testing.T) {
+	for name, tc := range map[string]struct {
+		next  os.Signal
+		after time.Duration
+		stops bool
+	}{
+		"pressed again":              {os.Interrupt, time.Second, true},
+		"delivered twice":            {os.Interrupt, 10 * time.Millisecond, false},
+		"ended by somebody else":     {syscall.SIGTERM, time.Second, false},
+		"pressed long after leaving": {os.Interrupt, 4 * time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				signals := make(chan os.Signal, 2)
+				time.AfterFunc(tc.after, func() { signals <- tc.next })
+				assert.Equal(t, tc.stops, pressedAgain(signals))
+				synctest.Wait()
+			})
+		})
+	}
 }

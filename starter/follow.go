@@ -41,9 +41,6 @@ func checkOutput(output string) error {
 // lastChunks is how long the journal's last chunks are waited for once Temporal says that the turn is over.
 const lastChunks = 2 * time.Second
 
-// stopAgain is how long a second signal is waited for after the first one has detached.
-const stopAgain = 3 * time.Second
-
 // follower follows one turn.
 type follower struct {
 	*turnClient
@@ -76,7 +73,7 @@ type outcome struct {
 	err    error
 }
 
-// follow shows a turn as it goes and returns how it ended. One signal detaches, a second one stops the turn.
+// follow shows a turn as it goes and returns how it ended. A signal detaches, and Ctrl-C pressed again stops the turn.
 func (t *turnClient) follow(ctx context.Context, s started, o followOptions) error {
 	f := &follower{turnClient: t, s: s, o: o, view: newView(t.app, o), seen: o.after, signals: t.app.interrupts.take()}
 	f.people = newPeople(f)
@@ -141,9 +138,9 @@ func (f *follower) next(ctx context.Context, timeout <-chan time.Time) (done boo
 		return f.people.acknowledged(ctx, err)
 	case err := <-f.failed:
 		return true, fmt.Errorf("the worker of this command has ended and the turn waits for another one; follow it with `%s`: %w", f.attachHint(f.s), err)
-	case <-f.signals:
+	case first := <-f.signals:
 		f.view.pause()
-		return true, f.leave(f.s, f.signals)
+		return true, f.leave(f.s, first, f.signals)
 	case <-timeout:
 		f.view.pause()
 		f.app.note("no answer within %s; the turn goes on. Follow it with `%s`", f.o.timeout, f.attachHint(f.s))

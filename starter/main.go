@@ -11,7 +11,7 @@ import (
 )
 
 func main() {
-	// A second signal is for the command that waits: run stops its turn with it.
+	// A second Ctrl-C is for the command that waits: run stops its turn with it.
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	os.Exit(execute(context.Background(), os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}, os.Environ(), signals))

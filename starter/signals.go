@@ -7,6 +7,7 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // errInterrupted is the cause of a context that a signal has ended.
@@ -30,8 +31,8 @@ func catch(ctx context.Context, incoming <-chan os.Signal) (context.Context, *in
 		defer close(i.gone)
 		select {
 		case <-incoming:
-			signal.Reset(os.Interrupt, syscall.SIGTERM)
 			cancel(errInterrupted)
+			time.AfterFunc(twin, func() { signal.Reset(os.Interrupt, syscall.SIGTERM) })
 		case <-i.taken:
 		}
 	}()
@@ -43,4 +44,30 @@ func (i *interrupts) take() <-chan os.Signal {
 	i.once.Do(func() { close(i.taken) })
 	<-i.gone
 	return i.incoming
+}
+
+const (
+	// twin is how soon after a signal the same one is no second one: GNU timeout signals its command and then the group
+	// that the command is in, and a terminal's Ctrl-C may be passed on by a parent besides.
+	twin = 50 * time.Millisecond
+	// stopAgain is how long a second Ctrl-C is waited for after the first one has detached.
+	stopAgain = 3 * time.Second
+)
+
+// pressedAgain waits for another Ctrl-C. Any other signal is no answer but the end of the wait.
+func pressedAgain(signals <-chan os.Signal) bool {
+	first, over := time.Now(), time.After(stopAgain)
+	for {
+		select {
+		case <-over:
+			return false
+		case s := <-signals:
+			switch {
+			case s != os.Interrupt:
+				return false
+			case time.Since(first) >= twin:
+				return true
+			}
+		}
+	}
 }

@@ -95,21 +95,16 @@ func (t *turnClient) attachHint(s started) string {
 	return "starter attach " + quoted(s.Session)
 }
 
-// leave detaches, and stops the turn where a second signal follows at once.
-func (t *turnClient) leave(s started, signals <-chan os.Signal) error {
+// leave detaches, and stops the turn where Ctrl-C is pressed again. Only Ctrl-C does: a SIGTERM is of somebody who wants
+// this program to end.
+func (t *turnClient) leave(s started, first os.Signal, signals <-chan os.Signal) error {
+	offered := t.sessions != nil && first == os.Interrupt
 	again := ""
-	if t.sessions != nil {
+	if offered {
 		again = "; press Ctrl-C again to stop it"
 	}
 	t.app.note("\ndetached; a worker carries the turn on. Follow it with `%s`%s", t.attachHint(s), again)
-	timer := time.NewTimer(stopAgain)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return errDetached
-	case <-signals:
-	}
-	if t.sessions == nil {
+	if !offered || !pressedAgain(signals) {
 		return errDetached
 	}
 	r, err := t.stop(context.Background(), s)

@@ -223,7 +223,7 @@ func TestCLISignalsDetachAndThenStop(t *testing.T) {
 	two.says("/namespaces/")
 	two.signal(syscall.SIGINT)
 	two.says("press Ctrl-C again to stop it")
-	two.signal(syscall.SIGINT)
+	two.pressedUntilItEnds(func() { _ = two.cmd.Process.Signal(syscall.SIGINT) }) // it may have ended meanwhile
 	assert.Contains(t, two.exits(2).err.String(), "stopped")
 	c, err := client.Dial(client.Options{HostPort: stack.Address, Logger: quiet})
 	require.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
@@ -20,12 +21,16 @@ import (
 // gcPercent lets the small heap of a worker grow a little further before it is collected: 2 % of its CPU for some 10 MB.
 const gcPercent = 150
 
+// twin is how soon after a signal another one is the same.
+const twin = 50 * time.Millisecond
+
 func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // the second signal kills
+	// The second signal kills; one that comes at once is the first one again, as GNU timeout sends it.
+	context.AfterFunc(ctx, func() { time.AfterFunc(twin, stop) })
 	if err := run(ctx, os.Args[1:], os.Environ(), os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "everturn worker: "+err.Error())
 		os.Exit(1)
