@@ -79,9 +79,6 @@ func (a *app) chat(ctx context.Context, session string, last, dev bool) error {
 
 // chat talks with a session until the person leaves it.
 func (t *turnClient) chat(ctx context.Context, session string, last bool, out *os.File) error {
-	if err := t.checkJournal(ctx); err != nil {
-		return err
-	}
 	if last {
 		var err error
 		if session, err = lastSession(ctx, t.store); err != nil {

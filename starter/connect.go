@@ -2,7 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 
+	"go.temporal.io/sdk/client"
+
+	"github.com/everturn/everturn/cluster"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
 )
@@ -17,9 +21,24 @@ func (a *app) settled(ctx context.Context) (config.Config, error) {
 	return cfg, err
 }
 
+// reach connects to Temporal, unless it is another folder's development server: what is asked for there another journal
+// has, its workers would carry turns on where this command does not see them, and a turn of the same name is another's. Of
+// a server that does not tell whose it is nothing can be said.
+func (a *app) reach(ctx context.Context, cfg config.Config) (client.Client, error) {
+	c, err := a.dial(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := cluster.CheckOwner(ctx, c, cfg.Temporal.Address, cfg.Temporal.Namespace, cfg.Journal.Path); errors.Is(err, config.ErrInvalid) {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
 // withClient opens what a turn is started and followed with.
 func (a *app) withClient(ctx context.Context, cfg config.Config, stack *local, do func(*turnClient) error) error {
-	c, err := a.dial(ctx, cfg)
+	c, err := a.reach(ctx, cfg)
 	if err != nil {
 		return err
 	}
@@ -84,7 +103,7 @@ func (t *turnClient) call(ctx context.Context) error {
 	if t.client != nil {
 		return nil
 	}
-	c, err := t.app.dial(ctx, t.cfg)
+	c, err := t.app.reach(ctx, t.cfg)
 	if err != nil {
 		return err
 	}

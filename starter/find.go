@@ -11,6 +11,7 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 
 	"github.com/everturn/everturn/cluster"
+	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 )
@@ -63,6 +64,9 @@ func (t *turnClient) consult(ctx context.Context, s *started, known journal.Turn
 	defer cancel()
 	if err := t.call(dialling); err != nil {
 		var unreachable *cluster.Unreachable
+		if known.State.Terminal() && errors.Is(err, config.ErrInvalid) {
+			return nil // another folder's server has the address of ours, which is away
+		}
 		if known.ID == "" || !errors.As(err, &unreachable) && dialling.Err() == nil {
 			return err
 		}

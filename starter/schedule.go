@@ -137,7 +137,7 @@ func (t *turnClient) schedule(ctx context.Context, name, prompt string, f schedu
 	if f.agent != "" && f.agent != t.cfg.Runtime.Agent {
 		return usage("--agent is %q, and this configuration's agent is %q: use the agent.toml of the one that is meant", f.agent, t.cfg.Runtime.Agent)
 	}
-	if err := errors.Join(t.checkJournal(ctx), t.checkName(ctx, f.session)); err != nil {
+	if err := t.checkName(ctx, f.session); err != nil {
 		return err
 	}
 	p := plan{Version: workflows.WireVersion, When: f.when.String(), Prompt: turn.Cut(prompt, promptPreview), Session: f.session, Agent: t.cfg.Runtime.Agent, TaskQueue: t.cfg.Temporal.TaskQueue}

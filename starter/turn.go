@@ -10,7 +10,6 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
-	"github.com/everturn/everturn/cluster"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/sessions"
@@ -54,7 +53,7 @@ func (a *app) newTurnClient(c client.Client, store journal.Store, cfg config.Con
 
 // send hands a message to its session. When it returns without an error the message will be answered, once.
 func (t *turnClient) send(ctx context.Context, r sessions.Request) (started, error) {
-	if err := errors.Join(t.checkJournal(ctx), t.checkName(ctx, r.Session)); err != nil {
+	if err := t.checkName(ctx, r.Session); err != nil {
 		return started{}, err
 	}
 	a, err := t.sessions.Send(ctx, r)
@@ -64,16 +63,6 @@ func (t *turnClient) send(ctx context.Context, r sessions.Request) (started, err
 	s := started{Version: workflows.WireVersion, Session: a.Session, Turn: a.Turn, MessageID: a.MessageID, Joined: a.Joined}
 	s.Link = t.link(s)
 	return s, nil
-}
-
-// checkJournal refuses to start a turn on another folder's development server: its workers would carry the turn on, in
-// a journal that this command does not see. Of a server that does not tell whose it is nothing can be said.
-func (t *turnClient) checkJournal(ctx context.Context) error {
-	err := cluster.CheckOwner(ctx, t.client, t.cfg.Temporal.Address, t.cfg.Temporal.Namespace, t.cfg.Journal.Path)
-	if errors.Is(err, config.ErrInvalid) {
-		return err
-	}
-	return nil
 }
 
 // checkName refuses the name of a session that is another tenant's: its turn would be. Of a new session there is none.

@@ -32,6 +32,9 @@ func TestDevCarriesNoTurnsIntoAnotherJournal(t *testing.T) {
 	assert.Contains(t, refused.err.String(), "give this folder ports of its own with [temporal] address and dev_ui_port in agent.toml")
 	ill := guest.starter("doctor").exits(3)
 	assert.Contains(t, ill.out.String(), "FAIL  Temporal: the Temporal on "+h.address+" is the development server of "+h.dir)
+	for _, args := range [][]string{{"schedule", "list"}, {"stop", "guest"}, {"attach", "guest"}, {"approve", "guest", "--all"}} {
+		assert.Contains(t, guest.starter(args...).exits(3).err.String(), "is the development server of "+h.dir, "%v", args)
+	}
 	other := h.worker("-set", "journal.path=other.db").wait()
 	assert.Equal(t, 1, other.code())
 	assert.Contains(t, other.err.String(), "and not in "+h.path("other.db"))
