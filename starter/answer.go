@@ -100,7 +100,7 @@ func (t *turnClient) answerTo(ctx context.Context, names []string, text string, 
 	case w.Kind == turn.WaitQuestion && f.says():
 		return usage("%s is a question of the model, which takes a text: `starter answer %s %s \"...\"`", w.ID, quoted(w.Session), w.ID)
 	case w.Kind == turn.WaitQuestion:
-		err = t.answer(ctx, w, text)
+		err = t.patiently(func() error { return t.answer(ctx, w, text) })
 	default:
 		said, err = t.replyWith(ctx, w, text, f)
 	}
@@ -117,7 +117,7 @@ func (t *turnClient) replyWith(ctx context.Context, w journal.WaitRecord, text s
 	if err != nil {
 		return "", usage("nothing was answered: %w; `starter approve %s` shows what is asked", err, quoted(w.Session))
 	}
-	return form.Acted(r), t.reply(ctx, w, r)
+	return form.Acted(r), t.patiently(func() error { return t.reply(ctx, w, r) })
 }
 
 func (f answerFlags) reply(q turn.Inquiry, text string) (turn.Reply, error) {
@@ -153,13 +153,13 @@ func (t *turnClient) interview(ctx context.Context, w journal.WaitRecord) (strin
 		if err != nil {
 			return "", err
 		}
-		return "answered", t.answer(ctx, w, strings.TrimSpace(text))
+		return "answered", t.patiently(func() error { return t.answer(ctx, w, strings.TrimSpace(text)) })
 	}
 	r, err := a.fieldByField(ctx, w)
 	if err != nil {
 		return "", err
 	}
-	return form.Acted(r), t.reply(ctx, w, r)
+	return form.Acted(r), t.patiently(func() error { return t.reply(ctx, w, r) })
 }
 
 // fieldByField asks for what a tool's server wants to know.

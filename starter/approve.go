@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -135,8 +136,8 @@ func (t *turnClient) approve(ctx context.Context, args []string, f approveFlags)
 			t.app.note("nothing was decided about %s", w.ID)
 			continue
 		}
-		r, err := t.decide(ctx, w, d)
-		if err != nil {
+		var r workflows.ApprovalResult
+		if err := t.patiently(func() (err error) { r, err = t.decide(ctx, w, d); return err }); err != nil {
 			return err
 		}
 		said := "allowed"

@@ -53,7 +53,8 @@ func (t *turnClient) stop(ctx context.Context, s started) (workflows.Result, err
 	if err := t.sessions.Stop(ctx, s.Session); err != nil && !errors.Is(err, sessions.ErrNotRunning) {
 		return workflows.Result{}, err
 	}
-	r, err := t.result(ctx, s)
+	var r workflows.Result
+	err := t.patiently(func() (err error) { r, err = t.result(ctx, s); return err })
 	if err != nil && ctx.Err() == context.DeadlineExceeded {
 		return r, &exitError{code: exitCancelled, cause: fmt.Errorf("the turn is asked to stop, and no worker has done so within %s: it stops when one runs", stopWithin)}
 	}

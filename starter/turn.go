@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"time"
 
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
@@ -96,6 +97,22 @@ func sendError(a sessions.Accepted, alone bool, err error) error {
 // noWorker is what a request ends with that no worker has answered.
 func noWorker(then string) error {
 	return &exitError{code: exitUnreachable, cause: fmt.Errorf("%w: start one with `starter dev` or `go run ./worker`; %s", sessions.ErrNoWorker, then)}
+}
+
+// unanswered is how long a request may go without an answer before a person is told why. A worker answers within moments.
+const unanswered = 2 * time.Second
+
+// patiently asks for something that only a worker answers, and says so where none does for a while.
+func (t *turnClient) patiently(ask func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- ask() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(unanswered):
+	}
+	t.app.note("no worker has answered yet: Temporal keeps what was asked for until one runs, for instance `starter dev`")
+	return <-done
 }
 
 // workflowID is that of a session of the tenant's. What runs under the ID of another tenant's session is out of reach.

@@ -59,7 +59,7 @@ func peopleError(w journal.WaitRecord, err error) error {
 	case errors.Is(err, sessions.ErrNotRunning):
 		return usage("%w: the turn of session %q is over and takes no more decisions; `starter show %s` shows how it ended", err, w.Session, session)
 	case errors.Is(err, sessions.ErrNoWorker):
-		return noWorker("nothing was decided that is not shown by `starter approve`; then decide again")
+		return noWorker(fmt.Sprintf("what was said about %s may count yet: Temporal has it, and gives it to the turn when a worker runs. Look at `starter show %s` before you decide again", w.ID, session))
 	case !errors.As(err, &refused):
 		return err
 	}

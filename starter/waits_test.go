@@ -66,7 +66,7 @@ func TestDecisionsThatWereNotTakenSayWhatToDo(t *testing.T) {
 	}{
 		"taken":          {nil, exitAnswered, ""},
 		"over":           {sessions.ErrNotRunning, exitConfig, "takes no more decisions; `starter show 'it'\\''s one'`"},
-		"no worker":      {sessions.ErrNoWorker, exitUnreachable, "start one with `starter dev`"},
+		"no worker":      {sessions.ErrNoWorker, exitUnreachable, "start one with `starter dev` or `go run ./worker`; what was said about 1.0 may count yet"},
 		"not asked":      {turn.Errorf(turn.CodeNotWaiting, nil, "no approval is open"), exitConfig, "no approval is open; `starter approve` lists what waits"},
 		"drift":          {turn.Errorf(turn.CodeToolDrift, nil, "other arguments"), exitFailed, "other arguments; look at it again with `starter approve"},
 		"expired":        {turn.Errorf(turn.CodeApprovalExpired, nil, "it has expired"), exitFailed, "it has expired; `starter attach"},

@@ -165,6 +165,25 @@ func TestCLIApprovesTooLate(t *testing.T) {
 	assert.Contains(t, h.starter("show", "late").out.String(), "local/read_file {\"path\":\"agent.toml\"} · expired at ")
 }
 
+// TestCLIDecidesWhileNoWorkerRuns says soon what is missing, and that what was said counts once a worker runs.
+func TestCLIDecidesWhileNoWorkerRuns(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, asking(script.Start(t, readAndAnswer()))+askingToRead)
+	w := h.worker()
+	h.starter("run", "-s", "unattended", "Read it.").exits(6)
+	h.starter("run", "-s", "unattended-stop", "Read it.").exits(6)
+	w.signal(syscall.SIGTERM)
+	w.exits(0)
+	approve := h.begin(nil, "approve", "unattended", "--all", "-y")
+	stop := h.begin(nil, "stop", "unattended-stop")
+	approve.says("no worker has answered yet")
+	stop.says("no worker has answered yet")
+	h.worker()
+	approve.exits(0).says("allowed 1.0")
+	stop.exits(0).says("is cancelled")
+	assert.Equal(t, "It is read.\n", h.starter("attach", "-q", "unattended").exits(0).out.String())
+}
+
 func TestCLIDetachesFromATurnThatItOnlyWatches(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
