@@ -89,7 +89,8 @@ type Poller struct {
 	Journal string
 }
 
-// Pollers lists the workers that carry turns of the task queue.
+// Pollers lists the workers that carry turns of the task queue. Those of this machine that are gone are left out: the
+// server goes on listing them for minutes.
 func Pollers(ctx context.Context, c client.Client, namespace, queue string) (list []Poller, err error) {
 	got, err := c.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
 		Namespace: namespace, TaskQueue: &taskqueuepb.TaskQueue{Name: queue}, TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW,
@@ -98,12 +99,24 @@ func Pollers(ctx context.Context, c client.Client, namespace, queue string) (lis
 		return nil, fmt.Errorf("asking who polls task queue %s: %w", queue, err)
 	}
 	for _, p := range got.GetPollers() {
-		if time.Since(p.GetLastAccessTime().AsTime()) < polledWithin {
-			identity, mark, _ := strings.Cut(p.GetIdentity(), markSign)
+		identity, mark, _ := strings.Cut(p.GetIdentity(), markSign)
+		if time.Since(p.GetLastAccessTime().AsTime()) < polledWithin && !gone(identity) {
 			list = append(list, Poller{Identity: identity, Journal: mark})
 		}
 	}
 	return list, nil
+}
+
+// gone reports whether an identity names a process (pid@host) of this machine that has ended. Of processes elsewhere, and
+// of identities that an operator has chosen, nothing is known.
+func gone(identity string) bool {
+	pid, host, _ := strings.Cut(identity, "@")
+	here, err := os.Hostname()
+	if err != nil || host != here {
+		return false
+	}
+	n, err := strconv.Atoi(pid)
+	return err == nil && n > 0 && errors.Is(syscall.Kill(n, 0), syscall.ESRCH)
 }
 
 // markSign stands between a worker's identity and its journal's mark.
@@ -130,11 +143,11 @@ func JournalMark(journal string) string {
 	return ""
 }
 
-// Elsewhere are the pollers that keep another journal than this one.
+// Elsewhere are the pollers that keep another journal than this one. Where there is no such file yet it is nobody's.
 func Elsewhere(pollers []Poller, journal string) (others []Poller) {
 	mine := JournalMark(journal)
 	for _, p := range pollers {
-		if mine != "" && p.Journal != "" && p.Journal != mine {
+		if p.Journal != "" && p.Journal != mine {
 			others = append(others, p)
 		}
 	}

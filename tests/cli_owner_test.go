@@ -2,6 +2,7 @@ package tests
 
 import (
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,4 +64,22 @@ func TestCLIWarnsOfAWorkerThatKeepsAnotherJournal(t *testing.T) {
 	require.Eventually(t, func() bool { ill = h.starter("doctor"); return ill.code() != 0 }, within, 100*time.Millisecond, "its polls are never seen")
 	ill.exits(3)
 	assert.Regexp(t, `FAIL  worker: \d+@\S+ polls task queue \S+, or did a minute ago, and keeps another journal than \.everturn/journal\.db`, ill.out.String())
+
+	stranger := newHome(t, "")
+	settings, err := os.ReadFile(h.path("agent.toml"))
+	require.NoError(t, err)
+	stranger.write("agent.toml", string(settings))
+	assert.Contains(t, stranger.starter("doctor").exits(3).out.String(), "and keeps another journal than", "a journal that is not there yet is nobody's")
+}
+
+// Temporal lists workers for minutes after they are gone: the doctor looks whether they are there.
+func TestCLIDoctorLeavesOutWorkersThatAreGone(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, asking(script.Start(t, script.Text("Hello."))))
+	w := h.worker()
+	w.says("worker polls")
+	require.Eventually(t, func() bool { return strings.Contains(h.starter("doctor").out.String(), "ok    worker: 1 polling") }, within, 100*time.Millisecond)
+	require.NoError(t, w.cmd.Process.Kill())
+	w.wait()
+	assert.Contains(t, h.starter("doctor").exits(0).out.String(), "warn  worker: none polls")
 }
