@@ -81,7 +81,9 @@ type CallRecord struct {
 	Attempt int           `json:"attempt"` // the highest that claimed
 	// Runs counts the claims that were granted and not released: above 1 only for repeatable tools, and for calls that went
 	// on after their server had asked for something.
-	Runs       int          `json:"runs,omitempty"`
+	Runs int `json:"runs,omitempty"`
+	// Repeatable is what the first claim said of the tool. Where it is false, no later claim has begun the call anew.
+	Repeatable bool         `json:"repeatable,omitempty"`
 	Worker     string       `json:"worker,omitempty"`
 	ClaimedAt  time.Time    `json:"claimed_at,omitzero"`
 	Outcome    turn.Outcome `json:"outcome,omitempty"`   // zero while open

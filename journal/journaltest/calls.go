@@ -56,6 +56,7 @@ func repeatableAgain(t T, open func() journal.Store) {
 		require.NoError(t, err)
 		assert.Equal(t, journal.ClaimGranted, out.State)
 		assert.Equal(t, attempt, out.Record.Runs)
+		assert.True(t, out.Record.Repeatable)
 		assert.Equal(t, attempt, out.Record.Attempt)
 	}
 	rec := s.settleCall(list[0], 1, turn.OutcomeOK, "from the first, which was not dead")

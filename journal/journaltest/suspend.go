@@ -45,6 +45,7 @@ func suspended(t T, open func() journal.Store) {
 	assert.Equal(t, journal.ClaimGranted, last.State)
 	assert.Len(t, last.Record.Continuation, journal.MaxContinuationBytes, "the last round's")
 	assert.Equal(t, 4, last.Record.Runs)
+	assert.False(t, last.Record.Repeatable, "none of them began it anew")
 	require.NoError(t, s.ReleaseCall(t.Context(), "t1", list[0].ID, 4))
 	again := s.claim(list[0], 5)
 	assert.Equal(t, journal.ClaimGranted, again.State)

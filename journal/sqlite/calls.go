@@ -17,7 +17,6 @@ type call struct {
 	row            int64
 	rec            journal.CallRecord
 	granted        int // the attempt whose claim stands; 0 where none does
-	repeatable     bool
 	argumentsHash  string
 	settledAttempt int
 	arguments      stored
@@ -40,7 +39,7 @@ func (c *call) scan(scan func(...any) error, before ...any) error {
 	r := &c.rec
 	err := scan(append(before, &c.row, &r.Step, &r.Call.ID, &r.Call.WireID, &r.Call.Tool,
 		&c.arguments.inline, &c.arguments.blob, &c.argumentsHash, &r.Attempt, &c.granted, &r.Runs,
-		&c.repeatable, &r.Worker, &claimed, &r.Outcome, &c.text.inline, &c.text.blob,
+		&r.Repeatable, &r.Worker, &claimed, &r.Outcome, &c.text.inline, &c.text.blob,
 		&r.FullBlob, &r.SizeBytes, &c.settledAttempt, &settled, &r.DurationMS, &r.LateCount,
 		&r.Suspended, &c.continuation, &c.media, &c.notes, &r.Code)...)
 	r.ClaimedAt, r.SettledAt = instant(claimed), instant(settled)
@@ -122,15 +121,16 @@ func (t *tx) claim(c *call, in journal.ClaimInput) (journal.ClaimState, error) {
 	switch {
 	case c.row == 0:
 		c.rec = journal.CallRecord{
-			Turn: c.turnID, Step: in.Step, Call: in.Call, Attempt: in.Attempt, Runs: 1, Worker: in.Worker, ClaimedAt: instant(nanos(in.At)),
+			Turn: c.turnID, Step: in.Step, Call: in.Call, Attempt: in.Attempt, Runs: 1, Repeatable: in.Repeatable, Worker: in.Worker,
+			ClaimedAt: instant(nanos(in.At)),
 		}
-		c.repeatable, c.granted = in.Repeatable, in.Attempt
+		c.granted = in.Attempt
 		return journal.ClaimGranted, t.insertCall(c, in.At)
 	case in.Attempt < c.rec.Attempt:
 		return journal.ClaimStale, nil
 	}
 	c.rec.Attempt = in.Attempt
-	if c.underWay() && (!c.repeatable || !in.Repeatable) {
+	if c.underWay() && (!c.rec.Repeatable || !in.Repeatable) {
 		return journal.ClaimTaken, t.exec(`UPDATE calls SET attempt = ? WHERE n = ?`, in.Attempt, c.row)
 	}
 	c.rec.Runs++
@@ -154,7 +154,7 @@ func (t *tx) insertCall(c *call, at time.Time) (err error) {
 	err = t.row(`INSERT INTO calls (turn, step, call_id, wire_id, tool, arguments, arguments_blob, arguments_hash, attempt,
 		granted_attempt, runs, repeatable, worker, claimed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING n`,
 		c.turn, r.Step, r.Call.ID, r.Call.WireID, r.Call.Tool, c.arguments.inline, c.arguments.blob, c.argumentsHash, r.Attempt,
-		c.granted, r.Runs, c.repeatable, r.Worker, nanos(r.ClaimedAt)).Scan(&c.row)
+		c.granted, r.Runs, r.Repeatable, r.Worker, nanos(r.ClaimedAt)).Scan(&c.row)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func (e *exporter) calls(p part) error {
 		}
 		x := journal.ExportCall{
 			CallRecord: c.rec, ArgumentsBlob: c.arguments.blob.String, ArgumentsHash: c.argumentsHash, TextBlob: c.text.blob.String,
-			Repeatable: c.repeatable, GrantedAttempt: c.granted, SettledAttempt: c.settledAttempt,
+			Repeatable: c.rec.Repeatable, GrantedAttempt: c.granted, SettledAttempt: c.settledAttempt,
 		}
 		x.Turn, x.Call.Arguments, x.Text = turnID, c.arguments.inline.String, c.text.inline.String
 		return e.out.Write(journal.Line{Call: &x})
