@@ -61,6 +61,9 @@ func (a *Activities) holdSample(ctx context.Context, done <-chan struct{}, in wo
 		return out, fmt.Errorf("waiting for the approval of %s: %w", wait.ID, err)
 	case !ruling.Allowed:
 		out.Action, out.Why = turn.ReplyDecline, "the user denied it"
+		if ruling.Reason != "" {
+			out.Why += ": " + ruling.Reason
+		}
 		return out, nil
 	}
 	return a.awaitSample(ctx, done, in, out, wait.ID)
