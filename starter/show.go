@@ -160,7 +160,7 @@ func (t turnHistory) print(w io.Writer, messages []turn.Message) {
 		for _, c := range t.Calls {
 			if c.Step == i.Key.Step {
 				printCall(w, c)
-				t.printSamples(w, c.Call.ID)
+				t.printSamples(w, c)
 			}
 		}
 	}
@@ -208,25 +208,53 @@ func printCall(w io.Writer, c journal.CallRecord) {
 	if outcome == "" {
 		outcome = "open"
 	}
-	fmt.Fprintf(w, "    step %d  call %s %s: %s, ran %s, %s, %d ms%s\n", c.Step, c.Call.ID, line(c.Call.Tool, 60), outcome, plural(c.Runs, "time"), plural(c.LateCount, "late result"), c.DurationMS,
+	fmt.Fprintf(w, "    step %d  call %s %s: %s, %s, %s, %d ms%s\n", c.Step, c.Call.ID, line(c.Call.Tool, 60), outcome, ran(c), plural(c.LateCount, "late result"), c.DurationMS,
 		chat.MediaMarks(c.Media))
 }
 
+// ran says how often a call was begun. One that went on after its server had asked for something was not begun again; of a
+// tool that may be repeated the ledger does not tell the two apart.
+func ran(c journal.CallRecord) string {
+	switch {
+	case c.Suspended == 0 || c.Runs < 2:
+		return "ran " + plural(c.Runs, "time")
+	case c.Repeatable:
+		return "ran or went on " + plural(c.Runs, "time")
+	}
+	return "ran 1 time, went on " + plural(c.Runs-1, "time") + " after it had asked"
+}
+
 // printSamples says what the server of a call has asked the model, and what came of it.
-func (t turnHistory) printSamples(w io.Writer, call string) {
+func (t turnHistory) printSamples(w io.Writer, call journal.CallRecord) {
 	for _, s := range t.Samples {
-		if s.CallID != call {
+		if s.CallID != call.Call.ID {
 			continue
 		}
-		state := "open"
-		switch {
-		case s.Answer != nil:
-			state = fmt.Sprintf("settled once, %d tokens in, %d out", s.Answer.Usage.InputTokens, s.Answer.Usage.OutputTokens)
-		case s.Refused != "":
-			state = "refused: " + line(s.Refused, 120)
+		asked := ""
+		if s.Model != "" {
+			asked = " " + line(s.Model, 40)
 		}
-		fmt.Fprintf(w, "    step %d  sample %s of call %s %s: %s, %s, %s\n", s.Step, s.ID, call, line(s.Model, 40), state, plural(s.Attempt, "attempt"), plural(s.Failures, "failure"))
+		fmt.Fprintf(w, "    step %d  sample %s of call %s%s: %s, %s, %s\n", s.Step, s.ID, s.CallID, asked, t.cameOf(s, call), plural(s.Attempt, "attempt"), plural(s.Failures, "failure"))
 	}
+}
+
+// cameOf says what came of a sample. One that was not allowed has no end of its own in the ledger: its wait has it.
+func (t turnHistory) cameOf(s journal.SampleRecord, call journal.CallRecord) string {
+	switch {
+	case s.Answer != nil:
+		return fmt.Sprintf("settled once, %d tokens in, %d out", s.Answer.Usage.InputTokens, s.Answer.Usage.OutputTokens)
+	case s.Refused != "":
+		return "refused: " + line(s.Refused, 120)
+	}
+	for _, p := range t.Waits {
+		if p.ID == s.ID && p.Ruling != nil && !p.Ruling.Allowed {
+			return ruling(*p.Ruling)
+		}
+	}
+	if call.Outcome != "" || t.Turn.State.Terminal() {
+		return "never settled, and its call has ended"
+	}
+	return "open"
 }
 
 // plural counts things.

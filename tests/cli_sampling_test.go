@@ -36,6 +36,7 @@ func TestCLIShowsWhatAServerAsksTheModel(t *testing.T) {
 	shows := h.starter("show", "lent").exits(0).out.String()
 	assert.Contains(t, shows, "? s1.0.1.1 the server ledger asks the model: ")
 	assert.Contains(t, shows, "sample s1.0.1.1 of call 1.0 scripted: settled once, ")
+	assert.Contains(t, shows, "mcp/ledger/summarise: ok, ran 1 time, went on 1 time after it had asked, ", "it was not begun twice")
 	kinds := valid(t, published(t, h), h.starter("attach", "-o", "jsonl", "lent").exits(0))
 	assert.Equal(t, 1, kinds[turn.ChunkSampleMade])
 
@@ -47,7 +48,7 @@ func TestCLIShowsWhatAServerAsksTheModel(t *testing.T) {
 	assert.NotContains(t, c.out.String(), "[a]lways")
 	typeIn(t, keys, "n not this\n")
 	c.exits(0).says("what the server ledger asks the model: denied by ")
-	assert.True(t, strings.Contains(h.starter("show", "lent-live").exits(0).out.String(), "not this"))
+	assert.Regexp(t, `sample s1\.0\.1\.1 of call 1\.0: denied by .*: not this, 0 attempts`, h.starter("show", "lent-live").exits(0).out.String())
 
 	// The approval moves with its session. What the model was asked does not: nobody goes on with that elsewhere.
 	exported := h.starter("export", "lent").exits(0).out.String()

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// A dispatch that hands over an answer is no second run: people look here for what was done twice.
+func TestGoingOnWithACallIsNoSecondRun(t *testing.T) {
+	for want, c := range map[string]journal.CallRecord{
+		"ran 0 times": {},
+		"ran 1 time":  {Runs: 1, Suspended: 1},
+		"ran 1 time, went on 1 time after it had asked":  {Runs: 2, Suspended: 1},
+		"ran 1 time, went on 2 times after it had asked": {Runs: 3, Suspended: 2},
+		"ran or went on 3 times":                         {Runs: 3, Suspended: 1, Repeatable: true},
+		"ran 2 times":                                    {Runs: 2, Repeatable: true},
+	} {
+		assert.Equal(t, want, ran(c))
+	}
+}
+
+// What a server asked the model is not open for ever because a person, or time, has said no.
+func TestASampleThatWasNotMadeSaysWhy(t *testing.T) {
+	call := journal.CallRecord{Call: turn.ToolCall{ID: "1.0"}, Outcome: turn.OutcomeOK}
+	sample := journal.SampleRecord{ID: "s1.0.1.1", CallID: "1.0", Step: 1}
+	shown := func(call journal.CallRecord, waits ...journal.WaitRecord) string {
+		var b strings.Builder
+		turnHistory{Samples: []journal.SampleRecord{sample}, Waits: waits}.printSamples(&b, call)
+		return b.String()
+	}
+	ruled := func(r turn.Ruling) journal.WaitRecord {
+		return journal.WaitRecord{Wait: turn.Wait{ID: sample.ID}, Ruling: &r}
+	}
+	assert.Contains(t, shown(call, ruled(turn.Ruling{Verdict: turn.VerdictDenied, By: "ann", Reason: "not this"})), "sample s1.0.1.1 of call 1.0: denied by ann at ")
+	assert.Contains(t, shown(call, ruled(turn.Ruling{Verdict: turn.VerdictDenied, Reason: "not this"})), ": not this, 0 attempts")
+	assert.Contains(t, shown(call, ruled(turn.Ruling{Verdict: turn.VerdictExpired})), ": expired at ")
+	assert.Contains(t, shown(call, ruled(turn.Ruling{Verdict: turn.VerdictAllowed, Allowed: true})), ": never settled, and its call has ended, 0 attempts")
+	call.Outcome = ""
+	assert.Contains(t, shown(call), "of call 1.0: open, 0 attempts")
+}
