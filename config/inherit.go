@@ -6,7 +6,8 @@ import (
 )
 
 // CheckEnviron looks for what the configured servers may inherit (env_allow) and the environment does not have. Whoever
-// starts them calls it: a client that starts none needs no secrets of theirs. The error is an *Error.
+// starts them calls it: a client that starts none needs no secrets of theirs. The error is an *Error, and ErrCredentials as
+// for a secret that a ${VAR} is to give.
 func (c Config) CheckEnviron(environ []string) error {
 	have := environment(environ)
 	var problems []Problem
@@ -14,7 +15,7 @@ func (c Config) CheckEnviron(environ []string) error {
 		for j, name := range s.EnvAllow {
 			if _, set := have[name]; !set && len(problems) < maxProblems {
 				key := fmt.Sprintf("mcp.servers[%d].env_allow[%d]", i, j)
-				problems = append(problems, Problem{Key: key, Message: fmt.Sprintf(
+				problems = append(problems, Problem{Key: key, Credentials: true, Message: fmt.Sprintf(
 					"%s names %s, which is not set: set it, or take it from the list of server %q", key, name, s.ID)})
 			}
 		}

@@ -28,7 +28,7 @@ func TestDevCarriesNoTurnsIntoAnotherJournal(t *testing.T) {
 
 	guest := newDevHomeAt(t, h.address)
 	refused := guest.worker().wait()
-	assert.Equal(t, 1, refused.code())
+	assert.Equal(t, 3, refused.code())
 	assert.Contains(t, refused.err.String(), "is the development server of "+h.dir+", whose turns are kept in "+h.path("data/kept.db"))
 	assert.Contains(t, refused.err.String(), "give this folder ports of its own with [temporal] address and dev_ui_port in agent.toml")
 	ill := guest.starter("doctor").exits(3)
@@ -37,7 +37,7 @@ func TestDevCarriesNoTurnsIntoAnotherJournal(t *testing.T) {
 		assert.Contains(t, guest.starter(args...).exits(3).err.String(), "is the development server of "+h.dir, "%v", args)
 	}
 	other := h.worker("-set", "journal.path=other.db").wait()
-	assert.Equal(t, 1, other.code())
+	assert.Equal(t, 3, other.code())
 	assert.Contains(t, other.err.String(), "and not in "+h.path("other.db"))
 
 	require.NoError(t, os.Symlink(h.path("data"), guest.path("linked")))

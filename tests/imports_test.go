@@ -38,7 +38,7 @@ var house = map[string][]string{
 	"sessions":                  {"workflows", "workflows/turn", "go.temporal.io/sdk", "go.temporal.io/api"},
 	"engine": {"sessions", "workflows", "workflows/turn", "activities", "activities/inference", "activities/inference/demo", "activities/toolbox",
 		"activities/toolbox/files", "journal", "journal/sqlite", "config", "cluster", "go.temporal.io/sdk", "golang.org/x/sync"},
-	"worker": {"engine", "config"},
+	"worker": {"engine", "config", "cluster", "journal"},
 	"starter": {"workflows", "workflows/turn", "journal", "journal/sqlite", "sessions", "config", "cluster", "engine", "starter/devstack", "starter/chat", "starter/form", "starter/terminal", "docs",
 		"go.temporal.io/sdk", "go.temporal.io/api", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", "golang.org/x/sys", "github.com/rogpeppe/go-internal"},
 	"starter/chat":     {"workflows", "workflows/turn", "journal", "sessions", "starter/form", "starter/terminal", "charm.land", "github.com/charmbracelet"},

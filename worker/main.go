@@ -14,8 +14,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/everturn/everturn/cluster"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/journal"
 )
 
 // gcPercent lets the small heap of a worker grow a little further before it is collected: 2 % of its CPU for some 10 MB.
@@ -33,8 +35,27 @@ func main() {
 	context.AfterFunc(ctx, func() { time.AfterFunc(twin, stop) })
 	if err := run(ctx, os.Args[1:], os.Environ(), os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "everturn worker: "+err.Error())
-		os.Exit(1)
+		os.Exit(exitCode(err))
 	}
+}
+
+// misused is an error of the command line.
+type misused struct{ error }
+
+// exitCode is that of the starter for the same error: 3 usage or configuration, 4 credentials, 5 Temporal not reached, and
+// 1 for all others.
+func exitCode(err error) int {
+	var use *misused
+	var unreachable *cluster.Unreachable
+	switch {
+	case errors.As(err, &use), errors.Is(err, config.ErrInvalid), errors.Is(err, journal.ErrNewer):
+		return 3
+	case errors.Is(err, config.ErrCredentials):
+		return 4
+	case errors.As(err, &unreachable):
+		return 5
+	}
+	return 1
 }
 
 // run is the whole program: it returns when ctx ends and the worker is drained.
@@ -56,7 +77,10 @@ func run(ctx context.Context, args, environ []string, stderr io.Writer) error {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil
 		}
-		return err
+		return &misused{err}
+	}
+	if flags.NArg() > 0 {
+		return &misused{fmt.Errorf("%q is no flag, and a worker takes nothing else: its configuration is agent.toml (see -h)", flags.Arg(0))}
 	}
 	if *slow {
 		overrides["llm.demo_slow"] = "true"
