@@ -17,12 +17,15 @@ type whenFlags struct {
 }
 
 func (w *whenFlags) register(flags *pflag.FlagSet) {
-	flags.DurationVar(&w.every, "every", 0, "ask so often, for instance 1h; whole seconds")
+	flags.DurationVar(&w.every, "every", 0, "ask so often, for instance 1h; whole seconds, 10 at the least")
 	flags.StringVar(&w.cron, "cron", "", "ask at these times: minute, hour, day of the month, month, day of the week, for instance \"0 9 * * 1-5\"")
 	flags.StringVar(&w.zone, "zone", "", "with --cron: the time `zone`, for instance Europe/Berlin (default UTC)")
 	flags.DurationVar(&w.jitter, "jitter", 0, "come due up to so much later, by chance")
 	flags.DurationVar(&w.catchUp, "catch-up", time.Hour, "how late a time is made up for that came while Temporal was away")
 }
+
+// oftenest is the shortest interval: what is meant to be sooner is a slip of the keyboard, and costs money all day.
+const oftenest = 10 * time.Second
 
 // shorthands are what Temporal takes for a cron expression besides five fields.
 var shorthands = []string{"@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually"}
@@ -34,8 +37,10 @@ func (w whenFlags) check() error {
 		return usage("say when: --every 1h, or --cron \"0 9 * * 1-5\"")
 	case w.every != 0 && w.cron != "":
 		return usage("--every and --cron say two different things: use one of them")
-	case w.cron == "" && (w.every < time.Second || w.every%time.Second != 0):
-		return usage("--every is %s: use whole seconds, one at the least", w.every)
+	case w.cron == "" && w.every%time.Second != 0:
+		return usage("--every is %s: use whole seconds", w.every)
+	case w.cron == "" && w.every < oftenest:
+		return usage("--every is %s: use %s or more; a turn takes longer, and each asks a model that is paid for", w.every, oftenest)
 	case w.cron == "" && w.zone != "":
 		return usage("--zone is for --cron: an interval is the same in every zone")
 	case w.cron != "" && !slices.Contains(shorthands, w.cron) && len(strings.Fields(w.cron)) != 5:

@@ -156,9 +156,10 @@ func TestCLIBadSchedules(t *testing.T) {
 	}{
 		{"say when", create("Hello.")},
 		{"use one of them", create("--every", "1h", "--cron", "@daily", "Hello.")},
-		{"whole seconds, one at the least", create("--every", "999ms", "Hello.")},
+		{"whole seconds", create("--every", "999ms", "Hello.")},
+		{"10s or more", create("--every", "9s", "Hello.")},
 		{"whole seconds", create("--every", "1500ms", "Hello.")},
-		{"whole seconds", create("--every", "-1h", "Hello.")},
+		{"10s or more", create("--every", "-1h", "Hello.")},
 		{"five fields", create("--cron", "0 9 * *", "Hello.")},
 		{"five fields", create("--cron", "@every 1s", "Hello.")},
 		{"Temporal refuses the schedule: ", create("--cron", "0 25 * * *", "Hello.")},
