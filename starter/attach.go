@@ -23,7 +23,7 @@ What is shown is read from the journal: a turn that has ended is shown whole, ho
 				return err
 			}
 			n := needs{server: dev, worker: dev, quiet: o.quiet}
-			return a.onSession(cmd.Context(), args, n, func(ctx context.Context, t *turnClient, session string) error {
+			return a.onSession(cmd.Context(), args, n, (*turnClient).latest, func(ctx context.Context, t *turnClient, session string) error {
 				s, err := t.find(ctx, session, turnID)
 				if err != nil {
 					return err

@@ -70,9 +70,9 @@ func (a *app) withTemporal(ctx context.Context, open func(context.Context, confi
 	return do(t)
 }
 
-// onSession does something with a session, the last one where none is named. Temporal may be away unless this command
-// is to bring it up: the client of the turns says so.
-func (a *app) onSession(ctx context.Context, args []string, n needs, do func(context.Context, *turnClient, string) error) error {
+// onSession does something with a session, the one that is meant where none is named. Temporal may be away unless this
+// command is to bring it up: the client of the turns says so.
+func (a *app) onSession(ctx context.Context, args []string, n needs, meant func(*turnClient, context.Context) (string, error), do func(context.Context, *turnClient, string) error) error {
 	loaded, err := a.load()
 	if err != nil {
 		return err
@@ -87,14 +87,15 @@ func (a *app) onSession(ctx context.Context, args []string, n needs, do func(con
 		return err
 	}
 	defer store.Close()
-	var session string
-	if len(args) > 0 {
-		session = args[0]
-	} else if session, err = lastSession(ctx, store); err != nil {
-		return err
-	}
 	t := a.newTurnClient(nil, store, cfg, stack.failed())
 	defer t.hangUp()
+	if len(args) > 0 {
+		return do(ctx, t, args[0])
+	}
+	session, err := meant(t, ctx)
+	if err != nil {
+		return err
+	}
 	return do(ctx, t, session)
 }
 

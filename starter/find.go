@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/everturn/everturn/cluster"
 	"github.com/everturn/everturn/config"
@@ -114,4 +117,63 @@ func later(run *workflowpb.WorkflowExecutionInfo, known journal.TurnRecord) bool
 		return false
 	}
 	return run.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING || run.GetStartTime().AsTime().After(known.EndedAt)
+}
+
+// latest is the session that was used last.
+func (t *turnClient) latest(ctx context.Context) (string, error) { return lastSession(ctx, t.store) }
+
+// manyRunning is how many sessions are looked at for the one that has a turn.
+const manyRunning = 20
+
+// running is the one session that has a turn which is not over.
+func (t *turnClient) running(ctx context.Context) (string, error) {
+	if err := t.call(ctx); err != nil {
+		return "", err
+	}
+	candidates, err := t.perhapsRunning(ctx)
+	if err != nil {
+		return "", err
+	}
+	var found []string
+	for _, session := range candidates {
+		runs, err := t.sessions.Running(ctx, session)
+		if err != nil {
+			return "", err
+		}
+		if runs {
+			found = append(found, session)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", usage("no session has a turn that runs or waits; `starter list` lists the sessions")
+	case 1:
+		return found[0], nil
+	}
+	return "", usage("several sessions have a turn: name the one that is meant (%s)", line(strings.Join(found, ", "), 400))
+}
+
+// perhapsRunning are the sessions that may have a turn: those of which Temporal's list says so, which is a moment late, and
+// those of which the journal does, which does not know what no worker has begun.
+func (t *turnClient) perhapsRunning(ctx context.Context) ([]string, error) {
+	listed, err := t.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: t.cfg.Temporal.Namespace, PageSize: manyRunning,
+		Query: fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Running' AND TaskQueue = %s", workflows.TurnWorkflow, quotedValue(t.cfg.Temporal.TaskQueue)),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("asking Temporal which turns run: %w", err)
+	}
+	var found []string
+	for _, e := range listed.GetExecutions() {
+		if session, mine := workflows.SessionOf(t.cfg.Tenant, e.GetExecution().GetWorkflowId()); mine {
+			found = append(found, session)
+		}
+	}
+	known, err := t.store.Sessions(ctx, manyRunning)
+	for _, s := range known {
+		if !s.LastTurn.State.Terminal() && !slices.Contains(found, s.ID) {
+			found = append(found, s.ID)
+		}
+	}
+	return found, err
 }

@@ -59,10 +59,14 @@ func (a *app) open(ctx context.Context, args []string, browser bool) error {
 	return nil
 }
 
-// sessionLink leads to a list of the session's turns. A string of Temporal's list filters stands in quotes that a
-// backslash escapes.
+// quotedValue is a string of Temporal's list filters: it stands in quotes that a backslash escapes.
+func quotedValue(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
+}
+
+// sessionLink leads to a list of the session's turns.
 func sessionLink(c config.Temporal, workflowID string) string {
-	query := fmt.Sprintf(`WorkflowId="%s"`, strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(workflowID))
+	query := "WorkflowId=" + quotedValue(workflowID)
 	return webUI(c) + "/workflows?query=" + url.QueryEscape(query)
 }
 

@@ -18,10 +18,11 @@ func (a *app) stopCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "stop [session]",
 		Short:             "Stop the running turn of a session; what was done is kept",
+		Long:              `Stop the running turn of a session; what was done is kept. Without a session, the one that has a turn.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.completeSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.onSession(cmd.Context(), args, needs{}, a.stop)
+			return a.onSession(cmd.Context(), args, needs{}, (*turnClient).running, a.stop)
 		},
 	}
 }
@@ -38,6 +39,10 @@ func (a *app) stop(ctx context.Context, t *turnClient, session string) error {
 	r, err := t.stop(ctx, s)
 	if err != nil {
 		return err
+	}
+	if r.Message == "" {
+		a.note("turn %s is %s", s.Turn, r.State)
+		return nil
 	}
 	a.note("turn %s is %s: %s", s.Turn, r.State, r.Message)
 	return nil

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -39,4 +40,25 @@ func (c *command) pressedUntilItEnds(press func()) {
 			return false
 		}
 	}, within, 100*time.Millisecond)
+}
+
+// TestCLIStopsTheOneThatRuns stops without a name a turn that no worker has begun, though the journal knows another session.
+func TestCLIStopsTheOneThatRuns(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, asking(script.Start(t, script.Text("Done."))))
+	w := h.worker()
+	h.starter("run", "-s", "stop-older", "One.").exits(0)
+	assert.Contains(t, h.starter("stop").exits(3).err.String(), "no session has a turn that runs or waits")
+	assert.Regexp(t, `is completed\n$`, h.starter("stop", "stop-older").exits(0).err.String())
+	w.signal(syscall.SIGTERM)
+	w.exits(0)
+	sent := decoded[ids](h.starter("send", "-o", "json", "stop-newer", "Two.").exits(0))
+	var stop *command
+	require.Eventually(t, func() bool { // Temporal's list is a moment late
+		stop = h.begin(nil, "stop")
+		require.Eventually(t, func() bool { return stop.err.String() != "" }, within, 5*time.Millisecond)
+		return !strings.Contains(stop.err.String(), "no session has a turn")
+	}, within, 100*time.Millisecond)
+	h.worker()
+	assert.Contains(t, stop.exits(0).err.String(), "turn "+sent.Turn+" is cancelled")
 }
