@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -93,11 +94,19 @@ func (a *app) printTools(catalogues []turn.Catalogue) error {
 		for _, d := range c.Dropped {
 			a.note("%s: left out: %s", c.Server, d)
 		}
+		a.noteMisnamed(c.Server, c.Misnamed)
 		if len(c.Held) > 0 {
 			a.note("%s: %s held back, and offered to no turn: see `starter tools diff %s`", c.Server, ofIts(len(c.Held)), c.Server)
 		}
 	}
 	return nil
+}
+
+// noteMisnamed says which tools agent.toml has in vain.
+func (a *app) noteMisnamed(server string, tools []string) {
+	if len(tools) > 0 {
+		a.note("%s: agent.toml names tools that the server does not offer: %s", server, line(strings.Join(tools, ", "), 400))
+	}
 }
 
 func printTool(w io.Writer, t turn.Descriptor, state string) {

@@ -68,7 +68,9 @@ type serverStatus struct {
 	Tools    int    `json:"tools"`
 	Held     int    `json:"held"`
 	Dropped  int    `json:"dropped"`
-	Problem  string `json:"problem,omitempty"` // why it is not to be used now
+	// Misnamed are tools of which agent.toml says something, and which the server does not offer.
+	Misnamed []string `json:"misnamed,omitempty"`
+	Problem  string   `json:"problem,omitempty"` // why it is not to be used now
 }
 
 func (s serverStatus) bad() bool { return s.Problem != "" || s.State == engine.ServerFailing }
@@ -128,7 +130,7 @@ func joinStatus(cfg config.Config, published map[string]turn.Catalogue, workers 
 	all := []serverStatus{}
 	for _, s := range cfg.MCP.Servers {
 		c, known := published[s.ID]
-		row := serverStatus{Required: s.Required, Tools: len(c.Tools), Held: len(c.Held), Dropped: len(c.Dropped), Problem: c.Problem}
+		row := serverStatus{Required: s.Required, Tools: len(c.Tools), Held: len(c.Held), Dropped: len(c.Dropped), Misnamed: c.Misnamed, Problem: c.Problem}
 		told := false
 		for _, w := range workers {
 			for _, h := range w.Servers {
@@ -217,6 +219,7 @@ func (a *app) notes(s serverStatus) {
 	if s.Dropped > 0 {
 		a.note("%s: %s left out: see `starter tools`", s.Server, ofIts(s.Dropped))
 	}
+	a.noteMisnamed(s.Server, s.Misnamed)
 }
 
 // ofIts counts tools of a server, to which something is done.

@@ -20,7 +20,7 @@ import (
 
 func TestCLIListsToolsAndSaysWhichServersAreAway(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, hosting(t, "good", "[mcp.servers.tools.echo]\nrisk = \"low\"\nrepeatable = true")+
+	h := newHome(t, hosting(t, "good", "[mcp.servers.tools.echo]\nrisk = \"low\"\nrepeatable = true\n[mcp.servers.tools.ecko]\nrisk = \"high\"")+
 		"[[mcp.servers]]\nid = \"missing\"\ncommand = \"no-such-command-anywhere\"\n"+
 		hosting(t, "broken", `env = {SECRET = "canary-of-the-env"}`, "-mode", "exit"))
 	tools := h.starter("tools").exits(1)
@@ -30,6 +30,10 @@ func TestCLIListsToolsAndSaysWhichServersAreAway(t *testing.T) {
 	assert.Contains(t, tools.err.String(), "no-such-command-anywhere")
 	assert.Contains(t, tools.err.String(), "no licence found", "the end of the server's stderr")
 	assert.NotContains(t, tools.err.String(), "\x1b")
+	for _, said := range []string{tools.err.String(), h.starter("tools", "status", "--connect").exits(1).err.String()} {
+		assert.Contains(t, said, "good: agent.toml names tools that the server does not offer: ecko")
+		assert.NotContains(t, said, "left out")
+	}
 	assert.NotContains(t, tools.out.String()+tools.err.String(), "canary-of-the-env")
 
 	list := decoded[[]struct{ Server, Problem string }](h.starter("tools", "--json").exits(1))

@@ -94,8 +94,8 @@ func (d describer) misnamed(o *offer, tools []*mcp.Tool) {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.settings)) {
-		if !slices.ContainsFunc(tools, func(t *mcp.Tool) bool { return t.Name == name }) {
-			o.drop(name, errors.New("agent.toml says something of it, and the server has no tool of this name"))
+		if len(o.catalogue.Misnamed) < maxDropped && !slices.ContainsFunc(tools, func(t *mcp.Tool) bool { return t.Name == name }) {
+			o.catalogue.Misnamed = append(o.catalogue.Misnamed, plain.Line(d.redact.text(name), 80))
 		}
 	}
 }

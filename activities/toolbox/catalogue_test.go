@@ -1,6 +1,7 @@
 package toolbox_test
 
 import (
+	"log/slog"
 	"regexp"
 	"strings"
 	"testing"
@@ -67,10 +68,14 @@ func TestTheOperatorsWordAndTheServers(t *testing.T) {
 func TestSettingsOfToolsThatThereAreNotAreTold(t *testing.T) {
 	server := stdioServer("srv")
 	server.Tools = map[string]toolbox.ToolSettings{"ecko": {Risk: turn.RiskHigh}, "echo": {Risk: turn.RiskLow}}
-	h := newHost(t, toolbox.Options{}, nil, server)
-	c := h.Catalogues(t.Context())[0]
-	require.Empty(t, c.Problem)
-	require.Len(t, c.Dropped, 1)
-	assert.Contains(t, c.Dropped[0], "ecko")
-	assert.Contains(t, c.Dropped[0], "no tool of this name")
+	var log strings.Builder
+	h := newHost(t, toolbox.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil, server)
+	for range 2 {
+		c := h.Catalogues(t.Context())[0]
+		require.Empty(t, c.Problem)
+		assert.Equal(t, []string{"ecko"}, c.Misnamed)
+		assert.Empty(t, c.Dropped, "nothing was left out")
+	}
+	require.NoError(t, h.Close())
+	assert.Equal(t, 1, strings.Count(log.String(), "agent.toml names tools that the server does not offer"), "%s", log.String())
 }

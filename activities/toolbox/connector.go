@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -265,6 +266,9 @@ func (c *connector) learn(p *party, offered turn.Catalogue) {
 		return
 	}
 	if p.tenant == "" {
+		if n := offered.Misnamed; len(n) > 0 && (c.known == nil || !slices.Equal(n, c.known.Misnamed)) {
+			c.log.Warn("agent.toml names tools that the server does not offer", "server", c.id(), "tools", n)
+		}
 		c.known = &offered
 	} else if sl := c.shared().slots[""]; sl != nil {
 		sl.resting = false

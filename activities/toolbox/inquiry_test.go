@@ -247,6 +247,8 @@ func TestAQuestionOfOneOfSeveralCallsIsRefusedAloud(t *testing.T) {
 	req.CallID = "3.2"
 	_, err = h.Call(t.Context(), req)
 	require.NoError(t, err)
+	cancel()
+	require.NoError(t, h.Close())
 	for _, call := range []string{"3.0", "3.1", "3.2"} {
 		assert.Equal(t, 1, strings.Count(log.String(), " call="+call+" "), "%s", log.String())
 	}

@@ -97,6 +97,8 @@ type Catalogue struct {
 	Tools   []Descriptor `json:"tools,omitempty"`
 	// Dropped are the tools that were left out, each with the reason.
 	Dropped []string `json:"dropped,omitempty"`
+	// Misnamed are the tools of which the configuration says something, and which the server does not offer.
+	Misnamed []string `json:"misnamed,omitempty"`
 	// MayChange: the operator trusts the server to change its tools. Where it is false, a tool that changes is held back.
 	MayChange bool `json:"may_change,omitempty"`
 	// Setup is a hash of what the operator has configured for the server. With another one new tools are expected.
