@@ -36,6 +36,7 @@ func TestAServerThatCannotBeAskedSaysWhy(t *testing.T) {
 		want   []string
 	}{
 		"missing command":   {missing, []string{`command "no-such-command-anywhere" is not in PATH`}},
+		"missing folder":    {toolbox.Server{ID: "srv", Command: binary, Dir: "/no/such/folder"}, []string{`dir = "/no/such/folder" is no folder to start it in`}},
 		"missing file":      {toolbox.Server{ID: "srv", Command: "./nothing", Dir: t.TempDir()}, []string{`command "./nothing" cannot be run`}},
 		"exits":             {stdioServer("srv", "-mode", "exit"), []string{"exit status 3", "no licence found in"}},
 		"hangs":             {stdioServer("srv", "-mode", "hang"), []string{"did not finish its handshake within 500ms"}},

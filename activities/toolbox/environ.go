@@ -57,6 +57,9 @@ func tenantEnv(env []string, tenant string) []string {
 // findCommand returns the file that the server's command names. A relative name with a slash is relative to the
 // server's directory where it has one.
 func findCommand(s Server, searchPath string) (string, error) {
+	if err := folder(s.Dir); err != nil {
+		return "", fmt.Errorf("dir = %q is no folder to start it in: %w", s.Dir, err)
+	}
 	if strings.ContainsRune(s.Command, '/') {
 		file := s.Command
 		if !filepath.IsAbs(file) && s.Dir != "" {
@@ -74,6 +77,18 @@ func findCommand(s Server, searchPath string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("command %q is not in PATH: install it or give its whole path", s.Command)
+}
+
+// folder says what is wrong with the directory that a server is to be started in, which the system would say of the program.
+func folder(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is no folder", dir)
+	}
+	return err
 }
 
 func executable(file string) error {
