@@ -6,6 +6,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -16,9 +17,10 @@ func (l *loader) decode(tree map[string]any) {
 
 // structure puts a table into a struct and refuses keys that it does not have.
 func (l *loader) structure(path string, tree map[string]any, v reflect.Value) {
-	byName := map[string]reflect.Value{}
+	byName, enums := map[string]reflect.Value{}, map[string]string{}
 	for i := range v.NumField() {
-		byName[tomlName(v.Type().Field(i))] = v.Field(i)
+		sf := v.Type().Field(i)
+		byName[tomlName(sf)], enums[tomlName(sf)] = v.Field(i), sf.Tag.Get("enum")
 	}
 	for _, name := range slices.Sorted(maps.Keys(tree)) {
 		if len(l.problems) >= maxProblems {
@@ -28,6 +30,10 @@ func (l *loader) structure(path string, tree map[string]any, v reflect.Value) {
 		f, known := byName[name]
 		if !known {
 			l.add(l.at(key, false, unknownKey(path, name, slices.Sorted(maps.Keys(byName)))))
+			continue
+		}
+		if _, text := tree[name].(string); enums[name] != "" && !text {
+			l.add(l.at(key, true, fmt.Sprintf("%s is %s; it must be a string, %s", key, kindOf(tree[name]), oneOf(strings.Split(enums[name], ",")))))
 			continue
 		}
 		l.value(key, tree[name], f)

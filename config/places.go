@@ -157,8 +157,11 @@ func (p places) of(key string, value bool) place {
 	return place{}
 }
 
-// nearest is the place of a key's value, or of the nearest written key around it.
+// nearest is the place of a key's value, or of the nearest written key around it that is no section of the file.
 func (p places) nearest(key string) place {
+	if !strings.ContainsAny(key, ".[") {
+		return p.of(key, true)
+	}
 	for k := key; strings.ContainsAny(k, ".["); k = k[:strings.LastIndexAny(k, ".[")] {
 		if where := p.of(k, true); where != (place{}) {
 			return where

@@ -103,11 +103,23 @@ func (v *validator) enum(key string, tag reflect.StructTag, value string) {
 		return
 	}
 	named := slices.DeleteFunc(slices.Clone(allowed), func(s string) bool { return s == "" })
-	message := fmt.Sprintf("is %s; it must be one of %s", quote(value), strings.Join(named, ", "))
+	message := fmt.Sprintf("is %s; it must be %s", quote(value), oneOf(allowed))
 	if best := nearest(value, named); best != "" {
 		message += fmt.Sprintf("; did you mean %q?", best)
 	}
 	v.add(key, "%s", message)
+}
+
+// oneOf lists the values of an enum, of which the empty one stands for leaving the key out.
+func oneOf(allowed []string) string {
+	named := slices.DeleteFunc(slices.Clone(allowed), func(s string) bool { return s == "" })
+	switch {
+	case len(named) != 1:
+		return "one of " + strings.Join(named, ", ")
+	case len(allowed) > 1:
+		return fmt.Sprintf("%q, or left out", named[0])
+	}
+	return fmt.Sprintf("%q", named[0])
 }
 
 func (v *validator) minimum(key, least string, f reflect.Value) {
@@ -136,7 +148,10 @@ func number(f reflect.Value) float64 {
 var tenantName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$`)
 
 func (v *validator) tenant(name string) {
-	if name != "" && !tenantName.MatchString(name) {
+	switch {
+	case strings.EqualFold(name, "default"):
+		v.add("tenant", "is %s, which would be another one than the default tenant; leave tenant out to mean that one, or choose another name", quote(name))
+	case name != "" && !tenantName.MatchString(name):
 		v.add("tenant", "is %s; use at most 64 letters, digits, dots, underscores and dashes, beginning with a letter or digit", quote(name))
 	}
 }

@@ -137,6 +137,9 @@ func (v *validator) oauth(key string, s MCPServer) {
 func (v *validator) times(key string, s MCPServer) {
 	v.zeroOrMore(key+".idle_timeout", s.IdleTimeout, time.Second, "keeps connections for ever")
 	v.zeroOrMore(key+".hold_questions", s.HoldQuestions, time.Second, "does not let the server hold calls")
+	if s.HoldQuestions > maxHold {
+		v.add(key+".hold_questions", "is %s; %s is the most that a call is held for an answer", s.HoldQuestions, shortDuration(maxHold))
+	}
 	v.total(key+".total_timeout", s.TotalTimeout, s.CallTimeout, "call_timeout")
 	for _, name := range sortedNames(s.Tools) {
 		tool, at := s.Tools[name], join(key+".tools", name)
@@ -157,6 +160,9 @@ func (v *validator) times(key string, s MCPServer) {
 
 // maxDetach is how long a call may go on that nobody waits for any more.
 const maxDetach = 24 * time.Hour
+
+// maxHold is how long a server may hold a call for a person's answer, which dies with the connection.
+const maxHold = 24 * time.Hour
 
 func (v *validator) total(key string, total, timeout time.Duration, called string) {
 	if total > 0 && total < timeout {

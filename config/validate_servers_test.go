@@ -56,6 +56,15 @@ func TestServersThatContradictThemselves(t *testing.T) {
 			remote + "headers = { authorization = \"Bearer x\" }\n[mcp.servers.oauth]\nclient_id = \"me\"\ntoken_url = \"https://idp.example\"\n",
 			`mcp.servers[0].oauth and headers.authorization both say who asks; remove one of the two`,
 		},
+		"a switch for a choice": {
+			server + "sampling = true\nstateful = true\n",
+			`agent.toml:4:12: mcp.servers[0].sampling is true or false; it must be a string, one of off, ask, allow` + "\n" +
+				`agent.toml:5:12: mcp.servers[0].stateful is true or false; it must be a string, "turn", or left out`,
+		},
+		"a question for ever": {
+			server + "hold_questions = \"9999h\"\n",
+			`agent.toml:4:18: mcp.servers[0].hold_questions is 9999h0m0s; 24h is the most that a call is held for an answer`,
+		},
 		"a total that is less": {
 			server + "call_timeout = \"2m\"\ntotal_timeout = \"1m\"\n",
 			`agent.toml:5:17: mcp.servers[0].total_timeout is 1m0s, shorter than call_timeout, which is 2m0s; progress would end a call early: raise it, or leave it out`,
@@ -106,7 +115,7 @@ func TestServersThatContradictThemselves(t *testing.T) {
 		},
 		"remembering for ever": {
 			server + "stateful = \"session\"\n",
-			`agent.toml:4:12: mcp.servers[0].stateful is "session"; it must be one of turn`,
+			`agent.toml:4:12: mcp.servers[0].stateful is "session"; it must be "turn", or left out`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -266,6 +266,14 @@ func TestTheTenantIsOnesOwnToName(t *testing.T) {
 		require.NoError(t, err, name)
 		assert.Equal(t, c.want, loaded.Config.Tenant, name)
 	}
+	for text, want := range map[string]string{
+		"\ntenant = \"a b\"\n":     `agent.toml:2:10: tenant is "a b"; use at most 64 letters`,
+		"tenant = \"Default\"\n":   `agent.toml:1:10: tenant is "Default", which would be another one than the default tenant; leave tenant out`,
+		"[policy]\ntaint = true\n": "agent.toml:2:9: policy.taint is true or false; it must be a string, one of on, off, strict",
+	} {
+		_, err := Load(LoadOptions{Path: write(t, text)})
+		assert.ErrorContains(t, err, want)
+	}
 	for _, bad := range []string{"a/b", " a", "-a", "a b", "é", strings.Repeat("a", 65), "tenant:x", "a\x00"} {
 		_, err := Load(LoadOptions{Path: path, Overrides: map[string]string{"tenant": bad}})
 		assert.ErrorContains(t, err, "tenant is", "%q", bad)
