@@ -132,7 +132,7 @@ func (o Options) logger() *slog.Logger {
 	if o.Logger == nil {
 		return slog.New(slog.DiscardHandler)
 	}
-	return o.Logger
+	return slog.New(calm{o.Logger.Handler()})
 }
 
 // override gives the stronger word to ours, then to the profile's, then to the default.

@@ -237,11 +237,12 @@ func TestCLIStopsAnotherCommandsTurn(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
 	h := newHome(t, asking(script.Start(t, script.Text("It takes its time.").Hold(2, gate))))
-	h.worker()
+	w := h.worker()
 	run := h.begin(nil, "run", "-s", "stopped-elsewhere", "Slowly.")
 	awaitGate(t, gate)
 	began := time.Now()
 	h.starter("stop", "stopped-elsewhere").exits(0)
 	run.exits(2)
+	assert.NotContains(t, w.err.String(), "level=ERROR", "to stop a turn is nothing that an operator has to look into")
 	t.Logf("stopped after %s", time.Since(began))
 }
