@@ -78,7 +78,7 @@ func TestCommandLinesAnswerServers(t *testing.T) {
 	for says, f := range map[string]answerFlags{
 		"write name=value":                 {fields: []string{"name"}},
 		"name: it is needed":               {accept: true},
-		`there is no field "nam"; did you`: {fields: []string{"nam=Ann"}},
+		`there is no field "nam" (did you`: {fields: []string{"nam=Ann"}},
 		`age: "old" is no number`:          {fields: []string{"name=Ann", "age=old"}},
 	} {
 		_, err := f.reply(q, "")

@@ -46,7 +46,7 @@ is recorded with your name, and applied once. On a terminal each call is shown a
 	flags := cmd.Flags()
 	flags.BoolVar(&f.deny, "deny", false, "deny instead of allowing")
 	flags.StringVar(&f.reason, "reason", "", "why; the model is told where a call is denied")
-	flags.StringVar(&f.always, "always", "", "spare the session the question from now on: for this `call` with these arguments, or for the tool")
+	flags.StringVar(&f.always, "always", "", "spare the session the question from now on, for this `what`: call (with exactly these arguments) or tool")
 	flags.BoolVar(&f.all, "all", false, "decide about every call of the session that waits")
 	flags.StringVar(&f.hash, "hash", "", "refuse unless the call waits with the arguments of this `hash`, or of one that begins so")
 	flags.BoolVarP(&f.yes, "yes", "y", false, "do not ask for confirmation on a terminal")

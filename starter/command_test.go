@@ -40,6 +40,8 @@ var mistakes = []struct {
 	{[]string{"run", "--set", "runtime.max_stps=1", "hi"}, "runtime.max_steps"},
 	{[]string{"list", "x"}, `unknown command "x"`},
 	{[]string{"import"}, "accepts 1 arg"},
+	{[]string{"diff", "d2"}, "received 1: use `starter diff <session> <session> [flags]` (see `starter diff --help`)"},
+	{[]string{"attach", "--wait", "--no-wait", "s"}, "contradict"},
 	{[]string{"--color", "red", "list"}, "auto, always or never"},
 	{[]string{"run", "--config", "no.toml", "hi"}, "no.toml"},
 	{[]string{"run", "-o", "xml", "hi"}, "text, json, jsonl or none"},

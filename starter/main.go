@@ -31,10 +31,10 @@ func execute(ctx context.Context, args []string, std streams, environ []string, 
 	app := &app{streams: std, environ: environ, interrupts: interrupts}
 	root := app.command()
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	switch {
 	case err != nil && !app.ran:
-		err = asUsage(err) // cobra has refused the command line
+		err = refused(cmd, err)
 	case err != nil && context.Cause(ctx) == errInterrupted:
 		err = &exitError{code: exitCancelled, cause: errInterrupted}
 	}

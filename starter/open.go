@@ -2,16 +2,20 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"os/exec"
 	"runtime"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.temporal.io/api/serviceerror"
 
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 )
 
@@ -40,6 +44,9 @@ func (a *app) open(ctx context.Context, args []string, browser bool) error {
 		if session = args[0]; workflows.CheckSession(session) != nil {
 			return usage("%w", workflows.CheckSession(session))
 		}
+		if err := a.known(ctx, cfg, session); err != nil {
+			return err
+		}
 	} else {
 		store, err := readJournal(ctx, cfg)
 		if err != nil {
@@ -55,6 +62,38 @@ func (a *app) open(ctx context.Context, args []string, browser bool) error {
 	fmt.Fprintln(a.out, link)
 	if browser && isTerminal(a.out) {
 		return browse(ctx, link)
+	}
+	return nil
+}
+
+// known makes sure that there is such a session: in the journal, or in Temporal, which may have it before. Where Temporal
+// is away nothing is said against it.
+func (a *app) known(ctx context.Context, cfg config.Config, session string) error {
+	if _, err := os.Stat(cfg.Journal.Path); err == nil {
+		store, err := openJournal(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		_, err = store.Session(ctx, session)
+		store.Close()
+		if err == nil || !errors.Is(err, journal.ErrNotFound) {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialWithin)
+	defer cancel()
+	c, err := a.reach(ctx, cfg)
+	if errors.Is(err, config.ErrInvalid) {
+		return err
+	}
+	if err != nil {
+		return nil
+	}
+	defer c.Close()
+	_, err = c.DescribeWorkflowExecution(ctx, workflows.WorkflowID(cfg.Tenant, session), "")
+	var unknown *serviceerror.NotFound
+	if errors.As(err, &unknown) {
+		return usage("neither the journal nor Temporal knows a session %q; `starter list` lists what the journal has", session)
 	}
 	return nil
 }

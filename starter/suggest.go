@@ -10,6 +10,15 @@ import (
 	"github.com/everturn/everturn/starter/terminal"
 )
 
+// refused is an error with which cobra has refused a command line, with what the command takes.
+func refused(cmd *cobra.Command, err error) error {
+	var said *exitError
+	if errors.As(err, &said) {
+		return err
+	}
+	return usage("%w: use `%s` (see `%s --help`)", err, cmd.UseLine(), cmd.CommandPath())
+}
+
 // flagError is what a flag that cannot be read ends with.
 func flagError(cmd *cobra.Command, err error) error {
 	hint := ""

@@ -70,7 +70,7 @@ func (a *app) importCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("importing (nothing was changed): %w", err)
 			}
-			fmt.Fprintf(a.out, "session %s · %d messages · %d turns\n", line(s.ID, 80), s.Head.Seq, s.Turns)
+			fmt.Fprintf(a.out, "session %s · %s · %s\n", line(s.ID, 80), plural(int(s.Head.Seq), "message"), plural(s.Turns, "turn"))
 			return nil
 		},
 	}

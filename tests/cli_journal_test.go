@@ -48,6 +48,9 @@ func TestCLIShowsAndMovesSessions(t *testing.T) {
 	unknown := h.starter("show", "third").exits(3)
 	assert.Contains(t, unknown.err.String(), `the journal has no session "third"`)
 
+	assert.Contains(t, h.starter("open", "third").exits(3).err.String(), `neither the journal nor Temporal knows a session "third"`)
+	h.starter("open", "first").exits(0)
+
 	exported := h.starter("export", "first").exits(0)
 	h.starter("export", "-f", "first.jsonl", "first").exits(0)
 	b, err := os.ReadFile(h.path("first.jsonl"))
@@ -57,7 +60,7 @@ func TestCLIShowsAndMovesSessions(t *testing.T) {
 
 	other := newHome(t, "")
 	imported := other.begin(strings.NewReader(string(b)), "import", "-").exits(0)
-	assert.Equal(t, "session first · 4 messages · 1 turns\n", imported.out.String())
+	assert.Equal(t, "session first · 4 messages · 1 turn\n", imported.out.String())
 	other.starter("import", h.path("first.jsonl")).exits(0)
 	was, is := decoded[shown](h.starter("show", "--json", "first")), decoded[shown](other.starter("show", "--json", "first"))
 	assert.Equal(t, was.Messages, is.Messages)

@@ -205,7 +205,7 @@ func (f Form) unknown(name string) error {
 		hint = "; " + f.named() + " asked for"
 	}
 	if best := terminal.Nearest(name, names); best != "" {
-		hint = fmt.Sprintf("; did you mean %q?", terminal.Line(best, shownName))
+		hint = fmt.Sprintf(" (did you mean %q?)", terminal.Line(best, shownName))
 	}
 	return fmt.Errorf("there is no field %q%s", terminal.Line(name, shownName), hint)
 }

@@ -74,7 +74,7 @@ func TestWhatDoesNotFitIsSaidAllAtOnce(t *testing.T) {
 		{[]string{"name=A", "colour=red"}, []string{"name: it has 1 characters and must have 2 to 10"}},
 		{[]string{"name=Ann", "colour=green"}, []string{`colour: "green" is none of its choices: red, blue`}},
 		{[]string{"name=Ann", "colour=3"}, []string{`"3" is none`}},
-		{[]string{"nmae=Ann", "colour=red"}, []string{`there is no field "nmae"; did you mean "name"?`, "name: it is needed"}},
+		{[]string{"nmae=Ann", "colour=red"}, []string{`there is no field "nmae" (did you mean "name"?); name: it is needed`}},
 		{[]string{"name=Ann", "colour=red", "zzzzzzzzz=1"}, []string{"9 values (name, mail, age,"}},
 		{[]string{"name=Ann", "colour=red", "age=4.5"}, []string{"age: 4.5 is no whole number"}},
 		{[]string{"name=Ann", "colour=red", "age=151"}, []string{"age: it must be 0 to 150"}},
