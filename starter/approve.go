@@ -108,7 +108,11 @@ func (a *app) listWaits(ctx context.Context, args []string, f approveFlags) erro
 		a.note("nothing waits for a person")
 		return nil
 	}
-	fmt.Fprintln(a.out, printable(layoutOf(a.out).instructions(waits)))
+	l := layoutOf(a.out)
+	if l.held, err = heldBack(ctx, store); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.out, printable(l.instructions(waits)))
 	if len(waits) == f.limit {
 		a.note("there may be more: list them with --limit %d", 10*f.limit)
 	}
@@ -127,8 +131,12 @@ func (t *turnClient) approve(ctx context.Context, args []string, f approveFlags)
 			return usage("nothing was decided: %s", w.Unspared())
 		}
 	}
+	held, err := heldBack(ctx, t.store)
+	if err != nil {
+		return err
+	}
 	for _, w := range waits {
-		agreed, err := t.confirmed(ctx, w, f)
+		agreed, err := t.confirmed(ctx, w, f, held)
 		if err != nil {
 			return err
 		}
@@ -139,6 +147,9 @@ func (t *turnClient) approve(ctx context.Context, args []string, f approveFlags)
 		var r workflows.ApprovalResult
 		if err := t.patiently(func() (err error) { r, err = t.decide(ctx, w, d); return err }); err != nil {
 			return err
+		}
+		if server := held[w.Tool]; server != "" && r.Allowed {
+			t.app.note("%s", beware(w, server))
 		}
 		said := "allowed"
 		if !r.Allowed {
@@ -154,14 +165,14 @@ func (t *turnClient) approve(ctx context.Context, args []string, f approveFlags)
 }
 
 // confirmed shows the call on a terminal, all of it, and asks whether it is meant.
-func (t *turnClient) confirmed(ctx context.Context, w journal.WaitRecord, f approveFlags) (bool, error) {
+func (t *turnClient) confirmed(ctx context.Context, w journal.WaitRecord, f approveFlags, held map[string]string) (bool, error) {
 	a := t.app
 	if f.yes || f.deny || !isTerminal(a.in) || !isTerminal(a.err) {
 		return true, nil
 	}
 	forgetTyped(a.in)
 	wide := layoutOf(a.err)
-	wide.whole = true
+	wide.whole, wide.held = true, held
 	seen, err := a.seen(ctx, wide.describe(w))
 	if err != nil || !seen {
 		return false, err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -19,6 +20,8 @@ type layout struct {
 	whole bool
 	// asked: the fields of a form are asked for one by one afterwards, and need no list.
 	asked bool
+	// held are the servers of tools that are held back now, by the tools' IDs: see heldBack.
+	held map[string]string
 }
 
 // layoutOf is the layout for one of the program's streams.
@@ -38,6 +41,9 @@ func (l layout) describe(w journal.WaitRecord) string {
 	if w.Why != "" {
 		fmt.Fprintf(&b, "\nbecause %s", line(w.Why, 300))
 	}
+	if server := l.held[w.Tool]; server != "" {
+		b.WriteString("\n" + beware(w, server))
+	}
 	switch {
 	case w.Kind == turn.WaitQuestion:
 		b.WriteString("\n" + l.barred(w.Question, w.Session))
@@ -49,6 +55,24 @@ func (l layout) describe(w journal.WaitRecord) string {
 		fmt.Fprintf(&b, "\nwith these arguments (%s):\n%s", shortHash(w.ArgumentsHash), l.barred(w.Arguments, w.Session))
 	}
 	return b.String()
+}
+
+// heldBack are the tools that are held back now, each with its server.
+func heldBack(ctx context.Context, store journal.Journal) (map[string]string, error) {
+	catalogues, err := store.Catalogues(ctx)
+	held := map[string]string{}
+	for _, c := range catalogues {
+		for _, h := range c.Held {
+			held[h.Now.ID] = c.Server
+		}
+	}
+	return held, err
+}
+
+// beware says that what waits is decided in vain: its tool has changed since the turn was given it.
+func beware(w journal.WaitRecord, server string) string {
+	return fmt.Sprintf("beware: %s has changed and is held back now: this call ends in tool_drift, whatever you say, unless the tool changes back; `starter tools diff %s` shows how",
+		terminal.Visible(w.Tool), server)
 }
 
 // asks says on a line who asks for what.

@@ -55,6 +55,31 @@ func TestCLIAsksNobodyForAToolThatHasChanged(t *testing.T) {
 	assert.NotContains(t, string(noted), `"begun"`)
 }
 
+// A tool that changes while a person is asked for it is decided about in vain, and the person is told so.
+func TestCLITellsThatAnOpenApprovalIsOfAToolThatHasChanged(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	model := script.Start(t, script.Steps(script.Call("mcp_ledger_append", `{"text":"x"}`), script.Text("It has changed.")))
+	h := newHome(t, asking(model)+trusting+"ask = [\"mcp/ledger/append\"]\n"+
+		hosting(t, "ledger", "", "-ledger", dir+"/effects", "-face", dir+"/face", "-pidfile", dir+"/pid"))
+	h.worker()
+	h.starter("run", "-s", "changed-while-asked", "Write.").exits(6)
+	const beware = "beware: mcp/ledger/append has changed and is held back now"
+	assert.NotContains(t, h.starter("approve").exits(0).out.String(), beware)
+	require.NoError(t, os.WriteFile(dir+"/face", []byte("description"), 0o600))
+	b, err := os.ReadFile(dir + "/pid")
+	require.NoError(t, err)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGHUP))
+	require.Eventually(t, func() bool { return h.starter("tools", "diff").code() == 1 }, within, 100*time.Millisecond)
+
+	assert.Contains(t, h.starter("approve").exits(0).out.String(), beware)
+	assert.Contains(t, h.starter("approve", "changed-while-asked", "--all", "-y").exits(0).err.String(), beware)
+	assert.Equal(t, "It has changed.\n", h.starter("attach", "changed-while-asked").exits(0).out.String())
+	assert.Contains(t, h.starter("show", "changed-while-asked").exits(0).out.String(), "tool_drift")
+}
+
 // assertCode checks that everybody who looks at the call 1.0 is told why it was not run.
 func assertCode(t *testing.T, h *home, session, ended string) {
 	t.Helper()
