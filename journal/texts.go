@@ -52,6 +52,9 @@ func ResultText(o turn.Outcome) string {
 	return ""
 }
 
+// HeldEnded is the reason of the ruling about what a call was held for that has ended without an answer to it.
+const HeldEnded = "its call has ended"
+
 // SuspendedText is what the model is told of a call whose server had asked for something when the turn ended.
 const SuspendedText = "outcome unknown: the tool's server had asked for something, and the turn ended before it went on. What it had done until then is not known. Check before trying again."
 

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/sqlite"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -42,4 +46,26 @@ func TestASampleThatWasNotMadeSaysWhy(t *testing.T) {
 	assert.Contains(t, shown(call, ruled(turn.Ruling{Verdict: turn.VerdictAllowed, Allowed: true})), ": never settled, and its call has ended, 0 attempts")
 	call.Outcome = ""
 	assert.Contains(t, shown(call), "of call 1.0: open, 0 attempts")
+}
+
+// What a call was held for cannot be answered when the call has ended, and whoever tries is told why.
+func TestNothingIsSaidToACallThatHasEnded(t *testing.T) {
+	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "j.db"), sqlite.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	begun, err := s.Begin(t.Context(), journal.BeginInput{Session: "s", Turn: "t", WorkflowID: "s", RunID: "t", Message: turn.Message{ID: "m", Text: "x"}, At: time.Now()})
+	require.NoError(t, err)
+	key, call := journal.StepKey{Turn: "t", Step: 1}, turn.ToolCall{ID: "1.0", Tool: "mcp/x/y", Arguments: "{}"}
+	_, err = s.StartInference(t.Context(), journal.StartInference{Session: "s", Key: key, Expect: begun.Head})
+	require.NoError(t, err)
+	_, err = s.SettleInference(t.Context(), journal.SettleInference{Session: "s", Key: key, Attempt: 1, Message: turn.Message{ToolCalls: []turn.ToolCall{call}}})
+	require.NoError(t, err)
+	_, err = s.ClaimCall(t.Context(), journal.ClaimInput{Turn: "t", Step: 1, Call: call, Attempt: 1, At: time.Now()})
+	require.NoError(t, err)
+	held := turn.Wait{ID: "h1.0.1.1", Kind: turn.WaitElicitation, Step: 1, Call: "1.0", Inquiry: &turn.Inquiry{Key: "1", Message: "Sure?", Schema: []byte(`{"type":"object"}`)}}
+	_, err = s.Ask(t.Context(), journal.AskInput{Session: "s", Turn: "t", Waits: []turn.Wait{held}, At: time.Now()})
+	require.NoError(t, err)
+	_, err = s.SettleCall(t.Context(), journal.SettleInput{Turn: "t", CallID: "1.0", Attempt: 1, Result: turn.ToolResult{Outcome: turn.OutcomeUnknown}, At: time.Now()})
+	require.NoError(t, err)
+	assert.ErrorContains(t, (&turnClient{store: s}).notOpen(t.Context(), "s", held.ID, nil), "nothing can be said to h1.0.1.1 any more: its call has ended")
 }

@@ -107,6 +107,9 @@ func (t *turnClient) notOpen(ctx context.Context, session, id string, open []jou
 		return err
 	}
 	for _, w := range waits {
+		if w.ID == id && w.Ruling != nil && w.Ruling.Reason == journal.HeldEnded {
+			return usage("nothing can be said to %s any more: %s; `starter show %s` shows how", id, journal.HeldEnded, quoted(session))
+		}
 		if w.ID == id && w.Ruling != nil {
 			return usage("%s was %s already%s; the first decision stands. `starter attach %s` shows how the turn goes on", id, w.Ruling.Verdict, ruledBy(*w.Ruling), quoted(session))
 		}

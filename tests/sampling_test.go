@@ -314,6 +314,30 @@ func TestAnOlderServerIsLentTheModelWhileItHoldsItsCall(t *testing.T) {
 	}
 }
 
+// What an older server has asked for dies with the worker that held its call: nobody decides about it any more, and nothing
+// is paid for it.
+func TestWhatACallIsHeldForEndsWithItsWorker(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	r := newRig(t, summarising(`{"text":"x"}`, "Never."), l.host(config.MCPTool{}), lending(config.SamplingAllow, older))
+	first := r.process()
+	begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Summarise it."})
+	wait := r.waits(begun.Turn, 1)[0]
+	first.kill()
+	r.process()
+	assert.Equal(t, "Summarised.", r.answered(session(t), "m1").Answer)
+	assert.Equal(t, turn.OutcomeUnknown, r.calls(begun.Turn, 1)[0].Outcome)
+	waits, err := r.store.Waits(t.Context(), begun.Turn)
+	require.NoError(t, err)
+	require.Len(t, waits, 1)
+	require.NotNil(t, waits[0].Ruling)
+	assert.Equal(t, turn.VerdictExpired, waits[0].Ruling.Verdict)
+	assert.Equal(t, journal.HeldEnded, waits[0].Ruling.Reason)
+	require.Error(t, r.decides(session(t), wait, true))
+	assert.Empty(t, r.lent())
+	r.sound(session(t))
+}
+
 // Without the operator's word an older server is not told that it may ask.
 func TestAnOlderServerMayNotAskTheModelWithoutHolding(t *testing.T) {
 	t.Parallel()

@@ -16,6 +16,31 @@ var elicitationPromises = []promise{
 	{"a server asks in the name of a call that ran, and within bounds", elicitRefused},
 	{"a reply fits what was asked", replyRefused},
 	{"what a server asks ends with its turn", elicitCancelled},
+	{"what a call is held for ends with the call", heldEnds},
+}
+
+func heldEnds(t T, open func() journal.Store) {
+	s, list := asked(t, open, 2)
+	held, other := inquiryOf(list[0], "1"), inquiryOf(list[1], "1")
+	held.ID, other.ID = "h1.0.1.1", "h1.1.1.1"
+	for i, w := range []turn.Wait{held, other} {
+		s.claim(list[i], 1)
+		_, err := s.Ask(t.Context(), journal.AskInput{Session: s.session, Turn: s.turn, Waits: []turn.Wait{w}, At: s.now()})
+		require.NoError(t, err)
+	}
+	s.settleCall(list[0], 1, turn.OutcomeUnknown, "its worker died")
+	waits, err := s.Waits(t.Context(), s.turn)
+	require.NoError(t, err)
+	require.Len(t, waits, 2)
+	require.NotNil(t, waits[0].Ruling)
+	assert.Equal(t, turn.VerdictExpired, waits[0].Ruling.Verdict)
+	assert.Equal(t, journal.HeldEnded, waits[0].Ruling.Reason)
+	assert.Nil(t, waits[1].Ruling, "its call is under way")
+	s.settleCall(list[1], 1, turn.OutcomeUnknown, "its worker died")
+	left, err := s.Waiting(t.Context(), s.session, 10)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+	s.start(2, resultsOf(list...)...)
 }
 
 func inquiryOf(c turn.ToolCall, n string) turn.Wait {

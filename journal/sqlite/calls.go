@@ -193,6 +193,9 @@ func (s *Store) SettleCall(ctx context.Context, in journal.SettleInput) (out jou
 			return fmt.Errorf("attempt %d never claimed it: %w", in.Attempt, journal.ErrNotFound)
 		} else {
 			err = t.settle(&c, in.Attempt, in.Result, in.At)
+			if err == nil {
+				err = t.closeHeld(&c, in.At)
+			}
 		}
 		if err == nil && taints {
 			err = t.mark(c, in.At)

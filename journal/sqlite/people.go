@@ -215,6 +215,27 @@ func (t *tx) cancelWaits(sc *scope, at time.Time) error {
 	return nil
 }
 
+// closeHeld rules what a call that has ended was still held for: it died with its worker, and an answer would go nowhere.
+func (t *tx) closeHeld(c *call, at time.Time) error {
+	list, err := t.waits(`w.turn = ? AND w.call_id = ? AND w.wait_id LIKE 'h%' AND w.verdict = '' ORDER BY w.n`, c.turn, c.rec.Call.ID)
+	for _, x := range list {
+		var r turn.Ruling
+		if err == nil {
+			r, err = journal.CheckRuling(x.rec.Wait, turn.Ruling{ID: x.rec.ID, Verdict: turn.VerdictExpired, Reason: journal.HeldEnded, At: at})
+		}
+		if err == nil {
+			err = t.rule(&x, r)
+		}
+		if err == nil {
+			err = t.emitWait(c.turn, x, at)
+		}
+	}
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	return t.showWaiting(c.scope, at)
+}
+
 // approved checks that a person's word covers a claim, where one is needed: the caller says so, or the call was put
 // before people.
 func (t *tx) approved(c *call, in journal.ClaimInput) error {
