@@ -80,16 +80,25 @@ func (s *Store) upToDate(ctx context.Context, db *sql.DB) (bool, error) {
 			journal.ErrNewer, version, schemaVersion)
 	case id == applicationID:
 		return version == schemaVersion, nil
-	case id == 0 && tables == 0, id == 0 && s.onlyGoose(ctx, db):
+	case id == 0 && tables == 0:
 		return false, nil
+	}
+	if begun, err := s.begun(ctx, db); err != nil || begun {
+		return false, err
 	}
 	return false, errors.New("the file is the database of another program: choose another path for the journal")
 }
 
-// onlyGoose reports whether the file holds nothing but the migration tool's own table: what a process leaves that
-// dies before its first migration.
-func (s *Store) onlyGoose(ctx context.Context, db *sql.DB) bool {
-	var others int
-	err := db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE tbl_name NOT IN ('goose_db_version', 'sqlite_sequence')`).Scan(&others)
-	return err == nil && others == 0
+// begun reports whether the file is a journal that is being made: it holds nothing but the migration tool's own table, which
+// is what a process leaves that dies before its first migration, or it has become a journal since it was looked at. The
+// mark and the tables come in one transaction, so that where there are tables and then no mark, they are somebody else's.
+func (s *Store) begun(ctx context.Context, db *sql.DB) (bool, error) {
+	var others, id int
+	err := s.retry(ctx, func() error {
+		return db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE tbl_name NOT IN ('goose_db_version', 'sqlite_sequence')`).Scan(&others)
+	})
+	if err == nil && others > 0 {
+		err = s.retry(ctx, func() error { return db.QueryRowContext(ctx, `PRAGMA application_id`).Scan(&id) })
+	}
+	return others == 0 || id == applicationID, err
 }
