@@ -3,6 +3,7 @@ package tests
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -83,8 +84,11 @@ func TestAMessageSentAgainAnswersNoQuestion(t *testing.T) {
 				_, err := r.people().Send(t.Context(), sessions.Request{Session: session(t), Message: again})
 				require.NoError(t, err)
 			}
-			_, err := r.people().Answer(t.Context(), session(t), workflows.Answer{Question: "q1", Text: "The first."})
-			require.NoError(t, err, "the question is open still")
+			// Until the journal has said that the session had it, a message stands for the answer, and another is refused.
+			require.Eventually(t, func() bool {
+				_, err := r.people().Answer(t.Context(), session(t), workflows.Answer{Question: "q1", Text: "The first."})
+				return err == nil
+			}, 20*time.Second, 50*time.Millisecond, "the question is open still")
 			assert.Equal(t, "The first it is.", r.ended(begun.Turn).Answer)
 			messages, _ := r.transcript(session(t))
 			assert.Equal(t, "The first.", messages[len(messages)-2].Text)
