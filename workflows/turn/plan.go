@@ -48,8 +48,9 @@ type Profile struct {
 // so that a history replays as it was recorded: 1 ended at a question and at a call that asks for a person, and waited
 // for activities to acknowledge a stop; 2 waits for people, and stops at once; 3 takes a call that nobody has weighed for
 // one that asks; 4 has decisions recorded only when the server has them; 5 leaves messages that wait for its end to the next turn,
-// also where it is stopped; 6 asks the ledger about a call whose activity failed with an error that is not the activity's.
-const PinsVersion = 6
+// also where it is stopped; 6 asks the ledger about a call whose activity failed with an error that is not the activity's; 7 waits
+// for a tool server that is away, takes up its tools when it is back, and ends when the model's answer was cut or refused.
+const PinsVersion = 7
 
 // Pins are the configuration of a turn: read once, at Start, and kept in history and journal. The type only grows.
 type Pins struct {
