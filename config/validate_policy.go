@@ -1,7 +1,6 @@
 package config
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"path"
@@ -112,8 +111,10 @@ func (v *validator) argument(key, name, pattern string, permit Permit) {
 	switch {
 	case slices.Contains(strings.Split(name, "."), ""):
 		v.add(key, "is no dotted key: a name is missing before, after or between its dots")
-	case broken && !json.Valid([]byte(pattern)): // a list or an object is named by its text
+	case broken:
 		v.add(key, "is %s; it must be a pattern, and a [ or \\ in this one is not closed", quote(pattern))
+	case strings.ContainsFunc(pattern, func(r rune) bool { return r > unicode.MaxASCII }):
+		v.add(key, "is %s; it must be in ASCII: a value with any other character is always asked about", quote(pattern))
 	case pattern != "**" && strings.Contains(inner, "**"):
 		v.add(key, "is %s; it must be a pattern with ** only as /** at its end, or ** alone", quote(pattern))
 	case permit == PermitAllow && (slices.Contains(segments, "..") || strings.Contains(pattern, `\`)):

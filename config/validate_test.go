@@ -142,6 +142,14 @@ func TestContradictionsAndBadValues(t *testing.T) {
 			rule + "arguments = { path = \"../**\" }\n",
 			`agent.toml:4:22: policy.rules[0].arguments.path is "../**"; it must be a pattern without .. and backslashes, since values with them are never allowed by a rule`,
 		},
+		"rule with letters that have other spellings": {
+			rule + "arguments = { path = \"résumé/**\" }\n",
+			`agent.toml:4:22: policy.rules[0].arguments.path is "résumé/**"; it must be in ASCII: a value with any other character is always asked about`,
+		},
+		"rule of a list": {
+			rule + "arguments = { path = '[\"a/b\",1]' }\n",
+			`agent.toml:4:22: policy.rules[0].arguments.path is "[\"a/b\",1]"; it must be a pattern, and a [ or \ in this one is not closed`,
+		},
 		"rule of half a key": {
 			rule + "arguments = { \"a..b\" = \"x\" }\n",
 			`agent.toml:4:24: policy.rules[0].arguments."a..b" is no dotted key: a name is missing before, after or between its dots`,
@@ -197,7 +205,7 @@ func TestRulesThatAreTaken(t *testing.T) {
 		Path: write(t, `
 [[policy.rules]]
 tool = "mcp/files/write"
-arguments = { path = "${FOLDER}/**", "options.list" = '["a/b",1]', n = "[0-9]" }
+arguments = { path = "${FOLDER}/**", "options.to" = "*@corp.com", n = "[0-9]" }
 permit = "allow"
 [[policy.rules]]
 tool = "mcp/files/*"
@@ -212,12 +220,12 @@ permit = "deny"
 	})
 	require.NoError(t, err)
 	assert.Equal(t, []PolicyRule{
-		{Tool: "mcp/files/write", Arguments: map[string]string{"path": "docs/**", "options.list": `["a/b",1]`, "n": "[0-9]"}, Permit: PermitAllow},
+		{Tool: "mcp/files/write", Arguments: map[string]string{"path": "docs/**", "options.to": "*@corp.com", "n": "[0-9]"}, Permit: PermitAllow},
 		{Tool: "mcp/files/*", Arguments: map[string]string{"path": "../**"}, Permit: PermitAsk, Why: "that is outside"},
 		{Tool: "*", Permit: PermitDeny},
 	}, loaded.Config.Policy.Rules)
 	shown := shown(t, loaded, true)
-	assert.Contains(t, shown, "[policy.rules.arguments]\nn = '[0-9]'  # from agent.toml:4\n\"options.list\" = '[\"a/b\",1]'  # from agent.toml:4\npath = '${FOLDER}/**'  # from agent.toml:4\n")
+	assert.Contains(t, shown, "[policy.rules.arguments]\nn = '[0-9]'  # from agent.toml:4\n\"options.to\" = '*@corp.com'  # from agent.toml:4\npath = '${FOLDER}/**'  # from agent.toml:4\n")
 	again := load(t, strings.ReplaceAll(shown, "${FOLDER}", "docs"))
 	assert.Equal(t, loaded.Config.Policy, again.Config.Policy)
 }

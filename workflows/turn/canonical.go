@@ -1,93 +1,206 @@
 package turn
 
 import (
-	"bytes"
-	"encoding/json"
-	"strconv"
+	"net/netip"
+	"path"
+	"regexp"
 	"strings"
 )
 
-// canonicalJSON writes a decoded value the one way: compact, keys sorted, numbers as canonicalNumber has them. Numbers
-// must have been decoded as json.Number.
-func canonicalJSON(value any) string {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(canonicalNumbers(value)); err != nil {
-		return ""
-	}
-	return strings.TrimSuffix(b.String(), "\n")
-}
+// kind is the kind of values that a rule's pattern is about: see kindOf. Each kind has one canonical form, in ASCII, that
+// every reader takes for the same thing. Whatever separates, quotes, escapes or encodes is in none of them, so that a
+// wildcard never matches across it. Rules do not try to understand any other spelling: they ask.
+type kind int
 
-func canonicalNumbers(value any) any {
-	switch v := value.(type) {
-	case json.Number:
-		if n, ok := canonicalNumber(v.String()); ok {
-			return json.Number(n)
-		}
-	case []any:
-		out := make([]any, len(v))
-		for i, inner := range v {
-			out[i] = canonicalNumbers(inner)
-		}
-		return out
-	case map[string]any:
-		out := make(map[string]any, len(v))
-		//workflowcheck:ignore
-		for name, inner := range v {
-			out[name] = canonicalNumbers(inner)
-		}
-		return out
-	}
-	return value
-}
+const (
+	// kindPath: segments of POSIX's portable file names (POSIX.1-2017, 3.282) between single slashes, from the root, from
+	// ~/ if the pattern is, or from where the reader stands. A plain word and the name of a host are paths of one segment.
+	kindPath kind = iota
+	// kindNumber: decimal digits, without exponent, needless signs and zeros, in at most 15 characters (a float64 holds it exactly).
+	kindNumber
+	// kindHost: the name of a host in lower case, or an IPv4 address in four decimal numbers.
+	kindHost
+	// kindEmail: one mailbox: a portable name, @, and a host.
+	kindEmail
+	// kindURL: scheme://host, a port that is not the scheme's own, a path, and a query of names and values.
+	kindURL
+)
 
-// plainDigits is how many digits a canonical number has at most before or behind its point, beyond which it is written
-// with an exponent: as in ECMAScript and RFC 8785, but without their rounding to a float64.
-const plainDigits = 21
-
-// canonicalNumber writes a JSON number without needless zeros, sign or exponent, and never rounds it. It reports false for
-// what is no JSON number, or one whose exponent no reader could take.
-func canonicalNumber(s string) (string, bool) {
-	if s == "" || s[0] != '-' && (s[0] < '0' || s[0] > '9') || !json.Valid([]byte(s)) {
-		return "", false
-	}
-	mantissa, exponent, _ := strings.Cut(strings.ToLower(s), "e")
-	shift := 0
-	if exponent != "" {
-		n, err := strconv.ParseInt(exponent, 10, 32)
-		if err != nil {
-			return "", false
-		}
-		shift = int(n)
-	}
-	mantissa, negative := strings.CutPrefix(mantissa, "-")
-	whole, fraction, _ := strings.Cut(mantissa, ".")
-	digits := strings.TrimLeft(whole+fraction, "0")
-	point := shift + len(whole) - (len(whole+fraction) - len(digits)) // where the point stands in digits
-	digits = strings.TrimRight(digits, "0")
-	if digits == "" {
-		return "0", true
-	}
-	text := placed(digits, point)
-	if negative {
-		text = "-" + text
-	}
-	return text, true
-}
-
-// placed writes digits with the decimal point at a place, which may lie outside of them.
-func placed(digits string, point int) string {
+// kindOf says what a pattern is about by how it is written: https://*.corp.com/** is about URLs, *@corp.com about email, 10.0.0.*
+// about hosts, 1000 about numbers, and everything else about paths.
+func kindOf(pattern string) kind {
+	numeric := strings.Trim(pattern, "0123456789.-+*?") == "" && strings.ContainsAny(pattern, "0123456789") && strings.LastIndex(pattern, "-") <= 0
 	switch {
-	case point > 0 && point <= plainDigits && point >= len(digits):
-		return digits + strings.Repeat("0", point-len(digits))
-	case point > 0 && point < len(digits):
-		return digits[:point] + "." + digits[point:]
-	case point <= 0 && point > -plainDigits:
-		return "0." + strings.Repeat("0", -point) + digits
+	case strings.Contains(pattern, "://") || strings.HasPrefix(pattern, "//"):
+		return kindURL
+	case strings.Contains(pattern, "@"):
+		return kindEmail
+	case numeric && strings.Count(pattern, ".") >= 2:
+		return kindHost
+	case numeric || spelledNumber.MatchString(pattern):
+		return kindNumber
 	}
-	if len(digits) > 1 {
-		digits = digits[:1] + "." + digits[1:]
+	return kindPath
+}
+
+var (
+	portable  = regexp.MustCompile(`^[A-Za-z0-9._-]*[A-Za-z0-9_-]$`) // one segment; neither . nor .., and no dot that Windows drops
+	number    = regexp.MustCompile(`^(0|-?([1-9][0-9]*(\.[0-9]*[1-9])?|0\.[0-9]*[1-9]))$`)
+	hostName  = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+	inNumbers = regexp.MustCompile(`(^|\.)([0-9]+|0x[0-9a-f]*)$`) // what readers take for an IPv4 address (WHATWG URL, 3.5)
+	webURL    = regexp.MustCompile(`^([a-z][a-z0-9+.-]*)://([^/?:]+)(:[1-9][0-9]{0,4})?(?:/([A-Za-z0-9._/-]*))?(\?[A-Za-z0-9._=&-]*)?$`)
+	// spelledNumber is a number in a form that is not canonical: a pattern of such a number is one of a number.
+	spelledNumber = regexp.MustCompile(`^(?i)[+-]?(0[xob][0-9a-f]+|[0-9.]+e[+-]?[0-9]+)$`)
+	// alias is a path through what a process has open, which leads anywhere (Linux, proc(5)).
+	alias = regexp.MustCompile(`(^|/)(proc/[^/]+|dev/(fd|std[a-z]+))(/|$)`)
+)
+
+// canonical reports whether a text is in the canonical form of what a pattern is about.
+func canonical(pattern, text string) bool {
+	switch kindOf(pattern) {
+	case kindNumber:
+		return number.MatchString(text) && len(strings.TrimPrefix(text, "-")) <= 15
+	case kindHost:
+		return canonicalHost(text)
+	case kindEmail:
+		mailbox, host, _ := strings.Cut(text, "@")
+		return portable.MatchString(mailbox) && mailbox[0] != '-' && canonicalHost(host)
+	case kindURL:
+		u := webURL.FindStringSubmatch(text)
+		if u == nil || u[1] == "https" && u[3] == ":443" || u[1] == "http" && u[3] == ":80" {
+			return false
+		}
+		inside := strings.TrimSuffix(u[4], "/")
+		return canonicalHost(u[2]) && u[4] != "/" && (inside == "" || allPortable(inside))
 	}
-	return digits + "e" + strconv.Itoa(point-1)
+	from, inside := anchor(text)
+	home := from == "~/" && !strings.HasPrefix(pattern, "~/")
+	return !home && allPortable(inside) && inside[0] != '-' && !alias.MatchString(strings.ToLower(text))
+}
+
+func allPortable(text string) bool {
+	for segment := range strings.SplitSeq(text, "/") {
+		if !portable.MatchString(segment) {
+			return false
+		}
+	}
+	return true
+}
+
+func canonicalHost(host string) bool {
+	if inNumbers.MatchString(host) {
+		ip, err := netip.ParseAddr(host)
+		return err == nil && ip.Is4()
+	}
+	return hostName.MatchString(host)
+}
+
+// anchor parts a path from where it begins: the root, the reader's home or, with an empty anchor, where the reader stands.
+func anchor(text string) (from, inside string) {
+	for _, from := range []string{"/", "~/"} {
+		if inside, ok := strings.CutPrefix(text, from); ok {
+			return from, inside
+		}
+	}
+	return "", text
+}
+
+// wild is what a pattern leaves open, and a beginning that only values which are not canonical have.
+var wild = regexp.MustCompile(`\*+|\?|\[[^\]]*\]|^(\.\./)+`)
+
+// legible reports whether a pattern is in canonical form itself: ./secrets/** and 0x3e8 would never match what they mean.
+func legible(pattern string) bool {
+	filler := "x"
+	switch k := kindOf(pattern); {
+	case k == kindHost && wild.MatchString(pattern):
+		return true
+	case k == kindHost || k == kindNumber:
+		filler = "1"
+	}
+	return canonical(pattern, wild.ReplaceAllString(pattern, filler))
+}
+
+// allows says how sure it is that a pattern allows a text: surely, if the text is canonical and matches; perhaps, if it is not canonical.
+func allows(pattern, text string) certainty {
+	from, _ := anchor(pattern)
+	begins, _ := anchor(text)
+	switch {
+	case !canonical(pattern, text):
+		return perhaps
+	case kindOf(pattern) == kindURL && strings.Count(pattern, ":") != strings.Count(text, ":"): // a * is no port
+		return never
+	case from == begins && spans(pattern, text):
+		return surely
+	}
+	return never
+}
+
+// bars is allows for a rule that denies or asks. It holds for a folder as for what is in it, whatever the case of letters,
+// and for a URL whatever its scheme and, unless the pattern names one, its port.
+func bars(pattern, text string) certainty {
+	if !legible(pattern) {
+		return perhaps
+	}
+	plain := canonical(pattern, text)
+	p, t := strings.ToLower(pattern), strings.ToLower(text)
+	switch {
+	case within(p, t), plain && kindOf(pattern) == kindURL && barsURL(p, t):
+		return surely
+	case !plain, kindOf(pattern) == kindPath && leadsTo(p, t):
+		return perhaps
+	}
+	return never
+}
+
+func barsURL(pattern, text string) bool {
+	u := webURL.FindStringSubmatch(text)
+	_, pattern, _ = strings.Cut(pattern, "//")
+	host, inside, _ := strings.Cut(pattern, "/")
+	host = strings.TrimSuffix(strings.TrimSuffix(host, ":443"), ":80")
+	pattern, inside = strings.TrimSuffix(host+"/"+inside, "/"), strings.TrimSuffix("/"+u[4], "/")
+	return within(pattern, u[2]+inside) || within(pattern, u[2]+u[3]+inside)
+}
+
+// leadsTo reports whether a path may be one that a pattern names from elsewhere: nobody here knows where the reader stands.
+func leadsTo(pattern, text string) bool {
+	from, p := anchor(pattern)
+	begins, t := anchor(text)
+	for more := from != begins; more; _, t, more = strings.Cut(t, "/") {
+		if within(p, t) {
+			return true
+		}
+		if begins == "" {
+			return false
+		}
+	}
+	return false
+}
+
+// within is spans, or that the text is the folder itself.
+func within(pattern, text string) bool {
+	folder, deep := strings.CutSuffix(pattern, "/**")
+	return spans(pattern, text) || deep && spans(folder, text)
+}
+
+// spans matches a text segment by segment: path.Match for each, which never crosses a slash then, and any number of them
+// for a /** at the end. A pattern of what lies in a folder does not name the folder itself.
+func spans(pattern, text string) bool {
+	if pattern == "**" {
+		return true
+	}
+	pattern, deep := strings.CutSuffix(pattern, "/**")
+	for {
+		p, restPattern, more := strings.Cut(pattern, "/")
+		t, restText, follows := strings.Cut(text, "/")
+		if ok, err := path.Match(p, t); err != nil || !ok {
+			return false
+		}
+		if !more {
+			return follows == deep && (!deep || restText != "")
+		}
+		if !follows {
+			return false
+		}
+		pattern, text = restPattern, restText
+	}
 }

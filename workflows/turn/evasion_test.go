@@ -24,22 +24,21 @@ func TestADenialHoldsForOtherSpellingsOfItsPaths(t *testing.T) {
 				"~/x", "~root/x", "/~/x", "file:~/x", "$HOME/x", "/srv/$X/a", "${X}/passwd", "/srv/$(x)", "%systemroot%/x", "/et$@c/x", "//?/C:/etc/passwd", "//host/c$/etc/x", "/ETC~1/passwd", "/c:/etc/x",
 				"/srv/" + strings.Repeat("./", 5000) + "../etc/passwd",
 			},
-			[]string{"/srv/a", "/srv/etc/a", "/srv/a%zz", "/srv/a b", "/srv/ünïcode/日本", "/srv/100%", "https://good.com/etc/passwd", "https://good.com/?$filter=x", "docs/a;b", "/proc/cpuinfo",
-				"/srv/proc/a", "note: done", "file:///srv/a", "/srv/notes~", "%20a%c3%a4", "/srv/a?b#c"},
+			[]string{"/srv/a", "/srv/etc/a", "/srv/a-b.c_d", "docs/a", "a", "/srv/proc", "/srv/..a", "/srv/.a"},
 		},
 		"/home/*/.ssh/**": {[]string{"~/.ssh/id", "~me/.ssh/id", "/home/me/.ssh/id", "/home/me/.ssh/../.ssh/id", "file:///home/me/.ssh/id", "$HOME/.ssh/id"}, []string{"/home/me/notes", "docs/.ssh/id"}},
 		"~/.ssh/**":       {[]string{"~/.ssh/id", "~me/.ssh/id", "/home/me/.ssh/id", "~/../me/.ssh/id", ".ssh/id", "$HOME/.ssh/id"}, []string{"~/notes", "/home/me/notes", "docs/.ssh/id"}},
-		"~/**":            {[]string{"~/x", "~root/x", "/home/me/x", "/Users/me/x", "/root/x"}, []string{"docs/a", "/srv/a"}},
-		"file:///etc/**":  {[]string{"file:///etc/passwd", "/etc/passwd", "file:/etc/passwd", "file://localhost/etc/passwd"}, []string{"/srv/a", "file:///srv/a"}},
-		"secrets/**":      {[]string{"file:secrets/a", "file:///srv/secrets/a", "$X/a", "~/../x/secrets/a", "sec\u200brets/a", "ｓecrets/a", "ſecrets/a", "secrets./a", "secrets;x/a", "/proc/self/cwd/secrets/a"}, []string{"docs/a", "~/notes", "note: secrets are kept"}},
-		"ﬁles/**":         {[]string{"ﬁles/a", "files/a"}, []string{"tiles/a"}},
-		"résumé/**":       {[]string{"résumé/a", "re\u0301sume\u0301/a"}, []string{"resume/a", "été/a"}},
-		"*.key":           {[]string{"a.key ", "a.key.", "a.key;x", "file:a.key", "a.ke\u200by", "a.ｋey", "$X", "a.key::$DATA", "/dev/stdin"}, []string{"a.txt", "it costs $5 a key"}},
+		"~/**":            {[]string{"~/x", "~root/x", "/home/me/x", "/Users/me/x", "/root/x"}, nil},
+		"file:///etc/**":  {[]string{"file:///etc/passwd", "/etc/passwd", "file:/etc/passwd", "file://localhost/etc/passwd"}, nil},
+		"secrets/**":      {[]string{"file:secrets/a", "file:///srv/secrets/a", "$X/a", "~/../x/secrets/a", "sec\u200brets/a", "ｓecrets/a", "ſecrets/a", "secrets./a", "secrets;x/a", "/proc/self/cwd/secrets/a"}, []string{"docs/a", "/srv/docs/a", "Secret"}},
+		"ﬁles/**":         {[]string{"ﬁles/a", "files/a"}, nil},
+		"résumé/**":       {[]string{"résumé/a", "re\u0301sume\u0301/a"}, nil},
+		"*.key":           {[]string{"a.key ", "a.key.", "a.key;x", "file:a.key", "a.ke\u200by", "a.ｋey", "$X", "a.key::$DATA", "/dev/stdin"}, []string{"a.txt"}},
 		"1000":            {[]string{"１０００", "1\u200b000", "%31000"}, []string{"1001"}},
 		"[a/b":            {[]string{"x"}, nil}, // a pattern that cannot be read opens nothing
 	} {
 		for _, value := range values.denied {
-			assert.Equal(t, turn.Deny, permitted(barred(pattern), path(value)), "%s of %.200q", pattern, value)
+			assert.NotEqual(t, turn.Allow, permitted(barred(pattern), path(value)), "%s of %.200q", pattern, value)
 		}
 		for _, value := range values.left {
 			assert.Equal(t, turn.Allow, permitted(barred(pattern), path(value)), "%s of %.200q", pattern, value)
@@ -58,22 +57,21 @@ func TestADenialHoldsForOtherSpellingsOfItsAddresses(t *testing.T) {
 				"https://evil.com;.good.com/", "https://evil.com&.good.com/", "https://evil.com\\@good.com/", "https://good.com\\@evil.com/", "https://good.com#@evil.com/", "https://evil.com@good.com/",
 				"https://$HOST/x", "https://${X}.com/", " https://evil.com/x", "<https://evil.com/x>", "file://evil.com/share/x", "https://evil.com:443/" + strings.Repeat("x", 10_000),
 			},
-			[]string{"https://good.com/", "https://notevil.com/x", "https://evil.com.good.org/", "https://good.com/evil.com", "https://good.com/?u=https://evil.com", "https://good.com/$x?$filter=a",
-				"docs/evil.com/a", "/evil.com/a", "file:///srv/evil.com", "write to evil.com"},
+			[]string{"https://good.com/", "https://notevil.com/x", "https://evil.com.good.org/", "https://good.com/evil.com", "https://good.com/x?u=evil.com&v=1", "http://good.com:8080", "https://1.2.3.4/x"},
 		},
 		"https://evil.com/admin/**": {[]string{"https://evil.com:443/admin/x", "https://evil.com/x/../admin/y", "https://evil.com//admin/x", "https://evil.com/admin?x", "https://evil.com/%61dmin/x", "https://evil.com/$x"},
-			[]string{"https://evil.com/", "https://evil.com/public", "https://evil.com:443/public?x=/admin"}},
+			[]string{"https://evil.com/", "https://evil.com/public", "https://evil.com/public?x=admin"}},
 		"https://evil.com":      {[]string{"https://evil.com", "https://evil.com/", "https://evil.com:443?x=/y", "evil.com"}, []string{"https://evil.com/x"}},
-		"https://*.evil.com/**": {[]string{"https://a.evil.com:443/x", "http://a.b.evil.com./x", "https://u@a.evil.com/x"}, []string{"https://evil.org/x", "README.md"}},
-		"https://*/**":          {[]string{"https://x.com:1/y", "//x.com/y", "http://x/y"}, []string{"docs/a", "README.md", "/srv/a", "file:///srv/a"}},
+		"https://*.evil.com/**": {[]string{"https://a.evil.com:443/x", "http://a.b.evil.com./x", "https://u@a.evil.com/x"}, []string{"https://evil.org/x"}},
+		"https://*/**":          {[]string{"https://x.com:1/y", "//x.com/y", "http://x/y"}, nil},
 		"http://169.254.169.254/**": {[]string{"http://169.254.169.254/x", "http://2852039166/x", "http://0xa9fea9fe/x", "http://0251.0376.0251.0376/x", "http://169.254.43518/", "http://[::ffff:169.254.169.254]/x",
-			"http://[::ffff:a9fe:a9fe]:80/x"}, []string{"http://169.254.169.253/x", "http://1/"}},
-		`http://\[::1\]:8080/**`:   {[]string{"http://[::1]:8080/x", "http://u@[::1]:08080/x"}, []string{"http://[::2]:8080/x"}},
-		"https://evil.com:8443/**": {[]string{"https://evil.com:8443/x", "http://u@evil.com.:08443/x"}, []string{"https://evil.com/x", "https://evil.com:443/x"}},
-		"evil.com/**":              {[]string{"evil.com/x", "https://evil.com/x", "//u@evil.com:1/x"}, []string{"https://good.com/x", "docs/evil.com/x"}},
+			"http://[::ffff:a9fe:a9fe]:80/x"}, []string{"http://169.254.169.253/x"}},
+		`http://\[::1\]:8080/**`:   {[]string{"http://[::1]:8080/x", "http://u@[::1]:08080/x"}, nil},
+		"https://evil.com:8443/**": {[]string{"https://evil.com:8443/x", "http://u@evil.com.:08443/x"}, []string{"https://evil.com/x", "https://evil.com:8444/x"}},
+		"evil.com/**":              {[]string{"evil.com/x", "https://evil.com/x", "//u@evil.com:1/x"}, []string{"good.com/x", "docs/evil.com/x"}},
 	} {
 		for _, value := range values.denied {
-			assert.Equal(t, turn.Deny, permitted(barred(pattern), path(value)), "%s of %.200q", pattern, value)
+			assert.NotEqual(t, turn.Allow, permitted(barred(pattern), path(value)), "%s of %.200q", pattern, value)
 		}
 		for _, value := range values.left {
 			assert.Equal(t, turn.Allow, permitted(barred(pattern), path(value)), "%s of %.200q", pattern, value)
@@ -83,32 +81,36 @@ func TestADenialHoldsForOtherSpellingsOfItsAddresses(t *testing.T) {
 
 func TestAnAskHoldsForOtherSpellings(t *testing.T) {
 	rules := []turn.Rule{
-		{Tool: "*", Arguments: map[string]string{"path": "/etc/**"}, Permit: turn.Ask}, {Tool: "*", Arguments: map[string]string{"path": "https://evil.com/**"}, Permit: turn.Ask},
+		{Tool: "*", Arguments: map[string]string{"path": "/etc/**"}, Permit: turn.Ask}, {Tool: "*", Arguments: map[string]string{"url": "https://evil.com/**"}, Permit: turn.Ask},
 		{Tool: "*", Permit: turn.Allow},
 	}
-	for _, value := range []string{"file:///etc/passwd", "/proc/self/root/etc/passwd", "/%65tc/passwd%zz", "https://u@evil.com/x", "//evil.com/x"} {
+	for _, value := range []string{"file:///etc/passwd", "/proc/self/root/etc/passwd", "/%65tc/passwd%zz"} {
 		assert.Equal(t, turn.Ask, permitted(rules, path(value)), value)
 	}
-	assert.Equal(t, turn.Allow, permitted(rules, path("/srv/a")))
+	for _, value := range []string{"https://u@evil.com/x", "//evil.com/x", "https://evil.com/x"} {
+		assert.Equal(t, turn.Ask, permitted(rules, `{"url":"`+value+`"}`), value)
+	}
+	assert.Equal(t, turn.Allow, permitted(rules, `{"path":"/srv/a","url":"https://good.com/x"}`))
 }
 
 func TestARuleAllowsNoDisguise(t *testing.T) {
 	for pattern, values := range map[string]struct{ allowed, denied []string }{
 		"/work/**": {
-			[]string{"/work/a", "/work/a b/c", "/work/..a", "/work/...", "/work/a;b", "/work/ünïcode/日本", "/work/a%20b", "/work/100%", "/work/Foo$Bar.class", "/work/a.", "/work/🎉", "/work/.é", "/work/a?b"},
+			[]string{"/work/a", "/work/..a", "/work/.a", "/work/A/b-c_d.e"},
 			[]string{
+				"/work/a b/c", "/work/...", "/work/a;b", "/work/ünïcode/日本", "/work/a%20b", "/work/100%", "/work/Foo$Bar.class", "/work/a.", "/work/🎉", "/work/.é", "/work/a?b",
 				"/work/%252e%252e/etc", "/work/%25/x", "/work/．．/etc", "/work/..;/etc", "/work/..;x=y/etc", "/work/.. /etc", "/work/ ../etc", "/work/. ./etc", "/work/..\u00a0/etc", "/work/‥/etc", "/work/．./etc",
 				"/work/․․/etc", "/work/﹒﹒/etc", "/work/。。/etc", "/work/.\u200b./etc", "/work/..\ufeff/etc", "/work/.\u00ad./etc", "/work/..é/etc", "/work/.é./etc", "/work/..%20/etc", "/work/..%3b/etc",
 				"/work/%EF%BC%8E%EF%BC%8E/etc", "/work/%%32e%%32e/etc", "/work/%u002e%u002e/etc", "/work/%c0%ae%c0%ae/etc", "/work/%e0%80%ae/etc", "/work/..?x", "/work/..#x", "/work/..:x/etc", "/work/..,/etc",
 				"/work/a／..／../etc", "/work/a＼..＼..", "/work/.$Z./etc", "/work/.${Z}./etc", "/work/$X", "/work/.$1./etc", "/work/%09/..", "/work/.. ./etc", "/work/...\u3000/etc",
 			},
 		},
-		"*":   {[]string{"a", "...", "a$b", "note: b"}, []string{"$HOME", "${X}", "%appdata%", "～", "～root", "Ｃ：a", "／etc", "\u200b~", "．．", "https:evil.com", "file:passwd", "‥"}},
+		"*":   {[]string{"a", "a.b", "7"}, []string{"...", "a$b", "note: b", "-rf", "@file", "$HOME", "${X}", "%appdata%", "～", "～root", "Ｃ：a", "／etc", "\u200b~", "．．", "https:evil.com", "file:passwd", "‥"}},
 		"**":  {[]string{"a", "a/b"}, []string{"$HOME/x", "\u200b/etc/passwd", "\ufeff~/x", "ｆile：/etc/passwd", "\u3000/etc", "%2fetc", "https:evil.com/x", "a/‥/b"}},
 		"/**": {[]string{"/a", "/a/b"}, []string{"//evil.com/x", "/../a", "/a/．．/b"}},
 		"https://*.example.com/**": {
-			[]string{"https://a.example.com/x", "https://a-1.b.example.com/x%20y", "https://A.example.com/x", "https://a.example.com/x?q=1&r=2;3"},
-			[]string{"https://evil.com;.example.com/", "https://evil.com;.example.com/x", "https://evil.com&.example.com/x", "https://.example.com/", "https://.example.com/x", "https://evil.com,.example.com/x",
+			[]string{"https://a.example.com/x", "https://a-1.b.example.com/x/", "https://a.example.com/x?q=1&r=2"},
+			[]string{"https://a-1.b.example.com/x%20y", "https://A.example.com/x", "https://a.example.com/x?q=1&r=2;3", "https://a.example.com/x#y", "https://evil.com;.example.com/", "https://evil.com;.example.com/x", "https://evil.com&.example.com/x", "https://.example.com/", "https://.example.com/x", "https://evil.com,.example.com/x",
 				"https://evil.com!.example.com/x", "https://evil.com$.example.com/x", "https://evil.com|.example.com/x", "https://evil.com'.example.com/x", "https://evil.com(.example.com/x", "https://evil.com_.example.com/x",
 				"https://evil.com[.example.com/x", "https://evil.com<.example.com/x", "https://evil.com\u200b.example.com/x", "https://evil.com℀.example.com/x", "https://a..example.com/x",
 				"https://a.example.com/..;/x", "https://a.example.com/..?x", "https://a.example.com/．．/x"},
@@ -116,9 +118,9 @@ func TestARuleAllowsNoDisguise(t *testing.T) {
 		"https://example.com/work/**": {[]string{"https://example.com/work/a"}, []string{"https://example.com/work/..?x", "https://example.com/work/..;x", "https://example.com/work/..#x", "https://example.com/work/%252e%252e/x"}},
 		"https://*:8080/**":           {[]string{"https://a.com:8080/x"}, []string{"https://evil.com:80:8080/x", "https://u@evil.com:8080/x", "https://:8080/x"}},
 		"https://[ab].example.com/**": {[]string{"https://a.example.com/x"}, []string{"https://c.example.com/x", "https://.example.com/x"}},
-		`http://\[::1\]/**`:           {[]string{"http://[::1]/x"}, []string{"http://[::2]/x"}},
+		`http://\[::1\]/**`:           {nil, []string{"http://[::1]/x", "http://[::2]/x"}},
 		"*://a.com/**":                {[]string{"https://a.com/x"}, []string{"evil.com?://a.com/x", "https://evil.com"}},
-		"//*.example.com/**":          {[]string{"//a.example.com/x"}, []string{"//evil.com;.example.com/x", "//.example.com/x"}},
+		"//*.example.com/**":          {nil, []string{"//a.example.com/x", "//evil.com;.example.com/x", "//.example.com/x"}},
 	} {
 		for _, value := range values.allowed {
 			assert.Equal(t, turn.Allow, permitted(confined(pattern), path(value)), "%s of %q", pattern, value)

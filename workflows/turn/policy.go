@@ -86,16 +86,12 @@ func (p Policy) PermitBy(t Tool, arguments json.RawMessage) (permission Permissi
 	}
 	doubt := ""
 	for _, r := range p.Rules {
-		c := r.applies(t, arguments)
-		if c == never || c == perhaps && r.Permit == Allow {
-			continue
-		}
-		if c == surely || r.Permit != Ask && arguments != nil {
+		switch c := r.applies(t, arguments); {
+		case c == surely:
 			permission, why = r.decide(t, doubt)
 			return permission, why, len(r.Arguments) > 0 || permission == Ask && doubt != ""
-		}
-		if doubt == "" {
-			doubt = r.reason("policy asks a person before %s with such arguments", t)
+		case c == perhaps && doubt == "":
+			doubt = r.doubt(t, arguments)
 		}
 	}
 	permission, why = p.listed(t)

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -48,14 +49,24 @@ func FuzzRuleArguments(f *testing.F) {
 func readers(t *testing.T, arguments string) []string {
 	t.Helper()
 	var typed struct {
-		Path string `json:"path"`
+		Path any `json:"path"`
 	}
 	require.NoError(t, json.Unmarshal([]byte(arguments), &typed))
 	var loose map[string]any
 	require.NoError(t, json.Unmarshal([]byte(arguments), &loose))
-	found, ok := loose["path"].(string)
-	require.True(t, ok, "a path that is allowed is text")
-	return []string{typed.Path, found}
+	var found []string
+	for _, value := range []any{typed.Path, loose["path"]} {
+		list, ok := value.([]any)
+		if !ok {
+			list = []any{value}
+		}
+		for _, v := range list {
+			text, ok := v.(string)
+			require.True(t, ok, "a path that is allowed is text")
+			found = append(found, text)
+		}
+	}
+	return found
 }
 
 // spelt are ways to take a path: as it is, with slashes either way, decoded once and again, without what some readers leave
@@ -110,7 +121,7 @@ func FuzzRuleDenials(f *testing.F) {
 		found := []string{value}
 		if u, err := url.Parse(value); err == nil {
 			if strings.EqualFold(strings.TrimRight(u.Hostname(), "."), "evil.com") {
-				require.Equal(t, turn.Deny, permitted(barred("https://evil.com/**"), path(value)), "%q calls it", value)
+				require.NotEqual(t, turn.Allow, permitted(barred("https://evil.com/**"), path(value)), "%q calls it", value)
 			}
 			if u.Scheme == "file" {
 				found = append(found, u.Path)
@@ -119,10 +130,41 @@ func FuzzRuleDenials(f *testing.F) {
 		for _, name := range found {
 			for _, way := range spelt(name) {
 				if at := filepath.Clean(way); strings.HasPrefix(at, "/etc/") || at == "/etc" {
-					require.Equal(t, turn.Deny, permitted(barred("/etc/**"), path(value)), "%q gives %s", value, at)
+					require.NotEqual(t, turn.Allow, permitted(barred("/etc/**"), path(value)), "%q gives %s", value, at)
 				}
 			}
 		}
+	})
+}
+
+// separators are what parts, quotes, escapes or encodes values for some reader: all of ASCII but what URLs and email need.
+var separators = regexp.MustCompile(`[^A-Za-z0-9._/@:?=&~-]`)
+
+// FuzzCanonicalValues: what a rule allows is one value in canonical form, whatever the pattern; and a pattern without
+// wildcards allows nothing but itself.
+func FuzzCanonicalValues(f *testing.F) {
+	for _, seed := range [][2]string{
+		{"*@corp.com", "attacker@evil.com, a@corp.com"}, {"*@corp.com", "a@corp.com"}, {"1000", "+1000"}, {"1000", "0x3e8"}, {"0", "-0"}, {"10.0.0.*", "::10.0.0.1"},
+		{"https://*.corp.com/**", "https://a.corp.com/x?y=1"}, {"**", "a/b"}, {"~/**", "~/a"}, {"*", "ａ"}, {"[!-~]*", "a;b"}, {"?", "\n"}, {`\\*`, `*`}, {"//*", "//a"}, {"-*", "-r"},
+	} {
+		f.Add(seed[0], seed[1])
+	}
+	f.Fuzz(func(t *testing.T, pattern, value string) {
+		value = strings.ToValidUTF8(value, "\ufffd")
+		list, err := json.Marshal(map[string][]string{"path": {value, value}})
+		require.NoError(t, err)
+		alone := permitted(confined(pattern), path(value))
+		require.Equal(t, alone, permitted(confined(pattern), string(list)), "a list of it is as good as itself")
+		if alone != turn.Allow {
+			return
+		}
+		require.NotRegexp(t, separators, value, "%q allows it", pattern)
+		require.NotContains(t, strings.Split(value, "/"), "..", "%q allows it", pattern)
+		require.LessOrEqual(t, strings.Count(value, "@"), 1, "%q allows it", pattern)
+		if !strings.ContainsAny(pattern, `*?[\`) {
+			require.Equal(t, pattern, value)
+		}
+		require.Equal(t, turn.Deny, permitted(barred(pattern), path(value)), "%q", pattern)
 	})
 }
 
@@ -143,7 +185,7 @@ func FuzzRulePatterns(f *testing.F) {
 			require.Equal(t, turn.Deny, denied)
 		}
 		if strings.ToValidUTF8(value, "") == value && !strings.ContainsAny(value, `*?[\`) {
-			require.Equal(t, turn.Deny, permitted(barred(value), path(value)), "%q is named by itself", value)
+			require.NotEqual(t, turn.Allow, permitted(barred(value), path(value)), "%q is named by itself", value)
 		}
 	})
 }

@@ -71,19 +71,19 @@ func TestRulesDecideInTheirOrder(t *testing.T) {
 func TestARuleAllowsOnlyWhatItSurelyNames(t *testing.T) {
 	for pattern, values := range map[string]struct{ allowed, denied []string }{
 		"docs/**": {
-			[]string{"docs/a", "docs/a/b.txt", "docs/.hidden", "docs/a b", "docs/ünïcode", "docs//a", "docs/..a"},
-			[]string{"", "docs", "docs/", "docs/.", "docs//", "docsx/a", "src/a", "/docs/a", "./docs/a", "Docs/a", " docs/a", "docs/../x", "docs/a/..",
+			[]string{"docs/a", "docs/a/b.txt", "docs/.hidden", "docs/..a", "docs/A-1_2"},
+			[]string{"docs/a b", "docs/ünïcode", "docs//a", "docs/a,b", "docs/a;b", "docs/'a'", "docs/a\nsrc/b", "", "docs", "docs/", "docs/.", "docs//", "docsx/a", "src/a", "/docs/a", "./docs/a", "Docs/a", " docs/a", "docs/../x", "docs/a/..",
 				"docs/a/../../../etc/passwd", "..", "../docs/a", `docs\..\x`, `docs/..\x`, "docs/a\x00.png", "docs/a\nb", "docs/a\x7f", "docs/%2e%2e/x",
 				"docs/%2E./x", "docs/..%2fx", "docs/%5c..", "docs/\ufffd", "~/docs/a", "docs/http://x"},
 		},
-		"*":          {[]string{"a", "a.txt", ".a", "..."}, []string{"a/b", "/", "/a", "..", "~", "~root", "C:a", "c:", `a\b`, "a\tb"}},
-		"**":         {[]string{"a", "a/b/c", "", "x y"}, []string{"/a", "a/../b", "~/x", "file:///etc/passwd", "C:/x"}},
+		"*":          {[]string{"a", "a.txt", ".a"}, []string{"...", "a/b", "/", "/a", "..", "~", "~root", "C:a", "c:", `a\b`, "a\tb"}},
+		"**":         {[]string{"a", "a/b/c"}, []string{"", "x y", "/a", "a/../b", "~/x", "file:///etc/passwd", "C:/x"}},
 		"*/**":       {[]string{"a/b", "a/b/c"}, []string{"a", "/etc/passwd", "file:/etc/passwd", "C:/x"}},
 		"/srv/*.txt": {[]string{"/srv/a.txt"}, []string{"srv/a.txt", "/srv/a/b.txt", "/srv/../b.txt", "//srv/a.txt"}},
 		"[^x]etc":    {[]string{"aetc"}, []string{"/etc", "xetc"}},
 		"https://*.example.com/**": {
-			[]string{"https://a.example.com/x", "https://a.example.com/x/y?q=1#z"},
-			[]string{"https://evil.com?.example.com/x", "https://evil.com#.example.com/x", "https://evil.com:80@.example.com/x", "https://me@a.example.com/x",
+			[]string{"https://a.example.com/x", "https://a.example.com/x/y?q=1"},
+			[]string{"https://a.example.com/x/y#z", "https://a.example.com/x https://evil.com/", "https://evil.com?.example.com/x", "https://evil.com#.example.com/x", "https://evil.com:80@.example.com/x", "https://me@a.example.com/x",
 				"https://a.example.com:81/x", "http://a.example.com/x", "https://a.example.com", "https://evil.com／.example.com/x", "https://a.example.com/../x"},
 		},
 	} {
@@ -96,25 +96,100 @@ func TestARuleAllowsOnlyWhatItSurelyNames(t *testing.T) {
 	}
 }
 
-func TestARuleDeniesWhateverSomeReaderMayTakeForItsValue(t *testing.T) {
-	for pattern, values := range map[string]struct{ denied, left []string }{
+func TestARuleDeniesWhatItNamesAndAsksAboutOtherSpellings(t *testing.T) {
+	for pattern, values := range map[string]struct{ denied, asked, left []string }{
 		"secrets/**": {
-			[]string{"secrets/a", "secrets", "secrets/", "./secrets/a", "docs/../secrets/a", "secrets//a", `secrets\a`, `.\secrets\a`, "SECRETS/a", "/srv/secrets/a",
-				"../project/secrets/a", "~/project/secrets/a", "C:/project/secrets/a", "secrets/../docs/a", "secrets%2fa", "sec\nrets/a", " secrets/a ", "secrets/a\x00.png"},
-			[]string{"docs/a", "docs/secrets/a", "secretsx", "/srv/docs/a", ""},
+			[]string{"secrets/a", "secrets", "SECRETS/a", "secrets//a", "secrets/a b", "secrets/a\x00.png"},
+			[]string{"secrets/", "./secrets/a", "docs/../secrets/a", `secrets\a`, "/srv/secrets/a", "../project/secrets/a", "~/project/secrets/a", "C:/project/secrets/a",
+				"secrets%2fa", "sec\nrets/a", " secrets/a ", "docs/a, secrets/b", ""},
+			[]string{"docs/a", "docs/secrets/a", "secretsx", "/srv/docs/a"},
 		},
-		"/etc/**":         {[]string{"/etc/passwd", "//etc/passwd", "/srv/../etc/passwd", "../../etc/passwd", "/etc", "etc/passwd"}, []string{"/srv/a", "x/etc/a", "/srv/etc/a"}},
-		"http://evil/**":  {[]string{"http://evil/x", "HTTP://EVIL/x", "http://evil/a/../x", "http://evil"}, []string{"http://good/x"}},
-		"*.key":           {[]string{"a.key", "A.KEY", "./a.key", "/x/y/a.key"}, []string{"x/a.key", "a.keys"}},
-		"1000":            {[]string{"1000", "1e3", "1000.0", " 1000"}, []string{"1001", "01000"}},
-		"docs/*/draft.md": {[]string{"docs/a/draft.md", "docs/./a/draft.md"}, []string{"docs/a/b/draft.md"}},
+		"/etc/**": {[]string{"/etc/passwd", "/etc"}, []string{"//etc/passwd", "/srv/../etc/passwd", "../../etc/passwd", "etc/passwd", "/proc/self/root/etc/passwd"},
+			[]string{"/srv/a", "x/etc/a", "/srv/etc/a"}},
+		"http://evil/**":  {[]string{"http://evil/x", "https://evil:8443/x?y=1", "http://evil", "HTTP://EVIL/x", "http://evil/a/../x"}, []string{"http://evil./x", "//evil/x"}, []string{"http://good/x"}},
+		"*.key":           {[]string{"a.key", "A.KEY"}, []string{"./a.key", "/x/y/a.key"}, []string{"x/a.key", "a.keys"}},
+		"docs/*/draft.md": {[]string{"docs/a/draft.md"}, []string{"docs/./a/draft.md"}, []string{"docs/a/b/draft.md"}},
 	} {
 		for _, value := range values.denied {
 			assert.Equal(t, turn.Deny, permitted(barred(pattern), path(value)), "%s of %q", pattern, value)
 		}
+		for _, value := range values.asked {
+			assert.Equal(t, turn.Ask, permitted(barred(pattern), path(value)), "%s of %q", pattern, value)
+		}
 		for _, value := range values.left {
 			assert.Equal(t, turn.Allow, permitted(barred(pattern), path(value)), "%s of %q", pattern, value)
 		}
+	}
+}
+
+// TestOnlyCanonicalValuesAreAllowed is finding 7 of the attacks: lists behind a wildcard, other spellings of a denied number,
+// and other forms of a denied address.
+func TestOnlyCanonicalValuesAreAllowed(t *testing.T) {
+	allowed := func(pattern string) []turn.Rule {
+		return []turn.Rule{{Tool: "*", Arguments: map[string]string{"path": pattern}, Permit: turn.Allow}}
+	}
+	for pattern, values := range map[string]struct{ allowed, asked []string }{
+		"*@corp.com": {[]string{"a@corp.com", "a.b-c_d@corp.com"}, []string{
+			"attacker@evil.com, a@corp.com", "attacker@evil.com,a@corp.com", "attacker@evil.com;a@corp.com", "attacker@evil.com a@corp.com", "attacker@evil.com\na@corp.com",
+			"attacker@evil.com\ta@corp.com", "attacker@evil.com\r\nBcc:a@corp.com", `"attacker@evil.com"@corp.com`, "<attacker@evil.com>a@corp.com", "attacker%evil.com@corp.com",
+			"attacker@evil.com|a@corp.com", "attacker@evil.com%2ca@corp.com", "attacker@evil.com\u2028a@corp.com", "attacker@evil.com，a@corp.com", "attacker@evil.com(a@corp.com",
+			"mailto:attacker@evil.com&a@corp.com", "attacker@evil.com\x00a@corp.com", "a@corp.com.", "@corp.com", "a@CORP.com", "evil.com!a@corp.com", "-oX@corp.com",
+		}},
+		"10":           {[]string{"10"}, []string{"+10", "010", "0xa", "1e1", "10.0", " 10", "10,0", "１０", "1_0", "10 11", "ten"}},
+		"*.corp.com":   {[]string{"a.corp.com"}, []string{"evil.com,a.corp.com", "evil.com a.corp.com", "evil.com#.corp.com", "evil.com:80@a.corp.com", "evil.com%00.corp.com"}},
+		"10.0.0.*":     {[]string{"10.0.0.1"}, []string{"10.0.0.01", "10.0.0.1,10.1.1.1", "10.0.0.256", "::10.0.0.1"}},
+		"refund":       {[]string{"refund"}, []string{"refund,wipe", "refund wipe", "refund;wipe", "refund\n", "refund\u200b"}},
+		"https://a/**": {[]string{"https://a/x"}, []string{"https://a/x,https://b/y", "https://a/x https://b/y", "https://a/x\nhttps://b/y", "https://a/%2e%2e/x"}},
+	} {
+		for _, value := range values.allowed {
+			assert.Equal(t, turn.Allow, permitted(confined(pattern), path(value)), "%s of %q", pattern, value)
+		}
+		for _, value := range values.asked {
+			assert.Equal(t, turn.Ask, permitted(allowed(pattern), path(value)), "%s of %q: lists allow the tool", pattern, value)
+			assert.Equal(t, turn.Deny, permitted(confined(pattern), path(value)), "%s of %q", pattern, value)
+		}
+	}
+}
+
+func TestADenialAsksAboutWhatIsNotCanonical(t *testing.T) {
+	for pattern, values := range map[string]struct{ denied, asked, left []string }{
+		"1000":  {[]string{"1000"}, []string{"+1000", "01000", "0x3e8", "1e3", "1000.", "1000.0", "1,000", "1_000", "１０００", " 1000", "0b1111101000", "1000d"}, []string{"1001", "-1000", "0.5"}},
+		"0x3e8": {nil, []string{"1000", "0x3e8 "}, nil}, // a pattern that is not canonical: who wrote it means 1000, and no value is let through
+		"169.254.169.254": {[]string{"169.254.169.254"}, []string{"::169.254.169.254", "[::169.254.169.254]", "::ffff:169.254.169.254", "[::ffff:a9fe:a9fe]", "64:ff9b::169.254.169.254", "64:ff9b::a9fe:a9fe",
+			"64:ff9b:1::a9fe:a9fe", "2002:a9fe:a9fe::", "2852039166", "0xa9fea9fe", "0xA9.254.169.254", "0251.0376.0251.0376", "169.254.43518", "169.254.169.254.", "169.254.169.254:80", "169.254.169.254,8.8.8.8"},
+			[]string{"169.254.169.253", "good.com"}},
+		"http://169.254.169.254/**": {[]string{"http://169.254.169.254/x", "https://169.254.169.254:8443/x"}, []string{"http://[::169.254.169.254]/x", "http://[64:ff9b::169.254.169.254]/x", "http://[::ffff:a9fe:a9fe]:80/x",
+			"http://2852039166/x", "http://0xa9fea9fe/x", "http://169.254.169.254./x"}, []string{"http://8.8.8.8/x", "http://good.com/x"}},
+		"*@evil.com": {[]string{"a@evil.com", "A@EVIL.COM", "b@corp.com, a@evil.com"}, []string{"a@evil.com, b@corp.com", "a@evil.com.", "<a@evil.com>", "a%evil.com@corp.com"}, []string{"a@corp.com"}},
+	} {
+		for _, value := range values.denied {
+			assert.Equal(t, turn.Deny, permitted(barred(pattern), path(value)), "%s of %q", pattern, value)
+		}
+		for _, value := range values.asked {
+			assert.Equal(t, turn.Ask, permitted(barred(pattern), path(value)), "%s of %q", pattern, value)
+		}
+		for _, value := range values.left {
+			assert.Equal(t, turn.Allow, permitted(barred(pattern), path(value)), "%s of %q", pattern, value)
+		}
+	}
+}
+
+func TestListsOfValues(t *testing.T) {
+	for value, c := range map[string]struct{ confined, withBar turn.Permission }{
+		`["docs/a"]`:             {turn.Allow, turn.Deny},
+		`["docs/a","docs/b"]`:    {turn.Allow, turn.Deny},
+		`["docs/a","src/b"]`:     {turn.Deny, turn.Deny},
+		`["docs/a","docs/../b"]`: {turn.Deny, turn.Deny},
+		`["src/a","src/b"]`:      {turn.Deny, turn.Allow},
+		`["src/a","src/../b"]`:   {turn.Deny, turn.Ask},
+		`["docs/a",["docs/b"]]`:  {turn.Deny, turn.Deny},
+		`[["docs/a"]]`:           {turn.Deny, turn.Ask},
+		`[{"x":"docs/a"}]`:       {turn.Deny, turn.Ask},
+		`["docs/a, src/b"]`:      {turn.Deny, turn.Deny},
+		`[]`:                     {turn.Deny, turn.Allow},
+	} {
+		assert.Equal(t, c.confined, permitted(confined("docs/**"), `{"path":`+value+`}`), "%s, allowed", value)
+		assert.Equal(t, c.withBar, permitted(barred("docs/**"), `{"path":`+value+`}`), "%s, denied", value)
 	}
 }
 
@@ -126,26 +201,26 @@ func TestArgumentsThatReadersTakeDifferently(t *testing.T) {
 		"plain":                      {`{"path":"docs/a"}`, turn.Allow, turn.Deny},
 		"escaped":                    {`{"p\u0061th":"d\u006fcs/a"}`, turn.Allow, turn.Deny},
 		"other keys beside it":       {`{"path":"docs/a","text":"/etc"}`, turn.Allow, turn.Deny},
-		"the key twice":              {`{"path":"docs/a","path":"src/a"}`, turn.Deny, turn.Deny},
-		"the key twice, escaped":     {`{"path":"docs/a","p\u0061th":"src/a"}`, turn.Deny, turn.Deny},
-		"another key twice":          {`{"path":"docs/a","o":{"x":1,"x":2}}`, turn.Deny, turn.Deny},
-		"in another case":            {`{"Path":"docs/a"}`, turn.Deny, turn.Deny},
-		"in two cases":               {`{"path":"docs/a","PATH":"src/a"}`, turn.Deny, turn.Deny},
-		"in two cases, folded":       {`{"path":"src/a","PATH":"docs/a"}`, turn.Deny, turn.Deny},
-		"a list of it":               {`{"path":["docs/a"]}`, turn.Deny, turn.Deny},
+		"the key twice":              {`{"path":"docs/a","path":"src/a"}`, turn.Deny, turn.Ask},
+		"the key twice, escaped":     {`{"path":"docs/a","p\u0061th":"src/a"}`, turn.Deny, turn.Ask},
+		"another key twice":          {`{"path":"docs/a","o":{"x":1,"x":2}}`, turn.Deny, turn.Ask},
+		"in another case":            {`{"Path":"docs/a"}`, turn.Deny, turn.Ask},
+		"in two cases":               {`{"path":"docs/a","PATH":"src/a"}`, turn.Deny, turn.Ask},
+		"in two cases, folded":       {`{"path":"src/a","PATH":"docs/a"}`, turn.Deny, turn.Ask},
+		"a list of it":               {`{"path":["docs/a"]}`, turn.Allow, turn.Deny},
 		"a list that begins with it": {`{"path":["docs/a","src/a"]}`, turn.Deny, turn.Deny},
-		"deep in an object":          {`{"path":{"x":[{"y":"docs/a"}]}}`, turn.Deny, turn.Deny},
+		"deep in an object":          {`{"path":{"x":[{"y":"docs/a"}]}}`, turn.Deny, turn.Ask},
 		"elsewhere":                  {`{"file":"docs/a"}`, turn.Deny, turn.Allow},
 		"no arguments":               {``, turn.Deny, turn.Allow},
 		"null":                       {`null`, turn.Deny, turn.Allow},
 		"an empty object":            {`{}`, turn.Deny, turn.Allow},
 		"a null value":               {`{"path":null}`, turn.Deny, turn.Allow},
-		"cut off":                    {`{"path":"docs/a"`, turn.Deny, turn.Deny},
-		"two objects":                {`{"path":"docs/a"}{}`, turn.Deny, turn.Deny},
-		"a list":                     {`["docs/a"]`, turn.Deny, turn.Deny},
+		"cut off":                    {`{"path":"docs/a"`, turn.Deny, turn.Ask},
+		"two objects":                {`{"path":"docs/a"}{}`, turn.Deny, turn.Ask},
+		"a list":                     {`["docs/a"]`, turn.Deny, turn.Ask},
 		"half a character":           {`{"path":"docs/\ud800"}`, turn.Deny, turn.Deny},
 		"bytes that are no text":     {"{\"path\":\"docs/\xff\"}", turn.Deny, turn.Deny},
-		"very deep":                  {`{"path":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`, turn.Deny, turn.Deny},
+		"very deep":                  {`{"path":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`, turn.Deny, turn.Ask},
 	} {
 		assert.Equal(t, c.confined, permitted(confined("docs/**"), c.arguments), "%s, allowed", name)
 		assert.Equal(t, c.withBar, permitted(barred("docs/**"), c.arguments), "%s, denied", name)
@@ -154,25 +229,30 @@ func TestArgumentsThatReadersTakeDifferently(t *testing.T) {
 
 func TestValuesThatAreNoText(t *testing.T) {
 	for pattern, values := range map[string][]string{
-		"1000":             {`1000`, `1e3`, `1000.0`, `"1000"`, `10.0E+2`},
-		"-0.5":             {`-0.5`, `-5e-1`, `-0.50`},
-		"0":                {`0`, `-0`, `0.00`, `0e9`},
-		"true":             {`true`, `"true"`},
-		"null":             {`null`},
-		`{"a":[1,"x"]}`:    {`{"a":[1,"x"]}`, ` { "a" : [ 1.0, "x" ] } `},
-		"[]":               {`[]`},
-		"?":                {`7`, `"x"`},
-		"9007199254740993": {`9007199254740993`},
-		"1e30":             {`1e30`, `1000000000000000000000000000000`},
+		"1000": {`1000`, `"1000"`},
+		"-0.5": {`-0.5`, `"-0.5"`},
+		"0":    {`0`},
+		"true": {`true`, `"true"`},
+		"null": {`null`},
+		"?":    {`7`, `"x"`},
 	} {
 		for _, value := range values {
 			assert.Equal(t, turn.Allow, permitted(confined(pattern), `{"path":`+value+`}`), "%s of %s", pattern, value)
 			assert.Equal(t, turn.Deny, permitted(barred(pattern), `{"path":`+value+`}`), "%s of %s", pattern, value)
 		}
 	}
-	for pattern, value := range map[string]string{
-		"1000": `1000.1`, "9007199254740992": `9007199254740993`, "true": `1`, "": `null`, "*": `["a"]`, "[ab]": `["a"]`, `{*`: `{"a":1}`, "1e5000": `1e99999999999`,
+	for pattern, values := range map[string][]string{
+		"1000":             {`1e3`, `1000.0`, `10.0E+2`, `true`, `{}`},
+		"0":                {`-0`, `0.00`, `0e9`},
+		"9007199254740992": {`9007199254740993`, `9007199254740992`}, // a float64 cannot tell them apart
+		`{"a":1}`:          {`{"a":1}`},
 	} {
+		for _, value := range values {
+			assert.Equal(t, turn.Deny, permitted(confined(pattern), `{"path":`+value+`}`), "%s of %s", pattern, value)
+			assert.Equal(t, turn.Ask, permitted(barred(pattern), `{"path":`+value+`}`), "%s of %s", pattern, value)
+		}
+	}
+	for pattern, value := range map[string]string{"1000": `1001`, "true": `1`, "": `null`, "*": `{}`, `{*`: `{"a":1}`} {
 		assert.Equal(t, turn.Deny, permitted(confined(pattern), `{"path":`+value+`}`), "%s of %s", pattern, value)
 	}
 }
@@ -185,12 +265,12 @@ func TestDottedKeys(t *testing.T) {
 		`{"a":{"b":{"c":"x"}}}`: true, `{"a":{"b":{"c":"x"},"d":1}}`: true, `{"a.b.c":"x"}`: false, `{"a":{"b.c":"x"}}`: false, `{"A":{"b":{"c":"x"}}}`: false,
 		`{"a":[{"b":{"c":"x"}}]}`: false, `{"a":{"b":{"c":"x"}},"a.b":{"c":"y"}}`: false,
 	} {
-		want := turn.Deny
+		allowed, denied := turn.Deny, turn.Ask
 		if sure {
-			want = turn.Allow
+			allowed, denied = turn.Allow, turn.Deny
 		}
-		assert.Equal(t, want, permitted(rules(turn.Allow, turn.Deny), arguments), arguments)
-		assert.Equal(t, turn.Deny, permitted(rules(turn.Deny, turn.Allow), arguments), arguments)
+		assert.Equal(t, allowed, permitted(rules(turn.Allow, turn.Deny), arguments), arguments)
+		assert.Equal(t, denied, permitted(rules(turn.Deny, turn.Allow), arguments), arguments)
 	}
 	assert.Equal(t, turn.Allow, permitted(rules(turn.Deny, turn.Allow), `{"a":"x","b":{"c":"x"}}`))
 }
@@ -251,7 +331,8 @@ func TestWhatIsAskedForBecauseOfItsArguments(t *testing.T) {
 		"perhaps, and the list anyway": {turn.Policy{Ask: []string{"*"}, Rules: []turn.Rule{byArguments}}, path("./prod/a"), turn.Ask, true},
 		"perhaps, then denied":         {withRules(byArguments, turn.Rule{Tool: "*", Permit: turn.Deny}), path("./prod/a"), turn.Deny, false},
 		"perhaps, and not listed":      {turn.Policy{Rules: []turn.Rule{byArguments}}, path("./prod/a"), turn.Deny, false},
-		"perhaps denied":               {withRules(turn.Rule{Tool: "*", Arguments: production, Permit: turn.Deny}), path("./prod/a"), turn.Deny, true},
+		"perhaps denied":               {withRules(turn.Rule{Tool: "*", Arguments: production, Permit: turn.Deny}), path("./prod/a"), turn.Ask, true},
+		"perhaps allowed":              {withRules(turn.Rule{Tool: "*", Arguments: production, Permit: turn.Allow}), path("./prod/a"), turn.Ask, true},
 		"allowed by them":              {withRules(turn.Rule{Tool: "*", Arguments: production, Permit: turn.Allow}, byTool), path("prod/a"), turn.Allow, true},
 		"not by them":                  {withRules(byArguments), path("test/a"), turn.Allow, false},
 		"for the tool":                 {withRules(byArguments, byTool), path("test/a"), turn.Ask, false},

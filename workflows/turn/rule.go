@@ -6,24 +6,19 @@ import (
 	"strings"
 )
 
-// Rule decides about calls of some tools by their arguments. It is read in two ways: surely, where it decides, and
-// perhaps, where another reader of the same arguments might find what it names. A rule that applies only perhaps can make
-// the outcome stricter, never looser: it never allows, a deny denies, and an ask asks at least.
+// Rule decides about calls of some tools by their arguments. The pattern of an argument says what kind of value it is about,
+// and each kind has one canonical form: see kindOf. A value in that form either matches or does not. Any other value is never allowed by a
+// rule: the rule that names it asks, and a later rule may still deny. A deny denies what it matches, canonical or not.
 //
-// Perhaps is wide: it looks through escapes, other slashes and letters that fold to plain ones, at a path behind file:, at a
-// host whatever its scheme, user and port; and a home (~), a variable ($), a path through /proc, or a text with too many
-// readings may be anything. In the host of a pattern * stands for the characters of hosts only.
-//
-// A rule says nothing of the arguments that it does not name, and knows paths and addresses, but no shell: what may follow
-// a semicolon is the tool's business, and so is where links, globs and names of the net lead. To confine a tool, allow what
-// is known to be good and deny the rest of its calls in the next rule, rather than to deny what is known to be bad.
+// A rule says nothing of the arguments that it does not name, and follows neither links nor DNS. To confine a tool, allow
+// what is known to be good and deny the rest of its calls in the next rule, rather than to deny what is known to be bad.
 type Rule struct {
 	// Tool is a pattern of tool IDs, as in Policy.Allow.
 	Tool string `json:"tool"`
 	// Arguments are patterns of values by dotted key ("options.path"); all of them must match, and a key that is not there
-	// does not. None: every call. A string is matched as it is, any other value in its canonical form: compact, keys
-	// sorted, numbers without exponent and needless zeros. In a pattern *, ? and [a-z] are within one segment between
-	// slashes; a /** at the end, or ** alone, stands for any number of segments.
+	// does not. None: every call. Of a list all elements must match for allow, one for deny and ask. Within an object only
+	// what a key names is looked at. In a pattern *, ? and [a-z] are within one segment between slashes; a /** at the end,
+	// or ** alone, stands for any number of segments.
 	Arguments map[string]string `json:"arguments,omitempty"`
 	Permit    Permission        `json:"permit"`
 	// Why is told to the person who is asked, or to the model that is refused.
@@ -56,7 +51,7 @@ func (r Rule) applies(t Tool, arguments json.RawMessage) certainty {
 	sure := surely
 	//workflowcheck:ignore
 	for key, pattern := range r.Arguments {
-		sure = min(sure, holds(fields, key, pattern))
+		sure = min(sure, r.holds(fields, key, pattern))
 	}
 	return sure
 }
@@ -72,6 +67,18 @@ func (r Rule) decide(t Tool, doubt string) (Permission, string) {
 		return Ask, r.reason("policy asks a person before %s"+r.such(), t)
 	}
 	return Deny, r.reason("policy denies %s"+r.such(), t)
+}
+
+// doubt is what the rule asks for if it is not sure that a call is meant. Of arguments that nobody knows only deny and ask
+// can be in doubt.
+func (r Rule) doubt(t Tool, arguments json.RawMessage) string {
+	switch {
+	case arguments == nil && r.Permit == Allow:
+		return ""
+	case arguments == nil || r.Permit != Allow:
+		return r.reason("policy asks a person before %s with such arguments", t)
+	}
+	return fmt.Sprintf("policy asks a person before %s with arguments that are not in canonical form", t.ID)
 }
 
 func (r Rule) such() string {
@@ -107,17 +114,48 @@ func readArguments(arguments json.RawMessage) (map[string]any, error) {
 }
 
 // holds says whether the value at a dotted key matches a pattern.
-func holds(fields map[string]any, key, pattern string) certainty {
+func (r Rule) holds(fields map[string]any, key, pattern string) certainty {
 	readings := valuesAt(fields, key)
-	if value, plain := valueAt(fields, key); plain && len(readings) == 1 && coversValue(pattern, value) {
-		return surely
+	value, plain := valueAt(fields, key)
+	if len(readings) == 0 {
+		return never
 	}
-	for _, value := range readings {
-		if touchesValue(pattern, value) {
-			return perhaps
+	if !plain || len(readings) > 1 {
+		return perhaps
+	}
+	list, isList := value.([]any)
+	if !isList {
+		list = []any{value}
+	}
+	if r.Permit != Allow {
+		sure := never
+		for _, v := range list {
+			sure = max(sure, weighValue(bars, pattern, v))
 		}
+		return sure
 	}
-	return never
+	sure := surely
+	if len(list) == 0 {
+		sure = perhaps
+	}
+	for _, v := range list {
+		sure = min(sure, weighValue(allows, pattern, v))
+	}
+	return sure
+}
+
+// weighValue weighs one value. What is in an object or a list of its own is not looked at.
+func weighValue(weigh func(pattern, text string) certainty, pattern string, value any) certainty {
+	switch v := value.(type) {
+	case string:
+		return weigh(pattern, v)
+	case nil:
+		return weigh(pattern, "null")
+	case []any, map[string]any:
+		return perhaps
+	default:
+		return weigh(pattern, fmt.Sprint(v))
+	}
 }
 
 // valueAt is the value at a dotted key, each part of which is the name of a key.
