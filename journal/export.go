@@ -64,7 +64,7 @@ type ExportHeader struct {
 	Tenant   string        `json:"tenant,omitempty"`
 	ForkHash string        `json:"fork_hash,omitempty"`
 	ForkTurn string        `json:"fork_turn,omitempty"`
-	// Mark is the session's first (see Journal.Tainted). An import takes it over, whatever the turn that it names.
+	// Mark is the session's first (see Journal.Tainted). An import does not read it: see Imported.Mark.
 	Mark *Mark `json:"mark,omitempty"`
 }
 

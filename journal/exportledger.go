@@ -165,10 +165,15 @@ func (c *exportCheck) checkEnd(e ExportEnd) error {
 	case len(c.openers) > 0:
 		return errors.New("a turn's message is missing")
 	}
+	running := false
 	for id, t := range c.turns {
+		running = running || !t.done
 		if t.record.State.Terminal() != t.done {
 			return fmt.Errorf("turn %s and its chunks do not agree on whether it is over", id)
 		}
+	}
+	if len(c.awaiting) > 0 && !running {
+		return fmt.Errorf("call %s has no result, and its turn is over", c.awaiting[0])
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func checkKeptRuling(w WaitRecord) error {
 }
 
 func (c *exportCheck) checkRule(r turn.SessionRule) error {
-	if r.Tool == "" {
+	if r.Tool == "" || len(r.Tool) > MaxIDBytes {
 		return errors.New("a rule names no tool")
 	}
 	return nil

@@ -8,7 +8,45 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"time"
+
+	"github.com/everturn/everturn/workflows/turn"
 )
+
+// Imported says what an import wrote. An export is a file that anybody may have written: its checksums have no key. So an
+// import takes over what was said and done, and nothing that a later decision reads as permission.
+type Imported struct {
+	Session SessionRecord `json:"session"`
+	// Known: the journal had the session already, as long as this at least, and nothing was written.
+	Known bool `json:"known,omitempty"`
+	// Mark is the session's, which every import gets whatever the export says: see Journal.Tainted. Nil only if Known.
+	Mark *Mark `json:"mark,omitempty"`
+	// Withheld are the permissions that the export holds and the session does not have here. Empty if Known.
+	Withheld []Withheld `json:"withheld,omitempty"`
+}
+
+// ScopeOnce is the scope of an approval for one call. No ruling has it.
+const ScopeOnce turn.Scope = "once"
+
+// Withheld is a permission that an import left out, or the request of one.
+type Withheld struct {
+	Tool string `json:"tool"`
+	// Scope is turn.AlwaysTool, turn.AlwaysCall, or ScopeOnce of a call that was still to be approved, or was approved and had not
+	// run.
+	Scope turn.Scope `json:"scope"`
+	// Arguments are those of the call as they were shown for approval, ArgumentsBytes how many there were; empty if the export does
+	// not say, and for AlwaysTool.
+	Arguments      string    `json:"arguments,omitempty"`
+	ArgumentsBytes int64     `json:"arguments_bytes,omitempty"`
+	ArgumentsHash  string    `json:"arguments_hash,omitempty"`
+	By             string    `json:"by,omitempty"`
+	At             time.Time `json:"at,omitzero"`
+}
+
+// ImportMark is the mark of an imported session. Its turn and call are no IDs of the session's.
+func ImportMark(at time.Time) Mark {
+	return Mark{Turn: "import", CallID: "import", Tool: "an imported file", At: at}
+}
 
 // ReadExport yields the lines of an export and checks each before it yields it: its size, shape and place, the chain
 // of sums, the transcript's hash chain up to the header's head, results in request order, chunks without gaps. The

@@ -59,8 +59,9 @@ type Store interface {
 	// Export writes a session as JSON lines; Import reads it back, checks its hash chain and refuses what does not
 	// fit. Importing what is there already changes nothing. The format is documented at Line. A session stays its tenant's:
 	// an import shares a past with sessions of that tenant only, and where the name is another's it is refused with ErrTaken.
+	// An imported session is tainted, has no rules, and no turn that is running: see Imported.
 	Export(ctx context.Context, session string, w io.Writer) error
-	Import(ctx context.Context, r io.Reader) (SessionRecord, error)
+	Import(ctx context.Context, r io.Reader) (Imported, error)
 
 	Close() error
 }

@@ -286,11 +286,11 @@ func (b *bound) Export(ctx context.Context, session string, w io.Writer) error {
 }
 
 // Import implements Store. What is another tenant's is refused before any of it is read: ErrTaken.
-func (b *bound) Import(ctx context.Context, r io.Reader) (SessionRecord, error) {
+func (b *bound) Import(ctx context.Context, r io.Reader) (Imported, error) {
 	lines := lineReader{r: bufio.NewReaderSize(r, 64<<10)}
 	first, err := lines.read()
 	if err != nil && !errors.Is(err, io.EOF) {
-		return SessionRecord{}, fmt.Errorf("importing a session: line 1: %w", err)
+		return Imported{}, fmt.Errorf("importing a session: line 1: %w", err)
 	}
 	var l struct {
 		Header *struct {
@@ -298,7 +298,7 @@ func (b *bound) Import(ctx context.Context, r io.Reader) (SessionRecord, error) 
 		} `json:"header"`
 	}
 	if json.Unmarshal(first, &l) == nil && l.Header != nil && l.Header.Tenant != b.tenant {
-		return SessionRecord{}, fmt.Errorf("importing a session of %s for %s: %w: act for that one",
+		return Imported{}, fmt.Errorf("importing a session of %s for %s: %w: act for that one",
 			tenantName(l.Header.Tenant), tenantName(b.tenant), ErrTaken)
 	}
 	return b.Store.Import(ctx, io.MultiReader(bytes.NewReader(append(first, '\n')), lines.r))

@@ -90,5 +90,8 @@ const ForkedMessage = "The session was forked in the middle of this turn. What c
 // ClosedMessage is for the people who look at a turn that its session's next turn had to close.
 const ClosedMessage = "The turn was ended from outside before it could answer. What it had done is kept; calls without a known result are marked. Send the message again to have it answered."
 
+// ImportedMessage is for the people who look at a turn that was running when its session was exported.
+const ImportedMessage = "The session was exported while this turn was running, and imported here. An import carries no running turn, approval or open question. Send the message again to have it answered."
+
 // LostText stands for the text of a message whose blob the journal does not have.
 const LostText = "(this message's text is not in the journal: send it again)"

@@ -4,8 +4,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/starter/terminal"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 func (a *app) exportCommand() *cobra.Command {
@@ -43,10 +48,14 @@ func (a *app) exportCommand() *cobra.Command {
 }
 
 func (a *app) importCommand() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:   "import <file>",
-		Short: `Read a session that was exported ("-" for standard input); its hash chain is checked`,
-		Args:  cobra.ExactArgs(1),
+		Short: `Read a session that was exported ("-" for standard input), without its permissions`,
+		Long: `Read a session that was exported; "-" reads standard input. The file's checksums find damage, not forgery, so that
+permissions are not imported but listed: "always allow", and approvals of a turn that was running, which is ended.
+Allow the calls again when they are asked for. The session is tainted: see policy.taint.`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			loaded, err := a.load()
 			if err != nil {
@@ -66,12 +75,51 @@ func (a *app) importCommand() *cobra.Command {
 				return err
 			}
 			defer store.Close()
-			s, err := store.Import(cmd.Context(), r)
+			imported, err := store.Import(cmd.Context(), r)
 			if err != nil {
 				return fmt.Errorf("importing (nothing was changed): %w", err)
 			}
-			fmt.Fprintf(a.out, "session %s · %s · %s\n", line(s.ID, 80), plural(int(s.Head.Seq), "message"), plural(s.Turns, "turn"))
+			if asJSON {
+				return writeJSON(a.out, imported)
+			}
+			printImported(a.out, imported)
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
 }
+
+func printImported(w io.Writer, imported journal.Imported) {
+	s := imported.Session
+	fmt.Fprintf(w, "session %s · %s · %s\n", line(s.ID, 80), plural(int(s.Head.Seq), "message"), plural(s.Turns, "turn"))
+	if imported.Known {
+		fmt.Fprintln(w, "known: the journal has this session already; nothing was changed")
+		return
+	}
+	fmt.Fprintln(w, "tainted: anybody may have written this file; calls that could change or send something need approval (policy.taint)")
+	if len(imported.Withheld) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "not imported: %s; allow the calls again when they are asked for\n", plural(len(imported.Withheld), "permission"))
+	for _, p := range imported.Withheld {
+		fmt.Fprintf(w, "  %-4s  %s  %s\n", p.Scope, exactly(p.Tool), withheldArguments(p))
+	}
+}
+
+// withheldArguments are those of a permission in one line, all of them.
+func withheldArguments(p journal.Withheld) string {
+	shown := exactly(p.Arguments)
+	switch {
+	case p.Scope == turn.AlwaysTool:
+		return "any arguments"
+	case p.Arguments == "":
+		return "arguments with the hash " + exactly(p.ArgumentsHash)
+	case p.ArgumentsBytes > int64(len(p.Arguments)):
+		return fmt.Sprintf("%s (the first %d of %d bytes; hash %s)", shown, len(p.Arguments), p.ArgumentsBytes, exactly(p.ArgumentsHash))
+	}
+	return shown
+}
+
+// exactly writes out all of a text in one line.
+func exactly(s string) string { return strings.ReplaceAll(terminal.Visible(s), "\n", `\n`) }

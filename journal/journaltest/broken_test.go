@@ -274,7 +274,7 @@ func (s exportsHalf) Export(ctx context.Context, session string, w io.Writer) er
 // takesAnything says that every import went well.
 type takesAnything struct{ journal.Store }
 
-func (s takesAnything) Import(ctx context.Context, r io.Reader) (journal.SessionRecord, error) {
+func (s takesAnything) Import(ctx context.Context, r io.Reader) (journal.Imported, error) {
 	rec, _ := s.Store.Import(ctx, r)
 	return rec, nil
 }

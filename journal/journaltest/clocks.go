@@ -80,6 +80,7 @@ func futureWorker(t T, open func() journal.Store) {
 
 func skewedExport(t T, open func() journal.Store) {
 	s := skewed(t, open())
+	s.finish()
 	b := export(t, s)
 	other := *s
 	other.Store = open()

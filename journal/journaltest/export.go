@@ -2,6 +2,7 @@ package journaltest
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -53,6 +54,19 @@ func exported(t T, open func() journal.Store) (*script, []byte) {
 	return s, export(t, s)
 }
 
+// history are the lines of an export that an import takes over as they are.
+func history(t T, b []byte) (lines []journal.Line) {
+	t.Helper()
+	for raw := range bytes.Lines(b) {
+		var l journal.Line
+		require.NoError(t, json.Unmarshal(raw, &l))
+		if l.Sum = ""; l.Header == nil && l.Rule == nil && l.End == nil {
+			lines = append(lines, l)
+		}
+	}
+	return lines
+}
+
 func export(t T, s journal.Store) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -61,17 +75,19 @@ func export(t T, s journal.Store) []byte {
 }
 
 func exportRoundTrip(t T, open func() journal.Store) {
-	s, b := exported(t, open)
+	s, _ := exported(t, open)
+	s.finish()
+	b := export(t, s)
 	other := *s
 	other.Store = open()
-	rec, err := other.Import(t.Context(), bytes.NewReader(b))
-	require.NoError(t, err)
-	assert.Equal(t, s.sessionRecord(), rec)
+	assert.Equal(t, s.sessionRecord(), importInto(t, other, b))
 	for _, id := range []string{"t1", "t2", "t3"} {
 		s.turn, other.turn = id, id
-		assert.Equal(t, s.state(), other.state())
+		want := s.state()
+		want.Rules = nil
+		assert.Equal(t, want, other.state())
 	}
-	assert.Equal(t, string(b), string(export(t, other)))
+	assert.Equal(t, history(t, b), history(t, export(t, other)))
 	out, err := other.Begin(t.Context(), (&script{session: "s", turn: "t1", at: start}).beginInput())
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"pin":"t1"}`, string(out.Pins))
@@ -84,9 +100,9 @@ func importTwice(t T, open func() journal.Store) {
 	s.turn = "t4"
 	s.begin() // the session is longer now than its export
 	s.unchanged(func() {
-		rec, err := s.Import(t.Context(), bytes.NewReader(b))
+		out, err := s.Import(t.Context(), bytes.NewReader(b))
 		require.NoError(t, err)
-		assert.Equal(t, s.sessionRecord(), rec)
+		assert.Equal(t, journal.Imported{Session: s.sessionRecord(), Known: true}, out)
 	})
 }
 
@@ -148,11 +164,10 @@ func importConflict(t T, open func() journal.Store) {
 func importGoesOn(t T, open func() journal.Store) {
 	_, b := exported(t, open)
 	store := open()
-	rec, err := store.Import(t.Context(), bytes.NewReader(b))
-	require.NoError(t, err)
+	rec := importInto(t, store, b)
 	s := &script{T: t, Store: store, session: "s", turn: "t9", at: rec.UpdatedAt}
 	out := s.begin()
-	assert.Equal(t, "t3", out.Closed, "the turn that was running elsewhere is closed here")
+	assert.Empty(t, out.Closed, "the turn that was running elsewhere was closed by the import")
 	s.infer(1, "and on it goes")
 	s.finish()
 	assert.Equal(t, rec.Turns+1, s.sessionRecord().Turns)

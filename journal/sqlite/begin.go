@@ -80,7 +80,7 @@ func (t *tx) begin(in journal.BeginInput) (journal.Begun, error) {
 	if !errors.Is(err, sql.ErrNoRows) {
 		return journal.Begun{}, err
 	}
-	closed, err := t.closeUnfinished(&sc, in.At)
+	closed, err := t.closeUnfinished(&sc, journal.ClosedMessage, in.At)
 	if err != nil {
 		return journal.Begun{}, err
 	}
@@ -180,7 +180,7 @@ func (t *tx) insertTurn(sc *scope, in journal.BeginInput) error {
 
 // closeUnfinished closes the session's turn that is not over, if there is one, and returns its ID. Its totals are
 // counted from the ledgers: whoever ran it left none.
-func (t *tx) closeUnfinished(sc *scope, at time.Time) (string, error) {
+func (t *tx) closeUnfinished(sc *scope, message string, at time.Time) (string, error) {
 	old := *sc
 	err := t.row(`SELECT id, n, message_seq FROM turns WHERE session = ? AND ended_at IS NULL`, sc.session).
 		Scan(&old.turnID, &old.turn, &old.messageSeq)
@@ -191,7 +191,7 @@ func (t *tx) closeUnfinished(sc *scope, at time.Time) (string, error) {
 		return "", err
 	}
 	in := journal.FinishInput{
-		State: turn.StateClosed, Reason: turn.FinishTerminated, Message: journal.ClosedMessage, At: at,
+		State: turn.StateClosed, Reason: turn.FinishTerminated, Message: message, At: at,
 	}
 	if err := t.totals(old, &in); err != nil {
 		return "", err

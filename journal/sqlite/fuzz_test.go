@@ -80,13 +80,21 @@ func resum(b []byte) []byte {
 // importOnce imports into an empty journal and reports whether it was taken.
 func importOnce(t *testing.T, s *sqlite.Store, input []byte) bool {
 	t.Helper()
-	rec, err := s.Import(t.Context(), bytes.NewReader(input))
+	imported, err := s.Import(t.Context(), bytes.NewReader(input))
 	if err != nil {
 		list, err := s.Sessions(t.Context(), 10)
 		require.NoError(t, err)
 		require.Empty(t, list)
 		return false
 	}
+	require.NotNil(t, imported.Mark)
+	rec := imported.Session
+	rules, err := s.Rules(t.Context(), rec.ID)
+	require.NoError(t, err)
+	require.Empty(t, rules, "no permission is imported")
+	open, err := s.Waiting(t.Context(), rec.ID, 10)
+	require.NoError(t, err)
+	require.Empty(t, open, "nothing waits for one")
 	messages, err := s.Messages(t.Context(), rec.ID, 1, rec.Head.Seq)
 	require.NoError(t, err)
 	require.Len(t, messages, int(rec.Head.Seq))
@@ -94,7 +102,7 @@ func importOnce(t *testing.T, s *sqlite.Store, input []byte) bool {
 	require.NoError(t, s.Export(t.Context(), rec.ID, &first))
 	again, err := s.Import(t.Context(), bytes.NewReader(first.Bytes()))
 	require.NoError(t, err)
-	require.Equal(t, rec, again)
+	require.Equal(t, journal.Imported{Session: rec, Known: true, Mark: imported.Mark}, again)
 	require.NoError(t, s.Export(t.Context(), rec.ID, &second))
 	require.Equal(t, first.String(), second.String(), "the same journal is the same export")
 	return true

@@ -9,8 +9,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // maxImportBytes bounds an import, which is first put into a file beside the journal.
@@ -20,7 +22,7 @@ const maxImportBytes = 8 << 30
 var errThere = errors.New("the session is there already")
 
 // Import implements journal.Store. It is one transaction: an import that is refused leaves nothing.
-func (s *Store) Import(ctx context.Context, r io.Reader) (out journal.SessionRecord, err error) {
+func (s *Store) Import(ctx context.Context, r io.Reader) (out journal.Imported, err error) {
 	const doing = "importing a session"
 	f, err := s.spool(ctx, r)
 	if err != nil {
@@ -28,7 +30,7 @@ func (s *Store) Import(ctx context.Context, r io.Reader) (out journal.SessionRec
 	}
 	defer f.Close()
 	err = s.write(ctx, doing, func(t *tx) error {
-		im := importer{tx: t, turns: map[string]int64{}, shared: map[string]bool{}, chunked: map[string]bool{}}
+		im := importer{tx: t, at: time.Now(), turns: map[string]int64{}, shared: map[string]bool{}, chunked: map[string]bool{}}
 		for l, err := range journal.ReadExport(f, t.getBlob) {
 			if err == nil {
 				err = ctx.Err()
@@ -40,10 +42,7 @@ func (s *Store) Import(ctx context.Context, r io.Reader) (out journal.SessionRec
 				return fmt.Errorf("line %d: %w", l.Number, err)
 			}
 		}
-		if err := im.countTurns(); err != nil {
-			return err
-		}
-		out, err = t.session(im.header.Session.ID)
+		out, err = im.done()
 		if err == nil && im.there {
 			return errThere
 		}
@@ -92,8 +91,10 @@ func (r ctxReader) Read(p []byte) (int, error) {
 
 type importer struct {
 	*tx
+	at      time.Time
 	header  journal.ExportHeader
-	there   bool // the journal has the session: lines are checked and not written
+	rules   []turn.SessionRule // which are told, and not written
+	there   bool               // the journal has the session: lines are checked and not written
 	session int64
 	turns   map[string]int64
 	forkSeq int64           // up to which the journal has the session's past; 0 where it is imported whole
@@ -123,7 +124,7 @@ func (im *importer) line(l journal.Line) error {
 	case l.Wait != nil:
 		return im.wait(*l.Wait)
 	case l.Rule != nil:
-		return im.insertRule(im.session, *l.Rule)
+		im.rules = append(im.rules, *l.Rule)
 	case l.Chunk != nil:
 		return im.chunk(*l.Chunk)
 	}
@@ -172,10 +173,33 @@ func (im *importer) insert(h journal.ExportHeader) error {
 	err = im.row(`INSERT INTO sessions (id, tenant, agent, parent, fork_seq, head_seq, head_hash, turns, first_text, created_at, updated_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING n`, s.ID, h.Tenant, s.Agent, numberOrNull(parent), numberOrNull(im.forkSeq),
 		s.Head.Seq, s.Head.Hash, s.Turns, journal.Preview(s.FirstText, firstTextBytes), nanos(s.CreatedAt), nanos(s.UpdatedAt)).Scan(&im.session)
-	if err != nil || h.Mark == nil {
+	if err != nil {
 		return err
 	}
-	return im.insertMark(im.session, *h.Mark)
+	return im.insertMark(im.session, journal.ImportMark(im.at))
+}
+
+// done ends the turn that was running when the session was exported, with its open calls, waits and continuations: whoever
+// goes on with the session begins another. It returns what was imported.
+func (im *importer) done() (out journal.Imported, err error) {
+	out.Known = im.there
+	if !im.there {
+		if out.Withheld, err = im.withheld(); err != nil {
+			return out, err
+		}
+		sc := scope{session: im.session, sessionID: im.header.Session.ID, head: im.header.Session.Head}
+		if _, err := im.closeUnfinished(&sc, journal.ImportedMessage, im.at); err != nil {
+			return out, err
+		}
+		if err := im.countTurns(); err != nil {
+			return out, err
+		}
+	}
+	if out.Session, err = im.tx.session(im.header.Session.ID); err != nil {
+		return out, err
+	}
+	out.Mark, err = im.marked(im.session)
+	return out, err
 }
 
 func null(s string) sql.NullString { return sql.NullString{String: s, Valid: s != ""} }

@@ -1,0 +1,235 @@
+package journaltest
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+var exportPermissionPromises = []promise{
+	{"an import carries no permission, and lists those that it left out", importWithholds},
+	{"every import is tainted, whatever it says, and so are its forks", importTaints},
+	{"an import names no blob that it does not bring", importNamesItsBlobs},
+	{"a forged import is refused and leaves nothing", importForged},
+}
+
+// forge changes an export's lines and sums them up again, as anybody can: the sums have no key. Lines that change returns
+// nil for are left out.
+func forge(t T, b []byte, change func(l *journal.Line) []journal.Line) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	e := journal.NewExporter(&out)
+	for raw := range bytes.Lines(b) {
+		var l journal.Line
+		require.NoError(t, json.Unmarshal(raw, &l))
+		if l.End != nil {
+			continue
+		}
+		for _, changed := range change(&l) {
+			require.NoError(t, e.Write(changed))
+		}
+	}
+	require.NoError(t, e.Close())
+	return out.Bytes()
+}
+
+// permissive is a session in the middle of a turn that holds every kind of permission: rules for a tool and for a call, an approval that
+// is open, one that was given and not used, a call that was claimed, and one that was suspended.
+func permissive(t T, open func() journal.Store) (*script, []turn.ToolCall) {
+	t.Helper()
+	s, list := asked(t, open, 5)
+	s.ask(approvalOf(list[0]), approvalOf(list[1]), approvalOf(list[2]))
+	tool, call := allowed(approvalOf(list[0])), allowed(approvalOf(list[1]))
+	tool.Always, call.Always = turn.AlwaysTool, turn.AlwaysCall
+	s.decide(tool, call)
+	s.run(list[0], "done")
+	s.claim(list[3], 1)
+	s.claim(list[4], 1)
+	s.suspend(list[4], 1, "a continuation")
+	return s, list
+}
+
+func importWithholds(t T, open func() journal.Store) {
+	s, list := permissive(t, open)
+	b, _ := exportOf(t, s, "s")
+	other := *s
+	other.Store = open()
+	out, err := other.Import(t.Context(), bytes.NewReader(b))
+	require.NoError(t, err)
+	assert.False(t, out.Known)
+	arguments := func(i int, w journal.Withheld) journal.Withheld {
+		w.Tool, w.Arguments, w.ArgumentsBytes = list[i].Tool, list[i].Arguments, int64(len(list[i].Arguments))
+		w.ArgumentsHash = journal.HashOf([]byte(list[i].Arguments))
+		return w
+	}
+	at := start.Add(time.Minute)
+	require.Len(t, out.Withheld, 4)
+	waiting := arguments(2, journal.Withheld{Scope: journal.ScopeOnce, At: out.Withheld[3].At})
+	assert.Equal(t, []journal.Withheld{
+		{Tool: list[0].Tool, Scope: turn.AlwaysTool, By: "ada", At: at}, arguments(1, journal.Withheld{Scope: turn.AlwaysCall, By: "ada", At: at}),
+		arguments(1, journal.Withheld{Scope: journal.ScopeOnce, By: "ada", At: at}), waiting,
+	}, out.Withheld)
+
+	state := other.state()
+	assert.Empty(t, state.Rules)
+	assert.Equal(t, turn.StateClosed, state.Turns[0].State)
+	assert.Equal(t, journal.ImportedMessage, state.Turns[0].Message)
+	waits, err := other.Waiting(t.Context(), "", 10)
+	require.NoError(t, err)
+	assert.Empty(t, waits)
+	for i, want := range []turn.Outcome{turn.OutcomeOK, turn.OutcomeCancelled, turn.OutcomeCancelled, turn.OutcomeUnknown, turn.OutcomeUnknown} {
+		m := state.Messages[2+i]
+		assert.Equal(t, []any{list[i].ID, want}, []any{m.CallID, m.Outcome})
+		in := other.claimInput(list[i], 2)
+		in.Approved = true
+		claim, err := other.ClaimCall(t.Context(), in)
+		assert.NotEqual(t, journal.ClaimGranted, claim.State, "nothing of an imported turn runs")
+		assert.True(t, err != nil || claim.State == journal.ClaimSettled)
+	}
+	begun, err := other.Begin(t.Context(), other.beginInput())
+	require.NoError(t, err)
+	assert.True(t, begun.Turn.State.Terminal(), "nor does the turn go on")
+
+	other.turn = "t2"
+	assert.Empty(t, other.begin().Closed)
+	other.infer(1, "and on it goes")
+	other.finish()
+}
+
+func importTaints(t T, open func() journal.Store) {
+	s, list := asked(t, open, 1)
+	s.claim(list[0], 1)
+	s.settleTainting(list[0], 1, turn.ToolResult{Outcome: turn.OutcomeOK, Text: "words of others"})
+	s.finish()
+	b, _ := exportOf(t, s, "s")
+	for name, mark := range map[string]*journal.Mark{"without a mark": nil, "as it was": s.mark("s"), "with another": {Turn: "x", CallID: "x", Tool: "local/harmless"}} {
+		forged := forge(t, b, func(l *journal.Line) []journal.Line {
+			if l.Header != nil {
+				l.Header.Mark = mark
+			}
+			return []journal.Line{*l}
+		})
+		other := *s
+		other.Store = open()
+		out, err := other.Import(t.Context(), bytes.NewReader(forged))
+		require.NoError(t, err, name)
+		require.NotNil(t, out.Mark, name)
+		assert.Equal(t, journal.ImportMark(out.Mark.At), *out.Mark, name)
+		assert.Equal(t, out.Mark, other.mark("s"), name)
+		other.fork(1, "f").fork(1, "g")
+		assert.Equal(t, out.Mark, other.mark("g"), name)
+		again, _ := exportOf(t, other.Store, "g")
+		third := *s
+		third.Store = open()
+		importInto(t, third.Store, again)
+		assert.NotNil(t, third.mark("g"), name)
+	}
+}
+
+// importNamesItsBlobs: a hash that an export names and does not bring would read what another session has left.
+func importNamesItsBlobs(t T, open func() journal.Store) {
+	s, _ := exported(t, open)
+	b := export(t, s)
+	for _, hash := range blobsOf(t, b) {
+		store := open()
+		forged := forge(t, b, func(l *journal.Line) []journal.Line {
+			if l.Blob == nil || l.Blob.Hash != hash {
+				return []journal.Line{*l}
+			}
+			_, err := store.PutBlob(t.Context(), l.Blob.MediaType, l.Blob.Bytes) // another session's
+			require.NoError(t, err)
+			return nil
+		})
+		_, err := store.Import(t.Context(), bytes.NewReader(forged))
+		require.ErrorContains(t, err, "no blob")
+		_, err = store.Session(t.Context(), "s")
+		assert.ErrorIs(t, err, journal.ErrNotFound)
+	}
+}
+
+func blobsOf(t T, b []byte) (hashes []string) {
+	t.Helper()
+	forge(t, b, func(l *journal.Line) []journal.Line {
+		if l.Blob != nil {
+			hashes = append(hashes, l.Blob.Hash)
+		}
+		return nil
+	})
+	require.NotEmpty(t, hashes)
+	return hashes
+}
+
+func importForged(t T, open func() journal.Store) {
+	s, _ := permissive(t, open)
+	b, _ := exportOf(t, s, "s")
+	for name, change := range map[string]func(l *journal.Line) []journal.Line{
+		"calls without results in a turn that is over": func(l *journal.Line) []journal.Line {
+			switch {
+			case l.Turn != nil:
+				l.Turn.State, l.Turn.EndedAt = turn.StateCompleted, start
+			case l.Wait != nil, l.Rule != nil, l.Call != nil:
+				return nil
+			case l.Chunk != nil && l.Chunk.Index == 0:
+				return []journal.Line{{Chunk: &turn.Chunk{Turn: "t1", Kind: turn.ChunkTurnCompleted, Data: []byte(`{}`)}}}
+			case l.Chunk != nil:
+				return nil
+			}
+			return []journal.Line{*l}
+		},
+		"two turns that run": func(l *journal.Line) []journal.Line {
+			if l.Turn == nil {
+				return []journal.Line{*l}
+			}
+			second := *l.Turn
+			second.ID, second.MessageID, second.MessageSeq = "t2", "m-t2", 2
+			return []journal.Line{*l, {Turn: &second}}
+		},
+		"the open wait of a turn that is over": func(l *journal.Line) []journal.Line {
+			if l.Turn != nil {
+				l.Turn.State, l.Turn.EndedAt = turn.StateCompleted, start
+			}
+			return []journal.Line{*l}
+		},
+		"an approval of other arguments than were shown": func(l *journal.Line) []journal.Line {
+			if l.Wait != nil && l.Wait.Ruling != nil {
+				l.Wait.Ruling.ArgumentsHash = journal.HashOf([]byte("others"))
+			}
+			return []journal.Line{*l}
+		},
+		"a rule for a tool without end": func(l *journal.Line) []journal.Line {
+			if l.Rule != nil {
+				l.Rule.Tool = strings.Repeat("x", journal.MaxIDBytes+1)
+			}
+			return []journal.Line{*l}
+		},
+	} {
+		store := open()
+		_, err := store.Import(t.Context(), bytes.NewReader(forge(t, b, change)))
+		require.Error(t, err, name)
+		list, err := store.Sessions(t.Context(), 10)
+		require.NoError(t, err)
+		assert.Empty(t, list, name)
+	}
+	taken := &script{T: t, Store: open(), session: "mine", turn: "t1", at: start}
+	taken.begin()
+	taken.unchanged(func() {
+		_, err := taken.Import(t.Context(), bytes.NewReader(b))
+		assert.ErrorIs(t, err, journal.ErrConflict, "a turn of another session is not taken over")
+	})
+	counted := *s
+	counted.Store = open()
+	importInto(t, counted.Store, forge(t, b, func(l *journal.Line) []journal.Line {
+		if l.Header != nil {
+			l.Header.Session.Turns = 1<<62 + 1<<61
+		}
+		return []journal.Line{*l}
+	}))
+	assert.Equal(t, 1, counted.sessionRecord().Turns, "the turns are counted, not believed")
+}
