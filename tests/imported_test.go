@@ -1,0 +1,104 @@
+package tests
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// forged are an export's lines, changed and summed up again: the sums have no key.
+func forged(t *testing.T, export []byte, change func(l *journal.Line)) *bytes.Buffer {
+	t.Helper()
+	var out bytes.Buffer
+	e := journal.NewExporter(&out)
+	for raw := range bytes.Lines(export) {
+		var l journal.Line
+		require.NoError(t, json.Unmarshal(raw, &l))
+		if change(&l); l.End == nil {
+			require.NoError(t, e.Write(l))
+		}
+	}
+	require.NoError(t, e.Close())
+	return &out
+}
+
+// TestAnImportBringsNoPermission is finding 3 of the attacks: what was allowed for good elsewhere, and a file without its
+// mark, let no call run here that nobody has seen.
+func TestAnImportBringsNoPermission(t *testing.T) {
+	t.Parallel()
+	ask := func(c *config.Config) { c.Policy.Ask = []string{"mcp/ledger/append"} }
+	taint := func(c *config.Config) { c.Policy.Taint = config.TaintOn }
+	l := newLedger(t)
+	r := newRig(t, script.Steps(appendText("before"), script.Text("Done.")), l.host(config.MCPTool{}), ask)
+	r.work()
+	begun := r.say(t.Name(), workflows.Message{Text: "the first"})
+	r.allow(t.Name(), r.waits(begun.Turn, 1)[0], turn.AlwaysTool)
+	assert.Equal(t, "Done.", r.ended(begun.Turn).Answer)
+	var export bytes.Buffer
+	require.NoError(t, r.store.Export(t.Context(), t.Name(), &export))
+
+	for name, policy := range map[string]func(*config.Config){"rule": ask, "no mark": taint} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			id := session(t)
+			file := forged(t, export.Bytes(), func(l *journal.Line) {
+				if l.Header != nil {
+					l.Header.Session.ID, l.Header.Mark = id, nil
+				}
+			})
+			l := newLedger(t)
+			r := newRig(t, script.Steps(appendText("after"), script.Text("Done again.")), l.host(config.MCPTool{}), policy)
+			r.work()
+			imported, err := r.store.Import(t.Context(), file)
+			require.NoError(t, err)
+			require.NotNil(t, imported.Mark)
+			require.Len(t, imported.Withheld, 1)
+			assert.Equal(t, []any{"mcp/ledger/append", turn.AlwaysTool, "ann"}, []any{imported.Withheld[0].Tool, imported.Withheld[0].Scope, imported.Withheld[0].By})
+			begun := r.say(id, workflows.Message{Text: "the second"})
+			wait := r.waits(begun.Turn, 1)[0]
+			assert.Zero(t, l.count("effect", "after"))
+			r.allow(id, wait, "")
+			assert.Equal(t, "Done again.", r.ended(begun.Turn).Answer)
+			assert.Equal(t, 1, l.count("effect", "after"))
+			r.sound(id)
+		})
+	}
+}
+
+func TestCLIListsWhatAnImportLeavesOut(t *testing.T) {
+	t.Parallel()
+	kept, err := os.ReadFile("../journal/testdata/session-v2.jsonl")
+	require.NoError(t, err)
+	said := newHome(t, "").begin(bytes.NewReader(kept), "import", "-").exits(0).out.String()
+	assert.Contains(t, said, "\ntainted: ")
+	assert.Contains(t, said, "\nnot imported: ")
+	assert.Regexp(t, `(?m)^  (tool|call)  local/write_file  `, said)
+
+	h := newHome(t, "")
+	hostile := forged(t, kept, func(l *journal.Line) {
+		if l.Rule != nil {
+			l.Rule.Tool, l.Rule.By, l.Rule.ArgumentsHash = "mcp/x/\x1b[2Jsend\u202e\n  tool  local/x", "\x1b]0;x\a", ""
+		}
+	}).String()
+	said = h.begin(strings.NewReader(hostile), "import", "-").exits(0).out.String()
+	assert.NotContains(t, said, "\x1b")
+	assert.Contains(t, said, `  tool  mcp/x/\x1b[2Jsend\u202e\n  tool  local/x  any arguments`)
+
+	again := decoded[journal.Imported](h.begin(strings.NewReader(hostile), "import", "--json", "-").exits(0))
+	assert.True(t, again.Known)
+	listed := decoded[journal.Imported](newHome(t, "").begin(strings.NewReader(hostile), "import", "--json", "-").exits(0))
+	require.NotEmpty(t, listed.Withheld)
+	assert.Equal(t, "mcp/x/\x1b[2Jsend\u202e\n  tool  local/x", listed.Withheld[0].Tool)
+	assert.NotNil(t, listed.Mark)
+}
