@@ -13,8 +13,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Imported says what an import wrote. An export is a file that anybody may have written: its checksums have no key. So an
-// import takes over what was said and done, and nothing that a later decision reads as permission.
+// Imported says what an import wrote. Anyone can write an export: its checksums have no key. So an import takes over
+// what was said and done, and nothing that a later decision reads as permission.
 type Imported struct {
 	Session SessionRecord `json:"session"`
 	// Known: the journal had the session already, as long as this at least, and nothing was written.
@@ -31,11 +31,11 @@ const ScopeOnce turn.Scope = "once"
 // Withheld is a permission that an import left out, or the request of one.
 type Withheld struct {
 	Tool string `json:"tool"`
-	// Scope is turn.AlwaysTool, turn.AlwaysCall, or ScopeOnce of a call that was still to be approved, or was approved and had not
-	// run.
+	// Scope is turn.AlwaysTool, turn.AlwaysCall, or ScopeOnce for a call that waited for approval, or was approved and had
+	// not ended.
 	Scope turn.Scope `json:"scope"`
-	// Arguments are those of the call as they were shown for approval, ArgumentsBytes how many there were; empty if the export does
-	// not say, and for AlwaysTool.
+	// Arguments are those of the call as they were shown for approval, ArgumentsBytes is their whole size. Both are empty
+	// for AlwaysTool, and if the export does not have them.
 	Arguments      string    `json:"arguments,omitempty"`
 	ArgumentsBytes int64     `json:"arguments_bytes,omitempty"`
 	ArgumentsHash  string    `json:"arguments_hash,omitempty"`
@@ -43,7 +43,7 @@ type Withheld struct {
 	At             time.Time `json:"at,omitzero"`
 }
 
-// ImportMark is the mark of an imported session. Its turn and call are no IDs of the session's.
+// ImportMark is the mark of an imported session. Its turn and call name nothing in the session.
 func ImportMark(at time.Time) Mark {
 	return Mark{Turn: "import", CallID: "import", Tool: "an imported file", At: at}
 }

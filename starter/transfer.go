@@ -52,9 +52,9 @@ func (a *app) importCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import <file>",
 		Short: `Read a session that was exported ("-" for standard input), without its permissions`,
-		Long: `Read a session that was exported; "-" reads standard input. The file's checksums find damage, not forgery, so that
-permissions are not imported but listed: "always allow", and approvals of a turn that was running, which is ended.
-Allow the calls again when they are asked for. The session is tainted: see policy.taint.`,
+		Long: `Read a session that was exported; "-" reads standard input. The file's checksums find damage, not forgery, so import
+lists permissions and leaves them out: "always allow", and approvals of a turn that was running, which it ends.
+Allow the calls again when the session asks for them. The session is tainted: see policy.taint.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			loaded, err := a.load()
@@ -97,11 +97,13 @@ func printImported(w io.Writer, imported journal.Imported) {
 		fmt.Fprintln(w, "known: the journal has this session already; nothing was changed")
 		return
 	}
-	fmt.Fprintln(w, "tainted: anybody may have written this file; calls that could change or send something need approval (policy.taint)")
+	fmt.Fprintln(w, "tainted: anyone may have written this file; "+
+		"calls that could change or send something need approval (policy.taint)")
 	if len(imported.Withheld) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "not imported: %s; allow the calls again when they are asked for\n", plural(len(imported.Withheld), "permission"))
+	fmt.Fprintf(w, "not imported: %s; allow the calls again when the session asks for them\n",
+		plural(len(imported.Withheld), "permission"))
 	for _, p := range imported.Withheld {
 		fmt.Fprintf(w, "  %-4s  %s  %s\n", p.Scope, exactly(p.Tool), withheldArguments(p))
 	}
@@ -116,7 +118,8 @@ func withheldArguments(p journal.Withheld) string {
 	case p.Arguments == "":
 		return "arguments with the hash " + exactly(p.ArgumentsHash)
 	case p.ArgumentsBytes > int64(len(p.Arguments)):
-		return fmt.Sprintf("%s (the first %d of %d bytes; hash %s)", shown, len(p.Arguments), p.ArgumentsBytes, exactly(p.ArgumentsHash))
+		return fmt.Sprintf("%s (the first %d of %d bytes; hash %s)",
+			shown, len(p.Arguments), p.ArgumentsBytes, exactly(p.ArgumentsHash))
 	}
 	return shown
 }

@@ -64,7 +64,8 @@ func TestAnImportBringsNoPermission(t *testing.T) {
 			require.NoError(t, err)
 			require.NotNil(t, imported.Mark)
 			require.Len(t, imported.Withheld, 1)
-			assert.Equal(t, []any{"mcp/ledger/append", turn.AlwaysTool, "ann"}, []any{imported.Withheld[0].Tool, imported.Withheld[0].Scope, imported.Withheld[0].By})
+			out := imported.Withheld[0]
+			assert.Equal(t, []any{"mcp/ledger/append", turn.AlwaysTool, "ann"}, []any{out.Tool, out.Scope, out.By})
 			begun := r.say(id, workflows.Message{Text: "the second"})
 			wait := r.waits(begun.Turn, 1)[0]
 			assert.Zero(t, l.count("effect", "after"))
@@ -87,6 +88,9 @@ func TestCLIListsWhatAnImportLeavesOut(t *testing.T) {
 
 	h := newHome(t, "")
 	hostile := forged(t, kept, func(l *journal.Line) {
+		if l.Chunk != nil && l.Chunk.Text != "" {
+			l.Chunk.Text = "\x1b[2J"
+		}
 		if l.Rule != nil {
 			l.Rule.Tool, l.Rule.By, l.Rule.ArgumentsHash = "mcp/x/\x1b[2Jsend\u202e\n  tool  local/x", "\x1b]0;x\a", ""
 		}
@@ -94,6 +98,8 @@ func TestCLIListsWhatAnImportLeavesOut(t *testing.T) {
 	said = h.begin(strings.NewReader(hostile), "import", "-").exits(0).out.String()
 	assert.NotContains(t, said, "\x1b")
 	assert.Contains(t, said, `  tool  mcp/x/\x1b[2Jsend\u202e\n  tool  local/x  any arguments`)
+
+	assert.NotContains(t, h.starter("show", "s2").exits(0).out.String(), "\x1b")
 
 	again := decoded[journal.Imported](h.begin(strings.NewReader(hostile), "import", "--json", "-").exits(0))
 	assert.True(t, again.Known)

@@ -20,8 +20,8 @@ var exportPermissionPromises = []promise{
 	{"a forged import is refused and leaves nothing", importForged},
 }
 
-// forge changes an export's lines and sums them up again, as anybody can: the sums have no key. Lines that change returns
-// nil for are left out.
+// forge changes an export's lines and sums them up again, as anyone can: the sums have no key. A line for which change
+// returns nil is left out.
 func forge(t T, b []byte, change func(l *journal.Line) []journal.Line) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -40,8 +40,8 @@ func forge(t T, b []byte, change func(l *journal.Line) []journal.Line) []byte {
 	return out.Bytes()
 }
 
-// permissive is a session in the middle of a turn that holds every kind of permission: rules for a tool and for a call, an approval that
-// is open, one that was given and not used, a call that was claimed, and one that was suspended.
+// permissive is a session in the middle of a turn that holds every kind of permission: rules for a tool and for a call,
+// an open approval, an unused one, a claimed call and a suspended one.
 func permissive(t T, open func() journal.Store) (*script, []turn.ToolCall) {
 	t.Helper()
 	s, list := asked(t, open, 5)
@@ -73,7 +73,8 @@ func importWithholds(t T, open func() journal.Store) {
 	require.Len(t, out.Withheld, 4)
 	waiting := arguments(2, journal.Withheld{Scope: journal.ScopeOnce, At: out.Withheld[3].At})
 	assert.Equal(t, []journal.Withheld{
-		{Tool: list[0].Tool, Scope: turn.AlwaysTool, By: "ada", At: at}, arguments(1, journal.Withheld{Scope: turn.AlwaysCall, By: "ada", At: at}),
+		{Tool: list[0].Tool, Scope: turn.AlwaysTool, By: "ada", At: at},
+		arguments(1, journal.Withheld{Scope: turn.AlwaysCall, By: "ada", At: at}),
 		arguments(1, journal.Withheld{Scope: journal.ScopeOnce, By: "ada", At: at}), waiting,
 	}, out.Withheld)
 
@@ -84,7 +85,8 @@ func importWithholds(t T, open func() journal.Store) {
 	waits, err := other.Waiting(t.Context(), "", 10)
 	require.NoError(t, err)
 	assert.Empty(t, waits)
-	for i, want := range []turn.Outcome{turn.OutcomeOK, turn.OutcomeCancelled, turn.OutcomeCancelled, turn.OutcomeUnknown, turn.OutcomeUnknown} {
+	ends := []turn.Outcome{turn.OutcomeOK, turn.OutcomeCancelled, turn.OutcomeCancelled, turn.OutcomeUnknown, turn.OutcomeUnknown}
+	for i, want := range ends {
 		m := state.Messages[2+i]
 		assert.Equal(t, []any{list[i].ID, want}, []any{m.CallID, m.Outcome})
 		in := other.claimInput(list[i], 2)
@@ -109,7 +111,9 @@ func importTaints(t T, open func() journal.Store) {
 	s.settleTainting(list[0], 1, turn.ToolResult{Outcome: turn.OutcomeOK, Text: "words of others"})
 	s.finish()
 	b, _ := exportOf(t, s, "s")
-	for name, mark := range map[string]*journal.Mark{"without a mark": nil, "as it was": s.mark("s"), "with another": {Turn: "x", CallID: "x", Tool: "local/harmless"}} {
+	for name, mark := range map[string]*journal.Mark{
+		"without a mark": nil, "as it was": s.mark("s"), "with another": {Turn: "x", CallID: "x", Tool: "local/harmless"},
+	} {
 		forged := forge(t, b, func(l *journal.Line) []journal.Line {
 			if l.Header != nil {
 				l.Header.Mark = mark

@@ -179,8 +179,8 @@ func (im *importer) insert(h journal.ExportHeader) error {
 	return im.insertMark(im.session, journal.ImportMark(im.at))
 }
 
-// done ends the turn that was running when the session was exported, with its open calls, waits and continuations: whoever
-// goes on with the session begins another. It returns what was imported.
+// done ends the turn that was running when the session was exported, with its open calls, waits and continuations, and
+// returns what was imported.
 func (im *importer) done() (out journal.Imported, err error) {
 	out.Known = im.there
 	if !im.there {

@@ -60,14 +60,15 @@ func (im *importer) countTurns() error {
 	return im.exec(`UPDATE sessions SET turns = (SELECT count(*) FROM turns WHERE session = ?1) WHERE n = ?1`, im.session)
 }
 
-// withheld are the rules of the export, and the approvals that its running turn waits for or has not used.
+// withheld returns the export's rules, and the approvals that its running turn waits for or has not used.
 func (im *importer) withheld() (out []journal.Withheld, err error) {
 	const ofSession = `w.turn IN (SELECT n FROM turns WHERE session = ?)`
 	for _, r := range im.rules {
 		w := journal.Withheld{Tool: r.Tool, Scope: turn.AlwaysTool, ArgumentsHash: r.ArgumentsHash, By: r.By, At: r.At}
 		if r.ArgumentsHash != "" {
 			w.Scope = turn.AlwaysCall
-			shown, err := im.waits(ofSession+` AND w.tool = ? AND w.arguments_hash = ? ORDER BY w.n LIMIT 1`, im.session, r.Tool, r.ArgumentsHash)
+			const shownAs = ofSession + ` AND w.tool = ? AND w.arguments_hash = ? ORDER BY w.n LIMIT 1`
+			shown, err := im.waits(shownAs, im.session, r.Tool, r.ArgumentsHash)
 			if err != nil {
 				return nil, err
 			}
@@ -78,9 +79,13 @@ func (im *importer) withheld() (out []journal.Withheld, err error) {
 		out = append(out, w)
 	}
 	open, err := im.waits(ofSession+` AND t.ended_at IS NULL AND w.kind = ? AND (w.verdict = '' OR w.allowed)
-		AND NOT EXISTS (SELECT 1 FROM calls c WHERE c.turn = w.turn AND c.call_id = w.wait_id AND c.outcome <> '') ORDER BY w.n`, im.session, string(turn.WaitApproval))
+		AND NOT EXISTS (SELECT 1 FROM calls c WHERE c.turn = w.turn AND c.call_id = w.wait_id AND c.outcome <> '') ORDER BY w.n`,
+		im.session, string(turn.WaitApproval))
 	for _, x := range open {
-		w := journal.Withheld{Tool: x.rec.Tool, Scope: journal.ScopeOnce, Arguments: x.rec.Arguments, ArgumentsBytes: x.size, ArgumentsHash: x.rec.ArgumentsHash, At: x.rec.AskedAt}
+		w := journal.Withheld{
+			Tool: x.rec.Tool, Scope: journal.ScopeOnce, Arguments: x.rec.Arguments, ArgumentsBytes: x.size,
+			ArgumentsHash: x.rec.ArgumentsHash, At: x.rec.AskedAt,
+		}
 		if r := x.rec.Ruling; r != nil {
 			w.By, w.At = r.By, r.At
 		}

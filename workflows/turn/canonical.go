@@ -7,29 +7,31 @@ import (
 	"strings"
 )
 
-// kind is the kind of values that a rule's pattern is about: see kindOf. Each kind has one canonical form, in ASCII, that
-// every reader takes for the same thing. Whatever separates, quotes, escapes or encodes is in none of them, so that a
-// wildcard never matches across it. Rules do not try to understand any other spelling: they ask.
+// kind is the kind of values that a rule's pattern is about: see kindOf. Each kind has one canonical form, in ASCII,
+// that every reader takes for the same thing. No canonical form contains characters that separate, quote, escape or
+// encode, so a wildcard never matches across them. A rule does not interpret any other spelling: it asks.
 type kind int
 
 const (
-	// kindPath: segments of POSIX's portable file names (POSIX.1-2017, 3.282) between single slashes, from the root, from
-	// ~/ if the pattern is, or from where the reader stands. A plain word and the name of a host are paths of one segment.
+	// kindPath: portable file names (POSIX.1-2017, 3.282) between single slashes, absolute, relative, or below ~/ if the
+	// pattern is. A plain word and a host name are paths of one segment.
 	kindPath kind = iota
-	// kindNumber: decimal digits, without exponent, needless signs and zeros, in at most 15 characters (a float64 holds it exactly).
+	// kindNumber: a decimal number without exponent, plus sign or redundant zeros, in at most 15 characters, so that a
+	// float64 holds it exactly.
 	kindNumber
-	// kindHost: the name of a host in lower case, or an IPv4 address in four decimal numbers.
+	// kindHost: a host name in lower case, or an IPv4 address in four decimal numbers.
 	kindHost
-	// kindEmail: one mailbox: a portable name, @, and a host.
+	// kindEmail: one mailbox: a portable file name, @, and a host.
 	kindEmail
-	// kindURL: scheme://host, a port that is not the scheme's own, a path, and a query of names and values.
+	// kindURL: scheme://host, a port that is not the scheme's default, a path, and a query without escapes.
 	kindURL
 )
 
-// kindOf says what a pattern is about by how it is written: https://*.corp.com/** is about URLs, *@corp.com about email, 10.0.0.*
-// about hosts, 1000 about numbers, and everything else about paths.
+// kindOf returns the kind that a pattern is about, by how it is written: https://*.corp.com/** is about URLs,
+// *@corp.com about email, 10.0.0.* about hosts, 1000 about numbers, and everything else about paths.
 func kindOf(pattern string) kind {
-	numeric := strings.Trim(pattern, "0123456789.-+*?") == "" && strings.ContainsAny(pattern, "0123456789") && strings.LastIndex(pattern, "-") <= 0
+	digits := strings.ContainsAny(pattern, "0123456789") && strings.Trim(pattern, "0123456789.-+*?") == ""
+	numeric := digits && strings.LastIndex(pattern, "-") <= 0 // a date is none
 	switch {
 	case strings.Contains(pattern, "://") || strings.HasPrefix(pattern, "//"):
 		return kindURL
@@ -44,18 +46,22 @@ func kindOf(pattern string) kind {
 }
 
 var (
-	portable  = regexp.MustCompile(`^[A-Za-z0-9._-]*[A-Za-z0-9_-]$`) // one segment; neither . nor .., and no dot that Windows drops
-	number    = regexp.MustCompile(`^(0|-?([1-9][0-9]*(\.[0-9]*[1-9])?|0\.[0-9]*[1-9]))$`)
-	hostName  = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
-	inNumbers = regexp.MustCompile(`(^|\.)([0-9]+|0x[0-9a-f]*)$`) // what readers take for an IPv4 address (WHATWG URL, 3.5)
-	webURL    = regexp.MustCompile(`^([a-z][a-z0-9+.-]*)://([^/?:]+)(:[1-9][0-9]{0,4})?(?:/([A-Za-z0-9._/-]*))?(\?[A-Za-z0-9._=&-]*)?$`)
-	// spelledNumber is a number in a form that is not canonical: a pattern of such a number is one of a number.
+	// portable is one segment. It does not end in a dot: it is neither . nor .., and Windows drops such a dot.
+	portable = regexp.MustCompile(`^[A-Za-z0-9._-]*[A-Za-z0-9_-]$`)
+	number   = regexp.MustCompile(`^(0|-?([1-9][0-9]*(\.[0-9]*[1-9])?|0\.[0-9]*[1-9]))$`)
+	hostName = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+	// inNumbers is what readers take for an IPv4 address (WHATWG URL, 3.5).
+	inNumbers = regexp.MustCompile(`(^|\.)([0-9]+|0x[0-9a-f]*)$`)
+	// webURL has the groups scheme, host, port, path and query.
+	webURL = regexp.MustCompile(`^([a-z][a-z0-9+.-]*)://([^/?:]+)(:[1-9][0-9]{0,4})?` +
+		`(?:/([A-Za-z0-9._/-]*))?(\?[A-Za-z0-9._=&-]*)?$`)
+	// spelledNumber is a number that is not in canonical form.
 	spelledNumber = regexp.MustCompile(`^(?i)[+-]?(0[xob][0-9a-f]+|[0-9.]+e[+-]?[0-9]+)$`)
-	// alias is a path through what a process has open, which leads anywhere (Linux, proc(5)).
+	// alias is a path through the open files of a process, which may lead to any other path (Linux, proc(5)).
 	alias = regexp.MustCompile(`(^|/)(proc/[^/]+|dev/(fd|std[a-z]+))(/|$)`)
 )
 
-// canonical reports whether a text is in the canonical form of what a pattern is about.
+// canonical reports whether a text is in the canonical form of the kind that a pattern is about.
 func canonical(pattern, text string) bool {
 	switch kindOf(pattern) {
 	case kindNumber:
@@ -95,7 +101,7 @@ func canonicalHost(host string) bool {
 	return hostName.MatchString(host)
 }
 
-// anchor parts a path from where it begins: the root, the reader's home or, with an empty anchor, where the reader stands.
+// anchor splits a path into where it begins and the rest. A relative path has an empty anchor.
 func anchor(text string) (from, inside string) {
 	for _, from := range []string{"/", "~/"} {
 		if inside, ok := strings.CutPrefix(text, from); ok {
@@ -105,10 +111,11 @@ func anchor(text string) (from, inside string) {
 	return "", text
 }
 
-// wild is what a pattern leaves open, and a beginning that only values which are not canonical have.
+// wild matches the wildcards of a pattern, and a leading ../, which only values that are not canonical have.
 var wild = regexp.MustCompile(`\*+|\?|\[[^\]]*\]|^(\.\./)+`)
 
-// legible reports whether a pattern is in canonical form itself: ./secrets/** and 0x3e8 would never match what they mean.
+// legible reports whether a pattern is in canonical form itself. ./secrets/** and 0x3e8 are not, and would miss
+// the canonical values that they mean.
 func legible(pattern string) bool {
 	filler := "x"
 	switch k := kindOf(pattern); {
@@ -120,14 +127,15 @@ func legible(pattern string) bool {
 	return canonical(pattern, wild.ReplaceAllString(pattern, filler))
 }
 
-// allows says how sure it is that a pattern allows a text: surely, if the text is canonical and matches; perhaps, if it is not canonical.
+// allows weighs a text for a rule that allows: surely if the text is canonical and matches, perhaps if it is not
+// canonical.
 func allows(pattern, text string) certainty {
 	from, _ := anchor(pattern)
 	begins, _ := anchor(text)
 	switch {
 	case !canonical(pattern, text):
 		return perhaps
-	case kindOf(pattern) == kindURL && strings.Count(pattern, ":") != strings.Count(text, ":"): // a * is no port
+	case kindOf(pattern) == kindURL && strings.Count(pattern, ":") != strings.Count(text, ":"): // a * matches no port
 		return never
 	case from == begins && spans(pattern, text):
 		return surely
@@ -135,8 +143,8 @@ func allows(pattern, text string) certainty {
 	return never
 }
 
-// bars is allows for a rule that denies or asks. It holds for a folder as for what is in it, whatever the case of letters,
-// and for a URL whatever its scheme and, unless the pattern names one, its port.
+// bars weighs a text for a rule that denies or asks: surely if it matches, canonical or not. It ignores the case of
+// letters, a URL's scheme and, unless the pattern has one, its port. A pattern of what is in a folder matches the folder.
 func bars(pattern, text string) certainty {
 	if !legible(pattern) {
 		return perhaps
@@ -161,7 +169,8 @@ func barsURL(pattern, text string) bool {
 	return within(pattern, u[2]+inside) || within(pattern, u[2]+u[3]+inside)
 }
 
-// leadsTo reports whether a path may be one that a pattern names from elsewhere: nobody here knows where the reader stands.
+// leadsTo reports whether an absolute and a relative path, of which the pattern is one, may be the same: the reader's
+// working directory is unknown.
 func leadsTo(pattern, text string) bool {
 	from, p := anchor(pattern)
 	begins, t := anchor(text)
@@ -176,7 +185,7 @@ func leadsTo(pattern, text string) bool {
 	return false
 }
 
-// within is spans, or that the text is the folder itself.
+// within is spans, and also matches the folder of a /** itself.
 func within(pattern, text string) bool {
 	folder, deep := strings.CutSuffix(pattern, "/**")
 	return spans(pattern, text) || deep && spans(folder, text)

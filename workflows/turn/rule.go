@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// Rule decides about calls of some tools by their arguments. The pattern of an argument says what kind of value it is about,
-// and each kind has one canonical form: see kindOf. A value in that form either matches or does not. Any other value is never allowed by a
-// rule: the rule that names it asks, and a later rule may still deny. A deny denies what it matches, canonical or not.
+// Rule decides about calls of some tools by their arguments. The pattern of an argument is about one kind of value (see
+// kindOf), and each kind has one canonical form. A value in that form matches or does not. A rule never allows any other
+// value: it asks, and a later rule may still deny. A rule that denies also denies what it matches in another form.
 //
-// A rule says nothing of the arguments that it does not name, and follows neither links nor DNS. To confine a tool, allow
-// what is known to be good and deny the rest of its calls in the next rule, rather than to deny what is known to be bad.
+// A rule does not look at arguments that it does not name, and follows neither links nor DNS. To confine a tool, allow
+// what is known to be good and deny the rest of its calls in the next rule, rather than deny what is known to be bad.
 type Rule struct {
 	// Tool is a pattern of tool IDs, as in Policy.Allow.
 	Tool string `json:"tool"`
 	// Arguments are patterns of values by dotted key ("options.path"); all of them must match, and a key that is not there
-	// does not. None: every call. Of a list all elements must match for allow, one for deny and ask. Within an object only
-	// what a key names is looked at. In a pattern *, ? and [a-z] are within one segment between slashes; a /** at the end,
-	// or ** alone, stands for any number of segments.
+	// does not. None: every call. Of a list all elements must match for allow, one for deny and ask; an object as a value is
+	// asked about. In a pattern *, ? and [a-z] match within one segment between slashes; a /** at the end, or ** alone,
+	// matches any number of segments.
 	Arguments map[string]string `json:"arguments,omitempty"`
 	Permit    Permission        `json:"permit"`
 	// Why is told to the person who is asked, or to the model that is refused.
@@ -69,8 +69,8 @@ func (r Rule) decide(t Tool, doubt string) (Permission, string) {
 	return Deny, r.reason("policy denies %s"+r.such(), t)
 }
 
-// doubt is what the rule asks for if it is not sure that a call is meant. Of arguments that nobody knows only deny and ask
-// can be in doubt.
+// doubt is why a person is asked if the rule perhaps applies. If the arguments are not known yet, a rule that allows
+// asks nothing.
 func (r Rule) doubt(t Tool, arguments json.RawMessage) string {
 	switch {
 	case arguments == nil && r.Permit == Allow:
@@ -144,7 +144,7 @@ func (r Rule) holds(fields map[string]any, key, pattern string) certainty {
 	return sure
 }
 
-// weighValue weighs one value. What is in an object or a list of its own is not looked at.
+// weighValue weighs one value. It does not look into objects and nested lists.
 func weighValue(weigh func(pattern, text string) certainty, pattern string, value any) certainty {
 	switch v := value.(type) {
 	case string:
