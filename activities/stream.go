@@ -30,6 +30,7 @@ type stream struct {
 
 	mu      sync.Mutex
 	pending []turn.Chunk
+	tail    strings.Builder // text that belongs to the end of the last pending chunk
 	text    strings.Builder // all text so far: the partial result of a cancelled turn
 	wake    chan struct{}
 	quit    chan struct{}
@@ -64,13 +65,22 @@ func (s *stream) add(kind turn.ChunkKind, delta string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := len(s.pending); n > 0 && s.pending[n-1].Kind == kind {
-		s.pending[n-1].Text += delta
+		s.tail.WriteString(delta)
 	} else {
+		s.seal()
 		s.pending = append(s.pending, turn.Chunk{Kind: kind, Text: delta, At: time.Now()})
 	}
 	select {
 	case s.wake <- struct{}{}:
 	default:
+	}
+}
+
+// seal puts the tail where it belongs. Deltas are not joined one by one, which would copy the text with each of them.
+func (s *stream) seal() {
+	if s.tail.Len() > 0 {
+		s.pending[len(s.pending)-1].Text += s.tail.String()
+		s.tail.Reset()
 	}
 }
 
@@ -115,6 +125,7 @@ func (s *stream) flush(ctx context.Context) error {
 func (s *stream) take() []turn.Chunk {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.seal()
 	var chunks []turn.Chunk
 	for _, c := range s.pending {
 		c.Text = s.redact(c.Text)

@@ -163,7 +163,7 @@ func (c *Chat) ask(caller, total context.Context, r request, sink turn.Sink) (tu
 	}
 	defer func() { _ = stream.Close() }()
 	col := newCollector(sink, c.opts.MaxRawBytes)
-	if err := c.collect(x, w, col); err != nil {
+	if err := c.collect(ctx, x, w, col); err != nil {
 		return turn.Answer{}, c.failure(caller, ctx, x, col.began, err)
 	}
 	return col.answer(x.sent), nil
@@ -173,11 +173,14 @@ func (c *Chat) ask(caller, total context.Context, r request, sink turn.Sink) (tu
 const tailTimeout = 2 * time.Second
 
 // collect reads events until the answer is complete. What goes wrong after the finish reason does not matter any more.
-func (c *Chat) collect(x *exchange, w *watch, col *collector) error {
+func (c *Chat) collect(ctx context.Context, x *exchange, w *watch, col *collector) error {
 	events := newEvents(x.body)
 	for {
 		began, finished := col.began, col.finish != ""
 		data, err := events.next()
+		if err == nil {
+			err = ctx.Err() // what was read before the end is not parsed after it
+		}
 		if err == nil {
 			err = col.add(data)
 		}

@@ -20,6 +20,9 @@ type collector struct {
 	text      strings.Builder
 	reasoning strings.Builder
 	calls     []*call
+	byIndex   map[int]*call    // the latest of each index
+	byID      map[string]*call // the latest of each ID
+	pieces    int              // see maxPieces
 	finish    string
 	model     string
 	usage     *usage
@@ -35,10 +38,11 @@ type call struct {
 }
 
 func newCollector(sink turn.Sink, maxRaw int) *collector {
-	return &collector{sink: sink, raw: rawLog{left: maxRaw}}
+	return &collector{sink: sink, raw: rawLog{left: maxRaw}, byIndex: map[int]*call{}, byID: map[string]*call{}}
 }
 
-// add takes the next event. The error is errGarbage, or a *streamError where the provider sent one in the stream.
+// add takes the next event, which is within the bounds of one (see events.next). The error is errGarbage, an *overBound of
+// the answer, or a *streamError if the provider sent one in the stream.
 func (c *collector) add(data []byte) error {
 	data = bytes.ToValidUTF8(data, []byte("\uFFFD"))
 	var e event
@@ -56,6 +60,9 @@ func (c *collector) add(data []byte) error {
 	if u, ok := parseUsage(e.Usage); ok {
 		c.usage = &u
 	}
+	if err := c.count(1 + len(e.Choices)); err != nil {
+		return err
+	}
 	for _, ch := range e.Choices {
 		if ch.Index != 0 {
 			continue // one answer was asked for
@@ -69,8 +76,11 @@ func (c *collector) add(data []byte) error {
 
 func (c *collector) choose(ch choice, data []byte) error {
 	for _, p := range []*piece{ch.Delta, ch.Message} {
-		if p != nil {
-			c.take(p)
+		if p == nil {
+			continue
+		}
+		if err := c.take(p); err != nil {
+			return err
 		}
 	}
 	switch ch.FinishReason {
@@ -83,7 +93,15 @@ func (c *collector) choose(ch choice, data []byte) error {
 	return nil
 }
 
-func (c *collector) take(p *piece) {
+// count takes note of n more pieces of the answer.
+func (c *collector) count(n int) error {
+	if c.pieces += n; c.pieces > maxPieces {
+		return &overBound{maxPieces, "pieces"}
+	}
+	return nil
+}
+
+func (c *collector) take(p *piece) error {
 	if thought := clean(p.Thinking); thought != "" || p.Reasoning != "" {
 		if thought == "" {
 			thought = clean(p.Reasoning)
@@ -95,49 +113,66 @@ func (c *collector) take(p *piece) {
 		c.text.WriteString(said)
 		c.sink.Text(said)
 	}
-	for _, part := range p.ToolCalls {
-		c.takeCall(part)
+	if err := c.count(len(p.ToolCalls)); err != nil {
+		return err
 	}
+	for _, part := range p.ToolCalls {
+		if err := c.takeCall(part); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // takeCall adds a part to the call that it belongs to.
-func (c *collector) takeCall(part callPart) {
-	to := c.callOf(part)
+func (c *collector) takeCall(part callPart) error {
+	id := clean(part.ID)
+	to := c.callOf(part, id)
 	if to == nil {
+		if len(c.calls) == maxCalls {
+			return &overBound{maxCalls, "tool calls"}
+		}
 		to = &call{index: -1}
 		if part.Index != nil {
 			to.index = *part.Index
+			c.byIndex[to.index] = to
 		}
 		c.calls = append(c.calls, to)
 	}
-	if part.ID != "" {
-		to.id = clean(part.ID)
+	if id != "" {
+		to.id = id
+		c.byID[id] = to
 	}
 	if to.name == "" {
 		to.name = clean(part.Function.Name)
 	}
 	to.arguments.WriteString(clean(part.Function.Arguments))
+	return nil
 }
 
 // callOf finds the call that a part continues, or nil for a new one. By index where there is one, by ID otherwise; a
 // part with neither continues the last call unless it names a function. Some servers give all calls the index 0:
 // another ID with a name of its own is another call.
-func (c *collector) callOf(part callPart) *call {
-	if len(c.calls) == 0 {
+func (c *collector) callOf(part callPart, id string) *call {
+	named := part.Function.Name != ""
+	known := c.byID[id]
+	if known != nil && known.id != id { // it was renamed
+		known = nil
+	}
+	switch {
+	case part.Index == nil && id != "":
+		return known
+	case part.Index == nil && (named || len(c.calls) == 0):
 		return nil
-	}
-	for i := len(c.calls) - 1; i >= 0 && (part.Index != nil || part.ID != ""); i-- {
-		to := c.calls[i]
-		sameID := part.ID == "" || to.id == "" || to.id == string(part.ID)
-		switch {
-		case part.Index != nil && to.index == *part.Index && (sameID || part.Function.Name == ""):
-			return to
-		case part.Index == nil && to.id == string(part.ID):
-			return to
-		}
-	}
-	if part.Index == nil && part.ID == "" && part.Function.Name == "" {
+	case part.Index == nil:
 		return c.calls[len(c.calls)-1]
+	}
+	latest := c.byIndex[*part.Index]
+	if latest == nil || id == "" || latest.id == "" || latest.id == id || !named {
+		return latest
+	}
+	if known != nil && known.index == *part.Index {
+		return known
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package inference
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 )
@@ -14,15 +13,12 @@ import (
 // It is more tolerant than the standard (WHATWG HTML, "Server-sent events"), because providers are: events need no
 // blank line between them, and the last one need not be ended.
 type events struct {
-	r    *bufio.Reader
-	json *json.Decoder // of a body that is no event stream
-	any  bool          // something was read
+	r     *bufio.Reader
+	plain bool // the body is no event stream
+	any   bool // something was read
 }
 
 func newEvents(r io.Reader) *events { return &events{r: bufio.NewReaderSize(r, 16<<10)} }
-
-// maxJoin bounds how many data lines of one event are tried as a whole JSON value before the event's end.
-const maxJoin = 64
 
 // done is what ends a stream of Chat Completions.
 var done = []byte("[DONE]")
@@ -30,17 +26,16 @@ var done = []byte("[DONE]")
 // errWebPage: the body is HTML.
 var errWebPage = errors.New("the response is a web page")
 
-// next returns the next object. io.EOF is the stream's end, be it marked or not.
+// next returns the next object, which is within the bounds of one event; an *overBound is the error of one that is not.
+// io.EOF is the stream's end, be it marked or not.
 func (e *events) next() ([]byte, error) {
 	if !e.any {
 		if err := e.sniff(); err != nil {
 			return nil, err
 		}
 	}
-	if e.json != nil {
-		var raw json.RawMessage
-		err := e.json.Decode(&raw)
-		return raw, err
+	if e.plain {
+		return e.value()
 	}
 	data, err := e.read()
 	if bytes.Equal(data, done) {
@@ -66,35 +61,73 @@ func (e *events) sniff() error {
 		if err := e.r.UnreadByte(); err != nil {
 			return err
 		}
-		if b == '{' {
-			e.json = json.NewDecoder(e.r)
-		}
+		e.plain = b == '{'
 		return nil
 	}
 }
 
-// read joins the data lines of one event. A line that is a whole JSON value by itself is an event by itself.
+// value reads one object of a body that is no event stream.
+func (e *events) value() ([]byte, error) {
+	var data []byte
+	for s := (shape{}); !s.complete(); {
+		b, err := e.r.ReadByte()
+		switch {
+		case err == io.EOF && len(bytes.TrimSpace(data)) > 0:
+			return nil, io.ErrUnexpectedEOF
+		case err != nil:
+			return nil, err
+		case len(data) == maxEventBytes:
+			return nil, &overBound{maxEventBytes, "bytes in one event"}
+		}
+		data = append(data, b)
+		if err := s.add(data[len(data)-1:]); err != nil {
+			return nil, err
+		}
+	}
+	return data, nil
+}
+
+// read joins the data lines of one event. Lines that are a whole object by themselves are an event by themselves.
 func (e *events) read() ([]byte, error) {
 	var data []byte
+	var s shape
 	for lines := 0; ; {
-		line, err := e.r.ReadBytes('\n')
+		line, err := e.line(maxEventBytes - len(data))
 		value, isData := bytes.CutPrefix(bytes.TrimRight(line, "\r\n"), []byte("data:"))
 		if isData {
 			if lines++; lines > 1 {
 				data = append(data, '\n')
 			}
-			data = append(data, bytes.TrimSpace(value)...)
+			value = bytes.TrimSpace(value)
+			data = append(data, value...)
+			if err := s.add(value); err != nil {
+				return nil, err
+			}
 		}
 		ended := len(bytes.TrimSpace(line)) == 0
-		whole := isData && lines <= maxJoin && (bytes.Equal(data, done) || json.Valid(data))
 		switch {
-		case whole, len(data) > 0 && ended && err == nil:
+		case isData && s.complete(), len(data) > 0 && ended && err == nil:
 			return data, nil
 		case err != nil:
 			return nil, err // what is left is the half of an event
 		}
 		if ended {
 			lines = 0
+		}
+	}
+}
+
+// line reads up to the end of a line, of at most this many bytes.
+func (e *events) line(most int) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := e.r.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case len(line) > most:
+			return nil, &overBound{maxEventBytes, "bytes in one event"}
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return line, err
 		}
 	}
 }

@@ -3,7 +3,6 @@ package inference
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -33,9 +32,6 @@ type exchange struct {
 // maxRefusal bounds what is read of a refusal's body, in bytes. A message is taken out of it, no more.
 const maxRefusal = 64 << 10
 
-// errTooLarge: the response is over its bound.
-var errTooLarge = errors.New("the response is over its size limit")
-
 // trace makes the phase after connecting begin with a usable connection, be it new or kept.
 func (x *exchange) trace(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
@@ -58,7 +54,7 @@ func (x *exchange) Do(req *http.Request) (*http.Response, error) {
 	if res.StatusCode < 200 || res.StatusCode >= 300 {
 		return x.refused(res), nil
 	}
-	x.body = &bounded{r: res.Body, left: x.limit, watch: x.watch}
+	x.body = &bounded{r: res.Body, most: x.limit, left: x.limit, watch: x.watch}
 	res.Body = readCloser{x.body, res.Body}
 	return res, nil
 }
@@ -103,16 +99,16 @@ func (x *exchange) drain() {
 	_, _ = io.CopyN(io.Discard, x.body, 4096) // best effort
 }
 
-// bounded reads at most left bytes and tells the watch of each read.
+// bounded reads at most so many bytes and tells the watch of each read.
 type bounded struct {
-	r     io.Reader
-	left  int64
-	watch *watch
+	r          io.Reader
+	most, left int64
+	watch      *watch
 }
 
 func (b *bounded) Read(p []byte) (int, error) {
 	if b.left <= 0 {
-		return 0, errTooLarge
+		return 0, &overBound{b.most, "bytes"}
 	}
 	if int64(len(p)) > b.left {
 		p = p[:b.left]

@@ -42,9 +42,10 @@ func (c *Chat) failure(caller, ctx context.Context, x *exchange, began bool, err
 // diagnose tells the failures that have no status and no deadline apart.
 func (c *Chat) diagnose(x *exchange, began bool, err error) (turn.Code, string) {
 	name := c.opts.Name
+	var over *overBound
 	switch {
-	case errors.Is(err, errTooLarge):
-		return turn.CodeLLMRejected, fmt.Sprintf("%s sent more than %d bytes; the answer was dropped. Ask for a shorter one", name, x.limit)
+	case errors.As(err, &over):
+		return turn.CodeLLMRejected, fmt.Sprintf("%s sent more than %d %s; the answer was dropped. Ask for a shorter one", name, over.most, over.what)
 	case errors.Is(err, errWebPage):
 		return turn.CodeLLMRejected, name + " answered with a web page; check base_url (does it miss /v1?)"
 	case errors.Is(err, openai.ErrReasoningToolsRequireResponses):

@@ -3,7 +3,9 @@ package inference
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -44,6 +46,8 @@ func FuzzStream(f *testing.F) {
 		"\xEF\xBB\xBF: comment\r\n\r\nevent: x\r\ndata: {\"choices\":\r\ndata: []}\r\n\r\n",
 		"data: {\"error\":{\"message\":\"no\"}}\n\n", "<html>", "data:", "data: [\n", "\n\n\n",
 		"data: {\"usage\":{\"prompt_tokens\":1e400}}\n\n",
+		"data: {\"choices\":[{\"delta\":{\"content\":[{\"text\":[{\"text\":\"a\"}]},{\"text\":\"b\"}]}}]}\n\n",
+		"data: " + strings.Repeat("[", 200), "{" + strings.Repeat("[", 200), "{}{} ", "{\"choices\":[", "data: {} {}\n\n",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -80,9 +84,68 @@ func FuzzRefusal(f *testing.F) {
 	})
 }
 
+// An event's bounds are checked on its bytes, and its end is found there.
+func FuzzShape(f *testing.F) {
+	for _, seed := range []string{`{"a":"}\\\""}`, `[[],{"b":[1,2]}]`, `{"\u007d":"\\"} `, `{"a":"[`, `[1,2`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		data = bytes.TrimSpace(data)
+		if !json.Valid(data) || data[0] != '{' && data[0] != '[' {
+			return
+		}
+		var s shape
+		for i := range data {
+			require.False(t, s.complete(), "%q is complete", data[:i])
+			if s.add(data[i:i+1]) != nil {
+				return
+			}
+		}
+		require.True(t, s.complete())
+	})
+}
+
 // Lines that never become an event must not cost more than reading them.
 func TestManyDataLinesAreReadInLinearTime(t *testing.T) {
-	body := "data: [\n" + strings.Repeat("data: 1,\n", 500_000)
+	body := "data: [\n" + strings.Repeat("data: 1\n", 500_000)
 	_, _, err := drainStream(strings.NewReader(body), 0)
 	require.ErrorIs(t, err, io.EOF)
+}
+
+// Collecting four times as much takes about four times the memory, not sixteen times. Bytes are counted, because text that
+// is copied for each piece of it takes as many allocations as text that is not.
+func TestCollectingIsLinear(t *testing.T) {
+	parts := func(n int) string {
+		return `data: {"choices":[{"delta":{"content":[` + strings.Repeat(`{"text":"a"},`, n) + `{"text":"."}]}}]}` + "\n\n"
+	}
+	calls := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `data: {"choices":[{"delta":{"tool_calls":[{"index":%d,"function":{"arguments":"a"}}]}}]}`+"\n\n", i%maxCalls)
+		}
+		return b.String()
+	}
+	nested := func(n int) string {
+		depth := 9 * n / 1000 // of lists of parts
+		content := `"` + strings.Repeat("a", 20*n) + `"`
+		return `data: {"choices":[{"delta":{"content":` + strings.Repeat(`[{"text":`, depth) + content + strings.Repeat(`}]`, depth) + `}}]}` + "\n\n"
+	}
+	for name, body := range map[string]func(int) string{"content parts": parts, "parts of calls": calls, "nested content": nested} {
+		t.Run(name, func(t *testing.T) {
+			const n = 1500
+			once, four := allocated(t, body(n)), allocated(t, body(4*n))
+			assert.Less(t, four, 8*once, "%d bytes for %d, %d for %d", once, n, four, 4*n)
+		})
+	}
+}
+
+// allocated is how many bytes reading a stream allocates.
+func allocated(t *testing.T, body string) uint64 {
+	t.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, _, err := drainStream(strings.NewReader(body), 0)
+	runtime.ReadMemStats(&after)
+	require.ErrorIs(t, err, io.EOF)
+	return after.TotalAlloc - before.TotalAlloc
 }

@@ -49,15 +49,29 @@ func (t *text) UnmarshalJSON(b []byte) error {
 		return json.Unmarshal(b, (*string)(t))
 	case '[':
 		var parts []struct {
-			Text text `json:"text"`
+			Text plain `json:"text"`
 		}
 		if json.Unmarshal(b, &parts) == nil {
+			var all strings.Builder
 			for _, p := range parts {
-				*t += p.Text
+				all.WriteString(string(p.Text))
 			}
+			*t = text(all.String())
 		}
 	}
 	return nil
+}
+
+// plain is a string; of anything else, nothing. Unlike text it looks into no list: each level of lists in lists would be
+// decoded again.
+type plain string
+
+func (p *plain) UnmarshalJSON(b []byte) error {
+	*p = ""
+	if b[0] != '"' {
+		return nil
+	}
+	return json.Unmarshal(b, (*string)(p))
 }
 
 // argument is a string; an object that should have been one is taken as its JSON.

@@ -1,0 +1,106 @@
+package inference_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/everturn/everturn/activities/inference"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+const said = `{"choices":[{"delta":{"content":"hi"}}]}`
+
+// callParts is an event with n parts of calls, each of another call.
+func callParts(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,{"index":%d}`, i)
+	}
+	return event(`{"choices":[{"delta":{"tool_calls":[` + b.String()[1:] + `]}}]}`)
+}
+
+func nested(depth int) string {
+	return `{"choices":[{"delta":{"content":` + strings.Repeat("[", depth) + strings.Repeat("]", depth) + `}}]}`
+}
+
+// An answer over a bound is refused by name and not asked for again: it would be paid for again. Each one ends as an answer
+// that is complete, so that it is refused for nothing else.
+func TestAnAnswerOverABoundIsRefused(t *testing.T) {
+	end := event(`{"choices":[{"delta":{},"finish_reason":"stop"}]}`)
+	for name, c := range map[string]struct {
+		reply script.Reply
+		bound string
+	}{
+		"calls in one event":   {script.Raw(callParts(1025), end), "1024 tool calls"},
+		"values in one event":  {script.Raw(event(`{"x":[1`+strings.Repeat(",1", 1<<16)+`]}`), end), "65536 values in one event"},
+		"nesting":              {script.Raw(event(nested(125)), end), "128 levels of nesting in one event"},
+		"nesting, unstreamed":  {script.Raw(nested(125)+"\n", `{"choices":[{"finish_reason":"stop"}]}`), "128 levels of nesting in one event"},
+		"a large event":        {script.Raw(event(`{"x":"`+strings.Repeat("x", 8<<20)+`"}`), end), "8388608 bytes in one event"},
+		"a large one of lines": {script.Raw(strings.Repeat(": "+strings.Repeat("x", 1<<20)+"\n", 2), `data: {"x":"`, strings.Repeat("data: "+strings.Repeat("x", 1<<20)+"\n", 9), end), "8388608 bytes in one event"},
+		"large, unstreamed":    {script.Raw(`{"x":"`+strings.Repeat("x", 8<<20)+`"}`, `{"choices":[{"finish_reason":"stop"}]}`), "8388608 bytes in one event"},
+		"pieces": {script.Raw(event(said), strings.Repeat(event(`{"choices":[`+strings.Repeat("{},", 30_000)+`{}]}`), 18), end),
+			"524288 pieces"},
+		"bytes": {script.Raw(strings.Repeat(event(`{"x":"`+strings.Repeat("x", 4<<20)+`"}`), 8), end), "33554432 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, _, err := infer(t, c.reply)
+			e := refusal(t, err, turn.CodeLLMRejected)
+			assert.False(t, e.Code.Retryable())
+			assert.Contains(t, e.Message, "more than "+c.bound)
+		})
+	}
+}
+
+// Models say much in small pieces. None of it comes near a bound.
+func TestALongAnswerIsWithinTheBounds(t *testing.T) {
+	part := event(`{"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"tok "}}]}}]}`)
+	a, _, err := infer(t, script.Raw(
+		event(`{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"x","function":{"name":"n"}}]}}]}`),
+		strings.Repeat(part, 130_000), event(`{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}`)))
+	require.NoError(t, err)
+	assert.Len(t, a.ToolCalls[0].Arguments, 4*130_000)
+}
+
+// A caller that gives up gets its goroutine back, whatever has come by then, and nothing is left running.
+func TestACancelEndsTheReadingOfABomb(t *testing.T) {
+	bombs := map[string]string{
+		"one event of 1.9 million calls": callParts(1_900_000),
+		"nested content of 28 MB": event(`{"choices":[{"delta":{"content":` + strings.Repeat(`[{"text":`, 4_000) + `"` +
+			strings.Repeat("x", 28<<20) + `"` + strings.Repeat("}]", 4_000) + `}}]}`),
+		"events without end": strings.Repeat(callParts(1000), 4_000),
+	}
+	for name, bomb := range bombs {
+		t.Run(name, func(t *testing.T) {
+			before := goleak.IgnoreCurrent()
+			s := script.Start(t, script.Raw(event(said), bomb).StallAfter(2))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			c, sink := chatOf(t, s.URL(), func(o *inference.Options) { o.MaxAnswerBytes = 1 << 30 }), newRecorder()
+			done := make(chan error, 1)
+			go func() {
+				_, err := c.Infer(ctx, prompt("hello"), sink)
+				done <- err
+			}()
+			<-sink.heard
+			cancel()
+			select {
+			case err := <-done:
+				require.Error(t, err)
+			case <-time.After(time.Minute):
+				t.Fatal("the reading goes on")
+			}
+			require.NoError(t, s.Close())
+			require.NoError(t, c.Close())
+			goleak.VerifyNone(t, before)
+		})
+	}
+}
