@@ -146,6 +146,13 @@ func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf jo
 // transcribe makes the assistant's message of an answer: calls where it asks for calls, and otherwise what people read.
 func transcribe(in workflows.InferInput, profile turn.Profile, answer turn.Answer) turn.Message {
 	m := turn.Message{Role: turn.RoleAssistant, Text: answer.Text, TurnID: in.Turn, Step: in.Step}
+	if stopped(in, answer) {
+		partial := turn.ParsePartial(in.Plan.Mode, in.Step, answer, pinned(profile))
+		if m.ToolCalls = partial.Calls; partial.Text != "" || len(m.ToolCalls) > 0 {
+			m.Text = partial.Text
+		}
+		return m
+	}
 	action, err := turn.Parse(in.Plan.Mode, in.Step, answer, pinned(profile))
 	if err != nil {
 		return m
@@ -180,8 +187,30 @@ func (a *Activities) inferResult(ctx context.Context, in workflows.InferInput, p
 	}
 }
 
+// stopped reports whether the answer ended before it was complete, in a turn that knows of such answers.
+func stopped(in workflows.InferInput, answer turn.Answer) bool {
+	return in.Stops && answer.Stop() != ""
+}
+
+// stoppedProposal has the text and the calls of an answer that ended before it was complete. One that was cut within an
+// action may be asked for again, in smaller steps.
+func (a *Activities) stoppedProposal(in workflows.InferInput, profile turn.Profile, answer turn.Answer) turn.Proposal {
+	partial := turn.ParsePartial(in.Plan.Mode, in.Step, answer, pinned(profile))
+	text := a.redact(partial.Text)
+	p := turn.Proposal{Kind: turn.ProposeStopped, Stop: answer.Stop(), Calls: a.callProposals(partial.Calls),
+		Text: turn.Cut(text, turn.AnswerInline), Cut: len(text) > turn.AnswerInline}
+	if partial.Action && p.Stop == turn.StopLength {
+		p.Invalid = &turn.InvalidAction{Step: in.Step,
+			Reason: "it was cut at the limit of output tokens before it was complete; answer with less, or in several smaller steps"}
+	}
+	return p
+}
+
 // proposal parses the answer and checks its calls against the pinned catalogue, before anything is claimed.
 func (a *Activities) proposal(ctx context.Context, in workflows.InferInput, profile turn.Profile, answer turn.Answer) turn.Proposal {
+	if stopped(in, answer) {
+		return a.stoppedProposal(in, profile, answer)
+	}
 	action, err := turn.Parse(in.Plan.Mode, in.Step, answer, pinned(profile))
 	if err != nil {
 		return a.invalid(err, nil)

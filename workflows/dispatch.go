@@ -158,6 +158,7 @@ func (r *run) infer(ctx workflow.Context, plan turn.Plan) (InferResult, error) {
 	return call(ctx, r.atOnce(), Activities.Infer, InferInput{
 		Version: WireVersion, Session: r.session, Turn: r.turnID, Step: c.Step, Expect: r.progress.Head,
 		Results: r.progress.Pending, Messages: r.progress.Joining, Plan: plan, Budget: budget, RetryMax: pins.RetryMax,
+		Stops: pins.Version > 6,
 	})
 }
 

@@ -156,6 +156,10 @@ func (r *run) parseAction(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 		return p.Done(turn.Ending{State: turn.StateCompleted, Reason: turn.FinishQuestion, Answer: proposal.Question}, nil)
 	case turn.ProposeCalls:
 		return r.propose(p, proposal.Calls)
+	case turn.ProposeStopped:
+		if proposal.Invalid == nil {
+			return p.Done(r.stopped(proposal), refused(proposal.Calls, "not run: "+stopMessages[proposal.Stop]))
+		}
 	}
 	return r.invalid(p, proposal)
 }
@@ -192,8 +196,30 @@ func (r *run) invalid(p turn.ParseAction, proposal turn.Proposal) turn.Phase {
 	case turn.DecideInterrupt:
 		return p.Done(r.interrupted(reason), results)
 	}
+	if proposal.Kind == turn.ProposeStopped {
+		return p.Done(r.stopped(proposal), results)
+	}
 	return p.Done(turn.Ending{State: turn.StateFailed, Reason: turn.FinishFailed, Code: turn.CodeInvalidAction,
 		Answer: r.progress.Said, Message: "the model did not give a valid action: " + reason}, results)
+}
+
+// stopMessages say what happened to an answer that ended before it was complete, and what to do.
+var stopMessages = map[turn.StopCause]string{
+	turn.StopLength: "the model's answer was cut at its limit of output tokens; " +
+		"raise llm.max_output_tokens or choose a model with a larger limit, or ask for less",
+	turn.StopContentFilter: "the provider's content filter ended the model's answer; ask in other words, or see the provider's filter settings",
+	turn.StopRefusal:       "the model refused to answer; ask in other words",
+}
+
+// stopped ends the turn with an answer that ended before it was complete. The answer is its text, or what the model said
+// last if it has none.
+func (r *run) stopped(proposal turn.Proposal) turn.Ending {
+	e := turn.Ending{State: turn.StateCompleted, Reason: turn.FinishReason(proposal.Stop), Answer: proposal.Text, Cut: proposal.Cut,
+		Message: stopMessages[proposal.Stop] + ". What was said and done is kept."}
+	if e.Answer == "" {
+		e.Answer = r.progress.Said
+	}
+	return e
 }
 
 // toolReminder repeats the catalogue's names to a model that asked for a tool that there is not.

@@ -97,6 +97,8 @@ type InferInput struct {
 	Budget   time.Duration `json:"budget"` // working time left, over all attempts
 	// RetryMax is how often a failure of transport or rate may be tried again.
 	RetryMax int `json:"retry_max"`
+	// Stops: an answer that ended before it was complete is proposed as stopped. Turns before version 7 take it for complete.
+	Stops bool `json:"stops,omitempty"`
 }
 
 // InferResult is a proposal and what it took. The whole answer is in the journal.

@@ -24,6 +24,7 @@ type collector struct {
 	byID      map[string]*call // the latest of each ID
 	pieces    int              // see maxPieces
 	finish    string
+	refused   bool // there was a refusal among the text
 	model     string
 	usage     *usage
 	raw       rawLog
@@ -109,6 +110,7 @@ func (c *collector) take(p *piece) error {
 		c.reasoning.WriteString(thought)
 		c.sink.Reasoning(thought)
 	}
+	c.refused = c.refused || p.Refusal != ""
 	if said := clean(p.Content + p.Refusal); said != "" {
 		c.text.WriteString(said)
 		c.sink.Text(said)
@@ -180,7 +182,7 @@ func (c *collector) callOf(part callPart, id string) *call {
 // answer is what the events amount to. sent is the size of the request in bytes, to estimate from.
 func (c *collector) answer(sent int) turn.Answer {
 	a := turn.Answer{
-		Text: c.text.String(), Reasoning: c.reasoning.String(), FinishReason: c.finish, Model: c.model, Raw: c.raw.json(),
+		Text: c.text.String(), Reasoning: c.reasoning.String(), FinishReason: c.finish, Refused: c.refused, Model: c.model, Raw: c.raw.json(),
 	}
 	size := len(a.Text) + len(a.Reasoning)
 	for _, call := range c.calls {

@@ -52,11 +52,13 @@ func (e *InvalidAction) Error() string {
 // Proposal is what an inference hands to the workflow: an action without its bulk. The whole answer is in the journal.
 type Proposal struct {
 	Kind     ProposalKind   `json:"kind"`
-	Text     string         `json:"text,omitempty"` // final: the answer; otherwise a preview of what was said beside the calls
+	Text     string         `json:"text,omitempty"` // final, stopped: the answer; otherwise a preview of what was said beside the calls
 	Cut      bool           `json:"cut,omitempty"`  // Text is the beginning of a longer answer
 	Question string         `json:"question,omitempty"`
-	Calls    []CallProposal `json:"calls,omitempty"` // of tool_calls, and of an invalid answer that has calls
-	Invalid  *InvalidAction `json:"invalid,omitempty"`
+	Calls    []CallProposal `json:"calls,omitempty"` // of tool_calls, and of an invalid or stopped answer that has calls
+	// Invalid is set for invalid, and for stopped if the answer ended within an action and may be asked for again.
+	Invalid *InvalidAction `json:"invalid,omitempty"`
+	Stop    StopCause      `json:"stop,omitempty"` // stopped only
 }
 
 // ProposalKind tells Proposals apart.
@@ -68,6 +70,7 @@ const (
 	ProposeCalls   ProposalKind = "tool_calls"
 	ProposeAsk     ProposalKind = "ask_user"
 	ProposeInvalid ProposalKind = "invalid"
+	ProposeStopped ProposalKind = "stopped" // the answer ended before it was complete, or is a refusal
 )
 
 // CallProposal names a call that the journal holds.

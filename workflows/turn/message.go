@@ -101,8 +101,10 @@ type Answer struct {
 	Reasoning    string     `json:"reasoning,omitempty"`
 	ToolCalls    []WireCall `json:"tool_calls,omitempty"`
 	FinishReason string     `json:"finish_reason"` // the provider's word: stop, tool_calls, length, content_filter
-	Usage        Usage      `json:"usage"`
-	Model        string     `json:"model,omitempty"` // as the provider names it
+	// Refused: the provider marked text as the model's refusal. It is in Text.
+	Refused bool   `json:"refused,omitempty"`
+	Usage   Usage  `json:"usage"`
+	Model   string `json:"model,omitempty"` // as the provider names it
 	// Raw is the provider's answer before parsing: for a stream, the JSON array of its events. Bounded by the provider adapter.
 	Raw json.RawMessage `json:"raw,omitempty"`
 }

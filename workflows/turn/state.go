@@ -32,8 +32,12 @@ const (
 	FinishMaxTokens    FinishReason = "max_tokens"
 	FinishMaxCost      FinishReason = "max_cost"
 	FinishTimeout      FinishReason = "turn_timeout"
-	FinishInterrupted  FinishReason = "interrupted" // a policy of interrupt met an error
-	FinishCancelled    FinishReason = "cancelled"
-	FinishFailed       FinishReason = "failed"
-	FinishTerminated   FinishReason = "terminated" // closed by the session's next turn
+	// The provider ended the answer early, or the model refused: see StopCause. The partial text is the answer.
+	FinishLength        FinishReason = FinishReason(StopLength)
+	FinishContentFilter FinishReason = FinishReason(StopContentFilter)
+	FinishRefusal       FinishReason = FinishReason(StopRefusal)
+	FinishInterrupted   FinishReason = "interrupted" // a policy of interrupt met an error
+	FinishCancelled     FinishReason = "cancelled"
+	FinishFailed        FinishReason = "failed"
+	FinishTerminated    FinishReason = "terminated" // closed by the session's next turn
 )

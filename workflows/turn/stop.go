@@ -1,0 +1,83 @@
+package turn
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// StopCause is why an answer ended before it was complete. The zero value means that the provider calls it complete.
+type StopCause string
+
+// The stop causes. Each is the finish reason of a turn that ends with such an answer.
+const (
+	StopLength        StopCause = "length"         // the limit on output tokens, or the end of the context window
+	StopContentFilter StopCause = "content_filter" // the provider's filter
+	StopRefusal       StopCause = "refusal"        // the model declined: the text says so
+)
+
+// stopCauses are the finish reasons that name a stop cause, in lower case: those of OpenAI's Chat Completions, and those
+// that OpenAI-compatible endpoints pass on from Anthropic, Gemini and Mistral. Any other word, one that is not known
+// included, means that the answer is complete: endpoints have many words for that.
+var stopCauses = map[string]StopCause{
+	"length": StopLength, "max_tokens": StopLength, "max_output_tokens": StopLength, "model_length": StopLength,
+	"model_context_window_exceeded": StopLength,
+	"content_filter":                StopContentFilter, "safety": StopContentFilter, "image_safety": StopContentFilter,
+	"recitation": StopContentFilter, "blocklist": StopContentFilter, "prohibited_content": StopContentFilter, "spii": StopContentFilter,
+	"refusal": StopRefusal,
+}
+
+// Stop is why the answer ended before it was complete.
+func (a Answer) Stop() StopCause {
+	if a.Refused {
+		return StopRefusal
+	}
+	return stopCauses[strings.ToLower(a.FinishReason)]
+}
+
+// Partial is what there is of an answer that ended before it was complete.
+type Partial struct {
+	Text  string     // as people read it
+	Calls []ToolCall // must not run: arguments, or calls that belong to them, may be missing
+	// Action: the answer ended within a tool call or another action of the protocol.
+	Action bool
+}
+
+// ParsePartial reads an answer that ended before it was complete.
+func ParsePartial(mode Mode, step int, a Answer, tools []Tool) Partial {
+	action, err := Parse(mode, step, a, tools)
+	switch act := action.(type) {
+	case Final:
+		return Partial{Text: act.Text}
+	case AskUser:
+		return Partial{Text: act.Question}
+	case CallTools:
+		p := Partial{Calls: act.Calls, Action: true}
+		if mode != ModeJSON {
+			p.Text = a.Text
+		}
+		return p
+	}
+	if mode != ModeJSON || err == nil || !strings.HasPrefix(strings.TrimSpace(a.Text), "{") {
+		return Partial{Text: a.Text, Action: len(a.ToolCalls) > 0}
+	}
+	text, ok := partialFinal(a.Text)
+	return Partial{Text: text, Action: !ok}
+}
+
+// maxEscape is the size of the longest escape in a JSON string, in bytes: \u0041.
+const maxEscape = 6
+
+// partialFinal is the content of a JSON action "final" that ends within it, perhaps within an escape.
+func partialFinal(text string) (string, bool) {
+	text = strings.TrimSpace(text)
+	for cut := 0; cut <= min(maxEscape, len(text)); cut++ {
+		var fields map[string]json.RawMessage
+		if json.Unmarshal([]byte(text[:len(text)-cut]+`"}`), &fields) != nil {
+			continue
+		}
+		kind, _ := stringField(fields, "type")
+		content, err := stringField(fields, "content")
+		return content, err == nil && kind == string(ProposeFinal)
+	}
+	return "", false
+}
