@@ -21,7 +21,7 @@ const (
 	exitCredentials = 4
 	exitUnreachable = 5
 	exitWaiting     = 6 // for a person
-	exitGuard       = 7 // guard or budget
+	exitGuard       = 7 // guard or budget; the answer was cut, filtered or refused
 	exitTimeout     = 124
 )
 

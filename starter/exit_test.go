@@ -39,6 +39,9 @@ func TestExitCodesOfTurns(t *testing.T) {
 		{turn.StateCompleted, turn.FinishMaxErrors, "", 7},
 		{turn.StateCompleted, turn.FinishMaxTokens, "", 7},
 		{turn.StateCompleted, turn.FinishMaxCost, "", 7},
+		{turn.StateCompleted, turn.FinishLength, "", 7},
+		{turn.StateCompleted, turn.FinishContentFilter, "", 7},
+		{turn.StateCompleted, turn.FinishRefusal, "", 7},
 		{turn.StateCompleted, turn.FinishTimeout, "", 124},
 	} {
 		r := workflows.Result{State: c.state, FinishReason: c.reason, Code: c.code}

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 func (a *app) listCommand() *cobra.Command {
@@ -32,7 +35,7 @@ func (a *app) listCommand() *cobra.Command {
 			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 			fmt.Fprintln(w, "SESSION\tTURNS\tSTATE\tWAITS\tLAST\tFIRST MESSAGE")
 			for _, s := range sessions {
-				fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", line(s.ID, 60), s.Turns, s.LastTurn.State, openCount(s.Waiting), s.UpdatedAt.Local().Format(time.DateTime), line(s.FirstText, 60))
+				fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", line(s.ID, 60), s.Turns, ending(s.LastTurn), openCount(s.Waiting), s.UpdatedAt.Local().Format(time.DateTime), line(s.FirstText, 60))
 			}
 			if limit > 0 && len(sessions) == limit {
 				defer a.aside("these are the latest %d; -n lists more", limit)
@@ -43,6 +46,14 @@ func (a *app) listCommand() *cobra.Command {
 	cmd.Flags().IntVarP(&limit, "limit", "n", 20, "sessions to list")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// ending is the state of a turn, and its finish reason if it completed with another one than an answer.
+func ending(t journal.TurnRecord) string {
+	if t.State == turn.StateCompleted && t.Reason != turn.FinishAnswered {
+		return fmt.Sprintf("%s (%s)", t.State, t.Reason)
+	}
+	return string(t.State)
 }
 
 // openCount counts what waits for a person.

@@ -86,6 +86,8 @@ func scripted() script.Script {
 		script.When("refuse", script.Status(400, "invalid_request", "no such thing")),
 		script.When("let me in", script.Status(401, "invalid_api_key", "Incorrect API key provided")),
 		script.When("hang", script.Text("never").StallAfter(0)),
+		script.When("tell it all", script.Text("It began when").Finish("length")),
+		script.When("be bad", refuses("I cannot do that.")),
 		script.When("run away", script.Always(script.Call("local_list_files", `{}`))),
 		script.When("read one", script.Steps(script.Calls(read("a")), script.Text("It says alpha."))),
 		script.When("read two", script.Steps(script.Calls(read("a"), read("b")), script.Text("Both are read."))),

@@ -89,7 +89,7 @@ func (c *collector) choose(ch choice, data []byte) error {
 	case "error": // OpenRouter: the upstream provider broke off
 		return &streamError{body: data}
 	default:
-		c.finish = clean(ch.FinishReason)
+		c.finish = turn.Cut(clean(ch.FinishReason), maxSaid)
 	}
 	return nil
 }

@@ -284,6 +284,20 @@ var Shapes = []Shape{
 		Outline: "Begin° Infer CallTool Infer(attempt 2) CallTool(ScheduleToStart) Infer CallTool Infer Finish° → completed: answered"},
 	{Name: "v6-call-misreported", Test: "TestACallThatSomebodyElseReportsAsFailedIsAskedOfTheLedger", What: "a call's activity fails with an error that is not the activity's",
 		Outline: "Begin° Infer CallTool() CallTool Infer Finish° → completed: answered"},
+
+	// Answers that ended before they were complete.
+	{Name: "v7-answer-cut", Test: "TestAnAnswerThatEndsEarlyEndsTheTurnWithItsReason", What: "an answer that was cut at the limit of output tokens",
+		Outline: "Begin° Infer Finish° → completed: length"},
+	{Name: "v7-call-cut", Test: "TestAnAnswerThatEndsEarlyEndsTheTurnWithItsReason", What: "two answers that were cut within a call",
+		Outline: "Begin° 2×Infer Finish° → completed: length"},
+	{Name: "v7-call-cut-again", Test: "TestAnAnswerThatEndsEarlyEndsTheTurnWithItsReason", What: "an answer that was cut within a call, and one that is complete",
+		Outline: "Begin° 2×Infer Finish° → completed: answered"},
+	{Name: "v7-content-filter", Test: "TestAnAnswerThatEndsEarlyEndsTheTurnWithItsReason", What: "an answer that the provider's filter ended",
+		Outline: "Begin° Infer Finish° → completed: content_filter"},
+	{Name: "v7-call-filtered", Test: "TestAnAnswerThatEndsEarlyEndsTheTurnWithItsReason", What: "the same of an answer with a call, which is not run",
+		Outline: "Begin° Infer Finish° → completed: content_filter"},
+	{Name: "v7-refusal", Test: "TestAnAnswerThatEndsEarlyEndsTheTurnWithItsReason", What: "the model refuses",
+		Outline: "Begin° Infer Finish° → completed: refusal"},
 }
 
 // notKept are branches of the workflow code without a history of their own.
