@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -26,6 +27,25 @@ func TestCLISigtermDetachesOnly(t *testing.T) {
 	assert.NotContains(t, c.exits(0).err.String(), "to stop it")
 	gate.Release()
 	assert.Equal(t, "It takes its time.\n", h.starter("attach", "-q", "timed-out").exits(0).out.String())
+}
+
+// TestCLIABombOfTheProviderEndsWithItsTurn has a provider send one event with 1.9 million tool calls. The turn fails by
+// name, other turns go on meanwhile, and the worker has nothing left to do when it is told to end.
+func TestCLIABombOfTheProviderEndsWithItsTurn(t *testing.T) {
+	t.Parallel()
+	var bomb strings.Builder
+	bomb.WriteString(`data: {"choices":[{"delta":{"content":"hi"}},{"delta":{"tool_calls":[{}`)
+	for i := range 1_900_000 {
+		fmt.Fprintf(&bomb, `,{"index":%d}`, i)
+	}
+	bomb.WriteString("]}}]}\n\n")
+	h := newHome(t, asking(script.Start(t, script.Cases(script.When("bomb", script.Raw(bomb.String())), script.When("", script.Text("Done."))))))
+	w := h.worker()
+	c := h.begin(nil, "run", "bomb")
+	h.starter("run", "hello").exits(0)
+	assert.Regexp(t, `more than \d+ .*\(llm_rejected\)`, c.exits(1).err.String())
+	w.signal(syscall.SIGTERM)
+	w.exits(0)
 }
 
 // pressedUntilItEnds presses a key again and again: what comes at once after the first is taken for the same press.
