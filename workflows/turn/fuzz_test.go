@@ -27,7 +27,7 @@ func FuzzParseJSON(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		require.Equal(t, strict(text), turn.CheckJSON(text) == nil, "one value, no key twice, at most 64 deep")
+		require.Equal(t, strict(text), turn.CheckJSON(text) == nil, "one value, no key twice, at most 64 deep; no input has 65,536 values")
 		action, err := turn.Parse(turn.ModeJSON, 3, turn.Answer{Text: text}, tools)
 		if err != nil {
 			require.Nil(t, action, "an answer is an action or invalid, never both")

@@ -1,7 +1,6 @@
 package turn
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -182,14 +181,19 @@ func strictObject(s string) (map[string]json.RawMessage, error) {
 	return fields, nil
 }
 
-// maxDepth bounds the nesting of JSON that a model may send.
-const maxDepth = 64
+// Bounds of JSON that a model may send.
+const (
+	maxDepth  = 64
+	maxValues = 1 << 16
+)
 
-// CheckJSON reports whether s is exactly one JSON value, without duplicate keys and not nested over 64 deep.
+// CheckJSON reports whether s is exactly one JSON value, without duplicate keys, not nested over 64 deep and of no more than
+// 65,536 values.
 func CheckJSON(s string) error {
-	dec := json.NewDecoder(bytes.NewReader([]byte(s)))
+	dec := json.NewDecoder(strings.NewReader(s))
 	dec.UseNumber()
-	if err := walkValue(dec, 0); err != nil {
+	left := maxValues
+	if err := walkValue(dec, 0, &left); err != nil {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return errors.New("the JSON is cut off")
 		}
@@ -201,9 +205,12 @@ func CheckJSON(s string) error {
 	return nil
 }
 
-func walkValue(dec *json.Decoder, depth int) error {
+func walkValue(dec *json.Decoder, depth int, left *int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("nested over %d deep", maxDepth)
+	}
+	if *left--; *left < 0 {
+		return fmt.Errorf("it has more than %d values", maxValues)
 	}
 	tok, err := dec.Token()
 	if err != nil {
@@ -220,7 +227,7 @@ func walkValue(dec *json.Decoder, depth int) error {
 				return err
 			}
 		}
-		if err := walkValue(dec, depth+1); err != nil {
+		if err := walkValue(dec, depth+1, left); err != nil {
 			return err
 		}
 	}

@@ -76,8 +76,10 @@ func partialFinal(text string) (string, bool) {
 			continue
 		}
 		kind, _ := stringField(fields, "type")
-		content, err := stringField(fields, "content")
-		return content, err == nil && kind == string(ProposeFinal)
+		if content, err := stringField(fields, "content"); err == nil && kind == string(ProposeFinal) {
+			return content, true
+		}
+		return "", false
 	}
 	return "", false
 }

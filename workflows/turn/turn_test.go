@@ -88,6 +88,37 @@ func TestParseNativeRefusesNothingAndCrowdedQuestions(t *testing.T) {
 	assert.ErrorContains(t, err, "only call")
 }
 
+func TestJSONOverABoundIsRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		"[0" + strings.Repeat(",0", 1<<16) + "]":          "more than 65536 values",
+		strings.Repeat("[", 66) + strings.Repeat("]", 66): "nested over 64 deep",
+		"{" + strings.Repeat(`"a":0,`, 2) + "}":           "comes twice",
+		strings.Repeat(`{"a":`, 1<<20):                    "nested over 64 deep",
+		"[" + strings.Repeat("[],", 1<<20):                "more than 65536 values",
+	} {
+		require.ErrorContains(t, turn.CheckJSON(text), want)
+	}
+	require.NoError(t, turn.CheckJSON("[0"+strings.Repeat(",0", 1<<16-2)+"]"))
+}
+
+func TestPartialAnswersInJSONMode(t *testing.T) {
+	for text, want := range map[string]turn.Partial{
+		`{"type":"final","content":"half`:            {Text: "half"},
+		`{"type":"final","content":"ha\`:            {Text: `ha`},
+		`{"type":"final","content":"ha\u00e`:         {Text: "ha"},
+		`{"type":"final","content":"all"`:            {Text: "all"},
+		`{"type":"final","content":"all"}`:           {Text: "all"},
+		`{"content":"half, of an unknown `:           {Action: true},
+		`{"type":"final","content":"`:                {Action: true},
+		`{"type":"tool_call","name":"local_read_fil`: {Action: true},
+		`{"type":"ask_user","question":"Wh`:          {Action: true},
+		`I cannot do that.`:                          {Text: "I cannot do that."},
+		``:                                           {},
+	} {
+		assert.Equal(t, want, turn.ParsePartial(turn.ModeJSON, 1, turn.Answer{Text: text}, nil), text)
+	}
+}
+
 func TestWindowIsCutInBlocks(t *testing.T) {
 	l := turn.DefaultLimits()
 	from, cuts := int64(1), 0

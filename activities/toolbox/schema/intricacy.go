@@ -21,7 +21,23 @@ const (
 	maxSchemaDepth    = 64     // of schemas in schemas
 	maxArgumentsDepth = 32     // of values in values
 	maxVisits         = 10_000 // of subschemas for one value in the arguments
+	maxWork           = 10_000_000
 )
+
+// effort is what validating with a schema takes.
+type effort struct {
+	visits int  // schemas that are applied on the way to a value, and values of their enums
+	unique bool // uniqueItems is among them: the library compares items whose hashes are equal, which the sender can bring about
+}
+
+// exceeded reports whether validating so many values may take too long.
+func (e effort) exceeded(values int) bool {
+	work := values * e.visits
+	if e.unique {
+		work += values * values / 16
+	}
+	return work > maxWork
+}
 
 // typeNames are the types that JSON Schema knows. The library compiles any word; providers refuse the whole request.
 var typeNames = map[string]bool{
@@ -33,7 +49,7 @@ var typeNames = map[string]bool{
 var weighed = []string{
 	"$ref", "allOf", "anyOf", "oneOf", "dependentSchemas", "dependencies", "not", "if", "then", "else", "properties", "prefixItems",
 	"patternProperties", "items", "additionalProperties", "additionalItems", "contains", "propertyNames", "unevaluatedItems",
-	"unevaluatedProperties", "contentSchema", "$defs", "definitions", "$dynamicRef", "$recursiveRef", "$dynamicAnchor", "$id", "type",
+	"unevaluatedProperties", "contentSchema", "$defs", "definitions", "$dynamicRef", "$recursiveRef", "$dynamicAnchor", "$id", "type", "enum", "uniqueItems",
 }
 
 // schemaNode is a schema as far as weighing it needs.
@@ -43,31 +59,34 @@ type schemaNode struct {
 	oneBelow  []*schemaNode // applied to values in it, each to another
 	visiting  bool
 	acyclic   bool
+	enum      int                        // values that it lists
 	visitsFor [maxArgumentsDepth + 1]int // memo of visits by depth
 }
 
 // schemaGraph builds nodes by their JSON pointers, which is how references name them.
 type schemaGraph struct {
-	root  any
-	nodes map[string]*schemaNode
+	root   any
+	nodes  map[string]*schemaNode
+	unique bool
 }
 
-// weigh checks every schema within raw and says whether validating with it may take too long.
-func weigh(raw json.RawMessage) (intricate bool, err error) {
+// weigh checks every schema within raw and says what validating with it takes: for one value more than maxVisits if that may
+// take too long.
+func weigh(raw json.RawMessage) (effort, error) {
 	g := schemaGraph{nodes: map[string]*schemaNode{}}
 	if err := json.Unmarshal(raw, &g.root); err != nil {
-		return false, fmt.Errorf("reading its schema: %w", err)
+		return effort{}, fmt.Errorf("reading its schema: %w", err)
 	}
 	root, err := g.node("", g.root)
 	if err != nil {
-		return false, err
+		return effort{}, err
 	}
 	for _, n := range g.nodes {
 		if err := n.checkCycles(); err != nil {
-			return false, err
+			return effort{}, err
 		}
 	}
-	return root.visits(maxArgumentsDepth) > maxVisits, nil
+	return effort{root.visits(maxArgumentsDepth), g.unique}, nil
 }
 
 // node builds the node of the value at a pointer. What is not an object is true, false, or refused by the library.
@@ -123,6 +142,11 @@ func (g *schemaGraph) keyword(n *schemaNode, pointer, keyword string, v any) err
 		err = g.one(&n.below, pointer, v)
 	case "additionalProperties", "additionalItems", "contains", "propertyNames", "unevaluatedItems", "unevaluatedProperties", "contentSchema":
 		err = g.one(&n.below, pointer, v)
+	case "enum":
+		list, _ := v.([]any)
+		n.enum = len(list)
+	case "uniqueItems":
+		g.unique = true
 	case "$defs", "definitions":
 		err = g.each(new([]*schemaNode), pointer, v) // applied by reference only
 	}
@@ -233,7 +257,7 @@ func (n *schemaNode) visits(depth int) int {
 	if n.visitsFor[depth] > 0 {
 		return n.visitsFor[depth]
 	}
-	sum, most := 1, 0
+	sum, most := min(1+n.enum, maxVisits+1), 0
 	for _, m := range n.here {
 		sum = min(sum+m.visits(depth), maxVisits+1)
 	}

@@ -23,6 +23,7 @@ const (
 // Schema is one that is ready to validate. The zero value validates nothing.
 type Schema struct {
 	resolved *jsonschema.Resolved // nil where validating might take too long: only the object itself is checked then
+	effort   effort
 }
 
 // Compile checks that raw is the JSON schema of an object and makes it ready to validate. A schema without
@@ -45,7 +46,7 @@ func Compile(raw json.RawMessage) (json.RawMessage, Schema, error) {
 	if err != nil {
 		return nil, Schema{}, fmt.Errorf("writing its schema: %w", err)
 	}
-	intricate, err := weigh(canonical)
+	effort, err := weigh(canonical)
 	if err != nil {
 		return nil, Schema{}, err
 	}
@@ -53,10 +54,10 @@ func Compile(raw json.RawMessage) (json.RawMessage, Schema, error) {
 	if err != nil {
 		return nil, Schema{}, fmt.Errorf("its schema does not compile: %s", plain.Line(err.Error(), 300))
 	}
-	if intricate {
+	if effort.visits > maxVisits {
 		resolved = nil
 	}
-	return canonical, Schema{resolved}, nil
+	return canonical, Schema{resolved, effort}, nil
 }
 
 // Resolve makes a schema of any type ready to validate, unweighed: it is for schemas that are known to be flat. It never loads a remote reference; the library has no loader unless it is given one.
@@ -80,25 +81,26 @@ func OfResult(schema any) Schema {
 	if err != nil || schema == nil || len(raw) > maxSchemaBytes {
 		return Schema{}
 	}
-	if intricate, err := weigh(raw); err != nil || intricate {
+	effort, err := weigh(raw)
+	if err != nil || effort.visits > maxVisits {
 		return Schema{}
 	}
 	resolved, err := Resolve(raw)
 	if err != nil {
 		return Schema{}
 	}
-	return Schema{resolved}
+	return Schema{resolved, effort}
 }
 
-// Validate says where a value is not what the schema says. Where validating might take too long, or where the value is too
-// deep, it says nothing.
+// Validate says where a value is not what the schema says. If validating might take too long, or the value is too deep, it
+// says nothing.
 func (c Schema) Validate(v any) (err error) {
 	defer func() {
 		if p := recover(); p != nil { // the library meets hostile input here
 			err = nil
 		}
 	}()
-	if c.resolved == nil || deeper(v, maxArgumentsDepth) {
+	if c.resolved == nil || deeper(v, maxArgumentsDepth) || c.effort.exceeded(values(v)) {
 		return nil
 	}
 	return c.resolved.Validate(v)
@@ -146,6 +148,9 @@ func (c Schema) CheckArguments(id string, arguments json.RawMessage) (err error)
 	if c.resolved == nil {
 		return nil
 	}
+	if n := values(object); c.effort.exceeded(n) {
+		return fmt.Errorf("arguments of %s: %d values are too many to be checked against its schema; send fewer", id, n)
+	}
 	if err := c.resolved.Validate(object); err != nil {
 		return fmt.Errorf("arguments of %s: %s", id, plain.Line(err.Error(), 600))
 	}
@@ -172,6 +177,22 @@ func deeper(v any, depth int) bool {
 		}
 	}
 	return false
+}
+
+// values counts v and the values within it.
+func values(v any) int {
+	n := 1
+	switch v := v.(type) {
+	case map[string]any:
+		for _, e := range v {
+			n += values(e)
+		}
+	case []any:
+		for _, e := range v {
+			n += values(e)
+		}
+	}
+	return n
 }
 
 // Object reads exactly one JSON object. Nothing at all stands for an empty one: models send that for tools

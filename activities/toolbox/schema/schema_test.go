@@ -159,3 +159,25 @@ func fits(arguments []byte) bool {
 	}
 	return ok
 }
+
+// What a model may send is checked in a bounded time. Items whose hashes are equal, which it can bring about, would be
+// compared each with each; a list of values is compared with each value of an enum.
+func TestArgumentsThatTakeTooLongToCheckAreRefused(t *testing.T) {
+	var c schema.Cache
+	unique := turn.Descriptor{ID: "mcp/x/set", Schema: json.RawMessage(`{"type":"object","properties":{"l":{"type":"array","uniqueItems":true}}}`)}
+	words := func(n int) json.RawMessage {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `,["%s","%s","%s"]`, strings.Repeat("a", i%100), strings.Repeat("a", i/100), strings.Repeat("a", 1000-i%100-i/100))
+		}
+		return json.RawMessage(`{"l":[` + b.String()[1:] + `]}`)
+	}
+	require.NoError(t, check(&c, unique, words(100)))
+	assert.ErrorContains(t, check(&c, unique, words(5000)), "too many to be checked")
+
+	choice := turn.Descriptor{ID: "mcp/x/choice", Schema: json.RawMessage(
+		`{"type":"object","properties":{"l":{"type":"array","items":{"enum":[0` + strings.Repeat(",0", 5000) + `]}}}}`)}
+	ones := func(n int) json.RawMessage { return json.RawMessage(`{"l":[0` + strings.Repeat(",0", n) + `]}`) }
+	require.NoError(t, check(&c, choice, ones(100)))
+	assert.ErrorContains(t, check(&c, choice, ones(50_000)), "too many to be checked")
+}
