@@ -16,7 +16,11 @@ type StepKey struct {
 type WaitRecord struct {
 	Session string `json:"session"`
 	Turn    string `json:"turn"`
+	// Wait has the whole arguments of an approval. If the journal has lost them, Arguments is the beginning of them, and
+	// shorter than ArgumentsBytes.
 	turn.Wait
+	ArgumentsBytes int64 `json:"arguments_bytes,omitempty"`
+
 	AskedAt time.Time    `json:"asked_at,omitzero"`
 	Ruling  *turn.Ruling `json:"ruling,omitempty"` // nil while it is open
 }

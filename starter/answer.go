@@ -167,7 +167,7 @@ func (a *app) fieldByField(ctx context.Context, w journal.WaitRecord) (turn.Repl
 	i, _ := form.NewInterview(form.InquiryOf(w.Wait)) // the description has said what is wrong with it
 	for {
 		if more := i.Lines(); len(more) > 0 {
-			a.note("%s", layoutOf(a.err).barred(strings.Join(more, "\n"), w.Session))
+			a.note("%s", layoutOf(a.err).barred(strings.Join(more, "\n")))
 		}
 		text, err := a.line(ctx, i.Prompt()+": ")
 		if err != nil {

@@ -99,6 +99,9 @@ func (a *app) listWaits(ctx context.Context, args []string, f approveFlags) erro
 		}
 	}
 	waits, err := store.Waiting(ctx, session, f.limit)
+	if len(waits) == f.limit {
+		defer a.note("there may be more: list them with --limit %d", 10*f.limit)
+	}
 	switch {
 	case err != nil:
 		return err
@@ -113,9 +116,6 @@ func (a *app) listWaits(ctx context.Context, args []string, f approveFlags) erro
 		return err
 	}
 	fmt.Fprintln(a.out, printable(l.instructions(waits)))
-	if len(waits) == f.limit {
-		a.note("there may be more: list them with --limit %d", 10*f.limit)
-	}
 	return nil
 }
 
@@ -129,6 +129,9 @@ func (t *turnClient) approve(ctx context.Context, args []string, f approveFlags)
 	for _, w := range waits {
 		if d.always != "" && !w.Spares(d.always) {
 			return usage("nothing was decided: %s", w.Unspared())
+		}
+		if err := shownWhole(w); err != nil && d.allow {
+			return fmt.Errorf("nothing was decided: %w", err)
 		}
 	}
 	held, err := heldBack(ctx, t.store)
@@ -172,7 +175,7 @@ func (t *turnClient) confirmed(ctx context.Context, w journal.WaitRecord, f appr
 	}
 	forgetTyped(a.in)
 	wide := layoutOf(a.err)
-	wide.whole, wide.held = true, held
+	wide.held = held
 	seen, err := a.seen(ctx, wide.describe(w))
 	if err != nil || !seen {
 		return false, err

@@ -16,8 +16,6 @@ import (
 type layout struct {
 	// columns is how wide the terminal is; 0 breaks no lines.
 	columns int
-	// whole: nothing is left out, however long it is.
-	whole bool
 	// asked: the fields of a form are asked for one by one afterwards, and need no list.
 	asked bool
 	// held are the servers of tools that are held back now, by the tools' IDs: see heldBack.
@@ -46,13 +44,16 @@ func (l layout) describe(w journal.WaitRecord) string {
 	}
 	switch {
 	case w.Kind == turn.WaitQuestion:
-		b.WriteString("\n" + l.barred(w.Question, w.Session))
+		b.WriteString("\n" + l.barred(w.Question))
 	case w.Kind == turn.WaitElicitation:
 		b.WriteString("\n" + l.inquiry(w))
 	case w.Sampling() != nil:
-		fmt.Fprintf(&b, "\nthe model is sent exactly this (%s), and what it answers goes to this server:\n%s", shortHash(w.ArgumentsHash), l.barred(w.Arguments, w.Session))
+		fmt.Fprintf(&b, "\nthe model is sent exactly this (%s), and what it answers goes to this server:\n%s", shortHash(w.ArgumentsHash), l.barred(w.Arguments))
 	default:
-		fmt.Fprintf(&b, "\nwith these arguments (%s):\n%s", shortHash(w.ArgumentsHash), l.barred(w.Arguments, w.Session))
+		fmt.Fprintf(&b, "\nwith these arguments (%s):\n%s", shortHash(w.ArgumentsHash), l.barred(w.Arguments))
+	}
+	if err := shownWhole(w); err != nil {
+		b.WriteString("\nbeware: " + err.Error())
 	}
 	return b.String()
 }
@@ -104,7 +105,7 @@ func middle(w turn.Wait) string {
 // inquiry is what a tool's server asks: its words, then where it sends the person or what it wants to know.
 func (l layout) inquiry(w journal.WaitRecord) string {
 	q := form.InquiryOf(w.Wait)
-	said := l.barred(q.Message, w.Session)
+	said := l.barred(q.Message)
 	if q.URL != "" {
 		return said + "\n" + l.address(w, q.URL)
 	}
@@ -115,7 +116,7 @@ func (l layout) inquiry(w journal.WaitRecord) string {
 	case l.asked || len(f.Fields) == 0:
 		return said + "\n" + form.Keep
 	}
-	return said + "\nit wants to know:\n" + l.barred(strings.Join(f.Lines(), "\n"), w.Session) + "\n" + form.Keep
+	return said + "\nit wants to know:\n" + l.barred(strings.Join(f.Lines(), "\n")) + "\n" + form.Keep
 }
 
 // address shows where a server sends a person. The link is whole, and nothing opens it.
@@ -125,21 +126,16 @@ func (l layout) address(w journal.WaitRecord, raw string) string {
 	if a.Host != "" {
 		to += ", which leads to " + a.Host
 	}
-	out := to + ":\n" + layout{columns: l.columns, whole: true}.barred(a.URL, w.Session)
+	out := to + ":\n" + l.barred(a.URL)
 	for _, warning := range a.Warnings {
 		out += "\nbeware: " + warning
 	}
 	return out + "\nopen it only if you trust " + form.Asker(w.Wait) + " and expect this; what you enter there is between you and that page"
 }
 
-// barred shows a text exactly, each line behind a bar. What is too long for a terminal is said to be.
-func (l layout) barred(s, session string) string {
-	more := ""
-	if len(s) > shownExactly && !l.whole {
-		more = fmt.Sprintf("\n(%d bytes or more are not shown; `starter show --json %s` has them all)", len(s)-shownExactly, quoted(session))
-		s = s[:shownExactly]
-	}
-	return bar + strings.Join(terminal.Rows(terminal.Visible(s), l.within(len("  | "))), "\n"+bar) + more
+// barred shows a text exactly and all of it, each line behind a bar.
+func (l layout) barred(s string) string {
+	return bar + strings.Join(terminal.Rows(terminal.Visible(s), l.within(len("  | "))), "\n"+bar)
 }
 
 const bar = "  │ "
@@ -173,6 +169,9 @@ func commands(w journal.WaitRecord) string {
 		return fmt.Sprintf("\nanswer it with\n  %s %s\n  %s --decline\n", answer, example(w), answer)
 	}
 	command := fmt.Sprintf("starter approve %s %s --hash %s", s, w.ID, shortHash(w.ArgumentsHash))
+	if shownWhole(w) != nil {
+		return fmt.Sprintf("\ndecide with\n  %s --deny --reason \"...\"\n", command)
+	}
 	return fmt.Sprintf("\ndecide with\n  %s\n  %s --deny --reason \"...\"\n", command, command)
 }
 

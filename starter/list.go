@@ -29,6 +29,9 @@ func (a *app) listCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if limit > 0 && len(sessions) == limit {
+				defer a.aside("these are the latest %d; -n lists more", limit)
+			}
 			if asJSON {
 				return writeJSON(a.out, sessions)
 			}
@@ -36,9 +39,6 @@ func (a *app) listCommand() *cobra.Command {
 			fmt.Fprintln(w, "SESSION\tTURNS\tSTATE\tWAITS\tLAST\tFIRST MESSAGE")
 			for _, s := range sessions {
 				fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", line(s.ID, 60), s.Turns, ending(s.LastTurn), openCount(s.Waiting), s.UpdatedAt.Local().Format(time.DateTime), line(s.FirstText, 60))
-			}
-			if limit > 0 && len(sessions) == limit {
-				defer a.aside("these are the latest %d; -n lists more", limit)
 			}
 			return w.Flush()
 		},

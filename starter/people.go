@@ -131,7 +131,7 @@ func (p *people) ask(w journal.WaitRecord) {
 	a := p.f.app
 	forgetTyped(a.in) // nobody has agreed to what was not on the screen
 	wide := layoutOf(a.err)
-	wide.whole, wide.asked = w.Kind == turn.WaitApproval, true
+	wide.asked = true
 	switch w.Kind {
 	case turn.WaitApproval:
 		p.pages = a.pagesOf(wide.describe(w))
@@ -151,13 +151,13 @@ func (p *people) prompt() {
 	switch {
 	case p.asking != nil:
 		if more := p.asking.Lines(); len(more) > 0 {
-			p.f.app.note("%s", layoutOf(p.f.app.err).barred(strings.Join(more, "\n"), p.current.Session))
+			p.f.app.note("%s", layoutOf(p.f.app.err).barred(strings.Join(more, "\n")))
 		}
 		prompt = p.asking.Prompt() + ": "
 	case p.pages != nil && p.pages.left() > 0:
 		prompt = p.pages.prompt()
 	case p.current.Kind == turn.WaitApproval:
-		prompt = decisionPrompt(p.current.Wait)
+		prompt = decisionPrompt(*p.current)
 	}
 	io.WriteString(p.f.app.err, prompt)
 	if p.reading {
@@ -206,6 +206,10 @@ func (p *people) meant(w journal.WaitRecord, line string) (send func(context.Con
 		p.f.app.note("%s", p.pages.next()) // nothing is allowed before all of it was on the screen
 		return nil, false
 	}
+	if err := shownWhole(w); err != nil && d.allow {
+		p.f.app.note("%v", err)
+		return nil, false
+	}
 	if d.always != "" && !w.Spares(d.always) {
 		p.f.app.note("%s", w.Unspared())
 		return nil, false
@@ -214,7 +218,10 @@ func (p *people) meant(w journal.WaitRecord, line string) (send func(context.Con
 }
 
 // decisionPrompt offers what would have an effect.
-func decisionPrompt(w turn.Wait) string {
+func decisionPrompt(w journal.WaitRecord) string {
+	if shownWhole(w) != nil {
+		return "[n]o (and why): "
+	}
 	prompt := "[y]es, [n]o (and why)"
 	if w.Spares(turn.AlwaysCall) {
 		prompt += ", [a]lways this call"

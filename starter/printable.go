@@ -14,9 +14,6 @@ func unprintable(r rune) bool { return terminal.Unprintable(r) }
 // line makes one line of a text, of at most n runes.
 func line(s string, n int) string { return terminal.Line(s, n) }
 
-// shownExactly is how much of a text is shown where a person decides on it, in bytes.
-const shownExactly = 32 << 10
-
 // quoted is a word as a shell takes it.
 func quoted(s string) string {
 	plain := func(r rune) bool {

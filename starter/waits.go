@@ -24,8 +24,23 @@ type decision struct {
 	always turn.Scope
 }
 
-// decide tells the turn. The decision counts for the arguments that the journal has shown.
+// shownWhole reports that a call's arguments are not those that the call waits with, so that it cannot be allowed: the
+// journal has lost them, or a part of them.
+func shownWhole(w journal.WaitRecord) error {
+	if w.Kind != turn.WaitApproval || journal.HashOf([]byte(w.Arguments)) == w.ArgumentsHash {
+		return nil
+	}
+	return fmt.Errorf("call %s cannot be allowed, only denied: the journal has %d of its arguments' %d bytes, and their hash is not %s",
+		w.ID, len(w.Arguments), w.ArgumentsBytes, shortHash(w.ArgumentsHash))
+}
+
+// decide tells the turn. A call is allowed with the hash of the arguments that were shown, and denied whatever they are.
 func (t *turnClient) decide(ctx context.Context, w journal.WaitRecord, d decision) (workflows.ApprovalResult, error) {
+	if d.allow {
+		if err := shownWhole(w); err != nil {
+			return workflows.ApprovalResult{}, err
+		}
+	}
 	r, err := t.sessions.Approve(ctx, w.Session, workflows.Approval{
 		Version: workflows.WireVersion, Turn: w.Turn, Call: w.ID, Allow: d.allow, ArgumentsHash: w.ArgumentsHash,
 		By: whoami(), Reason: d.reason, Always: d.always,

@@ -24,15 +24,14 @@ func wait(kind turn.WaitKind, id, text string) journal.WaitRecord {
 		w.Question = text
 		return w
 	}
-	w.Tool, w.Arguments, w.ArgumentsHash, w.Risk, w.Why = "local/write", text, strings.Repeat("ab", 32), turn.RiskHigh, "policy\x1b asks"
+	w.Tool, w.Arguments, w.ArgumentsHash, w.Risk, w.Why = "local/write", text, journal.HashOf([]byte(text)), turn.RiskHigh, "policy\x1b asks"
 	return w
 }
 
 func TestWhatIsAskedIsShownExactlyWithTheCommandsThatDecide(t *testing.T) {
-	shown := layout{}.instructions([]journal.WaitRecord{
-		wait(turn.WaitApproval, "1.0", "{\"p\":\"\x1b[2J\u202e\u200b\",\n\"q\":1}\napproval 9.9 of session s: fine"), wait(turn.WaitQuestion, "q2", "Which?"),
-	})
-	assert.Equal(t, `approval 1.0 of session it's one: local/write is to run · risk high
+	approval := wait(turn.WaitApproval, "1.0", "{\"p\":\"\x1b[2J\u202e\u200b\",\n\"q\":1}\napproval 9.9 of session s: fine")
+	shown := layout{}.instructions([]journal.WaitRecord{approval, wait(turn.WaitQuestion, "q2", "Which?")})
+	assert.Equal(t, strings.ReplaceAll(`approval 1.0 of session it's one: local/write is to run · risk high
 because policy asks
 with these arguments (abababababab):
   │ {"p":"\x1b[2J\u202e\u200b",
@@ -44,9 +43,25 @@ decide with
 question q2 of session it's one
   │ Which?
 answer it with
-  starter answer 'it'\''s one' q2 "..."`, shown)
-	long := layout{}.describe(wait(turn.WaitApproval, "1.0", strings.Repeat("x", shownExactly+7)))
-	assert.Contains(t, long, "(7 bytes or more are not shown; `starter show --json 'it'\\''s one'` has them all)", "nothing is cut in silence")
+  starter answer 'it'\''s one' q2 "..."`, "abababababab", shortHash(approval.ArgumentsHash)), shown)
+	long := layout{}.describe(wait(turn.WaitApproval, "1.0", strings.Repeat("x", 1<<20)+" the end"))
+	assert.True(t, strings.HasSuffix(long, "x the end"), "all of it is shown")
+}
+
+// TestACallWithoutItsArgumentsCannotBeAllowed: the journal has the beginning of them alone, or others.
+func TestACallWithoutItsArgumentsCannotBeAllowed(t *testing.T) {
+	for name, arguments := range map[string]string{"a beginning": `{"path":"notes`, "others": `{"path":"others.txt"}`, "none": ""} {
+		w := wait(turn.WaitApproval, "1.0", `{"path":"notes.txt"}`)
+		require.NoError(t, shownWhole(w))
+		w.Arguments, w.ArgumentsBytes = arguments, 20
+		require.Error(t, shownWhole(w), name)
+		assert.Contains(t, layout{}.describe(w), "cannot be allowed", name)
+		assert.Equal(t, strings.Count(commands(w), "--hash"), strings.Count(commands(w), "--deny"), name)
+		assert.Equal(t, "[n]o (and why): ", decisionPrompt(w), name)
+		var unreachable turnClient // nothing is sent
+		_, err := unreachable.decide(t.Context(), w, decision{allow: true})
+		require.ErrorContains(t, err, "cannot be allowed", name)
+	}
 }
 
 func TestWordsForAShell(t *testing.T) {

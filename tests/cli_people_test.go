@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/tests/script"
 )
 
@@ -76,6 +77,49 @@ func TestCLIApprovesOnATerminal(t *testing.T) {
 	typeIn(t, keys, "yes\n")
 	c.exits(0).says("allowed 1.0 local/read_file")
 	assert.Equal(t, "It is read.\n", h.starter("attach", "-q", "seen").exits(0).out.String())
+}
+
+// TestCLIShowsAllOfACallBeforeItAsks: a hundred thousand bytes of arguments, of which the last ones matter.
+func TestCLIShowsAllOfACallBeforeItAsks(t *testing.T) {
+	t.Parallel()
+	arguments := `{"path":"` + strings.Repeat("notes/", 17000) + `../../etc/shadow"}`
+	h := newHome(t, asking(script.Start(t, script.Steps(script.Call("local_read_file", arguments), script.Text("It is read."))))+askingToRead)
+	h.worker()
+	h.starter("run", "-s", "tail", "Read it.").exits(6)
+
+	assert.Contains(t, h.starter("approve", "tail").exits(0).out.String(), "/etc/shadow")
+	listed := decoded[[]journal.WaitRecord](h.starter("approve", "tail", "--json").exits(0))
+	require.Len(t, listed, 1)
+	assert.True(t, listed[0].Arguments == arguments, "%d bytes", len(listed[0].Arguments))
+	assert.Equal(t, journal.HashOf([]byte(arguments)), listed[0].ArgumentsHash)
+	assert.Contains(t, h.starter("show", "tail", "--json").exits(0).out.String(), "/etc/shadow")
+
+	c, keys := h.onTerminal("approve", "tail")
+	leafThrough(t, c, keys, "allow it?")
+	assert.Contains(t, c.out.String(), "/etc/shadow")
+	typeIn(t, keys, "n\n")
+	c.exits(0)
+
+	c, keys = h.onTerminal("attach", "tail")
+	leafThrough(t, c, keys, "[y]es")
+	assert.Contains(t, c.out.String(), "/etc/shadow")
+	typeIn(t, keys, "n\n")
+	c.exits(0)
+}
+
+// leafThrough shows page after page, until the command asks.
+func leafThrough(t *testing.T, c *command, keys io.Writer, question string) {
+	t.Helper()
+	for pages := 1; ; pages++ {
+		require.Eventually(t, func() bool {
+			said := c.out.String()
+			return strings.Count(said, "more; Enter shows them") >= pages || strings.Contains(said, question)
+		}, within, 5*time.Millisecond)
+		if strings.Contains(c.out.String(), question) {
+			return
+		}
+		typeIn(t, keys, "\n")
+	}
 }
 
 func TestCLIDoesNotTakeWhatWasTypedBeforeItAsked(t *testing.T) {

@@ -102,7 +102,7 @@ func askedOnce(t T, open func() journal.Store) {
 	assert.Equal(t, turn.StateWaiting, s.turnState())
 	first.Arguments = list[0].Arguments
 	want := []journal.WaitRecord{
-		{Session: "s", Turn: "t1", Wait: first, AskedAt: in.At}, {Session: "s", Turn: "t1", Wait: question, AskedAt: in.At},
+		{Session: "s", Turn: "t1", Wait: first, ArgumentsBytes: int64(len(first.Arguments)), AskedAt: in.At}, {Session: "s", Turn: "t1", Wait: question, AskedAt: in.At},
 	}
 	waits, err := s.Waits(t.Context(), "t1")
 	require.NoError(t, err)
@@ -156,13 +156,17 @@ func askedLarge(t T, open func() journal.Store) {
 	waits, err := s.Waits(t.Context(), "t1")
 	require.NoError(t, err)
 	require.Len(t, waits, 1)
-	shown := waits[0].Arguments
-	assert.True(t, len(shown) <= turn.WaitArguments && len(shown) > turn.WaitArguments-4, "%d bytes", len(shown))
-	assert.True(t, c.Arguments[:len(shown)] == shown, "what is shown is what would run")
+	assert.True(t, waits[0].Arguments == c.Arguments, "%d bytes", len(waits[0].Arguments))
+	assert.Equal(t, int64(len(c.Arguments)), waits[0].ArgumentsBytes)
+	waits, err = s.Waiting(t.Context(), s.session, 1)
+	require.NoError(t, err)
+	assert.True(t, len(waits) == 1 && waits[0].Arguments == c.Arguments)
 	data := s.said(turn.ChunkApprovalRequested)
 	require.Len(t, data, 1)
+	shown := data[0].Arguments
+	assert.True(t, len(shown) <= turn.WaitArguments && len(shown) > turn.WaitArguments-4, "%d bytes", len(shown))
+	assert.True(t, c.Arguments[:len(shown)] == shown, "what is shown is what would run")
 	assert.Equal(t, int64(len(c.Arguments)), data[0].ArgumentsBytes)
-	assert.True(t, data[0].Arguments == shown)
 }
 
 func firstRuling(t T, open func() journal.Store) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -85,11 +86,23 @@ func (q querier) loadWait(x *wait) (err error) {
 	return err
 }
 
-func recordsOf(list []wait) (out []journal.WaitRecord) {
+// records returns waits as readers get them. A row has the first turn.WaitArguments bytes of an approval's arguments; the
+// transcript has all of them, as a blob that their hash names.
+func (q querier) records(list []wait) (out []journal.WaitRecord, err error) {
 	for _, x := range list {
+		x.rec.ArgumentsBytes = x.size
+		if int64(len(x.rec.Arguments)) < x.size {
+			b, err := q.getBlob(x.rec.ArgumentsHash)
+			if err != nil && !errors.Is(err, journal.ErrNotFound) {
+				return nil, err
+			}
+			if err == nil {
+				x.rec.Arguments = string(b)
+			}
+		}
 		out = append(out, x.rec)
 	}
-	return out
+	return out, nil
 }
 
 func (t *tx) insertWait(session, turnN int64, x *wait) (err error) {
@@ -142,7 +155,10 @@ func (s *Store) Waits(ctx context.Context, turnID string) (out []journal.WaitRec
 			return err
 		}
 		list, err := q.waits(`w.turn = ? ORDER BY w.n`, sc.turn)
-		out = recordsOf(list)
+		if err != nil {
+			return err
+		}
+		out, err = q.records(list)
 		return err
 	})
 	return out, err
@@ -164,7 +180,10 @@ func (s *Store) WaitingOf(ctx context.Context, tenant string, limit int) ([]jour
 func (s *Store) waiting(ctx context.Context, where string, args ...any) (out []journal.WaitRecord, err error) {
 	err = s.read(ctx, "listing what is waited for", func(q querier) error {
 		list, err := q.waits(where, args...)
-		out = recordsOf(list)
+		if err != nil {
+			return err
+		}
+		out, err = q.records(list)
 		return err
 	})
 	return out, err

@@ -9,6 +9,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/form"
 	"github.com/everturn/everturn/starter/terminal"
 	"github.com/everturn/everturn/workflows"
@@ -19,7 +20,7 @@ import (
 type wait struct {
 	turn.Wait
 	turn string
-	// whole: Arguments are all that would run. An approval that shows a part of them cannot be given.
+	// whole: Arguments have ArgumentsHash: they are all that would run. Otherwise the call cannot be allowed.
 	whole bool
 	// sent: a decision is on its way.
 	sent bool
@@ -54,10 +55,11 @@ func (m *Model) showWait(c turn.Chunk, arguments string) {
 		return
 	}
 	m.settleText()
-	w := wait{Wait: asked.Wait, turn: c.Turn, whole: int64(len(asked.Arguments)) >= asked.ArgumentsBytes}
+	w := wait{Wait: asked.Wait, turn: c.Turn}
 	if arguments != "" {
-		w.Arguments, w.whole = arguments, int64(len(arguments)) >= asked.ArgumentsBytes
+		w.Arguments = arguments
 	}
+	w.whole = journal.HashOf([]byte(w.Arguments)) == w.ArgumentsHash
 	m.waits = append(m.waits, w)
 	if w.Kind == turn.WaitElicitation {
 		m.say(entryNote, "? "+form.Asker(w.Wait)+" asks, in the middle of a call of "+terminal.Line(w.Tool, previewRunes)+":")
