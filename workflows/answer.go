@@ -51,6 +51,9 @@ const answerPrefix = "answer:"
 
 // validateAnswer rejects before anything is recorded.
 func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
+	if err := a.checkSizes(); err != nil {
+		return rejected(err.Code, err.Message)
+	}
 	if r.toHeld(a.Question) {
 		return r.validateHeld(a)
 	}

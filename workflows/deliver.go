@@ -33,6 +33,8 @@ type DeliverInput struct {
 	Limits  *LimitsRequest `json:"limits,omitempty"` // of the turn that begins with the message, if one does
 	// Since is when the first run of the chain began. Clients leave it out.
 	Since time.Time `json:"since,omitzero"`
+
+	refusal *turn.Error
 }
 
 // DeliverResult is what became of a message. State is that of the turn that took it; empty while none has.
@@ -91,12 +93,18 @@ func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 	if in.Message.ID == "" {
 		in.Message.ID = DeliveryID(info.WorkflowExecution.ID, info.OriginalRunID)
 	}
+	refused := in.check()
+	if refused == nil {
+		if refused = in.excess(info); refused != nil && !bounded(ctx) {
+			refused = nil
+		}
+	}
+	if refused != nil {
+		return DeliverResult{}, temporal.NewNonRetryableApplicationError(refused.Message, string(refused.Code), nil)
+	}
 	patience := time.Duration(0)
 	if in.Since.IsZero() {
 		in.Since, patience = workflow.Now(ctx), handOverPatience
-	}
-	if refused := in.check(); refused != nil {
-		return DeliverResult{}, temporal.NewNonRetryableApplicationError(refused.Message, string(refused.Code), nil)
 	}
 	untaken := 0
 	for range looksARun {
@@ -152,6 +160,9 @@ func (in DeliverInput) givenUp() error {
 
 // check refuses a delivery that no session would take.
 func (in DeliverInput) check() *turn.Error {
+	if in.refusal != nil {
+		return in.refusal
+	}
 	if in.Version > WireVersion {
 		return invalid("the delivery is of version %d and this worker knows up to %d; update the worker", in.Version, WireVersion)
 	}
@@ -159,7 +170,7 @@ func (in DeliverInput) check() *turn.Error {
 		return invalid("%s", err.Error())
 	}
 	if in.Limits != nil {
-		if _, err := in.Limits.Apply(turn.DefaultLimits()); err != nil {
+		if _, err := in.Limits.apply(turn.DefaultLimits()); err != nil {
 			return invalid("%s", err.Error())
 		}
 	}

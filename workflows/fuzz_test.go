@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -33,6 +34,10 @@ func FuzzInput(f *testing.F) {
 		var in Input
 		require.NoError(t, json.Unmarshal(b, &in), "decoding never fails")
 		if err := in.check(id); err != nil {
+			requireRefusal(t, err)
+			return
+		}
+		if err := in.excess(&workflow.Info{}); err != nil {
 			requireRefusal(t, err)
 			return
 		}

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"go.temporal.io/sdk/workflow"
@@ -29,12 +30,19 @@ func (r *run) validateHeld(a Answer) error {
 	if err := checkReply(turn.Wait{Tool: "the tool"}, a.Reply); err != nil {
 		return rejected(err.Code, err.Message)
 	}
-	return r.stillHeld(a.Turn)
+	return r.stillHeld(a.Turn, a.Question)
 }
 
-func (r *run) stillHeld(turnID string) error {
+// stillHeld rejects what is said to a call that is not held now. Which questions the call has asked, the journal knows.
+func (r *run) stillHeld(turnID, id string) error {
 	if r.stopping || turnID != "" && turnID != r.turnID {
 		return rejected(turn.CodeNotWaiting, fmt.Sprintf("turn %s waits for nothing any more", turn.Cut(turnID, 80)))
+	}
+	call := callOfHeld(id)
+	attempt, holds := r.holding[call]
+	_, number, _ := strings.Cut(strings.TrimPrefix(id, heldPrefix+call+"."), ".")
+	if n, err := strconv.Atoi(number); !holds || err != nil || n < 1 || HeldID(call, attempt, n) != id {
+		return rejected(turn.CodeNotWaiting, fmt.Sprintf("nothing waits for that: no question %q is open in this turn", turn.Cut(id, 40)))
 	}
 	return nil
 }
@@ -47,7 +55,7 @@ func (r *run) validateHeldApproval(a Approval) error {
 	case a.Always != "":
 		return rejected(turn.CodeConfigInvalid, turn.Wait{Kind: turn.WaitApproval, Inquiry: &turn.Inquiry{Sample: &turn.Sampling{}}}.Unspared())
 	}
-	return r.stillHeld(a.Turn)
+	return r.stillHeld(a.Turn, a.Call)
 }
 
 // pass has the answer recorded where the held call finds it. Where the journal knows no such question, nothing follows.

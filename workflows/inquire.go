@@ -107,6 +107,8 @@ func checkReply(w turn.Wait, p *turn.Reply) *turn.Error {
 		return invalid("%s asks for fields, not for a message; answer with reply {action, content}", turn.Cut(w.Tool, 80))
 	case p.Action != turn.ReplyAccept && p.Action != turn.ReplyDecline && p.Action != turn.ReplyCancel:
 		return invalid("the reply's action is %q; it must be accept, decline or cancel", turn.Cut(string(p.Action), 40))
+	case p.Key != "" && w.Inquiry != nil && p.Key != w.Inquiry.Key:
+		return invalid("the reply's key is %q and the question's is %q; leave it out", turn.Cut(p.Key, 80), turn.Cut(w.Inquiry.Key, 80))
 	case len(p.Content) > maxReplyBytes:
 		return invalid("the reply has %d bytes and %d are the most", len(p.Content), maxReplyBytes)
 	case p.Action != turn.ReplyAccept || w.Inquiry != nil && w.Inquiry.URL != "":

@@ -284,6 +284,9 @@ const (
 
 // validateApprove rejects before anything is recorded.
 func (r *run) validateApprove(ctx workflow.Context, a Approval) error {
+	if err := checkUpdate(a.Version, a); err != nil {
+		return rejected(err.Code, err.Message)
+	}
 	if r.toHeld(a.Call) {
 		return r.validateHeldApproval(a)
 	}

@@ -196,9 +196,12 @@ func (r *run) dispatch(ctx workflow.Context, f *flight, tool turn.Tool) (receipt
 	if err != nil {
 		return CallResult{}, err
 	}
-	defer func() { settle(receipt, err) }()
+	defer func() { settle(receipt, err); delete(r.holding, f.call.ID) }()
 	for range maxDispatches {
 		f.attempt++
+		if tool.Hold > 0 {
+			r.holding[f.call.ID] = f.attempt
+		}
 		in := r.callInput(f, tool)
 		if tool.Lane == turn.LaneQuick && f.attempt == 1 {
 			receipt, err = r.quickCall(ctx, in)

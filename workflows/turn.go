@@ -17,6 +17,7 @@ import (
 // named by its turn.Code and a cancelled one as Temporal's Canceled; both have a Result as their detail, and both leave
 // a transcript that the session's next turn can build on.
 func Turn(ctx workflow.Context, in Input) (Result, error) {
+	in = in.bound(ctx)
 	r := newRun(ctx, in)
 	if err := r.handlers(ctx); err != nil {
 		return Result{}, err
@@ -68,6 +69,7 @@ type run struct {
 	desk     desk
 	settling map[string]bool // servers for which a call is finding the turn's home
 	passed   map[string]bool // what was said to held calls, by the waits' IDs
+	holding  map[string]int  // the dispatches that run of calls that their servers may hold, by the calls' IDs
 }
 
 // newRun is what the handlers find: an update that is there already when a run begins is handled while they are being
@@ -76,7 +78,7 @@ func newRun(ctx workflow.Context, in Input) *run {
 	info := workflow.GetInfo(ctx)
 	id := info.WorkflowExecution.ID
 	r := &run{in: in, id: id, session: in.sessionOf(id), turnID: turnID(info, in), runID: info.WorkflowExecution.RunID, phase: turn.PhaseStart,
-		settling: map[string]bool{}, passed: map[string]bool{}}
+		settling: map[string]bool{}, passed: map[string]bool{}, holding: map[string]int{}}
 	if in.Continued != nil {
 		r.progress, r.begun, r.opened = *in.Continued, true, true
 	} else {

@@ -45,6 +45,7 @@ type Input struct {
 	Queue     []Message      `json:"queue,omitempty"`
 
 	problem string
+	refusal *turn.Error // see bound
 }
 
 // Message is what a user says.
@@ -100,6 +101,8 @@ func (in *Input) UnmarshalJSON(b []byte) error {
 // check refuses an input that cannot be run.
 func (in Input) check(workflowID string) *turn.Error {
 	switch {
+	case in.refusal != nil:
+		return in.refusal
 	case in.problem != "":
 		return invalid("the input cannot be read: %s; its keys are session, tenant, message {id, text}, agent and limits", turn.Cut(in.problem, 200))
 	case in.Version > WireVersion:
@@ -116,7 +119,7 @@ func (in Input) check(workflowID string) *turn.Error {
 		return invalid("%s", err.Error())
 	}
 	if in.Limits != nil {
-		if _, err := in.Limits.Apply(turn.DefaultLimits()); err != nil {
+		if _, err := in.Limits.apply(turn.DefaultLimits()); err != nil {
 			return invalid("%s", err.Error())
 		}
 	}
@@ -159,8 +162,17 @@ func checkMessage(m Message) *turn.Error {
 	return nil
 }
 
-// Apply returns l with the requested limits in place.
+// Apply returns l with the requested limits in place, or says which limit is too low or too high.
 func (r *LimitsRequest) Apply(l turn.Limits) (turn.Limits, error) {
+	l, err := r.apply(l)
+	if err == nil {
+		err = l.CheckMaxima()
+	}
+	return l, err
+}
+
+// apply is Apply without the maxima, which runs that began before them do not have.
+func (r *LimitsRequest) apply(l turn.Limits) (turn.Limits, error) {
 	if r == nil {
 		return l, nil
 	}
@@ -189,7 +201,7 @@ func setDuration(to *time.Duration, from *string, name string) error {
 	}
 	d, err := time.ParseDuration(*from)
 	if err != nil {
-		return fmt.Errorf("limits: %s is %q; write a duration such as \"90s\"", name, *from)
+		return fmt.Errorf("limits: %s is %q; write a duration such as \"90s\"", name, turn.Cut(*from, 80))
 	}
 	*to = d
 	return nil

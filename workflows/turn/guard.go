@@ -92,6 +92,33 @@ func Remaining(l Limits, c Counters) time.Duration {
 	return max(l.TurnTimeout-c.Busy, time.Second)
 }
 
+// The maxima of limits, which are far from what would overflow in sums of them: of durations, and of counts and USD.
+const (
+	MaxDuration = 10 * 365 * 24 * time.Hour
+	MaxCount    = 1_000_000_000
+)
+
+// CheckMaxima reports the first limit that is over its maximum.
+func (l Limits) CheckMaxima() error {
+	for _, f := range []struct {
+		name string
+		n    float64
+	}{
+		{"max_steps", float64(l.MaxSteps)}, {"max_tool_calls", float64(l.MaxToolCalls)}, {"max_consecutive_errors", float64(l.MaxConsecutiveErrors)},
+		{"max_reprompts", float64(l.MaxReprompts)}, {"max_history_messages", float64(l.MaxHistoryMessages)},
+		{"keep_history_messages", float64(l.KeepHistoryMessages)}, {"max_parallel_calls", float64(l.MaxParallelCalls)},
+		{"max_tokens", float64(l.MaxTokens)}, {"max_cost_usd", l.MaxCostUSD},
+	} {
+		if f.n > MaxCount {
+			return fmt.Errorf("limits: %s is %g; the maximum is %d", f.name, f.n, MaxCount)
+		}
+	}
+	if longest := max(l.TurnTimeout, l.ToolTimeout); longest > MaxDuration {
+		return fmt.Errorf("limits: turn_timeout is %s and tool_timeout %s; the maximum is %s", l.TurnTimeout, l.ToolTimeout, MaxDuration)
+	}
+	return nil
+}
+
 // Validate reports the first limit that makes no sense.
 func (l Limits) Validate() error {
 	for _, f := range []struct {

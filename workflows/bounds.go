@@ -1,0 +1,118 @@
+package workflows
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Every input and update has a maximum size, and every number in it a maximum. A command that the server does not take,
+// such as an activity with a negative timeout or with an input over 2 MiB, fails the workflow task, which is repeated for
+// ever: the run then cannot even be stopped.
+
+const (
+	// maxInput bounds the input of a workflow, in bytes as this package writes it: activities get most of it again.
+	maxInput = maxRecorded
+	// maxAgent bounds an agent's name, in bytes: it is a search attribute.
+	maxAgent = 200
+	// maxApproval bounds an Approval, and what an Answer has besides its text and its reply's content, in bytes of JSON.
+	maxApproval = 16 << 10
+)
+
+// boundsChange names the change that brought these bounds. Runs that began before replay without them.
+const boundsChange = "input-bounds"
+
+func bounded(ctx workflow.Context) bool {
+	return workflow.GetVersion(ctx, boundsChange, workflow.DefaultVersion, 1) != workflow.DefaultVersion
+}
+
+// bound returns the input, or an input that check refuses if no client may send this one.
+func (in Input) bound(ctx workflow.Context) Input {
+	refusal := in.excess(workflow.GetInfo(ctx))
+	if refusal == nil || !bounded(ctx) {
+		return in
+	}
+	return Input{Tenant: in.Tenant, refusal: refusal}
+}
+
+// excess says what no client may send. A run that the workflow continued as a new one has ContinuedExecutionRunID, and
+// so have those of a client's cron schedule or retry policy, which begin with what the client sent.
+func (in Input) excess(info *workflow.Info) *turn.Error {
+	continued := info.ContinuedExecutionRunID != "" && info.CronSchedule == "" && info.Attempt <= 1
+	handedOn := in.Continued != nil || in.Turn != "" || len(in.Queue) > 0
+	switch {
+	case in.problem != "", handedOn && continued:
+		return nil
+	case handedOn:
+		return invalid("continued, turn and queue are for the workflow itself; leave them out of the input")
+	}
+	return checkExcess(in.Agent, in.Limits, in)
+}
+
+// excess says what no client may send. See Input.excess.
+func (in DeliverInput) excess(info *workflow.Info) *turn.Error {
+	if !in.Since.IsZero() && info.ContinuedExecutionRunID == "" {
+		return invalid("since is for the workflow itself; leave it out of the input")
+	}
+	return checkExcess(in.Agent, in.Limits, in)
+}
+
+func checkExcess(agent string, limits *LimitsRequest, in any) *turn.Error {
+	if len(agent) > maxAgent {
+		return invalid("the agent's name is %d bytes; the maximum is %d", len(agent), maxAgent)
+	}
+	if l, err := limits.apply(turn.DefaultLimits()); err == nil {
+		if err := l.CheckMaxima(); err != nil {
+			return invalid("%s", err.Error())
+		}
+	}
+	return checkSize("input", in, maxInput)
+}
+
+// checkSize refuses what is larger than most bytes as JSON.
+func checkSize(what string, v any, most int) *turn.Error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return invalid("the %s cannot be written as JSON: %s", what, turn.Cut(err.Error(), 200))
+	}
+	if len(b) > most {
+		return invalid("the %s is %d bytes as JSON; the maximum is %d", what, len(b), most)
+	}
+	return nil
+}
+
+// checkSizes refuses an answer whose fields are larger than those of any real one. Text has a bound of its own.
+func (a Answer) checkSizes() *turn.Error {
+	a.Text = ""
+	if a.Reply != nil {
+		if len(a.Reply.Content) > maxReplyBytes {
+			return invalid("the reply is %d bytes; the maximum is %d", len(a.Reply.Content), maxReplyBytes)
+		}
+		reply := *a.Reply
+		reply.Content = nil
+		a.Reply = &reply
+	}
+	return checkUpdate(a.Version, a)
+}
+
+// checkUpdate refuses updates of newer clients, and large ones.
+func checkUpdate(version int, update any) *turn.Error {
+	if version > WireVersion {
+		return invalid("the update is of version %d and this worker knows up to %d; update the worker", version, WireVersion)
+	}
+	return checkSize("update, without its text,", update, maxApproval)
+}
+
+// UnmarshalJSON reads a DeliverInput, and one that cannot be read as one that check refuses.
+func (in *DeliverInput) UnmarshalJSON(b []byte) error {
+	type plain DeliverInput
+	var p plain
+	if err := json.Unmarshal(b, &p); err != nil {
+		p = plain{refusal: invalid("the input cannot be read: %s", turn.Cut(fmt.Sprint(err), 200))}
+	}
+	*in = DeliverInput(p)
+	return nil
+}

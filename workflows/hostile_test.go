@@ -1,0 +1,230 @@
+package workflows
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// port is the world of a turn whose model asks the user once and then answers.
+type port struct {
+	Activities // what is not asked for here
+	steps      int
+	decided    []DecideInput
+}
+
+func (p *port) Begin(_ context.Context, in BeginInput) (BeginResult, error) {
+	limits, err := in.Limits.Apply(turn.DefaultLimits())
+	if err != nil {
+		return BeginResult{}, temporal.NewNonRetryableApplicationError(err.Error(), string(turn.CodeConfigInvalid), nil)
+	}
+	return BeginResult{Version: WireVersion, Pins: turn.Pins{Version: turn.PinsVersion, Agent: in.Agent, Limits: limits}, Head: turn.Head{Seq: 1}}, nil
+}
+
+func (p *port) Infer(context.Context, InferInput) (InferResult, error) {
+	p.steps++
+	out := InferResult{Version: WireVersion, Proposal: turn.Proposal{Kind: turn.ProposeFinal, Text: "done"}}
+	if p.steps == 1 {
+		out.Proposal = turn.Proposal{Kind: turn.ProposeAsk, Question: "Which?"}
+	}
+	return out, nil
+}
+
+func (p *port) Ask(context.Context, AskInput) (AskResult, error) { return AskResult{}, nil }
+
+func (p *port) Decide(_ context.Context, in DecideInput) (DecideResult, error) {
+	p.decided = append(p.decided, in)
+	return DecideResult{}, nil
+}
+
+func (p *port) Finish(_ context.Context, in FinishInput) (FinishResult, error) {
+	return FinishResult{Version: WireVersion, State: in.Ending.State}, nil
+}
+
+func (p *port) HandOver(_ context.Context, in HandOverInput) (DeliverResult, error) {
+	return DeliverResult{Version: WireVersion, Session: in.Session, Turn: "t", State: turn.StateCompleted}, nil
+}
+
+// hostileRun runs a workflow with an input as a client of Temporal may write it, stops it after a day, and returns how it
+// ended. What a server would refuse, and so repeat the workflow task for ever, fails the test.
+func hostileRun(t *testing.T, name string, input []byte, during func(*testsuite.TestWorkflowEnvironment)) error {
+	t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	env := suite.NewTestWorkflowEnvironment()
+	env.RegisterWorkflowWithOptions(Turn, workflow.RegisterOptions{Name: TurnWorkflow})
+	env.RegisterWorkflowWithOptions(Deliver, workflow.RegisterOptions{Name: DeliverWorkflow})
+	p := &port{}
+	for _, act := range []any{p.Begin, p.Infer, p.Ask, p.Decide, p.Finish, p.HandOver} {
+		env.RegisterActivityWithOptions(act, activity.RegisterOptions{Name: activityName(act)})
+	}
+	env.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, args converter.EncodedValues) {
+		assert.Positive(t, info.StartToCloseTimeout, info.ActivityType.Name)
+		var in json.RawMessage
+		assert.NoError(t, args.Get(&in))
+		assert.Less(t, len(in), 2<<20, info.ActivityType.Name)
+	})
+	if during != nil {
+		env.RegisterDelayedCallback(func() { during(env) }, time.Second)
+	}
+	env.RegisterDelayedCallback(env.CancelWorkflow, 24*time.Hour)
+	env.ExecuteWorkflow(name, json.RawMessage(input))
+	require.True(t, env.IsWorkflowCompleted())
+	return env.GetWorkflowError()
+}
+
+// requireTyped accepts how a run may end: with a result, with a code, stopped, or continued with an input that fits.
+func requireTyped(t *testing.T, err error) {
+	t.Helper()
+	var app *temporal.ApplicationError
+	var next *workflow.ContinueAsNewError
+	switch {
+	case err == nil, temporal.IsCanceledError(err):
+	case errors.As(err, &next):
+		require.Less(t, len(next.Input.Payloads[0].Data), 2<<20)
+	case errors.As(err, &app):
+		require.True(t, turn.Code(app.Type()).Known(), "%v", err)
+		require.LessOrEqual(t, len(app.Message()), 1000)
+	default:
+		require.Fail(t, "no typed end", "%v", err)
+	}
+}
+
+// hostile are inputs that no workflow may act on, with a key that its refusal names.
+func hostile() map[string]string {
+	long := func(n int) string { return strings.Repeat("x", n) }
+	inputs := map[string]string{
+		"turn_timeout":     `"limits":{"turn_timeout":"2562047h47m16.854775807s"}`,
+		"tool_timeout":     `"limits":{"tool_timeout":"2562047h"}`,
+		"must be positive": `"limits":{"turn_timeout":"-1ns"}`,
+		"a duration":       `"limits":{"turn_timeout":"` + strings.Repeat("1h", 500_000) + `x"}`,
+		"max_steps":        `"limits":{"max_steps":9223372036854775807}`,
+		"max_tool_calls":   `"limits":{"max_tool_calls":1000000001}`,
+		"max_tokens":       `"limits":{"max_tokens":9223372036854775807}`,
+		"max_cost_usd":     `"limits":{"max_cost_usd":1e308}`,
+		"cannot be read":   `"limits":{"max_cost_usd":1e309}`,
+		"agent's name":     `"agent":"` + long(201) + `"`,
+		"version":          `"v":9223372036854775807`,
+		"tenant's name":    `"tenant":"` + long(1<<20) + `"`,
+		"session":          `"session":"` + long(1<<20) + `"`,
+		"message's ID":     `"message":{"id":"` + long(1<<20) + `","text":"hi"}`,
+		"as JSON":          `"message":{"text":"` + strings.Repeat("<", 400_000) + `"}`,
+	}
+	return inputs
+}
+
+func TestHostileInputsAreRefusedWithACode(t *testing.T) {
+	for says, fields := range hostile() {
+		for name, rest := range map[string]string{TurnWorkflow: `{"message":{"text":"hi"},`, DeliverWorkflow: `{"session":"s","message":{"text":"hi"},`} {
+			requireRefused(t, hostileRun(t, name, []byte(rest+fields+"}"), nil), says)
+		}
+	}
+	queue := `{"queue":[` + strings.Repeat(`{"text":"`+strings.Repeat("x", 15<<10)+`"},`, 99) + `{"text":"x"}]}`
+	for _, input := range []string{
+		queue, `{"queue":[{"id":"one","text":"1"}]}`, `{"message":{"text":"hi"},"turn":"another"}`,
+		`{"continued":{"pins":{"limits":{"turn_timeout":-1}},"counters":{"step":9223372036854775807}}}`,
+	} {
+		requireRefused(t, hostileRun(t, TurnWorkflow, []byte(input), nil), "for the workflow itself")
+	}
+	requireRefused(t, hostileRun(t, DeliverWorkflow, []byte(`{"session":"s","message":{"text":"hi"},"since":"2020-01-01T00:00:00Z"}`), nil), "since is for the workflow itself")
+	requireRefused(t, hostileRun(t, DeliverWorkflow, []byte(`{"session":5}`), nil), "cannot be read")
+}
+
+func requireRefused(t *testing.T, err error, says string) {
+	t.Helper()
+	requireTyped(t, err)
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, err, &app, says)
+	require.Equal(t, string(turn.CodeConfigInvalid), app.Type(), says)
+	require.Contains(t, app.Message(), says)
+}
+
+// TestTheLargestLimitsLeaveATurnThatCanBeStopped: what is accepted has an end.
+func TestTheLargestLimitsLeaveATurnThatCanBeStopped(t *testing.T) {
+	input := fmt.Sprintf(`{"message":{"text":"hi"},"limits":{"turn_timeout":"%s","tool_timeout":"%[1]s","max_steps":%d,"max_tokens":%[2]d,"max_cost_usd":%[2]d}}`, turn.MaxDuration, turn.MaxCount)
+	err := hostileRun(t, TurnWorkflow, []byte(input), nil)
+	require.True(t, temporal.IsCanceledError(err), "%v", err)
+}
+
+// TestHostileUpdatesAreRejectedWithACode: they are sent to a turn that waits for an answer, and leave it waiting.
+func TestHostileUpdatesAreRejectedWithACode(t *testing.T) {
+	long := strings.Repeat("x", 1900<<10)
+	for i, u := range []struct {
+		name, json string
+		code       turn.Code
+	}{
+		{AnswerUpdate, `{"question":"h1.0.1.1","reply":{"key":"` + long + `","action":"decline"}}`, turn.CodeConfigInvalid},
+		{AnswerUpdate, `{"question":"h1.0.1.1","reply":{"action":"decline"}}`, turn.CodeNotWaiting},
+		{AnswerUpdate, `{"question":"h` + long + `","reply":{"action":"decline"}}`, turn.CodeConfigInvalid},
+		{AnswerUpdate, `{"question":"q1","text":"x","by":"` + long + `"}`, turn.CodeConfigInvalid},
+		{AnswerUpdate, `{"question":"q1","text":"` + long + `"}`, turn.CodeConfigInvalid},
+		{AnswerUpdate, `{"question":"q1","blob":"` + long + `"}`, turn.CodeConfigInvalid},
+		{AnswerUpdate, `{"question":"q1","text":"x","turn":"` + long + `"}`, turn.CodeConfigInvalid},
+		{AnswerUpdate, `{"question":"q1","text":"x","v":99}`, turn.CodeConfigInvalid},
+		{AnswerUpdate, `{"question":"q9","text":"x"}`, turn.CodeNotWaiting},
+		{AnswerUpdate, `{"question":"e1.0.1","reply":{"action":"accept","content":{"a":"` + long + `"}}}`, turn.CodeConfigInvalid},
+		{ApproveUpdate, `{"call":"1.0","allow":true,"arguments_hash":"` + long + `"}`, turn.CodeConfigInvalid},
+		{ApproveUpdate, `{"call":"1.0","reason":"` + long + `","arguments_hash":"x"}`, turn.CodeConfigInvalid},
+		{ApproveUpdate, `{"call":"h1.0.1.1","allow":true,"arguments_hash":"x"}`, turn.CodeNotWaiting},
+		{ApproveUpdate, `{"call":"1.0","v":9223372036854775807}`, turn.CodeConfigInvalid},
+		{SendUpdate, `{"text":"` + long + `"}`, turn.CodeConfigInvalid},
+		{SendUpdate, `{"text":"` + strings.Repeat(`<`, 200_000) + `"}`, turn.CodeConfigInvalid},
+		{SendUpdate, `{"id":"` + long + `","text":"x"}`, turn.CodeConfigInvalid},
+	} {
+		err := hostileRun(t, TurnWorkflow, []byte(`{"message":{"text":"hi"}}`), func(env *testsuite.TestWorkflowEnvironment) {
+			env.UpdateWorkflow(u.name, fmt.Sprint("update-", i), &testsuite.TestUpdateCallback{
+				OnReject: func(err error) {
+					var app *temporal.ApplicationError
+					if assert.ErrorAs(t, err, &app, "%d", i) {
+						assert.Equal(t, string(u.code), app.Type(), "%d: %v", i, app.Message())
+						assert.Less(t, len(app.Message()), 1000)
+					}
+				},
+				OnAccept:   func() { assert.Fail(t, "accepted", "%d: %s", i, turn.Cut(u.json, 100)) },
+				OnComplete: func(any, error) {},
+			}, json.RawMessage(u.json))
+		})
+		require.True(t, temporal.IsCanceledError(err), "%d: the turn still waits, until it is stopped: %v", i, err)
+	}
+}
+
+// FuzzHostile: whatever a client starts and sends, a run ends with a result or a code, and no task of it fails.
+func FuzzHostile(f *testing.F) {
+	for _, fields := range hostile() {
+		if len(fields) < 1000 {
+			f.Add([]byte(`{"session":"s","message":{"text":"hi"},`+fields+"}"), []byte(`{"question":"q1","text":"x"}`))
+		}
+	}
+	f.Add([]byte(`{"message":{"text":"hi"}}`), []byte(`{"question":"h1.0.1.1","reply":{"key":"k","action":"accept","content":{"a":1}},"call":"h1.0.1.1","arguments_hash":"x"}`))
+	f.Add([]byte(`{"continued":{"counters":{"step":-9223372036854775808}},"queue":[{"text":"x","after":true}]}`), []byte(`{"id":"turn:x","text":"x"}`))
+	f.Fuzz(func(t *testing.T, input, update []byte) {
+		if !json.Valid(input) || !json.Valid(update) {
+			return
+		}
+		for _, name := range []string{TurnWorkflow, DeliverWorkflow} {
+			requireTyped(t, hostileRun(t, name, input, func(env *testsuite.TestWorkflowEnvironment) {
+				for i, to := range []string{SendUpdate, ApproveUpdate, AnswerUpdate} {
+					if name == TurnWorkflow {
+						env.UpdateWorkflow(to, fmt.Sprint(i), &testsuite.TestUpdateCallback{OnReject: func(error) {}, OnAccept: func() {}, OnComplete: func(any, error) {}}, json.RawMessage(update))
+					}
+				}
+			}))
+		}
+	})
+}
