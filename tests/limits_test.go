@@ -97,6 +97,49 @@ func TestGuardsEndTurnsWithTheirReason(t *testing.T) {
 	}
 }
 
+// TestInputsThatNoServerCouldCarryOutAreRefused: each of them once failed every workflow task of its run, a stop's too.
+func TestInputsThatNoServerCouldCarryOutAreRefused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Text("never"))
+	r.work()
+	queue := make([]workflows.Message, 100)
+	for i := range queue {
+		queue[i] = workflows.Message{ID: fmt.Sprint(i), Text: strings.Repeat("x", 15<<10)}
+	}
+	for name, in := range map[string]workflows.Input{
+		"timeout": {Message: &workflows.Message{Text: "hi"}, Limits: &workflows.LimitsRequest{TurnTimeout: ptr("2562047h47m16.854775807s")}},
+		"queue":   {Queue: queue},
+		"agent":   {Message: &workflows.Message{Text: "hi"}, Agent: strings.Repeat("a", 100<<10)},
+	} {
+		run := r.start(session(t)+" "+name, in)
+		_, res := r.failure(run)
+		assert.Equal(t, turn.CodeConfigInvalid, res.Code, name)
+		if name == "timeout" {
+			r.keep("v7-input-bounds", run.GetID(), run.GetRunID())
+		}
+	}
+	assert.Empty(t, r.model.Requests())
+}
+
+// TestTheLargestLimitsLeaveATurnThatCanBeStopped: what is accepted can be stopped.
+func TestTheLargestLimitsLeaveATurnThatCanBeStopped(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	r := newRig(t, script.Steps(script.Call("local_echo", `{"text":"a"}`), script.Text("late").Hold(1, gate)), func(c *config.Config) {
+		c.People.ApprovalExpiry, c.People.QuestionExpiry = turn.MaxDuration, turn.MaxDuration
+	})
+	r.work(withEcho()...)
+	longest := turn.MaxDuration.String()
+	run := r.begin(session(t), "Look.", &workflows.LimitsRequest{TurnTimeout: &longest, ToolTimeout: &longest, MaxSteps: ptr(turn.MaxCount),
+		MaxToolCalls: ptr(turn.MaxCount), MaxTokens: ptr(int64(turn.MaxCount)), MaxCostUSD: ptr(float64(turn.MaxCount))})
+	r.reach(gate)
+	require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), ""))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.True(t, temporal.IsCanceledError(run.Get(ctx, nil)))
+	gate.Release()
+}
+
 func TestASlowModelRunsIntoTheTurnsTimeout(t *testing.T) {
 	t.Parallel()
 	slow := script.Call("local_quick_echo", `{"text":"a"}`).FirstDelay(300 * time.Millisecond)

@@ -17,6 +17,7 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/everturn/everturn/cluster"
@@ -108,6 +109,29 @@ func (r *rig) start(session string, in any) client.WorkflowRun {
 	require.NoError(r.t, err)
 	r.ran = append(r.ran, workflow.Execution{ID: run.GetID(), RunID: run.GetRunID()})
 	return run
+}
+
+// handedOn starts a workflow that goes on as a turn with this input, as a turn does by itself: what a run hands to the
+// next one no client may say.
+func (r *rig) handedOn(session string, in workflows.Input) client.WorkflowRun {
+	r.t.Helper()
+	queue := "continues " + session
+	w := worker.New(r.client, queue, worker.Options{DisableRegistrationAliasing: true})
+	w.RegisterWorkflowWithOptions(func(ctx workflow.Context, in workflows.Input) error {
+		return workflow.NewContinueAsNewError(workflow.WithWorkflowTaskQueue(ctx, r.cfg.Temporal.TaskQueue), workflows.TurnWorkflow, in)
+	}, workflow.RegisterOptions{Name: "Continue"})
+	require.NoError(r.t, w.Start())
+	defer w.Stop()
+	run, err := r.client.ExecuteWorkflow(r.t.Context(), client.StartWorkflowOptions{ID: session, TaskQueue: queue}, "Continue", in)
+	require.NoError(r.t, err)
+	first, id := run.GetRunID(), ""
+	require.Eventually(r.t, func() bool {
+		d, err := r.client.DescribeWorkflowExecution(r.t.Context(), session, "")
+		require.NoError(r.t, err)
+		id = d.WorkflowExecutionInfo.Execution.RunId
+		return id != first
+	}, time.Minute, 5*time.Millisecond)
+	return r.client.GetWorkflow(r.t.Context(), session, id)
 }
 
 // ask runs a turn to its result.

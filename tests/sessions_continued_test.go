@@ -7,7 +7,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
+	updatepb "go.temporal.io/api/update/v1"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
 	"github.com/everturn/everturn/journal"
@@ -18,7 +21,7 @@ import (
 )
 
 // resumed ends the session's run from outside and lets the turn go on in a new one, as continue-as-new does, with a
-// message that is there already when the new run begins.
+// message that is there already when the new run begins. No worker may run before.
 func (r *rig) resumed(sessionID, turnID string, m workflows.Message) client.WorkflowRun {
 	r.t.Helper()
 	ctx := r.t.Context()
@@ -29,16 +32,27 @@ func (r *rig) resumed(sessionID, turnID string, m workflows.Message) client.Work
 	p := turn.Progress{Head: head, From: 1, Anchor: begun.Head.Seq, Counters: turn.Counters{Step: 1, Spent: 1}}
 	require.NoError(r.t, json.Unmarshal(begun.Pins, &p.Pins))
 	require.NoError(r.t, r.client.TerminateWorkflow(ctx, sessionID, "", "a test"))
-	start := r.client.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
-		ID: sessionID, TaskQueue: r.cfg.Temporal.TaskQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
-	}, workflows.TurnWorkflow, workflows.Input{Version: workflows.WireVersion, Session: sessionID, Turn: turnID, Continued: &p})
-	h, err := r.client.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{StartWorkflowOperation: start,
-		UpdateOptions: client.UpdateWorkflowOptions{UpdateID: m.ID, WorkflowID: sessionID, UpdateName: workflows.SendUpdate,
-			Args: []any{m}, WaitForStage: client.WorkflowUpdateStageCompleted}})
-	require.NoError(r.t, err)
-	require.NoError(r.t, h.Get(ctx, nil))
-	run, err := start.Get(ctx)
-	require.NoError(r.t, err)
+	run := r.handedOn(sessionID, workflows.Input{Version: workflows.WireVersion, Session: sessionID, Turn: turnID, Continued: &p})
+	sent := make(chan error, 1)
+	go func() {
+		h, err := r.client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{UpdateID: m.ID, WorkflowID: sessionID, UpdateName: workflows.SendUpdate,
+			Args: []any{m}, WaitForStage: client.WorkflowUpdateStageCompleted})
+		if err == nil {
+			err = h.Get(ctx, nil)
+		}
+		sent <- err
+	}()
+	admitted := &workflowservice.PollWorkflowExecutionUpdateRequest{
+		Namespace:  client.DefaultNamespace,
+		UpdateRef:  &updatepb.UpdateRef{WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: sessionID}, UpdateId: m.ID},
+		WaitPolicy: &updatepb.WaitPolicy{LifecycleStage: enumspb.UPDATE_WORKFLOW_EXECUTION_LIFECYCLE_STAGE_ADMITTED},
+	}
+	require.Eventually(r.t, func() bool {
+		_, err := r.client.WorkflowService().PollWorkflowExecutionUpdate(ctx, admitted)
+		return err == nil
+	}, time.Minute, 5*time.Millisecond)
+	r.work()
+	require.NoError(r.t, <-sent)
 	return run
 }
 
@@ -46,9 +60,10 @@ func (r *rig) resumed(sessionID, turnID string, m workflows.Message) client.Work
 func TestAMessageThatComesWithAContinuedRunIsTaken(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Cases(script.When("Two.", script.Text("To both.")), script.When("One.", script.Call("ask_user", `{"question":"And then?"}`))))
-	r.work()
+	stop := r.work()
 	begun := r.say(session(t), workflows.Message{ID: "m1", Text: "One."})
 	r.waits(begun.Turn, 1)
+	stop()      // until the message is there
 	r.ran = nil // it is terminated, which no code replays
 	run := r.resumed(session(t), begun.Turn, workflows.Message{ID: "m2", Text: "Two."})
 	rec := r.answered(session(t), "m2")

@@ -90,12 +90,11 @@ func TestASessionIsRefusedToAnotherTenant(t *testing.T) {
 			r.keep("v7-session-taken", id, run.GetRunID())
 		}
 
-		run = r.start(id, workflows.Input{Tenant: tenant, Queue: []workflows.Message{{ID: "one", Text: "1"}, {ID: "two", Text: "2"}}})
-		first := run.GetRunID()
+		run = r.handedOn(id, workflows.Input{Tenant: tenant, Queue: []workflows.Message{{ID: "one", Text: "1"}, {ID: "two", Text: "2"}}})
 		app, res = r.failure(run)
 		assert.Equal(t, turn.CodeSessionTaken, res.Code, "%v", app)
 		if tenant == "beta" {
-			r.keep("v7-session-taken-queued", id, first)
+			r.keep("v7-session-taken-queued", id, run.GetRunID())
 		}
 
 		people := sessions.New(r.client, sessions.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Tenant: tenant})

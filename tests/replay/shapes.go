@@ -276,6 +276,8 @@ var Shapes = []Shape{
 		Outline: "Begin°(session_taken) → failed: session_taken"},
 	{Name: "v7-session-taken-queued", Test: "TestASessionIsRefusedToAnotherTenant", What: "the same of a message that waited, with the next one waiting: nothing is put on record",
 		Outline: "Begin°(session_taken) → continued"},
+	{Name: "v7-input-bounds", Test: "TestInputsThatNoServerCouldCarryOutAreRefused", What: "an input that no client may send",
+		Outline: "Version → failed: config_invalid"},
 	{Name: "v6-repeated", Test: "TestARepeatableCallIsMadeAgainWhereItsServerDied", What: "a repeatable call is dispatched again, since nobody knows what became of it",
 		Outline: "Begin° Infer CallTool(tool_outcome_unknown) CallTool Infer Finish° → completed: answered"},
 	{Name: "v6-stateful", Test: "TestAStatefulServerServesATurnFromOneProcess", What: "calls that go to the worker which holds the turn's connection",
