@@ -345,7 +345,7 @@ type Journal struct {
 	// Synchronous full survives a power cut, normal a crash of the process.
 	Synchronous Synchronous `toml:"synchronous" enum:"full,normal"`
 	// CacheBytes bounds the rendered prompt prefixes that a worker keeps, in bytes.
-	CacheBytes int64 `toml:"cache_bytes" min:"0"`
+	CacheBytes int64 `toml:"cache_bytes" min:"0" max:"1099511627776"`
 	// ChunkRetention is how long the stream of a finished turn is kept for readers; 0 keeps all. Transcripts are kept.
 	ChunkRetention time.Duration `toml:"chunk_retention" min:"0s"`
 }

@@ -1,14 +1,16 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"io"
-	"net/url"
 	"reflect"
 	"strings"
 	"time"
 
 	"github.com/pelletier/go-toml/v2"
+
+	plainly "github.com/everturn/everturn/activities/toolbox/plain"
 )
 
 // Show writes the configuration in force as TOML. A secret is shown as "set" or "unset", and a value that was written
@@ -108,6 +110,9 @@ func (s *shower) value(key string, v reflect.Value) (string, bool) {
 		return literal(v.Interface().(Secret).String()), true
 	}
 	if written, ok := s.loaded.written[key]; ok {
+		if strings.HasSuffix(key, "url") && plainly.Address(written) != "" {
+			written = plainly.Address(written)
+		}
 		return literal(written), true
 	}
 	if v.Kind() == reflect.Slice {
@@ -119,36 +124,17 @@ func (s *shower) value(key string, v reflect.Value) (string, bool) {
 	}
 	p, ok := plain(v)
 	if text, isText := p.(string); isText && strings.HasSuffix(key, "url") {
-		p = withoutSecrets(text)
+		p = shownAddress(text)
 	}
 	return literal(p), ok
 }
 
-// hidden stands for what may be secret.
-const hidden = "hidden"
-
-// withoutSecrets is a URL whose password and whose query's values are not shown: servers take keys there.
-func withoutSecrets(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return address
+// shownAddress is a URL without what may be a key: see plain.Address.
+func shownAddress(raw string) string {
+	if raw == "" {
+		return ""
 	}
-	if _, has := u.User.Password(); has {
-		u.User = url.UserPassword(u.User.Username(), hidden)
-	}
-	if u.RawQuery == "" && u.User == nil {
-		return address
-	}
-	parts := strings.Split(u.RawQuery, "&")
-	for i, part := range parts {
-		if name, _, ok := strings.Cut(part, "="); ok {
-			parts[i] = name + "=" + hidden
-		} else if part != "" {
-			parts[i] = hidden
-		}
-	}
-	u.RawQuery = strings.Join(parts, "&")
-	return u.String()
+	return cmp.Or(plainly.Address(raw), "hidden")
 }
 
 // plain turns a scalar or a list of them into what TOML and JSON hold.

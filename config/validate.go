@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/url"
@@ -53,7 +54,7 @@ func (v *validator) add(key, format string, args ...any) {
 	}
 }
 
-// structure checks the enum and min tags of a struct and of what it holds.
+// structure checks the enum, min and max tags of a struct and of what it holds.
 func (v *validator) structure(key string, s reflect.Value) {
 	for i := range s.NumField() {
 		sf := s.Type().Field(i)
@@ -81,6 +82,7 @@ func (v *validator) value(key string, tag reflect.StructTag, f reflect.Value) {
 		v.enum(key, tag, f.String())
 	case reflect.Int, reflect.Int64, reflect.Float64:
 		v.minimum(key, tag.Get("min"), f)
+		v.maximum(key, tag.Get("max"), f)
 	}
 }
 
@@ -137,6 +139,25 @@ func (v *validator) minimum(key, least string, f reflect.Value) {
 	}
 }
 
+// The maxima of values without a max tag: turn.MaxDuration and turn.MaxCount, over which no turn begins.
+const (
+	maxDuration = 10 * 365 * 24 * time.Hour
+	maxCount    = 1_000_000_000
+)
+
+func (v *validator) maximum(key, most string, f reflect.Value) {
+	if f.Type() == durationType {
+		if d := time.Duration(f.Int()); d > maxDuration {
+			v.add(key, "is %s; it must be at most %s", d, shortDuration(maxDuration))
+		}
+		return
+	}
+	bound, err := strconv.ParseFloat(cmp.Or(most, strconv.Itoa(maxCount)), 64)
+	if value := number(f); err == nil && value > bound {
+		v.add(key, "is %v; it must be at most %.0f", f.Interface(), bound)
+	}
+}
+
 func number(f reflect.Value) float64 {
 	if f.CanFloat() {
 		return f.Float()
@@ -158,6 +179,7 @@ func (v *validator) tenant(name string) {
 
 func (v *validator) runtime(r Runtime) {
 	v.required("runtime.agent", r.Agent)
+	v.indexed("runtime.agent", r.Agent)
 	v.required("runtime.workspace", r.Workspace)
 	if r.KeepHistoryMessages >= r.MaxHistoryMessages {
 		v.add("runtime.keep_history_messages", "is %d; it must be below max_history_messages, which is %d",
@@ -175,6 +197,7 @@ func (v *validator) runtime(r Runtime) {
 
 func (v *validator) llm(l LLM) {
 	v.address("llm.base_url", l.BaseURL)
+	v.indexed("llm.model", l.Model)
 	if l.Temperature != nil && *l.Temperature > 2 {
 		v.add("llm.temperature", "is %v; it must be between 0 and 2", *l.Temperature)
 	}
@@ -227,6 +250,15 @@ func loopback(host string) bool {
 func (v *validator) required(key, value string) {
 	if strings.TrimSpace(value) == "" {
 		v.add(key, "is empty; give it a value or leave the key out")
+	}
+}
+
+// maxIndexed bounds what Temporal indexes of a turn, in bytes. Its server fails a workflow task with a value over 2 KiB.
+const maxIndexed = 200
+
+func (v *validator) indexed(key, value string) {
+	if len(value) > maxIndexed {
+		v.add(key, "is %d bytes; it must be at most %d", len(value), maxIndexed)
 	}
 }
 

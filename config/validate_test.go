@@ -183,6 +183,17 @@ func TestContradictionsAndBadValues(t *testing.T) {
 			`agent.toml:3:19: people.question_expiry is -1s; it must be at least 0s` + "\n" +
 				`agent.toml:2:19: people.approval_expiry is 7ms; it must be 0s, which waits for ever, or at least 1s`,
 		},
+		"numbers that overflow": {
+			"[people]\napproval_expiry = \"2562047h47m16.854775807s\"\n[runtime]\nturn_timeout = \"87601h\"\nmax_steps = 9223372036854775807\nmax_cost_usd = 1e308\n",
+			`agent.toml:5:13: runtime.max_steps is 9223372036854775807; it must be at most 1000000000` + "\n" +
+				`agent.toml:4:16: runtime.turn_timeout is 87601h0m0s; it must be at most 87600h` + "\n" +
+				`agent.toml:6:16: runtime.max_cost_usd is 1e+308; it must be at most 1000000000` + "\n" +
+				`agent.toml:2:19: people.approval_expiry is 2562047h47m16.854775807s; it must be at most 87600h`,
+		},
+		"names that Temporal cannot index": {
+			"[llm]\nmodel = \"" + strings.Repeat("m", 201) + "\"\n",
+			`agent.toml:2:9: llm.model is 201 bytes; it must be at most 200`,
+		},
 		"expiry that asks": {
 			"[people]\non_expiry = \"ask\"\n",
 			`agent.toml:2:13: people.on_expiry is "ask"; it must be one of deny, allow`,

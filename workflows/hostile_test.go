@@ -204,6 +204,18 @@ func TestHostileUpdatesAreRejectedWithACode(t *testing.T) {
 	}
 }
 
+// TestManyToolsWithLongNamesFitIntoASearchAttribute: a server names its tools as it likes, up to 200 bytes each.
+func TestManyToolsWithLongNamesFitIntoASearchAttribute(t *testing.T) {
+	r := &run{progress: turn.Progress{Pins: turn.Pins{Version: turn.PinsVersion}}}
+	for i := range 2 * maxToolsShown {
+		r.noteTool(fmt.Sprintf("mcp/%s/%s%02d", strings.Repeat("s", 32), strings.Repeat("t", 198), i))
+	}
+	b, err := json.Marshal(r.progress.Tools)
+	require.NoError(t, err)
+	require.NotEmpty(t, r.progress.Tools)
+	require.Less(t, len(b), 2<<10)
+}
+
 // FuzzHostile: whatever a client starts and sends, a run ends with a result or a code, and no task of it fails.
 func FuzzHostile(f *testing.F) {
 	for _, fields := range hostile() {

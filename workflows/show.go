@@ -31,6 +31,9 @@ func SearchAttributes() []temporal.SearchAttributeKey {
 // maxToolsShown bounds the tools in the search attributes and details.
 const maxToolsShown = 16
 
+// maxToolsBytes bounds their names together: the server fails a workflow task with an attribute over 2 KiB.
+const maxToolsBytes = 1500
+
 // upsert records how the turn ended where it can be searched. It is the run's only upsert: what is known at the start
 // the starter has set, and one event a turn is enough.
 func (r *run) upsert(ctx workflow.Context, e turn.Ending) error {

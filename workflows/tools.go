@@ -276,10 +276,15 @@ func (r *run) callInput(f *flight, tool turn.Tool) CallInput {
 
 // noteTool remembers a tool for the search attributes, once.
 func (r *run) noteTool(id string) {
+	size := len(id)
 	for _, t := range r.progress.Tools {
 		if t == id {
 			return
 		}
+		size += len(t)
+	}
+	if size > maxToolsBytes && r.progress.Pins.Version > 6 {
+		return
 	}
 	if len(r.progress.Tools) < maxToolsShown {
 		r.progress.Tools = append(r.progress.Tools, id)

@@ -13,6 +13,7 @@ import (
 
 	openai "github.com/sashabaranov/go-openai"
 
+	"github.com/everturn/everturn/activities/toolbox/plain"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -153,6 +154,7 @@ func (c *Chat) hide(err error) error {
 const minSecret = 8
 
 func (c *Chat) redact(s string) string {
+	s = strings.ReplaceAll(s, c.config.BaseURL, plain.Address(c.config.BaseURL))
 	if len(c.opts.APIKey) < minSecret {
 		return s
 	}

@@ -177,3 +177,15 @@ func TestContradictoryConfigurationIsRefused(t *testing.T) {
 		assert.ErrorContains(t, err, want)
 	}
 }
+
+// A server that is not there is named by its host, and not with the key that its address has.
+func TestAProblemTellsNoKeyOfAnAddress(t *testing.T) {
+	for _, s := range []toolbox.Server{
+		{ID: "srv", Transport: toolbox.TransportHTTP, URL: "http://127.0.0.1:1/v1/sk-canary-0123456789/mcp"},
+		{ID: "srv", Transport: toolbox.TransportSSE, URL: "http://127.0.0.1:1/canary"},
+	} {
+		problem := newHost(t, toolbox.Options{}, nil, s).Catalogues(t.Context())[0].Problem
+		assert.NotContains(t, problem, "canary")
+		assert.Contains(t, problem, "http://127.0.0.1:1/")
+	}
+}

@@ -175,7 +175,7 @@ func (c *connector) explain(ctx context.Context, l *link, err error) error {
 	case ctx.Err() != nil:
 		why = fmt.Sprintf("it did not finish its handshake within %s (connect_timeout); if it is still downloading, install it first or raise that", server.ConnectTimeout)
 	}
-	if at := plainAddress(server.URL); at != "" && !strings.Contains(why, at) {
+	if at := plain.Address(server.URL); at != "" && !strings.Contains(why, at) {
 		why = at + ": " + why
 	}
 	if fate := l.fate(); fate != "" {

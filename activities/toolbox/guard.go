@@ -130,15 +130,6 @@ func leads(host string, addr netip.Addr) string {
 	return fmt.Sprintf("%s points to %s, which", host, addr)
 }
 
-// plainAddress is a server's URL as people are shown it: without what may be secret in it.
-func plainAddress(address string) string {
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" {
-		return ""
-	}
-	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
-}
-
 func (g *guard) opened(addr netip.Addr) bool {
 	for _, p := range g.networks {
 		if p.Contains(addr) {

@@ -183,7 +183,7 @@ func TestAServerThatDoesNotAnswerIsNamedByItsAddress(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, h.Close()) })
 	problem := h.Catalogues(t.Context())[0].Problem
-	assert.Contains(t, problem, "http://"+l.Addr().String()+"/mcp: it did not finish its handshake within 300ms (connect_timeout)")
+	assert.Contains(t, problem, "http://"+l.Addr().String()+"/mcp?key=hidden: it did not finish its handshake within 300ms (connect_timeout)")
 	assert.NotContains(t, problem, "canary")
 	assert.NotContains(t, problem, "downloading")
 }

@@ -34,20 +34,20 @@ type words struct {
 // newRedactor knows the server's configuration; inherited are the values of the variables in Server.EnvAllow, in its order.
 func newRedactor(s Server, inherited []string) redactor {
 	r := redactor{all: &words{forms: map[string]bool{}}, secret: &words{forms: map[string]bool{}}}
-	var plain []string
+	var values []string
 	for name, v := range s.Env {
-		plain = append(plain, v)
+		values = append(values, v)
 		if isSecret(name, v) {
 			r.learn(v)
 		}
 	}
 	for i, v := range inherited {
-		plain = append(plain, v)
+		values = append(values, v)
 		if i >= len(s.EnvAllow) || isSecret(s.EnvAllow[i], v) {
 			r.learn(v)
 		}
 	}
-	r.all.add(plain)
+	r.all.add(values)
 	for _, v := range s.Headers {
 		r.learn(v)
 		if scheme, token, ok := strings.Cut(v, " "); ok { // Bearer <token>
@@ -61,6 +61,11 @@ func newRedactor(s Server, inherited []string) redactor {
 			r.all.add(list)
 			r.learn(slices.DeleteFunc(list, func(v string) bool { return !isSecret(name, v) })...)
 		}
+	}
+	for _, raw := range []string{s.URL, s.OAuth.TokenURL} {
+		segments, path := plain.Hidden(raw)
+		r.all.add(append(segments, path))
+		r.learn(slices.DeleteFunc(segments, func(v string) bool { return !isSecret("", v) })...)
 	}
 	r.learn(s.OAuth.ClientSecret)
 	return r
