@@ -174,27 +174,27 @@ func printMessage(w io.Writer, seq int64, m turn.Message) {
 	}
 	text := strings.TrimSpace(printable(m.Text))
 	if m.Role == turn.RoleTool {
-		text = strings.TrimSpace(line(text, 200) + chat.MediaMarks(m.Media))
+		text = strings.TrimSpace(excerpt(text, 200, 0) + chat.MediaMarks(m.Media))
 	}
 	if text != "" {
 		fmt.Fprintf(w, "%6s  %-9s %s\n", number, role, strings.ReplaceAll(text, "\n", "\n                  "))
 		number = ""
 	}
 	for _, c := range m.ToolCalls {
-		fmt.Fprintf(w, "%6s  %-9s → %s %s\n", number, m.Role, line(c.Tool, 80), line(c.Arguments, 120))
+		fmt.Fprintf(w, "%6s  %-9s → %s %s\n", number, m.Role, line(c.Tool, 80), excerpt(c.Arguments, 120, 0))
 		number = ""
 	}
 }
 
 func printWait(w io.Writer, p journal.WaitRecord) {
-	what := line(p.Question, 80)
+	what := excerpt(p.Question, 80, 0)
 	switch {
 	case p.Sampling() != nil:
-		what = form.Asker(p.Wait) + " asks the model: " + line(p.Arguments, 80)
+		what = form.Asker(p.Wait) + " asks the model: " + excerpt(p.Arguments, 80, p.ArgumentsBytes)
 	case p.Kind == turn.WaitApproval:
-		what = line(p.Tool+" "+p.Arguments, 80)
+		what = line(p.Tool, 60) + " " + excerpt(p.Arguments, 80, p.ArgumentsBytes)
 	case p.Kind == turn.WaitElicitation:
-		what = form.Asker(p.Wait) + " asks: " + line(form.InquiryOf(p.Wait).Message, 80)
+		what = form.Asker(p.Wait) + " asks: " + excerpt(form.InquiryOf(p.Wait).Message, 80, 0)
 	}
 	came := "waits for a person; `starter approve` says how to decide"
 	if p.Ruling != nil {

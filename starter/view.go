@@ -70,7 +70,7 @@ func (v *view) chunk(c turn.Chunk) {
 func (v *view) joined(c turn.Chunk) {
 	var m turn.MessageChunk
 	if decode(c, &m) {
-		v.activity("» %s", line(m.Text, 120))
+		v.activity("» %s", excerpt(m.Text, 120, m.TextBytes))
 	}
 }
 
@@ -95,9 +95,9 @@ func (v *view) people(c turn.Chunk) {
 	case p.Kind == turn.WaitApproval:
 		v.activity("? %s %s waits for approval", p.ID, what)
 	case p.Kind == turn.WaitElicitation:
-		v.activity("? %s %s asks: %s", p.ID, form.Asker(p.Wait), line(form.InquiryOf(p.Wait).Message, 120))
+		v.activity("? %s %s asks: %s", p.ID, form.Asker(p.Wait), excerpt(form.InquiryOf(p.Wait).Message, 120, 0))
 	default:
-		v.activity("? %s %s", p.ID, line(p.Question, 120))
+		v.activity("? %s %s", p.ID, excerpt(p.Question, 120, 0))
 	}
 }
 
@@ -138,7 +138,7 @@ func (v *view) tool(c turn.Chunk) {
 		return
 	}
 	if c.Kind == turn.ChunkToolCallStarted {
-		v.activity("→ %s %s", call.Tool, line(call.Arguments, 80))
+		v.activity("→ %s %s", call.Tool, excerpt(call.Arguments, 80, call.ArgumentsBytes))
 		return
 	}
 	media := ""

@@ -147,14 +147,14 @@ func ruling(r turn.Ruling) string {
 	if r.Reply != nil {
 		out += " (" + string(r.Reply.Action) + ")"
 		if len(r.Reply.Content) > 0 {
-			out += " with " + line(terminal.Visible(string(r.Reply.Content)), 200)
+			out += " with " + excerpt(terminal.Visible(string(r.Reply.Content)), 200, 0)
 		}
 	}
 	if r.Always != "" {
 		out += ", always for this " + string(r.Always)
 	}
 	if r.Reason != "" {
-		out += ": " + line(r.Reason, 200)
+		out += ": " + excerpt(r.Reason, 200, 0)
 	}
 	return out
 }

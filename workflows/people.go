@@ -96,7 +96,7 @@ func (r *run) question(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 	people := r.progress.Pins.People
 	wait := turn.Wait{
 		ID: fmt.Sprintf("q%d", r.progress.Counters.Step), Kind: turn.WaitQuestion, Step: r.progress.Counters.Step,
-		Question: turn.Cut(p.Proposal.Question, maxQuestion), ExpiresAt: expiry(ctx, people.QuestionExpiry),
+		Question: cutQuestion(p.Proposal.Question), ExpiresAt: expiry(ctx, people.QuestionExpiry),
 	}
 	r.desk.answers = r.joinable()
 	if err := r.askPeople(ctx, []turn.Wait{wait}); err != nil {
@@ -117,6 +117,14 @@ func (r *run) question(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 
 // maxQuestion bounds what travels of a question, in bytes; the transcript has the whole.
 const maxQuestion = 4 << 10
+
+// cutQuestion says in a question that is too long how long it is, and where the rest is.
+func cutQuestion(q string) string {
+	if len(q) <= maxQuestion {
+		return q
+	}
+	return turn.Cut(q, maxQuestion-100) + fmt.Sprintf(" (the question is %d bytes; the transcript has all of it)", len(q))
+}
 
 // joinable counts the messages that would join the turn now.
 func (r *run) joinable() int {

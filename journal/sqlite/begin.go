@@ -162,7 +162,7 @@ func (t *tx) touchSession(sc *scope, in journal.BeginInput) error {
 			in.Agent, nanos(in.At), sc.session)
 	}
 	return t.row(`INSERT INTO sessions (id, tenant, agent, turns, first_text, created_at, updated_at) VALUES (?, ?, ?, 1, ?, ?, ?) RETURNING n`,
-		in.Session, in.Tenant, in.Agent, journal.Preview(in.Message.Text, firstTextBytes), nanos(in.At), nanos(in.At)).Scan(&sc.session)
+		in.Session, in.Tenant, in.Agent, turn.Cut(in.Message.Text, firstTextBytes), nanos(in.At), nanos(in.At)).Scan(&sc.session)
 }
 
 func (t *tx) insertTurn(sc *scope, in journal.BeginInput) error {

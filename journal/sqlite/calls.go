@@ -158,9 +158,11 @@ func (t *tx) insertCall(c *call, at time.Time) (err error) {
 	if err != nil {
 		return err
 	}
-	return t.emitData(c.turn, turn.Chunk{Kind: turn.ChunkToolCallStarted, Step: r.Step, Attempt: r.Attempt, At: at}, turn.CallChunk{
-		CallID: r.Call.ID, Tool: r.Call.Tool, Arguments: journal.Preview(r.Call.Arguments, journal.PreviewBytes),
-	})
+	started := turn.CallChunk{CallID: r.Call.ID, Tool: r.Call.Tool, Arguments: journal.Preview(r.Call.Arguments, journal.PreviewBytes)}
+	if len(started.Arguments) < len(r.Call.Arguments) {
+		started.ArgumentsBytes = int64(len(r.Call.Arguments))
+	}
+	return t.emitData(c.turn, turn.Chunk{Kind: turn.ChunkToolCallStarted, Step: r.Step, Attempt: r.Attempt, At: at}, started)
 }
 
 // ReleaseCall implements journal.Journal.

@@ -76,9 +76,11 @@ func (t *tx) join(sc *scope, step int, m turn.Message, at time.Time) error {
 	if _, err := t.appendMessage(sc, m); err != nil {
 		return err
 	}
-	return t.emitData(sc.turn, turn.Chunk{Kind: turn.ChunkMessageJoined, Step: step, At: at}, turn.MessageChunk{
-		MessageID: m.ID, Text: journal.Preview(m.Text, journal.PreviewBytes),
-	})
+	joined := turn.MessageChunk{MessageID: m.ID, Text: journal.Preview(m.Text, journal.PreviewBytes)}
+	if len(joined.Text) < len(m.Text) {
+		joined.TextBytes = int64(len(m.Text))
+	}
+	return t.emitData(sc.turn, turn.Chunk{Kind: turn.ChunkMessageJoined, Step: step, At: at}, joined)
 }
 
 // shown is the text that the last attempt of the turn's last inference has shown, where that was never settled. It

@@ -46,13 +46,15 @@ type Chunk struct {
 
 // CallChunk is the data of tool_call_started and tool_call_completed.
 type CallChunk struct {
-	CallID    string  `json:"call_id"`
-	Tool      string  `json:"tool"`
-	Arguments string  `json:"arguments,omitempty"` // a preview
-	Outcome   Outcome `json:"outcome,omitempty"`   // completed only
-	Code      Code    `json:"code,omitempty"`      // completed only: see ToolResult
-	Preview   string  `json:"preview,omitempty"`   // completed only
-	SizeBytes int64   `json:"size_bytes,omitempty"`
+	CallID    string `json:"call_id"`
+	Tool      string `json:"tool"`
+	Arguments string `json:"arguments,omitempty"` // a preview
+	// ArgumentsBytes is the size of the whole arguments, if Arguments is the beginning of them.
+	ArgumentsBytes int64   `json:"arguments_bytes,omitempty"`
+	Outcome        Outcome `json:"outcome,omitempty"` // completed only
+	Code           Code    `json:"code,omitempty"`    // completed only: see ToolResult
+	Preview        string  `json:"preview,omitempty"` // completed only
+	SizeBytes      int64   `json:"size_bytes,omitempty"`
 	// DurationMS is the time between claim and settlement, in milliseconds.
 	DurationMS int64 `json:"duration_ms,omitempty"`
 }
@@ -97,6 +99,8 @@ type PeopleChunk struct {
 type MessageChunk struct {
 	MessageID string `json:"message_id"`
 	Text      string `json:"text"` // a preview
+	// TextBytes is the size of the whole text, if Text is the beginning of it.
+	TextBytes int64 `json:"text_bytes,omitempty"`
 }
 
 // Reader folds a turn's chunks into the text that a reader should see. The zero Reader is ready to use.
