@@ -156,7 +156,7 @@ func writeHealth(file string, w WorkerHealth) (_ *os.File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(file+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(file+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -44,3 +44,14 @@ func TestOnlyWorkersThatRunAreHeard(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, all, 2, "its lock is gone, however fresh its word is")
 }
+
+func TestHealthIsNotWrittenThroughALink(t *testing.T) {
+	target, file := filepath.Join(t.TempDir(), "target"), filepath.Join(t.TempDir(), "1.json")
+	require.NoError(t, os.WriteFile(target, []byte("mine"), 0o600))
+	require.NoError(t, os.Symlink(target, file+".new"))
+	_, err := writeHealth(file, WorkerHealth{Worker: "a", At: time.Now()})
+	require.Error(t, err)
+	kept, err := os.ReadFile(target)
+	require.NoError(t, err)
+	assert.Equal(t, "mine", string(kept))
+}

@@ -17,11 +17,12 @@ import (
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/starter/devstack"
+	"github.com/everturn/everturn/statedir"
 	"github.com/everturn/everturn/workflows"
 )
 
 // stateDir holds everything that --dev writes.
-const stateDir = ".everturn"
+const stateDir = statedir.Name
 
 // devDrain is how long a worker of --dev waits for what it is doing: a person waits with it, and nothing is lost.
 const devDrain = 2 * time.Second
@@ -123,10 +124,10 @@ func stackError(err error) error {
 	return err
 }
 
-// keepState makes the state folder, with a .gitignore in it: nobody wants a journal in a repository by accident.
+// keepState secures the state folder and puts a .gitignore into it, so that no journal is committed by accident.
 func keepState() error {
-	if err := os.MkdirAll(stateDir, 0o700); err != nil {
-		return usage("making the folder %s: %w", stateDir, err)
+	if err := statedir.Secure(stateDir); err != nil {
+		return usage("%w", err)
 	}
 	f, err := os.OpenFile(filepath.Join(stateDir, ".gitignore"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {

@@ -22,7 +22,8 @@ var house = map[string][]string{
 	"workflows/turn":            {},
 	"workflows":                 {"workflows/turn", "go.temporal.io/sdk/workflow", "go.temporal.io/sdk/temporal", "go.temporal.io/sdk/log"},
 	"journal":                   {"workflows/turn"},
-	"journal/sqlite":            {"workflows/turn", "journal", "modernc.org/sqlite", "github.com/pressly/goose/v3", "golang.org/x/sys"},
+	"statedir":                  {},
+	"journal/sqlite":            {"workflows/turn", "journal", "statedir", "modernc.org/sqlite", "github.com/pressly/goose/v3", "golang.org/x/sys"},
 	"journal/journaltest":       {"workflows/turn", "journal", "github.com/stretchr/testify"},
 	"activities":                {"workflows", "workflows/turn", "journal", "go.temporal.io/sdk", "github.com/hashicorp/golang-lru/v2"},
 	"activities/inference":      {"workflows/turn", "activities/toolbox/plain", "github.com/sashabaranov/go-openai"},
@@ -39,13 +40,13 @@ var house = map[string][]string{
 	"engine": {"sessions", "workflows", "workflows/turn", "activities", "activities/inference", "activities/inference/demo", "activities/toolbox",
 		"activities/toolbox/files", "journal", "journal/sqlite", "config", "cluster", "go.temporal.io/sdk", "golang.org/x/sync"},
 	"worker": {"engine", "config", "cluster", "journal"},
-	"starter": {"workflows", "workflows/turn", "journal", "journal/sqlite", "sessions", "config", "cluster", "engine", "starter/devstack", "starter/chat", "starter/form", "starter/terminal", "docs",
+	"starter": {"workflows", "workflows/turn", "journal", "journal/sqlite", "sessions", "config", "cluster", "engine", "starter/devstack", "statedir", "starter/chat", "starter/form", "starter/terminal", "docs",
 		"go.temporal.io/sdk", "go.temporal.io/api", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", "golang.org/x/sys", "github.com/rogpeppe/go-internal"},
 	"starter/chat":     {"workflows", "workflows/turn", "journal", "sessions", "starter/form", "starter/terminal", "charm.land", "github.com/charmbracelet"},
 	"starter/form":     {"workflows/turn", "starter/terminal"},
 	"starter/terminal": {},
 	"docs":             {},
-	"starter/devstack": {"github.com/spf13/cobra", "go.temporal.io/sdk", "go.temporal.io/api", "golang.org/x/sys", "google.golang.org/grpc"},
+	"starter/devstack": {"statedir", "github.com/spf13/cobra", "go.temporal.io/sdk", "go.temporal.io/api", "golang.org/x/sys", "google.golang.org/grpc"},
 }
 
 // pure rooms may not touch the world, not even through the standard library.

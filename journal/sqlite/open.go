@@ -13,6 +13,7 @@ import (
 	_ "modernc.org/sqlite" // the driver
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/statedir"
 )
 
 // Options tune a Store. The zero value is ready to use.
@@ -94,7 +95,12 @@ func (o Options) synchronous() (string, error) {
 
 // createFile makes sure that there is a file which this process can write, before SQLite gives a vaguer answer.
 func createFile(path string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	dir := filepath.Dir(path)
+	if filepath.Base(dir) == statedir.Name {
+		if err := statedir.Secure(dir); err != nil {
+			return err
+		}
+	} else if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("%w: choose a folder that can be created", err)
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)

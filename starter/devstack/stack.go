@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"github.com/everturn/everturn/statedir"
 )
 
 // Options say which stack.
@@ -51,8 +52,8 @@ func Ensure(ctx context.Context, o Options) (*Stack, error) {
 	if !loopback(o.Address) {
 		return nil, refuse("--dev never uses a Temporal that is not on this machine, and the configuration says %s: leave --dev out, or remove [temporal] address", o.Address)
 	}
-	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("making the state folder: %w", err)
+	if err := statedir.Secure(o.Dir); err != nil {
+		return nil, err
 	}
 	starting, err := exclusive(ctx, filepath.Join(o.Dir, "start.lock"))
 	if err != nil {
@@ -116,9 +117,10 @@ func lockFile(dir string) string { return filepath.Join(dir, "stack.lock") }
 
 func loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
+	return err == nil && loopbackHost(host)
+}
+
+func loopbackHost(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

@@ -1,0 +1,70 @@
+package statedir_test
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/statedir"
+)
+
+func mode(t *testing.T, path string) os.FileMode {
+	t.Helper()
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	return info.Mode().Perm()
+}
+
+func TestTheFolderIsForItsUserAlone(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", statedir.Name)
+	require.NoError(t, statedir.Secure(dir))
+	assert.EqualValues(t, 0o700, mode(t, dir))
+
+	for name, was := range map[string]os.FileMode{"temporal.db": 0o644, "tool": 0o755, "journal.db": 0o600} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+		require.NoError(t, os.Chmod(filepath.Join(dir, name), was))
+	}
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "journal.db.workers"), 0o700))
+	require.NoError(t, os.Chmod(filepath.Join(dir, "journal.db.workers"), 0o755))
+	require.NoError(t, os.Chmod(dir, 0o755))
+	require.NoError(t, statedir.Secure(dir))
+	for name, want := range map[string]os.FileMode{
+		"": 0o700, "temporal.db": 0o600, "tool": 0o700, "journal.db": 0o600, "journal.db.workers": 0o700,
+	} {
+		assert.Equal(t, want, mode(t, filepath.Join(dir, name)), name)
+	}
+}
+
+func TestLinksAndOtherUsersFoldersAreRefused(t *testing.T) {
+	at, elsewhere := t.TempDir(), t.TempDir()
+	dir := filepath.Join(at, statedir.Name)
+	for _, target := range []string{elsewhere, filepath.Join(elsewhere, "missing")} {
+		require.NoError(t, os.Symlink(target, dir))
+		assert.ErrorContains(t, statedir.Secure(dir), "does not write through links")
+		require.NoError(t, os.Remove(dir))
+	}
+	require.NoError(t, os.WriteFile(dir, nil, 0o600))
+	assert.ErrorContains(t, statedir.Secure(dir), "not a folder")
+	require.NoError(t, os.Remove(dir))
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	entry := filepath.Join(dir, "journal.db-wal")
+	for _, plant := range []func() error{
+		func() error { return os.Symlink(filepath.Join(elsewhere, "target"), entry) },
+		func() error { return os.Symlink(elsewhere, entry) },
+		func() error { return syscall.Mkfifo(entry, 0o600) },
+	} {
+		require.NoError(t, plant())
+		assert.ErrorContains(t, statedir.Secure(dir), entry)
+		require.NoError(t, os.Remove(entry))
+	}
+	require.NoError(t, statedir.Secure(dir))
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a folder away")
+	}
+	require.NoError(t, os.Chown(dir, 65534, 65534))
+	assert.ErrorContains(t, statedir.Secure(dir), "belongs to user 65534 and this is user 0")
+}

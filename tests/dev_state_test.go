@@ -1,0 +1,70 @@
+package tests
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What a turn leaves behind can only be read by its user, also in a folder that was open to everybody before.
+func TestDevKeepsItsStateToItsUser(t *testing.T) {
+	t.Parallel()
+	h := newDevHome(t)
+	require.NoError(t, os.Mkdir(h.path(".everturn"), 0o700))
+	require.NoError(t, os.Chmod(h.path(".everturn"), 0o755))
+	dev := h.begin(nil, "dev")
+	dev.says("Ctrl-C ends")
+	h.starter("run", "Who is in notes.txt?").exits(0)
+	files := 0
+	err := filepath.WalkDir(h.path(".everturn"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		files++
+		assert.Zero(t, info.Mode().Perm()&0o077, "%s: %v", path, info.Mode())
+		return nil
+	})
+	require.NoError(t, err)
+	assert.Greater(t, files, 5)
+}
+
+// A repository can bring a state folder with links in it: no command writes to what they lead to.
+func TestCommandsDoNotWriteThroughPlantedLinks(t *testing.T) {
+	t.Parallel()
+	for _, planted := range []string{
+		".everturn", ".everturn/.gitignore", ".everturn/start.lock", ".everturn/stack.lock", ".everturn/temporal.log", ".everturn/temporal.db",
+		".everturn/temporal.version", ".everturn/worker.log", ".everturn/journal.db", ".everturn/journal.db-wal", ".everturn/journal.db.workers",
+	} {
+		h := newDevHome(t)
+		require.NoError(t, os.MkdirAll(filepath.Dir(h.path(planted)), 0o700))
+		target := filepath.Join(t.TempDir(), "target")
+		require.NoError(t, os.WriteFile(target, []byte("mine"), 0o600))
+		if planted == ".everturn" || filepath.Ext(planted) == ".workers" {
+			require.NoError(t, os.Symlink(filepath.Dir(target), h.path(planted)))
+		} else {
+			require.NoError(t, os.Symlink(target, h.path(planted)))
+		}
+		commands := []*command{h.starter("run", "--dev", "hello")}
+		if planted == ".everturn" {
+			commands = append(commands, h.starter("import", "notes.txt"), h.worker().wait())
+		}
+		for _, c := range commands {
+			assert.NotZero(t, c.code(), planted)
+			assert.Contains(t, c.err.String(), "does not write through links", planted)
+		}
+		kept, err := os.ReadFile(target)
+		require.NoError(t, err)
+		assert.Equal(t, "mine", string(kept), planted)
+		entries, err := os.ReadDir(filepath.Dir(target))
+		require.NoError(t, err)
+		assert.Len(t, entries, 1, planted)
+	}
+}
