@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -86,21 +88,19 @@ func recent(version string) bool {
 
 const module = "module github.com/everturn/everturn\n"
 
-// sourceRoot is the clone of Everturn around the working directory.
+// sourceRoot is the clone of Everturn that this program was built from, if it is still there. The working directory has no
+// say: it may be a stranger's repository, whose tools/go.mod names another program as the server.
 func sourceRoot() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("finding the working directory: %w", err)
+	_, file, _, _ := runtime.Caller(0) // relative in a program that was built with -trimpath
+	root := filepath.Join(filepath.Dir(file), "..", "..")
+	b, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err == nil {
+		_, err = os.Stat(filepath.Join(root, "tools", "go.mod")) // not in the module cache
 	}
-	for ; ; dir = filepath.Dir(dir) {
-		b, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-		if err == nil && bytes.HasPrefix(b, []byte(module)) {
-			return dir, nil
-		}
-		if filepath.Dir(dir) == dir {
-			return "", errors.New("no folder above this one is a clone of Everturn")
-		}
+	if !filepath.IsAbs(file) || err != nil || !bytes.HasPrefix(b, []byte(module)) {
+		return "", errors.New("this program was not built from a clone of Everturn that is still there")
 	}
+	return root, nil
 }
 
 // build builds the server that tools/go.mod pins, or finds it in Go's build cache, and returns its path.
@@ -111,18 +111,23 @@ func build(ctx context.Context, o Options, root string) (string, error) {
 // pinned is what a program outside a clone builds: the version of tools/go.mod (a test compares them).
 const pinned = "github.com/temporalio/cli/cmd/temporal@v1.5.1"
 
-// install builds the same server into the state folder.
+// install builds the same server into the user's cache folder. The state folder would not do: a program in it may have come
+// with a repository.
 func install(ctx context.Context, o Options) (string, error) {
-	bin, err := filepath.Abs(filepath.Join(o.Dir, "bin"))
+	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("finding the state folder: %w", err)
+		return "", fmt.Errorf("finding the user's cache folder: %w", err)
 	}
-	path := filepath.Join(bin, "temporal")
-	if _, err := os.Stat(path); err == nil {
-		return path, nil
+	bin := filepath.Join(cache, "everturn", path.Base(pinned))
+	if err := os.MkdirAll(bin, 0o700); err != nil {
+		return "", fmt.Errorf("creating the folder of the Temporal server: %w", err)
 	}
-	_, err = runGo(ctx, o, "", []string{"GOBIN=" + bin}, "install", pinned)
-	return path, err
+	server := filepath.Join(bin, "temporal")
+	if _, err := os.Stat(server); err == nil {
+		return server, nil
+	}
+	_, err = runGo(ctx, o, bin, []string{"GOBIN=" + bin}, "install", pinned)
+	return server, err
 }
 
 // runGo runs the go command with progress and returns what it prints.
