@@ -181,12 +181,12 @@ func TestTheSupervisorReportsAServerThatEnds(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	failing := program(t, dir, "server", "exit 7")
-	assert.ErrorContains(t, supervise(ctx, dir, []string{failing}, &bytes.Buffer{}), "the Temporal server ended: exit status 7")
-	assert.ErrorContains(t, supervise(ctx, dir, []string{filepath.Join(dir, "none")}, &bytes.Buffer{}), "starting the Temporal server")
+	assert.ErrorContains(t, supervise(ctx, dir, "127.0.0.1:0", []string{failing}, &bytes.Buffer{}), "the Temporal server ended: exit status 7")
+	assert.ErrorContains(t, supervise(ctx, dir, "127.0.0.1:0", []string{filepath.Join(dir, "none")}, &bytes.Buffer{}), "starting the Temporal server")
 }
 
 func TestTheSupervisorStopsAServerThatNobodyUses(t *testing.T) {
 	dir := t.TempDir()
 	stubborn := program(t, dir, "server", "echo $$ > "+dir+"/pid; exec sleep 60")
-	require.NoError(t, supervise(t.Context(), dir, []string{stubborn}, &bytes.Buffer{}))
+	require.NoError(t, supervise(t.Context(), dir, "127.0.0.1:0", []string{stubborn}, &bytes.Buffer{}))
 }

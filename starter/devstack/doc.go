@@ -7,4 +7,7 @@
 //
 //	user ──┐ shared lock                       ┌─ temporal server
 //	user ──┴──────────────── stack.lock ── supervisor (exclusive: nobody is left)
+//
+// No port of the server takes a change from a web page: the HTTP API is closed, and the supervisor serves the Web UI itself,
+// under the names of this machine and to pages of the UI alone. It needs all of 127.0.0.0/8 on loopback, as Linux has it.
 package devstack

@@ -35,7 +35,7 @@ func start(ctx context.Context, o Options, binary string) error {
 		return fmt.Errorf("opening the server's log: %w", err)
 	}
 	defer log.Close()
-	cmd, err := supervisor(dir, append([]string{binary}, args...))
+	cmd, err := supervisor(dir, o, append([]string{binary}, args...))
 	if err != nil {
 		return err
 	}
@@ -54,19 +54,26 @@ func start(ctx context.Context, o Options, binary string) error {
 
 // supervisor is this program in its second role. It lives in a session of its own, so that Ctrl-C in the user's
 // terminal does not reach it.
-func supervisor(dir string, server []string) (*exec.Cmd, error) {
+func supervisor(dir string, o Options, server []string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("finding this program: %w", err)
 	}
-	cmd := exec.Command(self, append([]string{CommandName, "--dir", dir, "--"}, server...)...)
+	host, _, err := net.SplitHostPort(o.Address)
+	if err != nil {
+		return nil, fmt.Errorf("reading the address %s: %w", o.Address, err)
+	}
+	ui := net.JoinHostPort(host, strconv.Itoa(o.UIPort))
+	cmd := exec.Command(self, append([]string{CommandName, "--dir", dir, "--ui", ui, "--"}, server...)...)
 	cmd.Dir = dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return cmd, nil
 }
 
-// serverArgs are the flags of the development server. The dynamic configuration takes out the 100 ms that its defaults
-// make every task wait on SQLite, and the partitions that make one wait for two seconds now and then.
+// serverArgs are the flags of the development server, except the Web UI's address. The dynamic configuration takes out the
+// 100 ms that its defaults make every task wait on SQLite, and the partitions that make one wait for two seconds now and then.
+// It also closes the HTTP API, which checks neither origin nor credentials and which start-dev always opens: no request has
+// a space as its Host header, and Nexus has paths of its own on the same port.
 func serverArgs(dir string, o Options) ([]string, error) {
 	host, port, err := net.SplitHostPort(o.Address)
 	if err != nil {
@@ -75,13 +82,14 @@ func serverArgs(dir string, o Options) ([]string, error) {
 	if host == "localhost" { // the server binds to addresses, not to names
 		host = "127.0.0.1"
 	}
-	args := []string{"server", "start-dev", "--ip", host, "--port", port, "--ui-port", strconv.Itoa(o.UIPort), "--ui-ip", host,
+	args := []string{"server", "start-dev", "--ip", host, "--port", port,
 		"--namespace", o.Namespace, "--db-filename", filepath.Join(dir, "temporal.db"),
 		"--sqlite-pragma", "journal_mode=wal", "--sqlite-pragma", "synchronous=1", "--log-level", "warn"}
 	for _, kv := range []string{
 		"history.transferProcessorMaxPollRPS=100000", "history.timerProcessorMaxPollRPS=100000",
 		"history.visibilityProcessorMaxPollRPS=100000", "matching.numTaskqueueReadPartitions=1",
 		"matching.numTaskqueueWritePartitions=1", "system.forceSearchAttributesCacheRefreshOnRead=true",
+		`frontend.httpAllowedHosts=[" "]`, "system.enableNexus=false",
 	} {
 		args = append(args, "--dynamic-config-value", kv)
 	}

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -19,25 +20,38 @@ const CommandName = "dev-server"
 
 // Command is the hidden command that a program with a devstack must have.
 func Command(stderr io.Writer) *cobra.Command {
-	var dir string
+	var dir, ui string
 	cmd := &cobra.Command{
 		Use: CommandName, Hidden: true, Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return supervise(cmd.Context(), dir, args, stderr) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			syscall.Umask(0o077) // Temporal creates its database with mode 0644
+			return supervise(cmd.Context(), dir, ui, args, stderr)
+		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "state folder")
+	cmd.Flags().StringVar(&ui, "ui", "", "address of the Web UI")
 	return cmd
 }
 
 // stopGrace is how long the server has to come to an end by itself.
 const stopGrace = 10 * time.Second
 
-// supervise runs the server until nobody uses it any more, or until it ends by itself.
-func supervise(ctx context.Context, dir string, argv []string, stderr io.Writer) error {
+// supervise runs the server until nobody uses it any more, or until it ends by itself. Its Web UI is served on the address ui.
+func supervise(ctx context.Context, dir, ui string, argv []string, stderr io.Writer) error {
+	hidden, err := hiddenAddress()
+	if err != nil {
+		return err
+	}
+	stopUI, err := proxyUI(ui, hidden, stderr)
+	if err != nil {
+		return err
+	}
+	defer stopUI()
 	// The kernel ties Pdeathsig to the thread that started the child, not to the process.
 	runtime.LockOSThread()
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer stop()
-	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd := exec.Command(argv[0], append(argv[1:], "--ui-ip", hidden.IP.String(), "--ui-port", strconv.Itoa(hidden.Port))...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
@@ -49,8 +63,8 @@ func supervise(ctx context.Context, dir string, argv []string, stderr io.Writer)
 	case err := <-ended:
 		return fmt.Errorf("the Temporal server ended: %v", err)
 	case l := <-unused(ctx, dir):
-		// The lock is kept until the server is gone: who comes now waits, and then starts a new one.
-		defer l.release()
+		// The lock is kept until both ports are free: the next user waits for it, and then starts a new server.
+		defer func() { stopUI(); l.release() }()
 	case <-ctx.Done():
 	}
 	end(cmd.Process.Pid, ended)
