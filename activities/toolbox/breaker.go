@@ -22,10 +22,37 @@ type breaker struct {
 	strikes  int // calls that came to nothing, in a row
 	until    time.Time
 	trial    bool // a call is under way that is to find out
+
+	offences int       // connections that were dropped because they exceeded a bound, in a row
+	barred   time.Time // the quarantine for the last of them ends
 }
 
+// quiet is how long a server has to keep within its bounds after a quarantine for the next one to be short again. Neither
+// a connection nor an answer shortens it: a server that floods may answer well.
+const quiet = 10 * time.Minute
+
 // pause is how much of the current pause is left.
-func (b *breaker) pause(now time.Time) time.Duration { return max(b.until.Sub(now), 0) }
+func (b *breaker) pause(now time.Time) time.Duration { return max(b.retryAt().Sub(now), 0) }
+
+// retryAt is when the current pause ends.
+func (b *breaker) retryAt() time.Time {
+	if b.barred.After(b.until) {
+		return b.barred
+	}
+	return b.until
+}
+
+// quarantined reports whether the server is left alone because a connection exceeded a bound.
+func (b *breaker) quarantined(now time.Time) bool { return b.barred.After(now) }
+
+// misbehaved: a connection was dropped because it exceeded a bound.
+func (b *breaker) misbehaved(now time.Time) {
+	if now.Sub(b.barred) > quiet {
+		b.offences = 0
+	}
+	b.offences++
+	b.barred = now.Add(jitter(backoff(b.offences, b.first, b.most), rand.Float64()))
+}
 
 // connected: there is a connection. Whether calls on it come to anything is yet to be seen.
 func (b *breaker) connected() { b.connects = 0 }
@@ -39,6 +66,8 @@ func (b *breaker) connectFailed(now time.Time) {
 // struck or undecided.
 func (b *breaker) admit(now time.Time) (ok, finding bool) {
 	switch {
+	case b.quarantined(now):
+		return false, false
 	case b.strikes < strikesAllowed:
 		return true, false
 	case b.pause(now) > 0 || b.trial:

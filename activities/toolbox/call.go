@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -35,17 +36,18 @@ type flight struct {
 	began time.Time // for the duration
 	token string
 
-	waiting  context.Context // of who waits for the result
-	patience *patience       // of the same
-	stop     context.CancelFunc
-	wire     context.Context // of the request: waiting, or what outlives it
-	endWire  context.CancelCauseFunc
-	detach   time.Duration // how long it may go on by itself; 0: not at all
-	state    *callState
-	replies  chan reply
-	local    *localCall
-	forget   func()
-	doubted  bool // it was told that a question may be this call's or another's; the session's flights guard it
+	waiting   context.Context // of who waits for the result
+	patience  *patience       // of the same
+	stop      context.CancelFunc
+	wire      context.Context // of the request: waiting, or what outlives it
+	endWire   context.CancelCauseFunc
+	detach    time.Duration // how long it may go on by itself; 0: not at all
+	state     *callState
+	replies   chan reply
+	local     *localCall
+	forget    func()
+	questions atomic.Int32 // that its server has asked while it holds the call
+	doubted   bool         // it was told that a question may be this call's or another's; the session's flights guard it
 
 	mu   sync.Mutex
 	told time.Time // when progress was last told

@@ -86,6 +86,9 @@ func (c *connector) connect(sl *slot, a *attempt) {
 		p.breaker.connectFailed(time.Now())
 		p.problem = err.Error()
 		c.record.failed(err.Error())
+		if e := (*Excess)(nil); errors.As(err, &e) {
+			c.quarantine(p, e)
+		}
 		a.err = fmt.Errorf("%s is unavailable: %w", c.name(), err)
 		c.log.Warn("connecting to an MCP server", "server", c.id(), "tenant", p.tenant, "failures", p.breaker.connects, "error", err)
 		c.forgetSlot(sl)
@@ -182,7 +185,19 @@ func (c *connector) explain(ctx context.Context, l *link, err error) error {
 		why += "; its process ended with " + fate
 	}
 	c.keepStderr(l)
+	if e := l.meter.excess(); e != nil {
+		return fmt.Errorf("%w%s", e, c.redact.text(stderrNote(l)))
+	}
 	return errors.New(c.redact.text(why + stderrNote(l)))
+}
+
+// quarantine leaves the server alone, because a connection exceeded a bound. The connector's lock is held.
+func (c *connector) quarantine(p *party, e *Excess) {
+	p.breaker.misbehaved(time.Now())
+	c.record.drops++
+	c.record.excess = e
+	c.log.Warn("an MCP server's connection was dropped", "server", c.id(), "tenant", p.tenant, "bound", e.Bound, "limit", e.Limit,
+		"offences", p.breaker.offences)
 }
 
 // stderrNote is the last of what a server said on stderr, for people.
@@ -206,6 +221,7 @@ func stderrTail(l *link) string {
 // ended is told when a session's connection is gone.
 func (c *connector) ended(s *session, crashed bool) {
 	c.keepStderr(s.link)
+	excess := s.link.meter.excess()
 	blamed, rested := s.blamedAlready(), s.hasRested()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -214,15 +230,28 @@ func (c *connector) ended(s *session, crashed bool) {
 	if c.ctx.Err() == nil && !rested && s.slot != nil { // one that was never in use is no loss
 		c.record.restarts++
 	}
-	if p := s.party; crashed && c.ctx.Err() == nil {
-		p.problem = c.redact.text("its connection was lost" + stderrNote(s.link))
-		c.record.failed(p.problem)
-		if !blamed && c.local == nil && s.slot != nil { // else it counts with the attempt to connect
-			p.breaker.struck(time.Now())
-		}
-		c.log.Warn("an MCP server's connection was lost", "server", c.id(), "tenant", p.tenant, "strikes", p.breaker.strikes, "process", s.link.fate())
+	if (crashed || excess != nil) && c.ctx.Err() == nil {
+		c.lost(s, excess, blamed)
 	}
 	c.changed()
+}
+
+// lost notes why a session's connection is gone that was not given up. The connector's lock is held.
+func (c *connector) lost(s *session, excess *Excess, blamed bool) {
+	p, why := s.party, "its connection was lost"
+	if excess != nil {
+		why = excess.Error()
+	}
+	p.problem = c.redact.text(why + stderrNote(s.link))
+	c.record.failed(p.problem)
+	switch {
+	case s.slot == nil: // it counts with the attempt to connect
+	case excess != nil:
+		c.quarantine(p, excess)
+	case !blamed && c.local == nil:
+		p.breaker.struck(time.Now())
+	}
+	c.log.Warn("an MCP server's connection was lost", "server", c.id(), "tenant", p.tenant, "strikes", p.breaker.strikes, "process", s.link.fate())
 }
 
 // answered notes that the server is well.

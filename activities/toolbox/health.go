@@ -34,6 +34,9 @@ type Health struct {
 	Calls    int64 `json:"calls"`
 	Failures int64 `json:"failures"`
 	Restarts int64 `json:"restarts"`
+	// Drops are those of them that the worker dropped because the server exceeded a bound; Excess is the last such bound.
+	Drops  int64   `json:"drops,omitempty"`
+	Excess *Excess `json:"excess,omitempty"`
 	// Tenants are the default tenant, whose name is empty, and those with whom there is something going on, by name. It is
 	// empty where there is only the default one.
 	Tenants []TenantHealth `json:"tenants,omitempty"`
@@ -70,6 +73,8 @@ type record struct {
 	calls    int64
 	failures int64
 	restarts int64
+	drops    int64
+	excess   *Excess
 }
 
 // note takes down a state, and since when it is so.
@@ -114,10 +119,11 @@ func (c *connector) health() Health {
 	h := Health{
 		Server: c.id(), State: c.record.state, Since: c.record.since, LastError: c.record.lastErr, LastErrorAt: c.record.errAt,
 		Stderr: stderr, Connections: c.connections(), Calls: c.record.calls, Failures: c.record.failures, Restarts: c.record.restarts,
+		Drops: c.record.drops, Excess: c.record.excess,
 		Tenants: c.tenants(),
 	}
 	for _, p := range c.parties {
-		if until := p.breaker.until; p.standing == StateFailing && (h.RetryAt.IsZero() || until.Before(h.RetryAt)) {
+		if until := p.breaker.retryAt(); p.standing == StateFailing && (h.RetryAt.IsZero() || until.Before(h.RetryAt)) {
 			h.RetryAt = until
 		}
 	}
@@ -130,7 +136,7 @@ func (c *connector) tenants() (all []TenantHealth) {
 	for tenant, p := range c.parties {
 		t := TenantHealth{Tenant: tenant, State: p.standing, Since: p.since, Connections: p.connections()}
 		if t.State == StateFailing {
-			t.RetryAt, t.Problem = p.breaker.until, p.problem
+			t.RetryAt, t.Problem = p.breaker.retryAt(), p.problem
 		}
 		if tenant == "" || t.State != StateIdle {
 			all = append(all, t)

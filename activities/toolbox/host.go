@@ -22,6 +22,7 @@ type Host struct {
 	order      []string
 	schemas    schema.Cache
 	spawner    *stdio.Spawner
+	total      *totals
 	end        context.CancelFunc
 	running    tasks
 	once       sync.Once
@@ -32,7 +33,7 @@ type Host struct {
 func New(opts Options, local *Local) (*Host, error) {
 	opts = opts.withDefaults()
 	ctx, cancel := context.WithCancel(context.Background())
-	h := &Host{opts: opts, connectors: map[string]*connector{}, end: cancel}
+	h := &Host{opts: opts, connectors: map[string]*connector{}, end: cancel, total: newTotals()}
 	if local != nil {
 		server := Server{ID: localID, ConnectTimeout: 10 * time.Second, CallTimeout: time.Minute}
 		h.add(ctx, &connector{
@@ -110,7 +111,7 @@ func (h *Host) runs(c *connector, s Server) error {
 	if own, ok := s.Env["PATH"]; ok {
 		searchPath = own
 	}
-	c.dialer = &stdioDialer{server: s, path: searchPath, env: env, opts: h.opts}
+	c.dialer = &stdioDialer{server: s, path: searchPath, env: env, opts: h.opts, total: h.total}
 	c.redact = newRedactor(s, passed)
 	return nil
 }
@@ -122,7 +123,7 @@ func (h *Host) reaches(c *connector, s Server) error {
 		return err
 	}
 	c.redact = newRedactor(s, nil)
-	c.dialer, err = newHTTPDialer(s, guard, h.opts, c.redact)
+	c.dialer, err = newHTTPDialer(s, guard, h.opts, h.total, c.redact)
 	return err
 }
 

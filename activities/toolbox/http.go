@@ -19,11 +19,12 @@ type httpDialer struct {
 	server Server
 	guard  *guard
 	opts   Options
+	total  *totals
 	tokens *tokens // nil: without OAuth
 }
 
-func newHTTPDialer(s Server, g *guard, opts Options, redact redactor) (*httpDialer, error) {
-	d := &httpDialer{server: s, guard: g, opts: opts}
+func newHTTPDialer(s Server, g *guard, opts Options, total *totals, redact redactor) (*httpDialer, error) {
+	d := &httpDialer{server: s, guard: g, opts: opts, total: total}
 	var err error
 	if s.OAuth.TokenURL != "" {
 		d.tokens, err = newTokens(s, redact)
@@ -37,17 +38,19 @@ func (d *httpDialer) dial(context.Context, string) (*link, error) {
 	if d.tokens != nil {
 		way = &bearer{base: base, tokens: d.tokens}
 	}
-	client := &http.Client{Transport: &headerRoundTripper{base: way, dialer: d}, CheckRedirect: d.guard.checkRedirect}
+	m := newMeter(d.total, d.opts.MaxFrameBytes)
+	client := &http.Client{Transport: &headerRoundTripper{base: way, dialer: d, meter: m}, CheckRedirect: d.guard.checkRedirect}
 	kept := &keptTransport{inner: d.transport(client)}
 	stop := func() error {
 		defer base.CloseIdleConnections()
 		return kept.close()
 	}
+	m.onDrop(func() { _ = stop() })
 	versions := []string{versionLatest, versionLegacy}
 	if d.server.Transport == TransportSSE {
 		versions = versions[1:] // the newest protocol does not know it
 	}
-	return &link{transport: kept, versions: versions, stop: stop, tail: silent, fate: silent}, nil
+	return &link{transport: kept, meter: m, versions: versions, stop: stop, tail: silent, fate: silent}, nil
 }
 
 func (d *httpDialer) transport(client *http.Client) mcp.Transport {
@@ -93,10 +96,11 @@ func (t *keptTransport) close() error {
 	return nil
 }
 
-// headerRoundTripper adds the operator's headers, notes what becomes of a call, and bounds bodies.
+// headerRoundTripper adds the operator's headers, notes what becomes of a call, and holds the connection to its bounds.
 type headerRoundTripper struct {
 	base   http.RoundTripper
 	dialer *httpDialer
+	meter  *meter
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -105,11 +109,22 @@ func (t *headerRoundTripper) RoundTrip(req *http.Request) (*http.Response, error
 		closeBody(req)
 		return nil, fmt.Errorf("a request %w", err)
 	}
-	resp, err := t.noting(req)
-	if err == nil && !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") { // those are bounded event by event
+	admitted, release, err := t.meter.admit(req)
+	if err != nil {
+		closeBody(req)
+		return nil, err
+	}
+	resp, err := t.noting(admitted)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	events := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
+	if !events { // those are bounded event by event
 		resp.Body = &boundedBody{ReadCloser: resp.Body, left: int64(t.dialer.opts.MaxFrameBytes)}
 	}
-	return resp, err
+	resp.Body = &meteredBody{ReadCloser: resp.Body, stream: stream{m: t.meter}, events: events, release: release}
+	return resp, nil
 }
 
 // noting sends the request and keeps the books of the call that it carries, if any.

@@ -92,6 +92,9 @@ func (s *session) held(ctx context.Context, req *mcp.ElicitRequest) (*mcp.Elicit
 // the log tells once.
 func (s *session) heldCall(asks string) (*flight, error) {
 	f, doubted, err := s.flights.only()
+	if err == nil {
+		err = s.link.meter.questioned(int(f.questions.Add(1)))
+	}
 	for _, d := range doubted {
 		s.owner.log.Warn("what an MCP server asks was refused, and nobody was asked", "server", s.owner.id(), "asks", asks,
 			"tool", d.req.Tool, "session", d.req.Session, "turn", d.req.Turn, "call", d.req.CallID, "reason", err)

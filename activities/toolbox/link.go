@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -25,6 +26,7 @@ const (
 type link struct {
 	transport mcp.Transport
 	watched   *watchedTransport // transport where it tells what was sent and answered; else nil
+	meter     *meter            // nil: the connection has no bounds
 	versions  []string          // to try, in this order
 	// stop ends it and everything that belongs to it, within a bounded time. It may be called twice.
 	stop func() error
@@ -50,6 +52,7 @@ type stdioDialer struct {
 	path    string // PATH to search
 	env     []string
 	opts    Options
+	total   *totals
 }
 
 func (d *stdioDialer) dial(_ context.Context, tenant string) (*link, error) {
@@ -57,20 +60,24 @@ func (d *stdioDialer) dial(_ context.Context, tenant string) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
+	m := newMeter(d.total, d.opts.MaxFrameBytes)
+	out := &stream{m: m}
 	p, err := d.spawner.Start(stdio.Command{
 		Path: file, Args: d.server.Args, Env: tenantEnv(d.env, tenant), Dir: d.server.Dir,
 		MaxFrameBytes: d.opts.MaxFrameBytes, StderrBytes: d.opts.StderrTailBytes,
+		OnStdout: out.lines, OnStderr: m.printed,
 	})
 	if err != nil {
 		return nil, err
 	}
+	m.onDrop(func() { p.Signal(syscall.SIGKILL) })
 	t := &watchedTransport{
 		inner: &mcp.IOTransport{Reader: p.Stdout, Writer: p.Stdin, MaxLineLength: -1}, // Frames has the limit
-		sent:  p.Stdin.Written,
+		sent:  p.Stdin.Written, meter: m, out: out,
 	}
 	return &link{
-		transport: t, watched: t, versions: []string{versionLegacy, versionLatest}, disposable: true,
-		stop: func() error { return p.Stop(d.opts.StopGrace) }, tail: p.Stderr.String, fate: p.Fate,
+		transport: t, watched: t, meter: m, versions: []string{versionLegacy, versionLatest}, disposable: true,
+		stop: func() error { defer out.whole(); return p.Stop(d.opts.StopGrace) }, tail: p.Stderr.String, fate: p.Fate,
 	}, nil
 }
 

@@ -162,6 +162,9 @@ func (s *session) lossReason(err error) string {
 	if broken := s.link.watched.broken(); broken != nil {
 		err = broken
 	}
+	if e := s.link.meter.excess(); e != nil {
+		err = e
+	}
 	why, fate := []string{}, s.link.fate()
 	if ours := inOurWords(err); ours != "" {
 		why = append(why, ours)
@@ -189,6 +192,9 @@ func (c *connector) lamented(what string) {
 // inOurWords says what an error of a connection is, without a word that a server may have put into it; nothing where it is
 // none that we know.
 func inOurWords(err error) string {
+	if e := (*Excess)(nil); errors.As(err, &e) {
+		return e.Error()
+	}
 	for _, known := range []struct {
 		is   error
 		said string

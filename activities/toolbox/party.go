@@ -73,7 +73,7 @@ func (c *connector) forgetParties() {
 // state is how the server stands with the tenant now. For the default tenant somebody watches the server, and finds out
 // when it is well again; of another one nothing is known when its pause is over.
 func (p *party) state() State {
-	failed := p.breaker.connects > 0 || p.breaker.strikes >= strikesAllowed
+	failed := p.breaker.connects > 0 || p.breaker.strikes >= strikesAllowed || p.breaker.quarantined(time.Now())
 	switch {
 	case failed && (p.tenant == "" || p.breaker.pause(time.Now()) > 0):
 		return StateFailing

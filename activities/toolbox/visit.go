@@ -58,7 +58,7 @@ func (c *connector) arrive(tenant string) (*party, error) {
 	if err != nil {
 		return nil, err
 	}
-	if wait := p.breaker.pause(time.Now()); wait > 0 && p.breaker.strikes >= strikesAllowed {
+	if wait := p.breaker.pause(time.Now()); wait > 0 && (p.breaker.strikes >= strikesAllowed || p.breaker.quarantined(time.Now())) {
 		return nil, c.unavailable(p, wait)
 	}
 	p.visits++

@@ -68,6 +68,8 @@ func (s *callState) isAnswered() bool {
 type watchedTransport struct {
 	inner mcp.Transport
 	sent  func() int64 // bytes that left; nil: not known
+	meter *meter       // nil: the connection has no bounds
+	out   *stream      // of the meter: what the server sends
 
 	mu      sync.Mutex
 	pending map[jsonrpc.ID]*callState
@@ -103,7 +105,13 @@ type watchedConn struct {
 func (c *watchedConn) Write(ctx context.Context, msg jsonrpc.Message) error {
 	st := callStateOf(ctx)
 	req, ok := msg.(*jsonrpc.Request)
-	if st == nil || !ok || !req.IsCall() {
+	if !ok {
+		return c.reply(ctx, msg)
+	}
+	if req.IsCall() {
+		c.t.meter.asked()
+	}
+	if st == nil || !req.IsCall() {
 		return c.Connection.Write(ctx, msg)
 	}
 	if allowed, _ := st.send(); !allowed {
@@ -120,6 +128,20 @@ func (c *watchedConn) Write(ctx context.Context, msg jsonrpc.Message) error {
 	return err
 }
 
+// reply sends the answer to a request of the server, unless the server does not take answers.
+func (c *watchedConn) reply(ctx context.Context, msg jsonrpc.Message) error {
+	size := 0
+	if r, ok := msg.(*jsonrpc.Response); ok {
+		size = len(r.Result)
+	}
+	sent, err := c.t.meter.reply(size)
+	defer sent()
+	if err != nil {
+		return err
+	}
+	return c.Connection.Write(ctx, msg)
+}
+
 func (t *watchedTransport) bytesSent() int64 {
 	if t.sent == nil {
 		return -1
@@ -130,13 +152,19 @@ func (t *watchedTransport) bytesSent() int64 {
 // Read notes which call a response is for.
 func (c *watchedConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	msg, err := c.Connection.Read(ctx)
+	if c.t.meter != nil {
+		c.t.out.whole()
+	}
+	if err == nil {
+		err = c.t.meter.message()
+	}
 	c.t.mu.Lock()
 	defer c.t.mu.Unlock()
 	if err != nil {
 		if c.t.readErr == nil {
 			c.t.readErr = err
 		}
-		return msg, err
+		return nil, err
 	}
 	if resp, ok := msg.(*jsonrpc.Response); ok {
 		if st := c.t.pending[resp.ID]; st != nil {

@@ -27,4 +27,9 @@
 //
 // The tool confirm asks a person before it appends, in the newest protocol without waiting for it: "asked" and "replied"
 // are in the ledger. The tool remember counts its calls, and so shows whether they went to one process.
+//
+// # Servers that flood
+//
+// With -flood KIND it sends messages of that kind as fast as they are taken, over stdio, streamable HTTP or (-sse) the transport
+// before it, and reads no answers: see flood.go.
 package main

@@ -25,6 +25,11 @@ type program struct {
 
 	untilEOF, times, mute, stateless, old bool
 
+	flood          string
+	floodMax       int
+	floodCall, sse bool
+	opened         atomic.Int64 // streams
+
 	in       io.Reader
 	out, err io.Writer
 	server   *mcp.Server
@@ -62,6 +67,10 @@ func (p *program) parse(args []string) {
 	f.StringVar(&p.shadow, "shadow", "", "names, with commas, of tools that act in others' names")
 	f.StringVar(&p.leak, "leak", "", "names, with commas, of variables that the tool leak tells everybody")
 	f.BoolVar(&p.untilEOF, "until-eof", false, "with -http: end when stdin ends, so that a dead test leaves no server")
+	f.StringVar(&p.flood, "flood", "", "flood the client: see the kinds in flood.go")
+	f.IntVar(&p.floodMax, "flood-max", 50_000, "how many messages to send")
+	f.BoolVar(&p.floodCall, "flood-call", false, "flood in the middle of a call")
+	f.BoolVar(&p.sse, "sse", false, "with -flood and -http: speak the transport before streamable HTTP")
 	_ = f.Parse(args) // ExitOnError
 }
 
@@ -77,6 +86,12 @@ func (p *program) run(ctx context.Context) error {
 	}
 	if handled, err := p.misbehave(ctx); handled || err != nil {
 		return err
+	}
+	switch {
+	case p.flood != "" && p.http != "":
+		return p.floodHTTP(ctx)
+	case p.flood != "":
+		return p.floodStdio(ctx)
 	}
 	p.server = mcp.NewServer(&mcp.Implementation{Name: "mcpserver", Version: "1"}, p.options())
 	p.addTools()

@@ -19,7 +19,7 @@ import (
 //	garbage          print lines that are not JSON, without end
 //	banner           print one such line, then behave
 //	longline         print a line of 20 MB that begins like JSON
-//	flood            print on stderr without end, and behave otherwise
+//	flood            print 16 MiB on stderr, and behave otherwise: see -flood for more than a host takes
 //	grandchild       start a child process that outlives its parent, then behave
 //	dies             behave for the handshake, then exit
 //	cursor           a list of tools that goes round in a circle
@@ -49,8 +49,8 @@ func (p *program) misbehave(ctx context.Context) (handled bool, err error) {
 		return true, nil
 	case "flood":
 		go func() {
-			for {
-				fmt.Fprintln(p.err, strings.Repeat("flood ", 100))
+			for range 16 << 10 {
+				fmt.Fprintln(p.err, strings.Repeat("x", 1<<10))
 			}
 		}()
 	case "grandchild":

@@ -36,6 +36,8 @@ type Frames struct {
 	limit int
 	noise io.Writer
 
+	onRead func(read []byte) error // given what is read of the file; may be nil
+
 	line    []byte // what Read has not handed out yet
 	skipped int
 	err     error
@@ -55,7 +57,22 @@ func NewFrames(f *os.File, limit int, noise io.Writer) *Frames {
 	if noise == nil {
 		noise = io.Discard
 	}
-	return &Frames{file: f, buf: bufio.NewReaderSize(f, 64<<10), limit: limit, noise: noise, eof: make(chan struct{})}
+	out := &Frames{file: f, limit: limit, noise: noise, eof: make(chan struct{})}
+	out.buf = bufio.NewReaderSize((*told)(out), 64<<10)
+	return out
+}
+
+// told reads the file of Frames and hands on what it reads.
+type told Frames
+
+func (f *told) Read(p []byte) (int, error) {
+	n, err := f.file.Read(p)
+	if f.onRead != nil && n > 0 {
+		if over := f.onRead(p[:n]); over != nil {
+			return 0, over
+		}
+	}
+	return n, err
 }
 
 // Read implements io.Reader. It is not safe for concurrent use.

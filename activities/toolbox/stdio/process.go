@@ -26,6 +26,10 @@ type Command struct {
 	// MaxFrameBytes bounds one line of stdout, StderrBytes what is kept of stderr.
 	MaxFrameBytes int
 	StderrBytes   int
+	// OnStdout is given each part of stdout that is read, before anything else is done with it; its error ends reading.
+	// OnStderr is told how many bytes were read there. Both may be nil.
+	OnStdout func(read []byte) error
+	OnStderr func(n int)
 }
 
 // Process is a running child and its group.
@@ -57,6 +61,7 @@ func (s *Spawner) Start(c Command) (*Process, error) {
 		Stdin: &Stdin{w: inW}, Stderr: NewTail(c.StderrBytes), done: make(chan struct{}),
 	}
 	p.Stdout = NewFrames(outR, c.MaxFrameBytes, p.Stderr)
+	p.Stdout.onRead, p.Stderr.onWrite = c.OnStdout, c.OnStderr
 	p.Stdin.closing = p.tell
 	p.cmd = &exec.Cmd{
 		Path: c.Path, Args: append([]string{c.Path}, c.Args...), Env: marked(c.Env), Dir: c.Dir,

@@ -11,6 +11,8 @@ type Tail struct {
 	buf  []byte
 	next int
 	full bool
+
+	onWrite func(n int) // told of each write; may be nil
 }
 
 // NewTail keeps size bytes; 0 means DefaultTailBytes.
@@ -23,6 +25,9 @@ func NewTail(size int) *Tail {
 
 // Write implements io.Writer.
 func (t *Tail) Write(p []byte) (int, error) {
+	if t.onWrite != nil {
+		t.onWrite(len(p))
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := len(p)

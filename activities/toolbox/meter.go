@@ -1,0 +1,293 @@
+package toolbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Bound names a limit on what one connection with a server may do.
+type Bound string
+
+// The bounds. A connection that exceeds one is dropped, and its server is quarantined.
+const (
+	BoundMessages  Bound = "messages_per_second"     // that the server sends, beyond one answer for each request of ours
+	BoundRequests  Bound = "requests_per_second"     // of the server: pings, questions; and streams that it makes us reopen
+	BoundReplies   Bound = "replies_in_flight"       // answers to its requests that it does not take
+	BoundUnsent    Bound = "unsent_bytes"            // of those answers
+	BoundBytes     Bound = "bytes_per_second"        // that it sends, beyond one message for each request of ours
+	BoundStderr    Bound = "stderr_bytes_per_second" // that its process prints there
+	BoundQuestions Bound = "questions_per_call"      // elicitations and samples that it asks for while it holds a call
+	BoundBuffered  Bound = "buffered_bytes"          // of unfinished messages of all servers together
+)
+
+// The limits. Each is an order of magnitude above what the servers of docs/mcp.md do, and costs a worker a few percent
+// of a core at most. A rate has a burst: progress and logs come in bursts, and a large result at once.
+const (
+	messageRate, messageBurst = 500, 5000
+	requestRate, requestBurst = 20, 200
+	byteRate, byteBurst       = 8 << 20, 64 << 20
+	stderrRate, stderrBurst   = 1 << 20, 32 << 20
+	maxReplies                = 32
+	maxUnsent                 = 4 << 20
+	maxQuestions              = maxRounds // as of servers that do not hold their call
+
+	creditBursts = 16 // a bucket holds at most so many bursts, however much was asked for
+)
+
+// Excess is a bound that a connection has exceeded. It is the error that ends the connection.
+type Excess struct {
+	Bound Bound     `json:"bound"`
+	Limit int64     `json:"limit"`           // in the bound's unit
+	Burst int64     `json:"burst,omitempty"` // of a rate: how much may come at once
+	At    time.Time `json:"at"`
+}
+
+func (e *Excess) Error() string {
+	if e.Burst > 0 {
+		return fmt.Sprintf("the worker dropped its connection: it exceeded %s (%d, and %d at once)", e.Bound, e.Limit, e.Burst)
+	}
+	return fmt.Sprintf("the worker dropped its connection: it exceeded %s (%d)", e.Bound, e.Limit)
+}
+
+// bucket is a token bucket. Its owner locks it and brings the clock.
+type bucket struct {
+	rate, burst, tokens float64
+	at                  time.Time
+}
+
+func newBucket(rate, burst float64) bucket { return bucket{rate: rate, burst: burst, tokens: burst} }
+
+// take reports whether the bucket had n tokens.
+func (b *bucket) take(now time.Time, n int) bool {
+	if b.tokens < b.burst {
+		b.tokens = min(b.burst, b.tokens+now.Sub(b.at).Seconds()*b.rate)
+	}
+	b.at = now
+	b.tokens -= float64(n)
+	return b.tokens >= 0
+}
+
+// give adds tokens for what this program itself has asked for.
+func (b *bucket) give(n int) { b.tokens = min(b.tokens+float64(n), creditBursts*b.burst) }
+
+// meter holds one connection to the bounds. It sits below the SDK, which answers each request of a server in a goroutine
+// of its own and queues without limit: over stdio at the connection (watchedConn), over HTTP and SSE at the requests and
+// their bodies (metered). A nil meter has no bounds.
+type meter struct {
+	total      *totals
+	frameBytes int             // the largest message, which each request of ours may bring
+	dropped    context.Context // ends, with an *Excess as its cause, when a bound is exceeded
+	drop       context.CancelCauseFunc
+
+	mu                                sync.Mutex
+	messages, requests, bytes, stderr bucket
+	replies, unsent                   int
+}
+
+func newMeter(total *totals, frameBytes int) *meter {
+	m := &meter{
+		total: total, frameBytes: frameBytes, messages: newBucket(messageRate, messageBurst), requests: newBucket(requestRate, requestBurst),
+		bytes: newBucket(byteRate, byteBurst), stderr: newBucket(stderrRate, stderrBurst),
+	}
+	m.dropped, m.drop = context.WithCancelCause(context.Background())
+	return m
+}
+
+// onDrop has end called, in a goroutine, when a bound is exceeded.
+func (m *meter) onDrop(end func()) { context.AfterFunc(m.dropped, end) }
+
+// excess is the bound that was exceeded first, or nil.
+func (m *meter) excess() *Excess {
+	var e *Excess
+	if m != nil && m.dropped.Err() != nil {
+		_ = errors.As(context.Cause(m.dropped), &e) // nothing else is ever the cause
+	}
+	return e
+}
+
+func (m *meter) exceed(b Bound, limit, burst int64) error {
+	m.drop(&Excess{Bound: b, Limit: limit, Burst: burst, At: time.Now()}) // the first one counts
+	return m.excess()
+}
+
+// asked notes a request of ours, which may bring one message.
+func (m *meter) asked() {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.messages.give(1)
+	m.bytes.give(m.frameBytes)
+}
+
+// message notes a message of the server.
+func (m *meter) message() error {
+	if m == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.messages.take(time.Now(), 1) {
+		return m.exceed(BoundMessages, messageRate, messageBurst)
+	}
+	return nil
+}
+
+// request notes something that the server makes this program send.
+func (m *meter) request() error {
+	if m == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.requests.take(time.Now(), 1) {
+		return m.exceed(BoundRequests, requestRate, requestBurst)
+	}
+	return nil
+}
+
+// reply notes an answer of n bytes to a request of the server, until sent is called.
+func (m *meter) reply(n int) (sent func(), err error) {
+	if err := m.request(); err != nil || m == nil {
+		return func() {}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.replies++
+	m.unsent += n
+	switch {
+	case m.replies > maxReplies:
+		err = m.exceed(BoundReplies, maxReplies, 0)
+	case m.unsent > maxUnsent:
+		err = m.exceed(BoundUnsent, maxUnsent, 0)
+	}
+	return sync.OnceFunc(func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.replies--
+		m.unsent -= n
+	}), err
+}
+
+// printed notes n bytes on stderr.
+func (m *meter) printed(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.stderr.take(time.Now(), n) {
+		_ = m.exceed(BoundStderr, stderrRate, stderrBurst)
+	}
+}
+
+// questioned notes question number n of a call that the server holds.
+func (m *meter) questioned(n int) error {
+	if m == nil || n <= maxQuestions {
+		return nil
+	}
+	return m.exceed(BoundQuestions, maxQuestions, 0)
+}
+
+// stream counts what is read of one stream of a connection.
+type stream struct {
+	m          *meter
+	inLine     bool  // the line so far is not empty
+	unfinished int64 // bytes since the last whole message; the meter's lock guards it
+}
+
+// bytes notes n bytes.
+func (s *stream) bytes(n int) error {
+	m := s.m
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s.unfinished += int64(n)
+	all := m.total.add(int64(n))
+	switch {
+	case !m.bytes.take(time.Now(), n):
+		return m.exceed(BoundBytes, byteRate, byteBurst)
+	case all > maxBuffered && s.unfinished > fairBuffered:
+		return m.exceed(BoundBuffered, maxBuffered, 0)
+	}
+	return nil
+}
+
+// lines notes what was read of a stream of lines. Each empty line counts as a message: it ends an event of SSE, and over
+// stdio it is none, but has to be read.
+func (s *stream) lines(read []byte) error {
+	if err := s.bytes(len(read)); err != nil {
+		return err
+	}
+	for {
+		line, rest, ended := bytes.Cut(read, []byte{'\n'})
+		s.inLine = s.inLine || len(bytes.Trim(line, "\r")) > 0
+		if !ended {
+			return nil
+		}
+		if !s.inLine {
+			s.whole()
+			if err := s.m.message(); err != nil {
+				return err
+			}
+		}
+		s.inLine, read = false, rest
+	}
+}
+
+// whole notes that the bytes so far were a message, or that no more is read.
+func (s *stream) whole() {
+	if s.m == nil {
+		return
+	}
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	s.m.total.add(-s.unfinished)
+	s.unfinished = 0
+}
+
+// Bounds for all servers of a worker together. A connection below fairBuffered is never dropped for what others buffer.
+const (
+	maxBuffered  = 256 << 20 // bytes of unfinished messages
+	fairBuffered = 1 << 20
+	maxRequests  = 4096 // HTTP requests under way, streams included: each holds a descriptor
+	minRequests  = 256
+)
+
+// totals are shared by all connections of a Host.
+type totals struct {
+	mu       sync.Mutex
+	buffered int64
+	requests chan struct{} // holds one for each HTTP request under way
+}
+
+// newTotals leaves half of the descriptors that this process may open to everything else.
+func newTotals() *totals {
+	most := maxRequests
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil && uint64(limit.Cur)/2 < maxRequests {
+		most = max(int(limit.Cur/2), minRequests) //nolint:gosec // it is less than maxRequests
+	}
+	return &totals{requests: make(chan struct{}, most)}
+}
+
+func (t *totals) add(n int64) int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buffered += n
+	return t.buffered
+}
+
+// enter waits until one more HTTP request may be made.
+func (t *totals) enter(ctx context.Context) error {
+	select {
+	case t.requests <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for one of %d HTTP requests to MCP servers to end: %w", cap(t.requests), context.Cause(ctx))
+	}
+}
+
+func (t *totals) leave() { <-t.requests }
