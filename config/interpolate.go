@@ -1,13 +1,20 @@
 package config
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 )
 
-// reference matches ${NAME}, ${NAME:-default}, the escape $${ and, to refuse it, any other ${.
-var reference = regexp.MustCompile(`\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?:(:-)([^}]*))?\}|\$\{`)
+// reference matches ${NAME}, ${NAME:-default}, ${file:PATH}, the escape $${ and, to refuse it, any other ${.
+var reference = regexp.MustCompile(`\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?:(:-)([^}]*))?\}|\$\{file:([^}]*)\}|\$\{`)
+
+// maxSecretBytes bounds a file that holds a secret.
+const maxSecretBytes = 64 << 10
 
 // interpolate replaces the references in a string of the file. It reports false where one could not be.
 func (l *loader) interpolate(key, s string, secret bool) (string, bool) {
@@ -21,9 +28,16 @@ func (l *loader) interpolate(key, s string, secret bool) (string, bool) {
 		switch {
 		case match == "$${":
 			return "${"
+		case strings.HasPrefix(match, "${file:"):
+			value, err := secretFile(m[4], secret)
+			if err != nil {
+				ok = false
+				l.refer(key, "${file:", secret, fmt.Sprintf("%s refers to a file: %v", key, err))
+			}
+			return value
 		case m[1] == "":
 			ok = false
-			l.refer(key, "${", false, fmt.Sprintf("%s holds a ${ that is no ${VAR} or ${VAR:-default}; write $${ for a literal one", key))
+			l.refer(key, "${", false, fmt.Sprintf("%s holds a ${ that is no ${VAR}, ${VAR:-default} or ${file:/path}; write $${ for a literal one", key))
 			return ""
 		}
 		value, set := l.env[m[1]]
@@ -37,6 +51,33 @@ func (l *loader) interpolate(key, s string, secret bool) (string, bool) {
 		return value
 	})
 	return out, ok
+}
+
+// secretFile reads the file that holds a secret, without the newlines at its end. No process that may not read the file learns
+// the secret from this one's environment. Values that are shown may not come from files.
+func secretFile(path string, secret bool) (string, error) {
+	if !secret {
+		return "", errors.New("only secrets may come from files")
+	}
+	if !filepath.IsAbs(path) {
+		return "", fmt.Errorf("%q is not absolute; write ${file:/path}", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxSecretBytes+1))
+	value := strings.TrimRight(string(b), "\r\n")
+	switch {
+	case err != nil:
+		return "", err
+	case len(b) > maxSecretBytes:
+		return "", fmt.Errorf("%s is larger than %d bytes; is it a secret?", path, maxSecretBytes)
+	case value == "":
+		return "", fmt.Errorf("%s is empty", path)
+	}
+	return value, nil
 }
 
 // refer adds a problem at a reference inside a value.

@@ -68,8 +68,8 @@ func (v *validator) transport(key string, s MCPServer) {
 		}
 	case TransportHTTP, TransportSSE:
 		v.endpoint(key, s)
-		if s.Command != "" || len(s.Args) > 0 || len(s.Env) > 0 || len(s.EnvAllow) > 0 || s.Dir != "" {
-			v.add(key, `has transport = "%s", to which command, args, env, env_allow and dir mean nothing; remove them`, s.Transport)
+		if s.Command != "" || len(s.Args) > 0 || len(s.Env) > 0 || len(s.EnvAllow) > 0 || s.Dir != "" || s.User != "" {
+			v.add(key, `has transport = "%s", to which command, args, env, env_allow, dir and user mean nothing; remove them`, s.Transport)
 		}
 	}
 }

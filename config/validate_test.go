@@ -91,7 +91,7 @@ func TestContradictionsAndBadValues(t *testing.T) {
 		},
 		"program for an address": {
 			server + "transport = \"http\"\nurl = \"https://x\"\n",
-			`agent.toml:1:7: mcp.servers[0] has transport = "http", to which command, args, env, env_allow and dir mean nothing; remove them`,
+			`agent.toml:1:7: mcp.servers[0] has transport = "http", to which command, args, env, env_allow, dir and user mean nothing; remove them`,
 		},
 		"quick but not repeatable": {
 			server + "everywhere = true\n[mcp.servers.tools.t]\nquick = true\n",

@@ -8,9 +8,14 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/everturn/everturn/engine"
 )
 
 func main() {
+	if err := engine.HideMemory(); err != nil { // of a worker that a command runs in this process
+		fmt.Fprintln(os.Stderr, "everturn: "+err.Error())
+	}
 	// A second Ctrl-C is for the command that waits: run stops its turn with it.
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

@@ -30,6 +30,9 @@ func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
+	if err := engine.HideMemory(); err != nil {
+		fmt.Fprintln(os.Stderr, "everturn worker: "+err.Error())
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The second signal kills; one that comes at once is the first one again, as GNU timeout sends it.
 	context.AfterFunc(ctx, func() { time.AfterFunc(twin, stop) })

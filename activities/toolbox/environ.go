@@ -13,12 +13,15 @@ var inherited = []string{"PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR",
 
 // childEnv is the complete environment of a server's process, but for the mark that package stdio adds, and the values
 // among it that the operator let through by name.
-func childEnv(s Server, lookup func(string) (string, bool)) (env, passed []string, err error) {
+func childEnv(s Server, as *account, lookup func(string) (string, bool)) (env, passed []string, err error) {
 	vars := map[string]string{}
 	for _, name := range inherited {
 		if v, ok := lookup(name); ok {
 			vars[name] = v
 		}
+	}
+	if as != nil {
+		vars["HOME"], vars["USER"], vars["LOGNAME"] = as.HomeDir, as.Username, as.Username
 	}
 	for _, name := range s.EnvAllow {
 		v, ok := lookup(name)

@@ -103,7 +103,11 @@ func (h *Host) addServer(ctx context.Context, s Server) error {
 
 // runs prepares a server that is a child process.
 func (h *Host) runs(c *connector, s Server) error {
-	env, passed, err := childEnv(s, h.opts.Environ)
+	as, err := accountOf(s)
+	if err != nil {
+		return err
+	}
+	env, passed, err := childEnv(s, as, h.opts.Environ)
 	if err != nil {
 		return err
 	}
@@ -111,7 +115,7 @@ func (h *Host) runs(c *connector, s Server) error {
 	if own, ok := s.Env["PATH"]; ok {
 		searchPath = own
 	}
-	c.dialer = &stdioDialer{server: s, path: searchPath, env: env, opts: h.opts, total: h.total}
+	c.dialer = &stdioDialer{server: s, path: searchPath, env: env, as: as, opts: h.opts, total: h.total}
 	c.redact = newRedactor(s, passed)
 	return nil
 }

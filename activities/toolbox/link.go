@@ -51,6 +51,7 @@ type stdioDialer struct {
 	server  Server
 	path    string // PATH to search
 	env     []string
+	as      *account // nil: this program's
 	opts    Options
 	total   *totals
 }
@@ -65,7 +66,7 @@ func (d *stdioDialer) dial(_ context.Context, tenant string) (*link, error) {
 	p, err := d.spawner.Start(stdio.Command{
 		Path: file, Args: d.server.Args, Env: tenantEnv(d.env, tenant), Dir: d.server.Dir,
 		MaxFrameBytes: d.opts.MaxFrameBytes, StderrBytes: d.opts.StderrTailBytes,
-		OnStdout: out.lines, OnStderr: m.printed,
+		User: d.as.credential(), OnStdout: out.lines, OnStderr: m.printed,
 	})
 	if err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ const (
 	messageRate, messageBurst = 500, 5000
 	requestRate, requestBurst = 20, 200
 	byteRate, byteBurst       = 8 << 20, 64 << 20
-	stderrRate, stderrBurst   = 1 << 20, 32 << 20
+	stderrRate, stderrBurst   = 1 << 20, 128 << 20
 	maxReplies                = 32
 	maxUnsent                 = 4 << 20
 	maxQuestions              = maxRounds // as of servers that do not hold their call

@@ -35,6 +35,7 @@ type Server struct {
 	Command  string
 	Args     []string
 	Dir      string
+	User     string            // account that the child runs as, by name or number; empty: this program's. Only root may set it
 	Env      map[string]string // given to the child as they are
 	EnvAllow []string          // names of variables that the child inherits; one that is not set is an error
 

@@ -21,7 +21,7 @@ const (
 	floodProgress = "progress"
 	floodAnswers  = "answers" // responses to requests that nobody made
 	floodBlank    = "blank"   // empty lines, a MiB of them in each message
-	floodStderr   = "stderr"  // lines of a KiB; over stdio only
+	floodStderr   = "stderr"  // lines of 8 KiB; over stdio only
 	floodReopen   = "reopen"  // streams that end at once, with the wish to be opened again; over HTTP only
 )
 
@@ -50,7 +50,7 @@ func (p *program) floodMessage(n int) string {
 // pour writes the flood, each message between before and after.
 func (p *program) pour(ctx context.Context, w io.Writer, before, after string) {
 	if p.flood == floodStderr {
-		w, before, after = p.err, strings.Repeat("x", 1<<10), "\n"
+		w, before, after = p.err, strings.Repeat("x", 8<<10), "\n"
 	}
 	for n := range p.floodMax {
 		if ctx.Err() != nil {

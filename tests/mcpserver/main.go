@@ -21,7 +21,7 @@ import (
 // program is a run of the server: its flags and streams.
 type program struct {
 	mode, modeFile, ledger, release, block, pidfile, http string
-	faceFile, shadow, leak                                string
+	faceFile, shadow, leak, spy                           string
 
 	untilEOF, times, mute, stateless, old bool
 
@@ -71,12 +71,18 @@ func (p *program) parse(args []string) {
 	f.IntVar(&p.floodMax, "flood-max", 50_000, "how many messages to send")
 	f.BoolVar(&p.floodCall, "flood-call", false, "flood in the middle of a call")
 	f.BoolVar(&p.sse, "sse", false, "with -flood and -http: speak the transport before streamable HTTP")
+	f.StringVar(&p.spy, "spy", "", "file to write to, as JSON, who this is and what it can read of its parent")
 	_ = f.Parse(args) // ExitOnError
 }
 
 func (p *program) run(ctx context.Context) error {
 	if p.pidfile != "" {
 		if err := os.WriteFile(p.pidfile, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
+			return err
+		}
+	}
+	if p.spy != "" {
+		if err := p.spyOnParent(); err != nil {
 			return err
 		}
 	}

@@ -104,10 +104,10 @@ func (p *program) addNoisy() {
 		<-ctx.Done()
 		return "", ctx.Err()
 	})
-	add(p, "flood", "Print 16 MB on stderr, and answer.", nil, func(_ context.Context, in textIn) (string, error) {
+	add(p, "flood", "Print 64 MB on stderr, and answer.", nil, func(_ context.Context, in textIn) (string, error) {
 		p.note("begun", in.Text)
 		line := []byte(strings.Repeat("flood ", 1<<10) + "\n")
-		for written := 0; written < 16<<20; written += len(line) {
+		for written := 0; written < 64<<20; written += len(line) {
 			if _, err := p.err.Write(line); err != nil {
 				return "", err
 			}

@@ -26,6 +26,8 @@ type Command struct {
 	// MaxFrameBytes bounds one line of stdout, StderrBytes what is kept of stderr.
 	MaxFrameBytes int
 	StderrBytes   int
+	// User is who the child runs as; nil: this program's user. Only root may set it.
+	User *syscall.Credential
 	// OnStdout is given each part of stdout that is read, before anything else is done with it; its error ends reading.
 	// OnStderr is told how many bytes were read there. Both may be nil.
 	OnStdout func(read []byte) error
@@ -67,6 +69,7 @@ func (s *Spawner) Start(c Command) (*Process, error) {
 		Path: c.Path, Args: append([]string{c.Path}, c.Args...), Env: marked(c.Env), Dir: c.Dir,
 		Stdin: inR, Stdout: outW, Stderr: p.Stderr, WaitDelay: drainDelay, SysProcAttr: sysProcAttr(),
 	}
+	p.cmd.SysProcAttr.Credential = c.User
 	err = s.start(p.cmd)
 	_ = inR.Close()
 	_ = outW.Close()

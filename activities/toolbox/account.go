@@ -1,0 +1,47 @@
+package toolbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"strconv"
+	"syscall"
+)
+
+// account is who a server's process runs as in place of this program's user.
+type account struct {
+	user.User
+	uid, gid uint32
+}
+
+// accountOf looks up the account that the operator named; nil: none.
+func accountOf(s Server) (*account, error) {
+	if s.User == "" {
+		return nil, nil
+	}
+	if uid := os.Geteuid(); uid != 0 {
+		return nil, fmt.Errorf("MCP server %q: user = %q needs a worker that runs as root; this one runs as user %d: take the key away, or start the server elsewhere and give its URL", s.ID, s.User, uid)
+	}
+	u, err := user.Lookup(s.User)
+	if err != nil {
+		u, err = user.LookupId(s.User)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("MCP server %q: user = %q: this machine has no such account", s.ID, s.User)
+	}
+	uid, err := strconv.ParseUint(u.Uid, 10, 32)
+	gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
+	if err := errors.Join(err, err2); err != nil {
+		return nil, fmt.Errorf("MCP server %q: user = %q: %w", s.ID, s.User, err)
+	}
+	return &account{User: *u, uid: uint32(uid), gid: uint32(gid)}, nil
+}
+
+// credential has no supplementary groups: those of this program are not the server's.
+func (a *account) credential() *syscall.Credential {
+	if a == nil {
+		return nil
+	}
+	return &syscall.Credential{Uid: a.uid, Gid: a.gid}
+}

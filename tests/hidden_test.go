@@ -1,0 +1,73 @@
+package tests
+
+import (
+	"encoding/json"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// unprivileged is the account of tests that root runs: root can read everything.
+const unprivileged = 65534
+
+// asNobody makes the home an unprivileged user's, with copies of the programs, and returns how to start them as that user.
+func (h *home) asNobody(programs ...string) *syscall.SysProcAttr {
+	h.t.Helper()
+	for _, name := range programs {
+		b, err := os.ReadFile(binary(h.t, "./"+name))
+		require.NoError(h.t, err)
+		require.NoError(h.t, os.WriteFile(h.path(name), b, 0o700))
+	}
+	attr := &syscall.SysProcAttr{Setpgid: true}
+	if os.Getuid() != 0 {
+		return attr
+	}
+	require.NoError(h.t, os.Chmod(filepath.Dir(h.dir), 0o711)) // the directory of the test's temporary ones
+	require.NoError(h.t, filepath.WalkDir(h.dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Chown(path, unprivileged, unprivileged)
+	}))
+	attr.Credential = &syscall.Credential{Uid: unprivileged, Gid: unprivileged}
+	return attr
+}
+
+// TestAServerCannotReadItsWorkersSecrets has a tool server run as the same unprivileged user as its worker, or the starter that
+// runs a worker, whose environment holds a secret.
+func TestAServerCannotReadItsWorkersSecrets(t *testing.T) {
+	t.Parallel()
+	const canary = "sk-canary-hidden-0123456789"
+	for program, args := range map[string][]string{"worker": nil, "starter": {"tools"}} {
+		t.Run(program, func(t *testing.T) {
+			h := newHome(t, "[llm]\nprovider = \"demo\"\n[[mcp.servers]]\nid = \"spy\"\ncommand = \"./mcpserver\"\nargs = [\"-spy\", \"spied\"]\n")
+			h.environ = append(h.environ, "SECRET="+canary)
+			cmd := exec.Command("./"+program, args...)
+			cmd.SysProcAttr = h.asNobody(program, "mcpserver")
+			h.launch(cmd)
+			var b []byte
+			require.Eventually(t, func() (read bool) {
+				var err error
+				b, err = os.ReadFile(h.path("spied"))
+				return err == nil
+			}, within, 10*time.Millisecond, "the server was not started")
+			var found struct {
+				UID     int
+				Environ string
+				Denied  map[string]string
+			}
+			require.NoError(t, json.Unmarshal(b, &found))
+			assert.NotZero(t, found.UID)
+			assert.NotContains(t, string(b), canary)
+			assert.Contains(t, found.Denied, "environ")
+			assert.Contains(t, found.Denied, "mem")
+		})
+	}
+}
