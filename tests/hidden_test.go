@@ -2,10 +2,12 @@ package tests
 
 import (
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -70,4 +72,33 @@ func TestAServerCannotReadItsWorkersSecrets(t *testing.T) {
 			assert.Contains(t, found.Denied, "mem")
 		})
 	}
+}
+
+// TestAHiddenWorkerReapsWhatAKilledOneLeft runs both workers as the same unprivileged user: what a worker reads of /proc to
+// find orphans is root's where its memory is hidden.
+func TestAHiddenWorkerReapsWhatAKilledOneLeft(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, "[llm]\nprovider = \"demo\"\n[[mcp.servers]]\nid = \"a\"\ncommand = \"./mcpserver\"\nargs = [\"-mode\", \"grandchild\", \"-pidfile\", \"pids\"]\n")
+	attr := h.asNobody("worker", "mcpserver")
+	start := func() *command {
+		cmd := exec.Command("./worker")
+		own := *attr
+		cmd.SysProcAttr = &own
+		return h.launch(cmd)
+	}
+	first := start()
+	var server, grandchild int
+	require.Eventually(t, func() bool {
+		b, _ := os.ReadFile(h.path("pids")) // it is not there yet
+		n, _ := fmt.Sscan(string(b), &server, &grandchild)
+		return n == 2
+	}, within, 10*time.Millisecond)
+	require.NoError(t, first.cmd.Process.Kill())
+	<-first.done
+	require.NoError(t, syscall.Kill(grandchild, 0), "there is nothing to reap")
+	start()
+	require.Eventually(t, func() bool {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", grandchild))
+		return err != nil || strings.Contains(string(b), ") Z ")
+	}, within, 10*time.Millisecond, "the orphan lives")
 }

@@ -202,6 +202,16 @@ func TestPolicyRefusesContradictions(t *testing.T) {
 	assert.ErrorContains(t, p.Validate(turn.DefaultLimits()), `"mcp/*" is denied and also allowed`)
 }
 
+func TestAServerCannotClaimTheWireNameOfAnothersTool(t *testing.T) {
+	assert.NotEqual(t, turn.WireName("mcp/gh/api_send"), turn.WireName("mcp/gh_api/send"))
+	for _, theirs := range []string{"mcp/gh_api/send", "mcp/gh_/x", "mcp/a_b/" + strings.Repeat("n", 100)} {
+		name := turn.WireName(theirs)
+		server, tool, _ := strings.Cut(strings.TrimPrefix(name, "mcp_"), "_")
+		claimed := "mcp/" + server + "/" + tool // reads as theirs does, hash and all
+		assert.NotEqual(t, name, turn.WireName(claimed), "%s and %s", theirs, claimed)
+	}
+}
+
 func TestWireNamesAreAcceptedByProvidersAndNeverCollide(t *testing.T) {
 	ids := []string{"local/a_b", "local/a/b", "mcp/a/b", "mcp/a_b/c", "mcp/a/b_c", "mcp/a/b/c", "mcp/a/b.c", "mcp/a/b c", "local/é",
 		"mcp/a/" + strings.Repeat("x", 80), "mcp/a/" + strings.Repeat("x", 81), ""}

@@ -3,15 +3,21 @@ package turn
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"regexp"
 	"strings"
 )
 
 // maxWire is the longest function name that providers accept (^[a-zA-Z0-9_-]{1,64}$, OpenAI API reference).
 const maxWire = 64
 
+// hashed matches every name that ends in a hash. Servers choose the names of their tools: one that ends like this by itself
+// gets a hash of its own, or a server could claim the name of another server's tool.
+var hashed = regexp.MustCompile(`_[0-9a-f]{16}$`)
+
 // WireName is the name under which a provider sees the tool with this catalogue ID. Letters, digits, _ and - stay, a
 // slash becomes _. Where anything else had to be replaced, where an underscore makes the name ambiguous, or where it
-// would be over 64 bytes, it is cut and ends in 8 hex digits of the ID's SHA-256, so that two IDs never share a name.
+// would be over 64 bytes, it is cut and ends in 16 hex digits of the ID's SHA-256, so that two IDs never share a name: to
+// find a second ID for a given name takes 2^64 attempts. The name depends on the ID alone.
 func WireName(id string) string {
 	var b strings.Builder
 	exact := id != ""
@@ -37,11 +43,11 @@ func WireName(id string) string {
 		}
 	}
 	name := b.String()
-	if exact && len(name) <= maxWire {
+	if exact && len(name) <= maxWire && !hashed.MatchString(name) {
 		return name
 	}
 	sum := sha256.Sum256([]byte(id))
-	suffix := "_" + hex.EncodeToString(sum[:4])
+	suffix := "_" + hex.EncodeToString(sum[:8])
 	if len(name) > maxWire-len(suffix) {
 		name = name[:maxWire-len(suffix)]
 	}
