@@ -17,7 +17,26 @@ import (
 type status struct {
 	Server, State, Worker, Problem string
 	Tools, Connections             int
-	Calls, Failures                int64
+	Calls, Failures, Drops         int64
+	Excess                         struct {
+		Bound        string
+		Limit, Burst int64
+	}
+}
+
+func TestCLIToolsStatusTellsWhyAServerWasDropped(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, "[llm]\nprovider = \"demo\"\n"+hosting(t, "good", "")+hosting(t, "loud", "", "-flood", "log"))
+	h.worker()
+	var rows []status
+	require.Eventually(t, func() bool {
+		rows = decoded[[]status](h.starter("tools", "status", "--json").wait())
+		return len(rows) == 2 && rows[1].Drops > 0
+	}, within, 50*time.Millisecond, "the server floods on")
+	assert.Equal(t, "connected", rows[0].State)
+	assert.Equal(t, "messages_per_second", rows[1].Excess.Bound)
+	assert.Positive(t, rows[1].Excess.Limit)
+	assert.Contains(t, h.starter("tools", "status").wait().err.String(), "it exceeded messages_per_second (500, and 5000 at once)")
 }
 
 func TestCLIToolsStatusAsksWhereNobodyHasSaidAnything(t *testing.T) {

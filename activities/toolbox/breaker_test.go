@@ -72,3 +72,23 @@ func TestPausesDoubleAndStayWithinTheirBounds(t *testing.T) {
 	assert.Equal(t, 3*time.Second, jitter(4*time.Second, 1))
 	assert.Equal(t, 4*time.Second, jitter(4*time.Second, 0))
 }
+
+func TestAQuarantineGrowsWhateverTheServerAnswers(t *testing.T) {
+	now := time.Unix(1000, 0)
+	b := breaker{first: time.Second, most: time.Minute}
+	for n := range 8 {
+		b.misbehaved(now)
+		assert.LessOrEqual(t, b.pause(now), backoff(n+1, b.first, b.most))
+		assert.Greater(t, b.pause(now), backoff(n+1, b.first, b.most)/2, "offence %d", n+1)
+		ok, _ := b.admit(now)
+		assert.False(t, ok, "it is not left alone")
+		now = now.Add(b.pause(now) + time.Minute)
+		b.connected() // it connects and answers well before it floods again
+		b.answered()
+		ok, _ = b.admit(now)
+		assert.True(t, ok)
+	}
+	now = now.Add(2 * quiet)
+	b.misbehaved(now)
+	assert.LessOrEqual(t, b.pause(now), time.Second, "it kept within its bounds for long")
+}

@@ -1,0 +1,75 @@
+package toolbox
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// newTestMeter makes the meter of one of several connections.
+func newTestMeter(total *totals) *meter { return newMeter(total, 16<<20) }
+
+func TestWhatWasAskedForDoesNotCountAgainstAServer(t *testing.T) {
+	m := newTestMeter(newTotals())
+	out := stream{m: m}
+	for range 2 * messageBurst { // one answer of 64 KiB to each request
+		m.asked()
+		require.NoError(t, out.bytes(64<<10))
+		out.whole()
+		require.NoError(t, m.message())
+	}
+	assert.Nil(t, m.excess())
+	assert.Zero(t, m.total.buffered)
+}
+
+func TestUnfinishedMessagesOfAllServersAreBounded(t *testing.T) {
+	total := newTotals()
+	small := stream{m: newTestMeter(total)}
+	require.NoError(t, small.bytes(1000))
+	var large []*stream
+	var over error
+	for over == nil {
+		require.Less(t, len(large), 100)
+		large = append(large, &stream{m: newTestMeter(total)})
+		over = large[len(large)-1].bytes(16 << 20)
+	}
+	assert.Equal(t, BoundBuffered, large[len(large)-1].m.excess().Bound)
+	assert.Len(t, large, maxBuffered/(16<<20))
+	require.NoError(t, small.bytes(1000), "a connection that buffers little was dropped for the others")
+	for _, s := range append(large, &small) {
+		s.whole()
+	}
+	assert.Zero(t, total.buffered)
+}
+
+func TestHTTPRequestsOfAllServersAreBounded(t *testing.T) {
+	total := &totals{requests: make(chan struct{}, 2)}
+	require.NoError(t, total.enter(t.Context()))
+	require.NoError(t, total.enter(t.Context()))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, total.enter(ctx), context.DeadlineExceeded)
+	total.leave()
+	require.NoError(t, total.enter(t.Context()))
+}
+
+func TestAnswersThatAreNotTakenAreBounded(t *testing.T) {
+	m := newTestMeter(newTotals())
+	for range maxReplies {
+		sent, err := m.reply(10)
+		require.NoError(t, err)
+		sent()
+	}
+	sent, err := m.reply(maxUnsent)
+	require.NoError(t, err)
+	_, err = m.reply(1)
+	require.Error(t, err)
+	assert.Equal(t, BoundUnsent, m.excess().Bound)
+	sent()
+	_, err = m.reply(1)
+	require.NoError(t, err, "it counts what was sent")
+	assert.Equal(t, BoundUnsent, m.excess().Bound, "the first excess is what is told")
+}
