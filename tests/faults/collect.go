@@ -44,7 +44,11 @@ func writeJSON(file string, v any) error {
 
 // environments copies what the servers were given that were not given a token.
 func (r *rig) environments() error {
-	for _, id := range []string{"again", "quick"} {
+	for _, s := range r.settings.servers() {
+		id := s.id
+		if s.http || id == "once" || id == keeper.id {
+			continue
+		}
 		found := false
 		for pid, command := range mentioning(r.dir) {
 			if !strings.Contains(command, r.pidfile(id)) {

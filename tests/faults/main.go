@@ -35,6 +35,7 @@ type order struct {
 	think    time.Duration
 	docs     string
 	half     int
+	restarts restarting
 }
 
 func main() {
@@ -53,6 +54,7 @@ func main() {
 	flag.IntVar(&o.sessions, "sessions", 100, "sessions of a soak")
 	flag.DurationVar(&o.think, "think", 30*time.Second, "mean `time` between two messages of a soak's session")
 	flag.StringVar(&o.docs, "docs", "", "`file` of documentation whose figures are to be those of this run")
+	o.restarts.flags()
 	flag.Parse()
 	if err := o.sane(flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "faults: "+err.Error())
@@ -81,8 +83,13 @@ func (o order) sane(rest []string) error {
 		return errors.New("a soak has neither points nor mutants: leave -mutants and -point out")
 	case o.docs != "" && (o.only != "" || o.half != 0):
 		return errors.New("-docs with -point or -half would blank the figures of everything else: leave one of them out")
+	case o.restarts.on && (o.soak > 0 || o.mutants || o.docs != ""):
+		return errors.New("-restarts goes with neither -soak, -mutants nor -docs")
 	case o.half < 0 || o.half != 0 && o.mutants:
 		return errors.New("-half is a number of 0 or more, and of points: mutants are played whole")
+	}
+	if err := o.restarts.sane(); err != nil {
+		return err
 	}
 	if _, err := regexp.Compile(o.only); err != nil {
 		return fmt.Errorf("-point: %w", err)
@@ -122,6 +129,9 @@ func (o order) carryOut(ctx context.Context) (bool, error) {
 	ps, err := build(ctx, bin)
 	if err != nil {
 		return false, err
+	}
+	if o.restarts.on {
+		return o.restart(ctx, ps, dir)
 	}
 	if o.soak > 0 {
 		return o.endure(ctx, ps, dir)
@@ -163,7 +173,7 @@ func (o order) points() ([]point, error) {
 	if o.half != 0 {
 		all = everySecond(all, o.half)
 	}
-	if len(all) == 0 && !o.mutants {
+	if len(all) == 0 && !o.mutants && !o.restarts.on {
 		return nil, fmt.Errorf("no point matches %q: -list shows them", o.only)
 	}
 	return all, nil

@@ -19,6 +19,7 @@ type turnPlan struct {
 	pace              time.Duration // between the words of its answer
 	stop              time.Duration // after its acknowledgement; 0: nobody stops it
 	after             bool          // it is for a turn of its own, although one runs
+	patient           bool          // see patientCall
 }
 
 // callPlan is a call that the model asks for. key names it in the tool's ledger; take is how many milliseconds it works
@@ -119,6 +120,9 @@ func (c callPlan) arguments() string {
 // said are the calls that the model asks for in answer to a request; none where it answers. A model asks for no tool that
 // it is not offered: a turn that begins while a server is away has none of that server's.
 func (t *turnPlan) said(q script.Request) []callPlan {
+	if t.patient {
+		return t.patientCall(q)
+	}
 	if q.Step >= len(t.steps) {
 		return nil
 	}

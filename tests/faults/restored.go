@@ -17,26 +17,30 @@ type toolServer struct {
 	id, more string
 	tools    []string
 	own      string
+	http     bool // over HTTP at settings.remote; otherwise a child of the worker over stdio
 }
 
 // local are the servers that are the workers' children.
 var local = []toolServer{
-	{"once", "", []string{"append", "echo", "environ", "slow", "stubborn", "crash", "babble", "longline", "flood", "confirm", "progress"}, ""},
-	{"again", "repeatable = true\n", []string{"append"}, ""},
-	{"quick", "repeatable = true\nquick = true\n", []string{"append"}, ""},
+	{"once", "", []string{"append", "echo", "environ", "slow", "stubborn", "crash", "babble", "longline", "flood", "confirm", "progress"}, "", false},
+	{"again", "repeatable = true\n", []string{"append"}, "", false},
+	{"quick", "repeatable = true\nquick = true\n", []string{"append"}, "", false},
 }
 
 // keeper is the server that remembers.
-var keeper = toolServer{"keeper", "", []string{"append", "remember"}, "stateful = \"turn\"\n"}
+var keeper = toolServer{"keeper", "", []string{"append", "remember"}, "stateful = \"turn\"\n", false}
 
 // servers are all that are configured.
 func (s settings) servers() []toolServer {
+	if s.tools != nil {
+		return s.tools
+	}
 	all := slices.Clone(local)
 	if s.stateful {
 		all = append(all, keeper)
 	}
 	if s.remote != "" {
-		all = append(all, toolServer{"remote", "", []string{"confirm", "append"}, ""})
+		all = append(all, toolServer{"remote", "", []string{"confirm", "append"}, "", true})
 	}
 	return all
 }

@@ -71,13 +71,14 @@ type rig struct {
 // settings are what points change of the configuration.
 type settings struct {
 	toolTimeout time.Duration
-	more        string // lines for the section [journal]
-	connect     string // connect_timeout of the MCP servers
-	remote      string // URL of an MCP server over HTTP; empty for none
-	stateless   bool   // it speaks the newest protocol, which knows no sessions
-	taint       string // policy.taint
-	append      string // lines for the tool append of the server once
-	stateful    bool   // there is a server that remembers
+	more        string       // lines for the section [journal]
+	connect     string       // connect_timeout of the MCP servers
+	remote      string       // URL of an MCP server over HTTP; empty for none
+	stateless   bool         // it speaks the newest protocol, which knows no sessions
+	taint       string       // policy.taint
+	append      string       // lines for the tool append of the server once
+	stateful    bool         // there is a server that remembers
+	tools       []toolServer // all servers of the rig; nil for the usual ones
 }
 
 // newRig brings everything up but the workers.

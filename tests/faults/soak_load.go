@@ -142,9 +142,5 @@ func (l *load) listen() {
 
 // quantile is the time within which that part of the turns was answered.
 func (l *load) quantile(part float64) time.Duration {
-	if len(l.took) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(l.took))
-	return sorted[min(len(sorted)-1, int(part*float64(len(sorted))))]
+	return quantile(slices.Sorted(slices.Values(l.took)), part)
 }

@@ -44,10 +44,10 @@ func (r *rig) configure() error {
 	return os.WriteFile(inDir(r.dir, "agent.toml"), []byte(b.String()), 0o600)
 }
 
-// mcpSection writes the section of an MCP server: over HTTP where it is the remote one, and over stdio otherwise. The
-// first one alone is given a token.
+// mcpSection writes the section of an MCP server: over HTTP or over stdio. Of the stdio servers only "once"
+// is given a token.
 func (r *rig) mcpSection(b *strings.Builder, s toolServer) {
-	if s.id == "remote" {
+	if s.http {
 		fmt.Fprintf(b, "[[mcp.servers]]\nid = %q\ntransport = \"http\"\nurl = %q\n", s.id, r.settings.remote)
 	} else {
 		fmt.Fprintf(b, "[[mcp.servers]]\nid = %q\ntransport = \"stdio\"\ncommand = %q\nargs = [\"-times\", \"-ledger\", %q, \"-release\", %q, \"-pidfile\", %q, \"-mode-file\", %q, \"-face\", %q]\neverywhere = %t\nconnect_timeout = %q\n%s",
@@ -59,7 +59,7 @@ func (r *rig) mcpSection(b *strings.Builder, s toolServer) {
 			b.WriteString(r.settings.append)
 		}
 	}
-	if s.id == "once" {
+	if s.id == "once" && !s.http {
 		fmt.Fprintf(b, "[mcp.servers.env]\nTOKEN = %q\n", r.canary(2))
 	}
 }
