@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/tests/faults/check"
+	"github.com/everturn/everturn/tests/script"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -20,7 +21,8 @@ type restartTally struct {
 	unknown      int
 	repeatable   int // of the unknown ones, calls that could have been made again
 	unfinished   int // turns without an answer, or in which one of the planned calls was never made
-	toolless     int // turns whose model was offered no tool with its first request
+	toolless     int // turns whose model was not offered the server's tools with its first request
+	partial      int // turns whose model was offered one of the two
 }
 
 // tallyRestarts counts in the ledgers of a liveness run.
@@ -57,18 +59,25 @@ func tallyRestarts(l check.Ledgers) restartTally {
 		}
 	}
 	for _, q := range l.Requests {
-		if q.Step == 1 && strings.Contains(q.Asked, "-t") && !offersTools(q) {
+		if q.Step != 1 || !strings.Contains(q.Asked, "-t") {
+			continue
+		}
+		switch offered(q) {
+		case 0:
 			out.toolless++
+		case 1:
+			out.partial++
 		}
 	}
 	return out
 }
 
-func offersTools(q check.Request) bool {
-	var body struct {
-		Tools []any `json:"tools"`
-	}
-	return json.Unmarshal(q.Body, &body) == nil && len(body.Tools) > 0
+// offered is how many of the tools that the plans call a request offers.
+func offered(q check.Request) int {
+	var chat script.Chat
+	_ = json.Unmarshal(q.Body, &chat) // the provider has read it
+	names := chat.ToolNames()
+	return len(slices.DeleteFunc([]string{once, again}, func(tool string) bool { return !slices.Contains(names, tool) }))
 }
 
 // report prints what a liveness run came to and returns whether it was good: at most mostGivenUp of the calls given up,
@@ -83,7 +92,7 @@ func (s *restarts) report(out io.Writer, t restartTally, violations []check.Viol
 	fmt.Fprintf(out, "given up       %d (%.1f %%; at most %.0f %%)\n", t.givenUp, 100*share, 100*mostGivenUp)
 	fmt.Fprintf(out, "unknown        %d, of them %d repeatable\n", t.unknown, t.repeatable)
 	fmt.Fprintf(out, "unfinished     %d turns\n", t.unfinished)
-	fmt.Fprintf(out, "without tools  %d turns\n", t.toolless)
+	fmt.Fprintf(out, "without tools  %d turns, with half of them %d\n", t.toolless, t.partial)
 	fmt.Fprintf(out, "violations     %d\n", len(violations))
 	for _, v := range violations {
 		fmt.Fprintln(out, "               "+v.String())
