@@ -29,6 +29,9 @@ func (r *rig) collect(ctx context.Context, run check.Run) error {
 	if run.Tainting = r.settings.taint != "off"; r.settings.stateful {
 		run.Stateful = "mcp/keeper/"
 	}
+	if r.settings.trusted {
+		run.Tainting, run.Repeatable = false, append(run.Repeatable, "mcp/once/echo", "mcp/once/environ") // both only read
+	}
 	run.Canaries = []string{r.canary(1), r.canary(2), r.canary(3)}
 	errs = append(errs, r.orphans(ctx), r.providerLedger(), r.waits(ctx), r.exports(ctx), r.databases(), writeJSON(inDir(r.dir, "ledgers", "run.json"), run))
 	return errors.Join(errs...)

@@ -27,6 +27,7 @@ func groups() []group {
 			"that can; a call whose server may have been told is not told again.", inquiries()},
 		{"Servers that change, talk, are slow or forget", "A tool that changes is held back until an operator accepts it; what strangers say puts every later call before a person; a call that ends too " +
 			"late is told of once, beside what the transcript says; what a server has forgotten is said.", trusted()},
+		{"Attacks: floods, bombs and forged imports", "Ten other sessions work meanwhile. The worker drops what goes over a bound, answers the others, and is idle again when the attack is over.", attacks()},
 		{"Everything at once", "All of the above.", storms()},
 	}
 }

@@ -191,9 +191,9 @@ func everySecond(all []point, number int) []point {
 // build builds the commands that the schedules run.
 func build(ctx context.Context, dir string) (programs, error) {
 	in := func(name string) string { return filepath.Join(dir, name) }
-	ps := programs{worker: in("worker"), weak: in("weak"), mutant: in("mutant"), mcpserver: in("mcpserver")}
+	ps := programs{worker: in("worker"), weak: in("weak"), mutant: in("mutant"), mcpserver: in("mcpserver"), hostile: in("hostile")}
 	err := errors.Join(
-		goBuild(ctx, ps.worker, "worker"), goBuild(ctx, ps.mcpserver, "tests/mcpserver"),
+		goBuild(ctx, ps.worker, "worker"), goBuild(ctx, ps.mcpserver, "tests/mcpserver"), goBuild(ctx, ps.hostile, "tests/faults/hostile"),
 		goBuild(ctx, ps.weak, "tests/faults/worker"), goBuild(ctx, ps.mutant, "tests/faults/worker", "-tags", "mutants"))
 	if err != nil {
 		return ps, err

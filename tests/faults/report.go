@@ -76,6 +76,9 @@ func (o order) play(ctx context.Context, ps programs, shared *server, dir string
 }
 
 func printOutcome(o outcome) {
+	if o.figures != "" {
+		defer fmt.Println("      " + o.figures)
+	}
 	if !o.failed() {
 		fmt.Printf("ok    %-20s seed %-11d %5.1fs  went on after %4.1fs\n", o.point, o.seed, o.took.Seconds(), o.recovery.Seconds())
 		return

@@ -60,6 +60,7 @@ type rig struct {
 	failing  []string // messages whose turns it makes fail
 	// stopWithin is how soon a stopped turn is to be settled once a worker has seen the stop; 0: nothing is promised.
 	stopWithin time.Duration
+	figures    string       // of the run, to be printed with its outcome
 	second     *turnPlan    // a message for the target's session in mid-turn
 	answering  *turnPlan    // what the schedule's person says to a question
 	decisions  atomic.Int64 // that were begun
@@ -77,8 +78,10 @@ type settings struct {
 	stateless   bool         // it speaks the newest protocol, which knows no sessions
 	taint       string       // policy.taint
 	append      string       // lines for the tool append of the server once
+	trusted     bool         // the words of its servers taint no session, and what they say of their tools is believed
 	stateful    bool         // there is a server that remembers
 	tools       []toolServer // all servers of the rig; nil for the usual ones
+	extra       string       // sections of further servers, which are not expected to be there in the end
 }
 
 // newRig brings everything up but the workers.

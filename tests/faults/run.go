@@ -38,6 +38,7 @@ type outcome struct {
 	took       time.Duration
 	recovery   time.Duration // from the fault to the target's result
 	err        error         // the schedule itself did not work, or its point was not reached
+	figures    string        // that the point itself has measured
 	violations []check.Violation
 	dir        string
 }
@@ -53,7 +54,7 @@ func play(ctx context.Context, ps programs, shared *server, p point, seed uint64
 	ctx, cancel := context.WithTimeout(ctx, runLimit)
 	defer cancel()
 	o := outcome{point: p.name, seed: seed, dir: dir}
-	o.recovery, o.err = schedule(ctx, ps, shared, p, seed, dir)
+	o.recovery, o.figures, o.err = schedule(ctx, ps, shared, p, seed, dir)
 	if l, err := check.Read(os.DirFS(inDir(dir, "ledgers"))); err != nil {
 		o.err = errors.Join(o.err, err)
 	} else {
@@ -67,12 +68,12 @@ func play(ctx context.Context, ps programs, shared *server, p point, seed uint64
 }
 
 // schedule carries a run out, up to and including the collection of its ledgers.
-func schedule(ctx context.Context, ps programs, shared *server, p point, seed uint64, dir string) (time.Duration, error) {
+func schedule(ctx context.Context, ps programs, shared *server, p point, seed uint64, dir string) (recovery time.Duration, figures string, err error) {
 	s := shared
 	if p.ownServer {
 		own, err := newServer(ctx, ps.temporal, dir+"-server")
 		if err != nil {
-			return 0, err
+			return 0, "", err
 		}
 		defer os.RemoveAll(dir + "-server")
 		defer own.close()
@@ -81,13 +82,13 @@ func schedule(ctx context.Context, ps programs, shared *server, p point, seed ui
 	rng := seeded(seed, p.name)
 	r, err := newRig(ctx, ps, s, dir, seed, rng)
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	defer r.close()
 	r.cast(p)
-	recovery, err := r.perform(ctx, p)
+	recovery, err = r.perform(ctx, p)
 	err = errors.Join(err, r.collect(ctx, check.Run{Point: p.name, Seed: seed, Interruptions: p.interruptions}))
-	return recovery, err
+	return recovery, r.figures, err
 }
 
 // cast plans the turns around the fault.

@@ -13,7 +13,7 @@ import (
 
 // programs are the paths of the built commands.
 type programs struct {
-	worker, weak, mcpserver, temporal string
+	worker, weak, mcpserver, hostile, temporal string
 	// mutant is the worker that can break promises, and mutation the one that it breaks. Empty: no mutant is played.
 	mutant, mutation string
 }
@@ -41,6 +41,7 @@ func (r *rig) configure() error {
 	for _, s := range r.settings.servers() {
 		r.mcpSection(&b, s)
 	}
+	b.WriteString(r.settings.extra)
 	return os.WriteFile(inDir(r.dir, "agent.toml"), []byte(b.String()), 0o600)
 }
 
@@ -52,6 +53,9 @@ func (r *rig) mcpSection(b *strings.Builder, s toolServer) {
 	} else {
 		fmt.Fprintf(b, "[[mcp.servers]]\nid = %q\ntransport = \"stdio\"\ncommand = %q\nargs = [\"-times\", \"-ledger\", %q, \"-release\", %q, \"-pidfile\", %q, \"-mode-file\", %q, \"-face\", %q]\neverywhere = %t\nconnect_timeout = %q\n%s",
 			s.id, r.programs.mcpserver, r.toolLedger(), inDir(r.dir, "release"), r.pidfile(s.id), r.modeFile(s.id), r.faceFile(s.id), s.own == "", r.settings.connect, s.own)
+	}
+	if r.settings.trusted {
+		b.WriteString("trust = true\n")
 	}
 	for _, tool := range s.tools {
 		fmt.Fprintf(b, "[mcp.servers.tools.%s]\nrisk = \"low\"\n%s", tool, s.more)

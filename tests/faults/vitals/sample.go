@@ -1,6 +1,7 @@
 package vitals
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,14 +12,16 @@ import (
 
 // Sample is what a process holds at a moment. Goroutines and LiveHeap are 0 where the process does not report them.
 type Sample struct {
-	At         time.Time `json:"at"`
-	PID        int       `json:"pid"`
-	Resident   int64     `json:"resident"` // bytes
-	Files      int       `json:"files"`
-	Threads    int       `json:"threads"`
-	Children   int       `json:"children"`
-	Goroutines int       `json:"goroutines,omitempty"`
-	LiveHeap   int64     `json:"live_heap,omitempty"` // bytes that the last collection has found in use
+	At       time.Time `json:"at"`
+	PID      int       `json:"pid"`
+	Resident int64     `json:"resident"` // bytes
+	Files    int       `json:"files"`
+	Threads  int       `json:"threads"`
+	Children int       `json:"children"`
+	// CPU is the processor time that the process has used since its start, without its children's.
+	CPU        time.Duration `json:"cpu,omitempty"`
+	Goroutines int           `json:"goroutines,omitempty"`
+	LiveHeap   int64         `json:"live_heap,omitempty"` // bytes that the last collection has found in use
 }
 
 // Of samples a process.
@@ -43,7 +46,27 @@ func Of(pid int) (Sample, error) {
 		return s, fmt.Errorf("counting the files of process %d: %w", pid, err)
 	}
 	s.Files, s.Children = len(files), len(Children(pid))
-	return s, nil
+	s.CPU, err = cpuOf(pid)
+	return s, err
+}
+
+// tick is the unit of processor time in /proc/PID/stat: USER_HZ, which Linux fixes at 100 on all its common ports.
+const tick = 10 * time.Millisecond
+
+// cpuOf is the user and system time of a process: fields 14 and 15 of its stat, see proc_pid_stat(5).
+func cpuOf(pid int) (time.Duration, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, fmt.Errorf("reading the processor time of process %d: %w", pid, err)
+	}
+	_, rest, _ := strings.Cut(string(b), ") ") // field 3 and up; the name before it may hold blanks
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("reading the processor time of process %d: %d fields", pid, len(fields))
+	}
+	user, uerr := strconv.ParseInt(fields[11], 10, 64)
+	system, serr := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * tick, errors.Join(uerr, serr)
 }
 
 // Children are the living children of a process. One that is gone has none.

@@ -3,6 +3,7 @@ package vitals_test
 import (
 	"os"
 	"os/exec"
+	"runtime"
 	"testing"
 	"time"
 
@@ -67,6 +68,18 @@ func TestAProcessIsSampled(t *testing.T) {
 	assert.Greater(t, after.Files, before.Files)
 	assert.Contains(t, vitals.Children(os.Getpid()), child.Process.Pid)
 	assert.Equal(t, before.Children+1, after.Children)
+}
+
+func TestProcessorTimeIsCounted(t *testing.T) {
+	before, err := vitals.Of(os.Getpid())
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { // each round computes for a while
+		for sum := 0; sum < 1e7; sum++ {
+			runtime.KeepAlive(sum)
+		}
+		after, err := vitals.Of(os.Getpid())
+		return err == nil && after.CPU >= before.CPU+50*time.Millisecond
+	}, time.Minute, time.Millisecond)
 }
 
 func TestAProcessThatIsGoneIsAnError(t *testing.T) {

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/everturn/everturn/tests/loopback"
+)
+
+const (
+	// attackFor is how long an attack lasts.
+	attackFor = 6 * time.Second
+	// bystanders are the sessions that work meanwhile, with a pause of bystanderPause between two turns.
+	bystanders     = 10
+	bystanderPause = time.Second
+	// poke is the tool of the hostile server.
+	poke = "mcp_hostile_poke"
+	// mostQuestions is how many questions of one call may come to wait for a person.
+	mostQuestions = 64
+)
+
+// attacks are the points at which an MCP server, a provider or an export attacks the worker.
+func attacks() []point {
+	return append([]point{
+		attacked("attack_ping_stdio", "an MCP server sends pings without end and never reads its stdin", "ping", false),
+		attacked("attack_ping_get", "an MCP server sends pings on the GET stream and holds the replies back", "ping", true),
+		attacked("attack_ping_call", "an MCP server sends pings in a call's answer and holds the replies back", "call", true),
+		attacked("attack_notify", "an MCP server sends notifications without end", "notify", false),
+		attacked("attack_stderr", "an MCP server writes on stderr without end", "stderr", false),
+		attacked("attack_elicit", "an MCP server asks 5,000 questions in one call", "elicit", false),
+	}, append(bombs(), forged())...)
+}
+
+// attacked makes a point at which an MCP server attacks the worker while other sessions work. The target calls the
+// hostile server's tool when the attack has begun.
+func attacked(name, about, kind string, overHTTP bool) point {
+	return point{
+		name: name, about: about,
+		shape: func(r *rig) {
+			r.settings.toolTimeout = 5 * time.Second
+			r.target.add(1, func(int) string { return poke })
+			r.target.add(1, func(int) string { return again })
+		},
+		prepare: func(r *rig, ctx context.Context) error { return r.invite(ctx, kind, overHTTP) },
+		act: func(ctx context.Context, r *rig) error {
+			return r.besieged(ctx, func(attack context.Context) error {
+				if err := os.WriteFile(r.attackFile(), nil, 0o600); err != nil {
+					return err
+				}
+				r.converse(ctx, r.target, true)
+				return errors.Join(pause(attack, attackFor), os.Remove(r.attackFile()))
+			})
+		},
+		then: func(ctx context.Context, r *rig) error {
+			waits, err := r.store.Waits(ctx, r.turnID(ctx))
+			if err == nil && len(waits) > mostQuestions {
+				err = fmt.Errorf("%d questions of one call have come to wait for a person: at most %d", len(waits), mostQuestions)
+			}
+			return errors.Join(err, r.dropped(ctx))
+		},
+	}
+}
+
+func (r *rig) attackFile() string { return inDir(r.dir, "attack") }
+
+// invite configures the hostile server.
+func (r *rig) invite(ctx context.Context, kind string, overHTTP bool) error {
+	args := []string{"-attack", kind, "-armed", r.attackFile(), "-ledger", inDir(r.dir, "hostile.jsonl")}
+	section := fmt.Sprintf("command = %q\nargs = [\"%s\"]\neverywhere = true\nhold_questions = \"2s\"\n", r.programs.hostile, strings.Join(args, `", "`))
+	if overHTTP {
+		at, err := loopback.Address()
+		if err != nil {
+			return err
+		}
+		p, err := spawn(inDir(r.dir, "hostile.log"), r.programs.hostile, os.Environ(), append(args, "-http", at)...)
+		if err != nil {
+			return err
+		}
+		r.onClose(p.kill)
+		r.remoteServer = p
+		if err := reach(ctx, "the hostile server over HTTP", func() bool { return p.gone() || p.said("/mcp\n") }); err != nil {
+			return err
+		}
+		section = fmt.Sprintf("transport = \"http\"\nurl = \"http://%s/mcp\"\n", at)
+	}
+	r.settings.extra = "[[mcp.servers]]\nid = \"hostile\"\n" + section + "[mcp.servers.tools.poke]\nrisk = \"low\"\n"
+	return nil
+}
+
+// besieged has ten other sessions work while the attack lasts, and holds the worker to its bounds. An attack that takes
+// the worker over enough memory is broken off.
+func (r *rig) besieged(ctx context.Context, attack func(context.Context) error) error {
+	g := newGauge(r.first())
+	defer g.close()
+	attacking, end := context.WithCancel(ctx)
+	defer end()
+	var broken atomic.Bool
+	go func() {
+		select {
+		case <-g.full:
+			broken.Store(true)
+			r.first().kill()
+			end()
+		case <-attacking.Done():
+		}
+	}()
+	crowd := r.bystand(ctx)
+	began := time.Now()
+	err := attack(attacking)
+	ended := time.Now()
+	longest := crowd.leave(broken.Load())
+	if broken.Load() {
+		resident, files := g.peaks()
+		_ = os.Remove(r.attackFile()) // not every attack has one
+		return fmt.Errorf("the worker took %d MB and %d descriptors after %s of the attack, which was broken off", resident>>20, files, ended.Sub(began).Round(100*time.Millisecond))
+	}
+	if err != nil {
+		return err
+	}
+	if err := r.settle(); err != nil {
+		return err
+	}
+	idle, err := g.idle(ctx)
+	resident, files := g.peaks()
+	share := g.share(began.Add(ended.Sub(began)/2), ended)
+	r.figures = fmt.Sprintf("%d MB, %d descriptors, %.0f %% of a processor, idle after %.1f s, longest turn %.1f s",
+		resident>>20, files, 100*share, idle.Seconds(), longest.Seconds())
+	return errors.Join(err, atMost("MB of memory", resident>>20, boundResident>>20), atMost("descriptors", int64(files), boundFiles),
+		atMost("% of a processor late in the attack", int64(100*share), int64(100*boundShare)),
+		atMost("seconds for a turn of another session", int64(longest.Seconds()), int64(boundAnswer.Seconds())))
+}
+
+func atMost(what string, n, most int64) error {
+	if n <= most {
+		return nil
+	}
+	return fmt.Errorf("the worker took %d %s: at most %d", n, what, most)
+}
+
+// dropped waits until the worker says of the hostile server that it has dropped a connection with it, and why.
+func (r *rig) dropped(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, boundIdle)
+	defer cancel()
+	return await(limited, "a connection that the worker has dropped", func() bool {
+		files, _ := filepath.Glob(inDir(r.dir, "journal.db.workers", "*")) // the pattern is good
+		for _, file := range files {
+			var said struct {
+				Servers []struct {
+					Server string          `json:"server"`
+					Drops  int             `json:"drops"`
+					Excess json.RawMessage `json:"excess"`
+				} `json:"servers"`
+			}
+			b, err := os.ReadFile(file)
+			if err != nil || json.Unmarshal(b, &said) != nil {
+				continue // it is being replaced
+			}
+			for _, s := range said.Servers {
+				if s.Server == "hostile" && s.Drops > 0 && len(s.Excess) > 0 {
+					r.figures += fmt.Sprintf(", %d connections dropped, the last for %s", s.Drops, s.Excess)
+					return true
+				}
+			}
+		}
+		return false
+	})
+}
+
+// crowd are the sessions that work while another one is attacked.
+type crowd struct {
+	rig     *rig
+	stop    context.CancelFunc
+	done    sync.WaitGroup
+	longest atomic.Int64
+}
+
+// bystand lets the sessions work until leave: each has one turn after the other, with ordinary calls.
+func (r *rig) bystand(ctx context.Context) *crowd {
+	working, stop := context.WithCancel(ctx)
+	c := &crowd{rig: r, stop: stop}
+	for n := range bystanders {
+		session := fmt.Sprintf("%s-w%d", filepath.Base(r.dir), n)
+		rng := seeded(r.seed, session)
+		r.asking++
+		c.done.Go(func() {
+			var err error
+			for i := 1; err == nil && (i == 1 || pause(working, bystanderPause) == nil); i++ {
+				t := r.plan(randomTurn(rng, session, i))
+				began := time.Now()
+				if err = r.user.send(ctx, *t, i%2 == 0); err != nil {
+					err = fmt.Errorf("message %s: %w", t.id, err)
+				}
+				c.took(time.Since(began))
+			}
+			r.asked <- err
+		})
+	}
+	return c
+}
+
+func (c *crowd) took(d time.Duration) {
+	for {
+		was := c.longest.Load()
+		if int64(d) <= was || c.longest.CompareAndSwap(was, int64(d)) {
+			return
+		}
+	}
+}
+
+// leave lets the sessions end their turns and returns how long the longest took. Without a worker they cannot: they end
+// when another one has taken its place, and settle waits for them.
+func (c *crowd) leave(dead bool) time.Duration {
+	c.stop()
+	if !dead {
+		c.done.Wait()
+	}
+	return time.Duration(c.longest.Load())
+}

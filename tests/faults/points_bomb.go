@@ -1,0 +1,94 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/everturn/everturn/tests/script"
+)
+
+const (
+	// stopSoon is how soon the turn of a bomb must be over once it was stopped, and endSoon how soon the worker must
+	// have ended once it was told to: its drain_timeout of 3 s, and time to close.
+	stopSoon, endSoon = 5 * time.Second, 10 * time.Second
+)
+
+// bombs are answers of a provider that take a worker's processor or memory.
+func bombs() []point {
+	return []point{
+		bomb("attack_parts", "the provider's answer is one event with 1.9 million parts of calls", manyParts),
+		bomb("attack_nested", "the provider's answer nests its text 4,900 deep around 28 MB", deepText),
+	}
+}
+
+// bomb makes a point at which the provider answers the target with a bomb, every time. The turn fails, or a person stops
+// it; then the worker is told to end.
+func bomb(name, about string, body func() string) point {
+	return point{
+		name: name, about: about,
+		shape: func(r *rig) {
+			r.adapt = func(_ script.Request, t *turnPlan, reply script.Reply) script.Reply {
+				if t.id == r.target.id {
+					return script.Raw(body())
+				}
+				return reply
+			}
+			r.failing = append(r.failing, r.target.id)
+			r.stopped = append(r.stopped, r.target.id)
+		},
+		act: func(ctx context.Context, r *rig) error {
+			if err := r.besieged(ctx, func(attack context.Context) error { return r.detonate(ctx, attack) }); err != nil {
+				return err
+			}
+			return errors.Join(r.first().end(endSoon), r.heal(ctx))
+		},
+	}
+}
+
+// detonate asks the target, stops it when the worker has had the bomb for a while, and waits for the turn's end.
+func (r *rig) detonate(turn, ctx context.Context) error {
+	r.converse(turn, r.target, true)
+	err := reach(ctx, "an answer that is a bomb", func() bool {
+		return anyOf(r.model.Requests(), func(q script.Request) bool { return q.Reply == "raw" && q.Outcome != script.Open }) || r.over(ctx, r.target)
+	})
+	if err != nil {
+		return err
+	}
+	if err := pause(ctx, time.Second); err != nil {
+		return err
+	}
+	if r.over(ctx, r.target) {
+		return nil
+	}
+	_ = r.direct.CancelWorkflow(ctx, r.target.session, "") // it may have ended just now
+	limited, cancel := context.WithTimeout(ctx, stopSoon)
+	defer cancel()
+	if err := await(limited, "the end of the stopped turn", func() bool { return r.over(ctx, r.target) }); err != nil {
+		return fmt.Errorf("%s after the stop: %w", stopSoon, err)
+	}
+	return nil
+}
+
+// manyParts is one event whose tool calls have 1.9 million parts, each of another call: 32 MB, as much as an answer may
+// have.
+var manyParts = sync.OnceValue(func() string {
+	var b bytes.Buffer
+	b.WriteString(`data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0}`)
+	for i := range 1_900_000 {
+		fmt.Fprintf(&b, `,{"index":%d}`, i+1)
+	}
+	b.WriteString("]}}]}\n\n")
+	return b.String()
+})
+
+// deepText is one event whose text is a list of parts of lists of parts, with 28 MB in the middle.
+var deepText = sync.OnceValue(func() string {
+	const depth = 4900 // a list and an object each: encoding/json takes 10,000 levels
+	return `data: {"choices":[{"index":0,"delta":{"content":` + strings.Repeat(`[{"text":`, depth) + `"` +
+		strings.Repeat("x", 28<<20) + `"` + strings.Repeat("}]", depth) + "}}]}\n\n"
+})
