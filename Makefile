@@ -1,5 +1,5 @@
 # For people; .ci/run does the same on a fresh machine.
-.PHONY: test lint race replay fuzz faults points mutants soak bench bench-accept bench-smoke bench-people bench-calls sequences servers man
+.PHONY: test lint race replay fuzz faults points mutants soak restarts bench bench-accept bench-smoke bench-people bench-calls sequences servers man
 
 FUZZTIME ?= 30s
 TOOL = go tool -modfile=tools/lint.mod
@@ -44,6 +44,10 @@ mutants:
 # A hundred sessions for half an hour while everything around them dies. SOAK=2m is a short one.
 soak:
 	go run ./tests/faults -soak $(or $(SOAK),30m)
+
+# 200 turns of four calls each while their tool server is killed every 10 s, over stdio and over HTTP: some four minutes.
+restarts:
+	go run ./tests/faults -restarts $(RESTARTS)
 
 # Turns against two baselines on a real server: docs/benchmarks.md. make says "Error 3" where only a median is worse than
 # accepted; built first, because go run keeps exit codes to itself.

@@ -116,7 +116,7 @@ func mutantFigures(b *bytes.Buffer, list []mutant, outcomes []outcome) {
 		case len(found) > 0:
 			noticed = strings.Trim(strings.Join(strings.Fields(fmt.Sprint(found)), ", "), "[]")
 		case !m.control() && m.asItShould(outcomes[i]):
-			noticed = "the last turn:" + m.says
+			noticed = "the schedule: " + strings.TrimSpace(m.says)
 		case !m.control():
 			noticed = "nothing"
 		}

@@ -12,8 +12,9 @@ import (
 
 // The bounds of a worker that is attacked while ten sessions work. At rest it takes some 45 MB and 40 descriptors.
 const (
-	boundResident = 400 << 20
-	boundFiles    = 300
+	// An answer of a provider may have 32 MB, of which there are several copies while it is read.
+	boundResident, bombResident = 200 << 20, 400 << 20
+	boundFiles                  = 300
 	// boundShare is the largest share of one processor in the second half of an attack, ordinary work included: by then
 	// the worker must have got rid of its attacker.
 	boundShare = 0.6

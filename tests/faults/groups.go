@@ -15,6 +15,7 @@ func groups() []group {
 		{"The network", "Clients and workers connect again; what was reported in vain is found settled in the journal.", network()},
 		{"The model's provider", "The attempt is counted as a failure and repeated with the same prompt after a pause, at most `retry_max` times; an answer over the limits is refused for good.", provider()},
 		{"MCP servers", "The call's result says what is known, the server is started again with growing pauses, and the model goes on.", toolServers()},
+		{"MCP servers that restart", "A call that was not sent waits for its server within its own time, and the pause after each failure is the worker's to choose.", aways()},
 		{"A server or the worker dies in the middle of a call", "A request that was not written is written again, by another dispatch; an answer that was read is settled. " +
 			"Everything in between is `outcome unknown`, with one effect at most.", struck()},
 		{"The journal's disk and lock", "Writes are tried again until the journal takes them; an answer that could not be kept is asked for again.", store()},

@@ -83,8 +83,8 @@ func (o order) sane(rest []string) error {
 		return errors.New("a soak has neither points nor mutants: leave -mutants and -point out")
 	case o.docs != "" && (o.only != "" || o.half != 0):
 		return errors.New("-docs with -point or -half would blank the figures of everything else: leave one of them out")
-	case o.restarts.on && (o.soak > 0 || o.mutants || o.docs != ""):
-		return errors.New("-restarts goes with neither -soak, -mutants nor -docs")
+	case o.restarts.on && (o.soak > 0 || o.mutants):
+		return errors.New("-restarts goes with neither -soak nor -mutants")
 	case o.half < 0 || o.half != 0 && o.mutants:
 		return errors.New("-half is a number of 0 or more, and of points: mutants are played whole")
 	}

@@ -72,6 +72,12 @@ var prey = []mutant{
 	{name: "goroutines_left", point: "order", breaks: check.I7},
 	{name: "secret_streamed", point: "llm_500", breaks: check.I8},
 	{name: "tools_lost", point: "mcp_exits", says: notOffered},
+	{name: "nothing", point: "away_stdio"},
+	{name: "nothing", point: "attack_notify"},
+	{name: "nothing", point: "attack_import"},
+	{name: "claim_kept", point: "away_stdio", says: " came to unknown "},
+	{name: "grants_imported", point: "attack_import", says: notAsked},
+	{name: "memory_kept", point: "attack_stderr", says: " MB of memory: at most "},
 }
 
 // hunt plays every mutant and reports whether each was noticed by whom it must be.

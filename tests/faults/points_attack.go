@@ -51,7 +51,7 @@ func attacked(name, about, kind string, overHTTP bool) point {
 		},
 		prepare: func(r *rig, ctx context.Context) error { return r.invite(ctx, kind, overHTTP) },
 		act: func(ctx context.Context, r *rig) error {
-			return r.besieged(ctx, func(attack context.Context) error {
+			return r.besieged(ctx, boundResident, func(attack context.Context) error {
 				if err := os.WriteFile(r.attackFile(), nil, 0o600); err != nil {
 					return err
 				}
@@ -97,7 +97,7 @@ func (r *rig) invite(ctx context.Context, kind string, overHTTP bool) error {
 
 // besieged has ten other sessions work while the attack lasts, and holds the worker to its bounds. An attack that takes
 // the worker over enough memory is broken off.
-func (r *rig) besieged(ctx context.Context, attack func(context.Context) error) error {
+func (r *rig) besieged(ctx context.Context, mostResident int64, attack func(context.Context) error) error {
 	g := newGauge(r.first())
 	defer g.close()
 	attacking, end := context.WithCancel(ctx)
@@ -133,7 +133,7 @@ func (r *rig) besieged(ctx context.Context, attack func(context.Context) error) 
 	share := g.share(began.Add(ended.Sub(began)/2), ended)
 	r.figures = fmt.Sprintf("%d MB, %d descriptors, %.0f %% of a processor, idle after %.1f s, longest turn %.1f s",
 		resident>>20, files, 100*share, idle.Seconds(), longest.Seconds())
-	return errors.Join(err, atMost("MB of memory", resident>>20, boundResident>>20), atMost("descriptors", int64(files), boundFiles),
+	return errors.Join(err, atMost("MB of memory", resident>>20, mostResident>>20), atMost("descriptors", int64(files), boundFiles),
 		atMost("% of a processor late in the attack", int64(100*share), int64(100*boundShare)),
 		atMost("seconds for a turn of another session", int64(longest.Seconds()), int64(boundAnswer.Seconds())))
 }

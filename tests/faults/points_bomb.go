@@ -13,6 +13,8 @@ import (
 )
 
 const (
+	// stopAfter is how long a worker may work on a bomb before a person stops the turn.
+	stopAfter = 5 * time.Second
 	// stopSoon is how soon the turn of a bomb must be over once it was stopped, and endSoon how soon the worker must
 	// have ended once it was told to: its drain_timeout of 3 s, and time to close.
 	stopSoon, endSoon = 5 * time.Second, 10 * time.Second
@@ -42,7 +44,7 @@ func bomb(name, about string, body func() string) point {
 			r.stopped = append(r.stopped, r.target.id)
 		},
 		act: func(ctx context.Context, r *rig) error {
-			if err := r.besieged(ctx, func(attack context.Context) error { return r.detonate(ctx, attack) }); err != nil {
+			if err := r.besieged(ctx, bombResident, func(attack context.Context) error { return r.detonate(ctx, attack) }); err != nil {
 				return err
 			}
 			return errors.Join(r.first().end(endSoon), r.heal(ctx))
@@ -50,7 +52,7 @@ func bomb(name, about string, body func() string) point {
 	}
 }
 
-// detonate asks the target, stops it when the worker has had the bomb for a while, and waits for the turn's end.
+// detonate asks the target, stops it when the worker has had the bomb for stopAfter, and waits for the turn's end.
 func (r *rig) detonate(turn, ctx context.Context) error {
 	r.converse(turn, r.target, true)
 	err := reach(ctx, "an answer that is a bomb", func() bool {
@@ -59,11 +61,10 @@ func (r *rig) detonate(turn, ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := pause(ctx, time.Second); err != nil {
-		return err
-	}
-	if r.over(ctx, r.target) {
-		return nil
+	working, done := context.WithTimeout(ctx, stopAfter)
+	defer done()
+	if await(working, "the end of the turn", func() bool { return r.over(ctx, r.target) }) == nil || ctx.Err() != nil {
+		return ctx.Err()
 	}
 	_ = r.direct.CancelWorkflow(ctx, r.target.session, "") // it may have ended just now
 	limited, cancel := context.WithTimeout(ctx, stopSoon)

@@ -12,6 +12,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
+// notAsked is what is said of a call that ran although a person's word was needed.
+const notAsked = " has run, and nobody was asked"
+
 // danger is a tool of high risk.
 const danger = "mcp_danger_append"
 
@@ -35,7 +38,7 @@ func forged() point {
 				t.add(1, func(int) string { return tool })
 				turns = append(turns, r.plan(t))
 			}
-			return r.besieged(ctx, func(context.Context) error {
+			return r.besieged(ctx, boundResident, func(context.Context) error {
 				if err := errors.Join(r.ask(ctx), r.smuggle(ctx, session)); err != nil {
 					return err
 				}
@@ -59,8 +62,12 @@ func (r *rig) mustAsk(ctx context.Context, t *turnPlan) error {
 	if err != nil {
 		return err
 	}
-	if !asked {
-		err = fmt.Errorf("%s: nobody was asked", key)
+	switch {
+	case asked:
+	case r.count("effect", key) > 0:
+		err = errors.New(key + notAsked)
+	default:
+		err = errors.New("the turn has ended, and nobody was asked about " + key)
 	}
 	_ = r.direct.CancelWorkflow(ctx, t.session, "") // it may be over
 	return errors.Join(err, reach(ctx, "the end of the turn", func() bool { return r.over(ctx, t) }))

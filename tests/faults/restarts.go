@@ -13,11 +13,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/everturn/everturn/tests/faults/check"
-	"github.com/everturn/everturn/tests/loopback"
 	"github.com/everturn/everturn/tests/script"
 )
 
@@ -63,7 +61,6 @@ type restarts struct {
 	*rig
 	restarting
 	transport string
-	at        string // address of the server over HTTP
 	kills     int
 	absent    time.Duration
 	took      time.Duration // of all turns together
@@ -73,21 +70,25 @@ type restarts struct {
 // restart runs the scenario over stdio and over HTTP, and reports whether both kept every promise.
 func (o order) restart(ctx context.Context, ps programs, dir string) (bool, error) {
 	good := true
+	var said bytes.Buffer
 	for _, transport := range []string{"stdio", "http"} {
 		if !o.wanted(transport) {
 			continue
 		}
-		ok, err := o.restartOver(ctx, ps, dir, transport)
+		ok, err := o.restartOver(ctx, ps, dir, transport, io.MultiWriter(os.Stdout, &said))
 		if err != nil {
 			return false, fmt.Errorf("restarts over %s: %w", transport, err)
 		}
 		good = good && ok
 	}
-	return good, nil
+	return good, figures(o.docs, "restarts", func(b *bytes.Buffer) {
+		provenance(b, os.Args[1:])
+		fmt.Fprintf(b, "\n```\n%s\n```\n", bytes.TrimSpace(said.Bytes()))
+	})
 }
 
-func (o order) restartOver(ctx context.Context, ps programs, dir, transport string) (bool, error) {
-	fmt.Printf("restarts over %s: %d turns, %d at once, a kill every %s, away up to %s, seed %d\n",
+func (o order) restartOver(ctx context.Context, ps programs, dir, transport string, out io.Writer) (bool, error) {
+	fmt.Fprintf(out, "restarts over %s: %d turns, %d at once, a kill every %s, away up to %s, seed %d\n",
 		transport, o.restarts.turns, o.restarts.flight, o.restarts.every, o.restarts.away, o.seed)
 	name := "restarts-" + transport
 	own, err := newServer(ctx, ps.temporal, filepath.Join(dir, name+"-server"))
@@ -109,8 +110,7 @@ func (o order) restartOver(ctx context.Context, ps programs, dir, transport stri
 	if rerr != nil {
 		return false, errors.Join(err, rerr)
 	}
-	var said bytes.Buffer
-	good := s.report(io.MultiWriter(os.Stdout, &said), tallyRestarts(l), check.Check(l)) && err == nil
+	good := s.report(out, tallyRestarts(l), check.Check(l)) && err == nil
 	if good && !o.keep {
 		return true, errors.Join(os.RemoveAll(r.dir), os.RemoveAll(own.dir))
 	}
@@ -148,7 +148,7 @@ func (s *restarts) run(ctx context.Context) error {
 
 // serve configures the tool server: one with calls that must not be repeated and one with calls that may be. Over stdio
 // each is a child of each worker; over HTTP both are the same process.
-func (s *restarts) serve(ctx context.Context) (err error) {
+func (s *restarts) serve(ctx context.Context) error {
 	s.settings.tools = slices.Clone(local[:2])
 	if s.transport == "stdio" {
 		return nil
@@ -156,15 +156,7 @@ func (s *restarts) serve(ctx context.Context) (err error) {
 	for i := range s.settings.tools {
 		s.settings.tools[i].http = true
 	}
-	if s.at, err = loopback.Address(); err != nil {
-		return err
-	}
-	address, err := s.startRemote(ctx, s.at)
-	if err != nil {
-		return err
-	}
-	s.settings.remote = address.String()
-	return nil
+	return s.serveDirectly(ctx)
 }
 
 // strike kills the tool server at every tick until living ends, and starts it again after a seeded time.
@@ -178,46 +170,14 @@ func (s *restarts) strike(ctx, living context.Context) error {
 		case <-ticker.C:
 		}
 		away := time.Duration(s.rng.Int64N(int64(s.away)))
-		if err := s.leave(); err != nil {
+		if err := s.withdraw(s.settings.tools...); err != nil {
 			return err
 		}
-		waited := pause(ctx, away)
-		if err := errors.Join(waited, s.comeBack(ctx)); err != nil {
+		if err := errors.Join(pause(ctx, away), s.readmit(ctx, s.settings.tools...)); err != nil {
 			return err
 		}
 		s.kills, s.absent = s.kills+1, s.absent+away
 	}
-}
-
-// leave kills every process of the tool server. Until comeBack a new process exits at once, and the port refuses.
-func (s *restarts) leave() error {
-	if s.transport == "http" {
-		s.remoteServer.kill()
-		return nil
-	}
-	for _, t := range s.settings.tools {
-		if err := os.WriteFile(s.modeFile(t.id), []byte("exit"), 0o600); err != nil {
-			return err
-		}
-	}
-	for pid, command := range mentioning(s.dir) {
-		if strings.HasPrefix(command, s.programs.mcpserver) {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended by itself
-		}
-	}
-	return nil
-}
-
-func (s *restarts) comeBack(ctx context.Context) error {
-	if s.transport == "http" {
-		_, err := s.startRemote(ctx, s.at)
-		return err
-	}
-	var errs []error
-	for _, t := range s.settings.tools {
-		errs = append(errs, os.Remove(s.modeFile(t.id)))
-	}
-	return errors.Join(errs...)
 }
 
 // load has all turns, each in a session of its own, and returns when the last one has ended.

@@ -37,6 +37,9 @@ var journalMutants = map[string]func(mutant) journal.Store{
 	"begun_afresh":         func(m mutant) journal.Store { return &begunAfresh{mutant: m} },
 	"reply_invented":       func(m mutant) journal.Store { return &replyInvented{m} },
 	"goroutines_left":      func(m mutant) journal.Store { return &goroutinesLeft{m} },
+	"claim_kept":           func(m mutant) journal.Store { return &claimKept{m} },
+	"grants_imported":      func(m mutant) journal.Store { return &grantsImported{m} },
+	"memory_kept":          func(m mutant) journal.Store { return &memoryKept{mutant: m} },
 }
 
 // workerMutants break one in what workflows ask of Temporal.

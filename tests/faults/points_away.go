@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// awayFor is how long the server of a point stays away: as long as one of a liveness run does at most (see restarts).
+const awayFor = 1500 * time.Millisecond
+
+// aways are the points at which a server is killed between two calls and comes back a moment later: the call that is
+// made meanwhile must be carried out.
+func aways() []point {
+	remote := toolServer{"remote", "", nil, "", true}
+	return []point{
+		away("away_stdio", "an MCP server over stdio is killed between two calls and stays away for 1.5 s", local[0]),
+		away("away_http", "an MCP server over HTTP is killed between two calls and stays away for 1.5 s", remote),
+	}
+}
+
+func away(name, about string, s toolServer) point {
+	return point{
+		name: name, about: about,
+		shape: func(r *rig) {
+			for range 2 {
+				r.target.add(1, func(int) string { return s.wire("append") })
+			}
+			r.adapt = func(q script.Request, t *turnPlan, reply script.Reply) script.Reply {
+				if t.id == r.target.id && q.Step == 1 && q.Attempt == 1 {
+					return reply.Hold(0, r.gate)
+				}
+				return reply
+			}
+		},
+		prepare: func(r *rig, ctx context.Context) error {
+			if !s.http {
+				return nil
+			}
+			return r.serveDirectly(ctx)
+		},
+		act: func(ctx context.Context, r *rig) error {
+			if err := errors.Join(r.askTarget(ctx), r.atGate(ctx), r.withdraw(s)); err != nil {
+				return err
+			}
+			return errors.Join(r.openGate(), pause(ctx, awayFor), r.readmit(ctx, s), r.settle())
+		},
+		then: func(ctx context.Context, r *rig) error {
+			return r.became(ctx, r.target.steps[1][0].key, verdict{turn.OutcomeOK, 1, 1})
+		},
+	}
+}
+
+// withdraw kills the processes of servers. Until readmit a new process exits at once, and the port refuses.
+func (r *rig) withdraw(servers ...toolServer) error {
+	for _, s := range servers {
+		if s.http {
+			r.remoteServer.kill()
+			continue
+		}
+		if err := os.WriteFile(r.modeFile(s.id), []byte("exit"), 0o600); err != nil {
+			return err
+		}
+		for pid, command := range mentioning(r.pidfile(s.id)) {
+			if strings.HasPrefix(command, r.programs.mcpserver) {
+				_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended by itself
+			}
+		}
+	}
+	return nil
+}
+
+// readmit lets servers start again that were withdrawn. Those over HTTP share one process.
+func (r *rig) readmit(ctx context.Context, servers ...toolServer) error {
+	var errs []error
+	for _, s := range servers {
+		switch {
+		case !s.http:
+			errs = append(errs, os.Remove(r.modeFile(s.id)))
+		case r.remoteServer.gone():
+			_, err := r.startRemote(ctx, hostOf(r.settings.remote))
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

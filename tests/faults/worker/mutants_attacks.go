@@ -1,0 +1,56 @@
+//go:build mutants
+
+package main
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// claimKept does not release the claim of a call that was not sent, so that the next dispatch does not know that.
+type claimKept struct{ mutant }
+
+func (m *claimKept) ReleaseCall(context.Context, string, string, int) error { return nil }
+
+// grantsImported has an imported session keep the permissions that it brought.
+type grantsImported struct{ mutant }
+
+func (m *grantsImported) Rules(ctx context.Context, session string) ([]turn.SessionRule, error) {
+	rules, err := m.Store.Rules(ctx, session)
+	if strings.HasSuffix(session, "-imported") {
+		rules = append(rules, turn.SessionRule{Tool: "mcp/danger/append"})
+	}
+	return rules, err
+}
+
+// Tainted forgets that anybody may have written what was imported; with the mark there would be no permission to keep.
+func (m *grantsImported) Tainted(ctx context.Context, session string) (*journal.Mark, error) {
+	if strings.HasSuffix(session, "-imported") {
+		return nil, nil
+	}
+	return m.Store.Tainted(ctx, session)
+}
+
+// memoryKept keeps 8 MB for every inference, as a worker does that does not bound what it is sent.
+type memoryKept struct {
+	mutant
+	mu   sync.Mutex
+	kept [][]byte
+}
+
+func (m *memoryKept) StartInference(ctx context.Context, in journal.StartInference) (journal.Inference, error) {
+	b := make([]byte, 8<<20)
+	for i := range b {
+		b[i] = byte(i) // pages that are not written take no memory
+	}
+	m.mu.Lock()
+	if len(m.kept) < 100 {
+		m.kept = append(m.kept, b)
+	}
+	m.mu.Unlock()
+	return m.Store.StartInference(ctx, in)
+}
