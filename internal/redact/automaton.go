@@ -1,0 +1,169 @@
+package redact
+
+// automaton finds all occurrences of many forms in one pass (Aho and Corasick, 1975). A node is a prefix of a form, 0 is
+// the empty one. It always knows Text, so that text that was blanked before is not blanked within.
+type automaton struct {
+	nodes []node
+	root  [256]int32 // children of node 0
+}
+
+type node struct {
+	child, sibling int32 // 0: none
+	fail           int32 // the longest proper suffix that is a node
+	depth          int32 // length in bytes
+	match          int32 // length of the longest form that ends here; 0: none
+	held           int32 // bytes of the longest suffix that can still become a longer form
+	last           byte
+}
+
+func newAutomaton() *automaton {
+	a := &automaton{nodes: make([]node, 1)}
+	a.insert(Text)
+	return a
+}
+
+func (a *automaton) insert(form string) {
+	at := int32(0)
+	for i := range len(form) {
+		child := a.child(at, form[i])
+		if child == 0 {
+			child = int32(len(a.nodes))
+			a.nodes = append(a.nodes, node{sibling: a.nodes[at].child, depth: int32(i + 1), last: form[i]})
+			a.nodes[at].child = child
+			if at == 0 {
+				a.root[form[i]] = child
+			}
+		}
+		at = child
+	}
+	a.nodes[at].match = a.nodes[at].depth
+}
+
+func (a *automaton) child(at int32, b byte) int32 {
+	if at == 0 {
+		return a.root[b]
+	}
+	for c := a.nodes[at].child; c != 0; c = a.nodes[c].sibling {
+		if a.nodes[c].last == b {
+			return c
+		}
+	}
+	return 0
+}
+
+// link sets what depends on suffixes, the shorter nodes first.
+func (a *automaton) link() {
+	queue := []int32{0}
+	for len(queue) > 0 {
+		at := queue[0]
+		queue = queue[1:]
+		for c := a.nodes[at].child; c != 0; c = a.nodes[c].sibling {
+			n := &a.nodes[c]
+			if at != 0 {
+				n.fail = a.next(a.nodes[at].fail, n.last)
+			}
+			if n.match == 0 {
+				n.match = a.nodes[n.fail].match
+			}
+			n.held = n.depth
+			if n.child == 0 {
+				n.held = a.nodes[n.fail].held
+			}
+			queue = append(queue, c)
+		}
+	}
+}
+
+// next is the longest suffix of the node and b that is a node. Over a text its cost is linear, times the number of children
+// that one node has.
+func (a *automaton) next(at int32, b byte) int32 {
+	for at != 0 {
+		if c := a.child(at, b); c != 0 {
+			return c
+		}
+		at = a.nodes[at].fail
+	}
+	return a.root[b]
+}
+
+func (a *automaton) occursIn(s string) bool {
+	at := int32(0)
+	for i := range len(s) {
+		if at = a.next(at, s[i]); a.nodes[at].match > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// values blanks the bytes of all occurrences in a text that comes in pieces. Occurrences that overlap become one Text.
+type values struct {
+	*automaton
+	at   int32
+	buf  []byte // what may still become part of an occurrence
+	from int    // offset of buf in the text
+	runs []run  // of bytes to blank that end behind from, in order, without overlaps
+	open bool   // Text is written for the first run
+}
+
+// run is a range of offsets in the text.
+type run struct{ from, to int }
+
+// write takes a piece of the text and appends to out what is decided.
+func (v *values) write(out []byte, s string) []byte {
+	end := v.from + len(v.buf)
+	v.buf = append(v.buf, s...)
+	for i := range len(s) {
+		end++
+		v.at = v.next(v.at, s[i])
+		if n := int(v.nodes[v.at].match); n > 0 {
+			v.blank(run{end - n, end})
+		}
+	}
+	return v.emit(out, end-int(v.nodes[v.at].held))
+}
+
+// flush ends the text and appends the rest of it to out.
+func (v *values) flush(out []byte) []byte { return v.emit(out, v.from+len(v.buf)) }
+
+func (v *values) blank(r run) {
+	for n := len(v.runs); n > 0 && v.runs[n-1].to > r.from; n-- {
+		r.from = min(r.from, v.runs[n-1].from)
+		v.runs = v.runs[:n-1]
+	}
+	v.runs = append(v.runs, r)
+}
+
+// emit appends the text before the offset to, where no later occurrence can begin.
+func (v *values) emit(out []byte, to int) []byte {
+	done := 0
+	for _, r := range v.runs {
+		if r.from >= to {
+			break
+		}
+		if !v.open {
+			out = append(append(out, v.upTo(r.from)...), Text...)
+			v.open = true
+		}
+		v.upTo(min(r.to, to))
+		if r.to > to {
+			v.runs[done].from = to
+			break
+		}
+		v.open = false
+		done++
+	}
+	v.runs = append(v.runs[:0], v.runs[done:]...)
+	if !v.open {
+		out = append(out, v.upTo(to)...)
+	}
+	return out
+}
+
+// upTo takes the bytes before an offset out of the buffer.
+func (v *values) upTo(offset int) []byte {
+	n := max(offset-v.from, 0)
+	head := v.buf[:n]
+	v.buf, v.from = v.buf[n:], v.from+n
+	return head
+}

@@ -1,0 +1,227 @@
+package redact
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// patterns are those of the default configuration, in short.
+var patterns = []string{
+	`\bsk-[A-Za-z0-9_-]{16,}`, `AKIA[0-9A-Z]{16}`, `(?s)-----BEGIN [A-Z ]*KEY-----.*?-----END [A-Z ]*KEY-----`,
+	`(?i)bearer\s+[A-Za-z0-9._~+/-]{16,}=*`, `eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}`,
+}
+
+func with(secrets ...string) *Redactor {
+	r := New(patterns...)
+	r.Add(secrets...)
+	return r
+}
+
+func TestASecretIsBlankedInItsUsualEncodings(t *testing.T) {
+	for _, secret := range []string{"key-5e1f09c2", `pa"ss<wo>rd\é/`, "with white space\nand a second line", "0123456789abcdef0123456789abcdef"} {
+		r := with(secret)
+		quote := func(s string) string {
+			b, err := json.Marshal(s)
+			require.NoError(t, err)
+			return string(b)
+		}
+		said := map[string]string{
+			"raw": secret, "query": url.QueryEscape(secret), "path": url.PathEscape(secret), "lower": lowerPercent(url.QueryEscape(secret)),
+			"percent": percentAll(secret), "json": quote(secret), "json in json": quote(quote(secret)), "json slashes": strings.ReplaceAll(quote(secret), "/", `\/`),
+			"hex": hex.EncodeToString([]byte(secret)), "HEX": strings.ToUpper(hex.EncodeToString([]byte(secret))),
+		}
+		for name, form := range said {
+			assert.NotContains(t, r.String("before "+form+" after"), strings.Trim(form, `"\`), name)
+		}
+		for before := range 7 {
+			for after := range 4 {
+				whole := strings.Repeat("u", before) + secret + strings.Repeat("v", after)
+				for name, enc := range map[string]*base64.Encoding{"std": base64.StdEncoding, "url": base64.URLEncoding, "raw": base64.RawURLEncoding} {
+					clean := r.String(enc.EncodeToString([]byte(whole)))
+					assert.Contains(t, clean, Text, "%s at %d", name, before)
+					assert.LessOrEqual(t, len(clean)-len(Text), before*4/3+after*4/3+8, "only the neighbours' characters remain")
+				}
+			}
+		}
+	}
+}
+
+func TestWhatIsNoSecretStays(t *testing.T) {
+	r := with("key-5e1f09c2", "short", "  short  ", "", strings.Repeat("x", MaxSecret+1))
+	for _, s := range []string{"", "a short text of key-5e1f09c", "KEY-5E1F09C2", "\xff\x00", "[redacted]", "task-abcdefghijklmnopqrstuvw", strings.Repeat("x", 100)} {
+		assert.Equal(t, s, r.String(s))
+	}
+	assert.Equal(t, "the key-5e1f09c2", (*Redactor)(nil).String("the key-5e1f09c2"))
+}
+
+func TestARemovedSecretStaysWhileItIsAddedElsewhere(t *testing.T) {
+	r := with("key-5e1f09c2", "key-5e1f09c2")
+	r.Remove("key-5e1f09c2")
+	assert.Equal(t, Text, r.String("key-5e1f09c2"))
+	r.Remove("key-5e1f09c2", "never added")
+	assert.Equal(t, "key-5e1f09c2 never added", r.String("key-5e1f09c2 never added"))
+}
+
+func TestJSONStaysJSON(t *testing.T) {
+	r := with("key-5e1f09c2", `se"cret\value`)
+	for in, want := range map[string]string{
+		`{"a":"key-5e1f09c2","n":[1,{"key-5e1f09c2":null}]}`: `{"a":"[redacted]","n":[1,{"[redacted]":null}]}`,
+		`{"a":"\u006bey-5e1f\u00309c2 \n"}`:                  `{"a":"[redacted] \n"}`,
+		`{"a":"{\"b\":\"\\u006bey-5e1f09c2\"}"}`:             `{"a":"{\"b\":\"[redacted]\"}"}`,
+		`{"a":"se\"cret\\value","b":"\u0041"}`:               `{"a":"[redacted]","b":"\u0041"}`,
+		// A pattern may not match across two strings.
+		`["-----BEGIN KEY-----","-----END KEY-----"]`: `["-----BEGIN KEY-----","-----END KEY-----"]`,
+		`["-----BEGIN KEY-----\nx-----END KEY-----"]`: `["[redacted]"]`,
+	} {
+		assert.Equal(t, want, r.JSON(in))
+		assert.Equal(t, want, r.JSON(want))
+	}
+	for _, broken := range []string{`{"a":"key-5e1f09c2`, `he said "so" and key-5e1f09c2, sk-abcdefghijklmnopqrst`, `"\x" key-5e1f09c2`, `"a\"key-5e1f09c2`} {
+		assert.NotContains(t, r.JSON(broken), "key-5e1f09c2")
+		assert.NotContains(t, r.JSON(broken), "sk-abcdefghijklmnopqrst")
+	}
+}
+
+func TestAStreamHoldsBackOnlyWhatMayBecomeASecret(t *testing.T) {
+	s := with("key-5e1f09c2").Stream()
+	assert.Equal(t, "Hello, the ", s.Write("Hello, the key-5e1f"))
+	assert.Equal(t, "key-5e1f, no ", s.Write(", no key-5e1f09c"))
+	assert.Equal(t, Text+".", s.Write("2."))
+	assert.Equal(t, " ", s.Write(" sk-abcdefgh"))
+	assert.Equal(t, "", s.Write("ijklmnopqrstuvwxyz"))
+	assert.Equal(t, Text+" and task ", s.Write(" and task key-5e"))
+	assert.Equal(t, "key-5e", s.Flush())
+}
+
+func TestAnEndlessMatchIsNotHeldForEver(t *testing.T) {
+	s := with().Stream()
+	text := "-----BEGIN KEY-----" + strings.Repeat("secret", 10000)
+	var out strings.Builder
+	for len(text) > 0 {
+		n := min(len(text), 1000)
+		out.WriteString(s.Write(text[:n]))
+		text = text[n:]
+		assert.LessOrEqual(t, len(s.patterns[2].buf), maxHeld+1000)
+	}
+	assert.True(t, strings.HasPrefix(out.String(), Text+"secret") || strings.HasPrefix(out.String(), Text), "it begins with %.40q", out.String())
+}
+
+// checkSplits holds a text against all that is promised of it.
+func checkSplits(t *testing.T, r *Redactor, secrets []string, text string, rng *rand.Rand) {
+	t.Helper()
+	want := r.String(text)
+	for _, s := range secrets {
+		for _, form := range encodings(s) {
+			require.True(t, len(strings.TrimSpace(s)) < MinSecret || !strings.Contains(want, form), "%q is in %q", form, want)
+		}
+	}
+	require.Equal(t, want, r.String(want), "it is idempotent")
+	for range 4 {
+		s := r.Stream()
+		var got strings.Builder
+		for rest := []rune(text); len(rest) > 0; {
+			n := 1 + rng.IntN(min(len(rest), 1+rng.IntN(20)))
+			got.WriteString(s.Write(string(rest[:n])))
+			rest = rest[n:]
+		}
+		got.WriteString(s.Flush())
+		require.Equal(t, want, got.String(), "text %q", text)
+	}
+	if json.Valid([]byte(text)) && strings.Contains(text, `"`) && !json.Valid([]byte(strings.Trim(secrets[0], "-+.eE"))) {
+		require.True(t, json.Valid([]byte(r.JSON(text))), "%s", text)
+	}
+}
+
+// TestAnySplitGivesTheSame makes texts of pieces of secrets, which overlap and repeat.
+func TestAnySplitGivesTheSame(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 8))
+	secrets := []string{"abababababab", "babababa", "abcabcabc", "key-5e1f09c2", "y-5e1f09c2key-", "päßwörter", `quo"te\d<s>`}
+	r := with(secrets...)
+	pieces := []string{"a", "b", "ab", "abc", "key-", "5e1f09c2", "päßw", "örter", " ", "\n", "é", `quo"te`, `\d<s>`, `quo\"te\\d`, "[", "redacted]", Text, "sk-", "0123456789abcdef",
+		"Bearer ", "bearer", "AKIA", "ABCD", "eyJ", "eyJabcdefgh.", "-----BEGIN KEY-----", "-----END KEY-----", "{", `"`, "%22", "%3c", "KEY-----"}
+	for _, s := range secrets {
+		pieces = append(pieces, encodings(s)...)
+	}
+	for range 5000 {
+		var text strings.Builder
+		for range 1 + rng.IntN(12) {
+			piece := pieces[rng.IntN(len(pieces))]
+			if rng.IntN(4) == 0 {
+				runes := []rune(piece)
+				piece = string(runes[:rng.IntN(len(runes)+1)])
+			}
+			text.WriteString(piece)
+		}
+		checkSplits(t, r, secrets, text.String(), rng)
+	}
+}
+
+// FuzzSplits: whatever the text and the secret are, any split of the text gives the same.
+func FuzzSplits(f *testing.F) {
+	f.Add("a key-5e1f09c2 and [redacted", "key-5e1f09c2", uint64(1))
+	f.Add("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa sk-0123456789abcdefgh", "aaaaaaaa", uint64(2))
+	f.Add(`{"a":"\u0061aaaaaaa","b":"bearer 0123456789abcdef"}`, "aaaaaaaa", uint64(3))
+	f.Fuzz(func(t *testing.T, text, secret string, seed uint64) {
+		if strings.ContainsAny(secret, "[]") || len(secret) > 100 || len(text) > 4000 || strings.Contains(Text, strings.TrimSpace(secret)) {
+			return // a secret that joins with Text to another occurrence
+		}
+		text, secret = strings.ToValidUTF8(text, "?"), strings.ToValidUTF8(secret, "?")
+		checkSplits(t, with(secret), []string{secret}, text, rand.New(rand.NewPCG(seed, 1)))
+	})
+}
+
+func TestLogsTellNoSecret(t *testing.T) {
+	var out bytes.Buffer
+	log := slog.New(with("key-5e1f09c2").Handler(slog.NewTextHandler(&out, nil)))
+	log.With("with", "key-5e1f09c2").WithGroup("g").Info("it is key-5e1f09c2", "string", "key-5e1f09c2", "error", errors.New("no key-5e1f09c2"),
+		"list", []string{"key-5e1f09c2"}, "struct", struct{ Key string }{"key-5e1f09c2"}, slog.Group("inner", "key", "key-5e1f09c2"), "number", 42)
+	assert.NotContains(t, out.String(), "key-5e1f09c2")
+	assert.Contains(t, out.String(), "number=42")
+	assert.Equal(t, 7, strings.Count(out.String(), Text))
+}
+
+// BenchmarkString is a megabyte of source text under 40 secrets, none of which is in it, and the worst text for them.
+func BenchmarkString(b *testing.B) {
+	var secrets []string
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 40 {
+		secrets = append(secrets, fmt.Sprintf("sk-%016x%016x%016x", rng.Uint64(), rng.Uint64(), rng.Uint64()))
+	}
+	r := New()
+	r.Add(append(secrets, strings.Repeat("a", 1000))...)
+	for name, text := range map[string]string{
+		"source": strings.Repeat("func (r *Redactor) count(n int, values []string) { return base64.RawURLEncoding, nil }\n", 1<<20/88),
+		"worst":  strings.Repeat(strings.Repeat("a", 999)+"b", 1<<20/1000),
+		"all":    strings.Repeat(secrets[0]+" ", 1<<20/52),
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				_ = r.Values(text)
+			}
+		})
+		b.Run("stream/"+name, func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			r := with(secrets...)
+			for b.Loop() {
+				s := r.Stream()
+				for rest := text; len(rest) > 0; rest = rest[min(16, len(rest)):] {
+					_ = s.Write(rest[:min(16, len(rest))])
+				}
+				_ = s.Flush()
+			}
+		})
+	}
+}
