@@ -7,6 +7,7 @@ import (
 
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -38,7 +39,7 @@ type Options struct {
 	Worker  string // this process, for the ledger
 	Home    string // the task queue that only this process polls; empty where no server is stateful
 	// Redact takes secrets out of text before it reaches history, journal or chunks. Nil leaves text alone.
-	Redact func(string) string
+	Redact *redact.Redactor
 	// CacheBytes bounds the cache of rendered prefixes; 0 means 64 MiB.
 	CacheBytes int64
 }
@@ -51,7 +52,7 @@ type Activities struct {
 	agent    Agent
 	worker   string
 	home     string
-	redact   func(string) string
+	secrets  *redact.Redactor
 	windows  *windowCache
 	profiles *profileCache
 	flights  flights
@@ -64,9 +65,6 @@ func New(o Options) (*Activities, error) {
 	if o.CacheBytes == 0 {
 		o.CacheBytes = 64 << 20
 	}
-	if o.Redact == nil {
-		o.Redact = func(s string) string { return s }
-	}
 	windows, err := newWindowCache(o.CacheBytes)
 	if err != nil {
 		return nil, fmt.Errorf("making the cache of prompts: %w", err)
@@ -76,8 +74,8 @@ func New(o Options) (*Activities, error) {
 		return nil, fmt.Errorf("making the cache of profiles: %w", err)
 	}
 	return &Activities{
-		journal: o.Journal, model: o.Model, tools: o.Tools, agent: o.Agent, worker: o.Worker, home: o.Home, redact: o.Redact,
-		windows: windows, profiles: profiles,
+		journal: o.Journal, model: redactedModel{o.Model, o.Redact}, tools: o.Tools, agent: o.Agent, worker: o.Worker, home: o.Home,
+		secrets: o.Redact, windows: windows, profiles: profiles,
 	}, nil
 }
 

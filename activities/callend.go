@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
@@ -72,7 +73,10 @@ func (a *Activities) resolve(ctx context.Context, in workflows.CallInput, result
 // presentable is a result as it is kept and shown: without secrets, and with the names of what is kept beside it.
 func (a *Activities) presentable(r turn.ToolResult) turn.ToolResult {
 	r.Text = a.redact(r.Text)
-	if r.Full != nil && (strings.HasPrefix(r.MediaType, "text/") || r.MediaType == "application/json") {
+	switch {
+	case r.MediaType == "application/json":
+		r.Full = []byte(a.secrets.JSON(string(r.Full)))
+	case r.Full != nil && utf8.Valid(r.Full): // text, whatever its type is called
 		r.Full = []byte(a.redact(string(r.Full)))
 	}
 	var notes []string

@@ -12,7 +12,7 @@ import (
 // A result that is no text has a line that stands for it. The name of what is kept comes beside it, not in its place; a text
 // that was cut for its length stays as long as it was.
 func TestTheNameOfWhatIsKeptLeavesRoomForTheText(t *testing.T) {
-	a := &Activities{redact: func(s string) string { return s }}
+	a := &Activities{}
 	binary := a.presentable(turn.ToolResult{Text: "[application/gzip, 25 bytes]", Full: make([]byte, 25), MediaType: "application/gzip"})
 	assert.Contains(t, binary.Text, "[application/gzip, 25 bytes]\n[the whole, 25 bytes, is the artifact ")
 

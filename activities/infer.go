@@ -69,7 +69,7 @@ func (a *Activities) ask(ctx context.Context, in workflows.InferInput, inf journ
 	defer cancel()
 	asking, abort := context.WithCancelCause(limited)
 	defer abort(nil)
-	s := openStream(asking, a.journal, inf, a.redact, in.Plan.Mode == turn.ModeJSON, abort)
+	s := openStream(asking, a.journal, inf, in.Plan.Mode == turn.ModeJSON, abort)
 	answer, err := a.model.Infer(asking, a.sensed(asking, p), s)
 	rest := s.close()
 	if err == nil {
@@ -82,7 +82,7 @@ func (a *Activities) ask(ctx context.Context, in workflows.InferInput, inf journ
 // count as nothing, and a failure of the provider is retried at most RetryMax times over all attempts.
 func (a *Activities) asked(ctx, asking context.Context, in workflows.InferInput, inf journal.Inference, partial string, err error) error {
 	if temporal.IsCanceledError(context.Cause(ctx)) {
-		return temporal.NewCanceledError(turn.Cut(a.redact(partial), turn.AnswerInline))
+		return temporal.NewCanceledError(turn.Cut(partial, turn.AnswerInline))
 	}
 	if ctx.Err() != nil {
 		return failure(ctx, turn.Errorf(turn.CodeLLMTransport, err, "the worker stopped in the middle of an inference"))
@@ -107,7 +107,7 @@ func (a *Activities) asked(ctx, asking context.Context, in workflows.InferInput,
 	}
 	options := temporal.ApplicationErrorOptions{NonRetryable: final, NextRetryDelay: retryAfter(err)}
 	if e.Code == turn.CodeGuardExceeded { // the turn's time is up: what was said until then is its partial result
-		options.Details = []any{turn.Cut(a.redact(partial), turn.AnswerInline)}
+		options.Details = []any{turn.Cut(partial, turn.AnswerInline)}
 	}
 	return temporal.NewApplicationErrorWithOptions(message, string(e.Code), options)
 }
@@ -125,7 +125,7 @@ func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf jo
 	messages []turn.Message, answer turn.Answer, rest []turn.Chunk) (workflows.InferResult, error) {
 	m := transcribe(in, profile, answer)
 	if in.Plan.Mode == turn.ModeJSON && len(m.ToolCalls) == 0 && m.Text != "" {
-		rest = append(rest, pieces(turn.Chunk{Kind: turn.ChunkTextDelta, Text: a.redact(m.Text), At: time.Now()})...)
+		rest = append(rest, pieces(turn.Chunk{Kind: turn.ChunkTextDelta, Text: m.Text, At: time.Now()})...)
 	}
 	settled, err := patiently(ctx, workflows.SettleWithin, func(ctx context.Context) (journal.Inference, error) {
 		return a.journal.SettleInference(ctx, journal.SettleInference{

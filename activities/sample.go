@@ -58,7 +58,7 @@ func (a *Activities) sample(ctx context.Context, in workflows.SampleInput, clock
 		return a.sampleFailed(ctx, in, rec, err)
 	}
 	return a.endSample(ctx, in, journal.SettleSample{Attempt: rec.Attempt, Answer: &turn.Sampled{
-		Text: a.redact(answer.Text), Model: answered(in.Model, answer.Model), StopReason: turn.StopReason(answer.FinishReason), Usage: answer.Usage,
+		Text: answer.Text, Model: answered(in.Model, answer.Model), StopReason: turn.StopReason(answer.FinishReason), Usage: answer.Usage,
 	}})
 }
 

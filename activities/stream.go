@@ -23,7 +23,6 @@ type stream struct {
 	journal journal.Journal
 	key     journal.StepKey
 	attempt int
-	redact  func(string) string
 	// silent withholds text deltas: in JSON mode they are protocol, not text for people.
 	silent bool
 	abort  context.CancelCauseFunc
@@ -38,8 +37,8 @@ type stream struct {
 }
 
 // openStream starts the flusher. The caller must close the stream. abort is called when a newer attempt has taken over.
-func openStream(ctx context.Context, j journal.Journal, inf journal.Inference, redact func(string) string, silent bool, abort context.CancelCauseFunc) *stream {
-	s := &stream{journal: j, key: inf.Key, attempt: inf.Attempt, redact: redact, silent: silent, abort: abort,
+func openStream(ctx context.Context, j journal.Journal, inf journal.Inference, silent bool, abort context.CancelCauseFunc) *stream {
+	s := &stream{journal: j, key: inf.Key, attempt: inf.Attempt, silent: silent, abort: abort,
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
 	go s.run(ctx)
 	return s
@@ -128,7 +127,6 @@ func (s *stream) take() []turn.Chunk {
 	s.seal()
 	var chunks []turn.Chunk
 	for _, c := range s.pending {
-		c.Text = s.redact(c.Text)
 		chunks = append(chunks, pieces(c)...)
 	}
 	s.pending = nil

@@ -33,7 +33,7 @@ func TestTextThatCouldNotBeAppendedIsHandedOutWithTheRest(t *testing.T) {
 	j := &lockedJournal{refused: make(chan struct{})}
 	ctx, abort := context.WithCancelCause(t.Context())
 	defer abort(nil)
-	s := openStream(ctx, j, journal.Inference{Attempt: 1}, func(s string) string { return s }, false, abort)
+	s := openStream(ctx, j, journal.Inference{Attempt: 1}, false, abort)
 	s.Text("The answer ")
 	<-j.refused
 	s.Text("to it all ")
@@ -76,7 +76,7 @@ func TestAFastAnswerIsAppendedInPieces(t *testing.T) {
 	j := &strictJournal{taken: make(chan struct{})}
 	ctx, abort := context.WithCancelCause(t.Context())
 	defer abort(nil)
-	s := openStream(ctx, j, journal.Inference{Attempt: 1}, func(s string) string { return s }, false, abort)
+	s := openStream(ctx, j, journal.Inference{Attempt: 1}, false, abort)
 	said := "a" + strings.Repeat("é€", journal.MaxChunkBytes)
 	s.Text(said)
 	<-j.taken

@@ -76,7 +76,7 @@ func (a *Activities) callProposals(calls []turn.ToolCall) []turn.CallProposal {
 		sum := sha256.Sum256([]byte(c.Arguments))
 		out = append(out, turn.CallProposal{
 			ID: c.ID, Tool: turn.Cut(c.Tool, 120), WireID: c.WireID,
-			Arguments: turn.Cut(a.redact(c.Arguments), turn.ArgumentsPreview), ArgumentsHash: hex.EncodeToString(sum[:]),
+			Arguments: turn.Cut(a.secrets.JSON(c.Arguments), turn.ArgumentsPreview), ArgumentsHash: hex.EncodeToString(sum[:]),
 		})
 	}
 	return out

@@ -16,6 +16,7 @@ import (
 	"github.com/everturn/everturn/activities/toolbox"
 	"github.com/everturn/everturn/cluster"
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -31,14 +32,14 @@ type Engine struct {
 	client  client.Client
 	worker  worker.Worker
 	home    worker.Worker // for the calls that are bound to this process; nil where none are
+	secrets *redact.Redactor
 	log     *slog.Logger
 }
 
 // New opens the journal, connects to Temporal and the MCP servers and publishes what they offer. Nothing is polled
 // before Run. The caller closes the engine.
 func New(ctx context.Context, cfg config.Config, opts ...Option) (*Engine, error) {
-	e := &Engine{cfg: cfg, options: newOptions(opts)}
-	e.log = e.options.log
+	e := newEngine(cfg, opts)
 	for _, step := range []func(context.Context) error{
 		e.openModel, e.openTools, e.openJournal, e.connect, e.publish, e.build,
 	} {
@@ -200,7 +201,7 @@ func (e *Engine) build(context.Context) error {
 	acts, err := activities.New(activities.Options{
 		Home:    home,
 		Journal: e.journal, Model: e.model, Tools: e.host, Agent: agent(e.cfg, e.model), Worker: e.identity(),
-		Redact: newRedactor(e.cfg), CacheBytes: e.cfg.Journal.CacheBytes,
+		Redact: e.secrets, CacheBytes: e.cfg.Journal.CacheBytes,
 	})
 	if err != nil {
 		return err

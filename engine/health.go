@@ -173,8 +173,7 @@ func writeHealth(file string, w WorkerHealth) (_ *os.File, err error) {
 // AskServers connects to the configured servers, asks what they offer and closes them again: for people who want to look,
 // without journal, model or Temporal. The catalogues are those of the local tools and of every server.
 func AskServers(ctx context.Context, cfg config.Config, opts ...Option) ([]turn.Catalogue, []ServerHealth, error) {
-	e := &Engine{cfg: cfg, options: newOptions(opts)}
-	e.log = e.options.log
+	e := newEngine(cfg, opts)
 	if err := e.openTools(ctx); err != nil {
 		return nil, nil, err
 	}

@@ -33,7 +33,7 @@ func (e *Engine) openModel(ctx context.Context) error {
 	}
 	e.model = m
 	chat, err := inference.New(inference.Options{
-		Name: m.provider, BaseURL: baseURL, APIKey: key,
+		Name: m.provider, BaseURL: baseURL, APIKey: key, Redact: e.secrets,
 		ConnectTimeout: c.ConnectTimeout, FirstTokenTimeout: c.FirstTokenTimeout,
 		IdleTimeout: c.IdleTimeout, TotalTimeout: c.TotalTimeout,
 		MaxRetryAfter: c.MaxRetryAfter, Senses: senses(c.Media),
@@ -68,7 +68,7 @@ func (m *model) close() error {
 
 // CheckModel asks the configured provider whether it answers, without an inference.
 func CheckModel(ctx context.Context, cfg config.Config) (string, error) {
-	e := &Engine{cfg: cfg, options: newOptions(nil)}
+	e := newEngine(cfg, nil)
 	if err := e.openModel(ctx); err != nil {
 		return "", errors.Join(err, e.Close())
 	}

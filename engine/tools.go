@@ -36,7 +36,7 @@ func (e *Engine) openTools(context.Context) error {
 		return err
 	}
 	e.host, err = toolbox.New(toolbox.Options{
-		Servers: remote, MaxResultBytes: e.cfg.Runtime.MaxResultBytes, Environ: lookup(e.options.environ), Logger: e.log,
+		Servers: remote, MaxResultBytes: e.cfg.Runtime.MaxResultBytes, Environ: lookup(e.options.environ), Secrets: e.secrets, Logger: e.log,
 	}, local)
 	return err
 }

@@ -22,8 +22,7 @@ func beside(t *testing.T) (*Engine, func(ServerHealth) func()) {
 	cfg.Journal.Path = filepath.Join(t.TempDir(), "journal.db")
 	cfg.Runtime.Workspace = t.TempDir()
 	cfg.MCP.Servers = []config.MCPServer{{ID: "files", Command: "no-such-command-anywhere"}}
-	e := &Engine{cfg: cfg, options: newOptions(nil)}
-	e.log = e.options.log
+	e := newEngine(cfg, nil)
 	t.Cleanup(func() { assert.NoError(t, e.Close()) })
 	require.NoError(t, e.openTools(t.Context()))
 	require.NoError(t, e.openJournal(t.Context()))

@@ -14,6 +14,7 @@ import (
 
 	openai "github.com/sashabaranov/go-openai"
 
+	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -35,6 +36,9 @@ type Options struct {
 	MaxAnswerBytes int           // of a response's body, framing included; 32 MiB
 	MaxRawBytes    int           // of turn.Answer.Raw; 1 MiB
 	MaxRetryAfter  time.Duration // the longest wait that a provider may ask for; 60 s
+
+	// Redact blanks secrets in errors; nil: a redactor that knows the API key.
+	Redact *redact.Redactor
 
 	// Senses are what every model of this endpoint takes beside text. nil: what is known of each by its name (see SensesOf).
 	Senses *Senses
@@ -59,6 +63,10 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Name == "" {
 		o.Name = "the model provider"
+	}
+	if o.Redact == nil {
+		o.Redact = redact.New()
+		o.Redact.Add(o.APIKey)
 	}
 	if o.BaseURL == "" {
 		o.BaseURL = "https://api.openai.com/v1"

@@ -77,7 +77,7 @@ func (c *Chat) cancelled(ctx context.Context) error {
 
 // refused reads a provider's refusal: of a status, or in a stream where status is 0.
 func (c *Chat) refused(status int, header http.Header, body []byte) *turn.Error {
-	r := parseRefusal(status, []byte(c.redact(string(body))))
+	r := parseRefusal(status, []byte(c.opts.Redact.JSON(string(body))))
 	r.Message, r.Kind = c.short(r.Message), c.short(r.Kind)
 	e := turn.Errorf(r.code(), r, r.describe(c.opts.Name, header))
 	if e.Code.Retryable() {
@@ -150,15 +150,8 @@ func (c *Chat) hide(err error) error {
 	return errors.New(c.redact(err.Error()))
 }
 
-// minSecret is the shortest key that is looked for, in bytes: a shorter one is a placeholder, and a word.
-const minSecret = 8
-
 func (c *Chat) redact(s string) string {
-	s = strings.ReplaceAll(s, c.config.BaseURL, plain.Address(c.config.BaseURL))
-	if len(c.opts.APIKey) < minSecret {
-		return s
-	}
-	return strings.ReplaceAll(s, c.opts.APIKey, "[api key]")
+	return c.opts.Redact.String(strings.ReplaceAll(s, c.config.BaseURL, plain.Address(c.config.BaseURL)))
 }
 
 // short makes another side's words fit for a message: redacted, without control characters, at most maxSaid bytes.

@@ -49,7 +49,7 @@ func (t *text) UnmarshalJSON(b []byte) error {
 		return json.Unmarshal(b, (*string)(t))
 	case '[':
 		var parts []struct {
-			Text plain `json:"text"`
+			Text jsonString `json:"text"`
 		}
 		if json.Unmarshal(b, &parts) == nil {
 			var all strings.Builder
@@ -62,11 +62,11 @@ func (t *text) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// plain is a string; of anything else, nothing. Unlike text it looks into no list: each level of lists in lists would be
+// jsonString is a string; of anything else, nothing. Unlike text it looks into no list: each level of lists in lists would be
 // decoded again.
-type plain string
+type jsonString string
 
-func (p *plain) UnmarshalJSON(b []byte) error {
+func (p *jsonString) UnmarshalJSON(b []byte) error {
 	*p = ""
 	if b[0] != '"' {
 		return nil

@@ -38,7 +38,7 @@ func New(opts Options, local *Local) (*Host, error) {
 		server := Server{ID: localID, ConnectTimeout: 10 * time.Second, CallTimeout: time.Minute}
 		h.add(ctx, &connector{
 			describer: describer{prefix: localID, server: server}, local: local,
-			dialer: &localDialer{local}, redact: newRedactor(server, nil),
+			dialer: &localDialer{local}, redact: newRedactor(server, nil, opts.Secrets),
 		})
 	}
 	var errs []error
@@ -116,7 +116,7 @@ func (h *Host) runs(c *connector, s Server) error {
 		searchPath = own
 	}
 	c.dialer = &stdioDialer{server: s, path: searchPath, env: env, as: as, opts: h.opts, total: h.total}
-	c.redact = newRedactor(s, passed)
+	c.redact = newRedactor(s, passed, h.opts.Secrets)
 	return nil
 }
 
@@ -126,7 +126,7 @@ func (h *Host) reaches(c *connector, s Server) error {
 	if err != nil {
 		return err
 	}
-	c.redact = newRedactor(s, nil)
+	c.redact = newRedactor(s, nil, h.opts.Secrets)
 	c.dialer, err = newHTTPDialer(s, guard, h.opts, h.total, c.redact)
 	return err
 }

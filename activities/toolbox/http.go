@@ -21,10 +21,11 @@ type httpDialer struct {
 	opts   Options
 	total  *totals
 	tokens *tokens // nil: without OAuth
+	issued *issued // by the server's Login
 }
 
 func newHTTPDialer(s Server, g *guard, opts Options, total *totals, redact redactor) (*httpDialer, error) {
-	d := &httpDialer{server: s, guard: g, opts: opts, total: total}
+	d := &httpDialer{server: s, guard: g, opts: opts, total: total, issued: &issued{redact: redact}}
 	var err error
 	if s.OAuth.TokenURL != "" {
 		d.tokens, err = newTokens(s, redact)
@@ -59,7 +60,7 @@ func (d *httpDialer) transport(client *http.Client) mcp.Transport {
 	}
 	t := &mcp.StreamableClientTransport{Endpoint: d.server.URL, HTTPClient: client, MaxRetries: 2, MaxEventSize: d.opts.MaxFrameBytes}
 	if d.server.Login != nil {
-		t.OAuthHandler = loginHandler{d.server.Login}
+		t.OAuthHandler = loginHandler{d.server.Login, d.issued}
 	}
 	return t
 }

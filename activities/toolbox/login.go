@@ -35,7 +35,10 @@ func (s Server) checkLogin() error {
 }
 
 // loginHandler makes a Login known to the SDK, which keeps the order of refusal, renewal and the one repetition.
-type loginHandler struct{ login Login }
+type loginHandler struct {
+	login  Login
+	issued *issued
+}
 
 var _ auth.OAuthHandler = loginHandler{}
 
@@ -45,6 +48,7 @@ func (h loginHandler) TokenSource(ctx context.Context) (oauth2.TokenSource, erro
 	if err != nil || token == "" {
 		return nil, err
 	}
+	h.issued.remember(token)
 	return oauth2.StaticTokenSource(&oauth2.Token{AccessToken: token}), nil
 }
 

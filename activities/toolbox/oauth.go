@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/oauth2"
@@ -21,14 +22,20 @@ const tokenWithin = 20 * time.Second
 type tokens struct {
 	config *clientcredentials.Config
 	client *http.Client
-	redact redactor
+	issued *issued
 	gate   chan struct{} // of one: who holds it may look at the token and replace it
 	token  *oauth2.Token
-	past   []string // tokens that were given out, the last ones, none of which may be seen
+}
+
+// issued are the access tokens that were got lately, none of which may be seen.
+type issued struct {
+	redact redactor
+	mu     sync.Mutex
+	past   []string
 }
 
 // maxPastTokens bounds the tokens that are looked for in what a server says: they expire.
-const maxPastTokens = 64
+const maxPastTokens = 16
 
 // newTokens asks for tokens under a guard of its own, made from the same networks.
 func newTokens(s Server, redact redactor) (*tokens, error) {
@@ -39,7 +46,7 @@ func newTokens(s Server, redact redactor) (*tokens, error) {
 	transport := g.transport()
 	transport.DisableKeepAlives = true // once an hour or so
 	return &tokens{
-		redact: redact, gate: make(chan struct{}, 1),
+		issued: &issued{redact: redact}, gate: make(chan struct{}, 1),
 		config: &clientcredentials.Config{
 			ClientID: s.OAuth.ClientID, ClientSecret: s.OAuth.ClientSecret, TokenURL: s.OAuth.TokenURL, Scopes: s.OAuth.Scopes,
 		},
@@ -94,37 +101,27 @@ func (t *tokens) current(ctx context.Context, refused *oauth2.Token) (*oauth2.To
 	defer cancel()
 	token, err := t.config.Token(context.WithValue(own, oauth2.HTTPClient, t.client))
 	if err != nil { // it may quote what the endpoint said, and that what it was sent
-		return nil, fmt.Errorf("asking for an access token: %s", plain.Line(t.redact.text(err.Error()), 400))
+		return nil, fmt.Errorf("asking for an access token: %s", plain.Line(t.issued.redact.text(err.Error()), 400))
 	}
-	t.remember(token)
+	t.issued.remember(token.AccessToken, token.RefreshToken)
 	t.token = token
 	return token, nil
 }
 
-// remember keeps a token out of sight, and forgets the oldest where there are many.
-func (t *tokens) remember(token *oauth2.Token) {
-	t.redact.learn(token.AccessToken, token.RefreshToken)
-	t.past = append(t.past, token.AccessToken, token.RefreshToken)
-	if over := len(t.past) - maxPastTokens; over > 0 {
-		t.redact.unlearn(t.past[:over]...)
-		t.past = slices.Clone(t.past[over:])
-	}
-}
-
-// unlearn forgets secrets that are none any more.
-func (r redactor) unlearn(values ...string) {
-	for _, w := range []*words{r.all, r.secret} {
-		if w == nil {
+// remember makes tokens known to the redactor, and has it forget the oldest if there are many.
+func (i *issued) remember(tokens ...string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, t := range tokens {
+		if t == "" || slices.Contains(i.past, t) {
 			continue
 		}
-		w.mu.Lock()
-		for _, v := range values {
-			for _, form := range formsOf(v) {
-				delete(w.forms, form)
-			}
-		}
-		w.mu.Unlock()
-		w.add(nil)
+		i.redact.learn(t)
+		i.past = append(i.past, t)
+	}
+	if over := len(i.past) - maxPastTokens; over > 0 {
+		i.redact.unlearn(i.past[:over]...)
+		i.past = slices.Clone(i.past[over:])
 	}
 }
 

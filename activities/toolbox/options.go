@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -113,6 +114,10 @@ type Options struct {
 	// CancelGrace is how long a server may take to answer a cancelled call before its process is replaced; 1 s.
 	CancelGrace time.Duration
 
+	// Secrets is told the servers' secrets and access tokens, and none that it knows is in what servers say; nil: one of the
+	// host's own.
+	Secrets *redact.Redactor
+
 	Logger *slog.Logger
 }
 
@@ -130,6 +135,9 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.RefreshEvery, time.Minute)
 	if o.Environ == nil {
 		o.Environ = func(string) (string, bool) { return "", false }
+	}
+	if o.Secrets == nil {
+		o.Secrets = redact.New()
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

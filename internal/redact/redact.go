@@ -47,6 +47,9 @@ func (r *Redactor) Remove(values ...string) {
 }
 
 func (r *Redactor) count(n int, values []string) {
+	if r == nil {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, v := range values {

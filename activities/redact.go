@@ -1,0 +1,81 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/everturn/everturn/internal/redact"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+func (a *Activities) redact(s string) string { return a.secrets.String(s) }
+
+// redactedModel blanks secrets in all that a model says, before anything is parsed, hashed, kept, shown or sent: a provider
+// may echo the key that it was asked with. Its errors are redacted by who reports them.
+type redactedModel struct {
+	Model
+	redact *redact.Redactor
+}
+
+// Infer implements Model.
+func (m redactedModel) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Answer, error) {
+	s := &redactedSink{sink: sink, text: m.redact.Stream(), reasoning: m.redact.Stream()}
+	answer, err := m.Model.Infer(ctx, p, s)
+	s.flush()
+	if err != nil {
+		return answer, err
+	}
+	return redactAnswer(m.redact, answer), nil
+}
+
+// redactedSink blanks secrets across the pieces of a stream.
+type redactedSink struct {
+	sink            turn.Sink
+	text, reasoning *redact.Stream
+}
+
+// Text implements turn.Sink.
+func (s *redactedSink) Text(delta string) { s.sink.Text(s.text.Write(delta)) }
+
+// Reasoning implements turn.Sink.
+func (s *redactedSink) Reasoning(delta string) { s.sink.Reasoning(s.reasoning.Write(delta)) }
+
+func (s *redactedSink) flush() {
+	s.sink.Reasoning(s.reasoning.Flush())
+	s.sink.Text(s.text.Flush())
+}
+
+// rawWithheld stands for the events of an answer that hold a secret in pieces.
+const rawWithheld = `[{"everturn_withheld":"the answer held a secret"}]`
+
+func redactAnswer(r *redact.Redactor, a turn.Answer) turn.Answer {
+	found := false
+	blank := func(s string, redact func(string) string) string {
+		clean := redact(s)
+		found = found || clean != s
+		return clean
+	}
+	text := r.String
+	if strings.HasPrefix(strings.TrimSpace(a.Text), "{") { // perhaps an action in JSON mode
+		text = r.JSON
+	}
+	a.Text = blank(a.Text, text)
+	a.Reasoning, a.FinishReason, a.Model = blank(a.Reasoning, r.String), blank(a.FinishReason, r.String), blank(a.Model, r.String)
+	a.ToolCalls = slices.Clone(a.ToolCalls)
+	for i, c := range a.ToolCalls {
+		clean := turn.WireCall{ID: blank(c.ID, r.String), Name: blank(c.Name, r.String), Arguments: blank(c.Arguments, r.JSON)}
+		if clean.ID != c.ID {
+			clean.ID = "" // the turn names the call: providers refuse IDs with brackets
+		}
+		a.ToolCalls[i] = clean
+	}
+	if raw := r.JSON(string(a.Raw)); a.Raw != nil {
+		a.Raw = json.RawMessage(raw)
+		if found || !json.Valid(a.Raw) {
+			a.Raw = json.RawMessage(rawWithheld)
+		}
+	}
+	return a
+}
