@@ -8,14 +8,15 @@ type Config struct {
 	// begins sessions of that tenant. Workers serve all tenants, whatever it says.
 	Tenant string `toml:"tenant"`
 
-	Runtime  Runtime  `toml:"runtime"`
-	LLM      LLM      `toml:"llm"`
-	Policy   Policy   `toml:"policy"`
-	People   People   `toml:"people"`
-	MCP      MCP      `toml:"mcp"`
-	Journal  Journal  `toml:"journal"`
-	Temporal Temporal `toml:"temporal"`
-	Worker   Worker   `toml:"worker"`
+	Runtime    Runtime    `toml:"runtime"`
+	LocalFiles LocalFiles `toml:"local_files"`
+	LLM        LLM        `toml:"llm"`
+	Policy     Policy     `toml:"policy"`
+	People     People     `toml:"people"`
+	MCP        MCP        `toml:"mcp"`
+	Journal    Journal    `toml:"journal"`
+	Temporal   Temporal   `toml:"temporal"`
+	Worker     Worker     `toml:"worker"`
 }
 
 // Runtime says what the agent is and bounds its turns.
@@ -53,8 +54,17 @@ type Runtime struct {
 	Workspace string `toml:"workspace"`
 	// MaxResultBytes is how much of a tool's output the model is shown, in bytes; the journal keeps the whole.
 	MaxResultBytes int `toml:"max_result_bytes" min:"1024"`
-	// Redact are regular expressions (RE2) of secrets that are blanked in previews.
+	// Redact are regular expressions (RE2) of secrets that are blanked in what the model and the tools say, in the arguments
+	// of calls before they are approved and sent, and in logs. The values of this configuration are blanked without one.
 	Redact []string `toml:"redact"`
+}
+
+// LocalFiles says which files of the workspace the file tools do not read.
+type LocalFiles struct {
+	// Deny are patterns of files that may hold credentials: see files.Options.
+	Deny []string `toml:"deny"`
+	// HardLinks permits reading files that have several hard links.
+	HardLinks bool `toml:"hard_links"`
 }
 
 // Mode is how a model asks for tools.

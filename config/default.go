@@ -11,7 +11,8 @@ const DemoModel = "demo"
 // Default returns the configuration of an agent that nobody configured.
 func Default() Config {
 	return Config{
-		Runtime: defaultRuntime(),
+		Runtime:    defaultRuntime(),
+		LocalFiles: LocalFiles{Deny: defaultDeny()},
 		LLM: LLM{
 			Provider: ProviderAuto, RetryMax: 2, Media: MediaAuto,
 			ConnectTimeout: 10 * time.Second, FirstTokenTimeout: time.Minute, IdleTimeout: 30 * time.Second,
@@ -57,6 +58,18 @@ func defaultRedact() []string {
 		`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----`,
 		`(?i)bearer\s+[A-Za-z0-9._~+/-]{16,}=*`,
 		`eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}`,
+	}
+}
+
+// defaultDeny names the files in which programs usually keep credentials.
+func defaultDeny() []string {
+	return []string{
+		".env*", "!.env.example", "!.env.sample", "!.env.template", "!.env.dist", ".env/", ".envs/",
+		"id_*", "!id_*.*", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*",
+		"*.pem", "*.key", "*.p12", "*.pfx", "*.ppk", "*.jks", "*.keystore", "*.kdbx",
+		".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass", ".my.cnf", ".htpasswd", ".git-credentials", ".vault-token",
+		".aws/", ".azure/", ".gnupg/", ".kube/", ".ssh/", ".config/gcloud/", ".config/gh/", ".docker/config.json",
+		"credentials", "credentials.json", "credentials.toml", "client_secret*.json", "service-account*.json", "agent.toml",
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"path"
 	"reflect"
 	"regexp"
 	"slices"
@@ -20,6 +21,7 @@ func (c Config) Validate() error {
 	v.structure("", reflect.ValueOf(c))
 	v.tenant(c.Tenant)
 	v.runtime(c.Runtime)
+	v.localFiles(c.LocalFiles)
 	v.llm(c.LLM)
 	v.policy(c.Policy, c.Runtime)
 	v.rules(c.Policy)
@@ -191,6 +193,15 @@ func (v *validator) runtime(r Runtime) {
 			v.add(key, "is no regular expression: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 		} else if re.MatchString("") {
 			v.add(key, "matches the empty text, and so everything; name at least one character")
+		}
+	}
+}
+
+func (v *validator) localFiles(l LocalFiles) {
+	for i, p := range l.Deny {
+		name := strings.Trim(strings.TrimPrefix(p, "!"), "/")
+		if _, err := path.Match(name, ""); err != nil || name == "" {
+			v.add(fmt.Sprintf("local_files.deny[%d]", i), "is %s, which is no pattern of a file's path; use names with * and ?, as in %s", quote(p), quote("*.pem"))
 		}
 	}
 }

@@ -22,7 +22,7 @@ func (e *Engine) openTools(context.Context) error {
 		return err
 	}
 	local := toolbox.NewLocal()
-	if err := files.Register(local, root); err != nil {
+	if err := files.Register(local, root, files.Options{Deny: e.cfg.LocalFiles.Deny, HardLinks: e.cfg.LocalFiles.HardLinks}); err != nil {
 		return err
 	}
 	if err := registerArtifacts(local, e.artifacts, e.cfg.Runtime.MaxResultBytes); err != nil {

@@ -177,7 +177,7 @@ func echoingRefusals() []script.Reply {
 	return []script.Reply{
 		script.Status(401, "invalid_api_key", all),
 		script.Status(400, echoed, "no"), script.StatusBody(500, "text/plain", "no "+echoed), script.StatusBody(400, "text/plain", `{"detail":[`+string(quoted)),
-		script.Raw(`data: {"error":{"message":`+string(quoted)+`,"code":"x"}}`+"\n\n"), script.Raw(echoed+"\n\n"),
+		script.Raw(`data: {"error":{"message":` + string(quoted) + `,"code":"x"}}` + "\n\n"), script.Raw(echoed + "\n\n"),
 		script.StatusBody(302, "text/plain", echoed).Header("Location", "http://"+shaped+".example/"+echoed),
 	}
 }

@@ -27,20 +27,23 @@ const (
 	sniffBytes    = 8 << 10 // looked at to tell text from binary
 )
 
-// skipped are directories that are never listed or searched.
-var skipped = map[string]bool{".git": true, ".everturn": true, "node_modules": true}
+// skipped reports whether a directory below another one is neither listed nor searched.
+func skipped(name string) bool { return isHidden(name) || name == "node_modules" }
 
 // workspace is the directory that the tools may see.
-type workspace struct{ root *os.Root }
+type workspace struct {
+	root *os.Root
+	Options
+}
 
-// Register adds the tools to l, confined to the directory root, which must exist. The directory stays open as long as
+// Register adds the tools to l, confined to the directory root, which must exist, and by the rules. The directory stays open as long as
 // the program runs.
-func Register(l *toolbox.Local, root string) error {
+func Register(l *toolbox.Local, root string, rules Options) error {
 	r, err := os.OpenRoot(root)
 	if err != nil {
 		return fmt.Errorf("opening the workspace: %w", err)
 	}
-	w := &workspace{root: r}
+	w := &workspace{root: r, Options: rules}
 	opts := []toolbox.ToolOption{toolbox.Quick(), toolbox.Risk(turn.RiskLow), toolbox.Contained()}
 	return errors.Join(
 		toolbox.AddTool(l, "list_files", "List the files and directories of the workspace, one a line: path, tab, size in bytes. Directories end in a slash. Paths are relative to the workspace.", w.list, opts...),
@@ -95,13 +98,13 @@ func (w *workspace) walk(ctx context.Context, dir string, depth int, f visit) er
 	}
 	for _, d := range entries {
 		name := path.Join(dir, d.Name())
-		if d.IsDir() && skipped[d.Name()] {
+		if skipped(d.Name()) {
 			continue
 		}
 		if err := f(name, d); err != nil {
 			return err
 		}
-		if d.IsDir() && depth > 1 {
+		if d.IsDir() && depth > 1 && !w.denied(name) {
 			if err := w.walk(ctx, name, depth-1, f); err != nil && !unreadable(err) {
 				return err
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/activities/toolbox"
+	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -32,7 +33,7 @@ func tree(t *testing.T, files map[string]string) (*workspace, string) {
 	r, err := os.OpenRoot(root)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = r.Close() })
-	return &workspace{root: r}, root
+	return &workspace{root: r, Options: Options{Deny: []string{".env*", "*.pem", ".aws/"}}}, root
 }
 
 func TestList(t *testing.T) {
@@ -183,8 +184,8 @@ func TestSearchIsBounded(t *testing.T) {
 func TestRegisteredToolsAreQuickAndHarmless(t *testing.T) {
 	_, root := tree(t, map[string]string{"a.txt": "content"})
 	l := toolbox.NewLocal()
-	require.NoError(t, Register(l, root))
-	require.Error(t, Register(toolbox.NewLocal(), filepath.Join(root, "nope")))
+	require.NoError(t, Register(l, root, Options{}))
+	require.Error(t, Register(toolbox.NewLocal(), filepath.Join(root, "nope"), Options{}))
 	h, err := toolbox.New(toolbox.Options{}, l)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, h.Close()) })
@@ -198,4 +199,81 @@ func TestRegisteredToolsAreQuickAndHarmless(t *testing.T) {
 	r, err := h.Call(t.Context(), turn.ToolRequest{Tool: "local/read_file", Hash: c.Tools[1].Hash, Arguments: []byte(`{"path":"a.txt"}`)})
 	require.NoError(t, err)
 	assert.Equal(t, "content", r.Text)
+}
+
+func TestFilesOfCredentialsAreNotRead(t *testing.T) {
+	w, root := tree(t, map[string]string{
+		".env": "canary", "sub/.ENV.Local": "canary", ".env.example": "sample", "deploy/tls/server.PEM": "canary", "home/.aws/cli/cache.json": "canary",
+		"id_rsa": "canary", "id_map.go": "sample", ".docker/config.json": "canary", "config.json": "sample", "pem": "sample", "agent.toml": "canary",
+	})
+	w.Deny = config.Default().LocalFiles.Deny
+	for link, target := range map[string]string{"notes.txt": ".env", "cache": "home/.aws", "home/again": "../cache/cli"} {
+		require.NoError(t, os.Symlink(target, filepath.Join(root, link)))
+	}
+	for _, name := range []string{".env", "sub/.ENV.Local", "./sub//.ENV.Local", "deploy/tls/server.PEM", "home/.aws/cli/cache.json", "id_rsa", ".docker/config.json",
+		"agent.toml", "notes.txt", "cache/cli/cache.json", "home/again/cache.json"} {
+		text, err := w.read(t.Context(), ReadInput{Path: name})
+		assert.ErrorIs(t, err, errDenied, name)
+		assert.Empty(t, text)
+		found, err := w.search(t.Context(), SearchInput{Path: name, Query: "canary"})
+		assert.ErrorIs(t, err, errDenied, name)
+		assert.Empty(t, found)
+	}
+	for _, name := range []string{".env.example", "id_map.go", "config.json", "pem"} {
+		text, err := w.read(t.Context(), ReadInput{Path: name})
+		require.NoError(t, err)
+		assert.Equal(t, "sample", text, name)
+	}
+	for _, dir := range []string{"home/.aws", "cache", "home/again"} {
+		_, err := w.list(t.Context(), ListInput{Path: dir})
+		assert.ErrorIs(t, err, errDenied, dir)
+	}
+	list, err := w.list(t.Context(), ListInput{})
+	require.NoError(t, err)
+	assert.Contains(t, list, ".env\t6\n", "it is named")
+	assert.Contains(t, list, "home/.aws/\n")
+	assert.NotContains(t, list, "cache.json")
+
+	found, err := w.search(t.Context(), SearchInput{Query: "canary|sample", Regexp: true})
+	require.NoError(t, err)
+	assert.NotContains(t, found, "canary")
+	assert.Contains(t, found, "[not searched: 6 files that look like credentials, 0 with several hard links]", "and those below a directory of credentials")
+	w.Deny = nil
+	text, err := w.read(t.Context(), ReadInput{Path: "notes.txt"})
+	require.NoError(t, err)
+	assert.Equal(t, "canary", text, "the operator can allow it")
+}
+
+func TestHardLinksAreNotFollowed(t *testing.T) {
+	w, root := tree(t, map[string]string{"own": "canary"})
+	require.NoError(t, os.Link(filepath.Join(filepath.Dir(root), "secret"), filepath.Join(root, "innocent.txt")))
+	text, err := w.read(t.Context(), ReadInput{Path: "innocent.txt"})
+	assert.ErrorIs(t, err, errHardLink)
+	assert.Empty(t, text)
+	found, err := w.search(t.Context(), SearchInput{Query: "canary"})
+	require.NoError(t, err)
+	assert.Equal(t, "own:1: canary\n[not searched: 0 files that look like credentials, 1 with several hard links]\n", found)
+	w.HardLinks = true
+	text, err = w.read(t.Context(), ReadInput{Path: "innocent.txt"})
+	require.NoError(t, err)
+	assert.Equal(t, "canary", text)
+}
+
+func TestGitAndTheJournalAreOutOfReach(t *testing.T) {
+	w, root := tree(t, map[string]string{".git/config": "canary", "sub/.Git/HEAD": "canary", ".everturn/journal.db": "canary", "worktree/.git": "canary"})
+	require.NoError(t, os.Symlink(".git", filepath.Join(root, "repository")))
+	for _, name := range []string{".git", ".git/config", "./.git", "sub/.Git/HEAD", ".everturn", ".everturn/journal.db", "repository", "repository/config", "worktree/.git"} {
+		for _, use := range []func() (string, error){
+			func() (string, error) { return w.read(t.Context(), ReadInput{Path: name}) },
+			func() (string, error) { return w.list(t.Context(), ListInput{Path: name}) },
+			func() (string, error) { return w.search(t.Context(), SearchInput{Path: name, Query: "canary"}) },
+		} {
+			out, err := use()
+			assert.ErrorContains(t, err, "out of the file tools' reach", name)
+			assert.Empty(t, out)
+		}
+	}
+	found, err := w.search(t.Context(), SearchInput{Query: "canary"})
+	require.NoError(t, err)
+	assert.Equal(t, "[nothing found in 0 files]\n", found)
 }

@@ -16,6 +16,9 @@ type ListInput struct {
 
 func (w *workspace) list(ctx context.Context, in ListInput) (string, error) {
 	dir, err := clean(in.Path)
+	if err == nil {
+		dir, err = w.reach(dir)
+	}
 	if err != nil {
 		return "", err
 	}

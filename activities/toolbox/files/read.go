@@ -23,7 +23,11 @@ func (w *workspace) read(_ context.Context, in ReadInput) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	f, size, err := w.open(name)
+	real, err := w.reach(name)
+	if err != nil {
+		return "", err
+	}
+	f, size, err := w.open(name, real)
 	if err != nil {
 		return "", err
 	}
@@ -74,9 +78,9 @@ func wholeRunes(b []byte, cutHead, atEnd bool) span {
 	return span{skippedHead: b[:head], body: body}
 }
 
-// open opens a regular file. O_NONBLOCK keeps a FIFO from holding the call for ever.
-func (w *workspace) open(name string) (*os.File, int64, error) {
-	f, err := w.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+// open opens the regular file real, which the model calls name. O_NONBLOCK keeps a FIFO from holding the call for ever.
+func (w *workspace) open(name, real string) (*os.File, int64, error) {
+	f, err := w.root.OpenFile(real, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, 0, explain(name, err)
 	}
@@ -89,7 +93,9 @@ func (w *workspace) open(name string) (*os.File, int64, error) {
 	case !info.Mode().IsRegular():
 		err = fmt.Errorf("%s is not a regular file", name)
 	default:
-		return f, info.Size(), nil
+		if err = w.checkLinks(name, info); err == nil {
+			return f, info.Size(), nil
+		}
 	}
 	return nil, 0, errors.Join(err, f.Close())
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path"
 	"regexp"
 	"strings"
@@ -28,11 +29,16 @@ type search struct {
 	out     strings.Builder
 	files   int
 	matches int
+	denied  int // files that look like credentials
+	linked  int // files with several hard links
 	note    string
 }
 
 func (w *workspace) search(ctx context.Context, in SearchInput) (string, error) {
 	dir, err := clean(in.Path)
+	if err == nil {
+		dir, err = w.reach(dir)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -50,6 +56,9 @@ func (w *workspace) search(ctx context.Context, in SearchInput) (string, error) 
 	}
 	if s.matches == 0 {
 		fmt.Fprintf(&s.out, "[nothing found in %d files]\n", s.files)
+	}
+	if s.denied > 0 || s.linked > 0 {
+		fmt.Fprintf(&s.out, "[not searched: %d files that look like credentials, %d with several hard links]\n", s.denied, s.linked)
 	}
 	if s.note != "" {
 		fmt.Fprintf(&s.out, "[cut: %s; search a subdirectory, or for something rarer]\n", s.note)
@@ -99,8 +108,21 @@ func (s *search) run(ctx context.Context, dir, glob string) error {
 
 // file searches one file. What cannot be read or is not text is passed over.
 func (s *search) file(ctx context.Context, name string) error {
+	err := s.w.check(name)
+	var f *os.File
+	var size int64
+	if err == nil {
+		f, size, err = s.w.open(name, name)
+	}
+	switch {
+	case errors.Is(err, errDenied):
+		s.denied++
+		return nil
+	case errors.Is(err, errHardLink):
+		s.linked++
+		return nil
+	}
 	s.files++
-	f, size, err := s.w.open(name)
 	if err != nil {
 		return nil //nolint:nilerr // one unreadable file does not end a search
 	}
