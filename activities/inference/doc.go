@@ -14,5 +14,7 @@
 //     not know one of its optional parameters is sent again without it.
 //   - Four deadlines: connect, first token, idle stream, total. Each has its own message.
 //   - Equal prompts are equal bytes, and a longer transcript only appends to the messages (see render.go).
+//   - An answer is bounded in bytes, pieces, tool calls, values and nesting before it is decoded, and collected in linear
+//     time (see bounds.go). One that is over a bound is llm_rejected.
 //   - The API key is in no error.
 package inference
