@@ -233,3 +233,22 @@ func TestOnlyTheLastTokensAreLookedFor(t *testing.T) {
 	last := fmt.Sprintf("access-token-%d", 10*maxPastTokens-1)
 	assert.NotContains(t, r.text("it was "+last+" and the-client-secret"), "-")
 }
+
+// tokenLogin has a token.
+type tokenLogin struct{ Login }
+
+func (tokenLogin) Token(context.Context) (string, error) { return "login-token-5e1f09c2", nil }
+
+// What one server was given is blanked in what every other one says, by name; what only looks like a secret in what that
+// server says, and the rest in its errors only.
+func TestSecretsAreSharedByAllServers(t *testing.T) {
+	shared := redact.New()
+	given := newRedactor(Server{ID: "given", Env: map[string]string{"DB_PASSWORD": "correct horse", "RELEASE": "release-2026-11", "FOLDER": "/srv/some/folder"}}, nil, shared)
+	other := newRedactor(Server{ID: "other"}, nil, shared)
+	said := "correct horse release-2026-11 /srv/some/folder login-token-5e1f09c2"
+	_, err := loginHandler{tokenLogin{}, &issued{redact: given}}.TokenSource(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "[redacted] release-2026-11 /srv/some/folder [redacted]", other.text(said))
+	assert.Equal(t, "[redacted] [redacted] /srv/some/folder [redacted]", given.result(said))
+	assert.Equal(t, "[redacted] [redacted] [redacted] [redacted]", given.text(said))
+}

@@ -132,6 +132,10 @@ func (r *Redactor) json(s string, nested int) string {
 	if json.Valid([]byte(s)) {
 		between = r.Values // of numbers and punctuation: a pattern could match across strings
 	}
+	plain := r.String(s) == s // then only escapes can hide a secret
+	if plain && !strings.Contains(s, `\`) {
+		return s
+	}
 	var out strings.Builder
 	for {
 		begin := strings.IndexByte(s, '"')
@@ -141,7 +145,11 @@ func (r *Redactor) json(s string, nested int) string {
 			break
 		}
 		out.WriteString(between(s[:begin]))
-		out.WriteString(r.literal(s[begin:end], nested))
+		if literal := s[begin:end]; plain && !strings.Contains(literal, `\`) {
+			out.WriteString(literal)
+		} else {
+			out.WriteString(r.literal(literal, nested))
+		}
 		s = s[end:]
 	}
 	return out.String()

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -56,6 +57,23 @@ func TestASecretIsBlankedInItsUsualEncodings(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestSecretsAreAddedWhileTextIsBlanked(t *testing.T) {
+	r := with("key-5e1f09c2")
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			token := fmt.Sprintf("token-of-%08d", i)
+			for range 50 {
+				r.Add(token)
+				assert.Equal(t, "[redacted] and [redacted]", r.String("key-5e1f09c2 and "+token))
+				r.Remove(token)
+			}
+		})
+	}
+	all.Wait()
+	assert.Equal(t, "token-of-00000000", r.String("token-of-00000000"))
 }
 
 func TestWhatIsNoSecretStays(t *testing.T) {
@@ -190,6 +208,17 @@ func TestLogsTellNoSecret(t *testing.T) {
 	assert.NotContains(t, out.String(), "key-5e1f09c2")
 	assert.Contains(t, out.String(), "number=42")
 	assert.Equal(t, 7, strings.Count(out.String(), Text))
+}
+
+// BenchmarkJSON is a hundred kilobytes of a provider's events.
+func BenchmarkJSON(b *testing.B) {
+	r := with("key-5e1f09c2")
+	event := `{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1760000000,"model":"m","choices":[{"index":0,"delta":{"content":" word\n"},"finish_reason":null}]}`
+	text := "[" + strings.Repeat(event+",", 100_000/len(event)) + event + "]"
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		_ = r.JSON(text)
+	}
 }
 
 // BenchmarkString is a megabyte of source text under 40 secrets, none of which is in it, and the worst text for them.

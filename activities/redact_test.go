@@ -1,0 +1,71 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/internal/redact"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+const providerKey = "canary-5e1f09c2"
+
+// echo is a model that says what it is told to say, in pieces of some bytes.
+type echo struct {
+	Model
+	answer turn.Answer
+	piece  int
+}
+
+func (e echo) Infer(_ context.Context, _ turn.Prompt, sink turn.Sink) (turn.Answer, error) {
+	for _, part := range []struct {
+		text string
+		to   func(string)
+	}{{e.answer.Reasoning, sink.Reasoning}, {e.answer.Text, sink.Text}} {
+		for rest := part.text; rest != ""; rest = rest[min(e.piece, len(rest)):] {
+			part.to(rest[:min(e.piece, len(rest))])
+		}
+	}
+	return e.answer, nil
+}
+
+// heard keeps what was streamed.
+type heard struct{ text, reasoning strings.Builder }
+
+func (h *heard) Text(s string)      { h.text.WriteString(s) }
+func (h *heard) Reasoning(s string) { h.reasoning.WriteString(s) }
+
+func TestAnAnswerHoldsNoSecret(t *testing.T) {
+	r := redact.New()
+	r.Add(providerKey)
+	answer := turn.Answer{
+		Text: "It is " + providerKey + ".", Reasoning: providerKey, FinishReason: "stop " + providerKey, Model: providerKey,
+		ToolCalls: []turn.WireCall{{ID: "id-" + providerKey, Name: providerKey, Arguments: `{"a":"\u0063anary-5e1f09c2"}`}},
+		Raw:       json.RawMessage(`[{"delta":"canary-"},{"delta":"5e1f09c2"}]`),
+	}
+	for piece := 1; piece <= len(answer.Text); piece++ {
+		var h heard
+		clean, err := redactedModel{echo{answer: answer, piece: piece}, r}.Infer(t.Context(), turn.Prompt{}, &h)
+		require.NoError(t, err)
+		assert.Equal(t, clean.Text, h.text.String())
+		assert.Equal(t, "It is [redacted].", clean.Text)
+		assert.Equal(t, "[redacted]", h.reasoning.String())
+		assert.Equal(t, []turn.WireCall{{Name: "[redacted]", Arguments: `{"a":"[redacted]"}`}}, clean.ToolCalls)
+		b, err := json.Marshal(clean)
+		require.NoError(t, err)
+		assert.NotContains(t, string(b), "5e1f09c2", "not in the pieces of the raw answer either")
+	}
+	assert.Equal(t, "id-"+providerKey, answer.ToolCalls[0].ID, "the model's own answer does not change")
+
+	action := redactAnswer(r, turn.Answer{Text: `{"type":"tool_call","name":"x","arguments":{"a":"\u0063anary-5e1f09c2"}}`})
+	assert.JSONEq(t, `{"type":"tool_call","name":"x","arguments":{"a":"[redacted]"}}`, action.Text)
+
+	whole := turn.Answer{Text: "a canary", Raw: json.RawMessage(`[{"fingerprint":"` + providerKey + `","text":"a canary"}]`)}
+	assert.JSONEq(t, `[{"fingerprint":"[redacted]","text":"a canary"}]`, string(redactAnswer(r, whole).Raw))
+	assert.Equal(t, turn.Answer{Text: "a canary"}, redactAnswer(r, turn.Answer{Text: "a canary"}))
+}
