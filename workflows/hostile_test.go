@@ -240,3 +240,18 @@ func FuzzHostile(f *testing.F) {
 		}
 	})
 }
+
+// TestOnlyTheDispatchThatIsHeldTakesAnswers: of a call that its server may hold, and that runs.
+func TestOnlyTheDispatchThatIsHeldTakesAnswers(t *testing.T) {
+	r := &run{turnID: "t", phase: turn.PhaseCallTool, holding: map[string]int{"1.0": 2}}
+	for id, held := range map[string]bool{
+		"h1.0.2.1": true, "h1.0.2.12": true,
+		"h1.0.1.1": false, "h1.0.2.0": false, "h1.0.2.-1": false, "h1.0.2.01": false, "h1.0.2.+1": false, "h1.0.2": false, "h1.0.2.1.1": false,
+		"h1.0": false, "h": false, "h1.1.2.1": false, "h1.0.2.9223372036854775808": false, "h1.0.2." + strings.Repeat("1", 1000): false,
+	} {
+		err := r.validateAnswer(nil, Answer{Question: id, Reply: &turn.Reply{Action: turn.ReplyDecline}})
+		assert.Equal(t, held, err == nil, "%s: %v", id, err)
+		err = r.validateApprove(nil, Approval{Call: id, ArgumentsHash: "x"})
+		assert.Equal(t, held, err == nil, "%s: %v", id, err)
+	}
+}
