@@ -37,6 +37,9 @@ func deliver(t *testing.T, p *patient, in DeliverInput) (env *testsuite.TestWork
 	env = suite.NewTestWorkflowEnvironment()
 	env.RegisterWorkflowWithOptions(Deliver, workflow.RegisterOptions{Name: DeliverWorkflow})
 	env.RegisterActivity(p)
+	if !in.Since.IsZero() {
+		env.SetContinuedExecutionRunID("the run before")
+	}
 	began := env.Now()
 	env.ExecuteWorkflow(DeliverWorkflow, in)
 	require.True(t, env.IsWorkflowCompleted())
