@@ -51,8 +51,8 @@ const askUser = "ask_user"
 // What the arguments of a call begin with that needs a person's word, as the configuration's rule has it, and of one that
 // the schedule's person denies.
 const (
-	askMark  = "guarded:"
-	denyMark = askMark + "unwanted:"
+	askMark  = "guarded-"
+	denyMark = askMark + "unwanted-"
 )
 
 var tools = []string{once, again, quick, once, again, quick, echo, environ}
