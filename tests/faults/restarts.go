@@ -36,8 +36,8 @@ func (c *restarting) flags() {
 }
 
 func (c restarting) sane() error {
-	if c.on && (c.turns < 1 || c.flight < 1 || c.away < 1 || c.every <= c.away) {
-		return errors.New("-restarts needs at least one turn, one in flight, and -every above -away")
+	if c.on && (c.turns < 1 || c.flight < 1 || c.away < time.Millisecond || c.every <= 2*c.away) {
+		return errors.New("-restarts needs at least one turn, one in flight, and -every above twice -away")
 	}
 	return nil
 }
@@ -45,8 +45,9 @@ func (c restarting) sane() error {
 const (
 	// restartCalls is the number of calls of a turn, one per step.
 	restartCalls = 4
-	// restartTake bounds how long a call works on each side of its effect, in milliseconds.
-	restartTake = 1500
+	// restartTake bounds how long a call works on each side of its effect, and restartShare its part of the time between two
+	// kills: a call that takes as long as its server lives cannot be made.
+	restartTake, restartShare = 1500 * time.Millisecond, 6
 	// restartTries is how often the model makes a call that was not made, as a new call, before it goes on without it.
 	restartTries = 3
 	// restartLimit bounds a run: one that takes longer has turns that do not end.
@@ -183,12 +184,13 @@ func (s *restarts) strike(ctx, living context.Context) error {
 // load has all turns, each in a session of its own, and returns when the last one has ended.
 func (s *restarts) load(ctx context.Context) error {
 	rng := seeded(s.seed, "restarts")
+	take := min(restartTake, s.every/restartShare)
 	slots := make(chan struct{}, s.flight)
 	errs := make([]error, s.turns)
 	s.turned = make([]time.Duration, s.turns)
 	var all sync.WaitGroup
 	for i := range s.turns {
-		t, byUpdate := s.plan(restartTurn(rng, fmt.Sprintf("%s-t%03d", filepath.Base(s.dir), i))), rng.IntN(2) == 0
+		t, byUpdate := s.plan(restartTurn(rng, fmt.Sprintf("%s-t%03d", filepath.Base(s.dir), i), take)), rng.IntN(2) == 0
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
@@ -204,12 +206,12 @@ func (s *restarts) load(ctx context.Context) error {
 }
 
 // restartTurn makes a turn of one call per step, some repeatable and some not.
-func restartTurn(rng *rand.Rand, session string) turnPlan {
+func restartTurn(rng *rand.Rand, session string, take time.Duration) turnPlan {
 	t := newTurn(rng, session, 1)
 	t.patient = true
 	for range restartCalls {
 		t.add(1, func(int) string { return []string{once, again}[rng.IntN(2)] })
-		t.steps[len(t.steps)-1][0].take = rng.IntN(restartTake)
+		t.steps[len(t.steps)-1][0].take = rng.IntN(int(take.Milliseconds()))
 	}
 	return t
 }
