@@ -36,7 +36,7 @@ func TestCLIToolsStatusTellsWhyAServerWasDropped(t *testing.T) {
 	assert.Equal(t, "connected", rows[0].State)
 	assert.Equal(t, "messages_per_second", rows[1].Excess.Bound)
 	assert.Positive(t, rows[1].Excess.Limit)
-	assert.Contains(t, h.starter("tools", "status").wait().err.String(), "it exceeded messages_per_second (500, and 5000 at once)")
+	assert.Contains(t, h.starter("tools", "status").wait().err.String(), "it exceeded messages_per_second (200, and 5000 at once)")
 }
 
 func TestCLIToolsStatusAsksWhereNobodyHasSaidAnything(t *testing.T) {

@@ -28,7 +28,7 @@ const (
 // The limits. Each is an order of magnitude above what the servers of docs/mcp.md do, and costs a worker a few percent
 // of a core at most. A rate has a burst: progress and logs come in bursts, and a large result at once.
 const (
-	messageRate, messageBurst = 500, 5000
+	messageRate, messageBurst = 200, 5000
 	requestRate, requestBurst = 20, 200
 	byteRate, byteBurst       = 8 << 20, 64 << 20
 	stderrRate, stderrBurst   = 1 << 20, 128 << 20
