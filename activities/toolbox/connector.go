@@ -191,6 +191,15 @@ func (c *connector) explain(ctx context.Context, l *link, err error) error {
 	return errors.New(c.redact.text(why + stderrNote(l)))
 }
 
+// offended quarantines the server of a session in use that exceeded a bound, once: be it that the connection is lost, or that
+// the session is given up before that is known. The connector's lock is held.
+func (c *connector) offended(s *session, e *Excess) {
+	if !s.over {
+		s.over = true
+		c.quarantine(s.party, e)
+	}
+}
+
 // quarantine leaves the server alone, because a connection exceeded a bound. The connector's lock is held.
 func (c *connector) quarantine(p *party, e *Excess) {
 	p.breaker.misbehaved(time.Now())
@@ -247,7 +256,7 @@ func (c *connector) lost(s *session, excess *Excess, blamed bool) {
 	switch {
 	case s.slot == nil: // it counts with the attempt to connect
 	case excess != nil:
-		c.quarantine(p, excess)
+		c.offended(s, excess)
 	case !blamed && c.local == nil:
 		p.breaker.struck(time.Now())
 	}
@@ -268,6 +277,11 @@ func (c *connector) answered(p *party) {
 func (c *connector) detach(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if e := s.link.meter.excess(); e != nil && s.slot != nil {
+		s.party.problem = e.Error()
+		c.record.failed(e.Error())
+		c.offended(s, e)
+	}
 	c.vacate(s)
 	c.note()
 }

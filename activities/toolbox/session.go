@@ -26,6 +26,7 @@ type session struct {
 	lost chan struct{} // closed when the connection ended, its process was reaped and the owner knows
 	slot *slot         // where it is in use; set once, before anybody uses it
 	gone bool          // the owner knows that its connection ended; the owner's lock guards it
+	over bool          // the owner has counted that it exceeded a bound; the owner's lock guards it
 
 	mu      sync.Mutex
 	users   int
