@@ -182,7 +182,7 @@ func TestContradictoryConfigurationIsRefused(t *testing.T) {
 func TestAProblemTellsNoKeyOfAnAddress(t *testing.T) {
 	for _, s := range []toolbox.Server{
 		{ID: "srv", Transport: toolbox.TransportHTTP, URL: "http://127.0.0.1:1/v1/sk-canary-0123456789/mcp"},
-		{ID: "srv", Transport: toolbox.TransportSSE, URL: "http://127.0.0.1:1/canary"},
+		{ID: "srv", Transport: toolbox.TransportSSE, URL: "http://127.0.0.1:1/canary-path"},
 	} {
 		problem := newHost(t, toolbox.Options{}, nil, s).Catalogues(t.Context())[0].Problem
 		assert.NotContains(t, problem, "canary")
