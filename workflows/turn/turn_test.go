@@ -104,7 +104,7 @@ func TestJSONOverABoundIsRefused(t *testing.T) {
 func TestPartialAnswersInJSONMode(t *testing.T) {
 	for text, want := range map[string]turn.Partial{
 		`{"type":"final","content":"half`:            {Text: "half"},
-		`{"type":"final","content":"ha\`:            {Text: `ha`},
+		`{"type":"final","content":"ha\`:             {Text: `ha`},
 		`{"type":"final","content":"ha\u00e`:         {Text: "ha"},
 		`{"type":"final","content":"all"`:            {Text: "all"},
 		`{"type":"final","content":"all"}`:           {Text: "all"},
