@@ -233,8 +233,8 @@ type MCPServer struct {
 	Command string   `toml:"command"`
 	Args    []string `toml:"args"`
 	Dir     string   `toml:"dir"`
-	// User is the account, by name or number, that the server's process runs as; empty: the worker's. It needs a worker that
-	// runs as root.
+	// User is the account, by name or number, that the server's process runs as; empty: the worker's. It needs a
+	// worker that runs as root.
 	User string `toml:"user"`
 	// Env is given to the server besides the variables that EnvAllow lets through. Nothing else is inherited.
 	Env      map[string]Secret `toml:"env"`

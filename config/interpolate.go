@@ -53,8 +53,8 @@ func (l *loader) interpolate(key, s string, secret bool) (string, bool) {
 	return out, ok
 }
 
-// secretFile reads the file that holds a secret, without the newlines at its end. No process that may not read the file learns
-// the secret from this one's environment. Values that are shown may not come from files.
+// secretFile reads the file that holds a secret, without the newlines at its end. No process that may not read the
+// file learns the secret from this one's environment. Values that are shown may not come from files.
 func secretFile(path string, secret bool) (string, error) {
 	if !secret {
 		return "", errors.New("only secrets may come from files")

@@ -19,7 +19,8 @@ import (
 // unprivileged is the account of tests that root runs: root can read everything.
 const unprivileged = 65534
 
-// asNobody makes the home an unprivileged user's, with copies of the programs, and returns how to start them as that user.
+// asNobody makes the home an unprivileged user's, with copies of the programs, and returns how to start them as that
+// user.
 func (h *home) asNobody(programs ...string) *syscall.SysProcAttr {
 	h.t.Helper()
 	for _, name := range programs {
@@ -42,8 +43,8 @@ func (h *home) asNobody(programs ...string) *syscall.SysProcAttr {
 	return attr
 }
 
-// TestAServerCannotReadItsWorkersSecrets has a tool server run as the same unprivileged user as its worker, or the starter that
-// runs a worker, whose environment holds a secret.
+// TestAServerCannotReadItsWorkersSecrets has a tool server run as the same unprivileged user as its worker, or the
+// starter that runs a worker, whose environment holds a secret.
 func TestAServerCannotReadItsWorkersSecrets(t *testing.T) {
 	t.Parallel()
 	const canary = "sk-canary-hidden-0123456789"
@@ -74,8 +75,8 @@ func TestAServerCannotReadItsWorkersSecrets(t *testing.T) {
 	}
 }
 
-// TestAHiddenWorkerReapsWhatAKilledOneLeft runs both workers as the same unprivileged user: what a worker reads of /proc to
-// find orphans is root's where its memory is hidden.
+// TestAHiddenWorkerReapsWhatAKilledOneLeft runs both workers as the same unprivileged user: what a worker reads of
+// /proc to find orphans is root's where its memory is hidden.
 func TestAHiddenWorkerReapsWhatAKilledOneLeft(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, "[llm]\nprovider = \"demo\"\n[[mcp.servers]]\nid = \"a\"\ncommand = \"./mcpserver\"\nargs = [\"-mode\", \"grandchild\", \"-pidfile\", \"pids\"]\n")

@@ -21,7 +21,8 @@ func accountOf(s Server) (*account, error) {
 		return nil, nil
 	}
 	if uid := os.Geteuid(); uid != 0 {
-		return nil, fmt.Errorf("MCP server %q: user = %q needs a worker that runs as root; this one runs as user %d: take the key away, or start the server elsewhere and give its URL", s.ID, s.User, uid)
+		return nil, fmt.Errorf("MCP server %q: user = %q needs a worker that runs as root; this one runs as user %d: "+
+			"remove the key, or run the server elsewhere and set its URL", s.ID, s.User, uid)
 	}
 	u, err := user.Lookup(s.User)
 	if err != nil {

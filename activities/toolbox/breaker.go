@@ -27,8 +27,8 @@ type breaker struct {
 	barred   time.Time // the quarantine for the last of them ends
 }
 
-// quiet is how long a server has to keep within its bounds after a quarantine for the next one to be short again. Neither
-// a connection nor an answer shortens it: a server that floods may answer well.
+// quiet is how long a server has to keep within its bounds after a quarantine for the next one to be short again.
+// Neither a connection nor an answer shortens it: a server that floods may answer well.
 const quiet = 10 * time.Minute
 
 // pause is how much of the current pause is left.

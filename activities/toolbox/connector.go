@@ -191,8 +191,8 @@ func (c *connector) explain(ctx context.Context, l *link, err error) error {
 	return errors.New(c.redact.text(why + stderrNote(l)))
 }
 
-// offended quarantines the server of a session in use that exceeded a bound, once: be it that the connection is lost, or that
-// the session is given up before that is known. The connector's lock is held.
+// offended quarantines the server of a session in use that exceeded a bound, once: be it that the connection is lost,
+// or that the session is given up before that is known. The connector's lock is held.
 func (c *connector) offended(s *session, e *Excess) {
 	if !s.over {
 		s.over = true
@@ -205,8 +205,8 @@ func (c *connector) quarantine(p *party, e *Excess) {
 	p.breaker.misbehaved(time.Now())
 	c.record.drops++
 	c.record.excess = e
-	c.log.Warn("an MCP server's connection was dropped", "server", c.id(), "tenant", p.tenant, "bound", e.Bound, "limit", e.Limit,
-		"offences", p.breaker.offences)
+	c.log.Warn("an MCP server's connection was dropped", "server", c.id(), "tenant", p.tenant,
+		"bound", e.Bound, "limit", e.Limit, "offences", p.breaker.offences)
 }
 
 // stderrNote is the last of what a server said on stderr, for people.
@@ -260,7 +260,8 @@ func (c *connector) lost(s *session, excess *Excess, blamed bool) {
 	case !blamed && c.local == nil:
 		p.breaker.struck(time.Now())
 	}
-	c.log.Warn("an MCP server's connection was lost", "server", c.id(), "tenant", p.tenant, "strikes", p.breaker.strikes, "process", s.link.fate())
+	c.log.Warn("an MCP server's connection was lost", "server", c.id(), "tenant", p.tenant,
+		"strikes", p.breaker.strikes, "process", s.link.fate())
 }
 
 // answered notes that the server is well.

@@ -40,7 +40,8 @@ func (d *httpDialer) dial(context.Context, string) (*link, error) {
 		way = &bearer{base: base, tokens: d.tokens}
 	}
 	m := newMeter(d.total, d.opts.MaxFrameBytes)
-	client := &http.Client{Transport: &headerRoundTripper{base: way, dialer: d, meter: m}, CheckRedirect: d.guard.checkRedirect}
+	way = &headerRoundTripper{base: way, dialer: d, meter: m}
+	client := &http.Client{Transport: way, CheckRedirect: d.guard.checkRedirect}
 	kept := &keptTransport{inner: d.transport(client)}
 	stop := func() error {
 		defer base.CloseIdleConnections()

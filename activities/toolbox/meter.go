@@ -75,9 +75,9 @@ func (b *bucket) take(now time.Time, n int) bool {
 // give adds tokens for what this program itself has asked for.
 func (b *bucket) give(n int) { b.tokens = min(b.tokens+float64(n), creditBursts*b.burst) }
 
-// meter holds one connection to the bounds. It sits below the SDK, which answers each request of a server in a goroutine
-// of its own and queues without limit: over stdio at the connection (watchedConn), over HTTP and SSE at the requests and
-// their bodies (metered). A nil meter has no bounds.
+// meter holds one connection to the bounds. It sits below the SDK, which answers each request of a server in a
+// goroutine of its own and queues without limit: over stdio at the connection (watchedConn), over HTTP and SSE at the
+// requests and their bodies (metered). A nil meter has no bounds.
 type meter struct {
 	total      *totals
 	frameBytes int             // the largest message, which each request of ours may bring
@@ -91,7 +91,8 @@ type meter struct {
 
 func newMeter(total *totals, frameBytes int) *meter {
 	m := &meter{
-		total: total, frameBytes: frameBytes, messages: newBucket(messageRate, messageBurst), requests: newBucket(requestRate, requestBurst),
+		total: total, frameBytes: frameBytes,
+		messages: newBucket(messageRate, messageBurst), requests: newBucket(requestRate, requestBurst),
 		bytes: newBucket(byteRate, byteBurst), stderr: newBucket(stderrRate, stderrBurst),
 	}
 	m.dropped, m.drop = context.WithCancelCause(context.Background())
@@ -215,8 +216,8 @@ func (s *stream) bytes(n int) error {
 	return nil
 }
 
-// lines notes what was read of a stream of lines. Each empty line counts as a message: it ends an event of SSE, and over
-// stdio it is none, but has to be read.
+// lines notes what was read of a stream of lines. Each empty line counts as a message: it ends an event of SSE, and
+// over stdio it is none, but has to be read.
 func (s *stream) lines(read []byte) error {
 	if err := s.bytes(len(read)); err != nil {
 		return err

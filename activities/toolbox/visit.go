@@ -58,7 +58,9 @@ func (c *connector) arrive(tenant string) (*party, error) {
 	if err != nil {
 		return nil, err
 	}
-	if wait := p.breaker.pause(time.Now()); wait > 0 && (p.breaker.strikes >= strikesAllowed || p.breaker.quarantined(time.Now())) {
+	now := time.Now()
+	barred := p.breaker.strikes >= strikesAllowed || p.breaker.quarantined(now)
+	if wait := p.breaker.pause(now); wait > 0 && barred {
 		return nil, c.unavailable(p, wait)
 	}
 	p.visits++

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// The kinds of -flood. The server answers the handshake and the question for its tools, one of which is work, and then sends
-// -flood-max messages of the kind as fast as they are taken: at once, or in the middle of a call where -flood-call says so. It
-// takes no answer to any of them.
+// The kinds of -flood. The server answers the handshake and the question for its tools, one of which is work, and
+// then sends -flood-max messages of the kind as fast as they are taken: at once, or in the middle of a call where
+// -flood-call says so. It takes no answer to any of them.
 const (
 	floodPing     = "ping"         // requests
 	floodElicit   = "elicit"       // requests that a person has to answer

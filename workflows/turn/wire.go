@@ -10,8 +10,8 @@ import (
 // maxWire is the longest function name that providers accept (^[a-zA-Z0-9_-]{1,64}$, OpenAI API reference).
 const maxWire = 64
 
-// hashed matches every name that ends in a hash. Servers choose the names of their tools: one that ends like this by itself
-// gets a hash of its own, or a server could claim the name of another server's tool.
+// hashed matches every name that ends in a hash. Servers choose the names of their tools: one that ends like this by
+// itself gets a hash of its own, or a server could claim the name of another server's tool.
 var hashed = regexp.MustCompile(`_[0-9a-f]{16}$`)
 
 // WireName is the name under which a provider sees the tool with this catalogue ID. Letters, digits, _ and - stay, a
