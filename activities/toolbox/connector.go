@@ -55,13 +55,6 @@ func (c *connector) name() string {
 	return fmt.Sprintf("MCP server %q", c.id())
 }
 
-// unavailable says that the server is left alone for now, as far as p is concerned. The connector's lock is held.
-func (c *connector) unavailable(p *party, wait time.Duration) error {
-	if wait <= 0 {
-		return fmt.Errorf("%s is unavailable, and another call is finding out whether it is well again: %s", c.name(), p.problem)
-	}
-	return fmt.Errorf("%s is unavailable and is tried again in %s: %s", c.name(), max(wait.Round(time.Second), time.Second), p.problem)
-}
 
 // connect carries out an attempt. It lives as long as the host at most, not as long as the caller that needed it first.
 func (c *connector) connect(sl *slot, a *attempt) {
@@ -84,12 +77,12 @@ func (c *connector) connect(sl *slot, a *attempt) {
 	p.connecting--
 	if err != nil {
 		p.breaker.connectFailed(time.Now())
-		p.problem = err.Error()
+		p.problem, p.told = err.Error(), toldOf(err)
 		c.record.failed(err.Error())
 		if e := (*Excess)(nil); errors.As(err, &e) {
 			c.quarantine(p, e)
 		}
-		a.err = fmt.Errorf("%s is unavailable: %w", c.name(), err)
+		a.err = &outage{all: c.name() + " is unavailable: " + p.problem, told: c.told(p), wait: p.breaker.pause(time.Now())}
 		c.log.Warn("connecting to an MCP server", "server", c.id(), "tenant", p.tenant, "failures", p.breaker.connects, "error", err)
 		c.forgetSlot(sl)
 	}
@@ -113,6 +106,7 @@ func (c *connector) install(sl *slot, s *session) error {
 	}
 	sl.party.connected()
 	s.slot, sl.current, sl.resting = sl, s, false
+	s.since, s.answers = time.Now(), sl.party.answers
 	sl.party.slots[sl.turn] = sl
 	s.startIdling(c.describer.server.IdleTimeout)
 	return nil
@@ -125,7 +119,7 @@ func (c *connector) open(ctx context.Context, p *party) (*session, error) {
 	for i := 0; ; i++ {
 		l, err := c.dialer.dial(ctx, p.tenant)
 		if err != nil {
-			return nil, errors.New(c.redact.text(err.Error()))
+			return nil, &outage{all: c.redact.text(err.Error()), told: inOurWords(err)}
 		}
 		versions := c.worthTrying(l)
 		probe, cancel := ctx, context.CancelFunc(func() {})
@@ -170,25 +164,27 @@ func (c *connector) forget() {
 
 // explain says why a handshake failed, with what the server last said.
 func (c *connector) explain(ctx context.Context, l *link, err error) error {
-	why := plain.Line(err.Error(), 400)
+	why, told := plain.Line(err.Error(), 400), inOurWords(err)
 	server := c.describer.server
-	switch {
-	case ctx.Err() != nil && server.URL != "":
+	if ctx.Err() != nil {
 		why = fmt.Sprintf("it did not finish its handshake within %s (connect_timeout)", server.ConnectTimeout)
-	case ctx.Err() != nil:
-		why = fmt.Sprintf("it did not finish its handshake within %s (connect_timeout); if it is still downloading, install it first or raise that", server.ConnectTimeout)
+		told = why
+		if server.URL == "" {
+			why += "; if it is still downloading, install it first or raise that"
+		}
 	}
 	if at := plain.Address(server.URL); at != "" && !strings.Contains(why, at) {
 		why = at + ": " + why
 	}
 	if fate := l.fate(); fate != "" {
 		why += "; its process ended with " + fate
+		told = "its process ended with " + fate
 	}
 	c.keepStderr(l)
 	if e := l.meter.excess(); e != nil {
 		return fmt.Errorf("%w%s", e, c.redact.text(stderrNote(l)))
 	}
-	return errors.New(c.redact.text(why + stderrNote(l)))
+	return &outage{all: c.redact.text(why + stderrNote(l)), told: told}
 }
 
 // offended quarantines the server of a session in use that exceeded a bound, once: be it that the connection is lost,
@@ -227,11 +223,13 @@ func stderrTail(l *link) string {
 	return tail
 }
 
+// steady is how long a connection lasts at least that was of use without a call.
+const steady = time.Second
+
 // ended is told when a session's connection is gone.
 func (c *connector) ended(s *session, crashed bool) {
 	c.keepStderr(s.link)
-	excess := s.link.meter.excess()
-	blamed, rested := s.blamedAlready(), s.hasRested()
+	excess, rested := s.link.meter.excess(), s.hasRested()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.gone = true
@@ -240,28 +238,28 @@ func (c *connector) ended(s *session, crashed bool) {
 		c.record.restarts++
 	}
 	if (crashed || excess != nil) && c.ctx.Err() == nil {
-		c.lost(s, excess, blamed)
+		c.lost(s, excess)
 	}
 	c.changed()
 }
 
 // lost notes why a session's connection is gone that was not given up. The connector's lock is held.
-func (c *connector) lost(s *session, excess *Excess, blamed bool) {
+func (c *connector) lost(s *session, excess *Excess) {
 	p, why := s.party, "its connection was lost"
 	if excess != nil {
 		why = excess.Error()
 	}
-	p.problem = c.redact.text(why + stderrNote(s.link))
+	p.problem, p.told = c.redact.text(why+stderrNote(s.link)), why
 	c.record.failed(p.problem)
-	switch {
+	switch now := time.Now(); {
 	case s.slot == nil: // it counts with the attempt to connect
 	case excess != nil:
 		c.offended(s, excess)
-	case !blamed && c.local == nil:
-		p.breaker.struck(time.Now())
+	case c.local == nil:
+		p.breaker.lost(now, now.Sub(s.since) >= steady || p.answers > s.answers)
 	}
 	c.log.Warn("an MCP server's connection was lost", "server", c.id(), "tenant", p.tenant,
-		"strikes", p.breaker.strikes, "process", s.link.fate())
+		"soon", p.breaker.flaps, "process", s.link.fate())
 }
 
 // answered notes that the server is well.
@@ -269,7 +267,7 @@ func (c *connector) answered(p *party) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p.breaker.answered()
-	p.problem = ""
+	p.problem, p.told = "", ""
 	p.answers++
 	c.note()
 }
@@ -279,7 +277,7 @@ func (c *connector) detach(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := s.link.meter.excess(); e != nil && s.slot != nil {
-		s.party.problem = e.Error()
+		s.party.problem, s.party.told = e.Error(), e.Error()
 		c.record.failed(e.Error())
 		c.offended(s, e)
 	}

@@ -116,7 +116,7 @@ func (c onceCloser) Close() (err error) {
 var _ io.ReadWriteCloser = onceCloser{}
 
 // errHostClosed is why nothing is started any more.
-var errHostClosed = errors.New("the tool host is closed")
+var errHostClosed = inOurs("the tool host is closed")
 
 // tasks are goroutines that end before their owner does.
 type tasks struct {

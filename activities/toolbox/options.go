@@ -106,7 +106,7 @@ type Options struct {
 	MaxTools        int // of one server; 512
 	MaxPages        int // of one tools/list; 64
 
-	BackoffMin time.Duration // pause after the first failed connect; 1 s
+	BackoffMin time.Duration // pause after the first failed connect; 100 ms
 	BackoffMax time.Duration // 60 s
 	StopGrace  time.Duration // between closing stdin, TERM and KILL; 500 ms
 	// RefreshEvery is how often a connected server is asked again what it offers, while somebody watches; 60 s.
@@ -128,7 +128,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.StderrTailBytes, 8<<10)
 	setDefault(&o.MaxTools, 512)
 	setDefault(&o.MaxPages, 64)
-	setDefault(&o.BackoffMin, time.Second)
+	setDefault(&o.BackoffMin, 100*time.Millisecond)
 	setDefault(&o.BackoffMax, time.Minute)
 	setDefault(&o.StopGrace, 500*time.Millisecond)
 	setDefault(&o.CancelGrace, time.Second)

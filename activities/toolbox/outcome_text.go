@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"net"
+	"os/exec"
 	"strings"
 	"syscall"
 
@@ -71,7 +74,9 @@ func (f *flight) refused(e ending, err error) (turn.ToolResult, error) {
 	s := f.s
 	refusal, ok := refusalOf(err)
 	if !ok {
-		return turn.ToolResult{}, turn.Errorf(turn.CodeToolNotSent, err, s.owner.name()+" refused the call unread")
+		s.lose()
+		return turn.ToolResult{}, turn.Errorf(turn.CodeToolNotSent, err,
+			fmt.Sprintf("%s was not called: %s no longer knows the session, as after a restart", f.req.Tool, s.owner.name()))
 	}
 	s.owner.answered(s.party)
 	text := fmt.Sprintf("%s was not called: %s %s.", f.req.Tool, s.owner.name(), refusal.words())
@@ -209,10 +214,18 @@ func inOurWords(err error) string {
 		{syscall.EPIPE, "broken pipe"},
 		{io.ErrUnexpectedEOF, "EOF"},
 		{io.EOF, "EOF"},
+		{syscall.EHOSTUNREACH, "no route to the host"},
+		{syscall.ENETUNREACH, "no route to the network"},
+		{exec.ErrNotFound, "its command was not found"},
+		{fs.ErrNotExist, "its command was not found"},
+		{fs.ErrPermission, "its command may not be run"},
 	} {
 		if errors.Is(err, known.is) {
 			return known.said
 		}
+	}
+	if dns := (*net.DNSError)(nil); errors.As(err, &dns) {
+		return "its name cannot be resolved"
 	}
 	return ""
 }

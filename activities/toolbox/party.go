@@ -19,6 +19,7 @@ type party struct {
 	visits     int              // calls under way, from the wait for their turn on
 	breaker    breaker
 	problem    string // why there is no connection, or why calls came to nothing
+	told       string // the same in words that the model may read
 	answers    int64
 	standing   State
 	since      time.Time
@@ -54,7 +55,7 @@ func (c *connector) party(tenant string) (*party, error) {
 		c.forgetParties()
 	}
 	if len(c.parties) >= maxParties {
-		return nil, fmt.Errorf("%s serves %d tenants on this worker, which is the most: try again in a minute", c.name(), maxParties)
+		return nil, inOurs(fmt.Sprintf("%s serves %d tenants on this worker, which is the most", c.name(), maxParties))
 	}
 	return c.newParty(tenant), nil
 }
@@ -73,9 +74,8 @@ func (c *connector) forgetParties() {
 // state is how the server stands with the tenant now. For the default tenant somebody watches the server, and finds out
 // when it is well again; of another one nothing is known when its pause is over.
 func (p *party) state() State {
-	failed := p.breaker.connects > 0 || p.breaker.strikes >= strikesAllowed || p.breaker.quarantined(time.Now())
 	switch {
-	case failed && (p.tenant == "" || p.breaker.pause(time.Now()) > 0):
+	case p.breaker.failing(time.Now()) && (p.tenant == "" || p.breaker.pause(time.Now()) > 0):
 		return StateFailing
 	case p.connections() > 0:
 		return StateConnected
@@ -112,12 +112,10 @@ func (p *party) note(s State) {
 	}
 }
 
-// connected: there is a connection. Whether calls on it come to anything is yet to be seen.
+// connected: there is a connection.
 func (p *party) connected() {
 	p.breaker.connected()
-	if p.breaker.strikes < strikesAllowed {
-		p.problem = ""
-	}
+	p.problem, p.told = "", ""
 }
 
 // lastWords is why the tenant has no connection, as the end of a sentence.

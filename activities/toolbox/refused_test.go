@@ -135,7 +135,7 @@ func TestARefusalThatEndsTheSessionIsToldInOurWords(t *testing.T) {
 		var e *turn.Error
 		require.ErrorAs(t, err, &e)
 		assert.Equal(t, turn.CodeToolNotSent, e.Code)
-		assert.Equal(t, `MCP server "web" refused the call unread`, e.Message)
+		assert.Equal(t, `mcp/web/append was not called: MCP server "web" no longer knows the session, as after a restart`, e.Message)
 		require.Eventually(t, func() bool { return h.Health()[0].Restarts == 1 }, 10*time.Second, 5*time.Millisecond, "it is connected anew")
 		assert.Equal(t, "x", call(t, h, "mcp/web/echo", `{"text":"x"}`).Text)
 	}

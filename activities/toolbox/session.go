@@ -28,6 +28,9 @@ type session struct {
 	gone bool          // the owner knows that its connection ended; the owner's lock guards it
 	over bool          // the owner has counted that it exceeded a bound; the owner's lock guards it
 
+	since   time.Time // when it was taken into use
+	answers int64     // that its tenant's calls had been given before
+
 	mu      sync.Mutex
 	users   int
 	retired bool
@@ -73,7 +76,7 @@ func (s *session) watch() {
 	s.mu.Lock()
 	crashed := !s.ending
 	s.ending = true
-	s.worth.crashed = crashed
+	s.worth.lost = s.worth.lost || crashed
 	s.mu.Unlock()
 	if crashed {
 		_ = s.link.stop() // a process may outlive its stdout
@@ -154,7 +157,8 @@ func (s *session) offer(ctx context.Context) (offer, error) {
 		return o, nil
 	}
 	if err := s.listAgain(ctx, false); err != nil {
-		return offer{}, fmt.Errorf("%s was asked again what it offers: %s", s.owner.name(), s.owner.redact.text(plain.Line(err.Error(), 400)))
+		text := s.owner.name() + " was asked again what it offers"
+		return offer{}, &outage{all: text + ": " + s.owner.redact.text(plain.Line(err.Error(), 400)), told: text + " and did not say"}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

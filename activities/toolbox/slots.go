@@ -3,7 +3,6 @@ package toolbox
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -41,10 +40,11 @@ func (c *connector) acquire(ctx context.Context, tenant, turnID string) (*sessio
 				return nil, a.err
 			}
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%s is still starting: %w", c.name(), context.Cause(ctx))
+			return nil, inOurs(c.name() + " is still starting")
 		}
 	}
-	return nil, fmt.Errorf("%s ends as soon as it is started%s", c.name(), c.lastWords(p))
+	text := c.name() + " ends as soon as it is started"
+	return nil, &outage{all: text + c.lastWords(p), told: text}
 }
 
 func (c *connector) sessionOrAttempt(tenant, turnID string) (*session, *attempt, *party, error) {
@@ -111,7 +111,7 @@ func (c *connector) makeRoom(added *slot) error {
 	}
 	oldest := cmp.Or(c.longestIdle(most), c.longestIdle(0))
 	if oldest == nil {
-		return fmt.Errorf("%s has %d connections on this worker, which is the most, and all of them are in use", c.name(), maxConnections)
+		return inOurs(fmt.Sprintf("%s has %d connections on this worker, which is the most, and all of them are in use", c.name(), maxConnections))
 	}
 	delete(oldest.party.slots, oldest.turn) // nobody finds it any more
 	c.running.start(oldest.current.rest)
@@ -199,11 +199,3 @@ func (c *connector) kept(req turn.ToolRequest) *session {
 	return sl.current
 }
 
-// notCalled is the error of a call that did not leave: the one that it has already, or tool_not_sent.
-func notCalled(tool string, err error) error {
-	var e *turn.Error
-	if errors.As(err, &e) {
-		return e
-	}
-	return turn.Errorf(turn.CodeToolNotSent, err, tool+" was not called")
-}

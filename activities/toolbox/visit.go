@@ -90,7 +90,7 @@ func (c *connector) queue(ctx context.Context, within time.Duration) error {
 	case <-c.ctx.Done():
 		return errHostClosed
 	}
-	return fmt.Errorf("%s has %d calls in flight, which is the most (max_concurrent_calls), and none of them ended in time", c.name(), cap(c.permits))
+	return inOurs(fmt.Sprintf("%s has %d calls in flight, which is the most (max_concurrent_calls), and none of them ended in time", c.name(), cap(c.permits)))
 }
 
 // patience is how long the call may wait: as long as it may take.
@@ -106,7 +106,7 @@ func (c *connector) patience(req turn.ToolRequest) time.Duration {
 
 // call finds the connection that the call belongs on, makes sure that the tool is what the turn pinned, and calls it.
 func (v *visit) call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult, error) {
-	s, err := v.c.connection(ctx, req)
+	s, err := v.connection(ctx, req)
 	if err != nil {
 		return turn.ToolResult{}, notCalled(req.Tool, err)
 	}
@@ -133,8 +133,22 @@ func (v *visit) call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult
 		return result, err
 	}
 	v.verdict(ctx, s, err)
-	v.heed(ctx, err)
+	if !req.Waits {
+		v.heed(ctx, err)
+	}
 	return result, err
+}
+
+// connectPatience bounds how long a call that can wait elsewhere occupies its worker while the server is connected to.
+const connectPatience = 2 * time.Second
+
+func (v *visit) connection(ctx context.Context, req turn.ToolRequest) (*session, error) {
+	if req.Waits {
+		limited, cancel := context.WithTimeout(ctx, connectPatience)
+		defer cancel()
+		ctx = limited
+	}
+	return v.c.connection(ctx, req)
 }
 
 // heed waits as long as a server wants to be left alone that has refused a call, because the next dispatch comes at once. It
@@ -151,8 +165,8 @@ func (c *connector) goesOn(tool string, r turn.ToolResult) bool {
 	return r.Outcome == turn.OutcomeUnknown && c.describer.settings[tool].Detach > 0
 }
 
-// verdict tells the breaker how the call went. Only one that nobody answered counts against the server, and not where its
-// caller gave it up, nor where another call was answered meanwhile.
+// verdict tells the breaker how the call went. Only one that was not answered in time counts against the server, and not if
+// its caller gave it up, another call was answered meanwhile, or the connection was lost.
 func (v *visit) verdict(ctx context.Context, s *session, err error) {
 	c, p := v.c, v.p
 	if v.settled {
@@ -167,10 +181,11 @@ func (v *visit) verdict(ctx context.Context, s *session, err error) {
 		p.breaker.undecided()
 	default:
 		c.record.failures++
-		if !s.blame() { // its loss has been counted
+		if s.isLost() {
+			p.breaker.undecided()
 			break
 		}
-		p.problem = "it did not answer"
+		p.problem, p.told = "it did not answer", "it did not answer in time"
 		if err != nil {
 			p.problem = c.redact.text(plain.Line(err.Error(), 400))
 		}

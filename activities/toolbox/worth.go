@@ -6,8 +6,7 @@ import "time"
 type worth struct {
 	bound   bool   // a call has reached the server: its state is a turn's now
 	founder string // the last call that came without counting on any state: later ones count on what it left
-	crashed bool   // its connection was lost
-	blamed  bool   // a call that came to nothing on it was counted against the server
+	lost    bool   // its connection was lost
 	rested  bool   // it ended because nobody used it
 	last    time.Time
 	timer   *time.Timer // looks whether it is idle; nil: it is kept
@@ -41,23 +40,18 @@ func (s *session) holdsState(founder string) bool {
 	return s.worth.bound && (founder == "" || founder == s.worth.founder)
 }
 
-// blame asks whether a call that came to nothing is to be counted against the server. It is not where the loss of the
-// whole connection was counted.
-func (s *session) blame() bool {
+// lose notes that the session's connection was lost, which its calls may notice first.
+func (s *session) lose() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.worth.crashed {
-		return false
-	}
-	s.worth.blamed = true
-	return true
+	s.worth.lost = true
 }
 
-// blamedAlready reports whether the loss of the connection has been counted with one of its calls.
-func (s *session) blamedAlready() bool {
+// isLost reports whether the session's connection was lost.
+func (s *session) isLost() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.worth.blamed
+	return s.worth.lost
 }
 
 // hasRested reports whether the session ended because nobody used it.

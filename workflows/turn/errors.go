@@ -39,7 +39,8 @@ const (
 type Error struct {
 	Code    Code
 	Message string
-	// RetryAfter is how long the other side asked to be left alone; 0 where it did not.
+	// RetryAfter is how long the other side asked to be left alone, or how long it is left alone because it is away; 0: not
+	// known.
 	RetryAfter time.Duration
 	Cause      error
 }

@@ -180,6 +180,8 @@ type ToolRequest struct {
 	CallID     string
 	Attempt    int
 	Repeatable bool
+	// Waits: the caller tries again later by itself if the call is not sent, so that the host is not to wait for the server.
+	Waits bool
 	// Replies and Continuation go on with a call that asked for something.
 	Replies      []Reply
 	Continuation []byte
