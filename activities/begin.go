@@ -87,39 +87,54 @@ func (a *Activities) pins(ctx context.Context, in workflows.BeginInput) (turn.Pi
 
 // pinTools picks the tools that policy does not deny outright from the published catalogues.
 func (a *Activities) pinTools(ctx context.Context, pins *turn.Pins) ([]turn.Descriptor, error) {
-	catalogues, err := a.journal.Catalogues(ctx)
+	catalogues, err := a.catalogues(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var descriptors []turn.Descriptor
 	for _, c := range catalogues {
-		if !slices.Contains(a.agent.Servers, c.Server) {
-			continue // published by a worker of another configuration
-		}
-		if c.Problem != "" && c.Required {
+		away := !c.Usable(time.Now())
+		if away && c.Required {
 			return nil, turn.Errorf(turn.CodeToolNotSent, nil, fmt.Sprintf(
 				"the required MCP server %q is not available: %s. Nothing was done; mend the server and ask again", c.Server, turn.Cut(c.Problem, 2000)))
 		}
-		if c.Problem != "" {
+		if away {
 			pins.Unavailable = append(pins.Unavailable, c.Server)
 			continue
 		}
-		for _, d := range c.Tools {
-			if !pins.Policy.Offered(d.Pinned()) {
-				continue
-			}
-			pins.Tools = append(pins.Tools, d.Pinned())
-			descriptors = append(descriptors, d)
-		}
+		offered := offeredOf(c, &pins.Policy)
+		descriptors = append(descriptors, offered...)
+		pins.Tools = append(pins.Tools, pinned(turn.Profile{Descriptors: offered})...)
 	}
 	return descriptors, nil
+}
+
+// catalogues are those of the servers that turns of this worker may call. Others were published by workers of another
+// configuration.
+func (a *Activities) catalogues(ctx context.Context) ([]turn.Catalogue, error) {
+	all, err := a.journal.Catalogues(ctx)
+	return slices.DeleteFunc(all, func(c turn.Catalogue) bool { return !slices.Contains(a.agent.Servers, c.Server) }), err
+}
+
+// offeredOf are a server's tools that policy does not deny outright.
+func offeredOf(c turn.Catalogue, policy *turn.Policy) (out []turn.Descriptor) {
+	for _, d := range c.Tools {
+		if policy == nil || policy.Offered(d.Pinned()) {
+			out = append(out, d)
+		}
+	}
+	return out
 }
 
 // system is the agent's prompt, with what the model has to know of servers that are away.
 func (a *Activities) system(unavailable []string) string {
 	s := a.agent.SystemPrompt
 	for _, server := range unavailable {
-		s += fmt.Sprintf("\n\nThe tool server %q is unavailable in this turn. Say so where the request needs it.", server)
+		s += unavailableNote(server)
 	}
 	return s
+}
+
+func unavailableNote(server string) string {
+	return fmt.Sprintf("\n\nThe tool server %q is unavailable. Say so if the request needs it.", server)
 }

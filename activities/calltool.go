@@ -22,15 +22,15 @@ func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (work
 	if !local(ctx) { // a quick call past its cap goes on beside its next dispatch; whichever ends first counts
 		leave, err := a.flights.enter(ctx, in.Turn+"/"+in.Call.ID)
 		if err != nil {
-			return workflows.CallResult{}, failure(ctx, turn.Errorf(turn.CodeStoreUnavailable, err, "the dispatch before is still under way"))
+			return workflows.CallResult{}, callFailure(ctx, in, clock, turn.Errorf(turn.CodeStoreUnavailable, err, "the dispatch before is still under way"))
 		}
 		defer leave()
 	}
 	ctx, release := a.steadfast(ctx, in.Turn)
 	defer release()
-	res, err := a.callTool(ctx, in, clock)
+	res, err := a.callTool(ctx, bounded(in, clock.before), clock)
 	res.Busy = clock.busy()
-	return res, failure(ctx, err)
+	return res, callFailure(ctx, in, clock, err)
 }
 
 func (a *Activities) callTool(ctx context.Context, in workflows.CallInput, clock *clock) (workflows.CallResult, error) {
@@ -57,7 +57,7 @@ func (a *Activities) callTool(ctx context.Context, in workflows.CallInput, clock
 		return a.askAgain(ctx, in, claim.Record.Suspended, result)
 	case len(result.Inquiries) > 0:
 		return a.suspend(ctx, in, result)
-	case result.Outcome == turn.OutcomeUnknown && in.Again && !result.Detached && !temporal.IsCanceledError(context.Cause(ctx)):
+	case result.Outcome == turn.OutcomeUnknown && repeats(in, clock) && !result.Detached && !temporal.IsCanceledError(context.Cause(ctx)):
 		// The claim stays: the next dispatch is granted for all that, and the ledger counts both. It is made elsewhere where
 		// this worker stops.
 		return workflows.CallResult{}, turn.Errorf(turn.CodeToolOutcomeUnknown, nil, result.Text)
@@ -113,6 +113,7 @@ func (a *Activities) run(ctx context.Context, in workflows.CallInput, call turn.
 	result, err := a.tools.Call(limited, turn.ToolRequest{
 		Tool: in.Tool.ID, Hash: in.Tool.Hash, Arguments: json.RawMessage(call.Arguments), Timeout: in.Timeout, TotalTimeout: in.TotalTimeout,
 		Tenant: in.Tenant, Session: in.Session, Turn: in.Turn, Step: in.Step, CallID: in.Call.ID, Attempt: in.Attempt, Repeatable: in.Tool.Repeatable,
+		Waits:   in.Wait > 0 && !local(ctx),
 		Replies: replies, Continuation: continuation, Resume: in.Resume, Founder: in.Founder,
 		Hold: a.holding(ctx, in, clock), Progress: progress, Late: func(late turn.ToolResult) { a.resolve(context.WithoutCancel(ctx), in, late) },
 	})

@@ -27,16 +27,12 @@ func (s *standing) now() []turn.Catalogue {
 		return s.catalogues
 	}
 	s.read = true
-	all, err := s.a.journal.Catalogues(s.ctx)
+	all, err := s.a.catalogues(s.ctx)
 	if err != nil {
 		logFailure(s.ctx, asTurnError(err))
 		return nil
 	}
-	for _, c := range all {
-		if slices.Contains(s.a.agent.Servers, c.Server) {
-			s.catalogues = append(s.catalogues, c)
-		}
-	}
+	s.catalogues = all
 	return s.catalogues
 }
 

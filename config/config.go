@@ -256,6 +256,9 @@ type MCPServer struct {
 	TotalTimeout time.Duration `toml:"total_timeout" min:"0s"`
 	// IdleTimeout ends a connection that nobody uses; 0 keeps it.
 	IdleTimeout time.Duration `toml:"idle_timeout" min:"0s"`
+	// CatalogueGrace is how long turns may still begin with the tools of a server that has become unavailable: their calls
+	// wait for it. 0 means 1 minute, and 10 minutes if the server is required.
+	CatalogueGrace time.Duration `toml:"catalogue_grace" min:"0s"`
 	// MaxConcurrentCalls bounds the calls in flight to the server, per worker.
 	MaxConcurrentCalls int `toml:"max_concurrent_calls" min:"1"`
 	// Allow and Deny are patterns of the server's own tool names. Empty Allow means all; Deny wins.

@@ -174,6 +174,7 @@ func (e *Engine) publish(ctx context.Context) error {
 func (e *Engine) publishOne(ctx context.Context, c turn.Catalogue) error {
 	switch {
 	case c.Problem != "":
+		c.Since = time.Now() // the journal keeps an earlier time
 		e.log.Warn("MCP server is not available", "server", c.Server, "required", c.Required, "problem", c.Problem)
 	case len(c.Dropped) > 0:
 		e.log.Warn("tools were left out", "server", c.Server, "dropped", c.Dropped)

@@ -86,7 +86,7 @@ func servers(cfg config.Config) []toolbox.Server {
 			ID: s.ID, Transport: toolbox.Transport(s.Transport), Command: s.Command, Args: s.Args, Dir: s.Dir, Env: reveal(s.Env), User: s.User,
 			EnvAllow: s.EnvAllow, URL: s.URL, Headers: reveal(s.Headers), Required: s.Required, Allow: s.Allow, Deny: s.Deny,
 			ConnectTimeout: s.ConnectTimeout, CallTimeout: s.CallTimeout, TotalTimeout: s.TotalTimeout, IdleTimeout: s.IdleTimeout,
-			MaxConcurrent: s.MaxConcurrentCalls, Networks: s.Networks, Tools: tools, Trust: s.Trust, TrustChanges: s.TrustChanges,
+			CatalogueGrace: s.CatalogueGrace, MaxConcurrent: s.MaxConcurrentCalls, Networks: s.Networks, Tools: tools, Trust: s.Trust, TrustChanges: s.TrustChanges,
 			OAuth: toolbox.OAuth{
 				TokenURL: s.OAuth.TokenURL, ClientID: s.OAuth.ClientID, ClientSecret: s.OAuth.ClientSecret.Reveal(), Scopes: s.OAuth.Scopes,
 			},

@@ -42,6 +42,22 @@ const (
 	MaxSetups = 64
 )
 
+// Outlast returns the catalogue to publish in place of before: while a server is unavailable, its last good tools stay, as
+// long as its configuration is the same, and the time at which it became unavailable.
+func Outlast(c, before turn.Catalogue) turn.Catalogue {
+	if c.Problem == "" {
+		c.Since = time.Time{}
+		return c
+	}
+	if before.Problem != "" {
+		c.Since = before.Since
+	}
+	if before.Setup == c.Setup {
+		c.Tools = before.Tools
+	}
+	return c
+}
+
 // Review says what becomes of the tools that a server publishes: those to accept from now on, and those to hold. The others
 // are accepted already. accepted are the hashes that are, by tool ID; fresh says that the server's configuration is one
 // that it was never published with.

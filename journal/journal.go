@@ -104,7 +104,8 @@ type Journal interface {
 	// PublishCatalogue makes c the current catalogue of its server. Unchanged content changes nothing. Where the server is
 	// published for the first time, all its tools are accepted as they are; later a tool that is new is accepted where the
 	// server's Setup is, and one that has changed only where it MayChange. What is accepted stays so: a tool that vanishes
-	// and comes back as it was, or that two workers publish in two versions, is not asked about again. c.Held is not read.
+	// and comes back as it was, or that two workers publish in two versions, is not asked about again. c.Held is not read. A
+	// catalogue with a Problem keeps the tools of the one before and the Since of the first with a Problem: see Outlast.
 	PublishCatalogue(ctx context.Context, c turn.Catalogue) error
 	// Catalogues returns the current catalogue of each server that has published one, ordered by server. Tools are those that
 	// are accepted as they are, Held the others. Hash stays that of what was published. Nothing of LocalServer is ever held.

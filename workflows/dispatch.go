@@ -54,6 +54,16 @@ func CallDeadline(tool time.Duration) time.Duration {
 // maxRecorded bounds an activity's recorded input, in bytes: over 2 MiB the server fails the workflow task for ever.
 const maxRecorded = 1900 << 10
 
+// waitForServer lets Temporal's server wait on behalf of a call that was not sent: that costs no worker's slot and no
+// history. The activity says when to try again (NextRetryDelay) and when its time is over, and marks every other error
+// non-retryable. A timeout leaves open whether the call was sent, and an attempt that nobody knows the end of is not to be
+// followed by another one of the same dispatch: the workflow asks the ledger, with the next dispatch. The intervals and the
+// number of attempts are for failures that the SDK reports itself.
+var waitForServer = &temporal.RetryPolicy{
+	InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second, MaximumAttempts: 1000,
+	NonRetryableErrorTypes: append([]string{"TemporalTimeout:StartToClose", "TemporalTimeout:Heartbeat"}, nonRetryable...),
+}
+
 // nonRetryable are errors that the server would otherwise retry: a result over the payload limit would be paid again
 // and again.
 var nonRetryable = []string{"payloadSizeError"}
@@ -182,12 +192,16 @@ func (r *run) regularCall(ctx workflow.Context, in CallInput, home string) (Call
 	if home != "" {
 		patience = homePatience
 	}
+	retry := &temporal.RetryPolicy{MaximumAttempts: 1}
+	if in.Wait > 0 {
+		retry = waitForServer
+	}
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: home, ScheduleToStartTimeout: patience,
 		StartToCloseTimeout: CallDeadline(max(in.Timeout, in.TotalTimeout) + in.Hold),
 		HeartbeatTimeout:    heartbeat,
 		WaitForCancellation: true,
-		RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: 1},
+		RetryPolicy:         retry,
 		Summary:             summary(in),
 	})
 	return call(ctx, r.atOnce(), Activities.CallTool, in)

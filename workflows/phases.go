@@ -87,8 +87,27 @@ func (r *run) buildPrompt(ctx workflow.Context, p turn.BuildPrompt) turn.Phase {
 	if no := turn.GuardInference(r.progress.Pins.Limits, r.progress.Counters); no != nil {
 		return p.Done(r.guarded(no))
 	}
+	r.refreshTools(ctx)
 	p.Join()
 	return p.LlmInfer()
+}
+
+// refreshTools takes up the tools of servers that were unavailable and are back. The first step leaves it to Begin, which
+// has just looked. If the journal cannot be read, the next step looks again.
+func (r *run) refreshTools(ctx workflow.Context) {
+	pins := &r.progress.Pins
+	if !r.waitsForServers() || len(pins.Unavailable) == 0 || r.progress.Counters.Step == 0 {
+		return
+	}
+	res, err := callLocal(localOnce(ctx, "look for missing tools"), Activities.RefreshTools, RefreshInput{
+		Version: WireVersion, Session: r.session, Turn: r.turnID, Profile: pins.Profile, Unavailable: pins.Unavailable,
+	})
+	if err != nil || res.Profile == "" {
+		return
+	}
+	pins.Profile, pins.Unavailable = res.Profile, res.Unavailable
+	pins.Tools = append(slices.Clone(pins.Tools), res.Tools...)
+	r.progress.Note = strings.TrimSpace(r.progress.Note + " " + toldBack(res.Back))
 }
 
 // llmInfer asks the model.

@@ -19,6 +19,8 @@ type Activities interface {
 	Begin(context.Context, BeginInput) (BeginResult, error)
 	// Infer appends the last step's results, asks the model and appends its answer.
 	Infer(context.Context, InferInput) (InferResult, error)
+	// RefreshTools looks whether servers that were unavailable to the turn are back, and pins their tools.
+	RefreshTools(context.Context, RefreshInput) (RefreshResult, error)
 	// CallTool claims one call, runs it, settles it and returns a receipt.
 	CallTool(context.Context, CallInput) (CallResult, error)
 	// Sample asks the model what a tool's server wants to know from it, once that is allowed.
@@ -83,6 +85,24 @@ type BeginResult struct {
 	Closed string `json:"closed,omitempty"`
 }
 
+// RefreshInput asks for the tools of servers that a turn lacks.
+type RefreshInput struct {
+	Version     int      `json:"v"`
+	Session     string   `json:"session"`
+	Turn        string   `json:"turn"`
+	Profile     string   `json:"profile"`     // blob with the pinned schemas
+	Unavailable []string `json:"unavailable"` // servers
+}
+
+// RefreshResult has the tools that came back. Without any, only Version is set.
+type RefreshResult struct {
+	Version     int         `json:"v"`
+	Profile     string      `json:"profile,omitempty"` // the blob that replaces the turn's
+	Tools       []turn.Tool `json:"tools,omitempty"`   // in addition to the turn's
+	Back        []string    `json:"back,omitempty"`    // servers whose tools these are
+	Unavailable []string    `json:"unavailable,omitempty"`
+}
+
 // InferInput asks for one inference, by reference.
 type InferInput struct {
 	Version int            `json:"v"`
@@ -130,6 +150,10 @@ type CallInput struct {
 	Timeout time.Duration     `json:"timeout"`
 	// TotalTimeout bounds a call whose progress renews Timeout; 0: nothing does.
 	TotalTimeout time.Duration `json:"total_timeout,omitempty"`
+	// Wait is how long the call may wait for its server if it cannot be sent, earlier dispatches deducted; 0: not at all. Left
+	// is the working time that the turn has left: for waiting and running together.
+	Wait time.Duration `json:"wait,omitempty"`
+	Left time.Duration `json:"left,omitempty"`
 	// Hold is how much longer it may take while its server holds it and asks somebody.
 	Hold time.Duration `json:"hold,omitempty"`
 	// Approved: a person has to have allowed this call with these arguments, and the ledger is to check it.

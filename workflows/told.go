@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/everturn/everturn/workflows/turn"
@@ -37,4 +38,13 @@ func refusal(ruling turn.Ruling) string {
 		text += ": " + ruling.Reason
 	}
 	return text + "; do not try again unless the user asks for it"
+}
+
+// toldBack tells the model which servers' tools it has from now on.
+func toldBack(servers []string) string {
+	quoted := make([]string, len(servers))
+	for i, s := range servers {
+		quoted[i] = fmt.Sprintf("%q", s)
+	}
+	return "Available again, with their tools: tool server " + strings.Join(quoted, ", ") + "."
 }

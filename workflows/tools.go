@@ -19,18 +19,23 @@ const maxDispatches = 5
 type flight struct {
 	call    turn.CallProposal
 	ruling  turn.Ruling
-	attempt int          // the last dispatch
-	asked   int          // what its server has asked so far
-	replies []turn.Reply // to what it asked last
-	answers int          // the dispatch that asked it
-	open    bool         // a dispatch may have reached its tool, and its end is not known
+	attempt int           // the last dispatch
+	busy    time.Duration // working time of the dispatches that ended with an error, waits for the server included
+	asked   int           // what its server has asked so far
+	replies []turn.Reply  // to what it asked last
+	answers int           // the dispatch that asked it
+	open    bool          // a dispatch may have reached its tool, and its end is not known
 	settled turn.Settled
 	receipt CallResult
 	err     error
 }
 
-// Repeats bounds the dispatches of a repeatable call whose outcome nobody knows: the last of them is what the model is told.
-const Repeats = 3
+// Repeats is how often a repeatable call whose outcome nobody knows is dispatched whatever time that takes, and maxRepeats
+// how often while the call's time lasts: the last dispatch is what the model is told.
+const (
+	Repeats    = 3
+	maxRepeats = 20
+)
 
 // callTool runs a step's calls and hands their results on in request order. Calls whose servers ask for something wait
 // until people have said it, and go on then.
@@ -164,7 +169,7 @@ func (r *run) oneCall(ctx workflow.Context, f *flight) (turn.Settled, CallResult
 		if (f.open || f.asked > 0) && outcome != turn.OutcomeUnknown { // the last dispatch did nothing, and that is not all of the call
 			settled.Outcome, settled.Code, settled.Text = turn.OutcomeUnknown, turn.CodeToolOutcomeUnknown, toldOpen(f, err)
 		}
-		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool, Preview: settled.Text}, nil
+		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool, Preview: settled.Text, Busy: receipt.Busy}, nil
 	}
 	if receipt.Tool != "" {
 		r.noteTool(c.Tool)
@@ -197,7 +202,8 @@ func (r *run) dispatch(ctx workflow.Context, f *flight, tool turn.Tool) (receipt
 		return CallResult{}, err
 	}
 	defer func() { settle(receipt, err); delete(r.holding, f.call.ID) }()
-	for range maxDispatches {
+	defer func() { receipt.Busy += f.busy }()
+	for range r.dispatches(tool) {
 		f.attempt++
 		if tool.Hold > 0 {
 			r.holding[f.call.ID] = f.attempt
@@ -209,6 +215,7 @@ func (r *run) dispatch(ctx workflow.Context, f *flight, tool turn.Tool) (receipt
 			receipt, err = r.regularCall(ctx, in, r.homeOf(tool))
 		}
 		err = r.lostHome(tool, err)
+		f.busy += r.spent(err)
 		f.open = f.open || tool.Repeatable && (code(err) == turn.CodeToolOutcomeUnknown || r.lost(err))
 		if err == nil || !r.dispatchAgain(f, tool, err) || r.atOnce() && ctx.Err() != nil {
 			return receipt, err
@@ -221,7 +228,9 @@ func (r *run) dispatch(ctx workflow.Context, f *flight, tool turn.Tool) (receipt
 // provably never reached its tool; or nobody knows whether it did, and the tool may be called again.
 func (r *run) dispatchAgain(f *flight, tool turn.Tool, err error) bool {
 	switch code(err) {
-	case turn.CodeToolNotSent, turn.CodeStoreUnavailable:
+	case turn.CodeToolNotSent:
+		return !r.waitsForServers() || tool.Lane == turn.LaneQuick && f.attempt == 1 // a regular call has waited already
+	case turn.CodeStoreUnavailable:
 		return true
 	case turn.CodeToolOutcomeUnknown:
 		return r.again(f, tool)
@@ -229,8 +238,45 @@ func (r *run) dispatchAgain(f *flight, tool turn.Tool, err error) bool {
 	return r.lost(err)
 }
 
+// again reports whether a call whose outcome is unknown is dispatched once more. If the call waits for its server, the
+// activity ends that with its time: it settles the call instead of failing.
 func (r *run) again(f *flight, tool turn.Tool) bool {
-	return tool.Repeatable && f.attempt < Repeats && r.progress.Pins.Version > 5
+	most := Repeats
+	if r.waitsForServers() {
+		most = maxRepeats
+	}
+	return tool.Repeatable && f.attempt < most && r.progress.Pins.Version > 5
+}
+
+// waitsForServers reports whether a call that cannot be sent waits for its server, instead of being dispatched again at once.
+func (r *run) waitsForServers() bool { return r.progress.Pins.Version > 6 }
+
+// dispatches is how often a call may be dispatched before it is given up.
+func (r *run) dispatches(tool turn.Tool) int {
+	if tool.Repeatable && r.waitsForServers() {
+		return maxRepeats
+	}
+	return maxDispatches
+}
+
+// spent is the working time of a dispatch that ended with this error, as far as its activity has reported it.
+func (r *run) spent(err error) (busy time.Duration) {
+	if err == nil || !r.waitsForServers() {
+		return 0
+	}
+	var failed *temporal.ApplicationError
+	var timeout *temporal.TimeoutError
+	switch {
+	case errors.As(err, &failed) && failed.HasDetails():
+		if failed.Details(&busy) != nil { // of another kind
+			return 0
+		}
+	case errors.As(err, &timeout) && timeout.HasLastHeartbeatDetails():
+		if timeout.LastHeartbeatDetails(&busy) != nil {
+			return 0
+		}
+	}
+	return busy
 }
 
 // lost reports that an error is the end of a dispatch, and not what CallTool made of its call. The server says so when a
@@ -261,17 +307,21 @@ func (r *run) outcomeOf(err error) turn.Outcome {
 
 func (r *run) callInput(f *flight, tool turn.Tool) CallInput {
 	l := r.progress.Pins.Limits
-	timeout, left := tool.Timeout, turn.Remaining(l, r.progress.Counters)
+	timeout, left := tool.Timeout, max(turn.Remaining(l, r.progress.Counters)-f.busy, time.Second)
 	if timeout == 0 {
 		timeout = l.ToolTimeout
 	}
 	_, resume := r.progress.Homes[server(tool)]
-	return CallInput{
+	in := CallInput{
 		Version: WireVersion, Session: r.session, Tenant: r.progress.Pins.Tenant, Turn: r.turnID, Step: r.progress.Counters.Step, Call: f.call, Tool: tool,
 		Profile: r.progress.Pins.Profile, Attempt: f.attempt, Timeout: min(timeout, left), TotalTimeout: min(tool.TotalTimeout, left), Hold: tool.Hold,
 		Approved: f.ruling.Allowed, Replies: f.replies, Answers: f.answers, Resume: resume && tool.Stateful,
 		Again: r.again(f, tool),
 	}
+	if r.waitsForServers() {
+		in.Wait, in.Left = max(in.Timeout-f.busy, time.Second), left
+	}
+	return in
 }
 
 // noteTool remembers a tool for the search attributes, once.

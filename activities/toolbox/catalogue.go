@@ -146,7 +146,7 @@ func (o *offer) bound() {
 // blank is the server's catalogue without anything in it.
 func (d describer) blank() turn.Catalogue {
 	return turn.Catalogue{
-		Server: d.server.ID, Required: d.server.Required, MayChange: d.server.TrustChanges || d.prefix == localID, Setup: d.setup(),
+		Server: d.server.ID, Required: d.server.Required, Grace: d.server.CatalogueGrace, MayChange: d.server.TrustChanges || d.prefix == localID, Setup: d.setup(),
 	}
 }
 

@@ -55,7 +55,6 @@ func (c *connector) name() string {
 	return fmt.Sprintf("MCP server %q", c.id())
 }
 
-
 // connect carries out an attempt. It lives as long as the host at most, not as long as the caller that needed it first.
 func (c *connector) connect(sl *slot, a *attempt) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.describer.server.ConnectTimeout)

@@ -55,6 +55,9 @@ type Server struct {
 	TotalTimeout   time.Duration // for a call that reports progress; 0: progress renews nothing
 	IdleTimeout    time.Duration // ends a connection that nobody uses; 0 keeps it
 	MaxConcurrent  int           // calls in flight; 0 means 64
+	// CatalogueGrace is how long turns may still begin with the tools of a server that has become unavailable; 0 means 1 min,
+	// and 10 min if the server is Required.
+	CatalogueGrace time.Duration
 
 	Allow []string // globs on tool names (path.Match); empty allows all
 	Deny  []string // globs; wins over Allow
@@ -158,6 +161,10 @@ func (s Server) withDefaults() (Server, error) {
 	setDefault(&s.ConnectTimeout, 30*time.Second)
 	setDefault(&s.CallTimeout, time.Minute)
 	setDefault(&s.MaxConcurrent, 64)
+	if s.Required {
+		setDefault(&s.CatalogueGrace, 10*time.Minute)
+	}
+	setDefault(&s.CatalogueGrace, time.Minute)
 	if s.Transport == "" {
 		s.Transport = TransportHTTP
 		if s.Command != "" {

@@ -198,4 +198,3 @@ func (c *connector) kept(req turn.ToolRequest) *session {
 	}
 	return sl.current
 }
-

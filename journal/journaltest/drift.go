@@ -3,6 +3,7 @@ package journaltest
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -150,10 +151,27 @@ func firstAfterAway(t T, open func() journal.Store) {
 	read := tool("read", "1")
 	s.publish(mail(read))
 	s.sees(these(read), nil)
-	s.publish(away)
-	s.sees(nil, nil)
+	lastsWhileAway(s, away, read)
 	s.publish(mail(read, tool("send", "1")))
 	s.sees(these(read), these(tool("send", "1")))
+}
+
+// lastsWhileAway: the last good tools stay, with the time since when nobody can ask the server, which no later failure moves.
+func lastsWhileAway(s *servers, away turn.Catalogue, last turn.Descriptor) {
+	for i := range 3 {
+		away.Since = time.Unix(int64(1000+i), 0).UTC()
+		away.Problem += "!"
+		s.publish(away)
+		c := s.sees(these(last), nil)
+		assert.Equal(s, away.Problem, c.Problem)
+		assert.Equal(s, time.Unix(1000, 0).UTC(), c.Since)
+	}
+	other := away
+	other.Setup = "another"
+	s.publish(other)
+	s.sees(nil, nil)
+	s.publish(mail(last))
+	assert.Zero(s, s.sees(these(last), nil).Since)
 }
 
 func staysAccepted(t T, open func() journal.Store) {

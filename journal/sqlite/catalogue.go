@@ -20,19 +20,24 @@ import (
 func (s *Store) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
 	doing := fmt.Sprintf("publishing the catalogue of %q", c.Server)
 	c.Held = nil
-	content, err := json.Marshal(c)
-	if err != nil {
-		return fmt.Errorf("%s: %w", doing, err)
-	}
-	if len(content) > journal.MaxBlobBytes {
-		return fmt.Errorf("%s: it has %d bytes, and %d are the most: allow fewer of its tools", doing, len(content), journal.MaxBlobBytes)
-	}
 	return s.write(ctx, doing, func(t *tx) error {
 		if err := checkID("server", c.Server); err != nil {
 			return err
 		}
+		before, err := t.readCatalogue(`SELECT content, content_blob FROM catalogue WHERE server = ?`, c.Server)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		c := journal.Outlast(c, before)
+		content, err := json.Marshal(c)
+		if err != nil {
+			return err
+		}
+		if len(content) > journal.MaxBlobBytes {
+			return fmt.Errorf("it has %d bytes, and %d are the most: allow fewer of its tools", len(content), journal.MaxBlobBytes)
+		}
 		hash, current, view := journal.HashOf(content), "", ""
-		err := t.row(`SELECT hash, view_hash FROM catalogue WHERE server = ?`, c.Server).Scan(&current, &view)
+		err = t.row(`SELECT hash, view_hash FROM catalogue WHERE server = ?`, c.Server).Scan(&current, &view)
 		if (err != nil && !errors.Is(err, sql.ErrNoRows)) || (hash == current && view != "") {
 			return err
 		}

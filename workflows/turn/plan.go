@@ -68,7 +68,7 @@ type Pins struct {
 	RetryMax    int      `json:"retry_max"`
 	Temperature *float64 `json:"temperature,omitempty"`
 	MaxTokens   int      `json:"max_output_tokens,omitempty"`
-	// Unavailable are the optional servers that could not be asked when the turn began.
+	// Unavailable are the optional servers whose tools the turn lacks: they could not be asked when it began, nor since.
 	Unavailable []string `json:"unavailable,omitempty"`
 }
 

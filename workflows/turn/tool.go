@@ -105,6 +105,15 @@ type Catalogue struct {
 	Setup string `json:"setup,omitempty"`
 	// Held are tools that were left out of Tools because nobody has accepted them as they are now.
 	Held []Drift `json:"held,omitempty"`
+	// Since is when a server with a Problem became unavailable. Its last good Tools stay valid for Grace from then on.
+	Since time.Time     `json:"since,omitzero"`
+	Grace time.Duration `json:"grace,omitempty"`
+}
+
+// Usable reports whether turns may have the server's tools: it can be asked, or became unavailable less than Grace ago. A
+// call of a tool then waits for its server.
+func (c Catalogue) Usable(now time.Time) bool {
+	return c.Problem == "" || len(c.Tools) > 0 && now.Before(c.Since.Add(c.Grace))
 }
 
 // Drift is a tool that is not what was accepted.

@@ -1,0 +1,56 @@
+package activities
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// RefreshTools looks whether servers that were unavailable to a turn are back, and pins their tools as Begin would. What
+// the turn has stays as it is. The new profile is the one of a turn that begins now, if nothing else has changed, so that
+// providers cache their common prefix.
+func (a *Activities) RefreshTools(ctx context.Context, in workflows.RefreshInput) (workflows.RefreshResult, error) {
+	res, err := a.refreshTools(ctx, in)
+	return res, failure(ctx, err)
+}
+
+func (a *Activities) refreshTools(ctx context.Context, in workflows.RefreshInput) (workflows.RefreshResult, error) {
+	res := workflows.RefreshResult{Version: workflows.WireVersion}
+	catalogues, err := a.catalogues(ctx)
+	if err != nil {
+		return res, err
+	}
+	back := slices.DeleteFunc(catalogues, func(c turn.Catalogue) bool {
+		return !slices.Contains(in.Unavailable, c.Server) || !c.Usable(time.Now())
+	})
+	if len(back) == 0 {
+		return res, nil
+	}
+	profile, err := a.profiles.get(ctx, in.Profile)
+	if err != nil {
+		return res, err
+	}
+	profile.Descriptors = slices.Clone(profile.Descriptors)
+	for _, c := range back {
+		offered := offeredOf(c, profile.Policy)
+		profile.Descriptors = append(profile.Descriptors, offered...)
+		profile.System = strings.Replace(profile.System, unavailableNote(c.Server), "", 1)
+		res.Tools = append(res.Tools, pinned(turn.Profile{Descriptors: offered})...)
+		res.Back = append(res.Back, c.Server)
+	}
+	slices.SortStableFunc(profile.Descriptors, func(a, b turn.Descriptor) int { return cmp.Compare(catalogueOf(a), catalogueOf(b)) })
+	res.Unavailable = slices.DeleteFunc(slices.Clone(in.Unavailable), func(s string) bool { return slices.Contains(res.Back, s) })
+	res.Profile, err = a.profiles.put(ctx, profile)
+	return res, err
+}
+
+// catalogueOf is the server that a tool's catalogue is named after, by which catalogues are ordered.
+func catalogueOf(d turn.Descriptor) string {
+	server, _, _ := strings.Cut(strings.TrimPrefix(d.ID, "mcp/"), "/")
+	return server
+}

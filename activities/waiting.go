@@ -1,0 +1,97 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// A call that was not sent waits for its server: the activity fails with tool_not_sent and a delay, Temporal's server
+// retries it after that on any worker, and each attempt claims the call and gives the claim back. All attempts of a
+// dispatch share one clock, which the details of the heartbeat carry from one to the next, with the delays in it. So the
+// wait is bounded by time in which workers tried, and counts as working time of the turn.
+
+// The bounds of a retry delay. Another worker may be able to reach the server before this worker tries again, so that the
+// breaker's pause is not waited out.
+const (
+	retryAtLeast = 100 * time.Millisecond
+	retryAtMost  = 2 * time.Second
+)
+
+// bounded is in with the times that are left to run the call when it has waited for so long.
+func bounded(in workflows.CallInput, waited time.Duration) workflows.CallInput {
+	if in.Left > 0 {
+		left := max(in.Left-waited, time.Second)
+		in.Timeout, in.TotalTimeout = min(in.Timeout, left), min(in.TotalTimeout, left)
+	}
+	return in
+}
+
+// repeats reports whether a call whose outcome is unknown is left to the next dispatch.
+func repeats(in workflows.CallInput, clock *clock) bool {
+	return in.Again && (in.Wait == 0 || in.Attempt < workflows.Repeats || clock.busy() < in.Wait)
+}
+
+// callFailure maps the error of a call to the one that leaves the worker, with the working time so far as its detail.
+// Only a call that was not sent and has time left may be retried.
+func callFailure(ctx context.Context, in workflows.CallInput, clock *clock, err error) error {
+	if err == nil {
+		return nil
+	}
+	if temporal.IsCanceledError(context.Cause(ctx)) {
+		return temporal.NewCanceledError()
+	}
+	clock.stop() // no beat follows what is recorded here
+	e, busy := asTurnError(err), clock.busy()
+	options := temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{busy}}
+	if e.Code != turn.CodeToolNotSent || in.Wait == 0 || local(ctx) {
+		logFailure(ctx, e)
+		return temporal.NewApplicationErrorWithOptions(e.Message, string(e.Code), options)
+	}
+	delay, more := retryDelay(e.RetryAfter, in.Wait, in.Wait-busy)
+	if !more {
+		logFailure(ctx, e)
+		return temporal.NewApplicationErrorWithOptions(gaveUp(e, busy), string(e.Code), options)
+	}
+	if activity.IsActivity(ctx) {
+		activity.RecordHeartbeat(ctx, busy+delay)
+	}
+	options.NonRetryable, options.NextRetryDelay, options.Category = false, delay, temporal.ApplicationErrorCategoryBenign
+	return temporal.NewApplicationErrorWithOptions(e.Message, string(e.Code), options)
+}
+
+// retryDelay is how long a call waits before it is tried again: until the server is tried again, within the bounds, and not
+// past the time that is left. Up to a quarter is added, so that the calls of a server that is back do not come in step.
+// A long wait has longer delays, so that its attempts stay below the retry policy's maximum. False: no time is left.
+func retryDelay(after, wait, left time.Duration) (time.Duration, bool) {
+	if left < retryAtLeast {
+		return 0, false
+	}
+	delay := min(max(after, retryAtLeast), max(retryAtMost, wait/100))
+	return min(delay+rand.N(delay/4), left), true
+}
+
+// gaveUp tells the model why a call was not made, and when the server is tried again.
+func gaveUp(e *turn.Error, waited time.Duration) string {
+	text := fmt.Sprintf("%s; tried for %s", strings.TrimSuffix(e.Message, "."), about(waited))
+	if e.RetryAfter > 0 {
+		text += "; next try in " + about(e.RetryAfter)
+	}
+	return text + ". It may be called again later."
+}
+
+// about is a duration in seconds, or in milliseconds below one.
+func about(d time.Duration) string {
+	if d < time.Second {
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
