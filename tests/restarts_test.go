@@ -18,6 +18,7 @@ import (
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/tests/loopback"
 	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -157,10 +158,11 @@ func (r *rig) throughOutages(s restarted) (got tally) {
 				mu.Lock()
 				run := r.begin(id, fmt.Sprint("turn", n), nil)
 				mu.Unlock()
-				res := r.result(run)
+				var res workflows.Result
+				failed := run.Get(r.t.Context(), &res)
 				list, err := r.store.Calls(r.t.Context(), run.GetRunID())
 				mu.Lock()
-				if err != nil || len(list) != callsEach || res.FinishReason != turn.FinishAnswered {
+				if err != nil || failed != nil || len(list) != callsEach || res.FinishReason != turn.FinishAnswered {
 					got.incomplete++
 				}
 				for i, c := range list {

@@ -92,3 +92,33 @@ func TestAQuarantineGrowsWhateverTheServerAnswers(t *testing.T) {
 	b.misbehaved(now)
 	assert.LessOrEqual(t, b.pause(now), time.Second, "it kept within its bounds for long")
 }
+
+func TestALostConnectionCountsOnlyIfItWasOfNoUse(t *testing.T) {
+	now := time.Unix(1000, 0)
+	b := breaker{first: time.Second, most: time.Minute}
+	for range 10 {
+		b.lost(now, true)
+	}
+	assert.Zero(t, b.pause(now), "a server that is restarted is shut out")
+	for range strikesAllowed {
+		b.lost(now, false)
+		b.connected()
+	}
+	b.lost(now, false)
+	assert.Positive(t, b.pause(now), "a server that ends as soon as it is connected to is started without a pause")
+	assert.True(t, b.failing(now))
+	b.answered()
+	assert.False(t, b.failing(now))
+}
+
+func TestAConnectClearsAllStrikes(t *testing.T) {
+	now := time.Unix(1000, 0)
+	b := breaker{first: time.Second, most: time.Minute}
+	for range strikesAllowed {
+		b.struck(now)
+	}
+	b.connected()
+	ok, finding := b.admit(now)
+	assert.True(t, ok && !finding)
+	assert.False(t, b.failing(now))
+}

@@ -157,6 +157,8 @@ func (m *toolsLost) PublishCatalogue(ctx context.Context, c turn.Catalogue) erro
 	if c.Problem == "" && m.away[c.Server] {
 		return nil
 	}
-	m.away[c.Server] = c.Problem != ""
+	if m.away[c.Server] = c.Problem != ""; m.away[c.Server] {
+		c.Setup = "" // the journal keeps the last good tools of the same configuration
+	}
 	return m.Store.PublishCatalogue(ctx, c)
 }

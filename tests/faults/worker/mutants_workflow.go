@@ -16,7 +16,7 @@ import (
 // workflowMutant changes what the workflow asks of Temporal.
 type workflowMutant struct {
 	interceptor.WorkerInterceptorBase
-	attempts      int32 // of a tool call, instead of one
+	attempts      int32 // of a tool call, also if nobody knows how the one before ended
 	cancelForStop bool  // a worker's death is taken for a user's cancel
 	timer         bool  // a timer that no history has
 	lax           bool  // every decision is accepted, a second one too
@@ -55,7 +55,7 @@ func (o *outbound) ExecuteActivity(ctx workflow.Context, activity string, args .
 	}
 	if options := workflow.GetActivityOptions(ctx); m.attempts > 0 && activity == "CallTool" {
 		policy := *options.RetryPolicy
-		policy.MaximumAttempts = m.attempts
+		policy.MaximumAttempts, policy.NonRetryableErrorTypes = m.attempts, nil
 		options.RetryPolicy = &policy
 		ctx = workflow.WithActivityOptions(ctx, options)
 	}

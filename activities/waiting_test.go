@@ -1,0 +1,88 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+func TestARetryDelayIsTheBreakersWithinItsBounds(t *testing.T) {
+	for name, c := range map[string]struct{ after, wait, left, least, most time.Duration }{
+		"not known":              {0, 15 * time.Second, 15 * time.Second, retryAtLeast, 2 * retryAtLeast},
+		"the breaker's":          {time.Second, 15 * time.Second, 15 * time.Second, time.Second, 1250 * time.Millisecond},
+		"another worker's turn":  {time.Minute, 15 * time.Second, 15 * time.Second, retryAtMost, retryAtMost * 5 / 4},
+		"at the end of the time": {time.Minute, 15 * time.Second, 300 * time.Millisecond, 300 * time.Millisecond, 300 * time.Millisecond},
+		"of a long wait":         {time.Hour, time.Hour, time.Hour, 36 * time.Second, 45 * time.Second},
+	} {
+		for range 20 {
+			got, more := retryDelay(c.after, c.wait, c.left)
+			require.True(t, more, name)
+			assert.GreaterOrEqual(t, got, c.least, name)
+			assert.LessOrEqual(t, got, c.most, name)
+		}
+	}
+	_, more := retryDelay(0, time.Second, retryAtLeast-1)
+	assert.False(t, more, "the time is over")
+}
+
+// unsent is a tool whose server is away, or a journal error.
+type unsent struct{ err error }
+
+func (unsent) Check(turn.Descriptor, json.RawMessage) error { return nil }
+
+func (u unsent) Call(context.Context, turn.ToolRequest) (turn.ToolResult, error) {
+	return turn.ToolResult{}, u.err
+}
+
+// Temporal's server may retry only what was not sent: an attempt whose end is not known is the ledger's to judge.
+func TestOnlyACallThatWasNotSentMayBeRetried(t *testing.T) {
+	away := &turn.Error{Code: turn.CodeToolNotSent, Message: "away", RetryAfter: time.Second}
+	for name, c := range map[string]struct {
+		err   error
+		wait  time.Duration
+		retry bool
+	}{
+		"not sent":                      {away, 15 * time.Second, true},
+		"not sent, of an older version": {away, 0, false},
+		"not sent, and no time is left": {away, time.Nanosecond, false},
+		"drift":                         {turn.Errorf(turn.CodeToolDrift, nil, "changed"), 15 * time.Second, false},
+		"a server that lost its state":  {turn.Errorf(turn.CodeToolStateLost, nil, "gone"), 15 * time.Second, false},
+		"the journal is away":           {context.DeadlineExceeded, 15 * time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, err := New(Options{Journal: &readyJournal{}, Tools: unsent{c.err}})
+			require.NoError(t, err)
+			_, err = a.CallTool(t.Context(), workflows.CallInput{Call: turn.CallProposal{ID: "1.0"}, Attempt: 1, Timeout: time.Second, Wait: c.wait})
+			var app *temporal.ApplicationError
+			require.ErrorAs(t, err, &app)
+			assert.Equal(t, c.retry, !app.NonRetryable())
+			if c.retry {
+				assert.Positive(t, app.NextRetryDelay())
+			}
+			var busy time.Duration
+			assert.NoError(t, app.Details(&busy), "the turn is told how long it took")
+		})
+	}
+}
+
+// readyJournal grants every claim.
+type readyJournal struct{ journal.Journal }
+
+func (*readyJournal) StepMessage(context.Context, journal.StepKey) (turn.Message, error) {
+	return turn.Message{ToolCalls: []turn.ToolCall{{ID: "1.0"}}}, nil
+}
+
+func (*readyJournal) ClaimCall(context.Context, journal.ClaimInput) (journal.Claim, error) {
+	return journal.Claim{State: journal.ClaimGranted}, nil
+}
+
+func (*readyJournal) ReleaseCall(context.Context, string, string, int) error { return nil }
