@@ -3,7 +3,6 @@ package tests
 import (
 	"context"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -218,29 +217,6 @@ func TestCancelledWhileCallsWaitForASlot(t *testing.T) {
 	messages := paired(t, r, session(t))
 	require.Len(t, messages, 4)
 	assert.Equal(t, turn.OutcomeCancelled, messages[3].Outcome)
-	r.sound(session(t))
-}
-
-func TestACallThatWasNeverSentIsToldSo(t *testing.T) {
-	t.Parallel()
-	gate := script.NewGate()
-	l := newLedger(t)
-	r := newRig(t, script.Steps(script.Call("mcp_ledger_append", `{"text":"x"}`).WithText("One moment.").Hold(2, gate), script.Text("It is not there.")),
-		l.host(config.MCPTool{}))
-	command := filepath.Join(t.TempDir(), "server")
-	require.NoError(t, os.Symlink(r.cfg.MCP.Servers[0].Command, command))
-	r.cfg.MCP.Servers[0].Command = command
-	r.work()
-	run := r.begin(session(t), "Append it.", nil)
-	r.reach(gate)
-	require.NoError(t, os.Remove(command))
-	l.kill()
-	gate.Release()
-	assert.Equal(t, "It is not there.", r.result(run).Answer)
-	assert.Zero(t, l.count("begun", "x"))
-	call := r.calls(run.GetRunID(), 1)[0]
-	assert.Equal(t, turn.OutcomeError, call.Outcome, "that nothing happened is certain")
-	r.keep("v1-call-not-sent", session(t), run.GetRunID())
 	r.sound(session(t))
 }
 

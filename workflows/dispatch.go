@@ -56,12 +56,13 @@ const maxRecorded = 1900 << 10
 
 // waitForServer lets Temporal's server wait on behalf of a call that was not sent: that costs no worker's slot and no
 // history. The activity says when to try again (NextRetryDelay) and when its time is over, and marks every other error
-// non-retryable. A timeout leaves open whether the call was sent, and an attempt that nobody knows the end of is not to be
-// followed by another one of the same dispatch: the workflow asks the ledger, with the next dispatch. The intervals and the
-// number of attempts are for failures that the SDK reports itself.
+// non-retryable. After a timeout, or an error that the SDK reports in place of the activity's, whether the call was sent is
+// not known: no attempt of the same dispatch follows, but the next dispatch, which asks the ledger. The type of a plain Go
+// error is empty. Intervals and attempts bound what is not listed.
 var waitForServer = &temporal.RetryPolicy{
 	InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second, MaximumAttempts: 1000,
-	NonRetryableErrorTypes: append([]string{"TemporalTimeout:StartToClose", "TemporalTimeout:Heartbeat"}, nonRetryable...),
+	NonRetryableErrorTypes: append([]string{"TemporalTimeout:StartToClose", "TemporalTimeout:Heartbeat", "", "wrapError", "PanicError"},
+		nonRetryable...),
 }
 
 // nonRetryable are errors that the server would otherwise retry: a result over the payload limit would be paid again

@@ -62,14 +62,14 @@ func TestACallThatWasMadeOnceIsNotSaidToHaveFailed(t *testing.T) {
 		first, second error
 		outcome       turn.Outcome
 	}{
-		"asked, then changed":         {nil, ended(turn.CodeToolDrift), turn.OutcomeUnknown},
-		"unknown, then not sent":      {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodeToolNotSent), turn.OutcomeUnknown},
-		"unknown, then changed":       {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodeToolDrift), turn.OutcomeUnknown},
-		"unknown, then state lost":    {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodeToolStateLost), turn.OutcomeUnknown},
-		"lost, then not sent":         {errors.New("context canceled"), ended(turn.CodeToolNotSent), turn.OutcomeUnknown},
-		"unknown, then not allowed":   {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodePolicyDenied), turn.OutcomeUnknown},
-		"not sent, and again not":     {ended(turn.CodeToolNotSent), ended(turn.CodeToolNotSent), turn.OutcomeError},
-		"not sent, then it is denied": {ended(turn.CodeToolNotSent), ended(turn.CodePolicyDenied), turn.OutcomeDenied},
+		"asked, then changed":       {nil, ended(turn.CodeToolDrift), turn.OutcomeUnknown},
+		"unknown, then not sent":    {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodeToolNotSent), turn.OutcomeUnknown},
+		"unknown, then changed":     {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodeToolDrift), turn.OutcomeUnknown},
+		"unknown, then state lost":  {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodeToolStateLost), turn.OutcomeUnknown},
+		"lost, then not sent":       {errors.New("context canceled"), ended(turn.CodeToolNotSent), turn.OutcomeUnknown},
+		"unknown, then not allowed": {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodePolicyDenied), turn.OutcomeUnknown},
+		"not sent in its time":      {ended(turn.CodeToolNotSent), nil, turn.OutcomeError},
+		"not taken, then denied":    {ended(turn.CodeStoreUnavailable), ended(turn.CodePolicyDenied), turn.OutcomeDenied},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var suite testsuite.WorkflowTestSuite

@@ -203,7 +203,7 @@ func (r *run) dispatch(ctx workflow.Context, f *flight, tool turn.Tool) (receipt
 	}
 	defer func() { settle(receipt, err); delete(r.holding, f.call.ID) }()
 	defer func() { receipt.Busy += f.busy }()
-	for range r.dispatches(tool) {
+	for n := 1; ; n++ {
 		f.attempt++
 		if tool.Hold > 0 {
 			r.holding[f.call.ID] = f.attempt
@@ -217,25 +217,30 @@ func (r *run) dispatch(ctx workflow.Context, f *flight, tool turn.Tool) (receipt
 		err = r.lostHome(tool, err)
 		f.busy += r.spent(err)
 		f.open = f.open || tool.Repeatable && (code(err) == turn.CodeToolOutcomeUnknown || r.lost(err))
-		if err == nil || !r.dispatchAgain(f, tool, err) || r.atOnce() && ctx.Err() != nil {
+		if err == nil || !r.dispatchAgain(f, tool, err, n) || r.atOnce() && ctx.Err() != nil {
 			return receipt, err
 		}
 	}
-	return CallResult{}, err
 }
 
 // dispatchAgain says that another dispatch is right: the one before was lost or timed out, and the ledger knows more; it
-// provably never reached its tool; or nobody knows whether it did, and the tool may be called again.
-func (r *run) dispatchAgain(f *flight, tool turn.Tool, err error) bool {
+// provably never reached its tool; or nobody knows whether it did, and the tool may be called again. n is how often it was
+// dispatched so far.
+func (r *run) dispatchAgain(f *flight, tool turn.Tool, err error, n int) bool {
 	switch code(err) {
 	case turn.CodeToolNotSent:
-		return !r.waitsForServers() || tool.Lane == turn.LaneQuick && f.attempt == 1 // a regular call has waited already
+		if r.waitsForServers() && (tool.Lane != turn.LaneQuick || f.attempt > 1) {
+			return false // it has waited already
+		}
 	case turn.CodeStoreUnavailable:
-		return true
 	case turn.CodeToolOutcomeUnknown:
 		return r.again(f, tool)
+	default:
+		if !r.lost(err) {
+			return false
+		}
 	}
-	return r.lost(err)
+	return n < maxDispatches
 }
 
 // again reports whether a call whose outcome is unknown is dispatched once more. If the call waits for its server, the
@@ -251,14 +256,6 @@ func (r *run) again(f *flight, tool turn.Tool) bool {
 // waitsForServers reports whether a call that cannot be sent waits for its server, instead of being dispatched again at once.
 func (r *run) waitsForServers() bool { return r.progress.Pins.Version > 6 }
 
-// dispatches is how often a call may be dispatched before it is given up.
-func (r *run) dispatches(tool turn.Tool) int {
-	if tool.Repeatable && r.waitsForServers() {
-		return maxRepeats
-	}
-	return maxDispatches
-}
-
 // spent is the working time of a dispatch that ended with this error, as far as its activity has reported it.
 func (r *run) spent(err error) (busy time.Duration) {
 	if err == nil || !r.waitsForServers() {
@@ -268,13 +265,14 @@ func (r *run) spent(err error) (busy time.Duration) {
 	var timeout *temporal.TimeoutError
 	switch {
 	case errors.As(err, &failed) && failed.HasDetails():
-		if failed.Details(&busy) != nil { // of another kind
-			return 0
-		}
+		err = failed.Details(&busy)
 	case errors.As(err, &timeout) && timeout.HasLastHeartbeatDetails():
-		if timeout.LastHeartbeatDetails(&busy) != nil {
-			return 0
-		}
+		err = timeout.LastHeartbeatDetails(&busy)
+	default:
+		return 0
+	}
+	if err != nil { // of another kind
+		return 0
 	}
 	return busy
 }

@@ -141,7 +141,7 @@ var Shapes = []Shape{
 		Outline: "Begin° Infer CallTool(store_unavailable) CallTool Infer Finish° → completed: answered"},
 	{Name: "v1-call-store-gone", Test: "TestACallWaitsForTheJournal", What: "the journal refuses a call's claim as often as it is asked",
 		Outline: "Begin° Infer 5×CallTool(store_unavailable) Finish° → failed: store_unavailable"},
-	{Name: "v1-call-not-sent", Test: "TestACallThatWasNeverSentIsToldSo", What: "a call's server is gone: every dispatch says that nothing was sent",
+	{Name: "v1-call-not-sent", What: "a call's server is gone: every dispatch says that nothing was sent",
 		Outline: "Begin° Infer 5×CallTool(tool_not_sent) Infer Finish° → completed: answered"},
 	{Name: "v1-call-drift", Test: "TestAToolThatChangedIsNotCalled", What: "a tool that is another than the turn was given",
 		Outline: "Begin° Infer CallTool(tool_drift) Infer Finish° → completed: answered"},

@@ -115,8 +115,8 @@ func (c *checker) repeatable(call journal.ExportCall) bool {
 	return slices.ContainsFunc(c.Run.Repeatable, func(prefix string) bool { return strings.HasPrefix(call.Call.Tool, prefix) })
 }
 
-// dispatches checks I2 in Temporal's ledger: a dispatch of a call is started again only if its attempt before had ended and
-// said so. What became of one whose end is not known is the ledger's to say, and not a retry policy's.
+// dispatches checks I2 in Temporal's ledger: a dispatch of a call is started again only if its attempt before had sent
+// nothing. What became of one that may have sent something is the ledger's to say, and not a retry policy's.
 func (c *checker) dispatches() {
 	for name, h := range c.Histories {
 		scheduled := map[int64]workflows.CallInput{}
@@ -125,8 +125,8 @@ func (c *checker) dispatches() {
 				scheduled[e.EventId] = in
 			}
 			started := e.GetActivityTaskStartedEventAttributes()
-			if in, ok := scheduled[started.GetScheduledEventId()]; ok && started.GetAttempt() > 1 && started.GetLastFailure().GetApplicationFailureInfo() == nil {
-				c.breaks(I2, "call %s of run %s: dispatch %d was started %d times, and how the last but one ended is not known", in.Call.ID, name,
+			if in, ok := scheduled[started.GetScheduledEventId()]; ok && started.GetAttempt() > 1 && started.GetLastFailure().GetApplicationFailureInfo().GetType() != string(turn.CodeToolNotSent) {
+				c.breaks(I2, "call %s of run %s: dispatch %d was started %d times, after an attempt that may have sent it", in.Call.ID, name,
 					in.Attempt, started.GetAttempt())
 			}
 		}
