@@ -11,9 +11,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// RefreshTools looks whether servers that were unavailable to a turn are back, and pins their tools as Begin would. What
-// the turn has stays as it is. The new profile is the one of a turn that begins now, if nothing else has changed, so that
-// providers cache their common prefix.
+// RefreshTools looks whether servers that were unavailable to a turn are back, and pins their tools as Begin would.
+// What the turn has stays as it is. The new profile is the one of a turn that begins now, if nothing else has changed,
+// so that providers cache their common prefix.
 func (a *Activities) RefreshTools(ctx context.Context, in workflows.RefreshInput) (workflows.RefreshResult, error) {
 	res, err := a.refreshTools(ctx, in)
 	return res, failure(ctx, err)

@@ -16,11 +16,11 @@ import (
 
 // A call that was not sent waits for its server: the activity fails with tool_not_sent and a delay, Temporal's server
 // retries it after that on any worker, and each attempt claims the call and gives the claim back. All attempts of a
-// dispatch share one clock, which the details of the heartbeat carry from one to the next, with the delays in it. So the
-// wait is bounded by time in which workers tried, and counts as working time of the turn.
+// dispatch share one clock, which the details of the heartbeat carry from one to the next, with the delays in it. So
+// the wait is bounded by time in which workers tried, and counts as working time of the turn.
 
-// The bounds of a retry delay. Another worker may be able to reach the server before this worker tries again, so that the
-// breaker's pause is not waited out.
+// The bounds of a retry delay. Another worker may be able to reach the server before this worker tries again, so that
+// the breaker's pause is not waited out.
 const (
 	retryAtLeast = 100 * time.Millisecond
 	retryAtMost  = 2 * time.Second
@@ -68,9 +68,10 @@ func callFailure(ctx context.Context, in workflows.CallInput, clock *clock, err 
 	return temporal.NewApplicationErrorWithOptions(e.Message, string(e.Code), options)
 }
 
-// retryDelay is how long a call waits before it is tried again: until the server is tried again, within the bounds, and not
-// past the time that is left. Up to a quarter is added, so that the calls of a server that is back do not come in step.
-// A long wait has longer delays, so that its attempts stay below the retry policy's maximum. False: no time is left.
+// retryDelay is how long a call waits before it is tried again: until the server is tried again, within the bounds, and
+// not past the time that is left. Up to a quarter is added, so that the calls of a server that is back do not come in
+// step. A long wait has longer delays, so that its attempts stay below the retry policy's maximum. False: no time is
+// left.
 func retryDelay(after, wait, left time.Duration) (time.Duration, bool) {
 	if left < retryAtLeast {
 		return 0, false

@@ -8,8 +8,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// outage is why a call cannot be sent now. A server's own words, such as its stderr, are for people only: the model reads
-// told, in which all words are ours.
+// outage is why a call cannot be sent now. A server's own words, such as its stderr, are for people only: the model
+// reads told, in which all words are ours.
 type outage struct {
 	all, told string
 	wait      time.Duration // until the server is tried again; 0: as soon as it can be
@@ -49,8 +49,8 @@ func (c *connector) unavailable(p *party, wait time.Duration) error {
 	return &outage{all: all, told: c.told(p), wait: wait}
 }
 
-// notCalled is the error of a call that did not leave: the one that it has already, or tool_not_sent with the reason and
-// the time until the next attempt.
+// notCalled is the error of a call that did not leave: the one that it has already, or tool_not_sent with the reason
+// and the time until the next attempt.
 func notCalled(tool string, err error) error {
 	var e *turn.Error
 	if errors.As(err, &e) {
