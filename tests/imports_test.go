@@ -39,7 +39,7 @@ var house = map[string][]string{
 	"cluster":                   {"config", "go.temporal.io/sdk", "go.temporal.io/api", "google.golang.org/grpc", "google.golang.org/protobuf", "go.temporal.io/sdk/contrib/envconfig"},
 	"sessions":                  {"workflows", "workflows/turn", "go.temporal.io/sdk", "go.temporal.io/api"},
 	"engine": {"sessions", "workflows", "workflows/turn", "activities", "activities/inference", "activities/inference/demo", "activities/toolbox",
-		"activities/toolbox/files", "journal", "journal/sqlite", "config", "cluster", "internal/redact", "go.temporal.io/sdk", "golang.org/x/sync"},
+		"activities/toolbox/files", "journal", "journal/sqlite", "config", "cluster", "internal/redact", "go.temporal.io/sdk", "golang.org/x/sync", "golang.org/x/sys"},
 	"worker": {"engine", "config", "cluster", "journal"},
 	"starter": {"workflows", "workflows/turn", "journal", "journal/sqlite", "sessions", "config", "cluster", "engine", "starter/devstack", "statedir", "starter/chat", "starter/form", "starter/terminal", "docs",
 		"go.temporal.io/sdk", "go.temporal.io/api", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", "golang.org/x/sys", "github.com/rogpeppe/go-internal"},

@@ -134,7 +134,8 @@ func newSkipping(t *testing.T) *skipping {
 func (s *skipping) run() (res workflows.Result, took time.Duration) {
 	s.t.Helper()
 	s.began = s.Now()
-	// In this environment runs have no first run, of which the turn would have its ID.
+	// In this environment runs have no first run, of which the turn would have its ID. Only a continued run is told it.
+	s.SetContinuedExecutionRunID("r0")
 	s.ExecuteWorkflow(workflows.TurnWorkflow, workflows.Input{Turn: "t", Message: &workflows.Message{ID: "m1", Text: "Touch it."}})
 	require.True(s.t, s.IsWorkflowCompleted())
 	require.NoError(s.t, s.GetWorkflowError())

@@ -14,8 +14,9 @@ import (
 // ever: the run then cannot even be stopped.
 
 const (
-	// maxInput bounds the input of a workflow, in bytes as this package writes it: activities get most of it again.
-	maxInput = maxRecorded
+	// maxInput bounds the input of a turn, in bytes of JSON as this package writes it. It is the server's limit of a
+	// payload, which "<" and its like exceed only when they are written again, as six bytes each.
+	maxInput = 2 << 20
 	// maxAgent bounds an agent's name, in bytes: it is a search attribute.
 	maxAgent = 200
 	// maxApproval bounds an Approval, and what an Answer has besides its text and its reply's content, in bytes of JSON.
@@ -49,7 +50,7 @@ func (in Input) excess(info *workflow.Info) *turn.Error {
 	case handedOn:
 		return invalid("continued, turn and queue are for the workflow itself; leave them out of the input")
 	}
-	return checkExcess(in.Agent, in.Limits, in)
+	return checkExcess(in.Agent, in.Limits, in, maxInput)
 }
 
 // excess says what no client may send. See Input.excess.
@@ -57,10 +58,10 @@ func (in DeliverInput) excess(info *workflow.Info) *turn.Error {
 	if !in.Since.IsZero() && info.ContinuedExecutionRunID == "" {
 		return invalid("since is for the workflow itself; leave it out of the input")
 	}
-	return checkExcess(in.Agent, in.Limits, in)
+	return checkExcess(in.Agent, in.Limits, in, maxRecorded) // HandOver gets it again
 }
 
-func checkExcess(agent string, limits *LimitsRequest, in any) *turn.Error {
+func checkExcess(agent string, limits *LimitsRequest, in any, most int) *turn.Error {
 	if len(agent) > maxAgent {
 		return invalid("the agent's name is %d bytes; the maximum is %d", len(agent), maxAgent)
 	}
@@ -69,7 +70,7 @@ func checkExcess(agent string, limits *LimitsRequest, in any) *turn.Error {
 			return invalid("%s", err.Error())
 		}
 	}
-	return checkSize("input", in, maxInput)
+	return checkSize("input", in, most)
 }
 
 // checkSize refuses what is larger than most bytes as JSON.
