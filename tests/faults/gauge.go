@@ -108,7 +108,8 @@ func (g *gauge) idle(ctx context.Context) (time.Duration, error) {
 		case share < idleShare:
 			return took, nil
 		case took > boundIdle:
-			return took, fmt.Errorf("%s after the attack the worker still uses %.0f %% of a processor", took.Round(time.Second), 100*share)
+			return took, fmt.Errorf("%s after the attack the worker still uses %.0f %% of a processor",
+				took.Round(time.Second), 100*share)
 		}
 	}
 }

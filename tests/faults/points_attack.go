@@ -62,7 +62,7 @@ func attacked(name, about, kind string, overHTTP bool) point {
 		then: func(ctx context.Context, r *rig) error {
 			waits, err := r.store.Waits(ctx, r.turnID(ctx))
 			if err == nil && len(waits) > mostQuestions {
-				err = fmt.Errorf("%d questions of one call have come to wait for a person: at most %d", len(waits), mostQuestions)
+				err = fmt.Errorf("%d questions of one call wait for a person: at most %d", len(waits), mostQuestions)
 			}
 			return errors.Join(err, r.dropped(ctx))
 		},
@@ -74,7 +74,8 @@ func (r *rig) attackFile() string { return inDir(r.dir, "attack") }
 // invite configures the hostile server.
 func (r *rig) invite(ctx context.Context, kind string, overHTTP bool) error {
 	args := []string{"-attack", kind, "-armed", r.attackFile(), "-ledger", inDir(r.dir, "hostile.jsonl")}
-	section := fmt.Sprintf("command = %q\nargs = [\"%s\"]\neverywhere = true\nhold_questions = \"2s\"\n", r.programs.hostile, strings.Join(args, `", "`))
+	section := fmt.Sprintf("command = %q\nargs = [\"%s\"]\neverywhere = true\nhold_questions = \"2s\"\n",
+		r.programs.hostile, strings.Join(args, `", "`))
 	if overHTTP {
 		at, err := loopback.Address()
 		if err != nil {
@@ -120,12 +121,10 @@ func (r *rig) besieged(ctx context.Context, mostResident int64, attack func(cont
 	if broken.Load() {
 		resident, files := g.peaks()
 		_ = os.Remove(r.attackFile()) // not every attack has one
-		return fmt.Errorf("the worker took %d MB and %d descriptors after %s of the attack, which was broken off", resident>>20, files, ended.Sub(began).Round(100*time.Millisecond))
+		return fmt.Errorf("the attack was broken off after %s: the worker took %d MB and %d descriptors",
+			ended.Sub(began).Round(100*time.Millisecond), resident>>20, files)
 	}
-	if err != nil {
-		return err
-	}
-	if err := r.settle(); err != nil {
+	if err := errors.Join(err, r.settle()); err != nil {
 		return err
 	}
 	idle, err := g.idle(ctx)

@@ -44,10 +44,8 @@ func bomb(name, about string, body func() string) point {
 			r.stopped = append(r.stopped, r.target.id)
 		},
 		act: func(ctx context.Context, r *rig) error {
-			if err := r.besieged(ctx, bombResident, func(attack context.Context) error { return r.detonate(ctx, attack) }); err != nil {
-				return err
-			}
-			return errors.Join(r.first().end(endSoon), r.heal(ctx))
+			err := r.besieged(ctx, bombResident, func(attack context.Context) error { return r.detonate(ctx, attack) })
+			return errors.Join(err, r.first().end(endSoon), r.heal(ctx))
 		},
 	}
 }
@@ -56,7 +54,8 @@ func bomb(name, about string, body func() string) point {
 func (r *rig) detonate(turn, ctx context.Context) error {
 	r.converse(turn, r.target, true)
 	err := reach(ctx, "an answer that is a bomb", func() bool {
-		return anyOf(r.model.Requests(), func(q script.Request) bool { return q.Reply == "raw" && q.Outcome != script.Open }) || r.over(ctx, r.target)
+		sent := func(q script.Request) bool { return q.Reply == "raw" && q.Outcome != script.Open }
+		return anyOf(r.model.Requests(), sent) || r.over(ctx, r.target)
 	})
 	if err != nil {
 		return err

@@ -26,8 +26,9 @@ func forged() point {
 		name: "attack_import", about: "an imported session brings permissions and hides where its words are from",
 		shape: func(r *rig) {
 			r.settings.taint, r.settings.trusted = "on", true
-			r.settings.extra = fmt.Sprintf("[[mcp.servers]]\nid = \"danger\"\ncommand = %q\nargs = [\"-times\", \"-ledger\", %q]\n"+
-				"trust = true\n[mcp.servers.tools.append]\nrisk = \"high\"\n", r.programs.mcpserver, r.toolLedger())
+			r.settings.extra = fmt.Sprintf("[[mcp.servers]]\nid = \"danger\"\ntrust = true\ncommand = %q\n"+
+				"args = [\"-times\", \"-ledger\", %q]\n[mcp.servers.tools.append]\nrisk = \"high\"\n",
+				r.programs.mcpserver, r.toolLedger())
 			busy(r)
 		},
 		act: func(ctx context.Context, r *rig) error {

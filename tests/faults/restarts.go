@@ -28,7 +28,8 @@ type restarting struct {
 }
 
 func (c *restarting) flags() {
-	flag.BoolVar(&c.on, "restarts", false, "instead of points, turns whose tool server is killed again and again (-point stdio or http: only that transport)")
+	flag.BoolVar(&c.on, "restarts", false,
+		"instead of points, turns whose tool server is killed again and again (-point stdio or http: only that transport)")
 	flag.IntVar(&c.turns, "turns", 200, "turns of a -restarts run, of four calls each")
 	flag.IntVar(&c.flight, "flight", 16, "turns of a -restarts run that are under way at once")
 	flag.DurationVar(&c.every, "every", 10*time.Second, "`time` between two kills of the tool server")

@@ -77,7 +77,8 @@ func offered(q check.Request) int {
 	var chat script.Chat
 	_ = json.Unmarshal(q.Body, &chat) // the provider has read it
 	names := chat.ToolNames()
-	return len(slices.DeleteFunc([]string{once, again}, func(tool string) bool { return !slices.Contains(names, tool) }))
+	missing := func(tool string) bool { return !slices.Contains(names, tool) }
+	return len(slices.DeleteFunc([]string{once, again}, missing))
 }
 
 // report prints what a liveness run came to and returns whether it was good: at most mostGivenUp of the calls given up,

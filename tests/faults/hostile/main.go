@@ -121,9 +121,11 @@ func answer(req request) []byte {
 	case req.ID == nil || req.Method == "":
 		return nil
 	case req.Method == "initialize":
-		return reply(req, `{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"logging":{}},"serverInfo":{"name":"hostile","version":"1"}}`)
+		return reply(req, `{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"logging":{}},`+
+			`"serverInfo":{"name":"hostile","version":"1"}}`)
 	case req.Method == "tools/list":
-		return reply(req, `{"tools":[{"name":"poke","description":"Answer with the text.","inputSchema":{"type":"object","properties":{"text":{"type":"string"}}}}]}`)
+		return reply(req, `{"tools":[{"name":"poke","description":"Answer with the text.",`+
+			`"inputSchema":{"type":"object","properties":{"text":{"type":"string"}}}}]}`)
 	case req.Method == "tools/call":
 		return reply(req, fmt.Sprintf(`{"content":[{"type":"text","text":%q}]}`, "poked "+req.Params.Arguments.Text))
 	case req.Method == "ping":
@@ -140,7 +142,8 @@ func reply(req request, result string) []byte {
 func (s *server) message(n int64) string {
 	switch {
 	case s.attack == "elicit":
-		return fmt.Sprintf(`{"jsonrpc":"2.0","id":"q%d","method":"elicitation/create","params":{"mode":"form","message":"Question %d?","requestedSchema":{"type":"object","properties":{"sure":{"type":"boolean"}}}}}`, n, n)
+		return fmt.Sprintf(`{"jsonrpc":"2.0","id":"q%d","method":"elicitation/create","params":{"mode":"form",`+
+			`"message":"Question %d?","requestedSchema":{"type":"object","properties":{"sure":{"type":"boolean"}}}}}`, n, n)
 	case s.attack == "notify" && n%2 == 0:
 		return `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
 	case s.attack == "notify":
