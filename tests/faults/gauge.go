@@ -20,8 +20,8 @@ const (
 	boundShare = 0.6
 	// boundIdle is how soon after the attack the worker must be idle: below idleShare of one processor for idleFor.
 	boundIdle, idleFor, idleShare = 5 * time.Second, time.Second, 0.2
-	// boundAnswer is how long a turn of another session may take meanwhile.
-	boundAnswer = 30 * time.Second
+	// boundAnswer is how long a turn of another session may take meanwhile: the bound of everything that a point waits for.
+	boundAnswer = within
 	// enough is the resident memory at which an attack is broken off, so that it is not the machine that fails.
 	enough = 1500 << 20
 )

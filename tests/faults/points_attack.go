@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,7 +21,7 @@ const (
 	attackFor = 6 * time.Second
 	// bystanders are the sessions that work meanwhile, with a pause of bystanderPause between two turns.
 	bystanders     = 10
-	bystanderPause = time.Second
+	bystanderPause = 2 * time.Second
 	// poke is the tool of the hostile server.
 	poke = "mcp_hostile_poke"
 	// mostQuestions is how many questions of one call may come to wait for a person.
@@ -56,7 +57,11 @@ func attacked(name, about, kind string, overHTTP bool) point {
 					return err
 				}
 				r.converse(ctx, r.target, true)
-				return errors.Join(pause(attack, attackFor), os.Remove(r.attackFile()))
+				err := reach(attack, "the attack", r.attackNoted)
+				if err == nil {
+					err = pause(attack, attackFor)
+				}
+				return errors.Join(err, os.Remove(r.attackFile()))
 			})
 		},
 		then: func(ctx context.Context, r *rig) error {
@@ -69,11 +74,19 @@ func attacked(name, about, kind string, overHTTP bool) point {
 	}
 }
 
+// attackNoted reports whether the hostile server says that it attacks.
+func (r *rig) attackNoted() bool {
+	b, err := os.ReadFile(r.hostileLedger())
+	return err == nil && bytes.Contains(b, []byte(`"attack"`))
+}
+
+func (r *rig) hostileLedger() string { return inDir(r.dir, "hostile.jsonl") }
+
 func (r *rig) attackFile() string { return inDir(r.dir, "attack") }
 
 // invite configures the hostile server.
 func (r *rig) invite(ctx context.Context, kind string, overHTTP bool) error {
-	args := []string{"-attack", kind, "-armed", r.attackFile(), "-ledger", inDir(r.dir, "hostile.jsonl")}
+	args := []string{"-attack", kind, "-armed", r.attackFile(), "-ledger", r.hostileLedger()}
 	section := fmt.Sprintf("command = %q\nargs = [\"%s\"]\neverywhere = true\nhold_questions = \"2s\"\n",
 		r.programs.hostile, strings.Join(args, `", "`))
 	if overHTTP {
@@ -191,6 +204,7 @@ func (r *rig) bystand(ctx context.Context) *crowd {
 		r.asking++
 		c.done.Go(func() {
 			var err error
+			_ = pause(working, time.Duration(n)*bystanderPause/bystanders) // each has a turn at least
 			for i := 1; err == nil && (i == 1 || pause(working, bystanderPause) == nil); i++ {
 				t := r.plan(randomTurn(rng, session, i))
 				began := time.Now()

@@ -14,5 +14,6 @@
 //	elicit  5,000 questions to the user (elicitation/create) from one call
 //
 // The bytes and the messages of an attack are bounded, so that a host that takes them all is not the end of the machine.
-// The ledger gets a line when a process starts, and one with the number of messages when an attack ends.
+// The ledger gets a line when a process starts, one when it attacks first, and one with the number of messages when an
+// attack ends.
 package main

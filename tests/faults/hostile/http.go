@@ -43,14 +43,14 @@ func (s *server) post(w http.ResponseWriter, r *http.Request) {
 
 // get is the stream on which the server may send requests of its own.
 func (s *server) get(w http.ResponseWriter, r *http.Request) {
-	begin(w)
+	openStream(w)
 	for s.attack == "ping" && s.until(r.Context(), true) {
 		s.stream(w, r)
 	}
 	<-r.Context().Done()
 }
 
-func begin(w http.ResponseWriter) {
+func openStream(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
 	_ = http.NewResponseController(w).Flush() // the host may be gone
@@ -59,8 +59,9 @@ func begin(w http.ResponseWriter) {
 // stream sends pings as events until the attack is over, as long as less than mostHeld replies are held back.
 func (s *server) stream(w http.ResponseWriter, r *http.Request) {
 	if w.Header().Get("Content-Type") == "" {
-		begin(w)
+		openStream(w)
 	}
+	s.begin()
 	for s.on.Load() && r.Context().Err() == nil {
 		if s.held.Load() >= mostHeld || s.sent.Load() > mostMessages {
 			s.until(r.Context(), false)

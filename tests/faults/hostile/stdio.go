@@ -51,6 +51,7 @@ func (s *server) attackStdio(ctx context.Context) {
 	}
 	line := strings.Repeat("flood ", 100) + "\n"
 	for bytesLeft := int64(mostBytes); s.until(ctx, true); {
+		s.begin()
 		var b bytes.Buffer
 		for range batch {
 			n := s.sent.Add(1)
@@ -75,6 +76,7 @@ func (s *server) attackStdio(ctx context.Context) {
 
 // interrogate asks its questions in the middle of a call, and answers the call when the attack is over.
 func (s *server) interrogate(ctx context.Context, req request) {
+	s.begin()
 	for n := range int64(questions) {
 		s.sent.Add(1)
 		if !s.write([]byte(s.message(n) + "\n")) {
