@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -66,5 +67,22 @@ func TestCommandsDoNotWriteThroughPlantedLinks(t *testing.T) {
 		entries, err := os.ReadDir(filepath.Dir(target))
 		require.NoError(t, err)
 		assert.Len(t, entries, 1, planted)
+	}
+}
+
+// TestDevsServerHasNoKeys: a process of the same user can read the environment of the development server, and a server
+// of the Model Context Protocol is such a process.
+func TestDevsServerHasNoKeys(t *testing.T) {
+	t.Parallel()
+	h := newDevHome(t)
+	h.environ = append(h.environ, "OPENAI_API_KEY=sk-canary-0123456789", "EVERTURN_LLM_PROVIDER=demo", "SOME_TOKEN=canary")
+	dev := h.begin(nil, "dev")
+	dev.says("Ctrl-C ends")
+	supervisor, server := h.up()
+	for _, pid := range []int{supervisor, server} {
+		environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		require.NoError(t, err)
+		assert.Contains(t, string(environ), "PATH=")
+		assert.NotContains(t, string(environ), "canary")
 	}
 }

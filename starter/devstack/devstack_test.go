@@ -91,9 +91,9 @@ func TestFindTemporalTakesARecentOneOnPath(t *testing.T) {
 
 func TestVersionsOfBinaries(t *testing.T) {
 	dir := t.TempDir()
-	_, err := binaryVersion(t.Context(), program(t, dir, "mute", "echo hello"))
+	_, err := binaryVersion(t.Context(), Options{}, program(t, dir, "mute", "echo hello"))
 	assert.ErrorContains(t, err, "names no server")
-	_, err = binaryVersion(t.Context(), program(t, dir, "broken", "exit 3"))
+	_, err = binaryVersion(t.Context(), Options{}, program(t, dir, "broken", "exit 3"))
 	assert.ErrorContains(t, err, "asking")
 	for version, want := range map[string]bool{"1.27.0": true, "1.29.1": true, "2.0.0": true, "1.26.9": false, "0.99.0": false, "": false, "one.two": false} {
 		assert.Equal(t, want, recent(version), version)

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,7 +24,7 @@ var oldestServer = [2]int{1, 27}
 func FindTemporal(ctx context.Context, o Options) (path, why string, err error) {
 	passed := ""
 	if found := lookPath(o.Environ, "temporal"); found != "" {
-		version, err := binaryVersion(ctx, found)
+		version, err := binaryVersion(ctx, o, found)
 		if err == nil && recent(version) {
 			return found, fmt.Sprintf("temporal on PATH, server %s", version), nil
 		}
@@ -62,10 +61,12 @@ func lookPath(environ []string, name string) string {
 var serverInVersion = regexp.MustCompile(`(?i)server\s+(\d+\.\d+\.\d+)`)
 
 // binaryVersion asks a temporal binary for the version of the server in it.
-func binaryVersion(ctx context.Context, path string) (string, error) {
+func binaryVersion(ctx context.Context, o Options, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	cmd := exec.CommandContext(ctx, path, "--version")
+	cmd.Env = allowed(o.Environ, serverVariables)
+	out, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("asking %s for its version: %w", path, err)
 	}
@@ -133,7 +134,7 @@ func install(ctx context.Context, o Options) (string, error) {
 // runGo runs the go command with progress and returns what it prints.
 func runGo(ctx context.Context, o Options, dir string, environ []string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir, cmd.Env = dir, append(slices.Clone(o.Environ), environ...)
+	cmd.Dir, cmd.Env = dir, append(allowed(o.Environ, serverVariables, buildVariables), environ...)
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	done := showProgress(o)

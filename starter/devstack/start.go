@@ -15,7 +15,7 @@ import (
 
 // start runs a supervisor for the server and waits until the server answers.
 func start(ctx context.Context, o Options, binary string) error {
-	version, err := binaryVersion(ctx, binary)
+	version, err := binaryVersion(ctx, o, binary)
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func start(ctx context.Context, o Options, binary string) error {
 	if err != nil {
 		return err
 	}
-	cmd.Env, cmd.Stdout, cmd.Stderr = o.Environ, log, log
+	cmd.Env, cmd.Stdout, cmd.Stderr = allowed(o.Environ, serverVariables), log, log
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting the supervisor: %w", err)
 	}
