@@ -128,11 +128,11 @@ func TestContradictionsAndBadValues(t *testing.T) {
 		},
 		"rule with a broken pattern": {
 			rule + "arguments = { \"a.b\" = \"docs/[a\" }\n",
-			`agent.toml:4:23: policy.rules[0].arguments."a.b" is "docs/[a"; it must be a pattern, and a [ or \ in this one is not closed`,
+			`agent.toml:4:23: policy.rules[0].arguments."a.b" is "docs/[a"; it must be a pattern of *, ? and /**: write a rule for each alternative instead of [ ] or \`,
 		},
 		"rule with a class across a slash": {
 			rule + "arguments = { path = \"docs/[a/b]\" }\n",
-			`agent.toml:4:22: policy.rules[0].arguments.path is "docs/[a/b]"; it must be a pattern, and a [ or \ in this one is not closed`,
+			`agent.toml:4:22: policy.rules[0].arguments.path is "docs/[a/b]"; it must be a pattern of *, ? and /**: write a rule for each alternative instead of [ ] or \`,
 		},
 		"rule with ** in the middle": {
 			rule + "arguments = { path = \"docs/**/x\" }\n",
@@ -140,7 +140,7 @@ func TestContradictionsAndBadValues(t *testing.T) {
 		},
 		"rule that climbs": {
 			rule + "arguments = { path = \"../**\" }\n",
-			`agent.toml:4:22: policy.rules[0].arguments.path is "../**"; it must be a pattern without .. and backslashes, since values with them are never allowed by a rule`,
+			`agent.toml:4:22: policy.rules[0].arguments.path is "../**"; it must be a pattern without .., since values with it are never allowed by a rule`,
 		},
 		"rule with letters that have other spellings": {
 			rule + "arguments = { path = \"résumé/**\" }\n",
@@ -148,7 +148,7 @@ func TestContradictionsAndBadValues(t *testing.T) {
 		},
 		"rule of a list": {
 			rule + "arguments = { path = '[\"a/b\",1]' }\n",
-			`agent.toml:4:22: policy.rules[0].arguments.path is "[\"a/b\",1]"; it must be a pattern, and a [ or \ in this one is not closed`,
+			`agent.toml:4:22: policy.rules[0].arguments.path is "[\"a/b\",1]"; it must be a pattern of *, ? and /**: write a rule for each alternative instead of [ ] or \`,
 		},
 		"rule of half a key": {
 			rule + "arguments = { \"a..b\" = \"x\" }\n",
@@ -216,7 +216,7 @@ func TestRulesThatAreTaken(t *testing.T) {
 		Path: write(t, `
 [[policy.rules]]
 tool = "mcp/files/write"
-arguments = { path = "${FOLDER}/**", "options.to" = "*@corp.com", n = "[0-9]" }
+arguments = { path = "${FOLDER}/**", "options.to" = "*@corp.com", n = "7" }
 permit = "allow"
 [[policy.rules]]
 tool = "mcp/files/*"
@@ -231,12 +231,12 @@ permit = "deny"
 	})
 	require.NoError(t, err)
 	assert.Equal(t, []PolicyRule{
-		{Tool: "mcp/files/write", Arguments: map[string]string{"path": "docs/**", "options.to": "*@corp.com", "n": "[0-9]"}, Permit: PermitAllow},
+		{Tool: "mcp/files/write", Arguments: map[string]string{"path": "docs/**", "options.to": "*@corp.com", "n": "7"}, Permit: PermitAllow},
 		{Tool: "mcp/files/*", Arguments: map[string]string{"path": "../**"}, Permit: PermitAsk, Why: "that is outside"},
 		{Tool: "*", Permit: PermitDeny},
 	}, loaded.Config.Policy.Rules)
 	shown := shown(t, loaded, true)
-	assert.Contains(t, shown, "[policy.rules.arguments]\nn = '[0-9]'  # from agent.toml:4\n\"options.to\" = '*@corp.com'  # from agent.toml:4\npath = '${FOLDER}/**'  # from agent.toml:4\n")
+	assert.Contains(t, shown, "[policy.rules.arguments]\nn = '7'  # from agent.toml:4\n\"options.to\" = '*@corp.com'  # from agent.toml:4\npath = '${FOLDER}/**'  # from agent.toml:4\n")
 	again := load(t, strings.ReplaceAll(shown, "${FOLDER}", "docs"))
 	assert.Equal(t, loaded.Config.Policy, again.Config.Policy)
 }

@@ -25,6 +25,8 @@ const (
 	kindEmail
 	// kindURL: scheme://host, a port that is not the scheme's default, a path, and a query without escapes.
 	kindURL
+	// kindBool: true or false. Readers take many other words and numbers for one of them.
+	kindBool
 )
 
 // kindOf returns the kind that a pattern is about, by how it is written: https://*.corp.com/** is about URLs,
@@ -41,8 +43,30 @@ func kindOf(pattern string) kind {
 		return kindHost
 	case numeric || spelledNumber.MatchString(pattern):
 		return kindNumber
+	case pattern == "true" || pattern == "false":
+		return kindBool
 	}
 	return kindPath
+}
+
+// numericHost reports whether a host pattern is about addresses: digits and dots besides wildcards. A host name may begin
+// like an address, 10.0.0.example.com for instance, and anyone can own it.
+func numericHost(pattern string) bool {
+	return strings.ContainsAny(pattern, "0123456789") && strings.Trim(pattern, "0123456789.*?") == ""
+}
+
+// hostOf is the host in a text or pattern of a kind that has one, without a port.
+func hostOf(k kind, text string) string {
+	switch k {
+	case kindHost:
+		return text
+	case kindEmail:
+		return text[strings.LastIndex(text, "@")+1:]
+	case kindURL:
+		_, host, _ := strings.Cut(text, "//")
+		return host[:strings.IndexAny(host+"/", "/:?")]
+	}
+	return ""
 }
 
 var (
@@ -57,6 +81,8 @@ var (
 		`(?:/([A-Za-z0-9._/-]*))?(\?[A-Za-z0-9._=&-]*)?$`)
 	// spelledNumber is a number that is not in canonical form.
 	spelledNumber = regexp.MustCompile(`^(?i)[+-]?(0[xob][0-9a-f]+|[0-9.]+e[+-]?[0-9]+)$`)
+	// cidr is a range of addresses (RFC 4632).
+	cidr = regexp.MustCompile(`^[0-9.]+/[0-9]+$`)
 	// alias is a path through the open files of a process, which may lead to any other path (Linux, proc(5)).
 	alias = regexp.MustCompile(`(^|/)(proc/[^/]+|dev/(fd|std[a-z]+))(/|$)`)
 )
@@ -66,6 +92,8 @@ func canonical(pattern, text string) bool {
 	switch kindOf(pattern) {
 	case kindNumber:
 		return number.MatchString(text) && len(strings.TrimPrefix(text, "-")) <= 15
+	case kindBool:
+		return text == "true" || text == "false"
 	case kindHost:
 		return canonicalHost(text)
 	case kindEmail:
@@ -112,16 +140,20 @@ func anchor(text string) (from, inside string) {
 }
 
 // wild matches the wildcards of a pattern, and a leading ../, which only values that are not canonical have.
-var wild = regexp.MustCompile(`\*+|\?|\[[^\]]*\]|^(\.\./)+`)
+var wild = regexp.MustCompile(`\*+|\?|^(\.\./)+`)
 
 // legible reports whether a pattern is in canonical form itself. ./secrets/** and 0x3e8 are not, and would miss
-// the canonical values that they mean.
+// the canonical values that they mean; 10.0.0.0/8 means addresses and is written as a path. A pattern with a class such
+// as [0-9] is of no kind.
 func legible(pattern string) bool {
-	filler := "x"
-	switch k := kindOf(pattern); {
-	case k == kindHost && wild.MatchString(pattern):
-		return true
-	case k == kindHost || k == kindNumber:
+	if strings.ContainsAny(pattern, `[]\`) || cidr.MatchString(pattern) {
+		return false
+	}
+	filler, k := "x", kindOf(pattern)
+	if host := hostOf(k, pattern); numericHost(host) && wild.MatchString(host) {
+		pattern = strings.Replace(pattern, host, "1.1.1.1", 1)
+	}
+	if k == kindNumber {
 		filler = "1"
 	}
 	return canonical(pattern, wild.ReplaceAllString(pattern, filler))
@@ -130,14 +162,27 @@ func legible(pattern string) bool {
 // allows weighs a text for a rule that allows: surely if the text is canonical and matches, perhaps if it is not
 // canonical.
 func allows(pattern, text string) certainty {
+	k := kindOf(pattern)
 	from, _ := anchor(pattern)
 	begins, _ := anchor(text)
 	switch {
-	case !canonical(pattern, text):
+	case !canonical(pattern, text), !legible(pattern):
 		return perhaps
-	case kindOf(pattern) == kindURL && strings.Count(pattern, ":") != strings.Count(text, ":"): // a * matches no port
+	case numericHost(hostOf(k, pattern)) && !inNumbers.MatchString(hostOf(k, text)):
 		return never
+	case k == kindURL:
+		return allowsURL(pattern, text)
 	case from == begins && spans(pattern, text):
+		return surely
+	}
+	return never
+}
+
+// allowsURL: a wildcard matches no port and no query. What is below a path, /**, includes its queries.
+func allowsURL(pattern, text string) certainty {
+	text, _, query := strings.Cut(text, "?")
+	samePort := strings.Count(pattern, ":") == strings.Count(text, ":")
+	if samePort && (!query || strings.HasSuffix(pattern, "/**")) && spans(pattern, text) {
 		return surely
 	}
 	return never
@@ -154,10 +199,16 @@ func bars(pattern, text string) certainty {
 	switch {
 	case within(p, t), plain && kindOf(pattern) == kindURL && barsURL(p, t):
 		return surely
-	case !plain, kindOf(pattern) == kindPath && leadsTo(p, t):
+	case !plain, kindOf(pattern) == kindPath && (leadsTo(p, t) || beginsWithHost(p, t)):
 		return perhaps
 	}
 	return never
+}
+
+// beginsWithHost reports whether a text may be a URL without its scheme whose host the pattern names.
+func beginsWithHost(pattern, text string) bool {
+	host, _, more := strings.Cut(text, "/")
+	return more && strings.Contains(pattern, ".") && !strings.Contains(pattern, "/") && spans(pattern, host)
 }
 
 func barsURL(pattern, text string) bool {
@@ -169,17 +220,28 @@ func barsURL(pattern, text string) bool {
 	return within(pattern, u[2]+inside) || within(pattern, u[2]+u[3]+inside)
 }
 
-// leadsTo reports whether an absolute and a relative path, of which the pattern is one, may be the same: the reader's
-// working directory is unknown.
+// leadsTo reports whether a path may be one that the pattern names, from a working directory that is unknown: the end of
+// an absolute path may be a relative pattern, and a relative path the end of an absolute pattern, but for an end that is
+// all wildcards: it would mean a working directory in the very folder that the pattern names. A path relative to one folder
+// may end in a pattern that is relative to a folder below it.
 func leadsTo(pattern, text string) bool {
 	from, p := anchor(pattern)
 	begins, t := anchor(text)
-	for more := from != begins; more; _, t, more = strings.Cut(t, "/") {
-		if within(p, t) {
+	if from == "" {
+		return anyEnd(t, func(end string) bool { return within(p, end) })
+	}
+	if from == begins {
+		return false
+	}
+	names := func(end string) bool { return strings.Trim(end, "*?/") != "" && within(end, t) }
+	return anyEnd(p, names) || begins != "" && anyEnd(t, func(end string) bool { return within(p, end) })
+}
+
+// anyEnd reports whether holds is true of a path or of what is left of it without its first folders.
+func anyEnd(path string, holds func(end string) bool) bool {
+	for more := true; more; _, path, more = strings.Cut(path, "/") {
+		if holds(path) {
 			return true
-		}
-		if begins == "" {
-			return false
 		}
 	}
 	return false

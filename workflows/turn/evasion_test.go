@@ -26,7 +26,7 @@ func TestADenialHoldsForOtherSpellingsOfItsPaths(t *testing.T) {
 			},
 			[]string{"/srv/a", "/srv/etc/a", "/srv/a-b.c_d", "docs/a", "a", "/srv/proc", "/srv/..a", "/srv/.a"},
 		},
-		"/home/*/.ssh/**": {[]string{"~/.ssh/id", "~me/.ssh/id", "/home/me/.ssh/id", "/home/me/.ssh/../.ssh/id", "file:///home/me/.ssh/id", "$HOME/.ssh/id"}, []string{"/home/me/notes", "docs/.ssh/id"}},
+		"/home/*/.ssh/**": {[]string{"~/.ssh/id", "~me/.ssh/id", "/home/me/.ssh/id", "/home/me/.ssh/../.ssh/id", "file:///home/me/.ssh/id", "$HOME/.ssh/id", "docs/.ssh/id"}, []string{"/home/me/notes", "docs/ssh/id"}},
 		"~/.ssh/**":       {[]string{"~/.ssh/id", "~me/.ssh/id", "/home/me/.ssh/id", "~/../me/.ssh/id", ".ssh/id", "$HOME/.ssh/id"}, []string{"~/notes", "/home/me/notes", "docs/.ssh/id"}},
 		"~/**":            {[]string{"~/x", "~root/x", "/home/me/x", "/Users/me/x", "/root/x"}, nil},
 		"file:///etc/**":  {[]string{"file:///etc/passwd", "/etc/passwd", "file:/etc/passwd", "file://localhost/etc/passwd"}, nil},
@@ -68,7 +68,7 @@ func TestADenialHoldsForOtherSpellingsOfItsAddresses(t *testing.T) {
 			"http://[::ffff:a9fe:a9fe]:80/x"}, []string{"http://169.254.169.253/x"}},
 		`http://\[::1\]:8080/**`:   {[]string{"http://[::1]:8080/x", "http://u@[::1]:08080/x"}, nil},
 		"https://evil.com:8443/**": {[]string{"https://evil.com:8443/x", "http://u@evil.com.:08443/x"}, []string{"https://evil.com/x", "https://evil.com:8444/x"}},
-		"evil.com/**":              {[]string{"evil.com/x", "https://evil.com/x", "//u@evil.com:1/x"}, []string{"good.com/x", "docs/evil.com/x"}},
+		"evil.com/**":              {[]string{"evil.com/x", "https://evil.com/x", "//u@evil.com:1/x", "docs/evil.com/x"}, []string{"good.com/x"}},
 	} {
 		for _, value := range values.denied {
 			assert.NotEqual(t, turn.Allow, permitted(barred(pattern), path(value)), "%s of %.200q", pattern, value)
@@ -117,7 +117,13 @@ func TestARuleAllowsNoDisguise(t *testing.T) {
 		},
 		"https://example.com/work/**": {[]string{"https://example.com/work/a"}, []string{"https://example.com/work/..?x", "https://example.com/work/..;x", "https://example.com/work/..#x", "https://example.com/work/%252e%252e/x"}},
 		"https://*:8080/**":           {[]string{"https://a.com:8080/x"}, []string{"https://evil.com:80:8080/x", "https://u@evil.com:8080/x", "https://:8080/x"}},
-		"https://[ab].example.com/**": {[]string{"https://a.example.com/x"}, []string{"https://c.example.com/x", "https://.example.com/x"}},
+		"https://[ab].example.com/**": {nil, []string{"https://a.example.com/x", "https://c.example.com/x"}},
+		"10.0.0.*":                    {[]string{"10.0.0.7"}, []string{"10.0.0.evil.com", "10.0.0.1.evil.com", "10.0.0.07"}},
+		"https://10.0.*/**":           {[]string{"https://10.0.0.7/x"}, []string{"https://10.0.0.evil.com/x"}},
+		"*@192.168.*.*":               {[]string{"a@192.168.0.1"}, []string{"a@192.168.evil.com"}},
+		"https://*.corp.com":          {[]string{"https://a.corp.com"}, []string{"https://evil.com?.corp.com", "https://evil.com?a=.corp.com", "https://a.corp.com?x"}},
+		"https://cdn.corp.com/*.png":  {[]string{"https://cdn.corp.com/a.png"}, []string{"https://cdn.corp.com/delete-all?x=.png"}},
+		"https://cdn.corp.com/**":     {[]string{"https://cdn.corp.com/a?x=1"}, []string{"https://cdn.corp.com?x=1"}},
 		`http://\[::1\]/**`:           {nil, []string{"http://[::1]/x", "http://[::2]/x"}},
 		"*://a.com/**":                {[]string{"https://a.com/x"}, []string{"evil.com?://a.com/x", "https://evil.com"}},
 		"//*.example.com/**":          {nil, []string{"//a.example.com/x", "//evil.com;.example.com/x", "//.example.com/x"}},
