@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	enums "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
@@ -553,4 +554,32 @@ func TestAProviderThatIsDown(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, inferences, 1)
 	assert.Equal(t, 3, inferences[0].Failures, "retry_max and one")
+}
+
+// TestAClientsOddStartsCanBeStopped: a workflow task timeout in which no turn can begin is refused, and a refused input
+// with a cron schedule, of which each run would fail and begin the next one, is stopped.
+func TestAClientsOddStartsCanBeStopped(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Text("never"))
+	r.work()
+	options := client.StartWorkflowOptions{ID: session(t) + " hasty", TaskQueue: r.cfg.Temporal.TaskQueue, WorkflowTaskTimeout: 1}
+	run, err := r.client.ExecuteWorkflow(t.Context(), options, workflows.TurnWorkflow, workflows.Input{Message: &workflows.Message{Text: "hi"}})
+	require.NoError(t, err)
+	_, res := r.failure(run)
+	assert.Equal(t, turn.CodeConfigInvalid, res.Code)
+
+	for name, input := range map[string]any{
+		workflows.TurnWorkflow:    workflows.Input{Queue: []workflows.Message{{Text: "x"}}},
+		workflows.DeliverWorkflow: workflows.DeliverInput{Session: "x", Since: time.Now(), Message: workflows.Message{Text: "x"}},
+	} {
+		id := session(t) + " " + name
+		options := client.StartWorkflowOptions{ID: id, TaskQueue: r.cfg.Temporal.TaskQueue, CronSchedule: "@every 1s"}
+		_, err = r.client.ExecuteWorkflow(t.Context(), options, name, input)
+		require.NoError(t, err)
+		require.NoError(t, r.client.CancelWorkflow(t.Context(), id, ""))
+		require.Eventually(t, func() bool {
+			d, err := r.client.DescribeWorkflowExecution(t.Context(), id, "")
+			return err == nil && d.WorkflowExecutionInfo.Status == enums.WORKFLOW_EXECUTION_STATUS_CANCELED
+		}, within, 50*time.Millisecond, name)
+	}
 }

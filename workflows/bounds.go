@@ -3,6 +3,7 @@ package workflows
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -17,6 +18,9 @@ const (
 	// maxInput bounds the input of a turn, in bytes of JSON as this package writes it. It is the server's limit of a
 	// payload, which "<" and its like exceed only when they are written again, as six bytes each.
 	maxInput = 2 << 20
+	// minTaskTimeout is the shortest workflow task in which a short local activity is sure to end. With a shorter one a
+	// turn repeats its first task for ever.
+	minTaskTimeout = time.Second
 	// maxAgent bounds an agent's name, in bytes: it is a search attribute.
 	maxAgent = 200
 	// maxApproval bounds an Approval, and what an Answer has besides its text and its reply's content, in bytes of JSON.
@@ -29,6 +33,10 @@ const boundsChange = "input-bounds"
 func bounded(ctx workflow.Context) bool {
 	return workflow.GetVersion(ctx, boundsChange, workflow.DefaultVersion, 1) != workflow.DefaultVersion
 }
+
+// cancelledFirst reports whether a run was cancelled before its input was refused. It ends as cancelled then: after a
+// failure the cron schedule of a client would begin the next run.
+func cancelledFirst(ctx workflow.Context) bool { return ctx.Err() != nil && bounded(ctx) }
 
 // bound returns the input, or an input that check refuses if no client may send this one.
 func (in Input) bound(ctx workflow.Context) Input {
@@ -50,7 +58,7 @@ func (in Input) excess(info *workflow.Info) *turn.Error {
 	case handedOn:
 		return invalid("continued, turn and queue are for the workflow itself; leave them out of the input")
 	}
-	return checkExcess(in.Agent, in.Limits, in, maxInput)
+	return checkExcess(info, in.Agent, in.Limits, in, maxInput)
 }
 
 // excess says what no client may send. See Input.excess.
@@ -58,10 +66,13 @@ func (in DeliverInput) excess(info *workflow.Info) *turn.Error {
 	if !in.Since.IsZero() && info.ContinuedExecutionRunID == "" {
 		return invalid("since is for the workflow itself; leave it out of the input")
 	}
-	return checkExcess(in.Agent, in.Limits, in, maxRecorded) // HandOver gets it again
+	return checkExcess(info, in.Agent, in.Limits, in, maxRecorded) // HandOver gets it again
 }
 
-func checkExcess(agent string, limits *LimitsRequest, in any, most int) *turn.Error {
+func checkExcess(info *workflow.Info, agent string, limits *LimitsRequest, in any, most int) *turn.Error {
+	if info.WorkflowTaskTimeout < minTaskTimeout {
+		return invalid("the workflow task timeout is %s; the minimum is %s", info.WorkflowTaskTimeout, minTaskTimeout)
+	}
 	if len(agent) > maxAgent {
 		return invalid("the agent's name is %d bytes; the maximum is %d", len(agent), maxAgent)
 	}

@@ -99,6 +99,9 @@ func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 			refused = nil
 		}
 	}
+	if refused != nil && cancelledFirst(ctx) {
+		return DeliverResult{}, ctx.Err()
+	}
 	if refused != nil {
 		return DeliverResult{}, temporal.NewNonRetryableApplicationError(refused.Message, string(refused.Code), nil)
 	}

@@ -17,6 +17,9 @@ const messageWait = 10 * time.Second
 // start takes the message into the session and pins the configuration.
 func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
 	if err := r.in.check(r.id); err != nil {
+		if cancelledFirst(ctx) {
+			return p.Done(r.ending(ctx.Err()))
+		}
 		return p.Done(failed(err))
 	}
 	if len(r.in.Queue) > 0 { // the search attributes are those of the turn before
