@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -14,7 +16,8 @@ const Name = ".everturn"
 
 // Secure creates the folder dir with mode 0700 if it does not exist. It removes the permissions of group and others from an
 // existing folder and from the files directly in it. It returns an error if dir or anything directly in it is a symbolic
-// link or another special file, or if dir belongs to another user. A file system that cannot store modes keeps its own: the
+// link, a hard link or another special file, if dir belongs to another user, or if dir holds a journal or a database and
+// was not made by Secure: one that comes with a clone can hold grants and running turns. A file system that cannot store modes keeps its own: the
 // options of its mount then decide which users can read the folder.
 func Secure(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
@@ -39,10 +42,48 @@ func Secure(dir string) error {
 	if err != nil {
 		return fmt.Errorf("reading the state folder: %w", err)
 	}
+	holdsState := false
 	for _, e := range entries {
+		holdsState = holdsState || strings.HasSuffix(e.Name(), ".db")
 		if err := secureEntry(filepath.Join(dir, e.Name())); err != nil {
 			return err
 		}
+	}
+	return checkOrigin(dir, info, holdsState)
+}
+
+// originName is the file in which a state folder names its own inode. A folder that was cloned, unpacked or copied has
+// another inode than the one that it names; one that was moved within its file system keeps it.
+const originName = "origin"
+
+func checkOrigin(dir string, info fs.FileInfo, holdsState bool) error {
+	file, inode := filepath.Join(dir, originName), strconv.FormatUint(info.Sys().(*syscall.Stat_t).Ino, 10)
+	named, err := os.ReadFile(file)
+	switch {
+	case err == nil && strings.TrimSpace(string(named)) == inode:
+		return nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("reading the origin of the state folder: %w", err)
+	case holdsState:
+		return fmt.Errorf("%s was not made here and may hold permissions and turns of its author: delete it; if you have copied it yourself, "+
+			"trust it with: echo %s >%s", dir, inode, file)
+	}
+	return writeOrigin(dir, file, inode)
+}
+
+// writeOrigin replaces the file at once: another process may read it meanwhile.
+func writeOrigin(dir, file, inode string) error {
+	f, err := os.CreateTemp(dir, originName+"-*")
+	if err != nil {
+		return fmt.Errorf("writing to the state folder: %w", err)
+	}
+	_, err = f.WriteString(inode + "\n")
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // it is of no use
+		return fmt.Errorf("writing the origin of the state folder: %w", err)
 	}
 	return nil
 }
@@ -56,6 +97,8 @@ func secureEntry(path string) error {
 		return fmt.Errorf("checking the state folder: %w", err)
 	case !info.IsDir() && !info.Mode().IsRegular():
 		return fmt.Errorf("%s is a link or not a file: Everturn does not write through links; delete it", path)
+	case !info.IsDir() && info.Sys().(*syscall.Stat_t).Nlink > 1:
+		return fmt.Errorf("%s is a hard link to another file: Everturn does not write through links; delete it", path)
 	}
 	tighten(path, info)
 	return nil

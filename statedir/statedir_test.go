@@ -2,7 +2,9 @@ package statedir_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -67,4 +69,33 @@ func TestLinksAndOtherUsersFoldersAreRefused(t *testing.T) {
 	}
 	require.NoError(t, os.Chown(dir, 65534, 65534))
 	assert.ErrorContains(t, statedir.Secure(dir), "belongs to user 65534 and this is user 0")
+}
+
+// TestAFolderThatWasMadeElsewhereIsRefused: one that comes with a clone can hold grants and running turns.
+func TestAFolderThatWasMadeElsewhereIsRefused(t *testing.T) {
+	at := t.TempDir()
+	dir, moved, clone := filepath.Join(at, statedir.Name), filepath.Join(at, "moved"), filepath.Join(at, "clone")
+	require.NoError(t, statedir.Secure(dir))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "journal.db"), []byte("x"), 0o600))
+	require.NoError(t, statedir.Secure(dir))
+	require.NoError(t, os.Rename(dir, moved))
+	assert.NoError(t, statedir.Secure(moved))
+
+	require.NoError(t, os.CopyFS(clone, os.DirFS(moved)))
+	err := statedir.Secure(clone)
+	require.ErrorContains(t, err, "was not made here")
+	require.NoError(t, os.Remove(filepath.Join(clone, "origin")))
+	require.ErrorContains(t, statedir.Secure(clone), "was not made here")
+	_, command, _ := strings.Cut(err.Error(), "trust it with: ")
+	require.NoError(t, exec.CommandContext(t.Context(), "sh", "-c", command).Run())
+	assert.NoError(t, statedir.Secure(clone))
+}
+
+func TestHardLinksAreRefused(t *testing.T) {
+	at := t.TempDir()
+	dir, mine := filepath.Join(at, statedir.Name), filepath.Join(at, "mine")
+	require.NoError(t, statedir.Secure(dir))
+	require.NoError(t, os.WriteFile(mine, nil, 0o600))
+	require.NoError(t, os.Link(mine, filepath.Join(dir, "temporal.log")))
+	assert.ErrorContains(t, statedir.Secure(dir), "hard link")
 }

@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/everturn/everturn/cluster"
+	"github.com/everturn/everturn/statedir"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -123,6 +124,7 @@ func TestDevRefusesWhatIsNotItsOwn(t *testing.T) {
 	assert.Contains(t, elsewhere.err.String(), "--dev never uses a Temporal that is not on this machine")
 
 	h = newDevHome(t)
+	require.NoError(t, statedir.Secure(h.path(".everturn")))
 	h.write(".everturn/temporal.version", "1.19.0\n")
 	h.write(".everturn/temporal.db", "of another version")
 	older := h.starter("run", "--dev", "hello").exits(3)
