@@ -98,6 +98,24 @@ func TestNoSecretIsInAnErrorOfTheTokenEndpoint(t *testing.T) {
 	assert.NotContains(t, fmt.Sprintf("%+v", health(t, h)), "canary")
 }
 
+// What the token endpoint's URL holds is not told by the HTTP client's error, nor by what the endpoint says.
+func TestNoPartOfTheTokenURLIsInAnError(t *testing.T) {
+	echo := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, r.URL.Query().Get("x")+" is wrong", http.StatusForbidden)
+	}))
+	t.Cleanup(echo.Close)
+	for name, base := range map[string]string{"refused connection": "http://127.0.0.1:1", "answer": echo.URL} {
+		s := toolbox.Server{ID: "web", URL: "http://127.0.0.1:1/mcp", ConnectTimeout: 10 * time.Second, OAuth: toolbox.OAuth{
+			TokenURL: base + "/canary-of-the-path/token?x=canary%20q12345&canary-name-alone", ClientID: "client", ClientSecret: "canary-client-secret",
+		}}
+		h := newHTTPHost(t, toolbox.Options{}, s)
+		problem := h.Catalogues(t.Context())[0].Problem
+		assert.Contains(t, problem, "asking for an access token", name)
+		assert.NotContains(t, problem, "canary", name)
+		assert.NotContains(t, fmt.Sprintf("%+v", health(t, h)), "canary", name)
+	}
+}
+
 func TestTheTokenEndpointIsGuardedToo(t *testing.T) {
 	var i issuer
 	s := guarded(t, &i)

@@ -40,7 +40,15 @@ func newRedactor(s Server, inherited []string, shared *redact.Redactor) redactor
 			r.learn(append(basic(scheme, token), token)...)
 		}
 	}
-	if u, err := url.Parse(s.URL); err == nil {
+	r.address(s.URL)
+	r.address(s.OAuth.TokenURL)
+	r.learn(s.OAuth.ClientSecret)
+	return r
+}
+
+// address makes a configured URL's password, query and path known.
+func (r redactor) address(raw string) {
+	if u, err := url.Parse(raw); err == nil {
 		pass, _ := u.User.Password()
 		r.learn(u.RawQuery, pass)
 		for name, list := range u.Query() {
@@ -49,15 +57,11 @@ func newRedactor(s Server, inherited []string, shared *redact.Redactor) redactor
 			}
 		}
 	}
-	for _, raw := range []string{s.URL, s.OAuth.TokenURL} {
-		segments, path := plain.Hidden(raw)
-		r.all.Add(path)
-		for _, v := range segments {
-			r.sort("", v)
-		}
+	segments, path := plain.Hidden(raw)
+	r.all.Add(path)
+	for _, v := range segments {
+		r.sort("", v)
 	}
-	r.learn(s.OAuth.ClientSecret)
-	return r
 }
 
 // sort makes a value known by what it is called and what it looks like.
