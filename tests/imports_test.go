@@ -20,6 +20,7 @@ const module = "github.com/everturn/everturn"
 // library is free, except where a room is named in pure. Test files are free.
 var house = map[string][]string{
 	"internal/redact":           {},
+	"internal/regex":            {},
 	"workflows/turn":            {},
 	"workflows":                 {"workflows/turn", "go.temporal.io/sdk/workflow", "go.temporal.io/sdk/temporal", "go.temporal.io/sdk/log"},
 	"journal":                   {"workflows/turn"},
@@ -32,9 +33,9 @@ var house = map[string][]string{
 	"activities/toolbox": {"workflows/turn", "internal/redact", "activities/toolbox/stdio", "activities/toolbox/schema", "activities/toolbox/plain", "github.com/modelcontextprotocol/go-sdk",
 		"github.com/google/jsonschema-go", "code.dny.dev/ssrf", "golang.org/x/oauth2"},
 	"activities/toolbox/plain":  {},
-	"activities/toolbox/schema": {"workflows/turn", "activities/toolbox/plain", "github.com/google/jsonschema-go"},
+	"activities/toolbox/schema": {"workflows/turn", "internal/regex", "activities/toolbox/plain", "github.com/google/jsonschema-go"},
 	"activities/toolbox/stdio":  {"golang.org/x/sys"},
-	"activities/toolbox/files":  {"workflows/turn", "activities/toolbox"},
+	"activities/toolbox/files":  {"workflows/turn", "internal/regex", "activities/toolbox"},
 	"config":                    {"activities/toolbox/plain", "github.com/pelletier/go-toml/v2", "github.com/google/jsonschema-go"},
 	"cluster":                   {"config", "go.temporal.io/sdk", "go.temporal.io/api", "google.golang.org/grpc", "google.golang.org/protobuf", "go.temporal.io/sdk/contrib/envconfig"},
 	"sessions":                  {"workflows", "workflows/turn", "go.temporal.io/sdk", "go.temporal.io/api"},
