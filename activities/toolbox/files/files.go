@@ -25,6 +25,10 @@ const (
 	maxLineBytes  = 400
 	maxSearchTime = 10 * time.Second
 	sniffBytes    = 8 << 10 // looked at to tell text from binary
+
+	maxQueryBytes        = 1000
+	maxQueryInstructions = 2500    // of the compiled query
+	maxSteps             = 4 << 20 // of a match without a look at the context: instructions times bytes
 )
 
 // skipped reports whether a directory below another one is neither listed nor searched.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
@@ -276,4 +277,65 @@ func TestGitAndTheJournalAreOutOfReach(t *testing.T) {
 	found, err := w.search(t.Context(), SearchInput{Query: "canary"})
 	require.NoError(t, err)
 	assert.Equal(t, "[nothing found in 0 files]\n", found)
+}
+
+func TestLargeQueriesAreRefused(t *testing.T) {
+	w, _ := tree(t, map[string]string{"big.txt": "text"})
+	for query, bound := range map[string]string{
+		strings.Repeat("[^z]{0,1000}", 10) + "z": "2500", strings.Repeat("[^z]{0,9}", 300): "1000", strings.Repeat("a", 1001): "1000",
+	} {
+		_, err := w.search(t.Context(), SearchInput{Query: query, Regexp: true})
+		assert.ErrorContains(t, err, bound, "the model is told the bound")
+	}
+	for query, re := range map[string]bool{strings.Repeat(".", 1000): false, "t.{0,1000}t": true} {
+		_, err := w.search(t.Context(), SearchInput{Query: query, Regexp: re, IgnoreCase: true})
+		assert.NoError(t, err)
+	}
+}
+
+// cancelledLater is a context that is cancelled after it was asked that often.
+type cancelledLater struct {
+	context.Context
+	looks int
+}
+
+func (c *cancelledLater) Err() error {
+	if c.looks--; c.looks < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// The context ends a search within a line.
+func TestASearchInALongLineEndsWithItsContext(t *testing.T) {
+	w, _ := tree(t, map[string]string{"big.txt": strings.Repeat("ab ", maxSearchFile/3)})
+	s := &search{w: w}
+	var err error
+	s.pattern, s.instructions, err = compile(SearchInput{Query: strings.Repeat("[^z]{0,100}", 10) + "z", Regexp: true})
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- s.run(&cancelledLater{t.Context(), 3}, ".", "") }() // which has no time limit of its own
+	select {
+	case err := <-ended:
+		assert.ErrorIs(t, err, context.Canceled)
+	case <-time.After(20 * time.Second):
+		t.Fatal("the search goes on")
+	}
+}
+
+// Whether a line is matched at once or read rune by rune, the match is the same.
+func TestLongLinesMatchAsAWhole(t *testing.T) {
+	long := "  begin " + strings.Repeat("ü \xff", 3<<18) + " needle end"
+	w, _ := tree(t, map[string]string{"big.txt": long + "\nneedle\n"})
+	for query, want := range map[string]string{
+		"needle end$": "big.txt:1: …", "^  begin.{0,9}": "big.txt:1: …begin", "^needle$": "big.txt:2: needle\n", "(?s)begin.*end": "big.txt:1: …begin",
+	} {
+		out, err := w.search(t.Context(), SearchInput{Query: query, Regexp: true})
+		require.NoError(t, err)
+		assert.Equal(t, 1, strings.Count(out, "big.txt:"), query)
+		assert.Contains(t, out, want)
+		if query == "needle end$" {
+			assert.Contains(t, out, "needle end")
+		}
+	}
 }

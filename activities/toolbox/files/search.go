@@ -11,6 +11,10 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/everturn/everturn/internal/regex"
 )
 
 // SearchInput are the arguments of search_text.
@@ -24,14 +28,15 @@ type SearchInput struct {
 
 // search is one search under way.
 type search struct {
-	w       *workspace
-	pattern *regexp.Regexp
-	out     strings.Builder
-	files   int
-	matches int
-	denied  int // files that look like credentials
-	linked  int // files with several hard links
-	note    string
+	w            *workspace
+	pattern      *regexp.Regexp
+	instructions int // of pattern
+	out          strings.Builder
+	files        int
+	matches      int
+	denied       int // files that look like credentials
+	linked       int // files with several hard links
+	note         string
 }
 
 func (w *workspace) search(ctx context.Context, in SearchInput) (string, error) {
@@ -43,7 +48,7 @@ func (w *workspace) search(ctx context.Context, in SearchInput) (string, error) 
 		return "", err
 	}
 	s := &search{w: w}
-	if s.pattern, err = compile(in); err != nil {
+	if s.pattern, s.instructions, err = compile(in); err != nil {
 		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxSearchTime)
@@ -66,12 +71,16 @@ func (w *workspace) search(ctx context.Context, in SearchInput) (string, error) 
 	return s.out.String(), nil
 }
 
-func compile(in SearchInput) (*regexp.Regexp, error) {
+// compile returns the query's program and about how many instructions it has.
+func compile(in SearchInput) (*regexp.Regexp, int, error) {
 	if in.Query == "" {
-		return nil, errors.New("query is empty: say what to look for")
+		return nil, 0, errors.New("query is empty: say what to look for")
+	}
+	if len(in.Query) > maxQueryBytes {
+		return nil, 0, fmt.Errorf("query is %d bytes; the maximum is %d", len(in.Query), maxQueryBytes)
 	}
 	if _, err := path.Match(in.Glob, ""); err != nil {
-		return nil, fmt.Errorf("glob %q: %w", in.Glob, err)
+		return nil, 0, fmt.Errorf("glob %q: %w", in.Glob, err)
 	}
 	expr := in.Query
 	if !in.Regexp {
@@ -80,11 +89,15 @@ func compile(in SearchInput) (*regexp.Regexp, error) {
 	if in.IgnoreCase {
 		expr = "(?i)" + expr
 	}
+	n, err := regex.Count(expr, 2*maxQueryBytes+len("(?i)"), maxQueryInstructions) // quoting may double the bytes
+	if err != nil {
+		return nil, 0, fmt.Errorf("query: %w", err)
+	}
 	re, err := regexp.Compile(expr)
 	if err != nil {
-		return nil, fmt.Errorf("query: %w", err)
+		return nil, 0, fmt.Errorf("query: %w", err)
 	}
-	return re, nil
+	return re, n, nil
 }
 
 // run searches a file, or everything below a directory.
@@ -132,17 +145,18 @@ func (s *search) file(ctx context.Context, name string) error {
 	}
 	r := bufio.NewReaderSize(io.LimitReader(f, maxSearchFile), 64<<10)
 	for n := 1; ; n++ {
+		line, err := r.ReadString('\n')
+		match := s.find(ctx, strings.TrimRight(line, "\r\n"))
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		line, err := r.ReadString('\n')
-		if s.pattern.MatchString(strings.TrimRight(line, "\r\n")) && line != "" {
+		if match != nil && line != "" {
 			if s.matches == maxMatches {
 				s.note = fmt.Sprintf("only the first %d matches", maxMatches)
 				return errStop
 			}
 			s.matches++
-			fmt.Fprintf(&s.out, "%s:%d: %s\n", name, n, s.excerpt(line))
+			fmt.Fprintf(&s.out, "%s:%d: %s\n", name, n, excerpt(line, match[0]))
 		}
 		if err != nil {
 			return nil //nolint:nilerr // the end of the file, or of what can be read of it
@@ -150,15 +164,40 @@ func (s *search) file(ctx context.Context, name string) error {
 	}
 }
 
-// excerpt is a line without its indentation; of a long one, the part around the match.
-func (s *search) excerpt(line string) string {
+// find returns where the pattern matches in line, or nil. If that may take long, it looks at the context meanwhile; what it
+// returns after the context's end counts for nothing.
+func (s *search) find(ctx context.Context, line string) []int {
+	if s.instructions*len(line) <= maxSteps {
+		return s.pattern.FindStringIndex(line)
+	}
+	return s.pattern.FindReaderIndex(&runes{ctx: ctx, line: line})
+}
+
+// runes reads a line, which ends when the context does.
+type runes struct {
+	ctx  context.Context
+	line string
+	at   int
+	read int // runes
+}
+
+// ReadRune implements io.RuneReader.
+func (r *runes) ReadRune() (rune, int, error) {
+	if r.read++; r.at == len(r.line) || r.read%1024 == 0 && r.ctx.Err() != nil {
+		return 0, 0, io.EOF
+	}
+	c, size := utf8.DecodeRuneInString(r.line[r.at:])
+	r.at += size
+	return c, size, nil
+}
+
+// excerpt is a line without its indentation; of a long one, the part around the match, which begins at the offset match.
+func excerpt(line string, match int) string {
+	match -= len(line) - len(strings.TrimLeftFunc(line, unicode.IsSpace))
 	line = strings.TrimSpace(line)
 	if len(line) <= maxLineBytes {
 		return line
 	}
-	begin := 0
-	if loc := s.pattern.FindStringIndex(line); loc != nil {
-		begin = max(0, min(loc[0]-maxLineBytes/4, len(line)-maxLineBytes))
-	}
+	begin := max(0, min(match-maxLineBytes/4, len(line)-maxLineBytes))
 	return strings.ToValidUTF8("…"+line[begin:begin+maxLineBytes]+"…", "")
 }
