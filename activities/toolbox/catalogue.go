@@ -100,22 +100,32 @@ func (d describer) misnamed(o *offer, tools []*mcp.Tool) {
 	}
 }
 
-// offer describes the tools, in the order of their IDs so that a server's mood does not change prompts.
-func (d describer) offer(tools []*mcp.Tool) offer {
+// offer describes the tools, in the order of their IDs so that a server's mood does not change prompts. It
+// returns the context's error if that ends meanwhile.
+func (d describer) offer(ctx context.Context, tools []*mcp.Tool) (offer, error) {
 	o := offer{names: map[string]string{}, tools: map[string]turn.Descriptor{}}
 	o.catalogue = d.blank()
+	instructions := 0 // of the patterns in the tools' schemas
 	for _, t := range tools {
+		if ctx.Err() != nil {
+			return offer{}, ctx.Err()
+		}
 		if utf8.ValidString(t.Name) && !d.server.allows(t.Name) {
 			continue
 		}
-		desc, err := d.describe(t)
+		desc, parsed, err := d.describe(t)
 		if _, twice := o.names[desc.ID]; err == nil && twice {
 			err = errors.New("it is listed twice; the first is kept")
+		}
+		if err == nil && instructions+parsed.Instructions() > schema.MaxListInstructions {
+			err = fmt.Errorf("with it the patterns of the server's tools compile to more than %d instructions: allow fewer of them",
+				schema.MaxListInstructions)
 		}
 		if err != nil {
 			o.drop(d.redact.text(t.Name), errors.New(d.redact.text(err.Error())))
 			continue
 		}
+		instructions += parsed.Instructions()
 		o.names[desc.ID] = t.Name
 		o.tools[desc.ID] = desc
 		o.catalogue.Tools = append(o.catalogue.Tools, desc)
@@ -124,7 +134,7 @@ func (d describer) offer(tools []*mcp.Tool) offer {
 	slices.SortFunc(o.catalogue.Tools, func(a, b turn.Descriptor) int { return cmp.Compare(a.ID, b.ID) })
 	o.bound()
 	o.catalogue.Hash = hashOf(o.catalogue.Tools)
-	return o
+	return o, nil
 }
 
 // bound drops the tools with which the server's are too long.
@@ -177,27 +187,27 @@ func (o *offer) drop(name string, reason error) {
 	}
 }
 
-func (d describer) describe(t *mcp.Tool) (turn.Descriptor, error) {
+func (d describer) describe(t *mcp.Tool) (turn.Descriptor, schema.Schema, error) {
 	if err := checkName(t.Name); err != nil {
-		return turn.Descriptor{}, err
+		return turn.Descriptor{}, schema.Schema{}, err
 	}
 	if d.redact.result(t.Name) != t.Name {
-		return turn.Descriptor{}, errors.New("its name holds a secret that the server was given")
+		return turn.Descriptor{}, schema.Schema{}, errors.New("its name holds a secret that the server was given")
 	}
 	raw, err := json.Marshal(t.InputSchema)
 	if err != nil {
-		return turn.Descriptor{}, fmt.Errorf("its schema cannot be read: %w", err)
+		return turn.Descriptor{}, schema.Schema{}, fmt.Errorf("its schema cannot be read: %w", err)
 	}
-	canonical, _, err := schema.Compile([]byte(d.redact.result(string(raw))))
+	canonical, parsed, err := schema.Compile([]byte(d.redact.result(string(raw))))
 	if err != nil {
-		return turn.Descriptor{}, err
+		return turn.Descriptor{}, schema.Schema{}, err
 	}
 	description, _ := plain.Cut(strings.TrimSpace(d.redact.result(plain.Sanitize(t.Description))), maxDescriptionBytes)
 	desc := turn.Descriptor{ID: d.prefix + "/" + t.Name, Description: description, Schema: canonical, Lane: turn.LaneRegular}
 	desc.Wire = turn.WireName(desc.ID)
 	desc.Hash, desc.Also = identity(t, canonical), d.also(t)
 	d.judge(&desc, t)
-	return desc, nil
+	return desc, parsed, nil
 }
 
 // identity is a hash of all that a server says of a tool and that a model, or an operator, goes by.

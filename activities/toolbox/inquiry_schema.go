@@ -61,7 +61,7 @@ func flatSchema(raw json.RawMessage) (json.RawMessage, error) {
 		return nil, fmt.Errorf("writing its form: %w", err)
 	}
 	if _, err := schema.Resolve(canonical); err != nil {
-		return nil, fmt.Errorf("its form does not compile: %s", plain.Line(err.Error(), 200))
+		return nil, fmt.Errorf("its form cannot be used: %s", plain.Line(err.Error(), 200))
 	}
 	return canonical, nil
 }

@@ -21,7 +21,7 @@ func describe(t *testing.T, s Server, tool *mcp.Tool) turn.Descriptor {
 	t.Helper()
 	s.ID = "srv"
 	tool.Name, tool.InputSchema = "tool", &jsonschema.Schema{Type: "object"}
-	d, err := describer{prefix: "mcp/srv", server: s, settings: s.Tools}.describe(tool)
+	d, _, err := describer{prefix: "mcp/srv", server: s, settings: s.Tools}.describe(tool)
 	require.NoError(t, err)
 	return d
 }

@@ -3,6 +3,7 @@ package toolbox
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -27,7 +28,11 @@ func (s *session) checkOutput(tool string, r *mcp.CallToolResult) (note string) 
 	if r.IsError || r.StructuredContent == nil || promised == nil {
 		return ""
 	}
-	if err := schema.OfResult(promised).Validate(r.StructuredContent); err != nil {
+	err := schema.OfResult(promised).Validate(r.StructuredContent)
+	if errors.Is(err, schema.ErrNotChecked) {
+		return "[note: this result is too large or too deep to be checked against the tool's output schema]"
+	}
+	if err != nil {
 		return "[note: this result is not what the tool's output schema promises: " + s.owner.clean(err.Error(), 300) + "]"
 	}
 	return ""

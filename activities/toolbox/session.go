@@ -215,7 +215,11 @@ func (s *session) ask(ctx context.Context) (err error) {
 	if s.owner.local != nil {
 		d.settings = s.owner.local.settings()
 	}
-	s.offered = d.offer(s.withStandIns(tools))
+	o, err := d.offer(ctx, s.withStandIns(tools))
+	if err != nil {
+		return err
+	}
+	s.offered = o
 	s.offered.note(tools)
 	s.owner.learn(s.party, s.offered.catalogue)
 	return nil

@@ -1,6 +1,7 @@
 package toolbox
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -35,7 +36,8 @@ func TestTheToolsOfAServerAreBoundedTogether(t *testing.T) {
 		schema := fmt.Sprintf(`{"type":"object","description":%q}`, strings.Repeat("x", 100<<10))
 		tools = append(tools, &mcp.Tool{Name: fmt.Sprintf("t%02d", 99-i), InputSchema: json.RawMessage(schema)})
 	}
-	o := d.offer(tools)
+	o, err := d.offer(t.Context(), tools)
+	require.NoError(t, err)
 	content, err := json.Marshal(o.catalogue)
 	require.NoError(t, err)
 	assert.Less(t, len(content), maxOfferBytes+64<<10)
@@ -43,4 +45,9 @@ func TestTheToolsOfAServerAreBoundedTogether(t *testing.T) {
 	assert.Equal(t, "mcp/x/t39", o.catalogue.Tools[len(o.catalogue.Tools)-1].ID, "whatever order it lists them in")
 	assert.Len(t, o.tools, len(o.catalogue.Tools))
 	assert.Contains(t, o.catalogue.Dropped[0], "t40: with it the server's tools are over 4 MiB")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = d.offer(ctx, tools)
+	assert.ErrorIs(t, err, context.Canceled, "the tools of a server that is given up are not looked at")
 }

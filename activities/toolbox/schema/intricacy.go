@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/everturn/everturn/activities/toolbox/plain"
+	"github.com/everturn/everturn/internal/regex"
 )
 
 // A validator walks into a schema's subschemas, some of them without walking into the value: one that refers to
@@ -22,22 +23,12 @@ const (
 	maxArgumentsDepth = 32     // of values in values
 	maxVisits         = 10_000 // of subschemas for one value in the arguments
 	maxWork           = 10_000_000
+
+	maxPatternBytes        = 4 << 10
+	maxPatternInstructions = 4000   // of one pattern, compiled
+	maxInstructions        = 10_000 // of all patterns of a schema
+	stepsPerVisit          = 16     // of a regular expression take about as long as one visit
 )
-
-// effort is what validating with a schema takes.
-type effort struct {
-	visits int  // schemas that are applied on the way to a value, and values of their enums
-	unique bool // uniqueItems is among them: the library compares items whose hashes are equal, which the sender can bring about
-}
-
-// exceeded reports whether validating so many values may take too long.
-func (e effort) exceeded(values int) bool {
-	work := values * e.visits
-	if e.unique {
-		work += values * values / 16
-	}
-	return work > maxWork
-}
 
 // typeNames are the types that JSON Schema knows. The library compiles any word; providers refuse the whole request.
 var typeNames = map[string]bool{
@@ -49,25 +40,28 @@ var typeNames = map[string]bool{
 var weighed = []string{
 	"$ref", "allOf", "anyOf", "oneOf", "dependentSchemas", "dependencies", "not", "if", "then", "else", "properties", "prefixItems",
 	"patternProperties", "items", "additionalProperties", "additionalItems", "contains", "propertyNames", "unevaluatedItems",
-	"unevaluatedProperties", "contentSchema", "$defs", "definitions", "$dynamicRef", "$recursiveRef", "$dynamicAnchor", "$id", "type", "enum", "uniqueItems",
+	"unevaluatedProperties", "contentSchema", "$defs", "definitions", "$dynamicRef", "$recursiveRef", "$dynamicAnchor", "$id", "type", "enum",
+	"uniqueItems", "pattern",
 }
 
 // schemaNode is a schema as far as weighing it needs.
 type schemaNode struct {
-	here      []*schemaNode // applied to the same value
-	below     []*schemaNode // applied to values in it, several to the same perhaps
-	oneBelow  []*schemaNode // applied to values in it, each to another
-	visiting  bool
-	acyclic   bool
-	enum      int                        // values that it lists
-	visitsFor [maxArgumentsDepth + 1]int // memo of visits by depth
+	here     []*schemaNode // applied to the same value
+	below    []*schemaNode // applied to values in it, several to the same perhaps
+	oneBelow []*schemaNode // applied to values in it, each to another
+	visiting bool
+	acyclic  bool
+	enum     int                         // values that it lists
+	matching int                         // instructions of its own patterns
+	costFor  [maxArgumentsDepth + 1]cost // memo of cost by depth
 }
 
 // schemaGraph builds nodes by their JSON pointers, which is how references name them.
 type schemaGraph struct {
-	root   any
-	nodes  map[string]*schemaNode
-	unique bool
+	root         any
+	nodes        map[string]*schemaNode
+	instructions int
+	unique       bool
 }
 
 // weigh checks every schema within raw and says what validating with it takes: for one value more than maxVisits if that may
@@ -86,7 +80,7 @@ func weigh(raw json.RawMessage) (effort, error) {
 			return effort{}, err
 		}
 	}
-	return effort{root.visits(maxArgumentsDepth), g.unique}, nil
+	return effort{root.cost(maxArgumentsDepth), g.instructions, g.unique}, nil
 }
 
 // node builds the node of the value at a pointer. What is not an object is true, false, or refused by the library.
@@ -133,7 +127,17 @@ func (g *schemaGraph) keyword(n *schemaNode, pointer, keyword string, v any) err
 		err = g.one(&n.here, pointer, v)
 	case "properties", "prefixItems":
 		err = g.each(&n.oneBelow, pointer, v)
+	case "pattern":
+		if expr, ok := v.(string); ok {
+			err = g.pattern(n, expr)
+		}
 	case "patternProperties":
+		names, _ := v.(map[string]any)
+		for name := range names {
+			if err := g.pattern(n, name); err != nil {
+				return err
+			}
+		}
 		err = g.each(&n.below, pointer, v)
 	case "items":
 		if _, list := v.([]any); list {
@@ -151,6 +155,19 @@ func (g *schemaGraph) keyword(n *schemaNode, pointer, keyword string, v any) err
 		err = g.each(new([]*schemaNode), pointer, v) // applied by reference only
 	}
 	return err
+}
+
+// pattern adds a regular expression that is matched with the value, or with the names in it.
+func (g *schemaGraph) pattern(n *schemaNode, expr string) error {
+	instructions, err := regex.Count(expr, maxPatternBytes, maxPatternInstructions)
+	if err != nil {
+		return fmt.Errorf("its schema has the pattern %q: %s", plain.Line(expr, 40), plain.Line(err.Error(), 200))
+	}
+	n.matching += instructions
+	if g.instructions += instructions; g.instructions > maxInstructions {
+		return fmt.Errorf("the patterns of its schema compile to more than %d instructions", maxInstructions)
+	}
+	return nil
 }
 
 func (g *schemaGraph) one(to *[]*schemaNode, pointer string, v any) error {
@@ -249,26 +266,4 @@ func (n *schemaNode) checkCycles() error {
 	}
 	n.visiting, n.acyclic = false, true
 	return nil
-}
-
-// visits bounds how many schemas are applied on the way to any one value that is at most depth below. It stops
-// counting a little over maxVisits.
-func (n *schemaNode) visits(depth int) int {
-	if n.visitsFor[depth] > 0 {
-		return n.visitsFor[depth]
-	}
-	sum, most := min(1+n.enum, maxVisits+1), 0
-	for _, m := range n.here {
-		sum = min(sum+m.visits(depth), maxVisits+1)
-	}
-	if depth > 0 {
-		for _, m := range n.below {
-			sum = min(sum+m.visits(depth-1), maxVisits+1)
-		}
-		for _, m := range n.oneBelow {
-			most = max(most, m.visits(depth-1))
-		}
-	}
-	n.visitsFor[depth] = min(sum+most, maxVisits+1)
-	return n.visitsFor[depth]
 }

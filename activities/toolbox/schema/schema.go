@@ -17,7 +17,11 @@ import (
 // Bounds on what a schema may be.
 const (
 	maxSchemaBytes = 128 << 10
-	maxSchemas     = 4096 // compiled ones that are kept
+	maxSchemas     = 4096    // compiled ones that are kept
+	maxKept        = 100_000 // instructions of their patterns: 50 bytes each, up to 1.5 KB with large character classes
+
+	// MaxListInstructions bounds the patterns of all of a server's tools together, compiled.
+	MaxListInstructions = 50_000
 )
 
 // Schema is one that is ready to validate. The zero value validates nothing.
@@ -46,22 +50,29 @@ func Compile(raw json.RawMessage) (json.RawMessage, Schema, error) {
 	if err != nil {
 		return nil, Schema{}, fmt.Errorf("writing its schema: %w", err)
 	}
-	effort, err := weigh(canonical)
+	s, err := Resolve(canonical)
+	return canonical, s, err
+}
+
+// Resolve makes a schema of any type ready to validate. It weighs the schema, its regular expressions included, before the
+// library compiles any of it.
+func Resolve(raw json.RawMessage) (Schema, error) {
+	effort, err := weigh(raw)
 	if err != nil {
-		return nil, Schema{}, err
+		return Schema{}, err
 	}
-	resolved, err := Resolve(canonical)
+	resolved, err := resolve(raw)
 	if err != nil {
-		return nil, Schema{}, fmt.Errorf("its schema does not compile: %s", plain.Line(err.Error(), 300))
+		return Schema{}, fmt.Errorf("its schema does not compile: %s", plain.Line(err.Error(), 300))
 	}
 	if effort.visits > maxVisits {
 		resolved = nil
 	}
-	return canonical, Schema{resolved, effort}, nil
+	return Schema{resolved, effort}, nil
 }
 
-// Resolve makes a schema of any type ready to validate, unweighed: it is for schemas that are known to be flat. It never loads a remote reference; the library has no loader unless it is given one.
-func Resolve(raw json.RawMessage) (resolved *jsonschema.Resolved, err error) {
+// resolve never loads a remote reference: the library has no loader unless it is given one.
+func resolve(raw json.RawMessage) (resolved *jsonschema.Resolved, err error) {
 	defer func() {
 		if p := recover(); p != nil { // the library meets hostile input here
 			err = fmt.Errorf("the schema library panicked: %v", p)
@@ -81,35 +92,49 @@ func OfResult(schema any) Schema {
 	if err != nil || schema == nil || len(raw) > maxSchemaBytes {
 		return Schema{}
 	}
-	effort, err := weigh(raw)
-	if err != nil || effort.visits > maxVisits {
-		return Schema{}
-	}
-	resolved, err := Resolve(raw)
+	s, err := Resolve(raw)
 	if err != nil {
 		return Schema{}
 	}
-	return Schema{resolved, effort}
+	return s
 }
 
-// Validate says where a value is not what the schema says. If validating might take too long, or the value is too deep, it
-// says nothing.
+// ErrNotChecked is Validate's error for a value that it did not check, because that might take too long.
+var ErrNotChecked = errors.New("value is too large or too deep to be checked against the schema")
+
+// Validate says where a value is not what the schema says, or that it is not checked (ErrNotChecked). The zero Schema says
+// nothing.
 func (c Schema) Validate(v any) (err error) {
 	defer func() {
 		if p := recover(); p != nil { // the library meets hostile input here
-			err = nil
+			err = ErrNotChecked
 		}
 	}()
-	if c.resolved == nil || deeper(v, maxArgumentsDepth) || c.effort.exceeded(values(v)) {
+	if c.resolved == nil {
 		return nil
+	}
+	if deeper(v, maxArgumentsDepth) || c.effort.exceeded(measure(v)) {
+		return ErrNotChecked
 	}
 	return c.resolved.Validate(v)
 }
 
+// ApplyDefaults adds the defaults of properties that the object does not have.
+func (c Schema) ApplyDefaults(object *map[string]any) error {
+	if c.resolved == nil {
+		return nil
+	}
+	return c.resolved.ApplyDefaults(object)
+}
+
+// Instructions is the size of the schema's compiled patterns: see MaxListInstructions.
+func (c Schema) Instructions() int { return c.effort.instructions }
+
 // Cache keeps compiled schemas by their descriptor's hash.
 type Cache struct {
-	mu sync.Mutex
-	m  map[string]Schema
+	mu           sync.Mutex
+	m            map[string]Schema
+	instructions int // of the patterns in m
 }
 
 // Get is the schema of a tool's arguments.
@@ -124,9 +149,10 @@ func (s *Cache) Get(d turn.Descriptor) (Schema, error) {
 	if err != nil {
 		return Schema{}, fmt.Errorf("tool %s: %w", d.ID, err)
 	}
-	if s.m == nil || len(s.m) >= maxSchemas {
-		s.m = map[string]Schema{}
+	if s.m == nil || len(s.m) >= maxSchemas || s.instructions > maxKept {
+		s.m, s.instructions = map[string]Schema{}, 0
 	}
+	s.instructions += r.Instructions()
 	s.m[key] = r
 	return r, nil
 }
@@ -148,8 +174,9 @@ func (c Schema) CheckArguments(id string, arguments json.RawMessage) (err error)
 	if c.resolved == nil {
 		return nil
 	}
-	if n := values(object); c.effort.exceeded(n) {
-		return fmt.Errorf("arguments of %s: %d values are too many to be checked against its schema; send fewer", id, n)
+	if values, text := measure(object); c.effort.exceeded(values, text) {
+		return fmt.Errorf("arguments of %s: %d values with %d bytes of text are too many to be checked against its schema; send fewer",
+			id, values, text)
 	}
 	if err := c.resolved.Validate(object); err != nil {
 		return fmt.Errorf("arguments of %s: %s", id, plain.Line(err.Error(), 600))
@@ -179,20 +206,28 @@ func deeper(v any, depth int) bool {
 	return false
 }
 
-// values counts v and the values within it.
-func values(v any) int {
-	n := 1
+// measure counts v and the values within it, and the bytes of their text and names. A string counts one byte more than it
+// has: a pattern looks at its end, too.
+func measure(v any) (values, text int) {
+	values = 1
+	add := func(v any) {
+		n, bytes := measure(v)
+		values, text = values+n, text+bytes
+	}
 	switch v := v.(type) {
+	case string:
+		text = len(v) + 1
 	case map[string]any:
-		for _, e := range v {
-			n += values(e)
+		for name, e := range v {
+			text += len(name) + 1
+			add(e)
 		}
 	case []any:
 		for _, e := range v {
-			n += values(e)
+			add(e)
 		}
 	}
-	return n
+	return values, text
 }
 
 // Object reads exactly one JSON object. Nothing at all stands for an empty one: models send that for tools

@@ -181,3 +181,49 @@ func TestArgumentsThatTakeTooLongToCheckAreRefused(t *testing.T) {
 	require.NoError(t, check(&c, choice, ones(100)))
 	assert.ErrorContains(t, check(&c, choice, ones(50_000)), "too many to be checked")
 }
+
+// A regular expression of a few bytes may compile to millions of instructions, and matching takes as many steps for each byte.
+func TestPatternsAreCountedBeforeTheyAreCompiled(t *testing.T) {
+	var c schema.Cache
+	large := strings.Repeat("[^z]{0,1000}", 10) + "z"
+	several := `{"type":"object","properties":{"v":{"type":"string"}`
+	for i := range 4 {
+		several += fmt.Sprintf(`,"p%d":{"type":"string","pattern":"[a-z]{1,900}[0-9]{1,900}"}`, i)
+	}
+	for raw, want := range map[string]string{
+		`{"type":"object","properties":{"v":{"type":"string","pattern":"` + large + `"}}}`:     "compiles to more than 4000 instructions",
+		`{"type":"object","patternProperties":{"` + large + `":{}}}`:                           "compiles to more than 4000 instructions",
+		`{"type":"object","$defs":{"a":{"items":[{"pattern":"` + large + `"}]}}}`:              "compiles to more than 4000 instructions",
+		`{"type":"object","properties":{"v":{"Pattern":"` + large + `"}}}`:                     `which is to be "pattern"`,
+		`{"type":"object","properties":{"v":{"pattern":"` + strings.Repeat("|", 5000) + `"}}}`: "the maximum is 4096",
+		several + `}}`: "the patterns of its schema compile to more than 10000 instructions",
+	} {
+		err := check(&c, turn.Descriptor{ID: "mcp/evil/x", Schema: json.RawMessage(raw)}, json.RawMessage(`{}`))
+		assert.ErrorContains(t, err, want)
+		promised := schema.OfResult(json.RawMessage(raw))
+		assert.NoError(t, promised.Validate(map[string]any{"v": 1.0}), "such an output schema validates nothing")
+	}
+}
+
+func TestTextTimesPatternsIsBounded(t *testing.T) {
+	var c schema.Cache
+	raw := json.RawMessage(`{"type":"object","properties":{"v":{"type":"string","pattern":"^[^z]{0,900}$"}},"patternProperties":{"^[a-y]{1,900}$":{}}}`)
+	tool := turn.Descriptor{ID: "mcp/x/y", Schema: raw}
+	text := func(n int) map[string]any { return map[string]any{"v": strings.Repeat("a", n)} }
+	key := func(n int) map[string]any { return map[string]any{strings.Repeat("a", n): 1.0} }
+	arguments := func(v any) json.RawMessage {
+		b, err := json.Marshal(v)
+		require.NoError(t, err)
+		return b
+	}
+	promised := schema.OfResult(raw)
+	require.NoError(t, check(&c, tool, arguments(text(800))))
+	require.NoError(t, promised.Validate(text(800)))
+	assert.ErrorContains(t, check(&c, tool, arguments(text(10_000))), "v", "it does not match")
+	for _, v := range []any{text(1 << 20), key(1 << 20)} {
+		assert.ErrorContains(t, check(&c, tool, arguments(v)), "too many to be checked")
+		assert.ErrorIs(t, promised.Validate(v), schema.ErrNotChecked)
+	}
+	plain := turn.Descriptor{ID: "mcp/x/z", Schema: json.RawMessage(`{"type":"object","properties":{"v":{"type":"string","pattern":"^[a-z]+$"}}}`)}
+	assert.NoError(t, check(&c, plain, arguments(text(1<<20))), "an ordinary pattern checks a long text")
+}
