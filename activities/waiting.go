@@ -26,7 +26,7 @@ const (
 	retryAtMost  = 2 * time.Second
 )
 
-// bounded is in with the times that are left to run the call when it has waited for so long.
+// bounded shortens the timeouts of a call to the turn's remaining time after the call has waited.
 func bounded(in workflows.CallInput, waited time.Duration) workflows.CallInput {
 	if in.Left > 0 {
 		left := max(in.Left-waited, time.Second)
@@ -35,7 +35,7 @@ func bounded(in workflows.CallInput, waited time.Duration) workflows.CallInput {
 	return in
 }
 
-// repeats reports whether a call whose outcome is unknown is left to the next dispatch.
+// repeats reports whether the workflow dispatches a call again, instead of recording that its outcome is unknown.
 func repeats(in workflows.CallInput, clock *clock) bool {
 	return in.Again && (in.Wait == 0 || in.Attempt < workflows.Repeats || clock.busy() < in.Wait)
 }
@@ -56,7 +56,11 @@ func callFailure(ctx context.Context, in workflows.CallInput, clock *clock, err 
 		logFailure(ctx, e)
 		return temporal.NewApplicationErrorWithOptions(e.Message, string(e.Code), options)
 	}
-	delay, more := retryDelay(e.RetryAfter, in.Wait, in.Wait-busy)
+	attempt := int32(1)
+	if activity.IsActivity(ctx) {
+		attempt = activity.GetInfo(ctx).Attempt
+	}
+	delay, more := retryDelay(e.RetryAfter, in.Wait, in.Wait-busy, attempt)
 	if !more {
 		logFailure(ctx, e)
 		return temporal.NewApplicationErrorWithOptions(gaveUp(e, busy), string(e.Code), options)
@@ -69,14 +73,15 @@ func callFailure(ctx context.Context, in workflows.CallInput, clock *clock, err 
 }
 
 // retryDelay is how long a call waits before it is tried again: until the server is tried again, within the bounds, and
-// not past the time that is left. Up to a quarter is added, so that the calls of a server that is back do not come in
-// step. A long wait has longer delays, so that its attempts stay below the retry policy's maximum. False: no time is
-// left.
-func retryDelay(after, wait, left time.Duration) (time.Duration, bool) {
+// not past the time that is left. The lower bound doubles with each attempt. A random part of up to a quarter keeps the
+// calls of a server that is back from coming at once. A long wait has longer delays, so that its attempts stay below the
+// retry policy's maximum. The result is false if no time is left.
+func retryDelay(after, wait, left time.Duration, attempt int32) (time.Duration, bool) {
 	if left < retryAtLeast {
 		return 0, false
 	}
-	delay := min(max(after, retryAtLeast), max(retryAtMost, wait/100))
+	most := max(retryAtMost, wait/100)
+	delay := min(max(after, retryAtLeast<<min(attempt-1, 16)), most)
 	return min(delay+rand.N(delay/4), left), true
 }
 

@@ -16,21 +16,27 @@ import (
 )
 
 func TestARetryDelayIsTheBreakersWithinItsBounds(t *testing.T) {
-	for name, c := range map[string]struct{ after, wait, left, least, most time.Duration }{
-		"not known":              {0, 15 * time.Second, 15 * time.Second, retryAtLeast, 2 * retryAtLeast},
-		"the breaker's":          {time.Second, 15 * time.Second, 15 * time.Second, time.Second, 1250 * time.Millisecond},
-		"another worker's turn":  {time.Minute, 15 * time.Second, 15 * time.Second, retryAtMost, retryAtMost * 5 / 4},
-		"at the end of the time": {time.Minute, 15 * time.Second, 300 * time.Millisecond, 300 * time.Millisecond, 300 * time.Millisecond},
-		"of a long wait":         {time.Hour, time.Hour, time.Hour, 36 * time.Second, 45 * time.Second},
+	const ms = time.Millisecond
+	for name, c := range map[string]struct {
+		attempt                        int32
+		after, wait, left, least, most time.Duration
+	}{
+		"not known":              {1, 0, 15 * time.Second, 15 * time.Second, retryAtLeast, 2 * retryAtLeast},
+		"the breaker's":          {1, time.Second, 15 * time.Second, 15 * time.Second, time.Second, 1250 * ms},
+		"another worker's turn":  {1, time.Minute, 15 * time.Second, 15 * time.Second, retryAtMost, retryAtMost * 5 / 4},
+		"at the end of the time": {1, time.Minute, 15 * time.Second, 300 * ms, 300 * ms, 300 * ms},
+		"of a long wait":         {1, time.Hour, time.Hour, time.Hour, 36 * time.Second, 45 * time.Second},
+		"not known for a while":  {4, 0, 15 * time.Second, 15 * time.Second, 800 * ms, 1000 * ms},
+		"not known for long":     {900, 0, time.Hour, time.Hour, 36 * time.Second, 45 * time.Second},
 	} {
 		for range 20 {
-			got, more := retryDelay(c.after, c.wait, c.left)
+			got, more := retryDelay(c.after, c.wait, c.left, c.attempt)
 			require.True(t, more, name)
 			assert.GreaterOrEqual(t, got, c.least, name)
 			assert.LessOrEqual(t, got, c.most, name)
 		}
 	}
-	_, more := retryDelay(0, time.Second, retryAtLeast-1)
+	_, more := retryDelay(0, time.Second, retryAtLeast-1, 1)
 	assert.False(t, more, "the time is over")
 }
 

@@ -155,7 +155,7 @@ func (v *validator) maximum(key, most string, f reflect.Value) {
 		return
 	}
 	bound, err := strconv.ParseFloat(cmp.Or(most, strconv.Itoa(maxCount)), 64)
-	if value := number(f); err == nil && value > bound {
+	if value := number(f); err == nil && !(value <= bound) {
 		v.add(key, "is %v; it must be at most %.0f", f.Interface(), bound)
 	}
 }

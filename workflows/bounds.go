@@ -38,7 +38,7 @@ func bounded(ctx workflow.Context) bool {
 // failure the cron schedule of a client would begin the next run.
 func cancelledFirst(ctx workflow.Context) bool { return ctx.Err() != nil && bounded(ctx) }
 
-// bound returns the input, or an input that check refuses if no client may send this one.
+// bound replaces an input that exceeds a bound by one that check refuses.
 func (in Input) bound(ctx workflow.Context) Input {
 	refusal := in.excess(workflow.GetInfo(ctx))
 	if refusal == nil || !bounded(ctx) {
@@ -47,7 +47,7 @@ func (in Input) bound(ctx workflow.Context) Input {
 	return Input{Tenant: in.Tenant, refusal: refusal}
 }
 
-// excess says what no client may send. A run that the workflow continued as a new one has ContinuedExecutionRunID, and
+// excess returns why the input exceeds a bound, or nil. A run that the workflow continued as a new one has ContinuedExecutionRunID, and
 // so have those of a client's cron schedule or retry policy, which begin with what the client sent.
 func (in Input) excess(info *workflow.Info) *turn.Error {
 	continued := info.ContinuedExecutionRunID != "" && info.CronSchedule == "" && info.Attempt <= 1
@@ -61,7 +61,7 @@ func (in Input) excess(info *workflow.Info) *turn.Error {
 	return checkExcess(info, in.Agent, in.Limits, in, maxInput)
 }
 
-// excess says what no client may send. See Input.excess.
+// excess returns why the input exceeds a bound, or nil. See Input.excess.
 func (in DeliverInput) excess(info *workflow.Info) *turn.Error {
 	if !in.Since.IsZero() && info.ContinuedExecutionRunID == "" {
 		return invalid("since is for the workflow itself; leave it out of the input")

@@ -55,14 +55,24 @@ func CallDeadline(tool time.Duration) time.Duration {
 const maxRecorded = 1900 << 10
 
 // waitForServer lets Temporal's server wait on behalf of a call that was not sent: that costs no worker's slot and no
-// history. The activity says when to try again (NextRetryDelay) and when its time is over, and marks every other error
-// non-retryable. After a timeout, or an error that the SDK reports in place of the activity's, whether the call was sent is
-// not known: no attempt of the same dispatch follows, but the next dispatch, which asks the ledger. The type of a plain Go
-// error is empty. Intervals and attempts bound what is not listed.
+// history. The activity says when to try again (NextRetryDelay) and when its time is over. After a timeout, or an error that
+// the SDK reports in place of the activity's, the call may have been sent: the server must not retry it. The workflow
+// dispatches it again, and the ledger decides. The type of a plain Go error is empty. Intervals and attempts bound what is
+// not listed.
 var waitForServer = &temporal.RetryPolicy{
 	InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second, MaximumAttempts: 1000,
-	NonRetryableErrorTypes: append([]string{"TemporalTimeout:StartToClose", "TemporalTimeout:Heartbeat", "", "wrapError", "PanicError"},
-		nonRetryable...),
+	NonRetryableErrorTypes: slices.Concat(nonRetryable, allCodesBut(turn.CodeToolNotSent),
+		[]string{"TemporalTimeout:StartToClose", "TemporalTimeout:Heartbeat", "", "wrapError", "PanicError"}),
+}
+
+// allCodesBut lists the codes of errors except one. A worker of another version may mark an error as retryable.
+func allCodesBut(retried turn.Code) (types []string) {
+	for _, c := range turn.Codes() {
+		if c != retried {
+			types = append(types, string(c))
+		}
+	}
+	return types
 }
 
 // nonRetryable are errors that the server would otherwise retry: a result over the payload limit would be paid again

@@ -33,7 +33,7 @@ func (r *run) validateHeld(a Answer) error {
 	return r.stillHeld(a.Turn, a.Question)
 }
 
-// stillHeld rejects what is said to a call that is not held now. Which questions the call has asked, the journal knows.
+// stillHeld rejects answers to a call that its server does not hold. The journal knows the call's questions.
 func (r *run) stillHeld(turnID, id string) error {
 	if r.stopping || turnID != "" && turnID != r.turnID {
 		return rejected(turn.CodeNotWaiting, fmt.Sprintf("turn %s waits for nothing any more", turn.Cut(turnID, 80)))

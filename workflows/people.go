@@ -118,7 +118,7 @@ func (r *run) question(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 // maxQuestion bounds what travels of a question, in bytes; the transcript has the whole.
 const maxQuestion = 4 << 10
 
-// cutQuestion says in a question that is too long how long it is, and where the rest is.
+// cutQuestion truncates a long question and appends its size and where to read it.
 func cutQuestion(q string) string {
 	if len(q) <= maxQuestion {
 		return q

@@ -95,8 +95,8 @@ func (r *run) buildPrompt(ctx workflow.Context, p turn.BuildPrompt) turn.Phase {
 	return p.LlmInfer()
 }
 
-// refreshTools takes up the tools of servers that were unavailable and are back. The first step leaves it to Begin, which
-// has just looked. If the journal cannot be read, the next step looks again.
+// refreshTools adds the tools of servers that have become available again. The first step skips it, because Begin has just
+// checked. If the journal cannot be read, the next step tries again.
 func (r *run) refreshTools(ctx workflow.Context) {
 	pins := &r.progress.Pins
 	if !r.waitsForServers() || len(pins.Unavailable) == 0 || r.progress.Counters.Step == 0 {

@@ -30,8 +30,8 @@ type flight struct {
 	err     error
 }
 
-// Repeats is how often a repeatable call whose outcome nobody knows is dispatched whatever time that takes, and maxRepeats
-// how often while the call's time lasts: the last dispatch is what the model is told.
+// Repeats is the minimum number of dispatches of a repeatable call whose outcome stays unknown, and maxRepeats the maximum
+// while the call's time lasts.
 const (
 	Repeats    = 3
 	maxRepeats = 20

@@ -2,6 +2,7 @@ package turn
 
 import (
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -68,17 +69,18 @@ func (c Code) Retryable() bool {
 	return false
 }
 
-// Known reports whether c is a code of this package. An error of an activity that carries none is not the activity's.
-func (c Code) Known() bool {
-	switch c {
-	case CodeLLMTransport, CodeLLMRateLimited, CodeLLMRejected, CodeLLMUnauthorized, CodeLLMTruncated, CodeInvalidAction,
-		CodeToolNotSent, CodeToolFailed, CodeToolOutcomeUnknown, CodeToolDrift, CodeToolStateLost, CodePolicyDenied, CodeApprovalExpired,
-		CodeBudgetExceeded, CodeGuardExceeded, CodeStoreUnavailable, CodeSessionBusy, CodeSessionEnding, CodeSessionTaken, CodeNotWaiting,
-		CodeConfigInvalid, CodeInternal:
-		return true
+// Codes lists all codes.
+func Codes() []Code {
+	return []Code{
+		CodeLLMTransport, CodeLLMRateLimited, CodeLLMRejected, CodeLLMUnauthorized, CodeLLMTruncated, CodeInvalidAction,
+		CodeToolNotSent, CodeToolFailed, CodeToolOutcomeUnknown, CodeToolDrift, CodeToolStateLost, CodePolicyDenied,
+		CodeApprovalExpired, CodeBudgetExceeded, CodeGuardExceeded, CodeStoreUnavailable, CodeSessionBusy,
+		CodeSessionEnding, CodeSessionTaken, CodeNotWaiting, CodeConfigInvalid, CodeInternal,
 	}
-	return false
 }
+
+// Known reports whether c is a code of this package. An error of an activity that carries none is not the activity's.
+func (c Code) Known() bool { return slices.Contains(Codes(), c) }
 
 // CodeOf returns the code of the first Error in err's chain, or CodeInternal.
 func CodeOf(err error) Code {

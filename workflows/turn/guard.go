@@ -109,7 +109,7 @@ func (l Limits) CheckMaxima() error {
 		{"keep_history_messages", float64(l.KeepHistoryMessages)}, {"max_parallel_calls", float64(l.MaxParallelCalls)},
 		{"max_tokens", float64(l.MaxTokens)}, {"max_cost_usd", l.MaxCostUSD},
 	} {
-		if f.n > MaxCount {
+		if !(f.n <= MaxCount) { // not a number is no limit
 			return fmt.Errorf("limits: %s is %g; the maximum is %d", f.name, f.n, MaxCount)
 		}
 	}

@@ -180,7 +180,7 @@ type ToolRequest struct {
 	CallID     string
 	Attempt    int
 	Repeatable bool
-	// Waits: the caller tries again later by itself if the call is not sent, so that the host is not to wait for the server.
+	// Waits: the caller retries a call that was not sent, so the host returns instead of waiting for the server.
 	Waits bool
 	// Replies and Continuation go on with a call that asked for something.
 	Replies      []Reply

@@ -17,8 +17,8 @@ type Rule struct {
 	Tool string `json:"tool"`
 	// Arguments are patterns of values by dotted key ("options.path"); all of them must match, and a key that is not there
 	// does not. None: every call. Of a list all elements must match for allow, one for deny and ask; an object as a value is
-	// asked about. In a pattern *, ? and [a-z] match within one segment between slashes; a /** at the end, or ** alone,
-	// matches any number of segments.
+	// asked about. In a pattern * and ? match within one segment between slashes; a /** at the end, or ** alone, matches
+	// any number of segments.
 	Arguments map[string]string `json:"arguments,omitempty"`
 	Permit    Permission        `json:"permit"`
 	// Why is told to the person who is asked, or to the model that is refused.
