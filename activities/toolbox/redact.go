@@ -16,7 +16,7 @@ import (
 // they would change what a tool is known by. The zero redactor knows nothing.
 type redactor struct {
 	shared *redact.Redactor // secrets, by where they stand or what they are called; the whole worker's
-	looks  *redact.Redactor // what looks like a secret; of this server
+	looks  *redact.Redactor // what may be a secret; of this server
 	all    *redact.Redactor // every value that this server was given: a folder's name has to stay readable in results
 }
 
@@ -25,14 +25,14 @@ type redactor struct {
 func newRedactor(s Server, inherited []string, shared *redact.Redactor) redactor {
 	r := redactor{shared: shared, looks: redact.New(), all: redact.New()}
 	for name, v := range s.Env {
-		r.sort(name, v)
+		r.classify(name, v)
 	}
 	for i, v := range inherited {
 		name := "secret"
 		if i < len(s.EnvAllow) {
 			name = s.EnvAllow[i]
 		}
-		r.sort(name, v)
+		r.classify(name, v)
 	}
 	for _, v := range s.Headers {
 		r.learn(v)
@@ -53,30 +53,35 @@ func (r redactor) address(raw string) {
 		r.learn(u.RawQuery, pass)
 		for name, list := range u.Query() {
 			for _, v := range list {
-				r.sort(name, v)
+				r.classify(name, v)
 			}
 		}
 	}
 	segments, path := plain.Hidden(raw)
 	r.all.Add(path)
 	for _, v := range segments {
-		r.sort("", v)
+		r.classify("", v)
 	}
 }
 
-// sort makes a value known by what it is called and what it looks like.
-func (r redactor) sort(name, v string) {
-	forms := spoken(v)
-	r.all.Add(forms...)
+// classify adds a value to the redactor that its name and shape call for.
+func (r redactor) classify(name, v string) {
+	r.all.Add(spoken(v)...)
 	switch {
 	case secretName.MatchString(name):
-		r.shared.Add(forms...)
+		r.learn(v)
 	case secretLooks.MatchString(v) && strings.ContainsAny(v, "0123456789"):
-		r.looks.Add(forms...)
+		r.looks.Add(spoken(v)...)
 	}
 }
 
-// spoken is a value as it is and as it remains of it in text that was made clean.
+// keyShaped reports whether a value can hardly be anything else than a key. Only such a value is blanked in what the model
+// and other servers say: a server that issues the token "--dry-run" must not change the calls of others.
+func keyShaped(v string) bool {
+	return keyLooks.MatchString(v) && strings.ContainsAny(v, "0123456789") && (!strings.Contains(v, "/") || len(v) >= 32)
+}
+
+// spoken returns a value and its sanitized form.
 func spoken(v string) []string {
 	return slices.Compact([]string{v, plain.Sanitize(v)})
 }
@@ -86,6 +91,7 @@ func spoken(v string) []string {
 var (
 	secretName  = regexp.MustCompile(`(?i)key|token|secret|passw|auth|credential|canary|private`)
 	secretLooks = regexp.MustCompile(`^[A-Za-z0-9+_=.~-]{12,}$`)
+	keyLooks    = regexp.MustCompile(`^[A-Za-z0-9+_=][A-Za-z0-9+_=.~/-]{15,}$`)
 )
 
 // basic are the name and the password in basic authentication (RFC 7617), which the header holds in base64.
@@ -101,14 +107,22 @@ func basic(scheme, token string) []string {
 // learn adds secrets, those too that came to be known later: access tokens for instance.
 func (r redactor) learn(values ...string) {
 	for _, v := range values {
-		r.shared.Add(spoken(v)...)
+		if keyShaped(v) {
+			r.shared.Add(spoken(v)...)
+		} else {
+			r.looks.Add(spoken(v)...)
+		}
 	}
 }
 
 // unlearn forgets secrets that are none any more.
 func (r redactor) unlearn(values ...string) {
 	for _, v := range values {
-		r.shared.Remove(spoken(v)...)
+		if keyShaped(v) {
+			r.shared.Remove(spoken(v)...)
+		} else {
+			r.looks.Remove(spoken(v)...)
+		}
 	}
 }
 
