@@ -80,7 +80,8 @@ func (b *breaker) lost(now time.Time, useful bool) {
 
 // failing reports whether the server is in trouble.
 func (b *breaker) failing(now time.Time) bool {
-	return b.connects > 0 || b.strikes >= strikesAllowed || b.flaps >= strikesAllowed || b.quarantined(now)
+	return b.connects > 0 || b.strikes >= strikesAllowed || b.flaps >= strikesAllowed && b.pause(now) > 0 ||
+		b.quarantined(now)
 }
 
 func (b *breaker) connectFailed(now time.Time) {

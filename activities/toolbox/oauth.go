@@ -13,6 +13,7 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 
 	"github.com/everturn/everturn/activities/toolbox/plain"
+	"github.com/everturn/everturn/internal/redact"
 )
 
 // tokenWithin bounds one request for an access token.
@@ -102,6 +103,9 @@ func (t *tokens) current(ctx context.Context, refused *oauth2.Token) (*oauth2.To
 	token, err := t.config.Token(context.WithValue(own, oauth2.HTTPClient, t.client))
 	if err != nil { // it may quote what the endpoint said, and that what it was sent
 		return nil, fmt.Errorf("asking for an access token: %s", plain.Line(t.issued.redact.text(err.Error()), 400))
+	}
+	if longest := max(len(token.AccessToken), len(token.RefreshToken)); longest > redact.MaxSecret {
+		return nil, fmt.Errorf("asking for an access token: the token is %d bytes; the maximum is %d", longest, redact.MaxSecret)
 	}
 	t.issued.remember(token.AccessToken, token.RefreshToken)
 	t.token = token

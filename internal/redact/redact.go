@@ -11,10 +11,11 @@ import (
 // Text replaces each secret. It needs no escaping in JSON strings.
 const Text = "[redacted]"
 
-// MinSecret and MaxSecret bound the values that are looked for, in bytes: a shorter value would blank ordinary words.
+// MinSecret and MaxSecret bound the values that are looked for, in bytes: a shorter value would blank ordinary words, and
+// each byte of a value costs up to a kilobyte of memory.
 const (
 	MinSecret = 8
-	MaxSecret = 64 << 10
+	MaxSecret = 8 << 10
 )
 
 // Redactor blanks known secrets and what its patterns match. It is safe for concurrent use. A nil Redactor blanks nothing.
