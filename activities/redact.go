@@ -13,7 +13,7 @@ import (
 func (a *Activities) redact(s string) string { return a.secrets.String(s) }
 
 // redactedModel blanks secrets in all that a model says, before anything is parsed, hashed, kept, shown or sent: a provider
-// may echo the key that it was asked with. Its errors are redacted by who reports them.
+// may echo the key that it was asked with. The adapter redacts its own errors.
 type redactedModel struct {
 	Model
 	redact *redact.Redactor

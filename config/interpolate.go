@@ -37,7 +37,7 @@ func (l *loader) interpolate(key, s string, secret bool) (string, bool) {
 			return value
 		case m[1] == "":
 			ok = false
-			l.refer(key, "${", false, fmt.Sprintf("%s holds a ${ that is no ${VAR}, ${VAR:-default} or ${file:/path}; write $${ for a literal one", key))
+			l.refer(key, "${", false, fmt.Sprintf("%s has an invalid ${ reference; write ${VAR}, ${VAR:-default} or ${file:/path}, or $${ for a literal ${", key))
 			return ""
 		}
 		value, set := l.env[m[1]]

@@ -89,7 +89,7 @@ func TestBadFiles(t *testing.T) {
 		},
 		"half a reference": {
 			"[llm]\nmodel = \"${\"\n",
-			`agent.toml:2:10: llm.model holds a ${ that is no ${VAR}, ${VAR:-default} or ${file:/path}; write $${ for a literal one`,
+			`agent.toml:2:10: llm.model has an invalid ${ reference; write ${VAR}, ${VAR:-default} or ${file:/path}, or $${ for a literal ${`,
 		},
 		"syntax": {
 			"[runtime\nmax_steps = 3\n",

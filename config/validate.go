@@ -201,7 +201,7 @@ func (v *validator) localFiles(l LocalFiles) {
 	for i, p := range l.Deny {
 		name := strings.Trim(strings.TrimPrefix(p, "!"), "/")
 		if _, err := path.Match(name, ""); err != nil || name == "" {
-			v.add(fmt.Sprintf("local_files.deny[%d]", i), "is %s, which is no pattern of a file's path; use names with * and ?, as in %s", quote(p), quote("*.pem"))
+			v.add(fmt.Sprintf("local_files.deny[%d]", i), "is %s, which is not a valid file pattern; use names with * and ?, as in %s", quote(p), quote("*.pem"))
 		}
 	}
 }

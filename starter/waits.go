@@ -30,7 +30,7 @@ func shownWhole(w journal.WaitRecord) error {
 	if w.Kind != turn.WaitApproval || journal.HashOf([]byte(w.Arguments)) == w.ArgumentsHash {
 		return nil
 	}
-	return fmt.Errorf("call %s cannot be allowed, only denied: the journal has %d of its arguments' %d bytes, and their hash is not %s",
+	return fmt.Errorf("call %s can only be denied: the journal has %d of the %d bytes of its arguments, whose hash is not %s",
 		w.ID, len(w.Arguments), w.ArgumentsBytes, shortHash(w.ArgumentsHash))
 }
 

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// account is who a server's process runs as in place of this program's user.
+// account is the operating system's account that a server's process runs under.
 type account struct {
 	user.User
 	uid, gid uint32

@@ -186,8 +186,8 @@ func (c *connector) explain(ctx context.Context, l *link, err error) error {
 	return &outage{all: c.redact.text(why + stderrNote(l)), told: told}
 }
 
-// offended quarantines the server of a session in use that exceeded a bound, once: be it that the connection is lost,
-// or that the session is given up before that is known. The connector's lock is held.
+// offended quarantines the server of a session in use that exceeded a bound, once per session, whether ended or detach
+// reports it first. The connector's lock is held.
 func (c *connector) offended(s *session, e *Excess) {
 	if !s.over {
 		s.over = true
@@ -222,7 +222,7 @@ func stderrTail(l *link) string {
 	return tail
 }
 
-// steady is how long a connection lasts at least that was of use without a call.
+// steady is the minimum lifetime of a connection that counts as useful without an answered call.
 const steady = time.Second
 
 // ended is told when a session's connection is gone.

@@ -28,7 +28,7 @@ type tokens struct {
 	token  *oauth2.Token
 }
 
-// issued are the access tokens that were got lately, none of which may be seen.
+// issued holds the most recent access tokens, which must be redacted.
 type issued struct {
 	redact redactor
 	mu     sync.Mutex

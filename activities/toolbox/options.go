@@ -117,8 +117,7 @@ type Options struct {
 	// CancelGrace is how long a server may take to answer a cancelled call before its process is replaced; 1 s.
 	CancelGrace time.Duration
 
-	// Secrets is told the servers' secrets and access tokens, and none that it knows is in what servers say; nil: one of the
-	// host's own.
+	// Secrets receives the servers' secrets and tokens, and redacts what servers say. Nil means a new one.
 	Secrets *redact.Redactor
 
 	Logger *slog.Logger

@@ -44,7 +44,7 @@ func (c *connector) told(p *party) string {
 func (c *connector) unavailable(p *party, wait time.Duration) error {
 	all := fmt.Sprintf("%s is unavailable and is tried again in %s: %s", c.name(), max(wait.Round(time.Second), time.Second), p.problem)
 	if wait <= 0 {
-		all = fmt.Sprintf("%s is unavailable, and another call is finding out whether it is well again: %s", c.name(), p.problem)
+		all = fmt.Sprintf("%s is unavailable; another call is testing it now: %s", c.name(), p.problem)
 	}
 	return &outage{all: all, told: c.told(p), wait: wait}
 }

@@ -34,7 +34,7 @@ func (s *Store) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
 			return err
 		}
 		if len(content) > journal.MaxBlobBytes {
-			return fmt.Errorf("it has %d bytes, and %d are the most: allow fewer of its tools", len(content), journal.MaxBlobBytes)
+			return fmt.Errorf("the catalogue is %d bytes; the maximum is %d: allow fewer of its tools", len(content), journal.MaxBlobBytes)
 		}
 		hash, current, view := journal.HashOf(content), "", ""
 		err = t.row(`SELECT hash, view_hash FROM catalogue WHERE server = ?`, c.Server).Scan(&current, &view)

@@ -61,7 +61,7 @@ func pathOf(raw string) string {
 	return ""
 }
 
-// each returns the parts of s as show has them, or hidden where that is nothing of a part that is something.
+// each applies show to every part of s. A part that is not empty and has an empty result becomes hidden.
 func each(s, separator string, show func(string) string) []string {
 	parts := strings.Split(s, separator)
 	for i, part := range parts {
