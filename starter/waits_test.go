@@ -55,12 +55,12 @@ func TestACallWithoutItsArgumentsCannotBeAllowed(t *testing.T) {
 		require.NoError(t, shownWhole(w))
 		w.Arguments, w.ArgumentsBytes = arguments, 20
 		require.Error(t, shownWhole(w), name)
-		assert.Contains(t, layout{}.describe(w), "cannot be allowed", name)
+		assert.Contains(t, layout{}.describe(w), "can only be denied", name)
 		assert.Equal(t, strings.Count(commands(w), "--hash"), strings.Count(commands(w), "--deny"), name)
 		assert.Equal(t, "[n]o (and why): ", decisionPrompt(w), name)
 		var unreachable turnClient // nothing is sent
 		_, err := unreachable.decide(t.Context(), w, decision{allow: true})
-		require.ErrorContains(t, err, "cannot be allowed", name)
+		require.ErrorContains(t, err, "can only be denied", name)
 	}
 }
 
