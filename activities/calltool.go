@@ -113,6 +113,7 @@ func (a *Activities) run(ctx context.Context, in workflows.CallInput, call turn.
 	result, err := a.tools.Call(limited, turn.ToolRequest{
 		Tool: in.Tool.ID, Hash: in.Tool.Hash, Arguments: json.RawMessage(call.Arguments), Timeout: in.Timeout, TotalTimeout: in.TotalTimeout,
 		Tenant: in.Tenant, Session: in.Session, Turn: in.Turn, Step: in.Step, CallID: in.Call.ID, Attempt: in.Attempt, Repeatable: in.Tool.Repeatable,
+		Refused: clock.refused,
 		Waits:   in.Wait > 0 && !local(ctx),
 		Replies: replies, Continuation: continuation, Resume: in.Resume, Founder: in.Founder,
 		Hold: a.holding(ctx, in, clock), Progress: progress, Late: func(late turn.ToolResult) { a.resolve(context.WithoutCancel(ctx), in, late) },
@@ -130,7 +131,7 @@ func (a *Activities) giveBack(ctx context.Context, in workflows.CallInput, err e
 		return rerr
 	}
 	e := asTurnError(err)
-	return &turn.Error{Code: e.Code, Message: a.redact(e.Message), Cause: e.Cause, RetryAfter: e.RetryAfter}
+	return &turn.Error{Code: e.Code, Message: a.redact(e.Message), Cause: e.Cause, RetryAfter: e.RetryAfter, Refused: e.Refused}
 }
 
 func (a *Activities) release(ctx context.Context, in workflows.CallInput) error {

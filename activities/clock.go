@@ -15,9 +15,12 @@ const beatEvery = time.Second
 // the heartbeat carry the measure over a crash.
 type clock struct {
 	before time.Duration // worked in attempts before this one
-	began  time.Time
-	cancel context.CancelFunc
-	done   sync.WaitGroup
+	// refused counts the attempts, this one included when it has ended, that were refused: see turn.Error. It is not
+	// written while the clock runs.
+	refused int
+	began   time.Time
+	cancel  context.CancelFunc
+	done    sync.WaitGroup
 
 	mu     sync.Mutex
 	rested time.Duration // no work: somebody was waited for
@@ -33,8 +36,8 @@ func startClock(ctx context.Context) *clock {
 	}
 	if activity.HasHeartbeatDetails(ctx) {
 		// Details of another shape count as nothing worked.
-		if err := activity.GetHeartbeatDetails(ctx, &c.before); err != nil {
-			c.before = 0
+		if err := activity.GetHeartbeatDetails(ctx, &c.before, &c.refused); err != nil {
+			c.before, c.refused = 0, 0
 		}
 	}
 	beat, cancel := context.WithCancel(ctx)
@@ -53,7 +56,7 @@ func (c *clock) beat(stop, ctx context.Context) {
 		case <-stop.Done():
 			return
 		case <-ticker.C:
-			activity.RecordHeartbeat(ctx, c.busy())
+			activity.RecordHeartbeat(ctx, c.busy(), c.refused)
 		}
 	}
 }

@@ -16,8 +16,9 @@ import (
 
 // A call that was not sent waits for its server: the activity fails with tool_not_sent and a delay, Temporal's server
 // retries it after that on any worker, and each attempt claims the call and gives the claim back. All attempts of a
-// dispatch share one clock, which the details of the heartbeat carry from one to the next, with the delays in it. So
-// the wait is bounded by time in which workers tried, and counts as working time of the turn.
+// dispatch share one clock, which the details of the heartbeat carry from one to the next, with the delays in it and the
+// number of attempts that were refused. So the wait is bounded by time in which workers tried, and counts as working time
+// of the turn.
 
 // The bounds of a retry delay. Another worker may be able to reach the server before this worker tries again, so that
 // the breaker's pause is not waited out.
@@ -66,7 +67,10 @@ func callFailure(ctx context.Context, in workflows.CallInput, clock *clock, err 
 		return temporal.NewApplicationErrorWithOptions(gaveUp(e, busy), string(e.Code), options)
 	}
 	if activity.IsActivity(ctx) {
-		activity.RecordHeartbeat(ctx, busy+delay)
+		if e.Refused {
+			clock.refused++
+		}
+		activity.RecordHeartbeat(ctx, busy+delay, clock.refused)
 	}
 	options.NonRetryable, options.NextRetryDelay, options.Category = false, delay, temporal.ApplicationErrorCategoryBenign
 	return temporal.NewApplicationErrorWithOptions(e.Message, string(e.Code), options)

@@ -33,6 +33,7 @@ type flight struct {
 	req   turn.ToolRequest
 	name  string    // the server's own name of the tool
 	round int       // how often the server has asked for something before
+	fresh bool      // the session was opened for this attempt
 	began time.Time // for the duration
 	token string
 
@@ -54,14 +55,14 @@ type flight struct {
 	over bool      // and none is told any more
 }
 
-// call sends the request and says how it ended.
-func (s *session) call(ctx context.Context, req turn.ToolRequest, d turn.Descriptor, name string) (turn.ToolResult, error) {
+// call sends the request and says how it ended. fresh: the session was opened for this attempt.
+func (s *session) call(ctx context.Context, req turn.ToolRequest, d turn.Descriptor, name string, fresh bool) (turn.ToolResult, error) {
 	c, asked := resume(req)
 	if asked != nil {
 		return *asked, nil
 	}
 	f := s.depart(ctx, req, d, name)
-	f.round = c.Round
+	f.round, f.fresh = c.Round, fresh
 	f.send(c)
 	select {
 	case r := <-f.replies:

@@ -28,16 +28,25 @@ func (f *flight) ending(r reply) ending {
 	case !f.state.abandon():
 		e.stage = stageUnsent
 	case f.state.refused.Load():
-		e.stage = stageRefused
-		if r, _ := refusalOf(r.err); r.forGood() {
-			e.stage = stageForbidden
-		}
+		e.stage = f.refusedStage(r.err)
 	case errors.As(r.err, &wire) && !transportCode(wire.Code):
 		e.stage, e.answer = stageAnswered, answerProtocol
 	case e.by == endedByLoss && f.state.isAnswered():
 		e.stage, e.answer = stageAnswered, answerUnreadable
 	}
 	return e
+}
+
+// refusedStage is the stage of a call that the server's front refused. A session that the server opened for this very
+// attempt cannot be one that it forgot, and a server that forgets every session or is always busy may act all the same.
+func (f *flight) refusedStage(err error) stage {
+	switch r, known := refusalOf(err); {
+	case !known && (f.fresh || f.req.Refused+1 >= maxForgotten):
+		return stageSent
+	case known && (r.forGood() || f.req.Refused+1 >= maxCrowded):
+		return stageForbidden
+	}
+	return stageRefused
 }
 
 // endedBy is what ended the wait where no answer did.
@@ -75,13 +84,13 @@ func (f *flight) refused(e ending, err error) (turn.ToolResult, error) {
 	refusal, ok := refusalOf(err)
 	if !ok {
 		s.lose()
-		return turn.ToolResult{}, turn.Errorf(turn.CodeToolNotSent, err,
-			fmt.Sprintf("%s was not called: %s no longer knows the session, as after a restart", f.req.Tool, s.owner.name()))
+		text := fmt.Sprintf("%s was not called: %s no longer knows the session, as after a restart", f.req.Tool, s.owner.name())
+		return turn.ToolResult{}, &turn.Error{Code: turn.CodeToolNotSent, Message: text, Cause: err, Refused: true}
 	}
 	s.owner.answered(s.party)
 	text := fmt.Sprintf("%s was not called: %s %s.", f.req.Tool, s.owner.name(), refusal.words())
 	if e.stage == stageRefused {
-		return turn.ToolResult{}, &turn.Error{Code: turn.CodeToolNotSent, Message: text, Cause: err, RetryAfter: refusal.pause()}
+		return turn.ToolResult{}, &turn.Error{Code: turn.CodeToolNotSent, Message: text, Cause: err, RetryAfter: refusal.pause(), Refused: true}
 	}
 	s.owner.log.Warn("an MCP server refused a call", "server", s.owner.id(), "tool", f.req.Tool, "status", refusal.Status, "it said", s.owner.clean(err.Error(), 400))
 	class, _ := e.class()
@@ -92,7 +101,13 @@ func (f *flight) refused(e ending, err error) (turn.ToolResult, error) {
 
 // silence says why a call that was sent was not answered.
 func (f *flight) silence(by endedBy, err error) string {
-	switch s := f.s; by {
+	s := f.s
+	if f.state.refused.Load() {
+		s.lose()
+		s.owner.lamented("a call's session was not known: " + s.owner.clean(err.Error(), 200))
+		return "the server answered that it does not know the session, which cannot be a session from before a restart"
+	}
+	switch by {
 	case endedByDeadline:
 		s.recycle(f.state, true)
 		return "it did not answer in time"

@@ -27,6 +27,13 @@ const (
 	maxRefusalPause = 20 * time.Second
 )
 
+// How many attempts of one dispatch of a call a server's front may refuse. The workers of a server that was restarted
+// each have a session that it forgot.
+const (
+	maxForgotten = 3 // with 404, or with 400 and an error that names no request; then the outcome is unknown
+	maxCrowded   = 5 // with 429; then the call ends in an error
+)
+
 // refusal is how a server's front refused a call unread.
 type refusal struct {
 	Status int           `json:"status"`

@@ -187,3 +187,40 @@ func TestAServerThatIsCrowdedForLongIsNotAskedAgain(t *testing.T) {
 		assert.Contains(t, r.Text, "HTTP 429 (Too Many Requests) and asks to be left alone for 1h0m0s")
 	}
 }
+
+// Only a session from before the attempt can be one that a restarted server forgot.
+func TestAServerThatForgetsASessionAtOnceMayHaveActed(t *testing.T) {
+	var refused atomic.Int32
+	server := toolbox.Server{ID: "web", URL: front(t, refusing(404, true, &refused))}
+	req := request(t, newHTTPHost(t, toolbox.Options{}, server), "mcp/web/append", `{"text":"x"}`)
+	r, err := newHTTPHost(t, toolbox.Options{}, server).Call(t.Context(), req)
+	require.NoError(t, err)
+	assert.Equal(t, turn.OutcomeUnknown, r.Outcome)
+	assert.NotContains(t, r.Text, "SYSTEM")
+	assert.Equal(t, int32(1), refused.Load())
+}
+
+func TestRefusedAttemptsOfACallAreCounted(t *testing.T) {
+	for _, c := range []struct {
+		status, before int
+		outcome        turn.Outcome // empty: it may be dispatched again
+	}{
+		{404, 0, ""}, {404, 1, ""}, {404, 2, turn.OutcomeUnknown},
+		{429, 0, ""}, {429, 3, ""}, {429, 4, turn.OutcomeError},
+	} {
+		var refused atomic.Int32
+		h := newHTTPHost(t, toolbox.Options{}, toolbox.Server{ID: "web", URL: front(t, refusing(c.status, true, &refused))})
+		req := request(t, h, "mcp/web/append", `{"text":"x"}`)
+		req.Refused, req.Waits = c.before, true
+		r, err := h.Call(t.Context(), req)
+		if c.outcome == "" {
+			var e *turn.Error
+			require.ErrorAs(t, err, &e, "%+v", c)
+			assert.Equal(t, turn.CodeToolNotSent, e.Code)
+			assert.True(t, e.Refused)
+			continue
+		}
+		require.NoError(t, err, "%+v", c)
+		assert.Equal(t, c.outcome, r.Outcome)
+	}
+}

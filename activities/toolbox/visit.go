@@ -15,6 +15,7 @@ import (
 type visit struct {
 	c       *connector
 	p       *party
+	began   time.Time
 	finding bool  // the breaker is half open, and this is the call that finds out
 	answers int64 // that the server had given before
 	settled bool
@@ -24,7 +25,7 @@ type visit struct {
 // says why it may not.
 func (c *connector) visit(ctx context.Context, req *turn.ToolRequest) (*visit, error) {
 	if c.local != nil {
-		return &visit{c: c, settled: true}, nil
+		return &visit{c: c, began: time.Now(), settled: true}, nil
 	}
 	p, err := c.arrive(req.Tenant)
 	if err != nil {
@@ -47,7 +48,7 @@ func (c *connector) visit(ctx context.Context, req *turn.ToolRequest) (*visit, e
 		return nil, c.unavailable(p, p.breaker.pause(time.Now()))
 	}
 	c.record.calls++
-	return &visit{c: c, p: p, finding: finding, answers: p.answers}, nil
+	return &visit{c: c, p: p, began: time.Now(), finding: finding, answers: p.answers}, nil
 }
 
 // arrive finds the tenant's party, to which depart belongs. Its error is that of a call that need not even wait.
@@ -125,7 +126,7 @@ func (v *visit) call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult
 	}
 	s.use()
 	defer s.use()
-	result, err := s.call(ctx, req, d, o.names[req.Tool])
+	result, err := s.call(ctx, req, d, o.names[req.Tool], !s.since.Before(v.began))
 	if err == nil {
 		s.bind()
 	}

@@ -43,7 +43,9 @@ type Error struct {
 	// RetryAfter is how long the other side asked to be left alone, or how long it is left alone because it is away; 0: not
 	// known.
 	RetryAfter time.Duration
-	Cause      error
+	// Refused: the request reached the server, whose front says that it was not acted on (HTTP 404, 429, some 400).
+	Refused bool
+	Cause   error
 }
 
 // Errorf is the one constructor of Error. cause may be nil.

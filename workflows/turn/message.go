@@ -180,6 +180,8 @@ type ToolRequest struct {
 	CallID     string
 	Attempt    int
 	Repeatable bool
+	// Refused counts the attempts of this dispatch that ended in an Error with Refused set.
+	Refused int
 	// Waits: the caller retries a call that was not sent, so the host returns instead of waiting for the server.
 	Waits bool
 	// Replies and Continuation go on with a call that asked for something.
