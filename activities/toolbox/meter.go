@@ -206,12 +206,14 @@ func (s *stream) bytes(n int) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s.unfinished += int64(n)
-	all := m.total.add(int64(n))
-	switch {
-	case !m.bytes.take(time.Now(), n):
+	if most := m.total.add(m, int64(n)); most != nil {
+		_ = most.exceed(BoundBuffered, maxBuffered, 0)
+	}
+	if !m.bytes.take(time.Now(), n) {
 		return m.exceed(BoundBytes, byteRate, byteBurst)
-	case all > maxBuffered && s.unfinished > fairBuffered:
-		return m.exceed(BoundBuffered, maxBuffered, 0)
+	}
+	if e := m.excess(); e != nil {
+		return e
 	}
 	return nil
 }
@@ -245,11 +247,11 @@ func (s *stream) whole() {
 	}
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
-	s.m.total.add(-s.unfinished)
+	s.m.total.add(s.m, -s.unfinished)
 	s.unfinished = 0
 }
 
-// Bounds for all servers of a worker together. A connection below fairBuffered is never dropped for what others buffer.
+// Bounds for all servers of a worker together. The connection that buffers most is dropped, unless it is below fairBuffered.
 const (
 	maxBuffered  = 256 << 20 // bytes of unfinished messages
 	fairBuffered = 1 << 20
@@ -261,7 +263,8 @@ const (
 type totals struct {
 	mu       sync.Mutex
 	buffered int64
-	requests chan struct{} // holds one for each HTTP request under way
+	held     map[*meter]int64 // the same by connection; none is 0
+	requests chan struct{}    // holds one for each HTTP request under way
 }
 
 // newTotals leaves half of the descriptors that this process may open to everything else.
@@ -271,14 +274,30 @@ func newTotals() *totals {
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil && uint64(limit.Cur)/2 < maxRequests {
 		most = max(int(limit.Cur/2), minRequests) //nolint:gosec // it is less than maxRequests
 	}
-	return &totals{requests: make(chan struct{}, most)}
+	return &totals{held: map[*meter]int64{}, requests: make(chan struct{}, most)}
 }
 
-func (t *totals) add(n int64) int64 {
+// add notes that m buffers n bytes more. It returns the connection that is to be dropped for all of them, or nil.
+func (t *totals) add(m *meter, n int64) *meter {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.buffered += n
-	return t.buffered
+	if t.held[m] += n; t.held[m] == 0 {
+		delete(t.held, m)
+	}
+	if n <= 0 || t.buffered <= maxBuffered {
+		return nil
+	}
+	most := m
+	for other, held := range t.held {
+		if held > t.held[most] {
+			most = other
+		}
+	}
+	if t.held[most] <= fairBuffered {
+		return nil
+	}
+	return most
 }
 
 // enter waits until one more HTTP request may be made.

@@ -45,6 +45,22 @@ func TestUnfinishedMessagesOfAllServersAreBounded(t *testing.T) {
 	assert.Zero(t, total.buffered)
 }
 
+func TestTheConnectionThatBuffersMostIsDropped(t *testing.T) {
+	total := newTotals()
+	hoarder, honest := newTestMeter(total), newTestMeter(total)
+	for range 15 { // one answer of 16 MiB on each stream, unfinished
+		hoarder.asked()
+		require.NoError(t, (&stream{m: hoarder}).bytes(16<<20))
+	}
+	large := stream{m: honest}
+	require.NoError(t, large.bytes(15<<20))
+	require.NoError(t, large.bytes(3<<20), "another connection buffers more")
+	assert.Nil(t, honest.excess())
+	require.NotNil(t, hoarder.excess())
+	assert.Equal(t, BoundBuffered, hoarder.excess().Bound)
+	require.Error(t, (&stream{m: hoarder}).bytes(1))
+}
+
 func TestHTTPRequestsOfAllServersAreBounded(t *testing.T) {
 	total := &totals{requests: make(chan struct{}, 2)}
 	require.NoError(t, total.enter(t.Context()))
