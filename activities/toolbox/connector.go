@@ -331,7 +331,7 @@ func (c *connector) catalogue(ctx context.Context) turn.Catalogue {
 	if err == nil {
 		defer s.leave()
 		var o offer
-		if o, err = s.offer(ctx); err == nil {
+		if o, err = s.offer(ctx, false); err == nil {
 			return o.catalogue
 		}
 	}

@@ -30,7 +30,7 @@ const (
 const (
 	messageRate, messageBurst = 200, 5000
 	requestRate, requestBurst = 20, 200
-	byteRate, byteBurst       = 8 << 20, 64 << 20
+	byteRate, byteBurst       = 256 << 10, 64 << 20
 	stderrRate, stderrBurst   = 1 << 20, 128 << 20
 	maxReplies                = 32
 	maxUnsent                 = 4 << 20

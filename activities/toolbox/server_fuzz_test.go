@@ -127,6 +127,7 @@ func whatItIs(said []byte) string {
 type babbler struct {
 	said  []byte
 	at    int
+	loud  bool                     // each says it before each list of tools
 	mute  func(method string) bool // asked with each request: say that instead of the answer; nil: never
 	dials atomic.Int32
 }
@@ -185,6 +186,9 @@ func serve(in io.Reader, out io.Writer, said []byte, d *babbler) {
 		if d.mute != nil && d.mute(req.Method) {
 			_, _ = out.Write(append(said, '\n'))
 			continue
+		}
+		if d.loud && req.Method == "tools/list" {
+			_, _ = out.Write(append(said, '\n'))
 		}
 		asked := req.Method != "server/discover" // which a host asks on the side
 		if asked && n == d.at {

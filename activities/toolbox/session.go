@@ -37,6 +37,9 @@ type session struct {
 	ending  bool
 	worth   worth
 	stale   bool // its list changed, or may have
+	asking  bool // it is being listed
+	due     bool // a timer tells the watcher that it is stale
+	relists spacing
 	offered offer
 	listing chan struct{} // one list at a time; capacity 1
 	flights flights
@@ -142,16 +145,31 @@ func (s *session) end() {
 
 func (s *session) markStale() {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.stale = true
-	s.mu.Unlock()
-	s.owner.poke()
+	s.announce()
 }
 
-// offer returns what the server offers, asking again where that may have changed. A server that cannot say is given up,
+// announce wakes the watcher when the session may be listed again. The session's lock is held.
+func (s *session) announce() {
+	if s.asking || s.due {
+		return
+	}
+	s.due = true
+	time.AfterFunc(time.Until(s.relists.next), func() {
+		s.mu.Lock()
+		s.due = false
+		s.mu.Unlock()
+		s.owner.poke()
+	})
+}
+
+// offer returns what the server offers, asking again where that may have changed: at once for a call, and else when it may
+// be listed again. A server that cannot say is given up,
 // and the next session asks it afresh.
-func (s *session) offer(ctx context.Context) (offer, error) {
+func (s *session) offer(ctx context.Context, forCall bool) (offer, error) {
 	s.mu.Lock()
-	stale, o := s.stale, s.offered
+	stale, o := s.stale && (forCall || !time.Now().Before(s.relists.next)), s.offered
 	s.mu.Unlock()
 	if !stale {
 		return o, nil
@@ -186,17 +204,23 @@ func (s *session) list(ctx context.Context, anyway bool) error {
 		return fmt.Errorf("waiting for its list of tools: %w", context.Cause(ctx))
 	}
 	s.mu.Lock()
-	needed := s.stale || anyway
-	s.stale = false // a change during the listing sets it again
+	stale, began := s.stale, time.Now()
+	needed := stale || anyway
+	s.stale, s.asking = false, needed // a change during the listing sets stale again
 	s.mu.Unlock()
 	if !needed { // somebody has asked meanwhile
 		return nil
 	}
 	err := s.ask(ctx)
-	if err != nil {
-		s.mu.Lock()
-		s.stale = true
-		s.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asking = false
+	s.stale = s.stale || err != nil
+	if stale {
+		s.relists.listed(time.Now(), time.Since(began))
+	}
+	if s.stale {
+		s.announce()
 	}
 	return err
 }

@@ -112,7 +112,7 @@ func (v *visit) call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult
 		return turn.ToolResult{}, notCalled(req.Tool, err)
 	}
 	defer s.leave()
-	o, err := s.offer(ctx)
+	o, err := s.offer(ctx, true)
 	if err != nil {
 		v.verdict(ctx, s, err)
 		return turn.ToolResult{}, notCalled(req.Tool, err)

@@ -34,6 +34,27 @@ func (r *restless) next(now time.Time, changed bool) time.Duration {
 	return r.pause
 }
 
+// The pause after a list that a server asked for with list_changed. It doubles while the server goes on, up to settleMost.
+const (
+	relistPause = 5 * time.Second
+	relistShare = 20 // the pause is at least so many times as long as the list took
+)
+
+// spacing keeps the lists apart that a server asks for. It is a plain value without a clock.
+type spacing struct {
+	pause time.Duration
+	next  time.Time // no list before
+}
+
+// listed notes a list that ended now.
+func (p *spacing) listed(now time.Time, took time.Duration) {
+	if now.Sub(p.next) > p.pause {
+		p.pause = 0
+	}
+	p.pause = min(max(2*p.pause, relistPause), settleMost)
+	p.next = now.Add(max(p.pause, relistShare*took))
+}
+
 // follow reports the server's catalogue whenever it changes, until ctx ends.
 func (c *connector) follow(ctx context.Context, report func(turn.Catalogue)) {
 	var last *turn.Catalogue
