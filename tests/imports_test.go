@@ -19,6 +19,7 @@ const module = "github.com/everturn/everturn"
 // house is who may import whom: each room with the rooms of ours and the vendors' modules that it may use. The standard
 // library is free, except where a room is named in pure. Test files are free.
 var house = map[string][]string{
+	"internal/jsonbound":        {},
 	"internal/redact":           {},
 	"internal/regex":            {},
 	"workflows/turn":            {},
@@ -28,9 +29,9 @@ var house = map[string][]string{
 	"journal/sqlite":            {"workflows/turn", "journal", "statedir", "modernc.org/sqlite", "github.com/pressly/goose/v3", "golang.org/x/sys"},
 	"journal/journaltest":       {"workflows/turn", "journal", "github.com/stretchr/testify"},
 	"activities":                {"workflows", "workflows/turn", "journal", "internal/redact", "go.temporal.io/sdk", "github.com/hashicorp/golang-lru/v2"},
-	"activities/inference":      {"workflows/turn", "internal/redact", "activities/toolbox/plain", "github.com/sashabaranov/go-openai"},
+	"activities/inference":      {"workflows/turn", "internal/jsonbound", "internal/redact", "activities/toolbox/plain", "github.com/sashabaranov/go-openai"},
 	"activities/inference/demo": {"github.com/sashabaranov/go-openai"},
-	"activities/toolbox": {"workflows/turn", "internal/redact", "activities/toolbox/stdio", "activities/toolbox/schema", "activities/toolbox/plain", "github.com/modelcontextprotocol/go-sdk",
+	"activities/toolbox": {"workflows/turn", "internal/jsonbound", "internal/redact", "activities/toolbox/stdio", "activities/toolbox/schema", "activities/toolbox/plain", "github.com/modelcontextprotocol/go-sdk",
 		"github.com/google/jsonschema-go", "code.dny.dev/ssrf", "golang.org/x/oauth2"},
 	"activities/toolbox/plain":  {},
 	"activities/toolbox/schema": {"workflows/turn", "internal/regex", "activities/toolbox/plain", "github.com/google/jsonschema-go"},

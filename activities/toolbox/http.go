@@ -125,7 +125,7 @@ func (t *headerRoundTripper) RoundTrip(req *http.Request) (*http.Response, error
 	if !events { // those are bounded event by event
 		resp.Body = &boundedBody{ReadCloser: resp.Body, left: int64(t.dialer.opts.MaxFrameBytes)}
 	}
-	resp.Body = &meteredBody{ReadCloser: resp.Body, stream: stream{m: t.meter}, events: events, release: release}
+	resp.Body = &meteredBody{ReadCloser: resp.Body, stream: stream{m: t.meter, events: events}, release: release}
 	return resp, nil
 }
 

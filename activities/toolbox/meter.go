@@ -8,6 +8,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/everturn/everturn/internal/jsonbound"
 )
 
 // Bound names a limit on what one connection with a server may do.
@@ -23,6 +25,8 @@ const (
 	BoundStderr    Bound = "stderr_bytes_per_second" // that its process prints there
 	BoundQuestions Bound = "questions_per_call"      // elicitations and samples that it asks for while it holds a call
 	BoundBuffered  Bound = "buffered_bytes"          // of unfinished messages of all servers together
+	BoundValues    Bound = "values_per_message"      // elements and fields in JSON
+	BoundNesting   Bound = "nesting_per_message"     // objects and arrays in each other
 )
 
 // The limits. Each is an order of magnitude above what the servers of docs/mcp.md do, and costs a worker a few percent
@@ -34,6 +38,8 @@ const (
 	stderrRate, stderrBurst   = 1 << 20, 128 << 20
 	maxReplies                = 32
 	maxUnsent                 = 4 << 20
+	maxValues                 = 1 << 18
+	maxNesting                = 1000
 	maxQuestions              = maxRounds // as of servers that do not hold their call
 
 	creditBursts = 16 // a bucket holds at most so many bursts, however much was asked for
@@ -196,7 +202,10 @@ func (m *meter) questioned(n int) error {
 // stream counts what is read of one stream of a connection.
 type stream struct {
 	m          *meter
-	inLine     bool  // the line so far is not empty
+	events     bool // it is a stream of events of SSE, and otherwise one of messages
+	inLine     bool // the line so far is not empty
+	field      int  // of the line of an event: how many bytes of dataField it begins with so far
+	message    jsonbound.Scanner
 	unfinished int64 // bytes since the last whole message; the meter's lock guards it
 }
 
@@ -218,6 +227,38 @@ func (s *stream) bytes(n int) error {
 	return nil
 }
 
+// dataField begins each line of an event that holds a part of a message.
+const dataField = "data:"
+
+// part notes a part of a line, or of a message without lines, before it is decoded.
+func (s *stream) part(read []byte) error {
+	for ; s.events && s.field < len(dataField) && len(read) > 0; read = read[1:] {
+		if read[0] != dataField[s.field] {
+			s.field = len(dataField) + 1
+		} else {
+			s.field++
+		}
+	}
+	if s.events && s.field > len(dataField) { // of another field
+		return nil
+	}
+	switch s.message.Add(read, maxNesting, maxValues) {
+	case jsonbound.Depth:
+		return s.m.exceed(BoundNesting, maxNesting, 0)
+	case jsonbound.Values:
+		return s.m.exceed(BoundValues, maxValues, 0)
+	}
+	return nil
+}
+
+// body notes what was read of a body that is one message.
+func (s *stream) body(read []byte) error {
+	if err := s.bytes(len(read)); err != nil {
+		return err
+	}
+	return s.part(read)
+}
+
 // lines notes what was read of a stream of lines. Each empty line counts as a message: it ends an event of SSE, and
 // over stdio it is none, but has to be read.
 func (s *stream) lines(read []byte) error {
@@ -227,6 +268,9 @@ func (s *stream) lines(read []byte) error {
 	for {
 		line, rest, ended := bytes.Cut(read, []byte{'\n'})
 		s.inLine = s.inLine || len(bytes.Trim(line, "\r")) > 0
+		if err := s.part(line); err != nil {
+			return err
+		}
 		if !ended {
 			return nil
 		}
@@ -236,7 +280,10 @@ func (s *stream) lines(read []byte) error {
 				return err
 			}
 		}
-		s.inLine, read = false, rest
+		if !s.events || !s.inLine {
+			s.message = jsonbound.Scanner{}
+		}
+		s.inLine, s.field, read = false, 0, rest
 	}
 }
 

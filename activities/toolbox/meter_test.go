@@ -2,7 +2,10 @@ package toolbox
 
 import (
 	"context"
+	"io"
+	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -88,4 +91,38 @@ func TestAnswersThatAreNotTakenAreBounded(t *testing.T) {
 	_, err = m.reply(1)
 	require.NoError(t, err, "it counts what was sent")
 	assert.Equal(t, BoundUnsent, m.excess().Bound, "the first excess is what is told")
+}
+
+func TestTheValuesOfAMessageAreBounded(t *testing.T) {
+	const many = maxValues + 1
+	deep := strings.Repeat("[", maxNesting+1)
+	for name, c := range map[string]struct {
+		events bool
+		said   string
+		over   Bound // empty: it is within the bounds
+	}{
+		"a body":                         {said: `{"a":[` + strings.Repeat("{},", many) + `{}]}`, over: BoundValues},
+		"a deep body":                    {said: deep, over: BoundNesting},
+		"commas in a string":             {said: `{"a":"` + strings.Repeat(`,[\",`, many) + `"}`},
+		"an event":                       {events: true, said: "data: [" + strings.Repeat("1,", many), over: BoundValues},
+		"an event of many lines":         {events: true, said: strings.Repeat("data: {},\n", many), over: BoundValues},
+		"a deep event of many lines":     {events: true, said: strings.Repeat("data: [\nid: ]\n: ]\n", maxNesting+1), over: BoundNesting},
+		"a quotation mark before it":     {events: true, said: "id: \"\ndata: " + deep, over: BoundNesting},
+		"many events":                    {events: true, said: strings.Repeat("data: [1,2,3]\n\n", messageBurst/2) + strings.Repeat("data: "+deep[1:]+"\n\n", 2)},
+		"what is no part of a message":   {events: true, said: ": " + strings.Repeat("[,", many) + "\ndatas: " + deep + "\n dat: " + deep},
+		"an unfinished string in a line": {events: true, said: "data: \"\n\ndata: " + deep, over: BoundNesting},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newTestMeter(newTotals())
+			b := meteredBody{ReadCloser: io.NopCloser(iotest.HalfReader(strings.NewReader(c.said))), stream: stream{m: m, events: c.events}, release: func() {}}
+			_, err := io.Copy(io.Discard, struct{ io.Reader }{&b})
+			require.NoError(t, b.Close())
+			if c.over == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.Error(t, err)
+			assert.Equal(t, c.over, m.excess().Bound)
+		})
+	}
 }

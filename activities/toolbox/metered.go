@@ -57,7 +57,6 @@ func isReply(req *http.Request) bool {
 type meteredBody struct {
 	io.ReadCloser
 	stream  stream
-	events  bool
 	release func()
 }
 
@@ -70,10 +69,10 @@ func (b *meteredBody) Read(p []byte) (int, error) {
 }
 
 func (b *meteredBody) count(read []byte) error {
-	if b.events {
+	if b.stream.events {
 		return b.stream.lines(read)
 	}
-	return b.stream.bytes(len(read))
+	return b.stream.body(read)
 }
 
 func (b *meteredBody) Close() error {

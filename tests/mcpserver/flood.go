@@ -20,6 +20,8 @@ const (
 	floodLog      = "log"
 	floodProgress = "progress"
 	floodAnswers  = "answers" // responses to requests that nobody made
+	floodValues   = "values"  // notifications of a million values each
+	floodNesting  = "nesting" // notifications of 100,000 arrays in each other
 	floodBlank    = "blank"   // empty lines, a MiB of them in each message
 	floodStderr   = "stderr"  // lines of 8 KiB; over stdio only
 	floodReopen   = "reopen"  // streams that end at once, with the wish to be opened again; over HTTP only
@@ -41,6 +43,10 @@ func (p *program) floodMessage(n int) string {
 		return `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"none","progress":1}}`
 	case floodAnswers:
 		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, 1_000_000+n)
+	case floodValues:
+		return `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":[0` + strings.Repeat(`,{}`, 1<<20) + `]}}`
+	case floodNesting:
+		return `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":` + strings.Repeat(`[`, 100_000) + strings.Repeat(`]`, 100_000) + `}}`
 	case floodBlank:
 		return strings.Repeat("\n", 1<<20)
 	}
