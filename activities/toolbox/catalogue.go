@@ -29,7 +29,8 @@ const (
 	maxNameBytes        = 200
 	maxDescriptionBytes = 4 << 10
 	maxDropped          = 32
-	maxOfferBytes       = 4 << 20 // all of a server's tools together
+	maxOfferBytes       = 512 << 10 // all of a server's tools together: they are in each prompt
+	maxListBytes        = 8 << 20   // of a list of tools, those included that are not offered
 )
 
 // offer is what a server offers in one session.
@@ -44,7 +45,7 @@ type offer struct {
 // listTools asks for every page of the server's tools, within the bounds.
 func listTools(ctx context.Context, cs *mcp.ClientSession, maxPages, maxTools int) ([]*mcp.Tool, error) {
 	var tools []*mcp.Tool
-	seen := map[string]bool{}
+	seen, size := map[string]bool{}, 0
 	params := &mcp.ListToolsParams{}
 	for range maxPages {
 		page, err := cs.ListTools(ctx, params)
@@ -52,7 +53,12 @@ func listTools(ctx context.Context, cs *mcp.ClientSession, maxPages, maxTools in
 			return nil, listError(cs, err)
 		}
 		tools = append(tools, page.Tools...)
+		for _, t := range page.Tools {
+			size += sizeOf(t)
+		}
 		switch {
+		case size > maxListBytes:
+			return nil, fmt.Errorf("its list of tools is over %d MiB", maxListBytes>>20)
 		case len(tools) > maxTools:
 			return nil, fmt.Errorf("it lists more than %d tools: allow only some of them, or raise the limit", maxTools)
 		case page.NextCursor == "":
@@ -64,6 +70,12 @@ func listTools(ctx context.Context, cs *mcp.ClientSession, maxPages, maxTools in
 		params = &mcp.ListToolsParams{Cursor: page.NextCursor}
 	}
 	return nil, fmt.Errorf("its list of tools has more than %d pages", maxPages)
+}
+
+// sizeOf is the size of what a server says of a tool, in bytes of JSON.
+func sizeOf(t *mcp.Tool) int {
+	b, _ := json.Marshal(t) // it came out of JSON
+	return len(b)
 }
 
 // listError lets a server without tools say that it does not know the method.
@@ -105,12 +117,16 @@ func (d describer) misnamed(o *offer, tools []*mcp.Tool) {
 func (d describer) offer(ctx context.Context, tools []*mcp.Tool) (offer, error) {
 	o := offer{names: map[string]string{}, tools: map[string]turn.Descriptor{}}
 	o.catalogue = d.blank()
-	instructions := 0 // of the patterns in the tools' schemas
-	for _, t := range tools {
+	instructions, size := 0, 0 // of the patterns in the tools' schemas; of all that is offered
+	for _, t := range slices.SortedStableFunc(slices.Values(tools), func(a, b *mcp.Tool) int { return cmp.Compare(a.Name, b.Name) }) {
 		if ctx.Err() != nil {
 			return offer{}, ctx.Err()
 		}
 		if utf8.ValidString(t.Name) && !d.server.allows(t.Name) {
+			continue
+		}
+		if size += sizeOf(t); size > maxOfferBytes {
+			o.drop(d.redact.text(t.Name), fmt.Errorf("with it the server's tools are over %d KiB: allow fewer of them", maxOfferBytes>>10))
 			continue
 		}
 		desc, parsed, err := d.describe(t)
@@ -132,25 +148,8 @@ func (d describer) offer(ctx context.Context, tools []*mcp.Tool) (offer, error) 
 	}
 	d.misnamed(&o, tools)
 	slices.SortFunc(o.catalogue.Tools, func(a, b turn.Descriptor) int { return cmp.Compare(a.ID, b.ID) })
-	o.bound()
 	o.catalogue.Hash = hashOf(o.catalogue.Tools)
 	return o, nil
-}
-
-// bound drops the tools with which the server's are too long.
-func (o *offer) bound() {
-	size := 0
-	o.catalogue.Tools = slices.DeleteFunc(o.catalogue.Tools, func(d turn.Descriptor) bool {
-		bytes := len(d.ID) + len(d.Description) + len(d.Schema) + len(d.Also)
-		if size+bytes <= maxOfferBytes {
-			size += bytes
-			return false
-		}
-		o.drop(o.names[d.ID], fmt.Errorf("with it the server's tools are over %d MiB: allow fewer of them", maxOfferBytes>>20))
-		delete(o.names, d.ID)
-		delete(o.tools, d.ID)
-		return true
-	})
 }
 
 // blank is the server's catalogue without anything in it.

@@ -45,9 +45,9 @@ func TestTheToolsOfAServerAreBoundedTogether(t *testing.T) {
 	require.NoError(t, err)
 	assert.Less(t, len(content), maxOfferBytes+64<<10)
 	assert.Equal(t, "mcp/x/t00", o.catalogue.Tools[0].ID)
-	assert.Equal(t, "mcp/x/t39", o.catalogue.Tools[len(o.catalogue.Tools)-1].ID, "whatever order it lists them in")
+	assert.Equal(t, "mcp/x/t04", o.catalogue.Tools[len(o.catalogue.Tools)-1].ID, "whatever order it lists them in")
 	assert.Len(t, o.tools, len(o.catalogue.Tools))
-	assert.Contains(t, o.catalogue.Dropped[0], "t40: with it the server's tools are over 4 MiB")
+	assert.Contains(t, o.catalogue.Dropped[0], "t05: with it the server's tools are over 512 KiB")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
