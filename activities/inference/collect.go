@@ -22,6 +22,7 @@ type collector struct {
 	calls     []*call
 	byIndex   map[int]*call    // the latest of each index
 	byID      map[string]*call // the latest of each ID
+	said      int              // bytes: see maxTextBytes
 	pieces    int              // see maxPieces
 	finish    string
 	refused   bool // there was a refusal among the text
@@ -102,7 +103,18 @@ func (c *collector) count(n int) error {
 	return nil
 }
 
+// say takes note of n more bytes of text.
+func (c *collector) say(n int) error {
+	if c.said += n; c.said > maxTextBytes {
+		return &overBound{maxTextBytes, "bytes of text"}
+	}
+	return nil
+}
+
 func (c *collector) take(p *piece) error {
+	if err := c.say(len(p.Content) + len(p.Refusal) + len(p.Reasoning) + len(p.Thinking)); err != nil {
+		return err
+	}
 	if thought := clean(p.Thinking); thought != "" || p.Reasoning != "" {
 		if thought == "" {
 			thought = clean(p.Reasoning)
@@ -119,6 +131,9 @@ func (c *collector) take(p *piece) error {
 		return err
 	}
 	for _, part := range p.ToolCalls {
+		if err := c.say(len(part.Function.Arguments)); err != nil {
+			return err
+		}
 		if err := c.takeCall(part); err != nil {
 			return err
 		}
