@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -39,6 +40,26 @@ type heard struct{ text, reasoning strings.Builder }
 
 func (h *heard) Text(s string)      { h.text.WriteString(s) }
 func (h *heard) Reasoning(s string) { h.reasoning.WriteString(s) }
+
+// A secret is redacted before its text is cut, and what was cut by the provider is not flushed.
+func TestACutLeavesNoBeginningOfASecret(t *testing.T) {
+	r := redact.New()
+	r.Add(providerKey)
+	said := turn.Answer{FinishReason: strings.Repeat("f", 300-len(providerKey)-2) + providerKey + "ggggg"}
+	assert.NotContains(t, redactAnswer(r, said).FinishReason, "canary")
+	var h heard
+	_, err := redactedModel{broken{echo{answer: turn.Answer{Text: "it is canary-5e1f09c"}, piece: 3}}, r}.Infer(t.Context(), turn.Prompt{}, &h)
+	require.Error(t, err)
+	assert.Equal(t, "it is ", h.text.String())
+}
+
+// broken is an echo whose stream ends early.
+type broken struct{ echo }
+
+func (b broken) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Answer, error) {
+	_, _ = b.echo.Infer(ctx, p, sink)
+	return turn.Answer{}, errors.New("the connection was lost")
+}
 
 func TestAnAnswerHoldsNoSecret(t *testing.T) {
 	r := redact.New()

@@ -90,7 +90,7 @@ func (c *collector) choose(ch choice, data []byte) error {
 	case "error": // OpenRouter: the upstream provider broke off
 		return &streamError{body: data}
 	default:
-		c.finish = turn.Cut(clean(ch.FinishReason), maxSaid)
+		c.finish = clean(ch.FinishReason) // cut after it is redacted
 	}
 	return nil
 }

@@ -26,6 +26,7 @@ type exchange struct {
 	status    int // of the response; 0 where none came
 	header    http.Header
 	refusal   []byte // the body of a response that is no success, bounded
+	cut       bool   // refusal is only the beginning of the body
 	body      *bounded
 }
 
@@ -86,7 +87,9 @@ func (x *exchange) rewrite(req *http.Request) error {
 // refused keeps the beginning of the body and gives the library one that it can read whole. The library takes
 // redirects for successes; here they are none.
 func (x *exchange) refused(res *http.Response) *http.Response {
-	x.refusal, _ = io.ReadAll(io.LimitReader(res.Body, maxRefusal)) // what came is enough for a message
+	var err error
+	x.refusal, err = io.ReadAll(io.LimitReader(res.Body, maxRefusal)) // what came is enough for a message
+	x.cut = err != nil || len(x.refusal) == maxRefusal
 	_ = res.Body.Close()
 	res.Body = http.NoBody
 	res.StatusCode = max(res.StatusCode, http.StatusBadRequest)

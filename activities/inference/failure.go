@@ -26,7 +26,7 @@ func (c *Chat) failure(caller, ctx context.Context, x *exchange, began bool, err
 	var inStream *streamError
 	switch {
 	case x.refusal != nil:
-		return c.refused(x.status, x.header, x.refusal)
+		return c.refusedBy(x)
 	case errors.As(context.Cause(ctx), &deadline):
 		return turn.Errorf(deadline.Code, c.hide(err), deadline.Message)
 	case errors.As(err, &inStream):
@@ -75,11 +75,20 @@ func (c *Chat) cancelled(ctx context.Context) error {
 	return turn.Errorf(turn.CodeLLMTransport, cause, "the question to "+c.opts.Name+" was cancelled")
 }
 
+// refusedBy reads the refusal that a response's status and body hold.
+func (c *Chat) refusedBy(x *exchange) *turn.Error {
+	body := x.refusal
+	if x.cut {
+		body = []byte(c.opts.Redact.Head(string(body)))
+	}
+	return c.refused(x.status, x.header, body)
+}
+
 // refused reads a provider's refusal: of a status, or in a stream where status is 0.
 func (c *Chat) refused(status int, header http.Header, body []byte) *turn.Error {
 	r := parseRefusal(status, []byte(c.opts.Redact.JSON(string(body))))
 	r.Message, r.Kind = c.short(r.Message), c.short(r.Kind)
-	e := turn.Errorf(r.code(), r, r.describe(c.opts.Name, header))
+	e := turn.Errorf(r.code(), r, r.describe(c.opts.Name, header, c.short))
 	if e.Code.Retryable() {
 		e.RetryAfter = retryAfter(header, time.Now(), c.opts.MaxRetryAfter)
 	}

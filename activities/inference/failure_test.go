@@ -74,6 +74,23 @@ func TestAProvidersWordsAreMadeHarmless(t *testing.T) {
 	assert.NotContains(t, err.Error(), "\x1b")
 }
 
+// The key is redacted before a text is cut: no beginning of it stays.
+func TestACutLeavesNoBeginningOfTheKey(t *testing.T) {
+	most := canary[:len(canary)-1]
+	body := func(pad int) string { return `{"error":{"message":"x` + strings.Repeat(" ", pad) + canary + `"}}` }
+	begin := len(`{"error":{"message":"x`)
+	for name, r := range map[string]script.Reply{
+		"at the limit of a body": script.StatusBody(400, "application/json", body(64<<10-begin-len(most))),
+		"of a redirect's target": script.StatusBody(307, "text/plain", "").
+			Header("Location", "https://h/"+strings.Repeat("p", 100-len("https://h/…")-len(most))+canary),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := infer(t, r)
+			assert.NotContains(t, fmt.Sprint(err), canary[:8])
+		})
+	}
+}
+
 func TestCutStreamsAreNoAnswers(t *testing.T) {
 	for name, r := range map[string]script.Reply{
 		"before the first event":     script.Text("one two three").CutAfter(0),

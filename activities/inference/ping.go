@@ -34,7 +34,7 @@ func (c *Chat) Ping(ctx context.Context) error {
 	}
 	defer func() { _ = res.Body.Close() }()
 	if x.refusal != nil {
-		return c.refused(x.status, x.header, x.refusal)
+		return c.refusedBy(x)
 	}
 	x.drain()
 	return nil

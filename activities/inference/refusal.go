@@ -109,8 +109,8 @@ func (r *refusal) tooLong() bool {
 		strings.Contains(said, "context window") || r.Status == http.StatusRequestEntityTooLarge
 }
 
-// describe is the message for the user.
-func (r *refusal) describe(name string, header http.Header) string {
+// describe is the message for the user. short redacts what it quotes of the header.
+func (r *refusal) describe(name string, header http.Header, short func(string) string) string {
 	out := name + " refused the request"
 	if r.code().Retryable() {
 		out = name + " could not answer"
@@ -121,13 +121,13 @@ func (r *refusal) describe(name string, header http.Header) string {
 	if said := strings.TrimRight(r.Message, ". "); said != "" {
 		out += ": " + said
 	}
-	if hint := r.hint(header); hint != "" {
+	if hint := r.hint(header, short); hint != "" {
 		out += ". " + hint
 	}
 	return out
 }
 
-func (r *refusal) hint(header http.Header) string {
+func (r *refusal) hint(header http.Header, short func(string) string) string {
 	switch {
 	case strings.Contains(r.Kind, "insufficient_quota"), strings.Contains(r.Kind, "billing"), r.Status == http.StatusPaymentRequired:
 		return "The account has no quota left: check its plan and billing"
@@ -136,7 +136,7 @@ func (r *refusal) hint(header http.Header) string {
 	case r.Status == http.StatusNotFound, r.Status == http.StatusMethodNotAllowed:
 		return "Check the model's name and base_url"
 	case r.Status >= 300 && r.Status < 400:
-		return "Redirects are not followed; set base_url to its target" + target(header)
+		return "Redirects are not followed; set base_url to its target" + target(header, short)
 	case r.tooLong():
 		return "The conversation is longer than the model's context window: lower max_history_messages, or choose a model with a larger one"
 	case strings.Contains(r.Param+r.Message, "temperature"):
@@ -148,12 +148,12 @@ func (r *refusal) hint(header http.Header) string {
 }
 
 // target is where a redirect points, without what may be secret.
-func target(header http.Header) string {
+func target(header http.Header, short func(string) string) string {
 	u, err := url.Parse(header.Get("Location"))
 	if err != nil || u.Host == "" {
 		return ""
 	}
-	return " (" + turn.Cut(printable(u.Scheme+"://"+u.Host+u.Path), 100) + ")"
+	return " (" + turn.Cut(short(u.Scheme+"://"+u.Host+u.Path), 100) + ")"
 }
 
 // retryAfter is how long the provider asks to be left alone: Retry-After in seconds or as a date (RFC 9110, 10.2.3), or

@@ -30,6 +30,21 @@ func with(secrets ...string) *Redactor {
 	return r
 }
 
+func TestACutLeavesNoPartOfASecret(t *testing.T) {
+	const secret = "key-5e1f09c2/z"
+	r := with(secret)
+	for _, form := range encodings(secret) {
+		for n := 1; n < len(form); n++ {
+			assert.Equal(t, "before [redacted], ", r.Head("before "+form+", "+form[:n]))
+			assert.Equal(t, " [redacted] after", r.Tail(form[n:]+" "+form+" after"))
+		}
+	}
+	assert.Equal(t, "plain.", r.Head("plain."))
+	assert.Equal(t, "plain.", r.Tail("plain."))
+	var none *Redactor
+	assert.Equal(t, "plain", none.Head("plain")+none.Tail(""))
+}
+
 func TestASecretIsBlankedInItsUsualEncodings(t *testing.T) {
 	for _, secret := range []string{"key-5e1f09c2", `pa"ss<wo>rd\é/`, "with white space\nand a second line", "0123456789abcdef0123456789abcdef"} {
 		r := with(secret)
