@@ -9,7 +9,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/everturn/everturn/activities/toolbox/plain"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -152,7 +151,7 @@ func (f *flight) exchanged(ctx context.Context, exchange func(context.Context) (
 // exchange is the request that carries the call: the tool's own, or the one that an offered tool stands for.
 func (s *session) exchange(req turn.ToolRequest, name string, c continuation, meta mcp.Meta) func(context.Context) (*mcp.CallToolResult, error) {
 	if stand := s.standIn(name); stand != nil {
-		return func(ctx context.Context) (*mcp.CallToolResult, error) { return stand(ctx, s.mcp, req.Arguments, meta) }
+		return func(ctx context.Context) (*mcp.CallToolResult, error) { return stand(ctx, s, req.Arguments, meta) }
 	}
 	params := &mcp.CallToolParams{Meta: meta, Name: name, Arguments: json.RawMessage(req.Arguments)}
 	if len(req.Arguments) == 0 {
@@ -186,7 +185,7 @@ func (f *flight) quiet() {
 
 // clean makes the words of a server, or of an error about it, fit to be shown.
 func (c *connector) clean(text string, limit int) string {
-	return plain.Line(c.redact.text(plain.Sanitize(text)), limit)
+	return c.redact.line(text, limit)
 }
 
 // recycle sees to it that a server does not go on with a call that was given up. After a deadline its process is

@@ -64,7 +64,7 @@ func listTools(ctx context.Context, cs *mcp.ClientSession, maxPages, maxTools in
 		case page.NextCursor == "":
 			return tools, nil
 		case seen[page.NextCursor]:
-			return nil, fmt.Errorf("its list of tools goes round in a circle: cursor %q came twice", plain.Line(page.NextCursor, 40))
+			return nil, fmt.Errorf("its list of tools goes round in a circle: cursor %q came twice", page.NextCursor)
 		}
 		seen[page.NextCursor] = true
 		params = &mcp.ListToolsParams{Cursor: page.NextCursor}
@@ -107,7 +107,7 @@ func (d describer) misnamed(o *offer, tools []*mcp.Tool) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.settings)) {
 		if len(o.catalogue.Misnamed) < maxDropped && !slices.ContainsFunc(tools, func(t *mcp.Tool) bool { return t.Name == name }) {
-			o.catalogue.Misnamed = append(o.catalogue.Misnamed, plain.Line(d.redact.text(name), 80))
+			o.catalogue.Misnamed = append(o.catalogue.Misnamed, d.redact.line(name, 80))
 		}
 	}
 }

@@ -163,7 +163,7 @@ func (c *connector) forget() {
 
 // explain says why a handshake failed, with what the server last said.
 func (c *connector) explain(ctx context.Context, l *link, err error) error {
-	why, told := plain.Line(err.Error(), 400), inOurWords(err)
+	why, told := c.clean(err.Error(), 400), inOurWords(err)
 	server := c.describer.server
 	if ctx.Err() != nil {
 		why = fmt.Sprintf("it did not finish its handshake within %s (connect_timeout)", server.ConnectTimeout)
@@ -181,9 +181,9 @@ func (c *connector) explain(ctx context.Context, l *link, err error) error {
 	}
 	c.keepStderr(l)
 	if e := l.meter.excess(); e != nil {
-		return fmt.Errorf("%w%s", e, c.redact.text(stderrNote(l)))
+		return fmt.Errorf("%w%s", e, c.stderrNote(l))
 	}
-	return &outage{all: c.redact.text(why + stderrNote(l)), told: told}
+	return &outage{all: c.redact.text(why) + c.stderrNote(l), told: told}
 }
 
 // offended quarantines the server of a session in use that exceeded a bound, once per session, whether ended or detach
@@ -205,17 +205,22 @@ func (c *connector) quarantine(p *party, e *Excess) {
 }
 
 // stderrNote is the last of what a server said on stderr, for people.
-func stderrNote(l *link) string {
-	tail := stderrTail(l)
+func (c *connector) stderrNote(l *link) string {
+	tail := c.stderrTail(l)
 	if tail == "" {
 		return ""
 	}
 	return "; its stderr ends with:\n" + tail
 }
 
-// stderrTail is at most 1 KiB of it.
-func stderrTail(l *link) string {
-	tail := plain.Sanitize(l.tail())
+// stderrTail is at most 1 KiB of it, redacted before it is cut.
+func (c *connector) stderrTail(l *link) string {
+	kept := l.tail()
+	tail := plain.Sanitize(kept)
+	if len(kept) >= c.opts.StderrTailBytes { // what came before is lost
+		tail = c.redact.tail(tail)
+	}
+	tail = c.redact.text(tail)
 	if len(tail) > 1024 {
 		tail = "…" + tail[plain.Start(tail, len(tail)-1024):]
 	}
@@ -248,7 +253,7 @@ func (c *connector) lost(s *session, excess *Excess) {
 	if excess != nil {
 		why = excess.Error()
 	}
-	p.problem, p.told = c.redact.text(why+stderrNote(s.link)), why
+	p.problem, p.told = c.redact.text(why)+c.stderrNote(s.link), why
 	c.record.failed(p.problem)
 	switch now := time.Now(); {
 	case s.slot == nil: // it counts with the attempt to connect

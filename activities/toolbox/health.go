@@ -162,8 +162,8 @@ func (c *connector) currentStderr() string {
 	}
 	c.mu.Unlock()
 	if l != nil {
-		if tail := stderrTail(l); tail != "" {
-			return c.redact.text(tail)
+		if tail := c.stderrTail(l); tail != "" {
+			return tail
 		}
 	}
 	return kept
@@ -171,7 +171,7 @@ func (c *connector) currentStderr() string {
 
 // keepStderr keeps the end of what a process said that is gone.
 func (c *connector) keepStderr(l *link) {
-	tail := c.redact.text(stderrTail(l))
+	tail := c.stderrTail(l)
 	if tail == "" {
 		return
 	}

@@ -157,7 +157,7 @@ func (s *session) inquiry(key string, p *mcp.ElicitParams) (turn.Inquiry, error)
 		return q, checkAsked(p.URL, redact)
 	}
 	if p.Mode != "" && p.Mode != "form" {
-		return q, fmt.Errorf("its question is of the kind %q, which is not known", plain.Line(p.Mode, 40))
+		return q, fmt.Errorf("its question is of the kind %q, which is not known", s.owner.redact.line(p.Mode, 40))
 	}
 	raw, err := json.Marshal(p.RequestedSchema)
 	if err == nil {

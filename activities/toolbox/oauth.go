@@ -12,7 +12,6 @@ import (
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
 
-	"github.com/everturn/everturn/activities/toolbox/plain"
 	"github.com/everturn/everturn/internal/redact"
 )
 
@@ -102,7 +101,7 @@ func (t *tokens) current(ctx context.Context, refused *oauth2.Token) (*oauth2.To
 	defer cancel()
 	token, err := t.config.Token(context.WithValue(own, oauth2.HTTPClient, t.client))
 	if err != nil { // it may quote what the endpoint said, and that what it was sent
-		return nil, fmt.Errorf("asking for an access token: %s", plain.Line(t.issued.redact.text(err.Error()), 400))
+		return nil, fmt.Errorf("asking for an access token: %s", t.issued.redact.line(err.Error(), 400))
 	}
 	if longest := max(len(token.AccessToken), len(token.RefreshToken)); longest > redact.MaxSecret {
 		return nil, fmt.Errorf("asking for an access token: the token is %d bytes; the maximum is %d", longest, redact.MaxSecret)

@@ -8,15 +8,13 @@ import (
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"github.com/everturn/everturn/activities/toolbox/plain"
 )
 
 // A server's resources and prompts are offered to models as tools of the server, where the operator wants that. A tool of
 // its own that has the same name wins.
 
 // standIn carries out a tool that the server does not have.
-type standIn func(ctx context.Context, cs *mcp.ClientSession, arguments json.RawMessage, meta mcp.Meta) (*mcp.CallToolResult, error)
+type standIn func(ctx context.Context, s *session, arguments json.RawMessage, meta mcp.Meta) (*mcp.CallToolResult, error)
 
 // offeredTool is one of them. Its schema is written by hand, since its hash is what turns pin.
 type offeredTool struct {
@@ -101,15 +99,15 @@ func (s *session) standIn(name string) standIn {
 	return nil
 }
 
-func listResources(ctx context.Context, cs *mcp.ClientSession, arguments json.RawMessage, meta mcp.Meta) (*mcp.CallToolResult, error) {
+func listResources(ctx context.Context, s *session, arguments json.RawMessage, meta mcp.Meta) (*mcp.CallToolResult, error) {
 	var in struct {
 		Cursor    string `json:"cursor"`
 		Templates bool   `json:"templates"`
 	}
 	_ = json.Unmarshal(arguments, &in) // they were validated
-	var p page
+	p := page{line: s.owner.redact.resultLine}
 	if in.Templates {
-		r, err := cs.ListResourceTemplates(ctx, &mcp.ListResourceTemplatesParams{Meta: meta, Cursor: in.Cursor})
+		r, err := s.mcp.ListResourceTemplates(ctx, &mcp.ListResourceTemplatesParams{Meta: meta, Cursor: in.Cursor})
 		if err != nil {
 			return nil, err
 		}
@@ -118,7 +116,7 @@ func listResources(ctx context.Context, cs *mcp.ClientSession, arguments json.Ra
 		}
 		return p.end(r.NextCursor), nil
 	}
-	r, err := cs.ListResources(ctx, &mcp.ListResourcesParams{Meta: meta, Cursor: in.Cursor})
+	r, err := s.mcp.ListResources(ctx, &mcp.ListResourcesParams{Meta: meta, Cursor: in.Cursor})
 	if err != nil {
 		return nil, err
 	}
@@ -128,16 +126,16 @@ func listResources(ctx context.Context, cs *mcp.ClientSession, arguments json.Ra
 	return p.end(r.NextCursor), nil
 }
 
-func listPrompts(ctx context.Context, cs *mcp.ClientSession, arguments json.RawMessage, meta mcp.Meta) (*mcp.CallToolResult, error) {
+func listPrompts(ctx context.Context, s *session, arguments json.RawMessage, meta mcp.Meta) (*mcp.CallToolResult, error) {
 	var in struct {
 		Cursor string `json:"cursor"`
 	}
 	_ = json.Unmarshal(arguments, &in) // they were validated
-	r, err := cs.ListPrompts(ctx, &mcp.ListPromptsParams{Meta: meta, Cursor: in.Cursor})
+	r, err := s.mcp.ListPrompts(ctx, &mcp.ListPromptsParams{Meta: meta, Cursor: in.Cursor})
 	if err != nil {
 		return nil, err
 	}
-	var p page
+	p := page{line: s.owner.redact.resultLine}
 	for _, t := range r.Prompts {
 		var takes []string
 		for _, a := range t.Arguments {
@@ -145,7 +143,7 @@ func listPrompts(ctx context.Context, cs *mcp.ClientSession, arguments json.RawM
 			if a.Required {
 				need = " (required)"
 			}
-			takes = append(takes, plain.Line(a.Name, 80)+need)
+			takes = append(takes, p.line(a.Name, 80)+need)
 		}
 		p.add(t.Name, t.Title, strings.Join(takes, ", "), t.Description)
 	}
@@ -154,6 +152,7 @@ func listPrompts(ctx context.Context, cs *mcp.ClientSession, arguments json.RawM
 
 // page is a list as models read it: an entry a line, what names it first.
 type page struct {
+	line  func(s string, limit int) string // redacts and cuts
 	lines []string
 	bytes int
 }
@@ -162,9 +161,9 @@ type page struct {
 const maxPage = 256 << 10
 
 func (p *page) add(name string, about ...string) {
-	line := plain.Line(name, 500)
+	line := p.line(name, 500)
 	for _, a := range about {
-		if a = plain.Line(a, 300); a != "" {
+		if a = p.line(a, 300); a != "" {
 			line += " | " + a
 		}
 	}
@@ -188,12 +187,12 @@ func (p *page) end(cursor string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.Join(lines, "\n")}}}
 }
 
-func readResource(ctx context.Context, cs *mcp.ClientSession, arguments json.RawMessage, meta mcp.Meta) (*mcp.CallToolResult, error) {
+func readResource(ctx context.Context, s *session, arguments json.RawMessage, meta mcp.Meta) (*mcp.CallToolResult, error) {
 	var in struct {
 		URI string `json:"uri"`
 	}
 	_ = json.Unmarshal(arguments, &in) // they were validated
-	r, err := cs.ReadResource(ctx, &mcp.ReadResourceParams{Meta: meta, URI: in.URI})
+	r, err := s.mcp.ReadResource(ctx, &mcp.ReadResourceParams{Meta: meta, URI: in.URI})
 	if err != nil {
 		return nil, err
 	}
@@ -207,13 +206,13 @@ func readResource(ctx context.Context, cs *mcp.ClientSession, arguments json.Raw
 	return out, nil
 }
 
-func getPrompt(ctx context.Context, cs *mcp.ClientSession, arguments json.RawMessage, meta mcp.Meta) (*mcp.CallToolResult, error) {
+func getPrompt(ctx context.Context, s *session, arguments json.RawMessage, meta mcp.Meta) (*mcp.CallToolResult, error) {
 	var in struct {
 		Name      string            `json:"name"`
 		Arguments map[string]string `json:"arguments"`
 	}
 	_ = json.Unmarshal(arguments, &in) // they were validated
-	r, err := cs.GetPrompt(ctx, &mcp.GetPromptParams{Meta: meta, Name: in.Name, Arguments: in.Arguments})
+	r, err := s.mcp.GetPrompt(ctx, &mcp.GetPromptParams{Meta: meta, Name: in.Name, Arguments: in.Arguments})
 	if err != nil {
 		return nil, err
 	}
@@ -225,7 +224,7 @@ func getPrompt(ctx context.Context, cs *mcp.ClientSession, arguments json.RawMes
 		if m == nil || m.Content == nil {
 			continue
 		}
-		out.Content = append(out.Content, &mcp.TextContent{Text: fmt.Sprintf("%s:", plain.Line(string(m.Role), 40))}, m.Content)
+		out.Content = append(out.Content, &mcp.TextContent{Text: fmt.Sprintf("%s:", s.owner.redact.resultLine(string(m.Role), 40))}, m.Content)
 	}
 	return out, nil
 }

@@ -89,10 +89,11 @@ func (f *flight) refused(e ending, err error) (turn.ToolResult, error) {
 	}
 	s.owner.answered(s.party)
 	text := fmt.Sprintf("%s was not called: %s %s.", f.req.Tool, s.owner.name(), refusal.words())
+	said := s.owner.clean(err.Error(), 400)
 	if e.stage == stageRefused {
-		return turn.ToolResult{}, &turn.Error{Code: turn.CodeToolNotSent, Message: text, Cause: err, RetryAfter: refusal.pause(), Refused: true}
+		return turn.ToolResult{}, &turn.Error{Code: turn.CodeToolNotSent, Message: text, Cause: errors.New(said), RetryAfter: refusal.pause(), Refused: true}
 	}
-	s.owner.log.Warn("an MCP server refused a call", "server", s.owner.id(), "tool", f.req.Tool, "status", refusal.Status, "it said", s.owner.clean(err.Error(), 400))
+	s.owner.log.Warn("an MCP server refused a call", "server", s.owner.id(), "tool", f.req.Tool, "status", refusal.Status, "it said", said)
 	class, _ := e.class()
 	r := failed(text)
 	r.Outcome, r.Code = turn.Outcome(class), turn.CodeToolNotSent

@@ -129,5 +129,18 @@ func (r redactor) unlearn(values ...string) {
 // text takes every configured value out of an error, a log line or what goes into one.
 func (r redactor) text(s string) string { return r.all.Values(r.result(s)) }
 
+// tail is text for a text whose beginning is lost.
+func (r redactor) tail(s string) string { return r.all.Tail(r.looks.Tail(r.shared.Tail(s))) }
+
+// line is text for an error: redacted before it is cut, on one line, at most limit bytes.
+func (r redactor) line(s string, limit int) string {
+	return plain.Line(r.text(plain.Sanitize(s)), limit)
+}
+
+// resultLine is line for what a model is shown.
+func (r redactor) resultLine(s string, limit int) string {
+	return plain.Line(r.result(plain.Sanitize(s)), limit)
+}
+
 // result takes the secrets out of what a server has to say.
 func (r redactor) result(s string) string { return r.looks.Values(r.shared.Values(s)) }

@@ -101,7 +101,10 @@ const codeRefused = -31999
 
 // replace makes the response's body an error that holds r. What the server said is its message, for the log.
 func (r refusal) replace(resp *http.Response) {
-	head, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // what cannot be read is not told
+	head, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
+	if err != nil || len(head) == maxRefusal { // what was not read whole is not told: the cut may part a secret
+		head = nil
+	}
 	data, err := json.Marshal(r)
 	if err != nil { // two numbers always marshal
 		data = nil
@@ -116,7 +119,8 @@ func (r refusal) replace(resp *http.Response) {
 	resp.ContentLength = int64(len(body))
 }
 
-// saidWith is what a server says with a refusal, in a line: the message of a JSON-RPC error, or else the body.
+// saidWith is what a server says with a refusal: the message of a JSON-RPC error, or else the body. It is not cut, because
+// it is not redacted yet.
 func saidWith(body []byte) string {
 	var m struct {
 		Error struct {
@@ -124,7 +128,7 @@ func saidWith(body []byte) string {
 		} `json:"error"`
 	}
 	_ = json.Unmarshal(body, &m) // of another shape, it is shown as it is
-	return plain.Line(plain.Sanitize(cmp.Or(m.Error.Message, string(body))), 300)
+	return plain.Sanitize(cmp.Or(m.Error.Message, string(body)))
 }
 
 // refusalOf is the refusal that a refused call ended with; false where it is not known, or the session ended with it.

@@ -125,6 +125,27 @@ func TestACallThatIsForbiddenIsAnAnswer(t *testing.T) {
 	}
 }
 
+// What a server says with a refusal is redacted before it is cut for the log.
+func TestACutOfARefusalLeavesNoBeginningOfASecret(t *testing.T) {
+	const key = "Zx9-Qv7.Kp3_Lm5/Tw2+Yh8=Rn4"
+	for _, said := range []string{strings.Repeat("x", 300-len(key)+1) + key, "x" + strings.Repeat(" ", 64<<10-len(key)) + key} {
+		var log strings.Builder
+		h := newHTTPHost(t, toolbox.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, toolbox.Server{
+			ID: "web", Headers: map[string]string{"Authorization": "Bearer " + key},
+			URL: front(t, func(w http.ResponseWriter, _ string) bool {
+				w.WriteHeader(http.StatusForbidden)
+				_, _ = io.WriteString(w, said)
+				return true
+			}),
+		})
+		_, err := h.Call(t.Context(), request(t, h, "mcp/web/append", `{"text":"x"}`))
+		require.NoError(t, err)
+		require.NoError(t, h.Close())
+		assert.Contains(t, log.String(), "refused a call")
+		assert.NotContains(t, log.String(), key[:8])
+	}
+}
+
 // What ends the session is not sent, and says no word of the server's either.
 func TestARefusalThatEndsTheSessionIsToldInOurWords(t *testing.T) {
 	for _, plain := range []bool{false, true} {

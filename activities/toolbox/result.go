@@ -17,7 +17,7 @@ import (
 // render makes a result of the server's answer.
 func (s *session) render(r *mcp.CallToolResult, tool string) turn.ToolResult {
 	note := s.checkOutput(tool, r)
-	return renderContent(r, note, limits{shown: s.owner.opts.MaxResultBytes, full: s.owner.opts.MaxFullBytes, redact: s.owner.redact.result})
+	return renderContent(r, note, limits{shown: s.owner.opts.MaxResultBytes, full: s.owner.opts.MaxFullBytes, redact: s.owner.redact})
 }
 
 // checkOutput says to the model where a structured result is not what its tool promises. The result is kept as it is.
@@ -42,7 +42,7 @@ func (s *session) checkOutput(tool string, r *mcp.CallToolResult) (note string) 
 type limits struct {
 	shown  int // bytes that the model is shown
 	full   int // bytes that are kept
-	redact func(string) string
+	redact redactor
 }
 
 // renderContent puts text blocks and structured content one under the other and names everything else. What the model
@@ -55,7 +55,7 @@ func renderContent(r *mcp.CallToolResult, note string, l limits) turn.ToolResult
 	var blocks []string
 	var m media
 	for _, c := range r.Content {
-		blocks = append(blocks, renderBlock(c, &m))
+		blocks = append(blocks, renderBlock(c, &m, l.redact))
 	}
 	if text := structured(r, blocks); text != "" {
 		blocks = append(blocks, text)
@@ -64,7 +64,7 @@ func renderContent(r *mcp.CallToolResult, note string, l limits) turn.ToolResult
 		blocks = append(blocks, note)
 	}
 	text := strings.Join(blocks, "\n")
-	whole := l.redact(plain.Sanitize(text))
+	whole := l.redact.result(plain.Sanitize(text))
 	out.SizeBytes = int64(len(text)) + m.size
 	out.Media = m.kept
 	var cut bool
@@ -74,7 +74,7 @@ func renderContent(r *mcp.CallToolResult, note string, l limits) turn.ToolResult
 }
 
 // renderBlock is a block's text, or a note that stands for it.
-func renderBlock(c mcp.Content, m *media) string {
+func renderBlock(c mcp.Content, m *media, r redactor) string {
 	switch c := c.(type) {
 	case *mcp.TextContent:
 		return c.Text
@@ -83,7 +83,7 @@ func renderBlock(c mcp.Content, m *media) string {
 	case *mcp.AudioContent:
 		return m.add(c.MIMEType, "audio", c.Data)
 	case *mcp.ResourceLink:
-		return fmt.Sprintf("[link %s %s %s]", plain.Line(c.Name, 200), plain.Line(c.URI, 500), plain.Line(c.MIMEType, 80))
+		return fmt.Sprintf("[link %s %s %s]", r.resultLine(c.Name, 200), r.resultLine(c.URI, 500), r.resultLine(c.MIMEType, 80))
 	case *mcp.EmbeddedResource:
 		if c.Resource == nil {
 			return "[empty resource]"
@@ -160,7 +160,7 @@ func keep(out *turn.ToolResult, r *mcp.CallToolResult, whole string, cut bool, b
 		if err != nil {
 			return
 		}
-		out.Full, out.MediaType = []byte(l.redact(string(raw))), "application/json"
+		out.Full, out.MediaType = []byte(l.redact.result(string(raw))), "application/json"
 	case cut:
 		out.Full, out.MediaType = []byte(whole[:plain.Start(whole, min(l.full, len(whole)))]), "text/plain; charset=utf-8"
 	}
@@ -176,7 +176,7 @@ func withoutMedia(content []mcp.Content) []mcp.Content {
 	var m media
 	for _, c := range content {
 		before := len(m.kept)
-		renderBlock(c, &m)
+		renderBlock(c, &m, redactor{})
 		if len(m.kept) == before {
 			out = append(out, c)
 		}

@@ -146,7 +146,7 @@ func sampleMessage(m *mcp.SamplingMessageV2, clean func(string) string) (turn.Sa
 	case m.Role == "assistant":
 		out.Role = turn.RoleAssistant
 	case m.Role != "user":
-		return out, fmt.Errorf("has a message of the role %q; user and assistant are known", plain.Line(string(m.Role), 40))
+		return out, fmt.Errorf("has a message of the role %q; user and assistant are known", plain.Line(clean(string(m.Role)), 40))
 	}
 	var texts []string
 	for _, c := range m.Content {

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"github.com/everturn/everturn/activities/toolbox/plain"
 )
 
 // closeBound is how long a session's end may take before it is left behind.
@@ -176,7 +174,7 @@ func (s *session) offer(ctx context.Context, forCall bool) (offer, error) {
 	}
 	if err := s.listAgain(ctx, false); err != nil {
 		text := s.owner.name() + " was asked again what it offers"
-		return offer{}, &outage{all: text + ": " + s.owner.redact.text(plain.Line(err.Error(), 400)), told: text + " and did not say"}
+		return offer{}, &outage{all: text + ": " + s.owner.clean(err.Error(), 400), told: text + " and did not say"}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/everturn/everturn/activities/toolbox/plain"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -188,7 +187,7 @@ func (v *visit) verdict(ctx context.Context, s *session, err error) {
 		}
 		p.problem, p.told = "it did not answer", "it did not answer in time"
 		if err != nil {
-			p.problem = c.redact.text(plain.Line(err.Error(), 400))
+			p.problem = c.clean(err.Error(), 400)
 		}
 		c.record.failed(p.problem)
 		p.breaker.struck(time.Now())
