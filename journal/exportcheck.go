@@ -199,8 +199,22 @@ func (c *exportCheck) checkTurn(t ExportTurn) error {
 	if !validState(t.State) || t.State.Terminal() == t.EndedAt.IsZero() {
 		return fmt.Errorf("its state %q and its end do not fit", t.State)
 	}
+	if err := errors.Join(badWord("finish reason", t.Reason), badWord("code", t.Code)); err != nil {
+		return err
+	}
 	c.turns[t.ID] = &turnCheck{record: t.TurnRecord}
 	c.openers[t.MessageSeq] = t.ID
+	return nil
+}
+
+// badWord refuses a word that is none of a closed set. An empty one says nothing.
+func badWord[W interface {
+	~string
+	Known() bool
+}](what string, w W) error {
+	if w != "" && !w.Known() {
+		return fmt.Errorf("there is no %s %q", what, Preview(string(w), 64))
+	}
 	return nil
 }
 

@@ -53,7 +53,7 @@ func (c *exportCheck) restore(e ExportMessage) (m turn.Message, err error) {
 	if len(m.ToolCalls) > 0 || (m.Text != "" && e.TextBlob != "") {
 		return m, errors.New("the message has its calls or its text in two places")
 	}
-	if err := errors.Join(c.known(e.TextBlob), c.media(m.Media)); err != nil {
+	if err := errors.Join(c.known(e.TextBlob), c.media(m.Media), badWord("outcome", m.Outcome)); err != nil {
 		return m, err
 	}
 	if e.TextBlob != "" {
@@ -106,7 +106,7 @@ func (c *exportCheck) checkInference(e ExportInference) error {
 			return err
 		}
 	}
-	return c.known(e.StoredBlob, e.RawBlob)
+	return errors.Join(c.known(e.StoredBlob, e.RawBlob), badWord("code", e.FailedCode))
 }
 
 func (c *exportCheck) inChain(h turn.Head) bool {
@@ -124,7 +124,8 @@ func (c *exportCheck) checkCall(e ExportCall) error {
 	if e.Suspended < 0 || e.Suspended > e.Attempt {
 		return fmt.Errorf("call %s was suspended in attempt %d and has had %d", e.Call.ID, e.Suspended, e.Attempt)
 	}
-	return errors.Join(badID("call", e.Call.ID), c.known(e.ArgumentsBlob, e.TextBlob, e.FullBlob), c.media(e.Media))
+	return errors.Join(badID("call", e.Call.ID), badWord("outcome", e.Outcome), badWord("code", e.Code),
+		c.known(e.ArgumentsBlob, e.TextBlob, e.FullBlob), c.media(e.Media))
 }
 
 func (c *exportCheck) checkLate(e ExportLate) error {
@@ -135,7 +136,7 @@ func (c *exportCheck) checkLate(e ExportLate) error {
 	if !there {
 		return fmt.Errorf("a late result of call %q of turn %q, which the export does not have", e.CallID, e.Turn)
 	}
-	return errors.Join(c.known(e.TextBlob, e.FullBlob), c.media(e.Media))
+	return errors.Join(badWord("outcome", e.Outcome), c.known(e.TextBlob, e.FullBlob), c.media(e.Media))
 }
 
 func (c *exportCheck) checkChunk(k turn.Chunk) error {

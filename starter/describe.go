@@ -78,16 +78,16 @@ func beware(w journal.WaitRecord, server string) string {
 
 // asks says on a line who asks for what.
 func asks(w journal.WaitRecord) string {
-	session := terminal.Visible(w.Session)
+	session, id := terminal.Visible(w.Session), terminal.Visible(w.ID)
 	switch {
 	case w.Sampling() != nil:
-		return fmt.Sprintf("approval %s of session %s: %s wants to ask the model, in the middle of a call%s", w.ID, session, form.Asker(w.Wait), middle(w.Wait))
+		return fmt.Sprintf("approval %s of session %s: %s wants to ask the model, in the middle of a call%s", id, session, form.Asker(w.Wait), middle(w.Wait))
 	case w.Kind == turn.WaitQuestion:
-		return fmt.Sprintf("question %s of session %s", w.ID, session)
+		return fmt.Sprintf("question %s of session %s", id, session)
 	case w.Kind == turn.WaitElicitation:
-		return fmt.Sprintf("question %s of session %s: %s asks, in the middle of a call%s", w.ID, session, form.Asker(w.Wait), middle(w.Wait))
+		return fmt.Sprintf("question %s of session %s: %s asks, in the middle of a call%s", id, session, form.Asker(w.Wait), middle(w.Wait))
 	}
-	return fmt.Sprintf("approval %s of session %s: %s is to run · risk %s", w.ID, session, terminal.Visible(w.Tool), w.Risk)
+	return fmt.Sprintf("approval %s of session %s: %s is to run · risk %s", id, session, terminal.Visible(w.Tool), terminal.Visible(string(w.Risk)))
 }
 
 // middle is the call that an elicitation has interrupted.

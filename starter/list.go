@@ -51,7 +51,7 @@ func (a *app) listCommand() *cobra.Command {
 // ending is the state of a turn, and its finish reason if it completed with another one than an answer.
 func ending(t journal.TurnRecord) string {
 	if t.State == turn.StateCompleted && t.Reason != turn.FinishAnswered {
-		return fmt.Sprintf("%s (%s)", t.State, t.Reason)
+		return fmt.Sprintf("%s (%s)", t.State, line(string(t.Reason), 40))
 	}
 	return string(t.State)
 }

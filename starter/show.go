@@ -134,9 +134,9 @@ func (h history) print(w io.Writer) {
 
 func (t turnHistory) print(w io.Writer, messages []turn.Message) {
 	r := t.Turn
-	fmt.Fprintf(w, "\nturn %s · %s", r.ID, r.State)
+	fmt.Fprintf(w, "\nturn %s · %s", line(r.ID, 80), r.State)
 	if r.State.Terminal() {
-		fmt.Fprintf(w, " (%s) · %s", r.Reason, r.EndedAt.Sub(r.StartedAt).Round(time.Millisecond))
+		fmt.Fprintf(w, " (%s) · %s", line(string(r.Reason), 40), r.EndedAt.Sub(r.StartedAt).Round(time.Millisecond))
 	}
 	fmt.Fprintf(w, " · %d tokens\n", r.Usage.Total())
 	for i, m := range messages {
@@ -200,7 +200,7 @@ func printWait(w io.Writer, p journal.WaitRecord) {
 	if p.Ruling != nil {
 		came = ruling(*p.Ruling)
 	}
-	fmt.Fprintf(w, "  ? %s %s · %s\n", p.ID, what, came)
+	fmt.Fprintf(w, "  ? %s %s · %s\n", line(p.ID, 80), what, came)
 }
 
 func printCall(w io.Writer, c journal.CallRecord) {
@@ -208,7 +208,7 @@ func printCall(w io.Writer, c journal.CallRecord) {
 	if outcome == "" {
 		outcome = "open"
 	}
-	fmt.Fprintf(w, "    step %d  call %s %s: %s, %s, %s, %d ms%s\n", c.Step, c.Call.ID, line(c.Call.Tool, 60), outcome, ran(c), plural(c.LateCount, "late result"), c.DurationMS,
+	fmt.Fprintf(w, "    step %d  call %s %s: %s, %s, %s, %d ms%s\n", c.Step, line(c.Call.ID, 80), line(c.Call.Tool, 60), outcome, ran(c), plural(c.LateCount, "late result"), c.DurationMS,
 		chat.MediaMarks(c.Media))
 }
 
@@ -234,7 +234,7 @@ func (t turnHistory) printSamples(w io.Writer, call journal.CallRecord) {
 		if s.Model != "" {
 			asked = " " + line(s.Model, 40)
 		}
-		fmt.Fprintf(w, "    step %d  sample %s of call %s%s: %s, %s, %s\n", s.Step, s.ID, s.CallID, asked, t.cameOf(s, call), plural(s.Attempt, "attempt"), plural(s.Failures, "failure"))
+		fmt.Fprintf(w, "    step %d  sample %s of call %s%s: %s, %s, %s\n", s.Step, line(s.ID, 80), line(s.CallID, 80), asked, t.cameOf(s, call), plural(s.Attempt, "attempt"), plural(s.Failures, "failure"))
 	}
 }
 

@@ -14,6 +14,22 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
+// An imported journal may hold anything: nothing of it moves the cursor.
+func TestListAndShowPrintNoEscapes(t *testing.T) {
+	const esc = "\x1b]0;x\a\u202e"
+	record := journal.TurnRecord{ID: esc, State: turn.StateCompleted, Reason: esc, Code: esc, Message: esc}
+	call := journal.CallRecord{Step: 1, Call: turn.ToolCall{ID: esc, Tool: esc}, Outcome: turn.OutcomeError, Code: esc}
+	wait := journal.WaitRecord{Session: esc, Wait: turn.Wait{ID: esc, Kind: turn.WaitApproval, Tool: esc, Risk: esc, Why: esc}}
+	var b strings.Builder
+	turnHistory{
+		Turn: record, Calls: []journal.CallRecord{call}, Waits: []journal.WaitRecord{wait}, Inferences: []journal.Inference{{Key: journal.StepKey{Step: 1}, Model: esc}},
+		Samples: []journal.SampleRecord{{ID: esc, CallID: esc, Model: esc, Refused: esc}},
+	}.print(&b, []turn.Message{{TurnID: esc, Role: turn.RoleUser, Text: esc}})
+	for _, shown := range []string{b.String(), ending(record), layout{}.describe(wait)} {
+		assert.False(t, strings.ContainsFunc(shown, func(r rune) bool { return r != '\n' && unprintable(r) }), "%q", shown)
+	}
+}
+
 // A dispatch that hands over an answer is no second run: people look here for what was done twice.
 func TestGoingOnWithACallIsNoSecondRun(t *testing.T) {
 	for want, c := range map[string]journal.CallRecord{

@@ -31,7 +31,7 @@ func shownWhole(w journal.WaitRecord) error {
 		return nil
 	}
 	return fmt.Errorf("call %s can only be denied: the journal has %d of the %d bytes of its arguments, whose hash is not %s",
-		w.ID, len(w.Arguments), w.ArgumentsBytes, shortHash(w.ArgumentsHash))
+		line(w.ID, 80), len(w.Arguments), w.ArgumentsBytes, shortHash(w.ArgumentsHash))
 }
 
 // decide tells the turn. A call is allowed with the hash of the arguments that were shown, and denied whatever they are.

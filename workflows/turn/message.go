@@ -57,6 +57,15 @@ const (
 	OutcomeCancelled Outcome = "cancelled" // the turn was cancelled before it ran
 )
 
+// Known reports whether o is an outcome of this package.
+func (o Outcome) Known() bool {
+	switch o {
+	case OutcomeOK, OutcomeError, OutcomeUnknown, OutcomeDenied, OutcomeCancelled:
+		return true
+	}
+	return false
+}
+
 // Media is something that is not text, kept as a blob of its own.
 type Media struct {
 	Hash  string `json:"hash"` // of the blob

@@ -41,3 +41,14 @@ const (
 	FinishFailed        FinishReason = "failed"
 	FinishTerminated    FinishReason = "terminated" // closed by the session's next turn
 )
+
+// Known reports whether r is a finish reason of this package.
+func (r FinishReason) Known() bool {
+	switch r {
+	case FinishAnswered, FinishQuestion, FinishDuplicate, FinishNoMessage, FinishMaxSteps, FinishMaxToolCalls, FinishMaxErrors,
+		FinishMaxTokens, FinishMaxCost, FinishTimeout, FinishLength, FinishContentFilter, FinishRefusal, FinishInterrupted,
+		FinishCancelled, FinishFailed, FinishTerminated:
+		return true
+	}
+	return false
+}

@@ -28,6 +28,9 @@ const (
 	RiskHigh   Risk = "high"
 )
 
+// Known reports whether r is a risk of this package.
+func (r Risk) Known() bool { return r == RiskLow || r == RiskMedium || r == RiskHigh }
+
 // Descriptor is a tool with all that is known of it: what its server says, and what the operator says of it.
 type Descriptor struct {
 	ID          string          `json:"id"`   // local/<name> or mcp/<server>/<tool>
