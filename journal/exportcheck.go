@@ -113,7 +113,7 @@ func (c *exportCheck) checkHeader(h ExportHeader) error {
 	case h.Version < 1:
 		return fmt.Errorf("there is no version %d", h.Version)
 	}
-	return errors.Join(badID("session", h.Session.ID), checkForkHeader(h), checkMark(h.Mark))
+	return errors.Join(turn.CheckSession(h.Session.ID), checkForkHeader(h), checkMark(h.Mark))
 }
 
 func checkForkHeader(h ExportHeader) error {
@@ -146,6 +146,14 @@ func badID(what, id string) error {
 		return fmt.Errorf("the %s's ID has %d bytes: at least 1 and at most %d", what, len(id), MaxIDBytes)
 	}
 	return nil
+}
+
+// badName is badID for an ID that this product gives, which is shown to people.
+func badName(what, id string) error {
+	if !turn.Printable(id) {
+		return fmt.Errorf("the %s's ID has characters that cannot be printed", what)
+	}
+	return badID(what, id)
 }
 
 func (c *exportCheck) checkBlob(b ExportBlob) error {
@@ -190,7 +198,7 @@ func (c *exportCheck) known(hashes ...string) error {
 }
 
 func (c *exportCheck) checkTurn(t ExportTurn) error {
-	if err := errors.Join(badID("turn", t.ID), badID("message", t.MessageID), c.known(t.PinsBlob)); err != nil {
+	if err := errors.Join(badName("turn", t.ID), badID("message", t.MessageID), c.known(t.PinsBlob)); err != nil {
 		return err
 	}
 	if c.turns[t.ID] != nil || c.openers[t.MessageSeq] != "" {

@@ -124,7 +124,7 @@ func (c *exportCheck) checkCall(e ExportCall) error {
 	if e.Suspended < 0 || e.Suspended > e.Attempt {
 		return fmt.Errorf("call %s was suspended in attempt %d and has had %d", e.Call.ID, e.Suspended, e.Attempt)
 	}
-	return errors.Join(badID("call", e.Call.ID), badWord("outcome", e.Outcome), badWord("code", e.Code),
+	return errors.Join(badName("call", e.Call.ID), badWord("outcome", e.Outcome), badWord("code", e.Code),
 		c.known(e.ArgumentsBlob, e.TextBlob, e.FullBlob), c.media(e.Media))
 }
 

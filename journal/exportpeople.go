@@ -22,7 +22,7 @@ func (c *exportCheck) checkWait(e ExportWait) error {
 		return fmt.Errorf("wait %s of turn %s is not as a journal keeps it", e.ID, e.Turn)
 	}
 	c.waits[name] = true
-	return errors.Join(badID("wait", e.ID), badWord("risk", e.Risk), CheckWait(e.Wait), c.checkShown(e), checkKeptRuling(e.WaitRecord))
+	return errors.Join(badName("wait", e.ID), badWord("risk", e.Risk), CheckWait(e.Wait), c.checkShown(e), checkKeptRuling(e.WaitRecord))
 }
 
 // checkShown bounds the arguments that a person is shown.

@@ -13,8 +13,7 @@ import (
 // reaches nothing of it, whatever name of a session it gives. In the journal the names of sessions are one space: of two
 // tenants that choose the same name the second is refused, with turn.CodeSessionTaken.
 
-// tenantPrefix begins the workflow IDs of named tenants' sessions; no session's own ID does.
-const tenantPrefix = "tenant:"
+const tenantPrefix = turn.TenantPrefix
 
 // WorkflowID is the workflow ID of a tenant's session: "tenant:<tenant>/<session>", and of the default tenant, whose name is
 // empty, the session's ID alone.

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -130,23 +128,8 @@ func invalid(format string, args ...any) *turn.Error {
 	return turn.Errorf(turn.CodeConfigInvalid, nil, fmt.Sprintf(format, args...))
 }
 
-// maxSession bounds a session's ID, in bytes. Temporal itself stops at 1,000.
-const maxSession = 200
-
-// CheckSession reports what is wrong with a session ID. Any printable text of up to 200 bytes is good, but for tenantPrefix.
-func CheckSession(id string) error {
-	switch {
-	case id == "" || strings.TrimSpace(id) != id:
-		return fmt.Errorf("the session ID is empty or has space around it")
-	case strings.HasPrefix(id, tenantPrefix):
-		return fmt.Errorf("the session ID begins with %q, which is for the sessions of a tenant that is named apart; choose another", tenantPrefix)
-	case len(id) > maxSession:
-		return fmt.Errorf("the session ID has %d bytes; %d are the most", len(id), maxSession)
-	case !utf8.ValidString(id) || strings.ContainsFunc(id, func(r rune) bool { return !unicode.IsPrint(r) }):
-		return fmt.Errorf("the session ID has characters that cannot be printed; use letters, digits and signs")
-	}
-	return nil
-}
+// CheckSession reports what is wrong with a session ID: see turn.CheckSession.
+func CheckSession(id string) error { return turn.CheckSession(id) }
 
 // maxMessageID bounds a message's ID, in bytes.
 const maxMessageID = 200

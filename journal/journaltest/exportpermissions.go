@@ -232,8 +232,10 @@ func importForged(t T, open func() journal.Store) {
 	importInto(t, counted.Store, forge(t, b, func(l *journal.Line) []journal.Line {
 		if l.Header != nil {
 			l.Header.Session.Turns = 1<<62 + 1<<61
+			l.Header.Session.UpdatedAt = time.Date(2250, 1, 1, 0, 0, 0, 0, time.UTC)
 		}
 		return []journal.Line{*l}
 	}))
 	assert.Equal(t, 1, counted.sessionRecord().Turns, "the turns are counted, not believed")
+	assert.False(t, counted.sessionRecord().UpdatedAt.After(time.Now()), "a session is not updated in the future")
 }

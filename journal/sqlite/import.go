@@ -172,11 +172,19 @@ func (im *importer) insert(h journal.ExportHeader) error {
 	}
 	err = im.row(`INSERT INTO sessions (id, tenant, agent, parent, fork_seq, head_seq, head_hash, turns, first_text, created_at, updated_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING n`, s.ID, h.Tenant, s.Agent, numberOrNull(parent), numberOrNull(im.forkSeq),
-		s.Head.Seq, s.Head.Hash, s.Turns, journal.Preview(s.FirstText, firstTextBytes), nanos(s.CreatedAt), nanos(s.UpdatedAt)).Scan(&im.session)
+		s.Head.Seq, s.Head.Hash, s.Turns, journal.Preview(s.FirstText, firstTextBytes), nanos(notAfter(s.CreatedAt, im.at)), nanos(notAfter(s.UpdatedAt, im.at))).Scan(&im.session)
 	if err != nil {
 		return err
 	}
 	return im.insertMark(im.session, journal.ImportMark(im.at))
+}
+
+// notAfter returns the earlier of t and now: an export may say any time.
+func notAfter(t, now time.Time) time.Time {
+	if t.After(now) {
+		return now
+	}
+	return t
 }
 
 // done ends the turn that was running when the session was exported, with its open calls, waits and continuations, and

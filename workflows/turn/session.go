@@ -1,0 +1,34 @@
+package turn
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// TenantPrefix begins the workflow IDs of named tenants' sessions; no session's own ID does.
+const TenantPrefix = "tenant:"
+
+// maxSession bounds a session's ID, in bytes. Temporal itself stops at 1,000.
+const maxSession = 200
+
+// CheckSession reports what is wrong with a session ID. Any printable text of up to 200 bytes is good, but for TenantPrefix.
+func CheckSession(id string) error {
+	switch {
+	case id == "" || strings.TrimSpace(id) != id:
+		return fmt.Errorf("the session ID is empty or has space around it")
+	case strings.HasPrefix(id, TenantPrefix):
+		return fmt.Errorf("the session ID begins with %q, which is for the sessions of a tenant that is named apart; choose another", TenantPrefix)
+	case len(id) > maxSession:
+		return fmt.Errorf("the session ID has %d bytes; %d are the most", len(id), maxSession)
+	case !Printable(id):
+		return fmt.Errorf("the session ID has characters that cannot be printed; use letters, digits and signs")
+	}
+	return nil
+}
+
+// Printable reports whether s is valid UTF-8 whose characters are all printable.
+func Printable(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+}
