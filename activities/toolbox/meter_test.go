@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -26,6 +27,21 @@ func TestWhatWasAskedForDoesNotCountAgainstAServer(t *testing.T) {
 	}
 	assert.Nil(t, m.excess())
 	assert.Zero(t, m.total.buffered)
+}
+
+func TestWhatAServerSendsUnaskedIsBoundedByItsRate(t *testing.T) {
+	for rate, dropped := range map[int]bool{7 << 20: true, 512 << 10: true, 200 << 10: false} { // bytes per second
+		synctest.Test(t, func(t *testing.T) {
+			out := stream{m: newTestMeter(newTotals())}
+			for range 600 {
+				time.Sleep(time.Second)
+				_ = out.bytes(rate)
+				out.whole()
+			}
+			assert.Equal(t, dropped, out.m.excess() != nil, "%d bytes per second", rate)
+			out.m.drop(nil)
+		})
+	}
 }
 
 func TestUnfinishedMessagesOfAllServersAreBounded(t *testing.T) {
