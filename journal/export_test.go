@@ -132,7 +132,7 @@ func TestEditedPeople(t *testing.T) {
 		{"session-v2.jsonl", `"risk":"`, `"risk":"\u001b[31m`, "no risk"},
 		{"session-v2.jsonl", `"kind":"question"`, `"kind":"wish"`, "no kind"},
 		{"session-v2.jsonl", `"id":"1.1","kind":"approval"`, `"id":"1.0","kind":"approval"`, "there already"},
-		{"session-v2.jsonl", `"rule":{"tool":"local/write_file"`, `"rule":{"tool":""`, "names no tool"},
+		{"session-v2.jsonl", `"rule":{"tool":"local/write_file"`, `"rule":{"tool":""`, "tool is 0 bytes"},
 		{"fork-v2.jsonl", `"fork_seq":5`, `"fork_seq":4`, "not the fork point"},
 		{"fork-v2.jsonl", `"fork_seq":5},"fork_hash":"7feb8eb61bcd910f5e4693ab00e20e1b76d9b854a17f8b0a8b56ea4c42b9f642"`, `"fork_seq":4},"fork_hash":"48c999f6e412fb2359aff584c41f58b9f63ada24ea2534d48f4d4eb776285140"`, "not on the same side"},
 		{"fork-v2.jsonl", `"fork_seq":5`, `"fork_seq":99`, "does not fit"},

@@ -24,6 +24,7 @@ type exportCheck struct {
 	awaiting []string // calls of the last assistant message without a result yet
 	calls    map[[2]string]turn.Outcome
 	waits    map[[2]string]bool
+	rules    map[[2]string]bool
 }
 
 type turnCheck struct {
@@ -35,7 +36,7 @@ type turnCheck struct {
 func newExportCheck(blob func(string) ([]byte, error)) *exportCheck {
 	return &exportCheck{
 		blob: blob, blobs: map[string]int64{}, turns: map[string]*turnCheck{}, openers: map[int64]string{},
-		calls: map[[2]string]turn.Outcome{}, waits: map[[2]string]bool{},
+		calls: map[[2]string]turn.Outcome{}, waits: map[[2]string]bool{}, rules: map[[2]string]bool{},
 	}
 }
 

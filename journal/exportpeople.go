@@ -41,6 +41,9 @@ func (c *exportCheck) checkShown(e ExportWait) error {
 	if size > turn.WaitArguments {
 		return fmt.Errorf("wait %s shows %d bytes of arguments: at most %d", e.ID, size, turn.WaitArguments)
 	}
+	if e.ArgumentsBytes > int64(size) { // the journal reads the rest from the blob that the hash names
+		return c.known(e.ArgumentsHash)
+	}
 	return nil
 }
 
@@ -59,8 +62,18 @@ func checkKeptRuling(w WaitRecord) error {
 }
 
 func (c *exportCheck) checkRule(r turn.SessionRule) error {
-	if r.Tool == "" || len(r.Tool) > MaxIDBytes {
-		return errors.New("a rule names no tool")
+	name := [2]string{r.Tool, r.ArgumentsHash}
+	switch {
+	case r.Tool == "" || len(r.Tool) > MaxIDBytes:
+		return fmt.Errorf("a rule's tool is %d bytes; it must be 1 to %d", len(r.Tool), MaxIDBytes)
+	case c.rules[name]:
+		return fmt.Errorf("a rule about %s is there already", r.Tool)
+	case len(c.rules) == maxRules:
+		return fmt.Errorf("there are more than %d rules", maxRules)
 	}
+	c.rules[name] = true
 	return nil
 }
+
+// maxRules bounds the rules of an export: each is one that a person allowed.
+const maxRules = 10_000

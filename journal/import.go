@@ -10,6 +10,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/everturn/everturn/internal/jsonbound"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -79,6 +80,13 @@ func ReadExport(r io.Reader, blob func(hash string) ([]byte, error)) iter.Seq2[L
 	}
 }
 
+// The bounds of a line beside MaxLineBytes, above what a journal writes: a small text of many values takes gigabytes when
+// it is decoded.
+const (
+	maxLineDepth  = 1000
+	maxLineValues = 1 << 20
+)
+
 // lineReader decodes lines and checks their sums.
 type lineReader struct {
 	r      *bufio.Reader
@@ -91,6 +99,10 @@ func (lr *lineReader) next() (l Line, err error) {
 	text, err := lr.read()
 	if err != nil {
 		return l, err
+	}
+	var shape jsonbound.Scanner
+	if shape.Add(text, maxLineDepth, maxLineValues) != jsonbound.None {
+		return l, fmt.Errorf("it has more than %d levels or %d values", maxLineDepth, maxLineValues)
 	}
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()

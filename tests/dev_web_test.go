@@ -65,8 +65,10 @@ func TestDevTakesNoUpdateFromAWebPage(t *testing.T) {
 
 	home, _ := pageGet(t, ui, "/", ui)
 	assert.Equal(t, http.StatusOK, home)
-	_, list := pageGet(t, ui, "/api/v1/namespaces/default/workflows", ui)
-	assert.Contains(t, list, "asking")
+	require.Eventually(t, func() bool { // the Web UI waits before it connects to a frontend that was not up the first time
+		_, list := pageGet(t, ui, "/api/v1/namespaces/default/workflows", ui)
+		return strings.Contains(list, "asking")
+	}, within, 100*time.Millisecond)
 	status, err := pagePost(t, ui, http.Header{"Sec-Fetch-Site": {"same-origin"}}, ui, true)
 	require.NoError(t, err)
 	assert.Equal(t, http.StatusOK, status)

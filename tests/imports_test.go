@@ -24,7 +24,7 @@ var house = map[string][]string{
 	"internal/regex":            {},
 	"workflows/turn":            {},
 	"workflows":                 {"workflows/turn", "go.temporal.io/sdk/workflow", "go.temporal.io/sdk/temporal", "go.temporal.io/sdk/log"},
-	"journal":                   {"workflows/turn"},
+	"journal":                   {"workflows/turn", "internal/jsonbound"},
 	"statedir":                  {},
 	"journal/sqlite":            {"workflows/turn", "journal", "statedir", "modernc.org/sqlite", "github.com/pressly/goose/v3", "golang.org/x/sys"},
 	"journal/journaltest":       {"workflows/turn", "journal", "github.com/stretchr/testify"},
