@@ -36,7 +36,8 @@ func (e *Engine) openTools(context.Context) error {
 		return err
 	}
 	e.host, err = toolbox.New(toolbox.Options{
-		Servers: remote, MaxResultBytes: e.cfg.Runtime.MaxResultBytes, Environ: lookup(e.options.environ), Secrets: e.secrets, Logger: e.log,
+		MaxCalls: max(e.cfg.Worker.MaxConcurrentActivities*3/4, 1),
+		Servers:  remote, MaxResultBytes: e.cfg.Runtime.MaxResultBytes, Environ: lookup(e.options.environ), Secrets: e.secrets, Logger: e.log,
 	}, local)
 	return err
 }

@@ -30,6 +30,8 @@ type connector struct {
 	ctx       context.Context // the host's life
 	running   *tasks          // the host's goroutines
 	permits   chan struct{}   // holds one for each call in flight; nil: they are not bounded
+	share     chan struct{}   // holds one for each call that occupies the worker
+	places    chan struct{}   // the host's, of all servers
 
 	mu      sync.Mutex
 	parties map[string]*party // by tenant; that of the default tenant, without a name, is always there

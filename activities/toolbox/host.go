@@ -23,6 +23,7 @@ type Host struct {
 	schemas    schema.Cache
 	spawner    *stdio.Spawner
 	total      *totals
+	places     chan struct{} // holds one for each call that occupies the worker
 	end        context.CancelFunc
 	running    tasks
 	once       sync.Once
@@ -33,7 +34,9 @@ type Host struct {
 func New(opts Options, local *Local) (*Host, error) {
 	opts = opts.withDefaults()
 	ctx, cancel := context.WithCancel(context.Background())
-	h := &Host{opts: opts, connectors: map[string]*connector{}, end: cancel, total: newTotals()}
+	h := &Host{
+		opts: opts, connectors: map[string]*connector{}, end: cancel, total: newTotals(), places: make(chan struct{}, opts.MaxCalls),
+	}
 	if local != nil {
 		server := Server{ID: localID, ConnectTimeout: 10 * time.Second, CallTimeout: time.Minute}
 		h.add(ctx, &connector{
@@ -72,6 +75,7 @@ func (h *Host) reap() {
 func (h *Host) add(ctx context.Context, c *connector) {
 	c.opts, c.log, c.ctx, c.running, c.events = h.opts, h.opts.Logger, ctx, &h.running, make(chan struct{}, 1)
 	c.parties, c.permits = map[string]*party{}, make(chan struct{}, max(c.describer.server.MaxConcurrent, 1))
+	c.share, c.places = make(chan struct{}, max(h.opts.MaxCalls*2/3, 1)), h.places
 	c.newParty("")
 	c.record.note(StateIdle)
 	id := c.id()

@@ -108,6 +108,9 @@ type Options struct {
 	StderrTailBytes int // 8 KiB
 	MaxTools        int // of one server; 512
 	MaxPages        int // of one tools/list; 64
+	// MaxCalls bounds the calls that occupy the worker, of all servers together and, by two thirds of it, of one; 75. A call
+	// beyond that is not sent, and its caller tries again.
+	MaxCalls int
 
 	BackoffMin time.Duration // pause after the first failed connect; 100 ms
 	BackoffMax time.Duration // 60 s
@@ -130,6 +133,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.StderrTailBytes, 8<<10)
 	setDefault(&o.MaxTools, 512)
 	setDefault(&o.MaxPages, 64)
+	setDefault(&o.MaxCalls, 75)
 	setDefault(&o.BackoffMin, 100*time.Millisecond)
 	setDefault(&o.BackoffMax, time.Minute)
 	setDefault(&o.StopGrace, 500*time.Millisecond)

@@ -305,3 +305,27 @@ func TestASilentChangeIsSeenWithTheNextRefresh(t *testing.T) {
 	assert.NotEqual(t, hashOf(t, first, "mcp/srv/append"), hashOf(t, second, "mcp/srv/append"))
 	assert.Equal(t, pid, readPIDs(t, pidfile)[0], "it was started anew to be asked")
 }
+
+// TestCallsOfAServerThatHangsLeaveRoom: calls that wait elsewhere never occupy the whole worker.
+func TestCallsOfAServerThatHangsLeaveRoom(t *testing.T) {
+	ledger := filepath.Join(t.TempDir(), "ledger")
+	h := newHost(t, toolbox.Options{MaxCalls: 3}, nil, stdioServer("hangs", "-ledger", ledger), stdioServer("well"))
+	well := request(t, h, "mcp/well/echo", `{"text":"x"}`)
+	slow := request(t, h, "mcp/hangs/slow", `{"text":"x"}`)
+	slow.Waits, well.Waits = true, true
+	for i := range 2 { // two thirds of the host's places
+		slow.CallID = fmt.Sprint("1.", i)
+		_, cancel := async(t, h, slow)
+		defer cancel()
+		require.Eventually(t, func() bool { return events(ledger)["begun"] > i }, 10*time.Second, 5*time.Millisecond)
+	}
+	slow.CallID = "1.2"
+	_, err := h.Call(t.Context(), slow)
+	var e *turn.Error
+	require.ErrorAs(t, err, &e)
+	assert.Equal(t, turn.CodeToolNotSent, e.Code)
+	assert.Positive(t, e.RetryAfter)
+	r, err := h.Call(t.Context(), well)
+	require.NoError(t, err)
+	assert.Equal(t, turn.OutcomeOK, r.Outcome)
+}

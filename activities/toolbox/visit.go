@@ -18,6 +18,7 @@ type visit struct {
 	finding bool  // the breaker is half open, and this is the call that finds out
 	answers int64 // that the server had given before
 	settled bool
+	leave   func() // gives the call's place in the worker back
 }
 
 // visit waits until the call may go to the server, within the call's own deadline, and takes the wait off it. Its error
@@ -26,12 +27,59 @@ func (c *connector) visit(ctx context.Context, req *turn.ToolRequest) (*visit, e
 	if c.local != nil {
 		return &visit{c: c, began: time.Now(), settled: true}, nil
 	}
+	leave, err := c.occupy(*req)
+	if err != nil {
+		return nil, err
+	}
+	v, err := c.admitted(ctx, req)
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	v.leave = leave
+	return v, nil
+}
+
+// occupy takes a place in the worker for a call whose caller tries again if there is none. The calls of one server, or of
+// all, never occupy the whole worker: others need it for inferences. leave gives the place back.
+func (c *connector) occupy(req turn.ToolRequest) (leave func(), err error) {
+	if !req.Waits {
+		return func() {}, nil
+	}
+	for i, places := range []chan struct{}{c.share, c.places} {
+		select {
+		case places <- struct{}{}:
+		default:
+			if i > 0 {
+				<-c.share
+			}
+			return nil, c.crowded(cap(places))
+		}
+	}
+	return func() { <-c.share; <-c.places }, nil
+}
+
+// crowded is the error of a call for which this worker has no place.
+func (c *connector) crowded(most int) error {
+	told := fmt.Sprintf("%s has %d calls in flight on this worker, which is the maximum, and none of them has ended", c.name(), most)
+	return &outage{all: told, told: told, wait: crowdedPause}
+}
+
+// crowdedPause is when a call is tried again for which there was no place.
+const crowdedPause = 500 * time.Millisecond
+
+// admitted waits in the server's queue and asks the breaker.
+func (c *connector) admitted(ctx context.Context, req *turn.ToolRequest) (*visit, error) {
 	p, err := c.arrive(req.Tenant)
 	if err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	if err := c.queue(ctx, c.patience(*req)); err != nil {
+	patience := c.patience(*req)
+	if req.Waits {
+		patience = min(patience, connectPatience)
+	}
+	if err := c.queue(ctx, patience); err != nil {
 		c.depart(p)
 		return nil, err
 	}
@@ -201,6 +249,7 @@ func (v *visit) end() {
 		return
 	}
 	<-v.c.permits
+	v.leave()
 	v.c.mu.Lock()
 	defer v.c.mu.Unlock()
 	v.p.visits--
