@@ -61,7 +61,7 @@ func callFailure(ctx context.Context, in workflows.CallInput, clock *clock, err 
 	if activity.IsActivity(ctx) {
 		attempt = activity.GetInfo(ctx).Attempt
 	}
-	delay, more := retryDelay(e.RetryAfter, in.Wait, in.Wait-busy, attempt)
+	delay, more := retryDelay(e, in.Wait, in.Wait-busy, attempt)
 	if !more {
 		logFailure(ctx, e)
 		return temporal.NewApplicationErrorWithOptions(gaveUp(e, busy), string(e.Code), options)
@@ -76,16 +76,19 @@ func callFailure(ctx context.Context, in workflows.CallInput, clock *clock, err 
 	return temporal.NewApplicationErrorWithOptions(e.Message, string(e.Code), options)
 }
 
-// retryDelay is how long a call waits before it is tried again: until the server is tried again, within the bounds, and
-// not past the time that is left. The lower bound doubles with each attempt. A random part of up to a quarter keeps the
+// retryDelay is how long a call waits before it is tried again: as long as the server's front has asked for (Retry-After),
+// or until the server is tried again, within the bounds; and not past the time that is left. The lower bound doubles with each attempt. A random part of up to a quarter keeps the
 // calls of a server that is back from coming at once. A long wait has longer delays, so that its attempts stay below the
 // retry policy's maximum. The result is false if no time is left.
-func retryDelay(after, wait, left time.Duration, attempt int32) (time.Duration, bool) {
+func retryDelay(e *turn.Error, wait, left time.Duration, attempt int32) (time.Duration, bool) {
 	if left < retryAtLeast {
 		return 0, false
 	}
 	most := max(retryAtMost, wait/100)
-	delay := min(max(after, retryAtLeast<<min(attempt-1, 16)), most)
+	if e.Refused {
+		most = max(most, e.RetryAfter)
+	}
+	delay := min(max(e.RetryAfter, retryAtLeast<<min(attempt-1, 16)), most)
 	return min(delay+rand.N(delay/4), left), true
 }
 

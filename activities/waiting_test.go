@@ -19,24 +19,26 @@ func TestARetryDelayIsTheBreakersWithinItsBounds(t *testing.T) {
 	const ms = time.Millisecond
 	for name, c := range map[string]struct {
 		attempt                        int32
+		refused                        bool
 		after, wait, left, least, most time.Duration
 	}{
-		"not known":              {1, 0, 15 * time.Second, 15 * time.Second, retryAtLeast, 2 * retryAtLeast},
-		"the breaker's":          {1, time.Second, 15 * time.Second, 15 * time.Second, time.Second, 1250 * ms},
-		"another worker's turn":  {1, time.Minute, 15 * time.Second, 15 * time.Second, retryAtMost, retryAtMost * 5 / 4},
-		"at the end of the time": {1, time.Minute, 15 * time.Second, 300 * ms, 300 * ms, 300 * ms},
-		"of a long wait":         {1, time.Hour, time.Hour, time.Hour, 36 * time.Second, 45 * time.Second},
-		"not known for a while":  {4, 0, 15 * time.Second, 15 * time.Second, 800 * ms, 1000 * ms},
-		"not known for long":     {900, 0, time.Hour, time.Hour, 36 * time.Second, 45 * time.Second},
+		"not known":               {1, false, 0, 15 * time.Second, 15 * time.Second, retryAtLeast, 2 * retryAtLeast},
+		"the breaker's":           {1, false, time.Second, 15 * time.Second, 15 * time.Second, time.Second, 1250 * ms},
+		"another worker's turn":   {1, false, time.Minute, 15 * time.Second, 15 * time.Second, retryAtMost, retryAtMost * 5 / 4},
+		"at the end of the time":  {1, false, time.Minute, 15 * time.Second, 300 * ms, 300 * ms, 300 * ms},
+		"of a long wait":          {1, false, time.Hour, time.Hour, time.Hour, 36 * time.Second, 45 * time.Second},
+		"not known for a while":   {4, false, 0, 15 * time.Second, 15 * time.Second, 800 * ms, 1000 * ms},
+		"as the server has asked": {1, true, 19 * time.Second, time.Minute, time.Minute, 19 * time.Second, 24 * time.Second},
+		"not known for long":      {900, false, 0, time.Hour, time.Hour, 36 * time.Second, 45 * time.Second},
 	} {
 		for range 20 {
-			got, more := retryDelay(c.after, c.wait, c.left, c.attempt)
+			got, more := retryDelay(&turn.Error{RetryAfter: c.after, Refused: c.refused}, c.wait, c.left, c.attempt)
 			require.True(t, more, name)
 			assert.GreaterOrEqual(t, got, c.least, name)
 			assert.LessOrEqual(t, got, c.most, name)
 		}
 	}
-	_, more := retryDelay(0, time.Second, retryAtLeast-1, 1)
+	_, more := retryDelay(&turn.Error{}, time.Second, retryAtLeast-1, 1)
 	assert.False(t, more, "the time is over")
 }
 
