@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path"
 	"syscall"
 	"unicode/utf8"
 )
@@ -93,11 +95,25 @@ func (w *workspace) open(name, real string) (*os.File, int64, error) {
 	case !info.Mode().IsRegular():
 		err = fmt.Errorf("%s is not a regular file", name)
 	default:
-		if err = w.checkLinks(name, info); err == nil {
+		if err = errors.Join(w.checkLinks(name, info), w.stillNamed(name, real, info)); err == nil {
 			return f, info.Size(), nil
 		}
 	}
 	return nil, 0, errors.Join(err, f.Close())
+}
+
+// stillNamed reports an error if an open file is not the one that real names without a link: another process may have
+// replaced a part of the path by a link since it was resolved.
+func (w *workspace) stillNamed(name, real string, opened fs.FileInfo) error {
+	again, err := w.reach(real)
+	if err != nil {
+		return err
+	}
+	info, err := w.root.Lstat(again)
+	if err != nil || path.Clean(real) != again || !os.SameFile(info, opened) {
+		return fmt.Errorf("%s changed while it was opened; try again", name)
+	}
+	return nil
 }
 
 // isBinary looks at the head of a file for a NUL, as git does.
