@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -161,9 +162,17 @@ func (e *Engine) warnOfOthers(ctx context.Context, namespace string) {
 	}
 }
 
-// publish tells the journal what the servers offer, before the first turn can ask.
+// publish tells the journal what the servers offer, before the first turn can ask. It does not wait for an optional server
+// of which the journal has heard: turns use its last tools, or take them up when it is back.
 func (e *Engine) publish(ctx context.Context) error {
-	for _, c := range e.host.Catalogues(ctx) {
+	known, err := e.journal.Catalogues(ctx)
+	if err != nil {
+		return fmt.Errorf("reading the catalogues: %w", err)
+	}
+	heardOf := func(server string) bool {
+		return slices.ContainsFunc(known, func(c turn.Catalogue) bool { return c.Server == server && !c.Required })
+	}
+	for _, c := range e.host.CataloguesSoon(ctx, heardOf) {
 		if err := e.publishUnlessWell(ctx, c); err != nil {
 			return err
 		}

@@ -139,10 +139,26 @@ func (h *Host) reaches(c *connector, s Server) error {
 // in configured order. One that cannot be asked has a Problem instead of tools. The wait is bounded by each server's
 // ConnectTimeout, and by ctx.
 func (h *Host) Catalogues(ctx context.Context) []turn.Catalogue {
+	return h.CataloguesSoon(ctx, func(string) bool { return false })
+}
+
+// soon is how long CataloguesSoon waits for a server that is not waited for.
+const soon = 2 * time.Second
+
+// CataloguesSoon is Catalogues, but returns the catalogues of the servers that brief selects after 2 s at the latest. One
+// that has not answered by then has a problem; Watch tells when it is over.
+func (h *Host) CataloguesSoon(ctx context.Context, brief func(server string) bool) []turn.Catalogue {
 	out := make([]turn.Catalogue, len(h.order))
 	var wg sync.WaitGroup
 	for i, id := range h.order {
-		wg.Go(func() { out[i] = h.connectors[id].catalogue(ctx) })
+		wg.Go(func() {
+			own, cancel := ctx, func() {}
+			if brief(id) {
+				own, cancel = context.WithTimeout(ctx, soon)
+			}
+			defer cancel()
+			out[i] = h.connectors[id].catalogue(own)
+		})
 	}
 	wg.Wait()
 	return out

@@ -329,3 +329,16 @@ func TestCallsOfAServerThatHangsLeaveRoom(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, turn.OutcomeOK, r.Outcome)
 }
+
+// TestAServerThatHangsIsNotWaitedFor: a worker begins to work although a server that it knows does not finish its handshake.
+func TestAServerThatHangsIsNotWaitedFor(t *testing.T) {
+	hangs := toolbox.Server{ID: "hangs", Transport: toolbox.TransportStdio, Command: "sleep", Args: []string{"600"}, ConnectTimeout: 10 * time.Minute}
+	h := newHost(t, toolbox.Options{}, nil, hangs, stdioServer("well"))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	got := h.CataloguesSoon(ctx, func(server string) bool { return server == "hangs" })
+	require.NoError(t, ctx.Err())
+	assert.NotEmpty(t, got[0].Problem)
+	assert.Empty(t, got[1].Problem)
+	assert.NotEmpty(t, got[1].Tools)
+}
