@@ -52,7 +52,7 @@ func TestAServerThatCannotBeAskedSaysWhy(t *testing.T) {
 			if name == "hangs" {
 				s.ConnectTimeout = 500 * time.Millisecond
 			}
-			h := newHost(t, toolbox.Options{}, nil, s)
+			h := newHost(t, toolbox.Options{BackoffMin: time.Minute}, nil, s)
 			c := h.Catalogues(t.Context())[0]
 			assert.True(t, c.Required)
 			assert.Empty(t, c.Hash)
