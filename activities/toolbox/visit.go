@@ -53,15 +53,15 @@ func (c *connector) occupy(req turn.ToolRequest) (leave func(), err error) {
 			if i > 0 {
 				<-c.share
 			}
-			return nil, c.crowded(cap(places))
+			return nil, crowded(cap(places))
 		}
 	}
 	return func() { <-c.share; <-c.places }, nil
 }
 
 // crowded is the error of a call for which this worker has no place.
-func (c *connector) crowded(most int) error {
-	told := fmt.Sprintf("%s has %d calls in flight on this worker, which is the maximum, and none of them has ended", c.name(), most)
+func crowded(most int) error {
+	told := fmt.Sprintf("%d calls to tool servers are in flight on this worker, which is the maximum", most)
 	return &outage{all: told, told: told, wait: crowdedPause}
 }
 
