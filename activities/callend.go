@@ -15,11 +15,7 @@ import (
 // suspend keeps what goes on with a call whose server asks for something, and gives its claim back: whoever has the answer
 // dispatches it again, on any worker.
 func (a *Activities) suspend(ctx context.Context, in workflows.CallInput, result turn.ToolResult) (workflows.CallResult, error) {
-	err := a.keepSamples(ctx, in, result.Inquiries, func(n int) string { return workflows.SampleID(in.Call.ID, in.Attempt, n) })
-	if err != nil {
-		return workflows.CallResult{}, err
-	}
-	_, err = patiently(context.WithoutCancel(ctx), workflows.SettleWithin, func(keep context.Context) (struct{}, error) {
+	_, err := patiently(context.WithoutCancel(ctx), workflows.SettleWithin, func(keep context.Context) (struct{}, error) {
 		return struct{}{}, a.journal.SuspendCall(keep, journal.SuspendInput{
 			Turn: in.Turn, CallID: in.Call.ID, Attempt: in.Attempt, Continuation: result.Continuation, At: time.Now(),
 		})
@@ -33,11 +29,7 @@ func (a *Activities) suspend(ctx context.Context, in workflows.CallInput, result
 // askAgain returns what the ledger has of the dispatch that asked it: that one's end was lost, or the turn was reset to
 // before it. Nothing was sent, so the claim is given back.
 func (a *Activities) askAgain(ctx context.Context, in workflows.CallInput, asked int, result turn.ToolResult) (workflows.CallResult, error) {
-	err := a.keepSamples(ctx, in, result.Inquiries, func(n int) string { return workflows.SampleID(in.Call.ID, asked, n) })
-	if err == nil {
-		err = a.release(ctx, in)
-	}
-	if err != nil {
+	if err := a.release(ctx, in); err != nil {
 		return workflows.CallResult{}, err
 	}
 	return a.questions(in, asked, result), nil

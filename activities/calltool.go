@@ -104,10 +104,6 @@ func (a *Activities) requested(ctx context.Context, in workflows.CallInput) (tur
 func (a *Activities) run(ctx context.Context, in workflows.CallInput, call turn.ToolCall, continuation []byte, clock *clock) (turn.ToolResult, error) {
 	limited, cancel := context.WithTimeout(ctx, max(in.Timeout, in.TotalTimeout)+in.Hold)
 	defer cancel()
-	replies, err := a.fetched(limited, in)
-	if err != nil {
-		return turn.ToolResult{}, a.giveBack(ctx, in, err)
-	}
 	progress, noted := a.noting(ctx, in)
 	defer noted()
 	result, err := a.tools.Call(limited, turn.ToolRequest{
@@ -115,7 +111,7 @@ func (a *Activities) run(ctx context.Context, in workflows.CallInput, call turn.
 		Tenant: in.Tenant, Session: in.Session, Turn: in.Turn, Step: in.Step, CallID: in.Call.ID, Attempt: in.Attempt, Repeatable: in.Tool.Repeatable,
 		Refused: clock.refused,
 		Waits:   in.Wait > 0 && !local(ctx),
-		Replies: replies, Continuation: continuation, Resume: in.Resume, Founder: in.Founder,
+		Replies: in.Replies, Continuation: continuation, Resume: in.Resume, Founder: in.Founder,
 		Hold: a.holding(ctx, in, clock), Progress: progress, Late: func(late turn.ToolResult) { a.resolve(context.WithoutCancel(ctx), in, late) },
 	})
 	if err != nil {

@@ -26,8 +26,6 @@ func asTurnError(err error) *turn.Error {
 		return turn.Errorf(turn.CodeInternal, err, "the journal does not have what the turn refers to; is this worker on the right journal?")
 	case errors.Is(err, journal.ErrUnapproved):
 		return turn.Errorf(turn.CodePolicyDenied, err, "nobody has approved this call with these arguments; it was not run")
-	case errors.Is(err, journal.ErrSpent):
-		return turn.Errorf(turn.CodeBudgetExceeded, err, "the tool's server has asked as often in this turn as it may")
 	case errors.Is(err, journal.ErrTaken):
 		return turn.Errorf(turn.CodeSessionTaken, err, "the name of this session is taken; nothing was done: choose another name")
 	case errors.Is(err, journal.ErrNewer):

@@ -27,63 +27,12 @@ func (a *Activities) holding(ctx context.Context, in workflows.CallInput, clock 
 			ID: workflows.HeldID(in.Call.ID, in.Attempt, int(asked.Add(1))), Kind: turn.WaitElicitation, Step: in.Step, Tool: in.Tool.ID,
 			Call: in.Call.ID, Question: turn.Cut(q.Message, turn.ResultPreview), Inquiry: &q,
 		}
-		if q.Sample != nil {
-			return a.holdSample(ctx, done, in, wait)
-		}
 		ruling, err := a.awaitHeld(ctx, done, in, wait)
 		if err != nil {
 			return turn.Reply{Key: q.Key, Action: turn.ReplyCancel}, fmt.Errorf("waiting for an answer to %s: %w", wait.ID, err)
 		}
 		ruling.Reply.Key = q.Key
 		return *ruling.Reply, nil
-	}
-}
-
-// holdSample puts before a person what a held call's server asks the model. The turn asks the model where that is allowed,
-// so that it counts into its budget, and the answer is in the journal then. A person is asked in any case: without one
-// nobody would tell the turn.
-func (a *Activities) holdSample(ctx context.Context, done <-chan struct{}, in workflows.CallInput, wait turn.Wait) (turn.Reply, error) {
-	q := *wait.Inquiry
-	s := *q.Sample
-	s.Free, q.Sample = false, &s
-	if err := a.keepSample(ctx, in, &q, wait.ID); err != nil {
-		return turn.Reply{}, err
-	}
-	out := turn.Reply{Key: q.Key, Action: turn.ReplyCancel, Why: q.Sample.Refused}
-	if out.Why != "" {
-		return out, nil
-	}
-	wait.Kind, wait.Inquiry, wait.ArgumentsHash, wait.Question = turn.WaitApproval, &q, q.Sample.Hash, ""
-	wait.Why, wait.Widest = turn.Cut(q.Message, turn.ResultPreview), turn.AlwaysNever
-	ruling, err := a.awaitHeld(ctx, done, in, wait)
-	switch {
-	case err != nil:
-		return out, fmt.Errorf("waiting for the approval of %s: %w", wait.ID, err)
-	case !ruling.Allowed:
-		out.Action, out.Why = turn.ReplyDecline, "the user denied it"
-		if ruling.Reason != "" {
-			out.Why += ": " + ruling.Reason
-		}
-		return out, nil
-	}
-	return a.awaitSample(ctx, done, in, out, wait.ID)
-}
-
-// awaitSample waits until the model has answered, or will not.
-func (a *Activities) awaitSample(ctx context.Context, done <-chan struct{}, in workflows.CallInput, out turn.Reply, id string) (turn.Reply, error) {
-	tick := time.NewTicker(heldPoll)
-	defer tick.Stop()
-	for {
-		rec, err := a.journal.Sample(ctx, in.Turn, id)
-		switch {
-		case err == nil && rec.Over():
-			return toldOf(out, rec)
-		case err != nil && asTurnError(err).Code != turn.CodeStoreUnavailable:
-			return out, err
-		}
-		if err := tickOr(ctx, done, tick.C); err != nil {
-			return out, err
-		}
 	}
 }
 
@@ -138,7 +87,7 @@ func (a *Activities) ruled(ctx context.Context, done <-chan struct{}, in workflo
 func (a *Activities) askHeld(ctx context.Context, in workflows.CallInput, wait turn.Wait) (_ turn.Ruling, found bool, err error) {
 	list, err := a.journal.Ask(ctx, journal.AskInput{Session: in.Session, Turn: in.Turn, Waits: []turn.Wait{wait}, At: time.Now()})
 	for _, r := range list {
-		if r.ID == wait.ID && (r.Reply != nil || wait.Kind == turn.WaitApproval) {
+		if r.ID == wait.ID && r.Reply != nil {
 			return r, true, err
 		}
 	}

@@ -76,32 +76,6 @@ func TestAnAnswerInTheLastMomentIsHeard(t *testing.T) {
 	}
 }
 
-// lends is a tool host whose held server asks the model.
-type lends struct{ said func(turn.Reply, error) }
-
-func (lends) Check(turn.Descriptor, json.RawMessage) error { return nil }
-
-func (l lends) Call(ctx context.Context, r turn.ToolRequest) (turn.ToolResult, error) {
-	request := turn.SampleRequest{MaxTokens: 10, Messages: []turn.SampleMessage{{Role: turn.RoleUser, Text: "Hm."}}}
-	l.said(r.Hold(turn.Inquiry{Key: "1", Sample: &turn.Sampling{MaxTokens: 10, Most: 1, Request: &request}}, ctx.Done()))
-	return turn.ToolResult{Outcome: turn.OutcomeOK, Text: "done"}, nil
-}
-
-// Why a person has denied what a held call's server asks the model is told to the server.
-func TestTheReasonOfADenialReachesTheServer(t *testing.T) {
-	s, in := claimable(t)
-	in.Attempt = 1
-	deny := func(w turn.Wait) turn.Ruling {
-		return turn.Ruling{ID: w.ID, Verdict: turn.VerdictDenied, ArgumentsHash: w.ArgumentsHash, By: "ann", Reason: "not this"}
-	}
-	var reply turn.Reply
-	a, err := New(Options{Journal: &hurried{s, t, deny}, Tools: lends{func(r turn.Reply, err error) { reply = r; require.NoError(t, err) }}})
-	require.NoError(t, err)
-	_, err = a.CallTool(t.Context(), in)
-	require.NoError(t, err)
-	assert.Equal(t, turn.Reply{Key: "1", Action: turn.ReplyDecline, Why: "the user denied it: not this"}, reply)
-}
-
 // asked is a journal in which a person answers after nine minutes.
 type asked struct {
 	slowJournal

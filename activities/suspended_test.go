@@ -21,7 +21,6 @@ import (
 // where it is given no replies.
 type asksOn struct {
 	handed []string // what was sent: continuation and replies
-	sample bool
 }
 
 func (*asksOn) Check(turn.Descriptor, json.RawMessage) error { return nil }
@@ -34,12 +33,6 @@ func (h *asksOn) Call(_ context.Context, r turn.ToolRequest) (turn.ToolResult, e
 		round = fmt.Sprintf("round %d", len(h.handed))
 	}
 	q := turn.Inquiry{Key: "sure", Message: round}
-	if h.sample {
-		q.Sample = &turn.Sampling{MaxTokens: 10, Most: 2}
-		if !again {
-			q.Sample.Request = &turn.SampleRequest{Messages: []turn.SampleMessage{{Role: turn.RoleUser, Text: round}}, MaxTokens: 10}
-		}
-	}
 	return turn.ToolResult{Inquiries: []turn.Inquiry{q}, Continuation: []byte(round)}, nil
 }
 
@@ -67,35 +60,26 @@ func claimable(t *testing.T) (*sqlite.Store, workflows.CallInput) {
 // The ends of dispatches 2 and 3 never reach the workflow, so that dispatches 3 and 4 come with the replies to what the
 // first has asked.
 func TestRepliesAreForTheQuestionsOfOneDispatch(t *testing.T) {
-	for name, sample := range map[string]bool{"a person": false, "the model": true} {
-		t.Run(name, func(t *testing.T) {
-			s, in := claimable(t)
-			host := &asksOn{sample: sample}
-			a, err := New(Options{Journal: s, Tools: host})
-			require.NoError(t, err)
-			dispatch := func(attempt int) workflows.CallResult {
-				in.Attempt = attempt
-				res, err := a.CallTool(t.Context(), in)
-				require.NoError(t, err)
-				require.Len(t, res.Inquiries, 1)
-				return res
-			}
-			in.Answers = dispatch(1).Asked
-			assert.Equal(t, 1, in.Answers)
-			in.Replies = []turn.Reply{{Key: "sure", Action: turn.ReplyAccept}}
-			second := dispatch(2)
-			assert.Equal(t, second, noBusy(dispatch(3), second), "the same is asked, of the same dispatch")
-			assert.Equal(t, second, noBusy(dispatch(4), second))
-			in.Answers = second.Asked
-			assert.Equal(t, "round 3", dispatch(5).Inquiries[0].Message)
-			assert.Len(t, host.handed, 3, "each reply was handed over once, to its question: %v", host.handed)
-			if sample {
-				list, err := s.Samples(t.Context(), "t")
-				require.NoError(t, err)
-				assert.Len(t, list, 2, "what is asked again counts once")
-			}
-		})
+	s, in := claimable(t)
+	host := &asksOn{}
+	a, err := New(Options{Journal: s, Tools: host})
+	require.NoError(t, err)
+	dispatch := func(attempt int) workflows.CallResult {
+		in.Attempt = attempt
+		res, err := a.CallTool(t.Context(), in)
+		require.NoError(t, err)
+		require.Len(t, res.Inquiries, 1)
+		return res
 	}
+	in.Answers = dispatch(1).Asked
+	assert.Equal(t, 1, in.Answers)
+	in.Replies = []turn.Reply{{Key: "sure", Action: turn.ReplyAccept}}
+	second := dispatch(2)
+	assert.Equal(t, second, noBusy(dispatch(3), second), "the same is asked, of the same dispatch")
+	assert.Equal(t, second, noBusy(dispatch(4), second))
+	in.Answers = second.Asked
+	assert.Equal(t, "round 3", dispatch(5).Inquiries[0].Message)
+	assert.Len(t, host.handed, 3, "each reply was handed over once, to its question: %v", host.handed)
 }
 
 // noBusy is a receipt but for the time that it took.
@@ -107,7 +91,7 @@ func noBusy(r, like workflows.CallResult) workflows.CallResult {
 // A refusal of the journal is told at once: only one that is away is asked again.
 func TestWhatTheJournalRefusesIsNotTriedAgain(t *testing.T) {
 	for _, err := range []error{
-		journal.ErrConflict, journal.ErrClosed, journal.ErrStale, journal.ErrNotFound, journal.ErrUnapproved, journal.ErrSpent, journal.ErrTaken, journal.ErrNewer,
+		journal.ErrConflict, journal.ErrClosed, journal.ErrStale, journal.ErrNotFound, journal.ErrUnapproved, journal.ErrTaken, journal.ErrNewer,
 	} {
 		assert.NotEqual(t, turn.CodeStoreUnavailable, asTurnError(fmt.Errorf("asking: %w", err)).Code, "%v", err)
 	}

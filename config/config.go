@@ -273,12 +273,6 @@ type MCPServer struct {
 	// HoldQuestions lets a server of an older protocol ask the user in the middle of a call, and is how long the call is
 	// held for it; 0 does not let it. Servers of the newest protocol ask without holding anything.
 	HoldQuestions time.Duration `toml:"hold_questions" min:"0s"`
-	// Sampling lets the server ask the model in the middle of a call, from the turn's budget: where a person allows each
-	// request, or of itself. A server of an older protocol needs HoldQuestions, too, and a person in any case.
-	Sampling Sampling `toml:"sampling" enum:"off,ask,allow"`
-	// SamplingMaxRequests bounds its requests of a turn, SamplingMaxTokens each answer, in tokens.
-	SamplingMaxRequests int `toml:"sampling_max_requests" min:"1"`
-	SamplingMaxTokens   int `toml:"sampling_max_tokens" min:"1"`
 	// Resources and Prompts offer the server's resources and prompts to the model, as tools that list and read them.
 	Resources bool `toml:"resources"`
 	Prompts   bool `toml:"prompts"`
@@ -301,16 +295,6 @@ type Stateful string
 
 // StatefulTurn: as long as a turn.
 const StatefulTurn Stateful = "turn"
-
-// Sampling says whether a tool server may ask the model.
-type Sampling string
-
-// The modes.
-const (
-	SamplingOff   Sampling = "off"
-	SamplingAsk   Sampling = "ask"
-	SamplingAllow Sampling = "allow"
-)
 
 // Transport is how a tool server is spoken to.
 type Transport string

@@ -77,8 +77,7 @@ func defaultDeny() []string {
 
 // defaultServer is what an entry of [[mcp.servers]] begins with.
 func defaultServer() MCPServer {
-	return MCPServer{Transport: TransportStdio, ConnectTimeout: time.Minute, IdleTimeout: 10 * time.Minute, MaxConcurrentCalls: 64,
-		Sampling: SamplingOff, SamplingMaxRequests: 4, SamplingMaxTokens: 1024}
+	return MCPServer{Transport: TransportStdio, ConnectTimeout: time.Minute, IdleTimeout: 10 * time.Minute, MaxConcurrentCalls: 64}
 }
 
 // Effective returns l with its provider decided and its model named.

@@ -57,9 +57,8 @@ func TestServersThatContradictThemselves(t *testing.T) {
 			`mcp.servers[0].oauth and headers.authorization both say who asks; remove one of the two`,
 		},
 		"a switch for a choice": {
-			server + "sampling = true\nstateful = true\n",
-			`agent.toml:4:12: mcp.servers[0].sampling is true or false; it must be a string, one of off, ask, allow` + "\n" +
-				`agent.toml:5:12: mcp.servers[0].stateful is true or false; it must be a string, "turn", or left out`,
+			server + "stateful = true\n",
+			`agent.toml:4:12: mcp.servers[0].stateful is true or false; it must be a string, "turn", or left out`,
 		},
 		"a question for ever": {
 			server + "hold_questions = \"9999h\"\n",
@@ -93,14 +92,6 @@ func TestServersThatContradictThemselves(t *testing.T) {
 			server + "hold_questions = \"1ms\"\n",
 			`agent.toml:4:18: mcp.servers[0].hold_questions is 1ms; it must be 0s, which does not let the server hold calls, or at least 1s`,
 		},
-		"asking the model of itself": {
-			server + "sampling = \"always\"\n",
-			`agent.toml:4:12: mcp.servers[0].sampling is "always"; it must be one of off, ask, allow`,
-		},
-		"asking the model for nothing": {
-			server + "sampling = \"ask\"\nsampling_max_tokens = 0\n",
-			`agent.toml:5:23: mcp.servers[0].sampling_max_tokens is 0; it must be at least 1`,
-		},
 		"idle at once": {
 			server + "idle_timeout = \"1ms\"\n",
 			`agent.toml:4:16: mcp.servers[0].idle_timeout is 1ms; it must be 0s, which keeps connections for ever, or at least 1s`,
@@ -132,7 +123,6 @@ func TestServersAsTheyAreMeant(t *testing.T) {
 		"in the cluster":  "[[mcp.servers]]\nid = \"a\"\ntransport = \"http\"\nurl = \"http://mcp.internal\"\nnetworks = [\"10.0.0.0/8\", \"fd00::/8\"]\n",
 		"with a client": remote + "[mcp.servers.oauth]\nclient_id = \"me\"\nclient_secret = \"hush\"\n" +
 			"token_url = \"https://idp.example\"\nscopes = [\"read\"]\n",
-		"that asks the model": server + "sampling = \"allow\"\nsampling_max_requests = 1\nsampling_max_tokens = 20\n",
 		"that remembers and reports": server + "stateful = \"turn\"\ncall_timeout = \"10s\"\ntotal_timeout = \"5m\"\nhold_questions = \"10m\"\n" +
 			"tools.t = { timeout = \"1m\", detach = \"1h\", contained = true }\n",
 	} {

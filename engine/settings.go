@@ -90,9 +90,6 @@ func servers(cfg config.Config) []toolbox.Server {
 			OAuth: toolbox.OAuth{
 				TokenURL: s.OAuth.TokenURL, ClientID: s.OAuth.ClientID, ClientSecret: s.OAuth.ClientSecret.Reveal(), Scopes: s.OAuth.Scopes,
 			},
-			Sampling: toolbox.Sampling{
-				Mode: toolbox.SamplingMode(s.Sampling), MaxRequests: s.SamplingMaxRequests, MaxTokens: s.SamplingMaxTokens,
-			},
 			Stateful: s.Stateful == config.StatefulTurn, HoldQuestions: s.HoldQuestions, Resources: s.Resources, Prompts: s.Prompts,
 			TaintsAll: cfg.Policy.Taint == config.TaintStrict,
 		})

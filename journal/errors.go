@@ -15,8 +15,6 @@ var (
 	ErrStale = errors.New("a newer attempt has taken over")
 	// ErrUnapproved: the call needs a person's word for exactly these arguments, and the journal has none.
 	ErrUnapproved = errors.New("nobody has approved this call")
-	// ErrSpent: a tool's server has asked as often in this turn as it may.
-	ErrSpent = errors.New("that is as often as it may")
 	// ErrForkPoint: the session cannot be forked there; the error says where it can.
 	ErrForkPoint = errors.New("the session cannot be forked there")
 	// ErrExists: there is a session of this name.

@@ -59,19 +59,6 @@ type Journal interface {
 	// no error. Like AppendChunks it appends again where it is called again.
 	// ErrStale where the call is settled or suspended or another attempt has it, ErrClosed, ErrNotFound.
 	NoteCall(ctx context.Context, turnID, callID string, attempt int, p turn.ToolProgress, at time.Time) error
-	// AskSample keeps what a tool's server asks the model in the middle of a call. Nothing is sent by that: a wait for its
-	// approval (turn.Wait.Sampling) takes what it shows from here. ErrSpent where the server has asked as often in this turn
-	// as it may, ErrConflict for a call that never ran and for an ID that is about something else, ErrClosed.
-	AskSample(ctx context.Context, in SampleInput) (SampleRecord, error)
-	// StartSample opens an attempt. One that is over comes back as it ended, and nothing is to be sent. ErrUnapproved where
-	// Hash is not the request's, or where no ruling allows exactly this request and one is needed; ErrClosed, ErrNotFound.
-	StartSample(ctx context.Context, in StartSample) (SampleRecord, error)
-	// SettleSample ends a sample and emits sample_made. The first end stands. ErrClosed, ErrNotFound.
-	SettleSample(ctx context.Context, in SettleSample) (SampleRecord, error)
-	// FailSample counts a failure of an attempt and returns how many failures the sample has had.
-	FailSample(ctx context.Context, turnID, id string, attempt int) (failures int, err error)
-	// Sample returns what was asked, and what came of it. ErrNotFound.
-	Sample(ctx context.Context, turnID, id string) (SampleRecord, error)
 	// Tainted returns the first mark of a session (see SettleInput.Taints), nil where it has none or has not begun. A fork
 	// of a marked session is marked.
 	Tainted(ctx context.Context, session string) (*Mark, error)

@@ -10,8 +10,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// CleanWait returns w as stores keep it: see Clean. Texts for people are bounded. What is neither an elicitation nor the
-// approval of a sample has no inquiry.
+// CleanWait returns w as stores keep it: see Clean. Texts for people are bounded. Only an elicitation has an inquiry.
 func CleanWait(w turn.Wait) turn.Wait {
 	if w.Kind != turn.WaitApproval || !slices.Contains([]turn.Scope{turn.AlwaysCall, turn.AlwaysNever}, w.Widest) {
 		w.Widest = ""
@@ -19,17 +18,11 @@ func CleanWait(w turn.Wait) turn.Wait {
 	w.Arguments, w.Tool, w.ArgumentsHash = CleanText(w.Arguments), CleanText(w.Tool), CleanText(w.ArgumentsHash)
 	w.Why = Preview(CleanText(w.Why), PreviewBytes)
 	w.Question = Preview(CleanText(w.Question), SummaryBytes)
-	if w.Kind != turn.WaitElicitation && w.Sampling() == nil || w.Inquiry == nil {
+	if w.Kind != turn.WaitElicitation || w.Inquiry == nil {
 		w.Inquiry, w.Call = nil, ""
 		return w
 	}
 	w.Call = CleanText(w.Call)
-	if s := w.Sampling(); s != nil {
-		kept := *s
-		kept.ID, kept.Hash, kept.Refused, kept.Request = CleanText(s.ID), CleanText(s.Hash), "", nil
-		w.Inquiry = &turn.Inquiry{Key: CleanText(w.Inquiry.Key), Message: Preview(CleanText(w.Inquiry.Message), SummaryBytes), Sample: &kept}
-		return w
-	}
 	w.Inquiry = &turn.Inquiry{
 		Key: CleanText(w.Inquiry.Key), Message: Preview(CleanText(w.Inquiry.Message), SummaryBytes),
 		Schema: compact(w.Inquiry.Schema), URL: CleanText(w.Inquiry.URL),
@@ -54,9 +47,6 @@ func compact(raw json.RawMessage) json.RawMessage {
 func CheckWait(w turn.Wait) error {
 	switch w.Kind {
 	case turn.WaitApproval, turn.WaitQuestion:
-		if s := w.Sampling(); s != nil && (w.Call == "" || s.Hash != w.ArgumentsHash) {
-			return errors.New("what a tool's server asks the model has the call that it belongs to, and the request's hash")
-		}
 		return nil
 	case turn.WaitElicitation:
 	default:
@@ -93,9 +83,6 @@ func CheckRuling(w turn.Wait, r turn.Ruling) (turn.Ruling, error) {
 	case "", turn.AlwaysCall, turn.AlwaysTool:
 	default:
 		return r, fmt.Errorf("there is no scope %q", r.Always)
-	}
-	if r.Always != "" && w.Sampling() != nil {
-		return r, errors.New("what a tool's server asks the model is allowed one by one")
 	}
 	if r.Verdict != turn.VerdictAllowed {
 		r.Always = ""

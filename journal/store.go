@@ -52,9 +52,6 @@ type Store interface {
 	// Inferences and Calls are the ledgers of one turn, by step and index.
 	Inferences(ctx context.Context, turnID string) ([]Inference, error)
 	Calls(ctx context.Context, turnID string) ([]CallRecord, error)
-	// Samples returns what servers have asked the model in a turn, in the order in which they did. Exports leave it out, as
-	// they do what a suspended call goes on with: nobody goes on with it elsewhere.
-	Samples(ctx context.Context, turnID string) ([]SampleRecord, error)
 
 	// Export writes a session as JSON lines; Import reads it back, checks its hash chain and refuses what does not
 	// fit. Importing what is there already changes nothing. The format is documented at Line. A session stays its tenant's:

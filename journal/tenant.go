@@ -212,22 +212,6 @@ func (b *bound) Inferences(ctx context.Context, turnID string) ([]Inference, err
 	return b.Store.Inferences(ctx, turnID)
 }
 
-// Sample implements Journal.
-func (b *bound) Sample(ctx context.Context, turnID, id string) (SampleRecord, error) {
-	if err := b.turn(ctx, turnID); err != nil {
-		return SampleRecord{}, err
-	}
-	return b.Store.Sample(ctx, turnID, id)
-}
-
-// Samples implements Store.
-func (b *bound) Samples(ctx context.Context, turnID string) ([]SampleRecord, error) {
-	if err := b.turn(ctx, turnID); err != nil {
-		return nil, err
-	}
-	return b.Store.Samples(ctx, turnID)
-}
-
 // Calls implements Store.
 func (b *bound) Calls(ctx context.Context, turnID string) ([]CallRecord, error) {
 	if err := b.turn(ctx, turnID); err != nil {

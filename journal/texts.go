@@ -23,9 +23,6 @@ const (
 	// MaxInquiryBytes bounds what a tool's server asks a person, MaxReplyBytes what it is told: each as JSON.
 	MaxInquiryBytes = 64 << 10
 	MaxReplyBytes   = 64 << 10
-	// MaxSampleBytes bounds what a tool's server asks the model, so that a person is shown all of it; MaxSampledBytes the answer.
-	MaxSampleBytes  = turn.WaitArguments
-	MaxSampledBytes = 128 << 10
 	// MaxMedia is how many media of one result are kept, MaxMediaBytes how large each may be.
 	MaxMedia      = 8
 	MaxMediaBytes = 8 << 20

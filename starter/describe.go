@@ -47,8 +47,6 @@ func (l layout) describe(w journal.WaitRecord) string {
 		b.WriteString("\n" + l.barred(w.Question))
 	case w.Kind == turn.WaitElicitation:
 		b.WriteString("\n" + l.inquiry(w))
-	case w.Sampling() != nil:
-		fmt.Fprintf(&b, "\nthe model is sent exactly this (%s), and what it answers goes to this server:\n%s", shortHash(w.ArgumentsHash), l.barred(w.Arguments))
 	default:
 		fmt.Fprintf(&b, "\nwith these arguments (%s):\n%s", shortHash(w.ArgumentsHash), l.barred(w.Arguments))
 	}
@@ -80,8 +78,6 @@ func beware(w journal.WaitRecord, server string) string {
 func asks(w journal.WaitRecord) string {
 	session, id := terminal.Visible(w.Session), terminal.Visible(w.ID)
 	switch {
-	case w.Sampling() != nil:
-		return fmt.Sprintf("approval %s of session %s: %s wants to ask the model, in the middle of a call%s", id, session, form.Asker(w.Wait), middle(w.Wait))
 	case w.Kind == turn.WaitQuestion:
 		return fmt.Sprintf("question %s of session %s", id, session)
 	case w.Kind == turn.WaitElicitation:

@@ -87,8 +87,6 @@ type turnHistory struct {
 	Inferences []journal.Inference  `json:"inferences"`
 	Calls      []journal.CallRecord `json:"calls"`
 	Waits      []journal.WaitRecord `json:"waits,omitempty"`
-	// Samples are what the servers of calls have asked the model.
-	Samples []journal.SampleRecord `json:"samples,omitempty"`
 }
 
 func readHistory(ctx context.Context, store journal.Store, id string) (history, error) {
@@ -106,12 +104,11 @@ func readHistory(ctx context.Context, store journal.Store, id string) (history, 
 	}
 	for _, t := range turns {
 		th := turnHistory{Turn: t}
-		var ierr, cerr, werr, serr error
+		var ierr, cerr, werr error
 		th.Inferences, ierr = store.Inferences(ctx, t.ID)
 		th.Calls, cerr = store.Calls(ctx, t.ID)
 		th.Waits, werr = store.Waits(ctx, t.ID)
-		th.Samples, serr = store.Samples(ctx, t.ID)
-		if err := errors.Join(ierr, cerr, werr, serr); err != nil {
+		if err := errors.Join(ierr, cerr, werr); err != nil {
 			return h, err
 		}
 		h.Turns = append(h.Turns, th)
@@ -160,7 +157,6 @@ func (t turnHistory) print(w io.Writer, messages []turn.Message) {
 		for _, c := range t.Calls {
 			if c.Step == i.Key.Step {
 				printCall(w, c)
-				t.printSamples(w, c)
 			}
 		}
 	}
@@ -189,8 +185,6 @@ func printMessage(w io.Writer, seq int64, m turn.Message) {
 func printWait(w io.Writer, p journal.WaitRecord) {
 	what := excerpt(p.Question, 80, 0)
 	switch {
-	case p.Sampling() != nil:
-		what = form.Asker(p.Wait) + " asks the model: " + excerpt(p.Arguments, 80, p.ArgumentsBytes)
 	case p.Kind == turn.WaitApproval:
 		what = line(p.Tool, 60) + " " + excerpt(p.Arguments, 80, p.ArgumentsBytes)
 	case p.Kind == turn.WaitElicitation:
@@ -222,39 +216,6 @@ func ran(c journal.CallRecord) string {
 		return "ran or went on " + plural(c.Runs, "time")
 	}
 	return "ran 1 time, went on " + plural(c.Runs-1, "time") + " after it had asked"
-}
-
-// printSamples says what the server of a call has asked the model, and what came of it.
-func (t turnHistory) printSamples(w io.Writer, call journal.CallRecord) {
-	for _, s := range t.Samples {
-		if s.CallID != call.Call.ID {
-			continue
-		}
-		asked := ""
-		if s.Model != "" {
-			asked = " " + line(s.Model, 40)
-		}
-		fmt.Fprintf(w, "    step %d  sample %s of call %s%s: %s, %s, %s\n", s.Step, line(s.ID, 80), line(s.CallID, 80), asked, t.cameOf(s, call), plural(s.Attempt, "attempt"), plural(s.Failures, "failure"))
-	}
-}
-
-// cameOf says what came of a sample. One that was not allowed has no end of its own in the ledger: its wait has it.
-func (t turnHistory) cameOf(s journal.SampleRecord, call journal.CallRecord) string {
-	switch {
-	case s.Answer != nil:
-		return fmt.Sprintf("settled once, %d tokens in, %d out", s.Answer.Usage.InputTokens, s.Answer.Usage.OutputTokens)
-	case s.Refused != "":
-		return "refused: " + line(s.Refused, 120)
-	}
-	for _, p := range t.Waits {
-		if p.ID == s.ID && p.Ruling != nil && !p.Ruling.Allowed {
-			return ruling(*p.Ruling)
-		}
-	}
-	if call.Outcome != "" || t.Turn.State.Terminal() {
-		return "never settled, and its call has ended"
-	}
-	return "open"
 }
 
 // plural counts things.

@@ -23,7 +23,6 @@ func TestListAndShowPrintNoEscapes(t *testing.T) {
 	var b strings.Builder
 	turnHistory{
 		Turn: record, Calls: []journal.CallRecord{call}, Waits: []journal.WaitRecord{wait}, Inferences: []journal.Inference{{Key: journal.StepKey{Step: 1}, Model: esc}},
-		Samples: []journal.SampleRecord{{ID: esc, CallID: esc, Model: esc, Refused: esc}},
 	}.print(&b, []turn.Message{{TurnID: esc, Role: turn.RoleUser, Text: esc}})
 	for _, shown := range []string{b.String(), ending(record), layout{}.describe(wait)} {
 		assert.False(t, strings.ContainsFunc(shown, func(r rune) bool { return r != '\n' && unprintable(r) }), "%q", shown)
@@ -42,26 +41,6 @@ func TestGoingOnWithACallIsNoSecondRun(t *testing.T) {
 	} {
 		assert.Equal(t, want, ran(c))
 	}
-}
-
-// What a server asked the model is not open for ever because a person, or time, has said no.
-func TestASampleThatWasNotMadeSaysWhy(t *testing.T) {
-	call := journal.CallRecord{Call: turn.ToolCall{ID: "1.0"}, Outcome: turn.OutcomeOK}
-	sample := journal.SampleRecord{ID: "s1.0.1.1", CallID: "1.0", Step: 1}
-	shown := func(call journal.CallRecord, waits ...journal.WaitRecord) string {
-		var b strings.Builder
-		turnHistory{Samples: []journal.SampleRecord{sample}, Waits: waits}.printSamples(&b, call)
-		return b.String()
-	}
-	ruled := func(r turn.Ruling) journal.WaitRecord {
-		return journal.WaitRecord{Wait: turn.Wait{ID: sample.ID}, Ruling: &r}
-	}
-	assert.Contains(t, shown(call, ruled(turn.Ruling{Verdict: turn.VerdictDenied, By: "ann", Reason: "not this"})), "sample s1.0.1.1 of call 1.0: denied by ann at ")
-	assert.Contains(t, shown(call, ruled(turn.Ruling{Verdict: turn.VerdictDenied, Reason: "not this"})), ": not this, 0 attempts")
-	assert.Contains(t, shown(call, ruled(turn.Ruling{Verdict: turn.VerdictExpired})), ": expired at ")
-	assert.Contains(t, shown(call, ruled(turn.Ruling{Verdict: turn.VerdictAllowed, Allowed: true})), ": never settled, and its call has ended, 0 attempts")
-	call.Outcome = ""
-	assert.Contains(t, shown(call), "of call 1.0: open, 0 attempts")
 }
 
 // What a call was held for cannot be answered when the call has ended, and whoever tries is told why.

@@ -58,8 +58,6 @@ func (v *view) chunk(c turn.Chunk) {
 		v.resolved(c)
 	case turn.ChunkMessageJoined:
 		v.joined(c)
-	case turn.ChunkSampleMade:
-		v.sampled(c)
 	case turn.ChunkApprovalRequested, turn.ChunkQuestionAsked, turn.ChunkApprovalDecided, turn.ChunkQuestionAnswered:
 		v.people(c)
 	case turn.ChunkError:
@@ -82,8 +80,6 @@ func (v *view) people(c turn.Chunk) {
 	}
 	what := "the question"
 	switch {
-	case p.Sampling() != nil:
-		what = "what " + form.Asker(p.Wait) + " asks the model"
 	case p.Kind == turn.WaitApproval:
 		what = p.Tool
 	case p.Kind == turn.WaitElicitation:
@@ -99,20 +95,6 @@ func (v *view) people(c turn.Chunk) {
 	default:
 		v.activity("? %s %s", p.ID, excerpt(p.Question, 120, 0))
 	}
-}
-
-// sampled says that the model was asked for a server, and what that took.
-func (v *view) sampled(c turn.Chunk) {
-	var s turn.SampleChunk
-	if !decode(c, &s) {
-		return
-	}
-	asker := form.Asker(turn.Wait{Tool: s.Tool})
-	if s.Refused != "" {
-		v.activity("! %s %s has no answer of the model: %s", s.ID, asker, line(s.Refused, 200))
-		return
-	}
-	v.activity("! %s %s has an answer of the model: %d tokens in, %d out", s.ID, asker, s.Usage.InputTokens, s.Usage.OutputTokens)
 }
 
 // text streams. A new step begins on a new line.

@@ -133,7 +133,6 @@ func configFile(t *testing.T, c config.Config) string {
 		require.NoError(t, err)
 		fmt.Fprintf(&b, "[[mcp.servers]]\nid = %q\ntransport = %q\ncommand = %q\nargs = %s\nconnect_timeout = %q\neverywhere = %t\nhold_questions = %q\n",
 			s.ID, s.Transport, s.Command, args, s.ConnectTimeout, s.Everywhere, s.HoldQuestions)
-		fmt.Fprintf(&b, "sampling = %q\nsampling_max_requests = %d\nsampling_max_tokens = %d\n", s.Sampling, s.SamplingMaxRequests, s.SamplingMaxTokens)
 		if s.Stateful != "" {
 			fmt.Fprintf(&b, "stateful = %q\n", s.Stateful)
 		}
@@ -239,7 +238,6 @@ func (l *ledger) host(tool config.MCPTool) func(*config.Config) {
 			ID: "ledger", Transport: config.TransportStdio, Command: binary(l.t, "./tests/mcpserver"),
 			Args:           []string{"-ledger", l.file, "-release", l.release, "-pidfile", l.pid},
 			ConnectTimeout: 10 * time.Second, IdleTimeout: 10 * time.Minute, MaxConcurrentCalls: 64, Everywhere: tool.Quick,
-			Sampling: config.SamplingOff, SamplingMaxRequests: 4, SamplingMaxTokens: 1024,
 			Tools: map[string]config.MCPTool{"append": tool, "stubborn": {Risk: config.RiskLow}},
 		}}
 	}

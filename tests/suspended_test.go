@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/tests/script"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -40,29 +39,6 @@ func TestAReplyAnswersNoLaterQuestion(t *testing.T) {
 	r.sound(session(t))
 }
 
-// The same of what a server asks the model: each request is allowed, made and counted once.
-func TestASampleAnswersNoLaterRequest(t *testing.T) {
-	t.Parallel()
-	l := newLedger(t)
-	r := newRig(t, summarising(`{"text":"x","rounds":2}`, "Short."), l.host(config.MCPTool{}),
-		lending(config.SamplingAsk, func(s *config.MCPServer) { s.SamplingMaxRequests = 2 }))
-	first := r.dies("SuspendCall:after:2")
-	begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Summarise it."})
-	require.NoError(t, r.decides(session(t), r.waits(begun.Turn, 1)[0], true))
-	<-first.done
-	r.process()
-	again := r.waits(begun.Turn, 2)[1]
-	assert.Equal(t, "s1.0.2.1", again.ID, "the request that the journal has, not another one")
-	assert.Contains(t, again.Arguments, "Summarise, round 2: x")
-	assert.Len(t, r.lent(), 1)
-	require.NoError(t, r.decides(session(t), again, true))
-	assert.Equal(t, "Summarised.", r.answered(session(t), "m1").Answer)
-	assert.Len(t, r.lent(), 2, "each was asked once")
-	assert.Equal(t, 2, l.replied("answered", "x", "assistant scripted endTurn Short."))
-	assert.Equal(t, 1, l.count("effect", "x"))
-	r.sound(session(t))
-}
-
 // The worker dies when the server has asked for the first time. Nobody has said anything, and so nothing does not fit.
 func TestAQuestionWhoseDispatchWasLostIsAskedAsItIs(t *testing.T) {
 	t.Parallel()
@@ -81,36 +57,22 @@ func TestAQuestionWhoseDispatchWasLostIsAskedAsItIs(t *testing.T) {
 	r.sound(session(t))
 }
 
-// A turn is reset while what a server asks is open. It is the same question, or the same request, that is open then.
+// A turn is reset while a server's question is open. It is the same question that is open then.
 func TestWhatAServerAsksSurvivesAReset(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		script script.Script
-		say    func(r *rig, w journal.WaitRecord) error
-	}{
-		"a person": {script.Steps(confirm("x"), script.Text("Done.")), func(r *rig, w journal.WaitRecord) error {
-			return r.reply(session(r.t), w, turn.ReplyAccept, `{"sure":true}`)
-		}},
-		"the model": {summarising(`{"text":"x"}`, "Short."), func(r *rig, w journal.WaitRecord) error {
-			return r.decides(session(r.t), w, true)
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l := newLedger(t)
-			r := newRig(t, c.script, l.host(config.MCPTool{}), lending(config.SamplingAsk))
-			r.work()
-			run := r.begin(session(t), "Do it.", nil)
-			wait := r.waits(run.GetRunID(), 1)[0]
-			again := r.reset(run, r.tasks(run)[0])
-			require.Eventually(t, func() bool { return c.say(r, wait) == nil }, within, within/100, "the turn waits again")
-			assert.Equal(t, turn.FinishAnswered, r.result(again).FinishReason)
-			assert.Equal(t, 1, l.count("asked", "x"))
-			assert.Equal(t, 1, l.count("effect", "x"))
-			waits, err := r.store.Waits(t.Context(), run.GetRunID())
-			require.NoError(t, err)
-			assert.Len(t, waits, 1, "it was asked once")
-			r.sound(session(t))
-		})
-	}
+	l := newLedger(t)
+	r := newRig(t, script.Steps(confirm("x"), script.Text("Done.")), l.host(config.MCPTool{}))
+	r.work()
+	run := r.begin(session(t), "Do it.", nil)
+	wait := r.waits(run.GetRunID(), 1)[0]
+	again := r.reset(run, r.tasks(run)[0])
+	require.Eventually(t, func() bool { return r.reply(session(t), wait, turn.ReplyAccept, `{"sure":true}`) == nil },
+		within, within/100, "the turn waits again")
+	assert.Equal(t, turn.FinishAnswered, r.result(again).FinishReason)
+	assert.Equal(t, 1, l.count("asked", "x"))
+	assert.Equal(t, 1, l.count("effect", "x"))
+	waits, err := r.store.Waits(t.Context(), run.GetRunID())
+	require.NoError(t, err)
+	assert.Len(t, waits, 1, "it was asked once")
+	r.sound(session(t))
 }

@@ -226,3 +226,17 @@ func summary(in CallInput) string {
 	}
 	return turn.Cut(line, 200)
 }
+
+// inferOptions returns the options of an activity that asks a model.
+func inferOptions(budget time.Duration, summary string) workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		StartToCloseTimeout: budget + inferRoom,
+		HeartbeatTimeout:    heartbeat,
+		WaitForCancellation: true,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval: 200 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second,
+			MaximumAttempts: inferAttempts, NonRetryableErrorTypes: nonRetryable,
+		},
+		Summary: summary,
+	}
+}

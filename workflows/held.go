@@ -47,28 +47,13 @@ func (r *run) stillHeld(turnID, id string) error {
 	return nil
 }
 
-// validateHeldApproval rejects what cannot be passed on. Whether the hash is the request's, the journal says.
-func (r *run) validateHeldApproval(a Approval) error {
-	switch {
-	case a.ArgumentsHash == "":
-		return rejected(turn.CodeConfigInvalid, "the approval does not say for which request; give arguments_hash as the wait has it")
-	case a.Always != "":
-		return rejected(turn.CodeConfigInvalid, turn.Wait{Kind: turn.WaitApproval, Inquiry: &turn.Inquiry{Sample: &turn.Sampling{}}}.Unspared())
-	}
-	return r.stillHeld(a.Turn, a.Call)
-}
-
 // pass has the answer recorded where the held call finds it. Where the journal knows no such question, nothing follows.
-// What a person lets the model be asked, it is asked then, and the held call finds that in the journal, too.
 func (r *run) pass(ctx workflow.Context, ruling turn.Ruling) {
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		in := DecideInput{Version: WireVersion, Session: r.session, Turn: r.turnID, Rulings: []turn.Ruling{ruling}}
 		_, err := r.decide(ctx, in)
-		if err == nil && ruling.Allowed {
-			_, err = r.sample(ctx, callOfHeld(ruling.ID), turn.Sampling{ID: ruling.ID, Hash: ruling.ArgumentsHash})
-		}
 		if err != nil {
-			delete(r.passed, ruling.ID) // somebody may say it again, about the right request
+			delete(r.passed, ruling.ID) // the answer may be sent again
 			workflow.GetLogger(ctx).Warn("passing on what a person has said", "turn", r.turnID, "wait", ruling.ID, "error", err)
 		}
 	})

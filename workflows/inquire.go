@@ -25,14 +25,10 @@ func asking(flights []*flight) []*flight {
 	return open
 }
 
-// inquire puts what servers ask before people, and before the model what they ask that, and waits until all of it is
-// answered, like a question of the model: it costs no process, no step and no time of the turn while people are waited for.
+// inquire puts what servers ask before people and waits until all of it is answered, like a question of the model: it costs
+// no process, no step and no time of the turn while people are waited for.
 func (r *run) inquire(ctx workflow.Context, flights []*flight) error {
 	said, err := r.askFor(ctx, flights)
-	if err != nil {
-		return err
-	}
-	lent, err := r.lend(ctx, flights)
 	if err != nil {
 		return err
 	}
@@ -40,11 +36,7 @@ func (r *run) inquire(ctx workflow.Context, flights []*flight) error {
 		f.replies, f.answers = nil, cmp.Or(f.receipt.Asked, f.attempt)
 		for _, q := range f.receipt.Inquiries {
 			f.asked++
-			if q.Sample != nil {
-				f.replies = append(f.replies, lent[q.Sample.ID])
-			} else {
-				f.replies = append(f.replies, reply(q, said[questionID(f, f.asked)], f.asked > maxInquiries))
-			}
+			f.replies = append(f.replies, reply(q, said[questionID(f, f.asked)], f.asked > maxInquiries))
 		}
 		f.receipt = CallResult{}
 	}
@@ -59,9 +51,6 @@ func (r *run) askFor(ctx workflow.Context, flights []*flight) (map[string]turn.R
 	var waits []turn.Wait
 	for _, f := range flights {
 		for i, q := range f.receipt.Inquiries {
-			if q.Sample != nil {
-				continue
-			}
 			waits = append(waits, turn.Wait{
 				ID: questionID(f, f.asked+i+1), Kind: turn.WaitElicitation, Step: r.progress.Counters.Step,
 				Tool: f.call.Tool, Call: f.call.ID, Question: turn.Cut(q.Message, maxQuestion), Inquiry: &q,

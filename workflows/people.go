@@ -273,14 +273,7 @@ func (r *run) approve(ctx workflow.Context, a Approval) (ApprovalResult, error) 
 	if a.Allow {
 		ruling.Verdict = turn.VerdictAllowed
 	}
-	if r.toHeld(a.Call) {
-		if !r.passed[a.Call] { // it is asked for once, whoever says so again
-			r.passed[a.Call] = true
-			r.pass(ctx, ruling)
-		}
-	} else {
-		r.desk.rule(ruling)
-	}
+	r.desk.rule(ruling)
 	return ApprovalResult{Version: WireVersion, Turn: r.turnID, Call: a.Call, Allowed: a.Allow, Waiting: len(r.desk.open())}, nil
 }
 
@@ -294,9 +287,6 @@ const (
 func (r *run) validateApprove(ctx workflow.Context, a Approval) error {
 	if err := checkUpdate(a.Version, a); err != nil {
 		return rejected(err.Code, err.Message)
-	}
-	if r.toHeld(a.Call) {
-		return r.validateHeldApproval(a)
 	}
 	w, err := r.asked(ctx, a.Turn, a.Call, turn.WaitApproval)
 	if err != nil {

@@ -23,8 +23,6 @@ type Activities interface {
 	RefreshTools(context.Context, RefreshInput) (RefreshResult, error)
 	// CallTool claims one call, runs it, settles it and returns a receipt.
 	CallTool(context.Context, CallInput) (CallResult, error)
-	// Sample asks the model what a tool's server wants to know from it, once that is allowed.
-	Sample(context.Context, SampleInput) (SampleResult, error)
 	// Ask puts what the turn waits for before people.
 	Ask(context.Context, AskInput) (AskResult, error)
 	// Decide records what people said, or that nobody did in time.

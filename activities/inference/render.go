@@ -34,7 +34,7 @@ func (c *Chat) request(p turn.Prompt, q quirks) request {
 	}
 	talk := messages(p, senses)
 	r := request{audio: talk.audio, media: talk.media, ChatCompletionRequest: openai.ChatCompletionRequest{
-		Model: p.Model, Messages: talk.out, Tools: tools(p.Tools), Stream: true, Stop: p.Stop,
+		Model: p.Model, Messages: talk.out, Tools: tools(p.Tools), Stream: true,
 	}}
 	if !q.noStreamOptions {
 		r.StreamOptions = &openai.StreamOptions{IncludeUsage: true}

@@ -15,8 +15,7 @@
 // it comes, by ToolRequest.Late. One whose server wants to know something from a person (SEP-2322) comes back without an
 // outcome, with the questions and a continuation: with the replies and that, any process of the server goes on. Servers
 // of older protocols, which would hold the call meanwhile, are not told that they may ask, unless Server.HoldQuestions
-// says for how long. What a server wants to know from the model (sampling) takes the same ways where Server.Sampling
-// lets it; this package never asks a model itself.
+// says for how long. A server that asks the model (sampling) gets an error.
 //
 // # What a result is
 //

@@ -47,10 +47,6 @@ func (c continuation) responses() mcp.InputResponseMap {
 	}
 	out := mcp.InputResponseMap{}
 	for _, r := range c.Replies {
-		if c.samples(r.Key) {
-			out[r.Key] = sampled(r)
-			continue
-		}
 		result := &mcp.ElicitResult{Action: string(r.Action)}
 		if r.Action == turn.ReplyAccept && len(r.Content) > 0 {
 			_ = json.Unmarshal(r.Content, &result.Content) // it was read before
@@ -111,16 +107,10 @@ func (s *session) fill(c *continuation, requests mcp.InputRequestMap) error {
 
 // inquiryOf makes an inquiry of whatever a server asks for, where it is offered to servers.
 func (s *session) inquiryOf(key string, r mcp.InputRequest) (turn.Inquiry, error) {
-	switch p := r.(type) {
-	case *mcp.ElicitParams:
+	if p, ok := r.(*mcp.ElicitParams); ok {
 		return s.inquiry(key, p)
-	//lint:ignore SA1019 servers still ask for what the protocol deprecates
-	case *mcp.CreateMessageWithToolsParams:
-		if s.owner.describer.server.Sampling.on() {
-			return s.sampling(key, p)
-		}
 	}
-	return turn.Inquiry{}, fmt.Errorf("it asks for %s, which is not offered to servers", kindOfRequest(r))
+	return turn.Inquiry{}, fmt.Errorf("it asks for %s", kindOfRequest(r))
 }
 
 func sortedKeys(m mcp.InputRequestMap) []string {
@@ -136,10 +126,10 @@ func kindOfRequest(r mcp.InputRequest) string {
 	switch r.(type) {
 	//lint:ignore SA1019 servers still ask for what the protocol deprecates
 	case *mcp.CreateMessageParams, *mcp.CreateMessageWithToolsParams:
-		return "a model's answer (sampling)"
+		return "a model's answer, but " + noSampling
 	//lint:ignore SA1019 the same
 	case *mcp.ListRootsParams:
-		return "the list of root folders"
+		return "the list of root folders, which is not offered to servers"
 	}
 	return "something that is not known here"
 }
@@ -244,9 +234,6 @@ func resume(req turn.ToolRequest) (c continuation, asked *turn.ToolResult) {
 
 // take finds the reply to a question and checks it. Where one thing is asked, its name may be left out.
 func (c continuation) take(q turn.Inquiry, replies []turn.Reply) (turn.Reply, error) {
-	if q.Sample != nil {
-		return takeSampled(q, replies), nil
-	}
 	r, ok := replyTo(replies, q.Key)
 	if !ok && len(c.Inquiries)-len(c.Replies) == 1 {
 		r, ok = replyTo(replies, "")

@@ -16,15 +16,14 @@ import (
 // Whoever hands over no replies asks what is open, as it is: nobody has been asked yet, as far as the caller knows.
 func TestWithoutRepliesTheQuestionsAreAskedAsTheyAre(t *testing.T) {
 	q := turn.Inquiry{Key: "ok", Message: "Really?", Schema: json.RawMessage(`{"type":"object","properties":{"ok":{"type":"boolean"}}}`)}
-	sample := turn.Inquiry{Key: "sum", Message: "of the model", Sample: &turn.Sampling{MaxTokens: 5, Most: 2}}
 	done := turn.Inquiry{Key: "done", Message: "Before?"}
 	kept, err := json.Marshal(continuation{
-		Version: 1, Round: 2, State: "s", Inquiries: []turn.Inquiry{done, q, sample}, Replies: []turn.Reply{{Key: "done", Action: turn.ReplyDecline}},
+		Version: 1, Round: 2, State: "s", Inquiries: []turn.Inquiry{done, q}, Replies: []turn.Reply{{Key: "done", Action: turn.ReplyDecline}},
 	})
 	require.NoError(t, err)
 	_, asked := resume(turn.ToolRequest{Continuation: kept})
 	require.NotNil(t, asked, "nothing is sent")
-	assert.Equal(t, []turn.Inquiry{q, sample}, asked.Inquiries)
+	assert.Equal(t, []turn.Inquiry{q}, asked.Inquiries)
 	assert.Equal(t, kept, asked.Continuation, "byte for byte: the journal has it")
 }
 

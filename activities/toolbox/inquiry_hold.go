@@ -27,36 +27,26 @@ func (s *session) client() *mcp.Client {
 	}
 	if server := s.owner.describer.server; server.HoldQuestions > 0 {
 		opts.ElicitationHandler = s.held
-		if server.Sampling.on() {
-			//lint:ignore SA1019 servers still ask for what the protocol deprecates
-			opts.CreateMessageWithToolsHandler = s.heldSample
-		}
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "everturn", Version: "1"}, opts)
 	client.AddSendingMiddleware(s.owner.modest, s.owner.shielded)
-	client.AddReceivingMiddleware(s.owner.shielded, complete)
+	client.AddReceivingMiddleware(s.owner.shielded, refuseSampling, complete)
 	return client
 }
 
 // capabilities are what a server is told that it may ask for. Questions to people are among them for servers of the newest
 // protocol; modest takes them away again where an older one is spoken.
 func (c *connector) capabilities() *mcp.ClientCapabilities {
-	out := &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{ // not nil, which would advertise roots
+	return &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{ // not nil, which would advertise roots
 		Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{},
 	}}
-	if c.describer.server.Sampling.on() {
-		//lint:ignore SA1019 servers still ask for what the protocol deprecates
-		out.Sampling = &mcp.SamplingCapabilities{}
-	}
-	return out
 }
 
 // modest is sending middleware that promises servers of older protocols no answers that they would not get.
 func (c *connector) modest(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if p, ok := req.GetParams().(*mcp.InitializeParams); ok && method == methodInitialize && c.describer.server.HoldQuestions <= 0 {
-			//lint:ignore SA1019 the same
-			p.Capabilities.Elicitation, p.Capabilities.Sampling = nil, nil
+			p.Capabilities.Elicitation = nil
 		}
 		return next(ctx, method, req)
 	}
@@ -66,7 +56,7 @@ func (c *connector) modest(next mcp.MethodHandler) mcp.MethodHandler {
 // more than one could be it, nobody is asked. The server is told so by an error, for "cancel" would be a person's word.
 func (s *session) held(ctx context.Context, req *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 	cancelled := &mcp.ElicitResult{Action: string(turn.ReplyCancel)}
-	f, err := s.heldCall("question")
+	f, err := s.heldCall()
 	if err != nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "Nobody was asked: " + err.Error()}
 	}
@@ -90,13 +80,13 @@ func (s *session) held(ctx context.Context, req *mcp.ElicitRequest) (*mcp.Elicit
 
 // heldCall is the call under way in whose middle the server asks for something. Of each call for which that cannot be told,
 // the log tells once.
-func (s *session) heldCall(asks string) (*flight, error) {
+func (s *session) heldCall() (*flight, error) {
 	f, doubted, err := s.flights.only()
 	if err == nil {
 		err = s.link.meter.questioned(int(f.questions.Add(1)))
 	}
 	for _, d := range doubted {
-		s.owner.log.Warn("what an MCP server asks was refused, and nobody was asked", "server", s.owner.id(), "asks", asks,
+		s.owner.log.Warn("what an MCP server asks was refused, and nobody was asked", "server", s.owner.id(),
 			"tool", d.req.Tool, "session", d.req.Session, "turn", d.req.Turn, "call", d.req.CallID, "reason", err)
 	}
 	return f, err

@@ -111,7 +111,7 @@ func TestWhatNobodyCanBeAskedEndsTheCall(t *testing.T) {
 		many[i] = fmt.Sprintf(`"k%d":{"message":"?"}`, i)
 	}
 	for arguments, want := range map[string]string{
-		`{"Rounds":1,"Model":true}`: "sampling", `{"Rounds":1,"Roots":true}`: "root folders",
+		`{"Rounds":1,"Model":true}`: "Everturn does not support sampling", `{"Rounds":1,"Roots":true}`: "root folders",
 		`{"Rounds":1,"Ask":{` + strings.Join(many, ",") + `}}`:                                             "9 things at once",
 		`{"Rounds":1,"State":"` + strings.Repeat("x", 2<<20) + `","Ask":{"a":{"message":"?"}}}`:            "2097",
 		`{"Rounds":1,"State":"has canary-token-123 in it","Ask":{"a":{"message":"?"}}}`:                    "secret of its own configuration",

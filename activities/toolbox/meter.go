@@ -23,7 +23,7 @@ const (
 	BoundUnsent    Bound = "unsent_bytes"            // of those answers
 	BoundBytes     Bound = "bytes_per_second"        // that it sends, beyond one message for each request of ours
 	BoundStderr    Bound = "stderr_bytes_per_second" // that its process prints there
-	BoundQuestions Bound = "questions_per_call"      // elicitations and samples that it asks for while it holds a call
+	BoundQuestions Bound = "questions_per_call"      // elicitations that it asks for while it holds a call
 	BoundBuffered  Bound = "buffered_bytes"          // of unfinished messages of all servers together
 	BoundValues    Bound = "values_per_message"      // elements and fields in JSON
 	BoundNesting   Bound = "nesting_per_message"     // objects and arrays in each other

@@ -165,8 +165,6 @@ func question(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult,
 		Model  bool
 		Roots  bool
 		Wait   int // milliseconds
-		//lint:ignore SA1019 servers still ask for what the protocol deprecates
-		Sample *mcp.CreateMessageWithToolsParams
 	}
 	if err := json.Unmarshal(req.Params.Arguments, &in); err != nil {
 		return nil, err
@@ -188,9 +186,6 @@ func question(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult,
 	asks := mcp.InputRequestMap{}
 	for key, p := range in.Ask {
 		asks[key] = p
-	}
-	if in.Sample != nil {
-		asks["sample"] = in.Sample
 	}
 	if in.Model {
 		//lint:ignore SA1019 servers still ask for what the protocol deprecates

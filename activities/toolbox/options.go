@@ -70,9 +70,6 @@ type Server struct {
 	Stateful bool
 	// HoldQuestions is how long a server of an older protocol may hold a call while the user is asked; 0: it may not ask.
 	HoldQuestions time.Duration
-	// Sampling lets the server ask the model something in the middle of a call. One of an older protocol needs HoldQuestions
-	// for it, too.
-	Sampling Sampling
 	// Resources and Prompts are offered as tools.
 	Resources, Prompts bool
 	// TaintsAll: results taint although the server is trusted (policy.taint = "strict").
@@ -174,7 +171,7 @@ func (s Server) withDefaults() (Server, error) {
 			s.Transport = TransportStdio
 		}
 	}
-	return s, errors.Join(s.checkID(), s.checkTransport(), s.checkLogin(), s.checkTools(), s.checkState(), s.checkSampling())
+	return s, errors.Join(s.checkID(), s.checkTransport(), s.checkLogin(), s.checkTools(), s.checkState())
 }
 
 func (s Server) checkID() error {

@@ -141,7 +141,6 @@ func babbling(t *testing.T, d dialer) *Host {
 	end := h.end
 	h.end = func() { cancel(); end() }
 	s := Server{ID: "srv", Command: "/none", ConnectTimeout: 20 * time.Second, CallTimeout: 20 * time.Second, HoldQuestions: time.Second, Resources: true, Prompts: true}
-	s.Sampling = Sampling{Mode: SamplingAllow, MaxRequests: 1, MaxTokens: 1}
 	h.add(ctx, &connector{describer: describer{prefix: "mcp/srv", server: s}, redact: newRedactor(s, nil, h.opts.Secrets), dialer: d})
 	return h
 }

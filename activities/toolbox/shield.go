@@ -28,6 +28,20 @@ func (c *connector) survive(doing string, err *error) {
 	}
 }
 
+// noSampling is what a server is told that asks for a model's answer.
+const noSampling = "Everturn does not support sampling, which MCP deprecates (SEP-2577)"
+
+// refuseSampling is receiving middleware that answers sampling/createMessage with an error that gives the reason. The code
+// is not CodeMethodNotFound, because the SDK replaces the message of errors with that code.
+func refuseSampling(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		if method == "sampling/createMessage" {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: noSampling}
+		}
+		return next(ctx, method, req)
+	}
+}
+
 // complete is receiving middleware that refuses what lacks the params that the SDK takes for granted. It does so for some of
 // them under a lock, which a panic would leave locked.
 func complete(next mcp.MethodHandler) mcp.MethodHandler {

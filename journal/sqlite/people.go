@@ -69,8 +69,6 @@ func (t *tx) openWait(sc *scope, w turn.Wait, at time.Time) (err error) {
 		return err
 	}
 	switch {
-	case x.rec.Sampling() != nil:
-		err = t.fillSample(sc, &x)
 	case w.Kind == turn.WaitApproval:
 		err = t.fillIn(sc, &x)
 	case w.Kind == turn.WaitElicitation:

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/everturn/everturn/starter/form"
 	"github.com/everturn/everturn/starter/terminal"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -70,9 +69,6 @@ func (w *wait) where() string {
 
 func (m *Model) approvalHead(w *wait) []string {
 	title := fmt.Sprintf("Allow %s?", terminal.Line(w.Tool, previewRunes))
-	if w.Sampling() != nil {
-		title = fmt.Sprintf("Let %s ask the model?", form.Asker(w.Wait))
-	}
 	if w.Risk != "" {
 		title += fmt.Sprintf(" (%s risk)", terminal.Line(string(w.Risk), 20))
 	}

@@ -2,11 +2,9 @@ package chat
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"time"
 
-	"github.com/everturn/everturn/starter/form"
 	"github.com/everturn/everturn/starter/terminal"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -46,8 +44,6 @@ func (m *Model) showItem(i item) {
 		m.showJoined(c)
 	case turn.ChunkApprovalRequested, turn.ChunkQuestionAsked:
 		m.showWait(c, i.arguments)
-	case turn.ChunkSampleMade:
-		m.showSample(c)
 	case turn.ChunkApprovalDecided, turn.ChunkQuestionAnswered:
 		m.showRuling(c)
 	case turn.ChunkError:
@@ -56,20 +52,6 @@ func (m *Model) showItem(i item) {
 	case turn.ChunkTurnCompleted:
 		m.endTurn(c)
 	}
-}
-
-// showSample says that the model was asked for a server. What it said is not the turn's.
-func (m *Model) showSample(c turn.Chunk) {
-	var s turn.SampleChunk
-	if json.Unmarshal(c.Data, &s) != nil {
-		return
-	}
-	asker := form.Asker(turn.Wait{Tool: s.Tool})
-	if s.Refused != "" {
-		m.say(entryNote, asker+" has no answer of the model: "+terminal.Line(s.Refused, 2*previewRunes))
-		return
-	}
-	m.say(entryNote, fmt.Sprintf("%s has an answer of the model: %d tokens in, %d out", asker, s.Usage.InputTokens, s.Usage.OutputTokens))
 }
 
 // startTurn makes room for a turn. What one before it has left, whose end the journal does not have, is printed.

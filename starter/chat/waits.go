@@ -270,9 +270,6 @@ func ruled(p turn.PeopleChunk) string {
 		return ruledInquiry(p) + by
 	}
 	tool := p.Tool
-	if p.Sampling() != nil {
-		tool = form.Asker(p.Wait) + " asks the model:"
-	}
 	text := fmt.Sprintf("! %s %s · %s%s", terminal.Line(tool, previewRunes), terminal.Line(terminal.Visible(p.Arguments), previewRunes), r.Verdict, by)
 	if r.Verdict == turn.VerdictExpired && r.Allowed {
 		text += ", which allows it"

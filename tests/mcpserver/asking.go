@@ -26,16 +26,23 @@ const question = "sure"
 
 const confirmSchema = `{"type":"object","properties":{"sure":{"type":"boolean","title":"Sure?"},"note":{"type":"string","title":"Note"}},"required":["sure"]}`
 
-// addAsking adds confirm, which asks a person before it appends.
+// addAsking adds confirm, which asks a person before it appends, and summarise, which asks for sampling.
 func (p *program) addAsking() {
 	schema := json.RawMessage(`{"type":"object","properties":{"text":{"type":"string"},"block":{"type":"string"},"rounds":{"type":"integer"},"url":{"type":"string"}},"required":["text"]}`)
 	p.server.AddTool(&mcp.Tool{Name: "confirm", Description: "Append a line to the ledger, once a person has said so.", InputSchema: schema}, p.confirm)
+	p.server.AddTool(&mcp.Tool{Name: "summarise", Description: "Ask the client's model for a summary.", InputSchema: schema}, p.summarise)
 }
+
+// oldVersions are the protocols in which a server holds its call while it asks for something.
+var oldVersions = []string{"2025-11-25", "2025-06-18"}
 
 func (p *program) confirm(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	var in confirmIn
 	if err := json.Unmarshal(req.Params.Arguments, &in); err != nil {
 		return nil, err
+	}
+	if p.old {
+		return p.confirmHeld(ctx, req, in)
 	}
 	reply, _ := req.Params.InputResponses[question].(*mcp.ElicitResult)
 	if reply == nil {
@@ -69,11 +76,48 @@ func (p *program) ask(in confirmIn, round int) (*mcp.CallToolResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	params := &mcp.ElicitParams{Mode: "form", Message: fmt.Sprintf("Append %s, round %d?", in.Text, round), RequestedSchema: json.RawMessage(confirmSchema)}
+	return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{question: elicitation(in, round)}, RequestState: string(state)}, nil
+}
+
+func elicitation(in confirmIn, round int) *mcp.ElicitParams {
 	if in.URL != "" {
-		params = &mcp.ElicitParams{Mode: "url", Message: "Say there that " + in.Text + " may be appended.", URL: in.URL, ElicitationID: in.Text}
+		return &mcp.ElicitParams{Mode: "url", Message: "Say there that " + in.Text + " may be appended.", URL: in.URL, ElicitationID: in.Text}
 	}
-	return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{question: params}, RequestState: string(state)}, nil
+	message := fmt.Sprintf("Append %s, round %d?", in.Text, round)
+	return &mcp.ElicitParams{Mode: "form", Message: message, RequestedSchema: json.RawMessage(confirmSchema)}
+}
+
+// confirmHeld asks in the middle of the call and holds it until there is a reply.
+func (p *program) confirmHeld(ctx context.Context, req *mcp.CallToolRequest, in confirmIn) (*mcp.CallToolResult, error) {
+	p.note("asked", in.Text)
+	reply, err := req.Session.Elicit(ctx, elicitation(in, 1))
+	if err != nil {
+		return said(err.Error(), true), nil
+	}
+	if reply.Action != "accept" {
+		return said("not appended "+in.Text+": "+reply.Action, false), nil
+	}
+	text, err := p.append(ctx, appendIn{Text: in.Text, Block: in.Block})
+	if err != nil {
+		return said(err.Error(), true), nil
+	}
+	return said(text, false), nil
+}
+
+// summarise asks the client's model, which Everturn refuses, and reports the error as its result.
+func (p *program) summarise(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	//lint:ignore SA1019 the refusal of the deprecated request is what is tested
+	params := &mcp.CreateMessageWithToolsParams{MaxTokens: 100, Messages: []*mcp.SamplingMessageV2{
+		{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "Summarise."}}},
+	}}
+	if !p.old {
+		return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"summary": params}}, nil
+	}
+	//lint:ignore SA1019 the same
+	if _, err := req.Session.CreateMessageWithTools(ctx, params); err != nil {
+		return said("no summary: "+err.Error(), false), nil
+	}
+	return said("summarised", false), nil
 }
 
 func said(text string, isError bool) *mcp.CallToolResult {

@@ -26,7 +26,7 @@
 // what the server was given in the variables that -leak names and in the header Authorization.
 //
 // The tool confirm asks a person before it appends, in the newest protocol without waiting for it: "asked" and "replied"
-// are in the ledger. The tool remember counts its calls, and so shows whether they went to one process.
+// are in the ledger. The tool summarise asks for sampling. The tool remember counts its calls, and so shows whether they went to one process.
 //
 // # Servers that flood
 //

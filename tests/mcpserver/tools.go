@@ -41,7 +41,6 @@ func (p *program) addTools() {
 	readOnly := &mcp.ToolAnnotations{ReadOnlyHint: true}
 	p.addFaces()
 	p.addAsking()
-	p.addSampling()
 	p.addTenants()
 	p.addUntrusted()
 	add(p, "read_note", "Read the effects in the ledger.", readOnly, p.readNote)

@@ -44,31 +44,6 @@ func TestEverythingAsksAPerson(t *testing.T) {
 	r.offersOnlyWhatWasCalled()
 }
 
-// The server asks the model in the middle of a call, which it holds, and hands on what that says.
-func TestEverythingAsksTheModel(t *testing.T) {
-	t.Parallel()
-	server := stdioServer(t, "everything", everything, "stdio")
-	server.HoldQuestions, server.Allow = within, []string{"trigger-sampling-request"}
-	server.Sampling, server.SamplingMaxRequests, server.SamplingMaxTokens = config.SamplingAsk, 2, 50
-	r := newRig(t, server)
-	decide := func(allow bool) func(context.Context, string) {
-		return func(ctx context.Context, session string) {
-			w := r.asked(ctx, session)
-			require.NotNil(t, w.Sampling())
-			assert.Contains(t, w.Arguments, "Which day is it?")
-			assert.Contains(t, w.Arguments, `"max_tokens": 50`)
-			_, err := r.people().Approve(ctx, session, workflows.Approval{Call: w.ID, Allow: allow, ArgumentsHash: w.ArgumentsHash, By: "ottoline"})
-			require.NoError(t, err)
-		}
-	}
-	allowed := r.turnWith(decide(true), ask("trigger-sampling-request", `{"prompt":"Which day is it?","maxTokens":100}`))
-	assert.Contains(t, allowed[0], "The model has said this.")
-	denied := ask("trigger-sampling-request", `{"prompt":"Which day is it?","maxTokens":100}`)
-	denied.ends = turn.OutcomeError
-	assert.Contains(t, r.turnWith(decide(false), denied)[0], "User rejected sampling request")
-	r.offersOnlyWhatWasCalled()
-}
-
 // A file may hold anybody's words. Once one was read, nothing is written before a person has seen what.
 func TestWhatWasReadGuardsWhatIsWritten(t *testing.T) {
 	t.Parallel()

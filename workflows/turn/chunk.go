@@ -18,7 +18,6 @@ const (
 	ChunkToolCallCompleted ChunkKind = "tool_call_completed"
 	ChunkToolProgress      ChunkKind = "tool_progress"      // how far a call has come, at most a few times a second
 	ChunkToolCallResolved  ChunkKind = "tool_call_resolved" // what became of a call whose outcome was unknown
-	ChunkSampleMade        ChunkKind = "sample_made"        // a model was asked for a tool's server, or was not after all
 	ChunkMessageJoined     ChunkKind = "message_joined"     // a user's message came in mid-turn and is in the transcript
 	ChunkApprovalRequested ChunkKind = "approval_requested"
 	ChunkApprovalDecided   ChunkKind = "approval_decided"
@@ -39,7 +38,7 @@ type Chunk struct {
 	At      time.Time `json:"at"`
 	// Text is the delta's text; for turn_completed the final answer's preview is in Data.
 	Text string `json:"text,omitempty"`
-	// Data holds the kind's own fields: CallChunk for tool calls, ProgressChunk for tool_progress, SampleChunk for sample_made, PeopleChunk for what
+	// Data holds the kind's own fields: CallChunk for tool calls, ProgressChunk for tool_progress, PeopleChunk for what
 	// people are asked and say, MessageChunk for message_joined, DoneChunk for turn_completed.
 	Data json.RawMessage `json:"data,omitempty"`
 }
@@ -64,17 +63,6 @@ type ProgressChunk struct {
 	CallID string `json:"call_id"`
 	Tool   string `json:"tool"`
 	ToolProgress
-}
-
-// SampleChunk is the data of sample_made. What was said is in the journal and on its way to the server, not here.
-type SampleChunk struct {
-	ID         string `json:"id"`
-	CallID     string `json:"call_id"`
-	Tool       string `json:"tool"`
-	Model      string `json:"model,omitempty"`
-	StopReason string `json:"stop_reason,omitempty"`
-	Usage      Usage  `json:"usage"`
-	Refused    string `json:"refused,omitempty"` // why no model was asked, or had no answer
 }
 
 // DoneChunk is the data of turn_completed.

@@ -136,8 +136,6 @@ type Prompt struct {
 	Note        string
 	Temperature *float64
 	MaxTokens   int // of the answer; 0 leaves it to the provider
-	// Stop ends the answer where the model would say one of these: in samples only.
-	Stop []string
 }
 
 // WireTool is a tool as the model sees it.
@@ -226,8 +224,6 @@ type Inquiry struct {
 	Schema json.RawMessage `json:"schema,omitempty"`
 	// URL is where the person is to go instead; the answer says only that it was done.
 	URL string `json:"url,omitempty"`
-	// Sample: the server wants to know it from a model. Message says so in a line, and Schema and URL are empty.
-	Sample *Sampling `json:"sample,omitempty"`
 }
 
 // Reply answers an Inquiry.
@@ -235,10 +231,6 @@ type Reply struct {
 	Key     string          `json:"key"`
 	Action  ReplyAction     `json:"action"`
 	Content json.RawMessage `json:"content,omitempty"` // an object of Inquiry.Schema, where it was accepted
-	// Sample is the ID of the sample whose answer this is, until the activity puts that into Content: a Sampled. Why says why
-	// there is none. Both are the workflow's word and nobody else's.
-	Sample string `json:"sample,omitempty"`
-	Why    string `json:"why,omitempty"`
 }
 
 // ReplyAction is what a person did with a server's question.

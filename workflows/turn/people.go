@@ -36,8 +36,7 @@ const (
 // Wait is something that a turn waits for a person to say.
 type Wait struct {
 	// ID is the call's for an approval ("3.0"), "q<step>" for a question, "e<call>.<n>", n counting from 1, for what a
-	// tool's server asks a person, and "s<call>.<dispatch>.<n>" for the approval of what it asks a model. What a call that is
-	// held asks begins with "h". It is unique in its turn.
+	// tool's server asks. What a call that is held asks begins with "h". It is unique in its turn.
 	ID   string   `json:"id"`
 	Kind WaitKind `json:"kind"`
 	Step int      `json:"step"`
@@ -51,19 +50,10 @@ type Wait struct {
 	Widest Scope `json:"widest,omitempty"`
 	// Question is a preview; the transcript has the whole.
 	Question string `json:"question,omitempty"`
-	// Inquiry is the whole question of an elicitation, and Call the call that it belongs to. An approval has both where it is
-	// of a sample (see Sampling): Arguments are then what the model would be asked.
+	// Inquiry is the whole question of an elicitation, and Call the call that it belongs to.
 	Inquiry   *Inquiry  `json:"inquiry,omitempty"`
 	Call      string    `json:"call,omitempty"`
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
-}
-
-// Sampling is what a model would be asked for a tool's server, where the wait is for the approval of that; else nil.
-func (w Wait) Sampling() *Sampling {
-	if w.Kind != WaitApproval || w.Inquiry == nil {
-		return nil
-	}
-	return w.Inquiry.Sample
 }
 
 // Verdict is what came of a Wait.
@@ -113,9 +103,6 @@ func (w Wait) Spares(s Scope) bool {
 
 // Unspared says why "always" is not taken, and what is: see Spares.
 func (w Wait) Unspared() string {
-	if w.Sampling() != nil {
-		return "what a tool's server asks the model is allowed one by one: allow it once, or set the server's sampling to allow"
-	}
 	if w.Widest == AlwaysCall {
 		return fmt.Sprintf(`call %s is asked for because of its arguments, or of what the conversation holds: allowing the tool for good would not spare the question. Allow it once, or for exactly these arguments (always "call")`, w.ID)
 	}

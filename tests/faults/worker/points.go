@@ -53,18 +53,6 @@ func (p *points) SuspendCall(ctx context.Context, in journal.SuspendInput) error
 	return p.killer.around("SuspendCall", func() error { return p.Store.SuspendCall(ctx, in) })
 }
 
-func (p *points) AskSample(ctx context.Context, in journal.SampleInput) (journal.SampleRecord, error) {
-	return at(p.killer, "AskSample", func() (journal.SampleRecord, error) { return p.Store.AskSample(ctx, in) })
-}
-
-func (p *points) StartSample(ctx context.Context, in journal.StartSample) (journal.SampleRecord, error) {
-	return at(p.killer, "StartSample", func() (journal.SampleRecord, error) { return p.Store.StartSample(ctx, in) })
-}
-
-func (p *points) SettleSample(ctx context.Context, in journal.SettleSample) (journal.SampleRecord, error) {
-	return at(p.killer, "SettleSample", func() (journal.SampleRecord, error) { return p.Store.SettleSample(ctx, in) })
-}
-
 func (p *points) Finish(ctx context.Context, in journal.FinishInput) (journal.TurnRecord, error) {
 	return at(p.killer, "Finish", func() (journal.TurnRecord, error) { return p.Store.Finish(ctx, in) })
 }

@@ -1,0 +1,97 @@
+package tests
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// older limits the ledger's server to the protocols in which a server holds its call while it asks for something.
+func older(c *config.Config) {
+	s := &c.MCP.Servers[0]
+	s.Args, s.HoldQuestions = append(s.Args, "-old"), within
+}
+
+// dying builds the worker that is killed at a point that a flag names, once.
+var dying = sync.OnceValue(func() error { return build(filepath.Join(binaries.dir, "dying"), "./tests/faults/worker") })
+
+// dies starts a worker that is killed at a point of the journal: METHOD:before|after:N.
+func (r *rig) dies(at string) *process {
+	r.t.Helper()
+	beside := binary(r.t, "./worker")
+	require.NoError(r.t, dying())
+	return r.run(exec.Command(filepath.Join(filepath.Dir(beside), "dying"),
+		"-config", configFile(r.t, r.cfg), "-kill", at, "-points", filepath.Join(r.dir, "points")))
+}
+
+// replied counts the answers of a kind that a server has noted.
+func (l *ledger) replied(event, text, reply string) int {
+	b, err := os.ReadFile(l.file)
+	if err != nil {
+		return 0
+	}
+	return bytes.Count(b, fmt.Appendf(nil, "{\"event\":%q,\"text\":%q,\"reply\":%q}\n", event, text, reply))
+}
+
+// A question of a held call expires when the worker that held the call dies: later answers are refused.
+func TestWhatACallIsHeldForEndsWithItsWorker(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	r := newRig(t, script.Steps(confirm("x"), script.Text("Given up.")), l.host(config.MCPTool{}), older)
+	first := r.process()
+	begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Confirm it."})
+	wait := r.waits(begun.Turn, 1)[0]
+	assert.Equal(t, "h1.0.1.1", wait.ID)
+	first.kill()
+	r.process()
+	assert.Equal(t, "Given up.", r.answered(session(t), "m1").Answer)
+	assert.Equal(t, turn.OutcomeUnknown, r.calls(begun.Turn, 1)[0].Outcome)
+	waits, err := r.store.Waits(t.Context(), begun.Turn)
+	require.NoError(t, err)
+	require.Len(t, waits, 1)
+	require.NotNil(t, waits[0].Ruling)
+	assert.Equal(t, turn.VerdictExpired, waits[0].Ruling.Verdict)
+	assert.Equal(t, journal.HeldEnded, waits[0].Ruling.Reason)
+	require.Error(t, r.reply(session(t), wait, turn.ReplyAccept, `{"sure":true}`))
+	assert.Zero(t, l.count("effect", "x"))
+	r.sound(session(t))
+}
+
+// A server that asks for sampling is told that Everturn does not support it, and its call goes on without it.
+func TestSamplingIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, protocol := range map[string]func(*config.Config){"newest": func(*config.Config) {}, "older": older} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLedger(t)
+			steps := script.Steps(script.Call("mcp_ledger_summarise", `{"text":"x"}`), script.Text("No summary."))
+			r := newRig(t, steps, l.host(config.MCPTool{}), protocol, func(c *config.Config) {
+				c.MCP.Servers[0].Tools["summarise"] = config.MCPTool{Risk: config.RiskLow}
+			})
+			r.work()
+			begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Summarise it."})
+			assert.Equal(t, "No summary.", r.answered(session(t), "m1").Answer)
+			text := r.calls(begun.Turn, 1)[0].Text
+			assert.Contains(t, text, "Everturn does not support sampling")
+			assert.Contains(t, text, "SEP-2577")
+			assert.Len(t, r.model.Requests(), 2, "the model was asked for the turn's own steps only")
+			waits, err := r.store.Waits(t.Context(), begun.Turn)
+			require.NoError(t, err)
+			assert.Empty(t, waits)
+			r.sound(session(t))
+		})
+	}
+}
