@@ -10,11 +10,18 @@ import (
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/sqlite"
+	"github.com/everturn/everturn/statedir"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// OpenJournal opens the journal that the configuration names.
+// OpenJournal opens the journal that the configuration names. A journal in the working folder must have been made there:
+// one that comes with a clone can hold grants and running turns. An absolute path is the operator's own choice.
 func OpenJournal(ctx context.Context, cfg config.Config) (journal.Store, error) {
+	if path := cfg.Journal.Path; !filepath.IsAbs(path) && filepath.Base(filepath.Dir(path)) != statedir.Name {
+		if err := statedir.SecureFile(path); err != nil {
+			return nil, err
+		}
+	}
 	return sqlite.Open(ctx, cfg.Journal.Path, sqlite.Options{Synchronous: string(cfg.Journal.Synchronous)})
 }
 

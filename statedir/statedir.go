@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 )
@@ -16,9 +15,9 @@ const Name = ".everturn"
 
 // Secure creates the folder dir with mode 0700 if it does not exist. It removes the permissions of group and others from an
 // existing folder and from the files directly in it. It returns an error if dir or anything directly in it is a symbolic
-// link, a hard link or another special file, if dir belongs to another user, or if dir holds a journal or a database and
-// was not made by Secure: one that comes with a clone can hold grants and running turns. A file system that cannot store modes keeps its own: the
-// options of its mount then decide which users can read the folder.
+// link, a hard link or another special file, if dir belongs to another user, or if dir is not empty and was not made by
+// Secure: a folder that comes with a clone can hold grants and running turns. A file system that cannot store modes keeps
+// its own: the options of its mount then decide which users can read the folder.
 func Secure(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return fmt.Errorf("creating the parent of the state folder: %w", err)
@@ -44,40 +43,63 @@ func Secure(dir string) error {
 	}
 	holdsState := false
 	for _, e := range entries {
-		holdsState = holdsState || strings.HasSuffix(e.Name(), ".db")
+		holdsState = holdsState || e.Name() != ".gitignore" && !strings.HasPrefix(e.Name(), originName)
 		if err := secureEntry(filepath.Join(dir, e.Name())); err != nil {
 			return err
 		}
 	}
-	return checkOrigin(dir, info, holdsState)
+	return checkOrigin(dir, filepath.Join(dir, originName), holdsState)
 }
 
-// originName is the file in which a state folder names its own inode. A folder that was cloned, unpacked or copied has
-// another inode than the one that it names; one that was moved within its file system keeps it.
+// SecureFile creates the file path with mode 0600 if it does not exist. As Secure does for a folder, it returns an error if
+// the file is not empty and was not made by SecureFile. The file path + ".origin" identifies it.
+func SecureFile(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("creating the folder of %s: %w", path, err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("%w: make the file and its folder writable, or choose another path", err)
+	}
+	info, err := f.Stat()
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := secureEntry(path); err != nil {
+		return err
+	}
+	return checkOrigin(path, path+"."+originName, info.Size() > 0)
+}
+
+// originName is the file in which a state folder identifies itself by its inode and birth time. A folder that was cloned,
+// unpacked or copied has others; one that was moved within its file system keeps them.
 const originName = "origin"
 
-func checkOrigin(dir string, info fs.FileInfo, holdsState bool) error {
-	file, inode := filepath.Join(dir, originName), strconv.FormatUint(info.Sys().(*syscall.Stat_t).Ino, 10)
+func checkOrigin(path, file string, holdsState bool) error {
+	identity, err := identify(path)
+	if err != nil {
+		return fmt.Errorf("checking the origin of %s: %w", path, err)
+	}
 	named, err := os.ReadFile(file)
 	switch {
-	case err == nil && strings.TrimSpace(string(named)) == inode:
+	case err == nil && strings.TrimSpace(string(named)) == identity:
 		return nil
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("reading the origin of the state folder: %w", err)
+		return fmt.Errorf("reading the origin of %s: %w", path, err)
 	case holdsState:
 		return fmt.Errorf("%s was not made here and may hold permissions and turns of its author: delete it; if you have copied it yourself, "+
-			"trust it with: echo %s >%s", dir, inode, file)
+			"trust it with: echo %s >%s", path, identity, file)
 	}
-	return writeOrigin(dir, file, inode)
+	return writeOrigin(file, identity)
 }
 
 // writeOrigin replaces the file at once: another process may read it meanwhile.
-func writeOrigin(dir, file, inode string) error {
-	f, err := os.CreateTemp(dir, originName+"-*")
+func writeOrigin(file, identity string) error {
+	f, err := os.CreateTemp(filepath.Dir(file), originName+"-*")
 	if err != nil {
 		return fmt.Errorf("writing to the state folder: %w", err)
 	}
-	_, err = f.WriteString(inode + "\n")
+	_, err = f.WriteString(identity + "\n")
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), file)
 	}

@@ -91,6 +91,29 @@ func TestAFolderThatWasMadeElsewhereIsRefused(t *testing.T) {
 	assert.NoError(t, statedir.Secure(clone))
 }
 
+// TestAnythingInAFolderThatWasMadeElsewhereCounts: the configuration chooses the names of journals.
+func TestAnythingInAFolderThatWasMadeElsewhereCounts(t *testing.T) {
+	for _, name := range []string{"journal.sqlite", "journal", "state/journal.db", "bin/temporal"} {
+		dir := filepath.Join(t.TempDir(), statedir.Name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600))
+		assert.ErrorContains(t, statedir.Secure(dir), "was not made here", name)
+	}
+}
+
+func TestAFileThatWasMadeElsewhereIsRefused(t *testing.T) {
+	at := t.TempDir()
+	file, clone := filepath.Join(at, "state", "journal.db"), filepath.Join(at, "clone")
+	require.NoError(t, statedir.SecureFile(file))
+	require.NoError(t, statedir.SecureFile(file))
+	require.NoError(t, os.WriteFile(file, []byte("x"), 0o600))
+	require.NoError(t, statedir.SecureFile(file))
+	assert.EqualValues(t, 0o600, mode(t, file))
+
+	require.NoError(t, os.CopyFS(clone, os.DirFS(filepath.Join(at, "state"))))
+	assert.ErrorContains(t, statedir.SecureFile(filepath.Join(clone, "journal.db")), "was not made here")
+}
+
 func TestHardLinksAreRefused(t *testing.T) {
 	at := t.TempDir()
 	dir, mine := filepath.Join(at, statedir.Name), filepath.Join(at, "mine")

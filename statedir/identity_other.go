@@ -1,0 +1,18 @@
+//go:build !linux
+
+package statedir
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// identify returns the inode of path.
+func identify(path string) (string, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprint(info.Sys().(*syscall.Stat_t).Ino), nil
+}
