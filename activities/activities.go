@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/everturn/everturn/internal/redact"
@@ -55,6 +56,7 @@ type Activities struct {
 	secrets  *redact.Redactor
 	windows  *windowCache
 	profiles *profileCache
+	turns    *lru.Cache[string, begunTurn]
 	flights  flights
 }
 
@@ -73,8 +75,12 @@ func New(o Options) (*Activities, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the cache of profiles: %w", err)
 	}
+	turns, err := lru.New[string, begunTurn](maxTurns)
+	if err != nil {
+		return nil, fmt.Errorf("making the cache of turns: %w", err)
+	}
 	return &Activities{
-		journal: o.Journal, model: redactedModel{o.Model, o.Redact}, tools: o.Tools, agent: o.Agent, worker: o.Worker, home: o.Home,
+		turns: turns, journal: o.Journal, model: redactedModel{o.Model, o.Redact}, tools: o.Tools, agent: o.Agent, worker: o.Worker, home: o.Home,
 		secrets: o.Redact, windows: windows, profiles: profiles,
 	}, nil
 }

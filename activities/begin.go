@@ -46,7 +46,9 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 		res.Duplicate = &first
 		return res, nil
 	}
-	res.Pins, err = decodePins(begun.Pins)
+	if res.Pins, err = decodePins(begun.Pins); err == nil {
+		a.turns.Add(in.Turn, begunTurn{Session: in.Session, Tenant: in.Tenant, profile: res.Pins.Profile})
+	}
 	return res, err
 }
 

@@ -85,6 +85,15 @@ func messageBytes(m turn.Message) int64 {
 	return int64(n)
 }
 
+// begunTurn is what Begin has recorded of a turn.
+type begunTurn struct {
+	Session, Tenant string
+	profile         string // hash
+}
+
+// maxTurns bounds the turns in memory; one has some 200 bytes.
+const maxTurns = 4096
+
 // profileCache reads and writes profiles, the blobs that hold a turn's system prompt and descriptors.
 type profileCache struct {
 	journal journal.Journal

@@ -34,7 +34,8 @@ func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (work
 }
 
 func (a *Activities) callTool(ctx context.Context, in workflows.CallInput, clock *clock) (workflows.CallResult, error) {
-	call, claim, err := a.claim(ctx, in)
+	call, tool, claim, err := a.claim(ctx, in)
+	in.Tool = tool
 	if err != nil {
 		return workflows.CallResult{}, err
 	}
@@ -66,17 +67,21 @@ func (a *Activities) callTool(ctx context.Context, in workflows.CallInput, clock
 }
 
 // claim finds what is to be called and claims it. Both have to be done within one time: see workflows.CallDeadline.
-func (a *Activities) claim(ctx context.Context, in workflows.CallInput) (call turn.ToolCall, claim journal.Claim, err error) {
+func (a *Activities) claim(ctx context.Context, in workflows.CallInput) (call turn.ToolCall, tool turn.Tool, claim journal.Claim, err error) {
 	claim, err = patiently(ctx, workflows.ClaimWithin, func(ctx context.Context) (c journal.Claim, err error) {
 		if call, err = a.requested(ctx, in); err != nil {
 			return c, err
 		}
+		ask := false
+		if tool, ask, err = a.authorize(ctx, in, call); err != nil {
+			return c, err
+		}
 		return a.journal.ClaimCall(ctx, journal.ClaimInput{
-			Turn: in.Turn, Step: in.Step, Call: call, Attempt: in.Attempt, Repeatable: in.Tool.Repeatable,
-			Approved: in.Approved, Worker: a.worker, At: time.Now(),
+			Turn: in.Turn, Step: in.Step, Call: call, Attempt: in.Attempt, Repeatable: tool.Repeatable,
+			Approved: in.Approved || ask, Worker: a.worker, At: time.Now(),
 		})
 	})
-	return call, claim, err
+	return call, tool, claim, err
 }
 
 // unknownText is what the model is told of a call that died with its worker.

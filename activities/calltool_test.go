@@ -109,6 +109,7 @@ func TestASlowCallOnAFullDiskEndsBeforeItsDeadline(t *testing.T) {
 				require.NoError(t, err)
 				in := workflows.CallInput{Call: turn.CallProposal{ID: "1.0"}, Attempt: 1, Timeout: 15 * time.Second}
 				began := time.Now()
+				allowed(a, in)
 				_, err = a.CallTool(t.Context(), in)
 				took := time.Since(began)
 				if end == nil {

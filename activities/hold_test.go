@@ -58,6 +58,7 @@ func TestAnAnswerInTheLastMomentIsHeard(t *testing.T) {
 			var said error
 			a, err := New(Options{Journal: &hurried{s, t, answer}, Tools: holds{func(r turn.Reply, err error) { reply, said = r, err }}})
 			require.NoError(t, err)
+			allowed(a, in)
 			_, err = a.CallTool(t.Context(), in)
 			require.NoError(t, err)
 			list, err := s.Waits(t.Context(), in.Turn)
@@ -118,6 +119,7 @@ func TestACallDoesNotWorkWhileItIsHeld(t *testing.T) {
 		a, err := New(Options{Journal: &asked{}, Tools: working{}})
 		require.NoError(t, err)
 		in := workflows.CallInput{Call: turn.CallProposal{ID: "1.0"}, Attempt: 1, Timeout: 3 * time.Second, Hold: 10 * time.Minute}
+		allowed(a, in)
 		res, err := a.CallTool(t.Context(), in)
 		require.NoError(t, err)
 		assert.Equal(t, string(turn.ReplyAccept), res.Preview)

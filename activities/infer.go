@@ -229,7 +229,7 @@ func (a *Activities) proposal(ctx context.Context, in workflows.InferInput, prof
 		if in.Plan.Mode != turn.ModeJSON {
 			text = turn.Cut(a.redact(answer.Text), turn.ResultPreview)
 		}
-		return turn.Proposal{Kind: turn.ProposeCalls, Text: text, Calls: a.weigh(ctx, in.Session, profile, act.Calls)}
+		return turn.Proposal{Kind: turn.ProposeCalls, Text: text, Calls: a.weigh(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, in.Session, profile, act.Calls)}
 	}
 	return a.invalid(&turn.InvalidAction{Step: in.Step, Reason: "the answer is of no known kind"}, nil)
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/everturn/everturn/journal"
@@ -59,16 +61,67 @@ func said(messages []workflows.Message) []journal.Said {
 	return out
 }
 
+// authorize weighs a call with the policy and the tools that the journal has of its turn. It returns the tool, and whether
+// the claim needs an approval, or an error if the policy denies the call. The workflow has decided the same, unless its
+// input was forged: no input of a workflow or an activity is a permission.
+func (a *Activities) authorize(ctx context.Context, in workflows.CallInput, call turn.ToolCall) (tool turn.Tool, ask bool, err error) {
+	pins, err := a.begunTurn(ctx, in.Turn)
+	if err != nil {
+		return tool, false, err
+	}
+	if pins.Session != in.Session || pins.Tenant != in.Tenant {
+		return tool, false, turn.Errorf(turn.CodePolicyDenied, nil, "the call names another session or tenant than its turn has")
+	}
+	profile, err := a.profiles.get(ctx, pins.profile)
+	if err != nil {
+		return tool, false, err
+	}
+	if _, ok := find(profile, call.Tool); !ok { // its server was away when the turn began
+		catalogues, err := a.catalogues(ctx)
+		if err != nil {
+			return tool, false, err
+		}
+		profile.Descriptors = nil
+		for _, c := range catalogues {
+			profile.Descriptors = append(profile.Descriptors, offeredOf(c, profile.Policy)...)
+		}
+	}
+	proposal := a.weigh(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, in.Session, profile, []turn.ToolCall{call})[0]
+	d, _ := find(profile, call.Tool)
+	if proposal.Permission == turn.Deny || d.ID != in.Tool.ID {
+		return tool, false, turn.Errorf(turn.CodePolicyDenied, nil, "the turn's policy denies this call: "+proposal.Why)
+	}
+	return d.Pinned(), proposal.Permission == turn.Ask, nil
+}
+
+// begunTurn reads what Begin has recorded of a turn. It does not change while the turn runs.
+func (a *Activities) begunTurn(ctx context.Context, id string) (begunTurn, error) {
+	if t, ok := a.turns.Get(id); ok {
+		return t, nil
+	}
+	rec, err := a.journal.TurnPins(ctx, id)
+	if err != nil {
+		return begunTurn{}, fmt.Errorf("reading the configuration of turn %s: %w", id, err)
+	}
+	pins, err := decodePins(rec.Pins)
+	if err != nil {
+		return begunTurn{}, err
+	}
+	t := begunTurn{Session: rec.Session, Tenant: rec.Tenant, profile: pins.Profile}
+	a.turns.Add(id, t)
+	return t, nil
+}
+
 // weigh asks the turn's policy about each call, where its arguments are, and the session's rules about those that a
 // person would be asked for. Rules that cannot be read allow nothing.
-func (a *Activities) weigh(ctx context.Context, session string, profile turn.Profile, calls []turn.ToolCall) []turn.CallProposal {
+func (a *Activities) weigh(ctx context.Context, key journal.StepKey, session string, profile turn.Profile, calls []turn.ToolCall) []turn.CallProposal {
 	proposals := a.callProposals(calls)
 	if profile.Policy == nil { // a turn of before: its workflow weighs
 		return proposals
 	}
 	var rules []turn.SessionRule
 	read := false
-	guard, tools := a.guard(ctx, session, profile.Policy.Taint), a.standing(ctx)
+	guard, tools := a.guard(ctx, key, session, profile.Policy.Taint), a.standing(ctx)
 	for i, c := range calls {
 		d, _ := find(profile, c.Tool)
 		permission, why, fromRule := guard(d, json.RawMessage(c.Arguments), profile.Policy)
@@ -122,7 +175,7 @@ func widest(taint turn.TaintMode, fromRule bool) turn.Scope {
 // guard weighs calls of a session that may have read what strangers say. Such words may be instructions: what a call could
 // change or send because of them, a person is to see first, whatever lists and rules allow. What somebody has allowed for
 // good counts for exactly these arguments only; where the guard is strict, not even that.
-func (a *Activities) guard(ctx context.Context, session string, mode turn.TaintMode) func(turn.Descriptor, json.RawMessage, *turn.Policy) (turn.Permission, string, bool) {
+func (a *Activities) guard(ctx context.Context, key journal.StepKey, session string, mode turn.TaintMode) func(turn.Descriptor, json.RawMessage, *turn.Policy) (turn.Permission, string, bool) {
 	var mark *journal.Mark
 	asked := false
 	return func(d turn.Descriptor, arguments json.RawMessage, policy *turn.Policy) (turn.Permission, string, bool) {
@@ -131,7 +184,9 @@ func (a *Activities) guard(ctx context.Context, session string, mode turn.TaintM
 			return permission, why, fromRule
 		}
 		if !asked {
-			mark, asked = a.mark(ctx, session), true
+			if mark, asked = a.mark(ctx, session), true; mark != nil && mark.Turn == key.Turn && stepOf(mark.CallID) >= key.Step {
+				mark = nil // the model had not read these words when it proposed the call
+			}
 		}
 		if mark == nil {
 			return permission, why, fromRule
@@ -142,6 +197,13 @@ func (a *Activities) guard(ctx context.Context, session string, mode turn.TaintM
 		why += fmt.Sprintf("the conversation holds what %s has said, and this call could change or send something because of it", mark.Tool)
 		return turn.Ask, why, true
 	}
+}
+
+// stepOf returns the step of a call ID, 0 if it has none.
+func stepOf(callID string) int {
+	step, _, _ := strings.Cut(callID, ".")
+	n, _ := strconv.Atoi(step)
+	return n
 }
 
 // mark is the session's, or one that says nothing where the journal does not tell.

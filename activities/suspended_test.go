@@ -64,6 +64,7 @@ func TestRepliesAreForTheQuestionsOfOneDispatch(t *testing.T) {
 	host := &asksOn{}
 	a, err := New(Options{Journal: s, Tools: host})
 	require.NoError(t, err)
+	allowed(a, in)
 	dispatch := func(attempt int) workflows.CallResult {
 		in.Attempt = attempt
 		res, err := a.CallTool(t.Context(), in)

@@ -69,7 +69,9 @@ func TestOnlyACallThatWasNotSentMayBeRetried(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, err := New(Options{Journal: &readyJournal{}, Tools: unsent{c.err}})
 			require.NoError(t, err)
-			_, err = a.CallTool(t.Context(), workflows.CallInput{Call: turn.CallProposal{ID: "1.0"}, Attempt: 1, Timeout: time.Second, Wait: c.wait})
+			in := workflows.CallInput{Call: turn.CallProposal{ID: "1.0"}, Attempt: 1, Timeout: time.Second, Wait: c.wait}
+			allowed(a, in)
+			_, err = a.CallTool(t.Context(), in)
 			var app *temporal.ApplicationError
 			require.ErrorAs(t, err, &app)
 			assert.Equal(t, c.retry, !app.NonRetryable())

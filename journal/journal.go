@@ -81,6 +81,8 @@ type Journal interface {
 	// Messages returns the transcript's messages with from <= seq <= to, in order, with their whole content.
 	Messages(ctx context.Context, session string, from, to int64) ([]turn.Message, error)
 	Turn(ctx context.Context, turnID string) (TurnRecord, error)
+	// TurnPins returns what Begin has recorded of a turn, whatever a workflow says later. ErrNotFound.
+	TurnPins(ctx context.Context, turnID string) (TurnPins, error)
 	// Delivered returns the turn that took this message of the session, the one that it joined included. ErrNotFound.
 	Delivered(ctx context.Context, session, messageID string) (TurnRecord, error)
 	// StepMessage returns the assistant's message that settled the inference; ErrNotFound where it is not settled.

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/everturn/everturn/workflows/turn"
@@ -44,6 +45,13 @@ type Inference struct {
 	// Untaken are the IDs of StartInference.Messages that the session has never had, where the step was settled already
 	// and took none (a run that was reset): they are for a later step.
 	Untaken []string `json:"-"`
+}
+
+// TurnPins is the configuration of a turn, as a worker recorded it when the turn began, and whose turn it is.
+type TurnPins struct {
+	Session string
+	Tenant  string
+	Pins    json.RawMessage // a turn.Pins
 }
 
 // TurnRecord is a turn's row.

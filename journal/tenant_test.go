@@ -18,7 +18,7 @@ import (
 var anybodys = map[string][]string{
 	"a turn that runs writes by them, as the tenant that Begin was told": {
 		"Begin", "StartInference", "SettleInference", "FailInference", "Ask", "Decide", "ClaimCall", "SettleCall", "ReleaseCall",
-		"SuspendCall", "NoteCall", "Finish", "AppendChunks",
+		"SuspendCall", "NoteCall", "Finish", "AppendChunks", "TurnPins",
 	},
 	"they are the operator's":              {"PublishCatalogue", "Catalogues", "Accept", "PruneChunks", "Close"},
 	"a blob's name is that of its content": {"PutBlob", "GetBlob"},

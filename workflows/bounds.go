@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -53,7 +54,15 @@ func (in Input) excess(info *workflow.Info) *turn.Error {
 	continued := info.ContinuedExecutionRunID != "" && info.CronSchedule == "" && info.Attempt <= 1
 	handedOn := in.Continued != nil || in.Turn != "" || len(in.Queue) > 0
 	switch {
-	case in.problem != "", handedOn && continued:
+	case in.problem != "":
+		return nil
+	case in.Continued != nil && continued:
+		l := in.Continued.Pins.Limits
+		if err := cmp.Or(l.Validate(), l.CheckMaxima()); err != nil {
+			return invalid("%s", err.Error())
+		}
+		return nil
+	case handedOn && continued:
 		return nil
 	case handedOn:
 		return invalid("continued, turn and queue are for the workflow itself; leave them out of the input")

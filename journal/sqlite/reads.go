@@ -49,6 +49,21 @@ func (s *Store) Turn(ctx context.Context, turnID string) (out journal.TurnRecord
 	return out, err
 }
 
+// TurnPins implements journal.Journal.
+func (s *Store) TurnPins(ctx context.Context, turnID string) (out journal.TurnPins, err error) {
+	err = s.read(ctx, "reading the configuration of turn "+turnID, func(q querier) error {
+		var pins stored
+		err := q.row(`SELECT s.id, s.tenant, t.pins, t.pins_blob FROM turns t JOIN sessions s ON s.n = t.session WHERE t.id = ?`, turnID).
+			Scan(&out.Session, &out.Tenant, &pins.inline, &pins.blob)
+		if err != nil {
+			return err
+		}
+		out.Pins, err = q.getJSON(pins)
+		return err
+	})
+	return out, err
+}
+
 // StepMessage implements journal.Journal.
 func (s *Store) StepMessage(ctx context.Context, key journal.StepKey) (out turn.Message, err error) {
 	err = s.read(ctx, stepName("reading the message of", key), func(q querier) error {

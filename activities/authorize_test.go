@@ -1,0 +1,108 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// allowed makes a take the tool of in for one that the turn's policy allows.
+func allowed(a *Activities, in workflows.CallInput) {
+	config := turn.Profile{Descriptors: []turn.Descriptor{{ID: in.Tool.ID}}, Policy: &turn.Policy{Allow: []string{"*"}}}
+	a.profiles.lru.Add("allowed", config)
+	a.turns.Add(in.Turn, begunTurn{Session: in.Session, Tenant: in.Tenant, profile: "allowed"})
+}
+
+// catalogued is a journal with one published tool.
+type catalogued struct{ journal.Journal }
+
+func (c catalogued) Catalogues(context.Context) ([]turn.Catalogue, error) {
+	return []turn.Catalogue{{Server: "x", Hash: "h", Tools: []turn.Descriptor{{ID: "mcp/x/y", Hash: "h", Repeatable: false}}}}, nil
+}
+
+// counted is a tool host that counts the calls that reach it.
+type counted struct{ calls []turn.ToolRequest }
+
+func (*counted) Check(turn.Descriptor, json.RawMessage) error { return nil }
+
+func (c *counted) Call(_ context.Context, r turn.ToolRequest) (turn.ToolResult, error) {
+	c.calls = append(c.calls, r)
+	return turn.ToolResult{Outcome: turn.OutcomeOK}, nil
+}
+
+// TestNoInputOfAnActivityIsAPermission: whoever can reach Temporal can schedule CallTool on the workers' task queue.
+func TestNoInputOfAnActivityIsAPermission(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy  turn.Policy
+		decided bool
+		code    turn.Code // empty: the call runs
+	}{
+		"denied":   {turn.Policy{Deny: []string{"mcp/x/y"}, Allow: []string{"*"}}, false, turn.CodePolicyDenied},
+		"unlisted": {turn.Policy{}, false, turn.CodePolicyDenied},
+		"asked":    {turn.Policy{Ask: []string{"mcp/x/y"}, Allow: []string{"*"}}, false, turn.CodePolicyDenied},
+		"approved": {turn.Policy{Ask: []string{"mcp/x/y"}, Allow: []string{"*"}}, true, ""},
+		"allowed":  {turn.Policy{Allow: []string{"*"}}, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, in := claimable(t)
+			host := &counted{}
+			a, err := New(Options{Journal: catalogued{store}, Tools: host, Agent: Agent{Name: "a", Servers: []string{"x"}, Policy: c.policy}})
+			require.NoError(t, err)
+			in = begunWith(t, a, store, in)
+			in.Tool.Repeatable = true // forged, as all of in may be
+			if c.decided {
+				approve(t, store, in)
+			}
+			_, err = a.CallTool(t.Context(), in)
+			if c.code == "" {
+				require.NoError(t, err)
+				require.Len(t, host.calls, 1)
+				assert.False(t, host.calls[0].Repeatable, "what may be repeated is the journal's word")
+				return
+			}
+			var app *temporal.ApplicationError
+			require.ErrorAs(t, err, &app)
+			assert.Equal(t, string(c.code), app.Type())
+			assert.True(t, app.NonRetryable())
+			assert.Empty(t, host.calls)
+		})
+	}
+}
+
+// begunWith replaces the turn of in by one that a has begun, with the same call.
+func begunWith(t *testing.T, a *Activities, store journal.Store, in workflows.CallInput) workflows.CallInput {
+	t.Helper()
+	in.Turn, in.Session, in.Attempt, in.Timeout = "begun", "begun", 1, time.Second
+	res, err := a.Begin(t.Context(), workflows.BeginInput{
+		Session: in.Session, Turn: in.Turn, WorkflowID: "w", RunID: "r", Message: workflows.Message{ID: "m", Text: "x"},
+	})
+	require.NoError(t, err)
+	key := journal.StepKey{Turn: in.Turn, Step: 1}
+	_, err = store.StartInference(t.Context(), journal.StartInference{Session: in.Session, Key: key, Expect: res.Head})
+	require.NoError(t, err)
+	_, err = store.SettleInference(t.Context(), journal.SettleInference{Session: in.Session, Key: key, Attempt: 1, Message: turn.Message{
+		ToolCalls: []turn.ToolCall{{ID: "1.0", Tool: "mcp/x/y", Arguments: "{}"}},
+	}})
+	require.NoError(t, err)
+	a.turns.Purge() // another worker has begun it
+	return in
+}
+
+func approve(t *testing.T, store journal.Store, in workflows.CallInput) {
+	t.Helper()
+	hash := journal.HashOf([]byte("{}"))
+	wait := turn.Wait{ID: "1.0", Kind: turn.WaitApproval, Step: 1, Tool: "mcp/x/y", Arguments: "{}", ArgumentsHash: hash}
+	_, err := store.Ask(t.Context(), journal.AskInput{Session: in.Session, Turn: in.Turn, Waits: []turn.Wait{wait}, At: time.Now()})
+	require.NoError(t, err)
+	ruling := turn.Ruling{ID: "1.0", Verdict: turn.VerdictAllowed, Allowed: true, ArgumentsHash: hash, By: "ann", At: time.Now()}
+	require.NoError(t, store.Decide(t.Context(), journal.DecideInput{Session: in.Session, Turn: in.Turn, Rulings: []turn.Ruling{ruling}, At: time.Now()}))
+}

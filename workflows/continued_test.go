@@ -1,0 +1,38 @@
+package workflows_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// TestLimitsOfAContinuedRunAreChecked: a workflow of anybody's can continue as a Turn. A negative timeout, to which these
+// add up, would fail each workflow task of the run, and nothing could stop it.
+func TestLimitsOfAContinuedRunAreChecked(t *testing.T) {
+	for name, forge := range map[string]func(*turn.Limits){
+		"huge": func(l *turn.Limits) { l.ToolTimeout = math.MaxInt64 },
+		"none": func(l *turn.Limits) { l.MaxParallelCalls = 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var suite testsuite.WorkflowTestSuite
+			env := suite.NewTestWorkflowEnvironment()
+			env.SetTestTimeout(time.Minute)
+			env.SetContinuedExecutionRunID("the run before")
+			p := turn.Progress{Pins: turn.Pins{Version: turn.PinsVersion, Limits: turn.DefaultLimits()}}
+			forge(&p.Pins.Limits)
+			env.ExecuteWorkflow(workflows.Turn, workflows.Input{Turn: "t", Continued: &p})
+			require.True(t, env.IsWorkflowCompleted())
+			var app *temporal.ApplicationError
+			require.ErrorAs(t, env.GetWorkflowError(), &app)
+			assert.Equal(t, string(turn.CodeConfigInvalid), app.Type())
+		})
+	}
+}
