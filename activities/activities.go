@@ -58,6 +58,7 @@ type Activities struct {
 	profiles *profileCache
 	turns    *lru.Cache[string, begunTurn]
 	flights  flights
+	large    largeAnswers
 }
 
 var _ workflows.Activities = (*Activities)(nil)
@@ -80,7 +81,7 @@ func New(o Options) (*Activities, error) {
 		return nil, fmt.Errorf("making the cache of turns: %w", err)
 	}
 	return &Activities{
-		turns: turns, journal: o.Journal, model: redactedModel{o.Model, o.Redact}, tools: o.Tools, agent: o.Agent, worker: o.Worker, home: o.Home,
+		turns: turns, large: make(largeAnswers, 4), journal: o.Journal, model: redactedModel{o.Model, o.Redact}, tools: o.Tools, agent: o.Agent, worker: o.Worker, home: o.Home,
 		secrets: o.Redact, windows: windows, profiles: profiles,
 	}, nil
 }

@@ -58,7 +58,27 @@ func (a *Activities) infer(ctx context.Context, in workflows.InferInput, clock *
 	if err != nil {
 		return workflows.InferResult{}, err
 	}
+	defer a.large.enter(ctx, answer)()
 	return a.settle(ctx, in, inf, profile, messages, answer, rest)
+}
+
+// largeAnswer is the size in bytes from which the copies of an answer count. See largeAnswers.
+const largeAnswer = 64 << 10
+
+// largeAnswers bounds how many large answers are written to the journal at once: each is copied a dozen times meanwhile.
+type largeAnswers chan struct{}
+
+// enter waits for a free place, which the returned function gives back. A small answer needs none.
+func (l largeAnswers) enter(ctx context.Context, a turn.Answer) (leave func()) {
+	if len(a.Raw) < largeAnswer {
+		return func() {}
+	}
+	select {
+	case l <- struct{}{}:
+		return func() { <-l }
+	case <-ctx.Done():
+		return func() {}
+	}
 }
 
 // ask sends the prompt and streams the answer into the journal. It returns the chunks that are not appended yet.

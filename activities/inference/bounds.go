@@ -14,7 +14,7 @@ const (
 	maxEventValues = 1 << 16 // brackets and commas in one event, without those in strings
 	maxPieces      = 1 << 19 // events, choices and parts of tool calls in one answer
 	maxCalls       = 1 << 10 // tool calls in one answer
-	maxTextBytes   = 4 << 20 // text, reasoning and arguments of one answer, a dozen copies of which are in memory at once
+	maxTextBytes   = 1 << 20 // text, reasoning, IDs, names and arguments of one answer, a dozen copies of which are in memory at once
 )
 
 // overBound is the error of a response that exceeds one of its bounds.

@@ -48,8 +48,10 @@ func TestAnAnswerOverABoundIsRefused(t *testing.T) {
 		"large, unstreamed":    {script.Raw(`{"x":"`+strings.Repeat("x", 8<<20)+`"}`, `{"choices":[{"finish_reason":"stop"}]}`), "8388608 bytes in one event"},
 		"pieces": {script.Raw(event(said), strings.Repeat(event(`{"choices":[`+strings.Repeat("{},", 30_000)+`{}]}`), 18), end),
 			"524288 pieces"},
-		"text": {script.Raw(strings.Repeat(event(`{"choices":[{"delta":{"content":"`+strings.Repeat("x", 1<<20)+`"}}]}`), 5), end),
-			"4194304 bytes of text"},
+		"text": {script.Raw(strings.Repeat(event(`{"choices":[{"delta":{"content":"`+strings.Repeat("x", 1<<19)+`"}}]}`), 3), end),
+			"1048576 bytes of text"},
+		"names": {script.Raw(strings.Repeat(event(`{"choices":[{"delta":{"tool_calls":[{"id":"a","function":{"name":"`+strings.Repeat("x", 1<<16)+`"}}]}}]}`), 17), end),
+			"1048576 bytes of text"},
 		"bytes": {script.Raw(strings.Repeat(event(`{"x":"`+strings.Repeat("x", 4<<20)+`"}`), 8), end), "33554432 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {

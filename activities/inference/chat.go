@@ -123,7 +123,7 @@ func newClient(o Options) *http.Client {
 		dialer := &net.Dialer{Timeout: o.ConnectTimeout, KeepAlive: 15 * time.Second}
 		client.Transport = &http.Transport{
 			Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSHandshakeTimeout: o.ConnectTimeout,
-			ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 128, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: 256 << 10,
+			ForceAttemptHTTP2: true, DisableCompression: true, MaxIdleConnsPerHost: 128, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: 256 << 10,
 		}
 	}
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

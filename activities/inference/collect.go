@@ -131,7 +131,7 @@ func (c *collector) take(p *piece) error {
 		return err
 	}
 	for _, part := range p.ToolCalls {
-		if err := c.say(len(part.Function.Arguments)); err != nil {
+		if err := c.say(len(part.ID) + len(part.Function.Name) + len(part.Function.Arguments)); err != nil {
 			return err
 		}
 		if err := c.takeCall(part); err != nil {
