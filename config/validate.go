@@ -284,5 +284,7 @@ func (v *validator) address(key, raw string) {
 		v.add(key, "is no URL that begins with http:// or https://")
 	case u.User != nil:
 		v.add(key, "holds a user name or password; use api_key or headers for those")
+	case u.Fragment != "":
+		v.add(key, "has a fragment, which is never sent; remove # and what follows it")
 	}
 }

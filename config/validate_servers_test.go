@@ -15,6 +15,10 @@ func TestServersThatContradictThemselves(t *testing.T) {
 			"[[mcp.servers]]\nid = \"a\"\ntransport = \"sse\"\n",
 			`mcp.servers[0].url is missing; transport = "sse" needs it`,
 		},
+		"a fragment": {
+			"[[mcp.servers]]\nid = \"a\"\ntransport = \"sse\"\nurl = \"https://mcp.example/#key\"\n",
+			`agent.toml:4:7: mcp.servers[0].url has a fragment, which is never sent; remove # and what follows it`,
+		},
 		"plain text to a stranger": {
 			"[[mcp.servers]]\nid = \"a\"\ntransport = \"sse\"\nurl = \"http://mcp.example\"\n",
 			`agent.toml:4:7: mcp.servers[0].url is plain http to another machine; use https, or name the private network that it is in: networks = ["10.0.0.0/8"]`,

@@ -239,6 +239,16 @@ type tokenLogin struct{ Login }
 
 func (tokenLogin) Token(context.Context) (string, error) { return "login-token-5e1f09c2", nil }
 
+// TestPasswordsInSettingsAreSecrets: a connection string holds one, and many names other than PASSWORD announce one.
+func TestPasswordsInSettingsAreSecrets(t *testing.T) {
+	r := newRedactor(Server{ID: "db", Env: map[string]string{
+		"DATABASE_URL": "postgres://ann:correct-horse@db.example/sales?sslpassword=battery!staple", "PASSPHRASE": "some spaces 9",
+		"DB_PASS": "hunter2!xyz", "MYSQL_PWD": "open sesame", "FOLDER": "/srv/some/folder",
+	}}, nil, redact.New())
+	assert.Equal(t, "[redacted] [redacted] [redacted] [redacted] [redacted] /srv/some/folder db.example",
+		r.result("correct-horse battery!staple some spaces 9 hunter2!xyz open sesame /srv/some/folder db.example"))
+}
+
 // What one server was given is blanked in what every other one says, by name; what only looks like a secret in what that
 // server says, and the rest in its errors only.
 func TestSecretsAreSharedByAllServers(t *testing.T) {

@@ -67,6 +67,15 @@ func (r redactor) address(raw string) {
 // classify adds a value to the redactor that its name and shape call for.
 func (r redactor) classify(name, v string) {
 	r.all.Add(spoken(v)...)
+	if u, err := url.Parse(v); err == nil && u.Host != "" { // a connection string
+		pass, _ := u.User.Password()
+		r.learn(pass)
+		for name, list := range u.Query() {
+			for _, v := range list {
+				r.classify(name, v)
+			}
+		}
+	}
 	switch {
 	case secretName.MatchString(name):
 		r.learn(v)
@@ -89,7 +98,7 @@ func spoken(v string) []string {
 // The two signs of a secret: what it is called, and that it looks like nothing else. Paths, addresses and plain words are
 // none by their looks.
 var (
-	secretName  = regexp.MustCompile(`(?i)key|token|secret|passw|auth|credential|canary|private`)
+	secretName  = regexp.MustCompile(`(?i)key|token|secret|pass|pwd|auth|credential|canary|private|dsn|connection_?string`)
 	secretLooks = regexp.MustCompile(`^[A-Za-z0-9+_=.~-]{12,}$`)
 	keyLooks    = regexp.MustCompile(`^[A-Za-z0-9+_=][A-Za-z0-9+_=.~/-]{15,}$`)
 )
