@@ -78,11 +78,10 @@ func (a *Activities) ask(ctx context.Context, in workflows.InferInput, inf journ
 	return answer, nil, a.asked(ctx, asking, in, inf, s.partial(), err)
 }
 
-// asked decides what a failed inference leaves as: a stop keeps the partial text, a worker's end and a newer attempt
-// count as nothing, and a failure of the provider is retried at most RetryMax times over all attempts.
+// asked decides what a failed inference leaves as: a stop, a worker's end and a newer attempt count as nothing, and a failure of the provider is retried at most RetryMax times over all attempts.
 func (a *Activities) asked(ctx, asking context.Context, in workflows.InferInput, inf journal.Inference, partial string, err error) error {
 	if temporal.IsCanceledError(context.Cause(ctx)) {
-		return temporal.NewCanceledError(turn.Cut(partial, turn.AnswerInline))
+		return temporal.NewCanceledError() // the stream has what was said
 	}
 	if ctx.Err() != nil {
 		return failure(ctx, turn.Errorf(turn.CodeLLMTransport, err, "the worker stopped in the middle of an inference"))

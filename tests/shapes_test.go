@@ -354,6 +354,24 @@ func TestStoppedWhileTheJournalIsLocked(t *testing.T) {
 	}
 }
 
+// A turn that is stopped before it could begin does not swallow a message that was accepted for the next turn.
+func TestAQueuedMessageOutlivesAStopWhileTheJournalIsLocked(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Text("An answer."))
+	store := &away{begin: refuse, left: 1000}
+	r.work(engine.WithJournal(store.wrap))
+	run := r.begin(session(t), "The first question.", nil)
+	r.happened(run, enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED)
+	r.say(session(t), workflows.Message{ID: "m2", Text: "The second question.", After: true})
+	require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
+	r.happened(run, enumspb.EVENT_TYPE_TIMER_FIRED)
+	store.back()
+	assert.Equal(t, "An answer.", r.answered(session(t), "m2").Answer)
+	assert.Empty(t, r.ended(run.GetRunID()).Answer)
+	r.keep("v7-cancelled-begin-gone-queued", session(t), run.GetRunID())
+	r.sound(session(t))
+}
+
 func TestACallWaitsForTheJournal(t *testing.T) {
 	t.Parallel()
 	t.Run("once", func(t *testing.T) {

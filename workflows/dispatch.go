@@ -112,12 +112,10 @@ func (r *run) begin(ctx workflow.Context, m Message) (out BeginResult, err error
 	return out, err
 }
 
-func (r *run) finish(ctx workflow.Context, e turn.Ending) (FinishResult, error) {
+func (r *run) finish(ctx workflow.Context, e turn.Ending, late []Message) (FinishResult, error) {
 	in := FinishInput{
-		Version: WireVersion, Session: r.session, Tenant: r.in.Tenant, Turn: r.turnID, Results: r.progress.Pending, Ending: e, Counters: r.progress.Counters,
-	}
-	if r.stopping {
-		in.Messages = slices.DeleteFunc(r.left(), r.waits)
+		Version: WireVersion, Session: r.session, Tenant: r.in.Tenant, Turn: r.turnID, Results: r.progress.Pending,
+		Messages: late, Ending: e, Counters: r.progress.Counters,
 	}
 	if !r.begun {
 		in.Opening = r.refused
