@@ -36,7 +36,7 @@ func (u *unavailable) Begin(ctx context.Context, in BeginInput) (BeginResult, er
 }
 
 func (u *unavailable) Infer(context.Context, InferInput) (InferResult, error) {
-	return InferResult{Version: WireVersion, Proposal: turn.Proposal{Kind: turn.ProposeFinal, Text: "done"}}, nil
+	return InferResult{Proposal: turn.Proposal{Kind: turn.ProposeFinal, Text: "done"}}, nil
 }
 
 func (u *unavailable) Finish(ctx context.Context, in FinishInput) (FinishResult, error) {
