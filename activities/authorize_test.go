@@ -17,7 +17,7 @@ import (
 
 // allowed makes a take the tool of in for one that the turn's policy allows.
 func allowed(a *Activities, in workflows.CallInput) {
-	config := turn.Profile{Descriptors: []turn.Descriptor{{ID: in.Tool.ID}}, Policy: &turn.Policy{Allow: []string{"*"}}}
+	config := turn.Profile{Descriptors: []turn.Descriptor{{ID: in.Tool.ID}}, Policy: turn.Policy{Allow: []string{"*"}}}
 	a.profiles.lru.Add("allowed", config)
 	a.turns.Add(in.Turn, begunTurn{Session: in.Session, Tenant: in.Tenant, profile: "allowed"})
 }

@@ -36,7 +36,7 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 	if err != nil {
 		return workflows.BeginResult{}, err
 	}
-	res := workflows.BeginResult{Version: workflows.WireVersion, Head: begun.Head, Resumed: begun.Resumed, Closed: begun.Closed}
+	res := workflows.BeginResult{Head: begun.Head, Resumed: begun.Resumed, Closed: begun.Closed}
 	if d := begun.DuplicateOf; d != nil {
 		first := recordResult(*d)
 		if !d.State.Terminal() && d.Session == in.Session {
@@ -76,14 +76,14 @@ func (a *Activities) pins(ctx context.Context, in workflows.BeginInput) (turn.Pi
 		return turn.Pins{}, turn.Errorf(turn.CodeConfigInvalid, nil, err.Error())
 	}
 	pins := turn.Pins{
-		Version: turn.PinsVersion, Tenant: in.Tenant, Agent: g.Name, Provider: g.Provider, Model: g.Model, Mode: g.Mode, Limits: limits, Policy: g.Policy, People: g.People,
+		Version: turn.BehaviorVersion, Tenant: in.Tenant, Agent: g.Name, Provider: g.Provider, Model: g.Model, Mode: g.Mode, Limits: limits, Policy: g.Policy, People: g.People,
 		RetryMax: g.RetryMax, Temperature: g.Temperature, MaxTokens: g.MaxTokens,
 	}
 	descriptors, err := a.pinTools(ctx, &pins)
 	if err != nil {
 		return pins, err
 	}
-	pins.Profile, err = a.profiles.put(ctx, turn.Profile{System: a.system(pins.Unavailable), Descriptors: descriptors, Policy: &pins.Policy})
+	pins.Profile, err = a.profiles.put(ctx, turn.Profile{System: a.system(pins.Unavailable), Descriptors: descriptors, Policy: pins.Policy})
 	return pins, err
 }
 
@@ -104,7 +104,7 @@ func (a *Activities) pinTools(ctx context.Context, pins *turn.Pins) ([]turn.Desc
 			pins.Unavailable = append(pins.Unavailable, c.Server)
 			continue
 		}
-		offered := offeredOf(c, &pins.Policy)
+		offered := offeredOf(c, pins.Policy)
 		descriptors = append(descriptors, offered...)
 		pins.Tools = append(pins.Tools, pinned(turn.Profile{Descriptors: offered})...)
 	}
@@ -119,9 +119,9 @@ func (a *Activities) catalogues(ctx context.Context) ([]turn.Catalogue, error) {
 }
 
 // offeredOf are a server's tools that policy does not deny outright.
-func offeredOf(c turn.Catalogue, policy *turn.Policy) (out []turn.Descriptor) {
+func offeredOf(c turn.Catalogue, policy turn.Policy) (out []turn.Descriptor) {
 	for _, d := range c.Tools {
-		if policy == nil || policy.Offered(d.Pinned()) {
+		if policy.Offered(d.Pinned()) {
 			out = append(out, d)
 		}
 	}

@@ -41,7 +41,7 @@ func (a *Activities) questions(in workflows.CallInput, asked int, result turn.To
 		result.Inquiries[i].Message = a.redact(result.Inquiries[i].Message)
 	}
 	return workflows.CallResult{
-		Version: workflows.WireVersion, CallID: in.Call.ID, Tool: in.Tool.ID, Arguments: in.Call.Arguments,
+		CallID: in.Call.ID, Tool: in.Tool.ID, Arguments: in.Call.Arguments,
 		Inquiries: result.Inquiries, Asked: asked, Home: a.homeOf(in),
 	}
 }

@@ -115,7 +115,7 @@ func (a *Activities) run(ctx context.Context, in workflows.CallInput, call turn.
 		Tool: in.Tool.ID, Hash: in.Tool.Hash, Arguments: json.RawMessage(call.Arguments), Timeout: in.Timeout, TotalTimeout: in.TotalTimeout,
 		Tenant: in.Tenant, Session: in.Session, Turn: in.Turn, Step: in.Step, CallID: in.Call.ID, Attempt: in.Attempt, Repeatable: in.Tool.Repeatable,
 		Refused: clock.refused,
-		Waits:   in.Wait > 0 && !local(ctx),
+		Waits:   !local(ctx),
 		Replies: in.Replies, Continuation: continuation, Resume: in.Resume, Founder: in.Founder,
 		Hold: a.holding(ctx, in, clock), Progress: progress, Late: func(late turn.ToolResult) { a.resolve(context.WithoutCancel(ctx), in, late) },
 	})
@@ -179,7 +179,7 @@ func (a *Activities) settleCall(ctx context.Context, in workflows.CallInput, res
 
 func (a *Activities) receipt(in workflows.CallInput, r journal.CallRecord, reused bool) workflows.CallResult {
 	return workflows.CallResult{
-		Version: workflows.WireVersion, CallID: in.Call.ID, Tool: in.Tool.ID, Arguments: in.Call.Arguments,
+		CallID: in.Call.ID, Tool: in.Tool.ID, Arguments: in.Call.Arguments,
 		Outcome: r.Outcome, Preview: turn.Cut(r.Text, turn.ResultPreview), SizeBytes: r.SizeBytes, Reused: reused, Home: a.homeOf(in),
 	}
 }

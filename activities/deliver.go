@@ -69,7 +69,7 @@ func (d *Deliveries) handOver(ctx context.Context, in workflows.HandOverInput) (
 
 // look says what the journal has of the message.
 func (d *Deliveries) look(ctx context.Context, in workflows.HandOverInput) (workflows.DeliverResult, error) {
-	res := workflows.DeliverResult{Version: workflows.WireVersion, Session: in.Session, MessageID: in.Message.ID}
+	res := workflows.DeliverResult{Session: in.Session, MessageID: in.Message.ID}
 	t, err := d.o.Journal(in.Tenant).Delivered(ctx, in.Session, in.Message.ID)
 	if errors.Is(err, journal.ErrNotFound) {
 		return res, nil

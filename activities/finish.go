@@ -24,7 +24,7 @@ func (a *Activities) Finish(ctx context.Context, in workflows.FinishInput) (work
 		// The turn was cancelled while it began, and never got into the journal: there is nothing to settle.
 		record, err = journal.TurnRecord{State: in.Ending.State}, nil
 	}
-	res := workflows.FinishResult{Version: workflows.WireVersion, State: record.State}
+	res := workflows.FinishResult{State: record.State}
 	if record.State == turn.StateCancelled && record.Answer != "" {
 		res.Answer = a.redact(record.Answer)
 	}

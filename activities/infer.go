@@ -98,11 +98,10 @@ func (a *Activities) ask(ctx context.Context, in workflows.InferInput, inf journ
 	return answer, nil, a.asked(ctx, asking, in, inf, s.partial(), err)
 }
 
-// asked decides what a failed inference leaves as: a stop keeps the partial text, a worker's end and a newer attempt
-// count as nothing, and a failure of the provider is retried at most RetryMax times over all attempts.
+// asked decides what a failed inference leaves as: a stop, a worker's end and a newer attempt count as nothing, and a failure of the provider is retried at most RetryMax times over all attempts.
 func (a *Activities) asked(ctx, asking context.Context, in workflows.InferInput, inf journal.Inference, partial string, err error) error {
 	if temporal.IsCanceledError(context.Cause(ctx)) {
-		return temporal.NewCanceledError(turn.Cut(partial, turn.AnswerInline))
+		return temporal.NewCanceledError() // the stream has what was said
 	}
 	if ctx.Err() != nil {
 		return failure(ctx, turn.Errorf(turn.CodeLLMTransport, err, "the worker stopped in the middle of an inference"))
@@ -166,7 +165,7 @@ func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf jo
 // transcribe makes the assistant's message of an answer: calls where it asks for calls, and otherwise what people read.
 func transcribe(in workflows.InferInput, profile turn.Profile, answer turn.Answer) turn.Message {
 	m := turn.Message{Role: turn.RoleAssistant, Text: answer.Text, TurnID: in.Turn, Step: in.Step}
-	if stopped(in, answer) {
+	if answer.Stop() != "" {
 		partial := turn.ParsePartial(in.Plan.Mode, in.Step, answer, pinned(profile))
 		if m.ToolCalls = partial.Calls; partial.Text != "" || len(m.ToolCalls) > 0 {
 			m.Text = partial.Text
@@ -202,14 +201,9 @@ func pinned(p turn.Profile) []turn.Tool {
 // inferResult is the same for an answer that was just settled and for one that was found.
 func (a *Activities) inferResult(ctx context.Context, in workflows.InferInput, profile turn.Profile, inf journal.Inference, reused bool) workflows.InferResult {
 	return workflows.InferResult{
-		Version: workflows.WireVersion, Proposal: a.proposal(ctx, in, profile, inf.Answer), Head: inf.Head, Usage: inf.Answer.Usage,
+		Proposal: a.proposal(ctx, in, profile, inf.Answer), Head: inf.Head, Usage: inf.Answer.Usage,
 		Failures: inf.Failures, Attempt: inf.Attempt, Reused: reused, Untaken: inf.Untaken,
 	}
-}
-
-// stopped reports whether the answer ended before it was complete, in a turn that knows of such answers.
-func stopped(in workflows.InferInput, answer turn.Answer) bool {
-	return in.Stops && answer.Stop() != ""
 }
 
 // stoppedProposal has the text and the calls of an answer that ended before it was complete. One that was cut within an
@@ -228,7 +222,7 @@ func (a *Activities) stoppedProposal(in workflows.InferInput, profile turn.Profi
 
 // proposal parses the answer and checks its calls against the pinned catalogue, before anything is claimed.
 func (a *Activities) proposal(ctx context.Context, in workflows.InferInput, profile turn.Profile, answer turn.Answer) turn.Proposal {
-	if stopped(in, answer) {
+	if answer.Stop() != "" {
 		return a.stoppedProposal(in, profile, answer)
 	}
 	action, err := turn.Parse(in.Plan.Mode, in.Step, answer, pinned(profile))

@@ -23,12 +23,12 @@ func (a *Activities) Ask(ctx context.Context, in workflows.AskInput) (workflows.
 	for _, w := range in.Waits {
 		a.windows.forget(stepHead(journal.StepKey{Turn: in.Turn, Step: w.Step}))
 	}
-	return workflows.AskResult{Version: workflows.WireVersion, Rulings: ruled}, failure(ctx, err)
+	return workflows.AskResult{Rulings: ruled}, failure(ctx, err)
 }
 
 // Decide records what people said, unless they have only said again what the session has had.
 func (a *Activities) Decide(ctx context.Context, in workflows.DecideInput) (workflows.DecideResult, error) {
-	res := workflows.DecideResult{Version: workflows.WireVersion}
+	res := workflows.DecideResult{}
 	heard, err := a.heard(ctx, in.Session, in.Said)
 	if err == nil && !heard {
 		err = a.journal.Decide(ctx, journal.DecideInput{Session: in.Session, Turn: in.Turn, Rulings: in.Rulings, At: time.Now()})
@@ -116,9 +116,6 @@ func (a *Activities) begunTurn(ctx context.Context, id string) (begunTurn, error
 // person would be asked for. Rules that cannot be read allow nothing.
 func (a *Activities) weigh(ctx context.Context, key journal.StepKey, session string, profile turn.Profile, calls []turn.ToolCall) []turn.CallProposal {
 	proposals := a.callProposals(calls)
-	if profile.Policy == nil { // a turn of before: its workflow weighs
-		return proposals
-	}
 	var rules []turn.SessionRule
 	read := false
 	guard, tools := a.guard(ctx, key, session, profile.Policy.Taint), a.standing(ctx)
@@ -175,10 +172,10 @@ func widest(taint turn.TaintMode, fromRule bool) turn.Scope {
 // guard weighs calls of a session that may have read what strangers say. Such words may be instructions: what a call could
 // change or send because of them, a person is to see first, whatever lists and rules allow. What somebody has allowed for
 // good counts for exactly these arguments only; where the guard is strict, not even that.
-func (a *Activities) guard(ctx context.Context, key journal.StepKey, session string, mode turn.TaintMode) func(turn.Descriptor, json.RawMessage, *turn.Policy) (turn.Permission, string, bool) {
+func (a *Activities) guard(ctx context.Context, key journal.StepKey, session string, mode turn.TaintMode) func(turn.Descriptor, json.RawMessage, turn.Policy) (turn.Permission, string, bool) {
 	var mark *journal.Mark
 	asked := false
-	return func(d turn.Descriptor, arguments json.RawMessage, policy *turn.Policy) (turn.Permission, string, bool) {
+	return func(d turn.Descriptor, arguments json.RawMessage, policy turn.Policy) (turn.Permission, string, bool) {
 		permission, why, fromRule := policy.PermitBy(d.Pinned(), arguments)
 		if permission == turn.Deny || d.Contained || mode != turn.TaintOn && mode != turn.TaintStrict {
 			return permission, why, fromRule

@@ -20,7 +20,7 @@ func (a *Activities) RefreshTools(ctx context.Context, in workflows.RefreshInput
 }
 
 func (a *Activities) refreshTools(ctx context.Context, in workflows.RefreshInput) (workflows.RefreshResult, error) {
-	res := workflows.RefreshResult{Version: workflows.WireVersion}
+	res := workflows.RefreshResult{}
 	catalogues, err := a.catalogues(ctx)
 	if err != nil {
 		return res, err

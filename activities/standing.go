@@ -59,9 +59,9 @@ func (s *standing) drifted(d turn.Descriptor) string {
 
 // missing says why a name is none of the turn's tools. code tells people where to look; it is empty where there is no tool
 // of that name. Of tools that policy keeps from the model nothing is said.
-func (s *standing) missing(name string, policy *turn.Policy) (reason string, code turn.Code) {
+func (s *standing) missing(name string, policy turn.Policy) (reason string, code turn.Code) {
 	named := func(t turn.Descriptor) bool {
-		return (t.ID == name || t.Wire == name) && (policy == nil || policy.Offered(t.Pinned()))
+		return (t.ID == name || t.Wire == name) && policy.Offered(t.Pinned())
 	}
 	for _, c := range s.now() {
 		switch {

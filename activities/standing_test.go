@@ -64,7 +64,7 @@ func TestWhetherAPinnedToolIsWhatItWas(t *testing.T) {
 }
 
 func TestWhyANameIsNoneOfTheTurnsTools(t *testing.T) {
-	policy := &turn.Policy{Allow: []string{"mcp/*"}, Deny: []string{"mcp/git/secret"}}
+	policy := turn.Policy{Allow: []string{"mcp/*"}, Deny: []string{"mcp/git/secret"}}
 	for name, c := range map[string]struct {
 		says string
 		code turn.Code

@@ -29,16 +29,14 @@ const (
 
 // bounded shortens the timeouts of a call to the turn's remaining time after the call has waited.
 func bounded(in workflows.CallInput, waited time.Duration) workflows.CallInput {
-	if in.Left > 0 {
-		left := max(in.Left-waited, time.Second)
-		in.Timeout, in.TotalTimeout = min(in.Timeout, left), min(in.TotalTimeout, left)
-	}
+	left := max(in.Left-waited, time.Second)
+	in.Timeout, in.TotalTimeout = min(in.Timeout, left), min(in.TotalTimeout, left)
 	return in
 }
 
 // repeats reports whether the workflow dispatches a call again, instead of recording that its outcome is unknown.
 func repeats(in workflows.CallInput, clock *clock) bool {
-	return in.Again && (in.Wait == 0 || in.Attempt < workflows.Repeats || clock.busy() < in.Wait)
+	return in.Again && (in.Attempt < workflows.Repeats || clock.busy() < in.Wait)
 }
 
 // callFailure maps the error of a call to the one that leaves the worker, with the working time so far as its detail.
@@ -53,7 +51,7 @@ func callFailure(ctx context.Context, in workflows.CallInput, clock *clock, err 
 	clock.stop() // no beat follows what is recorded here
 	e, busy := asTurnError(err), clock.busy()
 	options := temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{busy}}
-	if e.Code != turn.CodeToolNotSent || in.Wait == 0 || local(ctx) {
+	if e.Code != turn.CodeToolNotSent || local(ctx) {
 		logFailure(ctx, e)
 		return temporal.NewApplicationErrorWithOptions(e.Message, string(e.Code), options)
 	}

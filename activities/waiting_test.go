@@ -60,7 +60,6 @@ func TestOnlyACallThatWasNotSentMayBeRetried(t *testing.T) {
 		retry bool
 	}{
 		"not sent":                      {away, 15 * time.Second, true},
-		"not sent, of an older version": {away, 0, false},
 		"not sent, and no time is left": {away, time.Nanosecond, false},
 		"drift":                         {turn.Errorf(turn.CodeToolDrift, nil, "changed"), 15 * time.Second, false},
 		"a server that lost its state":  {turn.Errorf(turn.CodeToolStateLost, nil, "gone"), 15 * time.Second, false},

@@ -91,7 +91,7 @@ func turnExit(r workflows.Result) int {
 		return exitFailed
 	}
 	switch r.FinishReason {
-	case turn.FinishAnswered, turn.FinishQuestion, turn.FinishDuplicate:
+	case turn.FinishAnswered, turn.FinishDuplicate:
 		return exitAnswered
 	case turn.FinishTimeout:
 		return exitTimeout

@@ -23,7 +23,6 @@ func TestExitCodesOfTurns(t *testing.T) {
 		want   int
 	}{
 		{turn.StateCompleted, turn.FinishAnswered, "", 0},
-		{turn.StateCompleted, turn.FinishQuestion, "", 0},
 		{turn.StateCompleted, turn.FinishDuplicate, "", 0},
 		{turn.StateCompleted, turn.FinishNoMessage, "", 1},
 		{turn.StateCompleted, turn.FinishInterrupted, "", 1},

@@ -336,5 +336,5 @@ func TestARepeatableCallIsMadeAgainWhereItsServerDied(t *testing.T) {
 	assert.Equal(t, 2, call.Runs)
 	assert.Len(t, r.model.Requests(), 2, "the model is told once")
 	r.sound(t.Name())
-	r.keep("v6-repeated", t.Name(), run.GetRunID())
+	r.keep("v1-repeated", t.Name(), run.GetRunID())
 }

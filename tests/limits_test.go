@@ -116,7 +116,7 @@ func TestInputsThatNoServerCouldCarryOutAreRefused(t *testing.T) {
 		_, res := r.failure(run)
 		assert.Equal(t, turn.CodeConfigInvalid, res.Code, name)
 		if name == "timeout" {
-			r.keep("v7-input-bounds", run.GetID(), run.GetRunID())
+			r.keep("v1-input-bounds", run.GetID(), run.GetRunID())
 		}
 	}
 	assert.Empty(t, r.model.Requests())
@@ -330,7 +330,7 @@ func TestPolicySaysNoAndTheModelIsTold(t *testing.T) {
 			r.work(engine.WithTool("echo", "Echoes.", touch, engine.Risk(turn.RiskLow)))
 			res := r.ask(session(t), "Echo.")
 			assert.Equal(t, "I may not.", res.Answer)
-			r.keep(map[string]string{"denied": "v1-policy-denied", "denied-by-rule": "v2-policy-denied-by-rule"}[name], session(t), res.Turn)
+			r.keep(map[string]string{"denied": "v1-policy-denied", "denied-by-rule": "v1-policy-denied-by-rule"}[name], session(t), res.Turn)
 			assert.Contains(t, r.model.Requests()[1].Chat.Last("tool").Content, c.told)
 			assert.False(t, ran)
 			messages := paired(t, r, session(t))
@@ -379,7 +379,7 @@ func TestCancelInTheMiddleOfAnInference(t *testing.T) {
 	r.awaitChunk(run.GetRunID(), turn.ChunkTextDelta)
 	res := r.cancelled(run)
 	assert.Equal(t, "I was about ", res.Answer, "what was said until then")
-	r.keep("v2-cancelled-in-inference", session(t), res.Turn)
+	r.keep("v1-cancelled-in-inference", session(t), res.Turn)
 	require.NoError(t, r.model.Await(t.Context(), func(all []script.Request) bool { return all[0].Outcome == script.Aborted }))
 	r.goesOn(session(t))
 }
@@ -406,7 +406,7 @@ func TestCancelInTheMiddleOfACall(t *testing.T) {
 			<-began
 			res := r.cancelled(run)
 			assert.Equal(t, "One moment.", res.Answer)
-			r.keep("v2-cancelled-in-call-"+lane, session(t), res.Turn)
+			r.keep("v1-cancelled-in-call-"+lane, session(t), res.Turn)
 			calls, err := r.store.Calls(t.Context(), res.Turn)
 			require.NoError(t, err)
 			require.Len(t, calls, 1)

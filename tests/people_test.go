@@ -118,7 +118,7 @@ func TestAMessageJoinsTheRunningTurnBeforeItsNextInference(t *testing.T) {
 	assert.Equal(t, "user assistant tool user assistant", strings.Join(roles, " "), "after the results, before the next answer")
 	_, kinds, _ := r.story(first.Turn)
 	assert.Equal(t, 1, kinds[turn.ChunkMessageJoined])
-	r.keep("v2-joined", session(t), first.Turn)
+	r.keep("v1-joined", session(t), first.Turn)
 	r.sound(session(t))
 }
 
@@ -141,9 +141,9 @@ func TestAMessageThatComesTooLateBeginsTheNextTurn(t *testing.T) {
 	assert.Equal(t, "To the second.", second.Answer)
 	assert.Equal(t, "To the third.", third.Answer)
 	assert.Len(t, map[string]bool{first.Turn: true, second.ID: true, third.ID: true}, 3, "a turn each")
-	r.keep("v2-queued-first", session(t), first.Turn)
-	r.keep("v2-queued-middle", session(t), second.ID)
-	r.keep("v2-queued-last", session(t), third.ID)
+	r.keep("v1-queued-first", session(t), first.Turn)
+	r.keep("v1-queued-middle", session(t), second.ID)
+	r.keep("v1-queued-last", session(t), third.ID)
 	r.ran = append(r.ran, workflow.Execution{ID: session(t), RunID: second.ID}, workflow.Execution{ID: session(t), RunID: third.ID})
 	r.sound(session(t))
 }
@@ -194,7 +194,7 @@ func TestAQuestionIsAnsweredByNameOrByTheNextMessage(t *testing.T) {
 			messages, _ := r.transcript(session(t))
 			assert.Equal(t, "Which file?", messages[1].Text)
 			assert.Equal(t, "main.go", messages[2].Text)
-			r.keep("v5-question-"+name, session(t), begun.Turn)
+			r.keep("v1-question-"+name, session(t), begun.Turn)
 			r.sound(session(t))
 		})
 	}
@@ -237,7 +237,7 @@ func TestACallRunsOnceWhenAPersonAllowsIt(t *testing.T) {
 				assert.Contains(t, told, "denied")
 				assert.Contains(t, told, "not now")
 			}
-			r.keep("v5-approval-"+name, session(t), begun.Turn)
+			r.keep("v1-approval-"+name, session(t), begun.Turn)
 			r.sound(session(t))
 		})
 	}
@@ -281,7 +281,7 @@ func TestAllApprovalsOfAnAnswerComeBeforeItsCalls(t *testing.T) {
 	assert.EqualValues(t, 1, effects.Load())
 	messages := paired(t, r, session(t))
 	assert.Equal(t, []turn.Outcome{turn.OutcomeOK, turn.OutcomeOK, turn.OutcomeDenied}, []turn.Outcome{messages[2].Outcome, messages[3].Outcome, messages[4].Outcome})
-	r.keep("v5-approvals-mixed", session(t), begun.Turn)
+	r.keep("v1-approvals-mixed", session(t), begun.Turn)
 	r.sound(session(t))
 }
 
@@ -350,7 +350,7 @@ func TestWhatNobodyDecidesExpires(t *testing.T) {
 			assert.Equal(t, c.verdict, waits[0].Ruling.Verdict)
 			_, err = r.people().Approve(t.Context(), session(t), workflows.Approval{Call: w.ID, Allow: true, ArgumentsHash: w.ArgumentsHash})
 			require.ErrorIs(t, err, sessions.ErrNotRunning)
-			r.keep("v5-expired-"+name, session(t), begun.Turn)
+			r.keep("v1-expired-"+name, session(t), begun.Turn)
 			r.sound(session(t))
 		})
 	}
@@ -418,7 +418,7 @@ func TestAStopDoesNotWaitForAnybody(t *testing.T) {
 			}, time.Minute, 10*time.Millisecond)
 			assert.Equal(t, "I go on.", r.ask(session(t), "Go on.").Answer)
 			assert.Zero(t, effects.Load())
-			r.keep("v2-stopped-"+name, session(t), first.Turn)
+			r.keep("v1-stopped-"+name, session(t), first.Turn)
 			r.sound(session(t))
 		})
 	}
@@ -447,7 +447,7 @@ func TestAMessageSurvivesAReset(t *testing.T) {
 	rec, err := r.store.Delivered(t.Context(), session(t), "m2")
 	require.NoError(t, err)
 	assert.Equal(t, run.GetRunID(), rec.ID)
-	r.keep("v2-reset-joined", session(t), again.GetRunID())
+	r.keep("v1-reset-joined", session(t), again.GetRunID())
 	r.sound(session(t))
 }
 
@@ -466,7 +466,7 @@ func TestADecisionSurvivesAReset(t *testing.T) {
 	again := r.reset(run, r.tasks(run)[0])
 	assert.Equal(t, "Done.", r.result(again).Answer)
 	gate.Release()
-	r.keep("v2-reset-approved", session(t), again.GetRunID())
+	r.keep("v1-reset-approved", session(t), again.GetRunID())
 	assert.Equal(t, "Done.", r.result(r.reset(again, r.tasks(again)[0])).Answer)
 	assert.EqualValues(t, 1, effects.Load())
 	r.sound(session(t))
@@ -488,7 +488,7 @@ func TestAQueuedMessageThatCannotBeginFailsOnRecord(t *testing.T) {
 	assert.NotEmpty(t, refused.Message)
 	third := r.answered(session(t), "m3")
 	assert.Equal(t, "To the third.", third.Answer)
-	r.keep("v2-queued-refused", session(t), refused.ID)
+	r.keep("v1-queued-refused", session(t), refused.ID)
 	r.ran = append(r.ran, workflow.Execution{ID: session(t), RunID: refused.ID}, workflow.Execution{ID: session(t), RunID: third.ID})
 }
 
@@ -557,6 +557,6 @@ func TestAStopLeavesWhatWaitsForTheNextTurn(t *testing.T) {
 	second, third := r.answered(session(t), "m2"), r.answered(session(t), "m3")
 	assert.Equal(t, turn.StateCompleted, second.State)
 	assert.Equal(t, "To the third.", third.Answer)
-	r.keep("v5-stopped-queued", session(t), first.Turn)
+	r.keep("v1-stopped-queued", session(t), first.Turn)
 	r.sound(session(t))
 }

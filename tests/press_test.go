@@ -330,7 +330,7 @@ func TestCancelledBeforeAnyWorkerCame(t *testing.T) {
 	require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
 	r.work()
 	r.cancelledRun(run)
-	r.keep("v2-cancelled-unseen", t.Name(), run.GetRunID())
+	r.keep("v1-cancelled-unseen", t.Name(), run.GetRunID())
 	assert.Empty(t, r.model.Requests())
 	assert.Equal(t, "An answer.", r.ask(t.Name(), "The second question.").Answer)
 	r.sound(t.Name())
@@ -505,7 +505,7 @@ func TestACallThatSomebodyElseReportsAsFailedIsAskedOfTheLedger(t *testing.T) {
 	assert.Equal(t, 1, l.count("effect", "x"))
 	assert.Equal(t, turn.OutcomeOK, r.calls(run.GetRunID(), 1)[0].Outcome)
 	r.sound(t.Name())
-	r.keep("v6-call-misreported", t.Name(), run.GetRunID())
+	r.keep("v1-call-misreported", t.Name(), run.GetRunID())
 }
 
 // deaf is a model that says a few words and then waits for its context's end.

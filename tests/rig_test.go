@@ -124,14 +124,9 @@ func (r *rig) handedOn(session string, in workflows.Input) client.WorkflowRun {
 	defer w.Stop()
 	run, err := r.client.ExecuteWorkflow(r.t.Context(), client.StartWorkflowOptions{ID: session, TaskQueue: queue}, "Continue", in)
 	require.NoError(r.t, err)
-	first, id := run.GetRunID(), ""
-	require.Eventually(r.t, func() bool {
-		d, err := r.client.DescribeWorkflowExecution(r.t.Context(), session, "")
-		require.NoError(r.t, err)
-		id = d.WorkflowExecutionInfo.Execution.RunId
-		return id != first
-	}, time.Minute, 5*time.Millisecond)
-	return r.client.GetWorkflow(r.t.Context(), session, id)
+	end, err := r.client.GetWorkflowHistory(r.t.Context(), session, run.GetRunID(), true, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT).Next()
+	require.NoError(r.t, err)
+	return r.client.GetWorkflow(r.t.Context(), session, end.GetWorkflowExecutionContinuedAsNewEventAttributes().GetNewExecutionRunId())
 }
 
 // ask runs a turn to its result.

@@ -252,8 +252,8 @@ func TestADeliveryIsOverWhenItsTurnIs(t *testing.T) {
 	res, err := r.delivered(run)
 	require.NoError(t, err)
 	first := r.once(session(t), run)
-	assert.Equal(t, workflows.DeliverResult{Version: 1, Session: session(t), MessageID: first.MessageID, Turn: first.ID, State: turn.StateCompleted, FinishReason: turn.FinishAnswered}, res)
-	r.keep("v2-deliver", run.GetID(), run.GetRunID())
+	assert.Equal(t, workflows.DeliverResult{Session: session(t), MessageID: first.MessageID, Turn: first.ID, State: turn.StateCompleted, FinishReason: turn.FinishAnswered}, res)
+	r.keep("v1-deliver", run.GetID(), run.GetRunID())
 }
 
 func TestADeliveryWhoseWorkerIsKilledSendsOnce(t *testing.T) {
@@ -270,7 +270,7 @@ func TestADeliveryWhoseWorkerIsKilledSendsOnce(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, turn.StateCompleted, res.State)
 	assert.Equal(t, res.Turn, r.once(session(t), run).ID)
-	r.keep("v2-deliver-killed", run.GetID(), run.GetRunID())
+	r.keep("v1-deliver-killed", run.GetID(), run.GetRunID())
 	r.sound(session(t))
 }
 
@@ -294,7 +294,7 @@ func TestADeliveryToATurnThatWaitsForAPerson(t *testing.T) {
 	res, err := r.delivered(run)
 	require.NoError(t, err)
 	assert.Equal(t, turn.StateCompleted, res.State)
-	r.keep("v2-deliver-waiting", run.GetID(), run.GetRunID())
+	r.keep("v1-deliver-waiting", run.GetID(), run.GetRunID())
 }
 
 // asleep waits until a delivery has looked, and sleeps.
@@ -319,7 +319,7 @@ func TestADeliveryThatIsCancelledLeavesItsTurnAlone(t *testing.T) {
 	gate.Release()
 	rec := r.answered(session(t), workflows.DeliveryID(run.GetID(), run.GetRunID()))
 	assert.Equal(t, "Done.", rec.Answer)
-	r.keep("v2-deliver-cancelled", run.GetID(), run.GetRunID())
+	r.keep("v1-deliver-cancelled", run.GetID(), run.GetRunID())
 }
 
 func TestADeliveryJoinsTheTurnThatRuns(t *testing.T) {
@@ -374,7 +374,7 @@ func TestADeliveryThatNoSessionTakes(t *testing.T) {
 	run := r.deliver("deliver "+session(t), " ", "Do it.")
 	_, err := r.delivered(run)
 	require.ErrorContains(t, err, "the session ID is empty")
-	r.keep("v2-deliver-refused", run.GetID(), run.GetRunID())
+	r.keep("v1-deliver-refused", run.GetID(), run.GetRunID())
 	running, err := sessions.New(r.client, sessions.Options{}).Running(t.Context(), "nowhere "+session(t))
 	require.NoError(t, err)
 	assert.False(t, running)

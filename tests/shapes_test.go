@@ -213,7 +213,7 @@ func TestCancelledWhileCallsWaitForASlot(t *testing.T) {
 	assert.Equal(t, "a", <-began)
 	r.cancelled(run)
 	assert.Empty(t, began, "the second call never began")
-	r.keep("v2-cancelled-in-line", session(t), run.GetRunID())
+	r.keep("v1-cancelled-in-line", session(t), run.GetRunID())
 	messages := paired(t, r, session(t))
 	require.Len(t, messages, 4)
 	assert.Equal(t, turn.OutcomeCancelled, messages[3].Outcome)
@@ -317,7 +317,7 @@ func TestStoppedWhileTheJournalIsLocked(t *testing.T) {
 		comes bool // back, in time
 		keep  string
 	}{
-		"and comes back":                   {"The first question.", true, "v2-cancelled-begin-locked"},
+		"and comes back":                   {"The first question.", true, "v1-cancelled-begin-locked"},
 		"and stays away":                   {"The first question.", false, "v1-cancelled-begin-gone"},
 		"and stays away, a large question": {large, false, ""}, // its workflow task ends before its local activity at any time
 	} {
@@ -354,12 +354,30 @@ func TestStoppedWhileTheJournalIsLocked(t *testing.T) {
 	}
 }
 
+// A turn that is stopped before it could begin does not swallow a message that was accepted for the next turn.
+func TestAQueuedMessageOutlivesAStopWhileTheJournalIsLocked(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Text("An answer."))
+	store := &away{begin: refuse, left: 1000}
+	r.work(engine.WithJournal(store.wrap))
+	run := r.begin(session(t), "The first question.", nil)
+	r.happened(run, enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED)
+	r.say(session(t), workflows.Message{ID: "m2", Text: "The second question.", After: true})
+	require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
+	r.happened(run, enumspb.EVENT_TYPE_TIMER_FIRED)
+	store.back()
+	assert.Equal(t, "An answer.", r.answered(session(t), "m2").Answer)
+	assert.Empty(t, r.ended(run.GetRunID()).Answer)
+	r.keep("v1-cancelled-begin-gone-queued", session(t), run.GetRunID())
+	r.sound(session(t))
+}
+
 func TestACallWaitsForTheJournal(t *testing.T) {
 	t.Parallel()
 	t.Run("once", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, script.Steps(script.Call("local_echo", `{"text":"hello"}`), script.Text("It echoed.")))
-		store := away{claim: refuse, left: 1}
+		store := away{claim: refuse, left: 10} // more often than one dispatch tries, and less often than two
 		r.work(append(withEcho(), engine.WithJournal(store.wrap))...)
 		run := r.begin(session(t), "Echo hello.", nil)
 		assert.Equal(t, "It echoed.", r.result(run).Answer)

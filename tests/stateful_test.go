@@ -38,7 +38,7 @@ func TestAStatefulServerServesATurnFromOneProcess(t *testing.T) {
 		assert.ElementsMatch(t, []string{"remembered a as number 1", "remembered b as number 2"}, swapped(said[:2]), "calls of one answer share a process")
 		assert.Equal(t, []string{"remembered c as number 3", "remembered d as number 4"}, said[2:], "each turn has a process of its own")
 		r.sound(session)
-		r.keep("v6-stateful", session, run.GetRunID())
+		r.keep("v1-stateful", session, run.GetRunID())
 	}
 }
 
@@ -72,5 +72,5 @@ func TestStateThatIsLostIsSaidAndNotMadeUp(t *testing.T) {
 	assert.Contains(t, calls[1].Text, "server state lost")
 	assert.Equal(t, "remembered c as number 1", calls[2].Text, "the next call begins anew, which the model knows")
 	r.sound(t.Name())
-	r.keep("v6-state-lost", t.Name(), run.GetRunID())
+	r.keep("v1-state-lost", t.Name(), run.GetRunID())
 }

@@ -114,7 +114,7 @@ func TestACallWaitsForItsServer(t *testing.T) {
 	attempts := r.attempted(run)
 	require.Len(t, attempts, 1, "waiting costs no history")
 	assert.Greater(t, attempts[0], int32(2))
-	r.keep("v7-waited", session(t), run.GetRunID())
+	r.keep("v1-waited", session(t), run.GetRunID())
 	r.sound(session(t))
 }
 
@@ -137,7 +137,7 @@ func TestTheModelIsToldWhyACallWasNotMade(t *testing.T) {
 	assert.Equal(t, turn.OutcomeError, call.Outcome, "that nothing happened is certain")
 	assert.Equal(t, turn.CodeToolNotSent, call.Code)
 	assert.Zero(t, s.count("begun", "x"))
-	r.keep("v7-waited-in-vain", session(t), run.GetRunID())
+	r.keep("v1-waited-in-vain", session(t), run.GetRunID())
 	r.sound(session(t))
 }
 
@@ -169,7 +169,7 @@ func TestAStopEndsTheWaitForAServer(t *testing.T) {
 	call := r.calls(run.GetRunID(), 1)[0]
 	assert.Equal(t, turn.OutcomeCancelled, call.Outcome, "that nothing happened is certain")
 	assert.Zero(t, call.Runs)
-	r.keep("v7-stopped-waiting", session(t), run.GetRunID())
+	r.keep("v1-stopped-waiting", session(t), run.GetRunID())
 	r.sound(session(t))
 }
 
@@ -222,7 +222,7 @@ func TestARepeatableCallIsRepeatedWhileItsTimeLasts(t *testing.T) {
 	assert.Equal(t, turn.FinishAnswered, res.FinishReason)
 	assert.Equal(t, 1, l.count("effect", "x"))
 	assert.Equal(t, turn.OutcomeOK, r.calls(run.GetRunID(), 1)[0].Outcome)
-	r.keep("v7-repeated", session(t), run.GetRunID())
+	r.keep("v1-repeated-often", session(t), run.GetRunID())
 	r.sound(session(t))
 }
 
@@ -287,6 +287,6 @@ func TestATurnTakesUpTheToolsOfAServerThatIsBack(t *testing.T) {
 	assert.Contains(t, string(requests[2].Body), "Available again", "the model is told")
 	assert.NotContains(t, string(requests[3].Body), "Available again", "once")
 	assert.False(t, away(requests[3]))
-	r.keep("v7-tools-back", session(t), run.GetRunID())
+	r.keep("v1-tools-back", session(t), run.GetRunID())
 	r.sound(session(t))
 }

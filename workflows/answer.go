@@ -22,7 +22,6 @@ type Answer struct {
 
 // AnswerResult acknowledges an Answer.
 type AnswerResult struct {
-	Version  int    `json:"v"`
 	Turn     string `json:"turn"`
 	Question string `json:"question"`
 }
@@ -34,14 +33,14 @@ func (r *run) answer(ctx workflow.Context, a Answer) (AnswerResult, error) {
 	case r.toHeld(a.Question):
 		ruling.Reply = a.Reply
 		r.pass(ctx, ruling)
-		return AnswerResult{Version: WireVersion, Turn: r.turnID, Question: a.Question}, nil
+		return AnswerResult{Turn: r.turnID, Question: a.Question}, nil
 	case a.Reply != nil:
 		ruling.Reply = a.Reply
 	default:
 		r.progress.Inbox = append(r.progress.Inbox, Message{ID: AnswerID(r.turnID, a.Question), Text: a.Text, Blob: a.Blob})
 	}
 	r.desk.rule(ruling)
-	return AnswerResult{Version: WireVersion, Turn: r.turnID, Question: a.Question}, nil
+	return AnswerResult{Turn: r.turnID, Question: a.Question}, nil
 }
 
 // AnswerID is the ID of the message that an answer becomes in the transcript.

@@ -28,24 +28,12 @@ const (
 	maxApproval = 16 << 10
 )
 
-// boundsChange names the change that brought these bounds. Runs that began before replay without them.
-const boundsChange = "input-bounds"
-
-func bounded(ctx workflow.Context) bool {
-	return workflow.GetVersion(ctx, boundsChange, workflow.DefaultVersion, 1) != workflow.DefaultVersion
-}
-
-// cancelledFirst reports whether a run was cancelled before its input was refused. It ends as cancelled then: after a
-// failure the cron schedule of a client would begin the next run.
-func cancelledFirst(ctx workflow.Context) bool { return ctx.Err() != nil && bounded(ctx) }
-
 // bound replaces an input that exceeds a bound by one that check refuses.
 func (in Input) bound(ctx workflow.Context) Input {
-	refusal := in.excess(workflow.GetInfo(ctx))
-	if refusal == nil || !bounded(ctx) {
-		return in
+	if refusal := in.excess(workflow.GetInfo(ctx)); refusal != nil {
+		return Input{Tenant: in.Tenant, refusal: refusal}
 	}
-	return Input{Tenant: in.Tenant, refusal: refusal}
+	return in
 }
 
 // excess returns why the input exceeds a bound, or nil. A run that the workflow continued as a new one has ContinuedExecutionRunID, and
@@ -67,7 +55,7 @@ func (in Input) excess(info *workflow.Info) *turn.Error {
 	case handedOn:
 		return invalid("continued, turn and queue are for the workflow itself; leave them out of the input")
 	}
-	return checkExcess(info, in.Agent, in.Limits, in, maxInput)
+	return checkExcess(info, in.Agent, in, maxInput)
 }
 
 // excess returns why the input exceeds a bound, or nil. See Input.excess.
@@ -75,20 +63,15 @@ func (in DeliverInput) excess(info *workflow.Info) *turn.Error {
 	if !in.Since.IsZero() && info.ContinuedExecutionRunID == "" {
 		return invalid("since is for the workflow itself; leave it out of the input")
 	}
-	return checkExcess(info, in.Agent, in.Limits, in, maxRecorded) // HandOver gets it again
+	return checkExcess(info, in.Agent, in, maxRecorded) // HandOver gets it again
 }
 
-func checkExcess(info *workflow.Info, agent string, limits *LimitsRequest, in any, most int) *turn.Error {
+func checkExcess(info *workflow.Info, agent string, in any, most int) *turn.Error {
 	if info.WorkflowTaskTimeout < minTaskTimeout {
 		return invalid("the workflow task timeout is %s; the minimum is %s", info.WorkflowTaskTimeout, minTaskTimeout)
 	}
 	if len(agent) > maxAgent {
 		return invalid("the agent's name is %d bytes; the maximum is %d", len(agent), maxAgent)
-	}
-	if l, err := limits.apply(turn.DefaultLimits()); err == nil {
-		if err := l.CheckMaxima(); err != nil {
-			return invalid("%s", err.Error())
-		}
 	}
 	return checkSize("input", in, most)
 }

@@ -26,7 +26,7 @@ func TestLimitsOfAContinuedRunAreChecked(t *testing.T) {
 			env := suite.NewTestWorkflowEnvironment()
 			env.SetTestTimeout(time.Minute)
 			env.SetContinuedExecutionRunID("the run before")
-			p := turn.Progress{Pins: turn.Pins{Version: turn.PinsVersion, Limits: turn.DefaultLimits()}}
+			p := turn.Progress{Pins: turn.Pins{Limits: turn.DefaultLimits()}}
 			forge(&p.Pins.Limits)
 			env.ExecuteWorkflow(workflows.Turn, workflows.Input{Turn: "t", Continued: &p})
 			require.True(t, env.IsWorkflowCompleted())

@@ -39,7 +39,6 @@ type DeliverInput struct {
 
 // DeliverResult is what became of a message. State is that of the turn that took it; empty while none has.
 type DeliverResult struct {
-	Version      int               `json:"v"`
 	Session      string            `json:"session"`
 	MessageID    string            `json:"message_id"`
 	Turn         string            `json:"turn,omitempty"`
@@ -95,14 +94,12 @@ func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 	}
 	refused := in.check()
 	if refused == nil {
-		if refused = in.excess(info); refused != nil && !bounded(ctx) {
-			refused = nil
-		}
+		refused = in.excess(info)
 	}
-	if refused != nil && cancelledFirst(ctx) {
+	switch {
+	case refused != nil && ctx.Err() != nil:
 		return DeliverResult{}, ctx.Err()
-	}
-	if refused != nil {
+	case refused != nil:
 		return DeliverResult{}, temporal.NewNonRetryableApplicationError(refused.Message, string(refused.Code), nil)
 	}
 	patience := time.Duration(0)
@@ -149,7 +146,7 @@ func (in DeliverInput) handOver(ctx workflow.Context, patience time.Duration) (r
 		Summary: "to session " + turn.Cut(in.Session, 120),
 	})
 	err = workflow.ExecuteActivity(ctx, activityName(Deliveries.HandOver), HandOverInput{
-		Version: WireVersion, Session: in.Session, Tenant: in.Tenant, Message: in.Message, Agent: in.Agent, Limits: in.Limits, Patience: patience,
+		Session: in.Session, Tenant: in.Tenant, Message: in.Message, Agent: in.Agent, Limits: in.Limits, Patience: patience,
 	}).Get(ctx, &res)
 	return res, err
 }
@@ -172,10 +169,8 @@ func (in DeliverInput) check() *turn.Error {
 	if err := errors.Join(CheckSession(in.Session), CheckTenant(in.Tenant)); err != nil {
 		return invalid("%s", err.Error())
 	}
-	if in.Limits != nil {
-		if _, err := in.Limits.apply(turn.DefaultLimits()); err != nil {
-			return invalid("%s", err.Error())
-		}
+	if _, err := in.Limits.Apply(turn.DefaultLimits()); err != nil {
+		return invalid("%s", err.Error())
 	}
 	return checkMessage(in.Message)
 }

@@ -23,7 +23,7 @@ type patient struct {
 
 func (p *patient) HandOver(_ context.Context, in HandOverInput) (DeliverResult, error) {
 	p.seen = append(p.seen, in)
-	res := DeliverResult{Version: WireVersion, Session: in.Session, MessageID: in.Message.ID, Turn: "t", State: turn.StateWaiting}
+	res := DeliverResult{Session: in.Session, MessageID: in.Message.ID, Turn: "t", State: turn.StateWaiting}
 	if len(p.seen) > p.waits {
 		res.State, res.FinishReason = turn.StateCompleted, turn.FinishAnswered
 	}
@@ -88,9 +88,9 @@ type refusing struct{ sent, begins int }
 func (s *refusing) HandOver(_ context.Context, in HandOverInput) (DeliverResult, error) {
 	s.sent++
 	if s.sent > s.begins {
-		return DeliverResult{Version: WireVersion, Session: in.Session, Turn: "t", State: turn.StateCompleted}, nil
+		return DeliverResult{Session: in.Session, Turn: "t", State: turn.StateCompleted}, nil
 	}
-	return DeliverResult{Version: WireVersion, Session: in.Session, Untaken: true}, nil
+	return DeliverResult{Session: in.Session, Untaken: true}, nil
 }
 
 func TestADeliveryThatNoTurnTakesIsGivenUp(t *testing.T) {

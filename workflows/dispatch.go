@@ -84,17 +84,13 @@ var nonRetryable = []string{"payloadSizeError"}
 // stopPatience after the stop keeps it from that; the turn is then cancelled without a trace in the journal.
 func (r *run) begin(ctx workflow.Context, m Message) (out BeginResult, err error) {
 	in := BeginInput{
-		Version: WireVersion, Session: r.session, Tenant: r.in.Tenant, Turn: r.turnID, WorkflowID: r.id, RunID: r.runID,
+		Session: r.session, Tenant: r.in.Tenant, Turn: r.turnID, WorkflowID: r.id, RunID: r.runID,
 		Agent: r.in.Agent, Message: m, Limits: r.in.Limits,
 	}
 	taking, giveUp := workflow.NewDisconnectedContext(ctx)
 	defer giveUp()
 	out, err = callLocal(localOnce(taking, takeSummary), Activities.Begin, in)
 	if err == nil || !slowStore(err) {
-		// Only in a history from before the context was disconnected: Finish followed, which saw whether Begin had got
-		// through. One is kept, v1-cancelled-unseen. Those of that time in which a turn was cancelled during Begin as a
-		// regular activity do not replay: no version that made them was ever released.
-		r.begun = temporal.IsCanceledError(err)
 		return out, err
 	}
 	taken := again(taking, Activities.Begin, in, takeSummary)
@@ -106,18 +102,16 @@ func (r *run) begin(ctx workflow.Context, m Message) (out BeginResult, err error
 		}
 	}
 	err = taken.Get(ctx, &out)
-	if ctx.Err() != nil && slowStore(err) {
+	if ctx.Err() != nil && (slowStore(err) || temporal.IsCanceledError(err)) {
 		err = ctx.Err() // the server does not retry an attempt that is to be cancelled
 	}
 	return out, err
 }
 
-func (r *run) finish(ctx workflow.Context, e turn.Ending) (FinishResult, error) {
+func (r *run) finish(ctx workflow.Context, e turn.Ending, late []Message) (FinishResult, error) {
 	in := FinishInput{
-		Version: WireVersion, Session: r.session, Tenant: r.in.Tenant, Turn: r.turnID, Results: r.progress.Pending, Ending: e, Counters: r.progress.Counters,
-	}
-	if r.stopping {
-		in.Messages = slices.DeleteFunc(r.left(), r.waits)
+		Session: r.session, Tenant: r.in.Tenant, Turn: r.turnID, Results: r.progress.Pending,
+		Messages: late, Ending: e, Counters: r.progress.Counters,
 	}
 	if !r.begun {
 		in.Opening = r.refused
@@ -169,17 +163,13 @@ func slowStore(err error) bool {
 	return errors.As(err, &timeout) || code(err) == turn.CodeStoreUnavailable
 }
 
-// atOnce says that a stop does not wait for what the activities make of it.
-func (r *run) atOnce() bool { return r.progress.Pins.Version > 1 }
-
 func (r *run) infer(ctx workflow.Context, plan turn.Plan) (InferResult, error) {
 	pins, c := r.progress.Pins, r.progress.Counters
 	budget := turn.Remaining(pins.Limits, c)
 	ctx = workflow.WithActivityOptions(ctx, inferOptions(budget, fmt.Sprintf("%s · step %d", turn.Cut(plan.Model, 80), c.Step)))
-	return call(ctx, r.atOnce(), Activities.Infer, InferInput{
-		Version: WireVersion, Session: r.session, Turn: r.turnID, Step: c.Step, Expect: r.progress.Head,
+	return call(ctx, Activities.Infer, InferInput{
+		Session: r.session, Turn: r.turnID, Step: c.Step, Expect: r.progress.Head,
 		Results: r.progress.Pending, Messages: r.progress.Joining, Plan: plan, Budget: budget, RetryMax: pins.RetryMax,
-		Stops: pins.Version > 6,
 	})
 }
 
@@ -203,19 +193,15 @@ func (r *run) regularCall(ctx workflow.Context, in CallInput, home string) (Call
 	if home != "" {
 		patience = homePatience
 	}
-	retry := &temporal.RetryPolicy{MaximumAttempts: 1}
-	if in.Wait > 0 {
-		retry = waitForServer
-	}
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: home, ScheduleToStartTimeout: patience,
 		StartToCloseTimeout: CallDeadline(max(in.Timeout, in.TotalTimeout) + in.Hold),
 		HeartbeatTimeout:    heartbeat,
 		WaitForCancellation: true,
-		RetryPolicy:         retry,
+		RetryPolicy:         waitForServer,
 		Summary:             summary(in),
 	})
-	return call(ctx, r.atOnce(), Activities.CallTool, in)
+	return call(ctx, Activities.CallTool, in)
 }
 
 // summary is the line that the Web UI shows for a call. The server takes 200 bytes of it for certain.

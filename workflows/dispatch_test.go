@@ -83,7 +83,7 @@ func TestACallThatWasMadeOnceIsNotSaidToHaveFailed(t *testing.T) {
 			env.ExecuteWorkflow(func(ctx workflow.Context) (turn.Settled, error) {
 				tool := turn.Tool{ID: "mcp/x/pay", Timeout: time.Second, Repeatable: true}
 				r := &run{settling: map[string]bool{}}
-				r.progress.Pins = turn.Pins{Version: turn.PinsVersion, Tools: []turn.Tool{tool}, Limits: turn.DefaultLimits()}
+				r.progress.Pins = turn.Pins{Tools: []turn.Tool{tool}, Limits: turn.DefaultLimits()}
 				f := &flight{call: turn.CallProposal{ID: "c", Tool: tool.ID, Permission: turn.Allow}}
 				if c.first == nil { // the dispatch before this one has brought a question, which was answered
 					f.attempt, f.asked = 1, 1
@@ -120,7 +120,7 @@ func TestACallWhoseEndWasNotReportedIsAskedOfTheLedger(t *testing.T) {
 		return CallResult{CallID: in.Call.ID, Outcome: turn.OutcomeUnknown}, nil
 	}, activity.RegisterOptions{Name: "CallTool"})
 	env.ExecuteWorkflow(func(ctx workflow.Context) (turn.Outcome, error) {
-		r := &run{progress: turn.Progress{Pins: turn.Pins{Version: turn.PinsVersion}}}
+		r := &run{progress: turn.Progress{Pins: turn.Pins{}}}
 		receipt, err := r.dispatch(ctx, &flight{call: turn.CallProposal{ID: "c"}}, turn.Tool{Timeout: time.Second})
 		return receipt.Outcome, err
 	})

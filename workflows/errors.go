@@ -38,21 +38,11 @@ func message(err error) string {
 	return err.Error()
 }
 
-// partial is what the model had said when its inference was stopped; empty where the error does not tell.
+// partial is what the model had said when the turn's time was over; empty if the error does not tell.
 func partial(err error) string {
-	var cancelled *temporal.CanceledError
 	var app *temporal.ApplicationError
-	var details interface{ Details(...any) error }
-	switch {
-	case errors.As(err, &cancelled):
-		details = cancelled
-	case errors.As(err, &app):
-		details = app
-	default:
-		return ""
-	}
 	var said string
-	if details.Details(&said) != nil { // none, or of another shape
+	if !errors.As(err, &app) || app.Details(&said) != nil { // none, or of another shape
 		return ""
 	}
 	return said
@@ -61,11 +51,8 @@ func partial(err error) string {
 // ending maps an error that stops the turn to how it ends.
 func (r *run) ending(err error) turn.Ending {
 	if temporal.IsCanceledError(err) {
-		e := turn.Ending{State: turn.StateCancelled, Reason: turn.FinishCancelled, Answer: r.progress.Said, Message: "the turn was cancelled; what was done is kept"}
-		if said := partial(err); said != "" {
-			e.Answer = said
-		}
-		return e
+		return turn.Ending{State: turn.StateCancelled, Reason: turn.FinishCancelled, Answer: r.progress.Said,
+			Message: "the turn was cancelled; what was done is kept"}
 	}
 	c := code(err)
 	if c == "" {

@@ -14,7 +14,6 @@ import (
 
 // Snapshot answers the State query.
 type Snapshot struct {
-	Version  int            `json:"v"`
 	Session  string         `json:"session"`
 	Turn     string         `json:"turn"`
 	Phase    turn.PhaseName `json:"phase"`
@@ -28,8 +27,7 @@ type Snapshot struct {
 
 // SendResult acknowledges a message: it is in the turn's inbox and will be answered.
 type SendResult struct {
-	Version int    `json:"v"`
-	Turn    string `json:"turn"`
+	Turn string `json:"turn"`
 	// Joined: the turn ran already. The message is answered by it, or by the next one of the session where it came too
 	// late or asked to be; journal.Store's Delivered tells.
 	Joined bool `json:"joined,omitempty"`
@@ -50,7 +48,7 @@ func (r *run) handlers(ctx workflow.Context) error {
 }
 
 func (r *run) snapshot() Snapshot {
-	return Snapshot{Version: WireVersion, Session: r.session, Turn: r.turnID, Phase: r.phase, Counters: r.progress.Counters,
+	return Snapshot{Session: r.session, Turn: r.turnID, Phase: r.phase, Counters: r.progress.Counters,
 		Head: r.progress.Head, Model: r.progress.Pins.Model, Waits: r.desk.open(), Inbox: len(r.progress.Inbox)}
 }
 
@@ -76,7 +74,7 @@ func (r *run) send(ctx workflow.Context, m Message) (SendResult, error) {
 		}
 		r.progress.Inbox = append(r.progress.Inbox, m)
 	}
-	return SendResult{Version: WireVersion, Turn: r.turnID, Joined: joined}, nil
+	return SendResult{Turn: r.turnID, Joined: joined}, nil
 }
 
 // named gives a message without an ID that of its update: without one nobody could tell that the session has had it.

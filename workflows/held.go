@@ -50,7 +50,7 @@ func (r *run) stillHeld(turnID, id string) error {
 // pass has the answer recorded where the held call finds it. Where the journal knows no such question, nothing follows.
 func (r *run) pass(ctx workflow.Context, ruling turn.Ruling) {
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		in := DecideInput{Version: WireVersion, Session: r.session, Turn: r.turnID, Rulings: []turn.Ruling{ruling}}
+		in := DecideInput{Session: r.session, Turn: r.turnID, Rulings: []turn.Ruling{ruling}}
 		_, err := r.decide(ctx, in)
 		if err != nil {
 			delete(r.passed, ruling.ID) // the answer may be sent again

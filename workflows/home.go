@@ -86,7 +86,7 @@ func (r *run) lostHome(tool turn.Tool, err error) error {
 		r.loseHome(server(tool))
 		return err
 	}
-	if home == "" || !r.lost(err) {
+	if home == "" || !lost(err) {
 		return err
 	}
 	var timeout *temporal.TimeoutError

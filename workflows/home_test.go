@@ -34,7 +34,7 @@ func TestCallsSayWhichStateTheyCountOn(t *testing.T) {
 	env.ExecuteWorkflow(func(ctx workflow.Context) error {
 		tool := turn.Tool{ID: "mcp/git/commit", Timeout: time.Second, Reach: turn.Reach{Stateful: true}}
 		r := &run{settling: map[string]bool{}}
-		r.progress.Pins = turn.Pins{Version: turn.PinsVersion, Tools: []turn.Tool{tool}, Limits: turn.DefaultLimits()}
+		r.progress.Pins = turn.Pins{Tools: []turn.Tool{tool}, Limits: turn.DefaultLimits()}
 		for _, id := range []string{"first", "second", "lost", "third", "fourth"} {
 			if _, _, err := r.oneCall(ctx, &flight{call: turn.CallProposal{ID: id, Tool: tool.ID, Permission: turn.Allow}}); err != nil {
 				return err

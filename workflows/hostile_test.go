@@ -35,12 +35,12 @@ func (p *port) Begin(_ context.Context, in BeginInput) (BeginResult, error) {
 	if err != nil {
 		return BeginResult{}, temporal.NewNonRetryableApplicationError(err.Error(), string(turn.CodeConfigInvalid), nil)
 	}
-	return BeginResult{Version: WireVersion, Pins: turn.Pins{Version: turn.PinsVersion, Agent: in.Agent, Limits: limits}, Head: turn.Head{Seq: 1}}, nil
+	return BeginResult{Pins: turn.Pins{Agent: in.Agent, Limits: limits}, Head: turn.Head{Seq: 1}}, nil
 }
 
 func (p *port) Infer(context.Context, InferInput) (InferResult, error) {
 	p.steps++
-	out := InferResult{Version: WireVersion, Proposal: turn.Proposal{Kind: turn.ProposeFinal, Text: "done"}}
+	out := InferResult{Proposal: turn.Proposal{Kind: turn.ProposeFinal, Text: "done"}}
 	if p.steps == 1 {
 		out.Proposal = turn.Proposal{Kind: turn.ProposeAsk, Question: "Which?"}
 	}
@@ -55,11 +55,11 @@ func (p *port) Decide(_ context.Context, in DecideInput) (DecideResult, error) {
 }
 
 func (p *port) Finish(_ context.Context, in FinishInput) (FinishResult, error) {
-	return FinishResult{Version: WireVersion, State: in.Ending.State}, nil
+	return FinishResult{State: in.Ending.State}, nil
 }
 
 func (p *port) HandOver(_ context.Context, in HandOverInput) (DeliverResult, error) {
-	return DeliverResult{Version: WireVersion, Session: in.Session, Turn: "t", State: turn.StateCompleted}, nil
+	return DeliverResult{Session: in.Session, Turn: "t", State: turn.StateCompleted}, nil
 }
 
 // hostileRun runs a workflow with an input as a client of Temporal may write it, stops it after a day, and returns how it
@@ -208,7 +208,7 @@ func TestHostileUpdatesAreRejectedWithACode(t *testing.T) {
 
 // TestManyToolsWithLongNamesFitIntoASearchAttribute: a server names its tools as it likes, up to 200 bytes each.
 func TestManyToolsWithLongNamesFitIntoASearchAttribute(t *testing.T) {
-	r := &run{progress: turn.Progress{Pins: turn.Pins{Version: turn.PinsVersion}}}
+	r := &run{progress: turn.Progress{Pins: turn.Pins{}}}
 	for i := range 2 * maxToolsShown {
 		r.noteTool(fmt.Sprintf("mcp/%s/%s%02d", strings.Repeat("s", 32), strings.Repeat("t", 198), i))
 	}

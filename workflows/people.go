@@ -26,7 +26,6 @@ type Approval struct {
 
 // ApprovalResult acknowledges an Approval: it is decided, and will be carried out.
 type ApprovalResult struct {
-	Version int    `json:"v"`
 	Turn    string `json:"turn"`
 	Call    string `json:"call"`
 	Allowed bool   `json:"allowed"`
@@ -56,31 +55,17 @@ func (r *run) approvals(ctx workflow.Context, calls []turn.CallProposal) (map[st
 }
 
 func (r *run) toApprove(ctx workflow.Context, calls []turn.CallProposal) []turn.Wait {
-	if r.progress.Pins.Version < 2 {
-		return nil
-	}
 	var waits []turn.Wait
 	for _, c := range calls {
 		tool, known := r.progress.Pins.Find(c.Tool)
-		if permission, why := r.permission(c); permission == turn.Ask && known && c.Code == "" {
+		if c.Permission == turn.Ask && known && c.Code == "" {
 			waits = append(waits, turn.Wait{
 				ID: c.ID, Kind: turn.WaitApproval, Step: r.progress.Counters.Step, Tool: c.Tool, Arguments: c.Arguments,
-				ArgumentsHash: c.ArgumentsHash, Risk: tool.Risk, Why: why, Widest: c.Widest, ExpiresAt: expiry(ctx, r.progress.Pins.People.ApprovalExpiry),
+				ArgumentsHash: c.ArgumentsHash, Risk: tool.Risk, Why: c.Why, Widest: c.Widest, ExpiresAt: expiry(ctx, r.progress.Pins.People.ApprovalExpiry),
 			})
 		}
 	}
 	return waits
-}
-
-// permission is what the activity that parsed the call says of it.
-func (r *run) permission(c turn.CallProposal) (turn.Permission, string) {
-	switch {
-	case c.Permission != "":
-		return c.Permission, c.Why
-	case r.progress.Pins.Version > 2:
-		return turn.Ask, "a worker that knows no policy proposed it"
-	}
-	return turn.Allow, ""
 }
 
 func expiry(ctx workflow.Context, within time.Duration) time.Time {
@@ -141,7 +126,7 @@ func (r *run) joinable() int {
 // that something is waited for must not be told that nothing is, also where the worker that wrote it has died since.
 func (r *run) askPeople(ctx workflow.Context, waits []turn.Wait) error {
 	r.desk.put(waits...)
-	in := AskInput{Version: WireVersion, Session: r.session, Turn: r.turnID, Waits: waits, Head: r.progress.Head}
+	in := AskInput{Session: r.session, Turn: r.turnID, Waits: waits, Head: r.progress.Head}
 	asked, err := journalled(ctx, Activities.Ask, in, "ask "+askSummary(waits))
 	if err != nil {
 		r.desk.put()
@@ -187,7 +172,7 @@ func (r *run) collect(ctx workflow.Context, waits []turn.Wait, within time.Durat
 		}
 		said := r.conclude(ctx, waits)
 		fresh := r.desk.rulings[kept:]
-		in := DecideInput{Version: WireVersion, Session: r.session, Turn: r.turnID, Rulings: fresh, Said: said}
+		in := DecideInput{Session: r.session, Turn: r.turnID, Rulings: fresh, Said: said}
 		res, err := r.decide(ctx, in)
 		if err != nil {
 			return nil, err
@@ -206,9 +191,6 @@ func (r *run) collect(ctx workflow.Context, waits []turn.Wait, within time.Durat
 // order perhaps, and are told what the journal does not have.
 func (r *run) decide(ctx workflow.Context, in DecideInput) (out DecideResult, err error) {
 	const summary = "record what was decided"
-	if r.progress.Pins.Version < 4 {
-		return journalled(ctx, Activities.Decide, in, summary)
-	}
 	future := again(ctx, Activities.Decide, in, summary)
 	if workflow.Await(ctx, future.IsReady) != nil { // stopped
 		return out, ctx.Err()
@@ -274,7 +256,7 @@ func (r *run) approve(ctx workflow.Context, a Approval) (ApprovalResult, error) 
 		ruling.Verdict = turn.VerdictAllowed
 	}
 	r.desk.rule(ruling)
-	return ApprovalResult{Version: WireVersion, Turn: r.turnID, Call: a.Call, Allowed: a.Allow, Waiting: len(r.desk.open())}, nil
+	return ApprovalResult{Turn: r.turnID, Call: a.Call, Allowed: a.Allow, Waiting: len(r.desk.open())}, nil
 }
 
 // The bounds of what people say about themselves and their reasons, in bytes.

@@ -17,7 +17,7 @@ const messageWait = 10 * time.Second
 // start takes the message into the session and pins the configuration.
 func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
 	if err := r.in.check(r.id); err != nil {
-		if cancelledFirst(ctx) {
+		if ctx.Err() != nil {
 			return p.Done(r.ending(ctx.Err()))
 		}
 		return p.Done(failed(err))
@@ -84,7 +84,7 @@ func duplicateEnding(first Result) turn.Ending {
 
 // buildPrompt asks the guard whether there may be another inference, and plans it.
 func (r *run) buildPrompt(ctx workflow.Context, p turn.BuildPrompt) turn.Phase {
-	if r.atOnce() && ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return p.Done(r.ending(ctx.Err()))
 	}
 	if no := turn.GuardInference(r.progress.Pins.Limits, r.progress.Counters); no != nil {
@@ -99,11 +99,11 @@ func (r *run) buildPrompt(ctx workflow.Context, p turn.BuildPrompt) turn.Phase {
 // checked. If the journal cannot be read, the next step tries again.
 func (r *run) refreshTools(ctx workflow.Context) {
 	pins := &r.progress.Pins
-	if !r.waitsForServers() || len(pins.Unavailable) == 0 || r.progress.Counters.Step == 0 {
+	if len(pins.Unavailable) == 0 || r.progress.Counters.Step == 0 {
 		return
 	}
 	res, err := callLocal(localOnce(ctx, "look for missing tools"), Activities.RefreshTools, RefreshInput{
-		Version: WireVersion, Session: r.session, Turn: r.turnID, Profile: pins.Profile, Unavailable: pins.Unavailable,
+		Session: r.session, Turn: r.turnID, Profile: pins.Profile, Unavailable: pins.Unavailable,
 	})
 	if err != nil || res.Profile == "" {
 		return
@@ -172,10 +172,7 @@ func (r *run) parseAction(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 	case turn.ProposeFinal:
 		return p.Done(turn.Ending{State: turn.StateCompleted, Reason: turn.FinishAnswered, Answer: proposal.Text, Cut: proposal.Cut}, nil)
 	case turn.ProposeAsk:
-		if r.progress.Pins.Version > 1 {
-			return r.question(ctx, p)
-		}
-		return p.Done(turn.Ending{State: turn.StateCompleted, Reason: turn.FinishQuestion, Answer: proposal.Question}, nil)
+		return r.question(ctx, p)
 	case turn.ProposeCalls:
 		return r.propose(p, proposal.Calls)
 	case turn.ProposeStopped:

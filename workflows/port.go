@@ -31,14 +31,14 @@ type Activities interface {
 	Finish(context.Context, FinishInput) (FinishResult, error)
 }
 
-// call runs an activity of the port. In and Out are checked by the compiler, which the SDK's own call is not. With
-// atOnce it returns as soon as ctx is cancelled: the activity hears of it with its next heartbeat, and what it does until
-// then the journal no longer takes.
-func call[In, Out any](ctx workflow.Context, atOnce bool, act func(Activities, context.Context, In) (Out, error), in In) (Out, error) {
+// call runs an activity of the port. In and Out are checked by the compiler, which the SDK's own call is not. It
+// returns as soon as ctx is cancelled: the activity hears of it with its next heartbeat, and what it does until then the
+// journal no longer takes.
+func call[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error), in In) (Out, error) {
 	var out Out
 	future := workflow.ExecuteActivity(ctx, activityName(act), in)
-	if atOnce && workflow.Await(ctx, future.IsReady) != nil {
-		return out, ctx.Err() // Await's own error has words of the SDK as its detail, where partial looks for text
+	if workflow.Await(ctx, future.IsReady) != nil {
+		return out, ctx.Err()
 	}
 	err := future.Get(ctx, &out)
 	return out, err
@@ -58,9 +58,8 @@ func activityName(method any) string {
 	return name[strings.LastIndexByte(name, '.')+1:]
 }
 
-// BeginInput asks for a turn to be opened. Like every type of the port it only ever grows.
+// BeginInput asks for a turn to be opened.
 type BeginInput struct {
-	Version    int            `json:"v"`
 	Session    string         `json:"session"`
 	Tenant     string         `json:"tenant,omitempty"`
 	Turn       string         `json:"turn"`
@@ -73,9 +72,8 @@ type BeginInput struct {
 
 // BeginResult is what a turn starts from.
 type BeginResult struct {
-	Version int       `json:"v"`
-	Pins    turn.Pins `json:"pins"`
-	Head    turn.Head `json:"head"` // right after the turn's message
+	Pins turn.Pins `json:"pins"`
+	Head turn.Head `json:"head"` // right after the turn's message
 	// Duplicate is set where another turn has had this message before: its result, as far as it is known.
 	Duplicate *Result `json:"duplicate,omitempty"`
 	Resumed   bool    `json:"resumed,omitempty"`
@@ -85,7 +83,6 @@ type BeginResult struct {
 
 // RefreshInput asks for the tools of servers that a turn lacks.
 type RefreshInput struct {
-	Version     int      `json:"v"`
 	Session     string   `json:"session"`
 	Turn        string   `json:"turn"`
 	Profile     string   `json:"profile"`     // blob with the pinned schemas
@@ -94,7 +91,6 @@ type RefreshInput struct {
 
 // RefreshResult has the tools that came back. Without any, only Version is set.
 type RefreshResult struct {
-	Version     int         `json:"v"`
 	Profile     string      `json:"profile,omitempty"` // the blob that replaces the turn's
 	Tools       []turn.Tool `json:"tools,omitempty"`   // in addition to the turn's
 	Back        []string    `json:"back,omitempty"`    // servers whose tools these are
@@ -103,7 +99,6 @@ type RefreshResult struct {
 
 // InferInput asks for one inference, by reference.
 type InferInput struct {
-	Version int            `json:"v"`
 	Session string         `json:"session"`
 	Turn    string         `json:"turn"`
 	Step    int            `json:"step"`
@@ -115,13 +110,10 @@ type InferInput struct {
 	Budget   time.Duration `json:"budget"` // working time left, over all attempts
 	// RetryMax is how often a failure of transport or rate may be tried again.
 	RetryMax int `json:"retry_max"`
-	// Stops: an answer that ended before it was complete is proposed as stopped. Turns before version 7 take it for complete.
-	Stops bool `json:"stops,omitempty"`
 }
 
 // InferResult is a proposal and what it took. The whole answer is in the journal.
 type InferResult struct {
-	Version  int           `json:"v"`
 	Proposal turn.Proposal `json:"proposal"`
 	Head     turn.Head     `json:"head"` // after the answer
 	Usage    turn.Usage    `json:"usage"`
@@ -136,7 +128,6 @@ type InferResult struct {
 
 // CallInput asks for one tool call. Tool and arguments are for people; what runs is what the journal holds.
 type CallInput struct {
-	Version int               `json:"v"`
 	Session string            `json:"session"`
 	Tenant  string            `json:"tenant,omitempty"`
 	Turn    string            `json:"turn"`
@@ -148,7 +139,7 @@ type CallInput struct {
 	Timeout time.Duration     `json:"timeout"`
 	// TotalTimeout bounds a call whose progress renews Timeout; 0: nothing does.
 	TotalTimeout time.Duration `json:"total_timeout,omitempty"`
-	// Wait is how long the call may wait for its server if it cannot be sent, earlier dispatches deducted; 0: not at all. Left
+	// Wait is how long the call may wait for its server if it cannot be sent, earlier dispatches deducted. Left
 	// is the working time that the turn has left: for waiting and running together.
 	Wait time.Duration `json:"wait,omitempty"`
 	Left time.Duration `json:"left,omitempty"`
@@ -171,7 +162,6 @@ type CallInput struct {
 
 // CallResult is a call's receipt.
 type CallResult struct {
-	Version   int           `json:"v"`
 	CallID    string        `json:"call_id"`
 	Tool      string        `json:"tool"`
 	Arguments string        `json:"arguments"` // preview
@@ -190,7 +180,6 @@ type CallResult struct {
 
 // AskInput opens waits. All approvals that one answer needs are asked for together.
 type AskInput struct {
-	Version int         `json:"v"`
 	Session string      `json:"session"`
 	Turn    string      `json:"turn"`
 	Waits   []turn.Wait `json:"waits"`
@@ -200,14 +189,12 @@ type AskInput struct {
 
 // AskResult says that people can see the waits.
 type AskResult struct {
-	Version int `json:"v"`
 	// Rulings are there already where the turn was reset to before its waits.
 	Rulings []turn.Ruling `json:"rulings,omitempty"`
 }
 
 // DecideInput closes waits.
 type DecideInput struct {
-	Version int           `json:"v"`
 	Session string        `json:"session"`
 	Turn    string        `json:"turn"`
 	Rulings []turn.Ruling `json:"rulings"`
@@ -218,13 +205,11 @@ type DecideInput struct {
 
 // DecideResult says that the rulings are in the journal, unless all that was said was heard before.
 type DecideResult struct {
-	Version int  `json:"v"`
-	Heard   bool `json:"heard,omitempty"`
+	Heard bool `json:"heard,omitempty"`
 }
 
 // FinishInput settles a turn.
 type FinishInput struct {
-	Version int            `json:"v"`
 	Session string         `json:"session"`
 	Tenant  string         `json:"tenant,omitempty"`
 	Turn    string         `json:"turn"`
@@ -240,8 +225,7 @@ type FinishInput struct {
 
 // FinishResult says how the journal has the turn.
 type FinishResult struct {
-	Version int        `json:"v"`
-	State   turn.State `json:"state"`
+	State turn.State `json:"state"`
 	// Answer is the text of an inference that was stopped in the middle, as far as it had come.
 	Answer string `json:"answer,omitempty"`
 	// Untaken are the IDs of FinishInput.Messages that no turn has: they were accepted after the turn was settled, by a

@@ -22,10 +22,10 @@ func TestActivitiesGoByTheirMethodsNames(t *testing.T) {
 // TestAWrongActivityArgumentDoesNotCompile shows the compiler's own word, on a file that is laid over this package.
 func TestAWrongActivityArgumentDoesNotCompile(t *testing.T) {
 	for name, c := range map[string]struct{ code, want string }{
-		"wrong input":  {`call(ctx, true, Activities.Infer, CallInput{})`, "CallInput"},
-		"wrong result": {`var out CallResult; out, _ = call(ctx, true, Activities.Infer, InferInput{}); _ = out`, "cannot use"},
-		"no activity":  {`call(ctx, true, Activities.Close, InferInput{})`, "Activities.Close undefined"},
-		"as it is":     {`_, _ = call(ctx, true, Activities.Infer, InferInput{})`, ""},
+		"wrong input":  {`call(ctx, Activities.Infer, CallInput{})`, "CallInput"},
+		"wrong result": {`var out CallResult; out, _ = call(ctx, Activities.Infer, InferInput{}); _ = out`, "cannot use"},
+		"no activity":  {`call(ctx, Activities.Close, InferInput{})`, "Activities.Close undefined"},
+		"as it is":     {`_, _ = call(ctx, Activities.Infer, InferInput{})`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			src := "package workflows\n\nimport \"go.temporal.io/sdk/workflow\"\n\nfunc wrong(ctx workflow.Context) { " + c.code + " }\n"

@@ -85,7 +85,7 @@ func (r *run) fly(ctx workflow.Context, flights []*flight) {
 			if err := slots.Acquire(ctx, 1); err == nil {
 				defer slots.Release(1)
 			}
-			if r.atOnce() && ctx.Err() != nil { // stopped before its turn came
+			if ctx.Err() != nil { // stopped before its turn came
 				return
 			}
 			f.settled, f.receipt, f.err = r.oneCall(ctx, f)
@@ -147,7 +147,7 @@ func (r *run) oneCall(ctx workflow.Context, f *flight) (turn.Settled, CallResult
 	c := f.call
 	settled := turn.Settled{Call: c}
 	tool, ok := r.progress.Pins.Find(c.Tool)
-	if !ok { // the activity has checked this; a proposal of an older worker may not have been
+	if !ok { // the activity has checked this
 		settled.Outcome, settled.Text = turn.OutcomeDenied, "there is no tool "+c.Tool
 		return settled, CallResult{Outcome: turn.OutcomeDenied}, nil
 	}
@@ -155,15 +155,15 @@ func (r *run) oneCall(ctx workflow.Context, f *flight) (turn.Settled, CallResult
 		settled.Outcome, settled.Code, settled.Text = turn.OutcomeError, c.Code, c.Why
 		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool, Preview: c.Why}, nil
 	}
-	if why := r.refuse(c, tool, f.ruling); why != "" {
+	if why := refuse(c, f.ruling); why != "" {
 		settled.Outcome, settled.Text = turn.OutcomeDenied, why
 		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool}, nil
 	}
 	receipt, err := r.dispatch(ctx, f, tool)
-	if err != nil && r.atOnce() && ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil {
 		return settled, receipt, ctx.Err() // stopped: the ledger knows whether it was claimed
 	}
-	if outcome := r.outcomeOf(err); outcome != "" {
+	if outcome := outcomeOf(err); outcome != "" {
 		// Nothing is in the ledger but perhaps an open claim; the journal prefers what it has.
 		settled.Outcome, settled.Code, settled.Text = outcome, known(code(err)), told(outcome, err)
 		if (f.open || f.asked > 0) && outcome != turn.OutcomeUnknown { // the last dispatch did nothing, and that is not all of the call
@@ -178,21 +178,14 @@ func (r *run) oneCall(ctx workflow.Context, f *flight) (turn.Settled, CallResult
 }
 
 // refuse says why a call may not run: by policy, or by a person's word. Empty means that it may.
-func (r *run) refuse(c turn.CallProposal, tool turn.Tool, ruling turn.Ruling) string {
-	permission, why := r.permission(c)
-	if r.progress.Pins.Version < 2 { // weighed here, and there was nobody to ask
-		permission, why = r.progress.Pins.Policy.Permit(tool, nil)
-		if permission == turn.Ask {
-			return why + ", and nobody can be asked in this session; do not try again"
-		}
-	}
+func refuse(c turn.CallProposal, ruling turn.Ruling) string {
 	switch {
-	case permission == turn.Deny:
-		return why + "; do not try again"
-	case permission == turn.Ask && !ruling.Allowed:
+	case c.Permission == turn.Allow, c.Permission == turn.Ask && ruling.Allowed:
+		return ""
+	case c.Permission == turn.Ask:
 		return refusal(ruling)
 	}
-	return ""
+	return c.Why + "; do not try again"
 }
 
 // dispatch runs the call in its lane, and again as long as the ledger has to be asked what became of it.
@@ -215,9 +208,9 @@ func (r *run) dispatch(ctx workflow.Context, f *flight, tool turn.Tool) (receipt
 			receipt, err = r.regularCall(ctx, in, r.homeOf(tool))
 		}
 		err = r.lostHome(tool, err)
-		f.busy += r.spent(err)
-		f.open = f.open || tool.Repeatable && (code(err) == turn.CodeToolOutcomeUnknown || r.lost(err))
-		if err == nil || !r.dispatchAgain(f, tool, err, n) || r.atOnce() && ctx.Err() != nil {
+		f.busy += spent(err)
+		f.open = f.open || tool.Repeatable && (code(err) == turn.CodeToolOutcomeUnknown || lost(err))
+		if err == nil || !f.dispatchAgain(tool, err, n) || ctx.Err() != nil {
 			return receipt, err
 		}
 	}
@@ -226,39 +219,30 @@ func (r *run) dispatch(ctx workflow.Context, f *flight, tool turn.Tool) (receipt
 // dispatchAgain says that another dispatch is right: the one before was lost or timed out, and the ledger knows more; it
 // provably never reached its tool; or nobody knows whether it did, and the tool may be called again. n is how often it was
 // dispatched so far.
-func (r *run) dispatchAgain(f *flight, tool turn.Tool, err error, n int) bool {
+func (f *flight) dispatchAgain(tool turn.Tool, err error, n int) bool {
 	switch code(err) {
 	case turn.CodeToolNotSent:
-		if r.waitsForServers() && (tool.Lane != turn.LaneQuick || f.attempt > 1) {
+		if tool.Lane != turn.LaneQuick || f.attempt > 1 {
 			return false // it has waited already
 		}
 	case turn.CodeStoreUnavailable:
 	case turn.CodeToolOutcomeUnknown:
-		return r.again(f, tool)
+		return f.again(tool)
 	default:
-		if !r.lost(err) {
+		if !lost(err) {
 			return false
 		}
 	}
 	return n < maxDispatches
 }
 
-// again reports whether a call whose outcome is unknown is dispatched once more. If the call waits for its server, the
-// activity ends that with its time: it settles the call instead of failing.
-func (r *run) again(f *flight, tool turn.Tool) bool {
-	most := Repeats
-	if r.waitsForServers() {
-		most = maxRepeats
-	}
-	return tool.Repeatable && f.attempt < most && r.progress.Pins.Version > 5
-}
-
-// waitsForServers reports whether a call that cannot be sent waits for its server, instead of being dispatched again at once.
-func (r *run) waitsForServers() bool { return r.progress.Pins.Version > 6 }
+// again reports whether a call whose outcome is unknown is dispatched once more. When the call's time is over, the activity
+// settles the call instead of failing.
+func (f *flight) again(tool turn.Tool) bool { return tool.Repeatable && f.attempt < maxRepeats }
 
 // spent is the working time of a dispatch that ended with this error, as far as its activity has reported it.
-func (r *run) spent(err error) (busy time.Duration) {
-	if err == nil || !r.waitsForServers() {
+func spent(err error) (busy time.Duration) {
+	if err == nil {
 		return 0
 	}
 	var failed *temporal.ApplicationError
@@ -279,16 +263,16 @@ func (r *run) spent(err error) (busy time.Duration) {
 
 // lost reports that an error is the end of a dispatch, and not what CallTool made of its call. The server says so when a
 // worker dies; the SDK does when it fails to report what the activity returned, which happens while a worker stops.
-func (r *run) lost(err error) bool {
+func lost(err error) bool {
 	if err == nil || temporal.IsCanceledError(err) {
 		return false
 	}
 	var timeout *temporal.TimeoutError
-	return errors.As(err, &timeout) || r.progress.Pins.Version > 5 && !code(err).Known()
+	return errors.As(err, &timeout) || !code(err).Known()
 }
 
 // outcomeOf maps an error of a call that is over to what the model is told. Empty means that the turn cannot go on.
-func (r *run) outcomeOf(err error) turn.Outcome {
+func outcomeOf(err error) turn.Outcome {
 	switch code(err) {
 	case turn.CodeToolNotSent, turn.CodeToolDrift, turn.CodeToolStateLost:
 		return turn.OutcomeError
@@ -297,7 +281,7 @@ func (r *run) outcomeOf(err error) turn.Outcome {
 	case turn.CodeToolOutcomeUnknown:
 		return turn.OutcomeUnknown
 	}
-	if r.lost(err) {
+	if lost(err) {
 		return turn.OutcomeUnknown
 	}
 	return ""
@@ -311,14 +295,12 @@ func (r *run) callInput(f *flight, tool turn.Tool) CallInput {
 	}
 	_, resume := r.progress.Homes[server(tool)]
 	in := CallInput{
-		Version: WireVersion, Session: r.session, Tenant: r.progress.Pins.Tenant, Turn: r.turnID, Step: r.progress.Counters.Step, Call: f.call, Tool: tool,
+		Session: r.session, Tenant: r.progress.Pins.Tenant, Turn: r.turnID, Step: r.progress.Counters.Step, Call: f.call, Tool: tool,
 		Profile: r.progress.Pins.Profile, Attempt: f.attempt, Timeout: min(timeout, left), TotalTimeout: min(tool.TotalTimeout, left), Hold: tool.Hold,
 		Approved: f.ruling.Allowed, Replies: f.replies, Answers: f.answers, Resume: resume && tool.Stateful,
-		Again: r.again(f, tool),
+		Again: f.again(tool), Left: left,
 	}
-	if r.waitsForServers() {
-		in.Wait, in.Left = max(in.Timeout-f.busy, time.Second), left
-	}
+	in.Wait = max(in.Timeout-f.busy, time.Second)
 	return in
 }
 
@@ -331,10 +313,7 @@ func (r *run) noteTool(id string) {
 		}
 		size += len(t)
 	}
-	if size > maxToolsBytes && r.progress.Pins.Version > 6 {
-		return
-	}
-	if len(r.progress.Tools) < maxToolsShown {
+	if size <= maxToolsBytes && len(r.progress.Tools) < maxToolsShown {
 		r.progress.Tools = append(r.progress.Tools, id)
 	}
 }

@@ -126,9 +126,8 @@ func (r *run) continueAsNew(ctx workflow.Context) error {
 	})
 }
 
-// done settles the turn, fills what the Web UI shows of it and hands out its result. Messages that came too late for it
-// begin the session's next turn. Those that wanted to join a turn that is stopped are kept in its transcript, unless it
-// could take them no more.
+// done settles the turn, records its end in the search attributes and returns its result. Messages that came too late
+// for this turn begin the session's next one. A stopped turn keeps the messages that wanted to join it in its transcript.
 func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
@@ -137,33 +136,62 @@ func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
 	if err := r.upsert(ctx, e); err != nil {
 		return Result{}, err
 	}
-	taken := func(Message) bool { return false }
-	if r.begun || r.refused != nil && r.chained() && e.Code != turn.CodeSessionTaken { // in another's session nothing is put on record
-		settled, err := r.finish(ctx, e)
-		if err != nil && (r.stopping || len(r.left()) == 0) {
-			return Result{}, err
-		}
-		if settled.Answer != "" { // and where it could not be settled, the next turn does it
-			e.Answer = settled.Answer
-		}
-		taken = func(m Message) bool { return r.stopping && !r.waits(m) && !slices.Contains(settled.Untaken, m.ID) }
+	e, kept, err := r.settle(ctx, e)
+	if err != nil {
+		return Result{}, err
 	}
 	if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
 		return Result{}, err
 	}
 	r.showEnding(ctx, e)
-	if left := r.freed(slices.DeleteFunc(r.left(), taken)); len(left) > 0 {
+	left := slices.DeleteFunc(r.left(), func(m Message) bool { return slices.Contains(kept, m.ID) })
+	if left = r.freed(left); len(left) > 0 {
 		return Result{}, workflow.NewContinueAsNewError(ctx, TurnWorkflow, Input{Version: WireVersion, Session: r.session, Tenant: r.in.Tenant, Agent: r.in.Agent, Queue: left})
 	}
 	return r.outcome(e)
 }
 
+// settle has the journal record how the turn ended. It returns the ending to report, and the IDs of the accepted messages
+// that the transcript of a stopped turn keeps. If the journal cannot record the ending and no message is left to begin the
+// session's next turn, which would close this one, the turn has failed.
+func (r *run) settle(ctx workflow.Context, e turn.Ending) (turn.Ending, []string, error) {
+	if !r.begun && (r.refused == nil || !r.chained() || e.Code == turn.CodeSessionTaken) { // another tenant's session is left alone
+		return e, nil, nil
+	}
+	late := r.late()
+	settled, err := r.finish(ctx, e, late)
+	if err != nil {
+		if len(r.left()) > 0 {
+			return e, nil, nil
+		}
+		said := e.Answer
+		e = r.ending(err)
+		e.Answer = said
+		return e, nil, r.upsert(ctx, e)
+	}
+	if settled.Answer != "" {
+		e.Answer = settled.Answer
+	}
+	var kept []string
+	for _, m := range late {
+		if !slices.Contains(settled.Untaken, m.ID) {
+			kept = append(kept, m.ID)
+		}
+	}
+	return e, kept, nil
+}
+
+// late are the messages that wanted to join a turn that was stopped.
+func (r *run) late() []Message {
+	if !r.stopping {
+		return nil
+	}
+	return slices.DeleteFunc(r.left(), func(m Message) bool { return m.After })
+}
+
 // chained says that this run is not the last of its chain, or not the first: who sent its message does not see how it
 // closes.
 func (r *run) chained() bool { return len(r.in.Queue) > 0 || len(r.left()) > 0 }
-
-// waits says that a message is for the next turn, whatever becomes of this one.
-func (r *run) waits(m Message) bool { return m.After && r.progress.Pins.Version > 4 }
 
 // freed lets the messages that a stop has held back join the next turn. Otherwise later ones would overtake them there.
 func (r *run) freed(left []Message) []Message {

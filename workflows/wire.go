@@ -20,7 +20,7 @@ const (
 	StateQuery    = "State"    // query: a Snapshot
 )
 
-// WireVersion is the version of the types that travel through histories. They only ever grow.
+// WireVersion is the version of what clients send and get. A worker refuses what a newer client sends.
 const WireVersion = 1
 
 // Input starts a turn. Only the message's text is needed:
@@ -116,10 +116,8 @@ func (in Input) check(workflowID string) *turn.Error {
 	if err := CheckSession(session); err != nil {
 		return invalid("%s", err.Error())
 	}
-	if in.Limits != nil {
-		if _, err := in.Limits.apply(turn.DefaultLimits()); err != nil {
-			return invalid("%s", err.Error())
-		}
+	if _, err := in.Limits.Apply(turn.DefaultLimits()); err != nil {
+		return invalid("%s", err.Error())
 	}
 	return nil
 }
@@ -147,15 +145,6 @@ func checkMessage(m Message) *turn.Error {
 
 // Apply returns l with the requested limits in place, or says which limit is too low or too high.
 func (r *LimitsRequest) Apply(l turn.Limits) (turn.Limits, error) {
-	l, err := r.apply(l)
-	if err == nil {
-		err = l.CheckMaxima()
-	}
-	return l, err
-}
-
-// apply is Apply without the maxima, which runs that began before them do not have.
-func (r *LimitsRequest) apply(l turn.Limits) (turn.Limits, error) {
 	if r == nil {
 		return l, nil
 	}
@@ -169,7 +158,10 @@ func (r *LimitsRequest) apply(l turn.Limits) (turn.Limits, error) {
 	if err := setDuration(&l.ToolTimeout, r.ToolTimeout, "tool_timeout"); err != nil {
 		return l, err
 	}
-	return l, l.Validate()
+	if err := l.Validate(); err != nil {
+		return l, err
+	}
+	return l, l.CheckMaxima()
 }
 
 func set[T any](to, from *T) {

@@ -31,7 +31,7 @@ func main() {
 // program is what the flags say.
 type program struct {
 	name, workflow, run, address, namespace, dir string
-	plaintext                                    bool
+	plaintext, missing                           bool
 }
 
 func parse(args []string, stderr io.Writer) (program, error) {
@@ -44,13 +44,15 @@ func parse(args []string, stderr io.Writer) (program, error) {
 	f.StringVar(&p.address, "address", "", "host:port of the server; without it, from TEMPORAL_* or 127.0.0.1:7233")
 	f.StringVar(&p.namespace, "namespace", "", "its namespace; without it, from TEMPORAL_* or default")
 	f.StringVar(&p.dir, "dir", replay.Dir, "where the kept histories are")
+	f.BoolVar(&p.missing, "missing", false, "print a pattern that matches the tests whose histories are missing")
 	f.BoolVar(&p.plaintext, "allow-plaintext", false, "permit a server that is not on this machine without TLS")
 	if err := f.Parse(args); err != nil {
 		return p, err
 	}
 	switch {
+	case p.missing:
 	case p.name == "" || p.workflow == "":
-		return p, errors.New("say which run and what to call it: -name v2-approval -workflow-id ID")
+		return p, errors.New("say which run and what to call it: -name v1-approval -workflow-id ID")
 	case f.NArg() > 0:
 		return p, fmt.Errorf("%q is no flag; an ID with spaces needs quotes", f.Arg(0))
 	}
@@ -65,6 +67,10 @@ func record(ctx context.Context, args, environ []string, stdout, stderr io.Write
 	}
 	if info, err := os.Stat(p.dir); err != nil || !info.IsDir() {
 		return fmt.Errorf("there is no folder %s: run this at the repository's root, or say -dir", p.dir)
+	}
+	if p.missing {
+		fmt.Fprintln(stdout, replay.Missing(p.dir))
+		return nil
 	}
 	events, err := p.fetch(ctx, environ)
 	if err != nil {

@@ -12,7 +12,7 @@ func TestWhatCannotBeRecordedIsSaid(t *testing.T) {
 	const nobody = "127.0.0.1:1"
 	for says, args := range map[string]string{
 		"say which run":                        "",
-		"-name v2-approval -workflow-id ID":    "-name v1-answer",
+		"-name v1-approval -workflow-id ID":    "-name v1-answer",
 		`"left" is no flag`:                    "-name v1-answer -workflow-id id left",
 		"run this at the repository's root":    "-name v1-answer -workflow-id id",
 		"no Temporal answers at " + nobody:     "-name v1-answer -workflow-id id -dir . -address " + nobody,

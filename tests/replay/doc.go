@@ -12,7 +12,7 @@
 // Name it and say what happens in it in the table of shapes.go, with an empty outline where you do not know it yet: once
 // the history is recorded, TestKeptHistoriesReplay says what it is. Then either have an end-to-end test of package tests keep it, with a line such as
 //
-//	r.keep("v2-approval", session, run.GetRunID())
+//	r.keep("v1-approval", session, run.GetRunID())
 //
 // and run that test with -record, which records what is missing and never what is there:
 //
@@ -20,16 +20,23 @@
 //
 // or record a run from any server:
 //
-//	go run ./tests/record -name v2-approval -workflow-id ID [-run-id R] [-address host:port] [-namespace N]
+//	go run ./tests/record -name v1-approval -workflow-id ID [-run-id R] [-address host:port] [-namespace N]
 //
 // Either way the history must replay, and look as its outline says, before it is written. Last, bring the README that
 // lies beside the histories up to date:
 //
 //	go test ./tests/replay -run TestTheReadme -update
 //
-// A kept history is never overwritten, edited or taken away, because some worker out there is in the middle of it:
-// SHA256SUMS beside the files, to which recording appends, says what they were. Code that changes a shape records the
-// new one under a new name, with the version of the wire format in front, and goes on replaying the old one.
+// A released history is never overwritten, edited or deleted, because a turn may be in the middle of it: SHA256SUMS beside
+// the files, to which recording appends, has their sums. Code that changes a shape keeps the old behaviour for turns of the
+// old behavior version, and records the new shape under a new name, with the new behavior version in front.
+//
+// # Before the first release
+//
+// No turn depends on the histories yet. After a change of the workflow code or of the JSON in histories, record all of them
+// again, which takes some minutes, and commit them together:
+//
+//	make record-histories
 //
 // # What a replay shows, and what not
 //

@@ -123,7 +123,7 @@ var incompatible = map[string]struct {
 	histories []string
 }{
 	"an activity is renamed": {func() *change { return renamed(map[string]string{"Infer": "Ponder", "HandOver": "Carry"}) },
-		[]string{"v1-answer", "v1-invalid-action", "v1-cancelled-in-inference", "v1-continued-first", "v2-deliver-waiting", "v2-deliver-cancelled"}},
+		[]string{"v1-answer", "v1-invalid-action", "v1-cancelled-in-inference", "v1-continued-first", "v1-deliver-waiting", "v1-deliver-cancelled"}},
 	"two activities change places": {func() *change { return renamed(map[string]string{"Infer": "CallTool", "CallTool": "Infer"}) },
 		[]string{"v1-call-local_echo", "v1-tool-error-fail"}},
 	"an activity is left out": {func() *change {
@@ -168,7 +168,7 @@ var incompatible = map[string]struct {
 		}}
 	}, []string{"v1-call-local_quick_echo", "v1-killed-in-quick-call", "v1-duplicate"}},
 	"a timer comes first": {func() *change { return slept(true) },
-		[]string{"v1-answer", "v1-invalid-action", "v1-cancelled-in-call-regular", "v1-no-message", "v1-continued-middle", "v2-deliver"}},
+		[]string{"v1-answer", "v1-invalid-action", "v1-cancelled-in-call-regular", "v1-no-message", "v1-continued-middle", "v1-deliver"}},
 	"a timer comes last": {func() *change { return slept(false) },
 		[]string{"v1-answer", "v1-invalid-action", "v1-cancelled-in-call-regular", "v1-no-message", "v1-continued-first"}},
 	"the search attributes are left out": {func() *change { return &change{upsert: func() bool { return true }} },

@@ -10,7 +10,7 @@ import (
 // Shape is a way in which a run's history can go.
 type Shape struct {
 	Name string // of its file, without .json
-	Test string // which records it; empty where only code of before has made such histories
+	Test string // of package tests, which records it
 	What string // what happens, for people
 	// Outline is what Outline must say of the history. "…" stands for any part of it.
 	Outline string
@@ -54,8 +54,8 @@ func Readme() string {
 	var b strings.Builder
 	b.WriteString(`# Kept histories
 
-Every shape of history that a turn has left behind since the first version, recorded from real runs on a real server. ` + "`make replay`" + `
-replays them all on the code as it is. They are never overwritten, edited or taken away: how to keep one more, and why,
+Every shape of history that turns leave behind, recorded from real runs on a real server. ` + "`make replay`" + ` replays
+all of them on the current code. From the first release on none is overwritten, edited or deleted. How to keep one more, and why,
 is in [tests/replay/doc.go](../../replay/doc.go). This file is made from the table in
 [tests/replay/shapes.go](../../replay/shapes.go); how an outline reads is explained in
 [tests/replay/outline.go](../../replay/outline.go).
@@ -64,11 +64,7 @@ is in [tests/replay/doc.go](../../replay/doc.go). This file is made from the tab
 |---|---|---|---|
 `)
 	for _, s := range Shapes {
-		by := "code of before"
-		if s.Test != "" {
-			by = "`" + s.Test + "`"
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | `%s` | %s |\n", s.Name, s.What, s.Outline, by)
+		fmt.Fprintf(&b, "| `%s` | %s | `%s` | `%s` |\n", s.Name, s.What, s.Outline, s.Test)
 	}
 	b.WriteString("\n## Not kept\n\n")
 	for _, s := range notKept {

@@ -81,7 +81,7 @@ type CallProposal struct {
 	Arguments     string `json:"arguments"` // a preview of at most ArgumentsPreview bytes, for people
 	ArgumentsHash string `json:"arguments_hash"`
 	// Permission is what policy and the session's rules say of this call with these arguments, weighed where the
-	// arguments are. Empty is of a worker that does not weigh: see PinsVersion. Why explains an ask or a deny.
+	// arguments are. Why explains an ask or a deny.
 	Permission Permission `json:"permission,omitempty"`
 	Why        string     `json:"why,omitempty"`
 	// Widest is Wait's, of a call that a person is asked for.

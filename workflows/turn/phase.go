@@ -49,7 +49,7 @@ type Progress struct {
 	// Homes are the task queues of the workers that hold the turn's connections to stateful servers, by server. An empty
 	// one is lost: the next call is told.
 	Homes map[string]string `json:"homes,omitempty"`
-	// Founders are the calls that made these connections, by server. Turns that began before they were kept have none.
+	// Founders are the calls that made these connections, by server.
 	Founders map[string]string `json:"founders,omitempty"`
 	// Tools are the tools that were called, each once, for the search attributes.
 	Tools []string `json:"tools,omitempty"`

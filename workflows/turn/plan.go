@@ -40,21 +40,19 @@ func Align(window []Message) []Message {
 type Profile struct {
 	System      string       `json:"system"`
 	Descriptors []Descriptor `json:"descriptors"`
-	// Policy is the turn's: calls are weighed where their arguments are. Nil in turns from before policies weighed arguments.
-	Policy *Policy `json:"policy,omitempty"`
+	// Policy is the turn's: the activity that has a call's arguments applies it.
+	Policy Policy `json:"policy"`
 }
 
-// PinsVersion is the version of the turns that begin now. What a turn does follows the version that it was pinned with,
-// so that a history replays as it was recorded: 1 ended at a question and at a call that asks for a person, and waited
-// for activities to acknowledge a stop; 2 waits for people, and stops at once; 3 takes a call that nobody has weighed for
-// one that asks; 4 has decisions recorded only when the server has them; 5 leaves messages that wait for its end to the next turn,
-// also where it is stopped; 6 asks the ledger about a call whose activity failed with an error that is not the activity's; 7 waits
-// for a tool server that is away, takes up its tools when it is back, and ends when the model's answer was cut or refused.
-const PinsVersion = 7
+// BehaviorVersion is the version of the workflow code's decisions, for turns that begin now. A turn keeps the version that
+// Begin has pinned for its whole life: code that decides differently from version 2 on asks for Pins.Version, so that
+// older histories replay. The version is 0 until Begin returns: no decision before that, or about a turn whose Begin
+// failed, may depend on it.
+const BehaviorVersion = 1
 
-// Pins are the configuration of a turn: read once, at Start, and kept in history and journal. The type only grows.
+// Pins are the configuration of a turn: read once, at Start, and kept in history and journal.
 type Pins struct {
-	Version     int      `json:"v"`
+	Version     int      `json:"behavior_version"`
 	Tenant      string   `json:"tenant,omitempty"` // whose turn it is; empty: the default tenant
 	Agent       string   `json:"agent"`
 	Provider    string   `json:"provider"`

@@ -23,7 +23,6 @@ type FinishReason string
 // The finish reasons.
 const (
 	FinishAnswered     FinishReason = "answered"
-	FinishQuestion     FinishReason = "question"  // ask_user: the answer is a question
 	FinishDuplicate    FinishReason = "duplicate" // another turn had this message already; its answer is given
 	FinishNoMessage    FinishReason = "no_message"
 	FinishMaxSteps     FinishReason = "max_steps"
@@ -45,7 +44,7 @@ const (
 // Known reports whether r is a finish reason of this package.
 func (r FinishReason) Known() bool {
 	switch r {
-	case FinishAnswered, FinishQuestion, FinishDuplicate, FinishNoMessage, FinishMaxSteps, FinishMaxToolCalls, FinishMaxErrors,
+	case FinishAnswered, FinishDuplicate, FinishNoMessage, FinishMaxSteps, FinishMaxToolCalls, FinishMaxErrors,
 		FinishMaxTokens, FinishMaxCost, FinishTimeout, FinishLength, FinishContentFilter, FinishRefusal, FinishInterrupted,
 		FinishCancelled, FinishFailed, FinishTerminated:
 		return true

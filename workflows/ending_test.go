@@ -1,0 +1,129 @@
+package workflows
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// unavailable is a journal that fails some of its writes, and a model that answers.
+type unavailable struct {
+	port
+	begin, finish bool // fail
+	finished      []FinishInput
+}
+
+var errUnavailable = temporal.NewApplicationError("the journal is locked", string(turn.CodeStoreUnavailable))
+
+func (u *unavailable) Begin(ctx context.Context, in BeginInput) (BeginResult, error) {
+	if u.begin {
+		return BeginResult{}, errUnavailable
+	}
+	return u.port.Begin(ctx, in)
+}
+
+func (u *unavailable) Infer(context.Context, InferInput) (InferResult, error) {
+	return InferResult{Proposal: turn.Proposal{Kind: turn.ProposeFinal, Text: "done"}}, nil
+}
+
+func (u *unavailable) Finish(ctx context.Context, in FinishInput) (FinishResult, error) {
+	if u.finish {
+		return FinishResult{}, errUnavailable
+	}
+	u.finished = append(u.finished, in)
+	return u.port.Finish(ctx, in)
+}
+
+// environment runs turns on this port.
+func (u *unavailable) environment() *testsuite.TestWorkflowEnvironment {
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	env := suite.NewTestWorkflowEnvironment()
+	env.RegisterWorkflowWithOptions(Turn, workflow.RegisterOptions{Name: TurnWorkflow})
+	for _, act := range []any{u.Begin, u.Infer, u.Finish} {
+		env.RegisterActivityWithOptions(act, activity.RegisterOptions{Name: activityName(act)})
+	}
+	return env
+}
+
+// send sends a message to the turn after a moment.
+func send(t *testing.T, env *testsuite.TestWorkflowEnvironment, after time.Duration, m Message) {
+	env.RegisterDelayedCallback(func() {
+		env.UpdateWorkflow(SendUpdate, m.ID, &testsuite.TestUpdateCallback{
+			OnReject:   func(err error) { assert.NoError(t, err) },
+			OnAccept:   func() {},
+			OnComplete: func(_ any, err error) { assert.NoError(t, err) },
+		}, m)
+	}, after)
+}
+
+// queueOf returns the IDs of the messages that a run hands to the next run of its chain.
+func queueOf(t *testing.T, err error) (ids []string) {
+	t.Helper()
+	var next *workflow.ContinueAsNewError
+	require.ErrorAs(t, err, &next)
+	var in Input
+	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &in))
+	for _, m := range in.Queue {
+		ids = append(ids, m.ID)
+	}
+	return ids
+}
+
+// A turn that is stopped before its journal was available has no configuration yet. A message that was accepted for the
+// next turn still begins that turn.
+func TestAQueuedMessageOutlivesATurnThatCouldNotBegin(t *testing.T) {
+	u := &unavailable{begin: true}
+	env := u.environment()
+	send(t, env, time.Second, Message{ID: "joins", Text: "And this?"})
+	send(t, env, time.Second, Message{ID: "queued", Text: "What next?", After: true})
+	env.RegisterDelayedCallback(env.CancelWorkflow, 2*time.Second)
+	env.ExecuteWorkflow(TurnWorkflow, Input{Message: &Message{ID: "first", Text: "Hello."}})
+	assert.Equal(t, []string{"queued"}, queueOf(t, env.GetWorkflowError()))
+	require.Len(t, u.finished, 1)
+	require.Len(t, u.finished[0].Messages, 1, "the stopped turn keeps only the message that joined it")
+	assert.Equal(t, "joins", u.finished[0].Messages[0].ID)
+}
+
+// A turn that cannot be settled has failed, whatever its answer was, and says so in its search attributes.
+func TestATurnThatCannotBeSettledHasFailed(t *testing.T) {
+	u := &unavailable{finish: true}
+	env := u.environment()
+	state := ""
+	env.OnUpsertTypedSearchAttributes(mock.Anything).Run(func(args mock.Arguments) {
+		state, _ = args.Get(0).(temporal.SearchAttributes).GetKeyword(AttrState)
+	}).Return(nil)
+	env.ExecuteWorkflow(TurnWorkflow, Input{Message: &Message{ID: "first", Text: "Hello."}})
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, env.GetWorkflowError(), &app)
+	assert.Equal(t, string(turn.CodeStoreUnavailable), app.Type())
+	var res Result
+	require.NoError(t, app.Details(&res))
+	assert.Equal(t, turn.StateFailed, res.State)
+	assert.Equal(t, "done", res.Answer)
+	assert.Equal(t, string(turn.StateFailed), state)
+}
+
+// Messages that were accepted begin the session's next turn if the stopped turn cannot be settled with them.
+func TestAStoppedTurnThatCannotBeSettledLosesNoMessage(t *testing.T) {
+	u := &unavailable{begin: true, finish: true}
+	env := u.environment()
+	send(t, env, time.Second, Message{ID: "joins", Text: "And this?"})
+	send(t, env, time.Second, Message{ID: "queued", Text: "What next?", After: true})
+	env.RegisterDelayedCallback(env.CancelWorkflow, 2*time.Second)
+	env.ExecuteWorkflow(TurnWorkflow, Input{Message: &Message{ID: "first", Text: "Hello."}})
+	assert.Equal(t, []string{"joins", "queued"}, queueOf(t, env.GetWorkflowError()))
+}
