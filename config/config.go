@@ -48,7 +48,7 @@ type Runtime struct {
 	MaxParallelCalls int `toml:"max_parallel_calls" min:"1"`
 	// MaxTokens is a turn's ceiling of input plus output tokens; 0 means none.
 	MaxTokens int64 `toml:"max_tokens" min:"0"`
-	// MaxCostUSD is a turn's ceiling in US dollars; 0 means none. A model of unknown price never reaches it.
+	// MaxCostUSD is a turn's ceiling in US dollars; 0 means none. Any other value is an error: no model's price is known yet.
 	MaxCostUSD float64 `toml:"max_cost_usd" min:"0"`
 	// Workspace is the folder that the local tools are confined to, relative to the working directory.
 	Workspace string `toml:"workspace"`

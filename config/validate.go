@@ -187,6 +187,9 @@ func (v *validator) runtime(r Runtime) {
 		v.add("runtime.keep_history_messages", "is %d; it must be below max_history_messages, which is %d",
 			r.KeepHistoryMessages, r.MaxHistoryMessages)
 	}
+	if r.MaxCostUSD > 0 {
+		v.add("runtime.max_cost_usd", "is %g, but no model's price is known, so cost is not counted; use max_tokens", r.MaxCostUSD)
+	}
 	for i, p := range r.Redact {
 		key := fmt.Sprintf("runtime.redact[%d]", i)
 		if re, err := regexp.Compile(p); err != nil {

@@ -188,7 +188,12 @@ func TestContradictionsAndBadValues(t *testing.T) {
 			`agent.toml:5:13: runtime.max_steps is 9223372036854775807; it must be at most 1000000000` + "\n" +
 				`agent.toml:4:16: runtime.turn_timeout is 87601h0m0s; it must be at most 87600h` + "\n" +
 				`agent.toml:6:16: runtime.max_cost_usd is 1e+308; it must be at most 1000000000` + "\n" +
-				`agent.toml:2:19: people.approval_expiry is 2562047h47m16.854775807s; it must be at most 87600h`,
+				`agent.toml:2:19: people.approval_expiry is 2562047h47m16.854775807s; it must be at most 87600h` + "\n" +
+				`agent.toml:6:16: runtime.max_cost_usd is 1e+308, but no model's price is known, so cost is not counted; use max_tokens`,
+		},
+		"a cost that is not counted": {
+			"[runtime]\nmax_cost_usd = 0.5\n",
+			`agent.toml:2:16: runtime.max_cost_usd is 0.5, but no model's price is known, so cost is not counted; use max_tokens`,
 		},
 		"names that Temporal cannot index": {
 			"[llm]\nmodel = \"" + strings.Repeat("m", 201) + "\"\n",
