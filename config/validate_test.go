@@ -142,9 +142,13 @@ func TestContradictionsAndBadValues(t *testing.T) {
 			rule + "arguments = { path = \"../**\" }\n",
 			`agent.toml:4:22: policy.rules[0].arguments.path is "../**"; it must be a pattern without .., since values with it are never allowed by a rule`,
 		},
+		"rule that is not in canonical form": {
+			"[[policy.rules]]\ntool = \"*\"\npermit = \"deny\"\narguments = { path = \"./secrets/**\" }\n",
+			`agent.toml:4:22: policy.rules[0].arguments.path is "./secrets/**"; it must be in canonical form itself (docs/**, not ./docs/**; 1000, not 1e3; ASCII): no value would match it`,
+		},
 		"rule with letters that have other spellings": {
 			rule + "arguments = { path = \"résumé/**\" }\n",
-			`agent.toml:4:22: policy.rules[0].arguments.path is "résumé/**"; it must be in ASCII: a value with any other character is always asked about`,
+			`agent.toml:4:22: policy.rules[0].arguments.path is "résumé/**"; it must be in canonical form itself (docs/**, not ./docs/**; 1000, not 1e3; ASCII): no value would match it`,
 		},
 		"rule of a list": {
 			rule + "arguments = { path = '[\"a/b\",1]' }\n",

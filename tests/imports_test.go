@@ -37,7 +37,7 @@ var house = map[string][]string{
 	"activities/toolbox/schema": {"workflows/turn", "internal/regex", "activities/toolbox/plain", "github.com/google/jsonschema-go"},
 	"activities/toolbox/stdio":  {"golang.org/x/sys"},
 	"activities/toolbox/files":  {"workflows/turn", "internal/regex", "activities/toolbox"},
-	"config":                    {"activities/toolbox/plain", "github.com/pelletier/go-toml/v2", "github.com/google/jsonschema-go"},
+	"config":                    {"activities/toolbox/plain", "workflows/turn", "github.com/pelletier/go-toml/v2", "github.com/google/jsonschema-go"},
 	"cluster":                   {"config", "statedir", "go.temporal.io/sdk", "go.temporal.io/api", "google.golang.org/grpc", "google.golang.org/protobuf", "go.temporal.io/sdk/contrib/envconfig"},
 	"sessions":                  {"workflows", "workflows/turn", "go.temporal.io/sdk", "go.temporal.io/api"},
 	"engine": {"sessions", "workflows", "workflows/turn", "activities", "activities/inference", "activities/inference/demo", "activities/toolbox",
