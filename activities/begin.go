@@ -75,6 +75,10 @@ func (a *Activities) pins(ctx context.Context, in workflows.BeginInput) (turn.Pi
 	if err != nil {
 		return turn.Pins{}, turn.Errorf(turn.CodeConfigInvalid, nil, err.Error())
 	}
+	if limits.MaxCostUSD > 0 {
+		return turn.Pins{}, turn.Errorf(turn.CodeConfigInvalid, nil, fmt.Sprintf("limits: max_cost_usd is %g, but the price of model %q "+
+			"is not known, so its cost is not counted; use max_tokens", limits.MaxCostUSD, turn.Cut(g.Model, 60)))
+	}
 	pins := turn.Pins{
 		Version: turn.BehaviorVersion, Tenant: in.Tenant, Agent: g.Name, Provider: g.Provider, Model: g.Model, Mode: g.Mode, Limits: limits, Policy: g.Policy, People: g.People,
 		RetryMax: g.RetryMax, Temperature: g.Temperature, MaxTokens: g.MaxTokens,

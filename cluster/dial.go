@@ -12,10 +12,12 @@ import (
 	"go.temporal.io/sdk/log"
 
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/statedir"
 )
 
 // Options say which cluster. Empty fields come from Temporal's own environment variables and profiles (TEMPORAL_*,
-// temporal.toml), and where those are silent from the defaults: 127.0.0.1:7233, namespace "default".
+// temporal.toml). If those name none either, the address is that of the development server whose ports StateDir remembers,
+// else 127.0.0.1:7233, and the namespace is "default".
 type Options struct {
 	Address   string
 	Namespace string
@@ -25,15 +27,17 @@ type Options struct {
 	// AllowPlaintext permits a cluster that is not on loopback without TLS or an API key.
 	AllowPlaintext bool
 	Environ        []string // as os.Environ gives it
-	Identity       string
-	Logger         *slog.Logger
+	// StateDir is the folder that may remember the ports of a development server; empty remembers none.
+	StateDir string
+	Identity string
+	Logger   *slog.Logger
 }
 
 // FromConfig takes the options out of agent.toml.
 func FromConfig(t config.Temporal, environ []string) Options {
 	return Options{
 		Address: t.Address, Namespace: t.Namespace, Profile: t.Profile, APIKey: t.APIKey.Reveal(), TLS: t.TLS,
-		AllowPlaintext: t.AllowPlaintext, Environ: environ,
+		AllowPlaintext: t.AllowPlaintext, Environ: environ, StateDir: statedir.Name,
 	}
 }
 
@@ -98,13 +102,18 @@ func (o Options) Resolved() (address, namespace string, err error) {
 }
 
 func (o Options) resolve() (client.Options, error) {
-	profile, err := envconfig.LoadClientConfigProfile(envconfig.LoadClientConfigProfileOptions{
-		ConfigFileProfile: o.Profile, EnvLookup: environ(o.Environ),
-	})
+	profile, err := o.profile()
 	if err != nil {
-		return client.Options{}, invalid("reading Temporal's client configuration: %w", err)
+		return client.Options{}, err
+	}
+	ports, _, err := o.DevPorts()
+	if err != nil {
+		return client.Options{}, err
 	}
 	override(&profile.Address, o.Address, DefaultAddress)
+	if ports.Frontend > 0 {
+		profile.Address = ports.Address()
+	}
 	override(&profile.Namespace, o.Namespace, DefaultNamespace)
 	override(&profile.APIKey, o.APIKey, "")
 	if o.TLS && profile.TLS == nil {
@@ -126,6 +135,17 @@ func (o Options) resolve() (client.Options, error) {
 	opts.Identity = o.Identity
 	opts.Logger = log.NewStructuredLogger(o.logger())
 	return opts, nil
+}
+
+// profile is what Temporal's own environment variables and profiles say.
+func (o Options) profile() (envconfig.ClientConfigProfile, error) {
+	profile, err := envconfig.LoadClientConfigProfile(envconfig.LoadClientConfigProfileOptions{
+		ConfigFileProfile: o.Profile, EnvLookup: environ(o.Environ),
+	})
+	if err != nil {
+		return profile, invalid("reading Temporal's client configuration: %w", err)
+	}
+	return profile, nil
 }
 
 func (o Options) logger() *slog.Logger {

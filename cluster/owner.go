@@ -58,7 +58,7 @@ func CheckOwner(ctx context.Context, c client.Client, address, namespace, journa
 	case theirs == "":
 		theirs = "another journal"
 	}
-	return invalid("the Temporal on %s is the development server of %s, whose turns are kept in %s and not in %s: work in the folder that it is of, stop it, or give this folder ports of its own with [temporal] address and dev_ui_port in agent.toml",
+	return invalid("the Temporal on %s is the development server of %s, whose turns are kept in %s and not in %s: work in the folder that it is of, stop it, or give this folder ports of its own with [temporal] address and dev_ui_port in agent.toml (--dev chooses them itself if address is not set)",
 		address, filepath.Dir(folder), theirs, mine)
 }
 

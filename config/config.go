@@ -48,7 +48,7 @@ type Runtime struct {
 	MaxParallelCalls int `toml:"max_parallel_calls" min:"1"`
 	// MaxTokens is a turn's ceiling of input plus output tokens; 0 means none.
 	MaxTokens int64 `toml:"max_tokens" min:"0"`
-	// MaxCostUSD is a turn's ceiling in US dollars; 0 means none. A model of unknown price never reaches it.
+	// MaxCostUSD is a turn's ceiling in US dollars; 0 means none. Any other value is an error: no model's price is known yet.
 	MaxCostUSD float64 `toml:"max_cost_usd" min:"0"`
 	// Workspace is the folder that the local tools are confined to, relative to the working directory.
 	Workspace string `toml:"workspace"`
@@ -312,8 +312,8 @@ type MCPTool struct {
 	Repeatable bool `toml:"repeatable"`
 	// Quick: it answers within a second, and may run as a local activity. Needs Repeatable and the server Everywhere.
 	Quick bool `toml:"quick"`
-	// Risk is what the tool may do at worst; empty: what the server's annotations say where it is trusted, else
-	// medium, or high where the server itself calls the tool destructive.
+	// Risk is how much harm the tool can do. Empty: what the annotations of a trusted server say, else medium, or high if
+	// the server calls the tool destructive or the tool's words say so (delete, shell, …).
 	Risk Risk `toml:"risk" enum:",low,medium,high"`
 	// Timeout bounds a call; 0 means the server's call_timeout. TotalTimeout is as the server's.
 	Timeout      time.Duration `toml:"timeout" min:"0s"`

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // Validate reports everything that is wrong or contradictory as one *Error, each problem with its key and what to do.
@@ -141,20 +143,14 @@ func (v *validator) minimum(key, least string, f reflect.Value) {
 	}
 }
 
-// The maxima of values without a max tag: turn.MaxDuration and turn.MaxCount, over which no turn begins.
-const (
-	maxDuration = 10 * 365 * 24 * time.Hour
-	maxCount    = 1_000_000_000
-)
-
 func (v *validator) maximum(key, most string, f reflect.Value) {
 	if f.Type() == durationType {
-		if d := time.Duration(f.Int()); d > maxDuration {
-			v.add(key, "is %s; it must be at most %s", d, shortDuration(maxDuration))
+		if d := time.Duration(f.Int()); d > turn.MaxDuration {
+			v.add(key, "is %s; it must be at most %s", d, shortDuration(turn.MaxDuration))
 		}
 		return
 	}
-	bound, err := strconv.ParseFloat(cmp.Or(most, strconv.Itoa(maxCount)), 64)
+	bound, err := strconv.ParseFloat(cmp.Or(most, strconv.Itoa(turn.MaxCount)), 64)
 	if value := number(f); err == nil && !(value <= bound) {
 		v.add(key, "is %v; it must be at most %.0f", f.Interface(), bound)
 	}
@@ -186,6 +182,9 @@ func (v *validator) runtime(r Runtime) {
 	if r.KeepHistoryMessages >= r.MaxHistoryMessages {
 		v.add("runtime.keep_history_messages", "is %d; it must be below max_history_messages, which is %d",
 			r.KeepHistoryMessages, r.MaxHistoryMessages)
+	}
+	if r.MaxCostUSD > 0 {
+		v.add("runtime.max_cost_usd", "is %g, but no model's price is known, so cost is not counted; use max_tokens", r.MaxCostUSD)
 	}
 	for i, p := range r.Redact {
 		key := fmt.Sprintf("runtime.redact[%d]", i)

@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 func (v *validator) policy(p Policy, r Runtime) {
@@ -102,9 +103,6 @@ func (v *validator) ruleText(key, text string) {
 	}
 }
 
-// cidr is a range of addresses (RFC 4632).
-var cidr = regexp.MustCompile(`^[0-9.]+/[0-9]+$`)
-
 // argument checks one pattern of a rule: it must be one, and name something that the rule can ever apply to.
 func (v *validator) argument(key, name, pattern string, permit Permit) {
 	v.ruleText(key, name)
@@ -114,16 +112,14 @@ func (v *validator) argument(key, name, pattern string, permit Permit) {
 	switch {
 	case slices.Contains(strings.Split(name, "."), ""):
 		v.add(key, "is no dotted key: a name is missing before, after or between its dots")
-	case strings.ContainsAny(pattern, `[]\`):
-		v.add(key, `is %s; it must be a pattern of *, ? and /**: write a rule for each alternative instead of [ ] or \`, quote(pattern))
-	case cidr.MatchString(pattern):
-		v.add(key, "is %s; a range of addresses cannot be a pattern: write 10.0.0.*, or a rule for each prefix", quote(pattern))
-	case strings.ContainsFunc(pattern, func(r rune) bool { return r > unicode.MaxASCII }):
-		v.add(key, "is %s; it must be in ASCII: a value with any other character is always asked about", quote(pattern))
 	case pattern != "**" && strings.Contains(inner, "**"):
 		v.add(key, "is %s; it must be a pattern with ** only as /** at its end, or ** alone", quote(pattern))
 	case permit == PermitAllow && slices.Contains(segments, ".."):
 		v.add(key, "is %s; it must be a pattern without .., since values with it are never allowed by a rule", quote(pattern))
+	default:
+		if err := turn.CheckPattern(pattern); err != nil {
+			v.add(key, "is %s; %s", quote(pattern), err)
+		}
 	}
 }
 

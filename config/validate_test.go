@@ -142,9 +142,13 @@ func TestContradictionsAndBadValues(t *testing.T) {
 			rule + "arguments = { path = \"../**\" }\n",
 			`agent.toml:4:22: policy.rules[0].arguments.path is "../**"; it must be a pattern without .., since values with it are never allowed by a rule`,
 		},
+		"rule that is not in canonical form": {
+			"[[policy.rules]]\ntool = \"*\"\npermit = \"deny\"\narguments = { path = \"./secrets/**\" }\n",
+			`agent.toml:4:22: policy.rules[0].arguments.path is "./secrets/**"; it must be in canonical form itself (docs/**, not ./docs/**; 1000, not 1e3; ASCII): no value would match it`,
+		},
 		"rule with letters that have other spellings": {
 			rule + "arguments = { path = \"résumé/**\" }\n",
-			`agent.toml:4:22: policy.rules[0].arguments.path is "résumé/**"; it must be in ASCII: a value with any other character is always asked about`,
+			`agent.toml:4:22: policy.rules[0].arguments.path is "résumé/**"; it must be in canonical form itself (docs/**, not ./docs/**; 1000, not 1e3; ASCII): no value would match it`,
 		},
 		"rule of a list": {
 			rule + "arguments = { path = '[\"a/b\",1]' }\n",
@@ -188,7 +192,12 @@ func TestContradictionsAndBadValues(t *testing.T) {
 			`agent.toml:5:13: runtime.max_steps is 9223372036854775807; it must be at most 1000000000` + "\n" +
 				`agent.toml:4:16: runtime.turn_timeout is 87601h0m0s; it must be at most 87600h` + "\n" +
 				`agent.toml:6:16: runtime.max_cost_usd is 1e+308; it must be at most 1000000000` + "\n" +
-				`agent.toml:2:19: people.approval_expiry is 2562047h47m16.854775807s; it must be at most 87600h`,
+				`agent.toml:2:19: people.approval_expiry is 2562047h47m16.854775807s; it must be at most 87600h` + "\n" +
+				`agent.toml:6:16: runtime.max_cost_usd is 1e+308, but no model's price is known, so cost is not counted; use max_tokens`,
+		},
+		"a cost that is not counted": {
+			"[runtime]\nmax_cost_usd = 0.5\n",
+			`agent.toml:2:16: runtime.max_cost_usd is 0.5, but no model's price is known, so cost is not counted; use max_tokens`,
 		},
 		"names that Temporal cannot index": {
 			"[llm]\nmodel = \"" + strings.Repeat("m", 201) + "\"\n",

@@ -48,11 +48,17 @@ type local struct {
 // needed it starts one on this machine or joins the one that is there, and a worker runs in this process.
 func (a *app) bringUp(ctx context.Context, cfg config.Config, n needs) (*local, config.Config, error) {
 	l := &local{}
-	address, namespace, err := cluster.FromConfig(cfg.Temporal, a.environ).Resolved()
+	opts := cluster.FromConfig(cfg.Temporal, a.environ)
+	ports, movable, err := opts.DevPorts()
 	if err != nil {
 		return nil, cfg, err
 	}
-	cfg.Temporal.Address, cfg.Temporal.Namespace = address, namespace
+	if ports.UI > 0 {
+		cfg.Temporal.DevUIPort = ports.UI
+	}
+	if cfg.Temporal.Address, cfg.Temporal.Namespace, err = opts.Resolved(); err != nil {
+		return nil, cfg, err
+	}
 	if !n.server {
 		return l, cfg, nil
 	}
@@ -64,7 +70,7 @@ func (a *app) bringUp(ctx context.Context, cfg config.Config, n needs) (*local, 
 			return nil, cfg, err
 		}
 	}
-	cfg, err = l.startServer(ctx, a, cfg, n)
+	cfg, err = l.startServer(ctx, a, cfg, n, movable)
 	if err == nil && n.worker {
 		err = l.startWorker(ctx, a, cfg)
 	}
@@ -75,7 +81,8 @@ func (a *app) bringUp(ctx context.Context, cfg config.Config, n needs) (*local, 
 	return l, cfg, nil
 }
 
-func (l *local) startServer(ctx context.Context, a *app, cfg config.Config, n needs) (config.Config, error) {
+// startServer starts the development server or joins it. A movable one may take other ports than the configuration's.
+func (l *local) startServer(ctx context.Context, a *app, cfg config.Config, n needs, movable bool) (config.Config, error) {
 	if err := keepState(); err != nil {
 		return cfg, err
 	}
@@ -87,29 +94,47 @@ func (l *local) startServer(ctx context.Context, a *app, cfg config.Config, n ne
 	if err != nil {
 		return cfg, fmt.Errorf("finding the folder %s: %w", stateDir, err)
 	}
-	with := func(do func(context.Context, client.Client) error) func(context.Context) error {
-		return func(ctx context.Context) error { return a.withConnection(ctx, cfg, do) }
+	with := func(do func(context.Context, client.Client) error) func(context.Context, string) error {
+		return func(ctx context.Context, address string) error {
+			at := cfg
+			at.Temporal.Address = address
+			return a.withConnection(ctx, at, do)
+		}
 	}
 	t := cfg.Temporal
-	l.server, err = devstack.Ensure(ctx, devstack.Options{
+	options := devstack.Options{
 		Dir: stateDir, Address: t.Address, UIPort: t.DevUIPort, Namespace: t.Namespace, Progress: progress, Environ: a.environ,
 		Started: with(func(ctx context.Context, c client.Client) error {
 			return furnish(ctx, c, t.Namespace, folder, cfg.Journal.Path)
 		}),
 		Joined: with(func(ctx context.Context, c client.Client) error {
-			return cluster.CheckOwner(ctx, c, t.Address, t.Namespace, cfg.Journal.Path)
+			return notOurs(cluster.CheckOwner(ctx, c, t.Address, t.Namespace, cfg.Journal.Path))
 		}),
 		Prepare: with(func(ctx context.Context, c client.Client) error {
 			return cluster.EnsureAttributes(ctx, c, t.Namespace, workflows.SearchAttributes())
 		}),
-	})
-	if err != nil {
+	}
+	if movable {
+		options.Moved = func(frontend, ui int) error {
+			return cluster.DevPorts{Frontend: frontend, UI: ui}.Write(stateDir)
+		}
+	}
+	if l.server, err = devstack.Ensure(ctx, options); err != nil {
 		return cfg, stackError(err)
 	}
+	cfg.Temporal.Address = l.server.Address
 	if cfg.Temporal.UIURL == "" {
 		cfg.Temporal.UIURL = l.server.UIURL
 	}
 	return cfg, nil
+}
+
+// notOurs makes a refusal of an error that says that a server belongs to another folder.
+func notOurs(err error) error {
+	if errors.Is(err, config.ErrInvalid) {
+		return &devstack.Refusal{Reason: err.Error()}
+	}
+	return err
 }
 
 // stackError tells a stack that was refused from one that did not come up.

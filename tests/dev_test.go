@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"regexp"
 	"syscall"
 	"testing"
 	"time"
@@ -172,6 +173,34 @@ func TestDevRefusesAnotherFoldersServer(t *testing.T) {
 	got := guest.starter("run", "--dev", "Who is in notes.txt?").exits(3)
 	assert.Contains(t, got.err.String(), "is the development server of "+h.dir)
 	assert.Contains(t, got.err.String(), "dev_ui_port")
+}
+
+// Two folders whose settings name no address each get a server: the second one takes ports of its own and keeps them.
+func TestDevTakesFreePortsInASecondFolder(t *testing.T) {
+	t.Parallel()
+	folder := func() *home {
+		h := newDevHomeAt(t, "")
+		h.write("agent.toml", "[llm]\nprovider = \"demo\"\n")
+		return h
+	}
+	first, second := folder(), folder()
+	first.begin(nil, "dev").says("Ctrl-C ends")
+	got := second.starter("run", "--dev", "Who is in notes.txt?").exits(0)
+	assert.Contains(t, got.out.String(), "Ottoline")
+	at := regexp.MustCompile(`started a Temporal server on (\S+)`)
+	address := at.FindStringSubmatch(got.err.String())
+	require.Len(t, address, 2, got.err.String())
+	second.deserted()
+
+	again := second.begin(nil, "dev")
+	again.says("Ctrl-C ends")
+	assert.Equal(t, address, at.FindStringSubmatch(again.err.String()), "the ports are kept")
+	assert.Regexp(t, `Temporal  `+address[1]+` .*\nWeb UI    http://127\.0\.0\.1:\d+`, again.err.String())
+	for _, h := range []*home{first, second} {
+		said := h.starter("run", "Who is in notes.txt?").exits(0)
+		assert.Contains(t, said.out.String(), "Ottoline", "without --dev a folder's commands find its own server")
+		assert.Contains(t, h.starter("list").exits(0).out.String(), "completed")
+	}
 }
 
 func TestDevStaysUpOnATerminalUntilCtrlC(t *testing.T) {

@@ -109,6 +109,7 @@ func TestInputsThatNoServerCouldCarryOutAreRefused(t *testing.T) {
 	}
 	for name, in := range map[string]workflows.Input{
 		"timeout": {Message: &workflows.Message{Text: "hi"}, Limits: &workflows.LimitsRequest{TurnTimeout: ptr("2562047h47m16.854775807s")}},
+		"cost":    {Message: &workflows.Message{Text: "hi"}, Limits: &workflows.LimitsRequest{MaxCostUSD: ptr(0.5)}},
 		"queue":   {Queue: queue},
 		"agent":   {Message: &workflows.Message{Text: "hi"}, Agent: strings.Repeat("a", 100<<10)},
 	} {
@@ -132,7 +133,7 @@ func TestTheLargestLimitsLeaveATurnThatCanBeStopped(t *testing.T) {
 	r.work(withEcho()...)
 	longest := turn.MaxDuration.String()
 	run := r.begin(session(t), "Look.", &workflows.LimitsRequest{TurnTimeout: &longest, ToolTimeout: &longest, MaxSteps: ptr(turn.MaxCount),
-		MaxToolCalls: ptr(turn.MaxCount), MaxTokens: ptr(int64(turn.MaxCount)), MaxCostUSD: ptr(float64(turn.MaxCount))})
+		MaxToolCalls: ptr(turn.MaxCount), MaxTokens: ptr(int64(turn.MaxCount))})
 	r.reach(gate)
 	require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), ""))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -164,7 +164,7 @@ func (c *Chat) ask(caller, total context.Context, r request, sink turn.Sink) (tu
 	ctx, w := startWatch(total)
 	defer w.stop()
 	w.expectWithin(c.opts.ConnectTimeout, c.deadline("connecting to %s took longer than %s; check the network and base_url", c.opts.ConnectTimeout))
-	x := &exchange{client: c.client, watch: w, patch: r.patch, audio: r.audio, limit: int64(c.opts.MaxAnswerBytes), onConn: c.expectToken}
+	x := &exchange{client: c.client, watch: w, audio: r.audio, limit: int64(c.opts.MaxAnswerBytes), onConn: c.expectToken}
 	stream, err := c.library(x).CreateChatCompletionStream(x.trace(ctx), r.ChatCompletionRequest)
 	if err != nil {
 		return turn.Answer{}, c.failure(caller, ctx, x, false, err)

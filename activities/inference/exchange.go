@@ -15,7 +15,6 @@ import (
 type exchange struct {
 	client *http.Client
 	watch  *watch
-	patch  string // put before the request body's closing brace: what the library cannot say
 	audio  audioParts
 	limit  int64 // of the response's body, in bytes
 	onConn func(*watch)
@@ -60,21 +59,18 @@ func (x *exchange) Do(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// rewrite applies the patch, puts audio in its place and counts the body.
+// rewrite puts audio in its place, which the library has no field for, and counts the body.
 func (x *exchange) rewrite(req *http.Request) error {
 	if req.Body == nil || req.GetBody == nil {
 		return nil
 	}
 	x.sent = int(req.ContentLength)
-	if x.patch == "" && len(x.audio) == 0 {
+	if len(x.audio) == 0 {
 		return nil
 	}
 	body, err := io.ReadAll(req.Body)
 	if err != nil || len(body) == 0 {
 		return fmt.Errorf("reading the request: %w", err)
-	}
-	if x.patch != "" {
-		body = append(body[:len(body)-1], x.patch+"}"...)
 	}
 	body = x.audio.replace(body)
 	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }

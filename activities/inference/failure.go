@@ -14,6 +14,7 @@ import (
 	openai "github.com/sashabaranov/go-openai"
 
 	"github.com/everturn/everturn/activities/toolbox/plain"
+	"github.com/everturn/everturn/internal/retryafter"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -90,7 +91,7 @@ func (c *Chat) refused(status int, header http.Header, body []byte) *turn.Error 
 	r.Message, r.Kind = c.short(r.Message), c.short(r.Kind)
 	e := turn.Errorf(r.code(), r, r.describe(c.opts.Name, header, c.short))
 	if e.Code.Retryable() {
-		e.RetryAfter = retryAfter(header, time.Now(), c.opts.MaxRetryAfter)
+		e.RetryAfter = retryafter.Parse(header, time.Now(), c.opts.MaxRetryAfter)
 	}
 	e.Message = c.redact(e.Message)
 	return e

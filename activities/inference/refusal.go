@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 	"unicode"
 
 	"github.com/everturn/everturn/workflows/turn"
@@ -154,33 +153,6 @@ func target(header http.Header, short func(string) string) string {
 		return ""
 	}
 	return " (" + turn.Cut(short(u.Scheme+"://"+u.Host+u.Path), 100) + ")"
-}
-
-// retryAfter is how long the provider asks to be left alone: Retry-After in seconds or as a date (RFC 9110, 10.2.3), or
-// retry-after-ms (OpenAI). A date is read by the provider's own clock where it shows that one (RFC 9110, 6.6.1): this
-// machine's may be off by more than the wait. At most limit; 0 where it says nothing or nonsense.
-func retryAfter(h http.Header, now time.Time, limit time.Duration) time.Duration {
-	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {
-		return capped(ms/1000, limit)
-	}
-	value := strings.TrimSpace(h.Get("Retry-After"))
-	if s, err := strconv.ParseFloat(value, 64); err == nil {
-		return capped(s, limit)
-	}
-	if theirs, err := http.ParseTime(h.Get("Date")); err == nil {
-		now = theirs
-	}
-	if at, err := http.ParseTime(value); err == nil {
-		return capped(at.Sub(now).Seconds(), limit)
-	}
-	return 0
-}
-
-func capped(seconds float64, limit time.Duration) time.Duration {
-	if !(seconds > 0) { // NaN too
-		return 0
-	}
-	return time.Duration(min(seconds, limit.Seconds()) * float64(time.Second))
 }
 
 // printable puts a space in place of what could move a cursor or turn the direction of text.

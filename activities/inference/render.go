@@ -15,7 +15,6 @@ import (
 // cache finds its prefix.
 type request struct {
 	openai.ChatCompletionRequest
-	patch string // JSON fields that the library leaves out, each after a comma
 	audio audioParts
 	media bool // there are images or audio in it
 }
@@ -47,13 +46,14 @@ func (c *Chat) request(p turn.Prompt, q quirks) request {
 		}
 	}
 	if p.Temperature != nil {
-		r.Temperature = float32(*p.Temperature)
-		if *p.Temperature == 0 {
-			r.patch = `,"temperature":0` // the library drops a zero
-		}
+		r.Temperature = max(float32(*p.Temperature), leastTemperature)
 	}
 	return r
 }
+
+// leastTemperature stands for 0, which the library leaves out of a request. It is as deterministic: servers that divide by it
+// get finite numbers, which they do not of the library's own advice, math.SmallestNonzeroFloat32.
+const leastTemperature = 1e-6
 
 // wantsCompletionTokens is the rule by which the library refuses max_tokens.
 func wantsCompletionTokens(model string) bool {

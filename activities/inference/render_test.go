@@ -141,7 +141,7 @@ func TestParametersAreSentAsAsked(t *testing.T) {
 	assert.True(t, r[0].Chat.StreamOptions.IncludeUsage)
 	assert.NotContains(t, string(r[0].Body), `"tools"`)
 	require.NotNil(t, r[1].Chat.Temperature, "a temperature of 0 is not left out")
-	assert.Zero(t, *r[1].Chat.Temperature)
+	assert.InDelta(t, 0, *r[1].Chat.Temperature, 1e-5)
 	assert.Equal(t, 100, r[1].Chat.MaxTokens)
 	assert.InDelta(t, 0.7, *r[2].Chat.Temperature, 1e-9)
 	assert.Equal(t, 100, r[3].Chat.MaxCompletionTokens)

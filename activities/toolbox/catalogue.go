@@ -261,7 +261,7 @@ func (d describer) judge(desc *turn.Descriptor, t *mcp.Tool) {
 		desc.Lane = turn.LaneQuick
 	}
 	desc.Reach = d.reach(said, hints)
-	desc.Risk = cmp.Or(said.Risk, d.risk(hints))
+	desc.Risk = cmp.Or(said.Risk, d.risk(t, desc.Schema))
 }
 
 // reach is what a call can do beyond giving its result. That a server reaches nothing outside counts only where it is
@@ -273,17 +273,6 @@ func (d describer) reach(said ToolSettings, hints *mcp.ToolAnnotations) turn.Rea
 		Taints:    d.prefix != localID && (!d.server.Trust || d.server.TaintsAll),
 		Stateful:  d.server.Stateful,
 	}
-}
-
-// risk is what the tool may do at worst by the server's word. One that calls itself destructive is believed.
-func (d describer) risk(hints *mcp.ToolAnnotations) turn.Risk {
-	switch {
-	case !hints.ReadOnlyHint && hints.DestructiveHint != nil && *hints.DestructiveHint:
-		return turn.RiskHigh
-	case d.server.Trust && hints.ReadOnlyHint:
-		return turn.RiskLow
-	}
-	return turn.RiskMedium
 }
 
 func checkName(name string) error {

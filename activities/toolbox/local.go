@@ -62,7 +62,7 @@ func Repeatable() ToolOption { return func(s *ToolSettings) { s.Repeatable = tru
 // Quick says that the tool is repeatable and answers within turn.QuickCap: its calls take the quick lane.
 func Quick() ToolOption { return func(s *ToolSettings) { s.Repeatable, s.Quick = true, true } }
 
-// Risk says what the tool may do at worst. The default is medium.
+// Risk says how much harm the tool can do. The default is medium, or high if its words say so: see harmWords.
 func Risk(r turn.Risk) ToolOption { return func(s *ToolSettings) { s.Risk = r } }
 
 // Timeout bounds one call.

@@ -86,7 +86,7 @@ type OAuth struct {
 type ToolSettings struct {
 	Repeatable bool
 	Quick      bool      // needs Repeatable
-	Risk       turn.Risk // empty: from the annotations, medium where they do not say
+	Risk       turn.Risk // empty: from the annotations, else from the tool's words, else medium
 	Timeout    time.Duration
 	// TotalTimeout is as Server's, Detach how long a call may go on that was given up.
 	TotalTimeout, Detach time.Duration

@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/everturn/everturn/activities/toolbox/plain"
+	"github.com/everturn/everturn/internal/retryafter"
 )
 
 // maxRefusal bounds how much of an answer is read to see whether it is a refusal, in bytes.
@@ -25,6 +26,7 @@ const maxRefusal = 64 << 10
 const (
 	crowdedWait     = time.Second
 	maxRefusalPause = 20 * time.Second
+	maxRetryAfter   = 24 * time.Hour // of what is believed
 )
 
 // How many attempts of one dispatch of a call a server's front may refuse. The workers of a server that was restarted
@@ -80,7 +82,7 @@ func refusedUnread(resp *http.Response) bool {
 		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType:
 		refusal{Status: resp.StatusCode}.replace(resp)
 	case http.StatusTooManyRequests:
-		refusal{Status: resp.StatusCode, Wait: retryAfter(resp.Header)}.replace(resp)
+		refusal{Status: resp.StatusCode, Wait: retryafter.Parse(resp.Header, time.Now(), maxRetryAfter)}.replace(resp)
 		resp.StatusCode = http.StatusUnprocessableEntity // of 429 the SDK does not read the body
 	case http.StatusNotFound:
 		resp.Body = restored{http.NoBody, resp.Body}
@@ -142,23 +144,6 @@ func refusalOf(err error) (r refusal, ok bool) {
 	number, _, _ := strings.Cut(status, " ")
 	r.Status, err = strconv.Atoi(number)
 	return r, err == nil && r.Status != http.StatusNotFound && r.Status != http.StatusBadRequest
-}
-
-// retryAfter reads how long a server asks to be left alone, in seconds or until a date by its own clock (RFC 9110, 10.2.3).
-func retryAfter(h http.Header) time.Duration {
-	value := strings.TrimSpace(h.Get("Retry-After"))
-	if seconds, err := strconv.Atoi(value); err == nil {
-		return time.Duration(min(max(seconds, 0), 1<<30)) * time.Second
-	}
-	until, err := http.ParseTime(value)
-	if err != nil {
-		return 0
-	}
-	now, err := http.ParseTime(h.Get("Date"))
-	if err != nil {
-		now = time.Now()
-	}
-	return max(until.Sub(now), 0)
 }
 
 // namesNoRequest reports whether the body is a JSON-RPC error without an ID. Beside an HTTP error that is what a server

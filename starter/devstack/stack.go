@@ -2,11 +2,11 @@ package devstack
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/everturn/everturn/statedir"
@@ -20,10 +20,13 @@ type Options struct {
 	Namespace string
 	Progress  io.Writer // for people
 	Environ   []string
-	// Started and Joined are called once the server answers: the one where it was started here, the other where it
-	// was there before. Prepare comes after either and makes the namespace fit for use. All three may be nil; they run
-	// under the start lock, and an error of theirs is Ensure's.
-	Started, Joined, Prepare func(context.Context) error
+	// Started and Joined are called with the server's address once it answers: the one if it was started here, the other if
+	// it was there before. Prepare comes after either and makes the namespace fit for use. All three may be nil; they run
+	// under the start lock, and an error of theirs is Ensure's. Joined returns a *Refusal for a server of another folder.
+	Started, Joined, Prepare func(ctx context.Context, address string) error
+	// Moved permits other ports than Address and UIPort, on 127.0.0.1, when those are taken, and is called with the ports
+	// of the server that was started. It may be nil.
+	Moved func(frontend, ui int) error
 }
 
 // Refusal is an error of what was asked for: nothing was started, and nothing will be until the reader changes it.
@@ -60,12 +63,12 @@ func Ensure(ctx context.Context, o Options) (*Stack, error) {
 		return nil, fmt.Errorf("waiting for another command that brings the stack up: %w", err)
 	}
 	defer starting.release()
-	s := &Stack{Address: o.Address, UIURL: "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(o.UIPort))}
+	s := &Stack{}
 	// A supervisor that is just stopping holds the lock exclusively: joining waits until it is gone.
 	if s.lock, err = shared(ctx, lockFile(o.Dir)); err != nil {
 		return nil, fmt.Errorf("joining the stack: %w", err)
 	}
-	if err := s.bring(ctx, o); err != nil {
+	if err := s.bringAnywhere(ctx, o); err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -75,14 +78,18 @@ func Ensure(ctx context.Context, o Options) (*Stack, error) {
 
 // bring finds a server that answers or starts one, and prepares it.
 func (s *Stack) bring(ctx context.Context, o Options) error {
+	s.Address, s.UIURL = o.Address, "http://"+uiAddress(o.UIPort)
 	state, version := probe(ctx, o.Address)
 	hook := o.Joined
 	switch state {
 	case stranger:
-		return refuse("something that is not Temporal listens on %s: stop it, or choose another port with [temporal] address in agent.toml", o.Address)
+		return refusePort("something that is not Temporal listens on %s: stop it, or choose another port with [temporal] address in agent.toml", o.Address)
 	case temporal:
 		s.Reason = fmt.Sprintf("using the Temporal server %s that already listens on %s", version, o.Address)
 	case nobody:
+		if o.Moved != nil && !isFree(uiAddress(o.UIPort)) {
+			return refusePort("something listens on %s, where the Web UI would be", uiAddress(o.UIPort))
+		}
 		binary, why, err := FindTemporal(ctx, o)
 		if err != nil {
 			return err
@@ -93,17 +100,22 @@ func (s *Stack) bring(ctx context.Context, o Options) error {
 		s.Reason = fmt.Sprintf("started a Temporal server on %s (%s)", o.Address, why)
 		hook = o.Started
 	}
-	return prepare(ctx, hook, o.Prepare)
+	err := prepare(ctx, o.Address, hook, o.Prepare)
+	var foreign *Refusal
+	if state == temporal && errors.As(err, &foreign) {
+		return &portTaken{foreign}
+	}
+	return err
 }
 
-func prepare(ctx context.Context, hooks ...func(context.Context) error) error {
+func prepare(ctx context.Context, address string, hooks ...func(context.Context, string) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
 	for _, hook := range hooks {
 		if hook == nil {
 			continue
 		}
-		if err := hook(ctx); err != nil {
+		if err := hook(ctx, address); err != nil {
 			return fmt.Errorf("preparing the namespace: %w", err)
 		}
 	}

@@ -79,7 +79,7 @@ func Start(ctx context.Context, dir string, progress io.Writer) (*devstack.Stack
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	return devstack.Ensure(ctx, devstack.Options{
 		Dir: dir, Address: address, UIPort: uiPort, Namespace: cluster.DefaultNamespace, Progress: progress, Environ: os.Environ(),
-		Prepare: func(ctx context.Context) error { return Prepare(ctx, address) },
+		Prepare: Prepare,
 	})
 }
 

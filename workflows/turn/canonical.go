@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"errors"
 	"net/netip"
 	"path"
 	"regexp"
@@ -141,6 +142,19 @@ func anchor(text string) (from, inside string) {
 
 // wild matches the wildcards of a pattern, and a leading ../, which only values that are not canonical have.
 var wild = regexp.MustCompile(`\*+|\?|^(\.\./)+`)
+
+// CheckPattern returns an error for a pattern of an argument that no value matches, so that a rule with it always asks.
+func CheckPattern(pattern string) error {
+	switch {
+	case strings.ContainsAny(pattern, `[]\`):
+		return errors.New(`it must be a pattern of *, ? and /**: write a rule for each alternative instead of [ ] or \`)
+	case cidr.MatchString(pattern):
+		return errors.New("a range of addresses cannot be a pattern: write 10.0.0.*, or a rule for each prefix")
+	case !legible(pattern):
+		return errors.New("it must be in canonical form itself (docs/**, not ./docs/**; 1000, not 1e3; ASCII): no value would match it")
+	}
+	return nil
+}
 
 // legible reports whether a pattern is in canonical form itself. ./secrets/** and 0x3e8 are not, and would miss
 // the canonical values that they mean; 10.0.0.0/8 means addresses and is written as a path. A pattern with a class such

@@ -1,0 +1,87 @@
+package toolbox
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// The words that make a tool high risk when neither the operator nor a trusted server says how much harm it can do. A server
+// can avoid them: they catch honest tools without annotations, not hostile ones.
+var (
+	// harmWords count in the tool's name and in the names of its arguments.
+	harmWords = []string{
+		"exec", "execute", "shell", "bash", "powershell", "cmd", "command", "commands", "eval", "script", "sudo", "terminal",
+		"delete", "remove", "rm", "unlink", "drop", "destroy", "erase", "purge", "wipe", "truncate", "kill",
+	}
+	// sendWords count in the tool's name, unless it begins with one of readWords: get_post only reads.
+	sendWords = []string{"send", "post", "upload", "publish", "push", "webhook", "deploy", "tweet"}
+	readWords = []string{"get", "list", "read", "search", "find", "fetch", "show", "describe", "count"}
+)
+
+// risk returns how much harm the tool can do by its annotations, or else by its words. A server that calls a tool destructive
+// is believed; one that calls it harmless is believed only if it is trusted.
+func (d describer) risk(t *mcp.Tool, schema json.RawMessage) turn.Risk {
+	hints := t.Annotations
+	if hints == nil {
+		hints = &mcp.ToolAnnotations{}
+	}
+	destructive := hints.DestructiveHint
+	switch {
+	case !hints.ReadOnlyHint && destructive != nil && *destructive:
+		return turn.RiskHigh
+	case d.server.Trust && hints.ReadOnlyHint:
+		return turn.RiskLow
+	case d.server.Trust && destructive != nil:
+		return turn.RiskMedium
+	case saysHarm(t.Name, schema):
+		return turn.RiskHigh
+	}
+	return turn.RiskMedium
+}
+
+// saysHarm reports whether a tool's name or the names of its arguments hold a word of the lists above.
+func saysHarm(name string, schema json.RawMessage) bool {
+	words := wordsOf(name)
+	reads := len(words) > 0 && slices.Contains(readWords, words[0])
+	if containsAny(words, harmWords) || !reads && containsAny(words, sendWords) {
+		return true
+	}
+	var object struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	if json.Unmarshal(schema, &object) != nil {
+		return false
+	}
+	for property := range object.Properties {
+		if containsAny(wordsOf(property), harmWords) {
+			return true
+		}
+	}
+	return false
+}
+
+func containsAny(words, list []string) bool {
+	return slices.ContainsFunc(words, func(w string) bool { return slices.Contains(list, w) })
+}
+
+// wordsOf splits run_command, run-command, runCommand and HTTPPost into words in lower case.
+func wordsOf(name string) []string {
+	var spaced []rune
+	runes := []rune(name)
+	for i, r := range runes {
+		switch {
+		case !unicode.IsLetter(r) && !unicode.IsDigit(r):
+			r = ' '
+		case i > 0 && unicode.IsUpper(r) && (unicode.IsLower(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1])):
+			spaced = append(spaced, ' ')
+		}
+		spaced = append(spaced, unicode.ToLower(r))
+	}
+	return strings.Fields(string(spaced))
+}

@@ -1,0 +1,72 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// DevPorts are the ports that a folder's development server uses because the default ones were taken.
+type DevPorts struct {
+	Frontend int `json:"frontend"`
+	UI       int `json:"web_ui"`
+}
+
+// devPortsName is the file in the state folder that remembers them.
+const devPortsName = "ports.json"
+
+// readDevPorts returns the ports that the state folder dir remembers, or zero ports when it remembers none.
+func readDevPorts(dir string) (p DevPorts, err error) {
+	if dir == "" {
+		return DevPorts{}, nil
+	}
+	file := filepath.Join(dir, devPortsName)
+	b, err := os.ReadFile(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return DevPorts{}, nil
+	case err != nil:
+		return DevPorts{}, fmt.Errorf("reading the development server's ports: %w", err)
+	}
+	if err := json.Unmarshal(b, &p); err != nil || !isPort(p.Frontend) || !isPort(p.UI) {
+		return DevPorts{}, invalid("%s does not name two ports: delete it", file)
+	}
+	return p, nil
+}
+
+// Write makes the state folder dir remember the ports. Another process may read them meanwhile.
+func (p DevPorts) Write(dir string) error {
+	b, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("remembering the development server's ports: %w", err)
+	}
+	file := filepath.Join(dir, devPortsName)
+	if err = os.WriteFile(file+".new", append(b, '\n'), 0o600); err == nil {
+		err = os.Rename(file+".new", file)
+	}
+	if err != nil {
+		return fmt.Errorf("remembering the development server's ports: %w", err)
+	}
+	return nil
+}
+
+// Address is the frontend's, on loopback.
+func (p DevPorts) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(p.Frontend)) }
+
+func isPort(n int) bool { return n > 0 && n < 1<<16 }
+
+// DevPorts returns the ports that the state folder remembers. movable reports whether no setting names an address, so that
+// a development server may choose its own.
+func (o Options) DevPorts() (p DevPorts, movable bool, err error) {
+	profile, err := o.profile()
+	if err != nil || o.Address != "" || profile.Address != "" {
+		return DevPorts{}, false, err
+	}
+	p, err = readDevPorts(o.StateDir)
+	return p, err == nil, err
+}
