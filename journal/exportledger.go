@@ -144,7 +144,7 @@ func (c *exportCheck) checkChunk(k turn.Chunk) error {
 	switch {
 	case t == nil:
 		return fmt.Errorf("the chunk is of turn %q, which the export does not have", k.Turn)
-	case t.chunks == 0 && k.Kind == turn.ChunkTurnCompleted && k.Index >= 0 && c.header.Version >= 2: // the others were removed
+	case t.chunks == 0 && k.Kind == turn.ChunkTurnCompleted && k.Index >= 0: // the others were removed
 	case k.Index != t.chunks:
 		return fmt.Errorf("the chunk has index %d where %d comes next", k.Index, t.chunks)
 	case t.done:

@@ -21,7 +21,7 @@ func (t *tx) review(c turn.Catalogue) error {
 		return err
 	}
 	var known int
-	err = t.row(`SELECT count(*) FROM setups WHERE server = ? AND setup = ?`, c.Server, c.Setup).Scan(&known)
+	err = t.row(`SELECT count(*) FROM config_versions WHERE server = ? AND config_hash = ?`, c.Server, c.Setup).Scan(&known)
 	if err == nil && known == 0 && c.Problem == "" {
 		err = t.insertSetup(c.Server, c.Setup)
 	}
@@ -48,7 +48,7 @@ const maxAcceptedOfServer = 4096
 
 // forgetAccepted gives up what was accepted longest ago.
 func (t *tx) forgetAccepted(server string) error {
-	return t.exec(`DELETE FROM accepted WHERE server = ?1 AND n NOT IN (SELECT n FROM accepted WHERE server = ?1 ORDER BY n DESC LIMIT ?2)`,
+	return t.exec(`DELETE FROM approved_tools WHERE server = ?1 AND id NOT IN (SELECT id FROM approved_tools WHERE server = ?1 ORDER BY id DESC LIMIT ?2)`,
 		server, maxAcceptedOfServer)
 }
 
@@ -60,15 +60,15 @@ func (q querier) acceptedHashes(server string) (map[string][]string, error) {
 		err := rows.Scan(&tool, &hash)
 		out[tool] = append(out[tool], hash)
 		return err
-	}, `SELECT tool, hash FROM accepted WHERE server = ?`, server)
+	}, `SELECT tool, hash FROM approved_tools WHERE server = ?`, server)
 	return out, err
 }
 
 func (t *tx) insertSetup(server, setup string) error {
-	if err := t.exec(`INSERT INTO setups (server, setup) VALUES (?, ?)`, server, setup); err != nil {
+	if err := t.exec(`INSERT INTO config_versions (server, config_hash) VALUES (?, ?)`, server, setup); err != nil {
 		return err
 	}
-	return t.exec(`DELETE FROM setups WHERE server = ?1 AND n NOT IN (SELECT n FROM setups WHERE server = ?1 ORDER BY n DESC LIMIT ?2)`,
+	return t.exec(`DELETE FROM config_versions WHERE server = ?1 AND id NOT IN (SELECT id FROM config_versions WHERE server = ?1 ORDER BY id DESC LIMIT ?2)`,
 		server, journal.MaxSetups)
 }
 
@@ -78,32 +78,30 @@ func (t *tx) accept(server string, d turn.Descriptor, by string, at time.Time) e
 	if err != nil {
 		return err
 	}
-	err = t.exec(`INSERT OR REPLACE INTO accepted (server, tool, hash, descriptor, accepted_by, at) VALUES (?, ?, ?, ?, ?, ?)`,
+	if err := t.exec(`DELETE FROM approved_tools WHERE server = ? AND tool = ? AND hash = ?`, server, d.ID, d.Hash); err != nil {
+		return err
+	}
+	err = t.exec(`INSERT INTO approved_tools (server, tool, hash, descriptor, approved_by, at) VALUES (?, ?, ?, ?, ?, ?)`,
 		server, d.ID, d.Hash, string(content), journal.Preview(journal.CleanText(by), journal.PreviewBytes), nanos(at))
 	if err != nil {
 		return err
 	}
-	return t.exec(`DELETE FROM accepted WHERE server = ?1 AND tool = ?2 AND n NOT IN
-		(SELECT n FROM accepted WHERE server = ?1 AND tool = ?2 ORDER BY n DESC LIMIT ?3)`, server, d.ID, journal.MaxAccepted)
+	return t.exec(`DELETE FROM approved_tools WHERE server = ?1 AND tool = ?2 AND id NOT IN
+		(SELECT id FROM approved_tools WHERE server = ?1 AND tool = ?2 ORDER BY id DESC LIMIT ?3)`, server, d.ID, journal.MaxAccepted)
 }
 
 // lastAccepted is what was accepted last of a tool, nil where nothing was.
 func (q querier) lastAccepted(server, tool string) (*turn.Descriptor, error) {
-	var content stored
-	err := q.row(`SELECT descriptor, descriptor_blob FROM accepted WHERE server = ? AND tool = ? ORDER BY n DESC LIMIT 1`, server, tool).
-		Scan(&content.inline, &content.blob)
+	var content []byte
+	err := q.row(`SELECT descriptor FROM approved_tools WHERE server = ? AND tool = ? ORDER BY id DESC LIMIT 1`, server, tool).Scan(&content)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	text, err := q.get(content)
-	if err != nil {
-		return nil, err
-	}
 	var d turn.Descriptor
-	return &d, json.Unmarshal([]byte(text), &d)
+	return &d, json.Unmarshal(content, &d)
 }
 
 // saveView writes what turns see of a catalogue of which these tools are held.
@@ -123,7 +121,7 @@ func (t *tx) saveView(c turn.Catalogue, hold []turn.Descriptor) error {
 	if err != nil {
 		return err
 	}
-	return t.exec(`UPDATE catalogue SET view_hash = ?, view = ?, view_blob = NULL WHERE server = ?`, journal.HashOf(view), string(view), c.Server)
+	return t.exec(`UPDATE catalogues SET view_hash = ?, view = ? WHERE server = ?`, journal.HashOf(view), string(view), c.Server)
 }
 
 // Accept implements journal.Store.
@@ -141,7 +139,7 @@ func (s *Store) Accept(ctx context.Context, in journal.AcceptInput) (out []turn.
 				return err
 			}
 		}
-		c, err := t.readCatalogue(`SELECT content, content_blob FROM catalogue WHERE server = ?`, in.Server)
+		c, err := t.readCatalogue(`SELECT content FROM catalogues WHERE server = ?`, in.Server)
 		if err != nil {
 			return err
 		}

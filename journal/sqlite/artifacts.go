@@ -78,7 +78,7 @@ func (q querier) artifact(session int64, hash string) (mediaType string, err err
 		return "", err
 	}
 	for _, p := range list {
-		err = q.row(`SELECT a.media_type FROM artifacts a JOIN calls c ON c.n = a.call WHERE a.session = ?1 AND a.hash = ?2 AND (?3 OR a.late = 0 AND EXISTS
+		err = q.row(`SELECT a.media_type FROM artifacts a JOIN calls c ON c.id = a.call WHERE a.session = ?1 AND a.hash = ?2 AND (?3 OR NOT a.late AND EXISTS
 			(SELECT 1 FROM inferences i WHERE i.turn = c.turn AND i.step = c.step AND i.head_seq BETWEEN 1 AND ?4)) LIMIT 1`,
 			p.session, hash, p.session == session, p.high).Scan(&mediaType)
 		if !errors.Is(err, sql.ErrNoRows) {
@@ -94,7 +94,7 @@ func (t *tx) mark(c call, at time.Time) error {
 }
 
 func (t *tx) insertMark(session int64, m journal.Mark) error {
-	return t.exec(`INSERT INTO marks (session, turn, call_id, tool, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+	return t.exec(`INSERT INTO taint_sources (session, turn, call_id, tool, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		session, m.Turn, m.CallID, m.Tool, nanos(m.At))
 }
 
@@ -115,7 +115,7 @@ func (s *Store) Tainted(ctx context.Context, session string) (out *journal.Mark,
 func (q querier) marked(session int64) (*journal.Mark, error) {
 	var m journal.Mark
 	var at int64
-	err := q.row(`SELECT turn, call_id, tool, at FROM marks WHERE session = ?`, session).Scan(&m.Turn, &m.CallID, &m.Tool, &at)
+	err := q.row(`SELECT turn, call_id, tool, at FROM taint_sources WHERE session = ?`, session).Scan(&m.Turn, &m.CallID, &m.Tool, &at)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}

@@ -61,7 +61,7 @@ func checkTenant(tenant string) error {
 }
 
 func (t *tx) begin(in journal.BeginInput) (journal.Begun, error) {
-	own, err := t.turnRecord(`t.id = ?`, in.Turn)
+	own, err := t.turnRecord(`t.turn_id = ?`, in.Turn)
 	if err == nil {
 		return t.resume(own, in)
 	}
@@ -74,7 +74,7 @@ func (t *tx) begin(in journal.BeginInput) (journal.Begun, error) {
 	}
 	taker, err := t.taker(sc.session, in.Message.ID)
 	if err == nil {
-		first, err := t.turnRecord(`t.n = ?`, taker)
+		first, err := t.turnRecord(`t.id = ?`, taker)
 		return journal.Begun{DuplicateOf: &first}, err
 	}
 	if !errors.Is(err, sql.ErrNoRows) {
@@ -97,14 +97,14 @@ func (t *tx) resume(own journal.TurnRecord, in journal.BeginInput) (out journal.
 	}
 	if !own.State.Terminal() && own.RunID != in.RunID {
 		own.RunID = in.RunID
-		if err := t.exec(`UPDATE turns SET run_id = ? WHERE id = ?`, in.RunID, in.Turn); err != nil {
+		if err := t.exec(`UPDATE turns SET run_id = ? WHERE turn_id = ?`, in.RunID, in.Turn); err != nil {
 			return out, err
 		}
 	}
 	var pins stored
 	out = journal.Begun{Turn: own, Resumed: true, Head: turn.Head{Seq: own.MessageSeq}}
-	err = t.row(`SELECT m.hash, t.pins, t.pins_blob FROM turns t JOIN messages m ON m.session = t.session AND m.seq = t.message_seq
-		WHERE t.id = ?`, in.Turn).Scan(&out.Head.Hash, &pins.inline, &pins.blob)
+	err = t.row(`SELECT m.hash, t.config, t.config_blob FROM turns t JOIN messages m ON m.session = t.session AND m.seq = t.message_seq
+		WHERE t.turn_id = ?`, in.Turn).Scan(&out.Head.Hash, &pins.inline, &pins.blob)
 	if err != nil {
 		return out, err
 	}
@@ -116,7 +116,7 @@ func (t *tx) resume(own journal.TurnRecord, in journal.BeginInput) (out journal.
 func (t *tx) sessionScope(in journal.BeginInput) (sc scope, err error) {
 	sc.sessionID = in.Session
 	var tenant string
-	err = t.row(`SELECT n, tenant, head_seq, head_hash FROM sessions WHERE id = ?`, in.Session).
+	err = t.row(`SELECT id, tenant, head_seq, head_hash FROM sessions WHERE session_id = ?`, in.Session).
 		Scan(&sc.session, &tenant, &sc.head.Seq, &sc.head.Hash)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
@@ -152,16 +152,16 @@ func (t *tx) open(sc *scope, in journal.BeginInput) (out journal.Begun, err erro
 		return out, err
 	}
 	out.Head, out.Pins = sc.head, in.Pins
-	out.Turn, err = t.turnRecord(`t.n = ?`, sc.turn)
+	out.Turn, err = t.turnRecord(`t.id = ?`, sc.turn)
 	return out, err
 }
 
 func (t *tx) touchSession(sc *scope, in journal.BeginInput) error {
 	if sc.session != 0 {
-		return t.exec(`UPDATE sessions SET turns = turns + 1, agent = ?, updated_at = max(updated_at, ?) WHERE n = ?`,
-			in.Agent, nanos(in.At), sc.session)
+		return t.exec(`UPDATE sessions SET turns = turns + 1, agent = ?1,
+			updated_at = CASE WHEN updated_at < ?2 THEN ?2 ELSE updated_at END WHERE id = ?3`, in.Agent, nanos(in.At), sc.session)
 	}
-	return t.row(`INSERT INTO sessions (id, tenant, agent, turns, first_text, created_at, updated_at) VALUES (?, ?, ?, 1, ?, ?, ?) RETURNING n`,
+	return t.row(`INSERT INTO sessions (session_id, tenant, agent, turns, first_text, created_at, updated_at) VALUES (?, ?, ?, 1, ?, ?, ?) RETURNING id`,
 		in.Session, in.Tenant, in.Agent, turn.Cut(in.Message.Text, firstTextBytes), nanos(in.At), nanos(in.At)).Scan(&sc.session)
 }
 
@@ -172,8 +172,8 @@ func (t *tx) insertTurn(sc *scope, in journal.BeginInput) error {
 	}
 	sc.turnID, sc.messageSeq = in.Turn, sc.head.Seq+1
 	return t.row(`INSERT INTO turns
-		(id, session, workflow_id, run_id, agent, message_id, message_seq, pins, pins_blob, state, started_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING n`,
+		(turn_id, session, workflow_id, run_id, agent, message_id, message_seq, config, config_blob, state, started_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
 		in.Turn, sc.session, in.WorkflowID, in.RunID, in.Agent, in.Message.ID, sc.messageSeq, pins.inline, pins.blob,
 		string(turn.StateRunning), nanos(in.At)).Scan(&sc.turn)
 }
@@ -182,7 +182,7 @@ func (t *tx) insertTurn(sc *scope, in journal.BeginInput) error {
 // counted from the ledgers: whoever ran it left none.
 func (t *tx) closeUnfinished(sc *scope, message string, at time.Time) (string, error) {
 	old := *sc
-	err := t.row(`SELECT id, n, message_seq FROM turns WHERE session = ? AND ended_at IS NULL`, sc.session).
+	err := t.row(`SELECT turn_id, id, message_seq FROM turns WHERE session = ? AND ended_at IS NULL`, sc.session).
 		Scan(&old.turnID, &old.turn, &old.messageSeq)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil

@@ -26,11 +26,11 @@ type call struct {
 	notes          int            // tool_progress so far
 }
 
-const callColumns = `coalesce(c.n, 0), coalesce(c.step, 0), coalesce(c.call_id, ''), coalesce(c.wire_id, ''), coalesce(c.tool, ''),
-	c.arguments, c.arguments_blob, coalesce(c.arguments_hash, ''), coalesce(c.attempt, 0), coalesce(c.granted_attempt, 0), coalesce(c.runs, 0),
-	coalesce(c.repeatable, 0), coalesce(c.worker, ''), coalesce(c.claimed_at, 0), coalesce(c.outcome, ''), c.text, c.text_blob,
+const callColumns = `coalesce(c.id, 0), coalesce(c.step, 0), coalesce(c.call_id, ''), coalesce(c.wire_id, ''), coalesce(c.tool, ''),
+	c.arguments, c.arguments_blob, coalesce(c.arguments_hash, ''), coalesce(c.attempt, 0), coalesce(c.claimed_attempt, 0), coalesce(c.runs, 0),
+	coalesce(c.repeatable, FALSE), coalesce(c.worker, ''), coalesce(c.claimed_at, 0), coalesce(c.outcome, ''), c.text, c.text_blob,
 	coalesce(c.full_blob, ''), coalesce(c.size, 0), coalesce(c.settled_attempt, 0), coalesce(c.settled_at, 0),
-	coalesce(c.duration_ms, 0), coalesce(c.late, 0), coalesce(c.suspended_attempt, 0), c.continuation_blob, c.media, coalesce(c.notes, 0),
+	coalesce(c.duration_ms, 0), coalesce(c.late_count, 0), coalesce(c.suspended_attempt, 0), c.continuation_blob, c.media, coalesce(c.notes, 0),
 	coalesce(c.code, '')`
 
 // scan reads callColumns after the given fields.
@@ -47,8 +47,8 @@ func (c *call) scan(scan func(...any) error, before ...any) error {
 }
 
 func (q querier) call(turnID, callID string) (c call, err error) {
-	row := q.row(`SELECT `+scopeColumns+`, `+callColumns+` FROM turns t JOIN sessions s ON s.n = t.session
-		LEFT JOIN calls c ON c.turn = t.n AND c.call_id = ? WHERE t.id = ?`, callID, turnID)
+	row := q.row(`SELECT `+scopeColumns+`, `+callColumns+` FROM turns t JOIN sessions s ON s.id = t.session
+		LEFT JOIN calls c ON c.turn = t.id AND c.call_id = ? WHERE t.turn_id = ?`, callID, turnID)
 	err = c.scan(row.Scan, c.fields()...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return c, fmt.Errorf("turn %s: %w", turnID, journal.ErrNotFound)
@@ -131,12 +131,12 @@ func (t *tx) claim(c *call, in journal.ClaimInput) (journal.ClaimState, error) {
 	}
 	c.rec.Attempt = in.Attempt
 	if c.underWay() && (!c.rec.Repeatable || !in.Repeatable) {
-		return journal.ClaimTaken, t.exec(`UPDATE calls SET attempt = ? WHERE n = ?`, in.Attempt, c.row)
+		return journal.ClaimTaken, t.exec(`UPDATE calls SET attempt = ? WHERE id = ?`, in.Attempt, c.row)
 	}
 	c.rec.Runs++
 	c.rec.Worker, c.rec.ClaimedAt = in.Worker, instant(nanos(in.At))
-	return journal.ClaimGranted, t.exec(`UPDATE calls SET attempt = ?1, granted_attempt = ?1, runs = runs + 1, worker = ?2, claimed_at = ?3
-		WHERE n = ?4`, in.Attempt, in.Worker, nanos(in.At), c.row)
+	return journal.ClaimGranted, t.exec(`UPDATE calls SET attempt = ?1, claimed_attempt = ?1, runs = runs + 1, worker = ?2, claimed_at = ?3
+		WHERE id = ?4`, in.Attempt, in.Worker, nanos(in.At), c.row)
 }
 
 // underWay: an attempt has a claim on the call, or had one in the middle of it and what it left is lost.
@@ -152,7 +152,7 @@ func (t *tx) insertCall(c *call, at time.Time) (err error) {
 	}
 	c.argumentsHash = journal.HashOf([]byte(r.Call.Arguments))
 	err = t.row(`INSERT INTO calls (turn, step, call_id, wire_id, tool, arguments, arguments_blob, arguments_hash, attempt,
-		granted_attempt, runs, repeatable, worker, claimed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING n`,
+		claimed_attempt, runs, repeatable, worker, claimed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
 		c.turn, r.Step, r.Call.ID, r.Call.WireID, r.Call.Tool, c.arguments.inline, c.arguments.blob, c.argumentsHash, r.Attempt,
 		c.granted, r.Runs, r.Repeatable, r.Worker, nanos(r.ClaimedAt)).Scan(&c.row)
 	if err != nil {
@@ -168,9 +168,9 @@ func (t *tx) insertCall(c *call, at time.Time) (err error) {
 // ReleaseCall implements journal.Journal.
 func (s *Store) ReleaseCall(ctx context.Context, turnID, callID string, attempt int) error {
 	return s.write(ctx, callName("releasing", turnID, callID), func(t *tx) error {
-		return t.exec(`UPDATE calls SET granted_attempt = 0, runs = runs - 1, claimed_at = 0
-			WHERE turn = (SELECT n FROM turns WHERE id = ? AND ended_at IS NULL) AND call_id = ? AND granted_attempt = ?
-			AND granted_attempt > 0 AND settled_at IS NULL`, turnID, callID, attempt)
+		return t.exec(`UPDATE calls SET claimed_attempt = 0, runs = runs - 1, claimed_at = 0
+			WHERE turn = (SELECT id FROM turns WHERE turn_id = ? AND ended_at IS NULL) AND call_id = ? AND claimed_attempt = ?
+			AND claimed_attempt > 0 AND settled_at IS NULL`, turnID, callID, attempt)
 	})
 }
 
@@ -227,7 +227,7 @@ func (t *tx) settle(c *call, attempt int, r turn.ToolResult, at time.Time) (err 
 		c.rec.DurationMS = max(0, at.Sub(c.rec.ClaimedAt).Milliseconds())
 	}
 	err = t.exec(`UPDATE calls SET outcome = ?, text = ?, text_blob = ?, full_blob = ?, size = ?, settled_attempt = ?, settled_at = ?,
-		duration_ms = ?, media = ?, code = ?, continuation_blob = NULL WHERE n = ?`, string(r.Outcome), c.text.inline, c.text.blob, full, c.rec.SizeBytes, attempt,
+		duration_ms = ?, media = ?, code = ?, continuation_blob = NULL WHERE id = ?`, string(r.Outcome), c.text.inline, c.text.blob, full, c.rec.SizeBytes, attempt,
 		nanos(at), c.rec.DurationMS, c.media, string(r.Code), c.row)
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ func (s *Store) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
 		if err := checkID("server", c.Server); err != nil {
 			return err
 		}
-		before, err := t.readCatalogue(`SELECT content, content_blob FROM catalogue WHERE server = ?`, c.Server)
+		before, err := t.readCatalogue(`SELECT content FROM catalogues WHERE server = ?`, c.Server)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
@@ -36,12 +36,13 @@ func (s *Store) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
 		if len(content) > journal.MaxBlobBytes {
 			return fmt.Errorf("the catalogue is %d bytes; the maximum is %d: allow fewer of its tools", len(content), journal.MaxBlobBytes)
 		}
-		hash, current, view := journal.HashOf(content), "", ""
-		err = t.row(`SELECT hash, view_hash FROM catalogue WHERE server = ?`, c.Server).Scan(&current, &view)
-		if (err != nil && !errors.Is(err, sql.ErrNoRows)) || (hash == current && view != "") {
+		hash, current := journal.HashOf(content), ""
+		err = t.row(`SELECT hash FROM catalogues WHERE server = ?`, c.Server).Scan(&current)
+		if ignoreNoRows(err) != nil || hash == current {
 			return err
 		}
-		err = t.exec(`INSERT OR REPLACE INTO catalogue (server, hash, content, content_blob) VALUES (?, ?, ?, NULL)`, c.Server, hash, string(content))
+		err = t.exec(`INSERT INTO catalogues (server, hash, content, view_hash, view) VALUES (?, ?, ?, '', '')
+			ON CONFLICT (server) DO UPDATE SET hash = excluded.hash, content = excluded.content`, c.Server, hash, string(content))
 		if err != nil {
 			return err
 		}
@@ -58,7 +59,7 @@ func (s *Store) Catalogues(ctx context.Context) (out []turn.Catalogue, err error
 			err := rows.Scan(&v.server, &v.hash)
 			list = append(list, v)
 			return err
-		}, `SELECT server, iif(view_hash = '', hash, view_hash) FROM catalogue ORDER BY server`)
+		}, `SELECT server, view_hash FROM catalogues ORDER BY server`)
 		if err == nil {
 			out, err = s.catalogues.get(list, q.view)
 		}
@@ -67,21 +68,17 @@ func (s *Store) Catalogues(ctx context.Context) (out []turn.Catalogue, err error
 	return out, err
 }
 
-// view is a server's catalogue as turns see it. What was published before there were views is seen as it is.
+// view is a server's catalogue as turns see it.
 func (q querier) view(server string) (turn.Catalogue, error) {
-	return q.readCatalogue(`SELECT iif(view_hash = '', content, view), iif(view_hash = '', content_blob, view_blob) FROM catalogue WHERE server = ?`, server)
+	return q.readCatalogue(`SELECT view FROM catalogues WHERE server = ?`, server)
 }
 
 func (q querier) readCatalogue(query, server string) (c turn.Catalogue, err error) {
-	var content stored
-	if err := q.row(query, server).Scan(&content.inline, &content.blob); err != nil {
+	var content []byte
+	if err := q.row(query, server).Scan(&content); err != nil {
 		return c, err
 	}
-	text, err := q.get(content)
-	if err != nil {
-		return c, err
-	}
-	return c, json.Unmarshal([]byte(text), &c)
+	return c, json.Unmarshal(content, &c)
 }
 
 // version names a catalogue as turns see it.

@@ -82,7 +82,7 @@ func (t *tx) emitDeltas(a attempt, chunks []turn.Chunk) error {
 			continue
 		}
 		a.emitted = true
-		if err := t.exec(`UPDATE inferences SET emitted = 1 WHERE n = ?`, a.row); err != nil {
+		if err := t.exec(`UPDATE inferences SET emitted = TRUE WHERE id = ?`, a.row); err != nil {
 			return err
 		}
 	}
@@ -99,7 +99,7 @@ func (s *Store) Chunks(ctx context.Context, turnID string, after int64, limit in
 			out = append(out, c)
 			return err
 		}, `SELECT idx, step, attempt, kind, at, text, coalesce(data, '') FROM chunks
-			WHERE turn = (SELECT n FROM turns WHERE id = ?) AND idx > ? ORDER BY idx LIMIT ?`, turnID, after, limit)
+			WHERE turn = (SELECT id FROM turns WHERE turn_id = ?) AND idx > ? ORDER BY idx LIMIT ?`, turnID, after, limit)
 	})
 	return out, err
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/everturn/everturn/journal"
@@ -69,9 +71,9 @@ type part struct {
 
 // open writes the header and finds the parts.
 func (e *exporter) open(session string) error {
-	h := journal.ExportHeader{Format: journal.ExportFormat, Version: 1}
+	h := journal.ExportHeader{Format: journal.ExportFormat, Version: journal.ExportVersion}
 	var n int64
-	err := e.row(`SELECT n, tenant FROM sessions WHERE id = ?`, session).Scan(&n, &h.Tenant)
+	err := e.row(`SELECT id, tenant FROM sessions WHERE session_id = ?`, session).Scan(&n, &h.Tenant)
 	if err != nil {
 		return err
 	}
@@ -93,40 +95,7 @@ func (e *exporter) open(session string) error {
 	if err := e.split(n); err != nil {
 		return err
 	}
-	if h.Version, err = e.version(n); err != nil {
-		return err
-	}
 	return e.out.Write(journal.Line{Header: &h})
-}
-
-// secondVersion is 2 where session ?1 has what version 1 of the format cannot say, else 1.
-const secondVersion = `SELECT 1 + (
-	EXISTS (SELECT 1 FROM sessions WHERE n = ?1 AND parent IS NOT NULL)
-	OR EXISTS (SELECT 1 FROM rules WHERE session = ?1)
-	OR EXISTS (SELECT 1 FROM turns t WHERE t.session = ?1 AND (t.pruned = 1 OR EXISTS (SELECT 1 FROM waits w WHERE w.turn = t.n))))`
-
-// thirdVersion is whether a part has what version 2 of the format cannot say.
-const thirdVersion = `SELECT EXISTS (SELECT 1 FROM messages WHERE session = ?1 AND seq > ?2 AND seq <= ?3 AND media IS NOT NULL)
-	OR EXISTS (SELECT 1 FROM calls c WHERE ` + partCalls + ` AND (c.media IS NOT NULL OR c.code != '' OR c.suspended_attempt > 0 OR EXISTS
-		(SELECT 1 FROM late_results l WHERE l.call = c.n AND (l.media IS NOT NULL OR ?4 AND l.due IS NOT NULL))))
-	OR EXISTS (SELECT 1 FROM waits w WHERE ` + partWaits + ` AND (w.widest != '' OR w.inquiry IS NOT NULL OR w.inquiry_blob IS NOT NULL))`
-
-// version is the lowest that can say what session n and its past have.
-func (e *exporter) version(n int64) (version int, err error) {
-	if err := e.row(secondVersion, n).Scan(&version); err != nil {
-		return 0, err
-	}
-	m, err := e.marked(n)
-	if m != nil || err != nil {
-		return 3, err
-	}
-	for _, p := range e.parts {
-		var third bool
-		if err := e.row(thirdVersion, p.args()...).Scan(&third); third || err != nil {
-			return 3, err
-		}
-	}
-	return version, nil
 }
 
 func (e *exporter) split(session int64) error {
@@ -137,8 +106,8 @@ func (e *exporter) split(session int64) error {
 	for _, s := range list {
 		p := part{segment: s, own: s.session == session}
 		if !p.own {
-			err := e.row(`SELECT t.n FROM turns t WHERE t.n = (SELECT max(n) FROM turns WHERE session = ?1 AND message_seq <= ?2) AND (t.ended_at IS NULL
-				OR EXISTS (SELECT 1 FROM messages m WHERE m.session = ?1 AND m.seq = ?2 + 1 AND m.turn = t.n))`, s.session, s.high).Scan(&p.cut)
+			err := e.row(`SELECT t.id FROM turns t WHERE t.id = (SELECT max(id) FROM turns WHERE session = ?1 AND message_seq <= ?2) AND (t.ended_at IS NULL
+				OR EXISTS (SELECT 1 FROM messages m WHERE m.session = ?1 AND m.seq = ?2 + 1 AND m.turn = t.id))`, s.session, s.high).Scan(&p.cut)
 			if ignoreNoRows(err) != nil {
 				return err
 			}
@@ -150,51 +119,91 @@ func (e *exporter) split(session int64) error {
 
 // What belongs to a part of session ?1 with the messages ?2 < seq <= ?3; ?4 says that it is the session's own.
 const (
-	partTurns      = `(SELECT n FROM turns WHERE session = ?1 AND message_seq > ?2 AND message_seq <= ?3)`
+	partTurns      = `(SELECT id FROM turns WHERE session = ?1 AND message_seq > ?2 AND message_seq <= ?3)`
 	partInferences = `i.turn IN ` + partTurns + ` AND i.base_seq <= ?3 AND i.head_seq <= ?3`
 	partCalls      = `c.turn IN ` + partTurns + ` AND (?4 OR EXISTS
 		(SELECT 1 FROM inferences i WHERE i.turn = c.turn AND i.step = c.step AND i.head_seq BETWEEN 1 AND ?3))`
-	partWaits = `w.turn IN ` + partTurns + ` AND (?4 OR w.verdict <> '' AND EXISTS
+	partWaits = `w.turn IN ` + partTurns + ` AND (?4 OR w.status <> '' AND EXISTS
 		(SELECT 1 FROM inferences i WHERE i.turn = w.turn AND i.step = w.step AND i.head_seq BETWEEN 1 AND ?3))`
 )
 
 func (p part) args() []any { return []any{p.session, p.low, p.high, p.own} }
 
-// referenced are the hashes of a part's blobs.
+// referenced are the hashes of a part's blobs, but for those that JSON columns name: see referencedJSON.
 const referenced = `
-	SELECT pins_blob AS hash FROM turns WHERE n IN ` + partTurns + `
+	SELECT config_blob AS hash FROM turns WHERE id IN ` + partTurns + `
 	UNION SELECT text_blob FROM messages WHERE session = ?1 AND seq > ?2 AND seq <= ?3
-	UNION SELECT call.value ->> 'arguments_blob' FROM messages m, json_each(m.tool_calls) call WHERE m.session = ?1 AND m.seq > ?2 AND m.seq <= ?3
-	UNION SELECT answer_blob FROM inferences i WHERE ` + partInferences + `
+	UNION SELECT completion_blob FROM inferences i WHERE ` + partInferences + `
 	UNION SELECT raw_blob FROM inferences i WHERE ` + partInferences + `
 	UNION SELECT arguments_blob FROM calls c WHERE ` + partCalls + `
 	UNION SELECT text_blob FROM calls c WHERE ` + partCalls + `
 	UNION SELECT full_blob FROM calls c WHERE ` + partCalls + `
-	UNION SELECT l.text_blob FROM late_results l JOIN calls c ON c.n = l.call WHERE ` + partCalls + `
-	UNION SELECT l.full_blob FROM late_results l JOIN calls c ON c.n = l.call WHERE ` + partCalls + `
-	UNION SELECT medium.value ->> 'hash' FROM messages m, json_each(m.media) medium WHERE m.session = ?1 AND m.seq > ?2 AND m.seq <= ?3
-	UNION SELECT medium.value ->> 'hash' FROM calls c, json_each(c.media) medium WHERE ` + partCalls + `
-	UNION SELECT medium.value ->> 'hash' FROM late_results l JOIN calls c ON c.n = l.call, json_each(l.media) medium WHERE ` + partCalls + `
-	UNION SELECT arguments_blob FROM waits w WHERE ` + partWaits
+	UNION SELECT l.text_blob FROM late_results l JOIN calls c ON c.id = l.call WHERE ` + partCalls + `
+	UNION SELECT l.full_blob FROM late_results l JOIN calls c ON c.id = l.call WHERE ` + partCalls + `
+	UNION SELECT arguments_blob FROM requests w WHERE ` + partWaits
+
+// referencedJSON are the JSON columns of a part that name blobs: stored calls and media.
+const referencedJSON = `
+	SELECT tool_calls FROM messages WHERE session = ?1 AND seq > ?2 AND seq <= ?3 AND tool_calls IS NOT NULL
+	UNION ALL SELECT media FROM messages WHERE session = ?1 AND seq > ?2 AND seq <= ?3 AND media IS NOT NULL
+	UNION ALL SELECT media FROM calls c WHERE c.media IS NOT NULL AND ` + partCalls + `
+	UNION ALL SELECT l.media FROM late_results l JOIN calls c ON c.id = l.call WHERE l.media IS NOT NULL AND ` + partCalls
 
 func (e *exporter) blobs(p part) error {
-	return e.each(func(rows *sql.Rows) error {
-		var b journal.ExportBlob
-		var encoding string
-		var kept []byte
-		if err := rows.Scan(&b.Hash, &b.MediaType, &encoding, &kept); err != nil {
-			return err
+	hashes, err := e.hashes(p)
+	for _, hash := range slices.Sorted(maps.Keys(hashes)) {
+		if err == nil && !e.blobsSeen[hash] {
+			e.blobsSeen[hash] = true
+			err = e.writeBlob(hash)
 		}
-		if e.blobsSeen[b.Hash] {
-			return nil
+	}
+	return err
+}
+
+func (e *exporter) hashes(p part) (map[string]bool, error) {
+	hashes := map[string]bool{}
+	err := e.each(func(rows *sql.Rows) error {
+		var hash sql.NullString
+		err := rows.Scan(&hash)
+		if hash.Valid {
+			hashes[hash.String] = true
 		}
-		e.blobsSeen[b.Hash] = true
-		var err error
-		if b.Bytes, err = decode(encoding, kept); err != nil {
-			return err
+		return err
+	}, referenced, p.args()...)
+	if err != nil {
+		return nil, err
+	}
+	return hashes, e.each(func(rows *sql.Rows) error {
+		var column []byte
+		var named []struct {
+			ArgumentsBlob string `json:"arguments_blob"`
+			Hash          string `json:"hash"`
 		}
-		return e.out.Write(journal.Line{Blob: &b})
-	}, `SELECT hash, media_type, encoding, bytes FROM blobs WHERE hash IN (`+referenced+`) ORDER BY hash`, p.args()...)
+		err := rows.Scan(&column)
+		if err == nil {
+			err = json.Unmarshal(column, &named)
+		}
+		for _, n := range named {
+			for _, hash := range []string{n.ArgumentsBlob, n.Hash} {
+				if hash != "" {
+					hashes[hash] = true
+				}
+			}
+		}
+		return err
+	}, referencedJSON, p.args()...)
+}
+
+func (e *exporter) writeBlob(hash string) error {
+	b := journal.ExportBlob{Hash: hash}
+	err := e.row(`SELECT media_type FROM blobs WHERE hash = ?`, hash).Scan(&b.MediaType)
+	if err == nil {
+		b.Bytes, err = e.getBlob(hash)
+	}
+	if err != nil {
+		return err
+	}
+	return e.out.Write(journal.Line{Blob: &b})
 }
 
 func (e *exporter) turns(p part) error {
@@ -211,7 +220,7 @@ func (e *exporter) turns(p part) error {
 		}
 		t.Pins, t.PinsBlob = rawOf(pins), pins.blob.String
 		return e.out.Write(journal.Line{Turn: &t})
-	}, `SELECT `+turnColumns+`, t.pins, t.pins_blob, t.n FROM turns t JOIN sessions s ON s.n = t.session WHERE t.n IN `+partTurns+` ORDER BY t.n`,
+	}, `SELECT `+turnColumns+`, t.config, t.config_blob, t.id FROM turns t JOIN sessions s ON s.id = t.session WHERE t.id IN `+partTurns+` ORDER BY t.id`,
 		p.args()[:3]...)
 }
 
@@ -254,6 +263,6 @@ func (e *exporter) messages(p part) error {
 			}
 		}
 		return e.out.Write(journal.Line{Message: &x})
-	}, `SELECT m.seq, m.hash, coalesce(m.message_id, ''), m.role, m.text, m.text_blob, m.tool_calls, m.call_id, m.outcome, m.media, t.id, m.step
-		FROM messages m JOIN turns t ON t.n = m.turn WHERE m.session = ? AND m.seq > ? AND m.seq <= ? ORDER BY m.seq`, p.args()[:3]...)
+	}, `SELECT m.seq, m.hash, coalesce(m.message_id, ''), m.role, m.text, m.text_blob, m.tool_calls, m.call_id, m.outcome, m.media, t.turn_id, m.step
+		FROM messages m JOIN turns t ON t.id = m.turn WHERE m.session = ? AND m.seq > ? AND m.seq <= ? ORDER BY m.seq`, p.args()[:3]...)
 }

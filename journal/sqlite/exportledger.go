@@ -20,8 +20,8 @@ func (e *exporter) inferences(p part) error {
 		x.Key.Turn = turnID
 		x.Stored, x.StoredBlob, x.RawBlob = rawOf(a.answer), a.answer.blob.String, a.raw.String
 		return e.out.Write(journal.Line{Inference: &x})
-	}, `SELECT t.id, i.failed_code, i.failed_message, `+inferenceColumns+` FROM inferences i JOIN turns t ON t.n = i.turn
-		WHERE `+partInferences+` ORDER BY t.n, i.step`, p.args()[:3]...)
+	}, `SELECT t.turn_id, i.failed_code, i.failed_message, `+inferenceColumns+` FROM inferences i JOIN turns t ON t.id = i.turn
+		WHERE `+partInferences+` ORDER BY t.id, i.step`, p.args()[:3]...)
 }
 
 func (e *exporter) calls(p part) error {
@@ -41,7 +41,7 @@ func (e *exporter) calls(p part) error {
 		}
 		x.Turn, x.Call.Arguments, x.Text = turnID, c.arguments.inline.String, c.text.inline.String
 		return e.out.Write(journal.Line{Call: &x})
-	}, `SELECT t.id, `+callColumns+` FROM calls c JOIN turns t ON t.n = c.turn WHERE `+partCalls+` ORDER BY c.n`, p.args()...)
+	}, `SELECT t.turn_id, `+callColumns+` FROM calls c JOIN turns t ON t.id = c.turn WHERE `+partCalls+` ORDER BY c.id`, p.args()...)
 }
 
 func (e *exporter) late(p part) error {
@@ -58,13 +58,13 @@ func (e *exporter) late(p part) error {
 		}
 		x.At, x.Due = instant(at), x.Due && p.own
 		return e.out.Write(journal.Line{Late: &x})
-	}, `SELECT t.id, c.call_id, l.attempt, l.outcome, coalesce(l.text, ''), coalesce(l.text_blob, ''), coalesce(l.full_blob, ''), l.size, l.at, l.digest,
-		l.media, l.due IS NOT NULL
-		FROM late_results l JOIN calls c ON c.n = l.call JOIN turns t ON t.n = c.turn WHERE `+partCalls+` ORDER BY l.n`, p.args()...)
+	}, `SELECT t.turn_id, c.call_id, l.attempt, l.outcome, coalesce(l.text, ''), coalesce(l.text_blob, ''), coalesce(l.full_blob, ''), l.size, l.at, l.digest,
+		l.media, l.notify_session IS NOT NULL
+		FROM late_results l JOIN calls c ON c.id = l.call JOIN turns t ON t.id = c.turn WHERE `+partCalls+` ORDER BY l.id`, p.args()...)
 }
 
 func (e *exporter) waits(p part) error {
-	list, err := e.querier.waits(partWaits+` ORDER BY w.n`, p.args()...)
+	list, err := e.querier.waits(partWaits+` ORDER BY w.id`, p.args()...)
 	for _, w := range list {
 		if err != nil {
 			break
@@ -97,8 +97,8 @@ func (e *exporter) chunks(p part) error {
 			return err
 		}
 		return e.out.Write(journal.Line{Chunk: &c})
-	}, `SELECT idx, step, attempt, kind, at, text, coalesce(data, ''), t.id FROM chunks c JOIN turns t ON t.n = c.turn
-		WHERE c.turn IN `+partTurns+` AND c.turn <> ?4 ORDER BY t.n, c.idx`, p.session, p.low, p.high, p.cut)
+	}, `SELECT idx, step, attempt, kind, at, text, coalesce(data, ''), t.turn_id FROM chunks c JOIN turns t ON t.id = c.turn
+		WHERE c.turn IN `+partTurns+` AND c.turn <> ?4 ORDER BY t.id, c.idx`, p.session, p.low, p.high, p.cut)
 	if err != nil || p.cut == 0 {
 		return err
 	}
@@ -107,7 +107,7 @@ func (e *exporter) chunks(p part) error {
 
 // cutOff writes the only chunk of a turn of which a fork has the beginning: its end.
 func (e *exporter) cutOff(turnN int64) error {
-	r, err := e.turnRecord(`t.n = ?`, turnN)
+	r, err := e.turnRecord(`t.id = ?`, turnN)
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func (s *Store) Finish(ctx context.Context, in journal.FinishInput) (out journal
 				return err
 			}
 		}
-		out, err = t.turnRecord(`t.n = ?`, sc.turn)
+		out, err = t.turnRecord(`t.id = ?`, sc.turn)
 		return err
 	})
 	return out, err
@@ -78,11 +78,16 @@ func (t *tx) close(sc scope, in journal.FinishInput) error {
 		}
 	}
 	err = t.exec(`UPDATE turns SET state = ?, reason = ?, code = ?, message = ?, answer = ?, usage = ?, steps = ?, calls = ?, ended_at = ?
-		WHERE n = ?`, string(in.State), string(in.Reason), string(in.Code), in.Message, in.Answer, string(usage), in.Steps, in.Calls, nanos(in.At), sc.turn)
+		WHERE id = ?`, string(in.State), string(in.Reason), string(in.Code), in.Message, in.Answer, string(usage), in.Steps, in.Calls, nanos(in.At), sc.turn)
 	if err != nil {
 		return err
 	}
-	return t.exec(`UPDATE sessions SET updated_at = max(updated_at, ?) WHERE n = ?`, nanos(in.At), sc.session)
+	return t.touch(sc, in.At)
+}
+
+// touch moves the time of the session's last change.
+func (t *tx) touch(sc scope, at time.Time) error {
+	return t.exec(`UPDATE sessions SET updated_at = ?1 WHERE id = ?2 AND updated_at < ?1`, nanos(at), sc.session)
 }
 
 // strictness says what is done about a result of a call that the last assistant message did not ask for.
@@ -226,7 +231,7 @@ func (t *tx) settleOpen(sc *scope, at time.Time) error {
 		err := rows.Scan(&id)
 		ids = append(ids, id)
 		return err
-	}, `SELECT call_id FROM calls WHERE turn = ? AND settled_at IS NULL ORDER BY n`, sc.turn)
+	}, `SELECT call_id FROM calls WHERE turn = ? AND settled_at IS NULL ORDER BY id`, sc.turn)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ func (s *Store) Fork(ctx context.Context, in journal.ForkInput) (out journal.Ses
 			return err
 		}
 		var parent, head int64
-		if err := t.row(`SELECT n, head_seq FROM sessions WHERE id = ?`, in.Session).Scan(&parent, &head); err != nil {
+		if err := t.row(`SELECT id, head_seq FROM sessions WHERE session_id = ?`, in.Session).Scan(&parent, &head); err != nil {
 			return err
 		}
 		if _, err := t.sessionRow(in.ID); !errors.Is(err, sql.ErrNoRows) {
@@ -41,14 +41,14 @@ func (s *Store) Fork(ctx context.Context, in journal.ForkInput) (out journal.Ses
 
 func (t *tx) insertFork(parent int64, at turn.Head, in journal.ForkInput) error {
 	t.emitted = true // who follows the new session looks for it
-	err := t.exec(`INSERT INTO sessions (id, tenant, agent, parent, fork_seq, head_seq, head_hash, first_text, created_at, updated_at)
-		SELECT ?1, tenant, CASE ?2 WHEN '' THEN agent ELSE ?2 END, n, ?3, ?3, ?4, first_text, ?5, ?5 FROM sessions WHERE n = ?6`,
+	err := t.exec(`INSERT INTO sessions (session_id, tenant, agent, parent, fork_seq, head_seq, head_hash, first_text, created_at, updated_at)
+		SELECT ?1, tenant, CASE ?2 WHEN '' THEN agent ELSE ?2 END, id, ?3, ?3, ?4, first_text, ?5, ?5 FROM sessions WHERE id = ?6`,
 		in.ID, in.Agent, at.Seq, at.Hash, nanos(in.Time), parent)
 	if err != nil {
 		return err
 	}
-	return t.exec(`INSERT INTO marks (session, turn, call_id, tool, at)
-		SELECT s.n, m.turn, m.call_id, m.tool, m.at FROM marks m, sessions s WHERE m.session = ? AND s.id = ?`, parent, in.ID)
+	return t.exec(`INSERT INTO taint_sources (session, turn, call_id, tool, at)
+		SELECT s.id, m.turn, m.call_id, m.tool, m.at FROM taint_sources m, sessions s WHERE m.session = ? AND s.session_id = ?`, parent, in.ID)
 }
 
 // forkPoint returns the head at a point, or says where the session can be forked instead.

@@ -138,7 +138,7 @@ func (im *importer) open(h journal.ExportHeader) (err error) {
 		return err
 	}
 	var tenant string
-	err = im.row(`SELECT n, tenant FROM sessions WHERE id = ?`, h.Session.ID).Scan(&im.session, &tenant)
+	err = im.row(`SELECT id, tenant FROM sessions WHERE session_id = ?`, h.Session.ID).Scan(&im.session, &tenant)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return im.insert(h)
@@ -170,8 +170,8 @@ func (im *importer) insert(h journal.ExportHeader) error {
 		}
 		im.forkSeq = s.ForkSeq
 	}
-	err = im.row(`INSERT INTO sessions (id, tenant, agent, parent, fork_seq, head_seq, head_hash, turns, first_text, created_at, updated_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING n`, s.ID, h.Tenant, s.Agent, numberOrNull(parent), numberOrNull(im.forkSeq),
+	err = im.row(`INSERT INTO sessions (session_id, tenant, agent, parent, fork_seq, head_seq, head_hash, turns, first_text, created_at, updated_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`, s.ID, h.Tenant, s.Agent, numberOrNull(parent), numberOrNull(im.forkSeq),
 		s.Head.Seq, s.Head.Hash, s.Turns, journal.Preview(s.FirstText, firstTextBytes), nanos(notAfter(s.CreatedAt, im.at)), nanos(notAfter(s.UpdatedAt, im.at))).Scan(&im.session)
 	if err != nil {
 		return err
@@ -223,7 +223,7 @@ func jsonColumn(raw json.RawMessage) sql.NullString { return null(string(raw)) }
 
 func (im *importer) turn(t journal.ExportTurn) error {
 	var other, tenant string
-	err := im.row(`SELECT s.id, s.tenant FROM turns t JOIN sessions s ON s.n = t.session WHERE t.id = ?`, t.ID).Scan(&other, &tenant)
+	err := im.row(`SELECT s.session_id, s.tenant FROM turns t JOIN sessions s ON s.id = t.session WHERE t.turn_id = ?`, t.ID).Scan(&other, &tenant)
 	if err == nil && tenant != im.header.Tenant {
 		return fmt.Errorf("turn %s: %w", t.ID, journal.ErrTaken)
 	}
@@ -238,8 +238,8 @@ func (im *importer) turn(t journal.ExportTurn) error {
 		return err
 	}
 	var n int64
-	err = im.row(`INSERT INTO turns (id, session, workflow_id, run_id, agent, message_id, message_seq, pins, pins_blob, state, reason, code,
-		message, answer, usage, steps, calls, started_at, ended_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING n`,
+	err = im.row(`INSERT INTO turns (turn_id, session, workflow_id, run_id, agent, message_id, message_seq, config, config_blob, state, reason, code,
+		message, answer, usage, steps, calls, started_at, ended_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
 		t.ID, im.session, t.WorkflowID, t.RunID, t.Agent, t.MessageID, t.MessageSeq, jsonColumn(t.Pins), null(t.PinsBlob),
 		string(t.State), string(t.Reason), string(t.Code), t.Message, t.Answer, string(usage), t.Steps, t.Calls,
 		nanos(t.StartedAt), sql.NullInt64{Int64: nanos(t.EndedAt), Valid: t.State.Terminal()}).Scan(&n)

@@ -12,8 +12,8 @@ func (im *importer) past(h journal.ExportHeader) (int64, error) {
 		return 0, nil
 	}
 	for _, where := range [][2]string{
-		{`SELECT n FROM sessions WHERE id = ? AND tenant = ?`, h.Session.Parent},
-		{`SELECT session FROM turns t JOIN sessions s ON s.n = t.session WHERE t.id = ? AND s.tenant = ?`, h.ForkTurn},
+		{`SELECT id FROM sessions WHERE session_id = ? AND tenant = ?`, h.Session.Parent},
+		{`SELECT session FROM turns t JOIN sessions s ON s.id = t.session WHERE t.turn_id = ? AND s.tenant = ?`, h.ForkTurn},
 	} {
 		var n int64
 		err := im.row(where[0], where[1], h.Tenant).Scan(&n)
@@ -57,17 +57,17 @@ func (im *importer) skips(l journal.Line) bool {
 
 // countTurns counts the session's turns. Of a fork that became a session of its own, those of its past are its own now.
 func (im *importer) countTurns() error {
-	return im.exec(`UPDATE sessions SET turns = (SELECT count(*) FROM turns WHERE session = ?1) WHERE n = ?1`, im.session)
+	return im.exec(`UPDATE sessions SET turns = (SELECT count(*) FROM turns WHERE session = ?1) WHERE id = ?1`, im.session)
 }
 
 // withheld returns the export's rules, and the approvals that its running turn waits for or has not used.
 func (im *importer) withheld() (out []journal.Withheld, err error) {
-	const ofSession = `w.turn IN (SELECT n FROM turns WHERE session = ?)`
+	const ofSession = `w.turn IN (SELECT id FROM turns WHERE session = ?)`
 	for _, r := range im.rules {
 		w := journal.Withheld{Tool: r.Tool, Scope: turn.AlwaysTool, ArgumentsHash: r.ArgumentsHash, By: r.By, At: r.At}
 		if r.ArgumentsHash != "" {
 			w.Scope = turn.AlwaysCall
-			const shownAs = ofSession + ` AND w.tool = ? AND w.arguments_hash = ? ORDER BY w.n LIMIT 1`
+			const shownAs = ofSession + ` AND w.tool = ? AND w.arguments_hash = ? ORDER BY w.id LIMIT 1`
 			shown, err := im.waits(shownAs, im.session, r.Tool, r.ArgumentsHash)
 			if err != nil {
 				return nil, err
@@ -78,8 +78,8 @@ func (im *importer) withheld() (out []journal.Withheld, err error) {
 		}
 		out = append(out, w)
 	}
-	open, err := im.waits(ofSession+` AND t.ended_at IS NULL AND w.kind = ? AND (w.verdict = '' OR w.allowed)
-		AND NOT EXISTS (SELECT 1 FROM calls c WHERE c.turn = w.turn AND c.call_id = w.wait_id AND c.outcome <> '') ORDER BY w.n`,
+	open, err := im.waits(ofSession+` AND t.ended_at IS NULL AND w.kind = ? AND (w.status = '' OR w.allowed)
+		AND NOT EXISTS (SELECT 1 FROM calls c WHERE c.turn = w.turn AND c.call_id = w.request_id AND c.outcome <> '') ORDER BY w.id`,
 		im.session, string(turn.WaitApproval))
 	for _, x := range open {
 		w := journal.Withheld{
@@ -106,7 +106,7 @@ func (im *importer) wait(e journal.ExportWait) error {
 func (im *importer) chunk(c turn.Chunk) error {
 	im.emitted = true
 	if !im.chunked[c.Turn] && c.Kind == turn.ChunkTurnCompleted {
-		if err := im.exec(`UPDATE turns SET pruned = 1 WHERE n = ?`, im.turns[c.Turn]); err != nil {
+		if err := im.exec(`UPDATE turns SET pruned = TRUE WHERE id = ?`, im.turns[c.Turn]); err != nil {
 			return err
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 func (im *importer) inference(x journal.ExportInference) error {
 	return im.exec(`INSERT INTO inferences (turn, step, attempt, failures, failed_attempt, failed_code, failed_message, emitted, model,
-		expect_seq, base_seq, base_hash, head_seq, head_hash, answer, answer_blob, raw_blob, started_at, settled_at, late)
+		expect_seq, base_seq, base_hash, head_seq, head_hash, completion, completion_blob, raw_blob, started_at, settled_at, late_count)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		im.turns[x.Key.Turn], x.Key.Step, x.Attempt, x.Failures, x.FailedAttempt, string(x.FailedCode), x.FailedMessage, x.Emitted, x.Model,
 		x.ExpectSeq, x.Base.Seq, x.Base.Hash, x.Head.Seq, x.Head.Hash, jsonColumn(x.Stored), null(x.StoredBlob), null(x.RawBlob),
@@ -28,9 +28,9 @@ func (im *importer) call(x journal.ExportCall) error {
 		return err
 	}
 	var row int64
-	err = im.row(`INSERT INTO calls (turn, step, call_id, wire_id, tool, arguments, arguments_blob, arguments_hash, attempt, granted_attempt,
-		runs, repeatable, worker, claimed_at, outcome, text, text_blob, full_blob, size, settled_attempt, settled_at, duration_ms, late,
-		suspended_attempt, media, code) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING n`,
+	err = im.row(`INSERT INTO calls (turn, step, call_id, wire_id, tool, arguments, arguments_blob, arguments_hash, attempt, claimed_attempt,
+		runs, repeatable, worker, claimed_at, outcome, text, text_blob, full_blob, size, settled_attempt, settled_at, duration_ms, late_count,
+		suspended_attempt, media, code) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
 		im.turns[x.Turn], x.Step, x.Call.ID, x.Call.WireID, x.Call.Tool, arguments.inline, arguments.blob, x.ArgumentsHash, x.Attempt,
 		x.GrantedAttempt, x.Runs, x.Repeatable, x.Worker, nanos(x.ClaimedAt), string(x.Outcome), text.inline, text.blob,
 		null(x.FullBlob), x.SizeBytes, x.SettledAttempt, sql.NullInt64{Int64: nanos(x.SettledAt), Valid: settled}, x.DurationMS, x.LateCount,
@@ -52,8 +52,8 @@ func (im *importer) late(x journal.ExportLate) error {
 		due = numberOrNull(im.session)
 	}
 	var row int64
-	err = im.row(`INSERT INTO late_results (call, attempt, outcome, text, text_blob, full_blob, size, at, digest, media, due)
-		VALUES ((SELECT n FROM calls WHERE turn = ? AND call_id = ?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING call`,
+	err = im.row(`INSERT INTO late_results (call, attempt, outcome, text, text_blob, full_blob, size, at, digest, media, notify_session)
+		VALUES ((SELECT id FROM calls WHERE turn = ? AND call_id = ?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING call`,
 		im.turns[x.Turn], x.CallID, x.Attempt, string(x.Outcome), text.inline, text.blob, null(x.FullBlob), x.SizeBytes, nanos(x.At), x.Digest,
 		media, due).Scan(&row)
 	if err != nil {

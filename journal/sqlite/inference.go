@@ -23,10 +23,10 @@ type attempt struct {
 	raw     sql.NullString
 }
 
-const inferenceColumns = `coalesce(i.n, 0), coalesce(i.attempt, 0), coalesce(i.failures, 0), coalesce(i.failed_attempt, 0),
-	coalesce(i.emitted, 0), coalesce(i.model, ''), coalesce(i.expect_seq, 0), coalesce(i.base_seq, 0), coalesce(i.base_hash, ''),
-	coalesce(i.head_seq, 0), coalesce(i.head_hash, ''), i.answer, i.answer_blob, i.raw_blob,
-	coalesce(i.started_at, 0), coalesce(i.settled_at, 0), coalesce(i.late, 0), coalesce(i.step, 0)`
+const inferenceColumns = `coalesce(i.id, 0), coalesce(i.attempt, 0), coalesce(i.failures, 0), coalesce(i.failed_attempt, 0),
+	coalesce(i.emitted, FALSE), coalesce(i.model, ''), coalesce(i.expect_seq, 0), coalesce(i.base_seq, 0), coalesce(i.base_hash, ''),
+	coalesce(i.head_seq, 0), coalesce(i.head_hash, ''), i.completion, i.completion_blob, i.raw_blob,
+	coalesce(i.started_at, 0), coalesce(i.settled_at, 0), coalesce(i.late_count, 0), coalesce(i.step, 0)`
 
 // scan reads inferenceColumns after the given fields.
 func (a *attempt) scan(scan func(...any) error, before ...any) error {
@@ -40,8 +40,8 @@ func (a *attempt) scan(scan func(...any) error, before ...any) error {
 }
 
 func (q querier) attempt(key journal.StepKey) (a attempt, err error) {
-	row := q.row(`SELECT `+scopeColumns+`, EXISTS (SELECT 1 FROM late_results l WHERE l.due = t.session), `+inferenceColumns+` FROM turns t JOIN sessions s ON s.n = t.session
-		LEFT JOIN inferences i ON i.turn = t.n AND i.step = ? WHERE t.id = ?`, key.Step, key.Turn)
+	row := q.row(`SELECT `+scopeColumns+`, EXISTS (SELECT 1 FROM late_results l WHERE l.notify_session = t.session), `+inferenceColumns+` FROM turns t JOIN sessions s ON s.id = t.session
+		LEFT JOIN inferences i ON i.turn = t.id AND i.step = ? WHERE t.turn_id = ?`, key.Step, key.Turn)
 	err = a.scan(row.Scan, append(a.fields(), &a.due)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return a, fmt.Errorf("turn %s: %w", key.Turn, journal.ErrNotFound)
@@ -165,7 +165,7 @@ func (t *tx) nextAttempt(a attempt, in journal.StartInference) (journal.Inferenc
 			return a.inf, err
 		}
 	}
-	return a.inf, t.exec(`UPDATE inferences SET attempt = ?, model = ?, started_at = ?, emitted = 0, base_seq = ?, base_hash = ? WHERE n = ?`,
+	return a.inf, t.exec(`UPDATE inferences SET attempt = ?, model = ?, started_at = ?, emitted = FALSE, base_seq = ?, base_hash = ? WHERE id = ?`,
 		a.inf.Attempt, a.inf.Model, nanos(in.At), a.head.Seq, a.head.Hash, a.row)
 }
 
@@ -217,7 +217,7 @@ func (s *Store) SettleInference(ctx context.Context, in journal.SettleInference)
 func (t *tx) settledAgain(a attempt, attempt int) (journal.Inference, error) {
 	if attempt != a.inf.Attempt {
 		a.inf.Late++
-		if err := t.exec(`UPDATE inferences SET late = late + 1 WHERE n = ?`, a.row); err != nil {
+		if err := t.exec(`UPDATE inferences SET late_count = late_count + 1 WHERE id = ?`, a.row); err != nil {
 			return a.inf, err
 		}
 	}
@@ -269,7 +269,7 @@ func (t *tx) saveAnswer(a attempt, at int64) error {
 			return err
 		}
 	}
-	return t.exec(`UPDATE inferences SET head_seq = ?, head_hash = ?, answer = ?, answer_blob = ?, raw_blob = ?, settled_at = ? WHERE n = ?`,
+	return t.exec(`UPDATE inferences SET head_seq = ?, head_hash = ?, completion = ?, completion_blob = ?, raw_blob = ?, settled_at = ? WHERE id = ?`,
 		a.head.Seq, a.head.Hash, answer.inline, answer.blob, raw, at, a.row)
 }
 
@@ -289,7 +289,7 @@ func (s *Store) FailInference(ctx context.Context, key journal.StepKey, attempt 
 			return nil
 		}
 		failures++
-		return t.exec(`UPDATE inferences SET failures = ?, failed_attempt = ?, failed_code = ?, failed_message = ? WHERE n = ?`,
+		return t.exec(`UPDATE inferences SET failures = ?, failed_attempt = ?, failed_code = ?, failed_message = ? WHERE id = ?`,
 			failures, attempt, string(code), journal.Preview(journal.CleanText(message), journal.PreviewBytes), a.row)
 	})
 	return failures, err

@@ -28,8 +28,8 @@ func (t *tx) settleLate(c *call, in journal.SettleInput) error {
 	if err != nil {
 		return err
 	}
-	err = t.row(`INSERT INTO late_results (call, attempt, outcome, text, text_blob, full_blob, size, at, digest, media, due)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING n`,
+	err = t.row(`INSERT INTO late_results (call, attempt, outcome, text, text_blob, full_blob, size, at, digest, media, notify_session)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING id`,
 		c.row, in.Attempt, string(in.Result.Outcome), late.text.inline, late.text.blob, full, in.Result.SizeBytes, nanos(in.At),
 		digest(in.Result, full.String, late.media.String), late.media, due).Scan(new(int64))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -39,7 +39,7 @@ func (t *tx) settleLate(c *call, in journal.SettleInput) error {
 		return err
 	}
 	c.rec.LateCount++
-	return t.exec(`UPDATE calls SET late = late + 1 WHERE n = ?`, c.row)
+	return t.exec(`UPDATE calls SET late_count = late_count + 1 WHERE id = ?`, c.row)
 }
 
 // digest tells late results of an attempt apart.
@@ -83,7 +83,7 @@ func (t *tx) appendNotices(sc *scope, step int, at time.Time) error {
 		if err := t.notice(sc, step, d, at); err != nil {
 			return err
 		}
-		if err := t.exec(`UPDATE late_results SET due = NULL WHERE n = ?`, d.row); err != nil {
+		if err := t.exec(`UPDATE late_results SET notify_session = NULL WHERE id = ?`, d.row); err != nil {
 			return err
 		}
 	}
@@ -118,8 +118,8 @@ func (q querier) dueLate(session int64) (list []dueLate, err error) {
 		d.call.Call.ID = l.CallID
 		list, texts, media = append(list, d), append(texts, text), append(media, m)
 		return err
-	}, `SELECT l.n, t.id, c.call_id, c.tool, l.attempt, l.outcome, l.text, l.text_blob, coalesce(l.full_blob, ''), l.size, l.media
-		FROM late_results l JOIN calls c ON c.n = l.call JOIN turns t ON t.n = c.turn WHERE l.due = ? ORDER BY l.n LIMIT ?`, session, journal.MaxNotices)
+	}, `SELECT l.id, t.turn_id, c.call_id, c.tool, l.attempt, l.outcome, l.text, l.text_blob, coalesce(l.full_blob, ''), l.size, l.media
+		FROM late_results l JOIN calls c ON c.id = l.call JOIN turns t ON t.id = c.turn WHERE l.notify_session = ? ORDER BY l.id LIMIT ?`, session, journal.MaxNotices)
 	for i := range list {
 		if err == nil {
 			list[i].late.Text, err = q.get(texts[i])

@@ -31,7 +31,7 @@ func (q querier) segments(session, from, to int64) (list []segment, err error) {
 	from = max(from, 1)
 	for session != 0 && from <= to {
 		var parent, forkSeq int64
-		if err := q.row(`SELECT coalesce(parent, 0), coalesce(fork_seq, 0) FROM sessions WHERE n = ?`, session).Scan(&parent, &forkSeq); err != nil {
+		if err := q.row(`SELECT coalesce(parent, 0), coalesce(fork_seq, 0) FROM sessions WHERE id = ?`, session).Scan(&parent, &forkSeq); err != nil {
 			return nil, err
 		}
 		if s := (segment{session, max(forkSeq, from-1), to}); s.low < s.high {
@@ -60,7 +60,7 @@ func (q querier) point(session, seq int64) (p point, err error) {
 	if len(list) == 0 {
 		return p, sql.ErrNoRows
 	}
-	err = q.row(`SELECT m.hash, t.id, m.role, m.tool_calls IS NOT NULL FROM messages m JOIN turns t ON t.n = m.turn
+	err = q.row(`SELECT m.hash, t.turn_id, m.role, m.tool_calls IS NOT NULL FROM messages m JOIN turns t ON t.id = m.turn
 		WHERE m.session = ? AND m.seq = ?`, list[0].session, seq).Scan(&p.hash, &p.turn, &p.role, &p.calls)
 	return p, err
 }
@@ -81,7 +81,7 @@ func (s *Store) HeadAt(ctx context.Context, session string, seq int64) (out turn
 
 // sessionRow returns the session's row, or sql.ErrNoRows.
 func (q querier) sessionRow(session string) (n int64, err error) {
-	err = q.row(`SELECT n FROM sessions WHERE id = ?`, session).Scan(&n)
+	err = q.row(`SELECT id FROM sessions WHERE session_id = ?`, session).Scan(&n)
 	return n, err
 }
 
@@ -111,9 +111,10 @@ func (q querier) had(session int64, messageID string) (bool, error) {
 
 // depth returns how many sessions the line of this one has.
 func (q querier) depth(session int64) (n int, err error) {
-	err = q.row(`WITH RECURSIVE line (session) AS (
-		SELECT ? UNION ALL SELECT s.parent FROM line JOIN sessions s ON s.n = line.session WHERE s.parent IS NOT NULL LIMIT ?
-	) SELECT count(*) FROM line`, session, maxDepth+1).Scan(&n)
+	err = q.row(`WITH RECURSIVE line (session, depth) AS (
+		SELECT CAST(? AS BIGINT), 1 UNION ALL
+		SELECT s.parent, line.depth + 1 FROM line JOIN sessions s ON s.id = line.session WHERE s.parent IS NOT NULL AND line.depth <= ?
+	) SELECT max(depth) FROM line`, session, maxDepth).Scan(&n)
 	return n, err
 }
 

@@ -128,12 +128,12 @@ func (t *tx) showWaiting(sc scope, at time.Time) error {
 	if !t.emitted {
 		return nil
 	}
-	err := t.exec(`UPDATE turns SET state = CASE WHEN EXISTS (SELECT 1 FROM waits WHERE turn = ?1 AND verdict = '') THEN ?2 ELSE ?3 END
-		WHERE n = ?1`, sc.turn, string(turn.StateWaiting), string(turn.StateRunning))
+	err := t.exec(`UPDATE turns SET state = CASE WHEN EXISTS (SELECT 1 FROM requests WHERE turn = ?1 AND status = '') THEN ?2 ELSE ?3 END
+		WHERE id = ?1`, sc.turn, string(turn.StateWaiting), string(turn.StateRunning))
 	if err != nil {
 		return err
 	}
-	return t.exec(`UPDATE sessions SET updated_at = max(updated_at, ?) WHERE n = ?`, nanos(at), sc.session)
+	return t.touch(sc, at)
 }
 
 // Decide implements journal.Journal.
@@ -192,13 +192,13 @@ func (t *tx) decide(sc scope, r turn.Ruling, at time.Time) error {
 }
 
 func (t *tx) insertRule(session int64, r turn.SessionRule) error {
-	return t.exec(`INSERT INTO rules (session, tool, arguments_hash, ruled_by, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+	return t.exec(`INSERT INTO grants (session, tool, arguments_hash, decided_by, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		session, r.Tool, r.ArgumentsHash, r.By, nanos(r.At))
 }
 
 // cancelWaits rules what is still open when a turn ends.
 func (t *tx) cancelWaits(sc *scope, at time.Time) error {
-	list, err := t.waits(`w.turn = ? AND w.verdict = '' ORDER BY w.n`, sc.turn)
+	list, err := t.waits(`w.turn = ? AND w.status = '' ORDER BY w.id`, sc.turn)
 	if err != nil {
 		return err
 	}
@@ -215,7 +215,7 @@ func (t *tx) cancelWaits(sc *scope, at time.Time) error {
 
 // closeHeld rules what a call that has ended was still held for: it died with its worker, and an answer would go nowhere.
 func (t *tx) closeHeld(c *call, at time.Time) error {
-	list, err := t.waits(`w.turn = ? AND w.call_id = ? AND w.wait_id LIKE 'h%' AND w.verdict = '' ORDER BY w.n`, c.turn, c.rec.Call.ID)
+	list, err := t.waits(`w.turn = ? AND w.call_id = ? AND w.request_id LIKE 'h%' AND w.status = '' ORDER BY w.id`, c.turn, c.rec.Call.ID)
 	for _, x := range list {
 		var r turn.Ruling
 		if err == nil {
@@ -273,6 +273,6 @@ func (q querier) rules(session int64) (out []turn.SessionRule, err error) {
 		r.At = instant(at)
 		out = append(out, r)
 		return err
-	}, `SELECT tool, arguments_hash, ruled_by, at FROM rules WHERE session = ? ORDER BY n`, session)
+	}, `SELECT tool, arguments_hash, decided_by, at FROM grants WHERE session = ? ORDER BY id`, session)
 	return out, err
 }

@@ -63,8 +63,8 @@ func scans(step string) bool {
 		return false
 	}
 	for _, fine := range []string{
-		"CONSTANT ROW", "line", "call VIRTUAL TABLE", "medium VIRTUAL TABLE", "catalogue", // made up by the statement itself, or a row a server
-		"s USING INDEX sessions_updated", "w USING INDEX waits_oldest", // the latest, and what is open
+		"CONSTANT ROW", "line", "catalogues", // made up by the statement itself, or a row a server
+		"s USING INDEX sessions_updated", "w USING INDEX requests_oldest", // the latest, and what is open
 	} {
 		if strings.HasPrefix(rest, fine) {
 			return false

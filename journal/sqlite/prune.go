@@ -36,7 +36,7 @@ func (t *tx) prune(before int64, limit int) (int, error) {
 		err := rows.Scan(&n)
 		list = append(list, n)
 		return err
-	}, `SELECT n FROM turns WHERE pruned = 0 AND ended_at IS NOT NULL AND ended_at < ? ORDER BY ended_at LIMIT ?`, before, limit)
+	}, `SELECT id FROM turns WHERE NOT pruned AND ended_at IS NOT NULL AND ended_at < ? ORDER BY ended_at LIMIT ?`, before, limit)
 	if err != nil {
 		return 0, err
 	}
@@ -44,7 +44,7 @@ func (t *tx) prune(before int64, limit int) (int, error) {
 		if err := t.exec(`DELETE FROM chunks WHERE turn = ? AND kind <> ?`, n, string(turn.ChunkTurnCompleted)); err != nil {
 			return 0, err
 		}
-		if err := t.exec(`UPDATE turns SET pruned = 1 WHERE n = ?`, n); err != nil {
+		if err := t.exec(`UPDATE turns SET pruned = TRUE WHERE id = ?`, n); err != nil {
 			return 0, err
 		}
 	}

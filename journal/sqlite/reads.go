@@ -5,16 +5,17 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"math"
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-const turnColumns = `t.id, s.id, t.workflow_id, t.run_id, t.agent, t.message_id, t.message_seq, t.state, t.reason, t.code,
+const turnColumns = `t.turn_id, s.session_id, t.workflow_id, t.run_id, t.agent, t.message_id, t.message_seq, t.state, t.reason, t.code,
 	t.message, t.answer, t.usage, t.steps, t.calls, t.started_at, coalesce(t.ended_at, 0)`
 
 // lastTurnColumns are turnColumns of a turn that may be missing: a fork begins without one.
-const lastTurnColumns = `coalesce(t.id, ''), iif(t.n IS NULL, '', s.id), coalesce(t.workflow_id, ''), coalesce(t.run_id, ''),
+const lastTurnColumns = `coalesce(t.turn_id, ''), CASE WHEN t.turn_id IS NULL THEN '' ELSE s.session_id END, coalesce(t.workflow_id, ''), coalesce(t.run_id, ''),
 	coalesce(t.agent, ''), coalesce(t.message_id, ''), coalesce(t.message_seq, 0), coalesce(t.state, ''), coalesce(t.reason, ''),
 	coalesce(t.code, ''), coalesce(t.message, ''), coalesce(t.answer, ''), coalesce(t.usage, '{}'), coalesce(t.steps, 0),
 	coalesce(t.calls, 0), coalesce(t.started_at, 0), coalesce(t.ended_at, 0)`
@@ -37,13 +38,13 @@ func scanTurn(scan func(...any) error, after ...any) (r journal.TurnRecord, err 
 
 // turnRecord returns the turn that where names, or sql.ErrNoRows.
 func (q querier) turnRecord(where string, args ...any) (journal.TurnRecord, error) {
-	return scanTurn(q.row(`SELECT `+turnColumns+` FROM turns t JOIN sessions s ON s.n = t.session WHERE `+where, args...).Scan)
+	return scanTurn(q.row(`SELECT `+turnColumns+` FROM turns t JOIN sessions s ON s.session_id = t.session WHERE `+where, args...).Scan)
 }
 
 // Turn implements journal.Journal.
 func (s *Store) Turn(ctx context.Context, turnID string) (out journal.TurnRecord, err error) {
 	err = s.read(ctx, "reading turn "+turnID, func(q querier) (err error) {
-		out, err = q.turnRecord(`t.id = ?`, turnID)
+		out, err = q.turnRecord(`t.turn_id = ?`, turnID)
 		return err
 	})
 	return out, err
@@ -53,7 +54,7 @@ func (s *Store) Turn(ctx context.Context, turnID string) (out journal.TurnRecord
 func (s *Store) TurnPins(ctx context.Context, turnID string) (out journal.TurnPins, err error) {
 	err = s.read(ctx, "reading the configuration of turn "+turnID, func(q querier) error {
 		var pins stored
-		err := q.row(`SELECT s.id, s.tenant, t.pins, t.pins_blob FROM turns t JOIN sessions s ON s.n = t.session WHERE t.id = ?`, turnID).
+		err := q.row(`SELECT s.session_id, s.tenant, t.config, t.config_blob FROM turns t JOIN sessions s ON s.id = t.session WHERE t.turn_id = ?`, turnID).
 			Scan(&out.Session, &out.Tenant, &pins.inline, &pins.blob)
 		if err != nil {
 			return err
@@ -100,12 +101,12 @@ func (s *Store) Call(ctx context.Context, turnID, callID string) (out journal.Ca
 	return out, err
 }
 
-const sessionColumns = `s.id, s.tenant, s.agent, s.head_seq, s.head_hash, s.turns, s.created_at, s.updated_at, s.first_text,
-	(SELECT count(*) FROM waits w WHERE w.session = s.n AND w.verdict = ''),
-	coalesce((SELECT p.id FROM sessions p WHERE p.n = s.parent), ''), coalesce(s.fork_seq, 0)`
+const sessionColumns = `s.session_id, s.tenant, s.agent, s.head_seq, s.head_hash, s.turns, s.created_at, s.updated_at, s.first_text,
+	(SELECT count(*) FROM requests w WHERE w.session = s.session_id AND w.status = ''),
+	coalesce((SELECT p.session_id FROM sessions p WHERE p.session_id = s.parent), ''), coalesce(s.fork_seq, 0)`
 
 const sessionQuery = `SELECT ` + lastTurnColumns + `, ` + sessionColumns + ` FROM sessions s
-	LEFT JOIN turns t ON t.n = (SELECT max(n) FROM turns WHERE session = s.n) `
+	LEFT JOIN turns t ON t.turn_id = (SELECT max(id) FROM turns WHERE session = s.session_id) `
 
 func scanSession(scan func(...any) error) (r journal.SessionRecord, err error) {
 	var created, updated int64
@@ -125,7 +126,7 @@ func (s *Store) Session(ctx context.Context, id string) (out journal.SessionReco
 }
 
 func (q querier) session(id string) (journal.SessionRecord, error) {
-	return scanSession(q.row(sessionQuery+`WHERE s.id = ?`, id).Scan)
+	return scanSession(q.row(sessionQuery+`WHERE s.session_id = ?`, id).Scan)
 }
 
 // Sessions implements journal.Store.
@@ -146,7 +147,7 @@ func (s *Store) sessions(ctx context.Context, where string, args ...any) (out []
 			r, err := scanSession(rows.Scan)
 			out = append(out, r)
 			return err
-		}, sessionQuery+where+`ORDER BY s.updated_at DESC, s.n DESC LIMIT ?`, args...)
+		}, sessionQuery+where+`ORDER BY s.updated_at DESC, s.session_id DESC LIMIT ?`, args...)
 	})
 	return out, err
 }
@@ -159,7 +160,7 @@ func (s *Store) Turns(ctx context.Context, session string) (out []journal.TurnRe
 		if err != nil {
 			return err
 		}
-		out, err = q.turnsAfter(n, 0, -1)
+		out, err = q.turnsAfter(n, 0, math.MaxInt32)
 		return err
 	})
 	return out, err
@@ -174,7 +175,7 @@ func (s *Store) TurnsAfter(ctx context.Context, session, after string, limit int
 		}
 		var last int64
 		if after != "" {
-			if err := q.row(`SELECT n FROM turns WHERE id = ? AND session = ?`, after, n).Scan(&last); err != nil {
+			if err := q.row(`SELECT id FROM turns WHERE turn_id = ? AND session = ?`, after, n).Scan(&last); err != nil {
 				return err
 			}
 		}
@@ -189,7 +190,7 @@ func (q querier) turnsAfter(session, after int64, limit int) (out []journal.Turn
 		r, err := scanTurn(rows.Scan)
 		out = append(out, r)
 		return err
-	}, `SELECT `+turnColumns+` FROM turns t JOIN sessions s ON s.n = t.session WHERE t.session = ? AND t.n > ? ORDER BY t.n LIMIT ?`,
+	}, `SELECT `+turnColumns+` FROM turns t JOIN sessions s ON s.session_id = t.session WHERE t.session = ? AND t.turn_id > ? ORDER BY t.turn_id LIMIT ?`,
 		session, after, limit)
 	return out, err
 }

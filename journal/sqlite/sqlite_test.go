@@ -46,7 +46,7 @@ func TestConformanceOfTwoOpens(t *testing.T) {
 // the session that it was forked from, of which this journal knows more chunks than the one that exported it.
 func TestKeptExportIsImported(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{})
-	for session, name := range map[string]string{"s2": "session-v2.jsonl", "s": "session-v1.jsonl", "s3": "session-v3.jsonl"} {
+	for session, name := range map[string]string{"s2": "requests.jsonl", "s": "session.jsonl", "s3": "tools.jsonl"} {
 		kept := importKept(t, s, name)
 		var out bytes.Buffer
 		require.NoError(t, s.Export(t.Context(), session, &out))
@@ -59,7 +59,7 @@ func TestKeptExportIsImported(t *testing.T) {
 			}
 		}
 	}
-	importKept(t, s, "fork-v2.jsonl")
+	importKept(t, s, "fork.jsonl")
 	rec, err := s.Session(t.Context(), "f")
 	require.NoError(t, err)
 	assert.Equal(t, []any{"s", int64(5), int64(11)}, []any{rec.Parent, rec.ForkSeq, rec.Head.Seq})

@@ -31,7 +31,7 @@ func (s *Store) SuspendCall(ctx context.Context, in journal.SuspendInput) error 
 		if err != nil {
 			return err
 		}
-		return t.exec(`UPDATE calls SET granted_attempt = 0, suspended_attempt = ?, continuation_blob = ? WHERE n = ?`, in.Attempt, hash, c.row)
+		return t.exec(`UPDATE calls SET claimed_attempt = 0, suspended_attempt = ?, continuation_blob = ? WHERE id = ?`, in.Attempt, hash, c.row)
 	})
 }
 
@@ -60,7 +60,7 @@ func (s *Store) NoteCall(ctx context.Context, turnID, callID string, attempt int
 		if err != nil || c.notes >= journal.MaxNotes {
 			return err
 		}
-		if err := t.exec(`UPDATE calls SET notes = notes + 1 WHERE n = ?`, c.row); err != nil {
+		if err := t.exec(`UPDATE calls SET notes = notes + 1 WHERE id = ?`, c.row); err != nil {
 			return err
 		}
 		chunk := turn.Chunk{Kind: turn.ChunkToolProgress, Step: c.rec.Step, Attempt: attempt, At: at}

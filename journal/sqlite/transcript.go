@@ -24,7 +24,7 @@ type scope struct {
 	head       turn.Head
 }
 
-const scopeColumns = `t.id, t.n, t.session, s.id, t.message_seq, t.ended_at IS NOT NULL, s.head_seq, s.head_hash`
+const scopeColumns = `t.turn_id, t.id, t.session, s.session_id, t.message_seq, t.ended_at IS NOT NULL, s.head_seq, s.head_hash`
 
 func (sc *scope) fields() []any {
 	return []any{&sc.turnID, &sc.turn, &sc.session, &sc.sessionID, &sc.messageSeq, &sc.closed, &sc.head.Seq, &sc.head.Hash}
@@ -39,7 +39,7 @@ func (sc *scope) check(session string) error {
 }
 
 func (q querier) scope(turnID string) (sc scope, err error) {
-	err = q.row(`SELECT `+scopeColumns+` FROM turns t JOIN sessions s ON s.n = t.session WHERE t.id = ?`, turnID).Scan(sc.fields()...)
+	err = q.row(`SELECT `+scopeColumns+` FROM turns t JOIN sessions s ON s.id = t.session WHERE t.turn_id = ?`, turnID).Scan(sc.fields()...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return sc, fmt.Errorf("turn %s: %w", turnID, journal.ErrNotFound)
 	}
@@ -102,7 +102,7 @@ func (q querier) getCalls(column sql.NullString) ([]turn.ToolCall, error) {
 }
 
 func (t *tx) saveHead(sc scope) error {
-	return t.exec(`UPDATE sessions SET head_seq = ?, head_hash = ? WHERE n = ?`, sc.head.Seq, sc.head.Hash, sc.session)
+	return t.exec(`UPDATE sessions SET head_seq = ?, head_hash = ? WHERE id = ?`, sc.head.Seq, sc.head.Hash, sc.session)
 }
 
 // Messages implements journal.Journal.
@@ -136,8 +136,8 @@ func (q querier) messages(session, from, to int64) ([]turn.Message, error) {
 		m, column, err := scanMessage(rows)
 		out, calls = append(out, m), append(calls, column)
 		return err
-	}, `SELECT coalesce(m.message_id, ''), m.role, m.text, coalesce(b.encoding, ''), b.bytes, m.tool_calls, m.call_id, m.outcome, m.media, t.id, m.step
-		FROM messages m JOIN turns t ON t.n = m.turn LEFT JOIN blobs b ON b.hash = m.text_blob
+	}, `SELECT coalesce(m.message_id, ''), m.role, m.text, coalesce(b.encoding, ''), b.bytes, m.tool_calls, m.call_id, m.outcome, m.media, t.turn_id, m.step
+		FROM messages m JOIN turns t ON t.id = m.turn LEFT JOIN blobs b ON b.hash = m.text_blob
 		WHERE m.session = ? AND m.seq BETWEEN ? AND ? ORDER BY m.seq`, session, from, to)
 	if err != nil {
 		return nil, err

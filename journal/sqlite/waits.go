@@ -22,11 +22,11 @@ type wait struct {
 	reply     stored
 }
 
-const waitColumns = `w.n, s.id, t.id, w.wait_id, w.kind, w.step, w.tool, w.arguments, w.arguments_blob, w.arguments_hash, w.arguments_bytes,
-	w.risk, w.why, w.question, w.expires_at, w.asked_at, w.verdict, w.allowed, w.ruled_hash, w.ruled_by, w.reason, w.always, w.ruled_at,
-	w.call_id, w.inquiry, w.inquiry_blob, w.reply, w.reply_blob, w.widest`
+const waitColumns = `w.id, s.session_id, t.turn_id, w.request_id, w.kind, w.step, w.tool, w.arguments, w.arguments_blob, w.arguments_hash, w.arguments_bytes,
+	w.risk, w.why, w.question, w.expires_at, w.asked_at, w.status, w.allowed, w.decided_hash, w.decided_by, w.reason, w.grant_scope, w.decided_at,
+	w.call_id, w.elicitation, w.elicitation_blob, w.response, w.response_blob, w.max_grant`
 
-const waitQuery = `SELECT ` + waitColumns + ` FROM waits w JOIN turns t ON t.n = w.turn JOIN sessions s ON s.n = w.session WHERE `
+const waitQuery = `SELECT ` + waitColumns + ` FROM requests w JOIN turns t ON t.id = w.turn JOIN sessions s ON s.id = w.session WHERE `
 
 func (x *wait) scan(scan func(...any) error) error {
 	var expires, asked, ruled int64
@@ -45,7 +45,7 @@ func (x *wait) scan(scan func(...any) error) error {
 
 // wait returns a turn's wait, or sql.ErrNoRows.
 func (q querier) wait(turnN int64, id string) (x wait, err error) {
-	if err = x.scan(q.row(waitQuery+`w.turn = ? AND w.wait_id = ?`, turnN, id).Scan); err != nil {
+	if err = x.scan(q.row(waitQuery+`w.turn = ? AND w.request_id = ?`, turnN, id).Scan); err != nil {
 		return x, err
 	}
 	return x, q.loadWait(&x)
@@ -112,8 +112,8 @@ func (t *tx) insertWait(session, turnN int64, x *wait) (err error) {
 			return err
 		}
 	}
-	return t.row(`INSERT INTO waits (session, turn, wait_id, kind, step, tool, arguments, arguments_blob, arguments_hash, arguments_bytes,
-		risk, why, question, expires_at, asked_at, call_id, inquiry, inquiry_blob, widest) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING n`,
+	return t.row(`INSERT INTO requests (session, turn, request_id, kind, step, tool, arguments, arguments_blob, arguments_hash, arguments_bytes,
+		risk, why, question, expires_at, asked_at, call_id, elicitation, elicitation_blob, max_grant) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
 		session, turnN, w.ID, string(w.Kind), w.Step, w.Tool, x.arguments.inline, x.arguments.blob, w.ArgumentsHash, x.size,
 		string(w.Risk), w.Why, w.Question, nanos(w.ExpiresAt), nanos(w.AskedAt),
 		w.Call, x.inquiry.inline, x.inquiry.blob, string(w.Widest)).Scan(&x.row)
@@ -128,8 +128,8 @@ func (t *tx) rule(x *wait, r turn.Ruling) (err error) {
 	}
 	r.At = instant(nanos(r.At))
 	x.rec.Ruling = &r
-	return t.exec(`UPDATE waits SET verdict = ?, allowed = ?, ruled_hash = ?, ruled_by = ?, reason = ?, always = ?, ruled_at = ?,
-		reply = ?, reply_blob = ? WHERE n = ?`,
+	return t.exec(`UPDATE requests SET status = ?, allowed = ?, decided_hash = ?, decided_by = ?, reason = ?, grant_scope = ?, decided_at = ?,
+		response = ?, response_blob = ? WHERE id = ?`,
 		string(r.Verdict), r.Allowed, r.ArgumentsHash, r.By, r.Reason, string(r.Always), nanos(r.At), x.reply.inline, x.reply.blob, x.row)
 }
 
@@ -154,7 +154,7 @@ func (s *Store) Waits(ctx context.Context, turnID string) (out []journal.WaitRec
 		if err != nil {
 			return err
 		}
-		list, err := q.waits(`w.turn = ? ORDER BY w.n`, sc.turn)
+		list, err := q.waits(`w.turn = ? ORDER BY w.id`, sc.turn)
 		if err != nil {
 			return err
 		}
@@ -167,14 +167,14 @@ func (s *Store) Waits(ctx context.Context, turnID string) (out []journal.WaitRec
 // Waiting implements journal.Store. A turn that ends rules its waits, so that open ones are of turns that are not over.
 func (s *Store) Waiting(ctx context.Context, session string, limit int) ([]journal.WaitRecord, error) {
 	if session == "" {
-		return s.waiting(ctx, `w.verdict = '' ORDER BY w.n LIMIT ?`, limit)
+		return s.waiting(ctx, `w.status = '' ORDER BY w.id LIMIT ?`, limit)
 	}
-	return s.waiting(ctx, `w.session = (SELECT n FROM sessions WHERE id = ?) AND w.verdict = '' ORDER BY w.n LIMIT ?`, session, limit)
+	return s.waiting(ctx, `w.session = (SELECT id FROM sessions WHERE session_id = ?) AND w.status = '' ORDER BY w.id LIMIT ?`, session, limit)
 }
 
 // WaitingOf implements journal.Store.
 func (s *Store) WaitingOf(ctx context.Context, tenant string, limit int) ([]journal.WaitRecord, error) {
-	return s.waiting(ctx, `w.verdict = '' AND s.tenant = ? ORDER BY w.n LIMIT ?`, tenant, limit)
+	return s.waiting(ctx, `w.status = '' AND s.tenant = ? ORDER BY w.id LIMIT ?`, tenant, limit)
 }
 
 func (s *Store) waiting(ctx context.Context, where string, args ...any) (out []journal.WaitRecord, err error) {
@@ -200,7 +200,7 @@ func (s *Store) Delivered(ctx context.Context, session, messageID string) (out j
 		if err != nil {
 			return err
 		}
-		out, err = q.turnRecord(`t.n = ?`, turnN)
+		out, err = q.turnRecord(`t.id = ?`, turnN)
 		return err
 	})
 	return out, err
