@@ -41,7 +41,7 @@ func FuzzImport(f *testing.F) {
 	f.Add([]byte("{\"header\":{\"format\":\"everturn-session\",\"version\":2}}\n"))
 	f.Add([]byte("{\"end\":{\"lines\":0},\"sum\":\"\"}\n"))
 	dir, opened := f.TempDir(), 0
-	var s *sqlite.Store
+	var s *journal.DB
 	f.Cleanup(func() {
 		if s != nil {
 			_ = s.Close()
@@ -78,7 +78,7 @@ func resum(b []byte) []byte {
 }
 
 // importOnce imports into an empty journal and reports whether it was taken.
-func importOnce(t *testing.T, s *sqlite.Store, input []byte) bool {
+func importOnce(t *testing.T, s *journal.DB, input []byte) bool {
 	t.Helper()
 	imported, err := s.Import(t.Context(), bytes.NewReader(input))
 	if err != nil {

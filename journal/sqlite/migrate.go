@@ -17,7 +17,7 @@ var schema string
 const applicationID = 1702261870
 
 // migrate creates the schema in a new file. In a journal, that costs reading two numbers.
-func (s *Store) migrate(ctx context.Context) error {
+func (s *database) migrate(ctx context.Context) error {
 	db, err := sql.Open("sqlite", s.dsn("foreign_keys(1)"))
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func (s *Store) migrate(ctx context.Context) error {
 }
 
 // upToDate reports whether the file is a journal. It refuses one that this program may not use, and other databases.
-func (s *Store) upToDate(ctx context.Context, db *sql.DB, again bool) (bool, error) {
+func (s *database) upToDate(ctx context.Context, db *sql.DB, again bool) (bool, error) {
 	var id, tables, minProgram int
 	err := s.retry(ctx, func() error {
 		return db.QueryRowContext(ctx, `SELECT (SELECT application_id FROM pragma_application_id),

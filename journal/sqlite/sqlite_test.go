@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func open(t *testing.T, path string, opts sqlite.Options) *sqlite.Store {
+func open(t *testing.T, path string, opts sqlite.Options) *journal.DB {
 	t.Helper()
 	s, err := sqlite.Open(t.Context(), path, opts)
 	require.NoError(t, err)
@@ -65,7 +65,7 @@ func TestKeptExportIsImported(t *testing.T) {
 	assert.Equal(t, []any{"s", int64(5), int64(11)}, []any{rec.Parent, rec.ForkSeq, rec.Head.Seq})
 }
 
-func importKept(t *testing.T, s *sqlite.Store, name string) []byte {
+func importKept(t *testing.T, s *journal.DB, name string) []byte {
 	t.Helper()
 	kept, err := os.ReadFile("../testdata/" + name)
 	require.NoError(t, err)

@@ -1,13 +1,12 @@
-package sqlite
+package journal
 
 import (
 	"database/sql"
 
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-func (im *importer) inference(x journal.ExportInference) error {
+func (im *importer) inference(x ExportInference) error {
 	return im.exec(`INSERT INTO inferences (turn, step, attempt, failures, failed_attempt, failed_code, failed_message, emitted, model,
 		expect_seq, base_seq, base_hash, head_seq, head_hash, completion, completion_blob, raw_blob, started_at, settled_at, late_count)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
@@ -16,7 +15,7 @@ func (im *importer) inference(x journal.ExportInference) error {
 		nanos(x.StartedAt), sql.NullInt64{Int64: nanos(x.SettledAt), Valid: x.Settled}, x.Late)
 }
 
-func (im *importer) call(x journal.ExportCall) error {
+func (im *importer) call(x ExportCall) error {
 	arguments := column(x.Call.Arguments, x.ArgumentsBlob)
 	text := column(x.Text, x.TextBlob)
 	settled := x.Outcome != ""
@@ -34,14 +33,14 @@ func (im *importer) call(x journal.ExportCall) error {
 		im.turns[x.Turn], x.Step, x.Call.ID, x.Call.WireID, x.Call.Tool, arguments.inline, arguments.blob, x.ArgumentsHash, x.Attempt,
 		x.GrantedAttempt, x.Runs, x.Repeatable, x.Worker, nanos(x.ClaimedAt), string(x.Outcome), text.inline, text.blob,
 		null(x.FullBlob), x.SizeBytes, x.SettledAttempt, sql.NullInt64{Int64: nanos(x.SettledAt), Valid: settled}, x.DurationMS, x.LateCount,
-		x.Suspended, media, string(journal.CleanCode(x.Outcome, x.Code))).Scan(&row)
+		x.Suspended, media, string(CleanCode(x.Outcome, x.Code))).Scan(&row)
 	if err != nil {
 		return err
 	}
 	return im.artifacts(row, x.FullBlob, x.Media, false)
 }
 
-func (im *importer) late(x journal.ExportLate) error {
+func (im *importer) late(x ExportLate) error {
 	text := column(x.Text, x.TextBlob)
 	media, err := mediaColumn(x.Media)
 	if err != nil {

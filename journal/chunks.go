@@ -1,4 +1,4 @@
-package sqlite
+package journal
 
 import (
 	"context"
@@ -6,28 +6,27 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // emit appends a chunk under the turn's next index.
-func (t *tx) emit(turnN int64, c turn.Chunk) error {
-	t.emitted = true
-	data := sql.NullString{String: journal.CleanText(string(c.Data)), Valid: len(c.Data) > 0}
+func (t *tx) emit(sc *scope, c turn.Chunk) error {
+	t.changed[Topic{Turn: sc.turnID}] = true
+	data := sql.NullString{String: CleanText(string(c.Data)), Valid: len(c.Data) > 0}
 	return t.exec(`INSERT INTO chunks (turn, idx, step, attempt, kind, at, text, data)
 		SELECT ?1, coalesce(max(idx), -1) + 1, ?2, ?3, ?4, ?5, ?6, ?7 FROM chunks WHERE turn = ?1`,
-		turnN, c.Step, c.Attempt, string(c.Kind), nanos(c.At), journal.CleanText(c.Text), data)
+		sc.turn, c.Step, c.Attempt, string(c.Kind), nanos(c.At), CleanText(c.Text), data)
 }
 
-func (t *tx) emitData(turnN int64, c turn.Chunk, data any) (err error) {
+func (t *tx) emitData(sc *scope, c turn.Chunk, data any) (err error) {
 	if c.Data, err = json.Marshal(data); err != nil {
 		return err
 	}
-	return t.emit(turnN, c)
+	return t.emit(sc, c)
 }
 
-// AppendChunks implements journal.Journal.
-func (s *Store) AppendChunks(ctx context.Context, key journal.StepKey, attempt int, chunks []turn.Chunk) error {
+// AppendChunks implements Journal.
+func (s *DB) AppendChunks(ctx context.Context, key StepKey, attempt int, chunks []turn.Chunk) error {
 	doing := stepName("appending chunks to", key)
 	if err := checkChunks(chunks); err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
@@ -41,7 +40,7 @@ func (s *Store) AppendChunks(ctx context.Context, key journal.StepKey, attempt i
 			return err
 		}
 		if a.inf.Settled {
-			return fmt.Errorf("the step is settled: %w", journal.ErrStale)
+			return fmt.Errorf("the step is settled: %w", ErrStale)
 		}
 		if err := a.current(attempt); err != nil {
 			return err
@@ -52,8 +51,8 @@ func (s *Store) AppendChunks(ctx context.Context, key journal.StepKey, attempt i
 
 // checkChunks refuses what callers may not append: the kinds that the journal itself writes, and too much.
 func checkChunks(chunks []turn.Chunk) error {
-	if len(chunks) > journal.MaxChunks {
-		return fmt.Errorf("%d chunks at once: at most %d", len(chunks), journal.MaxChunks)
+	if len(chunks) > MaxChunks {
+		return fmt.Errorf("%d chunks at once: at most %d", len(chunks), MaxChunks)
 	}
 	for _, c := range chunks {
 		switch c.Kind {
@@ -61,8 +60,8 @@ func checkChunks(chunks []turn.Chunk) error {
 		default:
 			return fmt.Errorf("a chunk of kind %q: the journal writes those itself", c.Kind)
 		}
-		if n := len(c.Text) + len(c.Data); n > journal.MaxChunkBytes {
-			return fmt.Errorf("a chunk of %d bytes: at most %d", n, journal.MaxChunkBytes)
+		if n := len(c.Text) + len(c.Data); n > MaxChunkBytes {
+			return fmt.Errorf("a chunk of %d bytes: at most %d", n, MaxChunkBytes)
 		}
 		if len(c.Data) > 0 && !json.Valid(c.Data) {
 			return fmt.Errorf("a chunk of kind %q: its data is not JSON", c.Kind)
@@ -75,7 +74,7 @@ func checkChunks(chunks []turn.Chunk) error {
 func (t *tx) emitDeltas(a attempt, chunks []turn.Chunk) error {
 	for _, c := range chunks {
 		c.Step, c.Attempt = a.inf.Key.Step, a.inf.Attempt
-		if err := t.emit(a.turn, c); err != nil {
+		if err := t.emit(&a.scope, c); err != nil {
 			return err
 		}
 		if a.emitted || (c.Kind != turn.ChunkTextDelta && c.Kind != turn.ChunkReasoningDelta) {
@@ -89,8 +88,8 @@ func (t *tx) emitDeltas(a attempt, chunks []turn.Chunk) error {
 	return nil
 }
 
-// Chunks implements journal.Store. A turn that has not begun has no chunks.
-func (s *Store) Chunks(ctx context.Context, turnID string, after int64, limit int) (out []turn.Chunk, err error) {
+// Chunks implements Store. A turn that has not begun has no chunks.
+func (s *DB) Chunks(ctx context.Context, turnID string, after int64, limit int) (out []turn.Chunk, err error) {
 	err = s.read(ctx, "reading the chunks of turn "+turnID, func(q querier) error {
 		out = nil
 		return q.each(func(rows *sql.Rows) error {

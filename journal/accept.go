@@ -1,4 +1,4 @@
-package sqlite
+package journal
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -28,7 +27,7 @@ func (t *tx) review(c turn.Catalogue) error {
 	if err != nil {
 		return err
 	}
-	take, hold := journal.Review(c, accepted, known == 0)
+	take, hold := Review(c, accepted, known == 0)
 	for _, d := range take {
 		if err := t.accept(c.Server, d, "", time.Time{}); err != nil {
 			return err
@@ -69,7 +68,7 @@ func (t *tx) insertSetup(server, setup string) error {
 		return err
 	}
 	return t.exec(`DELETE FROM config_versions WHERE server = ?1 AND id NOT IN (SELECT id FROM config_versions WHERE server = ?1 ORDER BY id DESC LIMIT ?2)`,
-		server, journal.MaxSetups)
+		server, MaxSetups)
 }
 
 // accept keeps a tool as it is now among those that are accepted, for its latest.
@@ -82,12 +81,12 @@ func (t *tx) accept(server string, d turn.Descriptor, by string, at time.Time) e
 		return err
 	}
 	err = t.exec(`INSERT INTO approved_tools (server, tool, hash, descriptor, approved_by, at) VALUES (?, ?, ?, ?, ?, ?)`,
-		server, d.ID, d.Hash, string(content), journal.Preview(journal.CleanText(by), journal.PreviewBytes), nanos(at))
+		server, d.ID, d.Hash, string(content), Preview(CleanText(by), PreviewBytes), nanos(at))
 	if err != nil {
 		return err
 	}
 	return t.exec(`DELETE FROM approved_tools WHERE server = ?1 AND tool = ?2 AND id NOT IN
-		(SELECT id FROM approved_tools WHERE server = ?1 AND tool = ?2 ORDER BY id DESC LIMIT ?3)`, server, d.ID, journal.MaxAccepted)
+		(SELECT id FROM approved_tools WHERE server = ?1 AND tool = ?2 ORDER BY id DESC LIMIT ?3)`, server, d.ID, MaxAccepted)
 }
 
 // lastAccepted is what was accepted last of a tool, nil where nothing was.
@@ -121,17 +120,17 @@ func (t *tx) saveView(c turn.Catalogue, hold []turn.Descriptor) error {
 	if err != nil {
 		return err
 	}
-	return t.exec(`UPDATE catalogues SET view_hash = ?, view = ? WHERE server = ?`, journal.HashOf(view), string(view), c.Server)
+	return t.exec(`UPDATE catalogues SET view_hash = ?, view = ? WHERE server = ?`, HashOf(view), string(view), c.Server)
 }
 
-// Accept implements journal.Store.
-func (s *Store) Accept(ctx context.Context, in journal.AcceptInput) (out []turn.Drift, err error) {
+// Accept implements Store.
+func (s *DB) Accept(ctx context.Context, in AcceptInput) (out []turn.Drift, err error) {
 	err = s.write(ctx, fmt.Sprintf("accepting tools of server %q", in.Server), func(t *tx) error {
 		view, err := t.view(in.Server)
 		if err != nil {
 			return err
 		}
-		if out, err = journal.Choose(view.Held, in); err != nil || len(out) == 0 {
+		if out, err = Choose(view.Held, in); err != nil || len(out) == 0 {
 			return err
 		}
 		for _, d := range out {

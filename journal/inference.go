@@ -1,4 +1,4 @@
-package sqlite
+package journal
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -14,7 +13,7 @@ import (
 type attempt struct {
 	scope
 	row     int64
-	inf     journal.Inference
+	inf     Inference
 	failed  int   // the last attempt whose failure was counted
 	emitted bool  // the running attempt has shown text
 	expect  int64 // the head's seq before the step's results were appended
@@ -39,19 +38,19 @@ func (a *attempt) scan(scan func(...any) error, before ...any) error {
 	return err
 }
 
-func (q querier) attempt(key journal.StepKey) (a attempt, err error) {
+func (q querier) attempt(key StepKey) (a attempt, err error) {
 	row := q.row(`SELECT `+scopeColumns+`, EXISTS (SELECT 1 FROM late_results l WHERE l.notify_session = t.session), `+inferenceColumns+` FROM turns t JOIN sessions s ON s.id = t.session
 		LEFT JOIN inferences i ON i.turn = t.id AND i.step = ? WHERE t.turn_id = ?`, key.Step, key.Turn)
 	err = a.scan(row.Scan, append(a.fields(), &a.due)...)
 	if errors.Is(err, sql.ErrNoRows) {
-		return a, fmt.Errorf("turn %s: %w", key.Turn, journal.ErrNotFound)
+		return a, fmt.Errorf("turn %s: %w", key.Turn, ErrNotFound)
 	}
 	a.inf.Key = key
 	return a, err
 }
 
 // settled loads what a settled inference answered.
-func (q querier) settled(a attempt) (journal.Inference, error) {
+func (q querier) settled(a attempt) (Inference, error) {
 	messages, err := q.messages(a.session, a.inf.Head.Seq, a.inf.Head.Seq)
 	if err != nil || len(messages) != 1 {
 		return a.inf, errors.Join(err, fmt.Errorf("reading the answer of step %d: %d messages", a.inf.Key.Step, len(messages)))
@@ -61,7 +60,7 @@ func (q querier) settled(a attempt) (journal.Inference, error) {
 	if err != nil {
 		return a.inf, err
 	}
-	if a.inf.Answer, err = journal.RestoreAnswer([]byte(text), a.inf.Message.Text); err != nil {
+	if a.inf.Answer, err = RestoreAnswer([]byte(text), a.inf.Message.Text); err != nil {
 		return a.inf, err
 	}
 	if a.raw.Valid {
@@ -70,8 +69,8 @@ func (q querier) settled(a attempt) (journal.Inference, error) {
 	return a.inf, err
 }
 
-// StartInference implements journal.Journal.
-func (s *Store) StartInference(ctx context.Context, in journal.StartInference) (out journal.Inference, err error) {
+// StartInference implements Journal.
+func (s *DB) StartInference(ctx context.Context, in StartInference) (out Inference, err error) {
 	err = s.write(ctx, stepName("starting", in.Key), func(t *tx) error {
 		a, err := t.attempt(in.Key)
 		if err != nil {
@@ -87,7 +86,7 @@ func (s *Store) StartInference(ctx context.Context, in journal.StartInference) (
 			return err
 		}
 		if a.closed {
-			return journal.ErrClosed
+			return ErrClosed
 		}
 		if a.row == 0 {
 			out, err = t.firstAttempt(a, in)
@@ -99,11 +98,11 @@ func (s *Store) StartInference(ctx context.Context, in journal.StartInference) (
 	return out, err
 }
 
-func stepName(doing string, key journal.StepKey) string {
+func stepName(doing string, key StepKey) string {
 	return fmt.Sprintf("%s step %d of turn %s", doing, key.Step, key.Turn)
 }
 
-func (t *tx) firstAttempt(a attempt, in journal.StartInference) (journal.Inference, error) {
+func (t *tx) firstAttempt(a attempt, in StartInference) (Inference, error) {
 	if in.Key.Step < 1 {
 		return a.inf, fmt.Errorf("step %d: steps count from 1", in.Key.Step)
 	}
@@ -121,14 +120,14 @@ func (t *tx) firstAttempt(a attempt, in journal.StartInference) (journal.Inferen
 			return a.inf, err
 		}
 	}
-	a.inf.Attempt, a.inf.Model, a.inf.Base, a.inf.StartedAt = 1, journal.CleanText(in.Model), a.head, instant(nanos(in.At))
+	a.inf.Attempt, a.inf.Model, a.inf.Base, a.inf.StartedAt = 1, CleanText(in.Model), a.head, instant(nanos(in.At))
 	return a.inf, t.exec(`INSERT INTO inferences (turn, step, attempt, model, expect_seq, base_seq, base_hash, started_at)
 		VALUES (?, ?, 1, ?, ?, ?, ?, ?)`,
 		a.turn, in.Key.Step, a.inf.Model, in.Expect.Seq, a.head.Seq, a.head.Hash, nanos(in.At))
 }
 
 // appendHeard appends what has been heard since the step before, beside its results: of calls, and from the user.
-func (t *tx) appendHeard(a *attempt, in journal.StartInference) error {
+func (t *tx) appendHeard(a *attempt, in StartInference) error {
 	if a.due {
 		if err := t.appendNotices(&a.scope, in.Key.Step, in.At); err != nil {
 			return err
@@ -139,7 +138,7 @@ func (t *tx) appendHeard(a *attempt, in journal.StartInference) error {
 
 // nextAttempt opens a later attempt. The head is where the first one left it, or somebody else has written. What it has
 // heard and the first one had not is appended now.
-func (t *tx) nextAttempt(a attempt, in journal.StartInference) (journal.Inference, error) {
+func (t *tx) nextAttempt(a attempt, in StartInference) (Inference, error) {
 	if a.head != a.inf.Base {
 		return a.inf, conflict(a.head, a.inf.Base)
 	}
@@ -158,10 +157,10 @@ func (t *tx) nextAttempt(a attempt, in journal.StartInference) (journal.Inferenc
 		a.inf.Base = a.head
 	}
 	a.inf.Attempt++
-	a.inf.Model, a.inf.StartedAt = journal.CleanText(in.Model), instant(nanos(in.At))
+	a.inf.Model, a.inf.StartedAt = CleanText(in.Model), instant(nanos(in.At))
 	if a.emitted {
 		c := turn.Chunk{Kind: turn.ChunkAttemptRestarted, Step: in.Key.Step, Attempt: a.inf.Attempt, At: in.At}
-		if err := t.emit(a.turn, c); err != nil {
+		if err := t.emit(&a.scope, c); err != nil {
 			return a.inf, err
 		}
 	}
@@ -183,11 +182,11 @@ func (t *tx) checkExpect(a attempt, expect turn.Head) error {
 }
 
 func conflict(head, expect turn.Head) error {
-	return fmt.Errorf("the head is %d %.8s, not %d %.8s: %w", head.Seq, head.Hash, expect.Seq, expect.Hash, journal.ErrConflict)
+	return fmt.Errorf("the head is %d %.8s, not %d %.8s: %w", head.Seq, head.Hash, expect.Seq, expect.Hash, ErrConflict)
 }
 
-// SettleInference implements journal.Journal.
-func (s *Store) SettleInference(ctx context.Context, in journal.SettleInference) (out journal.Inference, err error) {
+// SettleInference implements Journal.
+func (s *DB) SettleInference(ctx context.Context, in SettleInference) (out Inference, err error) {
 	if err := checkChunks(in.Chunks); err != nil {
 		return out, fmt.Errorf("%s: %w", stepName("settling", in.Key), err)
 	}
@@ -214,7 +213,7 @@ func (s *Store) SettleInference(ctx context.Context, in journal.SettleInference)
 
 // settledAgain answers a settlement that is not the first. That of the attempt which settled is a repetition; any
 // other is an answer that was paid for in vain.
-func (t *tx) settledAgain(a attempt, attempt int) (journal.Inference, error) {
+func (t *tx) settledAgain(a attempt, attempt int) (Inference, error) {
 	if attempt != a.inf.Attempt {
 		a.inf.Late++
 		if err := t.exec(`UPDATE inferences SET late_count = late_count + 1 WHERE id = ?`, a.row); err != nil {
@@ -228,16 +227,16 @@ func (t *tx) settledAgain(a attempt, attempt int) (journal.Inference, error) {
 func (a *attempt) current(attempt int) error {
 	switch {
 	case a.row == 0 || attempt > a.inf.Attempt || attempt < 1:
-		return fmt.Errorf("attempt %d was never started: %w", attempt, journal.ErrNotFound)
+		return fmt.Errorf("attempt %d was never started: %w", attempt, ErrNotFound)
 	case a.closed:
-		return journal.ErrClosed
+		return ErrClosed
 	case attempt < a.inf.Attempt:
-		return fmt.Errorf("attempt %d runs, not %d: %w", a.inf.Attempt, attempt, journal.ErrStale)
+		return fmt.Errorf("attempt %d runs, not %d: %w", a.inf.Attempt, attempt, ErrStale)
 	}
 	return nil
 }
 
-func (t *tx) settleInference(a attempt, in journal.SettleInference) (journal.Inference, error) {
+func (t *tx) settleInference(a attempt, in SettleInference) (Inference, error) {
 	if a.head != a.inf.Base {
 		return a.inf, conflict(a.head, a.inf.Base)
 	}
@@ -253,12 +252,12 @@ func (t *tx) settleInference(a attempt, in journal.SettleInference) (journal.Inf
 		return a.inf, err
 	}
 	a.inf.Settled, a.inf.Head, a.inf.Message, a.inf.SettledAt = true, a.head, m, instant(nanos(in.At))
-	a.inf.Answer = journal.CleanAnswer(in.Answer)
+	a.inf.Answer = CleanAnswer(in.Answer)
 	return a.inf, t.saveAnswer(a, nanos(in.At))
 }
 
 func (t *tx) saveAnswer(a attempt, at int64) error {
-	answer, err := t.putJSON(journal.StoreAnswer(a.inf.Answer, a.inf.Message.Text))
+	answer, err := t.putJSON(StoreAnswer(a.inf.Answer, a.inf.Message.Text))
 	if err != nil {
 		return err
 	}
@@ -273,9 +272,9 @@ func (t *tx) saveAnswer(a attempt, at int64) error {
 		a.head.Seq, a.head.Hash, answer.inline, answer.blob, raw, at, a.row)
 }
 
-// FailInference implements journal.Journal. An attempt's failure counts once; those of settled steps and closed turns
+// FailInference implements Journal. An attempt's failure counts once; those of settled steps and closed turns
 // do not count at all.
-func (s *Store) FailInference(ctx context.Context, key journal.StepKey, attempt int, code turn.Code, message string) (failures int, err error) {
+func (s *DB) FailInference(ctx context.Context, key StepKey, attempt int, code turn.Code, message string) (failures int, err error) {
 	err = s.write(ctx, stepName("counting a failure of", key), func(t *tx) error {
 		a, err := t.attempt(key)
 		if err != nil {
@@ -283,14 +282,14 @@ func (s *Store) FailInference(ctx context.Context, key journal.StepKey, attempt 
 		}
 		failures = a.inf.Failures
 		if a.row == 0 || attempt > a.inf.Attempt {
-			return fmt.Errorf("attempt %d was never started: %w", attempt, journal.ErrNotFound)
+			return fmt.Errorf("attempt %d was never started: %w", attempt, ErrNotFound)
 		}
 		if a.inf.Settled || a.closed || attempt <= a.failed {
 			return nil
 		}
 		failures++
 		return t.exec(`UPDATE inferences SET failures = ?, failed_attempt = ?, failed_code = ?, failed_message = ? WHERE id = ?`,
-			failures, attempt, string(code), journal.Preview(journal.CleanText(message), journal.PreviewBytes), a.row)
+			failures, attempt, string(code), Preview(CleanText(message), PreviewBytes), a.row)
 	})
 	return failures, err
 }

@@ -1,4 +1,4 @@
-package sqlite
+package journal
 
 import (
 	"bytes"
@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"sync"
-
-	"github.com/everturn/everturn/journal"
 )
 
 // gzipped marks a blob that is kept compressed.
@@ -75,7 +73,7 @@ func decode(encoding string, kept []byte) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading a compressed blob: %w", err)
 		}
-		b, err := io.ReadAll(io.LimitReader(r, journal.MaxBlobBytes+1))
+		b, err := io.ReadAll(io.LimitReader(r, MaxBlobBytes+1))
 		if err != nil {
 			return nil, fmt.Errorf("reading a compressed blob: %w", err)
 		}

@@ -1,4 +1,4 @@
-package sqlite
+package journal
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -41,17 +40,17 @@ func (sc *scope) check(session string) error {
 func (q querier) scope(turnID string) (sc scope, err error) {
 	err = q.row(`SELECT `+scopeColumns+` FROM turns t JOIN sessions s ON s.id = t.session WHERE t.turn_id = ?`, turnID).Scan(sc.fields()...)
 	if errors.Is(err, sql.ErrNoRows) {
-		return sc, fmt.Errorf("turn %s: %w", turnID, journal.ErrNotFound)
+		return sc, fmt.Errorf("turn %s: %w", turnID, ErrNotFound)
 	}
 	return sc, err
 }
 
 // storedCall is a tool call in the column tool_calls.
-type storedCall = journal.StoredCall
+type storedCall = StoredCall
 
 // appendMessage puts m at the session's head.
 func (t *tx) appendMessage(sc *scope, m turn.Message) (turn.Message, error) {
-	m = journal.Clean(m)
+	m = Clean(m)
 	m.TurnID = sc.turnID
 	text, err := t.put(m.Text, textPlain)
 	if err != nil {
@@ -65,7 +64,7 @@ func (t *tx) appendMessage(sc *scope, m turn.Message) (turn.Message, error) {
 	if err != nil {
 		return m, err
 	}
-	sc.head = journal.Next(sc.head, m)
+	sc.head = Next(sc.head, m)
 	id := sql.NullString{String: m.ID, Valid: m.ID != ""}
 	return m, t.exec(`INSERT INTO messages
 		(session, seq, hash, message_id, role, text, text_blob, tool_calls, call_id, outcome, media, turn, step)
@@ -98,15 +97,15 @@ func (q querier) getCalls(column sql.NullString) ([]turn.ToolCall, error) {
 	if err := json.Unmarshal([]byte(column.String), &list); err != nil {
 		return nil, fmt.Errorf("reading stored tool calls: %w", err)
 	}
-	return journal.RestoreCalls(list, q.getBlob)
+	return RestoreCalls(list, q.getBlob)
 }
 
 func (t *tx) saveHead(sc scope) error {
 	return t.exec(`UPDATE sessions SET head_seq = ?, head_hash = ? WHERE id = ?`, sc.head.Seq, sc.head.Hash, sc.session)
 }
 
-// Messages implements journal.Journal.
-func (s *Store) Messages(ctx context.Context, session string, from, to int64) (out []turn.Message, err error) {
+// Messages implements Journal.
+func (s *DB) Messages(ctx context.Context, session string, from, to int64) (out []turn.Message, err error) {
 	err = s.read(ctx, fmt.Sprintf("reading the transcript of %q", session), func(q querier) (err error) {
 		n, err := q.sessionRow(session)
 		if err != nil {

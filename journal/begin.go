@@ -1,4 +1,4 @@
-package sqlite
+package journal
 
 import (
 	"context"
@@ -8,15 +8,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // firstTextBytes bounds SessionRecord.FirstText.
 const firstTextBytes = 120
 
-// Begin implements journal.Journal.
-func (s *Store) Begin(ctx context.Context, in journal.BeginInput) (out journal.Begun, err error) {
+// Begin implements Journal.
+func (s *DB) Begin(ctx context.Context, in BeginInput) (out Begun, err error) {
 	in, err = checkBegin(in)
 	if err != nil {
 		return out, fmt.Errorf("beginning a turn: %w", err)
@@ -28,8 +27,8 @@ func (s *Store) Begin(ctx context.Context, in journal.BeginInput) (out journal.B
 	return out, err
 }
 
-func checkBegin(in journal.BeginInput) (journal.BeginInput, error) {
-	in.Message = journal.Clean(in.Message)
+func checkBegin(in BeginInput) (BeginInput, error) {
+	in.Message = Clean(in.Message)
 	if in.Message.ID == "" {
 		in.Message.ID = "turn:" + in.Turn
 	}
@@ -44,9 +43,9 @@ func checkID(what, id string) error {
 	switch {
 	case id == "":
 		return fmt.Errorf("the %s has no ID", what)
-	case len(id) > journal.MaxIDBytes:
-		return fmt.Errorf("the %s's ID has %d bytes: use at most %d", what, len(id), journal.MaxIDBytes)
-	case journal.CleanText(id) != id:
+	case len(id) > MaxIDBytes:
+		return fmt.Errorf("the %s's ID has %d bytes: use at most %d", what, len(id), MaxIDBytes)
+	case CleanText(id) != id:
 		return fmt.Errorf("the %s's ID %q is not UTF-8", what, id)
 	}
 	return nil
@@ -60,29 +59,29 @@ func checkTenant(tenant string) error {
 	return checkID("tenant", tenant)
 }
 
-func (t *tx) begin(in journal.BeginInput) (journal.Begun, error) {
+func (t *tx) begin(in BeginInput) (Begun, error) {
 	own, err := t.turnRecord(`t.turn_id = ?`, in.Turn)
 	if err == nil {
 		return t.resume(own, in)
 	}
 	if !errors.Is(err, sql.ErrNoRows) {
-		return journal.Begun{}, err
+		return Begun{}, err
 	}
 	sc, err := t.sessionScope(in)
 	if err != nil {
-		return journal.Begun{}, err
+		return Begun{}, err
 	}
 	taker, err := t.taker(sc.session, in.Message.ID)
 	if err == nil {
 		first, err := t.turnRecord(`t.id = ?`, taker)
-		return journal.Begun{DuplicateOf: &first}, err
+		return Begun{DuplicateOf: &first}, err
 	}
 	if !errors.Is(err, sql.ErrNoRows) {
-		return journal.Begun{}, err
+		return Begun{}, err
 	}
-	closed, err := t.closeUnfinished(&sc, journal.ClosedMessage, in.At)
+	closed, err := t.closeUnfinished(&sc, ClosedMessage, in.At)
 	if err != nil {
-		return journal.Begun{}, err
+		return Begun{}, err
 	}
 	out, err := t.open(&sc, in)
 	out.Closed = closed
@@ -90,7 +89,7 @@ func (t *tx) begin(in journal.BeginInput) (journal.Begun, error) {
 }
 
 // resume answers a chain that finds its own turn.
-func (t *tx) resume(own journal.TurnRecord, in journal.BeginInput) (out journal.Begun, err error) {
+func (t *tx) resume(own TurnRecord, in BeginInput) (out Begun, err error) {
 	if own.Session != in.Session || own.MessageID != in.Message.ID {
 		return out, fmt.Errorf("the turn began in session %q with message %q, not in %q with %q",
 			own.Session, own.MessageID, in.Session, in.Message.ID)
@@ -102,7 +101,7 @@ func (t *tx) resume(own journal.TurnRecord, in journal.BeginInput) (out journal.
 		}
 	}
 	var pins stored
-	out = journal.Begun{Turn: own, Resumed: true, Head: turn.Head{Seq: own.MessageSeq}}
+	out = Begun{Turn: own, Resumed: true, Head: turn.Head{Seq: own.MessageSeq}}
 	err = t.row(`SELECT m.hash, t.config, t.config_blob FROM turns t JOIN messages m ON m.session = t.session AND m.seq = t.message_seq
 		WHERE t.turn_id = ?`, in.Turn).Scan(&out.Head.Hash, &pins.inline, &pins.blob)
 	if err != nil {
@@ -113,7 +112,7 @@ func (t *tx) resume(own journal.TurnRecord, in journal.BeginInput) (out journal.
 }
 
 // sessionScope finds the session, or makes ready for a new one, which open inserts.
-func (t *tx) sessionScope(in journal.BeginInput) (sc scope, err error) {
+func (t *tx) sessionScope(in BeginInput) (sc scope, err error) {
 	sc.sessionID = in.Session
 	var tenant string
 	err = t.row(`SELECT id, tenant, head_seq, head_hash FROM sessions WHERE session_id = ?`, in.Session).
@@ -122,19 +121,19 @@ func (t *tx) sessionScope(in journal.BeginInput) (sc scope, err error) {
 	case errors.Is(err, sql.ErrNoRows):
 		return sc, nil
 	case err == nil && tenant != in.Tenant:
-		return sc, fmt.Errorf("session %q: %w", in.Session, journal.ErrTaken)
+		return sc, fmt.Errorf("session %q: %w", in.Session, ErrTaken)
 	}
 	return sc, err
 }
 
 // open appends the message and opens the turn.
-func (t *tx) open(sc *scope, in journal.BeginInput) (out journal.Begun, err error) {
+func (t *tx) open(sc *scope, in BeginInput) (out Begun, err error) {
 	if in.MessageBlob != "" {
 		b, err := t.getBlob(in.MessageBlob)
 		if err != nil {
 			return out, fmt.Errorf("the message's text: %w", err)
 		}
-		in.Message.Text = journal.CleanText(string(b))
+		in.Message.Text = CleanText(string(b))
 	}
 	if err := t.touchSession(sc, in); err != nil {
 		return out, err
@@ -148,7 +147,8 @@ func (t *tx) open(sc *scope, in journal.BeginInput) (out journal.Begun, err erro
 	if err := t.saveHead(*sc); err != nil {
 		return out, err
 	}
-	if err := t.emit(sc.turn, turn.Chunk{Kind: turn.ChunkTurnStarted, At: in.At}); err != nil {
+	t.changed[Topic{Session: sc.sessionID}] = true
+	if err := t.emit(sc, turn.Chunk{Kind: turn.ChunkTurnStarted, At: in.At}); err != nil {
 		return out, err
 	}
 	out.Head, out.Pins = sc.head, in.Pins
@@ -156,7 +156,7 @@ func (t *tx) open(sc *scope, in journal.BeginInput) (out journal.Begun, err erro
 	return out, err
 }
 
-func (t *tx) touchSession(sc *scope, in journal.BeginInput) error {
+func (t *tx) touchSession(sc *scope, in BeginInput) error {
 	if sc.session != 0 {
 		return t.exec(`UPDATE sessions SET turns = turns + 1, agent = ?1,
 			updated_at = CASE WHEN updated_at < ?2 THEN ?2 ELSE updated_at END WHERE id = ?3`, in.Agent, nanos(in.At), sc.session)
@@ -165,7 +165,7 @@ func (t *tx) touchSession(sc *scope, in journal.BeginInput) error {
 		in.Session, in.Tenant, in.Agent, turn.Cut(in.Message.Text, firstTextBytes), nanos(in.At), nanos(in.At)).Scan(&sc.session)
 }
 
-func (t *tx) insertTurn(sc *scope, in journal.BeginInput) error {
+func (t *tx) insertTurn(sc *scope, in BeginInput) error {
 	pins, err := t.putJSON(in.Pins)
 	if err != nil {
 		return err
@@ -190,7 +190,7 @@ func (t *tx) closeUnfinished(sc *scope, message string, at time.Time) (string, e
 	if err != nil {
 		return "", err
 	}
-	in := journal.FinishInput{
+	in := FinishInput{
 		State: turn.StateClosed, Reason: turn.FinishTerminated, Message: message, At: at,
 	}
 	if err := t.totals(old, &in); err != nil {
@@ -204,7 +204,7 @@ func (t *tx) closeUnfinished(sc *scope, message string, at time.Time) (string, e
 }
 
 // totals counts a turn's settled steps, the calls that ran, and its usage.
-func (t *tx) totals(sc scope, in *journal.FinishInput) error {
+func (t *tx) totals(sc scope, in *FinishInput) error {
 	if err := t.row(`SELECT count(*) FROM calls WHERE turn = ? AND runs > 0`, sc.turn).Scan(&in.Calls); err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package sqlite
+package journal
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -40,7 +39,7 @@ func mediaColumn(media []turn.Media) (sql.NullString, error) {
 	if len(media) == 0 {
 		return sql.NullString{}, nil
 	}
-	b, err := json.Marshal(journal.KeptMedia(media))
+	b, err := json.Marshal(KeptMedia(media))
 	return sql.NullString{String: string(b), Valid: true}, err
 }
 
@@ -54,9 +53,9 @@ func readMedia(column sql.NullString) (media []turn.Media, err error) {
 	return media, nil
 }
 
-// Artifact implements journal.Journal.
-func (s *Store) Artifact(ctx context.Context, session, hash string) (mediaType string, b []byte, err error) {
-	err = s.read(ctx, fmt.Sprintf("reading artifact %.80s of %q", journal.CleanText(hash), session), func(q querier) error {
+// Artifact implements Journal.
+func (s *DB) Artifact(ctx context.Context, session, hash string) (mediaType string, b []byte, err error) {
+	err = s.read(ctx, fmt.Sprintf("reading artifact %.80s of %q", CleanText(hash), session), func(q querier) error {
 		n, err := q.sessionRow(session)
 		if err != nil {
 			return err
@@ -90,16 +89,16 @@ func (q querier) artifact(session int64, hash string) (mediaType string, err err
 
 // mark notes that a call has brought words into its session that may be anybody's. The first mark stays.
 func (t *tx) mark(c call, at time.Time) error {
-	return t.insertMark(c.session, journal.Mark{Turn: c.turnID, CallID: c.rec.Call.ID, Tool: c.rec.Call.Tool, At: at})
+	return t.insertMark(c.session, Mark{Turn: c.turnID, CallID: c.rec.Call.ID, Tool: c.rec.Call.Tool, At: at})
 }
 
-func (t *tx) insertMark(session int64, m journal.Mark) error {
+func (t *tx) insertMark(session int64, m Mark) error {
 	return t.exec(`INSERT INTO taint_sources (session, turn, call_id, tool, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		session, m.Turn, m.CallID, m.Tool, nanos(m.At))
 }
 
-// Tainted implements journal.Journal.
-func (s *Store) Tainted(ctx context.Context, session string) (out *journal.Mark, err error) {
+// Tainted implements Journal.
+func (s *DB) Tainted(ctx context.Context, session string) (out *Mark, err error) {
 	err = s.read(ctx, fmt.Sprintf("reading the mark of %q", session), func(q querier) error {
 		n, err := q.sessionRow(session)
 		if err != nil {
@@ -112,8 +111,8 @@ func (s *Store) Tainted(ctx context.Context, session string) (out *journal.Mark,
 }
 
 // marked returns a session's mark, nil where it has none.
-func (q querier) marked(session int64) (*journal.Mark, error) {
-	var m journal.Mark
+func (q querier) marked(session int64) (*Mark, error) {
+	var m Mark
 	var at int64
 	err := q.row(`SELECT turn, call_id, tool, at FROM taint_sources WHERE session = ?`, session).Scan(&m.Turn, &m.CallID, &m.Tool, &at)
 	if errors.Is(err, sql.ErrNoRows) {

@@ -1,4 +1,4 @@
-package sqlite
+package journal
 
 import (
 	"database/sql"
@@ -6,15 +6,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // appendSaid appends the messages that joined a turn, but those that the session has had. step is the one that they
 // came in before. A message without an ID gets one from its place, so that a repeated call finds it.
-func (t *tx) appendSaid(sc *scope, step int, messages []journal.Said, at time.Time, mode strictness) error {
+func (t *tx) appendSaid(sc *scope, step int, messages []Said, at time.Time, mode strictness) error {
 	for i, said := range messages {
-		m := journal.Clean(turn.Message{ID: said.ID, Role: turn.RoleUser, Text: said.Text})
+		m := Clean(turn.Message{ID: said.ID, Role: turn.RoleUser, Text: said.Text})
 		if m.ID == "" {
 			m.ID = unnamed(sc.turnID, step, i, mode)
 		}
@@ -47,9 +46,9 @@ func unnamed(turnID string, step, i int, mode strictness) string {
 }
 
 // untaken returns the IDs of the messages that the session has not had.
-func (q querier) untaken(session int64, messages []journal.Said) (ids []string, err error) {
+func (q querier) untaken(session int64, messages []Said) (ids []string, err error) {
 	for _, m := range messages {
-		had, err := q.had(session, journal.CleanText(m.ID))
+		had, err := q.had(session, CleanText(m.ID))
 		if err != nil {
 			return nil, err
 		}
@@ -61,26 +60,26 @@ func (q querier) untaken(session int64, messages []journal.Said) (ids []string, 
 }
 
 // saidText is what a message says. A turn goes on without text that is lost, and is told so.
-func (t *tx) saidText(said journal.Said) (string, error) {
+func (t *tx) saidText(said Said) (string, error) {
 	if said.Blob == "" {
-		return journal.CleanText(said.Text), nil
+		return CleanText(said.Text), nil
 	}
 	b, err := t.getBlob(said.Blob)
-	if errors.Is(err, journal.ErrNotFound) {
-		return journal.LostText, nil
+	if errors.Is(err, ErrNotFound) {
+		return LostText, nil
 	}
-	return journal.CleanText(string(b)), err
+	return CleanText(string(b)), err
 }
 
 func (t *tx) join(sc *scope, step int, m turn.Message, at time.Time) error {
 	if _, err := t.appendMessage(sc, m); err != nil {
 		return err
 	}
-	joined := turn.MessageChunk{MessageID: m.ID, Text: journal.Preview(m.Text, journal.PreviewBytes)}
+	joined := turn.MessageChunk{MessageID: m.ID, Text: Preview(m.Text, PreviewBytes)}
 	if len(joined.Text) < len(m.Text) {
 		joined.TextBytes = int64(len(m.Text))
 	}
-	return t.emitData(sc.turn, turn.Chunk{Kind: turn.ChunkMessageJoined, Step: step, At: at}, joined)
+	return t.emitData(sc, turn.Chunk{Kind: turn.ChunkMessageJoined, Step: step, At: at}, joined)
 }
 
 // shown is the text that the last attempt of the turn's last inference has shown, where that was never settled. It
@@ -108,7 +107,7 @@ func (q querier) shown(sc *scope) (string, error) {
 	if err != nil && !errors.Is(err, errEnough) {
 		return "", err
 	}
-	return firstBytes(deltas, journal.SummaryBytes), nil
+	return firstBytes(deltas, SummaryBytes), nil
 }
 
 // errEnough ends a read early.
@@ -120,5 +119,5 @@ func firstBytes(backwards []string, limit int) string {
 	for i := len(backwards) - 1; i >= 0 && len(text) <= limit; i-- {
 		text = append(text, backwards[i]...)
 	}
-	return journal.Preview(string(text), limit)
+	return Preview(string(text), limit)
 }

@@ -1,4 +1,4 @@
-package sqlite
+package journal
 
 import (
 	"context"
@@ -8,27 +8,26 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// wait is a row of waits.
-type wait struct {
+// request is a row of requests.
+type request struct {
 	row       int64
-	rec       journal.WaitRecord
+	rec       WaitRecord
 	arguments stored
 	size      int64 // of the whole arguments, in bytes
 	inquiry   stored
 	reply     stored
 }
 
-const waitColumns = `w.id, s.session_id, t.turn_id, w.request_id, w.kind, w.step, w.tool, w.arguments, w.arguments_blob, w.arguments_hash, w.arguments_bytes,
+const requestColumns = `w.id, s.session_id, t.turn_id, w.request_id, w.kind, w.step, w.tool, w.arguments, w.arguments_blob, w.arguments_hash, w.arguments_bytes,
 	w.risk, w.why, w.question, w.expires_at, w.asked_at, w.status, w.allowed, w.decided_hash, w.decided_by, w.reason, w.grant_scope, w.decided_at,
 	w.call_id, w.elicitation, w.elicitation_blob, w.response, w.response_blob, w.max_grant`
 
-const waitQuery = `SELECT ` + waitColumns + ` FROM requests w JOIN turns t ON t.id = w.turn JOIN sessions s ON s.id = w.session WHERE `
+const requestQuery = `SELECT ` + requestColumns + ` FROM requests w JOIN turns t ON t.id = w.turn JOIN sessions s ON s.id = w.session WHERE `
 
-func (x *wait) scan(scan func(...any) error) error {
+func (x *request) scan(scan func(...any) error) error {
 	var expires, asked, ruled int64
 	var r turn.Ruling
 	w := &x.rec
@@ -44,31 +43,31 @@ func (x *wait) scan(scan func(...any) error) error {
 }
 
 // wait returns a turn's wait, or sql.ErrNoRows.
-func (q querier) wait(turnN int64, id string) (x wait, err error) {
-	if err = x.scan(q.row(waitQuery+`w.turn = ? AND w.request_id = ?`, turnN, id).Scan); err != nil {
+func (q querier) request(turnN int64, id string) (x request, err error) {
+	if err = x.scan(q.row(requestQuery+`w.turn = ? AND w.request_id = ?`, turnN, id).Scan); err != nil {
 		return x, err
 	}
-	return x, q.loadWait(&x)
+	return x, q.loadRequest(&x)
 }
 
-func (q querier) waits(where string, args ...any) (list []wait, err error) {
+func (q querier) requests(where string, args ...any) (list []request, err error) {
 	err = q.each(func(rows *sql.Rows) error {
-		var x wait
+		var x request
 		err := x.scan(rows.Scan)
 		list = append(list, x)
 		return err
-	}, waitQuery+where, args...)
+	}, requestQuery+where, args...)
 	for i := range list {
 		if err != nil {
 			break
 		}
-		err = q.loadWait(&list[i])
+		err = q.loadRequest(&list[i])
 	}
 	return list, err
 }
 
-// loadWait fills in what may stand in blobs.
-func (q querier) loadWait(x *wait) (err error) {
+// loadRequest fills in what may stand in blobs.
+func (q querier) loadRequest(x *request) (err error) {
 	if x.rec.Arguments, err = q.get(x.arguments); err != nil {
 		return err
 	}
@@ -88,12 +87,12 @@ func (q querier) loadWait(x *wait) (err error) {
 
 // records returns waits as readers get them. A row has the first turn.WaitArguments bytes of an approval's arguments; the
 // transcript has all of them, as a blob that their hash names.
-func (q querier) records(list []wait) (out []journal.WaitRecord, err error) {
+func (q querier) records(list []request) (out []WaitRecord, err error) {
 	for _, x := range list {
 		x.rec.ArgumentsBytes = x.size
 		if int64(len(x.rec.Arguments)) < x.size {
 			b, err := q.getBlob(x.rec.ArgumentsHash)
-			if err != nil && !errors.Is(err, journal.ErrNotFound) {
+			if err != nil && !errors.Is(err, ErrNotFound) {
 				return nil, err
 			}
 			if err == nil {
@@ -105,7 +104,7 @@ func (q querier) records(list []wait) (out []journal.WaitRecord, err error) {
 	return out, nil
 }
 
-func (t *tx) insertWait(session, turnN int64, x *wait) (err error) {
+func (t *tx) insertRequest(session, turnN int64, x *request) (err error) {
 	w := x.rec
 	if w.Inquiry != nil {
 		if x.inquiry, err = t.putJSON(plainJSON(w.Inquiry)); err != nil {
@@ -120,7 +119,7 @@ func (t *tx) insertWait(session, turnN int64, x *wait) (err error) {
 }
 
 // rule closes a wait.
-func (t *tx) rule(x *wait, r turn.Ruling) (err error) {
+func (t *tx) rule(x *request, r turn.Ruling) (err error) {
 	if r.Reply != nil {
 		if x.reply, err = t.putJSON(plainJSON(r.Reply)); err != nil {
 			return err
@@ -133,8 +132,8 @@ func (t *tx) rule(x *wait, r turn.Ruling) (err error) {
 		string(r.Verdict), r.Allowed, r.ArgumentsHash, r.By, r.Reason, string(r.Always), nanos(r.At), x.reply.inline, x.reply.blob, x.row)
 }
 
-// emitWait tells followers what is asked for or, where there is a ruling, what came of it.
-func (t *tx) emitWait(turnN int64, x wait, at time.Time) error {
+// emitRequest tells followers what is asked for or, where there is a ruling, what came of it.
+func (t *tx) emitRequest(sc *scope, x request, at time.Time) error {
 	kinds := map[turn.WaitKind][2]turn.ChunkKind{
 		turn.WaitApproval:    {turn.ChunkApprovalRequested, turn.ChunkApprovalDecided},
 		turn.WaitQuestion:    {turn.ChunkQuestionAsked, turn.ChunkQuestionAnswered},
@@ -144,17 +143,17 @@ func (t *tx) emitWait(turnN int64, x wait, at time.Time) error {
 	if x.rec.Ruling != nil {
 		c.Kind = kinds[1]
 	}
-	return t.emitData(turnN, c, turn.PeopleChunk{Wait: x.rec.Wait, ArgumentsBytes: x.size, Ruling: x.rec.Ruling})
+	return t.emitData(sc, c, turn.PeopleChunk{Wait: x.rec.Wait, ArgumentsBytes: x.size, Ruling: x.rec.Ruling})
 }
 
-// Waits implements journal.Store.
-func (s *Store) Waits(ctx context.Context, turnID string) (out []journal.WaitRecord, err error) {
+// Waits implements Store.
+func (s *DB) Waits(ctx context.Context, turnID string) (out []WaitRecord, err error) {
 	err = s.read(ctx, "listing the waits of turn "+turnID, func(q querier) error {
 		sc, err := q.scope(turnID)
 		if err != nil {
 			return err
 		}
-		list, err := q.waits(`w.turn = ? ORDER BY w.id`, sc.turn)
+		list, err := q.requests(`w.turn = ? ORDER BY w.id`, sc.turn)
 		if err != nil {
 			return err
 		}
@@ -164,22 +163,22 @@ func (s *Store) Waits(ctx context.Context, turnID string) (out []journal.WaitRec
 	return out, err
 }
 
-// Waiting implements journal.Store. A turn that ends rules its waits, so that open ones are of turns that are not over.
-func (s *Store) Waiting(ctx context.Context, session string, limit int) ([]journal.WaitRecord, error) {
+// Waiting implements Store. A turn that ends rules its waits, so that open ones are of turns that are not over.
+func (s *DB) Waiting(ctx context.Context, session string, limit int) ([]WaitRecord, error) {
 	if session == "" {
-		return s.waiting(ctx, `w.status = '' ORDER BY w.id LIMIT ?`, limit)
+		return s.pending(ctx, `w.status = '' ORDER BY w.id LIMIT ?`, limit)
 	}
-	return s.waiting(ctx, `w.session = (SELECT id FROM sessions WHERE session_id = ?) AND w.status = '' ORDER BY w.id LIMIT ?`, session, limit)
+	return s.pending(ctx, `w.session = (SELECT id FROM sessions WHERE session_id = ?) AND w.status = '' ORDER BY w.id LIMIT ?`, session, limit)
 }
 
-// WaitingOf implements journal.Store.
-func (s *Store) WaitingOf(ctx context.Context, tenant string, limit int) ([]journal.WaitRecord, error) {
-	return s.waiting(ctx, `w.status = '' AND s.tenant = ? ORDER BY w.id LIMIT ?`, tenant, limit)
+// WaitingOf implements Store.
+func (s *DB) WaitingOf(ctx context.Context, tenant string, limit int) ([]WaitRecord, error) {
+	return s.pending(ctx, `w.status = '' AND s.tenant = ? ORDER BY w.id LIMIT ?`, tenant, limit)
 }
 
-func (s *Store) waiting(ctx context.Context, where string, args ...any) (out []journal.WaitRecord, err error) {
+func (s *DB) pending(ctx context.Context, where string, args ...any) (out []WaitRecord, err error) {
 	err = s.read(ctx, "listing what is waited for", func(q querier) error {
-		list, err := q.waits(where, args...)
+		list, err := q.requests(where, args...)
 		if err != nil {
 			return err
 		}
@@ -189,8 +188,8 @@ func (s *Store) waiting(ctx context.Context, where string, args ...any) (out []j
 	return out, err
 }
 
-// Delivered implements journal.Store.
-func (s *Store) Delivered(ctx context.Context, session, messageID string) (out journal.TurnRecord, err error) {
+// Delivered implements Store.
+func (s *DB) Delivered(ctx context.Context, session, messageID string) (out TurnRecord, err error) {
 	err = s.read(ctx, fmt.Sprintf("looking for message %q of %q", messageID, session), func(q querier) error {
 		n, err := q.sessionRow(session)
 		if err != nil {

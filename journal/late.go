@@ -1,16 +1,15 @@
-package sqlite
+package journal
 
 import (
 	"database/sql"
 	"errors"
 	"time"
 
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // settleLate keeps a settlement that is not the first, once; the first one repeated is no second one.
-func (t *tx) settleLate(c *call, in journal.SettleInput) error {
+func (t *tx) settleLate(c *call, in SettleInput) error {
 	if err := t.load(c); err != nil {
 		return err
 	}
@@ -48,12 +47,12 @@ func digest(r turn.ToolResult, full, media string) string {
 	if media != "" {
 		what += "\x00" + media
 	}
-	return journal.HashOf([]byte(what))
+	return HashOf([]byte(what))
 }
 
 // due is the session whose model is to be told of a late result: one that knows nothing of the call, and is told once what
 // each attempt came to.
-func (t *tx) due(c *call, in journal.SettleInput) (sql.NullInt64, error) {
+func (t *tx) due(c *call, in SettleInput) (sql.NullInt64, error) {
 	if c.rec.Outcome != turn.OutcomeUnknown || in.Result.Outcome == turn.OutcomeUnknown {
 		return sql.NullInt64{}, nil
 	}
@@ -68,8 +67,8 @@ func (t *tx) due(c *call, in journal.SettleInput) (sql.NullInt64, error) {
 // dueLate is a late result that the model is to be told of, with its call.
 type dueLate struct {
 	row  int64
-	call journal.CallRecord
-	late journal.ExportLate
+	call CallRecord
+	late ExportLate
 }
 
 // appendNotices tells the model what has become of calls of its session whose outcome was unknown, after the results that
@@ -91,18 +90,18 @@ func (t *tx) appendNotices(sc *scope, step int, at time.Time) error {
 }
 
 func (t *tx) notice(sc *scope, step int, d dueLate, at time.Time) error {
-	id := journal.LateID(d.late.Turn, d.late.CallID, d.late.Attempt)
+	id := LateID(d.late.Turn, d.late.CallID, d.late.Attempt)
 	had, err := t.had(sc.session, id)
 	if err != nil || had {
 		return err
 	}
-	m := turn.Message{ID: id, Role: turn.RoleUser, Text: journal.LateNotice(d.call, d.late), Step: step}
+	m := turn.Message{ID: id, Role: turn.RoleUser, Text: LateNotice(d.call, d.late), Step: step}
 	if _, err := t.appendMessage(sc, m); err != nil {
 		return err
 	}
-	return t.emitData(sc.turn, turn.Chunk{Kind: turn.ChunkToolCallResolved, Step: step, At: at}, turn.CallChunk{
+	return t.emitData(sc, turn.Chunk{Kind: turn.ChunkToolCallResolved, Step: step, At: at}, turn.CallChunk{
 		CallID: d.late.CallID, Tool: d.call.Call.Tool, Outcome: d.late.Outcome, SizeBytes: d.late.SizeBytes,
-		Preview: journal.Preview(d.late.Text, journal.PreviewBytes),
+		Preview: Preview(d.late.Text, PreviewBytes),
 	})
 }
 
@@ -119,7 +118,7 @@ func (q querier) dueLate(session int64) (list []dueLate, err error) {
 		list, texts, media = append(list, d), append(texts, text), append(media, m)
 		return err
 	}, `SELECT l.id, t.turn_id, c.call_id, c.tool, l.attempt, l.outcome, l.text, l.text_blob, coalesce(l.full_blob, ''), l.size, l.media
-		FROM late_results l JOIN calls c ON c.id = l.call JOIN turns t ON t.id = c.turn WHERE l.notify_session = ? ORDER BY l.id LIMIT ?`, session, journal.MaxNotices)
+		FROM late_results l JOIN calls c ON c.id = l.call JOIN turns t ON t.id = c.turn WHERE l.notify_session = ? ORDER BY l.id LIMIT ?`, session, MaxNotices)
 	for i := range list {
 		if err == nil {
 			list[i].late.Text, err = q.get(texts[i])

@@ -1,4 +1,4 @@
-package sqlite
+package journal
 
 import (
 	"context"
@@ -8,14 +8,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Finish implements journal.Journal.
-func (s *Store) Finish(ctx context.Context, in journal.FinishInput) (out journal.TurnRecord, err error) {
-	in.Message = journal.Preview(journal.CleanText(in.Message), journal.SummaryBytes)
-	in.Answer = journal.Preview(journal.CleanText(in.Answer), journal.SummaryBytes)
+// Finish implements Journal.
+func (s *DB) Finish(ctx context.Context, in FinishInput) (out TurnRecord, err error) {
+	in.Message = Preview(CleanText(in.Message), SummaryBytes)
+	in.Answer = Preview(CleanText(in.Answer), SummaryBytes)
 	err = s.write(ctx, "finishing turn "+in.Turn, func(t *tx) error {
 		sc, err := t.scope(in.Turn)
 		if err != nil {
@@ -39,7 +38,7 @@ func (s *Store) Finish(ctx context.Context, in journal.FinishInput) (out journal
 }
 
 // end leaves every call of the turn with one result, settles the turn and emits its last chunk.
-func (t *tx) end(sc *scope, in journal.FinishInput) error {
+func (t *tx) end(sc *scope, in FinishInput) error {
 	before := sc.head
 	if err := t.appendResults(sc, in.Results, in.At, lenient); err != nil {
 		return err
@@ -47,7 +46,7 @@ func (t *tx) end(sc *scope, in journal.FinishInput) error {
 	if err := t.settleOpen(sc, in.At); err != nil {
 		return err
 	}
-	if err := t.cancelWaits(sc, in.At); err != nil {
+	if err := t.cancelRequests(sc, in.At); err != nil {
 		return err
 	}
 	if err := t.appendSaid(sc, in.Steps, in.Messages, in.At, lenient); err != nil {
@@ -61,13 +60,13 @@ func (t *tx) end(sc *scope, in journal.FinishInput) error {
 	if err := t.close(*sc, in); err != nil {
 		return err
 	}
-	return t.emitData(sc.turn, turn.Chunk{Kind: turn.ChunkTurnCompleted, Step: in.Steps, At: in.At}, turn.DoneChunk{
+	return t.emitData(sc, turn.Chunk{Kind: turn.ChunkTurnCompleted, Step: in.Steps, At: in.At}, turn.DoneChunk{
 		State: in.State, FinishReason: in.Reason, Message: in.Message, Usage: in.Usage, Steps: in.Steps, ToolCalls: in.Calls,
 	})
 }
 
 // close writes the turn's end into its row.
-func (t *tx) close(sc scope, in journal.FinishInput) error {
+func (t *tx) close(sc scope, in FinishInput) error {
 	usage, err := json.Marshal(in.Usage)
 	if err != nil {
 		return err
@@ -100,8 +99,8 @@ const (
 
 // appendResults appends the results that the turn's last assistant message waits for, one a call, in request order.
 // A call that has one in the transcript already gets no second.
-func (t *tx) appendResults(sc *scope, results []journal.Result, at time.Time, mode strictness) error {
-	given := make(map[string]journal.Result, len(results))
+func (t *tx) appendResults(sc *scope, results []Result, at time.Time, mode strictness) error {
+	given := make(map[string]Result, len(results))
 	for _, r := range results {
 		given[r.Call.ID] = r
 	}
@@ -176,7 +175,7 @@ func ignoreNoRows(err error) error {
 
 // appendResult writes one call's result. What the ledger has settled wins over what the caller says: a call that the
 // workflow gave up on may have ended after all.
-func (t *tx) appendResult(sc *scope, step int, tc turn.ToolCall, r journal.Result, at time.Time) error {
+func (t *tx) appendResult(sc *scope, step int, tc turn.ToolCall, r Result, at time.Time) error {
 	c, err := t.call(sc.turnID, tc.ID)
 	if err != nil {
 		return err
@@ -198,8 +197,8 @@ func (t *tx) appendResult(sc *scope, step int, tc turn.ToolCall, r journal.Resul
 
 // settleUnreported settles a call that nobody has: as the caller says, or else unknown where it has a run whose end nobody
 // knows, and cancelled where it has none.
-func (t *tx) settleUnreported(c *call, step int, tc turn.ToolCall, r journal.Result, at time.Time) error {
-	outcome, text := r.Outcome, journal.CleanText(r.Text)
+func (t *tx) settleUnreported(c *call, step int, tc turn.ToolCall, r Result, at time.Time) error {
+	outcome, text := r.Outcome, CleanText(r.Text)
 	switch {
 	case outcome != "":
 	case r.Text != "":
@@ -207,20 +206,20 @@ func (t *tx) settleUnreported(c *call, step int, tc turn.ToolCall, r journal.Res
 	case c.granted != 0, c.rec.Runs > 0 && c.rec.Suspended == 0: // the second: a later claim was given back, an earlier one was not
 		outcome = turn.OutcomeUnknown
 	case c.rec.Suspended != 0:
-		outcome, text = turn.OutcomeUnknown, journal.SuspendedText
+		outcome, text = turn.OutcomeUnknown, SuspendedText
 	default:
 		outcome = turn.OutcomeCancelled
 	}
 	if c.row == 0 {
-		c.rec = journal.CallRecord{Turn: c.turnID, Step: step, Call: tc}
+		c.rec = CallRecord{Turn: c.turnID, Step: step, Call: tc}
 		if err := t.insertCall(c, at); err != nil {
 			return err
 		}
 	}
 	if text == "" {
-		text = journal.ResultText(outcome)
+		text = ResultText(outcome)
 	}
-	return t.settle(c, c.rec.Attempt, turn.ToolResult{Outcome: outcome, Code: journal.CleanCode(outcome, r.Code), Text: text}, at)
+	return t.settle(c, c.rec.Attempt, turn.ToolResult{Outcome: outcome, Code: CleanCode(outcome, r.Code), Text: text}, at)
 }
 
 // settleOpen settles claims that the transcript does not wait for, so that each start of a call has its completion.
@@ -240,7 +239,7 @@ func (t *tx) settleOpen(sc *scope, at time.Time) error {
 		if err != nil {
 			return err
 		}
-		if err := t.settleUnreported(&c, c.rec.Step, c.rec.Call, journal.Result{}, at); err != nil {
+		if err := t.settleUnreported(&c, c.rec.Step, c.rec.Call, Result{}, at); err != nil {
 			return err
 		}
 	}

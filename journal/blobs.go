@@ -1,4 +1,4 @@
-package sqlite
+package journal
 
 import (
 	"context"
@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/everturn/everturn/journal"
 )
 
 // inlineBytes is up to which size content stands in the row itself.
@@ -39,10 +37,10 @@ func (q querier) get(s stored) (string, error) {
 }
 
 func (t *tx) putBlob(mediaType string, b []byte) (hash string, err error) {
-	if len(b) > journal.MaxBlobBytes {
-		return "", fmt.Errorf("content of %d bytes is over the limit of %d", len(b), journal.MaxBlobBytes)
+	if len(b) > MaxBlobBytes {
+		return "", fmt.Errorf("content of %d bytes is over the limit of %d", len(b), MaxBlobBytes)
 	}
-	hash = journal.HashOf(b)
+	hash = HashOf(b)
 	var there int
 	if err := t.row(`SELECT 1 FROM blobs WHERE hash = ?`, hash).Scan(&there); !errors.Is(err, sql.ErrNoRows) {
 		return hash, err
@@ -56,7 +54,7 @@ func (q querier) getBlob(hash string) (b []byte, err error) {
 	var encoding string
 	err = q.row(`SELECT encoding, bytes FROM blobs WHERE hash = ?`, hash).Scan(&encoding, &b)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, fmt.Errorf("blob %s: %w", hash, journal.ErrNotFound)
+		return nil, fmt.Errorf("blob %s: %w", hash, ErrNotFound)
 	}
 	if err != nil {
 		return nil, err
@@ -64,17 +62,17 @@ func (q querier) getBlob(hash string) (b []byte, err error) {
 	return decode(encoding, b)
 }
 
-// PutBlob implements journal.Journal.
-func (s *Store) PutBlob(ctx context.Context, mediaType string, b []byte) (hash string, err error) {
+// PutBlob implements Journal.
+func (s *DB) PutBlob(ctx context.Context, mediaType string, b []byte) (hash string, err error) {
 	err = s.write(ctx, "storing a blob", func(t *tx) (err error) {
-		hash, err = t.putBlob(journal.CleanText(mediaType), b)
+		hash, err = t.putBlob(CleanText(mediaType), b)
 		return err
 	})
 	return hash, err
 }
 
-// GetBlob implements journal.Journal.
-func (s *Store) GetBlob(ctx context.Context, hash string) (b []byte, err error) {
+// GetBlob implements Journal.
+func (s *DB) GetBlob(ctx context.Context, hash string) (b []byte, err error) {
 	err = s.read(ctx, "reading a blob", func(q querier) (err error) {
 		b, err = q.getBlob(hash)
 		return err

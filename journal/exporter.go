@@ -1,4 +1,4 @@
-package sqlite
+package journal
 
 import (
 	"context"
@@ -10,21 +10,20 @@ import (
 	"slices"
 	"time"
 
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Export implements journal.Store. What it writes is one moment's state; writers go on meanwhile.
-func (s *Store) Export(ctx context.Context, session string, w io.Writer) error {
+// Export implements Store. What it writes is one moment's state; writers go on meanwhile.
+func (s *DB) Export(ctx context.Context, session string, w io.Writer) error {
 	doing := fmt.Sprintf("exporting session %q", session)
-	out := journal.NewExporter(ctxWriter{ctx, w})
-	err := s.once(ctx, func(q querier) error { // not read: what is written cannot be written again
-		e := exporter{querier: q, out: out, blobsSeen: map[string]bool{}}
+	out := NewExporter(ctxWriter{ctx, w})
+	err := s.db.Read(ctx, true, func(c Conn) error { // once: what is written cannot be written again
+		e := exporter{querier: querier{context.WithoutCancel(ctx), c}, out: out, blobsSeen: map[string]bool{}}
 		if err := e.open(session); err != nil {
 			return err
 		}
 		for _, write := range []func(part) error{
-			e.blobs, e.turns, e.messages, e.inferences, e.calls, e.late, e.waits, e.rules, e.chunks,
+			e.blobs, e.turns, e.messages, e.inferences, e.calls, e.late, e.requests, e.rules, e.chunks,
 		} {
 			for _, p := range e.parts {
 				if err := write(p); err != nil {
@@ -35,7 +34,7 @@ func (s *Store) Export(ctx context.Context, session string, w io.Writer) error {
 		return out.Close()
 	})
 	if err != nil {
-		return fmt.Errorf("%s: %w", doing, explain(err))
+		return fmt.Errorf("%s: %w", doing, s.db.Explain(err))
 	}
 	return nil
 }
@@ -55,7 +54,7 @@ func (w ctxWriter) Write(p []byte) (int, error) {
 
 type exporter struct {
 	querier
-	out       *journal.Exporter
+	out       *Exporter
 	parts     []part
 	created   time.Time // of the session
 	blobsSeen map[string]bool
@@ -71,7 +70,7 @@ type part struct {
 
 // open writes the header and finds the parts.
 func (e *exporter) open(session string) error {
-	h := journal.ExportHeader{Format: journal.ExportFormat, Version: journal.ExportVersion}
+	h := ExportHeader{Format: ExportFormat, Version: ExportVersion}
 	var n int64
 	err := e.row(`SELECT id, tenant FROM sessions WHERE session_id = ?`, session).Scan(&n, &h.Tenant)
 	if err != nil {
@@ -81,7 +80,7 @@ func (e *exporter) open(session string) error {
 		return err
 	}
 	e.created = h.Session.CreatedAt
-	h.Session.LastTurn, h.Session.Waiting, h.Session.Tenant = journal.TurnRecord{}, 0, ""
+	h.Session.LastTurn, h.Session.Waiting, h.Session.Tenant = TurnRecord{}, 0, ""
 	if h.Session.Parent != "" {
 		p, err := e.point(n, h.Session.ForkSeq)
 		if err != nil {
@@ -95,7 +94,7 @@ func (e *exporter) open(session string) error {
 	if err := e.split(n); err != nil {
 		return err
 	}
-	return e.out.Write(journal.Line{Header: &h})
+	return e.out.Write(Line{Header: &h})
 }
 
 func (e *exporter) split(session int64) error {
@@ -123,7 +122,7 @@ const (
 	partInferences = `i.turn IN ` + partTurns + ` AND i.base_seq <= ?3 AND i.head_seq <= ?3`
 	partCalls      = `c.turn IN ` + partTurns + ` AND (?4 OR EXISTS
 		(SELECT 1 FROM inferences i WHERE i.turn = c.turn AND i.step = c.step AND i.head_seq BETWEEN 1 AND ?3))`
-	partWaits = `w.turn IN ` + partTurns + ` AND (?4 OR w.status <> '' AND EXISTS
+	partRequests = `w.turn IN ` + partTurns + ` AND (?4 OR w.status <> '' AND EXISTS
 		(SELECT 1 FROM inferences i WHERE i.turn = w.turn AND i.step = w.step AND i.head_seq BETWEEN 1 AND ?3))`
 )
 
@@ -140,7 +139,7 @@ const referenced = `
 	UNION SELECT full_blob FROM calls c WHERE ` + partCalls + `
 	UNION SELECT l.text_blob FROM late_results l JOIN calls c ON c.id = l.call WHERE ` + partCalls + `
 	UNION SELECT l.full_blob FROM late_results l JOIN calls c ON c.id = l.call WHERE ` + partCalls + `
-	UNION SELECT arguments_blob FROM requests w WHERE ` + partWaits
+	UNION SELECT arguments_blob FROM requests w WHERE ` + partRequests
 
 // referencedJSON are the JSON columns of a part that name blobs: stored calls and media.
 const referencedJSON = `
@@ -195,7 +194,7 @@ func (e *exporter) hashes(p part) (map[string]bool, error) {
 }
 
 func (e *exporter) writeBlob(hash string) error {
-	b := journal.ExportBlob{Hash: hash}
+	b := ExportBlob{Hash: hash}
 	err := e.row(`SELECT media_type FROM blobs WHERE hash = ?`, hash).Scan(&b.MediaType)
 	if err == nil {
 		b.Bytes, err = e.getBlob(hash)
@@ -203,12 +202,12 @@ func (e *exporter) writeBlob(hash string) error {
 	if err != nil {
 		return err
 	}
-	return e.out.Write(journal.Line{Blob: &b})
+	return e.out.Write(Line{Blob: &b})
 }
 
 func (e *exporter) turns(p part) error {
 	return e.each(func(rows *sql.Rows) (err error) {
-		var t journal.ExportTurn
+		var t ExportTurn
 		var pins stored
 		var n int64
 		if t.TurnRecord, err = scanTurn(rows.Scan, &pins.inline, &pins.blob, &n); err != nil {
@@ -219,20 +218,20 @@ func (e *exporter) turns(p part) error {
 			t.TurnRecord = e.beginning(t.TurnRecord)
 		}
 		t.Pins, t.PinsBlob = rawOf(pins), pins.blob.String
-		return e.out.Write(journal.Line{Turn: &t})
+		return e.out.Write(Line{Turn: &t})
 	}, `SELECT `+turnColumns+`, t.config, t.config_blob, t.id FROM turns t JOIN sessions s ON s.id = t.session WHERE t.id IN `+partTurns+` ORDER BY t.id`,
 		p.args()[:3]...)
 }
 
 // beginning is a turn as a fork knows it that has only its beginning: over since the fork, without an answer.
-func (e *exporter) beginning(r journal.TurnRecord) journal.TurnRecord {
+func (e *exporter) beginning(r TurnRecord) TurnRecord {
 	ended := e.created
 	if ended.IsZero() {
 		ended = time.Unix(0, 1).UTC() // an end there must be
 	}
-	return journal.TurnRecord{
+	return TurnRecord{
 		ID: r.ID, WorkflowID: r.WorkflowID, RunID: r.RunID, Agent: r.Agent, MessageID: r.MessageID, MessageSeq: r.MessageSeq,
-		State: turn.StateClosed, Reason: turn.FinishTerminated, Message: journal.ForkedMessage, StartedAt: r.StartedAt, EndedAt: ended,
+		State: turn.StateClosed, Reason: turn.FinishTerminated, Message: ForkedMessage, StartedAt: r.StartedAt, EndedAt: ended,
 	}
 }
 
@@ -245,7 +244,7 @@ func rawOf(s stored) json.RawMessage {
 
 func (e *exporter) messages(p part) error {
 	return e.each(func(rows *sql.Rows) error {
-		var x journal.ExportMessage
+		var x ExportMessage
 		var text stored
 		var calls, media sql.NullString
 		m := &x.Message
@@ -262,7 +261,7 @@ func (e *exporter) messages(p part) error {
 				return fmt.Errorf("reading the calls of message %d: %w", x.Seq, err)
 			}
 		}
-		return e.out.Write(journal.Line{Message: &x})
+		return e.out.Write(Line{Message: &x})
 	}, `SELECT m.seq, m.hash, coalesce(m.message_id, ''), m.role, m.text, m.text_blob, m.tool_calls, m.call_id, m.outcome, m.media, t.turn_id, m.step
 		FROM messages m JOIN turns t ON t.id = m.turn WHERE m.session = ? AND m.seq > ? AND m.seq <= ? ORDER BY m.seq`, p.args()[:3]...)
 }

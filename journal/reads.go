@@ -1,4 +1,4 @@
-package sqlite
+package journal
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -15,13 +14,13 @@ const turnColumns = `t.turn_id, s.session_id, t.workflow_id, t.run_id, t.agent, 
 	t.message, t.answer, t.usage, t.steps, t.calls, t.started_at, coalesce(t.ended_at, 0)`
 
 // lastTurnColumns are turnColumns of a turn that may be missing: a fork begins without one.
-const lastTurnColumns = `coalesce(t.turn_id, ''), CASE WHEN t.turn_id IS NULL THEN '' ELSE s.session_id END, coalesce(t.workflow_id, ''), coalesce(t.run_id, ''),
+const lastTurnColumns = `coalesce(t.turn_id, ''), CASE WHEN t.id IS NULL THEN '' ELSE s.session_id END, coalesce(t.workflow_id, ''), coalesce(t.run_id, ''),
 	coalesce(t.agent, ''), coalesce(t.message_id, ''), coalesce(t.message_seq, 0), coalesce(t.state, ''), coalesce(t.reason, ''),
 	coalesce(t.code, ''), coalesce(t.message, ''), coalesce(t.answer, ''), coalesce(t.usage, '{}'), coalesce(t.steps, 0),
 	coalesce(t.calls, 0), coalesce(t.started_at, 0), coalesce(t.ended_at, 0)`
 
 // scanTurn reads turnColumns and then the given fields.
-func scanTurn(scan func(...any) error, after ...any) (r journal.TurnRecord, err error) {
+func scanTurn(scan func(...any) error, after ...any) (r TurnRecord, err error) {
 	var usage string
 	var started, ended int64
 	err = scan(append([]any{&r.ID, &r.Session, &r.WorkflowID, &r.RunID, &r.Agent, &r.MessageID, &r.MessageSeq, &r.State, &r.Reason, &r.Code,
@@ -37,12 +36,12 @@ func scanTurn(scan func(...any) error, after ...any) (r journal.TurnRecord, err 
 }
 
 // turnRecord returns the turn that where names, or sql.ErrNoRows.
-func (q querier) turnRecord(where string, args ...any) (journal.TurnRecord, error) {
-	return scanTurn(q.row(`SELECT `+turnColumns+` FROM turns t JOIN sessions s ON s.session_id = t.session WHERE `+where, args...).Scan)
+func (q querier) turnRecord(where string, args ...any) (TurnRecord, error) {
+	return scanTurn(q.row(`SELECT `+turnColumns+` FROM turns t JOIN sessions s ON s.id = t.session WHERE `+where, args...).Scan)
 }
 
-// Turn implements journal.Journal.
-func (s *Store) Turn(ctx context.Context, turnID string) (out journal.TurnRecord, err error) {
+// Turn implements Journal.
+func (s *DB) Turn(ctx context.Context, turnID string) (out TurnRecord, err error) {
 	err = s.read(ctx, "reading turn "+turnID, func(q querier) (err error) {
 		out, err = q.turnRecord(`t.turn_id = ?`, turnID)
 		return err
@@ -50,12 +49,12 @@ func (s *Store) Turn(ctx context.Context, turnID string) (out journal.TurnRecord
 	return out, err
 }
 
-// TurnPins implements journal.Journal.
-func (s *Store) TurnPins(ctx context.Context, turnID string) (out journal.TurnPins, err error) {
+// TurnPins implements Journal.
+func (s *DB) TurnPins(ctx context.Context, turnID string) (out TurnPins, err error) {
 	err = s.read(ctx, "reading the configuration of turn "+turnID, func(q querier) error {
 		var pins stored
-		err := q.row(`SELECT s.session_id, s.tenant, t.config, t.config_blob FROM turns t JOIN sessions s ON s.id = t.session WHERE t.turn_id = ?`, turnID).
-			Scan(&out.Session, &out.Tenant, &pins.inline, &pins.blob)
+		err := q.row(`SELECT s.session_id, s.tenant, t.config, t.config_blob FROM turns t JOIN sessions s ON s.id = t.session
+			WHERE t.turn_id = ?`, turnID).Scan(&out.Session, &out.Tenant, &pins.inline, &pins.blob)
 		if err != nil {
 			return err
 		}
@@ -65,15 +64,15 @@ func (s *Store) TurnPins(ctx context.Context, turnID string) (out journal.TurnPi
 	return out, err
 }
 
-// StepMessage implements journal.Journal.
-func (s *Store) StepMessage(ctx context.Context, key journal.StepKey) (out turn.Message, err error) {
+// StepMessage implements Journal.
+func (s *DB) StepMessage(ctx context.Context, key StepKey) (out turn.Message, err error) {
 	err = s.read(ctx, stepName("reading the message of", key), func(q querier) error {
 		a, err := q.attempt(key)
 		if err != nil {
 			return err
 		}
 		if !a.inf.Settled {
-			return journal.ErrNotFound
+			return ErrNotFound
 		}
 		list, err := q.messages(a.session, a.inf.Head.Seq, a.inf.Head.Seq)
 		if err == nil && len(list) == 1 {
@@ -84,15 +83,15 @@ func (s *Store) StepMessage(ctx context.Context, key journal.StepKey) (out turn.
 	return out, err
 }
 
-// Call implements journal.Journal.
-func (s *Store) Call(ctx context.Context, turnID, callID string) (out journal.CallRecord, err error) {
+// Call implements Journal.
+func (s *DB) Call(ctx context.Context, turnID, callID string) (out CallRecord, err error) {
 	err = s.read(ctx, callName("reading", turnID, callID), func(q querier) error {
 		c, err := q.call(turnID, callID)
 		if err != nil {
 			return err
 		}
 		if c.row == 0 {
-			return journal.ErrNotFound
+			return ErrNotFound
 		}
 		err = q.load(&c)
 		out = c.rec
@@ -102,13 +101,13 @@ func (s *Store) Call(ctx context.Context, turnID, callID string) (out journal.Ca
 }
 
 const sessionColumns = `s.session_id, s.tenant, s.agent, s.head_seq, s.head_hash, s.turns, s.created_at, s.updated_at, s.first_text,
-	(SELECT count(*) FROM requests w WHERE w.session = s.session_id AND w.status = ''),
-	coalesce((SELECT p.session_id FROM sessions p WHERE p.session_id = s.parent), ''), coalesce(s.fork_seq, 0)`
+	(SELECT count(*) FROM requests w WHERE w.session = s.id AND w.status = ''),
+	coalesce((SELECT p.session_id FROM sessions p WHERE p.id = s.parent), ''), coalesce(s.fork_seq, 0)`
 
 const sessionQuery = `SELECT ` + lastTurnColumns + `, ` + sessionColumns + ` FROM sessions s
-	LEFT JOIN turns t ON t.turn_id = (SELECT max(id) FROM turns WHERE session = s.session_id) `
+	LEFT JOIN turns t ON t.id = (SELECT max(id) FROM turns WHERE session = s.id) `
 
-func scanSession(scan func(...any) error) (r journal.SessionRecord, err error) {
+func scanSession(scan func(...any) error) (r SessionRecord, err error) {
 	var created, updated int64
 	r.LastTurn, err = scanTurn(scan, &r.ID, &r.Tenant, &r.Agent, &r.Head.Seq, &r.Head.Hash, &r.Turns, &created, &updated, &r.FirstText, &r.Waiting,
 		&r.Parent, &r.ForkSeq)
@@ -116,8 +115,8 @@ func scanSession(scan func(...any) error) (r journal.SessionRecord, err error) {
 	return r, err
 }
 
-// Session implements journal.Store.
-func (s *Store) Session(ctx context.Context, id string) (out journal.SessionRecord, err error) {
+// Session implements Store.
+func (s *DB) Session(ctx context.Context, id string) (out SessionRecord, err error) {
 	err = s.read(ctx, fmt.Sprintf("reading session %q", id), func(q querier) (err error) {
 		out, err = q.session(id)
 		return err
@@ -125,35 +124,35 @@ func (s *Store) Session(ctx context.Context, id string) (out journal.SessionReco
 	return out, err
 }
 
-func (q querier) session(id string) (journal.SessionRecord, error) {
+func (q querier) session(id string) (SessionRecord, error) {
 	return scanSession(q.row(sessionQuery+`WHERE s.session_id = ?`, id).Scan)
 }
 
-// Sessions implements journal.Store.
-func (s *Store) Sessions(ctx context.Context, limit int) ([]journal.SessionRecord, error) {
+// Sessions implements Store.
+func (s *DB) Sessions(ctx context.Context, limit int) ([]SessionRecord, error) {
 	return s.sessions(ctx, ``, limit)
 }
 
-// SessionsOf implements journal.Store.
-func (s *Store) SessionsOf(ctx context.Context, tenant string, limit int) ([]journal.SessionRecord, error) {
+// SessionsOf implements Store.
+func (s *DB) SessionsOf(ctx context.Context, tenant string, limit int) ([]SessionRecord, error) {
 	return s.sessions(ctx, `WHERE s.tenant = ? `, tenant, limit)
 }
 
 // sessions lists those that where names, the latest first. The last argument is the most that are listed.
-func (s *Store) sessions(ctx context.Context, where string, args ...any) (out []journal.SessionRecord, err error) {
+func (s *DB) sessions(ctx context.Context, where string, args ...any) (out []SessionRecord, err error) {
 	err = s.read(ctx, "listing the sessions", func(q querier) error {
 		out = nil
 		return q.each(func(rows *sql.Rows) error {
 			r, err := scanSession(rows.Scan)
 			out = append(out, r)
 			return err
-		}, sessionQuery+where+`ORDER BY s.updated_at DESC, s.session_id DESC LIMIT ?`, args...)
+		}, sessionQuery+where+`ORDER BY s.updated_at DESC, s.id DESC LIMIT ?`, args...)
 	})
 	return out, err
 }
 
-// Turns implements journal.Store.
-func (s *Store) Turns(ctx context.Context, session string) (out []journal.TurnRecord, err error) {
+// Turns implements Store.
+func (s *DB) Turns(ctx context.Context, session string) (out []TurnRecord, err error) {
 	err = s.read(ctx, fmt.Sprintf("listing the turns of %q", session), func(q querier) error {
 		out = nil
 		n, err := q.sessionRow(session)
@@ -166,8 +165,8 @@ func (s *Store) Turns(ctx context.Context, session string) (out []journal.TurnRe
 	return out, err
 }
 
-// TurnsAfter implements journal.Store.
-func (s *Store) TurnsAfter(ctx context.Context, session, after string, limit int) (out []journal.TurnRecord, err error) {
+// TurnsAfter implements Store.
+func (s *DB) TurnsAfter(ctx context.Context, session, after string, limit int) (out []TurnRecord, err error) {
 	err = s.read(ctx, fmt.Sprintf("listing the turns of %q after %q", session, after), func(q querier) error {
 		n, err := q.sessionRow(session)
 		if err != nil {
@@ -185,18 +184,18 @@ func (s *Store) TurnsAfter(ctx context.Context, session, after string, limit int
 	return out, err
 }
 
-func (q querier) turnsAfter(session, after int64, limit int) (out []journal.TurnRecord, err error) {
+func (q querier) turnsAfter(session, after int64, limit int) (out []TurnRecord, err error) {
 	err = q.each(func(rows *sql.Rows) error {
 		r, err := scanTurn(rows.Scan)
 		out = append(out, r)
 		return err
-	}, `SELECT `+turnColumns+` FROM turns t JOIN sessions s ON s.session_id = t.session WHERE t.session = ? AND t.turn_id > ? ORDER BY t.turn_id LIMIT ?`,
+	}, `SELECT `+turnColumns+` FROM turns t JOIN sessions s ON s.id = t.session WHERE t.session = ? AND t.id > ? ORDER BY t.id LIMIT ?`,
 		session, after, limit)
 	return out, err
 }
 
-// Inferences implements journal.Store.
-func (s *Store) Inferences(ctx context.Context, turnID string) (out []journal.Inference, err error) {
+// Inferences implements Store.
+func (s *DB) Inferences(ctx context.Context, turnID string) (out []Inference, err error) {
 	err = s.read(ctx, "listing the inferences of turn "+turnID, func(q querier) error {
 		sc, err := q.scope(turnID)
 		if err != nil {
@@ -208,7 +207,7 @@ func (s *Store) Inferences(ctx context.Context, turnID string) (out []journal.In
 	return out, err
 }
 
-func (q querier) inferences(sc scope) ([]journal.Inference, error) {
+func (q querier) inferences(sc scope) ([]Inference, error) {
 	var list []attempt
 	err := q.each(func(rows *sql.Rows) error {
 		a := attempt{scope: sc}
@@ -220,7 +219,7 @@ func (q querier) inferences(sc scope) ([]journal.Inference, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []journal.Inference
+	var out []Inference
 	for _, a := range list {
 		if a.inf.Settled {
 			if a.inf, err = q.settled(a); err != nil {
@@ -232,8 +231,8 @@ func (q querier) inferences(sc scope) ([]journal.Inference, error) {
 	return out, nil
 }
 
-// Calls implements journal.Store.
-func (s *Store) Calls(ctx context.Context, turnID string) (out []journal.CallRecord, err error) {
+// Calls implements Store.
+func (s *DB) Calls(ctx context.Context, turnID string) (out []CallRecord, err error) {
 	err = s.read(ctx, "listing the calls of turn "+turnID, func(q querier) error {
 		sc, err := q.scope(turnID)
 		if err != nil {
@@ -245,7 +244,7 @@ func (s *Store) Calls(ctx context.Context, turnID string) (out []journal.CallRec
 	return out, err
 }
 
-func (q querier) calls(sc scope) ([]journal.CallRecord, error) {
+func (q querier) calls(sc scope) ([]CallRecord, error) {
 	var list []call
 	err := q.each(func(rows *sql.Rows) error {
 		c := call{scope: sc}
@@ -257,7 +256,7 @@ func (q querier) calls(sc scope) ([]journal.CallRecord, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []journal.CallRecord
+	var out []CallRecord
 	for _, c := range list {
 		if err := q.load(&c); err != nil {
 			return nil, err

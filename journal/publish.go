@@ -1,4 +1,4 @@
-package sqlite
+package journal
 
 import (
 	"context"
@@ -9,15 +9,14 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// PublishCatalogue implements journal.Journal.
+// PublishCatalogue implements Journal.
 //
 // Catalogues, views of them and descriptors stand in their rows, however long they are: a row that is replaced gives its
 // pages back, and a server that changes its tools without end leaves nothing behind. Blobs are for good.
-func (s *Store) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
+func (s *DB) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
 	doing := fmt.Sprintf("publishing the catalogue of %q", c.Server)
 	c.Held = nil
 	return s.write(ctx, doing, func(t *tx) error {
@@ -28,15 +27,15 @@ func (s *Store) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		c := journal.Outlast(c, before)
+		c := Outlast(c, before)
 		content, err := json.Marshal(c)
 		if err != nil {
 			return err
 		}
-		if len(content) > journal.MaxBlobBytes {
-			return fmt.Errorf("the catalogue is %d bytes; the maximum is %d: allow fewer of its tools", len(content), journal.MaxBlobBytes)
+		if len(content) > MaxBlobBytes {
+			return fmt.Errorf("the catalogue is %d bytes; the maximum is %d: allow fewer of its tools", len(content), MaxBlobBytes)
 		}
-		hash, current := journal.HashOf(content), ""
+		hash, current := HashOf(content), ""
 		err = t.row(`SELECT hash FROM catalogues WHERE server = ?`, c.Server).Scan(&current)
 		if ignoreNoRows(err) != nil || hash == current {
 			return err
@@ -50,8 +49,8 @@ func (s *Store) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
 	})
 }
 
-// Catalogues implements journal.Journal.
-func (s *Store) Catalogues(ctx context.Context) (out []turn.Catalogue, err error) {
+// Catalogues implements Journal.
+func (s *DB) Catalogues(ctx context.Context) (out []turn.Catalogue, err error) {
 	err = s.read(ctx, "reading the catalogues", func(q querier) error {
 		var list []version
 		err := q.each(func(rows *sql.Rows) error {

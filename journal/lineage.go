@@ -1,4 +1,4 @@
-package sqlite
+package journal
 
 import (
 	"context"
@@ -65,8 +65,8 @@ func (q querier) point(session, seq int64) (p point, err error) {
 	return p, err
 }
 
-// HeadAt implements journal.Store.
-func (s *Store) HeadAt(ctx context.Context, session string, seq int64) (out turn.Head, err error) {
+// HeadAt implements Store.
+func (s *DB) HeadAt(ctx context.Context, session string, seq int64) (out turn.Head, err error) {
 	err = s.read(ctx, fmt.Sprintf("reading message %d of %q", seq, session), func(q querier) error {
 		n, err := q.sessionRow(session)
 		if err != nil {

@@ -1,4 +1,4 @@
-package sqlite
+package journal
 
 import (
 	"context"
@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -21,8 +19,8 @@ const maxImportBytes = 8 << 30
 // errThere ends an import of what is there already; its transaction is taken back.
 var errThere = errors.New("the session is there already")
 
-// Import implements journal.Store. It is one transaction: an import that is refused leaves nothing.
-func (s *Store) Import(ctx context.Context, r io.Reader) (out journal.Imported, err error) {
+// Import implements Store. It is one transaction: an import that is refused leaves nothing.
+func (s *DB) Import(ctx context.Context, r io.Reader) (out Imported, err error) {
 	const doing = "importing a session"
 	f, err := s.spool(ctx, r)
 	if err != nil {
@@ -30,8 +28,11 @@ func (s *Store) Import(ctx context.Context, r io.Reader) (out journal.Imported, 
 	}
 	defer f.Close()
 	err = s.write(ctx, doing, func(t *tx) error {
+		if _, err := f.Seek(0, io.SeekStart); err != nil { // it may not be the first run
+			return err
+		}
 		im := importer{tx: t, at: time.Now(), turns: map[string]int64{}, shared: map[string]bool{}, chunked: map[string]bool{}}
-		for l, err := range journal.ReadExport(f, t.getBlob) {
+		for l, err := range ReadExport(f, t.getBlob) {
 			if err == nil {
 				err = ctx.Err()
 			}
@@ -55,8 +56,8 @@ func (s *Store) Import(ctx context.Context, r io.Reader) (out journal.Imported, 
 }
 
 // spool copies r into a file without a name, so that a slow reader does not hold the journal's write lock.
-func (s *Store) spool(ctx context.Context, r io.Reader) (*os.File, error) {
-	f, err := os.CreateTemp(filepath.Dir(s.path), ".import-*")
+func (s *DB) spool(ctx context.Context, r io.Reader) (*os.File, error) {
+	f, err := os.CreateTemp(s.db.TempDir(), ".import-*")
 	if err != nil {
 		return nil, err
 	}
@@ -67,9 +68,6 @@ func (s *Store) spool(ctx context.Context, r io.Reader) (*os.File, error) {
 		if n > maxImportBytes {
 			err = fmt.Errorf("it has more than %d bytes", int64(maxImportBytes))
 		}
-	}
-	if err == nil {
-		_, err = f.Seek(0, io.SeekStart)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -92,7 +90,7 @@ func (r ctxReader) Read(p []byte) (int, error) {
 type importer struct {
 	*tx
 	at      time.Time
-	header  journal.ExportHeader
+	header  ExportHeader
 	rules   []turn.SessionRule // which are told, and not written
 	there   bool               // the journal has the session: lines are checked and not written
 	session int64
@@ -102,7 +100,7 @@ type importer struct {
 	chunked map[string]bool // turns that have chunks
 }
 
-func (im *importer) line(l journal.Line) error {
+func (im *importer) line(l Line) error {
 	switch {
 	case l.Header != nil:
 		return im.open(*l.Header)
@@ -122,7 +120,7 @@ func (im *importer) line(l journal.Line) error {
 	case l.Late != nil:
 		return im.late(*l.Late)
 	case l.Wait != nil:
-		return im.wait(*l.Wait)
+		return im.request(*l.Wait)
 	case l.Rule != nil:
 		im.rules = append(im.rules, *l.Rule)
 	case l.Chunk != nil:
@@ -132,7 +130,7 @@ func (im *importer) line(l journal.Line) error {
 }
 
 // open inserts the session, or finds that it is there and as long as the export at least.
-func (im *importer) open(h journal.ExportHeader) (err error) {
+func (im *importer) open(h ExportHeader) (err error) {
 	im.header = h
 	if err := checkTenant(h.Tenant); err != nil {
 		return err
@@ -143,7 +141,7 @@ func (im *importer) open(h journal.ExportHeader) (err error) {
 	case errors.Is(err, sql.ErrNoRows):
 		return im.insert(h)
 	case err == nil && tenant != h.Tenant:
-		return fmt.Errorf("session %q: %w", h.Session.ID, journal.ErrTaken)
+		return fmt.Errorf("session %q: %w", h.Session.ID, ErrTaken)
 	case err != nil:
 		return err
 	}
@@ -152,13 +150,13 @@ func (im *importer) open(h journal.ExportHeader) (err error) {
 		return err
 	}
 	if p.hash != h.Session.Head.Hash {
-		return fmt.Errorf("the journal has session %q with another transcript: import it into another journal: %w", h.Session.ID, journal.ErrConflict)
+		return fmt.Errorf("the journal has session %q with another transcript: import it into another journal: %w", h.Session.ID, ErrConflict)
 	}
 	im.there = true
 	return nil
 }
 
-func (im *importer) insert(h journal.ExportHeader) error {
+func (im *importer) insert(h ExportHeader) error {
 	s := h.Session
 	parent, err := im.past(h)
 	if err != nil {
@@ -172,11 +170,12 @@ func (im *importer) insert(h journal.ExportHeader) error {
 	}
 	err = im.row(`INSERT INTO sessions (session_id, tenant, agent, parent, fork_seq, head_seq, head_hash, turns, first_text, created_at, updated_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`, s.ID, h.Tenant, s.Agent, numberOrNull(parent), numberOrNull(im.forkSeq),
-		s.Head.Seq, s.Head.Hash, s.Turns, journal.Preview(s.FirstText, firstTextBytes), nanos(notAfter(s.CreatedAt, im.at)), nanos(notAfter(s.UpdatedAt, im.at))).Scan(&im.session)
+		s.Head.Seq, s.Head.Hash, s.Turns, Preview(s.FirstText, firstTextBytes), nanos(notAfter(s.CreatedAt, im.at)), nanos(notAfter(s.UpdatedAt, im.at))).Scan(&im.session)
 	if err != nil {
 		return err
 	}
-	return im.insertMark(im.session, journal.ImportMark(im.at))
+	im.changed[Topic{Session: s.ID}] = true
+	return im.insertMark(im.session, ImportMark(im.at))
 }
 
 // notAfter returns the earlier of t and now: an export may say any time.
@@ -189,14 +188,14 @@ func notAfter(t, now time.Time) time.Time {
 
 // done ends the turn that was running when the session was exported, with its open calls, waits and continuations, and
 // returns what was imported.
-func (im *importer) done() (out journal.Imported, err error) {
+func (im *importer) done() (out Imported, err error) {
 	out.Known = im.there
 	if !im.there {
 		if out.Withheld, err = im.withheld(); err != nil {
 			return out, err
 		}
 		sc := scope{session: im.session, sessionID: im.header.Session.ID, head: im.header.Session.Head}
-		if _, err := im.closeUnfinished(&sc, journal.ImportedMessage, im.at); err != nil {
+		if _, err := im.closeUnfinished(&sc, ImportedMessage, im.at); err != nil {
 			return out, err
 		}
 		if err := im.countTurns(); err != nil {
@@ -221,14 +220,14 @@ func column(text, blob string) stored {
 
 func jsonColumn(raw json.RawMessage) sql.NullString { return null(string(raw)) }
 
-func (im *importer) turn(t journal.ExportTurn) error {
+func (im *importer) turn(t ExportTurn) error {
 	var other, tenant string
 	err := im.row(`SELECT s.session_id, s.tenant FROM turns t JOIN sessions s ON s.id = t.session WHERE t.turn_id = ?`, t.ID).Scan(&other, &tenant)
 	if err == nil && tenant != im.header.Tenant {
-		return fmt.Errorf("turn %s: %w", t.ID, journal.ErrTaken)
+		return fmt.Errorf("turn %s: %w", t.ID, ErrTaken)
 	}
 	if err == nil {
-		return fmt.Errorf("turn %s is in the journal already, in session %q: %w", t.ID, other, journal.ErrConflict)
+		return fmt.Errorf("turn %s is in the journal already, in session %q: %w", t.ID, other, ErrConflict)
 	}
 	if !errors.Is(err, sql.ErrNoRows) {
 		return err
@@ -247,7 +246,7 @@ func (im *importer) turn(t journal.ExportTurn) error {
 	return err
 }
 
-func (im *importer) message(x journal.ExportMessage) error {
+func (im *importer) message(x ExportMessage) error {
 	m := x.Message
 	text := column(m.Text, x.TextBlob)
 	var calls sql.NullString

@@ -1,4 +1,4 @@
-package sqlite
+package journal
 
 import (
 	"context"
@@ -6,21 +6,20 @@ import (
 	"math"
 	"time"
 
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// SuspendCall implements journal.Journal.
-func (s *Store) SuspendCall(ctx context.Context, in journal.SuspendInput) error {
+// SuspendCall implements Journal.
+func (s *DB) SuspendCall(ctx context.Context, in SuspendInput) error {
 	return s.write(ctx, callName("suspending", in.Turn, in.CallID), func(t *tx) error {
-		if n := len(in.Continuation); n > journal.MaxContinuationBytes {
-			return fmt.Errorf("what it goes on with has %d bytes: at most %d", n, journal.MaxContinuationBytes)
+		if n := len(in.Continuation); n > MaxContinuationBytes {
+			return fmt.Errorf("what it goes on with has %d bytes: at most %d", n, MaxContinuationBytes)
 		}
 		c, err := t.call(in.Turn, in.CallID)
 		if err != nil {
 			return err
 		}
-		again := c.row != 0 && c.granted == 0 && in.Attempt == c.rec.Suspended && c.continuation.String == journal.HashOf(in.Continuation)
+		again := c.row != 0 && c.granted == 0 && in.Attempt == c.rec.Suspended && c.continuation.String == HashOf(in.Continuation)
 		if err := c.holds(in.Attempt); err != nil && (!again || c.closed || c.rec.Outcome != "") {
 			return err
 		}
@@ -39,33 +38,33 @@ func (s *Store) SuspendCall(ctx context.Context, in journal.SuspendInput) error 
 func (c *call) holds(attempt int) error {
 	switch {
 	case c.row == 0 || attempt < 1 || attempt > c.rec.Attempt:
-		return fmt.Errorf("attempt %d never claimed it: %w", attempt, journal.ErrNotFound)
+		return fmt.Errorf("attempt %d never claimed it: %w", attempt, ErrNotFound)
 	case c.closed:
-		return journal.ErrClosed
+		return ErrClosed
 	case c.rec.Outcome != "":
-		return fmt.Errorf("it is settled: %w", journal.ErrStale)
+		return fmt.Errorf("it is settled: %w", ErrStale)
 	case c.granted != attempt:
-		return fmt.Errorf("attempt %d has no claim on it: %w", attempt, journal.ErrStale)
+		return fmt.Errorf("attempt %d has no claim on it: %w", attempt, ErrStale)
 	}
 	return nil
 }
 
-// NoteCall implements journal.Journal.
-func (s *Store) NoteCall(ctx context.Context, turnID, callID string, attempt int, p turn.ToolProgress, at time.Time) error {
+// NoteCall implements Journal.
+func (s *DB) NoteCall(ctx context.Context, turnID, callID string, attempt int, p turn.ToolProgress, at time.Time) error {
 	return s.write(ctx, callName("noting the progress of", turnID, callID), func(t *tx) error {
 		c, err := t.call(turnID, callID)
 		if err == nil {
 			err = c.holds(attempt)
 		}
-		if err != nil || c.notes >= journal.MaxNotes {
+		if err != nil || c.notes >= MaxNotes {
 			return err
 		}
 		if err := t.exec(`UPDATE calls SET notes = notes + 1 WHERE id = ?`, c.row); err != nil {
 			return err
 		}
 		chunk := turn.Chunk{Kind: turn.ChunkToolProgress, Step: c.rec.Step, Attempt: attempt, At: at}
-		return t.emitData(c.turn, chunk, turn.ProgressChunk{CallID: c.rec.Call.ID, Tool: c.rec.Call.Tool, ToolProgress: turn.ToolProgress{
-			Done: finite(p.Done), Total: finite(p.Total), Message: journal.Preview(journal.CleanText(p.Message), journal.PreviewBytes),
+		return t.emitData(&c.scope, chunk, turn.ProgressChunk{CallID: c.rec.Call.ID, Tool: c.rec.Call.Tool, ToolProgress: turn.ToolProgress{
+			Done: finite(p.Done), Total: finite(p.Total), Message: Preview(CleanText(p.Message), PreviewBytes),
 		}})
 	})
 }

@@ -1,4 +1,4 @@
-package sqlite
+package journal
 
 import (
 	"context"
@@ -8,12 +8,11 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Ask implements journal.Journal.
-func (s *Store) Ask(ctx context.Context, in journal.AskInput) (ruled []turn.Ruling, err error) {
+// Ask implements Journal.
+func (s *DB) Ask(ctx context.Context, in AskInput) (ruled []turn.Ruling, err error) {
 	err = s.write(ctx, "asking people for turn "+in.Turn, func(t *tx) error {
 		sc, err := t.scope(in.Turn)
 		if err == nil {
@@ -42,30 +41,30 @@ func (t *tx) ask(sc *scope, w turn.Wait, at time.Time) (*turn.Ruling, error) {
 	if err := checkID("wait", w.ID); err != nil {
 		return nil, err
 	}
-	old, err := t.wait(sc.turn, w.ID)
+	old, err := t.request(sc.turn, w.ID)
 	switch {
-	case err == nil && !sameWait(old.rec.Wait, journal.CleanWait(w)):
-		return nil, fmt.Errorf("it was asked for before, and about something else: %w", journal.ErrConflict)
+	case err == nil && !sameRequest(old.rec.Wait, CleanWait(w)):
+		return nil, fmt.Errorf("it was asked for before, and about something else: %w", ErrConflict)
 	case err == nil:
 		return old.rec.Ruling, nil
 	case !errors.Is(err, sql.ErrNoRows):
 		return nil, err
 	case sc.closed:
-		return nil, journal.ErrClosed
+		return nil, ErrClosed
 	}
-	return nil, t.openWait(sc, w, at)
+	return nil, t.openRequest(sc, w, at)
 }
 
-// sameWait: both are about the same thing.
-func sameWait(a, b turn.Wait) bool {
+// sameRequest: both are about the same thing.
+func sameRequest(a, b turn.Wait) bool {
 	return a.Kind == b.Kind && a.ArgumentsHash == b.ArgumentsHash && a.Call == b.Call && reflect.DeepEqual(a.Inquiry, b.Inquiry)
 }
 
-// openWait records a new wait and tells followers.
-func (t *tx) openWait(sc *scope, w turn.Wait, at time.Time) (err error) {
-	x := wait{size: int64(len(w.Arguments))}
-	x.rec.Wait = journal.CleanWait(w)
-	if err := journal.CheckWait(x.rec.Wait); err != nil {
+// openRequest records a new wait and tells followers.
+func (t *tx) openRequest(sc *scope, w turn.Wait, at time.Time) (err error) {
+	x := request{size: int64(len(w.Arguments))}
+	x.rec.Wait = CleanWait(w)
+	if err := CheckWait(x.rec.Wait); err != nil {
 		return err
 	}
 	switch {
@@ -84,14 +83,14 @@ func (t *tx) openWait(sc *scope, w turn.Wait, at time.Time) (err error) {
 	if x.arguments, err = t.put(x.rec.Arguments, textPlain); err != nil {
 		return err
 	}
-	if err := t.insertWait(sc.session, sc.turn, &x); err != nil {
+	if err := t.insertRequest(sc.session, sc.turn, &x); err != nil {
 		return err
 	}
-	return t.emitWait(sc.turn, x, at)
+	return t.emitRequest(sc, x, at)
 }
 
 // fillIn takes the call that a person is asked about from the transcript.
-func (t *tx) fillIn(sc *scope, x *wait) error {
+func (t *tx) fillIn(sc *scope, x *request) error {
 	list, _, err := t.openCalls(sc)
 	if err != nil {
 		return err
@@ -100,24 +99,24 @@ func (t *tx) fillIn(sc *scope, x *wait) error {
 		if c.call.ID != x.rec.ID {
 			continue
 		}
-		if hash := journal.HashOf([]byte(c.call.Arguments)); hash != x.rec.ArgumentsHash {
-			return fmt.Errorf("the call's arguments have the hash %.8s, not %.8s: %w", hash, x.rec.ArgumentsHash, journal.ErrConflict)
+		if hash := HashOf([]byte(c.call.Arguments)); hash != x.rec.ArgumentsHash {
+			return fmt.Errorf("the call's arguments have the hash %.8s, not %.8s: %w", hash, x.rec.ArgumentsHash, ErrConflict)
 		}
 		x.rec.Tool, x.size = c.call.Tool, int64(len(c.call.Arguments))
-		x.rec.Arguments = journal.Preview(c.call.Arguments, turn.WaitArguments)
+		x.rec.Arguments = Preview(c.call.Arguments, turn.WaitArguments)
 		return nil
 	}
-	return fmt.Errorf("the last message of the model asks for no such call: %w", journal.ErrConflict)
+	return fmt.Errorf("the last message of the model asks for no such call: %w", ErrConflict)
 }
 
 // nameTool takes the tool whose server asks from the ledger: nothing asks in the name of a call that never ran.
-func (t *tx) nameTool(sc *scope, x *wait) error {
+func (t *tx) nameTool(sc *scope, x *request) error {
 	c, err := t.call(sc.turnID, x.rec.Call)
 	if err != nil {
 		return err
 	}
 	if c.row == 0 || c.rec.Runs == 0 {
-		return fmt.Errorf("call %s has never run, so that its server cannot have asked: %w", x.rec.Call, journal.ErrConflict)
+		return fmt.Errorf("call %s has never run, so that its server cannot have asked: %w", x.rec.Call, ErrConflict)
 	}
 	x.rec.Tool = c.rec.Call.Tool
 	return nil
@@ -125,7 +124,7 @@ func (t *tx) nameTool(sc *scope, x *wait) error {
 
 // showWaiting says in the turn's row whether it waits for people. A call that was a repetition has changed nothing.
 func (t *tx) showWaiting(sc scope, at time.Time) error {
-	if !t.emitted {
+	if len(t.changed) == 0 {
 		return nil
 	}
 	err := t.exec(`UPDATE turns SET state = CASE WHEN EXISTS (SELECT 1 FROM requests WHERE turn = ?1 AND status = '') THEN ?2 ELSE ?3 END
@@ -136,8 +135,8 @@ func (t *tx) showWaiting(sc scope, at time.Time) error {
 	return t.touch(sc, at)
 }
 
-// Decide implements journal.Journal.
-func (s *Store) Decide(ctx context.Context, in journal.DecideInput) error {
+// Decide implements Journal.
+func (s *DB) Decide(ctx context.Context, in DecideInput) error {
 	return s.write(ctx, "recording what people said to turn "+in.Turn, func(t *tx) error {
 		sc, err := t.scope(in.Turn)
 		if err == nil {
@@ -156,20 +155,20 @@ func (s *Store) Decide(ctx context.Context, in journal.DecideInput) error {
 }
 
 func (t *tx) decide(sc scope, r turn.Ruling, at time.Time) error {
-	x, err := t.wait(sc.turn, r.ID)
+	x, err := t.request(sc.turn, r.ID)
 	if errors.Is(err, sql.ErrNoRows) && sc.closed {
-		return journal.ErrClosed
+		return ErrClosed
 	}
 	if errors.Is(err, sql.ErrNoRows) {
-		return fmt.Errorf("it was never asked for: %w", journal.ErrNotFound)
+		return fmt.Errorf("it was never asked for: %w", ErrNotFound)
 	}
 	if err != nil || x.rec.Ruling != nil { // the first ruling stands
 		return err
 	}
 	if sc.closed {
-		return journal.ErrClosed
+		return ErrClosed
 	}
-	if r, err = journal.CheckRuling(x.rec.Wait, r); err != nil {
+	if r, err = CheckRuling(x.rec.Wait, r); err != nil {
 		return err
 	}
 	if r.At.IsZero() {
@@ -178,7 +177,7 @@ func (t *tx) decide(sc scope, r turn.Ruling, at time.Time) error {
 	if err := t.rule(&x, r); err != nil {
 		return err
 	}
-	if err := t.emitWait(sc.turn, x, at); err != nil {
+	if err := t.emitRequest(&sc, x, at); err != nil {
 		return err
 	}
 	if r.Always == "" {
@@ -196,9 +195,9 @@ func (t *tx) insertRule(session int64, r turn.SessionRule) error {
 		session, r.Tool, r.ArgumentsHash, r.By, nanos(r.At))
 }
 
-// cancelWaits rules what is still open when a turn ends.
-func (t *tx) cancelWaits(sc *scope, at time.Time) error {
-	list, err := t.waits(`w.turn = ? AND w.status = '' ORDER BY w.id`, sc.turn)
+// cancelRequests rules what is still open when a turn ends.
+func (t *tx) cancelRequests(sc *scope, at time.Time) error {
+	list, err := t.requests(`w.turn = ? AND w.status = '' ORDER BY w.id`, sc.turn)
 	if err != nil {
 		return err
 	}
@@ -206,7 +205,7 @@ func (t *tx) cancelWaits(sc *scope, at time.Time) error {
 		if err := t.rule(&x, turn.Ruling{ID: x.rec.ID, Verdict: turn.VerdictCancelled, At: at}); err != nil {
 			return err
 		}
-		if err := t.emitWait(sc.turn, x, at); err != nil {
+		if err := t.emitRequest(sc, x, at); err != nil {
 			return err
 		}
 	}
@@ -215,17 +214,17 @@ func (t *tx) cancelWaits(sc *scope, at time.Time) error {
 
 // closeHeld rules what a call that has ended was still held for: it died with its worker, and an answer would go nowhere.
 func (t *tx) closeHeld(c *call, at time.Time) error {
-	list, err := t.waits(`w.turn = ? AND w.call_id = ? AND w.request_id LIKE 'h%' AND w.status = '' ORDER BY w.id`, c.turn, c.rec.Call.ID)
+	list, err := t.requests(`w.turn = ? AND w.call_id = ? AND w.request_id LIKE 'h%' AND w.status = '' ORDER BY w.id`, c.turn, c.rec.Call.ID)
 	for _, x := range list {
 		var r turn.Ruling
 		if err == nil {
-			r, err = journal.CheckRuling(x.rec.Wait, turn.Ruling{ID: x.rec.ID, Verdict: turn.VerdictExpired, Reason: journal.HeldEnded, At: at})
+			r, err = CheckRuling(x.rec.Wait, turn.Ruling{ID: x.rec.ID, Verdict: turn.VerdictExpired, Reason: HeldEnded, At: at})
 		}
 		if err == nil {
 			err = t.rule(&x, r)
 		}
 		if err == nil {
-			err = t.emitWait(c.turn, x, at)
+			err = t.emitRequest(&c.scope, x, at)
 		}
 	}
 	if err != nil || len(list) == 0 {
@@ -236,8 +235,8 @@ func (t *tx) closeHeld(c *call, at time.Time) error {
 
 // approved checks that a person's word covers a claim, where one is needed: the caller says so, or the call was put
 // before people.
-func (t *tx) approved(c *call, in journal.ClaimInput) error {
-	x, err := t.wait(c.turn, in.Call.ID)
+func (t *tx) approved(c *call, in ClaimInput) error {
+	x, err := t.request(c.turn, in.Call.ID)
 	asked := err == nil && x.rec.Kind == turn.WaitApproval
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
@@ -246,14 +245,14 @@ func (t *tx) approved(c *call, in journal.ClaimInput) error {
 		return nil
 	}
 	r := x.rec.Ruling
-	if !asked || r == nil || !r.Allowed || r.ArgumentsHash != journal.HashOf([]byte(in.Call.Arguments)) {
-		return journal.ErrUnapproved
+	if !asked || r == nil || !r.Allowed || r.ArgumentsHash != HashOf([]byte(in.Call.Arguments)) {
+		return ErrUnapproved
 	}
 	return nil
 }
 
-// Rules implements journal.Journal. A session that has not begun has none.
-func (s *Store) Rules(ctx context.Context, session string) (out []turn.SessionRule, err error) {
+// Rules implements Journal. A session that has not begun has none.
+func (s *DB) Rules(ctx context.Context, session string) (out []turn.SessionRule, err error) {
 	err = s.read(ctx, fmt.Sprintf("reading the rules of %q", session), func(q querier) (err error) {
 		n, err := q.sessionRow(session)
 		if err != nil {

@@ -1,4 +1,4 @@
-package sqlite
+package journal
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 // pruneBatch is of how many turns one transaction removes the chunks, so that turns which run do not wait for long.
 const pruneBatch = 16
 
-// PruneChunks implements journal.Store. After an error, what it counts is removed all the same.
-func (s *Store) PruneChunks(ctx context.Context, before time.Time, limit int) (turns int, err error) {
+// PruneChunks implements Store. After an error, what it counts is removed all the same.
+func (s *DB) PruneChunks(ctx context.Context, before time.Time, limit int) (turns int, err error) {
 	for turns < limit {
 		n, batch := 0, min(pruneBatch, limit-turns)
 		err := s.write(ctx, "removing old chunks", func(t *tx) (err error) {

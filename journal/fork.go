@@ -1,4 +1,4 @@
-package sqlite
+package journal
 
 import (
 	"context"
@@ -6,12 +6,11 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Fork implements journal.Store.
-func (s *Store) Fork(ctx context.Context, in journal.ForkInput) (out journal.SessionRecord, err error) {
+// Fork implements Store.
+func (s *DB) Fork(ctx context.Context, in ForkInput) (out SessionRecord, err error) {
 	err = s.write(ctx, fmt.Sprintf("forking session %q", in.Session), func(t *tx) error {
 		if err := checkID("session", in.ID); err != nil {
 			return err
@@ -21,7 +20,7 @@ func (s *Store) Fork(ctx context.Context, in journal.ForkInput) (out journal.Ses
 			return err
 		}
 		if _, err := t.sessionRow(in.ID); !errors.Is(err, sql.ErrNoRows) {
-			return errors.Join(err, fmt.Errorf("%q: %w: choose another name", in.ID, journal.ErrExists))
+			return errors.Join(err, fmt.Errorf("%q: %w: choose another name", in.ID, ErrExists))
 		}
 		at, err := t.forkPoint(parent, head, in.At)
 		if err != nil {
@@ -39,8 +38,8 @@ func (s *Store) Fork(ctx context.Context, in journal.ForkInput) (out journal.Ses
 	return out, err
 }
 
-func (t *tx) insertFork(parent int64, at turn.Head, in journal.ForkInput) error {
-	t.emitted = true // who follows the new session looks for it
+func (t *tx) insertFork(parent int64, at turn.Head, in ForkInput) error {
+	t.changed[Topic{Session: in.ID}] = true
 	err := t.exec(`INSERT INTO sessions (session_id, tenant, agent, parent, fork_seq, head_seq, head_hash, first_text, created_at, updated_at)
 		SELECT ?1, tenant, CASE ?2 WHEN '' THEN agent ELSE ?2 END, id, ?3, ?3, ?4, first_text, ?5, ?5 FROM sessions WHERE id = ?6`,
 		in.ID, in.Agent, at.Seq, at.Hash, nanos(in.Time), parent)
@@ -54,7 +53,7 @@ func (t *tx) insertFork(parent int64, at turn.Head, in journal.ForkInput) error 
 // forkPoint returns the head at a point, or says where the session can be forked instead.
 func (q querier) forkPoint(session, head, at int64) (turn.Head, error) {
 	if at < 1 || at > head {
-		return turn.Head{}, fmt.Errorf("there is no message %d, they are 1 to %d: %w", at, head, journal.ErrForkPoint)
+		return turn.Head{}, fmt.Errorf("there is no message %d, they are 1 to %d: %w", at, head, ErrForkPoint)
 	}
 	good, err := q.forkable(session, at)
 	if err != nil {
@@ -76,7 +75,7 @@ func (q querier) forkPoint(session, head, at int64) (turn.Head, error) {
 	if after == 0 {
 		where = fmt.Sprintf("fork it at %d", before)
 	}
-	return turn.Head{}, fmt.Errorf("at %d calls would be parted from their results: %w: %s", at, journal.ErrForkPoint, where)
+	return turn.Head{}, fmt.Errorf("at %d calls would be parted from their results: %w: %s", at, ErrForkPoint, where)
 }
 
 // forkable reports whether no call is parted from its result between seq and the message after it.

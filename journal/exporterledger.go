@@ -1,17 +1,16 @@
-package sqlite
+package journal
 
 import (
 	"database/sql"
 	"encoding/json"
 
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 func (e *exporter) inferences(p part) error {
 	return e.each(func(rows *sql.Rows) error {
 		var a attempt
-		var x journal.ExportInference
+		var x ExportInference
 		var turnID string
 		if err := a.scan(rows.Scan, &turnID, &x.FailedCode, &x.FailedMessage); err != nil {
 			return err
@@ -19,7 +18,7 @@ func (e *exporter) inferences(p part) error {
 		x.Inference, x.ExpectSeq, x.Emitted, x.FailedAttempt = a.inf, a.expect, a.emitted, a.failed
 		x.Key.Turn = turnID
 		x.Stored, x.StoredBlob, x.RawBlob = rawOf(a.answer), a.answer.blob.String, a.raw.String
-		return e.out.Write(journal.Line{Inference: &x})
+		return e.out.Write(Line{Inference: &x})
 	}, `SELECT t.turn_id, i.failed_code, i.failed_message, `+inferenceColumns+` FROM inferences i JOIN turns t ON t.id = i.turn
 		WHERE `+partInferences+` ORDER BY t.id, i.step`, p.args()[:3]...)
 }
@@ -35,18 +34,18 @@ func (e *exporter) calls(p part) error {
 		if err != nil {
 			return err
 		}
-		x := journal.ExportCall{
+		x := ExportCall{
 			CallRecord: c.rec, ArgumentsBlob: c.arguments.blob.String, ArgumentsHash: c.argumentsHash, TextBlob: c.text.blob.String,
 			Repeatable: c.rec.Repeatable, GrantedAttempt: c.granted, SettledAttempt: c.settledAttempt,
 		}
 		x.Turn, x.Call.Arguments, x.Text = turnID, c.arguments.inline.String, c.text.inline.String
-		return e.out.Write(journal.Line{Call: &x})
+		return e.out.Write(Line{Call: &x})
 	}, `SELECT t.turn_id, `+callColumns+` FROM calls c JOIN turns t ON t.id = c.turn WHERE `+partCalls+` ORDER BY c.id`, p.args()...)
 }
 
 func (e *exporter) late(p part) error {
 	return e.each(func(rows *sql.Rows) error {
-		var x journal.ExportLate
+		var x ExportLate
 		var at int64
 		var media sql.NullString
 		err := rows.Scan(&x.Turn, &x.CallID, &x.Attempt, &x.Outcome, &x.Text, &x.TextBlob, &x.FullBlob, &x.SizeBytes, &at, &x.Digest, &media, &x.Due)
@@ -57,21 +56,21 @@ func (e *exporter) late(p part) error {
 			return err
 		}
 		x.At, x.Due = instant(at), x.Due && p.own
-		return e.out.Write(journal.Line{Late: &x})
+		return e.out.Write(Line{Late: &x})
 	}, `SELECT t.turn_id, c.call_id, l.attempt, l.outcome, coalesce(l.text, ''), coalesce(l.text_blob, ''), coalesce(l.full_blob, ''), l.size, l.at, l.digest,
 		l.media, l.notify_session IS NOT NULL
 		FROM late_results l JOIN calls c ON c.id = l.call JOIN turns t ON t.id = c.turn WHERE `+partCalls+` ORDER BY l.id`, p.args()...)
 }
 
-func (e *exporter) waits(p part) error {
-	list, err := e.querier.waits(partWaits+` ORDER BY w.id`, p.args()...)
+func (e *exporter) requests(p part) error {
+	list, err := e.querier.requests(partRequests+` ORDER BY w.id`, p.args()...)
 	for _, w := range list {
 		if err != nil {
 			break
 		}
-		x := journal.ExportWait{WaitRecord: w.rec, ArgumentsBlob: w.arguments.blob.String, ArgumentsBytes: w.size}
+		x := ExportWait{WaitRecord: w.rec, ArgumentsBlob: w.arguments.blob.String, ArgumentsBytes: w.size}
 		x.Session, x.Arguments = "", w.arguments.inline.String
-		err = e.out.Write(journal.Line{Wait: &x})
+		err = e.out.Write(Line{Wait: &x})
 	}
 	return err
 }
@@ -84,7 +83,7 @@ func (e *exporter) rules(p part) error {
 	list, err := e.querier.rules(p.session)
 	for i := range list {
 		if err == nil {
-			err = e.out.Write(journal.Line{Rule: &list[i]})
+			err = e.out.Write(Line{Rule: &list[i]})
 		}
 	}
 	return err
@@ -96,7 +95,7 @@ func (e *exporter) chunks(p part) error {
 		if err := scanChunk(rows, &c, &c.Turn); err != nil {
 			return err
 		}
-		return e.out.Write(journal.Line{Chunk: &c})
+		return e.out.Write(Line{Chunk: &c})
 	}, `SELECT idx, step, attempt, kind, at, text, coalesce(data, ''), t.turn_id FROM chunks c JOIN turns t ON t.id = c.turn
 		WHERE c.turn IN `+partTurns+` AND c.turn <> ?4 ORDER BY t.id, c.idx`, p.session, p.low, p.high, p.cut)
 	if err != nil || p.cut == 0 {
@@ -116,5 +115,5 @@ func (e *exporter) cutOff(turnN int64) error {
 	if err != nil {
 		return err
 	}
-	return e.out.Write(journal.Line{Chunk: &turn.Chunk{Turn: r.ID, Kind: turn.ChunkTurnCompleted, At: r.EndedAt, Data: data}})
+	return e.out.Write(Line{Chunk: &turn.Chunk{Turn: r.ID, Kind: turn.ChunkTurnCompleted, At: r.EndedAt, Data: data}})
 }

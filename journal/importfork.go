@@ -1,13 +1,12 @@
-package sqlite
+package journal
 
 import (
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // past returns the session of this journal, and of the export's tenant, that has the past which an exported fork shares, 0 where none has or the
 // export is of no fork: the one that was forked, or whichever has the turn of the fork point.
-func (im *importer) past(h journal.ExportHeader) (int64, error) {
+func (im *importer) past(h ExportHeader) (int64, error) {
 	if h.Session.Parent == "" {
 		return 0, nil
 	}
@@ -32,7 +31,7 @@ func (im *importer) past(h journal.ExportHeader) (int64, error) {
 }
 
 // skips reports whether a line is of the past that the journal has.
-func (im *importer) skips(l journal.Line) bool {
+func (im *importer) skips(l Line) bool {
 	switch {
 	case im.forkSeq == 0:
 		return false
@@ -61,14 +60,14 @@ func (im *importer) countTurns() error {
 }
 
 // withheld returns the export's rules, and the approvals that its running turn waits for or has not used.
-func (im *importer) withheld() (out []journal.Withheld, err error) {
+func (im *importer) withheld() (out []Withheld, err error) {
 	const ofSession = `w.turn IN (SELECT id FROM turns WHERE session = ?)`
 	for _, r := range im.rules {
-		w := journal.Withheld{Tool: r.Tool, Scope: turn.AlwaysTool, ArgumentsHash: r.ArgumentsHash, By: r.By, At: r.At}
+		w := Withheld{Tool: r.Tool, Scope: turn.AlwaysTool, ArgumentsHash: r.ArgumentsHash, By: r.By, At: r.At}
 		if r.ArgumentsHash != "" {
 			w.Scope = turn.AlwaysCall
 			const shownAs = ofSession + ` AND w.tool = ? AND w.arguments_hash = ? ORDER BY w.id LIMIT 1`
-			shown, err := im.waits(shownAs, im.session, r.Tool, r.ArgumentsHash)
+			shown, err := im.requests(shownAs, im.session, r.Tool, r.ArgumentsHash)
 			if err != nil {
 				return nil, err
 			}
@@ -78,12 +77,12 @@ func (im *importer) withheld() (out []journal.Withheld, err error) {
 		}
 		out = append(out, w)
 	}
-	open, err := im.waits(ofSession+` AND t.ended_at IS NULL AND w.kind = ? AND (w.status = '' OR w.allowed)
+	open, err := im.requests(ofSession+` AND t.ended_at IS NULL AND w.kind = ? AND (w.status = '' OR w.allowed)
 		AND NOT EXISTS (SELECT 1 FROM calls c WHERE c.turn = w.turn AND c.call_id = w.request_id AND c.outcome <> '') ORDER BY w.id`,
 		im.session, string(turn.WaitApproval))
 	for _, x := range open {
-		w := journal.Withheld{
-			Tool: x.rec.Tool, Scope: journal.ScopeOnce, Arguments: x.rec.Arguments, ArgumentsBytes: x.size,
+		w := Withheld{
+			Tool: x.rec.Tool, Scope: ScopeOnce, Arguments: x.rec.Arguments, ArgumentsBytes: x.size,
 			ArgumentsHash: x.rec.ArgumentsHash, At: x.rec.AskedAt,
 		}
 		if r := x.rec.Ruling; r != nil {
@@ -94,9 +93,9 @@ func (im *importer) withheld() (out []journal.Withheld, err error) {
 	return out, err
 }
 
-func (im *importer) wait(e journal.ExportWait) error {
-	x := wait{rec: e.WaitRecord, arguments: column(e.Arguments, e.ArgumentsBlob), size: e.ArgumentsBytes}
-	if err := im.insertWait(im.session, im.turns[e.Turn], &x); err != nil || e.Ruling == nil {
+func (im *importer) request(e ExportWait) error {
+	x := request{rec: e.WaitRecord, arguments: column(e.Arguments, e.ArgumentsBlob), size: e.ArgumentsBytes}
+	if err := im.insertRequest(im.session, im.turns[e.Turn], &x); err != nil || e.Ruling == nil {
 		return err
 	}
 	return im.rule(&x, *e.Ruling)
@@ -104,7 +103,7 @@ func (im *importer) wait(e journal.ExportWait) error {
 
 // chunk inserts a chunk. A turn whose first one is its end has lost the others.
 func (im *importer) chunk(c turn.Chunk) error {
-	im.emitted = true
+	im.changed[Topic{Turn: c.Turn}] = true
 	if !im.chunked[c.Turn] && c.Kind == turn.ChunkTurnCompleted {
 		if err := im.exec(`UPDATE turns SET pruned = TRUE WHERE id = ?`, im.turns[c.Turn]); err != nil {
 			return err
