@@ -126,6 +126,9 @@ func (t *tx) saveView(c turn.Catalogue, hold []turn.Descriptor) error {
 // Accept implements Store.
 func (s *DB) Accept(ctx context.Context, in AcceptInput) (out []turn.Drift, err error) {
 	err = s.write(ctx, fmt.Sprintf("accepting tools of server %q", in.Server), func(t *tx) error {
+		if err := t.lockCatalogue(in.Server); err != nil {
+			return err
+		}
 		view, err := t.view(in.Server)
 		if err != nil {
 			return err

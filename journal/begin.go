@@ -21,7 +21,9 @@ func (s *DB) Begin(ctx context.Context, in BeginInput) (out Begun, err error) {
 		return out, fmt.Errorf("beginning a turn: %w", err)
 	}
 	err = s.write(ctx, "beginning turn "+in.Turn, func(t *tx) (err error) {
-		out, err = t.begin(in)
+		if err = t.lockSession(in.Session); err == nil {
+			out, err = t.begin(in)
+		}
 		return err
 	})
 	return out, err

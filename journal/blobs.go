@@ -46,7 +46,7 @@ func (t *tx) putBlob(mediaType string, b []byte) (hash string, err error) {
 		return hash, err
 	}
 	encoding, bytes := encode(mediaType, b)
-	return hash, t.exec(`INSERT INTO blobs (hash, media_type, size, encoding, bytes) VALUES (?, ?, ?, ?, ?)`,
+	return hash, t.exec(`INSERT INTO blobs (hash, media_type, size, encoding, bytes) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		hash, mediaType, len(b), encoding, bytes)
 }
 

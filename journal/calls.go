@@ -75,7 +75,7 @@ func (q querier) load(c *call) (err error) {
 // ClaimCall implements Journal.
 func (s *DB) ClaimCall(ctx context.Context, in ClaimInput) (out Claim, err error) {
 	in.Call, in.Worker = CleanCall(in.Call), CleanText(in.Worker)
-	err = s.write(ctx, callName("claiming", in.Turn, in.Call.ID), func(t *tx) error {
+	err = s.writeTurn(ctx, in.Turn, callName("claiming", in.Turn, in.Call.ID), func(t *tx) error {
 		if err := errors.Join(checkID("call", in.Call.ID), checkAttempt(in.Attempt)); err != nil {
 			return err
 		}
@@ -166,7 +166,7 @@ func (t *tx) insertCall(c *call, at time.Time) (err error) {
 
 // ReleaseCall implements Journal.
 func (s *DB) ReleaseCall(ctx context.Context, turnID, callID string, attempt int) error {
-	return s.write(ctx, callName("releasing", turnID, callID), func(t *tx) error {
+	return s.writeTurn(ctx, turnID, callName("releasing", turnID, callID), func(t *tx) error {
 		return t.exec(`UPDATE calls SET claimed_attempt = 0, runs = runs - 1, claimed_at = 0
 			WHERE turn = (SELECT id FROM turns WHERE turn_id = ? AND ended_at IS NULL) AND call_id = ? AND claimed_attempt = ?
 			AND claimed_attempt > 0 AND settled_at IS NULL`, turnID, callID, attempt)
@@ -177,7 +177,7 @@ func (s *DB) ReleaseCall(ctx context.Context, turnID, callID string, attempt int
 func (s *DB) SettleCall(ctx context.Context, in SettleInput) (out CallRecord, err error) {
 	taints := Taints(in)
 	in.Result = CleanResult(in.Result)
-	err = s.write(ctx, callName("settling", in.Turn, in.CallID), func(t *tx) error {
+	err = s.writeTurn(ctx, in.Turn, callName("settling", in.Turn, in.CallID), func(t *tx) error {
 		c, err := t.call(in.Turn, in.CallID)
 		if err != nil {
 			return err

@@ -34,7 +34,7 @@ func (s *DB) AppendChunks(ctx context.Context, key StepKey, attempt int, chunks 
 	if len(chunks) == 0 {
 		return nil
 	}
-	return s.write(ctx, doing, func(t *tx) error {
+	return s.writeTurn(ctx, key.Turn, doing, func(t *tx) error {
 		a, err := t.attempt(key)
 		if err != nil {
 			return err
@@ -45,8 +45,23 @@ func (s *DB) AppendChunks(ctx context.Context, key StepKey, attempt int, chunks 
 		if err := a.current(attempt); err != nil {
 			return err
 		}
+		last := chunks[len(chunks)-1]
+		last.Step, last.Attempt = key.Step, attempt
+		if there, err := t.appended(&a.scope, last); there || err != nil {
+			return err
+		}
 		return t.emitDeltas(a, chunks)
 	})
+}
+
+// appended reports whether an earlier run of this transaction, which was lost while it was committed, has appended c.
+func (t *tx) appended(sc *scope, c turn.Chunk) (there bool, err error) {
+	if !t.Again() {
+		return false, nil
+	}
+	err = t.row(`SELECT EXISTS (SELECT 1 FROM chunks WHERE turn = ? AND step = ? AND attempt = ? AND kind = ? AND at = ? AND text = ?)`,
+		sc.turn, c.Step, c.Attempt, string(c.Kind), nanos(c.At), CleanText(c.Text)).Scan(&there)
+	return there, err
 }
 
 // checkChunks refuses what callers may not append: the kinds that the journal itself writes, and too much.

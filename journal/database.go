@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // Database is where a DB keeps its tables: journal/sqlite and journal/postgres each have one. Both understand the SQL of
@@ -27,9 +29,9 @@ type Database interface {
 
 // Conn is a connection in a transaction.
 type Conn interface {
-	Query(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	QueryRow(ctx context.Context, query string, args ...any) *sql.Row
-	Exec(ctx context.Context, query string, args ...any) error
+	Query(query string, args ...any) (*sql.Rows, error)
+	QueryRow(query string, args ...any) *sql.Row
+	Exec(query string, args ...any) error
 	// Lock is what follows a SELECT that locks its rows until the transaction ends; empty if there is one writer at a time.
 	Lock() string
 	// Again reports whether an earlier run of this transaction was lost while it was committed, so that its effects may
@@ -59,8 +61,7 @@ func (s *DB) Changed(ctx context.Context, topics ...Topic) <-chan struct{} {
 	return s.db.Changed(ctx, topics...)
 }
 
-// tx is a transaction that writes. Its context cannot be cancelled: a half-cancelled transaction would leave its caller
-// guessing.
+// tx is a transaction that writes.
 type tx struct {
 	querier
 	changed map[Topic]bool // what followers wait for
@@ -71,42 +72,61 @@ type tx struct {
 func (s *DB) write(ctx context.Context, doing string, fn func(*tx) error) error {
 	var t *tx
 	err := s.db.Write(ctx, func(c Conn) error {
-		t = &tx{querier: querier{context.WithoutCancel(ctx), c}, changed: map[Topic]bool{}}
+		t = &tx{querier{c}, map[Topic]bool{}}
 		return fn(t)
 	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", doing, s.db.Explain(err))
 	}
-	for topic := range t.changed {
-		s.db.Notify(topic)
+	if len(t.changed) > 0 {
+		s.db.Notify(slices.Collect(maps.Keys(t.changed))...)
 	}
 	return nil
 }
 
+// writeTurn is write of a turn. It locks the turn's session first: transactions of a session run one after the other.
+func (s *DB) writeTurn(ctx context.Context, turnID, doing string, fn func(*tx) error) error {
+	return s.write(ctx, doing, func(t *tx) error {
+		err := t.lock(`SELECT 1 FROM sessions WHERE id = (SELECT session FROM turns WHERE turn_id = ?)`, turnID)
+		if err != nil {
+			return err
+		}
+		return fn(t)
+	})
+}
+
+// lockSession locks a session, if it is there.
+func (t *tx) lockSession(session string) error {
+	return t.lock(`SELECT 1 FROM sessions WHERE session_id = ?`, session)
+}
+
+// lock locks the row that a query finds, until the transaction ends.
+func (t *tx) lock(query string, args ...any) error {
+	if t.Lock() == "" {
+		return nil
+	}
+	return ignoreNoRows(t.row(query+t.Lock(), args...).Scan(new(int)))
+}
+
 // read runs fn on one moment's state. fn may run more than once.
 func (s *DB) read(ctx context.Context, doing string, fn func(querier) error) error {
-	err := s.db.Read(ctx, false, func(c Conn) error { return fn(querier{context.WithoutCancel(ctx), c}) })
+	err := s.db.Read(ctx, false, func(c Conn) error { return fn(querier{c}) })
 	if err != nil {
 		return fmt.Errorf("%s: %w", doing, s.db.Explain(err))
 	}
 	return nil
 }
 
-// querier is a connection with the context that its statements run under.
-type querier struct {
-	ctx  context.Context
-	conn Conn
-}
+// querier is a connection in a transaction that reads, or that also writes.
+type querier struct{ Conn }
 
-func (q querier) row(query string, args ...any) *sql.Row {
-	return q.conn.QueryRow(q.ctx, query, args...)
-}
+func (q querier) row(query string, args ...any) *sql.Row { return q.QueryRow(query, args...) }
 
-func (q querier) exec(query string, args ...any) error { return q.conn.Exec(q.ctx, query, args...) }
+func (q querier) exec(query string, args ...any) error { return q.Exec(query, args...) }
 
 // each calls scan for each row of the query's result.
 func (q querier) each(scan func(*sql.Rows) error, query string, args ...any) error {
-	rows, err := q.conn.Query(q.ctx, query, args...)
+	rows, err := q.Query(query, args...)
 	if err != nil {
 		return err
 	}

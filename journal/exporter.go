@@ -18,7 +18,7 @@ func (s *DB) Export(ctx context.Context, session string, w io.Writer) error {
 	doing := fmt.Sprintf("exporting session %q", session)
 	out := NewExporter(ctxWriter{ctx, w})
 	err := s.db.Read(ctx, true, func(c Conn) error { // once: what is written cannot be written again
-		e := exporter{querier: querier{context.WithoutCancel(ctx), c}, out: out, blobsSeen: map[string]bool{}}
+		e := exporter{querier: querier{c}, out: out, blobsSeen: map[string]bool{}}
 		if err := e.open(session); err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ import (
 func (s *DB) Finish(ctx context.Context, in FinishInput) (out TurnRecord, err error) {
 	in.Message = Preview(CleanText(in.Message), SummaryBytes)
 	in.Answer = Preview(CleanText(in.Answer), SummaryBytes)
-	err = s.write(ctx, "finishing turn "+in.Turn, func(t *tx) error {
+	err = s.writeTurn(ctx, in.Turn, "finishing turn "+in.Turn, func(t *tx) error {
 		sc, err := t.scope(in.Turn)
 		if err != nil {
 			return err

@@ -12,7 +12,7 @@ import (
 // Fork implements Store.
 func (s *DB) Fork(ctx context.Context, in ForkInput) (out SessionRecord, err error) {
 	err = s.write(ctx, fmt.Sprintf("forking session %q", in.Session), func(t *tx) error {
-		if err := checkID("session", in.ID); err != nil {
+		if err := errors.Join(checkID("session", in.ID), t.lockSession(in.Session)); err != nil {
 			return err
 		}
 		var parent, head int64

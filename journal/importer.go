@@ -135,6 +135,9 @@ func (im *importer) open(h ExportHeader) (err error) {
 	if err := checkTenant(h.Tenant); err != nil {
 		return err
 	}
+	if err := im.lockSession(h.Session.ID); err != nil {
+		return err
+	}
 	var tenant string
 	err = im.row(`SELECT id, tenant FROM sessions WHERE session_id = ?`, h.Session.ID).Scan(&im.session, &tenant)
 	switch {

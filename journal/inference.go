@@ -71,7 +71,7 @@ func (q querier) settled(a attempt) (Inference, error) {
 
 // StartInference implements Journal.
 func (s *DB) StartInference(ctx context.Context, in StartInference) (out Inference, err error) {
-	err = s.write(ctx, stepName("starting", in.Key), func(t *tx) error {
+	err = s.writeTurn(ctx, in.Key.Turn, stepName("starting", in.Key), func(t *tx) error {
 		a, err := t.attempt(in.Key)
 		if err != nil {
 			return err
@@ -190,7 +190,7 @@ func (s *DB) SettleInference(ctx context.Context, in SettleInference) (out Infer
 	if err := checkChunks(in.Chunks); err != nil {
 		return out, fmt.Errorf("%s: %w", stepName("settling", in.Key), err)
 	}
-	err = s.write(ctx, stepName("settling", in.Key), func(t *tx) error {
+	err = s.writeTurn(ctx, in.Key.Turn, stepName("settling", in.Key), func(t *tx) error {
 		a, err := t.attempt(in.Key)
 		if err != nil {
 			return err
@@ -275,7 +275,7 @@ func (t *tx) saveAnswer(a attempt, at int64) error {
 // FailInference implements Journal. An attempt's failure counts once; those of settled steps and closed turns
 // do not count at all.
 func (s *DB) FailInference(ctx context.Context, key StepKey, attempt int, code turn.Code, message string) (failures int, err error) {
-	err = s.write(ctx, stepName("counting a failure of", key), func(t *tx) error {
+	err = s.writeTurn(ctx, key.Turn, stepName("counting a failure of", key), func(t *tx) error {
 		a, err := t.attempt(key)
 		if err != nil {
 			return err

@@ -20,7 +20,7 @@ func (s *DB) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
 	doing := fmt.Sprintf("publishing the catalogue of %q", c.Server)
 	c.Held = nil
 	return s.write(ctx, doing, func(t *tx) error {
-		if err := checkID("server", c.Server); err != nil {
+		if err := errors.Join(checkID("server", c.Server), t.lockCatalogue(c.Server)); err != nil {
 			return err
 		}
 		before, err := t.readCatalogue(`SELECT content FROM catalogues WHERE server = ?`, c.Server)
@@ -40,13 +40,21 @@ func (s *DB) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
 		if ignoreNoRows(err) != nil || hash == current {
 			return err
 		}
-		err = t.exec(`INSERT INTO catalogues (server, hash, content, view_hash, view) VALUES (?, ?, ?, '', '')
-			ON CONFLICT (server) DO UPDATE SET hash = excluded.hash, content = excluded.content`, c.Server, hash, string(content))
+		if current == "" {
+			err = t.exec(`INSERT INTO catalogues (server, hash, content, view_hash, view) VALUES (?, ?, ?, '', '')`, c.Server, hash, string(content))
+		} else {
+			err = t.exec(`UPDATE catalogues SET hash = ?, content = ? WHERE server = ?`, hash, string(content), c.Server)
+		}
 		if err != nil {
 			return err
 		}
 		return t.review(c)
 	})
+}
+
+// lockCatalogue locks what a server has published.
+func (t *tx) lockCatalogue(server string) error {
+	return t.lock(`SELECT 1 FROM catalogues WHERE server = ?`, server)
 }
 
 // Catalogues implements Journal.

@@ -13,7 +13,7 @@ import (
 
 // Ask implements Journal.
 func (s *DB) Ask(ctx context.Context, in AskInput) (ruled []turn.Ruling, err error) {
-	err = s.write(ctx, "asking people for turn "+in.Turn, func(t *tx) error {
+	err = s.writeTurn(ctx, in.Turn, "asking people for turn "+in.Turn, func(t *tx) error {
 		sc, err := t.scope(in.Turn)
 		if err == nil {
 			err = sc.check(in.Session)
@@ -137,7 +137,7 @@ func (t *tx) showWaiting(sc scope, at time.Time) error {
 
 // Decide implements Journal.
 func (s *DB) Decide(ctx context.Context, in DecideInput) error {
-	return s.write(ctx, "recording what people said to turn "+in.Turn, func(t *tx) error {
+	return s.writeTurn(ctx, in.Turn, "recording what people said to turn "+in.Turn, func(t *tx) error {
 		sc, err := t.scope(in.Turn)
 		if err == nil {
 			err = sc.check(in.Session)

@@ -11,7 +11,7 @@ import (
 
 // SuspendCall implements Journal.
 func (s *DB) SuspendCall(ctx context.Context, in SuspendInput) error {
-	return s.write(ctx, callName("suspending", in.Turn, in.CallID), func(t *tx) error {
+	return s.writeTurn(ctx, in.Turn, callName("suspending", in.Turn, in.CallID), func(t *tx) error {
 		if n := len(in.Continuation); n > MaxContinuationBytes {
 			return fmt.Errorf("what it goes on with has %d bytes: at most %d", n, MaxContinuationBytes)
 		}
@@ -51,7 +51,7 @@ func (c *call) holds(attempt int) error {
 
 // NoteCall implements Journal.
 func (s *DB) NoteCall(ctx context.Context, turnID, callID string, attempt int, p turn.ToolProgress, at time.Time) error {
-	return s.write(ctx, callName("noting the progress of", turnID, callID), func(t *tx) error {
+	return s.writeTurn(ctx, turnID, callName("noting the progress of", turnID, callID), func(t *tx) error {
 		c, err := t.call(turnID, callID)
 		if err == nil {
 			err = c.holds(attempt)
@@ -59,10 +59,13 @@ func (s *DB) NoteCall(ctx context.Context, turnID, callID string, attempt int, p
 		if err != nil || c.notes >= MaxNotes {
 			return err
 		}
+		chunk := turn.Chunk{Kind: turn.ChunkToolProgress, Step: c.rec.Step, Attempt: attempt, At: at}
+		if there, err := t.appended(&c.scope, chunk); there || err != nil {
+			return err
+		}
 		if err := t.exec(`UPDATE calls SET notes = notes + 1 WHERE id = ?`, c.row); err != nil {
 			return err
 		}
-		chunk := turn.Chunk{Kind: turn.ChunkToolProgress, Step: c.rec.Step, Attempt: attempt, At: at}
 		return t.emitData(&c.scope, chunk, turn.ProgressChunk{CallID: c.rec.Call.ID, Tool: c.rec.Call.Tool, ToolProgress: turn.ToolProgress{
 			Done: finite(p.Done), Total: finite(p.Total), Message: Preview(CleanText(p.Message), PreviewBytes),
 		}})

@@ -28,29 +28,32 @@ func (c *conn) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 	return s, err
 }
 
+// Its statements run without a context: a transaction that is cancelled half-way would leave its caller guessing.
+var background = context.Background()
+
 // Query implements journal.Conn.
-func (c *conn) Query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	s, err := c.prepare(ctx, query)
+func (c *conn) Query(query string, args ...any) (*sql.Rows, error) {
+	s, err := c.prepare(background, query)
 	if err != nil {
 		return nil, err
 	}
-	return s.QueryContext(ctx, args...)
+	return s.QueryContext(background, args...)
 }
 
 // QueryRow implements journal.Conn.
-func (c *conn) QueryRow(ctx context.Context, query string, args ...any) *sql.Row {
-	s, err := c.prepare(ctx, query)
+func (c *conn) QueryRow(query string, args ...any) *sql.Row {
+	s, err := c.prepare(background, query)
 	if err != nil {
-		return c.raw.QueryRowContext(ctx, query, args...) // only this makes a Row that holds the error
+		return c.raw.QueryRowContext(background, query, args...) // only this makes a Row that holds the error
 	}
-	return s.QueryRowContext(ctx, args...)
+	return s.QueryRowContext(background, args...)
 }
 
 // Exec implements journal.Conn.
-func (c *conn) Exec(ctx context.Context, query string, args ...any) error {
-	s, err := c.prepare(ctx, query)
+func (c *conn) Exec(query string, args ...any) error {
+	s, err := c.prepare(background, query)
 	if err == nil {
-		_, err = s.ExecContext(ctx, args...)
+		_, err = s.ExecContext(background, args...)
 	}
 	return err
 }

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"context"
 	"errors"
 	"path/filepath"
 	"testing"
@@ -34,7 +33,7 @@ func TestAReaderThatStaysInItsTransactionIsReplaced(t *testing.T) {
 	s := openHere(t)
 	look := func(c journal.Conn) error {
 		var n int
-		return c.QueryRow(t.Context(), `SELECT count(*) FROM sessions`).Scan(&n)
+		return c.QueryRow(`SELECT count(*) FROM sessions`).Scan(&n)
 	}
 	require.NoError(t, s.Read(t.Context(), false, func(c journal.Conn) error {
 		deafen(t, c, "ROLLBACK")
@@ -49,7 +48,7 @@ func TestAWriterThatStaysInItsTransactionIsReplaced(t *testing.T) {
 	s := openHere(t)
 	oops := errors.New("oops")
 	insert := func(c journal.Conn, id string) error {
-		return c.Exec(context.Background(), `INSERT INTO blobs (hash, media_type, size, encoding, bytes) VALUES (?, '', 0, '', x'')`, id)
+		return c.Exec(`INSERT INTO blobs (hash, media_type, size, encoding, bytes) VALUES (?, '', 0, '', x'')`, id)
 	}
 	require.ErrorIs(t, s.Write(t.Context(), func(c journal.Conn) error {
 		deafen(t, c, "ROLLBACK")
@@ -58,7 +57,7 @@ func TestAWriterThatStaysInItsTransactionIsReplaced(t *testing.T) {
 	require.NoError(t, s.Write(t.Context(), func(c journal.Conn) error { return insert(c, "kept") }))
 	require.NoError(t, s.Read(t.Context(), false, func(c journal.Conn) error {
 		var hash string
-		err := c.QueryRow(t.Context(), `SELECT group_concat(hash) FROM blobs`).Scan(&hash)
+		err := c.QueryRow(`SELECT group_concat(hash) FROM blobs`).Scan(&hash)
 		assert.Equal(t, "kept", hash)
 		return err
 	}))

@@ -23,8 +23,7 @@ func (s *database) Write(ctx context.Context, fn func(journal.Conn) error) error
 	if err := s.openWriter(ctx); err != nil {
 		return err
 	}
-	running := context.WithoutCancel(ctx)
-	if err := s.retry(ctx, func() error { return s.writer.Exec(running, "BEGIN IMMEDIATE") }); err != nil {
+	if err := s.retry(ctx, func() error { return s.writer.Exec("BEGIN IMMEDIATE") }); err != nil {
 		if !isBusy(err) && ctx.Err() == nil {
 			s.dropWriter()
 		}
@@ -33,14 +32,14 @@ func (s *database) Write(ctx context.Context, fn func(journal.Conn) error) error
 	done := false
 	defer func() {
 		// fn failed or panicked. If SQLite has rolled back by itself, as on a full disk, this is an error too.
-		if !done && s.writer.Exec(running, "ROLLBACK") != nil {
+		if !done && s.writer.Exec("ROLLBACK") != nil {
 			s.dropWriter()
 		}
 	}()
 	if err := fn(s.writer); err != nil {
 		return err
 	}
-	if err := s.writer.Exec(running, "COMMIT"); err != nil {
+	if err := s.writer.Exec("COMMIT"); err != nil {
 		return err
 	}
 	done = true
@@ -83,12 +82,11 @@ func (s *database) snapshot(ctx context.Context, fn func(journal.Conn) error) er
 	if err != nil {
 		return err
 	}
-	running := context.WithoutCancel(ctx)
-	if err := c.Exec(running, "BEGIN"); err != nil {
+	if err := c.Exec("BEGIN"); err != nil {
 		s.readers.drop(c)
 		return err
 	}
-	defer func() { s.readers.give(c, c.Exec(running, "ROLLBACK")) }()
+	defer func() { s.readers.give(c, c.Exec("ROLLBACK")) }()
 	return fn(c)
 }
 
