@@ -19,7 +19,11 @@ func (s *DB) Fork(ctx context.Context, in ForkInput) (out SessionRecord, err err
 		if err := t.row(`SELECT id, head_seq FROM sessions WHERE session_id = ?`, in.Session).Scan(&parent, &head); err != nil {
 			return err
 		}
-		if _, err := t.sessionRow(in.ID); !errors.Is(err, sql.ErrNoRows) {
+		out, err = t.session(in.ID)
+		if t.Again() && err == nil && out.Parent == in.Session && out.CreatedAt.Equal(in.Time) {
+			return nil // made by the run before
+		}
+		if !errors.Is(err, sql.ErrNoRows) {
 			return errors.Join(err, fmt.Errorf("%q: %w: choose another name", in.ID, ErrExists))
 		}
 		at, err := t.forkPoint(parent, head, in.At)

@@ -138,7 +138,7 @@ func (s *Server) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for {
-		err := s.exec(ctx, "SELECT 1")
+		err := s.Exec(ctx, s.URL(), "SELECT 1")
 		if err == nil {
 			return nil
 		}
@@ -156,8 +156,9 @@ func (s *Server) Run(ctx context.Context) error {
 // URL is the server's database.
 func (s *Server) URL() string { return "postgres:///postgres?user=everturn&host=" + s.dir }
 
-func (s *Server) exec(ctx context.Context, statement string) error {
-	conn, err := pgx.Connect(ctx, s.URL())
+// Exec runs a statement beside the journal's own connections.
+func (s *Server) Exec(ctx context.Context, url, statement string) error {
+	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return err
 	}
@@ -170,7 +171,7 @@ func (s *Server) exec(ctx context.Context, statement string) error {
 func (s *Server) Empty(t testing.TB) string {
 	t.Helper()
 	name := fmt.Sprintf("j%d", s.schemas.Add(1))
-	if err := s.exec(t.Context(), "CREATE SCHEMA "+name); err != nil {
+	if err := s.Exec(t.Context(), s.URL(), "CREATE SCHEMA "+name); err != nil {
 		t.Fatal(err)
 	}
 	return s.URL() + "&search_path=" + name
@@ -188,7 +189,7 @@ func (s *Server) Journal(t testing.TB) string {
 
 // Cut ends all connections to the server but its own.
 func (s *Server) Cut(ctx context.Context) error {
-	return s.exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'")
+	return s.Exec(ctx, s.URL(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'")
 }
 
 // Kill ends the server and its children with SIGKILL.
