@@ -37,7 +37,7 @@ func (h *asksOn) Call(_ context.Context, r turn.ToolRequest) (turn.ToolResult, e
 }
 
 // claimable is a journal with a turn whose model has asked for one call, and that call.
-func claimable(t *testing.T) (*sqlite.Store, workflows.CallInput) {
+func claimable(t *testing.T) (*journal.DB, workflows.CallInput) {
 	t.Helper()
 	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "j.db"), sqlite.Options{})
 	require.NoError(t, err)

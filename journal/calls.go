@@ -1,103 +1,260 @@
 package journal
 
 import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// ClaimInput claims a call.
-type ClaimInput struct {
-	Turn string
-	Step int
-	Call turn.ToolCall
-	// Attempt is the dispatch, from 1: a claim is refused where a higher one exists.
-	Attempt    int
-	Repeatable bool
-	Approved   bool // the journal must have a person's word for it
-	Worker     string
-	At         time.Time
+// call is a row of the ledger with its turn. row is 0 where the call is not in the ledger.
+type call struct {
+	scope
+	row            int64
+	rec            CallRecord
+	granted        int // the attempt whose claim stands; 0 where none does
+	argumentsHash  string
+	settledAttempt int
+	arguments      stored
+	text           stored
+	continuation   sql.NullString // a blob's hash
+	media          sql.NullString // JSON
+	notes          int            // tool_progress so far
 }
 
-// ClaimState is what a claim found.
-type ClaimState string
+const callColumns = `coalesce(c.id, 0), coalesce(c.step, 0), coalesce(c.call_id, ''), coalesce(c.wire_id, ''), coalesce(c.tool, ''),
+	c.arguments, c.arguments_blob, coalesce(c.arguments_hash, ''), coalesce(c.attempt, 0), coalesce(c.claimed_attempt, 0), coalesce(c.runs, 0),
+	coalesce(c.repeatable, FALSE), coalesce(c.worker, ''), coalesce(c.claimed_at, 0), coalesce(c.outcome, ''), c.text, c.text_blob,
+	coalesce(c.full_blob, ''), coalesce(c.size, 0), coalesce(c.settled_attempt, 0), coalesce(c.settled_at, 0),
+	coalesce(c.duration_ms, 0), coalesce(c.late_count, 0), coalesce(c.suspended_attempt, 0), c.continuation_blob, c.media, coalesce(c.notes, 0),
+	coalesce(c.code, '')`
 
-// What a claim may find.
-const (
-	// ClaimGranted: nobody has run the call, or it is repeatable and has no outcome yet. Run it.
-	ClaimGranted ClaimState = "granted"
-	// ClaimSettled: the outcome is known. Do not run it.
-	ClaimSettled ClaimState = "settled"
-	// ClaimTaken: an earlier attempt claimed it, left no outcome, and the tool is not repeatable. Do not run it: its
-	// outcome is unknown.
-	ClaimTaken ClaimState = "taken"
-	// ClaimStale: a later attempt has claimed it. Do not run it.
-	ClaimStale ClaimState = "stale"
-)
-
-// Claim answers ClaimCall. Record is set in every state.
-type Claim struct {
-	State  ClaimState
-	Record CallRecord
+// scan reads callColumns after the given fields.
+func (c *call) scan(scan func(...any) error, before ...any) error {
+	var claimed, settled int64
+	r := &c.rec
+	err := scan(append(before, &c.row, &r.Step, &r.Call.ID, &r.Call.WireID, &r.Call.Tool,
+		&c.arguments.inline, &c.arguments.blob, &c.argumentsHash, &r.Attempt, &c.granted, &r.Runs,
+		&r.Repeatable, &r.Worker, &claimed, &r.Outcome, &c.text.inline, &c.text.blob,
+		&r.FullBlob, &r.SizeBytes, &c.settledAttempt, &settled, &r.DurationMS, &r.LateCount,
+		&r.Suspended, &c.continuation, &c.media, &c.notes, &r.Code)...)
+	r.ClaimedAt, r.SettledAt = instant(claimed), instant(settled)
+	return err
 }
 
-// SettleInput settles a call.
-type SettleInput struct {
-	Turn    string
-	CallID  string
-	Attempt int
-	// Result: of its media each brings its Data; hash and size are the journal's to say. See CleanResult for its bounds.
-	Result turn.ToolResult
-	// Taints: the words of this result may be anybody's. The settlement, also a late one, marks the session where it brings
-	// such words: text or media of a call that came to an end, or media of one whose outcome is unknown.
-	Taints bool
-	At     time.Time
+func (q querier) call(turnID, callID string) (c call, err error) {
+	row := q.row(`SELECT `+scopeColumns+`, `+callColumns+` FROM turns t JOIN sessions s ON s.id = t.session
+		LEFT JOIN calls c ON c.turn = t.id AND c.call_id = ? WHERE t.turn_id = ?`, callID, turnID)
+	err = c.scan(row.Scan, c.fields()...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return c, fmt.Errorf("turn %s: %w", turnID, ErrNotFound)
+	}
+	c.rec.Turn = c.turnID
+	return c, err
 }
 
-// SuspendInput gives the claim of (turn, call, attempt) back in the middle of the call.
-type SuspendInput struct {
-	Turn    string
-	CallID  string
-	Attempt int
-	// Continuation is what the tool's server wants to be handed back: at most MaxContinuationBytes. The journal keeps it as
-	// bytes that mean nothing to it, and leaves it out of exports: it is between the server and whoever calls it.
-	Continuation []byte
-	At           time.Time
+// load fills in what may stand in blobs.
+func (q querier) load(c *call) (err error) {
+	if c.rec.Call.Arguments, err = q.get(c.arguments); err != nil {
+		return err
+	}
+	if c.rec.Text, err = q.get(c.text); err != nil {
+		return err
+	}
+	if c.rec.Media, err = readMedia(c.media); err != nil || !c.continuation.Valid {
+		return err
+	}
+	b, err := q.getBlob(c.continuation.String)
+	c.rec.Continuation = append([]byte{}, b...) // it may be empty, and is there
+	return err
 }
 
-// Mark says which call brought words into a session that may be anybody's.
-type Mark struct {
-	Turn   string    `json:"turn"`
-	CallID string    `json:"call_id"`
-	Tool   string    `json:"tool"`
-	At     time.Time `json:"at"`
+// ClaimCall implements Journal.
+func (s *DB) ClaimCall(ctx context.Context, in ClaimInput) (out Claim, err error) {
+	in.Call, in.Worker = CleanCall(in.Call), CleanText(in.Worker)
+	err = s.writeTurn(ctx, in.Turn, callName("claiming", in.Turn, in.Call.ID), func(t *tx) error {
+		if err := errors.Join(checkID("call", in.Call.ID), checkAttempt(in.Attempt)); err != nil {
+			return err
+		}
+		c, err := t.call(in.Turn, in.Call.ID)
+		if err != nil {
+			return err
+		}
+		if c.row != 0 && (c.rec.Call.Tool != in.Call.Tool || c.argumentsHash != HashOf([]byte(in.Call.Arguments))) {
+			return errors.New("the ledger has the call with another tool or other arguments")
+		}
+		out.State, err = t.claim(&c, in)
+		if err == nil {
+			err = t.load(&c)
+		}
+		out.Record = c.rec
+		return err
+	})
+	return out, err
 }
 
-// CallRecord is the ledger's record of a call.
-type CallRecord struct {
-	Turn    string        `json:"turn"`
-	Step    int           `json:"step"`
-	Call    turn.ToolCall `json:"call"`
-	Attempt int           `json:"attempt"` // the highest that claimed
-	// Runs counts the claims that were granted and not released: above 1 only for repeatable tools, and for calls that went
-	// on after their server had asked for something.
-	Runs int `json:"runs,omitempty"`
-	// Repeatable is what the first claim said of the tool. Where it is false, no later claim has begun the call anew.
-	Repeatable bool         `json:"repeatable,omitempty"`
-	Worker     string       `json:"worker,omitempty"`
-	ClaimedAt  time.Time    `json:"claimed_at,omitzero"`
-	Outcome    turn.Outcome `json:"outcome,omitempty"`   // zero while open
-	Code       turn.Code    `json:"code,omitempty"`      // see turn.ToolResult
-	Text       string       `json:"text,omitempty"`      // what the model is shown
-	FullBlob   string       `json:"full_blob,omitempty"` // the whole output, where Text is a cut of it
-	Media      []turn.Media `json:"media,omitempty"`     // without Data: see Journal.Artifact
-	SizeBytes  int64        `json:"size_bytes,omitempty"`
-	SettledAt  time.Time    `json:"settled_at,omitzero"`
-	DurationMS int64        `json:"duration_ms,omitempty"`
-	Late       bool         `json:"late,omitempty"` // of a SettleCall: this settlement was kept as late
-	LateCount  int          `json:"late_count,omitempty"`
-	// Suspended is the attempt that was given back in the middle of the call (see SuspendCall), 0 where none was, and
-	// Continuation what it left: nil where the journal does not have it, as after an import.
-	Suspended    int    `json:"suspended,omitempty"`
-	Continuation []byte `json:"-"`
+func callName(doing, turnID, callID string) string {
+	return fmt.Sprintf("%s call %s of turn %s", doing, callID, turnID)
+}
+
+func checkAttempt(attempt int) error {
+	if attempt < 1 {
+		return fmt.Errorf("attempt %d: attempts count from 1", attempt)
+	}
+	return nil
+}
+
+func (t *tx) claim(c *call, in ClaimInput) (ClaimState, error) {
+	switch {
+	case c.rec.Outcome != "":
+		return ClaimSettled, nil
+	case c.closed:
+		return "", ErrClosed
+	}
+	if err := t.approved(c, in); err != nil {
+		return "", err
+	}
+	switch {
+	case c.row == 0:
+		c.rec = CallRecord{
+			Turn: c.turnID, Step: in.Step, Call: in.Call, Attempt: in.Attempt, Runs: 1, Repeatable: in.Repeatable, Worker: in.Worker,
+			ClaimedAt: instant(nanos(in.At)),
+		}
+		c.granted = in.Attempt
+		return ClaimGranted, t.insertCall(c, in.At)
+	case in.Attempt < c.rec.Attempt:
+		return ClaimStale, nil
+	case t.Again() && c.granted == in.Attempt && c.rec.Worker == in.Worker && c.rec.ClaimedAt.Equal(in.At): // its own claim
+		return ClaimGranted, nil
+	}
+	c.rec.Attempt = in.Attempt
+	if c.underWay() && (!c.rec.Repeatable || !in.Repeatable) {
+		return ClaimTaken, t.exec(`UPDATE calls SET attempt = ? WHERE id = ?`, in.Attempt, c.row)
+	}
+	c.rec.Runs++
+	c.rec.Worker, c.rec.ClaimedAt = in.Worker, instant(nanos(in.At))
+	return ClaimGranted, t.exec(`UPDATE calls SET attempt = ?1, claimed_attempt = ?1, runs = runs + 1, worker = ?2, claimed_at = ?3
+		WHERE id = ?4`, in.Attempt, in.Worker, nanos(in.At), c.row)
+}
+
+// underWay: an attempt has a claim on the call, or had one in the middle of it and what it left is lost.
+func (c *call) underWay() bool {
+	return c.granted != 0 || c.rec.Suspended != 0 && !c.continuation.Valid
+}
+
+// insertCall writes the ledger's row and tells followers that the call has started.
+func (t *tx) insertCall(c *call, at time.Time) (err error) {
+	r := c.rec
+	if c.arguments, err = t.put(r.Call.Arguments, textPlain); err != nil {
+		return err
+	}
+	c.argumentsHash = HashOf([]byte(r.Call.Arguments))
+	err = t.row(`INSERT INTO calls (turn, step, call_id, wire_id, tool, arguments, arguments_blob, arguments_hash, attempt,
+		claimed_attempt, runs, repeatable, worker, claimed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
+		c.turn, r.Step, r.Call.ID, r.Call.WireID, r.Call.Tool, c.arguments.inline, c.arguments.blob, c.argumentsHash, r.Attempt,
+		c.granted, r.Runs, r.Repeatable, r.Worker, nanos(r.ClaimedAt)).Scan(&c.row)
+	if err != nil {
+		return err
+	}
+	started := turn.CallChunk{CallID: r.Call.ID, Tool: r.Call.Tool, Arguments: Preview(r.Call.Arguments, PreviewBytes)}
+	if len(started.Arguments) < len(r.Call.Arguments) {
+		started.ArgumentsBytes = int64(len(r.Call.Arguments))
+	}
+	return t.emitData(&c.scope, turn.Chunk{Kind: turn.ChunkToolCallStarted, Step: r.Step, Attempt: r.Attempt, At: at}, started)
+}
+
+// ReleaseCall implements Journal.
+func (s *DB) ReleaseCall(ctx context.Context, turnID, callID string, attempt int) error {
+	return s.writeTurn(ctx, turnID, callName("releasing", turnID, callID), func(t *tx) error {
+		return t.exec(`UPDATE calls SET claimed_attempt = 0, runs = runs - 1, claimed_at = 0
+			WHERE turn = (SELECT id FROM turns WHERE turn_id = ? AND ended_at IS NULL) AND call_id = ? AND claimed_attempt = ?
+			AND claimed_attempt > 0 AND settled_at IS NULL`, turnID, callID, attempt)
+	})
+}
+
+// SettleCall implements Journal.
+func (s *DB) SettleCall(ctx context.Context, in SettleInput) (out CallRecord, err error) {
+	taints := Taints(in)
+	in.Result = CleanResult(in.Result)
+	err = s.writeTurn(ctx, in.Turn, callName("settling", in.Turn, in.CallID), func(t *tx) error {
+		c, err := t.call(in.Turn, in.CallID)
+		if err != nil {
+			return err
+		}
+		if c.row == 0 {
+			return ErrNotFound
+		}
+		if in.Result.Text == "" && in.Result.Outcome != turn.OutcomeOK {
+			in.Result.Text = ResultText(in.Result.Outcome)
+		}
+		if c.rec.Outcome != "" {
+			err = t.settleLate(&c, in)
+		} else if in.Attempt < 1 || in.Attempt > c.rec.Attempt {
+			return fmt.Errorf("attempt %d never claimed it: %w", in.Attempt, ErrNotFound)
+		} else {
+			err = t.settle(&c, in.Attempt, in.Result, in.At)
+			if err == nil {
+				err = t.closeHeld(&c, in.At)
+			}
+		}
+		if err == nil && taints {
+			err = t.mark(c, in.At)
+		}
+		if err == nil {
+			err = t.load(&c)
+		}
+		out = c.rec
+		return err
+	})
+	return out, err
+}
+
+// settle records how a call ended and tells followers.
+func (t *tx) settle(c *call, attempt int, r turn.ToolResult, at time.Time) (err error) {
+	if err := checkOutcome(r.Outcome); err != nil {
+		return err
+	}
+	full, err := t.putResult(c, r)
+	if err != nil {
+		return err
+	}
+	c.rec.Outcome, c.rec.Code, c.rec.SettledAt = r.Outcome, r.Code, instant(nanos(at))
+	c.continuation = sql.NullString{}
+	c.rec.FullBlob, c.rec.SizeBytes = full.String, max(r.SizeBytes, int64(len(r.Text)))
+	if !c.rec.ClaimedAt.IsZero() {
+		c.rec.DurationMS = max(0, at.Sub(c.rec.ClaimedAt).Milliseconds())
+	}
+	err = t.exec(`UPDATE calls SET outcome = ?, text = ?, text_blob = ?, full_blob = ?, size = ?, settled_attempt = ?, settled_at = ?,
+		duration_ms = ?, media = ?, code = ?, continuation_blob = NULL WHERE id = ?`, string(r.Outcome), c.text.inline, c.text.blob, full, c.rec.SizeBytes, attempt,
+		nanos(at), c.rec.DurationMS, c.media, string(r.Code), c.row)
+	if err != nil {
+		return err
+	}
+	return t.emitData(&c.scope, turn.Chunk{Kind: turn.ChunkToolCallCompleted, Step: c.rec.Step, Attempt: attempt, At: at}, turn.CallChunk{
+		CallID: c.rec.Call.ID, Tool: c.rec.Call.Tool, Outcome: r.Outcome, Code: r.Code, Preview: Preview(r.Text, PreviewBytes),
+		SizeBytes: c.rec.SizeBytes, DurationMS: c.rec.DurationMS,
+	})
+}
+
+func (t *tx) putResult(c *call, r turn.ToolResult) (full sql.NullString, err error) {
+	if c.text, err = t.put(r.Text, textPlain); err != nil {
+		return full, err
+	}
+	if c.media, err = t.putMedia(c, r.Media); err != nil || r.Full == nil {
+		return full, err
+	}
+	full.Valid = true
+	full.String, err = t.putArtifact(c, r.MediaType, r.Full)
+	return full, err
+}
+
+func checkOutcome(o turn.Outcome) error {
+	switch o {
+	case turn.OutcomeOK, turn.OutcomeError, turn.OutcomeUnknown, turn.OutcomeDenied, turn.OutcomeCancelled:
+		return nil
+	}
+	return fmt.Errorf("%q is no outcome of a call", o)
 }

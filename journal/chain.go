@@ -65,8 +65,10 @@ func CleanCall(c turn.ToolCall) turn.ToolCall {
 	}
 }
 
-// CleanText is Clean for one string.
-func CleanText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+// CleanText is Clean for one string. NUL becomes U+FFFD, too, because text in Postgres cannot hold it.
+func CleanText(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
 
 // Preview returns at most limit bytes from the beginning of s, cut between runes.
 func Preview(s string, limit int) string {

@@ -13,13 +13,9 @@ import (
 )
 
 const (
-	// ExportFormat and a version stand in an export's first line. A higher version than ExportVersion is refused with
-	// ErrNewer. Version 2 brought waits, rules, forks and turns whose chunks were removed; version 3 marks, media, what
-	// tools' servers ask people, suspended calls, late results that the model is still to be told of, why calls ended in errors
-	// and what an approval for good cannot spare. What needs none of
-	// these is still written as the version before, so that older programs can read it.
+	// ExportFormat and ExportVersion are in an export's first line. An import refuses a higher version with ErrNewer.
 	ExportFormat  = "everturn-session"
-	ExportVersion = 3
+	ExportVersion = 1
 	// MaxLineBytes bounds a line of an export: a blob of MaxBlobBytes in base64, and what goes around it.
 	MaxLineBytes = MaxBlobBytes/3*4 + 8<<20
 )

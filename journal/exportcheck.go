@@ -125,7 +125,7 @@ func checkForkHeader(h ExportHeader) error {
 		}
 		return nil
 	}
-	if h.Version < 2 || s.ForkSeq < 1 || s.ForkSeq > s.Head.Seq || h.ForkHash == "" || h.ForkTurn == "" {
+	if s.ForkSeq < 1 || s.ForkSeq > s.Head.Seq || h.ForkHash == "" || h.ForkTurn == "" {
 		return fmt.Errorf("its fork point %d does not fit the session", s.ForkSeq)
 	}
 	return nil

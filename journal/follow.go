@@ -18,7 +18,7 @@ func Follow(ctx context.Context, store Store, turnID string, after int64) iter.S
 	return func(yield func(turn.Chunk, error) bool) {
 		f := follower{store: store, turn: turnID, after: after}
 		for !f.done {
-			changed := store.Changed(ctx) // before the read, so that nothing falls between the two
+			changed := store.Changed(ctx, Topic{Turn: turnID}) // before the read, so that nothing falls between the two
 			chunks, err := f.next(ctx)
 			for _, c := range chunks {
 				if !yield(c, nil) {

@@ -53,7 +53,7 @@ type sessionFollower struct {
 // next waits for the next turn and returns it, with the index after which it is to be read.
 func (f *sessionFollower) next(ctx context.Context) (id string, after int64, err error) {
 	for {
-		changed := f.store.Changed(ctx) // before the read, so that nothing falls between the two
+		changed := f.store.Changed(ctx, Topic{Session: f.session}) // before the read, so that nothing falls between the two
 		id, after, err = f.look(ctx)
 		if err != nil || id != "" {
 			return id, after, err

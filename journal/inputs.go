@@ -129,3 +129,62 @@ type FinishInput struct {
 	Calls    int
 	At       time.Time
 }
+
+// ClaimInput claims a call.
+type ClaimInput struct {
+	Turn string
+	Step int
+	Call turn.ToolCall
+	// Attempt is the dispatch, from 1: a claim is refused where a higher one exists.
+	Attempt    int
+	Repeatable bool
+	Approved   bool // the journal must have a person's word for it
+	Worker     string
+	At         time.Time
+}
+
+// ClaimState is what a claim found.
+type ClaimState string
+
+// What a claim may find.
+const (
+	// ClaimGranted: nobody has run the call, or it is repeatable and has no outcome yet. Run it.
+	ClaimGranted ClaimState = "granted"
+	// ClaimSettled: the outcome is known. Do not run it.
+	ClaimSettled ClaimState = "settled"
+	// ClaimTaken: an earlier attempt claimed it, left no outcome, and the tool is not repeatable. Do not run it: its
+	// outcome is unknown.
+	ClaimTaken ClaimState = "taken"
+	// ClaimStale: a later attempt has claimed it. Do not run it.
+	ClaimStale ClaimState = "stale"
+)
+
+// Claim answers ClaimCall. Record is set in every state.
+type Claim struct {
+	State  ClaimState
+	Record CallRecord
+}
+
+// SettleInput settles a call.
+type SettleInput struct {
+	Turn    string
+	CallID  string
+	Attempt int
+	// Result: of its media each brings its Data; hash and size are the journal's to say. See CleanResult for its bounds.
+	Result turn.ToolResult
+	// Taints: the words of this result may be anybody's. The settlement, also a late one, marks the session where it brings
+	// such words: text or media of a call that came to an end, or media of one whose outcome is unknown.
+	Taints bool
+	At     time.Time
+}
+
+// SuspendInput gives the claim of (turn, call, attempt) back in the middle of the call.
+type SuspendInput struct {
+	Turn    string
+	CallID  string
+	Attempt int
+	// Continuation is what the tool's server wants to be handed back: at most MaxContinuationBytes. The journal keeps it as
+	// bytes that mean nothing to it, and leaves it out of exports: it is between the server and whoever calls it.
+	Continuation []byte
+	At           time.Time
+}

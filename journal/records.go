@@ -93,3 +93,40 @@ type SessionRecord struct {
 	// Waiting is how many waits are open.
 	Waiting int `json:"waiting,omitempty"`
 }
+
+// Mark says which call brought words into a session that may be anybody's.
+type Mark struct {
+	Turn   string    `json:"turn"`
+	CallID string    `json:"call_id"`
+	Tool   string    `json:"tool"`
+	At     time.Time `json:"at"`
+}
+
+// CallRecord is the ledger's record of a call.
+type CallRecord struct {
+	Turn    string        `json:"turn"`
+	Step    int           `json:"step"`
+	Call    turn.ToolCall `json:"call"`
+	Attempt int           `json:"attempt"` // the highest that claimed
+	// Runs counts the claims that were granted and not released: above 1 only for repeatable tools, and for calls that went
+	// on after their server had asked for something.
+	Runs int `json:"runs,omitempty"`
+	// Repeatable is what the first claim said of the tool. Where it is false, no later claim has begun the call anew.
+	Repeatable bool         `json:"repeatable,omitempty"`
+	Worker     string       `json:"worker,omitempty"`
+	ClaimedAt  time.Time    `json:"claimed_at,omitzero"`
+	Outcome    turn.Outcome `json:"outcome,omitempty"`   // zero while open
+	Code       turn.Code    `json:"code,omitempty"`      // see turn.ToolResult
+	Text       string       `json:"text,omitempty"`      // what the model is shown
+	FullBlob   string       `json:"full_blob,omitempty"` // the whole output, where Text is a cut of it
+	Media      []turn.Media `json:"media,omitempty"`     // without Data: see Journal.Artifact
+	SizeBytes  int64        `json:"size_bytes,omitempty"`
+	SettledAt  time.Time    `json:"settled_at,omitzero"`
+	DurationMS int64        `json:"duration_ms,omitempty"`
+	Late       bool         `json:"late,omitempty"` // of a SettleCall: this settlement was kept as late
+	LateCount  int          `json:"late_count,omitempty"`
+	// Suspended is the attempt that was given back in the middle of the call (see SuspendCall), 0 where none was, and
+	// Continuation what it left: nil where the journal does not have it, as after an import.
+	Suspended    int    `json:"suspended,omitempty"`
+	Continuation []byte `json:"-"`
+}

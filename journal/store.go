@@ -14,9 +14,9 @@ type Store interface {
 
 	// Chunks returns at most limit chunks of a turn with index > after (-1 for all), in order; none of a turn that has not begun.
 	Chunks(ctx context.Context, turnID string, after int64, limit int) ([]turn.Chunk, error)
-	// Changed returns a channel that is closed when this process, or with a delay of tens of milliseconds another
-	// one, may have added chunks. Follow is built on it.
-	Changed(ctx context.Context) <-chan struct{}
+	// Changed returns a channel that is closed when this process, or with a delay of tens of milliseconds another one, may
+	// have changed one of the topics, or anything if there are none. Follow is built on it.
+	Changed(ctx context.Context, topics ...Topic) <-chan struct{}
 
 	// Waits returns a turn's waits in the order in which they were asked for.
 	Waits(ctx context.Context, turnID string) ([]WaitRecord, error)

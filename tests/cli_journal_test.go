@@ -81,7 +81,7 @@ func TestCLISaysWhatIsWrongWithAJournal(t *testing.T) {
 	for _, path := range []string{newer, locked} {
 		h.starter("import", "--set", "journal.path="+path, "empty.jsonl") // makes the file
 	}
-	edit(t, newer, "PRAGMA user_version = 99")
+	edit(t, newer, "UPDATE journal SET schema_version = 99, min_program = 99")
 	edit(t, locked, "BEGIN EXCLUSIVE")
 	importInto := func(path string) *command {
 		return h.begin(nil, "import", "--set", "journal.path="+path, "empty.jsonl")

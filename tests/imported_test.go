@@ -79,7 +79,7 @@ func TestAnImportBringsNoPermission(t *testing.T) {
 
 func TestCLIListsWhatAnImportLeavesOut(t *testing.T) {
 	t.Parallel()
-	kept, err := os.ReadFile("../journal/testdata/session-v2.jsonl")
+	kept, err := os.ReadFile("../journal/testdata/requests.jsonl")
 	require.NoError(t, err)
 	said := newHome(t, "").begin(bytes.NewReader(kept), "import", "-").exits(0).out.String()
 	assert.Contains(t, said, "\ntainted: ")

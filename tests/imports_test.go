@@ -27,7 +27,7 @@ var house = map[string][]string{
 	"workflows":                 {"workflows/turn", "go.temporal.io/sdk/workflow", "go.temporal.io/sdk/temporal", "go.temporal.io/sdk/log"},
 	"journal":                   {"workflows/turn", "internal/jsonbound"},
 	"statedir":                  {"golang.org/x/sys"},
-	"journal/sqlite":            {"workflows/turn", "journal", "statedir", "modernc.org/sqlite", "github.com/pressly/goose/v3", "golang.org/x/sys"},
+	"journal/sqlite":            {"workflows/turn", "journal", "statedir", "modernc.org/sqlite", "golang.org/x/sys"},
 	"journal/journaltest":       {"workflows/turn", "journal", "github.com/stretchr/testify"},
 	"activities":                {"workflows", "workflows/turn", "journal", "internal/redact", "go.temporal.io/sdk", "github.com/hashicorp/golang-lru/v2"},
 	"activities/inference":      {"workflows/turn", "internal/jsonbound", "internal/redact", "internal/retryafter", "activities/toolbox/plain", "github.com/sashabaranov/go-openai"},

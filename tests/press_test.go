@@ -22,6 +22,7 @@ import (
 	"github.com/everturn/everturn/activities"
 	"github.com/everturn/everturn/cluster"
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/sqlite"
 	"github.com/everturn/everturn/tests/script"
 	"github.com/everturn/everturn/workflows"
@@ -571,7 +572,7 @@ func TestALostTemporalStopsNothing(t *testing.T) {
 }
 
 // infer makes activities around a model, with a turn begun, and the input of its first inference.
-func infer(t *testing.T, model activities.Model) (*activities.Activities, *sqlite.Store, workflows.InferInput) {
+func infer(t *testing.T, model activities.Model) (*activities.Activities, *journal.DB, workflows.InferInput) {
 	t.Helper()
 	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{Synchronous: "normal"})
 	require.NoError(t, err)

@@ -74,7 +74,7 @@ func (h *home) moves(m *mortal) {
 type skipping struct {
 	*testsuite.TestWorkflowEnvironment
 	t       *testing.T
-	store   *sqlite.Store
+	store   *journal.DB
 	effects atomic.Int32
 	began   time.Time
 }

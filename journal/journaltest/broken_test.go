@@ -256,7 +256,7 @@ func (s cuts) SettleCall(ctx context.Context, in journal.SettleInput) (journal.C
 
 type sleeps struct{ journal.Store }
 
-func (sleeps) Changed(context.Context) <-chan struct{} { return nil }
+func (sleeps) Changed(context.Context, ...journal.Topic) <-chan struct{} { return nil }
 
 type exportsHalf struct{ journal.Store }
 

@@ -51,7 +51,7 @@ func oddBytes(t T, open func() journal.Store) {
 	settled := s.infer(1, odd, c)
 	s.run(c, odd)
 	s.start(2, resultsOf(c)...)
-	want := strings.ToValidUTF8(odd, "\uFFFD")
+	want := strings.ToValidUTF8(strings.ReplaceAll(odd, "\x00", "\uFFFD"), "\uFFFD")
 	messages := s.transcript()
 	assert.Equal(t, want, messages[1].Text)
 	assert.Equal(t, want, messages[2].Text)

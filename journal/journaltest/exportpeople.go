@@ -3,7 +3,6 @@ package journaltest
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"strings"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 )
 
 var exportPeoplePromises = []promise{
-	{"what version 1 can say is exported as version 1", lowestVersion},
 	{"a session without its chunks is exported and imported", prunedExport},
 	{"a fork is imported whole where its past is unknown", forkImportedWhole},
 	{"a fork is imported as a fork where its past is known", forkImportedAsFork},
@@ -23,16 +21,11 @@ var exportPeoplePromises = []promise{
 	{"a fork of a turn that waits is imported without what it waits for", forkOfWaiting},
 }
 
-// exportOf exports a session and returns the header's version, too.
-func exportOf(t T, s journal.Store, session string) (b []byte, version int) {
+func exportOf(t T, s journal.Store, session string) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	require.NoError(t, s.Export(t.Context(), session, &out))
-	first, _, _ := bytes.Cut(out.Bytes(), []byte("\n"))
-	var l journal.Line
-	require.NoError(t, json.Unmarshal(first, &l))
-	require.NotNil(t, l.Header)
-	return out.Bytes(), l.Header.Version
+	return out.Bytes()
 }
 
 func importInto(t T, s journal.Store, b []byte) journal.SessionRecord {
@@ -42,31 +35,14 @@ func importInto(t T, s journal.Store, b []byte) journal.SessionRecord {
 	return rec.Session
 }
 
-func lowestVersion(t T, open func() journal.Store) {
-	s := twoTurns(t, open())
-	_, version := exportOf(t, s, "s")
-	assert.Equal(t, 1, version, "programs of before can read it")
-	s.fork(5, "f")
-	_, version = exportOf(t, s, "f")
-	assert.Equal(t, 2, version)
-	_, version = exportOf(t, s, "s")
-	assert.Equal(t, 1, version)
-	s.turn = "t3"
-	s.begin()
-	s.ask(questionOf("q1", 1))
-	_, version = exportOf(t, s, "s")
-	assert.Equal(t, 2, version)
-}
-
 func prunedExport(t T, open func() journal.Store) {
 	s := turnsOf(t, open(), 3)
 	s.prune(start.Add(150*time.Minute), 10)
-	b, version := exportOf(t, s, "s")
-	assert.Equal(t, 2, version)
+	b := exportOf(t, s, "s")
 	other := *s
 	other.Store = open()
 	assert.Equal(t, s.sessionRecord(), importInto(t, other.Store, b))
-	again, _ := exportOf(t, other.Store, "s")
+	again := exportOf(t, other.Store, "s")
 	assert.Equal(t, history(t, b), history(t, again))
 	assert.Equal(t, []turn.ChunkKind{turn.ChunkTurnCompleted}, other.left("t2"))
 	assert.Len(t, other.left("t3"), 4)
@@ -92,7 +68,7 @@ func forked(t T, open func() journal.Store) (s, f *script) {
 
 func forkImportedWhole(t T, open func() journal.Store) {
 	_, f := forked(t, open)
-	b, _ := exportOf(t, f, "f")
+	b := exportOf(t, f, "f")
 	other := *f
 	other.Store = open()
 	rec := importInto(t, other.Store, b)
@@ -127,22 +103,22 @@ func forkImportedWhole(t T, open func() journal.Store) {
 func forkImportedAsFork(t T, open func() journal.Store) {
 	s, f := forked(t, open)
 	f.unchanged(func() {
-		b, _ := exportOf(t, f, "f")
+		b := exportOf(t, f, "f")
 		importInto(t, f.Store, b) // where it is
 	})
-	parent, _ := exportOf(t, s, "s")
-	b, _ := exportOf(t, f, "f")
+	parent := exportOf(t, s, "s")
+	b := exportOf(t, f, "f")
 	other := *f
 	other.Store = open()
 	importInto(t, other.Store, parent)
 	assert.Equal(t, f.sessionRecord(), importInto(t, other.Store, b))
 	assert.Equal(t, f.state(), other.state())
-	again, _ := exportOf(t, other.Store, "f")
+	again := exportOf(t, other.Store, "f")
 	assert.Equal(t, history(t, b), history(t, again))
 
 	// Two branches, without what they branch from: the second becomes a fork of the first.
 	s.fork(5, "g")
-	g, _ := exportOf(t, s, "g")
+	g := exportOf(t, s, "g")
 	two := *f
 	two.Store = open()
 	importInto(t, two.Store, g)
@@ -175,7 +151,7 @@ func forkExportsNoMore(t T, open func() journal.Store) {
 	s.run(secret[0], bigText(2000, "secret result"))
 	f := s.fork(3, "f")
 	g := f.fork(1, "g")
-	b, _ := exportOf(t, f, "f")
+	b := exportOf(t, f, "f")
 	assert.NotContains(t, string(b), "secret")
 	assert.NotContains(t, string(b), `"rule"`, "what was allowed to the forked session is not allowed to the fork")
 	other := *f
@@ -186,7 +162,7 @@ func forkExportsNoMore(t T, open func() journal.Store) {
 	require.Len(t, waits, 1)
 	assert.Equal(t, &rule, waits[0].Ruling)
 	assert.Empty(t, other.begin().Closed, "the turn still runs in the session that was forked; here it does not")
-	b, _ = exportOf(t, g, "g")
+	b = exportOf(t, g, "g")
 	assert.NotContains(t, string(b), "shared")
 	assert.Equal(t, 1, strings.Count(string(b), `"message":{"seq"`))
 	for range 2 {
@@ -199,7 +175,7 @@ func forkOfWaiting(t T, open func() journal.Store) {
 	s.infer(1, "which one?")
 	s.ask(questionOf("q1", 1))
 	f := s.fork(2, "f")
-	b, _ := exportOf(t, f, "f")
+	b := exportOf(t, f, "f")
 	other := *f
 	other.Store = open()
 	importInto(t, other.Store, b)

@@ -58,7 +58,7 @@ func permissive(t T, open func() journal.Store) (*script, []turn.ToolCall) {
 
 func importWithholds(t T, open func() journal.Store) {
 	s, list := permissive(t, open)
-	b, _ := exportOf(t, s, "s")
+	b := exportOf(t, s, "s")
 	other := *s
 	other.Store = open()
 	out, err := other.Import(t.Context(), bytes.NewReader(b))
@@ -110,7 +110,7 @@ func importTaints(t T, open func() journal.Store) {
 	s.claim(list[0], 1)
 	s.settleTainting(list[0], 1, turn.ToolResult{Outcome: turn.OutcomeOK, Text: "words of others"})
 	s.finish()
-	b, _ := exportOf(t, s, "s")
+	b := exportOf(t, s, "s")
 	for name, mark := range map[string]*journal.Mark{
 		"without a mark": nil, "as it was": s.mark("s"), "with another": {Turn: "x", CallID: "x", Tool: "local/harmless"},
 	} {
@@ -129,7 +129,7 @@ func importTaints(t T, open func() journal.Store) {
 		assert.Equal(t, out.Mark, other.mark("s"), name)
 		other.fork(1, "f").fork(1, "g")
 		assert.Equal(t, out.Mark, other.mark("g"), name)
-		again, _ := exportOf(t, other.Store, "g")
+		again := exportOf(t, other.Store, "g")
 		third := *s
 		third.Store = open()
 		importInto(t, third.Store, again)
@@ -172,7 +172,7 @@ func blobsOf(t T, b []byte) (hashes []string) {
 
 func importForged(t T, open func() journal.Store) {
 	s, _ := permissive(t, open)
-	b, _ := exportOf(t, s, "s")
+	b := exportOf(t, s, "s")
 	for name, change := range map[string]func(l *journal.Line) []journal.Line{
 		"calls without results in a turn that is over": func(l *journal.Line) []journal.Line {
 			switch {

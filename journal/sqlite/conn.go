@@ -28,6 +28,42 @@ func (c *conn) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 	return s, err
 }
 
+// Its statements run without a context: a transaction that is cancelled half-way would leave its caller guessing.
+var background = context.Background()
+
+// Query implements journal.Conn.
+func (c *conn) Query(query string, args ...any) (*sql.Rows, error) {
+	s, err := c.prepare(background, query)
+	if err != nil {
+		return nil, err
+	}
+	return s.QueryContext(background, args...)
+}
+
+// QueryRow implements journal.Conn.
+func (c *conn) QueryRow(query string, args ...any) *sql.Row {
+	s, err := c.prepare(background, query)
+	if err != nil {
+		return c.raw.QueryRowContext(background, query, args...) // only this makes a Row that holds the error
+	}
+	return s.QueryRowContext(background, args...)
+}
+
+// Exec implements journal.Conn.
+func (c *conn) Exec(query string, args ...any) error {
+	s, err := c.prepare(background, query)
+	if err == nil {
+		_, err = s.ExecContext(background, args...)
+	}
+	return err
+}
+
+// Lock implements journal.Conn: the transaction that writes has the file for itself.
+func (c *conn) Lock() string { return "" }
+
+// Again implements journal.Conn: a transaction that was not committed leaves nothing.
+func (c *conn) Again() bool { return false }
+
 func (c *conn) close() error {
 	var errs []error
 	for _, s := range c.statements {
@@ -36,8 +72,8 @@ func (c *conn) close() error {
 	return errors.Join(append(errs, c.raw.Close())...)
 }
 
-// discard closes a connection of which nobody knows in what state it is. Without the word to the driver's pool, which is
-// said through Raw, the next one that is opened would be the same, perhaps in the middle of a transaction.
+// discard closes a connection whose state is not known. Without the word to the driver's pool, which is said through Raw,
+// the next one that is opened would be the same, perhaps in the middle of a transaction.
 func (c *conn) discard() {
 	for _, s := range c.statements {
 		_ = s.Close() // what is wrong has been said already
@@ -46,52 +82,10 @@ func (c *conn) discard() {
 	_ = c.raw.Close() // Raw has closed it
 }
 
-// querier is a connection with the context that its statements run under.
-type querier struct {
-	ctx  context.Context
-	conn *conn
-}
-
-func (q querier) row(query string, args ...any) *sql.Row {
-	s, err := q.conn.prepare(q.ctx, query)
-	if err != nil {
-		return q.conn.raw.QueryRowContext(q.ctx, query, args...) // only this makes a Row that holds the error
-	}
-	return s.QueryRowContext(q.ctx, args...)
-}
-
-func (q querier) exec(query string, args ...any) error {
-	s, err := q.conn.prepare(q.ctx, query)
-	if err != nil {
-		return err
-	}
-	_, err = s.ExecContext(q.ctx, args...)
-	return err
-}
-
-// each calls scan for each row of the query's result.
-func (q querier) each(scan func(*sql.Rows) error, query string, args ...any) error {
-	s, err := q.conn.prepare(q.ctx, query)
-	if err != nil {
-		return err
-	}
-	rows, err := s.QueryContext(q.ctx, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
-
 // pool are the connections for reads. It is a pool of our own because the one of database/sql forgets statements.
 type pool struct {
 	db    *sql.DB
-	slots chan *conn // nil where the connection is to be opened
+	slots chan *conn // nil if the connection is to be opened
 	done  chan struct{}
 	end   sync.Once
 }
@@ -104,7 +98,7 @@ func newPool(db *sql.DB, size int) *pool {
 	return p
 }
 
-// take waits for a connection that nobody uses.
+// take waits for a connection that is not in use.
 func (p *pool) take(ctx context.Context) (*conn, error) {
 	select {
 	case c := <-p.slots:

@@ -1,5 +1,5 @@
-// Package sqlite keeps the journal in one SQLite file. It is the default store, good for one machine: any number of
-// processes there may have the file open at once.
+// Package sqlite keeps the journal in one SQLite file. It is the default, good for one machine: any number of processes
+// there may have the file open at once.
 //
 // Writes go through one connection a process, each as one BEGIN IMMEDIATE transaction; reads have a small pool of
 // their own and never wait for a writer (WAL). A transaction that finds the file busy is tried again until its context
@@ -9,10 +9,5 @@
 // With Synchronous "full", the default, what a method has answered survives a power cut; with "normal" it survives
 // the death of any process, and a power cut may take the last moments (never the file's consistency).
 //
-// The schema is in migrations/, applied by Open. PRAGMA user_version holds its version, so that opening an up-to-date
-// file reads one number; a file lock beside the journal keeps two processes from migrating at once.
-//
-// Content above 1 KiB is stored once, in blobs, under its SHA-256; the transcript and the ledgers point to it. No
-// method reads more of a session than it answers: appends need the head alone. What turns see of a server's catalogue is
-// worked out when it is published or accepted, so that reading it costs nothing more.
+// Open creates the schema of migrations/. A file lock beside the journal keeps two processes from doing it at once.
 package sqlite

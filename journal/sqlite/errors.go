@@ -37,8 +37,8 @@ var advice = map[int]string{
 	sqlite3.SQLITE_IOERR:    "the disk reported an error: check it and its free space, then try again",
 }
 
-// explain puts advice before what SQLite says, and turns a missing row into journal.ErrNotFound.
-func explain(err error) error {
+// Explain implements journal.Database.
+func (s *database) Explain(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return journal.ErrNotFound
 	}

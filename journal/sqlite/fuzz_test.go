@@ -20,7 +20,7 @@ import (
 // the sums alone; journal.FuzzReadExport tries the checks themselves, and faster. Run it with -fuzzminimizetime 1x:
 // SQLite's own branches count as coverage, and minimising for them takes for ever.
 func FuzzImport(f *testing.F) {
-	kept, err := os.ReadFile("../testdata/session-v1.jsonl")
+	kept, err := os.ReadFile("../testdata/session.jsonl")
 	require.NoError(f, err)
 	f.Add(kept)
 	for _, change := range []string{`"index":3,`, `"seq":2,`, `"attempt":1`, `"bytes":"AAAA`, `"state":"completed"`, `"late":{`, `"text_blob":"`, `"at":"2`} {
@@ -29,7 +29,7 @@ func FuzzImport(f *testing.F) {
 	for half := kept; len(half) > 300; half = half[:len(half)*3/4] {
 		f.Add(half)
 	}
-	for _, name := range []string{"session-v2.jsonl", "fork-v2.jsonl", "session-v3.jsonl"} {
+	for _, name := range []string{"requests.jsonl", "fork.jsonl", "tools.jsonl"} {
 		later, err := os.ReadFile("../testdata/" + name)
 		require.NoError(f, err)
 		f.Add(later)
@@ -41,7 +41,7 @@ func FuzzImport(f *testing.F) {
 	f.Add([]byte("{\"header\":{\"format\":\"everturn-session\",\"version\":2}}\n"))
 	f.Add([]byte("{\"end\":{\"lines\":0},\"sum\":\"\"}\n"))
 	dir, opened := f.TempDir(), 0
-	var s *sqlite.Store
+	var s *journal.DB
 	f.Cleanup(func() {
 		if s != nil {
 			_ = s.Close()
@@ -78,7 +78,7 @@ func resum(b []byte) []byte {
 }
 
 // importOnce imports into an empty journal and reports whether it was taken.
-func importOnce(t *testing.T, s *sqlite.Store, input []byte) bool {
+func importOnce(t *testing.T, s *journal.DB, input []byte) bool {
 	t.Helper()
 	imported, err := s.Import(t.Context(), bytes.NewReader(input))
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"sync"
 	"time"
+
+	"github.com/everturn/everturn/journal"
 )
 
 // pollEvery is how often, while somebody waits, the file is asked whether another process has written.
@@ -26,7 +28,7 @@ type changes struct {
 
 type waiter struct{ forget func() bool }
 
-func watchChanges(ctx context.Context, s *Store) (*changes, error) {
+func watchChanges(ctx context.Context, s *database) (*changes, error) {
 	conn, err := s.readDB.Conn(ctx)
 	if err != nil {
 		return nil, err
@@ -35,8 +37,13 @@ func watchChanges(ctx context.Context, s *Store) (*changes, error) {
 	return c, s.retry(ctx, func() error { return c.readVersion(&c.version) })
 }
 
-// Changed implements journal.Store.
-func (s *Store) Changed(ctx context.Context) <-chan struct{} { return s.changes.wait(ctx) }
+// Changed implements journal.Database. All topics are in one file, and a change of the file wakes all.
+func (s *database) Changed(ctx context.Context, _ ...journal.Topic) <-chan struct{} {
+	return s.changes.wait(ctx)
+}
+
+// Notify implements journal.Database.
+func (s *database) Notify(...journal.Topic) { s.changes.notify() }
 
 func (c *changes) wait(ctx context.Context) <-chan struct{} {
 	c.mu.Lock()

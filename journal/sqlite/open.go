@@ -16,11 +16,11 @@ import (
 	"github.com/everturn/everturn/statedir"
 )
 
-// Options tune a Store. The zero value is ready to use.
+// Options tune a journal. The zero value is ready to use.
 type Options struct {
 	// Synchronous is SQLite's: "full" (default) or "normal". See the package's documentation.
 	Synchronous string
-	// BusyTimeout is how long an operation waits for another process to let go of the file where its context sets no
+	// BusyTimeout is how long an operation waits for another process to let go of the file if its context sets no
 	// earlier end. 0 means 10 s.
 	BusyTimeout time.Duration
 }
@@ -36,26 +36,31 @@ const (
 	walLimit = 2 << 20
 )
 
-// Store is a journal.Store in a SQLite file. Its methods may be called concurrently.
-type Store struct {
-	path       string
-	busy       time.Duration
-	writeDB    *sql.DB
-	readDB     *sql.DB
-	writer     *conn         // the only connection of writeDB; nil where the next write is to open it
-	closed     bool          // there will not be another write
-	readers    *pool         // of connections of readDB
-	turnstile  chan struct{} // holds one token: whoever takes it may write
-	changes    *changes
-	catalogues catalogues
+// database is a SQLite file.
+type database struct {
+	path      string
+	busy      time.Duration
+	writeDB   *sql.DB
+	readDB    *sql.DB
+	writer    *conn         // the only connection of writeDB; nil if the next write is to open it
+	closed    bool          // there will not be another write
+	readers   *pool         // of connections of readDB
+	turnstile chan struct{} // holds one token: whoever takes it may write
+	changes   *changes
 }
 
-var _ journal.Store = (*Store)(nil)
+// Open opens the journal at path, creating file (0600) and folder (0700) if there are none. It returns an error that wraps
+// journal.ErrNewer if the file's schema is too new for this program.
+func Open(ctx context.Context, path string, opts Options) (*journal.DB, error) {
+	s, err := openFile(ctx, path, opts)
+	if err != nil {
+		return nil, err
+	}
+	return journal.New(s), nil
+}
 
-// Open opens the journal at path, creating file (0600) and folder (0700) where there are none, and brings its schema
-// up to date. It returns an error that wraps journal.ErrNewer where the file's schema is newer than this program's.
-func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) {
-	s := &Store{busy: opts.BusyTimeout, turnstile: make(chan struct{}, 1)}
+func openFile(ctx context.Context, path string, opts Options) (_ *database, err error) {
+	s := &database{busy: opts.BusyTimeout, turnstile: make(chan struct{}, 1)}
 	if s.busy <= 0 {
 		s.busy = defaultBusyTimeout
 	}
@@ -75,10 +80,10 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 		return nil, err
 	}
 	if err := s.migrate(ctx); err != nil {
-		return nil, explain(err)
+		return nil, s.Explain(err)
 	}
 	if err := s.connect(ctx, synchronous); err != nil {
-		return nil, explain(err)
+		return nil, s.Explain(err)
 	}
 	return s, nil
 }
@@ -110,7 +115,7 @@ func createFile(path string) error {
 	return f.Close()
 }
 
-func (s *Store) connect(ctx context.Context, synchronous string) (err error) {
+func (s *database) connect(ctx context.Context, synchronous string) (err error) {
 	write := []string{"foreign_keys(1)", "synchronous(" + synchronous + ")",
 		fmt.Sprintf("wal_autocheckpoint(%d)", walPages), fmt.Sprintf("journal_size_limit(%d)", walLimit)}
 	if s.writeDB, err = sql.Open("sqlite", s.dsn(write...)); err != nil {
@@ -128,15 +133,18 @@ func (s *Store) connect(ctx context.Context, synchronous string) (err error) {
 }
 
 // dsn names the file with pragmas that every connection is given. The path is escaped: it may hold '?' and '%'.
-func (s *Store) dsn(pragmas ...string) string {
+func (s *database) dsn(pragmas ...string) string {
 	query := url.Values{"_pragma": {fmt.Sprintf("busy_timeout(%d)", stepTimeout.Milliseconds())}}
 	query["_pragma"] = append(query["_pragma"], pragmas...)
 	u := url.URL{Scheme: "file", Path: filepath.ToSlash(s.path), RawQuery: query.Encode()}
 	return u.String()
 }
 
+// TempDir implements journal.Database: an import is as large as what it brings into the file.
+func (s *database) TempDir() string { return filepath.Dir(s.path) }
+
 // Close ends all that waits on the store and closes the file. The last process to close it folds its log in.
-func (s *Store) Close() error {
+func (s *database) Close() error {
 	var errs []error
 	if s.changes != nil {
 		errs = append(errs, s.changes.close())

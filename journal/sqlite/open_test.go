@@ -74,7 +74,7 @@ func TestOpenRefusesWhatIsNoJournal(t *testing.T) {
 	raw(t, other, `CREATE TABLE bookmarks (url TEXT)`)
 	newer := filepath.Join(dir, "newer.db")
 	require.NoError(t, open(t, newer, sqlite.Options{}).Close())
-	raw(t, newer, `PRAGMA user_version = 99`)
+	raw(t, newer, `UPDATE journal SET schema_version = 99, min_program = 99`)
 	for _, c := range []struct{ path, says string }{
 		{text, "not a SQLite database"},
 		{other, "another program"},

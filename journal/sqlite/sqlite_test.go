@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func open(t *testing.T, path string, opts sqlite.Options) *sqlite.Store {
+func open(t *testing.T, path string, opts sqlite.Options) *journal.DB {
 	t.Helper()
 	s, err := sqlite.Open(t.Context(), path, opts)
 	require.NoError(t, err)
@@ -46,7 +46,7 @@ func TestConformanceOfTwoOpens(t *testing.T) {
 // the session that it was forked from, of which this journal knows more chunks than the one that exported it.
 func TestKeptExportIsImported(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{})
-	for session, name := range map[string]string{"s2": "session-v2.jsonl", "s": "session-v1.jsonl", "s3": "session-v3.jsonl"} {
+	for session, name := range map[string]string{"s2": "requests.jsonl", "s": "session.jsonl", "s3": "tools.jsonl"} {
 		kept := importKept(t, s, name)
 		var out bytes.Buffer
 		require.NoError(t, s.Export(t.Context(), session, &out))
@@ -59,13 +59,13 @@ func TestKeptExportIsImported(t *testing.T) {
 			}
 		}
 	}
-	importKept(t, s, "fork-v2.jsonl")
+	importKept(t, s, "fork.jsonl")
 	rec, err := s.Session(t.Context(), "f")
 	require.NoError(t, err)
 	assert.Equal(t, []any{"s", int64(5), int64(11)}, []any{rec.Parent, rec.ForkSeq, rec.Head.Seq})
 }
 
-func importKept(t *testing.T, s *sqlite.Store, name string) []byte {
+func importKept(t *testing.T, s *journal.DB, name string) []byte {
 	t.Helper()
 	kept, err := os.ReadFile("../testdata/" + name)
 	require.NoError(t, err)

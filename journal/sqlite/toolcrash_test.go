@@ -36,7 +36,7 @@ func TestToolHammer(t *testing.T) {
 
 type toolHammer struct {
 	*testing.T
-	s    *sqlite.Store
+	s    *journal.DB
 	turn string
 }
 
@@ -120,7 +120,7 @@ func killAfter(t *testing.T, path string, n int) map[string]string {
 	return acked
 }
 
-func checkLeft(t *testing.T, s *sqlite.Store, name, last string) {
+func checkLeft(t *testing.T, s *journal.DB, name, last string) {
 	t.Helper()
 	if last == "suspended" {
 		checkSuspended(t, s, name)
@@ -139,7 +139,7 @@ func checkLeft(t *testing.T, s *sqlite.Store, name, last string) {
 	}
 }
 
-func checkSuspended(t *testing.T, s *sqlite.Store, name string) {
+func checkSuspended(t *testing.T, s *journal.DB, name string) {
 	t.Helper()
 	call, err := s.Call(t.Context(), name, "1.0")
 	require.NoError(t, err)
@@ -153,7 +153,7 @@ func checkSuspended(t *testing.T, s *sqlite.Store, name string) {
 }
 
 // checkSent checks what a late result has left.
-func checkSent(t *testing.T, s *sqlite.Store, name string) {
+func checkSent(t *testing.T, s *journal.DB, name string) {
 	t.Helper()
 	mark, err := s.Tainted(t.Context(), "s-"+name)
 	require.NoError(t, err)
@@ -165,7 +165,7 @@ func checkSent(t *testing.T, s *sqlite.Store, name string) {
 }
 
 // countNotices counts what a session's model was told late, and checks the chain.
-func countNotices(t *testing.T, s *sqlite.Store, session string) (told int) {
+func countNotices(t *testing.T, s *journal.DB, session string) (told int) {
 	t.Helper()
 	messages, err := s.Messages(t.Context(), session, 1, 100)
 	require.NoError(t, err)

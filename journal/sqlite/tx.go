@@ -3,27 +3,17 @@ package sqlite
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/everturn/everturn/journal"
 )
 
-// tx is one write transaction. Its ctx cannot be cancelled.
-type tx struct {
-	querier
-	emitted bool // chunks were appended: followers are to look
-}
-
-// write runs fn in one transaction, which is committed where fn returns nil and leaves no trace otherwise.
-func (s *Store) write(ctx context.Context, doing string, fn func(*tx) error) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("%s: %w", doing, explain(err))
-		}
-	}()
+// Write implements journal.Database.
+func (s *database) Write(ctx context.Context, fn func(journal.Conn) error) error {
 	select {
 	case s.turnstile <- struct{}{}:
 		defer func() { <-s.turnstile }()
@@ -33,8 +23,7 @@ func (s *Store) write(ctx context.Context, doing string, fn func(*tx) error) (er
 	if err := s.openWriter(ctx); err != nil {
 		return err
 	}
-	t := &tx{querier: querier{context.WithoutCancel(ctx), s.writer}}
-	if err := s.retry(ctx, func() error { return t.exec("BEGIN IMMEDIATE") }); err != nil {
+	if err := s.retry(ctx, func() error { return s.writer.Exec("BEGIN IMMEDIATE") }); err != nil {
 		if !isBusy(err) && ctx.Err() == nil {
 			s.dropWriter()
 		}
@@ -42,26 +31,23 @@ func (s *Store) write(ctx context.Context, doing string, fn func(*tx) error) (er
 	}
 	done := false
 	defer func() {
-		// fn failed or panicked. Where SQLite has rolled back by itself, as on a full disk, this is an error too.
-		if !done && t.exec("ROLLBACK") != nil {
+		// fn failed or panicked. If SQLite has rolled back by itself, as on a full disk, this is an error too.
+		if !done && s.writer.Exec("ROLLBACK") != nil {
 			s.dropWriter()
 		}
 	}()
-	if err := fn(t); err != nil {
+	if err := fn(s.writer); err != nil {
 		return err
 	}
-	if err := t.exec("COMMIT"); err != nil {
+	if err := s.writer.Exec("COMMIT"); err != nil {
 		return err
 	}
 	done = true
-	if t.emitted {
-		s.changes.notify()
-	}
 	return nil
 }
 
 // openWriter opens the connection for writes where there is none. It is called with the turnstile held, but by Open.
-func (s *Store) openWriter(ctx context.Context) error {
+func (s *database) openWriter(ctx context.Context) error {
 	if s.closed {
 		return errClosedStore
 	}
@@ -78,36 +64,34 @@ func (s *Store) openWriter(ctx context.Context) error {
 }
 
 // dropWriter gives the connection for writes up, which may still be in a transaction: the next write opens another.
-func (s *Store) dropWriter() {
+func (s *database) dropWriter() {
 	s.writer.discard()
 	s.writer = nil
 }
 
-// read runs fn on a connection of the pool, all of whose queries see one moment's state. fn may run more than once.
-func (s *Store) read(ctx context.Context, doing string, fn func(querier) error) error {
-	err := s.retry(ctx, func() error { return s.once(ctx, fn) })
-	if err != nil {
-		return fmt.Errorf("%s: %w", doing, explain(err))
+// Read implements journal.Database.
+func (s *database) Read(ctx context.Context, once bool, fn func(journal.Conn) error) error {
+	if once {
+		return s.snapshot(ctx, fn)
 	}
-	return nil
+	return s.retry(ctx, func() error { return s.snapshot(ctx, fn) })
 }
 
-func (s *Store) once(ctx context.Context, fn func(querier) error) error {
+func (s *database) snapshot(ctx context.Context, fn func(journal.Conn) error) error {
 	c, err := s.readers.take(ctx)
 	if err != nil {
 		return err
 	}
-	q := querier{context.WithoutCancel(ctx), c}
-	if err := q.exec("BEGIN"); err != nil {
+	if err := c.Exec("BEGIN"); err != nil {
 		s.readers.drop(c)
 		return err
 	}
-	defer func() { s.readers.give(c, q.exec("ROLLBACK")) }()
-	return fn(q)
+	defer func() { s.readers.give(c, c.Exec("ROLLBACK")) }()
+	return fn(c)
 }
 
 // retry calls fn until it finds the file free, ctx ends or the busy timeout has passed.
-func (s *Store) retry(ctx context.Context, fn func() error) error {
+func (s *database) retry(ctx context.Context, fn func() error) error {
 	deadline := time.Now().Add(s.busy)
 	for {
 		if err := ctx.Err(); err != nil {

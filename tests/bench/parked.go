@@ -118,7 +118,7 @@ func (c *crowd) measureJournal(ctx context.Context) (size journalSize, err error
 	}
 	defer db.Close()
 	var pages, each int64
-	for query, to := range map[string]*int64{"SELECT count(*) FROM waits WHERE verdict = ''": &size.rows, "PRAGMA page_count": &pages, "PRAGMA page_size": &each} {
+	for query, to := range map[string]*int64{"SELECT count(*) FROM requests WHERE status = ''": &size.rows, "PRAGMA page_count": &pages, "PRAGMA page_size": &each} {
 		if err := db.QueryRowContext(ctx, query).Scan(to); err != nil {
 			return size, fmt.Errorf("measuring the journal: %w", err)
 		}

@@ -81,8 +81,8 @@ func (m *rulingOverridden) Finish(ctx context.Context, in journal.FinishInput) (
 	if err != nil {
 		return record, err
 	}
-	return record, m.write(ctx, `UPDATE waits SET verdict = CASE verdict WHEN 'allowed' THEN 'denied' ELSE 'allowed' END, allowed = 1 - allowed
-		WHERE verdict IN ('allowed', 'denied') AND turn = (SELECT n FROM turns WHERE id = ?)`, in.Turn)
+	return record, m.write(ctx, `UPDATE requests SET status = CASE status WHEN 'allowed' THEN 'denied' ELSE 'allowed' END, allowed = 1 - allowed
+		WHERE status IN ('allowed', 'denied') AND turn = (SELECT id FROM turns WHERE turn_id = ?)`, in.Turn)
 }
 
 // waits are what the turn of an interceptor has asked people about.

@@ -47,8 +47,8 @@ func (m *messageLost) Finish(ctx context.Context, in journal.FinishInput) (journ
 	if err != nil {
 		return record, err
 	}
-	return record, m.write(ctx, `UPDATE messages SET message_id = ?1 WHERE role = 'user' AND turn = (SELECT n FROM turns WHERE id = ?2);
-		UPDATE turns SET message_id = ?1 WHERE id = ?2`, rand.Text(), in.Turn)
+	return record, m.write(ctx, `UPDATE messages SET message_id = ?1 WHERE role = 'user' AND turn = (SELECT id FROM turns WHERE turn_id = ?2);
+		UPDATE turns SET message_id = ?1 WHERE turn_id = ?2`, rand.Text(), in.Turn)
 }
 
 // paidAgain does not find settled answers.
@@ -94,8 +94,8 @@ func (m *chunkIndexReused) AppendChunks(ctx context.Context, key journal.StepKey
 		return m.Store.AppendChunks(ctx, key, attempt, chunks)
 	}
 	for _, c := range chunks {
-		err := m.write(ctx, `UPDATE chunks SET text = ?1 WHERE turn = (SELECT n FROM turns WHERE id = ?2) AND idx =
-			(SELECT max(idx) FROM chunks WHERE turn = (SELECT n FROM turns WHERE id = ?2))`, c.Text, key.Turn)
+		err := m.write(ctx, `UPDATE chunks SET text = ?1 WHERE turn = (SELECT id FROM turns WHERE turn_id = ?2) AND idx =
+			(SELECT max(idx) FROM chunks WHERE turn = (SELECT id FROM turns WHERE turn_id = ?2))`, c.Text, key.Turn)
 		if err != nil {
 			return err
 		}

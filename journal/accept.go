@@ -1,0 +1,151 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// review accepts of a catalogue what needs nobody's word, and writes what turns see of it. Only what could be asked
+// makes its configuration known: a server that is away at first is still published for the first time afterwards.
+func (t *tx) review(c turn.Catalogue) error {
+	accepted, err := t.acceptedHashes(c.Server)
+	if err != nil {
+		return err
+	}
+	var known int
+	err = t.row(`SELECT count(*) FROM config_versions WHERE server = ? AND config_hash = ?`, c.Server, c.Setup).Scan(&known)
+	if err == nil && known == 0 && c.Problem == "" {
+		err = t.insertSetup(c.Server, c.Setup)
+	}
+	if err != nil {
+		return err
+	}
+	take, hold := Review(c, accepted, known == 0)
+	for _, d := range take {
+		if err := t.accept(c.Server, d, "", time.Time{}); err != nil {
+			return err
+		}
+	}
+	if len(take) > 0 {
+		if err := t.forgetAccepted(c.Server); err != nil {
+			return err
+		}
+	}
+	return t.saveView(c, hold)
+}
+
+// maxAcceptedOfServer bounds what is remembered of a server that may change its tools, in versions of tools. A server that
+// has more tools than that at once is refused elsewhere.
+const maxAcceptedOfServer = 4096
+
+// forgetAccepted gives up what was accepted longest ago.
+func (t *tx) forgetAccepted(server string) error {
+	return t.exec(`DELETE FROM approved_tools WHERE server = ?1 AND id NOT IN (SELECT id FROM approved_tools WHERE server = ?1 ORDER BY id DESC LIMIT ?2)`,
+		server, maxAcceptedOfServer)
+}
+
+// acceptedHashes are those of a server's tools, by tool ID.
+func (q querier) acceptedHashes(server string) (map[string][]string, error) {
+	out := map[string][]string{}
+	err := q.each(func(rows *sql.Rows) error {
+		var tool, hash string
+		err := rows.Scan(&tool, &hash)
+		out[tool] = append(out[tool], hash)
+		return err
+	}, `SELECT tool, hash FROM approved_tools WHERE server = ?`, server)
+	return out, err
+}
+
+func (t *tx) insertSetup(server, setup string) error {
+	if err := t.exec(`INSERT INTO config_versions (server, config_hash) VALUES (?, ?)`, server, setup); err != nil {
+		return err
+	}
+	return t.exec(`DELETE FROM config_versions WHERE server = ?1 AND id NOT IN (SELECT id FROM config_versions WHERE server = ?1 ORDER BY id DESC LIMIT ?2)`,
+		server, MaxSetups)
+}
+
+// accept keeps a tool as it is now among those that are accepted, for its latest.
+func (t *tx) accept(server string, d turn.Descriptor, by string, at time.Time) error {
+	content, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
+	if err := t.exec(`DELETE FROM approved_tools WHERE server = ? AND tool = ? AND hash = ?`, server, d.ID, d.Hash); err != nil {
+		return err
+	}
+	err = t.exec(`INSERT INTO approved_tools (server, tool, hash, descriptor, approved_by, at) VALUES (?, ?, ?, ?, ?, ?)`,
+		server, d.ID, d.Hash, string(content), Preview(CleanText(by), PreviewBytes), nanos(at))
+	if err != nil {
+		return err
+	}
+	return t.exec(`DELETE FROM approved_tools WHERE server = ?1 AND tool = ?2 AND id NOT IN
+		(SELECT id FROM approved_tools WHERE server = ?1 AND tool = ?2 ORDER BY id DESC LIMIT ?3)`, server, d.ID, MaxAccepted)
+}
+
+// lastAccepted is what was accepted last of a tool, nil where nothing was.
+func (q querier) lastAccepted(server, tool string) (*turn.Descriptor, error) {
+	var content []byte
+	err := q.row(`SELECT descriptor FROM approved_tools WHERE server = ? AND tool = ? ORDER BY id DESC LIMIT 1`, server, tool).Scan(&content)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var d turn.Descriptor
+	return &d, json.Unmarshal(content, &d)
+}
+
+// saveView writes what turns see of a catalogue of which these tools are held.
+func (t *tx) saveView(c turn.Catalogue, hold []turn.Descriptor) error {
+	isHeld := func(d turn.Descriptor) bool {
+		return slices.ContainsFunc(hold, func(h turn.Descriptor) bool { return h.ID == d.ID && h.Hash == d.Hash })
+	}
+	c.Tools = slices.DeleteFunc(slices.Clone(c.Tools), isHeld)
+	for _, d := range hold {
+		accepted, err := t.lastAccepted(c.Server, d.ID)
+		if err != nil {
+			return err
+		}
+		c.Held = append(c.Held, turn.Drift{Now: d, Accepted: accepted})
+	}
+	view, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	return t.exec(`UPDATE catalogues SET view_hash = ?, view = ? WHERE server = ?`, HashOf(view), string(view), c.Server)
+}
+
+// Accept implements Store.
+func (s *DB) Accept(ctx context.Context, in AcceptInput) (out []turn.Drift, err error) {
+	err = s.write(ctx, fmt.Sprintf("accepting tools of server %q", in.Server), func(t *tx) error {
+		if err := t.lockCatalogue(in.Server); err != nil {
+			return err
+		}
+		view, err := t.view(in.Server)
+		if err != nil {
+			return err
+		}
+		if out, err = Choose(view.Held, in); err != nil || len(out) == 0 {
+			return err
+		}
+		for _, d := range out {
+			if err := t.accept(in.Server, d.Now, in.By, in.At); err != nil {
+				return err
+			}
+		}
+		c, err := t.readCatalogue(`SELECT content FROM catalogues WHERE server = ?`, in.Server)
+		if err != nil {
+			return err
+		}
+		return t.review(c)
+	})
+	return out, err
+}

@@ -1,0 +1,123 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// putArtifact stores what a call has left, and that it has.
+func (t *tx) putArtifact(c *call, mediaType string, b []byte) (hash string, err error) {
+	if hash, err = t.putBlob(mediaType, b); err != nil {
+		return "", err
+	}
+	return hash, t.noteArtifact(c.session, c.row, hash, mediaType, c.rec.Outcome != "")
+}
+
+func (t *tx) noteArtifact(session, call int64, hash, mediaType string, late bool) error {
+	return t.exec(`INSERT INTO artifacts (session, hash, call, media_type, late) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		session, hash, call, mediaType, late)
+}
+
+// putMedia stores the media of a result and returns the column that names them.
+func (t *tx) putMedia(c *call, media []turn.Media) (sql.NullString, error) {
+	for _, m := range media {
+		if _, err := t.putArtifact(c, m.Type, m.Data); err != nil {
+			return sql.NullString{}, err
+		}
+	}
+	return mediaColumn(media)
+}
+
+// mediaColumn is null where there are no media, so that it costs nothing.
+func mediaColumn(media []turn.Media) (sql.NullString, error) {
+	if len(media) == 0 {
+		return sql.NullString{}, nil
+	}
+	b, err := json.Marshal(KeptMedia(media))
+	return sql.NullString{String: string(b), Valid: true}, err
+}
+
+func readMedia(column sql.NullString) (media []turn.Media, err error) {
+	if !column.Valid {
+		return nil, nil
+	}
+	if err := json.Unmarshal([]byte(column.String), &media); err != nil {
+		return nil, fmt.Errorf("reading stored media: %w", err)
+	}
+	return media, nil
+}
+
+// Artifact implements Journal.
+func (s *DB) Artifact(ctx context.Context, session, hash string) (mediaType string, b []byte, err error) {
+	err = s.read(ctx, fmt.Sprintf("reading artifact %.80s of %q", CleanText(hash), session), func(q querier) error {
+		n, err := q.sessionRow(session)
+		if err != nil {
+			return err
+		}
+		if mediaType, err = q.artifact(n, hash); err != nil {
+			return err
+		}
+		b, err = q.getBlob(hash)
+		return err
+	})
+	return mediaType, b, err
+}
+
+// artifact looks for a call of the session, or of the past that it shares, that has left the blob. What the sessions that it
+// was forked from have done since is not its to see, and neither is what came late there: that may have marked them since.
+func (q querier) artifact(session int64, hash string) (mediaType string, err error) {
+	list, err := q.segments(session, 1, allMessages)
+	if err != nil {
+		return "", err
+	}
+	for _, p := range list {
+		err = q.row(`SELECT a.media_type FROM artifacts a JOIN calls c ON c.id = a.call WHERE a.session = ?1 AND a.hash = ?2 AND (?3 OR NOT a.late AND EXISTS
+			(SELECT 1 FROM inferences i WHERE i.turn = c.turn AND i.step = c.step AND i.head_seq BETWEEN 1 AND ?4)) LIMIT 1`,
+			p.session, hash, p.session == session, p.high).Scan(&mediaType)
+		if !errors.Is(err, sql.ErrNoRows) {
+			return mediaType, err
+		}
+	}
+	return "", sql.ErrNoRows
+}
+
+// mark notes that a call has brought words into its session that may be anybody's. The first mark stays.
+func (t *tx) mark(c call, at time.Time) error {
+	return t.insertMark(c.session, Mark{Turn: c.turnID, CallID: c.rec.Call.ID, Tool: c.rec.Call.Tool, At: at})
+}
+
+func (t *tx) insertMark(session int64, m Mark) error {
+	return t.exec(`INSERT INTO taint_sources (session, turn, call_id, tool, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		session, m.Turn, m.CallID, m.Tool, nanos(m.At))
+}
+
+// Tainted implements Journal.
+func (s *DB) Tainted(ctx context.Context, session string) (out *Mark, err error) {
+	err = s.read(ctx, fmt.Sprintf("reading the mark of %q", session), func(q querier) error {
+		n, err := q.sessionRow(session)
+		if err != nil {
+			return ignoreNoRows(err)
+		}
+		out, err = q.marked(n)
+		return err
+	})
+	return out, err
+}
+
+// marked returns a session's mark, nil where it has none.
+func (q querier) marked(session int64) (*Mark, error) {
+	var m Mark
+	var at int64
+	err := q.row(`SELECT turn, call_id, tool, at FROM taint_sources WHERE session = ?`, session).Scan(&m.Turn, &m.CallID, &m.Tool, &at)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	m.At = instant(at)
+	return &m, err
+}

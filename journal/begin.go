@@ -1,0 +1,236 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// firstTextBytes bounds SessionRecord.FirstText.
+const firstTextBytes = 120
+
+// Begin implements Journal.
+func (s *DB) Begin(ctx context.Context, in BeginInput) (out Begun, err error) {
+	in, err = checkBegin(in)
+	if err != nil {
+		return out, fmt.Errorf("beginning a turn: %w", err)
+	}
+	err = s.write(ctx, "beginning turn "+in.Turn, func(t *tx) (err error) {
+		if err = t.lockSession(in.Session); err == nil {
+			out, err = t.begin(in)
+		}
+		return err
+	})
+	return out, err
+}
+
+func checkBegin(in BeginInput) (BeginInput, error) {
+	in.Message = Clean(in.Message)
+	if in.Message.ID == "" {
+		in.Message.ID = "turn:" + in.Turn
+	}
+	in.Message.Role, in.Message.Step = turn.RoleUser, 0
+	if len(in.Pins) > 0 && !json.Valid(in.Pins) {
+		return in, errors.New("the pins are not JSON")
+	}
+	return in, errors.Join(checkID("session", in.Session), checkTenant(in.Tenant), checkID("turn", in.Turn), checkID("message", in.Message.ID))
+}
+
+func checkID(what, id string) error {
+	switch {
+	case id == "":
+		return fmt.Errorf("the %s has no ID", what)
+	case len(id) > MaxIDBytes:
+		return fmt.Errorf("the %s's ID has %d bytes: use at most %d", what, len(id), MaxIDBytes)
+	case CleanText(id) != id:
+		return fmt.Errorf("the %s's ID %q is not UTF-8", what, id)
+	}
+	return nil
+}
+
+// checkTenant takes what checkID takes, and the default tenant.
+func checkTenant(tenant string) error {
+	if tenant == "" {
+		return nil
+	}
+	return checkID("tenant", tenant)
+}
+
+func (t *tx) begin(in BeginInput) (Begun, error) {
+	own, err := t.turnRecord(`t.turn_id = ?`, in.Turn)
+	if err == nil {
+		return t.resume(own, in)
+	}
+	if !errors.Is(err, sql.ErrNoRows) {
+		return Begun{}, err
+	}
+	sc, err := t.sessionScope(in)
+	if err != nil {
+		return Begun{}, err
+	}
+	taker, err := t.taker(sc.session, in.Message.ID)
+	if err == nil {
+		first, err := t.turnRecord(`t.id = ?`, taker)
+		return Begun{DuplicateOf: &first}, err
+	}
+	if !errors.Is(err, sql.ErrNoRows) {
+		return Begun{}, err
+	}
+	closed, err := t.closeUnfinished(&sc, ClosedMessage, in.At)
+	if err != nil {
+		return Begun{}, err
+	}
+	out, err := t.open(&sc, in)
+	out.Closed = closed
+	return out, err
+}
+
+// resume answers a chain that finds its own turn.
+func (t *tx) resume(own TurnRecord, in BeginInput) (out Begun, err error) {
+	if own.Session != in.Session || own.MessageID != in.Message.ID {
+		return out, fmt.Errorf("the turn began in session %q with message %q, not in %q with %q",
+			own.Session, own.MessageID, in.Session, in.Message.ID)
+	}
+	if !own.State.Terminal() && own.RunID != in.RunID {
+		own.RunID = in.RunID
+		if err := t.exec(`UPDATE turns SET run_id = ? WHERE turn_id = ?`, in.RunID, in.Turn); err != nil {
+			return out, err
+		}
+	}
+	var pins stored
+	out = Begun{Turn: own, Resumed: true, Head: turn.Head{Seq: own.MessageSeq}}
+	err = t.row(`SELECT m.hash, t.config, t.config_blob FROM turns t JOIN messages m ON m.session = t.session AND m.seq = t.message_seq
+		WHERE t.turn_id = ?`, in.Turn).Scan(&out.Head.Hash, &pins.inline, &pins.blob)
+	if err != nil {
+		return out, err
+	}
+	out.Pins, err = t.getJSON(pins)
+	return out, err
+}
+
+// sessionScope finds the session, or makes ready for a new one, which open inserts.
+func (t *tx) sessionScope(in BeginInput) (sc scope, err error) {
+	sc.sessionID = in.Session
+	var tenant string
+	err = t.row(`SELECT id, tenant, head_seq, head_hash FROM sessions WHERE session_id = ?`, in.Session).
+		Scan(&sc.session, &tenant, &sc.head.Seq, &sc.head.Hash)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return sc, nil
+	case err == nil && tenant != in.Tenant:
+		return sc, fmt.Errorf("session %q: %w", in.Session, ErrTaken)
+	}
+	return sc, err
+}
+
+// open appends the message and opens the turn.
+func (t *tx) open(sc *scope, in BeginInput) (out Begun, err error) {
+	if in.MessageBlob != "" {
+		b, err := t.getBlob(in.MessageBlob)
+		if err != nil {
+			return out, fmt.Errorf("the message's text: %w", err)
+		}
+		in.Message.Text = CleanText(string(b))
+	}
+	if err := t.touchSession(sc, in); err != nil {
+		return out, err
+	}
+	if err := t.insertTurn(sc, in); err != nil {
+		return out, err
+	}
+	if _, err := t.appendMessage(sc, in.Message); err != nil {
+		return out, err
+	}
+	if err := t.saveHead(*sc); err != nil {
+		return out, err
+	}
+	t.changed[Topic{Session: sc.sessionID}] = true
+	if err := t.emit(sc, turn.Chunk{Kind: turn.ChunkTurnStarted, At: in.At}); err != nil {
+		return out, err
+	}
+	out.Head, out.Pins = sc.head, in.Pins
+	out.Turn, err = t.turnRecord(`t.id = ?`, sc.turn)
+	return out, err
+}
+
+func (t *tx) touchSession(sc *scope, in BeginInput) error {
+	if sc.session != 0 {
+		return t.exec(`UPDATE sessions SET turns = turns + 1, agent = ?1,
+			updated_at = CASE WHEN updated_at < ?2 THEN ?2 ELSE updated_at END WHERE id = ?3`, in.Agent, nanos(in.At), sc.session)
+	}
+	return t.row(`INSERT INTO sessions (session_id, tenant, agent, turns, first_text, created_at, updated_at) VALUES (?, ?, ?, 1, ?, ?, ?) RETURNING id`,
+		in.Session, in.Tenant, in.Agent, turn.Cut(in.Message.Text, firstTextBytes), nanos(in.At), nanos(in.At)).Scan(&sc.session)
+}
+
+func (t *tx) insertTurn(sc *scope, in BeginInput) error {
+	pins, err := t.putJSON(in.Pins)
+	if err != nil {
+		return err
+	}
+	sc.turnID, sc.messageSeq = in.Turn, sc.head.Seq+1
+	return t.row(`INSERT INTO turns
+		(turn_id, session, workflow_id, run_id, agent, message_id, message_seq, config, config_blob, state, started_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
+		in.Turn, sc.session, in.WorkflowID, in.RunID, in.Agent, in.Message.ID, sc.messageSeq, pins.inline, pins.blob,
+		string(turn.StateRunning), nanos(in.At)).Scan(&sc.turn)
+}
+
+// closeUnfinished closes the session's turn that is not over, if there is one, and returns its ID. Its totals are
+// counted from the ledgers: whoever ran it left none.
+func (t *tx) closeUnfinished(sc *scope, message string, at time.Time) (string, error) {
+	old := *sc
+	err := t.row(`SELECT turn_id, id, message_seq FROM turns WHERE session = ? AND ended_at IS NULL`, sc.session).
+		Scan(&old.turnID, &old.turn, &old.messageSeq)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	in := FinishInput{
+		State: turn.StateClosed, Reason: turn.FinishTerminated, Message: message, At: at,
+	}
+	if err := t.totals(old, &in); err != nil {
+		return "", err
+	}
+	if err := t.end(&old, in); err != nil {
+		return "", err
+	}
+	sc.head = old.head
+	return old.turnID, nil
+}
+
+// totals counts a turn's settled steps, the calls that ran, and its usage.
+func (t *tx) totals(sc scope, in *FinishInput) error {
+	if err := t.row(`SELECT count(*) FROM calls WHERE turn = ? AND runs > 0`, sc.turn).Scan(&in.Calls); err != nil {
+		return err
+	}
+	list, err := t.inferences(sc)
+	for _, inf := range list {
+		if inf.Settled {
+			in.Steps++
+			in.Usage = in.Usage.Add(inf.Answer.Usage)
+		}
+	}
+	return err
+}
+
+func (t *tx) putJSON(raw json.RawMessage) (stored, error) {
+	if len(raw) == 0 {
+		return stored{}, nil
+	}
+	return t.put(string(raw), "application/json")
+}
+
+func (q querier) getJSON(s stored) (json.RawMessage, error) {
+	text, err := q.get(s)
+	if text == "" {
+		return nil, err
+	}
+	return json.RawMessage(text), err
+}

@@ -1,0 +1,96 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// inlineBytes is up to which size content stands in the row itself.
+const inlineBytes = 1 << 10
+
+// stored is a pair of columns x, x_blob: content inline, or the hash of the blob that holds it. Both are null where
+// there is no content.
+type stored struct {
+	inline sql.NullString
+	blob   sql.NullString
+}
+
+// put stores text where it belongs.
+func (t *tx) put(text, mediaType string) (stored, error) {
+	if len(text) <= inlineBytes {
+		return stored{inline: sql.NullString{String: text, Valid: true}}, nil
+	}
+	hash, err := t.putBlob(mediaType, []byte(text))
+	return stored{blob: sql.NullString{String: hash, Valid: true}}, err
+}
+
+// get loads what put stored.
+func (q querier) get(s stored) (string, error) {
+	if !s.blob.Valid {
+		return s.inline.String, nil
+	}
+	b, err := q.getBlob(s.blob.String)
+	return string(b), err
+}
+
+func (t *tx) putBlob(mediaType string, b []byte) (hash string, err error) {
+	if len(b) > MaxBlobBytes {
+		return "", fmt.Errorf("content of %d bytes is over the limit of %d", len(b), MaxBlobBytes)
+	}
+	hash = HashOf(b)
+	var there int
+	if err := t.row(`SELECT 1 FROM blobs WHERE hash = ?`, hash).Scan(&there); !errors.Is(err, sql.ErrNoRows) {
+		return hash, err
+	}
+	encoding, bytes := encode(mediaType, b)
+	return hash, t.exec(`INSERT INTO blobs (hash, media_type, size, encoding, bytes) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		hash, mediaType, len(b), encoding, bytes)
+}
+
+func (q querier) getBlob(hash string) (b []byte, err error) {
+	var encoding string
+	err = q.row(`SELECT encoding, bytes FROM blobs WHERE hash = ?`, hash).Scan(&encoding, &b)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, fmt.Errorf("blob %s: %w", hash, ErrNotFound)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return decode(encoding, b)
+}
+
+// PutBlob implements Journal.
+func (s *DB) PutBlob(ctx context.Context, mediaType string, b []byte) (hash string, err error) {
+	err = s.write(ctx, "storing a blob", func(t *tx) (err error) {
+		hash, err = t.putBlob(CleanText(mediaType), b)
+		return err
+	})
+	return hash, err
+}
+
+// GetBlob implements Journal.
+func (s *DB) GetBlob(ctx context.Context, hash string) (b []byte, err error) {
+	err = s.read(ctx, "reading a blob", func(q querier) (err error) {
+		b, err = q.getBlob(hash)
+		return err
+	})
+	return b, err
+}
+
+// nanos and instant translate times: nanoseconds since 1970, 0 for the zero time.
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+func instant(n int64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, n).UTC()
+}

@@ -1,0 +1,131 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// emit appends a chunk under the turn's next index.
+func (t *tx) emit(sc *scope, c turn.Chunk) error {
+	t.changed[Topic{Turn: sc.turnID}] = true
+	data := sql.NullString{String: CleanText(string(c.Data)), Valid: len(c.Data) > 0}
+	return t.exec(`INSERT INTO chunks (turn, idx, step, attempt, kind, at, text, data)
+		SELECT ?1, coalesce(max(idx), -1) + 1, ?2, ?3, ?4, ?5, ?6, ?7 FROM chunks WHERE turn = ?1`,
+		sc.turn, c.Step, c.Attempt, string(c.Kind), nanos(c.At), CleanText(c.Text), data)
+}
+
+func (t *tx) emitData(sc *scope, c turn.Chunk, data any) (err error) {
+	if c.Data, err = json.Marshal(data); err != nil {
+		return err
+	}
+	return t.emit(sc, c)
+}
+
+// AppendChunks implements Journal.
+func (s *DB) AppendChunks(ctx context.Context, key StepKey, attempt int, chunks []turn.Chunk) error {
+	doing := stepName("appending chunks to", key)
+	if err := checkChunks(chunks); err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	if len(chunks) == 0 {
+		return nil
+	}
+	return s.writeTurn(ctx, key.Turn, doing, func(t *tx) error {
+		a, err := t.attempt(key)
+		if err != nil {
+			return err
+		}
+		if a.inf.Settled {
+			return fmt.Errorf("the step is settled: %w", ErrStale)
+		}
+		if err := a.current(attempt); err != nil {
+			return err
+		}
+		last := chunks[len(chunks)-1]
+		last.Step, last.Attempt = key.Step, attempt
+		if there, err := t.appended(&a.scope, last); there || err != nil {
+			return err
+		}
+		return t.emitDeltas(a, chunks)
+	})
+}
+
+// appended reports whether an earlier run of this transaction, which was lost while it was committed, has appended c.
+func (t *tx) appended(sc *scope, c turn.Chunk) (there bool, err error) {
+	if !t.Again() {
+		return false, nil
+	}
+	err = t.row(`SELECT EXISTS (SELECT 1 FROM chunks WHERE turn = ? AND step = ? AND attempt = ? AND kind = ? AND at = ? AND text = ?)`,
+		sc.turn, c.Step, c.Attempt, string(c.Kind), nanos(c.At), CleanText(c.Text)).Scan(&there)
+	return there, err
+}
+
+// checkChunks refuses what callers may not append: the kinds that the journal itself writes, and too much.
+func checkChunks(chunks []turn.Chunk) error {
+	if len(chunks) > MaxChunks {
+		return fmt.Errorf("%d chunks at once: at most %d", len(chunks), MaxChunks)
+	}
+	for _, c := range chunks {
+		switch c.Kind {
+		case turn.ChunkTextDelta, turn.ChunkReasoningDelta, turn.ChunkError:
+		default:
+			return fmt.Errorf("a chunk of kind %q: the journal writes those itself", c.Kind)
+		}
+		if n := len(c.Text) + len(c.Data); n > MaxChunkBytes {
+			return fmt.Errorf("a chunk of %d bytes: at most %d", n, MaxChunkBytes)
+		}
+		if len(c.Data) > 0 && !json.Valid(c.Data) {
+			return fmt.Errorf("a chunk of kind %q: its data is not JSON", c.Kind)
+		}
+	}
+	return nil
+}
+
+// emitDeltas appends an attempt's chunks and notes, once an attempt, that it has shown text.
+func (t *tx) emitDeltas(a attempt, chunks []turn.Chunk) error {
+	for _, c := range chunks {
+		c.Step, c.Attempt = a.inf.Key.Step, a.inf.Attempt
+		if err := t.emit(&a.scope, c); err != nil {
+			return err
+		}
+		if a.emitted || (c.Kind != turn.ChunkTextDelta && c.Kind != turn.ChunkReasoningDelta) {
+			continue
+		}
+		a.emitted = true
+		if err := t.exec(`UPDATE inferences SET emitted = TRUE WHERE id = ?`, a.row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Chunks implements Store. A turn that has not begun has no chunks.
+func (s *DB) Chunks(ctx context.Context, turnID string, after int64, limit int) (out []turn.Chunk, err error) {
+	err = s.read(ctx, "reading the chunks of turn "+turnID, func(q querier) error {
+		out = nil
+		return q.each(func(rows *sql.Rows) error {
+			c := turn.Chunk{Turn: turnID}
+			err := scanChunk(rows, &c)
+			out = append(out, c)
+			return err
+		}, `SELECT idx, step, attempt, kind, at, text, coalesce(data, '') FROM chunks
+			WHERE turn = (SELECT id FROM turns WHERE turn_id = ?) AND idx > ? ORDER BY idx LIMIT ?`, turnID, after, limit)
+	})
+	return out, err
+}
+
+// scanChunk reads a chunk and then the given fields.
+func scanChunk(rows *sql.Rows, c *turn.Chunk, after ...any) error {
+	var at int64
+	var data string
+	err := rows.Scan(append([]any{&c.Index, &c.Step, &c.Attempt, &c.Kind, &at, &c.Text, &data}, after...)...)
+	c.At = instant(at)
+	if data != "" {
+		c.Data = json.RawMessage(data)
+	}
+	return err
+}

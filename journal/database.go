@@ -1,0 +1,140 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Database is where a DB keeps its tables: journal/sqlite and journal/postgres each have one. Both understand the SQL of
+// this package, with ? and ?1 as parameters.
+type Database interface {
+	// Write runs fn in a transaction, which is committed if fn returns nil and leaves no trace otherwise. It may run fn
+	// again if the transaction was lost: see Conn.Again.
+	Write(ctx context.Context, fn func(Conn) error) error
+	// Read runs fn on one moment's state. With once, fn does not run again if the connection is lost.
+	Read(ctx context.Context, once bool, fn func(Conn) error) error
+	// Explain returns err with advice for the operator, and an error that wraps ErrNotFound for sql.ErrNoRows.
+	Explain(err error) error
+	// Changed returns a channel that is closed when one of the topics may have changed, or anything if there are none.
+	Changed(ctx context.Context, topics ...Topic) <-chan struct{}
+	// Notify closes the channels of Changed, after a transaction of this process has changed the topics.
+	Notify(topics ...Topic)
+	// TempDir is the folder for large temporary files; empty is the system's.
+	TempDir() string
+	Close() error
+}
+
+// Conn is a connection in a transaction.
+type Conn interface {
+	Query(query string, args ...any) (*sql.Rows, error)
+	QueryRow(query string, args ...any) *sql.Row
+	Exec(query string, args ...any) error
+	// Lock is what follows a SELECT that locks its rows until the transaction ends; empty if there is one writer at a time.
+	Lock() string
+	// Again reports whether an earlier run of this transaction was lost while it was committed, so that its effects may
+	// be there.
+	Again() bool
+}
+
+// Topic is something that readers wait for: a turn's chunks, or a session's next turn.
+type Topic struct{ Turn, Session string }
+
+// DB is the journal: the rules about sessions, turns and calls over a Database. Its methods may be called concurrently.
+type DB struct {
+	db         Database
+	catalogues catalogues
+}
+
+var _ Store = (*DB)(nil)
+
+// New returns the journal that db holds.
+func New(db Database) *DB { return &DB{db: db} }
+
+// Close ends all that waits on the journal and closes its database.
+func (s *DB) Close() error { return s.db.Close() }
+
+// Changed implements Store.
+func (s *DB) Changed(ctx context.Context, topics ...Topic) <-chan struct{} {
+	return s.db.Changed(ctx, topics...)
+}
+
+// tx is a transaction that writes.
+type tx struct {
+	querier
+	changed map[Topic]bool // what followers wait for
+}
+
+// write runs fn in one transaction, which is committed if fn returns nil and leaves no trace otherwise. fn may run more
+// than once.
+func (s *DB) write(ctx context.Context, doing string, fn func(*tx) error) error {
+	var t *tx
+	err := s.db.Write(ctx, func(c Conn) error {
+		t = &tx{querier{c}, map[Topic]bool{}}
+		return fn(t)
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, s.db.Explain(err))
+	}
+	if len(t.changed) > 0 {
+		s.db.Notify(slices.Collect(maps.Keys(t.changed))...)
+	}
+	return nil
+}
+
+// writeTurn is write of a turn. It locks the turn's session first: transactions of a session run one after the other.
+func (s *DB) writeTurn(ctx context.Context, turnID, doing string, fn func(*tx) error) error {
+	return s.write(ctx, doing, func(t *tx) error {
+		err := t.lock(`SELECT 1 FROM sessions WHERE id = (SELECT session FROM turns WHERE turn_id = ?)`, turnID)
+		if err != nil {
+			return err
+		}
+		return fn(t)
+	})
+}
+
+// lockSession locks a session, if it is there.
+func (t *tx) lockSession(session string) error {
+	return t.lock(`SELECT 1 FROM sessions WHERE session_id = ?`, session)
+}
+
+// lock locks the row that a query finds, until the transaction ends.
+func (t *tx) lock(query string, args ...any) error {
+	if t.Lock() == "" {
+		return nil
+	}
+	return ignoreNoRows(t.row(query+t.Lock(), args...).Scan(new(int)))
+}
+
+// read runs fn on one moment's state. fn may run more than once.
+func (s *DB) read(ctx context.Context, doing string, fn func(querier) error) error {
+	err := s.db.Read(ctx, false, func(c Conn) error { return fn(querier{c}) })
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, s.db.Explain(err))
+	}
+	return nil
+}
+
+// querier is a connection in a transaction that reads, or that also writes.
+type querier struct{ Conn }
+
+func (q querier) row(query string, args ...any) *sql.Row { return q.QueryRow(query, args...) }
+
+func (q querier) exec(query string, args ...any) error { return q.Exec(query, args...) }
+
+// each calls scan for each row of the query's result.
+func (q querier) each(scan func(*sql.Rows) error, query string, args ...any) error {
+	rows, err := q.Query(query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

@@ -1,0 +1,247 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Finish implements Journal.
+func (s *DB) Finish(ctx context.Context, in FinishInput) (out TurnRecord, err error) {
+	in.Message = Preview(CleanText(in.Message), SummaryBytes)
+	in.Answer = Preview(CleanText(in.Answer), SummaryBytes)
+	err = s.writeTurn(ctx, in.Turn, "finishing turn "+in.Turn, func(t *tx) error {
+		sc, err := t.scope(in.Turn)
+		if err != nil {
+			return err
+		}
+		if err := sc.check(in.Session); err != nil {
+			return err
+		}
+		if !sc.closed {
+			if !in.State.Terminal() {
+				return fmt.Errorf("%q is no state to finish in", in.State)
+			}
+			if err := t.end(&sc, in); err != nil {
+				return err
+			}
+		}
+		out, err = t.turnRecord(`t.id = ?`, sc.turn)
+		return err
+	})
+	return out, err
+}
+
+// end leaves every call of the turn with one result, settles the turn and emits its last chunk.
+func (t *tx) end(sc *scope, in FinishInput) error {
+	before := sc.head
+	if err := t.appendResults(sc, in.Results, in.At, lenient); err != nil {
+		return err
+	}
+	if err := t.settleOpen(sc, in.At); err != nil {
+		return err
+	}
+	if err := t.cancelRequests(sc, in.At); err != nil {
+		return err
+	}
+	if err := t.appendSaid(sc, in.Steps, in.Messages, in.At, lenient); err != nil {
+		return err
+	}
+	if before != sc.head {
+		if err := t.saveHead(*sc); err != nil {
+			return err
+		}
+	}
+	if err := t.close(*sc, in); err != nil {
+		return err
+	}
+	return t.emitData(sc, turn.Chunk{Kind: turn.ChunkTurnCompleted, Step: in.Steps, At: in.At}, turn.DoneChunk{
+		State: in.State, FinishReason: in.Reason, Message: in.Message, Usage: in.Usage, Steps: in.Steps, ToolCalls: in.Calls,
+	})
+}
+
+// close writes the turn's end into its row.
+func (t *tx) close(sc scope, in FinishInput) error {
+	usage, err := json.Marshal(in.Usage)
+	if err != nil {
+		return err
+	}
+	if in.State == turn.StateCancelled && in.Answer == "" {
+		if in.Answer, err = t.shown(&sc); err != nil {
+			return err
+		}
+	}
+	err = t.exec(`UPDATE turns SET state = ?, reason = ?, code = ?, message = ?, answer = ?, usage = ?, steps = ?, calls = ?, ended_at = ?
+		WHERE id = ?`, string(in.State), string(in.Reason), string(in.Code), in.Message, in.Answer, string(usage), in.Steps, in.Calls, nanos(in.At), sc.turn)
+	if err != nil {
+		return err
+	}
+	return t.touch(sc, in.At)
+}
+
+// touch moves the time of the session's last change.
+func (t *tx) touch(sc scope, at time.Time) error {
+	return t.exec(`UPDATE sessions SET updated_at = ?1 WHERE id = ?2 AND updated_at < ?1`, nanos(at), sc.session)
+}
+
+// strictness says what is done about a result of a call that the last assistant message did not ask for.
+type strictness bool
+
+const (
+	strict  strictness = true  // refuse it
+	lenient strictness = false // leave it out: a turn must be able to end
+)
+
+// appendResults appends the results that the turn's last assistant message waits for, one a call, in request order.
+// A call that has one in the transcript already gets no second.
+func (t *tx) appendResults(sc *scope, results []Result, at time.Time, mode strictness) error {
+	given := make(map[string]Result, len(results))
+	for _, r := range results {
+		given[r.Call.ID] = r
+	}
+	asked, step, err := t.openCalls(sc)
+	if err != nil {
+		return err
+	}
+	for _, c := range asked {
+		delete(given, c.call.ID)
+	}
+	for id := range given {
+		if mode == strict {
+			return fmt.Errorf("a result for call %q, which the last message of the model does not ask for", id)
+		}
+	}
+	for _, r := range results {
+		given[r.Call.ID] = r
+	}
+	for _, c := range asked {
+		if c.done {
+			continue
+		}
+		if err := t.appendResult(sc, step, c.call, given[c.call.ID], at); err != nil {
+			return fmt.Errorf("the result of call %s: %w", c.call.ID, err)
+		}
+	}
+	return nil
+}
+
+// asked is a call of an assistant message; done says that its result is in the transcript.
+type asked struct {
+	call turn.ToolCall
+	done bool
+}
+
+// openCalls returns the calls of the turn's last assistant message. It reads from the head back to that message, which
+// is never further than its results.
+func (t *tx) openCalls(sc *scope) (list []asked, step int, err error) {
+	var seq int64
+	var column sql.NullString
+	err = t.row(`SELECT seq, step, tool_calls FROM messages WHERE session = ? AND seq > ? AND role = 'assistant'
+		ORDER BY seq DESC LIMIT 1`, sc.session, sc.messageSeq).Scan(&seq, &step, &column)
+	if errors.Is(err, sql.ErrNoRows) || !column.Valid {
+		return nil, 0, ignoreNoRows(err)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	calls, err := t.getCalls(column)
+	if err != nil {
+		return nil, 0, err
+	}
+	done := map[string]bool{}
+	err = t.each(func(rows *sql.Rows) error {
+		var id string
+		err := rows.Scan(&id)
+		done[id] = true
+		return err
+	}, `SELECT call_id FROM messages WHERE session = ? AND seq > ? AND role = 'tool'`, sc.session, seq)
+	for _, c := range calls {
+		list = append(list, asked{c, done[c.ID]})
+	}
+	return list, step, err
+}
+
+func ignoreNoRows(err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	return err
+}
+
+// appendResult writes one call's result. What the ledger has settled wins over what the caller says: a call that the
+// workflow gave up on may have ended after all.
+func (t *tx) appendResult(sc *scope, step int, tc turn.ToolCall, r Result, at time.Time) error {
+	c, err := t.call(sc.turnID, tc.ID)
+	if err != nil {
+		return err
+	}
+	c.scope = *sc
+	if c.rec.Outcome == "" {
+		if err := t.settleUnreported(&c, step, tc, r, at); err != nil {
+			return err
+		}
+	}
+	if err := t.load(&c); err != nil {
+		return err
+	}
+	_, err = t.appendMessage(sc, turn.Message{
+		Role: turn.RoleTool, Text: c.rec.Text, CallID: tc.ID, Outcome: c.rec.Outcome, Media: c.rec.Media, Step: step,
+	})
+	return err
+}
+
+// settleUnreported settles a call that nobody has: as the caller says, or else unknown where it has a run whose end nobody
+// knows, and cancelled where it has none.
+func (t *tx) settleUnreported(c *call, step int, tc turn.ToolCall, r Result, at time.Time) error {
+	outcome, text := r.Outcome, CleanText(r.Text)
+	switch {
+	case outcome != "":
+	case r.Text != "":
+		return errors.New("it has a text and no outcome")
+	case c.granted != 0, c.rec.Runs > 0 && c.rec.Suspended == 0: // the second: a later claim was given back, an earlier one was not
+		outcome = turn.OutcomeUnknown
+	case c.rec.Suspended != 0:
+		outcome, text = turn.OutcomeUnknown, SuspendedText
+	default:
+		outcome = turn.OutcomeCancelled
+	}
+	if c.row == 0 {
+		c.rec = CallRecord{Turn: c.turnID, Step: step, Call: tc}
+		if err := t.insertCall(c, at); err != nil {
+			return err
+		}
+	}
+	if text == "" {
+		text = ResultText(outcome)
+	}
+	return t.settle(c, c.rec.Attempt, turn.ToolResult{Outcome: outcome, Code: CleanCode(outcome, r.Code), Text: text}, at)
+}
+
+// settleOpen settles claims that the transcript does not wait for, so that each start of a call has its completion.
+func (t *tx) settleOpen(sc *scope, at time.Time) error {
+	var ids []string
+	err := t.each(func(rows *sql.Rows) error {
+		var id string
+		err := rows.Scan(&id)
+		ids = append(ids, id)
+		return err
+	}, `SELECT call_id FROM calls WHERE turn = ? AND settled_at IS NULL ORDER BY id`, sc.turn)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		c, err := t.call(sc.turnID, id)
+		if err != nil {
+			return err
+		}
+		if err := t.settleUnreported(&c, c.rec.Step, c.rec.Call, Result{}, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}

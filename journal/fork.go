@@ -1,0 +1,107 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Fork implements Store.
+func (s *DB) Fork(ctx context.Context, in ForkInput) (out SessionRecord, err error) {
+	err = s.write(ctx, fmt.Sprintf("forking session %q", in.Session), func(t *tx) error {
+		if err := errors.Join(checkID("session", in.ID), t.lockSession(in.Session)); err != nil {
+			return err
+		}
+		var parent, head int64
+		if err := t.row(`SELECT id, head_seq FROM sessions WHERE session_id = ?`, in.Session).Scan(&parent, &head); err != nil {
+			return err
+		}
+		out, err = t.session(in.ID)
+		if t.Again() && err == nil && out.Parent == in.Session && out.CreatedAt.Equal(in.Time) {
+			return nil // made by the run before
+		}
+		if !errors.Is(err, sql.ErrNoRows) {
+			return errors.Join(err, fmt.Errorf("%q: %w: choose another name", in.ID, ErrExists))
+		}
+		at, err := t.forkPoint(parent, head, in.At)
+		if err != nil {
+			return err
+		}
+		if err := t.checkDepth(parent); err != nil {
+			return err
+		}
+		if err := t.insertFork(parent, at, in); err != nil {
+			return err
+		}
+		out, err = t.session(in.ID)
+		return err
+	})
+	return out, err
+}
+
+func (t *tx) insertFork(parent int64, at turn.Head, in ForkInput) error {
+	t.changed[Topic{Session: in.ID}] = true
+	err := t.exec(`INSERT INTO sessions (session_id, tenant, agent, parent, fork_seq, head_seq, head_hash, first_text, created_at, updated_at)
+		SELECT ?1, tenant, CASE ?2 WHEN '' THEN agent ELSE ?2 END, id, ?3, ?3, ?4, first_text, ?5, ?5 FROM sessions WHERE id = ?6`,
+		in.ID, in.Agent, at.Seq, at.Hash, nanos(in.Time), parent)
+	if err != nil {
+		return err
+	}
+	return t.exec(`INSERT INTO taint_sources (session, turn, call_id, tool, at)
+		SELECT s.id, m.turn, m.call_id, m.tool, m.at FROM taint_sources m, sessions s WHERE m.session = ? AND s.session_id = ?`, parent, in.ID)
+}
+
+// forkPoint returns the head at a point, or says where the session can be forked instead.
+func (q querier) forkPoint(session, head, at int64) (turn.Head, error) {
+	if at < 1 || at > head {
+		return turn.Head{}, fmt.Errorf("there is no message %d, they are 1 to %d: %w", at, head, ErrForkPoint)
+	}
+	good, err := q.forkable(session, at)
+	if err != nil {
+		return turn.Head{}, err
+	}
+	if good {
+		p, err := q.point(session, at)
+		return turn.Head{Seq: at, Hash: p.hash}, err
+	}
+	before, err := q.nearest(session, at, -1, head)
+	if err != nil {
+		return turn.Head{}, err
+	}
+	after, err := q.nearest(session, at, +1, head)
+	if err != nil {
+		return turn.Head{}, err
+	}
+	where := fmt.Sprintf("fork it at %d or %d", before, after)
+	if after == 0 {
+		where = fmt.Sprintf("fork it at %d", before)
+	}
+	return turn.Head{}, fmt.Errorf("at %d calls would be parted from their results: %w: %s", at, ErrForkPoint, where)
+}
+
+// forkable reports whether no call is parted from its result between seq and the message after it.
+func (q querier) forkable(session, seq int64) (bool, error) {
+	p, err := q.point(session, seq)
+	if err != nil || p.calls {
+		return false, err
+	}
+	next, err := q.point(session, seq+1)
+	if errors.Is(err, sql.ErrNoRows) {
+		return true, nil
+	}
+	return next.role != turn.RoleTool, err
+}
+
+// nearest looks for a good point in one direction, 0 where there is none. There is one no further than the calls of an
+// answer are many; a session begins with a user's message, which is one.
+func (q querier) nearest(session, seq, step, head int64) (int64, error) {
+	for seq += step; seq >= 1 && seq <= head; seq += step {
+		if good, err := q.forkable(session, seq); good || err != nil {
+			return seq, err
+		}
+	}
+	return 0, nil
+}

@@ -1,0 +1,115 @@
+package journal
+
+import (
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// past returns the session of this journal, and of the export's tenant, that has the past which an exported fork shares, 0 where none has or the
+// export is of no fork: the one that was forked, or whichever has the turn of the fork point.
+func (im *importer) past(h ExportHeader) (int64, error) {
+	if h.Session.Parent == "" {
+		return 0, nil
+	}
+	for _, where := range [][2]string{
+		{`SELECT id FROM sessions WHERE session_id = ? AND tenant = ?`, h.Session.Parent},
+		{`SELECT session FROM turns t JOIN sessions s ON s.id = t.session WHERE t.turn_id = ? AND s.tenant = ?`, h.ForkTurn},
+	} {
+		var n int64
+		err := im.row(where[0], where[1], h.Tenant).Scan(&n)
+		if ignoreNoRows(err) != nil {
+			return 0, err
+		}
+		p, err := im.point(n, h.Session.ForkSeq)
+		if ignoreNoRows(err) != nil {
+			return 0, err
+		}
+		if p.hash == h.ForkHash {
+			return n, nil
+		}
+	}
+	return 0, nil
+}
+
+// skips reports whether a line is of the past that the journal has.
+func (im *importer) skips(l Line) bool {
+	switch {
+	case im.forkSeq == 0:
+		return false
+	case l.Turn != nil:
+		im.shared[l.Turn.ID] = l.Turn.MessageSeq <= im.forkSeq
+		return im.shared[l.Turn.ID]
+	case l.Message != nil:
+		return l.Message.Seq <= im.forkSeq
+	case l.Inference != nil:
+		return im.shared[l.Inference.Key.Turn]
+	case l.Call != nil:
+		return im.shared[l.Call.Turn]
+	case l.Late != nil:
+		return im.shared[l.Late.Turn]
+	case l.Wait != nil:
+		return im.shared[l.Wait.Turn]
+	case l.Chunk != nil:
+		return im.shared[l.Chunk.Turn]
+	}
+	return false
+}
+
+// countTurns counts the session's turns. Of a fork that became a session of its own, those of its past are its own now.
+func (im *importer) countTurns() error {
+	return im.exec(`UPDATE sessions SET turns = (SELECT count(*) FROM turns WHERE session = ?1) WHERE id = ?1`, im.session)
+}
+
+// withheld returns the export's rules, and the approvals that its running turn waits for or has not used.
+func (im *importer) withheld() (out []Withheld, err error) {
+	const ofSession = `w.turn IN (SELECT id FROM turns WHERE session = ?)`
+	for _, r := range im.rules {
+		w := Withheld{Tool: r.Tool, Scope: turn.AlwaysTool, ArgumentsHash: r.ArgumentsHash, By: r.By, At: r.At}
+		if r.ArgumentsHash != "" {
+			w.Scope = turn.AlwaysCall
+			const shownAs = ofSession + ` AND w.tool = ? AND w.arguments_hash = ? ORDER BY w.id LIMIT 1`
+			shown, err := im.requests(shownAs, im.session, r.Tool, r.ArgumentsHash)
+			if err != nil {
+				return nil, err
+			}
+			for _, x := range shown {
+				w.Arguments, w.ArgumentsBytes = x.rec.Arguments, x.size
+			}
+		}
+		out = append(out, w)
+	}
+	open, err := im.requests(ofSession+` AND t.ended_at IS NULL AND w.kind = ? AND (w.status = '' OR w.allowed)
+		AND NOT EXISTS (SELECT 1 FROM calls c WHERE c.turn = w.turn AND c.call_id = w.request_id AND c.outcome <> '') ORDER BY w.id`,
+		im.session, string(turn.WaitApproval))
+	for _, x := range open {
+		w := Withheld{
+			Tool: x.rec.Tool, Scope: ScopeOnce, Arguments: x.rec.Arguments, ArgumentsBytes: x.size,
+			ArgumentsHash: x.rec.ArgumentsHash, At: x.rec.AskedAt,
+		}
+		if r := x.rec.Ruling; r != nil {
+			w.By, w.At = r.By, r.At
+		}
+		out = append(out, w)
+	}
+	return out, err
+}
+
+func (im *importer) request(e ExportWait) error {
+	x := request{rec: e.WaitRecord, arguments: column(e.Arguments, e.ArgumentsBlob), size: e.ArgumentsBytes}
+	if err := im.insertRequest(im.session, im.turns[e.Turn], &x); err != nil || e.Ruling == nil {
+		return err
+	}
+	return im.rule(&x, *e.Ruling)
+}
+
+// chunk inserts a chunk. A turn whose first one is its end has lost the others.
+func (im *importer) chunk(c turn.Chunk) error {
+	im.changed[Topic{Turn: c.Turn}] = true
+	if !im.chunked[c.Turn] && c.Kind == turn.ChunkTurnCompleted {
+		if err := im.exec(`UPDATE turns SET pruned = TRUE WHERE id = ?`, im.turns[c.Turn]); err != nil {
+			return err
+		}
+	}
+	im.chunked[c.Turn] = true
+	return im.exec(`INSERT INTO chunks (turn, idx, step, attempt, kind, at, text, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+		im.turns[c.Turn], c.Index, c.Step, c.Attempt, string(c.Kind), nanos(c.At), c.Text, jsonColumn(c.Data))
+}

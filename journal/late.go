@@ -1,0 +1,131 @@
+package journal
+
+import (
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// settleLate keeps a settlement that is not the first, once; the first one repeated is no second one.
+func (t *tx) settleLate(c *call, in SettleInput) error {
+	if err := t.load(c); err != nil {
+		return err
+	}
+	late := *c
+	full, err := t.putResult(&late, in.Result)
+	if err != nil {
+		return err
+	}
+	if in.Attempt == c.settledAttempt && in.Result.Outcome == c.rec.Outcome && in.Result.Text == c.rec.Text && full.String == c.rec.FullBlob &&
+		late.media == c.media {
+		return nil
+	}
+	c.rec.Late = true
+	due, err := t.due(c, in)
+	if err != nil {
+		return err
+	}
+	err = t.row(`INSERT INTO late_results (call, attempt, outcome, text, text_blob, full_blob, size, at, digest, media, notify_session)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING id`,
+		c.row, in.Attempt, string(in.Result.Outcome), late.text.inline, late.text.blob, full, in.Result.SizeBytes, nanos(in.At),
+		digest(in.Result, full.String, late.media.String), late.media, due).Scan(new(int64))
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil // it is kept already
+	}
+	if err != nil {
+		return err
+	}
+	c.rec.LateCount++
+	return t.exec(`UPDATE calls SET late_count = late_count + 1 WHERE id = ?`, c.row)
+}
+
+// digest tells late results of an attempt apart.
+func digest(r turn.ToolResult, full, media string) string {
+	what := string(r.Outcome) + "\x00" + full + "\x00" + r.Text
+	if media != "" {
+		what += "\x00" + media
+	}
+	return HashOf([]byte(what))
+}
+
+// due is the session whose model is to be told of a late result: one that knows nothing of the call, and is told once what
+// each attempt came to.
+func (t *tx) due(c *call, in SettleInput) (sql.NullInt64, error) {
+	if c.rec.Outcome != turn.OutcomeUnknown || in.Result.Outcome == turn.OutcomeUnknown {
+		return sql.NullInt64{}, nil
+	}
+	var told int
+	err := t.row(`SELECT count(*) FROM late_results WHERE call = ? AND attempt = ? AND outcome <> ?`, c.row, in.Attempt, string(turn.OutcomeUnknown)).Scan(&told)
+	if err != nil || told > 0 {
+		return sql.NullInt64{}, err
+	}
+	return numberOrNull(c.session), nil
+}
+
+// dueLate is a late result that the model is to be told of, with its call.
+type dueLate struct {
+	row  int64
+	call CallRecord
+	late ExportLate
+}
+
+// appendNotices tells the model what has become of calls of its session whose outcome was unknown, after the results that
+// the step before has left. step is the one that hears of it.
+func (t *tx) appendNotices(sc *scope, step int, at time.Time) error {
+	list, err := t.dueLate(sc.session)
+	if err != nil {
+		return err
+	}
+	for _, d := range list {
+		if err := t.notice(sc, step, d, at); err != nil {
+			return err
+		}
+		if err := t.exec(`UPDATE late_results SET notify_session = NULL WHERE id = ?`, d.row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tx) notice(sc *scope, step int, d dueLate, at time.Time) error {
+	id := LateID(d.late.Turn, d.late.CallID, d.late.Attempt)
+	had, err := t.had(sc.session, id)
+	if err != nil || had {
+		return err
+	}
+	m := turn.Message{ID: id, Role: turn.RoleUser, Text: LateNotice(d.call, d.late), Step: step}
+	if _, err := t.appendMessage(sc, m); err != nil {
+		return err
+	}
+	return t.emitData(sc, turn.Chunk{Kind: turn.ChunkToolCallResolved, Step: step, At: at}, turn.CallChunk{
+		CallID: d.late.CallID, Tool: d.call.Call.Tool, Outcome: d.late.Outcome, SizeBytes: d.late.SizeBytes,
+		Preview: Preview(d.late.Text, PreviewBytes),
+	})
+}
+
+func (q querier) dueLate(session int64) (list []dueLate, err error) {
+	var texts []stored
+	var media []sql.NullString
+	err = q.each(func(rows *sql.Rows) error {
+		var d dueLate
+		var text stored
+		var m sql.NullString
+		l := &d.late
+		err := rows.Scan(&d.row, &l.Turn, &l.CallID, &d.call.Call.Tool, &l.Attempt, &l.Outcome, &text.inline, &text.blob, &l.FullBlob, &l.SizeBytes, &m)
+		d.call.Call.ID = l.CallID
+		list, texts, media = append(list, d), append(texts, text), append(media, m)
+		return err
+	}, `SELECT l.id, t.turn_id, c.call_id, c.tool, l.attempt, l.outcome, l.text, l.text_blob, coalesce(l.full_blob, ''), l.size, l.media
+		FROM late_results l JOIN calls c ON c.id = l.call JOIN turns t ON t.id = c.turn WHERE l.notify_session = ? ORDER BY l.id LIMIT ?`, session, MaxNotices)
+	for i := range list {
+		if err == nil {
+			list[i].late.Text, err = q.get(texts[i])
+		}
+		if err == nil {
+			list[i].late.Media, err = readMedia(media[i])
+		}
+	}
+	return list, err
+}

@@ -1,0 +1,127 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// A fork has the messages up to its fork_seq from its parent, which may have some of them from its own. Nothing is
+// copied: whoever reads a session's past goes up this line. Appends need the head alone and never do.
+
+// maxDepth bounds how many sessions a line has: each costs a read that goes all the way up one look at a row.
+const maxDepth = 1000
+
+// allMessages is a seq that no session reaches.
+const allMessages = math.MaxInt64
+
+// segment is a part of a session's transcript and the session whose rows hold it: those with low < seq <= high.
+type segment struct {
+	session   int64
+	low, high int64
+}
+
+// segments returns where a session's messages from..to are, the oldest first.
+func (q querier) segments(session, from, to int64) (list []segment, err error) {
+	from = max(from, 1)
+	for session != 0 && from <= to {
+		var parent, forkSeq int64
+		if err := q.row(`SELECT coalesce(parent, 0), coalesce(fork_seq, 0) FROM sessions WHERE id = ?`, session).Scan(&parent, &forkSeq); err != nil {
+			return nil, err
+		}
+		if s := (segment{session, max(forkSeq, from-1), to}); s.low < s.high {
+			list = append(list, s)
+		}
+		session, to = parent, min(to, forkSeq)
+	}
+	slices.Reverse(list)
+	return list, nil
+}
+
+// point is what forking needs to know of a message.
+type point struct {
+	hash  string
+	turn  string
+	role  turn.Role
+	calls bool // it asks for some
+}
+
+// point returns the message at seq, or sql.ErrNoRows.
+func (q querier) point(session, seq int64) (p point, err error) {
+	list, err := q.segments(session, seq, seq)
+	if err != nil {
+		return p, err
+	}
+	if len(list) == 0 {
+		return p, sql.ErrNoRows
+	}
+	err = q.row(`SELECT m.hash, t.turn_id, m.role, m.tool_calls IS NOT NULL FROM messages m JOIN turns t ON t.id = m.turn
+		WHERE m.session = ? AND m.seq = ?`, list[0].session, seq).Scan(&p.hash, &p.turn, &p.role, &p.calls)
+	return p, err
+}
+
+// HeadAt implements Store.
+func (s *DB) HeadAt(ctx context.Context, session string, seq int64) (out turn.Head, err error) {
+	err = s.read(ctx, fmt.Sprintf("reading message %d of %q", seq, session), func(q querier) error {
+		n, err := q.sessionRow(session)
+		if err != nil {
+			return err
+		}
+		p, err := q.point(n, seq)
+		out = turn.Head{Seq: seq, Hash: p.hash}
+		return err
+	})
+	return out, err
+}
+
+// sessionRow returns the session's row, or sql.ErrNoRows.
+func (q querier) sessionRow(session string) (n int64, err error) {
+	err = q.row(`SELECT id FROM sessions WHERE session_id = ?`, session).Scan(&n)
+	return n, err
+}
+
+// taker returns the turn that took a message of the session, those of its past included, or sql.ErrNoRows.
+func (q querier) taker(session int64, messageID string) (turnN int64, err error) {
+	list, err := q.segments(session, 1, allMessages)
+	if err != nil {
+		return 0, err
+	}
+	for _, s := range slices.Backward(list) {
+		err = q.row(`SELECT turn FROM messages WHERE session = ? AND message_id = ? AND seq <= ?`, s.session, messageID, s.high).Scan(&turnN)
+		if !errors.Is(err, sql.ErrNoRows) {
+			return turnN, err
+		}
+	}
+	return 0, sql.ErrNoRows
+}
+
+// had reports whether the session has had a message of this ID.
+func (q querier) had(session int64, messageID string) (bool, error) {
+	_, err := q.taker(session, messageID)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// depth returns how many sessions the line of this one has.
+func (q querier) depth(session int64) (n int, err error) {
+	err = q.row(`WITH RECURSIVE line (session, depth) AS (
+		SELECT CAST(? AS BIGINT), 1 UNION ALL
+		SELECT s.parent, line.depth + 1 FROM line JOIN sessions s ON s.id = line.session WHERE s.parent IS NOT NULL AND line.depth <= ?
+	) SELECT max(depth) FROM line`, session, maxDepth).Scan(&n)
+	return n, err
+}
+
+func (q querier) checkDepth(session int64) error {
+	n, err := q.depth(session)
+	if err == nil && n >= maxDepth {
+		err = fmt.Errorf("it would be the %dth session of its line, and %d are the most: fork one that is nearer to the first", n+1, maxDepth)
+	}
+	return err
+}

@@ -1,0 +1,40 @@
+package postgres
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/everturn/everturn/journal"
+)
+
+// advice says what to do about errors, by their code (see "PostgreSQL Error Codes" in its documentation).
+var advice = map[string]string{
+	"28000": "the server refuses this user: check the journal's url and the server's pg_hba.conf",
+	"28P01": "the server refuses the password: set it in the journal's url or in PGPASSWORD",
+	"3D000": "the server has no such database: create it, or correct the journal's url",
+	"42501": "the user may not do that: grant it the rights on the journal's tables",
+	"53100": "the server's disk is full and nothing was written: free some space and try again",
+	"53300": "the server has no free connection: raise its max_connections, or run fewer workers",
+	"25006": "the server is read-only: connect to the primary",
+}
+
+// Explain implements journal.Database.
+func (s *database) Explain(err error) error { return explain(err) }
+
+func explain(err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return journal.ErrNotFound
+	}
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) && advice[refused.Code] != "" {
+		return fmt.Errorf("%s: %w", advice[refused.Code], err)
+	}
+	var connect *pgconn.ConnectError
+	if errors.As(err, &connect) {
+		return fmt.Errorf("the server cannot be reached: check that it runs, and the journal's url: %w", err)
+	}
+	return err
+}

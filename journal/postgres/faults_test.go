@@ -1,0 +1,124 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/postgres"
+	"github.com/everturn/everturn/journal/postgres/pgtest"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+func TestOpenNeedsTheTables(t *testing.T) {
+	server := pgtest.Start(t)
+	url := server.Empty(t)
+	_, err := postgres.Open(t.Context(), url, postgres.Options{})
+	require.ErrorIs(t, err, postgres.ErrNotMigrated)
+
+	var wg sync.WaitGroup
+	created := make([]bool, 8)
+	for i := range created {
+		wg.Go(func() {
+			var err error
+			created[i], err = postgres.Migrate(t.Context(), url)
+			assert.NoError(t, err)
+		})
+	}
+	wg.Wait()
+	n := 0
+	for _, c := range created {
+		if c {
+			n++
+		}
+	}
+	assert.Equal(t, 1, n, "one of many migrates")
+	open(t, url, postgres.Options{})
+
+	require.NoError(t, server.Exec(t.Context(), url, `UPDATE journal SET schema_version = 99`))
+	open(t, url, postgres.Options{}) // of a newer program, and for this one, too
+	require.NoError(t, server.Exec(t.Context(), url, `UPDATE journal SET min_program = 99`))
+	_, err = postgres.Open(t.Context(), url, postgres.Options{})
+	require.ErrorIs(t, err, journal.ErrNewer)
+}
+
+func TestOpenSaysWhatIsWrong(t *testing.T) {
+	server := pgtest.Start(t)
+	once := postgres.Options{RetryFor: time.Millisecond}
+	for url, says := range map[string]string{
+		"postgres://u:secret@[":                           "use postgres://",
+		server.URL() + "&database=nothing":                "no such database",
+		"postgres:///postgres?user=u&host=" + t.TempDir(): "cannot be reached",
+	} {
+		_, err := postgres.Open(t.Context(), url, once)
+		require.ErrorContains(t, err, says)
+		assert.NotContains(t, err.Error(), "secret")
+	}
+}
+
+// TestNothingIsLostOrDoubled: while connections are cut and the server is killed, each append that is answered is there
+// once, in order, and a follower reads exactly that.
+func TestNothingIsLostOrDoubled(t *testing.T) {
+	server := pgtest.Start(t)
+	s := open(t, server.Journal(t), postgres.Options{RetryFor: time.Minute})
+	const turns, appends = 4, 150
+	var wg sync.WaitGroup
+	steps := make(chan struct{}, turns*appends)
+	for i := range turns {
+		name := fmt.Sprint("t", i)
+		wg.Go(func() { assert.NoError(t, appendAll(t.Context(), s, name, appends, steps)) })
+		wg.Go(func() { followAll(t, s, name, appends) })
+	}
+	for i := range 6 { // at observed moments
+		for range turns * appends / 8 {
+			<-steps
+		}
+		if i%3 != 2 {
+			require.NoError(t, server.Cut(t.Context()))
+			continue
+		}
+		require.NoError(t, server.Kill())
+		require.NoError(t, server.Run(t.Context()))
+	}
+	wg.Wait()
+}
+
+func appendAll(ctx context.Context, s *journal.DB, name string, n int, steps chan<- struct{}) error {
+	begun, err := s.Begin(ctx, journal.BeginInput{Session: "s-" + name, Turn: name, Message: turn.Message{ID: "m", Text: "go"}, At: time.Now()})
+	if err != nil {
+		return err
+	}
+	key := journal.StepKey{Turn: name, Step: 1}
+	if _, err := s.StartInference(ctx, journal.StartInference{Session: "s-" + name, Key: key, Expect: begun.Head, At: time.Now()}); err != nil {
+		return err
+	}
+	for i := range n {
+		c := turn.Chunk{Kind: turn.ChunkTextDelta, Text: fmt.Sprint(i), At: time.Now()}
+		if err := s.AppendChunks(ctx, key, 1, []turn.Chunk{c}); err != nil {
+			return err
+		}
+		steps <- struct{}{}
+	}
+	_, err = s.Finish(ctx, journal.FinishInput{Session: "s-" + name, Turn: name, State: turn.StateCompleted, At: time.Now()})
+	return err
+}
+
+func followAll(t *testing.T, s *journal.DB, name string, n int) {
+	next := 0
+	for c, err := range journal.Follow(t.Context(), s, name, -1) {
+		if !assert.NoError(t, err) {
+			return
+		}
+		if c.Kind == turn.ChunkTextDelta {
+			assert.Equal(t, fmt.Sprint(next), c.Text)
+			next++
+		}
+	}
+	assert.Equal(t, n, next)
+}

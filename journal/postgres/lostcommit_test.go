@@ -1,0 +1,135 @@
+package postgres_test
+
+import (
+	"bytes"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/postgres"
+	"github.com/everturn/everturn/journal/postgres/pgtest"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// deafProxy passes connections on to a server's socket and, if it is armed, loses the answer to the next commit.
+type deafProxy struct {
+	server string
+	armed  atomic.Bool
+	lost   atomic.Int64
+}
+
+// listen returns the URL of the proxy in place of the server's.
+func (p *deafProxy) listen(t *testing.T, url string) string {
+	dir := t.TempDir()
+	l, err := net.Listen("unix", filepath.Join(dir, ".s.PGSQL.5432"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	host, rest, _ := strings.Cut(url[strings.Index(url, "host=")+len("host="):], "&")
+	p.server = filepath.Join(host, ".s.PGSQL.5432")
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go p.pass(client)
+		}
+	}()
+	return url[:strings.Index(url, "host=")] + "host=" + dir + "&" + rest
+}
+
+func (p *deafProxy) pass(client net.Conn) {
+	server, err := net.Dial("unix", p.server)
+	if err != nil {
+		_ = client.Close()
+		return
+	}
+	var deaf atomic.Bool // for the answer to what was just passed on
+	go func() {
+		defer server.Close()
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := client.Read(buf)
+			if bytes.Contains(buf[:n], []byte("commit\x00")) && p.armed.CompareAndSwap(true, false) {
+				deaf.Store(true)
+			}
+			if _, werr := server.Write(buf[:n]); err != nil || werr != nil {
+				return
+			}
+		}
+	}()
+	defer client.Close()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := server.Read(buf)
+		if deaf.Load() && n > 0 { // the server has committed
+			p.lost.Add(1)
+			return
+		}
+		if _, werr := client.Write(buf[:n]); err != nil || werr != nil {
+			return
+		}
+	}
+}
+
+// Appends have no key by which a repetition is found, so the journal looks whether the lost transaction was committed.
+func TestALostCommitIsNotRepeated(t *testing.T) {
+	server := pgtest.Start(t)
+	proxy := &deafProxy{}
+	s := open(t, proxy.listen(t, server.Journal(t)), postgres.Options{})
+	key, at := journal.StepKey{Turn: "t", Step: 1}, time.Now()
+	call := turn.ToolCall{ID: "1.0", Tool: "local/x", Arguments: "{}"}
+	begin := journal.BeginInput{Session: "s", Turn: "t", Message: turn.Message{ID: "m", Text: "go"}, At: at}
+	var begun journal.Begun
+	var attempt int
+	for _, write := range []func() error{
+		func() (err error) { begun, err = s.Begin(t.Context(), begin); return err },
+		func() error {
+			in := journal.StartInference{Session: "s", Key: key, Expect: begun.Head, At: at}
+			inf, err := s.StartInference(t.Context(), in)
+			attempt = inf.Attempt
+			return err
+		},
+		func() error {
+			return s.AppendChunks(t.Context(), key, attempt, []turn.Chunk{{Kind: turn.ChunkTextDelta, Text: "once", At: at}})
+		},
+		func() error {
+			_, err := s.SettleInference(t.Context(), journal.SettleInference{Session: "s", Key: key, Attempt: attempt, At: at,
+				Message: turn.Message{Text: "once", ToolCalls: []turn.ToolCall{call}}, Answer: turn.Answer{Text: "once"}})
+			return err
+		},
+		func() error {
+			claim, err := s.ClaimCall(t.Context(), journal.ClaimInput{Turn: "t", Step: 1, Call: call, Attempt: 1, At: at})
+			assert.Equal(t, journal.ClaimGranted, claim.State, "its own claim is no other's")
+			return err
+		},
+		func() error { return s.NoteCall(t.Context(), "t", "1.0", 1, turn.ToolProgress{Message: "once"}, at) },
+		func() error {
+			_, err := s.SettleCall(t.Context(), journal.SettleInput{Turn: "t", CallID: "1.0", Attempt: 1, At: at,
+				Result: turn.ToolResult{Outcome: turn.OutcomeOK, Text: "done"}})
+			return err
+		},
+		func() error {
+			_, err := s.Fork(t.Context(), journal.ForkInput{Session: "s", At: 1, ID: "f", Time: at})
+			return err
+		},
+	} {
+		proxy.armed.Store(true)
+		require.NoError(t, write())
+	}
+	assert.EqualValues(t, 8, proxy.lost.Load())
+	chunks, err := s.Chunks(t.Context(), "t", -1, 100)
+	require.NoError(t, err)
+	var kinds []turn.ChunkKind
+	for _, c := range chunks {
+		kinds = append(kinds, c.Kind)
+	}
+	assert.Equal(t, []turn.ChunkKind{turn.ChunkTurnStarted, turn.ChunkTextDelta, turn.ChunkToolCallStarted, turn.ChunkToolProgress, turn.ChunkToolCallCompleted}, kinds)
+}

@@ -1,0 +1,82 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	_ "embed"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/everturn/everturn/journal"
+)
+
+//go:embed migrations/0001.sql
+var schema string
+
+// migrationLock is the key of the advisory lock that migrations take: "evtn" in ASCII.
+const migrationLock = 1702261870
+
+// ErrNotMigrated: the database has no journal, or one of an older schema.
+var ErrNotMigrated = errors.New("the database's journal is not migrated")
+
+// Migrate creates the journal's tables in the database at url, or does nothing if they are there. It reports whether it has
+// changed anything. Processes that migrate at the same time wait for each other.
+func Migrate(ctx context.Context, url string) (changed bool, err error) {
+	cfg, err := parse(url)
+	if err != nil {
+		return false, fmt.Errorf("migrating the journal in Postgres: %w", err)
+	}
+	db := stdlib.OpenDB(*cfg)
+	defer db.Close()
+	changed, err = migrate(ctx, db)
+	if err != nil {
+		return false, fmt.Errorf("migrating the journal in Postgres: %w", explain(err))
+	}
+	return changed, nil
+}
+
+func migrate(ctx context.Context, db *sql.DB) (changed bool, err error) {
+	t, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return false, err
+	}
+	defer func() {
+		if err != nil {
+			_ = t.Rollback() // what is wrong has been said already
+		}
+	}()
+	if _, err := t.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, migrationLock); err != nil {
+		return false, err
+	}
+	err = checkSchema(transaction{ctx: ctx, tx: t})
+	if errors.Is(err, ErrNotMigrated) {
+		changed = true
+		_, err = t.ExecContext(ctx, schema)
+	}
+	if err != nil {
+		return false, err
+	}
+	return changed, t.Commit()
+}
+
+// checkSchema refuses a database whose journal is not for this program.
+func checkSchema(c journal.Conn) error {
+	var there bool
+	if err := c.QueryRow(`SELECT to_regclass('journal') IS NOT NULL`).Scan(&there); err != nil {
+		return err
+	}
+	if !there {
+		return fmt.Errorf("%w: it has no tables: run `starter journal migrate`", ErrNotMigrated)
+	}
+	var version, minProgram int
+	if err := c.QueryRow(`SELECT schema_version, min_program FROM journal`).Scan(&version, &minProgram); err != nil {
+		return err
+	}
+	if version < journal.SchemaVersion {
+		return fmt.Errorf("%w: its schema version is %d, and this program's is %d: run `starter journal migrate`",
+			ErrNotMigrated, version, journal.SchemaVersion)
+	}
+	return journal.CheckSchema(minProgram)
+}

@@ -1,0 +1,93 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/everturn/everturn/journal"
+)
+
+// Options tune a journal. The zero value is ready to use.
+type Options struct {
+	// RetryFor is how long an operation waits for a server that is away, or for others that it loses races to, if its
+	// context sets no earlier end. 0 means 10 s.
+	RetryFor time.Duration
+	// MaxConns is how many connections a process opens at most. 0 means 16.
+	MaxConns int
+}
+
+const (
+	defaultRetryFor = 10 * time.Second
+	defaultMaxConns = 16
+	// attemptTimeout bounds one run of a transaction, and a commit, when the server no longer answers.
+	attemptTimeout = 30 * time.Second
+	idleTime       = 5 * time.Minute
+)
+
+type database struct {
+	db       *sql.DB
+	retryFor time.Duration
+	changes  *changes
+}
+
+// Open opens the journal at url, a connection string of libpq ("postgres://user@host/database"). Passwords can be in
+// PGPASSWORD or in a password file. It returns an error that wraps journal.ErrNewer if the schema is too new for this
+// program, and one that wraps ErrNotMigrated if Migrate has to run first.
+func Open(ctx context.Context, url string, opts Options) (*journal.DB, error) {
+	s, err := connect(url, opts)
+	if err != nil {
+		return nil, fmt.Errorf("opening the journal in Postgres: %w", err)
+	}
+	err = s.Read(ctx, false, func(c journal.Conn) error { return checkSchema(c) })
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the journal in Postgres: %w", s.Explain(err)), s.Close())
+	}
+	return journal.New(s), nil
+}
+
+func connect(url string, opts Options) (*database, error) {
+	cfg, err := parse(url)
+	if err != nil {
+		return nil, err
+	}
+	s := &database{db: stdlib.OpenDB(*cfg), retryFor: opts.RetryFor}
+	if s.retryFor <= 0 {
+		s.retryFor = defaultRetryFor
+	}
+	conns := opts.MaxConns
+	if conns <= 0 {
+		conns = defaultMaxConns
+	}
+	s.db.SetMaxOpenConns(conns)
+	s.db.SetMaxIdleConns(conns)
+	s.db.SetConnMaxIdleTime(idleTime)
+	s.changes = newChanges(s)
+	return s, nil
+}
+
+// parse returns the connection's configuration. Errors do not show the string, which may hold a password.
+func parse(url string) (*pgx.ConnConfig, error) {
+	cfg, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("the connection string is not valid (%w): use postgres://user@host:5432/database", err)
+	}
+	if cfg.RuntimeParams["application_name"] == "" {
+		cfg.RuntimeParams["application_name"] = "everturn"
+	}
+	return cfg, nil
+}
+
+// TempDir implements journal.Database.
+func (s *database) TempDir() string { return "" }
+
+// Close implements journal.Database.
+func (s *database) Close() error {
+	s.changes.close()
+	return s.db.Close()
+}

@@ -1,0 +1,39 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/journaltest"
+	"github.com/everturn/everturn/journal/postgres"
+	"github.com/everturn/everturn/journal/postgres/pgtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func open(t *testing.T, url string, opts postgres.Options) *journal.DB {
+	t.Helper()
+	s, err := postgres.Open(t.Context(), url, opts)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	return s
+}
+
+func TestConformance(t *testing.T) {
+	server := pgtest.Start(t)
+	journaltest.Run(t, func(t *testing.T) journal.Store {
+		return open(t, server.Journal(t), postgres.Options{})
+	})
+}
+
+func TestConformanceOfTwoOpens(t *testing.T) {
+	server := pgtest.Start(t)
+	journaltest.RunPair(t, func(t *testing.T) (a, b journal.Store) {
+		url := server.Journal(t)
+		return open(t, url, postgres.Options{}), open(t, url, postgres.Options{})
+	})
+}

@@ -1,0 +1,182 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/everturn/everturn/journal"
+)
+
+// transaction is a journal.Conn.
+type transaction struct {
+	ctx   context.Context
+	tx    *sql.Tx
+	again bool
+}
+
+// Query implements journal.Conn.
+func (t transaction) Query(query string, args ...any) (*sql.Rows, error) {
+	return t.tx.QueryContext(t.ctx, numbered(query), args...)
+}
+
+// QueryRow implements journal.Conn.
+func (t transaction) QueryRow(query string, args ...any) *sql.Row {
+	return t.tx.QueryRowContext(t.ctx, numbered(query), args...)
+}
+
+// Exec implements journal.Conn.
+func (t transaction) Exec(query string, args ...any) error {
+	_, err := t.tx.ExecContext(t.ctx, numbered(query), args...)
+	return err
+}
+
+// Lock implements journal.Conn. Rows that refer to a locked one can be inserted meanwhile.
+func (t transaction) Lock() string { return " FOR NO KEY UPDATE" }
+
+// Again implements journal.Conn.
+func (t transaction) Again() bool { return t.again }
+
+// queries are queries with numbered parameters, by their text with question marks. All are constants.
+var queries sync.Map
+
+// numbered turns ? into $1, $2 … and ?1 into $1.
+func numbered(query string) string {
+	if text, ok := queries.Load(query); ok {
+		return text.(string)
+	}
+	var b strings.Builder
+	parts := strings.Split(query, "?")
+	b.WriteString(parts[0])
+	for i, part := range parts[1:] {
+		b.WriteByte('$')
+		if part == "" || part[0] < '0' || part[0] > '9' {
+			b.WriteString(strconv.Itoa(i + 1))
+		}
+		b.WriteString(part)
+	}
+	queries.Store(query, b.String())
+	return b.String()
+}
+
+// Write implements journal.Database.
+func (s *database) Write(ctx context.Context, fn func(journal.Conn) error) error {
+	again := false
+	return s.retry(ctx, func(ctx context.Context, conn *sql.Conn) error {
+		t, err := conn.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer t.Rollback()
+		if err := fn(transaction{ctx, t, again}); err != nil {
+			return err
+		}
+		err = t.Commit()
+		again = again || err != nil
+		return err
+	})
+}
+
+// Read implements journal.Database.
+func (s *database) Read(ctx context.Context, once bool, fn func(journal.Conn) error) error {
+	read := func(ctx context.Context, conn *sql.Conn) error {
+		t, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+		if err != nil {
+			return err
+		}
+		defer t.Rollback()
+		return fn(transaction{ctx: ctx, tx: t})
+	}
+	if once {
+		_, err := s.onConn(ctx, 0, read)
+		return err
+	}
+	return s.retry(ctx, read)
+}
+
+// retry runs fn on a connection, again while that is worth trying: until ctx ends or retryFor has passed.
+func (s *database) retry(ctx context.Context, fn func(context.Context, *sql.Conn) error) error {
+	deadline := time.Now().Add(s.retryFor)
+	for pause := time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
+		worth, err := s.onConn(ctx, attemptTimeout, fn)
+		if err == nil || !worth || ctx.Err() != nil {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("after %v: %w", s.retryFor, err)
+		}
+		select {
+		case <-time.After(pause/2 + rand.N(pause)):
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		}
+	}
+}
+
+// onConn runs fn on a connection of the pool and reports whether it is worth trying again after an error.
+func (s *database) onConn(ctx context.Context, timeout time.Duration, fn func(context.Context, *sql.Conn) error) (worth bool, err error) {
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return unreachable(err), err
+	}
+	defer conn.Close()
+	if err = fn(ctx, conn); err == nil {
+		return false, nil
+	}
+	return lost(conn) || lostRace(err), err
+}
+
+// lost reports whether a connection is closed. pgx closes it when the server is gone, and when a statement's context ends.
+func lost(conn *sql.Conn) bool {
+	closed := true
+	_ = conn.Raw(func(c any) error {
+		closed = c.(*stdlib.Conn).Conn().IsClosed()
+		return nil
+	})
+	return closed
+}
+
+// unreachable reports whether a connection could not be made for a reason that may pass.
+func unreachable(err error) bool {
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) {
+		return transient(refused.Code)
+	}
+	var network net.Error
+	var connect *pgconn.ConnectError
+	return errors.As(err, &network) || errors.As(err, &connect)
+}
+
+func lostRace(err error) bool {
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) && transient(refused.Code)
+}
+
+// transient reports whether an error (see "PostgreSQL Error Codes" in its documentation) may not come again.
+func transient(code string) bool {
+	switch code {
+	case "40001", "40P01", // serialization failure, deadlock
+		"23505",                   // unique violation: another transaction was first, and is found by the next run
+		"53300",                   // too many connections
+		"55P03",                   // lock not available
+		"57P01", "57P02", "57P03", // the server shuts down, has crashed, or starts
+		"25006": // read only: a standby that is being promoted
+		return true
+	}
+	return strings.HasPrefix(code, "08") // connection exceptions
+}

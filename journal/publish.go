@@ -1,0 +1,120 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// PublishCatalogue implements Journal.
+//
+// Catalogues, views of them and descriptors stand in their rows, however long they are: a row that is replaced gives its
+// pages back, and a server that changes its tools without end leaves nothing behind. Blobs are for good.
+func (s *DB) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
+	doing := fmt.Sprintf("publishing the catalogue of %q", c.Server)
+	c.Held = nil
+	return s.write(ctx, doing, func(t *tx) error {
+		if err := errors.Join(checkID("server", c.Server), t.lockCatalogue(c.Server)); err != nil {
+			return err
+		}
+		before, err := t.readCatalogue(`SELECT content FROM catalogues WHERE server = ?`, c.Server)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		c := Outlast(c, before)
+		content, err := json.Marshal(c)
+		if err != nil {
+			return err
+		}
+		if len(content) > MaxBlobBytes {
+			return fmt.Errorf("the catalogue is %d bytes; the maximum is %d: allow fewer of its tools", len(content), MaxBlobBytes)
+		}
+		hash, current := HashOf(content), ""
+		err = t.row(`SELECT hash FROM catalogues WHERE server = ?`, c.Server).Scan(&current)
+		if ignoreNoRows(err) != nil || hash == current {
+			return err
+		}
+		if current == "" {
+			err = t.exec(`INSERT INTO catalogues (server, hash, content, view_hash, view) VALUES (?, ?, ?, '', '')`, c.Server, hash, string(content))
+		} else {
+			err = t.exec(`UPDATE catalogues SET hash = ?, content = ? WHERE server = ?`, hash, string(content), c.Server)
+		}
+		if err != nil {
+			return err
+		}
+		return t.review(c)
+	})
+}
+
+// lockCatalogue locks what a server has published.
+func (t *tx) lockCatalogue(server string) error {
+	return t.lock(`SELECT 1 FROM catalogues WHERE server = ?`, server)
+}
+
+// Catalogues implements Journal.
+func (s *DB) Catalogues(ctx context.Context) (out []turn.Catalogue, err error) {
+	err = s.read(ctx, "reading the catalogues", func(q querier) error {
+		var list []version
+		err := q.each(func(rows *sql.Rows) error {
+			var v version
+			err := rows.Scan(&v.server, &v.hash)
+			list = append(list, v)
+			return err
+		}, `SELECT server, view_hash FROM catalogues ORDER BY server`)
+		if err == nil {
+			out, err = s.catalogues.get(list, q.view)
+		}
+		return err
+	})
+	return out, err
+}
+
+// view is a server's catalogue as turns see it.
+func (q querier) view(server string) (turn.Catalogue, error) {
+	return q.readCatalogue(`SELECT view FROM catalogues WHERE server = ?`, server)
+}
+
+func (q querier) readCatalogue(query, server string) (c turn.Catalogue, err error) {
+	var content []byte
+	if err := q.row(query, server).Scan(&content); err != nil {
+		return c, err
+	}
+	return c, json.Unmarshal(content, &c)
+}
+
+// version names a catalogue as turns see it.
+type version struct{ server, hash string }
+
+// catalogues keeps what turns saw last, decoded: every turn asks for it, and it hardly ever changes.
+type catalogues struct {
+	mu     sync.Mutex
+	byHash map[string]turn.Catalogue
+}
+
+// get returns these catalogues, loads those that it does not have and forgets all others.
+func (k *catalogues) get(list []version, load func(server string) (turn.Catalogue, error)) ([]turn.Catalogue, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var out []turn.Catalogue
+	kept := make(map[string]turn.Catalogue, len(list))
+	for _, v := range list {
+		c, ok := k.byHash[v.hash]
+		if !ok {
+			var err error
+			if c, err = load(v.server); err != nil {
+				return nil, err
+			}
+		}
+		kept[v.hash] = c
+		c.Tools, c.Held = slices.Clone(c.Tools), slices.Clone(c.Held)
+		out = append(out, c)
+	}
+	k.byHash = kept
+	return out, nil
+}

@@ -1,0 +1,267 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+const turnColumns = `t.turn_id, s.session_id, t.workflow_id, t.run_id, t.agent, t.message_id, t.message_seq, t.state, t.reason, t.code,
+	t.message, t.answer, t.usage, t.steps, t.calls, t.started_at, coalesce(t.ended_at, 0)`
+
+// lastTurnColumns are turnColumns of a turn that may be missing: a fork begins without one.
+const lastTurnColumns = `coalesce(t.turn_id, ''), CASE WHEN t.id IS NULL THEN '' ELSE s.session_id END, coalesce(t.workflow_id, ''), coalesce(t.run_id, ''),
+	coalesce(t.agent, ''), coalesce(t.message_id, ''), coalesce(t.message_seq, 0), coalesce(t.state, ''), coalesce(t.reason, ''),
+	coalesce(t.code, ''), coalesce(t.message, ''), coalesce(t.answer, ''), coalesce(t.usage, '{}'), coalesce(t.steps, 0),
+	coalesce(t.calls, 0), coalesce(t.started_at, 0), coalesce(t.ended_at, 0)`
+
+// scanTurn reads turnColumns and then the given fields.
+func scanTurn(scan func(...any) error, after ...any) (r TurnRecord, err error) {
+	var usage string
+	var started, ended int64
+	err = scan(append([]any{&r.ID, &r.Session, &r.WorkflowID, &r.RunID, &r.Agent, &r.MessageID, &r.MessageSeq, &r.State, &r.Reason, &r.Code,
+		&r.Message, &r.Answer, &usage, &r.Steps, &r.Calls, &started, &ended}, after...)...)
+	if err != nil {
+		return r, err
+	}
+	r.StartedAt, r.EndedAt = instant(started), instant(ended)
+	if err := json.Unmarshal([]byte(usage), &r.Usage); err != nil {
+		return r, fmt.Errorf("reading the usage of turn %s: %w", r.ID, err)
+	}
+	return r, nil
+}
+
+// turnRecord returns the turn that where names, or sql.ErrNoRows.
+func (q querier) turnRecord(where string, args ...any) (TurnRecord, error) {
+	return scanTurn(q.row(`SELECT `+turnColumns+` FROM turns t JOIN sessions s ON s.id = t.session WHERE `+where, args...).Scan)
+}
+
+// Turn implements Journal.
+func (s *DB) Turn(ctx context.Context, turnID string) (out TurnRecord, err error) {
+	err = s.read(ctx, "reading turn "+turnID, func(q querier) (err error) {
+		out, err = q.turnRecord(`t.turn_id = ?`, turnID)
+		return err
+	})
+	return out, err
+}
+
+// TurnPins implements Journal.
+func (s *DB) TurnPins(ctx context.Context, turnID string) (out TurnPins, err error) {
+	err = s.read(ctx, "reading the configuration of turn "+turnID, func(q querier) error {
+		var pins stored
+		err := q.row(`SELECT s.session_id, s.tenant, t.config, t.config_blob FROM turns t JOIN sessions s ON s.id = t.session
+			WHERE t.turn_id = ?`, turnID).Scan(&out.Session, &out.Tenant, &pins.inline, &pins.blob)
+		if err != nil {
+			return err
+		}
+		out.Pins, err = q.getJSON(pins)
+		return err
+	})
+	return out, err
+}
+
+// StepMessage implements Journal.
+func (s *DB) StepMessage(ctx context.Context, key StepKey) (out turn.Message, err error) {
+	err = s.read(ctx, stepName("reading the message of", key), func(q querier) error {
+		a, err := q.attempt(key)
+		if err != nil {
+			return err
+		}
+		if !a.inf.Settled {
+			return ErrNotFound
+		}
+		list, err := q.messages(a.session, a.inf.Head.Seq, a.inf.Head.Seq)
+		if err == nil && len(list) == 1 {
+			out = list[0]
+		}
+		return err
+	})
+	return out, err
+}
+
+// Call implements Journal.
+func (s *DB) Call(ctx context.Context, turnID, callID string) (out CallRecord, err error) {
+	err = s.read(ctx, callName("reading", turnID, callID), func(q querier) error {
+		c, err := q.call(turnID, callID)
+		if err != nil {
+			return err
+		}
+		if c.row == 0 {
+			return ErrNotFound
+		}
+		err = q.load(&c)
+		out = c.rec
+		return err
+	})
+	return out, err
+}
+
+const sessionColumns = `s.session_id, s.tenant, s.agent, s.head_seq, s.head_hash, s.turns, s.created_at, s.updated_at, s.first_text,
+	(SELECT count(*) FROM requests w WHERE w.session = s.id AND w.status = ''),
+	coalesce((SELECT p.session_id FROM sessions p WHERE p.id = s.parent), ''), coalesce(s.fork_seq, 0)`
+
+const sessionQuery = `SELECT ` + lastTurnColumns + `, ` + sessionColumns + ` FROM sessions s
+	LEFT JOIN turns t ON t.id = (SELECT max(id) FROM turns WHERE session = s.id) `
+
+func scanSession(scan func(...any) error) (r SessionRecord, err error) {
+	var created, updated int64
+	r.LastTurn, err = scanTurn(scan, &r.ID, &r.Tenant, &r.Agent, &r.Head.Seq, &r.Head.Hash, &r.Turns, &created, &updated, &r.FirstText, &r.Waiting,
+		&r.Parent, &r.ForkSeq)
+	r.CreatedAt, r.UpdatedAt = instant(created), instant(updated)
+	return r, err
+}
+
+// Session implements Store.
+func (s *DB) Session(ctx context.Context, id string) (out SessionRecord, err error) {
+	err = s.read(ctx, fmt.Sprintf("reading session %q", id), func(q querier) (err error) {
+		out, err = q.session(id)
+		return err
+	})
+	return out, err
+}
+
+func (q querier) session(id string) (SessionRecord, error) {
+	return scanSession(q.row(sessionQuery+`WHERE s.session_id = ?`, id).Scan)
+}
+
+// Sessions implements Store.
+func (s *DB) Sessions(ctx context.Context, limit int) ([]SessionRecord, error) {
+	return s.sessions(ctx, ``, limit)
+}
+
+// SessionsOf implements Store.
+func (s *DB) SessionsOf(ctx context.Context, tenant string, limit int) ([]SessionRecord, error) {
+	return s.sessions(ctx, `WHERE s.tenant = ? `, tenant, limit)
+}
+
+// sessions lists those that where names, the latest first. The last argument is the most that are listed.
+func (s *DB) sessions(ctx context.Context, where string, args ...any) (out []SessionRecord, err error) {
+	err = s.read(ctx, "listing the sessions", func(q querier) error {
+		out = nil
+		return q.each(func(rows *sql.Rows) error {
+			r, err := scanSession(rows.Scan)
+			out = append(out, r)
+			return err
+		}, sessionQuery+where+`ORDER BY s.updated_at DESC, s.id DESC LIMIT ?`, args...)
+	})
+	return out, err
+}
+
+// Turns implements Store.
+func (s *DB) Turns(ctx context.Context, session string) (out []TurnRecord, err error) {
+	err = s.read(ctx, fmt.Sprintf("listing the turns of %q", session), func(q querier) error {
+		out = nil
+		n, err := q.sessionRow(session)
+		if err != nil {
+			return err
+		}
+		out, err = q.turnsAfter(n, 0, math.MaxInt32)
+		return err
+	})
+	return out, err
+}
+
+// TurnsAfter implements Store.
+func (s *DB) TurnsAfter(ctx context.Context, session, after string, limit int) (out []TurnRecord, err error) {
+	err = s.read(ctx, fmt.Sprintf("listing the turns of %q after %q", session, after), func(q querier) error {
+		n, err := q.sessionRow(session)
+		if err != nil {
+			return err
+		}
+		var last int64
+		if after != "" {
+			if err := q.row(`SELECT id FROM turns WHERE turn_id = ? AND session = ?`, after, n).Scan(&last); err != nil {
+				return err
+			}
+		}
+		out, err = q.turnsAfter(n, last, limit)
+		return err
+	})
+	return out, err
+}
+
+func (q querier) turnsAfter(session, after int64, limit int) (out []TurnRecord, err error) {
+	err = q.each(func(rows *sql.Rows) error {
+		r, err := scanTurn(rows.Scan)
+		out = append(out, r)
+		return err
+	}, `SELECT `+turnColumns+` FROM turns t JOIN sessions s ON s.id = t.session WHERE t.session = ? AND t.id > ? ORDER BY t.id LIMIT ?`,
+		session, after, limit)
+	return out, err
+}
+
+// Inferences implements Store.
+func (s *DB) Inferences(ctx context.Context, turnID string) (out []Inference, err error) {
+	err = s.read(ctx, "listing the inferences of turn "+turnID, func(q querier) error {
+		sc, err := q.scope(turnID)
+		if err != nil {
+			return err
+		}
+		out, err = q.inferences(sc)
+		return err
+	})
+	return out, err
+}
+
+func (q querier) inferences(sc scope) ([]Inference, error) {
+	var list []attempt
+	err := q.each(func(rows *sql.Rows) error {
+		a := attempt{scope: sc}
+		err := a.scan(rows.Scan)
+		a.inf.Key.Turn = sc.turnID
+		list = append(list, a)
+		return err
+	}, `SELECT `+inferenceColumns+` FROM inferences i WHERE i.turn = ? ORDER BY i.step`, sc.turn)
+	if err != nil {
+		return nil, err
+	}
+	var out []Inference
+	for _, a := range list {
+		if a.inf.Settled {
+			if a.inf, err = q.settled(a); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, a.inf)
+	}
+	return out, nil
+}
+
+// Calls implements Store.
+func (s *DB) Calls(ctx context.Context, turnID string) (out []CallRecord, err error) {
+	err = s.read(ctx, "listing the calls of turn "+turnID, func(q querier) error {
+		sc, err := q.scope(turnID)
+		if err != nil {
+			return err
+		}
+		out, err = q.calls(sc)
+		return err
+	})
+	return out, err
+}
+
+func (q querier) calls(sc scope) ([]CallRecord, error) {
+	var list []call
+	err := q.each(func(rows *sql.Rows) error {
+		c := call{scope: sc}
+		err := c.scan(rows.Scan)
+		c.rec.Turn = sc.turnID
+		list = append(list, c)
+		return err
+	}, `SELECT `+callColumns+` FROM calls c WHERE c.turn = ? ORDER BY c.step, length(c.call_id), c.call_id`, sc.turn)
+	if err != nil {
+		return nil, err
+	}
+	var out []CallRecord
+	for _, c := range list {
+		if err := q.load(&c); err != nil {
+			return nil, err
+		}
+		out = append(out, c.rec)
+	}
+	return out, nil
+}

@@ -1,0 +1,206 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// request is a row of requests.
+type request struct {
+	row       int64
+	rec       WaitRecord
+	arguments stored
+	size      int64 // of the whole arguments, in bytes
+	inquiry   stored
+	reply     stored
+}
+
+const requestColumns = `w.id, s.session_id, t.turn_id, w.request_id, w.kind, w.step, w.tool, w.arguments, w.arguments_blob, w.arguments_hash, w.arguments_bytes,
+	w.risk, w.why, w.question, w.expires_at, w.asked_at, w.status, w.allowed, w.decided_hash, w.decided_by, w.reason, w.grant_scope, w.decided_at,
+	w.call_id, w.elicitation, w.elicitation_blob, w.response, w.response_blob, w.max_grant`
+
+const requestQuery = `SELECT ` + requestColumns + ` FROM requests w JOIN turns t ON t.id = w.turn JOIN sessions s ON s.id = w.session WHERE `
+
+func (x *request) scan(scan func(...any) error) error {
+	var expires, asked, ruled int64
+	var r turn.Ruling
+	w := &x.rec
+	err := scan(&x.row, &w.Session, &w.Turn, &w.ID, &w.Kind, &w.Step, &w.Tool, &x.arguments.inline, &x.arguments.blob, &w.ArgumentsHash, &x.size,
+		&w.Risk, &w.Why, &w.Question, &expires, &asked, &r.Verdict, &r.Allowed, &r.ArgumentsHash, &r.By, &r.Reason, &r.Always, &ruled,
+		&w.Call, &x.inquiry.inline, &x.inquiry.blob, &x.reply.inline, &x.reply.blob, &w.Widest)
+	w.ExpiresAt, w.AskedAt = instant(expires), instant(asked)
+	if r.Verdict != "" {
+		r.ID, r.At = w.ID, instant(ruled)
+		w.Ruling = &r
+	}
+	return err
+}
+
+// wait returns a turn's wait, or sql.ErrNoRows.
+func (q querier) request(turnN int64, id string) (x request, err error) {
+	if err = x.scan(q.row(requestQuery+`w.turn = ? AND w.request_id = ?`, turnN, id).Scan); err != nil {
+		return x, err
+	}
+	return x, q.loadRequest(&x)
+}
+
+func (q querier) requests(where string, args ...any) (list []request, err error) {
+	err = q.each(func(rows *sql.Rows) error {
+		var x request
+		err := x.scan(rows.Scan)
+		list = append(list, x)
+		return err
+	}, requestQuery+where, args...)
+	for i := range list {
+		if err != nil {
+			break
+		}
+		err = q.loadRequest(&list[i])
+	}
+	return list, err
+}
+
+// loadRequest fills in what may stand in blobs.
+func (q querier) loadRequest(x *request) (err error) {
+	if x.rec.Arguments, err = q.get(x.arguments); err != nil {
+		return err
+	}
+	inquiry, err := q.getJSON(x.inquiry)
+	if err == nil && inquiry != nil {
+		err = json.Unmarshal(inquiry, &x.rec.Inquiry)
+	}
+	if err != nil || x.rec.Ruling == nil {
+		return err
+	}
+	reply, err := q.getJSON(x.reply)
+	if err == nil && reply != nil {
+		err = json.Unmarshal(reply, &x.rec.Ruling.Reply)
+	}
+	return err
+}
+
+// records returns waits as readers get them. A row has the first turn.WaitArguments bytes of an approval's arguments; the
+// transcript has all of them, as a blob that their hash names.
+func (q querier) records(list []request) (out []WaitRecord, err error) {
+	for _, x := range list {
+		x.rec.ArgumentsBytes = x.size
+		if int64(len(x.rec.Arguments)) < x.size {
+			b, err := q.getBlob(x.rec.ArgumentsHash)
+			if err != nil && !errors.Is(err, ErrNotFound) {
+				return nil, err
+			}
+			if err == nil {
+				x.rec.Arguments = string(b)
+			}
+		}
+		out = append(out, x.rec)
+	}
+	return out, nil
+}
+
+func (t *tx) insertRequest(session, turnN int64, x *request) (err error) {
+	w := x.rec
+	if w.Inquiry != nil {
+		if x.inquiry, err = t.putJSON(plainJSON(w.Inquiry)); err != nil {
+			return err
+		}
+	}
+	return t.row(`INSERT INTO requests (session, turn, request_id, kind, step, tool, arguments, arguments_blob, arguments_hash, arguments_bytes,
+		risk, why, question, expires_at, asked_at, call_id, elicitation, elicitation_blob, max_grant) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
+		session, turnN, w.ID, string(w.Kind), w.Step, w.Tool, x.arguments.inline, x.arguments.blob, w.ArgumentsHash, x.size,
+		string(w.Risk), w.Why, w.Question, nanos(w.ExpiresAt), nanos(w.AskedAt),
+		w.Call, x.inquiry.inline, x.inquiry.blob, string(w.Widest)).Scan(&x.row)
+}
+
+// rule closes a wait.
+func (t *tx) rule(x *request, r turn.Ruling) (err error) {
+	if r.Reply != nil {
+		if x.reply, err = t.putJSON(plainJSON(r.Reply)); err != nil {
+			return err
+		}
+	}
+	r.At = instant(nanos(r.At))
+	x.rec.Ruling = &r
+	return t.exec(`UPDATE requests SET status = ?, allowed = ?, decided_hash = ?, decided_by = ?, reason = ?, grant_scope = ?, decided_at = ?,
+		response = ?, response_blob = ? WHERE id = ?`,
+		string(r.Verdict), r.Allowed, r.ArgumentsHash, r.By, r.Reason, string(r.Always), nanos(r.At), x.reply.inline, x.reply.blob, x.row)
+}
+
+// emitRequest tells followers what is asked for or, where there is a ruling, what came of it.
+func (t *tx) emitRequest(sc *scope, x request, at time.Time) error {
+	kinds := map[turn.WaitKind][2]turn.ChunkKind{
+		turn.WaitApproval:    {turn.ChunkApprovalRequested, turn.ChunkApprovalDecided},
+		turn.WaitQuestion:    {turn.ChunkQuestionAsked, turn.ChunkQuestionAnswered},
+		turn.WaitElicitation: {turn.ChunkQuestionAsked, turn.ChunkQuestionAnswered},
+	}[x.rec.Kind]
+	c := turn.Chunk{Kind: kinds[0], Step: x.rec.Step, At: at}
+	if x.rec.Ruling != nil {
+		c.Kind = kinds[1]
+	}
+	return t.emitData(sc, c, turn.PeopleChunk{Wait: x.rec.Wait, ArgumentsBytes: x.size, Ruling: x.rec.Ruling})
+}
+
+// Waits implements Store.
+func (s *DB) Waits(ctx context.Context, turnID string) (out []WaitRecord, err error) {
+	err = s.read(ctx, "listing the waits of turn "+turnID, func(q querier) error {
+		sc, err := q.scope(turnID)
+		if err != nil {
+			return err
+		}
+		list, err := q.requests(`w.turn = ? ORDER BY w.id`, sc.turn)
+		if err != nil {
+			return err
+		}
+		out, err = q.records(list)
+		return err
+	})
+	return out, err
+}
+
+// Waiting implements Store. A turn that ends rules its waits, so that open ones are of turns that are not over.
+func (s *DB) Waiting(ctx context.Context, session string, limit int) ([]WaitRecord, error) {
+	if session == "" {
+		return s.pending(ctx, `w.status = '' ORDER BY w.id LIMIT ?`, limit)
+	}
+	return s.pending(ctx, `w.session = (SELECT id FROM sessions WHERE session_id = ?) AND w.status = '' ORDER BY w.id LIMIT ?`, session, limit)
+}
+
+// WaitingOf implements Store.
+func (s *DB) WaitingOf(ctx context.Context, tenant string, limit int) ([]WaitRecord, error) {
+	return s.pending(ctx, `w.status = '' AND s.tenant = ? ORDER BY w.id LIMIT ?`, tenant, limit)
+}
+
+func (s *DB) pending(ctx context.Context, where string, args ...any) (out []WaitRecord, err error) {
+	err = s.read(ctx, "listing what is waited for", func(q querier) error {
+		list, err := q.requests(where, args...)
+		if err != nil {
+			return err
+		}
+		out, err = q.records(list)
+		return err
+	})
+	return out, err
+}
+
+// Delivered implements Store.
+func (s *DB) Delivered(ctx context.Context, session, messageID string) (out TurnRecord, err error) {
+	err = s.read(ctx, fmt.Sprintf("looking for message %q of %q", messageID, session), func(q querier) error {
+		n, err := q.sessionRow(session)
+		if err != nil {
+			return err
+		}
+		turnN, err := q.taker(n, messageID)
+		if err != nil {
+			return err
+		}
+		out, err = q.turnRecord(`t.id = ?`, turnN)
+		return err
+	})
+	return out, err
+}

@@ -1,0 +1,277 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Ask implements Journal.
+func (s *DB) Ask(ctx context.Context, in AskInput) (ruled []turn.Ruling, err error) {
+	err = s.writeTurn(ctx, in.Turn, "asking people for turn "+in.Turn, func(t *tx) error {
+		sc, err := t.scope(in.Turn)
+		if err == nil {
+			err = sc.check(in.Session)
+		}
+		if err != nil {
+			return err
+		}
+		ruled = nil
+		for _, w := range in.Waits {
+			ruling, err := t.ask(&sc, w, in.At)
+			if err != nil {
+				return fmt.Errorf("wait %s: %w", w.ID, err)
+			}
+			if ruling != nil {
+				ruled = append(ruled, *ruling)
+			}
+		}
+		return t.showWaiting(sc, in.At)
+	})
+	return ruled, err
+}
+
+// ask opens a wait, once, and returns what was ruled about it before.
+func (t *tx) ask(sc *scope, w turn.Wait, at time.Time) (*turn.Ruling, error) {
+	if err := checkID("wait", w.ID); err != nil {
+		return nil, err
+	}
+	old, err := t.request(sc.turn, w.ID)
+	switch {
+	case err == nil && !sameRequest(old.rec.Wait, CleanWait(w)):
+		return nil, fmt.Errorf("it was asked for before, and about something else: %w", ErrConflict)
+	case err == nil:
+		return old.rec.Ruling, nil
+	case !errors.Is(err, sql.ErrNoRows):
+		return nil, err
+	case sc.closed:
+		return nil, ErrClosed
+	}
+	return nil, t.openRequest(sc, w, at)
+}
+
+// sameRequest: both are about the same thing.
+func sameRequest(a, b turn.Wait) bool {
+	return a.Kind == b.Kind && a.ArgumentsHash == b.ArgumentsHash && a.Call == b.Call && reflect.DeepEqual(a.Inquiry, b.Inquiry)
+}
+
+// openRequest records a new wait and tells followers.
+func (t *tx) openRequest(sc *scope, w turn.Wait, at time.Time) (err error) {
+	x := request{size: int64(len(w.Arguments))}
+	x.rec.Wait = CleanWait(w)
+	if err := CheckWait(x.rec.Wait); err != nil {
+		return err
+	}
+	switch {
+	case w.Kind == turn.WaitApproval:
+		err = t.fillIn(sc, &x)
+	case w.Kind == turn.WaitElicitation:
+		x.size, x.rec.Arguments = 0, ""
+		err = t.nameTool(sc, &x)
+	default:
+		x.size, x.rec.Arguments = 0, ""
+	}
+	if err != nil {
+		return err
+	}
+	x.rec.AskedAt = at
+	if x.arguments, err = t.put(x.rec.Arguments, textPlain); err != nil {
+		return err
+	}
+	if err := t.insertRequest(sc.session, sc.turn, &x); err != nil {
+		return err
+	}
+	return t.emitRequest(sc, x, at)
+}
+
+// fillIn takes the call that a person is asked about from the transcript.
+func (t *tx) fillIn(sc *scope, x *request) error {
+	list, _, err := t.openCalls(sc)
+	if err != nil {
+		return err
+	}
+	for _, c := range list {
+		if c.call.ID != x.rec.ID {
+			continue
+		}
+		if hash := HashOf([]byte(c.call.Arguments)); hash != x.rec.ArgumentsHash {
+			return fmt.Errorf("the call's arguments have the hash %.8s, not %.8s: %w", hash, x.rec.ArgumentsHash, ErrConflict)
+		}
+		x.rec.Tool, x.size = c.call.Tool, int64(len(c.call.Arguments))
+		x.rec.Arguments = Preview(c.call.Arguments, turn.WaitArguments)
+		return nil
+	}
+	return fmt.Errorf("the last message of the model asks for no such call: %w", ErrConflict)
+}
+
+// nameTool takes the tool whose server asks from the ledger: nothing asks in the name of a call that never ran.
+func (t *tx) nameTool(sc *scope, x *request) error {
+	c, err := t.call(sc.turnID, x.rec.Call)
+	if err != nil {
+		return err
+	}
+	if c.row == 0 || c.rec.Runs == 0 {
+		return fmt.Errorf("call %s has never run, so that its server cannot have asked: %w", x.rec.Call, ErrConflict)
+	}
+	x.rec.Tool = c.rec.Call.Tool
+	return nil
+}
+
+// showWaiting says in the turn's row whether it waits for people. A call that was a repetition has changed nothing.
+func (t *tx) showWaiting(sc scope, at time.Time) error {
+	if len(t.changed) == 0 {
+		return nil
+	}
+	err := t.exec(`UPDATE turns SET state = CASE WHEN EXISTS (SELECT 1 FROM requests WHERE turn = ?1 AND status = '') THEN ?2 ELSE ?3 END
+		WHERE id = ?1`, sc.turn, string(turn.StateWaiting), string(turn.StateRunning))
+	if err != nil {
+		return err
+	}
+	return t.touch(sc, at)
+}
+
+// Decide implements Journal.
+func (s *DB) Decide(ctx context.Context, in DecideInput) error {
+	return s.writeTurn(ctx, in.Turn, "recording what people said to turn "+in.Turn, func(t *tx) error {
+		sc, err := t.scope(in.Turn)
+		if err == nil {
+			err = sc.check(in.Session)
+		}
+		if err != nil {
+			return err
+		}
+		for _, r := range in.Rulings {
+			if err := t.decide(sc, r, in.At); err != nil {
+				return fmt.Errorf("wait %s: %w", r.ID, err)
+			}
+		}
+		return t.showWaiting(sc, in.At)
+	})
+}
+
+func (t *tx) decide(sc scope, r turn.Ruling, at time.Time) error {
+	x, err := t.request(sc.turn, r.ID)
+	if errors.Is(err, sql.ErrNoRows) && sc.closed {
+		return ErrClosed
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("it was never asked for: %w", ErrNotFound)
+	}
+	if err != nil || x.rec.Ruling != nil { // the first ruling stands
+		return err
+	}
+	if sc.closed {
+		return ErrClosed
+	}
+	if r, err = CheckRuling(x.rec.Wait, r); err != nil {
+		return err
+	}
+	if r.At.IsZero() {
+		r.At = at
+	}
+	if err := t.rule(&x, r); err != nil {
+		return err
+	}
+	if err := t.emitRequest(&sc, x, at); err != nil {
+		return err
+	}
+	if r.Always == "" {
+		return nil
+	}
+	rule := turn.SessionRule{Tool: x.rec.Tool, By: r.By, At: r.At}
+	if r.Always == turn.AlwaysCall {
+		rule.ArgumentsHash = x.rec.ArgumentsHash
+	}
+	return t.insertRule(sc.session, rule)
+}
+
+func (t *tx) insertRule(session int64, r turn.SessionRule) error {
+	return t.exec(`INSERT INTO grants (session, tool, arguments_hash, decided_by, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		session, r.Tool, r.ArgumentsHash, r.By, nanos(r.At))
+}
+
+// cancelRequests rules what is still open when a turn ends.
+func (t *tx) cancelRequests(sc *scope, at time.Time) error {
+	list, err := t.requests(`w.turn = ? AND w.status = '' ORDER BY w.id`, sc.turn)
+	if err != nil {
+		return err
+	}
+	for _, x := range list {
+		if err := t.rule(&x, turn.Ruling{ID: x.rec.ID, Verdict: turn.VerdictCancelled, At: at}); err != nil {
+			return err
+		}
+		if err := t.emitRequest(sc, x, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// closeHeld rules what a call that has ended was still held for: it died with its worker, and an answer would go nowhere.
+func (t *tx) closeHeld(c *call, at time.Time) error {
+	list, err := t.requests(`w.turn = ? AND w.call_id = ? AND w.request_id LIKE 'h%' AND w.status = '' ORDER BY w.id`, c.turn, c.rec.Call.ID)
+	for _, x := range list {
+		var r turn.Ruling
+		if err == nil {
+			r, err = CheckRuling(x.rec.Wait, turn.Ruling{ID: x.rec.ID, Verdict: turn.VerdictExpired, Reason: HeldEnded, At: at})
+		}
+		if err == nil {
+			err = t.rule(&x, r)
+		}
+		if err == nil {
+			err = t.emitRequest(&c.scope, x, at)
+		}
+	}
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	return t.showWaiting(c.scope, at)
+}
+
+// approved checks that a person's word covers a claim, where one is needed: the caller says so, or the call was put
+// before people.
+func (t *tx) approved(c *call, in ClaimInput) error {
+	x, err := t.request(c.turn, in.Call.ID)
+	asked := err == nil && x.rec.Kind == turn.WaitApproval
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	if !asked && !in.Approved {
+		return nil
+	}
+	r := x.rec.Ruling
+	if !asked || r == nil || !r.Allowed || r.ArgumentsHash != HashOf([]byte(in.Call.Arguments)) {
+		return ErrUnapproved
+	}
+	return nil
+}
+
+// Rules implements Journal. A session that has not begun has none.
+func (s *DB) Rules(ctx context.Context, session string) (out []turn.SessionRule, err error) {
+	err = s.read(ctx, fmt.Sprintf("reading the rules of %q", session), func(q querier) (err error) {
+		n, err := q.sessionRow(session)
+		if err != nil {
+			return ignoreNoRows(err)
+		}
+		out, err = q.rules(n)
+		return err
+	})
+	return out, err
+}
+
+func (q querier) rules(session int64) (out []turn.SessionRule, err error) {
+	err = q.each(func(rows *sql.Rows) error {
+		var r turn.SessionRule
+		var at int64
+		err := rows.Scan(&r.Tool, &r.ArgumentsHash, &r.By, &at)
+		r.At = instant(at)
+		out = append(out, r)
+		return err
+	}, `SELECT tool, arguments_hash, decided_by, at FROM grants WHERE session = ? ORDER BY id`, session)
+	return out, err
+}

@@ -1,0 +1,123 @@
+package journal
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// appendSaid appends the messages that joined a turn, but those that the session has had. step is the one that they
+// came in before. A message without an ID gets one from its place, so that a repeated call finds it.
+func (t *tx) appendSaid(sc *scope, step int, messages []Said, at time.Time, mode strictness) error {
+	for i, said := range messages {
+		m := Clean(turn.Message{ID: said.ID, Role: turn.RoleUser, Text: said.Text})
+		if m.ID == "" {
+			m.ID = unnamed(sc.turnID, step, i, mode)
+		}
+		if err := checkID("message", m.ID); err != nil {
+			return err
+		}
+		had, err := t.had(sc.session, m.ID)
+		if err != nil {
+			return err
+		}
+		if had {
+			continue
+		}
+		if m.Text, err = t.saidText(said); err != nil {
+			return fmt.Errorf("the text of message %q: %w", m.ID, err)
+		}
+		if err := t.join(sc, step, m, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unnamed is the ID of a message that has none. Those that come with the turn's end have a row of their own.
+func unnamed(turnID string, step, i int, mode strictness) string {
+	if mode == lenient {
+		return fmt.Sprintf("turn:%s:end.%d", turnID, i)
+	}
+	return fmt.Sprintf("turn:%s:%d.%d", turnID, step, i)
+}
+
+// untaken returns the IDs of the messages that the session has not had.
+func (q querier) untaken(session int64, messages []Said) (ids []string, err error) {
+	for _, m := range messages {
+		had, err := q.had(session, CleanText(m.ID))
+		if err != nil {
+			return nil, err
+		}
+		if !had {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids, nil
+}
+
+// saidText is what a message says. A turn goes on without text that is lost, and is told so.
+func (t *tx) saidText(said Said) (string, error) {
+	if said.Blob == "" {
+		return CleanText(said.Text), nil
+	}
+	b, err := t.getBlob(said.Blob)
+	if errors.Is(err, ErrNotFound) {
+		return LostText, nil
+	}
+	return CleanText(string(b)), err
+}
+
+func (t *tx) join(sc *scope, step int, m turn.Message, at time.Time) error {
+	if _, err := t.appendMessage(sc, m); err != nil {
+		return err
+	}
+	joined := turn.MessageChunk{MessageID: m.ID, Text: Preview(m.Text, PreviewBytes)}
+	if len(joined.Text) < len(m.Text) {
+		joined.TextBytes = int64(len(m.Text))
+	}
+	return t.emitData(sc, turn.Chunk{Kind: turn.ChunkMessageJoined, Step: step, At: at}, joined)
+}
+
+// shown is the text that the last attempt of the turn's last inference has shown, where that was never settled. It
+// reads from the turn's last chunk back to the first of that step.
+func (q querier) shown(sc *scope) (string, error) {
+	var step, attempt int
+	err := q.row(`SELECT step, attempt FROM inferences WHERE turn = ? AND settled_at IS NULL ORDER BY step DESC LIMIT 1`, sc.turn).Scan(&step, &attempt)
+	if err != nil {
+		return "", ignoreNoRows(err)
+	}
+	var deltas []string
+	err = q.each(func(rows *sql.Rows) error {
+		var c turn.Chunk
+		if err := rows.Scan(&c.Step, &c.Attempt, &c.Kind, &c.Text); err != nil {
+			return err
+		}
+		if c.Step < step || (c.Step == step && c.Attempt != 0 && c.Attempt < attempt) {
+			return errEnough
+		}
+		if c.Kind == turn.ChunkTextDelta && c.Step == step && c.Attempt == attempt {
+			deltas = append(deltas, c.Text)
+		}
+		return nil
+	}, `SELECT step, attempt, kind, text FROM chunks WHERE turn = ? ORDER BY idx DESC`, sc.turn)
+	if err != nil && !errors.Is(err, errEnough) {
+		return "", err
+	}
+	return firstBytes(deltas, SummaryBytes), nil
+}
+
+// errEnough ends a read early.
+var errEnough = errors.New("enough was read")
+
+// firstBytes joins deltas that were read backwards, up to limit bytes.
+func firstBytes(backwards []string, limit int) string {
+	var text []byte
+	for i := len(backwards) - 1; i >= 0 && len(text) <= limit; i-- {
+		text = append(text, backwards[i]...)
+	}
+	return Preview(string(text), limit)
+}

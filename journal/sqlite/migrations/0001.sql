@@ -1,0 +1,273 @@
+-- Schema version 1. Times are nanoseconds since 1970 in UTC, 0 for none. Hashes are SHA-256 in lower-case hex. Of a pair
+-- x, x_blob one is null: content of up to 1 KiB is in x, larger content is once in blobs. The columns id are row
+-- numbers; the names that callers use are in session_id, turn_id, message_id, call_id and request_id.
+
+-- One row. A program may use the journal if its schema version is at least min_program.
+CREATE TABLE journal (
+  id             TEXT NOT NULL, -- a UUID
+  schema_version INTEGER NOT NULL,
+  min_program    INTEGER NOT NULL
+) STRICT;
+INSERT INTO journal (id, schema_version, min_program) SELECT lower(format('%s-%s-4%s-%s%s-%s', hex(randomblob(4)), hex(randomblob(2)),
+  substr(hex(randomblob(2)), 2), substr('89AB', 1 + (random() & 3), 1), substr(hex(randomblob(2)), 2), hex(randomblob(6)))), 1, 1;
+
+CREATE TABLE blobs (
+  id         INTEGER PRIMARY KEY,
+  hash       TEXT NOT NULL UNIQUE,
+  media_type TEXT NOT NULL,
+  size       INTEGER NOT NULL, -- of the content, in bytes
+  encoding   TEXT NOT NULL,    -- of bytes: '' or 'gzip'
+  bytes      BLOB NOT NULL
+) STRICT;
+
+-- A fork has its parent's messages up to fork_seq.
+CREATE TABLE sessions (
+  id         INTEGER PRIMARY KEY,
+  session_id TEXT NOT NULL UNIQUE,
+  tenant     TEXT NOT NULL DEFAULT '',
+  agent      TEXT NOT NULL,
+  parent     INTEGER REFERENCES sessions (id),
+  fork_seq   INTEGER,
+  head_seq   INTEGER NOT NULL DEFAULT 0,
+  head_hash  TEXT NOT NULL DEFAULT '',
+  turns      INTEGER NOT NULL DEFAULT 0,
+  first_text TEXT NOT NULL DEFAULT '',
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX sessions_updated ON sessions (updated_at);
+CREATE INDEX sessions_tenant ON sessions (tenant, updated_at);
+
+-- config is the turn's configuration as it began. pruned: its chunks were removed.
+CREATE TABLE turns (
+  id          INTEGER PRIMARY KEY,
+  turn_id     TEXT NOT NULL UNIQUE,
+  session     INTEGER NOT NULL REFERENCES sessions (id),
+  workflow_id TEXT NOT NULL,
+  run_id      TEXT NOT NULL,
+  agent       TEXT NOT NULL,
+  message_id  TEXT NOT NULL,
+  message_seq INTEGER NOT NULL,
+  config      TEXT,
+  config_blob TEXT REFERENCES blobs (hash),
+  state       TEXT NOT NULL,
+  reason      TEXT NOT NULL DEFAULT '',
+  code        TEXT NOT NULL DEFAULT '',
+  message     TEXT NOT NULL DEFAULT '',
+  answer      TEXT NOT NULL DEFAULT '',
+  usage       TEXT NOT NULL DEFAULT '{}',
+  steps       INTEGER NOT NULL DEFAULT 0,
+  calls       INTEGER NOT NULL DEFAULT 0,
+  started_at  INTEGER NOT NULL,
+  ended_at    INTEGER,
+  pruned      INTEGER NOT NULL DEFAULT FALSE
+) STRICT;
+CREATE INDEX turns_session ON turns (session, id);
+-- A session has at most one turn that has not ended.
+CREATE UNIQUE INDEX turns_open ON turns (session) WHERE ended_at IS NULL;
+CREATE INDEX turns_prunable ON turns (ended_at) WHERE NOT pruned AND ended_at IS NOT NULL;
+
+CREATE TABLE messages (
+  id         INTEGER PRIMARY KEY,
+  session    INTEGER NOT NULL REFERENCES sessions (id),
+  seq        INTEGER NOT NULL,
+  hash       TEXT NOT NULL,
+  message_id TEXT,
+  role       TEXT NOT NULL,
+  text       TEXT,
+  text_blob  TEXT REFERENCES blobs (hash),
+  tool_calls TEXT,
+  call_id    TEXT NOT NULL DEFAULT '',
+  outcome    TEXT NOT NULL DEFAULT '',
+  media      TEXT, -- JSON: turn.Media
+  turn       INTEGER NOT NULL REFERENCES turns (id),
+  step       INTEGER NOT NULL,
+  UNIQUE (session, seq)
+) STRICT;
+CREATE UNIQUE INDEX messages_id ON messages (session, message_id) WHERE message_id IS NOT NULL;
+
+CREATE TABLE inferences (
+  id              INTEGER PRIMARY KEY,
+  turn            INTEGER NOT NULL REFERENCES turns (id),
+  step            INTEGER NOT NULL,
+  attempt         INTEGER NOT NULL,
+  failures        INTEGER NOT NULL DEFAULT 0,
+  failed_attempt  INTEGER NOT NULL DEFAULT 0,
+  failed_code     TEXT NOT NULL DEFAULT '',
+  failed_message  TEXT NOT NULL DEFAULT '',
+  emitted         INTEGER NOT NULL DEFAULT FALSE,
+  model           TEXT NOT NULL,
+  expect_seq      INTEGER NOT NULL,
+  base_seq        INTEGER NOT NULL,
+  base_hash       TEXT NOT NULL,
+  head_seq        INTEGER NOT NULL DEFAULT 0,
+  head_hash       TEXT NOT NULL DEFAULT '',
+  completion      TEXT,
+  completion_blob TEXT REFERENCES blobs (hash),
+  raw_blob        TEXT REFERENCES blobs (hash),
+  started_at      INTEGER NOT NULL,
+  settled_at      INTEGER,
+  late_count      INTEGER NOT NULL DEFAULT 0,
+  UNIQUE (turn, step)
+) STRICT;
+
+CREATE TABLE calls (
+  id                INTEGER PRIMARY KEY,
+  turn              INTEGER NOT NULL REFERENCES turns (id),
+  step              INTEGER NOT NULL,
+  call_id           TEXT NOT NULL,
+  wire_id           TEXT NOT NULL,
+  tool              TEXT NOT NULL,
+  arguments         TEXT,
+  arguments_blob    TEXT REFERENCES blobs (hash),
+  arguments_hash    TEXT NOT NULL,
+  attempt           INTEGER NOT NULL,
+  claimed_attempt   INTEGER NOT NULL, -- the attempt that has the claim, 0 for none
+  runs              INTEGER NOT NULL,
+  repeatable        INTEGER NOT NULL,
+  worker            TEXT NOT NULL,
+  claimed_at        INTEGER NOT NULL,
+  outcome           TEXT NOT NULL DEFAULT '',
+  code              TEXT NOT NULL DEFAULT '', -- '' if the error is the tool's own, or if there is none
+  text              TEXT,
+  text_blob         TEXT REFERENCES blobs (hash),
+  full_blob         TEXT REFERENCES blobs (hash),
+  size              INTEGER NOT NULL DEFAULT 0,
+  media             TEXT, -- JSON: turn.Media
+  settled_attempt   INTEGER NOT NULL DEFAULT 0,
+  settled_at        INTEGER,
+  duration_ms       INTEGER NOT NULL DEFAULT 0,
+  late_count        INTEGER NOT NULL DEFAULT 0,
+  suspended_attempt INTEGER NOT NULL DEFAULT 0, -- the attempt that was suspended, 0 for none
+  continuation_blob TEXT REFERENCES blobs (hash), -- null after an import
+  notes             INTEGER NOT NULL DEFAULT 0, -- how many tool_progress chunks it has
+  UNIQUE (turn, call_id)
+) STRICT;
+CREATE INDEX calls_open ON calls (turn) WHERE settled_at IS NULL;
+
+-- notify_session is the session whose model is to get the result as a notice, null if there is none or it has got it.
+CREATE TABLE late_results (
+  id             INTEGER PRIMARY KEY,
+  call           INTEGER NOT NULL REFERENCES calls (id),
+  attempt        INTEGER NOT NULL,
+  outcome        TEXT NOT NULL,
+  text           TEXT,
+  text_blob      TEXT REFERENCES blobs (hash),
+  full_blob      TEXT REFERENCES blobs (hash),
+  size           INTEGER NOT NULL,
+  media          TEXT, -- JSON: turn.Media
+  at             INTEGER NOT NULL,
+  digest         TEXT NOT NULL,
+  notify_session INTEGER REFERENCES sessions (id),
+  UNIQUE (call, attempt, digest)
+) STRICT;
+CREATE INDEX late_results_notify ON late_results (notify_session, id) WHERE notify_session IS NOT NULL;
+
+-- The blobs that calls have left: whole outputs and media. late: they came after the settlement.
+CREATE TABLE artifacts (
+  session    INTEGER NOT NULL REFERENCES sessions (id),
+  hash       TEXT NOT NULL REFERENCES blobs (hash),
+  call       INTEGER NOT NULL REFERENCES calls (id),
+  media_type TEXT NOT NULL,
+  late       INTEGER NOT NULL,
+  PRIMARY KEY (session, hash, call)
+) STRICT, WITHOUT ROWID;
+
+-- The first taint source of each session. turn is a turn_id: a fork may have its parent's.
+CREATE TABLE taint_sources (
+  session INTEGER PRIMARY KEY REFERENCES sessions (id),
+  turn    TEXT NOT NULL,
+  call_id TEXT NOT NULL,
+  tool    TEXT NOT NULL,
+  at      INTEGER NOT NULL
+) STRICT;
+
+-- An approval's arguments are here up to a bound; the transcript has the whole. status is '' while a request is open.
+-- elicitation and response are JSON. call_id is that of an elicitation.
+CREATE TABLE requests (
+  id               INTEGER PRIMARY KEY,
+  session          INTEGER NOT NULL REFERENCES sessions (id),
+  turn             INTEGER NOT NULL REFERENCES turns (id),
+  request_id       TEXT NOT NULL,
+  kind             TEXT NOT NULL,
+  step             INTEGER NOT NULL,
+  tool             TEXT NOT NULL,
+  arguments        TEXT,
+  arguments_blob   TEXT REFERENCES blobs (hash),
+  arguments_hash   TEXT NOT NULL,
+  arguments_bytes  INTEGER NOT NULL, -- of the whole
+  risk             TEXT NOT NULL,
+  why              TEXT NOT NULL,
+  question         TEXT NOT NULL,
+  call_id          TEXT NOT NULL DEFAULT '',
+  elicitation      TEXT,
+  elicitation_blob TEXT REFERENCES blobs (hash),
+  max_grant        TEXT NOT NULL DEFAULT '', -- '' if every grant is possible
+  expires_at       INTEGER NOT NULL,
+  asked_at         INTEGER NOT NULL,
+  status           TEXT NOT NULL DEFAULT '',
+  allowed          INTEGER NOT NULL DEFAULT FALSE,
+  decided_hash     TEXT NOT NULL DEFAULT '', -- of the arguments that were shown
+  decided_by       TEXT NOT NULL DEFAULT '',
+  reason           TEXT NOT NULL DEFAULT '',
+  grant_scope      TEXT NOT NULL DEFAULT '',
+  decided_at       INTEGER NOT NULL DEFAULT 0,
+  response         TEXT,
+  response_blob    TEXT REFERENCES blobs (hash),
+  UNIQUE (turn, request_id)
+) STRICT;
+CREATE INDEX requests_open ON requests (session, id) WHERE status = '';
+CREATE INDEX requests_oldest ON requests (id) WHERE status = '';
+
+-- arguments_hash is '' if the grant is for any arguments.
+CREATE TABLE grants (
+  id             INTEGER PRIMARY KEY,
+  session        INTEGER NOT NULL REFERENCES sessions (id),
+  tool           TEXT NOT NULL,
+  arguments_hash TEXT NOT NULL,
+  decided_by     TEXT NOT NULL,
+  at             INTEGER NOT NULL,
+  UNIQUE (session, tool, arguments_hash)
+) STRICT;
+
+-- content is the catalogue as published, view what turns see of it.
+CREATE TABLE catalogues (
+  server    TEXT PRIMARY KEY,
+  hash      TEXT NOT NULL,
+  content   TEXT NOT NULL,
+  view_hash TEXT NOT NULL,
+  view      TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- approved_by is '' if no person approved the tool.
+CREATE TABLE approved_tools (
+  id          INTEGER PRIMARY KEY,
+  server      TEXT NOT NULL,
+  tool        TEXT NOT NULL,
+  hash        TEXT NOT NULL,
+  descriptor  TEXT NOT NULL,
+  approved_by TEXT NOT NULL,
+  at          INTEGER NOT NULL,
+  UNIQUE (server, tool, hash)
+) STRICT;
+
+-- The configurations that each server was published with.
+CREATE TABLE config_versions (
+  id          INTEGER PRIMARY KEY,
+  server      TEXT NOT NULL,
+  config_hash TEXT NOT NULL,
+  UNIQUE (server, config_hash)
+) STRICT;
+
+-- Rows are small and read in index order: clustered by their key, an append touches one page.
+CREATE TABLE chunks (
+  turn    INTEGER NOT NULL REFERENCES turns (id),
+  idx     INTEGER NOT NULL,
+  step    INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  kind    TEXT NOT NULL,
+  at      INTEGER NOT NULL,
+  text    TEXT NOT NULL,
+  data    TEXT,
+  PRIMARY KEY (turn, idx)
+) STRICT, WITHOUT ROWID;

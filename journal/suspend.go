@@ -1,0 +1,81 @@
+package journal
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// SuspendCall implements Journal.
+func (s *DB) SuspendCall(ctx context.Context, in SuspendInput) error {
+	return s.writeTurn(ctx, in.Turn, callName("suspending", in.Turn, in.CallID), func(t *tx) error {
+		if n := len(in.Continuation); n > MaxContinuationBytes {
+			return fmt.Errorf("what it goes on with has %d bytes: at most %d", n, MaxContinuationBytes)
+		}
+		c, err := t.call(in.Turn, in.CallID)
+		if err != nil {
+			return err
+		}
+		again := c.row != 0 && c.granted == 0 && in.Attempt == c.rec.Suspended && c.continuation.String == HashOf(in.Continuation)
+		if err := c.holds(in.Attempt); err != nil && (!again || c.closed || c.rec.Outcome != "") {
+			return err
+		}
+		if again {
+			return nil
+		}
+		hash, err := t.putBlob("application/octet-stream", in.Continuation)
+		if err != nil {
+			return err
+		}
+		return t.exec(`UPDATE calls SET claimed_attempt = 0, suspended_attempt = ?, continuation_blob = ? WHERE id = ?`, in.Attempt, hash, c.row)
+	})
+}
+
+// holds refuses an attempt whose claim does not stand.
+func (c *call) holds(attempt int) error {
+	switch {
+	case c.row == 0 || attempt < 1 || attempt > c.rec.Attempt:
+		return fmt.Errorf("attempt %d never claimed it: %w", attempt, ErrNotFound)
+	case c.closed:
+		return ErrClosed
+	case c.rec.Outcome != "":
+		return fmt.Errorf("it is settled: %w", ErrStale)
+	case c.granted != attempt:
+		return fmt.Errorf("attempt %d has no claim on it: %w", attempt, ErrStale)
+	}
+	return nil
+}
+
+// NoteCall implements Journal.
+func (s *DB) NoteCall(ctx context.Context, turnID, callID string, attempt int, p turn.ToolProgress, at time.Time) error {
+	return s.writeTurn(ctx, turnID, callName("noting the progress of", turnID, callID), func(t *tx) error {
+		c, err := t.call(turnID, callID)
+		if err == nil {
+			err = c.holds(attempt)
+		}
+		if err != nil || c.notes >= MaxNotes {
+			return err
+		}
+		chunk := turn.Chunk{Kind: turn.ChunkToolProgress, Step: c.rec.Step, Attempt: attempt, At: at}
+		if there, err := t.appended(&c.scope, chunk); there || err != nil {
+			return err
+		}
+		if err := t.exec(`UPDATE calls SET notes = notes + 1 WHERE id = ?`, c.row); err != nil {
+			return err
+		}
+		return t.emitData(&c.scope, chunk, turn.ProgressChunk{CallID: c.rec.Call.ID, Tool: c.rec.Call.Tool, ToolProgress: turn.ToolProgress{
+			Done: finite(p.Done), Total: finite(p.Total), Message: Preview(CleanText(p.Message), PreviewBytes),
+		}})
+	})
+}
+
+// finite is f, or 0 where JSON cannot hold it.
+func finite(f float64) float64 {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return 0
+	}
+	return f
+}

@@ -1,0 +1,168 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+const textPlain = "text/plain; charset=utf-8"
+
+// scope is a turn that is worked on, with its session's head. Appends move the head; saveHead writes it.
+type scope struct {
+	turnID     string
+	turn       int64
+	session    int64
+	sessionID  string
+	messageSeq int64
+	closed     bool
+	head       turn.Head
+}
+
+const scopeColumns = `t.turn_id, t.id, t.session, s.session_id, t.message_seq, t.ended_at IS NOT NULL, s.head_seq, s.head_hash`
+
+func (sc *scope) fields() []any {
+	return []any{&sc.turnID, &sc.turn, &sc.session, &sc.sessionID, &sc.messageSeq, &sc.closed, &sc.head.Seq, &sc.head.Hash}
+}
+
+// check refuses a turn that belongs to another session than the caller says.
+func (sc *scope) check(session string) error {
+	if sc.sessionID != session {
+		return fmt.Errorf("turn %s belongs to session %q, not %q", sc.turnID, sc.sessionID, session)
+	}
+	return nil
+}
+
+func (q querier) scope(turnID string) (sc scope, err error) {
+	err = q.row(`SELECT `+scopeColumns+` FROM turns t JOIN sessions s ON s.id = t.session WHERE t.turn_id = ?`, turnID).Scan(sc.fields()...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return sc, fmt.Errorf("turn %s: %w", turnID, ErrNotFound)
+	}
+	return sc, err
+}
+
+// storedCall is a tool call in the column tool_calls.
+type storedCall = StoredCall
+
+// appendMessage puts m at the session's head.
+func (t *tx) appendMessage(sc *scope, m turn.Message) (turn.Message, error) {
+	m = Clean(m)
+	m.TurnID = sc.turnID
+	text, err := t.put(m.Text, textPlain)
+	if err != nil {
+		return m, err
+	}
+	calls, err := t.putCalls(m.ToolCalls)
+	if err != nil {
+		return m, err
+	}
+	media, err := mediaColumn(m.Media)
+	if err != nil {
+		return m, err
+	}
+	sc.head = Next(sc.head, m)
+	id := sql.NullString{String: m.ID, Valid: m.ID != ""}
+	return m, t.exec(`INSERT INTO messages
+		(session, seq, hash, message_id, role, text, text_blob, tool_calls, call_id, outcome, media, turn, step)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		sc.session, sc.head.Seq, sc.head.Hash, id, string(m.Role), text.inline, text.blob, calls, m.CallID, string(m.Outcome), media, sc.turn, m.Step)
+}
+
+func (t *tx) putCalls(calls []turn.ToolCall) (sql.NullString, error) {
+	if len(calls) == 0 {
+		return sql.NullString{}, nil
+	}
+	list := make([]storedCall, len(calls))
+	for i, c := range calls {
+		arguments, err := t.put(c.Arguments, textPlain)
+		if err != nil {
+			return sql.NullString{}, err
+		}
+		c.Arguments = arguments.inline.String
+		list[i] = storedCall{ToolCall: c, ArgumentsBlob: arguments.blob.String}
+	}
+	b, err := json.Marshal(list)
+	return sql.NullString{String: string(b), Valid: true}, err
+}
+
+func (q querier) getCalls(column sql.NullString) ([]turn.ToolCall, error) {
+	var list []storedCall
+	if !column.Valid {
+		return nil, nil
+	}
+	if err := json.Unmarshal([]byte(column.String), &list); err != nil {
+		return nil, fmt.Errorf("reading stored tool calls: %w", err)
+	}
+	return RestoreCalls(list, q.getBlob)
+}
+
+func (t *tx) saveHead(sc scope) error {
+	return t.exec(`UPDATE sessions SET head_seq = ?, head_hash = ? WHERE id = ?`, sc.head.Seq, sc.head.Hash, sc.session)
+}
+
+// Messages implements Journal.
+func (s *DB) Messages(ctx context.Context, session string, from, to int64) (out []turn.Message, err error) {
+	err = s.read(ctx, fmt.Sprintf("reading the transcript of %q", session), func(q querier) (err error) {
+		n, err := q.sessionRow(session)
+		if err != nil {
+			return err
+		}
+		parts, err := q.segments(n, from, to)
+		out = nil
+		for _, p := range parts {
+			if err != nil {
+				break
+			}
+			var list []turn.Message
+			list, err = q.messages(p.session, p.low+1, p.high)
+			out = append(out, list...)
+		}
+		return err
+	})
+	return out, err
+}
+
+// messages reads from a session's own rows. Texts come with them; arguments that are blobs come after, because a
+// connection has one query at a time.
+func (q querier) messages(session, from, to int64) ([]turn.Message, error) {
+	var out []turn.Message
+	var calls []sql.NullString
+	err := q.each(func(rows *sql.Rows) error {
+		m, column, err := scanMessage(rows)
+		out, calls = append(out, m), append(calls, column)
+		return err
+	}, `SELECT coalesce(m.message_id, ''), m.role, m.text, coalesce(b.encoding, ''), b.bytes, m.tool_calls, m.call_id, m.outcome, m.media, t.turn_id, m.step
+		FROM messages m JOIN turns t ON t.id = m.turn LEFT JOIN blobs b ON b.hash = m.text_blob
+		WHERE m.session = ? AND m.seq BETWEEN ? AND ? ORDER BY m.seq`, session, from, to)
+	if err != nil {
+		return nil, err
+	}
+	for i, column := range calls {
+		if out[i].ToolCalls, err = q.getCalls(column); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func scanMessage(rows *sql.Rows) (m turn.Message, calls sql.NullString, err error) {
+	var text sql.NullString
+	var blob sql.RawBytes
+	var encoding string
+	var media sql.NullString
+	err = rows.Scan(&m.ID, &m.Role, &text, &encoding, &blob, &calls, &m.CallID, &m.Outcome, &media, &m.TurnID, &m.Step)
+	if err == nil {
+		m.Media, err = readMedia(media)
+	}
+	m.Text = text.String
+	if err != nil || text.Valid {
+		return m, calls, err
+	}
+	content, err := decode(encoding, blob)
+	m.Text = string(content)
+	return m, calls, err
+}
