@@ -50,7 +50,9 @@ func (a *Activities) callTool(ctx context.Context, in workflows.CallInput, clock
 	if in.Answers != 0 && in.Answers != claim.Record.Suspended {
 		in.Replies = nil // the dispatch before has handed them over and brought new questions, and its end was lost
 	}
-	result, err := a.run(ctx, in, call, claim.Record.Continuation, clock)
+	kept := make(chan struct{})
+	defer close(kept)
+	result, err := a.run(ctx, in, call, claim.Record.Continuation, clock, kept)
 	switch {
 	case err != nil:
 		return workflows.CallResult{}, err
@@ -105,8 +107,10 @@ func (a *Activities) requested(ctx context.Context, in workflows.CallInput) (tur
 	return turn.ToolCall{}, turn.Errorf(turn.CodeInternal, nil, "the journal does not have call "+in.Call.ID+" of this turn")
 }
 
-// run calls the tool within its deadline. An error means that nothing reached it.
-func (a *Activities) run(ctx context.Context, in workflows.CallInput, call turn.ToolCall, continuation []byte, clock *clock) (turn.ToolResult, error) {
+// run calls the tool within its deadline. An error means that nothing reached it. kept is closed when the result is kept.
+func (a *Activities) run(
+	ctx context.Context, in workflows.CallInput, call turn.ToolCall, continuation []byte, clock *clock, kept <-chan struct{},
+) (turn.ToolResult, error) {
 	limited, cancel := context.WithTimeout(ctx, max(in.Timeout, in.TotalTimeout)+in.Hold)
 	defer cancel()
 	progress, noted := a.noting(ctx, in)
@@ -114,7 +118,7 @@ func (a *Activities) run(ctx context.Context, in workflows.CallInput, call turn.
 	result, err := a.tools.Call(limited, turn.ToolRequest{
 		Tool: in.Tool.ID, Hash: in.Tool.Hash, Arguments: json.RawMessage(call.Arguments), Timeout: in.Timeout, TotalTimeout: in.TotalTimeout,
 		Tenant: in.Tenant, Session: in.Session, Turn: in.Turn, Step: in.Step, CallID: in.Call.ID, Attempt: in.Attempt, Repeatable: in.Tool.Repeatable,
-		Refused: clock.refused,
+		Refused: clock.refused, Kept: kept,
 		Waits:   !local(ctx),
 		Replies: in.Replies, Continuation: continuation, Resume: in.Resume, Founder: in.Founder,
 		Hold: a.holding(ctx, in, clock), Progress: progress, Late: func(late turn.ToolResult) { a.resolve(context.WithoutCancel(ctx), in, late) },

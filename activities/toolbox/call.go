@@ -171,6 +171,7 @@ func (f *flight) finish(r reply) (turn.ToolResult, error) {
 	if f.local != nil {
 		f.noteLocal(&result)
 	}
+	f.state.share.endAfter(f.req.Kept)
 	result.Duration = time.Since(f.began)
 	return result, err
 }

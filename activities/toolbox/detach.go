@@ -38,6 +38,9 @@ func (f *flight) goOn() (turn.ToolResult, bool) {
 // was said before.
 func (f *flight) seeThrough() {
 	defer f.s.leave()
+	kept := make(chan struct{})
+	defer close(kept)
+	f.req.Kept = kept
 	var unread error // it is logged; what was told before still holds
 	defer f.s.owner.survive(f.req.Tool, &unread)
 	timer := time.NewTimer(f.detach)

@@ -88,15 +88,21 @@ func loopbackName(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// transport dials only where the guard lets it. It uses no proxy: the address that counts would be the proxy's.
+// maxHeaderBytes bounds the header of a response.
+const maxHeaderBytes = 64 << 10
+
+// transport dials only where the guard lets it. It uses no proxy: the address that counts would be the proxy's. It uses
+// neither HTTP/2 nor compression: the frames of one and the empty blocks of the other never reach a body, where bytes
+// are counted.
 func (g *guard) transport() *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: g.control, Resolver: g.resolver}
 	return &http.Transport{
-		DialContext:         dialer.DialContext,
-		TLSHandshakeTimeout: 10 * time.Second,
-		IdleConnTimeout:     time.Minute,
-		MaxIdleConns:        8,
-		ForceAttemptHTTP2:   true,
+		DialContext:            dialer.DialContext,
+		TLSHandshakeTimeout:    10 * time.Second,
+		IdleConnTimeout:        time.Minute,
+		MaxIdleConns:           8,
+		MaxResponseHeaderBytes: maxHeaderBytes,
+		DisableCompression:     true,
 	}
 }
 

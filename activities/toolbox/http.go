@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"net/http/httptrace"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -121,12 +121,29 @@ func (t *headerRoundTripper) RoundTrip(req *http.Request) (*http.Response, error
 		release()
 		return nil, err
 	}
-	events := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
-	if !events { // those are bounded event by event
-		resp.Body = &boundedBody{ReadCloser: resp.Body, left: int64(t.dialer.opts.MaxFrameBytes)}
-	}
-	resp.Body = &meteredBody{ReadCloser: resp.Body, stream: stream{m: t.meter, events: events}, release: release}
+	s := newStream(admitted.Context(), t.meter)
+	s.events = t.bound(resp, req.Method)
+	resp.Body = &meteredBody{ReadCloser: resp.Body, stream: s, release: release}
 	return resp, nil
+}
+
+// bound bounds the body of a response, unless it is a stream of events: those are bounded one by one. It decides which of
+// the two it is, and leaves no other media type in the header than the one that it decided on.
+func (t *headerRoundTripper) bound(resp *http.Response, method string) (events bool) {
+	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if err != nil {
+		kind = ""
+	}
+	resp.Header["Content-Type"] = []string{kind}
+	limit, ok := int64(maxRefusal), resp.StatusCode >= 200 && resp.StatusCode < 300
+	switch {
+	case ok && (kind == "text/event-stream" || method == http.MethodGet && t.dialer.server.Transport == TransportSSE):
+		return true // the SDK does not look at the media type of the stream that a GET opens over SSE
+	case ok && kind == "application/json":
+		limit = int64(t.dialer.opts.MaxFrameBytes)
+	}
+	resp.Body = &boundedBody{ReadCloser: resp.Body, left: limit}
+	return false
 }
 
 // noting sends the request and keeps the books of the call that it carries, if any.

@@ -62,7 +62,7 @@ func (d *stdioDialer) dial(_ context.Context, tenant string) (*link, error) {
 		return nil, err
 	}
 	m := newMeter(d.total, d.opts.MaxFrameBytes)
-	out := &stream{m: m}
+	out := newStream(m.dropped, m)
 	p, err := d.spawner.Start(stdio.Command{
 		Path: file, Args: d.server.Args, Env: tenantEnv(d.env, tenant), Dir: d.server.Dir,
 		MaxFrameBytes: d.opts.MaxFrameBytes, StderrBytes: d.opts.StderrTailBytes,

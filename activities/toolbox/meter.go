@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/everturn/everturn/internal/jsonbound"
 )
@@ -27,6 +30,8 @@ const (
 	BoundBuffered  Bound = "buffered_bytes"          // of unfinished messages of all servers together
 	BoundValues    Bound = "values_per_message"      // elements and fields in JSON
 	BoundNesting   Bound = "nesting_per_message"     // objects and arrays in each other
+	BoundEnvelope  Bound = "envelope_bytes"          // of a message without the content of its params, result or error
+	BoundField     Bound = "field_bytes"             // of a line of an event stream that is not data
 )
 
 // The limits. Each is an order of magnitude above what the servers of docs/mcp.md do, and costs a worker a few percent
@@ -41,8 +46,8 @@ const (
 	maxValues                 = 1 << 18
 	maxNesting                = 1000
 	maxQuestions              = maxRounds // as of servers that do not hold their call
-
-	creditBursts = 16 // a bucket holds at most so many bursts, however much was asked for
+	maxEnvelope               = 64 << 10  // the SDK quotes parts of it in errors
+	maxField                  = 16 << 10  // and these, too
 )
 
 // Excess is a bound that a connection has exceeded. It is the error that ends the connection.
@@ -79,7 +84,10 @@ func (b *bucket) take(now time.Time, n int) bool {
 }
 
 // give adds tokens for what this program itself has asked for.
-func (b *bucket) give(n int) { b.tokens = min(b.tokens+float64(n), creditBursts*b.burst) }
+func (b *bucket) give(n int) { b.tokens += float64(n) }
+
+// keep takes away the tokens above a burst and n, which is what this program still waits for.
+func (b *bucket) keep(n int) { b.tokens = min(b.tokens, b.burst+float64(n)) }
 
 // meter holds one connection to the bounds. It sits below the SDK, which answers each request of a server in a
 // goroutine of its own and queues without limit: over stdio at the connection (watchedConn), over HTTP and SSE at the
@@ -89,15 +97,17 @@ type meter struct {
 	frameBytes int             // the largest message, which each request of ours may bring
 	dropped    context.Context // ends, with an *Excess as its cause, when a bound is exceeded
 	drop       context.CancelCauseFunc
+	large      chan struct{} // holds one while a large message is read
 
 	mu                                sync.Mutex
+	open                              map[jsonrpc.ID]context.Context // requests of ours that are not over
 	messages, requests, bytes, stderr bucket
 	replies, unsent                   int
 }
 
 func newMeter(total *totals, frameBytes int) *meter {
 	m := &meter{
-		total: total, frameBytes: frameBytes,
+		total: total, frameBytes: frameBytes, large: make(chan struct{}, 1), open: map[jsonrpc.ID]context.Context{},
 		messages: newBucket(messageRate, messageBurst), requests: newBucket(requestRate, requestBurst),
 		bytes: newBucket(byteRate, byteBurst), stderr: newBucket(stderrRate, stderrBurst),
 	}
@@ -122,15 +132,23 @@ func (m *meter) exceed(b Bound, limit, burst int64) error {
 	return m.excess()
 }
 
-// asked notes a request of ours, which may bring one message.
-func (m *meter) asked() {
+// asked notes a request of ours, which may bring one message until its context ends.
+func (m *meter) asked(ctx context.Context, id jsonrpc.ID) {
 	if m == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.open[id] = ctx
 	m.messages.give(1)
 	m.bytes.give(m.frameBytes)
+	context.AfterFunc(ctx, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.open, id)
+		m.messages.keep(len(m.open))
+		m.bytes.keep(len(m.open) * m.frameBytes)
+	})
 }
 
 // message notes a message of the server.
@@ -205,8 +223,16 @@ type stream struct {
 	events     bool // it is a stream of events of SSE, and otherwise one of messages
 	inLine     bool // the line so far is not empty
 	field      int  // of the line of an event: how many bytes of dataField it begins with so far
+	other      int  // bytes of that line if it is another field
 	message    jsonbound.Scanner
-	unfinished int64 // bytes since the last whole message; the meter's lock guards it
+	size       int             // of the message so far
+	ctx        context.Context // of the request whose answer it is, or of the connection
+	large      atomic.Bool     // it holds the meter's place for a large message
+	unfinished int64           // bytes since the last whole message; the meter's lock guards it
+}
+
+func newStream(ctx context.Context, m *meter) *stream {
+	return &stream{m: m, ctx: ctx, message: jsonbound.Scanner{MaxOutline: maxEnvelope}}
 }
 
 // bytes notes n bytes.
@@ -240,15 +266,74 @@ func (s *stream) part(read []byte) error {
 		}
 	}
 	if s.events && s.field > len(dataField) { // of another field
+		if s.other += len(read); s.other > maxField {
+			return s.m.exceed(BoundField, maxField, 0)
+		}
 		return nil
 	}
+	if s.size += len(read); s.size > largeMessage && !s.large.Load() {
+		select {
+		case s.m.large <- struct{}{}:
+			s.large.Store(true)
+		case <-s.ctx.Done():
+			return context.Cause(s.ctx)
+		}
+	}
 	switch s.message.Add(read, maxNesting, maxValues) {
+	case jsonbound.Outline:
+		return s.m.exceed(BoundEnvelope, maxEnvelope, 0)
 	case jsonbound.Depth:
 		return s.m.exceed(BoundNesting, maxNesting, 0)
 	case jsonbound.Values:
 		return s.m.exceed(BoundValues, maxValues, 0)
 	}
 	return nil
+}
+
+// ended notes that the message is whole. It returns when the worker has room for a large answer.
+func (s *stream) ended() (err error) {
+	if s.size > largeMessage {
+		err = s.room()
+	}
+	s.message.Reset()
+	s.size = 0
+	s.next()
+	return err
+}
+
+// room waits until the worker has room for the answer that is whole. What a server sends unasked has its rates.
+func (s *stream) room() error {
+	msg, err := jsonrpc.DecodeMessage(s.message.Outline)
+	if err != nil { // the SDK cannot read it either, or it is a batch
+		return fmt.Errorf("%d bytes that it sent are not one message", s.size)
+	}
+	if answer, ok := msg.(*jsonrpc.Response); ok {
+		s.m.room(answer.ID, int64(s.size))
+	}
+	return nil
+}
+
+// room waits until the worker has room for an answer of n bytes, its request is over, or the connection is dropped. To a
+// request that is over the SDK reads no answer.
+func (m *meter) room(id jsonrpc.ID, n int64) {
+	m.mu.Lock()
+	ctx, ok := m.open[id]
+	delete(m.open, id)
+	m.mu.Unlock()
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer context.AfterFunc(m.dropped, cancel)()
+	defer cancel()
+	m.total.memory.take(ctx, n)
+}
+
+// next lets another stream of the connection read a large message.
+func (s *stream) next() {
+	if s.large.CompareAndSwap(true, false) {
+		<-s.m.large
+	}
 }
 
 // body notes what was read of a body that is one message.
@@ -274,24 +359,35 @@ func (s *stream) lines(read []byte) error {
 		if !ended {
 			return nil
 		}
+		if !s.events || !s.inLine {
+			if err := s.ended(); err != nil {
+				return err
+			}
+		}
 		if !s.inLine {
 			s.whole()
 			if err := s.m.message(); err != nil {
 				return err
 			}
 		}
-		if !s.events || !s.inLine {
-			s.message = jsonbound.Scanner{}
-		}
-		s.inLine, s.field, read = false, 0, rest
+		s.inLine, s.field, s.other, read = false, 0, 0, rest
 	}
+}
+
+// eof notes the end of the stream, which ends a message that is not empty.
+func (s *stream) eof() error {
+	if s.size == 0 {
+		return nil
+	}
+	if err := s.ended(); err != nil {
+		return err
+	}
+	s.whole()
+	return s.m.message()
 }
 
 // whole notes that the bytes so far were a message, or that no more is read.
 func (s *stream) whole() {
-	if s.m == nil {
-		return
-	}
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
 	s.m.total.add(s.m, -s.unfinished)
@@ -309,6 +405,7 @@ const (
 // totals are shared by all connections of a Host.
 type totals struct {
 	mu       sync.Mutex
+	memory   memory
 	buffered int64
 	held     map[*meter]int64 // the same by connection; none is 0
 	requests chan struct{}    // holds one for each HTTP request under way
@@ -321,7 +418,7 @@ func newTotals() *totals {
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil && uint64(limit.Cur)/2 < maxRequests {
 		most = max(int(limit.Cur/2), minRequests) //nolint:gosec // it is less than maxRequests
 	}
-	return &totals{held: map[*meter]int64{}, requests: make(chan struct{}, most)}
+	return &totals{memory: newMemory(), held: map[*meter]int64{}, requests: make(chan struct{}, most)}
 }
 
 // add notes that m buffers n bytes more. It returns the connection that is to be dropped for all of them, or nil.

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -16,11 +17,19 @@ import (
 // newTestMeter makes the meter of one of several connections.
 func newTestMeter(total *totals) *meter { return newMeter(total, 16<<20) }
 
+// requestID is the ID of request number n.
+func requestID(t *testing.T, n int) jsonrpc.ID {
+	t.Helper()
+	id, err := jsonrpc.MakeID(float64(n))
+	require.NoError(t, err)
+	return id
+}
+
 func TestWhatWasAskedForDoesNotCountAgainstAServer(t *testing.T) {
 	m := newTestMeter(newTotals())
 	out := stream{m: m}
-	for range 2 * messageBurst { // one answer of 64 KiB to each request
-		m.asked()
+	for i := range 2 * messageBurst { // one answer of 64 KiB to each request
+		m.asked(t.Context(), requestID(t, i))
 		require.NoError(t, out.bytes(64<<10))
 		out.whole()
 		require.NoError(t, m.message())
@@ -42,6 +51,26 @@ func TestWhatAServerSendsUnaskedIsBoundedByItsRate(t *testing.T) {
 			out.m.drop(nil)
 		})
 	}
+}
+
+// A server that was asked for little many times may not send all at once what it could have sent.
+func TestTheCreditOfARequestEndsWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newTestMeter(newTotals())
+		out := newStream(m.dropped, m)
+		for i := range 80 {
+			ctx, end := context.WithCancel(t.Context())
+			m.asked(ctx, requestID(t, i))
+			require.NoError(t, out.bytes(1000))
+			require.NoError(t, m.message())
+			end()
+			synctest.Wait()
+		}
+		out.whole()
+		require.NoError(t, out.bytes(byteBurst))
+		require.Error(t, out.bytes(1000))
+		assert.Equal(t, BoundBytes, m.excess().Bound)
+	})
 }
 
 func TestUnfinishedMessagesOfAllServersAreBounded(t *testing.T) {
@@ -67,8 +96,8 @@ func TestUnfinishedMessagesOfAllServersAreBounded(t *testing.T) {
 func TestTheConnectionThatBuffersMostIsDropped(t *testing.T) {
 	total := newTotals()
 	hoarder, honest := newTestMeter(total), newTestMeter(total)
-	for range 15 { // one answer of 16 MiB on each stream, unfinished
-		hoarder.asked()
+	for i := range 15 { // one answer of 16 MiB on each stream, unfinished
+		hoarder.asked(t.Context(), requestID(t, i))
 		require.NoError(t, (&stream{m: hoarder}).bytes(16<<20))
 	}
 	large := stream{m: honest}
@@ -119,18 +148,27 @@ func TestTheValuesOfAMessageAreBounded(t *testing.T) {
 	}{
 		"a body":                         {said: `{"a":[` + strings.Repeat("{},", many) + `{}]}`, over: BoundValues},
 		"a deep body":                    {said: deep, over: BoundNesting},
-		"commas in a string":             {said: `{"a":"` + strings.Repeat(`,[\",`, many) + `"}`},
-		"an event":                       {events: true, said: "data: [" + strings.Repeat("1,", many), over: BoundValues},
-		"an event of many lines":         {events: true, said: strings.Repeat("data: {},\n", many), over: BoundValues},
+		"commas in a string":             {said: `{"jsonrpc":"2.0","method":"a","params":["` + strings.Repeat(`,[\",`, many) + `"]}`},
+		"an event":                       {events: true, said: `data: {"a":[` + strings.Repeat("1,", many), over: BoundValues},
+		"an event of many lines":         {events: true, said: `data: {"a":[` + "\n" + strings.Repeat("data: {},\n", many), over: BoundValues},
 		"a deep event of many lines":     {events: true, said: strings.Repeat("data: [\nid: ]\n: ]\n", maxNesting+1), over: BoundNesting},
 		"a quotation mark before it":     {events: true, said: "id: \"\ndata: " + deep, over: BoundNesting},
 		"many events":                    {events: true, said: strings.Repeat("data: [1,2,3]\n\n", messageBurst/2) + strings.Repeat("data: "+deep[1:]+"\n\n", 2)},
-		"what is no part of a message":   {events: true, said: ": " + strings.Repeat("[,", many) + "\ndatas: " + deep + "\n dat: " + deep},
+		"what is no part of a message":   {events: true, said: ": " + strings.Repeat("[,", maxField/2-1) + "\ndatas: " + deep + "\n dat: " + deep},
+		"a long comment":                 {events: true, said: ":" + strings.Repeat("x", maxField+1), over: BoundField},
+		"a long line without a colon":    {events: true, said: strings.Repeat("\x01", maxField+2), over: BoundField},
+		"many lines that are no data":    {events: true, said: strings.Repeat(":"+strings.Repeat("x", maxField-1)+"\n", 10)},
+		"a long version":                 {said: `{"jsonrpc":"` + strings.Repeat("2", maxEnvelope), over: BoundEnvelope},
+		"a long ID in an event":          {events: true, said: `data: {"id":` + strings.Repeat("1", maxEnvelope), over: BoundEnvelope},
+		"long fields of many messages":   {events: true, said: strings.Repeat(`data: {"id":"`+strings.Repeat("1", maxEnvelope/2)+"\"}\n\n", 4)},
+		"a long result":                  {said: `{"jsonrpc":"2.0","id":1,"result":{"a":"` + strings.Repeat("2", 2*maxEnvelope) + `"}}`},
 		"an unfinished string in a line": {events: true, said: "data: \"\n\ndata: " + deep, over: BoundNesting},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newTestMeter(newTotals())
-			b := meteredBody{ReadCloser: io.NopCloser(iotest.HalfReader(strings.NewReader(c.said))), stream: stream{m: m, events: c.events}, release: func() {}}
+			s := newStream(t.Context(), m)
+			s.events = c.events
+			b := meteredBody{ReadCloser: io.NopCloser(iotest.HalfReader(strings.NewReader(c.said))), stream: s, release: func() {}}
 			_, err := io.Copy(io.Discard, struct{ io.Reader }{&b})
 			require.NoError(t, b.Close())
 			if c.over == "" {

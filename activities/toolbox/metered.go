@@ -2,11 +2,13 @@ package toolbox
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
 // admit lets a request of this connection go, unless it exceeds a bound. The request that it returns ends when the
@@ -19,10 +21,8 @@ func (m *meter) admit(req *http.Request) (admitted *http.Request, release func()
 	switch {
 	case req.Method == http.MethodGet:
 		err = m.request()
-	case req.Method == http.MethodPost && callStateOf(req.Context()) == nil && isReply(req):
-		sent, err = m.reply(int(max(req.ContentLength, 0)))
 	case req.Method == http.MethodPost:
-		m.asked()
+		sent, err = m.posted(req)
 	}
 	ctx, cancel := context.WithCancelCause(req.Context())
 	unhook := context.AfterFunc(m.dropped, func() { cancel(context.Cause(m.dropped)) })
@@ -37,32 +37,46 @@ func (m *meter) admit(req *http.Request) (admitted *http.Request, release func()
 	return req.WithContext(ctx), sync.OnceFunc(func() { end(); m.total.leave() }), nil
 }
 
-// isReply reports whether the request carries a JSON-RPC response, which is the only message without a method.
-func isReply(req *http.Request) bool {
+// posted notes the message that a request carries. sent belongs to the end of the response.
+func (m *meter) posted(req *http.Request) (sent func(), err error) {
+	sent = func() {}
 	if req.GetBody == nil {
-		return false
+		return sent, nil
 	}
 	body, err := req.GetBody()
 	if err != nil {
-		return false
+		return sent, err
 	}
 	defer body.Close()
-	var m struct {
-		Method *string `json:"method"`
+	raw, err := io.ReadAll(body)
+	if err != nil {
+		return sent, err
 	}
-	return json.NewDecoder(body).Decode(&m) == nil && m.Method == nil
+	switch msg, _ := jsonrpc.DecodeMessage(raw); msg := msg.(type) { // nil: it is no message
+	case *jsonrpc.Response:
+		return m.reply(len(raw))
+	case *jsonrpc.Request:
+		if msg.IsCall() {
+			m.asked(req.Context(), msg.ID)
+		}
+	}
+	return sent, nil
 }
 
 // meteredBody counts what is read of a response. Of an event stream it counts the events, too.
 type meteredBody struct {
 	io.ReadCloser
-	stream  stream
+	stream  *stream
 	release func()
 }
 
 func (b *meteredBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if over := b.count(p[:n]); over != nil {
+	over := b.count(p[:n])
+	if over == nil && errors.Is(err, io.EOF) {
+		over = b.stream.eof()
+	}
+	if over != nil {
 		return 0, over
 	}
 	return n, err
@@ -78,5 +92,6 @@ func (b *meteredBody) count(read []byte) error {
 func (b *meteredBody) Close() error {
 	defer b.release()
 	defer b.stream.whole()
+	defer b.stream.next()
 	return b.ReadCloser.Close()
 }

@@ -225,8 +225,10 @@ func (s *session) list(ctx context.Context, anyway bool) error {
 
 func (s *session) ask(ctx context.Context) (err error) {
 	defer s.owner.survive("tools/list", &err)
+	var taken share
+	defer taken.end()
 	opts := s.owner.opts
-	tools, err := listTools(ctx, s.mcp, opts.MaxPages, opts.MaxTools)
+	tools, err := listTools(withShare(ctx, &taken), s.mcp, opts.MaxPages, opts.MaxTools)
 	if err != nil {
 		return err
 	}

@@ -9,12 +9,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// callState is what is known of one call below the protocol. It travels in the call's context.
+// callState is what is known of one call below the protocol. It travels in the call's context, with the call's share.
 type callState struct {
 	phase    atomic.Int32
 	refused  atomic.Bool // the server's HTTP front refused it unread
 	answered chan struct{}
 	once     sync.Once
+	share    share
 }
 
 // The phases of a call: what was abandoned unsent can no longer be sent.
@@ -44,7 +45,7 @@ type callStateKey struct{}
 
 func newCallState(ctx context.Context) (context.Context, *callState) {
 	st := &callState{answered: make(chan struct{})}
-	return context.WithValue(ctx, callStateKey{}, st), st
+	return withShare(context.WithValue(ctx, callStateKey{}, st), &st.share), st
 }
 
 func callStateOf(ctx context.Context) *callState {
@@ -109,7 +110,7 @@ func (c *watchedConn) Write(ctx context.Context, msg jsonrpc.Message) error {
 		return c.reply(ctx, msg)
 	}
 	if req.IsCall() {
-		c.t.meter.asked()
+		c.t.meter.asked(ctx, req.ID)
 	}
 	if st == nil || !req.IsCall() {
 		return c.Connection.Write(ctx, msg)

@@ -3,6 +3,11 @@ package jsonbound
 // Scanner follows the structure of a JSON text byte by byte. It accepts text that is not valid JSON. The zero value is
 // ready to use.
 type Scanner struct {
+	// Outline is the text without the content of objects and arrays inside the outermost one. Add collects it up to the
+	// first byte above MaxOutline, which is an excess; 0 collects nothing.
+	Outline    []byte
+	MaxOutline int
+
 	depth, values   int
 	quoted, escaped bool
 }
@@ -15,11 +20,13 @@ const (
 	None   Excess = iota
 	Depth         // nested objects and arrays
 	Values        // brackets and commas, without those in strings
+	Outline       // bytes outside of inner objects and arrays
 )
 
 // Add takes the next bytes of the text. It stops at the first that exceeds a bound.
 func (s *Scanner) Add(data []byte, maxDepth, maxValues int) Excess {
 	for _, b := range data {
+		outer := s.depth
 		switch {
 		case s.escaped:
 			s.escaped = false
@@ -35,6 +42,11 @@ func (s *Scanner) Add(data []byte, maxDepth, maxValues int) Excess {
 		case b == ',':
 			s.values++
 		}
+		if s.MaxOutline > 0 && min(outer, s.depth) <= 1 {
+			if s.Outline = append(s.Outline, b); len(s.Outline) > s.MaxOutline {
+				return Outline
+			}
+		}
 		if s.depth > maxDepth {
 			return Depth
 		}
@@ -44,6 +56,9 @@ func (s *Scanner) Add(data []byte, maxDepth, maxValues int) Excess {
 	}
 	return None
 }
+
+// Reset prepares the scanner for another text. It keeps MaxOutline, and the memory of Outline.
+func (s *Scanner) Reset() { *s = Scanner{MaxOutline: s.MaxOutline, Outline: s.Outline[:0]} }
 
 // Complete reports whether every object and array that was opened is closed, and there was one.
 func (s *Scanner) Complete() bool { return s.values > 0 && s.depth <= 0 && !s.quoted }

@@ -44,7 +44,7 @@ func (p *program) misbehave(ctx context.Context) (handled bool, err error) {
 	case "banner":
 		fmt.Fprintln(p.out, "Hello, this is a banner")
 	case "longline":
-		fmt.Fprint(p.out, `{"jsonrpc":"2.0","method":"`+strings.Repeat("x", 20<<20)+"\"}\n")
+		fmt.Fprint(p.out, `{"jsonrpc":"2.0","method":"x","params":{"x":"`+strings.Repeat("x", 20<<20)+"\"}}\n")
 		<-ctx.Done()
 		return true, nil
 	case "flood":

@@ -99,7 +99,7 @@ func (p *program) addNoisy() {
 	})
 	add(p, "longline", "Print a line of 20 MB, and never answer.", nil, func(ctx context.Context, in textIn) (string, error) {
 		p.note("begun", in.Text)
-		fmt.Fprint(p.out, `{"jsonrpc":"2.0","method":"`+strings.Repeat("x", 20<<20)+"\"}\n")
+		fmt.Fprint(p.out, `{"jsonrpc":"2.0","method":"x","params":{"x":"`+strings.Repeat("x", 20<<20)+"\"}}\n")
 		<-ctx.Done()
 		return "", ctx.Err()
 	})

@@ -204,6 +204,9 @@ type ToolRequest struct {
 	// Hold, where it is set, asks a person what the server of an older protocol wants to know in the middle of the call. It
 	// returns soon after done is closed: with what was said in the last moment, or an error. Without it, such questions are cancelled.
 	Hold func(q Inquiry, done <-chan struct{}) (Reply, error)
+	// Kept is closed when the result that Call returned is kept. Until then, a large one counts in the memory that the host
+	// has for results. It may be nil: a result counts until Call returns.
+	Kept <-chan struct{}
 	// Late, where it is set, is given the result of a call that was given up as unknown and came to an end after all. It is
 	// called once at most, from another goroutine.
 	Late func(ToolResult)
