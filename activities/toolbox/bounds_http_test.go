@@ -2,11 +2,13 @@ package toolbox_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,8 +21,28 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// evilServer is an MCP server over HTTP with one tool, t, whose calls are answered by answer.
-func evilServer(t *testing.T, answer func(w http.ResponseWriter, r *http.Request, id string)) toolbox.Server {
+// handler answers a request with this ID.
+type handler = func(w http.ResponseWriter, r *http.Request, id string)
+
+// result answers with a result.
+func result(result string) handler {
+	return func(w http.ResponseWriter, _ *http.Request, id string) { answerJSON(w, []byte(id), result) }
+}
+
+// modern are the answers of a server of the newest protocol, which has one resource of each name: text of 8 MiB.
+func modern(tools func() string) map[string]handler {
+	return map[string]handler{
+		"server/discover": result(`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"resources":{}}}`),
+		"tools/list": func(w http.ResponseWriter, r *http.Request, id string) {
+			result(`{"resultType":"complete","ttlMs":100000000,"cacheScope":"private","tools":[`+tools()+`]}`)(w, r, id)
+		},
+		"resources/read": result(`{"resultType":"complete","ttlMs":0,"cacheScope":"private","contents":[{"uri":"x:","text":"` +
+			strings.Repeat("abc ", 2<<20) + `"}]}`),
+	}
+}
+
+// evilServer is an MCP server over HTTP with one tool, t.
+func evilServer(t *testing.T, answers map[string]handler) toolbox.Server {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var req struct {
@@ -31,13 +53,15 @@ func evilServer(t *testing.T, answer func(w http.ResponseWriter, r *http.Request
 			w.WriteHeader(http.StatusMethodNotAllowed)
 			return
 		}
+		if answer := answers[req.Method]; answer != nil {
+			answer(w, r, string(req.ID))
+			return
+		}
 		switch req.Method {
 		case "initialize":
 			answerJSON(w, req.ID, `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"evil","version":"1"}}`)
 		case "tools/list":
 			answerJSON(w, req.ID, `{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`)
-		case "tools/call":
-			answer(w, r, string(req.ID))
 		case "server/discover":
 			w.WriteHeader(http.StatusNotFound)
 		default:
@@ -57,7 +81,7 @@ func answerJSON(w http.ResponseWriter, id []byte, result string) {
 func TestAnswersOverHTTPAreBounded(t *testing.T) {
 	manyValues := strings.Repeat(`,{}`, 300_000)
 	for name, c := range map[string]struct {
-		answer func(w http.ResponseWriter, r *http.Request, id string)
+		answer handler
 		bound  string
 	}{
 		"headers": {answer: func(w http.ResponseWriter, _ *http.Request, id string) {
@@ -80,7 +104,7 @@ func TestAnswersOverHTTPAreBounded(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHTTPHost(t, toolbox.Options{BackoffMin: time.Minute}, evilServer(t, c.answer))
+			h := newHTTPHost(t, toolbox.Options{BackoffMin: time.Minute}, evilServer(t, map[string]handler{"tools/call": c.answer}))
 			r := call(t, h, "mcp/web/t", `{}`)
 			assert.Equal(t, turn.OutcomeUnknown, r.Outcome, "it was sent")
 			assert.Less(t, len(h.Health()[0].LastError), 4<<10)
@@ -97,7 +121,7 @@ func TestTheBodyOfAnErrorIsBounded(t *testing.T) {
 		const blocks = 64 // of 1 MiB; loopback buffers some of them
 		var taken atomic.Int32
 		done := make(chan struct{})
-		h := newHTTPHost(t, toolbox.Options{}, evilServer(t, func(w http.ResponseWriter, _ *http.Request, _ string) {
+		h := newHTTPHost(t, toolbox.Options{}, evilServer(t, map[string]handler{"tools/call": func(w http.ResponseWriter, _ *http.Request, _ string) {
 			defer close(done)
 			w.Header().Set("Content-Type", kind)
 			w.WriteHeader(http.StatusTeapot)
@@ -108,7 +132,7 @@ func TestTheBodyOfAnErrorIsBounded(t *testing.T) {
 				}
 				taken.Add(1)
 			}
-		}))
+		}}))
 		r := call(t, h, "mcp/web/t", `{}`)
 		assert.Equal(t, turn.OutcomeUnknown, r.Outcome)
 		receive(t, done)
@@ -116,39 +140,87 @@ func TestTheBodyOfAnErrorIsBounded(t *testing.T) {
 	}
 }
 
-// Large results wait for each other until they are kept, over every transport.
+// A large result waits, over every transport, until there is room for it, and takes room until it is kept.
 func TestLargeResultsThatAreNotKeptAreBoundedTogether(t *testing.T) {
-	const room, large = 4, 15 << 20 // the fifth has no room
 	for _, over := range []string{"stdio", "http", "sse"} {
 		t.Run(over, func(t *testing.T) {
 			server := stdioServer("srv")
-			if over != "stdio" {
-				url, _ := serveHTTP(t, map[string][]string{"sse": {"-sse"}}[over]...)
-				server = toolbox.Server{ID: "srv", URL: url, Transport: toolbox.Transport(over)}
+			switch over {
+			case "http":
+				server = toolbox.Server{ID: "srv"}
+				server.URL, _ = serveHTTP(t)
+			case "sse":
+				server = toolbox.Server{ID: "srv", Transport: toolbox.TransportSSE}
+				server.URL, _ = serveSSE(t, nil)
 			}
 			h := newHTTPHost(t, toolbox.Options{}, server)
-			req := request(t, h, "mcp/srv/big", fmt.Sprintf(`{"bytes":%d}`, large))
-			kept := make(chan struct{})
-			req.Kept, req.Repeatable = kept, false
-			for range room {
-				r, err := h.Call(t.Context(), req)
-				require.NoError(t, err)
-				require.Equal(t, turn.OutcomeOK, r.Outcome, r.Text)
-			}
+			req := request(t, h, "mcp/srv/big", `{"bytes":300000}`)
+			giveBack := h.TakeMemory()
 			hurried := req
-			hurried.Timeout = 3 * time.Second
+			hurried.Timeout = time.Second
 			r, err := h.Call(t.Context(), hurried)
 			require.NoError(t, err)
 			require.Equal(t, turn.OutcomeUnknown, r.Outcome, "there is no room for its result")
-			last, _ := async(t, h, req)
-			small := request(t, h, "mcp/srv/echo", `{"text":"x"}`)
-			close(kept)
-			got := receive(t, last)
+			kept := make(chan struct{})
+			req.Kept = kept
+			waits, _ := async(t, h, req)
+			giveBack()
+			got := receive(t, waits)
 			require.NoError(t, got.err)
 			assert.Equal(t, turn.OutcomeOK, got.result.Outcome, got.result.Text)
-			r, err = h.Call(t.Context(), small)
-			require.NoError(t, err)
-			assert.Equal(t, "x", r.Text)
+			assert.Nil(t, h.TakeMemory(), "a result that is not kept takes room")
+			close(kept)
+			require.Eventually(t, func() bool { return h.TakeMemory() != nil }, 10*time.Second, time.Millisecond)
 		})
 	}
+}
+
+// A message of many values takes more memory than its bytes.
+func TestResultsOfManyValuesAreLarge(t *testing.T) {
+	values := `{"content":[],"structuredContent":{"x":[{"a":0}` + strings.Repeat(`,{"a":0}`, 80_000) + `]}}`
+	h := newHTTPHost(t, toolbox.Options{}, evilServer(t, map[string]handler{"tools/call": result(values)}))
+	req := request(t, h, "mcp/web/t", `{}`)
+	kept := make(chan struct{})
+	defer close(kept)
+	req.Kept = kept
+	r, err := h.Call(t.Context(), req)
+	require.NoError(t, err)
+	require.Equal(t, turn.OutcomeOK, r.Outcome, r.Text)
+	req.Timeout = time.Second
+	r, err = h.Call(t.Context(), req)
+	require.NoError(t, err)
+	require.Equal(t, turn.OutcomeUnknown, r.Outcome, "there is no room for two of 160,000 values")
+}
+
+// The SDK keeps each resource that it has read until the connection ends.
+func TestResourcesAreNotKept(t *testing.T) {
+	server := evilServer(t, modern(func() string { return "" }))
+	server.Resources = true
+	h := newHTTPHost(t, toolbox.Options{}, server)
+	req := request(t, h, "mcp/web/read_resource", `{"uri":"x:"}`)
+	runtime.GC()
+	before := usageNow().heap
+	for n := range 12 {
+		req.Arguments = fmt.Appendf(nil, `{"uri":"x:%d"}`, n)
+		r, err := h.Call(t.Context(), req)
+		require.NoError(t, err)
+		require.Equal(t, turn.OutcomeOK, r.Outcome, r.Text)
+	}
+	runtime.GC()
+	assert.Less(t, usageNow().heap-before, 48<<20)
+}
+
+// A server cannot say that its list of tools is good for a day.
+func TestAListIsAskedForAgainWhateverItsServerSays(t *testing.T) {
+	var lists atomic.Int32
+	server := evilServer(t, modern(func() string {
+		return fmt.Sprintf(`{"name":"t%d","inputSchema":{"type":"object"}}`, lists.Add(1))
+	}))
+	h := newHTTPHost(t, toolbox.Options{RefreshEvery: 10 * time.Millisecond}, server)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	again := make(chan struct{}, 100)
+	go h.Watch(ctx, func(turn.Catalogue) { again <- struct{}{} })
+	receive(t, again)
+	receive(t, again)
 }

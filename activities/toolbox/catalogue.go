@@ -31,6 +31,7 @@ const (
 	maxDropped          = 32
 	maxOfferBytes       = 512 << 10 // all of a server's tools together: they are in each prompt
 	maxListBytes        = 8 << 20   // of a list of tools, those included that are not offered
+	maxPagedBytes       = 64 << 20  // of the pages after the first, of all lists of a session
 )
 
 // offer is what a server offers in one session.
@@ -42,34 +43,49 @@ type offer struct {
 	outputs   map[string]any  // their output schemas, by the same names
 }
 
-// listTools asks for every page of the server's tools, within the bounds.
-func listTools(ctx context.Context, cs *mcp.ClientSession, maxPages, maxTools int) ([]*mcp.Tool, error) {
-	var tools []*mcp.Tool
+// fresh is sending middleware that has the SDK ask for each list of tools, whatever the server says of the last one.
+func fresh(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		result, err := next(ctx, method, req)
+		if list, ok := result.(*mcp.ListToolsResult); ok && list != nil {
+			list.TTLMs = 0
+		}
+		return result, err
+	}
+}
+
+// listTools asks for every page of the server's tools, within the bounds. paged is the size of the pages after the first:
+// the SDK keeps each page under its cursor until the session ends.
+func listTools(ctx context.Context, cs *mcp.ClientSession, maxPages, maxTools int) (tools []*mcp.Tool, paged int, err error) {
 	seen, size := map[string]bool{}, 0
 	params := &mcp.ListToolsParams{}
 	for range maxPages {
 		page, err := cs.ListTools(ctx, params)
 		if err != nil {
-			return nil, listError(cs, err)
+			return nil, paged, listError(cs, err)
 		}
 		tools = append(tools, page.Tools...)
+		before := size
 		for _, t := range page.Tools {
 			size += sizeOf(t)
 		}
+		if params.Cursor != "" {
+			paged += size - before + len(params.Cursor)
+		}
 		switch {
 		case size > maxListBytes:
-			return nil, fmt.Errorf("its list of tools is over %d MiB", maxListBytes>>20)
+			return nil, paged, fmt.Errorf("its list of tools is over %d MiB", maxListBytes>>20)
 		case len(tools) > maxTools:
-			return nil, fmt.Errorf("it lists more than %d tools: allow only some of them, or raise the limit", maxTools)
+			return nil, paged, fmt.Errorf("it lists more than %d tools: allow only some of them, or raise the limit", maxTools)
 		case page.NextCursor == "":
-			return tools, nil
+			return tools, paged, nil
 		case seen[page.NextCursor]:
-			return nil, fmt.Errorf("its list of tools goes round in a circle: cursor %q came twice", page.NextCursor)
+			return nil, paged, fmt.Errorf("its list of tools goes round in a circle: cursor %q came twice", page.NextCursor)
 		}
 		seen[page.NextCursor] = true
 		params = &mcp.ListToolsParams{Cursor: page.NextCursor}
 	}
-	return nil, fmt.Errorf("its list of tools has more than %d pages", maxPages)
+	return nil, paged, fmt.Errorf("its list of tools has more than %d pages", maxPages)
 }
 
 // sizeOf is the size of what a server says of a tool, in bytes of JSON.

@@ -22,6 +22,27 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
+// Frames of HTTP/2 and empty blocks of a compressed body cost time, and never reach a body, where bytes are counted.
+func TestRequestsUseNeitherHTTP2NorCompression(t *testing.T) {
+	var accepted atomic.Value
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		accepted.Store(r.Proto + r.Header.Get("Accept-Encoding"))
+	}))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	g, err := guardOf(s.URL, nil)
+	require.NoError(t, err)
+	transport := g.transport()
+	transport.TLSClientConfig = s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+	transport.TLSClientConfig.NextProtos = nil
+	t.Cleanup(transport.CloseIdleConnections)
+	resp, err := (&http.Client{Transport: transport}).Get(s.URL)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	assert.Equal(t, "HTTP/1.1", accepted.Load())
+}
+
 func TestOnlyWhatTheOperatorMeansIsDialled(t *testing.T) {
 	for _, c := range []struct {
 		url, networks, address, refused string

@@ -8,8 +8,9 @@ import (
 )
 
 // Bounds on large messages, in bytes. A result is copied several times between the message that brings it and the
-// journal: it is decoded, sanitized, redacted, cut and encoded again.
+// journal: it is decoded, sanitized, redacted, cut and encoded again. A decoded value takes more memory than its text.
 const (
+	valueBytes   = 256
 	largeMessage = 256 << 10 // a connection has one message above this read at a time
 	maxLarge     = 64 << 20  // answers above it that are worked on, of all servers of the worker together
 )

@@ -292,8 +292,8 @@ func (s *stream) part(read []byte) error {
 
 // ended notes that the message is whole. It returns when the worker has room for a large answer.
 func (s *stream) ended() (err error) {
-	if s.size > largeMessage {
-		err = s.room()
+	if n := int64(s.size + s.message.Values()*valueBytes); n > largeMessage {
+		err = s.room(n)
 	}
 	s.message.Reset()
 	s.size = 0
@@ -301,14 +301,15 @@ func (s *stream) ended() (err error) {
 	return err
 }
 
-// room waits until the worker has room for the answer that is whole. What a server sends unasked has its rates.
-func (s *stream) room() error {
+// room waits until the worker has room for n bytes, if the message that is whole is an answer. What a server sends
+// unasked has its rates.
+func (s *stream) room(n int64) error {
 	msg, err := jsonrpc.DecodeMessage(s.message.Outline)
 	if err != nil { // the SDK cannot read it either, or it is a batch
 		return fmt.Errorf("%d bytes that it sent are not one message", s.size)
 	}
 	if answer, ok := msg.(*jsonrpc.Response); ok {
-		s.m.room(answer.ID, int64(s.size))
+		s.m.room(answer.ID, n)
 	}
 	return nil
 }

@@ -15,8 +15,12 @@ import (
 	"github.com/everturn/everturn/internal/redact"
 )
 
-// tokenWithin bounds one request for an access token.
-const tokenWithin = 20 * time.Second
+// Bounds on access tokens. Each new one is a secret that every redactor learns.
+const (
+	tokenWithin           = 20 * time.Second // for a request
+	tokenLife             = time.Minute      // a token is used that long, unless the server refuses it
+	tokenRate, tokenBurst = 0.1, 10          // requests a second, and at once
+)
 
 // tokens gets access tokens by client credentials (RFC 6749, 4.4), and keeps the one that is good.
 type tokens struct {
@@ -25,6 +29,8 @@ type tokens struct {
 	issued *issued
 	gate   chan struct{} // of one: who holds it may look at the token and replace it
 	token  *oauth2.Token
+	since  time.Time // when the token was issued
+	asked  bucket    // requests for tokens
 }
 
 // issued holds the most recent access tokens, which must be redacted.
@@ -46,7 +52,7 @@ func newTokens(s Server, redact redactor) (*tokens, error) {
 	transport := g.transport()
 	transport.DisableKeepAlives = true // once an hour or so
 	return &tokens{
-		issued: &issued{redact: redact}, gate: make(chan struct{}, 1),
+		issued: &issued{redact: redact}, gate: make(chan struct{}, 1), asked: newBucket(tokenRate, tokenBurst),
 		config: &clientcredentials.Config{
 			ClientID: s.OAuth.ClientID, ClientSecret: s.OAuth.ClientSecret, TokenURL: s.OAuth.TokenURL, Scopes: s.OAuth.Scopes,
 		},
@@ -94,8 +100,11 @@ func (t *tokens) current(ctx context.Context, refused *oauth2.Token) (*oauth2.To
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if t.token.Valid() && t.token != refused {
+	if t.token != refused && (t.token.Valid() || time.Since(t.since) < tokenLife) {
 		return t.token, nil
+	}
+	if !t.asked.take(time.Now(), 1) {
+		return nil, errors.New("asking for an access token: too many were needed in a short time")
 	}
 	own, cancel := detached(ctx, tokenWithin)
 	defer cancel()
@@ -107,7 +116,7 @@ func (t *tokens) current(ctx context.Context, refused *oauth2.Token) (*oauth2.To
 		return nil, fmt.Errorf("asking for an access token: the token is %d bytes; the maximum is %d", longest, redact.MaxSecret)
 	}
 	t.issued.remember(token.AccessToken, token.RefreshToken)
-	t.token = token
+	t.token, t.since = token, time.Now()
 	return token, nil
 }
 

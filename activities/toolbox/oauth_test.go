@@ -24,6 +24,7 @@ import (
 type issuer struct {
 	issued atomic.Int32
 	broken atomic.Bool
+	brief  bool // each token expires at once, by the issuer's word
 }
 
 func (i *issuer) last() string { return fmt.Sprintf("canary-access-token-%d", i.issued.Load()) }
@@ -38,7 +39,11 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	i.issued.Add(1)
-	_ = json.NewEncoder(w).Encode(map[string]any{"access_token": i.last(), "token_type": "Bearer", "expires_in": 3600})
+	expires := 3600
+	if i.brief {
+		expires = 1
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"access_token": i.last(), "token_type": "Bearer", "expires_in": expires})
 }
 
 // guarded is an MCP server that lets only the issuer's last token in, and the host's configuration for it.
@@ -85,6 +90,21 @@ func TestATokenThatIsRefusedIsReplacedOnce(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []any{turn.OutcomeError, turn.CodeToolNotSent}, []any{r.Outcome, r.Code}, "what is refused unread is not sent")
 	assert.NotContains(t, r.Text, "canary")
+}
+
+// Each new token is a secret that the redactors learn: a server cannot have many of them made.
+func TestTokensAreNotReplacedOften(t *testing.T) {
+	i := issuer{brief: true}
+	h := newHTTPHost(t, toolbox.Options{}, guarded(t, &i))
+	req := request(t, h, "mcp/web/echo", `{"text":"x"}`)
+	issued := i.issued.Load()
+	assert.Equal(t, int32(1), issued, "a token that is taken is used although it has expired")
+	for range 20 {
+		i.issued.Add(1) // the server takes none of them
+		_, err := h.Call(t.Context(), req)
+		require.NoError(t, err)
+	}
+	assert.LessOrEqual(t, i.issued.Load()-20-issued, int32(10))
 }
 
 func TestNoSecretIsInAnErrorOfTheTokenEndpoint(t *testing.T) {
@@ -152,6 +172,12 @@ func serveSSE(t *testing.T, front func(w http.ResponseWriter, r *http.Request) b
 			}
 		}
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint("done ", n)}}}, nil, nil
+	})
+	type size struct {
+		Bytes int `json:"bytes"`
+	}
+	mcp.AddTool(server, &mcp.Tool{Name: "big"}, func(_ context.Context, _ *mcp.CallToolRequest, in size) (*mcp.CallToolResult, any, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.Repeat("x", in.Bytes)}}}, nil, nil
 	})
 	handler := mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return server }, nil)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

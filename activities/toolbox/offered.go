@@ -111,6 +111,7 @@ func listResources(ctx context.Context, s *session, arguments json.RawMessage, m
 		if err != nil {
 			return nil, err
 		}
+		defer forget(r)
 		for _, t := range r.ResourceTemplates {
 			p.add(t.URITemplate, t.Name, t.MIMEType, t.Description)
 		}
@@ -120,6 +121,7 @@ func listResources(ctx context.Context, s *session, arguments json.RawMessage, m
 	if err != nil {
 		return nil, err
 	}
+	defer forget(r)
 	for _, t := range r.Resources {
 		p.add(t.URI, t.Name, t.MIMEType, t.Description)
 	}
@@ -135,6 +137,7 @@ func listPrompts(ctx context.Context, s *session, arguments json.RawMessage, met
 	if err != nil {
 		return nil, err
 	}
+	defer forget(r)
 	p := page{line: s.owner.redact.resultLine}
 	for _, t := range r.Prompts {
 		var takes []string
@@ -149,6 +152,9 @@ func listPrompts(ctx context.Context, s *session, arguments json.RawMessage, met
 	}
 	return p.end(r.NextCursor), nil
 }
+
+// forget empties a result. The SDK keeps each one that may be cached until the connection ends.
+func forget[T any](r *T) { *r = *new(T) }
 
 // page is a list as models read it: an entry a line, what names it first.
 type page struct {
@@ -196,6 +202,7 @@ func readResource(ctx context.Context, s *session, arguments json.RawMessage, me
 	if err != nil {
 		return nil, err
 	}
+	defer forget(r)
 	if len(r.InputRequests) > 0 || r.NeedsInput() {
 		return asksInVain(), nil
 	}

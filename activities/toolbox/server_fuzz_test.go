@@ -128,6 +128,7 @@ type babbler struct {
 	said  []byte
 	at    int
 	loud  bool                     // each says it before each list of tools
+	only  bool                     // they know the newest protocol only
 	mute  func(method string) bool // asked with each request: say that instead of the answer; nil: never
 	dials atomic.Int32
 }
@@ -172,6 +173,19 @@ func (d *babbler) dial(context.Context, string) (*link, error) {
 	return &link{transport: t, watched: t, versions: []string{versionLegacy, versionLatest}, disposable: true, stop: stop, tail: silent, fate: silent}, nil
 }
 
+// modernAnswers are those of a server that knows the newest protocol only.
+var modernAnswers = map[string]string{
+	"server/discover": `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}`,
+	"tools/list":      `{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[{"name":"work","inputSchema":{"type":"object"}}]}`,
+	"tools/call":      `{"resultType":"complete","content":[{"type":"text","text":"done"}]}`,
+}
+
+func TestAServerOverStdioMayKnowTheNewestProtocolOnly(t *testing.T) {
+	h := babbling(t, &babbler{at: -1, only: true})
+	require.Equal(t, "done", ask(t, h))
+	require.NoError(t, h.Close())
+}
+
 // serve answers requests, one tool, until it cannot.
 func serve(in io.Reader, out io.Writer, said []byte, d *babbler) {
 	for n, lines := 0, bufio.NewScanner(in); lines.Scan(); {
@@ -203,6 +217,12 @@ func serve(in io.Reader, out io.Writer, said []byte, d *babbler) {
 		}[req.Method]
 		if result == "" {
 			result = "{}"
+		}
+		if d.only && modernAnswers[req.Method] == "" {
+			_, _ = fmt.Fprintf(out, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`+"\n", req.ID)
+			continue
+		} else if d.only {
+			result = modernAnswers[req.Method]
 		}
 		if _, err := fmt.Fprintf(out, `{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", req.ID, result); err != nil {
 			return

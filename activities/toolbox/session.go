@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -39,6 +40,7 @@ type session struct {
 	due     bool // a timer tells the watcher that it is stale
 	relists spacing
 	offered offer
+	paged   int           // see listTools
 	listing chan struct{} // one list at a time; capacity 1
 	flights flights
 }
@@ -58,7 +60,9 @@ func (c *connector) handshake(ctx context.Context, p *party, l *link, version st
 		err = ctx.Err()
 	}
 	if err != nil {
-		if broken := l.watched.broken(); broken != nil && ctx.Err() == nil {
+		var wire *jsonrpc.Error
+		refused := errors.As(err, &wire) && !transportCode(wire.Code) // the SDK ends the connection after it
+		if broken := l.watched.broken(); broken != nil && ctx.Err() == nil && !refused {
 			err = fmt.Errorf("the connection ended in the handshake: %w", broken)
 		}
 		s.shut()
@@ -228,12 +232,15 @@ func (s *session) ask(ctx context.Context) (err error) {
 	var taken share
 	defer taken.end()
 	opts := s.owner.opts
-	tools, err := listTools(withShare(ctx, &taken), s.mcp, opts.MaxPages, opts.MaxTools)
+	tools, paged, err := listTools(withShare(ctx, &taken), s.mcp, opts.MaxPages, opts.MaxTools)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.paged += paged; s.paged > maxPagedBytes {
+		s.owner.running.start(s.retire)
+	}
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	d := s.owner.describer
 	d.redact = s.owner.redact
 	if s.owner.local != nil {

@@ -17,10 +17,10 @@ type Excess int
 
 // The bounds. None is a text within both.
 const (
-	None   Excess = iota
-	Depth         // nested objects and arrays
-	Values        // brackets and commas, without those in strings
-	Outline       // bytes outside of inner objects and arrays
+	None    Excess = iota
+	Depth          // nested objects and arrays
+	Values         // brackets and commas, without those in strings
+	Outline        // bytes outside of inner objects and arrays
 )
 
 // Add takes the next bytes of the text. It stops at the first that exceeds a bound.
@@ -56,6 +56,9 @@ func (s *Scanner) Add(data []byte, maxDepth, maxValues int) Excess {
 	}
 	return None
 }
+
+// Values is the number of values so far.
+func (s *Scanner) Values() int { return s.values }
 
 // Reset prepares the scanner for another text. It keeps MaxOutline, and the memory of Outline.
 func (s *Scanner) Reset() { *s = Scanner{MaxOutline: s.MaxOutline, Outline: s.Outline[:0]} }

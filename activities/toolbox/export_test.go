@@ -1,0 +1,10 @@
+package toolbox
+
+// TakeMemory takes all memory for large results.
+func (h *Host) TakeMemory() (giveBack func()) {
+	free := h.total.memory.free
+	if !free.TryAcquire(maxLarge) {
+		return nil
+	}
+	return func() { free.Release(maxLarge) }
+}
