@@ -118,7 +118,7 @@ func (a *Activities) run(
 	result, err := a.tools.Call(limited, turn.ToolRequest{
 		Tool: in.Tool.ID, Hash: in.Tool.Hash, Arguments: json.RawMessage(call.Arguments), Timeout: in.Timeout, TotalTimeout: in.TotalTimeout,
 		Tenant: in.Tenant, Session: in.Session, Turn: in.Turn, Step: in.Step, CallID: in.Call.ID, Attempt: in.Attempt, Repeatable: in.Tool.Repeatable,
-		Refused: clock.refused, Kept: kept,
+		Refused: clock.refused, Dispatched: scheduled(ctx), Kept: kept,
 		Waits:   !local(ctx),
 		Replies: in.Replies, Continuation: continuation, Resume: in.Resume, Founder: in.Founder,
 		Hold: a.holding(ctx, in, clock), Progress: progress, Late: func(late turn.ToolResult) { a.resolve(context.WithoutCancel(ctx), in, late) },

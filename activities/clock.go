@@ -93,6 +93,14 @@ func (c *clock) stop() {
 	c.done.Wait()
 }
 
+// scheduled is when the activity was scheduled first; the zero time outside of one.
+func scheduled(ctx context.Context) time.Time {
+	if !activity.IsActivity(ctx) {
+		return time.Time{}
+	}
+	return activity.GetInfo(ctx).ScheduledTime
+}
+
 // local reports whether the activity runs inside its workflow's task.
 func local(ctx context.Context) bool {
 	return activity.IsActivity(ctx) && activity.GetInfo(ctx).IsLocalActivity

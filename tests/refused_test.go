@@ -54,9 +54,9 @@ func TestAServerThatActsAndRefusesIsNotCalledWithoutEnd(t *testing.T) {
 		most    int
 		outcome turn.Outcome
 	}{
-		http.StatusNotFound:        {3, turn.OutcomeUnknown},
-		http.StatusBadRequest:      {3, turn.OutcomeUnknown},
-		http.StatusTooManyRequests: {5, turn.OutcomeError},
+		http.StatusNotFound:        {2, turn.OutcomeUnknown},
+		http.StatusBadRequest:      {2, turn.OutcomeUnknown},
+		http.StatusTooManyRequests: {1, turn.OutcomeError},
 	} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			t.Parallel()

@@ -32,7 +32,7 @@ type flight struct {
 	req   turn.ToolRequest
 	name  string    // the server's own name of the tool
 	round int       // how often the server has asked for something before
-	fresh bool      // the session was opened for this attempt
+	fresh bool      // the session was opened after the call was dispatched
 	began time.Time // for the duration
 	token string
 
@@ -54,7 +54,7 @@ type flight struct {
 	over bool      // and none is told any more
 }
 
-// call sends the request and says how it ended. fresh: the session was opened for this attempt.
+// call sends the request and says how it ended. fresh: the session was opened after the call was dispatched.
 func (s *session) call(ctx context.Context, req turn.ToolRequest, d turn.Descriptor, name string, fresh bool) (turn.ToolResult, error) {
 	c, asked := resume(req)
 	if asked != nil {

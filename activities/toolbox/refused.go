@@ -33,7 +33,7 @@ const (
 // each have a session that it forgot.
 const (
 	maxForgotten = 3 // with 404, or with 400 and an error that names no request; then the outcome is unknown
-	maxCrowded   = 5 // with 429; then the call ends in an error
+	maxCrowded   = 5 // with 429, if the call is repeatable; then it ends in an error
 )
 
 // refusal is how a server's front refused a call unread.

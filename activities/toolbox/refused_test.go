@@ -176,7 +176,9 @@ func TestACrowdedServerGetsTheTimeThatItAsksFor(t *testing.T) {
 	for retryAfter, want := range map[string]time.Duration{"1": time.Second, "": time.Second, "soon": time.Second, "Sat, 21 Nov 2026 12:00:01 GMT": time.Second} {
 		h := newHTTPHost(t, toolbox.Options{}, toolbox.Server{ID: "web", URL: front(t, crowded(retryAfter))})
 		began := time.Now()
-		_, err := h.Call(t.Context(), request(t, h, "mcp/web/echo", `{"text":"x"}`))
+		req := request(t, h, "mcp/web/echo", `{"text":"x"}`)
+		req.Repeatable = true
+		_, err := h.Call(t.Context(), req)
 		var e *turn.Error
 		require.ErrorAs(t, err, &e)
 		assert.Equal(t, turn.CodeToolNotSent, e.Code, "it may be dispatched again")
@@ -192,6 +194,7 @@ func TestACallDoesNotWaitForACrowdedServerPastItsOwnTime(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	req := request(t, h, "mcp/web/echo", `{"text":"x"}`)
+	req.Repeatable = true
 	ended := make(chan error, 1)
 	go func() {
 		_, err := h.Call(ctx, req)
@@ -219,20 +222,28 @@ func TestAServerThatForgetsASessionAtOnceMayHaveActed(t *testing.T) {
 	assert.Equal(t, turn.OutcomeUnknown, r.Outcome)
 	assert.NotContains(t, r.Text, "SYSTEM")
 	assert.Equal(t, int32(1), refused.Load())
+
+	h := newHTTPHost(t, toolbox.Options{}, server)
+	req.Dispatched = time.Now()
+	request(t, h, "mcp/web/append", `{}`) // connects
+	r, err = h.Call(t.Context(), req)
+	require.NoError(t, err)
+	assert.Equal(t, turn.OutcomeUnknown, r.Outcome, "an attempt before this one may have had the session opened")
 }
 
 func TestRefusedAttemptsOfACallAreCounted(t *testing.T) {
 	for _, c := range []struct {
 		status, before int
+		repeatable     bool
 		outcome        turn.Outcome // empty: it may be dispatched again
 	}{
-		{404, 0, ""}, {404, 1, ""}, {404, 2, turn.OutcomeUnknown},
-		{429, 0, ""}, {429, 3, ""}, {429, 4, turn.OutcomeError},
+		{404, 0, false, ""}, {404, 1, false, ""}, {404, 2, false, turn.OutcomeUnknown},
+		{429, 0, true, ""}, {429, 3, true, ""}, {429, 4, true, turn.OutcomeError}, {429, 0, false, turn.OutcomeError},
 	} {
 		var refused atomic.Int32
 		h := newHTTPHost(t, toolbox.Options{}, toolbox.Server{ID: "web", URL: front(t, refusing(c.status, true, &refused))})
 		req := request(t, h, "mcp/web/append", `{"text":"x"}`)
-		req.Refused, req.Waits = c.before, true
+		req.Refused, req.Waits, req.Repeatable = c.before, true, c.repeatable
 		r, err := h.Call(t.Context(), req)
 		if c.outcome == "" {
 			var e *turn.Error

@@ -173,7 +173,8 @@ func (v *visit) call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult
 	}
 	s.use()
 	defer s.use()
-	result, err := s.call(ctx, req, d, o.names[req.Tool], !s.since.Before(v.began))
+	fresh := !s.since.Before(v.began) || !req.Dispatched.IsZero() && s.since.After(req.Dispatched)
+	result, err := s.call(ctx, req, d, o.names[req.Tool], fresh)
 	if err == nil {
 		s.bind()
 	}

@@ -187,8 +187,10 @@ type ToolRequest struct {
 	CallID     string
 	Attempt    int
 	Repeatable bool
-	// Refused counts the attempts of this dispatch that ended in an Error with Refused set.
-	Refused int
+	// Refused counts the attempts of this dispatch that ended in an Error with Refused set, and Dispatched is when the first
+	// attempt was scheduled; the zero time is not known.
+	Refused    int
+	Dispatched time.Time
 	// Waits: the caller retries a call that was not sent, so the host returns instead of waiting for the server.
 	Waits bool
 	// Replies and Continuation go on with a call that asked for something.
