@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/internal/redact"
 )
 
 // cutKey is what a server was given. No part of it is to be seen where a text is cut within it.
@@ -27,6 +29,14 @@ func TestACutOfStderrLeavesNoEndOfASecret(t *testing.T) {
 		assert.Contains(t, said, "pppp")
 		assert.NotContains(t, said, cutKey[1:])
 	}
+}
+
+// Of a long text only the head is looked at.
+func TestALineOfALongTextLeavesNoBeginningOfASecret(t *testing.T) {
+	r := newRedactor(Server{Headers: map[string]string{"X": cutKey}}, nil, redact.New())
+	said := r.line("a "+strings.Repeat(" ", maxLine-10)+cutKey+strings.Repeat(" b", 16<<20), 400)
+	assert.Equal(t, "a", said)
+	assert.Equal(t, "b b…", r.line(strings.Repeat(" b", 16<<20), 3))
 }
 
 // What lists and links name is cut for models.

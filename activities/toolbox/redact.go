@@ -142,13 +142,22 @@ func (r redactor) text(s string) string { return r.all.Values(r.result(s)) }
 func (r redactor) tail(s string) string { return r.all.Tail(r.looks.Tail(r.shared.Tail(s))) }
 
 // line is text for an error: redacted before it is cut, on one line, at most limit bytes.
-func (r redactor) line(s string, limit int) string {
-	return plain.Line(r.text(plain.Sanitize(s)), limit)
-}
+func (r redactor) line(s string, limit int) string { return line(s, limit, r.text) }
 
 // resultLine is line for what a model is shown.
-func (r redactor) resultLine(s string, limit int) string {
-	return plain.Line(r.result(plain.Sanitize(s)), limit)
+func (r redactor) resultLine(s string, limit int) string { return line(s, limit, r.result) }
+
+// maxLine is how much of a text is looked at to make a line, in bytes.
+const maxLine = 128 << 10
+
+// line redacts before it cuts. Of a text that is looked at in part it leaves the end out, which may be that of a secret in
+// any encoding.
+func line(s string, limit int, redacted func(string) string) string {
+	if len(s) <= maxLine {
+		return plain.Line(redacted(plain.Sanitize(s)), limit)
+	}
+	head := redacted(plain.Sanitize(s[:plain.Start(s, maxLine)]))
+	return plain.Line(head[:plain.Start(head, max(len(head)-4*redact.MaxSecret, 0))], limit)
 }
 
 // result takes the secrets out of what a server has to say.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,28 +32,42 @@ const (
 // attacks are the points at which an MCP server, a provider or an export attacks the worker.
 func attacks() []point {
 	return append([]point{
-		attacked("attack_ping_stdio", "an MCP server sends pings without end and never reads its stdin", "ping", false),
-		attacked("attack_ping_get", "an MCP server sends pings on the GET stream and holds the replies back", "ping", true),
-		attacked("attack_ping_call", "an MCP server sends pings in a call's answer and holds the replies back", "call", true),
-		attacked("attack_notify", "an MCP server sends notifications without end", "notify", false),
-		attacked("attack_stderr", "an MCP server writes on stderr without end", "stderr", false),
-		attacked("attack_elicit", "an MCP server asks 5,000 questions in one call", "elicit", false),
+		attacked("attack_ping_stdio", "an MCP server sends pings without end and never reads its stdin", attack{kind: "ping"}),
+		attacked("attack_ping_get", "an MCP server sends pings on the GET stream and holds the replies back", attack{kind: "ping", http: true}),
+		attacked("attack_ping_call", "an MCP server sends pings in a call's answer and holds the replies back", attack{kind: "call", http: true}),
+		attacked("attack_notify", "an MCP server sends notifications without end", attack{kind: "notify"}),
+		attacked("attack_stderr", "an MCP server writes on stderr without end", attack{kind: "stderr"}),
+		attacked("attack_elicit", "an MCP server asks 5,000 questions in one call", attack{kind: "elicit"}),
+		attacked("attack_case", "an MCP server answers with 5 million values in a stream of events, written Event-Stream", attack{kind: "case", http: true, calls: 8}),
+		attacked("attack_line", "an MCP server answers with a line of 15 MB that is no field of an event", attack{kind: "line", http: true, calls: 8}),
+		attacked("attack_headers", "an MCP server answers with 9 MB of headers", attack{kind: "headers", http: true, calls: 8, kept: true}),
+		attacked("attack_error", "an MCP server answers with an error and a GB of events", attack{kind: "error", http: true, calls: 8, kept: true}),
+		attacked("attack_results", "an MCP server answers 16 calls at once with 15 MB each", attack{kind: "results", http: true, calls: 16, kept: true, resident: resultsResident}),
 	}, append(bombs(), forged())...)
+}
+
+// attack is what the hostile server does.
+type attack struct {
+	kind     string // see tests/faults/hostile
+	http     bool
+	calls    int   // that the target makes at once; 0: one
+	kept     bool  // its connection need not be dropped
+	resident int64 // the most memory that the worker may take; 0: boundResident
 }
 
 // attacked makes a point at which an MCP server attacks the worker while other sessions work. The target calls the
 // hostile server's tool when the attack has begun.
-func attacked(name, about, kind string, overHTTP bool) point {
+func attacked(name, about string, a attack) point {
 	return point{
 		name: name, about: about,
 		shape: func(r *rig) {
 			r.settings.toolTimeout = 5 * time.Second
-			r.target.add(1, func(int) string { return poke })
+			r.target.add(max(a.calls, 1), func(int) string { return poke })
 			r.target.add(1, func(int) string { return again })
 		},
-		prepare: func(r *rig, ctx context.Context) error { return r.invite(ctx, kind, overHTTP) },
+		prepare: func(r *rig, ctx context.Context) error { return r.invite(ctx, a.kind, a.http) },
 		act: func(ctx context.Context, r *rig) error {
-			return r.besieged(ctx, boundResident, func(attack context.Context) error {
+			return r.besieged(ctx, cmp.Or(a.resident, boundResident), func(attack context.Context) error {
 				if err := os.WriteFile(r.attackFile(), nil, 0o600); err != nil {
 					return err
 				}
@@ -68,6 +83,9 @@ func attacked(name, about, kind string, overHTTP bool) point {
 			waits, err := r.store.Waits(ctx, r.turnID(ctx))
 			if err == nil && len(waits) > mostQuestions {
 				err = fmt.Errorf("%d questions of one call wait for a person: at most %d", len(waits), mostQuestions)
+			}
+			if a.kept {
+				return err
 			}
 			return errors.Join(err, r.dropped(ctx))
 		},

@@ -29,6 +29,9 @@ func (s *server) post(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusAccepted)
 	case req.ID == nil || req.Method == "":
 		w.WriteHeader(http.StatusAccepted)
+	case req.Method == "tools/call" && answers[s.attack] != nil && s.on.Load():
+		s.begin()
+		answers[s.attack](w, req)
 	case req.Method == "tools/call" && s.attack == "call" && s.on.Load():
 		s.stream(w, r)
 		fmt.Fprintf(w, "event: message\ndata: %s\n\n", answer(req))
