@@ -12,7 +12,7 @@ import (
 	"go.temporal.io/sdk/log"
 
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/statedir"
+	"github.com/everturn/everturn/internal/statedir"
 )
 
 // Options say which cluster. Empty fields come from Temporal's own environment variables and profiles (TEMPORAL_*,

@@ -10,7 +10,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	plainly "github.com/everturn/everturn/activities/toolbox/plain"
+	plainly "github.com/everturn/everturn/internal/plain"
 )
 
 // Show writes the configuration in force as TOML. A secret is shown as "set" or "unset", and a value that was written

@@ -8,9 +8,9 @@ import (
 	"github.com/everturn/everturn/activities/inference"
 	"github.com/everturn/everturn/activities/toolbox"
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/statedir"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/sqlite"
-	"github.com/everturn/everturn/statedir"
 	"github.com/everturn/everturn/workflows/turn"
 )
 

@@ -16,8 +16,8 @@ import (
 	"github.com/everturn/everturn/cluster"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/internal/statedir"
 	"github.com/everturn/everturn/starter/devstack"
-	"github.com/everturn/everturn/statedir"
 	"github.com/everturn/everturn/workflows"
 )
 

@@ -16,7 +16,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/everturn/everturn/cluster"
-	"github.com/everturn/everturn/statedir"
+	"github.com/everturn/everturn/internal/statedir"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )

@@ -13,7 +13,7 @@ import (
 
 	openai "github.com/sashabaranov/go-openai"
 
-	"github.com/everturn/everturn/activities/toolbox/plain"
+	"github.com/everturn/everturn/internal/plain"
 	"github.com/everturn/everturn/internal/retryafter"
 	"github.com/everturn/everturn/workflows/turn"
 )

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/everturn/everturn/activities/toolbox/plain"
 	"github.com/everturn/everturn/activities/toolbox/schema"
 	"github.com/everturn/everturn/activities/toolbox/stdio"
+	"github.com/everturn/everturn/internal/plain"
 	"github.com/everturn/everturn/workflows/turn"
 )
 

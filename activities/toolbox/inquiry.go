@@ -10,8 +10,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/everturn/everturn/activities/toolbox/plain"
 	"github.com/everturn/everturn/activities/toolbox/schema"
+	"github.com/everturn/everturn/internal/plain"
 	"github.com/everturn/everturn/workflows/turn"
 )
 

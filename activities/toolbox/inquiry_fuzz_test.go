@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/everturn/everturn/activities/toolbox/plain"
+	"github.com/everturn/everturn/internal/plain"
 	"github.com/everturn/everturn/workflows/turn"
 )
 

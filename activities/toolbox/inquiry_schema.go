@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/everturn/everturn/activities/toolbox/plain"
 	"github.com/everturn/everturn/activities/toolbox/schema"
+	"github.com/everturn/everturn/internal/plain"
 )
 
 // maxFields bounds what is asked for in one question.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/everturn/everturn/activities/toolbox/plain"
+	"github.com/everturn/everturn/internal/plain"
 	"github.com/everturn/everturn/workflows/turn"
 )
 

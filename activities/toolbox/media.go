@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/everturn/everturn/activities/toolbox/plain"
+	"github.com/everturn/everturn/internal/plain"
 	"github.com/everturn/everturn/workflows/turn"
 )
 

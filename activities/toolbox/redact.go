@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/everturn/everturn/activities/toolbox/plain"
+	"github.com/everturn/everturn/internal/plain"
 	"github.com/everturn/everturn/internal/redact"
 )
 

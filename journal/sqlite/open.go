@@ -12,8 +12,8 @@ import (
 
 	_ "modernc.org/sqlite" // the driver
 
+	"github.com/everturn/everturn/internal/statedir"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/statedir"
 )
 
 // Options tune a journal. The zero value is ready to use.

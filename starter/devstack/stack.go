@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/everturn/everturn/statedir"
+	"github.com/everturn/everturn/internal/statedir"
 )
 
 // Options say which stack.

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/everturn/everturn/activities/toolbox/plain"
+	"github.com/everturn/everturn/internal/plain"
 	"github.com/everturn/everturn/internal/regex"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/everturn/everturn/activities/toolbox/plain"
+	"github.com/everturn/everturn/internal/plain"
 	"github.com/everturn/everturn/workflows/turn"
 )
 

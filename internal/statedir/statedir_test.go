@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/everturn/everturn/statedir"
+	"github.com/everturn/everturn/internal/statedir"
 )
 
 func mode(t *testing.T, path string) os.FileMode {
