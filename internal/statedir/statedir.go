@@ -3,6 +3,7 @@ package statedir
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -51,24 +52,31 @@ func Secure(dir string) error {
 	return checkOrigin(dir, filepath.Join(dir, originName), holdsState)
 }
 
+// sqliteHeader begins every SQLite database that is not empty (https://www.sqlite.org/fileformat.html).
+const sqliteHeader = "SQLite format 3\x00"
+
 // SecureFile creates the file path with mode 0600 if it does not exist. As Secure does for a folder, it returns an error if
-// the file is not empty and was not made by SecureFile. The file path + ".origin" identifies it.
+// the file is a SQLite database and was not made by SecureFile. The file path + ".origin" identifies it.
 func SecureFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("creating the folder of %s: %w", path, err)
+		return fmt.Errorf("%w: choose a folder that can be created", err)
 	}
 	f, err := os.OpenFile(path, os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("%w: make the file and its folder writable, or choose another path", err)
 	}
-	info, err := f.Stat()
-	if err = errors.Join(err, f.Close()); err != nil {
+	header := make([]byte, len(sqliteHeader))
+	n, _ := io.ReadFull(f, header) // a directory or a short file has no header
+	if err := f.Close(); err != nil {
 		return err
+	}
+	if n > 0 && string(header[:n]) != sqliteHeader {
+		return nil // no database, which whoever opens it reports
 	}
 	if err := secureEntry(path); err != nil {
 		return err
 	}
-	return checkOrigin(path, path+"."+originName, info.Size() > 0)
+	return checkOrigin(path, path+"."+originName, n > 0)
 }
 
 // originName is the file in which a state folder identifies itself by its inode and birth time. A folder that was cloned,

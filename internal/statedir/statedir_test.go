@@ -106,7 +106,7 @@ func TestAFileThatWasMadeElsewhereIsRefused(t *testing.T) {
 	file, clone := filepath.Join(at, "state", "journal.db"), filepath.Join(at, "clone")
 	require.NoError(t, statedir.SecureFile(file))
 	require.NoError(t, statedir.SecureFile(file))
-	require.NoError(t, os.WriteFile(file, []byte("x"), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte("SQLite format 3\x00"), 0o600))
 	require.NoError(t, statedir.SecureFile(file))
 	assert.EqualValues(t, 0o600, mode(t, file))
 
