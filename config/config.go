@@ -339,15 +339,34 @@ const (
 // Journal says where transcripts and ledgers are kept.
 type Journal struct {
 	// Driver is the kind of database.
-	Driver string `toml:"driver" enum:"sqlite"`
-	// Path is the database file, relative to the working directory.
+	Driver Driver `toml:"driver" enum:"sqlite,postgres"`
+	// Path is the file of a SQLite database, relative to the working directory.
 	Path string `toml:"path"`
-	// Synchronous full survives a power cut, normal a crash of the process.
+	// URL is the connection string of a Postgres database, "postgres://user@host/database".
+	URL Secret `toml:"url"`
+	// Synchronous full survives a power cut, normal a crash of the process. It is SQLite's.
 	Synchronous Synchronous `toml:"synchronous" enum:"full,normal"`
 	// CacheBytes bounds the rendered prompt prefixes that a worker keeps, in bytes.
 	CacheBytes int64 `toml:"cache_bytes" min:"0" max:"1099511627776"`
 	// ChunkRetention is how long the stream of a finished turn is kept for readers; 0 keeps all. Transcripts are kept.
 	ChunkRetention time.Duration `toml:"chunk_retention" min:"0s"`
+}
+
+// Driver is a kind of database.
+type Driver string
+
+// The databases that a journal may be in: SQLite for one machine, Postgres for workers on several.
+const (
+	DriverSQLite   Driver = "sqlite"
+	DriverPostgres Driver = "postgres"
+)
+
+// Place says where the journal is, for people: the file, or the server's kind. A connection string may hold a password.
+func (j Journal) Place() string {
+	if j.Driver == DriverPostgres {
+		return "Postgres"
+	}
+	return j.Path
 }
 
 // Synchronous is how hard the journal pushes its writes to disk.

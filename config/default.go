@@ -24,7 +24,7 @@ func Default() Config {
 		},
 		People: People{ApprovalExpiry: 7 * 24 * time.Hour, OnExpiry: PermitDeny, QuestionExpiry: 7 * 24 * time.Hour},
 		Journal: Journal{
-			Driver: "sqlite", Path: ".everturn/journal.db", Synchronous: SynchronousFull, CacheBytes: 64 << 20,
+			Driver: DriverSQLite, Path: ".everturn/journal.db", Synchronous: SynchronousFull, CacheBytes: 64 << 20,
 			ChunkRetention: 30 * 24 * time.Hour,
 		},
 		Temporal: Temporal{TaskQueue: "everturn", DevUIPort: 8233},

@@ -112,7 +112,7 @@ func TestWhatIsShownLoadsAgain(t *testing.T) {
 	first := load(t, strings.NewReplacer("${TOKEN}", "x", "${KEY:-sk-fallback}", "y").Replace(secretive))
 	again := load(t, shown(t, first, true))
 	want := first.Config
-	want.LLM.APIKey, want.Temporal.APIKey = "set", "unset"
+	want.LLM.APIKey, want.Temporal.APIKey, want.Journal.URL = "set", "unset", "unset"
 	want.MCP.Servers[0].Env["PASSWORD"], want.MCP.Servers[1].Headers["Authorization"] = "set", "set"
 	assert.Equal(t, want, again.Config)
 }

@@ -228,6 +228,9 @@ func (v *validator) storage(j Journal) {
 	if strings.HasPrefix(j.Path, "file:") || strings.ContainsAny(j.Path, "?\x00") || j.Path == ":memory:" {
 		v.add("journal.path", "is %s; it must be a plain path of a file", quote(j.Path))
 	}
+	if url := j.URL.Reveal(); j.Driver == DriverPostgres && !strings.HasPrefix(url, "postgres://") && !strings.HasPrefix(url, "postgresql://") {
+		v.add("journal.url", "must be the connection string of a Postgres database: postgres://user@host/database")
+	}
 	v.zeroOrMore("journal.chunk_retention", j.ChunkRetention, time.Minute, "keeps all")
 }
 

@@ -1,29 +1,14 @@
 package engine
 
 import (
-	"context"
 	"path/filepath"
 
 	"github.com/everturn/everturn/activities"
 	"github.com/everturn/everturn/activities/inference"
 	"github.com/everturn/everturn/activities/toolbox"
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/internal/statedir"
-	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/sqlite"
 	"github.com/everturn/everturn/workflows/turn"
 )
-
-// OpenJournal opens the journal that the configuration names. A journal in the working folder must have been made there:
-// one that comes with a clone can hold grants and running turns. An absolute path is the operator's own choice.
-func OpenJournal(ctx context.Context, cfg config.Config) (journal.Store, error) {
-	if path := cfg.Journal.Path; !filepath.IsAbs(path) && filepath.Base(filepath.Dir(path)) != statedir.Name {
-		if err := statedir.SecureFile(path); err != nil {
-			return nil, err
-		}
-	}
-	return sqlite.Open(ctx, cfg.Journal.Path, sqlite.Options{Synchronous: string(cfg.Journal.Synchronous)})
-}
 
 // agent is what a turn pins of the configuration.
 func agent(cfg config.Config, m *model) activities.Agent {

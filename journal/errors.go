@@ -21,6 +21,8 @@ var (
 	ErrExists = errors.New("the session exists")
 	// ErrTaken: the session, by its name, is another tenant's. Nothing of it is told, and nothing is written to it.
 	ErrTaken = errors.New("it is another tenant's")
+	// ErrUnavailable: the journal's database cannot be reached, or another process holds it. Trying again may help.
+	ErrUnavailable = errors.New("the journal is unavailable")
 	// ErrNewer: the database was written by a newer version of Everturn.
 	ErrNewer = errors.New("the journal was written by a newer version")
 )

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -56,7 +55,7 @@ func (a *app) command() *cobra.Command {
 	root.AddCommand(a.sendCommand(), a.answerCommand(), a.approveCommand(), a.openCommand(), a.forkCommand(), a.rewindCommand(), a.diffCommand(),
 		a.eventsCommand(), a.manCommand())
 	root.AddCommand(a.chatCommand(), a.scheduleCommand())
-	root.AddCommand(a.runCommand(), a.attachCommand(), a.stopCommand(), a.devCommand(), a.devServerCommand(), a.listCommand(), a.showCommand(),
+	root.AddCommand(a.journalCommand(), a.runCommand(), a.attachCommand(), a.stopCommand(), a.devCommand(), a.devServerCommand(), a.listCommand(), a.showCommand(),
 		a.exportCommand(), a.importCommand(), a.toolsCommand(), a.initCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand())
 	return root
 }
@@ -115,24 +114,23 @@ func openJournal(ctx context.Context, cfg config.Config) (journal.Store, error) 
 		}
 	}
 	store, err := engine.OpenJournal(ctx, cfg)
-	if err != nil && ctx.Err() == nil && !busy(err) {
-		return nil, asUsage(err)
-	}
 	if err != nil {
-		return nil, err
+		return nil, journalError(ctx, err)
 	}
 	return journal.ForTenant(store, cfg.Tenant), nil
 }
 
-// busy reports whether an error of SQLite says that another process holds the file (SQLITE_BUSY, sqlite.org/rescode.html).
-func busy(err error) bool {
-	var coded interface{ Code() int }
-	return errors.As(err, &coded) && coded.Code()&0xff == 5
+// journalError makes a matter of configuration out of an error of opening a journal, unless trying again may help.
+func journalError(ctx context.Context, err error) error {
+	if ctx.Err() != nil || errors.Is(err, journal.ErrUnavailable) {
+		return err
+	}
+	return asUsage(err)
 }
 
 // readJournal opens a journal that must be there already: commands that only look make none.
 func readJournal(ctx context.Context, cfg config.Config) (journal.Store, error) {
-	if _, err := os.Stat(cfg.Journal.Path); errors.Is(err, fs.ErrNotExist) {
+	if !engine.HasJournal(cfg) {
 		return nil, usage("there is no journal at %s yet: ask something first, for instance `starter run --dev \"hello\"`", cfg.Journal.Path)
 	}
 	return openJournal(ctx, cfg)

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"errors"
-	"io/fs"
-	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -65,7 +63,7 @@ func (a *app) glance(cmd *cobra.Command, do func(journal.Store)) {
 	if err != nil {
 		return
 	}
-	if _, err := os.Stat(loaded.Config.Journal.Path); errors.Is(err, fs.ErrNotExist) {
+	if !engine.HasJournal(loaded.Config) {
 		return
 	}
 	store, err := openJournal(cmd.Context(), loaded.Config)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -83,7 +81,7 @@ func (a *app) examine(ctx context.Context, cfg config.Config, checks []check) er
 }
 
 func checkJournal(ctx context.Context, cfg config.Config) (string, error) {
-	if _, err := os.Stat(cfg.Journal.Path); errors.Is(err, fs.ErrNotExist) {
+	if !engine.HasJournal(cfg) {
 		return cfg.Journal.Path + ", not there yet", nil
 	}
 	store, err := openJournal(ctx, cfg)
@@ -95,9 +93,9 @@ func checkJournal(ctx context.Context, cfg config.Config) (string, error) {
 		return "", err
 	}
 	if len(sessions) == 0 {
-		return cfg.Journal.Path + ", empty", nil
+		return cfg.Journal.Place() + ", empty", nil
 	}
-	return fmt.Sprintf("%s, last used %s", cfg.Journal.Path, sessions[0].UpdatedAt.Local().Format(time.DateTime)), nil
+	return fmt.Sprintf("%s, last used %s", cfg.Journal.Place(), sessions[0].UpdatedAt.Local().Format(time.DateTime)), nil
 }
 
 func checkModel(ctx context.Context, cfg config.Config) (string, error) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 )
@@ -69,7 +69,7 @@ func (a *app) open(ctx context.Context, args []string, browser bool) error {
 // known makes sure that there is such a session: in the journal, or in Temporal, which may have it before. Where Temporal
 // is away nothing is said against it.
 func (a *app) known(ctx context.Context, cfg config.Config, session string) error {
-	if _, err := os.Stat(cfg.Journal.Path); err == nil {
+	if engine.HasJournal(cfg) {
 		store, err := openJournal(ctx, cfg)
 		if err != nil {
 			return err

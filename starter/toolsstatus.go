@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -107,7 +105,7 @@ func (a *app) serverStatus(ctx context.Context, loaded *config.Loaded, connect b
 
 // publishedCatalogues is what workers have published, by server; nothing where there is no journal yet.
 func publishedCatalogues(ctx context.Context, cfg config.Config) (map[string]turn.Catalogue, error) {
-	if _, err := os.Stat(cfg.Journal.Path); errors.Is(err, fs.ErrNotExist) {
+	if !engine.HasJournal(cfg) {
 		return nil, nil
 	}
 	store, err := openJournal(ctx, cfg)

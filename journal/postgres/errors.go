@@ -34,7 +34,7 @@ func explain(err error) error {
 	}
 	var connect *pgconn.ConnectError
 	if errors.As(err, &connect) {
-		return fmt.Errorf("the server cannot be reached: check that it runs, and the journal's url: %w", err)
+		return fmt.Errorf("%w: the server cannot be reached: check that it runs, and journal.url: %w", journal.ErrUnavailable, err)
 	}
 	return err
 }

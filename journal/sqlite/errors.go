@@ -25,7 +25,7 @@ func (e errBusy) Error() string {
 		e.path, e.waited, e.cause)
 }
 
-func (e errBusy) Unwrap() error { return e.cause }
+func (e errBusy) Unwrap() []error { return []error{e.cause, journal.ErrUnavailable} }
 
 // advice says what to do about SQLite's own errors, by primary result code.
 var advice = map[int]string{

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -131,10 +132,10 @@ func (s *Server) Run(ctx context.Context) error {
 	var log bytes.Buffer
 	s.cmd, s.done = s.command("postgres", args...), make(chan error, 1)
 	s.cmd.Stderr = &log
-	if err := s.cmd.Start(); err != nil {
+	s.cmd.SysProcAttr.Pdeathsig = syscall.SIGQUIT
+	if err := startAndWait(s.cmd, s.done); err != nil {
 		return err
 	}
-	go func(cmd *exec.Cmd, done chan error) { done <- cmd.Wait() }(s.cmd, s.done)
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for {
@@ -151,6 +152,21 @@ func (s *Server) Run(ctx context.Context) error {
 		case <-time.After(20 * time.Millisecond): // it offers no event
 		}
 	}
+}
+
+// startAndWait starts a command on a thread that lives as long as it does: Pdeathsig comes with the end of the thread.
+func startAndWait(cmd *exec.Cmd, done chan<- error) error {
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			done <- cmd.Wait()
+		}
+	}()
+	return <-started
 }
 
 // URL is the server's database.

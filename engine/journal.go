@@ -1,0 +1,54 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/statedir"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/postgres"
+	"github.com/everturn/everturn/journal/sqlite"
+)
+
+// OpenJournal opens the journal that the configuration names. In Postgres its tables must be there: see MigrateJournal. A
+// SQLite file in the working folder must have been made there: one that comes with a clone can hold grants and running
+// turns. An absolute path is the operator's own choice. The error wraps journal.ErrUnavailable if the database cannot be
+// reached or is locked.
+func OpenJournal(ctx context.Context, cfg config.Config) (*journal.DB, error) {
+	if cfg.Journal.Driver == config.DriverPostgres {
+		return postgres.Open(ctx, cfg.Journal.URL.Reveal(), postgres.Options{})
+	}
+	if path := cfg.Journal.Path; !filepath.IsAbs(path) && filepath.Base(filepath.Dir(path)) != statedir.Name {
+		if err := statedir.SecureFile(path); err != nil {
+			return nil, err
+		}
+	}
+	return sqlite.Open(ctx, cfg.Journal.Path, sqlite.Options{Synchronous: string(cfg.Journal.Synchronous)})
+}
+
+// MigrateJournal creates the journal's tables, and reports whether they were missing. In SQLite, OpenJournal creates them,
+// too.
+func MigrateJournal(ctx context.Context, cfg config.Config) (changed bool, err error) {
+	if cfg.Journal.Driver == config.DriverPostgres {
+		return postgres.Migrate(ctx, cfg.Journal.URL.Reveal())
+	}
+	there := HasJournal(cfg)
+	store, err := OpenJournal(ctx, cfg)
+	if err != nil {
+		return false, err
+	}
+	return !there, store.Close()
+}
+
+// HasJournal reports whether the journal may be there: a SQLite file may not have been created yet.
+func HasJournal(cfg config.Config) bool {
+	if cfg.Journal.Driver == config.DriverPostgres {
+		return true
+	}
+	_, err := os.Stat(cfg.Journal.Path)
+	return !errors.Is(err, fs.ErrNotExist)
+}

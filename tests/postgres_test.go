@@ -1,0 +1,35 @@
+package tests
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/everturn/everturn/journal/postgres/pgtest"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// TestTurnsOnPostgres runs turns with a tool call and an approval on two workers whose journal is in Postgres.
+func TestTurnsOnPostgres(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	model := script.Start(t, script.Steps(
+		script.Calls(script.ToolCall{Name: "local_list_files", Arguments: "{}"}), script.Text("Two files."),
+	))
+	h := newHome(t, asking(model)+fmt.Sprintf("[policy]\nask = [\"local/list_files\"]\n[journal]\ndriver = \"postgres\"\nurl = %q\n", server.Empty(t)))
+	assert.Contains(t, h.starter("list").exits(3).err.String(), "starter journal migrate")
+	assert.Contains(t, h.worker().exits(1).err.String(), "starter journal migrate")
+	h.starter("journal", "migrate").exits(0)
+	assert.Contains(t, h.starter("journal", "migrate").exits(0).out.String(), "nothing to do")
+
+	h.worker()
+	h.worker()
+	h.starter("run", "-s", "one", "Which files?").exits(6)
+	h.starter("approve", "one", "1.0").exits(0)
+	assert.Contains(t, h.starter("attach", "one").exits(0).out.String(), "Two files.")
+	is := decoded[shown](h.starter("show", "--json", "one").exits(0))
+	assert.Equal(t, turn.StateCompleted, is.Turns[0].Turn.State)
+	assert.Equal(t, turn.OutcomeOK, is.Turns[0].Calls[0].Outcome)
+}
