@@ -15,8 +15,8 @@ import (
 
 	"github.com/everturn/everturn/activities"
 	"github.com/everturn/everturn/activities/toolbox"
-	"github.com/everturn/everturn/cluster"
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"

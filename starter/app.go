@@ -10,12 +10,11 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"go.temporal.io/sdk/client"
 	"golang.org/x/term"
 
-	"github.com/everturn/everturn/cluster"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/journal"
 )
 
@@ -136,7 +135,7 @@ func readJournal(ctx context.Context, cfg config.Config) (journal.Store, error) 
 	return openJournal(ctx, cfg)
 }
 
-func (a *app) dial(ctx context.Context, cfg config.Config) (client.Client, error) {
+func (a *app) dial(ctx context.Context, cfg config.Config) (cluster.Conn, error) {
 	return cluster.Dial(ctx, cluster.FromConfig(cfg.Temporal, a.environ))
 }
 

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -147,20 +147,20 @@ func (t *turnClient) approve(ctx context.Context, args []string, f approveFlags)
 			t.app.note("nothing was decided about %s", w.ID)
 			continue
 		}
-		var r workflows.ApprovalResult
+		var r client.DecideResult
 		if err := t.patiently(func() (err error) { r, err = t.decide(ctx, w, d); return err }); err != nil {
 			return err
 		}
-		if server := held[w.Tool]; server != "" && r.Allowed {
+		if server := held[w.Tool]; server != "" && d.allow {
 			t.app.note("%s", beware(w, server))
 		}
 		said := "allowed"
-		if !r.Allowed {
+		if !d.allow {
 			said = "denied"
 		}
 		t.app.note("%s %s %s", said, w.ID, w.Tool)
-		if r.Waiting > 0 {
-			t.app.note("%s of the same answer still to be decided: none runs before", plural(r.Waiting, "call"))
+		if r.Pending > 0 {
+			t.app.note("%s of the same answer still to be decided: none runs before", plural(r.Pending, "call"))
 		}
 	}
 	t.app.aside("follow the turn with `starter attach %s`", quoted(args[0]))

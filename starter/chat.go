@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/sessions"
 	"github.com/everturn/everturn/starter/chat"
 	"github.com/everturn/everturn/workflows"
 )
@@ -89,12 +89,12 @@ func (t *turnClient) chat(ctx context.Context, session string, last bool, out *o
 		return err
 	}
 	if session == "" {
-		session = sessions.NewID()
+		session = client.NewSessionID()
 	}
 	a := t.app
 	left, err := chat.Run(ctx, chat.Options{
-		Store: t.store, Client: t.sessions, Session: session, Person: whoami(), Model: modelName(t.cfg.LLM), History: chatHistory,
-		Link:  func(session, turn string) string { return t.chatLink(session, turn) },
+		Store: t.store, Client: t.client, Session: session, Person: whoami(), Model: modelName(t.cfg.LLM), History: chatHistory,
+		Link:  t.chatLink,
 		Color: a.colored(out), In: a.in, Out: out, Environ: a.environ, Signals: a.interrupts.take(), Failed: t.failed,
 	})
 	if err != nil {
@@ -115,9 +115,9 @@ func modelName(c config.LLM) string {
 // chatLink leads to a turn, or to all of a session where none is known.
 func (t *turnClient) chatLink(session, turn string) string {
 	if turn == "" {
-		return sessionLink(t.cfg.Temporal, t.workflowID(session))
+		return sessionLink(t.cfg.Temporal, t.client.WorkflowID(session))
 	}
-	return t.link(started{Session: session, Turn: turn})
+	return t.link(started{Turn: client.Turn{Session: session, ID: turn}})
 }
 
 // sayGoodbye says how to come back, and what goes on meanwhile.

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"go.temporal.io/sdk/client"
-
-	"github.com/everturn/everturn/cluster"
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/journal"
 )
 
@@ -24,7 +22,7 @@ func (a *app) settled(ctx context.Context) (config.Config, error) {
 // reach connects to Temporal, unless it is another folder's development server: what is asked for there another journal
 // has, its workers would carry turns on where this command does not see them, and a turn of the same name is another's. Of
 // a server that does not tell whose it is nothing can be said.
-func (a *app) reach(ctx context.Context, cfg config.Config) (client.Client, error) {
+func (a *app) reach(ctx context.Context, cfg config.Config) (cluster.Conn, error) {
 	c, err := a.dial(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -63,7 +61,7 @@ func (a *app) withTemporal(ctx context.Context, open func(context.Context, confi
 	}
 	defer store.Close()
 	t := a.newTurnClient(nil, store, cfg, nil)
-	defer t.hangUp()
+	defer func() { t.hangUp() }()
 	if err := t.call(ctx); err != nil {
 		return err
 	}
@@ -88,7 +86,7 @@ func (a *app) onSession(ctx context.Context, args []string, n needs, meant func(
 	}
 	defer store.Close()
 	t := a.newTurnClient(nil, store, cfg, stack.failed())
-	defer t.hangUp()
+	defer func() { t.hangUp() }()
 	if len(args) > 0 {
 		return do(ctx, t, args[0])
 	}
@@ -101,21 +99,14 @@ func (a *app) onSession(ctx context.Context, args []string, n needs, meant func(
 
 // call connects to Temporal. A client that is connected stays so.
 func (t *turnClient) call(ctx context.Context) error {
-	if t.client != nil {
+	if t.online {
 		return nil
 	}
 	c, err := t.app.reach(ctx, t.cfg)
 	if err != nil {
 		return err
 	}
-	*t = *t.app.newTurnClient(c, t.store, t.cfg, t.failed)
-	t.dialled = true
+	t.connect(c)
+	t.hangUp = c.Close
 	return nil
-}
-
-// hangUp closes what call has opened.
-func (t *turnClient) hangUp() {
-	if t.dialled {
-		t.client.Close()
-	}
 }

@@ -7,12 +7,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/client"
 
-	"github.com/everturn/everturn/cluster"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -158,12 +156,12 @@ func workersProblems(cfg config.Config) []error {
 
 // checkTemporal also looks whose development server it is: a worker of this folder refuses another one's.
 func (a *app) checkTemporal(ctx context.Context, cfg config.Config) (found string, err error) {
-	err = a.onCluster(ctx, cfg, func(c client.Client, address, namespace string) error {
-		info, err := c.WorkflowService().GetSystemInfo(ctx, &workflowservice.GetSystemInfoRequest{})
+	err = a.onCluster(ctx, cfg, func(c cluster.Conn, address, namespace string) error {
+		version, err := cluster.ServerVersion(ctx, c)
 		if err != nil {
-			return fmt.Errorf("asking Temporal for its version: %w", err)
+			return err
 		}
-		found = "server " + info.GetServerVersion()
+		found = "server " + version
 		return cluster.CheckOwner(ctx, c, address, namespace, cfg.Journal.Path)
 	})
 	return found, err
@@ -173,7 +171,7 @@ func (a *app) checkTemporal(ctx context.Context, cfg config.Config) (found strin
 func (a *app) checkWorker(ctx context.Context, cfg config.Config) (found string, err error) {
 	var workers []cluster.Poller
 	queue := cfg.Temporal.TaskQueue
-	err = a.onCluster(ctx, cfg, func(c client.Client, _, namespace string) (err error) {
+	err = a.onCluster(ctx, cfg, func(c cluster.Conn, _, namespace string) (err error) {
 		workers, err = cluster.Pollers(ctx, c, namespace, queue)
 		return err
 	})
@@ -191,7 +189,7 @@ func (a *app) checkWorker(ctx context.Context, cfg config.Config) (found string,
 }
 
 // onCluster does something with the cluster that the configuration means.
-func (a *app) onCluster(ctx context.Context, cfg config.Config, do func(c client.Client, address, namespace string) error) error {
+func (a *app) onCluster(ctx context.Context, cfg config.Config, do func(c cluster.Conn, address, namespace string) error) error {
 	address, namespace, err := cluster.FromConfig(cfg.Temporal, a.environ).Resolved()
 	if err != nil {
 		return err

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/everturn/everturn/cluster"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
@@ -56,7 +56,6 @@ func asUsage(err error) error {
 // exitCode maps what a command returned to the program's exit code.
 func exitCode(err error) int {
 	var exit *exitError
-	var unreachable *cluster.Unreachable
 	switch {
 	case err == nil:
 		return exitAnswered
@@ -66,7 +65,7 @@ func exitCode(err error) int {
 		return exitCredentials
 	case errors.Is(err, config.ErrInvalid), errors.Is(err, journal.ErrNewer), errors.Is(err, journal.ErrForkPoint), errors.Is(err, journal.ErrTaken):
 		return exitConfig
-	case errors.As(err, &unreachable):
+	case errors.Is(err, client.ErrUnreachable):
 		return exitUnreachable
 	case errors.Is(err, context.Canceled):
 		return exitCancelled

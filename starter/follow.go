@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/chat"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -38,9 +38,6 @@ func checkOutput(output string) error {
 	return usage("--output is %q: use text, json, jsonl or none", output)
 }
 
-// lastChunks is how long the journal's last chunks are waited for once Temporal says that the turn is over.
-const lastChunks = 2 * time.Second
-
 // follower follows one turn.
 type follower struct {
 	*turnClient
@@ -49,21 +46,18 @@ type follower struct {
 	view    *view
 	people  people
 	signals <-chan os.Signal
-	chunks  <-chan heard   // closed at the turn's end; nil where there is no more to hear
-	over    <-chan outcome // Temporal's word; nil where it is not asked
-	seen    int64          // the index of the last chunk
-	ended   bool           // turn_completed was seen
-	verdict *outcome
-	grace   <-chan time.Time // runs out when verdict has to do
-	silence <-chan time.Time // runs out where nothing is heard of the turn; nil once something was
+	chunks  <-chan heard     // closed when the turn is over; nil if the journal cannot be read
+	over    <-chan outcome   // the result; nil until it is waited for
+	untaken <-chan struct{}  // the journal has changed, while the message that was sent is not taken yet
+	seen    int64            // the index of the last chunk
+	ended   bool             // turn_completed was seen
+	silence <-chan time.Time // runs out if nothing is heard of the turn; nil once something was
 	readers sync.WaitGroup
 }
 
 // heard is a chunk of the turn, or what became of reading it.
 type heard struct {
 	chunk turn.Chunk
-	still bool   // a message that has joined is not taken yet
-	turn  string // the turn that took it
 	err   error
 }
 
@@ -80,7 +74,7 @@ func (t *turnClient) follow(ctx context.Context, s started, o followOptions) err
 	f.view.media = func(c turn.Chunk) []turn.Media { return chat.MediaOf(ctx, t.store, c) }
 	if o.output == "text" && !o.quiet {
 		t.app.aside("%s", s.Link)
-		if s.Joined {
+		if s.Merged {
 			t.app.aside("a turn of the session is running, and the message joins it")
 		}
 	}
@@ -88,33 +82,66 @@ func (t *turnClient) follow(ctx context.Context, s started, o followOptions) err
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	f.read(ctx)
-	if t.client != nil {
-		f.over = t.await(ctx, s)
-	}
 	timeout := f.deadline()
-	f.silence = time.After(unheard)
+	if s.Merged { // meanwhile the running turn may need a decision
+		f.untaken = t.store.Changed(ctx)
+	} else {
+		f.silence = time.After(unheard)
+	}
 	done, err := f.people.look(ctx)
 	for !done {
 		done, err = f.next(ctx, timeout)
 	}
-	if f.ended && f.over != nil {
+	if f.ended && f.chunks != nil {
 		f.part()
 	}
 	return err
 }
 
-// partWithin is how long Temporal is given to close the run of a turn that is over.
-const partWithin = time.Second
-
-// part waits until Temporal has closed the run too. The answer is out by then; what follows finds the session at rest, and
-// no request is broken off in the moment in which the server is busiest: one that was has left a development server's
-// database refusing everything ("interrupted (9)").
-func (f *follower) part() {
-	select {
-	case <-f.over:
-	case <-time.After(partWithin):
-	case <-f.signals:
+// read begins to hear the turn's chunks. It ends with ctx.
+func (f *follower) read(ctx context.Context) {
+	s, after, chunks := f.s, f.o.after, make(chan heard)
+	f.chunks = chunks
+	tell := func(h heard) bool {
+		select {
+		case chunks <- h:
+			return true
+		case <-ctx.Done():
+			return false
+		}
 	}
+	f.readers.Go(func() {
+		defer close(chunks)
+		for c, err := range f.client.Follow(ctx, s.Turn, after) {
+			if !tell(heard{c, err}) {
+				return
+			}
+		}
+	})
+}
+
+// part waits until the reader is done, which it is when Temporal has closed the run too. The answer is out by then.
+func (f *follower) part() {
+	for {
+		select {
+		case _, more := <-f.chunks:
+			if !more {
+				return
+			}
+		case <-f.signals:
+			return
+		}
+	}
+}
+
+// wait waits for the result in the background.
+func (f *follower) wait(ctx context.Context) {
+	s, over := f.s, make(chan outcome, 1)
+	f.over = over
+	f.readers.Go(func() {
+		r, err := f.client.Wait(ctx, s.Turn)
+		over <- outcome{r, err}
+	})
 }
 
 // next waits for one thing to happen and reports whether the command is done with the turn.
@@ -123,15 +150,16 @@ func (f *follower) next(ctx context.Context, timeout <-chan time.Time) (done boo
 	case h, more := <-f.chunks:
 		return f.hear(ctx, h, more)
 	case end := <-f.over:
-		return f.judge(ctx, end)
+		return true, f.conclude(ctx, end)
+	case <-f.untaken:
+		f.untaken = f.store.Changed(ctx)
+		return f.people.look(ctx)
 	case <-f.silence:
 		f.silence = nil
-		if f.client != nil && !f.o.quiet {
+		if f.online && !f.o.quiet {
 			f.app.note("no worker has begun the turn yet: it is kept, and begins when one runs, for instance `starter dev`")
 		}
 		return false, nil
-	case <-f.grace:
-		return true, f.conclude(ctx, *f.verdict)
 	case said := <-f.people.lines():
 		return f.people.typed(ctx, said)
 	case err := <-f.people.answered():
@@ -165,108 +193,70 @@ const unheard = 5 * time.Second
 func (f *follower) hear(ctx context.Context, h heard, more bool) (bool, error) {
 	f.silence = nil
 	switch {
-	case !more && f.ended:
-		return true, f.conclude(ctx, f.fromJournal(ctx))
-	case !more: // the reader was past the turn's last chunk
-		return true, f.past(ctx)
-	case h.err != nil && f.client == nil:
-		return true, fmt.Errorf("reading the journal: %w", h.err)
-	case h.err != nil:
-		f.app.note("reading the journal: %v (the turn goes on)", h.err)
+	case !more: // over without a turn_completed, or the reader began behind it
 		f.chunks = nil
+		f.wait(ctx)
 		return false, nil
-	case h.still:
-		return f.people.look(ctx)
-	case h.turn != "":
-		f.s.Turn, f.s.Joined = h.turn, false
-		f.over = f.await(ctx, f.s)
-		return false, nil
+	case h.err != nil:
+		return f.unread(ctx, h.err)
 	}
+	f.s.ID, f.s.Merged, f.untaken = h.chunk.Turn, false, nil
 	f.seen = h.chunk.Index
 	f.ended = h.chunk.Kind == turn.ChunkTurnCompleted
 	f.view.chunk(h.chunk)
+	if f.ended {
+		r, err := f.client.Result(ctx, f.s.Turn)
+		return true, f.conclude(ctx, outcome{r, err})
+	}
 	return f.people.heard(ctx, h.chunk)
 }
 
-// judge takes Temporal's word that the turn is over. The journal's is worth more, and the last chunks were written
-// before: it is given a moment.
-func (f *follower) judge(ctx context.Context, end outcome) (bool, error) {
-	f.over = nil
-	if f.s.Joined {
-		if _, err := f.store.Delivered(ctx, f.s.Session, f.s.MessageID); err == nil {
-			return false, nil
-		}
-		return true, f.conclude(ctx, end)
+// unread goes on without the journal, if Temporal can tell how the turn ends.
+func (f *follower) unread(ctx context.Context, err error) (bool, error) {
+	if !f.online {
+		return true, fmt.Errorf("reading the journal: %w", err)
 	}
-	row, err := f.store.Turn(ctx, f.s.Turn)
-	switch {
-	case errors.Is(err, journal.ErrNotFound):
-		if f.rejoin(ctx, end) {
-			return false, nil
-		}
-		return true, f.conclude(ctx, end)
-	case errors.Is(end.err, errMovedOn), err == nil && row.State.Terminal() && f.chunks != nil:
-		return false, nil // the journal tells it all
-	}
-	f.verdict, f.grace = &end, time.After(lastChunks)
+	f.app.note("reading the journal: %v (the turn goes on)", err)
+	f.chunks = nil
+	f.wait(ctx)
 	return false, nil
 }
 
-// rejoin goes over to the turn that really has the message, where the one that was begun for it has not.
-func (f *follower) rejoin(ctx context.Context, end outcome) bool {
-	other := end.result.Turn
-	if f.s.MessageID != "" {
-		row, err := f.store.Delivered(ctx, f.s.Session, f.s.MessageID)
-		if err != nil {
-			return false
-		}
-		other = row.ID
-	}
-	if other == "" || other == f.s.Turn {
-		return false
-	}
-	if _, err := f.store.Turn(ctx, other); err != nil {
-		return false
-	}
-	f.s.Turn, f.s.Joined = other, false
-	f.read(ctx)
-	f.over = f.await(ctx, f.s)
-	return true
-}
-
-// fromJournal is the result of a turn whose end was read.
-func (f *follower) fromJournal(ctx context.Context) outcome {
-	r, err := f.recorded(ctx, f.s.Turn, f.view.reader.Text())
-	return outcome{r, err}
-}
-
-// past ends a follower that was asked to begin behind the turn's last chunk.
+// past refuses a chunk to begin after that the turn does not have.
 func (f *follower) past(ctx context.Context) error {
 	last := int64(-1)
 	for {
-		chunks, err := f.store.Chunks(ctx, f.s.Turn, last, 1000)
+		chunks, err := f.store.Chunks(ctx, f.s.ID, last, 1000)
 		if err != nil {
 			return err
 		}
 		if len(chunks) == 0 {
 			break
 		}
-		last = chunks[len(chunks)-1].Index
+		end := chunks[len(chunks)-1]
+		last, f.ended = end.Index, end.Kind == turn.ChunkTurnCompleted // which was seen before
 	}
-	if f.o.after > last {
-		return usage("turn %s ended with chunk %d and nothing follows %d: use --after %d or less, or leave it out", f.s.Turn, last, f.o.after, last)
+	if f.ended && f.o.after > last {
+		return usage("turn %s ended with chunk %d and nothing follows %d: use --after %d or less, or leave it out", f.s.ID, last, f.o.after, last)
 	}
-	f.ended = true // its last chunk was seen before
-	return f.conclude(ctx, f.fromJournal(ctx))
+	return nil
 }
 
 // conclude ends with what the turn came to.
 func (f *follower) conclude(ctx context.Context, end outcome) error {
-	if errors.Is(end.err, errMovedOn) {
-		return usage("nothing is known of turn %s: %w; `starter show %s` shows those that the journal has", f.s.Turn, end.err, quoted(f.s.Session))
-	}
-	if end.err != nil {
+	switch {
+	case errors.Is(end.err, client.ErrUndelivered):
+		id := f.s.MessageID
+		return &exitError{code: exitFailed, cause: fmt.Errorf("the turn was ended from outside before it took message %s: send it again with `--message-id %s`, and it is answered once", id, id)}
+	case errors.Is(end.err, client.ErrNotFound):
+		return usage("nothing is known of turn %s: %w; `starter show %s` shows those that the journal has", f.s.ID, end.err, quoted(f.s.Session))
+	case end.err != nil:
 		return end.err
+	}
+	if !f.ended && f.o.after >= 0 {
+		if err := f.past(ctx); err != nil {
+			return err
+		}
 	}
 	if f.o.output == "jsonl" && !f.ended {
 		if err := f.view.closing(end.result, f.seen+1); err != nil {

@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/sessions"
 	"github.com/everturn/everturn/workflows"
 )
 
@@ -95,24 +94,13 @@ func (a *app) branch(ctx context.Context, args []string, at int64, as string, as
 
 // fork makes a session of another one's messages 1..at, or of all where at is 0. An empty name gets one made.
 func (t *turnClient) fork(ctx context.Context, session string, at int64, as string) (journal.SessionRecord, error) {
-	if at == 0 {
-		rec, err := t.store.Session(ctx, session)
-		if errors.Is(err, journal.ErrNotFound) {
-			return rec, usage("the journal has no session %q; `starter list` lists them", session)
-		}
-		if err != nil {
-			return rec, err
-		}
-		at = rec.Head.Seq
-	}
-	if as == "" {
-		as = sessions.NewID()
-	}
-	rec, err := t.store.Fork(ctx, journal.ForkInput{Session: session, At: at, ID: as, Time: time.Now()})
+	rec, err := t.client.Fork(ctx, client.ForkInput{Session: session, At: at, ID: as})
 	switch {
-	case errors.Is(err, journal.ErrForkPoint):
+	case errors.Is(err, client.ErrNotFound):
+		return rec, usage("the journal has no session %q; `starter list` lists them", session)
+	case errors.Is(err, client.ErrForkPoint):
 		return rec, usage("%w; `starter show %s` numbers its messages", err, quoted(session))
-	case errors.Is(err, journal.ErrExists):
+	case errors.Is(err, client.ErrExists):
 		return rec, usage("there is a session %q already: choose another name, or go on with it by `starter run -s %s \"...\"`", as, quoted(as))
 	}
 	return rec, err

@@ -11,11 +11,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.temporal.io/sdk/client"
 
-	"github.com/everturn/everturn/cluster"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/internal/statedir"
 	"github.com/everturn/everturn/starter/devstack"
 	"github.com/everturn/everturn/workflows"
@@ -94,7 +93,7 @@ func (l *local) startServer(ctx context.Context, a *app, cfg config.Config, n ne
 	if err != nil {
 		return cfg, fmt.Errorf("finding the folder %s: %w", stateDir, err)
 	}
-	with := func(do func(context.Context, client.Client) error) func(context.Context, string) error {
+	with := func(do func(context.Context, cluster.Conn) error) func(context.Context, string) error {
 		return func(ctx context.Context, address string) error {
 			at := cfg
 			at.Temporal.Address = address
@@ -104,13 +103,13 @@ func (l *local) startServer(ctx context.Context, a *app, cfg config.Config, n ne
 	t := cfg.Temporal
 	options := devstack.Options{
 		Dir: stateDir, Address: t.Address, UIPort: t.DevUIPort, Namespace: t.Namespace, Progress: progress, Environ: a.environ,
-		Started: with(func(ctx context.Context, c client.Client) error {
+		Started: with(func(ctx context.Context, c cluster.Conn) error {
 			return furnish(ctx, c, t.Namespace, folder, cfg.Journal.Path)
 		}),
-		Joined: with(func(ctx context.Context, c client.Client) error {
+		Joined: with(func(ctx context.Context, c cluster.Conn) error {
 			return notOurs(cluster.CheckOwner(ctx, c, t.Address, t.Namespace, cfg.Journal.Path))
 		}),
-		Prepare: with(func(ctx context.Context, c client.Client) error {
+		Prepare: with(func(ctx context.Context, c cluster.Conn) error {
 			return cluster.EnsureAttributes(ctx, c, t.Namespace, workflows.SearchAttributes())
 		}),
 	}
@@ -165,7 +164,7 @@ func keepState() error {
 	return errors.Join(err, f.Close())
 }
 
-func (a *app) withConnection(ctx context.Context, cfg config.Config, do func(context.Context, client.Client) error) error {
+func (a *app) withConnection(ctx context.Context, cfg config.Config, do func(context.Context, cluster.Conn) error) error {
 	c, err := a.dial(ctx, cfg)
 	if err != nil {
 		return err
@@ -175,7 +174,7 @@ func (a *app) withConnection(ctx context.Context, cfg config.Config, do func(con
 }
 
 // furnish makes the namespace of a server that was started here this folder's.
-func furnish(ctx context.Context, c client.Client, namespace, folder, journal string) error {
+func furnish(ctx context.Context, c cluster.Conn, namespace, folder, journal string) error {
 	return errors.Join(cluster.EnsureRetention(ctx, c, namespace, devRetention), cluster.SetOwner(ctx, c, namespace, folder, journal))
 }
 

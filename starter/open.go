@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.temporal.io/api/serviceerror"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/journal"
@@ -90,9 +90,7 @@ func (a *app) known(ctx context.Context, cfg config.Config, session string) erro
 		return nil
 	}
 	defer c.Close()
-	_, err = c.DescribeWorkflowExecution(ctx, workflows.WorkflowID(cfg.Tenant, session), "")
-	var unknown *serviceerror.NotFound
-	if errors.As(err, &unknown) {
+	if _, err := client.New(c, client.Options{Tenant: cfg.Tenant}).Find(ctx, session, ""); errors.Is(err, client.ErrNotFound) {
 		return usage("neither the journal nor Temporal knows a session %q; `starter list` lists what the journal has", session)
 	}
 	return nil

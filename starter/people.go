@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/form"
 	"github.com/everturn/everturn/workflows/turn"
@@ -34,7 +35,7 @@ type typed struct {
 
 func newPeople(f *follower) people {
 	a := f.app
-	return people{f: f, here: !f.o.noWait && f.sessions != nil && isTerminal(a.in) && isTerminal(a.err),
+	return people{f: f, here: !f.o.noWait && f.online && isTerminal(a.in) && isTerminal(a.err),
 		told: map[string]bool{}, said: map[string]bool{}, typing: make(chan typed, 1), sent: make(chan error, 1)}
 }
 
@@ -63,18 +64,18 @@ func (p *people) heard(ctx context.Context, c turn.Chunk) (bool, error) {
 // look finds what is waited for now: it is asked here, or told where it can be answered.
 func (p *people) look(ctx context.Context) (done bool, err error) {
 	f := p.f
-	if p.current != nil || f.s.Turn == "" {
+	if p.current != nil || f.s.ID == "" {
 		return false, nil
 	}
-	waits, err := openWaits(ctx, f.store, f.s.Turn)
+	waits, err := f.client.Pending(ctx, client.PendingInput{Turn: f.s.ID})
 	if err != nil || len(waits) == 0 {
 		return false, nil // the journal tells of it again when it can
 	}
 	var open []journal.WaitRecord
 	for _, w := range waits {
 		switch {
-		case p.said[w.ID], f.s.Joined && w.Kind == turn.WaitQuestion: // the message that was sent is its answer
-		case !p.told[w.ID] && f.o.after < 0 && !f.s.Joined:
+		case p.said[w.ID], f.s.Merged && w.Kind == turn.WaitQuestion: // the message that was sent is its answer
+		case !p.told[w.ID] && f.o.after < 0 && !f.s.Merged:
 			return false, nil // the chunk that tells of it is still to come
 		default:
 			open = append(open, w)
@@ -108,7 +109,7 @@ func (p *people) elsewhere(ctx context.Context, open []journal.WaitRecord) (bool
 		f.view.chunk(c)
 	}
 	if f.o.output == "json" {
-		r, err := f.recorded(ctx, f.s.Turn, "")
+		r, err := f.client.Result(ctx, client.Turn{ID: f.s.ID})
 		if err == nil {
 			err = writeJSON(f.app.out, r)
 		}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/sessions"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -106,7 +106,7 @@ func (t *turnClient) ask(ctx context.Context, f runFlags, prompt string) error {
 		}
 		f.session = forked.ID
 	}
-	s, err := t.send(ctx, sessions.Request{Session: f.session, Message: workflows.Message{ID: f.messageID, Text: prompt}, Limits: f.limits.request, Alone: f.alone})
+	s, err := t.send(ctx, client.SendInput{Session: f.session, Message: workflows.Message{ID: f.messageID, Text: prompt}, Limits: f.limits.request, Alone: f.alone})
 	if err != nil {
 		return err
 	}
@@ -177,11 +177,11 @@ func (a *app) accepted(s started, output string, quiet bool) error {
 	case "none":
 		return nil
 	}
-	fmt.Fprintf(a.out, "session %s\nturn    %s\nmessage %s\n", s.Session, s.Turn, s.MessageID)
+	fmt.Fprintf(a.out, "session %s\nturn    %s\nmessage %s\n", s.Session, s.ID, s.MessageID)
 	if quiet {
 		return nil
 	}
-	if s.Joined {
+	if s.Merged {
 		a.aside("the turn was running: it takes the message before its next inference, or leaves it to the session's next turn")
 	}
 	a.aside("a worker carries it on; see it with\n  starter attach %s\n  %s", quoted(s.Session), s.Link)

@@ -8,36 +8,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	commonpb "go.temporal.io/api/common/v1"
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/converter"
-	"go.temporal.io/sdk/temporal"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
-)
-
-// plan is what a schedule was made for. It is kept in the schedule's memo, by which ours are known from others.
-type plan struct {
-	Version int    `json:"v"`
-	When    string `json:"when"`
-	Prompt  string `json:"prompt"` // a preview
-	// Session is the one that all runs share; empty where each begins its own.
-	Session   string `json:"session,omitempty"`
-	Agent     string `json:"agent,omitempty"`
-	TaskQueue string `json:"task_queue"`
-}
-
-// planKey is the memo's key of a plan.
-const planKey = "everturn"
-
-// The bounds of a schedule. Its name is the beginning of the sessions' IDs, to which Temporal appends a time.
-const (
-	maxScheduleName   = 100       // bytes
-	maxSchedulePrompt = 256 << 10 // bytes: it travels with every run
-	promptPreview     = 200       // bytes
 )
 
 // scheduleFlags are what schedule create is asked besides name and prompt.
@@ -82,8 +56,8 @@ shared session where somebody else's turn runs, the prompt joins that turn, unle
 			if err != nil {
 				return err
 			}
-			if len(prompt) > maxSchedulePrompt {
-				return usage("the prompt has %d bytes and %d are the most for a schedule: put it into a file of the workspace, and ask to read that", len(prompt), maxSchedulePrompt)
+			if len(prompt) > client.MaxSchedulePrompt {
+				return usage("the prompt has %d bytes and %d are the most for a schedule: put it into a file of the workspace, and ask to read that", len(prompt), client.MaxSchedulePrompt)
 			}
 			return a.withTemporal(cmd.Context(), openJournal, func(t *turnClient) error { return t.schedule(cmd.Context(), args[0], prompt, f) })
 		},
@@ -123,11 +97,8 @@ func (f scheduleFlags) check(name string) error {
 }
 
 func checkScheduleName(name string) error {
-	if err := workflows.CheckSession(name); err != nil {
+	if err := client.CheckScheduleName(name); err != nil {
 		return usage("the name: %s", strings.Replace(err.Error(), "the session ID", "it", 1))
-	}
-	if len(name) > maxScheduleName {
-		return usage("the name has %d bytes; %d are the most", len(name), maxScheduleName)
 	}
 	return nil
 }
@@ -140,70 +111,40 @@ func (t *turnClient) schedule(ctx context.Context, name, prompt string, f schedu
 	if err := t.checkName(ctx, f.session); err != nil {
 		return err
 	}
-	p := plan{Version: workflows.WireVersion, When: f.when.String(), Prompt: turn.Cut(prompt, promptPreview), Session: f.session, Agent: t.cfg.Runtime.Agent, TaskQueue: t.cfg.Temporal.TaskQueue}
-	h, err := t.client.ScheduleClient().Create(ctx, client.ScheduleOptions{
-		ID: t.workflowID(name), Spec: f.when.spec(), Action: p.action(t.cfg.Tenant, name, prompt, f), Paused: f.paused, Memo: map[string]any{planKey: p},
-		Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, CatchupWindow: f.when.catchUp,
+	made, err := t.client.Schedules().Create(ctx, client.ScheduleInput{
+		Name: name, Text: prompt, Session: f.session, After: f.after, Agent: f.agent, Limits: f.limits.request,
+		Every: f.when.every, Cron: f.when.cron, Zone: f.when.zone, Jitter: f.when.jitter, CatchUp: f.when.catchUp,
+		Paused: f.paused, Description: f.when.String(),
 	})
-	if err != nil {
-		return scheduleError(name, err)
-	}
-	d, err := h.Describe(ctx)
 	if err != nil {
 		return scheduleError(name, err)
 	}
 	if f.quiet {
 		return nil
 	}
-	t.app.scheduled(name, p, d)
+	t.app.scheduled(made)
 	if f.session != "" && !f.after {
 		t.sayWhereItJoins(ctx, f.session)
 	}
 	return nil
 }
 
-// action is what happens each time: a turn of its own, or a delivery to the session that is shared. A message without an
-// ID gets one of its run.
-func (p plan) action(tenant, name, prompt string, f scheduleFlags) *client.ScheduleWorkflowAction {
-	agent := workflows.AttrAgent.ValueSet(p.Agent)
-	if p.Session == "" {
-		return &client.ScheduleWorkflowAction{
-			ID: workflows.WorkflowID(tenant, name), Workflow: workflows.TurnWorkflow, TaskQueue: p.TaskQueue,
-			Args: []any{workflows.Input{
-				Version: workflows.WireVersion, Tenant: tenant, Message: &workflows.Message{Text: prompt}, Agent: f.agent, Limits: f.limits.request,
-			}},
-			StaticSummary:         "Everturn turn of schedule " + turn.Cut(name, 80),
-			StaticDetails:         "One time of a schedule: a session of its own, named by this workflow's ID. Its transcript is in the journal: `starter show`.",
-			TypedSearchAttributes: temporal.NewSearchAttributes(agent, workflows.AttrState.ValueSet(string(turn.StateRunning))),
-		}
-	}
-	return &client.ScheduleWorkflowAction{
-		ID: workflows.WorkflowID(tenant, "deliver-"+name), Workflow: workflows.DeliverWorkflow, TaskQueue: p.TaskQueue,
-		Args: []any{workflows.DeliverInput{
-			Version: workflows.WireVersion, Session: p.Session, Tenant: tenant, Message: workflows.Message{Text: prompt, After: f.after}, Agent: f.agent, Limits: f.limits.request,
-		}},
-		StaticSummary:         "Everturn delivery of schedule " + turn.Cut(name, 60) + " to session " + turn.Cut(p.Session, 60),
-		StaticDetails:         "Takes a schedule's prompt to its session, and is over when the turn that took it is: `starter show " + turn.Cut(p.Session, 80) + "`.",
-		TypedSearchAttributes: temporal.NewSearchAttributes(agent, workflows.AttrSession.ValueSet(p.Session)),
-	}
-}
-
 // scheduled says what was made.
-func (a *app) scheduled(name string, p plan, d *client.ScheduleDescription) {
-	fmt.Fprintf(a.out, "schedule %s\n%s\n", line(name, maxScheduleName), line(p.When, 200))
+func (a *app) scheduled(s client.Schedule) {
+	fmt.Fprintf(a.out, "schedule %s\n%s\n", line(s.Name, client.MaxScheduleName), line(s.When, 200))
 	switch {
-	case d.Schedule.State.Paused:
-		a.aside("it is paused: `starter schedule resume %s` lets it go on", quoted(name))
-	case len(d.Info.NextActionTimes) == 0:
-		a.note("it never comes due: these times do not exist; delete it with `starter schedule delete %s`", quoted(name))
+	case s.Paused:
+		a.aside("it is paused: `starter schedule resume %s` lets it go on", quoted(s.Name))
+	case len(s.Next) == 0:
+		a.note("it never comes due: these times do not exist; delete it with `starter schedule delete %s`", quoted(s.Name))
 	default:
-		fmt.Fprintf(a.out, "next     %s\n", clockTime(d.Info.NextActionTimes[0]))
+		fmt.Fprintf(a.out, "next     %s\n", clockTime(s.Next[0]))
 	}
 }
 
 // sayWhereItJoins tells of a shared session that is in use.
 func (t *turnClient) sayWhereItJoins(ctx context.Context, session string) {
-	running, err := t.sessions.Running(ctx, session)
+	running, err := t.client.Running(ctx, session)
 	if err == nil && running {
 		t.app.note("session %s has a turn that runs or waits now: a prompt that comes due meanwhile joins it, and answers what it asks its user. --after begins a turn of its own instead", line(session, 80))
 	}
@@ -213,27 +154,15 @@ func clockTime(at time.Time) string { return at.Local().Format("Mon 2006-01-02 1
 
 // scheduleError says what to do about a schedule that Temporal refuses or does not know.
 func scheduleError(name string, err error) error {
-	var invalid *serviceerror.InvalidArgument
-	var unknown *serviceerror.NotFound
-	var said *exitError
 	switch {
-	case errors.As(err, &said):
-		return err
-	case errors.Is(err, temporal.ErrScheduleAlreadyRunning):
+	case errors.Is(err, client.ErrExists):
 		return usage("there is a schedule %q: delete it first with `starter schedule delete %s`, or choose another name", name, quoted(name))
-	case errors.As(err, &unknown):
+	case errors.Is(err, client.ErrNotFound):
 		return usage("there is no schedule %q; `starter schedule list` lists them", name)
-	case errors.As(err, &invalid):
-		return usage("Temporal refuses the schedule: %s", invalid.Message)
+	case errors.Is(err, client.ErrForeign):
+		return usage("schedule %q is none of Everturn's: use the temporal command line for it", name)
+	case errors.Is(err, client.ErrInvalid):
+		return asUsage(err)
 	}
-	return fmt.Errorf("schedule %q: %w", name, err)
-}
-
-// planOf reads a schedule's plan; it reports false for a schedule that is none of ours.
-func planOf(memo *commonpb.Memo) (p plan, ours bool) {
-	payload := memo.GetFields()[planKey]
-	if payload == nil || converter.GetDefaultDataConverter().FromPayload(payload, &p) != nil {
-		return plan{}, false
-	}
-	return p, true
+	return err
 }

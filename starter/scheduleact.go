@@ -4,63 +4,65 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
-	"go.temporal.io/sdk/client"
+
+	"github.com/everturn/everturn/client"
 )
 
 func (a *app) scheduleDeleteCommand() *cobra.Command {
-	return a.scheduleAct("delete", "Delete a schedule; what it has begun goes on", func(ctx context.Context, t *turnClient, name string, d *client.ScheduleDescription) error {
-		if err := t.scheduleHandle(ctx, name).Delete(ctx); err != nil {
-			return scheduleError(name, err)
+	return a.scheduleAct("delete", "Delete a schedule; what it has begun goes on", func(ctx context.Context, t *turnClient, name string) error {
+		s, err := t.client.Schedules().Delete(ctx, name)
+		if err == nil {
+			t.app.aside("schedule %s is deleted; its sessions stay%s", line(name, client.MaxScheduleName), underWay(s))
 		}
-		t.app.aside("schedule %s is deleted; its sessions stay%s", line(name, maxScheduleName), underWay(d))
-		return nil
+		return err
 	})
 }
 
 func (a *app) schedulePauseCommand() *cobra.Command {
-	return a.scheduleAct("pause", "Let a schedule rest", func(ctx context.Context, t *turnClient, name string, d *client.ScheduleDescription) error {
-		if err := t.scheduleHandle(ctx, name).Pause(ctx, client.SchedulePauseOptions{Note: "paused by a person"}); err != nil {
-			return scheduleError(name, err)
+	return a.scheduleAct("pause", "Let a schedule rest", func(ctx context.Context, t *turnClient, name string) error {
+		s, err := t.client.Schedules().Pause(ctx, name, "paused by a person")
+		if err == nil {
+			t.app.aside("schedule %s is paused%s", line(name, client.MaxScheduleName), underWay(s))
 		}
-		t.app.aside("schedule %s is paused%s", line(name, maxScheduleName), underWay(d))
-		return nil
+		return err
 	})
 }
 
 func (a *app) scheduleResumeCommand() *cobra.Command {
-	return a.scheduleAct("resume", "Let a paused schedule go on", func(ctx context.Context, t *turnClient, name string, d *client.ScheduleDescription) error {
-		if err := t.scheduleHandle(ctx, name).Unpause(ctx, client.ScheduleUnpauseOptions{Note: "resumed by a person"}); err != nil {
-			return scheduleError(name, err)
+	return a.scheduleAct("resume", "Let a paused schedule go on", func(ctx context.Context, t *turnClient, name string) error {
+		_, err := t.client.Schedules().Resume(ctx, name, "resumed by a person")
+		if err == nil {
+			t.app.aside("schedule %s goes on", line(name, client.MaxScheduleName))
 		}
-		t.app.aside("schedule %s goes on", line(name, maxScheduleName))
-		return nil
+		return err
 	})
 }
 
 func (a *app) scheduleTriggerCommand() *cobra.Command {
-	return a.scheduleAct("trigger", "Let a schedule come due now, as well", func(ctx context.Context, t *turnClient, name string, d *client.ScheduleDescription) error {
-		if err := t.scheduleHandle(ctx, name).Trigger(ctx, client.ScheduleTriggerOptions{}); err != nil {
-			return scheduleError(name, err)
+	return a.scheduleAct("trigger", "Let a schedule come due now, as well", func(ctx context.Context, t *turnClient, name string) error {
+		s, err := t.client.Schedules().Trigger(ctx, name)
+		switch {
+		case err != nil:
+			return err
+		case s.Active:
+			t.app.note("the last time of schedule %s is not over, so this one is left out unless it ends this moment", line(name, client.MaxScheduleName))
+		default:
+			t.app.aside("schedule %s comes due; `starter schedule list` shows what comes of it", line(name, client.MaxScheduleName))
 		}
-		if len(d.Info.RunningWorkflows) > 0 {
-			t.app.note("the last time of schedule %s is not over, so this one is left out unless it ends this moment", line(name, maxScheduleName))
-			return nil
-		}
-		t.app.aside("schedule %s comes due; `starter schedule list` shows what comes of it", line(name, maxScheduleName))
 		return nil
 	})
 }
 
 // underWay says that something of a schedule is not over.
-func underWay(d *client.ScheduleDescription) string {
-	if len(d.Info.RunningWorkflows) == 0 {
+func underWay(s client.Schedule) string {
+	if !s.Active {
 		return ""
 	}
 	return ", and what is under way goes on"
 }
 
 // scheduleAct is a command that does one thing to one schedule of ours.
-func (a *app) scheduleAct(verb, short string, do func(context.Context, *turnClient, string, *client.ScheduleDescription) error) *cobra.Command {
+func (a *app) scheduleAct(verb, short string, do func(context.Context, *turnClient, string) error) *cobra.Command {
 	return &cobra.Command{
 		Use:               verb + " <name>",
 		Short:             short,
@@ -71,11 +73,7 @@ func (a *app) scheduleAct(verb, short string, do func(context.Context, *turnClie
 				return err
 			}
 			return a.withTemporal(cmd.Context(), openJournal, func(t *turnClient) error {
-				d, _, err := t.described(cmd.Context(), args[0])
-				if err != nil {
-					return scheduleError(args[0], err)
-				}
-				return do(cmd.Context(), t, args[0], d)
+				return scheduleError(args[0], do(cmd.Context(), t, args[0]))
 			})
 		},
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"go.temporal.io/sdk/client"
 )
 
 // whenFlags are a schedule's times.
@@ -65,16 +64,6 @@ func (w whenFlags) checkZone() error {
 		return usage("--zone is %q, which is no time zone: use a name such as Europe/Berlin or UTC", w.zone)
 	}
 	return nil
-}
-
-func (w whenFlags) spec() client.ScheduleSpec {
-	s := client.ScheduleSpec{Jitter: w.jitter, TimeZoneName: w.zone}
-	if w.cron != "" {
-		s.CronExpressions = []string{w.cron}
-	} else {
-		s.Intervals = []client.ScheduleIntervalSpec{{Every: w.every}}
-	}
-	return s
 }
 
 // String says when in words.

@@ -3,12 +3,13 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/everturn/everturn/sessions"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 func (a *app) sendCommand() *cobra.Command {
-	var m workflows.Message
+	var m turn.UserMessage
 	var output string
 	var quiet bool
 	cmd := &cobra.Command{
@@ -33,7 +34,7 @@ begins a turn of its own. The text is taken from the arguments, or from standard
 			}
 			m.Text = text
 			return a.withTemporal(cmd.Context(), openJournal, func(t *turnClient) error {
-				s, err := t.send(cmd.Context(), sessions.Request{Session: args[0], Message: m})
+				s, err := t.send(cmd.Context(), client.SendInput{Session: args[0], Message: m})
 				if err != nil {
 					return err
 				}

@@ -9,8 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/sessions"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/workflows"
 )
 
@@ -41,10 +40,10 @@ func (a *app) stop(ctx context.Context, t *turnClient, session string) error {
 		return err
 	}
 	if r.Message == "" {
-		a.note("turn %s is %s", s.Turn, r.State)
+		a.note("turn %s is %s", s.ID, r.State)
 		return nil
 	}
-	a.note("turn %s is %s: %s", s.Turn, r.State, r.Message)
+	a.note("turn %s is %s: %s", s.ID, r.State, r.Message)
 	return nil
 }
 
@@ -55,42 +54,15 @@ const stopWithin = 30 * time.Second
 func (t *turnClient) stop(ctx context.Context, s started) (workflows.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, stopWithin)
 	defer cancel()
-	if err := t.sessions.Stop(ctx, s.Session); err != nil && !errors.Is(err, sessions.ErrNotRunning) {
+	if err := t.client.Stop(ctx, s.Session); err != nil && !errors.Is(err, client.ErrNotRunning) {
 		return workflows.Result{}, err
 	}
 	var r workflows.Result
-	err := t.patiently(func() (err error) { r, err = t.result(ctx, s); return err })
+	err := t.patiently(func() (err error) { r, err = t.client.Wait(ctx, s.Turn); return err })
 	if err != nil && ctx.Err() == context.DeadlineExceeded {
 		return r, &exitError{code: exitCancelled, cause: fmt.Errorf("the turn is asked to stop, and no worker has done so within %s: it stops when one runs", stopWithin)}
 	}
 	return r, err
-}
-
-// result waits for a turn's end without showing it.
-func (t *turnClient) result(ctx context.Context, s started) (workflows.Result, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	over := t.await(ctx, s)
-	for {
-		changed := t.store.Changed(ctx)
-		row, err := t.store.Turn(ctx, s.Turn)
-		switch {
-		case err == nil && row.State.Terminal():
-			return t.recorded(ctx, s.Turn, "")
-		case err != nil && !errors.Is(err, journal.ErrNotFound):
-			return workflows.Result{}, err
-		}
-		select {
-		case <-changed:
-		case end := <-over:
-			if end.err == nil && end.result.Turn == s.Turn || end.err != nil && !errors.Is(end.err, errMovedOn) {
-				return end.result, end.err
-			}
-			over = nil // the session has gone on, and the journal has the turn's end
-		case <-ctx.Done():
-			return workflows.Result{}, ctx.Err()
-		}
-	}
 }
 
 // attachHint is the command that follows the turn again.
@@ -104,7 +76,7 @@ func (t *turnClient) attachHint(s started) string {
 // leave detaches, and stops the turn where Ctrl-C is pressed again. Only Ctrl-C does: a SIGTERM is of somebody who wants
 // this program to end.
 func (t *turnClient) leave(s started, first os.Signal, signals <-chan os.Signal) error {
-	offered := t.sessions != nil && first == os.Interrupt
+	offered := t.online && first == os.Interrupt
 	again := ""
 	if offered {
 		again = "; press Ctrl-C again to stop it"

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -61,7 +62,7 @@ func (t *turnClient) waiting(ctx context.Context, session string, kinds ...turn.
 			return nil, err
 		}
 	}
-	all, err := t.store.Waiting(ctx, session, 1000)
+	all, err := t.client.Pending(ctx, client.PendingInput{Session: session, Limit: 1000})
 	return slices.DeleteFunc(all, func(w journal.WaitRecord) bool { return !slices.Contains(kinds, w.Kind) }), err
 }
 

@@ -10,10 +10,9 @@ import (
 	"os/user"
 	"time"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/sessions"
 	"github.com/everturn/everturn/starter/terminal"
-	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -35,33 +34,33 @@ func shownWhole(w journal.WaitRecord) error {
 }
 
 // decide tells the turn. A call is allowed with the hash of the arguments that were shown, and denied whatever they are.
-func (t *turnClient) decide(ctx context.Context, w journal.WaitRecord, d decision) (workflows.ApprovalResult, error) {
+func (t *turnClient) decide(ctx context.Context, w journal.WaitRecord, d decision) (client.DecideResult, error) {
+	in := client.DecideInput{
+		Session: w.Session, Turn: w.Turn, Call: w.ID, ArgumentsHash: w.ArgumentsHash, By: whoami(), Reason: d.reason, Grant: d.always,
+	}
+	decide := t.client.Deny
 	if d.allow {
 		if err := shownWhole(w); err != nil {
-			return workflows.ApprovalResult{}, err
+			return client.DecideResult{}, err
 		}
+		decide = t.client.Approve
 	}
-	r, err := t.sessions.Approve(ctx, w.Session, workflows.Approval{
-		Version: workflows.WireVersion, Turn: w.Turn, Call: w.ID, Allow: d.allow, ArgumentsHash: w.ArgumentsHash,
-		By: whoami(), Reason: d.reason, Always: d.always,
-	})
+	r, err := decide(ctx, in)
 	return r, peopleError(w, err)
 }
 
 // answer answers a question of the model.
 func (t *turnClient) answer(ctx context.Context, w journal.WaitRecord, text string) error {
-	_, err := t.sessions.Answer(ctx, w.Session, workflows.Answer{
-		Version: workflows.WireVersion, Turn: w.Turn, Question: w.ID, Text: text, By: whoami(),
-	})
-	return peopleError(w, err)
+	return peopleError(w, t.client.Answer(ctx, client.AnswerInput{
+		Session: w.Session, Turn: w.Turn, Question: w.ID, Text: text, By: whoami(),
+	}))
 }
 
 // reply answers a question of a tool's server.
 func (t *turnClient) reply(ctx context.Context, w journal.WaitRecord, r turn.Reply) error {
-	_, err := t.sessions.Answer(ctx, w.Session, workflows.Answer{
-		Version: workflows.WireVersion, Turn: w.Turn, Question: w.ID, Reply: &r, By: whoami(),
-	})
-	return peopleError(w, err)
+	return peopleError(w, t.client.Respond(ctx, client.RespondInput{
+		Session: w.Session, Turn: w.Turn, Request: w.ID, Response: r, By: whoami(),
+	}))
 }
 
 // peopleError says what to do about a decision that was not taken.
@@ -71,9 +70,9 @@ func peopleError(w journal.WaitRecord, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, sessions.ErrNotRunning):
+	case errors.Is(err, client.ErrNotRunning):
 		return usage("%w: the turn of session %q is over and takes no more decisions; `starter show %s` shows how it ended", err, w.Session, session)
-	case errors.Is(err, sessions.ErrNoWorker):
+	case errors.Is(err, client.ErrNoWorker):
 		return noWorker(fmt.Sprintf("what was said about %s may count yet: Temporal has it, and gives it to the turn when a worker runs. Look at `starter show %s` before you decide again", w.ID, session))
 	case !errors.As(err, &refused):
 		return err
@@ -107,22 +106,10 @@ func whoami() string {
 	return name + "@" + host
 }
 
-// openWaits are a turn's waits that nobody has said anything to.
-func openWaits(ctx context.Context, store journal.Store, turnID string) ([]journal.WaitRecord, error) {
-	waits, err := store.Waits(ctx, turnID)
-	var open []journal.WaitRecord
-	for _, w := range waits {
-		if w.Ruling == nil {
-			open = append(open, w)
-		}
-	}
-	return open, err
-}
-
 // rest are the turn's chunks that are in the journal and were not seen yet.
 func (f *follower) rest(ctx context.Context) iter.Seq2[turn.Chunk, error] {
 	return func(yield func(turn.Chunk, error) bool) {
-		chunks, err := f.store.Chunks(ctx, f.s.Turn, f.seen, 1000)
+		chunks, err := f.store.Chunks(ctx, f.s.ID, f.seen, 1000)
 		for _, c := range chunks {
 			f.seen = c.Index
 			if !yield(c, nil) {

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/sessions"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -80,8 +80,8 @@ func TestDecisionsThatWereNotTakenSayWhatToDo(t *testing.T) {
 		says string
 	}{
 		"taken":          {nil, exitAnswered, ""},
-		"over":           {sessions.ErrNotRunning, exitConfig, "takes no more decisions; `starter show 'it'\\''s one'`"},
-		"no worker":      {sessions.ErrNoWorker, exitUnreachable, "start one with `starter dev` or `go run ./worker`; what was said about 1.0 may count yet"},
+		"over":           {client.ErrNotRunning, exitConfig, "takes no more decisions; `starter show 'it'\\''s one'`"},
+		"no worker":      {client.ErrNoWorker, exitUnreachable, "start one with `starter dev` or `go run ./worker`; what was said about 1.0 may count yet"},
 		"not asked":      {turn.Errorf(turn.CodeNotWaiting, nil, "no approval is open"), exitConfig, "no approval is open; `starter approve` lists what waits"},
 		"drift":          {turn.Errorf(turn.CodeToolDrift, nil, "other arguments"), exitFailed, "other arguments; look at it again with `starter approve"},
 		"expired":        {turn.Errorf(turn.CodeApprovalExpired, nil, "it has expired"), exitFailed, "it has expired; `starter attach"},
@@ -98,17 +98,17 @@ func TestDecisionsThatWereNotTakenSayWhatToDo(t *testing.T) {
 }
 
 func TestMessagesThatWereNotTakenSayWhatToDo(t *testing.T) {
-	a := sessions.Accepted{Session: "s", MessageID: "m1"}
+	a := client.Turn{Session: "s", MessageID: "m1"}
 	for name, c := range map[string]struct {
 		err   error
 		alone bool
 		code  int
 		says  string
 	}{
-		"busy":        {turn.Errorf(turn.CodeSessionBusy, nil, "a turn runs"), true, exitFailed, "stop it with `starter stop s`"},
+		"busy":        {errors.Join(client.ErrBusy, turn.Errorf(turn.CodeSessionBusy, nil, "a turn runs")), true, exitFailed, "stop it with `starter stop s`"},
 		"a full desk": {turn.Errorf(turn.CodeSessionBusy, nil, "100 messages wait"), false, exitFailed, "100 messages wait"},
-		"empty":       {turn.Errorf(turn.CodeConfigInvalid, nil, "the message is empty"), false, exitConfig, "the message is empty"},
-		"no worker":   {sessions.ErrNoWorker, false, exitUnreachable, "--message-id m1"},
+		"empty":       {errors.Join(client.ErrInvalid, turn.Errorf(turn.CodeConfigInvalid, nil, "the message is empty")), false, exitConfig, "the message is empty"},
+		"no worker":   {client.ErrNoWorker, false, exitUnreachable, "--message-id m1"},
 	} {
 		err := sendError(a, c.alone, c.err)
 		assert.Equal(t, c.code, exitCode(err), name)
@@ -127,45 +127,6 @@ func TestRulings(t *testing.T) {
 		r.At = at
 		assert.Equal(t, want, ruling(r))
 	}
-}
-
-func TestWholeAnswers(t *testing.T) {
-	long := strings.Repeat("long ", 1000)
-	preview := turn.Cut(long, 4096)
-	for name, c := range map[string]struct {
-		preview    string
-		candidates []string
-		want       string
-		cut        bool
-	}{
-		"short":                    {"short", []string{"short and long"}, "short", false},
-		"streamed":                 {preview, []string{long}, long, false},
-		"of the transcript":        {preview, []string{"only the end", long}, long, false},
-		"nowhere":                  {preview, []string{"", "other"}, preview, true},
-		"the model's own ellipsis": {"to be continued…", []string{"to be continued…"}, "to be continued…", false},
-		"its own, streamed no":     {"to be continued…", nil, "to be continued…", false},
-		"empty":                    {"", []string{"x"}, "", false},
-	} {
-		text, cut := whole(c.preview, c.candidates...)
-		assert.Equal(t, c.want, text, name)
-		assert.Equal(t, c.cut, cut, name)
-	}
-}
-
-func TestAReaderBeginsWithItsMessage(t *testing.T) {
-	joined := func(id string) turn.Chunk {
-		return turn.Chunk{Kind: turn.ChunkMessageJoined, Data: []byte(`{"message_id":"` + id + `","text":""}`)}
-	}
-	b := begins{message: "m2"}
-	var seen []bool
-	for _, c := range []turn.Chunk{text(1, "before"), joined("m1"), joined("m2"), text(2, "after"), joined("m3")} {
-		seen = append(seen, b.reached(c))
-	}
-	assert.Equal(t, []bool{false, false, true, true, true}, seen)
-	lost := begins{message: "m2"}
-	assert.True(t, lost.reached(turn.Chunk{Kind: turn.ChunkTurnCompleted}), "the end is always shown")
-	var own begins
-	assert.True(t, own.reached(text(1, "first")))
 }
 
 func TestLinksOfTheWebUI(t *testing.T) {

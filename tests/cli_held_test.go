@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/tests/script"
 	"github.com/everturn/everturn/workflows"
@@ -154,13 +155,13 @@ func TestATurnTakesNoAlwaysThatSparesNothing(t *testing.T) {
 		shop.host(), func(c *config.Config) { c.Policy.Taint = config.TaintOn })
 	r.work()
 	a := r.say(session(t), workflows.Message{ID: "m1", Text: "Look around."})
-	w := r.waits(a.Turn, 1)[0]
+	w := r.waits(a.ID, 1)[0]
 	assert.Equal(t, turn.AlwaysCall, w.Widest)
-	approval := workflows.Approval{Turn: a.Turn, Call: w.ID, Allow: true, ArgumentsHash: w.ArgumentsHash, Always: turn.AlwaysTool}
-	_, err := r.people().Approve(t.Context(), session(t), approval)
+	approval := client.DecideInput{Session: session(t), Turn: a.ID, Call: w.ID, ArgumentsHash: w.ArgumentsHash, Grant: turn.AlwaysTool}
+	_, err := r.people().Approve(t.Context(), approval)
 	assert.ErrorContains(t, err, "would not spare the question")
-	approval.Always = turn.AlwaysCall
-	_, err = r.people().Approve(t.Context(), session(t), approval)
+	approval.Grant = turn.AlwaysCall
+	_, err = r.people().Approve(t.Context(), approval)
 	require.NoError(t, err)
 	assert.Equal(t, "Done.", r.answered(session(t), "m1").Answer)
 	var export bytes.Buffer

@@ -15,7 +15,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/everturn/everturn/cluster"
+	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/internal/statedir"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/tests/script"
@@ -20,8 +21,8 @@ func confirm(text string) script.Reply {
 
 // reply answers what a server asks.
 func (r *rig) reply(session string, w journal.WaitRecord, action turn.ReplyAction, content string) error {
-	_, err := r.people().Answer(r.t.Context(), session, workflows.Answer{
-		Question: w.ID, By: "ann", Reply: &turn.Reply{Action: action, Content: json.RawMessage(content)},
+	err := r.people().Respond(r.t.Context(), client.RespondInput{Session: session,
+		Request: w.ID, By: "ann", Response: turn.Reply{Action: action, Content: json.RawMessage(content)},
 	})
 	return err
 }
@@ -33,7 +34,7 @@ func TestAServersQuestionOutlivesWorkerAndServer(t *testing.T) {
 	r := newRig(t, script.Steps(confirm("x"), script.Text("Confirmed.")), l.host(config.MCPTool{}))
 	old := r.process()
 	begun := r.say(t.Name(), workflows.Message{Text: "Confirm it."})
-	wait := r.waits(begun.Turn, 1)[0]
+	wait := r.waits(begun.ID, 1)[0]
 	assert.Equal(t, "e1.0.1", wait.ID)
 	assert.Equal(t, turn.WaitElicitation, wait.Kind)
 	require.NotNil(t, wait.Inquiry)
@@ -43,12 +44,12 @@ func TestAServersQuestionOutlivesWorkerAndServer(t *testing.T) {
 	gone(t, first)
 	r.process()
 	require.NoError(t, r.reply(t.Name(), wait, turn.ReplyAccept, `{"sure":true}`))
-	assert.Equal(t, "Confirmed.", r.ended(begun.Turn).Answer)
+	assert.Equal(t, "Confirmed.", r.ended(begun.ID).Answer)
 	assert.NotEqual(t, first, l.server(), "another process of the server has done it")
 	assert.Equal(t, 1, l.count("effect", "x"))
-	assert.Equal(t, turn.OutcomeOK, r.calls(begun.Turn, 1)[0].Outcome)
+	assert.Equal(t, turn.OutcomeOK, r.calls(begun.ID, 1)[0].Outcome)
 	r.sound(t.Name())
-	r.keep("v1-elicited", t.Name(), begun.Turn)
+	r.keep("v1-elicited", t.Name(), begun.ID)
 }
 
 // What cannot be an answer reaches no server; what does not fit its schema is asked for again; a second answer is too late.
@@ -58,22 +59,22 @@ func TestAnswersToServersAreChecked(t *testing.T) {
 	r := newRig(t, script.Steps(confirm("x"), script.Text("Not confirmed.")), l.host(config.MCPTool{}))
 	r.work()
 	begun := r.say(t.Name(), workflows.Message{Text: "Confirm it."})
-	wait := r.waits(begun.Turn, 1)[0]
-	_, err := r.people().Answer(t.Context(), t.Name(), workflows.Answer{Question: wait.ID, Text: "yes"})
+	wait := r.waits(begun.ID, 1)[0]
+	err := r.people().Answer(t.Context(), client.AnswerInput{Session: t.Name(), Question: wait.ID, Text: "yes"})
 	require.ErrorContains(t, err, "fields")
 	require.ErrorContains(t, r.reply(t.Name(), wait, "perhaps", `{}`), "accept, decline or cancel")
 	require.ErrorContains(t, r.reply(t.Name(), wait, turn.ReplyAccept, `[1]`), "JSON object")
 	require.NoError(t, r.reply(t.Name(), wait, turn.ReplyAccept, `{"sure":"maybe"}`))
-	again := r.waits(begun.Turn, 2)[1]
+	again := r.waits(begun.ID, 2)[1]
 	assert.Equal(t, "e1.0.2", again.ID)
 	assert.Zero(t, l.count("replied", "x"), "an answer that does not fit was not sent")
 	require.Error(t, r.reply(t.Name(), wait, turn.ReplyAccept, `{"sure":true}`), "it was answered")
 	require.NoError(t, r.reply(t.Name(), again, turn.ReplyDecline, ""))
-	assert.Equal(t, "Not confirmed.", r.ended(begun.Turn).Answer)
+	assert.Equal(t, "Not confirmed.", r.ended(begun.ID).Answer)
 	assert.Zero(t, l.count("effect", "x"))
-	assert.Contains(t, r.calls(begun.Turn, 1)[0].Text, "not appended x: decline")
+	assert.Contains(t, r.calls(begun.ID, 1)[0].Text, "not appended x: decline")
 	r.sound(t.Name())
-	r.keep("v1-elicited-again", t.Name(), begun.Turn)
+	r.keep("v1-elicited-again", t.Name(), begun.ID)
 }
 
 // A turn that is stopped while a server's question is open leaves the call unknown: its server has begun.
@@ -86,13 +87,13 @@ func TestAStopLeavesAServersQuestion(t *testing.T) {
 	), l.host(config.MCPTool{}))
 	r.work()
 	begun := r.say(t.Name(), workflows.Message{Text: "the first"})
-	wait := r.waits(begun.Turn, 1)[0]
+	wait := r.waits(begun.ID, 1)[0]
 	require.NoError(t, r.people().Stop(t.Context(), t.Name()))
-	assert.Equal(t, turn.StateCancelled, r.ended(begun.Turn).State)
+	assert.Equal(t, turn.StateCancelled, r.ended(begun.ID).State)
 	require.Error(t, r.reply(t.Name(), wait, turn.ReplyAccept, `{"sure":true}`))
-	assert.Equal(t, turn.OutcomeUnknown, r.calls(begun.Turn, 1)[0].Outcome)
-	assert.Equal(t, "The second answer.", r.ended(r.say(t.Name(), workflows.Message{Text: "the second"}).Turn).Answer)
+	assert.Equal(t, turn.OutcomeUnknown, r.calls(begun.ID, 1)[0].Outcome)
+	assert.Equal(t, "The second answer.", r.ended(r.say(t.Name(), workflows.Message{Text: "the second"}).ID).Answer)
 	assert.Zero(t, l.count("effect", "x"))
 	r.sound(t.Name())
-	r.keep("v1-elicited-stopped", t.Name(), begun.Turn)
+	r.keep("v1-elicited-stopped", t.Name(), begun.ID)
 }

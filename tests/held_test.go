@@ -53,13 +53,13 @@ func TestWhatACallIsHeldForEndsWithItsWorker(t *testing.T) {
 	r := newRig(t, script.Steps(confirm("x"), script.Text("Given up.")), l.host(config.MCPTool{}), older)
 	first := r.process()
 	begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Confirm it."})
-	wait := r.waits(begun.Turn, 1)[0]
+	wait := r.waits(begun.ID, 1)[0]
 	assert.Equal(t, "h1.0.1.1", wait.ID)
 	first.kill()
 	r.process()
 	assert.Equal(t, "Given up.", r.answered(session(t), "m1").Answer)
-	assert.Equal(t, turn.OutcomeUnknown, r.calls(begun.Turn, 1)[0].Outcome)
-	waits, err := r.store.Waits(t.Context(), begun.Turn)
+	assert.Equal(t, turn.OutcomeUnknown, r.calls(begun.ID, 1)[0].Outcome)
+	waits, err := r.store.Waits(t.Context(), begun.ID)
 	require.NoError(t, err)
 	require.Len(t, waits, 1)
 	require.NotNil(t, waits[0].Ruling)
@@ -84,11 +84,11 @@ func TestSamplingIsRefused(t *testing.T) {
 			r.work()
 			begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Summarise it."})
 			assert.Equal(t, "No summary.", r.answered(session(t), "m1").Answer)
-			text := r.calls(begun.Turn, 1)[0].Text
+			text := r.calls(begun.ID, 1)[0].Text
 			assert.Contains(t, text, "Everturn does not support sampling")
 			assert.Contains(t, text, "SEP-2577")
 			assert.Len(t, r.model.Requests(), 2, "the model was asked for the turn's own steps only")
-			waits, err := r.store.Waits(t.Context(), begun.Turn)
+			waits, err := r.store.Waits(t.Context(), begun.ID)
 			require.NoError(t, err)
 			assert.Empty(t, waits)
 			r.sound(session(t))

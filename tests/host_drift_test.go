@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/tests/script"
 	"github.com/everturn/everturn/workflows"
@@ -206,13 +207,13 @@ func TestALyingAnnotationPermitsNothing(t *testing.T) {
 		shop.host(), func(c *config.Config) { c.Policy.Taint = config.TaintOn })
 	r.work()
 	a := r.say(session(t), workflows.Message{ID: "m1", Text: "Look around."})
-	w := r.waits(a.Turn, 1)[0]
+	w := r.waits(a.ID, 1)[0]
 	assert.Equal(t, turn.WaitApproval, w.Kind)
 	assert.Equal(t, "mcp/shop/peek", w.Tool)
 	assert.JSONEq(t, `{"text":"peeked"}`, w.Arguments, "the person sees what would run")
 	assert.NotEmpty(t, w.Why)
 	assert.Zero(t, shop.noted("begun", "peeked"))
-	_, err := r.people().Approve(t.Context(), session(t), workflows.Approval{Turn: a.Turn, Call: w.ID, ArgumentsHash: w.ArgumentsHash})
+	_, err := r.people().Deny(t.Context(), client.DecideInput{Session: session(t), Turn: a.ID, Call: w.ID, ArgumentsHash: w.ArgumentsHash})
 	require.NoError(t, err)
 	rec := r.answered(session(t), "m1")
 	assert.Equal(t, "Done.", rec.Answer)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/tests/script"
 	"github.com/everturn/everturn/workflows"
@@ -24,7 +25,7 @@ func TestAServersQuestionIsAnsweredAfterWorkerAndServerWereReplaced(t *testing.T
 	first := r.process()
 	a := r.say(t.Name(), workflows.Message{ID: "m1", Text: "Append it, if I may say so."})
 	for round := 1; round <= 2; round++ {
-		w := r.waits(a.Turn, round)[round-1]
+		w := r.waits(a.ID, round)[round-1]
 		assert.Equal(t, turn.WaitElicitation, w.Kind)
 		require.NotNil(t, w.Inquiry)
 		assert.Contains(t, w.Inquiry.Message, "Append x")
@@ -35,8 +36,8 @@ func TestAServersQuestionIsAnsweredAfterWorkerAndServerWereReplaced(t *testing.T
 		gone(t, server)
 		first = r.process()
 		require.Eventually(t, func() bool {
-			_, err := r.people().Answer(t.Context(), t.Name(), workflows.Answer{Turn: a.Turn, Question: w.ID, By: "somebody",
-				Reply: &turn.Reply{Action: turn.ReplyAccept, Content: json.RawMessage(`{"sure":true,"note":"by another"}`)}})
+			err := r.people().Respond(t.Context(), client.RespondInput{Session: t.Name(), Turn: a.ID, Request: w.ID, By: "somebody",
+				Response: turn.Reply{Action: turn.ReplyAccept, Content: json.RawMessage(`{"sure":true,"note":"by another"}`)}})
 			return err == nil
 		}, within, 100*time.Millisecond)
 	}
@@ -45,7 +46,7 @@ func TestAServersQuestionIsAnsweredAfterWorkerAndServerWereReplaced(t *testing.T
 	assert.Equal(t, 1, l.count("effect", "x"))
 	assert.Equal(t, 1, l.count("begun", "x"))
 	assert.Equal(t, 2, l.count("asked", "x"), "nothing was asked twice")
-	call := r.calls(a.Turn, 1)[0]
+	call := r.calls(a.ID, 1)[0]
 	assert.Equal(t, turn.OutcomeOK, call.Outcome)
 	assert.Equal(t, "appended x", call.Text)
 	requests := r.model.Requests()
@@ -81,12 +82,12 @@ func TestAServersQuestionMayBeDeclined(t *testing.T) {
 			r := newRig(t, script.Steps(script.Call("mcp_shop_confirm", `{"text":"x"}`), script.Text("Then not.")), shop.host())
 			r.work()
 			a := r.say(session(t), workflows.Message{ID: "m1", Text: "Append it, if I may say so."})
-			w := r.waits(a.Turn, 1)[0]
-			_, err := r.people().Answer(t.Context(), session(t), workflows.Answer{Turn: a.Turn, Question: w.ID, Reply: &c.reply})
+			w := r.waits(a.ID, 1)[0]
+			err := r.people().Respond(t.Context(), client.RespondInput{Session: session(t), Turn: a.ID, Request: w.ID, Response: c.reply})
 			require.NoError(t, err)
 			assert.Equal(t, "Then not.", r.answered(session(t), "m1").Answer)
 			assert.Zero(t, shop.noted("effect", "x"))
-			assert.Contains(t, r.calls(a.Turn, 1)[0].Text, "not appended x: "+c.heard)
+			assert.Contains(t, r.calls(a.ID, 1)[0].Text, "not appended x: "+c.heard)
 		})
 	}
 }
@@ -100,18 +101,18 @@ func TestAServerThatAsksWithoutEndComesToOne(t *testing.T) {
 	a := r.say(session(t), workflows.Message{ID: "m1", Text: "Append it, if I may say so."})
 	answered := map[string]bool{}
 	require.Eventually(t, func() bool {
-		list, _ := r.store.Waits(t.Context(), a.Turn) // there are none before the turn is in the journal
+		list, _ := r.store.Waits(t.Context(), a.ID) // there are none before the turn is in the journal
 		for _, w := range list {
 			if !answered[w.ID] && w.Ruling == nil {
-				_, err := r.people().Answer(t.Context(), session(t), workflows.Answer{Turn: a.Turn, Question: w.ID,
-					Reply: &turn.Reply{Action: turn.ReplyAccept, Content: json.RawMessage(`{"sure":true}`)}})
+				err := r.people().Respond(t.Context(), client.RespondInput{Session: session(t), Turn: a.ID, Request: w.ID,
+					Response: turn.Reply{Action: turn.ReplyAccept, Content: json.RawMessage(`{"sure":true}`)}})
 				answered[w.ID] = err == nil
 			}
 		}
-		rec, err := r.store.Turn(t.Context(), a.Turn)
+		rec, err := r.store.Turn(t.Context(), a.ID)
 		return err == nil && rec.State.Terminal()
 	}, within, 20*time.Millisecond, "the turn is asked for ever")
 	assert.LessOrEqual(t, len(answered), 33)
 	assert.Zero(t, shop.noted("effect", "x"))
-	assert.Equal(t, "Enough.", r.ended(a.Turn).Answer)
+	assert.Equal(t, "Enough.", r.ended(a.ID).Answer)
 }

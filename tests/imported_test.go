@@ -43,8 +43,8 @@ func TestAnImportBringsNoPermission(t *testing.T) {
 	r := newRig(t, script.Steps(appendText("before"), script.Text("Done.")), l.host(config.MCPTool{}), ask)
 	r.work()
 	begun := r.say(t.Name(), workflows.Message{Text: "the first"})
-	r.allow(t.Name(), r.waits(begun.Turn, 1)[0], turn.AlwaysTool)
-	assert.Equal(t, "Done.", r.ended(begun.Turn).Answer)
+	r.allow(t.Name(), r.waits(begun.ID, 1)[0], turn.AlwaysTool)
+	assert.Equal(t, "Done.", r.ended(begun.ID).Answer)
 	var export bytes.Buffer
 	require.NoError(t, r.store.Export(t.Context(), t.Name(), &export))
 
@@ -67,10 +67,10 @@ func TestAnImportBringsNoPermission(t *testing.T) {
 			out := imported.Withheld[0]
 			assert.Equal(t, []any{"mcp/ledger/append", turn.AlwaysTool, "ann"}, []any{out.Tool, out.Scope, out.By})
 			begun := r.say(id, workflows.Message{Text: "the second"})
-			wait := r.waits(begun.Turn, 1)[0]
+			wait := r.waits(begun.ID, 1)[0]
 			assert.Zero(t, l.count("effect", "after"))
 			r.allow(id, wait, "")
-			assert.Equal(t, "Done again.", r.ended(begun.Turn).Answer)
+			assert.Equal(t, "Done again.", r.ended(begun.ID).Answer)
 			assert.Equal(t, 1, l.count("effect", "after"))
 			r.sound(id)
 		})

@@ -11,12 +11,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/sdk/client"
+	sdk "go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/engine"
-	"github.com/everturn/everturn/sessions"
 	"github.com/everturn/everturn/tests/script"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -26,8 +26,8 @@ import (
 func (r *rig) update(session, name string, arg any) error {
 	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
 	defer cancel()
-	h, err := r.client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-		WorkflowID: session, UpdateName: name, Args: []any{arg}, WaitForStage: client.WorkflowUpdateStageCompleted,
+	h, err := r.client.UpdateWorkflow(ctx, sdk.UpdateWorkflowOptions{
+		WorkflowID: session, UpdateName: name, Args: []any{arg}, WaitForStage: sdk.WorkflowUpdateStageCompleted,
 	})
 	if err != nil {
 		return err
@@ -57,9 +57,9 @@ func TestAMessageWithoutAnIDIsTakenOnce(t *testing.T) {
 	r.reach(gate)
 	require.NoError(t, r.update(session(t), workflows.SendUpdate, workflows.Message{Text: "And this?"}))
 	gate.Release()
-	r.awaitChunk(first.Turn, turn.ChunkTextDelta)
+	r.awaitChunk(first.ID, turn.ChunkTextDelta)
 	require.NoError(t, r.people().Stop(t.Context(), session(t)))
-	assert.Equal(t, turn.StateCancelled, r.ended(first.Turn).State)
+	assert.Equal(t, turn.StateCancelled, r.ended(first.ID).State)
 	messages, _ := r.transcript(session(t))
 	var said []string
 	for _, m := range messages {
@@ -89,12 +89,12 @@ func TestAnInboxNeverOutgrowsWhatTravels(t *testing.T) {
 	refused(t, turn.CodeSessionBusy, r.update(session(t), workflows.SendUpdate, workflows.Message{ID: "more", Text: bulky}))
 	refused(t, turn.CodeConfigInvalid, r.update(session(t), workflows.SendUpdate, workflows.Message{ID: "long", Text: bulky + bulky}))
 	for _, id := range []string{"a", "b", "c"} { // by way of the journal
-		_, err := r.people().Send(t.Context(), sessions.Request{Session: session(t), Message: workflows.Message{ID: id, Text: bulky}})
+		_, err := r.people().Send(t.Context(), client.SendInput{Session: session(t), Message: workflows.Message{ID: id, Text: bulky}})
 		require.NoError(t, err)
 	}
 	gate.Release()
-	assert.Equal(t, "Done.", r.ended(first.Turn).Answer)
-	assert.Equal(t, first.Turn, r.answered(session(t), "c").ID)
+	assert.Equal(t, "Done.", r.ended(first.ID).Answer)
+	assert.Equal(t, first.ID, r.answered(session(t), "c").ID)
 	r.sound(session(t))
 }
 
@@ -104,17 +104,17 @@ func TestAStoppedTurnTakesNoAnswer(t *testing.T) {
 	r := newRig(t, script.Call("ask_user", `{"question":"Which file?"}`))
 	r.work()
 	first := r.say(session(t), workflows.Message{Text: "Read."})
-	r.waits(first.Turn, 1)
-	r.searched(`EverturnState = "waiting" AND WorkflowId = "`+session(t)+`"`, first.Turn)
+	r.waits(first.ID, 1)
+	r.searched(`EverturnState = "waiting" AND WorkflowId = "`+session(t)+`"`, first.ID)
 	release := r.lock()
 	require.NoError(t, r.people().Stop(t.Context(), session(t)))
 	require.Eventually(t, func() bool {
-		return count(r.events(session(t), first.Turn), enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED) > 0 &&
-			count(r.events(session(t), first.Turn), enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED) > 1
+		return count(r.events(session(t), first.ID), enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED) > 0 &&
+			count(r.events(session(t), first.ID), enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED) > 1
 	}, time.Minute, 50*time.Millisecond, "the turn is never settled with patience")
 	refused(t, turn.CodeNotWaiting, r.update(session(t), workflows.AnswerUpdate, workflows.Answer{Question: "q1", Text: "main.go"}))
 	release()
-	assert.Equal(t, turn.StateCancelled, r.ended(first.Turn).State)
+	assert.Equal(t, turn.StateCancelled, r.ended(first.ID).State)
 	r.sound(session(t))
 }
 
@@ -140,13 +140,13 @@ func TestARunThatCannotBeginTakesNoMessage(t *testing.T) {
 	r := newRig(t, script.Text("Hello."))
 	r.work()
 	id := session(t) + " "
-	o := client.StartWorkflowOptions{ID: id, TaskQueue: r.cfg.Temporal.TaskQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING}
+	o := sdk.StartWorkflowOptions{ID: id, TaskQueue: r.cfg.Temporal.TaskQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	h, err := r.client.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
+	h, err := r.client.UpdateWithStartWorkflow(ctx, sdk.UpdateWithStartWorkflowOptions{
 		StartWorkflowOperation: r.client.NewWithStartWorkflowOperation(o, workflows.TurnWorkflow, workflows.Input{}),
-		UpdateOptions: client.UpdateWorkflowOptions{UpdateID: "m1", WorkflowID: id, UpdateName: workflows.SendUpdate,
-			Args: []any{workflows.Message{ID: "m1", Text: "Hello?"}}, WaitForStage: client.WorkflowUpdateStageCompleted},
+		UpdateOptions: sdk.UpdateWorkflowOptions{UpdateID: "m1", WorkflowID: id, UpdateName: workflows.SendUpdate,
+			Args: []any{workflows.Message{ID: "m1", Text: "Hello?"}}, WaitForStage: sdk.WorkflowUpdateStageCompleted},
 	})
 	if err == nil {
 		err = h.Get(ctx, nil)
@@ -167,7 +167,7 @@ func TestAlwaysSaidTooLateIsRefused(t *testing.T) {
 	r := newRig(t, script.Steps(script.Calls(script.ToolCall{Name: "local_touch", Arguments: `{"text":"a"}`}, script.ToolCall{Name: "local_touch", Arguments: `{"text":"b"}`}), script.Text("Done.")), askToTouch)
 	r.work(touching(&effects))
 	first := r.say(session(t), workflows.Message{Text: "Touch."})
-	w := r.waits(first.Turn, 2)
+	w := r.waits(first.ID, 2)
 	once := workflows.Approval{Call: w[0].ID, Allow: true, ArgumentsHash: w[0].ArgumentsHash, By: "ann"}
 	always := once
 	always.Always = turn.AlwaysTool
@@ -177,7 +177,7 @@ func TestAlwaysSaidTooLateIsRefused(t *testing.T) {
 	refused(t, turn.CodeNotWaiting, r.update(session(t), workflows.ApproveUpdate, always))
 	always.Call, always.ArgumentsHash = w[1].ID, w[1].ArgumentsHash
 	require.NoError(t, r.update(session(t), workflows.ApproveUpdate, always))
-	assert.Equal(t, "Done.", r.ended(first.Turn).Answer)
+	assert.Equal(t, "Done.", r.ended(first.ID).Answer)
 	rules, err := r.store.Rules(t.Context(), session(t))
 	require.NoError(t, err)
 	assert.Len(t, rules, 1)

@@ -12,27 +12,35 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/sessions"
 	"github.com/everturn/everturn/tests/script"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // people is a client of the rig's sessions.
-func (r *rig) people() *sessions.Client {
-	return sessions.New(r.client, sessions.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Agent: "default", Blobs: r.store.PutBlob})
+func (r *rig) people() *client.Client {
+	return client.New(r.client, client.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Agent: "default", Journal: r.store})
+}
+
+// decider is what allows or denies calls.
+func decider(c *client.Client, allow bool) func(context.Context, client.DecideInput) (client.DecideResult, error) {
+	if allow {
+		return c.Approve
+	}
+	return c.Deny
 }
 
 // say sends a message and fails the test where it is not accepted.
-func (r *rig) say(session string, m workflows.Message) sessions.Accepted {
+func (r *rig) say(session string, m workflows.Message) client.Turn {
 	r.t.Helper()
-	a, err := r.people().Send(r.t.Context(), sessions.Request{Session: session, Message: m})
+	a, err := r.people().Send(r.t.Context(), client.SendInput{Session: session, Message: m})
 	require.NoError(r.t, err)
-	if !a.Joined {
-		r.ran = append(r.ran, workflow.Execution{ID: session, RunID: a.Turn})
+	if !a.Merged {
+		r.ran = append(r.ran, workflow.Execution{ID: session, RunID: a.ID})
 	}
 	return a
 }
@@ -104,11 +112,11 @@ func TestAMessageJoinsTheRunningTurnBeforeItsNextInference(t *testing.T) {
 	first := r.say(session(t), workflows.Message{ID: "m1", Text: "Read one."})
 	r.reach(gate)
 	second := r.say(session(t), workflows.Message{ID: "m2", Text: "Read both."})
-	assert.True(t, second.Joined)
-	assert.Equal(t, first.Turn, second.Turn)
+	assert.True(t, second.Merged)
+	assert.Equal(t, first.ID, second.ID)
 	gate.Release()
 	rec := r.answered(session(t), "m2")
-	assert.Equal(t, first.Turn, rec.ID, "the running turn has taken it")
+	assert.Equal(t, first.ID, rec.ID, "the running turn has taken it")
 	assert.Equal(t, "Both are read.", rec.Answer)
 	messages, _ := r.transcript(session(t))
 	var roles []string
@@ -116,9 +124,9 @@ func TestAMessageJoinsTheRunningTurnBeforeItsNextInference(t *testing.T) {
 		roles = append(roles, string(m.Role))
 	}
 	assert.Equal(t, "user assistant tool user assistant", strings.Join(roles, " "), "after the results, before the next answer")
-	_, kinds, _ := r.story(first.Turn)
+	_, kinds, _ := r.story(first.ID)
 	assert.Equal(t, 1, kinds[turn.ChunkMessageJoined])
-	r.keep("v1-joined", session(t), first.Turn)
+	r.keep("v1-joined", session(t), first.ID)
 	r.sound(session(t))
 }
 
@@ -136,12 +144,12 @@ func TestAMessageThatComesTooLateBeginsTheNextTurn(t *testing.T) {
 	r.say(session(t), workflows.Message{ID: "m2", Text: "Second."})
 	r.say(session(t), workflows.Message{ID: "m3", Text: "Third.", After: true})
 	gate.Release()
-	assert.Equal(t, "To the first.", r.ended(first.Turn).Answer)
+	assert.Equal(t, "To the first.", r.ended(first.ID).Answer)
 	second, third := r.answered(session(t), "m2"), r.answered(session(t), "m3")
 	assert.Equal(t, "To the second.", second.Answer)
 	assert.Equal(t, "To the third.", third.Answer)
-	assert.Len(t, map[string]bool{first.Turn: true, second.ID: true, third.ID: true}, 3, "a turn each")
-	r.keep("v1-queued-first", session(t), first.Turn)
+	assert.Len(t, map[string]bool{first.ID: true, second.ID: true, third.ID: true}, 3, "a turn each")
+	r.keep("v1-queued-first", session(t), first.ID)
 	r.keep("v1-queued-middle", session(t), second.ID)
 	r.keep("v1-queued-last", session(t), third.ID)
 	r.ran = append(r.ran, workflow.Execution{ID: session(t), RunID: second.ID}, workflow.Execution{ID: session(t), RunID: third.ID})
@@ -152,11 +160,11 @@ func TestAQuestionIsAnsweredByNameOrByTheNextMessage(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func(r *rig, session string) error{
 		"answer": func(r *rig, session string) error {
-			_, err := r.people().Answer(t.Context(), session, workflows.Answer{Question: "q1", Text: "main.go", By: "ann"})
+			err := r.people().Answer(t.Context(), client.AnswerInput{Session: session, Question: "q1", Text: "main.go", By: "ann"})
 			return err
 		},
 		"message": func(r *rig, session string) error {
-			_, err := r.people().Send(t.Context(), sessions.Request{Session: session, Message: workflows.Message{ID: "m2", Text: "main.go"}})
+			_, err := r.people().Send(t.Context(), client.SendInput{Session: session, Message: workflows.Message{ID: "m2", Text: "main.go"}})
 			return err
 		},
 	} {
@@ -174,27 +182,27 @@ func TestAQuestionIsAnsweredByNameOrByTheNextMessage(t *testing.T) {
 			}
 			stop := r.work()
 			begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Read the file."})
-			wait := r.waits(begun.Turn, 1)[0]
+			wait := r.waits(begun.ID, 1)[0]
 			assert.Equal(t, "q1", wait.ID)
 			assert.Equal(t, "Which file?", wait.Question)
-			rec, err := r.store.Turn(t.Context(), begun.Turn)
+			rec, err := r.store.Turn(t.Context(), begun.ID)
 			require.NoError(t, err)
 			assert.Equal(t, turn.StateWaiting, rec.State)
-			r.searched(`EverturnState = "waiting" AND WorkflowId = "`+session(t)+`"`, begun.Turn)
+			r.searched(`EverturnState = "waiting" AND WorkflowId = "`+session(t)+`"`, begun.ID)
 			stop()
 			r.work()
 			require.NoError(t, answer(r, session(t)), "the worker that asked is gone")
-			end := r.ended(begun.Turn)
+			end := r.ended(begun.ID)
 			assert.Equal(t, "It is read.", end.Answer)
 			assert.Equal(t, 2, end.Steps, "waiting costs none")
-			waits, err := r.store.Waits(t.Context(), begun.Turn)
+			waits, err := r.store.Waits(t.Context(), begun.ID)
 			require.NoError(t, err)
 			require.Len(t, waits, 1)
 			assert.Equal(t, turn.VerdictAnswered, waits[0].Ruling.Verdict)
 			messages, _ := r.transcript(session(t))
 			assert.Equal(t, "Which file?", messages[1].Text)
 			assert.Equal(t, "main.go", messages[2].Text)
-			r.keep("v1-question-"+name, session(t), begun.Turn)
+			r.keep("v1-question-"+name, session(t), begun.ID)
 			r.sound(session(t))
 		})
 	}
@@ -209,23 +217,24 @@ func TestACallRunsOnceWhenAPersonAllowsIt(t *testing.T) {
 			r := newRig(t, script.Steps(script.Call("local_touch", `{"text":"a"}`), script.Text("Done.")), askToTouch)
 			stop := r.work(touching(&effects))
 			begun := r.say(session(t), workflows.Message{Text: "Touch it."})
-			wait := r.waits(begun.Turn, 1)[0]
+			wait := r.waits(begun.ID, 1)[0]
 			assert.Equal(t, "1.0", wait.ID)
 			assert.JSONEq(t, `{"text":"a"}`, wait.Arguments)
 			assert.Zero(t, effects.Load(), "nothing runs before")
 			stop()
 			r.work(touching(&effects))
-			approval := workflows.Approval{Call: wait.ID, Allow: allow, ArgumentsHash: wait.ArgumentsHash, By: "ann", Reason: "not now"}
-			res, err := r.people().Approve(t.Context(), session(t), approval)
+			decide := decider(r.people(), allow)
+			decision := client.DecideInput{Session: session(t), Call: wait.ID, ArgumentsHash: wait.ArgumentsHash, By: "ann", Reason: "not now"}
+			res, err := decide(t.Context(), decision)
 			require.NoError(t, err)
-			assert.Equal(t, allow, res.Allowed)
-			_, err = r.people().Approve(t.Context(), session(t), approval)
+			assert.Equal(t, client.DecideResult{Turn: begun.ID}, res)
+			_, err = decide(t.Context(), decision)
 			if err != nil { // the turn may be over by now
-				require.ErrorIs(t, err, sessions.ErrNotRunning)
+				require.ErrorIs(t, err, client.ErrNotRunning)
 			}
-			end := r.ended(begun.Turn)
+			end := r.ended(begun.ID)
 			assert.Equal(t, "Done.", end.Answer)
-			waits, err := r.store.Waits(t.Context(), begun.Turn)
+			waits, err := r.store.Waits(t.Context(), begun.ID)
 			require.NoError(t, err)
 			assert.Equal(t, "ann", waits[0].Ruling.By)
 			told := r.model.Requests()[1].Chat.Last("tool").Content
@@ -237,7 +246,7 @@ func TestACallRunsOnceWhenAPersonAllowsIt(t *testing.T) {
 				assert.Contains(t, told, "denied")
 				assert.Contains(t, told, "not now")
 			}
-			r.keep("v1-approval-"+name, session(t), begun.Turn)
+			r.keep("v1-approval-"+name, session(t), begun.ID)
 			r.sound(session(t))
 		})
 	}
@@ -253,35 +262,43 @@ func TestAllApprovalsOfAnAnswerComeBeforeItsCalls(t *testing.T) {
 	), script.Text("Done.")), askToTouch)
 	r.work(append(withEcho(), touching(&effects))...)
 	begun := r.say(session(t), workflows.Message{Text: "Touch all."})
-	waits := r.waits(begun.Turn, 2)
-	decide := func(i int, allow bool) (workflows.ApprovalResult, error) {
-		return r.people().Approve(t.Context(), session(t), workflows.Approval{Call: waits[i].ID, Allow: allow, ArgumentsHash: waits[i].ArgumentsHash, By: "ann"})
+	waits := r.waits(begun.ID, 2)
+	decide := func(i int, allow bool) (client.DecideResult, error) {
+		return decider(r.people(), allow)(t.Context(), client.DecideInput{Session: session(t), Call: waits[i].ID, ArgumentsHash: waits[i].ArgumentsHash, By: "ann"})
 	}
 	res, err := decide(1, false)
 	require.NoError(t, err)
-	assert.Equal(t, 1, res.Waiting)
+	assert.Equal(t, 1, res.Pending)
 	assert.Zero(t, effects.Load())
 	_, err = decide(1, true)
-	var refused *turn.Error
-	require.ErrorAs(t, err, &refused, "the first decision stands")
-	assert.Equal(t, turn.CodeNotWaiting, refused.Code)
-	for name, bad := range map[string]workflows.Approval{
-		"drift":       {Call: waits[0].ID, Allow: true, ArgumentsHash: "another"},
-		"no hash":     {Call: waits[0].ID, Allow: true},
-		"no such":     {Call: "9.9", Allow: true, ArgumentsHash: waits[0].ArgumentsHash},
-		"other turn":  {Turn: "another", Call: waits[0].ID, Allow: true, ArgumentsHash: waits[0].ArgumentsHash},
-		"deny always": {Call: waits[0].ID, Always: turn.AlwaysTool, ArgumentsHash: waits[0].ArgumentsHash},
+	var decided *client.DecidedError
+	require.ErrorAs(t, err, &decided, "the first decision stands")
+	require.ErrorIs(t, err, client.ErrAlreadyDecided)
+	assert.Equal(t, turn.VerdictDenied, decided.Decision.Verdict)
+	assert.Equal(t, "ann", decided.Decision.By)
+	for name, bad := range map[string]struct {
+		in    client.DecideInput
+		allow bool
+		want  error
+	}{
+		"drift":      {client.DecideInput{Call: waits[0].ID, ArgumentsHash: "another"}, true, client.ErrArgumentsChanged},
+		"no hash":    {client.DecideInput{Call: waits[0].ID}, true, client.ErrInvalid},
+		"no such":    {client.DecideInput{Call: "9.9", ArgumentsHash: waits[0].ArgumentsHash}, true, client.ErrNotPending},
+		"other turn": {client.DecideInput{Turn: "another", Call: waits[0].ID, ArgumentsHash: waits[0].ArgumentsHash}, true, client.ErrNotPending},
+		"deny with a grant": {client.DecideInput{
+			Call: waits[0].ID, Grant: turn.AlwaysTool, ArgumentsHash: waits[0].ArgumentsHash}, false, client.ErrInvalid},
 	} {
-		_, err := r.people().Approve(t.Context(), session(t), bad)
-		require.ErrorAs(t, err, &refused, name)
+		bad.in.Session = session(t)
+		_, err := decider(r.people(), bad.allow)(t.Context(), bad.in)
+		require.ErrorIs(t, err, bad.want, name)
 	}
 	_, err = decide(0, true)
 	require.NoError(t, err)
-	assert.Equal(t, "Done.", r.ended(begun.Turn).Answer)
+	assert.Equal(t, "Done.", r.ended(begun.ID).Answer)
 	assert.EqualValues(t, 1, effects.Load())
 	messages := paired(t, r, session(t))
 	assert.Equal(t, []turn.Outcome{turn.OutcomeOK, turn.OutcomeOK, turn.OutcomeDenied}, []turn.Outcome{messages[2].Outcome, messages[3].Outcome, messages[4].Outcome})
-	r.keep("v1-approvals-mixed", session(t), begun.Turn)
+	r.keep("v1-approvals-mixed", session(t), begun.ID)
 	r.sound(session(t))
 }
 
@@ -299,13 +316,13 @@ func TestAlwaysAllowSparesTheQuestion(t *testing.T) {
 			r.work(touching(&effects))
 			begun := r.say(session(t), workflows.Message{Text: "Touch."})
 			for n := 1; n <= c.asked; n++ {
-				w := r.waits(begun.Turn, n)[n-1]
-				_, err := r.people().Approve(t.Context(), session(t), workflows.Approval{Call: w.ID, Allow: true, ArgumentsHash: w.ArgumentsHash, Always: c.scope})
+				w := r.waits(begun.ID, n)[n-1]
+				_, err := r.people().Approve(t.Context(), client.DecideInput{Session: session(t), Call: w.ID, ArgumentsHash: w.ArgumentsHash, Grant: c.scope})
 				require.NoError(t, err)
 			}
-			assert.Equal(t, "Done.", r.ended(begun.Turn).Answer)
+			assert.Equal(t, "Done.", r.ended(begun.ID).Answer)
 			assert.EqualValues(t, 3, effects.Load())
-			waits, err := r.store.Waits(t.Context(), begun.Turn)
+			waits, err := r.store.Waits(t.Context(), begun.ID)
 			require.NoError(t, err)
 			assert.Len(t, waits, c.asked)
 			r.sound(session(t))
@@ -341,16 +358,16 @@ func TestWhatNobodyDecidesExpires(t *testing.T) {
 			}))
 			r.work(touching(&effects))
 			begun := r.say(session(t), workflows.Message{Text: "Go."})
-			w := r.waits(begun.Turn, 1)[0]
-			end := r.ended(begun.Turn)
+			w := r.waits(begun.ID, 1)[0]
+			end := r.ended(begun.ID)
 			assert.Equal(t, "Gone on.", end.Answer)
 			assert.Equal(t, c.effects, effects.Load())
-			waits, err := r.store.Waits(t.Context(), begun.Turn)
+			waits, err := r.store.Waits(t.Context(), begun.ID)
 			require.NoError(t, err)
 			assert.Equal(t, c.verdict, waits[0].Ruling.Verdict)
-			_, err = r.people().Approve(t.Context(), session(t), workflows.Approval{Call: w.ID, Allow: true, ArgumentsHash: w.ArgumentsHash})
-			require.ErrorIs(t, err, sessions.ErrNotRunning)
-			r.keep("v1-expired-"+name, session(t), begun.Turn)
+			_, err = r.people().Approve(t.Context(), client.DecideInput{Session: session(t), Call: w.ID, ArgumentsHash: w.ArgumentsHash})
+			require.ErrorIs(t, err, client.ErrNotRunning)
+			r.keep("v1-expired-"+name, session(t), begun.ID)
 			r.sound(session(t))
 		})
 	}
@@ -400,25 +417,25 @@ func TestAStopDoesNotWaitForAnybody(t *testing.T) {
 			r := newRig(t, c.script, askToTouch, func(cfg *config.Config) { cfg.Runtime.ToolTimeout = time.Minute })
 			r.work(hung, touching(&effects))
 			first := r.say(session(t), workflows.Message{Text: "Go."})
-			c.reach(r, first.Turn)
+			c.reach(r, first.ID)
 			if c.say != "" {
 				r.say(session(t), workflows.Message{ID: "late", Text: c.say})
 			}
 			asked := time.Now()
 			require.NoError(t, r.people().Stop(t.Context(), session(t)))
-			rec := r.ended(first.Turn)
+			rec := r.ended(first.ID)
 			t.Logf("settled after %s", time.Since(asked).Round(time.Millisecond))
 			assert.Equal(t, turn.StateCancelled, rec.State)
 			assert.Less(t, time.Since(asked), 30*time.Second, "long before the stream or the tool would give up")
 			c.check(t, r, rec)
 			r.model.SetScript(script.Text("I go on."))
 			require.Eventually(t, func() bool {
-				d, err := r.client.DescribeWorkflowExecution(t.Context(), session(t), first.Turn)
+				d, err := r.client.DescribeWorkflowExecution(t.Context(), session(t), first.ID)
 				return err == nil && d.WorkflowExecutionInfo.Status == enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED
 			}, time.Minute, 10*time.Millisecond)
 			assert.Equal(t, "I go on.", r.ask(session(t), "Go on.").Answer)
 			assert.Zero(t, effects.Load())
-			r.keep("v1-stopped-"+name, session(t), first.Turn)
+			r.keep("v1-stopped-"+name, session(t), first.ID)
 			r.sound(session(t))
 		})
 	}
@@ -460,7 +477,7 @@ func TestADecisionSurvivesAReset(t *testing.T) {
 	r.work(touching(&effects))
 	run := r.begin(session(t), "Touch it.", nil)
 	w := r.waits(run.GetRunID(), 1)[0]
-	_, err := r.people().Approve(t.Context(), session(t), workflows.Approval{Call: w.ID, Allow: true, ArgumentsHash: w.ArgumentsHash, By: "ann"})
+	_, err := r.people().Approve(t.Context(), client.DecideInput{Session: session(t), Call: w.ID, ArgumentsHash: w.ArgumentsHash, By: "ann"})
 	require.NoError(t, err)
 	r.reach(gate)
 	again := r.reset(run, r.tasks(run)[0])
@@ -507,7 +524,7 @@ func TestAMessageWhoseTextIsLostEndsNothing(t *testing.T) {
 	r.reach(gate)
 	r.say(session(t), workflows.Message{ID: "m2", Blob: journal.HashOf([]byte("nothing"))})
 	gate.Release()
-	assert.Equal(t, "Send it again.", r.ended(first.Turn).Answer)
+	assert.Equal(t, "Send it again.", r.ended(first.ID).Answer)
 	r.sound(session(t))
 }
 
@@ -520,15 +537,15 @@ func TestAlwaysDoesNotReachWhatARuleAsksFor(t *testing.T) {
 		})
 	r.work(touching(&effects))
 	begun := r.say(session(t), workflows.Message{Text: "Touch."})
-	w := r.waits(begun.Turn, 1)[0]
-	_, err := r.people().Approve(t.Context(), session(t), workflows.Approval{Call: w.ID, Allow: true, ArgumentsHash: w.ArgumentsHash, Always: turn.AlwaysTool})
+	w := r.waits(begun.ID, 1)[0]
+	_, err := r.people().Approve(t.Context(), client.DecideInput{Session: session(t), Call: w.ID, ArgumentsHash: w.ArgumentsHash, Grant: turn.AlwaysTool})
 	require.NoError(t, err)
-	w = r.waits(begun.Turn, 2)[1]
+	w = r.waits(begun.ID, 2)[1]
 	assert.Contains(t, w.Why, "b is precious")
 	assert.EqualValues(t, 1, effects.Load())
-	_, err = r.people().Approve(t.Context(), session(t), workflows.Approval{Call: w.ID, Allow: true, ArgumentsHash: w.ArgumentsHash})
+	_, err = r.people().Approve(t.Context(), client.DecideInput{Session: session(t), Call: w.ID, ArgumentsHash: w.ArgumentsHash})
 	require.NoError(t, err)
-	assert.Equal(t, "Done.", r.ended(begun.Turn).Answer)
+	assert.Equal(t, "Done.", r.ended(begun.ID).Answer)
 	assert.EqualValues(t, 2, effects.Load())
 }
 
@@ -542,21 +559,21 @@ func TestAStopLeavesWhatWaitsForTheNextTurn(t *testing.T) {
 	))
 	stop := r.work()
 	first := r.say(session(t), workflows.Message{ID: "m1", Text: "First."})
-	r.awaitChunk(first.Turn, turn.ChunkTextDelta)
+	r.awaitChunk(first.ID, turn.ChunkTextDelta)
 	r.say(session(t), workflows.Message{ID: "m2", Text: "Second.", After: true})
 	stop() // so that the stop and the last message wait for a worker together
 	require.NoError(t, r.people().Stop(t.Context(), session(t)))
 	sent := make(chan error, 1)
 	go func() {
-		_, err := r.people().Send(t.Context(), sessions.Request{Session: session(t), Message: workflows.Message{ID: "m3", Text: "Third."}})
+		_, err := r.people().Send(t.Context(), client.SendInput{Session: session(t), Message: workflows.Message{ID: "m3", Text: "Third."}})
 		sent <- err
 	}()
 	r.work()
 	require.NoError(t, <-sent)
-	assert.Equal(t, turn.StateCancelled, r.ended(first.Turn).State)
+	assert.Equal(t, turn.StateCancelled, r.ended(first.ID).State)
 	second, third := r.answered(session(t), "m2"), r.answered(session(t), "m3")
 	assert.Equal(t, turn.StateCompleted, second.State)
 	assert.Equal(t, "To the third.", third.Answer)
-	r.keep("v1-stopped-queued", session(t), first.Turn)
+	r.keep("v1-stopped-queued", session(t), first.ID)
 	r.sound(session(t))
 }

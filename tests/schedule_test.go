@@ -9,11 +9,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/client"
+	sdk "go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/sessions"
 	"github.com/everturn/everturn/tests/script"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -191,8 +191,8 @@ func TestCLIBadSchedules(t *testing.T) {
 	h.starter("schedule", "delete", name).exits(0)
 
 	c := h.dial()
-	_, err := c.ScheduleClient().Create(t.Context(), client.ScheduleOptions{
-		ID: name + "-other", Action: &client.ScheduleWorkflowAction{ID: "x", Workflow: "Other", TaskQueue: "other"}, Paused: true,
+	_, err := c.ScheduleClient().Create(t.Context(), sdk.ScheduleOptions{
+		ID: name + "-other", Action: &sdk.ScheduleWorkflowAction{ID: "x", Workflow: "Other", TaskQueue: "other"}, Paused: true,
 	})
 	require.NoError(t, err)
 	foreign := h.starter("schedule", "delete", name+"-other").exits(3)
@@ -201,9 +201,9 @@ func TestCLIBadSchedules(t *testing.T) {
 }
 
 // deliver starts a delivery as a schedule does.
-func (r *rig) deliver(id, session, text string) client.WorkflowRun {
+func (r *rig) deliver(id, session, text string) sdk.WorkflowRun {
 	r.t.Helper()
-	run, err := r.client.ExecuteWorkflow(r.t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: r.cfg.Temporal.TaskQueue}, workflows.DeliverWorkflow,
+	run, err := r.client.ExecuteWorkflow(r.t.Context(), sdk.StartWorkflowOptions{ID: id, TaskQueue: r.cfg.Temporal.TaskQueue}, workflows.DeliverWorkflow,
 		workflows.DeliverInput{Session: session, Message: workflows.Message{Text: text}})
 	require.NoError(r.t, err)
 	r.ran = append(r.ran, workflow.Execution{ID: id, RunID: run.GetRunID()})
@@ -211,7 +211,7 @@ func (r *rig) deliver(id, session, text string) client.WorkflowRun {
 }
 
 // delivered waits for a delivery's end.
-func (r *rig) delivered(run client.WorkflowRun) (workflows.DeliverResult, error) {
+func (r *rig) delivered(run sdk.WorkflowRun) (workflows.DeliverResult, error) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 2*time.Minute)
 	defer cancel()
@@ -221,7 +221,7 @@ func (r *rig) delivered(run client.WorkflowRun) (workflows.DeliverResult, error)
 }
 
 // once checks that a session has one turn, which a delivery began, and that its prompt was said once.
-func (r *rig) once(session string, run client.WorkflowRun) journal.TurnRecord {
+func (r *rig) once(session string, run sdk.WorkflowRun) journal.TurnRecord {
 	r.t.Helper()
 	turns, err := r.store.Turns(r.t.Context(), session)
 	require.NoError(r.t, err)
@@ -289,7 +289,7 @@ func TestADeliveryToATurnThatWaitsForAPerson(t *testing.T) {
 	r.asleep(run)
 	stop() // nothing of it needs a worker meanwhile
 	r.work()
-	_, err := r.people().Answer(t.Context(), session(t), workflows.Answer{Question: "q1", Text: "Main."})
+	err := r.people().Answer(t.Context(), client.AnswerInput{Session: session(t), Question: "q1", Text: "Main."})
 	require.NoError(t, err)
 	res, err := r.delivered(run)
 	require.NoError(t, err)
@@ -298,7 +298,7 @@ func TestADeliveryToATurnThatWaitsForAPerson(t *testing.T) {
 }
 
 // asleep waits until a delivery has looked, and sleeps.
-func (r *rig) asleep(run client.WorkflowRun) {
+func (r *rig) asleep(run sdk.WorkflowRun) {
 	r.t.Helper()
 	require.Eventually(r.t, func() bool {
 		d, err := r.client.DescribeWorkflowExecution(r.t.Context(), run.GetID(), run.GetRunID())
@@ -339,8 +339,8 @@ func TestADeliveryJoinsTheTurnThatRuns(t *testing.T) {
 	gate.Release()
 	res, err := r.delivered(run)
 	require.NoError(t, err)
-	assert.Equal(t, begun.Turn, res.Turn)
-	assert.Equal(t, "Both are done.", r.ended(begun.Turn).Answer)
+	assert.Equal(t, begun.ID, res.Turn)
+	assert.Equal(t, "Both are done.", r.ended(begun.ID).Answer)
 }
 
 // joined waits until so many messages are in the inbox of a session's turn.
@@ -375,7 +375,7 @@ func TestADeliveryThatNoSessionTakes(t *testing.T) {
 	_, err := r.delivered(run)
 	require.ErrorContains(t, err, "the session ID is empty")
 	r.keep("v1-deliver-refused", run.GetID(), run.GetRunID())
-	running, err := sessions.New(r.client, sessions.Options{}).Running(t.Context(), "nowhere "+session(t))
+	running, err := client.New(r.client, client.Options{}).Running(t.Context(), "nowhere "+session(t))
 	require.NoError(t, err)
 	assert.False(t, running)
 }

@@ -11,10 +11,10 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	updatepb "go.temporal.io/api/update/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/client"
+	sdk "go.temporal.io/sdk/client"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/sessions"
 	"github.com/everturn/everturn/tests/script"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -22,7 +22,7 @@ import (
 
 // resumed ends the session's run from outside and lets the turn go on in a new one, as continue-as-new does, with a
 // message that is there already when the new run begins. No worker may run before.
-func (r *rig) resumed(sessionID, turnID string, m workflows.Message) client.WorkflowRun {
+func (r *rig) resumed(sessionID, turnID string, m workflows.Message) sdk.WorkflowRun {
 	r.t.Helper()
 	ctx := r.t.Context()
 	begun, err := r.store.Begin(ctx, journal.BeginInput{Session: sessionID, Turn: turnID, WorkflowID: sessionID, RunID: turnID, Message: turn.Message{ID: "m1", Text: "One."}})
@@ -35,15 +35,15 @@ func (r *rig) resumed(sessionID, turnID string, m workflows.Message) client.Work
 	run := r.handedOn(sessionID, workflows.Input{Version: workflows.WireVersion, Session: sessionID, Turn: turnID, Continued: &p})
 	sent := make(chan error, 1)
 	go func() {
-		h, err := r.client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{UpdateID: m.ID, WorkflowID: sessionID, UpdateName: workflows.SendUpdate,
-			Args: []any{m}, WaitForStage: client.WorkflowUpdateStageCompleted})
+		h, err := r.client.UpdateWorkflow(ctx, sdk.UpdateWorkflowOptions{UpdateID: m.ID, WorkflowID: sessionID, UpdateName: workflows.SendUpdate,
+			Args: []any{m}, WaitForStage: sdk.WorkflowUpdateStageCompleted})
 		if err == nil {
 			err = h.Get(ctx, nil)
 		}
 		sent <- err
 	}()
 	admitted := &workflowservice.PollWorkflowExecutionUpdateRequest{
-		Namespace:  client.DefaultNamespace,
+		Namespace:  sdk.DefaultNamespace,
 		UpdateRef:  &updatepb.UpdateRef{WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: sessionID}, UpdateId: m.ID},
 		WaitPolicy: &updatepb.WaitPolicy{LifecycleStage: enumspb.UPDATE_WORKFLOW_EXECUTION_LIFECYCLE_STAGE_ADMITTED},
 	}
@@ -62,12 +62,12 @@ func TestAMessageThatComesWithAContinuedRunIsTaken(t *testing.T) {
 	r := newRig(t, script.Cases(script.When("Two.", script.Text("To both.")), script.When("One.", script.Call("ask_user", `{"question":"And then?"}`))))
 	stop := r.work()
 	begun := r.say(session(t), workflows.Message{ID: "m1", Text: "One."})
-	r.waits(begun.Turn, 1)
+	r.waits(begun.ID, 1)
 	stop()      // until the message is there
 	r.ran = nil // it is terminated, which no code replays
-	run := r.resumed(session(t), begun.Turn, workflows.Message{ID: "m2", Text: "Two."})
+	run := r.resumed(session(t), begun.ID, workflows.Message{ID: "m2", Text: "Two."})
 	rec := r.answered(session(t), "m2")
-	assert.Equal(t, begun.Turn, rec.ID)
+	assert.Equal(t, begun.ID, rec.ID)
 	assert.Equal(t, "To both.", rec.Answer)
 	assert.Equal(t, "To both.", r.result(run).Answer)
 	r.sound(session(t))
@@ -87,24 +87,24 @@ func TestAMessageSentAgainAnswersNoQuestion(t *testing.T) {
 			r.work()
 			old := workflows.Message{ID: "m1", Text: "Old."}
 			if turns {
-				r.ended(r.say(session(t), old).Turn)
+				r.ended(r.say(session(t), old).ID)
 			}
 			again := workflows.Message{ID: "m2", Text: "Which?"}
 			begun := r.say(session(t), again)
-			r.waits(begun.Turn, 1)
+			r.waits(begun.ID, 1)
 			if turns {
 				again = old
 			}
 			for range 2 {
-				_, err := r.people().Send(t.Context(), sessions.Request{Session: session(t), Message: again})
+				_, err := r.people().Send(t.Context(), client.SendInput{Session: session(t), Message: again})
 				require.NoError(t, err)
 			}
 			// Until the journal has said that the session had it, a message stands for the answer, and another is refused.
 			require.Eventually(t, func() bool {
-				_, err := r.people().Answer(t.Context(), session(t), workflows.Answer{Question: "q1", Text: "The first."})
+				err := r.people().Answer(t.Context(), client.AnswerInput{Session: session(t), Question: "q1", Text: "The first."})
 				return err == nil
 			}, 20*time.Second, 50*time.Millisecond, "the question is open still")
-			assert.Equal(t, "The first it is.", r.ended(begun.Turn).Answer)
+			assert.Equal(t, "The first it is.", r.ended(begun.ID).Answer)
 			messages, _ := r.transcript(session(t))
 			assert.Equal(t, "The first.", messages[len(messages)-2].Text)
 			r.sound(session(t))

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/everturn/everturn/sessions"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/tests/loopback"
 	model "github.com/everturn/everturn/tests/session"
 )
@@ -45,7 +45,7 @@ func TestDuplicateSends(t *testing.T) {
 		require.NoError(t, proxy.Start())
 		t.Cleanup(proxy.Stop)
 		c := g.server.dial(proxy.Listen)
-		client := sessions.New(c, sessions.Options{TaskQueue: g.cfg.Temporal.TaskQueue, Agent: "default", Blobs: g.store.PutBlob})
+		client := client.New(c, client.Options{TaskQueue: g.cfg.Temporal.TaskQueue, Agent: "default", Journal: g.store})
 		lanes.Go(func() {
 			for n := next.Add(1); n <= int64(*duplicates) && !t.Failed(); n = next.Add(1) {
 				d := &doubter{talk: g.talk(t, fmt.Sprintf("dup-%d", n), client), proxy: proxy, random: rand.New(rand.NewPCG(1, uint64(n)))}

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/engine"
-	"github.com/everturn/everturn/sessions"
 	"github.com/everturn/everturn/tests/script"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -35,14 +35,14 @@ func TestElevenMessagesAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 11 {
 		all.Go(func() {
-			a, err := r.people().Send(t.Context(), sessions.Request{Session: session(t), Message: workflows.Message{ID: fmt.Sprintf("m%d", i+1), Text: fmt.Sprintf("And %d.", i+1)}})
+			a, err := r.people().Send(t.Context(), client.SendInput{Session: session(t), Message: workflows.Message{ID: fmt.Sprintf("m%d", i+1), Text: fmt.Sprintf("And %d.", i+1)}})
 			assert.NoError(t, err)
-			assert.True(t, a.Joined)
+			assert.True(t, a.Merged)
 		})
 	}
 	all.Wait()
 	gate.Release()
-	assert.Equal(t, "To all.", r.ended(begun.Turn).Answer)
+	assert.Equal(t, "To all.", r.ended(begun.ID).Answer)
 	messages := paired(t, r, session(t))
 	taken := map[string]int{}
 	for _, m := range messages {
@@ -55,7 +55,7 @@ func TestElevenMessagesAtOnce(t *testing.T) {
 		assert.Equal(t, 1, n, id)
 		rec, err := r.store.Delivered(t.Context(), session(t), id)
 		require.NoError(t, err)
-		assert.Equal(t, begun.Turn, rec.ID)
+		assert.Equal(t, begun.ID, rec.ID)
 	}
 	assert.Len(t, r.model.Requests(), 2)
 	r.sound(session(t))

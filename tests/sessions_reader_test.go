@@ -186,7 +186,7 @@ func TestAttachedProcessesComeAndGo(t *testing.T) {
 	over, reads := false, 0
 	for ; !over; reads++ {
 		after := int64(len(lines)) - 1
-		cmd := exec.CommandContext(t.Context(), starter, "attach", "--config", path, "--turn", begun.Turn, "--after", fmt.Sprint(after), "-o", "jsonl", session(t))
+		cmd := exec.CommandContext(t.Context(), starter, "attach", "--config", path, "--turn", begun.ID, "--after", fmt.Sprint(after), "-o", "jsonl", session(t))
 		cmd.Dir, cmd.Env = r.dir, []string{"HOME=" + r.dir, "PATH=" + os.Getenv("PATH")}
 		out, err := cmd.StdoutPipe()
 		require.NoError(t, err)
@@ -203,11 +203,11 @@ func TestAttachedProcessesComeAndGo(t *testing.T) {
 		_ = cmd.Process.Kill() // it may have ended
 		_ = cmd.Wait()         // it was killed
 	}
-	chunks, err := r.store.Chunks(t.Context(), begun.Turn, -1, 10_000)
+	chunks, err := r.store.Chunks(t.Context(), begun.ID, -1, 10_000)
 	require.NoError(t, err)
 	require.Len(t, lines, len(chunks))
 	for i, e := range lines {
-		assert.Equal(t, event{Version: 1, Turn: begun.Turn, Index: int64(i), Kind: chunks[i].Kind, Step: chunks[i].Step, Text: chunks[i].Text}, e)
+		assert.Equal(t, event{Version: 1, Turn: begun.ID, Index: int64(i), Kind: chunks[i].Kind, Step: chunks[i].Step, Text: chunks[i].Text}, e)
 	}
 	t.Logf("%d chunks read by %d processes", len(lines), reads)
 }

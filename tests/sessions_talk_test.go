@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/sessions"
 	model "github.com/everturn/everturn/tests/session"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -23,13 +23,13 @@ type talk struct {
 	*ground
 	t      require.TestingT
 	m      *model.Model
-	client *sessions.Client
+	client *client.Client
 	over   map[string]bool // messages whose turn is over
 	mu     sync.Mutex
 	starts map[string]bool // the runs that messages have started
 }
 
-func (g *ground) talk(t require.TestingT, name string, client *sessions.Client) *talk {
+func (g *ground) talk(t require.TestingT, name string, client *client.Client) *talk {
 	k := &talk{ground: g, t: t, m: model.New(name), client: client, over: map[string]bool{}, starts: map[string]bool{}}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -55,7 +55,7 @@ func (k *talk) do(o model.Op) {
 	case model.Stop:
 		k.stops.Add(1)
 		if err := k.client.Stop(k.context(), k.m.Session); err != nil {
-			require.ErrorIs(k.t, err, sessions.ErrNotRunning)
+			require.ErrorIs(k.t, err, client.ErrNotRunning)
 		}
 	case model.Settle:
 		k.settle()
@@ -89,12 +89,12 @@ func (k *talk) hand(s model.Sent) bool {
 
 // try sends a message and reports what its client hears.
 func (k *talk) try(ctx context.Context, s model.Sent) error {
-	a, err := k.client.Send(ctx, sessions.Request{Session: k.m.Session,
+	a, err := k.client.Send(ctx, client.SendInput{Session: k.m.Session,
 		Message: workflows.Message{ID: s.ID, Text: model.Text(k.m.Session, s.ID, s.Do), After: s.After}})
-	if err == nil && !a.Joined {
+	if err == nil && !a.Merged {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		k.starts[a.Turn] = true
+		k.starts[a.ID] = true
 	}
 	return err
 }
@@ -158,7 +158,7 @@ func (k *talk) decide(v model.Verdict) {
 	waits := k.open(briefly)
 	i := slices.IndexFunc(waits, func(w journal.WaitRecord) bool { return w.Kind == turn.WaitApproval })
 	if i < 0 {
-		_, err := k.client.Approve(k.context(), k.m.Session, workflows.Approval{Call: "1.0", Allow: true, ArgumentsHash: "none"})
+		_, err := k.client.Approve(k.context(), client.DecideInput{Session: k.m.Session, Call: "1.0", ArgumentsHash: "none"})
 		k.refuses(err)
 		return
 	}
@@ -184,7 +184,7 @@ func (k *talk) decide(v model.Verdict) {
 // without it.
 func (k *talk) rules(w journal.WaitRecord, v model.Verdict, allow bool) bool {
 	d := k.m.Deciding(model.Decision{Turn: w.Turn, Call: w.ID, Arguments: w.Arguments, Verdict: v, Allow: allow})
-	a := workflows.Approval{Turn: w.Turn, Call: w.ID, Allow: allow, ArgumentsHash: w.ArgumentsHash, By: d.By}
+	a := client.DecideInput{Session: k.m.Session, Turn: w.Turn, Call: w.ID, ArgumentsHash: w.ArgumentsHash, By: d.By}
 	switch v {
 	case model.WrongHash:
 		a.ArgumentsHash = strings.Repeat("0", len(a.ArgumentsHash))
@@ -193,11 +193,11 @@ func (k *talk) rules(w journal.WaitRecord, v model.Verdict, allow bool) bool {
 	case model.WrongTurn:
 		a.Turn = "another"
 	case model.AlwaysCall:
-		a.Always = turn.AlwaysCall
+		a.Grant = turn.AlwaysCall
 	case model.AlwaysTool, model.DenyAlways:
-		a.Always = turn.AlwaysTool
+		a.Grant = turn.AlwaysTool
 	}
-	_, err := k.client.Approve(k.context(), k.m.Session, a)
+	_, err := decider(k.client, allow)(k.context(), a)
 	k.m.Decided(d, err == nil)
 	if v.Wrong() {
 		k.refuses(err)
@@ -215,7 +215,7 @@ func (k *talk) refuses(err error) {
 	k.figures.refused.Add(1)
 	var refused *turn.Error
 	if !errors.As(err, &refused) {
-		assert.ErrorIs(k.t, err, sessions.ErrNotRunning)
+		assert.ErrorIs(k.t, err, client.ErrNotRunning)
 		return
 	}
 	assert.Contains(k.t, []turn.Code{turn.CodeNotWaiting, turn.CodeToolDrift, turn.CodeConfigInvalid}, refused.Code)
@@ -247,7 +247,7 @@ func (k *talk) answer(o model.Op) {
 	waits := k.open(briefly)
 	i := slices.IndexFunc(waits, func(w journal.WaitRecord) bool { return w.Kind == turn.WaitQuestion })
 	if i < 0 || o.Wrong {
-		_, err := k.client.Answer(k.context(), k.m.Session, workflows.Answer{Question: "q99", Text: "What?"})
+		err := k.client.Answer(k.context(), client.AnswerInput{Session: k.m.Session, Question: "q99", Text: "What?"})
 		k.refuses(err)
 		return
 	}
@@ -256,7 +256,7 @@ func (k *talk) answer(o model.Op) {
 
 func (k *talk) replies(w journal.WaitRecord, do []string) {
 	r := k.m.Answering(model.Reply{Turn: w.Turn, Question: w.ID})
-	_, err := k.client.Answer(k.context(), k.m.Session, workflows.Answer{
+	err := k.client.Answer(k.context(), client.AnswerInput{Session: k.m.Session,
 		Turn: w.Turn, Question: w.ID, By: r.By, Text: model.Text(k.m.Session, strings.ReplaceAll(r.By, " ", ""), do)})
 	k.m.Answered(r, err == nil)
 	if err != nil {

@@ -22,10 +22,10 @@ func TestAReplyAnswersNoLaterQuestion(t *testing.T) {
 	r := newRig(t, script.Steps(script.Call("mcp_ledger_confirm", `{"text":"x","rounds":2}`), script.Text("Confirmed.")), l.host(config.MCPTool{}))
 	first := r.dies("SuspendCall:after:2")
 	begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Confirm it."})
-	require.NoError(t, r.reply(session(t), r.waits(begun.Turn, 1)[0], turn.ReplyAccept, `{"sure":true,"note":"one"}`))
+	require.NoError(t, r.reply(session(t), r.waits(begun.ID, 1)[0], turn.ReplyAccept, `{"sure":true,"note":"one"}`))
 	<-first.done
 	r.process()
-	again := r.waits(begun.Turn, 2)[1]
+	again := r.waits(begun.ID, 2)[1]
 	assert.Equal(t, "e1.0.2", again.ID)
 	assert.Equal(t, "Append x, round 2?", again.Question)
 	require.NoError(t, r.reply(session(t), again, turn.ReplyAccept, `{"sure":true,"note":"two"}`))
@@ -35,7 +35,7 @@ func TestAReplyAnswersNoLaterQuestion(t *testing.T) {
 	}
 	assert.Equal(t, 2, l.count("asked", "x"), "the server itself was not asked again")
 	assert.Equal(t, 1, l.count("effect", "x"))
-	assert.Equal(t, 3, r.calls(begun.Turn, 1)[0].Runs, "the dispatch that only asked again is none")
+	assert.Equal(t, 3, r.calls(begun.ID, 1)[0].Runs, "the dispatch that only asked again is none")
 	r.sound(session(t))
 }
 
@@ -48,7 +48,7 @@ func TestAQuestionWhoseDispatchWasLostIsAskedAsItIs(t *testing.T) {
 	begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Confirm it."})
 	<-first.done
 	r.process()
-	wait := r.waits(begun.Turn, 1)[0]
+	wait := r.waits(begun.ID, 1)[0]
 	assert.Equal(t, "Append x, round 1?", wait.Question)
 	require.NoError(t, r.reply(session(t), wait, turn.ReplyAccept, `{"sure":true}`))
 	assert.Equal(t, "Confirmed.", r.answered(session(t), "m1").Answer)

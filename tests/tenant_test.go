@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/sessions"
 	"github.com/everturn/everturn/tests/script"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -98,9 +98,9 @@ func TestASessionIsRefusedToAnotherTenant(t *testing.T) {
 			r.keep("v1-session-taken-queued", id, first)
 		}
 
-		people := sessions.New(r.client, sessions.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Tenant: tenant})
-		_, err := people.Approve(t.Context(), session, workflows.Approval{Call: "1.0", Allow: true, ArgumentsHash: "x"})
-		assert.ErrorIs(t, err, sessions.ErrNotRunning)
+		people := client.New(r.client, client.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Tenant: tenant})
+		_, err := people.Approve(t.Context(), client.DecideInput{Session: session, Call: "1.0", ArgumentsHash: "x"})
+		assert.ErrorIs(t, err, client.ErrNotRunning)
 	}
 	assert.Equal(t, before, r.exported(session), "somebody else has written to it")
 	assert.Len(t, r.model.Requests(), asked, "the model was asked")
@@ -117,22 +117,22 @@ func TestNobodyReachesAnotherTenantsTurn(t *testing.T) {
 	))
 	r.work()
 	session := t.Name()
-	own := sessions.New(r.client, sessions.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Tenant: "acme", Blobs: r.store.PutBlob})
-	sent, err := own.Send(t.Context(), sessions.Request{Session: session, Message: workflows.Message{Text: "Paint it."}})
+	own := client.New(r.client, client.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Tenant: "acme", Journal: r.store})
+	sent, err := own.Send(t.Context(), client.SendInput{Session: session, Message: workflows.Message{Text: "Paint it."}})
 	require.NoError(t, err)
-	wait := r.waits(sent.Turn, 1)[0]
+	wait := r.waits(sent.ID, 1)[0]
 	for _, c := range [][2]string{{"", session}, {"beta", session}, {"", workflows.WorkflowID("acme", session)}, {"", "/acme/" + session}, {"beta", "../acme/" + session}} {
-		other := sessions.New(r.client, sessions.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Tenant: c[0]})
-		_, err := other.Answer(t.Context(), c[1], workflows.Answer{Question: wait.ID, Text: "Red."})
-		assert.ErrorIs(t, err, sessions.ErrNotRunning, "%q", c)
-		assert.ErrorIs(t, other.Stop(t.Context(), c[1]), sessions.ErrNotRunning, "%q", c)
+		other := client.New(r.client, client.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Tenant: c[0]})
+		err := other.Answer(t.Context(), client.AnswerInput{Session: c[1], Question: wait.ID, Text: "Red."})
+		assert.ErrorIs(t, err, client.ErrNotRunning, "%q", c)
+		assert.ErrorIs(t, other.Stop(t.Context(), c[1]), client.ErrNotRunning, "%q", c)
 		running, err := other.Running(t.Context(), c[1])
 		require.NoError(t, err)
 		assert.False(t, running, "%q", c)
 	}
-	_, err = own.Answer(t.Context(), session, workflows.Answer{Question: wait.ID, Text: "Blue."})
+	err = own.Answer(t.Context(), client.AnswerInput{Session: session, Question: wait.ID, Text: "Blue."})
 	require.NoError(t, err)
-	assert.Equal(t, "Blue it is.", r.ended(sent.Turn).Answer)
+	assert.Equal(t, "Blue it is.", r.ended(sent.ID).Answer)
 }
 
 // tenantHome is a folder in which acme has a session with a secret, and one whose turn waits for a person.

@@ -14,9 +14,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/everturn/everturn/cluster"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/journal"
 )
 

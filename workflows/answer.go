@@ -68,7 +68,8 @@ func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
 		return err
 	}
 	if before, ruled := r.desk.ruling(a.Question); ruled {
-		return rejected(turn.CodeNotWaiting, fmt.Sprintf("question %s was %s already%s", a.Question, before.Verdict, by(before.By)))
+		said := fmt.Sprintf("question %s was %s already%s", a.Question, before.Verdict, by(before.By))
+		return rejected(turn.CodeNotWaiting, said, before)
 	}
 	return nil
 }

@@ -151,6 +151,6 @@ func travels(m Message) int {
 	return n
 }
 
-func rejected(code turn.Code, message string) error {
-	return temporal.NewApplicationError(message, string(code))
+func rejected(code turn.Code, message string, details ...any) error {
+	return temporal.NewApplicationError(message, string(code), details...)
 }

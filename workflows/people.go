@@ -279,7 +279,8 @@ func (r *run) validateApprove(ctx workflow.Context, a Approval) error {
 		if same && before.Verdict != turn.VerdictExpired {
 			return nil
 		}
-		return rejected(turn.CodeNotWaiting, fmt.Sprintf("call %s was %s already%s; the first decision stands", a.Call, before.Verdict, by(before.By)))
+		said := fmt.Sprintf("call %s was %s already%s; the first decision stands", a.Call, before.Verdict, by(before.By))
+		return rejected(turn.CodeNotWaiting, said, before)
 	}
 	switch {
 	case a.ArgumentsHash == "":

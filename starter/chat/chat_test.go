@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -135,7 +135,8 @@ func TestAnApprovalIsBoundToWhatWasShown(t *testing.T) {
 	s.shows("decided; waiting for the turn")
 	s.types("y")
 	s.until("it is sent", func() bool { return len(s.approvals) > 0 })
-	assert.Equal(t, []workflows.Approval{{Version: 1, Turn: "turn-1", Call: "1.0", Allow: true, ArgumentsHash: journal.HashOf([]byte(c.Arguments)), By: "me"}}, s.approvals)
+	assert.Equal(t, []decision{{client.DecideInput{
+		Session: "s", Turn: "turn-1", Call: "1.0", ArgumentsHash: journal.HashOf([]byte(c.Arguments)), By: "me"}, true}}, s.approvals)
 	s.rules(turn.Ruling{ID: "1.0", Verdict: turn.VerdictAllowed, Allowed: true, ArgumentsHash: journal.HashOf([]byte(c.Arguments)), By: "me"})
 	s.prints("allowed by me")
 	assert.NotContains(t, s.live(), "Allow mcp")
@@ -153,12 +154,12 @@ func TestArgumentsThatCannotBeShownCannotBeAllowed(t *testing.T) {
 }
 
 func TestEveryKeyOfAnApproval(t *testing.T) {
-	for keys, want := range map[string]workflows.Approval{
+	for keys, want := range map[string]decision{
 		"y":        {Allow: true},
-		"a":        {Allow: true, Always: turn.AlwaysCall},
-		"t":        {Allow: true, Always: turn.AlwaysTool},
+		"a":        {client.DecideInput{Grant: turn.AlwaysCall}, true},
+		"t":        {client.DecideInput{Grant: turn.AlwaysTool}, true},
 		"n":        {},
-		"rnot now": {Reason: "not now"},
+		"rnot now": {DecideInput: client.DecideInput{Reason: "not now"}},
 	} {
 		s := newStage(t, 30, 12)
 		s.asksFor(wait{Wait: turn.Wait{ID: "1.0", Kind: turn.WaitApproval, ArgumentsHash: "h"}, turn: "t", whole: true})
@@ -168,7 +169,7 @@ func TestEveryKeyOfAnApproval(t *testing.T) {
 			s.press(enter)
 		}
 		s.until("it is sent", func() bool { return len(s.approvals) > 0 })
-		want.Version, want.Turn, want.Call, want.ArgumentsHash, want.By = 1, "t", "1.0", "h", "me"
+		want.Session, want.Turn, want.Call, want.ArgumentsHash, want.By = "s", "t", "1.0", "h", "me"
 		assert.Equal(t, want, s.approvals[0], keys)
 	}
 }
@@ -208,7 +209,7 @@ func TestAQuestionIsAnsweredOnce(t *testing.T) {
 	s.says("blue")
 	s.says("red")
 	s.until("it is sent", func() bool { return len(s.requests.said) > 0 })
-	assert.Equal(t, []workflows.Answer{{Version: 1, Turn: "turn-1", Question: "q1", Text: "blue", By: "me"}}, s.requests.said)
+	assert.Equal(t, []client.AnswerInput{{Session: "s", Turn: "turn-1", Question: "q1", Text: "blue", By: "me"}}, s.requests.said)
 	assert.Contains(t, s.live(), "> red", "the second stays in the input")
 }
 

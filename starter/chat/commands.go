@@ -9,8 +9,8 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/sessions"
 	"github.com/everturn/everturn/starter/terminal"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -159,7 +159,7 @@ func (m *Model) stop() tea.Cmd {
 	return m.ask(func(ctx context.Context) tea.Msg {
 		err := m.o.Client.Stop(ctx, session)
 		switch {
-		case errors.Is(err, sessions.ErrNotRunning):
+		case errors.Is(err, client.ErrNotRunning):
 			return replyMsg{lines: []string{"no turn is running"}}
 		case err != nil:
 			return replyMsg{err: err}

@@ -7,9 +7,9 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/form"
 	"github.com/everturn/everturn/starter/terminal"
-	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -112,12 +112,9 @@ func (m *Model) replyWhenOver(w *wait) tea.Cmd {
 		return nil
 	}
 	w.sent = true
-	a := workflows.Answer{Version: workflows.WireVersion, Turn: w.turn, Question: w.ID, Reply: &r, By: m.o.Person}
-	key, session := w.key(), m.session
-	return m.ask(func(ctx context.Context) tea.Msg {
-		_, err := m.o.Client.Answer(ctx, session, a)
-		return decidedMsg{key, err}
-	})
+	in := client.RespondInput{Session: m.session, Turn: w.turn, Request: w.ID, Response: r, By: m.o.Person}
+	key := w.key()
+	return m.ask(func(ctx context.Context) tea.Msg { return decidedMsg{key, m.o.Client.Respond(ctx, in)} })
 }
 
 // declineCommand says no to the server that asks.

@@ -9,8 +9,8 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/stretchr/testify/assert"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -33,10 +33,10 @@ func elicitation(q turn.Inquiry) turn.PeopleChunk {
 	return turn.PeopleChunk{Wait: turn.Wait{ID: "e1.0.1", Kind: turn.WaitElicitation, Step: 1, Tool: "mcp/git/commit", Call: "1.0", Inquiry: &q}}
 }
 
-func (s *stage) replies() []workflows.Answer {
+func (s *stage) replies() []client.RespondInput {
 	s.Helper()
-	s.until("a reply is sent", func() bool { return len(s.requests.said) > 0 })
-	return s.requests.said
+	s.until("a reply is sent", func() bool { return len(s.requests.responses) > 0 })
+	return s.requests.responses
 }
 
 func TestAServersQuestionIsAskedFieldByField(t *testing.T) {
@@ -60,12 +60,12 @@ func TestAServersQuestionIsAskedFieldByField(t *testing.T) {
 	s.press(enter)
 	s.shows(`{"name":"Bob","colour":"blue","sure":true}`)
 	s.says("y")
-	assert.Equal(t, []workflows.Answer{{Version: 1, Turn: "t", Question: "e1.0.1", By: "me",
-		Reply: &turn.Reply{Key: "k", Action: turn.ReplyAccept, Content: json.RawMessage(`{"name":"Bob","colour":"blue","sure":true}`)}}}, s.replies())
+	assert.Equal(t, []client.RespondInput{{Session: "s", Turn: "t", Request: "e1.0.1", By: "me",
+		Response: turn.Reply{Key: "k", Action: turn.ReplyAccept, Content: json.RawMessage(`{"name":"Bob","colour":"blue","sure":true}`)}}}, s.replies())
 	s.says("more")
 	s.shows("the answer is on its way")
 	ruled := elicitation(turn.Inquiry{Message: "Who \x1b[2Jare you?"})
-	ruled.Ruling = &turn.Ruling{ID: "e1.0.1", Verdict: turn.VerdictAnswered, By: "me", Reply: s.requests.said[0].Reply}
+	ruled.Ruling = &turn.Ruling{ID: "e1.0.1", Verdict: turn.VerdictAnswered, By: "me", Reply: &s.requests.responses[0].Response}
 	s.hears(turn.ChunkQuestionAnswered, ruled)
 	s.prints("? the server git: Who [2Jare you? · answered by me")
 	assert.NotContains(t, s.live(), "asks")
@@ -81,7 +81,7 @@ func TestAServersQuestionIsDeclined(t *testing.T) {
 	s.press(esc)
 	s.shows("/decline says no; Ctrl-D leaves, and the question stays open")
 	s.says("/decline")
-	assert.Equal(t, &turn.Reply{Key: "k", Action: turn.ReplyDecline}, s.replies()[0].Reply)
+	assert.Equal(t, turn.Reply{Key: "k", Action: turn.ReplyDecline}, s.replies()[0].Response)
 }
 
 func TestAnAddressIsShownWholeAndNotOpened(t *testing.T) {
@@ -94,10 +94,10 @@ func TestAnAddressIsShownWholeAndNotOpened(t *testing.T) {
 	s.prints("beware: it is not encrypted,")
 	s.shows("were you there?")
 	s.says("perhaps")
-	assert.Empty(t, s.requests.said)
+	assert.Empty(t, s.requests.responses)
 	s.press(tea.KeyPressMsg{Code: 'u', Mod: tea.ModCtrl})
 	s.says("y")
-	assert.Equal(t, &turn.Reply{Action: turn.ReplyAccept}, s.replies()[0].Reply)
+	assert.Equal(t, turn.Reply{Action: turn.ReplyAccept}, s.replies()[0].Response)
 }
 
 func TestWhatWasWrittenBeforeAServerAskedIsNotItsAnswer(t *testing.T) {
@@ -106,9 +106,9 @@ func TestWhatWasWrittenBeforeAServerAskedIsNotItsAnswer(t *testing.T) {
 	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Inquiry{Message: "Who?", Schema: json.RawMessage(oneField)}))
 	s.press(enter)
 	s.shows("this goes to the server git: Enter again sends it")
-	assert.Empty(t, s.requests.said)
+	assert.Empty(t, s.requests.responses)
 	s.press(enter)
-	assert.JSONEq(t, `{"name":"my secret plan"}`, string(s.replies()[0].Reply.Content))
+	assert.JSONEq(t, `{"name":"my secret plan"}`, string(s.replies()[0].Response.Content))
 }
 
 func TestAReplyThatDidNotArriveIsAskedForAgain(t *testing.T) {
@@ -119,8 +119,8 @@ func TestAReplyThatDidNotArriveIsAskedForAgain(t *testing.T) {
 	s.prints("that did not arrive: no Temporal answers")
 	s.requests.err = nil
 	s.says("Bob")
-	s.until("it is sent again", func() bool { return len(s.requests.said) == 2 })
-	assert.JSONEq(t, `{"name":"Bob"}`, string(s.requests.said[1].Reply.Content))
+	s.until("it is sent again", func() bool { return len(s.requests.responses) == 2 })
+	assert.JSONEq(t, `{"name":"Bob"}`, string(s.requests.responses[1].Response.Content))
 }
 
 func TestProgressAndLateResultsAreShown(t *testing.T) {

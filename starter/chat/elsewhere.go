@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/sessions"
 	"github.com/everturn/everturn/starter/terminal"
 	"github.com/everturn/everturn/workflows"
 )
@@ -85,7 +84,7 @@ func (m *Model) forkCommand(argument string) tea.Cmd {
 	}
 	session := m.session
 	return m.ask(func(ctx context.Context) tea.Msg {
-		forked, err := fork(ctx, m.o.Store, session, at)
+		forked, err := m.fork(ctx, session, at)
 		if err != nil {
 			return replyMsg{err: fmt.Errorf("forking the session: %w", err)}
 		}
@@ -94,8 +93,8 @@ func (m *Model) forkCommand(argument string) tea.Cmd {
 }
 
 // fork forks at a message; 0 is the last one before a turn that runs.
-func fork(ctx context.Context, store journal.Store, session string, at int64) (journal.SessionRecord, error) {
-	s, err := store.Session(ctx, session)
+func (m *Model) fork(ctx context.Context, session string, at int64) (journal.SessionRecord, error) {
+	s, err := m.o.Store.Session(ctx, session)
 	if errors.Is(err, journal.ErrNotFound) {
 		return s, errors.New("nothing was said in this session yet")
 	}
@@ -111,5 +110,5 @@ func fork(ctx context.Context, store journal.Store, session string, at int64) (j
 	if at < 1 {
 		return s, errors.New("there is nothing before the turn that runs; wait for it, or /stop it")
 	}
-	return store.Fork(ctx, journal.ForkInput{Session: session, At: at, ID: sessions.NewID(), Time: time.Now()})
+	return m.o.Client.Fork(ctx, client.ForkInput{Session: session, At: at})
 }

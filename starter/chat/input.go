@@ -8,6 +8,8 @@ import (
 	"charm.land/bubbles/v2/key"
 	"charm.land/bubbles/v2/textarea"
 	tea "charm.land/bubbletea/v2"
+
+	"github.com/everturn/everturn/client"
 )
 
 // Bounds of the input, in bytes. What is longer is for `starter run -`.
@@ -240,7 +242,7 @@ func (m *Model) submit() tea.Cmd {
 			return nil
 		}
 		m.reason = ""
-		return m.decide(w, decline(text))
+		return m.decide(w, false, client.DecideInput{Reason: text})
 	}
 	if w := m.question(); w != nil {
 		if w.sent {

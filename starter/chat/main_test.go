@@ -18,10 +18,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/sqlite"
-	"github.com/everturn/everturn/sessions"
-	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -34,11 +33,19 @@ const within = 20 * time.Second
 // writes to the journal.
 type requests struct {
 	mu        sync.Mutex
-	messages  []sessions.Request
-	approvals []workflows.Approval
-	said      []workflows.Answer
+	messages  []client.SendInput
+	approvals []decision
+	said      []client.AnswerInput
+	responses []client.RespondInput
+	sessions  journal.Store
 	stops     []string
 	err       error
+}
+
+// decision is an approval, or with Allow false a denial.
+type decision struct {
+	client.DecideInput
+	Allow bool
 }
 
 // says reads what was asked.
@@ -48,25 +55,44 @@ func (r *requests) says(what func() bool) bool {
 	return what()
 }
 
-func (r *requests) Send(_ context.Context, q sessions.Request) (sessions.Accepted, error) {
+func (r *requests) Send(_ context.Context, q client.SendInput) (client.Turn, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.messages = append(r.messages, q)
-	return sessions.Accepted{Session: q.Session, MessageID: q.Message.ID}, r.err
+	return client.Turn{Session: q.Session, MessageID: q.Message.ID}, r.err
 }
 
-func (r *requests) Approve(_ context.Context, _ string, a workflows.Approval) (workflows.ApprovalResult, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.approvals = append(r.approvals, a)
-	return workflows.ApprovalResult{}, r.err
+func (r *requests) Approve(_ context.Context, in client.DecideInput) (client.DecideResult, error) {
+	return r.decide(decision{in, true})
 }
 
-func (r *requests) Answer(_ context.Context, _ string, a workflows.Answer) (workflows.AnswerResult, error) {
+func (r *requests) Deny(_ context.Context, in client.DecideInput) (client.DecideResult, error) {
+	return r.decide(decision{in, false})
+}
+
+func (r *requests) decide(d decision) (client.DecideResult, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.said = append(r.said, a)
-	return workflows.AnswerResult{}, r.err
+	r.approvals = append(r.approvals, d)
+	return client.DecideResult{}, r.err
+}
+
+func (r *requests) Answer(_ context.Context, in client.AnswerInput) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.said = append(r.said, in)
+	return r.err
+}
+
+func (r *requests) Respond(_ context.Context, in client.RespondInput) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.responses = append(r.responses, in)
+	return r.err
+}
+
+func (r *requests) Fork(ctx context.Context, in client.ForkInput) (journal.SessionRecord, error) {
+	return client.New(nil, client.Options{Journal: r.sessions}).Fork(ctx, in)
 }
 
 func (r *requests) Stop(_ context.Context, session string) error {
@@ -95,7 +121,7 @@ func newStage(t *testing.T, width, height int) *stage {
 	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{Synchronous: "normal"})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, store.Close()) })
-	s := &stage{T: t, requests: &requests{}, story: newStory(t, store), clock: time.Now(), msgs: make(chan tea.Msg, 1000)}
+	s := &stage{T: t, requests: &requests{sessions: store}, story: newStory(t, store), clock: time.Now(), msgs: make(chan tea.Msg, 1000)}
 	s.enter("s", width, height)
 	return s
 }

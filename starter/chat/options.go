@@ -10,23 +10,25 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/colorprofile"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/sessions"
-	"github.com/everturn/everturn/workflows"
 )
 
-// Sessions is what a chat does to its session: sessions.Client.
-type Sessions interface {
-	Send(ctx context.Context, r sessions.Request) (sessions.Accepted, error)
-	Approve(ctx context.Context, session string, a workflows.Approval) (workflows.ApprovalResult, error)
-	Answer(ctx context.Context, session string, a workflows.Answer) (workflows.AnswerResult, error)
+// Client is what a chat does to its session. A client.Client has it.
+type Client interface {
+	Send(ctx context.Context, in client.SendInput) (client.Turn, error)
+	Approve(ctx context.Context, in client.DecideInput) (client.DecideResult, error)
+	Deny(ctx context.Context, in client.DecideInput) (client.DecideResult, error)
+	Answer(ctx context.Context, in client.AnswerInput) error
+	Respond(ctx context.Context, in client.RespondInput) error
 	Stop(ctx context.Context, session string) error
+	Fork(ctx context.Context, in client.ForkInput) (journal.SessionRecord, error)
 }
 
 // Options are what a chat is about and where it runs.
 type Options struct {
 	Store   journal.Store
-	Client  Sessions
+	Client  Client
 	Session string // need not exist yet
 	Person  string // who decides and answers; recorded with it
 	Model   string // of new turns, for people

@@ -7,8 +7,8 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/everturn/everturn/sessions"
-	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // outgoing is a message that was typed here and is not in the journal yet.
@@ -112,9 +112,11 @@ func (m *Model) post() tea.Cmd {
 			continue
 		}
 		m.outbox.sending = true
-		r := sessions.Request{Session: m.session, Message: workflows.Message{ID: next.id, Text: next.text, After: next.after}}
+		in := client.SendInput{
+			Session: m.session, Message: turn.UserMessage{ID: next.id, Text: next.text, After: next.after},
+		}
 		return m.ask(func(ctx context.Context) tea.Msg {
-			_, err := m.o.Client.Send(ctx, r)
+			_, err := m.o.Client.Send(ctx, in)
 			return sentMsg{next.id, err}
 		})
 	}

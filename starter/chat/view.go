@@ -8,7 +8,6 @@ import (
 
 	"github.com/everturn/everturn/starter/form"
 	"github.com/everturn/everturn/starter/terminal"
-	"github.com/everturn/everturn/workflows"
 )
 
 // Rows of the live part that lists may take.
@@ -156,5 +155,3 @@ func (m *Model) standing() string {
 	took := max(m.now().Sub(t.began).Truncate(1e9), 0)
 	return fmt.Sprintf("%s %s · step %d · %s · %s", state, took, max(t.step, 1), tokens(t.usage), m.session)
 }
-
-func decline(reason string) workflows.Approval { return workflows.Approval{Reason: reason} }

@@ -9,6 +9,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/form"
 	"github.com/everturn/everturn/starter/terminal"
@@ -137,7 +138,7 @@ func (m *Model) decideForGood(w *wait, scope turn.Scope) tea.Cmd {
 		m.note("%s", w.Unspared())
 		return nil
 	}
-	return m.decide(w, workflows.Approval{Allow: true, Always: scope})
+	return m.decide(w, true, client.DecideInput{Grant: scope})
 }
 
 // decideKey takes a key while something is asked.
@@ -145,13 +146,13 @@ func (m *Model) decideKey(key string) tea.Cmd {
 	w := m.approval()
 	switch key {
 	case "y", "Y":
-		return m.decide(w, workflows.Approval{Allow: true})
+		return m.decide(w, true, client.DecideInput{})
 	case "a", "A":
 		return m.decideForGood(w, turn.AlwaysCall)
 	case "t", "T":
 		return m.decideForGood(w, turn.AlwaysTool)
 	case "n", "N":
-		return m.decide(w, workflows.Approval{})
+		return m.decide(w, false, client.DecideInput{})
 	case "r", "R":
 		m.reason, m.deciding = w.key(), false
 		m.hint("say why; Enter denies with it, Esc goes back")
@@ -181,23 +182,26 @@ func (m *Model) decideKey(key string) tea.Cmd {
 }
 
 // decide sends a decision about exactly what was shown.
-func (m *Model) decide(w *wait, a workflows.Approval) tea.Cmd {
+func (m *Model) decide(w *wait, allow bool, in client.DecideInput) tea.Cmd {
 	if w.sent {
 		return nil
 	}
-	if a.Allow && !w.whole {
+	if allow && !w.whole {
 		m.hint("the arguments cannot be shown whole, so they cannot be allowed here; n denies")
 		return nil
 	}
-	if a.Allow && !w.read {
+	if allow && !w.read {
 		m.hint("there is more of the arguments: space shows it, and then y allows")
 		return nil
 	}
 	w.sent, m.deciding = true, false
-	a.Version, a.Turn, a.Call, a.ArgumentsHash, a.By = workflows.WireVersion, w.turn, w.ID, w.ArgumentsHash, m.o.Person
-	key, session := w.key(), m.session
+	in.Session, in.Turn, in.Call, in.ArgumentsHash, in.By = m.session, w.turn, w.ID, w.ArgumentsHash, m.o.Person
+	key, decide := w.key(), m.o.Client.Deny
+	if allow {
+		decide = m.o.Client.Approve
+	}
 	return m.ask(func(ctx context.Context) tea.Msg {
-		_, err := m.o.Client.Approve(ctx, session, a)
+		_, err := decide(ctx, in)
 		return decidedMsg{key, err}
 	})
 }
@@ -230,12 +234,9 @@ func (m *Model) decided(msg decidedMsg) {
 func (m *Model) answer(w *wait, text string) tea.Cmd {
 	w.sent = true
 	m.outbox.own(workflows.AnswerID(w.turn, w.ID)) // the message that an answer becomes
-	a := workflows.Answer{Version: workflows.WireVersion, Turn: w.turn, Question: w.ID, Text: text, By: m.o.Person}
-	key, session := w.key(), m.session
-	return m.ask(func(ctx context.Context) tea.Msg {
-		_, err := m.o.Client.Answer(ctx, session, a)
-		return decidedMsg{key, err}
-	})
+	in := client.AnswerInput{Session: m.session, Turn: w.turn, Question: w.ID, Text: text, By: m.o.Person}
+	key := w.key()
+	return m.ask(func(ctx context.Context) tea.Msg { return decidedMsg{key, m.o.Client.Answer(ctx, in)} })
 }
 
 // showRuling takes what was asked off the list, and prints what came of it: here, elsewhere, or by time.

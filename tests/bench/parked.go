@@ -8,10 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/everturn/everturn/sessions"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/tests/bench/proc"
 	"github.com/everturn/everturn/tests/bench/report"
-	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -47,7 +46,7 @@ func (c *crowd) parkedTurns(ctx context.Context, size crowdSize) (out report.Par
 		return out, err
 	}
 	for _, a := range turns[len(turns)-2:] { // one of each kind
-		d, err := c.rig.client.DescribeWorkflowExecution(ctx, a.Session, a.Turn)
+		d, err := c.rig.client.DescribeWorkflowExecution(ctx, a.Session, a.ID)
 		if err != nil {
 			return out, err
 		}
@@ -59,8 +58,8 @@ func (c *crowd) parkedTurns(ctx context.Context, size crowdSize) (out report.Par
 }
 
 // park begins the turns and returns when all of them wait.
-func (c *crowd) park(ctx context.Context, n int) ([]sessions.Accepted, error) {
-	turns := make([]sessions.Accepted, n)
+func (c *crowd) park(ctx context.Context, n int) ([]client.Turn, error) {
+	turns := make([]client.Turn, n)
 	names := make([]string, n)
 	for i := range names {
 		names[i] = c.session()
@@ -156,7 +155,7 @@ func (c *crowd) resting(ctx context.Context) (least int64, err error) {
 }
 
 // wakeSome gives some of the turns what they wait for, one after the other and many at once.
-func (c *crowd) wakeSome(ctx context.Context, turns []sessions.Accepted, size crowdSize) ([]report.Waited, error) {
+func (c *crowd) wakeSome(ctx context.Context, turns []client.Turn, size crowdSize) ([]report.Waited, error) {
 	took := map[int][]time.Duration{} // approvals are even, answers odd
 	step := len(turns) / (size.woken + size.burst)
 	for n := range size.woken {
@@ -185,25 +184,25 @@ func (c *crowd) wakeSome(ctx context.Context, turns []sessions.Accepted, size cr
 }
 
 // wake says what a turn waits for, and returns how long it takes until the turn has something to say itself.
-func (c *crowd) wake(ctx context.Context, a sessions.Accepted, odd int) (time.Duration, error) {
-	list, err := c.store.Waits(ctx, a.Turn)
+func (c *crowd) wake(ctx context.Context, a client.Turn, odd int) (time.Duration, error) {
+	list, err := c.store.Waits(ctx, a.ID)
 	if err != nil || len(list) != 1 {
-		return 0, errors.Join(err, fmt.Errorf("turn %s has %d waits", a.Turn, len(list)))
+		return 0, errors.Join(err, fmt.Errorf("turn %s has %d waits", a.ID, len(list)))
 	}
 	w := list[0]
-	asked, err := c.until(ctx, a.Turn, -1, turn.ChunkApprovalRequested, turn.ChunkQuestionAsked)
+	asked, err := c.until(ctx, a.ID, -1, turn.ChunkApprovalRequested, turn.ChunkQuestionAsked)
 	if err != nil {
 		return 0, err
 	}
 	began := time.Now()
 	if odd == 0 {
-		_, err = c.sessions.Approve(ctx, a.Session, workflows.Approval{Call: w.ID, Allow: true, ArgumentsHash: w.ArgumentsHash, By: "bench"})
+		_, err = c.sessions.Approve(ctx, client.DecideInput{Session: a.Session, Call: w.ID, ArgumentsHash: w.ArgumentsHash, By: "bench"})
 	} else {
-		_, err = c.sessions.Answer(ctx, a.Session, workflows.Answer{Question: w.ID, Text: scene{Kind: sceneFinal}.message(), By: "bench"})
+		err = c.sessions.Answer(ctx, client.AnswerInput{Session: a.Session, Question: w.ID, Text: scene{Kind: sceneFinal}.message(), By: "bench"})
 	}
 	if err != nil {
 		return 0, err
 	}
-	_, err = c.until(ctx, a.Turn, asked, turn.ChunkToolCallStarted, turn.ChunkTextDelta)
+	_, err = c.until(ctx, a.ID, asked, turn.ChunkToolCallStarted, turn.ChunkTextDelta)
 	return time.Since(began), err
 }

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/sqlite"
-	"github.com/everturn/everturn/sessions"
 	"github.com/everturn/everturn/tests/bench/proc"
 	"github.com/everturn/everturn/tests/bench/report"
 	"github.com/everturn/everturn/workflows"
@@ -112,7 +112,7 @@ type crowd struct {
 	name     string
 	config   string
 	worker   *proc.Process
-	sessions *sessions.Client
+	sessions *client.Client
 	store    journal.Store
 	next     int
 }
@@ -129,7 +129,7 @@ func (r *rig) withCrowd(ctx context.Context, name string, run func(context.Conte
 		return err
 	}
 	c := &crowd{rig: r, name: "people-" + name}
-	c.sessions = sessions.New(r.client, sessions.Options{TaskQueue: c.name, Agent: "default"})
+	c.sessions = client.New(r.client, client.Options{TaskQueue: c.name, Agent: "default"})
 	if err := c.configure(url); err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (c *crowd) ready(ctx context.Context) error {
 			return err
 		}
 		limited, cancel := context.WithTimeout(ctx, within)
-		err = c.rig.client.GetWorkflow(limited, a.Session, a.Turn).Get(limited, nil)
+		err = c.rig.client.GetWorkflow(limited, a.Session, a.ID).Get(limited, nil)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("the first turns: %w", err)
@@ -175,7 +175,7 @@ func (c *crowd) ready(ctx context.Context) error {
 }
 
 // send begins a turn in a session of its own.
-func (c *crowd) send(ctx context.Context, s scene) (sessions.Accepted, error) {
+func (c *crowd) send(ctx context.Context, s scene) (client.Turn, error) {
 	return c.sendTo(ctx, c.session(), s)
 }
 
@@ -184,8 +184,8 @@ func (c *crowd) session() string {
 	return fmt.Sprintf("%s-%d", c.name, c.next)
 }
 
-func (c *crowd) sendTo(ctx context.Context, session string, s scene) (sessions.Accepted, error) {
-	return c.sessions.Send(ctx, sessions.Request{Session: session, Message: workflows.Message{Text: s.message()}, Alone: true})
+func (c *crowd) sendTo(ctx context.Context, session string, s scene) (client.Turn, error) {
+	return c.sessions.Send(ctx, client.SendInput{Session: session, Message: workflows.Message{Text: s.message()}, Alone: true})
 }
 
 // until reads a turn's chunks up to one of these kinds and returns its index.
@@ -243,7 +243,7 @@ func (c *crowd) stop(ctx context.Context, kind sceneKind, at turn.ChunkKind) (ti
 	if err != nil {
 		return 0, err
 	}
-	index, err := c.until(ctx, a.Turn, -1, at)
+	index, err := c.until(ctx, a.ID, -1, at)
 	if err != nil {
 		return 0, err
 	}
@@ -252,7 +252,7 @@ func (c *crowd) stop(ctx context.Context, kind sceneKind, at turn.ChunkKind) (ti
 	if err := c.sessions.Stop(ctx, a.Session); err != nil {
 		return 0, err
 	}
-	_, err = c.until(ctx, a.Turn, index, turn.ChunkTurnCompleted)
+	_, err = c.until(ctx, a.ID, index, turn.ChunkTurnCompleted)
 	return time.Since(began), err
 }
 

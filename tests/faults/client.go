@@ -11,13 +11,12 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/sdk/client"
+	sdk "go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/sessions"
 	"github.com/everturn/everturn/tests/faults/check"
 	"github.com/everturn/everturn/workflows"
 )
@@ -43,8 +42,8 @@ func (l *ledger) write(line any) {
 // user sends messages as a client does that must not lose one: again under the same ID until it is acknowledged, and
 // then until it knows what became of it.
 type user struct {
-	client       client.Client
-	people       *sessions.Client
+	client       sdk.Client
+	people       *client.Client
 	store        journal.Store
 	ledger       *ledger
 	taskQueue    string
@@ -100,35 +99,24 @@ func (u *user) try(ctx context.Context, t turnPlan, byUpdate bool) error {
 	return nil
 }
 
-func (u *user) options(session string, conflict enumspb.WorkflowIdConflictPolicy) client.StartWorkflowOptions {
-	return client.StartWorkflowOptions{ID: session, TaskQueue: u.taskQueue, WorkflowIDConflictPolicy: conflict,
-		WorkflowExecutionErrorWhenAlreadyStarted: conflict == enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL}
-}
-
-// start sends the message in the workflow's input, and where the session is busy, with this very message or another one, as
-// an update.
+// start sends the message as the product's own client does.
 func (u *user) start(ctx context.Context, t turnPlan) (string, error) {
-	limited, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	run, err := u.client.ExecuteWorkflow(limited, u.options(t.session, enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL), workflows.TurnWorkflow,
-		workflows.Input{Message: &workflows.Message{ID: t.id, Text: t.text}})
-	var busy *serviceerror.WorkflowExecutionAlreadyStarted
-	if errors.As(err, &busy) {
-		return u.update(ctx, t)
-	}
-	if err != nil {
-		return "", err
-	}
-	return run.GetRunID(), nil
+	sent, err := u.people.Send(ctx, client.SendInput{Session: t.session, Message: workflows.Message{ID: t.id, Text: t.text}})
+	return sent.ID, err
 }
 
+// update sends the message as an update that starts a run if there is none, which any Temporal client can do.
 func (u *user) update(ctx context.Context, t turnPlan) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	handle, err := u.client.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
-		StartWorkflowOperation: u.client.NewWithStartWorkflowOperation(u.options(t.session, enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING), workflows.TurnWorkflow, workflows.Input{}),
-		UpdateOptions: client.UpdateWorkflowOptions{UpdateID: t.id, UpdateName: workflows.SendUpdate,
-			Args: []any{workflows.Message{ID: t.id, Text: t.text}}, WaitForStage: client.WorkflowUpdateStageCompleted},
+	handle, err := u.client.UpdateWithStartWorkflow(ctx, sdk.UpdateWithStartWorkflowOptions{
+		StartWorkflowOperation: u.client.NewWithStartWorkflowOperation(sdk.StartWorkflowOptions{
+			ID: t.session, TaskQueue: u.taskQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+		}, workflows.TurnWorkflow, workflows.Input{}),
+		UpdateOptions: sdk.UpdateWorkflowOptions{UpdateID: t.id, UpdateName: workflows.SendUpdate,
+			Args: []any{workflows.Message{ID: t.id, Text: t.text}}, WaitForStage: sdk.WorkflowUpdateStageCompleted},
 	})
 	if err != nil {
 		return "", err
@@ -148,7 +136,7 @@ var errUndecided = errors.New("the result is not known")
 func (u *user) result(ctx context.Context, t turnPlan, run string) (workflows.Result, error) {
 	for {
 		var res workflows.Result
-		err := u.client.GetWorkflow(ctx, t.session, run).GetWithOptions(ctx, &res, client.WorkflowRunGetOptions{DisableFollowingRuns: true})
+		err := u.client.GetWorkflow(ctx, t.session, run).GetWithOptions(ctx, &res, sdk.WorkflowRunGetOptions{DisableFollowingRuns: true})
 		var more *workflow.ContinueAsNewError
 		var app *temporal.ApplicationError
 		var cancelled *temporal.CanceledError

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/sessions"
 	"github.com/everturn/everturn/tests/faults/check"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -21,20 +21,24 @@ import (
 func (u *user) decide(ctx context.Context, w journal.WaitRecord, allow bool) error {
 	e := check.Entry{Event: check.Deciding, At: time.Now(), Session: w.Session, Turn: w.Turn, Call: w.ID, Hash: w.ArgumentsHash, Allow: allow}
 	u.ledger.write(e)
+	decide := u.people.Deny
+	if allow {
+		decide = u.people.Approve
+	}
 	for {
-		res, err := u.people.Approve(ctx, w.Session, workflows.Approval{Turn: w.Turn, Call: w.ID, Allow: allow, ArgumentsHash: w.ArgumentsHash, By: "the schedule"})
+		_, err := decide(ctx, client.DecideInput{Session: w.Session, Turn: w.Turn, Call: w.ID, ArgumentsHash: w.ArgumentsHash, By: "the schedule"})
 		var no *turn.Error
 		e.At = time.Now()
 		switch {
 		case err == nil:
-			e.Event, e.Allow = check.Decided, res.Allowed
+			e.Event = check.Decided
 			u.ledger.write(e)
 			return nil
 		case errors.As(err, &no):
 			e.Event, e.Error = check.Refused, no.Error()
 			u.ledger.write(e)
 			return err
-		case errors.Is(err, sessions.ErrNotRunning):
+		case errors.Is(err, client.ErrNotRunning):
 			return nil
 		}
 		u.failures.Add(1)
@@ -45,12 +49,12 @@ func (u *user) decide(ctx context.Context, w journal.WaitRecord, allow bool) err
 }
 
 // tell sends a message to a session that may be busy, and returns when it is acknowledged.
-func (u *user) tell(ctx context.Context, t turnPlan) (sessions.Accepted, error) {
+func (u *user) tell(ctx context.Context, t turnPlan) (client.Turn, error) {
 	u.ledger.write(check.Entry{Event: check.Sending, At: time.Now(), Session: t.session, Message: t.id, Text: t.text})
 	for {
-		a, err := u.people.Send(ctx, sessions.Request{Session: t.session, Message: workflows.Message{ID: t.id, Text: t.text, After: t.after}})
+		a, err := u.people.Send(ctx, client.SendInput{Session: t.session, Message: workflows.Message{ID: t.id, Text: t.text, After: t.after}})
 		if err == nil {
-			u.ledger.write(check.Entry{Event: check.Acknowledged, At: time.Now(), Session: t.session, Message: t.id, Turn: a.Turn})
+			u.ledger.write(check.Entry{Event: check.Acknowledged, At: time.Now(), Session: t.session, Message: t.id, Turn: a.ID})
 			u.acks.Add(1)
 			return a, nil
 		}
@@ -65,13 +69,13 @@ func (u *user) tell(ctx context.Context, t turnPlan) (sessions.Accepted, error) 
 func (u *user) answer(ctx context.Context, w journal.WaitRecord, t turnPlan) error {
 	u.ledger.write(check.Entry{Event: check.Sending, At: time.Now(), Session: t.session, Message: t.id, Text: t.text})
 	for {
-		_, err := u.people.Answer(ctx, w.Session, workflows.Answer{Turn: w.Turn, Question: w.ID, Text: t.text, By: "the schedule"})
+		err := u.people.Answer(ctx, client.AnswerInput{Session: w.Session, Turn: w.Turn, Question: w.ID, Text: t.text, By: "the schedule"})
 		var no *turn.Error
 		if err == nil {
 			u.ledger.write(check.Entry{Event: check.Acknowledged, At: time.Now(), Session: t.session, Message: t.id, Turn: w.Turn})
 		}
 		// Asked again after an answer got lost, the turn says that it has one: the journal tells whether it is this one.
-		if err == nil || errors.As(err, &no) || errors.Is(err, sessions.ErrNotRunning) {
+		if err == nil || errors.As(err, &no) || errors.Is(err, client.ErrNotRunning) {
 			return nil
 		}
 		u.failures.Add(1)
@@ -89,11 +93,11 @@ func (u *user) reply(ctx context.Context, w journal.WaitRecord, note string) err
 	}
 	u.ledger.write(check.Entry{Event: check.Deciding, At: time.Now(), Session: w.Session, Turn: w.Turn, Call: w.ID, Allow: true, Text: note})
 	for {
-		_, err := u.people.Answer(ctx, w.Session, workflows.Answer{Turn: w.Turn, Question: w.ID, By: "the schedule",
-			Reply: &turn.Reply{Action: turn.ReplyAccept, Content: content}})
+		err := u.people.Respond(ctx, client.RespondInput{Session: w.Session, Turn: w.Turn, Request: w.ID, By: "the schedule",
+			Response: turn.Reply{Action: turn.ReplyAccept, Content: content}})
 		var no *turn.Error
 		switch {
-		case err == nil, errors.Is(err, sessions.ErrNotRunning):
+		case err == nil, errors.Is(err, client.ErrNotRunning):
 			return nil
 		case errors.As(err, &no):
 			u.ledger.write(check.Entry{Event: check.Refused, At: time.Now(), Session: w.Session, Turn: w.Turn, Call: w.ID, Error: no.Error()})

@@ -14,12 +14,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.temporal.io/sdk/client"
+	sdk "go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/sqlite"
-	"github.com/everturn/everturn/sessions"
 	"github.com/everturn/everturn/tests/script"
 )
 
@@ -35,9 +35,9 @@ type rig struct {
 	model    *script.Server
 	// temporal, users and provider are the links worker–server, client–server and worker–provider.
 	temporal, users, provider *link
-	remote                    *link         // worker–MCP; nil where there is none
-	remoteServer              *process      // nil where there is none
-	direct, client            client.Client // past the links, and through them
+	remote                    *link      // worker–MCP; nil where there is none
+	remoteServer              *process   // nil where there is none
+	direct, client            sdk.Client // past the links, and through them
 	store                     journal.Store
 	user                      *user
 	queue                     string
@@ -151,8 +151,8 @@ func (r *rig) openLinks(context.Context) (err error) {
 }
 
 func (r *rig) openClients(ctx context.Context) (err error) {
-	for to, address := range map[*client.Client]string{&r.direct: r.server.address, &r.client: r.users.address()} {
-		c, err := client.DialContext(ctx, client.Options{HostPort: address, Logger: quiet})
+	for to, address := range map[*sdk.Client]string{&r.direct: r.server.address, &r.client: r.users.address()} {
+		c, err := sdk.DialContext(ctx, sdk.Options{HostPort: address, Logger: quiet})
 		if err != nil {
 			return err
 		}
@@ -183,7 +183,7 @@ func (r *rig) openUser(context.Context) error {
 	r.stopRead = cancel
 	r.asked = make(chan error, 64)
 	r.reading = ctx
-	people := sessions.New(r.client, sessions.Options{TaskQueue: r.queue, Agent: "default", Blobs: r.store.PutBlob})
+	people := client.New(r.client, client.Options{TaskQueue: r.queue, Agent: "default", Journal: r.store})
 	r.user = &user{client: r.client, people: people, store: r.store, ledger: sent, taskQueue: r.queue, acknowledged: func(_ turnPlan, turnID string) {
 		r.readers.Go(func() { read.follow(ctx, r.store, turnID) })
 	}}

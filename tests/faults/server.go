@@ -12,7 +12,7 @@ import (
 
 	"go.temporal.io/sdk/client"
 
-	"github.com/everturn/everturn/cluster"
+	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/starter/devstack"
 	"github.com/everturn/everturn/tests/loopback"
 	"github.com/everturn/everturn/tests/temporaltest"

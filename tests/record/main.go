@@ -14,7 +14,7 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
 
-	"github.com/everturn/everturn/cluster"
+	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/tests/replay"
 )
 

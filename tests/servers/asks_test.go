@@ -11,10 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/sessions"
-	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -59,7 +58,7 @@ func TestWhatWasReadGuardsWhatIsWritten(t *testing.T) {
 		assert.Equal(t, turn.WaitApproval, w.Kind)
 		assert.Contains(t, w.Arguments, "overwritten")
 		assert.Equal(t, "first", read(t, dir, "plan.txt"), "it was written before anybody was asked")
-		_, err := r.people().Approve(ctx, session, workflows.Approval{Call: w.ID, Allow: true, ArgumentsHash: w.ArgumentsHash, By: "ottoline"})
+		_, err := r.people().Approve(ctx, client.DecideInput{Session: session, Call: w.ID, ArgumentsHash: w.ArgumentsHash, By: "ottoline"})
 		require.NoError(t, err)
 	},
 		ask("read_text_file", `{"path":"%s/letter.txt"}`, dir),
@@ -86,12 +85,12 @@ func (r *rig) asked(ctx context.Context, session string) journal.WaitRecord {
 // answer says what a person says to a server's question.
 func (r *rig) answer(ctx context.Context, session string, w journal.WaitRecord, action turn.ReplyAction, content string) {
 	r.t.Helper()
-	reply := &turn.Reply{Action: action, Content: json.RawMessage(content)}
-	_, err := r.people().Answer(ctx, session, workflows.Answer{Question: w.ID, By: "ottoline", Reply: reply})
+	response := turn.Reply{Action: action, Content: json.RawMessage(content)}
+	err := r.people().Respond(ctx, client.RespondInput{Session: session, Request: w.ID, By: "ottoline", Response: response})
 	require.NoError(r.t, err)
 }
 
 // people are those who answer and approve.
-func (r *rig) people() *sessions.Client {
-	return sessions.New(r.client, sessions.Options{TaskQueue: r.cfg.Temporal.TaskQueue})
+func (r *rig) people() *client.Client {
+	return client.New(r.client, client.Options{TaskQueue: r.cfg.Temporal.TaskQueue})
 }

@@ -13,7 +13,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
 
-	"github.com/everturn/everturn/cluster"
+	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/starter/devstack"
 	"github.com/everturn/everturn/tests/loopback"
 	"github.com/everturn/everturn/workflows"

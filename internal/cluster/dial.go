@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -57,7 +58,11 @@ func (e *Unreachable) Error() string {
 	return fmt.Sprintf("no Temporal answers at %s: start one with `go run ./starter dev`, add --dev to the command, or set [temporal] address in agent.toml (%v)", e.Address, e.Cause)
 }
 
-func (e *Unreachable) Unwrap() error { return e.Cause }
+// Unwrap makes the error ErrUnreachable.
+func (e *Unreachable) Unwrap() []error { return []error{ErrUnreachable, e.Cause} }
+
+// ErrUnreachable: Temporal does not answer.
+var ErrUnreachable = errors.New("no connection to Temporal")
 
 // refusal is an error of the options or of the cluster's word on them. kind is config.ErrInvalid or
 // config.ErrCredentials: what the reader has to mend.
@@ -73,10 +78,13 @@ func invalid(format string, args ...any) error {
 	return &refusal{kind: config.ErrInvalid, cause: fmt.Errorf(format, args...)}
 }
 
+// Conn is a connection to Temporal.
+type Conn = client.Client
+
 // Dial connects and makes sure that the cluster answers. The error is an *Unreachable where none does, it is
 // config.ErrCredentials where the cluster answers that it does not know the caller, and config.ErrInvalid where the
 // options make no connection. The caller closes the client.
-func Dial(ctx context.Context, o Options) (client.Client, error) {
+func Dial(ctx context.Context, o Options) (Conn, error) {
 	opts, err := o.resolve()
 	if err != nil {
 		return nil, err

@@ -88,3 +88,12 @@ func EnsureRetention(ctx context.Context, c client.Client, namespace string, d t
 	}
 	return nil
 }
+
+// ServerVersion returns the version that the server reports.
+func ServerVersion(ctx context.Context, c client.Client) (string, error) {
+	info, err := c.WorkflowService().GetSystemInfo(ctx, &workflowservice.GetSystemInfoRequest{})
+	if err != nil {
+		return "", fmt.Errorf("asking Temporal for its version: %w", err)
+	}
+	return info.GetServerVersion(), nil
+}

@@ -1,0 +1,117 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"strings"
+
+	"go.temporal.io/sdk/client"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/cluster"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Journal is what a client needs of the journal. A journal.Store has it. All sessions that it returns must belong to
+// the client's tenant; see journal.ForTenant.
+type Journal interface {
+	Sessions
+	Stream
+}
+
+var _ Journal = journal.Store(nil)
+
+// Sessions reads sessions, turns and requests, forks sessions, and stores texts that are too long for a message. Its
+// methods are documented at journal.Store.
+type Sessions interface {
+	Session(ctx context.Context, id string) (journal.SessionRecord, error)
+	Sessions(ctx context.Context, limit int) ([]journal.SessionRecord, error)
+	Turn(ctx context.Context, turnID string) (journal.TurnRecord, error)
+	Delivered(ctx context.Context, session, messageID string) (journal.TurnRecord, error)
+	Inferences(ctx context.Context, turnID string) ([]journal.Inference, error)
+	Waits(ctx context.Context, turnID string) ([]journal.WaitRecord, error)
+	Waiting(ctx context.Context, session string, limit int) ([]journal.WaitRecord, error)
+	Fork(ctx context.Context, in journal.ForkInput) (journal.SessionRecord, error)
+	PutBlob(ctx context.Context, mediaType string, b []byte) (hash string, err error)
+}
+
+// Stream reads the chunks of turns. Its methods are documented at journal.Store.
+type Stream interface {
+	Chunks(ctx context.Context, turnID string, after int64, limit int) ([]turn.Chunk, error)
+	Changed(ctx context.Context, topics ...journal.Topic) <-chan struct{}
+}
+
+// Options configure a Client.
+type Options struct {
+	// Journal may be nil: Send, Approve, Deny, Answer, Respond, Stop, Running and the schedules do without it, except
+	// that messages over 256 KiB then fail. The other methods need it.
+	Journal Journal
+	// TaskQueue is where workers poll; empty means workflows.TaskQueue.
+	TaskQueue string
+	// Agent is the search attribute EverturnAgent of the turns that the client starts.
+	Agent string
+	// Tenant owns the client's sessions; empty is the default tenant. The client reaches no session of another tenant.
+	Tenant string
+}
+
+// Client starts, follows and controls turns. It is safe for concurrent use.
+type Client struct {
+	temporal client.Client // nil: the client only reads the journal
+	journal  Journal
+	options  Options
+	owned    bool // Close closes temporal
+}
+
+// New returns a client that uses a connection and a journal of the caller. A client without a connection (nil) reads
+// the journal; its methods that need Temporal return ErrUnreachable.
+func New(temporal client.Client, o Options) *Client {
+	if o.TaskQueue == "" {
+		o.TaskQueue = workflows.TaskQueue
+	}
+	return &Client{temporal: temporal, journal: o.Journal, options: o}
+}
+
+// Dial connects to the Temporal server of a configuration and returns a client for its task queue, agent and tenant.
+// The journal stays the caller's; engine.OpenJournal opens the configured one.
+//
+// Errors: ErrUnreachable, config.ErrCredentials if the server rejects the caller, config.ErrInvalid.
+func Dial(ctx context.Context, cfg config.Config, journal Journal) (*Client, error) {
+	temporal, err := cluster.Dial(ctx, cluster.FromConfig(cfg.Temporal, nil))
+	if err != nil {
+		return nil, err
+	}
+	c := New(temporal, Options{
+		Journal: journal, TaskQueue: cfg.Temporal.TaskQueue, Agent: cfg.Runtime.Agent, Tenant: cfg.Tenant,
+	})
+	c.owned = true
+	return c, nil
+}
+
+// Close closes the connection that Dial opened. It does not close the journal.
+func (c *Client) Close() {
+	if c.owned {
+		c.temporal.Close()
+	}
+}
+
+// Turn names a turn of a session.
+type Turn struct {
+	Session string `json:"session"`
+	// ID is the turn's ID. If Merged is set, it is the turn that was running when the message arrived.
+	ID string `json:"turn"`
+	// MessageID is set on what Send returns. Follow and Wait then mean the turn that takes this message.
+	MessageID string `json:"message_id,omitempty"`
+	// Merged: a turn was running when the message arrived. That turn takes the message before its next inference, or
+	// leaves it to the session's next turn.
+	Merged bool `json:"joined,omitempty"`
+}
+
+// NewSessionID returns a random session ID.
+func NewSessionID() string { return "s-" + strings.ToLower(rand.Text()[:12]) }
+
+// WorkflowID returns the ID of the workflow that runs the session's turns.
+func (c *Client) WorkflowID(session string) string {
+	return workflows.WorkflowID(c.options.Tenant, session)
+}

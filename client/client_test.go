@@ -1,0 +1,161 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+func TestRefusalsAreTypedErrors(t *testing.T) {
+	for code, want := range map[turn.Code]error{
+		turn.CodeSessionBusy: ErrBusy, turn.CodeSessionEnding: ErrBusy, turn.CodeConfigInvalid: ErrInvalid,
+		turn.CodeNotWaiting: ErrNotPending, turn.CodeToolDrift: ErrArgumentsChanged, turn.CodeApprovalExpired: ErrExpired,
+	} {
+		err := typed(fmt.Errorf("updating: %w", temporal.NewApplicationError("why", string(code))))
+		assert.ErrorIs(t, err, want, code)
+		var refusal *turn.Error
+		require.ErrorAs(t, err, &refusal, code)
+		assert.Equal(t, code, refusal.Code)
+		assert.Equal(t, "why", refusal.Message)
+	}
+	other := typed(temporal.NewApplicationError("why", string(turn.CodeStoreUnavailable)))
+	assert.Equal(t, turn.CodeStoreUnavailable, turn.CodeOf(other), "a code without a variable")
+	assert.ErrorIs(t, typed(serviceerror.NewNotFound("gone")), ErrNotRunning)
+	assert.ErrorIs(t, typed(serviceerror.NewUnavailable("away")), ErrUnreachable)
+}
+
+func TestADecidedRequestComesWithItsDecision(t *testing.T) {
+	stands := turn.Ruling{ID: "1.0", Verdict: turn.VerdictDenied, By: "ann", Reason: "no"}
+	err := typed(temporal.NewApplicationError("already", string(turn.CodeNotWaiting), stands))
+	var decided *DecidedError
+	require.ErrorAs(t, err, &decided)
+	assert.Equal(t, stands, decided.Decision)
+	assert.ErrorIs(t, err, ErrAlreadyDecided)
+	assert.NotErrorIs(t, err, ErrNotPending)
+	assert.Equal(t, turn.CodeNotWaiting, turn.CodeOf(err))
+}
+
+func TestWithoutAConnectionNothingIsSent(t *testing.T) {
+	c, ctx := New(nil, Options{Journal: &book{}}), t.Context()
+	_, sent := c.Send(ctx, SendInput{Message: turn.UserMessage{Text: "x"}})
+	_, approved := c.Approve(ctx, DecideInput{})
+	_, running := c.Running(ctx, "s")
+	_, sessions := c.RunningSessions(ctx)
+	_, list := c.Schedules().List(ctx)
+	_, made := c.Schedules().Create(ctx, ScheduleInput{Name: "n", Text: "x"})
+	_, deleted := c.Schedules().Delete(ctx, "n")
+	for name, err := range map[string]error{
+		"Send": sent, "Approve": approved, "Answer": c.Answer(ctx, AnswerInput{}), "Respond": c.Respond(ctx, RespondInput{}),
+		"Stop": c.Stop(ctx, "s"), "Running": running, "RunningSessions": sessions,
+		"List": list, "Create": made, "Delete": deleted,
+	} {
+		assert.ErrorIs(t, err, ErrUnreachable, name)
+	}
+	_, err := c.Schedules().Create(ctx, ScheduleInput{Name: "", Text: "x"})
+	assert.ErrorIs(t, err, ErrInvalid)
+}
+
+func TestFollowReadsToTheEndOfATurn(t *testing.T) {
+	b := &book{changed: make(chan struct{})}
+	b.turns = map[string]journal.TurnRecord{"t": {ID: "t", Session: "s", State: turn.StateRunning}}
+	b.say(turn.ChunkTurnStarted, "")
+	b.say(turn.ChunkTextDelta, "one ")
+	c := New(nil, Options{Journal: b})
+	var text string
+	for chunk, err := range c.Follow(t.Context(), Turn{Session: "s", ID: "t"}, 0) {
+		require.NoError(t, err)
+		text += chunk.Text
+		if chunk.Index == 1 {
+			b.say(turn.ChunkTextDelta, "two")
+			b.say(turn.ChunkTurnCompleted, "")
+			close(b.changed)
+		}
+	}
+	assert.Equal(t, "one two", text)
+}
+
+func TestFollowBehindTheEndYieldsNothing(t *testing.T) {
+	b := &book{turns: map[string]journal.TurnRecord{"t": {ID: "t", State: turn.StateCompleted}}}
+	b.say(turn.ChunkTurnCompleted, "")
+	c := New(nil, Options{Journal: b})
+	for chunk, err := range c.Follow(t.Context(), Turn{ID: "t"}, 0) {
+		assert.Fail(t, "something came", "%v %v", chunk, err)
+	}
+	r, err := c.Wait(t.Context(), Turn{ID: "t"})
+	require.NoError(t, err)
+	assert.Equal(t, turn.StateCompleted, r.State)
+}
+
+func TestFollowEndsWithItsContext(t *testing.T) {
+	c := New(nil, Options{Journal: &book{changed: make(chan struct{})}})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("why")
+	time.AfterFunc(time.Millisecond, func() { cancel(why) })
+	var last error
+	for _, err := range c.Follow(ctx, Turn{ID: "not begun"}, -1) {
+		last = err
+	}
+	assert.ErrorIs(t, last, why)
+	_, err := c.Wait(ctx, Turn{ID: "not begun"})
+	assert.ErrorIs(t, err, why)
+}
+
+func TestResultDoesNotWait(t *testing.T) {
+	b := &book{turns: map[string]journal.TurnRecord{
+		"t": {ID: "t", Session: "s", State: turn.StateWaiting, Steps: 2}}, took: map[string]string{"m": "t"}}
+	c := New(nil, Options{Journal: b})
+	want := workflows.Result{Version: workflows.WireVersion, Session: "s", Turn: "t", State: turn.StateWaiting, Steps: 2}
+	r, err := c.Result(t.Context(), Turn{ID: "t"})
+	require.NoError(t, err)
+	assert.Equal(t, want, r)
+	r, err = c.Result(t.Context(), Turn{ID: "before", MessageID: "m", Merged: true})
+	require.NoError(t, err)
+	assert.Equal(t, want, r, "the turn that took the message")
+	_, err = c.Result(t.Context(), Turn{ID: "u"})
+	assert.ErrorIs(t, err, ErrNotFound)
+	_, err = c.Result(t.Context(), Turn{ID: "t", MessageID: "n", Merged: true})
+	assert.ErrorIs(t, err, ErrNotFound)
+}
+
+// book is a journal with what a test has written into it.
+type book struct {
+	Journal
+	turns   map[string]journal.TurnRecord
+	took    map[string]string // the turns that took messages
+	chunks  []turn.Chunk
+	changed chan struct{}
+}
+
+func (b *book) say(kind turn.ChunkKind, text string) {
+	b.chunks = append(b.chunks, turn.Chunk{Turn: "t", Index: int64(len(b.chunks)), Kind: kind, Text: text})
+}
+
+func (b *book) Turn(_ context.Context, id string) (journal.TurnRecord, error) {
+	if rec, ok := b.turns[id]; ok {
+		return rec, nil
+	}
+	return journal.TurnRecord{}, ErrNotFound
+}
+
+func (b *book) Delivered(ctx context.Context, _, message string) (journal.TurnRecord, error) {
+	return b.Turn(ctx, b.took[message])
+}
+
+func (b *book) Chunks(_ context.Context, _ string, after int64, _ int) ([]turn.Chunk, error) {
+	return b.chunks[min(after, int64(len(b.chunks))-1)+1:], nil
+}
+
+func (b *book) Changed(context.Context, ...journal.Topic) <-chan struct{} { return b.changed }
+
+func (b *book) Inferences(context.Context, string) ([]journal.Inference, error) { return nil, nil }

@@ -1,0 +1,110 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/everturn/everturn/internal/cluster"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Errors of this package's methods, for errors.Is. An error that a turn returned also wraps a *turn.Error.
+var (
+	// ErrUnreachable: Temporal does not answer, or the client has no connection.
+	ErrUnreachable = cluster.ErrUnreachable
+	// ErrNoWorker: Temporal has the request and no worker answered in time. The request may still take effect; repeat it.
+	ErrNoWorker = errors.New("no worker has answered in time")
+	// ErrNotFound: neither the journal nor Temporal has such a session, turn or schedule.
+	ErrNotFound = journal.ErrNotFound
+	// ErrNotRunning: the session has no running turn.
+	ErrNotRunning = errors.New("no turn of this session is running")
+	// ErrBusy: a turn of the session is running and SendInput.Alone is set, or its queue is full.
+	ErrBusy = errors.New("the session is busy")
+	// ErrUndelivered: the session's workflow was ended from outside before it took the message. Send it again.
+	ErrUndelivered = errors.New("the turn was ended before it took the message")
+	// ErrInvalid: the turn refused the input; the message says why.
+	ErrInvalid = errors.New("invalid input")
+	// ErrExists: the name of the new session or schedule is in use.
+	ErrExists = errors.New("the name is in use")
+	// ErrForkPoint: the session cannot be forked at this message; the message says where it can.
+	ErrForkPoint = journal.ErrForkPoint
+	// ErrForeign: the schedule is not one of Everturn's.
+	ErrForeign = errors.New("not a schedule of Everturn")
+	// ErrNotPending: the turn waits for no such request.
+	ErrNotPending = errors.New("no such request is pending")
+	// ErrAlreadyDecided: the request has another decision. The error is a *DecidedError.
+	ErrAlreadyDecided = errors.New("the request is already decided")
+	// ErrExpired: the request expired before the decision arrived.
+	ErrExpired = errors.New("the request has expired")
+	// ErrArgumentsChanged: the call waits with other arguments than the approval names.
+	ErrArgumentsChanged = errors.New("the call has other arguments")
+)
+
+// DecidedError reports a request that another decision has settled. It is ErrAlreadyDecided.
+type DecidedError struct {
+	Decision turn.Ruling // the decision that stands
+	refusal  *turn.Error
+}
+
+func (e *DecidedError) Error() string { return e.refusal.Error() }
+
+// Unwrap makes the error ErrAlreadyDecided and the turn's *turn.Error.
+func (e *DecidedError) Unwrap() []error { return []error{ErrAlreadyDecided, e.refusal} }
+
+// refusals are the errors for the codes with which a turn refuses requests.
+var refusals = map[turn.Code]error{
+	turn.CodeSessionBusy:     ErrBusy,
+	turn.CodeSessionEnding:   ErrBusy,
+	turn.CodeConfigInvalid:   ErrInvalid,
+	turn.CodeNotWaiting:      ErrNotPending,
+	turn.CodeToolDrift:       ErrArgumentsChanged,
+	turn.CodeApprovalExpired: ErrExpired,
+}
+
+// kindError is an error with its own text that is also one of the Err variables.
+type kindError struct {
+	error
+	kind error
+}
+
+func (e *kindError) Unwrap() []error { return []error{e.kind, e.error} }
+
+// typed returns the package's error for an error of an update.
+func typed(err error) error {
+	var app *temporal.ApplicationError
+	var gone *serviceerror.NotFound
+	switch {
+	case errors.Is(err, errClosing):
+		return err
+	case errors.As(err, &app):
+		return refusal(app)
+	case errors.As(err, &gone):
+		return fmt.Errorf("%w: %w", ErrNotRunning, err)
+	case away(err):
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	return err
+}
+
+func refusal(app *temporal.ApplicationError) error {
+	e := turn.Errorf(turn.Code(app.Type()), app, app.Message())
+	var decided turn.Ruling
+	if e.Code == turn.CodeNotWaiting && app.HasDetails() && app.Details(&decided) == nil {
+		return &DecidedError{Decision: decided, refusal: e}
+	}
+	if kind := refusals[e.Code]; kind != nil {
+		return &kindError{e, kind}
+	}
+	return e
+}
+
+// away reports whether an error says that Temporal did not answer.
+func away(err error) bool {
+	var unavailable *serviceerror.Unavailable
+	var slow *serviceerror.DeadlineExceeded
+	return errors.As(err, &unavailable) || errors.As(err, &slow)
+}

@@ -1,0 +1,324 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+const (
+	// followBatch is how many chunks are read at once.
+	followBatch = 256
+	// restWithin bounds how long Follow waits for Temporal to close the run of a turn that has ended.
+	restWithin = time.Second
+)
+
+// Follow yields the chunks of a turn with index > after (-1 for all) in order, as they appear. If t names a message,
+// it yields those of the turn that takes the message; of a turn that was running before, it begins with the message.
+// Chunk.Turn names the turn, and Chunk.Index is where another Follow goes on.
+//
+// The iteration ends after turn_completed, once Temporal has closed the run too, or at the latest a second later: the
+// session is at rest then. It also ends if the turn is over and has no turn_completed in the journal, for instance
+// because its message is a duplicate or because it was terminated. Wait returns how it ended.
+//
+// A turn that has not begun is waited for. An error is yielded once and is the last: that of ctx, or of reading the
+// journal. While Temporal does not answer, Follow goes on with what the journal has.
+func (c *Client) Follow(ctx context.Context, t Turn, after int64) iter.Seq2[turn.Chunk, error] {
+	return func(yield func(turn.Chunk, error) bool) {
+		f := follower{c: c, t: t, after: after}
+		stopped := false
+		err := f.run(ctx, func(chunk turn.Chunk) bool {
+			stopped = !yield(chunk, nil)
+			return !stopped
+		})
+		if err != nil && !stopped {
+			yield(turn.Chunk{}, err)
+		}
+	}
+}
+
+// Wait waits until a turn has ended and returns its result. If t names a message, the turn is the one that takes the
+// message. A turn that waits for a decision has not ended; see Pending.
+//
+// Errors: that of ctx, ErrNotFound, ErrUndelivered, or what Temporal says of a turn that the journal does not have.
+func (c *Client) Wait(ctx context.Context, t Turn) (workflows.Result, error) {
+	f := follower{c: c, t: t, after: math.MaxInt64, waiting: true}
+	err := f.run(ctx, func(turn.Chunk) bool { return true })
+	switch {
+	case err != nil && f.end == nil:
+		return workflows.Result{}, err
+	case f.t.Merged:
+		return workflows.Result{}, cmp.Or(err, f.end.err)
+	}
+	r, err := c.recorded(ctx, f.t.ID)
+	if (err != nil || !r.State.Terminal()) && f.end != nil {
+		return f.end.result, f.end.err
+	}
+	return r, err
+}
+
+// Result returns a turn as the journal has it, without waiting: its State says whether it is running, waiting or has
+// ended.
+//
+// Errors: ErrNotFound if no worker has begun the turn, or none has taken the message that t names.
+func (c *Client) Result(ctx context.Context, t Turn) (workflows.Result, error) {
+	if t.Merged {
+		row, err := c.journal.Delivered(ctx, t.Session, t.MessageID)
+		if err != nil {
+			return workflows.Result{}, err
+		}
+		t.ID = row.ID
+	}
+	return c.recorded(ctx, t.ID)
+}
+
+// follower reads one turn from the journal while Temporal is asked for its end.
+type follower struct {
+	c       *Client
+	t       Turn
+	after   int64
+	waiting bool         // only the end is wanted, from the journal or from Temporal
+	message string       // chunks before this message are skipped; empty when it has been reached
+	over    chan outcome // receives the end from Temporal; nil if it has been received
+	end     *outcome     // the end as Temporal reported it
+	cancel  func()       // stops asking Temporal
+}
+
+func (f *follower) run(ctx context.Context, emit func(turn.Chunk) bool) error {
+	if f.c.journal == nil {
+		return errors.New("this client has no journal to read turns from")
+	}
+	defer func() { f.cancel() }()
+	f.await(ctx)
+	for {
+		changed := f.c.journal.Changed(ctx) // before the read, so that no change is missed
+		done, err := f.advance(ctx, emit)
+		if err != nil && f.waiting && !f.t.Merged && f.end == nil && f.over != nil {
+			changed, err = nil, nil // the journal cannot be read; Temporal reports the end
+		}
+		if done || err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case end := <-f.over:
+			f.over, f.end = nil, &end
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// await starts asking Temporal for the end of the turn, or of the session's workflow if no turn has taken the message.
+func (f *follower) await(ctx context.Context) {
+	if f.cancel != nil {
+		f.cancel()
+	}
+	ctx, f.cancel = context.WithCancel(ctx)
+	f.end = nil
+	if f.c.temporal != nil {
+		f.over = f.c.await(ctx, f.t)
+	}
+}
+
+// advance reads what the journal has and reports whether the turn is over.
+func (f *follower) advance(ctx context.Context, emit func(turn.Chunk) bool) (done bool, err error) {
+	if f.t.Merged {
+		if taken, err := f.taken(ctx); !taken || err != nil {
+			return f.end != nil, err
+		}
+	}
+	for past := false; ; {
+		chunks, err := f.c.journal.Chunks(ctx, f.t.ID, f.after, followBatch)
+		if err != nil {
+			return false, err
+		}
+		for _, chunk := range chunks {
+			f.after = chunk.Index
+			if f.reached(chunk) && !emit(chunk) {
+				return true, nil
+			}
+			if chunk.Kind == turn.ChunkTurnCompleted {
+				f.rest(ctx)
+				return true, nil
+			}
+		}
+		switch {
+		case len(chunks) > 0:
+			past = false
+			continue
+		case past: // the caller has seen the last chunk before
+			return true, nil
+		}
+		row, err := f.c.journal.Turn(ctx, f.t.ID)
+		if err == nil && row.State.Terminal() {
+			past = true // once more, for the chunks that came with the end
+			continue
+		}
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return false, err
+		}
+		if again, done := f.judge(ctx, err == nil); !again {
+			return done, nil
+		}
+	}
+}
+
+// taken finds the turn that has taken a merged message.
+func (f *follower) taken(ctx context.Context) (bool, error) {
+	row, err := f.c.journal.Delivered(ctx, f.t.Session, f.t.MessageID)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	if row.MessageID != f.t.MessageID {
+		f.message = f.t.MessageID
+	}
+	f.t.ID, f.t.Merged = row.ID, false
+	f.await(ctx)
+	return true, nil
+}
+
+// judge decides whether the follower is done when Temporal has reported an end that the journal does not have. known:
+// the journal has the turn. again: the follower has switched to the turn that has the message.
+func (f *follower) judge(ctx context.Context, known bool) (again, done bool) {
+	switch {
+	case f.end == nil:
+		return false, false
+	case known && errors.Is(f.end.err, errContinued):
+		return false, false // the journal gets the end
+	case !known && f.other(ctx):
+		f.await(ctx)
+		return true, false
+	case errors.Is(f.end.err, errContinued):
+		f.end.err = fmt.Errorf("turn %s of session %q: %w; %w", f.t.ID, f.t.Session, errContinued, ErrNotFound)
+	}
+	return false, true
+}
+
+// other finds the turn that has the message if the one that was started for it does not.
+func (f *follower) other(ctx context.Context) bool {
+	id := f.end.result.Turn
+	if f.t.MessageID != "" {
+		row, err := f.c.journal.Delivered(ctx, f.t.Session, f.t.MessageID)
+		if err != nil {
+			return false
+		}
+		id = row.ID
+	}
+	if id == "" || id == f.t.ID {
+		return false
+	}
+	if _, err := f.c.journal.Turn(ctx, id); err != nil {
+		return false
+	}
+	f.t.ID, f.message = id, ""
+	return true
+}
+
+// rest waits until Temporal has closed the run too. Otherwise the request for its end is cancelled while the server
+// closes the run; a development server's database was seen to refuse everything after that ("interrupted (9)").
+func (f *follower) rest(ctx context.Context) {
+	if f.over == nil {
+		return
+	}
+	select {
+	case <-f.over:
+	case <-time.After(restWithin):
+	case <-ctx.Done():
+	}
+}
+
+// reached reports whether a chunk is one of those to yield: the message's or later.
+func (f *follower) reached(c turn.Chunk) bool {
+	if f.message == "" {
+		return true
+	}
+	switch c.Kind {
+	case turn.ChunkMessageJoined:
+		var joined turn.MessageChunk
+		if json.Unmarshal(c.Data, &joined) == nil && joined.MessageID != f.message {
+			return false
+		}
+	case turn.ChunkTurnCompleted:
+	default:
+		return false
+	}
+	f.message = ""
+	return true
+}
+
+// recorded is a turn's result as the journal has it.
+func (c *Client) recorded(ctx context.Context, turnID string) (workflows.Result, error) {
+	row, err := c.journal.Turn(ctx, turnID)
+	if err != nil {
+		return workflows.Result{}, err
+	}
+	steps, err := c.journal.Inferences(ctx, turnID)
+	if err != nil {
+		return workflows.Result{}, err
+	}
+	r := workflows.Result{
+		Version: workflows.WireVersion, Session: row.Session, Turn: row.ID, State: row.State, FinishReason: row.Reason,
+		Code: row.Code, Message: row.Message, Usage: row.Usage, Steps: row.Steps, ToolCalls: row.Calls,
+	}
+	said := ""
+	for _, i := range steps {
+		r.Model = i.Model
+		if i.Settled {
+			said = i.Message.Text
+		}
+	}
+	r.Answer, r.Truncated = complete(row.Answer, said)
+	if r.Truncated {
+		streamed, err := c.streamed(ctx, turnID)
+		if err != nil {
+			return r, err
+		}
+		r.Answer, r.Truncated = complete(row.Answer, streamed)
+	}
+	return r, nil
+}
+
+// streamed is the last text that the chunks of a turn have shown: of a turn that was cancelled during an inference, no
+// message has it.
+func (c *Client) streamed(ctx context.Context, turnID string) (string, error) {
+	var reader turn.Reader
+	for after := int64(-1); ; {
+		chunks, err := c.journal.Chunks(ctx, turnID, after, followBatch)
+		if err != nil || len(chunks) == 0 {
+			return reader.Text(), err
+		}
+		for _, chunk := range chunks {
+			reader.Add(chunk)
+			after = chunk.Index
+		}
+	}
+}
+
+// complete returns the text that preview is the truncated beginning of, if text is that text. Otherwise it returns
+// preview and whether it is truncated.
+func complete(preview, text string) (answer string, truncated bool) {
+	beginning, cut := strings.CutSuffix(preview, "…")
+	switch {
+	case !cut:
+		return preview, false
+	case len(text) > len(beginning) && strings.HasPrefix(text, beginning):
+		return text, false
+	}
+	return preview, len(preview) > shortAnswer
+}
+
+// shortAnswer is an answer, in bytes, that the journal never truncates: an ellipsis at its end is the model's own.
+const shortAnswer = 1 << 10

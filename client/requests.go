@@ -1,0 +1,130 @@
+package client
+
+import (
+	"context"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// PendingInput selects pending requests.
+type PendingInput struct {
+	Session string // empty: all sessions of the tenant
+	Turn    string // only those of this turn; Session and Limit do not matter then
+	Limit   int    // the most to return; 0 means 100
+}
+
+// Pending returns the requests that turns wait for, the oldest first: approvals of tool calls with their exact
+// arguments, questions of the model, and elicitations of MCP servers.
+//
+// Errors: ErrNotFound if PendingInput names a turn that no worker has begun, and those of the journal.
+func (c *Client) Pending(ctx context.Context, in PendingInput) ([]journal.WaitRecord, error) {
+	if in.Turn == "" {
+		if in.Limit == 0 {
+			in.Limit = 100
+		}
+		return c.journal.Waiting(ctx, in.Session, in.Limit)
+	}
+	all, err := c.journal.Waits(ctx, in.Turn)
+	var pending []journal.WaitRecord
+	for _, w := range all {
+		if w.Ruling == nil {
+			pending = append(pending, w)
+		}
+	}
+	return pending, err
+}
+
+// DecideInput is a decision on a tool call that waits for an approval.
+type DecideInput struct {
+	Session string
+	Turn    string // empty: the running one
+	Call    string // the ID of the request, for instance "2.0"
+	// ArgumentsHash is that of the request. The decision counts for exactly these arguments.
+	ArgumentsHash string
+	By            string // recorded with the decision, at most 120 bytes
+	Reason        string // recorded, at most 1000 bytes; the model is told why a call is denied
+	// Grant also permits later calls of the session without a request: with exactly these arguments, or with any. For
+	// Approve only. turn.Wait.Spares says which grants a request allows.
+	Grant turn.Scope
+}
+
+// DecideResult acknowledges a decision.
+type DecideResult struct {
+	Turn string // the turn that will carry it out
+	// Pending is how many calls of the same step have no decision yet: none of them runs before all are decided.
+	Pending int
+}
+
+// Approve allows a tool call, with the arguments that the caller has seen. Approving it again changes nothing.
+//
+// Errors: ErrNotRunning, ErrNotPending, ErrAlreadyDecided (a *DecidedError with the decision that stands), ErrExpired,
+// ErrArgumentsChanged, ErrInvalid (the grant is not allowed), ErrNoWorker, ErrUnreachable.
+func (c *Client) Approve(ctx context.Context, in DecideInput) (DecideResult, error) {
+	return c.decide(ctx, in, true)
+}
+
+// Deny denies a tool call: the model gets the outcome "denied" with the reason. Denying it again changes nothing.
+//
+// Errors: those of Approve.
+func (c *Client) Deny(ctx context.Context, in DecideInput) (DecideResult, error) {
+	return c.decide(ctx, in, false)
+}
+
+func (c *Client) decide(ctx context.Context, in DecideInput, allow bool) (DecideResult, error) {
+	var res workflows.ApprovalResult
+	err := c.update(ctx, in.Session, workflows.ApproveUpdate, workflows.Approval{
+		Version: workflows.WireVersion, Turn: in.Turn, Call: in.Call, Allow: allow, ArgumentsHash: in.ArgumentsHash,
+		By: in.By, Reason: in.Reason, Always: in.Grant,
+	}, &res)
+	return DecideResult{Turn: res.Turn, Pending: res.Waiting}, err
+}
+
+// AnswerInput answers a question of the model.
+type AnswerInput struct {
+	Session  string
+	Turn     string // empty: the running one
+	Question string // the ID of the request, for instance "q2"
+	Text     string
+	By       string // recorded with the answer, at most 120 bytes
+}
+
+// Answer answers a question of the model. The text becomes a user message of the turn.
+//
+// Errors: ErrNotRunning, ErrNotPending, ErrAlreadyDecided (a *DecidedError), ErrExpired, ErrInvalid (the text is
+// empty or too long), ErrNoWorker, ErrUnreachable.
+func (c *Client) Answer(ctx context.Context, in AnswerInput) error {
+	text, blob, err := c.pack(ctx, in.Text, "")
+	if err != nil {
+		return err
+	}
+	return c.answer(ctx, in.Session, workflows.Answer{
+		Turn: in.Turn, Question: in.Question, Text: text, Blob: blob, By: in.By,
+	})
+}
+
+// RespondInput responds to an elicitation of an MCP server.
+type RespondInput struct {
+	Session string
+	Turn    string // empty: the running one
+	Request string // the ID of the request, for instance "e2.0.1"
+	// Response accepts with a JSON object of the requested fields, declines or cancels. Its Key may be left out.
+	Response turn.Reply
+	By       string // recorded with the response, at most 120 bytes
+}
+
+// Respond responds to an elicitation. If the content does not fit the server's schema, the server is not told: the
+// turn makes the request again.
+//
+// Errors: those of Answer; ErrInvalid if the response has another action, or no JSON object of at most 64 KiB.
+func (c *Client) Respond(ctx context.Context, in RespondInput) error {
+	return c.answer(ctx, in.Session, workflows.Answer{
+		Turn: in.Turn, Question: in.Request, Reply: &in.Response, By: in.By,
+	})
+}
+
+func (c *Client) answer(ctx context.Context, session string, a workflows.Answer) error {
+	a.Version = workflows.WireVersion
+	return c.update(ctx, session, workflows.AnswerUpdate, a, &workflows.AnswerResult{})
+}

@@ -1,0 +1,107 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+const (
+	// persistFor is how long a request is retried if its context has no deadline.
+	persistFor = 30 * time.Second
+	// attemptWithin bounds one attempt: an update hangs instead of failing if no worker runs, or if ten others are in
+	// flight for its workflow.
+	attemptWithin = 10 * time.Second
+)
+
+// errClosing: the run that an update was for has closed. The next attempt starts one.
+var errClosing = errors.New("the turn has just ended")
+
+// update sends an update to the running turn. It is sent once more if the turn waits for nothing: a worker that takes
+// a turn over receives the update before it has replayed up to the request.
+func (c *Client) update(ctx context.Context, session, name string, arg, res any) error {
+	if c.temporal == nil {
+		return ErrUnreachable
+	}
+	err := c.request(ctx, session, name, arg, res)
+	if errors.Is(err, ErrNotPending) {
+		err = c.request(ctx, session, name, arg, res)
+	}
+	return err
+}
+
+// request sends an update. All attempts have one update ID, so it takes effect once.
+func (c *Client) request(ctx context.Context, session, name string, arg, res any) error {
+	id := rand.Text()
+	return c.persist(ctx, func(ctx context.Context) error {
+		h, err := c.temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+			WorkflowID: c.WorkflowID(session), UpdateID: id, UpdateName: name, Args: []any{arg},
+			WaitForStage: client.WorkflowUpdateStageCompleted,
+		})
+		if err != nil {
+			return err
+		}
+		return h.Get(ctx, res)
+	})
+}
+
+// persist retries a request while its failure may pass: a run that closes, a server that is busy or away, a turn that
+// is ending. The request must be idempotent.
+func (c *Client) persist(ctx context.Context, request func(context.Context) error) error {
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, persistFor)
+		defer cancel()
+	}
+	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		attempt, cancel := context.WithTimeout(ctx, attemptWithin)
+		err := request(attempt)
+		slow := attempt.Err() != nil
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return ctx.Err()
+		}
+		last := typed(err)
+		if slow {
+			last = fmt.Errorf("%w: %w", ErrNoWorker, err)
+		}
+		if !slow && !passes(last) {
+			return last
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return last
+		case <-timer.C:
+		}
+	}
+}
+
+// passes reports whether a retry may help.
+func passes(err error) bool {
+	var refusal *turn.Error
+	var aborted *serviceerror.Aborted
+	var unavailable *serviceerror.Unavailable
+	var exhausted *serviceerror.ResourceExhausted
+	var notReady *serviceerror.WorkflowNotReady
+	var slow *client.WorkflowUpdateServiceTimeoutOrCanceledError
+	switch {
+	case errors.Is(err, errClosing):
+		return true
+	case errors.As(err, &refusal):
+		return refusal.Code == turn.CodeSessionEnding
+	}
+	return errors.As(err, &aborted) || errors.As(err, &unavailable) || errors.As(err, &exhausted) ||
+		errors.As(err, &notReady) || errors.As(err, &slow)
+}

@@ -1,0 +1,199 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows"
+)
+
+// Sessions returns at most limit sessions that the journal has, the most recently used first.
+func (c *Client) Sessions(ctx context.Context, limit int) ([]journal.SessionRecord, error) {
+	return c.journal.Sessions(ctx, limit)
+}
+
+// Find returns the session's turn with this ID, or its last one if id is empty. Temporal may know a turn before the
+// journal does, and the journal knows turns that Temporal has forgotten.
+//
+// Errors: ErrNotFound, ErrUnreachable, and those of the journal.
+func (c *Client) Find(ctx context.Context, session, id string) (Turn, error) {
+	t := Turn{Session: session, ID: id}
+	known, err := c.known(ctx, t)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return t, err
+	}
+	named := id != "" && known.ID != ""
+	t.ID = cmp.Or(known.ID, id)
+	if named || known.ID != "" && (c.temporal == nil || !known.State.Terminal()) {
+		return t, nil
+	}
+	if c.temporal == nil {
+		return t, fmt.Errorf("session %q: %w", session, ErrNotFound)
+	}
+	d, err := c.temporal.DescribeWorkflowExecution(ctx, c.WorkflowID(session), id)
+	var unknown *serviceerror.NotFound
+	var malformed *serviceerror.InvalidArgument // an ID that Temporal never gives
+	switch {
+	case (errors.As(err, &unknown) || errors.As(err, &malformed)) && known.ID != "":
+		return t, nil // Temporal has forgotten it
+	case errors.As(err, &unknown), errors.As(err, &malformed):
+		return t, fmt.Errorf("session %q: no such turn in Temporal, and %w", session, ErrNotFound)
+	case err != nil:
+		return t, fmt.Errorf("asking Temporal for the session's turn: %w", typed(err))
+	case known.ID == "" || later(d.WorkflowExecutionInfo, known):
+		t.ID = d.WorkflowExecutionInfo.GetExecution().GetRunId()
+	}
+	return t, nil
+}
+
+// known is the turn as the journal has it: the named one, or the session's last one. A zero record with ErrNotFound
+// means that the journal has none.
+func (c *Client) known(ctx context.Context, t Turn) (journal.TurnRecord, error) {
+	switch {
+	case c.journal == nil:
+		return journal.TurnRecord{}, ErrNotFound
+	case t.ID == "":
+		rec, err := c.journal.Session(ctx, t.Session)
+		return rec.LastTurn, err
+	}
+	row, err := c.journal.Turn(ctx, t.ID)
+	if err == nil && row.Session != t.Session {
+		return journal.TurnRecord{}, fmt.Errorf("turn %s is of another session than %q: %w", t.ID, t.Session, ErrNotFound)
+	}
+	return row, err
+}
+
+// later reports whether a run began a turn that the journal does not have yet.
+func later(run *workflowpb.WorkflowExecutionInfo, known journal.TurnRecord) bool {
+	id := run.GetExecution().GetRunId()
+	if id == known.ID || id == known.RunID {
+		return false
+	}
+	return run.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING || run.GetStartTime().AsTime().After(known.EndedAt)
+}
+
+// Running reports whether the session has a turn that is running or waiting. Errors: ErrUnreachable.
+func (c *Client) Running(ctx context.Context, session string) (bool, error) {
+	if c.temporal == nil {
+		return false, ErrUnreachable
+	}
+	d, err := c.temporal.DescribeWorkflowExecution(ctx, c.WorkflowID(session), "")
+	var unknown *serviceerror.NotFound
+	switch {
+	case errors.As(err, &unknown):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("looking at the session: %w", typed(err))
+	}
+	return d.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, nil
+}
+
+// runningLimit is how many sessions RunningSessions looks at, in Temporal and in the journal each.
+const runningLimit = 20
+
+// RunningSessions returns the IDs of sessions that have a turn which is running or waiting, of the 20 latest.
+//
+// Errors: ErrUnreachable, and those of the journal.
+func (c *Client) RunningSessions(ctx context.Context) ([]string, error) {
+	candidates, err := c.candidates(ctx)
+	var found []string
+	for _, session := range candidates {
+		running, err := c.Running(ctx, session)
+		if err != nil {
+			return nil, err
+		}
+		if running {
+			found = append(found, session)
+		}
+	}
+	return found, err
+}
+
+// candidates are the sessions that may have a turn: those of Temporal's list, which is a moment late, and those of the
+// journal, which does not have turns that no worker has begun.
+func (c *Client) candidates(ctx context.Context) ([]string, error) {
+	if c.temporal == nil {
+		return nil, ErrUnreachable
+	}
+	listed, err := c.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+		PageSize: runningLimit,
+		Query: fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Running' AND TaskQueue = %s",
+			workflows.TurnWorkflow, strconv.Quote(c.options.TaskQueue)),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("asking Temporal which turns run: %w", typed(err))
+	}
+	var found []string
+	for _, e := range listed.GetExecutions() {
+		if session, own := workflows.SessionOf(c.options.Tenant, e.GetExecution().GetWorkflowId()); own {
+			found = append(found, session)
+		}
+	}
+	known, err := c.journal.Sessions(ctx, runningLimit)
+	for _, s := range known {
+		if !s.LastTurn.State.Terminal() && !slices.Contains(found, s.ID) {
+			found = append(found, s.ID)
+		}
+	}
+	return found, err
+}
+
+// Stop stops the session's running turn. It returns as soon as Temporal has the stop; the turn ends within moments if
+// a worker runs, and Wait returns how. What was done is kept.
+//
+// Errors: ErrNotRunning, ErrUnreachable.
+func (c *Client) Stop(ctx context.Context, session string) error {
+	if c.temporal == nil {
+		return ErrUnreachable
+	}
+	err := c.temporal.CancelWorkflow(ctx, c.WorkflowID(session), "")
+	var over *serviceerror.NotFound
+	if errors.As(err, &over) {
+		return ErrNotRunning
+	}
+	if err != nil {
+		return fmt.Errorf("stopping the turn: %w", typed(err))
+	}
+	return nil
+}
+
+// ForkInput names a session to fork.
+type ForkInput struct {
+	Session string
+	// At is the number of the last message to share, from 1; 0 means all messages that the journal has.
+	At int64
+	// ID is the new session's; empty means a random one.
+	ID string
+}
+
+// Fork creates a session that shares another session's messages up to a point. The other session does not change.
+//
+// Errors: ErrNotFound, ErrExists, ErrForkPoint.
+func (c *Client) Fork(ctx context.Context, in ForkInput) (journal.SessionRecord, error) {
+	if in.ID == "" {
+		in.ID = NewSessionID()
+	}
+	if in.At == 0 {
+		rec, err := c.journal.Session(ctx, in.Session)
+		if err != nil {
+			return rec, err
+		}
+		in.At = rec.Head.Seq
+	}
+	rec, err := c.journal.Fork(ctx, journal.ForkInput{Session: in.Session, At: in.At, ID: in.ID, Time: time.Now()})
+	if errors.Is(err, journal.ErrExists) {
+		err = &kindError{err, ErrExists}
+	}
+	return rec, err
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+
+	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, "Which files are here, and what is this project about?"); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context, question string) error {
+	loaded, err := config.Load(config.LoadOptions{Environ: os.Environ()})
+	if err != nil {
+		return err
+	}
+	journal, err := engine.OpenJournal(ctx, loaded.Config)
+	if err != nil {
+		return err
+	}
+	defer journal.Close()
+	c, err := client.Dial(ctx, loaded.Config, journal)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+
+	t, err := c.Send(ctx, client.SendInput{Message: turn.UserMessage{Text: question}})
+	if err != nil {
+		return err
+	}
+	for chunk, err := range c.Follow(ctx, t, -1) {
+		switch {
+		case err != nil:
+			return err
+		case chunk.Kind == turn.ChunkTextDelta:
+			fmt.Print(chunk.Text)
+		case chunk.Kind == turn.ChunkApprovalRequested:
+			if err := decide(ctx, c, t.Session, chunk); err != nil {
+				return err
+			}
+		}
+	}
+	result, err := c.Wait(ctx, t)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("\n%s (%s), %d steps, %d tokens\n", result.State, result.FinishReason, result.Steps, result.Usage.Total())
+	return nil
+}
+
+// decide asks whether a tool call may run. A decision that was made elsewhere meanwhile stands.
+func decide(ctx context.Context, c *client.Client, session string, chunk turn.Chunk) error {
+	var request turn.PeopleChunk
+	if err := json.Unmarshal(chunk.Data, &request); err != nil {
+		return err
+	}
+	fmt.Printf("\n%s %s\nallow it? (y/n) ", request.Tool, request.Arguments)
+	var answer string
+	if _, err := fmt.Scanln(&answer); err != nil {
+		return err
+	}
+	decide := c.Deny
+	if whole := int(request.ArgumentsBytes) <= len(request.Arguments); answer == "y" && whole {
+		decide = c.Approve
+	}
+	_, err := decide(ctx, client.DecideInput{
+		Session: session, Turn: chunk.Turn, Call: request.ID, ArgumentsHash: request.ArgumentsHash, By: "the example",
+	})
+	if errors.Is(err, client.ErrAlreadyDecided) {
+		fmt.Println(err)
+		return nil
+	}
+	return err
+}
