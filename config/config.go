@@ -157,8 +157,8 @@ type Policy struct {
 type PolicyRule struct {
 	// Tool is a pattern of tool IDs, as in Policy.Allow.
 	Tool string `toml:"tool"`
-	// Arguments are patterns of values by dotted key, all of which must match; none means every call. Within a pattern *
-	// does not cross a slash, and a /** at its end does.
+	// Arguments are patterns of values by dotted key, all of which must match; none means every call. See
+	// turn.Rule and turn.CheckPattern.
 	Arguments map[string]string `toml:"arguments"`
 	// Permit is what the rule decides.
 	Permit Permit `toml:"permit" enum:"allow,ask,deny"`

@@ -20,11 +20,11 @@ func TestContradictionsAndBadValues(t *testing.T) {
 		},
 		"pattern of no tool": {
 			"[policy]\nallow = [\"read_file\"]\n",
-			`agent.toml:2:10: policy.allow[0] is "read_file", which no tool can match; write local/<tool>, mcp/<server>/<tool>, or * for all`,
+			`agent.toml:2:10: policy.allow[0] is "read_file"; it must be local/<tool>, mcp/<server>/<tool>, a pattern of those, or * for all`,
 		},
 		"broken pattern": {
 			"[policy]\nask = [\"local/[a\"]\n",
-			`agent.toml:2:8: policy.ask[0] is "local/[a", which is no pattern: a [ or \ is not closed`,
+			`agent.toml:2:8: policy.ask[0] is "local/[a"; it must be local/<tool>, mcp/<server>/<tool>, a pattern of those, or * for all`,
 		},
 		"reprompt without reprompts": {
 			"[runtime]\nmax_reprompts = 0\n[policy]\non_model_error = \"reprompt\"\n",
@@ -108,7 +108,7 @@ func TestContradictionsAndBadValues(t *testing.T) {
 		"rule without anything": {
 			"[[policy.rules]]\n",
 			`agent.toml:1:10: policy.rules[0].permit is ""; it must be one of allow, ask, deny` + "\n" +
-				`agent.toml:1:10: policy.rules[0].tool is missing; name the tools that the rule is about, for instance "mcp/files/write_*", or "*" for all`,
+				`agent.toml:1:10: policy.rules[0].tool is ""; it must be local/<tool>, mcp/<server>/<tool>, a pattern of those, or * for all`,
 		},
 		"rule with a wrong key": {
 			rule + "argument = { path = \"a\" }\n",
@@ -130,33 +130,13 @@ func TestContradictionsAndBadValues(t *testing.T) {
 			rule + "arguments = { \"a.b\" = \"docs/[a\" }\n",
 			`agent.toml:4:23: policy.rules[0].arguments."a.b" is "docs/[a"; it must be a pattern of *, ? and /**: write a rule for each alternative instead of [ ] or \`,
 		},
-		"rule with a class across a slash": {
-			rule + "arguments = { path = \"docs/[a/b]\" }\n",
-			`agent.toml:4:22: policy.rules[0].arguments.path is "docs/[a/b]"; it must be a pattern of *, ? and /**: write a rule for each alternative instead of [ ] or \`,
-		},
-		"rule with ** in the middle": {
-			rule + "arguments = { path = \"docs/**/x\" }\n",
-			`agent.toml:4:22: policy.rules[0].arguments.path is "docs/**/x"; it must be a pattern with ** only as /** at its end, or ** alone`,
-		},
-		"rule that climbs": {
-			rule + "arguments = { path = \"../**\" }\n",
-			`agent.toml:4:22: policy.rules[0].arguments.path is "../**"; it must be a pattern without .., since values with it are never allowed by a rule`,
-		},
-		"rule that is not in canonical form": {
-			"[[policy.rules]]\ntool = \"*\"\npermit = \"deny\"\narguments = { path = \"./secrets/**\" }\n",
-			`agent.toml:4:22: policy.rules[0].arguments.path is "./secrets/**"; it must be in canonical form itself (docs/**, not ./docs/**; 1000, not 1e3; ASCII): no value would match it`,
-		},
-		"rule with letters that have other spellings": {
-			rule + "arguments = { path = \"résumé/**\" }\n",
-			`agent.toml:4:22: policy.rules[0].arguments.path is "résumé/**"; it must be in canonical form itself (docs/**, not ./docs/**; 1000, not 1e3; ASCII): no value would match it`,
-		},
-		"rule of a list": {
-			rule + "arguments = { path = '[\"a/b\",1]' }\n",
-			`agent.toml:4:22: policy.rules[0].arguments.path is "[\"a/b\",1]"; it must be a pattern of *, ? and /**: write a rule for each alternative instead of [ ] or \`,
+		"rule about the home folder": {
+			rule + "arguments = { path = \"~/.ssh/**\" }\n",
+			`agent.toml:4:22: policy.rules[0].arguments.path is "~/.ssh/**"; it must be a path of ASCII letters, digits, ., _ and - between single slashes, without ., .. and ~, such as docs/** or /srv/*.txt`,
 		},
 		"rule of half a key": {
 			rule + "arguments = { \"a..b\" = \"x\" }\n",
-			`agent.toml:4:24: policy.rules[0].arguments."a..b" is no dotted key: a name is missing before, after or between its dots`,
+			`agent.toml:4:24: policy.rules[0].arguments."a..b" is not a dotted key: a name is missing before, after or between its dots`,
 		},
 		"rule of what is denied": {
 			"[policy]\nallow = []\ndeny = [\"mcp/*\"]\n" + rule,
@@ -164,19 +144,19 @@ func TestContradictionsAndBadValues(t *testing.T) {
 		},
 		"rule behind one that takes all": {
 			"[[policy.rules]]\ntool = \"mcp/*\"\npermit = \"deny\"\n" + rule + "arguments = { path = \"docs/**\" }\n",
-			`agent.toml:4:10: policy.rules[1] can never decide: policy.rules[0], which names no arguments, decides all of its calls before; put it behind this one`,
+			`agent.toml:4:10: policy.rules[1] can never decide: policy.rules[0] decides all of its calls before; move it up, or remove one of the two`,
 		},
 		"the same rule twice": {
 			rule + "arguments = { path = \"docs/**\" }\n" + strings.Replace(rule, "allow", "deny", 1) + "arguments = { path = \"docs/**\" }\n",
-			`agent.toml:5:10: policy.rules[1] can never decide: policy.rules[0] decides the same calls before; remove one of the two`,
+			`agent.toml:5:10: policy.rules[1] can never decide: policy.rules[0] decides all of its calls before; move it up, or remove one of the two`,
 		},
 		"rule that moves a terminal": {
 			rule + "why = \"\\u001b]0;x\"\n",
-			`agent.toml:4:7: policy.rules[0].why holds a control character; remove it`,
+			`agent.toml:4:7: policy.rules[0].why contains a control character; remove it`,
 		},
 		"too many rules": {
 			strings.Repeat(rule, 65),
-			`agent.toml:193:10: policy.rules are 65; 64 are the most, since every turn carries them`,
+			`agent.toml:193:10: policy.rules has 65 rules; the maximum is 64, because every turn carries them`,
 		},
 		"approvals that expire never, with an outcome": {
 			"[people]\non_expiry = \"allow\"\napproval_expiry = \"0s\"\n",
@@ -229,7 +209,7 @@ arguments = { path = "${FOLDER}/**", "options.to" = "*@corp.com", n = "7" }
 permit = "allow"
 [[policy.rules]]
 tool = "mcp/files/*"
-arguments.path = "../**"
+arguments.path = "/**"
 permit = "ask"
 why = "that is outside"
 [[policy.rules]]
@@ -241,7 +221,7 @@ permit = "deny"
 	require.NoError(t, err)
 	assert.Equal(t, []PolicyRule{
 		{Tool: "mcp/files/write", Arguments: map[string]string{"path": "docs/**", "options.to": "*@corp.com", "n": "7"}, Permit: PermitAllow},
-		{Tool: "mcp/files/*", Arguments: map[string]string{"path": "../**"}, Permit: PermitAsk, Why: "that is outside"},
+		{Tool: "mcp/files/*", Arguments: map[string]string{"path": "/**"}, Permit: PermitAsk, Why: "that is outside"},
 		{Tool: "*", Permit: PermitDeny},
 	}, loaded.Config.Policy.Rules)
 	shown := shown(t, loaded, true)

@@ -1,6 +1,7 @@
 package turn_test
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -27,15 +28,18 @@ func TestADenialHoldsForOtherSpellingsOfItsPaths(t *testing.T) {
 			[]string{"/srv/a", "/srv/etc/a", "/srv/a-b.c_d", "docs/a", "a", "/srv/proc", "/srv/..a", "/srv/.a"},
 		},
 		"/home/*/.ssh/**": {[]string{"~/.ssh/id", "~me/.ssh/id", "/home/me/.ssh/id", "/home/me/.ssh/../.ssh/id", "file:///home/me/.ssh/id", "$HOME/.ssh/id", "docs/.ssh/id"}, []string{"/home/me/notes", "docs/ssh/id"}},
-		"~/.ssh/**":       {[]string{"~/.ssh/id", "~me/.ssh/id", "/home/me/.ssh/id", "~/../me/.ssh/id", ".ssh/id", "$HOME/.ssh/id"}, []string{"~/notes", "/home/me/notes", "docs/.ssh/id"}},
-		"~/**":            {[]string{"~/x", "~root/x", "/home/me/x", "/Users/me/x", "/root/x"}, nil},
-		"file:///etc/**":  {[]string{"file:///etc/passwd", "/etc/passwd", "file:/etc/passwd", "file://localhost/etc/passwd"}, nil},
-		"secrets/**":      {[]string{"file:secrets/a", "file:///srv/secrets/a", "$X/a", "~/../x/secrets/a", "sec\u200brets/a", "ｓecrets/a", "ſecrets/a", "secrets./a", "secrets;x/a", "/proc/self/cwd/secrets/a"}, []string{"docs/a", "/srv/docs/a", "Secret"}},
-		"ﬁles/**":         {[]string{"ﬁles/a", "files/a"}, nil},
-		"résumé/**":       {[]string{"résumé/a", "re\u0301sume\u0301/a"}, nil},
-		"*.key":           {[]string{"a.key ", "a.key.", "a.key;x", "file:a.key", "a.ke\u200by", "a.ｋey", "$X", "a.key::$DATA", "/dev/stdin"}, []string{"a.txt"}},
-		"1000":            {[]string{"１０００", "1\u200b000", "%31000"}, []string{"1001"}},
-		"[a/b":            {[]string{"x"}, nil}, // a pattern that cannot be read opens nothing
+		".ssh/**": {
+			[]string{"~/.ssh/id", "~me/.ssh/id", "/home/me/.ssh/id", "~/../me/.ssh/id", ".ssh/id", "$HOME/.ssh/id", "docs/.ssh/id"},
+			[]string{"/home/me/notes", "docs/ssh/id"},
+		},
+		"~/**":           {[]string{"~/x", "~root/x", "/home/me/x", "/Users/me/x", "/root/x"}, nil},
+		"file:///etc/**": {[]string{"file:///etc/passwd", "/etc/passwd", "file:/etc/passwd", "file://localhost/etc/passwd"}, nil},
+		"secrets/**":     {[]string{"file:secrets/a", "file:///srv/secrets/a", "$X/a", "~/../x/secrets/a", "sec\u200brets/a", "ｓecrets/a", "ſecrets/a", "secrets./a", "secrets;x/a", "/proc/self/cwd/secrets/a"}, []string{"docs/a", "/srv/docs/a", "Secret"}},
+		"ﬁles/**":        {[]string{"ﬁles/a", "files/a"}, nil},
+		"résumé/**":      {[]string{"résumé/a", "re\u0301sume\u0301/a"}, nil},
+		"*.key":          {[]string{"a.key ", "a.key.", "a.key;x", "file:a.key", "a.ke\u200by", "a.ｋey", "$X", "a.key::$DATA", "/dev/stdin"}, []string{"a.txt"}},
+		"1000":           {[]string{"１０００", "1\u200b000", "%31000"}, []string{"1001"}},
+		"[a/b":           {[]string{"x"}, nil}, // a pattern that cannot be read opens nothing
 	} {
 		for _, value := range values.denied {
 			assert.NotEqual(t, turn.Allow, permitted(barred(pattern), path(value)), "%s of %.200q", pattern, value)
@@ -134,5 +138,200 @@ func TestARuleAllowsNoDisguise(t *testing.T) {
 		for _, value := range values.denied {
 			assert.Equal(t, turn.Deny, permitted(confined(pattern), path(value)), "%s of %q", pattern, value)
 		}
+	}
+}
+
+// TestNoEvasionIsAllowed is the table of calls that attackers got past a rule without approval, as JSON values.
+func TestNoEvasionIsAllowed(t *testing.T) {
+	type row struct{ pattern, values string }
+	check := func(permit turn.Permission, rows []row) {
+		for _, c := range rows {
+			// The other calls of the tool need approval if the rule allows, and none if it denies.
+			rule := turn.Rule{Tool: "*", Arguments: map[string]string{"v": c.pattern}, Permit: permit}
+			p := turn.Policy{Allow: []string{"*"}, Rules: []turn.Rule{rule}}
+			if permit == turn.Allow {
+				p.Ask = p.Allow
+			}
+			for _, value := range strings.Fields(c.values) {
+				got, _ := p.Permit(writeFile, []byte(`{"v":`+value+`}`))
+				assert.NotEqual(t, turn.Allow, got, "%s %s of %s", permit, c.pattern, value)
+			}
+		}
+	}
+	check(turn.Allow, []row{
+		{"10.0.0.*", `"10.0.0.evil.com" "10.0.0.1.evil.com" "10.0.0.com"`},
+		{"127.0.0.*", `"127.0.0.evil.com"`},
+		{"192.168.*.*", `"192.168.evil.com"`},
+		{"10.*", `"10.evil.com" "10.com"`},
+		{"10.0.0.*/**", `"10.0.0.evil.com/x" "10.0.0.com/x"`},
+		{"10.0.0.*/x", `"10.0.0.evil.com/x"`},
+		{"10.0.0.*/*/x", `"10.0.0.evil.com/a/x"`},
+		{"host-10.0.0.*", `"host-10.0.0.evil.com" "host-10.0.0.com"`},
+		{"host-10.0.0.*/**", `"host-10.0.0.evil.com/x" "host-10.0.0.com/x"`},
+		{"registry-*/**", `"registry-evil.com/x"`},
+		{"https://corp*/**", `"https://corp.evil.com/x" "https://corp.com/x"`},
+		{"https://10-0-0-*/**", `"https://10-0-0-evil.com/x"`},
+		{"http://10.0.0.*/**", `"http://10.0.0.evil.com/x"`},
+		{"*@corp*", `"a@corp.evil.com"`},
+		{"https://*.corp.com", `"https://evil.com?a=.corp.com" "https://evil.com?.corp.com"`},
+		{"https://cdn.corp.com/*.png", `"https://cdn.corp.com/delete-all?x=.png"`},
+		{"???", `9e9 9E9 "9e9" 1E9 0x9`},
+		{"?.???", `1.1e9 1.1E9`},
+		{"*.??", `1e99 9.9e9 1.5e9`},
+		{"1??", `1e9 1.5 "1.5"`},
+		{"*00", `-500 5e5`},
+		{"[1-9]??", `9e9 "9e9"`},
+		{"[1-9]*", `9e9`},
+		{"*", `1e9 [] [[]] {} [1e9]`},
+		{"**", `1e9 [] {}`},
+	})
+	check(turn.Deny, []row{
+		{"????*", `1e9 9e9 5000 "1e9"`},
+		{"*??????", `1e99 9e9`},
+		{"*.*", `1e-1 5E-1`},
+		{"1e*", `10 100000 1E5 "1e5" "100000"`},
+		{"*e5", `100000`},
+		{"1_000", `1000`},
+		{"[0-9][0-9][0-9][0-9]*", `1e4 9e99 1E9 "0x3e8" 5000`},
+		{"1000", `true 1000.0 1e3 [1e3]`},
+		{"0", `false -0 0.0 "00" null ""`},
+		{"true", `1 "1" "yes" "on" "t" "TRUE"`},
+		{"true*", `1 "yes" "on"`},
+		{"True", `1 "yes" "on" true "true"`},
+		{"TRUE", `1 "yes" "on" true "true"`},
+		{"yes", `true 1 "y" "on"`},
+		{"t*", `1 true`},
+		{"*", `[] {} 0 [null] [[]]`},
+		{"**", `[] {} [null]`},
+		{"10.0.0.[0-9]", `"10.0.0.05" "167772165" "10.5" "0xa000005"`},
+		{"10.0.0.0/8", `"10.1.2.3"`},
+		{"10.0.0.*", `167772165 "167772165" "http://10.0.0.1/x"`},
+		{"localhost", `"127.0.0.1" "127.1" 0`},
+		{"https://localhost/**", `"https://127.0.0.1/x"`},
+		{"127.0.0.1", `"localhost" "127.0.0.2"`},
+		{"evil.com", `"evil.com/x" "https://evil.com"`},
+		{"*.evil.com", `"a.evil.com/x" "https://a.evil.com/x"`},
+		{"/srv/app/secrets/**", `"secrets/key" "app/secrets/key" "srv/app/secrets/key"`},
+		{"/root/.ssh/**", `".ssh/id_rsa" "~/.ssh/id_rsa"`},
+		{"/etc/passwd", `"passwd"`},
+		{"secrets/**", `"app/secrets/x" "/x/secrets/x"`},
+		{"../secrets/**", `"/srv/secrets/key" "secrets/key" "../secrets/key"`},
+		{"app/private/**", `"private/key" "/srv/app/private/key"`},
+		{"*/secrets/**", `"secrets/x" "/a/b/secrets/x"`},
+		{"**/.env", `".env" "a/.env"`},
+		{"~/.ssh/**", `"user/.ssh/id_rsa" "/root/.ssh/x" ".ssh/x"`},
+	})
+	for _, key := range []string{"V", "v.", "v[]", " v", "v\u0000"} {
+		rules := []turn.Rule{{Tool: "*", Arguments: map[string]string{"v": "evil"}, Permit: turn.Deny}}
+		assert.Equal(t, turn.Ask, permitted(rules, `{"`+key+`":"evil"}`), key)
+	}
+}
+
+// TestADenialHoldsInEveryWorkingDirectory resolves patterns and paths from all working directories of a small tree. If
+// a path is one that the pattern denies, it is not allowed, except from a directory in the very folder that the
+// pattern names.
+func TestADenialHoldsInEveryWorkingDirectory(t *testing.T) {
+	paths := func(names ...string) (all []string) {
+		level := []string{""}
+		for range 3 {
+			var next []string
+			for _, path := range level {
+				for _, name := range names {
+					next = append(next, strings.TrimPrefix(path+"/"+name, "/"))
+				}
+			}
+			all, level = append(all, next...), next
+		}
+		for _, path := range all {
+			all = append(all, "/"+path)
+		}
+		return all
+	}
+	resolve := func(directory, path string) string {
+		if strings.HasPrefix(path, "/") {
+			return path
+		}
+		return filepath.Join(directory, path)
+	}
+	directories := []string{"/", "/a", "/b", "/a/b", "/b/a", "/a/a/b"}
+	named := func(pattern, value string) bool {
+		for _, theirs := range directories {
+			for _, ours := range directories {
+				segments := strings.Split(resolve(ours, pattern), "/")
+				directory := strings.Split(strings.TrimSuffix(theirs, "/"), "/")
+				inside := len(directory) >= len(segments) || strings.Trim(strings.Join(segments[len(directory):], ""), "*") == ""
+				if inside && !strings.HasPrefix(value, "/") {
+					continue
+				}
+				if ok, _ := filepath.Match(resolve(ours, pattern), resolve(theirs, value)); ok {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	denied := 0
+	for _, pattern := range paths("a", "b", "*") {
+		for _, value := range paths("a", "b") {
+			if named(pattern, value) {
+				denied++
+				assert.NotEqual(t, turn.Allow, permitted(barred(pattern), path(value)), "%s of %s", pattern, value)
+			}
+		}
+	}
+	assert.NotZero(t, denied)
+}
+
+// TestNoWildcardAllowsAnotherDomain tries all host names of some labels: whoever owns an allowed name owns the last
+// label of the pattern as well.
+func TestNoWildcardAllowsAnotherDomain(t *testing.T) {
+	names := func(labels ...string) (all []string) {
+		level := labels
+		for range 3 {
+			all = append(all, level...)
+			var next []string
+			for _, name := range level {
+				for _, label := range labels {
+					next = append(next, name+"."+label)
+				}
+			}
+			level = next
+		}
+		return all
+	}
+	forms := []string{"HOST", "HOST/x", "HOST/**", "https://HOST/x", "a@HOST"}
+	for _, pattern := range names("corp", "*", "10", "1*") {
+		if pattern == "*" {
+			continue // every host
+		}
+		for _, host := range names("corp", "evil", "10") {
+			top := host[strings.LastIndex(host, ".")+1:]
+			if top == host || top == "10" || strings.HasSuffix(pattern, "."+top) || pattern == top {
+				continue
+			}
+			for _, form := range forms {
+				rule, value := strings.Replace(form, "HOST", pattern, 1), strings.NewReplacer("HOST", host, "**", "x").Replace(form)
+				assert.NotEqual(t, turn.Allow, permitted(confined(rule), path(value)), "%s of %s", rule, value)
+			}
+		}
+	}
+}
+
+func TestPatternsThatCannotDecide(t *testing.T) {
+	for _, pattern := range []string{
+		"", "/", "?", "???", "*.*", "-*", "[a]", `a\*`, "a/**/b", "**/a", "https://**", "//**", "a**", "10.0.0.0/8",
+		"../a", "a/../b", "./a", "~/a", "a/", "a//b", "a b", "é", "C:/x", "0x3e8", "1e3", "1e*", "*e5", "+1", "007", "1.0", "True", "true*",
+		"10.0.0.256", "10.0.0.*:80", "https://A.com", "https://a.com:443/**", "git@a.com/x", "a@b@c",
+	} {
+		assert.Error(t, turn.CheckPattern(pattern), pattern)
+		assert.NotEqual(t, turn.Allow, permitted(confined(pattern), path(pattern)), pattern)
+		assert.Equal(t, turn.Ask, permitted(barred(pattern), path("harmless")), pattern)
+	}
+	for _, pattern := range []string{
+		"*", "**", "*/**", "/**", "a", "a.b", "docs/**", "/srv/*.txt", "file?.txt", "report-*", "*.corp.com", "*.key", "2026-01-*",
+		"null", "1000", "-0.5", "1??", "*00", "true", "no", "10.0.0.*", "10.0.*", "192.168.*.*", "10.0.0.*/**", "*@corp.com", "*@*",
+		"a@10.0.0.*", "https://*/**", "https://10.*/x", "*://a.com/**", "https://a.com:8443",
+	} {
+		assert.NoError(t, turn.CheckPattern(pattern), pattern)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Decision is what follows an error.
+// Decision is the policy's reaction to an error.
 type Decision string
 
 // The decisions.
@@ -18,7 +18,7 @@ const (
 	DecideInterrupt Decision = "interrupt" // end the turn with its partial result, for a person to look at
 )
 
-// Permission is what policy says of one tool call.
+// Permission is the policy's decision about one tool call.
 type Permission string
 
 // The permissions.
@@ -35,33 +35,34 @@ type Policy struct {
 	Allow []string `json:"allow,omitempty"`
 	Deny  []string `json:"deny,omitempty"`
 	Ask   []string `json:"ask,omitempty"`
-	// Rules weigh what Deny leaves over: the first one that applies to a call decides, before Ask, Allow and AskRisk.
+	// Rules decide about calls that Deny does not match: the first one that applies to a call decides, before Ask,
+	// Allow and AskRisk.
 	Rules []Rule `json:"rules,omitempty"`
-	// AskRisk is the risk from which on an allowed call is asked for; empty means never.
+	// AskRisk is the lowest risk of which an allowed call needs approval; empty means none does.
 	AskRisk Risk `json:"ask_risk,omitempty"`
-	// Taint says what follows when somebody else's words are in the transcript; empty means nothing.
+	// Taint decides about calls when the transcript holds text of an untrusted server; empty means TaintOff.
 	Taint           TaintMode `json:"taint,omitempty"`
 	OnModelError    Decision  `json:"on_model_error"`
 	OnToolError     Decision  `json:"on_tool_error"`
 	OnInvalidAction Decision  `json:"on_invalid_action"`
 }
 
-// TaintMode is how a session is guarded whose transcript holds the words of servers that the operator does not trust. Such
-// words may be instructions; what the model then does with them is not to leave the house unseen.
+// TaintMode is the protection of a session whose transcript holds text of servers that the operator does not trust. The
+// text may contain instructions, so a person sees what the model sends or changes because of it.
 type TaintMode string
 
 // The modes.
 const (
 	TaintOff TaintMode = "off"
-	// TaintOn: after the first result of an untrusted server, each call that is not Contained needs a person's approval,
-	// whatever lists and rules allow. A person may allow exactly these arguments for good, but not the tool.
+	// TaintOn: after the first result of an untrusted server, each call that is not Contained needs approval, whatever
+	// lists and rules allow. An approval can be remembered for exactly these arguments, but not for the tool.
 	TaintOn TaintMode = "on"
-	// TaintStrict: also after results of trusted servers, and every call is approved by itself.
+	// TaintStrict: also after results of trusted servers, and no approval is remembered.
 	TaintStrict TaintMode = "strict"
 )
 
-// DefaultPolicy allows every configured tool, asks for those of high risk and fails fast; errors of tools go back to
-// the model and an invalid action is reprompted within the limits.
+// DefaultPolicy allows every configured tool, asks for those of high risk and fails fast. Tool errors go back to the
+// model, and an invalid action is reprompted within the limits.
 func DefaultPolicy() Policy {
 	return Policy{
 		Allow: []string{"local/*", "mcp/*"}, AskRisk: RiskHigh,
@@ -69,17 +70,15 @@ func DefaultPolicy() Policy {
 	}
 }
 
-// Permit says whether t may be called with these arguments, and why not where it may not without further ado. Nil
-// arguments ask what can be said of the tool alone: where only its arguments could tell, that is to ask, or what is said
-// of a tool that no rule names.
+// Permit decides whether t may be called with these arguments, and returns the reason if not. Nil arguments mean that
+// they are not known yet: a rule that depends on them then asks, unless it allows.
 func (p Policy) Permit(t Tool, arguments json.RawMessage) (Permission, string) {
 	permission, why, _ := p.PermitBy(t, arguments)
 	return permission, why
 }
 
-// PermitBy is Permit, and says whether it is so because of these arguments: fromRule is true where a rule that weighs
-// arguments decided, or perhaps applies and thereby asks. What a person allows of the tool as a whole does not answer such
-// an ask, since with other arguments there would have been none.
+// PermitBy is Permit, and reports whether the decision depends on the arguments: fromRule is true if a rule with
+// arguments decided, or perhaps applies and thus asks. A grant for the whole tool does not satisfy such a request.
 func (p Policy) PermitBy(t Tool, arguments json.RawMessage) (permission Permission, why string, fromRule bool) {
 	if matches(p.Deny, t.ID) {
 		return Deny, fmt.Sprintf("policy denies %s", t.ID), false
@@ -101,7 +100,7 @@ func (p Policy) PermitBy(t Tool, arguments json.RawMessage) (permission Permissi
 	return permission, why, permission == Ask && doubt != ""
 }
 
-// Offered says whether a model may be shown the tool at all: whether there are calls of it that policy does not deny.
+// Offered reports whether a model is offered the tool: whether it has calls that the policy does not deny.
 func (p Policy) Offered(t Tool) bool {
 	if matches(p.Deny, t.ID) {
 		return false
@@ -119,7 +118,7 @@ func (p Policy) Offered(t Tool) bool {
 	return permission != Deny
 }
 
-// listed is what the lists and the tool's risk say, where Deny and the rules say nothing.
+// listed decides by the lists and the tool's risk, if neither Deny nor a rule decides.
 func (p Policy) listed(t Tool) (Permission, string) {
 	switch {
 	case matches(p.Ask, t.ID):
@@ -132,7 +131,7 @@ func (p Policy) listed(t Tool) (Permission, string) {
 	return Allow, ""
 }
 
-// AfterInvalid decides what follows an answer that is no valid action.
+// AfterInvalid decides what follows an invalid action.
 func (p Policy) AfterInvalid(l Limits, c Counters) Decision {
 	if p.OnInvalidAction == DecideReprompt && c.Reprompts >= l.MaxReprompts {
 		return DecideFail
@@ -140,8 +139,7 @@ func (p Policy) AfterInvalid(l Limits, c Counters) Decision {
 	return p.OnInvalidAction
 }
 
-// AfterModelError decides what follows an inference that failed for good. A code that trying again cannot help is
-// never retried.
+// AfterModelError decides what follows an inference that failed permanently. Only retryable codes are retried.
 func (p Policy) AfterModelError(code Code, l Limits, c Counters) Decision {
 	switch p.OnModelError {
 	case DecideRetry:
@@ -154,29 +152,6 @@ func (p Policy) AfterModelError(code Code, l Limits, c Counters) Decision {
 		}
 	}
 	return p.OnModelError
-}
-
-// Validate refuses contradictions.
-func (p Policy) Validate(l Limits) error {
-	for _, d := range p.Deny {
-		for _, a := range append(append([]string{}, p.Allow...), p.Ask...) {
-			if a == d {
-				return fmt.Errorf("policy: %q is denied and also allowed or asked for; remove one", d)
-			}
-		}
-	}
-	for i, r := range p.Rules {
-		if r.Permit != Allow && r.Permit != Ask && r.Permit != Deny {
-			return fmt.Errorf("policy: rule %d permits %q; it must be allow, ask or deny", i, r.Permit)
-		}
-	}
-	if p.OnInvalidAction == DecideReprompt && l.MaxReprompts == 0 {
-		return fmt.Errorf(`policy: on_invalid_action = "reprompt" contradicts max_reprompts = 0`)
-	}
-	if p.OnInvalidAction == DecideRetry {
-		return fmt.Errorf(`policy: on_invalid_action = "retry" would ask the same again; use "reprompt", "fail" or "interrupt"`)
-	}
-	return nil
 }
 
 // matches reports whether one of the patterns names id.
@@ -202,5 +177,5 @@ func riskRank(r Risk) int {
 	case RiskMedium:
 		return 2
 	}
-	return 3 // an unknown risk is a high one
+	return 3 // an unknown risk counts as high
 }

@@ -6,35 +6,28 @@ import (
 	"strings"
 )
 
-// Rule decides about calls of some tools by their arguments. The pattern of an argument is about one kind of value (see
-// kindOf), and each kind has one canonical form. A value in that form matches or does not. A rule never allows any other
-// value: it asks, and a later rule may still deny. A rule that denies also denies what it matches in another form.
+// Rule decides about calls of some tools by their arguments. The pattern of an argument describes one kind of value
+// (see kindOf), and each kind has one canonical form. A value in that form matches or does not. A rule never allows
+// any other value: it asks, and a later rule may still deny. A rule that denies also denies what it matches in another
+// form.
 //
 // A rule does not look at arguments that it does not name, and follows neither links nor DNS. To confine a tool, allow
-// what is known to be good and deny the rest of its calls in the next rule, rather than deny what is known to be bad.
+// the values that are known to be good and deny the rest of its calls in the next rule.
 type Rule struct {
 	// Tool is a pattern of tool IDs, as in Policy.Allow.
 	Tool string `json:"tool"`
-	// Arguments are patterns of values by dotted key ("options.path"); all of them must match, and a key that is not there
-	// does not. None: every call. Of a list all elements must match for allow, one for deny and ask; an object as a value is
-	// asked about. In a pattern * and ? match within one segment between slashes; a /** at the end, or ** alone, matches
-	// any number of segments.
+	// Arguments are patterns of values by dotted key ("options.path"); all of them must match, and a key that is absent
+	// does not match. None: every call. In a list, all elements must match for allow, and one for deny and ask; an object
+	// is asked about. In a pattern * and ? match within one segment between slashes; a /** at the
+	// end, or ** alone, matches any number of segments. See CheckPattern.
 	Arguments map[string]string `json:"arguments,omitempty"`
 	Permit    Permission        `json:"permit"`
-	// Why is told to the person who is asked, or to the model that is refused.
+	// Why is shown to the person who is asked, or to the model whose call is denied.
 	Why string `json:"why,omitempty"`
 }
 
-// certainty is how sure it is that a rule is meant by a call.
-type certainty int
-
-const (
-	never certainty = iota
-	perhaps
-	surely
-)
-
-// applies says whether the rule is meant by a call of the tool with these arguments; nil are arguments that nobody knows.
+// applies reports whether the rule means a call of the tool with these arguments; nil means that they are not known
+// yet.
 func (r Rule) applies(t Tool, arguments json.RawMessage) certainty {
 	switch {
 	case !matches([]string{r.Tool}, t.ID):
@@ -46,7 +39,7 @@ func (r Rule) applies(t Tool, arguments json.RawMessage) certainty {
 	}
 	fields, err := readArguments(arguments)
 	if err != nil {
-		return perhaps // each reader makes of them what it will
+		return perhaps // each reader understands them differently
 	}
 	sure := surely
 	//workflowcheck:ignore
@@ -56,47 +49,44 @@ func (r Rule) applies(t Tool, arguments json.RawMessage) certainty {
 	return sure
 }
 
-// decide is the rule's word on a call; doubt is what an earlier rule perhaps asks for.
+// decide returns the rule's permission for a call; doubt is why an earlier rule perhaps asks about it.
 func (r Rule) decide(t Tool, doubt string) (Permission, string) {
+	call := t.ID
+	if len(r.Arguments) > 0 {
+		call += " with such arguments"
+	}
 	switch {
 	case r.Permit == Allow && doubt != "":
 		return Ask, doubt
 	case r.Permit == Allow:
 		return Allow, ""
 	case r.Permit == Ask:
-		return Ask, r.reason("policy asks a person before %s"+r.such(), t)
+		return Ask, r.because("policy asks a person before " + call)
 	}
-	return Deny, r.reason("policy denies %s"+r.such(), t)
+	return Deny, r.because("policy denies " + call)
 }
 
-// doubt is why a person is asked if the rule perhaps applies. If the arguments are not known yet, a rule that allows
-// asks nothing.
+// doubt returns why a person is asked if the rule perhaps applies. A rule that allows does not ask about arguments that
+// are not known yet.
 func (r Rule) doubt(t Tool, arguments json.RawMessage) string {
 	switch {
-	case arguments == nil && r.Permit == Allow:
-		return ""
-	case arguments == nil || r.Permit != Allow:
-		return r.reason("policy asks a person before %s with such arguments", t)
-	}
-	return fmt.Sprintf("policy asks a person before %s with arguments that are not in canonical form", t.ID)
-}
-
-func (r Rule) such() string {
-	if len(r.Arguments) == 0 {
+	case r.Permit != Allow:
+		return r.because("policy asks a person before " + t.ID + " with such arguments")
+	case arguments == nil:
 		return ""
 	}
-	return " with such arguments"
+	return "policy asks a person before " + t.ID + " with arguments that are not in canonical form"
 }
 
-// reason is what the rule did to a tool, with the operator's own words where there are some.
-func (r Rule) reason(did string, t Tool) string {
+// because adds the operator's own reason.
+func (r Rule) because(what string) string {
 	if r.Why == "" {
-		return fmt.Sprintf(did, t.ID)
+		return what
 	}
-	return fmt.Sprintf(did, t.ID) + ": " + r.Why
+	return what + ": " + r.Why
 }
 
-// readArguments reads arguments as one object in which no key comes twice. Tools without parameters are called with
+// readArguments reads arguments as one object without duplicate keys. Models call tools without parameters with
 // nothing, or null.
 func readArguments(arguments json.RawMessage) (map[string]any, error) {
 	switch strings.TrimSpace(string(arguments)) {
@@ -113,78 +103,75 @@ func readArguments(arguments json.RawMessage) (map[string]any, error) {
 	return fields, err
 }
 
-// holds says whether the value at a dotted key matches a pattern.
+// holds reports whether the value at a dotted key matches a pattern.
 func (r Rule) holds(fields map[string]any, key, pattern string) certainty {
 	readings := valuesAt(fields, key)
-	value, plain := valueAt(fields, key)
-	if len(readings) == 0 {
-		return never
-	}
-	if !plain || len(readings) > 1 {
-		return perhaps
+	plain, value := false, any(fields)
+	for name := range strings.SplitSeq(key, ".") {
+		object, _ := value.(map[string]any)
+		value, plain = object[name]
 	}
 	list, isList := value.([]any)
-	if !isList {
+	switch {
+	case len(readings) == 0:
+		return never
+	case !plain || len(readings) > 1:
+		return perhaps
+	case !isList:
 		list = []any{value}
+	case len(list) == 0 && (r.Permit == Allow || anything(pattern)):
+		return perhaps
 	}
-	if r.Permit != Allow {
-		sure := never
-		for _, v := range list {
-			sure = max(sure, weighValue(bars, pattern, v))
+	sure := never
+	for i, v := range list {
+		c := r.weigh(pattern, v)
+		if i == 0 || r.Permit == Allow && c < sure || r.Permit != Allow && c > sure {
+			sure = c
 		}
-		return sure
-	}
-	sure := surely
-	if len(list) == 0 {
-		sure = perhaps
-	}
-	for _, v := range list {
-		sure = min(sure, weighValue(allows, pattern, v))
 	}
 	return sure
 }
 
-// weighValue weighs one value. It does not look into objects and nested lists.
-func weighValue(weigh func(pattern, text string) certainty, pattern string, value any) certainty {
-	switch v := value.(type) {
+// weigh weighs one value, by its JSON type first: a rule does not look into objects and nested lists, and a number or a
+// boolean matches only patterns of its kind, * and **.
+func (r Rule) weigh(pattern string, value any) certainty {
+	k := kindOf(pattern)
+	text, fits := fmt.Sprint(value), anything(pattern)
+	switch value.(type) {
 	case string:
-		return weigh(pattern, v)
+		fits = true
 	case nil:
-		return weigh(pattern, "null")
-	case []any, map[string]any:
-		return perhaps
+		text, fits = "null", true
+	case bool:
+		fits = fits || k == kindBool
+	case json.Number:
+		fits = canonical(kindNumber, text) && (fits || k == kindNumber)
 	default:
-		return weigh(pattern, fmt.Sprint(v))
+		fits = false
 	}
+	switch {
+	case !fits:
+		return perhaps
+	case r.Permit == Allow:
+		return allows(pattern, text)
+	}
+	return bars(pattern, text)
 }
 
-// valueAt is the value at a dotted key, each part of which is the name of a key.
-func valueAt(fields map[string]any, key string) (any, bool) {
-	name, rest, nested := strings.Cut(key, ".")
-	value, ok := fields[name]
-	if !ok || !nested {
-		return value, ok
-	}
-	inner, ok := value.(map[string]any)
-	if !ok {
-		return nil, false
-	}
-	return valueAt(inner, rest)
-}
-
-// valuesAt are the values that some reader may find at a dotted key: many, Go's own decoder among them, do not tell
-// upper case from lower, some let a key have a dot, and some take a list for its only element.
+// valuesAt returns the values that some reader may find at a dotted key. Many readers, Go's own decoder among them,
+// ignore the case of a key, some read k[] or file-name as k or fileName, some allow dots in a key, and some take a
+// list for its only element.
 func valuesAt(value any, key string) []any {
 	var found []any
 	switch v := value.(type) {
 	case map[string]any:
 		//workflowcheck:ignore
 		for name, inner := range v {
-			if strings.EqualFold(name, key) {
+			if sameKey(name, key) {
 				found = append(found, inner)
 			}
 			for i, c := range key {
-				if c == '.' && strings.EqualFold(name, key[:i]) {
+				if c == '.' && sameKey(name, key[:i]) {
 					found = append(found, valuesAt(inner, key[i+1:])...)
 				}
 			}
@@ -195,4 +182,9 @@ func valuesAt(value any, key string) []any {
 		}
 	}
 	return found
+}
+
+// sameKey reports whether some reader may take one key for the other: they differ only in case and punctuation.
+func sameKey(a, b string) bool {
+	return strings.EqualFold(punctuation.ReplaceAllString(a, ""), punctuation.ReplaceAllString(b, ""))
 }

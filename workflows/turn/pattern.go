@@ -1,0 +1,168 @@
+package turn
+
+import (
+	"path"
+	"strings"
+)
+
+// certainty says whether a rule means a call.
+type certainty int
+
+const (
+	never certainty = iota
+	perhaps
+	surely
+)
+
+// allows weighs a text for a rule that allows: surely if the text is canonical and matches, perhaps if it is not
+// canonical. A wildcard matches no sign and no port, and a query only as a part of /**.
+func allows(pattern, text string) certainty {
+	k := kindOf(pattern)
+	if CheckPattern(pattern) != nil || !canonical(k, text) {
+		return perhaps
+	}
+	if k == kindURL {
+		var query bool
+		text, _, query = strings.Cut(text, "?")
+		if query && !strings.HasSuffix(pattern, "/**") || strings.Count(pattern, ":") != strings.Count(text, ":") {
+			return never
+		}
+	}
+	sameStart := strings.IndexByte("/-", pattern[0]) == strings.IndexByte("/-", text[0])
+	if sameStart && matchesHost(hostOf(k, pattern), hostOf(k, text)) && spans(pattern, text) {
+		return surely
+	}
+	return never
+}
+
+// hostOf returns the part of a pattern, or of a canonical text without a query, that some reader may take for a host.
+// The first segment of a relative path is one in the names of container images, git remotes and file shares.
+func hostOf(k kind, text string) string {
+	switch k {
+	case kindEmail:
+		text = text[strings.LastIndex(text, "@")+1:]
+	case kindURL:
+		_, text, _ = strings.Cut(text, "://")
+		text, _, _ = strings.Cut(text, ":")
+	}
+	host, _, _ := strings.Cut(text, "/")
+	return host
+}
+
+// matchesHost matches a host label by label, so that 10.0.0.* does not match 10.0.0.example.com, which anyone can own.
+// Only * alone and *. at the beginning match several labels of a name. A wildcard matches a last label only of digits,
+// which is no top-level domain.
+func matchesHost(pattern, host string) bool {
+	last, top := pattern[strings.LastIndex(pattern, ".")+1:], host[strings.LastIndex(host, ".")+1:]
+	switch {
+	case anything(pattern):
+		return true
+	case address.MatchString(host) && strings.Contains(pattern, "."):
+		return spans(pattern, host)
+	case top != host && strings.Trim(top, digits) != "" && strings.ContainsAny(last, "*?"):
+		return false
+	}
+	p, h := strings.ReplaceAll(pattern, ".", "/"), strings.ReplaceAll(host, ".", "/")
+	end, several := strings.CutPrefix(p, "*/")
+	_, below, more := strings.Cut(h, "/")
+	return spans(p, h) || several && more && anyEnd(below, func(h string) bool { return spans(end, h) })
+}
+
+// bars weighs a text for a rule that denies or asks: surely if it matches, canonical or not, and never only if no
+// reader can take it for a value that matches. It ignores the case of letters, a URL's scheme and, unless the pattern
+// has one, its port. A pattern of what is in a folder also matches the folder.
+func bars(pattern, text string) certainty {
+	if CheckPattern(pattern) != nil {
+		return perhaps
+	}
+	k := kindOf(pattern)
+	plain := canonical(k, text)
+	p, t := strings.ToLower(pattern), strings.ToLower(text)
+	switch {
+	case within(p, t), plain && k == kindURL && barsURL(p, t):
+		return surely
+	case !plain, mayMean(k, p, t):
+		return perhaps
+	}
+	return never
+}
+
+func barsURL(pattern, text string) bool {
+	u := webURL.FindStringSubmatch(text)
+	_, pattern, _ = strings.Cut(strings.TrimSuffix(pattern, "/"), "//")
+	inside := strings.TrimSuffix("/"+u[3], "/")
+	return within(pattern, u[1]+inside) || within(pattern, u[1]+u[2]+inside)
+}
+
+// mayMean reports whether a canonical text that does not match may mean a value that does: another word for true,
+// another name of this machine, a URL without its scheme, or a path from another working directory.
+func mayMean(k kind, pattern, text string) bool {
+	text, _, _ = strings.Cut(text, "?")
+	p, host := hostOf(k, pattern), hostOf(k, text)
+	switch k {
+	case kindNumber:
+		return false
+	case kindBool:
+		return truth[pattern] == truth[text]
+	case kindPath:
+		schemeless := p == pattern && strings.Contains(p, ".") && host != text && spans(p, host)
+		if schemeless || leadsTo(pattern, text) {
+			return true
+		}
+	}
+	return loopback(p) && loopback(host)
+}
+
+func loopback(host string) bool { return host == "localhost" || strings.HasPrefix(host, "127.") }
+
+// leadsTo reports whether a path may be one that the pattern means if working directories are unknown: the end of a
+// path may be a relative pattern, and a relative path the end of a pattern. It disregards ends that are all wildcards,
+// which would assume a working directory in the very folder that the pattern names.
+func leadsTo(pattern, text string) bool {
+	p, patternRooted := strings.CutPrefix(pattern, "/")
+	t, textRooted := strings.CutPrefix(text, "/")
+	named := func(end string) bool { return strings.Trim(end, "*?/") != "" && within(end, t) }
+	return !patternRooted && anyEnd(t, func(end string) bool { return within(p, end) }) || !textRooted && anyEnd(p, named)
+}
+
+// anyEnd reports whether holds is true of a path or of what is left of it without its first folders.
+func anyEnd(path string, holds func(end string) bool) bool {
+	for more := true; more; _, path, more = strings.Cut(path, "/") {
+		if holds(path) {
+			return true
+		}
+	}
+	return false
+}
+
+// within is spans, and also matches the folder of a /** itself.
+func within(pattern, text string) bool {
+	folder, deep := strings.CutSuffix(pattern, "/**")
+	return spans(pattern, text) || deep && spans(folder, text)
+}
+
+// anything reports whether a pattern matches any one value.
+func anything(pattern string) bool { return pattern == "*" || pattern == "**" }
+
+// spans matches a text segment by segment with path.Match, and any number of segments with a /** at the end. A pattern
+// of what is in a folder does not match the folder itself.
+func spans(pattern, text string) bool {
+	if pattern == "**" {
+		return true
+	}
+	pattern, deep := strings.CutSuffix(pattern, "/**")
+	for {
+		p, restPattern, more := strings.Cut(pattern, "/")
+		t, restText, follows := strings.Cut(text, "/")
+		if ok, err := path.Match(p, t); err != nil || !ok {
+			return false
+		}
+		if !more {
+			return follows == deep && (!deep || restText != "")
+		}
+		if !follows {
+			return false
+		}
+		pattern, text = restPattern, restText
+	}
+}
