@@ -52,7 +52,6 @@ var (
 	// addressRange is a range of addresses (RFC 4632).
 	addressRange = regexp.MustCompile(`^[0-9.]+/[0-9]+$`)
 	wildcards    = regexp.MustCompile(`\*+|\?`)
-	punctuation  = regexp.MustCompile(`[^\pL\pN]+`)
 )
 
 // truth is the words that readers take for true and false.
@@ -114,8 +113,8 @@ func canonicalHost(host string) bool {
 }
 
 // CheckPattern returns an error if a rule with this pattern cannot decide about any value: the pattern is not in
-// canonical form itself, so it would miss the canonical values that it means, or its kind is unknown. The error says
-// what the pattern must be instead. A rule with such a pattern asks about each call that has the argument.
+// canonical form itself, so it would miss the canonical values that it means. The error says what the pattern must be
+// instead. A rule with such a pattern asks about each call that has the argument.
 func CheckPattern(pattern string) error {
 	inner := strings.TrimSuffix(pattern, "/**")
 	k := kindOf(pattern)
@@ -138,7 +137,7 @@ func CheckPattern(pattern string) error {
 	switch {
 	case !canonical(k, wildcards.ReplaceAllString(pattern, filler)):
 		return errors.New(string(k))
-	case k == kindPath && strings.Trim(pattern, "*/") != "" && punctuation.ReplaceAllString(pattern, "") == "":
+	case k == kindPath && strings.Trim(pattern, "*/") != "" && alphanumeric(pattern) == "":
 		return errors.New("* or ** for any value, or a pattern with at least one letter or digit")
 	}
 	return nil

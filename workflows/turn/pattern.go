@@ -28,6 +28,7 @@ func allows(pattern, text string) certainty {
 			return never
 		}
 	}
+	// A number has a sign if the pattern has one, and a path is absolute if the pattern is.
 	sameStart := strings.IndexByte("/-", pattern[0]) == strings.IndexByte("/-", text[0])
 	if sameStart && matchesHost(hostOf(k, pattern), hostOf(k, text)) && spans(pattern, text) {
 		return surely
@@ -89,7 +90,8 @@ func bars(pattern, text string) certainty {
 
 func barsURL(pattern, text string) bool {
 	u := webURL.FindStringSubmatch(text)
-	_, pattern, _ = strings.Cut(strings.TrimSuffix(pattern, "/"), "//")
+	_, pattern, _ = strings.Cut(strings.TrimSuffix(pattern, "/")+"/", "//")
+	pattern = strings.TrimSuffix(strings.NewReplacer(":443/", "/", ":80/", "/").Replace(pattern), "/")
 	inside := strings.TrimSuffix("/"+u[3], "/")
 	return within(pattern, u[1]+inside) || within(pattern, u[1]+u[2]+inside)
 }

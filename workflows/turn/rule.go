@@ -2,8 +2,9 @@ package turn
 
 import (
 	"encoding/json"
-	"fmt"
+	"strconv"
 	"strings"
+	"unicode"
 )
 
 // Rule decides about calls of some tools by their arguments. The pattern of an argument describes one kind of value
@@ -136,16 +137,16 @@ func (r Rule) holds(fields map[string]any, key, pattern string) certainty {
 // boolean matches only patterns of its kind, * and **.
 func (r Rule) weigh(pattern string, value any) certainty {
 	k := kindOf(pattern)
-	text, fits := fmt.Sprint(value), anything(pattern)
-	switch value.(type) {
+	text, fits := "null", anything(pattern)
+	switch v := value.(type) {
 	case string:
-		fits = true
+		text, fits = v, true
 	case nil:
-		text, fits = "null", true
+		fits = true
 	case bool:
-		fits = fits || k == kindBool
+		text, fits = strconv.FormatBool(v), fits || k == kindBool
 	case json.Number:
-		fits = canonical(kindNumber, text) && (fits || k == kindNumber)
+		text, fits = v.String(), canonical(kindNumber, v.String()) && (fits || k == kindNumber)
 	default:
 		fits = false
 	}
@@ -186,5 +187,15 @@ func valuesAt(value any, key string) []any {
 
 // sameKey reports whether some reader may take one key for the other: they differ only in case and punctuation.
 func sameKey(a, b string) bool {
-	return strings.EqualFold(punctuation.ReplaceAllString(a, ""), punctuation.ReplaceAllString(b, ""))
+	return strings.EqualFold(alphanumeric(a), alphanumeric(b))
+}
+
+// alphanumeric returns the letters and digits of a text.
+func alphanumeric(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return r
+		}
+		return -1
+	}, text)
 }
