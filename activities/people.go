@@ -176,7 +176,7 @@ func (a *Activities) guard(ctx context.Context, key journal.StepKey, session str
 	var mark *journal.Mark
 	asked := false
 	return func(d turn.Descriptor, arguments json.RawMessage, policy turn.Policy) (turn.Permission, string, bool) {
-		permission, why, fromRule := policy.PermitBy(d.Pinned(), arguments)
+		permission, why, fromRule := policy.Permit(d.Pinned(), arguments)
 		if permission == turn.Deny || d.Contained || mode != turn.TaintOn && mode != turn.TaintStrict {
 			return permission, why, fromRule
 		}

@@ -70,16 +70,10 @@ func DefaultPolicy() Policy {
 	}
 }
 
-// Permit decides whether t may be called with these arguments, and returns the reason if not. Nil arguments mean that
-// they are not known yet: a rule that depends on them then asks, unless it allows.
-func (p Policy) Permit(t Tool, arguments json.RawMessage) (Permission, string) {
-	permission, why, _ := p.PermitBy(t, arguments)
-	return permission, why
-}
-
-// PermitBy is Permit, and reports whether the decision depends on the arguments: fromRule is true if a rule with
-// arguments decided, or perhaps applies and thus asks. A grant for the whole tool does not satisfy such a request.
-func (p Policy) PermitBy(t Tool, arguments json.RawMessage) (permission Permission, why string, fromRule bool) {
+// Permit decides whether t may be called with these arguments, and returns the reason if not. The decision is fromRule
+// if it depends on the arguments: a rule with arguments decided, or perhaps applies and thus asks. A grant for the whole
+// tool does not satisfy such a request.
+func (p Policy) Permit(t Tool, arguments json.RawMessage) (permission Permission, why string, fromRule bool) {
 	if matches(p.Deny, t.ID) {
 		return Deny, fmt.Sprintf("policy denies %s", t.ID), false
 	}
@@ -90,7 +84,7 @@ func (p Policy) PermitBy(t Tool, arguments json.RawMessage) (permission Permissi
 			permission, why = r.decide(t, doubt)
 			return permission, why, len(r.Arguments) > 0 || permission == Ask && doubt != ""
 		case c == perhaps && doubt == "":
-			doubt = r.doubt(t, arguments)
+			doubt = r.doubt(t)
 		}
 	}
 	permission, why = p.listed(t)

@@ -27,16 +27,13 @@ type Rule struct {
 	Why string `json:"why,omitempty"`
 }
 
-// applies reports whether the rule means a call of the tool with these arguments; nil means that they are not known
-// yet.
+// applies reports whether the rule means a call of the tool with these arguments.
 func (r Rule) applies(t Tool, arguments json.RawMessage) certainty {
 	switch {
 	case !matches([]string{r.Tool}, t.ID):
 		return never
 	case len(r.Arguments) == 0:
 		return surely
-	case arguments == nil:
-		return perhaps
 	}
 	fields, err := readArguments(arguments)
 	if err != nil {
@@ -67,16 +64,12 @@ func (r Rule) decide(t Tool, doubt string) (Permission, string) {
 	return Deny, r.because("policy denies " + call)
 }
 
-// doubt returns why a person is asked if the rule perhaps applies. A rule that allows does not ask about arguments that
-// are not known yet.
-func (r Rule) doubt(t Tool, arguments json.RawMessage) string {
-	switch {
-	case r.Permit != Allow:
-		return r.because("policy asks a person before " + t.ID + " with such arguments")
-	case arguments == nil:
-		return ""
+// doubt returns why a person is asked if the rule perhaps applies.
+func (r Rule) doubt(t Tool) string {
+	if r.Permit == Allow {
+		return "policy asks a person before " + t.ID + " with arguments that are not in canonical form"
 	}
-	return "policy asks a person before " + t.ID + " with arguments that are not in canonical form"
+	return r.because("policy asks a person before " + t.ID + " with such arguments")
 }
 
 // because adds the operator's own reason.

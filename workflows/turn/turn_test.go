@@ -183,12 +183,12 @@ func TestPolicyPermits(t *testing.T) {
 		"local/read_file": turn.Allow, "mcp/files/read": turn.Allow, "mcp/files/delete_all": turn.Deny,
 		"mcp/mail/send": turn.Ask, "agent/other": turn.Deny,
 	} {
-		got, why := p.Permit(turn.Tool{ID: id, Risk: turn.RiskLow}, nil)
+		got, why, _ := p.Permit(turn.Tool{ID: id, Risk: turn.RiskLow}, nil)
 		assert.Equal(t, want, got, "%s: %s", id, why)
 	}
-	got, _ := p.Permit(turn.Tool{ID: "local/x", Risk: turn.RiskHigh}, nil)
+	got, _, _ := p.Permit(turn.Tool{ID: "local/x", Risk: turn.RiskHigh}, nil)
 	assert.Equal(t, turn.Ask, got)
-	got, _ = p.Permit(turn.Tool{ID: "local/x"}, nil)
+	got, _, _ = p.Permit(turn.Tool{ID: "local/x"}, nil)
 	assert.Equal(t, turn.Ask, got, "a risk that nobody named is a high one")
 }
 
