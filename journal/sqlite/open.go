@@ -46,6 +46,7 @@ type database struct {
 	closed    bool          // there will not be another write
 	readers   *pool         // of connections of readDB
 	turnstile chan struct{} // holds one token: whoever takes it may write
+	queue     queue
 	changes   *changes
 }
 

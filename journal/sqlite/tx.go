@@ -12,40 +12,6 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// Write implements journal.Database.
-func (s *database) Write(ctx context.Context, fn func(journal.Conn) error) error {
-	select {
-	case s.turnstile <- struct{}{}:
-		defer func() { <-s.turnstile }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	if err := s.openWriter(ctx); err != nil {
-		return err
-	}
-	if err := s.retry(ctx, func() error { return s.writer.Exec("BEGIN IMMEDIATE") }); err != nil {
-		if !isBusy(err) && ctx.Err() == nil {
-			s.dropWriter()
-		}
-		return err
-	}
-	done := false
-	defer func() {
-		// fn failed or panicked. If SQLite has rolled back by itself, as on a full disk, this is an error too.
-		if !done && s.writer.Exec("ROLLBACK") != nil {
-			s.dropWriter()
-		}
-	}()
-	if err := fn(s.writer); err != nil {
-		return err
-	}
-	if err := s.writer.Exec("COMMIT"); err != nil {
-		return err
-	}
-	done = true
-	return nil
-}
-
 // openWriter opens the connection for writes where there is none. It is called with the turnstile held, but by Open.
 func (s *database) openWriter(ctx context.Context) error {
 	if s.closed {

@@ -1,0 +1,186 @@
+package sqlite
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/everturn/everturn/journal"
+)
+
+// maxGroup is how many transactions share a commit at most.
+const maxGroup = 64
+
+// write is a transaction that waits for the writer. One of those that wait runs all of them in one transaction of SQLite,
+// each in a savepoint, so that they share a commit, which is what costs time with synchronous "full".
+type write struct {
+	fn       func(journal.Conn) error
+	err      error
+	panicked any
+	done     chan struct{} // closed when err and panicked are set
+}
+
+// queue is what waits for the writer, in order.
+type queue struct {
+	mu   sync.Mutex
+	list []*write
+}
+
+func (q *queue) add(w *write) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.list = append(q.list, w)
+}
+
+// take returns the first of the queue, at most maxGroup.
+func (q *queue) take() []*write {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := min(len(q.list), maxGroup)
+	group := slices.Clone(q.list[:n])
+	q.list = slices.Delete(q.list, 0, n)
+	return group
+}
+
+// leave takes w out of the queue and reports whether it was there: otherwise it runs.
+func (q *queue) leave(w *write) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.Index(q.list, w)
+	if i >= 0 {
+		q.list = slices.Delete(q.list, i, i+1)
+	}
+	return i >= 0
+}
+
+// Write implements journal.Database. fn may run in another goroutine.
+func (s *database) Write(ctx context.Context, fn func(journal.Conn) error) error {
+	w := &write{fn: fn, done: make(chan struct{})}
+	s.queue.add(w)
+	select {
+	case s.turnstile <- struct{}{}:
+		if err := s.lead(ctx, w); err != nil {
+			return err
+		}
+	case <-w.done:
+	case <-ctx.Done():
+		if s.queue.leave(w) {
+			return ctx.Err()
+		}
+	}
+	<-w.done
+	if w.panicked != nil {
+		panic(w.panicked)
+	}
+	return w.err
+}
+
+// lead runs what waits for the writer until w has run. It returns an error if no transaction can begin; then the others
+// try for themselves.
+func (s *database) lead(ctx context.Context, w *write) error {
+	defer func() { <-s.turnstile }()
+	for !closed(w.done) {
+		if err := s.begin(ctx); err != nil {
+			s.queue.leave(w)
+			return err
+		}
+		s.run(s.queue.take())
+	}
+	return nil
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// begin begins a transaction as soon as the file is free.
+func (s *database) begin(ctx context.Context) error {
+	if err := s.openWriter(ctx); err != nil {
+		return err
+	}
+	err := s.retry(ctx, func() error { return s.writer.Exec("BEGIN IMMEDIATE") })
+	if err != nil && !isBusy(err) && ctx.Err() == nil {
+		s.dropWriter()
+	}
+	return err
+}
+
+// run runs a group in the transaction that has begun, and commits it. If one of them loses the transaction for all, as a
+// full disk does, or the commit fails, each is run again in a transaction of its own.
+func (s *database) run(group []*write) {
+	if err := s.together(group); err == nil || len(group) == 1 {
+		for _, w := range group {
+			if err != nil {
+				w.err = err
+			}
+			close(w.done)
+		}
+		return
+	}
+	for _, w := range group {
+		w.err, w.panicked = s.begin(context.Background()), nil
+		if w.err != nil {
+			close(w.done)
+			continue
+		}
+		s.run([]*write{w})
+	}
+}
+
+// together returns an error if nothing of the group is committed.
+func (s *database) together(group []*write) error {
+	ok := true
+	for _, w := range group {
+		var err error
+		if len(group) == 1 {
+			w.call(s.writer)
+			ok = w.err == nil && w.panicked == nil
+		} else {
+			err = s.nested(w)
+		}
+		if err != nil {
+			s.rollback()
+			return err
+		}
+	}
+	if !ok {
+		s.rollback()
+		return nil
+	}
+	err := s.writer.Exec("COMMIT")
+	if err != nil {
+		s.rollback()
+	}
+	return err
+}
+
+// nested runs one of several in a savepoint. An error is one of the whole transaction.
+func (s *database) nested(w *write) error {
+	if err := s.writer.Exec("SAVEPOINT one"); err != nil {
+		return err
+	}
+	w.call(s.writer)
+	if w.err != nil || w.panicked != nil {
+		if err := s.writer.Exec("ROLLBACK TO one"); err != nil {
+			return err
+		}
+	}
+	return s.writer.Exec("RELEASE one")
+}
+
+func (w *write) call(c journal.Conn) {
+	defer func() { w.panicked = recover() }()
+	w.err = w.fn(c)
+}
+
+// rollback ends the transaction. If SQLite has rolled back by itself, as on a full disk, this is an error, too.
+func (s *database) rollback() {
+	if s.writer.Exec("ROLLBACK") != nil {
+		s.dropWriter()
+	}
+}

@@ -1,0 +1,147 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// inOneGroup runs transactions that all wait for the writer before the first of them runs.
+func inOneGroup(t *testing.T, s *database, list ...func(journal.Conn) error) (errs []error, panics []any) {
+	t.Helper()
+	errs, panics = make([]error, len(list)), make([]any, len(list))
+	s.turnstile <- struct{}{}
+	var wg sync.WaitGroup
+	for i, fn := range list {
+		wg.Go(func() {
+			defer func() { panics[i] = recover() }()
+			errs[i] = s.Write(context.Background(), fn)
+		})
+		require.Eventually(t, func() bool {
+			s.queue.mu.Lock()
+			defer s.queue.mu.Unlock()
+			return len(s.queue.list) == i+1
+		}, time.Minute, time.Millisecond)
+	}
+	<-s.turnstile
+	wg.Wait()
+	return errs, panics
+}
+
+func insertBlob(name, bytes string) func(journal.Conn) error {
+	return func(c journal.Conn) error {
+		return c.Exec(`INSERT INTO blobs (hash, media_type, size, encoding, bytes) VALUES (?, '', 0, '', ?)`, name, []byte(bytes))
+	}
+}
+
+func blobs(t *testing.T, s *database) (names string) {
+	t.Helper()
+	require.NoError(t, s.Read(t.Context(), false, func(c journal.Conn) error {
+		return c.QueryRow(`SELECT coalesce(group_concat(hash ORDER BY hash), '') FROM blobs`).Scan(&names)
+	}))
+	return names
+}
+
+func TestTransactionsOfAGroupFailAlone(t *testing.T) {
+	s := openHere(t)
+	oops := errors.New("oops")
+	errs, panics := inOneGroup(t, s, insertBlob("a", ""),
+		func(c journal.Conn) error { return errors.Join(insertBlob("b", "")(c), oops) },
+		insertBlob("a", ""), // there already
+		func(c journal.Conn) error { _ = insertBlob("c", "")(c); panic("broken") },
+		insertBlob("d", ""))
+	assert.NoError(t, errs[0])
+	assert.ErrorIs(t, errs[1], oops)
+	assert.Error(t, errs[2])
+	assert.Equal(t, "broken", panics[3])
+	assert.NoError(t, errs[4])
+	assert.Equal(t, "a,d", blobs(t, s))
+}
+
+func TestAFullDiskFailsWhatDoesNotFit(t *testing.T) {
+	s := openHere(t)
+	large := func(c journal.Conn) error {
+		if err := c.QueryRow(`PRAGMA max_page_count = 100`).Scan(new(int)); err != nil {
+			return err
+		}
+		return insertBlob("b", strings.Repeat("x", 1<<20))(c)
+	}
+	errs, _ := inOneGroup(t, s, insertBlob("a", ""), large, insertBlob("c", ""))
+	assert.NoError(t, errs[0])
+	assert.ErrorContains(t, s.Explain(errs[1]), "the disk is full")
+	assert.NoError(t, errs[2])
+	assert.Equal(t, "a,c", blobs(t, s))
+}
+
+func TestALostTransactionFailsNoneOfItsGroup(t *testing.T) {
+	s := openHere(t)
+	var once sync.Once
+	errs, _ := inOneGroup(t, s, insertBlob("a", ""), func(c journal.Conn) error {
+		once.Do(func() {
+			deafen(t, c, "COMMIT")
+			deafen(t, c, "ROLLBACK") // the connection is given up
+		})
+		return insertBlob("b", "")(c)
+	}, insertBlob("c", ""))
+	assert.Equal(t, []error{nil, nil, nil}, errs)
+	assert.Equal(t, "a,b,c", blobs(t, s))
+}
+
+func TestAWriteThatWaitsInAGroupIsCancelled(t *testing.T) {
+	s := openHere(t)
+	s.turnstile <- struct{}{}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	assert.ErrorIs(t, s.Write(ctx, insertBlob("a", "")), context.Canceled)
+	<-s.turnstile
+	require.NoError(t, s.Write(t.Context(), insertBlob("b", "")))
+	assert.Equal(t, "b", blobs(t, s))
+}
+
+// BenchmarkConcurrentWrites measures appends of many turns at once, at both settings of synchronous. With "full" a commit
+// waits for the disk, and is shared by the writers that wait for it.
+func BenchmarkConcurrentWrites(b *testing.B) {
+	for _, synchronous := range []string{"full", "normal"} {
+		for _, writers := range []int{1, 32} {
+			b.Run(fmt.Sprintf("%s-%d", synchronous, writers), func(b *testing.B) {
+				db, err := Open(context.Background(), b.TempDir()+"/j.db", Options{Synchronous: synchronous})
+				require.NoError(b, err)
+				defer db.Close()
+				benchAppends(b, db, writers)
+			})
+		}
+	}
+}
+
+func benchAppends(b *testing.B, db *journal.DB, writers int) {
+	ctx := context.Background()
+	for i := range writers {
+		name := fmt.Sprint("t", i)
+		begun, err := db.Begin(ctx, journal.BeginInput{Session: name, Turn: name, Message: turn.Message{ID: "m", Text: "go"}})
+		require.NoError(b, err)
+		_, err = db.StartInference(ctx, journal.StartInference{Session: name, Key: journal.StepKey{Turn: name, Step: 1}, Expect: begun.Head})
+		require.NoError(b, err)
+	}
+	b.ResetTimer()
+	var wg sync.WaitGroup
+	for i := range writers {
+		wg.Go(func() {
+			key := journal.StepKey{Turn: fmt.Sprint("t", i), Step: 1}
+			for range b.N/writers + 1 {
+				err := db.AppendChunks(ctx, key, 1, []turn.Chunk{{Kind: turn.ChunkTextDelta, Text: strings.Repeat("some more text ", 10)}})
+				assert.NoError(b, err)
+			}
+		})
+	}
+	wg.Wait()
+}
