@@ -3,9 +3,11 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/statedir"
@@ -42,6 +44,34 @@ func MigrateJournal(ctx context.Context, cfg config.Config) (changed bool, err e
 		return false, err
 	}
 	return !there, store.Close()
+}
+
+// CopyJournal copies all that one journal has into another, which must be empty: see journal.Copy. Each is the path of a
+// SQLite file, or the connection string of a Postgres database. It creates a SQLite file to copy to.
+func CopyJournal(ctx context.Context, from, to string) (sessions int, err error) {
+	if named := journalAt(from); !HasJournal(named) {
+		return 0, fmt.Errorf("there is no journal at %s", from)
+	}
+	source, err := OpenJournal(ctx, journalAt(from))
+	if err != nil {
+		return 0, err
+	}
+	defer source.Close()
+	target, err := OpenJournal(ctx, journalAt(to))
+	if err != nil {
+		return 0, err
+	}
+	sessions, err = journal.Copy(ctx, source, target)
+	return sessions, errors.Join(err, target.Close())
+}
+
+func journalAt(place string) config.Config {
+	cfg := config.Default()
+	cfg.Journal.Path = place
+	if strings.HasPrefix(place, "postgres://") || strings.HasPrefix(place, "postgresql://") {
+		cfg.Journal.Driver, cfg.Journal.URL = config.DriverPostgres, config.Secret(place)
+	}
+	return cfg
 }
 
 // HasJournal reports whether the journal may be there: a SQLite file may not have been created yet.

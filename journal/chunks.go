@@ -34,8 +34,8 @@ func (s *DB) AppendChunks(ctx context.Context, key StepKey, attempt int, chunks 
 	if len(chunks) == 0 {
 		return nil
 	}
-	return s.writeTurn(ctx, key.Turn, doing, func(t *tx) error {
-		a, err := t.attempt(key)
+	return s.write(ctx, doing, func(t *tx) error {
+		a, err := t.lockedAttempt(key)
 		if err != nil {
 			return err
 		}

@@ -22,6 +22,8 @@ type Database interface {
 	Changed(ctx context.Context, topics ...Topic) <-chan struct{}
 	// Notify closes the channels of Changed, after a transaction of this process has changed the topics.
 	Notify(topics ...Topic)
+	// Renumber lets the numbers of new rows follow those of rows that were inserted with theirs.
+	Renumber(c Conn, table string) error
 	// TempDir is the folder for large temporary files; empty is the system's.
 	TempDir() string
 	Close() error

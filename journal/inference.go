@@ -38,12 +38,30 @@ func (a *attempt) scan(scan func(...any) error, before ...any) error {
 	return err
 }
 
+const attemptColumns = scopeColumns + `, EXISTS (SELECT 1 FROM late_results l WHERE l.notify_session = t.session), ` + inferenceColumns
+
 func (q querier) attempt(key StepKey) (a attempt, err error) {
-	row := q.row(`SELECT `+scopeColumns+`, EXISTS (SELECT 1 FROM late_results l WHERE l.notify_session = t.session), `+inferenceColumns+` FROM turns t JOIN sessions s ON s.id = t.session
+	row := q.row(`SELECT `+attemptColumns+` FROM turns t JOIN sessions s ON s.id = t.session
 		LEFT JOIN inferences i ON i.turn = t.id AND i.step = ? WHERE t.turn_id = ?`, key.Step, key.Turn)
 	err = a.scan(row.Scan, append(a.fields(), &a.due)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return a, fmt.Errorf("turn %s: %w", key.Turn, ErrNotFound)
+	}
+	a.inf.Key = key
+	return a, err
+}
+
+// lockedAttempt is attempt of a step that has been started. It locks the session, as writeTurn does, with the same statement:
+// all rows that it reads are locked and so are the latest, but for due.
+func (t *tx) lockedAttempt(key StepKey) (a attempt, err error) {
+	if t.Lock() == "" {
+		return t.attempt(key)
+	}
+	row := t.row(`SELECT `+attemptColumns+` FROM sessions s JOIN turns t ON t.session = s.id JOIN inferences i ON i.turn = t.id
+		WHERE i.step = ? AND t.turn_id = ?`+t.Lock(), key.Step, key.Turn)
+	err = a.scan(row.Scan, append(a.fields(), &a.due)...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return t.attempt(key)
 	}
 	a.inf.Key = key
 	return a, err
@@ -190,8 +208,8 @@ func (s *DB) SettleInference(ctx context.Context, in SettleInference) (out Infer
 	if err := checkChunks(in.Chunks); err != nil {
 		return out, fmt.Errorf("%s: %w", stepName("settling", in.Key), err)
 	}
-	err = s.writeTurn(ctx, in.Key.Turn, stepName("settling", in.Key), func(t *tx) error {
-		a, err := t.attempt(in.Key)
+	err = s.write(ctx, stepName("settling", in.Key), func(t *tx) error {
+		a, err := t.lockedAttempt(in.Key)
 		if err != nil {
 			return err
 		}
@@ -275,8 +293,8 @@ func (t *tx) saveAnswer(a attempt, at int64) error {
 // FailInference implements Journal. An attempt's failure counts once; those of settled steps and closed turns
 // do not count at all.
 func (s *DB) FailInference(ctx context.Context, key StepKey, attempt int, code turn.Code, message string) (failures int, err error) {
-	err = s.writeTurn(ctx, key.Turn, stepName("counting a failure of", key), func(t *tx) error {
-		a, err := t.attempt(key)
+	err = s.write(ctx, stepName("counting a failure of", key), func(t *tx) error {
+		a, err := t.lockedAttempt(key)
 		if err != nil {
 			return err
 		}

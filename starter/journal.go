@@ -11,11 +11,11 @@ import (
 func (a *app) journalCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "journal",
-		Short: "Prepare the journal's database",
+		Short: "Prepare the journal's database, or move the journal to another",
 		Args:  onlySubcommands,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.journalMigrateCommand())
+	cmd.AddCommand(a.journalMigrateCommand(), a.journalCopyCommand())
 	return cmd
 }
 
@@ -40,6 +40,26 @@ once, before the first worker starts; workers never change its tables. A SQLite 
 			} else {
 				fmt.Fprintln(a.out, "nothing to do: the tables are there")
 			}
+			return nil
+		},
+	}
+}
+
+func (a *app) journalCopyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "copy <from> <to>",
+		Short: "Copy a whole journal into an empty one",
+		Long: `Copy all sessions of a journal into an empty one, with their grants, open requests and running turns. Each journal is the path of
+a SQLite file or the connection string of a Postgres database, whose tables must be there: see migrate. Stop all workers
+first, and point agent.toml to the copy before they start again.`,
+		Example: `  starter journal copy .everturn/journal.db postgres://everturn@db.example/everturn`,
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			sessions, err := engine.CopyJournal(cmd.Context(), args[0], args[1])
+			if err != nil {
+				return journalError(cmd.Context(), err)
+			}
+			fmt.Fprintf(a.out, "sessions copied: %d\n", sessions)
 			return nil
 		},
 	}

@@ -170,7 +170,7 @@ func (c *changes) compare(asked []journal.Topic, seen map[journal.Topic]int64, e
 
 // look asks what there is of each topic: the chunks of turns, and the turns of sessions.
 func (c *changes) look(topics []journal.Topic) (map[journal.Topic]int64, error) {
-	ctx, cancel := context.WithTimeout(c.ctx, attemptTimeout)
+	ctx, cancel := context.WithTimeout(c.ctx, statementTimeout)
 	defer cancel()
 	var turns, sessions []string
 	for _, t := range topics {

@@ -25,9 +25,9 @@ type Options struct {
 const (
 	defaultRetryFor = 10 * time.Second
 	defaultMaxConns = 16
-	// attemptTimeout bounds one run of a transaction, and a commit, when the server no longer answers.
-	attemptTimeout = 30 * time.Second
-	idleTime       = 5 * time.Minute
+	// statementTimeout bounds each statement, in case the server no longer answers.
+	statementTimeout = 30 * time.Second
+	idleTime         = 5 * time.Minute
 )
 
 type database struct {
@@ -81,6 +81,16 @@ func parse(url string) (*pgx.ConnConfig, error) {
 		cfg.RuntimeParams["application_name"] = "everturn"
 	}
 	return cfg, nil
+}
+
+// Renumber implements journal.Database.
+func (s *database) Renumber(c journal.Conn, table string) error {
+	var numbered bool
+	err := c.QueryRow(`SELECT EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = ?::regclass AND attname = 'id')`, table).Scan(&numbered)
+	if err != nil || !numbered {
+		return err
+	}
+	return c.Exec(`SELECT setval(pg_get_serial_sequence(?, 'id'), (SELECT coalesce(max(id), 0) + 1 FROM `+table+`), false)`, table)
 }
 
 // TempDir implements journal.Database.

@@ -23,20 +23,31 @@ type transaction struct {
 	ctx   context.Context
 	tx    *sql.Tx
 	again bool
+	timer *time.Timer // ends ctx when the server no longer answers; nil if nothing does
+}
+
+// next is called before each statement, which has statementTimeout.
+func (t transaction) next() {
+	if t.timer != nil {
+		t.timer.Reset(statementTimeout)
+	}
 }
 
 // Query implements journal.Conn.
 func (t transaction) Query(query string, args ...any) (*sql.Rows, error) {
+	t.next()
 	return t.tx.QueryContext(t.ctx, numbered(query), args...)
 }
 
 // QueryRow implements journal.Conn.
 func (t transaction) QueryRow(query string, args ...any) *sql.Row {
+	t.next()
 	return t.tx.QueryRowContext(t.ctx, numbered(query), args...)
 }
 
 // Exec implements journal.Conn.
 func (t transaction) Exec(query string, args ...any) error {
+	t.next()
 	_, err := t.tx.ExecContext(t.ctx, numbered(query), args...)
 	return err
 }
@@ -72,15 +83,17 @@ func numbered(query string) string {
 // Write implements journal.Database.
 func (s *database) Write(ctx context.Context, fn func(journal.Conn) error) error {
 	again := false
-	return s.retry(ctx, func(ctx context.Context, conn *sql.Conn) error {
+	return s.retry(ctx, func(ctx context.Context, conn *sql.Conn, timer *time.Timer) error {
 		t, err := conn.BeginTx(ctx, nil)
 		if err != nil {
 			return err
 		}
 		defer t.Rollback()
-		if err := fn(transaction{ctx, t, again}); err != nil {
+		in := transaction{ctx, t, again, timer}
+		if err := fn(in); err != nil {
 			return err
 		}
+		in.next()
 		err = t.Commit()
 		again = again || err != nil
 		return err
@@ -89,26 +102,30 @@ func (s *database) Write(ctx context.Context, fn func(journal.Conn) error) error
 
 // Read implements journal.Database.
 func (s *database) Read(ctx context.Context, once bool, fn func(journal.Conn) error) error {
-	read := func(ctx context.Context, conn *sql.Conn) error {
+	read := func(ctx context.Context, conn *sql.Conn, timer *time.Timer) error {
 		t, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 		if err != nil {
 			return err
 		}
 		defer t.Rollback()
-		return fn(transaction{ctx: ctx, tx: t})
+		return fn(transaction{ctx, t, false, timer})
 	}
 	if once {
-		_, err := s.onConn(ctx, 0, read)
-		return err
+		conn, err := s.db.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		return read(ctx, conn, nil)
 	}
 	return s.retry(ctx, read)
 }
 
 // retry runs fn on a connection, again while that is worth trying: until ctx ends or retryFor has passed.
-func (s *database) retry(ctx context.Context, fn func(context.Context, *sql.Conn) error) error {
+func (s *database) retry(ctx context.Context, fn func(context.Context, *sql.Conn, *time.Timer) error) error {
 	deadline := time.Now().Add(s.retryFor)
 	for pause := time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
-		worth, err := s.onConn(ctx, attemptTimeout, fn)
+		worth, err := s.onConn(ctx, fn)
 		if err == nil || !worth || ctx.Err() != nil {
 			return err
 		}
@@ -124,18 +141,22 @@ func (s *database) retry(ctx context.Context, fn func(context.Context, *sql.Conn
 }
 
 // onConn runs fn on a connection of the pool and reports whether it is worth trying again after an error.
-func (s *database) onConn(ctx context.Context, timeout time.Duration, fn func(context.Context, *sql.Conn) error) (worth bool, err error) {
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
-	}
+func (s *database) onConn(caller context.Context, fn func(context.Context, *sql.Conn, *time.Timer) error) (worth bool, err error) {
+	ctx, cancel := context.WithCancel(caller)
+	defer cancel()
+	defer func() {
+		if err != nil && ctx.Err() != nil && caller.Err() == nil {
+			err = fmt.Errorf("%w: the server has not answered for %v", journal.ErrUnavailable, statementTimeout)
+		}
+	}()
+	timer := time.AfterFunc(statementTimeout, cancel)
+	defer timer.Stop()
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		return unreachable(err), err
 	}
 	defer conn.Close()
-	if err = fn(ctx, conn); err == nil {
+	if err = fn(ctx, conn, timer); err == nil {
 		return false, nil
 	}
 	return lost(conn) || lostRace(err), err

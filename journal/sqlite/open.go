@@ -141,6 +141,9 @@ func (s *database) dsn(pragmas ...string) string {
 	return u.String()
 }
 
+// Renumber implements journal.Database: SQLite numbers new rows from the highest on.
+func (s *database) Renumber(journal.Conn, string) error { return nil }
+
 // TempDir implements journal.Database: an import is as large as what it brings into the file.
 func (s *database) TempDir() string { return filepath.Dir(s.path) }
 

@@ -1,0 +1,137 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// copied are the tables in an order in which rows come after those that they refer to.
+var copied = []string{
+	"blobs", "sessions", "turns", "messages", "inferences", "calls", "late_results", "artifacts", "taint_sources", "requests",
+	"grants", "catalogues", "approved_tools", "config_versions", "chunks",
+}
+
+// booleans are the columns that SQLite keeps as numbers.
+var booleans = []string{"pruned", "emitted", "repeatable", "late", "allowed"}
+
+// copyRows is how many rows one statement inserts, but for those of blobs and catalogues, which may be large.
+const copyRows = 50
+
+// Copy copies all that from has into the empty journal to: sessions with their grants, open requests and running turns. It
+// is one transaction there, and one moment's state here: no worker may use from any more, or the two would go apart.
+// The journals stay two with IDs of their own. It returns the number of sessions. ErrExists if to is not empty.
+func Copy(ctx context.Context, from, to *DB) (sessions int, err error) {
+	err = from.db.Read(ctx, true, func(source Conn) error {
+		return to.db.Write(ctx, func(target Conn) error {
+			if err := checkEmpty(target); err != nil {
+				return err
+			}
+			for _, table := range copied {
+				n, err := copyTable(ctx, source, target, table)
+				if err == nil {
+					err = to.db.Renumber(target, table)
+				}
+				if err != nil {
+					return fmt.Errorf("table %s: %w", table, err)
+				}
+				if table == "sessions" {
+					sessions = n
+				}
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return 0, fmt.Errorf("copying a journal: %w", to.db.Explain(err))
+	}
+	return sessions, nil
+}
+
+func checkEmpty(c Conn) error {
+	for _, table := range []string{"sessions", "blobs", "catalogues"} {
+		var there bool
+		if err := c.QueryRow(`SELECT EXISTS (SELECT 1 FROM ` + table + `)`).Scan(&there); err != nil {
+			return err
+		}
+		if there {
+			return fmt.Errorf("the journal to copy to is not empty: use a new one: %w", ErrExists)
+		}
+	}
+	return nil
+}
+
+func copyTable(ctx context.Context, source, target Conn, table string) (n int, err error) {
+	rows, err := source.Query(`SELECT * FROM ` + table + ` ORDER BY 1`)
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return 0, err
+	}
+	insert := inserter{target, table, columns, nil, 1}
+	if table != "blobs" && table != "catalogues" {
+		insert.most = copyRows * len(columns)
+	}
+	for rows.Next() {
+		row, err := scanRow(rows, columns)
+		if err == nil {
+			err = errors.Join(ctx.Err(), insert.add(row))
+		}
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, errors.Join(rows.Err(), insert.flush())
+}
+
+func scanRow(rows *sql.Rows, columns []string) ([]any, error) {
+	row, into := make([]any, len(columns)), make([]any, len(columns))
+	for i, c := range columns {
+		into[i] = &row[i]
+		if slices.Contains(booleans, c) {
+			row[i], into[i] = false, new(bool)
+		}
+	}
+	err := rows.Scan(into...)
+	for i := range into {
+		if b, ok := into[i].(*bool); ok {
+			row[i] = *b
+		}
+	}
+	return row, err
+}
+
+// inserter inserts rows, several with one statement.
+type inserter struct {
+	conn    Conn
+	table   string
+	columns []string
+	values  []any
+	most    int // values of one statement
+}
+
+func (i *inserter) add(row []any) error {
+	i.values = append(i.values, row...)
+	if len(i.values) < i.most {
+		return nil
+	}
+	return i.flush()
+}
+
+func (i *inserter) flush() error {
+	if len(i.values) == 0 {
+		return nil
+	}
+	row := "(" + strings.TrimSuffix(strings.Repeat("?, ", len(i.columns)), ", ") + ")"
+	rows := strings.TrimSuffix(strings.Repeat(row+", ", len(i.values)/len(i.columns)), ", ")
+	err := i.conn.Exec(`INSERT INTO `+i.table+` (`+strings.Join(i.columns, ", ")+`) VALUES `+rows, i.values...)
+	i.values = i.values[:0]
+	return err
+}

@@ -1,0 +1,107 @@
+package postgres_test
+
+import (
+	"bytes"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/postgres"
+	"github.com/everturn/everturn/journal/postgres/pgtest"
+	"github.com/everturn/everturn/journal/sqlite"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// TestCopy moves a journal to Postgres and back: nothing is lost, and turns go on in each copy.
+func TestCopy(t *testing.T) {
+	server := pgtest.Start(t)
+	file := func(name string) *journal.DB {
+		s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), name), sqlite.Options{})
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, s.Close()) })
+		return s
+	}
+	from, to, back := file("from"), open(t, server.Journal(t), postgres.Options{}), file("back")
+	head := fill(t, from)
+	want := contents(t, from)
+
+	n, err := journal.Copy(t.Context(), from, to)
+	require.NoError(t, err)
+	assert.Equal(t, 2, n)
+	assert.Equal(t, want, contents(t, to))
+	_, err = journal.Copy(t.Context(), from, to)
+	require.ErrorIs(t, err, journal.ErrExists)
+	_, err = journal.Copy(t.Context(), to, back)
+	require.NoError(t, err)
+	assert.Equal(t, want, contents(t, back))
+
+	for _, s := range []*journal.DB{to, back} {
+		granted, err := s.Rules(t.Context(), "s")
+		require.NoError(t, err)
+		assert.Len(t, granted, 1, "a copy keeps what an import leaves out")
+		waiting, err := s.Waiting(t.Context(), "s", 10)
+		require.NoError(t, err)
+		assert.Len(t, waiting, 1)
+		key := journal.StepKey{Turn: "t", Step: 2}
+		results := []journal.Result{{Call: turn.ToolCall{ID: "1.0"}}}
+		_, err = s.StartInference(t.Context(), journal.StartInference{Session: "s", Key: key, Expect: head, Results: results, At: time.Now()})
+		require.NoError(t, err)
+		_, err = s.Begin(t.Context(), journal.BeginInput{Session: "new", Turn: "n", Message: turn.Message{ID: "m"}, At: time.Now()})
+		require.NoError(t, err, "new rows get new numbers")
+	}
+}
+
+// fill writes a turn that has run a call, keeps a grant and waits for an answer, a fork, and a catalogue.
+func fill(t *testing.T, s *journal.DB) turn.Head {
+	ctx, at := t.Context(), time.Now()
+	key := journal.StepKey{Turn: "t", Step: 1}
+	call := turn.ToolCall{ID: "1.0", Tool: "local/x", Arguments: "{}"}
+	begun, err := s.Begin(ctx, journal.BeginInput{Session: "s", Turn: "t", Message: turn.Message{ID: "m", Text: "go"}, At: at})
+	require.NoError(t, err)
+	_, err = s.StartInference(ctx, journal.StartInference{Session: "s", Key: key, Expect: begun.Head, At: at})
+	require.NoError(t, err)
+	inf, err := s.SettleInference(ctx, journal.SettleInference{Session: "s", Key: key, Attempt: 1, At: at,
+		Message: turn.Message{Text: "look", ToolCalls: []turn.ToolCall{call}}, Answer: turn.Answer{Text: "look", Raw: []byte(`{"a":1}`)}})
+	require.NoError(t, err)
+	hash := journal.HashOf([]byte(call.Arguments))
+	_, err = s.Ask(ctx, journal.AskInput{Session: "s", Turn: "t", At: at, Waits: []turn.Wait{
+		{ID: "1.0", Kind: turn.WaitApproval, Step: 1, ArgumentsHash: hash}, {ID: "q1", Kind: turn.WaitQuestion, Step: 1, Question: "well?"},
+	}})
+	require.NoError(t, err)
+	require.NoError(t, s.Decide(ctx, journal.DecideInput{Session: "s", Turn: "t", At: at, Rulings: []turn.Ruling{
+		{ID: "1.0", Verdict: turn.VerdictAllowed, Allowed: true, ArgumentsHash: hash, Always: turn.AlwaysTool, By: "me"},
+	}}))
+	_, err = s.ClaimCall(ctx, journal.ClaimInput{Turn: "t", Step: 1, Call: call, Attempt: 1, Approved: true, At: at})
+	require.NoError(t, err)
+	_, err = s.SettleCall(ctx, journal.SettleInput{Turn: "t", CallID: "1.0", Attempt: 1, At: at, Taints: true,
+		Result: turn.ToolResult{Outcome: turn.OutcomeOK, Text: "a", Full: bytes.Repeat([]byte("a"), 5000), MediaType: "text/plain"}})
+	require.NoError(t, err)
+	_, err = s.Fork(ctx, journal.ForkInput{Session: "s", At: 1, ID: "f", Time: at})
+	require.NoError(t, err)
+	c := turn.Catalogue{Server: "x", Hash: "1", Setup: "s", Tools: []turn.Descriptor{{ID: "mcp/x/t", Hash: "h"}}}
+	require.NoError(t, s.PublishCatalogue(ctx, c))
+	return inf.Head
+}
+
+// contents is what readers see of a journal.
+func contents(t *testing.T, s *journal.DB) []any {
+	t.Helper()
+	ctx := t.Context()
+	var out []any
+	add := func(v any, err error) { require.NoError(t, err); out = append(out, v) }
+	add(s.Catalogues(ctx))
+	for _, session := range []string{"s", "f"} {
+		var b bytes.Buffer
+		require.NoError(t, s.Export(ctx, session, &b))
+		out = append(out, b.String())
+		add(s.Session(ctx, session))
+		add(s.Tainted(ctx, session))
+		add(s.Rules(ctx, session))
+		add(s.Waiting(ctx, session, 10))
+	}
+	return out
+}
