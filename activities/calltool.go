@@ -30,7 +30,9 @@ func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (work
 	defer release()
 	res, err := a.callTool(ctx, bounded(in, clock.before), clock)
 	res.Busy = clock.busy()
-	return res, callFailure(ctx, in, clock, err)
+	err = callFailure(ctx, in, clock, err)
+	a.showRetry(ctx, in, err)
+	return res, err
 }
 
 func (a *Activities) callTool(ctx context.Context, in workflows.CallInput, clock *clock) (workflows.CallResult, error) {

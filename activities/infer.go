@@ -35,6 +35,7 @@ func (a *Activities) infer(ctx context.Context, in workflows.InferInput, clock *
 	inf, err := a.journal.StartInference(ctx, journal.StartInference{
 		Session: in.Session, Key: journal.StepKey{Turn: in.Turn, Step: in.Step}, Expect: in.Expect,
 		Results: a.results(in.Results), Messages: said(in.Messages), Model: in.Plan.Model, At: time.Now(),
+		Chunks: []turn.Chunk{chunkOf(turn.ChunkPhase, "", turn.PhaseChunk{Phase: turn.PhaseLlmInfer})},
 	})
 	if err != nil {
 		return workflows.InferResult{}, failure(ctx, err)
@@ -120,6 +121,7 @@ func (a *Activities) asked(ctx, asking context.Context, in workflows.InferInput,
 	}
 	logFailure(ctx, e)
 	final := !e.Code.Retryable() || failures > in.RetryMax
+	a.showFailure(ctx, inf.Key, inf.Attempt, e.Message, turn.ErrorChunk{Code: e.Code, Final: final})
 	message := e.Message
 	if final && e.Code.Retryable() && failures > 1 {
 		message = fmt.Sprintf("%s (tried %d times)", message, failures)

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -39,11 +40,15 @@ func (s *DB) AppendChunks(ctx context.Context, key StepKey, attempt int, chunks 
 		if err != nil {
 			return err
 		}
-		if a.inf.Settled {
+		switch {
+		case attempt == 0 && a.inf.Settled && !a.closed && onlyErrors(chunks):
+			a.inf.Attempt = 0
+		case a.inf.Settled:
 			return fmt.Errorf("the step is settled: %w", ErrStale)
-		}
-		if err := a.current(attempt); err != nil {
-			return err
+		default:
+			if err := a.current(attempt); err != nil {
+				return err
+			}
 		}
 		last := chunks[len(chunks)-1]
 		last.Step, last.Attempt = key.Step, attempt
@@ -62,6 +67,10 @@ func (t *tx) appended(sc *scope, c turn.Chunk) (there bool, err error) {
 	err = t.row(`SELECT EXISTS (SELECT 1 FROM chunks WHERE turn = ? AND step = ? AND attempt = ? AND kind = ? AND at = ? AND text = ?)`,
 		sc.turn, c.Step, c.Attempt, string(c.Kind), nanos(c.At), CleanText(c.Text)).Scan(&there)
 	return there, err
+}
+
+func onlyErrors(chunks []turn.Chunk) bool {
+	return !slices.ContainsFunc(chunks, func(c turn.Chunk) bool { return c.Kind != turn.ChunkError })
 }
 
 // checkChunks refuses what callers may not append: the kinds that the journal itself writes, and too much.

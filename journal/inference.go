@@ -138,6 +138,12 @@ func (t *tx) firstAttempt(a attempt, in StartInference) (Inference, error) {
 			return a.inf, err
 		}
 	}
+	for _, c := range in.Chunks {
+		c.Step, c.Attempt = in.Key.Step, 1
+		if err := t.emit(&a.scope, c); err != nil {
+			return a.inf, err
+		}
+	}
 	a.inf.Attempt, a.inf.Model, a.inf.Base, a.inf.StartedAt = 1, CleanText(in.Model), a.head, instant(nanos(in.At))
 	return a.inf, t.exec(`INSERT INTO inferences (turn, step, attempt, model, expect_seq, base_seq, base_hash, started_at)
 		VALUES (?, ?, 1, ?, ?, ?, ?, ?)`,

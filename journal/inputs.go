@@ -60,8 +60,10 @@ type StartInference struct {
 	Results []Result
 	// Messages are appended after Results, each with message_joined; one whose ID the session has had is left out.
 	Messages []Said
-	Model    string
-	At       time.Time
+	// Chunks are emitted by the first attempt, after those of Results and Messages.
+	Chunks []turn.Chunk
+	Model  string
+	At     time.Time
 }
 
 // Said is a message of a user: ID and Text, or the blob that has the text.

@@ -75,6 +75,7 @@ type Journal interface {
 	// AppendChunks numbers chunks and appends them. Only Kind, Text, Data and At are read from each chunk; Step and
 	// Attempt come from the key. Kinds that the journal writes itself are refused. It and NoteCall have no
 	// idempotency key: an error means that nothing was appended, and a call that is repeated after success appends again.
+	// With attempt 0, error chunks are appended after the step is settled: its calls have failed.
 	// ErrStale where a newer attempt of the step runs or the step is settled, ErrClosed, ErrNotFound for an attempt that never started.
 	AppendChunks(ctx context.Context, key StepKey, attempt int, chunks []turn.Chunk) error
 

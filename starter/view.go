@@ -61,7 +61,15 @@ func (v *view) chunk(c turn.Chunk) {
 	case turn.ChunkApprovalRequested, turn.ChunkQuestionAsked, turn.ChunkApprovalDecided, turn.ChunkQuestionAnswered:
 		v.people(c)
 	case turn.ChunkError:
-		v.activity("%s", c.Text)
+		v.failed(c)
+	}
+}
+
+// failed says what is tried again. What is not, the turn's end or the model's answer is about.
+func (v *view) failed(c turn.Chunk) {
+	var e turn.ErrorChunk
+	if decode(c, &e) && !e.Final {
+		v.activity("%s; it is tried again", strings.TrimSuffix(line(c.Text, 300), "."))
 	}
 }
 

@@ -114,6 +114,17 @@ func TestATerminalIsToldOfWithdrawnText(t *testing.T) {
 		"session s · 2 steps · 0 tool calls · 0 tokens in, 0 out · cost unknown\n", shown)
 }
 
+func TestATerminalIsToldWhatIsTriedAgain(t *testing.T) {
+	failed := func(text string, e turn.ErrorChunk) turn.Chunk {
+		data, _ := json.Marshal(e)
+		return turn.Chunk{Turn: "t", Step: 1, Kind: turn.ChunkError, Text: text, Data: data}
+	}
+	shown := screen(t, followOptions{output: "text"}, []string{"NO_COLOR=1"}, answered("done"),
+		failed("slow\x1b[2J down", turn.ErrorChunk{Code: turn.CodeLLMRateLimited}), failed("over", turn.ErrorChunk{Code: turn.CodeLLMRejected, Final: true}))
+	assert.Contains(t, shown, "slow[2J down")
+	assert.NotContains(t, shown, "over", "the end of the turn says it")
+}
+
 func TestAnAnswerThatWasNotStreamedIsPrinted(t *testing.T) {
 	shown := screen(t, followOptions{output: "text"}, []string{"NO_COLOR=1"}, answered("all of it"), text(2, "of it"))
 	assert.Contains(t, shown, "of it\nall of it\n", "an attach --after has seen only the end")

@@ -63,6 +63,7 @@ func TestCLIEventsKeepToTheirSchema(t *testing.T) {
 	for _, k := range []turn.ChunkKind{
 		turn.ChunkTurnStarted, turn.ChunkTextDelta, turn.ChunkReasoningDelta, turn.ChunkToolCallStarted, turn.ChunkToolCallCompleted, turn.ChunkMessageJoined,
 		turn.ChunkApprovalRequested, turn.ChunkApprovalDecided, turn.ChunkQuestionAsked, turn.ChunkQuestionAnswered, turn.ChunkAttemptRestarted, turn.ChunkTurnCompleted,
+		turn.ChunkPhase, turn.ChunkError,
 	} {
 		assert.NotZero(t, kinds[k], k)
 	}

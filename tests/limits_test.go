@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -465,6 +466,22 @@ func (r *rig) story(turnID string) (text string, kinds map[turn.ChunkKind]int, w
 	return reader.Text(), kinds, withdrawn
 }
 
+// failures are the data of a finished turn's error chunks, each of which says what happened.
+func (r *rig) failures(turnID string) (all []turn.ErrorChunk) {
+	r.t.Helper()
+	chunks, err := r.store.Chunks(r.t.Context(), turnID, -1, 1000)
+	require.NoError(r.t, err)
+	for _, c := range chunks {
+		if c.Kind == turn.ChunkError {
+			var e turn.ErrorChunk
+			require.NoError(r.t, json.Unmarshal(c.Data, &e))
+			require.NotEmpty(r.t, c.Text)
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
 func TestAStreamThatIsCutIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]func(script.Reply) script.Reply{
@@ -504,6 +521,7 @@ func TestARateLimitIsWaitedOut(t *testing.T) {
 	r.work()
 	res := r.ask(session(t), "Hi.")
 	assert.Equal(t, "here", res.Answer)
+	assert.Equal(t, []turn.ErrorChunk{{Code: turn.CodeLLMRateLimited}}, r.failures(res.Turn))
 	r.keep("v1-inference-retried", session(t), res.Turn)
 	requests := r.model.Requests()
 	require.Len(t, requests, 2)
@@ -535,6 +553,9 @@ func TestProvidersFailures(t *testing.T) {
 			assert.Equal(t, turn.StateFailed, res.State)
 			text, kinds, _ := r.story(res.Turn)
 			assert.Equal(t, 1, kinds[turn.ChunkTurnCompleted], text)
+			failures := r.failures(res.Turn)
+			require.Len(t, failures, c.requests, "one for each attempt")
+			assert.Equal(t, turn.ErrorChunk{Code: c.code, Final: true}, failures[c.requests-1])
 			if c.code == turn.CodeLLMRejected || c.code == turn.CodeLLMTransport { // the others leave the same
 				r.keep("v1-model-"+string(c.code), session(t), res.Turn)
 			}

@@ -15,6 +15,8 @@ var chunkPromises = []promise{
 	{"chunks have no gaps under eight appenders", noGaps},
 	{"chunks are paged by index", chunkPages},
 	{"only deltas and notices can be appended", chunkKinds},
+	{"calls of a settled step can fail", chunksOfCalls},
+	{"a step's chunks are emitted once", chunksOfAStep},
 }
 
 func noGaps(t T, open func() journal.Store) {
@@ -83,4 +85,41 @@ func chunkKinds(t T, open func() journal.Store) {
 	require.NoError(t, s.AppendChunks(t.Context(), s.key(1), 1, []turn.Chunk{notice}))
 	list := s.chunks()
 	assert.JSONEq(t, `{"wait_s":3}`, string(list[len(list)-1].Data))
+}
+
+// chunksOfCalls: the calls of a settled step may fail, but its inference says nothing more.
+func chunksOfCalls(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	notice := turn.Chunk{Kind: turn.ChunkError, Text: "the server is away"}
+	s.unchanged(func() {
+		assert.ErrorIs(t, s.AppendChunks(t.Context(), s.key(1), 0, []turn.Chunk{notice}), journal.ErrNotFound)
+	})
+	s.infer(1, "", turn.ToolCall{ID: "1.0", Tool: "local/a", Arguments: "{}"})
+	require.NoError(t, s.AppendChunks(t.Context(), s.key(1), 0, []turn.Chunk{notice}))
+	list := s.chunks()
+	last := list[len(list)-1]
+	assert.Equal(t, turn.ChunkError, last.Kind)
+	assert.Equal(t, 1, last.Step)
+	assert.Zero(t, last.Attempt)
+	s.unchanged(func() {
+		delta := turn.Chunk{Kind: turn.ChunkTextDelta, Text: "a"}
+		assert.ErrorIs(t, s.AppendChunks(t.Context(), s.key(1), 0, []turn.Chunk{notice, delta}), journal.ErrStale)
+		assert.ErrorIs(t, s.AppendChunks(t.Context(), s.key(1), 1, []turn.Chunk{notice}), journal.ErrStale)
+	})
+	s.finish()
+	s.unchanged(func() {
+		assert.Error(t, s.AppendChunks(t.Context(), s.key(1), 0, []turn.Chunk{notice}))
+	})
+}
+
+// chunksOfAStep are emitted once, by the first attempt.
+func chunksOfAStep(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	in := s.startInput(1)
+	in.Chunks = []turn.Chunk{{Kind: turn.ChunkPhase, Data: []byte(`{"phase":"LlmInfer"}`)}}
+	for range 2 {
+		_, err := s.StartInference(t.Context(), in)
+		require.NoError(t, err)
+	}
+	assert.Equal(t, 1, s.count(turn.ChunkPhase))
 }

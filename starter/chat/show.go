@@ -47,11 +47,20 @@ func (m *Model) showItem(i item) {
 	case turn.ChunkApprovalDecided, turn.ChunkQuestionAnswered:
 		m.showRuling(c)
 	case turn.ChunkError:
-		m.settleText()
-		m.say(entryFault, c.Text)
+		m.showFailure(c)
 	case turn.ChunkTurnCompleted:
 		m.endTurn(c)
 	}
+}
+
+// showFailure says what is tried again. What is not, the turn's end or the model's answer is about.
+func (m *Model) showFailure(c turn.Chunk) {
+	var e turn.ErrorChunk
+	if json.Unmarshal(c.Data, &e) != nil || e.Final {
+		return
+	}
+	m.settleText()
+	m.say(entryFault, strings.TrimSuffix(terminal.Line(c.Text, 2*previewRunes), ".")+"; it is tried again")
 }
 
 // startTurn makes room for a turn. What one before it has left, whose end the journal does not have, is printed.

@@ -25,7 +25,8 @@ const (
 	ChunkQuestionAnswered  ChunkKind = "question_answered"
 	ChunkAttemptRestarted  ChunkKind = "attempt_restarted" // drop the step's text so far: an inference is repeated
 	ChunkTurnCompleted     ChunkKind = "turn_completed"
-	ChunkError             ChunkKind = "error"
+	ChunkPhase             ChunkKind = "phase" // the turn is in a phase that no other chunk shows: it waits for the model
+	ChunkError             ChunkKind = "error" // an attempt of an inference or of a call failed
 )
 
 // Chunk is one numbered piece of a turn's output. Indexes begin at 0 and have no gaps.
@@ -39,7 +40,8 @@ type Chunk struct {
 	// Text is the delta's text; for turn_completed the final answer's preview is in Data.
 	Text string `json:"text,omitempty"`
 	// Data holds the kind's own fields: CallChunk for tool calls, ProgressChunk for tool_progress, PeopleChunk for what
-	// people are asked and say, MessageChunk for message_joined, DoneChunk for turn_completed.
+	// people are asked and say, MessageChunk for message_joined, PhaseChunk for phase, ErrorChunk for error, DoneChunk for
+	// turn_completed.
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
@@ -63,6 +65,21 @@ type ProgressChunk struct {
 	CallID string `json:"call_id"`
 	Tool   string `json:"tool"`
 	ToolProgress
+}
+
+// PhaseChunk is the data of phase. A turn's other transitions are shown by the chunks of what happens in them: Start by
+// turn_started, CallTool by tool_call_started and approval_requested, Done by turn_completed.
+type PhaseChunk struct {
+	Phase PhaseName `json:"phase"`
+}
+
+// ErrorChunk is the data of error, whose text says what failed. The turn goes on, unless turn_completed says otherwise.
+type ErrorChunk struct {
+	Code   Code   `json:"code"`
+	CallID string `json:"call_id,omitempty"` // of a call; empty: the step's inference
+	Tool   string `json:"tool,omitempty"`
+	// Final: no further attempt of the inference follows.
+	Final bool `json:"final,omitempty"`
 }
 
 // DoneChunk is the data of turn_completed.

@@ -1,0 +1,49 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// chunkOf is a chunk with these data, which always have a JSON form.
+func chunkOf(kind turn.ChunkKind, text string, data any) turn.Chunk {
+	raw, _ := json.Marshal(data)
+	return turn.Chunk{Kind: kind, Text: text, Data: raw, At: time.Now()}
+}
+
+// maxFailureText bounds the text of an error chunk, in bytes.
+const maxFailureText = 1000
+
+// showFailure appends an error chunk to the turn's stream. The stream is for readers: that it cannot be written is logged
+// and changes nothing. Attempt is the inference's, or 0 for a call of a settled step.
+func (a *Activities) showFailure(ctx context.Context, key journal.StepKey, attempt int, message string, data turn.ErrorChunk) {
+	chunk := chunkOf(turn.ChunkError, turn.Cut(message, maxFailureText), data)
+	if err := a.journal.AppendChunks(ctx, key, attempt, []turn.Chunk{chunk}); err != nil {
+		logFailure(ctx, asTurnError(err))
+	}
+}
+
+// showRetry shows why a dispatch has failed that is tried again; of one that is not, tool_call_completed says it. A call
+// that waits for its server is shown once, not with every attempt of its activity.
+func (a *Activities) showRetry(ctx context.Context, in workflows.CallInput, err error) {
+	var app *temporal.ApplicationError
+	if !errors.As(err, &app) || ctx.Err() != nil {
+		return
+	}
+	code := turn.Code(app.Type())
+	waits := code == turn.CodeToolNotSent && !app.NonRetryable() && activity.IsActivity(ctx) && activity.GetInfo(ctx).Attempt == 1
+	if !waits && (code != turn.CodeToolOutcomeUnknown || !in.Again) {
+		return
+	}
+	key := journal.StepKey{Turn: in.Turn, Step: in.Step}
+	a.showFailure(ctx, key, 0, app.Message(), turn.ErrorChunk{Code: code, CallID: in.Call.ID, Tool: in.Tool.ID})
+}
