@@ -14,7 +14,10 @@ import (
 )
 
 // status is a row of tools status --json.
+type ended struct{ Ended string }
+
 type status struct {
+	Processes                      []ended
 	Server, State, Worker, Problem string
 	Tools, Connections             int
 	Calls, Failures, Drops         int64
@@ -67,6 +70,8 @@ func TestCLIToolsStatusIsWhatTheWorkersSee(t *testing.T) {
 	assert.Equal(t, 1, rows[0].Connections)
 	assert.Equal(t, "failing", rows[1].State)
 	assert.Contains(t, rows[1].Problem, "no licence found")
+	require.NotEmpty(t, rows[0].Processes)
+	assert.Contains(t, rows[1].Processes, ended{Ended: "exit status 3"})
 	files, err := os.ReadDir(h.path(".everturn/journal.db.workers"))
 	require.NoError(t, err)
 	require.Len(t, files, 1)

@@ -32,6 +32,7 @@ type connector struct {
 	permits   chan struct{}   // holds one for each call in flight; nil: they are not bounded
 	share     chan struct{}   // holds one for each call that occupies the worker
 	places    chan struct{}   // the host's, of all servers
+	processes *processes      // nil: the server is not run here
 
 	mu      sync.Mutex
 	parties map[string]*party // by tenant; that of the default tenant, without a name, is always there

@@ -29,6 +29,8 @@ type Health struct {
 	// Stderr is the end of what its process said there last, at most 1 KiB.
 	Stderr      string `json:"stderr,omitempty"`
 	Connections int    `json:"connections"` // open now
+	// Processes are the last starts and ends of its processes on this worker, the oldest first.
+	Processes []ProcessEvent `json:"processes,omitempty"`
 	// Calls were sent, or meant to be; Failures are those of them to which no answer came. Restarts counts connections
 	// that were lost or given up.
 	Calls    int64 `json:"calls"`
@@ -120,7 +122,7 @@ func (c *connector) health() Health {
 		Server: c.id(), State: c.record.state, Since: c.record.since, LastError: c.record.lastErr, LastErrorAt: c.record.errAt,
 		Stderr: stderr, Connections: c.connections(), Calls: c.record.calls, Failures: c.record.failures, Restarts: c.record.restarts,
 		Drops: c.record.drops, Excess: c.record.excess,
-		Tenants: c.tenants(),
+		Processes: c.processes.last(), Tenants: c.tenants(),
 	}
 	for _, p := range c.parties {
 		if until := p.breaker.retryAt(); p.standing == StateFailing && (h.RetryAt.IsZero() || until.Before(h.RetryAt)) {

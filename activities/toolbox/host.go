@@ -119,7 +119,8 @@ func (h *Host) runs(c *connector, s Server) error {
 	if own, ok := s.Env["PATH"]; ok {
 		searchPath = own
 	}
-	c.dialer = &stdioDialer{server: s, path: searchPath, env: env, as: as, opts: h.opts, total: h.total}
+	c.processes = &processes{server: s.ID, log: h.opts.Logger}
+	c.dialer = &stdioDialer{server: s, path: searchPath, env: env, as: as, opts: h.opts, total: h.total, seen: c.processes}
 	c.redact = newRedactor(s, passed, h.opts.Secrets)
 	return nil
 }

@@ -54,6 +54,7 @@ type stdioDialer struct {
 	as      *account // nil: this program's
 	opts    Options
 	total   *totals
+	seen    *processes
 }
 
 func (d *stdioDialer) dial(_ context.Context, tenant string) (*link, error) {
@@ -67,6 +68,7 @@ func (d *stdioDialer) dial(_ context.Context, tenant string) (*link, error) {
 		Path: file, Args: d.server.Args, Env: tenantEnv(d.env, tenant), Dir: d.server.Dir,
 		MaxFrameBytes: d.opts.MaxFrameBytes, StderrBytes: d.opts.StderrTailBytes,
 		User: d.as.credential(), OnStdout: out.lines, OnStderr: m.printed,
+		OnChange: func(p *stdio.Process) { d.seen.saw(tenant, p) },
 	})
 	if err != nil {
 		return nil, err

@@ -32,6 +32,8 @@ type Command struct {
 	// OnStderr is told how many bytes were read there. Both may be nil.
 	OnStdout func(read []byte) error
 	OnStderr func(n int)
+	// OnChange is called when the process has started, and when it has ended and State says how. It may be nil.
+	OnChange func(*Process)
 }
 
 // Process is a running child and its group.
@@ -40,8 +42,9 @@ type Process struct {
 	Stdout *Frames
 	Stderr *Tail
 
-	cmd  *exec.Cmd
-	done chan struct{}
+	cmd     *exec.Cmd
+	done    chan struct{}
+	changed func(*Process)
 
 	mu     sync.Mutex
 	reaped bool
@@ -77,6 +80,9 @@ func (s *Spawner) Start(c Command) (*Process, error) {
 		_ = inW.Close()
 		_ = outR.Close()
 		return nil, fmt.Errorf("running %s: %w", c.Path, err)
+	}
+	if p.changed = c.OnChange; p.changed != nil {
+		p.changed(p)
 	}
 	go p.reap()
 	return p, nil
@@ -125,6 +131,9 @@ func (p *Process) reap() {
 	p.mu.Lock()
 	p.state = p.cmd.ProcessState.String()
 	p.mu.Unlock()
+	if p.changed != nil {
+		p.changed(p)
+	}
 	p.Stdout.closeAfter(drainDelay)
 	_ = p.Stdin.Close()
 }
