@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"unicode/utf16"
 
+	"github.com/everturn/everturn/internal/invisible"
+	"github.com/everturn/everturn/starter/terminal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -15,27 +18,32 @@ type event struct {
 	turn.Chunk
 }
 
-// writeJSON writes one line. What a terminal might obey is escaped: encoding/json does so with C0 controls only.
+// writeJSON writes one line. It escapes the characters that a terminal obeys or does not show; encoding/json does so with
+// C0 controls only.
 func writeJSON(w io.Writer, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encoding JSON: %w", err)
 	}
-	if bytes.ContainsFunc(b, unprintable) {
+	if bytes.ContainsFunc(b, unseen) {
 		b = escape(b)
 	}
 	_, err = w.Write(append(b, '\n'))
 	return err
 }
 
-// escape writes as \u what printable would take out. In JSON without white space such characters are in strings only.
+func unseen(r rune) bool { return terminal.Unprintable(r) || invisible.Rune(r) }
+
+// escape writes what is unseen as \u. In JSON without white space such characters are in strings only.
 func escape(b []byte) []byte {
 	var out bytes.Buffer
 	for _, r := range string(b) {
-		if unprintable(r) {
-			fmt.Fprintf(&out, `\u%04x`, r)
-		} else {
+		if !unseen(r) {
 			out.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			fmt.Fprintf(&out, `\u%04x`, unit)
 		}
 	}
 	return out.Bytes()

@@ -25,7 +25,7 @@ func TestListAndShowPrintNoEscapes(t *testing.T) {
 		Turn: record, Calls: []journal.CallRecord{call}, Waits: []journal.WaitRecord{wait}, Inferences: []journal.Inference{{Key: journal.StepKey{Step: 1}, Model: esc}},
 	}.print(&b, []turn.Message{{TurnID: esc, Role: turn.RoleUser, Text: esc}})
 	for _, shown := range []string{b.String(), ending(record), layout{}.describe(wait)} {
-		assert.False(t, strings.ContainsFunc(shown, func(r rune) bool { return r != '\n' && unprintable(r) }), "%q", shown)
+		assert.False(t, strings.ContainsFunc(shown, func(r rune) bool { return r != '\n' && unseen(r) }), "%q", shown)
 	}
 }
 

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"strings"
+	"unicode/utf8"
 
 	"charm.land/glamour/v2"
 	"charm.land/glamour/v2/ansi"
@@ -23,7 +24,8 @@ const codeIndent = 2
 const narrow = 12
 
 // Characters of private use that stand for & and < while a block is rendered: an entity may be a control, and what looks
-// like HTML would not be shown at all. They are taken out of the text first.
+// like HTML would not be shown at all. Where the text itself has them, they become U+FFFD: what is put in their place, or
+// joined by their absence, could be a key that the redactor did not see.
 const (
 	ampersand = '\uF5A6'
 	less      = '\uF5A7'
@@ -35,7 +37,7 @@ var restore = strings.NewReplacer(string(ampersand), "&", string(less), "<", "%E
 func disguise(r rune) rune {
 	switch r {
 	case ampersand, less:
-		return -1
+		return utf8.RuneError
 	case '&':
 		return ampersand
 	case '<':

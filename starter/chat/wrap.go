@@ -15,6 +15,7 @@ const tabWidth = 4
 // counted as a terminal without Unicode's grapheme mode counts them, which is never less than one with it does.
 func wrapText(text string, width int) []string {
 	text = strings.ReplaceAll(text, "\t", strings.Repeat(" ", tabWidth))
+	text = strings.ReplaceAll(text, hyphen, "\uFFFD")
 	text = strings.ReplaceAll(text, "-", hyphen) // Wrap breaks behind it, within a flag or an address too
 	return fit(strings.ReplaceAll(ansi.WrapWc(text, max(width, 1), ""), hyphen, "-"), width)
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
+
+	"github.com/everturn/everturn/internal/invisible"
 )
 
 // Printable takes out of a text what could move the cursor, set a title or write to the clipboard: C0 and C1 controls
@@ -39,15 +41,18 @@ func Line(s string, n int) string {
 	return s
 }
 
-// Visible writes out what Printable takes away, as Go's escapes (\x1b, \u202e), and what has no shape of its own, such as
-// a zero-width space: whoever decides about a text must see all of it. Newlines stay; a tab becomes \t.
+// Visible writes out what Printable takes away, as Go's escapes (\x1b, \u202e), and whatever else has no shape of its own,
+// such as a zero-width space: the text of an approval must be seen whole. It leaves a combining mark as it is if it follows
+// a letter or a digit and at most maxMarks-1 other marks. Newlines stay; a tab becomes \t.
 func Visible(s string) string {
 	var b strings.Builder
+	marks := maxMarks // that stand on the last letter; maxMarks if there is none
 	for i, r := range s {
+		mark := unicode.Is(unicode.M, r)
 		switch {
 		case r == unicode.ReplacementChar && !strings.HasPrefix(s[i:], "\uFFFD"): // a broken byte
 			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case r == '\n' || !hidden(r):
+		case r == '\n' || !hidden(r) && !(mark && marks >= maxMarks):
 			b.WriteRune(r)
 		case r == '\t':
 			b.WriteString(`\t`)
@@ -58,15 +63,26 @@ func Visible(s string) string {
 		default:
 			fmt.Fprintf(&b, `\U%08x`, r)
 		}
+		switch {
+		case mark && !hidden(r):
+			marks++
+		case unicode.In(r, unicode.L, unicode.N) && !hidden(r):
+			marks = 0
+		default:
+			marks = maxMarks
+		}
 	}
 	return b.String()
 }
 
-// hidden are the characters that a terminal does not show: controls, formats, surrogates, private and unassigned ones,
-// and every space but the common one.
-func hidden(r rune) bool {
-	return !unicode.IsPrint(r) || unicode.Is(unicode.Variation_Selector, r) || filler(r)
-}
+// maxMarks is the number of combining marks on one letter that Visible shows. All marks share the cells of their letter,
+// so that thousands of them look like one. Few words of living languages have more than four.
+const maxMarks = 4
 
-// filler are letters that take no ink: U+115F, U+1160, U+3164 and U+FFA0 of Hangul.
-func filler(r rune) bool { return r == 0x115F || r == 0x1160 || r == 0x3164 || r == 0xFFA0 }
+// hidden reports whether a terminal shows nothing for r: a control or format character, a surrogate, a private or unassigned
+// code point, any space but the common one, and a letter or symbol without ink.
+func hidden(r rune) bool { return !unicode.IsPrint(r) || invisible.Rune(r) || blank(r) }
+
+// blank reports whether r is a symbol or mark that has width and no ink, or whose shape depends on something that is not
+// there: the object replacement character, the blank Braille pattern, a null notehead and the Khitan filler.
+func blank(r rune) bool { return r == 0xFFFC || r == 0x2800 || r == 0x1D159 || r == 0x16FE4 }

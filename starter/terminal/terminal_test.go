@@ -1,7 +1,10 @@
 package terminal_test
 
 import (
+	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 
@@ -20,8 +23,28 @@ func TestVisibleHidesNothing(t *testing.T) {
 		"tag \U000e0041":              `tag \U000e0041`,
 		"no\u00a0break, blank \u3164": `no\u00a0break, blank \u3164`,
 		"Grüße, 世界, 🙂":                "Grüße, 世界, 🙂",
+
+		"pay 100\u17b4\u17b5\u034f\ufe0f.":   `pay 100\u17b4\u17b5\u034f\ufe0f.`,
+		"\u2800\ufffc\u00ad\u115f\U000e0100": `\u2800\ufffc\u00ad\u115f\U000e0100`,
+		"e\u0301, \u0e19\u0e49\u0e33":        "e\u0301, \u0e19\u0e49\u0e33",
+		"\u0301 1\u0301 \"\u0301":            `\u0301 1` + "\u0301" + ` "\u0301`,
+		"a\u200b\u0301":                      `a\u200b\u0301`,
+		"e" + strings.Repeat("\u0301", 6):    "e" + strings.Repeat("\u0301", 4) + `\u0301\u0301`,
 	} {
 		assert.Equal(t, want, terminal.Visible(in))
+	}
+}
+
+// A terminal draws all of these in no cell, or in the cell of another character. Visible must not leave any of them.
+func TestVisibleWritesOutWhatHasNoInk(t *testing.T) {
+	for r := rune(0x80); r <= unicode.MaxRune; r++ {
+		if !utf8.ValidRune(r) {
+			continue
+		}
+		ignorable := unicode.In(r, unicode.Cc, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+		if ignorable || unicode.Is(unicode.Zs, r) || unicode.Is(unicode.M, r) { // a mark has nothing to stand on here
+			assert.NotContains(t, terminal.Visible("."+string(r)+"."), string(r), "%U", r)
+		}
 	}
 }
 
