@@ -153,6 +153,56 @@ func TestArgumentsThatCannotBeShownCannotBeAllowed(t *testing.T) {
 	assert.False(t, s.approvals[0].Allow)
 }
 
+// A terminal shows the last rows of what does not fit. Nothing may be allowed of which a row was cut off.
+func TestACallIsAllowedOnlyWithItsToolAndArgumentsOnTheScreen(t *testing.T) {
+	const tool, arguments = "mcp/disk/write", `{"to":"EVILPART"}`
+	for _, size := range []struct {
+		width, height int
+		allowed       bool
+	}{{60, 3, false}, {60, 4, false}, {60, 5, false}, {60, 6, false}, {60, 7, true}, {80, 7, true}, {18, 7, false}, {18, 12, true}} {
+		s := newStage(t, size.width, size.height)
+		s.asksFor(wait{Wait: turn.Wait{ID: "1.0", Kind: turn.WaitApproval, Tool: tool, Arguments: arguments, Risk: turn.RiskHigh, ArgumentsHash: "h"},
+			turn: "t", whole: true})
+		s.press(tab)
+		s.press(tea.KeyPressMsg{Code: tea.KeySpace}, tea.KeyPressMsg{Code: tea.KeyHome}, tea.KeyPressMsg{Code: tea.KeyPgDown})
+		shown := strings.Split(s.live(), "\n")
+		assert.LessOrEqual(t, len(shown), s.maxLive(), "%v", size)
+		bare := strings.Join(shown, "")
+		assert.Equal(t, size.allowed, strings.Contains(bare, tool) && strings.Contains(bare, "high risk"), "%v: %q", size, shown)
+		s.types("yat")
+		if !size.allowed {
+			assert.False(t, s.asked().sent, "%v", size)
+			s.take(tea.WindowSizeMsg{Width: 80, Height: 24})
+			assert.Contains(t, s.live(), arguments)
+			s.types("y")
+		}
+		s.until("it is sent", func() bool { return len(s.approvals) > 0 })
+		assert.True(t, s.approvals[0].Allow)
+	}
+}
+
+func TestACallThatWasSeenIsNotAllowedInASmallerWindow(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.asksFor(wait{Wait: turn.Wait{ID: "1.0", Kind: turn.WaitApproval, Tool: "x", Arguments: "{}", ArgumentsHash: "h"}, turn: "t", whole: true})
+	s.press(tab)
+	s.take(tea.WindowSizeMsg{Width: 80, Height: 5})
+	s.types("y")
+	assert.False(t, s.asked().sent)
+	s.types("n")
+	s.until("it is denied", func() bool { return len(s.approvals) > 0 })
+	assert.False(t, s.approvals[0].Allow)
+}
+
+func TestMarksOnALetterTakeRows(t *testing.T) {
+	s := newStage(t, 60, 20)
+	s.asksFor(wait{Wait: turn.Wait{ID: "1.0", Kind: turn.WaitApproval, Tool: "x", Arguments: `{"a":"e` + strings.Repeat("\u0301", 3000) + `"}`},
+		turn: "t", whole: true})
+	s.press(tab)
+	s.types("y")
+	assert.False(t, s.asked().sent, "most of it is below the screen")
+	assert.Contains(t, s.live(), `\u0301\u0301`)
+}
+
 func TestEveryKeyOfAnApproval(t *testing.T) {
 	for keys, want := range map[string]decision{
 		"y":        {Allow: true},

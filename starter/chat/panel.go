@@ -12,14 +12,17 @@ import (
 // panel is what a person is asked, in at most so many rows.
 func (m *Model) panel(rows int) []string {
 	w := m.asked()
-	if w == nil || rows < 1 {
+	if w == nil {
 		return nil
 	}
-	if w.Kind == turn.WaitQuestion {
+	w.fits = false
+	switch {
+	case rows < 1:
+		return nil
+	case w.Kind == turn.WaitQuestion:
 		lines := wrapText("? "+strings.TrimSpace(terminal.Printable(w.Question)), m.cols())
 		return m.palette.paintLines(yellow, clip(lines, rows))
-	}
-	if w.Kind == turn.WaitElicitation {
+	case w.Kind == turn.WaitElicitation:
 		return m.elicitationPanel(w, rows)
 	}
 	before := w.read
@@ -30,15 +33,18 @@ func (m *Model) panel(rows int) []string {
 	return panel
 }
 
-// approvalPanel is what would run, in as many rows as are left between its name and the keys.
+// approvalPanel lays out a call that waits for approval: its tool, the rows of its arguments that fit, and the keys. If the
+// tool and one row of the arguments do not fit, none of them is shown, and the call cannot be allowed.
 func (m *Model) approvalPanel(w *wait, rows int) []string {
-	keys := clip(m.approvalKeys(w), max(1, rows/3))
+	keys := m.approvalKeys(w, max(1, rows/3))
 	head := m.approvalHead(w)
-	if why := m.approvalWhy(w); len(head)+len(why)+len(keys) <= rows/2 {
-		head = append(head, why...)
+	room := rows - len(head) - len(keys)
+	if w.fits = room > 0; !w.fits {
+		return m.palette.paintLines(yellow, []string{cutWidth(tooSmall, m.cols())})
 	}
-	head = clip(head, max(1, rows-len(keys)-1))
-	room := max(1, rows-len(head)-len(keys))
+	if why := m.approvalWhy(w); len(head)+len(why)+len(keys) <= rows/2 {
+		head, room = append(head, why...), room-len(why)
+	}
 	arguments := breakText(terminal.Visible(w.Arguments), m.cols())
 	w.scroll = min(max(w.scroll, 0), max(0, len(arguments)-room))
 	w.show(len(arguments), room)
@@ -68,7 +74,7 @@ func (w *wait) where() string {
 }
 
 func (m *Model) approvalHead(w *wait) []string {
-	title := fmt.Sprintf("Allow %s?", terminal.Line(w.Tool, previewRunes))
+	title := fmt.Sprintf("Allow %s?", strings.ReplaceAll(terminal.Visible(w.Tool), "\n", `\n`))
 	if w.Risk != "" {
 		title += fmt.Sprintf(" (%s risk)", terminal.Line(string(w.Risk), 20))
 	}
@@ -91,28 +97,34 @@ func (m *Model) approvalWhy(w *wait) []string {
 // The keys that decide: whole, in short, and what they mean.
 const (
 	allKeys    = "y allow · n deny · a always exactly this call · t always this tool · r deny with a reason"
+	tooSmall   = "make the window larger to see the call; n denies"
 	moreKeys   = "there is more: space shows it, and then y allows · n deny · r deny with a reason"
 	shortMore  = "space/y/n/r ?=help"
 	shortKeys  = "y/n/a/t/r ?=help"
 	meantByKey = "y allows this call, n denies it; a allows exactly this call from now on, t allows this tool whatever its arguments; r denies with a reason; Tab goes to the input"
 )
 
-func (m *Model) approvalKeys(w *wait) []string {
+// approvalKeys says in at most so many rows which keys decide.
+func (m *Model) approvalKeys(w *wait, rows int) []string {
 	switch {
 	case w.sent:
 		return []string{m.palette.paint(dim, cutWidth("decided; waiting for the turn", m.cols()))}
-	case m.deciding && !w.read && m.cols() < 60:
-		return []string{cutWidth(shortMore, m.cols())}
 	case m.deciding && !w.read:
-		return wrapText(moreKeys, m.cols())
-	case m.deciding && m.cols() < 60:
-		return []string{cutWidth(keysFor(w, "/", shortKeys), m.cols())}
+		return m.keys(moreKeys, shortMore, rows)
 	case m.deciding:
-		return wrapText(keysFor(w, " · ", allKeys), m.cols())
+		return m.keys(keysFor(w, " · ", allKeys), keysFor(w, "/", shortKeys), rows)
 	case m.reason != "":
 		return []string{cutWidth("why not? Enter denies", m.cols())}
 	}
 	return []string{m.palette.paint(dim, cutWidth("Tab decides", m.cols()))}
+}
+
+// keys is the long text if it fits.
+func (m *Model) keys(long, short string, rows int) []string {
+	if lines := wrapText(long, m.cols()); m.cols() >= 60 && len(lines) <= rows {
+		return lines
+	}
+	return []string{cutWidth(short, m.cols())}
 }
 
 // keysFor leaves out the keys that would have no effect.

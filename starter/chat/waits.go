@@ -31,6 +31,8 @@ type wait struct {
 	rows, room, seen int
 	// read: all of them were. What was not on the screen is not allowed.
 	read bool
+	// fits: the tool and a row of the arguments are on the screen.
+	fits bool
 
 	asking *form.Interview // of an elicitation
 	fresh  bool            // something was in the input when it came
@@ -188,6 +190,10 @@ func (m *Model) decide(w *wait, allow bool, in client.DecideInput) tea.Cmd {
 	}
 	if allow && !w.whole {
 		m.hint("the arguments cannot be shown whole, so they cannot be allowed here; n denies")
+		return nil
+	}
+	if allow && !w.fits {
+		m.hint(tooSmall)
 		return nil
 	}
 	if allow && !w.read {
