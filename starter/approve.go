@@ -27,7 +27,8 @@ func (a *app) approveCommand() *cobra.Command {
 		Long: `List what waits for people, with the exact arguments, or decide about calls of a session.
 
 A decision counts for the arguments that the call waits with, and --hash makes sure that these are the ones you saw. It
-is recorded with your name, and applied once. On a terminal each call is shown and confirmed first, unless -y is given.`,
+is recorded with your name, and applied once. Each call is shown and confirmed first, unless -y is given. Without a
+terminal to show it on, allowing a call takes --hash or -y.`,
 		Example: `  starter approve
   starter approve s-k2j3 2.0 --hash 9f86d081884c
   starter approve s-k2j3 --all --always tool
@@ -49,7 +50,7 @@ is recorded with your name, and applied once. On a terminal each call is shown a
 	flags.StringVar(&f.always, "always", "", "spare the session the question from now on, for this `what`: call (with exactly these arguments) or tool")
 	flags.BoolVar(&f.all, "all", false, "decide about every call of the session that waits")
 	flags.StringVar(&f.hash, "hash", "", "refuse unless the call waits with the arguments of this `hash`, or of one that begins so")
-	flags.BoolVarP(&f.yes, "yes", "y", false, "do not ask for confirmation on a terminal")
+	flags.BoolVarP(&f.yes, "yes", "y", false, "allow without showing the call or asking for confirmation")
 	flags.BoolVar(&f.asJSON, "json", false, "list as JSON, nothing cut")
 	flags.IntVarP(&f.limit, "limit", "n", 50, "waits to list")
 	complete(cmd, "always", string(turn.AlwaysCall), string(turn.AlwaysTool))
@@ -58,7 +59,7 @@ is recorded with your name, and applied once. On a terminal each call is shown a
 
 // decides reports whether a session alone means its one call: where a flag says what to do, or somebody can be asked.
 func (f approveFlags) decides(a *app) bool {
-	return !f.asJSON && (f.deny || f.yes || f.always != "" || f.hash != "" || isTerminal(a.in) && isTerminal(a.err))
+	return !f.asJSON && (f.deny || f.yes || f.always != "" || f.hash != "" || a.onTerminal())
 }
 
 func (f approveFlags) check(args []string) error {
@@ -133,6 +134,10 @@ func (t *turnClient) approve(ctx context.Context, args []string, f approveFlags)
 		if err := shownWhole(w); err != nil && d.allow {
 			return fmt.Errorf("nothing was decided: %w", err)
 		}
+		if d.allow && !f.yes && f.hash == "" && !t.app.onTerminal() {
+			return usage("nothing was decided: there is no terminal to show call %s on; look at it with `starter approve %s`, "+
+				"and allow it with --hash %s, or unseen with --yes", w.ID, quoted(w.Session), shortHash(w.ArgumentsHash))
+		}
 	}
 	held, err := heldBack(ctx, t.store)
 	if err != nil {
@@ -167,10 +172,13 @@ func (t *turnClient) approve(ctx context.Context, args []string, f approveFlags)
 	return nil
 }
 
-// confirmed shows the call on a terminal, all of it, and asks whether it is meant.
+// onTerminal reports whether a person can be shown something and asked about it.
+func (a *app) onTerminal() bool { return isTerminal(a.in) && isTerminal(a.err) }
+
+// confirmed shows the whole call on a terminal and asks whether it is meant. Without a terminal, --hash names what was seen.
 func (t *turnClient) confirmed(ctx context.Context, w journal.WaitRecord, f approveFlags, held map[string]string) (bool, error) {
 	a := t.app
-	if f.yes || f.deny || !isTerminal(a.in) || !isTerminal(a.err) {
+	if f.yes || f.deny || !a.onTerminal() {
 		return true, nil
 	}
 	forgetTyped(a.in)

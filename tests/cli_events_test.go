@@ -55,7 +55,7 @@ func TestCLIEventsKeepToTheirSchema(t *testing.T) {
 	h.worker()
 	schema := published(t, h)
 	h.starter("run", "-s", "all", "Begin.").exits(6)
-	h.starter("approve", "all", "1.0", "--always", "call").exits(0)
+	h.starter("approve", "all", "1.0", "--always", "call", "-y").exits(0)
 	h.starter("attach", "--no-wait", "all").exits(6)
 	h.starter("send", "all", "blue").exits(0)
 	whole := h.starter("attach", "-o", "jsonl", "all").exits(0)

@@ -167,7 +167,7 @@ func TestCLIIsToldWhatWasDecidedElsewhere(t *testing.T) {
 	h.worker()
 	c, _ := h.onTerminal("run", "-s", "elsewhere", "Read it.")
 	c.says("[y]es")
-	h.starter("approve", "elsewhere", "1.0").exits(0)
+	h.starter("approve", "elsewhere", "1.0", "-y").exits(0)
 	c.says("decided elsewhere")
 	c.exits(0).says("It is read.")
 }
@@ -182,7 +182,7 @@ func TestCLITakesOneOfTwoDecisions(t *testing.T) {
 		h.starter("run", "-s", session, "Read it.").exits(6)
 		var wg sync.WaitGroup
 		var allow, deny *command
-		wg.Go(func() { allow = h.starter("approve", session, "1.0") })
+		wg.Go(func() { allow = h.starter("approve", session, "1.0", "-y") })
 		wg.Go(func() { deny = h.starter("approve", session, "1.0", "--deny") })
 		wg.Wait()
 		assert.ElementsMatch(t, []int{0, 3}, []int{allow.code(), deny.code()}, "%s\n%s", allow.err.String(), deny.err.String())
