@@ -55,8 +55,11 @@ func checkID(what, id string) error {
 
 // checkTenant takes what checkID takes, and the default tenant.
 func checkTenant(tenant string) error {
-	if tenant == "" {
+	switch tenant {
+	case "":
 		return nil
+	case stagedTenant:
+		return fmt.Errorf("the tenant %q is reserved for imports", tenant)
 	}
 	return checkID("tenant", tenant)
 }

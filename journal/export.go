@@ -45,6 +45,7 @@ type Line struct {
 
 	// Number is the line's, from 1, where it was read.
 	Number int64 `json:"-"`
+	offset int64 // in bytes, where it was read
 }
 
 // ExportHeader is the first line. Session.Head is what the messages' hash chain must come to. Session.Tenant is empty: it is
@@ -69,6 +70,9 @@ type ExportBlob struct {
 	Hash      string `json:"hash"`
 	MediaType string `json:"media_type"`
 	Bytes     []byte `json:"bytes"`
+
+	encoding string // of kept: see encode
+	kept     []byte
 }
 
 // ExportTurn is a turn with its pins. Its Session is empty: it is the header's.

@@ -3,9 +3,21 @@ package journal
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/everturn/everturn/workflows/turn"
+)
+
+// The bounds of what an export's lines take from its blobs. One blob can be named by many lines, so that a small file
+// could fill the memory of its readers.
+const (
+	// MaxCalls is how many tool calls a message may have. The bytes of a message are at most MaxBlobBytes.
+	MaxCalls = 128
+	// maxTaken bounds the bytes of all blobs, each counted as often as it is named, beside maxTakenPerByte bytes for
+	// each byte of the file so far.
+	maxTaken        = 256 << 20
+	maxTakenPerByte = 4
+	// maxRules bounds the rules of an export: each is one that a person allowed.
+	maxRules = 10_000
 )
 
 // exportCheck holds what the lines so far have said.
@@ -13,6 +25,8 @@ type exportCheck struct {
 	blob   func(hash string) ([]byte, error)
 	place  int // the kind of the last line, as its rank in Line
 	lines  int64
+	read   int64 // bytes
+	taken  int64 // bytes of blobs: see maxTaken
 	ended  bool
 	header ExportHeader
 
@@ -20,11 +34,8 @@ type exportCheck struct {
 	turns    map[string]*turnCheck
 	openers  map[int64]string // the turn that begins with the message of this seq
 	head     turn.Head
-	hashes   []string // of the messages, by seq-1
 	awaiting []string // calls of the last assistant message without a result yet
-	calls    map[[2]string]turn.Outcome
-	waits    map[[2]string]bool
-	rules    map[[2]string]bool
+	rules    int
 }
 
 type turnCheck struct {
@@ -36,7 +47,6 @@ type turnCheck struct {
 func newExportCheck(blob func(string) ([]byte, error)) *exportCheck {
 	return &exportCheck{
 		blob: blob, blobs: map[string]int64{}, turns: map[string]*turnCheck{}, openers: map[int64]string{},
-		calls: map[[2]string]turn.Outcome{}, waits: map[[2]string]bool{}, rules: map[[2]string]bool{},
 	}
 }
 
@@ -114,32 +124,10 @@ func (c *exportCheck) checkHeader(h ExportHeader) error {
 	case h.Version < 1:
 		return fmt.Errorf("there is no version %d", h.Version)
 	}
-	return errors.Join(turn.CheckSession(h.Session.ID), checkForkHeader(h), checkMark(h.Mark))
-}
-
-func checkForkHeader(h ExportHeader) error {
-	s := h.Session
-	if s.Parent == "" {
-		if s.ForkSeq != 0 || h.ForkHash != "" || h.ForkTurn != "" {
-			return errors.New("it names a fork point and no session that was forked")
-		}
-		return nil
+	if at := h.Session.ForkSeq; at < 0 || at > h.Session.Head.Seq {
+		return fmt.Errorf("its fork point %d does not fit the session", at)
 	}
-	if s.ForkSeq < 1 || s.ForkSeq > s.Head.Seq || h.ForkHash == "" || h.ForkTurn == "" {
-		return fmt.Errorf("its fork point %d does not fit the session", s.ForkSeq)
-	}
-	return nil
-}
-
-// checkMark bounds a mark. Its turn may be one of a session that this one was forked from.
-func checkMark(m *Mark) error {
-	if m == nil {
-		return nil
-	}
-	if m.Tool == "" || len(m.Tool) > MaxIDBytes {
-		return errors.New("its mark names no tool")
-	}
-	return errors.Join(badID("turn", m.Turn), badID("call", m.CallID))
+	return turn.CheckSession(h.Session.ID)
 }
 
 func badID(what, id string) error {
@@ -168,38 +156,40 @@ func (c *exportCheck) checkBlob(b ExportBlob) error {
 	return nil
 }
 
-// media refuses media that are not as a journal keeps them, or whose blobs no line has brought.
+// media refuses media whose blobs no line has brought, or that are more or larger than a journal keeps.
 func (c *exportCheck) media(media []turn.Media) error {
-	if len(media) > MaxMedia || !slices.EqualFunc(media, KeptMedia(media), sameMedia) {
-		return errors.New("its media are not as a journal keeps them")
+	if len(media) > MaxMedia {
+		return fmt.Errorf("it has %d media; the maximum is %d", len(media), MaxMedia)
 	}
 	for _, m := range media {
-		if err := c.known(m.Hash); err != nil {
-			return err
+		if size, there := c.blobs[m.Hash]; there && (m.Bytes != size || size > MaxMediaBytes) {
+			return fmt.Errorf("a medium of %d bytes is given as %d bytes; the maximum is %d", size, m.Bytes, MaxMediaBytes)
 		}
-		if m.Hash == "" || m.Bytes != c.blobs[m.Hash] || m.Bytes > MaxMediaBytes {
-			return fmt.Errorf("a medium is said to have %d bytes, and its blob has others", m.Bytes)
+		if err := c.take(m.Hash); err != nil || m.Hash == "" {
+			return errors.Join(err, badID("medium", m.Hash))
 		}
 	}
 	return nil
 }
 
-func sameMedia(a, b turn.Media) bool {
-	return a.Hash == b.Hash && a.Type == b.Type && a.Bytes == b.Bytes
-}
-
-// known refuses names of blobs that no line has brought. Empty names name nothing.
-func (c *exportCheck) known(hashes ...string) error {
+// take counts the bytes of the blobs that a line names. It returns an error if no line has brought one of them, or if
+// the lines so far name too many bytes. Empty names name nothing.
+func (c *exportCheck) take(hashes ...string) error {
 	for _, hash := range hashes {
-		if _, there := c.blobs[hash]; hash != "" && !there {
+		size, there := c.blobs[hash]
+		if hash != "" && !there {
 			return fmt.Errorf("the export has no blob %q", Preview(hash, 64))
 		}
+		c.taken += size
+	}
+	if most := maxTaken + maxTakenPerByte*c.read; c.taken > most {
+		return fmt.Errorf("the lines so far name blobs of %d bytes in all; the maximum at this place is %d", c.taken, most)
 	}
 	return nil
 }
 
 func (c *exportCheck) checkTurn(t ExportTurn) error {
-	if err := errors.Join(badName("turn", t.ID), badID("message", t.MessageID), c.known(t.PinsBlob)); err != nil {
+	if err := errors.Join(badName("turn", t.ID), badID("message", t.MessageID), c.take(t.PinsBlob)); err != nil {
 		return err
 	}
 	if c.turns[t.ID] != nil || c.openers[t.MessageSeq] != "" {

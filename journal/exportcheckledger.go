@@ -16,8 +16,8 @@ func (c *exportCheck) checkMessage(e ExportMessage) error {
 	if head.Seq != e.Seq || head.Hash != e.Hash {
 		return fmt.Errorf("the hash chain does not hold: message %d should be %d with hash %s", e.Seq, head.Seq, head.Hash)
 	}
-	if c.turns[m.TurnID] == nil {
-		return fmt.Errorf("message %d is of turn %q, which the export does not have", e.Seq, m.TurnID)
+	if err := c.ofTurn(m.TurnID); err != nil {
+		return err
 	}
 	if opens := c.openers[e.Seq]; opens != "" {
 		if m.TurnID != opens || m.Role != turn.RoleUser || m.ID != c.turns[opens].record.MessageID {
@@ -25,35 +25,31 @@ func (c *exportCheck) checkMessage(e ExportMessage) error {
 		}
 		delete(c.openers, e.Seq)
 	}
-	if err := c.checkShared(e, m.TurnID); err != nil {
-		return err
+	if h := c.header; h.Session.Parent != "" && e.Seq == h.Session.ForkSeq && e.Hash != h.ForkHash {
+		return fmt.Errorf("message %d is not the fork point that the header names", e.Seq)
 	}
 	c.head = head
-	c.hashes = append(c.hashes, head.Hash)
 	return c.follow(m)
 }
 
-// checkShared keeps the past that a fork shares apart from what is its own.
-func (c *exportCheck) checkShared(e ExportMessage, turnID string) error {
-	h := c.header
-	at := h.Session.ForkSeq
-	switch {
-	case h.Session.Parent == "":
-		return nil
-	case (e.Seq <= at) != (c.turns[turnID].record.MessageSeq <= at):
-		return fmt.Errorf("message %d and its turn %s are not on the same side of the fork point %d", e.Seq, turnID, at)
-	case e.Seq == at && (e.Hash != h.ForkHash || turnID != h.ForkTurn):
-		return fmt.Errorf("message %d is not the fork point that the header names", e.Seq)
-	}
-	return nil
-}
-
+// restore returns the message that a line stands for. Its size is checked before a blob is loaded.
 func (c *exportCheck) restore(e ExportMessage) (m turn.Message, err error) {
 	m = e.Message
-	if len(m.ToolCalls) > 0 || (m.Text != "" && e.TextBlob != "") {
+	switch {
+	case len(m.ToolCalls) > 0 || (m.Text != "" && e.TextBlob != ""):
 		return m, errors.New("the message has its calls or its text in two places")
+	case len(e.Calls) > MaxCalls:
+		return m, fmt.Errorf("the message has %d calls; the maximum is %d", len(e.Calls), MaxCalls)
 	}
-	if err := errors.Join(c.known(e.TextBlob), c.media(m.Media), badWord("outcome", m.Outcome)); err != nil {
+	size, named := int64(len(m.Text))+c.blobs[e.TextBlob], []string{e.TextBlob}
+	for _, call := range e.Calls {
+		size += int64(len(call.ID)+len(call.WireID)+len(call.Tool)+len(call.Arguments)) + c.blobs[call.ArgumentsBlob]
+		named = append(named, call.ArgumentsBlob)
+	}
+	if size > MaxBlobBytes {
+		return m, fmt.Errorf("the message is %d bytes; the maximum is %d", size, MaxBlobBytes)
+	}
+	if err := errors.Join(c.take(named...), c.media(m.Media), badWord("outcome", m.Outcome)); err != nil {
 		return m, err
 	}
 	if e.TextBlob != "" {
@@ -63,12 +59,7 @@ func (c *exportCheck) restore(e ExportMessage) (m turn.Message, err error) {
 		}
 		m.Text = string(b)
 	}
-	m.ToolCalls, err = RestoreCalls(e.Calls, func(hash string) ([]byte, error) {
-		if err := c.known(hash); err != nil {
-			return nil, err
-		}
-		return c.blob(hash)
-	})
+	m.ToolCalls, err = RestoreCalls(e.Calls, c.blob)
 	return m, err
 }
 
@@ -91,52 +82,52 @@ func (c *exportCheck) follow(m turn.Message) error {
 	return nil
 }
 
-func (c *exportCheck) checkInference(e ExportInference) error {
-	if c.turns[e.Key.Turn] == nil || e.Key.Step < 1 || e.Attempt < 1 {
-		return fmt.Errorf("there is no step %d, attempt %d of turn %q", e.Key.Step, e.Attempt, e.Key.Turn)
+// ofTurn returns an error if no line has brought the turn.
+func (c *exportCheck) ofTurn(id string) error {
+	if c.turns[id] == nil {
+		return fmt.Errorf("it belongs to turn %q, which the export does not have", Preview(id, 64))
 	}
-	if e.Settled != (len(e.Stored) > 0 || e.StoredBlob != "") {
-		return errors.New("settled and answer do not fit")
-	}
-	if !c.inChain(e.Base) || (e.Settled && !c.inChain(e.Head)) {
-		return errors.New("its base or its head is not in the transcript")
-	}
-	if len(e.Stored) > 0 {
-		if _, err := RestoreAnswer(e.Stored, ""); err != nil {
-			return err
-		}
-	}
-	return errors.Join(c.known(e.StoredBlob, e.RawBlob), badWord("code", e.FailedCode))
+	return nil
 }
 
-func (c *exportCheck) inChain(h turn.Head) bool {
-	return h.Seq >= 1 && h.Seq <= int64(len(c.hashes)) && c.hashes[h.Seq-1] == h.Hash
+func (c *exportCheck) checkInference(e ExportInference) error {
+	return errors.Join(c.ofTurn(e.Key.Turn), c.take(e.StoredBlob, e.RawBlob), badWord("code", e.FailedCode))
 }
 
 func (c *exportCheck) checkCall(e ExportCall) error {
-	if c.turns[e.Turn] == nil {
-		return fmt.Errorf("call %q is of turn %q, which the export does not have", e.Call.ID, e.Turn)
-	}
-	if e.Late {
-		return errors.New("late is no property of the ledger's record")
-	}
-	c.calls[[2]string{e.Turn, e.Call.ID}] = e.Outcome
-	if e.Suspended < 0 || e.Suspended > e.Attempt {
-		return fmt.Errorf("call %s was suspended in attempt %d and has had %d", e.Call.ID, e.Suspended, e.Attempt)
-	}
-	return errors.Join(badName("call", e.Call.ID), badWord("outcome", e.Outcome), badWord("code", e.Code),
-		c.known(e.ArgumentsBlob, e.TextBlob, e.FullBlob), c.media(e.Media))
+	return errors.Join(c.ofTurn(e.Turn), badName("call", e.Call.ID), badWord("outcome", e.Outcome), badWord("code", e.Code),
+		c.take(e.ArgumentsBlob, e.TextBlob, e.FullBlob), c.media(e.Media))
 }
 
 func (c *exportCheck) checkLate(e ExportLate) error {
-	outcome, there := c.calls[[2]string{e.Turn, e.CallID}]
-	if e.Due && (outcome != turn.OutcomeUnknown || e.Outcome == outcome) {
-		return fmt.Errorf("the model is to be told of call %q, of which it knows the outcome", e.CallID)
+	return errors.Join(c.ofTurn(e.Turn), badWord("outcome", e.Outcome), c.take(e.TextBlob, e.FullBlob), c.media(e.Media))
+}
+
+// checkWait checks a request. A part of its arguments is shown; the journal reads the rest from the blob that their
+// hash names.
+func (c *exportCheck) checkWait(e ExportWait) error {
+	shown := int64(len(e.Arguments)) + c.blobs[e.ArgumentsBlob]
+	if shown > turn.WaitArguments {
+		return fmt.Errorf("request %s shows %d bytes of arguments; the maximum is %d", e.ID, shown, turn.WaitArguments)
 	}
-	if !there {
-		return fmt.Errorf("a late result of call %q of turn %q, which the export does not have", e.CallID, e.Turn)
+	named := []string{e.ArgumentsBlob}
+	if e.ArgumentsBytes > shown {
+		named = append(named, e.ArgumentsHash)
 	}
-	return errors.Join(badWord("outcome", e.Outcome), c.known(e.TextBlob, e.FullBlob), c.media(e.Media))
+	if err := c.ofTurn(e.Turn); err != nil {
+		return err
+	}
+	if e.Ruling == nil && c.turns[e.Turn].record.State.Terminal() {
+		return fmt.Errorf("request %s is open and turn %s is over", e.ID, e.Turn)
+	}
+	return errors.Join(badName("request", e.ID), badWord("risk", e.Risk), CheckWait(CleanWait(e.Wait)), c.take(named...))
+}
+
+func (c *exportCheck) checkRule(r turn.SessionRule) error {
+	if c.rules++; c.rules > maxRules {
+		return fmt.Errorf("there are more than %d rules", maxRules)
+	}
+	return badID("tool", r.Tool)
 }
 
 func (c *exportCheck) checkChunk(k turn.Chunk) error {

@@ -1,113 +1,153 @@
 package journal
 
 import (
+	"bufio"
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// maxImportBytes bounds an import, which is first put into a file beside the journal.
-const maxImportBytes = 8 << 30
-
-// errThere ends an import of what is there already; its transaction is taken back.
-var errThere = errors.New("the session is there already")
-
-// Import implements Store. It is one transaction: an import that is refused leaves nothing.
+// Import implements Store. The file is checked before anything is written, and what is written cannot be seen before the
+// import is complete: see stagedPrefix.
 func (s *DB) Import(ctx context.Context, r io.Reader) (out Imported, err error) {
-	const doing = "importing a session"
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("importing a session: %w", err)
+		}
+	}()
 	f, err := s.spool(ctx, r)
 	if err != nil {
-		return out, fmt.Errorf("%s: %w", doing, err)
+		return out, err
 	}
 	defer f.Close()
-	err = s.write(ctx, doing, func(t *tx) error {
-		if _, err := f.Seek(0, io.SeekStart); err != nil { // it may not be the first run
-			return err
-		}
-		im := importer{tx: t, at: time.Now(), turns: map[string]int64{}, shared: map[string]bool{}, chunked: map[string]bool{}}
-		for l, err := range ReadExport(f, t.getBlob) {
-			if err == nil {
-				err = ctx.Err()
-			}
-			if err != nil {
-				return err
-			}
-			if err := im.line(l); err != nil {
-				return fmt.Errorf("line %d: %w", l.Number, err)
-			}
-		}
-		out, err = im.done()
-		if err == nil && im.there {
-			return errThere
-		}
-		return err
-	})
-	if errors.Is(err, errThere) {
-		return out, nil
+	if err := s.dropLeft(ctx); err != nil {
+		return out, err
 	}
-	return out, err
-}
-
-// spool copies r into a file without a name, so that a slow reader does not hold the journal's write lock.
-func (s *DB) spool(ctx context.Context, r io.Reader) (*os.File, error) {
-	f, err := os.CreateTemp(s.db.TempDir(), ".import-*")
-	if err != nil {
-		return nil, err
+	im := importer{
+		db: s, at: time.Now(), staged: stagedPrefix + rand.Text() + ":",
+		turns: map[string]int64{}, shared: map[string]bool{},
 	}
-	err = os.Remove(f.Name())
-	if err == nil {
-		var n int64
-		n, err = io.Copy(f, io.LimitReader(ctxReader{ctx, r}, maxImportBytes+1))
-		if n > maxImportBytes {
-			err = fmt.Errorf("it has more than %d bytes", int64(maxImportBytes))
-		}
+	err = im.run(ctx, f)
+	if (err != nil || im.there) && im.session != 0 {
+		err = errors.Join(err, s.dropStaged(context.WithoutCancel(ctx), im.session))
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return out, err
 	}
-	return f, nil
-}
-
-type ctxReader struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (r ctxReader) Read(p []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return r.r.Read(p)
+	return im.result(ctx)
 }
 
 type importer struct {
-	*tx
-	at      time.Time
-	header  ExportHeader
-	rules   []turn.SessionRule // which are told, and not written
-	there   bool               // the journal has the session: lines are checked and not written
-	session int64
-	turns   map[string]int64
-	forkSeq int64           // up to which the journal has the session's past; 0 where it is imported whole
-	shared  map[string]bool // turns of that past, which are not written
-	chunked map[string]bool // turns that have chunks
+	*tx      // that is under way
+	db       *DB
+	at       time.Time
+	staged   string // what the session and its turns are called until the import is complete
+	header   ExportHeader
+	rules    []turn.SessionRule // which are told, and not written
+	there    bool               // the journal has the session
+	session  int64
+	turns    map[string]int64
+	forkSeq  int64           // up to which the journal has the session's past; 0 if it is imported whole
+	shared   map[string]bool // turns of that past, which are not written
+	withheld []Withheld
+}
+
+// The most that one transaction of an import writes; a line can be longer.
+const (
+	importLines = 200
+	importBytes = 1 << 20
+)
+
+func (im *importer) run(ctx context.Context, f *spooled) error {
+	lines := lineReader{r: bufio.NewReaderSize(f.from(0), 64<<10)}
+	first, err := lines.next()
+	if err != nil {
+		return err
+	}
+	im.header = *first.Header
+	if err := im.write(ctx, im.open); err != nil || im.there {
+		return err
+	}
+	for {
+		batch, err := im.batch(&lines)
+		if err != nil {
+			return err
+		}
+		if len(batch) == 0 {
+			break
+		}
+		if err := im.write(ctx, func() error { return im.lines(batch) }); err != nil {
+			return err
+		}
+	}
+	if err := im.db.read(ctx, "reading the permissions", im.withhold); err != nil {
+		return err
+	}
+	return im.write(ctx, im.publish)
+}
+
+// write runs a part of the import in one transaction.
+func (im *importer) write(ctx context.Context, part func() error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return im.db.write(ctx, "writing the session", func(t *tx) error {
+		im.tx = t
+		return part()
+	})
+}
+
+// batch returns the next lines. Blobs are encoded here, outside of a transaction.
+func (im *importer) batch(lines *lineReader) (batch []Line, err error) {
+	for from := lines.offset; len(batch) < importLines && lines.offset-from < importBytes; {
+		l, err := lines.next()
+		if errors.Is(err, io.EOF) {
+			return batch, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if b := l.Blob; b != nil {
+			b.encoding, b.kept = encode(b.MediaType, b.Bytes)
+		}
+		if l.Rule != nil {
+			im.rules = append(im.rules, *l.Rule)
+		}
+		batch = append(batch, l)
+	}
+	return batch, nil
+}
+
+// lines writes a batch, unless a run of this transaction that seemed to be lost has written it. Until the import is
+// complete, the session's turns are the number of lines that were written.
+func (im *importer) lines(batch []Line) error {
+	var written int64
+	if err := im.row(`SELECT turns FROM sessions WHERE id = ?`, im.session).Scan(&written); err != nil {
+		return err
+	}
+	if written >= batch[0].Number {
+		return nil
+	}
+	for _, l := range batch {
+		if err := im.line(l); err != nil {
+			return fmt.Errorf("line %d: %w", l.Number, err)
+		}
+	}
+	return im.exec(`UPDATE sessions SET turns = ? WHERE id = ?`, batch[len(batch)-1].Number, im.session)
 }
 
 func (im *importer) line(l Line) error {
 	switch {
-	case l.Header != nil:
-		return im.open(*l.Header)
-	case l.Blob != nil: // also where the session is there: the check of the hash chain reads them
-		_, err := im.putBlob(l.Blob.MediaType, l.Blob.Bytes)
-		return err
-	case im.there || im.skips(l):
+	case l.Blob != nil:
+		return im.exec(insertBlob, l.Blob.Hash, l.Blob.MediaType, len(l.Blob.Bytes), l.Blob.encoding, l.Blob.kept)
+	case im.skips(l):
 		return nil
 	case l.Turn != nil:
 		return im.turn(*l.Turn)
@@ -121,64 +161,124 @@ func (im *importer) line(l Line) error {
 		return im.late(*l.Late)
 	case l.Wait != nil:
 		return im.request(*l.Wait)
-	case l.Rule != nil:
-		im.rules = append(im.rules, *l.Rule)
 	case l.Chunk != nil:
 		return im.chunk(*l.Chunk)
 	}
 	return nil
 }
 
-// open inserts the session, or finds that it is there and as long as the export at least.
-func (im *importer) open(h ExportHeader) (err error) {
-	im.header = h
+// open inserts the staged session, unless the journal has the session.
+func (im *importer) open() error {
+	h := im.header
 	if err := checkTenant(h.Tenant); err != nil {
 		return err
 	}
-	if err := im.lockSession(h.Session.ID); err != nil {
+	n, err := im.find()
+	if im.there = n != 0; err != nil || im.there {
 		return err
 	}
-	var tenant string
-	err = im.row(`SELECT id, tenant FROM sessions WHERE session_id = ?`, h.Session.ID).Scan(&im.session, &tenant)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return im.insert(h)
-	case err == nil && tenant != h.Tenant:
-		return fmt.Errorf("session %q: %w", h.Session.ID, ErrTaken)
-	case err != nil:
+	err = im.row(`SELECT id FROM sessions WHERE session_id = ?`, im.staged).Scan(&im.session)
+	if !errors.Is(err, sql.ErrNoRows) { // a run of this transaction that seemed to be lost was not
 		return err
 	}
-	p, err := im.point(im.session, h.Session.Head.Seq)
-	if ignoreNoRows(err) != nil {
-		return err
-	}
-	if p.hash != h.Session.Head.Hash {
-		return fmt.Errorf("the journal has session %q with another transcript: import it into another journal: %w", h.Session.ID, ErrConflict)
-	}
-	im.there = true
-	return nil
-}
-
-func (im *importer) insert(h ExportHeader) error {
-	s := h.Session
 	parent, err := im.past(h)
 	if err != nil {
 		return err
 	}
+	im.forkSeq = 0
 	if parent != 0 {
 		if err := im.checkDepth(parent); err != nil {
 			return err
 		}
-		im.forkSeq = s.ForkSeq
+		im.forkSeq = h.Session.ForkSeq
 	}
 	err = im.row(`INSERT INTO sessions (session_id, tenant, agent, parent, fork_seq, head_seq, head_hash, turns, first_text, created_at, updated_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`, s.ID, h.Tenant, s.Agent, numberOrNull(parent), numberOrNull(im.forkSeq),
-		s.Head.Seq, s.Head.Hash, s.Turns, Preview(s.FirstText, firstTextBytes), nanos(notAfter(s.CreatedAt, im.at)), nanos(notAfter(s.UpdatedAt, im.at))).Scan(&im.session)
+		VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?) RETURNING id`, im.staged, stagedTenant, h.Session.Agent, numberOrNull(parent),
+		numberOrNull(im.forkSeq), h.Session.Head.Seq, h.Session.Head.Hash, Preview(h.Session.FirstText, firstTextBytes),
+		nanos(im.at), nanos(im.at)).Scan(&im.session)
 	if err != nil {
 		return err
 	}
-	im.changed[Topic{Session: s.ID}] = true
 	return im.insertMark(im.session, ImportMark(im.at))
+}
+
+// find returns the session of the export's name, 0 if there is none. It returns an error unless that session begins with
+// the export's transcript.
+func (im *importer) find() (session int64, err error) {
+	s := im.header.Session
+	if err := im.lockSession(s.ID); err != nil {
+		return 0, err
+	}
+	var tenant string
+	err = im.row(`SELECT id, tenant FROM sessions WHERE session_id = ?`, s.ID).Scan(&session, &tenant)
+	if err != nil {
+		return 0, ignoreNoRows(err)
+	}
+	if tenant != im.header.Tenant {
+		return 0, fmt.Errorf("session %q: %w", s.ID, ErrTaken)
+	}
+	p, err := im.point(session, s.Head.Seq)
+	if ignoreNoRows(err) != nil {
+		return 0, err
+	}
+	if p.hash != s.Head.Hash {
+		return 0, fmt.Errorf("the journal has session %q with another transcript: import it into another journal: %w", s.ID, ErrConflict)
+	}
+	return session, nil
+}
+
+// publish gives the session and its turns their names, and ends the turn that was running when the session was exported,
+// with its open calls, requests and continuations.
+func (im *importer) publish() error {
+	n, err := im.find()
+	if err != nil || n == im.session { // the same: a run of this transaction that seemed to be lost was not
+		return err
+	}
+	if im.there = n != 0; im.there {
+		return nil
+	}
+	s := im.header.Session
+	err = im.exec(`UPDATE turns SET turn_id = substr(turn_id, ?1),
+		pruned = NOT EXISTS (SELECT 1 FROM chunks c WHERE c.turn = turns.id AND c.idx = 0 AND c.kind <> ?2) WHERE session = ?3`,
+		len(im.staged)+1, string(turn.ChunkTurnCompleted), im.session)
+	if err != nil {
+		return err
+	}
+	err = im.exec(`UPDATE sessions SET session_id = ?1, tenant = ?2, turns = (SELECT count(*) FROM turns WHERE session = ?3), created_at = ?4,
+		updated_at = ?5 WHERE id = ?3`, s.ID, im.header.Tenant, im.session, nanos(notAfter(s.CreatedAt, im.at)), nanos(notAfter(s.UpdatedAt, im.at)))
+	if err != nil {
+		return err
+	}
+	sc := scope{session: im.session, sessionID: s.ID, head: s.Head}
+	if _, err := im.closeUnfinished(&sc, ImportedMessage, im.at); err != nil {
+		return err
+	}
+	im.changed[Topic{Session: s.ID}] = true
+	for id := range im.turns {
+		im.changed[Topic{Turn: id}] = true
+	}
+	return nil
+}
+
+// result returns what was imported.
+func (im *importer) result(ctx context.Context) (out Imported, err error) {
+	out = Imported{Known: im.there, Withheld: im.withheld}
+	if im.there {
+		out.Withheld = nil
+	}
+	err = im.db.read(ctx, "reading the session", func(q querier) error {
+		var err error
+		if out.Session, err = q.session(im.header.Session.ID); err != nil {
+			return err
+		}
+		n, err := q.sessionRow(im.header.Session.ID)
+		if err != nil {
+			return err
+		}
+		out.Mark, err = q.marked(n)
+		return err
+	})
+	return out, err
 }
 
 // notAfter returns the earlier of t and now: an export may say any time.
@@ -187,29 +287,6 @@ func notAfter(t, now time.Time) time.Time {
 		return now
 	}
 	return t
-}
-
-// done ends the turn that was running when the session was exported, with its open calls, waits and continuations, and
-// returns what was imported.
-func (im *importer) done() (out Imported, err error) {
-	out.Known = im.there
-	if !im.there {
-		if out.Withheld, err = im.withheld(); err != nil {
-			return out, err
-		}
-		sc := scope{session: im.session, sessionID: im.header.Session.ID, head: im.header.Session.Head}
-		if _, err := im.closeUnfinished(&sc, ImportedMessage, im.at); err != nil {
-			return out, err
-		}
-		if err := im.countTurns(); err != nil {
-			return out, err
-		}
-	}
-	if out.Session, err = im.tx.session(im.header.Session.ID); err != nil {
-		return out, err
-	}
-	out.Mark, err = im.marked(im.session)
-	return out, err
 }
 
 func null(s string) sql.NullString { return sql.NullString{String: s, Valid: s != ""} }
@@ -241,8 +318,9 @@ func (im *importer) turn(t ExportTurn) error {
 	}
 	var n int64
 	err = im.row(`INSERT INTO turns (turn_id, session, workflow_id, run_id, agent, message_id, message_seq, config, config_blob, state, reason, code,
-		message, answer, usage, steps, calls, started_at, ended_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
-		t.ID, im.session, t.WorkflowID, t.RunID, t.Agent, t.MessageID, t.MessageSeq, jsonColumn(t.Pins), null(t.PinsBlob),
+		message, answer, usage, steps, calls, started_at, ended_at, pruned) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, TRUE)
+		RETURNING id`, // TRUE: nothing prunes it before it is published
+		im.staged+t.ID, im.session, t.WorkflowID, t.RunID, t.Agent, t.MessageID, t.MessageSeq, jsonColumn(t.Pins), null(t.PinsBlob),
 		string(t.State), string(t.Reason), string(t.Code), t.Message, t.Answer, string(usage), t.Steps, t.Calls,
 		nanos(t.StartedAt), sql.NullInt64{Int64: nanos(t.EndedAt), Valid: t.State.Terminal()}).Scan(&n)
 	im.turns[t.ID] = n

@@ -7,7 +7,7 @@ import (
 // past returns the session of this journal, and of the export's tenant, that has the past which an exported fork shares, 0 where none has or the
 // export is of no fork: the one that was forked, or whichever has the turn of the fork point.
 func (im *importer) past(h ExportHeader) (int64, error) {
-	if h.Session.Parent == "" {
+	if h.Session.Parent == "" || h.ForkHash == "" {
 		return 0, nil
 	}
 	for _, where := range [][2]string{
@@ -54,22 +54,18 @@ func (im *importer) skips(l Line) bool {
 	return false
 }
 
-// countTurns counts the session's turns. Of a fork that became a session of its own, those of its past are its own now.
-func (im *importer) countTurns() error {
-	return im.exec(`UPDATE sessions SET turns = (SELECT count(*) FROM turns WHERE session = ?1) WHERE id = ?1`, im.session)
-}
-
-// withheld returns the export's rules, and the approvals that its running turn waits for or has not used.
-func (im *importer) withheld() (out []Withheld, err error) {
+// withhold finds the export's rules, and the approvals that its running turn waits for or has not used.
+func (im *importer) withhold(q querier) error {
 	const ofSession = `w.turn IN (SELECT id FROM turns WHERE session = ?)`
+	var out []Withheld
 	for _, r := range im.rules {
 		w := Withheld{Tool: r.Tool, Scope: turn.AlwaysTool, ArgumentsHash: r.ArgumentsHash, By: r.By, At: r.At}
 		if r.ArgumentsHash != "" {
 			w.Scope = turn.AlwaysCall
 			const shownAs = ofSession + ` AND w.tool = ? AND w.arguments_hash = ? ORDER BY w.id LIMIT 1`
-			shown, err := im.requests(shownAs, im.session, r.Tool, r.ArgumentsHash)
+			shown, err := q.requests(shownAs, im.session, r.Tool, r.ArgumentsHash)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			for _, x := range shown {
 				w.Arguments, w.ArgumentsBytes = x.rec.Arguments, x.size
@@ -77,7 +73,7 @@ func (im *importer) withheld() (out []Withheld, err error) {
 		}
 		out = append(out, w)
 	}
-	open, err := im.requests(ofSession+` AND t.ended_at IS NULL AND w.kind = ? AND (w.status = '' OR w.allowed)
+	open, err := q.requests(ofSession+` AND t.ended_at IS NULL AND w.kind = ? AND (w.status = '' OR w.allowed)
 		AND NOT EXISTS (SELECT 1 FROM calls c WHERE c.turn = w.turn AND c.call_id = w.request_id AND c.outcome <> '') ORDER BY w.id`,
 		im.session, string(turn.WaitApproval))
 	for _, x := range open {
@@ -90,10 +86,12 @@ func (im *importer) withheld() (out []Withheld, err error) {
 		}
 		out = append(out, w)
 	}
-	return out, err
+	im.withheld = out
+	return err
 }
 
 func (im *importer) request(e ExportWait) error {
+	e.Wait = CleanWait(e.Wait)
 	x := request{rec: e.WaitRecord, arguments: column(e.Arguments, e.ArgumentsBlob), size: e.ArgumentsBytes}
 	if err := im.insertRequest(im.session, im.turns[e.Turn], &x); err != nil || e.Ruling == nil {
 		return err
@@ -101,15 +99,7 @@ func (im *importer) request(e ExportWait) error {
 	return im.rule(&x, *e.Ruling)
 }
 
-// chunk inserts a chunk. A turn whose first one is its end has lost the others.
 func (im *importer) chunk(c turn.Chunk) error {
-	im.changed[Topic{Turn: c.Turn}] = true
-	if !im.chunked[c.Turn] && c.Kind == turn.ChunkTurnCompleted {
-		if err := im.exec(`UPDATE turns SET pruned = TRUE WHERE id = ?`, im.turns[c.Turn]); err != nil {
-			return err
-		}
-	}
-	im.chunked[c.Turn] = true
 	return im.exec(`INSERT INTO chunks (turn, idx, step, attempt, kind, at, text, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
 		im.turns[c.Turn], c.Index, c.Step, c.Attempt, string(c.Kind), nanos(c.At), c.Text, jsonColumn(c.Data))
 }

@@ -50,8 +50,9 @@ func ImportMark(at time.Time) Mark {
 }
 
 // ReadExport yields the lines of an export and checks each before it yields it: its size, shape and place, the chain
-// of sums, the transcript's hash chain up to the header's head, results in request order, chunks without gaps. The
-// first error, which names the line, ends it; whoever stores the lines must then take all of them back.
+// of sums, the transcript's hash chain up to the header's head, results in request order, chunks without gaps, and the
+// sizes of what the lines take from blobs (see MaxCalls). The first error, which names the line, ends it; the lines
+// before it must not be used then.
 //
 // blob loads the content of a blob line that was yielded before.
 func ReadExport(r io.Reader, blob func(hash string) ([]byte, error)) iter.Seq2[Line, error] {
@@ -64,6 +65,7 @@ func ReadExport(r io.Reader, blob func(hash string) ([]byte, error)) iter.Seq2[L
 				return
 			}
 			if err == nil {
+				check.read = lines.offset
 				err = check.line(l)
 			}
 			if errors.Is(err, io.EOF) {
@@ -91,11 +93,13 @@ const (
 type lineReader struct {
 	r      *bufio.Reader
 	number int64
+	offset int64 // of the next line, in bytes
 	sum    string
 }
 
 func (lr *lineReader) next() (l Line, err error) {
 	lr.number++
+	at := lr.offset
 	text, err := lr.read()
 	if err != nil {
 		return l, err
@@ -116,7 +120,7 @@ func (lr *lineReader) next() (l Line, err error) {
 	if lr.sum = lineSum(lr.sum, l); lr.sum != want {
 		return l, errors.New("its sum does not fit: this line, or its place in the file, was changed")
 	}
-	l.Number = lr.number
+	l.Number, l.offset = lr.number, at
 	return l, nil
 }
 
@@ -157,6 +161,7 @@ func (lr *lineReader) read() ([]byte, error) {
 		case err != nil && !errors.Is(err, io.EOF):
 			return nil, fmt.Errorf("reading: %w", err)
 		default:
+			lr.offset += int64(len(line))
 			return bytes.TrimRight(line, "\r\n"), nil
 		}
 	}

@@ -135,18 +135,18 @@ func (s *DB) Sessions(ctx context.Context, limit int) ([]SessionRecord, error) {
 
 // SessionsOf implements Store.
 func (s *DB) SessionsOf(ctx context.Context, tenant string, limit int) ([]SessionRecord, error) {
-	return s.sessions(ctx, `WHERE s.tenant = ? `, tenant, limit)
+	return s.sessions(ctx, `AND s.tenant = ? `, tenant, limit)
 }
 
-// sessions lists those that where names, the latest first. The last argument is the most that are listed.
-func (s *DB) sessions(ctx context.Context, where string, args ...any) (out []SessionRecord, err error) {
+// sessions lists those that the condition and names, the latest first. The last argument is the most that are listed.
+func (s *DB) sessions(ctx context.Context, and string, args ...any) (out []SessionRecord, err error) {
 	err = s.read(ctx, "listing the sessions", func(q querier) error {
 		out = nil
 		return q.each(func(rows *sql.Rows) error {
 			r, err := scanSession(rows.Scan)
 			out = append(out, r)
 			return err
-		}, sessionQuery+where+`ORDER BY s.updated_at DESC, s.id DESC LIMIT ?`, args...)
+		}, sessionQuery+`WHERE `+published+` `+and+`ORDER BY s.updated_at DESC, s.id DESC LIMIT ?`, args...)
 	})
 	return out, err
 }

@@ -178,7 +178,7 @@ func (s *DB) WaitingOf(ctx context.Context, tenant string, limit int) ([]WaitRec
 
 func (s *DB) pending(ctx context.Context, where string, args ...any) (out []WaitRecord, err error) {
 	err = s.read(ctx, "listing what is waited for", func(q querier) error {
-		list, err := q.requests(where, args...)
+		list, err := q.requests(published+` AND `+where, args...)
 		if err != nil {
 			return err
 		}

@@ -201,12 +201,6 @@ func importForged(t T, open func() journal.Store) {
 			}
 			return []journal.Line{*l}
 		},
-		"an approval of other arguments than were shown": func(l *journal.Line) []journal.Line {
-			if l.Wait != nil && l.Wait.Ruling != nil {
-				l.Wait.Ruling.ArgumentsHash = journal.HashOf([]byte("others"))
-			}
-			return []journal.Line{*l}
-		},
 		"a rule for a tool without end": func(l *journal.Line) []journal.Line {
 			if l.Rule != nil {
 				l.Rule.Tool = strings.Repeat("x", journal.MaxIDBytes+1)
