@@ -210,6 +210,26 @@ func TestResourcesAreNotKept(t *testing.T) {
 	assert.Less(t, usageNow().heap-before, 48<<20)
 }
 
+// Nor what it has listed.
+func TestPagesOfAListAreNotKept(t *testing.T) {
+	answers, lists := modern(func() string { return "" }), 0
+	answers["tools/list"] = func(w http.ResponseWriter, r *http.Request, id string) {
+		next := ""
+		if lists++; lists < 20 {
+			next = fmt.Sprintf(`"nextCursor":"c%d",`, lists)
+		}
+		result(`{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[],`+next+
+			`"_meta":{"x":[{"a":0}`+strings.Repeat(`,{"a":0}`, 20_000)+`]}}`)(w, r, id)
+	}
+	h := newHTTPHost(t, toolbox.Options{}, evilServer(t, answers))
+	runtime.GC()
+	before := usageNow().heap
+	catalogue(t, h, "web")
+	assert.Equal(t, 20, lists)
+	runtime.GC()
+	assert.Less(t, usageNow().heap-before, 48<<20)
+}
+
 // A server cannot say that its list of tools is good for a day.
 func TestAListIsAskedForAgainWhateverItsServerSays(t *testing.T) {
 	var lists atomic.Int32

@@ -43,14 +43,23 @@ type offer struct {
 	outputs   map[string]any  // their output schemas, by the same names
 }
 
-// fresh is sending middleware that has the SDK ask for each list of tools, whatever the server says of the last one.
-func fresh(next mcp.MethodHandler) mcp.MethodHandler {
+// lean is sending middleware that takes away what this program does not use of the results that the SDK keeps until the
+// connection ends. It has the SDK ask for each list of tools, whatever the server says of the last one.
+func lean(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		result, err := next(ctx, method, req)
-		if list, ok := result.(*mcp.ListToolsResult); ok && list != nil {
-			list.TTLMs = 0
+		if err != nil {
+			return result, err
 		}
-		return result, err
+		switch r := result.(type) {
+		case *mcp.ListToolsResult:
+			r.Meta, r.TTLMs = nil, 0
+		case *mcp.InitializeResult:
+			r.Meta, r.Instructions = nil, ""
+		case *mcp.DiscoverResult:
+			r.Meta, r.Instructions = nil, ""
+		}
+		return result, nil
 	}
 }
 

@@ -39,7 +39,7 @@ func (d *httpDialer) dial(context.Context, string) (*link, error) {
 	if d.tokens != nil {
 		way = &bearer{base: base, tokens: d.tokens}
 	}
-	m := newMeter(d.total, d.opts.MaxFrameBytes)
+	m := newMeter(d.server.ID, d.total, d.opts.MaxFrameBytes)
 	way = &headerRoundTripper{base: way, dialer: d, meter: m}
 	client := &http.Client{Transport: way, CheckRedirect: d.guard.checkRedirect}
 	kept := &keptTransport{inner: d.transport(client)}

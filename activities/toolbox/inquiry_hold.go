@@ -29,7 +29,7 @@ func (s *session) client() *mcp.Client {
 		opts.ElicitationHandler = s.held
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "everturn", Version: "1"}, opts)
-	client.AddSendingMiddleware(s.owner.modest, s.owner.shielded, fresh)
+	client.AddSendingMiddleware(s.owner.modest, s.owner.shielded, lean)
 	client.AddReceivingMiddleware(s.owner.shielded, refuseSampling, complete)
 	return client
 }

@@ -62,7 +62,7 @@ func (d *stdioDialer) dial(_ context.Context, tenant string) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := newMeter(d.total, d.opts.MaxFrameBytes)
+	m := newMeter(d.server.ID, d.total, d.opts.MaxFrameBytes)
 	out := newStream(m.dropped, m)
 	p, err := d.spawner.Start(stdio.Command{
 		Path: file, Args: d.server.Args, Env: tenantEnv(d.env, tenant), Dir: d.server.Dir,

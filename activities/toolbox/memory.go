@@ -12,7 +12,7 @@ import (
 const (
 	valueBytes   = 256
 	largeMessage = 256 << 10 // a connection has one message above this read at a time
-	maxLarge     = 64 << 20  // answers above it that are worked on, of all servers of the worker together
+	maxLarge     = 32 << 20  // answers above it that are worked on, of all servers of the worker together
 )
 
 // memory is what large answers may take of the worker.

@@ -93,6 +93,7 @@ func (b *bucket) keep(n int) { b.tokens = min(b.tokens, b.burst+float64(n)) }
 // goroutine of its own and queues without limit: over stdio at the connection (watchedConn), over HTTP and SSE at the
 // requests and their bodies (metered). A nil meter has no bounds.
 type meter struct {
+	server     string
 	total      *totals
 	frameBytes int             // the largest message, which each request of ours may bring
 	dropped    context.Context // ends, with an *Excess as its cause, when a bound is exceeded
@@ -105,9 +106,9 @@ type meter struct {
 	replies, unsent                   int
 }
 
-func newMeter(total *totals, frameBytes int) *meter {
+func newMeter(server string, total *totals, frameBytes int) *meter {
 	m := &meter{
-		total: total, frameBytes: frameBytes, large: make(chan struct{}, 1), open: map[jsonrpc.ID]context.Context{},
+		server: server, total: total, frameBytes: frameBytes, large: make(chan struct{}, 1), open: map[jsonrpc.ID]context.Context{},
 		messages: newBucket(messageRate, messageBurst), requests: newBucket(requestRate, requestBurst),
 		bytes: newBucket(byteRate, byteBurst), stderr: newBucket(stderrRate, stderrBurst),
 	}
@@ -395,7 +396,8 @@ func (s *stream) whole() {
 	s.unfinished = 0
 }
 
-// Bounds for all servers of a worker together. The connection that buffers most is dropped, unless it is below fairBuffered.
+// Bounds for all servers of a worker together. Of the server that buffers most, the connection that buffers most is dropped,
+// unless it is below fairBuffered.
 const (
 	maxBuffered  = 256 << 20 // bytes of unfinished messages
 	fairBuffered = 1 << 20
@@ -433,9 +435,13 @@ func (t *totals) add(m *meter, n int64) *meter {
 	if n <= 0 || t.buffered <= maxBuffered {
 		return nil
 	}
+	servers := map[string]int64{}
+	for other, held := range t.held {
+		servers[other.server] += held
+	}
 	most := m
 	for other, held := range t.held {
-		if held > t.held[most] {
+		if a, b := servers[other.server], servers[most.server]; a > b || a == b && held > t.held[most] {
 			most = other
 		}
 	}

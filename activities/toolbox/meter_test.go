@@ -3,6 +3,7 @@ package toolbox
 import (
 	"context"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -15,7 +16,7 @@ import (
 )
 
 // newTestMeter makes the meter of one of several connections.
-func newTestMeter(total *totals) *meter { return newMeter(total, 16<<20) }
+func newTestMeter(total *totals) *meter { return newMeter("srv", total, 16<<20) }
 
 // requestID is the ID of request number n.
 func requestID(t *testing.T, n int) jsonrpc.ID {
@@ -107,6 +108,24 @@ func TestTheConnectionThatBuffersMostIsDropped(t *testing.T) {
 	require.NotNil(t, hoarder.excess())
 	assert.Equal(t, BoundBuffered, hoarder.excess().Bound)
 	require.Error(t, (&stream{m: hoarder}).bytes(1))
+}
+
+// A server cannot have another one dropped by having many connections.
+func TestAConnectionOfTheServerThatBuffersMostIsDropped(t *testing.T) {
+	total := newTotals()
+	var hoarder []*meter
+	for range 63 {
+		m := newMeter("hoarder", total, 16<<20)
+		hoarder = append(hoarder, m)
+		require.NoError(t, (&stream{m: m}).bytes(4<<20))
+	}
+	honest := newMeter("honest", total, 16<<20)
+	large := stream{m: honest}
+	for range 4 {
+		require.NoError(t, large.bytes(2<<20))
+	}
+	assert.Nil(t, honest.excess())
+	assert.True(t, slices.ContainsFunc(hoarder, func(m *meter) bool { return m.excess() != nil }))
 }
 
 func TestHTTPRequestsOfAllServersAreBounded(t *testing.T) {

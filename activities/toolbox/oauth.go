@@ -40,8 +40,11 @@ type issued struct {
 	past   []string
 }
 
-// maxPastTokens bounds the tokens that are looked for in what a server says: they expire.
-const maxPastTokens = 16
+// Bounds on the tokens that are looked for in what a server says: they expire.
+const (
+	maxPastTokens     = 16
+	maxPastTokenBytes = 32 << 10
+)
 
 // newTokens asks for tokens under a guard of its own, made from the same networks.
 func newTokens(s Server, redact redactor) (*tokens, error) {
@@ -131,10 +134,13 @@ func (i *issued) remember(tokens ...string) {
 		i.redact.learn(t)
 		i.past = append(i.past, t)
 	}
-	if over := len(i.past) - maxPastTokens; over > 0 {
-		i.redact.unlearn(i.past[:over]...)
-		i.past = slices.Clone(i.past[over:])
+	over, size := len(i.past), 0
+	for over > 0 && len(i.past)-over < maxPastTokens && size+len(i.past[over-1]) <= maxPastTokenBytes {
+		over--
+		size += len(i.past[over])
 	}
+	i.redact.unlearn(i.past[:over]...)
+	i.past = slices.Delete(i.past, 0, over)
 }
 
 func authorised(req *http.Request, token *oauth2.Token) *http.Request {

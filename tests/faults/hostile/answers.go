@@ -50,7 +50,7 @@ var answers = map[string]func(http.ResponseWriter, request){
 		}
 	},
 	"results": func(w http.ResponseWriter, req request) {
-		text := strings.Repeat("ab ", 5*mib)
+		text := fmt.Sprintf("poked %s ", req.Params.Arguments.Text) + strings.Repeat("ab ", 5*mib)
 		time.Sleep(time.Until(time.Now().Truncate(together).Add(together)))
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(reply(req, fmt.Sprintf(`{"content":[{"type":"text","text":"%s"}]}`, text))) // the host may be gone
