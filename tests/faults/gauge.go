@@ -14,8 +14,8 @@ import (
 const (
 	// An answer of a provider may have 32 MB, of which there are several copies while it is read.
 	boundResident, bombResident = 200 << 20, 400 << 20
-	// Results of 64 MB are worked on at once, with several copies of each, and up to 16 wait to be read.
-	resultsResident = 900 << 20
+	// Results of 32 MB are worked on at once, with several copies of each.
+	resultsResident = 450 << 20
 	boundFiles      = 300
 	// boundShare is the largest share of one processor in the second half of an attack, ordinary work included: by then
 	// the worker must have got rid of its attacker.

@@ -42,7 +42,9 @@ func attacks() []point {
 		attacked("attack_line", "an MCP server answers with a line of 15 MB that is no field of an event", attack{kind: "line", http: true, calls: 8}),
 		attacked("attack_headers", "an MCP server answers with 9 MB of headers", attack{kind: "headers", http: true, calls: 8, kept: true}),
 		attacked("attack_error", "an MCP server answers with an error and a GB of events", attack{kind: "error", http: true, calls: 8, kept: true}),
-		attacked("attack_results", "an MCP server answers 16 calls at once with 15 MB each", attack{kind: "results", http: true, calls: 16, kept: true, resident: resultsResident}),
+		attacked("attack_results", "an MCP server answers 8 calls at once with 15 MB each", attack{
+			kind: "results", http: true, calls: 8, kept: true, resident: resultsResident, lasts: 12 * time.Second,
+		}),
 	}, append(bombs(), forged())...)
 }
 
@@ -50,9 +52,10 @@ func attacks() []point {
 type attack struct {
 	kind     string // see tests/faults/hostile
 	http     bool
-	calls    int   // that the target makes at once; 0: one
-	kept     bool  // its connection need not be dropped
-	resident int64 // the most memory that the worker may take; 0: boundResident
+	calls    int           // that the target makes at once; 0: one
+	kept     bool          // its connection need not be dropped
+	resident int64         // the most memory that the worker may take; 0: boundResident
+	lasts    time.Duration // 0: attackFor
 }
 
 // attacked makes a point at which an MCP server attacks the worker while other sessions work. The target calls the
@@ -74,7 +77,7 @@ func attacked(name, about string, a attack) point {
 				r.converse(ctx, r.target, true)
 				err := reach(attack, "the attack", r.attackNoted)
 				if err == nil {
-					err = pause(attack, attackFor)
+					err = pause(attack, cmp.Or(a.lasts, attackFor))
 				}
 				return errors.Join(err, os.Remove(r.attackFile()))
 			})
