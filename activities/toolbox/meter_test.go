@@ -180,6 +180,7 @@ func TestTheValuesOfAMessageAreBounded(t *testing.T) {
 		"a long version":                 {said: `{"jsonrpc":"` + strings.Repeat("2", maxEnvelope), over: BoundEnvelope},
 		"a long ID in an event":          {events: true, said: `data: {"id":` + strings.Repeat("1", maxEnvelope), over: BoundEnvelope},
 		"long fields of many messages":   {events: true, said: strings.Repeat(`data: {"id":"`+strings.Repeat("1", maxEnvelope/2)+"\"}\n\n", 4)},
+		"a banner of many parts":         {said: strings.Repeat("a, ", 2000)},
 		"a long result":                  {said: `{"jsonrpc":"2.0","id":1,"result":{"a":"` + strings.Repeat("2", 2*maxEnvelope) + `"}}`},
 		"an unfinished string in a line": {events: true, said: "data: \"\n\ndata: " + deep, over: BoundNesting},
 	} {

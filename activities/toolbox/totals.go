@@ -2,7 +2,9 @@ package toolbox
 
 import (
 	"context"
+	"fmt"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sync/semaphore"
 )
@@ -82,3 +84,70 @@ func (s *share) endAfter(kept <-chan struct{}) {
 		s.end()
 	}()
 }
+
+// Bounds for all servers of a worker together. Of the server that buffers most, the connection that buffers most is dropped,
+// unless it is below fairBuffered.
+const (
+	maxBuffered  = 256 << 20 // bytes of unfinished messages
+	fairBuffered = 1 << 20
+	maxRequests  = 4096 // HTTP requests under way, streams included: each holds a descriptor
+	minRequests  = 256
+)
+
+// totals are shared by all connections of a Host.
+type totals struct {
+	mu       sync.Mutex
+	memory   memory
+	buffered int64
+	held     map[*meter]int64 // the same by connection; none is 0
+	requests chan struct{}    // holds one for each HTTP request under way
+}
+
+// newTotals leaves half of the descriptors that this process may open to everything else.
+func newTotals() *totals {
+	most := maxRequests
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil && uint64(limit.Cur)/2 < maxRequests {
+		most = max(int(limit.Cur/2), minRequests) //nolint:gosec // it is less than maxRequests
+	}
+	return &totals{memory: newMemory(), held: map[*meter]int64{}, requests: make(chan struct{}, most)}
+}
+
+// add notes that m buffers n bytes more. It returns the connection that is to be dropped for all of them, or nil.
+func (t *totals) add(m *meter, n int64) *meter {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buffered += n
+	if t.held[m] += n; t.held[m] == 0 {
+		delete(t.held, m)
+	}
+	if n <= 0 || t.buffered <= maxBuffered {
+		return nil
+	}
+	servers := map[string]int64{}
+	for other, held := range t.held {
+		servers[other.server] += held
+	}
+	most := m
+	for other, held := range t.held {
+		if a, b := servers[other.server], servers[most.server]; a > b || a == b && held > t.held[most] {
+			most = other
+		}
+	}
+	if t.held[most] <= fairBuffered {
+		return nil
+	}
+	return most
+}
+
+// enter waits until one more HTTP request may be made.
+func (t *totals) enter(ctx context.Context) error {
+	select {
+	case t.requests <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for one of %d HTTP requests to MCP servers to end: %w", cap(t.requests), context.Cause(ctx))
+	}
+}
+
+func (t *totals) leave() { <-t.requests }
