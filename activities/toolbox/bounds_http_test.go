@@ -115,6 +115,17 @@ func TestAnswersOverHTTPAreBounded(t *testing.T) {
 	}
 }
 
+// A server that acts on a call and redirects it to itself acts twice at most.
+func TestACallIsRedirectedOnce(t *testing.T) {
+	var acted atomic.Int32
+	h := newHTTPHost(t, toolbox.Options{}, evilServer(t, map[string]handler{"tools/call": func(w http.ResponseWriter, r *http.Request, _ string) {
+		acted.Add(1)
+		http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
+	}}))
+	assert.Equal(t, turn.OutcomeUnknown, call(t, h, "mcp/web/t", `{}`).Outcome)
+	assert.Equal(t, int32(2), acted.Load())
+}
+
 // Of an error no more is read than a refusal may have, whatever its media type is.
 func TestTheBodyOfAnErrorIsBounded(t *testing.T) {
 	for _, kind := range []string{"text/event-stream", "application/json", ""} {

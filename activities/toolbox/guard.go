@@ -14,8 +14,11 @@ import (
 	"code.dny.dev/ssrf"
 )
 
-// maxRedirects bounds redirects, which are followed on the same host only.
-const maxRedirects = 3
+// Bounds on redirects, which are followed on the same host only. A server may act on a call before it redirects it.
+const (
+	maxRedirects     = 3
+	maxCallRedirects = 1
+)
 
 // guard decides where the requests for one URL may go. It looks at the address that is dialled, at that moment, because a
 // name can be made to point elsewhere between two looks: to this machine, to its private network, or to the address at
@@ -147,7 +150,7 @@ func (g *guard) opened(addr netip.Addr) bool {
 
 // checkRedirect follows redirects on the same host only, whatever it points to.
 func (g *guard) checkRedirect(req *http.Request, via []*http.Request) error {
-	if len(via) > maxRedirects {
+	if len(via) > maxRedirects || len(via) > maxCallRedirects && callStateOf(req.Context()) != nil {
 		return errors.New("too many redirects")
 	}
 	if err := g.ours(req.URL); err != nil {
