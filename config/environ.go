@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/everturn/everturn/internal/nearest"
 )
 
 // borrowed are other programs' variables by the key that they fill in where the file leaves it open.
@@ -70,12 +72,9 @@ func section(name string) bool {
 }
 
 func unknownVariable(name string, names []string) string {
-	message := "no key of agent.toml has this variable"
-	limit := 4
-	for _, n := range names {
-		if d := edits(name, n); d < limit {
-			limit, message = d, fmt.Sprintf("no key of agent.toml has this variable; did you mean %s?", n)
-		}
+	const message = "no key of agent.toml has this variable"
+	if best := nearest.Name(name, names); best != "" {
+		return message + "; did you mean " + best + "?"
 	}
 	return message
 }
@@ -88,7 +87,7 @@ func (l *loader) flags(overrides map[string]string) {
 		i := slices.IndexFunc(all, func(f field) bool { return f.key == key })
 		if i < 0 {
 			message := fmt.Sprintf("unknown key %s", quote(key))
-			if best := nearest(key, Keys()); best != "" {
+			if best := nearest.Name(key, Keys()); best != "" {
 				message += "; did you mean " + best + "?"
 			}
 			l.add(Problem{Key: key, Source: "command line", Message: message})

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/everturn/everturn/internal/nearest"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -110,7 +111,7 @@ func (v *validator) enum(key string, tag reflect.StructTag, value string) {
 	}
 	named := slices.DeleteFunc(slices.Clone(allowed), func(s string) bool { return s == "" })
 	message := fmt.Sprintf("is %s; it must be %s", quote(value), oneOf(allowed))
-	if best := nearest(value, named); best != "" {
+	if best := nearest.Name(value, named); best != "" {
 		message += fmt.Sprintf("; did you mean %q?", best)
 	}
 	v.add(key, "%s", message)

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/everturn/everturn/starter/terminal"
+	"github.com/everturn/everturn/internal/nearest"
 )
 
 // refused is an error with which cobra has refused a command line, with what the command takes.
@@ -24,7 +24,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	hint := ""
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {
-		if best := terminal.Nearest(unknown.GetSpecifiedName(), flagNames(cmd)); best != "" {
+		if best := nearest.Name(unknown.GetSpecifiedName(), flagNames(cmd)); best != "" {
 			hint = fmt.Sprintf("; did you mean --%s?", best)
 		}
 	}
@@ -49,7 +49,7 @@ func onlySubcommands(cmd *cobra.Command, args []string) error {
 		}
 	}
 	hint := ""
-	if best := terminal.Nearest(args[0], names); best != "" {
+	if best := nearest.Name(args[0], names); best != "" {
 		hint = fmt.Sprintf("; did you mean `%s %s`?", cmd.CommandPath(), best)
 	}
 	return usage("there is no command %q%s (see `%s --help`)", args[0], hint, cmd.CommandPath())

@@ -10,6 +10,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/internal/nearest"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/terminal"
 	"github.com/everturn/everturn/workflows/turn"
@@ -67,7 +68,7 @@ func meant(name string, all []slash) string {
 	for i, s := range all {
 		names[i] = s.name
 	}
-	best := terminal.Nearest(name, names)
+	best := nearest.Name(name, names)
 	if best == "" {
 		return ""
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/everturn/everturn/internal/nearest"
 	"github.com/everturn/everturn/starter/terminal"
 )
 
@@ -204,7 +205,7 @@ func (f Form) unknown(name string) error {
 	if len(names) > 0 {
 		hint = "; " + f.named() + " asked for"
 	}
-	if best := terminal.Nearest(name, names); best != "" {
+	if best := nearest.Name(name, names); best != "" {
 		hint = fmt.Sprintf(" (did you mean %q?)", terminal.Line(best, shownName))
 	}
 	return fmt.Errorf("there is no field %q%s", terminal.Line(name, shownName), hint)

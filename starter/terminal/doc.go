@@ -1,4 +1,3 @@
 // Package terminal makes text safe to be shown on a terminal. Models, tools, files and other people write what is shown
 // there, and none of them may move the cursor, set a title, write to the clipboard or turn the direction of writing.
-// It also finds the name that a person meant.
 package terminal

@@ -1,0 +1,2 @@
+// Package nearest finds the name that a misspelled one probably means.
+package nearest
