@@ -19,6 +19,7 @@ const module = "github.com/everturn/everturn"
 // house is who may import whom: each room with the rooms of ours and the vendors' modules that it may use. The standard
 // library is free, except where a room is named in pure. Test files are free.
 var house = map[string][]string{
+	"internal/childenv":         {},
 	"internal/jsonbound":        {},
 	"internal/redact":           {},
 	"internal/regex":            {},
@@ -35,7 +36,7 @@ var house = map[string][]string{
 	"activities":                {"workflows", "workflows/turn", "journal", "internal/redact", "go.temporal.io/sdk", "github.com/hashicorp/golang-lru/v2"},
 	"activities/inference":      {"workflows/turn", "internal/jsonbound", "internal/redact", "internal/retryafter", "internal/plain", "github.com/sashabaranov/go-openai"},
 	"activities/inference/demo": {"github.com/sashabaranov/go-openai"},
-	"activities/toolbox": {"workflows/turn", "internal/jsonbound", "internal/redact", "internal/retryafter", "activities/toolbox/stdio", "activities/toolbox/schema", "internal/plain", "github.com/modelcontextprotocol/go-sdk",
+	"activities/toolbox": {"workflows/turn", "internal/childenv", "internal/jsonbound", "internal/redact", "internal/retryafter", "activities/toolbox/stdio", "activities/toolbox/schema", "internal/plain", "github.com/modelcontextprotocol/go-sdk",
 		"github.com/google/jsonschema-go", "code.dny.dev/ssrf", "golang.org/x/oauth2"},
 	"internal/plain":            {},
 	"activities/toolbox/schema": {"workflows/turn", "internal/regex", "internal/plain", "github.com/google/jsonschema-go"},
@@ -54,7 +55,7 @@ var house = map[string][]string{
 	"starter/terminal": {},
 	"docs":             {},
 	"examples/client":  {"client", "config", "engine", "workflows/turn"},
-	"starter/devstack": {"internal/statedir", "github.com/spf13/cobra", "go.temporal.io/sdk", "go.temporal.io/api", "golang.org/x/sys", "google.golang.org/grpc"},
+	"starter/devstack": {"internal/childenv", "internal/statedir", "github.com/spf13/cobra", "go.temporal.io/sdk", "go.temporal.io/api", "golang.org/x/sys", "google.golang.org/grpc"},
 }
 
 // pure rooms may not touch the world, not even through the standard library.

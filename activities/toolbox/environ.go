@@ -6,16 +6,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-)
 
-// inherited are the variables that every child gets: enough to find programs, a home and a language, and no secret.
-var inherited = []string{"PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ", "USER", "LOGNAME"}
+	"github.com/everturn/everturn/internal/childenv"
+)
 
 // childEnv is the complete environment of a server's process, but for the mark that package stdio adds, and the values
 // among it that the operator let through by name.
 func childEnv(s Server, as *account, lookup func(string) (string, bool)) (env, passed []string, err error) {
 	vars := map[string]string{}
-	for _, name := range inherited {
+	for _, name := range childenv.Base {
 		if v, ok := lookup(name); ok {
 			vars[name] = v
 		}

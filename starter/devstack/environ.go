@@ -3,23 +3,20 @@ package devstack
 import (
 	"slices"
 	"strings"
+
+	"github.com/everturn/everturn/internal/childenv"
 )
 
-// The variables that the children of this program get. Keys of providers and servers are not among them: a child's
-// environment can be read by every process of the same user.
-var (
-	serverVariables = []string{"PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ", "USER", "LOGNAME"}
-	// buildVariables are what go, git and the C compiler need beside these to fetch and build a program. One that ends
-	// in * names all variables that begin so.
-	buildVariables = []string{
-		"GO*", "CGO_*", "CC", "CXX", "GIT_SSL_*", "SSL_CERT_*", "XDG_CACHE_HOME", "XDG_CONFIG_HOME",
-		"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
-	}
-)
+// buildVariables are what go, git and the C compiler need beside childenv.Base to fetch and build a program. One that ends
+// in * names all variables that begin so.
+var buildVariables = []string{
+	"GO*", "CGO_*", "CC", "CXX", "GIT_SSL_*", "SSL_CERT_*", "XDG_CACHE_HOME", "XDG_CONFIG_HOME",
+	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
+}
 
-// allowed returns the entries of environ ("NAME=value") whose names are in the lists.
-func allowed(environ []string, lists ...[]string) []string {
-	names := slices.Concat(lists...)
+// allowed returns the entries of environ ("NAME=value") whose names are in childenv.Base or in more.
+func allowed(environ []string, more ...string) []string {
+	names := slices.Concat(childenv.Base, more)
 	return slices.DeleteFunc(slices.Clone(environ), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		return !slices.ContainsFunc(names, func(allow string) bool {

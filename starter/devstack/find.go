@@ -65,7 +65,7 @@ func binaryVersion(ctx context.Context, o Options, path string) (string, error) 
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, "--version")
-	cmd.Env = allowed(o.Environ, serverVariables)
+	cmd.Env = allowed(o.Environ)
 	out, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("asking %s for its version: %w", path, err)
@@ -134,7 +134,7 @@ func install(ctx context.Context, o Options) (string, error) {
 // runGo runs the go command with progress and returns what it prints.
 func runGo(ctx context.Context, o Options, dir string, environ []string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir, cmd.Env = dir, append(allowed(o.Environ, serverVariables, buildVariables), environ...)
+	cmd.Dir, cmd.Env = dir, append(allowed(o.Environ, buildVariables...), environ...)
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	done := showProgress(o)

@@ -39,7 +39,7 @@ func start(ctx context.Context, o Options, binary string) error {
 	if err != nil {
 		return err
 	}
-	cmd.Env, cmd.Stdout, cmd.Stderr = allowed(o.Environ, serverVariables), log, log
+	cmd.Env, cmd.Stdout, cmd.Stderr = allowed(o.Environ), log, log
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting the supervisor: %w", err)
 	}

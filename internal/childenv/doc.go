@@ -1,0 +1,2 @@
+// Package childenv lists the environment variables that every child process gets.
+package childenv
