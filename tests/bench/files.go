@@ -38,7 +38,7 @@ func readJSON(path string) (report.Result, error) {
 	return r, nil
 }
 
-// renew makes the run the baseline, and puts its figures and pictures into the documentation. Nothing is written before
+// renew makes the run the baseline, and puts its figures into the documentation. Nothing is written before
 // it is known that everything can be.
 func (p *program) renew(r report.Result) error {
 	page := filepath.Join(p.docs, "benchmarks.md")
@@ -56,20 +56,9 @@ func (p *program) renew(r report.Result) error {
 	for path, text := range texts {
 		errs = append(errs, write(path, text))
 	}
-	for _, plot := range report.Plots(r) {
-		errs = append(errs, p.picture(plot))
-	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	fmt.Fprintf(p.stdout, "bench: accepted; %s, %s with its pictures and %s are renewed\n", p.baseline, page, p.readme)
+	fmt.Fprintf(p.stdout, "bench: accepted; %s, %s and %s are renewed\n", p.baseline, page, p.readme)
 	return nil
-}
-
-func (p *program) picture(plot report.Plot) error {
-	f, err := os.Create(filepath.Join(p.docs, "bench-"+plot.Name+".svg"))
-	if err != nil {
-		return err
-	}
-	return errors.Join(plot.SVG(f), f.Close())
 }

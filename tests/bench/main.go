@@ -62,7 +62,7 @@ func parse(args []string, stdout, stderr io.Writer) *program {
 	f.StringVar(&p.profile, "profile", "", "`folder` for CPU and allocation profiles of Everturn's workers, which then run inside this program")
 	f.StringVar(&p.out, "out", filepath.Join(".everturn", "bench"), "`folder` for result.json")
 	f.StringVar(&p.baseline, "baseline", filepath.Join("tests", "bench", "baseline.json"), "the accepted run, a `file`")
-	f.StringVar(&p.docs, "docs", "docs", "`folder` of benchmarks.md and its pictures, which an accepted run renews")
+	f.StringVar(&p.docs, "docs", "docs", "`folder` of benchmarks.md, which an accepted run renews")
 	f.StringVar(&p.readme, "readme", "README.md", "the `file` whose table an accepted run renews")
 	f.StringVar(&p.accept, "accept", "", "make this whole run the baseline, for this `reason`")
 	f.BoolVar(&p.people, "people", false, "instead: turns that wait for people, and people who wait for turns; some ten minutes")

@@ -2,9 +2,6 @@ package report_test
 
 import (
 	"bytes"
-	"encoding/xml"
-	"errors"
-	"io"
 	"slices"
 	"testing"
 	"time"
@@ -124,19 +121,4 @@ func TestTheSummaryComparesTheArms(t *testing.T) {
 	b.Reset()
 	report.Summary(&b, r)
 	assert.Contains(t, b.String(), "| one call, 20 MB of conversation | 46 ms | cannot do it | 9 KB |")
-}
-
-func TestPlotsAreWellFormed(t *testing.T) {
-	plots := report.Plots(sample(80, 90, 60<<20))
-	require.NotEmpty(t, plots)
-	for _, p := range plots {
-		var b bytes.Buffer
-		require.NoError(t, p.SVG(&b))
-		d := xml.NewDecoder(&b)
-		var err error
-		for err == nil {
-			_, err = d.Token()
-		}
-		assert.True(t, errors.Is(err, io.EOF), "%s: %v", p.Name, err)
-	}
 }
