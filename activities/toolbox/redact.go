@@ -98,7 +98,7 @@ func spoken(v string) []string {
 // The two signs of a secret: what it is called, and that it looks like nothing else. Paths, addresses and plain words are
 // none by their looks.
 var (
-	secretName  = regexp.MustCompile(`(?i)key|token|secret|pass|pwd|auth|credential|canary|private|dsn|connection_?string`)
+	secretName  = regexp.MustCompile(`(?i)key|token|secret|pass|pwd|auth|credential|private|dsn|connection_?string`)
 	secretLooks = regexp.MustCompile(`^[A-Za-z0-9+_=.~-]{12,}$`)
 	keyLooks    = regexp.MustCompile(`^[A-Za-z0-9+_=][A-Za-z0-9+_=.~/-]{15,}$`)
 )
