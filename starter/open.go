@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
-	"os/exec"
-	"runtime"
 	"strings"
-	"time"
 
+	"github.com/cli/browser"
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/client"
@@ -20,21 +19,21 @@ import (
 )
 
 func (a *app) openCommand() *cobra.Command {
-	var browser bool
+	var browsed bool
 	cmd := &cobra.Command{
 		Use:               "open [session]",
 		Short:             "Print the Web UI's link to a session's turns, and open it with --browser",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.completeSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.open(cmd.Context(), args, browser)
+			return a.open(cmd.Context(), args, browsed)
 		},
 	}
-	cmd.Flags().BoolVar(&browser, "browser", false, "open it in a browser too, where this is a terminal")
+	cmd.Flags().BoolVar(&browsed, "browser", false, "open it in a browser too, where this is a terminal")
 	return cmd
 }
 
-func (a *app) open(ctx context.Context, args []string, browser bool) error {
+func (a *app) open(ctx context.Context, args []string, browsed bool) error {
 	cfg, err := a.settled(ctx)
 	if err != nil {
 		return err
@@ -60,8 +59,8 @@ func (a *app) open(ctx context.Context, args []string, browser bool) error {
 	}
 	link := sessionLink(cfg.Temporal, workflows.WorkflowID(cfg.Tenant, session))
 	fmt.Fprintln(a.out, link)
-	if browser && isTerminal(a.out) {
-		return browse(ctx, link)
+	if browsed && isTerminal(a.out) {
+		return browse(link)
 	}
 	return nil
 }
@@ -107,22 +106,11 @@ func sessionLink(c config.Temporal, workflowID string) string {
 	return webUI(c) + "/workflows?query=" + url.QueryEscape(query)
 }
 
-// browseWithin bounds how long the program that opens a browser may take.
-const browseWithin = 10 * time.Second
-
-// browse opens a link in the person's browser.
-func browse(ctx context.Context, link string) error {
-	ctx, cancel := context.WithTimeout(ctx, browseWithin)
-	defer cancel()
-	name, args := "xdg-open", []string{link}
-	switch runtime.GOOS {
-	case "darwin":
-		name = "open"
-	case "windows":
-		name, args = "rundll32", []string{"url.dll,FileProtocolHandler", link}
-	}
-	if err := exec.CommandContext(ctx, name, args...).Run(); err != nil {
-		return usage("opening a browser with %s: %w; open the link yourself", name, err)
+// browse opens a link in the user's browser.
+func browse(link string) error {
+	browser.Stdout = io.Discard // the link is all that this command prints
+	if err := browser.OpenURL(link); err != nil {
+		return usage("opening a browser: %w; open the link yourself", err)
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ var house = map[string][]string{
 	"engine": {"client", "workflows", "workflows/turn", "activities", "activities/inference", "activities/inference/demo", "activities/toolbox",
 		"activities/toolbox/files", "journal", "journal/sqlite", "journal/postgres", "config", "internal/cluster", "internal/statedir", "internal/redact", "go.temporal.io/sdk", "golang.org/x/sync", "golang.org/x/sys"},
 	"worker": {"engine", "config", "internal/cluster", "journal"},
-	"starter": {"internal/nearest", "workflows", "workflows/turn", "journal", "journal/sqlite", "client", "config", "internal/cluster", "engine", "starter/devstack", "internal/statedir", "starter/chat", "starter/form", "starter/terminal", "docs",
+	"starter": {"github.com/cli/browser", "internal/nearest", "workflows", "workflows/turn", "journal", "journal/sqlite", "client", "config", "internal/cluster", "engine", "starter/devstack", "internal/statedir", "starter/chat", "starter/form", "starter/terminal", "docs",
 		"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", "golang.org/x/sys", "github.com/rogpeppe/go-internal"},
 	"starter/chat":     {"internal/nearest", "workflows", "workflows/turn", "journal", "client", "starter/form", "starter/terminal", "charm.land", "github.com/charmbracelet"},
 	"starter/form":     {"internal/nearest", "workflows/turn", "starter/terminal"},
