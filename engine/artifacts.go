@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/everturn/everturn/activities/toolbox"
+	"github.com/everturn/everturn/internal/plain"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -82,8 +83,8 @@ func readPart(mediaType string, b []byte, in readArtifact, most int) (string, er
 	if in.Length == 0 || in.Length > most {
 		in.Length = most
 	}
-	from := runeBorder(b, int(in.Offset))
-	to := runeBorder(b, min(from+max(in.Length, utf8.UTFMax), len(b)))
+	from := plain.Start(b, int(in.Offset))
+	to := plain.Start(b, min(from+max(in.Length, utf8.UTFMax), len(b)))
 	where := fmt.Sprintf("[bytes %d to %d of %d; that is the end]", from, to, size)
 	if to < len(b) {
 		where = fmt.Sprintf("[bytes %d to %d of %d; read on with offset %d]", from, to, size, to)
@@ -99,12 +100,4 @@ func readable(b []byte) bool {
 		}
 	}
 	return utf8.Valid(b)
-}
-
-// runeBorder moves i back to where a character begins.
-func runeBorder(b []byte, i int) int {
-	for i > 0 && i < len(b) && !utf8.RuneStart(b[i]) {
-		i--
-	}
-	return i
 }

@@ -190,9 +190,7 @@ func (l *Local) run(served context.Context, req *mcp.CallToolRequest, name strin
 	l.mu.Lock()
 	call.size = int64(len(text))
 	l.mu.Unlock()
-	if len(text) > maxLocalBytes {
-		text = text[:plain.Start(text, maxLocalBytes)]
-	}
+	text = plain.Head(text, maxLocalBytes)
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, nil
 }
 

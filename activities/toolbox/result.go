@@ -162,7 +162,7 @@ func keep(out *turn.ToolResult, r *mcp.CallToolResult, whole string, cut bool, b
 		}
 		out.Full, out.MediaType = []byte(l.redact.result(string(raw))), "application/json"
 	case cut:
-		out.Full, out.MediaType = []byte(whole[:plain.Start(whole, min(l.full, len(whole)))]), "text/plain; charset=utf-8"
+		out.Full, out.MediaType = []byte(plain.Head(whole, l.full)), "text/plain; charset=utf-8"
 	}
 	if len(out.Full) > l.full {
 		out.Full, out.MediaType = nil, ""

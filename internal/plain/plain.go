@@ -131,7 +131,7 @@ func Cut(s string, limit int) (string, bool) {
 	}
 	const room = 96 // for the line between the parts
 	if limit < 2*room {
-		return s[:Start(s, max(limit, 0))], true
+		return Head(s, limit), true
 	}
 	keep := limit - room
 	head := Start(s, keep*3/4)
@@ -142,8 +142,11 @@ func Cut(s string, limit int) (string, bool) {
 	return s[:head] + fmt.Sprintf("\n[... bytes %d to %d of %d bytes left out here ...]\n", head, tail, len(s)) + s[tail:], true
 }
 
+// Head returns the beginning of s, of at most limit bytes, cut between runes.
+func Head(s string, limit int) string { return s[:Start(s, max(min(limit, len(s)), 0))] }
+
 // Start moves i back to the start of a rune.
-func Start(s string, i int) int {
+func Start[T ~string | ~[]byte](s T, i int) int {
 	for i > 0 && i < len(s) && !utf8.RuneStart(s[i]) {
 		i--
 	}
@@ -156,5 +159,5 @@ func Line(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}
-	return s[:Start(s, limit)] + "…"
+	return Head(s, limit) + "…"
 }

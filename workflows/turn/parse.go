@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/everturn/everturn/internal/plain"
 )
 
 // Parse reads a model's answer as an action. In native mode tool calls win over text beside them; in JSON mode the
@@ -258,12 +260,5 @@ func Cut(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
-	s = s[:max(n-len("…"), 0)]
-	for len(s) > 0 && s[len(s)-1]&0xC0 == 0x80 {
-		s = s[:len(s)-1]
-	}
-	if len(s) > 0 && s[len(s)-1] >= 0xC0 {
-		s = s[:len(s)-1]
-	}
-	return s + "…"
+	return plain.Head(s, n-len("…")) + "…"
 }

@@ -5,6 +5,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/everturn/everturn/internal/plain"
 )
 
 // The bounds of an answer.
@@ -64,7 +66,7 @@ func (c conversation) describeListing(list []result) string {
 			fmt.Fprintf(&b, "\n- and %d more", len(files)-maxNames)
 			break
 		}
-		b.WriteString("\n- " + clip(f, maxLine))
+		b.WriteString("\n- " + plain.Head(f, maxLine))
 	}
 	return b.String()
 }
@@ -72,7 +74,7 @@ func (c conversation) describeListing(list []result) string {
 func describeSearch(word, found string) string {
 	lines := strings.Split(strings.TrimSpace(found), "\n")
 	shown := lines[:min(len(lines), maxHits)]
-	out := fmt.Sprintf("The search for %q returned:\n%s", clip(word, maxLine), quote(strings.Join(shown, "\n"), maxNamedQuote))
+	out := fmt.Sprintf("The search for %q returned:\n%s", plain.Head(word, maxLine), quote(strings.Join(shown, "\n"), maxNamedQuote))
 	if len(lines) > maxHits {
 		out += fmt.Sprintf("\nand %d more lines.", len(lines)-maxHits)
 	}
@@ -90,7 +92,7 @@ func (c conversation) describeFile(r result) string {
 	if named := namedFiles(c.question, []string{name}, false); slices.Contains(named, name) {
 		limit, said = maxNamedQuote, strings.TrimSpace(r.text)
 	}
-	out := fmt.Sprintf("%s says:\n%s", clip(name, maxLine), quote(said, limit))
+	out := fmt.Sprintf("%s says:\n%s", plain.Head(name, maxLine), quote(said, limit))
 	if len(said) > limit || len(said) < len(strings.TrimSpace(r.text)) {
 		if hits := matching(r.text, c.question, name); hits != "" {
 			out += "\nLines in it that share a word with the question:\n" + quote(hits, maxQuote)
@@ -143,19 +145,11 @@ func quote(text string, limit int) string {
 	}
 	cut := len(text) > limit
 	var b strings.Builder
-	for line := range strings.Lines(clip(text, limit)) {
-		b.WriteString("> " + clip(strings.TrimRight(line, "\r\n"), maxLine) + "\n")
+	for line := range strings.Lines(plain.Head(text, limit)) {
+		b.WriteString("> " + plain.Head(strings.TrimRight(line, "\r\n"), maxLine) + "\n")
 	}
 	if cut {
 		b.WriteString("> …\n")
 	}
 	return strings.TrimRight(b.String(), "\n")
-}
-
-// clip cuts between runes.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "")
 }

@@ -214,8 +214,8 @@ func soughtWord(question string) string {
 	return ""
 }
 
-// plain are words of questions that say nothing about files.
-var plain = map[string]bool{"what": true, "which": true, "where": true, "that": true, "this": true, "file": true, "files": true,
+// stopWords are words of questions that say nothing about files.
+var stopWords = map[string]bool{"what": true, "which": true, "where": true, "that": true, "this": true, "file": true, "files": true,
 	"does": true, "about": true, "tell": true, "show": true, "with": true, "from": true, "please": true, "read": true, "have": true,
 	"there": true, "here": true, "project": true, "say": true, "the": true, "and": true, "are": true, "how": true, "who": true}
 
@@ -225,7 +225,7 @@ func words(question string) []string {
 	for _, w := range strings.FieldsFunc(strings.ToLower(question), func(r rune) bool {
 		return !(r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r > 127)
 	}) {
-		if len(w) >= 3 && !plain[w] {
+		if len(w) >= 3 && !stopWords[w] {
 			out = append(out, w)
 		}
 	}
