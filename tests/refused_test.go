@@ -56,7 +56,7 @@ func TestAServerThatActsAndRefusesIsNotCalledWithoutEnd(t *testing.T) {
 	}{
 		http.StatusNotFound:        {2, turn.OutcomeUnknown},
 		http.StatusBadRequest:      {2, turn.OutcomeUnknown},
-		http.StatusTooManyRequests: {1, turn.OutcomeError},
+		http.StatusTooManyRequests: {5, turn.OutcomeError},
 	} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			t.Parallel()

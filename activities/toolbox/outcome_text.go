@@ -38,13 +38,13 @@ func (f *flight) ending(r reply) ending {
 }
 
 // refusedStage is the stage of a call that the server's front refused. A session that the server opened after this call
-// was dispatched cannot be one that a restart lost. A server that forgets every session or is always busy may have acted:
-// a call that is not repeatable is not sent again to a busy one.
+// was dispatched cannot be one that a restart lost. A server that forgets every session or is always busy may have acted,
+// so the attempts are counted.
 func (f *flight) refusedStage(err error) stage {
 	switch r, known := refusalOf(err); {
 	case !known && (f.fresh || f.req.Refused+1 >= maxForgotten):
 		return stageSent
-	case known && (r.forGood() || !f.req.Repeatable || f.req.Refused+1 >= maxCrowded):
+	case known && (r.forGood() || f.req.Refused+1 >= maxCrowded):
 		return stageForbidden
 	}
 	return stageRefused

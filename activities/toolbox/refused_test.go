@@ -238,7 +238,7 @@ func TestRefusedAttemptsOfACallAreCounted(t *testing.T) {
 		outcome        turn.Outcome // empty: it may be dispatched again
 	}{
 		{404, 0, false, ""}, {404, 1, false, ""}, {404, 2, false, turn.OutcomeUnknown},
-		{429, 0, true, ""}, {429, 3, true, ""}, {429, 4, true, turn.OutcomeError}, {429, 0, false, turn.OutcomeError},
+		{429, 0, true, ""}, {429, 3, true, ""}, {429, 4, true, turn.OutcomeError}, {429, 0, false, ""},
 	} {
 		var refused atomic.Int32
 		h := newHTTPHost(t, toolbox.Options{}, toolbox.Server{ID: "web", URL: front(t, refusing(c.status, true, &refused))})
