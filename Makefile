@@ -8,10 +8,10 @@ test: lint
 	go test ./...
 
 # Without the answers of a model that are as large as they may be: under the race detector they take a minute and share
-# nothing. Of the journal on SQLite only what several processes and goroutines share; the rest of it takes ten times as long to watch.
+# nothing. Of the journals only what several processes and goroutines share; the rest of it takes ten times as long to watch.
 race:
 	go test -race -skip '^Fuzz|OverABound|Linear|ReadingOfABomb' ./journal ./activities/inference/... ./activities/toolbox/... ./starter/chat/...
-	go test -race -run 'OfTwoOpens|Locked|ShareAFile|MigratedOnce' ./journal/sqlite
+	go test -race -run 'OfTwoOpens|Locked|ShareAFile|ManyOpen|Group|NothingIsLost' ./journal/sqlite ./journal/postgres
 
 lint:
 	@test -z "$$(gofmt -l . | tee /dev/stderr)"
