@@ -25,16 +25,17 @@ import (
 
 // Engine is a worker: it hosts tools, keeps a journal and carries turns.
 type Engine struct {
-	cfg     config.Config
-	options options
-	journal journal.Store
-	host    *toolbox.Host
-	model   *model
-	client  client.Client
-	worker  worker.Worker
-	home    worker.Worker // for the calls that are bound to this process; nil where none are
-	secrets *redact.Redactor
-	log     *slog.Logger
+	cfg       config.Config
+	options   options
+	journal   journal.Store
+	journalID string
+	host      *toolbox.Host
+	model     *model
+	client    client.Client
+	worker    worker.Worker
+	home      worker.Worker // for the calls that are bound to this process; nil where none are
+	secrets   *redact.Redactor
+	log       *slog.Logger
 }
 
 // New opens the journal, connects to Temporal and the MCP servers and publishes what they offer. Nothing is polled
@@ -120,7 +121,8 @@ func (e *Engine) openJournal(ctx context.Context) error {
 		return err
 	}
 	e.journal = e.options.wrapJournal(store)
-	return nil
+	e.journalID, err = store.ID(ctx)
+	return err
 }
 
 // prepareWithin bounds what a worker does to a namespace before it polls.
@@ -128,7 +130,7 @@ const prepareWithin = 30 * time.Second
 
 func (e *Engine) connect(ctx context.Context) error {
 	opts := cluster.FromConfig(e.cfg.Temporal, e.options.environ)
-	opts.Identity, opts.Logger = cluster.WithJournal(e.identity(), e.cfg.Journal.Path), e.log
+	opts.Identity, opts.Logger = cluster.WithJournal(e.identity(), e.journalID), e.log
 	c, err := cluster.Dial(ctx, opts)
 	if err != nil {
 		return err
@@ -156,7 +158,7 @@ func (e *Engine) warnOfOthers(ctx context.Context, namespace string) {
 		e.log.Warn("looking for other workers", "error", err)
 		return
 	}
-	for _, other := range cluster.Elsewhere(pollers, e.cfg.Journal.Path) {
+	for _, other := range cluster.Elsewhere(pollers, e.journalID) {
 		e.log.Warn("another worker polls this task queue, or did a minute ago, and keeps another journal: turns of a session would be in both. Stop one of them, or give it a task queue of its own ([temporal] task_queue)",
 			"worker", other.Identity, "task_queue", queue)
 	}

@@ -58,6 +58,14 @@ func New(db Database) *DB { return &DB{db: db} }
 // Close ends all that waits on the journal and closes its database.
 func (s *DB) Close() error { return s.db.Close() }
 
+// ID returns the journal's UUID. Workers of one task queue compare it: they must all use the same journal.
+func (s *DB) ID(ctx context.Context) (id string, err error) {
+	err = s.read(ctx, "reading the journal's ID", func(q querier) error {
+		return q.row(`SELECT id FROM journal`).Scan(&id)
+	})
+	return id, err
+}
+
 // Changed implements Store.
 func (s *DB) Changed(ctx context.Context, topics ...Topic) <-chan struct{} {
 	return s.db.Changed(ctx, topics...)

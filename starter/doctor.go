@@ -167,6 +167,19 @@ func (a *app) checkTemporal(ctx context.Context, cfg config.Config) (found strin
 	return found, err
 }
 
+// journalID returns the ID of the journal, empty if there is none yet.
+func journalID(ctx context.Context, cfg config.Config) (string, error) {
+	if !engine.HasJournal(cfg) {
+		return "", nil
+	}
+	store, err := engine.OpenJournal(ctx, cfg)
+	if err != nil {
+		return "", journalError(ctx, err)
+	}
+	defer store.Close()
+	return store.ID(ctx)
+}
+
 // checkWorker looks whether anybody would carry a turn. Nobody has to while no turn is wanted, hence only a warning.
 func (a *app) checkWorker(ctx context.Context, cfg config.Config) (found string, err error) {
 	var workers []cluster.Poller
@@ -181,9 +194,13 @@ func (a *app) checkWorker(ctx context.Context, cfg config.Config) (found string,
 	case len(workers) == 0:
 		return "", &warning{fmt.Sprintf("none polls task queue %s, and turns would wait: start one with `starter dev` or `go run ./worker`", queue)}
 	}
-	if others := cluster.Elsewhere(workers, cfg.Journal.Path); len(others) > 0 {
+	id, err := journalID(ctx, cfg)
+	if err != nil {
+		return "", err
+	}
+	if others := cluster.Elsewhere(workers, id); len(others) > 0 {
 		return "", usage("%s polls task queue %s, or did a minute ago, and keeps another journal than %s: turns that it takes are not to be seen here. Stop it, or give it a task queue of its own with [temporal] task_queue",
-			line(others[0].Identity, 80), queue, cfg.Journal.Path)
+			line(others[0].Identity, 80), queue, cfg.Journal.Place())
 	}
 	return fmt.Sprintf("%d polling task queue %s", len(workers), queue), nil
 }

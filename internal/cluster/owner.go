@@ -85,7 +85,7 @@ const polledWithin = 70 * time.Second
 // Poller is a worker that carries turns of a task queue, or did so a minute ago.
 type Poller struct {
 	Identity string
-	// Journal is the JournalMark of the journal that it keeps; empty where it does not say.
+	// Journal is the ID of its journal; empty if it does not say.
 	Journal string
 }
 
@@ -119,35 +119,16 @@ func gone(identity string) bool {
 	return err == nil && n > 0 && errors.Is(syscall.Kill(n, 0), syscall.ESRCH)
 }
 
-// markSign stands between a worker's identity and its journal's mark.
+// markSign stands between a worker's identity and its journal's ID.
 const markSign = " journal:"
 
-// WithJournal is a worker's identity that also tells which journal it keeps, to whoever asks Pollers.
-func WithJournal(identity, journal string) string {
-	if mark := JournalMark(journal); mark != "" {
-		return identity + markSign + mark
-	}
-	return identity
-}
+// WithJournal is a worker's identity that also tells Pollers the ID of its journal.
+func WithJournal(identity, journal string) string { return identity + markSign + journal }
 
-// JournalMark tells journals of one machine apart, by their file's number in its file system, which is the same through
-// every mount of it. Empty where there is no such file.
-func JournalMark(journal string) string {
-	info, err := os.Stat(journal)
-	if err != nil {
-		return ""
-	}
-	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-		return strconv.FormatUint(uint64(stat.Ino), 16)
-	}
-	return ""
-}
-
-// Elsewhere are the pollers that keep another journal than this one. Where there is no such file yet it is nobody's.
+// Elsewhere returns the pollers that use another journal than the one with this ID, which is empty if there is none yet.
 func Elsewhere(pollers []Poller, journal string) (others []Poller) {
-	mine := JournalMark(journal)
 	for _, p := range pollers {
-		if p.Journal != "" && p.Journal != mine {
+		if p.Journal != "" && p.Journal != journal {
 			others = append(others, p)
 		}
 	}
