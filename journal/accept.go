@@ -12,7 +12,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// review accepts of a catalogue what needs nobody's word, and writes what turns see of it. Only what could be asked
+// review approves the tools of a catalogue that need no operator, and writes what turns see of it. Only what could be asked
 // makes its configuration known: a server that is away at first is still published for the first time afterwards.
 func (t *tx) review(c turn.Catalogue) error {
 	accepted, err := t.acceptedHashes(c.Server)
@@ -89,7 +89,7 @@ func (t *tx) accept(server string, d turn.Descriptor, by string, at time.Time) e
 		(SELECT id FROM approved_tools WHERE server = ?1 AND tool = ?2 ORDER BY id DESC LIMIT ?3)`, server, d.ID, MaxAccepted)
 }
 
-// lastAccepted is what was accepted last of a tool, nil where nothing was.
+// lastAccepted is what was accepted last of a tool, nil if nothing was.
 func (q querier) lastAccepted(server, tool string) (*turn.Descriptor, error) {
 	var content []byte
 	err := q.row(`SELECT descriptor FROM approved_tools WHERE server = ? AND tool = ? ORDER BY id DESC LIMIT 1`, server, tool).Scan(&content)

@@ -34,7 +34,7 @@ func (t *tx) putMedia(c *call, media []turn.Media) (sql.NullString, error) {
 	return mediaColumn(media)
 }
 
-// mediaColumn is null where there are no media, so that it costs nothing.
+// mediaColumn is null if there are no media, so that it costs nothing.
 func mediaColumn(media []turn.Media) (sql.NullString, error) {
 	if len(media) == 0 {
 		return sql.NullString{}, nil
@@ -110,7 +110,7 @@ func (s *DB) Tainted(ctx context.Context, session string) (out *Mark, err error)
 	return out, err
 }
 
-// marked returns a session's mark, nil where it has none.
+// marked returns a session's mark, nil if it has none.
 func (q querier) marked(session int64) (*Mark, error) {
 	var m Mark
 	var at int64

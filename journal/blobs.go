@@ -11,7 +11,7 @@ import (
 // inlineBytes is up to which size content stands in the row itself.
 const inlineBytes = 1 << 10
 
-// stored is a pair of columns x, x_blob: content inline, or the hash of the blob that holds it. Both are null where
+// stored is a pair of columns x, x_blob: content inline, or the hash of the blob that holds it. Both are null if
 // there is no content.
 type stored struct {
 	inline sql.NullString

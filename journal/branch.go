@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// CommonSeq returns the seq of the last message that two sessions share, 0 where they share none. Hashes chain, so that
+// CommonSeq returns the seq of the last message that two sessions share, 0 if they share none. Hashes chain, so that
 // equal ones mean an equal past: it looks at a logarithm of the messages. ErrNotFound.
 func CommonSeq(ctx context.Context, store Store, a, b string) (int64, error) {
 	one, err := store.Session(ctx, a)

@@ -10,12 +10,12 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// call is a row of the ledger with its turn. row is 0 where the call is not in the ledger.
+// call is a row of the ledger with its turn. row is 0 if the call is not in the ledger.
 type call struct {
 	scope
 	row            int64
 	rec            CallRecord
-	granted        int // the attempt whose claim stands; 0 where none does
+	granted        int // the attempt whose claim stands; 0 if none does
 	argumentsHash  string
 	settledAttempt int
 	arguments      stored

@@ -9,7 +9,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// LocalServer is the catalogue of the program's own tools, which change with it and need nobody's word.
+// LocalServer is the catalogue of the program's own tools, which need no approval: they change with the program.
 const LocalServer = "local"
 
 // AcceptInput is an operator's word for tools of a server.
@@ -17,7 +17,7 @@ type AcceptInput struct {
 	Server string
 	// Tools are IDs ("mcp/files/read") or the server's own names ("read"); empty means all that are held.
 	Tools []string
-	// Hashes are, by tool ID or name, what the operator saw (turn.Drift's Now.Hash). Where they are given, a tool that has
+	// Hashes are, by tool ID or name, what the operator saw (turn.Drift's Now.Hash). If they are given, a tool that has
 	// another hash now, or that is not among them, is not accepted. Nil asks nothing.
 	Hashes map[string]string
 	By     string
@@ -109,7 +109,7 @@ func Choose(held []turn.Drift, in AcceptInput) ([]turn.Drift, error) {
 	return out, nil
 }
 
-// checkSeen refuses a tool that is not what the operator saw, where that is known.
+// checkSeen refuses a tool that is not what the operator saw, if that is known.
 func checkSeen(d turn.Drift, in AcceptInput) error {
 	if in.Hashes == nil {
 		return nil

@@ -43,7 +43,7 @@ func compact(raw json.RawMessage) json.RawMessage {
 	return b.Bytes()
 }
 
-// CheckWait refuses a wait that nobody could rule. An elicitation has an inquiry, of MaxInquiryBytes at most.
+// CheckWait refuses a request that cannot be decided. An elicitation has an inquiry, of MaxInquiryBytes at most.
 func CheckWait(w turn.Wait) error {
 	switch w.Kind {
 	case turn.WaitApproval, turn.WaitQuestion:
@@ -117,7 +117,7 @@ func checkVerdict(kind turn.WaitKind, r turn.Ruling) error {
 	return nil
 }
 
-// checkReply returns the ruling's reply as stores keep it. An answered elicitation has one; what nobody said has none.
+// checkReply returns the ruling's reply as stores keep it. An answered elicitation has one; an expired one has none.
 func checkReply(w turn.Wait, r turn.Ruling) (*turn.Reply, error) {
 	said := r.Verdict == turn.VerdictAnswered || r.Verdict == turn.VerdictDenied
 	switch {

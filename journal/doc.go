@@ -1,28 +1,36 @@
-// Package journal is where a conversation is kept: transcripts, the ledgers of inferences and tool calls, pinned
-// catalogues, numbered output chunks and the blobs behind them all.
+// Package journal keeps conversations: transcripts, the ledgers of inferences and tool calls, requests and decisions,
+// catalogues of tools, numbered output chunks, and blobs.
 //
-// A transcript is append-only and hash-chained, so that (session, seq, hash) names it exactly. Appends say which
-// head they expect and carry an idempotency key by construction (turn, step), so that a retried activity changes
-// nothing twice and a zombie worker's late result is kept as late instead of being put over the transcript.
+// DB implements the rules over a Database. There are two: journal/sqlite for the workers of one machine, and
+// journal/postgres for workers on several. Both pass journal/journaltest, from the same tests. Journal is the interface
+// that the activities need; Store adds what the command line and the worker need.
 //
-// # Decisions that the schema rests on
+// A transcript is append-only and hash-chained, so that (session, seq, hash) names it exactly. An append says which head it
+// expects, and (turn, step) is its idempotency key: a retried activity changes nothing twice, and a late result is kept
+// beside the transcript and never written over it.
 //
-//   - The turn ID is the first run ID of its workflow chain: stable over continue-as-new and over Reset, new for the
+// # Rules
+//
+//   - The turn ID is the first run ID of its workflow chain: the same after continue-as-new and Reset, another one for the
 //     session's next turn.
-//   - A message ID is unique within its session, for ever. Two sessions may use the same one.
-//   - What people say is bound to (turn, wait) and, of a call, to the hash of its arguments. The first word stands.
-//   - A fork names the message up to which it shares another session's past. Nothing is copied; its ledgers, rules and
-//     waits are its own, and message IDs of the shared past count as had.
-//   - A call is named by (turn, "<step>.<index>"), an inference by (turn, step): what a reset run asks again, it finds.
-//   - A call has one outcome, the first. What comes after is kept beside it; where the outcome was unknown, the session's
-//     model is told in a message of its own, once an attempt, never over the transcript.
-//   - A call whose server asks for something is suspended: nobody has it, and what it goes on with waits in the journal for
-//     any process. Where that is lost, its outcome is unknown: it never begins again.
-//   - The words of servers that nobody vouches for mark their session in the transaction that brings them in. A mark stays,
-//     over compaction, crashes and forks.
-//   - Tools are accepted by their hashes. What a server publishes becomes current at once; what of it nobody has accepted is
-//     held, so that no turn pins it. See Review for what needs nobody's word.
+//   - A message ID is unique within its session and is never used again. Two sessions may use the same one.
+//   - A decision is bound to (turn, request) and, for an approval, to the hash of the arguments. The first decision stands.
+//   - A fork shares another session's messages up to a point. Nothing is copied; its ledgers, grants and requests are its
+//     own. The message IDs of the shared past count as used.
+//   - A call is named by (turn, "<step>.<index>"), an inference by (turn, step). A run that was reset finds what it asked
+//     for before.
+//   - A call has one outcome, the first. Later results are kept beside it. If the outcome was unknown, the session's model
+//     gets the late result in a message of its own, once an attempt.
+//   - A suspended call has no claim: any process can continue it with the continuation that the journal keeps. If the
+//     continuation is lost, the outcome is unknown and the call never runs again.
+//   - A result of an untrusted server taints its session in the transaction that records it. Taint stays through
+//     compaction, crashes and forks.
+//   - Tools are approved by their hashes. What a server publishes becomes current at once; what is not approved is
+//     quarantined and not offered to turns. See Review.
 //
-// The Journal interface is what the activities need and Store what the command line and the worker need on top.
-// SQLite stands behind it in journal/sqlite; every implementation passes journal/journaltest.
+// # Transactions
+//
+// Each method is one transaction, which runs again if its Database loses it. Transactions of one session run one after the
+// other. Content above 1 KiB is stored once, in blobs, under its SHA-256. No method reads more of a session than it
+// returns: an append needs the head alone.
 package journal

@@ -52,7 +52,7 @@ type Line struct {
 // in Tenant.
 //
 // A fork is exported whole, with the past that it shares: its messages up to Session.ForkSeq and the turns that they
-// belong to. ForkHash is the hash of the last of them and ForkTurn its turn. Where a journal has that past already, in
+// belong to. ForkHash is the hash of the last of them and ForkTurn its turn. If a journal has that past already, in
 // whatever session, the import becomes a fork of that one; elsewhere it becomes a session of its own.
 type ExportHeader struct {
 	Format   string        `json:"format"`

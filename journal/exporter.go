@@ -65,7 +65,7 @@ type exporter struct {
 type part struct {
 	segment
 	own bool
-	cut int64 // the turn that goes on after the part's end; 0 where none does
+	cut int64 // the turn that goes on after the part's end; 0 if none does
 }
 
 // open writes the header and finds the parts.

@@ -195,8 +195,8 @@ func (t *tx) appendResult(sc *scope, step int, tc turn.ToolCall, r Result, at ti
 	return err
 }
 
-// settleUnreported settles a call that nobody has: as the caller says, or else unknown where it has a run whose end nobody
-// knows, and cancelled where it has none.
+// settleUnreported settles a call that is still open: as the caller says, or else as unknown if it may have run, and as
+// cancelled if it has not.
 func (t *tx) settleUnreported(c *call, step int, tc turn.ToolCall, r Result, at time.Time) error {
 	outcome, text := r.Outcome, CleanText(r.Text)
 	switch {

@@ -12,7 +12,7 @@ import (
 type SessionCursor struct {
 	// Turn is the one that was read last; empty is the session's last turn, from its beginning.
 	Turn string
-	// Index is that of the last chunk of Turn that was seen, -1 where none was. It says nothing where Turn is empty.
+	// Index is that of the last chunk of Turn that was seen, -1 if none was. It says nothing if Turn is empty.
 	Index int64
 }
 
@@ -20,7 +20,7 @@ type SessionCursor struct {
 func CursorAfter(c turn.Chunk) SessionCursor { return SessionCursor{Turn: c.Turn, Index: c.Index} }
 
 // FollowSession yields the chunks of a session from a cursor on, turn after turn, as they come. It goes on until ctx
-// ends. A session or turn that has not begun is waited for; where another turn begins meanwhile, the reader gets that
+// ends. A session or turn that has not begun is waited for; if another turn begins meanwhile, the reader gets that
 // one: none is left out. An error, ctx's included, is yielded once and is the last. Each wake costs a read or two,
 // however long the session is.
 func FollowSession(ctx context.Context, store Store, session string, from SessionCursor) iter.Seq2[turn.Chunk, error] {
@@ -64,7 +64,7 @@ func (f *sessionFollower) next(ctx context.Context) (id string, after int64, err
 	}
 }
 
-// look returns the next turn, or nothing where it has not begun.
+// look returns the next turn, or nothing if it has not begun.
 func (f *sessionFollower) look(ctx context.Context) (id string, after int64, err error) {
 	if !f.started {
 		if id, after, err = f.first(ctx); err != nil || id != "" {
@@ -82,7 +82,7 @@ func (f *sessionFollower) look(ctx context.Context) (id string, after int64, err
 	return f.last, -1, nil
 }
 
-// first finds the turn of the cursor. Where that has not begun, the next one to begin is read: whatever it is.
+// first finds the turn of the cursor. If that has not begun, the next one to begin is read: whatever it is.
 func (f *sessionFollower) first(ctx context.Context) (id string, after int64, err error) {
 	s, err := f.store.Session(ctx, f.session)
 	if err != nil && !isNotFound(err) {

@@ -95,7 +95,7 @@ func (q querier) forkable(session, seq int64) (bool, error) {
 	return next.role != turn.RoleTool, err
 }
 
-// nearest looks for a good point in one direction, 0 where there is none. There is one no further than the calls of an
+// nearest looks for a good point in one direction, 0 if there is none. There is one no further than the calls of an
 // answer are many; a session begins with a user's message, which is one.
 func (q querier) nearest(session, seq, step, head int64) (int64, error) {
 	for seq += step; seq >= 1 && seq <= head; seq += step {

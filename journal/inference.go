@@ -9,7 +9,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// attempt is a turn with one of its inferences. row is 0 where the step was never started.
+// attempt is a turn with one of its inferences. row is 0 if the step was never started.
 type attempt struct {
 	scope
 	row     int64
@@ -160,8 +160,8 @@ func (t *tx) appendHeard(a *attempt, in StartInference) error {
 	return t.appendSaid(&a.scope, in.Key.Step, in.Messages, in.At, strict)
 }
 
-// nextAttempt opens a later attempt. The head is where the first one left it, or somebody else has written. What it has
-// heard and the first one had not is appended now.
+// nextAttempt opens a later attempt. The head is still that of the first attempt, or another writer was first. Messages
+// and notices that have come since are appended now.
 func (t *tx) nextAttempt(a attempt, in StartInference) (Inference, error) {
 	if a.head != a.inf.Base {
 		return a.inf, conflict(a.head, a.inf.Base)
@@ -236,7 +236,7 @@ func (s *DB) SettleInference(ctx context.Context, in SettleInference) (out Infer
 }
 
 // settledAgain answers a settlement that is not the first. That of the attempt which settled is a repetition; any
-// other is an answer that was paid for in vain.
+// other is an answer that came too late.
 func (t *tx) settledAgain(a attempt, attempt int) (Inference, error) {
 	if attempt != a.inf.Attempt {
 		a.inf.Late++

@@ -18,7 +18,7 @@ type BeginInput struct {
 	RunID      string // the run that asks; a later run of the chain replaces it
 	Agent      string
 	Message    turn.Message // ID and Text; Role is user. An empty ID gets one derived from the turn.
-	// MessageBlob names the text where it was too large to travel; Message.Text is empty then.
+	// MessageBlob names the text if it was too large to travel; Message.Text is empty then.
 	MessageBlob string
 	// Pins is what the turn's configuration was when it began, kept as it is for the resuming run.
 	Pins json.RawMessage
@@ -34,13 +34,13 @@ type Begun struct {
 	Pins json.RawMessage
 	// Resumed: the turn had begun before, by this chain.
 	Resumed bool
-	// DuplicateOf is the turn that had the message first, where that is another one. Nothing was written then.
+	// DuplicateOf is the turn that had the message first, if that is another one. Nothing was written then.
 	DuplicateOf *TurnRecord
 	// Closed names the unfinished turn that was closed, if any.
 	Closed string
 }
 
-// Result is the result of one call, as the next append writes it into the transcript. Where Text is empty and
+// Result is the result of one call, as the next append writes it into the transcript. If Text is empty and
 // Outcome is zero, the ledger's settled outcome is written. Otherwise the call never ran: it is settled here with
 // this outcome (denied, cancelled, error) and emits its chunks.
 type Result struct {
@@ -54,7 +54,7 @@ type Result struct {
 type StartInference struct {
 	Session string
 	Key     StepKey
-	// Expect is the head before Results are appended. Where the results were appended by an earlier attempt of the
+	// Expect is the head before Results are appended. If the results were appended by an earlier attempt of the
 	// same step the head is ahead by exactly those, and that is no conflict.
 	Expect  turn.Head
 	Results []Result
@@ -93,7 +93,7 @@ type DecideInput struct {
 // ForkInput names a point of a session and what begins there.
 type ForkInput struct {
 	Session string // that is forked
-	// At is the seq of the last message that is shared, at least 1. Calls are not parted from their results: where the
+	// At is the seq of the last message that is shared, at least 1. Calls are not parted from their results: if the
 	// message at At asks for calls, or the one after it is a result, the point is refused with ErrForkPoint.
 	At    int64
 	ID    string // of the new session
@@ -137,7 +137,7 @@ type ClaimInput struct {
 	Turn string
 	Step int
 	Call turn.ToolCall
-	// Attempt is the dispatch, from 1: a claim is refused where a higher one exists.
+	// Attempt is the dispatch, from 1: a claim is refused if a higher one exists.
 	Attempt    int
 	Repeatable bool
 	Approved   bool // the journal must have a person's word for it
@@ -174,7 +174,7 @@ type SettleInput struct {
 	Attempt int
 	// Result: of its media each brings its Data; hash and size are the journal's to say. See CleanResult for its bounds.
 	Result turn.ToolResult
-	// Taints: the words of this result may be anybody's. The settlement, also a late one, marks the session where it brings
+	// Taints: the words of this result may be anybody's. The settlement, also a late one, marks the session if it brings
 	// such words: text or media of a call that came to an end, or media of one whose outcome is unknown.
 	Taints bool
 	At     time.Time

@@ -43,7 +43,7 @@ func CleanCode(outcome turn.Outcome, code turn.Code) turn.Code {
 
 func mediaType(s string) string { return Preview(CleanText(s), mediaTypeBytes) }
 
-// KeptMedia returns media as the transcript and the ledger have them: without Data, and nil where there are none.
+// KeptMedia returns media as the transcript and the ledger have them: without Data, and nil if there are none.
 func KeptMedia(media []turn.Media) (kept []turn.Media) {
 	for _, m := range media {
 		kept = append(kept, turn.Media{Hash: CleanText(m.Hash), Type: mediaType(m.Type), Bytes: m.Bytes})
@@ -66,7 +66,7 @@ func bringsWords(r turn.ToolResult) bool {
 	return said || len(r.Media) > 0 || len(r.Full) > 0
 }
 
-// Of an unknown outcome the text is ours: nobody has answered. One that does not read like that, or that quotes, may be a
+// The text of an unknown outcome is ours, because the server has not answered. One that does not read like that, or that quotes, may be a
 // server's all the same, and is taken for it.
 const (
 	unknownBegins = "Outcome unknown: "

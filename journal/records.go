@@ -42,7 +42,7 @@ type Inference struct {
 	StartedAt time.Time    `json:"started_at,omitzero"`
 	SettledAt time.Time    `json:"settled_at,omitzero"`
 	Late      int          `json:"late,omitempty"` // answers that came after settlement
-	// Untaken are the IDs of StartInference.Messages that the session has never had, where the step was settled already
+	// Untaken are the IDs of StartInference.Messages that the session has never had, if the step was settled already
 	// and took none (a run that was reset): they are for a later step.
 	Untaken []string `json:"-"`
 }
@@ -87,7 +87,7 @@ type SessionRecord struct {
 	CreatedAt time.Time  `json:"created_at,omitzero"`
 	UpdatedAt time.Time  `json:"updated_at,omitzero"`
 	FirstText string     `json:"first_text,omitempty"` // of the first message, a preview of at most 120 bytes
-	// Parent and ForkSeq are set where the session began in another one: its messages up to ForkSeq are Parent's.
+	// Parent and ForkSeq are set if the session began in another one: its messages up to ForkSeq are Parent's.
 	Parent  string `json:"parent,omitempty"`
 	ForkSeq int64  `json:"fork_seq,omitempty"`
 	// Waiting is how many waits are open.
@@ -111,7 +111,7 @@ type CallRecord struct {
 	// Runs counts the claims that were granted and not released: above 1 only for repeatable tools, and for calls that went
 	// on after their server had asked for something.
 	Runs int `json:"runs,omitempty"`
-	// Repeatable is what the first claim said of the tool. Where it is false, no later claim has begun the call anew.
+	// Repeatable is what the first claim said of the tool. If it is false, no later claim has begun the call anew.
 	Repeatable bool         `json:"repeatable,omitempty"`
 	Worker     string       `json:"worker,omitempty"`
 	ClaimedAt  time.Time    `json:"claimed_at,omitzero"`
@@ -125,8 +125,8 @@ type CallRecord struct {
 	DurationMS int64        `json:"duration_ms,omitempty"`
 	Late       bool         `json:"late,omitempty"` // of a SettleCall: this settlement was kept as late
 	LateCount  int          `json:"late_count,omitempty"`
-	// Suspended is the attempt that was given back in the middle of the call (see SuspendCall), 0 where none was, and
-	// Continuation what it left: nil where the journal does not have it, as after an import.
+	// Suspended is the attempt that was given back in the middle of the call (see SuspendCall), 0 if none was, and
+	// Continuation what it left: nil if the journal does not have it, as after an import.
 	Suspended    int    `json:"suspended,omitempty"`
 	Continuation []byte `json:"-"`
 }

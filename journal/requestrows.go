@@ -132,7 +132,7 @@ func (t *tx) rule(x *request, r turn.Ruling) (err error) {
 		string(r.Verdict), r.Allowed, r.ArgumentsHash, r.By, r.Reason, string(r.Always), nanos(r.At), x.reply.inline, x.reply.blob, x.row)
 }
 
-// emitRequest tells followers what is asked for or, where there is a ruling, what came of it.
+// emitRequest tells followers what is asked for or, if there is a ruling, what came of it.
 func (t *tx) emitRequest(sc *scope, x request, at time.Time) error {
 	kinds := map[turn.WaitKind][2]turn.ChunkKind{
 		turn.WaitApproval:    {turn.ChunkApprovalRequested, turn.ChunkApprovalDecided},

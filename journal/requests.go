@@ -233,7 +233,7 @@ func (t *tx) closeHeld(c *call, at time.Time) error {
 	return t.showWaiting(c.scope, at)
 }
 
-// approved checks that a person's word covers a claim, where one is needed: the caller says so, or the call was put
+// approved checks that a person's word covers a claim, if one is needed: the caller says so, or the call was put
 // before people.
 func (t *tx) approved(c *call, in ClaimInput) error {
 	x, err := t.request(c.turn, in.Call.ID)

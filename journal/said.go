@@ -82,7 +82,7 @@ func (t *tx) join(sc *scope, step int, m turn.Message, at time.Time) error {
 	return t.emitData(sc, turn.Chunk{Kind: turn.ChunkMessageJoined, Step: step, At: at}, joined)
 }
 
-// shown is the text that the last attempt of the turn's last inference has shown, where that was never settled. It
+// shown is the text that the last attempt of the turn's last inference has shown, if that was never settled. It
 // reads from the turn's last chunk back to the first of that step.
 func (q querier) shown(sc *scope) (string, error) {
 	var step, attempt int

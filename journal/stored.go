@@ -30,7 +30,7 @@ func RestoreCalls(list []StoredCall, blob func(hash string) ([]byte, error)) ([]
 	return calls, nil
 }
 
-// storedAnswer is an answer as stores and exports keep it: without Raw, which is a blob, and without the text where
+// storedAnswer is an answer as stores and exports keep it: without Raw, which is a blob, and without the text if
 // the transcript's message has the same.
 type storedAnswer struct {
 	turn.Answer

@@ -72,7 +72,7 @@ func (s *DB) NoteCall(ctx context.Context, turnID, callID string, attempt int, p
 	})
 }
 
-// finite is f, or 0 where JSON cannot hold it.
+// finite is f, or 0 if JSON cannot hold it.
 func finite(f float64) float64 {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return 0

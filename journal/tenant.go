@@ -14,11 +14,11 @@ import (
 )
 
 // ForTenant returns store as a tenant's clients see it: sessions of others, and their turns, are not there. ErrNotFound says
-// the same of them as of what nobody has. The empty tenant is the default one, and sees no other's either.
+// the same of them as of what is not there. The empty tenant is the default one, and sees no other's either.
 //
 // It is for reading, for forks and for transfers. What a Journal writes for a turn that runs names sessions and turns that
 // its worker has from Begin, which takes the tenant itself: those methods are store's own, and so are the catalogues, which
-// are the operator's, and blobs, whose names nobody can guess.
+// are the operator's, and blobs, whose names cannot be guessed.
 //
 // An import has to be of the tenant's own: a session is taken over to another tenant neither by whoever exports it nor by
 // whoever imports it.
@@ -41,13 +41,13 @@ const maxKnown = 1024
 // elsewhere is the error of what the tenant does not have.
 func elsewhere(what, id string) error { return fmt.Errorf("reading %s %q: %w", what, id, ErrNotFound) }
 
-// session returns an error where the session is another's, or nobody's.
+// session returns an error if the tenant has no such session.
 func (b *bound) session(ctx context.Context, id string) error {
 	_, err := b.Session(ctx, id)
 	return err
 }
 
-// turn returns an error where the turn is another's, or nobody's.
+// turn returns an error if the tenant has no such turn.
 func (b *bound) turn(ctx context.Context, id string) error {
 	b.mu.Lock()
 	known := b.known[id]
@@ -236,7 +236,7 @@ func (b *bound) StepMessage(ctx context.Context, key StepKey) (turn.Message, err
 	return b.Store.StepMessage(ctx, key)
 }
 
-// Fork implements Store. The new session is the same tenant's. ErrTaken where its name is another's.
+// Fork implements Store. The new session is the same tenant's. ErrTaken if its name is another's.
 func (b *bound) Fork(ctx context.Context, in ForkInput) (SessionRecord, error) {
 	if err := b.session(ctx, in.Session); err != nil {
 		return SessionRecord{}, err
@@ -250,7 +250,7 @@ func (b *bound) Fork(ctx context.Context, in ForkInput) (SessionRecord, error) {
 	return rec, err
 }
 
-// Taken reports whether the name of a session is another tenant's, where store is ForTenant's. It is what a turn would be
+// Taken reports whether the name of a session is another tenant's, if store is ForTenant's. It is what a turn would be
 // refused for when it begins.
 func Taken(ctx context.Context, store Store, session string) (bool, error) {
 	b, ok := store.(*bound)

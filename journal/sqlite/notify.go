@@ -9,11 +9,11 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// pollEvery is how often, while somebody waits, the file is asked whether another process has written.
+// pollEvery is how often, while there are followers, the file is asked whether another process has written.
 const pollEvery = 25 * time.Millisecond
 
 // changes tells waiters that the file may have changed: at once for this process's commits, by polling PRAGMA
-// data_version for those of others. It polls only while somebody waits.
+// data_version for those of others. It polls only while there are followers.
 type changes struct {
 	conn *sql.Conn // data_version counts what other connections have written since this one last looked
 
@@ -86,7 +86,7 @@ func (c *changes) wake() {
 	clear(c.waiting)
 }
 
-// poll looks at the file until nobody waits. A change that came before it started counts too: the version it compares
+// poll looks at the file until there are no followers. A change that came before it started counts too: the version it compares
 // with is the last one that was read.
 func (c *changes) poll(stop chan struct{}) {
 	defer c.poller.Done()
@@ -108,7 +108,7 @@ func (c *changes) poll(stop chan struct{}) {
 	}
 }
 
-// idle ends the poller where nobody waits; the next one who does starts another.
+// idle ends the poller if there are no followers; the next follower starts another.
 func (c *changes) idle(stop chan struct{}) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// openWriter opens the connection for writes where there is none. It is called with the turnstile held, but by Open.
+// openWriter opens the connection for writes if there is none. Its caller holds the turnstile, or is Open.
 func (s *database) openWriter(ctx context.Context) error {
 	if s.closed {
 		return errClosedStore
@@ -29,7 +29,7 @@ func (s *database) openWriter(ctx context.Context) error {
 	})
 }
 
-// dropWriter gives the connection for writes up, which may still be in a transaction: the next write opens another.
+// dropWriter discards the write connection, which may still be in a transaction. The next write opens a new one.
 func (s *database) dropWriter() {
 	s.writer.discard()
 	s.writer = nil
@@ -92,7 +92,7 @@ func isBusy(err error) bool {
 	return code == sqlite3.SQLITE_BUSY || code == sqlite3.SQLITE_LOCKED
 }
 
-// codeOf returns SQLite's primary result code of err, 0 where it is none of SQLite's.
+// codeOf returns SQLite's primary result code of err, 0 if it is none of SQLite's.
 func codeOf(err error) int {
 	var e *sqlite.Error
 	if errors.As(err, &e) {
