@@ -164,6 +164,9 @@ func turnRequest(t *testing.T, h *toolbox.Host, turnID string, resume bool) turn
 	t.Helper()
 	req := request(t, h, "mcp/srv/remember", `{"text":"x"}`)
 	req.Turn, req.Resume = turnID, resume
+	if resume {
+		req.Founder = req.CallID // all of them have the same
+	}
 	return req
 }
 
@@ -248,7 +251,7 @@ func TestTheStateGoesWithTheCallThatKillsItsServer(t *testing.T) {
 	_, err := h.Call(t.Context(), turnRequest(t, h, "one", false))
 	require.NoError(t, err)
 	crash := request(t, h, "mcp/srv/crash", `{"text":"x"}`)
-	crash.Turn, crash.Resume = "one", true
+	crash.Turn, crash.Resume, crash.Founder = "one", true, crash.CallID
 	r, err := h.Call(t.Context(), crash)
 	require.NoError(t, err)
 	assert.Equal(t, turn.OutcomeUnknown, r.Outcome)
@@ -277,7 +280,7 @@ func TestTurnsHaveABoundedNumberOfConnections(t *testing.T) {
 		require.NoError(t, err)
 	}
 	assert.LessOrEqual(t, health(t, h).Connections, 65, "64 turns and who lists the tools")
-	req.Resume = true
+	req.Resume, req.Founder = true, req.CallID
 	for id, want := range map[string]turn.Code{"0": turn.CodeToolStateLost, "1": turn.CodeToolStateLost} {
 		req.Turn = id
 		_, err := h.Call(t.Context(), req)

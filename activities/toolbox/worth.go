@@ -37,7 +37,7 @@ func (s *session) found(call string) {
 func (s *session) holdsState(founder string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.worth.bound && (founder == "" || founder == s.worth.founder)
+	return s.worth.bound && founder == s.worth.founder
 }
 
 // lose notes that the session's connection was lost, which its calls may notice first.

@@ -59,7 +59,6 @@ func (m *Model) showFailure(c turn.Chunk) {
 	if json.Unmarshal(c.Data, &e) != nil || e.Final {
 		return
 	}
-	m.settleText()
 	m.say(entryFault, strings.TrimSuffix(terminal.Line(c.Text, 2*previewRunes), ".")+"; it is tried again")
 }
 
