@@ -15,7 +15,7 @@ import (
 // suspend keeps what goes on with a call whose server asks for something, and gives its claim back: whoever has the answer
 // dispatches it again, on any worker.
 func (a *Activities) suspend(ctx context.Context, in workflows.CallInput, result turn.ToolResult) (workflows.CallResult, error) {
-	_, err := patiently(context.WithoutCancel(ctx), workflows.SettleWithin, func(keep context.Context) (struct{}, error) {
+	_, err := patiently(context.WithoutCancel(ctx), settleWithin(ctx), func(keep context.Context) (struct{}, error) {
 		return struct{}{}, a.journal.SuspendCall(keep, journal.SuspendInput{
 			Turn: in.Turn, CallID: in.Call.ID, Attempt: in.Attempt, Continuation: result.Continuation, At: time.Now(),
 		})

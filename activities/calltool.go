@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/everturn/everturn/journal"
@@ -142,7 +143,7 @@ func (a *Activities) giveBack(ctx context.Context, in workflows.CallInput, err e
 }
 
 func (a *Activities) release(ctx context.Context, in workflows.CallInput) error {
-	_, err := patiently(context.WithoutCancel(ctx), workflows.SettleWithin, func(keep context.Context) (struct{}, error) {
+	_, err := patiently(context.WithoutCancel(ctx), settleWithin(ctx), func(keep context.Context) (struct{}, error) {
 		return struct{}{}, a.journal.ReleaseCall(keep, in.Turn, in.Call.ID, in.Attempt)
 	})
 	return err
@@ -167,9 +168,17 @@ func patiently[T any](ctx context.Context, within time.Duration, write func(cont
 	}
 }
 
+// settleWithin is how long a settlement waits for the journal.
+func settleWithin(ctx context.Context) time.Duration {
+	if !activity.IsActivity(ctx) || local(ctx) {
+		return workflows.SettleWithin
+	}
+	return max(workflows.SettleWithin, time.Until(activity.GetInfo(ctx).Deadline)-workflows.CallRoom)
+}
+
 // settleCall records what a call did, whose own context may have ended.
 func (a *Activities) settleCall(ctx context.Context, in workflows.CallInput, result turn.ToolResult) (workflows.CallResult, error) {
-	record, err := patiently(context.WithoutCancel(ctx), workflows.SettleWithin, func(keep context.Context) (journal.CallRecord, error) {
+	record, err := patiently(context.WithoutCancel(ctx), settleWithin(ctx), func(keep context.Context) (journal.CallRecord, error) {
 		return a.journal.SettleCall(keep, journal.SettleInput{
 			Turn: in.Turn, CallID: in.Call.ID, Attempt: in.Attempt, Result: result, Taints: in.Tool.Taints, At: time.Now(),
 		})

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/testsuite"
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
@@ -39,6 +41,45 @@ func TestAResultWaitsForRoomInTheJournal(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, turn.OutcomeOK, res.Outcome)
 	assert.Equal(t, "done", res.Preview)
+}
+
+// awayJournal takes no write before a time, as when another process holds its lock.
+type awayJournal struct {
+	journal.Journal
+	until time.Time
+}
+
+func (j *awayJournal) SettleCall(_ context.Context, in journal.SettleInput) (journal.CallRecord, error) {
+	if time.Now().Before(j.until) {
+		return journal.CallRecord{}, errors.New("database is locked")
+	}
+	return journal.CallRecord{Outcome: in.Result.Outcome, Text: in.Result.Text}, nil
+}
+
+// A lock of 50 s must not make the outcome of a call unknown that ended well.
+func TestASettlementOutlastsALongLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &Activities{journal: &awayJournal{until: time.Now().Add(50 * time.Second)}}
+		res, err := a.settleCall(t.Context(), workflows.CallInput{}, turn.ToolResult{Outcome: turn.OutcomeOK})
+		require.NoError(t, err)
+		assert.Equal(t, turn.OutcomeOK, res.Outcome)
+	})
+}
+
+// A settlement is given up only shortly before its activity has to end.
+func TestASettlementWaitsAsLongAsItsActivityMayRun(t *testing.T) {
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestActivityEnvironment()
+	within := func(ctx context.Context) (left [2]time.Duration, err error) {
+		return [2]time.Duration{settleWithin(ctx), time.Until(activity.GetInfo(ctx).Deadline)}, nil
+	}
+	env.RegisterActivity(within)
+	value, err := env.ExecuteActivity(within)
+	require.NoError(t, err)
+	var got [2]time.Duration
+	require.NoError(t, value.Get(&got))
+	require.Greater(t, got[1], 2*workflows.SettleWithin, "or this test says nothing")
+	assert.InDelta(t, got[1]-workflows.CallRoom, got[0], float64(time.Second))
 }
 
 func TestARefusalOfTheJournalIsNotRepeated(t *testing.T) {

@@ -31,7 +31,7 @@ func asTurnError(err error) *turn.Error {
 	case errors.Is(err, journal.ErrNewer):
 		return turn.Errorf(turn.CodeConfigInvalid, err, "the journal was written by a newer version; update this worker")
 	}
-	return turn.Errorf(turn.CodeStoreUnavailable, err, "the journal is not available; the turn goes on when it is")
+	return turn.Errorf(turn.CodeStoreUnavailable, err, "the journal is not available: check its disk or its server")
 }
 
 // logFailure keeps the cause, which users do not see, where operators do.

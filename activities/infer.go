@@ -148,7 +148,7 @@ func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf jo
 	if in.Plan.Mode == turn.ModeJSON && len(m.ToolCalls) == 0 && m.Text != "" {
 		rest = append(rest, pieces(turn.Chunk{Kind: turn.ChunkTextDelta, Text: m.Text, At: time.Now()})...)
 	}
-	settled, err := patiently(ctx, workflows.SettleWithin, func(ctx context.Context) (journal.Inference, error) {
+	settled, err := patiently(ctx, settleWithin(ctx), func(ctx context.Context) (journal.Inference, error) {
 		return a.journal.SettleInference(ctx, journal.SettleInference{
 			Session: in.Session, Key: inf.Key, Attempt: inf.Attempt, Answer: answer, Message: m, Chunks: rest, At: time.Now(),
 		})

@@ -34,21 +34,23 @@ const (
 
 // An inference may wait for a locked journal before it asks (10 s, as a write does by itself), and settles as a call does.
 // Given up by the server while it is being settled, it would be asked for again, and paid.
-const inferRoom = 10*time.Second + SettleWithin + callRoom
+const inferRoom = 10*time.Second + SettleWithin + CallRoom
 
 // A dispatch of a call spends its time in three parts, each of which ends in time by itself: the journal finds and claims
 // the call, the tool runs, and the journal settles it, or takes its claim back where nothing was sent. CallTool holds to
 // these bounds, and the activity's deadline is their sum with room: a call that the server gives up while it is being
 // settled would be dispatched again, and told that its outcome is unknown.
 const (
-	ClaimWithin  = 4 * time.Second // a dispatch after this one waits again
-	SettleWithin = 8 * time.Second // nobody does this again, so it is waited for longer
-	callRoom     = 5 * time.Second // a tool that ends late, a busy machine, the way to the server and back
+	ClaimWithin = 15 * time.Second // a dispatch after this one waits again
+	// SettleWithin is at least how long a settlement waits for the journal: no other attempt can do it. It waits for as
+	// long as its activity may run if that is longer.
+	SettleWithin = time.Minute
+	CallRoom     = 5 * time.Second // a tool that ends late, a busy machine, the way to the server and back
 )
 
 // CallDeadline is how long one dispatch of a call may take whose tool is given so much time.
 func CallDeadline(tool time.Duration) time.Duration {
-	return ClaimWithin + tool + SettleWithin + callRoom
+	return ClaimWithin + tool + SettleWithin + CallRoom
 }
 
 // maxRecorded bounds an activity's recorded input, in bytes: over 2 MiB the server fails the workflow task for ever.
