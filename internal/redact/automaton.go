@@ -1,7 +1,16 @@
 package redact
 
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/everturn/everturn/internal/invisible"
+)
+
 // automaton finds all occurrences of many forms in one pass (Aho and Corasick, 1975). A node is a prefix of a form, 0 is
-// the empty one. It always knows Text, so that text that was blanked before is not blanked within.
+// the empty one. It always knows Text, so that text that was blanked before is not blanked within. Forms and texts are
+// compared without their invisible characters: on a screen, a secret with one in the middle looks like the secret.
 type automaton struct {
 	nodes []node
 	root  [256]int32 // children of node 0
@@ -23,6 +32,9 @@ func newAutomaton() *automaton {
 }
 
 func (a *automaton) insert(form string) {
+	if form = visible(form); len(form) < MinSecret {
+		return
+	}
 	at := int32(0)
 	for i := range len(form) {
 		child := a.child(at, form[i])
@@ -88,8 +100,44 @@ func (a *automaton) next(at int32, b byte) int32 {
 
 func (a *automaton) occursIn(s string) bool {
 	at := int32(0)
-	for i := range len(s) {
+	for i := 0; i < len(s); i++ {
+		if at != 0 && !inked(s[i]) {
+			if n := invisible.Prefix(s[i:]); n > 0 {
+				i += n - 1
+				continue
+			}
+		}
 		if at = a.next(at, s[i]); a.nodes[at].match > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// inked reports whether b is a printable ASCII character, which most bytes are.
+func inked(b byte) bool { return b >= ' ' && b < 0x7f }
+
+// visible is s without its invisible characters.
+func visible(s string) string {
+	if !hides(s) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		if n := invisible.Prefix(s[i:]); n > 0 {
+			i += n
+			continue
+		}
+		b.WriteByte(s[i])
+		i++
+	}
+	return b.String()
+}
+
+// hides reports whether s has invisible characters.
+func hides(s string) bool {
+	for i := range len(s) {
+		if !inked(s[i]) && invisible.Prefix(s[i:]) > 0 {
 			return true
 		}
 	}
@@ -99,11 +147,13 @@ func (a *automaton) occursIn(s string) bool {
 // values blanks the bytes of all occurrences in a text that comes in pieces. Occurrences that overlap become one Text.
 type values struct {
 	*automaton
-	at   int32
-	buf  []byte // what may still become part of an occurrence
-	from int    // offset of buf in the text
-	runs []run  // of bytes to blank that end behind from, in order, without overlaps
-	open bool   // Text is written for the first run
+	at      int32
+	cut     string // the first bytes of a character whose other bytes are still to come
+	buf     []byte // what may still become part of an occurrence
+	from    int    // offset of buf in the text
+	skipped []run  // of invisible characters, in order, if there are any behind from
+	runs    []run  // of bytes to blank that end behind from, in order, without overlaps
+	open    bool   // Text is written for the first run
 }
 
 // run is a range of offsets in the text.
@@ -111,20 +161,69 @@ type run struct{ from, to int }
 
 // write takes a piece of the text and appends to out what is decided.
 func (v *values) write(out []byte, s string) []byte {
-	end := v.from + len(v.buf)
-	v.buf = append(v.buf, s...)
-	for i := range len(s) {
-		end++
-		v.at = v.next(v.at, s[i])
-		if n := int(v.nodes[v.at].match); n > 0 {
-			v.blank(run{end - n, end})
-		}
-	}
-	return v.emit(out, end-int(v.nodes[v.at].held))
+	s, v.cut = wholeRunes(v.cut + s)
+	end := v.take(s)
+	return v.emit(out, v.begin(end, v.nodes[v.at].held))
 }
 
 // flush ends the text and appends the rest of it to out.
-func (v *values) flush(out []byte) []byte { return v.emit(out, v.from+len(v.buf)) }
+func (v *values) flush(out []byte) []byte {
+	end := v.take(v.cut)
+	v.cut = ""
+	return v.emit(out, end)
+}
+
+// take looks for occurrences that end in s, which follows buf, and returns the offset of its end in the text.
+func (v *values) take(s string) int {
+	end := v.from + len(v.buf)
+	v.buf = append(v.buf, s...)
+	for i := 0; i < len(s); i++ {
+		if v.at != 0 && !inked(s[i]) {
+			if n := invisible.Prefix(s[i:]); n > 0 {
+				v.pass(run{end, end + n})
+				i, end = i+n-1, end+n
+				continue
+			}
+		}
+		end++
+		v.at = v.next(v.at, s[i])
+		if n := v.nodes[v.at].match; n > 0 {
+			v.blank(run{v.begin(end, n), end})
+		}
+	}
+	return end
+}
+
+// pass notes invisible characters that are not compared.
+func (v *values) pass(r run) {
+	if n := len(v.skipped); n > 0 && v.skipped[n-1].to == r.from {
+		v.skipped[n-1].to = r.to
+		return
+	}
+	v.skipped = append(v.skipped, r)
+}
+
+// begin returns the offset in the text at which the last n compared bytes before end begin.
+func (v *values) begin(end int, n int32) int {
+	from := end - int(n)
+	for i := len(v.skipped) - 1; i >= 0 && v.skipped[i].to > from; i-- {
+		from -= v.skipped[i].to - v.skipped[i].from
+	}
+	return from
+}
+
+// wholeRunes splits off an incomplete character at the end of s.
+func wholeRunes(s string) (whole, rest string) {
+	for i := len(s) - 1; i >= max(0, len(s)-utf8.UTFMax+1); i-- {
+		if utf8.RuneStart(s[i]) {
+			if !utf8.FullRuneInString(s[i:]) {
+				return s[:i], s[i:]
+			}
+			break
+		}
+	}
+	return s, ""
+}
 
 func (v *values) blank(r run) {
 	for n := len(v.runs); n > 0 && v.runs[n-1].to > r.from; n-- {
@@ -157,6 +256,7 @@ func (v *values) emit(out []byte, to int) []byte {
 	if !v.open {
 		out = append(out, v.upTo(to)...)
 	}
+	v.skipped = slices.DeleteFunc(v.skipped, func(r run) bool { return r.to <= v.from })
 	return out
 }
 

@@ -2,7 +2,6 @@ package redact
 
 import (
 	"encoding/json"
-	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,7 +19,7 @@ const (
 
 // Redactor blanks known secrets and what its patterns match. It is safe for concurrent use. A nil Redactor blanks nothing.
 type Redactor struct {
-	patterns []*regexp.Regexp
+	patterns []*pattern
 
 	mu      sync.Mutex
 	secrets map[string]int // how often each was added
@@ -31,7 +30,7 @@ type Redactor struct {
 func New(patterns ...string) *Redactor {
 	r := &Redactor{secrets: map[string]int{}}
 	for _, p := range patterns {
-		r.patterns = append(r.patterns, regexp.MustCompile(p))
+		r.patterns = append(r.patterns, newPattern(p))
 	}
 	return r
 }
@@ -94,8 +93,13 @@ func (r *Redactor) String(s string) string {
 		return s
 	}
 	s = r.Values(s)
+	hidden := len(r.patterns) > 0 && hides(s)
 	for _, p := range r.patterns {
-		s = p.ReplaceAllLiteralString(s, Text)
+		if hidden {
+			s = string(p.finder(len(s)).write([]byte(s), true))
+		} else {
+			s = p.ReplaceAllLiteralString(s, Text)
+		}
 	}
 	return s
 }

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"unicode/utf8"
+
+	"github.com/everturn/everturn/internal/invisible"
 )
 
 // maxHeld bounds the text that a Stream holds back for a pattern that may still match, in bytes. Beyond it, the text is
@@ -25,7 +27,7 @@ func (r *Redactor) Stream() *Stream {
 	}
 	s := &Stream{values: values{automaton: r.forms()}}
 	for _, p := range r.patterns {
-		s.patterns = append(s.patterns, newFinder(p))
+		s.patterns = append(s.patterns, p.finder(maxHeld))
 	}
 	return s
 }
@@ -48,15 +50,49 @@ func (s *Stream) Flush() string {
 	return string(out)
 }
 
-// finder replaces what one pattern matches. It simulates the pattern's automaton (Pike's algorithm, as package regexp does),
-// because that one tells from where on a match is still possible.
+// pattern is a compiled pattern, for package regexp and for finders.
+type pattern struct {
+	*regexp.Regexp
+	prog  *syntax.Prog
+	first [utf8.RuneSelf]bool // the characters with which a match can begin
+}
+
+func newPattern(expr string) *pattern {
+	p := &pattern{Regexp: regexp.MustCompile(expr)}
+	tree, err := syntax.Parse(expr, syntax.Perl)
+	if err != nil { // package regexp has parsed it
+		panic(err)
+	}
+	if p.prog, err = syntax.Compile(tree.Simplify()); err != nil {
+		panic(err)
+	}
+	f := p.finder(0)
+	f.flags = ^syntax.EmptyOp(0)
+	f.round++
+	f.add(uint32(p.prog.Start), 0)
+	for c := range p.first {
+		for _, t := range f.ready {
+			p.first[c] = p.first[c] || f.takes(t.pc, rune(c))
+		}
+	}
+	return p
+}
+
+// finder returns a finder of the pattern that holds back at most so many bytes.
+func (p *pattern) finder(held int) *finder {
+	return &finder{pattern: p, held: held, prev: -1, seen: make([]int, len(p.prog.Inst))}
+}
+
+// finder replaces what one pattern matches, with and without the invisible characters in the text. It simulates the
+// pattern's automaton (Pike's algorithm, as package regexp does), because that one tells from where on a match is still
+// possible.
 type finder struct {
-	prog    *syntax.Prog
-	first   [utf8.RuneSelf]bool // the characters with which a match can begin
-	buf     []byte              // undecided text
-	pos     int                 // what was looked at of buf
-	prev    rune                // before pos; -1 at the beginning of the text
-	threads []thread            // by falling priority, and so by rising start
+	*pattern
+	held    int
+	buf     []byte   // undecided text
+	pos     int      // what was looked at of buf
+	prev    rune     // before pos; -1 at the beginning of the text
+	threads []thread // by falling priority, and so by rising start
 	ready   []thread
 	found   bool
 	match   run // of buf, if found
@@ -69,28 +105,6 @@ type finder struct {
 type thread struct {
 	pc    uint32
 	start int // in buf
-}
-
-func newFinder(re *regexp.Regexp) *finder {
-	tree, err := syntax.Parse(re.String(), syntax.Perl)
-	if err != nil { // package regexp has parsed it
-		panic(err)
-	}
-	prog, err := syntax.Compile(tree.Simplify())
-	if err != nil {
-		panic(err)
-	}
-	f := &finder{prog: prog, prev: -1, seen: make([]int, len(prog.Inst))}
-	f.flags = ^syntax.EmptyOp(0)
-	f.round++
-	f.add(uint32(prog.Start), 0)
-	for c := range f.first {
-		for _, t := range f.ready {
-			f.first[c] = f.first[c] || f.takes(t.pc, rune(c))
-		}
-	}
-	f.flags = 0
-	return f
 }
 
 // write takes the next piece of the text, the last one if end is set, and returns what is decided.
@@ -115,7 +129,7 @@ func (f *finder) write(piece []byte, end bool) (out []byte) {
 			return append(out, f.buf...)
 		}
 		f.pos, f.prev = f.pos+n, r
-		if len(f.threads) > 0 && f.pos-f.threads[0].start > maxHeld {
+		if len(f.threads) > 0 && f.pos-f.threads[0].start > f.held {
 			out = f.replace(out, run{f.threads[0].start, f.pos})
 		}
 	}
@@ -167,6 +181,9 @@ func (f *finder) step(r rune) {
 	for _, t := range f.ready {
 		if r >= 0 && f.takes(t.pc, r) {
 			f.threads = append(f.threads, thread{f.prog.Inst[t.pc].Out, t.start})
+		}
+		if r >= 0 && t.start < f.pos && invisible.Rune(r) {
+			f.threads = append(f.threads, t) // as if r were not there
 		}
 	}
 }

@@ -361,6 +361,17 @@ func TestPastes(t *testing.T) {
 	assert.Equal(t, "a\nb[2J\n"+strings.TrimSpace(long), s.messages[0].Message.Text)
 }
 
+// The renderer needs characters of private use for itself. An answer that has them must not be shown as text that the
+// redactor did not see.
+func TestCharactersOfTheRendererJoinNothing(t *testing.T) {
+	for _, width := range []int{10, 80} {
+		for _, r := range "\uf5a6\uf5a7\uf5a8" {
+			out := strings.Join(newMarkdown(true, width).render(block{text: "a1" + string(r) + "b2"}), "")
+			assert.Regexp(t, "a1["+string(r)+"\ufffd]b2", out)
+		}
+	}
+}
+
 func TestSmallTerminals(t *testing.T) {
 	for _, size := range [][2]int{{1, 1}, {2, 2}, {5, 3}, {11, 6}, {20, 10}, {300, 100}} {
 		s := newStage(t, size[0], size[1])

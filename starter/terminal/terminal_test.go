@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/everturn/everturn/internal/invisible"
 	"github.com/everturn/everturn/starter/terminal"
 )
 
@@ -52,6 +53,16 @@ func TestPrintableLeavesTextOnly(t *testing.T) {
 	assert.Equal(t, "[2Jone\n\ttwo]52;c;aGk=", terminal.Printable("\x1b[2Jo\u202ene\n\ttwo\x1b]52;c;aGk=\x07"))
 	assert.Equal(t, "one two", terminal.Line("one\n\t two\x1b", 10))
 	assert.Equal(t, "one…", terminal.Line("one two", 4))
+}
+
+// The redactor looks for secrets without the invisible characters. If Printable dropped others, it could join the halves of a
+// secret that the redactor has not seen.
+func TestPrintableDropsOnlyWhatTheRedactorIgnores(t *testing.T) {
+	for r := rune(0); r <= unicode.MaxRune; r++ {
+		if utf8.ValidRune(r) && !invisible.Rune(r) {
+			assert.Equal(t, "a"+string(r)+"b", terminal.Printable("a"+string(r)+"b"), "%U", r)
+		}
+	}
 }
 
 func TestRowsFitAndLoseNothing(t *testing.T) {
