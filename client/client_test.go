@@ -57,7 +57,7 @@ func TestWithoutAConnectionNothingIsSent(t *testing.T) {
 	_, deleted := c.Schedules().Delete(ctx, "n")
 	for name, err := range map[string]error{
 		"Send": sent, "Approve": approved, "Answer": c.Answer(ctx, AnswerInput{}), "Respond": c.Respond(ctx, RespondInput{}),
-		"Stop": c.Stop(ctx, "s"), "Running": running, "RunningSessions": sessions,
+		"Stop": c.Stop(ctx, "s"), "Terminate": c.Terminate(ctx, "s"), "Running": running, "RunningSessions": sessions,
 		"List": list, "Create": made, "Delete": deleted,
 	} {
 		assert.ErrorIs(t, err, ErrUnreachable, name)

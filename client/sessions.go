@@ -157,15 +157,30 @@ func (c *Client) Stop(ctx context.Context, session string) error {
 	if c.temporal == nil {
 		return ErrUnreachable
 	}
-	err := c.temporal.CancelWorkflow(ctx, c.WorkflowID(session), "")
-	var over *serviceerror.NotFound
-	if errors.As(err, &over) {
+	return stopped(c.temporal.CancelWorkflow(ctx, c.WorkflowID(session), ""))
+}
+
+// Terminate ends the session's running turn at once, even if no worker runs. It is for a turn that does not end after Stop:
+// messages that the turn has accepted and not used are lost, a tool call in progress goes on, and the journal shows the
+// turn as running until the session's next turn closes it.
+//
+// Errors: ErrNotRunning, ErrUnreachable.
+func (c *Client) Terminate(ctx context.Context, session string) error {
+	if c.temporal == nil {
+		return ErrUnreachable
+	}
+	return stopped(c.temporal.TerminateWorkflow(ctx, c.WorkflowID(session), "", "stopped by force"))
+}
+
+// stopped is the error of a request that ends a workflow.
+func stopped(err error) error {
+	if err == nil {
+		return nil
+	}
+	if err = typed(err); errors.Is(err, ErrNotRunning) {
 		return ErrNotRunning
 	}
-	if err != nil {
-		return fmt.Errorf("stopping the turn: %w", typed(err))
-	}
-	return nil
+	return fmt.Errorf("stopping the turn: %w", err)
 }
 
 // ForkInput names a session to fork.

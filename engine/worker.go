@@ -25,6 +25,7 @@ func newWorker(c client.Client, cfg config.Config, acts *activities.Activities, 
 	w.RegisterActivity(acts)
 	w.RegisterWorkflowWithOptions(workflows.Deliver, workflow.RegisterOptions{Name: workflows.DeliverWorkflow})
 	w.RegisterActivity(deliveries)
+	w.RegisterDynamicWorkflow(workflows.Unknown, workflow.DynamicRegisterOptions{})
 	return w
 }
 

@@ -13,21 +13,35 @@ import (
 	"github.com/everturn/everturn/workflows"
 )
 
+// stopFlags are the flags of stop.
+type stopFlags struct {
+	within time.Duration
+	force  bool
+}
+
 func (a *app) stopCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:               "stop [session]",
-		Short:             "Stop the running turn of a session; what was done is kept",
-		Long:              `Stop the running turn of a session; what was done is kept. Without a session, the one that has a turn.`,
+	var f stopFlags
+	cmd := &cobra.Command{
+		Use:   "stop [session]",
+		Short: "Stop the running turn of a session; what was done is kept",
+		Long: `Stop the running turn of a session; what was done is kept. Without a session, the one that has a turn.
+
+A worker stops the turn within moments. If none does so in time, --force ends the turn without one: messages that the
+turn has accepted and not used are lost, and a tool call in progress is not interrupted.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.completeSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.onSession(cmd.Context(), args, needs{}, (*turnClient).running, a.stop)
+			return a.onSession(cmd.Context(), args, needs{}, (*turnClient).running,
+				func(ctx context.Context, t *turnClient, session string) error { return a.stop(ctx, t, session, f) })
 		},
 	}
+	cmd.Flags().DurationVar(&f.within, "timeout", stopWithin, "wait so long for a worker to stop the turn")
+	cmd.Flags().BoolVar(&f.force, "force", false, "end the turn if no worker has stopped it in time")
+	return cmd
 }
 
 // stop stops a turn and says what became of it. One that is over already is no error: it does not run.
-func (a *app) stop(ctx context.Context, t *turnClient, session string) error {
+func (a *app) stop(ctx context.Context, t *turnClient, session string, f stopFlags) error {
 	if err := t.call(ctx); err != nil {
 		return err
 	}
@@ -35,7 +49,7 @@ func (a *app) stop(ctx context.Context, t *turnClient, session string) error {
 	if err != nil {
 		return err
 	}
-	r, err := t.stop(ctx, s)
+	r, err := t.stop(ctx, s, f)
 	if err != nil {
 		return err
 	}
@@ -51,18 +65,25 @@ func (a *app) stop(ctx context.Context, t *turnClient, session string) error {
 const stopWithin = 30 * time.Second
 
 // stop asks Temporal to cancel the turn and waits until it is over. It returns how it ended.
-func (t *turnClient) stop(ctx context.Context, s started) (workflows.Result, error) {
-	ctx, cancel := context.WithTimeout(ctx, stopWithin)
+func (t *turnClient) stop(ctx context.Context, s started, f stopFlags) (workflows.Result, error) {
+	waiting, cancel := context.WithTimeout(ctx, f.within)
 	defer cancel()
-	if err := t.client.Stop(ctx, s.Session); err != nil && !errors.Is(err, client.ErrNotRunning) {
+	if err := t.client.Stop(waiting, s.Session); err != nil && !errors.Is(err, client.ErrNotRunning) {
 		return workflows.Result{}, err
 	}
 	var r workflows.Result
-	err := t.patiently(func() (err error) { r, err = t.client.Wait(ctx, s.Turn); return err })
-	if err != nil && ctx.Err() == context.DeadlineExceeded {
-		return r, &exitError{code: exitCancelled, cause: fmt.Errorf("the turn is asked to stop, and no worker has done so within %s: it stops when one runs", stopWithin)}
+	err := t.patiently(func() (err error) { r, err = t.client.Wait(waiting, s.Turn); return err })
+	switch {
+	case err == nil || waiting.Err() != context.DeadlineExceeded:
+		return r, err
+	case !f.force:
+		return r, &exitError{code: exitCancelled, cause: fmt.Errorf("the turn is asked to stop, and no worker has done so within %s: "+
+			"it stops when one runs; `starter stop %s --force` ends it without one", f.within, quoted(s.Session))}
 	}
-	return r, err
+	if err := t.client.Terminate(ctx, s.Session); err != nil && !errors.Is(err, client.ErrNotRunning) {
+		return r, err
+	}
+	return t.client.Wait(ctx, s.Turn)
 }
 
 // attachHint is the command that follows the turn again.
@@ -85,7 +106,7 @@ func (t *turnClient) leave(s started, first os.Signal, signals <-chan os.Signal)
 	if !offered || !pressedAgain(signals) {
 		return errDetached
 	}
-	r, err := t.stop(context.Background(), s)
+	r, err := t.stop(context.Background(), s, stopFlags{within: stopWithin})
 	if err != nil {
 		return err
 	}

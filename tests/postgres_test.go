@@ -28,7 +28,7 @@ func TestTurnsOnPostgres(t *testing.T) {
 	h.worker()
 	h.worker()
 	h.starter("run", "-s", "one", "Which files?").exits(6)
-	h.starter("approve", "one", "1.0").exits(0)
+	h.starter("approve", "one", "1.0", "-y").exits(0)
 	assert.Contains(t, h.starter("attach", "one").exits(0).out.String(), "Two files.")
 	is := decoded[shown](h.starter("show", "--json", "one").exits(0))
 	assert.Equal(t, turn.StateCompleted, is.Turns[0].Turn.State)
