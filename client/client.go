@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"crypto/rand"
+	"errors"
+	"os"
 	"strings"
 
 	"go.temporal.io/sdk/client"
@@ -14,8 +16,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Journal is what a client needs of the journal. A journal.Store has it. All sessions that it returns must belong to
-// the client's tenant; see journal.ForTenant.
+// Journal is what a client needs of the journal. A journal.Store has it; the client sees only its tenant's sessions
+// there.
 type Journal interface {
 	Sessions
 	Stream
@@ -70,16 +72,32 @@ func New(temporal client.Client, o Options) *Client {
 	if o.TaskQueue == "" {
 		o.TaskQueue = workflows.TaskQueue
 	}
+	if store, ok := o.Journal.(journal.Store); ok {
+		o.Journal = journal.ForTenant(store, o.Tenant)
+	}
 	return &Client{temporal: temporal, journal: o.Journal, options: o}
 }
 
 // Dial connects to the Temporal server of a configuration and returns a client for its task queue, agent and tenant.
 // The journal stays the caller's; engine.OpenJournal opens the configured one.
 //
-// Errors: ErrUnreachable, config.ErrCredentials if the server rejects the caller, config.ErrInvalid.
+// Temporal's environment variables (TEMPORAL_*) and profiles apply as they do to a worker.
+//
+// Errors: ErrUnreachable; config.ErrCredentials if the server rejects the caller; config.ErrInvalid, also for the
+// development server of another journal, whose workers would write turns where this client does not see them.
 func Dial(ctx context.Context, cfg config.Config, journal Journal) (*Client, error) {
-	temporal, err := cluster.Dial(ctx, cluster.FromConfig(cfg.Temporal, nil))
+	o := cluster.FromConfig(cfg.Temporal, os.Environ())
+	address, namespace, err := o.Resolved()
 	if err != nil {
+		return nil, err
+	}
+	temporal, err := cluster.Dial(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	err = cluster.CheckOwner(ctx, temporal, address, namespace, cfg.Journal.Path)
+	if errors.Is(err, config.ErrInvalid) {
+		temporal.Close()
 		return nil, err
 	}
 	c := New(temporal, Options{

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -100,7 +101,7 @@ func (f *follower) run(ctx context.Context, emit func(turn.Chunk) bool) error {
 	defer func() { f.cancel() }()
 	f.await(ctx)
 	for {
-		changed := f.c.journal.Changed(ctx) // before the read, so that no change is missed
+		changed := f.changed(ctx) // before the read, so that no change is missed
 		done, err := f.advance(ctx, emit)
 		if err != nil && f.waiting && !f.t.Merged && f.end == nil && f.over != nil {
 			changed, err = nil, nil // the journal cannot be read; Temporal reports the end
@@ -116,6 +117,15 @@ func (f *follower) run(ctx context.Context, emit func(turn.Chunk) bool) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// changed is closed when the journal may have more of the turn, or may have the turn that takes the message.
+func (f *follower) changed(ctx context.Context) <-chan struct{} {
+	topics := []journal.Topic{{Turn: f.t.ID}}
+	if f.t.Merged {
+		topics = append(topics, journal.Topic{Session: f.t.Session})
+	}
+	return f.c.journal.Changed(ctx, topics...)
 }
 
 // await starts asking Temporal for the end of the turn, or of the session's workflow if no turn has taken the message.

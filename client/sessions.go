@@ -154,8 +154,12 @@ func (c *Client) candidates(ctx context.Context) ([]string, error) {
 //
 // Errors: ErrNotRunning, ErrUnreachable.
 func (c *Client) Stop(ctx context.Context, session string) error {
-	if c.temporal == nil {
-		return ErrUnreachable
+	running, err := c.Running(ctx, session) // Temporal accepts the cancellation of a run that has ended
+	if err != nil {
+		return err
+	}
+	if !running {
+		return ErrNotRunning
 	}
 	return stopped(c.temporal.CancelWorkflow(ctx, c.WorkflowID(session), ""))
 }

@@ -1,0 +1,149 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// dialled is a client as another program has one.
+func (r *rig) dialled() *client.Client {
+	r.t.Helper()
+	c, err := client.Dial(r.t.Context(), r.cfg, r.store)
+	require.NoError(r.t, err)
+	r.t.Cleanup(c.Close)
+	return c
+}
+
+// began remembers the run of a turn, so that its history is replayed at the end.
+func (r *rig) began(t client.Turn) { r.ran = append(r.ran, workflow.Execution{ID: t.Session, RunID: t.ID}) }
+
+func TestAProgramStartsFollowsAndApprovesATurn(t *testing.T) {
+	t.Parallel()
+	var effects atomic.Int32
+	r := newRig(t, script.Steps(script.Call("local_touch", `{"text":"a"}`), script.Text("Done.")), askToTouch)
+	r.work(touching(&effects))
+	c := r.dialled()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err := c.Find(ctx, session(t), "")
+	require.ErrorIs(t, err, client.ErrNotFound)
+	begun, err := c.Send(ctx, client.SendInput{Session: session(t), Message: turn.UserMessage{Text: "Touch it."}})
+	require.NoError(t, err)
+	r.began(begun)
+	var kinds []turn.ChunkKind
+	for chunk, err := range c.Follow(ctx, begun, -1) {
+		require.NoError(t, err)
+		kinds = append(kinds, chunk.Kind)
+		if chunk.Kind != turn.ChunkApprovalRequested {
+			continue
+		}
+		running, err := c.RunningSessions(ctx)
+		require.NoError(t, err)
+		assert.Contains(t, running, session(t))
+		pending, err := c.Pending(ctx, client.PendingInput{Session: session(t)})
+		require.NoError(t, err)
+		require.Len(t, pending, 1)
+		var shown turn.PeopleChunk
+		require.NoError(t, json.Unmarshal(chunk.Data, &shown))
+		assert.Equal(t, pending[0].Wait, shown.Wait)
+		res, err := c.Result(ctx, begun)
+		require.NoError(t, err)
+		assert.Equal(t, turn.StateWaiting, res.State)
+		_, err = c.Approve(ctx, client.DecideInput{
+			Session: session(t), Turn: shown.ID, Call: shown.ID, ArgumentsHash: shown.ArgumentsHash})
+		require.ErrorIs(t, err, client.ErrNotPending, "of another turn")
+		_, err = c.Approve(ctx, client.DecideInput{
+			Session: session(t), Turn: chunk.Turn, Call: shown.ID, ArgumentsHash: shown.ArgumentsHash, By: "a program"})
+		require.NoError(t, err)
+	}
+	assert.Equal(t, turn.ChunkTurnCompleted, kinds[len(kinds)-1])
+	assert.EqualValues(t, 1, effects.Load())
+	res, err := c.Wait(ctx, begun)
+	require.NoError(t, err)
+	assert.Equal(t, "Done.", res.Answer)
+	require.ErrorIs(t, c.Stop(ctx, session(t)), client.ErrNotRunning)
+	found, err := c.Find(ctx, session(t), "")
+	require.NoError(t, err)
+	assert.Equal(t, client.Turn{Session: session(t), ID: begun.ID}, found)
+	fork := client.ForkInput{Session: session(t), At: 1, ID: session(t) + "-fork"}
+	forked, err := c.Fork(ctx, fork)
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, forked.ForkSeq)
+	_, err = c.Fork(ctx, fork)
+	require.ErrorIs(t, err, client.ErrExists)
+	r.sound(session(t))
+}
+
+// Some turns end without a turn_completed in the journal. Temporal tells how.
+func TestAProgramWaitsForTurnsThatTheJournalDoesNotEnd(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Text("The answer."))
+	stop := r.work()
+	c := r.dialled()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	message := client.SendInput{Session: session(t), Message: turn.UserMessage{ID: "m1", Text: "Ask."}}
+	first, err := c.Send(ctx, message)
+	require.NoError(t, err)
+	r.began(first)
+	res, err := c.Wait(ctx, first)
+	require.NoError(t, err)
+	assert.Equal(t, turn.FinishAnswered, res.FinishReason)
+	again, err := c.Send(ctx, message)
+	require.NoError(t, err)
+	r.began(again)
+	res, err = c.Wait(ctx, again)
+	require.NoError(t, err)
+	assert.Equal(t, "The answer.", res.Answer, "a duplicate has the answer of the first")
+	stop()
+	second, err := c.Send(ctx, client.SendInput{Session: session(t), Message: turn.UserMessage{Text: "And again."}})
+	require.NoError(t, err)
+	require.NoError(t, r.client.TerminateWorkflow(ctx, session(t), "", "a test"))
+	for chunk, err := range c.Follow(ctx, second, -1) {
+		assert.Fail(t, "no worker has begun it", "%v %v", chunk, err)
+	}
+	res, err = c.Wait(ctx, second)
+	require.NoError(t, err)
+	assert.Equal(t, turn.FinishTerminated, res.FinishReason)
+	require.ErrorIs(t, c.Stop(ctx, session(t)), client.ErrNotRunning)
+}
+
+func TestAProgramIsToldOfAMessageThatNoTurnTook(t *testing.T) {
+	t.Parallel()
+	var effects atomic.Int32
+	r := newRig(t, script.Steps(script.Call("local_touch", `{"text":"a"}`), script.Text("Done.")), askToTouch)
+	r.work(touching(&effects))
+	c := r.dialled()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	begun, err := c.Send(ctx, client.SendInput{Session: session(t), Message: turn.UserMessage{Text: "Touch it."}})
+	require.NoError(t, err)
+	r.waits(begun.ID, 1)
+	alone := client.SendInput{Session: session(t), Message: turn.UserMessage{Text: "Alone."}, Alone: true}
+	_, err = c.Send(ctx, alone)
+	require.ErrorIs(t, err, client.ErrBusy)
+	merged, err := c.Send(ctx, client.SendInput{Session: session(t), Message: turn.UserMessage{Text: "Wait."}})
+	require.NoError(t, err)
+	assert.True(t, merged.Merged)
+	assert.Equal(t, begun.ID, merged.ID)
+	_, err = c.Result(ctx, merged)
+	require.ErrorIs(t, err, client.ErrNotFound, "no turn has taken it")
+	require.NoError(t, r.client.TerminateWorkflow(ctx, session(t), "", "a test"))
+	for chunk, err := range c.Follow(ctx, merged, -1) {
+		assert.Fail(t, "the message is in no turn", "%v %v", chunk, err)
+	}
+	_, err = c.Wait(ctx, merged)
+	require.ErrorIs(t, err, client.ErrUndelivered)
+	assert.Zero(t, effects.Load())
+}
