@@ -159,25 +159,23 @@ func (u *user) result(ctx context.Context, t turnPlan, run string) (workflows.Re
 	}
 }
 
-// delivered waits for the end of the turn that has taken a message, as the journal tells it.
-func (u *user) delivered(ctx context.Context, t turnPlan) (res workflows.Result, err error) {
+// delivered waits for the end of the turn that has taken a message.
+func (u *user) delivered(ctx context.Context, t turnPlan) (workflows.Result, error) {
 	for {
-		changed := u.store.Changed(ctx)
-		rec, err := u.store.Delivered(ctx, t.session, t.id)
-		if err == nil && rec.State.Terminal() {
-			return workflows.Result{Turn: rec.ID, State: rec.State, FinishReason: rec.Reason, Answer: rec.Answer}, nil
+		res, err := u.people.Wait(ctx, client.Turn{Session: t.session, MessageID: t.id, Merged: true})
+		if err == nil {
+			return res, nil
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return res, errUndecided
+		if pause(ctx, 100*time.Millisecond) != nil {
+			return workflows.Result{}, errUndecided
 		}
 	}
 }
 
 // follow notes every chunk of a turn as it comes, until the turn or ctx ends.
 func (l *ledger) follow(ctx context.Context, store journal.Store, turnID string) {
-	for chunk, err := range journal.Follow(ctx, store, turnID, -1) {
+	reader := client.New(nil, client.Options{Journal: store})
+	for chunk, err := range reader.Follow(ctx, client.Turn{ID: turnID}, -1) {
 		if err != nil {
 			return // a reader that is turned away comes back; what it has read stands
 		}
