@@ -23,24 +23,27 @@ func chunkOf(kind turn.ChunkKind, text string, data any) turn.Chunk {
 // maxFailureText bounds the text of an error chunk, in bytes.
 const maxFailureText = 1000
 
-// showFailure appends an error chunk to the turn's stream. The stream is for readers: that it cannot be written is logged
-// and changes nothing. Attempt is the inference's, or 0 for a call of a settled step.
-func (a *Activities) showFailure(ctx context.Context, key journal.StepKey, attempt int, message string, data turn.ErrorChunk) {
+// showFailure appends an error chunk to the turn's stream. The stream is for readers: a failed append is logged and
+// changes nothing. Attempt is the inference's, or 0 for a call of a settled step.
+func (a *Activities) showFailure(
+	ctx context.Context, key journal.StepKey, attempt int, message string, data turn.ErrorChunk,
+) {
 	chunk := chunkOf(turn.ChunkError, turn.Cut(message, maxFailureText), data)
 	if err := a.journal.AppendChunks(ctx, key, attempt, []turn.Chunk{chunk}); err != nil {
 		logFailure(ctx, asTurnError(err))
 	}
 }
 
-// showRetry shows why a dispatch has failed that is tried again; of one that is not, tool_call_completed says it. A call
-// that waits for its server is shown once, not with every attempt of its activity.
+// showRetry shows why a dispatch failed if the call is tried again; otherwise tool_call_completed shows it. A call that
+// waits for its server is shown once, not with every attempt of its activity.
 func (a *Activities) showRetry(ctx context.Context, in workflows.CallInput, err error) {
 	var app *temporal.ApplicationError
 	if !errors.As(err, &app) || ctx.Err() != nil {
 		return
 	}
 	code := turn.Code(app.Type())
-	waits := code == turn.CodeToolNotSent && !app.NonRetryable() && activity.IsActivity(ctx) && activity.GetInfo(ctx).Attempt == 1
+	first := activity.IsActivity(ctx) && activity.GetInfo(ctx).Attempt == 1
+	waits := code == turn.CodeToolNotSent && !app.NonRetryable() && first
 	if !waits && (code != turn.CodeToolOutcomeUnknown || !in.Again) {
 		return
 	}

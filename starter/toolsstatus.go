@@ -177,7 +177,8 @@ func (a *app) printStatus(all []serverStatus) error {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n", line(s.Server, 40), s.State, since, s.Tools, s.Held, s.Calls, s.Failures, s.Restarts,
 			line(cmp.Or(s.Worker, "-"), 60))
 		for _, e := range s.Processes {
-			fmt.Fprintf(w, "  process %d\t%s\t%s\t\t\t\t\t\t\n", e.PID, cmp.Or(e.Ended, "started"), e.At.Local().Format(time.DateTime))
+			state, at := cmp.Or(e.Ended, "started"), e.At.Local().Format(time.DateTime)
+			fmt.Fprintf(w, "  process %d\t%s\t%s\t\t\t\t\t\t\n", e.PID, state, at)
 		}
 		for _, t := range s.Tenants {
 			fmt.Fprintf(w, "  %s\t%s\t%s\t\t\t\t\t\t\n", tenantRow(t.Tenant), t.State, t.Since.Local().Format(time.DateTime))

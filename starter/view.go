@@ -65,7 +65,7 @@ func (v *view) chunk(c turn.Chunk) {
 	}
 }
 
-// failed says what is tried again. What is not, the turn's end or the model's answer is about.
+// failed shows an attempt that failed and is tried again. The turn's end shows a final failure.
 func (v *view) failed(c turn.Chunk) {
 	var e turn.ErrorChunk
 	if decode(c, &e) && !e.Final {

@@ -120,7 +120,8 @@ func TestATerminalIsToldWhatIsTriedAgain(t *testing.T) {
 		return turn.Chunk{Turn: "t", Step: 1, Kind: turn.ChunkError, Text: text, Data: data}
 	}
 	shown := screen(t, followOptions{output: "text"}, []string{"NO_COLOR=1"}, answered("done"),
-		failed("slow\x1b[2J down", turn.ErrorChunk{Code: turn.CodeLLMRateLimited}), failed("over", turn.ErrorChunk{Code: turn.CodeLLMRejected, Final: true}))
+		failed("slow\x1b[2J down", turn.ErrorChunk{Code: turn.CodeLLMRateLimited}),
+		failed("over", turn.ErrorChunk{Code: turn.CodeLLMRejected, Final: true}))
 	assert.Contains(t, shown, "slow[2J down")
 	assert.NotContains(t, shown, "over", "the end of the turn says it")
 }

@@ -114,7 +114,8 @@ func TestACallWaitsForItsServer(t *testing.T) {
 	attempts := r.attempted(run)
 	require.Len(t, attempts, 1, "waiting costs no history")
 	assert.Greater(t, attempts[0], int32(2))
-	assert.Equal(t, []turn.ErrorChunk{{Code: turn.CodeToolNotSent, CallID: "1.0", Tool: call.Call.Tool}}, r.failures(run.GetRunID()), "once, not with every attempt")
+	shown := []turn.ErrorChunk{{Code: turn.CodeToolNotSent, CallID: "1.0", Tool: call.Call.Tool}}
+	assert.Equal(t, shown, r.failures(run.GetRunID()), "once, not with every attempt")
 	r.keep("v1-waited", session(t), run.GetRunID())
 	r.sound(session(t))
 }

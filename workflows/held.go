@@ -51,9 +51,7 @@ func (r *run) stillHeld(turnID, id string) error {
 func (r *run) pass(ctx workflow.Context, ruling turn.Ruling) {
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		in := DecideInput{Session: r.session, Turn: r.turnID, Rulings: []turn.Ruling{ruling}}
-		_, err := r.decide(ctx, in)
-		if err != nil {
-			delete(r.passed, ruling.ID) // the answer may be sent again
+		if _, err := r.decide(ctx, in); err != nil {
 			workflow.GetLogger(ctx).Warn("passing on what a person has said", "turn", r.turnID, "wait", ruling.ID, "error", err)
 		}
 	})

@@ -68,7 +68,6 @@ type run struct {
 	held     []string // the IDs of messages that wanted to join and came after the stop
 	desk     desk
 	settling map[string]bool // servers for which a call is finding the turn's home
-	passed   map[string]bool // what was said to held calls, by the waits' IDs
 	holding  map[string]int  // the dispatches that run of calls that their servers may hold, by the calls' IDs
 }
 
@@ -78,7 +77,7 @@ func newRun(ctx workflow.Context, in Input) *run {
 	info := workflow.GetInfo(ctx)
 	id := info.WorkflowExecution.ID
 	r := &run{in: in, id: id, session: in.sessionOf(id), turnID: turnID(info, in), runID: info.WorkflowExecution.RunID, phase: turn.PhaseStart,
-		settling: map[string]bool{}, passed: map[string]bool{}, holding: map[string]int{}}
+		settling: map[string]bool{}, holding: map[string]int{}}
 	if in.Continued != nil {
 		r.progress, r.begun, r.opened = *in.Continued, true, true
 	} else {
@@ -146,16 +145,19 @@ func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
 	r.showEnding(ctx, e)
 	left := slices.DeleteFunc(r.left(), func(m Message) bool { return slices.Contains(kept, m.ID) })
 	if left = r.freed(left); len(left) > 0 {
-		return Result{}, workflow.NewContinueAsNewError(ctx, TurnWorkflow, Input{Version: WireVersion, Session: r.session, Tenant: r.in.Tenant, Agent: r.in.Agent, Queue: left})
+		return Result{}, workflow.NewContinueAsNewError(ctx, TurnWorkflow, Input{
+			Version: WireVersion, Session: r.session, Tenant: r.in.Tenant, Agent: r.in.Agent, Queue: left,
+		})
 	}
 	return r.outcome(e)
 }
 
-// settle has the journal record how the turn ended. It returns the ending to report, and the IDs of the accepted messages
-// that the transcript of a stopped turn keeps. If the journal cannot record the ending and no message is left to begin the
-// session's next turn, which would close this one, the turn has failed.
+// settle has the journal record how the turn ended. It returns the ending to report, and the IDs of the accepted
+// messages that the transcript of a stopped turn keeps. If the journal cannot record the ending and no message is left
+// to begin the session's next turn, which would close this one, the turn has failed.
 func (r *run) settle(ctx workflow.Context, e turn.Ending) (turn.Ending, []string, error) {
-	if !r.begun && (r.refused == nil || !r.chained() || e.Code == turn.CodeSessionTaken) { // another tenant's session is left alone
+	// Nothing is recorded in another tenant's session.
+	if !r.begun && (r.refused == nil || !r.chained() || e.Code == turn.CodeSessionTaken) {
 		return e, nil, nil
 	}
 	late := r.late()

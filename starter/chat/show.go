@@ -53,7 +53,7 @@ func (m *Model) showItem(i item) {
 	}
 }
 
-// showFailure says what is tried again. What is not, the turn's end or the model's answer is about.
+// showFailure shows an attempt that failed and is tried again. The turn's end shows a final failure.
 func (m *Model) showFailure(c turn.Chunk) {
 	var e turn.ErrorChunk
 	if json.Unmarshal(c.Data, &e) != nil || e.Final {
