@@ -7,6 +7,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"go.temporal.io/sdk/temporal"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/journal"
@@ -59,6 +60,7 @@ type Activities struct {
 	turns    *lru.Cache[string, begunTurn]
 	flights  flights
 	large    largeAnswers
+	prompts  *semaphore.Weighted
 }
 
 var _ workflows.Activities = (*Activities)(nil)
@@ -81,7 +83,7 @@ func New(o Options) (*Activities, error) {
 		return nil, fmt.Errorf("making the cache of turns: %w", err)
 	}
 	return &Activities{
-		turns: turns, large: make(largeAnswers, 4), journal: o.Journal, model: redactedModel{o.Model, o.Redact}, tools: o.Tools, agent: o.Agent, worker: o.Worker, home: o.Home,
+		turns: turns, large: make(largeAnswers, 4), prompts: semaphore.NewWeighted(largePrompts), journal: o.Journal, model: redactedModel{o.Model, o.Redact}, tools: o.Tools, agent: o.Agent, worker: o.Worker, home: o.Home,
 		secrets: o.Redact, windows: windows, profiles: profiles,
 	}, nil
 }

@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"go.temporal.io/sdk/activity"
 
@@ -13,6 +14,7 @@ import (
 // asTurnError gives every error its code: the one place where the journal's errors become users' errors.
 func asTurnError(err error) *turn.Error {
 	var e *turn.Error
+	var large *journal.TooLargeError
 	switch {
 	case errors.As(err, &e):
 		return e
@@ -26,12 +28,23 @@ func asTurnError(err error) *turn.Error {
 		return turn.Errorf(turn.CodeInternal, err, "the journal does not have what the turn refers to; is this worker on the right journal?")
 	case errors.Is(err, journal.ErrUnapproved):
 		return turn.Errorf(turn.CodePolicyDenied, err, "nobody has approved this call with these arguments; it was not run")
+	case errors.As(err, &large):
+		return turn.Errorf(turn.CodeLLMRejected, err, tooLarge(large))
 	case errors.Is(err, journal.ErrTaken):
 		return turn.Errorf(turn.CodeSessionTaken, err, "the name of this session is taken; nothing was done: choose another name")
 	case errors.Is(err, journal.ErrNewer):
 		return turn.Errorf(turn.CodeConfigInvalid, err, "the journal was written by a newer version; update this worker")
 	}
 	return turn.Errorf(turn.CodeStoreUnavailable, err, "the journal is not available: check its disk or its server")
+}
+
+// tooLarge tells a user what to do.
+func tooLarge(e *journal.TooLargeError) string {
+	if e.Seq == 0 {
+		return fmt.Sprintf("the message is over %d MiB: send a shorter one", e.Max>>20)
+	}
+	return fmt.Sprintf("the prompt is over %d MiB, which no model takes: fork the session before message %d, or begin another one",
+		e.Max>>20, e.Seq)
 }
 
 // logFailure keeps the cause, which users do not see, where operators do.

@@ -51,10 +51,17 @@ func (a *Activities) openRefused(ctx context.Context, in workflows.FinishInput) 
 		Message: m, MessageBlob: in.Opening.Blob, Pins: json.RawMessage(`{}`), At: time.Now(),
 	}
 	_, err := a.journal.Begin(ctx, begin)
-	if errors.Is(err, journal.ErrNotFound) { // what it says is lost: that is why
-		begin.Message.Text, begin.MessageBlob = journal.LostText, ""
-		_, err = a.journal.Begin(ctx, begin)
+	var large *journal.TooLargeError
+	switch {
+	case errors.Is(err, journal.ErrNotFound): // what it says is lost: that is why
+		begin.Message.Text = journal.LostText
+	case errors.As(err, &large):
+		begin.Message.Text = journal.LargeText
+	default:
+		return err
 	}
+	begin.MessageBlob = ""
+	_, err = a.journal.Begin(ctx, begin)
 	return err
 }
 

@@ -47,10 +47,11 @@ func (a *Activities) infer(ctx context.Context, in workflows.InferInput, clock *
 	if inf.Settled {
 		return a.inferResult(ctx, in, profile, inf, true), nil
 	}
-	messages, err := a.window(ctx, in, inf.Base)
+	messages, leave, err := a.prompting(ctx, in, inf.Base)
 	if err != nil {
 		return workflows.InferResult{}, failure(ctx, err)
 	}
+	defer leave()
 	anchor, err := a.anchor(ctx, in)
 	if err != nil {
 		return workflows.InferResult{}, failure(ctx, err)
@@ -169,7 +170,7 @@ func transcribe(in workflows.InferInput, profile turn.Profile, answer turn.Answe
 	m := turn.Message{Role: turn.RoleAssistant, Text: answer.Text, TurnID: in.Turn, Step: in.Step}
 	if answer.Stop() != "" {
 		partial := turn.ParsePartial(in.Plan.Mode, in.Step, answer, pinned(profile))
-		if m.ToolCalls = partial.Calls; partial.Text != "" || len(m.ToolCalls) > 0 {
+		if m.ToolCalls = atMost(partial.Calls); partial.Text != "" || len(m.ToolCalls) > 0 {
 			m.Text = partial.Text
 		}
 		return m
@@ -184,7 +185,7 @@ func transcribe(in workflows.InferInput, profile turn.Profile, answer turn.Answe
 	case turn.AskUser:
 		m.Text = act.Question
 	case turn.CallTools:
-		m.ToolCalls = act.Calls
+		m.ToolCalls = atMost(act.Calls)
 		if in.Plan.Mode == turn.ModeJSON {
 			m.Text = ""
 		}
@@ -261,7 +262,10 @@ func (a *Activities) invalid(err error, calls []turn.ToolCall) turn.Proposal {
 }
 
 // maxCalls bounds the calls of one answer, whatever the limits say: each is a claim and an activity.
-const maxCalls = 128
+const maxCalls = journal.MaxCalls
+
+// atMost returns the first maxCalls calls.
+func atMost(calls []turn.ToolCall) []turn.ToolCall { return calls[:min(len(calls), maxCalls)] }
 
 // checkCalls finds the first call that cannot be run as it stands.
 func (a *Activities) checkCalls(ctx context.Context, step int, profile turn.Profile, calls []turn.ToolCall, raw string) error {

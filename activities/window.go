@@ -11,6 +11,48 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
+// The bounds of prompts, in bytes of the messages' texts and calls. A prompt is copied several times on its way.
+const (
+	maxPrompt    = 16 << 20
+	largePrompt  = 1 << 20 // prompts above it count for largePrompts
+	largePrompts = 4 * maxPrompt
+)
+
+// prompting loads the messages of a prompt. One that is large first waits until there is room for it beside the others:
+// the returned function gives its room back.
+func (a *Activities) prompting(ctx context.Context, in workflows.InferInput, base turn.Head) ([]turn.Message, func(), error) {
+	messages, err := a.window(ctx, in, base)
+	if err != nil {
+		return nil, nil, err
+	}
+	size, over := promptBytes(messages)
+	if over >= 0 {
+		return nil, nil, &journal.TooLargeError{Seq: in.Plan.From + int64(over), Max: maxPrompt}
+	}
+	if size < largePrompt {
+		return messages, func() {}, nil
+	}
+	messages = nil // the cache is bounded; what waits is not
+	if err := a.prompts.Acquire(ctx, size); err != nil {
+		return nil, nil, err
+	}
+	leave := func() { a.prompts.Release(size) }
+	if messages, err = a.window(ctx, in, base); err != nil {
+		leave()
+	}
+	return messages, leave, err
+}
+
+// promptBytes returns the size of messages, and the index of the first one with which they are over maxPrompt, or -1.
+func promptBytes(messages []turn.Message) (size int64, over int) {
+	for i, m := range messages {
+		if size += messageBytes(m); size > maxPrompt {
+			return size, i
+		}
+	}
+	return size, -1
+}
+
 // window loads the messages from the plan's beginning up to base. What the cache has of the transcript before this
 // step's results is extended by them; otherwise the window, never more, is read.
 func (a *Activities) window(ctx context.Context, in workflows.InferInput, base turn.Head) ([]turn.Message, error) {
@@ -27,7 +69,7 @@ func (a *Activities) window(ctx context.Context, in workflows.InferInput, base t
 	if from > base.Seq {
 		return before, nil
 	}
-	more, err := a.journal.Messages(ctx, in.Session, from, base.Seq)
+	more, err := a.journal.Window(ctx, in.Session, from, base.Seq, maxPrompt)
 	if err != nil {
 		return nil, fmt.Errorf("reading the transcript: %w", err)
 	}
@@ -45,7 +87,7 @@ func (a *Activities) anchor(ctx context.Context, in workflows.InferInput) (*turn
 	messages, ok := a.windows.get(key, in.Plan.Anchor)
 	if !ok {
 		var err error
-		if messages, err = a.journal.Messages(ctx, in.Session, in.Plan.Anchor, in.Plan.Anchor); err != nil {
+		if messages, err = a.journal.Window(ctx, in.Session, in.Plan.Anchor, in.Plan.Anchor, maxPrompt); err != nil {
 			return nil, fmt.Errorf("reading the turn's request: %w", err)
 		}
 		if len(messages) != 1 {
@@ -72,7 +114,7 @@ func stepHead(key journal.StepKey) turn.Head {
 // callProposals takes calls out of an answer as the workflow carries them: by name, hash and preview.
 func (a *Activities) callProposals(calls []turn.ToolCall) []turn.CallProposal {
 	out := make([]turn.CallProposal, 0, min(len(calls), maxCalls))
-	for _, c := range calls[:min(len(calls), maxCalls)] {
+	for _, c := range atMost(calls) {
 		sum := sha256.Sum256([]byte(c.Arguments))
 		out = append(out, turn.CallProposal{
 			ID: c.ID, Tool: turn.Cut(c.Tool, 120), WireID: c.WireID,

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -84,6 +85,9 @@ func startError(err error) error {
 
 // pack stores a long text in the journal and returns its hash instead.
 func (c *Client) pack(ctx context.Context, text, blob string) (string, string, error) {
+	if len(text) > journal.MaxMessageBytes {
+		return "", "", fmt.Errorf("%w: the message is %d bytes; the maximum is %d", ErrInvalid, len(text), journal.MaxMessageBytes)
+	}
 	if blob != "" || c.journal == nil {
 		return text, blob, nil
 	}

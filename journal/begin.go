@@ -134,7 +134,8 @@ func (t *tx) sessionScope(in BeginInput) (sc scope, err error) {
 // open appends the message and opens the turn.
 func (t *tx) open(sc *scope, in BeginInput) (out Begun, err error) {
 	if in.MessageBlob != "" {
-		b, err := t.getBlob(in.MessageBlob)
+		room := int64(MaxMessageBytes)
+		b, err := t.getBlobWithin(in.MessageBlob, &room)
 		if err != nil {
 			return out, fmt.Errorf("the message's text: %w", err)
 		}

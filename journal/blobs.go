@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -52,13 +53,27 @@ func (t *tx) putBlob(mediaType string, b []byte) (hash string, err error) {
 const insertBlob = `INSERT INTO blobs (hash, media_type, size, encoding, bytes) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 
 func (q querier) getBlob(hash string) (b []byte, err error) {
+	room := unbounded
+	return q.getBlobWithin(hash, &room)
+}
+
+// unbounded is room for everything.
+const unbounded = int64(math.MaxInt64)
+
+// getBlobWithin takes the blob's size from room, and does not load a blob for which there is none: *TooLargeError.
+func (q querier) getBlobWithin(hash string, room *int64) (b []byte, err error) {
 	var encoding string
-	err = q.row(`SELECT encoding, bytes FROM blobs WHERE hash = ?`, hash).Scan(&encoding, &b)
+	var size int64
+	err = q.row(`SELECT encoding, size, CASE WHEN size <= ? THEN bytes END FROM blobs WHERE hash = ?`, *room, hash).Scan(&encoding, &size, &b)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, fmt.Errorf("blob %s: %w", hash, ErrNotFound)
 	}
 	if err != nil {
 		return nil, err
+	}
+	most := *room
+	if *room -= size; *room < 0 {
+		return nil, &TooLargeError{Max: most}
 	}
 	return decode(encoding, b)
 }

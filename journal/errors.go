@@ -1,6 +1,9 @@
 package journal
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // Errors that callers tell apart. Every other error means that the store is unavailable or broken.
 var (
@@ -26,3 +29,16 @@ var (
 	// ErrNewer: the database was written by a newer version of Everturn.
 	ErrNewer = errors.New("the journal was written by a newer version")
 )
+
+// TooLargeError reports content that is larger than its reader takes. It was not loaded.
+type TooLargeError struct {
+	Seq int64 // the message with which a window exceeds Max; 0 for a message that is not in the transcript yet
+	Max int64 // bytes
+}
+
+func (e *TooLargeError) Error() string {
+	if e.Seq == 0 {
+		return fmt.Sprintf("the message is over %d bytes", e.Max)
+	}
+	return fmt.Sprintf("with message %d, the messages are over %d bytes", e.Seq, e.Max)
+}

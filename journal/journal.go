@@ -80,6 +80,8 @@ type Journal interface {
 
 	// Messages returns the transcript's messages with from <= seq <= to, in order, with their whole content.
 	Messages(ctx context.Context, session string, from, to int64) ([]turn.Message, error)
+	// Window is Messages with a bound on their texts and calls. It does not load more: *TooLargeError.
+	Window(ctx context.Context, session string, from, to, maxBytes int64) ([]turn.Message, error)
 	Turn(ctx context.Context, turnID string) (TurnRecord, error)
 	// TurnPins returns what Begin has recorded of a turn, whatever a workflow says later. ErrNotFound.
 	TurnPins(ctx context.Context, turnID string) (TurnPins, error)

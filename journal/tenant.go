@@ -156,6 +156,14 @@ func (b *bound) Messages(ctx context.Context, session string, from, to int64) ([
 	return b.Store.Messages(ctx, session, from, to)
 }
 
+// Window implements Journal.
+func (b *bound) Window(ctx context.Context, session string, from, to, maxBytes int64) ([]turn.Message, error) {
+	if err := b.session(ctx, session); err != nil {
+		return nil, err
+	}
+	return b.Store.Window(ctx, session, from, to, maxBytes)
+}
+
 // Delivered implements Journal.
 func (b *bound) Delivered(ctx context.Context, session, messageID string) (TurnRecord, error) {
 	if err := b.session(ctx, session); err != nil {

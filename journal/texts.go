@@ -11,6 +11,8 @@ import (
 const (
 	// MaxBlobBytes bounds one blob, and with it one message and one tool output.
 	MaxBlobBytes = 64 << 20
+	// MaxMessageBytes bounds the text of a user's message.
+	MaxMessageBytes = 8 << 20
 	// MaxIDBytes bounds the IDs of sessions, turns, messages and calls.
 	MaxIDBytes = 1 << 10
 	// MaxChunkBytes bounds text and data of one chunk together; MaxChunks how many one append may bring.
@@ -89,6 +91,9 @@ const ClosedMessage = "The turn was ended from outside before it could answer. W
 
 // ImportedMessage is for the people who look at a turn that was running when its session was exported.
 const ImportedMessage = "The session was exported while this turn was running, and imported here. An import carries no running turn, approval or open question. Send the message again to have it answered."
+
+// LargeText stands for the text of a message that is over MaxMessageBytes.
+const LargeText = "(this message's text is too large: send a shorter one)"
 
 // LostText stands for the text of a message whose blob the journal does not have.
 const LostText = "(this message's text is not in the journal: send it again)"

@@ -90,6 +90,11 @@ func (t *tx) putCalls(calls []turn.ToolCall) (sql.NullString, error) {
 }
 
 func (q querier) getCalls(column sql.NullString) ([]turn.ToolCall, error) {
+	room := unbounded
+	return q.getCallsWithin(column, &room)
+}
+
+func (q querier) getCallsWithin(column sql.NullString, room *int64) ([]turn.ToolCall, error) {
 	var list []storedCall
 	if !column.Valid {
 		return nil, nil
@@ -97,7 +102,7 @@ func (q querier) getCalls(column sql.NullString) ([]turn.ToolCall, error) {
 	if err := json.Unmarshal([]byte(column.String), &list); err != nil {
 		return nil, fmt.Errorf("reading stored tool calls: %w", err)
 	}
-	return RestoreCalls(list, q.getBlob)
+	return RestoreCalls(list, func(hash string) ([]byte, error) { return q.getBlobWithin(hash, room) })
 }
 
 func (t *tx) saveHead(sc scope) error {
@@ -105,64 +110,91 @@ func (t *tx) saveHead(sc scope) error {
 }
 
 // Messages implements Journal.
-func (s *DB) Messages(ctx context.Context, session string, from, to int64) (out []turn.Message, err error) {
+func (s *DB) Messages(ctx context.Context, session string, from, to int64) ([]turn.Message, error) {
+	return s.Window(ctx, session, from, to, unbounded)
+}
+
+// Window implements Journal.
+func (s *DB) Window(ctx context.Context, session string, from, to, maxBytes int64) (out []turn.Message, err error) {
 	err = s.read(ctx, fmt.Sprintf("reading the transcript of %q", session), func(q querier) (err error) {
 		n, err := q.sessionRow(session)
 		if err != nil {
 			return err
 		}
 		parts, err := q.segments(n, from, to)
+		room := maxBytes
 		out = nil
 		for _, p := range parts {
 			if err != nil {
 				break
 			}
 			var list []turn.Message
-			list, err = q.messages(p.session, p.low+1, p.high)
+			list, err = q.messagesWithin(p.session, p.low+1, p.high, &room)
 			out = append(out, list...)
+		}
+		var large *TooLargeError
+		if errors.As(err, &large) {
+			large.Max = maxBytes
 		}
 		return err
 	})
 	return out, err
 }
 
-// messages reads from a session's own rows. Texts come with them; arguments that are blobs come after, because a
-// connection has one query at a time.
+// messages reads from a session's own rows.
 func (q querier) messages(session, from, to int64) ([]turn.Message, error) {
+	room := unbounded
+	return q.messagesWithin(session, from, to, &room)
+}
+
+// messagesWithin takes the messages' sizes from room. Texts come with the rows; arguments that are blobs come after,
+// because a connection has one query at a time.
+func (q querier) messagesWithin(session, from, to int64, room *int64) ([]turn.Message, error) {
 	var out []turn.Message
 	var calls []sql.NullString
 	err := q.each(func(rows *sql.Rows) error {
-		m, column, err := scanMessage(rows)
+		m, column, size, err := scanMessage(rows)
+		if *room -= size + int64(len(column.String)); err == nil && *room < 0 {
+			return &TooLargeError{Seq: from + int64(len(out))}
+		}
 		out, calls = append(out, m), append(calls, column)
 		return err
-	}, `SELECT coalesce(m.message_id, ''), m.role, m.text, coalesce(b.encoding, ''), b.bytes, m.tool_calls, m.call_id, m.outcome, m.media, t.turn_id, m.step
+	}, `SELECT coalesce(m.message_id, ''), m.role, m.text, coalesce(b.encoding, ''), coalesce(b.size, 0), CASE WHEN b.size <= ?1 THEN b.bytes END,
+		m.tool_calls, m.call_id, m.outcome, m.media, t.turn_id, m.step
 		FROM messages m JOIN turns t ON t.id = m.turn LEFT JOIN blobs b ON b.hash = m.text_blob
-		WHERE m.session = ? AND m.seq BETWEEN ? AND ? ORDER BY m.seq`, session, from, to)
+		WHERE m.session = ?2 AND m.seq BETWEEN ?3 AND ?4 ORDER BY m.seq`, *room, session, from, to)
 	if err != nil {
 		return nil, err
 	}
 	for i, column := range calls {
-		if out[i].ToolCalls, err = q.getCalls(column); err != nil {
+		out[i].ToolCalls, err = q.getCallsWithin(column, room)
+		var large *TooLargeError
+		if errors.As(err, &large) {
+			large.Seq = from + int64(i)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-func scanMessage(rows *sql.Rows) (m turn.Message, calls sql.NullString, err error) {
+// scanMessage returns a message without its calls, their column, and the size of the text. It leaves out a text that the
+// query has left out.
+func scanMessage(rows *sql.Rows) (m turn.Message, calls sql.NullString, size int64, err error) {
 	var text sql.NullString
 	var blob sql.RawBytes
 	var encoding string
 	var media sql.NullString
-	err = rows.Scan(&m.ID, &m.Role, &text, &encoding, &blob, &calls, &m.CallID, &m.Outcome, &media, &m.TurnID, &m.Step)
+	err = rows.Scan(&m.ID, &m.Role, &text, &encoding, &size, &blob, &calls, &m.CallID, &m.Outcome, &media, &m.TurnID, &m.Step)
 	if err == nil {
 		m.Media, err = readMedia(media)
 	}
 	m.Text = text.String
-	if err != nil || text.Valid {
-		return m, calls, err
+	if err != nil || text.Valid || blob == nil {
+		return m, calls, size + int64(len(m.Text)), err
 	}
 	content, err := decode(encoding, blob)
 	m.Text = string(content)
-	return m, calls, err
+	return m, calls, size, err
 }

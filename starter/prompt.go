@@ -5,10 +5,12 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"github.com/everturn/everturn/journal"
 )
 
 // maxPrompt bounds what is read from standard input, in bytes.
-const maxPrompt = 64 << 20
+const maxPrompt = journal.MaxMessageBytes
 
 // prompt reads what is asked. Standard input is read only where it is asked for, or where it is a pipe or a file and
 // nothing else says what to ask: an inherited one would be waited for for ever.

@@ -90,7 +90,7 @@ func TestADashWithAClosedStandardInputIsAnError(t *testing.T) {
 
 func TestAPromptIsBounded(t *testing.T) {
 	_, err := (&app{streams: streams{in: file(t, strings.Repeat("x", maxPrompt+1))}}).prompt(t.Context(), nil)
-	assert.ErrorContains(t, err, "over 64 MiB")
+	assert.ErrorContains(t, err, "over 8 MiB")
 }
 
 func TestASignalEndsReadingThePrompt(t *testing.T) {

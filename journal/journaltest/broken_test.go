@@ -59,6 +59,7 @@ func TestBrokenStoresFail(t *testing.T) {
 		"forks anywhere":         {"a session is forked only where no call is parted from its result", func(s journal.Store) journal.Store { return forksAnywhere{s} }},
 		"prunes the end":         {"follow of a turn without its chunks ends", func(s journal.Store) journal.Store { return prunesEnd{s} }},
 		"begins again":           {"a suspended call goes on where it was", func(s journal.Store) journal.Store { return beginsAgain{s} }},
+		"loads all":              {"a window is not loaded above its bound", func(s journal.Store) journal.Store { return loadsAll{s} }},
 		"suspends for anybody":   {"only the attempt that has a call suspends it", func(s journal.Store) journal.Store { return suspendsAll{s} }},
 		"floods":                 {"progress is noted of an open claim, up to a bound", func(s journal.Store) journal.Store { return floods{s} }},
 		"forgets marks":          {"others' words mark their session, and the first mark stays", func(s journal.Store) journal.Store { return forgetsMarks{s} }},
@@ -223,6 +224,12 @@ func (s mixesUp) Messages(ctx context.Context, session string, from, to int64) (
 		list[i], list[j] = list[j], list[i]
 	}
 	return list, err
+}
+
+type loadsAll struct{ journal.Store }
+
+func (s loadsAll) Window(ctx context.Context, session string, from, to, _ int64) ([]turn.Message, error) {
+	return s.Messages(ctx, session, from, to)
 }
 
 type leavesGaps struct{ journal.Store }

@@ -16,6 +16,8 @@ var contentPromises = []promise{
 	{"large content comes back whole", largeContent},
 	{"odd bytes become text and keep their hash", oddBytes},
 	{"a range of the transcript is read alone", messageRange},
+	{"a window is not loaded above its bound", windowBounded},
+	{"a user's message is not loaded above its bound", messageBounded},
 	{"a blob is stored under its hash", blobs},
 	{"the current catalogue is the last one published", catalogues},
 }
@@ -42,6 +44,40 @@ func largeContent(t T, open func() journal.Store) {
 	assert.True(t, rec.Text == result && rec.Call.Arguments == messages[1].ToolCalls[0].Arguments, "the ledger")
 	again := s.start(1)
 	assert.True(t, again.Answer.Text == answer.Answer.Text && string(again.Answer.Raw) == string(answer.Answer.Raw), "the inference")
+}
+
+func windowBounded(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	c := turn.ToolCall{ID: "1.0", Tool: "local/write_file", Arguments: strings.Repeat("a", 30_000)}
+	s.infer(1, strings.Repeat("b", 20_000), c)
+	s.run(c, strings.Repeat("c", 100))
+	s.start(2, resultsOf(c)...)
+	all, err := s.Window(t.Context(), "s", 1, 3, 60_000)
+	require.NoError(t, err)
+	assert.Equal(t, s.transcript(), all)
+	for bound, seq := range map[int64]int64{10: 1, 10_000: 2, 40_000: 2} {
+		_, err := s.Window(t.Context(), "s", 1, 3, bound)
+		var large *journal.TooLargeError
+		require.ErrorAs(t, err, &large, bound)
+		assert.Equal(t, journal.TooLargeError{Seq: seq, Max: bound}, *large)
+	}
+	few, err := s.Window(t.Context(), "s", 3, 3, 200)
+	require.NoError(t, err)
+	assert.Equal(t, s.transcript()[2:], few)
+}
+
+func messageBounded(t T, open func() journal.Store) {
+	s := newScript(t, open(), "t1")
+	s.finish()
+	hash, err := s.PutBlob(t.Context(), "text/plain", make([]byte, journal.MaxMessageBytes+1))
+	require.NoError(t, err)
+	in := s.beginInput()
+	in.Turn, in.Message.ID, in.Message.Text, in.MessageBlob = "t2", "m2", "", hash
+	s.unchanged(func() {
+		_, err = s.Begin(t.Context(), in)
+		var large *journal.TooLargeError
+		assert.ErrorAs(t, err, &large)
+	})
 }
 
 func oddBytes(t T, open func() journal.Store) {

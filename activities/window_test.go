@@ -1,0 +1,92 @@
+package activities
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// longJournal has messages of one size and counts those that it has loaded.
+type longJournal struct {
+	journal.Journal
+	bytes  int
+	bound  int64
+	mu     sync.Mutex
+	loaded int
+}
+
+func (j *longJournal) Window(_ context.Context, _ string, from, to, maxBytes int64) (list []turn.Message, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.bound = maxBytes
+	for range to - from + 1 {
+		j.loaded++
+		list = append(list, turn.Message{Role: turn.RoleUser, Text: strings.Repeat("x", j.bytes)})
+	}
+	return list, nil
+}
+
+func prompter(t *testing.T, j journal.Journal) *Activities {
+	t.Helper()
+	a, err := New(Options{Journal: j, CacheBytes: 1})
+	require.NoError(t, err)
+	return a
+}
+
+func head(seq int64) turn.Head { return turn.Head{Seq: seq, Hash: "h"} }
+
+// A prompt that no model takes is refused with the message before which the session can be forked, and the turn fails
+// at once: a retry would read it again.
+func TestAPromptThatNoModelTakesIsRefused(t *testing.T) {
+	j := &longJournal{bytes: 1 << 20}
+	_, _, err := prompter(t, j).prompting(t.Context(), workflows.InferInput{Plan: turn.Plan{From: 5}}, head(40))
+	var large *journal.TooLargeError
+	require.ErrorAs(t, err, &large)
+	assert.Equal(t, journal.TooLargeError{Seq: 20, Max: maxPrompt}, *large)
+	assert.Equal(t, int64(maxPrompt), j.bound, "the journal loads no more")
+	e := asTurnError(err)
+	assert.Equal(t, turn.CodeLLMRejected, e.Code)
+	assert.False(t, e.Code.Retryable())
+	assert.Contains(t, e.Message, "fork the session before message 20")
+}
+
+// Large prompts wait for each other; small ones do not.
+func TestLargePromptsWaitForEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		large, small := prompter(t, &longJournal{bytes: maxPrompt / 2}), 0
+		var entered []func()
+		var mu sync.Mutex
+		prompt := func(seq int64) {
+			_, leave, err := large.prompting(t.Context(), workflows.InferInput{Plan: turn.Plan{From: 1}}, head(seq))
+			require.NoError(t, err)
+			mu.Lock()
+			defer mu.Unlock()
+			entered = append(entered, leave)
+		}
+		for range 12 {
+			go prompt(1)
+		}
+		synctest.Wait()
+		assert.Len(t, entered, 7, "with what a message takes beside its text, eight are over the bound")
+		go func() { prompt(0); small++ }()
+		synctest.Wait()
+		assert.Equal(t, 1, small)
+		for len(entered) > 0 {
+			mu.Lock()
+			leave := entered[0]
+			entered = entered[1:]
+			mu.Unlock()
+			leave()
+			synctest.Wait()
+		}
+	})
+}
