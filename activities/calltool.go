@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -156,7 +157,7 @@ func patiently[T any](ctx context.Context, within time.Duration, write func(cont
 	defer cancel()
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		out, err := write(ctx)
-		if err == nil || asTurnError(err).Code != turn.CodeStoreUnavailable {
+		if err == nil || asTurnError(err).Code != turn.CodeStoreUnavailable || errors.Is(err, journal.ErrReplaced) {
 			return out, err
 		}
 		timer := time.NewTimer(pause)

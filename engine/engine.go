@@ -52,25 +52,31 @@ func New(ctx context.Context, cfg config.Config, opts ...Option) (*Engine, error
 	return e, nil
 }
 
-// Run polls until ctx ends, then drains: turns' activities get [worker] drain_timeout to come to their end.
+// Run polls until ctx ends, then drains: turns' activities get [worker] drain_timeout to come to their end. It returns an
+// error that wraps journal.ErrReplaced if the journal's file is deleted or replaced meanwhile.
 func (e *Engine) Run(ctx context.Context) error {
 	watched, stop := context.WithCancel(ctx)
 	defer stop()
 	var beside sync.WaitGroup
 	beside.Go(func() { e.watch(watched) })
 	beside.Go(func() { e.prune(watched, pruneEvery) })
+	lost := make(chan error, 1)
+	beside.Go(func() { e.watchJournal(watched, lost) })
 	err := e.start()
 	if err == nil {
 		e.log.Info("worker polls", "task_queue", e.cfg.Temporal.TaskQueue, "model", e.model.name)
-		<-ctx.Done()
+		select {
+		case <-ctx.Done():
+		case err = <-lost:
+			err = fmt.Errorf("the worker stops: %w", err)
+		}
 		e.drain()
+	} else {
+		err = fmt.Errorf("starting the worker: %w", err)
 	}
 	stop()
 	beside.Wait()
-	if err != nil {
-		return fmt.Errorf("starting the worker: %w", err)
-	}
-	return nil
+	return err
 }
 
 func (e *Engine) start() error {

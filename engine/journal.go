@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/statedir"
@@ -81,4 +82,27 @@ func HasJournal(cfg config.Config) bool {
 	}
 	_, err := os.Stat(cfg.Journal.Path)
 	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// journalEvery is how often a worker looks whether the journal's file is still the one that it has open.
+const journalEvery = time.Second
+
+// watchJournal reports a journal that was deleted or replaced. A server's database cannot be replaced like that.
+func (e *Engine) watchJournal(ctx context.Context, lost chan<- error) {
+	if e.cfg.Journal.Driver == config.DriverPostgres {
+		return
+	}
+	tick := time.NewTicker(journalEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if _, err := e.journal.Turn(ctx, ""); errors.Is(err, journal.ErrReplaced) {
+			lost <- err
+			return
+		}
+	}
 }

@@ -26,6 +26,9 @@ var (
 	ErrTaken = errors.New("it is another tenant's")
 	// ErrUnavailable: the journal's database cannot be reached, or another process holds it. Trying again may help.
 	ErrUnavailable = errors.New("the journal is unavailable")
+	// ErrReplaced: the journal's file was deleted or replaced while it was open. What this process would write is lost
+	// with it: the process must end.
+	ErrReplaced = errors.New("the journal was deleted or replaced while it was open")
 	// ErrNewer: the database was written by a newer version of Everturn.
 	ErrNewer = errors.New("the journal was written by a newer version")
 )

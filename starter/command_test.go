@@ -159,11 +159,11 @@ func TestTheStateFolderKeepsOutOfRepositories(t *testing.T) {
 	b, err := os.ReadFile(ignore)
 	require.NoError(t, err)
 	assert.Equal(t, "*\n", string(b))
-	require.NoError(t, os.WriteFile(ignore, []byte("# mine\n"), 0o600))
+	require.NoError(t, os.WriteFile(ignore, []byte("!*\n"), 0o600))
 	require.NoError(t, keepState())
 	b, err = os.ReadFile(ignore)
 	require.NoError(t, err)
-	assert.Equal(t, "# mine\n", string(b), "what a person has written stays")
+	assert.Equal(t, "*\n", string(b), "one that came with a clone is overwritten")
 }
 
 func TestASignalEndsACommandThatWaits(t *testing.T) {

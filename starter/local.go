@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -148,20 +147,21 @@ func stackError(err error) error {
 	return err
 }
 
-// keepState secures the state folder and puts a .gitignore into it, so that no journal is committed by accident.
+// keepState secures the state folder and puts a .gitignore into it, so that no journal is committed by accident. One that
+// came with a clone and says something else is overwritten.
 func keepState() error {
 	if err := statedir.Secure(stateDir); err != nil {
 		return usage("%w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(stateDir, ".gitignore"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if errors.Is(err, fs.ErrExist) {
+	const ignoreAll = "*\n"
+	file := filepath.Join(stateDir, ".gitignore")
+	if b, err := os.ReadFile(file); err == nil && string(b) == ignoreAll {
 		return nil
 	}
-	if err != nil {
+	if err := os.WriteFile(file, []byte(ignoreAll), 0o600); err != nil {
 		return usage("writing to the folder %s: %w", stateDir, err)
 	}
-	_, err = f.WriteString("*\n")
-	return errors.Join(err, f.Close())
+	return nil
 }
 
 func (a *app) withConnection(ctx context.Context, cfg config.Config, do func(context.Context, cluster.Conn) error) error {

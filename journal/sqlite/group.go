@@ -100,6 +100,9 @@ func closed(c <-chan struct{}) bool {
 
 // begin begins a transaction as soon as the file is free.
 func (s *database) begin(ctx context.Context) error {
+	if err := s.checkFile(); err != nil {
+		return err
+	}
 	if err := s.openWriter(ctx); err != nil {
 		return err
 	}

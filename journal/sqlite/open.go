@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -39,6 +40,7 @@ const (
 // database is a SQLite file.
 type database struct {
 	path      string
+	file      os.FileInfo // the file that was opened
 	busy      time.Duration
 	writeDB   *sql.DB
 	readDB    *sql.DB
@@ -77,7 +79,7 @@ func openFile(ctx context.Context, path string, opts Options) (_ *database, err 
 	if err != nil {
 		return nil, err
 	}
-	if err := createFile(s.path); err != nil {
+	if s.file, err = createFile(s.path); err != nil {
 		return nil, err
 	}
 	if err := s.migrate(ctx); err != nil {
@@ -100,20 +102,33 @@ func (o Options) synchronous() (string, error) {
 }
 
 // createFile makes sure that there is a file which this process can write, before SQLite gives a vaguer answer.
-func createFile(path string) error {
+func createFile(path string) (os.FileInfo, error) {
 	dir := filepath.Dir(path)
 	if filepath.Base(dir) == statedir.Name {
 		if err := statedir.Secure(dir); err != nil {
-			return err
+			return nil, err
 		}
 	} else if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("%w: choose a folder that can be created", err)
+		return nil, fmt.Errorf("%w: choose a folder that can be created", err)
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return fmt.Errorf("%w: make the file and its folder writable, or choose another path", err)
+		return nil, fmt.Errorf("%w: make the file and its folder writable, or choose another path", err)
 	}
-	return f.Close()
+	info, err := f.Stat()
+	return info, errors.Join(err, f.Close())
+}
+
+// checkFile returns an error if path no longer names the file that was opened.
+func (s *database) checkFile() error {
+	now, err := os.Stat(s.path)
+	if err == nil && os.SameFile(now, s.file) {
+		return nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil // SQLite has the file open all the same
+	}
+	return fmt.Errorf("%w: %s", journal.ErrReplaced, s.path)
 }
 
 func (s *database) connect(ctx context.Context, synchronous string) (err error) {

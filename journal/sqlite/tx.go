@@ -44,6 +44,9 @@ func (s *database) Read(ctx context.Context, once bool, fn func(journal.Conn) er
 }
 
 func (s *database) snapshot(ctx context.Context, fn func(journal.Conn) error) error {
+	if err := s.checkFile(); err != nil {
+		return err
+	}
 	c, err := s.readers.take(ctx)
 	if err != nil {
 		return err

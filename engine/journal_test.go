@@ -1,0 +1,24 @@
+package engine
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/sqlite"
+)
+
+func TestAWorkerNoticesThatItsJournalIsGone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+	require.NoError(t, err)
+	defer s.Close()
+	lost := make(chan error, 1)
+	go (&Engine{journal: s}).watchJournal(t.Context(), lost)
+	require.NoError(t, os.Remove(path))
+	assert.ErrorIs(t, <-lost, journal.ErrReplaced)
+}
