@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -75,6 +76,58 @@ func TestAnImportBringsNoPermission(t *testing.T) {
 			r.sound(id)
 		})
 	}
+}
+
+// TestALargeImportedSessionFailsItsTurn: a session of 40 MB in a file of 14 MB is imported, because a turn could have
+// written it. A prompt of it is refused before it is loaded, once, and the session can be forked.
+func TestALargeImportedSessionFailsItsTurn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Steps(script.Text("never asked")))
+	r.work()
+	id := session(t)
+	_, err := r.store.Import(t.Context(), largeSession(t, id))
+	require.NoError(t, err)
+	_, res := r.failure(r.start(id, map[string]any{"message": map[string]any{"text": "go on"}}))
+	assert.Equal(t, turn.CodeLLMRejected, res.Code)
+	assert.Contains(t, res.Message, "fork the session before message 3")
+	steps, err := r.store.Inferences(t.Context(), res.Turn)
+	require.NoError(t, err)
+	require.Len(t, steps, 1)
+	assert.Equal(t, 1, steps[0].Attempt, "it is not tried again")
+	_, err = r.store.Fork(t.Context(), journal.ForkInput{Session: id, At: 2, ID: id + "-fork"})
+	assert.NoError(t, err)
+}
+
+// largeSession is an export of a session with four answers that are one blob of 10 MB.
+func largeSession(t *testing.T, id string) *bytes.Buffer {
+	t.Helper()
+	var out bytes.Buffer
+	e := journal.NewExporter(&out)
+	at := time.Now().UTC()
+	record := journal.TurnRecord{ID: "of-" + id, MessageID: "m", MessageSeq: 1, State: turn.StateRunning, StartedAt: at}
+	content := bytes.Repeat([]byte("a"), 10<<20)
+	lines := []journal.Line{
+		{Blob: &journal.ExportBlob{Hash: journal.HashOf(content), MediaType: "text/plain", Bytes: content}}, {Turn: &journal.ExportTurn{TurnRecord: record}},
+	}
+	head := turn.Head{}
+	for i := range 5 {
+		m := turn.Message{Role: turn.RoleAssistant, Text: string(content), TurnID: record.ID, Step: i}
+		line := journal.ExportMessage{TextBlob: journal.HashOf(content)}
+		if i == 0 {
+			m.ID, m.Role, m.Text, line.TextBlob = "m", turn.RoleUser, "", ""
+		}
+		head = journal.Next(head, m)
+		m.Text = ""
+		line.Message, line.Seq, line.Hash = m, head.Seq, head.Hash
+		lines = append(lines, journal.Line{Message: &line})
+	}
+	header := journal.ExportHeader{Format: journal.ExportFormat, Version: journal.ExportVersion}
+	header.Session = journal.SessionRecord{ID: id, Agent: "default", Head: head, CreatedAt: at}
+	for _, l := range append([]journal.Line{{Header: &header}}, lines...) {
+		require.NoError(t, e.Write(l))
+	}
+	require.NoError(t, e.Close())
+	return &out
 }
 
 func TestCLIListsWhatAnImportLeavesOut(t *testing.T) {
