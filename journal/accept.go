@@ -12,8 +12,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// review approves the tools of a catalogue that need no operator, and writes what turns see of it. Only what could be asked
-// makes its configuration known: a server that is away at first is still published for the first time afterwards.
+// review approves the tools of a catalogue that need no operator, and writes what turns see of it. Only what could be
+// asked makes its configuration known: a server that is away at first is still published for the first time afterwards.
 func (t *tx) review(c turn.Catalogue) error {
 	accepted, err := t.acceptedHashes(c.Server)
 	if err != nil {
@@ -41,8 +41,8 @@ func (t *tx) review(c turn.Catalogue) error {
 	return t.saveView(c, hold)
 }
 
-// maxAcceptedOfServer bounds what is remembered of a server that may change its tools, in versions of tools. A server that
-// has more tools than that at once is refused elsewhere.
+// maxAcceptedOfServer bounds what is remembered of a server that may change its tools, in versions of tools. A server
+// that has more tools than that at once is refused elsewhere.
 const maxAcceptedOfServer = 4096
 
 // forgetAccepted gives up what was accepted longest ago.
@@ -133,7 +133,7 @@ func (s *DB) Accept(ctx context.Context, in AcceptInput) (out []turn.Drift, err 
 		if err != nil {
 			return err
 		}
-		if out, err = Choose(view.Held, in); err != nil || len(out) == 0 {
+		if out, err = choose(view.Held, in); err != nil || len(out) == 0 {
 			return err
 		}
 		for _, d := range out {

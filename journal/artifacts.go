@@ -39,7 +39,7 @@ func mediaColumn(media []turn.Media) (sql.NullString, error) {
 	if len(media) == 0 {
 		return sql.NullString{}, nil
 	}
-	b, err := json.Marshal(KeptMedia(media))
+	b, err := json.Marshal(keptMedia(media))
 	return sql.NullString{String: string(b), Valid: true}, err
 }
 
@@ -69,8 +69,9 @@ func (s *DB) Artifact(ctx context.Context, session, hash string) (mediaType stri
 	return mediaType, b, err
 }
 
-// artifact looks for a call of the session, or of the past that it shares, that has left the blob. What the sessions that it
-// was forked from have done since is not its to see, and neither is what came late there: that may have marked them since.
+// artifact looks for a call of the session, or of the past that it shares, that has left the blob. What the sessions
+// that it was forked from have done since is not its to see, and neither is what came late there: that may have marked
+// them since.
 func (q querier) artifact(session int64, hash string) (mediaType string, err error) {
 	list, err := q.segments(session, 1, allMessages)
 	if err != nil {

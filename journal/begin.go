@@ -30,7 +30,7 @@ func (s *DB) Begin(ctx context.Context, in BeginInput) (out Begun, err error) {
 }
 
 func checkBegin(in BeginInput) (BeginInput, error) {
-	in.Message = Clean(in.Message)
+	in.Message = clean(in.Message)
 	if in.Message.ID == "" {
 		in.Message.ID = "turn:" + in.Turn
 	}
@@ -84,7 +84,7 @@ func (t *tx) begin(in BeginInput) (Begun, error) {
 	if !errors.Is(err, sql.ErrNoRows) {
 		return Begun{}, err
 	}
-	closed, err := t.closeUnfinished(&sc, ClosedMessage, in.At)
+	closed, err := t.closeUnfinished(&sc, closedMessage, in.At)
 	if err != nil {
 		return Begun{}, err
 	}

@@ -74,7 +74,7 @@ func (q querier) load(c *call) (err error) {
 
 // ClaimCall implements Journal.
 func (s *DB) ClaimCall(ctx context.Context, in ClaimInput) (out Claim, err error) {
-	in.Call, in.Worker = CleanCall(in.Call), CleanText(in.Worker)
+	in.Call, in.Worker = cleanCall(in.Call), CleanText(in.Worker)
 	err = s.writeTurn(ctx, in.Turn, callName("claiming", in.Turn, in.Call.ID), func(t *tx) error {
 		if err := errors.Join(checkID("call", in.Call.ID), checkAttempt(in.Attempt)); err != nil {
 			return err
@@ -178,7 +178,7 @@ func (s *DB) ReleaseCall(ctx context.Context, turnID, callID string, attempt int
 // SettleCall implements Journal.
 func (s *DB) SettleCall(ctx context.Context, in SettleInput) (out CallRecord, err error) {
 	taints := Taints(in)
-	in.Result = CleanResult(in.Result)
+	in.Result = cleanResult(in.Result)
 	err = s.writeTurn(ctx, in.Turn, callName("settling", in.Turn, in.CallID), func(t *tx) error {
 		c, err := t.call(in.Turn, in.CallID)
 		if err != nil {

@@ -42,9 +42,9 @@ const (
 	MaxSetups = 64
 )
 
-// Outlast returns the catalogue to publish in place of before: while a server is unavailable, its last good tools stay, as
-// long as its configuration is the same, and the time at which it became unavailable.
-func Outlast(c, before turn.Catalogue) turn.Catalogue {
+// outlast returns the catalogue to publish in place of before: while a server is unavailable, its last good tools stay,
+// as long as its configuration is the same, and the time at which it became unavailable.
+func outlast(c, before turn.Catalogue) turn.Catalogue {
 	if c.Problem == "" {
 		c.Since = time.Time{}
 		return c
@@ -58,9 +58,9 @@ func Outlast(c, before turn.Catalogue) turn.Catalogue {
 	return c
 }
 
-// Review says what becomes of the tools that a server publishes: those to accept from now on, and those to hold. The others
-// are accepted already. accepted are the hashes that are, by tool ID; fresh says that the server's configuration is one
-// that it was never published with.
+// Review says what becomes of the tools that a server publishes: those to accept from now on, and those to hold. The
+// others are accepted already. accepted are the hashes that are, by tool ID; fresh says that the server's configuration
+// is one that it was never published with.
 func Review(c turn.Catalogue, accepted map[string][]string, fresh bool) (take, hold []turn.Descriptor) {
 	if c.Server == LocalServer {
 		return nil, nil
@@ -78,8 +78,8 @@ func Review(c turn.Catalogue, accepted map[string][]string, fresh bool) (take, h
 	return take, hold
 }
 
-// Choose returns what of the held tools an operator means, or why that cannot be taken: see Store.Accept.
-func Choose(held []turn.Drift, in AcceptInput) ([]turn.Drift, error) {
+// choose returns what of the held tools an operator means, or why that cannot be taken: see Store.Accept.
+func choose(held []turn.Drift, in AcceptInput) ([]turn.Drift, error) {
 	var missing []string
 	chosen := map[int]bool{}
 	for _, name := range in.Tools {

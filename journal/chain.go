@@ -45,27 +45,27 @@ func HashOf(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Clean returns m as it may be appended: bytes that are no UTF-8 become U+FFFD, because JSON, and with it the hash
+// clean returns m as it may be appended: bytes that are no UTF-8 become U+FFFD, because JSON, and with it the hash
 // and the export, cannot hold them.
-func Clean(m turn.Message) turn.Message {
+func clean(m turn.Message) turn.Message {
 	m.ID, m.Text = CleanText(m.ID), CleanText(m.Text)
 	calls := m.ToolCalls
 	m.ToolCalls = nil
 	for _, c := range calls {
-		m.ToolCalls = append(m.ToolCalls, CleanCall(c))
+		m.ToolCalls = append(m.ToolCalls, cleanCall(c))
 	}
-	m.Media = KeptMedia(m.Media)
+	m.Media = keptMedia(m.Media)
 	return m
 }
 
-// CleanCall is Clean for a call.
-func CleanCall(c turn.ToolCall) turn.ToolCall {
+// cleanCall is clean for a call.
+func cleanCall(c turn.ToolCall) turn.ToolCall {
 	return turn.ToolCall{
 		ID: CleanText(c.ID), WireID: CleanText(c.WireID), Tool: CleanText(c.Tool), Arguments: CleanText(c.Arguments),
 	}
 }
 
-// CleanText is Clean for one string. NUL becomes U+FFFD, too, because text in Postgres cannot hold it.
+// CleanText is clean for one string. NUL becomes U+FFFD, too, because text in Postgres cannot hold it.
 func CleanText(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// CleanWait returns w as stores keep it: see Clean. Texts for people are bounded. Only an elicitation has an inquiry.
+// CleanWait returns w as stores keep it: see clean. Texts for people are bounded. Only an elicitation has an inquiry.
 func CleanWait(w turn.Wait) turn.Wait {
 	if w.Kind != turn.WaitApproval || !slices.Contains([]turn.Scope{turn.AlwaysCall, turn.AlwaysNever}, w.Widest) {
 		w.Widest = ""
@@ -43,8 +43,8 @@ func compact(raw json.RawMessage) json.RawMessage {
 	return b.Bytes()
 }
 
-// CheckWait refuses a request that cannot be decided. An elicitation has an inquiry, of MaxInquiryBytes at most.
-func CheckWait(w turn.Wait) error {
+// checkWait refuses a request that cannot be decided. An elicitation has an inquiry, of MaxInquiryBytes at most.
+func checkWait(w turn.Wait) error {
 	switch w.Kind {
 	case turn.WaitApproval, turn.WaitQuestion:
 		return nil

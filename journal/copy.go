@@ -21,8 +21,8 @@ var booleans = []string{"pruned", "emitted", "repeatable", "late", "allowed"}
 // copyRows is how many rows one statement inserts, but for those of blobs and catalogues, which may be large.
 const copyRows = 50
 
-// Copy copies all that from has into the empty journal to: sessions with their grants, open requests and running turns. It
-// is one transaction there, and one moment's state here: no worker may use from any more, or the two would go apart.
+// Copy copies all that from has into the empty journal to: sessions with their grants, open requests and running turns.
+// It is one transaction there, and one moment's state here: no worker may use from any more, or the two would go apart.
 // The journals stay two with IDs of their own. It returns the number of sessions. ErrExists if to is not empty.
 func Copy(ctx context.Context, from, to *DB) (sessions int, err error) {
 	err = from.db.Read(ctx, true, func(source Conn) error {

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// Database is where a DB keeps its tables: journal/sqlite and journal/postgres each have one. Both understand the SQL of
-// this package, with ? and ?1 as parameters.
+// Database is where a DB keeps its tables: journal/sqlite and journal/postgres each have one. Both understand the SQL
+// of this package, with ? and ?1 as parameters.
 type Database interface {
 	// Write runs fn in a transaction, which is committed if fn returns nil and leaves no trace otherwise. It may run fn
 	// again if the transaction was lost: see Conn.Again.
@@ -34,7 +34,8 @@ type Conn interface {
 	Query(query string, args ...any) (*sql.Rows, error)
 	QueryRow(query string, args ...any) *sql.Row
 	Exec(query string, args ...any) error
-	// Lock is what follows a SELECT that locks its rows until the transaction ends; empty if there is one writer at a time.
+	// Lock is what follows a SELECT that locks its rows until the transaction ends; empty if there is one writer at a
+	// time.
 	Lock() string
 	// Again reports whether an earlier run of this transaction was lost while it was committed, so that its effects may
 	// be there.

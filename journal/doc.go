@@ -5,9 +5,9 @@
 // journal/postgres for workers on several. Both pass journal/journaltest, from the same tests. Journal is the interface
 // that the activities need; Store adds what the command line and the worker need.
 //
-// A transcript is append-only and hash-chained, so that (session, seq, hash) names it exactly. An append says which head it
-// expects, and (turn, step) is its idempotency key: a retried activity changes nothing twice, and a late result is kept
-// beside the transcript and never written over it.
+// A transcript is append-only and hash-chained, so that (session, seq, hash) names it exactly. An append says which
+// head it expects, and (turn, step) is its idempotency key: a retried activity changes nothing twice, and a late result
+// is kept beside the transcript and never written over it.
 //
 // # Rules
 //
@@ -30,7 +30,7 @@
 //
 // # Transactions
 //
-// Each method is one transaction, which runs again if its Database loses it. Transactions of one session run one after the
-// other. Content above 1 KiB is stored once, in blobs, under its SHA-256. No method reads more of a session than it
+// Each method is one transaction, which runs again if its Database loses it. Transactions of one session run one after
+// the other. Content above 1 KiB is stored once, in blobs, under its SHA-256. No method reads more of a session than it
 // returns: an append needs the head alone.
 package journal

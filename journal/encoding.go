@@ -51,8 +51,8 @@ func compress(b []byte) []byte {
 	return out.Bytes()
 }
 
-// plainJSON is v as JSON whose strings are as they are: json.Marshal would write <, > and & another way in each that is raw
-// JSON already. v has no raw JSON that was not checked.
+// plainJSON is v as JSON whose strings are as they are: json.Marshal would write <, > and & another way in each that is
+// raw JSON already. v has no raw JSON that was not checked.
 func plainJSON(v any) json.RawMessage {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -48,8 +48,8 @@ type Line struct {
 	offset int64 // in bytes, where it was read
 }
 
-// ExportHeader is the first line. Session.Head is what the messages' hash chain must come to. Session.Tenant is empty: it is
-// in Tenant.
+// ExportHeader is the first line. Session.Head is what the messages' hash chain must come to. Session.Tenant is empty:
+// it is in Tenant.
 //
 // A fork is exported whole, with the past that it shares: its messages up to Session.ForkSeq and the turns that they
 // belong to. ForkHash is the hash of the last of them and ForkTurn its turn. If a journal has that past already, in
@@ -93,7 +93,7 @@ type ExportMessage struct {
 }
 
 // ExportInference is the ledger's record of a step. Inference's Answer and Message are empty: the answer is in Stored
-// (see StoreAnswer), its raw form in RawBlob, the message in the transcript at Head.
+// (see storeAnswer), its raw form in RawBlob, the message in the transcript at Head.
 type ExportInference struct {
 	Inference
 	ExpectSeq     int64           `json:"expect_seq"`
@@ -106,8 +106,8 @@ type ExportInference struct {
 	RawBlob       string          `json:"raw_blob,omitempty"`
 }
 
-// ExportCall is the ledger's record of a call. What a suspended one goes on with is not exported, so that it cannot go on
-// elsewhere: its outcome is unknown there.
+// ExportCall is the ledger's record of a call. What a suspended one goes on with is not exported, so that it cannot go
+// on elsewhere: its outcome is unknown there.
 type ExportCall struct {
 	CallRecord
 	ArgumentsBlob  string `json:"arguments_blob,omitempty"`

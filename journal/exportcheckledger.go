@@ -59,11 +59,12 @@ func (c *exportCheck) restore(e ExportMessage) (m turn.Message, err error) {
 		}
 		m.Text = string(b)
 	}
-	m.ToolCalls, err = RestoreCalls(e.Calls, c.blob)
+	m.ToolCalls, err = restoreCalls(e.Calls, c.blob)
 	return m, err
 }
 
-// follow keeps I3: after the model has asked for calls come their results, one each, in request order, and nothing else.
+// follow keeps I3: after the model has asked for calls come their results, one each, in request order, and nothing
+// else.
 func (c *exportCheck) follow(m turn.Message) error {
 	switch {
 	case m.Role == turn.RoleTool && len(c.awaiting) > 0 && m.CallID == c.awaiting[0] && m.Outcome != "":
@@ -120,7 +121,7 @@ func (c *exportCheck) checkWait(e ExportWait) error {
 	if e.Ruling == nil && c.turns[e.Turn].record.State.Terminal() {
 		return fmt.Errorf("request %s is open and turn %s is over", e.ID, e.Turn)
 	}
-	return errors.Join(badName("request", e.ID), badWord("risk", e.Risk), CheckWait(CleanWait(e.Wait)), c.take(named...))
+	return errors.Join(badName("request", e.ID), badWord("risk", e.Risk), checkWait(CleanWait(e.Wait)), c.take(named...))
 }
 
 func (c *exportCheck) checkRule(r turn.SessionRule) error {

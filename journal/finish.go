@@ -219,7 +219,7 @@ func (t *tx) settleUnreported(c *call, step int, tc turn.ToolCall, r Result, at 
 	if text == "" {
 		text = ResultText(outcome)
 	}
-	return t.settle(c, c.rec.Attempt, turn.ToolResult{Outcome: outcome, Code: CleanCode(outcome, r.Code), Text: text}, at)
+	return t.settle(c, c.rec.Attempt, turn.ToolResult{Outcome: outcome, Code: cleanCode(outcome, r.Code), Text: text}, at)
 }
 
 // settleOpen settles claims that the transcript does not wait for, so that each start of a call has its completion.

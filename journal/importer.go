@@ -14,8 +14,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Import implements Store. The file is checked before anything is written, and what is written cannot be seen before the
-// import is complete: see stagedPrefix.
+// Import implements Store. The file is checked before anything is written, and what is written cannot be seen before
+// the import is complete: see stagedPrefix.
 func (s *DB) Import(ctx context.Context, r io.Reader) (out Imported, err error) {
 	defer func() {
 		if err != nil {
@@ -202,8 +202,8 @@ func (im *importer) open() error {
 	return im.insertMark(im.session, ImportMark(im.at))
 }
 
-// find returns the session of the export's name, 0 if there is none. It returns an error unless that session begins with
-// the export's transcript.
+// find returns the session of the export's name, 0 if there is none. It returns an error unless that session begins
+// with the export's transcript.
 func (im *importer) find() (session int64, err error) {
 	s := im.header.Session
 	if err := im.lockSession(s.ID); err != nil {
@@ -227,8 +227,8 @@ func (im *importer) find() (session int64, err error) {
 	return session, nil
 }
 
-// publish gives the session and its turns their names, and ends the turn that was running when the session was exported,
-// with its open calls, requests and continuations.
+// publish gives the session and its turns their names, and ends the turn that was running when the session was
+// exported, with its open calls, requests and continuations.
 func (im *importer) publish() error {
 	n, err := im.find()
 	if err != nil || n == im.session { // the same: a run of this transaction that seemed to be lost was not

@@ -4,8 +4,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// past returns the session of this journal, and of the export's tenant, that has the past which an exported fork shares, 0 if none has or the
-// export is of no fork: the one that was forked, or whichever has the turn of the fork point.
+// past returns the session of this journal, and of the export's tenant, that has the past which an exported fork
+// shares, 0 if none has or the export is of no fork: the one that was forked, or whichever has the turn of the fork
+// point.
 func (im *importer) past(h ExportHeader) (int64, error) {
 	if h.Session.Parent == "" || h.ForkHash == "" {
 		return 0, nil

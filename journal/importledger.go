@@ -33,7 +33,7 @@ func (im *importer) call(x ExportCall) error {
 		im.turns[x.Turn], x.Step, x.Call.ID, x.Call.WireID, x.Call.Tool, arguments.inline, arguments.blob, x.ArgumentsHash, x.Attempt,
 		x.GrantedAttempt, x.Runs, x.Repeatable, x.Worker, nanos(x.ClaimedAt), string(x.Outcome), text.inline, text.blob,
 		null(x.FullBlob), x.SizeBytes, x.SettledAttempt, sql.NullInt64{Int64: nanos(x.SettledAt), Valid: settled}, x.DurationMS, x.LateCount,
-		x.Suspended, media, string(CleanCode(x.Outcome, x.Code))).Scan(&row)
+		x.Suspended, media, string(cleanCode(x.Outcome, x.Code))).Scan(&row)
 	if err != nil {
 		return err
 	}

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// An import writes in many short transactions, so that other sessions go on meanwhile. Until the last one the session is
-// staged: it belongs to stagedTenant, and its ID and those of its turns begin with stagedPrefix and random letters. No
-// caller can name them, because the IDs of sessions and tenants do not begin with a space.
+// An import writes in many short transactions, so that other sessions go on meanwhile. Until the last one the session
+// is staged: it belongs to stagedTenant, and its ID and those of its turns begin with stagedPrefix and random letters.
+// No caller can name them, because the IDs of sessions and tenants do not begin with a space.
 const (
 	stagedTenant = " import"
 	stagedPrefix = " import:"

@@ -51,8 +51,8 @@ func (q querier) attempt(key StepKey) (a attempt, err error) {
 	return a, err
 }
 
-// lockedAttempt is attempt of a step that has been started. It locks the session, as writeTurn does, with the same statement:
-// all rows that it reads are locked and so are the latest, but for due.
+// lockedAttempt is attempt of a step that has been started. It locks the session, as writeTurn does, with the same
+// statement: all rows that it reads are locked and so are the latest, but for due.
 func (t *tx) lockedAttempt(key StepKey) (a attempt, err error) {
 	if t.Lock() == "" {
 		return t.attempt(key)
@@ -78,7 +78,7 @@ func (q querier) settled(a attempt) (Inference, error) {
 	if err != nil {
 		return a.inf, err
 	}
-	if a.inf.Answer, err = RestoreAnswer([]byte(text), a.inf.Message.Text); err != nil {
+	if a.inf.Answer, err = restoreAnswer([]byte(text), a.inf.Message.Text); err != nil {
 		return a.inf, err
 	}
 	if a.raw.Valid {
@@ -276,12 +276,12 @@ func (t *tx) settleInference(a attempt, in SettleInference) (Inference, error) {
 		return a.inf, err
 	}
 	a.inf.Settled, a.inf.Head, a.inf.Message, a.inf.SettledAt = true, a.head, m, instant(nanos(in.At))
-	a.inf.Answer = CleanAnswer(in.Answer)
+	a.inf.Answer = cleanAnswer(in.Answer)
 	return a.inf, t.saveAnswer(a, nanos(in.At))
 }
 
 func (t *tx) saveAnswer(a attempt, at int64) error {
-	answer, err := t.putJSON(StoreAnswer(a.inf.Answer, a.inf.Message.Text))
+	answer, err := t.putJSON(storeAnswer(a.inf.Answer, a.inf.Message.Text))
 	if err != nil {
 		return err
 	}

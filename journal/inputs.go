@@ -172,7 +172,7 @@ type SettleInput struct {
 	Turn    string
 	CallID  string
 	Attempt int
-	// Result: of its media each brings its Data; hash and size are the journal's to say. See CleanResult for its bounds.
+	// Result: of its media each brings its Data; hash and size are the journal's to say. See cleanResult for its bounds.
 	Result turn.ToolResult
 	// Taints: the words of this result may be anybody's. The settlement, also a late one, marks the session if it brings
 	// such words: text or media of a call that came to an end, or media of one whose outcome is unknown.
@@ -185,8 +185,8 @@ type SuspendInput struct {
 	Turn    string
 	CallID  string
 	Attempt int
-	// Continuation is what the tool's server wants to be handed back: at most MaxContinuationBytes. The journal keeps it as
-	// bytes that mean nothing to it, and leaves it out of exports: it is between the server and whoever calls it.
+	// Continuation is what the tool's server wants to be handed back: at most MaxContinuationBytes. The journal keeps it
+	// as bytes that mean nothing to it, and leaves it out of exports: it is between the server and whoever calls it.
 	Continuation []byte
 	At           time.Time
 }

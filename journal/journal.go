@@ -15,7 +15,7 @@ type Journal interface {
 	Begin(ctx context.Context, in BeginInput) (Begun, error)
 
 	// StartInference appends the results of the step before (see Results), late results of the session's calls whose
-	// outcome was unknown (see LateNotice; once each, with tool_call_resolved), and the messages that were merged into the
+	// outcome was unknown (see lateNotice; once each, with tool_call_resolved), and the messages that were merged into the
 	// turn. Then it opens an attempt of (turn, step). A settled inference comes back with its answer and Settled set, and
 	// nothing else happens. A second attempt emits attempt_restarted if the first has emitted text.
 	// ErrClosed, ErrConflict.
@@ -41,21 +41,21 @@ type Journal interface {
 	// ClaimCall claims a call before it runs and emits tool_call_started, once a call. See Claim for its answers.
 	// ErrClosed; ErrUnapproved if ClaimInput.Approved is set and no decision allows this call with these arguments.
 	ClaimCall(ctx context.Context, in ClaimInput) (Claim, error)
-	// SettleCall records how a call ended and emits tool_call_completed. The first settlement stands; a later one, also one
-	// after the turn is closed, is kept in late_results, and the settled record comes back with Late set. With
+	// SettleCall records how a call ended and emits tool_call_completed. The first settlement stands; a later one, also
+	// one after the turn is closed, is kept in late_results, and the settled record comes back with Late set. With
 	// SettleInput.Taints either taints the session if it brings the server's words.
 	SettleCall(ctx context.Context, in SettleInput) (CallRecord, error)
-	// ReleaseCall withdraws the claim of (turn, call, attempt): nothing reached the tool, and the next attempt is granted as
-	// if this one had never been. Without such an open claim it changes nothing. Its tool_call_started stays.
+	// ReleaseCall withdraws the claim of (turn, call, attempt): nothing reached the tool, and the next attempt is granted
+	// as if this one had never been. Without such an open claim it changes nothing. Its tool_call_started stays.
 	ReleaseCall(ctx context.Context, turnID, callID string, attempt int) error
 	// SuspendCall withdraws a claim in the middle of its call, whose server needs a response first, and keeps the
 	// continuation. The next attempt is granted and finds it in Claim.Record.Continuation; there is no second
 	// tool_call_started. A suspended call that is never continued ends as unknown: its server may have begun.
 	// ErrStale if the call is settled or another attempt has it, ErrClosed, ErrNotFound.
 	SuspendCall(ctx context.Context, in SuspendInput) error
-	// NoteCall appends tool_progress of an open claim. At most MaxNotes a call are kept: a later one changes nothing and is
-	// not an error. Like AppendChunks it appends again if it is called again.
-	// ErrStale if the call is settled or suspended or another attempt has it, ErrClosed, ErrNotFound.
+	// NoteCall appends tool_progress of an open claim. At most MaxNotes a call are kept: a later one changes nothing and
+	// is not an error. Like AppendChunks it appends again if it is called again. ErrStale if the call is settled or
+	// suspended or another attempt has it, ErrClosed, ErrNotFound.
 	NoteCall(ctx context.Context, turnID, callID string, attempt int, p turn.ToolProgress, at time.Time) error
 	// Tainted returns the first taint source of a session (see SettleInput.Taints), nil if it has none or has not begun. A
 	// fork inherits it.
@@ -66,16 +66,15 @@ type Journal interface {
 
 	// Finish appends results that are still open (see Results) and FinishInput.Messages, settles the turn and emits
 	// turn_completed. Calls of the last assistant message that have no result get one: a settled call its own, a claimed
-	// one unknown, any other cancelled. Open requests are cancelled. If the turn is cancelled in the middle of an inference,
-	// its answer is the text that the last attempt has shown, up to SummaryBytes.
+	// one unknown, any other cancelled. Open requests are cancelled. If the turn is cancelled in the middle of an
+	// inference, its answer is the text that the last attempt has shown, up to SummaryBytes.
 	Finish(ctx context.Context, in FinishInput) (TurnRecord, error)
 
 	// AppendChunks numbers chunks and appends them. Only Kind, Text, Data and At are read from each chunk; Step and
-	// Attempt come from the key. Kinds that the journal writes itself are refused. It and NoteCall have no idempotency key:
-	// an error means that nothing was appended, and a call that is repeated after success appends again.
-	// With attempt 0, error chunks are appended after the step is settled: its calls have failed.
-	// ErrStale if a newer attempt of the step runs or the step is settled, ErrClosed, ErrNotFound if the attempt never
-	// started.
+	// Attempt come from the key. Kinds that the journal writes itself are refused. It and NoteCall have no idempotency
+	// key: an error means that nothing was appended, and a call that is repeated after success appends again. With attempt
+	// 0, error chunks are appended after the step is settled: its calls have failed. ErrStale if a newer attempt of the
+	// step runs or the step is settled, ErrClosed, ErrNotFound if the attempt never started.
 	AppendChunks(ctx context.Context, key StepKey, attempt int, chunks []turn.Chunk) error
 
 	// Messages returns the transcript's messages with from <= seq <= to, in order, with their whole content.
@@ -92,11 +91,11 @@ type Journal interface {
 	// Call returns the call with its arguments and outcome; ErrNotFound if it was never claimed.
 	Call(ctx context.Context, turnID, callID string) (CallRecord, error)
 
-	// PublishCatalogue makes c the current catalogue of its server. Unchanged content changes nothing. All tools of a server
-	// that is published for the first time are approved. Later, a new tool is approved if the server's configuration
-	// (Setup) is new, and a changed tool only if MayChange. An approval stays: a tool that vanishes and comes back as it
-	// was, or that two workers publish in two versions, needs none again. c.Held is not read. A catalogue with a Problem
-	// keeps the tools of the one before and the Since of the first with a Problem: see Outlast.
+	// PublishCatalogue makes c the current catalogue of its server. Unchanged content changes nothing. All tools of a
+	// server that is published for the first time are approved. Later, a new tool is approved if the server's
+	// configuration (Setup) is new, and a changed tool only if MayChange. An approval stays: a tool that vanishes and
+	// comes back as it was, or that two workers publish in two versions, needs none again. c.Held is not read. A catalogue
+	// with a Problem keeps the tools of the one before and the Since of the first with a Problem: see outlast.
 	PublishCatalogue(ctx context.Context, c turn.Catalogue) error
 	// Catalogues returns the current catalogue of each server that has published one, ordered by server. Tools are the
 	// approved ones, Held the quarantined ones. Hash is that of the whole. No tool of LocalServer is ever quarantined.

@@ -50,8 +50,8 @@ func digest(r turn.ToolResult, full, media string) string {
 	return HashOf([]byte(what))
 }
 
-// due is the session whose model is to be told of a late result: one that knows nothing of the call, and is told once what
-// each attempt came to.
+// due is the session whose model is to be told of a late result: one that knows nothing of the call, and is told once
+// what each attempt came to.
 func (t *tx) due(c *call, in SettleInput) (sql.NullInt64, error) {
 	if c.rec.Outcome != turn.OutcomeUnknown || in.Result.Outcome == turn.OutcomeUnknown {
 		return sql.NullInt64{}, nil
@@ -71,8 +71,8 @@ type dueLate struct {
 	late ExportLate
 }
 
-// appendNotices tells the model what has become of calls of its session whose outcome was unknown, after the results that
-// the step before has left. step is the one that hears of it.
+// appendNotices tells the model what has become of calls of its session whose outcome was unknown, after the results
+// that the step before has left. step is the one that hears of it.
 func (t *tx) appendNotices(sc *scope, step int, at time.Time) error {
 	list, err := t.dueLate(sc.session)
 	if err != nil {
@@ -95,7 +95,7 @@ func (t *tx) notice(sc *scope, step int, d dueLate, at time.Time) error {
 	if err != nil || had {
 		return err
 	}
-	m := turn.Message{ID: id, Role: turn.RoleUser, Text: LateNotice(d.call, d.late), Step: step}
+	m := turn.Message{ID: id, Role: turn.RoleUser, Text: lateNotice(d.call, d.late), Step: step}
 	if _, err := t.appendMessage(sc, m); err != nil {
 		return err
 	}

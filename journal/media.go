@@ -10,10 +10,10 @@ import (
 // mediaTypeBytes bounds a media type.
 const mediaTypeBytes = 100
 
-// CleanResult returns r as stores settle a call with it: see Clean. Media get the hash and the size of their Data. Those
-// that are too many, too large or empty are left out, and the text says so.
-func CleanResult(r turn.ToolResult) turn.ToolResult {
-	r.Text, r.MediaType, r.Code = CleanText(r.Text), mediaType(r.MediaType), CleanCode(r.Outcome, r.Code)
+// cleanResult returns r as stores settle a call with it: see clean. Media get the hash and the size of their Data.
+// Those that are too many, too large or empty are left out, and the text says so.
+func cleanResult(r turn.ToolResult) turn.ToolResult {
+	r.Text, r.MediaType, r.Code = CleanText(r.Text), mediaType(r.MediaType), cleanCode(r.Outcome, r.Code)
 	media := r.Media
 	r.Media = nil
 	for _, m := range media {
@@ -32,9 +32,9 @@ func CleanResult(r turn.ToolResult) turn.ToolResult {
 	return r
 }
 
-// CleanCode returns the code of a call's end as stores keep it: one of turn's, and only of a call that was not run or not
-// answered.
-func CleanCode(outcome turn.Outcome, code turn.Code) turn.Code {
+// cleanCode returns the code of a call's end as stores keep it: one of turn's, and only of a call that was not run or
+// not answered.
+func cleanCode(outcome turn.Outcome, code turn.Code) turn.Code {
 	if outcome != turn.OutcomeError && outcome != turn.OutcomeDenied || !code.Known() {
 		return ""
 	}
@@ -43,8 +43,8 @@ func CleanCode(outcome turn.Outcome, code turn.Code) turn.Code {
 
 func mediaType(s string) string { return Preview(CleanText(s), mediaTypeBytes) }
 
-// KeptMedia returns media as the transcript and the ledger have them: without Data, and nil if there are none.
-func KeptMedia(media []turn.Media) (kept []turn.Media) {
+// keptMedia returns media as the transcript and the ledger have them: without Data, and nil if there are none.
+func keptMedia(media []turn.Media) (kept []turn.Media) {
 	for _, m := range media {
 		kept = append(kept, turn.Media{Hash: CleanText(m.Hash), Type: mediaType(m.Type), Bytes: m.Bytes})
 	}
@@ -66,8 +66,8 @@ func bringsWords(r turn.ToolResult) bool {
 	return said || len(r.Media) > 0 || len(r.Full) > 0
 }
 
-// The text of an unknown outcome is ours, because the server has not answered. One that does not read like that, or that quotes, may be a
-// server's all the same, and is taken for it.
+// The text of an unknown outcome is ours, because the server has not answered. One that does not read like that, or
+// that quotes, may be a server's all the same, and is taken for it.
 const (
 	unknownBegins = "Outcome unknown: "
 	unknownBytes  = 1 << 10
@@ -78,5 +78,5 @@ func ours(unknown string) bool {
 	return strings.HasPrefix(unknown, unknownBegins) && len(unknown) <= unknownBytes && !strings.ContainsAny(unknown, quotes)
 }
 
-// Taints reports whether a settlement, before CleanResult, marks its session.
+// Taints reports whether a settlement, before cleanResult, marks its session.
 func Taints(in SettleInput) bool { return in.Taints && bringsWords(in.Result) }

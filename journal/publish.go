@@ -14,8 +14,8 @@ import (
 
 // PublishCatalogue implements Journal.
 //
-// Catalogues, views of them and descriptors stand in their rows, however long they are: a row that is replaced gives its
-// pages back, and a server that changes its tools without end leaves nothing behind. Blobs are for good.
+// Catalogues, views of them and descriptors stand in their rows, however long they are: a row that is replaced gives
+// its pages back, and a server that changes its tools without end leaves nothing behind. Blobs are for good.
 func (s *DB) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
 	doing := fmt.Sprintf("publishing the catalogue of %q", c.Server)
 	c.Held = nil
@@ -27,7 +27,7 @@ func (s *DB) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		c := Outlast(c, before)
+		c := outlast(c, before)
 		content, err := json.Marshal(c)
 		if err != nil {
 			return err

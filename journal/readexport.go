@@ -82,8 +82,8 @@ func ReadExport(r io.Reader, blob func(hash string) ([]byte, error)) iter.Seq2[L
 	}
 }
 
-// The bounds of a line beside MaxLineBytes, above what a journal writes: a small text of many values takes gigabytes when
-// it is decoded.
+// The bounds of a line beside MaxLineBytes, above what a journal writes: a small text of many values takes gigabytes
+// when it is decoded.
 const (
 	maxLineDepth  = 1000
 	maxLineValues = 1 << 20

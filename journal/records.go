@@ -108,8 +108,8 @@ type CallRecord struct {
 	Step    int           `json:"step"`
 	Call    turn.ToolCall `json:"call"`
 	Attempt int           `json:"attempt"` // the highest that claimed
-	// Runs counts the claims that were granted and not released: above 1 only for repeatable tools, and for calls that went
-	// on after their server had asked for something.
+	// Runs counts the claims that were granted and not released: above 1 only for repeatable tools, and for calls that
+	// went on after their server had asked for something.
 	Runs int `json:"runs,omitempty"`
 	// Repeatable is what the first claim said of the tool. If it is false, no later claim has begun the call anew.
 	Repeatable bool         `json:"repeatable,omitempty"`

@@ -85,8 +85,8 @@ func (q querier) loadRequest(x *request) (err error) {
 	return err
 }
 
-// records returns waits as readers get them. A row has the first turn.WaitArguments bytes of an approval's arguments; the
-// transcript has all of them, as a blob that their hash names.
+// records returns waits as readers get them. A row has the first turn.WaitArguments bytes of an approval's arguments;
+// the transcript has all of them, as a blob that their hash names.
 func (q querier) records(list []request) (out []WaitRecord, err error) {
 	for _, x := range list {
 		x.rec.ArgumentsBytes = x.size

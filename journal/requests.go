@@ -64,7 +64,7 @@ func sameRequest(a, b turn.Wait) bool {
 func (t *tx) openRequest(sc *scope, w turn.Wait, at time.Time) (err error) {
 	x := request{size: int64(len(w.Arguments))}
 	x.rec.Wait = CleanWait(w)
-	if err := CheckWait(x.rec.Wait); err != nil {
+	if err := checkWait(x.rec.Wait); err != nil {
 		return err
 	}
 	switch {
@@ -212,7 +212,8 @@ func (t *tx) cancelRequests(sc *scope, at time.Time) error {
 	return nil
 }
 
-// closeHeld rules what a call that has ended was still held for: it died with its worker, and an answer would go nowhere.
+// closeHeld rules what a call that has ended was still held for: it died with its worker, and an answer would go
+// nowhere.
 func (t *tx) closeHeld(c *call, at time.Time) error {
 	list, err := t.requests(`w.turn = ? AND w.call_id = ? AND w.request_id LIKE 'h%' AND w.status = '' ORDER BY w.id`, c.turn, c.rec.Call.ID)
 	for _, x := range list {

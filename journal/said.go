@@ -13,7 +13,7 @@ import (
 // came in before. A message without an ID gets one from its place, so that a repeated call finds it.
 func (t *tx) appendSaid(sc *scope, step int, messages []Said, at time.Time, mode strictness) error {
 	for i, said := range messages {
-		m := Clean(turn.Message{ID: said.ID, Role: turn.RoleUser, Text: said.Text})
+		m := clean(turn.Message{ID: said.ID, Role: turn.RoleUser, Text: said.Text})
 		if m.ID == "" {
 			m.ID = unnamed(sc.turnID, step, i, mode)
 		}

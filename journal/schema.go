@@ -2,8 +2,8 @@ package journal
 
 import "fmt"
 
-// SchemaVersion is the version of the schema that this program writes. A journal with a newer schema says in min_program
-// which SchemaVersion a program must have at least, so that older workers go on during a rollout.
+// SchemaVersion is the version of the schema that this program writes. A journal with a newer schema says in
+// min_program which SchemaVersion a program must have at least, so that older workers go on during a rollout.
 const SchemaVersion = 1
 
 // CheckSchema returns an error that wraps ErrNewer if a journal with this min_program is not for this program.

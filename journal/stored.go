@@ -14,8 +14,8 @@ type StoredCall struct {
 	ArgumentsBlob string `json:"arguments_blob,omitempty"`
 }
 
-// RestoreCalls puts the arguments back.
-func RestoreCalls(list []StoredCall, blob func(hash string) ([]byte, error)) ([]turn.ToolCall, error) {
+// restoreCalls puts the arguments back.
+func restoreCalls(list []StoredCall, blob func(hash string) ([]byte, error)) ([]turn.ToolCall, error) {
 	var calls []turn.ToolCall
 	for _, c := range list {
 		if c.ArgumentsBlob != "" {
@@ -37,8 +37,8 @@ type storedAnswer struct {
 	SameText bool `json:"same_text,omitempty"`
 }
 
-// StoreAnswer encodes an answer for storage beside the message that was appended for it. Raw is left to the caller.
-func StoreAnswer(a turn.Answer, messageText string) json.RawMessage {
+// storeAnswer encodes an answer for storage beside the message that was appended for it. Raw is left to the caller.
+func storeAnswer(a turn.Answer, messageText string) json.RawMessage {
 	a.Raw = nil
 	s := storedAnswer{Answer: a, SameText: a.Text == messageText}
 	if s.SameText {
@@ -47,8 +47,8 @@ func StoreAnswer(a turn.Answer, messageText string) json.RawMessage {
 	return canonical(s)
 }
 
-// RestoreAnswer decodes what StoreAnswer has made.
-func RestoreAnswer(b []byte, messageText string) (turn.Answer, error) {
+// restoreAnswer decodes what storeAnswer has made.
+func restoreAnswer(b []byte, messageText string) (turn.Answer, error) {
 	var s storedAnswer
 	if err := json.Unmarshal(b, &s); err != nil {
 		return turn.Answer{}, fmt.Errorf("reading a stored answer: %w", err)
@@ -59,8 +59,8 @@ func RestoreAnswer(b []byte, messageText string) (turn.Answer, error) {
 	return s.Answer, nil
 }
 
-// CleanAnswer is Clean for a model's answer. Raw is bytes and stays as it is.
-func CleanAnswer(a turn.Answer) turn.Answer {
+// cleanAnswer is clean for a model's answer. Raw is bytes and stays as it is.
+func cleanAnswer(a turn.Answer) turn.Answer {
 	a.Text, a.Reasoning = CleanText(a.Text), CleanText(a.Reasoning)
 	a.FinishReason, a.Model = CleanText(a.FinishReason), CleanText(a.Model)
 	calls := a.ToolCalls

@@ -13,20 +13,21 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// ForTenant returns store as a tenant's clients see it: sessions of others, and their turns, are not there. ErrNotFound says
-// the same of them as of what is not there. The empty tenant is the default one, and sees no other's either.
+// ForTenant returns store as a tenant's clients see it: sessions of others, and their turns, are not there. ErrNotFound
+// says the same of them as of what is not there. The empty tenant is the default one, and sees no other's either.
 //
-// It is for reading, for forks and for transfers. What a Journal writes for a turn that runs names sessions and turns that
-// its worker has from Begin, which takes the tenant itself: those methods are store's own, and so are the catalogues, which
-// are the operator's, and blobs, whose names cannot be guessed.
+// It is for reading, for forks and for transfers. What a Journal writes for a turn that runs names sessions and turns
+// that its worker has from Begin, which takes the tenant itself: those methods are store's own, and so are the
+// catalogues, which are the operator's, and blobs, whose names cannot be guessed.
 //
-// An import has to be of the tenant's own: a session is taken over to another tenant neither by whoever exports it nor by
-// whoever imports it.
+// An import has to be of the tenant's own: a session is taken over to another tenant neither by whoever exports it nor
+// by whoever imports it.
 func ForTenant(store Store, tenant string) Store {
 	return &bound{Store: store, tenant: tenant, known: map[string]bool{}}
 }
 
-// bound is a store with its tenant. A method that is told of a session or a turn is here, not store's own: a test looks.
+// bound is a store with its tenant. A method that is told of a session or a turn is here, not store's own: a test
+// looks.
 type bound struct {
 	Store
 	tenant string
@@ -35,7 +36,8 @@ type bound struct {
 	known map[string]bool // turns of this tenant
 }
 
-// maxKnown bounds the turns that are remembered to be the tenant's, so that following one does not look again each time.
+// maxKnown bounds the turns that are remembered to be the tenant's, so that following one does not look again each
+// time.
 const maxKnown = 1024
 
 // elsewhere is the error of what the tenant does not have.

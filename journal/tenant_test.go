@@ -25,7 +25,8 @@ var anybodys = map[string][]string{
 	"it tells that something changed":      {"Changed"},
 }
 
-// A new method of Store that names a session or a turn would show every tenant's to all, were it forgotten in ForTenant.
+// A new method of Store that names a session or a turn would show every tenant's to all, were it forgotten in
+// ForTenant.
 func TestNoMethodOfAStoreForgetsTheTenant(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "tenant.go", nil, 0)
 	require.NoError(t, err)

@@ -57,9 +57,9 @@ const HeldEnded = "its call has ended"
 // SuspendedText is what the model is told of a call whose server had asked for something when the turn ended.
 const SuspendedText = "outcome unknown: the tool's server had asked for something, and the turn ended before it went on. What it had done until then is not known. Check before trying again."
 
-// LateNotice is what the model is told of a call whose outcome was unknown, in a message that no user wrote: the result
+// lateNotice is what the model is told of a call whose outcome was unknown, in a message that no user wrote: the result
 // that came after all. rec is the call as it was settled, late what came.
-func LateNotice(rec CallRecord, late ExportLate) string {
+func lateNotice(rec CallRecord, late ExportLate) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Notice of the system, not of the user: the call %s of %s, whose outcome was unknown, has come to an end after all. Its outcome is %s.",
 		rec.Call.ID, rec.Call.Tool, late.Outcome)
@@ -78,7 +78,7 @@ func LateNotice(rec CallRecord, late ExportLate) string {
 	return b.String()
 }
 
-// LateID is the ID of the message that holds a LateNotice.
+// LateID is the ID of the message that holds a lateNotice.
 func LateID(turnID, callID string, attempt int) string {
 	return fmt.Sprintf("late:%s:%s:%d", turnID, callID, attempt)
 }
@@ -86,8 +86,8 @@ func LateID(turnID, callID string, attempt int) string {
 // ForkedMessage is for the people who look at a turn of which an imported fork has the beginning alone.
 const ForkedMessage = "The session was forked in the middle of this turn. What came after is in the session that it was forked from."
 
-// ClosedMessage is for the people who look at a turn that its session's next turn had to close.
-const ClosedMessage = "The turn was ended from outside before it could answer. What it had done is kept; calls without a known result are marked. Send the message again to have it answered."
+// closedMessage is for the people who look at a turn that its session's next turn had to close.
+const closedMessage = "The turn was ended from outside before it could answer. What it had done is kept; calls without a known result are marked. Send the message again to have it answered."
 
 // ImportedMessage is for the people who look at a turn that was running when its session was exported.
 const ImportedMessage = "The session was exported while this turn was running, and imported here. An import carries no running turn, approval or open question. Send the message again to have it answered."

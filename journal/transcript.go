@@ -45,12 +45,9 @@ func (q querier) scope(turnID string) (sc scope, err error) {
 	return sc, err
 }
 
-// storedCall is a tool call in the column tool_calls.
-type storedCall = StoredCall
-
 // appendMessage puts m at the session's head.
 func (t *tx) appendMessage(sc *scope, m turn.Message) (turn.Message, error) {
-	m = Clean(m)
+	m = clean(m)
 	m.TurnID = sc.turnID
 	text, err := t.put(m.Text, textPlain)
 	if err != nil {
@@ -76,14 +73,14 @@ func (t *tx) putCalls(calls []turn.ToolCall) (sql.NullString, error) {
 	if len(calls) == 0 {
 		return sql.NullString{}, nil
 	}
-	list := make([]storedCall, len(calls))
+	list := make([]StoredCall, len(calls))
 	for i, c := range calls {
 		arguments, err := t.put(c.Arguments, textPlain)
 		if err != nil {
 			return sql.NullString{}, err
 		}
 		c.Arguments = arguments.inline.String
-		list[i] = storedCall{ToolCall: c, ArgumentsBlob: arguments.blob.String}
+		list[i] = StoredCall{ToolCall: c, ArgumentsBlob: arguments.blob.String}
 	}
 	b, err := json.Marshal(list)
 	return sql.NullString{String: string(b), Valid: true}, err
@@ -95,14 +92,14 @@ func (q querier) getCalls(column sql.NullString) ([]turn.ToolCall, error) {
 }
 
 func (q querier) getCallsWithin(column sql.NullString, room *int64) ([]turn.ToolCall, error) {
-	var list []storedCall
+	var list []StoredCall
 	if !column.Valid {
 		return nil, nil
 	}
 	if err := json.Unmarshal([]byte(column.String), &list); err != nil {
 		return nil, fmt.Errorf("reading stored tool calls: %w", err)
 	}
-	return RestoreCalls(list, func(hash string) ([]byte, error) { return q.getBlobWithin(hash, room) })
+	return restoreCalls(list, func(hash string) ([]byte, error) { return q.getBlobWithin(hash, room) })
 }
 
 func (t *tx) saveHead(sc scope) error {

@@ -156,7 +156,8 @@ func firstAfterAway(t T, open func() journal.Store) {
 	s.sees(these(read), these(tool("send", "1")))
 }
 
-// lastsWhileAway: the last good tools stay, with the time since when nobody can ask the server, which no later failure moves.
+// lastsWhileAway: the last good tools stay, with the time since when nobody can ask the server, which no later failure
+// moves.
 func lastsWhileAway(s *servers, away turn.Catalogue, last turn.Descriptor) {
 	for i := range 3 {
 		away.Since = time.Unix(int64(1000+i), 0).UTC()

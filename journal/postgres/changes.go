@@ -38,8 +38,8 @@ type follower struct {
 	forget  func() bool
 }
 
-// topic is what the last poll saw of a topic: a number that grows with it. New topics have 0 and wake their followers at
-// the first poll.
+// topic is what the last poll saw of a topic: a number that grows with it. New topics have 0 and wake their followers
+// at the first poll.
 type topic struct {
 	seen int64
 	idle int // polls without a follower

@@ -11,6 +11,6 @@
 // What a method has answered survives a crash of the server if synchronous_commit is on, which is the default. Appended
 // chunks need it, too: a reader that has seen chunk n must never get another chunk n.
 //
-// Followers are woken by one query a process, every pollEvery while there are followers. LISTEN and NOTIFY are not used:
-// NOTIFY serializes the commits of a whole server.
+// Followers are woken by one query a process, every pollEvery while there are followers. LISTEN and NOTIFY are not
+// used: NOTIFY serializes the commits of a whole server.
 package postgres

@@ -21,8 +21,8 @@ const migrationLock = 1702261870
 // ErrNotMigrated: the database has no journal, or one of an older schema.
 var ErrNotMigrated = errors.New("the database's journal is not migrated")
 
-// Migrate creates the journal's tables in the database at url, or does nothing if they are there. It reports whether it has
-// changed anything. Processes that migrate at the same time wait for each other.
+// Migrate creates the journal's tables in the database at url, or does nothing if they are there. It reports whether it
+// has changed anything. Processes that migrate at the same time wait for each other.
 func Migrate(ctx context.Context, url string) (changed bool, err error) {
 	cfg, err := parse(url)
 	if err != nil {

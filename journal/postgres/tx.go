@@ -162,7 +162,8 @@ func (s *database) onConn(caller context.Context, fn func(context.Context, *sql.
 	return lost(conn) || lostRace(err), err
 }
 
-// lost reports whether a connection is closed. pgx closes it when the server is gone, and when a statement's context ends.
+// lost reports whether a connection is closed. pgx closes it when the server is gone, and when a statement's context
+// ends.
 func lost(conn *sql.Conn) bool {
 	closed := true
 	_ = conn.Raw(func(c any) error {

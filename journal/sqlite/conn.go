@@ -72,8 +72,8 @@ func (c *conn) close() error {
 	return errors.Join(append(errs, c.raw.Close())...)
 }
 
-// discard closes a connection whose state is not known. Without the word to the driver's pool, which is said through Raw,
-// the next one that is opened would be the same, perhaps in the middle of a transaction.
+// discard closes a connection whose state is not known. Without the word to the driver's pool, which is said through
+// Raw, the next one that is opened would be the same, perhaps in the middle of a transaction.
 func (c *conn) discard() {
 	for _, s := range c.statements {
 		_ = s.Close() // what is wrong has been said already

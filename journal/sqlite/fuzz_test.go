@@ -16,8 +16,8 @@ import (
 )
 
 // FuzzImport: whatever an import holds, it is either refused and leaves nothing, or what it brought can be read,
-// exported and imported again. Inputs are tried as they are and with right sums, because nearly every change is found by
-// the sums alone; journal.FuzzReadExport tries the checks themselves, and faster. Run it with -fuzzminimizetime 1x:
+// exported and imported again. Inputs are tried as they are and with right sums, because nearly every change is found
+// by the sums alone; journal.FuzzReadExport tries the checks themselves, and faster. Run it with -fuzzminimizetime 1x:
 // SQLite's own branches count as coverage, and minimising for them takes for ever.
 func FuzzImport(f *testing.F) {
 	kept, err := os.ReadFile("../testdata/session.jsonl")

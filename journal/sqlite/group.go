@@ -11,8 +11,8 @@ import (
 // maxGroup is how many transactions share a commit at most.
 const maxGroup = 64
 
-// write is a transaction that waits for the writer. One of those that wait runs all of them in one transaction of SQLite,
-// each in a savepoint, so that they share a commit, which is what costs time with synchronous "full".
+// write is a transaction that waits for the writer. One of those that wait runs all of them in one transaction of
+// SQLite, each in a savepoint, so that they share a commit, which is what costs time with synchronous "full".
 type write struct {
 	fn       func(journal.Conn) error
 	err      error
@@ -113,8 +113,8 @@ func (s *database) begin(ctx context.Context) error {
 	return err
 }
 
-// run runs a group in the transaction that has begun, and commits it. If one of them loses the transaction for all, as a
-// full disk does, or the commit fails, each is run again in a transaction of its own.
+// run runs a group in the transaction that has begun, and commits it. If one of them loses the transaction for all, as
+// a full disk does, or the commit fails, each is run again in a transaction of its own.
 func (s *database) run(group []*write) {
 	if err := s.together(group); err == nil || len(group) == 1 {
 		for _, w := range group {

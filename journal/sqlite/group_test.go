@@ -108,8 +108,8 @@ func TestAWriteThatWaitsInAGroupIsCancelled(t *testing.T) {
 	assert.Equal(t, "b", blobs(t, s))
 }
 
-// BenchmarkConcurrentWrites measures appends of many turns at once, at both settings of synchronous. With "full" a commit
-// waits for the disk, and is shared by the writers that wait for it.
+// BenchmarkConcurrentWrites measures appends of many turns at once, at both settings of synchronous. With "full" a
+// commit waits for the disk, and is shared by the writers that wait for it.
 func BenchmarkConcurrentWrites(b *testing.B) {
 	for _, synchronous := range []string{"full", "normal"} {
 		for _, writers := range []int{1, 32} {

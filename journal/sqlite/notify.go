@@ -86,8 +86,8 @@ func (c *changes) wake() {
 	clear(c.waiting)
 }
 
-// poll looks at the file until there are no followers. A change that came before it started counts too: the version it compares
-// with is the last one that was read.
+// poll looks at the file until there are no followers. A change that came before it started counts too: the version it
+// compares with is the last one that was read.
 func (c *changes) poll(stop chan struct{}) {
 	defer c.poller.Done()
 	ticker := time.NewTicker(pollEvery)

@@ -52,8 +52,8 @@ type database struct {
 	changes   *changes
 }
 
-// Open opens the journal at path, creating file (0600) and folder (0700) if there are none. It returns an error that wraps
-// journal.ErrNewer if the file's schema is too new for this program.
+// Open opens the journal at path, creating file (0600) and folder (0700) if there are none. It returns an error that
+// wraps journal.ErrNewer if the file's schema is too new for this program.
 func Open(ctx context.Context, path string, opts Options) (*journal.DB, error) {
 	s, err := openFile(ctx, path, opts)
 	if err != nil {

@@ -148,7 +148,8 @@ func TestCloseEndsFollowers(t *testing.T) {
 	}
 }
 
-// TestContentIsStoredOnceAndTheFileStaysSmall: what a tool has answered is in the ledger and in the transcript, and once in the file.
+// TestContentIsStoredOnceAndTheFileStaysSmall: what a tool has answered is in the ledger and in the transcript, and
+// once in the file.
 func TestContentIsStoredOnceAndTheFileStaysSmall(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	s := open(t, path, sqlite.Options{Synchronous: "normal"})

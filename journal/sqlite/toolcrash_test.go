@@ -80,8 +80,8 @@ func (h toolHammer) settle(c turn.ToolCall, r turn.ToolResult) {
 	require.NoError(h, err)
 }
 
-// TestKilledWithToolsInFlight: whatever a process has acknowledged of calls before it is killed, the next one finds, and
-// goes on from there: suspended calls with what they left, marks, pictures, and what is still to be told, once.
+// TestKilledWithToolsInFlight: whatever a process has acknowledged of calls before it is killed, the next one finds,
+// and goes on from there: suspended calls with what they left, marks, pictures, and what is still to be told, once.
 func TestKilledWithToolsInFlight(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	for round := range 6 {

@@ -21,7 +21,8 @@ import (
 	"github.com/everturn/everturn/journal/postgres"
 )
 
-// Required is the environment variable that makes a missing Postgres an error if it is "1". Otherwise tests are skipped.
+// Required is the environment variable that makes a missing Postgres an error if it is "1". Otherwise tests are
+// skipped.
 const Required = "EVERTURN_POSTGRES_REQUIRED"
 
 // startTimeout bounds the server's start and end.
