@@ -26,7 +26,9 @@ func (r *rig) dialled() *client.Client {
 }
 
 // began remembers the run of a turn, so that its history is replayed at the end.
-func (r *rig) began(t client.Turn) { r.ran = append(r.ran, workflow.Execution{ID: t.Session, RunID: t.ID}) }
+func (r *rig) began(t client.Turn) {
+	r.ran = append(r.ran, workflow.Execution{ID: t.Session, RunID: t.ID})
+}
 
 func TestAProgramStartsFollowsAndApprovesATurn(t *testing.T) {
 	t.Parallel()
