@@ -37,7 +37,7 @@ func TestARunThatKeptItsPromisesIsNotBlamed(t *testing.T) {
 	require.NotEmpty(t, l.Client)
 	require.NotEmpty(t, l.Stream)
 	require.Len(t, l.Histories, 7)
-	require.Len(t, l.Sessions, 2)
+	require.Len(t, l.Sessions, 3)
 	require.NotEmpty(t, l.Sinks)
 	assert.Empty(t, check.Check(l))
 }
