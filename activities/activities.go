@@ -24,7 +24,7 @@ type Agent struct {
 	Mode         turn.Mode
 	Limits       turn.Limits
 	Policy       turn.Policy
-	People       turn.People
+	People       turn.Approvals
 	RetryMax     int // failures of transport or rate that one inference may survive
 	Temperature  *float64
 	MaxTokens    int // of one answer; 0 leaves it to the provider
@@ -90,9 +90,9 @@ func New(o Options) (*Activities, error) {
 
 // results turns what the workflow knows of a step's calls into what the journal appends. Arguments of calls that never
 // ran are read from the answer that asked for them.
-func (a *Activities) results(settled []turn.Settled) []journal.Result {
-	out := make([]journal.Result, len(settled))
-	for i, s := range settled {
+func (a *Activities) results(outcomes []turn.CallOutcome) []journal.Result {
+	out := make([]journal.Result, len(outcomes))
+	for i, s := range outcomes {
 		out[i] = journal.Result{
 			Call:    turn.ToolCall{ID: s.Call.ID, WireID: s.Call.WireID, Tool: s.Call.Tool, Arguments: s.Call.Arguments},
 			Outcome: s.Outcome, Code: s.Code, Text: s.Text,
@@ -101,8 +101,8 @@ func (a *Activities) results(settled []turn.Settled) []journal.Result {
 	return out
 }
 
-func decodePins(raw json.RawMessage) (turn.Pins, error) {
-	var p turn.Pins
+func decodePins(raw json.RawMessage) (turn.Config, error) {
+	var p turn.Config
 	if err := json.Unmarshal(raw, &p); err != nil {
 		return p, turn.Errorf(turn.CodeInternal, err, "the turn's pinned configuration cannot be read")
 	}

@@ -17,7 +17,7 @@ import (
 
 // allowed makes a take the tool of in for one that the turn's policy allows.
 func allowed(a *Activities, in workflows.CallInput) {
-	config := turn.Profile{Descriptors: []turn.Descriptor{{ID: in.Tool.ID}}, Policy: turn.Policy{Allow: []string{"*"}}}
+	config := turn.PromptConfig{Descriptors: []turn.Descriptor{{ID: in.Tool.ID}}, Policy: turn.Policy{Allow: []string{"*"}}}
 	a.profiles.lru.Add("allowed", config)
 	a.turns.Add(in.Turn, begunTurn{Session: in.Session, Tenant: in.Tenant, profile: "allowed"})
 }
@@ -100,9 +100,9 @@ func begunWith(t *testing.T, a *Activities, store journal.Store, in workflows.Ca
 func approve(t *testing.T, store journal.Store, in workflows.CallInput) {
 	t.Helper()
 	hash := journal.HashOf([]byte("{}"))
-	wait := turn.Wait{ID: "1.0", Kind: turn.WaitApproval, Step: 1, Tool: "mcp/x/y", Arguments: "{}", ArgumentsHash: hash}
-	_, err := store.Ask(t.Context(), journal.AskInput{Session: in.Session, Turn: in.Turn, Waits: []turn.Wait{wait}, At: time.Now()})
+	request := turn.Request{ID: "1.0", Kind: turn.RequestApproval, Step: 1, Tool: "mcp/x/y", Arguments: "{}", ArgumentsHash: hash}
+	_, err := store.Ask(t.Context(), journal.AskInput{Session: in.Session, Turn: in.Turn, Requests: []turn.Request{request}, At: time.Now()})
 	require.NoError(t, err)
-	ruling := turn.Ruling{ID: "1.0", Verdict: turn.VerdictAllowed, Allowed: true, ArgumentsHash: hash, By: "ann", At: time.Now()}
-	require.NoError(t, store.Decide(t.Context(), journal.DecideInput{Session: in.Session, Turn: in.Turn, Rulings: []turn.Ruling{ruling}, At: time.Now()}))
+	decision := turn.Decision{ID: "1.0", Status: turn.StatusAllowed, Allowed: true, ArgumentsHash: hash, By: "ann", At: time.Now()}
+	require.NoError(t, store.Decide(t.Context(), journal.DecideInput{Session: in.Session, Turn: in.Turn, Decisions: []turn.Decision{decision}, At: time.Now()}))
 }

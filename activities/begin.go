@@ -20,18 +20,18 @@ func (a *Activities) Begin(ctx context.Context, in workflows.BeginInput) (workfl
 }
 
 func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workflows.BeginResult, error) {
-	pins, err := a.pins(ctx, in)
+	cfg, err := a.pins(ctx, in)
 	if err != nil {
 		return workflows.BeginResult{}, err
 	}
-	raw, err := json.Marshal(pins)
+	raw, err := json.Marshal(cfg)
 	if err != nil {
 		return workflows.BeginResult{}, fmt.Errorf("encoding the pins: %w", err)
 	}
 	begun, err := a.journal.Begin(ctx, journal.BeginInput{
-		Session: in.Session, Tenant: in.Tenant, Turn: in.Turn, WorkflowID: in.WorkflowID, RunID: in.RunID, Agent: pins.Agent,
+		Session: in.Session, Tenant: in.Tenant, Turn: in.Turn, WorkflowID: in.WorkflowID, RunID: in.RunID, Agent: cfg.Agent,
 		Message: turn.Message{ID: in.Message.ID, Role: turn.RoleUser, Text: in.Message.Text}, MessageBlob: in.Message.Blob,
-		Pins: raw, At: time.Now(),
+		Config: raw, At: time.Now(),
 	})
 	if err != nil {
 		return workflows.BeginResult{}, err
@@ -46,8 +46,8 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 		res.Duplicate = &first
 		return res, nil
 	}
-	if res.Pins, err = decodePins(begun.Pins); err == nil {
-		a.turns.Add(in.Turn, begunTurn{Session: in.Session, Tenant: in.Tenant, profile: res.Pins.Profile})
+	if res.Config, err = decodePins(begun.Config); err == nil {
+		a.turns.Add(in.Turn, begunTurn{Session: in.Session, Tenant: in.Tenant, profile: res.Config.PromptConfig})
 	}
 	return res, err
 }
@@ -65,34 +65,34 @@ func recordResult(t journal.TurnRecord) workflows.Result {
 
 // pins reads the configuration of a new turn: the agent's settings, the limits that were asked for, and the tools that
 // the workers have published.
-func (a *Activities) pins(ctx context.Context, in workflows.BeginInput) (turn.Pins, error) {
+func (a *Activities) pins(ctx context.Context, in workflows.BeginInput) (turn.Config, error) {
 	g := a.agent
 	if in.Agent != "" && in.Agent != g.Name {
-		return turn.Pins{}, turn.Errorf(turn.CodeConfigInvalid, nil,
-			fmt.Sprintf("there is no agent %q here; this worker runs %q", turn.Cut(in.Agent, 60), g.Name))
+		return turn.Config{}, turn.Errorf(turn.CodeConfigInvalid, nil,
+			fmt.Sprintf("there is no agent %q here; this worker runs %q", turn.Truncate(in.Agent, 60), g.Name))
 	}
 	limits, err := in.Limits.Apply(g.Limits)
 	if err != nil {
-		return turn.Pins{}, turn.Errorf(turn.CodeConfigInvalid, nil, err.Error())
+		return turn.Config{}, turn.Errorf(turn.CodeConfigInvalid, nil, err.Error())
 	}
 	if limits.MaxCostUSD > 0 {
-		return turn.Pins{}, turn.Errorf(turn.CodeConfigInvalid, nil, fmt.Sprintf("limits: max_cost_usd is %g, but the price of model %q "+
-			"is not known, so its cost is not counted; use max_tokens", limits.MaxCostUSD, turn.Cut(g.Model, 60)))
+		return turn.Config{}, turn.Errorf(turn.CodeConfigInvalid, nil, fmt.Sprintf("limits: max_cost_usd is %g, but the price of model %q "+
+			"is not known, so its cost is not counted; use max_tokens", limits.MaxCostUSD, turn.Truncate(g.Model, 60)))
 	}
-	pins := turn.Pins{
-		Version: turn.BehaviorVersion, Tenant: in.Tenant, Agent: g.Name, Provider: g.Provider, Model: g.Model, Mode: g.Mode, Limits: limits, Policy: g.Policy, People: g.People,
+	cfg := turn.Config{
+		Version: turn.BehaviorVersion, Tenant: in.Tenant, Agent: g.Name, Provider: g.Provider, Model: g.Model, Mode: g.Mode, Limits: limits, Policy: g.Policy, Approvals: g.People,
 		RetryMax: g.RetryMax, Temperature: g.Temperature, MaxTokens: g.MaxTokens,
 	}
-	descriptors, err := a.pinTools(ctx, &pins)
+	descriptors, err := a.pinTools(ctx, &cfg)
 	if err != nil {
-		return pins, err
+		return cfg, err
 	}
-	pins.Profile, err = a.profiles.put(ctx, turn.Profile{System: a.system(pins.Unavailable), Descriptors: descriptors, Policy: pins.Policy})
-	return pins, err
+	cfg.PromptConfig, err = a.profiles.put(ctx, turn.PromptConfig{System: a.system(cfg.Unavailable), Descriptors: descriptors, Policy: cfg.Policy})
+	return cfg, err
 }
 
 // pinTools picks the tools that policy does not deny outright from the published catalogues.
-func (a *Activities) pinTools(ctx context.Context, pins *turn.Pins) ([]turn.Descriptor, error) {
+func (a *Activities) pinTools(ctx context.Context, cfg *turn.Config) ([]turn.Descriptor, error) {
 	catalogues, err := a.catalogues(ctx)
 	if err != nil {
 		return nil, err
@@ -102,15 +102,15 @@ func (a *Activities) pinTools(ctx context.Context, pins *turn.Pins) ([]turn.Desc
 		away := !c.Usable(time.Now())
 		if away && c.Required {
 			return nil, turn.Errorf(turn.CodeToolNotSent, nil, fmt.Sprintf(
-				"the required MCP server %q is not available: %s. Nothing was done; mend the server and ask again", c.Server, turn.Cut(c.Problem, 2000)))
+				"the required MCP server %q is not available: %s. Nothing was done; mend the server and ask again", c.Server, turn.Truncate(c.Problem, 2000)))
 		}
 		if away {
-			pins.Unavailable = append(pins.Unavailable, c.Server)
+			cfg.Unavailable = append(cfg.Unavailable, c.Server)
 			continue
 		}
-		offered := offeredOf(c, pins.Policy)
+		offered := offeredOf(c, cfg.Policy)
 		descriptors = append(descriptors, offered...)
-		pins.Tools = append(pins.Tools, pinned(turn.Profile{Descriptors: offered})...)
+		cfg.Tools = append(cfg.Tools, pinned(turn.PromptConfig{Descriptors: offered})...)
 	}
 	return descriptors, nil
 }

@@ -97,19 +97,19 @@ const maxTurns = 4096
 // profileCache reads and writes profiles, the blobs that hold a turn's system prompt and descriptors.
 type profileCache struct {
 	journal journal.Journal
-	lru     *lru.Cache[string, turn.Profile]
+	lru     *lru.Cache[string, turn.PromptConfig]
 }
 
 // maxProfiles bounds the profiles in memory; one of 80 tools has about 100 KB.
 const maxProfiles = 32
 
 func newProfileCache(j journal.Journal) (*profileCache, error) {
-	l, err := lru.New[string, turn.Profile](maxProfiles)
+	l, err := lru.New[string, turn.PromptConfig](maxProfiles)
 	return &profileCache{journal: j, lru: l}, err
 }
 
 // put keeps the profile and returns its hash. What is in the cache is in the journal.
-func (c *profileCache) put(ctx context.Context, p turn.Profile) (string, error) {
+func (c *profileCache) put(ctx context.Context, p turn.PromptConfig) (string, error) {
 	b, err := json.Marshal(p)
 	if err != nil {
 		return "", fmt.Errorf("encoding the profile: %w", err)
@@ -125,11 +125,11 @@ func (c *profileCache) put(ctx context.Context, p turn.Profile) (string, error) 
 	return hash, nil
 }
 
-func (c *profileCache) get(ctx context.Context, hash string) (turn.Profile, error) {
+func (c *profileCache) get(ctx context.Context, hash string) (turn.PromptConfig, error) {
 	if p, ok := c.lru.Get(hash); ok {
 		return p, nil
 	}
-	var p turn.Profile
+	var p turn.PromptConfig
 	b, err := c.journal.GetBlob(ctx, hash)
 	if err != nil {
 		return p, fmt.Errorf("reading the profile: %w", err)

@@ -37,12 +37,12 @@ func (a *Activities) askAgain(ctx context.Context, in workflows.CallInput, asked
 
 // questions is the receipt of a call that waits for answers.
 func (a *Activities) questions(in workflows.CallInput, asked int, result turn.ToolResult) workflows.CallResult {
-	for i := range result.Inquiries {
-		result.Inquiries[i].Message = a.redact(result.Inquiries[i].Message)
+	for i := range result.Elicitations {
+		result.Elicitations[i].Message = a.redact(result.Elicitations[i].Message)
 	}
 	return workflows.CallResult{
 		CallID: in.Call.ID, Tool: in.Tool.ID, Arguments: in.Call.Arguments,
-		Inquiries: result.Inquiries, Asked: asked, Home: a.homeOf(in),
+		Elicitations: result.Elicitations, Asked: asked, StickyQueue: a.homeOf(in),
 	}
 }
 
@@ -83,7 +83,7 @@ func (a *Activities) presentable(r turn.ToolResult) turn.ToolResult {
 	}
 	note := "\n" + strings.Join(notes, "\n")
 	if r.Full != nil { // the text may be as long as it may be
-		r.Text = turn.Cut(r.Text, max(max(len(r.Text), leastResult)-len(note), leastResult/2))
+		r.Text = turn.Truncate(r.Text, max(max(len(r.Text), leastResult)-len(note), leastResult/2))
 	}
 	r.Text += note
 	return r

@@ -52,7 +52,7 @@ func (a *Activities) callTool(ctx context.Context, in workflows.CallInput, clock
 		return a.settleCall(ctx, in, turn.ToolResult{Outcome: turn.OutcomeUnknown, Text: unknownText})
 	}
 	if in.Answers != 0 && in.Answers != claim.Record.Suspended {
-		in.Replies = nil // the dispatch before has handed them over and brought new questions, and its end was lost
+		in.Responses = nil // the dispatch before has handed them over and brought new questions, and its end was lost
 	}
 	kept := make(chan struct{})
 	defer close(kept)
@@ -60,9 +60,9 @@ func (a *Activities) callTool(ctx context.Context, in workflows.CallInput, clock
 	switch {
 	case err != nil:
 		return workflows.CallResult{}, err
-	case len(result.Inquiries) > 0 && claim.Record.Suspended != 0 && bytes.Equal(result.Continuation, claim.Record.Continuation):
+	case len(result.Elicitations) > 0 && claim.Record.Suspended != 0 && bytes.Equal(result.Continuation, claim.Record.Continuation):
 		return a.askAgain(ctx, in, claim.Record.Suspended, result)
-	case len(result.Inquiries) > 0:
+	case len(result.Elicitations) > 0:
 		return a.suspend(ctx, in, result)
 	case result.Outcome == turn.OutcomeUnknown && repeats(in, clock) && !result.Detached && !temporal.IsCanceledError(context.Cause(ctx)):
 		// The claim stays: the next dispatch is granted for all that, and the ledger counts both. It is made elsewhere where
@@ -123,8 +123,8 @@ func (a *Activities) run(
 		Tool: in.Tool.ID, Hash: in.Tool.Hash, Arguments: json.RawMessage(call.Arguments), Timeout: in.Timeout, TotalTimeout: in.TotalTimeout,
 		Tenant: in.Tenant, Session: in.Session, Turn: in.Turn, Step: in.Step, CallID: in.Call.ID, Attempt: in.Attempt, Repeatable: in.Tool.Repeatable,
 		Refused: clock.refused, Dispatched: scheduled(ctx), Kept: kept,
-		Waits:   !local(ctx),
-		Replies: in.Replies, Continuation: continuation, Resume: in.Resume, Founder: in.Founder,
+		Waits:     !local(ctx),
+		Responses: in.Responses, Continuation: continuation, Resume: in.Resume, OwningCall: in.OwningCall,
 		Hold: a.holding(ctx, in, clock), Progress: progress, Late: func(late turn.ToolResult) { a.resolve(context.WithoutCancel(ctx), in, late) },
 	})
 	if err != nil {
@@ -196,7 +196,7 @@ func (a *Activities) settleCall(ctx context.Context, in workflows.CallInput, res
 func (a *Activities) receipt(in workflows.CallInput, r journal.CallRecord, reused bool) workflows.CallResult {
 	return workflows.CallResult{
 		CallID: in.Call.ID, Tool: in.Tool.ID, Arguments: in.Call.Arguments,
-		Outcome: r.Outcome, Preview: turn.Cut(r.Text, turn.ResultPreview), SizeBytes: r.SizeBytes, Reused: reused, Home: a.homeOf(in),
+		Outcome: r.Outcome, Preview: turn.Truncate(r.Text, turn.ResultPreview), SizeBytes: r.SizeBytes, Reused: reused, StickyQueue: a.homeOf(in),
 	}
 }
 

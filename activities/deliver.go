@@ -104,6 +104,6 @@ func (d *Deliveries) ended(ctx context.Context, in workflows.HandOverInput) (wor
 	if err == nil && !running && res.Turn != "" && !res.State.Terminal() {
 		res.State, res.FinishReason = turn.StateClosed, turn.FinishTerminated
 	}
-	res.Untaken = err == nil && !running && res.Turn == ""
+	res.Undelivered = err == nil && !running && res.Turn == ""
 	return res, err
 }

@@ -50,7 +50,7 @@ func TestWhatASessionSaysToADelivery(t *testing.T) {
 				var res workflows.DeliverResult
 				require.NoError(t, err)
 				require.NoError(t, v.Get(&res))
-				assert.Equal(t, workflows.DeliverResult{Session: "s", MessageID: "m", Untaken: true}, res, "it is looked at, and sent, again")
+				assert.Equal(t, workflows.DeliverResult{Session: "s", MessageID: "m", Undelivered: true}, res, "it is looked at, and sent, again")
 				return
 			}
 			var app *temporal.ApplicationError

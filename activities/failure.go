@@ -28,7 +28,7 @@ const maxFailureText = 1000
 func (a *Activities) showFailure(
 	ctx context.Context, key journal.StepKey, attempt int, message string, data turn.ErrorChunk,
 ) {
-	chunk := chunkOf(turn.ChunkError, turn.Cut(message, maxFailureText), data)
+	chunk := chunkOf(turn.ChunkError, turn.Truncate(message, maxFailureText), data)
 	if err := a.journal.AppendChunks(ctx, key, attempt, []turn.Chunk{chunk}); err != nil {
 		logFailure(ctx, asTurnError(err))
 	}

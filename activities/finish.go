@@ -37,7 +37,7 @@ func (a *Activities) Finish(ctx context.Context, in workflows.FinishInput) (work
 func (a *Activities) finish(ctx context.Context, in workflows.FinishInput) (journal.TurnRecord, error) {
 	return a.journal.Finish(ctx, journal.FinishInput{
 		Session: in.Session, Turn: in.Turn, Results: a.results(in.Results), Messages: said(in.Messages), State: in.Ending.State, Reason: in.Ending.Reason,
-		Code: in.Ending.Code, Message: in.Ending.Message, Answer: turn.Cut(in.Ending.Answer, answerKept), Usage: in.Counters.Usage,
+		Code: in.Ending.Code, Message: in.Ending.Message, Answer: turn.Truncate(in.Ending.Answer, answerKept), Usage: in.Counters.Usage,
 		Steps: in.Counters.Step, Calls: in.Counters.ToolCalls, At: time.Now(),
 	})
 }
@@ -48,7 +48,7 @@ func (a *Activities) openRefused(ctx context.Context, in workflows.FinishInput) 
 	m := turn.Message{ID: in.Opening.ID, Role: turn.RoleUser, Text: in.Opening.Text}
 	begin := journal.BeginInput{
 		Session: in.Session, Tenant: in.Tenant, Turn: in.Turn, WorkflowID: workflows.WorkflowID(in.Tenant, in.Session), RunID: in.Turn, Agent: a.agent.Name,
-		Message: m, MessageBlob: in.Opening.Blob, Pins: json.RawMessage(`{}`), At: time.Now(),
+		Message: m, MessageBlob: in.Opening.Blob, Config: json.RawMessage(`{}`), At: time.Now(),
 	}
 	_, err := a.journal.Begin(ctx, begin)
 	var large *journal.TooLargeError

@@ -18,21 +18,21 @@ const heldPoll = 250 * time.Millisecond
 // holding puts a question before people that a server asks in the middle of a call, which it holds meanwhile: what servers
 // of older protocols know. The host bounds how long. Its answers come through the turn and the journal like any others,
 // but the call dies with its connection, and the question with it. While it is held, the call's clock stands still.
-func (a *Activities) holding(ctx context.Context, in workflows.CallInput, clock *clock) func(turn.Inquiry, <-chan struct{}) (turn.Reply, error) {
+func (a *Activities) holding(ctx context.Context, in workflows.CallInput, clock *clock) func(turn.Elicitation, <-chan struct{}) (turn.ElicitationResponse, error) {
 	var asked atomic.Int32
-	return func(q turn.Inquiry, done <-chan struct{}) (turn.Reply, error) {
+	return func(q turn.Elicitation, done <-chan struct{}) (turn.ElicitationResponse, error) {
 		defer clock.rest()()
 		q.Message = a.redact(q.Message)
-		wait := turn.Wait{
-			ID: workflows.HeldID(in.Call.ID, in.Attempt, int(asked.Add(1))), Kind: turn.WaitElicitation, Step: in.Step, Tool: in.Tool.ID,
-			Call: in.Call.ID, Question: turn.Cut(q.Message, turn.ResultPreview), Inquiry: &q,
+		request := turn.Request{
+			ID: workflows.LegacyElicitationID(in.Call.ID, in.Attempt, int(asked.Add(1))), Kind: turn.RequestElicitation, Step: in.Step, Tool: in.Tool.ID,
+			Call: in.Call.ID, Question: turn.Truncate(q.Message, turn.ResultPreview), Elicitation: &q,
 		}
-		ruling, err := a.awaitHeld(ctx, done, in, wait)
+		decision, err := a.awaitHeld(ctx, done, in, request)
 		if err != nil {
-			return turn.Reply{Key: q.Key, Action: turn.ReplyCancel}, fmt.Errorf("waiting for an answer to %s: %w", wait.ID, err)
+			return turn.ElicitationResponse{Key: q.Key, Action: turn.ElicitationCancel}, fmt.Errorf("waiting for an answer to %s: %w", request.ID, err)
 		}
-		ruling.Reply.Key = q.Key
-		return *ruling.Reply, nil
+		decision.Response.Key = q.Key
+		return *decision.Response, nil
 	}
 }
 
@@ -52,52 +52,52 @@ func tickOr(ctx context.Context, done <-chan struct{}, tick <-chan time.Time) er
 var errNobodyAnswered = errors.New("nobody has answered in time")
 
 // awaitHeld waits for the ruling about what a held call asks. Where nobody has said anything in time, the question is closed.
-func (a *Activities) awaitHeld(ctx context.Context, done <-chan struct{}, in workflows.CallInput, wait turn.Wait) (turn.Ruling, error) {
-	ruling, err := a.ruled(ctx, done, in, wait)
+func (a *Activities) awaitHeld(ctx context.Context, done <-chan struct{}, in workflows.CallInput, request turn.Request) (turn.Decision, error) {
+	decision, err := a.ruled(ctx, done, in, request)
 	if err == nil {
-		return ruling, nil
+		return decision, nil
 	}
 	ctx = context.WithoutCancel(ctx)
-	if !a.expireHeld(ctx, in, wait) { // it may not even be open, and asking would open it
-		return ruling, err
+	if !a.expireHeld(ctx, in, request) { // it may not even be open, and asking would open it
+		return decision, err
 	}
 	// The first ruling stands. Who has answered after the last look at the journal is heard, for they were told so.
-	if last, found, _ := a.askHeld(ctx, in, wait); found && last.Verdict != turn.VerdictExpired {
+	if last, found, _ := a.askHeld(ctx, in, request); found && last.Status != turn.StatusExpired {
 		return last, nil
 	}
-	return ruling, err
+	return decision, err
 }
 
 // ruled asks until there is a ruling.
-func (a *Activities) ruled(ctx context.Context, done <-chan struct{}, in workflows.CallInput, wait turn.Wait) (turn.Ruling, error) {
+func (a *Activities) ruled(ctx context.Context, done <-chan struct{}, in workflows.CallInput, request turn.Request) (turn.Decision, error) {
 	tick := time.NewTicker(heldPoll)
 	defer tick.Stop()
 	for {
-		ruling, found, err := a.askHeld(ctx, in, wait)
+		decision, found, err := a.askHeld(ctx, in, request)
 		if found || err != nil && asTurnError(err).Code != turn.CodeStoreUnavailable {
-			return ruling, err
+			return decision, err
 		}
 		if err := tickOr(ctx, done, tick.C); err != nil {
-			return turn.Ruling{}, err
+			return turn.Decision{}, err
 		}
 	}
 }
 
 // askHeld asks, and returns the ruling that there is: asking again changes nothing.
-func (a *Activities) askHeld(ctx context.Context, in workflows.CallInput, wait turn.Wait) (_ turn.Ruling, found bool, err error) {
-	list, err := a.journal.Ask(ctx, journal.AskInput{Session: in.Session, Turn: in.Turn, Waits: []turn.Wait{wait}, At: time.Now()})
+func (a *Activities) askHeld(ctx context.Context, in workflows.CallInput, request turn.Request) (_ turn.Decision, found bool, err error) {
+	list, err := a.journal.Ask(ctx, journal.AskInput{Session: in.Session, Turn: in.Turn, Requests: []turn.Request{request}, At: time.Now()})
 	for _, r := range list {
-		if r.ID == wait.ID && r.Reply != nil {
+		if r.ID == request.ID && r.Response != nil {
 			return r, true, err
 		}
 	}
-	return turn.Ruling{}, false, err
+	return turn.Decision{}, false, err
 }
 
 // expireHeld closes a question that nobody can answer any more.
-func (a *Activities) expireHeld(ctx context.Context, in workflows.CallInput, wait turn.Wait) (closed bool) {
-	ruling := turn.Ruling{ID: wait.ID, Verdict: turn.VerdictExpired, At: time.Now()}
-	err := a.journal.Decide(ctx, journal.DecideInput{Session: in.Session, Turn: in.Turn, Rulings: []turn.Ruling{ruling}, At: time.Now()})
+func (a *Activities) expireHeld(ctx context.Context, in workflows.CallInput, request turn.Request) (closed bool) {
+	decision := turn.Decision{ID: request.ID, Status: turn.StatusExpired, At: time.Now()}
+	err := a.journal.Decide(ctx, journal.DecideInput{Session: in.Session, Turn: in.Turn, Decisions: []turn.Decision{decision}, At: time.Now()})
 	if err != nil {
 		logFailure(ctx, asTurnError(err))
 	}

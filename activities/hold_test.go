@@ -20,13 +20,13 @@ import (
 type hurried struct {
 	journal.Journal
 	t      *testing.T
-	answer func(turn.Wait) turn.Ruling
+	answer func(turn.Request) turn.Decision
 }
 
-func (h *hurried) Ask(ctx context.Context, in journal.AskInput) ([]turn.Ruling, error) {
+func (h *hurried) Ask(ctx context.Context, in journal.AskInput) ([]turn.Decision, error) {
 	ruled, err := h.Journal.Ask(ctx, in)
 	if len(ruled) == 0 && h.answer != nil {
-		say := journal.DecideInput{Session: in.Session, Turn: in.Turn, Rulings: []turn.Ruling{h.answer(in.Waits[0])}, At: time.Now()}
+		say := journal.DecideInput{Session: in.Session, Turn: in.Turn, Decisions: []turn.Decision{h.answer(in.Requests[0])}, At: time.Now()}
 		require.NoError(h.t, h.Journal.Decide(ctx, say))
 		h.answer = nil
 	}
@@ -34,45 +34,47 @@ func (h *hurried) Ask(ctx context.Context, in journal.AskInput) ([]turn.Ruling, 
 }
 
 // holds is a tool host whose server holds its call for a question, no longer than until done.
-type holds struct{ said func(turn.Reply, error) }
+type holds struct {
+	said func(turn.ElicitationResponse, error)
+}
 
 func (holds) Check(turn.Descriptor, json.RawMessage) error { return nil }
 
 func (h holds) Call(_ context.Context, r turn.ToolRequest) (turn.ToolResult, error) {
 	done := make(chan struct{})
 	close(done)
-	h.said(r.Hold(turn.Inquiry{Key: "1", Message: "Sure?", Schema: json.RawMessage(`{"type":"object"}`)}, done))
+	h.said(r.Hold(turn.Elicitation{Key: "1", Message: "Sure?", Schema: json.RawMessage(`{"type":"object"}`)}, done))
 	return turn.ToolResult{Outcome: turn.OutcomeOK, Text: "done"}, nil
 }
 
 // A person was told that the answer counts, and so it does; and where nobody has said anything, the question is closed.
 func TestAnAnswerInTheLastMomentIsHeard(t *testing.T) {
-	accept := func(w turn.Wait) turn.Ruling {
-		return turn.Ruling{ID: w.ID, Verdict: turn.VerdictAnswered, By: "ann", Reply: &turn.Reply{Action: turn.ReplyAccept, Content: json.RawMessage(`{}`)}}
+	accept := func(w turn.Request) turn.Decision {
+		return turn.Decision{ID: w.ID, Status: turn.StatusAnswered, By: "ann", Response: &turn.ElicitationResponse{Action: turn.ElicitationAccept, Content: json.RawMessage(`{}`)}}
 	}
-	for name, answer := range map[string]func(turn.Wait) turn.Ruling{"answered": accept, "not answered": nil} {
+	for name, answer := range map[string]func(turn.Request) turn.Decision{"answered": accept, "not answered": nil} {
 		t.Run(name, func(t *testing.T) {
 			s, in := claimable(t)
 			in.Attempt = 1
-			var reply turn.Reply
+			var response turn.ElicitationResponse
 			var said error
-			a, err := New(Options{Journal: &hurried{s, t, answer}, Tools: holds{func(r turn.Reply, err error) { reply, said = r, err }}})
+			a, err := New(Options{Journal: &hurried{s, t, answer}, Tools: holds{func(r turn.ElicitationResponse, err error) { response, said = r, err }}})
 			require.NoError(t, err)
 			allowed(a, in)
 			_, err = a.CallTool(t.Context(), in)
 			require.NoError(t, err)
-			list, err := s.Waits(t.Context(), in.Turn)
+			list, err := s.Requests(t.Context(), in.Turn)
 			require.NoError(t, err)
 			require.Len(t, list, 1)
-			require.NotNil(t, list[0].Ruling)
+			require.NotNil(t, list[0].Decision)
 			if answer == nil {
 				require.ErrorIs(t, said, errNobodyAnswered)
-				assert.Equal(t, turn.VerdictExpired, list[0].Ruling.Verdict)
+				assert.Equal(t, turn.StatusExpired, list[0].Decision.Status)
 				return
 			}
 			require.NoError(t, said)
-			assert.Equal(t, turn.Reply{Key: "1", Action: turn.ReplyAccept, Content: json.RawMessage(`{}`)}, reply)
-			assert.Equal(t, workflows.HeldID(in.Call.ID, 1, 1), list[0].ID)
+			assert.Equal(t, turn.ElicitationResponse{Key: "1", Action: turn.ElicitationAccept, Content: json.RawMessage(`{}`)}, response)
+			assert.Equal(t, workflows.LegacyElicitationID(in.Call.ID, 1, 1), list[0].ID)
 		})
 	}
 }
@@ -91,14 +93,14 @@ func (*asked) SettleCall(_ context.Context, in journal.SettleInput) (journal.Cal
 	return journal.CallRecord{Outcome: in.Result.Outcome, Text: in.Result.Text}, nil
 }
 
-func (j *asked) Ask(_ context.Context, in journal.AskInput) ([]turn.Ruling, error) {
+func (j *asked) Ask(_ context.Context, in journal.AskInput) ([]turn.Decision, error) {
 	if j.at.IsZero() {
 		j.at = time.Now().Add(9 * time.Minute)
 	}
 	if time.Now().Before(j.at) {
 		return nil, nil
 	}
-	return []turn.Ruling{{ID: in.Waits[0].ID, Verdict: turn.VerdictAnswered, Reply: &turn.Reply{Action: turn.ReplyAccept}}}, nil
+	return []turn.Decision{{ID: in.Requests[0].ID, Status: turn.StatusAnswered, Response: &turn.ElicitationResponse{Action: turn.ElicitationAccept}}}, nil
 }
 
 // working is a tool host whose server works for two seconds, and asks in between.
@@ -108,9 +110,9 @@ func (working) Check(turn.Descriptor, json.RawMessage) error { return nil }
 
 func (working) Call(ctx context.Context, r turn.ToolRequest) (turn.ToolResult, error) {
 	time.Sleep(time.Second)
-	reply, err := r.Hold(turn.Inquiry{Key: "1"}, ctx.Done())
+	response, err := r.Hold(turn.Elicitation{Key: "1"}, ctx.Done())
 	time.Sleep(time.Second)
-	return turn.ToolResult{Outcome: turn.OutcomeOK, Text: string(reply.Action)}, errors.Join(err, ctx.Err())
+	return turn.ToolResult{Outcome: turn.OutcomeOK, Text: string(response.Action)}, errors.Join(err, ctx.Err())
 }
 
 // How long a person takes is neither in the time that the call has, nor in what the turn has worked.
@@ -122,7 +124,7 @@ func TestACallDoesNotWorkWhileItIsHeld(t *testing.T) {
 		allowed(a, in)
 		res, err := a.CallTool(t.Context(), in)
 		require.NoError(t, err)
-		assert.Equal(t, string(turn.ReplyAccept), res.Preview)
+		assert.Equal(t, string(turn.ElicitationAccept), res.Preview)
 		assert.Equal(t, 2*time.Second, res.Busy)
 	})
 }

@@ -40,12 +40,12 @@ func (a *Activities) infer(ctx context.Context, in workflows.InferInput, clock *
 	if err != nil {
 		return workflows.InferResult{}, failure(ctx, err)
 	}
-	profile, err := a.profiles.get(ctx, in.Plan.Profile)
+	promptConfig, err := a.profiles.get(ctx, in.Plan.PromptConfig)
 	if err != nil {
 		return workflows.InferResult{}, failure(ctx, err)
 	}
 	if inf.Settled {
-		return a.inferResult(ctx, in, profile, inf, true), nil
+		return a.inferResult(ctx, in, promptConfig, inf, true), nil
 	}
 	messages, leave, err := a.prompting(ctx, in, inf.Base)
 	if err != nil {
@@ -56,12 +56,12 @@ func (a *Activities) infer(ctx context.Context, in workflows.InferInput, clock *
 	if err != nil {
 		return workflows.InferResult{}, failure(ctx, err)
 	}
-	answer, rest, err := a.ask(ctx, in, inf, turn.Render(in.Plan, profile, anchor, messages), clock)
+	answer, rest, err := a.ask(ctx, in, inf, turn.Render(in.Plan, promptConfig, anchor, messages), clock)
 	if err != nil {
 		return workflows.InferResult{}, err
 	}
 	defer a.large.enter(ctx, answer)()
-	return a.settle(ctx, in, inf, profile, messages, answer, rest)
+	return a.settle(ctx, in, inf, promptConfig, messages, answer, rest)
 }
 
 // largeAnswer is the size in bytes from which the copies of an answer count. See largeAnswers.
@@ -71,7 +71,7 @@ const largeAnswer = 64 << 10
 type largeAnswers chan struct{}
 
 // enter waits for a free place, which the returned function gives back. A small answer needs none.
-func (l largeAnswers) enter(ctx context.Context, a turn.Answer) (leave func()) {
+func (l largeAnswers) enter(ctx context.Context, a turn.Completion) (leave func()) {
 	if len(a.Raw) < largeAnswer {
 		return func() {}
 	}
@@ -84,7 +84,7 @@ func (l largeAnswers) enter(ctx context.Context, a turn.Answer) (leave func()) {
 }
 
 // ask sends the prompt and streams the answer into the journal. It returns the chunks that are not appended yet.
-func (a *Activities) ask(ctx context.Context, in workflows.InferInput, inf journal.Inference, p turn.Prompt, clock *clock) (turn.Answer, []turn.Chunk, error) {
+func (a *Activities) ask(ctx context.Context, in workflows.InferInput, inf journal.Inference, p turn.Prompt, clock *clock) (turn.Completion, []turn.Chunk, error) {
 	budget := max(in.Budget-clock.before, time.Second)
 	limited, cancel := context.WithTimeoutCause(ctx, budget, turn.Errorf(turn.CodeGuardExceeded, nil,
 		fmt.Sprintf("the model did not answer within the %s that the turn had left", budget.Round(time.Second))))
@@ -129,7 +129,7 @@ func (a *Activities) asked(ctx, asking context.Context, in workflows.InferInput,
 	}
 	options := temporal.ApplicationErrorOptions{NonRetryable: final, NextRetryDelay: retryAfter(err)}
 	if e.Code == turn.CodeGuardExceeded { // the turn's time is up: what was said until then is its partial result
-		options.Details = []any{turn.Cut(partial, turn.AnswerInline)}
+		options.Details = []any{turn.Truncate(partial, turn.AnswerInline)}
 	}
 	return temporal.NewApplicationErrorWithOptions(message, string(e.Code), options)
 }
@@ -143,9 +143,9 @@ func retryAfter(err error) time.Duration {
 }
 
 // settle appends the answer as the transcript will have it for ever.
-func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf journal.Inference, profile turn.Profile,
-	messages []turn.Message, answer turn.Answer, rest []turn.Chunk) (workflows.InferResult, error) {
-	m := transcribe(in, profile, answer)
+func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf journal.Inference, promptConfig turn.PromptConfig,
+	messages []turn.Message, answer turn.Completion, rest []turn.Chunk) (workflows.InferResult, error) {
+	m := transcribe(in, promptConfig, answer)
 	if in.Plan.Mode == turn.ModeJSON && len(m.ToolCalls) == 0 && m.Text != "" {
 		rest = append(rest, pieces(turn.Chunk{Kind: turn.ChunkTextDelta, Text: m.Text, At: time.Now()})...)
 	}
@@ -162,20 +162,20 @@ func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf jo
 	if len(settled.Message.ToolCalls) > 0 {
 		a.windows.put(stepHead(inf.Key), 0, []turn.Message{settled.Message}, "")
 	}
-	return a.inferResult(ctx, in, profile, settled, false), nil
+	return a.inferResult(ctx, in, promptConfig, settled, false), nil
 }
 
 // transcribe makes the assistant's message of an answer: calls where it asks for calls, and otherwise what people read.
-func transcribe(in workflows.InferInput, profile turn.Profile, answer turn.Answer) turn.Message {
+func transcribe(in workflows.InferInput, promptConfig turn.PromptConfig, answer turn.Completion) turn.Message {
 	m := turn.Message{Role: turn.RoleAssistant, Text: answer.Text, TurnID: in.Turn, Step: in.Step}
 	if answer.Stop() != "" {
-		partial := turn.ParsePartial(in.Plan.Mode, in.Step, answer, pinned(profile))
+		partial := turn.ParsePartial(in.Plan.Mode, in.Step, answer, pinned(promptConfig))
 		if m.ToolCalls = atMost(partial.Calls); partial.Text != "" || len(m.ToolCalls) > 0 {
 			m.Text = partial.Text
 		}
 		return m
 	}
-	action, err := turn.Parse(in.Plan.Mode, in.Step, answer, pinned(profile))
+	action, err := turn.Parse(in.Plan.Mode, in.Step, answer, pinned(promptConfig))
 	if err != nil {
 		return m
 	}
@@ -193,7 +193,7 @@ func transcribe(in workflows.InferInput, profile turn.Profile, answer turn.Answe
 	return m
 }
 
-func pinned(p turn.Profile) []turn.Tool {
+func pinned(p turn.PromptConfig) []turn.Tool {
 	tools := make([]turn.Tool, len(p.Descriptors))
 	for i, d := range p.Descriptors {
 		tools[i] = d.Pinned()
@@ -202,20 +202,20 @@ func pinned(p turn.Profile) []turn.Tool {
 }
 
 // inferResult is the same for an answer that was just settled and for one that was found.
-func (a *Activities) inferResult(ctx context.Context, in workflows.InferInput, profile turn.Profile, inf journal.Inference, reused bool) workflows.InferResult {
+func (a *Activities) inferResult(ctx context.Context, in workflows.InferInput, promptConfig turn.PromptConfig, inf journal.Inference, reused bool) workflows.InferResult {
 	return workflows.InferResult{
-		Proposal: a.proposal(ctx, in, profile, inf.Answer), Head: inf.Head, Usage: inf.Answer.Usage,
-		Failures: inf.Failures, Attempt: inf.Attempt, Reused: reused, Untaken: inf.Untaken,
+		Proposal: a.proposal(ctx, in, promptConfig, inf.Answer), Head: inf.Head, Usage: inf.Answer.Usage,
+		Failures: inf.Failures, Attempt: inf.Attempt, Reused: reused, Undelivered: inf.Untaken,
 	}
 }
 
 // stoppedProposal has the text and the calls of an answer that ended before it was complete. One that was cut within an
 // action may be asked for again, in smaller steps.
-func (a *Activities) stoppedProposal(in workflows.InferInput, profile turn.Profile, answer turn.Answer) turn.Proposal {
-	partial := turn.ParsePartial(in.Plan.Mode, in.Step, answer, pinned(profile))
+func (a *Activities) stoppedProposal(in workflows.InferInput, promptConfig turn.PromptConfig, answer turn.Completion) turn.Proposal {
+	partial := turn.ParsePartial(in.Plan.Mode, in.Step, answer, pinned(promptConfig))
 	text := a.redact(partial.Text)
 	p := turn.Proposal{Kind: turn.ProposeStopped, Stop: answer.Stop(), Calls: a.callProposals(partial.Calls),
-		Text: turn.Cut(text, turn.AnswerInline), Cut: len(text) > turn.AnswerInline}
+		Text: turn.Truncate(text, turn.AnswerInline), Truncated: len(text) > turn.AnswerInline}
 	if partial.Action && p.Stop == turn.StopLength {
 		p.Invalid = &turn.InvalidAction{Step: in.Step,
 			Reason: "it was cut at the limit of output tokens before it was complete; answer with less, or in several smaller steps"}
@@ -224,29 +224,29 @@ func (a *Activities) stoppedProposal(in workflows.InferInput, profile turn.Profi
 }
 
 // proposal parses the answer and checks its calls against the pinned catalogue, before anything is claimed.
-func (a *Activities) proposal(ctx context.Context, in workflows.InferInput, profile turn.Profile, answer turn.Answer) turn.Proposal {
+func (a *Activities) proposal(ctx context.Context, in workflows.InferInput, promptConfig turn.PromptConfig, answer turn.Completion) turn.Proposal {
 	if answer.Stop() != "" {
-		return a.stoppedProposal(in, profile, answer)
+		return a.stoppedProposal(in, promptConfig, answer)
 	}
-	action, err := turn.Parse(in.Plan.Mode, in.Step, answer, pinned(profile))
+	action, err := turn.Parse(in.Plan.Mode, in.Step, answer, pinned(promptConfig))
 	if err != nil {
 		return a.invalid(err, nil)
 	}
 	switch act := action.(type) {
 	case turn.Final:
 		text := a.redact(act.Text)
-		return turn.Proposal{Kind: turn.ProposeFinal, Text: turn.Cut(text, turn.AnswerInline), Cut: len(text) > turn.AnswerInline}
+		return turn.Proposal{Kind: turn.ProposeFinal, Text: turn.Truncate(text, turn.AnswerInline), Truncated: len(text) > turn.AnswerInline}
 	case turn.AskUser:
-		return turn.Proposal{Kind: turn.ProposeAsk, Question: turn.Cut(a.redact(act.Question), turn.AnswerInline)}
+		return turn.Proposal{Kind: turn.ProposeAsk, Question: turn.Truncate(a.redact(act.Question), turn.AnswerInline)}
 	case turn.CallTools:
-		if err := a.checkCalls(ctx, in.Step, profile, act.Calls, answer.Text); err != nil {
+		if err := a.checkCalls(ctx, in.Step, promptConfig, act.Calls, answer.Text); err != nil {
 			return a.invalid(err, act.Calls)
 		}
 		text := ""
 		if in.Plan.Mode != turn.ModeJSON {
-			text = turn.Cut(a.redact(answer.Text), turn.ResultPreview)
+			text = turn.Truncate(a.redact(answer.Text), turn.ResultPreview)
 		}
-		return turn.Proposal{Kind: turn.ProposeCalls, Text: text, Calls: a.weigh(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, in.Session, profile, act.Calls)}
+		return turn.Proposal{Kind: turn.ProposeCalls, Text: text, Calls: a.weigh(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, in.Session, promptConfig, act.Calls)}
 	}
 	return a.invalid(&turn.InvalidAction{Step: in.Step, Reason: "the answer is of no known kind"}, nil)
 }
@@ -268,28 +268,28 @@ const maxCalls = journal.MaxCalls
 func atMost(calls []turn.ToolCall) []turn.ToolCall { return calls[:min(len(calls), maxCalls)] }
 
 // checkCalls finds the first call that cannot be run as it stands.
-func (a *Activities) checkCalls(ctx context.Context, step int, profile turn.Profile, calls []turn.ToolCall, raw string) error {
+func (a *Activities) checkCalls(ctx context.Context, step int, promptConfig turn.PromptConfig, calls []turn.ToolCall, raw string) error {
 	if len(calls) > maxCalls {
 		return &turn.InvalidAction{Step: step, Reason: fmt.Sprintf("it asks for %d calls at once; %d are the most", len(calls), maxCalls)}
 	}
 	for _, c := range calls {
 		reason, code := "", turn.Code("")
-		if d, ok := find(profile, c.Tool); !ok {
-			reason, code = a.standing(ctx).missing(c.Tool, profile.Policy)
+		if d, ok := find(promptConfig, c.Tool); !ok {
+			reason, code = a.standing(ctx).missing(c.Tool, promptConfig.Policy)
 		} else if err := turn.CheckJSON(c.Arguments); err != nil {
 			reason = "its arguments are not valid: " + err.Error()
 		} else if err := a.tools.Check(d, json.RawMessage(c.Arguments)); err != nil {
 			reason = "its arguments do not fit the tool's schema: " + err.Error()
 		}
 		if reason != "" {
-			return &turn.InvalidAction{Step: step, Name: turn.Cut(c.Tool, 80), Arguments: turn.Cut(c.Arguments, turn.ArgumentsPreview),
-				Reason: turn.Cut(reason, 500), Code: code, Raw: turn.Cut(raw, turn.ArgumentsPreview)}
+			return &turn.InvalidAction{Step: step, Name: turn.Truncate(c.Tool, 80), Arguments: turn.Truncate(c.Arguments, turn.ArgumentsPreview),
+				Reason: turn.Truncate(reason, 500), Code: code, Raw: turn.Truncate(raw, turn.ArgumentsPreview)}
 		}
 	}
 	return nil
 }
 
-func find(p turn.Profile, id string) (turn.Descriptor, bool) {
+func find(p turn.PromptConfig, id string) (turn.Descriptor, bool) {
 	for _, d := range p.Descriptors {
 		if d.ID == id {
 			return d, true

@@ -18,12 +18,12 @@ import (
 // Ask puts what the turn waits for where people see it. The turn may wait for days, and thousands beside it: its
 // transcript is read again when it goes on.
 func (a *Activities) Ask(ctx context.Context, in workflows.AskInput) (workflows.AskResult, error) {
-	ruled, err := a.journal.Ask(ctx, journal.AskInput{Session: in.Session, Turn: in.Turn, Waits: in.Waits, At: time.Now()})
+	ruled, err := a.journal.Ask(ctx, journal.AskInput{Session: in.Session, Turn: in.Turn, Requests: in.Requests, At: time.Now()})
 	a.windows.forget(in.Head)
-	for _, w := range in.Waits {
+	for _, w := range in.Requests {
 		a.windows.forget(stepHead(journal.StepKey{Turn: in.Turn, Step: w.Step}))
 	}
-	return workflows.AskResult{Rulings: ruled}, failure(ctx, err)
+	return workflows.AskResult{Decisions: ruled}, failure(ctx, err)
 }
 
 // Decide records what people said, unless they have only said again what the session has had.
@@ -31,7 +31,7 @@ func (a *Activities) Decide(ctx context.Context, in workflows.DecideInput) (work
 	res := workflows.DecideResult{}
 	heard, err := a.heard(ctx, in.Session, in.Said)
 	if err == nil && !heard {
-		err = a.journal.Decide(ctx, journal.DecideInput{Session: in.Session, Turn: in.Turn, Rulings: in.Rulings, At: time.Now()})
+		err = a.journal.Decide(ctx, journal.DecideInput{Session: in.Session, Turn: in.Turn, Decisions: in.Decisions, At: time.Now()})
 	}
 	res.Heard = heard
 	return res, failure(ctx, err)
@@ -53,10 +53,10 @@ func (a *Activities) heard(ctx context.Context, session string, ids []string) (b
 }
 
 // said hands the journal messages that joined a turn.
-func said(messages []workflows.Message) []journal.Said {
-	out := make([]journal.Said, len(messages))
+func said(messages []workflows.Message) []journal.UserMessage {
+	out := make([]journal.UserMessage, len(messages))
 	for i, m := range messages {
-		out[i] = journal.Said{ID: m.ID, Text: m.Text, Blob: m.Blob}
+		out[i] = journal.UserMessage{ID: m.ID, Text: m.Text, Blob: m.Blob}
 	}
 	return out
 }
@@ -72,22 +72,22 @@ func (a *Activities) authorize(ctx context.Context, in workflows.CallInput, call
 	if pins.Session != in.Session || pins.Tenant != in.Tenant {
 		return tool, false, turn.Errorf(turn.CodePolicyDenied, nil, "the call names another session or tenant than its turn has")
 	}
-	profile, err := a.profiles.get(ctx, pins.profile)
+	promptConfig, err := a.profiles.get(ctx, pins.profile)
 	if err != nil {
 		return tool, false, err
 	}
-	if _, ok := find(profile, call.Tool); !ok { // its server was away when the turn began
+	if _, ok := find(promptConfig, call.Tool); !ok { // its server was away when the turn began
 		catalogues, err := a.catalogues(ctx)
 		if err != nil {
 			return tool, false, err
 		}
-		profile.Descriptors = nil
+		promptConfig.Descriptors = nil
 		for _, c := range catalogues {
-			profile.Descriptors = append(profile.Descriptors, offeredOf(c, profile.Policy)...)
+			promptConfig.Descriptors = append(promptConfig.Descriptors, offeredOf(c, promptConfig.Policy)...)
 		}
 	}
-	proposal := a.weigh(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, in.Session, profile, []turn.ToolCall{call})[0]
-	d, _ := find(profile, call.Tool)
+	proposal := a.weigh(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, in.Session, promptConfig, []turn.ToolCall{call})[0]
+	d, _ := find(promptConfig, call.Tool)
 	if proposal.Permission == turn.Deny || d.ID != in.Tool.ID {
 		return tool, false, turn.Errorf(turn.CodePolicyDenied, nil, "the turn's policy denies this call: "+proposal.Why)
 	}
@@ -103,47 +103,47 @@ func (a *Activities) begunTurn(ctx context.Context, id string) (begunTurn, error
 	if err != nil {
 		return begunTurn{}, fmt.Errorf("reading the configuration of turn %s: %w", id, err)
 	}
-	pins, err := decodePins(rec.Pins)
+	cfg, err := decodePins(rec.Pins)
 	if err != nil {
 		return begunTurn{}, err
 	}
-	t := begunTurn{Session: rec.Session, Tenant: rec.Tenant, profile: pins.Profile}
+	t := begunTurn{Session: rec.Session, Tenant: rec.Tenant, profile: cfg.PromptConfig}
 	a.turns.Add(id, t)
 	return t, nil
 }
 
 // weigh asks the turn's policy about each call, where its arguments are, and the session's rules about those that a
 // person would be asked for. Rules that cannot be read allow nothing.
-func (a *Activities) weigh(ctx context.Context, key journal.StepKey, session string, profile turn.Profile, calls []turn.ToolCall) []turn.CallProposal {
+func (a *Activities) weigh(ctx context.Context, key journal.StepKey, session string, promptConfig turn.PromptConfig, calls []turn.ToolCall) []turn.CallProposal {
 	proposals := a.callProposals(calls)
-	var rules []turn.SessionRule
+	var rules []turn.Grant
 	read := false
-	guard, tools := a.guard(ctx, key, session, profile.Policy.Taint), a.standing(ctx)
+	guard, tools := a.guard(ctx, key, session, promptConfig.Policy.Taint), a.standing(ctx)
 	for i, c := range calls {
-		d, _ := find(profile, c.Tool)
-		permission, why, fromRule := guard(d, json.RawMessage(c.Arguments), profile.Policy)
+		d, _ := find(promptConfig, c.Tool)
+		permission, why, fromRule := guard(d, json.RawMessage(c.Arguments), promptConfig.Policy)
 		if permission == turn.Ask && !read {
 			rules, read = a.rules(ctx, session), true
 		}
-		if permission == turn.Ask && profile.Policy.Taint != turn.TaintStrict && covered(rules, c.Tool, proposals[i].ArgumentsHash, fromRule) {
+		if permission == turn.Ask && promptConfig.Policy.Taint != turn.TaintStrict && covered(rules, c.Tool, proposals[i].ArgumentsHash, fromRule) {
 			permission, why = turn.Allow, ""
 		}
 		if permission == turn.Ask {
 			if drifted := tools.drifted(d); drifted != "" { // whatever people would say
 				proposals[i].Code, why = turn.CodeToolDrift, drifted
 			}
-			proposals[i].Widest = widest(profile.Policy.Taint, fromRule)
+			proposals[i].MaxGrant = widest(promptConfig.Policy.Taint, fromRule)
 		}
 		proposals[i].Permission = permission
 		if permission != turn.Allow {
-			proposals[i].Why = turn.Cut(why, turn.ResultPreview)
+			proposals[i].Why = turn.Truncate(why, turn.ResultPreview)
 		}
 	}
 	return proposals
 }
 
-func (a *Activities) rules(ctx context.Context, session string) []turn.SessionRule {
-	rules, err := a.journal.Rules(ctx, session)
+func (a *Activities) rules(ctx context.Context, session string) []turn.Grant {
+	rules, err := a.journal.Grants(ctx, session)
 	if err != nil {
 		logFailure(ctx, asTurnError(err))
 	}
@@ -152,19 +152,19 @@ func (a *Activities) rules(ctx context.Context, session string) []turn.SessionRu
 
 // covered reports whether a person has allowed the call for good. What an operator's rule asks for because of its
 // arguments is covered by a word about exactly these arguments only.
-func covered(rules []turn.SessionRule, tool, argumentsHash string, fromRule bool) bool {
-	return slices.ContainsFunc(rules, func(r turn.SessionRule) bool {
+func covered(rules []turn.Grant, tool, argumentsHash string, fromRule bool) bool {
+	return slices.ContainsFunc(rules, func(r turn.Grant) bool {
 		return r.Covers(tool, argumentsHash) && (r.ArgumentsHash != "" || !fromRule)
 	})
 }
 
 // widest is how far "always" would go for a call that is asked for: see covered.
-func widest(taint turn.TaintMode, fromRule bool) turn.Scope {
+func widest(taint turn.TaintMode, fromRule bool) turn.GrantScope {
 	switch {
 	case taint == turn.TaintStrict:
-		return turn.AlwaysNever
+		return turn.GrantNever
 	case fromRule:
-		return turn.AlwaysCall
+		return turn.GrantCall
 	}
 	return ""
 }
@@ -173,11 +173,11 @@ func widest(taint turn.TaintMode, fromRule bool) turn.Scope {
 // change or send because of them, a person is to see first, whatever lists and rules allow. What somebody has allowed for
 // good counts for exactly these arguments only; where the guard is strict, not even that.
 func (a *Activities) guard(ctx context.Context, key journal.StepKey, session string, mode turn.TaintMode) func(turn.Descriptor, json.RawMessage, turn.Policy) (turn.Permission, string, bool) {
-	var mark *journal.Mark
+	var mark *journal.TaintSource
 	asked := false
 	return func(d turn.Descriptor, arguments json.RawMessage, policy turn.Policy) (turn.Permission, string, bool) {
 		permission, why, fromRule := policy.Permit(d.Pinned(), arguments)
-		if permission == turn.Deny || d.Contained || mode != turn.TaintOn && mode != turn.TaintStrict {
+		if permission == turn.Deny || d.ReadOnly || mode != turn.TaintOn && mode != turn.TaintStrict {
 			return permission, why, fromRule
 		}
 		if !asked {
@@ -204,11 +204,11 @@ func stepOf(callID string) int {
 }
 
 // mark is the session's, or one that says nothing where the journal does not tell.
-func (a *Activities) mark(ctx context.Context, session string) *journal.Mark {
-	mark, err := a.journal.Tainted(ctx, session)
+func (a *Activities) mark(ctx context.Context, session string) *journal.TaintSource {
+	mark, err := a.journal.Taint(ctx, session)
 	if err != nil {
 		logFailure(ctx, asTurnError(err))
-		return &journal.Mark{Tool: "a server"}
+		return &journal.TaintSource{Tool: "a server"}
 	}
 	return mark
 }

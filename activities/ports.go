@@ -11,7 +11,7 @@ import (
 type Model interface {
 	// Infer sends the prompt and streams the answer into sink. It returns a complete answer or a *turn.Error with
 	// one of the llm_ codes; it never retries. Cancelling ctx ends the request; the cause is in the error's chain.
-	Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Answer, error)
+	Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error)
 	// Takes reports whether the model is sent media of this type. Media of messages have Data only where it is.
 	Takes(model, mediaType string) bool
 }

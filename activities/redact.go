@@ -20,7 +20,7 @@ type redactedModel struct {
 }
 
 // Infer implements Model.
-func (m redactedModel) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Answer, error) {
+func (m redactedModel) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
 	s := &redactedSink{sink: sink, text: m.redact.Stream(), reasoning: m.redact.Stream()}
 	answer, err := m.Model.Infer(ctx, p, s)
 	if err != nil { // what is held back may be the beginning of a secret
@@ -53,7 +53,7 @@ const rawWithheld = `[{"everturn_withheld":"the answer held a secret"}]`
 // maxFinishReason bounds the provider's word for why an answer ended, in bytes.
 const maxFinishReason = 300
 
-func redactAnswer(r *redact.Redactor, a turn.Answer) turn.Answer {
+func redactAnswer(r *redact.Redactor, a turn.Completion) turn.Completion {
 	found := false
 	blank := func(s string, redact func(string) string) string {
 		clean := redact(s)
@@ -66,7 +66,7 @@ func redactAnswer(r *redact.Redactor, a turn.Answer) turn.Answer {
 	}
 	a.Text = blank(a.Text, text)
 	a.Reasoning, a.FinishReason, a.Model = blank(a.Reasoning, r.String), blank(a.FinishReason, r.String), blank(a.Model, r.String)
-	a.FinishReason = turn.Cut(a.FinishReason, maxFinishReason)
+	a.FinishReason = turn.Truncate(a.FinishReason, maxFinishReason)
 	a.ToolCalls = slices.Clone(a.ToolCalls)
 	for i, c := range a.ToolCalls {
 		clean := turn.WireCall{ID: blank(c.ID, r.String), Name: blank(c.Name, r.String), Arguments: blank(c.Arguments, r.JSON)}

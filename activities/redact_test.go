@@ -19,11 +19,11 @@ const providerKey = "canary-5e1f09c2"
 // echo is a model that says what it is told to say, in pieces of some bytes.
 type echo struct {
 	Model
-	answer turn.Answer
+	answer turn.Completion
 	piece  int
 }
 
-func (e echo) Infer(_ context.Context, _ turn.Prompt, sink turn.Sink) (turn.Answer, error) {
+func (e echo) Infer(_ context.Context, _ turn.Prompt, sink turn.Sink) (turn.Completion, error) {
 	for _, part := range []struct {
 		text string
 		to   func(string)
@@ -45,10 +45,10 @@ func (h *heard) Reasoning(s string) { h.reasoning.WriteString(s) }
 func TestACutLeavesNoBeginningOfASecret(t *testing.T) {
 	r := redact.New()
 	r.Add(providerKey)
-	said := turn.Answer{FinishReason: strings.Repeat("f", 300-len(providerKey)-2) + providerKey + "ggggg"}
+	said := turn.Completion{FinishReason: strings.Repeat("f", 300-len(providerKey)-2) + providerKey + "ggggg"}
 	assert.NotContains(t, redactAnswer(r, said).FinishReason, "canary")
 	var h heard
-	_, err := redactedModel{broken{echo{answer: turn.Answer{Text: "it is canary-5e1f09c"}, piece: 3}}, r}.Infer(t.Context(), turn.Prompt{}, &h)
+	_, err := redactedModel{broken{echo{answer: turn.Completion{Text: "it is canary-5e1f09c"}, piece: 3}}, r}.Infer(t.Context(), turn.Prompt{}, &h)
 	require.Error(t, err)
 	assert.Equal(t, "it is ", h.text.String())
 }
@@ -56,15 +56,15 @@ func TestACutLeavesNoBeginningOfASecret(t *testing.T) {
 // broken is an echo whose stream ends early.
 type broken struct{ echo }
 
-func (b broken) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Answer, error) {
+func (b broken) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
 	_, _ = b.echo.Infer(ctx, p, sink)
-	return turn.Answer{}, errors.New("the connection was lost")
+	return turn.Completion{}, errors.New("the connection was lost")
 }
 
 func TestAnAnswerHoldsNoSecret(t *testing.T) {
 	r := redact.New()
 	r.Add(providerKey)
-	answer := turn.Answer{
+	answer := turn.Completion{
 		Text: "It is " + providerKey + ".", Reasoning: providerKey, FinishReason: "stop " + providerKey, Model: providerKey,
 		ToolCalls: []turn.WireCall{{ID: "id-" + providerKey, Name: providerKey, Arguments: `{"a":"\u0063anary-5e1f09c2"}`}},
 		Raw:       json.RawMessage(`[{"delta":"canary-"},{"delta":"5e1f09c2"}]`),
@@ -83,10 +83,10 @@ func TestAnAnswerHoldsNoSecret(t *testing.T) {
 	}
 	assert.Equal(t, "id-"+providerKey, answer.ToolCalls[0].ID, "the model's own answer does not change")
 
-	action := redactAnswer(r, turn.Answer{Text: `{"type":"tool_call","name":"x","arguments":{"a":"\u0063anary-5e1f09c2"}}`})
+	action := redactAnswer(r, turn.Completion{Text: `{"type":"tool_call","name":"x","arguments":{"a":"\u0063anary-5e1f09c2"}}`})
 	assert.JSONEq(t, `{"type":"tool_call","name":"x","arguments":{"a":"[redacted]"}}`, action.Text)
 
-	whole := turn.Answer{Text: "a canary", Raw: json.RawMessage(`[{"fingerprint":"` + providerKey + `","text":"a canary"}]`)}
+	whole := turn.Completion{Text: "a canary", Raw: json.RawMessage(`[{"fingerprint":"` + providerKey + `","text":"a canary"}]`)}
 	assert.JSONEq(t, `[{"fingerprint":"[redacted]","text":"a canary"}]`, string(redactAnswer(r, whole).Raw))
-	assert.Equal(t, turn.Answer{Text: "a canary"}, redactAnswer(r, turn.Answer{Text: "a canary"}))
+	assert.Equal(t, turn.Completion{Text: "a canary"}, redactAnswer(r, turn.Completion{Text: "a canary"}))
 }

@@ -31,21 +31,21 @@ func (a *Activities) refreshTools(ctx context.Context, in workflows.RefreshInput
 	if len(back) == 0 {
 		return res, nil
 	}
-	profile, err := a.profiles.get(ctx, in.Profile)
+	promptConfig, err := a.profiles.get(ctx, in.PromptConfig)
 	if err != nil {
 		return res, err
 	}
-	profile.Descriptors = slices.Clone(profile.Descriptors)
+	promptConfig.Descriptors = slices.Clone(promptConfig.Descriptors)
 	for _, c := range back {
-		offered := offeredOf(c, profile.Policy)
-		profile.Descriptors = append(profile.Descriptors, offered...)
-		profile.System = strings.Replace(profile.System, unavailableNote(c.Server), "", 1)
-		res.Tools = append(res.Tools, pinned(turn.Profile{Descriptors: offered})...)
+		offered := offeredOf(c, promptConfig.Policy)
+		promptConfig.Descriptors = append(promptConfig.Descriptors, offered...)
+		promptConfig.System = strings.Replace(promptConfig.System, unavailableNote(c.Server), "", 1)
+		res.Tools = append(res.Tools, pinned(turn.PromptConfig{Descriptors: offered})...)
 		res.Back = append(res.Back, c.Server)
 	}
-	slices.SortStableFunc(profile.Descriptors, func(a, b turn.Descriptor) int { return cmp.Compare(catalogueOf(a), catalogueOf(b)) })
+	slices.SortStableFunc(promptConfig.Descriptors, func(a, b turn.Descriptor) int { return cmp.Compare(catalogueOf(a), catalogueOf(b)) })
 	res.Unavailable = slices.DeleteFunc(slices.Clone(in.Unavailable), func(s string) bool { return slices.Contains(res.Back, s) })
-	res.Profile, err = a.profiles.put(ctx, profile)
+	res.PromptConfig, err = a.profiles.put(ctx, promptConfig)
 	return res, err
 }
 

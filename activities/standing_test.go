@@ -34,12 +34,12 @@ func described(id, hash string) turn.Descriptor {
 }
 
 func tools() *shelf {
-	held := []turn.Drift{{Now: described("mcp/git/push", "new")}, {Now: described("mcp/git/secret", "new")}}
+	held := []turn.QuarantinedTool{{Now: described("mcp/git/push", "new")}, {Now: described("mcp/git/secret", "new")}}
 	return &shelf{catalogues: []turn.Catalogue{
 		{Server: "away", Problem: "it does not start"},
-		{Server: "git", Tools: []turn.Descriptor{described("mcp/git/pull", "1"), described("mcp/git/add", "2")}, Held: held},
+		{Server: "git", Tools: []turn.Descriptor{described("mcp/git/pull", "1"), described("mcp/git/add", "2")}, Quarantined: held},
 		{Server: "git_hub"},
-		{Server: "of another worker", Held: []turn.Drift{{Now: described("mcp/other/x", "1")}}},
+		{Server: "of another worker", Quarantined: []turn.QuarantinedTool{{Now: described("mcp/other/x", "1")}}},
 	}}
 }
 

@@ -27,13 +27,13 @@ func (*asksOn) Check(turn.Descriptor, json.RawMessage) error { return nil }
 
 func (h *asksOn) Call(_ context.Context, r turn.ToolRequest) (turn.ToolResult, error) {
 	round := string(r.Continuation)
-	again := round != "" && len(r.Replies) == 0
+	again := round != "" && len(r.Responses) == 0
 	if !again {
-		h.handed = append(h.handed, fmt.Sprint(round, r.Replies))
+		h.handed = append(h.handed, fmt.Sprint(round, r.Responses))
 		round = fmt.Sprintf("round %d", len(h.handed))
 	}
-	q := turn.Inquiry{Key: "sure", Message: round}
-	return turn.ToolResult{Inquiries: []turn.Inquiry{q}, Continuation: []byte(round)}, nil
+	q := turn.Elicitation{Key: "sure", Message: round}
+	return turn.ToolResult{Elicitations: []turn.Elicitation{q}, Continuation: []byte(round)}, nil
 }
 
 // claimable is a journal with a turn whose model has asked for one call, and that call.
@@ -69,17 +69,17 @@ func TestRepliesAreForTheQuestionsOfOneDispatch(t *testing.T) {
 		in.Attempt = attempt
 		res, err := a.CallTool(t.Context(), in)
 		require.NoError(t, err)
-		require.Len(t, res.Inquiries, 1)
+		require.Len(t, res.Elicitations, 1)
 		return res
 	}
 	in.Answers = dispatch(1).Asked
 	assert.Equal(t, 1, in.Answers)
-	in.Replies = []turn.Reply{{Key: "sure", Action: turn.ReplyAccept}}
+	in.Responses = []turn.ElicitationResponse{{Key: "sure", Action: turn.ElicitationAccept}}
 	second := dispatch(2)
 	assert.Equal(t, second, noBusy(dispatch(3), second), "the same is asked, of the same dispatch")
 	assert.Equal(t, second, noBusy(dispatch(4), second))
 	in.Answers = second.Asked
-	assert.Equal(t, "round 3", dispatch(5).Inquiries[0].Message)
+	assert.Equal(t, "round 3", dispatch(5).Elicitations[0].Message)
 	assert.Len(t, host.handed, 3, "each reply was handed over once, to its question: %v", host.handed)
 }
 

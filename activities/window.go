@@ -117,8 +117,8 @@ func (a *Activities) callProposals(calls []turn.ToolCall) []turn.CallProposal {
 	for _, c := range atMost(calls) {
 		sum := sha256.Sum256([]byte(c.Arguments))
 		out = append(out, turn.CallProposal{
-			ID: c.ID, Tool: turn.Cut(c.Tool, 120), WireID: c.WireID,
-			Arguments: turn.Cut(a.secrets.JSON(c.Arguments), turn.ArgumentsPreview), ArgumentsHash: hex.EncodeToString(sum[:]),
+			ID: c.ID, Tool: turn.Truncate(c.Tool, 120), WireID: c.WireID,
+			Arguments: turn.Truncate(a.secrets.JSON(c.Arguments), turn.ArgumentsPreview), ArgumentsHash: hex.EncodeToString(sum[:]),
 		})
 	}
 	return out

@@ -33,8 +33,8 @@ type Sessions interface {
 	Turn(ctx context.Context, turnID string) (journal.TurnRecord, error)
 	Delivered(ctx context.Context, session, messageID string) (journal.TurnRecord, error)
 	Inferences(ctx context.Context, turnID string) ([]journal.Inference, error)
-	Waits(ctx context.Context, turnID string) ([]journal.WaitRecord, error)
-	Waiting(ctx context.Context, session string, limit int) ([]journal.WaitRecord, error)
+	Requests(ctx context.Context, turnID string) ([]journal.RequestRecord, error)
+	PendingRequests(ctx context.Context, session string, limit int) ([]journal.RequestRecord, error)
 	Fork(ctx context.Context, in journal.ForkInput) (journal.SessionRecord, error)
 	PutBlob(ctx context.Context, mediaType string, b []byte) (hash string, err error)
 }

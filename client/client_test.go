@@ -36,7 +36,7 @@ func TestRefusalsAreTypedErrors(t *testing.T) {
 }
 
 func TestADecidedRequestComesWithItsDecision(t *testing.T) {
-	stands := turn.Ruling{ID: "1.0", Verdict: turn.VerdictDenied, By: "ann", Reason: "no"}
+	stands := turn.Decision{ID: "1.0", Status: turn.StatusDenied, By: "ann", Reason: "no"}
 	err := typed(temporal.NewApplicationError("already", string(turn.CodeNotWaiting), stands))
 	var decided *DecidedError
 	require.ErrorAs(t, err, &decided)

@@ -46,7 +46,7 @@ var (
 
 // DecidedError reports a request that another decision has settled. It is ErrAlreadyDecided.
 type DecidedError struct {
-	Decision turn.Ruling // the decision that stands
+	Decision turn.Decision // the decision that stands
 	refusal  *turn.Error
 }
 
@@ -92,7 +92,7 @@ func typed(err error) error {
 
 func refusal(app *temporal.ApplicationError) error {
 	e := turn.Errorf(turn.Code(app.Type()), app, app.Message())
-	var decided turn.Ruling
+	var decided turn.Decision
 	if e.Code == turn.CodeNotWaiting && app.HasDetails() && app.Details(&decided) == nil {
 		return &DecidedError{Decision: decided, refusal: e}
 	}

@@ -57,7 +57,7 @@ func ExampleClient_Approve() {
 		log.Fatal(err)
 	}
 	for _, request := range pending {
-		if request.Kind != turn.WaitApproval {
+		if request.Kind != turn.RequestApproval {
 			continue
 		}
 		fmt.Println(request.Tool, request.Arguments)
@@ -67,7 +67,7 @@ func ExampleClient_Approve() {
 		})
 		var decided *client.DecidedError
 		if errors.As(err, &decided) {
-			fmt.Println("decided already:", decided.Decision.Verdict)
+			fmt.Println("decided already:", decided.Decision.Status)
 		} else if err != nil {
 			log.Fatal(err)
 		}

@@ -256,7 +256,7 @@ func (f *follower) reached(c turn.Chunk) bool {
 		return true
 	}
 	switch c.Kind {
-	case turn.ChunkMessageJoined:
+	case turn.ChunkMessageAdded:
 		var joined turn.MessageChunk
 		if json.Unmarshal(c.Data, &joined) == nil && joined.MessageID != f.message {
 			return false

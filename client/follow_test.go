@@ -11,7 +11,7 @@ import (
 
 func TestTruncatedAnswersAreCompleted(t *testing.T) {
 	long := strings.Repeat("long ", 1000)
-	preview := turn.Cut(long, 4096)
+	preview := turn.Truncate(long, 4096)
 	for name, c := range map[string]struct {
 		preview, text, want string
 		truncated           bool
@@ -33,7 +33,7 @@ func TestTruncatedAnswersAreCompleted(t *testing.T) {
 func TestAMergedMessageIsFollowedFromItsOwnChunkOn(t *testing.T) {
 	text := func(index int64) turn.Chunk { return turn.Chunk{Kind: turn.ChunkTextDelta, Index: index} }
 	joined := func(id string) turn.Chunk {
-		return turn.Chunk{Kind: turn.ChunkMessageJoined, Data: []byte(`{"message_id":"` + id + `","text":""}`)}
+		return turn.Chunk{Kind: turn.ChunkMessageAdded, Data: []byte(`{"message_id":"` + id + `","text":""}`)}
 	}
 	f := follower{message: "m2"}
 	var seen []bool

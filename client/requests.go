@@ -19,17 +19,17 @@ type PendingInput struct {
 // arguments, questions of the model, and elicitations of MCP servers.
 //
 // Errors: ErrNotFound if PendingInput names a turn that no worker has begun, and those of the journal.
-func (c *Client) Pending(ctx context.Context, in PendingInput) ([]journal.WaitRecord, error) {
+func (c *Client) Pending(ctx context.Context, in PendingInput) ([]journal.RequestRecord, error) {
 	if in.Turn == "" {
 		if in.Limit == 0 {
 			in.Limit = 100
 		}
-		return c.journal.Waiting(ctx, in.Session, in.Limit)
+		return c.journal.PendingRequests(ctx, in.Session, in.Limit)
 	}
-	all, err := c.journal.Waits(ctx, in.Turn)
-	var pending []journal.WaitRecord
+	all, err := c.journal.Requests(ctx, in.Turn)
+	var pending []journal.RequestRecord
 	for _, w := range all {
-		if w.Ruling == nil {
+		if w.Decision == nil {
 			pending = append(pending, w)
 		}
 	}
@@ -46,8 +46,8 @@ type DecideInput struct {
 	By            string // recorded with the decision, at most 120 bytes
 	Reason        string // recorded, at most 1000 bytes; the model is told why a call is denied
 	// Grant also permits later calls of the session without a request: with exactly these arguments, or with any. For
-	// Approve only. turn.Wait.Spares says which grants a request allows.
-	Grant turn.Scope
+	// Approve only. turn.Request.Spares says which grants a request allows.
+	Grant turn.GrantScope
 }
 
 // DecideResult acknowledges a decision.
@@ -76,9 +76,9 @@ func (c *Client) decide(ctx context.Context, in DecideInput, allow bool) (Decide
 	var res workflows.ApprovalResult
 	err := c.update(ctx, in.Session, workflows.ApproveUpdate, workflows.Approval{
 		Version: workflows.WireVersion, Turn: in.Turn, Call: in.Call, Allow: allow, ArgumentsHash: in.ArgumentsHash,
-		By: in.By, Reason: in.Reason, Always: in.Grant,
+		By: in.By, Reason: in.Reason, Grant: in.Grant,
 	}, &res)
-	return DecideResult{Turn: res.Turn, Pending: res.Waiting}, err
+	return DecideResult{Turn: res.Turn, Pending: res.Pending}, err
 }
 
 // AnswerInput answers a question of the model.
@@ -110,7 +110,7 @@ type RespondInput struct {
 	Turn    string // empty: the running one
 	Request string // the ID of the request, for instance "e2.0.1"
 	// Response accepts with a JSON object of the requested fields, declines or cancels. Its Key may be left out.
-	Response turn.Reply
+	Response turn.ElicitationResponse
 	By       string // recorded with the response, at most 120 bytes
 }
 
@@ -120,7 +120,7 @@ type RespondInput struct {
 // Errors: those of Answer; ErrInvalid if the response has another action, or no JSON object of at most 64 KiB.
 func (c *Client) Respond(ctx context.Context, in RespondInput) error {
 	return c.answer(ctx, in.Session, workflows.Answer{
-		Turn: in.Turn, Question: in.Request, Reply: &in.Response, By: in.By,
+		Turn: in.Turn, Question: in.Request, Response: &in.Response, By: in.By,
 	})
 }
 

@@ -118,7 +118,7 @@ func (s Schedules) Create(ctx context.Context, in ScheduleInput) (Schedule, erro
 	}
 	o := s.c.options
 	p := plan{
-		Version: workflows.WireVersion, When: in.Description, Prompt: turn.Cut(in.Text, promptPreview),
+		Version: workflows.WireVersion, When: in.Description, Prompt: turn.Truncate(in.Text, promptPreview),
 		Session: in.Session, Agent: o.Agent, TaskQueue: o.TaskQueue,
 	}
 	_, err := s.c.temporal.ScheduleClient().Create(ctx, client.ScheduleOptions{
@@ -177,23 +177,23 @@ func (s Schedules) action(in ScheduleInput) *client.ScheduleWorkflowAction {
 			Args: []any{workflows.Input{
 				Version: workflows.WireVersion, Tenant: o.Tenant, Message: &message, Agent: in.Agent, Limits: in.Limits,
 			}},
-			StaticSummary: "Everturn turn of schedule " + turn.Cut(in.Name, 80),
+			StaticSummary: "Everturn turn of schedule " + turn.Truncate(in.Name, 80),
 			StaticDetails: "One time of a schedule: a session of its own, named by this workflow's ID. " +
 				"Its transcript is in the journal: `starter show`.",
 			TypedSearchAttributes: temporal.NewSearchAttributes(
 				agent, workflows.AttrState.ValueSet(string(turn.StateRunning))),
 		}
 	}
-	message.After = in.After
+	message.Queue = in.After
 	return &client.ScheduleWorkflowAction{
 		ID: s.c.WorkflowID("deliver-" + in.Name), Workflow: workflows.DeliverWorkflow, TaskQueue: o.TaskQueue,
 		Args: []any{workflows.DeliverInput{
 			Version: workflows.WireVersion, Session: in.Session, Tenant: o.Tenant, Message: message,
 			Agent: in.Agent, Limits: in.Limits,
 		}},
-		StaticSummary: "Everturn delivery of schedule " + turn.Cut(in.Name, 60) + " to session " + turn.Cut(in.Session, 60),
+		StaticSummary: "Everturn delivery of schedule " + turn.Truncate(in.Name, 60) + " to session " + turn.Truncate(in.Session, 60),
 		StaticDetails: "Takes a schedule's prompt to its session, and is over when the turn that took it is: `starter show " +
-			turn.Cut(in.Session, 80) + "`.",
+			turn.Truncate(in.Session, 80) + "`.",
 		TypedSearchAttributes: temporal.NewSearchAttributes(agent, workflows.AttrSession.ValueSet(in.Session)),
 	}
 }

@@ -70,7 +70,7 @@ func (c *Client) Send(ctx context.Context, in SendInput) (Turn, error) {
 	}
 	var res workflows.SendResult
 	err = c.persist(ctx, func(ctx context.Context) error { return c.join(ctx, in, &res) })
-	t.ID, t.Merged = res.Turn, res.Joined
+	t.ID, t.Merged = res.Turn, res.Merged
 	return t, err
 }
 
@@ -107,7 +107,7 @@ func (c *Client) begin(ctx context.Context, in SendInput) (client.WorkflowRun, e
 	// Otherwise the SDK returns the running turn instead of an error, and the message is lost.
 	o.WorkflowExecutionErrorWhenAlreadyStarted = true
 	input, m := c.input(in), in.Message
-	m.After = false
+	m.Queue = false
 	input.Message = &m
 	return c.temporal.ExecuteWorkflow(ctx, o, workflows.TurnWorkflow, input)
 }
@@ -139,7 +139,7 @@ func (c *Client) input(in SendInput) workflows.Input {
 }
 
 func (c *Client) start(session string, conflict enumspb.WorkflowIdConflictPolicy) client.StartWorkflowOptions {
-	short := turn.Cut(session, 80)
+	short := turn.Truncate(session, 80)
 	return client.StartWorkflowOptions{
 		ID: c.WorkflowID(session), TaskQueue: c.options.TaskQueue, WorkflowIDConflictPolicy: conflict,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,

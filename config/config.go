@@ -12,7 +12,7 @@ type Config struct {
 	LocalFiles LocalFiles `toml:"local_files"`
 	LLM        LLM        `toml:"llm"`
 	Policy     Policy     `toml:"policy"`
-	People     People     `toml:"people"`
+	Approvals  Approvals  `toml:"people"`
 	MCP        MCP        `toml:"mcp"`
 	Journal    Journal    `toml:"journal"`
 	Temporal   Temporal   `toml:"temporal"`
@@ -143,12 +143,12 @@ type Policy struct {
 	// could change or send something needs a person's approval. Strict does so after any server's words, for every call.
 	Taint Taint `toml:"taint" enum:"on,off,strict"`
 	// OnModelError follows an inference that failed for good.
-	OnModelError Decision `toml:"on_model_error" enum:"fail,retry,reprompt,interrupt"`
+	OnModelError ErrorAction `toml:"on_model_error" enum:"fail,retry,reprompt,interrupt"`
 	// OnToolError follows a tool's error; reprompt means that the model is given the error as the call's result. There
 	// is no retry: what the ledger has settled is never run again, and a call that was not sent is dispatched again anyway.
-	OnToolError Decision `toml:"on_tool_error" enum:"fail,reprompt,interrupt"`
+	OnToolError ErrorAction `toml:"on_tool_error" enum:"fail,reprompt,interrupt"`
 	// OnInvalidAction follows an answer that is no valid action. There is no retry: it would ask the same again.
-	OnInvalidAction Decision `toml:"on_invalid_action" enum:"fail,reprompt,interrupt"`
+	OnInvalidAction ErrorAction `toml:"on_invalid_action" enum:"fail,reprompt,interrupt"`
 	// Rules weigh what Deny leaves over; the first that applies to a call decides, before Ask, Allow and AskRisk.
 	Rules []PolicyRule `toml:"rules"`
 }
@@ -176,8 +176,8 @@ const (
 	PermitDeny  Permit = "deny"
 )
 
-// People says how long a turn waits for them. Waiting costs no process, no turn_timeout and no step.
-type People struct {
+// Approvals says how long a turn waits for them. Waiting costs no process, no turn_timeout and no step.
+type Approvals struct {
 	// ApprovalExpiry is how long an approval may be given; 0 waits for ever.
 	ApprovalExpiry time.Duration `toml:"approval_expiry" min:"0s"`
 	// OnExpiry is what an approval that nobody gave comes to.
@@ -207,15 +207,15 @@ const (
 	TaintStrict Taint = "strict"
 )
 
-// Decision is what follows an error.
-type Decision string
+// ErrorAction is what follows an error.
+type ErrorAction string
 
 // The decisions.
 const (
-	DecideFail      Decision = "fail"      // the turn ends as failed
-	DecideRetry     Decision = "retry"     // the same again; costs a step
-	DecideReprompt  Decision = "reprompt"  // the model is told; costs a step
-	DecideInterrupt Decision = "interrupt" // the turn ends with its partial result, for a person to look at
+	ErrorFail      ErrorAction = "fail"      // the turn ends as failed
+	ErrorRetry     ErrorAction = "retry"     // the same again; costs a step
+	ErrorReprompt  ErrorAction = "reprompt"  // the model is told; costs a step
+	ErrorInterrupt ErrorAction = "interrupt" // the turn ends with its partial result, for a person to look at
 )
 
 // MCP holds the tool servers.
@@ -267,12 +267,12 @@ type MCPServer struct {
 	// Trust believes the server's annotations (read-only, idempotent) where Tools says nothing.
 	Trust bool `toml:"trust"`
 	// TrustChanges lets the server change its tools; else a tool that changes is held back until somebody accepts it.
-	TrustChanges bool `toml:"trust_changes"`
+	AllowToolChanges bool `toml:"trust_changes"`
 	// Stateful "turn": the server remembers between calls, so that those of a turn go to one connection of one worker.
-	Stateful Stateful `toml:"stateful" enum:",turn"`
+	SessionAffinity SessionAffinity `toml:"stateful" enum:",turn"`
 	// HoldQuestions lets a server of an older protocol ask the user in the middle of a call, and is how long the call is
 	// held for it; 0 does not let it. Servers of the newest protocol ask without holding anything.
-	HoldQuestions time.Duration `toml:"hold_questions" min:"0s"`
+	ElicitationTimeout time.Duration `toml:"hold_questions" min:"0s"`
 	// Resources and Prompts offer the server's resources and prompts to the model, as tools that list and read them.
 	Resources bool `toml:"resources"`
 	Prompts   bool `toml:"prompts"`
@@ -290,11 +290,11 @@ type OAuth struct {
 	Scopes       []string `toml:"scopes"`
 }
 
-// Stateful is how long a server remembers.
-type Stateful string
+// SessionAffinity is how long a server remembers.
+type SessionAffinity string
 
-// StatefulTurn: as long as a turn.
-const StatefulTurn Stateful = "turn"
+// AffinityTurn: as long as a turn.
+const AffinityTurn SessionAffinity = "turn"
 
 // Transport is how a tool server is spoken to.
 type Transport string

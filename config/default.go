@@ -20,9 +20,9 @@ func Default() Config {
 		},
 		Policy: Policy{
 			Allow: []string{"local/*", "mcp/*"}, AskRisk: AskHigh, Taint: TaintOn,
-			OnModelError: DecideFail, OnToolError: DecideReprompt, OnInvalidAction: DecideReprompt,
+			OnModelError: ErrorFail, OnToolError: ErrorReprompt, OnInvalidAction: ErrorReprompt,
 		},
-		People: People{ApprovalExpiry: 7 * 24 * time.Hour, OnExpiry: PermitDeny, QuestionExpiry: 7 * 24 * time.Hour},
+		Approvals: Approvals{ApprovalExpiry: 7 * 24 * time.Hour, OnExpiry: PermitDeny, QuestionExpiry: 7 * 24 * time.Hour},
 		Journal: Journal{
 			Driver: DriverSQLite, Path: ".everturn/journal.db", Synchronous: SynchronousFull, CacheBytes: 64 << 20,
 			ChunkRetention: 30 * 24 * time.Hour,

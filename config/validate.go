@@ -28,7 +28,7 @@ func (c Config) Validate() error {
 	v.llm(c.LLM)
 	v.policy(c.Policy, c.Runtime)
 	v.rules(c.Policy)
-	v.people(c.People)
+	v.people(c.Approvals)
 	v.servers(c.MCP.Servers)
 	v.storage(c.Journal)
 	v.temporal(c.Temporal)

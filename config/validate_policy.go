@@ -27,10 +27,10 @@ func (v *validator) policy(p Policy, r Runtime) {
 		return
 	}
 	const contradiction = `is "reprompt", but runtime.max_reprompts is 0; raise it, or choose "fail" or "interrupt"`
-	if p.OnModelError == DecideReprompt {
+	if p.OnModelError == ErrorReprompt {
 		v.add("policy.on_model_error", contradiction)
 	}
-	if p.OnInvalidAction == DecideReprompt {
+	if p.OnInvalidAction == ErrorReprompt {
 		v.add("policy.on_invalid_action", contradiction)
 	}
 }
@@ -120,7 +120,7 @@ func includes(outer, inner string) bool {
 	return ok && !strings.ContainsAny(folder, `*?[\`) && strings.HasPrefix(inner, folder+"/")
 }
 
-func (v *validator) people(p People) {
+func (v *validator) people(p Approvals) {
 	v.zeroOrMore("people.approval_expiry", p.ApprovalExpiry, time.Second, "waits for ever")
 	v.zeroOrMore("people.question_expiry", p.QuestionExpiry, time.Second, "waits for ever")
 	if p.ApprovalExpiry == 0 && p.OnExpiry == PermitAllow {

@@ -136,9 +136,9 @@ func (v *validator) oauth(key string, s MCPServer) {
 // times checks that no time contradicts another, nor is so short that it cannot be meant.
 func (v *validator) times(key string, s MCPServer) {
 	v.zeroOrMore(key+".idle_timeout", s.IdleTimeout, time.Second, "keeps connections for ever")
-	v.zeroOrMore(key+".hold_questions", s.HoldQuestions, time.Second, "does not let the server hold calls")
-	if s.HoldQuestions > maxHold {
-		v.add(key+".hold_questions", "is %s; %s is the most that a call is held for an answer", s.HoldQuestions, shortDuration(maxHold))
+	v.zeroOrMore(key+".hold_questions", s.ElicitationTimeout, time.Second, "does not let the server hold calls")
+	if s.ElicitationTimeout > maxHold {
+		v.add(key+".hold_questions", "is %s; %s is the most that a call is held for an answer", s.ElicitationTimeout, shortDuration(maxHold))
 	}
 	v.total(key+".total_timeout", s.TotalTimeout, s.CallTimeout, "call_timeout")
 	for _, name := range sortedNames(s.Tools) {
@@ -172,7 +172,7 @@ func (v *validator) total(key string, total, timeout time.Duration, called strin
 
 // stateful refuses what would take a call to another process than the one that remembers.
 func (v *validator) stateful(key string, s MCPServer) {
-	if s.Stateful != StatefulTurn {
+	if s.SessionAffinity != AffinityTurn {
 		return
 	}
 	if s.Everywhere {
@@ -224,7 +224,7 @@ func (v *validator) tools(key string, s MCPServer) {
 			v.add(at+".quick", "needs repeatable = true: a quick call may run twice after a crash; set both, or neither")
 		case tool.Quick && tool.Detach > 0:
 			v.add(at+".detach", "cannot be with quick = true: a call that is quick is over within a second; remove one of the two")
-		case tool.Quick && !s.Everywhere && s.Stateful != StatefulTurn:
+		case tool.Quick && !s.Everywhere && s.SessionAffinity != AffinityTurn:
 			v.add(at+".quick", "needs everywhere = true on the server: a quick call runs in whichever worker has the turn")
 		}
 	}

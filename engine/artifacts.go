@@ -65,7 +65,7 @@ func registerArtifacts(local *toolbox.Local, open func() artifacts, maxResult in
 	}
 	return toolbox.AddTool(local, "read_artifact",
 		"Read on in a result that was too long to be shown whole, by its artifact's name and the byte to begin with.", read,
-		toolbox.Quick(), toolbox.Contained(), toolbox.Risk(turn.RiskLow))
+		toolbox.LocalActivity(), toolbox.ReadOnly(), toolbox.Risk(turn.RiskLow))
 }
 
 // readPart is a part of a text, on the borders of its characters, with a line that says where it is; or, of what is no

@@ -36,8 +36,8 @@ func reader(t *testing.T, s artifacts, maxResult int) func(session string, in re
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.Close()) })
 	d := h.Catalogues(t.Context())[0].Tools[0]
-	assert.Equal(t, turn.LaneQuick, d.Lane)
-	assert.True(t, d.Contained)
+	assert.Equal(t, turn.ActivityLocal, d.Activity)
+	assert.True(t, d.ReadOnly)
 	return func(session string, in readArtifact) turn.ToolResult {
 		arguments, err := json.Marshal(in)
 		require.NoError(t, err)

@@ -25,7 +25,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	e, err := engine.New(ctx, loaded.Config, engine.WithTool("weather", "Tells the weather of a city.", weather, engine.Quick()))
+	e, err := engine.New(ctx, loaded.Config, engine.WithTool("weather", "Tells the weather of a city.", weather, engine.LocalActivity()))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -43,14 +43,14 @@ func (e *Engine) openModel(ctx context.Context) error {
 }
 
 // senses is what the operator says that models take beside text; nil leaves it to what is known of them.
-func senses(m config.Media) *inference.Senses {
+func senses(m config.Media) *inference.Modalities {
 	switch m {
 	case config.MediaNone:
-		return &inference.Senses{}
+		return &inference.Modalities{}
 	case config.MediaImages:
-		return &inference.Senses{Images: true}
+		return &inference.Modalities{Images: true}
 	case config.MediaAll:
-		return &inference.Senses{Images: true, Audio: true}
+		return &inference.Modalities{Images: true, Audio: true}
 	}
 	return nil
 }

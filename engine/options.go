@@ -73,8 +73,8 @@ type ToolOption = toolbox.ToolOption
 
 // Options of typed tools.
 var (
-	Repeatable = toolbox.Repeatable
-	Quick      = toolbox.Quick
-	Risk       = toolbox.Risk
-	Timeout    = toolbox.Timeout
+	Repeatable    = toolbox.Repeatable
+	LocalActivity = toolbox.LocalActivity
+	Risk          = toolbox.Risk
+	Timeout       = toolbox.Timeout
 )

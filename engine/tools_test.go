@@ -47,7 +47,7 @@ func current(t *testing.T, e *Engine) turn.Catalogue {
 	return turn.Catalogue{}
 }
 
-var offered = turn.Catalogue{Server: "files", Hash: "h", Setup: "s", Tools: []turn.Descriptor{{ID: "mcp/files/read", Hash: "1"}}}
+var offered = turn.Catalogue{Server: "files", Hash: "h", ConfigHash: "s", Tools: []turn.Descriptor{{ID: "mcp/files/read", Hash: "1"}}}
 
 // told is a log of which each line is handed over.
 type told chan string
@@ -78,7 +78,7 @@ func TestAServerThatAnotherWorkerHasIsNotTakenAway(t *testing.T) {
 	<-watched
 	assert.Equal(t, offered.Tools, bare(current(t, e).Tools))
 
-	away := turn.Catalogue{Server: "files", Setup: "s", Problem: "it is not in PATH"}
+	away := turn.Catalogue{Server: "files", ConfigHash: "s", Problem: "it is not in PATH"}
 	known := &offers{last: map[string]turn.Catalogue{"files": away}}
 	e.reconcile(t.Context(), known)
 	assert.Equal(t, offered.Tools, bare(current(t, e).Tools))
@@ -92,11 +92,11 @@ func TestACatalogueThatWasOverwrittenIsPublishedAgain(t *testing.T) {
 	e, _ := beside(t)
 	known := &offers{last: map[string]turn.Catalogue{}}
 	require.NoError(t, e.publishNews(t.Context(), known, offered))
-	require.NoError(t, e.journal.PublishCatalogue(t.Context(), turn.Catalogue{Server: "files", Setup: "s", Problem: "npx: not found"}))
+	require.NoError(t, e.journal.PublishCatalogue(t.Context(), turn.Catalogue{Server: "files", ConfigHash: "s", Problem: "npx: not found"}))
 	e.reconcile(t.Context(), known)
 	assert.Equal(t, offered.Tools, bare(current(t, e).Tools))
 
-	newer := turn.Catalogue{Server: "files", Hash: "of another worker", Setup: "s"}
+	newer := turn.Catalogue{Server: "files", Hash: "of another worker", ConfigHash: "s"}
 	require.NoError(t, e.journal.PublishCatalogue(t.Context(), newer))
 	e.reconcile(t.Context(), known)
 	assert.Equal(t, newer.Hash, current(t, e).Hash, "two workers do not take turns")

@@ -44,7 +44,7 @@ func workerOptions(cfg config.Config, intercept []interceptor.WorkerInterceptor)
 // where no server is stateful. It does not outlive the process, as what the servers remember does not.
 func homeQueue(cfg config.Config) string {
 	for _, s := range cfg.MCP.Servers {
-		if s.Stateful != "" {
+		if s.SessionAffinity != "" {
 			return cfg.Temporal.TaskQueue + "-home-" + rand.Text()
 		}
 	}

@@ -20,9 +20,9 @@ func (t *tx) review(c turn.Catalogue) error {
 		return err
 	}
 	var known int
-	err = t.row(`SELECT count(*) FROM config_versions WHERE server = ? AND config_hash = ?`, c.Server, c.Setup).Scan(&known)
+	err = t.row(`SELECT count(*) FROM config_versions WHERE server = ? AND config_hash = ?`, c.Server, c.ConfigHash).Scan(&known)
 	if err == nil && known == 0 && c.Problem == "" {
-		err = t.insertSetup(c.Server, c.Setup)
+		err = t.insertSetup(c.Server, c.ConfigHash)
 	}
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (t *tx) accept(server string, d turn.Descriptor, by string, at time.Time) e
 		return err
 	}
 	return t.exec(`DELETE FROM approved_tools WHERE server = ?1 AND tool = ?2 AND id NOT IN
-		(SELECT id FROM approved_tools WHERE server = ?1 AND tool = ?2 ORDER BY id DESC LIMIT ?3)`, server, d.ID, MaxAccepted)
+		(SELECT id FROM approved_tools WHERE server = ?1 AND tool = ?2 ORDER BY id DESC LIMIT ?3)`, server, d.ID, MaxApprovedVersions)
 }
 
 // lastAccepted is what was accepted last of a tool, nil if nothing was.
@@ -114,7 +114,7 @@ func (t *tx) saveView(c turn.Catalogue, hold []turn.Descriptor) error {
 		if err != nil {
 			return err
 		}
-		c.Held = append(c.Held, turn.Drift{Now: d, Accepted: accepted})
+		c.Quarantined = append(c.Quarantined, turn.QuarantinedTool{Now: d, Approved: accepted})
 	}
 	view, err := json.Marshal(c)
 	if err != nil {
@@ -124,7 +124,7 @@ func (t *tx) saveView(c turn.Catalogue, hold []turn.Descriptor) error {
 }
 
 // Accept implements Store.
-func (s *DB) Accept(ctx context.Context, in AcceptInput) (out []turn.Drift, err error) {
+func (s *DB) ApproveTools(ctx context.Context, in ApproveToolsInput) (out []turn.QuarantinedTool, err error) {
 	err = s.write(ctx, fmt.Sprintf("accepting tools of server %q", in.Server), func(t *tx) error {
 		if err := t.lockCatalogue(in.Server); err != nil {
 			return err
@@ -133,7 +133,7 @@ func (s *DB) Accept(ctx context.Context, in AcceptInput) (out []turn.Drift, err 
 		if err != nil {
 			return err
 		}
-		if out, err = choose(view.Held, in); err != nil || len(out) == 0 {
+		if out, err = choose(view.Quarantined, in); err != nil || len(out) == 0 {
 			return err
 		}
 		for _, d := range out {

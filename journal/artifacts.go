@@ -90,16 +90,16 @@ func (q querier) artifact(session int64, hash string) (mediaType string, err err
 
 // mark notes that a call has brought words into its session that may be anybody's. The first mark stays.
 func (t *tx) mark(c call, at time.Time) error {
-	return t.insertMark(c.session, Mark{Turn: c.turnID, CallID: c.rec.Call.ID, Tool: c.rec.Call.Tool, At: at})
+	return t.insertMark(c.session, TaintSource{Turn: c.turnID, CallID: c.rec.Call.ID, Tool: c.rec.Call.Tool, At: at})
 }
 
-func (t *tx) insertMark(session int64, m Mark) error {
+func (t *tx) insertMark(session int64, m TaintSource) error {
 	return t.exec(`INSERT INTO taint_sources (session, turn, call_id, tool, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		session, m.Turn, m.CallID, m.Tool, nanos(m.At))
 }
 
 // Tainted implements Journal.
-func (s *DB) Tainted(ctx context.Context, session string) (out *Mark, err error) {
+func (s *DB) Taint(ctx context.Context, session string) (out *TaintSource, err error) {
 	err = s.read(ctx, fmt.Sprintf("reading the mark of %q", session), func(q querier) error {
 		n, err := q.sessionRow(session)
 		if err != nil {
@@ -112,8 +112,8 @@ func (s *DB) Tainted(ctx context.Context, session string) (out *Mark, err error)
 }
 
 // marked returns a session's mark, nil if it has none.
-func (q querier) marked(session int64) (*Mark, error) {
-	var m Mark
+func (q querier) marked(session int64) (*TaintSource, error) {
+	var m TaintSource
 	var at int64
 	err := q.row(`SELECT turn, call_id, tool, at FROM taint_sources WHERE session = ?`, session).Scan(&m.Turn, &m.CallID, &m.Tool, &at)
 	if errors.Is(err, sql.ErrNoRows) {

@@ -15,7 +15,7 @@ import (
 const firstTextBytes = 120
 
 // Begin implements Journal.
-func (s *DB) Begin(ctx context.Context, in BeginInput) (out Begun, err error) {
+func (s *DB) Begin(ctx context.Context, in BeginInput) (out BeginResult, err error) {
 	in, err = checkBegin(in)
 	if err != nil {
 		return out, fmt.Errorf("beginning a turn: %w", err)
@@ -35,7 +35,7 @@ func checkBegin(in BeginInput) (BeginInput, error) {
 		in.Message.ID = "turn:" + in.Turn
 	}
 	in.Message.Role, in.Message.Step = turn.RoleUser, 0
-	if len(in.Pins) > 0 && !json.Valid(in.Pins) {
+	if len(in.Config) > 0 && !json.Valid(in.Config) {
 		return in, errors.New("the pins are not JSON")
 	}
 	return in, errors.Join(checkID("session", in.Session), checkTenant(in.Tenant), checkID("turn", in.Turn), checkID("message", in.Message.ID))
@@ -64,29 +64,29 @@ func checkTenant(tenant string) error {
 	return checkID("tenant", tenant)
 }
 
-func (t *tx) begin(in BeginInput) (Begun, error) {
+func (t *tx) begin(in BeginInput) (BeginResult, error) {
 	own, err := t.turnRecord(`t.turn_id = ?`, in.Turn)
 	if err == nil {
 		return t.resume(own, in)
 	}
 	if !errors.Is(err, sql.ErrNoRows) {
-		return Begun{}, err
+		return BeginResult{}, err
 	}
 	sc, err := t.sessionScope(in)
 	if err != nil {
-		return Begun{}, err
+		return BeginResult{}, err
 	}
 	taker, err := t.taker(sc.session, in.Message.ID)
 	if err == nil {
 		first, err := t.turnRecord(`t.id = ?`, taker)
-		return Begun{DuplicateOf: &first}, err
+		return BeginResult{DuplicateOf: &first}, err
 	}
 	if !errors.Is(err, sql.ErrNoRows) {
-		return Begun{}, err
+		return BeginResult{}, err
 	}
 	closed, err := t.closeUnfinished(&sc, closedMessage, in.At)
 	if err != nil {
-		return Begun{}, err
+		return BeginResult{}, err
 	}
 	out, err := t.open(&sc, in)
 	out.Closed = closed
@@ -94,7 +94,7 @@ func (t *tx) begin(in BeginInput) (Begun, error) {
 }
 
 // resume answers a chain that finds its own turn.
-func (t *tx) resume(own TurnRecord, in BeginInput) (out Begun, err error) {
+func (t *tx) resume(own TurnRecord, in BeginInput) (out BeginResult, err error) {
 	if own.Session != in.Session || own.MessageID != in.Message.ID {
 		return out, fmt.Errorf("the turn began in session %q with message %q, not in %q with %q",
 			own.Session, own.MessageID, in.Session, in.Message.ID)
@@ -106,13 +106,13 @@ func (t *tx) resume(own TurnRecord, in BeginInput) (out Begun, err error) {
 		}
 	}
 	var pins stored
-	out = Begun{Turn: own, Resumed: true, Head: turn.Head{Seq: own.MessageSeq}}
+	out = BeginResult{Turn: own, Resumed: true, Head: turn.Head{Seq: own.MessageSeq}}
 	err = t.row(`SELECT m.hash, t.config, t.config_blob FROM turns t JOIN messages m ON m.session = t.session AND m.seq = t.message_seq
 		WHERE t.turn_id = ?`, in.Turn).Scan(&out.Head.Hash, &pins.inline, &pins.blob)
 	if err != nil {
 		return out, err
 	}
-	out.Pins, err = t.getJSON(pins)
+	out.Config, err = t.getJSON(pins)
 	return out, err
 }
 
@@ -132,7 +132,7 @@ func (t *tx) sessionScope(in BeginInput) (sc scope, err error) {
 }
 
 // open appends the message and opens the turn.
-func (t *tx) open(sc *scope, in BeginInput) (out Begun, err error) {
+func (t *tx) open(sc *scope, in BeginInput) (out BeginResult, err error) {
 	if in.MessageBlob != "" {
 		room := int64(MaxMessageBytes)
 		b, err := t.getBlobWithin(in.MessageBlob, &room)
@@ -157,7 +157,7 @@ func (t *tx) open(sc *scope, in BeginInput) (out Begun, err error) {
 	if err := t.emit(sc, turn.Chunk{Kind: turn.ChunkTurnStarted, At: in.At}); err != nil {
 		return out, err
 	}
-	out.Head, out.Pins = sc.head, in.Pins
+	out.Head, out.Config = sc.head, in.Config
 	out.Turn, err = t.turnRecord(`t.id = ?`, sc.turn)
 	return out, err
 }
@@ -168,11 +168,11 @@ func (t *tx) touchSession(sc *scope, in BeginInput) error {
 			updated_at = CASE WHEN updated_at < ?2 THEN ?2 ELSE updated_at END WHERE id = ?3`, in.Agent, nanos(in.At), sc.session)
 	}
 	return t.row(`INSERT INTO sessions (session_id, tenant, agent, turns, first_text, created_at, updated_at) VALUES (?, ?, ?, 1, ?, ?, ?) RETURNING id`,
-		in.Session, in.Tenant, in.Agent, turn.Cut(in.Message.Text, firstTextBytes), nanos(in.At), nanos(in.At)).Scan(&sc.session)
+		in.Session, in.Tenant, in.Agent, turn.Truncate(in.Message.Text, firstTextBytes), nanos(in.At), nanos(in.At)).Scan(&sc.session)
 }
 
 func (t *tx) insertTurn(sc *scope, in BeginInput) error {
-	pins, err := t.putJSON(in.Pins)
+	pins, err := t.putJSON(in.Config)
 	if err != nil {
 		return err
 	}

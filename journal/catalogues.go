@@ -12,12 +12,12 @@ import (
 // LocalServer is the catalogue of the program's own tools, which need no approval: they change with the program.
 const LocalServer = "local"
 
-// AcceptInput is an operator's word for tools of a server.
-type AcceptInput struct {
+// ApproveToolsInput is an operator's word for tools of a server.
+type ApproveToolsInput struct {
 	Server string
 	// Tools are IDs ("mcp/files/read") or the server's own names ("read"); empty means all that are held.
 	Tools []string
-	// Hashes are, by tool ID or name, what the operator saw (turn.Drift's Now.Hash). If they are given, a tool that has
+	// Hashes are, by tool ID or name, what the operator saw (turn.QuarantinedTool's Now.Hash). If they are given, a tool that has
 	// another hash now, or that is not among them, is not accepted. Nil asks nothing.
 	Hashes map[string]string
 	By     string
@@ -36,8 +36,8 @@ func ToolName(server, id string) string {
 
 // Bounds of what is remembered of servers, each with the oldest given up first.
 const (
-	// MaxAccepted is how many versions of one tool are accepted at once.
-	MaxAccepted = 16
+	// MaxApprovedVersions is how many versions of one tool are accepted at once.
+	MaxApprovedVersions = 16
 	// MaxSetups is how many configurations of one server are known.
 	MaxSetups = 64
 )
@@ -52,7 +52,7 @@ func outlast(c, before turn.Catalogue) turn.Catalogue {
 	if before.Problem != "" {
 		c.Since = before.Since
 	}
-	if before.Setup == c.Setup {
+	if before.ConfigHash == c.ConfigHash {
 		c.Tools = before.Tools
 	}
 	return c
@@ -69,7 +69,7 @@ func Review(c turn.Catalogue, accepted map[string][]string, fresh bool) (take, h
 		known := accepted[d.ID]
 		switch {
 		case slices.Contains(known, d.Hash):
-		case c.MayChange || fresh && len(known) == 0:
+		case c.AllowToolChanges || fresh && len(known) == 0:
 			take = append(take, d)
 		default:
 			hold = append(hold, d)
@@ -79,7 +79,7 @@ func Review(c turn.Catalogue, accepted map[string][]string, fresh bool) (take, h
 }
 
 // choose returns what of the held tools an operator means, or why that cannot be taken: see Store.Accept.
-func choose(held []turn.Drift, in AcceptInput) ([]turn.Drift, error) {
+func choose(held []turn.QuarantinedTool, in ApproveToolsInput) ([]turn.QuarantinedTool, error) {
 	var missing []string
 	chosen := map[int]bool{}
 	for _, name := range in.Tools {
@@ -96,7 +96,7 @@ func choose(held []turn.Drift, in AcceptInput) ([]turn.Drift, error) {
 	if len(missing) > 0 {
 		return nil, fmt.Errorf("%s of server %q: nothing of that name is held: %w", strings.Join(missing, ", "), in.Server, ErrNotFound)
 	}
-	var out []turn.Drift
+	var out []turn.QuarantinedTool
 	for i, d := range held {
 		if len(in.Tools) > 0 && !chosen[i] {
 			continue
@@ -110,7 +110,7 @@ func choose(held []turn.Drift, in AcceptInput) ([]turn.Drift, error) {
 }
 
 // checkSeen refuses a tool that is not what the operator saw, if that is known.
-func checkSeen(d turn.Drift, in AcceptInput) error {
+func checkSeen(d turn.QuarantinedTool, in ApproveToolsInput) error {
 	if in.Hashes == nil {
 		return nil
 	}

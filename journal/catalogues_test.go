@@ -31,7 +31,7 @@ func TestReview(t *testing.T) {
 		"accepted, and the server may too": {mayChange: true, accepted: []string{"now"}},
 	} {
 		d := turn.Descriptor{ID: "mcp/x/tool", Hash: "now"}
-		in := turn.Catalogue{Server: c.server, MayChange: c.mayChange, Tools: []turn.Descriptor{d}}
+		in := turn.Catalogue{Server: c.server, AllowToolChanges: c.mayChange, Tools: []turn.Descriptor{d}}
 		take, hold := journal.Review(in, map[string][]string{d.ID: c.accepted}, c.fresh)
 		assert.Equal(t, c.take, len(take) > 0, "%s: take", name)
 		assert.Equal(t, c.hold, len(hold) > 0, "%s: hold", name)

@@ -10,22 +10,22 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// CleanWait returns w as stores keep it: see clean. Texts for people are bounded. Only an elicitation has an inquiry.
-func CleanWait(w turn.Wait) turn.Wait {
-	if w.Kind != turn.WaitApproval || !slices.Contains([]turn.Scope{turn.AlwaysCall, turn.AlwaysNever}, w.Widest) {
-		w.Widest = ""
+// CleanRequest returns w as stores keep it: see clean. Texts for people are bounded. Only an elicitation has an inquiry.
+func CleanRequest(w turn.Request) turn.Request {
+	if w.Kind != turn.RequestApproval || !slices.Contains([]turn.GrantScope{turn.GrantCall, turn.GrantNever}, w.MaxGrant) {
+		w.MaxGrant = ""
 	}
 	w.Arguments, w.Tool, w.ArgumentsHash = CleanText(w.Arguments), CleanText(w.Tool), CleanText(w.ArgumentsHash)
 	w.Why = Preview(CleanText(w.Why), PreviewBytes)
 	w.Question = Preview(CleanText(w.Question), SummaryBytes)
-	if w.Kind != turn.WaitElicitation || w.Inquiry == nil {
-		w.Inquiry, w.Call = nil, ""
+	if w.Kind != turn.RequestElicitation || w.Elicitation == nil {
+		w.Elicitation, w.Call = nil, ""
 		return w
 	}
 	w.Call = CleanText(w.Call)
-	w.Inquiry = &turn.Inquiry{
-		Key: CleanText(w.Inquiry.Key), Message: Preview(CleanText(w.Inquiry.Message), SummaryBytes),
-		Schema: compact(w.Inquiry.Schema), URL: CleanText(w.Inquiry.URL),
+	w.Elicitation = &turn.Elicitation{
+		Key: CleanText(w.Elicitation.Key), Message: Preview(CleanText(w.Elicitation.Message), SummaryBytes),
+		Schema: compact(w.Elicitation.Schema), URL: CleanText(w.Elicitation.URL),
 	}
 	return w
 }
@@ -44,18 +44,18 @@ func compact(raw json.RawMessage) json.RawMessage {
 }
 
 // checkWait refuses a request that cannot be decided. An elicitation has an inquiry, of MaxInquiryBytes at most.
-func checkWait(w turn.Wait) error {
+func checkWait(w turn.Request) error {
 	switch w.Kind {
-	case turn.WaitApproval, turn.WaitQuestion:
+	case turn.RequestApproval, turn.RequestQuestion:
 		return nil
-	case turn.WaitElicitation:
+	case turn.RequestElicitation:
 	default:
 		return fmt.Errorf("there is no kind %q of waits", w.Kind)
 	}
-	if w.Inquiry == nil || w.Call == "" {
+	if w.Elicitation == nil || w.Call == "" {
 		return errors.New("what a tool's server asks has an inquiry and the call that it belongs to")
 	}
-	q := w.Inquiry
+	q := w.Elicitation
 	if len(q.Schema) > 0 && !json.Valid(q.Schema) {
 		return errors.New("the inquiry's schema is no JSON")
 	}
@@ -65,85 +65,85 @@ func checkWait(w turn.Wait) error {
 	return nil
 }
 
-// CheckRuling returns r as stores keep it, or says why it is none for w. A call is allowed with the arguments that
+// CheckDecision returns r as stores keep it, or says why it is none for w. A call is allowed with the arguments that
 // were shown and no others (ErrUnapproved). A reply belongs to an elicitation, and its key is the inquiry's.
-func CheckRuling(w turn.Wait, r turn.Ruling) (turn.Ruling, error) {
+func CheckDecision(w turn.Request, r turn.Decision) (turn.Decision, error) {
 	r.By, r.Reason = Preview(CleanText(r.By), PreviewBytes), Preview(CleanText(r.Reason), SummaryBytes)
 	r.ArgumentsHash = CleanText(r.ArgumentsHash)
 	if err := checkVerdict(w.Kind, r); err != nil {
 		return r, err
 	}
-	if r.Verdict == turn.VerdictExpired && r.ArgumentsHash == "" {
+	if r.Status == turn.StatusExpired && r.ArgumentsHash == "" {
 		r.ArgumentsHash = w.ArgumentsHash // nobody saw anything
 	}
 	if r.Allowed && r.ArgumentsHash != w.ArgumentsHash {
 		return r, fmt.Errorf("what was allowed has the hash %.8s, the call's arguments %.8s: %w", r.ArgumentsHash, w.ArgumentsHash, ErrUnapproved)
 	}
-	switch r.Always {
-	case "", turn.AlwaysCall, turn.AlwaysTool:
+	switch r.Grant {
+	case "", turn.GrantCall, turn.GrantTool:
 	default:
-		return r, fmt.Errorf("there is no scope %q", r.Always)
+		return r, fmt.Errorf("there is no scope %q", r.Grant)
 	}
-	if r.Verdict != turn.VerdictAllowed {
-		r.Always = ""
+	if r.Status != turn.StatusAllowed {
+		r.Grant = ""
 	}
 	var err error
-	r.Reply, err = checkReply(w, r)
+	r.Response, err = checkReply(w, r)
 	return r, err
 }
 
 // checkVerdict refuses verdicts that do not fit the kind of wait, or that contradict Ruling.Allowed.
-func checkVerdict(kind turn.WaitKind, r turn.Ruling) error {
-	approval := kind == turn.WaitApproval
+func checkVerdict(kind turn.RequestKind, r turn.Decision) error {
+	approval := kind == turn.RequestApproval
 	fits, allowed := false, false
-	switch r.Verdict {
-	case turn.VerdictAllowed:
+	switch r.Status {
+	case turn.StatusAllowed:
 		fits, allowed = approval, true
-	case turn.VerdictDenied:
-		fits = approval || kind == turn.WaitElicitation
-	case turn.VerdictAnswered:
+	case turn.StatusDenied:
+		fits = approval || kind == turn.RequestElicitation
+	case turn.StatusAnswered:
 		fits = !approval
-	case turn.VerdictExpired:
+	case turn.StatusExpired:
 		fits, allowed = true, r.Allowed && approval
-	case turn.VerdictCancelled:
+	case turn.StatusCancelled:
 		fits = true
 	}
 	if !fits {
-		return fmt.Errorf("the verdict %q is none for a wait of kind %q", r.Verdict, kind)
+		return fmt.Errorf("the verdict %q is none for a wait of kind %q", r.Status, kind)
 	}
 	if r.Allowed != allowed {
-		return fmt.Errorf("the verdict %q and allowed=%v contradict each other", r.Verdict, r.Allowed)
+		return fmt.Errorf("the verdict %q and allowed=%v contradict each other", r.Status, r.Allowed)
 	}
 	return nil
 }
 
 // checkReply returns the ruling's reply as stores keep it. An answered elicitation has one; an expired one has none.
-func checkReply(w turn.Wait, r turn.Ruling) (*turn.Reply, error) {
-	said := r.Verdict == turn.VerdictAnswered || r.Verdict == turn.VerdictDenied
+func checkReply(w turn.Request, r turn.Decision) (*turn.ElicitationResponse, error) {
+	said := r.Status == turn.StatusAnswered || r.Status == turn.StatusDenied
 	switch {
-	case w.Kind != turn.WaitElicitation || !said:
+	case w.Kind != turn.RequestElicitation || !said:
 		return nil, nil
-	case r.Reply == nil && r.Verdict == turn.VerdictAnswered:
+	case r.Response == nil && r.Status == turn.StatusAnswered:
 		return nil, errors.New("what a tool's server asks is answered with a reply, and there is none")
-	case r.Reply == nil:
+	case r.Response == nil:
 		return nil, nil
 	}
-	reply := turn.Reply{Key: CleanText(r.Reply.Key), Action: r.Reply.Action}
-	if reply.Action == turn.ReplyAccept && (w.Inquiry == nil || w.Inquiry.URL == "") { // elsewhere there is nothing to say
-		reply.Content = compact(r.Reply.Content)
+	response := turn.ElicitationResponse{Key: CleanText(r.Response.Key), Action: r.Response.Action}
+	if response.Action == turn.ElicitationAccept && (w.Elicitation == nil || w.Elicitation.URL == "") { // elsewhere there is nothing to say
+		response.Content = compact(r.Response.Content)
 	}
-	if reply.Key == "" && w.Inquiry != nil {
-		reply.Key = w.Inquiry.Key
+	if response.Key == "" && w.Elicitation != nil {
+		response.Key = w.Elicitation.Key
 	}
 	switch {
-	case w.Inquiry != nil && reply.Key != w.Inquiry.Key:
-		return nil, fmt.Errorf("the reply is to %q, and %q was asked", Preview(reply.Key, 80), Preview(w.Inquiry.Key, 80))
-	case reply.Action != turn.ReplyAccept && reply.Action != turn.ReplyDecline && reply.Action != turn.ReplyCancel:
-		return nil, fmt.Errorf("the reply's action is %q: use accept, decline or cancel", Preview(string(reply.Action), 80))
-	case reply.Content != nil && len(r.Reply.Content) > MaxReplyBytes: // as it was sent
-		return nil, fmt.Errorf("the reply has %d bytes: at most %d", len(r.Reply.Content), MaxReplyBytes)
-	case len(reply.Content) > 0 && !json.Valid(reply.Content):
+	case w.Elicitation != nil && response.Key != w.Elicitation.Key:
+		return nil, fmt.Errorf("the reply is to %q, and %q was asked", Preview(response.Key, 80), Preview(w.Elicitation.Key, 80))
+	case response.Action != turn.ElicitationAccept && response.Action != turn.ElicitationDecline && response.Action != turn.ElicitationCancel:
+		return nil, fmt.Errorf("the reply's action is %q: use accept, decline or cancel", Preview(string(response.Action), 80))
+	case response.Content != nil && len(r.Response.Content) > MaxReplyBytes: // as it was sent
+		return nil, fmt.Errorf("the reply has %d bytes: at most %d", len(r.Response.Content), MaxReplyBytes)
+	case len(response.Content) > 0 && !json.Valid(response.Content):
 		return nil, errors.New("the reply's content is no JSON")
 	}
-	return &reply, nil
+	return &response, nil
 }

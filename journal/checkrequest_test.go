@@ -13,19 +13,19 @@ import (
 
 // TestReplyToURL: where a person was sent elsewhere, the answer says only that it was done.
 func TestReplyToURL(t *testing.T) {
-	w := turn.Wait{ID: "e1.0.1", Kind: turn.WaitElicitation, Call: "1.0", Inquiry: &turn.Inquiry{Key: "k", URL: "https://example.com/pay"}}
-	r := turn.Ruling{ID: w.ID, Verdict: turn.VerdictAnswered, Reply: &turn.Reply{Action: turn.ReplyAccept, Content: json.RawMessage("card 4111")}}
-	kept, err := journal.CheckRuling(w, r)
+	w := turn.Request{ID: "e1.0.1", Kind: turn.RequestElicitation, Call: "1.0", Elicitation: &turn.Elicitation{Key: "k", URL: "https://example.com/pay"}}
+	r := turn.Decision{ID: w.ID, Status: turn.StatusAnswered, Response: &turn.ElicitationResponse{Action: turn.ElicitationAccept, Content: json.RawMessage("card 4111")}}
+	kept, err := journal.CheckDecision(w, r)
 	require.NoError(t, err)
-	assert.Equal(t, &turn.Reply{Key: "k", Action: turn.ReplyAccept}, kept.Reply)
+	assert.Equal(t, &turn.ElicitationResponse{Key: "k", Action: turn.ElicitationAccept}, kept.Response)
 }
 
 // TestReplyIsAnElicitations: what is said to other waits is said in other ways.
 func TestReplyIsAnElicitations(t *testing.T) {
-	reply := &turn.Reply{Action: turn.ReplyAccept, Content: json.RawMessage(`{}`)}
-	kept, err := journal.CheckRuling(turn.Wait{ID: "q1", Kind: turn.WaitQuestion}, turn.Ruling{ID: "q1", Verdict: turn.VerdictAnswered, Reply: reply})
+	response := &turn.ElicitationResponse{Action: turn.ElicitationAccept, Content: json.RawMessage(`{}`)}
+	kept, err := journal.CheckDecision(turn.Request{ID: "q1", Kind: turn.RequestQuestion}, turn.Decision{ID: "q1", Status: turn.StatusAnswered, Response: response})
 	require.NoError(t, err)
-	assert.Nil(t, kept.Reply)
-	_, err = journal.CheckRuling(turn.Wait{ID: "e", Kind: turn.WaitElicitation}, turn.Ruling{ID: "e", Verdict: turn.VerdictAnswered})
+	assert.Nil(t, kept.Response)
+	_, err = journal.CheckDecision(turn.Request{ID: "e", Kind: turn.RequestElicitation}, turn.Decision{ID: "e", Status: turn.StatusAnswered})
 	assert.ErrorContains(t, err, "there is none")
 }

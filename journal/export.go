@@ -30,18 +30,18 @@ const (
 //
 // Content above a store's inline limit stands in blob lines and is named by its hash elsewhere.
 type Line struct {
-	Header    *ExportHeader     `json:"header,omitempty"`
-	Blob      *ExportBlob       `json:"blob,omitempty"`
-	Turn      *ExportTurn       `json:"turn,omitempty"`
-	Message   *ExportMessage    `json:"message,omitempty"`
-	Inference *ExportInference  `json:"inference,omitempty"`
-	Call      *ExportCall       `json:"call,omitempty"`
-	Late      *ExportLate       `json:"late,omitempty"`
-	Wait      *ExportWait       `json:"wait,omitempty"`
-	Rule      *turn.SessionRule `json:"rule,omitempty"`
-	Chunk     *turn.Chunk       `json:"chunk,omitempty"`
-	End       *ExportEnd        `json:"end,omitempty"`
-	Sum       string            `json:"sum,omitempty"`
+	Header    *ExportHeader    `json:"header,omitempty"`
+	Blob      *ExportBlob      `json:"blob,omitempty"`
+	Turn      *ExportTurn      `json:"turn,omitempty"`
+	Message   *ExportMessage   `json:"message,omitempty"`
+	Inference *ExportInference `json:"inference,omitempty"`
+	Call      *ExportCall      `json:"call,omitempty"`
+	Late      *ExportLate      `json:"late,omitempty"`
+	Wait      *ExportRequest   `json:"wait,omitempty"`
+	Rule      *turn.Grant      `json:"rule,omitempty"`
+	Chunk     *turn.Chunk      `json:"chunk,omitempty"`
+	End       *ExportEnd       `json:"end,omitempty"`
+	Sum       string           `json:"sum,omitempty"`
 
 	// Number is the line's, from 1, where it was read.
 	Number int64 `json:"-"`
@@ -62,7 +62,7 @@ type ExportHeader struct {
 	ForkHash string        `json:"fork_hash,omitempty"`
 	ForkTurn string        `json:"fork_turn,omitempty"`
 	// Mark is the session's first (see Journal.Tainted). An import does not read it: see Imported.Mark.
-	Mark *Mark `json:"mark,omitempty"`
+	Mark *TaintSource `json:"mark,omitempty"`
 }
 
 // ExportBlob is a blob; JSON holds Bytes as base64.
@@ -135,9 +135,9 @@ type ExportLate struct {
 	Due bool `json:"due,omitempty"`
 }
 
-// ExportWait is a wait with its ruling. Its Session is empty: it is the header's.
-type ExportWait struct {
-	WaitRecord
+// ExportRequest is a wait with its ruling. Its Session is empty: it is the header's.
+type ExportRequest struct {
+	RequestRecord
 	ArgumentsBlob  string `json:"arguments_blob,omitempty"`
 	ArgumentsBytes int64  `json:"arguments_bytes,omitempty"` // of the whole arguments
 }

@@ -106,7 +106,7 @@ func (c *exportCheck) checkLate(e ExportLate) error {
 
 // checkWait checks a request. A part of its arguments is shown; the journal reads the rest from the blob that their
 // hash names.
-func (c *exportCheck) checkWait(e ExportWait) error {
+func (c *exportCheck) checkWait(e ExportRequest) error {
 	shown := int64(len(e.Arguments)) + c.blobs[e.ArgumentsBlob]
 	if shown > turn.WaitArguments {
 		return fmt.Errorf("request %s shows %d bytes of arguments; the maximum is %d", e.ID, shown, turn.WaitArguments)
@@ -118,13 +118,13 @@ func (c *exportCheck) checkWait(e ExportWait) error {
 	if err := c.ofTurn(e.Turn); err != nil {
 		return err
 	}
-	if e.Ruling == nil && c.turns[e.Turn].record.State.Terminal() {
+	if e.Decision == nil && c.turns[e.Turn].record.State.Terminal() {
 		return fmt.Errorf("request %s is open and turn %s is over", e.ID, e.Turn)
 	}
-	return errors.Join(badName("request", e.ID), badWord("risk", e.Risk), checkWait(CleanWait(e.Wait)), c.take(named...))
+	return errors.Join(badName("request", e.ID), badWord("risk", e.Risk), checkWait(CleanRequest(e.Request)), c.take(named...))
 }
 
-func (c *exportCheck) checkRule(r turn.SessionRule) error {
+func (c *exportCheck) checkRule(r turn.Grant) error {
 	if c.rules++; c.rules > maxRules {
 		return fmt.Errorf("there are more than %d rules", maxRules)
 	}

@@ -68,7 +68,7 @@ func (e *exporter) requests(p part) error {
 		if err != nil {
 			break
 		}
-		x := ExportWait{WaitRecord: w.rec, ArgumentsBlob: w.arguments.blob.String, ArgumentsBytes: w.size}
+		x := ExportRequest{RequestRecord: w.rec, ArgumentsBlob: w.arguments.blob.String, ArgumentsBytes: w.size}
 		x.Session, x.Arguments = "", w.arguments.inline.String
 		err = e.out.Write(Line{Wait: &x})
 	}

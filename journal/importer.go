@@ -50,13 +50,13 @@ type importer struct {
 	at       time.Time
 	staged   string // what the session and its turns are called until the import is complete
 	header   ExportHeader
-	rules    []turn.SessionRule // which are told, and not written
-	there    bool               // the journal has the session
+	rules    []turn.Grant // which are told, and not written
+	there    bool         // the journal has the session
 	session  int64
 	turns    map[string]int64
 	forkSeq  int64           // up to which the journal has the session's past; 0 if it is imported whole
 	shared   map[string]bool // turns of that past, which are not written
-	withheld []Withheld
+	withheld []DroppedPermission
 }
 
 // The most that one transaction of an import writes; a line can be longer.
@@ -199,7 +199,7 @@ func (im *importer) open() error {
 	if err != nil {
 		return err
 	}
-	return im.insertMark(im.session, ImportMark(im.at))
+	return im.insertMark(im.session, ImportTaint(im.at))
 }
 
 // find returns the session of the export's name, 0 if there is none. It returns an error unless that session begins

@@ -58,11 +58,11 @@ func (im *importer) skips(l Line) bool {
 // withhold finds the export's rules, and the approvals that its running turn waits for or has not used.
 func (im *importer) withhold(q querier) error {
 	const ofSession = `w.turn IN (SELECT id FROM turns WHERE session = ?)`
-	var out []Withheld
+	var out []DroppedPermission
 	for _, r := range im.rules {
-		w := Withheld{Tool: r.Tool, Scope: turn.AlwaysTool, ArgumentsHash: r.ArgumentsHash, By: r.By, At: r.At}
+		w := DroppedPermission{Tool: r.Tool, Scope: turn.GrantTool, ArgumentsHash: r.ArgumentsHash, By: r.By, At: r.At}
 		if r.ArgumentsHash != "" {
-			w.Scope = turn.AlwaysCall
+			w.Scope = turn.GrantCall
 			const shownAs = ofSession + ` AND w.tool = ? AND w.arguments_hash = ? ORDER BY w.id LIMIT 1`
 			shown, err := q.requests(shownAs, im.session, r.Tool, r.ArgumentsHash)
 			if err != nil {
@@ -76,13 +76,13 @@ func (im *importer) withhold(q querier) error {
 	}
 	open, err := q.requests(ofSession+` AND t.ended_at IS NULL AND w.kind = ? AND (w.status = '' OR w.allowed)
 		AND NOT EXISTS (SELECT 1 FROM calls c WHERE c.turn = w.turn AND c.call_id = w.request_id AND c.outcome <> '') ORDER BY w.id`,
-		im.session, string(turn.WaitApproval))
+		im.session, string(turn.RequestApproval))
 	for _, x := range open {
-		w := Withheld{
+		w := DroppedPermission{
 			Tool: x.rec.Tool, Scope: ScopeOnce, Arguments: x.rec.Arguments, ArgumentsBytes: x.size,
 			ArgumentsHash: x.rec.ArgumentsHash, At: x.rec.AskedAt,
 		}
-		if r := x.rec.Ruling; r != nil {
+		if r := x.rec.Decision; r != nil {
 			w.By, w.At = r.By, r.At
 		}
 		out = append(out, w)
@@ -91,13 +91,13 @@ func (im *importer) withhold(q querier) error {
 	return err
 }
 
-func (im *importer) request(e ExportWait) error {
-	e.Wait = CleanWait(e.Wait)
-	x := request{rec: e.WaitRecord, arguments: column(e.Arguments, e.ArgumentsBlob), size: e.ArgumentsBytes}
-	if err := im.insertRequest(im.session, im.turns[e.Turn], &x); err != nil || e.Ruling == nil {
+func (im *importer) request(e ExportRequest) error {
+	e.Request = CleanRequest(e.Request)
+	x := request{rec: e.RequestRecord, arguments: column(e.Arguments, e.ArgumentsBlob), size: e.ArgumentsBytes}
+	if err := im.insertRequest(im.session, im.turns[e.Turn], &x); err != nil || e.Decision == nil {
 		return err
 	}
-	return im.rule(&x, *e.Ruling)
+	return im.rule(&x, *e.Decision)
 }
 
 func (im *importer) chunk(c turn.Chunk) error {

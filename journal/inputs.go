@@ -20,18 +20,18 @@ type BeginInput struct {
 	Message    turn.Message // ID and Text; Role is user. An empty ID gets one derived from the turn.
 	// MessageBlob names the text if it was too large to travel; Message.Text is empty then.
 	MessageBlob string
-	// Pins is what the turn's configuration was when it began, kept as it is for the resuming run.
-	Pins json.RawMessage
-	At   time.Time
+	// Config is what the turn's configuration was when it began, kept as it is for the resuming run.
+	Config json.RawMessage
+	At     time.Time
 }
 
-// Begun answers Begin.
-type Begun struct {
+// BeginResult answers Begin.
+type BeginResult struct {
 	Turn TurnRecord
 	// Head is the transcript's head right after this turn's message: what a resuming run starts from.
 	Head turn.Head
-	// Pins are the pins of the turn's first Begin, whatever a later call says.
-	Pins json.RawMessage
+	// Config are the pins of the turn's first Begin, whatever a later call says.
+	Config json.RawMessage
 	// Resumed: the turn had begun before, by this chain.
 	Resumed bool
 	// DuplicateOf is the turn that had the message first, if that is another one. Nothing was written then.
@@ -59,15 +59,15 @@ type StartInference struct {
 	Expect  turn.Head
 	Results []Result
 	// Messages are appended after Results, each with message_joined; one whose ID the session has had is left out.
-	Messages []Said
+	Messages []UserMessage
 	// Chunks are emitted by the first attempt, after those of Results and Messages.
 	Chunks []turn.Chunk
 	Model  string
 	At     time.Time
 }
 
-// Said is a message of a user: ID and Text, or the blob that has the text.
-type Said struct {
+// UserMessage is a message of a user: ID and Text, or the blob that has the text.
+type UserMessage struct {
 	ID   string
 	Text string
 	Blob string
@@ -78,16 +78,16 @@ type AskInput struct {
 	Session string
 	Turn    string
 	// Waits: of an approval the journal fills Arguments in from the transcript, whose hash must be ArgumentsHash.
-	Waits []turn.Wait
-	At    time.Time
+	Requests []turn.Request
+	At       time.Time
 }
 
 // DecideInput closes waits.
 type DecideInput struct {
-	Session string
-	Turn    string
-	Rulings []turn.Ruling
-	At      time.Time
+	Session   string
+	Turn      string
+	Decisions []turn.Decision
+	At        time.Time
 }
 
 // ForkInput names a point of a session and what begins there.
@@ -106,7 +106,7 @@ type SettleInference struct {
 	Session string
 	Key     StepKey
 	Attempt int
-	Answer  turn.Answer
+	Answer  turn.Completion
 	// Message is what is appended: role assistant, text, tool calls with their IDs.
 	Message turn.Message
 	// Chunks are the last deltas that were not appended yet; they go in with the same transaction.
@@ -120,7 +120,7 @@ type FinishInput struct {
 	Turn    string
 	Results []Result
 	// Messages were accepted and came too late for an answer.
-	Messages []Said
+	Messages []UserMessage
 	State    turn.State
 	Reason   turn.FinishReason
 	Code     turn.Code // of a failed turn

@@ -12,7 +12,7 @@ import (
 type Journal interface {
 	// Begin opens a turn: it looks whether the message was taken before, closes the session's unfinished turn, appends the
 	// message, records the turn's configuration and emits turn_started. See BeginInput and Begun. ErrTaken.
-	Begin(ctx context.Context, in BeginInput) (Begun, error)
+	Begin(ctx context.Context, in BeginInput) (BeginResult, error)
 
 	// StartInference appends the results of the step before (see Results), late results of the session's calls whose
 	// outcome was unknown (see lateNotice; once each, with tool_call_resolved), and the messages that were merged into the
@@ -30,13 +30,13 @@ type Journal interface {
 	// Ask records what the turn waits for, emits approval_requested and question_asked once a request, and shows the turn
 	// as waiting. It returns the decisions that the requests have already: a turn that is reset does not ask twice.
 	// ErrClosed if a request has no decision.
-	Ask(ctx context.Context, in AskInput) (ruled []turn.Ruling, err error)
+	Ask(ctx context.Context, in AskInput) (ruled []turn.Decision, err error)
 	// Decide records decisions, emits approval_decided and question_answered, keeps new grants, and shows the turn as
 	// running when it has no open request any more. The first decision of a request stands; another one changes nothing.
 	// ErrNotFound if there is no such request, ErrClosed if one has no decision.
 	Decide(ctx context.Context, in DecideInput) error
 	// Rules returns the session's grants, in the order in which they were given.
-	Rules(ctx context.Context, session string) ([]turn.SessionRule, error)
+	Grants(ctx context.Context, session string) ([]turn.Grant, error)
 
 	// ClaimCall claims a call before it runs and emits tool_call_started, once a call. See Claim for its answers.
 	// ErrClosed; ErrUnapproved if ClaimInput.Approved is set and no decision allows this call with these arguments.
@@ -59,7 +59,7 @@ type Journal interface {
 	NoteCall(ctx context.Context, turnID, callID string, attempt int, p turn.ToolProgress, at time.Time) error
 	// Tainted returns the first taint source of a session (see SettleInput.Taints), nil if it has none or has not begun. A
 	// fork inherits it.
-	Tainted(ctx context.Context, session string) (*Mark, error)
+	Taint(ctx context.Context, session string) (*TaintSource, error)
 	// Artifact returns a blob that a call of this session, or of the past that it shares, has left: the whole of a
 	// truncated result, or one of its media. ErrNotFound for every other blob.
 	Artifact(ctx context.Context, session, hash string) (mediaType string, b []byte, err error)
@@ -93,7 +93,7 @@ type Journal interface {
 
 	// PublishCatalogue makes c the current catalogue of its server. Unchanged content changes nothing. All tools of a
 	// server that is published for the first time are approved. Later, a new tool is approved if the server's
-	// configuration (Setup) is new, and a changed tool only if MayChange. An approval stays: a tool that vanishes and
+	// configuration (Setup) is new, and a changed tool only if AllowToolChanges. An approval stays: a tool that vanishes and
 	// comes back as it was, or that two workers publish in two versions, needs none again. c.Held is not read. A catalogue
 	// with a Problem keeps the tools of the one before and the Since of the first with a Problem: see outlast.
 	PublishCatalogue(ctx context.Context, c turn.Catalogue) error

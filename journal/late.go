@@ -99,7 +99,7 @@ func (t *tx) notice(sc *scope, step int, d dueLate, at time.Time) error {
 	if _, err := t.appendMessage(sc, m); err != nil {
 		return err
 	}
-	return t.emitData(sc, turn.Chunk{Kind: turn.ChunkToolCallResolved, Step: step, At: at}, turn.CallChunk{
+	return t.emitData(sc, turn.Chunk{Kind: turn.ChunkToolCallLateResult, Step: step, At: at}, turn.CallChunk{
 		CallID: d.late.CallID, Tool: d.call.Call.Tool, Outcome: d.late.Outcome, SizeBytes: d.late.SizeBytes,
 		Preview: Preview(d.late.Text, PreviewBytes),
 	})

@@ -18,7 +18,7 @@ import (
 // its pages back, and a server that changes its tools without end leaves nothing behind. Blobs are for good.
 func (s *DB) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
 	doing := fmt.Sprintf("publishing the catalogue of %q", c.Server)
-	c.Held = nil
+	c.Quarantined = nil
 	return s.write(ctx, doing, func(t *tx) error {
 		if err := errors.Join(checkID("server", c.Server), t.lockCatalogue(c.Server)); err != nil {
 			return err
@@ -112,7 +112,7 @@ func (k *catalogues) get(list []version, load func(server string) (turn.Catalogu
 			}
 		}
 		kept[v.hash] = c
-		c.Tools, c.Held = slices.Clone(c.Tools), slices.Clone(c.Held)
+		c.Tools, c.Quarantined = slices.Clone(c.Tools), slices.Clone(c.Quarantined)
 		out = append(out, c)
 	}
 	k.byHash = kept

@@ -21,20 +21,20 @@ type Imported struct {
 	// Known: the journal had the session already, as long as this at least, and nothing was written.
 	Known bool `json:"known,omitempty"`
 	// Mark is the session's, which every import gets whatever the export says: see Journal.Tainted. Nil only if Known.
-	Mark *Mark `json:"mark,omitempty"`
+	Mark *TaintSource `json:"mark,omitempty"`
 	// Withheld are the permissions that the export holds and the session does not have here. Empty if Known.
-	Withheld []Withheld `json:"withheld,omitempty"`
+	Withheld []DroppedPermission `json:"withheld,omitempty"`
 }
 
 // ScopeOnce is the scope of an approval for one call. No ruling has it.
-const ScopeOnce turn.Scope = "once"
+const ScopeOnce turn.GrantScope = "once"
 
-// Withheld is a permission that an import left out, or the request of one.
-type Withheld struct {
+// DroppedPermission is a permission that an import left out, or the request of one.
+type DroppedPermission struct {
 	Tool string `json:"tool"`
-	// Scope is turn.AlwaysTool, turn.AlwaysCall, or ScopeOnce for a call that waited for approval, or was approved and had
+	// Scope is turn.GrantTool, turn.GrantCall, or ScopeOnce for a call that waited for approval, or was approved and had
 	// not ended.
-	Scope turn.Scope `json:"scope"`
+	Scope turn.GrantScope `json:"scope"`
 	// Arguments are those of the call as they were shown for approval, ArgumentsBytes is their whole size. Both are empty
 	// for AlwaysTool, and if the export does not have them.
 	Arguments      string    `json:"arguments,omitempty"`
@@ -44,9 +44,9 @@ type Withheld struct {
 	At             time.Time `json:"at,omitzero"`
 }
 
-// ImportMark is the mark of an imported session. Its turn and call name nothing in the session.
-func ImportMark(at time.Time) Mark {
-	return Mark{Turn: "import", CallID: "import", Tool: "an imported file", At: at}
+// ImportTaint is the mark of an imported session. Its turn and call name nothing in the session.
+func ImportTaint(at time.Time) TaintSource {
+	return TaintSource{Turn: "import", CallID: "import", Tool: "an imported file", At: at}
 }
 
 // ReadExport yields the lines of an export and checks each before it yields it: its size, shape and place, the chain

@@ -13,17 +13,17 @@ type StepKey struct {
 	Step int    `json:"step"` // from 1
 }
 
-// WaitRecord is a wait with what came of it.
-type WaitRecord struct {
+// RequestRecord is a wait with what came of it.
+type RequestRecord struct {
 	Session string `json:"session"`
 	Turn    string `json:"turn"`
 	// Wait has the whole arguments of an approval. If the journal has lost them, Arguments is the beginning of them, and
 	// shorter than ArgumentsBytes.
-	turn.Wait
+	turn.Request
 	ArgumentsBytes int64 `json:"arguments_bytes,omitempty"`
 
-	AskedAt time.Time    `json:"asked_at,omitzero"`
-	Ruling  *turn.Ruling `json:"ruling,omitempty"` // nil while it is open
+	AskedAt  time.Time      `json:"asked_at,omitzero"`
+	Decision *turn.Decision `json:"ruling,omitempty"` // nil while it is open
 }
 
 // Inference is the ledger's record of (turn, step).
@@ -35,14 +35,14 @@ type Inference struct {
 	// Base is the head after the results were appended: what the prompt is rendered from.
 	Base turn.Head `json:"base,omitzero"`
 	// Settled and what follows are set once the answer is complete.
-	Settled   bool         `json:"settled,omitempty"`
-	Head      turn.Head    `json:"head"` // after the assistant's message
-	Answer    turn.Answer  `json:"answer,omitzero"`
-	Message   turn.Message `json:"message,omitzero"` // as appended
-	StartedAt time.Time    `json:"started_at,omitzero"`
-	SettledAt time.Time    `json:"settled_at,omitzero"`
-	Late      int          `json:"late,omitempty"` // answers that came after settlement
-	// Untaken are the IDs of StartInference.Messages that the session has never had, if the step was settled already
+	Settled   bool            `json:"settled,omitempty"`
+	Head      turn.Head       `json:"head"` // after the assistant's message
+	Answer    turn.Completion `json:"answer,omitzero"`
+	Message   turn.Message    `json:"message,omitzero"` // as appended
+	StartedAt time.Time       `json:"started_at,omitzero"`
+	SettledAt time.Time       `json:"settled_at,omitzero"`
+	Late      int             `json:"late,omitempty"` // answers that came after settlement
+	// Undelivered are the IDs of StartInference.Messages that the session has never had, if the step was settled already
 	// and took none (a run that was reset): they are for a later step.
 	Untaken []string `json:"-"`
 }
@@ -51,7 +51,7 @@ type Inference struct {
 type TurnPins struct {
 	Session string
 	Tenant  string
-	Pins    json.RawMessage // a turn.Pins
+	Pins    json.RawMessage // a turn.Config
 }
 
 // TurnRecord is a turn's row.
@@ -94,8 +94,8 @@ type SessionRecord struct {
 	Waiting int `json:"waiting,omitempty"`
 }
 
-// Mark says which call brought words into a session that may be anybody's.
-type Mark struct {
+// TaintSource says which call brought words into a session that may be anybody's.
+type TaintSource struct {
 	Turn   string    `json:"turn"`
 	CallID string    `json:"call_id"`
 	Tool   string    `json:"tool"`

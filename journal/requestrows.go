@@ -14,7 +14,7 @@ import (
 // request is a row of requests.
 type request struct {
 	row       int64
-	rec       WaitRecord
+	rec       RequestRecord
 	arguments stored
 	size      int64 // of the whole arguments, in bytes
 	inquiry   stored
@@ -29,15 +29,15 @@ const requestQuery = `SELECT ` + requestColumns + ` FROM requests w JOIN turns t
 
 func (x *request) scan(scan func(...any) error) error {
 	var expires, asked, ruled int64
-	var r turn.Ruling
+	var r turn.Decision
 	w := &x.rec
 	err := scan(&x.row, &w.Session, &w.Turn, &w.ID, &w.Kind, &w.Step, &w.Tool, &x.arguments.inline, &x.arguments.blob, &w.ArgumentsHash, &x.size,
-		&w.Risk, &w.Why, &w.Question, &expires, &asked, &r.Verdict, &r.Allowed, &r.ArgumentsHash, &r.By, &r.Reason, &r.Always, &ruled,
-		&w.Call, &x.inquiry.inline, &x.inquiry.blob, &x.reply.inline, &x.reply.blob, &w.Widest)
+		&w.Risk, &w.Why, &w.Question, &expires, &asked, &r.Status, &r.Allowed, &r.ArgumentsHash, &r.By, &r.Reason, &r.Grant, &ruled,
+		&w.Call, &x.inquiry.inline, &x.inquiry.blob, &x.reply.inline, &x.reply.blob, &w.MaxGrant)
 	w.ExpiresAt, w.AskedAt = instant(expires), instant(asked)
-	if r.Verdict != "" {
+	if r.Status != "" {
 		r.ID, r.At = w.ID, instant(ruled)
-		w.Ruling = &r
+		w.Decision = &r
 	}
 	return err
 }
@@ -73,21 +73,21 @@ func (q querier) loadRequest(x *request) (err error) {
 	}
 	inquiry, err := q.getJSON(x.inquiry)
 	if err == nil && inquiry != nil {
-		err = json.Unmarshal(inquiry, &x.rec.Inquiry)
+		err = json.Unmarshal(inquiry, &x.rec.Elicitation)
 	}
-	if err != nil || x.rec.Ruling == nil {
+	if err != nil || x.rec.Decision == nil {
 		return err
 	}
 	reply, err := q.getJSON(x.reply)
 	if err == nil && reply != nil {
-		err = json.Unmarshal(reply, &x.rec.Ruling.Reply)
+		err = json.Unmarshal(reply, &x.rec.Decision.Response)
 	}
 	return err
 }
 
 // records returns waits as readers get them. A row has the first turn.WaitArguments bytes of an approval's arguments;
 // the transcript has all of them, as a blob that their hash names.
-func (q querier) records(list []request) (out []WaitRecord, err error) {
+func (q querier) records(list []request) (out []RequestRecord, err error) {
 	for _, x := range list {
 		x.rec.ArgumentsBytes = x.size
 		if int64(len(x.rec.Arguments)) < x.size {
@@ -106,8 +106,8 @@ func (q querier) records(list []request) (out []WaitRecord, err error) {
 
 func (t *tx) insertRequest(session, turnN int64, x *request) (err error) {
 	w := x.rec
-	if w.Inquiry != nil {
-		if x.inquiry, err = t.putJSON(plainJSON(w.Inquiry)); err != nil {
+	if w.Elicitation != nil {
+		if x.inquiry, err = t.putJSON(plainJSON(w.Elicitation)); err != nil {
 			return err
 		}
 	}
@@ -115,39 +115,39 @@ func (t *tx) insertRequest(session, turnN int64, x *request) (err error) {
 		risk, why, question, expires_at, asked_at, call_id, elicitation, elicitation_blob, max_grant) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
 		session, turnN, w.ID, string(w.Kind), w.Step, w.Tool, x.arguments.inline, x.arguments.blob, w.ArgumentsHash, x.size,
 		string(w.Risk), w.Why, w.Question, nanos(w.ExpiresAt), nanos(w.AskedAt),
-		w.Call, x.inquiry.inline, x.inquiry.blob, string(w.Widest)).Scan(&x.row)
+		w.Call, x.inquiry.inline, x.inquiry.blob, string(w.MaxGrant)).Scan(&x.row)
 }
 
 // rule closes a wait.
-func (t *tx) rule(x *request, r turn.Ruling) (err error) {
-	if r.Reply != nil {
-		if x.reply, err = t.putJSON(plainJSON(r.Reply)); err != nil {
+func (t *tx) rule(x *request, r turn.Decision) (err error) {
+	if r.Response != nil {
+		if x.reply, err = t.putJSON(plainJSON(r.Response)); err != nil {
 			return err
 		}
 	}
 	r.At = instant(nanos(r.At))
-	x.rec.Ruling = &r
+	x.rec.Decision = &r
 	return t.exec(`UPDATE requests SET status = ?, allowed = ?, decided_hash = ?, decided_by = ?, reason = ?, grant_scope = ?, decided_at = ?,
 		response = ?, response_blob = ? WHERE id = ?`,
-		string(r.Verdict), r.Allowed, r.ArgumentsHash, r.By, r.Reason, string(r.Always), nanos(r.At), x.reply.inline, x.reply.blob, x.row)
+		string(r.Status), r.Allowed, r.ArgumentsHash, r.By, r.Reason, string(r.Grant), nanos(r.At), x.reply.inline, x.reply.blob, x.row)
 }
 
 // emitRequest tells followers what is asked for or, if there is a ruling, what came of it.
 func (t *tx) emitRequest(sc *scope, x request, at time.Time) error {
-	kinds := map[turn.WaitKind][2]turn.ChunkKind{
-		turn.WaitApproval:    {turn.ChunkApprovalRequested, turn.ChunkApprovalDecided},
-		turn.WaitQuestion:    {turn.ChunkQuestionAsked, turn.ChunkQuestionAnswered},
-		turn.WaitElicitation: {turn.ChunkQuestionAsked, turn.ChunkQuestionAnswered},
+	kinds := map[turn.RequestKind][2]turn.ChunkKind{
+		turn.RequestApproval:    {turn.ChunkApprovalRequested, turn.ChunkApprovalDecided},
+		turn.RequestQuestion:    {turn.ChunkQuestionAsked, turn.ChunkQuestionAnswered},
+		turn.RequestElicitation: {turn.ChunkQuestionAsked, turn.ChunkQuestionAnswered},
 	}[x.rec.Kind]
 	c := turn.Chunk{Kind: kinds[0], Step: x.rec.Step, At: at}
-	if x.rec.Ruling != nil {
+	if x.rec.Decision != nil {
 		c.Kind = kinds[1]
 	}
-	return t.emitData(sc, c, turn.PeopleChunk{Wait: x.rec.Wait, ArgumentsBytes: x.size, Ruling: x.rec.Ruling})
+	return t.emitData(sc, c, turn.RequestChunk{Request: x.rec.Request, ArgumentsBytes: x.size, Decision: x.rec.Decision})
 }
 
 // Waits implements Store.
-func (s *DB) Waits(ctx context.Context, turnID string) (out []WaitRecord, err error) {
+func (s *DB) Requests(ctx context.Context, turnID string) (out []RequestRecord, err error) {
 	err = s.read(ctx, "listing the waits of turn "+turnID, func(q querier) error {
 		sc, err := q.scope(turnID)
 		if err != nil {
@@ -164,7 +164,7 @@ func (s *DB) Waits(ctx context.Context, turnID string) (out []WaitRecord, err er
 }
 
 // Waiting implements Store. A turn that ends rules its waits, so that open ones are of turns that are not over.
-func (s *DB) Waiting(ctx context.Context, session string, limit int) ([]WaitRecord, error) {
+func (s *DB) PendingRequests(ctx context.Context, session string, limit int) ([]RequestRecord, error) {
 	if session == "" {
 		return s.pending(ctx, `w.status = '' ORDER BY w.id LIMIT ?`, limit)
 	}
@@ -172,11 +172,11 @@ func (s *DB) Waiting(ctx context.Context, session string, limit int) ([]WaitReco
 }
 
 // WaitingOf implements Store.
-func (s *DB) WaitingOf(ctx context.Context, tenant string, limit int) ([]WaitRecord, error) {
+func (s *DB) PendingRequestsOf(ctx context.Context, tenant string, limit int) ([]RequestRecord, error) {
 	return s.pending(ctx, `w.status = '' AND s.tenant = ? ORDER BY w.id LIMIT ?`, tenant, limit)
 }
 
-func (s *DB) pending(ctx context.Context, where string, args ...any) (out []WaitRecord, err error) {
+func (s *DB) pending(ctx context.Context, where string, args ...any) (out []RequestRecord, err error) {
 	err = s.read(ctx, "listing what is waited for", func(q querier) error {
 		list, err := q.requests(published+` AND `+where, args...)
 		if err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // Ask implements Journal.
-func (s *DB) Ask(ctx context.Context, in AskInput) (ruled []turn.Ruling, err error) {
+func (s *DB) Ask(ctx context.Context, in AskInput) (ruled []turn.Decision, err error) {
 	err = s.writeTurn(ctx, in.Turn, "asking people for turn "+in.Turn, func(t *tx) error {
 		sc, err := t.scope(in.Turn)
 		if err == nil {
@@ -22,13 +22,13 @@ func (s *DB) Ask(ctx context.Context, in AskInput) (ruled []turn.Ruling, err err
 			return err
 		}
 		ruled = nil
-		for _, w := range in.Waits {
-			ruling, err := t.ask(&sc, w, in.At)
+		for _, w := range in.Requests {
+			decision, err := t.ask(&sc, w, in.At)
 			if err != nil {
 				return fmt.Errorf("wait %s: %w", w.ID, err)
 			}
-			if ruling != nil {
-				ruled = append(ruled, *ruling)
+			if decision != nil {
+				ruled = append(ruled, *decision)
 			}
 		}
 		return t.showWaiting(sc, in.At)
@@ -37,16 +37,16 @@ func (s *DB) Ask(ctx context.Context, in AskInput) (ruled []turn.Ruling, err err
 }
 
 // ask opens a wait, once, and returns what was ruled about it before.
-func (t *tx) ask(sc *scope, w turn.Wait, at time.Time) (*turn.Ruling, error) {
+func (t *tx) ask(sc *scope, w turn.Request, at time.Time) (*turn.Decision, error) {
 	if err := checkID("wait", w.ID); err != nil {
 		return nil, err
 	}
 	old, err := t.request(sc.turn, w.ID)
 	switch {
-	case err == nil && !sameRequest(old.rec.Wait, CleanWait(w)):
+	case err == nil && !sameRequest(old.rec.Request, CleanRequest(w)):
 		return nil, fmt.Errorf("it was asked for before, and about something else: %w", ErrConflict)
 	case err == nil:
-		return old.rec.Ruling, nil
+		return old.rec.Decision, nil
 	case !errors.Is(err, sql.ErrNoRows):
 		return nil, err
 	case sc.closed:
@@ -56,21 +56,21 @@ func (t *tx) ask(sc *scope, w turn.Wait, at time.Time) (*turn.Ruling, error) {
 }
 
 // sameRequest: both are about the same thing.
-func sameRequest(a, b turn.Wait) bool {
-	return a.Kind == b.Kind && a.ArgumentsHash == b.ArgumentsHash && a.Call == b.Call && reflect.DeepEqual(a.Inquiry, b.Inquiry)
+func sameRequest(a, b turn.Request) bool {
+	return a.Kind == b.Kind && a.ArgumentsHash == b.ArgumentsHash && a.Call == b.Call && reflect.DeepEqual(a.Elicitation, b.Elicitation)
 }
 
 // openRequest records a new wait and tells followers.
-func (t *tx) openRequest(sc *scope, w turn.Wait, at time.Time) (err error) {
+func (t *tx) openRequest(sc *scope, w turn.Request, at time.Time) (err error) {
 	x := request{size: int64(len(w.Arguments))}
-	x.rec.Wait = CleanWait(w)
-	if err := checkWait(x.rec.Wait); err != nil {
+	x.rec.Request = CleanRequest(w)
+	if err := checkWait(x.rec.Request); err != nil {
 		return err
 	}
 	switch {
-	case w.Kind == turn.WaitApproval:
+	case w.Kind == turn.RequestApproval:
 		err = t.fillIn(sc, &x)
-	case w.Kind == turn.WaitElicitation:
+	case w.Kind == turn.RequestElicitation:
 		x.size, x.rec.Arguments = 0, ""
 		err = t.nameTool(sc, &x)
 	default:
@@ -145,7 +145,7 @@ func (s *DB) Decide(ctx context.Context, in DecideInput) error {
 		if err != nil {
 			return err
 		}
-		for _, r := range in.Rulings {
+		for _, r := range in.Decisions {
 			if err := t.decide(sc, r, in.At); err != nil {
 				return fmt.Errorf("wait %s: %w", r.ID, err)
 			}
@@ -154,7 +154,7 @@ func (s *DB) Decide(ctx context.Context, in DecideInput) error {
 	})
 }
 
-func (t *tx) decide(sc scope, r turn.Ruling, at time.Time) error {
+func (t *tx) decide(sc scope, r turn.Decision, at time.Time) error {
 	x, err := t.request(sc.turn, r.ID)
 	if errors.Is(err, sql.ErrNoRows) && sc.closed {
 		return ErrClosed
@@ -162,13 +162,13 @@ func (t *tx) decide(sc scope, r turn.Ruling, at time.Time) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("it was never asked for: %w", ErrNotFound)
 	}
-	if err != nil || x.rec.Ruling != nil { // the first ruling stands
+	if err != nil || x.rec.Decision != nil { // the first ruling stands
 		return err
 	}
 	if sc.closed {
 		return ErrClosed
 	}
-	if r, err = CheckRuling(x.rec.Wait, r); err != nil {
+	if r, err = CheckDecision(x.rec.Request, r); err != nil {
 		return err
 	}
 	if r.At.IsZero() {
@@ -180,17 +180,17 @@ func (t *tx) decide(sc scope, r turn.Ruling, at time.Time) error {
 	if err := t.emitRequest(&sc, x, at); err != nil {
 		return err
 	}
-	if r.Always == "" {
+	if r.Grant == "" {
 		return nil
 	}
-	rule := turn.SessionRule{Tool: x.rec.Tool, By: r.By, At: r.At}
-	if r.Always == turn.AlwaysCall {
+	rule := turn.Grant{Tool: x.rec.Tool, By: r.By, At: r.At}
+	if r.Grant == turn.GrantCall {
 		rule.ArgumentsHash = x.rec.ArgumentsHash
 	}
 	return t.insertRule(sc.session, rule)
 }
 
-func (t *tx) insertRule(session int64, r turn.SessionRule) error {
+func (t *tx) insertRule(session int64, r turn.Grant) error {
 	return t.exec(`INSERT INTO grants (session, tool, arguments_hash, decided_by, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		session, r.Tool, r.ArgumentsHash, r.By, nanos(r.At))
 }
@@ -202,7 +202,7 @@ func (t *tx) cancelRequests(sc *scope, at time.Time) error {
 		return err
 	}
 	for _, x := range list {
-		if err := t.rule(&x, turn.Ruling{ID: x.rec.ID, Verdict: turn.VerdictCancelled, At: at}); err != nil {
+		if err := t.rule(&x, turn.Decision{ID: x.rec.ID, Status: turn.StatusCancelled, At: at}); err != nil {
 			return err
 		}
 		if err := t.emitRequest(sc, x, at); err != nil {
@@ -217,9 +217,9 @@ func (t *tx) cancelRequests(sc *scope, at time.Time) error {
 func (t *tx) closeHeld(c *call, at time.Time) error {
 	list, err := t.requests(`w.turn = ? AND w.call_id = ? AND w.request_id LIKE 'h%' AND w.status = '' ORDER BY w.id`, c.turn, c.rec.Call.ID)
 	for _, x := range list {
-		var r turn.Ruling
+		var r turn.Decision
 		if err == nil {
-			r, err = CheckRuling(x.rec.Wait, turn.Ruling{ID: x.rec.ID, Verdict: turn.VerdictExpired, Reason: HeldEnded, At: at})
+			r, err = CheckDecision(x.rec.Request, turn.Decision{ID: x.rec.ID, Status: turn.StatusExpired, Reason: HeldEnded, At: at})
 		}
 		if err == nil {
 			err = t.rule(&x, r)
@@ -238,14 +238,14 @@ func (t *tx) closeHeld(c *call, at time.Time) error {
 // before people.
 func (t *tx) approved(c *call, in ClaimInput) error {
 	x, err := t.request(c.turn, in.Call.ID)
-	asked := err == nil && x.rec.Kind == turn.WaitApproval
+	asked := err == nil && x.rec.Kind == turn.RequestApproval
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
 	if !asked && !in.Approved {
 		return nil
 	}
-	r := x.rec.Ruling
+	r := x.rec.Decision
 	if !asked || r == nil || !r.Allowed || r.ArgumentsHash != HashOf([]byte(in.Call.Arguments)) {
 		return ErrUnapproved
 	}
@@ -253,7 +253,7 @@ func (t *tx) approved(c *call, in ClaimInput) error {
 }
 
 // Rules implements Journal. A session that has not begun has none.
-func (s *DB) Rules(ctx context.Context, session string) (out []turn.SessionRule, err error) {
+func (s *DB) Grants(ctx context.Context, session string) (out []turn.Grant, err error) {
 	err = s.read(ctx, fmt.Sprintf("reading the rules of %q", session), func(q querier) (err error) {
 		n, err := q.sessionRow(session)
 		if err != nil {
@@ -265,9 +265,9 @@ func (s *DB) Rules(ctx context.Context, session string) (out []turn.SessionRule,
 	return out, err
 }
 
-func (q querier) rules(session int64) (out []turn.SessionRule, err error) {
+func (q querier) rules(session int64) (out []turn.Grant, err error) {
 	err = q.each(func(rows *sql.Rows) error {
-		var r turn.SessionRule
+		var r turn.Grant
 		var at int64
 		err := rows.Scan(&r.Tool, &r.ArgumentsHash, &r.By, &at)
 		r.At = instant(at)

@@ -11,7 +11,7 @@ import (
 
 // appendSaid appends the messages that joined a turn, but those that the session has had. step is the one that they
 // came in before. A message without an ID gets one from its place, so that a repeated call finds it.
-func (t *tx) appendSaid(sc *scope, step int, messages []Said, at time.Time, mode strictness) error {
+func (t *tx) appendSaid(sc *scope, step int, messages []UserMessage, at time.Time, mode strictness) error {
 	for i, said := range messages {
 		m := clean(turn.Message{ID: said.ID, Role: turn.RoleUser, Text: said.Text})
 		if m.ID == "" {
@@ -46,7 +46,7 @@ func unnamed(turnID string, step, i int, mode strictness) string {
 }
 
 // untaken returns the IDs of the messages that the session has not had.
-func (q querier) untaken(session int64, messages []Said) (ids []string, err error) {
+func (q querier) untaken(session int64, messages []UserMessage) (ids []string, err error) {
 	for _, m := range messages {
 		had, err := q.had(session, CleanText(m.ID))
 		if err != nil {
@@ -60,7 +60,7 @@ func (q querier) untaken(session int64, messages []Said) (ids []string, err erro
 }
 
 // saidText is what a message says. A turn goes on without text that is lost, and is told so.
-func (t *tx) saidText(said Said) (string, error) {
+func (t *tx) saidText(said UserMessage) (string, error) {
 	if said.Blob == "" {
 		return CleanText(said.Text), nil
 	}
@@ -79,7 +79,7 @@ func (t *tx) join(sc *scope, step int, m turn.Message, at time.Time) error {
 	if len(joined.Text) < len(m.Text) {
 		joined.TextBytes = int64(len(m.Text))
 	}
-	return t.emitData(sc, turn.Chunk{Kind: turn.ChunkMessageJoined, Step: step, At: at}, joined)
+	return t.emitData(sc, turn.Chunk{Kind: turn.ChunkMessageAdded, Step: step, At: at}, joined)
 }
 
 // shown is the text that the last attempt of the turn's last inference has shown, if that was never settled. It

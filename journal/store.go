@@ -20,10 +20,10 @@ type Store interface {
 	Changed(ctx context.Context, topics ...Topic) <-chan struct{}
 
 	// Waits returns a turn's requests in the order in which they were made.
-	Waits(ctx context.Context, turnID string) ([]WaitRecord, error)
+	Requests(ctx context.Context, turnID string) ([]RequestRecord, error)
 	// Waiting returns the open requests of turns that have not ended, the oldest first: those of a session, or of all if
 	// session is empty.
-	Waiting(ctx context.Context, session string, limit int) ([]WaitRecord, error)
+	PendingRequests(ctx context.Context, session string, limit int) ([]RequestRecord, error)
 
 	// Fork makes a session that shares the messages 1..At of another one, by hash: nothing is copied, and the other one
 	// does not change. ErrNotFound, ErrExists, ErrForkPoint.
@@ -34,16 +34,16 @@ type Store interface {
 
 	// Accept records the operator's approval of quarantined tools as they are now: of those that are named, or of all of
 	// the server if none is. It returns them. ErrNotFound for a server that has published nothing, and for names of tools
-	// that are not quarantined; ErrConflict if a tool is not the one that the operator saw (AcceptInput.Hashes). After an
+	// that are not quarantined; ErrConflict if a tool is not the one that the operator saw (ApproveToolsInput.Hashes). After an
 	// error none is approved.
-	Accept(ctx context.Context, in AcceptInput) ([]turn.Drift, error)
+	ApproveTools(ctx context.Context, in ApproveToolsInput) ([]turn.QuarantinedTool, error)
 
 	Session(ctx context.Context, id string) (SessionRecord, error)
 	// Sessions returns the latest limit sessions, the most recently active first.
 	Sessions(ctx context.Context, limit int) ([]SessionRecord, error)
 	// SessionsOf and WaitingOf are Sessions, and Waiting of all sessions, of one tenant only.
 	SessionsOf(ctx context.Context, tenant string, limit int) ([]SessionRecord, error)
-	WaitingOf(ctx context.Context, tenant string, limit int) ([]WaitRecord, error)
+	PendingRequestsOf(ctx context.Context, tenant string, limit int) ([]RequestRecord, error)
 	// Turns returns the session's turns in the order in which they began.
 	Turns(ctx context.Context, session string) ([]TurnRecord, error)
 	// TurnsAfter returns at most limit turns of the session that began after the named one, or from the first if after is

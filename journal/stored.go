@@ -33,14 +33,14 @@ func restoreCalls(list []StoredCall, blob func(hash string) ([]byte, error)) ([]
 // storedAnswer is an answer as stores and exports keep it: without Raw, which is a blob, and without the text if
 // the transcript's message has the same.
 type storedAnswer struct {
-	turn.Answer
+	turn.Completion
 	SameText bool `json:"same_text,omitempty"`
 }
 
 // storeAnswer encodes an answer for storage beside the message that was appended for it. Raw is left to the caller.
-func storeAnswer(a turn.Answer, messageText string) json.RawMessage {
+func storeAnswer(a turn.Completion, messageText string) json.RawMessage {
 	a.Raw = nil
-	s := storedAnswer{Answer: a, SameText: a.Text == messageText}
+	s := storedAnswer{Completion: a, SameText: a.Text == messageText}
 	if s.SameText {
 		s.Text = ""
 	}
@@ -48,19 +48,19 @@ func storeAnswer(a turn.Answer, messageText string) json.RawMessage {
 }
 
 // restoreAnswer decodes what storeAnswer has made.
-func restoreAnswer(b []byte, messageText string) (turn.Answer, error) {
+func restoreAnswer(b []byte, messageText string) (turn.Completion, error) {
 	var s storedAnswer
 	if err := json.Unmarshal(b, &s); err != nil {
-		return turn.Answer{}, fmt.Errorf("reading a stored answer: %w", err)
+		return turn.Completion{}, fmt.Errorf("reading a stored answer: %w", err)
 	}
 	if s.SameText {
 		s.Text = messageText
 	}
-	return s.Answer, nil
+	return s.Completion, nil
 }
 
 // cleanAnswer is clean for a model's answer. Raw is bytes and stays as it is.
-func cleanAnswer(a turn.Answer) turn.Answer {
+func cleanAnswer(a turn.Completion) turn.Completion {
 	a.Text, a.Reasoning = CleanText(a.Text), CleanText(a.Reasoning)
 	a.FinishReason, a.Model = CleanText(a.FinishReason), CleanText(a.Model)
 	calls := a.ToolCalls

@@ -93,22 +93,22 @@ func (b *bound) SessionsOf(ctx context.Context, tenant string, limit int) ([]Ses
 }
 
 // Waiting implements Store.
-func (b *bound) Waiting(ctx context.Context, session string, limit int) ([]WaitRecord, error) {
+func (b *bound) PendingRequests(ctx context.Context, session string, limit int) ([]RequestRecord, error) {
 	if session == "" {
-		return b.Store.WaitingOf(ctx, b.tenant, limit)
+		return b.Store.PendingRequestsOf(ctx, b.tenant, limit)
 	}
 	if err := b.session(ctx, session); err != nil {
 		return nil, ignoreNotFound(err)
 	}
-	return b.Store.Waiting(ctx, session, limit)
+	return b.Store.PendingRequests(ctx, session, limit)
 }
 
 // WaitingOf implements Store.
-func (b *bound) WaitingOf(ctx context.Context, tenant string, limit int) ([]WaitRecord, error) {
+func (b *bound) PendingRequestsOf(ctx context.Context, tenant string, limit int) ([]RequestRecord, error) {
 	if tenant != b.tenant {
 		return nil, nil
 	}
-	return b.Waiting(ctx, "", limit)
+	return b.PendingRequests(ctx, "", limit)
 }
 
 // Turn implements Journal.
@@ -175,19 +175,19 @@ func (b *bound) Delivered(ctx context.Context, session, messageID string) (TurnR
 }
 
 // Rules implements Journal.
-func (b *bound) Rules(ctx context.Context, session string) ([]turn.SessionRule, error) {
+func (b *bound) Grants(ctx context.Context, session string) ([]turn.Grant, error) {
 	if err := b.session(ctx, session); err != nil {
 		return nil, err
 	}
-	return b.Store.Rules(ctx, session)
+	return b.Store.Grants(ctx, session)
 }
 
 // Tainted implements Journal.
-func (b *bound) Tainted(ctx context.Context, session string) (*Mark, error) {
+func (b *bound) Taint(ctx context.Context, session string) (*TaintSource, error) {
 	if err := b.session(ctx, session); err != nil {
 		return nil, ignoreNotFound(err)
 	}
-	return b.Store.Tainted(ctx, session)
+	return b.Store.Taint(ctx, session)
 }
 
 // Artifact implements Journal.
@@ -207,11 +207,11 @@ func (b *bound) Chunks(ctx context.Context, turnID string, after int64, limit in
 }
 
 // Waits implements Store.
-func (b *bound) Waits(ctx context.Context, turnID string) ([]WaitRecord, error) {
+func (b *bound) Requests(ctx context.Context, turnID string) ([]RequestRecord, error) {
 	if err := b.turn(ctx, turnID); err != nil {
 		return nil, err
 	}
-	return b.Store.Waits(ctx, turnID)
+	return b.Store.Requests(ctx, turnID)
 }
 
 // Inferences implements Store.

@@ -97,9 +97,9 @@ func (t *turnClient) answerTo(ctx context.Context, names []string, text string, 
 	switch {
 	case text == "" && !f.says():
 		said, err = t.interview(ctx, w)
-	case w.Kind == turn.WaitQuestion && f.says():
+	case w.Kind == turn.RequestQuestion && f.says():
 		return usage("%s is a question of the model, which takes a text: `starter answer %s %s \"...\"`", w.ID, quoted(w.Session), w.ID)
-	case w.Kind == turn.WaitQuestion:
+	case w.Kind == turn.RequestQuestion:
 		err = t.patiently(func() error { return t.answer(ctx, w, text) })
 	default:
 		said, err = t.replyWith(ctx, w, text, f)
@@ -112,26 +112,26 @@ func (t *turnClient) answerTo(ctx context.Context, names []string, text string, 
 }
 
 // replyWith answers a tool's server as the command line says.
-func (t *turnClient) replyWith(ctx context.Context, w journal.WaitRecord, text string, f answerFlags) (string, error) {
-	r, err := f.reply(form.InquiryOf(w.Wait), text)
+func (t *turnClient) replyWith(ctx context.Context, w journal.RequestRecord, text string, f answerFlags) (string, error) {
+	r, err := f.reply(form.InquiryOf(w.Request), text)
 	if err != nil {
 		return "", usage("nothing was answered: %w; `starter approve %s` shows what is asked", err, quoted(w.Session))
 	}
 	return form.Acted(r), t.patiently(func() error { return t.reply(ctx, w, r) })
 }
 
-func (f answerFlags) reply(q turn.Inquiry, text string) (turn.Reply, error) {
+func (f answerFlags) reply(q turn.Elicitation, text string) (turn.ElicitationResponse, error) {
 	switch {
 	case f.decline:
-		return turn.Reply{Key: q.Key, Action: turn.ReplyDecline}, nil
+		return turn.ElicitationResponse{Key: q.Key, Action: turn.ElicitationDecline}, nil
 	case f.cancel:
-		return turn.Reply{Key: q.Key, Action: turn.ReplyCancel}, nil
+		return turn.ElicitationResponse{Key: q.Key, Action: turn.ElicitationCancel}, nil
 	}
 	var fields []form.Pair
 	for _, s := range f.fields {
 		p, err := form.PairOf(s)
 		if err != nil {
-			return turn.Reply{}, err
+			return turn.ElicitationResponse{}, err
 		}
 		fields = append(fields, p)
 	}
@@ -139,13 +139,13 @@ func (f answerFlags) reply(q turn.Inquiry, text string) (turn.Reply, error) {
 }
 
 // interview asks the person at the terminal.
-func (t *turnClient) interview(ctx context.Context, w journal.WaitRecord) (string, error) {
+func (t *turnClient) interview(ctx context.Context, w journal.RequestRecord) (string, error) {
 	a := t.app
 	wide := layoutOf(a.err)
 	wide.asked = true
 	forgetTyped(a.in)
 	a.note("%s", wide.describe(w))
-	if w.Kind == turn.WaitQuestion {
+	if w.Kind == turn.RequestQuestion {
 		text, err := a.line(ctx, "your answer: ")
 		if err == nil && strings.TrimSpace(text) == "" {
 			err = usage("nothing was answered: the question stays open")
@@ -163,15 +163,15 @@ func (t *turnClient) interview(ctx context.Context, w journal.WaitRecord) (strin
 }
 
 // fieldByField asks for what a tool's server wants to know.
-func (a *app) fieldByField(ctx context.Context, w journal.WaitRecord) (turn.Reply, error) {
-	i, _ := form.NewInterview(form.InquiryOf(w.Wait)) // the description has said what is wrong with it
+func (a *app) fieldByField(ctx context.Context, w journal.RequestRecord) (turn.ElicitationResponse, error) {
+	i, _ := form.NewInterview(form.InquiryOf(w.Request)) // the description has said what is wrong with it
 	for {
 		if more := i.Lines(); len(more) > 0 {
 			a.note("%s", layoutOf(a.err).barred(strings.Join(more, "\n")))
 		}
 		text, err := a.line(ctx, i.Prompt()+": ")
 		if err != nil {
-			return turn.Reply{}, fmt.Errorf("reading the answer: %w", err)
+			return turn.ElicitationResponse{}, fmt.Errorf("reading the answer: %w", err)
 		}
 		if err := i.Take(text); err != nil {
 			a.note("%v", err)
@@ -190,17 +190,17 @@ func (a *app) completeQuestions(cmd *cobra.Command, args []string, _ string) ([]
 		if len(args) > 0 {
 			session = args[0]
 		}
-		waits, _ := store.Waiting(cmd.Context(), session, offered)
-		for _, w := range waits {
+		requests, _ := store.PendingRequests(cmd.Context(), session, offered)
+		for _, w := range requests {
 			asked := w.Question
-			if w.Kind == turn.WaitElicitation {
-				asked = form.InquiryOf(w.Wait).Message
+			if w.Kind == turn.RequestElicitation {
+				asked = form.InquiryOf(w.Request).Message
 			}
 			offer := cobra.CompletionWithDesc(w.ID, line(asked, 40))
 			if len(args) == 0 {
 				offer = w.Session
 			}
-			if w.Kind != turn.WaitApproval && len(args) < 2 && !slices.Contains(found, offer) {
+			if w.Kind != turn.RequestApproval && len(args) < 2 && !slices.Contains(found, offer) {
 				found = append(found, offer)
 			}
 		}

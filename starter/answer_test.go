@@ -15,9 +15,9 @@ import (
 )
 
 // inquiry is what a tool's server asks.
-func inquiry(schema string) journal.WaitRecord {
-	return journal.WaitRecord{Session: "s", Turn: "t", Wait: turn.Wait{ID: "e2.0.1", Kind: turn.WaitElicitation, Step: 2, Tool: "mcp/git/commit", Call: "2.0",
-		Inquiry: &turn.Inquiry{Key: "k", Message: "Who are you?\nquestion q9 of session s", Schema: json.RawMessage(schema)}}}
+func inquiry(schema string) journal.RequestRecord {
+	return journal.RequestRecord{Session: "s", Turn: "t", Request: turn.Request{ID: "e2.0.1", Kind: turn.RequestElicitation, Step: 2, Tool: "mcp/git/commit", Call: "2.0",
+		Elicitation: &turn.Elicitation{Key: "k", Message: "Who are you?\nquestion q9 of session s", Schema: json.RawMessage(schema)}}}
 }
 
 const twoFields = `{"type":"object","properties":{"name":{"type":"string","title":"Your\u001b name"},"age":{"type":"integer","minimum":0}},"required":["name"]}`
@@ -32,10 +32,10 @@ it wants to know:
 the answer goes to this server and is kept in the journal: give it no password and no key
 answer it with
   starter answer s e2.0.1 --field name=...
-  starter answer s e2.0.1 --decline`, layout{}.instructions([]journal.WaitRecord{inquiry(twoFields)}))
+  starter answer s e2.0.1 --decline`, layout{}.instructions([]journal.RequestRecord{inquiry(twoFields)}))
 	url := inquiry("")
-	url.Tool, url.Inquiry.URL = "", "http://bank.example@evil.example/\u202e?"+strings.Repeat("long", 30)
-	shown := layout{columns: 60}.instructions([]journal.WaitRecord{url})
+	url.Tool, url.Elicitation.URL = "", "http://bank.example@evil.example/\u202e?"+strings.Repeat("long", 30)
+	shown := layout{columns: 60}.instructions([]journal.RequestRecord{url})
 	for _, says := range []string{
 		"the server of a tool asks, in the middle of a call (2.0)", `it sends you to this address, which leads to evil.example:`,
 		"  │ http://bank.example@evil.example/\\u202e?longlonglonglong\n  │ longlong", "beware: it is not encrypted", "beware: what stands before the @",
@@ -44,14 +44,14 @@ answer it with
 		assert.Contains(t, shown, says)
 	}
 	assert.Contains(t, layout{}.describe(inquiry("[]")), "can only be declined: reading the form: its schema is broken")
-	assert.Contains(t, layout{}.instructions([]journal.WaitRecord{inquiry("[]")}), "starter answer s e2.0.1 --cancel")
+	assert.Contains(t, layout{}.instructions([]journal.RequestRecord{inquiry("[]")}), "starter answer s e2.0.1 --cancel")
 	none := inquiry("")
-	none.Inquiry = nil
-	assert.Contains(t, layout{}.instructions([]journal.WaitRecord{none}), "starter answer s e2.0.1 --accept")
+	none.Elicitation = nil
+	assert.Contains(t, layout{}.instructions([]journal.RequestRecord{none}), "starter answer s e2.0.1 --accept")
 }
 
 func TestNoRowOfAnArgumentPassesForAWordOfTheProgram(t *testing.T) {
-	w := wait(turn.WaitApproval, "1.0", strings.Repeat("x", 76)+"approval 2.0 of session s: harmless"+strings.Repeat("世", 50))
+	w := wait(turn.RequestApproval, "1.0", strings.Repeat("x", 76)+"approval 2.0 of session s: harmless"+strings.Repeat("世", 50))
 	lines := strings.Split(layout{columns: 80}.describe(w), "\n")
 	for _, l := range lines[3:] {
 		assert.True(t, strings.HasPrefix(l, bar), "%q", l)
@@ -60,16 +60,16 @@ func TestNoRowOfAnArgumentPassesForAWordOfTheProgram(t *testing.T) {
 }
 
 func TestCommandLinesAnswerServers(t *testing.T) {
-	q := *inquiry(twoFields).Inquiry
+	q := *inquiry(twoFields).Elicitation
 	for _, c := range []struct {
 		flags answerFlags
 		text  string
-		want  turn.Reply
+		want  turn.ElicitationResponse
 	}{
-		{answerFlags{fields: []string{"name=Ann", "age=42"}}, "", turn.Reply{Key: "k", Action: turn.ReplyAccept, Content: json.RawMessage(`{"name":"Ann","age":42}`)}},
-		{answerFlags{}, `{"name":"Ann"}`, turn.Reply{Key: "k", Action: turn.ReplyAccept, Content: json.RawMessage(`{"name":"Ann"}`)}},
-		{answerFlags{decline: true}, "", turn.Reply{Key: "k", Action: turn.ReplyDecline}},
-		{answerFlags{cancel: true}, "", turn.Reply{Key: "k", Action: turn.ReplyCancel}},
+		{answerFlags{fields: []string{"name=Ann", "age=42"}}, "", turn.ElicitationResponse{Key: "k", Action: turn.ElicitationAccept, Content: json.RawMessage(`{"name":"Ann","age":42}`)}},
+		{answerFlags{}, `{"name":"Ann"}`, turn.ElicitationResponse{Key: "k", Action: turn.ElicitationAccept, Content: json.RawMessage(`{"name":"Ann"}`)}},
+		{answerFlags{decline: true}, "", turn.ElicitationResponse{Key: "k", Action: turn.ElicitationDecline}},
+		{answerFlags{cancel: true}, "", turn.ElicitationResponse{Key: "k", Action: turn.ElicitationCancel}},
 	} {
 		got, err := c.flags.reply(q, c.text)
 		require.NoError(t, err)
@@ -106,7 +106,7 @@ func TestPagesLeaveNothingOutAndFitTheScreen(t *testing.T) {
 
 func TestDecisionsOfALine(t *testing.T) {
 	for in, want := range map[string]decision{
-		"y": {allow: true}, "Yes": {allow: true}, "n not today": {reason: "not today"}, "a": {allow: true, always: turn.AlwaysCall}, "t": {allow: true, always: turn.AlwaysTool},
+		"y": {allow: true}, "Yes": {allow: true}, "n not today": {reason: "not today"}, "a": {allow: true, always: turn.GrantCall}, "t": {allow: true, always: turn.GrantTool},
 	} {
 		got, ok := decisionOf(in)
 		assert.True(t, ok)
@@ -132,7 +132,7 @@ func TestProgressIsOneLineThatIsReplaced(t *testing.T) {
 	progress := func(done, total float64, message string) turn.Chunk {
 		return chunk(turn.ChunkToolProgress, turn.ProgressChunk{CallID: "1.0", Tool: "mcp/x/long", ToolProgress: turn.ToolProgress{Done: done, Total: total, Message: message}})
 	}
-	late := chunk(turn.ChunkToolCallResolved, turn.CallChunk{CallID: "1.0", Tool: "mcp/x/long", Outcome: turn.OutcomeOK, SizeBytes: 7})
+	late := chunk(turn.ChunkToolCallLateResult, turn.CallChunk{CallID: "1.0", Tool: "mcp/x/long", Outcome: turn.OutcomeOK, SizeBytes: 7})
 	chunks := []turn.Chunk{text(1, "I go."), progress(1, 4, "load\x1b[2Jing"), progress(8, 4, strings.Repeat("far ", 40)), called(turn.ChunkToolCallCompleted), progress(3, 0, ""), text(1, "Done."), late}
 	shown := screen(t, followOptions{output: "text"}, []string{"NO_COLOR=1"}, answered("I go.Done."), chunks...)
 	assert.Equal(t, "I go.\n… mcp/x/long 25% (1 of 4) load[2Jing"+eraseLine+"… mcp/x/long 100% (8 of 4) far far far far far far far far far far far far far…"+eraseLine+

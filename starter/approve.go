@@ -53,7 +53,7 @@ terminal to show it on, allowing a call takes --hash or -y.`,
 	flags.BoolVarP(&f.yes, "yes", "y", false, "allow without showing the call or asking for confirmation")
 	flags.BoolVar(&f.asJSON, "json", false, "list as JSON, nothing cut")
 	flags.IntVarP(&f.limit, "limit", "n", 50, "waits to list")
-	complete(cmd, "always", string(turn.AlwaysCall), string(turn.AlwaysTool))
+	complete(cmd, "always", string(turn.GrantCall), string(turn.GrantTool))
 	return cmd
 }
 
@@ -64,7 +64,7 @@ func (f approveFlags) decides(a *app) bool {
 
 func (f approveFlags) check(args []string) error {
 	switch {
-	case f.always != "" && f.always != string(turn.AlwaysCall) && f.always != string(turn.AlwaysTool):
+	case f.always != "" && f.always != string(turn.GrantCall) && f.always != string(turn.GrantTool):
 		return usage("--always is %q: use call (this tool with exactly these arguments) or tool", f.always)
 	case f.always != "" && f.deny:
 		return usage("--always goes with allowing: leave out --deny; to deny a tool for good, put it into policy.deny of agent.toml")
@@ -99,16 +99,16 @@ func (a *app) listWaits(ctx context.Context, args []string, f approveFlags) erro
 			return err
 		}
 	}
-	waits, err := store.Waiting(ctx, session, f.limit)
-	if len(waits) == f.limit {
+	requests, err := store.PendingRequests(ctx, session, f.limit)
+	if len(requests) == f.limit {
 		defer a.note("there may be more: list them with --limit %d", 10*f.limit)
 	}
 	switch {
 	case err != nil:
 		return err
 	case f.asJSON:
-		return writeJSON(a.out, append([]journal.WaitRecord{}, waits...))
-	case len(waits) == 0:
+		return writeJSON(a.out, append([]journal.RequestRecord{}, requests...))
+	case len(requests) == 0:
 		a.note("nothing waits for a person")
 		return nil
 	}
@@ -116,20 +116,20 @@ func (a *app) listWaits(ctx context.Context, args []string, f approveFlags) erro
 	if l.held, err = heldBack(ctx, store); err != nil {
 		return err
 	}
-	fmt.Fprintln(a.out, printable(l.instructions(waits)))
+	fmt.Fprintln(a.out, printable(l.instructions(requests)))
 	return nil
 }
 
 // approve decides about the named calls, or all that wait.
 func (t *turnClient) approve(ctx context.Context, args []string, f approveFlags) error {
-	waits, err := t.approvals(ctx, args[0], args[1:], f)
+	requests, err := t.approvals(ctx, args[0], args[1:], f)
 	if err != nil {
 		return err
 	}
-	d := decision{allow: !f.deny, reason: f.reason, always: turn.Scope(f.always)}
-	for _, w := range waits {
-		if d.always != "" && !w.Spares(d.always) {
-			return usage("nothing was decided: %s", w.Unspared())
+	d := decision{allow: !f.deny, reason: f.reason, always: turn.GrantScope(f.always)}
+	for _, w := range requests {
+		if d.always != "" && !w.Grants(d.always) {
+			return usage("nothing was decided: %s", w.WhyNoGrant())
 		}
 		if err := shownWhole(w); err != nil && d.allow {
 			return fmt.Errorf("nothing was decided: %w", err)
@@ -143,7 +143,7 @@ func (t *turnClient) approve(ctx context.Context, args []string, f approveFlags)
 	if err != nil {
 		return err
 	}
-	for _, w := range waits {
+	for _, w := range requests {
 		agreed, err := t.confirmed(ctx, w, f, held)
 		if err != nil {
 			return err
@@ -176,7 +176,7 @@ func (t *turnClient) approve(ctx context.Context, args []string, f approveFlags)
 func (a *app) onTerminal() bool { return isTerminal(a.in) && isTerminal(a.err) }
 
 // confirmed shows the whole call on a terminal and asks whether it is meant. Without a terminal, --hash names what was seen.
-func (t *turnClient) confirmed(ctx context.Context, w journal.WaitRecord, f approveFlags, held map[string]string) (bool, error) {
+func (t *turnClient) confirmed(ctx context.Context, w journal.RequestRecord, f approveFlags, held map[string]string) (bool, error) {
 	a := t.app
 	if f.yes || f.deny || !a.onTerminal() {
 		return true, nil

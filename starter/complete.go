@@ -43,13 +43,13 @@ func (a *app) completeWaits(cmd *cobra.Command, args []string, _ string) ([]cobr
 		if len(args) > 0 {
 			session = args[0]
 		}
-		waits, _ := store.Waiting(cmd.Context(), session, offered)
-		for _, w := range waits {
+		requests, _ := store.PendingRequests(cmd.Context(), session, offered)
+		for _, w := range requests {
 			offer := cobra.CompletionWithDesc(w.ID, line(w.Tool, 40))
 			if len(args) == 0 {
 				offer = w.Session
 			}
-			if w.Kind == turn.WaitApproval && !slices.Contains(found, offer) && !slices.Contains(args, w.ID) {
+			if w.Kind == turn.RequestApproval && !slices.Contains(found, offer) && !slices.Contains(args, w.ID) {
 				found = append(found, offer)
 			}
 		}

@@ -30,7 +30,7 @@ func layoutOf(w any) layout {
 
 // describe tells a person exactly what is asked. What models and servers have written stands behind a bar, so that it
 // cannot pass for a word of this program.
-func (l layout) describe(w journal.WaitRecord) string {
+func (l layout) describe(w journal.RequestRecord) string {
 	var b strings.Builder
 	b.WriteString(asks(w))
 	if !w.ExpiresAt.IsZero() {
@@ -43,9 +43,9 @@ func (l layout) describe(w journal.WaitRecord) string {
 		b.WriteString("\n" + beware(w, server))
 	}
 	switch {
-	case w.Kind == turn.WaitQuestion:
+	case w.Kind == turn.RequestQuestion:
 		b.WriteString("\n" + l.barred(w.Question))
-	case w.Kind == turn.WaitElicitation:
+	case w.Kind == turn.RequestElicitation:
 		b.WriteString("\n" + l.inquiry(w))
 	default:
 		fmt.Fprintf(&b, "\nwith these arguments (%s):\n%s", shortHash(w.ArgumentsHash), l.barred(w.Arguments))
@@ -61,7 +61,7 @@ func heldBack(ctx context.Context, store journal.Journal) (map[string]string, er
 	catalogues, err := store.Catalogues(ctx)
 	held := map[string]string{}
 	for _, c := range catalogues {
-		for _, h := range c.Held {
+		for _, h := range c.Quarantined {
 			held[h.Now.ID] = c.Server
 		}
 	}
@@ -69,25 +69,25 @@ func heldBack(ctx context.Context, store journal.Journal) (map[string]string, er
 }
 
 // beware says that what waits is decided in vain: its tool has changed since the turn was given it.
-func beware(w journal.WaitRecord, server string) string {
+func beware(w journal.RequestRecord, server string) string {
 	return fmt.Sprintf("beware: %s has changed and is held back now: this call ends in tool_drift, whatever you say, unless the tool changes back; `starter tools diff %s` shows how",
 		terminal.Visible(w.Tool), server)
 }
 
 // asks says on a line who asks for what.
-func asks(w journal.WaitRecord) string {
+func asks(w journal.RequestRecord) string {
 	session, id := terminal.Visible(w.Session), terminal.Visible(w.ID)
 	switch {
-	case w.Kind == turn.WaitQuestion:
+	case w.Kind == turn.RequestQuestion:
 		return fmt.Sprintf("question %s of session %s", id, session)
-	case w.Kind == turn.WaitElicitation:
-		return fmt.Sprintf("question %s of session %s: %s asks, in the middle of a call%s", id, session, form.Asker(w.Wait), middle(w.Wait))
+	case w.Kind == turn.RequestElicitation:
+		return fmt.Sprintf("question %s of session %s: %s asks, in the middle of a call%s", id, session, form.Asker(w.Request), middle(w.Request))
 	}
 	return fmt.Sprintf("approval %s of session %s: %s is to run · risk %s", id, session, terminal.Visible(w.Tool), terminal.Visible(string(w.Risk)))
 }
 
 // middle is the call that an elicitation has interrupted.
-func middle(w turn.Wait) string {
+func middle(w turn.Request) string {
 	out := ""
 	if w.Tool != "" {
 		out = " of " + line(terminal.Visible(w.Tool), 120)
@@ -99,8 +99,8 @@ func middle(w turn.Wait) string {
 }
 
 // inquiry is what a tool's server asks: its words, then where it sends the person or what it wants to know.
-func (l layout) inquiry(w journal.WaitRecord) string {
-	q := form.InquiryOf(w.Wait)
+func (l layout) inquiry(w journal.RequestRecord) string {
+	q := form.InquiryOf(w.Request)
 	said := l.barred(q.Message)
 	if q.URL != "" {
 		return said + "\n" + l.address(w, q.URL)
@@ -116,7 +116,7 @@ func (l layout) inquiry(w journal.WaitRecord) string {
 }
 
 // address shows where a server sends a person. The link is whole, and nothing opens it.
-func (l layout) address(w journal.WaitRecord, raw string) string {
+func (l layout) address(w journal.RequestRecord, raw string) string {
 	a := form.AddressOf(raw)
 	to := "it sends you to this address"
 	if a.Host != "" {
@@ -126,7 +126,7 @@ func (l layout) address(w journal.WaitRecord, raw string) string {
 	for _, warning := range a.Warnings {
 		out += "\nbeware: " + warning
 	}
-	return out + "\nopen it only if you trust " + form.Asker(w.Wait) + " and expect this; what you enter there is between you and that page"
+	return out + "\nopen it only if you trust " + form.Asker(w.Request) + " and expect this; what you enter there is between you and that page"
 }
 
 // barred shows a text exactly and all of it, each line behind a bar.
@@ -145,9 +145,9 @@ func (l layout) within(columns int) int {
 }
 
 // instructions are descriptions with the commands that decide.
-func (l layout) instructions(waits []journal.WaitRecord) string {
+func (l layout) instructions(requests []journal.RequestRecord) string {
 	var b strings.Builder
-	for _, w := range waits {
+	for _, w := range requests {
 		b.WriteString(l.describe(w))
 		b.WriteString(commands(w))
 	}
@@ -155,12 +155,12 @@ func (l layout) instructions(waits []journal.WaitRecord) string {
 }
 
 // commands are what a person can type about a wait.
-func commands(w journal.WaitRecord) string {
+func commands(w journal.RequestRecord) string {
 	s := quoted(w.Session)
 	switch w.Kind {
-	case turn.WaitQuestion:
+	case turn.RequestQuestion:
 		return fmt.Sprintf("\nanswer it with\n  starter answer %s %s \"...\"\n", s, w.ID)
-	case turn.WaitElicitation:
+	case turn.RequestElicitation:
 		answer := fmt.Sprintf("starter answer %s %s", s, w.ID)
 		return fmt.Sprintf("\nanswer it with\n  %s %s\n  %s --decline\n", answer, example(w), answer)
 	}
@@ -172,8 +172,8 @@ func commands(w journal.WaitRecord) string {
 }
 
 // example is what answers an elicitation, with an ellipsis for each value.
-func example(w journal.WaitRecord) string {
-	q := form.InquiryOf(w.Wait)
+func example(w journal.RequestRecord) string {
+	q := form.InquiryOf(w.Request)
 	if q.URL != "" {
 		return "--accept"
 	}

@@ -129,7 +129,7 @@ func (a *app) checkTools(ctx context.Context, cfg config.Config) (string, error)
 	}
 	held := 0
 	for _, c := range published {
-		held += len(c.Held)
+		held += len(c.Quarantined)
 	}
 	if held > 0 {
 		found += fmt.Sprintf(", %s held back (see `starter tools diff`)", plural(held, "tool"))

@@ -48,7 +48,7 @@ func FuzzView(f *testing.F) {
 // chunksOf cuts s into chunks as the script says: a byte is a kind, a step and how many characters to take.
 func chunksOf(s string, script []byte) []turn.Chunk {
 	kinds := []turn.ChunkKind{turn.ChunkTextDelta, turn.ChunkTextDelta, turn.ChunkAttemptRestarted, turn.ChunkToolCallStarted, turn.ChunkToolCallCompleted, turn.ChunkError, turn.ChunkReasoningDelta, "news"}
-	others := map[turn.ChunkKind]turn.ChunkKind{"news": turn.ChunkToolProgress, turn.ChunkReasoningDelta: turn.ChunkQuestionAsked, turn.ChunkToolCallStarted: turn.ChunkToolCallResolved}
+	others := map[turn.ChunkKind]turn.ChunkKind{"news": turn.ChunkToolProgress, turn.ChunkReasoningDelta: turn.ChunkQuestionAsked, turn.ChunkToolCallStarted: turn.ChunkToolCallLateResult}
 	rest, step := []rune(s), 1
 	var chunks []turn.Chunk
 	for _, b := range script {
@@ -57,7 +57,7 @@ func chunksOf(s string, script []byte) []turn.Chunk {
 		c := turn.Chunk{Turn: "t", Kind: kinds[b%8], Step: step, Text: string(rest[:n])}
 		if other, ok := others[c.Kind]; ok && b>>7 == 1 {
 			c.Kind = other
-			c.Data, _ = json.Marshal(map[string]any{"id": "e1.0.1", "kind": turn.WaitElicitation, "call_id": "1.0", "tool": s, "message": s, "done": len(s), "inquiry": turn.Inquiry{Message: s}})
+			c.Data, _ = json.Marshal(map[string]any{"id": "e1.0.1", "kind": turn.RequestElicitation, "call_id": "1.0", "tool": s, "message": s, "done": len(s), "inquiry": turn.Elicitation{Message: s}})
 		}
 		if c.Kind == turn.ChunkToolCallStarted || c.Kind == turn.ChunkToolCallCompleted {
 			c.Data, _ = json.Marshal(turn.CallChunk{Tool: c.Text, Arguments: s, Outcome: turn.Outcome(s)}) // strings always marshal

@@ -18,7 +18,7 @@ type people struct {
 	here    bool            // somebody at this terminal can be asked
 	told    map[string]bool // waits that the turn's chunks have shown
 	said    map[string]bool // waits that were decided here; the journal may not know yet
-	current *journal.WaitRecord
+	current *journal.RequestRecord
 	pages   *pages          // what of an approval is still to be shown
 	asking  *form.Interview // of an elicitation
 	reading bool            // a line is being read
@@ -44,7 +44,7 @@ func (p *people) answered() <-chan error { return p.sent }
 
 // heard takes a chunk that may be about people.
 func (p *people) heard(ctx context.Context, c turn.Chunk) (bool, error) {
-	var about turn.PeopleChunk
+	var about turn.RequestChunk
 	switch c.Kind {
 	case turn.ChunkApprovalRequested, turn.ChunkQuestionAsked:
 		if decode(c, &about) {
@@ -67,14 +67,14 @@ func (p *people) look(ctx context.Context) (done bool, err error) {
 	if p.current != nil || f.s.ID == "" {
 		return false, nil
 	}
-	waits, err := f.client.Pending(ctx, client.PendingInput{Turn: f.s.ID})
-	if err != nil || len(waits) == 0 {
+	requests, err := f.client.Pending(ctx, client.PendingInput{Turn: f.s.ID})
+	if err != nil || len(requests) == 0 {
 		return false, nil // the journal tells of it again when it can
 	}
-	var open []journal.WaitRecord
-	for _, w := range waits {
+	var open []journal.RequestRecord
+	for _, w := range requests {
 		switch {
-		case p.said[w.ID], f.s.Merged && w.Kind == turn.WaitQuestion: // the message that was sent is its answer
+		case p.said[w.ID], f.s.Merged && w.Kind == turn.RequestQuestion: // the message that was sent is its answer
 		case !p.told[w.ID] && f.o.after < 0 && !f.s.Merged:
 			return false, nil // the chunk that tells of it is still to come
 		default:
@@ -92,7 +92,7 @@ func (p *people) look(ctx context.Context) (done bool, err error) {
 }
 
 // elsewhere says how others can decide, and ends the command unless it is to stay.
-func (p *people) elsewhere(ctx context.Context, open []journal.WaitRecord) (bool, error) {
+func (p *people) elsewhere(ctx context.Context, open []journal.RequestRecord) (bool, error) {
 	f := p.f
 	f.view.pause()
 	if f.o.stay && !f.o.noWait {
@@ -126,7 +126,7 @@ func (p *people) elsewhere(ctx context.Context, open []journal.WaitRecord) (bool
 }
 
 // ask puts one wait before the person at the terminal.
-func (p *people) ask(w journal.WaitRecord) {
+func (p *people) ask(w journal.RequestRecord) {
 	p.current, p.pages, p.asking = &w, nil, nil
 	p.f.view.pause()
 	a := p.f.app
@@ -134,11 +134,11 @@ func (p *people) ask(w journal.WaitRecord) {
 	wide := layoutOf(a.err)
 	wide.asked = true
 	switch w.Kind {
-	case turn.WaitApproval:
+	case turn.RequestApproval:
 		p.pages = a.pagesOf(wide.describe(w))
 		a.note("%s", p.pages.next())
-	case turn.WaitElicitation:
-		p.asking, _ = form.NewInterview(form.InquiryOf(w.Wait)) // the description says what is wrong with it
+	case turn.RequestElicitation:
+		p.asking, _ = form.NewInterview(form.InquiryOf(w.Request)) // the description says what is wrong with it
 		fallthrough
 	default:
 		a.note("%s", wide.describe(w))
@@ -157,7 +157,7 @@ func (p *people) prompt() {
 		prompt = p.asking.Prompt() + ": "
 	case p.pages != nil && p.pages.left() > 0:
 		prompt = p.pages.prompt()
-	case p.current.Kind == turn.WaitApproval:
+	case p.current.Kind == turn.RequestApproval:
 		prompt = decisionPrompt(*p.current)
 	}
 	io.WriteString(p.f.app.err, prompt)
@@ -194,12 +194,12 @@ func (p *people) typed(ctx context.Context, t typed) (bool, error) {
 }
 
 // meant is what a line asks to be done about a wait; nothing where it is not understood, or more has to be said.
-func (p *people) meant(w journal.WaitRecord, line string) (send func(context.Context) error, ok bool) {
+func (p *people) meant(w journal.RequestRecord, line string) (send func(context.Context) error, ok bool) {
 	bare := strings.TrimSpace(line)
 	switch {
 	case p.asking != nil:
 		return p.replied(w, line)
-	case w.Kind == turn.WaitQuestion:
+	case w.Kind == turn.RequestQuestion:
 		return func(ctx context.Context) error { return p.f.answer(ctx, w, bare) }, bare != ""
 	}
 	d, ok := decisionOf(bare)
@@ -211,23 +211,23 @@ func (p *people) meant(w journal.WaitRecord, line string) (send func(context.Con
 		p.f.app.note("%v", err)
 		return nil, false
 	}
-	if d.always != "" && !w.Spares(d.always) {
-		p.f.app.note("%s", w.Unspared())
+	if d.always != "" && !w.Grants(d.always) {
+		p.f.app.note("%s", w.WhyNoGrant())
 		return nil, false
 	}
 	return func(ctx context.Context) error { _, err := p.f.decide(ctx, w, d); return err }, ok
 }
 
 // decisionPrompt offers what would have an effect.
-func decisionPrompt(w journal.WaitRecord) string {
+func decisionPrompt(w journal.RequestRecord) string {
 	if shownWhole(w) != nil {
 		return "[n]o (and why): "
 	}
 	prompt := "[y]es, [n]o (and why)"
-	if w.Spares(turn.AlwaysCall) {
+	if w.Grants(turn.GrantCall) {
 		prompt += ", [a]lways this call"
 	}
-	if w.Spares(turn.AlwaysTool) {
+	if w.Grants(turn.GrantTool) {
 		prompt += ", always this [t]ool"
 	}
 	return prompt + ": "
@@ -242,9 +242,9 @@ func decisionOf(line string) (d decision, ok bool) {
 		d.allow = true
 	case "n", "no":
 	case "a", "always":
-		d.allow, d.always = true, turn.AlwaysCall
+		d.allow, d.always = true, turn.GrantCall
 	case "t", "tool":
-		d.allow, d.always = true, turn.AlwaysTool
+		d.allow, d.always = true, turn.GrantTool
 	default:
 		return d, false
 	}
@@ -252,7 +252,7 @@ func decisionOf(line string) (d decision, ok bool) {
 }
 
 // replied takes a line of what a tool's server wants to know.
-func (p *people) replied(w journal.WaitRecord, line string) (send func(context.Context) error, ok bool) {
+func (p *people) replied(w journal.RequestRecord, line string) (send func(context.Context) error, ok bool) {
 	if err := p.asking.Take(line); err != nil {
 		p.f.app.note("%v", err)
 	}

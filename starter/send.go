@@ -43,7 +43,7 @@ begins a turn of its own. The text is taken from the arguments, or from standard
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&m.After, "after", false, "for a turn of its own, when the one that runs is done")
+	flags.BoolVar(&m.Queue, "after", false, "for a turn of its own, when the one that runs is done")
 	flags.StringVar(&m.ID, "message-id", "", "the message's `ID`: sent twice, it is answered once")
 	flags.StringVarP(&output, "output", "o", "text", "text, json or none")
 	flags.BoolVarP(&quiet, "quiet", "q", false, "print the IDs alone")

@@ -83,10 +83,10 @@ type history struct {
 }
 
 type turnHistory struct {
-	Turn       journal.TurnRecord   `json:"turn"`
-	Inferences []journal.Inference  `json:"inferences"`
-	Calls      []journal.CallRecord `json:"calls"`
-	Waits      []journal.WaitRecord `json:"waits,omitempty"`
+	Turn       journal.TurnRecord      `json:"turn"`
+	Inferences []journal.Inference     `json:"inferences"`
+	Calls      []journal.CallRecord    `json:"calls"`
+	Waits      []journal.RequestRecord `json:"waits,omitempty"`
 }
 
 func readHistory(ctx context.Context, store journal.Store, id string) (history, error) {
@@ -107,7 +107,7 @@ func readHistory(ctx context.Context, store journal.Store, id string) (history, 
 		var ierr, cerr, werr error
 		th.Inferences, ierr = store.Inferences(ctx, t.ID)
 		th.Calls, cerr = store.Calls(ctx, t.ID)
-		th.Waits, werr = store.Waits(ctx, t.ID)
+		th.Waits, werr = store.Requests(ctx, t.ID)
 		if err := errors.Join(ierr, cerr, werr); err != nil {
 			return h, err
 		}
@@ -117,7 +117,7 @@ func readHistory(ctx context.Context, store journal.Store, id string) (history, 
 }
 
 func (h history) print(w io.Writer) {
-	fmt.Fprintf(w, "session %s · %d messages · head %s\n", line(h.Session.ID, 80), h.Session.Head.Seq, turn.Cut(h.Session.Head.Hash, 15))
+	fmt.Fprintf(w, "session %s · %d messages · head %s\n", line(h.Session.ID, 80), h.Session.Head.Seq, turn.Truncate(h.Session.Head.Hash, 15))
 	if s := h.Session; s.Parent != "" {
 		fmt.Fprintf(w, "\nmessages 1 to %d are those of %s\n", s.ForkSeq, line(s.Parent, 80))
 		for i, m := range h.Messages[:min(s.ForkSeq, int64(len(h.Messages)))] {
@@ -182,17 +182,17 @@ func printMessage(w io.Writer, seq int64, m turn.Message) {
 	}
 }
 
-func printWait(w io.Writer, p journal.WaitRecord) {
+func printWait(w io.Writer, p journal.RequestRecord) {
 	what := excerpt(p.Question, 80, 0)
 	switch {
-	case p.Kind == turn.WaitApproval:
+	case p.Kind == turn.RequestApproval:
 		what = line(p.Tool, 60) + " " + excerpt(p.Arguments, 80, p.ArgumentsBytes)
-	case p.Kind == turn.WaitElicitation:
-		what = form.Asker(p.Wait) + " asks: " + excerpt(form.InquiryOf(p.Wait).Message, 80, 0)
+	case p.Kind == turn.RequestElicitation:
+		what = form.Asker(p.Request) + " asks: " + excerpt(form.InquiryOf(p.Request).Message, 80, 0)
 	}
 	came := "waits for a person; `starter approve` says how to decide"
-	if p.Ruling != nil {
-		came = ruling(*p.Ruling)
+	if p.Decision != nil {
+		came = ruling(*p.Decision)
 	}
 	fmt.Fprintf(w, "  ? %s %s · %s\n", line(p.ID, 80), what, came)
 }

@@ -19,12 +19,12 @@ func TestListAndShowPrintNoEscapes(t *testing.T) {
 	const esc = "\x1b]0;x\a\u202e"
 	record := journal.TurnRecord{ID: esc, State: turn.StateCompleted, Reason: esc, Code: esc, Message: esc}
 	call := journal.CallRecord{Step: 1, Call: turn.ToolCall{ID: esc, Tool: esc}, Outcome: turn.OutcomeError, Code: esc}
-	wait := journal.WaitRecord{Session: esc, Wait: turn.Wait{ID: esc, Kind: turn.WaitApproval, Tool: esc, Risk: esc, Why: esc}}
+	request := journal.RequestRecord{Session: esc, Request: turn.Request{ID: esc, Kind: turn.RequestApproval, Tool: esc, Risk: esc, Why: esc}}
 	var b strings.Builder
 	turnHistory{
-		Turn: record, Calls: []journal.CallRecord{call}, Waits: []journal.WaitRecord{wait}, Inferences: []journal.Inference{{Key: journal.StepKey{Step: 1}, Model: esc}},
+		Turn: record, Calls: []journal.CallRecord{call}, Waits: []journal.RequestRecord{request}, Inferences: []journal.Inference{{Key: journal.StepKey{Step: 1}, Model: esc}},
 	}.print(&b, []turn.Message{{TurnID: esc, Role: turn.RoleUser, Text: esc}})
-	for _, shown := range []string{b.String(), ending(record), layout{}.describe(wait)} {
+	for _, shown := range []string{b.String(), ending(record), layout{}.describe(request)} {
 		assert.False(t, strings.ContainsFunc(shown, func(r rune) bool { return r != '\n' && unseen(r) }), "%q", shown)
 	}
 }
@@ -57,8 +57,8 @@ func TestNothingIsSaidToACallThatHasEnded(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.ClaimCall(t.Context(), journal.ClaimInput{Turn: "t", Step: 1, Call: call, Attempt: 1, At: time.Now()})
 	require.NoError(t, err)
-	held := turn.Wait{ID: "h1.0.1.1", Kind: turn.WaitElicitation, Step: 1, Call: "1.0", Inquiry: &turn.Inquiry{Key: "1", Message: "Sure?", Schema: []byte(`{"type":"object"}`)}}
-	_, err = s.Ask(t.Context(), journal.AskInput{Session: "s", Turn: "t", Waits: []turn.Wait{held}, At: time.Now()})
+	held := turn.Request{ID: "h1.0.1.1", Kind: turn.RequestElicitation, Step: 1, Call: "1.0", Elicitation: &turn.Elicitation{Key: "1", Message: "Sure?", Schema: []byte(`{"type":"object"}`)}}
+	_, err = s.Ask(t.Context(), journal.AskInput{Session: "s", Turn: "t", Requests: []turn.Request{held}, At: time.Now()})
 	require.NoError(t, err)
 	_, err = s.SettleCall(t.Context(), journal.SettleInput{Turn: "t", CallID: "1.0", Attempt: 1, Result: turn.ToolResult{Outcome: turn.OutcomeUnknown}, At: time.Now()})
 	require.NoError(t, err)

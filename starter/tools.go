@@ -61,13 +61,13 @@ The exit code is 0 where every server answered, and 1 where one did not.`,
 func holdBack(offered []turn.Catalogue, published map[string]turn.Catalogue) {
 	for i := range offered {
 		c := &offered[i]
-		for _, h := range published[c.Server].Held {
+		for _, h := range published[c.Server].Quarantined {
 			at := slices.IndexFunc(c.Tools, func(t turn.Descriptor) bool { return t.ID == h.Now.ID })
-			if at < 0 || h.Accepted != nil && h.Accepted.Hash == c.Tools[at].Hash {
+			if at < 0 || h.Approved != nil && h.Approved.Hash == c.Tools[at].Hash {
 				continue // it is gone, or is what was accepted again
 			}
 			h.Now = c.Tools[at]
-			c.Tools, c.Held = slices.Delete(c.Tools, at, at+1), append(c.Held, h)
+			c.Tools, c.Quarantined = slices.Delete(c.Tools, at, at+1), append(c.Quarantined, h)
 		}
 	}
 }
@@ -80,7 +80,7 @@ func (a *app) printTools(catalogues []turn.Catalogue) error {
 		for _, t := range c.Tools {
 			printTool(w, t, "offered")
 		}
-		for _, h := range c.Held {
+		for _, h := range c.Quarantined {
 			printTool(w, h.Now, "held back")
 		}
 	}
@@ -95,8 +95,8 @@ func (a *app) printTools(catalogues []turn.Catalogue) error {
 			a.note("%s: left out: %s", c.Server, d)
 		}
 		a.noteMisnamed(c.Server, c.Misnamed)
-		if len(c.Held) > 0 {
-			a.note("%s: %s held back, and offered to no turn: see `starter tools diff %s`", c.Server, ofIts(len(c.Held)), c.Server)
+		if len(c.Quarantined) > 0 {
+			a.note("%s: %s held back, and offered to no turn: see `starter tools diff %s`", c.Server, ofIts(len(c.Quarantined)), c.Server)
 		}
 	}
 	return nil
@@ -110,5 +110,5 @@ func (a *app) noteMisnamed(server string, tools []string) {
 }
 
 func printTool(w io.Writer, t turn.Descriptor, state string) {
-	fmt.Fprintf(w, "%s\t%s\t%s\t%t\t%s\t%s\n", line(t.ID, 60), t.Lane, t.Risk, t.Repeatable, state, line(t.Description, 60))
+	fmt.Fprintf(w, "%s\t%s\t%s\t%t\t%s\t%s\n", line(t.ID, 60), t.Activity, t.Risk, t.Repeatable, state, line(t.Description, 60))
 }

@@ -92,12 +92,12 @@ func (a *app) accept(ctx context.Context, store journal.Store, server string, to
 		a.note("nothing was accepted")
 		return nil
 	}
-	in := journal.AcceptInput{Server: server, Hashes: map[string]string{}, By: whoami(), At: time.Now()}
+	in := journal.ApproveToolsInput{Server: server, Hashes: map[string]string{}, By: whoami(), At: time.Now()}
 	for _, h := range chosen {
 		in.Tools = append(in.Tools, h.Tool)
 		in.Hashes[h.Tool] = h.Now.Hash
 	}
-	accepted, err := store.Accept(ctx, in)
+	accepted, err := store.ApproveTools(ctx, in)
 	if err != nil {
 		return acceptError(server, err)
 	}

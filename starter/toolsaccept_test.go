@@ -20,7 +20,7 @@ import (
 // publish puts tools of git into a journal, as a worker does.
 func publish(t *testing.T, store journal.Store, tools ...turn.Descriptor) {
 	t.Helper()
-	require.NoError(t, store.PublishCatalogue(t.Context(), turn.Catalogue{Server: "git", Hash: tools[0].Hash, Setup: "setup", Tools: tools}))
+	require.NoError(t, store.PublishCatalogue(t.Context(), turn.Catalogue{Server: "git", Hash: tools[0].Hash, ConfigHash: "setup", Tools: tools}))
 }
 
 // drifting is a folder whose journal has a changed tool and a new one.

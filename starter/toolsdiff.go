@@ -60,7 +60,7 @@ The exit code is 0 where nothing is held back and 1 where something is.`,
 type heldTool struct {
 	Server string `json:"server"`
 	Tool   string `json:"tool"`
-	turn.Drift
+	turn.QuarantinedTool
 	// Diff goes from what was accepted to what is there now, as a unified diff without escape sequences.
 	Diff string `json:"diff"`
 }
@@ -77,8 +77,8 @@ func heldTools(ctx context.Context, store journal.Store, servers []string) ([]he
 		if len(servers) > 0 && c.Server != servers[0] {
 			continue
 		}
-		for _, d := range c.Held {
-			held = append(held, heldTool{Server: c.Server, Tool: d.Now.ID, Drift: d, Diff: changes(d)})
+		for _, d := range c.Quarantined {
+			held = append(held, heldTool{Server: c.Server, Tool: d.Now.ID, QuarantinedTool: d, Diff: changes(d)})
 		}
 	}
 	if len(servers) > 0 && !slices.Contains(known, servers[0]) {
@@ -130,8 +130,8 @@ func acceptCommands(held []heldTool, more string) string {
 // show says what has become of a tool.
 func (h heldTool) show(color bool) string {
 	head := fmt.Sprintf("%s is new (%s)", line(terminal.Visible(h.Tool), 120), shortHash(h.Now.Hash))
-	if h.Accepted != nil {
-		head = fmt.Sprintf("%s has changed (%s, accepted was %s)", line(terminal.Visible(h.Tool), 120), shortHash(h.Now.Hash), shortHash(h.Accepted.Hash))
+	if h.Approved != nil {
+		head = fmt.Sprintf("%s has changed (%s, accepted was %s)", line(terminal.Visible(h.Tool), 120), shortHash(h.Now.Hash), shortHash(h.Approved.Hash))
 	}
 	lines := strings.Split(strings.TrimSuffix(h.Diff, "\n"), "\n")
 	for i, l := range lines {
@@ -154,10 +154,10 @@ func painted(l string) string {
 }
 
 // changes is a unified diff from what was accepted to what is there now.
-func changes(d turn.Drift) string {
+func changes(d turn.QuarantinedTool) string {
 	before := ""
-	if d.Accepted != nil {
-		before = told(*d.Accepted)
+	if d.Approved != nil {
+		before = told(*d.Approved)
 	}
 	out := diff.Diff("accepted", []byte(before), "now", []byte(told(d.Now)))
 	if len(out) == 0 {
@@ -178,7 +178,7 @@ func told(d turn.Descriptor) string {
 	}
 	return broken("name for models: "+d.Wire) + broken("description:\n"+d.Description) + broken("schema:\n"+indented(d.Schema)) + also + "by its annotations and your configuration:\n" +
 		fmt.Sprintf("  risk %s, %s lane\n  repeatable: %t\n  only reads, and only here: %t\n  its results may be anybody's words: %t\n",
-			line(string(d.Risk), 40), line(string(d.Lane), 40), d.Repeatable, d.Contained, d.Taints)
+			line(string(d.Risk), 40), line(string(d.Activity), 40), d.Repeatable, d.ReadOnly, d.Taints)
 }
 
 // indented is JSON in lines, and what is none as it is.

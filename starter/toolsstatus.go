@@ -93,7 +93,7 @@ func (a *app) serverStatus(ctx context.Context, loaded *config.Loaded, connect b
 			return nil, err
 		}
 		for i, c := range asked { // what is held is the journal's to say
-			asked[i].Held = published[c.Server].Held
+			asked[i].Quarantined = published[c.Server].Quarantined
 		}
 		for i := range health {
 			health[i].RetryAt = time.Time{} // it is closed again
@@ -128,7 +128,7 @@ func joinStatus(cfg config.Config, published map[string]turn.Catalogue, workers 
 	all := []serverStatus{}
 	for _, s := range cfg.MCP.Servers {
 		c, known := published[s.ID]
-		row := serverStatus{Required: s.Required, Tools: len(c.Tools), Held: len(c.Held), Dropped: len(c.Dropped), Misnamed: c.Misnamed, Problem: c.Problem}
+		row := serverStatus{Required: s.Required, Tools: len(c.Tools), Held: len(c.Quarantined), Dropped: len(c.Dropped), Misnamed: c.Misnamed, Problem: c.Problem}
 		told := false
 		for _, w := range workers {
 			for _, h := range w.Servers {

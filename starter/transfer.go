@@ -110,10 +110,10 @@ func printImported(w io.Writer, imported journal.Imported) {
 }
 
 // withheldArguments are those of a permission in one line, all of them.
-func withheldArguments(p journal.Withheld) string {
+func withheldArguments(p journal.DroppedPermission) string {
 	shown := exactly(p.Arguments)
 	switch {
-	case p.Scope == turn.AlwaysTool:
+	case p.Scope == turn.GrantTool:
 		return "any arguments"
 	case p.Arguments == "":
 		return "arguments with the hash " + exactly(p.ArgumentsHash)

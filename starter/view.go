@@ -54,9 +54,9 @@ func (v *view) chunk(c turn.Chunk) {
 		v.tool(c)
 	case turn.ChunkToolProgress:
 		v.progress(c)
-	case turn.ChunkToolCallResolved:
+	case turn.ChunkToolCallLateResult:
 		v.resolved(c)
-	case turn.ChunkMessageJoined:
+	case turn.ChunkMessageAdded:
 		v.joined(c)
 	case turn.ChunkApprovalRequested, turn.ChunkQuestionAsked, turn.ChunkApprovalDecided, turn.ChunkQuestionAnswered:
 		v.people(c)
@@ -82,24 +82,24 @@ func (v *view) joined(c turn.Chunk) {
 
 // people says what a person was asked, in a line, and what came of it.
 func (v *view) people(c turn.Chunk) {
-	var p turn.PeopleChunk
+	var p turn.RequestChunk
 	if !decode(c, &p) {
 		return
 	}
 	what := "the question"
 	switch {
-	case p.Kind == turn.WaitApproval:
+	case p.Kind == turn.RequestApproval:
 		what = p.Tool
-	case p.Kind == turn.WaitElicitation:
-		what = "the question of " + form.Asker(p.Wait)
+	case p.Kind == turn.RequestElicitation:
+		what = "the question of " + form.Asker(p.Request)
 	}
 	switch {
-	case p.Ruling != nil:
-		v.activity("! %s %s: %s", p.ID, what, ruling(*p.Ruling))
-	case p.Kind == turn.WaitApproval:
+	case p.Decision != nil:
+		v.activity("! %s %s: %s", p.ID, what, ruling(*p.Decision))
+	case p.Kind == turn.RequestApproval:
 		v.activity("? %s %s waits for approval", p.ID, what)
-	case p.Kind == turn.WaitElicitation:
-		v.activity("? %s %s asks: %s", p.ID, form.Asker(p.Wait), excerpt(form.InquiryOf(p.Wait).Message, 120, 0))
+	case p.Kind == turn.RequestElicitation:
+		v.activity("? %s %s asks: %s", p.ID, form.Asker(p.Request), excerpt(form.InquiryOf(p.Request).Message, 120, 0))
 	default:
 		v.activity("? %s %s", p.ID, excerpt(p.Question, 120, 0))
 	}

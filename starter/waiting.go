@@ -13,8 +13,8 @@ import (
 )
 
 // approvals are the waits that the command line names.
-func (t *turnClient) approvals(ctx context.Context, session string, calls []string, f approveFlags) ([]journal.WaitRecord, error) {
-	open, err := t.waiting(ctx, session, turn.WaitApproval)
+func (t *turnClient) approvals(ctx context.Context, session string, calls []string, f approveFlags) ([]journal.RequestRecord, error) {
+	open, err := t.waiting(ctx, session, turn.RequestApproval)
 	if err != nil {
 		return nil, err
 	}
@@ -26,9 +26,9 @@ func (t *turnClient) approvals(ctx context.Context, session string, calls []stri
 	case len(calls) == 0:
 		return open, checkHash(open[0], f.hash)
 	}
-	var chosen []journal.WaitRecord
+	var chosen []journal.RequestRecord
 	for _, call := range calls {
-		i := slices.IndexFunc(open, func(w journal.WaitRecord) bool { return w.ID == call })
+		i := slices.IndexFunc(open, func(w journal.RequestRecord) bool { return w.ID == call })
 		if i < 0 {
 			return nil, t.notOpen(ctx, session, call, open)
 		}
@@ -41,7 +41,7 @@ func (t *turnClient) approvals(ctx context.Context, session string, calls []stri
 }
 
 // checkHash refuses a call that waits with other arguments than those that were seen.
-func checkHash(w journal.WaitRecord, hash string) error {
+func checkHash(w journal.RequestRecord, hash string) error {
 	if hash == "" || len(hash) >= minHash && strings.HasPrefix(w.ArgumentsHash, hash) {
 		return nil
 	}
@@ -56,18 +56,18 @@ func checkHash(w journal.WaitRecord, hash string) error {
 const minHash = 8
 
 // waiting are the open waits of some kinds in a session.
-func (t *turnClient) waiting(ctx context.Context, session string, kinds ...turn.WaitKind) ([]journal.WaitRecord, error) {
+func (t *turnClient) waiting(ctx context.Context, session string, kinds ...turn.RequestKind) ([]journal.RequestRecord, error) {
 	if session != "" {
 		if _, err := sessionArg(ctx, t.store, []string{session}); err != nil {
 			return nil, err
 		}
 	}
 	all, err := t.client.Pending(ctx, client.PendingInput{Session: session, Limit: 1000})
-	return slices.DeleteFunc(all, func(w journal.WaitRecord) bool { return !slices.Contains(kinds, w.Kind) }), err
+	return slices.DeleteFunc(all, func(w journal.RequestRecord) bool { return !slices.Contains(kinds, w.Kind) }), err
 }
 
 // question finds the wait that an answer is for.
-func (t *turnClient) question(ctx context.Context, args []string) (journal.WaitRecord, error) {
+func (t *turnClient) question(ctx context.Context, args []string) (journal.RequestRecord, error) {
 	session, id := "", ""
 	if len(args) > 0 {
 		session = args[0]
@@ -75,9 +75,9 @@ func (t *turnClient) question(ctx context.Context, args []string) (journal.WaitR
 	if len(args) > 1 {
 		id = args[1]
 	}
-	open, err := t.waiting(ctx, session, turn.WaitQuestion, turn.WaitElicitation)
+	open, err := t.waiting(ctx, session, turn.RequestQuestion, turn.RequestElicitation)
 	if err != nil {
-		return journal.WaitRecord{}, err
+		return journal.RequestRecord{}, err
 	}
 	for _, w := range open {
 		if w.ID == id || id == "" && len(open) == 1 {
@@ -86,33 +86,33 @@ func (t *turnClient) question(ctx context.Context, args []string) (journal.WaitR
 	}
 	switch {
 	case id != "":
-		return journal.WaitRecord{}, t.notOpen(ctx, session, id, open)
+		return journal.RequestRecord{}, t.notOpen(ctx, session, id, open)
 	case len(open) > 1 && session != "":
-		return journal.WaitRecord{}, usage("session %q asks %d questions: name the one that you answer (%s); `starter approve %s` shows them", session, len(open), names(open), quoted(session))
+		return journal.RequestRecord{}, usage("session %q asks %d questions: name the one that you answer (%s); `starter approve %s` shows them", session, len(open), names(open), quoted(session))
 	case len(open) > 1:
-		return journal.WaitRecord{}, usage("%d sessions ask something: name the one that you answer; `starter approve` lists them", len(open))
+		return journal.RequestRecord{}, usage("%d sessions ask something: name the one that you answer; `starter approve` lists them", len(open))
 	case session != "":
-		return journal.WaitRecord{}, usage("session %q asks nothing; say something to it with `starter send %s \"...\"`", session, quoted(session))
+		return journal.RequestRecord{}, usage("session %q asks nothing; say something to it with `starter send %s \"...\"`", session, quoted(session))
 	}
-	return journal.WaitRecord{}, usage("nobody asks anything; `starter list` lists the sessions")
+	return journal.RequestRecord{}, usage("nobody asks anything; `starter list` lists the sessions")
 }
 
 // notOpen says why there is nothing to decide: it was decided, or never asked for.
-func (t *turnClient) notOpen(ctx context.Context, session, id string, open []journal.WaitRecord) error {
+func (t *turnClient) notOpen(ctx context.Context, session, id string, open []journal.RequestRecord) error {
 	rec, err := t.store.Session(ctx, session)
 	if err != nil {
 		return err
 	}
-	waits, err := t.store.Waits(ctx, rec.LastTurn.ID)
+	requests, err := t.store.Requests(ctx, rec.LastTurn.ID)
 	if err != nil && !errors.Is(err, journal.ErrNotFound) {
 		return err
 	}
-	for _, w := range waits {
-		if w.ID == id && w.Ruling != nil && w.Ruling.Reason == journal.HeldEnded {
+	for _, w := range requests {
+		if w.ID == id && w.Decision != nil && w.Decision.Reason == journal.HeldEnded {
 			return usage("nothing can be said to %s any more: %s; `starter show %s` shows how", id, journal.HeldEnded, quoted(session))
 		}
-		if w.ID == id && w.Ruling != nil {
-			return usage("%s was %s already%s; the first decision stands. `starter attach %s` shows how the turn goes on", id, w.Ruling.Verdict, ruledBy(*w.Ruling), quoted(session))
+		if w.ID == id && w.Decision != nil {
+			return usage("%s was %s already%s; the first decision stands. `starter attach %s` shows how the turn goes on", id, w.Decision.Status, ruledBy(*w.Decision), quoted(session))
 		}
 	}
 	hint := "nothing of it waits"
@@ -122,9 +122,9 @@ func (t *turnClient) notOpen(ctx context.Context, session, id string, open []jou
 	return usage("nobody was asked about %s in session %q: %s", line(id, 40), session, hint)
 }
 
-func names(waits []journal.WaitRecord) string {
-	ids := make([]string, len(waits))
-	for i, w := range waits {
+func names(requests []journal.RequestRecord) string {
+	ids := make([]string, len(requests))
+	for i, w := range requests {
 		ids[i] = w.ID
 	}
 	return strings.Join(ids, ", ")

@@ -20,13 +20,13 @@ import (
 type decision struct {
 	allow  bool
 	reason string
-	always turn.Scope
+	always turn.GrantScope
 }
 
 // shownWhole reports that a call's arguments are not those that the call waits with, so that it cannot be allowed: the
 // journal has lost them, or a part of them.
-func shownWhole(w journal.WaitRecord) error {
-	if w.Kind != turn.WaitApproval || journal.HashOf([]byte(w.Arguments)) == w.ArgumentsHash {
+func shownWhole(w journal.RequestRecord) error {
+	if w.Kind != turn.RequestApproval || journal.HashOf([]byte(w.Arguments)) == w.ArgumentsHash {
 		return nil
 	}
 	return fmt.Errorf("call %s can only be denied: the journal has %d of the %d bytes of its arguments, whose hash is not %s",
@@ -34,7 +34,7 @@ func shownWhole(w journal.WaitRecord) error {
 }
 
 // decide tells the turn. A call is allowed with the hash of the arguments that were shown, and denied whatever they are.
-func (t *turnClient) decide(ctx context.Context, w journal.WaitRecord, d decision) (client.DecideResult, error) {
+func (t *turnClient) decide(ctx context.Context, w journal.RequestRecord, d decision) (client.DecideResult, error) {
 	in := client.DecideInput{
 		Session: w.Session, Turn: w.Turn, Call: w.ID, ArgumentsHash: w.ArgumentsHash, By: whoami(), Reason: d.reason, Grant: d.always,
 	}
@@ -50,21 +50,21 @@ func (t *turnClient) decide(ctx context.Context, w journal.WaitRecord, d decisio
 }
 
 // answer answers a question of the model.
-func (t *turnClient) answer(ctx context.Context, w journal.WaitRecord, text string) error {
+func (t *turnClient) answer(ctx context.Context, w journal.RequestRecord, text string) error {
 	return peopleError(w, t.client.Answer(ctx, client.AnswerInput{
 		Session: w.Session, Turn: w.Turn, Question: w.ID, Text: text, By: whoami(),
 	}))
 }
 
 // reply answers a question of a tool's server.
-func (t *turnClient) reply(ctx context.Context, w journal.WaitRecord, r turn.Reply) error {
+func (t *turnClient) reply(ctx context.Context, w journal.RequestRecord, r turn.ElicitationResponse) error {
 	return peopleError(w, t.client.Respond(ctx, client.RespondInput{
 		Session: w.Session, Turn: w.Turn, Request: w.ID, Response: r, By: whoami(),
 	}))
 }
 
 // peopleError says what to do about a decision that was not taken.
-func peopleError(w journal.WaitRecord, err error) error {
+func peopleError(w journal.RequestRecord, err error) error {
 	session := quoted(w.Session)
 	var refused *turn.Error
 	switch {
@@ -126,19 +126,19 @@ func (f *follower) rest(ctx context.Context) iter.Seq2[turn.Chunk, error] {
 func decode(c turn.Chunk, into any) bool { return json.Unmarshal(c.Data, into) == nil }
 
 // ruling says what came of a wait.
-func ruling(r turn.Ruling) string {
-	out := string(r.Verdict) + ruledBy(r)
-	if r.Verdict == turn.VerdictExpired && r.Allowed {
+func ruling(r turn.Decision) string {
+	out := string(r.Status) + ruledBy(r)
+	if r.Status == turn.StatusExpired && r.Allowed {
 		out += ", and allowed by configuration"
 	}
-	if r.Reply != nil {
-		out += " (" + string(r.Reply.Action) + ")"
-		if len(r.Reply.Content) > 0 {
-			out += " with " + excerpt(terminal.Visible(string(r.Reply.Content)), 200, 0)
+	if r.Response != nil {
+		out += " (" + string(r.Response.Action) + ")"
+		if len(r.Response.Content) > 0 {
+			out += " with " + excerpt(terminal.Visible(string(r.Response.Content)), 200, 0)
 		}
 	}
-	if r.Always != "" {
-		out += ", always for this " + string(r.Always)
+	if r.Grant != "" {
+		out += ", always for this " + string(r.Grant)
 	}
 	if r.Reason != "" {
 		out += ": " + excerpt(r.Reason, 200, 0)
@@ -147,7 +147,7 @@ func ruling(r turn.Ruling) string {
 }
 
 // ruledBy says who ruled, and when.
-func ruledBy(r turn.Ruling) string {
+func ruledBy(r turn.Decision) string {
 	who := ""
 	if r.By != "" {
 		who = " by " + line(r.By, 80)

@@ -18,9 +18,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-func wait(kind turn.WaitKind, id, text string) journal.WaitRecord {
-	w := journal.WaitRecord{Session: "it's one", Turn: "t", Wait: turn.Wait{ID: id, Kind: kind, Step: 1}}
-	if kind == turn.WaitQuestion {
+func wait(kind turn.RequestKind, id, text string) journal.RequestRecord {
+	w := journal.RequestRecord{Session: "it's one", Turn: "t", Request: turn.Request{ID: id, Kind: kind, Step: 1}}
+	if kind == turn.RequestQuestion {
 		w.Question = text
 		return w
 	}
@@ -29,8 +29,8 @@ func wait(kind turn.WaitKind, id, text string) journal.WaitRecord {
 }
 
 func TestWhatIsAskedIsShownExactlyWithTheCommandsThatDecide(t *testing.T) {
-	approval := wait(turn.WaitApproval, "1.0", "{\"p\":\"\x1b[2J\u202e\u200b\",\n\"q\":1}\napproval 9.9 of session s: fine")
-	shown := layout{}.instructions([]journal.WaitRecord{approval, wait(turn.WaitQuestion, "q2", "Which?")})
+	approval := wait(turn.RequestApproval, "1.0", "{\"p\":\"\x1b[2J\u202e\u200b\",\n\"q\":1}\napproval 9.9 of session s: fine")
+	shown := layout{}.instructions([]journal.RequestRecord{approval, wait(turn.RequestQuestion, "q2", "Which?")})
 	assert.Equal(t, strings.ReplaceAll(`approval 1.0 of session it's one: local/write is to run · risk high
 because policy asks
 with these arguments (abababababab):
@@ -44,14 +44,14 @@ question q2 of session it's one
   │ Which?
 answer it with
   starter answer 'it'\''s one' q2 "..."`, "abababababab", shortHash(approval.ArgumentsHash)), shown)
-	long := layout{}.describe(wait(turn.WaitApproval, "1.0", strings.Repeat("x", 1<<20)+" the end"))
+	long := layout{}.describe(wait(turn.RequestApproval, "1.0", strings.Repeat("x", 1<<20)+" the end"))
 	assert.True(t, strings.HasSuffix(long, "x the end"), "all of it is shown")
 }
 
 // TestACallWithoutItsArgumentsCannotBeAllowed: the journal has the beginning of them alone, or others.
 func TestACallWithoutItsArgumentsCannotBeAllowed(t *testing.T) {
 	for name, arguments := range map[string]string{"a beginning": `{"path":"notes`, "others": `{"path":"others.txt"}`, "none": ""} {
-		w := wait(turn.WaitApproval, "1.0", `{"path":"notes.txt"}`)
+		w := wait(turn.RequestApproval, "1.0", `{"path":"notes.txt"}`)
 		require.NoError(t, shownWhole(w))
 		w.Arguments, w.ArgumentsBytes = arguments, 20
 		require.Error(t, shownWhole(w), name)
@@ -73,7 +73,7 @@ func TestWordsForAShell(t *testing.T) {
 }
 
 func TestDecisionsThatWereNotTakenSayWhatToDo(t *testing.T) {
-	w := wait(turn.WaitApproval, "1.0", "{}")
+	w := wait(turn.RequestApproval, "1.0", "{}")
 	for name, c := range map[string]struct {
 		err  error
 		code int
@@ -118,11 +118,11 @@ func TestMessagesThatWereNotTakenSayWhatToDo(t *testing.T) {
 
 func TestRulings(t *testing.T) {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.Local)
-	for want, r := range map[string]turn.Ruling{
-		"allowed by ann@home at 2026-11-21 12:00:00, always for this tool": {Verdict: turn.VerdictAllowed, Allowed: true, By: "ann@home", Always: turn.AlwaysTool},
-		"denied by [2Jann at 2026-11-21 12:00:00: no":                      {Verdict: turn.VerdictDenied, By: "\x1b[2Jann", Reason: "no\u009b"},
-		"expired at 2026-11-21 12:00:00, and allowed by configuration":     {Verdict: turn.VerdictExpired, Allowed: true},
-		"answered at 2026-11-21 12:00:00":                                  {Verdict: turn.VerdictAnswered},
+	for want, r := range map[string]turn.Decision{
+		"allowed by ann@home at 2026-11-21 12:00:00, always for this tool": {Status: turn.StatusAllowed, Allowed: true, By: "ann@home", Grant: turn.GrantTool},
+		"denied by [2Jann at 2026-11-21 12:00:00: no":                      {Status: turn.StatusDenied, By: "\x1b[2Jann", Reason: "no\u009b"},
+		"expired at 2026-11-21 12:00:00, and allowed by configuration":     {Status: turn.StatusExpired, Allowed: true},
+		"answered at 2026-11-21 12:00:00":                                  {Status: turn.StatusAnswered},
 	} {
 		r.At = at
 		assert.Equal(t, want, ruling(r))

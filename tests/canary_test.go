@@ -176,12 +176,12 @@ func (c *cage) tokens() string {
 }
 
 // questions are what a session waits for people to say.
-func (c *cage) questions(session string) []journal.WaitRecord {
+func (c *cage) questions(session string) []journal.RequestRecord {
 	c.t.Helper()
 	store, err := sqlite.Open(c.t.Context(), c.home.path(".everturn/journal.db"), sqlite.Options{Synchronous: "normal"})
 	require.NoError(c.t, err)
 	defer store.Close()
-	list, err := store.Waiting(c.t.Context(), session, 10)
+	list, err := store.PendingRequests(c.t.Context(), session, 10)
 	require.NoError(c.t, err)
 	return list
 }

@@ -61,7 +61,7 @@ func TestCLIEventsKeepToTheirSchema(t *testing.T) {
 	whole := h.starter("attach", "-o", "jsonl", "all").exits(0)
 	kinds := valid(t, schema, whole)
 	for _, k := range []turn.ChunkKind{
-		turn.ChunkTurnStarted, turn.ChunkTextDelta, turn.ChunkReasoningDelta, turn.ChunkToolCallStarted, turn.ChunkToolCallCompleted, turn.ChunkMessageJoined,
+		turn.ChunkTurnStarted, turn.ChunkTextDelta, turn.ChunkReasoningDelta, turn.ChunkToolCallStarted, turn.ChunkToolCallCompleted, turn.ChunkMessageAdded,
 		turn.ChunkApprovalRequested, turn.ChunkApprovalDecided, turn.ChunkQuestionAsked, turn.ChunkQuestionAnswered, turn.ChunkAttemptRestarted, turn.ChunkTurnCompleted,
 		turn.ChunkPhase, turn.ChunkError,
 	} {

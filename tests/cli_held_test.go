@@ -156,11 +156,11 @@ func TestATurnTakesNoAlwaysThatSparesNothing(t *testing.T) {
 	r.work()
 	a := r.say(session(t), workflows.Message{ID: "m1", Text: "Look around."})
 	w := r.waits(a.ID, 1)[0]
-	assert.Equal(t, turn.AlwaysCall, w.Widest)
-	approval := client.DecideInput{Session: session(t), Turn: a.ID, Call: w.ID, ArgumentsHash: w.ArgumentsHash, Grant: turn.AlwaysTool}
+	assert.Equal(t, turn.GrantCall, w.MaxGrant)
+	approval := client.DecideInput{Session: session(t), Turn: a.ID, Call: w.ID, ArgumentsHash: w.ArgumentsHash, Grant: turn.GrantTool}
 	_, err := r.people().Approve(t.Context(), approval)
 	assert.ErrorContains(t, err, "would not spare the question")
-	approval.Grant = turn.AlwaysCall
+	approval.Grant = turn.GrantCall
 	_, err = r.people().Approve(t.Context(), approval)
 	require.NoError(t, err)
 	assert.Equal(t, "Done.", r.answered(session(t), "m1").Answer)

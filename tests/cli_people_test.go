@@ -88,7 +88,7 @@ func TestCLIShowsAllOfACallBeforeItAsks(t *testing.T) {
 	h.starter("run", "-s", "tail", "Read it.").exits(6)
 
 	assert.True(t, strings.Contains(h.starter("approve", "tail").exits(0).out.String(), "/etc/shadow"), "the list")
-	listed := decoded[[]journal.WaitRecord](h.starter("approve", "tail", "--json").exits(0))
+	listed := decoded[[]journal.RequestRecord](h.starter("approve", "tail", "--json").exits(0))
 	require.Len(t, listed, 1)
 	assert.True(t, listed[0].Arguments == arguments, "%d bytes", len(listed[0].Arguments))
 	assert.Equal(t, journal.HashOf([]byte(arguments)), listed[0].ArgumentsHash)

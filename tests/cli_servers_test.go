@@ -102,7 +102,7 @@ func TestCLITellsOfResultsThatComeLate(t *testing.T) {
 	shown := h.starter("show", "late-result").exits(0).out.String()
 	assert.Contains(t, shown, "notice    Notice of the system, not of the user: the call 1.0 of mcp/ledger/append")
 	kinds := valid(t, published(t, h), h.starter("attach", "-o", "jsonl", "late-result").exits(0))
-	assert.NotZero(t, kinds[turn.ChunkToolCallResolved])
+	assert.NotZero(t, kinds[turn.ChunkToolCallLateResult])
 }
 
 func TestCLIHoldsChangedToolsUntilTheyAreAccepted(t *testing.T) {

@@ -56,9 +56,9 @@ func TestAProgramStartsFollowsAndApprovesATurn(t *testing.T) {
 		pending, err := c.Pending(ctx, client.PendingInput{Session: session(t)})
 		require.NoError(t, err)
 		require.Len(t, pending, 1)
-		var shown turn.PeopleChunk
+		var shown turn.RequestChunk
 		require.NoError(t, json.Unmarshal(chunk.Data, &shown))
-		assert.Equal(t, pending[0].Wait, shown.Wait)
+		assert.Equal(t, pending[0].Request, shown.Request)
 		res, err := c.Result(ctx, begun)
 		require.NoError(t, err)
 		assert.Equal(t, turn.StateWaiting, res.State)

@@ -90,7 +90,7 @@ func TestTheSameMessageAgainIsTheSameUpdate(t *testing.T) {
 	_, again, err := r.send(t.Context(), id, workflows.Message{ID: "m1", Text: "First."})
 	require.NoError(t, err)
 	assert.Equal(t, run.GetRunID(), again.Turn)
-	assert.False(t, again.Joined, "the turn began with it")
+	assert.False(t, again.Merged, "the turn began with it")
 	assert.Len(t, r.events(id, run.GetRunID()), before, "nothing more happened")
 	gate.Release()
 	assert.Equal(t, "one two", r.result(run).Answer)

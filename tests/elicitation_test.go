@@ -20,9 +20,9 @@ func confirm(text string) script.Reply {
 }
 
 // reply answers what a server asks.
-func (r *rig) reply(session string, w journal.WaitRecord, action turn.ReplyAction, content string) error {
+func (r *rig) reply(session string, w journal.RequestRecord, action turn.ElicitationAction, content string) error {
 	err := r.people().Respond(r.t.Context(), client.RespondInput{Session: session,
-		Request: w.ID, By: "ann", Response: turn.Reply{Action: action, Content: json.RawMessage(content)},
+		Request: w.ID, By: "ann", Response: turn.ElicitationResponse{Action: action, Content: json.RawMessage(content)},
 	})
 	return err
 }
@@ -34,16 +34,16 @@ func TestAServersQuestionOutlivesWorkerAndServer(t *testing.T) {
 	r := newRig(t, script.Steps(confirm("x"), script.Text("Confirmed.")), l.host(config.MCPTool{}))
 	old := r.process()
 	begun := r.say(t.Name(), workflows.Message{Text: "Confirm it."})
-	wait := r.waits(begun.ID, 1)[0]
-	assert.Equal(t, "e1.0.1", wait.ID)
-	assert.Equal(t, turn.WaitElicitation, wait.Kind)
-	require.NotNil(t, wait.Inquiry)
-	assert.Contains(t, string(wait.Inquiry.Schema), "sure")
+	request := r.waits(begun.ID, 1)[0]
+	assert.Equal(t, "e1.0.1", request.ID)
+	assert.Equal(t, turn.RequestElicitation, request.Kind)
+	require.NotNil(t, request.Elicitation)
+	assert.Contains(t, string(request.Elicitation.Schema), "sure")
 	first := l.server()
 	old.kill()
 	gone(t, first)
 	r.process()
-	require.NoError(t, r.reply(t.Name(), wait, turn.ReplyAccept, `{"sure":true}`))
+	require.NoError(t, r.reply(t.Name(), request, turn.ElicitationAccept, `{"sure":true}`))
 	assert.Equal(t, "Confirmed.", r.ended(begun.ID).Answer)
 	assert.NotEqual(t, first, l.server(), "another process of the server has done it")
 	assert.Equal(t, 1, l.count("effect", "x"))
@@ -59,17 +59,17 @@ func TestAnswersToServersAreChecked(t *testing.T) {
 	r := newRig(t, script.Steps(confirm("x"), script.Text("Not confirmed.")), l.host(config.MCPTool{}))
 	r.work()
 	begun := r.say(t.Name(), workflows.Message{Text: "Confirm it."})
-	wait := r.waits(begun.ID, 1)[0]
-	err := r.people().Answer(t.Context(), client.AnswerInput{Session: t.Name(), Question: wait.ID, Text: "yes"})
+	request := r.waits(begun.ID, 1)[0]
+	err := r.people().Answer(t.Context(), client.AnswerInput{Session: t.Name(), Question: request.ID, Text: "yes"})
 	require.ErrorContains(t, err, "fields")
-	require.ErrorContains(t, r.reply(t.Name(), wait, "perhaps", `{}`), "accept, decline or cancel")
-	require.ErrorContains(t, r.reply(t.Name(), wait, turn.ReplyAccept, `[1]`), "JSON object")
-	require.NoError(t, r.reply(t.Name(), wait, turn.ReplyAccept, `{"sure":"maybe"}`))
+	require.ErrorContains(t, r.reply(t.Name(), request, "perhaps", `{}`), "accept, decline or cancel")
+	require.ErrorContains(t, r.reply(t.Name(), request, turn.ElicitationAccept, `[1]`), "JSON object")
+	require.NoError(t, r.reply(t.Name(), request, turn.ElicitationAccept, `{"sure":"maybe"}`))
 	again := r.waits(begun.ID, 2)[1]
 	assert.Equal(t, "e1.0.2", again.ID)
 	assert.Zero(t, l.count("replied", "x"), "an answer that does not fit was not sent")
-	require.Error(t, r.reply(t.Name(), wait, turn.ReplyAccept, `{"sure":true}`), "it was answered")
-	require.NoError(t, r.reply(t.Name(), again, turn.ReplyDecline, ""))
+	require.Error(t, r.reply(t.Name(), request, turn.ElicitationAccept, `{"sure":true}`), "it was answered")
+	require.NoError(t, r.reply(t.Name(), again, turn.ElicitationDecline, ""))
 	assert.Equal(t, "Not confirmed.", r.ended(begun.ID).Answer)
 	assert.Zero(t, l.count("effect", "x"))
 	assert.Contains(t, r.calls(begun.ID, 1)[0].Text, "not appended x: decline")
@@ -87,10 +87,10 @@ func TestAStopLeavesAServersQuestion(t *testing.T) {
 	), l.host(config.MCPTool{}))
 	r.work()
 	begun := r.say(t.Name(), workflows.Message{Text: "the first"})
-	wait := r.waits(begun.ID, 1)[0]
+	request := r.waits(begun.ID, 1)[0]
 	require.NoError(t, r.people().Stop(t.Context(), t.Name()))
 	assert.Equal(t, turn.StateCancelled, r.ended(begun.ID).State)
-	require.Error(t, r.reply(t.Name(), wait, turn.ReplyAccept, `{"sure":true}`))
+	require.Error(t, r.reply(t.Name(), request, turn.ElicitationAccept, `{"sure":true}`))
 	assert.Equal(t, turn.OutcomeUnknown, r.calls(begun.ID, 1)[0].Outcome)
 	assert.Equal(t, "The second answer.", r.ended(r.say(t.Name(), workflows.Message{Text: "the second"}).ID).Answer)
 	assert.Zero(t, l.count("effect", "x"))

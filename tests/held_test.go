@@ -22,7 +22,7 @@ import (
 // older limits the ledger's server to the protocols in which a server holds its call while it asks for something.
 func older(c *config.Config) {
 	s := &c.MCP.Servers[0]
-	s.Args, s.HoldQuestions = append(s.Args, "-old"), within
+	s.Args, s.ElicitationTimeout = append(s.Args, "-old"), within
 }
 
 // dying builds the worker that is killed at a point that a flag names, once.
@@ -53,19 +53,19 @@ func TestWhatACallIsHeldForEndsWithItsWorker(t *testing.T) {
 	r := newRig(t, script.Steps(confirm("x"), script.Text("Given up.")), l.host(config.MCPTool{}), older)
 	first := r.process()
 	begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Confirm it."})
-	wait := r.waits(begun.ID, 1)[0]
-	assert.Equal(t, "h1.0.1.1", wait.ID)
+	request := r.waits(begun.ID, 1)[0]
+	assert.Equal(t, "h1.0.1.1", request.ID)
 	first.kill()
 	r.process()
 	assert.Equal(t, "Given up.", r.answered(session(t), "m1").Answer)
 	assert.Equal(t, turn.OutcomeUnknown, r.calls(begun.ID, 1)[0].Outcome)
-	waits, err := r.store.Waits(t.Context(), begun.ID)
+	requests, err := r.store.Requests(t.Context(), begun.ID)
 	require.NoError(t, err)
-	require.Len(t, waits, 1)
-	require.NotNil(t, waits[0].Ruling)
-	assert.Equal(t, turn.VerdictExpired, waits[0].Ruling.Verdict)
-	assert.Equal(t, journal.HeldEnded, waits[0].Ruling.Reason)
-	require.Error(t, r.reply(session(t), wait, turn.ReplyAccept, `{"sure":true}`))
+	require.Len(t, requests, 1)
+	require.NotNil(t, requests[0].Decision)
+	assert.Equal(t, turn.StatusExpired, requests[0].Decision.Status)
+	assert.Equal(t, journal.HeldEnded, requests[0].Decision.Reason)
+	require.Error(t, r.reply(session(t), request, turn.ElicitationAccept, `{"sure":true}`))
 	assert.Zero(t, l.count("effect", "x"))
 	r.sound(session(t))
 }
@@ -88,9 +88,9 @@ func TestSamplingIsRefused(t *testing.T) {
 			assert.Contains(t, text, "Everturn does not support sampling")
 			assert.Contains(t, text, "SEP-2577")
 			assert.Len(t, r.model.Requests(), 2, "the model was asked for the turn's own steps only")
-			waits, err := r.store.Waits(t.Context(), begun.ID)
+			requests, err := r.store.Requests(t.Context(), begun.ID)
 			require.NoError(t, err)
-			assert.Empty(t, waits)
+			assert.Empty(t, requests)
 			r.sound(session(t))
 		})
 	}

@@ -128,7 +128,7 @@ func TestAToolThatChangesBackIsOfferedAgain(t *testing.T) {
 		require.NoError(t, err)
 		for _, c := range list {
 			if c.Server == "shop" {
-				return len(c.Held) == 0
+				return len(c.Quarantined) == 0
 			}
 		}
 		return false
@@ -208,7 +208,7 @@ func TestALyingAnnotationPermitsNothing(t *testing.T) {
 	r.work()
 	a := r.say(session(t), workflows.Message{ID: "m1", Text: "Look around."})
 	w := r.waits(a.ID, 1)[0]
-	assert.Equal(t, turn.WaitApproval, w.Kind)
+	assert.Equal(t, turn.RequestApproval, w.Kind)
 	assert.Equal(t, "mcp/shop/peek", w.Tool)
 	assert.JSONEq(t, `{"text":"peeked"}`, w.Arguments, "the person sees what would run")
 	assert.NotEmpty(t, w.Why)
@@ -224,7 +224,7 @@ func TestALyingAnnotationPermitsNothing(t *testing.T) {
 		for _, d := range c.Tools {
 			if d.ID == "mcp/shop/peek" {
 				assert.False(t, d.Repeatable)
-				assert.False(t, d.Contained)
+				assert.False(t, d.ReadOnly)
 				assert.True(t, d.Taints)
 				assert.NotEqual(t, turn.RiskLow, d.Risk)
 			}

@@ -26,10 +26,10 @@ func TestAServersQuestionIsAnsweredAfterWorkerAndServerWereReplaced(t *testing.T
 	a := r.say(t.Name(), workflows.Message{ID: "m1", Text: "Append it, if I may say so."})
 	for round := 1; round <= 2; round++ {
 		w := r.waits(a.ID, round)[round-1]
-		assert.Equal(t, turn.WaitElicitation, w.Kind)
-		require.NotNil(t, w.Inquiry)
-		assert.Contains(t, w.Inquiry.Message, "Append x")
-		require.JSONEq(t, `["sure"]`, string(required(t, w.Inquiry.Schema)))
+		assert.Equal(t, turn.RequestElicitation, w.Kind)
+		require.NotNil(t, w.Elicitation)
+		assert.Contains(t, w.Elicitation.Message, "Append x")
+		require.JSONEq(t, `["sure"]`, string(required(t, w.Elicitation.Schema)))
 		require.Equal(t, round, l.count("asked", "x"))
 		server := l.server()
 		first.kill()
@@ -37,7 +37,7 @@ func TestAServersQuestionIsAnsweredAfterWorkerAndServerWereReplaced(t *testing.T
 		first = r.process()
 		require.Eventually(t, func() bool {
 			err := r.people().Respond(t.Context(), client.RespondInput{Session: t.Name(), Turn: a.ID, Request: w.ID, By: "somebody",
-				Response: turn.Reply{Action: turn.ReplyAccept, Content: json.RawMessage(`{"sure":true,"note":"by another"}`)}})
+				Response: turn.ElicitationResponse{Action: turn.ElicitationAccept, Content: json.RawMessage(`{"sure":true,"note":"by another"}`)}})
 			return err == nil
 		}, within, 100*time.Millisecond)
 	}
@@ -69,12 +69,12 @@ func required(t *testing.T, schema json.RawMessage) json.RawMessage {
 func TestAServersQuestionMayBeDeclined(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		reply turn.Reply
+		reply turn.ElicitationResponse
 		heard string
 	}{
-		"declined":  {turn.Reply{Action: turn.ReplyDecline}, "decline"},
-		"not sure":  {turn.Reply{Action: turn.ReplyAccept, Content: json.RawMessage(`{"sure":false}`)}, "accept"},
-		"cancelled": {turn.Reply{Action: turn.ReplyCancel}, "cancel"},
+		"declined":  {turn.ElicitationResponse{Action: turn.ElicitationDecline}, "decline"},
+		"not sure":  {turn.ElicitationResponse{Action: turn.ElicitationAccept, Content: json.RawMessage(`{"sure":false}`)}, "accept"},
+		"cancelled": {turn.ElicitationResponse{Action: turn.ElicitationCancel}, "cancel"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -101,11 +101,11 @@ func TestAServerThatAsksWithoutEndComesToOne(t *testing.T) {
 	a := r.say(session(t), workflows.Message{ID: "m1", Text: "Append it, if I may say so."})
 	answered := map[string]bool{}
 	require.Eventually(t, func() bool {
-		list, _ := r.store.Waits(t.Context(), a.ID) // there are none before the turn is in the journal
+		list, _ := r.store.Requests(t.Context(), a.ID) // there are none before the turn is in the journal
 		for _, w := range list {
-			if !answered[w.ID] && w.Ruling == nil {
+			if !answered[w.ID] && w.Decision == nil {
 				err := r.people().Respond(t.Context(), client.RespondInput{Session: session(t), Turn: a.ID, Request: w.ID,
-					Response: turn.Reply{Action: turn.ReplyAccept, Content: json.RawMessage(`{"sure":true}`)}})
+					Response: turn.ElicitationResponse{Action: turn.ElicitationAccept, Content: json.RawMessage(`{"sure":true}`)}})
 				answered[w.ID] = err == nil
 			}
 		}

@@ -94,7 +94,7 @@ func (r *rig) held(server string) (ids []string) {
 		list, err := r.store.Catalogues(r.t.Context())
 		require.NoError(r.t, err)
 		for _, c := range list {
-			for _, d := range c.Held {
+			for _, d := range c.Quarantined {
 				if c.Server == server {
 					ids = append(ids, d.Now.ID)
 				}
@@ -108,7 +108,7 @@ func (r *rig) held(server string) (ids []string) {
 // acceptAll is the operator's word for what a server offers now.
 func (r *rig) acceptAll(server string) {
 	r.t.Helper()
-	_, err := r.store.Accept(r.t.Context(), journal.AcceptInput{Server: server, By: "the operator", At: time.Now()})
+	_, err := r.store.ApproveTools(r.t.Context(), journal.ApproveToolsInput{Server: server, By: "the operator", At: time.Now()})
 	require.NoError(r.t, err)
 }
 

@@ -44,7 +44,7 @@ func TestAnImportBringsNoPermission(t *testing.T) {
 	r := newRig(t, script.Steps(appendText("before"), script.Text("Done.")), l.host(config.MCPTool{}), ask)
 	r.work()
 	begun := r.say(t.Name(), workflows.Message{Text: "the first"})
-	r.allow(t.Name(), r.waits(begun.ID, 1)[0], turn.AlwaysTool)
+	r.allow(t.Name(), r.waits(begun.ID, 1)[0], turn.GrantTool)
 	assert.Equal(t, "Done.", r.ended(begun.ID).Answer)
 	var export bytes.Buffer
 	require.NoError(t, r.store.Export(t.Context(), t.Name(), &export))
@@ -66,11 +66,11 @@ func TestAnImportBringsNoPermission(t *testing.T) {
 			require.NotNil(t, imported.Mark)
 			require.Len(t, imported.Withheld, 1)
 			out := imported.Withheld[0]
-			assert.Equal(t, []any{"mcp/ledger/append", turn.AlwaysTool, "ann"}, []any{out.Tool, out.Scope, out.By})
+			assert.Equal(t, []any{"mcp/ledger/append", turn.GrantTool, "ann"}, []any{out.Tool, out.Scope, out.By})
 			begun := r.say(id, workflows.Message{Text: "the second"})
-			wait := r.waits(begun.ID, 1)[0]
+			request := r.waits(begun.ID, 1)[0]
 			assert.Zero(t, l.count("effect", "after"))
-			r.allow(id, wait, "")
+			r.allow(id, request, "")
 			assert.Equal(t, "Done again.", r.ended(begun.ID).Answer)
 			assert.Equal(t, 1, l.count("effect", "after"))
 			r.sound(id)

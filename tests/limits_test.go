@@ -59,7 +59,7 @@ func (r *rig) goesOn(session string) {
 
 func withFailing() engine.Option {
 	return engine.WithTool("broken", "Fails.", func(context.Context, struct{}) (string, error) { return "", errors.New("it is broken") },
-		engine.Quick(), engine.Risk(turn.RiskLow))
+		engine.LocalActivity(), engine.Risk(turn.RiskLow))
 }
 
 func TestGuardsEndTurnsWithTheirReason(t *testing.T) {
@@ -129,7 +129,7 @@ func TestTheLargestLimitsLeaveATurnThatCanBeStopped(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
 	r := newRig(t, script.Steps(script.Call("local_echo", `{"text":"a"}`), script.Text("late").Hold(1, gate)), func(c *config.Config) {
-		c.People.ApprovalExpiry, c.People.QuestionExpiry = turn.MaxDuration, turn.MaxDuration
+		c.Approvals.ApprovalExpiry, c.Approvals.QuestionExpiry = turn.MaxDuration, turn.MaxDuration
 	})
 	r.work(withEcho()...)
 	longest := turn.MaxDuration.String()
@@ -208,7 +208,7 @@ func TestToolOutputThatIsNoText(t *testing.T) {
 			t.Parallel()
 			opts := []engine.ToolOption{engine.Risk(turn.RiskLow)}
 			if lane == "quick" {
-				opts = append(opts, engine.Quick())
+				opts = append(opts, engine.LocalActivity())
 			}
 			r := newRig(t, script.Steps(script.Call("local_dirty", `{}`), script.Text("done")))
 			r.work(engine.WithTool("dirty", "Says odd bytes.", func(context.Context, struct{}) (string, error) { return dirty, nil }, opts...))
@@ -393,7 +393,7 @@ func TestCancelInTheMiddleOfACall(t *testing.T) {
 			t.Parallel()
 			opts := []engine.ToolOption{engine.Risk(turn.RiskLow)}
 			if lane == "quick" {
-				opts = append(opts, engine.Quick())
+				opts = append(opts, engine.LocalActivity())
 			}
 			began := make(chan struct{}, 9)
 			hang := func(ctx context.Context, _ struct{}) (string, error) {

@@ -170,7 +170,7 @@ func TestAlwaysSaidTooLateIsRefused(t *testing.T) {
 	w := r.waits(first.ID, 2)
 	once := workflows.Approval{Call: w[0].ID, Allow: true, ArgumentsHash: w[0].ArgumentsHash, By: "ann"}
 	always := once
-	always.Always = turn.AlwaysTool
+	always.Grant = turn.GrantTool
 	for _, a := range []workflows.Approval{once, once} {
 		require.NoError(t, r.update(session(t), workflows.ApproveUpdate, a))
 	}
@@ -178,7 +178,7 @@ func TestAlwaysSaidTooLateIsRefused(t *testing.T) {
 	always.Call, always.ArgumentsHash = w[1].ID, w[1].ArgumentsHash
 	require.NoError(t, r.update(session(t), workflows.ApproveUpdate, always))
 	assert.Equal(t, "Done.", r.ended(first.ID).Answer)
-	rules, err := r.store.Rules(t.Context(), session(t))
+	rules, err := r.store.Grants(t.Context(), session(t))
 	require.NoError(t, err)
 	assert.Len(t, rules, 1)
 	r.sound(session(t))
@@ -201,9 +201,9 @@ func TestAnAnswerToAQuestionThatDoesNotExistIsRefused(t *testing.T) {
 		arg    any
 		code   turn.Code
 	}{
-		"a key of 1.9 MB": {workflows.AnswerUpdate, workflows.Answer{Question: "h1.0.1.1", Reply: &turn.Reply{Key: strings.Repeat("k", 1900<<10), Action: turn.ReplyDecline}}, turn.CodeConfigInvalid},
-		"an answer":       {workflows.AnswerUpdate, workflows.Answer{Question: "h1.0.1.1", Reply: &turn.Reply{Action: turn.ReplyDecline}}, turn.CodeNotWaiting},
-		"of no call":      {workflows.AnswerUpdate, workflows.Answer{Question: "h9.9.1.1", Reply: &turn.Reply{Action: turn.ReplyDecline}}, turn.CodeNotWaiting},
+		"a key of 1.9 MB": {workflows.AnswerUpdate, workflows.Answer{Question: "h1.0.1.1", Response: &turn.ElicitationResponse{Key: strings.Repeat("k", 1900<<10), Action: turn.ElicitationDecline}}, turn.CodeConfigInvalid},
+		"an answer":       {workflows.AnswerUpdate, workflows.Answer{Question: "h1.0.1.1", Response: &turn.ElicitationResponse{Action: turn.ElicitationDecline}}, turn.CodeNotWaiting},
+		"of no call":      {workflows.AnswerUpdate, workflows.Answer{Question: "h9.9.1.1", Response: &turn.ElicitationResponse{Action: turn.ElicitationDecline}}, turn.CodeNotWaiting},
 		"an approval":     {workflows.ApproveUpdate, workflows.Approval{Call: "h1.0.1.1", Allow: true, ArgumentsHash: "x"}, turn.CodeNotWaiting},
 	} {
 		var app *temporal.ApplicationError

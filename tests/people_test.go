@@ -71,13 +71,13 @@ func (r *rig) answered(session, messageID string) journal.TurnRecord {
 }
 
 // waits follows a turn until it waits for n people's words, and returns what for.
-func (r *rig) waits(turnID string, n int) []journal.WaitRecord {
+func (r *rig) waits(turnID string, n int) []journal.RequestRecord {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
 	for {
 		changed := r.store.Changed(ctx)
-		list, err := r.store.Waits(ctx, turnID)
+		list, err := r.store.Requests(ctx, turnID)
 		if err == nil && len(list) >= n {
 			return list
 		}
@@ -125,7 +125,7 @@ func TestAMessageJoinsTheRunningTurnBeforeItsNextInference(t *testing.T) {
 	}
 	assert.Equal(t, "user assistant tool user assistant", strings.Join(roles, " "), "after the results, before the next answer")
 	_, kinds, _ := r.story(first.ID)
-	assert.Equal(t, 1, kinds[turn.ChunkMessageJoined])
+	assert.Equal(t, 1, kinds[turn.ChunkMessageAdded])
 	r.keep("v1-joined", session(t), first.ID)
 	r.sound(session(t))
 }
@@ -142,7 +142,7 @@ func TestAMessageThatComesTooLateBeginsTheNextTurn(t *testing.T) {
 	first := r.say(session(t), workflows.Message{ID: "m1", Text: "First."})
 	r.reach(gate)
 	r.say(session(t), workflows.Message{ID: "m2", Text: "Second."})
-	r.say(session(t), workflows.Message{ID: "m3", Text: "Third.", After: true})
+	r.say(session(t), workflows.Message{ID: "m3", Text: "Third.", Queue: true})
 	gate.Release()
 	assert.Equal(t, "To the first.", r.ended(first.ID).Answer)
 	second, third := r.answered(session(t), "m2"), r.answered(session(t), "m3")
@@ -182,9 +182,9 @@ func TestAQuestionIsAnsweredByNameOrByTheNextMessage(t *testing.T) {
 			}
 			stop := r.work()
 			begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Read the file."})
-			wait := r.waits(begun.ID, 1)[0]
-			assert.Equal(t, "q1", wait.ID)
-			assert.Equal(t, "Which file?", wait.Question)
+			request := r.waits(begun.ID, 1)[0]
+			assert.Equal(t, "q1", request.ID)
+			assert.Equal(t, "Which file?", request.Question)
 			rec, err := r.store.Turn(t.Context(), begun.ID)
 			require.NoError(t, err)
 			assert.Equal(t, turn.StateWaiting, rec.State)
@@ -195,10 +195,10 @@ func TestAQuestionIsAnsweredByNameOrByTheNextMessage(t *testing.T) {
 			end := r.ended(begun.ID)
 			assert.Equal(t, "It is read.", end.Answer)
 			assert.Equal(t, 2, end.Steps, "waiting costs none")
-			waits, err := r.store.Waits(t.Context(), begun.ID)
+			requests, err := r.store.Requests(t.Context(), begun.ID)
 			require.NoError(t, err)
-			require.Len(t, waits, 1)
-			assert.Equal(t, turn.VerdictAnswered, waits[0].Ruling.Verdict)
+			require.Len(t, requests, 1)
+			assert.Equal(t, turn.StatusAnswered, requests[0].Decision.Status)
 			messages, _ := r.transcript(session(t))
 			assert.Equal(t, "Which file?", messages[1].Text)
 			assert.Equal(t, "main.go", messages[2].Text)
@@ -217,14 +217,14 @@ func TestACallRunsOnceWhenAPersonAllowsIt(t *testing.T) {
 			r := newRig(t, script.Steps(script.Call("local_touch", `{"text":"a"}`), script.Text("Done.")), askToTouch)
 			stop := r.work(touching(&effects))
 			begun := r.say(session(t), workflows.Message{Text: "Touch it."})
-			wait := r.waits(begun.ID, 1)[0]
-			assert.Equal(t, "1.0", wait.ID)
-			assert.JSONEq(t, `{"text":"a"}`, wait.Arguments)
+			request := r.waits(begun.ID, 1)[0]
+			assert.Equal(t, "1.0", request.ID)
+			assert.JSONEq(t, `{"text":"a"}`, request.Arguments)
 			assert.Zero(t, effects.Load(), "nothing runs before")
 			stop()
 			r.work(touching(&effects))
 			decide := decider(r.people(), allow)
-			decision := client.DecideInput{Session: session(t), Call: wait.ID, ArgumentsHash: wait.ArgumentsHash, By: "ann", Reason: "not now"}
+			decision := client.DecideInput{Session: session(t), Call: request.ID, ArgumentsHash: request.ArgumentsHash, By: "ann", Reason: "not now"}
 			res, err := decide(t.Context(), decision)
 			require.NoError(t, err)
 			assert.Equal(t, client.DecideResult{Turn: begun.ID}, res)
@@ -234,9 +234,9 @@ func TestACallRunsOnceWhenAPersonAllowsIt(t *testing.T) {
 			}
 			end := r.ended(begun.ID)
 			assert.Equal(t, "Done.", end.Answer)
-			waits, err := r.store.Waits(t.Context(), begun.ID)
+			requests, err := r.store.Requests(t.Context(), begun.ID)
 			require.NoError(t, err)
-			assert.Equal(t, "ann", waits[0].Ruling.By)
+			assert.Equal(t, "ann", requests[0].Decision.By)
 			told := r.model.Requests()[1].Chat.Last("tool").Content
 			if allow {
 				assert.EqualValues(t, 1, effects.Load())
@@ -262,9 +262,9 @@ func TestAllApprovalsOfAnAnswerComeBeforeItsCalls(t *testing.T) {
 	), script.Text("Done.")), askToTouch)
 	r.work(append(withEcho(), touching(&effects))...)
 	begun := r.say(session(t), workflows.Message{Text: "Touch all."})
-	waits := r.waits(begun.ID, 2)
+	requests := r.waits(begun.ID, 2)
 	decide := func(i int, allow bool) (client.DecideResult, error) {
-		return decider(r.people(), allow)(t.Context(), client.DecideInput{Session: session(t), Call: waits[i].ID, ArgumentsHash: waits[i].ArgumentsHash, By: "ann"})
+		return decider(r.people(), allow)(t.Context(), client.DecideInput{Session: session(t), Call: requests[i].ID, ArgumentsHash: requests[i].ArgumentsHash, By: "ann"})
 	}
 	res, err := decide(1, false)
 	require.NoError(t, err)
@@ -274,19 +274,19 @@ func TestAllApprovalsOfAnAnswerComeBeforeItsCalls(t *testing.T) {
 	var decided *client.DecidedError
 	require.ErrorAs(t, err, &decided, "the first decision stands")
 	require.ErrorIs(t, err, client.ErrAlreadyDecided)
-	assert.Equal(t, turn.VerdictDenied, decided.Decision.Verdict)
+	assert.Equal(t, turn.StatusDenied, decided.Decision.Status)
 	assert.Equal(t, "ann", decided.Decision.By)
 	for name, bad := range map[string]struct {
 		in    client.DecideInput
 		allow bool
 		want  error
 	}{
-		"drift":      {client.DecideInput{Call: waits[0].ID, ArgumentsHash: "another"}, true, client.ErrArgumentsChanged},
-		"no hash":    {client.DecideInput{Call: waits[0].ID}, true, client.ErrInvalid},
-		"no such":    {client.DecideInput{Call: "9.9", ArgumentsHash: waits[0].ArgumentsHash}, true, client.ErrNotPending},
-		"other turn": {client.DecideInput{Turn: "another", Call: waits[0].ID, ArgumentsHash: waits[0].ArgumentsHash}, true, client.ErrNotPending},
+		"drift":      {client.DecideInput{Call: requests[0].ID, ArgumentsHash: "another"}, true, client.ErrArgumentsChanged},
+		"no hash":    {client.DecideInput{Call: requests[0].ID}, true, client.ErrInvalid},
+		"no such":    {client.DecideInput{Call: "9.9", ArgumentsHash: requests[0].ArgumentsHash}, true, client.ErrNotPending},
+		"other turn": {client.DecideInput{Turn: "another", Call: requests[0].ID, ArgumentsHash: requests[0].ArgumentsHash}, true, client.ErrNotPending},
 		"deny with a grant": {client.DecideInput{
-			Call: waits[0].ID, Grant: turn.AlwaysTool, ArgumentsHash: waits[0].ArgumentsHash}, false, client.ErrInvalid},
+			Call: requests[0].ID, Grant: turn.GrantTool, ArgumentsHash: requests[0].ArgumentsHash}, false, client.ErrInvalid},
 	} {
 		bad.in.Session = session(t)
 		_, err := decider(r.people(), bad.allow)(t.Context(), bad.in)
@@ -305,9 +305,9 @@ func TestAllApprovalsOfAnAnswerComeBeforeItsCalls(t *testing.T) {
 func TestAlwaysAllowSparesTheQuestion(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		scope turn.Scope
+		scope turn.GrantScope
 		asked int
-	}{"this call": {turn.AlwaysCall, 2}, "the tool": {turn.AlwaysTool, 1}} {
+	}{"this call": {turn.GrantCall, 2}, "the tool": {turn.GrantTool, 1}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var effects atomic.Int32
@@ -322,9 +322,9 @@ func TestAlwaysAllowSparesTheQuestion(t *testing.T) {
 			}
 			assert.Equal(t, "Done.", r.ended(begun.ID).Answer)
 			assert.EqualValues(t, 3, effects.Load())
-			waits, err := r.store.Waits(t.Context(), begun.ID)
+			requests, err := r.store.Requests(t.Context(), begun.ID)
 			require.NoError(t, err)
-			assert.Len(t, waits, c.asked)
+			assert.Len(t, requests, c.asked)
 			r.sound(session(t))
 		})
 	}
@@ -336,17 +336,17 @@ func TestWhatNobodyDecidesExpires(t *testing.T) {
 		reply   script.Reply
 		change  func(*config.Config)
 		effects int32
-		verdict turn.Verdict
+		verdict turn.DecisionStatus
 	}{
-		"approval-denied":  {script.Call("local_touch", `{"text":"a"}`), func(*config.Config) {}, 0, turn.VerdictExpired},
-		"approval-allowed": {script.Call("local_touch", `{"text":"a"}`), func(c *config.Config) { c.People.OnExpiry = "allow" }, 1, turn.VerdictExpired},
-		"question":         {script.Call("ask_user", `{"question":"Which?"}`), func(*config.Config) {}, 0, turn.VerdictExpired},
+		"approval-denied":  {script.Call("local_touch", `{"text":"a"}`), func(*config.Config) {}, 0, turn.StatusExpired},
+		"approval-allowed": {script.Call("local_touch", `{"text":"a"}`), func(c *config.Config) { c.Approvals.OnExpiry = "allow" }, 1, turn.StatusExpired},
+		"question":         {script.Call("ask_user", `{"question":"Which?"}`), func(*config.Config) {}, 0, turn.StatusExpired},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var effects atomic.Int32
 			r := newRig(t, script.Attempts(c.reply, script.Text("Gone on.")), askToTouch, func(cfg *config.Config) {
-				cfg.People.ApprovalExpiry, cfg.People.QuestionExpiry = 2*time.Second, 2*time.Second
+				cfg.Approvals.ApprovalExpiry, cfg.Approvals.QuestionExpiry = 2*time.Second, 2*time.Second
 				c.change(cfg)
 			})
 			n := 0
@@ -362,9 +362,9 @@ func TestWhatNobodyDecidesExpires(t *testing.T) {
 			end := r.ended(begun.ID)
 			assert.Equal(t, "Gone on.", end.Answer)
 			assert.Equal(t, c.effects, effects.Load())
-			waits, err := r.store.Waits(t.Context(), begun.ID)
+			requests, err := r.store.Requests(t.Context(), begun.ID)
 			require.NoError(t, err)
-			assert.Equal(t, c.verdict, waits[0].Ruling.Verdict)
+			assert.Equal(t, c.verdict, requests[0].Decision.Status)
 			_, err = r.people().Approve(t.Context(), client.DecideInput{Session: session(t), Call: w.ID, ArgumentsHash: w.ArgumentsHash})
 			require.ErrorIs(t, err, client.ErrNotRunning)
 			r.keep("v1-expired-"+name, session(t), begun.ID)
@@ -400,9 +400,9 @@ func TestAStopDoesNotWaitForAnybody(t *testing.T) {
 		"approval": {script.Call("local_touch", `{"text":"a"}`), func(r *rig, id string) { r.waits(id, 1) }, "", func(t *testing.T, r *rig, rec journal.TurnRecord) {
 			messages := paired(t, r, rec.Session)
 			assert.Equal(t, turn.OutcomeCancelled, messages[2].Outcome, "it never ran")
-			waits, err := r.store.Waits(t.Context(), rec.ID)
+			requests, err := r.store.Requests(t.Context(), rec.ID)
 			require.NoError(t, err)
-			assert.Equal(t, turn.VerdictCancelled, waits[0].Ruling.Verdict)
+			assert.Equal(t, turn.StatusCancelled, requests[0].Decision.Status)
 		}},
 		"question": {script.Call("ask_user", `{"question":"Which?"}`), func(r *rig, id string) { r.waits(id, 1) }, "", func(*testing.T, *rig, journal.TurnRecord) {}},
 		"with-messages": {script.Text("one two three four").StallAfter(4), func(r *rig, id string) { r.awaitChunk(id, turn.ChunkTextDelta) }, "And this?", func(t *testing.T, r *rig, rec journal.TurnRecord) {
@@ -497,8 +497,8 @@ func TestAQueuedMessageThatCannotBeginFailsOnRecord(t *testing.T) {
 	r.work()
 	r.say(session(t), workflows.Message{ID: "m1", Text: "First."})
 	r.reach(gate)
-	r.say(session(t), workflows.Message{ID: "m2", Blob: journal.HashOf([]byte("nothing")), After: true})
-	r.say(session(t), workflows.Message{ID: "m3", Text: "Third.", After: true})
+	r.say(session(t), workflows.Message{ID: "m2", Blob: journal.HashOf([]byte("nothing")), Queue: true})
+	r.say(session(t), workflows.Message{ID: "m3", Text: "Third.", Queue: true})
 	gate.Release()
 	refused := r.answered(session(t), "m2")
 	assert.Equal(t, turn.StateFailed, refused.State)
@@ -538,7 +538,7 @@ func TestAlwaysDoesNotReachWhatARuleAsksFor(t *testing.T) {
 	r.work(touching(&effects))
 	begun := r.say(session(t), workflows.Message{Text: "Touch."})
 	w := r.waits(begun.ID, 1)[0]
-	_, err := r.people().Approve(t.Context(), client.DecideInput{Session: session(t), Call: w.ID, ArgumentsHash: w.ArgumentsHash, Grant: turn.AlwaysTool})
+	_, err := r.people().Approve(t.Context(), client.DecideInput{Session: session(t), Call: w.ID, ArgumentsHash: w.ArgumentsHash, Grant: turn.GrantTool})
 	require.NoError(t, err)
 	w = r.waits(begun.ID, 2)[1]
 	assert.Contains(t, w.Why, "b is precious")
@@ -560,7 +560,7 @@ func TestAStopLeavesWhatWaitsForTheNextTurn(t *testing.T) {
 	stop := r.work()
 	first := r.say(session(t), workflows.Message{ID: "m1", Text: "First."})
 	r.awaitChunk(first.ID, turn.ChunkTextDelta)
-	r.say(session(t), workflows.Message{ID: "m2", Text: "Second.", After: true})
+	r.say(session(t), workflows.Message{ID: "m2", Text: "Second.", Queue: true})
 	stop() // so that the stop and the last message wait for a worker together
 	require.NoError(t, r.people().Stop(t.Context(), session(t)))
 	sent := make(chan error, 1)

@@ -514,11 +514,11 @@ type deaf struct{ reached chan struct{} }
 
 func (deaf) Takes(string, string) bool { return false }
 
-func (d deaf) Infer(ctx context.Context, _ turn.Prompt, sink turn.Sink) (turn.Answer, error) {
+func (d deaf) Infer(ctx context.Context, _ turn.Prompt, sink turn.Sink) (turn.Completion, error) {
 	sink.Text("This is ")
 	close(d.reached)
 	<-ctx.Done()
-	return turn.Answer{}, turn.Errorf(turn.CodeLLMTransport, ctx.Err(), "the connection was lost")
+	return turn.Completion{}, turn.Errorf(turn.CodeLLMTransport, ctx.Err(), "the connection was lost")
 }
 
 // patient is a model that answers once it is let.
@@ -526,14 +526,14 @@ type patient struct{ reached, answer chan struct{} }
 
 func (patient) Takes(string, string) bool { return false }
 
-func (p patient) Infer(ctx context.Context, _ turn.Prompt, sink turn.Sink) (turn.Answer, error) {
+func (p patient) Infer(ctx context.Context, _ turn.Prompt, sink turn.Sink) (turn.Completion, error) {
 	close(p.reached)
 	select {
 	case <-p.answer:
 		sink.Text("Here.")
-		return turn.Answer{Text: "Here.", FinishReason: "stop"}, nil
+		return turn.Completion{Text: "Here.", FinishReason: "stop"}, nil
 	case <-ctx.Done():
-		return turn.Answer{}, turn.Errorf(turn.CodeLLMTransport, ctx.Err(), "the connection was lost")
+		return turn.Completion{}, turn.Errorf(turn.CodeLLMTransport, ctx.Err(), "the connection was lost")
 	}
 }
 
@@ -587,7 +587,7 @@ func infer(t *testing.T, model activities.Model) (*activities.Activities, *journ
 	require.NoError(t, err)
 	return acts, store, workflows.InferInput{
 		Session: "s", Turn: "t", Step: 1, Expect: begun.Head, Budget: time.Minute, RetryMax: 2,
-		Plan: turn.Plan{Mode: turn.ModeNative, Profile: begun.Pins.Profile, From: 1, Anchor: 1},
+		Plan: turn.Plan{Mode: turn.ModeNative, PromptConfig: begun.Config.PromptConfig, From: 1, Anchor: 1},
 	}
 }
 

@@ -132,9 +132,9 @@ func configFile(t *testing.T, c config.Config) string {
 		args, err := json.Marshal(s.Args) // an array of plain strings is the same in TOML
 		require.NoError(t, err)
 		fmt.Fprintf(&b, "[[mcp.servers]]\nid = %q\ntransport = %q\ncommand = %q\nargs = %s\nconnect_timeout = %q\neverywhere = %t\nhold_questions = %q\n",
-			s.ID, s.Transport, s.Command, args, s.ConnectTimeout, s.Everywhere, s.HoldQuestions)
-		if s.Stateful != "" {
-			fmt.Fprintf(&b, "stateful = %q\n", s.Stateful)
+			s.ID, s.Transport, s.Command, args, s.ConnectTimeout, s.Everywhere, s.ElicitationTimeout)
+		if s.SessionAffinity != "" {
+			fmt.Fprintf(&b, "stateful = %q\n", s.SessionAffinity)
 		}
 		for name, tool := range s.Tools {
 			fmt.Fprintf(&b, "[mcp.servers.tools.%s]\nrepeatable = %t\nquick = %t\nrisk = %q\n", name, tool.Repeatable, tool.Quick, tool.Risk)

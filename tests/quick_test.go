@@ -51,7 +51,7 @@ func TestAQuickCallPastItsCapIsDispatchedAgain(t *testing.T) {
 	}
 	r := newRig(t, script.Steps(script.Calls(calls...), script.Text("done")))
 	store := &lateStore{late: make(chan journal.CallRecord, 1)}
-	r.work(engine.WithTool("slow", "Echoes.", slow, engine.Quick(), engine.Risk(turn.RiskLow)),
+	r.work(engine.WithTool("slow", "Echoes.", slow, engine.LocalActivity(), engine.Risk(turn.RiskLow)),
 		engine.WithJournal(func(s journal.Store) journal.Store { store.Store = s; return store }))
 	run := r.begin(session(t), "Echo six times.", nil)
 	res := r.result(run)

@@ -50,7 +50,7 @@ func page(_ context.Context, in pageIn) (string, error) {
 func withPage() []engine.Option {
 	return []engine.Option{
 		engine.WithTool("page", "Reads a page.", page, engine.Risk(turn.RiskLow)),
-		engine.WithTool("quick_page", "Reads a page.", page, engine.Quick(), engine.Risk(turn.RiskLow)),
+		engine.WithTool("quick_page", "Reads a page.", page, engine.LocalActivity(), engine.Risk(turn.RiskLow)),
 	}
 }
 
@@ -86,7 +86,7 @@ func (r *rig) seed(session string, turns, size int) {
 		key := journal.StepKey{Turn: id, Step: 1}
 		inf, err := r.store.StartInference(ctx, journal.StartInference{Session: session, Key: key, Expect: begun.Head, At: time.Now()})
 		require.NoError(r.t, err)
-		answer := turn.Answer{Text: text("model"), FinishReason: "stop"}
+		answer := turn.Completion{Text: text("model"), FinishReason: "stop"}
 		_, err = r.store.SettleInference(ctx, journal.SettleInference{Session: session, Key: key, Attempt: inf.Attempt, Answer: answer,
 			Message: turn.Message{Text: answer.Text}, At: time.Now()})
 		require.NoError(r.t, err)

@@ -30,7 +30,7 @@ func (r *rig) resumed(sessionID, turnID string, m workflows.Message) sdk.Workflo
 	require.True(r.t, begun.Resumed)
 	_, head := r.transcript(sessionID)
 	p := turn.Progress{Head: head, From: 1, Anchor: begun.Head.Seq, Counters: turn.Counters{Step: 1, Spent: 1}}
-	require.NoError(r.t, json.Unmarshal(begun.Pins, &p.Pins))
+	require.NoError(r.t, json.Unmarshal(begun.Config, &p.Config))
 	require.NoError(r.t, r.client.TerminateWorkflow(ctx, sessionID, "", "a test"))
 	run := r.handedOn(sessionID, workflows.Input{Version: workflows.WireVersion, Session: sessionID, Turn: turnID, Continued: &p})
 	sent := make(chan error, 1)
@@ -117,7 +117,7 @@ func TestASettledTurnSaysWhichMessagesItHasNot(t *testing.T) {
 	t.Parallel()
 	acts, store, _ := infer(t, deaf{make(chan struct{})})
 	in := workflows.FinishInput{Session: "s", Turn: "t", Messages: []workflows.Message{{ID: "m2", Text: "Two."}},
-		Ending: turn.Ending{State: turn.StateCancelled, Reason: turn.FinishCancelled}}
+		Ending: turn.Result{State: turn.StateCancelled, Reason: turn.FinishCancelled}}
 	first, err := acts.Finish(t.Context(), in)
 	require.NoError(t, err)
 	assert.Empty(t, first.Untaken)

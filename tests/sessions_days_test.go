@@ -84,13 +84,13 @@ type touchOnce struct{}
 
 func (touchOnce) Takes(string, string) bool { return false }
 
-func (touchOnce) Infer(_ context.Context, p turn.Prompt, sink turn.Sink) (turn.Answer, error) {
+func (touchOnce) Infer(_ context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
 	last := p.Messages[len(p.Messages)-1]
 	if last.Role != turn.RoleTool {
-		return turn.Answer{ToolCalls: []turn.WireCall{{ID: "c", Name: "local_touch", Arguments: `{"text":"a"}`}}, FinishReason: "tool_calls"}, nil
+		return turn.Completion{ToolCalls: []turn.WireCall{{ID: "c", Name: "local_touch", Arguments: `{"text":"a"}`}}, FinishReason: "tool_calls"}, nil
 	}
 	sink.Text("It said: " + last.Text)
-	return turn.Answer{Text: "It said: " + last.Text, FinishReason: "stop"}, nil
+	return turn.Completion{Text: "It said: " + last.Text, FinishReason: "stop"}, nil
 }
 
 func newSkipping(t *testing.T) *skipping {
@@ -114,10 +114,10 @@ func newSkipping(t *testing.T) *skipping {
 	}
 	policy := turn.DefaultPolicy()
 	policy.Ask = []string{"local/touch"}
-	people := config.Default().People
+	people := config.Default().Approvals
 	acts, err := activities.New(activities.Options{Journal: s.store, Model: touchOnce{}, Tools: host, Agent: activities.Agent{
 		Mode: turn.ModeNative, Limits: turn.DefaultLimits(), Policy: policy, Servers: []string{"local"},
-		People: turn.People{ApprovalExpiry: people.ApprovalExpiry, OnExpiry: turn.Permission(people.OnExpiry), QuestionExpiry: people.QuestionExpiry},
+		People: turn.Approvals{ApprovalExpiry: people.ApprovalExpiry, OnExpiry: turn.Permission(people.OnExpiry), QuestionExpiry: people.QuestionExpiry},
 	}})
 	require.NoError(t, err)
 	var suite testsuite.WorkflowTestSuite
@@ -144,15 +144,15 @@ func (s *skipping) run() (res workflows.Result, took time.Duration) {
 }
 
 // wait is the one wait of the session.
-func (s *skipping) wait() journal.WaitRecord {
+func (s *skipping) wait() journal.RequestRecord {
 	s.t.Helper()
 	turns, err := s.store.Turns(s.t.Context(), "s")
 	require.NoError(s.t, err)
 	require.Len(s.t, turns, 1)
-	waits, err := s.store.Waits(s.t.Context(), turns[0].ID)
+	requests, err := s.store.Requests(s.t.Context(), turns[0].ID)
 	require.NoError(s.t, err)
-	require.Len(s.t, waits, 1)
-	return waits[0]
+	require.Len(s.t, requests, 1)
+	return requests[0]
 }
 
 func TestAnApprovalTheNextDay(t *testing.T) {
@@ -160,7 +160,7 @@ func TestAnApprovalTheNextDay(t *testing.T) {
 	s := newSkipping(t)
 	s.RegisterDelayedCallback(func() {
 		w := s.wait()
-		assert.Nil(t, w.Ruling)
+		assert.Nil(t, w.Decision)
 		assert.Zero(t, s.effects.Load())
 		s.UpdateWorkflow(workflows.ApproveUpdate, "u", &testsuite.TestUpdateCallback{
 			OnReject: func(err error) { assert.NoError(t, err) }, OnAccept: func() {}, OnComplete: func(_ any, err error) { assert.NoError(t, err) },
@@ -169,7 +169,7 @@ func TestAnApprovalTheNextDay(t *testing.T) {
 	res, took := s.run()
 	assert.Equal(t, "It said: touched a", res.Answer)
 	assert.EqualValues(t, 1, s.effects.Load())
-	assert.Equal(t, turn.VerdictAllowed, s.wait().Ruling.Verdict)
+	assert.Equal(t, turn.StatusAllowed, s.wait().Decision.Status)
 	assert.GreaterOrEqual(t, took, 24*time.Hour)
 	assert.Less(t, took, 25*time.Hour)
 	assert.Equal(t, 2, res.Steps, "a day costs no step, and none of the turn's time")
@@ -178,12 +178,12 @@ func TestAnApprovalTheNextDay(t *testing.T) {
 func TestAnApprovalThatNobodyGives(t *testing.T) {
 	t.Parallel()
 	s := newSkipping(t)
-	week := config.Default().People.ApprovalExpiry
+	week := config.Default().Approvals.ApprovalExpiry
 	require.Equal(t, 7*24*time.Hour, week)
-	s.RegisterDelayedCallback(func() { assert.Nil(t, s.wait().Ruling, "there is time still") }, week-time.Hour)
+	s.RegisterDelayedCallback(func() { assert.Nil(t, s.wait().Decision, "there is time still") }, week-time.Hour)
 	res, took := s.run()
 	assert.Contains(t, res.Answer, "nobody gave it in time")
 	assert.Zero(t, s.effects.Load())
-	assert.Equal(t, turn.VerdictExpired, s.wait().Ruling.Verdict)
+	assert.Equal(t, turn.StatusExpired, s.wait().Decision.Status)
 	assert.WithinDuration(t, s.began.Add(week), s.began.Add(took), time.Hour)
 }

@@ -61,7 +61,7 @@ func (k *talk) closed() bool {
 // evidence collects what is known of the session.
 func (k *talk) evidence() model.Evidence {
 	ctx := k.context()
-	e := model.Evidence{Waits: map[string][]journal.WaitRecord{}, Calls: map[string][]journal.CallRecord{},
+	e := model.Evidence{Waits: map[string][]journal.RequestRecord{}, Calls: map[string][]journal.CallRecord{},
 		Chunks: map[string][]turn.Chunk{}, Asked: map[string]bool{}}
 	if len(k.m.Sent()) == 0 {
 		return e
@@ -74,7 +74,7 @@ func (k *talk) evidence() model.Evidence {
 	e.Turns, err = k.store.Turns(ctx, k.m.Session)
 	require.NoError(k.t, err)
 	for _, record := range e.Turns {
-		e.Waits[record.ID], err = k.store.Waits(ctx, record.ID)
+		e.Waits[record.ID], err = k.store.Requests(ctx, record.ID)
 		require.NoError(k.t, err)
 		e.Calls[record.ID], err = k.store.Calls(ctx, record.ID)
 		require.NoError(k.t, err)

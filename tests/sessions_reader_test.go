@@ -92,7 +92,7 @@ func TestReadersDetachAndAttach(t *testing.T) {
 			reading.Go(func() { read(s, rand.New(rand.NewPCG(uint64(i), uint64(len(kind))))) })
 		}
 		for n := range readTurns {
-			r.say(name, workflows.Message{ID: fmt.Sprintf("m%d", n), Text: "Talk.", After: true})
+			r.say(name, workflows.Message{ID: fmt.Sprintf("m%d", n), Text: "Talk.", Queue: true})
 		}
 	}
 	reading.Wait()

@@ -90,7 +90,7 @@ func (k *talk) hand(s model.Sent) bool {
 // try sends a message and reports what its client hears.
 func (k *talk) try(ctx context.Context, s model.Sent) error {
 	a, err := k.client.Send(ctx, client.SendInput{Session: k.m.Session,
-		Message: workflows.Message{ID: s.ID, Text: model.Text(k.m.Session, s.ID, s.Do), After: s.After}})
+		Message: workflows.Message{ID: s.ID, Text: model.Text(k.m.Session, s.ID, s.Do), Queue: s.After}})
 	if err == nil && !a.Merged {
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -104,18 +104,18 @@ const briefly = 100 * time.Millisecond
 
 // open waits for something that people have to say, at most for so long, and for no longer than the session has
 // anything to do. What was decided already and is not recorded yet is not open.
-func (k *talk) open(within time.Duration) []journal.WaitRecord {
+func (k *talk) open(within time.Duration) []journal.RequestRecord {
 	ctx, cancel := context.WithTimeout(k.context(), within)
 	defer cancel()
 	for {
 		changed := k.store.Changed(ctx)
-		waits, err := k.store.Waiting(k.context(), k.m.Session, 100)
+		requests, err := k.store.PendingRequests(k.context(), k.m.Session, 100)
 		require.NoError(k.t, err)
-		waits = slices.DeleteFunc(waits, func(w journal.WaitRecord) bool {
+		requests = slices.DeleteFunc(requests, func(w journal.RequestRecord) bool {
 			return k.m.HasDecided(w.Turn, w.ID) || k.m.HasAnswered(w.Turn, w.ID)
 		})
-		if len(waits) > 0 || k.idle() {
-			return waits
+		if len(requests) > 0 || k.idle() {
+			return requests
 		}
 		select {
 		case <-changed:
@@ -145,24 +145,24 @@ func (k *talk) idle() bool {
 }
 
 // settle waits until the session needs people, or nothing.
-func (k *talk) settle() []journal.WaitRecord {
-	waits := k.open(within)
-	if len(waits) == 0 && !k.idle() {
+func (k *talk) settle() []journal.RequestRecord {
+	requests := k.open(within)
+	if len(requests) == 0 && !k.idle() {
 		require.Fail(k.t, "the session is stuck", "%s:\n%s", k.m.Session, k.state())
 	}
-	return waits
+	return requests
 }
 
 // decide decides about the call that has waited longest. Where none waits, nothing can be decided.
 func (k *talk) decide(v model.Verdict) {
-	waits := k.open(briefly)
-	i := slices.IndexFunc(waits, func(w journal.WaitRecord) bool { return w.Kind == turn.WaitApproval })
+	requests := k.open(briefly)
+	i := slices.IndexFunc(requests, func(w journal.RequestRecord) bool { return w.Kind == turn.RequestApproval })
 	if i < 0 {
 		_, err := k.client.Approve(k.context(), client.DecideInput{Session: k.m.Session, Call: "1.0", ArgumentsHash: "none"})
 		k.refuses(err)
 		return
 	}
-	w := waits[i]
+	w := requests[i]
 	switch {
 	case v == model.Conflict:
 		var both sync.WaitGroup
@@ -182,7 +182,7 @@ func (k *talk) decide(v model.Verdict) {
 
 // rules sends one decision and reports whether it was accepted. A right one is refused only where the wait is over
 // without it.
-func (k *talk) rules(w journal.WaitRecord, v model.Verdict, allow bool) bool {
+func (k *talk) rules(w journal.RequestRecord, v model.Verdict, allow bool) bool {
 	d := k.m.Deciding(model.Decision{Turn: w.Turn, Call: w.ID, Arguments: w.Arguments, Verdict: v, Allow: allow})
 	a := client.DecideInput{Session: k.m.Session, Turn: w.Turn, Call: w.ID, ArgumentsHash: w.ArgumentsHash, By: d.By}
 	switch v {
@@ -193,9 +193,9 @@ func (k *talk) rules(w journal.WaitRecord, v model.Verdict, allow bool) bool {
 	case model.WrongTurn:
 		a.Turn = "another"
 	case model.AlwaysCall:
-		a.Grant = turn.AlwaysCall
+		a.Grant = turn.GrantCall
 	case model.AlwaysTool, model.DenyAlways:
-		a.Grant = turn.AlwaysTool
+		a.Grant = turn.GrantTool
 	}
 	_, err := decider(k.client, allow)(k.context(), a)
 	k.m.Decided(d, err == nil)
@@ -222,15 +222,15 @@ func (k *talk) refuses(err error) {
 }
 
 // ruledBy waits until a wait is over that somebody found closed.
-func (k *talk) ruledBy(w journal.WaitRecord, but string) {
+func (k *talk) ruledBy(w journal.RequestRecord, but string) {
 	ctx, cancel := context.WithTimeout(k.context(), 15*time.Second)
 	defer cancel()
 	for {
 		changed := k.store.Changed(ctx)
-		waits, err := k.store.Waits(k.context(), w.Turn)
+		requests, err := k.store.Requests(k.context(), w.Turn)
 		require.NoError(k.t, err)
-		i := slices.IndexFunc(waits, func(x journal.WaitRecord) bool { return x.ID == w.ID })
-		if r := waits[i].Ruling; r != nil {
+		i := slices.IndexFunc(requests, func(x journal.RequestRecord) bool { return x.ID == w.ID })
+		if r := requests[i].Decision; r != nil {
 			assert.NotEqual(k.t, but, r.By, "what was refused was applied")
 			return
 		}
@@ -244,17 +244,17 @@ func (k *talk) ruledBy(w journal.WaitRecord, but string) {
 
 // answer answers the open question. Where there is none, nothing can be answered.
 func (k *talk) answer(o model.Op) {
-	waits := k.open(briefly)
-	i := slices.IndexFunc(waits, func(w journal.WaitRecord) bool { return w.Kind == turn.WaitQuestion })
+	requests := k.open(briefly)
+	i := slices.IndexFunc(requests, func(w journal.RequestRecord) bool { return w.Kind == turn.RequestQuestion })
 	if i < 0 || o.Wrong {
 		err := k.client.Answer(k.context(), client.AnswerInput{Session: k.m.Session, Question: "q99", Text: "What?"})
 		k.refuses(err)
 		return
 	}
-	k.replies(waits[i], o.Do)
+	k.replies(requests[i], o.Do)
 }
 
-func (k *talk) replies(w journal.WaitRecord, do []string) {
+func (k *talk) replies(w journal.RequestRecord, do []string) {
 	r := k.m.Answering(model.Reply{Turn: w.Turn, Question: w.ID})
 	err := k.client.Answer(k.context(), client.AnswerInput{Session: k.m.Session,
 		Turn: w.Turn, Question: w.ID, By: r.By, Text: model.Text(k.m.Session, strings.ReplaceAll(r.By, " ", ""), do)})
@@ -269,10 +269,10 @@ func (k *talk) replies(w journal.WaitRecord, do []string) {
 
 // finish says whatever the session waits for until it waits for nothing.
 func (k *talk) finish(allow bool) {
-	for waits := k.settle(); len(waits) > 0; waits = k.settle() {
-		for _, w := range waits {
+	for requests := k.settle(); len(requests) > 0; requests = k.settle() {
+		for _, w := range requests {
 			switch {
-			case w.Kind == turn.WaitQuestion:
+			case w.Kind == turn.RequestQuestion:
 				k.replies(w, nil)
 			case allow:
 				k.rules(w, model.Allow, true)

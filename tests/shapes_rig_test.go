@@ -51,9 +51,9 @@ func (a *away) asked(ctx context.Context, how func(context.Context) error) error
 	return how(ctx)
 }
 
-func (a *away) Begin(ctx context.Context, in journal.BeginInput) (journal.Begun, error) {
+func (a *away) Begin(ctx context.Context, in journal.BeginInput) (journal.BeginResult, error) {
 	if err := a.asked(ctx, a.begin); err != nil {
-		return journal.Begun{}, err
+		return journal.BeginResult{}, err
 	}
 	return a.Store.Begin(ctx, in)
 }

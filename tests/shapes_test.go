@@ -90,16 +90,16 @@ func TestPolicyDecidesAboutModelErrors(t *testing.T) {
 	t.Parallel()
 	down := script.Status(http.StatusInternalServerError, "server_error", "oops")
 	for name, c := range map[string]struct {
-		policy config.Decision
+		policy config.ErrorAction
 		script script.Script
 		limits workflows.LimitsRequest
 		reason turn.FinishReason
 		answer string
 	}{
-		"model-retry":             {config.DecideRetry, script.Attempts(down, script.Text("Here again.")), workflows.LimitsRequest{}, turn.FinishAnswered, "Here again."},
-		"model-reprompt":          {config.DecideReprompt, noted(down, script.Text("In brief.")), workflows.LimitsRequest{}, turn.FinishAnswered, "In brief."},
-		"model-interrupt":         {config.DecideInterrupt, down, workflows.LimitsRequest{}, turn.FinishInterrupted, ""},
-		"guard-max_steps-retried": {config.DecideRetry, down, workflows.LimitsRequest{MaxSteps: ptr(2)}, turn.FinishMaxSteps, ""},
+		"model-retry":             {config.ErrorRetry, script.Attempts(down, script.Text("Here again.")), workflows.LimitsRequest{}, turn.FinishAnswered, "Here again."},
+		"model-reprompt":          {config.ErrorReprompt, noted(down, script.Text("In brief.")), workflows.LimitsRequest{}, turn.FinishAnswered, "In brief."},
+		"model-interrupt":         {config.ErrorInterrupt, down, workflows.LimitsRequest{}, turn.FinishInterrupted, ""},
+		"guard-max_steps-retried": {config.ErrorRetry, down, workflows.LimitsRequest{MaxSteps: ptr(2)}, turn.FinishMaxSteps, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -126,13 +126,13 @@ func noted(first, second script.Reply) script.Script {
 
 func TestPolicyDecidesAboutToolErrors(t *testing.T) {
 	t.Parallel()
-	for _, decision := range []config.Decision{config.DecideFail, config.DecideInterrupt} {
+	for _, decision := range []config.ErrorAction{config.ErrorFail, config.ErrorInterrupt} {
 		t.Run(string(decision), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, script.Call("local_broken", `{}`).WithText("Let me see."), func(c *config.Config) { c.Policy.OnToolError = decision })
 			r.work(withFailing())
 			run := r.begin(session(t), "Use it.", nil)
-			if decision == config.DecideFail {
+			if decision == config.ErrorFail {
 				app, res := r.failure(run)
 				assert.Equal(t, string(turn.CodeToolFailed), app.Type())
 				assert.Equal(t, "Let me see.", res.Answer)
@@ -150,13 +150,13 @@ func TestPolicyDecidesAboutToolErrors(t *testing.T) {
 
 func TestPolicyDecidesAboutInvalidActions(t *testing.T) {
 	t.Parallel()
-	for _, decision := range []config.Decision{config.DecideFail, config.DecideInterrupt} {
+	for _, decision := range []config.ErrorAction{config.ErrorFail, config.ErrorInterrupt} {
 		t.Run(string(decision), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, script.Call("no_such_tool", `{}`), func(c *config.Config) { c.Policy.OnInvalidAction = decision })
 			r.work(withEcho()...)
 			run := r.begin(session(t), "Use it.", nil)
-			if decision == config.DecideFail {
+			if decision == config.ErrorFail {
 				app, _ := r.failure(run)
 				assert.Equal(t, string(turn.CodeInvalidAction), app.Type())
 			} else {
@@ -362,7 +362,7 @@ func TestAQueuedMessageOutlivesAStopWhileTheJournalIsLocked(t *testing.T) {
 	r.work(engine.WithJournal(store.wrap))
 	run := r.begin(session(t), "The first question.", nil)
 	r.happened(run, enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED)
-	r.say(session(t), workflows.Message{ID: "m2", Text: "The second question.", After: true})
+	r.say(session(t), workflows.Message{ID: "m2", Text: "The second question.", Queue: true})
 	require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
 	r.happened(run, enumspb.EVENT_TYPE_TIMER_FIRED)
 	store.back()

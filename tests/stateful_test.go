@@ -14,7 +14,7 @@ import (
 // remembering is a rig whose server counts the calls to its process and remembers for a turn.
 func remembering(t *testing.T, s script.Script) *rig {
 	l := newLedger(t)
-	return newRig(t, s, l.host(config.MCPTool{}), func(c *config.Config) { c.MCP.Servers[0].Stateful = config.StatefulTurn })
+	return newRig(t, s, l.host(config.MCPTool{}), func(c *config.Config) { c.MCP.Servers[0].SessionAffinity = config.AffinityTurn })
 }
 
 func remember(text string) script.Reply {

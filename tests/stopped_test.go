@@ -26,7 +26,7 @@ func refuses(text string) script.Reply {
 func TestAnAnswerThatEndsEarlyEndsTheTurnWithItsReason(t *testing.T) {
 	t.Parallel()
 	inJSON := func(c *config.Config) { c.Runtime.Mode = config.ModeJSON }
-	failing := func(c *config.Config) { c.Policy.OnInvalidAction = config.DecideFail }
+	failing := func(c *config.Config) { c.Policy.OnInvalidAction = config.ErrorFail }
 	call := func(arguments string) script.Reply { return script.Call("local_mark", arguments).WithText("Looking.") }
 	for name, c := range map[string]struct {
 		script   script.Script
@@ -67,7 +67,7 @@ func TestAnAnswerThatEndsEarlyEndsTheTurnWithItsReason(t *testing.T) {
 			}) (string, error) {
 				marks.Add(1)
 				return "marked", nil
-			}, engine.Quick(), engine.Risk(turn.RiskLow)))
+			}, engine.LocalActivity(), engine.Risk(turn.RiskLow)))
 			res := r.ask(session(t), "Look.")
 			assert.Equal(t, turn.StateCompleted, res.State)
 			assert.Equal(t, c.reason, res.FinishReason)

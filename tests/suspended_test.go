@@ -22,13 +22,13 @@ func TestAReplyAnswersNoLaterQuestion(t *testing.T) {
 	r := newRig(t, script.Steps(script.Call("mcp_ledger_confirm", `{"text":"x","rounds":2}`), script.Text("Confirmed.")), l.host(config.MCPTool{}))
 	first := r.dies("SuspendCall:after:2")
 	begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Confirm it."})
-	require.NoError(t, r.reply(session(t), r.waits(begun.ID, 1)[0], turn.ReplyAccept, `{"sure":true,"note":"one"}`))
+	require.NoError(t, r.reply(session(t), r.waits(begun.ID, 1)[0], turn.ElicitationAccept, `{"sure":true,"note":"one"}`))
 	<-first.done
 	r.process()
 	again := r.waits(begun.ID, 2)[1]
 	assert.Equal(t, "e1.0.2", again.ID)
 	assert.Equal(t, "Append x, round 2?", again.Question)
-	require.NoError(t, r.reply(session(t), again, turn.ReplyAccept, `{"sure":true,"note":"two"}`))
+	require.NoError(t, r.reply(session(t), again, turn.ElicitationAccept, `{"sure":true,"note":"two"}`))
 	assert.Equal(t, "Confirmed.", r.answered(session(t), "m1").Answer)
 	for _, note := range []string{"one", "two"} {
 		assert.Equal(t, 1, l.replied("replied", "x", `accept {"note":"`+note+`","sure":true}`), note)
@@ -48,9 +48,9 @@ func TestAQuestionWhoseDispatchWasLostIsAskedAsItIs(t *testing.T) {
 	begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Confirm it."})
 	<-first.done
 	r.process()
-	wait := r.waits(begun.ID, 1)[0]
-	assert.Equal(t, "Append x, round 1?", wait.Question)
-	require.NoError(t, r.reply(session(t), wait, turn.ReplyAccept, `{"sure":true}`))
+	request := r.waits(begun.ID, 1)[0]
+	assert.Equal(t, "Append x, round 1?", request.Question)
+	require.NoError(t, r.reply(session(t), request, turn.ElicitationAccept, `{"sure":true}`))
 	assert.Equal(t, "Confirmed.", r.answered(session(t), "m1").Answer)
 	assert.Equal(t, 1, l.count("asked", "x"))
 	assert.Equal(t, 1, l.count("effect", "x"))
@@ -64,15 +64,15 @@ func TestWhatAServerAsksSurvivesAReset(t *testing.T) {
 	r := newRig(t, script.Steps(confirm("x"), script.Text("Done.")), l.host(config.MCPTool{}))
 	r.work()
 	run := r.begin(session(t), "Do it.", nil)
-	wait := r.waits(run.GetRunID(), 1)[0]
+	request := r.waits(run.GetRunID(), 1)[0]
 	again := r.reset(run, r.tasks(run)[0])
-	require.Eventually(t, func() bool { return r.reply(session(t), wait, turn.ReplyAccept, `{"sure":true}`) == nil },
+	require.Eventually(t, func() bool { return r.reply(session(t), request, turn.ElicitationAccept, `{"sure":true}`) == nil },
 		within, within/100, "the turn waits again")
 	assert.Equal(t, turn.FinishAnswered, r.result(again).FinishReason)
 	assert.Equal(t, 1, l.count("asked", "x"))
 	assert.Equal(t, 1, l.count("effect", "x"))
-	waits, err := r.store.Waits(t.Context(), run.GetRunID())
+	requests, err := r.store.Requests(t.Context(), run.GetRunID())
 	require.NoError(t, err)
-	assert.Len(t, waits, 1, "it was asked once")
+	assert.Len(t, requests, 1, "it was asked once")
 	r.sound(session(t))
 }

@@ -24,11 +24,11 @@ func appendText(text string) script.Reply {
 }
 
 // allow gives a person's word for what the turn waits for: for good, where that is taken, and else once.
-func (r *rig) allow(session string, w journal.WaitRecord, always turn.Scope) {
+func (r *rig) allow(session string, w journal.RequestRecord, always turn.GrantScope) {
 	r.t.Helper()
 	word := client.DecideInput{Session: session, Call: w.ID, ArgumentsHash: w.ArgumentsHash, By: "ann", Grant: always}
 	_, err := r.people().Approve(r.t.Context(), word)
-	if always != "" && !w.Spares(always) {
+	if always != "" && !w.Grants(always) {
 		require.ErrorContains(r.t, err, "Allow it once", "who has allowed it for good would be asked again")
 		word.Grant = ""
 		_, err = r.people().Approve(r.t.Context(), word)
@@ -46,25 +46,25 @@ func TestWhatAStrangerSaysLetsNothingOutUnseen(t *testing.T) {
 	))
 	old := r.process()
 	begun := r.say(t.Name(), workflows.Message{Text: "the first"})
-	wait := r.waits(begun.ID, 1)[0]
-	assert.Equal(t, "2.0", wait.ID, "the call before any stranger's words is not asked for, the next one is, since results of tools are such words")
-	assert.Contains(t, wait.Why, "mcp/ledger/append")
-	r.allow(t.Name(), wait, turn.AlwaysTool)
-	wait = r.waits(begun.ID, 2)[1]
-	assert.Equal(t, "4.0", wait.ID, "reading files here is not asked for")
-	assert.JSONEq(t, `{"text":"after"}`, wait.Arguments)
+	request := r.waits(begun.ID, 1)[0]
+	assert.Equal(t, "2.0", request.ID, "the call before any stranger's words is not asked for, the next one is, since results of tools are such words")
+	assert.Contains(t, request.Why, "mcp/ledger/append")
+	r.allow(t.Name(), request, turn.GrantTool)
+	request = r.waits(begun.ID, 2)[1]
+	assert.Equal(t, "4.0", request.ID, "reading files here is not asked for")
+	assert.JSONEq(t, `{"text":"after"}`, request.Arguments)
 	assert.Zero(t, l.count("effect", "after"))
 	old.kill()
 	r.process()
-	r.allow(t.Name(), wait, turn.AlwaysTool)
+	r.allow(t.Name(), request, turn.GrantTool)
 	assert.Equal(t, "Done.", r.ended(begun.ID).Answer)
 	assert.Equal(t, 1, l.count("effect", "after"))
 
 	next := r.say(t.Name(), workflows.Message{Text: "the second"})
-	wait = r.waits(next.ID, 1)[0]
-	assert.Contains(t, wait.Why, "mcp/ledger/append", "the mark is the session's")
+	request = r.waits(next.ID, 1)[0]
+	assert.Contains(t, request.Why, "mcp/ledger/append", "the mark is the session's")
 	assert.Zero(t, l.count("effect", "later"))
-	r.allow(t.Name(), wait, "")
+	r.allow(t.Name(), request, "")
 	assert.Equal(t, "Done again.", r.ended(next.ID).Answer)
 	assert.Equal(t, 1, l.count("effect", "later"))
 	r.sound(t.Name())
@@ -91,12 +91,12 @@ func TestTaintIsAsStrictAsItIsConfigured(t *testing.T) {
 			r.work()
 			begun := r.say(session(t), workflows.Message{Text: "Append."})
 			for n := 1; n <= c.asked; n++ {
-				r.allow(session(t), r.waits(begun.ID, n)[n-1], turn.AlwaysCall)
+				r.allow(session(t), r.waits(begun.ID, n)[n-1], turn.GrantCall)
 			}
 			assert.Equal(t, "Done.", r.ended(begun.ID).Answer)
-			waits, err := r.store.Waits(t.Context(), begun.ID)
+			requests, err := r.store.Requests(t.Context(), begun.ID)
 			require.NoError(t, err)
-			assert.Len(t, waits, c.asked, "a person's word for exactly these arguments counts where the guard is not strict")
+			assert.Len(t, requests, c.asked, "a person's word for exactly these arguments counts where the guard is not strict")
 			assert.Equal(t, 2, l.count("effect", "b"))
 			r.sound(session(t))
 		})

@@ -120,17 +120,17 @@ func TestNobodyReachesAnotherTenantsTurn(t *testing.T) {
 	own := client.New(r.client, client.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Tenant: "acme", Journal: r.store})
 	sent, err := own.Send(t.Context(), client.SendInput{Session: session, Message: workflows.Message{Text: "Paint it."}})
 	require.NoError(t, err)
-	wait := r.waits(sent.ID, 1)[0]
+	request := r.waits(sent.ID, 1)[0]
 	for _, c := range [][2]string{{"", session}, {"beta", session}, {"", workflows.WorkflowID("acme", session)}, {"", "/acme/" + session}, {"beta", "../acme/" + session}} {
 		other := client.New(r.client, client.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Tenant: c[0]})
-		err := other.Answer(t.Context(), client.AnswerInput{Session: c[1], Question: wait.ID, Text: "Red."})
+		err := other.Answer(t.Context(), client.AnswerInput{Session: c[1], Question: request.ID, Text: "Red."})
 		assert.ErrorIs(t, err, client.ErrNotRunning, "%q", c)
 		assert.ErrorIs(t, other.Stop(t.Context(), c[1]), client.ErrNotRunning, "%q", c)
 		running, err := other.Running(t.Context(), c[1])
 		require.NoError(t, err)
 		assert.False(t, running, "%q", c)
 	}
-	err = own.Answer(t.Context(), client.AnswerInput{Session: session, Question: wait.ID, Text: "Blue."})
+	err = own.Answer(t.Context(), client.AnswerInput{Session: session, Question: request.ID, Text: "Blue."})
 	require.NoError(t, err)
 	assert.Equal(t, "Blue it is.", r.ended(sent.ID).Answer)
 }

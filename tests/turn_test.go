@@ -27,7 +27,7 @@ func echo(_ context.Context, in echoIn) (string, error) { return "echo " + in.Te
 // withEcho adds the echo tool twice: once in the quick lane and once as a regular activity.
 func withEcho() []engine.Option {
 	return []engine.Option{
-		engine.WithTool("quick_echo", "Echoes.", echo, engine.Quick(), engine.Risk(turn.RiskLow)),
+		engine.WithTool("quick_echo", "Echoes.", echo, engine.LocalActivity(), engine.Risk(turn.RiskLow)),
 		engine.WithTool("echo", "Echoes.", echo, engine.Risk(turn.RiskLow)),
 	}
 }
@@ -156,7 +156,7 @@ func TestAnEmbeddedToolIsCalled(t *testing.T) {
 	r := newRig(t, script.Steps(script.Call("local_weather", `{"name":"Oslo"}`), script.Text("Sunny.")))
 	r.work(engine.WithTool("weather", "Tells the weather of a city.", func(_ context.Context, in cityIn) (map[string]string, error) {
 		return map[string]string{"sky": "sunny in " + in.Name}, nil
-	}, engine.Quick(), engine.Risk(turn.RiskLow)))
+	}, engine.LocalActivity(), engine.Risk(turn.RiskLow)))
 	assert.Equal(t, "Sunny.", r.ask("weather", "How is the weather in Oslo?").Answer)
 	requests := r.model.Requests()
 	require.Len(t, requests, 2)

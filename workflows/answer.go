@@ -12,12 +12,12 @@ import (
 type Answer struct {
 	Version  int    `json:"v,omitempty"`
 	Turn     string `json:"turn,omitempty"` // empty: the one that runs
-	Question string `json:"question"`       // turn.Wait's ID
+	Question string `json:"question"`       // turn.Request's ID
 	Text     string `json:"text,omitempty"`
 	Blob     string `json:"blob,omitempty"`
 	By       string `json:"by,omitempty"`
 	// Reply answers what a tool's server asks; Text is empty then. Its Key may be left out.
-	Reply *turn.Reply `json:"reply,omitempty"`
+	Response *turn.ElicitationResponse `json:"reply,omitempty"`
 }
 
 // AnswerResult acknowledges an Answer.
@@ -28,18 +28,18 @@ type AnswerResult struct {
 
 // answer takes the user's answer as a message of the turn, and one to a tool's server as that server's.
 func (r *run) answer(ctx workflow.Context, a Answer) (AnswerResult, error) {
-	ruling := turn.Ruling{ID: a.Question, Verdict: turn.VerdictAnswered, By: turn.Cut(a.By, maxBy), At: workflow.Now(ctx)}
+	decision := turn.Decision{ID: a.Question, Status: turn.StatusAnswered, By: turn.Truncate(a.By, maxBy), At: workflow.Now(ctx)}
 	switch {
 	case r.toHeld(a.Question):
-		ruling.Reply = a.Reply
-		r.pass(ctx, ruling)
+		decision.Response = a.Response
+		r.pass(ctx, decision)
 		return AnswerResult{Turn: r.turnID, Question: a.Question}, nil
-	case a.Reply != nil:
-		ruling.Reply = a.Reply
+	case a.Response != nil:
+		decision.Response = a.Response
 	default:
 		r.progress.Inbox = append(r.progress.Inbox, Message{ID: AnswerID(r.turnID, a.Question), Text: a.Text, Blob: a.Blob})
 	}
-	r.desk.rule(ruling)
+	r.desk.rule(decision)
 	return AnswerResult{Turn: r.turnID, Question: a.Question}, nil
 }
 
@@ -56,10 +56,10 @@ func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
 	if r.toHeld(a.Question) {
 		return r.validateHeld(a)
 	}
-	kind := turn.WaitQuestion
+	kind := turn.RequestQuestion
 	w, known := r.desk.find(a.Question)
-	if known && w.Kind == turn.WaitElicitation || !known && a.Reply != nil { // not yet known, it may be about to be asked again
-		kind = turn.WaitElicitation
+	if known && w.Kind == turn.RequestElicitation || !known && a.Response != nil { // not yet known, it may be about to be asked again
+		kind = turn.RequestElicitation
 	}
 	if err := checkAnswer(kind, w, a); err != nil {
 		return rejected(err.Code, err.Message)
@@ -68,19 +68,19 @@ func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
 		return err
 	}
 	if before, ruled := r.desk.ruling(a.Question); ruled {
-		said := fmt.Sprintf("question %s was %s already%s", a.Question, before.Verdict, by(before.By))
+		said := fmt.Sprintf("question %s was %s already%s", a.Question, before.Status, by(before.By))
 		return rejected(turn.CodeNotWaiting, said, before)
 	}
 	return nil
 }
 
 // checkAnswer refuses what cannot be an answer to this kind of question.
-func checkAnswer(kind turn.WaitKind, w turn.Wait, a Answer) *turn.Error {
-	if kind == turn.WaitElicitation {
-		return checkReply(w, a.Reply)
+func checkAnswer(kind turn.RequestKind, w turn.Request, a Answer) *turn.Error {
+	if kind == turn.RequestElicitation {
+		return checkReply(w, a.Response)
 	}
-	if a.Reply != nil {
-		return invalid("the question %s is the model's, which is answered with text", turn.Cut(a.Question, 40))
+	if a.Response != nil {
+		return invalid("the question %s is the model's, which is answered with text", turn.Truncate(a.Question, 40))
 	}
 	m := Message{Text: a.Text, Blob: a.Blob}
 	if err := checkMessage(m); err != nil {

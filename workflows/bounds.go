@@ -45,7 +45,7 @@ func (in Input) excess(info *workflow.Info) *turn.Error {
 	case in.problem != "":
 		return nil
 	case in.Continued != nil && continued:
-		l := in.Continued.Pins.Limits
+		l := in.Continued.Config.Limits
 		if err := cmp.Or(l.Validate(), l.CheckMaxima()); err != nil {
 			return invalid("%s", err.Error())
 		}
@@ -80,7 +80,7 @@ func checkExcess(info *workflow.Info, agent string, in any, most int) *turn.Erro
 func checkSize(what string, v any, most int) *turn.Error {
 	b, err := json.Marshal(v)
 	if err != nil {
-		return invalid("the %s cannot be written as JSON: %s", what, turn.Cut(err.Error(), 200))
+		return invalid("the %s cannot be written as JSON: %s", what, turn.Truncate(err.Error(), 200))
 	}
 	if len(b) > most {
 		return invalid("the %s is %d bytes as JSON; the maximum is %d", what, len(b), most)
@@ -91,13 +91,13 @@ func checkSize(what string, v any, most int) *turn.Error {
 // checkSizes refuses an answer whose fields are larger than those of any real one. Text has a bound of its own.
 func (a Answer) checkSizes() *turn.Error {
 	a.Text = ""
-	if a.Reply != nil {
-		if len(a.Reply.Content) > maxReplyBytes {
-			return invalid("the reply is %d bytes; the maximum is %d", len(a.Reply.Content), maxReplyBytes)
+	if a.Response != nil {
+		if len(a.Response.Content) > maxReplyBytes {
+			return invalid("the reply is %d bytes; the maximum is %d", len(a.Response.Content), maxReplyBytes)
 		}
-		reply := *a.Reply
-		reply.Content = nil
-		a.Reply = &reply
+		response := *a.Response
+		response.Content = nil
+		a.Response = &response
 	}
 	return checkUpdate(a.Version, a)
 }
@@ -115,7 +115,7 @@ func (in *DeliverInput) UnmarshalJSON(b []byte) error {
 	type plain DeliverInput
 	var p plain
 	if err := json.Unmarshal(b, &p); err != nil {
-		p = plain{refusal: invalid("the input cannot be read: %s", turn.Cut(fmt.Sprint(err), 200))}
+		p = plain{refusal: invalid("the input cannot be read: %s", turn.Truncate(fmt.Sprint(err), 200))}
 	}
 	*in = DeliverInput(p)
 	return nil

@@ -26,8 +26,8 @@ func TestLimitsOfAContinuedRunAreChecked(t *testing.T) {
 			env := suite.NewTestWorkflowEnvironment()
 			env.SetTestTimeout(time.Minute)
 			env.SetContinuedExecutionRunID("the run before")
-			p := turn.Progress{Pins: turn.Pins{Limits: turn.DefaultLimits()}}
-			forge(&p.Pins.Limits)
+			p := turn.Progress{Config: turn.Config{Limits: turn.DefaultLimits()}}
+			forge(&p.Config.Limits)
 			env.ExecuteWorkflow(workflows.Turn, workflows.Input{Turn: "t", Continued: &p})
 			require.True(t, env.IsWorkflowCompleted())
 			var app *temporal.ApplicationError

@@ -44,9 +44,9 @@ type DeliverResult struct {
 	Turn         string            `json:"turn,omitempty"`
 	State        turn.State        `json:"state,omitempty"`
 	FinishReason turn.FinishReason `json:"finish_reason,omitempty"`
-	// Untaken: no turn has taken the message and none of the session runs. One that was to begin with it could not, or
+	// Undelivered: no turn has taken the message and none of the session runs. One that was to begin with it could not, or
 	// was ended from outside before that.
-	Untaken bool `json:"untaken,omitempty"`
+	Undelivered bool `json:"untaken,omitempty"`
 }
 
 // HandOverInput asks for a message to be handed over, or for what became of it.
@@ -112,7 +112,7 @@ func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 		if err != nil || res.State.Terminal() {
 			return res, err
 		}
-		if untaken++; !res.Untaken {
+		if untaken++; !res.Undelivered {
 			untaken = 0
 		}
 		if untaken == untakenMost {
@@ -143,7 +143,7 @@ func (in DeliverInput) handOver(ctx workflow.Context, patience time.Duration) (r
 			InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute,
 			MaximumAttempts: handOverAttempts, NonRetryableErrorTypes: nonRetryable,
 		},
-		Summary: "to session " + turn.Cut(in.Session, 120),
+		Summary: "to session " + turn.Truncate(in.Session, 120),
 	})
 	err = workflow.ExecuteActivity(ctx, activityName(Deliveries.HandOver), HandOverInput{
 		Session: in.Session, Tenant: in.Tenant, Message: in.Message, Agent: in.Agent, Limits: in.Limits, Patience: patience,
@@ -155,7 +155,7 @@ func (in DeliverInput) handOver(ctx workflow.Context, patience time.Duration) (r
 func (in DeliverInput) givenUp() error {
 	return temporal.NewNonRetryableApplicationError(fmt.Sprintf(
 		"the message was sent to session %s %d times and no turn has taken it; the last runs of the workflow %s say why: mend that and send it again",
-		turn.Cut(in.Session, 200), untakenMost, turn.Cut(WorkflowID(in.Tenant, in.Session), 300)), string(turn.CodeInternal), nil)
+		turn.Truncate(in.Session, 200), untakenMost, turn.Truncate(WorkflowID(in.Tenant, in.Session), 300)), string(turn.CodeInternal), nil)
 }
 
 // check refuses a delivery that no session would take.
@@ -177,7 +177,7 @@ func (in DeliverInput) check() *turn.Error {
 
 // details say in the Web UI what is waited for.
 func (r DeliverResult) details() string {
-	session := turn.Cut(r.Session, 200)
+	session := turn.Truncate(r.Session, 200)
 	if r.Turn == "" {
 		return fmt.Sprintf("session %s has the message, and no turn has taken it yet", session)
 	}

@@ -90,7 +90,7 @@ func (s *refusing) HandOver(_ context.Context, in HandOverInput) (DeliverResult,
 	if s.sent > s.begins {
 		return DeliverResult{Session: in.Session, Turn: "t", State: turn.StateCompleted}, nil
 	}
-	return DeliverResult{Session: in.Session, Untaken: true}, nil
+	return DeliverResult{Session: in.Session, Undelivered: true}, nil
 }
 
 func TestADeliveryThatNoTurnTakesIsGivenUp(t *testing.T) {

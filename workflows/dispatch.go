@@ -110,7 +110,7 @@ func (r *run) begin(ctx workflow.Context, m Message) (out BeginResult, err error
 	return out, err
 }
 
-func (r *run) finish(ctx workflow.Context, e turn.Ending, late []Message) (FinishResult, error) {
+func (r *run) finish(ctx workflow.Context, e turn.Result, late []Message) (FinishResult, error) {
 	in := FinishInput{
 		Session: r.session, Tenant: r.in.Tenant, Turn: r.turnID, Results: r.progress.Pending,
 		Messages: late, Ending: e, Counters: r.progress.Counters,
@@ -166,12 +166,12 @@ func slowStore(err error) bool {
 }
 
 func (r *run) infer(ctx workflow.Context, plan turn.Plan) (InferResult, error) {
-	pins, c := r.progress.Pins, r.progress.Counters
-	budget := turn.Remaining(pins.Limits, c)
-	ctx = workflow.WithActivityOptions(ctx, inferOptions(budget, fmt.Sprintf("%s · step %d", turn.Cut(plan.Model, 80), c.Step)))
+	cfg, c := r.progress.Config, r.progress.Counters
+	budget := turn.Remaining(cfg.Limits, c)
+	ctx = workflow.WithActivityOptions(ctx, inferOptions(budget, fmt.Sprintf("%s · step %d", turn.Truncate(plan.Model, 80), c.Step)))
 	return call(ctx, Activities.Infer, InferInput{
 		Session: r.session, Turn: r.turnID, Step: c.Step, Expect: r.progress.Head,
-		Results: r.progress.Pending, Messages: r.progress.Joining, Plan: plan, Budget: budget, RetryMax: pins.RetryMax,
+		Results: r.progress.Pending, Messages: r.progress.Merging, Plan: plan, Budget: budget, RetryMax: cfg.RetryMax,
 	})
 }
 
@@ -179,7 +179,7 @@ func (r *run) infer(ctx workflow.Context, plan turn.Plan) (InferResult, error) {
 // that of the next dispatch, or wins and is found by it.
 func (r *run) quickCall(ctx workflow.Context, in CallInput) (CallResult, error) {
 	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
-		ScheduleToCloseTimeout: turn.QuickCap,
+		ScheduleToCloseTimeout: turn.LocalActivityCap,
 		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 1},
 		Summary:                summary(in),
 	})
@@ -189,7 +189,7 @@ func (r *run) quickCall(ctx workflow.Context, in CallInput) (CallResult, error) 
 // regularCall runs a call as an activity, on any worker where home is empty.
 func (r *run) regularCall(ctx workflow.Context, in CallInput, home string) (CallResult, error) {
 	if in.Resume {
-		in.Founder = r.progress.Founders[server(in.Tool)]
+		in.OwningCall = r.progress.OwningCalls[server(in.Tool)]
 	}
 	patience := time.Duration(0)
 	if home != "" {
@@ -212,7 +212,7 @@ func summary(in CallInput) string {
 	if in.Attempt > 1 {
 		line = fmt.Sprintf("%s (dispatch %d)", line, in.Attempt)
 	}
-	return turn.Cut(line, 200)
+	return turn.Truncate(line, 200)
 }
 
 // inferOptions returns the options of an activity that asks a model.

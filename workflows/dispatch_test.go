@@ -36,7 +36,7 @@ func TestACallsDeadlineIsTheSumOfItsParts(t *testing.T) {
 // A person's time is not the turn's: what is left of it bounds a call's own time, and not how long the call may be held.
 func TestACallMayBeHeldLongerThanTheTurnHasLeft(t *testing.T) {
 	limits := turn.DefaultLimits()
-	r := &run{progress: turn.Progress{Pins: turn.Pins{Limits: limits}, Counters: turn.Counters{Busy: limits.TurnTimeout - 5*time.Second}}}
+	r := &run{progress: turn.Progress{Config: turn.Config{Limits: limits}, Counters: turn.Counters{Busy: limits.TurnTimeout - 5*time.Second}}}
 	in := r.callInput(&flight{}, turn.Tool{ID: "mcp/x/y", Timeout: 15 * time.Second, TotalTimeout: time.Minute, Hold: 10 * time.Minute})
 	assert.Equal(t, 5*time.Second, in.Timeout)
 	assert.Equal(t, 5*time.Second, in.TotalTimeout)
@@ -80,10 +80,10 @@ func TestACallThatWasMadeOnceIsNotSaidToHaveFailed(t *testing.T) {
 				}
 				return CallResult{}, c.second
 			}, activity.RegisterOptions{Name: "CallTool"})
-			env.ExecuteWorkflow(func(ctx workflow.Context) (turn.Settled, error) {
+			env.ExecuteWorkflow(func(ctx workflow.Context) (turn.CallOutcome, error) {
 				tool := turn.Tool{ID: "mcp/x/pay", Timeout: time.Second, Repeatable: true}
 				r := &run{settling: map[string]bool{}}
-				r.progress.Pins = turn.Pins{Tools: []turn.Tool{tool}, Limits: turn.DefaultLimits()}
+				r.progress.Config = turn.Config{Tools: []turn.Tool{tool}, Limits: turn.DefaultLimits()}
 				f := &flight{call: turn.CallProposal{ID: "c", Tool: tool.ID, Permission: turn.Allow}}
 				if c.first == nil { // the dispatch before this one has brought a question, which was answered
 					f.attempt, f.asked = 1, 1
@@ -92,7 +92,7 @@ func TestACallThatWasMadeOnceIsNotSaidToHaveFailed(t *testing.T) {
 				assert.Equal(t, settled.Outcome, receipt.Outcome, "the turn's policy sees what the model sees")
 				return settled, err
 			})
-			var settled turn.Settled
+			var settled turn.CallOutcome
 			require.NoError(t, env.GetWorkflowResult(&settled))
 			assert.Equal(t, c.outcome, settled.Outcome)
 			if c.outcome == turn.OutcomeUnknown {
@@ -120,7 +120,7 @@ func TestACallWhoseEndWasNotReportedIsAskedOfTheLedger(t *testing.T) {
 		return CallResult{CallID: in.Call.ID, Outcome: turn.OutcomeUnknown}, nil
 	}, activity.RegisterOptions{Name: "CallTool"})
 	env.ExecuteWorkflow(func(ctx workflow.Context) (turn.Outcome, error) {
-		r := &run{progress: turn.Progress{Pins: turn.Pins{}}}
+		r := &run{progress: turn.Progress{Config: turn.Config{}}}
 		receipt, err := r.dispatch(ctx, &flight{call: turn.CallProposal{ID: "c"}}, turn.Tool{Timeout: time.Second})
 		return receipt.Outcome, err
 	})

@@ -89,7 +89,7 @@ func TestAQueuedMessageOutlivesATurnThatCouldNotBegin(t *testing.T) {
 	u := &unavailable{begin: true}
 	env := u.environment()
 	send(t, env, time.Second, Message{ID: "joins", Text: "And this?"})
-	send(t, env, time.Second, Message{ID: "queued", Text: "What next?", After: true})
+	send(t, env, time.Second, Message{ID: "queued", Text: "What next?", Queue: true})
 	env.RegisterDelayedCallback(env.CancelWorkflow, 2*time.Second)
 	env.ExecuteWorkflow(TurnWorkflow, Input{Message: &Message{ID: "first", Text: "Hello."}})
 	assert.Equal(t, []string{"queued"}, queueOf(t, env.GetWorkflowError()))
@@ -122,7 +122,7 @@ func TestAStoppedTurnThatCannotBeSettledLosesNoMessage(t *testing.T) {
 	u := &unavailable{begin: true, finish: true}
 	env := u.environment()
 	send(t, env, time.Second, Message{ID: "joins", Text: "And this?"})
-	send(t, env, time.Second, Message{ID: "queued", Text: "What next?", After: true})
+	send(t, env, time.Second, Message{ID: "queued", Text: "What next?", Queue: true})
 	env.RegisterDelayedCallback(env.CancelWorkflow, 2*time.Second)
 	env.ExecuteWorkflow(TurnWorkflow, Input{Message: &Message{ID: "first", Text: "Hello."}})
 	assert.Equal(t, []string{"joins", "queued"}, queueOf(t, env.GetWorkflowError()))

@@ -49,18 +49,18 @@ func partial(err error) string {
 }
 
 // ending maps an error that stops the turn to how it ends.
-func (r *run) ending(err error) turn.Ending {
+func (r *run) ending(err error) turn.Result {
 	if temporal.IsCanceledError(err) {
-		return turn.Ending{State: turn.StateCancelled, Reason: turn.FinishCancelled, Answer: r.progress.Said,
+		return turn.Result{State: turn.StateCancelled, Reason: turn.FinishCancelled, Answer: r.progress.LastText,
 			Message: "the turn was cancelled; what was done is kept"}
 	}
 	c := code(err)
 	if c == "" {
 		c = turn.CodeInternal
 	}
-	return turn.Ending{State: turn.StateFailed, Reason: turn.FinishFailed, Code: c, Answer: r.progress.Said, Message: message(err)}
+	return turn.Result{State: turn.StateFailed, Reason: turn.FinishFailed, Code: c, Answer: r.progress.LastText, Message: message(err)}
 }
 
-func failed(err *turn.Error) turn.Ending {
-	return turn.Ending{State: turn.StateFailed, Reason: turn.FinishFailed, Code: err.Code, Message: err.Message}
+func failed(err *turn.Error) turn.Result {
+	return turn.Result{State: turn.StateFailed, Reason: turn.FinishFailed, Code: err.Code, Message: err.Message}
 }

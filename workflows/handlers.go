@@ -21,8 +21,8 @@ type Snapshot struct {
 	Head     turn.Head      `json:"head"`
 	Model    string         `json:"model,omitempty"`
 	// Waits is what the turn waits for people to say; Inbox how many accepted messages it has not taken yet.
-	Waits []turn.Wait `json:"waits,omitempty"`
-	Inbox int         `json:"inbox,omitempty"`
+	Requests []turn.Request `json:"waits,omitempty"`
+	Inbox    int            `json:"inbox,omitempty"`
 }
 
 // SendResult acknowledges a message: it is in the turn's inbox and will be answered.
@@ -30,7 +30,7 @@ type SendResult struct {
 	Turn string `json:"turn"`
 	// Joined: the turn ran already. The message is answered by it, or by the next one of the session where it came too
 	// late or asked to be; journal.Store's Delivered tells.
-	Joined bool `json:"joined,omitempty"`
+	Merged bool `json:"joined,omitempty"`
 }
 
 // handlers answers the outside. No handler ever waits: what it accepts is in the run's state when it returns.
@@ -49,7 +49,7 @@ func (r *run) handlers(ctx workflow.Context) error {
 
 func (r *run) snapshot() Snapshot {
 	return Snapshot{Session: r.session, Turn: r.turnID, Phase: r.phase, Counters: r.progress.Counters,
-		Head: r.progress.Head, Model: r.progress.Pins.Model, Waits: r.desk.open(), Inbox: len(r.progress.Inbox)}
+		Head: r.progress.Head, Model: r.progress.Config.Model, Requests: r.desk.open(), Inbox: len(r.progress.Inbox)}
 }
 
 // The inbox's bounds, in bytes as they travel. What waits in it goes into the input of an inference, or of the next run,
@@ -69,12 +69,12 @@ func (r *run) send(ctx workflow.Context, m Message) (SendResult, error) {
 	case m.ID != "" && m.ID == r.opening:
 		joined = false
 	case !r.holds(m.ID):
-		if ctx.Err() != nil && !m.After { // nothing joins a turn that was stopped before, but it may join the next one
-			m.After, r.held = true, append(r.held, m.ID)
+		if ctx.Err() != nil && !m.Queue { // nothing joins a turn that was stopped before, but it may join the next one
+			m.Queue, r.held = true, append(r.held, m.ID)
 		}
 		r.progress.Inbox = append(r.progress.Inbox, m)
 	}
-	return SendResult{Turn: r.turnID, Joined: joined}, nil
+	return SendResult{Turn: r.turnID, Merged: joined}, nil
 }
 
 // named gives a message without an ID that of its update: without one nobody could tell that the session has had it.
@@ -87,7 +87,7 @@ func named(ctx workflow.Context, m Message) Message {
 
 func (r *run) holds(id string) bool {
 	same := func(m Message) bool { return m.ID == id }
-	return id != "" && (slices.ContainsFunc(r.progress.Inbox, same) || slices.ContainsFunc(r.progress.Joining, same))
+	return id != "" && (slices.ContainsFunc(r.progress.Inbox, same) || slices.ContainsFunc(r.progress.Merging, same))
 }
 
 // validateSend rejects before anything is recorded.

@@ -36,49 +36,49 @@ func (r *run) home(ctx workflow.Context, tool turn.Tool) (settle func(CallResult
 	if err := workflow.Await(ctx, func() bool { return !r.settling[name] }); err != nil {
 		return nil, err
 	}
-	if _, known := r.progress.Homes[name]; known {
+	if _, known := r.progress.StickyQueues[name]; known {
 		return func(CallResult, error) {}, nil
 	}
 	r.settling[name] = true
 	return func(receipt CallResult, err error) {
 		delete(r.settling, name)
-		if err == nil && receipt.Home != "" {
-			r.moveHome(name, receipt.Home)
+		if err == nil && receipt.StickyQueue != "" {
+			r.moveHome(name, receipt.StickyQueue)
 			r.found(name, receipt.CallID)
 		}
 	}, nil
 }
 
 func (r *run) moveHome(name, home string) {
-	if r.progress.Homes == nil {
-		r.progress.Homes = map[string]string{}
+	if r.progress.StickyQueues == nil {
+		r.progress.StickyQueues = map[string]string{}
 	}
-	r.progress.Homes[name] = home
+	r.progress.StickyQueues[name] = home
 }
 
-// found notes which call has made the connection that the turn keeps to: see CallInput.Founder.
+// found notes which call has made the connection that the turn keeps to: see CallInput.OwningCall.
 func (r *run) found(name, call string) {
-	if r.progress.Founders == nil {
-		r.progress.Founders = map[string]string{}
+	if r.progress.OwningCalls == nil {
+		r.progress.OwningCalls = map[string]string{}
 	}
-	r.progress.Founders[name] = call
+	r.progress.OwningCalls[name] = call
 }
 
 func (r *run) loseHome(name string) {
-	delete(r.progress.Homes, name)
-	delete(r.progress.Founders, name)
+	delete(r.progress.StickyQueues, name)
+	delete(r.progress.OwningCalls, name)
 }
 
 func (r *run) homeOf(tool turn.Tool) string {
 	if !tool.Stateful {
 		return ""
 	}
-	return r.progress.Homes[server(tool)]
+	return r.progress.StickyQueues[server(tool)]
 }
 
 // lostHome notes what an error says about the tool's home. A call that its home has not taken in time was not sent.
 func (r *run) lostHome(tool turn.Tool, err error) error {
-	home, known := r.progress.Homes[server(tool)]
+	home, known := r.progress.StickyQueues[server(tool)]
 	if err == nil || !tool.Stateful || !known {
 		return err
 	}

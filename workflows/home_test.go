@@ -25,16 +25,16 @@ func TestCallsSayWhichStateTheyCountOn(t *testing.T) {
 	env := suite.NewTestWorkflowEnvironment()
 	var got []dispatch
 	env.RegisterActivityWithOptions(func(_ context.Context, in CallInput) (CallResult, error) {
-		got = append(got, dispatch{in.Call.ID, in.Founder, in.Resume})
+		got = append(got, dispatch{in.Call.ID, in.OwningCall, in.Resume})
 		if in.Call.ID == "lost" {
 			return CallResult{}, temporal.NewNonRetryableApplicationError("server state lost", string(turn.CodeToolStateLost), nil)
 		}
-		return CallResult{CallID: in.Call.ID, Outcome: turn.OutcomeOK, Tool: in.Tool.ID, Home: "default-test-taskqueue"}, nil
+		return CallResult{CallID: in.Call.ID, Outcome: turn.OutcomeOK, Tool: in.Tool.ID, StickyQueue: "default-test-taskqueue"}, nil
 	}, activity.RegisterOptions{Name: "CallTool"})
 	env.ExecuteWorkflow(func(ctx workflow.Context) error {
-		tool := turn.Tool{ID: "mcp/git/commit", Timeout: time.Second, Reach: turn.Reach{Stateful: true}}
+		tool := turn.Tool{ID: "mcp/git/commit", Timeout: time.Second, Effects: turn.Effects{Stateful: true}}
 		r := &run{settling: map[string]bool{}}
-		r.progress.Pins = turn.Pins{Tools: []turn.Tool{tool}, Limits: turn.DefaultLimits()}
+		r.progress.Config = turn.Config{Tools: []turn.Tool{tool}, Limits: turn.DefaultLimits()}
 		for _, id := range []string{"first", "second", "lost", "third", "fourth"} {
 			if _, _, err := r.oneCall(ctx, &flight{call: turn.CallProposal{ID: id, Tool: tool.ID, Permission: turn.Allow}}); err != nil {
 				return err

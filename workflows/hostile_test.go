@@ -35,7 +35,7 @@ func (p *port) Begin(_ context.Context, in BeginInput) (BeginResult, error) {
 	if err != nil {
 		return BeginResult{}, temporal.NewNonRetryableApplicationError(err.Error(), string(turn.CodeConfigInvalid), nil)
 	}
-	return BeginResult{Pins: turn.Pins{Agent: in.Agent, Limits: limits}, Head: turn.Head{Seq: 1}}, nil
+	return BeginResult{Config: turn.Config{Agent: in.Agent, Limits: limits}, Head: turn.Head{Seq: 1}}, nil
 }
 
 func (p *port) Infer(context.Context, InferInput) (InferResult, error) {
@@ -198,7 +198,7 @@ func TestHostileUpdatesAreRejectedWithACode(t *testing.T) {
 						assert.Less(t, len(app.Message()), 1000)
 					}
 				},
-				OnAccept:   func() { assert.Fail(t, "accepted", "%d: %s", i, turn.Cut(u.json, 100)) },
+				OnAccept:   func() { assert.Fail(t, "accepted", "%d: %s", i, turn.Truncate(u.json, 100)) },
 				OnComplete: func(any, error) {},
 			}, json.RawMessage(u.json))
 		})
@@ -208,7 +208,7 @@ func TestHostileUpdatesAreRejectedWithACode(t *testing.T) {
 
 // TestManyToolsWithLongNamesFitIntoASearchAttribute: a server names its tools as it likes, up to 200 bytes each.
 func TestManyToolsWithLongNamesFitIntoASearchAttribute(t *testing.T) {
-	r := &run{progress: turn.Progress{Pins: turn.Pins{}}}
+	r := &run{progress: turn.Progress{Config: turn.Config{}}}
 	for i := range 2 * maxToolsShown {
 		r.noteTool(fmt.Sprintf("mcp/%s/%s%02d", strings.Repeat("s", 32), strings.Repeat("t", 198), i))
 	}
@@ -251,7 +251,7 @@ func TestOnlyTheDispatchThatIsHeldTakesAnswers(t *testing.T) {
 		"h1.0.1.1": false, "h1.0.2.0": false, "h1.0.2.-1": false, "h1.0.2.01": false, "h1.0.2.+1": false, "h1.0.2": false, "h1.0.2.1.1": false,
 		"h1.0": false, "h": false, "h1.1.2.1": false, "h1.0.2.9223372036854775808": false, "h1.0.2." + strings.Repeat("1", 1000): false,
 	} {
-		err := r.validateAnswer(nil, Answer{Question: id, Reply: &turn.Reply{Action: turn.ReplyDecline}})
+		err := r.validateAnswer(nil, Answer{Question: id, Response: &turn.ElicitationResponse{Action: turn.ElicitationDecline}})
 		assert.Equal(t, held, err == nil, "%s: %v", id, err)
 		assert.Error(t, r.validateApprove(nil, Approval{Call: id, ArgumentsHash: "x"}), "%s is not an approval", id)
 	}

@@ -16,12 +16,12 @@ type Approval struct {
 	Turn    string `json:"turn,omitempty"` // empty: the one that runs
 	Call    string `json:"call"`
 	Allow   bool   `json:"allow"`
-	// ArgumentsHash is turn.Wait's.
+	// ArgumentsHash is turn.Request's.
 	ArgumentsHash string `json:"arguments_hash"`
 	By            string `json:"by,omitempty"`
 	Reason        string `json:"reason,omitempty"` // told to the model where the call is denied
 	// Always spares the session the question from now on. It goes with Allow.
-	Always turn.Scope `json:"always,omitempty"`
+	Grant turn.GrantScope `json:"always,omitempty"`
 }
 
 // ApprovalResult acknowledges an Approval: it is decided, and will be carried out.
@@ -30,42 +30,42 @@ type ApprovalResult struct {
 	Call    string `json:"call"`
 	Allowed bool   `json:"allowed"`
 	// Waiting is how many calls of the same answer nobody has decided about yet: none runs before all are.
-	Waiting int `json:"waiting"`
+	Pending int `json:"waiting"`
 }
 
 // approvals asks people for the calls of one answer that need it, all together, and waits until each is decided. Nothing
 // of the answer runs before.
-func (r *run) approvals(ctx workflow.Context, calls []turn.CallProposal) (map[string]turn.Ruling, error) {
-	waits := r.toApprove(ctx, calls)
-	if len(waits) == 0 {
+func (r *run) approvals(ctx workflow.Context, calls []turn.CallProposal) (map[string]turn.Decision, error) {
+	requests := r.toApprove(ctx, calls)
+	if len(requests) == 0 {
 		return nil, nil
 	}
-	if err := r.askPeople(ctx, waits); err != nil {
+	if err := r.askPeople(ctx, requests); err != nil {
 		return nil, err
 	}
-	rulings, err := r.collect(ctx, waits, r.progress.Pins.People.ApprovalExpiry)
+	decisions, err := r.collect(ctx, requests, r.progress.Config.Approvals.ApprovalExpiry)
 	if err != nil {
 		return nil, err
 	}
-	approvals := make(map[string]turn.Ruling, len(rulings))
-	for _, ruling := range rulings {
-		approvals[ruling.ID] = ruling
+	approvals := make(map[string]turn.Decision, len(decisions))
+	for _, decision := range decisions {
+		approvals[decision.ID] = decision
 	}
 	return approvals, r.goOn(ctx)
 }
 
-func (r *run) toApprove(ctx workflow.Context, calls []turn.CallProposal) []turn.Wait {
-	var waits []turn.Wait
+func (r *run) toApprove(ctx workflow.Context, calls []turn.CallProposal) []turn.Request {
+	var requests []turn.Request
 	for _, c := range calls {
-		tool, known := r.progress.Pins.Find(c.Tool)
+		tool, known := r.progress.Config.Find(c.Tool)
 		if c.Permission == turn.Ask && known && c.Code == "" {
-			waits = append(waits, turn.Wait{
-				ID: c.ID, Kind: turn.WaitApproval, Step: r.progress.Counters.Step, Tool: c.Tool, Arguments: c.Arguments,
-				ArgumentsHash: c.ArgumentsHash, Risk: tool.Risk, Why: c.Why, Widest: c.Widest, ExpiresAt: expiry(ctx, r.progress.Pins.People.ApprovalExpiry),
+			requests = append(requests, turn.Request{
+				ID: c.ID, Kind: turn.RequestApproval, Step: r.progress.Counters.Step, Tool: c.Tool, Arguments: c.Arguments,
+				ArgumentsHash: c.ArgumentsHash, Risk: tool.Risk, Why: c.Why, MaxGrant: c.MaxGrant, ExpiresAt: expiry(ctx, r.progress.Config.Approvals.ApprovalExpiry),
 			})
 		}
 	}
-	return waits
+	return requests
 }
 
 func expiry(ctx workflow.Context, within time.Duration) time.Time {
@@ -78,24 +78,24 @@ func expiry(ctx workflow.Context, within time.Duration) time.Time {
 // question puts the model's question before the user and goes on with what the user says. A message that came before
 // the question is no answer to it.
 func (r *run) question(ctx workflow.Context, p turn.ParseAction) turn.Phase {
-	people := r.progress.Pins.People
-	wait := turn.Wait{
-		ID: fmt.Sprintf("q%d", r.progress.Counters.Step), Kind: turn.WaitQuestion, Step: r.progress.Counters.Step,
-		Question: cutQuestion(p.Proposal.Question), ExpiresAt: expiry(ctx, people.QuestionExpiry),
+	approvals := r.progress.Config.Approvals
+	request := turn.Request{
+		ID: fmt.Sprintf("q%d", r.progress.Counters.Step), Kind: turn.RequestQuestion, Step: r.progress.Counters.Step,
+		Question: cutQuestion(p.Proposal.Question), ExpiresAt: expiry(ctx, approvals.QuestionExpiry),
 	}
 	r.desk.answers = r.joinable()
-	if err := r.askPeople(ctx, []turn.Wait{wait}); err != nil {
+	if err := r.askPeople(ctx, []turn.Request{request}); err != nil {
 		return p.Done(r.ending(err), nil)
 	}
-	rulings, err := r.collect(ctx, []turn.Wait{wait}, people.QuestionExpiry)
+	decisions, err := r.collect(ctx, []turn.Request{request}, approvals.QuestionExpiry)
 	if err == nil {
 		err = r.goOn(ctx)
 	}
 	if err != nil {
 		return p.Done(r.ending(err), nil)
 	}
-	if rulings[0].Verdict == turn.VerdictExpired {
-		return p.Answered(fmt.Sprintf("The user has not answered your question within %s. Go on without an answer, or end.", people.QuestionExpiry))
+	if decisions[0].Status == turn.StatusExpired {
+		return p.Answered(fmt.Sprintf("The user has not answered your question within %s. Go on without an answer, or end.", approvals.QuestionExpiry))
 	}
 	return p.Answered("")
 }
@@ -108,14 +108,14 @@ func cutQuestion(q string) string {
 	if len(q) <= maxQuestion {
 		return q
 	}
-	return turn.Cut(q, maxQuestion-100) + fmt.Sprintf(" (the question is %d bytes; the transcript has all of it)", len(q))
+	return turn.Truncate(q, maxQuestion-100) + fmt.Sprintf(" (the question is %d bytes; the transcript has all of it)", len(q))
 }
 
 // joinable counts the messages that would join the turn now.
 func (r *run) joinable() int {
 	n := 0
 	for _, m := range r.progress.Inbox {
-		if !m.After {
+		if !m.Queue {
 			n++
 		}
 	}
@@ -124,24 +124,24 @@ func (r *run) joinable() int {
 
 // askPeople makes waits known: on the desk, in the journal, and in the indexes. The desk is first: who reads in the journal
 // that something is waited for must not be told that nothing is, also where the worker that wrote it has died since.
-func (r *run) askPeople(ctx workflow.Context, waits []turn.Wait) error {
-	r.desk.put(waits...)
-	in := AskInput{Session: r.session, Turn: r.turnID, Waits: waits, Head: r.progress.Head}
-	asked, err := journalled(ctx, Activities.Ask, in, "ask "+askSummary(waits))
+func (r *run) askPeople(ctx workflow.Context, requests []turn.Request) error {
+	r.desk.put(requests...)
+	in := AskInput{Session: r.session, Turn: r.turnID, Requests: requests, Head: r.progress.Head}
+	asked, err := journalled(ctx, Activities.Ask, in, "ask "+askSummary(requests))
 	if err != nil {
 		r.desk.put()
 		return err
 	}
-	r.desk.keep(asked.Rulings)
+	r.desk.keep(asked.Decisions)
 	r.show(ctx)
 	return r.upsertState(ctx, turn.StateWaiting)
 }
 
-func askSummary(waits []turn.Wait) string {
-	if waits[0].Kind == turn.WaitQuestion {
+func askSummary(requests []turn.Request) string {
+	if requests[0].Kind == turn.RequestQuestion {
 		return "the user"
 	}
-	return fmt.Sprintf("for %d approvals", len(waits))
+	return fmt.Sprintf("for %d approvals", len(requests))
 }
 
 // goOn is called when nothing is waited for any more.
@@ -152,8 +152,8 @@ func (r *run) goOn(ctx workflow.Context) error {
 
 // collect waits until every wait is ruled, by people or by time, and has each ruling in the journal as it comes. No
 // process is held meanwhile, and neither the turn's time nor its steps are used up.
-func (r *run) collect(ctx workflow.Context, waits []turn.Wait, within time.Duration) ([]turn.Ruling, error) {
-	if r.desk.kept == len(waits) { // decided before a reset
+func (r *run) collect(ctx workflow.Context, requests []turn.Request, within time.Duration) ([]turn.Decision, error) {
+	if r.desk.kept == len(requests) { // decided before a reset
 		return r.desk.rulings, nil
 	}
 	expired := func() bool { return false }
@@ -162,7 +162,7 @@ func (r *run) collect(ctx workflow.Context, waits []turn.Wait, within time.Durat
 		defer stop()
 		expired = workflow.NewTimer(timing, within).IsReady
 	}
-	for kept := r.desk.kept; kept < len(waits); {
+	for kept := r.desk.kept; kept < len(requests); {
 		err := workflow.Await(ctx, func() bool { return len(r.desk.rulings) > kept || r.spoken() || expired() })
 		if ctx.Err() != nil { // which makes the timer ready, too
 			return nil, ctx.Err()
@@ -170,9 +170,9 @@ func (r *run) collect(ctx workflow.Context, waits []turn.Wait, within time.Durat
 		if err != nil {
 			return nil, err
 		}
-		said := r.conclude(ctx, waits)
+		said := r.conclude(ctx, requests)
 		fresh := r.desk.rulings[kept:]
-		in := DecideInput{Session: r.session, Turn: r.turnID, Rulings: fresh, Said: said}
+		in := DecideInput{Session: r.session, Turn: r.turnID, Decisions: fresh, Said: said}
 		res, err := r.decide(ctx, in)
 		if err != nil {
 			return nil, err
@@ -202,16 +202,16 @@ func (r *run) decide(ctx workflow.Context, in DecideInput) (out DecideResult, er
 // conclude rules what nobody had to rule by name: a question that a message has answered, and what nobody said anything
 // about in time. Where somebody did, there is nothing left to conclude. It returns the IDs of the messages that it took
 // for an answer.
-func (r *run) conclude(ctx workflow.Context, waits []turn.Wait) (said []string) {
-	for _, w := range waits {
+func (r *run) conclude(ctx workflow.Context, requests []turn.Request) (said []string) {
+	for _, w := range requests {
 		switch {
-		case w.Kind == turn.WaitQuestion && r.spoken():
+		case w.Kind == turn.RequestQuestion && r.spoken():
 			said = r.saidSince()
-			r.desk.rule(turn.Ruling{ID: w.ID, Verdict: turn.VerdictAnswered, At: workflow.Now(ctx)})
+			r.desk.rule(turn.Decision{ID: w.ID, Status: turn.StatusAnswered, At: workflow.Now(ctx)})
 		case !w.ExpiresAt.IsZero() && !workflow.Now(ctx).Before(w.ExpiresAt):
-			r.desk.rule(turn.Ruling{
-				ID: w.ID, Verdict: turn.VerdictExpired, At: workflow.Now(ctx), ArgumentsHash: w.ArgumentsHash,
-				Allowed: w.Kind == turn.WaitApproval && r.progress.Pins.People.OnExpiry == turn.Allow,
+			r.desk.rule(turn.Decision{
+				ID: w.ID, Status: turn.StatusExpired, At: workflow.Now(ctx), ArgumentsHash: w.ArgumentsHash,
+				Allowed: w.Kind == turn.RequestApproval && r.progress.Config.Approvals.OnExpiry == turn.Allow,
 			})
 		}
 	}
@@ -223,7 +223,7 @@ func (r *run) saidSince() (ids []string) {
 	skip := r.desk.answers
 	for _, m := range r.progress.Inbox {
 		switch {
-		case m.After:
+		case m.Queue:
 		case skip > 0:
 			skip--
 		default:
@@ -243,20 +243,20 @@ func (r *run) unsay(ids []string) {
 // spoken: a message has come that answers the open question.
 func (r *run) spoken() bool {
 	open := r.desk.open()
-	return len(open) == 1 && open[0].Kind == turn.WaitQuestion && r.joinable() > r.desk.answers
+	return len(open) == 1 && open[0].Kind == turn.RequestQuestion && r.joinable() > r.desk.answers
 }
 
 // approve takes a decision. The same one again changes nothing.
 func (r *run) approve(ctx workflow.Context, a Approval) (ApprovalResult, error) {
-	ruling := turn.Ruling{
-		ID: a.Call, Verdict: turn.VerdictDenied, Allowed: a.Allow, ArgumentsHash: a.ArgumentsHash, By: turn.Cut(a.By, maxBy),
-		Reason: turn.Cut(a.Reason, maxReason), At: workflow.Now(ctx), Always: a.Always,
+	decision := turn.Decision{
+		ID: a.Call, Status: turn.StatusDenied, Allowed: a.Allow, ArgumentsHash: a.ArgumentsHash, By: turn.Truncate(a.By, maxBy),
+		Reason: turn.Truncate(a.Reason, maxReason), At: workflow.Now(ctx), Grant: a.Grant,
 	}
 	if a.Allow {
-		ruling.Verdict = turn.VerdictAllowed
+		decision.Status = turn.StatusAllowed
 	}
-	r.desk.rule(ruling)
-	return ApprovalResult{Turn: r.turnID, Call: a.Call, Allowed: a.Allow, Waiting: len(r.desk.open())}, nil
+	r.desk.rule(decision)
+	return ApprovalResult{Turn: r.turnID, Call: a.Call, Allowed: a.Allow, Pending: len(r.desk.open())}, nil
 }
 
 // The bounds of what people say about themselves and their reasons, in bytes.
@@ -270,16 +270,16 @@ func (r *run) validateApprove(ctx workflow.Context, a Approval) error {
 	if err := checkUpdate(a.Version, a); err != nil {
 		return rejected(err.Code, err.Message)
 	}
-	w, err := r.asked(ctx, a.Turn, a.Call, turn.WaitApproval)
+	w, err := r.asked(ctx, a.Turn, a.Call, turn.RequestApproval)
 	if err != nil {
 		return err
 	}
 	if before, ruled := r.desk.ruling(a.Call); ruled {
-		same := before.Allowed == a.Allow && before.ArgumentsHash == a.ArgumentsHash && (a.Always == "" || a.Always == before.Always)
-		if same && before.Verdict != turn.VerdictExpired {
+		same := before.Allowed == a.Allow && before.ArgumentsHash == a.ArgumentsHash && (a.Grant == "" || a.Grant == before.Grant)
+		if same && before.Status != turn.StatusExpired {
 			return nil
 		}
-		said := fmt.Sprintf("call %s was %s already%s; the first decision stands", a.Call, before.Verdict, by(before.By))
+		said := fmt.Sprintf("call %s was %s already%s; the first decision stands", a.Call, before.Status, by(before.By))
 		return rejected(turn.CodeNotWaiting, said, before)
 	}
 	switch {
@@ -287,10 +287,10 @@ func (r *run) validateApprove(ctx workflow.Context, a Approval) error {
 		return rejected(turn.CodeConfigInvalid, "the approval does not say for which arguments; give arguments_hash as the wait has it")
 	case a.ArgumentsHash != w.ArgumentsHash:
 		return rejected(turn.CodeToolDrift, fmt.Sprintf("call %s waits with other arguments than the ones that were approved; look at it again", a.Call))
-	case a.Always != "" && a.Always != turn.AlwaysCall && a.Always != turn.AlwaysTool, a.Always != "" && !a.Allow:
+	case a.Grant != "" && a.Grant != turn.GrantCall && a.Grant != turn.GrantTool, a.Grant != "" && !a.Allow:
 		return rejected(turn.CodeConfigInvalid, `always is "call" or "tool", and goes with allow`)
-	case a.Always != "" && !w.Spares(a.Always):
-		return rejected(turn.CodeConfigInvalid, w.Unspared())
+	case a.Grant != "" && !w.Grants(a.Grant):
+		return rejected(turn.CodeConfigInvalid, w.WhyNoGrant())
 	}
 	return nil
 }
@@ -303,15 +303,15 @@ func by(who string) string {
 }
 
 // asked finds what somebody wants to decide about, or says why there is nothing to decide.
-func (r *run) asked(ctx workflow.Context, turnID, id string, kind turn.WaitKind) (turn.Wait, error) {
+func (r *run) asked(ctx workflow.Context, turnID, id string, kind turn.RequestKind) (turn.Request, error) {
 	w, known := r.desk.find(id)
 	switch {
 	case r.stopping:
 		return w, rejected(turn.CodeNotWaiting, "the turn was stopped; it waits for nothing any more")
 	case turnID != "" && turnID != r.turnID:
-		return w, rejected(turn.CodeNotWaiting, fmt.Sprintf("turn %s is not the one that runs in this session; it waits for nothing", turn.Cut(turnID, 80)))
+		return w, rejected(turn.CodeNotWaiting, fmt.Sprintf("turn %s is not the one that runs in this session; it waits for nothing", turn.Truncate(turnID, 80)))
 	case !known || w.Kind != kind:
-		return w, rejected(turn.CodeNotWaiting, fmt.Sprintf("nothing waits for that: no %s %q is open in this turn", kind, turn.Cut(id, 40)))
+		return w, rejected(turn.CodeNotWaiting, fmt.Sprintf("nothing waits for that: no %s %q is open in this turn", kind, turn.Truncate(id, 40)))
 	}
 	if _, ruled := r.desk.ruling(id); !ruled && !w.ExpiresAt.IsZero() && !workflow.Now(ctx).Before(w.ExpiresAt) {
 		return w, rejected(turn.CodeApprovalExpired, fmt.Sprintf("%s %s has expired at %s", kind, id, w.ExpiresAt.UTC().Format(time.RFC3339)))

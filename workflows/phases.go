@@ -33,7 +33,7 @@ func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
 	case ctx.Err() != nil:
 		return p.Done(r.ending(ctx.Err()))
 	default:
-		return p.Done(turn.Ending{State: turn.StateCompleted, Reason: turn.FinishNoMessage,
+		return p.Done(turn.Result{State: turn.StateCompleted, Reason: turn.FinishNoMessage,
 			Message: "no message came within " + messageWait.String()})
 	}
 	if err := checkMessage(message); err != nil {
@@ -49,7 +49,7 @@ func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
 		return p.Done(duplicateEnding(*begun.Duplicate))
 	}
 	r.begun = true
-	r.progress.Pins, r.progress.Head = begun.Pins, begun.Head
+	r.progress.Config, r.progress.Head = begun.Config, begun.Head
 	r.progress.From, r.progress.Anchor = 1, begun.Head.Seq
 	return p.BuildPrompt()
 }
@@ -74,12 +74,12 @@ func (r *run) message(ctx workflow.Context) (Message, bool) {
 }
 
 // duplicateEnding gives the message's first answer again. A turn that was ended from outside has none to give.
-func duplicateEnding(first Result) turn.Ending {
+func duplicateEnding(first Result) turn.Result {
 	said := "turn " + first.Turn + " of session " + first.Session + " had this message already (" + string(first.State) + ")"
 	if first.State == turn.StateClosed {
 		said += "; it was ended from outside, so send the message under a new ID to ask again"
 	}
-	return turn.Ending{State: turn.StateCompleted, Reason: turn.FinishDuplicate, Answer: first.Answer, Cut: first.Truncated, Message: said, Of: first.Turn}
+	return turn.Result{State: turn.StateCompleted, Reason: turn.FinishDuplicate, Answer: first.Answer, Truncated: first.Truncated, Message: said, DuplicateOf: first.Turn}
 }
 
 // buildPrompt asks the guard whether there may be another inference, and plans it.
@@ -87,7 +87,7 @@ func (r *run) buildPrompt(ctx workflow.Context, p turn.BuildPrompt) turn.Phase {
 	if ctx.Err() != nil {
 		return p.Done(r.ending(ctx.Err()))
 	}
-	if no := turn.GuardInference(r.progress.Pins.Limits, r.progress.Counters); no != nil {
+	if no := turn.CheckInferenceLimits(r.progress.Config.Limits, r.progress.Counters); no != nil {
 		return p.Done(r.guarded(no))
 	}
 	r.refreshTools(ctx)
@@ -98,18 +98,18 @@ func (r *run) buildPrompt(ctx workflow.Context, p turn.BuildPrompt) turn.Phase {
 // refreshTools adds the tools of servers that have become available again. The first step skips it, because Begin has just
 // checked. If the journal cannot be read, the next step tries again.
 func (r *run) refreshTools(ctx workflow.Context) {
-	pins := &r.progress.Pins
-	if len(pins.Unavailable) == 0 || r.progress.Counters.Step == 0 {
+	cfg := &r.progress.Config
+	if len(cfg.Unavailable) == 0 || r.progress.Counters.Step == 0 {
 		return
 	}
 	res, err := callLocal(localOnce(ctx, "look for missing tools"), Activities.RefreshTools, RefreshInput{
-		Session: r.session, Turn: r.turnID, Profile: pins.Profile, Unavailable: pins.Unavailable,
+		Session: r.session, Turn: r.turnID, PromptConfig: cfg.PromptConfig, Unavailable: cfg.Unavailable,
 	})
-	if err != nil || res.Profile == "" {
+	if err != nil || res.PromptConfig == "" {
 		return
 	}
-	pins.Profile, pins.Unavailable = res.Profile, res.Unavailable
-	pins.Tools = append(slices.Clone(pins.Tools), res.Tools...)
+	cfg.PromptConfig, cfg.Unavailable = res.PromptConfig, res.Unavailable
+	cfg.Tools = append(slices.Clone(cfg.Tools), res.Tools...)
 	r.progress.Note = strings.TrimSpace(r.progress.Note + " " + toldBack(res.Back))
 }
 
@@ -126,10 +126,10 @@ func (r *run) llmInfer(ctx workflow.Context, p turn.LlmInfer) turn.Phase {
 	c.CostUnknown = true // until a catalogue of prices says otherwise
 	r.progress.Head = res.Head
 	if res.Proposal.Text != "" {
-		r.progress.Said = res.Proposal.Text
+		r.progress.LastText = res.Proposal.Text
 	}
-	for _, m := range slices.Backward(r.progress.Joining) {
-		if slices.Contains(res.Untaken, m.ID) {
+	for _, m := range slices.Backward(r.progress.Merging) {
+		if slices.Contains(res.Undelivered, m.ID) {
 			r.progress.Inbox = slices.Insert(r.progress.Inbox, 0, m)
 		}
 	}
@@ -137,7 +137,7 @@ func (r *run) llmInfer(ctx workflow.Context, p turn.LlmInfer) turn.Phase {
 }
 
 func (r *run) afterModelError(ctx workflow.Context, p turn.LlmInfer, err error) turn.Phase {
-	c, pins := &r.progress.Counters, r.progress.Pins
+	c, cfg := &r.progress.Counters, r.progress.Config
 	if ctx.Err() != nil && !temporal.IsCanceledError(err) {
 		err = ctx.Err() // its worker died: the server does not retry what is to be cancelled, and says timeout
 	}
@@ -146,20 +146,20 @@ func (r *run) afterModelError(ctx workflow.Context, p turn.LlmInfer, err error) 
 		return p.Done(e)
 	}
 	if e.Code == turn.CodeGuardExceeded { // the inference was given the working time that was left, and used it
-		c.Busy = pins.Limits.TurnTimeout
+		c.Busy = cfg.Limits.TurnTimeout
 		if said := partial(err); said != "" {
-			r.progress.Said = said
+			r.progress.LastText = said
 		}
-		return p.Done(r.guarded(turn.GuardInference(pins.Limits, *c)))
+		return p.Done(r.guarded(turn.CheckInferenceLimits(cfg.Limits, *c)))
 	}
 	c.ConsecutiveErrors++
-	switch pins.Policy.AfterModelError(e.Code, pins.Limits, *c) {
-	case turn.DecideRetry:
+	switch cfg.Policy.AfterModelError(e.Code, cfg.Limits, *c) {
+	case turn.ErrorRetry:
 		return p.BuildPrompt("")
-	case turn.DecideReprompt:
+	case turn.ErrorReprompt:
 		c.Reprompts++
 		return p.BuildPrompt("The last attempt to answer failed. Answer again, more briefly.")
-	case turn.DecideInterrupt:
+	case turn.ErrorInterrupt:
 		return p.Done(r.interrupted(e.Message))
 	}
 	return p.Done(e)
@@ -170,7 +170,7 @@ func (r *run) parseAction(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 	proposal := p.Proposal
 	switch proposal.Kind {
 	case turn.ProposeFinal:
-		return p.Done(turn.Ending{State: turn.StateCompleted, Reason: turn.FinishAnswered, Answer: proposal.Text, Cut: proposal.Cut}, nil)
+		return p.Done(turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered, Answer: proposal.Text, Truncated: proposal.Truncated}, nil)
 	case turn.ProposeAsk:
 		return r.question(ctx, p)
 	case turn.ProposeCalls:
@@ -185,7 +185,7 @@ func (r *run) parseAction(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 
 // propose asks the guard about the calls.
 func (r *run) propose(p turn.ParseAction, calls []turn.CallProposal) turn.Phase {
-	if no := turn.GuardCalls(r.progress.Pins.Limits, r.progress.Counters, len(calls)); no != nil {
+	if no := turn.CheckCallLimits(r.progress.Config.Limits, r.progress.Counters, len(calls)); no != nil {
 		return p.Done(r.guarded(no), refused(calls, no.Message))
 	}
 	return p.CallTool(calls)
@@ -194,9 +194,9 @@ func (r *run) propose(p turn.ParseAction, calls []turn.CallProposal) turn.Phase 
 // invalid decides about an answer that is no action.
 func (r *run) invalid(p turn.ParseAction, proposal turn.Proposal) turn.Phase {
 	if proposal.Invalid == nil { // a kind that a newer worker has made
-		proposal.Invalid = &turn.InvalidAction{Step: r.progress.Counters.Step, Reason: "the answer is of the unknown kind " + turn.Cut(string(proposal.Kind), 40)}
+		proposal.Invalid = &turn.InvalidAction{Step: r.progress.Counters.Step, Reason: "the answer is of the unknown kind " + turn.Truncate(string(proposal.Kind), 40)}
 	}
-	pins, c := r.progress.Pins, &r.progress.Counters
+	cfg, c := r.progress.Config, &r.progress.Counters
 	reason := proposal.Invalid.Error()
 	results := refused(proposal.Calls, "not run: "+reason)
 	for i := range results {
@@ -205,21 +205,21 @@ func (r *run) invalid(p turn.ParseAction, proposal turn.Proposal) turn.Phase {
 		}
 	}
 	c.ConsecutiveErrors++
-	switch pins.Policy.AfterInvalid(pins.Limits, *c) {
-	case turn.DecideReprompt:
+	switch cfg.Policy.AfterInvalid(cfg.Limits, *c) {
+	case turn.ErrorReprompt:
 		note := ""
 		if len(results) == 0 {
 			note = "Your last answer was not a valid action: " + reason + "."
 		}
 		return p.BuildPrompt(results, note+r.toolReminder(proposal))
-	case turn.DecideInterrupt:
+	case turn.ErrorInterrupt:
 		return p.Done(r.interrupted(reason), results)
 	}
 	if proposal.Kind == turn.ProposeStopped {
 		return p.Done(r.stopped(proposal), results)
 	}
-	return p.Done(turn.Ending{State: turn.StateFailed, Reason: turn.FinishFailed, Code: turn.CodeInvalidAction,
-		Answer: r.progress.Said, Message: "the model did not give a valid action: " + reason}, results)
+	return p.Done(turn.Result{State: turn.StateFailed, Reason: turn.FinishFailed, Code: turn.CodeInvalidAction,
+		Answer: r.progress.LastText, Message: "the model did not give a valid action: " + reason}, results)
 }
 
 // stopMessages say what happened to an answer that ended before it was complete, and what to do.
@@ -232,11 +232,11 @@ var stopMessages = map[turn.StopCause]string{
 
 // stopped ends the turn with an answer that ended before it was complete. The answer is its text, or what the model said
 // last if it has none.
-func (r *run) stopped(proposal turn.Proposal) turn.Ending {
-	e := turn.Ending{State: turn.StateCompleted, Reason: turn.FinishReason(proposal.Stop), Answer: proposal.Text, Cut: proposal.Cut,
+func (r *run) stopped(proposal turn.Proposal) turn.Result {
+	e := turn.Result{State: turn.StateCompleted, Reason: turn.FinishReason(proposal.Stop), Answer: proposal.Text, Truncated: proposal.Truncated,
 		Message: stopMessages[proposal.Stop] + ". What was said and done is kept."}
 	if e.Answer == "" {
-		e.Answer = r.progress.Said
+		e.Answer = r.progress.LastText
 	}
 	return e
 }
@@ -246,29 +246,29 @@ func (r *run) toolReminder(p turn.Proposal) string {
 	if p.Invalid.Name == "" {
 		return ""
 	}
-	if _, known := r.progress.Pins.Find(p.Invalid.Name); known {
+	if _, known := r.progress.Config.Find(p.Invalid.Name); known {
 		return ""
 	}
-	names := make([]string, 0, len(r.progress.Pins.Tools))
-	for _, t := range r.progress.Pins.Tools {
+	names := make([]string, 0, len(r.progress.Config.Tools))
+	for _, t := range r.progress.Config.Tools {
 		names = append(names, t.Wire)
 	}
 	return " The tools are: " + strings.Join(names, ", ") + "."
 }
 
 // refused gives each call the same result without running it.
-func refused(calls []turn.CallProposal, text string) []turn.Settled {
-	out := make([]turn.Settled, len(calls))
+func refused(calls []turn.CallProposal, text string) []turn.CallOutcome {
+	out := make([]turn.CallOutcome, len(calls))
 	for i, c := range calls {
-		out[i] = turn.Settled{Call: c, Outcome: turn.OutcomeDenied, Text: text}
+		out[i] = turn.CallOutcome{Call: c, Outcome: turn.OutcomeDenied, Text: text}
 	}
 	return out
 }
 
-func (r *run) guarded(no *turn.Refusal) turn.Ending {
-	return turn.Ending{State: turn.StateCompleted, Reason: no.Reason, Answer: r.progress.Said, Code: turn.CodeGuardExceeded, Message: no.Message}
+func (r *run) guarded(no *turn.LimitExceeded) turn.Result {
+	return turn.Result{State: turn.StateCompleted, Reason: no.Reason, Answer: r.progress.LastText, Code: turn.CodeGuardExceeded, Message: no.Message}
 }
 
-func (r *run) interrupted(why string) turn.Ending {
-	return turn.Ending{State: turn.StateCompleted, Reason: turn.FinishInterrupted, Answer: r.progress.Said, Message: "stopped for a person to look at: " + why}
+func (r *run) interrupted(why string) turn.Result {
+	return turn.Result{State: turn.StateCompleted, Reason: turn.FinishInterrupted, Answer: r.progress.LastText, Message: "stopped for a person to look at: " + why}
 }

@@ -72,8 +72,8 @@ type BeginInput struct {
 
 // BeginResult is what a turn starts from.
 type BeginResult struct {
-	Pins turn.Pins `json:"pins"`
-	Head turn.Head `json:"head"` // right after the turn's message
+	Config turn.Config `json:"pins"`
+	Head   turn.Head   `json:"head"` // right after the turn's message
 	// Duplicate is set where another turn has had this message before: its result, as far as it is known.
 	Duplicate *Result `json:"duplicate,omitempty"`
 	Resumed   bool    `json:"resumed,omitempty"`
@@ -83,27 +83,27 @@ type BeginResult struct {
 
 // RefreshInput asks for the tools of servers that a turn lacks.
 type RefreshInput struct {
-	Session     string   `json:"session"`
-	Turn        string   `json:"turn"`
-	Profile     string   `json:"profile"`     // blob with the pinned schemas
-	Unavailable []string `json:"unavailable"` // servers
+	Session      string   `json:"session"`
+	Turn         string   `json:"turn"`
+	PromptConfig string   `json:"profile"`     // blob with the pinned schemas
+	Unavailable  []string `json:"unavailable"` // servers
 }
 
 // RefreshResult has the tools that came back. Without any, only Version is set.
 type RefreshResult struct {
-	Profile     string      `json:"profile,omitempty"` // the blob that replaces the turn's
-	Tools       []turn.Tool `json:"tools,omitempty"`   // in addition to the turn's
-	Back        []string    `json:"back,omitempty"`    // servers whose tools these are
-	Unavailable []string    `json:"unavailable,omitempty"`
+	PromptConfig string      `json:"profile,omitempty"` // the blob that replaces the turn's
+	Tools        []turn.Tool `json:"tools,omitempty"`   // in addition to the turn's
+	Back         []string    `json:"back,omitempty"`    // servers whose tools these are
+	Unavailable  []string    `json:"unavailable,omitempty"`
 }
 
 // InferInput asks for one inference, by reference.
 type InferInput struct {
-	Session string         `json:"session"`
-	Turn    string         `json:"turn"`
-	Step    int            `json:"step"`
-	Expect  turn.Head      `json:"expect"` // before Results are appended
-	Results []turn.Settled `json:"results,omitempty"`
+	Session string             `json:"session"`
+	Turn    string             `json:"turn"`
+	Step    int                `json:"step"`
+	Expect  turn.Head          `json:"expect"` // before Results are appended
+	Results []turn.CallOutcome `json:"results,omitempty"`
 	// Messages came in mid-turn: they are appended after Results. One whose ID the session has had is left out.
 	Messages []Message     `json:"messages,omitempty"`
 	Plan     turn.Plan     `json:"plan"`
@@ -122,21 +122,21 @@ type InferResult struct {
 	Busy     time.Duration `json:"busy"`
 	// Reused: the inference had been settled before and was not sent again.
 	Reused bool `json:"reused,omitempty"`
-	// Untaken are the IDs of messages that came too late for it: it was settled without them, before a reset.
-	Untaken []string `json:"untaken,omitempty"`
+	// Undelivered are the IDs of messages that came too late for it: it was settled without them, before a reset.
+	Undelivered []string `json:"untaken,omitempty"`
 }
 
 // CallInput asks for one tool call. Tool and arguments are for people; what runs is what the journal holds.
 type CallInput struct {
-	Session string            `json:"session"`
-	Tenant  string            `json:"tenant,omitempty"`
-	Turn    string            `json:"turn"`
-	Step    int               `json:"step"`
-	Call    turn.CallProposal `json:"call"`
-	Tool    turn.Tool         `json:"tool"`
-	Profile string            `json:"profile"` // blob with the pinned schemas
-	Attempt int               `json:"attempt"` // the dispatch, from 1
-	Timeout time.Duration     `json:"timeout"`
+	Session      string            `json:"session"`
+	Tenant       string            `json:"tenant,omitempty"`
+	Turn         string            `json:"turn"`
+	Step         int               `json:"step"`
+	Call         turn.CallProposal `json:"call"`
+	Tool         turn.Tool         `json:"tool"`
+	PromptConfig string            `json:"profile"` // blob with the pinned schemas
+	Attempt      int               `json:"attempt"` // the dispatch, from 1
+	Timeout      time.Duration     `json:"timeout"`
 	// TotalTimeout bounds a call whose progress renews Timeout; 0: nothing does.
 	TotalTimeout time.Duration `json:"total_timeout,omitempty"`
 	// Wait is how long the call may wait for its server if it cannot be sent, earlier dispatches deducted. Left
@@ -149,15 +149,15 @@ type CallInput struct {
 	Approved bool `json:"approved,omitempty"`
 	// Replies go on with a call whose server asked for something, and Answers is the dispatch whose questions they answer:
 	// CallResult.Asked. Where the call has come further since then, they are not for what is asked now.
-	Replies []turn.Reply `json:"replies,omitempty"`
-	Answers int          `json:"answers,omitempty"`
+	Responses []turn.ElicitationResponse `json:"replies,omitempty"`
+	Answers   int                        `json:"answers,omitempty"`
 	// Again: where nobody can know whether the call took effect, the workflow will dispatch it once more. See Repeats.
 	Again bool `json:"again,omitempty"`
 	// Resume: the turn has called this stateful server before, on this worker.
 	Resume bool `json:"resume,omitempty"`
 	// Founder is the call with which that began. Since it was dispatched, the server may have lost what it remembered and
 	// begun anew with another one.
-	Founder string `json:"founder,omitempty"`
+	OwningCall string `json:"founder,omitempty"`
 }
 
 // CallResult is a call's receipt.
@@ -170,34 +170,34 @@ type CallResult struct {
 	SizeBytes int64         `json:"size_bytes,omitempty"`
 	Busy      time.Duration `json:"busy"`             // without what it was held for
 	Reused    bool          `json:"reused,omitempty"` // the outcome was in the ledger
-	// Inquiries are what the call's server wants to know before it goes on. The call has no outcome then, and waits.
-	Inquiries []turn.Inquiry `json:"inquiries,omitempty"`
+	// Elicitations are what the call's server wants to know before it goes on. The call has no outcome then, and waits.
+	Elicitations []turn.Elicitation `json:"inquiries,omitempty"`
 	// Asked is the dispatch that has left them in the ledger: this one, or one before it whose end was lost.
 	Asked int `json:"asked,omitempty"`
 	// Home is the task queue of the worker whose connection the turn has to keep to for this server.
-	Home string `json:"home,omitempty"`
+	StickyQueue string `json:"home,omitempty"`
 }
 
 // AskInput opens waits. All approvals that one answer needs are asked for together.
 type AskInput struct {
-	Session string      `json:"session"`
-	Turn    string      `json:"turn"`
-	Waits   []turn.Wait `json:"waits"`
+	Session  string         `json:"session"`
+	Turn     string         `json:"turn"`
+	Requests []turn.Request `json:"waits"`
 	// Head is that of the transcript while the turn waits: nobody needs to keep it at hand.
 	Head turn.Head `json:"head,omitzero"`
 }
 
 // AskResult says that people can see the waits.
 type AskResult struct {
-	// Rulings are there already where the turn was reset to before its waits.
-	Rulings []turn.Ruling `json:"rulings,omitempty"`
+	// Decisions are there already where the turn was reset to before its waits.
+	Decisions []turn.Decision `json:"rulings,omitempty"`
 }
 
 // DecideInput closes waits.
 type DecideInput struct {
-	Session string        `json:"session"`
-	Turn    string        `json:"turn"`
-	Rulings []turn.Ruling `json:"rulings"`
+	Session   string          `json:"session"`
+	Turn      string          `json:"turn"`
+	Decisions []turn.Decision `json:"rulings"`
 	// Said are the IDs of the messages that are taken for an answer. Where the session has had each of them before,
 	// nobody has answered anything and nothing is recorded.
 	Said []string `json:"said,omitempty"`
@@ -210,16 +210,16 @@ type DecideResult struct {
 
 // FinishInput settles a turn.
 type FinishInput struct {
-	Session string         `json:"session"`
-	Tenant  string         `json:"tenant,omitempty"`
-	Turn    string         `json:"turn"`
-	Results []turn.Settled `json:"results,omitempty"`
+	Session string             `json:"session"`
+	Tenant  string             `json:"tenant,omitempty"`
+	Turn    string             `json:"turn"`
+	Results []turn.CallOutcome `json:"results,omitempty"`
 	// Messages were accepted and come too late for an answer: the turn was stopped. The transcript keeps them.
 	Messages []Message `json:"messages,omitempty"`
 	// Opening is the message of a turn that could not begin and whose end nobody sees, because the run goes on with the
 	// next one: the journal keeps both.
 	Opening  *Message      `json:"opening,omitempty"`
-	Ending   turn.Ending   `json:"ending"`
+	Ending   turn.Result   `json:"ending"`
 	Counters turn.Counters `json:"counters"`
 }
 
@@ -228,7 +228,7 @@ type FinishResult struct {
 	State turn.State `json:"state"`
 	// Answer is the text of an inference that was stopped in the middle, as far as it had come.
 	Answer string `json:"answer,omitempty"`
-	// Untaken are the IDs of FinishInput.Messages that no turn has: they were accepted after the turn was settled, by a
+	// Undelivered are the IDs of FinishInput.Messages that no turn has: they were accepted after the turn was settled, by a
 	// workflow task that came to nothing.
 	Untaken []string `json:"untaken,omitempty"`
 }

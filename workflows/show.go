@@ -36,14 +36,14 @@ const maxToolsBytes = 1500
 
 // upsert records how the turn ended where it can be searched. It is the run's only upsert: what is known at the start
 // the starter has set, and one event a turn is enough.
-func (r *run) upsert(ctx workflow.Context, e turn.Ending) error {
+func (r *run) upsert(ctx workflow.Context, e turn.Result) error {
 	p := r.progress
 	updates := []temporal.SearchAttributeUpdate{
 		AttrSession.ValueSet(r.session), AttrState.ValueSet(string(e.State)),
 		AttrFinishReason.ValueSet(string(e.Reason)), AttrTokens.ValueSet(p.Counters.Usage.Total()),
 	}
-	if p.Pins.Agent != "" {
-		updates = append(updates, AttrAgent.ValueSet(p.Pins.Agent), AttrModel.ValueSet(p.Pins.Model))
+	if p.Config.Agent != "" {
+		updates = append(updates, AttrAgent.ValueSet(p.Config.Agent), AttrModel.ValueSet(p.Config.Model))
 	}
 	if len(r.progress.Tools) > 0 {
 		updates = append(updates, AttrTools.ValueSet(r.progress.Tools))
@@ -64,12 +64,12 @@ func (r *run) show(ctx workflow.Context) {
 	workflow.SetCurrentDetails(ctx, r.details(string(r.phase)))
 }
 
-func (r *run) showEnding(ctx workflow.Context, e turn.Ending) {
+func (r *run) showEnding(ctx workflow.Context, e turn.Result) {
 	workflow.SetCurrentDetails(ctx, r.details(string(e.State)+" ("+string(e.Reason)+")"))
 }
 
 func (r *run) details(state string) string {
-	c, pins := r.progress.Counters, r.progress.Pins
+	c, cfg := r.progress.Counters, r.progress.Config
 	cost := "unknown"
 	if !c.CostUnknown {
 		cost = fmt.Sprintf("%.4f USD", c.CostUSD)
@@ -77,12 +77,12 @@ func (r *run) details(state string) string {
 	var b strings.Builder
 	b.WriteString("| | |\n|---|---|\n")
 	for _, row := range [][2]string{
-		{"state", state}, {"turn", r.turnID}, {"model", pins.Model},
-		{"steps", fmt.Sprintf("%d of %d", c.Spent, pins.Limits.MaxSteps)},
-		{"tool calls", fmt.Sprintf("%d of %d", c.ToolCalls, pins.Limits.MaxToolCalls)},
+		{"state", state}, {"turn", r.turnID}, {"model", cfg.Model},
+		{"steps", fmt.Sprintf("%d of %d", c.Spent, cfg.Limits.MaxSteps)},
+		{"tool calls", fmt.Sprintf("%d of %d", c.ToolCalls, cfg.Limits.MaxToolCalls)},
 		{"tools", strings.Join(r.progress.Tools, ", ")},
 		{"tokens", fmt.Sprintf("%d in, %d out", c.Usage.InputTokens, c.Usage.OutputTokens)}, {"cost", cost},
-		{"said", turn.Cut(r.progress.Said, 400)}, {"waits for", r.desk.summary()},
+		{"said", turn.Truncate(r.progress.LastText, 400)}, {"waits for", r.desk.summary()},
 	} {
 		if row[0] == "waits for" && row[1] == "" {
 			continue

@@ -39,7 +39,7 @@ func CheckTenant(name string) error {
 	if name == "" || tenantName.MatchString(name) {
 		return nil
 	}
-	return fmt.Errorf("the tenant's name is %q; use at most 64 letters, digits, dots, underscores and dashes, beginning with a letter or digit", turn.Cut(name, 80))
+	return fmt.Errorf("the tenant's name is %q; use at most 64 letters, digits, dots, underscores and dashes, beginning with a letter or digit", turn.Truncate(name, 80))
 }
 
 // sessionOf is the session of a run with this workflow ID. Where that is none of the input's tenant, check refuses it.
@@ -58,5 +58,5 @@ func (in Input) checkTenant(workflowID string) *turn.Error {
 	if _, ok := SessionOf(in.Tenant, workflowID); ok || in.Tenant == "" {
 		return nil // without a tenant CheckSession says what is wrong
 	}
-	return invalid("the workflow ID %q is none of tenant %q; start the workflow under %q and the session's name", turn.Cut(workflowID, 80), in.Tenant, WorkflowID(in.Tenant, ""))
+	return invalid("the workflow ID %q is none of tenant %q; start the workflow under %q and the session's name", turn.Truncate(workflowID, 80), in.Tenant, WorkflowID(in.Tenant, ""))
 }

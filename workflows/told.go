@@ -29,13 +29,13 @@ func toldOpen(f *flight, err error) string {
 }
 
 // refusal tells the model what a person, or nobody, said.
-func refusal(ruling turn.Ruling) string {
-	if ruling.Verdict == turn.VerdictExpired {
+func refusal(decision turn.Decision) string {
+	if decision.Status == turn.StatusExpired {
 		return "not run: it needs a person's approval, and nobody gave it in time; do not try again unless the user asks for it"
 	}
 	text := "not run: the user denied it"
-	if ruling.Reason != "" {
-		text += ": " + ruling.Reason
+	if decision.Reason != "" {
+		text += ": " + decision.Reason
 	}
 	return text + "; do not try again unless the user asks for it"
 }

@@ -18,14 +18,14 @@ const maxDispatches = 5
 // flight is one call on its way from proposal to receipt.
 type flight struct {
 	call    turn.CallProposal
-	ruling  turn.Ruling
-	attempt int           // the last dispatch
-	busy    time.Duration // working time of the dispatches that ended with an error, waits for the server included
-	asked   int           // what its server has asked so far
-	replies []turn.Reply  // to what it asked last
-	answers int           // the dispatch that asked it
-	open    bool          // a dispatch may have reached its tool, and its end is not known
-	settled turn.Settled
+	ruling  turn.Decision
+	attempt int                        // the last dispatch
+	busy    time.Duration              // working time of the dispatches that ended with an error, waits for the server included
+	asked   int                        // what its server has asked so far
+	replies []turn.ElicitationResponse // to what it asked last
+	answers int                        // the dispatch that asked it
+	open    bool                       // a dispatch may have reached its tool, and its end is not known
+	settled turn.CallOutcome
 	receipt CallResult
 	err     error
 }
@@ -46,7 +46,7 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 	}
 	flights := make([]*flight, len(p.Calls))
 	for i, c := range p.Calls {
-		flights[i] = &flight{call: c, ruling: approvals[c.ID], settled: turn.Settled{Call: c}}
+		flights[i] = &flight{call: c, ruling: approvals[c.ID], settled: turn.CallOutcome{Call: c}}
 	}
 	for open := flights; len(open) > 0 && err == nil; {
 		r.fly(ctx, open)
@@ -54,7 +54,7 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 			err = r.inquire(ctx, open)
 		}
 	}
-	results := make([]turn.Settled, len(flights))
+	results := make([]turn.CallOutcome, len(flights))
 	receipts := make([]CallResult, len(flights))
 	for i, f := range flights {
 		results[i], receipts[i] = f.settled, f.receipt
@@ -77,7 +77,7 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 
 // fly runs calls in parallel, up to the turn's bound.
 func (r *run) fly(ctx workflow.Context, flights []*flight) {
-	wg, slots := workflow.NewWaitGroup(ctx), workflow.NewSemaphore(ctx, int64(r.progress.Pins.Limits.MaxParallelCalls))
+	wg, slots := workflow.NewWaitGroup(ctx), workflow.NewSemaphore(ctx, int64(r.progress.Config.Limits.MaxParallelCalls))
 	for _, f := range flights {
 		wg.Add(1)
 		workflow.Go(ctx, func(ctx workflow.Context) {
@@ -96,7 +96,7 @@ func (r *run) fly(ctx workflow.Context, flights []*flight) {
 
 // count books what a step's calls took. A step counts as an error where none of its calls succeeded, unless a person did
 // not want them.
-func (r *run) count(receipts []CallResult, approvals map[string]turn.Ruling) {
+func (r *run) count(receipts []CallResult, approvals map[string]turn.Decision) {
 	c := &r.progress.Counters
 	c.ToolCalls += len(receipts)
 	var longest time.Duration
@@ -115,9 +115,9 @@ func (r *run) count(receipts []CallResult, approvals map[string]turn.Ruling) {
 }
 
 // unwanted reports whether people have denied every call.
-func unwanted(receipts []CallResult, approvals map[string]turn.Ruling) bool {
+func unwanted(receipts []CallResult, approvals map[string]turn.Decision) bool {
 	for _, receipt := range receipts {
-		if ruling, asked := approvals[receipt.CallID]; !asked || ruling.Allowed {
+		if decision, asked := approvals[receipt.CallID]; !asked || decision.Allowed {
 			return false
 		}
 	}
@@ -125,16 +125,16 @@ func unwanted(receipts []CallResult, approvals map[string]turn.Ruling) bool {
 }
 
 // afterToolErrors applies a policy that ends the turn at a tool's error.
-func (r *run) afterToolErrors(receipts []CallResult) *turn.Ending {
+func (r *run) afterToolErrors(receipts []CallResult) *turn.Result {
 	for _, receipt := range receipts {
 		if receipt.Outcome != turn.OutcomeError && receipt.Outcome != turn.OutcomeUnknown {
 			continue
 		}
 		message := fmt.Sprintf("%s ended with outcome %s: %s", receipt.Tool, receipt.Outcome, receipt.Preview)
-		switch r.progress.Pins.Policy.OnToolError {
-		case turn.DecideFail:
-			return &turn.Ending{State: turn.StateFailed, Reason: turn.FinishFailed, Code: turn.CodeToolFailed, Answer: r.progress.Said, Message: message}
-		case turn.DecideInterrupt:
+		switch r.progress.Config.Policy.OnToolError {
+		case turn.ErrorFail:
+			return &turn.Result{State: turn.StateFailed, Reason: turn.FinishFailed, Code: turn.CodeToolFailed, Answer: r.progress.LastText, Message: message}
+		case turn.ErrorInterrupt:
 			e := r.interrupted(message)
 			return &e
 		}
@@ -143,10 +143,10 @@ func (r *run) afterToolErrors(receipts []CallResult) *turn.Ending {
 }
 
 // oneCall takes one call from proposal to receipt. Policy and people may settle it without a dispatch.
-func (r *run) oneCall(ctx workflow.Context, f *flight) (turn.Settled, CallResult, error) {
+func (r *run) oneCall(ctx workflow.Context, f *flight) (turn.CallOutcome, CallResult, error) {
 	c := f.call
-	settled := turn.Settled{Call: c}
-	tool, ok := r.progress.Pins.Find(c.Tool)
+	settled := turn.CallOutcome{Call: c}
+	tool, ok := r.progress.Config.Find(c.Tool)
 	if !ok { // the activity has checked this
 		settled.Outcome, settled.Text = turn.OutcomeDenied, "there is no tool "+c.Tool
 		return settled, CallResult{Outcome: turn.OutcomeDenied}, nil
@@ -178,12 +178,12 @@ func (r *run) oneCall(ctx workflow.Context, f *flight) (turn.Settled, CallResult
 }
 
 // refuse says why a call may not run: by policy, or by a person's word. Empty means that it may.
-func refuse(c turn.CallProposal, ruling turn.Ruling) string {
+func refuse(c turn.CallProposal, decision turn.Decision) string {
 	switch {
-	case c.Permission == turn.Allow, c.Permission == turn.Ask && ruling.Allowed:
+	case c.Permission == turn.Allow, c.Permission == turn.Ask && decision.Allowed:
 		return ""
 	case c.Permission == turn.Ask:
-		return refusal(ruling)
+		return refusal(decision)
 	}
 	return c.Why + "; do not try again"
 }
@@ -202,7 +202,7 @@ func (r *run) dispatch(ctx workflow.Context, f *flight, tool turn.Tool) (receipt
 			r.holding[f.call.ID] = f.attempt
 		}
 		in := r.callInput(f, tool)
-		if tool.Lane == turn.LaneQuick && f.attempt == 1 {
+		if tool.Activity == turn.ActivityLocal && f.attempt == 1 {
 			receipt, err = r.quickCall(ctx, in)
 		} else {
 			receipt, err = r.regularCall(ctx, in, r.homeOf(tool))
@@ -222,7 +222,7 @@ func (r *run) dispatch(ctx workflow.Context, f *flight, tool turn.Tool) (receipt
 func (f *flight) dispatchAgain(tool turn.Tool, err error, n int) bool {
 	switch code(err) {
 	case turn.CodeToolNotSent:
-		if tool.Lane != turn.LaneQuick || f.attempt > 1 {
+		if tool.Activity != turn.ActivityLocal || f.attempt > 1 {
 			return false // it has waited already
 		}
 	case turn.CodeStoreUnavailable:
@@ -288,16 +288,16 @@ func outcomeOf(err error) turn.Outcome {
 }
 
 func (r *run) callInput(f *flight, tool turn.Tool) CallInput {
-	l := r.progress.Pins.Limits
+	l := r.progress.Config.Limits
 	timeout, left := tool.Timeout, max(turn.Remaining(l, r.progress.Counters)-f.busy, time.Second)
 	if timeout == 0 {
 		timeout = l.ToolTimeout
 	}
-	_, resume := r.progress.Homes[server(tool)]
+	_, resume := r.progress.StickyQueues[server(tool)]
 	in := CallInput{
-		Session: r.session, Tenant: r.progress.Pins.Tenant, Turn: r.turnID, Step: r.progress.Counters.Step, Call: f.call, Tool: tool,
-		Profile: r.progress.Pins.Profile, Attempt: f.attempt, Timeout: min(timeout, left), TotalTimeout: min(tool.TotalTimeout, left), Hold: tool.Hold,
-		Approved: f.ruling.Allowed, Replies: f.replies, Answers: f.answers, Resume: resume && tool.Stateful,
+		Session: r.session, Tenant: r.progress.Config.Tenant, Turn: r.turnID, Step: r.progress.Counters.Step, Call: f.call, Tool: tool,
+		PromptConfig: r.progress.Config.PromptConfig, Attempt: f.attempt, Timeout: min(timeout, left), TotalTimeout: min(tool.TotalTimeout, left), Hold: tool.Hold,
+		Approved: f.ruling.Allowed, Responses: f.replies, Answers: f.answers, Resume: resume && tool.Stateful,
 		Again: f.again(tool), Left: left,
 	}
 	in.Wait = max(in.Timeout-f.busy, time.Second)

@@ -130,7 +130,7 @@ func (r *run) continueAsNew(ctx workflow.Context) error {
 func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
-	e := p.Ending
+	e := p.Result
 	r.stopping = e.State == turn.StateCancelled
 	if err := r.upsert(ctx, e); err != nil {
 		return Result{}, err
@@ -155,7 +155,7 @@ func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
 // settle has the journal record how the turn ended. It returns the ending to report, and the IDs of the accepted
 // messages that the transcript of a stopped turn keeps. If the journal cannot record the ending and no message is left
 // to begin the session's next turn, which would close this one, the turn has failed.
-func (r *run) settle(ctx workflow.Context, e turn.Ending) (turn.Ending, []string, error) {
+func (r *run) settle(ctx workflow.Context, e turn.Result) (turn.Result, []string, error) {
 	// Nothing is recorded in another tenant's session.
 	if !r.begun && (r.refused == nil || !r.chained() || e.Code == turn.CodeSessionTaken) {
 		return e, nil, nil
@@ -188,7 +188,7 @@ func (r *run) late() []Message {
 	if !r.stopping {
 		return nil
 	}
-	return slices.DeleteFunc(r.left(), func(m Message) bool { return m.After })
+	return slices.DeleteFunc(r.left(), func(m Message) bool { return m.Queue })
 }
 
 // chained says that this run is not the last of its chain, or not the first: who sent its message does not see how it
@@ -198,7 +198,7 @@ func (r *run) chained() bool { return len(r.in.Queue) > 0 || len(r.left()) > 0 }
 // freed lets the messages that a stop has held back join the next turn. Otherwise later ones would overtake them there.
 func (r *run) freed(left []Message) []Message {
 	for i, m := range left {
-		left[i].After = m.After && !slices.Contains(r.held, m.ID)
+		left[i].Queue = m.Queue && !slices.Contains(r.held, m.ID)
 	}
 	return left
 }
@@ -206,11 +206,11 @@ func (r *run) freed(left []Message) []Message {
 // left are the messages that were accepted and have no answer. One that is in the transcript after all, because its
 // inference failed later, is found there by the turn that it begins.
 func (r *run) left() []Message {
-	return append(slices.Clone(r.progress.Joining), r.progress.Inbox...)
+	return append(slices.Clone(r.progress.Merging), r.progress.Inbox...)
 }
 
 // outcome maps an ending to how the workflow closes.
-func (r *run) outcome(e turn.Ending) (Result, error) {
+func (r *run) outcome(e turn.Result) (Result, error) {
 	result := r.result(e)
 	switch e.State {
 	case turn.StateFailed:
@@ -222,11 +222,11 @@ func (r *run) outcome(e turn.Ending) (Result, error) {
 	return result, nil
 }
 
-func (r *run) result(e turn.Ending) Result {
+func (r *run) result(e turn.Result) Result {
 	c := r.progress.Counters
 	return Result{
 		Version: WireVersion, Session: r.session, Turn: r.turnID, State: e.State, FinishReason: e.Reason,
-		Answer: e.Answer, Truncated: e.Cut, Of: e.Of, Code: e.Code, Message: e.Message,
-		Usage: c.Usage, Steps: c.Step, ToolCalls: c.ToolCalls, Model: r.progress.Pins.Model,
+		Answer: e.Answer, Truncated: e.Truncated, Of: e.DuplicateOf, Code: e.Code, Message: e.Message,
+		Usage: c.Usage, Steps: c.Step, ToolCalls: c.ToolCalls, Model: r.progress.Config.Model,
 	}
 }

@@ -102,7 +102,7 @@ func (in Input) check(workflowID string) *turn.Error {
 	case in.refusal != nil:
 		return in.refusal
 	case in.problem != "":
-		return invalid("the input cannot be read: %s; its keys are session, tenant, message {id, text}, agent and limits", turn.Cut(in.problem, 200))
+		return invalid("the input cannot be read: %s; its keys are session, tenant, message {id, text}, agent and limits", turn.Truncate(in.problem, 200))
 	case in.Version > WireVersion:
 		return invalid("the input is of version %d and this worker knows up to %d; update the worker", in.Version, WireVersion)
 	}
@@ -111,7 +111,7 @@ func (in Input) check(workflowID string) *turn.Error {
 	}
 	session := in.sessionOf(workflowID)
 	if in.Session != "" && in.Session != session {
-		return invalid("the session %q and the workflow ID %q must agree; leave the session out or start the workflow under its ID", turn.Cut(in.Session, 80), turn.Cut(workflowID, 80))
+		return invalid("the session %q and the workflow ID %q must agree; leave the session out or start the workflow under its ID", turn.Truncate(in.Session, 80), turn.Truncate(workflowID, 80))
 	}
 	if err := CheckSession(session); err != nil {
 		return invalid("%s", err.Error())
@@ -176,7 +176,7 @@ func setDuration(to *time.Duration, from *string, name string) error {
 	}
 	d, err := time.ParseDuration(*from)
 	if err != nil {
-		return fmt.Errorf("limits: %s is %q; write a duration such as \"90s\"", name, turn.Cut(*from, 80))
+		return fmt.Errorf("limits: %s is %q; write a duration such as \"90s\"", name, turn.Truncate(*from, 80))
 	}
 	*to = d
 	return nil

@@ -34,14 +34,14 @@ type Options struct {
 	TotalTimeout      time.Duration // of the whole inference; 5 min
 
 	MaxAnswerBytes int           // of a response's body, framing included; 32 MiB
-	MaxRawBytes    int           // of turn.Answer.Raw; 1 MiB
+	MaxRawBytes    int           // of turn.Completion.Raw; 1 MiB
 	MaxRetryAfter  time.Duration // the longest wait that a provider may ask for; 60 s
 
 	// Redact blanks secrets in errors; nil: a redactor that knows the API key.
 	Redact *redact.Redactor
 
-	// Senses are what every model of this endpoint takes beside text. nil: what is known of each by its name (see SensesOf).
-	Senses *Senses
+	// Senses are what every model of this endpoint takes beside text. nil: what is known of each by its name (see ModalitiesOf).
+	Senses *Modalities
 }
 
 func (o Options) withDefaults() Options {
@@ -139,7 +139,7 @@ func (c *Chat) Close() error {
 // Infer sends the prompt and streams the answer into sink. It returns a complete answer or a *turn.Error with one of
 // the codes llm_transport, llm_rate_limited, llm_rejected and llm_truncated. When ctx ends first, context.Cause(ctx)
 // is in the error's chain.
-func (c *Chat) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Answer, error) {
+func (c *Chat) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
 	total, cancel := context.WithTimeoutCause(ctx, c.opts.TotalTimeout, c.deadline(
 		"%s took longer than %s for its answer (total timeout); ask for less, or raise the timeout", c.opts.TotalTimeout))
 	defer cancel()
@@ -160,19 +160,19 @@ func (c *Chat) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.A
 }
 
 // ask makes one request. caller is the context of who asks; total is it with the total deadline.
-func (c *Chat) ask(caller, total context.Context, r request, sink turn.Sink) (turn.Answer, error) {
+func (c *Chat) ask(caller, total context.Context, r request, sink turn.Sink) (turn.Completion, error) {
 	ctx, w := startWatch(total)
 	defer w.stop()
 	w.expectWithin(c.opts.ConnectTimeout, c.deadline("connecting to %s took longer than %s; check the network and base_url", c.opts.ConnectTimeout))
 	x := &exchange{client: c.client, watch: w, audio: r.audio, limit: int64(c.opts.MaxAnswerBytes), onConn: c.expectToken}
 	stream, err := c.library(x).CreateChatCompletionStream(x.trace(ctx), r.ChatCompletionRequest)
 	if err != nil {
-		return turn.Answer{}, c.failure(caller, ctx, x, false, err)
+		return turn.Completion{}, c.failure(caller, ctx, x, false, err)
 	}
 	defer func() { _ = stream.Close() }()
 	col := newCollector(sink, c.opts.MaxRawBytes)
 	if err := c.collect(ctx, x, w, col); err != nil {
-		return turn.Answer{}, c.failure(caller, ctx, x, col.began, err)
+		return turn.Completion{}, c.failure(caller, ctx, x, col.began, err)
 	}
 	return col.answer(x.sent), nil
 }

@@ -195,8 +195,8 @@ func (c *collector) callOf(part callPart, id string) *call {
 }
 
 // answer is what the events amount to. sent is the size of the request in bytes, to estimate from.
-func (c *collector) answer(sent int) turn.Answer {
-	a := turn.Answer{
+func (c *collector) answer(sent int) turn.Completion {
+	a := turn.Completion{
 		Text: c.text.String(), Reasoning: c.reasoning.String(), FinishReason: c.finish, Refused: c.refused, Model: c.model, Raw: c.raw.json(),
 	}
 	size := len(a.Text) + len(a.Reasoning)

@@ -165,7 +165,7 @@ func (c *Chat) redact(s string) string {
 }
 
 // short makes another side's words fit for a message: redacted, without control characters, at most maxSaid bytes.
-func (c *Chat) short(s string) string { return turn.Cut(printable(c.redact(s)), maxSaid) }
+func (c *Chat) short(s string) string { return turn.Truncate(printable(c.redact(s)), maxSaid) }
 
 // isTimeout: the dialer's deadlines may fire a moment before ours.
 func isTimeout(err error) bool {

@@ -23,7 +23,7 @@ func (h *heard) Text(s string)      { h.text.WriteString(s) }
 func (h *heard) Reasoning(s string) { h.reasoning.WriteString(s) }
 
 // drainStream reads a whole stream as Infer does.
-func drainStream(r io.Reader, maxRaw int) (turn.Answer, *heard, error) {
+func drainStream(r io.Reader, maxRaw int) (turn.Completion, *heard, error) {
 	h := &heard{}
 	col := newCollector(h, maxRaw)
 	events := newEvents(r)

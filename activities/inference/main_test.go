@@ -63,7 +63,7 @@ func prompt(text string) turn.Prompt {
 }
 
 // infer asks a server with this script once.
-func infer(t *testing.T, s script.Script, change ...func(*inference.Options)) (turn.Answer, *recorder, error) {
+func infer(t *testing.T, s script.Script, change ...func(*inference.Options)) (turn.Completion, *recorder, error) {
 	t.Helper()
 	sink := newRecorder()
 	a, err := chatOf(t, script.Start(t, s).URL(), change...).Infer(t.Context(), prompt("hello"), sink)

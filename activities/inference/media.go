@@ -19,7 +19,7 @@ import (
 
 // conversation renders messages one after the other.
 type conversation struct {
-	senses Senses
+	senses Modalities
 	wire   map[string]string // our call ID → the provider's, of the last assistant message with calls
 	out    []openai.ChatCompletionMessage
 	shown  []openai.ChatMessagePart // media of results, to follow the last of them
@@ -77,7 +77,7 @@ func unseen(m turn.Media) string {
 	if m.Hash != "" {
 		kept = ", kept as artifact " + m.Hash
 	}
-	return fmt.Sprintf("[%s, %s%s; you cannot see it]", turn.Cut(m.Type, 80), size(m.Bytes), kept)
+	return fmt.Sprintf("[%s, %s%s; you cannot see it]", turn.Truncate(m.Type, 80), size(m.Bytes), kept)
 }
 
 // size writes bytes as people read them.

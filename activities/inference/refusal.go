@@ -152,7 +152,7 @@ func target(header http.Header, short func(string) string) string {
 	if err != nil || u.Host == "" {
 		return ""
 	}
-	return " (" + turn.Cut(short(u.Scheme+"://"+u.Host+u.Path), 100) + ")"
+	return " (" + turn.Truncate(short(u.Scheme+"://"+u.Host+u.Path), 100) + ")"
 }
 
 // printable puts a space in place of what could move a cursor or turn the direction of text.

@@ -66,7 +66,7 @@ func wantsCompletionTokens(model string) bool {
 }
 
 // messages renders system prompt, transcript and note, in this order.
-func messages(p turn.Prompt, senses Senses) *conversation {
+func messages(p turn.Prompt, senses Modalities) *conversation {
 	c := &conversation{senses: senses, wire: map[string]string{}, out: make([]openai.ChatCompletionMessage, 0, len(p.Messages)+2)}
 	if p.System != "" {
 		role := openai.ChatMessageRoleSystem

@@ -2,12 +2,12 @@ package inference
 
 import "strings"
 
-// Senses are the kinds of media that a model takes beside text.
-type Senses struct{ Images, Audio bool }
+// Modalities are the kinds of media that a model takes beside text.
+type Modalities struct{ Images, Audio bool }
 
 // takes reports whether media of this type may be sent. The types are those of OpenAI's Chat Completions: PNG, JPEG, GIF
 // (its first frame) and WebP as image_url, WAV and MP3 as input_audio.
-func (s Senses) takes(mediaType string) bool {
+func (s Modalities) takes(mediaType string) bool {
 	if _, ok := imageTypes[mediaType]; ok {
 		return s.Images
 	}
@@ -23,14 +23,14 @@ var (
 // sensed is what models whose names begin with a prefix take.
 type sensed struct {
 	prefix string
-	Senses
+	Modalities
 }
 
 var (
-	sees  = Senses{Images: true}
-	hears = Senses{Audio: true}
-	both  = Senses{Images: true, Audio: true}
-	blind = Senses{}
+	sees  = Modalities{Images: true}
+	hears = Modalities{Audio: true}
+	both  = Modalities{Images: true, Audio: true}
+	blind = Modalities{}
 )
 
 // knownSenses: the first prefix that fits wins. They are the input modalities in the vendors' own lists of models, as of
@@ -49,15 +49,15 @@ var knownSenses = []sensed{
 	{"qwen-vl", sees}, {"qwen2-vl", sees}, {"qwen2.5-vl", sees}, {"qwen2.5vl", sees}, {"qwen3-vl", sees}, {"minicpm-v", sees},
 }
 
-// SensesOf says by its name what a model takes beside text. A vendor's prefix ("openai/gpt-4o") is not looked at.
-func SensesOf(model string) Senses {
+// ModalitiesOf says by its name what a model takes beside text. A vendor's prefix ("openai/gpt-4o") is not looked at.
+func ModalitiesOf(model string) Modalities {
 	name := strings.ToLower(model)
 	if i := strings.LastIndexByte(name, '/'); i >= 0 {
 		name = name[i+1:]
 	}
 	for _, s := range knownSenses {
 		if strings.HasPrefix(name, s.prefix) {
-			return s.Senses
+			return s.Modalities
 		}
 	}
 	return blind
@@ -68,12 +68,12 @@ func SensesOf(model string) Senses {
 func (c *Chat) Takes(model, mediaType string) bool { return c.senses(model).takes(mediaType) }
 
 // senses is what the operator says of the model, or else what is known of it.
-func (c *Chat) senses(model string) Senses {
+func (c *Chat) senses(model string) Modalities {
 	switch {
 	case c.quirksOf(model).noMedia:
 		return blind
 	case c.opts.Senses != nil:
 		return *c.opts.Senses
 	}
-	return SensesOf(model)
+	return ModalitiesOf(model)
 }

@@ -180,7 +180,7 @@ func (d describer) offer(ctx context.Context, tools []*mcp.Tool) (offer, error) 
 // blank is the server's catalogue without anything in it.
 func (d describer) blank() turn.Catalogue {
 	return turn.Catalogue{
-		Server: d.server.ID, Required: d.server.Required, Grace: d.server.CatalogueGrace, MayChange: d.server.TrustChanges || d.prefix == localID, Setup: d.setup(),
+		Server: d.server.ID, Required: d.server.Required, Grace: d.server.CatalogueGrace, AllowToolChanges: d.server.TrustChanges || d.prefix == localID, ConfigHash: d.setup(),
 	}
 }
 
@@ -227,7 +227,7 @@ func (d describer) describe(t *mcp.Tool) (turn.Descriptor, schema.Schema, error)
 		return turn.Descriptor{}, schema.Schema{}, err
 	}
 	description, _ := plain.Cut(strings.TrimSpace(d.redact.result(plain.Sanitize(t.Description))), maxDescriptionBytes)
-	desc := turn.Descriptor{ID: d.prefix + "/" + t.Name, Description: description, Schema: canonical, Lane: turn.LaneRegular}
+	desc := turn.Descriptor{ID: d.prefix + "/" + t.Name, Description: description, Schema: canonical, Activity: turn.ActivityRegular}
 	desc.Wire = turn.WireName(desc.ID)
 	desc.Hash, desc.Also = identity(t, canonical), d.also(t)
 	d.judge(&desc, t)
@@ -282,21 +282,21 @@ func (d describer) judge(desc *turn.Descriptor, t *mcp.Tool) {
 	desc.Timeout = cmp.Or(said.Timeout, d.callTimeout)
 	desc.TotalTimeout = cmp.Or(said.TotalTimeout, d.server.TotalTimeout)
 	desc.Hold = max(d.server.HoldQuestions, 0)
-	if said.Quick {
-		desc.Lane = turn.LaneQuick
+	if said.LocalActivity {
+		desc.Activity = turn.ActivityLocal
 	}
-	desc.Reach = d.reach(said, hints)
+	desc.Effects = d.reach(said, hints)
 	desc.Risk = cmp.Or(said.Risk, d.risk(t, desc.Schema))
 }
 
 // reach is what a call can do beyond giving its result. That a server reaches nothing outside counts only where it is
 // trusted and says so in so many words: unset hints mean the worst.
-func (d describer) reach(said ToolSettings, hints *mcp.ToolAnnotations) turn.Reach {
+func (d describer) reach(said ToolSettings, hints *mcp.ToolAnnotations) turn.Effects {
 	closed := hints.ReadOnlyHint && hints.OpenWorldHint != nil && !*hints.OpenWorldHint
-	return turn.Reach{
-		Contained: said.Contained || d.server.Trust && closed,
-		Taints:    d.prefix != localID && (!d.server.Trust || d.server.TaintsAll),
-		Stateful:  d.server.Stateful,
+	return turn.Effects{
+		ReadOnly: said.ReadOnly || d.server.Trust && closed,
+		Taints:   d.prefix != localID && (!d.server.Trust || d.server.TaintsAll),
+		Stateful: d.server.Stateful,
 	}
 }
 
@@ -327,5 +327,5 @@ func hashOf(v any) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Contained says that the tool only reads, and only here: see turn.Reach.
-func Contained() ToolOption { return func(s *ToolSettings) { s.Contained = true } }
+// ReadOnly says that the tool only reads, and only here: see turn.Effects.
+func ReadOnly() ToolOption { return func(s *ToolSettings) { s.ReadOnly = true } }

@@ -43,7 +43,7 @@ func TestTheCatalogueIsStable(t *testing.T) {
 func TestTheOperatorsWordAndTheServers(t *testing.T) {
 	s := stdioServer("srv")
 	s.Allow, s.Deny = []string{"e*", "append", "read_*"}, []string{"environ"}
-	s.Tools = map[string]toolbox.ToolSettings{"echo": {Repeatable: true, Quick: true, Risk: turn.RiskLow}}
+	s.Tools = map[string]toolbox.ToolSettings{"echo": {Repeatable: true, LocalActivity: true, Risk: turn.RiskLow}}
 	one := newHost(t, toolbox.Options{}, nil, s)
 	c := catalogue(t, one, "srv")
 	require.NoError(t, one.Close())
@@ -52,7 +52,7 @@ func TestTheOperatorsWordAndTheServers(t *testing.T) {
 	for _, d := range c.Tools {
 		byID[d.ID] = d
 	}
-	assert.Equal(t, turn.LaneQuick, byID["mcp/srv/echo"].Lane)
+	assert.Equal(t, turn.ActivityLocal, byID["mcp/srv/echo"].Activity)
 	assert.True(t, byID["mcp/srv/echo"].Repeatable)
 	assert.Equal(t, turn.RiskLow, byID["mcp/srv/echo"].Risk)
 	assert.False(t, byID["mcp/srv/read_note"].Repeatable, "an annotation was believed without trust")
@@ -61,7 +61,7 @@ func TestTheOperatorsWordAndTheServers(t *testing.T) {
 	s.Trust = true
 	for _, d := range catalogue(t, newHost(t, toolbox.Options{}, nil, s), "srv").Tools {
 		assert.Equal(t, d.ID != "mcp/srv/append", d.Repeatable, d.ID)
-		assert.Equal(t, turn.LaneRegular == d.Lane, d.ID != "mcp/srv/echo")
+		assert.Equal(t, turn.ActivityRegular == d.Activity, d.ID != "mcp/srv/echo")
 	}
 }
 

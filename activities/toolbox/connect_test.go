@@ -170,7 +170,7 @@ func TestContradictoryConfigurationIsRefused(t *testing.T) {
 		"is not https":            {{ID: "a", URL: "http://example.com/mcp"}},
 		"is not known: use stdio": cmd(func(s *toolbox.Server) { s.Transport = "carrier-pigeon" }),
 		"NOT_SET, which is not":   cmd(func(s *toolbox.Server) { s.EnvAllow = []string{"NOT_SET"} }),
-		"quick but not":           cmd(func(s *toolbox.Server) { s.Tools = map[string]toolbox.ToolSettings{"x": {Quick: true}} }),
+		"quick but not":           cmd(func(s *toolbox.Server) { s.Tools = map[string]toolbox.ToolSettings{"x": {LocalActivity: true}} }),
 		"syntax error in pattern": cmd(func(s *toolbox.Server) { s.Deny = []string{"["} }),
 	} {
 		_, err := toolbox.New(toolbox.Options{Servers: servers, Environ: environ}, nil)

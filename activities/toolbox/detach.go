@@ -57,7 +57,7 @@ func (f *flight) seeThrough() {
 	}
 	e := f.ending(r)
 	result, err := f.finish(r)
-	if result.Inquiries != nil {
+	if result.Elicitations != nil {
 		result = failed("It asked for something when its time was over, and nobody answered. It did not go on.")
 		result.Duration = time.Since(f.began)
 	}

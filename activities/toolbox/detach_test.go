@@ -118,5 +118,5 @@ func TestAQuestionThatComesLateEndsTheCall(t *testing.T) {
 	end := receive(t, late)
 	assert.Equal(t, turn.OutcomeError, end.Outcome)
 	assert.Contains(t, end.Text, "when its time was over")
-	assert.Empty(t, end.Inquiries)
+	assert.Empty(t, end.Elicitations)
 }

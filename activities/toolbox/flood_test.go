@@ -133,9 +133,9 @@ func hostServesBeside(t *testing.T, hostile toolbox.Server, calls bool, bounds [
 	stop := watermarks()
 	if calls {
 		req := request(t, h, "mcp/bad/work", `{}`)
-		req.Hold = func(_ turn.Inquiry, done <-chan struct{}) (turn.Reply, error) {
+		req.Hold = func(_ turn.Elicitation, done <-chan struct{}) (turn.ElicitationResponse, error) {
 			<-done
-			return turn.Reply{}, context.Canceled
+			return turn.ElicitationResponse{}, context.Canceled
 		}
 		var cancel context.CancelFunc
 		ch, cancel = async(t, h, req)

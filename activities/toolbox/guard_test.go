@@ -217,7 +217,7 @@ func TestAServersAddressIsCheckedWhenItIsConfigured(t *testing.T) {
 		"its token URL http://":             {ID: "a", URL: "https://mcp.example", OAuth: OAuth{TokenURL: "http://idp.example"}},
 		"OAuth is for servers over http":    {ID: "a", Command: "x", OAuth: OAuth{TokenURL: "https://idp.example"}},
 		"has a URL and no command":          {ID: "a", Transport: TransportSSE, Command: "x", URL: "https://mcp.example"},
-		"but the server is stateful":        {ID: "a", Command: "x", Stateful: true, Tools: map[string]ToolSettings{"t": {Quick: true, Repeatable: true}}},
+		"but the server is stateful":        {ID: "a", Command: "x", Stateful: true, Tools: map[string]ToolSettings{"t": {LocalActivity: true, Repeatable: true}}},
 	} {
 		_, err := New(Options{Servers: []Server{s}}, nil)
 		assert.ErrorContains(t, err, want)

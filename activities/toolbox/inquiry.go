@@ -32,12 +32,12 @@ const (
 
 // continuation is what goes on with a call: the server's state, and what it asked.
 type continuation struct {
-	Version   int            `json:"v"`
-	Round     int            `json:"round"`
-	State     string         `json:"state,omitempty"`
-	Inquiries []turn.Inquiry `json:"inquiries"`
+	Version   int                `json:"v"`
+	Round     int                `json:"round"`
+	State     string             `json:"state,omitempty"`
+	Inquiries []turn.Elicitation `json:"inquiries"`
 	// Replies are those that were good, where others had to be asked for again.
-	Replies []turn.Reply `json:"replies,omitempty"`
+	Replies []turn.ElicitationResponse `json:"replies,omitempty"`
 }
 
 // responses are the replies as the protocol has them.
@@ -48,7 +48,7 @@ func (c continuation) responses() mcp.InputResponseMap {
 	out := mcp.InputResponseMap{}
 	for _, r := range c.Replies {
 		result := &mcp.ElicitResult{Action: string(r.Action)}
-		if r.Action == turn.ReplyAccept && len(r.Content) > 0 {
+		if r.Action == turn.ElicitationAccept && len(r.Content) > 0 {
 			_ = json.Unmarshal(r.Content, &result.Content) // it was read before
 		}
 		out[r.Key] = result
@@ -60,7 +60,7 @@ func (c continuation) responses() mcp.InputResponseMap {
 func (s *session) answerOf(r *mcp.CallToolResult, round int) answer {
 	switch {
 	case len(r.InputRequests) > 0 || r.NeedsInput():
-		if s.inquire(r, round).Inquiries == nil {
+		if s.inquire(r, round).Elicitations == nil {
 			return answerCannotAsk
 		}
 		return answerAsks
@@ -106,11 +106,11 @@ func (s *session) fill(c *continuation, requests mcp.InputRequestMap) error {
 }
 
 // inquiryOf makes an inquiry of whatever a server asks for, where it is offered to servers.
-func (s *session) inquiryOf(key string, r mcp.InputRequest) (turn.Inquiry, error) {
+func (s *session) inquiryOf(key string, r mcp.InputRequest) (turn.Elicitation, error) {
 	if p, ok := r.(*mcp.ElicitParams); ok {
 		return s.inquiry(key, p)
 	}
-	return turn.Inquiry{}, fmt.Errorf("it asks for %s", kindOfRequest(r))
+	return turn.Elicitation{}, fmt.Errorf("it asks for %s", kindOfRequest(r))
 }
 
 func sortedKeys(m mcp.InputRequestMap) []string {
@@ -135,10 +135,10 @@ func kindOfRequest(r mcp.InputRequest) string {
 }
 
 // inquiry makes a question of a server's request, bounded, clean and without secrets.
-func (s *session) inquiry(key string, p *mcp.ElicitParams) (turn.Inquiry, error) {
+func (s *session) inquiry(key string, p *mcp.ElicitParams) (turn.Elicitation, error) {
 	redact := s.owner.redact.result
 	message, _ := plain.Cut(redact(strings.TrimSpace(plain.Sanitize(p.Message))), maxInquiryText)
-	q := turn.Inquiry{Key: key, Message: message}
+	q := turn.Elicitation{Key: key, Message: message}
 	if err := checkKey(key, redact); err != nil {
 		return q, err
 	}
@@ -180,7 +180,7 @@ func checkAsked(raw string, redact func(string) string) error {
 }
 
 // ask is the result that puts questions, all of them or those of them that are asked again.
-func (c continuation) ask(questions []turn.Inquiry) (turn.ToolResult, error) {
+func (c continuation) ask(questions []turn.Elicitation) (turn.ToolResult, error) {
 	b, err := json.Marshal(c)
 	if err != nil {
 		return turn.ToolResult{}, fmt.Errorf("keeping its state: %w", err)
@@ -188,7 +188,7 @@ func (c continuation) ask(questions []turn.Inquiry) (turn.ToolResult, error) {
 	if len(b) > maxContinuation {
 		return turn.ToolResult{}, fmt.Errorf("what it wants to be kept has %d bytes; %d are the most", len(b), maxContinuation)
 	}
-	return turn.ToolResult{Inquiries: questions, Continuation: b, SizeBytes: int64(len(b))}, nil
+	return turn.ToolResult{Elicitations: questions, Continuation: b, SizeBytes: int64(len(b))}, nil
 }
 
 // resume reads what goes on with the call. Where a reply is missing or does not fit, asked is the result that asks for it
@@ -202,28 +202,28 @@ func resume(req turn.ToolRequest) (c continuation, asked *turn.ToolResult) {
 		r := refusedHere("What the server asked for before cannot be read any more. Nothing was sent; the tool may be called again.")
 		return c, &r
 	}
-	var open []turn.Inquiry
+	var open []turn.Elicitation
 	for _, q := range c.Inquiries {
 		if _, ok := replyTo(c.Replies, q.Key); ok {
 			continue
 		}
-		if len(req.Replies) == 0 {
+		if len(req.Responses) == 0 {
 			open = append(open, q)
 			continue
 		}
-		reply, err := c.take(q, req.Replies)
+		response, err := c.take(q, req.Responses)
 		if err != nil {
 			q.Message = fmt.Sprintf("(The answer before does not fit: %v.) %s", err, q.Message)
 			open = append(open, q)
 			continue
 		}
-		c.Replies = append(c.Replies, reply)
+		c.Replies = append(c.Replies, response)
 	}
 	if len(open) == 0 {
 		return c, nil
 	}
-	if len(req.Replies) == 0 {
-		return c, &turn.ToolResult{Inquiries: open, Continuation: req.Continuation, SizeBytes: int64(len(req.Continuation))}
+	if len(req.Responses) == 0 {
+		return c, &turn.ToolResult{Elicitations: open, Continuation: req.Continuation, SizeBytes: int64(len(req.Continuation))}
 	}
 	r, err := c.ask(open)
 	if err != nil {
@@ -233,37 +233,37 @@ func resume(req turn.ToolRequest) (c continuation, asked *turn.ToolResult) {
 }
 
 // take finds the reply to a question and checks it. Where one thing is asked, its name may be left out.
-func (c continuation) take(q turn.Inquiry, replies []turn.Reply) (turn.Reply, error) {
-	r, ok := replyTo(replies, q.Key)
+func (c continuation) take(q turn.Elicitation, responses []turn.ElicitationResponse) (turn.ElicitationResponse, error) {
+	r, ok := replyTo(responses, q.Key)
 	if !ok && len(c.Inquiries)-len(c.Replies) == 1 {
-		r, ok = replyTo(replies, "")
+		r, ok = replyTo(responses, "")
 	}
 	if !ok {
 		return r, errors.New("there is none")
 	}
 	r.Key = q.Key
 	switch r.Action {
-	case turn.ReplyAccept:
+	case turn.ElicitationAccept:
 		var err error
 		r.Content, err = fitting(q, r.Content)
 		return r, err
-	case turn.ReplyDecline, turn.ReplyCancel:
+	case turn.ElicitationDecline, turn.ElicitationCancel:
 		r.Content = nil
 		return r, nil
 	}
 	return r, fmt.Errorf("it must accept, decline or cancel, and %q is none of these", plain.Line(string(r.Action), 20))
 }
 
-func replyTo(replies []turn.Reply, key string) (turn.Reply, bool) {
-	i := slices.IndexFunc(replies, func(r turn.Reply) bool { return r.Key == key })
+func replyTo(responses []turn.ElicitationResponse, key string) (turn.ElicitationResponse, bool) {
+	i := slices.IndexFunc(responses, func(r turn.ElicitationResponse) bool { return r.Key == key })
 	if i < 0 {
-		return turn.Reply{}, false
+		return turn.ElicitationResponse{}, false
 	}
-	return replies[i], true
+	return responses[i], true
 }
 
 // fitting checks what was said against the schema that was asked for, and adds its defaults (SEP-1034).
-func fitting(q turn.Inquiry, content json.RawMessage) (out json.RawMessage, err error) {
+func fitting(q turn.Elicitation, content json.RawMessage) (out json.RawMessage, err error) {
 	if len(q.Schema) == 0 {
 		return nil, nil // who was sent somewhere says only that it is done
 	}

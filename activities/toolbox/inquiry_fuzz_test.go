@@ -15,15 +15,15 @@ import (
 
 // Whoever hands over no replies asks what is open, as it is: nobody has been asked yet, as far as the caller knows.
 func TestWithoutRepliesTheQuestionsAreAskedAsTheyAre(t *testing.T) {
-	q := turn.Inquiry{Key: "ok", Message: "Really?", Schema: json.RawMessage(`{"type":"object","properties":{"ok":{"type":"boolean"}}}`)}
-	done := turn.Inquiry{Key: "done", Message: "Before?"}
+	q := turn.Elicitation{Key: "ok", Message: "Really?", Schema: json.RawMessage(`{"type":"object","properties":{"ok":{"type":"boolean"}}}`)}
+	done := turn.Elicitation{Key: "done", Message: "Before?"}
 	kept, err := json.Marshal(continuation{
-		Version: 1, Round: 2, State: "s", Inquiries: []turn.Inquiry{done, q}, Replies: []turn.Reply{{Key: "done", Action: turn.ReplyDecline}},
+		Version: 1, Round: 2, State: "s", Inquiries: []turn.Elicitation{done, q}, Replies: []turn.ElicitationResponse{{Key: "done", Action: turn.ElicitationDecline}},
 	})
 	require.NoError(t, err)
 	_, asked := resume(turn.ToolRequest{Continuation: kept})
 	require.NotNil(t, asked, "nothing is sent")
-	assert.Equal(t, []turn.Inquiry{q}, asked.Inquiries)
+	assert.Equal(t, []turn.Elicitation{q}, asked.Elicitations)
 	assert.Equal(t, kept, asked.Continuation, "byte for byte: the journal has it")
 }
 
@@ -63,7 +63,7 @@ func FuzzInquiry(f *testing.F) {
 		require.NoError(t, err)
 		require.JSONEq(t, string(schema), string(again))
 
-		q := turn.Inquiry{Key: "q", Message: strings.Repeat("?", 3), Schema: schema}
+		q := turn.Elicitation{Key: "q", Message: strings.Repeat("?", 3), Schema: schema}
 		out, err := fitting(q, reply)
 		if err != nil {
 			return

@@ -55,7 +55,7 @@ func (c *connector) modest(next mcp.MethodHandler) mcp.MethodHandler {
 // held answers a question that a server asks in the middle of a call. The call that it belongs to is not said: where
 // more than one could be it, nobody is asked. The server is told so by an error, for "cancel" would be a person's word.
 func (s *session) held(ctx context.Context, req *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-	cancelled := &mcp.ElicitResult{Action: string(turn.ReplyCancel)}
+	cancelled := &mcp.ElicitResult{Action: string(turn.ElicitationCancel)}
 	f, err := s.heldCall()
 	if err != nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "Nobody was asked: " + err.Error()}
@@ -65,13 +65,13 @@ func (s *session) held(ctx context.Context, req *mcp.ElicitRequest) (*mcp.Elicit
 		s.owner.log.Info("an MCP server's question is not asked", "server", s.owner.id(), "reason", err)
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "Nobody was asked: " + s.owner.clean(err.Error(), 400)}
 	}
-	reply, err := f.ask(ctx, q)
-	if err != nil || reply.Action == "" {
+	response, err := f.ask(ctx, q)
+	if err != nil || response.Action == "" {
 		return cancelled, nil
 	}
-	result := &mcp.ElicitResult{Action: string(reply.Action)}
-	if reply.Action == turn.ReplyAccept && len(reply.Content) > 0 {
-		if json.Unmarshal(reply.Content, &result.Content) != nil {
+	result := &mcp.ElicitResult{Action: string(response.Action)}
+	if response.Action == turn.ElicitationAccept && len(response.Content) > 0 {
+		if json.Unmarshal(response.Content, &result.Content) != nil {
 			return cancelled, nil
 		}
 	}
@@ -97,13 +97,13 @@ const lastWord = time.Second
 
 // ask has a person asked and waits for the reply, as long as the call may be held and a lastWord. It returns where the call
 // ends, whatever becomes of the question.
-func (f *flight) ask(ctx context.Context, q turn.Inquiry) (turn.Reply, error) {
+func (f *flight) ask(ctx context.Context, q turn.Elicitation) (turn.ElicitationResponse, error) {
 	defer f.patience.hold()()
 	ctx, cancel := context.WithTimeout(ctx, f.s.owner.describer.server.HoldQuestions)
 	defer cancel()
 	defer context.AfterFunc(f.waiting, cancel)()
 	type said struct {
-		turn.Reply
+		turn.ElicitationResponse
 		error
 	}
 	ch := make(chan said, 1)
@@ -113,18 +113,18 @@ func (f *flight) ask(ctx context.Context, q turn.Inquiry) (turn.Reply, error) {
 	}()
 	select {
 	case r := <-ch:
-		return r.Reply, r.error
+		return r.ElicitationResponse, r.error
 	case <-ctx.Done():
 	}
 	late := time.NewTimer(lastWord)
 	defer late.Stop()
 	select {
 	case r := <-ch:
-		return r.Reply, r.error
+		return r.ElicitationResponse, r.error
 	case <-late.C:
 	case <-f.waiting.Done():
 	}
-	return turn.Reply{}, context.Cause(ctx)
+	return turn.ElicitationResponse{}, context.Cause(ctx)
 }
 
 // upgraded is the session to use with a server whose handshake succeeded in this version: a new one where it knows a newer

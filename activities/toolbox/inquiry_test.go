@@ -24,8 +24,8 @@ func asking(t *testing.T, h *toolbox.Host, rounds int, ask string) turn.ToolRequ
 const colourForm = `{"message":"Which\u001b[31m colour?","requestedSchema":{"type":"object","required":["colour"],"properties":{
 	"colour":{"type":"string","enum":["red","green"]},"size":{"type":"integer","minimum":1,"default":3},"note":{"type":"string","title":"A\u0007 note"}}}}`
 
-func accept(key, content string) turn.Reply {
-	return turn.Reply{Key: key, Action: turn.ReplyAccept, Content: json.RawMessage(content)}
+func accept(key, content string) turn.ElicitationResponse {
+	return turn.ElicitationResponse{Key: key, Action: turn.ElicitationAccept, Content: json.RawMessage(content)}
 }
 
 // A question outlives the connection, the process and the host: all that goes on with the call is its continuation.
@@ -37,17 +37,17 @@ func TestAQuestionIsAnsweredByAnotherProcess(t *testing.T) {
 			r, err := before.Call(t.Context(), req)
 			require.NoError(t, err)
 			assert.Empty(t, r.Outcome, "it is not over")
-			require.Len(t, r.Inquiries, 1)
-			assert.Equal(t, "Which colour?", r.Inquiries[0].Message)
-			assert.NotContains(t, string(r.Inquiries[0].Schema), `\u0007`)
+			require.Len(t, r.Elicitations, 1)
+			assert.Equal(t, "Which colour?", r.Elicitations[0].Message)
+			assert.NotContains(t, string(r.Elicitations[0].Schema), `\u0007`)
 			require.NoError(t, before.Close())
 
 			h := newHost(t, toolbox.Options{}, nil, server)
-			req.Attempt, req.Continuation, req.Replies = 2, r.Continuation, []turn.Reply{accept("c", `{"colour":"red"}`)}
+			req.Attempt, req.Continuation, req.Responses = 2, r.Continuation, []turn.ElicitationResponse{accept("c", `{"colour":"red"}`)}
 			r, err = h.Call(t.Context(), req)
 			require.NoError(t, err)
-			require.Len(t, r.Inquiries, 1, "it asks once more")
-			req.Attempt, req.Continuation, req.Replies = 3, r.Continuation, []turn.Reply{{Key: "c", Action: turn.ReplyDecline}}
+			require.Len(t, r.Elicitations, 1, "it asks once more")
+			req.Attempt, req.Continuation, req.Responses = 3, r.Continuation, []turn.ElicitationResponse{{Key: "c", Action: turn.ElicitationDecline}}
 			r, err = h.Call(t.Context(), req)
 			require.NoError(t, err)
 			assert.Equal(t, turn.OutcomeOK, r.Outcome)
@@ -62,27 +62,27 @@ func TestAReplyThatDoesNotFitIsAskedForAgainAndNotSent(t *testing.T) {
 	req := asking(t, h, 1, `{"a":`+colourForm+`,"b":{"message":"B?","requestedSchema":{"type":"object","properties":{"yes":{"type":"boolean"}}}}}`)
 	r, err := h.Call(t.Context(), req)
 	require.NoError(t, err)
-	require.Len(t, r.Inquiries, 2)
+	require.Len(t, r.Elicitations, 2)
 
 	for _, bad := range []string{`{"colour":"blue"}`, `{}`, `{"colour":1}`, `{"colour":"red","size":0}`, `[]`, `null`, ``, `{"colour"`} {
-		req.Continuation, req.Replies = r.Continuation, []turn.Reply{accept("a", bad), accept("b", `{"yes":true}`)}
+		req.Continuation, req.Responses = r.Continuation, []turn.ElicitationResponse{accept("a", bad), accept("b", `{"yes":true}`)}
 		again, err := h.Call(t.Context(), req)
 		require.NoError(t, err, bad)
-		require.Len(t, again.Inquiries, 1, bad)
-		assert.Equal(t, "a", again.Inquiries[0].Key)
-		assert.Contains(t, again.Inquiries[0].Message, "does not fit")
-		assert.Contains(t, again.Inquiries[0].Message, "Which colour?")
+		require.Len(t, again.Elicitations, 1, bad)
+		assert.Equal(t, "a", again.Elicitations[0].Key)
+		assert.Contains(t, again.Elicitations[0].Message, "does not fit")
+		assert.Contains(t, again.Elicitations[0].Message, "Which colour?")
 
-		req.Continuation, req.Replies = again.Continuation, []turn.Reply{accept("", `{"colour":"green"}`)}
+		req.Continuation, req.Responses = again.Continuation, []turn.ElicitationResponse{accept("", `{"colour":"green"}`)}
 		done, err := h.Call(t.Context(), req)
 		require.NoError(t, err, bad)
 		assert.Contains(t, done.Text, `"colour":"green"`)
 		assert.Contains(t, done.Text, `"yes":true`, "what was said well is not asked for again")
 	}
-	req.Continuation, req.Replies = r.Continuation, []turn.Reply{{Key: "a", Action: "shrug"}}
+	req.Continuation, req.Responses = r.Continuation, []turn.ElicitationResponse{{Key: "a", Action: "shrug"}}
 	again, err := h.Call(t.Context(), req)
 	require.NoError(t, err)
-	require.Len(t, again.Inquiries, 2, "one is missing, one is nothing")
+	require.Len(t, again.Elicitations, 2, "one is missing, one is nothing")
 }
 
 func TestAnAddressIsAskedForAsItIs(t *testing.T) {
@@ -90,10 +90,10 @@ func TestAnAddressIsAskedForAsItIs(t *testing.T) {
 	req := asking(t, h, 1, `{"u":{"mode":"url","message":"Log in.","url":"https://example.com/login?a=b","elicitationId":"1"}}`)
 	r, err := h.Call(t.Context(), req)
 	require.NoError(t, err)
-	require.Len(t, r.Inquiries, 1)
-	assert.Equal(t, "https://example.com/login?a=b", r.Inquiries[0].URL)
-	assert.Empty(t, r.Inquiries[0].Schema)
-	req.Continuation, req.Replies = r.Continuation, []turn.Reply{accept("u", `{"anything":1}`)}
+	require.Len(t, r.Elicitations, 1)
+	assert.Equal(t, "https://example.com/login?a=b", r.Elicitations[0].URL)
+	assert.Empty(t, r.Elicitations[0].Schema)
+	req.Continuation, req.Responses = r.Continuation, []turn.ElicitationResponse{accept("u", `{"anything":1}`)}
 	r, err = h.Call(t.Context(), req)
 	require.NoError(t, err)
 	assert.Equal(t, `heard state-1|{"u":{"action":"accept"}}`, r.Text)
@@ -133,7 +133,7 @@ func TestWhatNobodyCanBeAskedEndsTheCall(t *testing.T) {
 		assert.Equal(t, turn.OutcomeError, r.Outcome, "%.200s", arguments)
 		assert.Contains(t, r.Text, want, "%.200s", arguments)
 		assert.Contains(t, r.Text, "did not go on")
-		assert.Empty(t, r.Inquiries)
+		assert.Empty(t, r.Elicitations)
 		assert.NotContains(t, r.Text, "canary-token")
 	}
 }
@@ -149,7 +149,7 @@ func TestAServerThatAsksForEverIsLeft(t *testing.T) {
 			assert.Contains(t, r.Text, "enough")
 			return
 		}
-		req.Continuation, req.Replies = r.Continuation, []turn.Reply{{Key: "a", Action: turn.ReplyCancel}}
+		req.Continuation, req.Responses = r.Continuation, []turn.ElicitationResponse{{Key: "a", Action: turn.ElicitationCancel}}
 	}
 }
 
@@ -178,13 +178,13 @@ func TestAnOlderServerMayHoldACallOnlyWhereItIsAllowed(t *testing.T) {
 
 	req := request(t, h, "mcp/act/interrupt", `{}`)
 	req.Timeout = 300 * time.Millisecond
-	req.Hold = func(q turn.Inquiry, done <-chan struct{}) (turn.Reply, error) {
+	req.Hold = func(q turn.Elicitation, done <-chan struct{}) (turn.ElicitationResponse, error) {
 		assert.Equal(t, "Which colour?", q.Message)
 		select {
 		case <-time.After(600 * time.Millisecond): // longer than the call may take
 			return accept("1", `{"colour":"red"}`), nil
 		case <-done:
-			return turn.Reply{}, assert.AnError
+			return turn.ElicitationResponse{}, assert.AnError
 		}
 	}
 	r, err := h.Call(t.Context(), req)
@@ -194,7 +194,7 @@ func TestAnOlderServerMayHoldACallOnlyWhereItIsAllowed(t *testing.T) {
 	old.HoldQuestions = 100 * time.Millisecond
 	h = newHost(t, toolbox.Options{}, nil, old)
 	req = request(t, h, "mcp/act/interrupt", `{}`)
-	req.Hold = func(_ turn.Inquiry, done <-chan struct{}) (turn.Reply, error) {
+	req.Hold = func(_ turn.Elicitation, done <-chan struct{}) (turn.ElicitationResponse, error) {
 		<-done
 		return accept("1", `{"colour":"red"}`), nil
 	}
@@ -204,10 +204,10 @@ func TestAnOlderServerMayHoldACallOnlyWhereItIsAllowed(t *testing.T) {
 
 	req = request(t, h, "mcp/act/interrupt", `{}`)
 	gone := make(chan struct{})
-	req.Hold = func(_ turn.Inquiry, done <-chan struct{}) (turn.Reply, error) {
+	req.Hold = func(_ turn.Elicitation, done <-chan struct{}) (turn.ElicitationResponse, error) {
 		<-done
 		close(gone)
-		return turn.Reply{}, assert.AnError
+		return turn.ElicitationResponse{}, assert.AnError
 	}
 	r, err = h.Call(t.Context(), req)
 	require.NoError(t, err)
@@ -221,9 +221,9 @@ func TestAQuestionOfOneOfSeveralCallsIsRefusedAloud(t *testing.T) {
 	old.Env["ACT_OLD"], old.HoldQuestions = "yes", 20*time.Second
 	var log strings.Builder
 	h := newHost(t, toolbox.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil, old)
-	never := func(turn.Inquiry, <-chan struct{}) (turn.Reply, error) {
+	never := func(turn.Elicitation, <-chan struct{}) (turn.ElicitationResponse, error) {
 		t.Error("a person was asked")
-		return turn.Reply{}, assert.AnError
+		return turn.ElicitationResponse{}, assert.AnError
 	}
 	begun := make(chan struct{}, 1)
 	other := request(t, h, "mcp/act/steps", `{"N":10000,"Each":5}`)
@@ -261,7 +261,7 @@ func TestWithOneCallAtATimeEveryQuestionIsAsked(t *testing.T) {
 	h := newHost(t, toolbox.Options{}, nil, old)
 	req := request(t, h, "mcp/act/interrupt", `{}`)
 	asked, decided := make(chan struct{}), make(chan struct{})
-	req.Hold = func(turn.Inquiry, <-chan struct{}) (turn.Reply, error) {
+	req.Hold = func(turn.Elicitation, <-chan struct{}) (turn.ElicitationResponse, error) {
 		close(asked)
 		<-decided
 		return accept("1", `{"colour":"red"}`), nil
@@ -270,7 +270,9 @@ func TestWithOneCallAtATimeEveryQuestionIsAsked(t *testing.T) {
 	defer stop()
 	receive(t, asked)
 	req.CallID = "3.1"
-	req.Hold = func(turn.Inquiry, <-chan struct{}) (turn.Reply, error) { return accept("1", `{"colour":"green"}`), nil }
+	req.Hold = func(turn.Elicitation, <-chan struct{}) (turn.ElicitationResponse, error) {
+		return accept("1", `{"colour":"green"}`), nil
+	}
 	second, stop := async(t, h, req)
 	defer stop()
 	close(decided)

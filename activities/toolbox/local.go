@@ -59,8 +59,10 @@ type ToolOption func(*ToolSettings)
 // Repeatable says that running the tool again does no harm.
 func Repeatable() ToolOption { return func(s *ToolSettings) { s.Repeatable = true } }
 
-// Quick says that the tool is repeatable and answers within turn.QuickCap: its calls take the quick lane.
-func Quick() ToolOption { return func(s *ToolSettings) { s.Repeatable, s.Quick = true, true } }
+// LocalActivity says that the tool is repeatable and answers within turn.LocalActivityCap: its calls take the quick lane.
+func LocalActivity() ToolOption {
+	return func(s *ToolSettings) { s.Repeatable, s.LocalActivity = true, true }
+}
 
 // Risk says how much harm the tool can do. The default is medium, or high if its words say so: see harmWords.
 func Risk(r turn.Risk) ToolOption { return func(s *ToolSettings) { s.Risk = r } }

@@ -27,14 +27,14 @@ func sum(_ context.Context, in sumIn) (sumOut, error) { return sumOut{in.A + in.
 
 func TestATypedToolHasASchemaAndAResult(t *testing.T) {
 	l := toolbox.NewLocal()
-	require.NoError(t, toolbox.AddTool(l, "sum", "Add numbers.", sum, toolbox.Quick(), toolbox.Risk(turn.RiskLow), toolbox.Timeout(time.Second)))
+	require.NoError(t, toolbox.AddTool(l, "sum", "Add numbers.", sum, toolbox.LocalActivity(), toolbox.Risk(turn.RiskLow), toolbox.Timeout(time.Second)))
 	h := newHost(t, toolbox.Options{}, l)
 	c := catalogue(t, h, "local")
 	require.Len(t, c.Tools, 1)
 	d := c.Tools[0]
 	assert.Equal(t, "local/sum", d.ID)
 	assert.Equal(t, "local_sum", d.Wire)
-	assert.Equal(t, turn.LaneQuick, d.Lane)
+	assert.Equal(t, turn.ActivityLocal, d.Activity)
 	assert.Equal(t, turn.RiskLow, d.Risk)
 	assert.True(t, d.Repeatable)
 	assert.Equal(t, time.Second, d.Timeout)

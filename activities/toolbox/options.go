@@ -84,13 +84,13 @@ type OAuth struct {
 
 // ToolSettings is the operator's word on one tool.
 type ToolSettings struct {
-	Repeatable bool
-	Quick      bool      // needs Repeatable
-	Risk       turn.Risk // empty: from the annotations, else from the tool's words, else medium
-	Timeout    time.Duration
+	Repeatable    bool
+	LocalActivity bool      // needs Repeatable
+	Risk          turn.Risk // empty: from the annotations, else from the tool's words, else medium
+	Timeout       time.Duration
 	// TotalTimeout is as Server's, Detach how long a call may go on that was given up.
 	TotalTimeout, Detach time.Duration
-	Contained            bool // see turn.Reach
+	ReadOnly             bool // see turn.Effects
 }
 
 // Options configures a Host. Zero values mean the defaults.
@@ -206,7 +206,7 @@ func (s Server) checkTransport() error {
 // checkState refuses what would lose a stateful server's state without a word.
 func (s Server) checkState() error {
 	for name, t := range s.Tools {
-		if s.Stateful && t.Quick {
+		if s.Stateful && t.LocalActivity {
 			return fmt.Errorf("MCP server %q: tool %q is quick, but the server is stateful: quick calls run on whichever worker has the turn", s.ID, name)
 		}
 	}
@@ -220,7 +220,7 @@ func (s Server) checkTools() error {
 		}
 	}
 	for name, t := range s.Tools {
-		if t.Quick && !t.Repeatable {
+		if t.LocalActivity && !t.Repeatable {
 			return fmt.Errorf("MCP server %q: tool %q is quick but not repeatable: a quick call may run twice after a crash; set both or neither", s.ID, name)
 		}
 		switch t.Risk {

@@ -73,7 +73,7 @@ func TestAQuestionWithALargePatternIsNotAsked(t *testing.T) {
 	h := newHost(t, toolbox.Options{}, nil, httpActor(t, "act"))
 	r, err := h.Call(t.Context(), asking(t, h, 1, `{"c":{"message":"?","requestedSchema":{"type":"object","properties":{"a":{"type":"string","pattern":"`+bomb+`"}}}}}`))
 	require.NoError(t, err)
-	assert.Empty(t, r.Inquiries)
+	assert.Empty(t, r.Elicitations)
 	assert.Equal(t, turn.OutcomeError, r.Outcome)
 	assert.Contains(t, r.Text, "pattern")
 }

@@ -165,7 +165,7 @@ func turnRequest(t *testing.T, h *toolbox.Host, turnID string, resume bool) turn
 	req := request(t, h, "mcp/srv/remember", `{"text":"x"}`)
 	req.Turn, req.Resume = turnID, resume
 	if resume {
-		req.Founder = req.CallID // all of them have the same
+		req.OwningCall = req.CallID // all of them have the same
 	}
 	return req
 }
@@ -223,7 +223,7 @@ func TestALateCallDoesNotFindItselfInAnotherState(t *testing.T) {
 	h := newHost(t, toolbox.Options{}, nil, stateful("-pidfile", pidfile))
 	made := func(call, founder string) (turn.ToolResult, error) {
 		req := turnRequest(t, h, "one", founder != "")
-		req.CallID, req.Founder = call, founder
+		req.CallID, req.OwningCall = call, founder
 		return h.Call(t.Context(), req)
 	}
 	_, err := made("1.0", "")
@@ -251,7 +251,7 @@ func TestTheStateGoesWithTheCallThatKillsItsServer(t *testing.T) {
 	_, err := h.Call(t.Context(), turnRequest(t, h, "one", false))
 	require.NoError(t, err)
 	crash := request(t, h, "mcp/srv/crash", `{"text":"x"}`)
-	crash.Turn, crash.Resume, crash.Founder = "one", true, crash.CallID
+	crash.Turn, crash.Resume, crash.OwningCall = "one", true, crash.CallID
 	r, err := h.Call(t.Context(), crash)
 	require.NoError(t, err)
 	assert.Equal(t, turn.OutcomeUnknown, r.Outcome)
@@ -280,7 +280,7 @@ func TestTurnsHaveABoundedNumberOfConnections(t *testing.T) {
 		require.NoError(t, err)
 	}
 	assert.LessOrEqual(t, health(t, h).Connections, 65, "64 turns and who lists the tools")
-	req.Resume, req.Founder = true, req.CallID
+	req.Resume, req.OwningCall = true, req.CallID
 	for id, want := range map[string]turn.Code{"0": turn.CodeToolStateLost, "1": turn.CodeToolStateLost} {
 		req.Turn = id
 		_, err := h.Call(t.Context(), req)

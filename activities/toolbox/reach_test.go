@@ -28,25 +28,25 @@ func describe(t *testing.T, s Server, tool *mcp.Tool) turn.Descriptor {
 
 // A server's word on what its tools reach counts only where it is trusted, and only where it says so outright.
 func TestReachIsTheOperatorsWordOrATrustedServers(t *testing.T) {
-	settings := map[string]ToolSettings{"tool": {Contained: true}}
+	settings := map[string]ToolSettings{"tool": {ReadOnly: true}}
 	for name, c := range map[string]struct {
 		server Server
 		hints  *mcp.ToolAnnotations
-		want   turn.Reach
+		want   turn.Effects
 	}{
-		"nothing is said":                  {Server{}, nil, turn.Reach{Taints: true}},
-		"a stranger says it only reads":    {Server{}, hints(true, false), turn.Reach{Taints: true}},
-		"a trusted one says nothing":       {Server{Trust: true}, nil, turn.Reach{}},
-		"a trusted one reads":              {Server{Trust: true}, &mcp.ToolAnnotations{ReadOnlyHint: true}, turn.Reach{}},
-		"a trusted one reads outside":      {Server{Trust: true}, hints(true, true), turn.Reach{}},
-		"a trusted one reads here":         {Server{Trust: true}, hints(true, false), turn.Reach{Contained: true}},
-		"a trusted one writes here":        {Server{Trust: true}, hints(false, false), turn.Reach{}},
-		"the operator knows":               {Server{Tools: settings}, nil, turn.Reach{Contained: true, Taints: true}},
-		"everything taints":                {Server{Trust: true, TaintsAll: true}, nil, turn.Reach{Taints: true}},
-		"the server remembers":             {Server{Trust: true, Stateful: true}, nil, turn.Reach{Stateful: true}},
-		"a stranger that remembers taints": {Server{Stateful: true}, nil, turn.Reach{Taints: true, Stateful: true}},
+		"nothing is said":                  {Server{}, nil, turn.Effects{Taints: true}},
+		"a stranger says it only reads":    {Server{}, hints(true, false), turn.Effects{Taints: true}},
+		"a trusted one says nothing":       {Server{Trust: true}, nil, turn.Effects{}},
+		"a trusted one reads":              {Server{Trust: true}, &mcp.ToolAnnotations{ReadOnlyHint: true}, turn.Effects{}},
+		"a trusted one reads outside":      {Server{Trust: true}, hints(true, true), turn.Effects{}},
+		"a trusted one reads here":         {Server{Trust: true}, hints(true, false), turn.Effects{ReadOnly: true}},
+		"a trusted one writes here":        {Server{Trust: true}, hints(false, false), turn.Effects{}},
+		"the operator knows":               {Server{Tools: settings}, nil, turn.Effects{ReadOnly: true, Taints: true}},
+		"everything taints":                {Server{Trust: true, TaintsAll: true}, nil, turn.Effects{Taints: true}},
+		"the server remembers":             {Server{Trust: true, Stateful: true}, nil, turn.Effects{Stateful: true}},
+		"a stranger that remembers taints": {Server{Stateful: true}, nil, turn.Effects{Taints: true, Stateful: true}},
 	} {
-		assert.Equal(t, c.want, describe(t, c.server, &mcp.Tool{Annotations: c.hints}).Reach, name)
+		assert.Equal(t, c.want, describe(t, c.server, &mcp.Tool{Annotations: c.hints}).Effects, name)
 	}
 	destructive := true
 	assert.Equal(t, turn.RiskHigh, describe(t, Server{}, &mcp.Tool{Annotations: &mcp.ToolAnnotations{DestructiveHint: &destructive}}).Risk,
@@ -56,16 +56,16 @@ func TestReachIsTheOperatorsWordOrATrustedServers(t *testing.T) {
 func TestLocalToolsSayThemselvesWhatTheyReach(t *testing.T) {
 	local := NewLocal()
 	work := func(context.Context, struct{}) (string, error) { return "", nil }
-	require.NoError(t, AddTool(local, "reads", "", work, Contained()))
+	require.NoError(t, AddTool(local, "reads", "", work, ReadOnly()))
 	require.NoError(t, AddTool(local, "sends", "", work))
 	h, err := New(Options{}, local)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.Close()) })
 	c := h.Catalogues(t.Context())[0]
 	require.Len(t, c.Tools, 2)
-	assert.Equal(t, turn.Reach{Contained: true}, c.Tools[0].Reach)
-	assert.Equal(t, turn.Reach{}, c.Tools[1].Reach)
-	assert.True(t, c.MayChange)
+	assert.Equal(t, turn.Effects{ReadOnly: true}, c.Tools[0].Effects)
+	assert.Equal(t, turn.Effects{}, c.Tools[1].Effects)
+	assert.True(t, c.AllowToolChanges)
 }
 
 // Whatever a model or an operator goes by is in the hash, so that a change of it is drift.
@@ -87,7 +87,7 @@ func TestTheSetupIsWhatDecidesWhichToolsThereAre(t *testing.T) {
 	setup := func(change func(*Server)) string {
 		s := Server{ID: "srv", URL: "https://user:hunter2@mcp.example/v1?key=canary", Headers: map[string]string{"X": "canary"}, Allow: []string{"a"}}
 		change(&s)
-		return describer{prefix: "mcp/srv", server: s}.blank().Setup
+		return describer{prefix: "mcp/srv", server: s}.blank().ConfigHash
 	}
 	same := setup(func(*Server) {})
 	assert.NotEmpty(t, same)

@@ -22,8 +22,8 @@ func working(t *testing.T, h *Host, tool, arguments string) turn.ToolRequest {
 		if d.ID == "mcp/srv/"+tool {
 			return turn.ToolRequest{
 				Tool: d.ID, Hash: d.Hash, Arguments: json.RawMessage(arguments), Timeout: 20 * time.Second, Turn: "t", CallID: "1.0", Attempt: 1,
-				Hold: func(turn.Inquiry, <-chan struct{}) (turn.Reply, error) {
-					return turn.Reply{Action: turn.ReplyAccept}, nil
+				Hold: func(turn.Elicitation, <-chan struct{}) (turn.ElicitationResponse, error) {
+					return turn.ElicitationResponse{Action: turn.ElicitationAccept}, nil
 				},
 			}
 		}

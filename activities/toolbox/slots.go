@@ -193,7 +193,7 @@ func (c *connector) kept(req turn.ToolRequest) *session {
 		return nil
 	}
 	sl := p.slots[req.Turn]
-	if sl == nil || sl.current == nil || !sl.current.holdsState(req.Founder) || !sl.current.enter() {
+	if sl == nil || sl.current == nil || !sl.current.holdsState(req.OwningCall) || !sl.current.enter() {
 		return nil
 	}
 	return sl.current

@@ -148,7 +148,7 @@ func TestATenantDoesNotGoOnWithAnothersState(t *testing.T) {
 	require.NoError(t, err)
 	for _, tenant := range []string{"", "beta"} {
 		req := first
-		req.Tenant, req.Resume, req.Founder = tenant, true, req.CallID
+		req.Tenant, req.Resume, req.OwningCall = tenant, true, req.CallID
 		_, err = h.Call(t.Context(), req)
 		assert.Equal(t, turn.CodeToolStateLost, turn.CodeOf(err), "%q is at acme's", tenant)
 		req.Resume = false
@@ -156,7 +156,7 @@ func TestATenantDoesNotGoOnWithAnothersState(t *testing.T) {
 		require.NoError(t, err)
 		assert.Contains(t, r.Text, "number 1", "%q is at acme's", tenant)
 	}
-	first.Resume, first.Founder = true, first.CallID
+	first.Resume, first.OwningCall = true, first.CallID
 	r, err := h.Call(t.Context(), first)
 	require.NoError(t, err)
 	assert.Contains(t, r.Text, "number 2", "acme's own goes on")
@@ -245,7 +245,7 @@ func TestATenantWithManyTurnsCostsNobodyElseAConnection(t *testing.T) {
 		_, err := h.Call(t.Context(), req)
 		require.NoError(t, err)
 	}
-	req.Tenant, req.Turn, req.Resume, req.Founder = "acme", "one", true, req.CallID
+	req.Tenant, req.Turn, req.Resume, req.OwningCall = "acme", "one", true, req.CallID
 	_, err = h.Call(t.Context(), req)
 	assert.NoError(t, err, "acme lost what its server remembered to beta's turns")
 	req.Tenant, req.Turn = "beta", "0"

@@ -65,7 +65,7 @@ func run(ctx context.Context, question string) error {
 
 // decide asks whether a tool call may run. A decision that was made elsewhere meanwhile stands.
 func decide(ctx context.Context, c *client.Client, session string, chunk turn.Chunk) error {
-	var request turn.PeopleChunk
+	var request turn.RequestChunk
 	if err := json.Unmarshal(chunk.Data, &request); err != nil {
 		return err
 	}

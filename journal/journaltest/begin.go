@@ -28,7 +28,7 @@ func beginOpens(t T, open func() journal.Store) {
 	out := s.begin()
 	assert.False(t, out.Resumed)
 	assert.Nil(t, out.DuplicateOf)
-	assert.JSONEq(t, `{"pin":"t2"}`, string(out.Pins))
+	assert.JSONEq(t, `{"pin":"t2"}`, string(out.Config))
 	message := turn.Message{ID: "m-t2", Role: turn.RoleUser, Text: "question of t2", TurnID: "t2"}
 	assert.Equal(t, journal.Next(turn.Head{}, message), out.Head)
 	assert.Equal(t, []turn.Message{message}, s.transcript())
@@ -53,8 +53,8 @@ func beginResumes(t T, open func() journal.Store) {
 	first := s.head
 	s.infer(1, "hello")
 	in := s.beginInput()
-	in.RunID, in.Pins, in.Message.Text = "run-2", json.RawMessage(`{"pin":"other"}`), "another text"
-	var out journal.Begun
+	in.RunID, in.Config, in.Message.Text = "run-2", json.RawMessage(`{"pin":"other"}`), "another text"
+	var out journal.BeginResult
 	for range 2 {
 		var err error
 		out, err = s.Begin(t.Context(), in)
@@ -62,7 +62,7 @@ func beginResumes(t T, open func() journal.Store) {
 	}
 	assert.True(t, out.Resumed)
 	assert.Equal(t, first, out.Head, "the head is right after the turn's message, whatever came since")
-	assert.JSONEq(t, `{"pin":"t1"}`, string(out.Pins), "the first pins stay")
+	assert.JSONEq(t, `{"pin":"t1"}`, string(out.Config), "the first pins stay")
 	assert.Equal(t, "run-2", out.Turn.RunID)
 	assert.Len(t, s.transcript(), 2)
 	assert.Equal(t, 1, s.count(turn.ChunkTurnStarted))

@@ -104,22 +104,22 @@ func opener(t *testing.T) func() journal.Store {
 
 type forgetsDedupe struct{ journal.Store }
 
-func (s forgetsDedupe) Begin(ctx context.Context, in journal.BeginInput) (journal.Begun, error) {
+func (s forgetsDedupe) Begin(ctx context.Context, in journal.BeginInput) (journal.BeginResult, error) {
 	in.Message.ID += in.Turn
 	return s.Store.Begin(ctx, in)
 }
 
 type pinsAnew struct{ journal.Store }
 
-func (s pinsAnew) Begin(ctx context.Context, in journal.BeginInput) (journal.Begun, error) {
+func (s pinsAnew) Begin(ctx context.Context, in journal.BeginInput) (journal.BeginResult, error) {
 	out, err := s.Store.Begin(ctx, in)
-	out.Pins = in.Pins
+	out.Config = in.Config
 	return out, err
 }
 
 type resumesAtHead struct{ journal.Store }
 
-func (s resumesAtHead) Begin(ctx context.Context, in journal.BeginInput) (journal.Begun, error) {
+func (s resumesAtHead) Begin(ctx context.Context, in journal.BeginInput) (journal.BeginResult, error) {
 	out, err := s.Store.Begin(ctx, in)
 	if session, serr := s.Session(ctx, in.Session); serr == nil && out.Resumed {
 		out.Head = session.Head
@@ -130,11 +130,11 @@ func (s resumesAtHead) Begin(ctx context.Context, in journal.BeginInput) (journa
 // finishesBefore calls the unfinished turn completed, which nobody has said.
 type finishesBefore struct{ journal.Store }
 
-func (s finishesBefore) Begin(ctx context.Context, in journal.BeginInput) (journal.Begun, error) {
+func (s finishesBefore) Begin(ctx context.Context, in journal.BeginInput) (journal.BeginResult, error) {
 	if session, err := s.Session(ctx, in.Session); err == nil && session.LastTurn.ID != in.Turn {
 		done := journal.FinishInput{Session: in.Session, Turn: session.LastTurn.ID, State: turn.StateCompleted, At: in.At}
 		if _, err := s.Finish(ctx, done); err != nil {
-			return journal.Begun{}, err
+			return journal.BeginResult{}, err
 		}
 	}
 	return s.Store.Begin(ctx, in)

@@ -27,18 +27,18 @@ type rulesAgain struct {
 }
 
 func (s rulesAgain) Decide(ctx context.Context, in journal.DecideInput) error {
-	for _, r := range in.Rulings {
+	for _, r := range in.Decisions {
 		s.last.Store(in.Turn+r.ID, r)
 	}
 	return s.Store.Decide(ctx, in)
 }
 
-func (s rulesAgain) Waits(ctx context.Context, turnID string) ([]journal.WaitRecord, error) {
-	list, err := s.Store.Waits(ctx, turnID)
+func (s rulesAgain) Requests(ctx context.Context, turnID string) ([]journal.RequestRecord, error) {
+	list, err := s.Store.Requests(ctx, turnID)
 	for i := range list {
 		if r, ok := s.last.Load(turnID + list[i].ID); ok {
-			ruling := r.(turn.Ruling)
-			list[i].Ruling = &ruling
+			decision := r.(turn.Decision)
+			list[i].Decision = &decision
 		}
 	}
 	return list, err
@@ -47,7 +47,7 @@ func (s rulesAgain) Waits(ctx context.Context, turnID string) ([]journal.WaitRec
 // asksAnything asks with the hash of what the caller did not show.
 type asksAnything struct{ journal.Store }
 
-func (s asksAnything) Ask(ctx context.Context, in journal.AskInput) ([]turn.Ruling, error) {
+func (s asksAnything) Ask(ctx context.Context, in journal.AskInput) ([]turn.Decision, error) {
 	ruled, err := s.Store.Ask(ctx, in)
 	if errors.Is(err, journal.ErrClosed) || errors.Is(err, journal.ErrNotFound) {
 		return nil, err
@@ -74,11 +74,11 @@ func (s joinsAgain) StartInference(ctx context.Context, in journal.StartInferenc
 
 type leavesOpen struct{ journal.Store }
 
-func (s leavesOpen) Waits(ctx context.Context, turnID string) ([]journal.WaitRecord, error) {
-	list, err := s.Store.Waits(ctx, turnID)
+func (s leavesOpen) Requests(ctx context.Context, turnID string) ([]journal.RequestRecord, error) {
+	list, err := s.Store.Requests(ctx, turnID)
 	for i := range list {
-		if r := list[i].Ruling; r != nil && r.Verdict == turn.VerdictCancelled {
-			list[i].Ruling = &turn.Ruling{}
+		if r := list[i].Decision; r != nil && r.Status == turn.StatusCancelled {
+			list[i].Decision = &turn.Decision{}
 		}
 	}
 	return list, err

@@ -9,7 +9,7 @@ import (
 // letsIn takes a turn for a session of whichever tenant it is.
 type letsIn struct{ journal.Store }
 
-func (s letsIn) Begin(ctx context.Context, in journal.BeginInput) (journal.Begun, error) {
+func (s letsIn) Begin(ctx context.Context, in journal.BeginInput) (journal.BeginResult, error) {
 	if rec, err := s.Session(ctx, in.Session); err == nil {
 		in.Tenant = rec.Tenant
 	}
@@ -22,6 +22,6 @@ func (s listsAll) SessionsOf(ctx context.Context, _ string, limit int) ([]journa
 	return s.Sessions(ctx, limit)
 }
 
-func (s listsAll) WaitingOf(ctx context.Context, _ string, limit int) ([]journal.WaitRecord, error) {
-	return s.Waiting(ctx, "", limit)
+func (s listsAll) PendingRequestsOf(ctx context.Context, _ string, limit int) ([]journal.RequestRecord, error) {
+	return s.PendingRequests(ctx, "", limit)
 }

@@ -39,7 +39,7 @@ func (s floods) NoteCall(ctx context.Context, turnID, callID string, attempt int
 
 type forgetsMarks struct{ journal.Store }
 
-func (forgetsMarks) Tainted(context.Context, string) (*journal.Mark, error) { return nil, nil }
+func (forgetsMarks) Taint(context.Context, string) (*journal.TaintSource, error) { return nil, nil }
 
 // marksAll takes any text for the server's words.
 type marksAll struct{ journal.Store }
@@ -85,7 +85,7 @@ func (s keepsAllMedia) SettleCall(ctx context.Context, in journal.SettleInput) (
 type acceptsAll struct{ journal.Store }
 
 func (s acceptsAll) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
-	c.MayChange = true
+	c.AllowToolChanges = true
 	return s.Store.PublishCatalogue(ctx, c)
 }
 
@@ -93,15 +93,15 @@ func (s acceptsAll) PublishCatalogue(ctx context.Context, c turn.Catalogue) erro
 type acceptsHeld struct{ journal.Store }
 
 func (s acceptsHeld) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
-	_, _ = s.Accept(ctx, journal.AcceptInput{Server: c.Server})
+	_, _ = s.ApproveTools(ctx, journal.ApproveToolsInput{Server: c.Server})
 	return s.Store.PublishCatalogue(ctx, c)
 }
 
 type acceptsUnseen struct{ journal.Store }
 
-func (s acceptsUnseen) Accept(ctx context.Context, in journal.AcceptInput) ([]turn.Drift, error) {
+func (s acceptsUnseen) ApproveTools(ctx context.Context, in journal.ApproveToolsInput) ([]turn.QuarantinedTool, error) {
 	in.Hashes = nil
-	return s.Store.Accept(ctx, in)
+	return s.Store.ApproveTools(ctx, in)
 }
 
 // losesLate says that a late result is kept, and keeps none.
@@ -117,11 +117,11 @@ func (s losesLate) SettleCall(ctx context.Context, in journal.SettleInput) (jour
 
 type losesReplies struct{ journal.Store }
 
-func (s losesReplies) Waits(ctx context.Context, turnID string) ([]journal.WaitRecord, error) {
-	list, err := s.Store.Waits(ctx, turnID)
+func (s losesReplies) Requests(ctx context.Context, turnID string) ([]journal.RequestRecord, error) {
+	list, err := s.Store.Requests(ctx, turnID)
 	for i := range list {
-		if r := list[i].Ruling; r != nil {
-			r.Reply = nil
+		if r := list[i].Decision; r != nil {
+			r.Response = nil
 		}
 	}
 	return list, err

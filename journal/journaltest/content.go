@@ -140,7 +140,7 @@ func catalogues(t T, open func() journal.Store) {
 	s := newScript(t, open(), "t1")
 	local := turn.Catalogue{Server: "local", Hash: "h1", Tools: []turn.Descriptor{{
 		ID: "local/read_file", Wire: "read_file", Description: bigText(5000, "tool"), Schema: json.RawMessage(`{"type":"object"}`),
-		Hash: "h", Lane: turn.LaneQuick, Risk: turn.RiskLow, Repeatable: true, Timeout: time.Second,
+		Hash: "h", Activity: turn.ActivityLocal, Risk: turn.RiskLow, Repeatable: true, Timeout: time.Second,
 	}}}
 	broken := turn.Catalogue{Server: "files", Required: true, Problem: "exec: not found"}
 	for _, c := range []turn.Catalogue{local, broken, local} {

@@ -34,12 +34,12 @@ func newServers(t T, open func() journal.Store) *servers { return &servers{T: t,
 func tool(name, version string) turn.Descriptor {
 	return turn.Descriptor{
 		ID: "mcp/mail/" + name, Wire: "mail_" + name, Description: bigText(2000, name+" "+version), Schema: json.RawMessage(`{"type":"object"}`),
-		Hash: journal.HashOf([]byte(name + version)), Lane: turn.LaneRegular, Risk: turn.RiskHigh,
+		Hash: journal.HashOf([]byte(name + version)), Activity: turn.ActivityRegular, Risk: turn.RiskHigh,
 	}
 }
 
 func mail(tools ...turn.Descriptor) turn.Catalogue {
-	c := turn.Catalogue{Server: "mail", Setup: "configured", Tools: tools}
+	c := turn.Catalogue{Server: "mail", ConfigHash: "configured", Tools: tools}
 	for _, d := range tools {
 		c.Hash = journal.HashOf([]byte(c.Hash + d.Hash))
 	}
@@ -62,7 +62,7 @@ func (s *servers) sees(tools, held []turn.Descriptor) turn.Catalogue {
 		}
 		assert.Equal(s, names(tools), names(c.Tools), "tools")
 		var drifted []turn.Descriptor
-		for _, d := range c.Held {
+		for _, d := range c.Quarantined {
 			drifted = append(drifted, d.Now)
 		}
 		assert.Equal(s, names(held), names(drifted), "held")
@@ -81,9 +81,9 @@ func names(list []turn.Descriptor) (out []string) {
 
 func these(list ...turn.Descriptor) []turn.Descriptor { return list }
 
-func (s *servers) accept(tools ...string) []turn.Drift {
+func (s *servers) accept(tools ...string) []turn.QuarantinedTool {
 	s.Helper()
-	out, err := s.Accept(s.Context(), journal.AcceptInput{Server: "mail", Tools: tools, By: "ada", At: start})
+	out, err := s.ApproveTools(s.Context(), journal.ApproveToolsInput{Server: "mail", Tools: tools, By: "ada", At: start})
 	require.NoError(s, err)
 	return out
 }
@@ -96,20 +96,20 @@ func changedHeld(t T, open func() journal.Store) {
 	pulled := tool("send", "2")
 	for _, setup := range []string{"configured", "another configuration"} {
 		c := mail(read, pulled)
-		c.Setup = setup
+		c.ConfigHash = setup
 		s.publish(c)
 		seen := s.sees(these(read), these(pulled))
-		require.Len(t, seen.Held, 1)
-		assert.Equal(t, turn.Drift{Now: clean(pulled), Accepted: ptr(clean(send))}, seen.Held[0])
+		require.Len(t, seen.Quarantined, 1)
+		assert.Equal(t, turn.QuarantinedTool{Now: clean(pulled), Approved: ptr(clean(send))}, seen.Quarantined[0])
 		assert.Equal(t, c.Hash, seen.Hash)
 	}
-	assert.Equal(t, []turn.Drift{{Now: clean(pulled), Accepted: ptr(clean(send))}}, s.accept("send"))
+	assert.Equal(t, []turn.QuarantinedTool{{Now: clean(pulled), Approved: ptr(clean(send))}}, s.accept("send"))
 	s.sees(these(read, pulled), nil)
-	_, err := s.Accept(t.Context(), journal.AcceptInput{Server: "mail", Tools: []string{"send"}})
+	_, err := s.ApproveTools(t.Context(), journal.ApproveToolsInput{Server: "mail", Tools: []string{"send"}})
 	assert.ErrorIs(t, err, journal.ErrNotFound, "it is not held any more")
 	assert.ErrorContains(t, err, "send")
 	assert.Empty(t, s.accept(), "nothing is held, and all of it is accepted")
-	_, err = s.Accept(t.Context(), journal.AcceptInput{Server: "none"})
+	_, err = s.ApproveTools(t.Context(), journal.ApproveToolsInput{Server: "none"})
 	assert.ErrorIs(t, err, journal.ErrNotFound)
 }
 
@@ -127,17 +127,17 @@ func newHeld(t T, open func() journal.Store) {
 	s.publish(mail(read))
 	s.publish(mail(read, shadow))
 	seen := s.sees(these(read), these(shadow))
-	assert.Nil(t, seen.Held[0].Accepted)
+	assert.Nil(t, seen.Quarantined[0].Approved)
 
 	other := mail(read, third)
-	other.Setup = "the operator has changed it"
+	other.ConfigHash = "the operator has changed it"
 	s.publish(other)
 	s.sees(these(read, third), nil)
 	for range 3 { // two workers of two configurations
 		s.publish(mail(read, shadow))
 		s.sees(these(read), these(shadow))
 		more := mail(read, third, tool("fourth", "1"))
-		more.Setup = other.Setup
+		more.ConfigHash = other.ConfigHash
 		s.publish(more)
 		s.sees(these(read, third), these(tool("fourth", "1")))
 	}
@@ -145,7 +145,7 @@ func newHeld(t T, open func() journal.Store) {
 
 func firstAfterAway(t T, open func() journal.Store) {
 	s := newServers(t, open)
-	away := turn.Catalogue{Server: "mail", Setup: "configured", Problem: "connection refused"}
+	away := turn.Catalogue{Server: "mail", ConfigHash: "configured", Problem: "connection refused"}
 	s.publish(away)
 	s.sees(nil, nil)
 	read := tool("read", "1")
@@ -168,7 +168,7 @@ func lastsWhileAway(s *servers, away turn.Catalogue, last turn.Descriptor) {
 		assert.Equal(s, time.Unix(1000, 0).UTC(), c.Since)
 	}
 	other := away
-	other.Setup = "another"
+	other.ConfigHash = "another"
 	s.publish(other)
 	s.sees(nil, nil)
 	s.publish(mail(last))
@@ -201,13 +201,13 @@ func staysAccepted(t T, open func() journal.Store) {
 
 func mayChange(t T, open func() journal.Store) {
 	s := newServers(t, open)
-	for i := range journal.MaxAccepted + 4 {
+	for i := range journal.MaxApprovedVersions + 4 {
 		c := mail(tool("send", fmt.Sprint(i)), tool(fmt.Sprint("new", i), "1"))
-		c.MayChange = true
+		c.AllowToolChanges = true
 		s.publish(c)
 		s.sees(c.Tools, nil)
 	}
-	last := tool("send", fmt.Sprint(journal.MaxAccepted+3))
+	last := tool("send", fmt.Sprint(journal.MaxApprovedVersions+3))
 	s.publish(mail(last)) // the operator does not trust it any more
 	s.sees(these(last), nil)
 	s.publish(mail(tool("send", "other")))
@@ -235,18 +235,18 @@ func acceptSeen(t T, open func() journal.Store) {
 	s.publish(mail(read, send))
 	changed := these(tool("read", "2"), tool("send", "2"))
 	s.publish(mail(changed...))
-	refused := func(want error, in journal.AcceptInput) {
+	refused := func(want error, in journal.ApproveToolsInput) {
 		t.Helper()
 		in.Server = "mail"
-		_, err := s.Accept(t.Context(), in)
+		_, err := s.ApproveTools(t.Context(), in)
 		assert.ErrorIs(t, err, want)
 		s.sees(nil, changed)
 	}
-	refused(journal.ErrNotFound, journal.AcceptInput{Tools: []string{"read", "stranger"}})
-	refused(journal.ErrConflict, journal.AcceptInput{Tools: []string{"read"}, Hashes: map[string]string{"read": read.Hash}})
-	refused(journal.ErrConflict, journal.AcceptInput{Hashes: map[string]string{"read": changed[0].Hash}})
-	refused(journal.ErrConflict, journal.AcceptInput{Hashes: map[string]string{"read": changed[0].Hash, "send": "another"}})
-	out, err := s.Accept(t.Context(), journal.AcceptInput{Server: "mail", Hashes: map[string]string{"mcp/mail/read": changed[0].Hash, "send": changed[1].Hash}})
+	refused(journal.ErrNotFound, journal.ApproveToolsInput{Tools: []string{"read", "stranger"}})
+	refused(journal.ErrConflict, journal.ApproveToolsInput{Tools: []string{"read"}, Hashes: map[string]string{"read": read.Hash}})
+	refused(journal.ErrConflict, journal.ApproveToolsInput{Hashes: map[string]string{"read": changed[0].Hash}})
+	refused(journal.ErrConflict, journal.ApproveToolsInput{Hashes: map[string]string{"read": changed[0].Hash, "send": "another"}})
+	out, err := s.ApproveTools(t.Context(), journal.ApproveToolsInput{Server: "mail", Hashes: map[string]string{"mcp/mail/read": changed[0].Hash, "send": changed[1].Hash}})
 	require.NoError(t, err)
 	assert.Len(t, out, 2)
 	s.sees(changed, nil)

@@ -33,7 +33,7 @@ func exported(t T, open func() journal.Store) (*script, []byte) {
 	s.infer(1, bigText(4000, "thinking"), big)
 	s.ask(approvalOf(big))
 	always := allowed(approvalOf(big))
-	always.Always = turn.AlwaysCall
+	always.Grant = turn.GrantCall
 	s.decide(always)
 	s.run(big, bigText(5000, "output"))
 	s.start(2, resultsOf(big)...)
@@ -90,7 +90,7 @@ func exportRoundTrip(t T, open func() journal.Store) {
 	assert.Equal(t, history(t, b), history(t, export(t, other)))
 	out, err := other.Begin(t.Context(), (&script{session: "s", turn: "t1", at: start}).beginInput())
 	require.NoError(t, err)
-	assert.JSONEq(t, `{"pin":"t1"}`, string(out.Pins))
+	assert.JSONEq(t, `{"pin":"t1"}`, string(out.Config))
 	assert.ErrorIs(t, s.Export(t.Context(), "none", &bytes.Buffer{}), journal.ErrNotFound)
 }
 

@@ -139,7 +139,7 @@ func forkExportsNoMore(t T, open func() journal.Store) {
 	s.infer(1, "look", list...)
 	s.ask(approvalOf(list[0]))
 	rule := allowed(approvalOf(list[0]))
-	rule.Always = turn.AlwaysTool
+	rule.Grant = turn.GrantTool
 	s.decide(rule)
 	s.run(list[0], "what is shared")
 	s.start(2, resultsOf(list...)...)
@@ -157,10 +157,10 @@ func forkExportsNoMore(t T, open func() journal.Store) {
 	other := *f
 	other.Store = open()
 	importInto(t, other.Store, b)
-	waits, err := other.Waits(t.Context(), "t1")
+	requests, err := other.Requests(t.Context(), "t1")
 	require.NoError(t, err)
-	require.Len(t, waits, 1)
-	assert.Equal(t, &rule, waits[0].Ruling)
+	require.Len(t, requests, 1)
+	assert.Equal(t, &rule, requests[0].Decision)
 	assert.Empty(t, other.begin().Closed, "the turn still runs in the session that was forked; here it does not")
 	b = exportOf(t, g, "g")
 	assert.NotContains(t, string(b), "shared")
@@ -179,13 +179,13 @@ func forkOfWaiting(t T, open func() journal.Store) {
 	other := *f
 	other.Store = open()
 	importInto(t, other.Store, b)
-	waiting, err := other.Waiting(t.Context(), "", 10)
+	waiting, err := other.PendingRequests(t.Context(), "", 10)
 	require.NoError(t, err)
 	assert.Empty(t, waiting)
-	waiting, err = s.Waiting(t.Context(), "", 10)
+	waiting, err = s.PendingRequests(t.Context(), "", 10)
 	require.NoError(t, err)
 	assert.Len(t, waiting, 1)
-	waiting, err = s.Waiting(t.Context(), "f", 10)
+	waiting, err = s.PendingRequests(t.Context(), "f", 10)
 	require.NoError(t, err)
 	assert.Empty(t, waiting, "the fork waits for nothing")
 }

@@ -47,7 +47,7 @@ func permissive(t T, open func() journal.Store) (*script, []turn.ToolCall) {
 	s, list := asked(t, open, 5)
 	s.ask(approvalOf(list[0]), approvalOf(list[1]), approvalOf(list[2]))
 	tool, call := allowed(approvalOf(list[0])), allowed(approvalOf(list[1]))
-	tool.Always, call.Always = turn.AlwaysTool, turn.AlwaysCall
+	tool.Grant, call.Grant = turn.GrantTool, turn.GrantCall
 	s.decide(tool, call)
 	s.run(list[0], "done")
 	s.claim(list[3], 1)
@@ -64,27 +64,27 @@ func importWithholds(t T, open func() journal.Store) {
 	out, err := other.Import(t.Context(), bytes.NewReader(b))
 	require.NoError(t, err)
 	assert.False(t, out.Known)
-	arguments := func(i int, w journal.Withheld) journal.Withheld {
+	arguments := func(i int, w journal.DroppedPermission) journal.DroppedPermission {
 		w.Tool, w.Arguments, w.ArgumentsBytes = list[i].Tool, list[i].Arguments, int64(len(list[i].Arguments))
 		w.ArgumentsHash = journal.HashOf([]byte(list[i].Arguments))
 		return w
 	}
 	at := start.Add(time.Minute)
 	require.Len(t, out.Withheld, 4)
-	waiting := arguments(2, journal.Withheld{Scope: journal.ScopeOnce, At: out.Withheld[3].At})
-	assert.Equal(t, []journal.Withheld{
-		{Tool: list[0].Tool, Scope: turn.AlwaysTool, By: "ada", At: at},
-		arguments(1, journal.Withheld{Scope: turn.AlwaysCall, By: "ada", At: at}),
-		arguments(1, journal.Withheld{Scope: journal.ScopeOnce, By: "ada", At: at}), waiting,
+	waiting := arguments(2, journal.DroppedPermission{Scope: journal.ScopeOnce, At: out.Withheld[3].At})
+	assert.Equal(t, []journal.DroppedPermission{
+		{Tool: list[0].Tool, Scope: turn.GrantTool, By: "ada", At: at},
+		arguments(1, journal.DroppedPermission{Scope: turn.GrantCall, By: "ada", At: at}),
+		arguments(1, journal.DroppedPermission{Scope: journal.ScopeOnce, By: "ada", At: at}), waiting,
 	}, out.Withheld)
 
 	state := other.state()
 	assert.Empty(t, state.Rules)
 	assert.Equal(t, turn.StateClosed, state.Turns[0].State)
 	assert.Equal(t, journal.ImportedMessage, state.Turns[0].Message)
-	waits, err := other.Waiting(t.Context(), "", 10)
+	requests, err := other.PendingRequests(t.Context(), "", 10)
 	require.NoError(t, err)
-	assert.Empty(t, waits)
+	assert.Empty(t, requests)
 	ends := []turn.Outcome{turn.OutcomeOK, turn.OutcomeCancelled, turn.OutcomeCancelled, turn.OutcomeUnknown, turn.OutcomeUnknown}
 	for i, want := range ends {
 		m := state.Messages[2+i]
@@ -111,7 +111,7 @@ func importTaints(t T, open func() journal.Store) {
 	s.settleTainting(list[0], 1, turn.ToolResult{Outcome: turn.OutcomeOK, Text: "words of others"})
 	s.finish()
 	b := exportOf(t, s, "s")
-	for name, mark := range map[string]*journal.Mark{
+	for name, mark := range map[string]*journal.TaintSource{
 		"without a mark": nil, "as it was": s.mark("s"), "with another": {Turn: "x", CallID: "x", Tool: "local/harmless"},
 	} {
 		forged := forge(t, b, func(l *journal.Line) []journal.Line {
@@ -125,7 +125,7 @@ func importTaints(t T, open func() journal.Store) {
 		out, err := other.Import(t.Context(), bytes.NewReader(forged))
 		require.NoError(t, err, name)
 		require.NotNil(t, out.Mark, name)
-		assert.Equal(t, journal.ImportMark(out.Mark.At), *out.Mark, name)
+		assert.Equal(t, journal.ImportTaint(out.Mark.At), *out.Mark, name)
 		assert.Equal(t, out.Mark, other.mark("s"), name)
 		other.fork(1, "f").fork(1, "g")
 		assert.Equal(t, out.Mark, other.mark("g"), name)

@@ -45,7 +45,7 @@ func toolSessions(t T, open func() journal.Store) map[string]*script {
 	s.start(2, journal.Result{Call: c, Outcome: turn.OutcomeError, Code: turn.CodeToolDrift, Text: "it is not what it was"})
 	s, c = begin("widest")
 	w := approvalOf(c)
-	w.Widest = turn.AlwaysCall
+	w.MaxGrant = turn.GrantCall
 	s.ask(w)
 	return all
 }

@@ -36,11 +36,11 @@ func newScript(t T, store journal.Store, turnID string) *script {
 func (s *script) beginInput() journal.BeginInput {
 	return journal.BeginInput{
 		Session: s.session, Tenant: s.tenant, Turn: s.turn, WorkflowID: "wf-" + s.session, RunID: "run-" + s.turn, Agent: "agent",
-		Message: turn.Message{ID: "m-" + s.turn, Text: "question of " + s.turn}, Pins: json.RawMessage(`{"pin":"` + s.turn + `"}`), At: s.now(),
+		Message: turn.Message{ID: "m-" + s.turn, Text: "question of " + s.turn}, Config: json.RawMessage(`{"pin":"` + s.turn + `"}`), At: s.now(),
 	}
 }
 
-func (s *script) begin() journal.Begun {
+func (s *script) begin() journal.BeginResult {
 	s.Helper()
 	out, err := s.Begin(s.Context(), s.beginInput())
 	require.NoError(s, err)
@@ -71,7 +71,7 @@ func (s *script) start(step int, results ...journal.Result) journal.Inference {
 func (s *script) settleInput(step, attempt int, text string, calls ...turn.ToolCall) journal.SettleInference {
 	in := journal.SettleInference{
 		Session: s.session, Key: s.key(step), Attempt: attempt, At: s.now(), Message: turn.Message{Text: text, ToolCalls: calls},
-		Answer: turn.Answer{
+		Answer: turn.Completion{
 			Text: text, FinishReason: "stop", Model: "model-1", Usage: turn.Usage{InputTokens: 10, OutputTokens: int64(step)},
 			Raw: json.RawMessage(fmt.Sprintf(`[{"delta":%q}]`, text)),
 		},
@@ -243,8 +243,8 @@ type state struct {
 	Chunks   []turn.Chunk
 	Calls    []journal.CallRecord
 	Steps    []journal.Inference
-	Waits    []journal.WaitRecord
-	Rules    []turn.SessionRule
+	Waits    []journal.RequestRecord
+	Rules    []turn.Grant
 }
 
 func (s *script) state() state {
@@ -254,8 +254,8 @@ func (s *script) state() state {
 	out.Turns, err[0] = s.Turns(s.Context(), s.session)
 	out.Calls, err[1] = s.Calls(s.Context(), s.turn)
 	out.Steps, err[2] = s.Inferences(s.Context(), s.turn)
-	out.Waits, err[3] = s.Waits(s.Context(), s.turn)
-	out.Rules, err[4] = s.Rules(s.Context(), s.session)
+	out.Waits, err[3] = s.Requests(s.Context(), s.turn)
+	out.Rules, err[4] = s.Grants(s.Context(), s.session)
 	require.Equal(s, [5]error{}, err)
 	return out
 }

@@ -229,7 +229,7 @@ func forkKnowsMessages(t T, open func() journal.Store) {
 	_, err = f.StartInference(t.Context(), start)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"m-t1", "m-t2", "new"}, f.userIDs())
-	rules, err := f.Rules(t.Context(), "f")
+	rules, err := f.Grants(t.Context(), "f")
 	require.NoError(t, err)
 	assert.Empty(t, rules)
 }

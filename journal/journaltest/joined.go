@@ -22,9 +22,9 @@ var joinedPromises = []promise{
 	{"a cancelled turn keeps the text that was shown", partialAnswer},
 }
 
-func joined(ids ...string) (list []journal.Said) {
+func joined(ids ...string) (list []journal.UserMessage) {
 	for _, id := range ids {
-		list = append(list, journal.Said{ID: id, Text: "text of " + id})
+		list = append(list, journal.UserMessage{ID: id, Text: "text of " + id})
 	}
 	return list
 }
@@ -55,7 +55,7 @@ func messagesJoin(t T, open func() journal.Store) {
 	assert.Equal(t, s.sessionRecord().Head, out.Base, "the prompt is rendered with them")
 	var seen []turn.MessageChunk
 	for _, c := range s.chunks() {
-		if c.Kind == turn.ChunkMessageJoined {
+		if c.Kind == turn.ChunkMessageAdded {
 			var data turn.MessageChunk
 			require.NoError(t, json.Unmarshal(c.Data, &data))
 			seen = append(seen, data)
@@ -80,7 +80,7 @@ func messagesJoinOnce(t T, open func() journal.Store) {
 	require.NoError(t, err)
 	assert.Equal(t, first.Base, second.Base)
 	assert.Equal(t, []string{"m-t1", "j1"}, s.userIDs())
-	assert.Equal(t, 1, s.count(turn.ChunkMessageJoined))
+	assert.Equal(t, 1, s.count(turn.ChunkMessageAdded))
 
 	in.Messages = joined("j1", "j2") // a run that was reset asks with more
 	third, err := s.StartInference(t.Context(), in)
@@ -137,16 +137,16 @@ func messageJoinsFromBlob(t T, open func() journal.Store) {
 	hash, err := s.PutBlob(t.Context(), "text/plain", []byte(text))
 	require.NoError(t, err)
 	in := s.startInput(1)
-	in.Messages = []journal.Said{{ID: "big", Blob: hash}}
+	in.Messages = []journal.UserMessage{{ID: "big", Blob: hash}}
 	_, err = s.StartInference(t.Context(), in)
 	require.NoError(t, err)
 	assert.True(t, s.transcript()[1].Text == text)
-	in.Messages = []journal.Said{{ID: "lost", Blob: journal.HashOf([]byte("nothing"))}}
+	in.Messages = []journal.UserMessage{{ID: "lost", Blob: journal.HashOf([]byte("nothing"))}}
 	_, err = s.StartInference(t.Context(), in)
 	require.NoError(t, err, "one message must not end a turn that runs")
 	assert.Equal(t, journal.LostText, s.transcript()[2].Text)
 	end := s.finishInput()
-	end.Messages = []journal.Said{{ID: "lost too", Blob: journal.HashOf([]byte("nothing"))}}
+	end.Messages = []journal.UserMessage{{ID: "lost too", Blob: journal.HashOf([]byte("nothing"))}}
 	_, err = s.Finish(t.Context(), end)
 	require.NoError(t, err, "a turn must be able to end")
 	assert.Equal(t, []string{"m-t1", "big", "lost", "lost too"}, s.userIDs())
@@ -167,7 +167,7 @@ func messagesAtEnd(t T, open func() journal.Store) {
 	checkThreeResults(s)
 	assert.Equal(t, []string{"m-t1", "late", "later"}, s.userIDs())
 	assert.Equal(t, turn.RoleUser, s.transcript()[6].Role, "after the results")
-	assert.Equal(t, 2, s.count(turn.ChunkMessageJoined))
+	assert.Equal(t, 2, s.count(turn.ChunkMessageAdded))
 }
 
 func deliveredTo(t T, open func() journal.Store) {

@@ -30,7 +30,7 @@ func (s *script) unknown(c turn.ToolCall) {
 func (s *script) resolved() (list []turn.CallChunk) {
 	s.Helper()
 	for _, c := range s.chunks() {
-		if c.Kind == turn.ChunkToolCallResolved {
+		if c.Kind == turn.ChunkToolCallLateResult {
 			var data turn.CallChunk
 			require.NoError(s, json.Unmarshal(c.Data, &data))
 			list = append(list, data)
@@ -157,7 +157,7 @@ func noNews(t T, open func() journal.Store) {
 	s.unknown(list[2]) // the settlement repeated
 	s.unknown(list[3])
 	in := s.startInput(2, resultsOf(list...)...)
-	in.Messages = []journal.Said{{ID: journal.LateID("t1", "1.3", 1), Text: "a user may call a message anything"}}
+	in.Messages = []journal.UserMessage{{ID: journal.LateID("t1", "1.3", 1), Text: "a user may call a message anything"}}
 	_, err := s.StartInference(t.Context(), in)
 	require.NoError(t, err)
 	s.head = s.sessionRecord().Head

@@ -39,7 +39,7 @@ func together(a, b journal.Store, n int, fn func(i int, s journal.Store)) {
 
 func oneMessage(t T, a, b journal.Store) {
 	const n = 20
-	begun := make([]journal.Begun, n)
+	begun := make([]journal.BeginResult, n)
 	errs := make([]error, n)
 	together(a, b, n, func(i int, s journal.Store) {
 		in := (&script{session: "s", turn: fmt.Sprintf("t%d", i), at: start}).beginInput()
@@ -89,25 +89,25 @@ func oneRuling(t T, a, b journal.Store) {
 	const n = 20
 	errs := make([]error, n)
 	together(a, b, n, func(i int, store journal.Store) {
-		r := turn.Ruling{ID: w.ID, Verdict: turn.VerdictDenied, By: fmt.Sprint(i)}
+		r := turn.Decision{ID: w.ID, Status: turn.StatusDenied, By: fmt.Sprint(i)}
 		if i%3 == 0 {
 			r = allowed(w)
 			r.By = fmt.Sprint(i)
 		}
-		errs[i] = store.Decide(t.Context(), journal.DecideInput{Session: "s", Turn: "t1", Rulings: []turn.Ruling{r}, At: start})
+		errs[i] = store.Decide(t.Context(), journal.DecideInput{Session: "s", Turn: "t1", Decisions: []turn.Decision{r}, At: start})
 	})
 	for _, err := range errs {
 		require.NoError(t, err)
 	}
 	decided := s.said(turn.ChunkApprovalDecided)
 	require.Len(t, decided, 1)
-	waits, err := b.Waits(t.Context(), "t1")
+	requests, err := b.Requests(t.Context(), "t1")
 	require.NoError(t, err)
-	assert.Equal(t, decided[0].Ruling, waits[0].Ruling)
+	assert.Equal(t, decided[0].Decision, requests[0].Decision)
 	in := s.claimInput(list[0], 1)
 	in.Approved = true
 	_, err = b.ClaimCall(t.Context(), in)
-	if waits[0].Ruling.Allowed {
+	if requests[0].Decision.Allowed {
 		assert.NoError(t, err)
 	} else {
 		assert.ErrorIs(t, err, journal.ErrUnapproved)
@@ -138,8 +138,8 @@ func acceptsSeen(t T, a, b journal.Store) {
 		if errs[i] = store.PublishCatalogue(t.Context(), mail(version(i))); errs[i] != nil {
 			return
 		}
-		in := journal.AcceptInput{Server: "mail", Hashes: map[string]string{"send": version(3).Hash}, At: start}
-		out, err := store.Accept(t.Context(), in)
+		in := journal.ApproveToolsInput{Server: "mail", Hashes: map[string]string{"send": version(3).Hash}, At: start}
+		out, err := store.ApproveTools(t.Context(), in)
 		if !errors.Is(err, journal.ErrConflict) {
 			errs[i] = err
 		}

@@ -20,40 +20,40 @@ var peoplePromises = []promise{
 	{"a ruling that does not fit its wait is refused", rulingRefused},
 }
 
-func approvalOf(c turn.ToolCall) turn.Wait {
-	return turn.Wait{
-		ID: c.ID, Kind: turn.WaitApproval, Step: stepOf(c), Tool: c.Tool, Arguments: "a preview", ArgumentsHash: journal.HashOf([]byte(c.Arguments)),
+func approvalOf(c turn.ToolCall) turn.Request {
+	return turn.Request{
+		ID: c.ID, Kind: turn.RequestApproval, Step: stepOf(c), Tool: c.Tool, Arguments: "a preview", ArgumentsHash: journal.HashOf([]byte(c.Arguments)),
 		Risk: turn.RiskHigh, Why: "it writes", ExpiresAt: start.Add(time.Hour),
 	}
 }
 
-func questionOf(id string, step int) turn.Wait {
-	return turn.Wait{ID: id, Kind: turn.WaitQuestion, Step: step, Question: "which one?"}
+func questionOf(id string, step int) turn.Request {
+	return turn.Request{ID: id, Kind: turn.RequestQuestion, Step: step, Question: "which one?"}
 }
 
 // allowed is a person's word for a wait.
-func allowed(w turn.Wait) turn.Ruling {
-	return turn.Ruling{ID: w.ID, Verdict: turn.VerdictAllowed, Allowed: true, ArgumentsHash: w.ArgumentsHash, By: "ada", Reason: "looks good", At: start.Add(time.Minute)}
+func allowed(w turn.Request) turn.Decision {
+	return turn.Decision{ID: w.ID, Status: turn.StatusAllowed, Allowed: true, ArgumentsHash: w.ArgumentsHash, By: "ada", Reason: "looks good", At: start.Add(time.Minute)}
 }
 
-func (s *script) askInput(waits ...turn.Wait) journal.AskInput {
-	return journal.AskInput{Session: s.session, Turn: s.turn, Waits: waits, At: s.now()}
+func (s *script) askInput(requests ...turn.Request) journal.AskInput {
+	return journal.AskInput{Session: s.session, Turn: s.turn, Requests: requests, At: s.now()}
 }
 
-func (s *script) ask(waits ...turn.Wait) {
+func (s *script) ask(requests ...turn.Request) {
 	s.Helper()
-	ruled, err := s.Ask(s.Context(), s.askInput(waits...))
+	ruled, err := s.Ask(s.Context(), s.askInput(requests...))
 	require.NoError(s, err)
 	require.Empty(s, ruled)
 }
 
-func (s *script) decideInput(rulings ...turn.Ruling) journal.DecideInput {
-	return journal.DecideInput{Session: s.session, Turn: s.turn, Rulings: rulings, At: s.now()}
+func (s *script) decideInput(decisions ...turn.Decision) journal.DecideInput {
+	return journal.DecideInput{Session: s.session, Turn: s.turn, Decisions: decisions, At: s.now()}
 }
 
-func (s *script) decide(rulings ...turn.Ruling) {
+func (s *script) decide(decisions ...turn.Decision) {
 	s.Helper()
-	require.NoError(s, s.Decide(s.Context(), s.decideInput(rulings...)))
+	require.NoError(s, s.Decide(s.Context(), s.decideInput(decisions...)))
 }
 
 func (s *script) turnState() turn.State {
@@ -64,13 +64,13 @@ func (s *script) turnState() turn.State {
 }
 
 // said returns the data of the turn's chunks of a kind.
-func (s *script) said(kind turn.ChunkKind) (list []turn.PeopleChunk) {
+func (s *script) said(kind turn.ChunkKind) (list []turn.RequestChunk) {
 	s.Helper()
 	for _, c := range s.chunks() {
 		if c.Kind != kind {
 			continue
 		}
-		var data turn.PeopleChunk
+		var data turn.RequestChunk
 		require.NoError(s, json.Unmarshal(c.Data, &data))
 		assert.Equal(s, data.Step, c.Step)
 		list = append(list, data)
@@ -88,36 +88,36 @@ func askedOnce(t T, open func() journal.Store) {
 	s, list := asked(t, open, 2)
 	first, question := approvalOf(list[0]), questionOf("q1", 1)
 	in := s.askInput(first, question)
-	again := func(want ...turn.Verdict) {
+	again := func(want ...turn.DecisionStatus) {
 		t.Helper()
 		ruled, err := s.Ask(t.Context(), in)
 		require.NoError(t, err)
 		require.Len(t, ruled, len(want))
 		for i := range want {
-			assert.Equal(t, want[i], ruled[i].Verdict)
+			assert.Equal(t, want[i], ruled[i].Status)
 		}
 	}
 	again()
 	s.unchanged(func() { again() }) // the worker died before it could say so
 	assert.Equal(t, turn.StateWaiting, s.turnState())
 	first.Arguments = list[0].Arguments
-	want := []journal.WaitRecord{
-		{Session: "s", Turn: "t1", Wait: first, ArgumentsBytes: int64(len(first.Arguments)), AskedAt: in.At}, {Session: "s", Turn: "t1", Wait: question, AskedAt: in.At},
+	want := []journal.RequestRecord{
+		{Session: "s", Turn: "t1", Request: first, ArgumentsBytes: int64(len(first.Arguments)), AskedAt: in.At}, {Session: "s", Turn: "t1", Request: question, AskedAt: in.At},
 	}
-	waits, err := s.Waits(t.Context(), "t1")
+	requests, err := s.Requests(t.Context(), "t1")
 	require.NoError(t, err)
-	assert.Equal(t, want, waits)
+	assert.Equal(t, want, requests)
 	assert.Equal(t, 2, s.sessionRecord().Waiting)
-	assert.Equal(t, []turn.PeopleChunk{{Wait: first, ArgumentsBytes: int64(len(first.Arguments))}}, s.said(turn.ChunkApprovalRequested))
-	assert.Equal(t, []turn.PeopleChunk{{Wait: question}}, s.said(turn.ChunkQuestionAsked))
+	assert.Equal(t, []turn.RequestChunk{{Request: first, ArgumentsBytes: int64(len(first.Arguments))}}, s.said(turn.ChunkApprovalRequested))
+	assert.Equal(t, []turn.RequestChunk{{Request: question}}, s.said(turn.ChunkQuestionAsked))
 
-	s.decide(allowed(first), turn.Ruling{ID: "q1", Verdict: turn.VerdictAnswered})
-	s.unchanged(func() { again(turn.VerdictAllowed, turn.VerdictAnswered) }) // the turn was reset
+	s.decide(allowed(first), turn.Decision{ID: "q1", Status: turn.StatusAnswered})
+	s.unchanged(func() { again(turn.StatusAllowed, turn.StatusAnswered) }) // the turn was reset
 	assert.Equal(t, turn.StateRunning, s.turnState(), "asking again opens nothing again")
 	s.finish()
-	s.unchanged(func() { again(turn.VerdictAllowed, turn.VerdictAnswered) })
-	s.unchanged(func() { s.decide(turn.Ruling{ID: "q1", Verdict: turn.VerdictAnswered}) })
-	_, err = s.Waits(t.Context(), "none")
+	s.unchanged(func() { again(turn.StatusAllowed, turn.StatusAnswered) })
+	s.unchanged(func() { s.decide(turn.Decision{ID: "q1", Status: turn.StatusAnswered}) })
+	_, err = s.Requests(t.Context(), "none")
 	assert.ErrorIs(t, err, journal.ErrNotFound)
 }
 
@@ -153,14 +153,14 @@ func askedLarge(t T, open func() journal.Store) {
 	c := turn.ToolCall{ID: "1.0", Tool: "local/write_file", Arguments: bigText(2*turn.WaitArguments, "text")}
 	s.infer(1, "write", c)
 	s.ask(approvalOf(c))
-	waits, err := s.Waits(t.Context(), "t1")
+	requests, err := s.Requests(t.Context(), "t1")
 	require.NoError(t, err)
-	require.Len(t, waits, 1)
-	assert.True(t, waits[0].Arguments == c.Arguments, "%d bytes", len(waits[0].Arguments))
-	assert.Equal(t, int64(len(c.Arguments)), waits[0].ArgumentsBytes)
-	waits, err = s.Waiting(t.Context(), s.session, 1)
+	require.Len(t, requests, 1)
+	assert.True(t, requests[0].Arguments == c.Arguments, "%d bytes", len(requests[0].Arguments))
+	assert.Equal(t, int64(len(c.Arguments)), requests[0].ArgumentsBytes)
+	requests, err = s.PendingRequests(t.Context(), s.session, 1)
 	require.NoError(t, err)
-	assert.True(t, len(waits) == 1 && waits[0].Arguments == c.Arguments)
+	assert.True(t, len(requests) == 1 && requests[0].Arguments == c.Arguments)
 	data := s.said(turn.ChunkApprovalRequested)
 	require.Len(t, data, 1)
 	shown := data[0].Arguments
@@ -177,15 +177,15 @@ func firstRuling(t T, open func() journal.Store) {
 	require.NoError(t, s.Decide(t.Context(), in))
 	s.unchanged(func() {
 		require.NoError(t, s.Decide(t.Context(), in)) // the worker died before it could say so
-		require.NoError(t, s.Decide(t.Context(), s.decideInput(turn.Ruling{ID: w.ID, Verdict: turn.VerdictDenied, By: "bob"})))
+		require.NoError(t, s.Decide(t.Context(), s.decideInput(turn.Decision{ID: w.ID, Status: turn.StatusDenied, By: "bob"})))
 	})
-	waits, err := s.Waits(t.Context(), "t1")
+	requests, err := s.Requests(t.Context(), "t1")
 	require.NoError(t, err)
 	want := allowed(w)
-	assert.Equal(t, &want, waits[0].Ruling)
+	assert.Equal(t, &want, requests[0].Decision)
 	decided := s.said(turn.ChunkApprovalDecided)
 	require.Len(t, decided, 1)
-	assert.Equal(t, &want, decided[0].Ruling)
+	assert.Equal(t, &want, decided[0].Decision)
 	assert.Equal(t, list[0].Arguments, decided[0].Arguments)
 	assert.Equal(t, turn.StateRunning, s.turnState())
 }
@@ -198,13 +198,13 @@ func allDecided(t T, open func() journal.Store) {
 	for i, c := range list {
 		assert.Equal(t, turn.StateWaiting, s.turnState())
 		assert.Equal(t, 3-i, s.sessionRecord().Waiting)
-		s.decide(turn.Ruling{ID: c.ID, Verdict: turn.VerdictDenied, Reason: "no"})
+		s.decide(turn.Decision{ID: c.ID, Status: turn.StatusDenied, Reason: "no"})
 	}
 	assert.Equal(t, turn.StateRunning, s.turnState())
 	assert.Zero(t, s.sessionRecord().Waiting)
-	waits, err := s.Waits(t.Context(), "t1")
+	requests, err := s.Requests(t.Context(), "t1")
 	require.NoError(t, err)
-	assert.False(t, waits[0].Ruling.At.IsZero(), "a ruling without a time has that of its record")
+	assert.False(t, requests[0].Decision.At.IsZero(), "a ruling without a time has that of its record")
 }
 
 func rulingRefused(t T, open func() journal.Store) {
@@ -212,24 +212,24 @@ func rulingRefused(t T, open func() journal.Store) {
 	w := approvalOf(list[0])
 	s.ask(w, questionOf("q1", 1))
 	s.unchanged(func() {
-		refuse := func(r turn.Ruling) {
+		refuse := func(r turn.Decision) {
 			t.Helper()
 			assert.Error(t, s.Decide(t.Context(), s.decideInput(r)), "%+v", r)
 		}
-		err := s.Decide(t.Context(), s.decideInput(allowed(w), turn.Ruling{ID: "9.9", Verdict: turn.VerdictDenied}))
+		err := s.Decide(t.Context(), s.decideInput(allowed(w), turn.Decision{ID: "9.9", Status: turn.StatusDenied}))
 		assert.ErrorIs(t, err, journal.ErrNotFound, "and the good one beside it is not taken either")
 		other := allowed(w)
 		other.ArgumentsHash = journal.HashOf([]byte("other"))
 		assert.ErrorIs(t, s.Decide(t.Context(), s.decideInput(other)), journal.ErrUnapproved)
 		other.ArgumentsHash = ""
 		assert.ErrorIs(t, s.Decide(t.Context(), s.decideInput(other)), journal.ErrUnapproved)
-		refuse(turn.Ruling{ID: w.ID, Verdict: turn.VerdictAnswered})
-		refuse(turn.Ruling{ID: w.ID, Verdict: turn.VerdictDenied, Allowed: true})
-		refuse(turn.Ruling{ID: w.ID, Verdict: turn.VerdictAllowed, ArgumentsHash: w.ArgumentsHash})
-		refuse(turn.Ruling{ID: w.ID, Verdict: "perhaps"})
-		refuse(turn.Ruling{ID: "q1", Verdict: turn.VerdictAllowed, Allowed: true})
+		refuse(turn.Decision{ID: w.ID, Status: turn.StatusAnswered})
+		refuse(turn.Decision{ID: w.ID, Status: turn.StatusDenied, Allowed: true})
+		refuse(turn.Decision{ID: w.ID, Status: turn.StatusAllowed, ArgumentsHash: w.ArgumentsHash})
+		refuse(turn.Decision{ID: w.ID, Status: "perhaps"})
+		refuse(turn.Decision{ID: "q1", Status: turn.StatusAllowed, Allowed: true})
 		odd := allowed(w)
-		odd.Always = "world"
+		odd.Grant = "world"
 		refuse(odd)
 	})
 }

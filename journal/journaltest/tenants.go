@@ -62,14 +62,14 @@ func tenantLists(t T, open func() journal.Store) {
 	for tenant, want := range map[string][]string{"": {"a"}, "acme": {"d", "b"}, "other": {"c"}, "nobody": nil} {
 		list, err := store.SessionsOf(t.Context(), tenant, 10)
 		require.NoError(t, err)
-		waits, err := store.WaitingOf(t.Context(), tenant, 10)
+		requests, err := store.PendingRequestsOf(t.Context(), tenant, 10)
 		require.NoError(t, err)
 		var sessions, waiting []string
 		for _, s := range list {
 			sessions = append(sessions, s.ID)
 			assert.Equal(t, tenant, s.Tenant)
 		}
-		for _, w := range waits {
+		for _, w := range requests {
 			waiting = append([]string{w.Session}, waiting...)
 		}
 		assert.ElementsMatch(t, want, sessions, tenant)
@@ -144,7 +144,7 @@ func (s *script) everything(view journal.Store, session, turnID string) (answers
 	add(head, err)
 	row, err = view.Delivered(ctx, session, "m-"+turnID)
 	add(row, err)
-	mark, err := view.Tainted(ctx, session)
+	mark, err := view.Taint(ctx, session)
 	add(mark, err)
 	fork, err := view.Fork(ctx, journal.ForkInput{Session: session, At: 1, ID: "copy of " + session, Time: s.now()})
 	fork.ID = ""
@@ -166,15 +166,15 @@ func (s *script) listed(view journal.Store, session, turnID string) (answers []a
 	add(len(messages), err)
 	chunks, err := view.Chunks(ctx, turnID, -1, 10)
 	add(len(chunks), err)
-	waits, err := view.Waits(ctx, turnID)
-	add(len(waits), err)
-	waits, err = view.Waiting(ctx, session, 10)
-	add(len(waits), err)
+	requests, err := view.Requests(ctx, turnID)
+	add(len(requests), err)
+	requests, err = view.PendingRequests(ctx, session, 10)
+	add(len(requests), err)
 	inferences, err := view.Inferences(ctx, turnID)
 	add(len(inferences), err)
 	calls, err := view.Calls(ctx, turnID)
 	add(len(calls), err)
-	rules, err := view.Rules(ctx, session)
+	rules, err := view.Grants(ctx, session)
 	add(len(rules), err)
 	return answers
 }
@@ -204,12 +204,12 @@ func tenantView(t T, open func() journal.Store) {
 		list, err = view.SessionsOf(t.Context(), "acme", 10)
 		require.NoError(t, err)
 		assert.Empty(t, list)
-		waits, err := view.Waiting(t.Context(), "", 10)
+		requests, err := view.PendingRequests(t.Context(), "", 10)
 		require.NoError(t, err)
-		assert.Empty(t, waits)
-		waits, err = view.WaitingOf(t.Context(), "acme", 10)
+		assert.Empty(t, requests)
+		requests, err = view.PendingRequestsOf(t.Context(), "acme", 10)
 		require.NoError(t, err)
-		assert.Empty(t, waits)
+		assert.Empty(t, requests)
 	}
 }
 
@@ -221,7 +221,7 @@ func fullOfTenant(t T, store journal.Store) *script {
 	s.infer(1, "look", list...)
 	s.ask(approvalOf(list[0]), questionOf("q1", 1))
 	always := allowed(approvalOf(list[0]))
-	always.Always = turn.AlwaysCall
+	always.Grant = turn.GrantCall
 	s.decide(always)
 	s.claim(list[0], 1)
 	s.settleTainting(list[0], 1, turn.ToolResult{Outcome: turn.OutcomeOK, Text: "cut", Full: []byte("artifact")})
@@ -243,7 +243,7 @@ func tenantWhole(t T, open func() journal.Store) {
 	list, err := view.Sessions(t.Context(), 10)
 	require.NoError(t, err)
 	assert.Len(t, list, 2)
-	waits, err := view.Waiting(t.Context(), "", 10)
+	requests, err := view.PendingRequests(t.Context(), "", 10)
 	require.NoError(t, err)
-	assert.NotEmpty(t, waits)
+	assert.NotEmpty(t, requests)
 }

@@ -18,25 +18,25 @@ var waitingPromises = []promise{
 
 func alwaysAllow(t T, open func() journal.Store) {
 	s, list := asked(t, open, 4)
-	var waits []turn.Wait
+	var requests []turn.Request
 	for _, c := range list {
-		waits = append(waits, approvalOf(c))
+		requests = append(requests, approvalOf(c))
 	}
-	s.ask(waits...)
-	call, tool, denied := allowed(waits[0]), allowed(waits[1]), turn.Ruling{ID: waits[2].ID, Verdict: turn.VerdictDenied, Always: turn.AlwaysTool}
-	call.Always, tool.Always = turn.AlwaysCall, turn.AlwaysTool
+	s.ask(requests...)
+	call, tool, denied := allowed(requests[0]), allowed(requests[1]), turn.Decision{ID: requests[2].ID, Status: turn.StatusDenied, Grant: turn.GrantTool}
+	call.Grant, tool.Grant = turn.GrantCall, turn.GrantTool
 	twice := call
-	twice.ID, twice.ArgumentsHash = waits[3].ID, waits[3].ArgumentsHash
-	twice.Always = turn.AlwaysTool
+	twice.ID, twice.ArgumentsHash = requests[3].ID, requests[3].ArgumentsHash
+	twice.Grant = turn.GrantTool
 	in := s.decideInput(call, tool, denied, twice)
 	require.NoError(t, s.Decide(t.Context(), in))
 	require.NoError(t, s.Decide(t.Context(), in))
-	rules, err := s.Rules(t.Context(), "s")
+	rules, err := s.Grants(t.Context(), "s")
 	require.NoError(t, err)
-	assert.Equal(t, []turn.SessionRule{
-		{Tool: "local/read_file", ArgumentsHash: waits[0].ArgumentsHash, By: "ada", At: call.At}, {Tool: "local/read_file", By: "ada", At: tool.At},
+	assert.Equal(t, []turn.Grant{
+		{Tool: "local/read_file", ArgumentsHash: requests[0].ArgumentsHash, By: "ada", At: call.At}, {Tool: "local/read_file", By: "ada", At: tool.At},
 	}, rules)
-	rules, err = s.Rules(t.Context(), "another session")
+	rules, err = s.Grants(t.Context(), "another session")
 	require.NoError(t, err)
 	assert.Empty(t, rules)
 }
@@ -61,7 +61,7 @@ func claimApproved(t T, open func() journal.Store) {
 	s.ask(w, denied, expired, approvalOf(list[4]))
 	refused(list[0], true, "nobody has said anything")
 	refused(list[0], false, "whatever the caller believes")
-	s.decide(allowed(w), turn.Ruling{ID: denied.ID, Verdict: turn.VerdictDenied}, turn.Ruling{ID: expired.ID, Verdict: turn.VerdictExpired, Allowed: true})
+	s.decide(allowed(w), turn.Decision{ID: denied.ID, Status: turn.StatusDenied}, turn.Decision{ID: expired.ID, Status: turn.StatusExpired, Allowed: true})
 	changed := list[0]
 	changed.Arguments = `{"path":"/etc/passwd"}`
 	refused(changed, true, "the arguments have changed since")
@@ -91,16 +91,16 @@ func endCancelsWaits(t T, open func() journal.Store) {
 		s.ask(approvalOf(list[0]), approvalOf(list[1]), questionOf("q1", 1))
 		s.decide(allowed(approvalOf(list[0])))
 		end(s)
-		waits, err := s.Waits(t.Context(), "t1")
+		requests, err := s.Requests(t.Context(), "t1")
 		require.NoError(t, err)
-		var verdicts []turn.Verdict
-		for _, w := range waits {
-			verdicts = append(verdicts, w.Ruling.Verdict)
+		var verdicts []turn.DecisionStatus
+		for _, w := range requests {
+			verdicts = append(verdicts, w.Decision.Status)
 		}
-		assert.Equal(t, []turn.Verdict{turn.VerdictAllowed, turn.VerdictCancelled, turn.VerdictCancelled}, verdicts)
+		assert.Equal(t, []turn.DecisionStatus{turn.StatusAllowed, turn.StatusCancelled, turn.StatusCancelled}, verdicts)
 		assert.Len(t, s.said(turn.ChunkApprovalDecided), 2, "a reader sees an end of each")
 		assert.Len(t, s.said(turn.ChunkQuestionAnswered), 1)
-		left, err := s.Waiting(t.Context(), "", 10)
+		left, err := s.PendingRequests(t.Context(), "", 10)
 		require.NoError(t, err)
 		assert.Empty(t, left)
 		assert.Zero(t, s.sessionRecord().Waiting)
@@ -111,7 +111,7 @@ func waitingListed(t T, open func() journal.Store) {
 	s := newScript(t, open(), "t1")
 	ids := func(session string, limit int) (out []string) {
 		t.Helper()
-		list, err := s.Waiting(t.Context(), session, limit)
+		list, err := s.PendingRequests(t.Context(), session, limit)
 		require.NoError(t, err)
 		for _, w := range list {
 			out = append(out, w.Session+"/"+w.ID)
@@ -130,7 +130,7 @@ func waitingListed(t T, open func() journal.Store) {
 	assert.Equal(t, []string{"a/q1", "a/q2"}, ids("a", 10))
 	assert.Empty(t, ids("s", 10))
 	assert.Empty(t, ids("none", 10))
-	s.decide(turn.Ruling{ID: "q1", Verdict: turn.VerdictAnswered})
+	s.decide(turn.Decision{ID: "q1", Status: turn.StatusAnswered})
 	assert.Equal(t, []string{"b/q1", "a/q2"}, ids("", 10))
 	list, err := s.Sessions(t.Context(), 10)
 	require.NoError(t, err)

@@ -65,7 +65,7 @@ func hop(ctx context.Context, s *journal.DB, key journal.StepKey, head turn.Head
 		return head, nil, err
 	}
 	out, err := s.SettleInference(ctx, journal.SettleInference{Session: key.Turn, Key: key, Attempt: 1, At: at,
-		Message: turn.Message{Text: "look", ToolCalls: []turn.ToolCall{call}}, Answer: turn.Answer{Text: "look"}})
+		Message: turn.Message{Text: "look", ToolCalls: []turn.ToolCall{call}}, Answer: turn.Completion{Text: "look"}})
 	if err != nil {
 		return head, nil, err
 	}

@@ -40,10 +40,10 @@ func TestCopy(t *testing.T) {
 	assert.Equal(t, want, contents(t, back))
 
 	for _, s := range []*journal.DB{to, back} {
-		granted, err := s.Rules(t.Context(), "s")
+		granted, err := s.Grants(t.Context(), "s")
 		require.NoError(t, err)
 		assert.Len(t, granted, 1, "a copy keeps what an import leaves out")
-		waiting, err := s.Waiting(t.Context(), "s", 10)
+		waiting, err := s.PendingRequests(t.Context(), "s", 10)
 		require.NoError(t, err)
 		assert.Len(t, waiting, 1)
 		key := journal.StepKey{Turn: "t", Step: 2}
@@ -65,15 +65,15 @@ func fill(t *testing.T, s *journal.DB) turn.Head {
 	_, err = s.StartInference(ctx, journal.StartInference{Session: "s", Key: key, Expect: begun.Head, At: at})
 	require.NoError(t, err)
 	inf, err := s.SettleInference(ctx, journal.SettleInference{Session: "s", Key: key, Attempt: 1, At: at,
-		Message: turn.Message{Text: "look", ToolCalls: []turn.ToolCall{call}}, Answer: turn.Answer{Text: "look", Raw: []byte(`{"a":1}`)}})
+		Message: turn.Message{Text: "look", ToolCalls: []turn.ToolCall{call}}, Answer: turn.Completion{Text: "look", Raw: []byte(`{"a":1}`)}})
 	require.NoError(t, err)
 	hash := journal.HashOf([]byte(call.Arguments))
-	_, err = s.Ask(ctx, journal.AskInput{Session: "s", Turn: "t", At: at, Waits: []turn.Wait{
-		{ID: "1.0", Kind: turn.WaitApproval, Step: 1, ArgumentsHash: hash}, {ID: "q1", Kind: turn.WaitQuestion, Step: 1, Question: "well?"},
+	_, err = s.Ask(ctx, journal.AskInput{Session: "s", Turn: "t", At: at, Requests: []turn.Request{
+		{ID: "1.0", Kind: turn.RequestApproval, Step: 1, ArgumentsHash: hash}, {ID: "q1", Kind: turn.RequestQuestion, Step: 1, Question: "well?"},
 	}})
 	require.NoError(t, err)
-	require.NoError(t, s.Decide(ctx, journal.DecideInput{Session: "s", Turn: "t", At: at, Rulings: []turn.Ruling{
-		{ID: "1.0", Verdict: turn.VerdictAllowed, Allowed: true, ArgumentsHash: hash, Always: turn.AlwaysTool, By: "me"},
+	require.NoError(t, s.Decide(ctx, journal.DecideInput{Session: "s", Turn: "t", At: at, Decisions: []turn.Decision{
+		{ID: "1.0", Status: turn.StatusAllowed, Allowed: true, ArgumentsHash: hash, Grant: turn.GrantTool, By: "me"},
 	}}))
 	_, err = s.ClaimCall(ctx, journal.ClaimInput{Turn: "t", Step: 1, Call: call, Attempt: 1, Approved: true, At: at})
 	require.NoError(t, err)
@@ -82,7 +82,7 @@ func fill(t *testing.T, s *journal.DB) turn.Head {
 	require.NoError(t, err)
 	_, err = s.Fork(ctx, journal.ForkInput{Session: "s", At: 1, ID: "f", Time: at})
 	require.NoError(t, err)
-	c := turn.Catalogue{Server: "x", Hash: "1", Setup: "s", Tools: []turn.Descriptor{{ID: "mcp/x/t", Hash: "h"}}}
+	c := turn.Catalogue{Server: "x", Hash: "1", ConfigHash: "s", Tools: []turn.Descriptor{{ID: "mcp/x/t", Hash: "h"}}}
 	require.NoError(t, s.PublishCatalogue(ctx, c))
 	return inf.Head
 }
@@ -99,9 +99,9 @@ func contents(t *testing.T, s *journal.DB) []any {
 		require.NoError(t, s.Export(ctx, session, &b))
 		out = append(out, b.String())
 		add(s.Session(ctx, session))
-		add(s.Tainted(ctx, session))
-		add(s.Rules(ctx, session))
-		add(s.Waiting(ctx, session, 10))
+		add(s.Taint(ctx, session))
+		add(s.Grants(ctx, session))
+		add(s.PendingRequests(ctx, session, 10))
 	}
 	return out
 }

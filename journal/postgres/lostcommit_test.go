@@ -87,7 +87,7 @@ func TestALostCommitIsNotRepeated(t *testing.T) {
 	key, at := journal.StepKey{Turn: "t", Step: 1}, time.Now()
 	call := turn.ToolCall{ID: "1.0", Tool: "local/x", Arguments: "{}"}
 	begin := journal.BeginInput{Session: "s", Turn: "t", Message: turn.Message{ID: "m", Text: "go"}, At: at}
-	var begun journal.Begun
+	var begun journal.BeginResult
 	var attempt int
 	for _, write := range []func() error{
 		func() (err error) { begun, err = s.Begin(t.Context(), begin); return err },
@@ -102,7 +102,7 @@ func TestALostCommitIsNotRepeated(t *testing.T) {
 		},
 		func() error {
 			_, err := s.SettleInference(t.Context(), journal.SettleInference{Session: "s", Key: key, Attempt: attempt, At: at,
-				Message: turn.Message{Text: "once", ToolCalls: []turn.ToolCall{call}}, Answer: turn.Answer{Text: "once"}})
+				Message: turn.Message{Text: "once", ToolCalls: []turn.ToolCall{call}}, Answer: turn.Completion{Text: "once"}})
 			return err
 		},
 		func() error {

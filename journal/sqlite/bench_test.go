@@ -67,7 +67,7 @@ func benchHops(b *testing.B, store journal.Store) {
 		w.time("settle_inference", func() error {
 			out, err := store.SettleInference(ctx, journal.SettleInference{
 				Session: "s", Key: key, Attempt: 1, At: at, Message: turn.Message{Text: "look", ToolCalls: []turn.ToolCall{call}},
-				Answer: turn.Answer{Text: "look", Raw: []byte(`[` + strings.Repeat(`{"a":"delta"},`, 100) + fmt.Sprint(step) + `]`)},
+				Answer: turn.Completion{Text: "look", Raw: []byte(`[` + strings.Repeat(`{"a":"delta"},`, 100) + fmt.Sprint(step) + `]`)},
 			})
 			head = out.Head
 			return err

@@ -17,7 +17,7 @@ import (
 
 // restless is the n-th catalogue of a server that changes all its tools each time; about 1 MB.
 func restless(n int, mayChange bool) turn.Catalogue {
-	c := turn.Catalogue{Server: "x", Hash: fmt.Sprint(n), Setup: "s", MayChange: mayChange}
+	c := turn.Catalogue{Server: "x", Hash: fmt.Sprint(n), ConfigHash: "s", AllowToolChanges: mayChange}
 	noise := rand.NewChaCha8([32]byte{byte(n)}) // which does not compress
 	for i := range 50 {
 		b := make([]byte, 16<<10)
@@ -50,8 +50,8 @@ func TestReplacedCataloguesLeaveNothingBehind(t *testing.T) {
 		if mayChange {
 			assert.Equal(t, "39 7", list[0].Tools[7].Hash)
 		} else {
-			assert.Equal(t, "39 7", list[0].Held[7].Now.Hash)
-			assert.Equal(t, "0 7", list[0].Held[7].Accepted.Hash)
+			assert.Equal(t, "39 7", list[0].Quarantined[7].Now.Hash)
+			assert.Equal(t, "0 7", list[0].Quarantined[7].Approved.Hash)
 		}
 	}
 }

@@ -89,10 +89,10 @@ func importOnce(t *testing.T, s *journal.DB, input []byte) bool {
 	}
 	require.NotNil(t, imported.Mark)
 	rec := imported.Session
-	rules, err := s.Rules(t.Context(), rec.ID)
+	rules, err := s.Grants(t.Context(), rec.ID)
 	require.NoError(t, err)
 	require.Empty(t, rules, "no permission is imported")
-	open, err := s.Waiting(t.Context(), rec.ID, 10)
+	open, err := s.PendingRequests(t.Context(), rec.ID, 10)
 	require.NoError(t, err)
 	require.Empty(t, open, "nothing waits for one")
 	messages, err := s.Messages(t.Context(), rec.ID, 1, rec.Head.Seq)

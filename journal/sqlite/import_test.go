@@ -56,7 +56,7 @@ func longExport(t *testing.T) []byte {
 	}
 	require.NoError(t, s.AppendChunks(t.Context(), key, 1, chunks))
 	_, err = s.Ask(t.Context(), journal.AskInput{Session: "s", Turn: "t", At: time.Now(),
-		Waits: []turn.Wait{{ID: "q", Kind: turn.WaitQuestion, Question: "why?"}}})
+		Requests: []turn.Request{{ID: "q", Kind: turn.RequestQuestion, Question: "why?"}}})
 	require.NoError(t, err)
 	var out bytes.Buffer
 	require.NoError(t, s.Export(t.Context(), "s", &out))
@@ -79,7 +79,7 @@ func TestAnImportIsManyTransactionsAndSeenAtItsEnd(t *testing.T) {
 	var seen int
 	o.before = func(int) error {
 		list, err := s.Sessions(t.Context(), 10)
-		waiting, werr := s.Waiting(t.Context(), "", 10)
+		waiting, werr := s.PendingRequests(t.Context(), "", 10)
 		_, terr := s.Turn(t.Context(), "t")
 		_, serr := s.Session(t.Context(), "s")
 		if len(list)+len(waiting) > 0 || !errors.Is(terr, journal.ErrNotFound) || !errors.Is(serr, journal.ErrNotFound) {

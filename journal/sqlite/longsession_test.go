@@ -49,7 +49,7 @@ func (l *long) build(turns int) {
 		l.oneTurn()
 		session := fmt.Sprintf("w%d", i)
 		l.begin(session, session)
-		_, err := l.Ask(context.Background(), journal.AskInput{Session: session, Turn: session, Waits: []turn.Wait{{ID: "q1", Kind: turn.WaitQuestion}}})
+		_, err := l.Ask(context.Background(), journal.AskInput{Session: session, Turn: session, Requests: []turn.Request{{ID: "q1", Kind: turn.RequestQuestion}}})
 		require.NoError(l, err)
 	}
 }
@@ -70,7 +70,7 @@ func (l *long) oneTurn() string {
 	key := journal.StepKey{Turn: id, Step: 1}
 	_, err := l.StartInference(ctx, journal.StartInference{Session: "s", Key: key, Expect: head, At: l.at})
 	require.NoError(l, err)
-	_, err = l.SettleInference(ctx, journal.SettleInference{Session: "s", Key: key, Attempt: 1, Message: turn.Message{Text: "done"}, Answer: turn.Answer{Text: "done"}, At: l.at})
+	_, err = l.SettleInference(ctx, journal.SettleInference{Session: "s", Key: key, Attempt: 1, Message: turn.Message{Text: "done"}, Answer: turn.Completion{Text: "done"}, At: l.at})
 	require.NoError(l, err)
 	_, err = l.Finish(ctx, journal.FinishInput{Session: "s", Turn: id, State: turn.StateCompleted, Reason: turn.FinishAnswered, At: l.at})
 	require.NoError(l, err)
@@ -86,8 +86,8 @@ func (l *long) measure(i int) {
 	l.watch.time("delivered_first", func() error { _, err := l.Delivered(ctx, "s", "m-t0"); return err })
 	l.watch.time("window_50", func() error { _, err := l.Messages(ctx, "s", int64(2*l.turns-50), int64(2*l.turns)); return err })
 	l.watch.time("turns_after", func() error { _, err := l.TurnsAfter(ctx, "s", last, 1); return err })
-	l.watch.time("waiting_20", func() error { _, err := l.Waiting(ctx, "", 20); return err })
-	l.watch.time("waiting_of_session", func() error { _, err := l.Waiting(ctx, "s", 20); return err })
+	l.watch.time("waiting_20", func() error { _, err := l.PendingRequests(ctx, "", 20); return err })
+	l.watch.time("waiting_of_session", func() error { _, err := l.PendingRequests(ctx, "s", 20); return err })
 	l.watch.time("follow_session_last", func() error {
 		for c, err := range journal.FollowSession(ctx, l.Store, "s", journal.SessionCursor{}) {
 			if err != nil || c.Kind == turn.ChunkTurnCompleted {

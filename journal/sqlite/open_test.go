@@ -173,7 +173,7 @@ func hop(t *testing.T, s journal.Store, head turn.Head, n, size int) {
 		_, err := s.StartInference(t.Context(), journal.StartInference{Session: "s", Key: key, Expect: head, Results: results})
 		require.NoError(t, err)
 		out, err := s.SettleInference(t.Context(), journal.SettleInference{
-			Session: "s", Key: key, Attempt: 1, Message: turn.Message{Text: "look", ToolCalls: []turn.ToolCall{c}}, Answer: turn.Answer{Text: "look"},
+			Session: "s", Key: key, Attempt: 1, Message: turn.Message{Text: "look", ToolCalls: []turn.ToolCall{c}}, Answer: turn.Completion{Text: "look"},
 		})
 		require.NoError(t, err)
 		_, err = s.ClaimCall(t.Context(), journal.ClaimInput{Turn: "t", Step: step, Call: c, Attempt: 1})

@@ -155,7 +155,7 @@ func checkSuspended(t *testing.T, s *journal.DB, name string) {
 // checkSent checks what a late result has left.
 func checkSent(t *testing.T, s *journal.DB, name string) {
 	t.Helper()
-	mark, err := s.Tainted(t.Context(), "s-"+name)
+	mark, err := s.Taint(t.Context(), "s-"+name)
 	require.NoError(t, err)
 	assert.NotNil(t, mark)
 	picture := "picture of " + name

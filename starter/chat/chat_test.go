@@ -23,7 +23,7 @@ func TestATurnIsPrintedInTheOrderOfTheJournal(t *testing.T) {
 	s.stream(attempt, "I ", "look.")
 	s.settle(attempt, "I look.", c)
 	s.call(c, turn.OutcomeOK, "hello")
-	attempt = s.infer([]journal.Result{{Call: c}}, journal.Said{ID: "m2", Text: "In short, please."})
+	attempt = s.infer([]journal.Result{{Call: c}}, journal.UserMessage{ID: "m2", Text: "In short, please."})
 	s.stream(attempt, "It is\x1b[2J ", "a **test**.\n\nA ", "short one.")
 	s.shows("short one.")
 	assert.Contains(t, s.live(), "10 tokens in, 2 out · cost unknown", "tokens are shown live")
@@ -137,14 +137,14 @@ func TestAnApprovalIsBoundToWhatWasShown(t *testing.T) {
 	s.until("it is sent", func() bool { return len(s.approvals) > 0 })
 	assert.Equal(t, []decision{{client.DecideInput{
 		Session: "s", Turn: "turn-1", Call: "1.0", ArgumentsHash: journal.HashOf([]byte(c.Arguments)), By: "me"}, true}}, s.approvals)
-	s.rules(turn.Ruling{ID: "1.0", Verdict: turn.VerdictAllowed, Allowed: true, ArgumentsHash: journal.HashOf([]byte(c.Arguments)), By: "me"})
+	s.rules(turn.Decision{ID: "1.0", Status: turn.StatusAllowed, Allowed: true, ArgumentsHash: journal.HashOf([]byte(c.Arguments)), By: "me"})
 	s.prints("allowed by me")
 	assert.NotContains(t, s.live(), "Allow mcp")
 }
 
 func TestArgumentsThatCannotBeShownCannotBeAllowed(t *testing.T) {
 	s := newStage(t, 60, 20)
-	s.asksFor(wait{Wait: turn.Wait{ID: "1.0", Kind: turn.WaitApproval, Tool: "x", Arguments: "{"}, turn: "t"})
+	s.asksFor(wait{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", Arguments: "{"}, turn: "t"})
 	s.press(tab)
 	s.types("y")
 	assert.Contains(t, s.live(), "cannot be shown whole")
@@ -161,7 +161,7 @@ func TestACallIsAllowedOnlyWithItsToolAndArgumentsOnTheScreen(t *testing.T) {
 		allowed       bool
 	}{{60, 3, false}, {60, 4, false}, {60, 5, false}, {60, 6, false}, {60, 7, true}, {80, 7, true}, {18, 7, false}, {18, 12, true}} {
 		s := newStage(t, size.width, size.height)
-		s.asksFor(wait{Wait: turn.Wait{ID: "1.0", Kind: turn.WaitApproval, Tool: tool, Arguments: arguments, Risk: turn.RiskHigh, ArgumentsHash: "h"},
+		s.asksFor(wait{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: tool, Arguments: arguments, Risk: turn.RiskHigh, ArgumentsHash: "h"},
 			turn: "t", whole: true})
 		s.press(tab)
 		s.press(tea.KeyPressMsg{Code: tea.KeySpace}, tea.KeyPressMsg{Code: tea.KeyHome}, tea.KeyPressMsg{Code: tea.KeyPgDown})
@@ -183,7 +183,7 @@ func TestACallIsAllowedOnlyWithItsToolAndArgumentsOnTheScreen(t *testing.T) {
 
 func TestACallThatWasSeenIsNotAllowedInASmallerWindow(t *testing.T) {
 	s := newStage(t, 80, 24)
-	s.asksFor(wait{Wait: turn.Wait{ID: "1.0", Kind: turn.WaitApproval, Tool: "x", Arguments: "{}", ArgumentsHash: "h"}, turn: "t", whole: true})
+	s.asksFor(wait{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", Arguments: "{}", ArgumentsHash: "h"}, turn: "t", whole: true})
 	s.press(tab)
 	s.take(tea.WindowSizeMsg{Width: 80, Height: 5})
 	s.types("y")
@@ -195,7 +195,7 @@ func TestACallThatWasSeenIsNotAllowedInASmallerWindow(t *testing.T) {
 
 func TestMarksOnALetterTakeRows(t *testing.T) {
 	s := newStage(t, 60, 20)
-	s.asksFor(wait{Wait: turn.Wait{ID: "1.0", Kind: turn.WaitApproval, Tool: "x", Arguments: `{"a":"e` + strings.Repeat("\u0301", 3000) + `"}`},
+	s.asksFor(wait{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", Arguments: `{"a":"e` + strings.Repeat("\u0301", 3000) + `"}`},
 		turn: "t", whole: true})
 	s.press(tab)
 	s.types("y")
@@ -206,13 +206,13 @@ func TestMarksOnALetterTakeRows(t *testing.T) {
 func TestEveryKeyOfAnApproval(t *testing.T) {
 	for keys, want := range map[string]decision{
 		"y":        {Allow: true},
-		"a":        {client.DecideInput{Grant: turn.AlwaysCall}, true},
-		"t":        {client.DecideInput{Grant: turn.AlwaysTool}, true},
+		"a":        {client.DecideInput{Grant: turn.GrantCall}, true},
+		"t":        {client.DecideInput{Grant: turn.GrantTool}, true},
 		"n":        {},
 		"rnot now": {DecideInput: client.DecideInput{Reason: "not now"}},
 	} {
 		s := newStage(t, 30, 12)
-		s.asksFor(wait{Wait: turn.Wait{ID: "1.0", Kind: turn.WaitApproval, ArgumentsHash: "h"}, turn: "t", whole: true})
+		s.asksFor(wait{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, ArgumentsHash: "h"}, turn: "t", whole: true})
 		s.press(tab)
 		s.types(keys)
 		if len(keys) > 1 {
@@ -233,7 +233,7 @@ func TestWhatIsDecidedElsewhereGoesAway(t *testing.T) {
 	s.asks(approvalOf(one, 1), approvalOf(two, 1))
 	s.shows("1 of 2")
 	s.press(tab)
-	s.rules(turn.Ruling{ID: "1.0", Verdict: turn.VerdictDenied, By: "somebody\x1b[2J", Reason: "no"})
+	s.rules(turn.Decision{ID: "1.0", Status: turn.StatusDenied, By: "somebody\x1b[2J", Reason: "no"})
 	s.prints(`! mcp/disk/write {"n":1} · denied by somebody[2J: no`)
 	s.shows(`{"n":2}`)
 	s.types("y")
@@ -254,7 +254,7 @@ func TestAQuestionIsAnsweredOnce(t *testing.T) {
 	s.begin("m1", "Paint.")
 	attempt := s.infer(nil)
 	s.settle(attempt, "")
-	s.asks(turn.Wait{ID: "q1", Kind: turn.WaitQuestion, Step: 1, Question: "Which \x1b[2Jcolour?"})
+	s.asks(turn.Request{ID: "q1", Kind: turn.RequestQuestion, Step: 1, Question: "Which \x1b[2Jcolour?"})
 	s.shows("? Which [2Jcolour?")
 	s.says("blue")
 	s.says("red")
@@ -278,7 +278,7 @@ func TestMessagesGoOneAfterTheOther(t *testing.T) {
 	assert.NotContains(t, s.live(), "one ·")
 	s.says("/after four")
 	s.until("it is sent", func() bool { return len(s.messages) == 4 })
-	assert.True(t, s.messages[3].Message.After)
+	assert.True(t, s.messages[3].Message.Queue)
 	s.shows("four · for the next turn")
 }
 
@@ -383,7 +383,7 @@ func TestSmallTerminals(t *testing.T) {
 		s.asks(approvalOf(c, 1))
 		s.until("it asks", func() bool { return s.asked() != nil })
 		s.press(tab)
-		s.rules(turn.Ruling{ID: "1.0", Verdict: turn.VerdictDenied, By: "me"})
+		s.rules(turn.Decision{ID: "1.0", Status: turn.StatusDenied, By: "me"})
 		s.until("it is ruled", func() bool { return s.asked() == nil })
 		s.finish(turn.StateFailed, turn.FinishFailed, "it broke")
 		s.until("it is over", func() bool { return s.Model.turn.id == "" })

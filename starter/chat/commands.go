@@ -194,7 +194,7 @@ func toolLines(c turn.Catalogue) []string {
 	for _, t := range c.Tools {
 		lines = append(lines, fmt.Sprintf("%s · %s risk · %s", terminal.Line(t.ID, previewRunes), t.Risk, terminal.Line(t.Description, previewRunes)))
 	}
-	if n := len(c.Held); n > 0 {
+	if n := len(c.Quarantined); n > 0 {
 		lines = append(lines, fmt.Sprintf("%s: %s held back because they are not what was accepted; `starter tools diff` shows why", terminal.Line(c.Server, previewRunes), plural(n, "tool is", "tools are")))
 	}
 	return lines

@@ -18,7 +18,7 @@ import (
 
 // elicitation is the question of a tool's server that the input answers.
 func (m *Model) elicitation() *wait {
-	if w := m.asked(); w != nil && w.Kind == turn.WaitElicitation {
+	if w := m.asked(); w != nil && w.Kind == turn.RequestElicitation {
 		return w
 	}
 	return nil
@@ -27,13 +27,13 @@ func (m *Model) elicitation() *wait {
 // interview begins to ask for the fields, where that was not done.
 func (w *wait) interview() *form.Interview {
 	if w.asking == nil {
-		w.asking, _ = form.NewInterview(form.InquiryOf(w.Wait)) // inquiryText says what is wrong with it
+		w.asking, _ = form.NewInterview(form.InquiryOf(w.Request)) // inquiryText says what is wrong with it
 	}
 	return w.asking
 }
 
 // inquiryText is all that a server asks, and where its answer goes.
-func inquiryText(w turn.Wait) string {
+func inquiryText(w turn.Request) string {
 	q := form.InquiryOf(w)
 	lines := []string{terminal.Visible(q.Message)}
 	if q.URL != "" {
@@ -48,7 +48,7 @@ func inquiryText(w turn.Wait) string {
 }
 
 // addressLines show where a server sends a person. Nothing here opens it.
-func addressLines(w turn.Wait, raw string) []string {
+func addressLines(w turn.Request, raw string) []string {
 	a := form.AddressOf(raw)
 	lines := []string{"it sends you to this address:", a.URL}
 	if a.Host != "" {
@@ -63,7 +63,7 @@ func addressLines(w turn.Wait, raw string) []string {
 // elicitationPanel is the field that is asked for now.
 func (m *Model) elicitationPanel(w *wait, rows int) []string {
 	i := w.interview()
-	title := "? " + form.Asker(w.Wait) + " asks"
+	title := "? " + form.Asker(w.Request) + " asks"
 	if n := len(m.waits); n > 1 {
 		title += fmt.Sprintf(", 1 of %d", n)
 	}
@@ -93,7 +93,7 @@ func (m *Model) replyLine(w *wait, text string) tea.Cmd {
 		return nil
 	case w.fresh: // it was written before the server asked, and perhaps not for it
 		w.fresh = false
-		m.hint("this goes to %s: Enter again sends it, Ctrl-C clears it", form.Asker(w.Wait))
+		m.hint("this goes to %s: Enter again sends it, Ctrl-C clears it", form.Asker(w.Request))
 		return nil
 	}
 	if err := i.Take(text); err != nil {
@@ -145,10 +145,10 @@ func (m *Model) backToField() bool {
 }
 
 // ruledInquiry is what came of a server's question, on a line. What was answered stays between the person and the server.
-func ruledInquiry(p turn.PeopleChunk) string {
-	came := string(p.Ruling.Verdict)
-	if p.Ruling.Reply != nil {
-		came = form.Acted(*p.Ruling.Reply)
+func ruledInquiry(p turn.RequestChunk) string {
+	came := string(p.Decision.Status)
+	if p.Decision.Response != nil {
+		came = form.Acted(*p.Decision.Response)
 	}
-	return fmt.Sprintf("? %s: %s · %s", form.Asker(p.Wait), terminal.Line(form.InquiryOf(p.Wait).Message, 2*previewRunes), came)
+	return fmt.Sprintf("? %s: %s · %s", form.Asker(p.Request), terminal.Line(form.InquiryOf(p.Request).Message, 2*previewRunes), came)
 }

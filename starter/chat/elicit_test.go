@@ -29,8 +29,8 @@ func (s *stage) hears(kind turn.ChunkKind, data any) {
 	s.take(tickMsg{})
 }
 
-func elicitation(q turn.Inquiry) turn.PeopleChunk {
-	return turn.PeopleChunk{Wait: turn.Wait{ID: "e1.0.1", Kind: turn.WaitElicitation, Step: 1, Tool: "mcp/git/commit", Call: "1.0", Inquiry: &q}}
+func elicitation(q turn.Elicitation) turn.RequestChunk {
+	return turn.RequestChunk{Request: turn.Request{ID: "e1.0.1", Kind: turn.RequestElicitation, Step: 1, Tool: "mcp/git/commit", Call: "1.0", Elicitation: &q}}
 }
 
 func (s *stage) replies() []client.RespondInput {
@@ -41,7 +41,7 @@ func (s *stage) replies() []client.RespondInput {
 
 func TestAServersQuestionIsAskedFieldByField(t *testing.T) {
 	s := newStage(t, 70, 24)
-	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Inquiry{Key: "k", Message: "Who \x1b[2Jare you?", Schema: json.RawMessage(fewFields)}))
+	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Elicitation{Key: "k", Message: "Who \x1b[2Jare you?", Schema: json.RawMessage(fewFields)}))
 	s.prints(`? the server git asks, in the middle of a call of mcp/git/commit: │ Who \x1b[2Jare you?`)
 	s.prints("no password and no key")
 	s.shows("1/3 name (text, needed)")
@@ -61,11 +61,11 @@ func TestAServersQuestionIsAskedFieldByField(t *testing.T) {
 	s.shows(`{"name":"Bob","colour":"blue","sure":true}`)
 	s.says("y")
 	assert.Equal(t, []client.RespondInput{{Session: "s", Turn: "t", Request: "e1.0.1", By: "me",
-		Response: turn.Reply{Key: "k", Action: turn.ReplyAccept, Content: json.RawMessage(`{"name":"Bob","colour":"blue","sure":true}`)}}}, s.replies())
+		Response: turn.ElicitationResponse{Key: "k", Action: turn.ElicitationAccept, Content: json.RawMessage(`{"name":"Bob","colour":"blue","sure":true}`)}}}, s.replies())
 	s.says("more")
 	s.shows("the answer is on its way")
-	ruled := elicitation(turn.Inquiry{Message: "Who \x1b[2Jare you?"})
-	ruled.Ruling = &turn.Ruling{ID: "e1.0.1", Verdict: turn.VerdictAnswered, By: "me", Reply: &s.requests.responses[0].Response}
+	ruled := elicitation(turn.Elicitation{Message: "Who \x1b[2Jare you?"})
+	ruled.Decision = &turn.Decision{ID: "e1.0.1", Status: turn.StatusAnswered, By: "me", Response: &s.requests.responses[0].Response}
 	s.hears(turn.ChunkQuestionAnswered, ruled)
 	s.prints("? the server git: Who [2Jare you? · answered by me")
 	assert.NotContains(t, s.live(), "asks")
@@ -77,17 +77,17 @@ func TestAServersQuestionIsDeclined(t *testing.T) {
 	s.says("/decline")
 	s.prints("no server asks anything")
 	s.press(tea.KeyPressMsg{Code: 'u', Mod: tea.ModCtrl})
-	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Inquiry{Key: "k", Message: "Who?", Schema: json.RawMessage(oneField)}))
+	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Elicitation{Key: "k", Message: "Who?", Schema: json.RawMessage(oneField)}))
 	s.press(esc)
 	s.shows("/decline says no; Ctrl-D leaves, and the question stays open")
 	s.says("/decline")
-	assert.Equal(t, turn.Reply{Key: "k", Action: turn.ReplyDecline}, s.replies()[0].Response)
+	assert.Equal(t, turn.ElicitationResponse{Key: "k", Action: turn.ElicitationDecline}, s.replies()[0].Response)
 }
 
 func TestAnAddressIsShownWholeAndNotOpened(t *testing.T) {
 	s := newStage(t, 40, 16)
 	long := "http://bank.example@evil.example/" + strings.Repeat("x", 100)
-	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Inquiry{Message: "Log in.", URL: long}))
+	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Elicitation{Message: "Log in.", URL: long}))
 	s.prints("evil.example:")
 	s.drained()
 	assert.Contains(t, strings.ReplaceAll(strings.Join(s.printed, ""), "│ ", ""), long)
@@ -97,13 +97,13 @@ func TestAnAddressIsShownWholeAndNotOpened(t *testing.T) {
 	assert.Empty(t, s.requests.responses)
 	s.press(tea.KeyPressMsg{Code: 'u', Mod: tea.ModCtrl})
 	s.says("y")
-	assert.Equal(t, turn.Reply{Action: turn.ReplyAccept}, s.replies()[0].Response)
+	assert.Equal(t, turn.ElicitationResponse{Action: turn.ElicitationAccept}, s.replies()[0].Response)
 }
 
 func TestWhatWasWrittenBeforeAServerAskedIsNotItsAnswer(t *testing.T) {
 	s := newStage(t, 70, 24)
 	s.types("my secret plan")
-	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Inquiry{Message: "Who?", Schema: json.RawMessage(oneField)}))
+	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Elicitation{Message: "Who?", Schema: json.RawMessage(oneField)}))
 	s.press(enter)
 	s.shows("this goes to the server git: Enter again sends it")
 	assert.Empty(t, s.requests.responses)
@@ -114,7 +114,7 @@ func TestWhatWasWrittenBeforeAServerAskedIsNotItsAnswer(t *testing.T) {
 func TestAReplyThatDidNotArriveIsAskedForAgain(t *testing.T) {
 	s := newStage(t, 70, 24)
 	s.requests.err = errors.New("no Temporal answers")
-	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Inquiry{Message: "Who?", Schema: json.RawMessage(oneField)}))
+	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Elicitation{Message: "Who?", Schema: json.RawMessage(oneField)}))
 	s.says("Ann")
 	s.prints("that did not arrive: no Temporal answers")
 	s.requests.err = nil
@@ -132,7 +132,7 @@ func TestProgressAndLateResultsAreShown(t *testing.T) {
 	assert.NotContains(t, s.live(), "loading", "it is one line")
 	s.hears(turn.ChunkToolCallCompleted, turn.CallChunk{CallID: "1.0", Tool: "mcp/x/long", Outcome: turn.OutcomeUnknown})
 	s.prints("? mcp/x/long {} · unknown: it may or may not have taken effect")
-	s.hears(turn.ChunkToolCallResolved, turn.CallChunk{CallID: "1.0", Tool: "mcp/x/long", Outcome: turn.OutcomeOK})
+	s.hears(turn.ChunkToolCallLateResult, turn.CallChunk{CallID: "1.0", Tool: "mcp/x/long", Outcome: turn.OutcomeOK})
 	s.prints("resolved late: ✓ mcp/x/long · ok")
 }
 
@@ -161,7 +161,7 @@ func TestPicturesAndNoticesAreShownInAWord(t *testing.T) {
 
 func TestWhyACallIsAskedForIsAKeyAway(t *testing.T) {
 	s := newStage(t, 20, 10)
-	s.asksFor(wait{Wait: turn.Wait{ID: "1.0", Kind: turn.WaitApproval, Tool: "mcp/disk/write", Arguments: "{}", Why: "the conversation holds what mcp/web/get has said"}, turn: "t", whole: true})
+	s.asksFor(wait{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "mcp/disk/write", Arguments: "{}", Why: "the conversation holds what mcp/web/get has said"}, turn: "t", whole: true})
 	s.press(tab)
 	s.types("?")
 	s.prints("you are asked because the conversation holds what mcp/web/get has said")

@@ -120,7 +120,7 @@ func FuzzModel(f *testing.F) {
 // happening is something that a chat is told of: a chunk with the text in all its fields, a key, or a size.
 func happening(text string, b byte, index int64) tea.Msg {
 	kinds := []turn.ChunkKind{turn.ChunkTurnStarted, turn.ChunkTextDelta, turn.ChunkReasoningDelta, turn.ChunkToolCallStarted, turn.ChunkToolCallCompleted,
-		turn.ChunkMessageJoined, turn.ChunkApprovalRequested, turn.ChunkApprovalDecided, turn.ChunkQuestionAsked, turn.ChunkQuestionAnswered,
+		turn.ChunkMessageAdded, turn.ChunkApprovalRequested, turn.ChunkApprovalDecided, turn.ChunkQuestionAsked, turn.ChunkQuestionAnswered,
 		turn.ChunkAttemptRestarted, turn.ChunkTurnCompleted, turn.ChunkError}
 	switch k := int(b & 15); {
 	case k < len(kinds):
@@ -139,11 +139,11 @@ func happening(text string, b byte, index int64) tea.Msg {
 }
 
 // others are the kinds that have no number of their own.
-var others = map[turn.ChunkKind]turn.ChunkKind{turn.ChunkToolCallStarted: turn.ChunkToolProgress, turn.ChunkToolCallCompleted: turn.ChunkToolCallResolved}
+var others = map[turn.ChunkKind]turn.ChunkKind{turn.ChunkToolCallStarted: turn.ChunkToolProgress, turn.ChunkToolCallCompleted: turn.ChunkToolCallLateResult}
 
 // inquiryOf is a server's question with the text in all its fields; the text itself may be the schema.
-func inquiryOf(text string) *turn.Inquiry {
-	q := &turn.Inquiry{Key: text, Message: text}
+func inquiryOf(text string) *turn.Elicitation {
+	q := &turn.Elicitation{Key: text, Message: text}
 	switch {
 	case strings.HasPrefix(text, "http"):
 		q.URL = text
@@ -162,23 +162,23 @@ func dataOf(kind turn.ChunkKind, text string, servers bool) json.RawMessage {
 		v = turn.CallChunk{CallID: "1.0", Tool: text, Arguments: text, Outcome: turn.Outcome(text), Preview: text}
 	case turn.ChunkToolProgress:
 		v = turn.ProgressChunk{CallID: "1.0", Tool: text, ToolProgress: turn.ToolProgress{Done: float64(len(text)), Total: 7, Message: text}}
-	case turn.ChunkToolCallResolved:
+	case turn.ChunkToolCallLateResult:
 		v = turn.CallChunk{CallID: "1.0", Tool: text, Outcome: turn.Outcome(text)}
-	case turn.ChunkMessageJoined:
+	case turn.ChunkMessageAdded:
 		v = turn.MessageChunk{MessageID: text, Text: text}
 	case turn.ChunkTurnCompleted:
 		v = turn.DoneChunk{State: turn.State(text), FinishReason: turn.FinishReason(text), Message: text}
 	case turn.ChunkApprovalRequested:
-		v = turn.PeopleChunk{Wait: turn.Wait{ID: "1.0", Kind: turn.WaitApproval, Tool: text, Arguments: text, Risk: turn.Risk(text), Why: text, ArgumentsHash: journal.HashOf([]byte(text))}}
+		v = turn.RequestChunk{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: text, Arguments: text, Risk: turn.Risk(text), Why: text, ArgumentsHash: journal.HashOf([]byte(text))}}
 	case turn.ChunkQuestionAsked:
-		v = turn.PeopleChunk{Wait: turn.Wait{ID: "q1", Kind: turn.WaitQuestion, Question: text}}
+		v = turn.RequestChunk{Request: turn.Request{ID: "q1", Kind: turn.RequestQuestion, Question: text}}
 		if servers {
-			v = turn.PeopleChunk{Wait: turn.Wait{ID: "q1", Kind: turn.WaitElicitation, Tool: text, Inquiry: inquiryOf(text)}}
+			v = turn.RequestChunk{Request: turn.Request{ID: "q1", Kind: turn.RequestElicitation, Tool: text, Elicitation: inquiryOf(text)}}
 		}
 	default:
-		v = turn.PeopleChunk{Wait: turn.Wait{ID: "1.0", Kind: turn.WaitApproval, Tool: text}, Ruling: &turn.Ruling{ID: "1.0", Verdict: turn.Verdict(text), By: text, Reason: text}}
+		v = turn.RequestChunk{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: text}, Decision: &turn.Decision{ID: "1.0", Status: turn.DecisionStatus(text), By: text, Reason: text}}
 		if servers {
-			v = turn.PeopleChunk{Wait: turn.Wait{ID: "q1", Kind: turn.WaitElicitation, Tool: text}, Ruling: &turn.Ruling{ID: "q1", Verdict: turn.Verdict(text), By: text, Reply: &turn.Reply{}}}
+			v = turn.RequestChunk{Request: turn.Request{ID: "q1", Kind: turn.RequestElicitation, Tool: text}, Decision: &turn.Decision{ID: "q1", Status: turn.DecisionStatus(text), By: text, Response: &turn.ElicitationResponse{}}}
 		}
 	}
 	b, _ := json.Marshal(v) // always marshals

@@ -310,7 +310,7 @@ func (s *story) begin(id, text string) {
 	s.turns++
 	s.turn, s.step = fmt.Sprintf("turn-%d", s.turns), 0
 	begun, err := s.store.Begin(s.t.Context(), journal.BeginInput{Session: "s", Turn: s.turn, WorkflowID: "s", RunID: s.turn,
-		Message: turn.Message{ID: id, Text: text, Role: turn.RoleUser}, Pins: json.RawMessage(`{}`), At: s.now()})
+		Message: turn.Message{ID: id, Text: text, Role: turn.RoleUser}, Config: json.RawMessage(`{}`), At: s.now()})
 	require.NoError(s.t, err)
 	s.head = begun.Head
 }
@@ -318,13 +318,13 @@ func (s *story) begin(id, text string) {
 func (s *story) key() journal.StepKey { return journal.StepKey{Turn: s.turn, Step: s.step} }
 
 // infer opens an attempt of the next step, with the results of the last one and messages that join.
-func (s *story) infer(results []journal.Result, joined ...journal.Said) int {
+func (s *story) infer(results []journal.Result, joined ...journal.UserMessage) int {
 	s.t.Helper()
 	s.step++
 	return s.again(results, joined...)
 }
 
-func (s *story) again(results []journal.Result, joined ...journal.Said) int {
+func (s *story) again(results []journal.Result, joined ...journal.UserMessage) int {
 	s.t.Helper()
 	i, err := s.store.StartInference(s.t.Context(), journal.StartInference{Session: "s", Key: s.key(), Expect: s.head, Results: results, Messages: joined, Model: "m", At: s.now()})
 	require.NoError(s.t, err)
@@ -343,7 +343,7 @@ func (s *story) stream(attempt int, deltas ...string) {
 func (s *story) settle(attempt int, text string, calls ...turn.ToolCall) {
 	s.t.Helper()
 	i, err := s.store.SettleInference(s.t.Context(), journal.SettleInference{Session: "s", Key: s.key(), Attempt: attempt, At: s.now(),
-		Answer:  turn.Answer{Text: text, FinishReason: "stop", Usage: turn.Usage{InputTokens: 10, OutputTokens: 2}},
+		Answer:  turn.Completion{Text: text, FinishReason: "stop", Usage: turn.Usage{InputTokens: 10, OutputTokens: 2}},
 		Message: turn.Message{Role: turn.RoleAssistant, Text: text, ToolCalls: calls, TurnID: s.turn, Step: s.step}})
 	require.NoError(s.t, err)
 	s.head = i.Head
@@ -364,16 +364,16 @@ func (s *story) settleCall(c turn.ToolCall, r turn.ToolResult) {
 	require.NoError(s.t, err)
 }
 
-func (s *story) asks(waits ...turn.Wait) {
+func (s *story) asks(requests ...turn.Request) {
 	s.t.Helper()
-	_, err := s.store.Ask(s.t.Context(), journal.AskInput{Session: "s", Turn: s.turn, Waits: waits, At: s.now()})
+	_, err := s.store.Ask(s.t.Context(), journal.AskInput{Session: "s", Turn: s.turn, Requests: requests, At: s.now()})
 	require.NoError(s.t, err)
 }
 
-func (s *story) rules(r turn.Ruling) {
+func (s *story) rules(r turn.Decision) {
 	s.t.Helper()
 	r.At = s.now()
-	require.NoError(s.t, s.store.Decide(s.t.Context(), journal.DecideInput{Session: "s", Turn: s.turn, Rulings: []turn.Ruling{r}, At: r.At}))
+	require.NoError(s.t, s.store.Decide(s.t.Context(), journal.DecideInput{Session: "s", Turn: s.turn, Decisions: []turn.Decision{r}, At: r.At}))
 }
 
 func (s *story) finish(state turn.State, reason turn.FinishReason, message string) {
@@ -397,6 +397,6 @@ func toolCall(id, arguments string) turn.ToolCall {
 	return turn.ToolCall{ID: id, WireID: "w" + id, Tool: "mcp/disk/write", Arguments: arguments}
 }
 
-func approvalOf(c turn.ToolCall, step int) turn.Wait {
-	return turn.Wait{ID: c.ID, Kind: turn.WaitApproval, Step: step, Tool: c.Tool, ArgumentsHash: journal.HashOf([]byte(c.Arguments)), Risk: turn.RiskHigh, Why: "policy asks"}
+func approvalOf(c turn.ToolCall, step int) turn.Request {
+	return turn.Request{ID: c.ID, Kind: turn.RequestApproval, Step: step, Tool: c.Tool, ArgumentsHash: journal.HashOf([]byte(c.Arguments)), Risk: turn.RiskHigh, Why: "policy asks"}
 }

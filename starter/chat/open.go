@@ -101,7 +101,7 @@ func (m *Model) showPast(msg openedMsg) {
 	}
 	calls := map[string]turn.ToolCall{}
 	for _, p := range msg.past {
-		text := turn.Cut(p.Text, pastText)
+		text := turn.Truncate(p.Text, pastText)
 		switch p.Role {
 		case turn.RoleUser:
 			kind := entrySaid

@@ -113,7 +113,7 @@ func (m *Model) post() tea.Cmd {
 		}
 		m.outbox.sending = true
 		in := client.SendInput{
-			Session: m.session, Message: turn.UserMessage{ID: next.id, Text: next.text, After: next.after},
+			Session: m.session, Message: turn.UserMessage{ID: next.id, Text: next.text, Queue: next.after},
 		}
 		return m.ask(func(ctx context.Context) tea.Msg {
 			_, err := m.o.Client.Send(ctx, in)

@@ -19,10 +19,10 @@ func (m *Model) panel(rows int) []string {
 	switch {
 	case rows < 1:
 		return nil
-	case w.Kind == turn.WaitQuestion:
+	case w.Kind == turn.RequestQuestion:
 		lines := wrapText("? "+strings.TrimSpace(terminal.Printable(w.Question)), m.cols())
 		return m.palette.paintLines(yellow, clip(lines, rows))
-	case w.Kind == turn.WaitElicitation:
+	case w.Kind == turn.RequestElicitation:
 		return m.elicitationPanel(w, rows)
 	}
 	before := w.read
@@ -130,7 +130,7 @@ func (m *Model) keys(long, short string, rows int) []string {
 // keysFor leaves out the keys that would have no effect.
 func keysFor(w *wait, between, keys string) string {
 	return strings.Join(slices.DeleteFunc(strings.Split(keys, between), func(key string) bool {
-		return key[0] == 'a' && !w.Spares(turn.AlwaysCall) || key[0] == 't' && !w.Spares(turn.AlwaysTool)
+		return key[0] == 'a' && !w.Grants(turn.GrantCall) || key[0] == 't' && !w.Grants(turn.GrantTool)
 	}), between)
 }
 

@@ -38,9 +38,9 @@ func (m *Model) showItem(i item) {
 		m.showCall(c, i.media)
 	case turn.ChunkToolProgress:
 		m.showProgress(c)
-	case turn.ChunkToolCallResolved:
+	case turn.ChunkToolCallLateResult:
 		m.showResolved(c)
-	case turn.ChunkMessageJoined:
+	case turn.ChunkMessageAdded:
 		m.showJoined(c)
 	case turn.ChunkApprovalRequested, turn.ChunkQuestionAsked:
 		m.showWait(c, i.arguments)
@@ -91,9 +91,9 @@ const saidLines = 30
 
 // beginning is what is shown of a user's message.
 func beginning(text string) string {
-	lines := strings.SplitN(turn.Cut(text, pastText), "\n", saidLines+1)
+	lines := strings.SplitN(turn.Truncate(text, pastText), "\n", saidLines+1)
 	if len(lines) <= saidLines {
-		return turn.Cut(text, pastText)
+		return turn.Truncate(text, pastText)
 	}
 	more := strings.Count(text, "\n") + 1 - saidLines
 	return strings.Join(lines[:saidLines], "\n") + "\n… " + plural(more, "line", "lines") + " more"

@@ -144,7 +144,7 @@ func (m *Model) standing() string {
 	case m.question() != nil:
 		state = "asks you: type the answer"
 	case m.elicitation() != nil:
-		state = form.Asker(m.elicitation().Wait) + " asks you: type the answer, or /decline"
+		state = form.Asker(m.elicitation().Request) + " asks you: type the answer, or /decline"
 	case m.approval() != nil:
 		state = strings.TrimSpace(m.approval().where() + " waits for a decision")
 	case len(t.calls) > 0:

@@ -19,7 +19,7 @@ import (
 
 // wait is something that a person is asked for.
 type wait struct {
-	turn.Wait
+	turn.Request
 	turn string
 	// whole: Arguments have ArgumentsHash: they are all that would run. Otherwise the call cannot be allowed.
 	whole bool
@@ -39,8 +39,8 @@ type wait struct {
 }
 
 // people reads the data of what people are asked and say.
-func people(c turn.Chunk) (turn.PeopleChunk, bool) {
-	var p turn.PeopleChunk
+func people(c turn.Chunk) (turn.RequestChunk, bool) {
+	var p turn.RequestChunk
 	err := json.Unmarshal(c.Data, &p)
 	return p, err == nil && p.ID != ""
 }
@@ -58,15 +58,15 @@ func (m *Model) showWait(c turn.Chunk, arguments string) {
 		return
 	}
 	m.settleText()
-	w := wait{Wait: asked.Wait, turn: c.Turn}
+	w := wait{Request: asked.Request, turn: c.Turn}
 	if arguments != "" {
 		w.Arguments = arguments
 	}
 	w.whole = journal.HashOf([]byte(w.Arguments)) == w.ArgumentsHash
 	m.waits = append(m.waits, w)
-	if w.Kind == turn.WaitElicitation {
-		m.say(entryNote, "? "+form.Asker(w.Wait)+" asks, in the middle of a call of "+terminal.Line(w.Tool, previewRunes)+":")
-		m.say(entryBarred, inquiryText(w.Wait))
+	if w.Kind == turn.RequestElicitation {
+		m.say(entryNote, "? "+form.Asker(w.Request)+" asks, in the middle of a call of "+terminal.Line(w.Tool, previewRunes)+":")
+		m.say(entryBarred, inquiryText(w.Request))
 	}
 }
 
@@ -80,14 +80,14 @@ func (m *Model) asked() *wait {
 
 // question is the question that the input answers.
 func (m *Model) question() *wait {
-	if w := m.asked(); w != nil && w.Kind == turn.WaitQuestion {
+	if w := m.asked(); w != nil && w.Kind == turn.RequestQuestion {
 		return w
 	}
 	return nil
 }
 
 func (m *Model) approval() *wait {
-	if w := m.asked(); w != nil && w.Kind == turn.WaitApproval {
+	if w := m.asked(); w != nil && w.Kind == turn.RequestApproval {
 		return w
 	}
 	return nil
@@ -135,9 +135,9 @@ func (m *Model) calmed(msg calmMsg) tea.Cmd {
 }
 
 // decideForGood allows a call for good, where that would spare the question again.
-func (m *Model) decideForGood(w *wait, scope turn.Scope) tea.Cmd {
-	if !w.Spares(scope) {
-		m.note("%s", w.Unspared())
+func (m *Model) decideForGood(w *wait, scope turn.GrantScope) tea.Cmd {
+	if !w.Grants(scope) {
+		m.note("%s", w.WhyNoGrant())
 		return nil
 	}
 	return m.decide(w, true, client.DecideInput{Grant: scope})
@@ -150,9 +150,9 @@ func (m *Model) decideKey(key string) tea.Cmd {
 	case "y", "Y":
 		return m.decide(w, true, client.DecideInput{})
 	case "a", "A":
-		return m.decideForGood(w, turn.AlwaysCall)
+		return m.decideForGood(w, turn.GrantCall)
 	case "t", "T":
-		return m.decideForGood(w, turn.AlwaysTool)
+		return m.decideForGood(w, turn.GrantTool)
 	case "n", "N":
 		return m.decide(w, false, client.DecideInput{})
 	case "r", "R":
@@ -253,38 +253,38 @@ func (m *Model) showRuling(c turn.Chunk) {
 	}
 	for i, w := range m.waits {
 		if w.turn == c.Turn && w.ID == said.ID {
-			said.Wait = w.Wait
+			said.Request = w.Request
 			m.waits = append(m.waits[:i:i], m.waits[i+1:]...)
 			break
 		}
 	}
-	if said.Ruling != nil {
+	if said.Decision != nil {
 		m.say(entryRuled, ruled(said))
 	}
 }
 
 // ruled is what came of a wait, on a line or two.
-func ruled(p turn.PeopleChunk) string {
-	r := p.Ruling
+func ruled(p turn.RequestChunk) string {
+	r := p.Decision
 	by := ""
 	if r.By != "" {
 		by = " by " + terminal.Line(r.By, previewRunes)
 	}
-	if p.Kind == turn.WaitQuestion {
-		return fmt.Sprintf("? %s · %s%s", terminal.Line(p.Question, 2*previewRunes), r.Verdict, by)
+	if p.Kind == turn.RequestQuestion {
+		return fmt.Sprintf("? %s · %s%s", terminal.Line(p.Question, 2*previewRunes), r.Status, by)
 	}
-	if p.Kind == turn.WaitElicitation {
+	if p.Kind == turn.RequestElicitation {
 		return ruledInquiry(p) + by
 	}
 	tool := p.Tool
-	text := fmt.Sprintf("! %s %s · %s%s", terminal.Line(tool, previewRunes), terminal.Line(terminal.Visible(p.Arguments), previewRunes), r.Verdict, by)
-	if r.Verdict == turn.VerdictExpired && r.Allowed {
+	text := fmt.Sprintf("! %s %s · %s%s", terminal.Line(tool, previewRunes), terminal.Line(terminal.Visible(p.Arguments), previewRunes), r.Status, by)
+	if r.Status == turn.StatusExpired && r.Allowed {
 		text += ", which allows it"
 	}
-	switch r.Always {
-	case turn.AlwaysTool:
+	switch r.Grant {
+	case turn.GrantTool:
 		text += "; from now on always"
-	case turn.AlwaysCall:
+	case turn.GrantCall:
 		text += "; from now on always with these arguments"
 	}
 	if r.Reason != "" {

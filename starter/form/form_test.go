@@ -237,7 +237,7 @@ func TestAddressesSayWhereTheyLead(t *testing.T) {
 }
 
 // interview types lines, and returns the prompts with what was wrong.
-func interview(t *testing.T, q turn.Inquiry, lines ...string) (*form.Interview, []string) {
+func interview(t *testing.T, q turn.Elicitation, lines ...string) (*form.Interview, []string) {
 	t.Helper()
 	i, err := form.NewInterview(q)
 	shown := []string{}
@@ -254,24 +254,24 @@ func interview(t *testing.T, q turn.Inquiry, lines ...string) (*form.Interview, 
 }
 
 func TestInterviewsEndInAReply(t *testing.T) {
-	two := turn.Inquiry{Key: "k", Schema: json.RawMessage(`{"properties":{"name":{"type":"string"},"n":{"type":"integer","default":3}},"required":["name"]}`)}
-	one := turn.Inquiry{Schema: json.RawMessage(`{"properties":{"name":{"type":"string"}},"required":["name"]}`)}
+	two := turn.Elicitation{Key: "k", Schema: json.RawMessage(`{"properties":{"name":{"type":"string"},"n":{"type":"integer","default":3}},"required":["name"]}`)}
+	one := turn.Elicitation{Schema: json.RawMessage(`{"properties":{"name":{"type":"string"}},"required":["name"]}`)}
 	for _, c := range []struct {
-		q     turn.Inquiry
+		q     turn.Elicitation
 		lines []string
-		want  turn.Reply
+		want  turn.ElicitationResponse
 	}{
-		{one, []string{"Ann"}, turn.Reply{Action: turn.ReplyAccept, Content: json.RawMessage(`{"name":"Ann"}`)}},
-		{two, []string{"Ann", "", "yes"}, turn.Reply{Key: "k", Action: turn.ReplyAccept, Content: json.RawMessage(`{"name":"Ann","n":3}`)}},
-		{two, []string{"Ann", "", "again", "Bob", "4", "y"}, turn.Reply{Key: "k", Action: turn.ReplyAccept, Content: json.RawMessage(`{"name":"Bob","n":4}`)}},
-		{two, []string{"Ann", "", "d"}, turn.Reply{Key: "k", Action: turn.ReplyDecline}},
-		{one, []string{"", "", "Ann"}, turn.Reply{Action: turn.ReplyAccept, Content: json.RawMessage(`{"name":"Ann"}`)}},
-		{one, []string{"", "d"}, turn.Reply{Action: turn.ReplyDecline}},
-		{one, []string{" ", "x", "cancel"}, turn.Reply{Action: turn.ReplyCancel}},
-		{turn.Inquiry{URL: "https://a.example"}, []string{"", "y"}, turn.Reply{Action: turn.ReplyAccept}},
-		{turn.Inquiry{URL: "https://a.example"}, []string{"n"}, turn.Reply{Action: turn.ReplyDecline}},
-		{turn.Inquiry{}, []string{"Y"}, turn.Reply{Action: turn.ReplyAccept, Content: json.RawMessage(`{}`)}},
-		{turn.Inquiry{Schema: json.RawMessage(`[]`)}, []string{"", "y", "d"}, turn.Reply{Action: turn.ReplyDecline}},
+		{one, []string{"Ann"}, turn.ElicitationResponse{Action: turn.ElicitationAccept, Content: json.RawMessage(`{"name":"Ann"}`)}},
+		{two, []string{"Ann", "", "yes"}, turn.ElicitationResponse{Key: "k", Action: turn.ElicitationAccept, Content: json.RawMessage(`{"name":"Ann","n":3}`)}},
+		{two, []string{"Ann", "", "again", "Bob", "4", "y"}, turn.ElicitationResponse{Key: "k", Action: turn.ElicitationAccept, Content: json.RawMessage(`{"name":"Bob","n":4}`)}},
+		{two, []string{"Ann", "", "d"}, turn.ElicitationResponse{Key: "k", Action: turn.ElicitationDecline}},
+		{one, []string{"", "", "Ann"}, turn.ElicitationResponse{Action: turn.ElicitationAccept, Content: json.RawMessage(`{"name":"Ann"}`)}},
+		{one, []string{"", "d"}, turn.ElicitationResponse{Action: turn.ElicitationDecline}},
+		{one, []string{" ", "x", "cancel"}, turn.ElicitationResponse{Action: turn.ElicitationCancel}},
+		{turn.Elicitation{URL: "https://a.example"}, []string{"", "y"}, turn.ElicitationResponse{Action: turn.ElicitationAccept}},
+		{turn.Elicitation{URL: "https://a.example"}, []string{"n"}, turn.ElicitationResponse{Action: turn.ElicitationDecline}},
+		{turn.Elicitation{}, []string{"Y"}, turn.ElicitationResponse{Action: turn.ElicitationAccept, Content: json.RawMessage(`{}`)}},
+		{turn.Elicitation{Schema: json.RawMessage(`[]`)}, []string{"", "y", "d"}, turn.ElicitationResponse{Action: turn.ElicitationDecline}},
 	} {
 		i, shown := interview(t, c.q, c.lines...)
 		got, over := i.Reply()
@@ -292,23 +292,25 @@ func TestInterviewsEndInAReply(t *testing.T) {
 }
 
 func TestAcceptingTakesATextOrFieldsOrNothing(t *testing.T) {
-	one := turn.Inquiry{Key: "k", Schema: json.RawMessage(`{"properties":{"n":{"type":"integer","default":3}}}`)}
-	for want, accept := range map[string]func() (turn.Reply, error){
-		`{"n":1}`: func() (turn.Reply, error) { return form.Accept(one, "1", nil) },
-		`{"n":2}`: func() (turn.Reply, error) { return form.Accept(one, "", []form.Pair{{Name: "n", Text: "2"}}) },
-		`{"n":3}`: func() (turn.Reply, error) { return form.Accept(one, "", nil) },
-		``: func() (turn.Reply, error) {
-			return form.Accept(turn.Inquiry{Key: "k", URL: "https://a.example"}, "", nil)
+	one := turn.Elicitation{Key: "k", Schema: json.RawMessage(`{"properties":{"n":{"type":"integer","default":3}}}`)}
+	for want, accept := range map[string]func() (turn.ElicitationResponse, error){
+		`{"n":1}`: func() (turn.ElicitationResponse, error) { return form.Accept(one, "1", nil) },
+		`{"n":2}`: func() (turn.ElicitationResponse, error) {
+			return form.Accept(one, "", []form.Pair{{Name: "n", Text: "2"}})
+		},
+		`{"n":3}`: func() (turn.ElicitationResponse, error) { return form.Accept(one, "", nil) },
+		``: func() (turn.ElicitationResponse, error) {
+			return form.Accept(turn.Elicitation{Key: "k", URL: "https://a.example"}, "", nil)
 		},
 	} {
 		got, err := accept()
 		require.NoError(t, err)
 		assert.Equal(t, "k", got.Key)
-		assert.Equal(t, turn.ReplyAccept, got.Action)
+		assert.Equal(t, turn.ElicitationAccept, got.Action)
 		assert.Equal(t, want, string(got.Content))
 	}
-	_, err := form.Accept(turn.Inquiry{URL: "https://a.example"}, "done", nil)
+	_, err := form.Accept(turn.Elicitation{URL: "https://a.example"}, "done", nil)
 	assert.ErrorContains(t, err, "takes no values: say with --accept")
-	_, err = form.Accept(turn.Inquiry{Schema: json.RawMessage(`7`)}, "done", nil)
+	_, err = form.Accept(turn.Elicitation{Schema: json.RawMessage(`7`)}, "done", nil)
 	assert.ErrorContains(t, err, "declined only")
 }

@@ -22,17 +22,17 @@ const (
 
 // Interview asks a person, line by line, for what a tool's server wants to know.
 type Interview struct {
-	inquiry turn.Inquiry
+	inquiry turn.Elicitation
 	form    Form
 	asking  *Asking
 	stage   stage
 	broken  bool // the form cannot be read: it can be declined only
-	reply   turn.Reply
+	reply   turn.ElicitationResponse
 }
 
 // NewInterview begins one. Where the form cannot be read the error says why, and the interview takes a refusal only.
-func NewInterview(q turn.Inquiry) (*Interview, error) {
-	i := &Interview{inquiry: q, reply: turn.Reply{Key: q.Key}}
+func NewInterview(q turn.Elicitation) (*Interview, error) {
+	i := &Interview{inquiry: q, reply: turn.ElicitationResponse{Key: q.Key}}
 	if q.URL != "" {
 		i.stage = stageAgree
 		return i, nil
@@ -157,7 +157,7 @@ func (i *Interview) Back() bool {
 }
 
 func (i *Interview) accept() {
-	i.stage, i.reply.Action = stageOver, turn.ReplyAccept
+	i.stage, i.reply.Action = stageOver, turn.ElicitationAccept
 	if i.inquiry.URL != "" {
 		return
 	}
@@ -165,18 +165,18 @@ func (i *Interview) accept() {
 }
 
 // Decline says no to all of it.
-func (i *Interview) Decline() { i.reply.Action, i.stage = turn.ReplyDecline, stageOver }
+func (i *Interview) Decline() { i.reply.Action, i.stage = turn.ElicitationDecline, stageOver }
 
 // Cancel says neither yes nor no.
-func (i *Interview) Cancel() { i.reply.Action, i.stage = turn.ReplyCancel, stageOver }
+func (i *Interview) Cancel() { i.reply.Action, i.stage = turn.ElicitationCancel, stageOver }
 
 // Reply is what the server is told; false where the person is not done.
-func (i *Interview) Reply() (turn.Reply, bool) { return i.reply, i.stage == stageOver }
+func (i *Interview) Reply() (turn.ElicitationResponse, bool) { return i.reply, i.stage == stageOver }
 
 // Accept answers an inquiry with one text, or with fields; neither agrees to what asks for no values, and takes the
 // defaults otherwise. An address takes no values.
-func Accept(q turn.Inquiry, text string, fields []Pair) (turn.Reply, error) {
-	r := turn.Reply{Key: q.Key, Action: turn.ReplyAccept}
+func Accept(q turn.Elicitation, text string, fields []Pair) (turn.ElicitationResponse, error) {
+	r := turn.ElicitationResponse{Key: q.Key, Action: turn.ElicitationAccept}
 	if q.URL != "" {
 		if text != "" || len(fields) > 0 {
 			return r, errors.New("it sends you to an address and takes no values: say with --accept that you were there, or --decline")

@@ -20,7 +20,7 @@ const (
 )
 
 // Asker is who asks in an elicitation, as the operator has named it.
-func Asker(w turn.Wait) string {
+func Asker(w turn.Request) string {
 	rest, mcp := strings.CutPrefix(w.Tool, "mcp/")
 	server, _, ok := strings.Cut(rest, "/")
 	if !mcp || !ok {
@@ -30,11 +30,11 @@ func Asker(w turn.Wait) string {
 }
 
 // InquiryOf is what an elicitation asks. One without asks for a plain yes or no.
-func InquiryOf(w turn.Wait) turn.Inquiry {
-	if w.Inquiry == nil {
-		return turn.Inquiry{Message: w.Question}
+func InquiryOf(w turn.Request) turn.Elicitation {
+	if w.Elicitation == nil {
+		return turn.Elicitation{Message: w.Question}
 	}
-	return *w.Inquiry
+	return *w.Elicitation
 }
 
 // Keep says where an answer goes.
@@ -165,11 +165,11 @@ func (f Field) optionNames() string {
 }
 
 // Acted is what a reply comes to, in a word.
-func Acted(r turn.Reply) string {
+func Acted(r turn.ElicitationResponse) string {
 	switch r.Action {
-	case turn.ReplyDecline:
+	case turn.ElicitationDecline:
 		return "declined"
-	case turn.ReplyCancel:
+	case turn.ElicitationCancel:
 		return "cancelled"
 	}
 	return "answered"

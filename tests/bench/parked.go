@@ -185,7 +185,7 @@ func (c *crowd) wakeSome(ctx context.Context, turns []client.Turn, size crowdSiz
 
 // wake says what a turn waits for, and returns how long it takes until the turn has something to say itself.
 func (c *crowd) wake(ctx context.Context, a client.Turn, odd int) (time.Duration, error) {
-	list, err := c.store.Waits(ctx, a.ID)
+	list, err := c.store.Requests(ctx, a.ID)
 	if err != nil || len(list) != 1 {
 		return 0, errors.Join(err, fmt.Errorf("turn %s has %d waits", a.ID, len(list)))
 	}

@@ -67,7 +67,7 @@ func (s *subject) past(ctx context.Context, store journal.Journal, i, size int) 
 	}
 	text := line("the model", i, size)
 	_, err = store.SettleInference(ctx, journal.SettleInference{Session: session, Key: key, Attempt: inf.Attempt,
-		Answer: turn.Answer{Text: text, FinishReason: "stop"}, Message: turn.Message{Text: text}, At: time.Now()})
+		Answer: turn.Completion{Text: text, FinishReason: "stop"}, Message: turn.Message{Text: text}, At: time.Now()})
 	if err != nil {
 		return err
 	}

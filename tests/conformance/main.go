@@ -109,25 +109,25 @@ func exercise(ctx context.Context, host *toolbox.Host, tool turn.Descriptor, arg
 	req := turn.ToolRequest{
 		Tool: tool.ID, Hash: tool.Hash, Arguments: args, Timeout: bound,
 		Session: "conformance", Turn: "conformance", Step: 1, CallID: "1.0", Attempt: 1,
-		Hold: func(q turn.Inquiry, _ <-chan struct{}) (turn.Reply, error) { return agree(q), nil },
+		Hold: func(q turn.Elicitation, _ <-chan struct{}) (turn.ElicitationResponse, error) { return agree(q), nil },
 	}
 	for range rounds {
 		result, err := host.Call(ctx, req)
 		if err != nil {
 			return fmt.Errorf("calling %s: %w", tool.ID, err)
 		}
-		if len(result.Inquiries) == 0 {
+		if len(result.Elicitations) == 0 {
 			return json.NewEncoder(out).Encode(map[string]any{"tool": tool.ID, "outcome": result.Outcome, "text": result.Text})
 		}
-		req.Continuation, req.Replies = result.Continuation, nil
-		for _, q := range result.Inquiries {
-			req.Replies = append(req.Replies, agree(q))
+		req.Continuation, req.Responses = result.Continuation, nil
+		for _, q := range result.Elicitations {
+			req.Responses = append(req.Responses, agree(q))
 		}
 	}
 	return fmt.Errorf("calling %s: it goes on asking", tool.ID)
 }
 
 // agree is a person who accepts and fills nothing in.
-func agree(q turn.Inquiry) turn.Reply {
-	return turn.Reply{Key: q.Key, Action: turn.ReplyAccept, Content: json.RawMessage(`{}`)}
+func agree(q turn.Elicitation) turn.ElicitationResponse {
+	return turn.ElicitationResponse{Key: q.Key, Action: turn.ElicitationAccept, Content: json.RawMessage(`{}`)}
 }

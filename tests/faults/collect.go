@@ -247,7 +247,7 @@ func (r *rig) waits(ctx context.Context) error {
 			return fmt.Errorf("listing the turns of %s: %w", session, err)
 		}
 		for _, t := range turns {
-			list, err := r.store.Waits(ctx, t.ID)
+			list, err := r.store.Requests(ctx, t.ID)
 			if err != nil {
 				return fmt.Errorf("listing what turn %s waited for: %w", t.ID, err)
 			}

@@ -18,7 +18,7 @@ import (
 
 // decide says what becomes of a call, again until somebody says whether that counts. A turn that is over by then has
 // been told, or has no use for it.
-func (u *user) decide(ctx context.Context, w journal.WaitRecord, allow bool) error {
+func (u *user) decide(ctx context.Context, w journal.RequestRecord, allow bool) error {
 	e := check.Entry{Event: check.Deciding, At: time.Now(), Session: w.Session, Turn: w.Turn, Call: w.ID, Hash: w.ArgumentsHash, Allow: allow}
 	u.ledger.write(e)
 	decide := u.people.Deny
@@ -52,7 +52,7 @@ func (u *user) decide(ctx context.Context, w journal.WaitRecord, allow bool) err
 func (u *user) tell(ctx context.Context, t turnPlan) (client.Turn, error) {
 	u.ledger.write(check.Entry{Event: check.Sending, At: time.Now(), Session: t.session, Message: t.id, Text: t.text})
 	for {
-		a, err := u.people.Send(ctx, client.SendInput{Session: t.session, Message: workflows.Message{ID: t.id, Text: t.text, After: t.after}})
+		a, err := u.people.Send(ctx, client.SendInput{Session: t.session, Message: workflows.Message{ID: t.id, Text: t.text, Queue: t.after}})
 		if err == nil {
 			u.ledger.write(check.Entry{Event: check.Acknowledged, At: time.Now(), Session: t.session, Message: t.id, Turn: a.ID})
 			u.acks.Add(1)
@@ -66,7 +66,7 @@ func (u *user) tell(ctx context.Context, t turnPlan) (client.Turn, error) {
 }
 
 // answer answers a question, which makes a message of the turn of the answer.
-func (u *user) answer(ctx context.Context, w journal.WaitRecord, t turnPlan) error {
+func (u *user) answer(ctx context.Context, w journal.RequestRecord, t turnPlan) error {
 	u.ledger.write(check.Entry{Event: check.Sending, At: time.Now(), Session: t.session, Message: t.id, Text: t.text})
 	for {
 		err := u.people.Answer(ctx, client.AnswerInput{Session: w.Session, Turn: w.Turn, Question: w.ID, Text: t.text, By: "the schedule"})
@@ -86,7 +86,7 @@ func (u *user) answer(ctx context.Context, w journal.WaitRecord, t turnPlan) err
 }
 
 // reply answers what a tool's server asks. The error is that of a turn that does not want to know, or no longer.
-func (u *user) reply(ctx context.Context, w journal.WaitRecord, note string) error {
+func (u *user) reply(ctx context.Context, w journal.RequestRecord, note string) error {
 	content, err := json.Marshal(map[string]any{"sure": true, "note": note})
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func (u *user) reply(ctx context.Context, w journal.WaitRecord, note string) err
 	u.ledger.write(check.Entry{Event: check.Deciding, At: time.Now(), Session: w.Session, Turn: w.Turn, Call: w.ID, Allow: true, Text: note})
 	for {
 		err := u.people.Respond(ctx, client.RespondInput{Session: w.Session, Turn: w.Turn, Request: w.ID, By: "the schedule",
-			Response: turn.Reply{Action: turn.ReplyAccept, Content: content}})
+			Response: turn.ElicitationResponse{Action: turn.ElicitationAccept, Content: content}})
 		var no *turn.Error
 		switch {
 		case err == nil, errors.Is(err, client.ErrNotRunning):
@@ -128,9 +128,9 @@ func (r *rig) told(ctx context.Context, t *turnPlan) {
 }
 
 // waiting waits until a session waits for n words of people, and returns what for.
-func (r *rig) waiting(ctx context.Context, session string, n int) (list []journal.WaitRecord, err error) {
+func (r *rig) waiting(ctx context.Context, session string, n int) (list []journal.RequestRecord, err error) {
 	err = reach(ctx, fmt.Sprintf("%d waits of %s", n, session), func() bool {
-		list, err = r.store.Waiting(ctx, session, 100)
+		list, err = r.store.PendingRequests(ctx, session, 100)
 		return err == nil && len(list) >= n || r.over(ctx, r.target)
 	})
 	if err == nil && len(list) < n {
@@ -149,7 +149,7 @@ func (r *rig) attendTo() {
 	r.readers.Go(func() {
 		for ctx.Err() == nil {
 			changed := r.store.Changed(ctx)
-			list, err := r.store.Waiting(ctx, "", 100)
+			list, err := r.store.PendingRequests(ctx, "", 100)
 			for _, w := range list {
 				if err == nil && !seen[w.Turn+w.ID] {
 					seen[w.Turn+w.ID] = true
@@ -165,13 +165,13 @@ func (r *rig) attendTo() {
 }
 
 // speak is a person's word to one wait. That it was refused is in the ledger, and for the checker to judge.
-func (r *rig) speak(ctx context.Context, w journal.WaitRecord) {
+func (r *rig) speak(ctx context.Context, w journal.RequestRecord) {
 	r.decisions.Add(1)
-	if w.Kind == turn.WaitApproval {
+	if w.Kind == turn.RequestApproval {
 		_ = r.user.decide(ctx, w, wanted(w))
 		return
 	}
-	if w.Kind == turn.WaitElicitation {
+	if w.Kind == turn.RequestElicitation {
 		_ = r.user.reply(ctx, w, "for "+w.ID)
 		return
 	}
@@ -184,7 +184,7 @@ func (r *rig) speak(ctx context.Context, w journal.WaitRecord) {
 }
 
 // wanted is what the schedule's person thinks of a call.
-func wanted(w journal.WaitRecord) bool { return !strings.Contains(w.Arguments, denyMark) }
+func wanted(w journal.RequestRecord) bool { return !strings.Contains(w.Arguments, denyMark) }
 
 // askTarget arms the points and sends the target alone, so that it is known whose calls are counted.
 func (r *rig) askTarget(ctx context.Context) error {

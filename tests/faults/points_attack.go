@@ -83,9 +83,9 @@ func attacked(name, about string, a attack) point {
 			})
 		},
 		then: func(ctx context.Context, r *rig) error {
-			waits, err := r.store.Waits(ctx, r.turnID(ctx))
-			if err == nil && len(waits) > mostQuestions {
-				err = fmt.Errorf("%d questions of one call wait for a person: at most %d", len(waits), mostQuestions)
+			requests, err := r.store.Requests(ctx, r.turnID(ctx))
+			if err == nil && len(requests) > mostQuestions {
+				err = fmt.Errorf("%d questions of one call wait for a person: at most %d", len(requests), mostQuestions)
 			}
 			if a.kept {
 				return err

@@ -189,7 +189,7 @@ func crossApprovals(ctx context.Context, r *rig) error {
 	if err != nil {
 		return err
 	}
-	cross := func(to, of journal.WaitRecord, turnID string) error {
+	cross := func(to, of journal.RequestRecord, turnID string) error {
 		of.Session, of.Turn = to.Session, turnID
 		if err := r.user.decide(ctx, of, true); err == nil {
 			return fmt.Errorf("session %s took the approval of another one's call (turn %q)", to.Session, turnID)

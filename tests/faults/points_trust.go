@@ -120,7 +120,7 @@ func accept(ctx context.Context, r *rig) error {
 	var held error
 	err = reach(ctx, "a tool that is held back", func() bool {
 		r.user.ledger.write(check.Entry{Event: check.Accepted, At: time.Now(), Text: string(face)})
-		_, held = r.store.Accept(ctx, journal.AcceptInput{Server: "once", Tools: []string{"append"}, By: "the schedule", At: time.Now()})
+		_, held = r.store.ApproveTools(ctx, journal.ApproveToolsInput{Server: "once", Tools: []string{"append"}, By: "the schedule", At: time.Now()})
 		return held == nil
 	})
 	return errors.Join(err, held)

@@ -21,23 +21,23 @@ import (
 func TestEverythingAsksAPerson(t *testing.T) {
 	t.Parallel()
 	server := stdioServer(t, "everything", everything, "stdio")
-	server.HoldQuestions, server.Allow = within, []string{"trigger-*elicitation*"}
+	server.ElicitationTimeout, server.Allow = within, []string{"trigger-*elicitation*"}
 	r := newRig(t, server)
 	accepted := r.turnWith(func(ctx context.Context, session string) {
 		w := r.asked(ctx, session)
-		assert.Equal(t, turn.WaitElicitation, w.Kind)
-		require.NotNil(t, w.Inquiry)
-		assert.Contains(t, string(w.Inquiry.Schema), "Your full, legal name")
-		r.answer(ctx, session, w, turn.ReplyAccept, `{"name":"Ottoline","check":true,"integer":7}`)
+		assert.Equal(t, turn.RequestElicitation, w.Kind)
+		require.NotNil(t, w.Elicitation)
+		assert.Contains(t, string(w.Elicitation.Schema), "Your full, legal name")
+		r.answer(ctx, session, w, turn.ElicitationAccept, `{"name":"Ottoline","check":true,"integer":7}`)
 	}, ask("trigger-elicitation-request", ""))
 	assert.Contains(t, accepted[0], "Name: Ottoline")
 	assert.Contains(t, accepted[0], "Favorite Integer: 7")
 
 	declined := r.turnWith(func(ctx context.Context, session string) {
 		w := r.asked(ctx, session)
-		require.NotNil(t, w.Inquiry)
-		assert.Equal(t, "https://example.org/consent", w.Inquiry.URL)
-		r.answer(ctx, session, w, turn.ReplyDecline, "")
+		require.NotNil(t, w.Elicitation)
+		assert.Equal(t, "https://example.org/consent", w.Elicitation.URL)
+		r.answer(ctx, session, w, turn.ElicitationDecline, "")
 	}, ask("trigger-url-elicitation", `{"url":"https://example.org/consent"}`))
 	assert.Contains(t, declined[0], "decline")
 	r.offersOnlyWhatWasCalled()
@@ -55,7 +55,7 @@ func TestWhatWasReadGuardsWhatIsWritten(t *testing.T) {
 	r.turn(ask("write_file", `{"path":"%s/plan.txt","content":"first"}`, dir))
 	r.turnWith(func(ctx context.Context, session string) {
 		w := r.asked(ctx, session)
-		assert.Equal(t, turn.WaitApproval, w.Kind)
+		assert.Equal(t, turn.RequestApproval, w.Kind)
 		assert.Contains(t, w.Arguments, "overwritten")
 		assert.Equal(t, "first", read(t, dir, "plan.txt"), "it was written before anybody was asked")
 		_, err := r.people().Approve(ctx, client.DecideInput{Session: session, Call: w.ID, ArgumentsHash: w.ArgumentsHash, By: "ottoline"})
@@ -69,12 +69,12 @@ func TestWhatWasReadGuardsWhatIsWritten(t *testing.T) {
 }
 
 // asked waits until the session's turn has a question for people, and returns it.
-func (r *rig) asked(ctx context.Context, session string) journal.WaitRecord {
+func (r *rig) asked(ctx context.Context, session string) journal.RequestRecord {
 	r.t.Helper()
-	var open []journal.WaitRecord
+	var open []journal.RequestRecord
 	require.Eventually(r.t, func() bool {
 		var err error
-		open, err = r.store.Waiting(ctx, session, 2)
+		open, err = r.store.PendingRequests(ctx, session, 2)
 		require.NoError(r.t, err)
 		return len(open) > 0
 	}, within, 10*time.Millisecond, "nobody is asked anything")
@@ -83,9 +83,9 @@ func (r *rig) asked(ctx context.Context, session string) journal.WaitRecord {
 }
 
 // answer says what a person says to a server's question.
-func (r *rig) answer(ctx context.Context, session string, w journal.WaitRecord, action turn.ReplyAction, content string) {
+func (r *rig) answer(ctx context.Context, session string, w journal.RequestRecord, action turn.ElicitationAction, content string) {
 	r.t.Helper()
-	response := turn.Reply{Action: action, Content: json.RawMessage(content)}
+	response := turn.ElicitationResponse{Action: action, Content: json.RawMessage(content)}
 	err := r.people().Respond(ctx, client.RespondInput{Session: session, Request: w.ID, By: "ottoline", Response: response})
 	require.NoError(r.t, err)
 }

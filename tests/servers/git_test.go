@@ -50,7 +50,7 @@ func TestGitOverStdio(t *testing.T) {
 func TestGitRemembersForAsLongAsATurn(t *testing.T) {
 	t.Parallel()
 	server := gitOverStdio(t)
-	server.Stateful = config.StatefulTurn
+	server.SessionAffinity = config.AffinityTurn
 	r := newRig(t, server)
 	dir := t.TempDir()
 	results := r.turn(

@@ -17,8 +17,8 @@ func TestAServersWordOnItsTools(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for trust, reading := range map[bool]turn.Descriptor{
-		false: {Risk: turn.RiskMedium, Reach: turn.Reach{Taints: true}},
-		true:  {Risk: turn.RiskLow, Repeatable: true, Reach: turn.Reach{Contained: true}},
+		false: {Risk: turn.RiskMedium, Effects: turn.Effects{Taints: true}},
+		true:  {Risk: turn.RiskLow, Repeatable: true, Effects: turn.Effects{ReadOnly: true}},
 	} {
 		server := stdioServer(t, "files", "@modelcontextprotocol/server-filesystem", dir)
 		server.Trust, server.ConnectTimeout = trust, within
@@ -26,10 +26,10 @@ func TestAServersWordOnItsTools(t *testing.T) {
 		got := tools["mcp/files/read_text_file"]
 		assert.Equal(t, reading.Risk, got.Risk, "trust %t", trust)
 		assert.Equal(t, reading.Repeatable, got.Repeatable, "trust %t", trust)
-		assert.Equal(t, reading.Reach, got.Reach, "trust %t", trust)
+		assert.Equal(t, reading.Effects, got.Effects, "trust %t", trust)
 		writing := tools["mcp/files/write_file"]
 		assert.Equal(t, turn.RiskHigh, writing.Risk, "trust %t", trust)
-		assert.False(t, writing.Contained, "trust %t", trust)
+		assert.False(t, writing.ReadOnly, "trust %t", trust)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 type Evidence struct {
 	Messages []turn.Message // the transcript
 	Turns    []journal.TurnRecord
-	Waits    map[string][]journal.WaitRecord // by turn, as the next two
+	Waits    map[string][]journal.RequestRecord // by turn, as the next two
 	Calls    map[string][]journal.CallRecord
 	Chunks   map[string][]turn.Chunk
 	// Asked is what the provider was asked: the IDs of the messages that were in any of its requests.
@@ -135,7 +135,7 @@ func (c *checker) turn(t journal.TurnRecord) {
 			joined++
 		}
 	}
-	c.wrong(joined == kinds[turn.ChunkMessageJoined], "turn %s: %d messages joined and %d chunks say so", t.ID, joined, kinds[turn.ChunkMessageJoined])
+	c.wrong(joined == kinds[turn.ChunkMessageAdded], "turn %s: %d messages joined and %d chunks say so", t.ID, joined, kinds[turn.ChunkMessageAdded])
 	if t.State == turn.StateCompleted && last >= 0 {
 		answer := c.e.Messages[last]
 		c.wrong(answer.Role == turn.RoleAssistant && answer.Text == t.Answer && strings.HasPrefix(t.Answer, "done "), "turn %s ends with %q (%s) and its answer is %q", t.ID, answer.Text, answer.Role, t.Answer)
@@ -150,13 +150,13 @@ func (c *checker) waits(t journal.TurnRecord) {
 	}
 	approvals, questions := 0, 0
 	for _, w := range c.e.Waits[t.ID] {
-		c.wrong(w.Ruling != nil, "turn %s: %s %s is open for ever", t.ID, w.Kind, w.ID)
-		if w.Kind == turn.WaitApproval {
+		c.wrong(w.Decision != nil, "turn %s: %s %s is open for ever", t.ID, w.Kind, w.ID)
+		if w.Kind == turn.RequestApproval {
 			approvals++
 		} else {
 			questions++
 		}
-		if w.Kind == turn.WaitQuestion && w.Ruling != nil && w.Ruling.Verdict == turn.VerdictAnswered && t.State == turn.StateCompleted {
+		if w.Kind == turn.RequestQuestion && w.Decision != nil && w.Decision.Status == turn.StatusAnswered && t.State == turn.StateCompleted {
 			i := slices.IndexFunc(c.e.Messages, func(m turn.Message) bool { return m.TurnID == t.ID && m.Step == w.Step && m.Role == turn.RoleAssistant })
 			c.wrong(i >= 0 && i+1 < len(c.e.Messages) && c.e.Messages[i+1].Role == turn.RoleUser, "turn %s: question %s counts as answered, and nobody has said anything", t.ID, w.ID)
 		}
@@ -167,10 +167,10 @@ func (c *checker) waits(t journal.TurnRecord) {
 
 // calls: what waited ran once where it was allowed, and never where it was not.
 func (c *checker) calls(t journal.TurnRecord) {
-	ruled := map[string]*turn.Ruling{}
+	ruled := map[string]*turn.Decision{}
 	for _, w := range c.e.Waits[t.ID] {
-		if w.Kind == turn.WaitApproval {
-			ruled[w.ID] = w.Ruling
+		if w.Kind == turn.RequestApproval {
+			ruled[w.ID] = w.Decision
 		}
 	}
 	for _, call := range c.e.Calls[t.ID] {
@@ -181,7 +181,7 @@ func (c *checker) calls(t journal.TurnRecord) {
 		if !waited || r == nil {
 			continue
 		}
-		c.wrong(r.Allowed || call.Runs == 0, "turn %s: call %s was %s, and ran", t.ID, call.Call.ID, r.Verdict)
+		c.wrong(r.Allowed || call.Runs == 0, "turn %s: call %s was %s, and ran", t.ID, call.Call.ID, r.Status)
 		c.wrong(!r.Allowed || t.State == turn.StateCancelled || call.Runs == 1 && call.Outcome == turn.OutcomeOK,
 			"turn %s: call %s was allowed, ran %d times and came to %s", t.ID, call.Call.ID, call.Runs, call.Outcome)
 	}
@@ -194,13 +194,13 @@ func (c *checker) calls(t journal.TurnRecord) {
 func (c *checker) decisions() {
 	type found struct {
 		turn string
-		w    journal.WaitRecord
+		w    journal.RequestRecord
 	}
 	by := map[string][]found{}
-	for id, waits := range c.e.Waits {
-		for _, w := range waits {
-			if w.Ruling != nil && w.Ruling.By != "" {
-				by[w.Ruling.By] = append(by[w.Ruling.By], found{id, w})
+	for id, requests := range c.e.Waits {
+		for _, w := range requests {
+			if w.Decision != nil && w.Decision.By != "" {
+				by[w.Decision.By] = append(by[w.Decision.By], found{id, w})
 			}
 		}
 	}
@@ -209,7 +209,7 @@ func (c *checker) decisions() {
 		list := by[d.By]
 		c.wrong(len(list) <= 1, "what %s decided was applied %d times", d.By, len(list))
 		for _, f := range list {
-			c.wrong(d.Accepted && f.turn == d.Turn && f.w.ID == d.Call && f.w.Ruling.Verdict == verdictOf(d), "what %s decided (%s of %s) was applied to %s of turn %s as %s", d.By, d.Verdict, d.Call, f.w.ID, f.turn, f.w.Ruling.Verdict)
+			c.wrong(d.Accepted && f.turn == d.Turn && f.w.ID == d.Call && f.w.Decision.Status == verdictOf(d), "what %s decided (%s of %s) was applied to %s of turn %s as %s", d.By, d.Verdict, d.Call, f.w.ID, f.turn, f.w.Decision.Status)
 		}
 		key := [2]string{d.Turn, d.Call}
 		if d.Accepted && !first[key] && c.turns[d.Turn].State != turn.StateCancelled {

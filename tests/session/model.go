@@ -152,11 +152,11 @@ func (m *Model) Effects(text string) int {
 }
 
 // verdictOf is what a decision comes to.
-func verdictOf(d *Decision) turn.Verdict {
+func verdictOf(d *Decision) turn.DecisionStatus {
 	if d.Allow {
-		return turn.VerdictAllowed
+		return turn.StatusAllowed
 	}
-	return turn.VerdictDenied
+	return turn.StatusDenied
 }
 
 // isAnswer tells answers from messages by their ID.

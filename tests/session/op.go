@@ -23,7 +23,7 @@ const (
 	Pause  Kind = "pause"
 )
 
-// Verdict is a decision, right or wrong.
+// DecisionStatus is a decision, right or wrong.
 type Verdict string
 
 // The verdicts. All from WrongHash on have to be refused.

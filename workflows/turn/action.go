@@ -51,11 +51,11 @@ func (e *InvalidAction) Error() string {
 
 // Proposal is what an inference hands to the workflow: an action without its bulk. The whole answer is in the journal.
 type Proposal struct {
-	Kind     ProposalKind   `json:"kind"`
-	Text     string         `json:"text,omitempty"` // final, stopped: the answer; otherwise a preview of what was said beside the calls
-	Cut      bool           `json:"cut,omitempty"`  // Text is the beginning of a longer answer
-	Question string         `json:"question,omitempty"`
-	Calls    []CallProposal `json:"calls,omitempty"` // of tool_calls, and of an invalid or stopped answer that has calls
+	Kind      ProposalKind   `json:"kind"`
+	Text      string         `json:"text,omitempty"` // final, stopped: the answer; otherwise a preview of what was said beside the calls
+	Truncated bool           `json:"cut,omitempty"`  // Text is the beginning of a longer answer
+	Question  string         `json:"question,omitempty"`
+	Calls     []CallProposal `json:"calls,omitempty"` // of tool_calls, and of an invalid or stopped answer that has calls
 	// Invalid is set for invalid, and for stopped if the answer ended within an action and may be asked for again.
 	Invalid *InvalidAction `json:"invalid,omitempty"`
 	Stop    StopCause      `json:"stop,omitempty"` // stopped only
@@ -85,7 +85,7 @@ type CallProposal struct {
 	Permission Permission `json:"permission,omitempty"`
 	Why        string     `json:"why,omitempty"`
 	// Widest is Wait's, of a call that a person is asked for.
-	Widest Scope `json:"widest,omitempty"`
+	MaxGrant GrantScope `json:"widest,omitempty"`
 	// Code is set where the call cannot be run whatever people say, as tool_drift: Why says so to the model, and nobody is
 	// asked.
 	Code Code `json:"code,omitempty"`

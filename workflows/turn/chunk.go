@@ -11,22 +11,22 @@ type ChunkKind string
 
 // The kinds of chunks. A turn's first chunk is turn_started and its last is turn_completed.
 const (
-	ChunkTurnStarted       ChunkKind = "turn_started"
-	ChunkTextDelta         ChunkKind = "text_delta"
-	ChunkReasoningDelta    ChunkKind = "reasoning_delta"
-	ChunkToolCallStarted   ChunkKind = "tool_call_started"
-	ChunkToolCallCompleted ChunkKind = "tool_call_completed"
-	ChunkToolProgress      ChunkKind = "tool_progress"      // how far a call has come, at most a few times a second
-	ChunkToolCallResolved  ChunkKind = "tool_call_resolved" // what became of a call whose outcome was unknown
-	ChunkMessageJoined     ChunkKind = "message_joined"     // a user's message came in mid-turn and is in the transcript
-	ChunkApprovalRequested ChunkKind = "approval_requested"
-	ChunkApprovalDecided   ChunkKind = "approval_decided"
-	ChunkQuestionAsked     ChunkKind = "question_asked"
-	ChunkQuestionAnswered  ChunkKind = "question_answered"
-	ChunkAttemptRestarted  ChunkKind = "attempt_restarted" // drop the step's text so far: an inference is repeated
-	ChunkTurnCompleted     ChunkKind = "turn_completed"
-	ChunkPhase             ChunkKind = "phase" // the turn is in a phase that no other chunk shows: it waits for the model
-	ChunkError             ChunkKind = "error" // an attempt of an inference or of a call failed
+	ChunkTurnStarted        ChunkKind = "turn_started"
+	ChunkTextDelta          ChunkKind = "text_delta"
+	ChunkReasoningDelta     ChunkKind = "reasoning_delta"
+	ChunkToolCallStarted    ChunkKind = "tool_call_started"
+	ChunkToolCallCompleted  ChunkKind = "tool_call_completed"
+	ChunkToolProgress       ChunkKind = "tool_progress"      // how far a call has come, at most a few times a second
+	ChunkToolCallLateResult ChunkKind = "tool_call_resolved" // what became of a call whose outcome was unknown
+	ChunkMessageAdded       ChunkKind = "message_joined"     // a user's message came in mid-turn and is in the transcript
+	ChunkApprovalRequested  ChunkKind = "approval_requested"
+	ChunkApprovalDecided    ChunkKind = "approval_decided"
+	ChunkQuestionAsked      ChunkKind = "question_asked"
+	ChunkQuestionAnswered   ChunkKind = "question_answered"
+	ChunkAttemptRestarted   ChunkKind = "attempt_restarted" // drop the step's text so far: an inference is repeated
+	ChunkTurnCompleted      ChunkKind = "turn_completed"
+	ChunkPhase              ChunkKind = "phase" // the turn is in a phase that no other chunk shows: it waits for the model
+	ChunkError              ChunkKind = "error" // an attempt of an inference or of a call failed
 )
 
 // Chunk is one numbered piece of a turn's output. Indexes begin at 0 and have no gaps.
@@ -39,7 +39,7 @@ type Chunk struct {
 	At      time.Time `json:"at"`
 	// Text is the delta's text; for turn_completed the final answer's preview is in Data.
 	Text string `json:"text,omitempty"`
-	// Data holds the kind's own fields: CallChunk for tool calls, ProgressChunk for tool_progress, PeopleChunk for what
+	// Data holds the kind's own fields: CallChunk for tool calls, ProgressChunk for tool_progress, RequestChunk for what
 	// people are asked and say, MessageChunk for message_joined, PhaseChunk for phase, ErrorChunk for error, DoneChunk for
 	// turn_completed.
 	Data json.RawMessage `json:"data,omitempty"`
@@ -92,12 +92,12 @@ type DoneChunk struct {
 	ToolCalls    int          `json:"tool_calls"`
 }
 
-// PeopleChunk is the data of approval_requested, approval_decided, question_asked and question_answered. In the first
-// of each pair Ruling is nil. Wait.Arguments are what would run, byte for byte, up to WaitArguments bytes.
-type PeopleChunk struct {
-	Wait
-	ArgumentsBytes int64   `json:"arguments_bytes,omitempty"` // of the whole arguments
-	Ruling         *Ruling `json:"ruling,omitempty"`
+// RequestChunk is the data of approval_requested, approval_decided, question_asked and question_answered. In the first
+// of each pair Decision is nil. Request.Arguments are what would run, byte for byte, up to WaitArguments bytes.
+type RequestChunk struct {
+	Request
+	ArgumentsBytes int64     `json:"arguments_bytes,omitempty"` // of the whole arguments
+	Decision       *Decision `json:"ruling,omitempty"`
 }
 
 // MessageChunk is the data of message_joined.

@@ -28,19 +28,19 @@ func FuzzParseJSON(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		require.Equal(t, strict(text), turn.CheckJSON(text) == nil, "one value, no key twice, at most 64 deep; no input has 65,536 values")
-		action, err := turn.Parse(turn.ModeJSON, 3, turn.Answer{Text: text}, tools)
+		action, err := turn.Parse(turn.ModeJSON, 3, turn.Completion{Text: text}, tools)
 		if err != nil {
 			require.Nil(t, action, "an answer is an action or invalid, never both")
 			requireInvalid(t, err)
 			return
 		}
 		require.True(t, strict(text))
-		again, err := turn.Parse(turn.ModeJSON, 3, turn.Answer{Text: written(t, action)}, tools)
+		again, err := turn.Parse(turn.ModeJSON, 3, turn.Completion{Text: written(t, action)}, tools)
 		require.NoError(t, err)
 		require.Equal(t, action, again, "what is written again says the same")
 		inner := strings.TrimSpace(text)[1:]
 		for _, bad := range []string{`{"more":1,` + inner, `{"type":"final",` + inner, `{"Type":"final",` + inner, text + "{}", "so: " + text, text[:len(strings.TrimRight(text, " \t\r\n"))-1]} {
-			_, err := turn.Parse(turn.ModeJSON, 3, turn.Answer{Text: bad}, tools)
+			_, err := turn.Parse(turn.ModeJSON, 3, turn.Completion{Text: bad}, tools)
 			requireInvalid(t, err)
 		}
 	})
@@ -162,7 +162,7 @@ func FuzzParseNative(f *testing.F) {
 				asks++
 			}
 		}
-		action, err := turn.Parse(turn.ModeNative, 3, turn.Answer{Text: text, ToolCalls: calls}, tools)
+		action, err := turn.Parse(turn.ModeNative, 3, turn.Completion{Text: text, ToolCalls: calls}, tools)
 		if err != nil {
 			require.Nil(t, action)
 			requireInvalid(t, err)

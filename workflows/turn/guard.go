@@ -47,14 +47,14 @@ type Counters struct {
 	Busy time.Duration `json:"busy"`
 }
 
-// Refusal is the guard's typed no.
-type Refusal struct {
+// LimitExceeded is the guard's typed no.
+type LimitExceeded struct {
 	Reason  FinishReason
 	Message string
 }
 
-// GuardInference says whether one more inference may be made; nil means yes.
-func GuardInference(l Limits, c Counters) *Refusal {
+// CheckInferenceLimits says whether one more inference may be made; nil means yes.
+func CheckInferenceLimits(l Limits, c Counters) *LimitExceeded {
 	switch {
 	case c.Busy >= l.TurnTimeout:
 		return refuse(FinishTimeout, "the turn worked for %s, which is its turn_timeout", l.TurnTimeout)
@@ -70,8 +70,8 @@ func GuardInference(l Limits, c Counters) *Refusal {
 	return nil
 }
 
-// GuardCalls says whether n more tool calls may be made; nil means yes.
-func GuardCalls(l Limits, c Counters, n int) *Refusal {
+// CheckCallLimits says whether n more tool calls may be made; nil means yes.
+func CheckCallLimits(l Limits, c Counters, n int) *LimitExceeded {
 	switch {
 	case c.Busy >= l.TurnTimeout:
 		return refuse(FinishTimeout, "the turn worked for %s, which is its turn_timeout", l.TurnTimeout)
@@ -83,8 +83,8 @@ func GuardCalls(l Limits, c Counters, n int) *Refusal {
 	return nil
 }
 
-func refuse(reason FinishReason, format string, args ...any) *Refusal {
-	return &Refusal{Reason: reason, Message: fmt.Sprintf(format, args...) + ". What was done is kept; raise the limit or ask again to go on."}
+func refuse(reason FinishReason, format string, args ...any) *LimitExceeded {
+	return &LimitExceeded{Reason: reason, Message: fmt.Sprintf(format, args...) + ". What was done is kept; raise the limit or ask again to go on."}
 }
 
 // Remaining is the working time that is left, at least one second so that a timeout made of it is valid.

@@ -104,8 +104,8 @@ func (u Usage) Add(o Usage) Usage {
 // Total is input plus output, in tokens.
 func (u Usage) Total() int64 { return u.InputTokens + u.OutputTokens }
 
-// Answer is a complete answer of a model.
-type Answer struct {
+// Completion is a complete answer of a model.
+type Completion struct {
 	Text         string     `json:"text,omitempty"`
 	Reasoning    string     `json:"reasoning,omitempty"`
 	ToolCalls    []WireCall `json:"tool_calls,omitempty"`
@@ -158,9 +158,9 @@ type ToolResult struct {
 	MediaType string // of Full
 	// Media are the images and audio of the result, each with its Data.
 	Media []Media
-	// Inquiries are what the server wants to know from a person before it goes on: the call is not over, and Outcome is empty.
+	// Elicitations are what the server wants to know from a person before it goes on: the call is not over, and Outcome is empty.
 	// Continuation is to be handed back with the replies, to this server or to another process of it.
-	Inquiries    []Inquiry
+	Elicitations []Elicitation
 	Continuation []byte
 	// Detached: the outcome is unknown because the call goes on by itself, and ToolRequest.Late is told its end. It is not to
 	// be called again meanwhile, also where it may be repeated.
@@ -194,18 +194,18 @@ type ToolRequest struct {
 	// Waits: the caller retries a call that was not sent, so the host returns instead of waiting for the server.
 	Waits bool
 	// Replies and Continuation go on with a call that asked for something.
-	Replies      []Reply
+	Responses    []ElicitationResponse
 	Continuation []byte
 	// Resume: the turn has called this server before, and what it remembers has to be here still. Else the call ends in
 	// tool_state_lost. It is for tools that are Stateful. Founder is the call that found the server without any state of the
 	// turn; the state that a later one has founded is another. Empty: it is not known.
-	Resume  bool
-	Founder string
+	Resume     bool
+	OwningCall string
 	// Progress, where it is set, is told how far the call has come. It must not block.
 	Progress func(ToolProgress)
 	// Hold, where it is set, asks a person what the server of an older protocol wants to know in the middle of the call. It
 	// returns soon after done is closed: with what was said in the last moment, or an error. Without it, such questions are cancelled.
-	Hold func(q Inquiry, done <-chan struct{}) (Reply, error)
+	Hold func(q Elicitation, done <-chan struct{}) (ElicitationResponse, error)
 	// Kept is closed when the result that Call returned is kept. Until then, a large one counts in the memory that the host
 	// has for results. It may be nil: a result counts until Call returns.
 	Kept <-chan struct{}
@@ -221,8 +221,8 @@ type ToolProgress struct {
 	Message string  `json:"message,omitempty"`
 }
 
-// Inquiry is what a server wants to know from a person before it goes on with a call.
-type Inquiry struct {
+// Elicitation is what a server wants to know from a person before it goes on with a call.
+type Elicitation struct {
 	Key     string `json:"key"` // the server's own name of the question, unique in its call's round
 	Message string `json:"message"`
 	// Schema is of the object that answers: flat, with strings, numbers, booleans and choices. Empty where URL is set.
@@ -231,21 +231,21 @@ type Inquiry struct {
 	URL string `json:"url,omitempty"`
 }
 
-// Reply answers an Inquiry.
-type Reply struct {
-	Key     string          `json:"key"`
-	Action  ReplyAction     `json:"action"`
-	Content json.RawMessage `json:"content,omitempty"` // an object of Inquiry.Schema, where it was accepted
+// ElicitationResponse answers an Elicitation.
+type ElicitationResponse struct {
+	Key     string            `json:"key"`
+	Action  ElicitationAction `json:"action"`
+	Content json.RawMessage   `json:"content,omitempty"` // an object of Elicitation.Schema, where it was accepted
 }
 
-// ReplyAction is what a person did with a server's question.
-type ReplyAction string
+// ElicitationAction is what a person did with a server's question.
+type ElicitationAction string
 
 // The actions, as the Model Context Protocol has them.
 const (
-	ReplyAccept  ReplyAction = "accept"
-	ReplyDecline ReplyAction = "decline" // no
-	ReplyCancel  ReplyAction = "cancel"  // nobody answered
+	ElicitationAccept  ElicitationAction = "accept"
+	ElicitationDecline ElicitationAction = "decline" // no
+	ElicitationCancel  ElicitationAction = "cancel"  // nobody answered
 )
 
 // Sink takes the pieces of an answer as they come. It must not block for long.

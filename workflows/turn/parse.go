@@ -13,14 +13,14 @@ import (
 // Parse reads a model's answer as an action. In native mode tool calls win over text beside them; in JSON mode the
 // text must be exactly one JSON object of the protocol. The error is an *InvalidAction. Whether the tools exist and
 // their arguments fit is not looked at here.
-func Parse(mode Mode, step int, a Answer, tools []Tool) (Action, error) {
+func Parse(mode Mode, step int, a Completion, tools []Tool) (Action, error) {
 	if mode == ModeJSON {
 		return parseJSON(step, a.Text, tools)
 	}
 	return parseNative(step, a, tools)
 }
 
-func parseNative(step int, a Answer, tools []Tool) (Action, error) {
+func parseNative(step int, a Completion, tools []Tool) (Action, error) {
 	if len(a.ToolCalls) == 0 {
 		if strings.TrimSpace(a.Text) == "" {
 			return nil, &InvalidAction{Step: step, Reason: "the answer is empty: it has neither text nor a tool call"}
@@ -71,7 +71,7 @@ func parseAsk(step int, calls []WireCall) (Action, error) {
 	if err != nil {
 		reason += ": " + err.Error()
 	}
-	return nil, &InvalidAction{Step: step, Name: AskUserTool, Arguments: Cut(c.Arguments, ArgumentsPreview), Reason: reason}
+	return nil, &InvalidAction{Step: step, Name: AskUserTool, Arguments: Truncate(c.Arguments, ArgumentsPreview), Reason: reason}
 }
 
 // CallID names the call at index of a step.
@@ -89,7 +89,7 @@ func toolOfWire(tools []Tool, wire string) string {
 
 func parseJSON(step int, text string, tools []Tool) (Action, error) {
 	invalid := func(err error) error {
-		return &InvalidAction{Step: step, Reason: err.Error(), Raw: Cut(text, ArgumentsPreview)}
+		return &InvalidAction{Step: step, Reason: err.Error(), Raw: Truncate(text, ArgumentsPreview)}
 	}
 	if strings.TrimSpace(text) == "" {
 		return nil, invalid(errors.New("the answer is empty; answer with exactly one JSON object"))
@@ -130,7 +130,7 @@ func jsonAction(kind ProposalKind, step int, fields map[string]json.RawMessage, 
 		call := ToolCall{ID: CallID(step, 0), WireID: fmt.Sprintf("call_%d_0", step), Tool: toolOfJSON(tools, name), Arguments: string(args)}
 		return CallTools{Calls: []ToolCall{call}}, nil
 	}
-	return nil, fmt.Errorf(`"type" is %q; it must be "final", "tool_call" or "ask_user"`, Cut(string(kind), 40))
+	return nil, fmt.Errorf(`"type" is %q; it must be "final", "tool_call" or "ask_user"`, Truncate(string(kind), 40))
 }
 
 // toolOfJSON takes a catalogue ID or a wire name: models use both.
@@ -247,15 +247,15 @@ func walkKey(dec *json.Decoder, seen map[string]bool) error {
 		return errors.New("an object's key is not a string")
 	}
 	if seen[key] {
-		return fmt.Errorf("the key %q comes twice", Cut(key, 40))
+		return fmt.Errorf("the key %q comes twice", Truncate(key, 40))
 	}
 	seen[key] = true
 	return nil
 }
 
-// Cut returns the beginning of s of at most n bytes, cut between runes, with an ellipsis where something was cut. An n
+// Truncate returns the beginning of s of at most n bytes, cut between runes, with an ellipsis where something was cut. An n
 // under the ellipsis' own 3 bytes counts as 3.
-func Cut(s string, n int) string {
+func Truncate(s string, n int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD") // first: it may make s longer
 	if len(s) <= n {
 		return s

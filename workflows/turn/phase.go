@@ -29,52 +29,52 @@ type Transition struct {
 
 // Progress is what a turn carries from phase to phase. All of it but Observe survives continue-as-new.
 type Progress struct {
-	Pins     Pins     `json:"pins"`
+	Config   Config   `json:"pins"`
 	Counters Counters `json:"counters"`
 	Head     Head     `json:"head"`
 	From     int64    `json:"from"`   // first message of the prompt's window
 	Anchor   int64    `json:"anchor"` // the turn's own request
 	// Pending are the results of the last step, not in the transcript yet: the next inference or Finish appends them.
-	Pending []Settled `json:"pending,omitempty"`
+	Pending []CallOutcome `json:"pending,omitempty"`
 	// Inbox are messages that were accepted and not taken yet. Joining are those that go into the transcript with the
 	// next inference; they stay until one has an answer.
 	Inbox   []UserMessage `json:"inbox,omitempty"`
-	Joining []UserMessage `json:"joining,omitempty"`
+	Merging []UserMessage `json:"joining,omitempty"`
 	// Retrying: the step is asked for again. What it joined is settled, and new messages wait for the next one.
 	Retrying bool `json:"retrying,omitempty"`
 	// Note is said to the model in the next prompt only.
 	Note string `json:"note,omitempty"`
 	// Said is the latest text of the model: the partial result of a turn that ends without an answer.
-	Said string `json:"said,omitempty"`
+	LastText string `json:"said,omitempty"`
 	// Homes are the task queues of the workers that hold the turn's connections to stateful servers, by server. An empty
 	// one is lost: the next call is told.
-	Homes map[string]string `json:"homes,omitempty"`
-	// Founders are the calls that made these connections, by server.
-	Founders map[string]string `json:"founders,omitempty"`
+	StickyQueues map[string]string `json:"homes,omitempty"`
+	// OwningCalls are the calls that made these connections, by server.
+	OwningCalls map[string]string `json:"founders,omitempty"`
 	// Tools are the tools that were called, each once, for the search attributes.
 	Tools []string `json:"tools,omitempty"`
 
 	Observe func(Transition) `json:"-"`
 }
 
-// Settled is the result of one call as the transcript will get it. Outcome and Text are empty where the ledger has them.
+// CallOutcome is the result of one call as the transcript will get it. Outcome and Text are empty where the ledger has them.
 // Code is ToolResult's.
-type Settled struct {
+type CallOutcome struct {
 	Call    CallProposal `json:"call"`
 	Outcome Outcome      `json:"outcome,omitempty"`
 	Code    Code         `json:"code,omitempty"`
 	Text    string       `json:"text,omitempty"`
 }
 
-// Ending is why and how a turn is done.
-type Ending struct {
-	State   State        `json:"state"`
-	Reason  FinishReason `json:"reason"`
-	Answer  string       `json:"answer,omitempty"`
-	Cut     bool         `json:"cut,omitempty"` // Answer is the beginning of a longer one
-	Code    Code         `json:"code,omitempty"`
-	Message string       `json:"message,omitempty"`
-	Of      string       `json:"of,omitempty"` // of a duplicate: the turn that had the message first
+// Result is why and how a turn is done.
+type Result struct {
+	State       State        `json:"state"`
+	Reason      FinishReason `json:"reason"`
+	Answer      string       `json:"answer,omitempty"`
+	Truncated   bool         `json:"cut,omitempty"` // Answer is the beginning of a longer one
+	Code        Code         `json:"code,omitempty"`
+	Message     string       `json:"message,omitempty"`
+	DuplicateOf string       `json:"of,omitempty"` // of a duplicate: the turn that had the message first
 }
 
 func (p *Progress) moved(from, to PhaseName) *Progress {
@@ -111,7 +111,7 @@ type CallTool struct {
 // Done is the last phase.
 type Done struct {
 	p      *Progress
-	Ending Ending
+	Result Result
 }
 
 // Open begins a turn.
@@ -124,7 +124,7 @@ func Resume(p *Progress) BuildPrompt { return BuildPrompt{p} }
 func (s Start) BuildPrompt() BuildPrompt { return BuildPrompt{s.p.moved(PhaseStart, PhaseBuildPrompt)} }
 
 // Done: there is nothing to do, or it cannot be done.
-func (s Start) Done(e Ending) Done { return Done{s.p.moved(PhaseStart, PhaseDone), e} }
+func (s Start) Done(e Result) Done { return Done{s.p.moved(PhaseStart, PhaseDone), e} }
 
 // LlmInfer opens the next step with its plan.
 func (b BuildPrompt) LlmInfer() LlmInfer {
@@ -132,21 +132,21 @@ func (b BuildPrompt) LlmInfer() LlmInfer {
 	p.Counters.Step++
 	p.Counters.Spent++
 	// The head is the answer whose results are pending: however many they are, the window holds it.
-	p.From = min(Window(p.From, p.Head.Seq+int64(len(p.Pending)+len(p.Joining)), p.Pins.Limits), p.Head.Seq)
+	p.From = min(Window(p.From, p.Head.Seq+int64(len(p.Pending)+len(p.Merging)), p.Config.Limits), p.Head.Seq)
 	plan := Plan{
-		Model: p.Pins.Model, Mode: p.Pins.Mode, Profile: p.Pins.Profile, From: p.From, Anchor: p.Anchor,
-		Note: p.Note, Temperature: p.Pins.Temperature, MaxTokens: p.Pins.MaxTokens,
+		Model: p.Config.Model, Mode: p.Config.Mode, PromptConfig: p.Config.PromptConfig, From: p.From, Anchor: p.Anchor,
+		Note: p.Note, Temperature: p.Config.Temperature, MaxTokens: p.Config.MaxTokens,
 	}
 	p.Note = ""
 	return LlmInfer{p: p.moved(PhaseBuildPrompt, PhaseLlmInfer), Plan: plan}
 }
 
 // Done: the guard says no.
-func (b BuildPrompt) Done(e Ending) Done { return Done{b.p.moved(PhaseBuildPrompt, PhaseDone), e} }
+func (b BuildPrompt) Done(e Result) Done { return Done{b.p.moved(PhaseBuildPrompt, PhaseDone), e} }
 
 // ParseAction: the model has answered.
 func (i LlmInfer) ParseAction(proposal Proposal) ParseAction {
-	i.p.Pending, i.p.Joining, i.p.Retrying = nil, nil, false // they were appended before the inference
+	i.p.Pending, i.p.Merging, i.p.Retrying = nil, nil, false // they were appended before the inference
 	return ParseAction{p: i.p.moved(PhaseLlmInfer, PhaseParseAction), Proposal: proposal}
 }
 
@@ -158,20 +158,20 @@ func (i LlmInfer) BuildPrompt(note string) BuildPrompt {
 }
 
 // Done: the inference failed for good, or was cancelled.
-func (i LlmInfer) Done(e Ending) Done { return Done{i.p.moved(PhaseLlmInfer, PhaseDone), e} }
+func (i LlmInfer) Done(e Result) Done { return Done{i.p.moved(PhaseLlmInfer, PhaseDone), e} }
 
 // Join takes the messages that wait to join the turn out of the inbox.
 func (b BuildPrompt) Join() {
 	p := b.p
-	if p.Retrying || len(p.Joining) > 0 {
+	if p.Retrying || len(p.Merging) > 0 {
 		return
 	}
 	var later []UserMessage
 	for _, m := range p.Inbox {
-		if m.After {
+		if m.Queue {
 			later = append(later, m)
 		} else {
-			p.Joining = append(p.Joining, m)
+			p.Merging = append(p.Merging, m)
 		}
 	}
 	p.Inbox = later
@@ -189,7 +189,7 @@ func (a ParseAction) CallTool(calls []CallProposal) CallTool {
 }
 
 // BuildPrompt reprompts: results say to each call why it was not run, note says it where there were none.
-func (a ParseAction) BuildPrompt(results []Settled, note string) BuildPrompt {
+func (a ParseAction) BuildPrompt(results []CallOutcome, note string) BuildPrompt {
 	a.p.Pending, a.p.Note = results, note
 	a.p.Counters.Reprompts++
 	return BuildPrompt{a.p.moved(PhaseParseAction, PhaseBuildPrompt)}
@@ -197,19 +197,19 @@ func (a ParseAction) BuildPrompt(results []Settled, note string) BuildPrompt {
 
 // Done: a final answer, a question, a guard or an invalid action that policy does not forgive. Results are what the
 // transcript keeps of calls that were not run.
-func (a ParseAction) Done(e Ending, results []Settled) Done {
+func (a ParseAction) Done(e Result, results []CallOutcome) Done {
 	a.p.Pending = results
 	return Done{a.p.moved(PhaseParseAction, PhaseDone), e}
 }
 
 // BuildPrompt: every call has a result, in request order.
-func (c CallTool) BuildPrompt(results []Settled) BuildPrompt {
+func (c CallTool) BuildPrompt(results []CallOutcome) BuildPrompt {
 	c.p.Pending = results
 	return BuildPrompt{c.p.moved(PhaseCallTool, PhaseBuildPrompt)}
 }
 
 // Done: the calls ended the turn (cancelled, or a policy of fail or interrupt).
-func (c CallTool) Done(e Ending, results []Settled) Done {
+func (c CallTool) Done(e Result, results []CallOutcome) Done {
 	c.p.Pending = results
 	return Done{c.p.moved(PhaseCallTool, PhaseDone), e}
 }

@@ -6,7 +6,7 @@ type Plan struct {
 	Model string `json:"model"`
 	Mode  Mode   `json:"mode"`
 	// Profile is the blob that holds the system prompt and the pinned descriptors.
-	Profile string `json:"profile"`
+	PromptConfig string `json:"profile"`
 	// From is the first message of the window and Anchor the turn's own request, which is shown even where the
 	// window begins after it. The window ends at the head that the inference starts from.
 	From   int64 `json:"from"`
@@ -36,8 +36,8 @@ func Align(window []Message) []Message {
 	return window
 }
 
-// Profile is the bulk of what a turn pins, kept as one blob.
-type Profile struct {
+// PromptConfig is the bulk of what a turn pins, kept as one blob.
+type PromptConfig struct {
 	System      string       `json:"system"`
 	Descriptors []Descriptor `json:"descriptors"`
 	// Policy is the turn's: the activity that has a call's arguments applies it.
@@ -45,33 +45,33 @@ type Profile struct {
 }
 
 // BehaviorVersion is the version of the workflow code's decisions, for turns that begin now. A turn keeps the version that
-// Begin has pinned for its whole life: code that decides differently from version 2 on asks for Pins.Version, so that
+// Begin has pinned for its whole life: code that decides differently from version 2 on asks for Config.Version, so that
 // older histories replay. The version is 0 until Begin returns: no decision before that, or about a turn whose Begin
 // failed, may depend on it.
 const BehaviorVersion = 1
 
-// Pins are the configuration of a turn: read once, at Start, and kept in history and journal.
-type Pins struct {
-	Version     int      `json:"behavior_version"`
-	Tenant      string   `json:"tenant,omitempty"` // whose turn it is; empty: the default tenant
-	Agent       string   `json:"agent"`
-	Provider    string   `json:"provider"`
-	Model       string   `json:"model"`
-	Mode        Mode     `json:"mode"`
-	Profile     string   `json:"profile"` // blob of Profile
-	Limits      Limits   `json:"limits"`
-	Policy      Policy   `json:"policy"`
-	People      People   `json:"people,omitzero"`
-	Tools       []Tool   `json:"tools,omitempty"`
-	RetryMax    int      `json:"retry_max"`
-	Temperature *float64 `json:"temperature,omitempty"`
-	MaxTokens   int      `json:"max_output_tokens,omitempty"`
+// Config are the configuration of a turn: read once, at Start, and kept in history and journal.
+type Config struct {
+	Version      int       `json:"behavior_version"`
+	Tenant       string    `json:"tenant,omitempty"` // whose turn it is; empty: the default tenant
+	Agent        string    `json:"agent"`
+	Provider     string    `json:"provider"`
+	Model        string    `json:"model"`
+	Mode         Mode      `json:"mode"`
+	PromptConfig string    `json:"profile"` // blob of Profile
+	Limits       Limits    `json:"limits"`
+	Policy       Policy    `json:"policy"`
+	Approvals    Approvals `json:"people,omitzero"`
+	Tools        []Tool    `json:"tools,omitempty"`
+	RetryMax     int       `json:"retry_max"`
+	Temperature  *float64  `json:"temperature,omitempty"`
+	MaxTokens    int       `json:"max_output_tokens,omitempty"`
 	// Unavailable are the optional servers whose tools the turn lacks: they could not be asked when it began, nor since.
 	Unavailable []string `json:"unavailable,omitempty"`
 }
 
 // Find returns the pinned tool with this ID.
-func (p Pins) Find(id string) (Tool, bool) {
+func (p Config) Find(id string) (Tool, bool) {
 	for _, t := range p.Tools {
 		if t.ID == id {
 			return t, true

@@ -29,9 +29,9 @@ func FuzzPlan(f *testing.F) {
 		if jsonMode {
 			mode = turn.ModeJSON
 		}
-		s := &played{t: t, arguments: arguments, profile: turn.Profile{System: "be brief"}}
+		s := &played{t: t, arguments: arguments, profile: turn.PromptConfig{System: "be brief"}}
 		for rest := script[:min(len(script), 300)]; len(rest) > 0; {
-			rest = s.turn(turn.Pins{Mode: mode, Limits: l}, rest)
+			rest = s.turn(turn.Config{Mode: mode, Limits: l}, rest)
 		}
 	})
 }
@@ -40,7 +40,7 @@ func FuzzPlan(f *testing.F) {
 type played struct {
 	t          *testing.T
 	arguments  string
-	profile    turn.Profile
+	profile    turn.PromptConfig
 	transcript []turn.Message
 	turns      int
 
@@ -52,11 +52,11 @@ type played struct {
 
 // turn plays one turn and returns the rest of the script. A byte is what the model does: its calls, an answer without
 // any that is asked again (64 and more), or a failure (128 and more).
-func (s *played) turn(pins turn.Pins, script []byte) []byte {
+func (s *played) turn(cfg turn.Config, script []byte) []byte {
 	s.turns++
 	s.transcript = append(s.transcript, turn.Message{Role: turn.RoleUser, Text: fmt.Sprintf("request %d", s.turns)})
 	s.plan, s.cutAt = turn.Plan{}, 0
-	p := &turn.Progress{Pins: pins, Head: s.head(), From: 1, Anchor: s.head().Seq}
+	p := &turn.Progress{Config: cfg, Head: s.head(), From: 1, Anchor: s.head().Seq}
 	b := turn.Open(p).BuildPrompt()
 	for i, does := range script {
 		for _, r := range p.Pending {
@@ -87,13 +87,13 @@ func (s *played) turn(pins turn.Pins, script []byte) []byte {
 func (s *played) head() turn.Head { return turn.Head{Seq: int64(len(s.transcript))} }
 
 // answer appends the model's, with n calls, and returns their results.
-func (s *played) answer(step, n int) []turn.Settled {
+func (s *played) answer(step, n int) []turn.CallOutcome {
 	m := turn.Message{Role: turn.RoleAssistant, Step: step}
-	var results []turn.Settled
+	var results []turn.CallOutcome
 	for i := range n {
 		id := turn.CallID(step, i)
 		m.ToolCalls = append(m.ToolCalls, turn.ToolCall{ID: id, Tool: "local/read_file", Arguments: s.arguments})
-		results = append(results, turn.Settled{Call: turn.CallProposal{ID: id}, Outcome: turn.OutcomeOK, Text: "result " + id})
+		results = append(results, turn.CallOutcome{Call: turn.CallProposal{ID: id}, Outcome: turn.OutcomeOK, Text: "result " + id})
 	}
 	s.transcript = append(s.transcript, m)
 	return results
@@ -109,7 +109,7 @@ func (s *played) look(plan turn.Plan, p *turn.Progress) {
 	prompt := turn.Render(plan, s.profile, anchor, window)
 	require.Equal(s.t, prompt, turn.Render(plan, s.profile, anchor, window), "the same plan is the same prompt")
 	require.Contains(s.t, prompt.System, s.profile.System)
-	require.LessOrEqual(s.t, len(prompt.Messages), max(p.Pins.Limits.MaxHistoryMessages, 1+len(p.Pending))+1)
+	require.LessOrEqual(s.t, len(prompt.Messages), max(p.Config.Limits.MaxHistoryMessages, 1+len(p.Pending))+1)
 	requests := slices.DeleteFunc(slices.Clone(prompt.Messages), func(m turn.Message) bool { return m.Text != fmt.Sprintf("request %d", s.turns) })
 	require.Len(s.t, requests, 1, "the turn's own request is there once")
 	newest := turn.Render(plan, s.profile, nil, s.transcript[p.Head.Seq-1:]).Messages
@@ -125,7 +125,7 @@ func (s *played) look(plan turn.Plan, p *turn.Progress) {
 
 // requireSteady: the window only moves on, and only where it would otherwise be too long.
 func (s *played) requireSteady(plan turn.Plan, prompt turn.Prompt, p *turn.Progress) {
-	l := p.Pins.Limits
+	l := p.Config.Limits
 	if s.plan.From == plan.From {
 		require.Equal(s.t, s.prompt.Messages, prompt.Messages[:len(s.prompt.Messages)], "prompts extend one another")
 		return
@@ -168,7 +168,7 @@ func (s *played) requireTexts(p turn.Prompt) {
 		require.Empty(s.t, m.ToolCalls)
 		require.NotEmpty(s.t, m.Text)
 		if call, ok := strings.CutPrefix(m.Text, `{"type":"tool_call"`); ok && !strings.Contains(call, `{"type":"tool_call"`) {
-			_, err := turn.Parse(turn.ModeJSON, 3, turn.Answer{Text: m.Text}, tools)
+			_, err := turn.Parse(turn.ModeJSON, 3, turn.Completion{Text: m.Text}, tools)
 			require.NoError(s.t, err)
 		}
 	}

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// Decision is the policy's reaction to an error.
-type Decision string
+// ErrorAction is the policy's reaction to an error.
+type ErrorAction string
 
 // The decisions.
 const (
-	DecideFail      Decision = "fail"      // end the turn as failed
-	DecideRetry     Decision = "retry"     // do the same again; consumes a step
-	DecideReprompt  Decision = "reprompt"  // tell the model what went wrong; consumes a step and a reprompt
-	DecideInterrupt Decision = "interrupt" // end the turn with its partial result, for a person to look at
+	ErrorFail      ErrorAction = "fail"      // end the turn as failed
+	ErrorRetry     ErrorAction = "retry"     // do the same again; consumes a step
+	ErrorReprompt  ErrorAction = "reprompt"  // tell the model what went wrong; consumes a step and a reprompt
+	ErrorInterrupt ErrorAction = "interrupt" // end the turn with its partial result, for a person to look at
 )
 
 // Permission is the policy's decision about one tool call.
@@ -41,10 +41,10 @@ type Policy struct {
 	// AskRisk is the lowest risk of which an allowed call needs approval; empty means none does.
 	AskRisk Risk `json:"ask_risk,omitempty"`
 	// Taint decides about calls when the transcript holds text of an untrusted server; empty means TaintOff.
-	Taint           TaintMode `json:"taint,omitempty"`
-	OnModelError    Decision  `json:"on_model_error"`
-	OnToolError     Decision  `json:"on_tool_error"`
-	OnInvalidAction Decision  `json:"on_invalid_action"`
+	Taint           TaintMode   `json:"taint,omitempty"`
+	OnModelError    ErrorAction `json:"on_model_error"`
+	OnToolError     ErrorAction `json:"on_tool_error"`
+	OnInvalidAction ErrorAction `json:"on_invalid_action"`
 }
 
 // TaintMode is the protection of a session whose transcript holds text of servers that the operator does not trust. The
@@ -66,7 +66,7 @@ const (
 func DefaultPolicy() Policy {
 	return Policy{
 		Allow: []string{"local/*", "mcp/*"}, AskRisk: RiskHigh,
-		OnModelError: DecideFail, OnToolError: DecideReprompt, OnInvalidAction: DecideReprompt,
+		OnModelError: ErrorFail, OnToolError: ErrorReprompt, OnInvalidAction: ErrorReprompt,
 	}
 }
 
@@ -126,23 +126,23 @@ func (p Policy) listed(t Tool) (Permission, string) {
 }
 
 // AfterInvalid decides what follows an invalid action.
-func (p Policy) AfterInvalid(l Limits, c Counters) Decision {
-	if p.OnInvalidAction == DecideReprompt && c.Reprompts >= l.MaxReprompts {
-		return DecideFail
+func (p Policy) AfterInvalid(l Limits, c Counters) ErrorAction {
+	if p.OnInvalidAction == ErrorReprompt && c.Reprompts >= l.MaxReprompts {
+		return ErrorFail
 	}
 	return p.OnInvalidAction
 }
 
 // AfterModelError decides what follows an inference that failed permanently. Only retryable codes are retried.
-func (p Policy) AfterModelError(code Code, l Limits, c Counters) Decision {
+func (p Policy) AfterModelError(code Code, l Limits, c Counters) ErrorAction {
 	switch p.OnModelError {
-	case DecideRetry:
+	case ErrorRetry:
 		if !code.Retryable() {
-			return DecideFail
+			return ErrorFail
 		}
-	case DecideReprompt:
+	case ErrorReprompt:
 		if c.Reprompts >= l.MaxReprompts || code == CodeLLMRejected || code == CodeLLMUnauthorized {
-			return DecideFail
+			return ErrorFail
 		}
 	}
 	return p.OnModelError

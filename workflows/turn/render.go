@@ -8,7 +8,7 @@ import (
 
 // Render makes a prompt of a plan: system prompt, anchor and window as the mode wants them. A prompt over a longer
 // transcript with the same plan extends this one's messages and changes nothing else.
-func Render(plan Plan, profile Profile, anchor *Message, window []Message) Prompt {
+func Render(plan Plan, promptConfig PromptConfig, anchor *Message, window []Message) Prompt {
 	window = Align(window)
 	messages := make([]Message, 0, len(window)+1)
 	if anchor != nil {
@@ -18,14 +18,14 @@ func Render(plan Plan, profile Profile, anchor *Message, window []Message) Promp
 		messages = append(messages, renderMessage(plan.Mode, m))
 	}
 	p := Prompt{
-		Model: plan.Model, System: profile.System, Messages: messages, Note: plan.Note,
+		Model: plan.Model, System: promptConfig.System, Messages: messages, Note: plan.Note,
 		Temperature: plan.Temperature, MaxTokens: plan.MaxTokens,
 	}
 	if plan.Mode == ModeJSON {
-		p.System = strings.TrimSpace(p.System + "\n\n" + jsonProtocol(profile.Descriptors))
+		p.System = strings.TrimSpace(p.System + "\n\n" + jsonProtocol(promptConfig.Descriptors))
 		return p
 	}
-	for _, d := range profile.Descriptors {
+	for _, d := range promptConfig.Descriptors {
 		p.Tools = append(p.Tools, WireTool{Name: d.Wire, Description: d.Description, Schema: d.Schema})
 	}
 	p.Tools = append(p.Tools, askUser)

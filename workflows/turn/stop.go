@@ -27,7 +27,7 @@ var stopCauses = map[string]StopCause{
 }
 
 // Stop is why the answer ended before it was complete.
-func (a Answer) Stop() StopCause {
+func (a Completion) Stop() StopCause {
 	if a.Refused {
 		return StopRefusal
 	}
@@ -43,7 +43,7 @@ type Partial struct {
 }
 
 // ParsePartial reads an answer that ended before it was complete.
-func ParsePartial(mode Mode, step int, a Answer, tools []Tool) Partial {
+func ParsePartial(mode Mode, step int, a Completion, tools []Tool) Partial {
 	action, err := Parse(mode, step, a, tools)
 	switch act := action.(type) {
 	case Final:

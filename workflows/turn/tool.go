@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// Lane is how a call is dispatched.
-type Lane string
+// ActivityKind is how a call is dispatched.
+type ActivityKind string
 
 // The lanes. A regular call is an activity of its own (6 history events); a quick one is a local activity (1 event)
-// and is open only to tools that may be repeated and answer within QuickCap.
+// and is open only to tools that may be repeated and answer within LocalActivityCap.
 const (
-	LaneRegular Lane = "regular"
-	LaneQuick   Lane = "quick"
+	ActivityRegular ActivityKind = "regular"
+	ActivityLocal   ActivityKind = "quick"
 )
 
-// QuickCap bounds a quick call: a pending local activity holds the workflow task, and with it updates and cancels.
-const QuickCap = time.Second
+// LocalActivityCap bounds a quick call: a pending local activity holds the workflow task, and with it updates and cancels.
+const LocalActivityCap = time.Second
 
 // Risk is what a tool may do at worst.
 type Risk string
@@ -41,12 +41,12 @@ type Descriptor struct {
 	// says nothing else, or too much.
 	Also json.RawMessage `json:"also,omitempty"`
 	// Hash covers name, description, schema and what Also has; a change of it after pinning is drift.
-	Hash string `json:"hash"`
-	Lane Lane   `json:"lane"`
-	Risk Risk   `json:"risk"`
+	Hash     string       `json:"hash"`
+	Activity ActivityKind `json:"lane"`
+	Risk     Risk         `json:"risk"`
 	// Repeatable: running the call again does no harm, by the word of the operator or of a local tool's author.
 	Repeatable bool `json:"repeatable,omitempty"`
-	Reach
+	Effects
 	Timeout time.Duration `json:"timeout,omitempty"` // 0: the turn's tool_timeout
 	// TotalTimeout bounds a call whose progress renews Timeout; 0, or less than Timeout: progress renews nothing.
 	TotalTimeout time.Duration `json:"total_timeout,omitempty"`
@@ -55,10 +55,10 @@ type Descriptor struct {
 	Hold time.Duration `json:"hold,omitempty"`
 }
 
-// Reach is what a call can do beyond giving its result. The zero value is the careful one for what a call may do.
-type Reach struct {
+// Effects is what a call can do beyond giving its result. The zero value is the careful one for what a call may do.
+type Effects struct {
 	// Contained: a call only reads, and only here. It changes nothing, and sends nothing to anybody outside.
-	Contained bool `json:"contained,omitempty"`
+	ReadOnly bool `json:"contained,omitempty"`
 	// Taints: the result may be anybody's words. It marks the session: see Policy.Taint.
 	Taints bool `json:"taints,omitempty"`
 	// Stateful: the server remembers between the calls of a turn, which therefore go to one worker's connection.
@@ -67,13 +67,13 @@ type Reach struct {
 
 // Tool is the part of a Descriptor that the workflow holds. Its schema stays in the journal.
 type Tool struct {
-	ID         string `json:"id"`
-	Wire       string `json:"wire"`
-	Hash       string `json:"hash"`
-	Lane       Lane   `json:"lane"`
-	Risk       Risk   `json:"risk"`
-	Repeatable bool   `json:"repeatable,omitempty"`
-	Reach
+	ID         string       `json:"id"`
+	Wire       string       `json:"wire"`
+	Hash       string       `json:"hash"`
+	Activity   ActivityKind `json:"lane"`
+	Risk       Risk         `json:"risk"`
+	Repeatable bool         `json:"repeatable,omitempty"`
+	Effects
 	Timeout      time.Duration `json:"timeout,omitempty"`
 	TotalTimeout time.Duration `json:"total_timeout,omitempty"`
 	Hold         time.Duration `json:"hold,omitempty"`
@@ -85,7 +85,7 @@ func (t Tool) Longest() time.Duration { return max(t.Timeout, t.TotalTimeout) + 
 // Pinned returns the part of d that a turn pins.
 func (d Descriptor) Pinned() Tool {
 	return Tool{
-		ID: d.ID, Wire: d.Wire, Hash: d.Hash, Lane: d.Lane, Risk: d.Risk, Repeatable: d.Repeatable, Reach: d.Reach,
+		ID: d.ID, Wire: d.Wire, Hash: d.Hash, Activity: d.Activity, Risk: d.Risk, Repeatable: d.Repeatable, Effects: d.Effects,
 		Timeout: d.Timeout, TotalTimeout: d.TotalTimeout, Hold: d.Hold,
 	}
 }
@@ -102,12 +102,12 @@ type Catalogue struct {
 	Dropped []string `json:"dropped,omitempty"`
 	// Misnamed are the tools of which the configuration says something, and which the server does not offer.
 	Misnamed []string `json:"misnamed,omitempty"`
-	// MayChange: the operator trusts the server to change its tools. Where it is false, a tool that changes is held back.
-	MayChange bool `json:"may_change,omitempty"`
+	// AllowToolChanges: the operator trusts the server to change its tools. Where it is false, a tool that changes is held back.
+	AllowToolChanges bool `json:"may_change,omitempty"`
 	// Setup is a hash of what the operator has configured for the server. With another one new tools are expected.
-	Setup string `json:"setup,omitempty"`
+	ConfigHash string `json:"setup,omitempty"`
 	// Held are tools that were left out of Tools because nobody has accepted them as they are now.
-	Held []Drift `json:"held,omitempty"`
+	Quarantined []QuarantinedTool `json:"held,omitempty"`
 	// Since is when a server with a Problem became unavailable. Its last good Tools stay valid for Grace from then on.
 	Since time.Time     `json:"since,omitzero"`
 	Grace time.Duration `json:"grace,omitempty"`
@@ -119,9 +119,9 @@ func (c Catalogue) Usable(now time.Time) bool {
 	return c.Problem == "" || len(c.Tools) > 0 && now.Before(c.Since.Add(c.Grace))
 }
 
-// Drift is a tool that is not what was accepted.
-type Drift struct {
+// QuarantinedTool is a tool that is not what was accepted.
+type QuarantinedTool struct {
 	Now Descriptor `json:"now"`
 	// Accepted is what was accepted; nil where the tool is new.
-	Accepted *Descriptor `json:"accepted,omitempty"`
+	Approved *Descriptor `json:"accepted,omitempty"`
 }

@@ -43,7 +43,7 @@ func TestParseTakesExactlyOneJSONAction(t *testing.T) {
 		"too deep":           {text: strings.Repeat(`[`, 100) + strings.Repeat(`]`, 100), err: "deep"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := turn.Parse(turn.ModeJSON, 3, turn.Answer{Text: c.text}, tools)
+			got, err := turn.Parse(turn.ModeJSON, 3, turn.Completion{Text: c.text}, tools)
 			if c.err == "" {
 				require.NoError(t, err)
 				assert.Equal(t, c.want, got)
@@ -58,7 +58,7 @@ func TestParseTakesExactlyOneJSONAction(t *testing.T) {
 }
 
 func TestParseNativeGivesEveryCallAnUnambiguousID(t *testing.T) {
-	a := turn.Answer{ToolCalls: []turn.WireCall{
+	a := turn.Completion{ToolCalls: []turn.WireCall{
 		{ID: "x", Name: "local_read_file", Arguments: `{}`}, {ID: "x", Name: "nope", Arguments: `{}`}, {Name: "nope"}}}
 	got, err := turn.Parse(turn.ModeNative, 2, a, tools)
 	require.NoError(t, err)
@@ -71,20 +71,20 @@ func TestParseNativeGivesEveryCallAnUnambiguousID(t *testing.T) {
 func TestParseNativeTakesNoArgumentsForAnEmptyObject(t *testing.T) {
 	t.Parallel()
 	for _, none := range []string{"", " \n"} {
-		action, err := turn.Parse(turn.ModeNative, 1, turn.Answer{ToolCalls: []turn.WireCall{{ID: "a", Name: "now", Arguments: none}}}, nil)
+		action, err := turn.Parse(turn.ModeNative, 1, turn.Completion{ToolCalls: []turn.WireCall{{ID: "a", Name: "now", Arguments: none}}}, nil)
 		require.NoError(t, err)
 		assert.Equal(t, "{}", action.(turn.CallTools).Calls[0].Arguments)
 	}
 }
 
 func TestParseNativeRefusesNothingAndCrowdedQuestions(t *testing.T) {
-	_, err := turn.Parse(turn.ModeNative, 1, turn.Answer{Text: "  "}, tools)
+	_, err := turn.Parse(turn.ModeNative, 1, turn.Completion{Text: "  "}, tools)
 	assert.ErrorContains(t, err, "empty")
 	ask := turn.WireCall{Name: turn.AskUserTool, Arguments: `{"question":"which?"}`}
-	got, err := turn.Parse(turn.ModeNative, 1, turn.Answer{ToolCalls: []turn.WireCall{ask}}, tools)
+	got, err := turn.Parse(turn.ModeNative, 1, turn.Completion{ToolCalls: []turn.WireCall{ask}}, tools)
 	require.NoError(t, err)
 	assert.Equal(t, turn.AskUser{Question: "which?"}, got)
-	_, err = turn.Parse(turn.ModeNative, 1, turn.Answer{ToolCalls: []turn.WireCall{ask, {Name: "nope"}}}, tools)
+	_, err = turn.Parse(turn.ModeNative, 1, turn.Completion{ToolCalls: []turn.WireCall{ask, {Name: "nope"}}}, tools)
 	assert.ErrorContains(t, err, "only call")
 }
 
@@ -115,7 +115,7 @@ func TestPartialAnswersInJSONMode(t *testing.T) {
 		`I cannot do that.`:                          {Text: "I cannot do that."},
 		``:                                           {},
 	} {
-		assert.Equal(t, want, turn.ParsePartial(turn.ModeJSON, 1, turn.Answer{Text: text}, nil), text)
+		assert.Equal(t, want, turn.ParsePartial(turn.ModeJSON, 1, turn.Completion{Text: text}, nil), text)
 	}
 }
 
@@ -137,18 +137,18 @@ func TestWindowIsCutInBlocks(t *testing.T) {
 
 func TestRenderNeverBeginsWithAResultWithoutItsCall(t *testing.T) {
 	window := []turn.Message{{Role: turn.RoleTool, CallID: "1.0"}, {Role: turn.RoleTool, CallID: "1.1"}, {Role: turn.RoleAssistant, Text: "so"}}
-	p := turn.Render(turn.Plan{Mode: turn.ModeNative}, turn.Profile{}, &turn.Message{Role: turn.RoleUser, Text: "why?"}, window)
+	p := turn.Render(turn.Plan{Mode: turn.ModeNative}, turn.PromptConfig{}, &turn.Message{Role: turn.RoleUser, Text: "why?"}, window)
 	require.Len(t, p.Messages, 2)
 	assert.Equal(t, "why?", p.Messages[0].Text)
 	assert.Equal(t, "so", p.Messages[1].Text)
 }
 
 func TestRenderInJSONModeNeedsNoNativeTools(t *testing.T) {
-	profile := turn.Profile{System: "be brief", Descriptors: []turn.Descriptor{{ID: "local/read_file", Wire: "local_read_file", Description: "reads", Schema: []byte(`{"type":"object"}`)}}}
+	promptConfig := turn.PromptConfig{System: "be brief", Descriptors: []turn.Descriptor{{ID: "local/read_file", Wire: "local_read_file", Description: "reads", Schema: []byte(`{"type":"object"}`)}}}
 	window := []turn.Message{
 		{Role: turn.RoleAssistant, ToolCalls: []turn.ToolCall{{ID: "1.0", Tool: "local/read_file", Arguments: `{"path":"a"}`}}},
 		{Role: turn.RoleTool, CallID: "1.0", Outcome: turn.OutcomeOK, Text: "content"}}
-	p := turn.Render(turn.Plan{Mode: turn.ModeJSON}, profile, nil, window)
+	p := turn.Render(turn.Plan{Mode: turn.ModeJSON}, promptConfig, nil, window)
 	assert.Empty(t, p.Tools)
 	assert.Contains(t, p.System, "be brief")
 	assert.Contains(t, p.System, "local_read_file: reads")
@@ -167,13 +167,13 @@ func TestGuardStopsEveryRunaway(t *testing.T) {
 		turn.FinishMaxTokens: {Usage: turn.Usage{InputTokens: 900, OutputTokens: 100}},
 		turn.FinishMaxCost:   {CostUSD: 1},
 	} {
-		no := turn.GuardInference(l, c)
+		no := turn.CheckInferenceLimits(l, c)
 		require.NotNil(t, no, reason)
 		assert.Equal(t, reason, no.Reason)
 	}
-	assert.Nil(t, turn.GuardInference(l, turn.Counters{Spent: 11, ConsecutiveErrors: 2, CostUSD: 5, CostUnknown: true}))
-	assert.Nil(t, turn.GuardCalls(l, turn.Counters{ToolCalls: 7}, 1))
-	assert.Equal(t, turn.FinishMaxToolCalls, turn.GuardCalls(l, turn.Counters{ToolCalls: 7}, 2).Reason)
+	assert.Nil(t, turn.CheckInferenceLimits(l, turn.Counters{Spent: 11, ConsecutiveErrors: 2, CostUSD: 5, CostUnknown: true}))
+	assert.Nil(t, turn.CheckCallLimits(l, turn.Counters{ToolCalls: 7}, 1))
+	assert.Equal(t, turn.FinishMaxToolCalls, turn.CheckCallLimits(l, turn.Counters{ToolCalls: 7}, 2).Reason)
 }
 
 func TestPolicyPermits(t *testing.T) {
@@ -217,9 +217,9 @@ func TestWireNamesAreAcceptedByProvidersAndNeverCollide(t *testing.T) {
 }
 
 func TestCutKeepsWholeRunes(t *testing.T) {
-	assert.Equal(t, "abc", turn.Cut("abc", 3))
-	assert.Equal(t, "…", turn.Cut("äöü", 4))
-	assert.Equal(t, "ab\uFFFD", turn.Cut("ab\xff", 10))
+	assert.Equal(t, "abc", turn.Truncate("abc", 3))
+	assert.Equal(t, "…", turn.Truncate("äöü", 4))
+	assert.Equal(t, "ab\uFFFD", turn.Truncate("ab\xff", 10))
 }
 
 func TestReaderSeesExactlyTheFinalText(t *testing.T) {

@@ -76,7 +76,7 @@ func (a *agent) ask(question string) string {
 		pinned[i] = d.Pinned()
 	}
 	for step := 1; step < 8; step++ {
-		p := turn.Render(turn.Plan{Model: demo.Model, Mode: a.mode}, turn.Profile{System: "You help.", Descriptors: a.tools}, nil, transcript)
+		p := turn.Render(turn.Plan{Model: demo.Model, Mode: a.mode}, turn.PromptConfig{System: "You help.", Descriptors: a.tools}, nil, transcript)
 		answer, err := a.chat.Infer(a.t.Context(), p, silent{})
 		require.NoError(a.t, err)
 		action, err := turn.Parse(a.mode, step, answer, pinned)

@@ -193,7 +193,7 @@ func TestRegisteredToolsAreQuickAndHarmless(t *testing.T) {
 	c := h.Catalogues(t.Context())[0]
 	require.Len(t, c.Tools, 3)
 	for _, d := range c.Tools {
-		assert.Equal(t, turn.LaneQuick, d.Lane)
+		assert.Equal(t, turn.ActivityLocal, d.Activity)
 		assert.Equal(t, turn.RiskLow, d.Risk)
 		assert.True(t, d.Repeatable)
 	}

@@ -19,7 +19,7 @@ type Ledgers struct {
 	Histories map[string]*historypb.History // by file name
 	Sessions  []Session
 	Processes []Process
-	Waits     []journal.WaitRecord
+	Waits     []journal.RequestRecord
 	Sinks     map[string][]byte
 }
 

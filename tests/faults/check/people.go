@@ -17,17 +17,17 @@ import (
 type asked struct {
 	turn     *turnLedger
 	id       string
-	wait     turn.Wait
+	wait     turn.Request
 	requests int
 	rulings  []ruled
-	row      *journal.WaitRecord
+	row      *journal.RequestRecord
 	said     []Entry // deciding and decided, of this wait
 	accepted []workflows.Approval
 }
 
 // ruled is a ruling and when the stream had it.
 type ruled struct {
-	turn.Ruling
+	turn.Decision
 	at time.Time
 }
 
@@ -70,17 +70,17 @@ func (c *checker) indexAsked(t *turnLedger, chunk turn.Chunk) {
 	default:
 		return
 	}
-	var data turn.PeopleChunk
+	var data turn.RequestChunk
 	if err := json.Unmarshal(chunk.Data, &data); err != nil {
 		c.breaks(I5, "chunk %d of turn %s cannot be read: %v", chunk.Index, t.record.ID, err)
 		return
 	}
 	a := c.ask(t.record.ID, data.ID)
-	if data.Ruling == nil {
-		a.requests, a.wait = a.requests+1, data.Wait
+	if data.Decision == nil {
+		a.requests, a.wait = a.requests+1, data.Request
 		return
 	}
-	a.rulings = append(a.rulings, ruled{*data.Ruling, chunk.At})
+	a.rulings = append(a.rulings, ruled{*data.Decision, chunk.At})
 }
 
 // accepted are the approvals of a turn that Temporal has accepted, in its own order.
@@ -135,12 +135,12 @@ func (c *checker) waited(a *asked) {
 	}
 	r := a.rulings[0]
 	switch {
-	case a.row == nil || a.row.Ruling == nil:
-		c.breaks(I5, "wait %s of turn %s was ruled %s in the stream and is open in the journal", a.id, id, r.Verdict)
-	case a.row.Ruling.Verdict != r.Verdict || a.row.Ruling.Allowed != r.Allowed || a.row.ArgumentsHash != a.wait.ArgumentsHash:
-		c.breaks(I5, "wait %s of turn %s was ruled %s in the stream and is %s in the journal", a.id, id, r.Verdict, a.row.Ruling.Verdict)
+	case a.row == nil || a.row.Decision == nil:
+		c.breaks(I5, "wait %s of turn %s was ruled %s in the stream and is open in the journal", a.id, id, r.Status)
+	case a.row.Decision.Status != r.Status || a.row.Decision.Allowed != r.Allowed || a.row.ArgumentsHash != a.wait.ArgumentsHash:
+		c.breaks(I5, "wait %s of turn %s was ruled %s in the stream and is %s in the journal", a.id, id, r.Status, a.row.Decision.Status)
 	}
-	if a.wait.Kind == turn.WaitApproval {
+	if a.wait.Kind == turn.RequestApproval {
 		c.decided(a, r)
 	}
 }
@@ -151,22 +151,22 @@ func (c *checker) decided(a *asked, r ruled) {
 	if r.Allowed && r.ArgumentsHash != a.wait.ArgumentsHash {
 		c.breaks(I5, "call %s of turn %s was allowed with arguments %.8s and waited with %.8s", a.id, id, r.ArgumentsHash, a.wait.ArgumentsHash)
 	}
-	if r.Verdict == turn.VerdictCancelled || r.Verdict == turn.VerdictExpired {
+	if r.Status == turn.StatusCancelled || r.Status == turn.StatusExpired {
 		return // nobody's word; that such a call does not run shows elsewhere
 	}
 	meant := false
 	for _, e := range a.said {
 		meant = meant || e.Event == Deciding && e.Allow == r.Allowed && e.Hash == a.wait.ArgumentsHash && e.Session == a.turn.session
 		if e.Event == Decided && e.Allow != r.Allowed {
-			c.breaks(I5, "call %s of turn %s is %s, and somebody was told that the opposite counts", a.id, id, r.Verdict)
+			c.breaks(I5, "call %s of turn %s is %s, and somebody was told that the opposite counts", a.id, id, r.Status)
 		}
 	}
 	if !meant {
-		c.breaks(I5, "call %s of turn %s is %s, and nobody has said so", a.id, id, r.Verdict)
+		c.breaks(I5, "call %s of turn %s is %s, and nobody has said so", a.id, id, r.Status)
 	}
 	for _, approval := range a.accepted {
 		if approval.Allow != r.Allowed || approval.ArgumentsHash != a.wait.ArgumentsHash {
-			c.breaks(I5, "call %s of turn %s is %s, and Temporal has accepted another decision", a.id, id, r.Verdict)
+			c.breaks(I5, "call %s of turn %s is %s, and Temporal has accepted another decision", a.id, id, r.Status)
 		}
 	}
 }

@@ -59,9 +59,9 @@ func TestBrokenPromisesToPeopleAreNamed(t *testing.T) {
 			dropChunks(l, turn.ChunkApprovalDecided)
 		}},
 		"a later decision overrides the first": {"decide_20", check.I5, "in the stream and is", func(l *check.Ledgers) {
-			r := l.Waits[0].Ruling
+			r := l.Waits[0].Decision
 			r.Allowed = !r.Allowed
-			r.Verdict = map[bool]turn.Verdict{true: turn.VerdictAllowed, false: turn.VerdictDenied}[r.Allowed]
+			r.Status = map[bool]turn.DecisionStatus{true: turn.StatusAllowed, false: turn.StatusDenied}[r.Allowed]
 		}},
 		"a ruling is nobody's": {"decide_20", check.I5, "nobody has said so", func(l *check.Ledgers) {
 			l.Client = slices.DeleteFunc(l.Client, func(e check.Entry) bool { return e.Event == check.Deciding })
@@ -120,7 +120,7 @@ func guarded(l *check.Ledgers, edit func(*check.Effect)) {
 func unwanted(l check.Ledgers) string {
 	for _, w := range l.Waits {
 		var args struct{ Text string }
-		if json.Unmarshal([]byte(w.Arguments), &args) == nil && !w.Ruling.Allowed {
+		if json.Unmarshal([]byte(w.Arguments), &args) == nil && !w.Decision.Allowed {
 			return args.Text
 		}
 	}

@@ -45,12 +45,12 @@ func (c *checker) inquiry(t *turnLedger, one journal.ExportCall) {
 	}
 	var said []string
 	for _, a := range c.asks {
-		if a.turn == t && a.wait.Call == one.Call.ID && a.row != nil && a.row.Ruling != nil && a.row.Ruling.Reply != nil {
-			said = append(said, spell(a.row.Ruling.Reply))
+		if a.turn == t && a.wait.Call == one.Call.ID && a.row != nil && a.row.Decision != nil && a.row.Decision.Response != nil {
+			said = append(said, spell(a.row.Decision.Response))
 		}
 	}
 	for _, e := range c.eventsOf(key, "replied") {
-		if action, _, _ := strings.Cut(e.Reply, " "); !slices.Contains(said, e.Reply) && action != string(turn.ReplyCancel) {
+		if action, _, _ := strings.Cut(e.Reply, " "); !slices.Contains(said, e.Reply) && action != string(turn.ElicitationCancel) {
 			c.breaks(I5, "call %s (%s) of turn %s was told %q, and people said %q", one.Call.ID, key, t.record.ID, e.Reply, said)
 		}
 	}
@@ -78,7 +78,7 @@ func (c *checker) toldOnce(t *turnLedger, one journal.ExportCall, said []string)
 }
 
 // spell is a reply as the tool's ledger has it.
-func spell(r *turn.Reply) string {
+func spell(r *turn.ElicitationResponse) string {
 	var content map[string]any
 	_ = json.Unmarshal(r.Content, &content) // nothing is null
 	b, _ := json.Marshal(content)           // it came out of JSON

@@ -19,20 +19,20 @@ func (m *claimKept) ReleaseCall(context.Context, string, string, int) error { re
 // grantsImported has an imported session keep the permissions that it brought.
 type grantsImported struct{ mutant }
 
-func (m *grantsImported) Rules(ctx context.Context, session string) ([]turn.SessionRule, error) {
-	rules, err := m.Store.Rules(ctx, session)
+func (m *grantsImported) Grants(ctx context.Context, session string) ([]turn.Grant, error) {
+	rules, err := m.Store.Grants(ctx, session)
 	if strings.HasSuffix(session, "-imported") {
-		rules = append(rules, turn.SessionRule{Tool: "mcp/danger/append"})
+		rules = append(rules, turn.Grant{Tool: "mcp/danger/append"})
 	}
 	return rules, err
 }
 
 // Tainted forgets that anybody may have written what was imported; with the mark there would be no permission to keep.
-func (m *grantsImported) Tainted(ctx context.Context, session string) (*journal.Mark, error) {
+func (m *grantsImported) Taint(ctx context.Context, session string) (*journal.TaintSource, error) {
 	if strings.HasSuffix(session, "-imported") {
 		return nil, nil
 	}
-	return m.Store.Tainted(ctx, session)
+	return m.Store.Taint(ctx, session)
 }
 
 // memoryKept keeps 8 MB for every inference, as a worker does that does not bound what it is sent.

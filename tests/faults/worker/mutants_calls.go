@@ -158,7 +158,7 @@ func (m *toolsLost) PublishCatalogue(ctx context.Context, c turn.Catalogue) erro
 		return nil
 	}
 	if m.away[c.Server] = c.Problem != ""; m.away[c.Server] {
-		c.Setup = "" // the journal keeps the last good tools of the same configuration
+		c.ConfigHash = "" // the journal keeps the last good tools of the same configuration
 	}
 	return m.Store.PublishCatalogue(ctx, c)
 }

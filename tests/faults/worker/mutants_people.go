@@ -22,10 +22,10 @@ import (
 // runsEarly has a call carried out by its tool when people are asked about it.
 type runsEarly struct{ mutant }
 
-func (m *runsEarly) Ask(ctx context.Context, in journal.AskInput) ([]turn.Ruling, error) {
+func (m *runsEarly) Ask(ctx context.Context, in journal.AskInput) ([]turn.Decision, error) {
 	ruled, err := m.Store.Ask(ctx, in)
-	for _, w := range in.Waits {
-		if err == nil && w.Kind == turn.WaitApproval {
+	for _, w := range in.Requests {
+		if err == nil && w.Kind == turn.RequestApproval {
 			err = m.carryOut(w)
 		}
 	}
@@ -33,7 +33,7 @@ func (m *runsEarly) Ask(ctx context.Context, in journal.AskInput) ([]turn.Ruling
 }
 
 // carryOut calls the wait's tool past the ledger, at a server of its own.
-func (m *runsEarly) carryOut(w turn.Wait) error {
+func (m *runsEarly) carryOut(w turn.Request) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	parts := strings.Split(w.Tool, "/") // mcp/SERVER/TOOL
@@ -68,7 +68,7 @@ type joinedDoubled struct{ mutant }
 func (m *joinedDoubled) StartInference(ctx context.Context, in journal.StartInference) (journal.Inference, error) {
 	for _, said := range in.Messages {
 		said.ID += "-again"
-		in.Messages = append([]journal.Said{said}, in.Messages...) // in front, so that the model answers the right one
+		in.Messages = append([]journal.UserMessage{said}, in.Messages...) // in front, so that the model answers the right one
 	}
 	return m.Store.StartInference(ctx, in)
 }
@@ -86,11 +86,11 @@ func (m *rulingOverridden) Finish(ctx context.Context, in journal.FinishInput) (
 }
 
 // waits are what the turn of an interceptor has asked people about.
-type waits struct{ list []turn.Wait }
+type waits struct{ list []turn.Request }
 
 func (o *outbound) ExecuteLocalActivity(ctx workflow.Context, activity string, args ...any) workflow.Future {
 	if in, ok := args[0].(workflows.AskInput); ok {
-		o.waits.list = in.Waits
+		o.waits.list = in.Requests
 	}
 	return o.Next.ExecuteLocalActivity(ctx, activity, args...)
 }
@@ -115,8 +115,8 @@ func (i *inbound) ExecuteUpdate(ctx workflow.Context, in *interceptor.UpdateInpu
 
 // next is the approval for the call after the one that it is for.
 func (w *waits) next(a workflows.Approval) workflows.Approval {
-	for n, wait := range w.list {
-		if wait.ID == a.Call {
+	for n, request := range w.list {
+		if request.ID == a.Call {
 			other := w.list[(n+1)%len(w.list)]
 			a.Call, a.ArgumentsHash = other.ID, other.ArgumentsHash
 			break

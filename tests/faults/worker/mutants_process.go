@@ -18,7 +18,7 @@ type childLeft struct {
 	once sync.Once
 }
 
-func (m *childLeft) Begin(ctx context.Context, in journal.BeginInput) (journal.Begun, error) {
+func (m *childLeft) Begin(ctx context.Context, in journal.BeginInput) (journal.BeginResult, error) {
 	m.once.Do(func() {
 		// It ends by itself soon after the schedule, and names the rig's folder as every child of the worker does.
 		cmd := exec.Command("sh", "-c", "sleep 60; : "+filepath.Dir(m.cfg.Journal.Path))
@@ -31,7 +31,7 @@ func (m *childLeft) Begin(ctx context.Context, in journal.BeginInput) (journal.B
 // goroutinesLeft leaves a goroutine behind with every turn.
 type goroutinesLeft struct{ mutant }
 
-func (m *goroutinesLeft) Begin(ctx context.Context, in journal.BeginInput) (journal.Begun, error) {
+func (m *goroutinesLeft) Begin(ctx context.Context, in journal.BeginInput) (journal.BeginResult, error) {
 	for range 4 {
 		go func() { select {} }()
 	}

@@ -16,7 +16,7 @@ import (
 // taintDropped forgets whose words a session has read.
 type taintDropped struct{ mutant }
 
-func (m *taintDropped) Tainted(context.Context, string) (*journal.Mark, error) { return nil, nil }
+func (m *taintDropped) Taint(context.Context, string) (*journal.TaintSource, error) { return nil, nil }
 
 // driftNotHeld offers tools as they are now, whatever anybody has accepted.
 type driftNotHeld struct{ mutant }
@@ -24,11 +24,11 @@ type driftNotHeld struct{ mutant }
 func (m *driftNotHeld) Catalogues(ctx context.Context) ([]turn.Catalogue, error) {
 	list, err := m.Store.Catalogues(ctx)
 	for i := range list {
-		for _, d := range list[i].Held {
+		for _, d := range list[i].Quarantined {
 			list[i].Tools = append(list[i].Tools, d.Now)
 		}
 		slices.SortFunc(list[i].Tools, func(a, b turn.Descriptor) int { return cmp.Compare(a.ID, b.ID) })
-		list[i].Held = nil
+		list[i].Quarantined = nil
 	}
 	return list, err
 }
@@ -58,11 +58,11 @@ func (m *begunAfresh) ClaimCall(ctx context.Context, in journal.ClaimInput) (jou
 type replyInvented struct{ mutant }
 
 func (m *replyInvented) Decide(ctx context.Context, in journal.DecideInput) error {
-	for i, r := range in.Rulings {
-		if r.Reply != nil {
-			other := *r.Reply
+	for i, r := range in.Decisions {
+		if r.Response != nil {
+			other := *r.Response
 			other.Content = json.RawMessage(`{"sure":true,"note":"invented"}`)
-			in.Rulings[i].Reply = &other
+			in.Decisions[i].Response = &other
 		}
 	}
 	return m.Store.Decide(ctx, in)

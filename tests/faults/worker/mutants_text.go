@@ -30,7 +30,7 @@ func (m mutant) write(ctx context.Context, statement string, args ...any) error 
 // dedupForgotten answers a message that another turn has had.
 type dedupForgotten struct{ mutant }
 
-func (m *dedupForgotten) Begin(ctx context.Context, in journal.BeginInput) (journal.Begun, error) {
+func (m *dedupForgotten) Begin(ctx context.Context, in journal.BeginInput) (journal.BeginResult, error) {
 	begun, err := m.Store.Begin(ctx, in)
 	if err != nil || begun.DuplicateOf == nil {
 		return begun, err

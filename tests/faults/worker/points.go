@@ -13,8 +13,8 @@ type points struct {
 	killer *killer
 }
 
-func (p *points) Begin(ctx context.Context, in journal.BeginInput) (journal.Begun, error) {
-	return at(p.killer, "Begin", func() (journal.Begun, error) { return p.Store.Begin(ctx, in) })
+func (p *points) Begin(ctx context.Context, in journal.BeginInput) (journal.BeginResult, error) {
+	return at(p.killer, "Begin", func() (journal.BeginResult, error) { return p.Store.Begin(ctx, in) })
 }
 
 func (p *points) StartInference(ctx context.Context, in journal.StartInference) (journal.Inference, error) {
@@ -29,8 +29,8 @@ func (p *points) FailInference(ctx context.Context, key journal.StepKey, attempt
 	return at(p.killer, "FailInference", func() (int, error) { return p.Store.FailInference(ctx, key, attempt, code, message) })
 }
 
-func (p *points) Ask(ctx context.Context, in journal.AskInput) ([]turn.Ruling, error) {
-	return at(p.killer, "Ask", func() ([]turn.Ruling, error) { return p.Store.Ask(ctx, in) })
+func (p *points) Ask(ctx context.Context, in journal.AskInput) ([]turn.Decision, error) {
+	return at(p.killer, "Ask", func() ([]turn.Decision, error) { return p.Store.Ask(ctx, in) })
 }
 
 func (p *points) Decide(ctx context.Context, in journal.DecideInput) error {
