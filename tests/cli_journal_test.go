@@ -86,7 +86,10 @@ func TestCLISaysWhatIsWrongWithAJournal(t *testing.T) {
 	importInto := func(path string) *command {
 		return h.begin(nil, "import", "--set", "journal.path="+path, "empty.jsonl")
 	}
-	waiting := importInto(locked)
+	kept, err := os.Open("../journal/testdata/session.jsonl")
+	require.NoError(t, err)
+	defer kept.Close()
+	waiting := h.begin(kept, "import", "--set", "journal.path="+locked, "-")
 	for path, says := range map[string]string{
 		"notes.txt": "not a SQLite database", h.dir: "choose another path",
 		"notes.txt/journal.db": "choose a folder that can be created", newer: "newer version",
