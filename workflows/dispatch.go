@@ -41,7 +41,7 @@ const inferRoom = 10*time.Second + SettleWithin + CallRoom
 // these bounds, and the activity's deadline is their sum with room: a call that the server gives up while it is being
 // settled would be dispatched again, and told that its outcome is unknown.
 const (
-	ClaimWithin = 15 * time.Second // a dispatch after this one waits again
+	ClaimWithin = 4 * time.Second // a dispatch after this one waits again
 	// SettleWithin is at least how long a settlement waits for the journal: no other attempt can do it. It waits for as
 	// long as its activity may run if that is longer.
 	SettleWithin = time.Minute
