@@ -43,14 +43,19 @@ func (a *Activities) prompting(ctx context.Context, in workflows.InferInput, bas
 	return messages, leave, err
 }
 
-// promptBytes returns the size of messages, and the index of the first one with which they are over maxPrompt, or -1.
+// promptBytes returns the size of messages with the media that go with them, and the index of the first one whose text and
+// calls are over maxPrompt, or -1.
 func promptBytes(messages []turn.Message) (size int64, over int) {
+	var media int64
 	for i, m := range messages {
 		if size += messageBytes(m); size > maxPrompt {
 			return size, i
 		}
+		for _, item := range m.Media {
+			media += item.Bytes
+		}
 	}
-	return size, -1
+	return size + min(media, maxMediaBytes), -1
 }
 
 // window loads the messages from the plan's beginning up to base. What the cache has of the transcript before this

@@ -19,6 +19,7 @@ import (
 type longJournal struct {
 	journal.Journal
 	bytes  int
+	media  int64
 	bound  int64
 	mu     sync.Mutex
 	loaded int
@@ -30,7 +31,7 @@ func (j *longJournal) Window(_ context.Context, _ string, from, to, maxBytes int
 	j.bound = maxBytes
 	for range to - from + 1 {
 		j.loaded++
-		list = append(list, turn.Message{Role: turn.RoleUser, Text: strings.Repeat("x", j.bytes)})
+		list = append(list, turn.Message{Role: turn.RoleUser, Text: strings.Repeat("x", j.bytes), Media: []turn.Media{{Bytes: j.media}}})
 	}
 	return list, nil
 }
@@ -57,6 +58,26 @@ func TestAPromptThatNoModelTakesIsRefused(t *testing.T) {
 	assert.Equal(t, turn.CodeLLMRejected, e.Code)
 	assert.False(t, e.Code.Retryable())
 	assert.Contains(t, e.Message, "fork the session before message 20")
+}
+
+// TestLargeImagesWaitForEachOther: a prompt holds its images while the model answers.
+func TestLargeImagesWaitForEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, entered := prompter(t, &longJournal{bytes: 1, media: maxMediaBytes}), make(chan func(), 5)
+		for range 5 {
+			go func() {
+				_, leave, err := a.prompting(t.Context(), workflows.InferInput{Plan: turn.Plan{From: 1}}, head(1))
+				require.NoError(t, err)
+				entered <- leave
+			}()
+		}
+		synctest.Wait()
+		assert.Len(t, entered, 3)
+		for range 5 {
+			(<-entered)()
+			synctest.Wait()
+		}
+	})
 }
 
 // Large prompts wait for each other; small ones do not.

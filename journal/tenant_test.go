@@ -20,7 +20,7 @@ var anybodys = map[string][]string{
 		"Begin", "StartInference", "SettleInference", "FailInference", "Ask", "Decide", "ClaimCall", "SettleCall", "ReleaseCall",
 		"SuspendCall", "NoteCall", "Finish", "AppendChunks", "TurnPins",
 	},
-	"they are the operator's":              {"PublishCatalogue", "Catalogues", "Accept", "PruneChunks", "Close"},
+	"they are the operator's":              {"PublishCatalogue", "Catalogues", "ApproveTools", "PruneChunks", "Close"},
 	"a blob's name is that of its content": {"PutBlob", "GetBlob"},
 	"it tells that something changed":      {"Changed"},
 }
