@@ -16,33 +16,33 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// connector keeps one server reachable: it connects when a call needs it, replaces sessions that died, ends those that
-// nobody uses, and leaves a server that fails alone for a while. Its sessions are caches: each may go at any time, and
-// the next call makes another. They belong to one configuration of one server, with its credentials, because a Host is
-// made for one configuration and a connector for one of its servers; and each belongs to one tenant: see party.
+// connector manages the connections to one server. It connects when a call needs a connection, replaces sessions that
+// died, closes idle ones, and backs off from a server that fails. Its sessions are caches: each may end at any time,
+// and the next call opens another. A connector belongs to one server of one Host, so all of its sessions share one
+// configuration and its credentials; each session belongs to one tenant (see party).
 type connector struct {
 	describer describer
-	local     *Local // nil but for the local tools
+	local     *Local // nil except for the local tools
 	dialer    dialer
 	redact    redactor
 	opts      Options
 	log       *slog.Logger
-	ctx       context.Context // the host's life
+	ctx       context.Context // ends when the host closes
 	running   *tasks          // the host's goroutines
-	permits   chan struct{}   // holds one for each call in flight; nil: they are not bounded
-	share     chan struct{}   // holds one for each call that occupies the worker
-	places    chan struct{}   // the host's, of all servers
-	processes *processes      // nil: the server is not run here
+	permits   chan struct{}   // one element for each call in flight; nil: unlimited
+	share     chan struct{}   // one element for each call of this server that occupies the worker
+	places    chan struct{}   // the host's, shared by all servers
+	processes *processes      // nil: this worker does not run the server
 
 	mu      sync.Mutex
-	parties map[string]*party // by tenant; that of the default tenant, without a name, is always there
+	parties map[string]*party // by tenant; the default tenant's, under "", always exists
 	version *string           // of the last handshake that succeeded
 	record  record
-	known   *turn.Catalogue // what the default tenant's connections listed last
-	events  chan struct{}   // something changed; capacity 1
+	known   *turn.Catalogue // the catalogue that the default tenant's connection listed last
+	events  chan struct{}   // signals a change; capacity 1
 }
 
-// attempt is something to wait for before there is a session: a connect under way, or the end of a session that died.
+// attempt is what a caller without a session waits for: a connect in progress, or the end of a session that died.
 type attempt struct {
 	done chan struct{}
 	err  error
@@ -50,7 +50,7 @@ type attempt struct {
 
 func (c *connector) id() string { return c.describer.server.ID }
 
-// name is the server as people know it.
+// name returns the server's name for messages.
 func (c *connector) name() string {
 	if c.local != nil {
 		return "the local tools"
@@ -58,7 +58,8 @@ func (c *connector) name() string {
 	return fmt.Sprintf("MCP server %q", c.id())
 }
 
-// connect carries out an attempt. It lives as long as the host at most, not as long as the caller that needed it first.
+// connect carries out an attempt. It lasts at most as long as the host, independently of the caller that needed it
+// first.
 func (c *connector) connect(sl *slot, a *attempt) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.describer.server.ConnectTimeout)
 	defer cancel()
@@ -66,7 +67,7 @@ func (c *connector) connect(sl *slot, a *attempt) {
 	s, err := c.open(ctx, p)
 	if err == nil {
 		err = c.install(sl, s)
-		if err != nil { // nobody has seen this session
+		if err != nil { // no caller has used this session
 			s.retire()
 		}
 		if errors.Is(err, errStillborn) {
@@ -92,11 +93,11 @@ func (c *connector) connect(sl *slot, a *attempt) {
 	c.changed()
 }
 
-// errStillborn is why a session is not used whose connection ended before anybody could.
+// errStillborn is the error of a connect whose connection ended before any call could use it.
 var errStillborn = errors.New("its connection was lost as soon as it was made")
 
-// install makes s the session that calls use, unless the host is closed, or s is over already: of that the connector has
-// been told, and is not told again.
+// install makes s the session that calls use, unless the host is closed or s has already ended. In the latter case
+// ended has already been called for s, and is not called again.
 func (c *connector) install(sl *slot, s *session) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,8 +115,8 @@ func (c *connector) install(sl *slot, s *session) error {
 	return nil
 }
 
-// open dials and shakes hands, in each protocol version that is worth a try. A server that refuses one is asked again
-// in the other; over HTTP, one that stays silent too.
+// open dials and does the handshake, in each protocol version worth trying. If the server rejects one version, open
+// tries the other; over HTTP it also does so if the server does not respond.
 func (c *connector) open(ctx context.Context, p *party) (*session, error) {
 	var last error
 	for i := 0; ; i++ {
@@ -164,7 +165,7 @@ func (c *connector) forget() {
 	c.version = nil
 }
 
-// explain says why a handshake failed, with what the server last said.
+// explain returns the error of a failed handshake, with the end of the server's stderr.
 func (c *connector) explain(ctx context.Context, l *link, err error) error {
 	why, told := c.clean(err.Error(), 400), inOurWords(err)
 	server := c.describer.server
@@ -189,8 +190,8 @@ func (c *connector) explain(ctx context.Context, l *link, err error) error {
 	return &outage{all: c.redact.text(why) + c.stderrNote(l), told: told}
 }
 
-// offended quarantines the server of a session in use that exceeded a bound, once per session, whether ended or detach
-// reports it first. The connector's lock is held.
+// offended makes the server of a session in use back off because it exceeded a bound, once per session, whether ended
+// or detach reports it first. The caller holds the connector's lock.
 func (c *connector) offended(s *session, e *Excess) {
 	if !s.over {
 		s.over = true
@@ -198,7 +199,7 @@ func (c *connector) offended(s *session, e *Excess) {
 	}
 }
 
-// quarantine leaves the server alone, because a connection exceeded a bound. The connector's lock is held.
+// quarantine makes the server back off because a connection exceeded a bound. The caller holds the connector's lock.
 func (c *connector) quarantine(p *party, e *Excess) {
 	p.breaker.misbehaved(time.Now())
 	c.record.drops++
@@ -207,7 +208,7 @@ func (c *connector) quarantine(p *party, e *Excess) {
 		"bound", e.Bound, "limit", e.Limit, "offences", p.breaker.offences)
 }
 
-// stderrNote is the last of what a server said on stderr, for people.
+// stderrNote returns the end of the server's stderr, for operators.
 func (c *connector) stderrNote(l *link) string {
 	tail := c.stderrTail(l)
 	if tail == "" {
@@ -216,11 +217,11 @@ func (c *connector) stderrNote(l *link) string {
 	return "; its stderr ends with:\n" + tail
 }
 
-// stderrTail is at most 1 KiB of it, redacted before it is cut.
+// stderrTail returns at most the last 1 KiB of stderr, redacted before it is cut.
 func (c *connector) stderrTail(l *link) string {
 	kept := l.tail()
 	tail := plain.Sanitize(kept)
-	if len(kept) >= c.opts.StderrTailBytes { // what came before is lost
+	if len(kept) >= c.opts.StderrTailBytes { // the text before it is lost
 		tail = c.redact.tail(tail)
 	}
 	tail = c.redact.text(tail)
@@ -233,7 +234,7 @@ func (c *connector) stderrTail(l *link) string {
 // steady is the minimum lifetime of a connection that counts as useful without an answered call.
 const steady = time.Second
 
-// ended is told when a session's connection is gone.
+// ended records that a session's connection has ended.
 func (c *connector) ended(s *session, crashed bool) {
 	c.keepStderr(s.link)
 	excess, rested := s.link.meter.excess(), s.hasRested()
@@ -241,7 +242,7 @@ func (c *connector) ended(s *session, crashed bool) {
 	defer c.mu.Unlock()
 	s.gone = true
 	c.vacate(s)
-	if c.ctx.Err() == nil && !rested && s.slot != nil { // one that was never in use is no loss
+	if c.ctx.Err() == nil && !rested && s.slot != nil { // a session that was never in use does not count
 		c.record.restarts++
 	}
 	if (crashed || excess != nil) && c.ctx.Err() == nil {
@@ -250,7 +251,7 @@ func (c *connector) ended(s *session, crashed bool) {
 	c.changed()
 }
 
-// lost notes why a session's connection is gone that was not given up. The connector's lock is held.
+// lost records why a session's connection ended unexpectedly. The caller holds the connector's lock.
 func (c *connector) lost(s *session, excess *Excess) {
 	p, why := s.party, "its connection was lost"
 	if excess != nil {
@@ -259,7 +260,7 @@ func (c *connector) lost(s *session, excess *Excess) {
 	p.problem, p.told = c.redact.text(why)+c.stderrNote(s.link), why
 	c.record.failed(p.problem)
 	switch now := time.Now(); {
-	case s.slot == nil: // it counts with the attempt to connect
+	case s.slot == nil: // it counts as a failed connect
 	case excess != nil:
 		c.offended(s, excess)
 	case c.local == nil:
@@ -269,7 +270,7 @@ func (c *connector) lost(s *session, excess *Excess) {
 		"soon", p.breaker.flaps, "process", s.link.fate())
 }
 
-// answered notes that the server is well.
+// answered records that the server answered.
 func (c *connector) answered(p *party) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -279,7 +280,7 @@ func (c *connector) answered(p *party) {
 	c.note()
 }
 
-// detach makes the next caller start a new session.
+// detach removes s from its slot, so that the next caller starts a new session.
 func (c *connector) detach(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -292,13 +293,13 @@ func (c *connector) detach(s *session) {
 	c.note()
 }
 
-// changed tells the watcher, and keeps the books. The connector's lock is held.
+// changed updates the recorded states and wakes the watcher. The caller holds the connector's lock.
 func (c *connector) changed() {
 	c.note()
 	c.poke()
 }
 
-// note takes down how the server stands with everybody. The connector's lock is held.
+// note records the server's current state, for each tenant and overall. The caller holds the connector's lock.
 func (c *connector) note() {
 	for _, p := range c.parties {
 		p.note(p.state())
@@ -306,8 +307,9 @@ func (c *connector) note() {
 	c.record.note(c.state())
 }
 
-// learn keeps what was listed last, and tells the watcher where that is news. There is one catalogue for all tenants: the
-// one that the default tenant's connection lists. Where another's lists something else, that one is asked again.
+// learn keeps the latest catalogue and wakes the watcher if it differs. There is one catalogue for all tenants: the one
+// that the default tenant's connection lists. If another tenant's connection lists a different one, the default
+// tenant's connection lists again.
 func (c *connector) learn(p *party, offered turn.Catalogue) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -325,7 +327,7 @@ func (c *connector) learn(p *party, offered turn.Catalogue) {
 	c.poke()
 }
 
-// poke wakes the watcher. The connector's lock need not be held.
+// poke wakes the watcher. It does not need the connector's lock.
 func (c *connector) poke() {
 	select {
 	case c.events <- struct{}{}:
@@ -333,7 +335,7 @@ func (c *connector) poke() {
 	}
 }
 
-// catalogue returns what the server offers now, or why it cannot be asked.
+// catalogue returns what the server offers now, or a catalogue whose Problem says why it cannot be listed.
 func (c *connector) catalogue(ctx context.Context) turn.Catalogue {
 	s, err := c.acquire(ctx, "", "")
 	if err == nil {
@@ -348,7 +350,7 @@ func (c *connector) catalogue(ctx context.Context) turn.Catalogue {
 	return out
 }
 
-// close ends the sessions that are in use, if any.
+// close ends the sessions in use, if any.
 func (c *connector) close() {
 	c.mu.Lock()
 	var open []*session

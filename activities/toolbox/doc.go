@@ -1,51 +1,54 @@
-// Package toolbox is the tool host: it runs the tools that a turn may call and is the only place that knows the Model
-// Context Protocol. A Host holds one connection to each configured server (a child process over stdio, or streamable
-// HTTP) and one to the Local tools of this program, which are typed Go functions on an MCP server in memory.
+// Package toolbox is the tool host: it runs the tools that a turn may call and is the only package that knows the Model
+// Context Protocol. A Host connects to each configured server (a child process over stdio, or an HTTP server over
+// streamable HTTP or SSE) and to the Local tools of this program, which are typed Go functions on an in-memory MCP
+// server.
 //
-// # What a call may end in
+// # Outcomes of a call
 //
-// The difference that matters is whether a request left the host. Until its first byte does, a failure is a
-// *turn.Error with code tool_not_sent and the call may be dispatched again. From then on every ending is a result:
-// ok and error where the server answered, unknown where it did not (it died, it fell silent, it sent garbage, the
-// call was cancelled). What each ending comes to is decided in one place, ending.class.
-// The host never sends a call twice. A tool that is no longer what the turn pinned is not called: tool_drift.
+// What matters is whether the request left the host. Until its first byte does, a failure is a *turn.Error with code
+// tool_not_sent, and the call may be dispatched again. From then on every ending is a result: ok or error if the server
+// answered, unknown if it did not (the server died, fell silent or sent garbage, or the call was cancelled). One
+// function decides the outcome of every ending: ending.class. The host never sends a call twice. It does not call a
+// tool that no longer matches the turn config; the error's code is then tool_drift.
 //
-// Three kinds of calls do not end where they are waited for. One that reports progress is given its timeout anew, up to
-// its total. One whose tool may detach goes on when its time is up: the caller is told unknown at once, and the end, if
-// it comes, by ToolRequest.Late. One whose server wants to know something from a person (SEP-2322) comes back without an
-// outcome, with the questions and a continuation: with the replies and that, any process of the server goes on. Servers
-// of older protocols, which would hold the call meanwhile, are not told that they may ask, unless Server.HoldQuestions
-// says for how long. A server that asks the model (sampling) gets an error.
+// Three kinds of calls outlast the usual wait. A call that reports progress gets its timeout renewed, up to its total
+// timeout. A call whose tool may detach continues after its timeout: the caller gets outcome unknown at once, and the
+// late result, if there is one, through ToolRequest.Late. A call whose server sends elicitations (SEP-2322) returns
+// without an outcome, with the elicitations and a continuation; given the responses and the continuation, any process
+// of the server can continue it. Servers of older protocols, which would hold the call in the meantime, are not offered
+// elicitation unless Server.HoldQuestions says for how long. A server that requests sampling gets an error.
 //
-// # What a result is
+// # Results
 //
-// Text, cut for the model, with the whole beside it; images and audio by themselves, with the type that their bytes
-// show; structured content as JSON, unless the text says the same. No configured secret is in any of it: see redactor.
+// A result is text, cut for the model, with the full text beside it; images and audio separately, with the media type
+// detected from their bytes; and structured content as JSON, unless the text says the same. It contains no configured
+// secret (see redactor).
 //
-// # What keeps the host alive
+// # Bounds and recovery
 //
-// Everything that a server says is bounded: lines, pages, tools, descriptions, schemas, results, stderr. Every wait
-// has a deadline. A session that died is never used again, and a server that keeps working after its deadline loses its
-// process group. Close leaves no process and no goroutine; what a killed host has left, the next one ends.
+// Everything that a server sends is bounded: lines, pages, tools, descriptions, schemas, results, stderr. Every wait
+// has a deadline. A session that died is never used again, and a server that keeps working after its deadline has its
+// process group killed. Close leaves no process and no goroutine behind; what a killed host leaves behind, the next one
+// kills.
 //
-// Connections are caches. They are made when a call, or somebody who watches, needs one, and end when nobody uses them
-// (Server.IdleTimeout); what the server offered stays published. A connect that fails is not repeated before a pause
-// that doubles from one second to a minute; so is no call after three in a row to which no answer came. When the pause
-// is over one attempt finds out for all. Health says how each server does.
+// Connections are caches. The host opens one when a call or a watcher needs it and closes it when it has been idle for
+// Server.IdleTimeout; the server's catalogue stays published. After a failed connect the host backs off before the next
+// one, for a pause that doubles from one second to a minute; it also backs off after three calls in a row without an
+// answer. After the pause, one attempt decides for all callers. Health describes the state of each server.
 //
-// Each tenant has connections of its own, with all that goes by them: processes, pauses after failures, what servers
-// remember and ask. The catalogue is one for all, and the default tenant's connection lists it.
+// Each tenant has its own connections, and with them its own processes, backoff, server state and elicitations. There
+// is one catalogue for all tenants, listed by the default tenant's connection.
 //
-// A stateful server has a connection for each turn. A turn that goes on finds the one that it has used before, or is told
-// that the server's state is lost.
+// A stateful server has one connection per turn. A turn that continues gets the connection that it has used before, or
+// an error that the server's state is lost.
 //
-// # Where requests may go
+// # Addresses of requests
 //
-// To the configured host and no other, whatever redirects and servers say; over https, or plain http on loopback and in
-// networks that the operator named. The address is checked at the moment of dialling: see guard.
+// Requests go only to the configured host, whatever redirects and servers say, over https, or over plain http on
+// loopback and in networks that the operator named. The address is checked when it is dialled (see guard).
 //
-// # What a server's word is worth
+// # Trust in servers
 //
-// Nothing that a server says about itself grants permission. Its annotations count where the operator trusts the
-// server, except that a tool which calls itself destructive is believed.
+// Nothing that a server says about itself grants permission. Its annotations count only if the operator trusts the
+// server, with one exception: a tool that declares itself destructive is believed.
 package toolbox

@@ -20,12 +20,12 @@ const (
 	maxCallRedirects = 1
 )
 
-// guard decides where the requests for one URL may go. It looks at the address that is dialled, at that moment, because a
-// name can be made to point elsewhere between two looks: to this machine, to its private network, or to the address at
-// which a cloud hands out credentials.
+// guard decides which addresses the requests for one URL may go to. It checks each address as it is dialled, because a
+// name can be made to resolve differently between two lookups: to this machine, to its private network, or to the
+// address of a cloud's credential service.
 type guard struct {
 	endpoint *url.URL
-	networks []netip.Prefix // private ones that the operator opened
+	networks []netip.Prefix // private networks that the operator allowed
 	loopback bool           // the URL itself names this machine
 	safe     func(network, address string, c syscall.RawConn) error
 	resolver *net.Resolver // nil: the system's
@@ -48,7 +48,7 @@ func newGuard(s Server) (*guard, error) {
 	return g, nil
 }
 
-// guardOf wants a URL that is absolute, and https, or http on loopback or in networks that the operator named.
+// guardOf requires an absolute URL with https, or with http on loopback or if the operator named networks.
 func guardOf(raw string, networks []string) (*guard, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {
@@ -69,7 +69,8 @@ func guardOf(raw string, networks []string) (*guard, error) {
 	return g, nil
 }
 
-// options opens what the operator named. What is no public address of the IANA's registries stays closed.
+// options allows the networks that the operator named, and loopback if the URL names it. Every other address that is
+// not public by the IANA's registries stays refused.
 func (g *guard) options() []ssrf.Option {
 	var v4, v6 []netip.Prefix
 	open := g.networks
@@ -94,9 +95,9 @@ func loopbackName(host string) bool {
 // maxHeaderBytes bounds the header of a response.
 const maxHeaderBytes = 64 << 10
 
-// transport dials only where the guard lets it. It uses no proxy: the address that counts would be the proxy's. It uses
-// neither HTTP/2 nor compression: the frames of one and the empty blocks of the other never reach a body, where bytes
-// are counted.
+// transport dials only addresses that the guard allows. It uses no proxy, because the guard would then check the
+// proxy's address. It uses neither HTTP/2 nor compression: HTTP/2 frames and empty compressed blocks never reach a
+// body, which is where bytes are counted.
 func (g *guard) transport() *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: g.control, Resolver: g.resolver}
 	return &http.Transport{
@@ -109,7 +110,7 @@ func (g *guard) transport() *http.Transport {
 	}
 }
 
-// control is asked for each address, when it is dialled.
+// control checks each address when it is dialled.
 func (g *guard) control(network, address string, c syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -131,7 +132,7 @@ func (g *guard) control(network, address string, c syscall.RawConn) error {
 	return nil
 }
 
-// leads begins a sentence about the address that a host's name leads to, or that it is.
+// leads returns the beginning of a message about addr: the host, and the address it resolves to if the host is a name.
 func leads(host string, addr netip.Addr) string {
 	if literal, err := netip.ParseAddr(host); err == nil && literal.Unmap().WithZone("") == addr {
 		return host
@@ -148,7 +149,7 @@ func (g *guard) opened(addr netip.Addr) bool {
 	return false
 }
 
-// checkRedirect follows redirects on the same host only, whatever it points to.
+// checkRedirect follows redirects to the configured scheme and host only, whatever address they resolve to.
 func (g *guard) checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects || len(via) > maxCallRedirects && callStateOf(req.Context()) != nil {
 		return errors.New("too many redirects")
@@ -159,8 +160,8 @@ func (g *guard) checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// ours refuses requests to any other host than the configured one. A server over SSE names the address that calls are
-// sent to.
+// ours refuses requests to any host but the configured one. It matters for SSE, too: the server names the URL that
+// calls are sent to.
 func (g *guard) ours(u *url.URL) error {
 	if u.Scheme != g.endpoint.Scheme || u.Host != g.endpoint.Host {
 		return fmt.Errorf("to %s://%s is not followed: configure that address if it is right", u.Scheme, u.Host)
@@ -168,7 +169,8 @@ func (g *guard) ours(u *url.URL) error {
 	return nil
 }
 
-// detached is a context that ends with ctx and knows nothing else of it: what is done under it is not what ctx was traced for.
+// detached returns a context that ends with ctx but has none of its values, so that work done under it does not join
+// ctx's trace.
 func detached(ctx context.Context, within time.Duration) (context.Context, context.CancelFunc) {
 	own, cancel := context.WithTimeout(context.Background(), within)
 	unhook := context.AfterFunc(ctx, cancel)

@@ -6,45 +6,46 @@ import (
 	"time"
 )
 
-// State is how a server stands with this worker.
+// State is a server's state as seen by this worker.
 type State string
 
 // The states.
 const (
-	StateIdle       State = "idle"       // not connected, because nobody needs it; nothing is known to be wrong
-	StateConnecting State = "connecting" // it is being started, or asked what it offers
+	StateIdle       State = "idle"       // not connected, because no caller needs it; no known failure
+	StateConnecting State = "connecting" // starting, or listing its tools
 	StateConnected  State = "connected"
-	StateFailing    State = "failing" // it is left alone until RetryAt, and then tried once
+	StateFailing    State = "failing" // in backoff until RetryAt, then tried once
 )
 
-// Health is how a server does, as this worker has seen it since it started. It holds no secret.
+// Health describes a server as this worker has seen it since the worker started. It contains no secret.
 type Health struct {
 	Server  string    `json:"server"`
 	State   State     `json:"state"`
-	Since   time.Time `json:"since"`             // when it came into this state
+	Since   time.Time `json:"since"`             // when it entered this state
 	RetryAt time.Time `json:"retry_at,omitzero"` // of StateFailing
-	// LastError is what went wrong last, LastErrorAt when. A server that is well again keeps it.
+	// LastError is the last failure, LastErrorAt its time. Both remain after the server has recovered.
 	LastError   string    `json:"last_error,omitempty"`
 	LastErrorAt time.Time `json:"last_error_at,omitzero"`
-	// Stderr is the end of what its process said there last, at most 1 KiB.
+	// Stderr is the end of its last process's stderr, at most 1 KiB.
 	Stderr      string `json:"stderr,omitempty"`
 	Connections int    `json:"connections"` // open now
-	// Processes are the last starts and ends of its processes on this worker, the oldest first.
+	// Processes are the latest starts and ends of its processes on this worker, oldest first.
 	Processes []ProcessEvent `json:"processes,omitempty"`
-	// Calls were sent, or meant to be; Failures are those of them to which no answer came. Restarts counts connections
-	// that were lost or given up.
+	// Calls counts the calls admitted to the server, Failures those that got no answer. Restarts counts connections
+	// that were in use and ended for a reason other than idleness.
 	Calls    int64 `json:"calls"`
 	Failures int64 `json:"failures"`
 	Restarts int64 `json:"restarts"`
-	// Drops are those of them that the worker dropped because the server exceeded a bound; Excess is the last such bound.
+	// Drops counts connections that the worker dropped because the server exceeded a bound; Excess is the last such
+	// bound.
 	Drops  int64   `json:"drops,omitempty"`
 	Excess *Excess `json:"excess,omitempty"`
-	// Tenants are the default tenant, whose name is empty, and those with whom there is something going on, by name. It is
-	// empty where there is only the default one.
+	// Tenants are the default tenant, whose name is empty, and every tenant whose state is not idle, by name. It is
+	// empty if the default tenant is the only one.
 	Tenants []TenantHealth `json:"tenants,omitempty"`
 }
 
-// TenantHealth is how a server stands with one tenant, who has connections and processes of its own.
+// TenantHealth describes a server's state for one tenant, which has its own connections and processes.
 type TenantHealth struct {
 	Tenant      string    `json:"tenant"`
 	State       State     `json:"state"`
@@ -54,7 +55,7 @@ type TenantHealth struct {
 	Connections int       `json:"connections"`       // open now
 }
 
-// Health returns how each server does, in configured order. The local tools are not among them. It asks nobody.
+// Health returns the health of each server, in configured order, without the local tools. It contacts no server.
 func (h *Host) Health() []Health {
 	var out []Health
 	for _, id := range h.order {
@@ -65,7 +66,7 @@ func (h *Host) Health() []Health {
 	return out
 }
 
-// record is what a connector keeps of how its server does.
+// record holds a connector's data for Health.
 type record struct {
 	state    State
 	since    time.Time
@@ -79,7 +80,7 @@ type record struct {
 	excess   *Excess
 }
 
-// note takes down a state, and since when it is so.
+// note records a state and, if it is new, the time.
 func (r *record) note(s State) {
 	if r.state != s {
 		r.state, r.since = s, time.Now()
@@ -88,9 +89,9 @@ func (r *record) note(s State) {
 
 func (r *record) failed(why string) { r.lastErr, r.errAt = why, time.Now() }
 
-// state is the server's state now. The connector's lock is held.
+// state returns the server's current state. The caller holds the connector's lock.
 //
-// With several tenants it is that of the one with whom it stands worst, and else of the one with whom there is most going on.
+// With several tenants, it is the state that comes last in gravity.
 func (c *connector) state() State {
 	worst := StateIdle
 	for _, p := range c.parties {
@@ -101,10 +102,10 @@ func (c *connector) state() State {
 	return worst
 }
 
-// gravity orders the states by what an operator would rather hear of.
+// gravity orders the states by their importance to an operator, least important first.
 var gravity = []State{StateIdle, StateConnecting, StateConnected, StateFailing}
 
-// connections counts those that are open. The connector's lock is held.
+// connections counts the open connections. The caller holds the connector's lock.
 func (c *connector) connections() int {
 	n := 0
 	for _, p := range c.parties {
@@ -117,7 +118,7 @@ func (c *connector) health() Health {
 	stderr := c.currentStderr()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.note() // for what has changed by itself, with time
+	c.note() // states also change with time alone
 	h := Health{
 		Server: c.id(), State: c.record.state, Since: c.record.since, LastError: c.record.lastErr, LastErrorAt: c.record.errAt,
 		Stderr: stderr, Connections: c.connections(), Calls: c.record.calls, Failures: c.record.failures, Restarts: c.record.restarts,
@@ -132,8 +133,8 @@ func (c *connector) health() Health {
 	return h
 }
 
-// tenants are those with whom there is something going on, and the default one; none where there is no other. The
-// connector's lock is held.
+// tenants returns the default tenant and the tenants that are not idle, or nil if the default one is the only one. The
+// caller holds the connector's lock.
 func (c *connector) tenants() (all []TenantHealth) {
 	for tenant, p := range c.parties {
 		t := TenantHealth{Tenant: tenant, State: p.standing, Since: p.since, Connections: p.connections()}
@@ -151,10 +152,10 @@ func (c *connector) tenants() (all []TenantHealth) {
 	return all[:min(len(all), maxTenantsTold)]
 }
 
-// maxTenantsTold bounds Health.Tenants: more than that have no connections at the same time.
+// maxTenantsTold bounds Health.Tenants. No more tenants than that have connections at the same time.
 const maxTenantsTold = 2 * maxConnections
 
-// currentStderr is what the shared connection's process says, or what the last one that ended said.
+// currentStderr returns the stderr of the shared connection's process, or of the last process that ended.
 func (c *connector) currentStderr() string {
 	c.mu.Lock()
 	kept, sl := c.record.stderr, c.shared().slots[""]
@@ -171,7 +172,7 @@ func (c *connector) currentStderr() string {
 	return kept
 }
 
-// keepStderr keeps the end of what a process said that is gone.
+// keepStderr keeps the end of an ended process's stderr.
 func (c *connector) keepStderr(l *link) {
 	tail := c.stderrTail(l)
 	if tail == "" {

@@ -15,11 +15,11 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Servers of the newest protocol do not hold a call while a person is asked: they answer with what they need to know and a
-// state, and are asked again, with the answers and that state (SEP-2322). In between nothing is left of the call but its
-// continuation, so that any process of the server may go on with it, days later.
+// A server of the newest protocol does not hold a call while a person responds: it returns its elicitations and a
+// state, and the call is sent again with the responses and that state (SEP-2322). In between, only the continuation is
+// left of the call, so any process of the server can continue it, even days later.
 
-// Bounds of what a server may ask, and of what is kept to go on.
+// Bounds of what a server may ask for, and of what is kept to continue a call.
 const (
 	maxInquiries     = 8       // in one round
 	maxRounds        = 16      // of one call
@@ -30,17 +30,17 @@ const (
 	maxContinuation  = 1 << 20
 )
 
-// continuation is what goes on with a call: the server's state, and what it asked.
+// continuation is what continues a call: the server's state and its elicitations.
 type continuation struct {
 	Version   int                `json:"v"`
 	Round     int                `json:"round"`
 	State     string             `json:"state,omitempty"`
 	Inquiries []turn.Elicitation `json:"inquiries"`
-	// Replies are those that were good, where others had to be asked for again.
+	// Replies are the responses already accepted, kept while the others are requested again.
 	Replies []turn.ElicitationResponse `json:"replies,omitempty"`
 }
 
-// responses are the replies as the protocol has them.
+// responses returns the accepted responses in the protocol's form.
 func (c continuation) responses() mcp.InputResponseMap {
 	if len(c.Replies) == 0 {
 		return nil
@@ -49,14 +49,14 @@ func (c continuation) responses() mcp.InputResponseMap {
 	for _, r := range c.Replies {
 		result := &mcp.ElicitResult{Action: string(r.Action)}
 		if r.Action == turn.ElicitationAccept && len(r.Content) > 0 {
-			_ = json.Unmarshal(r.Content, &result.Content) // it was read before
+			_ = json.Unmarshal(r.Content, &result.Content) // resume has parsed it before
 		}
 		out[r.Key] = result
 	}
 	return out
 }
 
-// answerOf is what the server's result is. One that asks for something has no other content (SEP-2322).
+// answerOf classifies the server's result. A result that asks for input has no other content (SEP-2322).
 func (s *session) answerOf(r *mcp.CallToolResult, round int) answer {
 	switch {
 	case len(r.InputRequests) > 0 || r.NeedsInput():
@@ -70,7 +70,8 @@ func (s *session) answerOf(r *mcp.CallToolResult, round int) answer {
 	return answerResult
 }
 
-// inquire makes questions to people of what a server asks for, or an error that tells the model why that cannot be.
+// inquire turns the server's input requests into elicitations, or into an error that tells the model why that is
+// impossible.
 func (s *session) inquire(r *mcp.CallToolResult, round int) turn.ToolResult {
 	if len(r.InputRequests) == 0 {
 		return failed("The server is busy and did not act. The tool may be called again in a moment.")
@@ -105,7 +106,7 @@ func (s *session) fill(c *continuation, requests mcp.InputRequestMap) error {
 	return nil
 }
 
-// inquiryOf makes an inquiry of whatever a server asks for, where it is offered to servers.
+// inquiryOf turns an input request into an elicitation. It refuses the other kinds, which are not offered to servers.
 func (s *session) inquiryOf(key string, r mcp.InputRequest) (turn.Elicitation, error) {
 	if p, ok := r.(*mcp.ElicitParams); ok {
 		return s.inquiry(key, p)
@@ -134,7 +135,7 @@ func kindOfRequest(r mcp.InputRequest) string {
 	return "something that is not known here"
 }
 
-// inquiry makes a question of a server's request, bounded, clean and without secrets.
+// inquiry turns a server's elicitation into a turn.Elicitation: bounded, sanitized and without secrets.
 func (s *session) inquiry(key string, p *mcp.ElicitParams) (turn.Elicitation, error) {
 	redact := s.owner.redact.result
 	message, _ := plain.Cut(redact(strings.TrimSpace(plain.Sanitize(p.Message))), maxInquiryText)
@@ -156,7 +157,7 @@ func (s *session) inquiry(key string, p *mcp.ElicitParams) (turn.Elicitation, er
 	return q, err
 }
 
-// checkKey refuses a server's name of a question that cannot be kept as it is.
+// checkKey refuses an elicitation's key that cannot be kept unchanged.
 func checkKey(key string, redact func(string) string) error {
 	switch {
 	case key == "" || len(key) > maxInquiryKey || plain.Line(key, maxInquiryKey) != key:
@@ -167,7 +168,7 @@ func checkKey(key string, redact func(string) string) error {
 	return nil
 }
 
-// checkAsked refuses addresses to which nobody should be sent by a server's word.
+// checkAsked refuses URLs that a server must not send a person to.
 func checkAsked(raw string, redact func(string) string) error {
 	u, err := url.Parse(raw)
 	switch {
@@ -179,7 +180,7 @@ func checkAsked(raw string, redact func(string) string) error {
 	return nil
 }
 
-// ask is the result that puts questions, all of them or those of them that are asked again.
+// ask returns the result that carries the elicitations: all of them, or only those that are sent again.
 func (c continuation) ask(questions []turn.Elicitation) (turn.ToolResult, error) {
 	b, err := json.Marshal(c)
 	if err != nil {
@@ -191,9 +192,9 @@ func (c continuation) ask(questions []turn.Elicitation) (turn.ToolResult, error)
 	return turn.ToolResult{Elicitations: questions, Continuation: b, SizeBytes: int64(len(b))}, nil
 }
 
-// resume reads what goes on with the call. Where a reply is missing or does not fit, asked is the result that asks for it
-// again; nothing is sent then. Without any reply nobody has been asked yet, as far as the caller knows: the questions are
-// as they were, and so is the continuation.
+// resume reads the continuation of a call. If a response is missing or does not fit, asked is the result that requests
+// it again, and nothing is sent. If the request has no responses at all, the elicitations may not have been shown yet:
+// asked then repeats them and the continuation unchanged.
 func resume(req turn.ToolRequest) (c continuation, asked *turn.ToolResult) {
 	if len(req.Continuation) == 0 {
 		return c, nil
@@ -232,7 +233,7 @@ func resume(req turn.ToolRequest) (c continuation, asked *turn.ToolResult) {
 	return c, &r
 }
 
-// take finds the reply to a question and checks it. Where one thing is asked, its name may be left out.
+// take finds the response to an elicitation and checks it. A response may omit the key if only one elicitation is open.
 func (c continuation) take(q turn.Elicitation, responses []turn.ElicitationResponse) (turn.ElicitationResponse, error) {
 	r, ok := replyTo(responses, q.Key)
 	if !ok && len(c.Inquiries)-len(c.Replies) == 1 {
@@ -262,10 +263,10 @@ func replyTo(responses []turn.ElicitationResponse, key string) (turn.Elicitation
 	return responses[i], true
 }
 
-// fitting checks what was said against the schema that was asked for, and adds its defaults (SEP-1034).
+// fitting checks a response's content against the elicitation's schema and adds the schema's defaults (SEP-1034).
 func fitting(q turn.Elicitation, content json.RawMessage) (out json.RawMessage, err error) {
 	if len(q.Schema) == 0 {
-		return nil, nil // who was sent somewhere says only that it is done
+		return nil, nil // a response to a URL says only that the visit is done
 	}
 	defer func() {
 		if p := recover(); p != nil {

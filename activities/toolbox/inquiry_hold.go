@@ -11,13 +11,14 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Servers of older protocols ask in the middle of a call and hold it until they have an answer. That is no way to wait for
-// a person: it is offered to them only where the operator allows it, and for so long.
+// Servers of older protocols send an elicitation in the middle of a call and hold the call until they have the
+// response. A person may take too long for that, so these servers get elicitation only if the operator allows it, and
+// only for the time that the operator sets (Server.HoldQuestions).
 
 // methodInitialize opens a session of an older protocol.
 const methodInitialize = "initialize"
 
-// client is this program towards the server.
+// client returns the MCP client of this session.
 func (s *session) client() *mcp.Client {
 	opts := &mcp.ClientOptions{
 		Capabilities:                s.owner.capabilities(),
@@ -34,15 +35,16 @@ func (s *session) client() *mcp.Client {
 	return client
 }
 
-// capabilities are what a server is told that it may ask for. Questions to people are among them for servers of the newest
-// protocol; modest takes them away again where an older one is spoken.
+// capabilities returns the client capabilities that servers are told. They include elicitation, for servers of the
+// newest protocol; modest removes it again for servers of an older one.
 func (c *connector) capabilities() *mcp.ClientCapabilities {
 	return &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{ // not nil, which would advertise roots
 		Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{},
 	}}
 }
 
-// modest is sending middleware that promises servers of older protocols no answers that they would not get.
+// modest is sending middleware that does not offer elicitation to servers of older protocols unless HoldQuestions is
+// set.
 func (c *connector) modest(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if p, ok := req.GetParams().(*mcp.InitializeParams); ok && method == methodInitialize && c.describer.server.HoldQuestions <= 0 {
@@ -52,8 +54,9 @@ func (c *connector) modest(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// held answers a question that a server asks in the middle of a call. The call that it belongs to is not said: where
-// more than one could be it, nobody is asked. The server is told so by an error, for "cancel" would be a person's word.
+// held responds to an elicitation in the middle of a call. The protocol does not say which call it belongs to: if
+// several calls could be meant, no user is asked. The server then gets an error, because "cancel" would claim that a
+// person had cancelled.
 func (s *session) held(ctx context.Context, req *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 	cancelled := &mcp.ElicitResult{Action: string(turn.ElicitationCancel)}
 	f, err := s.heldCall()
@@ -78,8 +81,8 @@ func (s *session) held(ctx context.Context, req *mcp.ElicitRequest) (*mcp.Elicit
 	return result, nil
 }
 
-// heldCall is the call under way in whose middle the server asks for something. Of each call for which that cannot be told,
-// the log tells once.
+// heldCall returns the call in flight that the server's elicitation belongs to. If that is ambiguous, it logs one
+// warning for each of the calls in doubt.
 func (s *session) heldCall() (*flight, error) {
 	f, doubted, err := s.flights.only()
 	if err == nil {
@@ -92,11 +95,11 @@ func (s *session) heldCall() (*flight, error) {
 	return f, err
 }
 
-// lastWord is how long it is waited for what was said in the last moment that a call was held.
+// lastWord is how long ask still waits, after the call may no longer be held, for a response given at the last moment.
 const lastWord = time.Second
 
-// ask has a person asked and waits for the reply, as long as the call may be held and a lastWord. It returns where the call
-// ends, whatever becomes of the question.
+// ask passes the elicitation on and waits for the response, for HoldQuestions and a lastWord at most. It returns as
+// soon as the call ends, whatever becomes of the elicitation.
 func (f *flight) ask(ctx context.Context, q turn.Elicitation) (turn.ElicitationResponse, error) {
 	defer f.patience.hold()()
 	ctx, cancel := context.WithTimeout(ctx, f.s.owner.describer.server.HoldQuestions)
@@ -127,10 +130,11 @@ func (f *flight) ask(ctx context.Context, q turn.Elicitation) (turn.ElicitationR
 	return turn.ElicitationResponse{}, context.Cause(ctx)
 }
 
-// upgraded is the session to use with a server whose handshake succeeded in this version: a new one where it knows a newer
-// protocol, which the first greeting does not tell. What it knows is remembered, so that it is greeted twice only once. A
-// server that took long to start is left as it is: it might not be ready again within the same time. One that ends when it is
-// asked is started once more, and not asked.
+// upgraded returns the session to use with a server whose handshake succeeded in this version. It is a new session if
+// the server also knows a newer protocol, which a handshake in the older one does not show. The connector remembers the
+// answer, so that only the first connect takes two handshakes. A server that took long to start keeps its session: it
+// might not be ready again within the same time. A server that exits when it is asked is started once more, and not
+// asked again.
 func (c *connector) upgraded(ctx context.Context, s *session, version string) (*session, error) {
 	deadline, _ := ctx.Deadline()
 	hurried := time.Until(deadline) < c.describer.server.ConnectTimeout*2/3
@@ -145,7 +149,7 @@ func (c *connector) upgraded(ctx context.Context, s *session, version string) (*
 	}
 	s.retire()
 	select {
-	case <-s.lost: // its process goes before the next one comes
+	case <-s.lost: // its process ends before the next one starts
 	case <-ctx.Done():
 	}
 	if !newest {
@@ -168,8 +172,8 @@ func (c *connector) knows(version string) bool {
 	return c.version != nil && *c.version == version
 }
 
-// speaksNewest asks a server that was greeted the old way whether it knows the newest protocol too. It is not greeted
-// that way at once, because some servers end, or fall silent, when anything else comes first.
+// speaksNewest asks a server, after a handshake in the older protocol, whether it knows the newest one too. That
+// handshake goes first because some servers exit or fall silent when they receive anything else first.
 func (s *session) speaksNewest(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, discoverWithin)
 	defer cancel()
@@ -190,6 +194,6 @@ func (s *session) speaksNewest(ctx context.Context) bool {
 }
 
 const (
-	newestVersion  = "2026-07-28" // the first with questions in several rounds
+	newestVersion  = "2026-07-28" // the first protocol whose elicitations take several rounds
 	discoverWithin = time.Second
 )
