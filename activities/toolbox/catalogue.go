@@ -24,14 +24,14 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Bounds on what a tool may say about itself. The SDK lets all of it pass.
+// Bounds on what a tool may say about itself. The SDK has no such bounds.
 const (
 	maxNameBytes        = 200
 	maxDescriptionBytes = 4 << 10
 	maxDropped          = 32
-	maxOfferBytes       = 512 << 10 // all of a server's tools together: they are in each prompt
-	maxListBytes        = 8 << 20   // of a list of tools, those included that are not offered
-	maxPagedBytes       = 64 << 20  // of the pages after the first, of all lists of a session
+	maxOfferBytes       = 512 << 10 // all of a server's tools together, because each prompt contains them
+	maxListBytes        = 8 << 20   // a list of tools, including those that are not offered
+	maxPagedBytes       = 64 << 20  // the pages after the first, summed over all lists of a session
 )
 
 // offer is what a server offers in one session.
@@ -39,12 +39,12 @@ type offer struct {
 	catalogue turn.Catalogue
 	names     map[string]string // tool ID → the server's own name
 	tools     map[string]turn.Descriptor
-	own       map[string]bool // the server's own names of the tools that it has itself
-	outputs   map[string]any  // their output schemas, by the same names
+	own       map[string]bool // the server's own names of its tools, without those that stand for resources and prompts
+	outputs   map[string]any  // the output schemas of those tools, by the same names
 }
 
-// lean is sending middleware that takes away what this program does not use of the results that the SDK keeps until the
-// connection ends. It has the SDK ask for each list of tools, whatever the server says of the last one.
+// lean is sending middleware that removes unused parts of the results that the SDK keeps until the connection ends. It
+// also makes the SDK request each list of tools, even if the server declared the last one cacheable.
 func lean(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		result, err := next(ctx, method, req)
@@ -63,8 +63,8 @@ func lean(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// listTools asks for every page of the server's tools, within the bounds. paged is the size of the pages after the first:
-// the SDK keeps each page under its cursor until the session ends.
+// listTools requests every page of the server's tools, within the bounds. paged is the size of the pages after the
+// first, in bytes: the SDK keeps each of them under its cursor until the session ends.
 func listTools(ctx context.Context, cs *mcp.ClientSession, maxPages, maxTools int) (tools []*mcp.Tool, paged int, err error) {
 	seen, size := map[string]bool{}, 0
 	params := &mcp.ListToolsParams{}
@@ -97,13 +97,13 @@ func listTools(ctx context.Context, cs *mcp.ClientSession, maxPages, maxTools in
 	return nil, paged, fmt.Errorf("its list of tools has more than %d pages", maxPages)
 }
 
-// sizeOf is the size of what a server says of a tool, in bytes of JSON.
+// sizeOf returns the size of a tool's declaration, in bytes of JSON.
 func sizeOf(t *mcp.Tool) int {
-	b, _ := json.Marshal(t) // it came out of JSON
+	b, _ := json.Marshal(t) // t was decoded from JSON
 	return len(b)
 }
 
-// listError lets a server without tools say that it does not know the method.
+// listError returns nil if the server has no tools and therefore does not know the method.
 func listError(cs *mcp.ClientSession, err error) error {
 	var wire *jsonrpc.Error
 	init := cs.InitializeResult()
@@ -113,19 +113,19 @@ func listError(cs *mcp.ClientSession, err error) error {
 	return fmt.Errorf("listing its tools: %w", err)
 }
 
-// describer turns a server's word into descriptors.
+// describer turns a server's tool declarations into descriptors.
 type describer struct {
-	prefix   string // of IDs: "local" or "mcp/<server>"
+	prefix   string // of tool IDs: "local" or "mcp/<server>"
 	server   Server
 	settings map[string]ToolSettings
-	// callTimeout is what the operator said of all of the server's tools; 0: the turn decides.
+	// callTimeout is the operator's timeout for all of the server's tools; 0: the turn decides.
 	callTimeout time.Duration
-	// redact takes what the server was given out of what it says of its tools.
+	// redact removes the server's configured secrets from what it says of its tools.
 	redact redactor
 }
 
-// misnamed tells of settings for tools that the server does not have: what the operator said of a tool under a wrong name
-// counts for nothing, and a risk least of all should go unheard.
+// misnamed records the settings of tools that the server does not have. Settings under a wrong name have no effect, and
+// the operator must learn of that, above all if they set a risk.
 func (d describer) misnamed(o *offer, tools []*mcp.Tool) {
 	if d.prefix == localID {
 		return
@@ -137,12 +137,12 @@ func (d describer) misnamed(o *offer, tools []*mcp.Tool) {
 	}
 }
 
-// offer describes the tools, in the order of their IDs so that a server's mood does not change prompts. It
-// returns the context's error if that ends meanwhile.
+// offer describes the tools, ordered by ID, so that the order of the server's list does not change prompts. It returns
+// the context's error if the context ends first.
 func (d describer) offer(ctx context.Context, tools []*mcp.Tool) (offer, error) {
 	o := offer{names: map[string]string{}, tools: map[string]turn.Descriptor{}}
 	o.catalogue = d.blank()
-	instructions, size := 0, 0 // of the patterns in the tools' schemas; of all that is offered
+	instructions, size := 0, 0 // of the patterns in the tools' schemas; of everything offered, in bytes
 	for _, t := range slices.SortedStableFunc(slices.Values(tools), func(a, b *mcp.Tool) int { return cmp.Compare(a.Name, b.Name) }) {
 		if ctx.Err() != nil {
 			return offer{}, ctx.Err()
@@ -177,15 +177,15 @@ func (d describer) offer(ctx context.Context, tools []*mcp.Tool) (offer, error) 
 	return o, nil
 }
 
-// blank is the server's catalogue without anything in it.
+// blank returns the server's catalogue without tools.
 func (d describer) blank() turn.Catalogue {
 	return turn.Catalogue{
 		Server: d.server.ID, Required: d.server.Required, Grace: d.server.CatalogueGrace, AllowToolChanges: d.server.TrustChanges || d.prefix == localID, ConfigHash: d.setup(),
 	}
 }
 
-// setup is a hash of what the operator configured that decides which tools there are. No secret is in it: not the
-// environment, not the headers, and of the URL neither user nor query.
+// setup returns a hash of the configuration that decides which tools the server has. It includes no secret: not the
+// environment, not the headers, and neither user nor query of the URL.
 func (d describer) setup() string {
 	s := d.server
 	if d.prefix == localID {
@@ -234,7 +234,7 @@ func (d describer) describe(t *mcp.Tool) (turn.Descriptor, schema.Schema, error)
 	return desc, parsed, nil
 }
 
-// identity is a hash of all that a server says of a tool and that a model, or an operator, goes by.
+// identity returns a hash of everything that a server says of a tool and that a model or an operator relies on.
 func identity(t *mcp.Tool, schema json.RawMessage) string {
 	said := map[string]any{
 		"name": t.Name, "description": t.Description, "input": schema, "output": t.OutputSchema, "annotations": t.Annotations,
@@ -245,10 +245,10 @@ func identity(t *mcp.Tool, schema json.RawMessage) string {
 	return hashOf(said)
 }
 
-// maxAlsoBytes bounds what is kept of a tool for people alone, in bytes.
+// maxAlsoBytes bounds what is kept of a tool for operators only, in bytes.
 const maxAlsoBytes = 8 << 10
 
-// also is what the server says of a tool beside what models read. A schema of results that is too long is left out.
+// also returns what the server says of a tool that models do not see. It omits an output schema that is too long.
 func (d describer) also(t *mcp.Tool) json.RawMessage {
 	said := map[string]any{}
 	if t.Title != "" {
@@ -271,7 +271,7 @@ func (d describer) also(t *mcp.Tool) json.RawMessage {
 	return json.RawMessage(kept)
 }
 
-// judge adds what the operator says, and of what the server says about itself as much as counts.
+// judge adds the operator's settings, and those of the server's annotations that count.
 func (d describer) judge(desc *turn.Descriptor, t *mcp.Tool) {
 	said := d.settings[t.Name]
 	hints := t.Annotations
@@ -289,8 +289,8 @@ func (d describer) judge(desc *turn.Descriptor, t *mcp.Tool) {
 	desc.Risk = cmp.Or(said.Risk, d.risk(t, desc.Schema))
 }
 
-// reach is what a call can do beyond giving its result. That a server reaches nothing outside counts only where it is
-// trusted and says so in so many words: unset hints mean the worst.
+// reach returns the effects that a call can have beyond its result. A server's word that it reaches nothing outside
+// counts only if the server is trusted and says so explicitly: unset hints mean the worst.
 func (d describer) reach(said ToolSettings, hints *mcp.ToolAnnotations) turn.Effects {
 	closed := hints.ReadOnlyHint && hints.OpenWorldHint != nil && !*hints.OpenWorldHint
 	return turn.Effects{
@@ -317,15 +317,15 @@ func checkName(name string) error {
 	return nil
 }
 
-// hashOf is the SHA-256, in hexadecimal, of v in JSON, whose objects encoding/json writes with sorted keys.
+// hashOf returns the SHA-256, in hexadecimal, of v as JSON; encoding/json sorts the keys of maps.
 func hashOf(v any) string {
 	b, err := json.Marshal(v)
-	if err != nil { // everything hashed came out of JSON
+	if err != nil { // everything hashed was decoded from JSON
 		b = fmt.Appendf(nil, "%#v", v)
 	}
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }
 
-// ReadOnly says that the tool only reads, and only here: see turn.Effects.
+// ReadOnly declares that the tool only reads, and only locally (see turn.Effects).
 func ReadOnly() ToolOption { return func(s *ToolSettings) { s.ReadOnly = true } }

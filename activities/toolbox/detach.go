@@ -9,8 +9,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// detaches reports whether the call goes on by itself now that nobody waits for it any more: its time is up, its tool
-// has leave to go on, and somebody wants to know how it ends.
+// detaches reports whether the call continues although its caller no longer waits for it: its timeout has passed, its
+// tool may detach, and the caller wants a late result.
 func (f *flight) detaches() bool {
 	return f.detach > 0 && f.req.Late != nil && timeIsUp(f.waiting) && f.state.abandon() && f.s.owner.ctx.Err() == nil
 }
@@ -19,8 +19,8 @@ func timeIsUp(ctx context.Context) bool {
 	return errors.Is(context.Cause(ctx), context.DeadlineExceeded)
 }
 
-// goOn leaves the call to itself. It stays a user of its session, which therefore is neither evicted nor recycled under
-// it, until it ends, its time is over or the host is closed.
+// goOn lets the call continue in the background. The call remains a user of its session, which is therefore neither
+// evicted nor recycled until the call ends, its detach time is over or the host closes.
 func (f *flight) goOn() (turn.ToolResult, bool) {
 	f.s.stay()
 	if !f.s.owner.running.start(f.seeThrough) {
@@ -34,14 +34,14 @@ func (f *flight) goOn() (turn.ToolResult, bool) {
 	return r, true
 }
 
-// seeThrough waits for the end of a call that was left to itself. Only an answer is told: that there is none yet is what
-// was said before.
+// seeThrough waits for the end of a detached call. It reports only an answer: without one, the outcome that the caller
+// already has remains true.
 func (f *flight) seeThrough() {
 	defer f.s.leave()
 	kept := make(chan struct{})
 	defer close(kept)
 	f.req.Kept = kept
-	var unread error // it is logged; what was told before still holds
+	var unread error // only logged; the outcome already reported still holds
 	defer f.s.owner.survive(f.req.Tool, &unread)
 	timer := time.NewTimer(f.detach)
 	defer timer.Stop()
@@ -66,7 +66,7 @@ func (f *flight) seeThrough() {
 	}
 }
 
-// stay counts one more user of a session that has one already.
+// stay adds a user to a session that already has one.
 func (s *session) stay() {
 	s.mu.Lock()
 	s.users++

@@ -10,8 +10,8 @@ import (
 	"github.com/everturn/everturn/internal/childenv"
 )
 
-// childEnv is the complete environment of a server's process, but for the mark that package stdio adds, and the values
-// among it that the operator let through by name.
+// childEnv returns the complete environment of a server's process, except for the mark that package stdio adds, and
+// those of its values that the operator passed on by name (EnvAllow).
 func childEnv(s Server, as *account, lookup func(string) (string, bool)) (env, passed []string, err error) {
 	vars := map[string]string{}
 	for _, name := range childenv.Base {
@@ -43,11 +43,12 @@ func childEnv(s Server, as *account, lookup func(string) (string, bool)) (env, p
 	return env, passed, nil
 }
 
-// EnvTenant is the variable that tells a server's process for which tenant it works. It is set where a tenant is named.
+// EnvTenant is the variable that tells a server's process which tenant it works for. It is not set for the default
+// tenant.
 const EnvTenant = "EVERTURN_TENANT"
 
-// tenantEnv is the environment of a process that works for this tenant. What this program or its operator says of the
-// variable counts for no other tenant than that.
+// tenantEnv returns the environment of a process that works for this tenant. A value that this program or its operator
+// set for EnvTenant applies to the default tenant only.
 func tenantEnv(env []string, tenant string) []string {
 	if tenant == "" {
 		return env
@@ -57,7 +58,7 @@ func tenantEnv(env []string, tenant string) []string {
 }
 
 // findCommand returns the file that the server's command names. A relative name with a slash is relative to the
-// server's directory where it has one.
+// server's directory, if one is set.
 func findCommand(s Server, searchPath string) (string, error) {
 	if err := folder(s.Dir); err != nil {
 		return "", fmt.Errorf("dir = %q is no folder to start it in: %w", s.Dir, err)
@@ -81,7 +82,8 @@ func findCommand(s Server, searchPath string) (string, error) {
 	return "", fmt.Errorf("command %q is not in PATH: install it or give its whole path", s.Command)
 }
 
-// folder says what is wrong with the directory that a server is to be started in, which the system would say of the program.
+// folder returns an error if a server cannot be started in the directory. The system's own error would blame the
+// program.
 func folder(dir string) error {
 	if dir == "" {
 		return nil

@@ -14,14 +14,14 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// httpDialer reaches the server over streamable HTTP, or over SSE.
+// httpDialer connects to the server over streamable HTTP or SSE.
 type httpDialer struct {
 	server Server
 	guard  *guard
 	opts   Options
 	total  *totals
 	tokens *tokens // nil: without OAuth
-	issued *issued // by the server's Login
+	issued *issued // tokens that the server's Login returned
 }
 
 func newHTTPDialer(s Server, g *guard, opts Options, total *totals, redact redactor) (*httpDialer, error) {
@@ -50,7 +50,7 @@ func (d *httpDialer) dial(context.Context, string) (*link, error) {
 	m.onDrop(func() { _ = stop() })
 	versions := []string{versionLatest, versionLegacy}
 	if d.server.Transport == TransportSSE {
-		versions = versions[1:] // the newest protocol does not know it
+		versions = versions[1:] // the newest protocol does not support SSE
 	}
 	return &link{transport: kept, meter: m, versions: versions, stop: stop, tail: silent, fate: silent}, nil
 }
@@ -66,14 +66,14 @@ func (d *httpDialer) transport(client *http.Client) mcp.Transport {
 	return t
 }
 
-// keptTransport keeps its connection, which the SDK forgets to close where a handshake fails half way.
+// keptTransport keeps its connection, because the SDK does not close it if a handshake fails halfway.
 type keptTransport struct {
 	inner mcp.Transport
 	mu    sync.Mutex
 	conn  mcp.Connection
 }
 
-// Connect implements mcp.Transport. The connection is handed on as it is: the SDK looks for more methods on it.
+// Connect implements mcp.Transport. It returns the connection unwrapped, because the SDK looks for more methods on it.
 func (t *keptTransport) Connect(ctx context.Context) (mcp.Connection, error) {
 	conn, err := t.inner.Connect(ctx)
 	t.mu.Lock()
@@ -84,7 +84,7 @@ func (t *keptTransport) Connect(ctx context.Context) (mcp.Connection, error) {
 	return conn, err
 }
 
-// close says goodbye to the server, but does not wait long for its answer.
+// close ends the session with the server, and waits at most closeBound for the server to respond.
 func (t *keptTransport) close() error {
 	t.mu.Lock()
 	conn := t.conn
@@ -98,7 +98,7 @@ func (t *keptTransport) close() error {
 	return nil
 }
 
-// headerRoundTripper adds the operator's headers, notes what becomes of a call, and holds the connection to its bounds.
+// headerRoundTripper adds the operator's headers, tracks whether a call was sent, and enforces the connection's bounds.
 type headerRoundTripper struct {
 	base   http.RoundTripper
 	dialer *httpDialer
@@ -107,7 +107,7 @@ type headerRoundTripper struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *headerRoundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
-	if err := t.dialer.guard.ours(req.URL); err != nil { // an SSE server names the address for calls itself
+	if err := t.dialer.guard.ours(req.URL); err != nil { // an SSE server chooses the URL for calls
 		closeBody(req)
 		return nil, fmt.Errorf("a request %w", err)
 	}
@@ -127,8 +127,8 @@ func (t *headerRoundTripper) RoundTrip(req *http.Request) (*http.Response, error
 	return resp, nil
 }
 
-// bound bounds the body of a response, unless it is a stream of events: those are bounded one by one. It decides which of
-// the two it is, and leaves no other media type in the header than the one that it decided on.
+// bound bounds the body of a response, unless it is an event stream, whose events are bounded one by one. It decides
+// which of the two it is, and leaves only the media type that it decided on in the header.
 func (t *headerRoundTripper) bound(resp *http.Response, method string) (events bool) {
 	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err != nil {
@@ -138,7 +138,7 @@ func (t *headerRoundTripper) bound(resp *http.Response, method string) (events b
 	limit, ok := int64(maxRefusal), resp.StatusCode >= 200 && resp.StatusCode < 300
 	switch {
 	case ok && (kind == "text/event-stream" || method == http.MethodGet && t.dialer.server.Transport == TransportSSE):
-		return true // the SDK does not look at the media type of the stream that a GET opens over SSE
+		return true // the SDK ignores the media type of the stream that a GET opens over SSE
 	case ok && kind == "application/json":
 		limit = int64(t.dialer.opts.MaxFrameBytes)
 	}
@@ -146,17 +146,17 @@ func (t *headerRoundTripper) bound(resp *http.Response, method string) (events b
 	return false
 }
 
-// noting sends the request and keeps the books of the call that it carries, if any.
+// noting sends the request and records whether the call that it carries, if any, was sent or refused.
 func (t *headerRoundTripper) noting(req *http.Request) (*http.Response, error) {
 	st := callStateOf(req.Context())
-	if st == nil || req.Method != http.MethodPost { // a GET takes up the stream of a call that was sent long ago
+	if st == nil || req.Method != http.MethodPost { // a GET resumes the stream of a call sent earlier
 		return t.base.RoundTrip(t.withHeaders(req.Context(), req))
 	}
 	allowed, first := st.send()
 	if !allowed {
 		return nil, context.Canceled
 	}
-	again := !first && st.refused.Swap(false) // after a login, which the refusal asked for
+	again := !first && st.refused.Swap(false) // repeated after a login that the refusal asked for
 	var wrote atomic.Bool
 	trace := &httptrace.ClientTrace{WroteHeaderField: func(string, []string) { wrote.Store(true) }}
 	resp, err := t.base.RoundTrip(t.withHeaders(httptrace.WithClientTrace(req.Context(), trace), req))
@@ -169,7 +169,7 @@ func (t *headerRoundTripper) noting(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// withHeaders adds the operator's headers. No request goes to another host than the server's own.
+// withHeaders adds the operator's headers. They cannot leak, because requests go to the server's own host only.
 func (t *headerRoundTripper) withHeaders(ctx context.Context, req *http.Request) *http.Request {
 	req = req.Clone(ctx)
 	for name, value := range t.dialer.server.Headers {
@@ -178,7 +178,8 @@ func (t *headerRoundTripper) withHeaders(ctx context.Context, req *http.Request)
 	return req
 }
 
-// boundedBody fails where a body goes over its limit, so that a cut body is never taken for a whole one.
+// boundedBody returns an error when a body exceeds its limit, so that a truncated body is never taken for a complete
+// one.
 type boundedBody struct {
 	io.ReadCloser
 	left int64

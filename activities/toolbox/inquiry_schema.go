@@ -10,11 +10,11 @@ import (
 	"github.com/everturn/everturn/internal/plain"
 )
 
-// maxFields bounds what is asked for in one question.
+// maxFields bounds the fields of one elicitation.
 const maxFields = 32
 
-// The keywords of a question's schema (MCP, elicitation: flat objects of primitive values and choices). Others are left
-// out, except those in nesting, with which the schema would not be flat.
+// The keywords of an elicitation's schema (MCP, elicitation: flat objects of primitive values and choices). Other
+// keywords are dropped, except those in nesting, which are refused because the schema would not be flat.
 var (
 	formKeywords  = []string{"type", "title", "description", "required"}
 	fieldKeywords = []string{
@@ -26,7 +26,7 @@ var (
 	fieldTypes     = []string{"string", "number", "integer", "boolean", "array"}
 )
 
-// flatSchema checks that raw is the schema of a form and returns it in a canonical form, clean for people to see.
+// flatSchema checks that raw is the schema of a form and returns it in a canonical form, sanitized for display.
 func flatSchema(raw json.RawMessage) (json.RawMessage, error) {
 	if len(raw) > maxInquirySchema {
 		return nil, fmt.Errorf("its form has over %d bytes", maxInquirySchema)
@@ -66,7 +66,8 @@ func flatSchema(raw json.RawMessage) (json.RawMessage, error) {
 	return canonical, nil
 }
 
-// only takes the keywords out of a schema that are in the list. What people read is cleaned.
+// only returns the keywords of a schema that are in the list. It sanitizes titles and descriptions, which are
+// displayed.
 func only(schema map[string]any, keywords []string) map[string]any {
 	out := map[string]any{}
 	for _, k := range keywords {
@@ -118,7 +119,7 @@ func flatField(name string, v any) (map[string]any, error) {
 	return out, nil
 }
 
-// shownAsIs reports whether the choices are words that look the same when they are clean.
+// shownAsIs reports whether the choices are strings that sanitizing does not change.
 func shownAsIs(choices any) bool {
 	if choices == nil {
 		return true
@@ -131,7 +132,7 @@ func shownAsIs(choices any) bool {
 	return ok && len(list) > 0
 }
 
-// flatChoices reports whether the list is one of constants with titles, and cleans the titles.
+// flatChoices reports whether the choices are constants with titles, and sanitizes the titles.
 func flatChoices(choices any) bool {
 	if choices == nil {
 		return true

@@ -15,32 +15,32 @@ import (
 	"github.com/everturn/everturn/activities/toolbox/stdio"
 )
 
-// The protocol versions that a handshake begins with. The empty one is the SDK's latest, which asks the server to
-// describe itself first; servers that never heard of that may stay silent, so over stdio the older one goes first.
+// The protocol versions that a handshake begins with. The empty one is the SDK's latest, which first asks the server to
+// describe itself. Servers that do not know that request may not respond, so over stdio the older version goes first.
 const (
 	versionLatest = ""
 	versionLegacy = "2025-11-25"
 )
 
-// link is one connection to one incarnation of a server, below the protocol.
+// link is one connection to one process or remote session of a server, below the protocol.
 type link struct {
 	transport mcp.Transport
-	watched   *watchedTransport // transport where it tells what was sent and answered; else nil
+	watched   *watchedTransport // the same transport, if it tracks what was sent and answered; else nil
 	meter     *meter            // nil: the connection has no bounds
 	versions  []string          // to try, in this order
-	// stop ends it and everything that belongs to it, within a bounded time. It may be called twice.
+	// stop ends the connection and everything that belongs to it, within a bounded time. It may be called twice.
 	stop func() error
-	// tail is what the server last said on stderr.
+	// tail returns the end of the server's stderr.
 	tail func() string
-	// fate says how the server's process ended; empty while it runs or where there is none.
+	// fate returns how the server's process ended; empty while it runs or if there is none.
 	fate func() string
-	// disposable: a new incarnation can replace this one, and ends the work that it still does.
+	// disposable: stop ends all of the server's work on this connection, and a new connection can replace it.
 	disposable bool
 }
 
 func silent() string { return "" }
 
-// dialer makes links to one server, each for one tenant.
+// dialer opens links to one server, each for one tenant.
 type dialer interface {
 	dial(ctx context.Context, tenant string) (*link, error)
 }
@@ -75,7 +75,7 @@ func (d *stdioDialer) dial(_ context.Context, tenant string) (*link, error) {
 	}
 	m.onDrop(func() { p.Signal(syscall.SIGKILL) })
 	t := &watchedTransport{
-		inner: &mcp.IOTransport{Reader: p.Stdout, Writer: p.Stdin, MaxLineLength: -1}, // Frames has the limit
+		inner: &mcp.IOTransport{Reader: p.Stdout, Writer: p.Stdin, MaxLineLength: -1}, // Frames enforces the limit
 		sent:  p.Stdin.Written, meter: m, out: out,
 	}
 	return &link{
@@ -84,12 +84,12 @@ func (d *stdioDialer) dial(_ context.Context, tenant string) (*link, error) {
 	}, nil
 }
 
-// localDialer connects to this program's own tools over a pipe in memory.
+// localDialer connects to this program's own tools over an in-memory pipe.
 type localDialer struct{ local *Local }
 
 func (d *localDialer) dial(ctx context.Context, _ string) (*link, error) {
 	here, there := net.Pipe()
-	// The context's end must not end the session that is made under it.
+	// The session must not end when the context of its connect does.
 	_, err := d.local.server.Connect(context.WithoutCancel(ctx), pipeTransport(there), nil)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("starting the local tools: %w", err), here.Close(), there.Close())
@@ -99,7 +99,7 @@ func (d *localDialer) dial(ctx context.Context, _ string) (*link, error) {
 	return &link{transport: t, watched: t, versions: []string{versionLegacy}, stop: stop, tail: silent, fate: silent}, nil
 }
 
-// pipeTransport has no limit on messages: what is sent over it was bounded where it was made.
+// pipeTransport has no limit on messages: both sides bound them before sending.
 func pipeTransport(c net.Conn) *mcp.IOTransport {
 	return &mcp.IOTransport{Reader: onceCloser{c, new(sync.Once)}, Writer: onceCloser{c, new(sync.Once)}, MaxLineLength: -1}
 }
@@ -117,7 +117,7 @@ func (c onceCloser) Close() (err error) {
 
 var _ io.ReadWriteCloser = onceCloser{}
 
-// errHostClosed is why nothing is started any more.
+// errHostClosed is the error of starts after Close.
 var errHostClosed = inOurs("the tool host is closed")
 
 // tasks are goroutines that end before their owner does.
@@ -127,7 +127,7 @@ type tasks struct {
 	wg     sync.WaitGroup
 }
 
-// start runs f in a goroutine, or reports that it is too late for that.
+// start runs f in a goroutine, or returns false if the tasks are closed.
 func (t *tasks) start(f func()) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -137,7 +137,7 @@ func (t *tasks) start(f func()) bool {
 	return !t.closed
 }
 
-// close lets no more start and waits for those that run.
+// close prevents further starts and waits for the running tasks.
 func (t *tasks) close() {
 	t.mu.Lock()
 	t.closed = true
@@ -145,7 +145,7 @@ func (t *tasks) close() {
 	t.wg.Wait()
 }
 
-// within runs f and waits for it at most d; what takes longer goes on by itself.
+// within runs f and reports whether it finished within d. If not, f continues in the background.
 func within(d time.Duration, f func()) bool {
 	done := make(chan struct{})
 	go func() { defer close(done); f() }()

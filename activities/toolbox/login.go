@@ -10,18 +10,19 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// Login gets access tokens for one server in a way that the host does not know, such as a person's consent in a browser
-// (OAuth's authorization code). It is for programs that embed the host; configured servers have client credentials or
-// headers. Its requests are its own: the host's guard on addresses does not look at them.
+// Login obtains access tokens for one server in a way that the host does not know, such as a user's consent in a
+// browser (OAuth's authorization code). It is for programs that embed the host; configured servers have client
+// credentials or headers. The host's guard does not check the addresses that a Login's own requests go to.
 type Login interface {
-	// Token is the access token to send with the next request; empty where there is none.
+	// Token returns the access token to send with the next request; empty if there is none.
 	Token(ctx context.Context) (string, error)
-	// Renew is told that the server answered a request with 401 or 403; resp.Request and the headers of resp say for what and
-	// why, its body is not to be read. Where it returns nil, the request is sent once more, with the token that there is then.
+	// Renew is called when the server answered a request with 401 or 403. resp.Request and the headers of resp describe
+	// the request and the refusal; Renew must not read the body. If it returns nil, the request is sent once more, with
+	// the token that Token returns then.
 	Renew(ctx context.Context, resp *http.Response) error
 }
 
-// checkLogin refuses a login where nobody would ask for it.
+// checkLogin refuses a login for a server without HTTP, which would never use it, and one beside client credentials.
 func (s Server) checkLogin() error {
 	switch {
 	case s.Login == nil:
@@ -34,7 +35,7 @@ func (s Server) checkLogin() error {
 	return nil
 }
 
-// loginHandler makes a Login known to the SDK, which keeps the order of refusal, renewal and the one repetition.
+// loginHandler passes a Login to the SDK, which handles the refusal, the renewal and the single repetition.
 type loginHandler struct {
 	login  Login
 	issued *issued
@@ -54,7 +55,7 @@ func (h loginHandler) TokenSource(ctx context.Context) (oauth2.TokenSource, erro
 
 // Authorize implements auth.OAuthHandler.
 func (h loginHandler) Authorize(ctx context.Context, req *http.Request, resp *http.Response) error {
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection can be used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection can be reused
 	_ = resp.Body.Close()
 	resp.Request = req
 	return h.login.Renew(ctx, resp)
