@@ -9,13 +9,13 @@ import (
 	"syscall"
 )
 
-// account is the operating system's account that a server's process runs under.
+// account is the operating-system account that a server's process runs under.
 type account struct {
 	user.User
 	uid, gid uint32
 }
 
-// accountOf looks up the account that the operator named; nil: none.
+// accountOf looks up the account that the operator named; nil if there is none.
 func accountOf(s Server) (*account, error) {
 	if s.User == "" {
 		return nil, nil
@@ -39,7 +39,8 @@ func accountOf(s Server) (*account, error) {
 	return &account{User: *u, uid: uint32(uid), gid: uint32(gid)}, nil
 }
 
-// credential has no supplementary groups: those of this program are not the server's.
+// credential returns the account's user and group. It has no supplementary groups, because this program's groups are
+// not the server's.
 func (a *account) credential() *syscall.Credential {
 	if a == nil {
 		return nil

@@ -13,48 +13,48 @@ import (
 )
 
 // The keys of a call's metadata. metaCallID carries "<turn>:<call>", the same for every dispatch of a call, so that a
-// server which wants to can tell a repetition from a new call.
+// server can tell a repetition from a new call.
 const (
 	metaCallID   = "everturn.dev/call"
-	metaTenant   = "everturn.dev/tenant" // the tenant's name; left out where there is none
-	metaProgress = "progressToken"       // the protocol's own
+	metaTenant   = "everturn.dev/tenant" // the tenant's name; absent for the default tenant
+	metaProgress = "progressToken"       // defined by MCP
 )
 
-// reply is what the SDK made of a call.
+// reply is what the SDK returned for a call.
 type reply struct {
 	result *mcp.CallToolResult
 	err    error
 }
 
-// flight is one dispatch of a call, under way.
+// flight is one dispatch of a call, in progress.
 type flight struct {
 	s     *session
 	req   turn.ToolRequest
-	name  string    // the server's own name of the tool
-	round int       // how often the server has asked for something before
+	name  string    // the tool's name at the server
+	round int       // the number of earlier rounds of elicitations
 	fresh bool      // the session was opened after the call was dispatched
 	began time.Time // for the duration
 	token string
 
-	waiting   context.Context // of who waits for the result
-	patience  *patience       // of the same
+	waiting   context.Context // the caller's wait for the result
+	patience  *patience       // the deadline of waiting
 	stop      context.CancelFunc
-	wire      context.Context // of the request: waiting, or what outlives it
+	wire      context.Context // of the request: derived from waiting, or outliving it if the call may detach
 	endWire   context.CancelCauseFunc
-	detach    time.Duration // how long it may go on by itself; 0: not at all
+	detach    time.Duration // how long the call may continue after its timeout; 0: not at all
 	state     *callState
 	replies   chan reply
 	local     *localCall
 	forget    func()
-	questions atomic.Int32 // that its server has asked while it holds the call
-	doubted   bool         // it was told that a question may be this call's or another's; the session's flights guard it
+	questions atomic.Int32 // elicitations that the server has sent while it holds the call
+	doubted   bool         // a warning was logged that an elicitation may belong to this call or another; guarded by the session's flights
 
 	mu   sync.Mutex
-	told time.Time // when progress was last told
-	over bool      // and none is told any more
+	told time.Time // when progress was last reported
+	over bool      // no more progress is reported
 }
 
-// call sends the request and says how it ended. fresh: the session was opened after the call was dispatched.
+// call sends the request and returns how it ended. fresh: the session was opened after the call was dispatched.
 func (s *session) call(ctx context.Context, req turn.ToolRequest, d turn.Descriptor, name string, fresh bool) (turn.ToolResult, error) {
 	c, asked := resume(req)
 	if asked != nil {
@@ -69,7 +69,7 @@ func (s *session) call(ctx context.Context, req turn.ToolRequest, d turn.Descrip
 	case <-f.waiting.Done():
 	}
 	select {
-	case r := <-f.replies: // both were ready: an answer is worth more than a deadline
+	case r := <-f.replies: // both were ready, and an answer takes precedence over a deadline
 		return f.finish(r)
 	default:
 	}
@@ -83,7 +83,7 @@ func (s *session) call(ctx context.Context, req turn.ToolRequest, d turn.Descrip
 	return f.finish(reply{err: f.waiting.Err()})
 }
 
-// depart makes a flight of a request.
+// depart creates the flight of a request.
 func (s *session) depart(ctx context.Context, req turn.ToolRequest, d turn.Descriptor, name string) *flight {
 	f := &flight{s: s, req: req, name: name, began: time.Now(), token: progressToken(req), replies: make(chan reply, 1), forget: func() {}}
 	held := s.owner.describer.server.HoldQuestions > 0 && req.Hold != nil
@@ -114,7 +114,8 @@ func (s *session) timeout(req turn.ToolRequest, d turn.Descriptor) time.Duration
 	return s.owner.describer.server.CallTimeout
 }
 
-// settings are the operator's, or the local tool's author's, for a tool by its own name.
+// settings returns the settings of a tool, by its name at the server: the operator's, or those of a local tool's
+// author.
 func (s *session) settings(name string) ToolSettings {
 	if s.owner.local != nil {
 		return s.owner.local.settings()[name]
@@ -122,8 +123,8 @@ func (s *session) settings(name string) ToolSettings {
 	return s.owner.describer.settings[name]
 }
 
-// send hands the request to the SDK and waits no longer than the flight's context lasts: writing to a server that reads
-// nothing does not end by itself, but only when the session does.
+// send hands the request to the SDK and returns without waiting for the write: a write to a server that reads nothing
+// ends only when the session does.
 func (f *flight) send(c continuation) {
 	ctx, state := newCallState(f.wire)
 	f.state = state
@@ -141,14 +142,15 @@ func (f *flight) send(c continuation) {
 	go func() { f.replies <- f.exchanged(ctx, exchange) }()
 }
 
-// exchanged is what the SDK makes of the request. It is carried out here, because some of it reads what the server said.
+// exchanged runs the exchange and returns the SDK's reply. It recovers from panics, because part of it parses what the
+// server sent.
 func (f *flight) exchanged(ctx context.Context, exchange func(context.Context) (*mcp.CallToolResult, error)) (r reply) {
 	defer f.s.owner.survive(f.req.Tool, &r.err)
 	r.result, r.err = exchange(ctx)
 	return r
 }
 
-// exchange is the request that carries the call: the tool's own, or the one that an offered tool stands for.
+// exchange returns the request that carries the call: the tool's own, or the one that an offered tool stands for.
 func (s *session) exchange(req turn.ToolRequest, name string, c continuation, meta mcp.Meta) func(context.Context) (*mcp.CallToolResult, error) {
 	if stand := s.standIn(name); stand != nil {
 		return func(ctx context.Context) (*mcp.CallToolResult, error) { return stand(ctx, s, req.Arguments, meta) }
@@ -161,7 +163,7 @@ func (s *session) exchange(req turn.ToolRequest, name string, c continuation, me
 	return func(ctx context.Context) (*mcp.CallToolResult, error) { return s.mcp.CallTool(ctx, params) }
 }
 
-// finish ends the flight and says what it came to.
+// finish ends the flight and returns the result of the call.
 func (f *flight) finish(r reply) (turn.ToolResult, error) {
 	result, err := f.conclude(r)
 	f.quiet()
@@ -176,7 +178,7 @@ func (f *flight) finish(r reply) (turn.ToolResult, error) {
 	return result, err
 }
 
-// quiet lets nothing more be told of the flight's progress.
+// quiet stops progress reports for the flight.
 func (f *flight) quiet() {
 	f.s.flights.remove(f.token, f)
 	f.mu.Lock()
@@ -184,14 +186,14 @@ func (f *flight) quiet() {
 	f.mu.Unlock()
 }
 
-// clean makes the words of a server, or of an error about it, fit to be shown.
+// clean redacts a server's text, or an error about the server, and bounds it for display.
 func (c *connector) clean(text string, limit int) string {
 	return c.redact.line(text, limit)
 }
 
-// recycle sees to it that a server does not go on with a call that was given up. After a deadline its process is
-// replaced at once; after a cancellation it has a moment to answer, which says that it stopped. Other calls in flight
-// end first, under their own deadlines.
+// recycle ensures that a server does not continue a call that the host gave up on. After a deadline it replaces the
+// process at once; after a cancellation the server first has CancelGrace to answer, which shows that it stopped. Other
+// calls in flight end first, by their own deadlines.
 func (s *session) recycle(st *callState, late bool) {
 	if !s.link.disposable {
 		return

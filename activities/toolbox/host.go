@@ -15,7 +15,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Host runs tools. It is safe for concurrent use. Make one with New and Close it.
+// Host runs tools. It is safe for concurrent use. Create one with New and Close it after use.
 type Host struct {
 	opts       Options
 	connectors map[string]*connector
@@ -23,14 +23,14 @@ type Host struct {
 	schemas    schema.Cache
 	spawner    *stdio.Spawner
 	total      *totals
-	places     chan struct{} // holds one for each call that occupies the worker
+	places     chan struct{} // one element for each call that occupies the worker
 	end        context.CancelFunc
 	running    tasks
 	once       sync.Once
 	closeErr   error
 }
 
-// New checks the options and returns a Host that has not connected to anything yet. local may be nil.
+// New checks the options and returns a Host that has not connected to any server yet. local may be nil.
 func New(opts Options, local *Local) (*Host, error) {
 	opts = opts.withDefaults()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -65,7 +65,7 @@ func New(opts Options, local *Local) (*Host, error) {
 	return h, nil
 }
 
-// reap ends what the servers of a worker that was killed have left behind.
+// reap kills what the servers of a killed worker have left running.
 func (h *Host) reap() {
 	if n := stdio.ReapOrphans(); n > 0 {
 		h.opts.Logger.Warn("ended processes of MCP servers whose worker is gone", "processes", n)
@@ -125,7 +125,7 @@ func (h *Host) runs(c *connector, s Server) error {
 	return nil
 }
 
-// reaches prepares a server that has an address.
+// reaches prepares a server that has a URL.
 func (h *Host) reaches(c *connector, s Server) error {
 	guard, err := newGuard(s)
 	if err != nil {
@@ -136,18 +136,18 @@ func (h *Host) reaches(c *connector, s Server) error {
 	return err
 }
 
-// Catalogues connects to every server at once and returns what each offers: the local tools first, then the servers
-// in configured order. One that cannot be asked has a Problem instead of tools. The wait is bounded by each server's
-// ConnectTimeout, and by ctx.
+// Catalogues connects to every server at once and returns their catalogues: the local tools first, then the servers in
+// configured order. If a server cannot be listed, its catalogue has a Problem instead of tools. The wait is bounded by
+// each server's ConnectTimeout, and by ctx.
 func (h *Host) Catalogues(ctx context.Context) []turn.Catalogue {
 	return h.CataloguesSoon(ctx, func(string) bool { return false })
 }
 
-// soon is how long CataloguesSoon waits for a server that is not waited for.
+// soon is the longest wait of CataloguesSoon for the servers that brief selects.
 const soon = 2 * time.Second
 
-// CataloguesSoon is Catalogues, but returns the catalogues of the servers that brief selects after 2 s at the latest. One
-// that has not answered by then has a problem; Watch tells when it is over.
+// CataloguesSoon is like Catalogues, but waits at most 2 s for the servers that brief selects. A server that has not
+// answered by then has a Problem; Watch reports its catalogue later.
 func (h *Host) CataloguesSoon(ctx context.Context, brief func(server string) bool) []turn.Catalogue {
 	out := make([]turn.Catalogue, len(h.order))
 	var wg sync.WaitGroup
@@ -165,9 +165,9 @@ func (h *Host) CataloguesSoon(ctx context.Context, brief func(server string) boo
 	return out
 }
 
-// Watch keeps every server connected until ctx ends, waiting between attempts as the options say, and hands over each
-// catalogue that differs from the one before: first all of them, then those whose tools changed, that were lost or
-// came back. changed is called from one goroutine at a time.
+// Watch keeps every server connected until ctx ends, pausing between attempts as the options say, and reports each
+// catalogue that differs from the one before: first all of them, then those of servers whose tools changed, that were
+// lost or that recovered. It calls changed from one goroutine at a time.
 func (h *Host) Watch(ctx context.Context, changed func(turn.Catalogue)) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -192,9 +192,9 @@ func (h *Host) Check(d turn.Descriptor, arguments json.RawMessage) error {
 	return compiled.CheckArguments(d.ID, arguments)
 }
 
-// Call runs the tool once. A *turn.Error with code tool_not_sent means that nothing reached the tool and the call may be
-// dispatched again; tool_drift that the tool is no longer what was pinned. Every other ending is a result, with outcome
-// unknown where the tool may or may not have acted. Cancelling ctx cancels the call.
+// Call runs the tool once. A *turn.Error with code tool_not_sent means that nothing reached the tool and the call may
+// be dispatched again; tool_drift means that the tool no longer matches the turn config. Every other ending is a
+// result, whose outcome is unknown if the tool may or may not have run. Cancelling ctx cancels the call.
 func (h *Host) Call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult, error) {
 	c := h.route(req.Tool)
 	if c == nil {
@@ -218,7 +218,7 @@ func drift(what string) error {
 	return turn.Errorf(turn.CodeToolDrift, nil, what+"; it was not called. The tool is held back until the operator accepts it (tools diff, tools accept)")
 }
 
-// route finds the connector of a tool ID, or nil.
+// route returns the connector of a tool ID, or nil.
 func (h *Host) route(id string) *connector {
 	parts := strings.SplitN(id, "/", 3)
 	switch {
@@ -230,7 +230,7 @@ func (h *Host) route(id string) *connector {
 	return nil
 }
 
-// Close cancels the calls in flight, ends every session and process and waits for all of it, up to ten seconds. It may
+// Close cancels the calls in flight, ends every session and process and waits up to ten seconds for all of them. It may
 // be called twice.
 func (h *Host) Close() error {
 	h.once.Do(func() {

@@ -17,14 +17,14 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// maxLocalBytes bounds a local tool's result before it is handed on: 16 MiB.
+// maxLocalBytes bounds a local tool's result before it is passed on: 16 MiB.
 const maxLocalBytes = 16 << 20
 
-// metaCall is the request's metadata key that finds a call's origin again on the local server's side.
+// metaCall is the metadata key by which the local server finds the call that a request belongs to.
 const metaCall = "everturn/call"
 
-// Local are the tools that this program implements itself: typed Go functions behind an MCP server in memory. Add
-// tools with AddTool, then hand it to New. It is safe for concurrent use.
+// Local holds the tools that this program implements itself: typed Go functions behind an in-memory MCP server. Add
+// tools with AddTool, then pass it to New. It is safe for concurrent use.
 type Local struct {
 	server *mcp.Server
 
@@ -38,7 +38,7 @@ type Local struct {
 type localCall struct {
 	ctx  context.Context // the caller's
 	req  turn.ToolRequest
-	size int64  // of the result before it was bounded
+	size int64  // of the result before it was bounded, in bytes
 	bug  string // stack of a panic
 }
 
@@ -53,18 +53,20 @@ func NewLocal() *Local {
 	}
 }
 
-// ToolOption says something about a local tool that its types do not.
+// ToolOption declares a property of a local tool that its types do not show.
 type ToolOption func(*ToolSettings)
 
-// Repeatable says that running the tool again does no harm.
+// Repeatable declares that running the tool again does no harm.
 func Repeatable() ToolOption { return func(s *ToolSettings) { s.Repeatable = true } }
 
-// LocalActivity says that the tool is repeatable and answers within turn.LocalActivityCap: its calls take the quick lane.
+// LocalActivity declares that the tool is repeatable and answers within turn.LocalActivityCap: its calls run as local
+// activities.
 func LocalActivity() ToolOption {
 	return func(s *ToolSettings) { s.Repeatable, s.LocalActivity = true, true }
 }
 
-// Risk says how much harm the tool can do. The default is medium, or high if its words say so: see harmWords.
+// Risk declares how much harm the tool can do. The default is medium, or high if its name or the names of its arguments
+// suggest so (see harmWords).
 func Risk(r turn.Risk) ToolOption { return func(s *ToolSettings) { s.Risk = r } }
 
 // Timeout bounds one call.
@@ -72,10 +74,10 @@ func Timeout(d time.Duration) ToolOption { return func(s *ToolSettings) { s.Time
 
 var localName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,128}$`)
 
-// AddTool adds the tool local/<name>. Its schema comes from In, a struct whose jsonschema tags describe the
-// properties (as in the MCP SDK's AddTool); arguments are validated before fn sees them. A string result is shown to
-// the model as it is, any other as JSON. An error from fn, or a panic, becomes an error result with its text.
-// Names are letters, digits, underscores, dots and dashes, and unique.
+// AddTool adds the tool local/<name>. Its schema is derived from In, a struct whose jsonschema tags describe the
+// properties (as in the MCP SDK's AddTool); arguments are validated before fn sees them. The model sees a string result
+// as it is, and any other result as JSON. An error from fn, or a panic, becomes an error result with its text. Names
+// consist of letters, digits, underscores, dots and dashes, and are unique.
 func AddTool[In, Out any](l *Local, name, description string, fn func(ctx context.Context, in In) (Out, error), opts ...ToolOption) error {
 	var settings ToolSettings
 	for _, opt := range opts {
@@ -126,7 +128,7 @@ func (l *Local) reserve(name string, s ToolSettings) error {
 	return nil
 }
 
-// settings returns what was said of the tools when they were added.
+// settings returns the settings that the tools were added with.
 func (l *Local) settings() map[string]ToolSettings {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,7 +139,7 @@ func (l *Local) settings() map[string]ToolSettings {
 	return out
 }
 
-// open registers a call, adds to its metadata what finds it, and returns it and a function that forgets it.
+// open registers a call, adds its token to the metadata, and returns the call and a function that unregisters it.
 func (l *Local) open(ctx context.Context, req turn.ToolRequest, meta mcp.Meta) (*localCall, func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -162,17 +164,17 @@ func (l *Local) find(req *mcp.CallToolRequest) *localCall {
 
 type toolRequestKey struct{}
 
-// CallInfo returns the request that a local tool runs for, from the context that it was given.
+// CallInfo returns the request that a local tool runs for, from the tool's context.
 func CallInfo(ctx context.Context) (turn.ToolRequest, bool) {
 	req, ok := ctx.Value(toolRequestKey{}).(turn.ToolRequest)
 	return req, ok
 }
 
-// errAbandoned: the caller gave up before the tool began.
+// errAbandoned is the error of a call that ended before its tool began.
 var errAbandoned = errors.New("the call was given up before the tool began")
 
-// run calls the tool's function in the caller's context: its deadline, its values, its cancellation. The server's
-// own context only adds the session's end.
+// run calls the tool's function in the caller's context, with its deadline, values and cancellation. The server's own
+// context only adds the end of the session.
 func (l *Local) run(served context.Context, req *mcp.CallToolRequest, name string, fn func(context.Context) (any, error)) (*mcp.CallToolResult, any, error) {
 	call := l.find(req)
 	if call == nil || call.ctx.Err() != nil {
@@ -196,7 +198,7 @@ func (l *Local) run(served context.Context, req *mcp.CallToolRequest, name strin
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, nil
 }
 
-// shielded turns a panic of the tool into an error; its stack is for the log.
+// shielded turns a panic of the tool into an error and keeps the stack for the log.
 func (l *Local) shielded(ctx context.Context, call *localCall, name string, fn func(context.Context) (any, error)) (out any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -209,7 +211,7 @@ func (l *Local) shielded(ctx context.Context, call *localCall, name string, fn f
 	return fn(ctx)
 }
 
-// after returns what was noted of a call that has ended.
+// after returns the size and the panic stack of a call that has ended.
 func (l *Local) after(call *localCall) (size int64, bug string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
