@@ -47,7 +47,7 @@ type flight struct {
 	local     *localCall
 	forget    func()
 	questions atomic.Int32 // elicitations that the server has sent while it holds the call
-	doubted   bool         // a warning was logged that an elicitation may belong to this call or another; guarded by the session's flights
+	doubted   bool         // a warning was logged that an elicitation may be another call's; guarded by the session's flights
 
 	mu   sync.Mutex
 	told time.Time // when progress was last reported

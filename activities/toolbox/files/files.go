@@ -18,30 +18,30 @@ import (
 const (
 	maxEntries    = 500
 	maxDepth      = 12
-	maxReadBytes  = 64<<10 - 512 // so that a whole read and its note fit into what a model is shown
-	maxSearched   = 20000        // files looked at by one search
+	maxReadBytes  = 64<<10 - 512 // leaves room for the note, so that a full read fits into what a model is shown
+	maxSearched   = 20000        // files per search
 	maxSearchFile = 4 << 20      // bytes; larger files are not searched
 	maxMatches    = 200
 	maxLineBytes  = 400
 	maxSearchTime = 10 * time.Second
-	sniffBytes    = 8 << 10 // looked at to tell text from binary
+	sniffBytes    = 8 << 10 // examined to tell text from binary
 
 	maxQueryBytes        = 1000
 	maxQueryInstructions = 2500    // of the compiled query
-	maxSteps             = 4 << 20 // of a match without a look at the context: instructions times bytes
+	maxSteps             = 4 << 20 // of a match that does not check the context: instructions times bytes
 )
 
-// skipped reports whether a directory below another one is neither listed nor searched.
+// skipped reports whether a directory below another one is left out of lists and searches.
 func skipped(name string) bool { return isHidden(name) || name == "node_modules" }
 
-// workspace is the directory that the tools may see.
+// workspace is the directory that the tools may read.
 type workspace struct {
 	root *os.Root
 	Options
 }
 
-// Register adds the tools to l, confined to the directory root, which must exist, and by the rules. The directory stays open as long as
-// the program runs.
+// Register adds the tools to l, confined to the directory root, which must exist, and subject to the rules. The
+// directory stays open as long as the program runs.
 func Register(l *toolbox.Local, root string, rules Options) error {
 	r, err := os.OpenRoot(root)
 	if err != nil {
@@ -56,7 +56,7 @@ func Register(l *toolbox.Local, root string, rules Options) error {
 	)
 }
 
-// clean checks a path that a model gave and returns it in the form that io/fs wants. An empty one is the workspace.
+// clean checks a path from the model and returns it in the form that io/fs expects. An empty path is the workspace.
 func clean(name string) (string, error) {
 	if name == "" {
 		return ".", nil
@@ -72,7 +72,7 @@ func clean(name string) (string, error) {
 	return path.Clean(name), nil
 }
 
-// explain turns a file system's error into one for a model: without this machine's paths.
+// explain turns a file system's error into one for the model, without this machine's paths.
 func explain(name string, err error) error {
 	var pe *fs.PathError
 	switch {
@@ -86,12 +86,14 @@ func explain(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// visit is called for each entry below a directory, in lexical order, parents first. errStop ends the walk well.
+// visit is called for each entry below a directory, in lexical order, parents first. It returns errStop to end the walk
+// early.
 type visit func(name string, d fs.DirEntry) error
 
 var errStop = errors.New("enough")
 
-// walk visits what is below dir, not dir itself, leaving out skipped directories. It does not follow symbolic links.
+// walk visits the entries below dir, but not dir itself, and leaves out skipped directories. It does not follow
+// symbolic links.
 func (w *workspace) walk(ctx context.Context, dir string, depth int, f visit) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -117,7 +119,7 @@ func (w *workspace) walk(ctx context.Context, dir string, depth int, f visit) er
 	return nil
 }
 
-// unreadable is an error that leaves one directory out, and not the walk.
+// unreadable reports whether an error leaves out one directory instead of ending the walk.
 func unreadable(err error) bool { return !errors.Is(err, errStop) && !isContext(err) }
 
 func isContext(err error) bool {

@@ -50,8 +50,8 @@ func (w *workspace) list(ctx context.Context, in ListInput) (string, error) {
 	return b.String(), nil
 }
 
-// entryLine is "path\tsize" for a file, "path/" for a directory. A name with a line break is quoted, so that it
-// cannot pass for two.
+// entryLine returns "path\tsize" for a file and "path/" for a directory. It quotes a name with a line break, which
+// would otherwise look like two entries.
 func entryLine(name string, d fs.DirEntry) string {
 	if strings.ContainsFunc(name, func(r rune) bool { return r < ' ' }) {
 		name = fmt.Sprintf("%q", name)

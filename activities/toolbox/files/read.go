@@ -57,10 +57,10 @@ func (w *workspace) read(_ context.Context, in ReadInput) (string, error) {
 	return string(text.body), nil
 }
 
-// span is a piece of a file on rune boundaries.
+// span is a part of a file that begins and ends on rune boundaries.
 type span struct{ skippedHead, body []byte }
 
-// wholeRunes leaves out the parts of runes that an offset or a limit cut through.
+// wholeRunes removes the parts of runes that an offset or a limit cut through.
 func wholeRunes(b []byte, cutHead, atEnd bool) span {
 	head := 0
 	for cutHead && head < len(b) && head < utf8.UTFMax-1 && !utf8.RuneStart(b[head]) {
@@ -80,7 +80,7 @@ func wholeRunes(b []byte, cutHead, atEnd bool) span {
 	return span{skippedHead: b[:head], body: body}
 }
 
-// open opens the regular file real, which the model calls name. O_NONBLOCK keeps a FIFO from holding the call for ever.
+// open opens the regular file real, which the model calls name. O_NONBLOCK keeps a FIFO from blocking the call.
 func (w *workspace) open(name, real string) (*os.File, int64, error) {
 	f, err := w.root.OpenFile(real, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -102,8 +102,8 @@ func (w *workspace) open(name, real string) (*os.File, int64, error) {
 	return nil, 0, errors.Join(err, f.Close())
 }
 
-// stillNamed reports an error if an open file is not the one that real names without a link: another process may have
-// replaced a part of the path by a link since it was resolved.
+// stillNamed returns an error if the open file is no longer the one at the path real without links: another process may
+// have replaced a part of the path with a link since it was resolved.
 func (w *workspace) stillNamed(name, real string, opened fs.FileInfo) error {
 	again, err := w.reach(real)
 	if err != nil {
@@ -116,7 +116,7 @@ func (w *workspace) stillNamed(name, real string, opened fs.FileInfo) error {
 	return nil
 }
 
-// isBinary looks at the head of a file for a NUL, as git does.
+// isBinary reports whether the head of a file contains a NUL, which is how git detects binary files.
 func isBinary(f *os.File) (bool, error) {
 	head := make([]byte, sniffBytes)
 	n, err := f.ReadAt(head, 0)

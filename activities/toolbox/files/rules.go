@@ -9,17 +9,17 @@ import (
 	"syscall"
 )
 
-// Options say which files of a workspace are out of the tools' reach.
+// Options define which files of a workspace the tools refuse.
 type Options struct {
-	// Deny are patterns (path.Match) of files that may hold credentials. Letter case does not count. A pattern matches the
-	// end of a path: "*.pem", ".docker/config.json". One that ends in a slash matches a directory and all that is below it.
-	// After an exclamation mark stands an exception; the last pattern that matches decides.
+	// Deny are patterns (path.Match) of files that may hold credentials. They ignore letter case. A pattern matches the
+	// end of a path: "*.pem", ".docker/config.json". A pattern that ends in a slash matches a directory and everything
+	// below it. A leading exclamation mark makes an exception; the last pattern that matches decides.
 	Deny []string
 	// HardLinks permits reading files that have more than one name. The other name may be outside of the workspace.
 	HardLinks bool
 }
 
-// denied reports whether a path looks like that of a file of credentials.
+// denied reports whether a path matches the patterns of credential files.
 func (o Options) denied(name string) bool {
 	parts := strings.Split(strings.ToLower(name), "/")
 	verdict := false
@@ -36,7 +36,7 @@ func matches(pattern string, parts []string) bool {
 	pattern, below := strings.CutSuffix(pattern, "/")
 	n := strings.Count(pattern, "/") + 1
 	for end := len(parts); end >= n; end-- {
-		if ok, _ := path.Match(pattern, strings.Join(parts[end-n:end], "/")); ok { // patterns were checked
+		if ok, _ := path.Match(pattern, strings.Join(parts[end-n:end], "/")); ok { // the patterns have been checked
 			return true
 		}
 		if !below {
@@ -46,7 +46,7 @@ func matches(pattern string, parts []string) bool {
 	return false
 }
 
-// hidden are directories that no tool enters, wherever they are: a repository's own files, with hooks and credentials, and
+// hidden are directories that no tool enters, at any level: a repository's own data, with hooks and credentials, and
 // the journal.
 var hidden = []string{".git", ".everturn"}
 
@@ -67,7 +67,7 @@ var (
 	errHardLink = errors.New("it has several hard links, and the others may be outside of the workspace; the operator can allow such files ([local_files] hard_links in agent.toml)")
 )
 
-// check refuses a path by its name. It is given the path that the model gave and the one without symbolic links.
+// check refuses a path by its name. Its arguments are the path from the model and the path without symbolic links.
 func (o Options) check(names ...string) error {
 	for _, name := range names {
 		if isHidden(name) {
@@ -80,7 +80,7 @@ func (o Options) check(names ...string) error {
 	return nil
 }
 
-// checkLinks refuses a file that has another name.
+// checkLinks refuses a file that has another hard link, unless HardLinks is set.
 func (o Options) checkLinks(name string, info fs.FileInfo) error {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Nlink > 1 && !o.HardLinks {
 		return fmt.Errorf("%s: %w", name, errHardLink)
@@ -91,7 +91,8 @@ func (o Options) checkLinks(name string, info fs.FileInfo) error {
 // maxLinks bounds the symbolic links of a path, as Linux does.
 const maxLinks = 40
 
-// reach resolves the symbolic links of a path that clean has returned, checks the rules and returns the path without links.
+// reach resolves the symbolic links of a path that clean has returned, checks the rules and returns the path without
+// links.
 func (w *workspace) reach(name string) (string, error) {
 	if err := w.check(name); err != nil {
 		return "", err

@@ -26,7 +26,7 @@ type SearchInput struct {
 	IgnoreCase bool   `json:"ignore_case,omitempty" jsonschema:"upper and lower case are the same"`
 }
 
-// search is one search under way.
+// search is one search in progress.
 type search struct {
 	w            *workspace
 	pattern      *regexp.Regexp
@@ -71,7 +71,7 @@ func (w *workspace) search(ctx context.Context, in SearchInput) (string, error) 
 	return s.out.String(), nil
 }
 
-// compile returns the query's program and about how many instructions it has.
+// compile returns the compiled query and its approximate number of instructions.
 func compile(in SearchInput) (*regexp.Regexp, int, error) {
 	if in.Query == "" {
 		return nil, 0, errors.New("query is empty: say what to look for")
@@ -89,7 +89,7 @@ func compile(in SearchInput) (*regexp.Regexp, int, error) {
 	if in.IgnoreCase {
 		expr = "(?i)" + expr
 	}
-	n, err := regex.Count(expr, 2*maxQueryBytes+len("(?i)"), maxQueryInstructions) // quoting may double the bytes
+	n, err := regex.Count(expr, 2*maxQueryBytes+len("(?i)"), maxQueryInstructions) // quoting may double the length
 	if err != nil {
 		return nil, 0, fmt.Errorf("query: %w", err)
 	}
@@ -100,7 +100,7 @@ func compile(in SearchInput) (*regexp.Regexp, int, error) {
 	return re, n, nil
 }
 
-// run searches a file, or everything below a directory.
+// run searches a file, or all files below a directory.
 func (s *search) run(ctx context.Context, dir, glob string) error {
 	if info, err := s.w.root.Stat(dir); err != nil {
 		return explain(dir, err)
@@ -119,7 +119,7 @@ func (s *search) run(ctx context.Context, dir, glob string) error {
 	})
 }
 
-// file searches one file. What cannot be read or is not text is passed over.
+// file searches one file. It skips a file that cannot be read or is not text.
 func (s *search) file(ctx context.Context, name string) error {
 	err := s.w.check(name)
 	var f *os.File
@@ -164,8 +164,8 @@ func (s *search) file(ctx context.Context, name string) error {
 	}
 }
 
-// find returns where the pattern matches in line, or nil. If that may take long, it looks at the context meanwhile; what it
-// returns after the context's end counts for nothing.
+// find returns the location of the pattern's match in line, or nil. If matching may take long, it checks the context
+// meanwhile; its result is meaningless once the context has ended.
 func (s *search) find(ctx context.Context, line string) []int {
 	if s.instructions*len(line) <= maxSteps {
 		return s.pattern.FindStringIndex(line)
@@ -173,7 +173,7 @@ func (s *search) find(ctx context.Context, line string) []int {
 	return s.pattern.FindReaderIndex(&runes{ctx: ctx, line: line})
 }
 
-// runes reads a line, which ends when the context does.
+// runes reads the runes of a line. It returns io.EOF early if the context ends.
 type runes struct {
 	ctx  context.Context
 	line string
@@ -191,7 +191,8 @@ func (r *runes) ReadRune() (rune, int, error) {
 	return c, size, nil
 }
 
-// excerpt is a line without its indentation; of a long one, the part around the match, which begins at the offset match.
+// excerpt returns a line without its indentation; of a long line, the part around the match, which begins at the offset
+// match.
 func excerpt(line string, match int) string {
 	match -= len(line) - len(strings.TrimLeftFunc(line, unicode.IsSpace))
 	line = strings.TrimSpace(line)

@@ -1,4 +1,4 @@
-// Package schema checks values against JSON schemas that strangers wrote. A schema is weighed before anything is validated
-// with it, because one can be made that takes a validator's time without bound, or its whole process; the library's panics are
-// errors; nothing is ever loaded from elsewhere; and sizes and depths are bounded.
+// Package schema checks values against JSON schemas from untrusted sources. It weighs a schema before it validates
+// anything with it, because a schema can be built to take a validator's time without bound, or to crash its process. A
+// panic of the library becomes an error, nothing is loaded from elsewhere, and sizes and depths are bounded.
 package schema

@@ -1,24 +1,24 @@
 package schema
 
-// effort is what validating with a schema takes.
+// effort is the cost of validating with a schema.
 type effort struct {
 	cost
 	instructions int  // of all compiled patterns
-	unique       bool // uniqueItems is among them: the library compares items whose hashes are equal, which the sender can bring about
+	unique       bool // it has uniqueItems: the library compares items whose hashes are equal, and the sender can produce such items
 }
 
-// cost is what the schemas take that are applied on the way to one value.
+// cost is the cost of the schemas that are applied along the path from the root to one value.
 type cost struct {
-	visits   int // the schemas, and values of their enums
+	visits   int // schemas, and values of their enums
 	matching int // instructions of their patterns: steps for each byte of text
 }
 
-// plus adds costs, each up to a little over its bound.
+// plus adds two costs and caps each sum at its bound plus 1.
 func (c cost) plus(d cost) cost {
 	return cost{min(c.visits+d.visits, maxVisits+1), min(c.matching+d.matching, maxWork+1)}
 }
 
-// exceeded reports whether validating so many values, with so many bytes of text in them, may take too long.
+// exceeded reports whether validating that many values, with that many bytes of text, may take too long.
 func (e effort) exceeded(values, text int) bool {
 	work := values*e.visits + text/stepsPerVisit*e.matching
 	if e.unique {
@@ -27,8 +27,8 @@ func (e effort) exceeded(values, text int) bool {
 	return work > maxWork
 }
 
-// cost bounds what the schemas take that are applied on the way to any one value that is at most depth below. It stops
-// counting a little over its bounds.
+// cost returns an upper bound of the cost along the path to any one value at most depth levels below. It stops counting
+// at the bounds plus 1.
 func (n *schemaNode) cost(depth int) cost {
 	if n.costFor[depth].visits > 0 {
 		return n.costFor[depth]

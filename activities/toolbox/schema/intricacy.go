@@ -12,31 +12,32 @@ import (
 	"github.com/everturn/everturn/internal/regex"
 )
 
-// A validator walks into a schema's subschemas, some of them without walking into the value: one that refers to
-// itself that way never ends, and takes the process with it (a stack overflow cannot be recovered from). One that
-// refers to the next twice, and that to the next twice, takes time without bound. So schemas are weighed before
-// anything is validated with them.
+// A validator enters subschemas, and some of them without entering the value. A schema that refers to itself in that
+// way never ends, and crashes the process (a stack overflow cannot be recovered from). A schema that refers to the next
+// one twice, which does the same in turn, takes time without bound. So schemas are weighed before anything is validated
+// with them.
 
-// Bounds of what is validated.
+// Bounds on validation.
 const (
-	maxSchemaDepth    = 64     // of schemas in schemas
-	maxArgumentsDepth = 32     // of values in values
-	maxVisits         = 10_000 // of subschemas for one value in the arguments
+	maxSchemaDepth    = 64     // levels of schemas within schemas
+	maxArgumentsDepth = 32     // levels of values within values
+	maxVisits         = 10_000 // subschemas applied to one value of the arguments
 	maxWork           = 10_000_000
 
 	maxPatternBytes        = 4 << 10
-	maxPatternInstructions = 4000   // of one pattern, compiled
+	maxPatternInstructions = 4000   // of one compiled pattern
 	maxInstructions        = 10_000 // of all patterns of a schema
-	stepsPerVisit          = 16     // of a regular expression take about as long as one visit
+	stepsPerVisit          = 16     // steps of a regular expression take about as long as one visit
 )
 
-// typeNames are the types that JSON Schema knows. The library compiles any word; providers refuse the whole request.
+// typeNames are the types of JSON Schema. The library compiles any word as a type, but model providers reject the whole
+// request.
 var typeNames = map[string]bool{
 	"object": true, "array": true, "string": true, "number": true, "integer": true, "boolean": true, "null": true,
 }
 
-// weighed are the keywords that the weighing looks at, as JSON Schema spells them. The library, like all that is decoded into
-// Go structs, takes them in other cases as well.
+// weighed are the keywords that weigh reads, as JSON Schema spells them. The library matches them in any letter case,
+// because it decodes into Go structs.
 var weighed = []string{
 	"$ref", "allOf", "anyOf", "oneOf", "dependentSchemas", "dependencies", "not", "if", "then", "else", "properties", "prefixItems",
 	"patternProperties", "items", "additionalProperties", "additionalItems", "contains", "propertyNames", "unevaluatedItems",
@@ -44,19 +45,19 @@ var weighed = []string{
 	"uniqueItems", "pattern",
 }
 
-// schemaNode is a schema as far as weighing it needs.
+// schemaNode is a schema, reduced to what weigh needs.
 type schemaNode struct {
 	here     []*schemaNode // applied to the same value
-	below    []*schemaNode // applied to values in it, several to the same perhaps
-	oneBelow []*schemaNode // applied to values in it, each to another
+	below    []*schemaNode // applied to values within it; several may apply to the same value
+	oneBelow []*schemaNode // applied to values within it, each to a different value
 	visiting bool
 	acyclic  bool
-	enum     int                         // values that it lists
+	enum     int                         // number of values that it lists
 	matching int                         // instructions of its own patterns
 	costFor  [maxArgumentsDepth + 1]cost // memo of cost by depth
 }
 
-// schemaGraph builds nodes by their JSON pointers, which is how references name them.
+// schemaGraph builds nodes by their JSON pointers, because references name schemas by pointer.
 type schemaGraph struct {
 	root         any
 	nodes        map[string]*schemaNode
@@ -64,8 +65,8 @@ type schemaGraph struct {
 	unique       bool
 }
 
-// weigh checks every schema within raw and says what validating with it takes: for one value more than maxVisits if that may
-// take too long.
+// weigh checks every schema within raw and returns the effort of validating with it. Its visits exceed maxVisits if
+// validating one value may take too long.
 func weigh(raw json.RawMessage) (effort, error) {
 	g := schemaGraph{nodes: map[string]*schemaNode{}}
 	if err := json.Unmarshal(raw, &g.root); err != nil {
@@ -83,12 +84,13 @@ func weigh(raw json.RawMessage) (effort, error) {
 	return effort{root.cost(maxArgumentsDepth), g.instructions, g.unique}, nil
 }
 
-// node builds the node of the value at a pointer. What is not an object is true, false, or refused by the library.
+// node builds the node of the value at a pointer. A schema that is not an object is true or false; the library refuses
+// all other values.
 func (g *schemaGraph) node(pointer string, value any) (*schemaNode, error) {
 	if n := g.nodes[pointer]; n != nil {
 		return n, nil
 	}
-	if strings.Count(pointer, "/") > 2*maxSchemaDepth { // two steps a schema: properties, name
+	if strings.Count(pointer, "/") > 2*maxSchemaDepth { // two steps per schema: properties, name
 		return nil, fmt.Errorf("its schema is nested more than %d deep", maxSchemaDepth)
 	}
 	n := &schemaNode{}
@@ -113,7 +115,7 @@ func (g *schemaGraph) node(pointer string, value any) (*schemaNode, error) {
 	return n, nil
 }
 
-// keyword adds what one keyword applies (JSON Schema 2020-12 and draft 7).
+// keyword adds the subschemas that one keyword applies (JSON Schema 2020-12 and draft 7).
 func (g *schemaGraph) keyword(n *schemaNode, pointer, keyword string, v any) error {
 	var err error
 	switch keyword {
@@ -157,7 +159,7 @@ func (g *schemaGraph) keyword(n *schemaNode, pointer, keyword string, v any) err
 	return err
 }
 
-// pattern adds a regular expression that is matched with the value, or with the names in it.
+// pattern adds a regular expression that is matched against the value, or against its property names.
 func (g *schemaGraph) pattern(n *schemaNode, expr string) error {
 	instructions, err := regex.Count(expr, maxPatternBytes, maxPatternInstructions)
 	if err != nil {
@@ -176,7 +178,7 @@ func (g *schemaGraph) one(to *[]*schemaNode, pointer string, v any) error {
 	return err
 }
 
-// each adds the schemas in a map or a list of them.
+// each adds the schemas in a map or a list.
 func (g *schemaGraph) each(to *[]*schemaNode, pointer string, v any) error {
 	switch v := v.(type) {
 	case map[string]any:
@@ -195,7 +197,7 @@ func (g *schemaGraph) each(to *[]*schemaNode, pointer string, v any) error {
 	return nil
 }
 
-// reference finds what a $ref names: a JSON pointer within the same schema, and nothing else.
+// reference returns the node that a $ref names. It must be a JSON pointer within the same schema.
 func (g *schemaGraph) reference(v any) (*schemaNode, error) {
 	ref, _ := v.(string)
 	pointer, err := url.PathUnescape(strings.TrimPrefix(ref, "#"))
@@ -228,7 +230,7 @@ func (g *schemaGraph) reference(v any) (*schemaNode, error) {
 
 func escapePointer(s string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(s) }
 
-// checkKeywords refuses what the weighing would not see through, and types that nobody knows.
+// checkKeywords refuses keywords that weigh cannot follow, and unknown types.
 func checkKeywords(s map[string]any, root bool) error {
 	for _, keyword := range []string{"$dynamicRef", "$recursiveRef", "$dynamicAnchor"} {
 		if _, ok := s[keyword]; ok {
@@ -250,7 +252,7 @@ func checkKeywords(s map[string]any, root bool) error {
 	return nil
 }
 
-// checkCycles refuses a schema that comes back to itself on the same value.
+// checkCycles refuses a schema that refers back to itself for the same value.
 func (n *schemaNode) checkCycles() error {
 	switch {
 	case n.acyclic:

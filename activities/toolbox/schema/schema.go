@@ -14,24 +14,24 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Bounds on what a schema may be.
+// Bounds on schemas.
 const (
 	maxSchemaBytes = 128 << 10
-	maxSchemas     = 4096    // compiled ones that are kept
+	maxSchemas     = 4096    // compiled schemas kept
 	maxKept        = 100_000 // instructions of their patterns: 50 bytes each, up to 1.5 KB with large character classes
 
-	// MaxListInstructions bounds the patterns of all of a server's tools together, compiled.
+	// MaxListInstructions bounds the compiled patterns of all of a server's tools together.
 	MaxListInstructions = 50_000
 )
 
-// Schema is one that is ready to validate. The zero value validates nothing.
+// Schema is a compiled schema. The zero value validates nothing.
 type Schema struct {
-	resolved *jsonschema.Resolved // nil where validating might take too long: only the object itself is checked then
+	resolved *jsonschema.Resolved // nil if validating might take too long; only the object itself is checked then
 	effort   effort
 }
 
-// Compile checks that raw is the JSON schema of an object and makes it ready to validate. A schema without
-// properties gets an empty set: providers refuse an object schema that does not name any.
+// Compile checks that raw is the JSON schema of an object and compiles it. It adds an empty set of properties to a
+// schema without any, because providers refuse an object schema without properties.
 func Compile(raw json.RawMessage) (json.RawMessage, Schema, error) {
 	if len(raw) > maxSchemaBytes {
 		return nil, Schema{}, fmt.Errorf("its schema is over %d bytes", maxSchemaBytes)
@@ -54,8 +54,8 @@ func Compile(raw json.RawMessage) (json.RawMessage, Schema, error) {
 	return canonical, s, err
 }
 
-// Resolve makes a schema of any type ready to validate. It weighs the schema, its regular expressions included, before the
-// library compiles any of it.
+// Resolve compiles a schema of any type. It weighs the schema, including its regular expressions, before the library
+// compiles any of it.
 func Resolve(raw json.RawMessage) (Schema, error) {
 	effort, err := weigh(raw)
 	if err != nil {
@@ -71,10 +71,10 @@ func Resolve(raw json.RawMessage) (Schema, error) {
 	return Schema{resolved, effort}, nil
 }
 
-// resolve never loads a remote reference: the library has no loader unless it is given one.
+// resolve never loads a remote reference, because it gives the library no loader.
 func resolve(raw json.RawMessage) (resolved *jsonschema.Resolved, err error) {
 	defer func() {
-		if p := recover(); p != nil { // the library meets hostile input here
+		if p := recover(); p != nil { // the library may panic on hostile input
 			err = fmt.Errorf("the schema library panicked: %v", p)
 		}
 	}()
@@ -85,8 +85,8 @@ func resolve(raw json.RawMessage) (resolved *jsonschema.Resolved, err error) {
 	return s.Resolve(nil)
 }
 
-// OfResult makes the schema of a tool's structured results ready to validate. It may be of any type (SEP-2106). A schema
-// that is no good validates nothing: what the tool does is not worse for it.
+// OfResult compiles the schema of a tool's structured results, which may be of any type (SEP-2106). An invalid schema
+// validates nothing, so that the tool's results remain usable.
 func OfResult(schema any) Schema {
 	raw, err := json.Marshal(schema)
 	if err != nil || schema == nil || len(raw) > maxSchemaBytes {
@@ -102,11 +102,11 @@ func OfResult(schema any) Schema {
 // ErrNotChecked is Validate's error for a value that it did not check, because that might take too long.
 var ErrNotChecked = errors.New("value is too large or too deep to be checked against the schema")
 
-// Validate says where a value is not what the schema says, or that it is not checked (ErrNotChecked). The zero Schema says
-// nothing.
+// Validate returns an error that says where a value violates the schema, or ErrNotChecked. The zero Schema accepts
+// every value.
 func (c Schema) Validate(v any) (err error) {
 	defer func() {
-		if p := recover(); p != nil { // the library meets hostile input here
+		if p := recover(); p != nil { // the library may panic on hostile input
 			err = ErrNotChecked
 		}
 	}()
@@ -119,7 +119,7 @@ func (c Schema) Validate(v any) (err error) {
 	return c.resolved.Validate(v)
 }
 
-// ApplyDefaults adds the defaults of properties that the object does not have.
+// ApplyDefaults adds the defaults of properties that the object lacks.
 func (c Schema) ApplyDefaults(object *map[string]any) error {
 	if c.resolved == nil {
 		return nil
@@ -127,17 +127,17 @@ func (c Schema) ApplyDefaults(object *map[string]any) error {
 	return c.resolved.ApplyDefaults(object)
 }
 
-// Instructions is the size of the schema's compiled patterns: see MaxListInstructions.
+// Instructions returns the size of the schema's compiled patterns (see MaxListInstructions).
 func (c Schema) Instructions() int { return c.effort.instructions }
 
-// Cache keeps compiled schemas by their descriptor's hash.
+// Cache keeps compiled schemas by their descriptor's hash and text.
 type Cache struct {
 	mu           sync.Mutex
 	m            map[string]Schema
 	instructions int // of the patterns in m
 }
 
-// Get is the schema of a tool's arguments.
+// Get returns the compiled schema of a tool's arguments.
 func (s *Cache) Get(d turn.Descriptor) (Schema, error) {
 	key := d.Hash + "\x00" + string(d.Schema)
 	s.mu.Lock()
@@ -184,7 +184,7 @@ func (c Schema) CheckArguments(id string, arguments json.RawMessage) (err error)
 	return nil
 }
 
-// deeper reports whether v has values more than depth below it.
+// deeper reports whether v contains values more than depth levels below it.
 func deeper(v any, depth int) bool {
 	if depth < 0 {
 		return true
@@ -206,8 +206,8 @@ func deeper(v any, depth int) bool {
 	return false
 }
 
-// measure counts v and the values within it, and the bytes of their text and names. A string counts one byte more than it
-// has: a pattern looks at its end, too.
+// measure counts v and the values within it, and the bytes of their strings and property names. A string counts one
+// byte more than its length, because a pattern also examines its end.
 func measure(v any) (values, text int) {
 	values = 1
 	add := func(v any) {
@@ -230,7 +230,7 @@ func measure(v any) (values, text int) {
 	return values, text
 }
 
-// Object reads exactly one JSON object. Nothing at all stands for an empty one: models send that for tools
+// Object parses exactly one JSON object. It reads empty input as an empty object, because models send that for tools
 // without parameters.
 func Object(raw json.RawMessage) (map[string]any, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {

@@ -13,22 +13,23 @@ import (
 	"time"
 )
 
-// DefaultFrameBytes is the longest line that is read where nothing else is said: 16 MiB, the MCP SDK's own limit.
+// DefaultFrameBytes is the default limit of a line: 16 MiB, the same as the MCP SDK's.
 const DefaultFrameBytes = 16 << 20
 
-// maxNoise is how many lines that are not JSON a child may print on stdout in its life: a banner, not a log.
+// maxNoise is the number of lines other than JSON that a child may print on stdout in its lifetime: enough for a
+// banner, not for a log.
 const maxNoise = 64
 
-// Errors of Frames. Each ends the stream: what follows a broken line cannot be trusted.
+// Errors of Frames. Each ends the stream, because what follows a broken line cannot be trusted.
 var (
 	ErrFrameTooLong = errors.New("a line on stdout is over the limit")
 	ErrFrameBroken  = errors.New("a line on stdout begins like JSON and is not")
 	ErrNoise        = errors.New("too many lines on stdout that are not JSON")
 )
 
-// Frames reads lines of JSON from a child's stdout. Many servers print a banner there: a line that does not begin
-// with { or [ is put into the noise sink and skipped, a bounded number of times. A line that begins like JSON and is
-// not, or is too long, ends the stream with an error; a reader behind Frames never waits for the rest of half an
+// Frames reads lines of JSON from a child's stdout. Many servers print a banner there: Frames writes a line that does
+// not begin with { or [ to the noise sink and skips it, up to maxNoise times. A line that begins like JSON but is
+// invalid or too long ends the stream with an error, so a reader behind Frames never waits for the rest of half an
 // object.
 type Frames struct {
 	file  *os.File
@@ -36,20 +37,20 @@ type Frames struct {
 	limit int
 	noise io.Writer
 
-	onRead func(read []byte) error // given what is read of the file; may be nil
+	onRead func(read []byte) error // called with each part read from the file; may be nil
 
-	line    []byte // what Read has not handed out yet
+	line    []byte // read but not yet returned by Read
 	skipped int
 	err     error
 
-	finished atomic.Bool // the child has closed it
+	finished atomic.Bool // the child has closed its stdout
 
 	eof  chan struct{}
 	once sync.Once // closes file
 	ends sync.Once // closes eof
 }
 
-// NewFrames reads from f. limit is in bytes a line, 0 means DefaultFrameBytes. noise may be nil.
+// NewFrames reads from f. limit is the maximum length of a line in bytes; 0 means DefaultFrameBytes. noise may be nil.
 func NewFrames(f *os.File, limit int, noise io.Writer) *Frames {
 	if limit <= 0 {
 		limit = DefaultFrameBytes
@@ -62,7 +63,7 @@ func NewFrames(f *os.File, limit int, noise io.Writer) *Frames {
 	return out
 }
 
-// told reads the file of Frames and hands on what it reads.
+// told is the reader of a Frames' file. It passes what it reads to onRead.
 type told Frames
 
 func (f *told) Read(p []byte) (int, error) {
@@ -91,7 +92,7 @@ func (f *Frames) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next returns the next line of JSON with its newline, or nil for a line to be skipped.
+// next returns the next line of JSON with its newline, or nil for a line to skip.
 func (f *Frames) next() ([]byte, error) {
 	line, err := f.readLine()
 	if err != nil {
@@ -111,15 +112,15 @@ func (f *Frames) next() ([]byte, error) {
 
 func (f *Frames) skip(text []byte) error {
 	f.skipped++
-	_, _ = f.noise.Write(append(bytes.Clone(text[:min(len(text), 512)]), '\n')) // noise for people, never fails
+	_, _ = f.noise.Write(append(bytes.Clone(text[:min(len(text), 512)]), '\n')) // the noise sink is for display and never fails
 	if f.skipped > maxNoise {
 		return fmt.Errorf("%w: the last begins with %.80q", ErrNoise, text)
 	}
 	return nil
 }
 
-// readLine reads up to a newline. A last line without one counts, so that a child which dies in the middle of an
-// object is told from one that ended.
+// readLine reads up to a newline. It also returns a last line without one, so that a child that dies in the middle of
+// an object can be told from one that exits between objects.
 func (f *Frames) readLine() ([]byte, error) {
 	var line []byte
 	for {
@@ -152,8 +153,8 @@ func (f *Frames) Close() error {
 	return err
 }
 
-// closeAfter closes the pipe when everything was read, or after d: a descendant that left the group may hold its other
-// end for ever.
+// closeAfter closes the pipe when everything has been read, or after d: a descendant that left the group may keep the
+// other end open indefinitely.
 func (f *Frames) closeAfter(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -2,11 +2,11 @@ package stdio
 
 import "strings"
 
-// markVariable is the variable by which a child, and whatever it starts, is known to be ours. It names the program that
-// started it, as owner does, and nothing else.
+// markVariable is the environment variable that identifies the children of this program and their descendants. Its
+// value is what owner returns and identifies the program that started the child.
 const markVariable = "EVERTURN_CHILD_OF"
 
-// marked is a child's environment with the mark of this program, in place of another that it may have inherited.
+// marked returns a child's environment with the mark of this program, replacing an inherited mark.
 func marked(env []string) []string {
 	out := make([]string, 0, len(env)+1)
 	for _, kv := range env {

@@ -14,11 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rounds bounds how often the processes are looked through: one that forks while it is looked for is found the next time.
+// rounds bounds how often ReapOrphans scans the processes. A later round finds a process that forked during an earlier
+// one.
 const rounds = 5
 
-// owner names this program for the marks: its number, the time at which it was started, since numbers are used again, and
-// its session. It is empty where /proc cannot be read.
+// owner returns the mark of this program: its PID, its start time, because PIDs are reused, and its session. It is
+// empty if /proc cannot be read.
 var owner = sync.OnceValue(func() string {
 	self, err := readStat(os.Getpid())
 	if err != nil {
@@ -27,16 +28,17 @@ var owner = sync.OnceValue(func() string {
 	return fmt.Sprintf("%d.%d.%d", os.Getpid(), self.started, self.session)
 })
 
-// ReapOrphans kills what children of programs that are gone have left behind, and returns how many processes that were. A
-// program that is killed takes the leaders of its children's groups along, but not what those have started. They are
-// known by the mark in their environment. A process that has left its program's session did so on purpose and is spared,
-// and so is one in another PID namespace, where numbers mean something else, and one that hides its environment.
+// ReapOrphans kills the processes that children of dead programs left behind, and returns how many it killed. When a
+// program is killed, the kernel also kills the leaders of its children's groups, but not the processes that those
+// started. ReapOrphans identifies them by the mark in their environment. It spares a process that has left its
+// program's session, because it did so on purpose, one in another PID namespace, where PIDs mean something else, and
+// one that hides its environment.
 func ReapOrphans() int {
 	killed := 0
 	for range rounds {
 		n := 0
 		dirs, err := filepath.Glob("/proc/[0-9]*")
-		if err != nil { // the pattern is good
+		if err != nil { // the pattern is valid
 			return killed
 		}
 		for _, dir := range dirs {
@@ -51,8 +53,8 @@ func ReapOrphans() int {
 	return killed
 }
 
-// reapOrphan kills the process if it is an orphan. It is held by a descriptor first, so that what is looked at and what
-// is killed are the same.
+// reapOrphan kills the process if it is an orphan. It opens a pidfd and checks again, so that the process checked is
+// the one that is killed.
 func reapOrphan(pid int) bool {
 	if !orphaned(pid) {
 		return false
@@ -65,7 +67,7 @@ func reapOrphan(pid int) bool {
 	return orphaned(pid) && unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) == nil
 }
 
-// orphaned reports whether a process carries the mark of a program that is gone.
+// orphaned reports whether a process carries the mark of a program that no longer runs.
 func orphaned(pid int) bool {
 	number, started, session, ok := mark(pid)
 	if !ok || !sameNamespace(pid) {
@@ -79,7 +81,7 @@ func orphaned(pid int) bool {
 	return errors.Is(err, os.ErrNotExist) || err == nil && (by.started != started || by.state == "Z")
 }
 
-// mark is who started the process, by its environment.
+// mark returns the mark in the process's environment, which identifies the program that started it.
 func mark(pid int) (number int, started uint64, session int, ok bool) {
 	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	if err != nil {
@@ -102,22 +104,22 @@ func sameNamespace(pid int) bool {
 	return err == nil && err2 == nil && ours == theirs
 }
 
-// stat is what is needed of /proc/<pid>/stat (proc(5)).
+// stat holds the fields of /proc/<pid>/stat that are needed (proc(5)).
 type stat struct {
 	state   string
 	session int
-	started uint64 // in clock ticks since the machine was started
+	started uint64 // in clock ticks since boot
 }
 
 func readStat(pid int) (stat, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if errors.Is(err, syscall.ESRCH) { // it ended between opening and reading
+	if errors.Is(err, syscall.ESRCH) { // the process ended between opening and reading
 		err = os.ErrNotExist
 	}
 	if err != nil {
 		return stat{}, err
 	}
-	// The name stands in parentheses and may hold anything; the fields after it are plain.
+	// The name is in parentheses and may contain anything; the fields after it have no spaces.
 	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
 	if len(fields) < 20 {
 		return stat{}, fmt.Errorf("reading /proc/%d/stat: it has %d fields", pid, len(fields))

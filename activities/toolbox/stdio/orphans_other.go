@@ -2,8 +2,8 @@
 
 package stdio
 
-// owner: without /proc nobody could be found by a mark.
+// owner returns no mark: without /proc, marked processes could not be found.
 func owner() string { return "" }
 
-// ReapOrphans does nothing here: what a killed program leaves behind ends when it reads the end of its stdin.
+// ReapOrphans does nothing on this system: the children of a killed program end when they read the end of their stdin.
 func ReapOrphans() int { return 0 }

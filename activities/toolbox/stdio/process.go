@@ -13,23 +13,22 @@ import (
 	"time"
 )
 
-// drainDelay bounds how long a process that has ended may keep its streams open through a descendant that left the
-// group.
+// drainDelay bounds how long the streams of an ended process may stay open because a descendant left the group.
 const drainDelay = time.Second
 
-// Command says what to run. Nothing is inherited: not the environment, not the search path.
+// Command describes a process to run. The process inherits neither the environment nor the search path.
 type Command struct {
-	Path string   // absolute, or relative to this program's directory; never searched for
+	Path string   // absolute, or relative to this program's directory; not searched for in PATH
 	Args []string // without the program's name
-	Env  []string // NAME=value, complete but for the mark that ReapOrphans looks for
+	Env  []string // NAME=value, complete except for the mark that ReapOrphans looks for
 	Dir  string
-	// MaxFrameBytes bounds one line of stdout, StderrBytes what is kept of stderr.
+	// MaxFrameBytes bounds one line of stdout, StderrBytes the part of stderr that is kept.
 	MaxFrameBytes int
 	StderrBytes   int
-	// User is who the child runs as; nil: this program's user. Only root may set it.
+	// User is the user that the child runs as; nil: this program's user. Only root may set it.
 	User *syscall.Credential
-	// OnStdout is given each part of stdout that is read, before anything else is done with it; its error ends reading.
-	// OnStderr is told how many bytes were read there. Both may be nil.
+	// OnStdout is called with each part of stdout before it is processed; its error ends reading. OnStderr is called
+	// with the number of bytes read from stderr. Both may be nil.
 	OnStdout func(read []byte) error
 	OnStderr func(n int)
 	// OnChange is called when the process has started, and when it has ended and State says how. It may be nil.
@@ -49,7 +48,7 @@ type Process struct {
 	mu     sync.Mutex
 	reaped bool
 	state  string
-	told   bool // its stdin was closed before it had closed its stdout: to end is what it was told
+	told   bool // this program closed its stdin before the process closed its stdout, which tells it to end
 }
 
 // Start runs the command in a new process group.
@@ -88,20 +87,20 @@ func (s *Spawner) Start(c Command) (*Process, error) {
 	return p, nil
 }
 
-// PID is the number of the process and of its group.
+// PID returns the ID of the process and of its group.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Done is closed when the process has ended, its group was killed and it was reaped.
+// Done returns a channel that is closed when the process has ended, its group has been killed and it has been reaped.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// State says how the process ended ("exit status 3", "signal: killed"); empty while it runs.
+// State returns how the process ended ("exit status 3", "signal: killed"); empty while it runs.
 func (p *Process) State() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.state
 }
 
-// Fate is State of a process that ended by itself; empty where it did what it was told.
+// Fate returns the State of a process that ended by itself; empty if it ended as it was told to.
 func (p *Process) Fate() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,15 +110,15 @@ func (p *Process) Fate() string {
 	return p.state
 }
 
-// tell notes that the process is told to end, by its stdin.
+// tell records that the process is told to end, by closing its stdin.
 func (p *Process) tell() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.told = !p.reaped && !p.Stdout.finished.Load()
 }
 
-// reap waits for the leader's end and kills what is left of its group while the zombie still holds its number, so
-// that the signal cannot reach a stranger.
+// reap waits for the leader's end and kills the rest of its group while the zombie still holds its PID, so that the
+// signal cannot reach an unrelated process.
 func (p *Process) reap() {
 	defer close(p.done)
 	awaitExit(p.PID())
@@ -138,17 +137,17 @@ func (p *Process) reap() {
 	_ = p.Stdin.Close()
 }
 
-// Signal sends sig to the whole group. It does nothing once the leader was reaped.
+// Signal sends sig to the whole group. It does nothing after the leader was reaped.
 func (p *Process) Signal(sig syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.reaped {
-		_ = syscall.Kill(-p.PID(), sig) // ESRCH: the group is gone, which is what was asked for
+		_ = syscall.Kill(-p.PID(), sig) // ESRCH: the group has already ended
 	}
 }
 
 // Stop ends the process: it closes stdin, then sends TERM after grace and KILL after another grace to the group. It
-// returns when the process was reaped, or an error when that took longer than two seconds after KILL.
+// returns when the process was reaped, or an error if that took longer than two seconds plus drainDelay after KILL.
 func (p *Process) Stop(grace time.Duration) error {
 	_ = p.Stdin.Close()
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
@@ -179,7 +178,7 @@ type Stdin struct {
 	w       *os.File
 	once    sync.Once
 	err     error
-	closing func() // called before it is closed; may be nil
+	closing func() // called before the pipe is closed; may be nil
 
 	mu      sync.Mutex
 	written int64
@@ -194,7 +193,7 @@ func (s *Stdin) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Written is the number of bytes that the pipe has taken.
+// Written returns the number of bytes written to the pipe.
 func (s *Stdin) Written() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// sysProcAttr makes the child the leader of a group of its own. There is no parent-death signal here: after a
-// kill -9 of this program the child ends when it reads the end of its stdin.
+// sysProcAttr makes the child the leader of its own group. This system has no parent-death signal: after a kill -9 of
+// this program the child ends when it reads the end of its stdin.
 func sysProcAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }

@@ -7,12 +7,12 @@ import (
 	"sync"
 )
 
-// ErrSpawnerClosed is returned by starts after Close.
+// ErrSpawnerClosed is the error of starts after Close.
 var ErrSpawnerClosed = errors.New("the spawner is closed")
 
-// Spawner forks children from one operating-system thread that lives until Close. The kernel's parent-death signal
-// is tied to the thread that forked, not to the process: a child that an ordinary goroutine forks would be killed
-// whenever the runtime retires that goroutine's thread.
+// Spawner forks children from one operating-system thread that lives until Close. The kernel's parent-death signal is
+// tied to the thread that forked, not to the process: a child forked by an ordinary goroutine would be killed when the
+// runtime ends that goroutine's thread.
 type Spawner struct {
 	starts chan start
 	quit   chan struct{}
@@ -32,7 +32,7 @@ func NewSpawner() *Spawner {
 	return s
 }
 
-// run never unlocks its thread: when it returns the thread ends, and with it every child that is left.
+// run never unlocks its thread. When it returns, the thread ends, and the kernel kills every remaining child.
 func (s *Spawner) run() {
 	runtime.LockOSThread()
 	defer close(s.ended)
@@ -56,7 +56,8 @@ func (s *Spawner) start(cmd *exec.Cmd) error {
 	}
 }
 
-// Close ends the thread. Stop every Process first: what still runs is killed without a word.
+// Close ends the thread. Stop every Process first: the kernel kills the children that still run, without a grace
+// period.
 func (s *Spawner) Close() {
 	s.once.Do(func() { close(s.quit) })
 	<-s.ended

@@ -2,7 +2,7 @@ package stdio
 
 import "sync"
 
-// DefaultTailBytes is what is kept of a child's stderr where nothing else is said.
+// DefaultTailBytes is the default size of the part of a child's stderr that is kept.
 const DefaultTailBytes = 8 << 10
 
 // Tail keeps the last bytes that were written to it. It is safe for concurrent use and never fails.
@@ -12,10 +12,10 @@ type Tail struct {
 	next int
 	full bool
 
-	onWrite func(n int) // told of each write; may be nil
+	onWrite func(n int) // called with the size of each write; may be nil
 }
 
-// NewTail keeps size bytes; 0 means DefaultTailBytes.
+// NewTail returns a Tail that keeps size bytes; 0 means DefaultTailBytes.
 func NewTail(size int) *Tail {
 	if size <= 0 {
 		size = DefaultTailBytes
@@ -45,7 +45,7 @@ func (t *Tail) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// String returns what is kept, oldest first.
+// String returns the bytes kept, oldest first.
 func (t *Tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
