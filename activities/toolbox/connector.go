@@ -190,7 +190,7 @@ func (c *connector) explain(ctx context.Context, l *link, err error) error {
 	return &outage{all: c.redact.text(why) + c.stderrNote(l), told: told}
 }
 
-// offended makes the server of a session in use back off because it exceeded a bound, once per session, whether ended
+// offended starts a backoff from the server of a session in use that exceeded a bound, once per session, whether ended
 // or detach reports it first. The caller holds the connector's lock.
 func (c *connector) offended(s *session, e *Excess) {
 	if !s.over {
@@ -199,7 +199,8 @@ func (c *connector) offended(s *session, e *Excess) {
 	}
 }
 
-// quarantine makes the server back off because a connection exceeded a bound. The caller holds the connector's lock.
+// quarantine starts a backoff from the server because a connection exceeded a bound. The caller holds the connector's
+// lock.
 func (c *connector) quarantine(p *party, e *Excess) {
 	p.breaker.misbehaved(time.Now())
 	c.record.drops++

@@ -43,8 +43,8 @@ func childEnv(s Server, as *account, lookup func(string) (string, bool)) (env, p
 	return env, passed, nil
 }
 
-// EnvTenant is the variable that tells a server's process which tenant it works for. It is not set for the default
-// tenant.
+// EnvTenant is the variable that tells a server's process which tenant it works for. The host sets it for named tenants
+// only.
 const EnvTenant = "EVERTURN_TENANT"
 
 // tenantEnv returns the environment of a process that works for this tenant. A value that this program or its operator
