@@ -17,8 +17,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// ending says where and how the call ended. The order of the questions matters: first whether anything left, then whether
-// anything came back.
+// ending describes the stage at which the call ended and its cause. The checks are ordered: first whether anything was
+// sent, then whether a response arrived.
 func (f *flight) ending(r reply) ending {
 	e := ending{stage: stageSent, by: f.endedBy(), repeatable: f.req.Repeatable}
 	var wire *jsonrpc.Error
@@ -37,9 +37,9 @@ func (f *flight) ending(r reply) ending {
 	return e
 }
 
-// refusedStage is the stage of a call that the server's front refused. A session that the server opened after this call
-// was dispatched cannot be one that a restart lost. A server that forgets every session or is always busy may have acted,
-// so the attempts are counted.
+// refusedStage returns the stage of a call that the server's HTTP front refused. If the session was opened after the
+// call was dispatched (f.fresh), a restart cannot have lost it. A server that forgets every session, or is always busy,
+// may have acted, so attempts are counted.
 func (f *flight) refusedStage(err error) stage {
 	switch r, known := refusalOf(err); {
 	case !known && (f.fresh || f.req.Refused+1 >= maxForgotten):
@@ -50,7 +50,7 @@ func (f *flight) refusedStage(err error) stage {
 	return stageRefused
 }
 
-// endedBy is what ended the wait where no answer did.
+// endedBy returns what ended the wait when no response arrived.
 func (f *flight) endedBy() endedBy {
 	switch {
 	case f.wire.Err() == nil && f.waiting.Err() == nil:
@@ -61,8 +61,9 @@ func (f *flight) endedBy() endedBy {
 	return endedByCancel
 }
 
-// conclude makes a result of the call's ending, and sees to the server. Only what a server answered holds words of its own:
-// of everything else the model is told in ours, because no session is marked for it, and the rest goes to the log.
+// conclude turns the call's ending into a result and updates the server's state. Only a server's response carries the
+// server's own words. In every other case the model gets this package's words, because the session is not tainted by
+// them; the server's words go to the log.
 func (f *flight) conclude(r reply) (turn.ToolResult, error) {
 	s, e := f.s, f.ending(r)
 	class, again := e.class()
@@ -78,8 +79,8 @@ func (f *flight) conclude(r reply) (turn.ToolResult, error) {
 	return turn.ToolResult{}, s.notSent(r.err)
 }
 
-// refused is the end of a call that the server's front did not let pass. One that ends no session is an answer: the server
-// is well.
+// refused ends a call that the server's HTTP front refused. A refusal that does not end the session counts as a
+// response: the server is healthy.
 func (f *flight) refused(e ending, err error) (turn.ToolResult, error) {
 	s := f.s
 	refusal, ok := refusalOf(err)
@@ -101,7 +102,7 @@ func (f *flight) refused(e ending, err error) (turn.ToolResult, error) {
 	return r, nil
 }
 
-// silence says why a call that was sent was not answered.
+// silence explains why a sent call got no response.
 func (f *flight) silence(by endedBy, err error) string {
 	s := f.s
 	if f.state.refused.Load() {
@@ -122,7 +123,7 @@ func (f *flight) silence(by endedBy, err error) string {
 	}
 }
 
-// answered is the result of a call that was answered.
+// answered returns the result of a call that got a response.
 func (f *flight) answered(e ending, r reply) turn.ToolResult {
 	var wire *jsonrpc.Error
 	switch {
@@ -136,8 +137,8 @@ func (f *flight) answered(e ending, r reply) turn.ToolResult {
 	return f.s.render(r.result, f.name)
 }
 
-// transportCode are codes that the SDK makes up itself where the transport failed: client closing, server closing,
-// rejected (its internal/jsonrpc2/wire.go).
+// transportCode reports whether code is one that the SDK invents when the transport fails: client closing, server
+// closing, rejected (its internal/jsonrpc2/wire.go).
 func transportCode(code int64) bool { return code == -32003 || code == -32004 || code == -32005 }
 
 func (s *session) notSent(err error) error {
@@ -148,7 +149,7 @@ func (s *session) notSent(err error) error {
 	return turn.Errorf(turn.CodeToolNotSent, err, text)
 }
 
-// unsettled is the result of a call that was sent and not answered.
+// unsettled returns the result of a call that was sent and got no response.
 func unsettled(tool string, c class, again bool, what string) turn.ToolResult {
 	advice := "It may or may not have taken effect. Find out before calling it again."
 	if again {
@@ -159,7 +160,7 @@ func unsettled(tool string, c class, again bool, what string) turn.ToolResult {
 	return r
 }
 
-// refusedHere is the result of a call that nobody was asked to do.
+// refusedHere returns the result of a call that this host refused before sending it.
 func refusedHere(text string) turn.ToolResult {
 	c, _ := ending{stage: stageChecked}.class()
 	r := failed(text)
@@ -171,15 +172,16 @@ func failed(text string) turn.ToolResult {
 	return turn.ToolResult{Outcome: turn.OutcomeError, Text: text, SizeBytes: int64(len(text))}
 }
 
-// awaitLoss waits a moment for the end of a process whose connection is gone: its status is worth telling, and its
-// crash is to be counted before the next call.
+// awaitLoss waits up to closeBound for a process whose connection is gone to exit: its exit status belongs in the
+// error, and its crash must be counted before the next call.
 func (s *session) awaitLoss() {
 	if s.link.disposable {
 		within(closeBound, func() { <-s.lost })
 	}
 }
 
-// lossReason is what models are told of it, in parentheses. All of it, which may quote the server, is for people.
+// lossReason returns the part of the reason that the model may read, in parentheses. The full reason, which may quote
+// the server, goes to the log and to the operator's status.
 func (s *session) lossReason(err error) string {
 	if broken := s.link.watched.broken(); broken != nil {
 		err = broken
@@ -203,7 +205,7 @@ func (s *session) lossReason(err error) string {
 	return " (" + strings.Join(why, "; ") + ")"
 }
 
-// lamented keeps for people what became of a connection.
+// lamented logs why a call got no response, and records it for the operator.
 func (c *connector) lamented(what string) {
 	c.log.Warn("a call got no answer", "server", c.id(), "why", what)
 	c.mu.Lock()
@@ -211,8 +213,8 @@ func (c *connector) lamented(what string) {
 	c.record.failed(what)
 }
 
-// inOurWords says what an error of a connection is, without a word that a server may have put into it; nothing where it is
-// none that we know.
+// inOurWords describes a connection error without using any text that a server may have written. It returns an empty
+// string for an unknown error.
 func inOurWords(err error) string {
 	if e := (*Excess)(nil); errors.As(err, &e) {
 		return e.Error()

@@ -12,26 +12,25 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Bounds of what is told of a call's progress.
+// Bounds of the progress reports of a call.
 const (
-	progressEvery = 250 * time.Millisecond // one report at most in this time
-	progressBytes = 200                    // of a report's message
+	progressEvery = 250 * time.Millisecond // the shortest time between two reports
+	progressBytes = 200                    // the longest message of a report, in bytes
 )
 
-// patience is how long a call is waited for: idle after its last sign of life, and never beyond end. The nil patience is
-// that of a call whose progress renews nothing: its context has a deadline.
+// patience bounds how long a call may run: idle after its last sign of life, and never beyond end. The nil patience
+// belongs to a call whose progress renews nothing: its context has a deadline.
 type patience struct {
 	mu      sync.Mutex
 	idle    time.Duration
 	end     time.Time
 	timer   *time.Timer
-	asking  int       // people that are asked in the middle of the call
-	since   time.Time // the first of them was asked
+	asking  int       // elicitations in the middle of the call that wait for a response
+	since   time.Time // when the first of them began to wait
 	stopped bool
 }
 
-// wait makes the context in which a call of s is waited for. When the time is up, its cause is
-// context.DeadlineExceeded.
+// wait returns the context that bounds a call of s. When the time is up, its cause is context.DeadlineExceeded.
 func (s *session) wait(ctx context.Context, idle, total time.Duration, held bool) (context.Context, *patience, context.CancelFunc) {
 	if total <= idle && !held {
 		ctx, cancel := context.WithTimeout(ctx, idle)
@@ -53,7 +52,7 @@ func (p *patience) stop() {
 	p.timer.Stop()
 }
 
-// renew begins the idle time anew.
+// renew restarts the idle time.
 func (p *patience) renew() {
 	if p == nil {
 		return
@@ -69,7 +68,7 @@ func (p *patience) reset() {
 	}
 }
 
-// hold stops the clock while a person is asked; the function that it returns lets it go on.
+// hold stops the clock while an elicitation waits for the user; the function that it returns restarts the clock.
 func (p *patience) hold() (goOn func()) {
 	if p == nil {
 		return func() {}
@@ -90,16 +89,16 @@ func (p *patience) hold() (goOn func()) {
 	}
 }
 
-// progressToken names one dispatch of a call to its server. It is unique among all that are under way: what is said of
-// another dispatch is not taken for this one's.
+// progressToken identifies one dispatch of a call to its server. It is unique among all dispatches under way, so that a
+// notification about another dispatch is not taken for this one's.
 func progressToken(req turn.ToolRequest) string {
 	return fmt.Sprintf("%s#%d", callKey(req), req.Attempt)
 }
 
-// callKey names a call for ever, over all its dispatches.
+// callKey identifies a call permanently, across all its dispatches.
 func callKey(req turn.ToolRequest) string { return req.Turn + ":" + req.CallID }
 
-// flights are the calls of a session that are under way, by progress token.
+// flights holds the calls of a session that are under way, by progress token.
 type flights struct {
 	mu sync.Mutex
 	m  map[string]*flight
@@ -117,7 +116,7 @@ func (fs *flights) add(token string, f *flight) {
 func (fs *flights) remove(token string, f *flight) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	if fs.m[token] == f { // the same dispatch may be under way twice, where a host is asked to
+	if fs.m[token] == f { // the same dispatch may be under way twice if the caller sends it twice
 		delete(fs.m, token)
 	}
 }
@@ -129,8 +128,9 @@ func (fs *flights) find(token any) *flight {
 	return fs.m[name]
 }
 
-// only is the flight that can have its server's question answered, where there is exactly one. Otherwise its error says why
-// nobody is asked; doubted are the flights among several that were not in doubt before.
+// only returns the call whose user can respond to the server's elicitation, if there is exactly one such call.
+// Otherwise err says why the user cannot be asked, and doubted holds the candidates that are ambiguous for the first
+// time.
 func (fs *flights) only() (found *flight, doubted []*flight, err error) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -154,7 +154,7 @@ func (fs *flights) only() (found *flight, doubted []*flight, err error) {
 	return nil, doubted, fmt.Errorf("it is not known to which of the %d calls under way this belongs: max_concurrent_calls = 1 for this server lets it be known", len(all))
 }
 
-// progressed takes a server's notification. One about a call that is over is dropped.
+// progressed handles a server's progress notification. It drops one about a call that has ended.
 func (s *session) progressed(_ context.Context, n *mcp.ProgressNotificationClientRequest) {
 	if f := s.flights.find(n.Params.ProgressToken); f != nil {
 		f.progressed(n.Params)

@@ -18,31 +18,31 @@ import (
 	"github.com/everturn/everturn/internal/retryafter"
 )
 
-// maxRefusal bounds how much of an answer is read to see whether it is a refusal, in bytes.
+// maxRefusal bounds, in bytes, how much of a response is read to see whether it is a refusal.
 const maxRefusal = 64 << 10
 
-// How long a call waits that was one too many for its server: as long as the server asks for, where that is not too long,
-// and else a second.
+// Bounds of the pause before a rate-limited call (429) is dispatched again: the server's Retry-After if it is at most
+// maxRefusalPause, otherwise crowdedWait if the server sent none.
 const (
 	crowdedWait     = time.Second
 	maxRefusalPause = 20 * time.Second
-	maxRetryAfter   = 24 * time.Hour // of what is believed
+	maxRetryAfter   = 24 * time.Hour // the longest Retry-After that is believed
 )
 
-// How many attempts of one dispatch of a call a server's front may refuse. The workers of a server that was restarted
-// each have a session that it forgot.
+// Bounds of how many attempts of one dispatch a server's HTTP front may refuse. After a server restarts, each worker
+// may hold a session that the server has forgotten.
 const (
 	maxForgotten = 3 // with 404, or with 400 and an error that names no request; then the outcome is unknown
-	maxCrowded   = 5 // with 429, if the call is repeatable; then it ends in an error
+	maxCrowded   = 5 // with 429, if the call is repeatable; then the call ends in an error
 )
 
-// refusal is how a server's front refused a call unread.
+// refusal says how a server's HTTP front refused a call unread.
 type refusal struct {
 	Status int           `json:"status"`
-	Wait   time.Duration `json:"wait,omitempty"` // how long to leave the server alone; 0: it did not say
+	Wait   time.Duration `json:"wait,omitempty"` // the server's Retry-After; 0: none
 }
 
-// forGood reports whether the same call would be refused again now.
+// forGood reports whether the server would refuse the same call again now.
 func (r refusal) forGood() bool {
 	switch r.Status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusRequestEntityTooLarge,
@@ -52,7 +52,7 @@ func (r refusal) forGood() bool {
 	return r.Wait > maxRefusalPause
 }
 
-// pause is how long the next dispatch of the call is to wait.
+// pause returns how long the next dispatch of the call must wait.
 func (r refusal) pause() time.Duration {
 	if r.Status != http.StatusTooManyRequests {
 		return 0
@@ -60,7 +60,7 @@ func (r refusal) pause() time.Duration {
 	return min(cmp.Or(r.Wait, crowdedWait), maxRefusalPause)
 }
 
-// words say it to the model, without a word of the server's.
+// words describes the refusal to the model, without the server's own text.
 func (r refusal) words() string {
 	said := fmt.Sprintf("refused it with HTTP %d (%s)", r.Status, http.StatusText(r.Status))
 	if r.Wait > 0 {
@@ -69,12 +69,12 @@ func (r refusal) words() string {
 	return said
 }
 
-// refusedUnread reports whether a server says with this response that it did not act on the request: by its status (RFC
-// 9110; for 404, the MCP transport: the session is gone), or by 400 with an error that names no request.
+// refusedUnread reports whether the response says that the server did not act on the request: by its status (RFC 9110;
+// for 404, the MCP transport: the session is gone), or by 400 with an error that names no request.
 //
-// It then puts the response in our own words. A refusal that does not end the session becomes a JSON-RPC error that holds
-// a refusal, because the SDK gives up the whole connection for any other body; of one that ends it nothing is left but the
-// status. So no refusal that a call ends with is made up by a server.
+// It then replaces the response's body. A refusal that does not end the session becomes a JSON-RPC error that holds a
+// refusal, because the SDK drops the whole connection for any other body. A refusal that ends the session keeps only
+// its status. A server therefore cannot forge the refusal that a call ends with.
 func refusedUnread(resp *http.Response) bool {
 	status := fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	switch resp.StatusCode {
@@ -83,7 +83,7 @@ func refusedUnread(resp *http.Response) bool {
 		refusal{Status: resp.StatusCode}.replace(resp)
 	case http.StatusTooManyRequests:
 		refusal{Status: resp.StatusCode, Wait: retryafter.Parse(resp.Header, time.Now(), maxRetryAfter)}.replace(resp)
-		resp.StatusCode = http.StatusUnprocessableEntity // of 429 the SDK does not read the body
+		resp.StatusCode = http.StatusUnprocessableEntity // the SDK does not read the body of a 429
 	case http.StatusNotFound:
 		resp.Body = restored{http.NoBody, resp.Body}
 	case http.StatusBadRequest:
@@ -94,17 +94,17 @@ func refusedUnread(resp *http.Response) bool {
 	default:
 		return false
 	}
-	resp.Status = status // over SSE it is all that the SDK tells
+	resp.Status = status // over SSE the SDK reports nothing else
 	return true
 }
 
-// codeRefused is the code of the errors that hold a refusal. It is of the range that JSON-RPC leaves to programs.
+// codeRefused is the code of the errors that hold a refusal. It is in the range that JSON-RPC leaves to applications.
 const codeRefused = -31999
 
-// replace makes the response's body an error that holds r. What the server said is its message, for the log.
+// replace makes the response's body a JSON-RPC error that holds r. Its message is what the server said, for the log.
 func (r refusal) replace(resp *http.Response) {
 	head, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
-	if err != nil || len(head) == maxRefusal { // what was not read whole is not told: the cut may part a secret
+	if err != nil || len(head) == maxRefusal { // an incomplete body is not reported: the cut may split a secret
 		head = nil
 	}
 	data, err := json.Marshal(r)
@@ -121,19 +121,19 @@ func (r refusal) replace(resp *http.Response) {
 	resp.ContentLength = int64(len(body))
 }
 
-// saidWith is what a server says with a refusal: the message of a JSON-RPC error, or else the body. It is not cut, because
-// it is not redacted yet.
+// saidWith returns what a server says with a refusal: the message of a JSON-RPC error, or else the body. The text is
+// not cut, because it is not redacted yet.
 func saidWith(body []byte) string {
 	var m struct {
 		Error struct {
 			Message string `json:"message"`
 		} `json:"error"`
 	}
-	_ = json.Unmarshal(body, &m) // of another shape, it is shown as it is
+	_ = json.Unmarshal(body, &m) // a body of another shape is shown as it is
 	return plain.Sanitize(cmp.Or(m.Error.Message, string(body)))
 }
 
-// refusalOf is the refusal that a refused call ended with; false where it is not known, or the session ended with it.
+// refusalOf extracts the refusal from a refused call's error; false if it is unknown, or if it ended the session.
 func refusalOf(err error) (r refusal, ok bool) {
 	var wire *jsonrpc.Error
 	if errors.As(err, &wire) && wire.Code == codeRefused {
@@ -146,9 +146,9 @@ func refusalOf(err error) (r refusal, ok bool) {
 	return r, err == nil && r.Status != http.StatusNotFound && r.Status != http.StatusBadRequest
 }
 
-// namesNoRequest reports whether the body is a JSON-RPC error without an ID. Beside an HTTP error that is what a server
-// answers which cannot accept what it was sent (MCP, streamable HTTP, "Sending Messages to the Server"). The reference
-// servers do so where a session is unknown, for instance because they were started anew. The body can still be read.
+// namesNoRequest reports whether the body is a JSON-RPC error without an ID. With an HTTP error status, a server that
+// cannot accept a message answers so (MCP, streamable HTTP, "Sending Messages to the Server"). The reference servers do
+// so when a session is unknown, for instance after a restart. The body can still be read.
 func namesNoRequest(resp *http.Response) bool {
 	head, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
 	resp.Body = restored{io.MultiReader(bytes.NewReader(head), resp.Body), resp.Body}
@@ -164,7 +164,7 @@ func namesNoRequest(resp *http.Response) bool {
 	return len(m.ID) == 0 || string(m.ID) == "null"
 }
 
-// restored is a body with what was read of it put back.
+// restored is a body with the bytes already read put back.
 type restored struct {
 	io.Reader
 	io.Closer

@@ -14,13 +14,14 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// render makes a result of the server's answer.
+// render converts the server's response into a result.
 func (s *session) render(r *mcp.CallToolResult, tool string) turn.ToolResult {
 	note := s.checkOutput(tool, r)
 	return renderContent(r, note, limits{shown: s.owner.opts.MaxResultBytes, full: s.owner.opts.MaxFullBytes, redact: s.owner.redact})
 }
 
-// checkOutput says to the model where a structured result is not what its tool promises. The result is kept as it is.
+// checkOutput returns a note for the model if a structured result does not match the tool's output schema. The result
+// itself is kept unchanged.
 func (s *session) checkOutput(tool string, r *mcp.CallToolResult) (note string) {
 	s.mu.Lock()
 	promised := s.offered.outputs[tool]
@@ -38,15 +39,15 @@ func (s *session) checkOutput(tool string, r *mcp.CallToolResult) (note string) 
 	return ""
 }
 
-// limits are what a result is held to.
+// limits are the bounds of a result.
 type limits struct {
-	shown  int // bytes that the model is shown
+	shown  int // bytes that the model sees
 	full   int // bytes that are kept
 	redact redactor
 }
 
-// renderContent puts text blocks and structured content one under the other and names everything else. What the model
-// is shown is at most limits.shown bytes; where that is not everything, at most limits.full bytes are kept beside it.
+// renderContent joins text blocks and structured content with newlines and replaces every other block by a note. The
+// model sees at most limits.shown bytes; if that is not everything, at most limits.full bytes are kept beside it.
 func renderContent(r *mcp.CallToolResult, note string, l limits) turn.ToolResult {
 	out := turn.ToolResult{Outcome: turn.OutcomeOK}
 	if r.IsError {
@@ -73,7 +74,7 @@ func renderContent(r *mcp.CallToolResult, note string, l limits) turn.ToolResult
 	return out
 }
 
-// renderBlock is a block's text, or a note that stands for it.
+// renderBlock returns a block's text, or a note in its place.
 func renderBlock(c mcp.Content, m *media, r redactor) string {
 	switch c := c.(type) {
 	case *mcp.TextContent:
@@ -96,8 +97,8 @@ func renderBlock(c mcp.Content, m *media, r redactor) string {
 	return fmt.Sprintf("[%T, not supported]", c)
 }
 
-// structured is the structured content as JSON, or nothing where a text block says the same already, as the protocol
-// recommends.
+// structured returns the structured content as JSON, or an empty string if a text block already says the same, as the
+// protocol recommends.
 func structured(r *mcp.CallToolResult, blocks []string) string {
 	if r.StructuredContent == nil {
 		return ""
@@ -114,8 +115,8 @@ func structured(r *mcp.CallToolResult, blocks []string) string {
 	return string(raw)
 }
 
-// sameText reports whether structured content is an object around a text that a block has: what servers make of tools
-// that return nothing but text.
+// sameText reports whether the structured content is an object around the text of a block. Servers generate such
+// objects for tools that return only text.
 func sameText(block string, content any) bool {
 	object, ok := content.(map[string]any)
 	if !ok || len(object) != 1 {
@@ -128,7 +129,7 @@ func sameText(block string, content any) bool {
 	return false
 }
 
-// plainJSON writes <, > and & as they are: models read it.
+// plainJSON marshals v without escaping <, > and &, because models read the text.
 func plainJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -149,8 +150,8 @@ func sameJSON(text string, raw []byte) bool {
 	return err == nil && bytes.Equal(again, raw)
 }
 
-// keep sets Full where Text and Media are not everything: a lone binary as it is, several blocks with binaries among them
-// as MCP content in JSON, text as text. What is over the limit is cut (text) or left out.
+// keep sets Full if Text and Media do not hold everything: a lone binary as it is, several blocks with binaries among
+// them as MCP content in JSON, text as text. Text over the limit is cut; anything else over the limit is dropped.
 func keep(out *turn.ToolResult, r *mcp.CallToolResult, whole string, cut bool, binaries []binary, l limits) {
 	switch {
 	case len(binaries) == 1 && len(r.Content) == 1:
@@ -170,7 +171,7 @@ func keep(out *turn.ToolResult, r *mcp.CallToolResult, whole string, cut bool, b
 	}
 }
 
-// withoutMedia leaves out the blocks that are kept by themselves.
+// withoutMedia returns the content without the blocks that are kept as Media.
 func withoutMedia(content []mcp.Content) []mcp.Content {
 	out := []mcp.Content{}
 	var m media

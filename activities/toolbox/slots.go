@@ -9,21 +9,22 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// maxConnections bounds the connections with one server beside the default tenant's shared one: those that tenants have,
-// and those that turns have of their own with a stateful server. For one more, the one that was used longest ago goes.
+// maxConnections bounds the connections with one server, not counting the default tenant's shared one: the other
+// tenants' connections, and those that turns own with a stateful server. One more evicts the connection that has been
+// idle longest.
 const maxConnections = 64
 
-// slot is the place of one connection: the one that a tenant's turns share, or that of a turn with a stateful server.
+// slot holds one connection: the one that a tenant's turns share, or the one that a turn owns with a stateful server.
 type slot struct {
 	party   *party
 	turn    string // empty: shared
 	current *session
 	attempt *attempt
-	resting bool // its connection ended because nobody used it, and nothing is wrong
+	resting bool // its connection ended because it was idle; the server is healthy
 }
 
-// acquire returns a live session of that tenant's slot with one more user, connecting where there is none. Its error says why
-// there is none.
+// acquire returns a live session of the tenant's slot with one more user, connecting if there is none. The error says
+// why there is none.
 func (c *connector) acquire(ctx context.Context, tenant, turnID string) (*session, error) {
 	var p *party
 	for range 4 { // a session may die between connecting and use
@@ -63,7 +64,7 @@ func (c *connector) sessionOrAttempt(tenant, turnID string) (*session, *attempt,
 		if sl.current.enter() {
 			return sl.current, nil, p, nil
 		}
-		return nil, &attempt{done: sl.current.lost}, p, nil // its process goes before the next one comes
+		return nil, &attempt{done: sl.current.lost}, p, nil // the old process exits before the next one starts
 	case sl != nil && sl.attempt != nil:
 		return nil, sl.attempt, p, nil
 	}
@@ -71,8 +72,8 @@ func (c *connector) sessionOrAttempt(tenant, turnID string) (*session, *attempt,
 	return nil, a, p, err
 }
 
-// begin starts an attempt to connect. After connects that failed there is one at a time: it finds out for all. The
-// connector's lock is held.
+// begin starts an attempt to connect. After failed attempts, only one attempt runs at a time and probes for all
+// callers. The connector's lock is held.
 func (c *connector) begin(p *party, turnID string) (*attempt, error) {
 	wait := p.breaker.pause(time.Now())
 	if wait > 0 || p.breaker.connects > 0 && p.connecting > 0 {
@@ -96,11 +97,13 @@ func (c *connector) begin(p *party, turnID string) (*attempt, error) {
 	return a, nil
 }
 
-// lasting: the slot and its name stay when its connection ends, because the catalogue is asked for there.
+// lasting reports whether the slot stays when its connection ends. The default tenant's shared slot does, because the
+// connector lists the catalogue there.
 func (sl *slot) lasting() bool { return sl.turn == "" && sl.party.tenant == "" }
 
-// makeRoom ends the connection that was idle longest where there are too many to add one: of the tenants that have most, so
-// that no tenant loses what it has to another with more. The connector's lock is held.
+// makeRoom ends the connection that has been idle longest if there are too many to add one. It prefers the tenants with
+// the most connections, so that a tenant does not lose its connection to a tenant that has more. The connector's lock
+// is held.
 func (c *connector) makeRoom(added *slot) error {
 	all, most := 0, 0
 	for _, p := range c.parties {
@@ -113,13 +116,13 @@ func (c *connector) makeRoom(added *slot) error {
 	if oldest == nil {
 		return inOurs(fmt.Sprintf("%s has %d connections on this worker, which is the most, and all of them are in use", c.name(), maxConnections))
 	}
-	delete(oldest.party.slots, oldest.turn) // nobody finds it any more
+	delete(oldest.party.slots, oldest.turn) // no call can find it any more
 	c.running.start(oldest.current.rest)
 	return nil
 }
 
-// longestIdle is the slot that was used longest ago and is not in use, among those of tenants with at least so many; nil:
-// there is none. The connector's lock is held.
+// longestIdle returns the idle slot that was used longest ago, among the tenants with at least atLeast connections; nil
+// if there is none. The connector's lock is held.
 func (c *connector) longestIdle(atLeast int) *slot {
 	var oldest *slot
 	var since time.Time
@@ -136,7 +139,7 @@ func (c *connector) longestIdle(atLeast int) *slot {
 	return oldest
 }
 
-// vacate takes s out of its slot. The connector's lock is held.
+// vacate removes s from its slot. The connector's lock is held.
 func (c *connector) vacate(s *session) {
 	if sl := s.slot; sl != nil && sl.current == s {
 		sl.current = nil
@@ -144,7 +147,7 @@ func (c *connector) vacate(s *session) {
 	}
 }
 
-// rested is told that a session is ended because nobody uses it.
+// rested records that a session is being ended because it is idle.
 func (c *connector) rested(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,16 +158,16 @@ func (c *connector) rested(s *session) {
 	c.changed()
 }
 
-// forgetSlot forgets a slot with nothing in it. The connector's lock is held.
+// forgetSlot deletes an empty slot. The connector's lock is held.
 func (c *connector) forgetSlot(sl *slot) {
 	if !sl.lasting() && sl.current == nil && sl.attempt == nil && sl.party.slots[sl.turn] == sl {
 		delete(sl.party.slots, sl.turn)
 	}
 }
 
-// connection is the session that a call is to go to, with one more user. It is one of the call's tenant; with a stateful
-// server it is the turn's own. A turn that goes on with one gets the very session that it has used before, or
-// tool_state_lost: a new one would know nothing of what the turn has done, and nobody would notice.
+// connection returns the session for a call, with one more user. The session belongs to the call's tenant; with a
+// stateful server it belongs to the turn. A turn that resumes with a stateful server gets the very session that it used
+// before, or tool_state_lost: a new session would have lost the turn's state silently.
 func (c *connector) connection(ctx context.Context, req turn.ToolRequest) (*session, error) {
 	if !c.describer.server.Stateful || req.Turn == "" {
 		return c.acquire(ctx, req.Tenant, "")
@@ -183,8 +186,8 @@ func (c *connector) connection(ctx context.Context, req turn.ToolRequest) (*sess
 		"%s was not called. Begin again with that server if its state is needed", c.name(), req.Tool))
 }
 
-// kept is the session that the turn has used before, with one more user; nil where it is gone, be it that the turn has
-// begun anew with another one since this call was dispatched.
+// kept returns the session that the turn used before, with one more user. It returns nil if that session is gone, or if
+// the turn has started over with another session since this call was dispatched.
 func (c *connector) kept(req turn.ToolRequest) *session {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,21 +8,21 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// settle is the pause between two looks at a server, and settleMost what it grows to where the server changes each time:
-// one that announces changes without end is asked, and told of, once a minute.
+// settle is the pause between two looks at a server. It grows up to settleMost if the server changes at each look: a
+// server that announces changes endlessly is asked, and reported, once a minute.
 const (
 	settle     = 200 * time.Millisecond
 	settleMost = time.Minute
 )
 
-// restless is the pause after a look at a server. It doubles with each change that comes soon after the one before. It is a
-// plain value without a clock.
+// restless computes the pause after a look at a server. The pause doubles with each change that follows the previous
+// one soon. A restless is a plain value without a clock.
 type restless struct {
 	pause   time.Duration
 	changed time.Time
 }
 
-// next is the pause after a look at now, at which the server had changed or not.
+// next returns the pause after a look at now; changed tells whether the server had changed.
 func (r *restless) next(now time.Time, changed bool) time.Duration {
 	if !changed {
 		return settle
@@ -34,19 +34,20 @@ func (r *restless) next(now time.Time, changed bool) time.Duration {
 	return r.pause
 }
 
-// The pause after a list that a server asked for with list_changed. It doubles while the server goes on, up to settleMost.
+// Bounds of the pause after a list that a server requested with list_changed. The pause doubles while the server keeps
+// requesting lists, up to settleMost.
 const (
 	relistPause = 5 * time.Second
-	relistShare = 20 // the pause is at least so many times as long as the list took
+	relistShare = 20 // the pause is at least this many times as long as the list took
 )
 
-// spacing keeps the lists apart that a server asks for. It is a plain value without a clock.
+// spacing keeps lists that a server requests apart. A spacing is a plain value without a clock.
 type spacing struct {
 	pause time.Duration
-	next  time.Time // no list before
+	next  time.Time // the earliest time of the next list
 }
 
-// listed notes a list that ended now.
+// listed records a list that ended at now.
 func (p *spacing) listed(now time.Time, took time.Duration) {
 	if now.Sub(p.next) > p.pause {
 		p.pause = 0
@@ -77,8 +78,8 @@ func (c *connector) follow(ctx context.Context, report func(turn.Catalogue)) {
 	}
 }
 
-// look is what the server offers. Where its connection was ended because nobody needs it, that is what it offered last:
-// it is not started only to be asked.
+// look returns what the server offers. If the connector ended the connection because it was idle, look returns the last
+// known catalogue: it does not start the server only to ask.
 func (c *connector) look(ctx context.Context) turn.Catalogue {
 	c.mu.Lock()
 	known, sl := c.known, c.shared().slots[""]
@@ -90,8 +91,8 @@ func (c *connector) look(ctx context.Context) turn.Catalogue {
 	return c.catalogue(ctx)
 }
 
-// awaitEvent waits for something to look at: the server's word, the connection's end, the time of the next attempt, or
-// of the next refresh.
+// awaitEvent waits for a reason to look at the server: a notification, the connection's end, the time of the next
+// attempt or of the next refresh. It returns false when ctx or the connector ends.
 func (c *connector) awaitEvent(ctx context.Context, refresh <-chan time.Time) bool {
 	var due <-chan time.Time
 	if wait, ok := c.untilRetry(); ok {
@@ -113,8 +114,8 @@ func (c *connector) awaitEvent(ctx context.Context, refresh <-chan time.Time) bo
 	return false
 }
 
-// doubt asks a connected server again what it offers, on each connection that turns share: not every server announces
-// changes. Calls go on meanwhile with what it offered before.
+// doubt lists a connected server again, on each shared connection, because not every server announces changes.
+// Meanwhile calls use the previous catalogue.
 func (c *connector) doubt(ctx context.Context) {
 	if c.local != nil {
 		return
@@ -131,12 +132,13 @@ func (c *connector) doubt(ctx context.Context) {
 		s := sl.current
 		asked.Go(func() {
 			defer s.leave()
-			_ = s.listAgain(ctx, true) // a server that cannot say is given up, and looked at anew
+			_ = s.listAgain(ctx, true) // a session that cannot be listed is retired, and the server is looked at again
 		})
 	}
 }
 
-// untilRetry is how long to wait for the next attempt; false where the server is connected, or nobody needs it to be.
+// untilRetry returns how long to wait for the next attempt; false if the server is connected, or rests because it is
+// idle.
 func (c *connector) untilRetry() (time.Duration, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

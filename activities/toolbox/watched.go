@@ -9,33 +9,33 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// callState is what is known of one call below the protocol. It travels in the call's context, with the call's share.
+// callState is what the transport knows of one call. It travels in the call's context, with the call's share.
 type callState struct {
 	phase    atomic.Int32
-	refused  atomic.Bool // the server's HTTP front refused it unread
+	refused  atomic.Bool // the server's HTTP front refused the call unread
 	answered chan struct{}
 	once     sync.Once
 	share    share
 }
 
-// The phases of a call: what was abandoned unsent can no longer be sent.
+// The phases of a call. A call that was abandoned unsent can no longer be sent.
 const (
 	phaseUnsent = iota
-	phaseSent   // a byte of it may have reached the server
+	phaseSent   // a byte of the call may have reached the server
 	phaseAbandoned
 )
 
-// send asks to let the call leave. allowed is false where its caller has been told already that it was not sent; first
-// is true for one of several askers, who alone may take it back.
+// send requests permission to send the call. allowed is false if the caller has already been told that the call was not
+// sent. first is true for exactly one of several senders; only that one may call unsend.
 func (s *callState) send() (allowed, first bool) {
 	first = s.phase.CompareAndSwap(phaseUnsent, phaseSent)
 	return s.phase.Load() == phaseSent, first
 }
 
-// unsend takes send back where not a byte left.
+// unsend withdraws send if no byte was written.
 func (s *callState) unsend() { s.phase.CompareAndSwap(phaseSent, phaseUnsent) }
 
-// abandon settles whether the call was sent, and if not, keeps it from being sent.
+// abandon decides whether the call was sent. If it was not, abandon prevents it from being sent.
 func (s *callState) abandon() (sent bool) {
 	s.phase.CompareAndSwap(phaseUnsent, phaseAbandoned)
 	return s.phase.Load() == phaseSent
@@ -64,13 +64,13 @@ func (s *callState) isAnswered() bool {
 	}
 }
 
-// watchedTransport sees each message pass: which calls were written, which were answered (even after the SDK gave
-// them up), and what ended the stream, which the SDK's errors do not say.
+// watchedTransport observes each message: which calls were written, which were answered (even after the SDK gave them
+// up), and what ended the stream, which the SDK's errors do not say.
 type watchedTransport struct {
 	inner mcp.Transport
-	sent  func() int64 // bytes that left; nil: not known
+	sent  func() int64 // bytes that were written; nil: unknown
 	meter *meter       // nil: the connection has no bounds
-	out   *stream      // of the meter: what the server sends
+	out   *stream      // the meter's stream of what the server sends
 
 	mu      sync.Mutex
 	pending map[jsonrpc.ID]*callState
@@ -87,7 +87,7 @@ func (t *watchedTransport) Connect(ctx context.Context) (mcp.Connection, error) 
 	return &watchedConn{Connection: conn, t: t}, nil
 }
 
-// broken is the error that ended reading, or nil.
+// broken returns the error that ended reading, or nil.
 func (t *watchedTransport) broken() error {
 	if t == nil {
 		return nil
@@ -102,7 +102,8 @@ type watchedConn struct {
 	t *watchedTransport
 }
 
-// Write notes that a call is about to leave. When writing fails before the pipe took a single byte, it did not.
+// Write records that a call is about to be sent. If writing fails before the pipe took a single byte, the call was not
+// sent.
 func (c *watchedConn) Write(ctx context.Context, msg jsonrpc.Message) error {
 	st := callStateOf(ctx)
 	req, ok := msg.(*jsonrpc.Request)
@@ -129,7 +130,7 @@ func (c *watchedConn) Write(ctx context.Context, msg jsonrpc.Message) error {
 	return err
 }
 
-// reply sends the answer to a request of the server, unless the server does not take answers.
+// reply sends the response to a request of the server, unless the server does not read its responses.
 func (c *watchedConn) reply(ctx context.Context, msg jsonrpc.Message) error {
 	size := 0
 	if r, ok := msg.(*jsonrpc.Response); ok {
@@ -150,7 +151,7 @@ func (t *watchedTransport) bytesSent() int64 {
 	return t.sent()
 }
 
-// Read notes which call a response is for.
+// Read records which call a response belongs to.
 func (c *watchedConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	msg, err := c.Connection.Read(ctx)
 	if c.t.meter != nil {

@@ -2,45 +2,45 @@ package toolbox
 
 import "time"
 
-// worth is what a session is to those who decide whether it stays. The session's lock guards it.
+// worth holds what decides whether a session is kept. The session's lock guards it.
 type worth struct {
-	bound   bool   // a call has reached the server: its state is a turn's now
-	founder string // the last call that came without counting on any state: later ones count on what it left
+	bound   bool   // a call has reached the server, so its state belongs to a turn
+	founder string // the last call that began without expecting server state; later calls rely on the state since then
 	lost    bool   // its connection was lost
-	rested  bool   // it ended because nobody used it
+	rested  bool   // it ended because it was idle
 	last    time.Time
-	timer   *time.Timer // looks whether it is idle; nil: it is kept
+	timer   *time.Timer // checks whether the session is idle; nil: the session is kept
 }
 
-// use notes that somebody needs the session.
+// use records that the session is needed now.
 func (s *session) use() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.worth.last = time.Now()
 }
 
-// bind notes that a call has reached the server.
+// bind records that a call has reached the server.
 func (s *session) bind() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.worth.bound = true
 }
 
-// found notes that a call begins anew on the session.
+// found records that call starts on the session without expecting any state.
 func (s *session) found(call string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.worth.founder = call
 }
 
-// holdsState reports whether the server may remember something of a turn in this session, as that call has founded it.
+// holdsState reports whether the server may remember state of a turn in this session since the call founder.
 func (s *session) holdsState(founder string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.worth.bound && founder == s.worth.founder
 }
 
-// lose notes that the session's connection was lost, which its calls may notice first.
+// lose records that the session's connection was lost. A call may notice the loss before the session's watcher does.
 func (s *session) lose() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,21 +54,21 @@ func (s *session) isLost() bool {
 	return s.worth.lost
 }
 
-// hasRested reports whether the session ended because nobody used it.
+// hasRested reports whether the session ended because it was idle.
 func (s *session) hasRested() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.worth.rested
 }
 
-// idleSince is when the session was used last; false where it is in use.
+// idleSince returns when the session was last used; false if it is in use or ending.
 func (s *session) idleSince() (time.Time, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.worth.last, s.users == 0 && !s.retired && !s.ending
 }
 
-// startIdling ends the session when nobody has used it for so long; 0 keeps it.
+// startIdling ends the session once it has been idle for after; 0 keeps it.
 func (s *session) startIdling(after time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +86,7 @@ func (s *session) stopIdling() {
 	}
 }
 
-// restAfter ends the session if it has been idle for so long, and looks again when it may have been.
+// restAfter ends the session if it has been idle for that long. Otherwise it schedules the next check.
 func (s *session) restAfter(idle time.Duration) {
 	s.mu.Lock()
 	left := idle - time.Since(s.worth.last)
@@ -100,7 +100,7 @@ func (s *session) restAfter(idle time.Duration) {
 	}
 }
 
-// rest ends a session that nobody uses. One that somebody has begun to use meanwhile stays.
+// rest ends an idle session. It does nothing if a call has entered the session meanwhile.
 func (s *session) rest() {
 	s.mu.Lock()
 	free := s.users == 0 && !s.retired && !s.ending
