@@ -11,7 +11,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// asTurnError gives every error its code: the one place where the journal's errors become users' errors.
+// asTurnError gives every error a turn.Code. It is the only place that translates the journal's errors for users.
 func asTurnError(err error) *turn.Error {
 	var e *turn.Error
 	var large *journal.TooLargeError
@@ -40,7 +40,7 @@ func asTurnError(err error) *turn.Error {
 	return turn.Errorf(turn.CodeStoreUnavailable, err, "the journal is not available: check its disk or its server")
 }
 
-// tooLarge tells a user what to do.
+// tooLarge tells the user what to do about a message or prompt over the limit.
 func tooLarge(e *journal.TooLargeError) string {
 	if e.Seq == 0 {
 		return fmt.Sprintf("the message is over %d MiB: send a shorter one", e.Max>>20)
@@ -49,7 +49,7 @@ func tooLarge(e *journal.TooLargeError) string {
 		e.Max>>20, e.Seq)
 }
 
-// logFailure keeps the cause, which users do not see, where operators do.
+// logFailure logs an error with its cause, which operators see and users do not.
 func logFailure(ctx context.Context, e *turn.Error) {
 	if activity.IsActivity(ctx) {
 		activity.GetLogger(ctx).Warn("activity failed", "code", e.Code, "message", e.Message, "cause", e.Cause)

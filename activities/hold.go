@@ -12,12 +12,13 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// heldPoll is how often the journal is asked whether somebody has answered what a held call waits for.
+// heldPoll is how often a held call polls the journal for the response that it waits for.
 const heldPoll = 250 * time.Millisecond
 
-// holding puts a question before people that a server asks in the middle of a call, which it holds meanwhile: what servers
-// of older protocols know. The host bounds how long. Its answers come through the turn and the journal like any others,
-// but the call dies with its connection, and the question with it. While it is held, the call's clock stands still.
+// holding returns a function that asks the user what a server asks in the middle of a call, which the server holds
+// meanwhile. Servers of older protocol versions do so. The host bounds how long. The response comes through the turn
+// and the journal like any other, but the call dies with its connection, and the elicitation with it. While the call is
+// held, its clock is stopped.
 func (a *Activities) holding(ctx context.Context, in workflows.CallInput, clock *clock) func(turn.Elicitation, <-chan struct{}) (turn.ElicitationResponse, error) {
 	var asked atomic.Int32
 	return func(q turn.Elicitation, done <-chan struct{}) (turn.ElicitationResponse, error) {
@@ -36,7 +37,7 @@ func (a *Activities) holding(ctx context.Context, in workflows.CallInput, clock 
 	}
 }
 
-// tickOr waits for the next look at the journal, or says why there is none.
+// tickOr waits for the next poll of the journal. It returns an error if there is none to come.
 func tickOr(ctx context.Context, done <-chan struct{}, tick <-chan time.Time) error {
 	select {
 	case <-tick:
@@ -48,27 +49,29 @@ func tickOr(ctx context.Context, done <-chan struct{}, tick <-chan time.Time) er
 	}
 }
 
-// errNobodyAnswered: the host has waited long enough, or the call has ended.
+// errNobodyAnswered means that no response came before the host's bound, or before the call ended.
 var errNobodyAnswered = errors.New("nobody has answered in time")
 
-// awaitHeld waits for the ruling about what a held call asks. Where nobody has said anything in time, the question is closed.
+// awaitHeld waits for the decision on a held call's request. If there is none in time, awaitHeld closes the request as
+// expired.
 func (a *Activities) awaitHeld(ctx context.Context, done <-chan struct{}, in workflows.CallInput, request turn.Request) (turn.Decision, error) {
 	decision, err := a.ruled(ctx, done, in, request)
 	if err == nil {
 		return decision, nil
 	}
 	ctx = context.WithoutCancel(ctx)
-	if !a.expireHeld(ctx, in, request) { // it may not even be open, and asking would open it
+	if !a.expireHeld(ctx, in, request) { // the request may not even be open, and asking again would open it
 		return decision, err
 	}
-	// The first ruling stands. Who has answered after the last look at the journal is heard, for they were told so.
+	// The first decision stands. If a user responded after the last poll, that response counts, because the user was
+	// told so.
 	if last, found, _ := a.askHeld(ctx, in, request); found && last.Status != turn.StatusExpired {
 		return last, nil
 	}
 	return decision, err
 }
 
-// ruled asks until there is a ruling.
+// ruled polls until there is a decision.
 func (a *Activities) ruled(ctx context.Context, done <-chan struct{}, in workflows.CallInput, request turn.Request) (turn.Decision, error) {
 	tick := time.NewTicker(heldPoll)
 	defer tick.Stop()
@@ -83,7 +86,7 @@ func (a *Activities) ruled(ctx context.Context, done <-chan struct{}, in workflo
 	}
 }
 
-// askHeld asks, and returns the ruling that there is: asking again changes nothing.
+// askHeld submits the request and returns its decision if there is one. Submitting it again changes nothing.
 func (a *Activities) askHeld(ctx context.Context, in workflows.CallInput, request turn.Request) (_ turn.Decision, found bool, err error) {
 	list, err := a.journal.Ask(ctx, journal.AskInput{Session: in.Session, Turn: in.Turn, Requests: []turn.Request{request}, At: time.Now()})
 	for _, r := range list {
@@ -94,7 +97,7 @@ func (a *Activities) askHeld(ctx context.Context, in workflows.CallInput, reques
 	return turn.Decision{}, false, err
 }
 
-// expireHeld closes a question that nobody can answer any more.
+// expireHeld closes a request that can no longer be answered.
 func (a *Activities) expireHeld(ctx context.Context, in workflows.CallInput, request turn.Request) (closed bool) {
 	decision := turn.Decision{ID: request.ID, Status: turn.StatusExpired, At: time.Now()}
 	err := a.journal.Decide(ctx, journal.DecideInput{Session: in.Session, Turn: in.Turn, Decisions: []turn.Decision{decision}, At: time.Now()})

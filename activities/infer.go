@@ -14,8 +14,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Infer appends the last step's results, renders the plan, asks the model and appends its answer. An answer that the
-// journal has already is returned and not paid again.
+// Infer appends the last step's results, renders the plan, calls the model and appends its completion. If the journal
+// already has the completion, Infer returns it and does not pay for another.
 func (a *Activities) Infer(ctx context.Context, in workflows.InferInput) (workflows.InferResult, error) {
 	clock := startClock(ctx)
 	defer clock.stop()
@@ -64,13 +64,14 @@ func (a *Activities) infer(ctx context.Context, in workflows.InferInput, clock *
 	return a.settle(ctx, in, inf, promptConfig, messages, answer, rest)
 }
 
-// largeAnswer is the size in bytes from which the copies of an answer count. See largeAnswers.
+// largeAnswer is the size, in bytes, from which a completion counts as large. See largeAnswers.
 const largeAnswer = 64 << 10
 
-// largeAnswers bounds how many large answers are written to the journal at once: each is copied a dozen times meanwhile.
+// largeAnswers bounds how many large completions are written to the journal at once: each is copied a dozen times
+// meanwhile.
 type largeAnswers chan struct{}
 
-// enter waits for a free place, which the returned function gives back. A small answer needs none.
+// enter waits for a free place; the returned function frees it. A small completion needs none.
 func (l largeAnswers) enter(ctx context.Context, a turn.Completion) (leave func()) {
 	if len(a.Raw) < largeAnswer {
 		return func() {}
@@ -83,7 +84,7 @@ func (l largeAnswers) enter(ctx context.Context, a turn.Completion) (leave func(
 	}
 }
 
-// ask sends the prompt and streams the answer into the journal. It returns the chunks that are not appended yet.
+// ask sends the prompt and streams the completion into the journal. It returns the chunks that are not appended yet.
 func (a *Activities) ask(ctx context.Context, in workflows.InferInput, inf journal.Inference, p turn.Prompt, clock *clock) (turn.Completion, []turn.Chunk, error) {
 	budget := max(in.Budget-clock.before, time.Second)
 	limited, cancel := context.WithTimeoutCause(ctx, budget, turn.Errorf(turn.CodeGuardExceeded, nil,
@@ -100,10 +101,11 @@ func (a *Activities) ask(ctx context.Context, in workflows.InferInput, inf journ
 	return answer, nil, a.asked(ctx, asking, in, inf, s.partial(), err)
 }
 
-// asked decides what a failed inference leaves as: a stop, a worker's end and a newer attempt count as nothing, and a failure of the provider is retried at most RetryMax times over all attempts.
+// asked decides which error a failed inference returns. A stopped turn, a worker shutdown and a newer attempt do not
+// count as failures. A failure of the provider is retried at most RetryMax times over all attempts.
 func (a *Activities) asked(ctx, asking context.Context, in workflows.InferInput, inf journal.Inference, partial string, err error) error {
 	if temporal.IsCanceledError(context.Cause(ctx)) {
-		return temporal.NewCanceledError() // the stream has what was said
+		return temporal.NewCanceledError() // the stream has the text so far
 	}
 	if ctx.Err() != nil {
 		return failure(ctx, turn.Errorf(turn.CodeLLMTransport, err, "the worker stopped in the middle of an inference"))
@@ -128,7 +130,7 @@ func (a *Activities) asked(ctx, asking context.Context, in workflows.InferInput,
 		message = fmt.Sprintf("%s (tried %d times)", message, failures)
 	}
 	options := temporal.ApplicationErrorOptions{NonRetryable: final, NextRetryDelay: retryAfter(err)}
-	if e.Code == turn.CodeGuardExceeded { // the turn's time is up: what was said until then is its partial result
+	if e.Code == turn.CodeGuardExceeded { // the turn's time is up: the text so far is its partial result
 		options.Details = []any{turn.Truncate(partial, turn.AnswerInline)}
 	}
 	return temporal.NewApplicationErrorWithOptions(message, string(e.Code), options)
@@ -142,7 +144,7 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
-// settle appends the answer as the transcript will have it for ever.
+// settle appends the completion in its final form to the transcript.
 func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf journal.Inference, promptConfig turn.PromptConfig,
 	messages []turn.Message, answer turn.Completion, rest []turn.Chunk) (workflows.InferResult, error) {
 	m := transcribe(in, promptConfig, answer)
@@ -165,7 +167,8 @@ func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf jo
 	return a.inferResult(ctx, in, promptConfig, settled, false), nil
 }
 
-// transcribe makes the assistant's message of an answer: calls where it asks for calls, and otherwise what people read.
+// transcribe converts a completion into the assistant's message: tool calls if it asks for them, otherwise the text
+// that the user reads.
 func transcribe(in workflows.InferInput, promptConfig turn.PromptConfig, answer turn.Completion) turn.Message {
 	m := turn.Message{Role: turn.RoleAssistant, Text: answer.Text, TurnID: in.Turn, Step: in.Step}
 	if answer.Stop() != "" {
@@ -201,7 +204,7 @@ func pinned(p turn.PromptConfig) []turn.Tool {
 	return tools
 }
 
-// inferResult is the same for an answer that was just settled and for one that was found.
+// inferResult returns the same result for a completion that was just settled and for one found in the journal.
 func (a *Activities) inferResult(ctx context.Context, in workflows.InferInput, promptConfig turn.PromptConfig, inf journal.Inference, reused bool) workflows.InferResult {
 	return workflows.InferResult{
 		Proposal: a.proposal(ctx, in, promptConfig, inf.Answer), Head: inf.Head, Usage: inf.Answer.Usage,
@@ -209,8 +212,8 @@ func (a *Activities) inferResult(ctx context.Context, in workflows.InferInput, p
 	}
 }
 
-// stoppedProposal has the text and the calls of an answer that ended before it was complete. One that was cut within an
-// action may be asked for again, in smaller steps.
+// stoppedProposal returns the text and the calls of a completion that ended before it was complete. If it was cut
+// inside an action, the workflow may reprompt for smaller steps.
 func (a *Activities) stoppedProposal(in workflows.InferInput, promptConfig turn.PromptConfig, answer turn.Completion) turn.Proposal {
 	partial := turn.ParsePartial(in.Plan.Mode, in.Step, answer, pinned(promptConfig))
 	text := a.redact(partial.Text)
@@ -223,7 +226,7 @@ func (a *Activities) stoppedProposal(in workflows.InferInput, promptConfig turn.
 	return p
 }
 
-// proposal parses the answer and checks its calls against the pinned catalogue, before anything is claimed.
+// proposal parses the completion and checks its calls against the tools of the turn config, before anything is claimed.
 func (a *Activities) proposal(ctx context.Context, in workflows.InferInput, promptConfig turn.PromptConfig, answer turn.Completion) turn.Proposal {
 	if answer.Stop() != "" {
 		return a.stoppedProposal(in, promptConfig, answer)
@@ -261,13 +264,13 @@ func (a *Activities) invalid(err error, calls []turn.ToolCall) turn.Proposal {
 	return turn.Proposal{Kind: turn.ProposeInvalid, Invalid: &kept, Calls: a.callProposals(calls)}
 }
 
-// maxCalls bounds the calls of one answer, whatever the limits say: each is a claim and an activity.
+// maxCalls bounds the calls of one completion, whatever the turn's limits say: each is a claim and an activity.
 const maxCalls = journal.MaxCalls
 
 // atMost returns the first maxCalls calls.
 func atMost(calls []turn.ToolCall) []turn.ToolCall { return calls[:min(len(calls), maxCalls)] }
 
-// checkCalls finds the first call that cannot be run as it stands.
+// checkCalls returns an error for the first call that cannot run as it is.
 func (a *Activities) checkCalls(ctx context.Context, step int, promptConfig turn.PromptConfig, calls []turn.ToolCall, raw string) error {
 	if len(calls) > maxCalls {
 		return &turn.InvalidAction{Step: step, Reason: fmt.Sprintf("it asks for %d calls at once; %d are the most", len(calls), maxCalls)}

@@ -15,8 +15,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Ask puts what the turn waits for where people see it. The turn may wait for days, and thousands beside it: its
-// transcript is read again when it goes on.
+// Ask writes the turn's requests to the journal, so that users see them. The turn may wait for days, and thousands of
+// turns may wait at once, so Ask drops the turn's cached transcript; the next inference reads it again.
 func (a *Activities) Ask(ctx context.Context, in workflows.AskInput) (workflows.AskResult, error) {
 	ruled, err := a.journal.Ask(ctx, journal.AskInput{Session: in.Session, Turn: in.Turn, Requests: in.Requests, At: time.Now()})
 	a.windows.forget(in.Head)
@@ -26,7 +26,7 @@ func (a *Activities) Ask(ctx context.Context, in workflows.AskInput) (workflows.
 	return workflows.AskResult{Decisions: ruled}, failure(ctx, err)
 }
 
-// Decide records what people said, unless they have only said again what the session has had.
+// Decide records decisions, unless the messages that carry them were all delivered to the session before.
 func (a *Activities) Decide(ctx context.Context, in workflows.DecideInput) (workflows.DecideResult, error) {
 	res := workflows.DecideResult{}
 	heard, err := a.heard(ctx, in.Session, in.Said)
@@ -52,7 +52,7 @@ func (a *Activities) heard(ctx context.Context, session string, ids []string) (b
 	return len(ids) > 0, nil
 }
 
-// said hands the journal messages that joined a turn.
+// said converts the messages that were merged into a turn for the journal.
 func said(messages []workflows.Message) []journal.UserMessage {
 	out := make([]journal.UserMessage, len(messages))
 	for i, m := range messages {
@@ -61,9 +61,9 @@ func said(messages []workflows.Message) []journal.UserMessage {
 	return out
 }
 
-// authorize weighs a call with the policy and the tools that the journal has of its turn. It returns the tool, and whether
-// the claim needs an approval, or an error if the policy denies the call. The workflow has decided the same, unless its
-// input was forged: no input of a workflow or an activity is a permission.
+// authorize checks a call against the policy and the tools that the journal has of its turn. It returns the tool and
+// whether the claim needs an approval, or an error if the policy denies the call. The workflow has reached the same
+// decision, unless its input was forged: no input of a workflow or an activity is a permission.
 func (a *Activities) authorize(ctx context.Context, in workflows.CallInput, call turn.ToolCall) (tool turn.Tool, ask bool, err error) {
 	pins, err := a.begunTurn(ctx, in.Turn)
 	if err != nil {
@@ -76,7 +76,7 @@ func (a *Activities) authorize(ctx context.Context, in workflows.CallInput, call
 	if err != nil {
 		return tool, false, err
 	}
-	if _, ok := find(promptConfig, call.Tool); !ok { // its server was away when the turn began
+	if _, ok := find(promptConfig, call.Tool); !ok { // its server was unavailable when the turn began
 		catalogues, err := a.catalogues(ctx)
 		if err != nil {
 			return tool, false, err
@@ -94,7 +94,7 @@ func (a *Activities) authorize(ctx context.Context, in workflows.CallInput, call
 	return d.Pinned(), proposal.Permission == turn.Ask, nil
 }
 
-// begunTurn reads what Begin has recorded of a turn. It does not change while the turn runs.
+// begunTurn reads what Begin recorded of a turn. It does not change while the turn runs.
 func (a *Activities) begunTurn(ctx context.Context, id string) (begunTurn, error) {
 	if t, ok := a.turns.Get(id); ok {
 		return t, nil
@@ -112,8 +112,8 @@ func (a *Activities) begunTurn(ctx context.Context, id string) (begunTurn, error
 	return t, nil
 }
 
-// weigh asks the turn's policy about each call, where its arguments are, and the session's rules about those that a
-// person would be asked for. Rules that cannot be read allow nothing.
+// weigh applies the turn's policy to each call, here because only the worker has the call's full arguments. For calls
+// that need an approval it also applies the session's grants. Grants that cannot be read allow nothing.
 func (a *Activities) weigh(ctx context.Context, key journal.StepKey, session string, promptConfig turn.PromptConfig, calls []turn.ToolCall) []turn.CallProposal {
 	proposals := a.callProposals(calls)
 	var rules []turn.Grant
@@ -129,7 +129,7 @@ func (a *Activities) weigh(ctx context.Context, key journal.StepKey, session str
 			permission, why = turn.Allow, ""
 		}
 		if permission == turn.Ask {
-			if drifted := tools.drifted(d); drifted != "" { // whatever people would say
+			if drifted := tools.drifted(d); drifted != "" { // an approval would not help: the tool would not run
 				proposals[i].Code, why = turn.CodeToolDrift, drifted
 			}
 			proposals[i].MaxGrant = widest(promptConfig.Policy.Taint, fromRule)
@@ -150,15 +150,15 @@ func (a *Activities) rules(ctx context.Context, session string) []turn.Grant {
 	return rules
 }
 
-// covered reports whether a person has allowed the call for good. What an operator's rule asks for because of its
-// arguments is covered by a word about exactly these arguments only.
+// covered reports whether a grant allows the call. If an operator's rule requires the approval because of the
+// arguments, only a grant for exactly these arguments covers it.
 func covered(rules []turn.Grant, tool, argumentsHash string, fromRule bool) bool {
 	return slices.ContainsFunc(rules, func(r turn.Grant) bool {
 		return r.Covers(tool, argumentsHash) && (r.ArgumentsHash != "" || !fromRule)
 	})
 }
 
-// widest is how far "always" would go for a call that is asked for: see covered.
+// widest returns the widest grant that an approval of the call may carry: see covered.
 func widest(taint turn.TaintMode, fromRule bool) turn.GrantScope {
 	switch {
 	case taint == turn.TaintStrict:
@@ -169,9 +169,10 @@ func widest(taint turn.TaintMode, fromRule bool) turn.GrantScope {
 	return ""
 }
 
-// guard weighs calls of a session that may have read what strangers say. Such words may be instructions: what a call could
-// change or send because of them, a person is to see first, whatever lists and rules allow. What somebody has allowed for
-// good counts for exactly these arguments only; where the guard is strict, not even that.
+// guard returns the function that decides whether a call of a session is allowed. If the session is tainted, its
+// transcript may contain instructions from an untrusted server. Every call that could change or send something then
+// needs an approval, whatever policy lists and rules allow. A grant counts only for exactly these arguments; in strict
+// mode, not even then.
 func (a *Activities) guard(ctx context.Context, key journal.StepKey, session string, mode turn.TaintMode) func(turn.Descriptor, json.RawMessage, turn.Policy) (turn.Permission, string, bool) {
 	var mark *journal.TaintSource
 	asked := false
@@ -182,7 +183,7 @@ func (a *Activities) guard(ctx context.Context, key journal.StepKey, session str
 		}
 		if !asked {
 			if mark, asked = a.mark(ctx, session), true; mark != nil && mark.Turn == key.Turn && stepOf(mark.CallID) >= key.Step {
-				mark = nil // the model had not read these words when it proposed the call
+				mark = nil // the model had not read the tainting text when it proposed the call
 			}
 		}
 		if mark == nil {
@@ -196,14 +197,14 @@ func (a *Activities) guard(ctx context.Context, key journal.StepKey, session str
 	}
 }
 
-// stepOf returns the step of a call ID, 0 if it has none.
+// stepOf returns the step of a call ID, or 0 if the ID has none.
 func stepOf(callID string) int {
 	step, _, _ := strings.Cut(callID, ".")
 	n, _ := strconv.Atoi(step)
 	return n
 }
 
-// mark is the session's, or one that says nothing where the journal does not tell.
+// mark returns the session's taint. If the journal cannot be read, it returns a taint of an unnamed server.
 func (a *Activities) mark(ctx context.Context, session string) *journal.TaintSource {
 	mark, err := a.journal.Taint(ctx, session)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// standing tells how tools stand now, by what the workers have published: it is asked where a call is not to go on, or a
-// person is to be asked for it in vain. The journal is read once, and only where somebody asks.
+// standing reports the current state of tools, from the catalogues that the workers have published. It explains why a
+// call cannot run, and tells whether asking for an approval is pointless. It reads the journal once, on first use.
 type standing struct {
 	a          *Activities
 	ctx        context.Context
@@ -21,7 +21,7 @@ type standing struct {
 
 func (a *Activities) standing(ctx context.Context) *standing { return &standing{a: a, ctx: ctx} }
 
-// now are the catalogues of the servers that turns of this worker may call; none where the journal does not tell.
+// now returns the catalogues of the servers that turns of this worker may call; none if the journal cannot be read.
 func (s *standing) now() []turn.Catalogue {
 	if s.read {
 		return s.catalogues
@@ -36,8 +36,8 @@ func (s *standing) now() []turn.Catalogue {
 	return s.catalogues
 }
 
-// drifted says why a tool that the turn has pinned would not be called: it is not what it was. Empty means that nothing is
-// known against it. A server that is away may come back with the same tools.
+// drifted explains why a tool of the turn config would not be called: it has changed since. An empty string means that
+// no change is known. A server that is unavailable may come back with the same tools.
 func (s *standing) drifted(d turn.Descriptor) string {
 	for _, c := range s.now() {
 		if c.Problem != "" || journal.ToolName(c.Server, d.ID) == d.ID {
@@ -57,8 +57,8 @@ func (s *standing) drifted(d turn.Descriptor) string {
 	return ""
 }
 
-// missing says why a name is none of the turn's tools. code tells people where to look; it is empty where there is no tool
-// of that name. Of tools that policy keeps from the model nothing is said.
+// missing explains why the turn has no tool of that name. code tells the operator where to look; it is empty if no such
+// tool exists. missing does not reveal tools that policy hides from the model.
 func (s *standing) missing(name string, policy turn.Policy) (reason string, code turn.Code) {
 	named := func(t turn.Descriptor) bool {
 		return (t.ID == name || t.Wire == name) && policy.Offered(t.Pinned())
@@ -77,7 +77,7 @@ func (s *standing) missing(name string, policy turn.Policy) (reason string, code
 	return "there is no such tool", ""
 }
 
-// away is the server that a name is of, where that is away.
+// away returns the unavailable server that name belongs to, or an empty string.
 func (s *standing) away(name string) string {
 	of := turn.Catalogue{}
 	for _, c := range s.now() {

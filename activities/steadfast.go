@@ -13,10 +13,11 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// steadfast is ctx without the ends that are no stop. When Temporal is away for a moment, or has given an attempt up,
-// the SDK cancels its context; what is under way then comes to its end all the same and is settled in the journal,
-// where the next attempt finds it. Only a stop of the turn and the end of the worker stop it. A stopped turn closes
-// before its activities hear of the stop, and then the server no longer knows them: so the journal is asked.
+// steadfast returns ctx without cancellations that do not stop the turn. When Temporal is unreachable for a moment, or
+// has given an attempt up, the SDK cancels its context. The work under way then still finishes and is settled in the
+// journal, where the next attempt finds it. Only a stop of the turn and a shutdown of the worker cancel the returned
+// context. A stopped turn may close before its activities are told; Temporal then no longer knows them, so steadfast
+// asks the journal.
 func (a *Activities) steadfast(ctx context.Context, turnID string) (context.Context, context.CancelFunc) {
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	forget := context.AfterFunc(ctx, func() {
@@ -31,7 +32,7 @@ func (a *Activities) steadfast(ctx context.Context, turnID string) (context.Cont
 	return inner, func() { forget(); cancel(nil) }
 }
 
-// stopped reports whether the turn was stopped, and asks again while the journal does not tell.
+// stopped reports whether the turn was stopped. It retries while the journal cannot be read.
 func (a *Activities) stopped(ctx context.Context, turnID string) bool {
 	for {
 		t, err := a.journal.Turn(ctx, turnID)
@@ -46,14 +47,14 @@ func (a *Activities) stopped(ctx context.Context, turnID string) bool {
 	}
 }
 
-// flights are the inferences and calls that this process has under way. An attempt that comes while an earlier one of
-// the same is still in the air waits for it to land, instead of doing the same beside it.
+// flights tracks the inferences and calls that this process has under way. An attempt that starts while an earlier
+// attempt of the same work still runs waits for it to end, instead of doing the work twice.
 type flights struct {
 	mu sync.Mutex
 	m  map[string]chan struct{}
 }
 
-// enter waits until key is free and takes it. It fails where ctx ends first.
+// enter waits until key is free and takes it. It fails if ctx ends first.
 func (f *flights) enter(ctx context.Context, key string) (leave func(), err error) {
 	for {
 		landed := f.take(key)
@@ -68,7 +69,7 @@ func (f *flights) enter(ctx context.Context, key string) (leave func(), err erro
 	}
 }
 
-// take returns nil where key was free, and otherwise what is closed when it will be.
+// take returns nil if key was free. Otherwise it returns a channel that is closed when key becomes free.
 func (f *flights) take(key string) <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -11,32 +11,34 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// flushEvery batches deltas: tens of milliseconds, so that a reader sees text flow and the journal is not written to
-// for every token. After a silence the first of them waits for firstFlush only: somebody is looking at an empty screen.
+// flushEvery is how long deltas are batched: tens of milliseconds, so that a reader sees text flow but the journal is
+// not written for every token. After a silence the first delta waits only for firstFlush, because the reader's screen
+// may be empty.
 const (
 	flushEvery = 40 * time.Millisecond
 	firstFlush = 10 * time.Millisecond
 )
 
-// stream batches an answer's pieces into chunks of the journal. It implements turn.Sink.
+// stream batches a completion's deltas into chunks of the journal. It implements turn.Sink.
 type stream struct {
 	journal journal.Journal
 	key     journal.StepKey
 	attempt int
-	// silent withholds text deltas: in JSON mode they are protocol, not text for people.
+	// silent withholds text deltas: in JSON mode they are protocol, not text for the user.
 	silent bool
 	abort  context.CancelCauseFunc
 
 	mu      sync.Mutex
 	pending []turn.Chunk
 	tail    strings.Builder // text that belongs to the end of the last pending chunk
-	text    strings.Builder // all text so far: the partial result of a cancelled turn
+	text    strings.Builder // all text so far: the partial result of a turn that ends early
 	wake    chan struct{}
 	quit    chan struct{}
 	done    chan struct{}
 }
 
-// openStream starts the flusher. The caller must close the stream. abort is called when a newer attempt has taken over.
+// openStream starts the flusher. The caller must close the stream. The flusher calls abort if a flush fails, for
+// instance because a newer attempt has taken over.
 func openStream(ctx context.Context, j journal.Journal, inf journal.Inference, silent bool, abort context.CancelCauseFunc) *stream {
 	s := &stream{journal: j, key: inf.Key, attempt: inf.Attempt, silent: silent, abort: abort,
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
@@ -75,7 +77,7 @@ func (s *stream) add(kind turn.ChunkKind, delta string) {
 	}
 }
 
-// seal puts the tail where it belongs. Deltas are not joined one by one, which would copy the text with each of them.
+// seal appends the tail to the last pending chunk. Concatenating each delta at once would copy the text every time.
 func (s *stream) seal() {
 	if s.tail.Len() > 0 {
 		s.pending[len(s.pending)-1].Text += s.tail.String()
@@ -83,7 +85,7 @@ func (s *stream) seal() {
 	}
 }
 
-// run flushes: a moment after the first delta of a batch, so that the next ones join it.
+// run flushes pending chunks a moment after the first delta of a batch, so that the batch collects the next deltas.
 func (s *stream) run(ctx context.Context) {
 	defer close(s.done)
 	var last time.Time
@@ -112,7 +114,7 @@ func (s *stream) flush(ctx context.Context) error {
 		return nil
 	}
 	err := s.journal.AppendChunks(ctx, s.key, s.attempt, chunks)
-	if err != nil { // nothing was appended: should the answer come to its end all the same, it must be whole
+	if err != nil { // nothing was appended; the chunks stay, in case the completion still arrives whole
 		s.mu.Lock()
 		s.pending = append(chunks, s.pending...)
 		s.mu.Unlock()
@@ -120,7 +122,7 @@ func (s *stream) flush(ctx context.Context) error {
 	return err
 }
 
-// take hands out what was not flushed yet.
+// take returns the chunks that were not flushed yet.
 func (s *stream) take() []turn.Chunk {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,11 +135,11 @@ func (s *stream) take() []turn.Chunk {
 	return chunks
 }
 
-// pieceBytes bounds the text of one chunk, far below what the journal takes: a provider that is fast enough says more
-// than that between two flushes.
+// pieceBytes bounds the text of one chunk, in bytes, far below what the journal accepts. A fast provider can produce
+// more than that between two flushes.
 const pieceBytes = journal.MaxChunkBytes / 4
 
-// pieces cuts a chunk whose text is too long for one, between characters.
+// pieces splits a chunk whose text is too long for one, between characters.
 func pieces(c turn.Chunk) []turn.Chunk {
 	var out []turn.Chunk
 	for len(c.Text) > pieceBytes {
@@ -152,14 +154,14 @@ func pieces(c turn.Chunk) []turn.Chunk {
 	return append(out, c)
 }
 
-// close ends the flusher and hands out the rest, to be appended with the settlement.
+// close stops the flusher and returns the remaining chunks, which the caller appends with the settlement.
 func (s *stream) close() []turn.Chunk {
 	close(s.quit)
 	<-s.done
 	return s.take()
 }
 
-// wait reports whether the event came before the end did.
+// wait reports whether the event came before quit or the end of ctx.
 func wait[T any](ctx context.Context, quit <-chan struct{}, event <-chan T) bool {
 	select {
 	case <-ctx.Done():
@@ -171,7 +173,7 @@ func wait[T any](ctx context.Context, quit <-chan struct{}, event <-chan T) bool
 	}
 }
 
-// partial is the text so far.
+// partial returns the text so far.
 func (s *stream) partial() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,8 +21,8 @@ import (
 // maxRefusal bounds, in bytes, how much of a response is read to see whether it is a refusal.
 const maxRefusal = 64 << 10
 
-// Bounds of the pause before a rate-limited call (429) is dispatched again: the server's Retry-After if it is at most
-// maxRefusalPause, otherwise crowdedWait if the server sent none.
+// Bounds of the pause before a rate-limited call (429) is dispatched again: the server's Retry-After, up to
+// maxRefusalPause, or crowdedWait if the server sent none.
 const (
 	crowdedWait     = time.Second
 	maxRefusalPause = 20 * time.Second
