@@ -15,7 +15,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Agent is the configuration that a turn pins when it begins.
+// Agent is the configuration from which a turn's config is made when the turn begins.
 type Agent struct {
 	Name         string
 	SystemPrompt string
@@ -25,24 +25,24 @@ type Agent struct {
 	Limits       turn.Limits
 	Policy       turn.Policy
 	People       turn.Approvals
-	RetryMax     int // failures of transport or rate that one inference may survive
+	RetryMax     int // transport and rate-limit failures that one inference may retry
 	Temperature  *float64
-	MaxTokens    int // of one answer; 0 leaves it to the provider
-	// Servers are the catalogues that a turn may pin: "local" and the configured MCP servers.
+	MaxTokens    int // of one completion; 0 leaves it to the provider
+	// Servers are the catalogues that a turn may use: "local" and the configured MCP servers.
 	Servers []string
 }
 
-// Options are what the activities work with. All but Redact, Worker and CacheBytes are needed.
+// Options are the dependencies of the activities. All but Redact, Worker and CacheBytes are required.
 type Options struct {
 	Journal journal.Journal
 	Model   Model
 	Tools   Tools
 	Agent   Agent
-	Worker  string // this process, for the ledger
-	Home    string // the task queue that only this process polls; empty where no server is stateful
-	// Redact takes secrets out of text before it reaches history, journal or chunks. Nil leaves text alone.
+	Worker  string // names this process in the journal's claims
+	Home    string // the task queue that only this process polls; empty if no server is stateful
+	// Redact removes secrets from text before it reaches the history, the journal or chunks. Nil leaves text unchanged.
 	Redact *redact.Redactor
-	// CacheBytes bounds the cache of rendered prefixes; 0 means 64 MiB.
+	// CacheBytes bounds the cache of transcript windows; 0 means 64 MiB.
 	CacheBytes int64
 }
 
@@ -65,7 +65,7 @@ type Activities struct {
 
 var _ workflows.Activities = (*Activities)(nil)
 
-// New puts the activities together.
+// New returns the activities with their caches.
 func New(o Options) (*Activities, error) {
 	if o.CacheBytes == 0 {
 		o.CacheBytes = 64 << 20
@@ -88,8 +88,8 @@ func New(o Options) (*Activities, error) {
 	}, nil
 }
 
-// results turns what the workflow knows of a step's calls into what the journal appends. Arguments of calls that never
-// ran are read from the answer that asked for them.
+// results converts the workflow's record of a step's calls into what the journal appends. The journal reads the
+// arguments of calls that never ran from the completion that asked for them.
 func (a *Activities) results(outcomes []turn.CallOutcome) []journal.Result {
 	out := make([]journal.Result, len(outcomes))
 	for i, s := range outcomes {
@@ -109,8 +109,8 @@ func decodePins(raw json.RawMessage) (turn.Config, error) {
 	return p, nil
 }
 
-// failure maps an error to the application error that leaves the worker: named by its code, with a message for its
-// user and without its cause, which goes to the log.
+// failure maps an error to the application error that leaves the worker. Its type is the turn.Code and its message is
+// for the user; its cause goes only to the log.
 func failure(ctx context.Context, err error) error {
 	if err == nil {
 		return nil

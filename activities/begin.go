@@ -12,8 +12,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Begin takes the message into its session and pins the configuration: what a resumed run finds is what its first run
-// pinned. It only reads and writes the journal; the servers were asked before this worker polled.
+// Begin appends the message to its session and freezes the turn config. A resumed run gets the config that its first
+// run froze. Begin only reads and writes the journal; the servers were asked before this worker polled.
 func (a *Activities) Begin(ctx context.Context, in workflows.BeginInput) (workflows.BeginResult, error) {
 	res, err := a.begin(ctx, in)
 	return res, failure(ctx, err)
@@ -40,7 +40,8 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 	if d := begun.DuplicateOf; d != nil {
 		first := recordResult(*d)
 		if !d.State.Terminal() && d.Session == in.Session {
-			// Temporal runs one workflow under an ID and this is it: the one that had the message was ended from outside.
+			// Temporal runs one workflow under an ID, and this is that workflow: the one that had the message was ended
+			// from outside.
 			first.State, first.FinishReason = turn.StateClosed, turn.FinishTerminated
 		}
 		res.Duplicate = &first
@@ -52,10 +53,10 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 	return res, err
 }
 
-// answerKept is how much of an answer a turn's row keeps, in bytes; the transcript has all of it.
+// answerKept bounds the part of an answer that a turn's row keeps, in bytes; the transcript has all of it.
 const answerKept = 4096
 
-// recordResult is a turn's result as far as the journal has it.
+// recordResult returns a turn's result as far as the journal has it.
 func recordResult(t journal.TurnRecord) workflows.Result {
 	return workflows.Result{
 		Version: workflows.WireVersion, Session: t.Session, Turn: t.ID, State: t.State, FinishReason: t.Reason,
@@ -63,8 +64,8 @@ func recordResult(t journal.TurnRecord) workflows.Result {
 	}
 }
 
-// pins reads the configuration of a new turn: the agent's settings, the limits that were asked for, and the tools that
-// the workers have published.
+// pins builds the turn config of a new turn from the agent's settings, the requested limits and the tools that the
+// workers have published.
 func (a *Activities) pins(ctx context.Context, in workflows.BeginInput) (turn.Config, error) {
 	g := a.agent
 	if in.Agent != "" && in.Agent != g.Name {
@@ -91,7 +92,7 @@ func (a *Activities) pins(ctx context.Context, in workflows.BeginInput) (turn.Co
 	return cfg, err
 }
 
-// pinTools picks the tools that policy does not deny outright from the published catalogues.
+// pinTools selects the tools that policy does not deny outright from the published catalogues.
 func (a *Activities) pinTools(ctx context.Context, cfg *turn.Config) ([]turn.Descriptor, error) {
 	catalogues, err := a.catalogues(ctx)
 	if err != nil {
@@ -115,14 +116,14 @@ func (a *Activities) pinTools(ctx context.Context, cfg *turn.Config) ([]turn.Des
 	return descriptors, nil
 }
 
-// catalogues are those of the servers that turns of this worker may call. Others were published by workers of another
-// configuration.
+// catalogues returns the catalogues of the servers that turns of this worker may call. Workers with another
+// configuration may have published others.
 func (a *Activities) catalogues(ctx context.Context) ([]turn.Catalogue, error) {
 	all, err := a.journal.Catalogues(ctx)
 	return slices.DeleteFunc(all, func(c turn.Catalogue) bool { return !slices.Contains(a.agent.Servers, c.Server) }), err
 }
 
-// offeredOf are a server's tools that policy does not deny outright.
+// offeredOf returns a server's tools that policy does not deny outright.
 func offeredOf(c turn.Catalogue, policy turn.Policy) (out []turn.Descriptor) {
 	for _, d := range c.Tools {
 		if policy.Offered(d.Pinned()) {
@@ -132,7 +133,7 @@ func offeredOf(c turn.Catalogue, policy turn.Policy) (out []turn.Descriptor) {
 	return out
 }
 
-// system is the agent's prompt, with what the model has to know of servers that are away.
+// system returns the agent's system prompt, with a note for each unavailable server.
 func (a *Activities) system(unavailable []string) string {
 	s := a.agent.SystemPrompt
 	for _, server := range unavailable {

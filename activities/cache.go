@@ -16,8 +16,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// windowCache keeps the transcript windows of hot sessions, by the hash of their head: a hash names its transcript
-// exactly, so an entry can be old but never wrong. It is bounded in bytes; a miss is only slower.
+// windowCache keeps the transcript windows of active sessions, by the hash of their head. A hash identifies its
+// transcript exactly, so an entry can be old but never wrong. The cache is bounded in bytes; a miss only costs a read.
 type windowCache struct {
 	mu    sync.Mutex
 	lru   *simplelru.LRU[string, window]
@@ -39,7 +39,7 @@ func newWindowCache(maxBytes int64) (*windowCache, error) {
 	return c, err
 }
 
-// get returns the messages from seq from up to the head with this hash. A window that reaches further back serves too.
+// get returns the messages from seq from up to the head with this hash. A window that starts earlier serves too.
 func (c *windowCache) get(head turn.Head, from int64) ([]turn.Message, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,7 +50,7 @@ func (c *windowCache) get(head turn.Head, from int64) ([]turn.Message, bool) {
 	return slices.Clip(w.messages[from-w.from:]), true
 }
 
-// put keeps a window under its head and forgets the one it grew from.
+// put stores a window under its head and drops the window that it grew from.
 func (c *windowCache) put(head turn.Head, from int64, messages []turn.Message, grewFrom string) {
 	size := int64(256)
 	for _, m := range messages {
@@ -85,22 +85,22 @@ func messageBytes(m turn.Message) int64 {
 	return int64(n)
 }
 
-// begunTurn is what Begin has recorded of a turn.
+// begunTurn is what Begin recorded of a turn.
 type begunTurn struct {
 	Session, Tenant string
 	profile         string // hash
 }
 
-// maxTurns bounds the turns in memory; one has some 200 bytes.
+// maxTurns bounds the turns in memory; one takes about 200 bytes.
 const maxTurns = 4096
 
-// profileCache reads and writes profiles, the blobs that hold a turn's system prompt and descriptors.
+// profileCache reads and writes prompt configs, the blobs that hold a turn's system prompt and descriptors.
 type profileCache struct {
 	journal journal.Journal
 	lru     *lru.Cache[string, turn.PromptConfig]
 }
 
-// maxProfiles bounds the profiles in memory; one of 80 tools has about 100 KB.
+// maxProfiles bounds the prompt configs in memory; one with 80 tools takes about 100 KB.
 const maxProfiles = 32
 
 func newProfileCache(j journal.Journal) (*profileCache, error) {
@@ -108,7 +108,7 @@ func newProfileCache(j journal.Journal) (*profileCache, error) {
 	return &profileCache{journal: j, lru: l}, err
 }
 
-// put keeps the profile and returns its hash. What is in the cache is in the journal.
+// put stores the prompt config and returns its hash. Whatever is in the cache is also in the journal.
 func (c *profileCache) put(ctx context.Context, p turn.PromptConfig) (string, error) {
 	b, err := json.Marshal(p)
 	if err != nil {

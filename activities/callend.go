@@ -12,8 +12,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// suspend keeps what goes on with a call whose server asks for something, and gives its claim back: whoever has the answer
-// dispatches it again, on any worker.
+// suspend keeps the continuation of a call whose server elicits something, and releases the claim. When the response
+// arrives, the workflow dispatches the call again, on any worker.
 func (a *Activities) suspend(ctx context.Context, in workflows.CallInput, result turn.ToolResult) (workflows.CallResult, error) {
 	_, err := patiently(context.WithoutCancel(ctx), settleWithin(ctx), func(keep context.Context) (struct{}, error) {
 		return struct{}{}, a.journal.SuspendCall(keep, journal.SuspendInput{
@@ -26,8 +26,8 @@ func (a *Activities) suspend(ctx context.Context, in workflows.CallInput, result
 	return a.questions(in, in.Attempt, result), nil
 }
 
-// askAgain returns what the ledger has of the dispatch that asked it: that one's end was lost, or the turn was reset to
-// before it. Nothing was sent, so the claim is given back.
+// askAgain returns the elicitations under the dispatch that the journal has for them: that dispatch's end was lost, or
+// the turn was reset to before it. Nothing was sent, so askAgain releases the claim.
 func (a *Activities) askAgain(ctx context.Context, in workflows.CallInput, asked int, result turn.ToolResult) (workflows.CallResult, error) {
 	if err := a.release(ctx, in); err != nil {
 		return workflows.CallResult{}, err
@@ -35,7 +35,7 @@ func (a *Activities) askAgain(ctx context.Context, in workflows.CallInput, asked
 	return a.questions(in, asked, result), nil
 }
 
-// questions is the receipt of a call that waits for answers.
+// questions returns the receipt of a call that waits for responses.
 func (a *Activities) questions(in workflows.CallInput, asked int, result turn.ToolResult) workflows.CallResult {
 	for i := range result.Elicitations {
 		result.Elicitations[i].Message = a.redact(result.Elicitations[i].Message)
@@ -46,10 +46,10 @@ func (a *Activities) questions(in workflows.CallInput, asked int, result turn.To
 	}
 }
 
-// lateWithin bounds how long the end of a call that was given up is tried to be recorded.
+// lateWithin bounds how long resolve tries to record a late result.
 const lateWithin = time.Minute
 
-// resolve records the end of a call that was given up as unknown. The journal keeps it beside what the transcript says.
+// resolve records the late result of a call that was given up as unknown. The transcript stays as it is.
 func (a *Activities) resolve(ctx context.Context, in workflows.CallInput, result turn.ToolResult) {
 	result = a.presentable(result)
 	_, err := patiently(ctx, lateWithin, func(ctx context.Context) (journal.CallRecord, error) {
@@ -62,13 +62,13 @@ func (a *Activities) resolve(ctx context.Context, in workflows.CallInput, result
 	}
 }
 
-// presentable is a result as it is kept and shown: without secrets, and with the names of what is kept beside it.
+// presentable prepares a result for storage and display: it removes secrets and appends the names of the artifacts.
 func (a *Activities) presentable(r turn.ToolResult) turn.ToolResult {
 	r.Text = a.redact(r.Text)
 	switch {
 	case r.MediaType == "application/json":
 		r.Full = []byte(a.secrets.JSON(string(r.Full)))
-	case r.Full != nil && utf8.Valid(r.Full): // text, whatever its type is called
+	case r.Full != nil && utf8.Valid(r.Full): // text, whatever its media type
 		r.Full = []byte(a.redact(string(r.Full)))
 	}
 	var notes []string
@@ -82,19 +82,20 @@ func (a *Activities) presentable(r turn.ToolResult) turn.ToolResult {
 		return r
 	}
 	note := "\n" + strings.Join(notes, "\n")
-	if r.Full != nil { // the text may be as long as it may be
+	if r.Full != nil { // Text may be at the limit: make room for the note
 		r.Text = turn.Truncate(r.Text, max(max(len(r.Text), leastResult)-len(note), leastResult/2))
 	}
 	r.Text += note
 	return r
 }
 
-// leastResult is the least that runtime.max_result_bytes can be, in bytes: a shorter text was not cut, but stands for
-// something that is no text.
+// leastResult is the minimum of runtime.max_result_bytes, in bytes. A shorter text was not cut, but is a note in place
+// of binary content.
 const leastResult = 1024
 
-// noting takes a call's progress to the readers of its turn, the latest word where the journal is slower than the server.
-// Calls inside a workflow task are too short for that. done waits for what is being written.
+// noting returns a function that writes a call's progress to the turn's readers. If the journal is slower than the
+// server, only the latest report is written. Local activities are too short for progress. done waits for the write
+// under way.
 func (a *Activities) noting(ctx context.Context, in workflows.CallInput) (note func(turn.ToolProgress), done func()) {
 	if local(ctx) {
 		return nil, func() {}
@@ -117,7 +118,7 @@ func (a *Activities) noting(ctx context.Context, in workflows.CallInput) (note f
 	}()
 	note = func(p turn.ToolProgress) {
 		select {
-		case <-latest: // an older word that nobody has taken
+		case <-latest: // drop an older report that was not written yet
 		default:
 		}
 		select {

@@ -16,12 +16,12 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// CallTool claims one call, runs it, settles it and returns its receipt. What the ledger knows decides: a settled call
-// is not run again, and one that an earlier attempt left open is not either, unless its tool may be repeated.
+// CallTool claims one call, runs it, settles it and returns its receipt. The journal's record decides: a settled call
+// does not run again, and a call that an earlier attempt left open does not either, unless its tool is repeatable.
 func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (workflows.CallResult, error) {
 	clock := startClock(ctx)
 	defer clock.stop()
-	if !local(ctx) { // a quick call past its cap goes on beside its next dispatch; whichever ends first counts
+	if !local(ctx) { // a local activity past its cap runs on beside the next dispatch; the first to settle counts
 		leave, err := a.flights.enter(ctx, in.Turn+"/"+in.Call.ID)
 		if err != nil {
 			return workflows.CallResult{}, callFailure(ctx, in, clock, turn.Errorf(turn.CodeStoreUnavailable, err, "the dispatch before is still under way"))
@@ -52,7 +52,7 @@ func (a *Activities) callTool(ctx context.Context, in workflows.CallInput, clock
 		return a.settleCall(ctx, in, turn.ToolResult{Outcome: turn.OutcomeUnknown, Text: unknownText})
 	}
 	if in.Answers != 0 && in.Answers != claim.Record.Suspended {
-		in.Responses = nil // the dispatch before has handed them over and brought new questions, and its end was lost
+		in.Responses = nil // the previous dispatch delivered them and got new elicitations, but its end was lost
 	}
 	kept := make(chan struct{})
 	defer close(kept)
@@ -65,14 +65,14 @@ func (a *Activities) callTool(ctx context.Context, in workflows.CallInput, clock
 	case len(result.Elicitations) > 0:
 		return a.suspend(ctx, in, result)
 	case result.Outcome == turn.OutcomeUnknown && repeats(in, clock) && !result.Detached && !temporal.IsCanceledError(context.Cause(ctx)):
-		// The claim stays: the next dispatch is granted for all that, and the ledger counts both. It is made elsewhere where
-		// this worker stops.
+		// The claim stays: a later dispatch of a repeatable call is granted anyway, and the journal counts both. It
+		// runs on another worker if this one stops.
 		return workflows.CallResult{}, turn.Errorf(turn.CodeToolOutcomeUnknown, nil, result.Text)
 	}
 	return a.settleCall(ctx, in, result)
 }
 
-// claim finds what is to be called and claims it. Both have to be done within one time: see workflows.CallDeadline.
+// claim finds the call in the journal and claims it. Both share one time bound: see workflows.CallDeadline.
 func (a *Activities) claim(ctx context.Context, in workflows.CallInput) (call turn.ToolCall, tool turn.Tool, claim journal.Claim, err error) {
 	claim, err = patiently(ctx, workflows.ClaimWithin, func(ctx context.Context) (c journal.Claim, err error) {
 		if call, err = a.requested(ctx, in); err != nil {
@@ -90,10 +90,10 @@ func (a *Activities) claim(ctx context.Context, in workflows.CallInput) (call tu
 	return call, tool, claim, err
 }
 
-// unknownText is what the model is told of a call that died with its worker.
+// unknownText is what the model reads about a call that died with its worker.
 const unknownText = "Outcome unknown: the worker died while this call ran. It may or may not have taken effect, and it was not repeated. Check before you try again."
 
-// requested finds the call in the answer that asked for it: the workflow carries its arguments as a preview only.
+// requested finds the call in the completion that asked for it: the workflow carries only a preview of its arguments.
 func (a *Activities) requested(ctx context.Context, in workflows.CallInput) (turn.ToolCall, error) {
 	m, err := a.stepMessage(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step})
 	if err != nil {
@@ -111,7 +111,8 @@ func (a *Activities) requested(ctx context.Context, in workflows.CallInput) (tur
 	return turn.ToolCall{}, turn.Errorf(turn.CodeInternal, nil, "the journal does not have call "+in.Call.ID+" of this turn")
 }
 
-// run calls the tool within its deadline. An error means that nothing reached it. kept is closed when the result is kept.
+// run calls the tool within its deadline. An error means that nothing reached the tool. The caller closes kept when the
+// result is kept.
 func (a *Activities) run(
 	ctx context.Context, in workflows.CallInput, call turn.ToolCall, continuation []byte, clock *clock, kept <-chan struct{},
 ) (turn.ToolResult, error) {
@@ -133,8 +134,8 @@ func (a *Activities) run(
 	return a.presentable(result), nil
 }
 
-// giveBack gives the claim of a call back, so that the next dispatch may run it: of one that never reached its tool, for a
-// claim that is left makes its outcome unknown though nothing was sent. The call's own context may have ended.
+// giveBack releases the claim of a call that never reached its tool, so that the next dispatch may run it. Otherwise
+// the next dispatch would report an unknown outcome although nothing was sent. The call's own context may have ended.
 func (a *Activities) giveBack(ctx context.Context, in workflows.CallInput, err error) error {
 	if rerr := a.release(ctx, in); rerr != nil {
 		return rerr
@@ -150,8 +151,9 @@ func (a *Activities) release(ctx context.Context, in workflows.CallInput) error 
 	return err
 }
 
-// patiently repeats a write that may be repeated while the journal is away, a full disk for instance, until its time is
-// over. Dispatches follow each other at once, and would all be used up within a moment.
+// patiently repeats an idempotent write while the journal is unavailable, for instance because its disk is full, until
+// its time is over. Dispatches follow each other immediately, so without the retries all of them would be used up
+// within a moment.
 func patiently[T any](ctx context.Context, within time.Duration, write func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -169,7 +171,7 @@ func patiently[T any](ctx context.Context, within time.Duration, write func(cont
 	}
 }
 
-// settleWithin is how long a settlement waits for the journal.
+// settleWithin returns how long a settlement waits for the journal.
 func settleWithin(ctx context.Context) time.Duration {
 	if !activity.IsActivity(ctx) || local(ctx) {
 		return workflows.SettleWithin
@@ -177,7 +179,7 @@ func settleWithin(ctx context.Context) time.Duration {
 	return max(workflows.SettleWithin, time.Until(activity.GetInfo(ctx).Deadline)-workflows.CallRoom)
 }
 
-// settleCall records what a call did, whose own context may have ended.
+// settleCall records the result of a call. The call's own context may have ended.
 func (a *Activities) settleCall(ctx context.Context, in workflows.CallInput, result turn.ToolResult) (workflows.CallResult, error) {
 	record, err := patiently(context.WithoutCancel(ctx), settleWithin(ctx), func(keep context.Context) (journal.CallRecord, error) {
 		return a.journal.SettleCall(keep, journal.SettleInput{
@@ -200,7 +202,7 @@ func (a *Activities) receipt(in workflows.CallInput, r journal.CallRecord, reuse
 	}
 }
 
-// homeOf is this process, where the turn has to come back to it.
+// homeOf returns this process's sticky queue if the turn must come back to it, and an empty string otherwise.
 func (a *Activities) homeOf(in workflows.CallInput) string {
 	if !in.Tool.Stateful {
 		return ""

@@ -8,23 +8,23 @@ import (
 	"go.temporal.io/sdk/activity"
 )
 
-// beatEvery is how often an activity shows that it lives. The SDK passes on what the heartbeat timeout needs.
+// beatEvery is how often an activity heartbeats. The SDK forwards only what the heartbeat timeout needs.
 const beatEvery = time.Second
 
-// clock measures how long an activity has worked over all its attempts, and heartbeats while it does: the details of
-// the heartbeat carry the measure over a crash.
+// clock measures how long an activity has worked over all its attempts, and heartbeats meanwhile: the heartbeat's
+// details preserve the measurement across a crash.
 type clock struct {
-	before time.Duration // worked in attempts before this one
-	// refused counts the attempts, this one included when it has ended, that were refused: see turn.Error. It is not
-	// written while the clock runs.
+	before time.Duration // working time of earlier attempts
+	// refused counts the attempts that ended in a turn.Error with Refused set, including this one once it has ended. It
+	// is not written while the clock runs.
 	refused int
 	began   time.Time
 	cancel  context.CancelFunc
 	done    sync.WaitGroup
 
 	mu     sync.Mutex
-	rested time.Duration // no work: somebody was waited for
-	rests  int           // that go on
+	rested time.Duration // time that does not count as work: waiting for a user
+	rests  int           // pauses under way
 	since  time.Time     // the first of them began
 }
 
@@ -35,7 +35,7 @@ func startClock(ctx context.Context) *clock {
 		return c
 	}
 	if activity.HasHeartbeatDetails(ctx) {
-		// Details of another shape count as nothing worked.
+		// Details of another shape count as no working time.
 		if err := activity.GetHeartbeatDetails(ctx, &c.before, &c.refused); err != nil {
 			c.before, c.refused = 0, 0
 		}
@@ -46,8 +46,8 @@ func startClock(ctx context.Context) *clock {
 	return c
 }
 
-// beat leaves the first moment out: most activities are over by then, and each heartbeat is a write of the server's to
-// the run that the activity's own completion then waits for.
+// beat skips the first beatEvery: most activities end sooner, and the Temporal server writes each heartbeat to the run,
+// which delays the activity's own completion.
 func (c *clock) beat(stop, ctx context.Context) {
 	ticker := time.NewTicker(beatEvery)
 	defer ticker.Stop()
@@ -61,7 +61,7 @@ func (c *clock) beat(stop, ctx context.Context) {
 	}
 }
 
-// busy is the working time so far, earlier attempts included.
+// busy returns the working time so far, earlier attempts included.
 func (c *clock) busy() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,7 +72,7 @@ func (c *clock) busy() time.Duration {
 	return c.before + time.Since(c.began) - rested
 }
 
-// rest stops the clock; the function that it returns lets it go on. What rests side by side counts once.
+// rest stops the clock; the function that it returns restarts it. Overlapping pauses count once.
 func (c *clock) rest() (goOn func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,7 +93,7 @@ func (c *clock) stop() {
 	c.done.Wait()
 }
 
-// scheduled is when the activity was scheduled first; the zero time outside of one.
+// scheduled returns when the activity was first scheduled, or the zero time outside an activity.
 func scheduled(ctx context.Context) time.Time {
 	if !activity.IsActivity(ctx) {
 		return time.Time{}
@@ -101,7 +101,7 @@ func scheduled(ctx context.Context) time.Time {
 	return activity.GetInfo(ctx).ScheduledTime
 }
 
-// local reports whether the activity runs inside its workflow's task.
+// local reports whether the activity is a local activity, which runs inside its workflow task.
 func local(ctx context.Context) bool {
 	return activity.IsActivity(ctx) && activity.GetInfo(ctx).IsLocalActivity
 }

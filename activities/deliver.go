@@ -10,18 +10,18 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// DeliveryOptions are what deliveries work with; all are needed.
+// DeliveryOptions are the dependencies of deliveries; all are required.
 type DeliveryOptions struct {
-	// Journal is that of a tenant.
+	// Journal returns a tenant's journal.
 	Journal func(tenant string) Deliverer
-	// Send hands a message to its session. It may be called again with the same message, which is then answered once. What
-	// the session refuses is a *turn.Error.
+	// Send hands a message to its session. A message that is sent again is still answered only once. If the session
+	// refuses the message, Send returns a *turn.Error.
 	Send func(context.Context, workflows.HandOverInput) error
 	// Running reports whether a turn of the session runs or waits.
 	Running func(context.Context, workflows.HandOverInput) (bool, error)
 }
 
-// Deliverer is the part of a journal's Store that tells what became of a message.
+// Deliverer is the part of journal.Store that reports which turn has a message.
 type Deliverer interface {
 	Delivered(ctx context.Context, session, messageID string) (journal.TurnRecord, error)
 }
@@ -31,7 +31,7 @@ type Deliveries struct{ o DeliveryOptions }
 
 var _ workflows.Deliveries = (*Deliveries)(nil)
 
-// NewDeliveries makes the activities of the Deliver workflow.
+// NewDeliveries returns the activities of the Deliver workflow.
 func NewDeliveries(o DeliveryOptions) *Deliveries { return &Deliveries{o} }
 
 const (
@@ -67,7 +67,7 @@ func (d *Deliveries) handOver(ctx context.Context, in workflows.HandOverInput) (
 	return res, err
 }
 
-// look says what the journal has of the message.
+// look returns what the journal has of the message.
 func (d *Deliveries) look(ctx context.Context, in workflows.HandOverInput) (workflows.DeliverResult, error) {
 	res := workflows.DeliverResult{Session: in.Session, MessageID: in.Message.ID}
 	t, err := d.o.Journal(in.Tenant).Delivered(ctx, in.Session, in.Message.ID)
@@ -78,7 +78,7 @@ func (d *Deliveries) look(ctx context.Context, in workflows.HandOverInput) (work
 	return res, err
 }
 
-// send sends the message. A session that takes no more just now is told again the next time.
+// send sends the message. If the session is too busy to accept it, send returns nil and a later attempt sends it again.
 func (d *Deliveries) send(ctx context.Context, in workflows.HandOverInput) error {
 	ctx, cancel := context.WithTimeout(ctx, sendWithin)
 	defer cancel()
@@ -93,14 +93,14 @@ func (d *Deliveries) send(ctx context.Context, in workflows.HandOverInput) error
 	return turn.Errorf(turn.CodeStoreUnavailable, err, "the session cannot be reached; the message is sent again")
 }
 
-// ended looks a last time. A turn that was ended from outside is not settled before the session's next one begins, which
-// may be this delivery's own next message: it is over all the same.
+// ended looks a last time. A turn that was ended from outside is settled only when the session's next turn begins,
+// which may be this delivery's own next message; ended reports such a turn as terminated.
 func (d *Deliveries) ended(ctx context.Context, in workflows.HandOverInput) (workflows.DeliverResult, error) {
 	running, err := d.o.Running(ctx, in)
 	if err != nil {
 		return workflows.DeliverResult{}, turn.Errorf(turn.CodeStoreUnavailable, err, "the session cannot be looked at; it is tried again")
 	}
-	res, err := d.look(ctx, in) // after that: it may have come to its end meanwhile
+	res, err := d.look(ctx, in) // only now, because the turn may have ended meanwhile
 	if err == nil && !running && res.Turn != "" && !res.State.Terminal() {
 		res.State, res.FinishReason = turn.StateClosed, turn.FinishTerminated
 	}

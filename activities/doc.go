@@ -1,7 +1,8 @@
-// Package activities is where a turn touches the world: it implements the port workflows.Activities. Each method is
-// one activity: Begin, Infer, CallTool, Finish. They get references, never transcripts, and write everything that
-// matters to the journal before they return, so that an attempt that dies leaves nothing to be lost or done twice.
+// Package activities implements the port workflows.Activities: everything in a turn that has effects outside the
+// workflow. Each method is one activity, such as Begin, Infer, CallTool and Finish. Activities receive references,
+// never transcripts, and write everything that matters to the journal before they return, so that an attempt that dies
+// loses nothing and causes nothing to be done twice.
 //
-// The model, the tools and the journal arrive as interfaces (Model, Tools, journal.Journal). Failures leave as
-// Temporal application errors named by turn.Code, made in one place.
+// The model, the tools and the journal are interfaces (Model, Tools, journal.Journal). Failures leave as Temporal
+// application errors whose type is a turn.Code, which asTurnError assigns.
 package activities

@@ -14,7 +14,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// chunkOf is a chunk with these data, which always have a JSON form.
+// chunkOf returns a chunk with these data, which must marshal to JSON.
 func chunkOf(kind turn.ChunkKind, text string, data any) turn.Chunk {
 	raw, _ := json.Marshal(data)
 	return turn.Chunk{Kind: kind, Text: text, Data: raw, At: time.Now()}
@@ -24,7 +24,7 @@ func chunkOf(kind turn.ChunkKind, text string, data any) turn.Chunk {
 const maxFailureText = 1000
 
 // showFailure appends an error chunk to the turn's stream. The stream is for readers: a failed append is logged and
-// changes nothing. Attempt is the inference's, or 0 for a call of a settled step.
+// changes nothing. attempt is the inference's, or 0 for a call of a settled step.
 func (a *Activities) showFailure(
 	ctx context.Context, key journal.StepKey, attempt int, message string, data turn.ErrorChunk,
 ) {
@@ -34,7 +34,7 @@ func (a *Activities) showFailure(
 	}
 }
 
-// showRetry shows why a dispatch failed if the call is tried again; otherwise tool_call_completed shows it. A call that
+// showRetry shows why a dispatch failed if the call is retried; otherwise tool_call_completed shows it. A call that
 // waits for its server is shown once, not with every attempt of its activity.
 func (a *Activities) showRetry(ctx context.Context, in workflows.CallInput, err error) {
 	var app *temporal.ApplicationError

@@ -11,8 +11,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Finish settles the turn: results that the transcript lacks, its row and its last chunk. It may have been settled by a
-// workflow task that came to nothing, before some of the messages were accepted: they are left over.
+// Finish settles the turn: the results that the transcript lacks, its row and its last chunk. A workflow task that was
+// lost may already have settled the turn, before some of the messages were accepted; Finish returns those as
+// undelivered.
 func (a *Activities) Finish(ctx context.Context, in workflows.FinishInput) (workflows.FinishResult, error) {
 	record, err := a.finish(ctx, in)
 	if errors.Is(err, journal.ErrNotFound) && in.Opening != nil {
@@ -21,7 +22,7 @@ func (a *Activities) Finish(ctx context.Context, in workflows.FinishInput) (work
 		}
 	}
 	if errors.Is(err, journal.ErrNotFound) {
-		// The turn was cancelled while it began, and never got into the journal: there is nothing to settle.
+		// The turn was cancelled before Begin wrote it to the journal: there is nothing to settle.
 		record, err = journal.TurnRecord{State: in.Ending.State}, nil
 	}
 	res := workflows.FinishResult{State: record.State}
@@ -42,8 +43,8 @@ func (a *Activities) finish(ctx context.Context, in workflows.FinishInput) (jour
 	})
 }
 
-// openRefused opens a turn that could not begin, so that its message and its failure are on record. A message that the
-// session has had opens nothing.
+// openRefused opens a turn that could not begin, so that the journal records its message and its failure. A message
+// that the session has already had opens nothing.
 func (a *Activities) openRefused(ctx context.Context, in workflows.FinishInput) error {
 	m := turn.Message{ID: in.Opening.ID, Role: turn.RoleUser, Text: in.Opening.Text}
 	begin := journal.BeginInput{
@@ -53,7 +54,7 @@ func (a *Activities) openRefused(ctx context.Context, in workflows.FinishInput) 
 	_, err := a.journal.Begin(ctx, begin)
 	var large *journal.TooLargeError
 	switch {
-	case errors.Is(err, journal.ErrNotFound): // what it says is lost: that is why
+	case errors.Is(err, journal.ErrNotFound): // the message's blob is lost, which is why the turn failed
 		begin.Message.Text = journal.LostText
 	case errors.As(err, &large):
 		begin.Message.Text = journal.LargeText
@@ -65,7 +66,7 @@ func (a *Activities) openRefused(ctx context.Context, in workflows.FinishInput) 
 	return err
 }
 
-// untaken are the IDs of the messages that no turn of the session has.
+// untaken returns the IDs of the messages that no turn of the session has.
 func (a *Activities) untaken(ctx context.Context, session string, messages []workflows.Message) (ids []string, err error) {
 	for _, m := range messages {
 		if m.ID == "" {

@@ -7,11 +7,11 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// maxMediaBytes bounds the media that go with one prompt, in bytes before they are encoded: the latest ones.
+// maxMediaBytes bounds the media sent with one prompt, in bytes before encoding. The latest media are kept.
 const maxMediaBytes = 16 << 20
 
-// sensed is the prompt with the media that its model takes, the latest first where they are too many. What is not loaded
-// is described to the model, and so is what the journal does not have any more.
+// sensed returns the prompt with the media that its model accepts; if they exceed maxMediaBytes, the latest ones. Media
+// that are not loaded, or that the journal no longer has, are described to the model in text.
 func (a *Activities) sensed(ctx context.Context, p turn.Prompt) turn.Prompt {
 	messages, left := p.Messages, int64(maxMediaBytes)
 	for i, m := range slices.Backward(p.Messages) {
@@ -25,7 +25,7 @@ func (a *Activities) sensed(ctx context.Context, p turn.Prompt) turn.Prompt {
 				logFailure(ctx, asTurnError(err))
 				continue
 			}
-			if &messages[0] == &p.Messages[0] { // the cache has the others
+			if &messages[0] == &p.Messages[0] { // the cache shares the original slice
 				messages = slices.Clone(messages)
 			}
 			if &messages[i].Media[0] == &m.Media[0] {

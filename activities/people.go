@@ -112,8 +112,8 @@ func (a *Activities) begunTurn(ctx context.Context, id string) (begunTurn, error
 	return t, nil
 }
 
-// weigh applies the turn's policy to each call, here because only the worker has the call's full arguments. For calls
-// that need an approval it also applies the session's grants. Grants that cannot be read allow nothing.
+// weigh applies the turn's policy to each call, here because the workflow carries only a preview of its arguments. For
+// calls that need an approval it also applies the session's grants. Grants that cannot be read allow nothing.
 func (a *Activities) weigh(ctx context.Context, key journal.StepKey, session string, promptConfig turn.PromptConfig, calls []turn.ToolCall) []turn.CallProposal {
 	proposals := a.callProposals(calls)
 	var rules []turn.Grant

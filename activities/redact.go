@@ -12,8 +12,8 @@ import (
 
 func (a *Activities) redact(s string) string { return a.secrets.String(s) }
 
-// redactedModel blanks secrets in all that a model says, before anything is parsed, hashed, kept, shown or sent: a provider
-// may echo the key that it was asked with. The adapter redacts its own errors.
+// redactedModel removes secrets from everything that a model returns, before it is parsed, hashed, stored, shown or
+// sent: a provider may echo the key of the request. The adapter redacts its own errors.
 type redactedModel struct {
 	Model
 	redact *redact.Redactor
@@ -23,14 +23,14 @@ type redactedModel struct {
 func (m redactedModel) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
 	s := &redactedSink{sink: sink, text: m.redact.Stream(), reasoning: m.redact.Stream()}
 	answer, err := m.Model.Infer(ctx, p, s)
-	if err != nil { // what is held back may be the beginning of a secret
+	if err != nil { // the text held back may be the beginning of a secret
 		return answer, err
 	}
 	s.flush()
 	return redactAnswer(m.redact, answer), nil
 }
 
-// redactedSink blanks secrets across the pieces of a stream.
+// redactedSink removes secrets that span several deltas of a stream.
 type redactedSink struct {
 	sink            turn.Sink
 	text, reasoning *redact.Stream
@@ -47,10 +47,10 @@ func (s *redactedSink) flush() {
 	s.sink.Text(s.text.Flush())
 }
 
-// rawWithheld stands for the events of an answer that hold a secret in pieces.
+// rawWithheld replaces the raw events of a completion if they hold a secret in pieces.
 const rawWithheld = `[{"everturn_withheld":"the answer held a secret"}]`
 
-// maxFinishReason bounds the provider's word for why an answer ended, in bytes.
+// maxFinishReason bounds the provider's finish reason, in bytes.
 const maxFinishReason = 300
 
 func redactAnswer(r *redact.Redactor, a turn.Completion) turn.Completion {
@@ -61,7 +61,7 @@ func redactAnswer(r *redact.Redactor, a turn.Completion) turn.Completion {
 		return clean
 	}
 	text := r.String
-	if strings.HasPrefix(strings.TrimSpace(a.Text), "{") { // perhaps an action in JSON mode
+	if strings.HasPrefix(strings.TrimSpace(a.Text), "{") { // possibly an action in JSON mode
 		text = r.JSON
 	}
 	a.Text = blank(a.Text, text)
@@ -71,7 +71,7 @@ func redactAnswer(r *redact.Redactor, a turn.Completion) turn.Completion {
 	for i, c := range a.ToolCalls {
 		clean := turn.WireCall{ID: blank(c.ID, r.String), Name: blank(c.Name, r.String), Arguments: blank(c.Arguments, r.JSON)}
 		if clean.ID != c.ID {
-			clean.ID = "" // the turn names the call: providers refuse IDs with brackets
+			clean.ID = "" // the turn assigns an ID: providers refuse IDs with brackets
 		}
 		a.ToolCalls[i] = clean
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// RefreshTools looks whether servers that were unavailable to a turn are back, and pins their tools as Begin would.
-// What the turn has stays as it is. The new profile is the one of a turn that begins now, if nothing else has changed,
-// so that providers cache their common prefix.
+// RefreshTools checks whether servers that were unavailable to a turn are back, and adds their tools to the turn config
+// as Begin would. The turn's other tools stay as they are. If nothing else has changed, the new prompt config equals
+// that of a turn that begins now, so that providers can cache their common prefix.
 func (a *Activities) RefreshTools(ctx context.Context, in workflows.RefreshInput) (workflows.RefreshResult, error) {
 	res, err := a.refreshTools(ctx, in)
 	return res, failure(ctx, err)
@@ -49,7 +49,7 @@ func (a *Activities) refreshTools(ctx context.Context, in workflows.RefreshInput
 	return res, err
 }
 
-// catalogueOf is the server that a tool's catalogue is named after, by which catalogues are ordered.
+// catalogueOf returns the server in a tool's ID. Catalogues are ordered by it.
 func catalogueOf(d turn.Descriptor) string {
 	server, _, _ := strings.Cut(strings.TrimPrefix(d.ID, "mcp/"), "/")
 	return server

@@ -14,14 +14,14 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// A call that was not sent waits for its server: the activity fails with tool_not_sent and a delay, Temporal's server
-// retries it after that on any worker, and each attempt claims the call and gives the claim back. All attempts of a
-// dispatch share one clock, which the details of the heartbeat carry from one to the next, with the delays in it and the
-// number of attempts that were refused. So the wait is bounded by time in which workers tried, and counts as working time
-// of the turn.
+// A call that was not sent waits for its server: the activity fails with tool_not_sent and a delay, the Temporal server
+// retries it after the delay on any worker, and each attempt claims the call and releases the claim. All attempts of a
+// dispatch share one clock. The heartbeat's details carry it from one attempt to the next, with the delays and the
+// number of refused attempts. The wait is therefore bounded by the time in which workers tried, and counts as working
+// time of the turn.
 
-// The bounds of a retry delay. Another worker may be able to reach the server before this worker tries again, so that
-// the breaker's pause is not waited out.
+// Bounds of a retry delay. Another worker may reach the server before this worker tries again, so the delay does not
+// wait out the breaker's pause.
 const (
 	retryAtLeast = 100 * time.Millisecond
 	retryAtMost  = 2 * time.Second
@@ -34,7 +34,7 @@ func bounded(in workflows.CallInput, waited time.Duration) workflows.CallInput {
 	return in
 }
 
-// repeats reports whether the workflow dispatches a call again, instead of recording that its outcome is unknown.
+// repeats reports whether the workflow dispatches a call again instead of recording an unknown outcome.
 func repeats(in workflows.CallInput, clock *clock) bool {
 	return in.Again && (in.Attempt < workflows.Repeats || clock.busy() < in.Wait)
 }
@@ -48,7 +48,7 @@ func callFailure(ctx context.Context, in workflows.CallInput, clock *clock, err 
 	if temporal.IsCanceledError(context.Cause(ctx)) {
 		return temporal.NewCanceledError()
 	}
-	clock.stop() // no beat follows what is recorded here
+	clock.stop() // no heartbeat may follow the one recorded here
 	e, busy := asTurnError(err), clock.busy()
 	options := temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{busy}}
 	if e.Code != turn.CodeToolNotSent || local(ctx) {
@@ -74,10 +74,11 @@ func callFailure(ctx context.Context, in workflows.CallInput, clock *clock, err 
 	return temporal.NewApplicationErrorWithOptions(e.Message, string(e.Code), options)
 }
 
-// retryDelay is how long a call waits before it is tried again: as long as the server's front has asked for (Retry-After),
-// or until the server is tried again, within the bounds; and not past the time that is left. The lower bound doubles with each attempt. A random part of up to a quarter keeps the
-// calls of a server that is back from coming at once. A long wait has longer delays, so that its attempts stay below the
-// retry policy's maximum. The result is false if no time is left.
+// retryDelay returns how long a call waits before its next attempt: the Retry-After of the server's HTTP front, or the
+// time until the breaker tries the server again, within the bounds and the time left. The lower bound doubles with each
+// attempt. A random part of up to a quarter keeps the waiting calls from hitting a recovered server at once. A long
+// wait has longer delays, so that its attempts stay below the retry policy's maximum. The result is false if no time is
+// left.
 func retryDelay(e *turn.Error, wait, left time.Duration, attempt int32) (time.Duration, bool) {
 	if left < retryAtLeast {
 		return 0, false
@@ -99,7 +100,7 @@ func gaveUp(e *turn.Error, waited time.Duration) string {
 	return text + ". It may be called again later."
 }
 
-// about is a duration in seconds, or in milliseconds below one.
+// about formats a duration in seconds, or in tenths of a second below one second.
 func about(d time.Duration) string {
 	if d < time.Second {
 		return d.Round(100 * time.Millisecond).String()

@@ -11,15 +11,16 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// The bounds of prompts, in bytes of the messages' texts and calls. A prompt is copied several times on its way.
+// Bounds of prompts, in bytes of the messages' texts and calls. A prompt is copied several times on its way to the
+// model.
 const (
 	maxPrompt    = 16 << 20
-	largePrompt  = 1 << 20 // prompts above it count for largePrompts
+	largePrompt  = 1 << 20 // prompts from this size on count for largePrompts
 	largePrompts = 4 * maxPrompt
 )
 
-// prompting loads the messages of a prompt. One that is large first waits until there is room for it beside the others:
-// the returned function gives its room back.
+// prompting loads the messages of a prompt. A large prompt first waits until there is room for it beside the others;
+// the returned function frees its room.
 func (a *Activities) prompting(ctx context.Context, in workflows.InferInput, base turn.Head) ([]turn.Message, func(), error) {
 	messages, err := a.window(ctx, in, base)
 	if err != nil {
@@ -32,7 +33,7 @@ func (a *Activities) prompting(ctx context.Context, in workflows.InferInput, bas
 	if size < largePrompt {
 		return messages, func() {}, nil
 	}
-	messages = nil // the cache is bounded; what waits is not
+	messages = nil // the cache is bounded, but the number of waiting prompts is not
 	if err := a.prompts.Acquire(ctx, size); err != nil {
 		return nil, nil, err
 	}
@@ -43,8 +44,8 @@ func (a *Activities) prompting(ctx context.Context, in workflows.InferInput, bas
 	return messages, leave, err
 }
 
-// promptBytes returns the size of messages with the media that go with them, and the index of the first one whose text and
-// calls are over maxPrompt, or -1.
+// promptBytes returns the size of the messages including the media sent with them, and the index of the first message
+// at which texts and calls exceed maxPrompt, or -1.
 func promptBytes(messages []turn.Message) (size int64, over int) {
 	var media int64
 	for i, m := range messages {
@@ -58,8 +59,8 @@ func promptBytes(messages []turn.Message) (size int64, over int) {
 	return size + min(media, maxMediaBytes), -1
 }
 
-// window loads the messages from the plan's beginning up to base. What the cache has of the transcript before this
-// step's results is extended by them; otherwise the window, never more, is read.
+// window loads the messages from the plan's beginning up to base. If the cache has the transcript before this step's
+// results, window reads only the results; otherwise it reads the whole window, never more.
 func (a *Activities) window(ctx context.Context, in workflows.InferInput, base turn.Head) ([]turn.Message, error) {
 	from := in.Plan.From
 	if messages, ok := a.windows.get(base, from); ok {
@@ -83,12 +84,12 @@ func (a *Activities) window(ctx context.Context, in workflows.InferInput, base t
 	return messages, nil
 }
 
-// anchor loads the turn's own request where the window no longer holds it.
+// anchor loads the turn's own user message if the window no longer holds it.
 func (a *Activities) anchor(ctx context.Context, in workflows.InferInput) (*turn.Message, error) {
 	if in.Plan.Anchor == 0 || in.Plan.From <= in.Plan.Anchor {
 		return nil, nil
 	}
-	key := turn.Head{Seq: in.Plan.Anchor, Hash: "anchor of " + in.Turn} // no window's: those are hex
+	key := turn.Head{Seq: in.Plan.Anchor, Hash: "anchor of " + in.Turn} // cannot collide with a window's hash, which is hex
 	messages, ok := a.windows.get(key, in.Plan.Anchor)
 	if !ok {
 		var err error
@@ -103,7 +104,8 @@ func (a *Activities) anchor(ctx context.Context, in workflows.InferInput) (*turn
 	return &messages[0], nil
 }
 
-// stepMessage is the answer of a settled step. The worker that asked for it has it at hand: it never changes.
+// stepMessage returns the assistant message of a settled step. The worker that ran the inference has it cached: it
+// never changes.
 func (a *Activities) stepMessage(ctx context.Context, key journal.StepKey) (turn.Message, error) {
 	if messages, ok := a.windows.get(stepHead(key), 0); ok {
 		return messages[0], nil
@@ -111,12 +113,12 @@ func (a *Activities) stepMessage(ctx context.Context, key journal.StepKey) (turn
 	return a.journal.StepMessage(ctx, key)
 }
 
-// stepHead is the key under which the cache has a step's answer; no window's, those are hex.
+// stepHead is the cache key of a step's assistant message. It cannot collide with a window's hash, which is hex.
 func stepHead(key journal.StepKey) turn.Head {
 	return turn.Head{Hash: fmt.Sprintf("step %d of %s", key.Step, key.Turn)}
 }
 
-// callProposals takes calls out of an answer as the workflow carries them: by name, hash and preview.
+// callProposals converts the calls of a completion to the form that the workflow carries: name, hash and preview.
 func (a *Activities) callProposals(calls []turn.ToolCall) []turn.CallProposal {
 	out := make([]turn.CallProposal, 0, min(len(calls), maxCalls))
 	for _, c := range atMost(calls) {

@@ -11,21 +11,21 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Bounds of the images and audio of one result. What is over them is kept as any other binary, if at all.
+// Bounds of the images and audio of one result. A block over them is treated as any other binary.
 const (
 	maxMedia      = 8
 	maxMediaBytes = 8 << 20
 )
 
-// mediaTypes are the types that are taken for images and audio, by what their bytes look like (http.DetectContentType, the
-// WHATWG MIME sniffing standard). Pictures that may hold scripts are not among them.
+// mediaTypes maps detected content types to those of images and audio. Detection is by content (http.DetectContentType,
+// the WHATWG MIME sniffing standard). Image types that may contain scripts are left out.
 var mediaTypes = map[string]string{
 	"image/png": "image/png", "image/jpeg": "image/jpeg", "image/gif": "image/gif", "image/webp": "image/webp",
 	"audio/wave": "audio/wav", "audio/mpeg": "audio/mpeg", "application/ogg": "audio/ogg", "audio/aiff": "audio/aiff",
 }
 
-// sniff is the media type that data really has, and empty where it is neither an image nor audio. What a server declares
-// counts only for containers that hold audio and video alike.
+// sniff returns the media type of data by its content, or an empty string if it is neither an image nor audio. The
+// declared type counts only for containers that hold audio and video alike.
 func sniff(data []byte, declared string) string {
 	found, _, _ := strings.Cut(http.DetectContentType(data), ";")
 	if t, ok := mediaTypes[found]; ok {
@@ -39,13 +39,13 @@ func sniff(data []byte, declared string) string {
 		return "audio/mp4"
 	case audio && found == "video/webm":
 		return "audio/webm"
-	case audio && len(data) > 1 && data[0] == 0xff && data[1]&0xe6 == 0xe2: // frame sync of MPEG audio, layer III, no ID3 before it
+	case audio && len(data) > 1 && data[0] == 0xff && data[1]&0xe6 == 0xe2: // frame sync of MPEG audio, layer III
 		return "audio/mpeg"
 	}
 	return ""
 }
 
-// media are the images and audio of a result, and what else of it is not text.
+// media collects the images, audio and other binary blocks of a result.
 type media struct {
 	kept     []turn.Media
 	binaries []binary
@@ -58,7 +58,7 @@ type binary struct {
 	mime string
 }
 
-// add keeps a block and returns the line that stands for it.
+// add keeps a block and returns the line that replaces it in the text.
 func (m *media) add(declared, kind string, data []byte) (note string) {
 	m.size += int64(len(data))
 	if declared = mediaType(declared); declared == "" {
@@ -72,7 +72,7 @@ func (m *media) add(declared, kind string, data []byte) (note string) {
 	return fmt.Sprintf("[%s, %s]", declared, bytesOf(len(data)))
 }
 
-// mediaType is the type that a server declares, without parameters, or empty where it is none.
+// mediaType returns the declared type without parameters, or an empty string if it is malformed.
 func mediaType(declared string) string {
 	t, _, err := mime.ParseMediaType(declared)
 	if err != nil || len(t) > 80 || plain.Line(t, 80) != t {
@@ -81,7 +81,7 @@ func mediaType(declared string) string {
 	return t
 }
 
-// bytesOf writes a size as people read it.
+// bytesOf formats a size for display.
 func bytesOf(n int) string {
 	switch {
 	case n < 1000:

@@ -11,8 +11,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// admit lets a request of this connection go, unless it exceeds a bound. The request that it returns ends when the
-// connection is dropped; release belongs to the end of its response.
+// admit lets a request of this connection pass, unless it exceeds a bound. The returned request is cancelled when the
+// connection is dropped. The caller must call release when the response ends.
 func (m *meter) admit(req *http.Request) (admitted *http.Request, release func(), err error) {
 	if e := m.excess(); e != nil {
 		return nil, nil, e
@@ -37,7 +37,7 @@ func (m *meter) admit(req *http.Request) (admitted *http.Request, release func()
 	return req.WithContext(ctx), sync.OnceFunc(func() { end(); m.total.leave() }), nil
 }
 
-// posted notes the message that a request carries. sent belongs to the end of the response.
+// posted records the message that a request carries. The caller must call sent when the response ends.
 func (m *meter) posted(req *http.Request) (sent func(), err error) {
 	sent = func() {}
 	if req.GetBody == nil {
@@ -52,7 +52,7 @@ func (m *meter) posted(req *http.Request) (sent func(), err error) {
 	if err != nil {
 		return sent, err
 	}
-	switch msg, _ := jsonrpc.DecodeMessage(raw); msg := msg.(type) { // nil: it is no message
+	switch msg, _ := jsonrpc.DecodeMessage(raw); msg := msg.(type) { // nil: not a message
 	case *jsonrpc.Response:
 		return m.reply(len(raw))
 	case *jsonrpc.Request:
@@ -63,7 +63,7 @@ func (m *meter) posted(req *http.Request) (sent func(), err error) {
 	return sent, nil
 }
 
-// meteredBody counts what is read of a response. Of an event stream it counts the events, too.
+// meteredBody counts what is read of a response. In an event stream it counts the events, too.
 type meteredBody struct {
 	io.ReadCloser
 	stream  *stream

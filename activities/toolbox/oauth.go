@@ -15,22 +15,22 @@ import (
 	"github.com/everturn/everturn/internal/redact"
 )
 
-// Bounds on access tokens. Each new one is a secret that every redactor learns.
+// Bounds on access tokens. Each new token is a secret that every redactor learns.
 const (
-	tokenWithin           = 20 * time.Second // for a request
-	tokenLife             = time.Minute      // a token is used that long, unless the server refuses it
-	tokenRate, tokenBurst = 0.1, 10          // requests a second, and at once
+	tokenWithin           = 20 * time.Second // for one token request
+	tokenLife             = time.Minute      // a token is used at least this long, unless the server refuses it
+	tokenRate, tokenBurst = 0.1, 10          // token requests per second, and at once
 )
 
-// tokens gets access tokens by client credentials (RFC 6749, 4.4), and keeps the one that is good.
+// tokens gets access tokens with client credentials (RFC 6749, 4.4), and keeps the current one.
 type tokens struct {
 	config *clientcredentials.Config
 	client *http.Client
 	issued *issued
-	gate   chan struct{} // of one: who holds it may look at the token and replace it
+	gate   chan struct{} // capacity 1; its holder may read and replace the token
 	token  *oauth2.Token
 	since  time.Time // when the token was issued
-	asked  bucket    // requests for tokens
+	asked  bucket    // limits the rate of token requests
 }
 
 // issued holds the most recent access tokens, which must be redacted.
@@ -40,20 +40,20 @@ type issued struct {
 	past   []string
 }
 
-// Bounds on the tokens that are looked for in what a server says: they expire.
+// Bounds on the tokens that are redacted from what a server says. Older tokens have expired.
 const (
 	maxPastTokens     = 16
 	maxPastTokenBytes = 32 << 10
 )
 
-// newTokens asks for tokens under a guard of its own, made from the same networks.
+// newTokens returns a source of tokens whose requests have their own guard, made from the same networks.
 func newTokens(s Server, redact redactor) (*tokens, error) {
 	g, err := guardOf(s.OAuth.TokenURL, s.Networks)
 	if err != nil {
 		return nil, fmt.Errorf("MCP server %q: its token URL %w", s.ID, err)
 	}
 	transport := g.transport()
-	transport.DisableKeepAlives = true // once an hour or so
+	transport.DisableKeepAlives = true // a request every hour or so
 	return &tokens{
 		issued: &issued{redact: redact}, gate: make(chan struct{}, 1), asked: newBucket(tokenRate, tokenBurst),
 		config: &clientcredentials.Config{
@@ -65,8 +65,8 @@ func newTokens(s Server, redact redactor) (*tokens, error) {
 	}, nil
 }
 
-// bearer adds an access token to requests. Where the server does not take the token, a new one is got and the request is
-// sent once more: what was answered with 401 was not acted on.
+// bearer adds an access token to requests. If the server refuses the token, bearer gets a new one and sends the request
+// once more: a server does not act on a request that it answers with 401.
 type bearer struct {
 	base   http.RoundTripper
 	tokens *tokens
@@ -89,13 +89,13 @@ func (b *bearer) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	if token, err = b.tokens.current(req.Context(), token); err != nil {
 		closeBody(again)
-		return resp, nil // which says that it was refused
+		return resp, nil // resp says that the token was refused
 	}
 	_ = resp.Body.Close()
 	return b.base.RoundTrip(authorised(again, token))
 }
 
-// current is the token to use now, but not the one that was refused.
+// current returns the token to use now, but never the refused one.
 func (t *tokens) current(ctx context.Context, refused *oauth2.Token) (*oauth2.Token, error) {
 	select {
 	case t.gate <- struct{}{}:
@@ -112,7 +112,7 @@ func (t *tokens) current(ctx context.Context, refused *oauth2.Token) (*oauth2.To
 	own, cancel := detached(ctx, tokenWithin)
 	defer cancel()
 	token, err := t.config.Token(context.WithValue(own, oauth2.HTTPClient, t.client))
-	if err != nil { // it may quote what the endpoint said, and that what it was sent
+	if err != nil { // the error may quote the endpoint's response, which may quote the request
 		return nil, fmt.Errorf("asking for an access token: %s", t.issued.redact.line(err.Error(), 400))
 	}
 	if longest := max(len(token.AccessToken), len(token.RefreshToken)); longest > redact.MaxSecret {
@@ -123,7 +123,7 @@ func (t *tokens) current(ctx context.Context, refused *oauth2.Token) (*oauth2.To
 	return token, nil
 }
 
-// remember makes tokens known to the redactor, and has it forget the oldest if there are many.
+// remember adds tokens to the redactor, and removes the oldest if there are too many.
 func (i *issued) remember(tokens ...string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -149,7 +149,7 @@ func authorised(req *http.Request, token *oauth2.Token) *http.Request {
 	return req
 }
 
-// replay is the request anew; false where its body is gone.
+// replay returns a copy of the request to send again; false if its body cannot be read again.
 func replay(req *http.Request) (*http.Request, bool) {
 	again := req.Clone(req.Context())
 	switch {

@@ -10,13 +10,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A server's resources and prompts are offered to models as tools of the server, where the operator wants that. A tool of
-// its own that has the same name wins.
+// A server's resources and prompts are offered to models as tools of the server, if the operator enables that. A tool
+// of the server with the same name takes precedence.
 
-// standIn carries out a tool that the server does not have.
+// standIn runs a tool that the server itself does not have.
 type standIn func(ctx context.Context, s *session, arguments json.RawMessage, meta mcp.Meta) (*mcp.CallToolResult, error)
 
-// offeredTool is one of them. Its schema is written by hand, since its hash is what turns pin.
+// offeredTool is a tool for resources or prompts. Its schema is written by hand, because turn configs contain its hash.
 type offeredTool struct {
 	tool *mcp.Tool
 	run  standIn
@@ -46,7 +46,7 @@ var (
 	}
 )
 
-// standIns are the tools that are offered for this server's resources and prompts.
+// standIns returns the tools that are offered for this server's resources and prompts.
 func (s *session) standIns() []offeredTool {
 	var out []offeredTool
 	init := s.mcp.InitializeResult()
@@ -62,17 +62,17 @@ func (s *session) standIns() []offeredTool {
 	return out
 }
 
-// note keeps of the tools that the server lists what descriptors do not hold.
+// note records which tools the server lists, and their output schemas, which descriptors do not hold.
 func (o *offer) note(tools []*mcp.Tool) {
 	o.own, o.outputs = map[string]bool{}, map[string]any{}
 	for _, t := range tools {
-		if t != nil && !o.own[t.Name] { // the first of two is the one that is offered
+		if t != nil && !o.own[t.Name] { // of two tools with one name, the first is offered
 			o.own[t.Name], o.outputs[t.Name] = true, t.OutputSchema
 		}
 	}
 }
 
-// withStandIns adds them to the tools that the server lists.
+// withStandIns appends the stand-ins to the tools that the server lists.
 func (s *session) withStandIns(tools []*mcp.Tool) []*mcp.Tool {
 	out := slices.Clip(tools)
 	for _, o := range s.standIns() {
@@ -83,7 +83,7 @@ func (s *session) withStandIns(tools []*mcp.Tool) []*mcp.Tool {
 	return out
 }
 
-// standIn is what carries out the tool of this name, or nil where the server does so itself.
+// standIn returns the function that runs the tool of this name, or nil if the server runs it itself.
 func (s *session) standIn(name string) standIn {
 	s.mu.Lock()
 	own := s.offered.own[name]
@@ -104,7 +104,7 @@ func listResources(ctx context.Context, s *session, arguments json.RawMessage, m
 		Cursor    string `json:"cursor"`
 		Templates bool   `json:"templates"`
 	}
-	_ = json.Unmarshal(arguments, &in) // they were validated
+	_ = json.Unmarshal(arguments, &in) // the arguments were validated
 	p := page{line: s.owner.redact.resultLine}
 	if in.Templates {
 		r, err := s.mcp.ListResourceTemplates(ctx, &mcp.ListResourceTemplatesParams{Meta: meta, Cursor: in.Cursor})
@@ -132,7 +132,7 @@ func listPrompts(ctx context.Context, s *session, arguments json.RawMessage, met
 	var in struct {
 		Cursor string `json:"cursor"`
 	}
-	_ = json.Unmarshal(arguments, &in) // they were validated
+	_ = json.Unmarshal(arguments, &in) // the arguments were validated
 	r, err := s.mcp.ListPrompts(ctx, &mcp.ListPromptsParams{Meta: meta, Cursor: in.Cursor})
 	if err != nil {
 		return nil, err
@@ -153,17 +153,17 @@ func listPrompts(ctx context.Context, s *session, arguments json.RawMessage, met
 	return p.end(r.NextCursor), nil
 }
 
-// forget empties a result. The SDK keeps each one that may be cached until the connection ends.
+// forget empties a result. The SDK keeps each cacheable result until the connection ends.
 func forget[T any](r *T) { *r = *new(T) }
 
-// page is a list as models read it: an entry a line, what names it first.
+// page is a list for models: one entry per line, its name first.
 type page struct {
 	line  func(s string, limit int) string // redacts and cuts
 	lines []string
 	bytes int
 }
 
-// maxPage bounds what is listed of one page of a server, in bytes.
+// maxPage bounds how much of one page of a server is shown, in bytes.
 const maxPage = 256 << 10
 
 func (p *page) add(name string, about ...string) {
@@ -197,7 +197,7 @@ func readResource(ctx context.Context, s *session, arguments json.RawMessage, me
 	var in struct {
 		URI string `json:"uri"`
 	}
-	_ = json.Unmarshal(arguments, &in) // they were validated
+	_ = json.Unmarshal(arguments, &in) // the arguments were validated
 	r, err := s.mcp.ReadResource(ctx, &mcp.ReadResourceParams{Meta: meta, URI: in.URI})
 	if err != nil {
 		return nil, err
@@ -218,7 +218,7 @@ func getPrompt(ctx context.Context, s *session, arguments json.RawMessage, meta 
 		Name      string            `json:"name"`
 		Arguments map[string]string `json:"arguments"`
 	}
-	_ = json.Unmarshal(arguments, &in) // they were validated
+	_ = json.Unmarshal(arguments, &in) // the arguments were validated
 	r, err := s.mcp.GetPrompt(ctx, &mcp.GetPromptParams{Meta: meta, Name: in.Name, Arguments: in.Arguments})
 	if err != nil {
 		return nil, err
@@ -236,7 +236,8 @@ func getPrompt(ctx context.Context, s *session, arguments json.RawMessage, meta 
 	return out, nil
 }
 
-// asksInVain: a question to a person is kept for calls of tools, which are what a turn can wait with.
+// asksInVain returns the error result for a server that elicits something outside a tool call: a turn can wait only
+// with tool calls.
 func asksInVain() *mcp.CallToolResult {
 	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{
 		Text: "The server wants to ask a person something before it gives this, which is only done for its tools.",

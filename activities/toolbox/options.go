@@ -12,14 +12,14 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Transport is how a server is reached.
+// Transport is how the worker reaches a server.
 type Transport string
 
 // The transports.
 const (
 	TransportStdio Transport = "stdio"
 	TransportHTTP  Transport = "http" // streamable HTTP
-	TransportSSE   Transport = "sse"  // what came before it
+	TransportSSE   Transport = "sse"  // HTTP with SSE, the predecessor of streamable HTTP
 )
 
 // localID is the ID of the local tools' catalogue, and is refused for servers.
@@ -30,65 +30,67 @@ type Server struct {
 	// ID names the server in tool IDs (mcp/<ID>/<tool>): letters, digits, dots, underscores and dashes, at most 48,
 	// beginning with a letter or digit.
 	ID        string
-	Transport Transport // empty: stdio where Command is set, else http
+	Transport Transport // empty: stdio if Command is set, else http
 
-	// Command is run without a shell. A name without a slash is looked up in the PATH that Options.Environ knows.
+	// Command runs without a shell. A name without a slash is looked up in the PATH that Options.Environ returns.
 	Command  string
 	Args     []string
 	Dir      string
-	User     string            // account that the child runs as, by name or number; empty: this program's. Only root may set it
-	Env      map[string]string // given to the child as they are
-	EnvAllow []string          // names of variables that the child inherits; one that is not set is an error
+	User     string            // account of the process, by name or number; empty: this program's. Only root may set it
+	Env      map[string]string // given to the process unchanged
+	EnvAllow []string          // names of variables that the process inherits; an unset variable is an error
 
 	URL     string            // https; http on loopback and in Networks
-	Headers map[string]string // sent with every request to URL's host, and to no other
+	Headers map[string]string // sent with every request to URL's host, and to no other host
 
-	// Networks are the private networks, in CIDR notation, in which URL and OAuth.TokenURL may be. Without them only
-	// addresses of the public internet are dialled, and loopback where the URL itself names it.
+	// Networks are the private networks, in CIDR notation, in which URL and OAuth.TokenURL may be. Without them the
+	// worker dials only addresses of the public internet, and loopback if the URL itself names it.
 	Networks []string
 	OAuth    OAuth // for HTTP and SSE
-	Login    Login // for HTTP; instead of OAuth, where a program brings its own
+	Login    Login // for HTTP; replaces OAuth if the program brings its own login
 
 	Required       bool          // a turn refuses to run without it
 	ConnectTimeout time.Duration // for start, handshake and listing; 0 means 30 s
-	CallTimeout    time.Duration // for a call where neither the request nor the tool says; 0 means 60 s
+	CallTimeout    time.Duration // for a call if neither the request nor the tool sets one; 0 means 60 s
 	TotalTimeout   time.Duration // for a call that reports progress; 0: progress renews nothing
-	IdleTimeout    time.Duration // ends a connection that nobody uses; 0 keeps it
+	IdleTimeout    time.Duration // ends a connection that has been idle this long; 0 keeps it
 	MaxConcurrent  int           // calls in flight; 0 means 64
-	// CatalogueGrace is how long turns may still begin with the tools of a server that has become unavailable; 0 means 1 min,
-	// and 10 min if the server is Required.
+	// CatalogueGrace is how long turns may still begin with the tools of a server that has become unavailable; 0 means
+	// 1 min, or 10 min if the server is Required.
 	CatalogueGrace time.Duration
 
 	Allow []string // globs on tool names (path.Match); empty allows all
-	Deny  []string // globs; wins over Allow
+	Deny  []string // globs; take precedence over Allow
 	Tools map[string]ToolSettings
-	// Trust believes the server's annotations: a read-only or idempotent tool is repeatable, and read-only is low risk.
+	// Trust accepts the server's annotations: a read-only or idempotent tool is repeatable, and a read-only tool is low
+	// risk.
 	Trust bool
-	// TrustChanges: what the server offers may change without anybody's word.
+	// TrustChanges accepts changed tools without the operator's approval.
 	TrustChanges bool
-	// Stateful: the server remembers between the calls of a turn.
+	// Stateful means that the server remembers state between the calls of a turn.
 	Stateful bool
-	// HoldQuestions is how long a server of an older protocol may hold a call while the user is asked; 0: it may not ask.
+	// HoldQuestions is how long a server of an older protocol version may hold a call while the user is asked; 0: it
+	// may not ask.
 	HoldQuestions time.Duration
-	// Resources and Prompts are offered as tools.
+	// Resources and Prompts offer the server's resources and prompts as tools.
 	Resources, Prompts bool
-	// TaintsAll: results taint although the server is trusted (policy.taint = "strict").
+	// TaintsAll makes results taint the session even if the server is trusted (policy.taint = "strict").
 	TaintsAll bool
 }
 
-// OAuth are client credentials (RFC 6749, 4.4); the zero OAuth is none.
+// OAuth holds client credentials (RFC 6749, 4.4); the zero OAuth means none.
 type OAuth struct {
 	TokenURL, ClientID, ClientSecret string
 	Scopes                           []string
 }
 
-// ToolSettings is the operator's word on one tool.
+// ToolSettings is the operator's configuration of one tool.
 type ToolSettings struct {
 	Repeatable    bool
 	LocalActivity bool      // needs Repeatable
-	Risk          turn.Risk // empty: from the annotations, else from the tool's words, else medium
+	Risk          turn.Risk // empty: from the annotations, else from words in the tool's name and arguments, else medium
 	Timeout       time.Duration
-	// TotalTimeout is as Server's, Detach how long a call may go on that was given up.
+	// TotalTimeout is like Server's. Detach is how long an abandoned call may go on.
 	TotalTimeout, Detach time.Duration
 	ReadOnly             bool // see turn.Effects
 }
@@ -96,28 +98,28 @@ type ToolSettings struct {
 // Options configures a Host. Zero values mean the defaults.
 type Options struct {
 	Servers []Server
-	// Environ looks up a variable of this program's environment. nil: there is none.
+	// Environ looks up a variable of this program's environment. Nil means an empty environment.
 	Environ func(name string) (string, bool)
 
 	MaxFrameBytes   int // one protocol message; 16 MiB
-	MaxResultBytes  int // of a result that the model is shown; 64 KiB
-	MaxFullBytes    int // of a result that is kept; 16 MiB
+	MaxResultBytes  int // of a result as the model sees it; 64 KiB
+	MaxFullBytes    int // of a result as it is kept; 16 MiB
 	StderrTailBytes int // 8 KiB
 	MaxTools        int // of one server; 512
 	MaxPages        int // of one tools/list; 64
-	// MaxCalls bounds the calls that occupy the worker, of all servers together and, by two thirds of it, of one; 75. A call
-	// beyond that is not sent, and its caller tries again.
+	// MaxCalls bounds the calls that occupy the worker: all servers together may use MaxCalls, one server two thirds of
+	// it; 75. A call beyond that is not sent, and its caller retries it.
 	MaxCalls int
 
 	BackoffMin time.Duration // pause after the first failed connect; 100 ms
 	BackoffMax time.Duration // 60 s
 	StopGrace  time.Duration // between closing stdin, TERM and KILL; 500 ms
-	// RefreshEvery is how often a connected server is asked again what it offers, while somebody watches; 60 s.
+	// RefreshEvery is how often a connected server is listed again while its catalogue is followed; 60 s.
 	RefreshEvery time.Duration
-	// CancelGrace is how long a server may take to answer a cancelled call before its process is replaced; 1 s.
+	// CancelGrace is how long a server may take to respond to a cancelled call before its process is replaced; 1 s.
 	CancelGrace time.Duration
 
-	// Secrets receives the servers' secrets and tokens, and redacts what servers say. Nil means a new one.
+	// Secrets collects the servers' secrets and tokens, and redacts what servers say. Nil means a new redactor.
 	Secrets *redact.Redactor
 
 	Logger *slog.Logger
@@ -156,7 +158,7 @@ func setDefault[T int | time.Duration](v *T, def T) {
 
 var serverID = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,47}$`)
 
-// withDefaults fills the defaults in and checks what can be checked without touching the world.
+// withDefaults sets the defaults and checks what needs no access to files or the network.
 func (s Server) withDefaults() (Server, error) {
 	setDefault(&s.ConnectTimeout, 30*time.Second)
 	setDefault(&s.CallTimeout, time.Minute)
@@ -203,7 +205,7 @@ func (s Server) checkTransport() error {
 	return err
 }
 
-// checkState refuses what would lose a stateful server's state without a word.
+// checkState rejects settings that would silently lose a stateful server's state.
 func (s Server) checkState() error {
 	for name, t := range s.Tools {
 		if s.Stateful && t.LocalActivity {
@@ -242,7 +244,7 @@ func (s Server) allows(tool string) bool {
 
 func matchAny(globs []string, name string) bool {
 	for _, g := range globs {
-		if ok, _ := path.Match(g, name); ok { // patterns were checked
+		if ok, _ := path.Match(g, name); ok { // the patterns were checked by checkTools
 			return true
 		}
 	}

@@ -8,19 +8,19 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// outage is why a call cannot be sent now. A server's own words, such as its stderr, are for people only: the model
-// reads told, in which all words are ours.
+// outage is why a call cannot be sent now. A server's own words, such as its stderr, are only for operators: the model
+// reads told, which contains only this package's words.
 type outage struct {
 	all, told string
-	wait      time.Duration // until the server is tried again; 0: as soon as it can be
+	wait      time.Duration // until the server is tried again; 0: immediately
 }
 
 func (o *outage) Error() string { return o.all }
 
-// inOurs is an outage whose text holds no word of a server.
+// inOurs returns an outage whose text contains no words of a server.
 func inOurs(text string) *outage { return &outage{all: text, told: text} }
 
-// toldOf is what the model may read of an error.
+// toldOf returns what the model may read of an error.
 func toldOf(err error) string {
 	var o *outage
 	if errors.As(err, &o) {
@@ -32,7 +32,7 @@ func toldOf(err error) string {
 	return inOurWords(err)
 }
 
-// told says to the model that the server is unavailable for p, and why. The connector's lock is held.
+// told tells the model that the server is unavailable for p, and why. The connector's lock is held.
 func (c *connector) told(p *party) string {
 	if p.told == "" {
 		return c.name() + " is unavailable"
@@ -40,7 +40,7 @@ func (c *connector) told(p *party) string {
 	return c.name() + " is unavailable: " + p.told
 }
 
-// unavailable says that the server is left alone for now, as far as p is concerned. The connector's lock is held.
+// unavailable returns the outage of a server that is not tried for p right now. The connector's lock is held.
 func (c *connector) unavailable(p *party, wait time.Duration) error {
 	all := fmt.Sprintf("%s is unavailable and is tried again in %s: %s", c.name(), max(wait.Round(time.Second), time.Second), p.problem)
 	if wait <= 0 {
@@ -49,8 +49,8 @@ func (c *connector) unavailable(p *party, wait time.Duration) error {
 	return &outage{all: all, told: c.told(p), wait: wait}
 }
 
-// notCalled is the error of a call that did not leave: the one that it has already, or tool_not_sent with the reason
-// and the time until the next attempt.
+// notCalled returns the error of a call that was not sent: err itself if it is a *turn.Error, otherwise tool_not_sent
+// with the reason and the time until the next attempt.
 func notCalled(tool string, err error) error {
 	var e *turn.Error
 	if errors.As(err, &e) {

@@ -3,35 +3,35 @@ package toolbox
 // stage is how far a call had come when it ended.
 type stage string
 
-// The stages, in the order in which a call passes them. A stage that nobody knows is taken for stageSent, about which
-// the least is known.
+// The stages, in the order in which a call passes them. An unknown stage is treated as stageSent, about which the least
+// is known.
 const (
-	stageChecked   stage = "checked"   // this program refused it, before anybody was asked
+	stageChecked   stage = "checked"   // this program refused the call before asking any server
 	stageOffline   stage = "offline"   // there was no connection
-	stageUnsent    stage = "unsent"    // not a byte of it left
-	stageRefused   stage = "refused"   // the server's front refused it unread, and may take it the next time
-	stageForbidden stage = "forbidden" // the server's front refused it unread, and would do so again
-	stageSent      stage = "sent"      // a byte of it may have reached the server
-	stageAnswered  stage = "answered"  // the server answered
+	stageUnsent    stage = "unsent"    // not a byte of the call was written
+	stageRefused   stage = "refused"   // the server's HTTP front refused the call unread, and may accept it next time
+	stageForbidden stage = "forbidden" // the server's HTTP front refused the call unread, and would refuse it again
+	stageSent      stage = "sent"      // a byte of the call may have reached the server
+	stageAnswered  stage = "answered"  // the server responded
 )
 
-// answer is what a server said to a call.
+// answer is the kind of response that a server gave to a call.
 type answer string
 
-// The answers. None is one that cannot be read.
+// The kinds of responses. An unknown kind is treated as a response that cannot be read.
 const (
 	answerResult     answer = "result"
-	answerToolError  answer = "tool error"     // a result that says that it is an error
+	answerToolError  answer = "tool error"     // a result with isError
 	answerProtocol   answer = "protocol error" // a JSON-RPC error
 	answerUnreadable answer = "unreadable"
-	answerAsks       answer = "asks"         // it needs to know something before it acts
-	answerCannotAsk  answer = "asks in vain" // the same, but nobody can be asked that
+	answerAsks       answer = "asks"         // the server elicits something before it acts
+	answerCannotAsk  answer = "asks in vain" // the same, but the user cannot be asked for it
 )
 
-// endedBy is what ended the wait for an answer.
+// endedBy is what ended the wait for a response.
 type endedBy string
 
-// What may end it.
+// The causes that may end it.
 const (
 	endedByAnswer   endedBy = ""
 	endedByDeadline endedBy = "deadline"
@@ -39,32 +39,32 @@ const (
 	endedByLoss     endedBy = "loss" // of the connection
 )
 
-// ending is where and how a call ended: all that its outcome depends on.
+// ending is how a call ended: everything that its outcome depends on.
 type ending struct {
 	stage      stage
-	answer     answer // of stageAnswered
+	answer     answer // for stageAnswered only
 	by         endedBy
 	repeatable bool // running the call again does no harm
-	detached   bool // it goes on by itself, and its end will be told later
+	detached   bool // the call goes on by itself, and its result is reported late
 }
 
-// class is what a call comes to. What turn.Outcome does not know is an error of Host.Call (not sent, cancelled) or a
-// result without outcome (asks).
+// class is the classification of a call's ending. A class without a turn.Outcome is an error of Host.Call (not sent,
+// cancelled) or a result without outcome (asks).
 type class string
 
 // The classes.
 const (
-	classNotSent   class = "not sent" // and may always be dispatched again
+	classNotSent   class = "not sent" // may always be dispatched again
 	classOK        class = "ok"
 	classError     class = "error"
 	classUnknown   class = "unknown"
 	classDenied    class = "denied"
 	classCancelled class = "cancelled" // before anything was sent
-	classAsks      class = "asks"      // it is not over
+	classAsks      class = "asks"      // the call is not over
 )
 
-// class decides what a call comes to, and whether its result says that it may be called again. The whole of the host's
-// promise is in here: what was sent and not answered is never taken for done or for not begun.
+// class decides how a call is classified, and whether its result says that it may be called again. It holds the host's
+// central guarantee: a call that was sent and got no response is never reported as done or as not begun.
 func (e ending) class() (c class, again bool) {
 	switch e.stage {
 	case stageChecked:

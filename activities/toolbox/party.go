@@ -5,28 +5,28 @@ import (
 	"time"
 )
 
-// maxParties bounds the tenants of whom a server's connector keeps something. Those that have no connection and whose
-// server is not in trouble are forgotten first.
+// maxParties bounds the tenants for which a connector keeps state. A tenant is dropped to make room only if it has no
+// connection, no call under way and no pause of its breaker.
 const maxParties = 1024
 
-// party is what a connector has for one tenant: the connections, and what is known of how the server does on them. What one
-// tenant's calls do to a server, up to killing its process, is no other tenant's trouble, and no other tenant is told of
-// it. The connector's lock guards it.
+// party is a connector's state for one tenant: the connections, and the health of the server on them. Whatever one
+// tenant's calls do to a server, up to killing its process, does not affect other tenants, and they are not told of it.
+// The connector's lock guards it.
 type party struct {
 	tenant     string
-	slots      map[string]*slot // by turn; the one that its turns share has no name
+	slots      map[string]*slot // by turn; the shared one has an empty name
 	connecting int              // attempts under way
-	visits     int              // calls under way, from the wait for their turn on
+	visits     int              // calls under way, including those that wait in the queue
 	breaker    breaker
-	problem    string // why there is no connection, or why calls came to nothing
+	problem    string // why there is no connection, or why calls failed
 	told       string // the same in words that the model may read
 	answers    int64
 	standing   State
 	since      time.Time
 }
 
-// shared is the default tenant's party, whose shared connection is also the one that is asked for the catalogue. The
-// connector's lock is held, or nobody else knows the connector yet.
+// shared returns the default tenant's party. The connector lists the catalogue on its shared connection. The
+// connector's lock is held, or the connector is not published yet.
 func (c *connector) shared() *party {
 	p := c.parties[""]
 	if p == nil {
@@ -42,7 +42,7 @@ func (c *connector) newParty(tenant string) *party {
 	return p
 }
 
-// party finds a tenant's party or makes it. Local tools are this program's own, and have one connection. The connector's
+// party finds or creates a tenant's party. Local tools belong to this program and have one connection. The connector's
 // lock is held.
 func (c *connector) party(tenant string) (*party, error) {
 	if c.local != nil {
@@ -60,8 +60,8 @@ func (c *connector) party(tenant string) (*party, error) {
 	return c.newParty(tenant), nil
 }
 
-// forgetParties forgets the tenants that have nothing here: no connection, no call, and no pause that has to be remembered.
-// The connector's lock is held.
+// forgetParties drops the tenants without state: no connection, no call, and no pause to remember. The connector's lock
+// is held.
 func (c *connector) forgetParties() {
 	now := time.Now()
 	for tenant, p := range c.parties {
@@ -71,8 +71,8 @@ func (c *connector) forgetParties() {
 	}
 }
 
-// state is how the server stands with the tenant now. For the default tenant somebody watches the server, and finds out
-// when it is well again; of another one nothing is known when its pause is over.
+// state returns the server's current state for the tenant. The default tenant's server is watched, so its recovery is
+// noticed; for another tenant nothing is known once the pause is over.
 func (p *party) state() State {
 	switch {
 	case p.breaker.failing(time.Now()) && (p.tenant == "" || p.breaker.pause(time.Now()) > 0):
@@ -85,7 +85,7 @@ func (p *party) state() State {
 	return StateIdle
 }
 
-// connections counts those that are open.
+// connections counts the open connections.
 func (p *party) connections() int {
 	n := 0
 	for _, sl := range p.slots {
@@ -96,7 +96,7 @@ func (p *party) connections() int {
 	return n
 }
 
-// own counts the slots that go when there are too many.
+// own counts the slots that may be evicted when there are too many.
 func (p *party) own() int {
 	n := len(p.slots)
 	if sl := p.slots[""]; sl != nil && sl.lasting() {
@@ -105,20 +105,20 @@ func (p *party) own() int {
 	return n
 }
 
-// note takes down a state, and since when it is so.
+// note records a state and since when it holds.
 func (p *party) note(s State) {
 	if p.standing != s {
 		p.standing, p.since = s, time.Now()
 	}
 }
 
-// connected: there is a connection.
+// connected records that there is a connection.
 func (p *party) connected() {
 	p.breaker.connected()
 	p.problem, p.told = "", ""
 }
 
-// lastWords is why the tenant has no connection, as the end of a sentence.
+// lastWords returns why the tenant has no connection, as the end of a sentence.
 func (c *connector) lastWords(p *party) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

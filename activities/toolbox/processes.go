@@ -9,20 +9,20 @@ import (
 	"github.com/everturn/everturn/activities/toolbox/stdio"
 )
 
-// ProcessEvent is the start or the end of a process of a server.
+// ProcessEvent is the start or the end of a server's process.
 type ProcessEvent struct {
 	At     time.Time `json:"at"`
 	PID    int       `json:"pid"`
 	Tenant string    `json:"tenant,omitempty"`
-	// Ended says how it ended, such as "exit status 1"; empty: it was started.
+	// Ended says how the process ended, such as "exit status 1"; empty: it started.
 	Ended string `json:"ended,omitempty"`
 }
 
 // maxProcessEvents bounds Health.Processes.
 const maxProcessEvents = 8
 
-// processes logs a server's processes and keeps their last events. Its lock is its own, because a process may end while
-// the connector's is held.
+// processes logs a server's processes and keeps their last events. It has its own lock, because a process may end while
+// the connector's lock is held.
 type processes struct {
 	server string
 	log    *slog.Logger
@@ -31,14 +31,14 @@ type processes struct {
 	events []ProcessEvent
 }
 
-// saw notes that a process has been started, or has ended.
+// saw records that a process has started or ended.
 func (p *processes) saw(tenant string, process *stdio.Process) {
 	e := ProcessEvent{At: time.Now(), PID: process.PID(), Tenant: tenant, Ended: process.State()}
 	log := p.log.With("server", p.server, "tenant", tenant, "pid", e.PID)
 	switch {
 	case e.Ended == "":
 		log.Info("an MCP server's process started")
-	case process.Fate() == "": // it was stopped
+	case process.Fate() == "": // the worker stopped it
 		log.Info("an MCP server's process ended", "with", e.Ended)
 	default:
 		log.Warn("an MCP server's process ended", "with", e.Ended)
@@ -51,7 +51,7 @@ func (p *processes) saw(tenant string, process *stdio.Process) {
 
 // last returns the last events, the oldest first.
 func (p *processes) last() []ProcessEvent {
-	if p == nil { // a server that runs elsewhere
+	if p == nil { // a server without a local process
 		return nil
 	}
 	p.mu.Lock()

@@ -11,17 +11,17 @@ import (
 	"github.com/everturn/everturn/internal/redact"
 )
 
-// redactor takes the values that a server was configured with out of what it says: a server that says its token, on
-// stderr, in an error or in a result, must not put it into the journal. The patterns of the operator are not its business:
-// they would change what a tool is known by. The zero redactor knows nothing.
+// redactor removes the values that a server was configured with from what the server says: a server that prints its
+// token, on stderr, in an error or in a result, must not put it into the journal. It does not apply the operator's
+// patterns, which would change a tool's hash. The zero redactor knows no values.
 type redactor struct {
-	shared *redact.Redactor // secrets, by where they stand or what they are called; the whole worker's
-	looks  *redact.Redactor // what may be a secret; of this server
-	all    *redact.Redactor // every value that this server was given: a folder's name has to stay readable in results
+	shared *redact.Redactor // secrets by position or name; shared by the whole worker
+	looks  *redact.Redactor // possible secrets; of this server only
+	all    *redact.Redactor // every configured value; not used on results, in which a folder's name must stay readable
 }
 
-// newRedactor adds the server's secrets to the shared ones; inherited are the values of the variables in Server.EnvAllow, in
-// its order.
+// newRedactor adds the server's secrets to the shared ones. inherited are the values of the variables in
+// Server.EnvAllow, in its order.
 func newRedactor(s Server, inherited []string, shared *redact.Redactor) redactor {
 	r := redactor{shared: shared, looks: redact.New(), all: redact.New()}
 	for name, v := range s.Env {
@@ -46,7 +46,7 @@ func newRedactor(s Server, inherited []string, shared *redact.Redactor) redactor
 	return r
 }
 
-// address makes a configured URL's password, query and path known.
+// address adds a configured URL's password, query and path.
 func (r redactor) address(raw string) {
 	if u, err := url.Parse(raw); err == nil {
 		pass, _ := u.User.Password()
@@ -64,7 +64,7 @@ func (r redactor) address(raw string) {
 	}
 }
 
-// classify adds a value to the redactor that its name and shape call for.
+// classify adds a value to the redactor that fits its name and shape.
 func (r redactor) classify(name, v string) {
 	r.all.Add(spoken(v)...)
 	if u, err := url.Parse(v); err == nil && u.Host != "" { // a connection string
@@ -84,8 +84,8 @@ func (r redactor) classify(name, v string) {
 	}
 }
 
-// keyShaped reports whether a value can hardly be anything else than a key. Only such a value is blanked in what the model
-// and other servers say: a server that issues the token "--dry-run" must not change the calls of others.
+// keyShaped reports whether a value is almost certainly a key. Only such a value is removed from what the model and
+// other servers say: a server that issues the token "--dry-run" must not change the calls of others.
 func keyShaped(v string) bool {
 	return keyLooks.MatchString(v) && strings.ContainsAny(v, "0123456789") && (!strings.Contains(v, "/") || len(v) >= 32)
 }
@@ -95,15 +95,15 @@ func spoken(v string) []string {
 	return slices.Compact([]string{v, plain.Sanitize(v)})
 }
 
-// The two signs of a secret: what it is called, and that it looks like nothing else. Paths, addresses and plain words are
-// none by their looks.
+// The two signs of a secret: its name, and its shape. The shapes do not match paths, addresses and plain words.
 var (
 	secretName  = regexp.MustCompile(`(?i)key|token|secret|pass|pwd|auth|credential|private|dsn|connection_?string`)
 	secretLooks = regexp.MustCompile(`^[A-Za-z0-9+_=.~-]{12,}$`)
 	keyLooks    = regexp.MustCompile(`^[A-Za-z0-9+_=][A-Za-z0-9+_=.~/-]{15,}$`)
 )
 
-// basic are the name and the password in basic authentication (RFC 7617), which the header holds in base64.
+// basic returns the credentials of basic authentication (RFC 7617), which the header holds in base64, and their
+// password.
 func basic(scheme, token string) []string {
 	plain, err := base64.StdEncoding.DecodeString(token)
 	if err != nil || !strings.EqualFold(scheme, "basic") {
@@ -113,7 +113,7 @@ func basic(scheme, token string) []string {
 	return []string{string(plain), password}
 }
 
-// learn adds secrets, those too that came to be known later: access tokens for instance.
+// learn adds secrets, including ones issued later, such as access tokens.
 func (r redactor) learn(values ...string) {
 	for _, v := range values {
 		if keyShaped(v) {
@@ -124,7 +124,7 @@ func (r redactor) learn(values ...string) {
 	}
 }
 
-// unlearn forgets secrets that are none any more.
+// unlearn removes values that are no longer secret.
 func (r redactor) unlearn(values ...string) {
 	for _, v := range values {
 		if keyShaped(v) {
@@ -135,23 +135,23 @@ func (r redactor) unlearn(values ...string) {
 	}
 }
 
-// text takes every configured value out of an error, a log line or what goes into one.
+// text removes every configured value from an error or a log line, or from a part of one.
 func (r redactor) text(s string) string { return r.all.Values(r.result(s)) }
 
-// tail is text for a text whose beginning is lost.
+// tail is like text, for a text whose beginning is lost.
 func (r redactor) tail(s string) string { return r.all.Tail(r.looks.Tail(r.shared.Tail(s))) }
 
-// line is text for an error: redacted before it is cut, on one line, at most limit bytes.
+// line is like text, for an error: redacted before it is cut, on one line, at most limit bytes.
 func (r redactor) line(s string, limit int) string { return line(s, limit, r.text) }
 
-// resultLine is line for what a model is shown.
+// resultLine is like line, for text that the model sees.
 func (r redactor) resultLine(s string, limit int) string { return line(s, limit, r.result) }
 
-// maxLine is how much of a text is looked at to make a line, in bytes.
+// maxLine bounds how much of a text is used to make a line, in bytes.
 const maxLine = 128 << 10
 
-// line redacts before it cuts. Of a text that is looked at in part it leaves the end out, which may be that of a secret in
-// any encoding.
+// line redacts before it cuts. If it uses only a part of the text, it drops that part's end, which may be the beginning
+// of a secret in any encoding.
 func line(s string, limit int, redacted func(string) string) string {
 	if len(s) <= maxLine {
 		return plain.Line(redacted(plain.Sanitize(s)), limit)
@@ -160,5 +160,5 @@ func line(s string, limit int, redacted func(string) string) string {
 	return plain.Line(head[:plain.Start(head, max(len(head)-4*redact.MaxSecret, 0))], limit)
 }
 
-// result takes the secrets out of what a server has to say.
+// result removes the secrets from what a server says.
 func (r redactor) result(s string) string { return r.looks.Values(r.shared.Values(s)) }

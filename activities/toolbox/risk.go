@@ -11,21 +11,21 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// The words that make a tool high risk when neither the operator nor a trusted server says how much harm it can do. A server
-// can avoid them: they catch honest tools without annotations, not hostile ones.
+// The words that make a tool high risk if neither the operator nor a trusted server says how much harm it can do. A
+// server can avoid them: they catch honest tools without annotations, not hostile ones.
 var (
-	// harmWords count in the tool's name and in the names of its arguments.
+	// harmWords are matched against the tool's name and the names of its arguments.
 	harmWords = []string{
 		"exec", "execute", "shell", "bash", "powershell", "cmd", "command", "commands", "eval", "script", "sudo", "terminal",
 		"delete", "remove", "rm", "unlink", "drop", "destroy", "erase", "purge", "wipe", "truncate", "kill",
 	}
-	// sendWords count in the tool's name, unless it begins with one of readWords: get_post only reads.
+	// sendWords are matched against the tool's name, unless it begins with one of readWords: get_post only reads.
 	sendWords = []string{"send", "post", "upload", "publish", "push", "webhook", "deploy", "tweet"}
 	readWords = []string{"get", "list", "read", "search", "find", "fetch", "show", "describe", "count"}
 )
 
-// risk returns how much harm the tool can do by its annotations, or else by its words. A server that calls a tool destructive
-// is believed; one that calls it harmless is believed only if it is trusted.
+// risk returns how much harm the tool can do, from its annotations or else from its words. A server that calls a tool
+// destructive is believed; one that calls it harmless is believed only if it is trusted.
 func (d describer) risk(t *mcp.Tool, schema json.RawMessage) turn.Risk {
 	hints := t.Annotations
 	if hints == nil {
@@ -45,7 +45,7 @@ func (d describer) risk(t *mcp.Tool, schema json.RawMessage) turn.Risk {
 	return turn.RiskMedium
 }
 
-// saysHarm reports whether a tool's name or the names of its arguments hold a word of the lists above.
+// saysHarm reports whether a tool's name or the names of its arguments contain a word of the lists above.
 func saysHarm(name string, schema json.RawMessage) bool {
 	words := wordsOf(name)
 	reads := len(words) > 0 && slices.Contains(readWords, words[0])

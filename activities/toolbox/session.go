@@ -11,33 +11,33 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// closeBound is how long a session's end may take before it is left behind.
+// closeBound is how long a session may take to close before it is abandoned.
 const closeBound = 2 * time.Second
 
-// session is one MCP session. It is never used again after its connection ended, and once retired it takes no new
-// calls and is closed with its last one.
+// session is one MCP session. It is not used again after its connection has ended. Once retired it takes no new calls
+// and closes with its last one.
 type session struct {
 	owner *connector
-	party *party // of the tenant whose connection it is
+	party *party // of the tenant that owns the connection
 	link  *link
 	mcp   *mcp.ClientSession
 
-	lost chan struct{} // closed when the connection ended, its process was reaped and the owner knows
-	slot *slot         // where it is in use; set once, before anybody uses it
-	gone bool          // the owner knows that its connection ended; the owner's lock guards it
-	over bool          // the owner has counted that it exceeded a bound; the owner's lock guards it
+	lost chan struct{} // closed when the connection has ended, its process was reaped and the owner knows
+	slot *slot         // the session's slot; set once, before the session is used
+	gone bool          // the owner knows that the connection has ended; the owner's lock guards it
+	over bool          // the owner has counted that the session exceeded a bound; the owner's lock guards it
 
-	since   time.Time // when it was taken into use
-	answers int64     // that its tenant's calls had been given before
+	since   time.Time // when the session was taken into use
+	answers int64     // responses that the tenant's calls had got before
 
 	mu      sync.Mutex
 	users   int
 	retired bool
 	ending  bool
 	worth   worth
-	stale   bool // its list changed, or may have
-	asking  bool // it is being listed
-	due     bool // a timer tells the watcher that it is stale
+	stale   bool // the list has changed, or may have
+	asking  bool // the server is being listed
+	due     bool // a timer will tell the watcher that the list is stale
 	relists spacing
 	offered offer
 	paged   int           // see listTools
@@ -45,11 +45,11 @@ type session struct {
 	flights flights
 }
 
-// handshake makes a session of a link and lists its tools. When it fails, the link is stopped.
+// handshake opens a session on a link and lists its tools. If it fails, it stops the link.
 func (c *connector) handshake(ctx context.Context, p *party, l *link, version string) (*session, error) {
 	s := &session{owner: c, party: p, link: l, lost: make(chan struct{}), listing: make(chan struct{}, 1)}
 	client := s.client()
-	// Whatever the SDK waits for, it stops waiting when the link is gone.
+	// The SDK stops waiting for anything once the link is gone.
 	unhook := context.AfterFunc(ctx, func() { _ = l.stop() })
 	cs, err := client.Connect(ctx, l.transport, &mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err == nil {
@@ -61,7 +61,7 @@ func (c *connector) handshake(ctx context.Context, p *party, l *link, version st
 	}
 	if err != nil {
 		var wire *jsonrpc.Error
-		refused := errors.As(err, &wire) && !transportCode(wire.Code) // the SDK ends the connection after it
+		refused := errors.As(err, &wire) && !transportCode(wire.Code) // the SDK ends the connection after such an error
 		if broken := l.watched.broken(); broken != nil && ctx.Err() == nil && !refused {
 			err = fmt.Errorf("the connection ended in the handshake: %w", broken)
 		}
@@ -77,7 +77,7 @@ func (c *connector) handshake(ctx context.Context, p *party, l *link, version st
 
 // watch waits for the connection's end and cleans up after it.
 func (s *session) watch() {
-	_ = s.mcp.Wait() // the reason is kept by the watched transport
+	_ = s.mcp.Wait() // the watched transport has the reason
 	s.mu.Lock()
 	crashed := !s.ending
 	s.ending = true
@@ -103,7 +103,7 @@ func (s *session) shut() {
 	}
 }
 
-// enter takes the session for a call; false means that it is no longer to be used.
+// enter adds a user to the session; false means that the session takes no new calls.
 func (s *session) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +125,7 @@ func (s *session) leave() {
 	}
 }
 
-// retire lets the calls in flight end, starts no more and then closes the session.
+// retire takes no new calls, lets the calls in flight end and then closes the session.
 func (s *session) retire() {
 	s.owner.detach(s)
 	s.mu.Lock()
@@ -166,9 +166,9 @@ func (s *session) announce() {
 	})
 }
 
-// offer returns what the server offers, asking again where that may have changed: at once for a call, and else when it may
-// be listed again. A server that cannot say is given up,
-// and the next session asks it afresh.
+// offer returns what the server offers. If that may have changed, offer lists the server again: immediately for a call,
+// otherwise once it may be listed again. A session that cannot be listed is retired, and the next session lists the
+// server again.
 func (s *session) offer(ctx context.Context, forCall bool) (offer, error) {
 	s.mu.Lock()
 	stale, o := s.stale && (forCall || !time.Now().Before(s.relists.next)), s.offered
@@ -185,7 +185,7 @@ func (s *session) offer(ctx context.Context, forCall bool) (offer, error) {
 	return s.offered, nil
 }
 
-// listAgain lists in a session that is in use: see list. It retires one that cannot be asked.
+// listAgain lists the server in a session that is in use: see list. It retires a session that cannot be listed.
 func (s *session) listAgain(ctx context.Context, anyway bool) error {
 	limited, cancel := context.WithTimeout(ctx, s.owner.describer.server.ConnectTimeout)
 	defer cancel()
@@ -196,8 +196,8 @@ func (s *session) listAgain(ctx context.Context, anyway bool) error {
 	return err
 }
 
-// list asks the server what it offers, when nobody else does: where it may have changed, or anyway. It waits no longer than
-// ctx lasts, which may be a call's that has to say in time that it was not sent.
+// list asks the server what it offers, one listing at a time, if that may have changed or anyway is set. It waits no
+// longer than ctx lasts, which may belong to a call that must report in time that it was not sent.
 func (s *session) list(ctx context.Context, anyway bool) error {
 	select {
 	case s.listing <- struct{}{}:
@@ -210,7 +210,7 @@ func (s *session) list(ctx context.Context, anyway bool) error {
 	needed := stale || anyway
 	s.stale, s.asking = false, needed // a change during the listing sets stale again
 	s.mu.Unlock()
-	if !needed { // somebody has asked meanwhile
+	if !needed { // another caller has listed meanwhile
 		return nil
 	}
 	err := s.ask(ctx)

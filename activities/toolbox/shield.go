@@ -9,10 +9,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// What a server says is read by the SDK, in goroutines of its own and in ours, and nothing there recovers from a panic. One
-// line of one server must not end the worker, with the calls of all the others.
+// The SDK reads what a server sends in its own goroutines and in ours, and does not recover from panics there. One line
+// of one server must not end the worker with the calls of all other servers.
 
-// shielded is middleware that makes an error of a panic, be it in what a server asks or in what it answers.
+// shielded is middleware that turns a panic into an error, both for a server's requests and for its responses.
 func (c *connector) shielded(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (result mcp.Result, err error) {
 		defer c.survive(method, &err)
@@ -20,7 +20,8 @@ func (c *connector) shielded(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// survive is to be deferred where something that a server said is worked on: it makes *err of a panic.
+// survive recovers from a panic while this package processes what a server sent, and sets *err. It must be deferred
+// directly.
 func (c *connector) survive(doing string, err *error) {
 	if p := recover(); p != nil {
 		c.log.Error("what an MCP server said cannot be read", "server", c.id(), "doing", doing, "panic", p, "stack", string(debug.Stack()))
@@ -28,11 +29,11 @@ func (c *connector) survive(doing string, err *error) {
 	}
 }
 
-// noSampling is what a server is told that asks for a model's answer.
+// noSampling is the error message for a server that requests sampling.
 const noSampling = "Everturn does not support sampling, which MCP deprecates (SEP-2577)"
 
-// refuseSampling is receiving middleware that answers sampling/createMessage with an error that gives the reason. The code
-// is not CodeMethodNotFound, because the SDK replaces the message of errors with that code.
+// refuseSampling is receiving middleware that answers sampling/createMessage with an error that gives the reason. The
+// code is not CodeMethodNotFound, because the SDK replaces the message of errors with that code.
 func refuseSampling(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if method == "sampling/createMessage" {
@@ -42,8 +43,8 @@ func refuseSampling(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// complete is receiving middleware that refuses what lacks the params that the SDK takes for granted. It does so for some of
-// them under a lock, which a panic would leave locked.
+// complete is receiving middleware that rejects requests without the params that the SDK dereferences unchecked. For
+// some of them the SDK does so under a lock, which a panic would leave locked.
 func complete(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		missing := false

@@ -6,8 +6,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// sseTransport gives the stream of a server over SSE a life of its own: the SDK's ends with the context that it was
-// connected under.
+// sseTransport detaches the stream of an SSE server from the context of Connect: the SDK's transport would end the
+// stream with that context.
 type sseTransport struct{ inner *mcp.SSEClientTransport }
 
 // Connect implements mcp.Transport.
@@ -31,7 +31,7 @@ type sseConn struct {
 	end context.CancelFunc
 }
 
-// Close ends the stream, too.
+// Close closes the connection and ends the stream.
 func (c *sseConn) Close() error {
 	defer c.end()
 	return c.Connection.Close()

@@ -15,13 +15,13 @@ import (
 // stream counts what is read of one stream of a connection.
 type stream struct {
 	m          *meter
-	events     bool // it is a stream of events of SSE, and otherwise one of messages
+	events     bool // an SSE event stream; otherwise a stream of messages
 	inLine     bool // the line so far is not empty
-	field      int  // of the line of an event: how many bytes of dataField it begins with so far
+	field      int  // how many bytes of dataField the event's line begins with so far
 	other      int  // bytes of that line if it is another field
 	message    jsonbound.Scanner
 	size       int             // of the message so far
-	ctx        context.Context // of the request whose answer it is, or of the connection
+	ctx        context.Context // of the request that the stream answers, or of the connection
 	large      atomic.Bool     // it holds the meter's place for a large message
 	unfinished int64           // bytes since the last whole message; the meter's lock guards it
 }
@@ -30,7 +30,7 @@ func newStream(ctx context.Context, m *meter) *stream {
 	return &stream{m: m, ctx: ctx, message: jsonbound.Scanner{MaxOutline: maxEnvelope}}
 }
 
-// bytes notes n bytes.
+// bytes records n bytes.
 func (s *stream) bytes(n int) error {
 	m := s.m
 	m.mu.Lock()
@@ -48,10 +48,10 @@ func (s *stream) bytes(n int) error {
 	return nil
 }
 
-// dataField begins each line of an event that holds a part of a message.
+// dataField begins each line of an event that contains a part of a message.
 const dataField = "data:"
 
-// part notes a part of a line, or of a message without lines, before it is decoded.
+// part records a part of a line, or of a message without lines, before it is decoded.
 func (s *stream) part(read []byte) error {
 	for ; s.events && s.field < len(dataField) && len(read) > 0; read = read[1:] {
 		if read[0] != dataField[s.field] {
@@ -60,7 +60,7 @@ func (s *stream) part(read []byte) error {
 			s.field++
 		}
 	}
-	if s.events && s.field > len(dataField) { // of another field
+	if s.events && s.field > len(dataField) { // another field
 		if s.other += len(read); s.other > maxField {
 			return s.m.exceed(BoundField, maxField, 0)
 		}
@@ -85,7 +85,7 @@ func (s *stream) part(read []byte) error {
 	return nil
 }
 
-// ended notes that the message is whole. It returns when the worker has room for a large answer.
+// ended records that the message is complete. It returns when the worker has room for a large response.
 func (s *stream) ended() (err error) {
 	if n := int64(s.size + s.message.Values()*valueBytes); n > largeMessage {
 		err = s.room(n)
@@ -96,8 +96,8 @@ func (s *stream) ended() (err error) {
 	return err
 }
 
-// room waits until the worker has room for n bytes, if the message that is whole is an answer. What a server sends
-// unasked has its rates.
+// room waits until the worker has room for n bytes, if the complete message is a response. Messages that a server sends
+// unasked are bounded by their rates.
 func (s *stream) room(n int64) error {
 	text := bytes.TrimSpace(s.message.Outline)
 	if len(text) == 0 || text[0] != '{' && text[0] != '[' { // not JSON: over stdio it is skipped
@@ -120,7 +120,7 @@ func (s *stream) next() {
 	}
 }
 
-// body notes what was read of a body that is one message.
+// body records what was read of a body that is one message.
 func (s *stream) body(read []byte) error {
 	if err := s.bytes(len(read)); err != nil {
 		return err
@@ -128,8 +128,8 @@ func (s *stream) body(read []byte) error {
 	return s.part(read)
 }
 
-// lines notes what was read of a stream of lines. Each empty line counts as a message: it ends an event of SSE, and
-// over stdio it is none, but has to be read.
+// lines records what was read of a stream of lines. Each empty line counts as a message: in SSE it ends an event; over
+// stdio it is not a message, but must be read.
 func (s *stream) lines(read []byte) error {
 	if err := s.bytes(len(read)); err != nil {
 		return err
@@ -158,7 +158,7 @@ func (s *stream) lines(read []byte) error {
 	}
 }
 
-// eof notes the end of the stream, which ends a message that is not empty.
+// eof records the end of the stream, which ends a message that is not empty.
 func (s *stream) eof() error {
 	if s.size == 0 {
 		return nil
@@ -170,7 +170,7 @@ func (s *stream) eof() error {
 	return s.m.message()
 }
 
-// whole notes that the bytes so far were a message, or that no more is read.
+// whole records that the bytes so far were a message, or that nothing more is read.
 func (s *stream) whole() {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()

@@ -9,24 +9,24 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Bounds on large messages, in bytes. A result is copied several times between the message that brings it and the
-// journal: it is decoded, sanitized, redacted, cut and encoded again. A decoded value takes more memory than its text.
+// Bounds on large messages, in bytes. A result is copied several times between its message and the journal: it is
+// decoded, sanitized, redacted, cut and encoded again. A decoded value takes more memory than its text.
 const (
 	valueBytes   = 256
-	largeMessage = 256 << 10 // a connection has one message above this read at a time
-	maxLarge     = 32 << 20  // answers above it that are worked on, of all servers of the worker together
+	largeMessage = 256 << 10 // a connection reads one message above this size at a time
+	maxLarge     = 32 << 20  // of large responses being processed, for all servers of the worker together
 )
 
-// memory is what large answers may take of the worker.
+// memory bounds the memory that large responses take in the worker.
 type memory struct{ free *semaphore.Weighted }
 
 func newMemory() memory { return memory{semaphore.NewWeighted(maxLarge)} }
 
-// take waits until there is room for n bytes and puts them down to the share in ctx. It gives up when ctx ends, because
-// then the SDK drops the answer.
+// take waits until there is room for n bytes and charges them to the share in ctx. It gives up when ctx ends, because
+// the SDK then drops the response.
 func (m memory) take(ctx context.Context, n int64) {
 	s, _ := ctx.Value(shareKey{}).(*share)
-	if s == nil { // of a handshake
+	if s == nil { // a handshake has no share
 		return
 	}
 	s.put(nil) // a request that waits for room holds none
@@ -36,11 +36,11 @@ func (m memory) take(ctx context.Context, n int64) {
 	}
 }
 
-// share is the room that the answer to one of our requests takes. The zero value takes none.
+// share is the room that the response to one of our requests takes. The zero value takes none.
 type share struct {
 	mu   sync.Mutex
 	free func() // nil: it takes none
-	over bool   // nobody works on an answer any more
+	over bool   // the response is no longer being processed
 }
 
 type shareKey struct{}
@@ -70,7 +70,7 @@ func (s *share) end() {
 	s.put(nil)
 }
 
-// endAfter is end when kept is closed, and at once if it is nil or there is nothing to free.
+// endAfter calls end when kept is closed, or immediately if kept is nil or there is nothing to free.
 func (s *share) endAfter(kept <-chan struct{}) {
 	s.mu.Lock()
 	wait := s.free != nil && kept != nil
@@ -85,12 +85,12 @@ func (s *share) endAfter(kept <-chan struct{}) {
 	}()
 }
 
-// Bounds for all servers of a worker together. Of the server that buffers most, the connection that buffers most is dropped,
-// unless it is below fairBuffered.
+// Bounds for all servers of a worker together. Above maxBuffered, the worker drops the largest connection of the server
+// that buffers most, unless that connection is below fairBuffered.
 const (
 	maxBuffered  = 256 << 20 // bytes of unfinished messages
 	fairBuffered = 1 << 20
-	maxRequests  = 4096 // HTTP requests under way, streams included: each holds a descriptor
+	maxRequests  = 4096 // HTTP requests under way, streams included: each holds a file descriptor
 	minRequests  = 256
 )
 
@@ -99,11 +99,11 @@ type totals struct {
 	mu       sync.Mutex
 	memory   memory
 	buffered int64
-	held     map[*meter]int64 // the same by connection; none is 0
-	requests chan struct{}    // holds one for each HTTP request under way
+	held     map[*meter]int64 // buffered, by connection; entries of 0 are deleted
+	requests chan struct{}    // holds one element for each HTTP request under way
 }
 
-// newTotals leaves half of the descriptors that this process may open to everything else.
+// newTotals leaves half of the file descriptors that this process may open to everything else.
 func newTotals() *totals {
 	most := maxRequests
 	var limit syscall.Rlimit
@@ -113,7 +113,8 @@ func newTotals() *totals {
 	return &totals{memory: newMemory(), held: map[*meter]int64{}, requests: make(chan struct{}, most)}
 }
 
-// add notes that m buffers n bytes more. It returns the connection that is to be dropped for all of them, or nil.
+// add records that m buffers n more bytes. It returns the connection to drop if all connections together exceed the
+// bound, or nil.
 func (t *totals) add(m *meter, n int64) *meter {
 	t.mu.Lock()
 	defer t.mu.Unlock()

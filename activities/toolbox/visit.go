@@ -10,19 +10,19 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// visit is one call's time with a server, from the wait for its turn to what the server's answer says of its health.
+// visit is one call's time with a server, from the queue until the call's ending is reported to the breaker.
 type visit struct {
 	c       *connector
 	p       *party
 	began   time.Time
-	finding bool  // the breaker is half open, and this is the call that finds out
-	answers int64 // that the server had given before
+	finding bool  // the breaker is half open, and this call is its probe
+	answers int64 // responses that the server had given before
 	settled bool
-	leave   func() // gives the call's place in the worker back
+	leave   func() // frees the call's place in the worker
 }
 
-// visit waits until the call may go to the server, within the call's own deadline, and takes the wait off it. Its error
-// says why it may not.
+// visit waits, within the call's own deadline, until the call may go to the server, and deducts the wait from the
+// deadline. Its error says why the call may not.
 func (c *connector) visit(ctx context.Context, req *turn.ToolRequest) (*visit, error) {
 	if c.local != nil {
 		return &visit{c: c, began: time.Now(), settled: true}, nil
@@ -40,8 +40,8 @@ func (c *connector) visit(ctx context.Context, req *turn.ToolRequest) (*visit, e
 	return v, nil
 }
 
-// occupy takes a place in the worker for a call whose caller tries again if there is none. The calls of one server, or of
-// all, never occupy the whole worker: others need it for inferences. leave gives the place back.
+// occupy takes a place in the worker for a call whose caller retries if there is none. The calls of one server, or of
+// all servers, never occupy the whole worker, because inferences need it too. leave frees the place.
 func (c *connector) occupy(req turn.ToolRequest) (leave func(), err error) {
 	if !req.Waits {
 		return func() {}, nil
@@ -59,13 +59,13 @@ func (c *connector) occupy(req turn.ToolRequest) (leave func(), err error) {
 	return func() { <-c.share; <-c.places }, nil
 }
 
-// crowded is the error of a call for which this worker has no place.
+// crowded returns the error of a call for which this worker has no place.
 func crowded(most int) error {
 	told := fmt.Sprintf("%d calls to tool servers are in flight on this worker, which is the maximum", most)
 	return &outage{all: told, told: told, wait: crowdedPause}
 }
 
-// crowdedPause is when a call is tried again for which there was no place.
+// crowdedPause is how long a call waits before its next attempt if there was no place.
 const crowdedPause = 500 * time.Millisecond
 
 // admitted waits in the server's queue and asks the breaker.
@@ -98,7 +98,8 @@ func (c *connector) admitted(ctx context.Context, req *turn.ToolRequest) (*visit
 	return &visit{c: c, p: p, began: time.Now(), finding: finding, answers: p.answers}, nil
 }
 
-// arrive finds the tenant's party, to which depart belongs. Its error is that of a call that need not even wait.
+// arrive finds the tenant's party and counts the call; depart undoes the count. It fails if the breaker makes waiting
+// pointless.
 func (c *connector) arrive(tenant string) (*party, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +122,7 @@ func (c *connector) depart(p *party) {
 	p.visits--
 }
 
-// queue waits for one of the calls in flight to end where there are as many as there may be.
+// queue waits for a call in flight to end if there are as many as allowed.
 func (c *connector) queue(ctx context.Context, within time.Duration) error {
 	select {
 	case c.permits <- struct{}{}:
@@ -141,7 +142,7 @@ func (c *connector) queue(ctx context.Context, within time.Duration) error {
 	return inOurs(fmt.Sprintf("%s has %d calls in flight, which is the most (max_concurrent_calls), and none of them ended in time", c.name(), cap(c.permits)))
 }
 
-// patience is how long the call may wait: as long as it may take.
+// patience returns how long the call may wait in the queue: as long as it may run.
 func (c *connector) patience(req turn.ToolRequest) time.Duration {
 	switch said := c.describer.settings[strings.TrimPrefix(req.Tool, c.describer.prefix+"/")]; {
 	case req.Timeout > 0:
@@ -152,7 +153,7 @@ func (c *connector) patience(req turn.ToolRequest) time.Duration {
 	return c.describer.server.CallTimeout
 }
 
-// call finds the connection that the call belongs on, makes sure that the tool is what the turn pinned, and calls it.
+// call finds the connection for the call, checks that the tool is the one in the turn config, and calls it.
 func (v *visit) call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult, error) {
 	s, err := v.connection(ctx, req)
 	if err != nil {
@@ -188,7 +189,7 @@ func (v *visit) call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult
 	return result, err
 }
 
-// connectPatience bounds how long a call that can wait elsewhere occupies its worker while the server is connected to.
+// connectPatience bounds how long a call that can wait elsewhere occupies its worker while the server is connecting.
 const connectPatience = 2 * time.Second
 
 func (v *visit) connection(ctx context.Context, req turn.ToolRequest) (*session, error) {
@@ -200,8 +201,8 @@ func (v *visit) connection(ctx context.Context, req turn.ToolRequest) (*session,
 	return v.c.connection(ctx, req)
 }
 
-// heed waits as long as a server wants to be left alone that has refused a call, because the next dispatch comes at once. It
-// keeps its place meanwhile: other calls would be refused, too.
+// heed waits for the server's Retry-After before returning, because the next dispatch follows immediately. The call
+// keeps its place meanwhile: the server would refuse other calls, too.
 func (v *visit) heed(ctx context.Context, err error) {
 	var e *turn.Error
 	if errors.As(err, &e) && e.RetryAfter > 0 {
@@ -209,13 +210,13 @@ func (v *visit) heed(ctx context.Context, err error) {
 	}
 }
 
-// goesOn reports whether a call that was given up may still come to an end, as the operator lets it.
+// goesOn reports whether an abandoned call may still finish, because the operator set Detach.
 func (c *connector) goesOn(tool string, r turn.ToolResult) bool {
 	return r.Outcome == turn.OutcomeUnknown && c.describer.settings[tool].Detach > 0
 }
 
-// verdict tells the breaker how the call went. Only one that was not answered in time counts against the server, and not if
-// its caller gave it up, another call was answered meanwhile, or the connection was lost.
+// verdict reports the call's ending to the breaker. Only a call without a timely response counts against the server,
+// and not if its caller cancelled it, another call got a response meanwhile, or the connection was lost.
 func (v *visit) verdict(ctx context.Context, s *session, err error) {
 	c, p := v.c, v.p
 	if v.settled {
@@ -244,7 +245,7 @@ func (v *visit) verdict(ctx context.Context, s *session, err error) {
 	}
 }
 
-// end gives the place in the queue back.
+// end leaves the queue and frees the call's place.
 func (v *visit) end() {
 	if v.c.local != nil {
 		return
@@ -254,7 +255,7 @@ func (v *visit) end() {
 	v.c.mu.Lock()
 	defer v.c.mu.Unlock()
 	v.p.visits--
-	if v.finding && !v.settled { // it did not come as far as a verdict
+	if v.finding && !v.settled { // the call ended before verdict
 		v.p.breaker.undecided()
 	}
 }
