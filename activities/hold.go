@@ -15,10 +15,10 @@ import (
 // heldPoll is how often a held call polls the journal for the response that it waits for.
 const heldPoll = 250 * time.Millisecond
 
-// holding returns a function that asks the user what a server asks in the middle of a call, which the server holds
-// meanwhile. Servers of older protocol versions do so. The host bounds how long. The response comes through the turn
-// and the journal like any other, but the call dies with its connection, and the elicitation with it. While the call is
-// held, its clock is stopped.
+// holding returns a function that puts an elicitation to the user while its server holds the call, as servers of older
+// protocol versions do. The host bounds how long a call may be held. The response comes through the turn and the
+// journal like any other, but the call dies with its connection, and the elicitation with it. While the call is held,
+// its clock is stopped.
 func (a *Activities) holding(ctx context.Context, in workflows.CallInput, clock *clock) func(turn.Elicitation, <-chan struct{}) (turn.ElicitationResponse, error) {
 	var asked atomic.Int32
 	return func(q turn.Elicitation, done <-chan struct{}) (turn.ElicitationResponse, error) {

@@ -9,8 +9,8 @@ import (
 
 // Model is the port to model providers. Package activities/inference implements it.
 type Model interface {
-	// Infer sends the prompt and streams the completion into sink. It returns a complete completion or a *turn.Error
-	// with one of the llm_ codes; it never retries. Cancelling ctx ends the request; the cause is in the error's chain.
+	// Infer sends the prompt and streams the completion into sink. It returns a whole completion or a *turn.Error with
+	// one of the llm_ codes; it never retries. Cancelling ctx ends the request; the cause is in the error's chain.
 	Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error)
 	// Takes reports whether the model accepts media of this type. Only accepted media have Data in the prompt.
 	Takes(model, mediaType string) bool

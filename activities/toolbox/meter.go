@@ -15,22 +15,23 @@ type Bound string
 
 // The bounds. A connection that exceeds one is dropped, and its server is quarantined.
 const (
-	BoundMessages  Bound = "messages_per_second"     // that the server sends, beyond one answer for each request of ours
-	BoundRequests  Bound = "requests_per_second"     // of the server: pings, questions; and streams that it makes us reopen
-	BoundReplies   Bound = "replies_in_flight"       // answers to its requests that it does not take
-	BoundUnsent    Bound = "unsent_bytes"            // of those answers
-	BoundBytes     Bound = "bytes_per_second"        // that it sends, beyond one message for each request of ours
-	BoundStderr    Bound = "stderr_bytes_per_second" // that its process prints there
-	BoundQuestions Bound = "questions_per_call"      // elicitations that it asks for while it holds a call
+	BoundMessages  Bound = "messages_per_second"     // messages from the server, beyond one response to each of our requests
+	BoundRequests  Bound = "requests_per_second"     // the server's requests, such as pings and elicitations, and reopened streams
+	BoundReplies   Bound = "replies_in_flight"       // responses to its requests that it does not read
+	BoundUnsent    Bound = "unsent_bytes"            // of those responses
+	BoundBytes     Bound = "bytes_per_second"        // bytes from the server, beyond one message for each of our requests
+	BoundStderr    Bound = "stderr_bytes_per_second" // printed by its process
+	BoundQuestions Bound = "questions_per_call"      // elicitations while it holds a call
 	BoundBuffered  Bound = "buffered_bytes"          // of unfinished messages of all servers together
 	BoundValues    Bound = "values_per_message"      // elements and fields in JSON
-	BoundNesting   Bound = "nesting_per_message"     // objects and arrays in each other
+	BoundNesting   Bound = "nesting_per_message"     // depth of nested objects and arrays
 	BoundEnvelope  Bound = "envelope_bytes"          // of a message without the content of its params, result or error
 	BoundField     Bound = "field_bytes"             // of a line of an event stream that is not data
 )
 
-// The limits. Each is an order of magnitude above what the servers of docs/mcp.md do, and costs a worker a few percent
-// of a core at most. A rate has a burst: progress and logs come in bursts, and a large result at once.
+// The limits. Each is an order of magnitude above what the servers of docs/mcp.md need, and costs a worker a few
+// percent of a core at most. A rate has a burst, because progress and logs arrive in bursts, and a large result at
+// once.
 const (
 	messageRate, messageBurst = 200, 5000
 	requestRate, requestBurst = 20, 200
@@ -40,9 +41,9 @@ const (
 	maxUnsent                 = 4 << 20
 	maxValues                 = 1 << 18
 	maxNesting                = 1000
-	maxQuestions              = maxRounds // as of servers that do not hold their call
-	maxEnvelope               = 64 << 10  // the SDK quotes parts of it in errors
-	maxField                  = 16 << 10  // and these, too
+	maxQuestions              = maxRounds // the same as for servers that do not hold their call
+	maxEnvelope               = 64 << 10  // the SDK quotes parts of the envelope in errors
+	maxField                  = 16 << 10  // the SDK quotes fields in errors, too
 )
 
 // Excess is a bound that a connection has exceeded. It is the error that ends the connection.
@@ -60,7 +61,7 @@ func (e *Excess) Error() string {
 	return fmt.Sprintf("the worker dropped its connection: it exceeded %s (%d)", e.Bound, e.Limit)
 }
 
-// bucket is a token bucket. Its owner locks it and brings the clock.
+// bucket is a token bucket. Its owner locks it and supplies the time.
 type bucket struct {
 	rate, burst, tokens float64
 	at                  time.Time
@@ -68,7 +69,7 @@ type bucket struct {
 
 func newBucket(rate, burst float64) bucket { return bucket{rate: rate, burst: burst, tokens: burst} }
 
-// take reports whether the bucket had n tokens.
+// take removes n tokens and reports whether the bucket had them.
 func (b *bucket) take(now time.Time, n int) bool {
 	if b.tokens < b.burst {
 		b.tokens = min(b.burst, b.tokens+now.Sub(b.at).Seconds()*b.rate)
@@ -78,25 +79,25 @@ func (b *bucket) take(now time.Time, n int) bool {
 	return b.tokens >= 0
 }
 
-// give adds tokens for what this program itself has asked for.
+// give adds n tokens for a response that this program has requested.
 func (b *bucket) give(n int) { b.tokens += float64(n) }
 
-// keep takes away the tokens above a burst and n, which is what this program still waits for.
+// keep drops the tokens above the burst and n, the tokens for responses still expected.
 func (b *bucket) keep(n int) { b.tokens = min(b.tokens, b.burst+float64(n)) }
 
-// meter holds one connection to the bounds. It sits below the SDK, which answers each request of a server in a
+// meter holds one connection to the bounds. It sits below the SDK, which handles each request of a server in a
 // goroutine of its own and queues without limit: over stdio at the connection (watchedConn), over HTTP and SSE at the
 // requests and their bodies (metered). A nil meter has no bounds.
 type meter struct {
 	server     string
 	total      *totals
-	frameBytes int             // the largest message, which each request of ours may bring
-	dropped    context.Context // ends, with an *Excess as its cause, when a bound is exceeded
+	frameBytes int             // the largest message, which may come for each of our requests
+	dropped    context.Context // cancelled, with an *Excess as its cause, when a bound is exceeded
 	drop       context.CancelCauseFunc
-	large      chan struct{} // holds one while a large message is read
+	large      chan struct{} // holds one element while a large message is read
 
 	mu                                sync.Mutex
-	open                              map[jsonrpc.ID]context.Context // requests of ours that are not over
+	open                              map[jsonrpc.ID]context.Context // our requests that are not over
 	messages, requests, bytes, stderr bucket
 	replies, unsent                   int
 }
@@ -111,24 +112,24 @@ func newMeter(server string, total *totals, frameBytes int) *meter {
 	return m
 }
 
-// onDrop has end called, in a goroutine, when a bound is exceeded.
+// onDrop calls end in a goroutine when a bound is exceeded.
 func (m *meter) onDrop(end func()) { context.AfterFunc(m.dropped, end) }
 
-// excess is the bound that was exceeded first, or nil.
+// excess returns the bound that was exceeded first, or nil.
 func (m *meter) excess() *Excess {
 	var e *Excess
 	if m != nil && m.dropped.Err() != nil {
-		_ = errors.As(context.Cause(m.dropped), &e) // nothing else is ever the cause
+		_ = errors.As(context.Cause(m.dropped), &e) // the cause is always an *Excess
 	}
 	return e
 }
 
 func (m *meter) exceed(b Bound, limit, burst int64) error {
-	m.drop(&Excess{Bound: b, Limit: limit, Burst: burst, At: time.Now()}) // the first one counts
+	m.drop(&Excess{Bound: b, Limit: limit, Burst: burst, At: time.Now()}) // only the first cause counts
 	return m.excess()
 }
 
-// asked notes a request of ours, which may bring one message until its context ends.
+// asked records one of our requests. It allows one more message until ctx ends.
 func (m *meter) asked(ctx context.Context, id jsonrpc.ID) {
 	if m == nil {
 		return
@@ -147,7 +148,7 @@ func (m *meter) asked(ctx context.Context, id jsonrpc.ID) {
 	})
 }
 
-// message notes a message of the server.
+// message records a message of the server.
 func (m *meter) message() error {
 	if m == nil {
 		return nil
@@ -160,7 +161,7 @@ func (m *meter) message() error {
 	return nil
 }
 
-// request notes something that the server makes this program send.
+// request records something that the server makes this program send.
 func (m *meter) request() error {
 	if m == nil {
 		return nil
@@ -173,7 +174,7 @@ func (m *meter) request() error {
 	return nil
 }
 
-// reply notes an answer of n bytes to a request of the server, until sent is called.
+// reply records a response of n bytes to a request of the server, until sent is called.
 func (m *meter) reply(n int) (sent func(), err error) {
 	if err := m.request(); err != nil || m == nil {
 		return func() {}, err
@@ -196,7 +197,7 @@ func (m *meter) reply(n int) (sent func(), err error) {
 	}), err
 }
 
-// printed notes n bytes on stderr.
+// printed records n bytes on stderr.
 func (m *meter) printed(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -205,7 +206,7 @@ func (m *meter) printed(n int) {
 	}
 }
 
-// questioned notes question number n of a call that the server holds.
+// questioned records elicitation number n of a call that the server holds.
 func (m *meter) questioned(n int) error {
 	if m == nil || n <= maxQuestions {
 		return nil
@@ -213,8 +214,8 @@ func (m *meter) questioned(n int) error {
 	return m.exceed(BoundQuestions, maxQuestions, 0)
 }
 
-// room waits until the worker has room for an answer of n bytes, its request is over, or the connection is dropped. To a
-// request that is over the SDK reads no answer.
+// room waits until the worker has room for a response of n bytes, its request is over, or the connection is dropped.
+// The SDK does not read a response to a request that is over.
 func (m *meter) room(id jsonrpc.ID, n int64) {
 	m.mu.Lock()
 	ctx, ok := m.open[id]

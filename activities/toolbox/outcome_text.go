@@ -160,7 +160,7 @@ func unsettled(tool string, c class, again bool, what string) turn.ToolResult {
 	return r
 }
 
-// refusedHere returns the result of a call that this host refused before sending it.
+// refusedHere returns the denied result of a call that this host does not pass on to its tool.
 func refusedHere(text string) turn.ToolResult {
 	c, _ := ending{stage: stageChecked}.class()
 	r := failed(text)
