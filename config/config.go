@@ -2,10 +2,10 @@ package config
 
 import "time"
 
-// Config is the whole of agent.toml. Its zero value is not usable: begin with Default or Load.
+// Config is the content of agent.toml. Its zero value is not usable: start from Default or Load.
 type Config struct {
-	// Tenant is for whom a client acts, empty for the one default tenant: it sees that tenant's sessions and no others, and
-	// begins sessions of that tenant. Workers serve all tenants, whatever it says.
+	// Tenant is the tenant that a client acts for; empty means the default tenant. A client sees and begins only that
+	// tenant's sessions. Workers serve all tenants, regardless of this value.
 	Tenant string `toml:"tenant"`
 
 	Runtime    Runtime    `toml:"runtime"`
@@ -19,47 +19,49 @@ type Config struct {
 	Worker     Worker     `toml:"worker"`
 }
 
-// Runtime says what the agent is and bounds its turns.
+// Runtime describes the agent and bounds its turns.
 type Runtime struct {
-	// Agent is the agent's name in indexes and in the Web UI.
+	// Agent is the agent's name in search attributes and in the Web UI.
 	Agent string `toml:"agent"`
-	// SystemPrompt is what the model is told before the transcript.
+	// SystemPrompt is sent to the model before the transcript.
 	SystemPrompt string `toml:"system_prompt"`
-	// Mode is how the model asks for tools.
+	// Mode is how the model requests tool calls.
 	Mode Mode `toml:"mode" enum:"auto,native,json"`
-	// MaxSteps bounds a turn's inferences; reprompts and retried steps count.
+	// MaxSteps is the maximum number of inferences of a turn; reprompts and retried steps count.
 	MaxSteps int `toml:"max_steps" min:"1"`
-	// MaxToolCalls bounds a turn's tool calls.
+	// MaxToolCalls is the maximum number of tool calls of a turn.
 	MaxToolCalls int `toml:"max_tool_calls" min:"0"`
-	// MaxConsecutiveErrors is how many errors in a row a turn survives.
+	// MaxConsecutiveErrors is the number of consecutive errors that a turn survives.
 	MaxConsecutiveErrors int `toml:"max_consecutive_errors" min:"0"`
-	// TurnTimeout bounds the time that inferences and tools work; waiting for a person does not count.
+	// TurnTimeout bounds the working time of inferences and tools; time spent waiting for a decision does not count.
 	TurnTimeout time.Duration `toml:"turn_timeout" min:"1s"`
-	// ToolTimeout bounds one tool call whose tool says nothing else.
+	// ToolTimeout bounds a tool call whose tool sets no timeout of its own.
 	ToolTimeout time.Duration `toml:"tool_timeout" min:"1ms"`
-	// MaxReprompts is how often a turn tells the model what was wrong with its answer.
+	// MaxReprompts is how often a turn tells the model what was wrong with its completion.
 	MaxReprompts int `toml:"max_reprompts" min:"0"`
-	// MaxHistoryMessages is how many messages a prompt holds at most.
+	// MaxHistoryMessages is the maximum number of messages in a prompt.
 	MaxHistoryMessages int `toml:"max_history_messages" min:"2"`
-	// KeepHistoryMessages is how many are left when MaxHistoryMessages is passed. Cutting in blocks keeps the
-	// prompt's prefix stable for the provider's cache.
+	// KeepHistoryMessages is how many messages are left when MaxHistoryMessages is exceeded. Cutting in blocks keeps
+	// the prompt's prefix stable for the provider's cache.
 	KeepHistoryMessages int `toml:"keep_history_messages" min:"1"`
-	// MaxParallelCalls bounds the tool calls of one answer that run at the same time.
+	// MaxParallelCalls is the maximum number of tool calls of one completion that run at the same time.
 	MaxParallelCalls int `toml:"max_parallel_calls" min:"1"`
-	// MaxTokens is a turn's ceiling of input plus output tokens; 0 means none.
+	// MaxTokens is a turn's maximum of input plus output tokens; 0 means no limit.
 	MaxTokens int64 `toml:"max_tokens" min:"0"`
-	// MaxCostUSD is a turn's ceiling in US dollars; 0 means none. Any other value is an error: no model's price is known yet.
+	// MaxCostUSD is a turn's maximum cost in US dollars; 0 means no limit. Any other value is an error, because the
+	// product knows no model prices yet.
 	MaxCostUSD float64 `toml:"max_cost_usd" min:"0"`
 	// Workspace is the folder that the local tools are confined to, relative to the working directory.
 	Workspace string `toml:"workspace"`
-	// MaxResultBytes is how much of a tool's output the model is shown, in bytes; the journal keeps the whole.
+	// MaxResultBytes is how much of a tool's output the model sees, in bytes; the journal keeps all of it.
 	MaxResultBytes int `toml:"max_result_bytes" min:"1024"`
-	// Redact are regular expressions (RE2) of secrets that are blanked in what the model and the tools say, in the arguments
-	// of calls before they are approved and sent, and in logs. The values of this configuration are blanked without one.
+	// Redact are regular expressions (RE2) of secrets. Matches are redacted in the output of the model and the tools,
+	// in the arguments of calls before they are approved and sent, and in logs. The secrets of this configuration are
+	// always redacted.
 	Redact []string `toml:"redact"`
 }
 
-// LocalFiles says which files of the workspace the file tools do not read.
+// LocalFiles restricts which files of the workspace the file tools read.
 type LocalFiles struct {
 	// Deny are patterns of files that may hold credentials: see files.Options.
 	Deny []string `toml:"deny"`
@@ -67,19 +69,19 @@ type LocalFiles struct {
 	HardLinks bool `toml:"hard_links"`
 }
 
-// Mode is how a model asks for tools.
+// Mode is how a model requests tool calls.
 type Mode string
 
 // The modes.
 const (
-	ModeAuto   Mode = "auto"   // by what the model is known to do
+	ModeAuto   Mode = "auto"   // chosen by the known capabilities of the model
 	ModeNative Mode = "native" // the provider's tool calls
-	ModeJSON   Mode = "json"   // one JSON action an answer
+	ModeJSON   Mode = "json"   // one JSON action per completion
 )
 
-// LLM says which model answers and how long it may take.
+// LLM selects the model and bounds its inferences.
 type LLM struct {
-	// Provider is auto until Effective decides.
+	// Provider is auto until Effective resolves it.
 	Provider Provider `toml:"provider" enum:"auto,demo,openai"`
 	// Model is the model's name; empty means the provider's default. See Effective.
 	Model string `toml:"model"`
@@ -87,17 +89,18 @@ type LLM struct {
 	BaseURL string `toml:"base_url"`
 	// APIKey is sent to BaseURL.
 	APIKey Secret `toml:"api_key"`
-	// Temperature is nil where the provider's default is wanted; 0 is sent as 0.
+	// Temperature is nil for the provider's default; 0 is sent as 0.
 	Temperature *float64 `toml:"temperature" min:"0"`
-	// MaxOutputTokens bounds one answer; 0 leaves it to the provider.
+	// MaxOutputTokens bounds one completion; 0 leaves the bound to the provider.
 	MaxOutputTokens int `toml:"max_output_tokens" min:"0"`
-	// Media is what the model is shown of tools' results beside text; auto goes by what is known of the model.
+	// Media is which parts of tool results the model gets besides text; auto follows the known capabilities of the
+	// model.
 	Media Media `toml:"media" enum:"auto,none,images,all"`
-	// RetryMax is how often a transport error or a rate limit is tried again.
+	// RetryMax is how often a transport error or a rate limit is retried.
 	RetryMax int `toml:"retry_max" min:"0"`
 	// ConnectTimeout bounds dialling and the TLS handshake.
 	ConnectTimeout time.Duration `toml:"connect_timeout" min:"1ms"`
-	// FirstTokenTimeout bounds the time from the request to the answer's first byte.
+	// FirstTokenTimeout bounds the time from the request to the first byte of the completion.
 	FirstTokenTimeout time.Duration `toml:"first_token_timeout" min:"1ms"`
 	// IdleTimeout bounds the silence between two pieces of a stream.
 	IdleTimeout time.Duration `toml:"idle_timeout" min:"1ms"`
@@ -105,7 +108,7 @@ type LLM struct {
 	TotalTimeout time.Duration `toml:"total_timeout" min:"1ms"`
 	// MaxRetryAfter caps the delay that a provider asks for with Retry-After.
 	MaxRetryAfter time.Duration `toml:"max_retry_after" min:"0s"`
-	// DemoSlow makes the demo provider answer slowly, to be watched.
+	// DemoSlow makes the demo provider answer slowly, so that its stream can be watched.
 	DemoSlow bool `toml:"demo_slow"`
 }
 
@@ -114,15 +117,15 @@ type Provider string
 
 // The providers.
 const (
-	ProviderAuto   Provider = "auto"   // openai where a key or a base_url is set, else demo
+	ProviderAuto   Provider = "auto"   // openai if a key or a base_url is set, else demo
 	ProviderDemo   Provider = "demo"   // the built-in rule-based stand-in; no language model
 	ProviderOpenAI Provider = "openai" // OpenAI, or any server that speaks its Chat Completions
 )
 
-// Media is what a model takes beside text.
+// Media is what a model accepts besides text.
 type Media string
 
-// The choices.
+// The values of Media.
 const (
 	MediaAuto   Media = "auto"
 	MediaNone   Media = "none"
@@ -130,74 +133,76 @@ const (
 	MediaAll    Media = "all"
 )
 
-// Policy says which tools may be called and what follows an error.
+// Policy decides which tools may be called and what follows an error.
 type Policy struct {
 	// Allow, Deny and Ask are patterns of tool IDs (local/read_file, mcp/files/*, *). Deny wins over Ask, Ask over
-	// Allow; a tool that no pattern names is denied.
+	// Allow; a tool that no pattern matches is denied.
 	Allow []string `toml:"allow"`
 	Deny  []string `toml:"deny"`
 	Ask   []string `toml:"ask"`
-	// AskRisk is the risk from which on an allowed call asks a person.
+	// AskRisk is the lowest risk at which an allowed call needs an approval.
 	AskRisk AskRisk `toml:"ask_risk" enum:"low,medium,high,never"`
-	// Taint guards a session whose transcript holds the words of servers that are not trusted: from then on a call that
-	// could change or send something needs a person's approval. Strict does so after any server's words, for every call.
+	// Taint guards a session whose transcript holds text of an untrusted server: later calls that could change or send
+	// something need an approval. Strict guards a session after text of any server, and covers every call.
 	Taint Taint `toml:"taint" enum:"on,off,strict"`
-	// OnModelError follows an inference that failed for good.
+	// OnModelError is what follows an inference that failed permanently.
 	OnModelError ErrorAction `toml:"on_model_error" enum:"fail,retry,reprompt,interrupt"`
-	// OnToolError follows a tool's error; reprompt means that the model is given the error as the call's result. There
-	// is no retry: what the ledger has settled is never run again, and a call that was not sent is dispatched again anyway.
+	// OnToolError is what follows a tool's error; reprompt means that the model gets the error as the call's result.
+	// There is no retry: a settled call never runs again, and a call that was not sent is dispatched again in any case.
 	OnToolError ErrorAction `toml:"on_tool_error" enum:"fail,reprompt,interrupt"`
-	// OnInvalidAction follows an answer that is no valid action. There is no retry: it would ask the same again.
+	// OnInvalidAction is what follows a completion that is not a valid action. There is no retry, because it would send
+	// the same prompt again.
 	OnInvalidAction ErrorAction `toml:"on_invalid_action" enum:"fail,reprompt,interrupt"`
-	// Rules weigh what Deny leaves over; the first that applies to a call decides, before Ask, Allow and AskRisk.
+	// Rules apply to calls that Deny does not match. The first rule that matches a call decides, before Ask, Allow and
+	// AskRisk.
 	Rules []PolicyRule `toml:"rules"`
 }
 
-// PolicyRule decides about calls of some tools by their arguments.
+// PolicyRule decides about calls of a tool by their arguments.
 type PolicyRule struct {
 	// Tool is a pattern of tool IDs, as in Policy.Allow.
 	Tool string `toml:"tool"`
-	// Arguments are patterns of values by dotted key, all of which must match; none means every call. See
+	// Arguments are patterns of values by dotted key, all of which must match; an empty map matches every call. See
 	// turn.Rule and turn.CheckPattern.
 	Arguments map[string]string `toml:"arguments"`
-	// Permit is what the rule decides.
+	// Permit is the rule's decision.
 	Permit Permit `toml:"permit" enum:"allow,ask,deny"`
-	// Why is told to the person who is asked, or to the model that is refused.
+	// Why is shown with the request, or to the model with the denial.
 	Why string `toml:"why"`
 }
 
-// Permit is what becomes of a call.
+// Permit is what policy decides about a call.
 type Permit string
 
-// What may become of a call.
+// The values of Permit.
 const (
 	PermitAllow Permit = "allow"
-	PermitAsk   Permit = "ask" // a person decides
+	PermitAsk   Permit = "ask" // the call needs an approval
 	PermitDeny  Permit = "deny"
 )
 
-// Approvals says how long a turn waits for them. Waiting costs no process, no turn_timeout and no step.
+// Approvals bounds how long a turn waits for decisions. Waiting uses no process, no turn_timeout and no step.
 type Approvals struct {
-	// ApprovalExpiry is how long an approval may be given; 0 waits for ever.
+	// ApprovalExpiry is how long an approval request stays open; 0 means without limit.
 	ApprovalExpiry time.Duration `toml:"approval_expiry" min:"0s"`
-	// OnExpiry is what an approval that nobody gave comes to.
+	// OnExpiry is the decision on an approval request that expires.
 	OnExpiry Permit `toml:"on_expiry" enum:"deny,allow"`
-	// QuestionExpiry is how long a question of the model's may be answered; 0 waits for ever.
+	// QuestionExpiry is how long a question of the model stays open; 0 means without limit.
 	QuestionExpiry time.Duration `toml:"question_expiry" min:"0s"`
 }
 
-// AskRisk is a threshold of risk.
+// AskRisk is the lowest risk that needs an approval.
 type AskRisk string
 
 // The thresholds, in rising order.
 const (
-	AskLow    AskRisk = "low" // every call asks
+	AskLow    AskRisk = "low" // every call needs an approval
 	AskMedium AskRisk = "medium"
 	AskHigh   AskRisk = "high"
 	AskNever  AskRisk = "never"
 )
 
-// Taint is how a session is guarded that has read what strangers say.
+// Taint is how a session is guarded after its transcript got text of an untrusted server.
 type Taint string
 
 // The modes.
@@ -210,79 +215,86 @@ const (
 // ErrorAction is what follows an error.
 type ErrorAction string
 
-// The decisions.
+// The values of ErrorAction.
 const (
 	ErrorFail      ErrorAction = "fail"      // the turn ends as failed
-	ErrorRetry     ErrorAction = "retry"     // the same again; costs a step
-	ErrorReprompt  ErrorAction = "reprompt"  // the model is told; costs a step
-	ErrorInterrupt ErrorAction = "interrupt" // the turn ends with its partial result, for a person to look at
+	ErrorRetry     ErrorAction = "retry"     // the same inference again; costs a step
+	ErrorReprompt  ErrorAction = "reprompt"  // the model gets the error; costs a step
+	ErrorInterrupt ErrorAction = "interrupt" // the turn ends with its partial result, for the operator to inspect
 )
 
-// MCP holds the tool servers.
+// MCP holds the MCP servers.
 type MCP struct {
 	Servers []MCPServer `toml:"servers"`
 }
 
-// MCPServer is one server of tools that speaks the Model Context Protocol.
+// MCPServer configures one server that speaks the Model Context Protocol.
 type MCPServer struct {
 	// ID names the server in tool IDs: mcp/<id>/<tool>.
 	ID string `toml:"id"`
-	// Transport is stdio (Command is started as a child), http (URL is called; streamable HTTP) or sse (its predecessor).
+	// Transport is stdio (the worker starts Command as a child process), http (streamable HTTP at URL) or sse (its
+	// predecessor).
 	Transport Transport `toml:"transport" enum:"stdio,http,sse"`
-	// Command and Args start the server, Dir is its working directory (empty: the worker's).
+	// Command and Args start the server. Dir is its working directory; empty means the worker's.
 	Command string   `toml:"command"`
 	Args    []string `toml:"args"`
 	Dir     string   `toml:"dir"`
-	// User is the account, by name or number, that the server's process runs as; empty: the worker's. It needs a
+	// User is the account, by name or number, that the server's process runs as; empty means the worker's. It needs a
 	// worker that runs as root.
 	User string `toml:"user"`
-	// Env is given to the server besides the variables that EnvAllow lets through. Nothing else is inherited.
+	// Env is set for the server in addition to the variables that EnvAllow lets through. The server inherits nothing
+	// else.
 	Env      map[string]Secret `toml:"env"`
 	EnvAllow []string          `toml:"env_allow"`
-	// URL and Headers are for the transport http.
+	// URL and Headers are for the transports http and sse.
 	URL     string            `toml:"url"`
 	Headers map[string]Secret `toml:"headers"`
-	// Networks are the private networks (10.0.0.0/8) in which URL may be; loopback is open where URL itself names it.
+	// Networks are the private networks (10.0.0.0/8) that URL may resolve to. Loopback is allowed if URL itself names
+	// it.
 	Networks []string `toml:"networks"`
-	// OAuth gets a token by client credentials, for http and sse.
+	// OAuth gets a token with client credentials, for http and sse.
 	OAuth OAuth `toml:"oauth"`
-	// Required: a turn refuses to start while the server cannot be reached. Else the model is told so.
+	// Required makes a turn refuse to start while the server is unreachable. Otherwise the turn starts and tells the
+	// model.
 	Required bool `toml:"required"`
-	// ConnectTimeout bounds starting, connecting and listing the tools.
+	// ConnectTimeout bounds starting, connecting and listing the tools together.
 	ConnectTimeout time.Duration `toml:"connect_timeout" min:"1ms"`
-	// CallTimeout bounds a call; 0 means runtime.tool_timeout. Progress that the server reports begins it anew, up to
-	// TotalTimeout in all; 0: progress renews nothing.
+	// CallTimeout bounds a call; 0 means runtime.tool_timeout. Progress that the server reports restarts it, up to
+	// TotalTimeout in all; if TotalTimeout is 0, progress does not restart it.
 	CallTimeout  time.Duration `toml:"call_timeout" min:"0s"`
 	TotalTimeout time.Duration `toml:"total_timeout" min:"0s"`
-	// IdleTimeout ends a connection that nobody uses; 0 keeps it.
+	// IdleTimeout closes a connection after this time without use; 0 keeps it open.
 	IdleTimeout time.Duration `toml:"idle_timeout" min:"0s"`
-	// CatalogueGrace is how long turns may still begin with the tools of a server that has become unavailable: their calls
-	// wait for it. 0 means 1 minute, and 10 minutes if the server is required.
+	// CatalogueGrace is how long turns may still begin with the tools of a server that has become unavailable: their
+	// calls wait for it. 0 means 1 minute, and 10 minutes if the server is required.
 	CatalogueGrace time.Duration `toml:"catalogue_grace" min:"0s"`
-	// MaxConcurrentCalls bounds the calls in flight to the server, per worker.
+	// MaxConcurrentCalls is the maximum number of calls in flight to the server, per worker.
 	MaxConcurrentCalls int `toml:"max_concurrent_calls" min:"1"`
-	// Allow and Deny are patterns of the server's own tool names. Empty Allow means all; Deny wins.
+	// Allow and Deny are patterns of the server's own tool names. An empty Allow means all tools; Deny wins.
 	Allow []string `toml:"allow"`
 	Deny  []string `toml:"deny"`
-	// Trust believes the server's annotations (read-only, idempotent) where Tools says nothing.
+	// Trust accepts the server's annotations (read-only, idempotent) for what Tools leaves unset.
 	Trust bool `toml:"trust"`
-	// TrustChanges lets the server change its tools; else a tool that changes is held back until somebody accepts it.
+	// AllowToolChanges accepts changes of the server's tools. Otherwise a tool that changes is quarantined until the
+	// operator approves it.
 	AllowToolChanges bool `toml:"trust_changes"`
-	// Stateful "turn": the server remembers between calls, so that those of a turn go to one connection of one worker.
+	// SessionAffinity is "turn" if the server keeps state between a turn's calls, so that all of them go to one
+	// connection of one worker.
 	SessionAffinity SessionAffinity `toml:"stateful" enum:",turn"`
-	// HoldQuestions lets a server of an older protocol ask the user in the middle of a call, and is how long the call is
-	// held for it; 0 does not let it. Servers of the newest protocol ask without holding anything.
+	// ElicitationTimeout lets a server of an older protocol version send elicitations in the middle of a call, and
+	// bounds how long the call is held for each response; 0 does not allow it. Servers of the newest protocol version
+	// send elicitations without holding a call.
 	ElicitationTimeout time.Duration `toml:"hold_questions" min:"0s"`
 	// Resources and Prompts offer the server's resources and prompts to the model, as tools that list and read them.
 	Resources bool `toml:"resources"`
 	Prompts   bool `toml:"prompts"`
-	// Everywhere promises that every worker hosts this server.
+	// Everywhere declares that every worker hosts this server.
 	Everywhere bool `toml:"everywhere"`
-	// Tools is the operator's word on single tools, by the server's own name of the tool.
+	// Tools are the operator's settings of single tools, by the server's own name of the tool.
 	Tools map[string]MCPTool `toml:"tools"`
 }
 
-// OAuth is what a client-credentials grant (RFC 6749, 4.4) needs.
+// OAuth configures a client-credentials grant (RFC 6749, section 4.4).
 type OAuth struct {
 	TokenURL     string   `toml:"token_url"`
 	ClientID     string   `toml:"client_id"`
@@ -290,13 +302,13 @@ type OAuth struct {
 	Scopes       []string `toml:"scopes"`
 }
 
-// SessionAffinity is how long a server remembers.
+// SessionAffinity is how long a server keeps state between calls.
 type SessionAffinity string
 
-// AffinityTurn: as long as a turn.
+// AffinityTurn means that the state lasts for a turn.
 const AffinityTurn SessionAffinity = "turn"
 
-// Transport is how a tool server is spoken to.
+// Transport is the transport to an MCP server.
 type Transport string
 
 // The transports.
@@ -306,29 +318,32 @@ const (
 	TransportSSE   Transport = "sse"
 )
 
-// MCPTool is the operator's word on one tool.
+// MCPTool holds the operator's settings of one tool.
 type MCPTool struct {
-	// Repeatable: running a call again does no harm.
+	// Repeatable means that running a call again does no harm.
 	Repeatable bool `toml:"repeatable"`
-	// Quick: it answers within a second, and may run as a local activity. Needs Repeatable and the server Everywhere.
+	// Quick means that the tool answers within a second and may run as a local activity. It needs Repeatable, and
+	// Everywhere of the server.
 	Quick bool `toml:"quick"`
-	// Risk is how much harm the tool can do. Empty: what the annotations of a trusted server say, else medium, or high if
-	// the server calls the tool destructive or the tool's words say so (delete, shell, …).
+	// Risk is how much harm the tool can do. If empty, it follows the annotations of a trusted server; else it is high
+	// if the server marks the tool as destructive or the tool's name or description suggests it (delete, shell, …), and
+	// medium otherwise.
 	Risk Risk `toml:"risk" enum:",low,medium,high"`
-	// Timeout bounds a call; 0 means the server's call_timeout. TotalTimeout is as the server's.
+	// Timeout bounds a call; 0 means the server's call_timeout. TotalTimeout is like the server's.
 	Timeout      time.Duration `toml:"timeout" min:"0s"`
 	TotalTimeout time.Duration `toml:"total_timeout" min:"0s"`
-	// Detach lets a call that is over its time go on for so long: the model is told that its outcome is unknown, and what
-	// became of it as soon as it is known.
+	// Detach is how long a call may continue after its timeout. The model is told that its outcome is unknown, and gets
+	// the result when the call finishes.
 	Detach time.Duration `toml:"detach" min:"0s"`
-	// Contained: a call only reads, and only here; it changes nothing and sends nothing to anybody. See policy.taint.
+	// Contained means that a call only reads, and only locally: it changes nothing and sends nothing out. See
+	// policy.taint.
 	Contained bool `toml:"contained"`
 }
 
-// Risk is what a tool may do at worst.
+// Risk is how much harm a tool can do.
 type Risk string
 
-// The risks, in rising order; the empty one is not said.
+// The risks, in rising order; the empty one is unset.
 const (
 	RiskUnsaid Risk = ""
 	RiskLow    Risk = "low"
@@ -336,7 +351,7 @@ const (
 	RiskHigh   Risk = "high"
 )
 
-// Journal says where transcripts and ledgers are kept.
+// Journal configures where the journal is kept.
 type Journal struct {
 	// Driver is the kind of database.
 	Driver Driver `toml:"driver" enum:"sqlite,postgres"`
@@ -344,24 +359,26 @@ type Journal struct {
 	Path string `toml:"path"`
 	// URL is the connection string of a Postgres database, "postgres://user@host/database".
 	URL Secret `toml:"url"`
-	// Synchronous full survives a power cut, normal a crash of the process. It is SQLite's.
+	// Synchronous full survives a power cut, normal a crash of the process. It applies to SQLite only.
 	Synchronous Synchronous `toml:"synchronous" enum:"full,normal"`
-	// CacheBytes bounds the rendered prompt prefixes that a worker keeps, in bytes.
+	// CacheBytes bounds the rendered prompt prefixes that a worker caches, in bytes.
 	CacheBytes int64 `toml:"cache_bytes" min:"0" max:"1099511627776"`
-	// ChunkRetention is how long the stream of a finished turn is kept for readers; 0 keeps all. Transcripts are kept.
+	// ChunkRetention is how long the chunks of a finished turn are kept; 0 keeps them without limit. Transcripts are
+	// always kept.
 	ChunkRetention time.Duration `toml:"chunk_retention" min:"0s"`
 }
 
 // Driver is a kind of database.
 type Driver string
 
-// The databases that a journal may be in: SQLite for one machine, Postgres for workers on several.
+// The databases that can hold a journal: SQLite for one machine, Postgres for workers on several.
 const (
 	DriverSQLite   Driver = "sqlite"
 	DriverPostgres Driver = "postgres"
 )
 
-// Place says where the journal is, for people: the file, or the server's kind. A connection string may hold a password.
+// Place describes where the journal is, for display: the file's path, or the server's kind. It leaves out the
+// connection string, which may hold a password.
 func (j Journal) Place() string {
 	if j.Driver == DriverPostgres {
 		return "Postgres"
@@ -369,23 +386,23 @@ func (j Journal) Place() string {
 	return j.Path
 }
 
-// Synchronous is how hard the journal pushes its writes to disk.
+// Synchronous is when SQLite syncs the journal's writes to disk.
 type Synchronous string
 
-// The levels, as SQLite's pragma of that name has them.
+// The levels of SQLite's pragma of that name.
 const (
 	SynchronousFull   Synchronous = "full"
 	SynchronousNormal Synchronous = "normal"
 )
 
-// Temporal says which server runs the turns.
+// Temporal configures the server that runs the turns.
 type Temporal struct {
-	// Address is host:port; empty means Temporal's own configuration (TEMPORAL_*, profiles), and without it
-	// 127.0.0.1:7233.
+	// Address is host:port; empty means Temporal's own configuration (TEMPORAL_*, profiles), or 127.0.0.1:7233 without
+	// one.
 	Address string `toml:"address"`
-	// Namespace is empty where Temporal's own configuration decides, and without it "default".
+	// Namespace is empty for the one of Temporal's own configuration, or "default" without one.
 	Namespace string `toml:"namespace"`
-	// TaskQueue is where turns wait for workers.
+	// TaskQueue is the task queue that the workers poll.
 	TaskQueue string `toml:"task_queue"`
 	// UIURL is the Web UI's address for links; empty means dev_ui_port on loopback.
 	UIURL string `toml:"ui_url"`
@@ -393,23 +410,24 @@ type Temporal struct {
 	Profile string `toml:"profile"`
 	TLS     bool   `toml:"tls"`
 	APIKey  Secret `toml:"api_key"`
-	// AllowPlaintext permits a server beyond loopback without TLS.
+	// AllowPlaintext permits a connection without TLS to a server beyond loopback.
 	AllowPlaintext bool `toml:"allow_plaintext"`
-	// DevUIPort is the Web UI's port of the server that --dev starts.
+	// DevUIPort is the Web UI port of the server that --dev starts.
 	DevUIPort int `toml:"dev_ui_port" min:"1"`
 }
 
-// Worker sizes a worker.
+// Worker bounds the resources of a worker.
 type Worker struct {
-	// MaxConcurrentTurns bounds the workflow tasks, MaxConcurrentActivities the inferences and tool calls in flight.
+	// MaxConcurrentTurns is the maximum number of workflow tasks, MaxConcurrentActivities that of inferences and tool
+	// calls in flight.
 	MaxConcurrentTurns      int `toml:"max_concurrent_turns" min:"2"`
 	MaxConcurrentActivities int `toml:"max_concurrent_activities" min:"1"`
-	// StickyCache is how many turns a worker keeps in memory between their tasks; one beyond is read from its history
-	// again when it wakes, within a second. A turn that waits for people is kept like any other, for days where nothing
-	// pushes it out: with 10,000 of them parked this number, not theirs, is what a worker's memory follows.
+	// StickyCache is how many turns a worker keeps in memory between their workflow tasks. An evicted turn is rebuilt
+	// from its history when it wakes, within a second. A turn that waits for a decision stays cached like any other,
+	// for days if nothing evicts it: with 10,000 waiting turns a worker's memory follows this number, not theirs.
 	StickyCache int `toml:"sticky_cache" min:"0"`
-	// DrainTimeout is how long a worker that was asked to stop waits for its activities.
+	// DrainTimeout is how long a stopping worker waits for its activities.
 	DrainTimeout time.Duration `toml:"drain_timeout" min:"0s"`
-	// Identity names the worker in the Web UI; empty means process and host.
+	// Identity names the worker in the Web UI; empty means process ID and host name.
 	Identity string `toml:"identity"`
 }

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// decode puts the file's tree into the configuration.
+// decode stores the file's tree in the configuration.
 func (l *loader) decode(tree map[string]any) {
 	l.structure("", tree, reflect.ValueOf(&l.loaded.Config).Elem())
 }
 
-// structure puts a table into a struct and refuses keys that it does not have.
+// structure stores a table in a struct and reports keys that the struct does not have.
 func (l *loader) structure(path string, tree map[string]any, v reflect.Value) {
 	byName, enums := map[string]reflect.Value{}, map[string]string{}
 	for i := range v.NumField() {
@@ -43,12 +43,12 @@ func (l *loader) structure(path string, tree map[string]any, v reflect.Value) {
 	}
 }
 
-// fromFile notes that a key's value is the file's.
+// fromFile records that a key's value comes from the file.
 func (l *loader) fromFile(key string) {
 	l.loaded.origins[key] = Origin{Layer: LayerFile, Name: l.loaded.Path, Line: l.places.of(key, false).line}
 }
 
-// value puts one value into a field.
+// value stores one value in a field.
 func (l *loader) value(key string, raw any, f reflect.Value) {
 	ok := true
 	switch {
@@ -75,7 +75,7 @@ func (l *loader) value(key string, raw any, f reflect.Value) {
 	}
 }
 
-// scalar sets a number or a bool. An integer will do where a float is wanted.
+// scalar sets a number or a bool. It accepts an integer for a float.
 func scalar(raw any, f reflect.Value) bool {
 	switch x := raw.(type) {
 	case bool:
@@ -130,7 +130,7 @@ func badDuration(key, s string) string {
 	return fmt.Sprintf("%s is %s; it must be %s", key, quote(s), wants(durationType))
 }
 
-// list sets a slice; an empty list is nil, as in Default.
+// list sets a slice; an empty list becomes nil, as in Default.
 func (l *loader) list(key string, raw any, f reflect.Value) bool {
 	items, ok := raw.([]any)
 	if !ok {
@@ -153,7 +153,7 @@ func (l *loader) list(key string, raw any, f reflect.Value) bool {
 	return true
 }
 
-// mapping sets a table whose keys are names of the user's.
+// mapping sets a table whose keys the operator chose.
 func (l *loader) mapping(key string, raw any, f reflect.Value) bool {
 	tree, ok := raw.(map[string]any)
 	if !ok {
@@ -180,7 +180,7 @@ var (
 	serverType = reflect.TypeFor[MCPServer]()
 )
 
-// kindOf says in words what TOML gave, without its value, which may be a secret.
+// kindOf describes the type of a TOML value, without the value itself, which may be a secret.
 func kindOf(raw any) string {
 	switch raw.(type) {
 	case string:

@@ -2,13 +2,13 @@ package config
 
 import "time"
 
-// DefaultModel is the model of provider openai where none is named.
+// DefaultModel is the model of provider openai if the configuration names none.
 const DefaultModel = "gpt-4.1-mini"
 
 // DemoModel is the only model of provider demo.
 const DemoModel = "demo"
 
-// Default returns the configuration of an agent that nobody configured.
+// Default returns the default configuration.
 func Default() Config {
 	return Config{
 		Runtime:    defaultRuntime(),
@@ -47,8 +47,8 @@ func defaultRuntime() Runtime {
 	}
 }
 
-// defaultRedact names the shapes of secrets that have a published form: API keys of OpenAI and its like, GitHub,
-// AWS and Slack tokens, private keys, bearer tokens and JSON web tokens.
+// defaultRedact returns patterns of secrets that have a published form: API keys of OpenAI and compatible providers,
+// GitHub, AWS and Slack tokens, private keys, bearer tokens and JSON web tokens.
 func defaultRedact() []string {
 	return []string{
 		`\bsk-[A-Za-z0-9_-]{16,}`,
@@ -61,7 +61,7 @@ func defaultRedact() []string {
 	}
 }
 
-// defaultDeny names the files in which programs usually keep credentials.
+// defaultDeny returns patterns of files in which programs usually keep credentials.
 func defaultDeny() []string {
 	return []string{
 		".env*", "*.env", "!.env.example", "!.env.sample", "!.env.template", "!.env.dist", ".env/", ".envs/",
@@ -75,12 +75,12 @@ func defaultDeny() []string {
 	}
 }
 
-// defaultServer is what an entry of [[mcp.servers]] begins with.
+// defaultServer returns the defaults of an entry of [[mcp.servers]].
 func defaultServer() MCPServer {
 	return MCPServer{Transport: TransportStdio, ConnectTimeout: time.Minute, IdleTimeout: 10 * time.Minute, MaxConcurrentCalls: 64}
 }
 
-// Effective returns l with its provider decided and its model named.
+// Effective returns l with its provider and model resolved.
 func (l LLM) Effective() LLM {
 	if l.Provider == ProviderAuto {
 		l.Provider = ProviderDemo

@@ -13,10 +13,10 @@ import (
 	"github.com/everturn/everturn/internal/nearest"
 )
 
-// borrowed are other programs' variables by the key that they fill in where the file leaves it open.
+// borrowed are other programs' variables, by the key that they set if the file does not.
 var borrowed = map[string]string{"llm.api_key": "OPENAI_API_KEY", "llm.base_url": "OPENAI_BASE_URL"}
 
-// environment makes a map of what os.Environ gives. Of two values the last one counts.
+// environment converts the result of os.Environ to a map. The last value of a name wins.
 func environment(environ []string) map[string]string {
 	out := make(map[string]string, len(environ))
 	for _, kv := range environ {
@@ -27,7 +27,7 @@ func environment(environ []string) map[string]string {
 	return out
 }
 
-// borrowed fills in what the file left open.
+// borrowed sets keys from other programs' variables if the file does not set them.
 func (l *loader) borrowed() {
 	for _, f := range fields(&l.loaded.Config) {
 		name := borrowed[f.key]
@@ -37,13 +37,13 @@ func (l *loader) borrowed() {
 	}
 }
 
-// written reports whether the file, or Everturn's own variable for it, gives a key.
+// written reports whether the file, or Everturn's own variable for it, sets a key.
 func (l *loader) written(key string) bool {
 	_, file := l.loaded.origins[key]
 	return file || l.env[variable(key)] != ""
 }
 
-// environ takes the EVERTURN_ variables. An empty one counts as unset.
+// environ applies the EVERTURN_ variables. An empty variable counts as unset.
 func (l *loader) environ() {
 	all := fields(&l.loaded.Config)
 	names := make([]string, len(all))
@@ -60,7 +60,7 @@ func (l *loader) environ() {
 	}
 }
 
-// section reports whether a variable names a section of ours; other EVERTURN_ variables are none of our business.
+// section reports whether a variable names a section of Config. Other EVERTURN_ variables are ignored.
 func section(name string) bool {
 	t := reflect.TypeFor[Config]()
 	for i := range t.NumField() {
@@ -79,7 +79,7 @@ func unknownVariable(name string, names []string) string {
 	return message
 }
 
-// flags takes the overrides of the command line.
+// flags applies the overrides of the command line.
 func (l *loader) flags(overrides map[string]string) {
 	all := fields(&l.loaded.Config)
 	for _, key := range slices.Sorted(maps.Keys(overrides)) {
@@ -111,7 +111,7 @@ func (l *loader) set(f field, value string, o Origin) {
 	delete(l.loaded.written, f.key)
 }
 
-// parseInto sets v from text, or leaves it alone and says why; lists are separated by commas.
+// parseInto sets v from text, or leaves v unchanged and returns an error; lists are separated by commas.
 func parseInto(v reflect.Value, text string) error {
 	parsed, err := parsed(v.Type(), text)
 	if err == nil {

@@ -6,27 +6,27 @@ import (
 	"strings"
 )
 
-// ErrInvalid and ErrCredentials are what errors.Is finds in every error of this package: the configuration is wrong,
-// or it is right but lacks a key to the chosen provider.
+// ErrInvalid and ErrCredentials are the kinds of errors that this package returns, for errors.Is. ErrInvalid means that
+// the configuration is wrong; ErrCredentials means that it is valid but lacks a key for the chosen provider.
 var (
 	ErrInvalid     = errors.New("configuration is invalid")
 	ErrCredentials = errors.New("credentials are missing")
 )
 
-// maxProblems bounds what is reported at once; nobody reads more.
+// maxProblems bounds how many problems one error lists; a longer list is no more useful.
 const maxProblems = 50
 
-// Problem is one thing that is wrong, with what to do about it. It never holds the value of a secret.
+// Problem is one mistake in a configuration and how to correct it. It never holds the value of a secret.
 type Problem struct {
-	// Key is the dotted key, for instance mcp.servers[0].id; empty where the file as a whole is meant.
+	// Key is the dotted key, for instance mcp.servers[0].id; empty if the problem concerns the file as a whole.
 	Key string
-	// Source is where the value came from: a file, an environment variable, a flag; empty for a default.
+	// Source is the origin of the value: a file, an environment variable or a flag; empty for a default.
 	Source string
-	// Line and Column count from 1, in characters; 0 where there is no file.
+	// Line and Column count from 1, in characters; they are 0 if the value is not from a file.
 	Line, Column int
-	// Message begins with the key where there is one.
+	// Message begins with the key, if there is one.
 	Message string
-	// Credentials says that nothing but a secret is missing.
+	// Credentials means that the only problem is a missing secret.
 	Credentials bool
 }
 
@@ -40,10 +40,10 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s:%d:%d: %s", p.Source, p.Line, p.Column, p.Message)
 }
 
-// Error is everything that is wrong with a configuration.
+// Error lists every problem of a configuration.
 type Error struct{ Problems []Problem }
 
-// Error lists the problems, one a line.
+// Error returns the problems, one per line.
 func (e *Error) Error() string {
 	lines := make([]string, len(e.Problems))
 	for i, p := range e.Problems {
@@ -55,7 +55,7 @@ func (e *Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Is matches ErrCredentials where secrets are all that is missing, else ErrInvalid.
+// Is matches ErrCredentials if only secrets are missing, else ErrInvalid.
 func (e *Error) Is(target error) bool {
 	for _, p := range e.Problems {
 		if !p.Credentials {
@@ -65,7 +65,7 @@ func (e *Error) Is(target error) bool {
 	return target == ErrCredentials
 }
 
-// asError returns nil for no problems.
+// asError returns nil if there are no problems.
 func asError(problems []Problem) error {
 	if len(problems) == 0 {
 		return nil

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// field is one scalar or list of a section, or of none: what the environment and the command line can set.
+// field is one scalar or list that the environment and the command line can set, in a section or at the top level.
 type field struct {
 	key   string // "runtime.max_steps"
 	tag   reflect.StructTag
 	value reflect.Value
 }
 
-// fields walks the sections of c in their order. Tables below a section ([[mcp.servers]]) are not among them.
+// fields returns the fields of c in order. Tables below a section ([[mcp.servers]]) are left out.
 func fields(c *Config) []field {
 	var out []field
 	sections := reflect.ValueOf(c).Elem()
@@ -60,7 +60,7 @@ func table(t reflect.Type) bool {
 
 var durationType = reflect.TypeFor[time.Duration]()
 
-// wants says in words what a type takes.
+// wants describes the values that a type accepts.
 func wants(t reflect.Type) string {
 	if t == durationType {
 		return `a duration such as "15s" or "2m30s"`
@@ -85,7 +85,7 @@ func wants(t reflect.Type) string {
 	return "a table"
 }
 
-// variable is the environment's name of a key: EVERTURN_RUNTIME_MAX_STEPS.
+// variable returns the name of a key's environment variable: EVERTURN_RUNTIME_MAX_STEPS.
 func variable(key string) string {
 	return variablePrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// CheckEnviron looks for what the configured servers may inherit (env_allow) and the environment does not have. Whoever
-// starts them calls it: a client that starts none needs no secrets of theirs. The error is an *Error, and ErrCredentials as
-// for a secret that a ${VAR} is to give.
+// CheckEnviron reports the variables that the configured servers may inherit (env_allow) and that the environment
+// lacks. The process that starts the servers calls it: a client that starts none does not need their secrets. The error
+// is an *Error, and ErrCredentials as for a secret that a ${VAR} refers to.
 func (c Config) CheckEnviron(environ []string) error {
 	have := environment(environ)
 	var problems []Problem
@@ -23,7 +23,7 @@ func (c Config) CheckEnviron(environ []string) error {
 	return asError(problems)
 }
 
-// CheckEnviron is Config's, with where in the file each problem is.
+// CheckEnviron is like Config.CheckEnviron, and adds each problem's position in the file.
 func (l *Loaded) CheckEnviron(environ []string) error {
 	err := l.Config.CheckEnviron(environ)
 	var found *Error

@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// reference matches ${NAME}, ${NAME:-default}, ${file:PATH}, the escape $${ and, to refuse it, any other ${.
+// reference matches ${NAME}, ${NAME:-default}, ${file:PATH}, the escape $${ and, to reject it, any other ${.
 var reference = regexp.MustCompile(`\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?:(:-)([^}]*))?\}|\$\{file:([^}]*)\}|\$\{`)
 
-// maxSecretBytes bounds a file that holds a secret.
+// maxSecretBytes bounds the size of a file that holds a secret.
 const maxSecretBytes = 64 << 10
 
-// interpolate replaces the references in a string of the file. It reports false where one could not be.
+// interpolate replaces the references in a string of the file. It reports false if one of them cannot be resolved.
 func (l *loader) interpolate(key, s string, secret bool) (string, bool) {
 	if !strings.Contains(s, "${") {
 		return s, true
@@ -53,8 +53,9 @@ func (l *loader) interpolate(key, s string, secret bool) (string, bool) {
 	return out, ok
 }
 
-// secretFile reads the file that holds a secret, without the newlines at its end. No process that may not read the
-// file learns the secret from this one's environment. Values that are shown may not come from files.
+// secretFile reads a file that holds a secret, without its trailing newlines. Only secrets may come from files, because
+// other values are shown. A secret in a file, unlike one in the environment, stays hidden from processes that cannot
+// read the file.
 func secretFile(path string, secret bool) (string, error) {
 	if !secret {
 		return "", errors.New("only secrets may come from files")

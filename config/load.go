@@ -10,34 +10,34 @@ import (
 	"strings"
 )
 
-// DefaultPath is where Load looks for the file when no path is given.
+// DefaultPath is the file that Load reads if no path is given.
 const DefaultPath = "agent.toml"
 
 // MaxFileBytes bounds agent.toml.
 const MaxFileBytes = 1 << 20
 
-// LoadOptions say where a configuration comes from.
+// LoadOptions are the sources of a configuration.
 type LoadOptions struct {
-	// Path of the file. Empty means DefaultPath, which need not exist; a path that is given must.
+	// Path is the file's path. Empty means DefaultPath, which may be missing; a path that is given must exist.
 	Path string
-	// Environ is the environment as os.Environ gives it; nil means an empty one.
+	// Environ is the environment in the form of os.Environ; nil means an empty one.
 	Environ []string
-	// Overrides are values of the command line by dotted key ("runtime.max_steps": "3"), lists separated by commas.
+	// Overrides are values of the command line by dotted key ("runtime.max_steps": "3"); lists are separated by commas.
 	Overrides map[string]string
 }
 
-// Loaded is a configuration with the origin of its values.
+// Loaded is a configuration with the origins of its values.
 type Loaded struct {
 	Config Config
-	// Path of the file that was read; empty where there is none.
+	// Path is the path of the file that was read; empty if there is none.
 	Path    string
 	origins map[string]Origin
 	written map[string]string // file values that hold ${}, as they are written
 	places  places
 }
 
-// Load reads, merges and validates a configuration. Its error is an *Error with every problem that was found, except
-// where the file cannot be read at all. A missing key of the provider is no error here: see LLM.CheckCredentials.
+// Load reads, merges and validates a configuration. Its error is an *Error with every problem found, unless the file
+// cannot be read at all. A missing provider key is not an error here: see LLM.CheckCredentials.
 func Load(o LoadOptions) (*Loaded, error) {
 	l := &loader{
 		env:    environment(o.Environ),
@@ -58,7 +58,7 @@ func Load(o LoadOptions) (*Loaded, error) {
 	return l.loaded, nil
 }
 
-// loader merges the layers into loaded and collects what is wrong.
+// loader merges the layers into loaded and collects the problems.
 type loader struct {
 	env      map[string]string
 	loaded   *Loaded
@@ -66,7 +66,7 @@ type loader struct {
 	problems []Problem
 }
 
-// file reads the file's layer. Its own error says that there is nothing to go on with.
+// file reads the file's layer. Its error means that loading cannot continue.
 func (l *loader) file(path string) error {
 	data, err := readFile(path)
 	if err != nil || data == nil {
@@ -86,7 +86,7 @@ func (l *loader) file(path string) error {
 	return nil
 }
 
-// readFile returns nil where the file is optional and missing.
+// readFile returns nil if the file is optional and missing.
 func readFile(path string) ([]byte, error) {
 	optional := path == ""
 	if optional {
@@ -114,13 +114,13 @@ func unreadable(path, why string) error {
 	return &Error{Problems: []Problem{{Source: path, Message: "reading the configuration: " + why}}}
 }
 
-// at returns a problem at a key of the file, or at its value.
+// at returns a problem at a key of the file, or at its value if value is set.
 func (l *loader) at(key string, value bool, message string) Problem {
 	where := l.places.of(key, value)
 	return Problem{Key: key, Source: l.loaded.Path, Line: where.line, Column: where.column, Message: message}
 }
 
-// add notes a problem. Its message may quote names of the file, which can be of any length.
+// add records a problem. It truncates the message, which may quote names of the file of any length.
 func (l *loader) add(p Problem) {
 	const most = 2000 // bytes
 	if len(l.problems) >= maxProblems {
@@ -132,8 +132,8 @@ func (l *loader) add(p Problem) {
 	l.problems = append(l.problems, p)
 }
 
-// validated adds the problems of Validate with the places of their keys, except at keys that have a problem already:
-// their value never arrived.
+// validated adds the problems of Validate with their positions. It skips keys that already have a problem, because
+// their values were never set.
 func (l *loader) validated(err error) {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -153,7 +153,7 @@ func (l *loader) validated(err error) {
 	}
 }
 
-// overlaps reports whether one key is the other or lies within it.
+// overlaps reports whether one key equals or contains the other.
 func overlaps(a, b string) bool {
 	if a == "" || b == "" {
 		return false

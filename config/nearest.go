@@ -8,8 +8,8 @@ import (
 	"github.com/everturn/everturn/internal/nearest"
 )
 
-// unknownKey says that a table has no such key, and which one was probably meant: one of its own, or one of another
-// section.
+// unknownKey returns the message for a key that a table does not have. It suggests the most similar key, of the same
+// table or of another section.
 func unknownKey(path, name string, own []string) string {
 	key := join(path, name)
 	if best := nearest.Name(name, own); best != "" {
@@ -23,7 +23,7 @@ func unknownKey(path, name string, own []string) string {
 	return fmt.Sprintf("unknown key %s; known here: %s", key, strings.Join(own, ", "))
 }
 
-// quote shows a value of the user's in an error: escaped, and cut where it is long.
+// quote formats a value of the operator for an error: escaped, and truncated if it is long.
 func quote(s string) string {
 	const most = 40 // characters
 	if utf8.RuneCountInString(s) > most {

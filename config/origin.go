@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Layer is one of the places that values come from.
+// Layer is one of the sources of values.
 type Layer string
 
-// The layers, each stronger than the one before it.
+// The layers, each overriding the ones before it.
 const (
 	LayerDefault     Layer = "default"
 	LayerFile        Layer = "file"
@@ -17,7 +17,7 @@ const (
 	LayerFlag        Layer = "flag"
 )
 
-// Origin says where a value came from.
+// Origin is the source of a value.
 type Origin struct {
 	Layer Layer
 	// Name is the file's path, the variable's name or, for a flag, the key; empty for a default.
@@ -26,7 +26,7 @@ type Origin struct {
 	Line int
 }
 
-// String reads "default", "agent.toml:12", "environment OPENAI_API_KEY" or "command line".
+// String returns "default", "agent.toml:12", "environment OPENAI_API_KEY" or "command line".
 func (o Origin) String() string {
 	switch o.Layer {
 	case LayerFile:
@@ -39,10 +39,10 @@ func (o Origin) String() string {
 	return string(LayerDefault)
 }
 
-// Origins returns the origin of every key that is not a default, by dotted key.
+// Origins returns the origin of every key whose value is not a default, by dotted key.
 func (l *Loaded) Origins() map[string]Origin { return maps.Clone(l.origins) }
 
-// Origin returns where a key's value came from.
+// Origin returns the origin of a key's value.
 func (l *Loaded) Origin(key string) Origin {
 	if o, ok := l.origins[key]; ok {
 		return o
@@ -50,7 +50,7 @@ func (l *Loaded) Origin(key string) Origin {
 	return Origin{Layer: LayerDefault}
 }
 
-// nearestOrigin is that of a key, or of the nearest key around it that has one.
+// nearestOrigin returns the origin of a key, or of the nearest enclosing key that has one.
 func (l *Loaded) nearestOrigin(key string) Origin {
 	for k := key; k != ""; k = k[:max(strings.LastIndexAny(k, ".["), 0)] {
 		if o, ok := l.origins[k]; ok {

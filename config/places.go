@@ -12,11 +12,11 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// place is a position in a file; both count from 1, columns in characters.
+// place is a position in a file. Both numbers count from 1; column is in characters.
 type place struct{ line, column int }
 
-// places are where keys and scalar values stand by dotted key, elements of lists as key[0]. They are kept as offsets,
-// since few are ever asked for.
+// places are the positions of keys and scalar values by dotted key; list elements are key[0] and so on. They are kept
+// as offsets, because few are ever converted.
 type places struct {
 	data  []byte
 	lines []int // offsets at which a line begins
@@ -87,7 +87,7 @@ func (w *walker) header(e *unstable.Node, array bool) string {
 	return w.element(path)
 }
 
-// element is the last element of an array of tables, or path itself.
+// element returns the path of the last element of an array of tables, or path itself.
 func (w *walker) element(path string) string {
 	if n := w.arrays[path]; n > 0 {
 		return fmt.Sprintf("%s[%d]", path, n-1)
@@ -95,11 +95,11 @@ func (w *walker) element(path string) string {
 	return path
 }
 
-// maxPath bounds the dotted keys that are noted, in bytes. No setting's comes near it, and without a bound a file of one
+// maxPath bounds the dotted keys that are recorded, in bytes. No setting comes near it. Without a bound, a file of one
 // key with very many dots would cost its size squared.
 const maxPath = 1000
 
-// name appends a key to a path and notes the key's place, the first one for a table.
+// name appends a key to a path and records the key's position; a table keeps its first one.
 func (w *walker) name(path string, key *unstable.Node) string {
 	if len(path) > maxPath {
 		return path
@@ -137,7 +137,7 @@ func (w *walker) node(path string, v *unstable.Node) {
 	}
 }
 
-// place counts an offset's line and column.
+// place converts an offset to line and column.
 func (p places) place(offset int) place {
 	line, exact := slices.BinarySearch(p.lines, offset)
 	if !exact {
@@ -146,7 +146,7 @@ func (p places) place(offset int) place {
 	return place{line: line + 1, column: utf8.RuneCount(p.data[p.lines[line]:offset]) + 1}
 }
 
-// of is the place of a key, or of its value where value is set and there is one. It is zero without a file.
+// of returns the position of a key, or of its value if value is set and the key has one. It is zero without a file.
 func (p places) of(key string, value bool) place {
 	if v, ok := p.value[key]; ok && value {
 		return p.place(int(v.Offset))
@@ -157,7 +157,7 @@ func (p places) of(key string, value bool) place {
 	return place{}
 }
 
-// nearest is the place of a key's value, or of the nearest written key around it that is no section of the file.
+// nearest returns the position of a key's value, or of the nearest enclosing key in the file that is not a section.
 func (p places) nearest(key string) place {
 	if !strings.ContainsAny(key, ".[") {
 		return p.of(key, true)
@@ -170,7 +170,8 @@ func (p places) nearest(key string) place {
 	return place{}
 }
 
-// inside is the place of the first occurrence of text in a written value, or the value's where it is written otherwise.
+// inside returns the position of the first occurrence of text in a value as written, or the value's own position if
+// text does not occur there.
 func (p places) inside(key, text string) place {
 	v, ok := p.value[key]
 	if !ok {
@@ -180,7 +181,7 @@ func (p places) inside(key, text string) place {
 	return p.place(int(v.Offset) + max(bytes.Index(raw, []byte(text)), 0))
 }
 
-// join appends a name to a dotted key, quoted where TOML would need it.
+// join appends a name to a dotted key, quoted if TOML requires quotes.
 func join(path, name string) string {
 	if !bare(name) {
 		name = fmt.Sprintf("%q", name)
@@ -191,7 +192,7 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// bare reports whether TOML takes a key without quotes.
+// bare reports whether TOML accepts a key without quotes.
 func bare(name string) bool {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 	return name != "" && strings.Trim(name, letters) == ""

@@ -21,7 +21,7 @@ func Schema() []byte {
 	return out
 }
 
-// describer makes schemas of Go values, whose content is the default.
+// describer generates schemas from Go values, which hold the defaults.
 type describer struct{ notes map[string]string }
 
 func (d describer) object(path string, v reflect.Value) map[string]any {
@@ -44,7 +44,7 @@ func (d describer) property(path string, tag reflect.StructTag, v reflect.Value)
 	return s
 }
 
-// shape is the schema of a type, without description and default.
+// shape returns the schema of a type, without description and default.
 func (d describer) shape(path string, tag reflect.StructTag, v reflect.Value) map[string]any {
 	t := v.Type()
 	switch {
@@ -68,7 +68,7 @@ func (d describer) shape(path string, tag reflect.StructTag, v reflect.Value) ma
 	return bounded("integer", tag)
 }
 
-// element is what an element of a list or a table begins as.
+// element returns the defaults of an element of a list or a table.
 func element(t reflect.Type) reflect.Value {
 	if t.Elem() == serverType {
 		return reflect.ValueOf(defaultServer())
@@ -79,7 +79,7 @@ func element(t reflect.Type) reflect.Value {
 func text(tag reflect.StructTag) map[string]any {
 	s := map[string]any{"type": "string"}
 	if list, ok := tag.Lookup("enum"); ok {
-		s["enum"] = strings.Split(list, ",") // the empty one, where it is allowed, leaves the key unsaid
+		s["enum"] = strings.Split(list, ",") // the empty value, if allowed, means that the key is left out
 	}
 	return s
 }
@@ -92,8 +92,8 @@ func bounded(kind string, tag reflect.StructTag) map[string]any {
 	return s
 }
 
-// notes reads the descriptions off the example: the comment above a setting, by dotted key, * for a name that is the
-// user's. A setting that is commented out has no space after its #.
+// notes reads the descriptions from the example: the comment above a setting, by dotted key, with * for a name that the
+// operator chooses. A setting that is commented out has no space after its #.
 func notes(text string) map[string]string {
 	out := map[string]string{}
 	section, pending := "", []string{}

@@ -5,7 +5,7 @@ import "log/slog"
 // Secret is a string that prints as "set" or "unset" wherever it is formatted, logged or marshalled to JSON.
 type Secret string
 
-// Reveal returns the secret itself, for the one place that sends it.
+// Reveal returns the secret itself, for the code that sends it.
 func (s Secret) Reveal() string { return string(s) }
 
 func (s Secret) String() string {
@@ -18,7 +18,7 @@ func (s Secret) String() string {
 // GoString keeps the secret out of %#v.
 func (s Secret) GoString() string { return s.String() }
 
-// MarshalText keeps the secret out of JSON. go-toml does not ask it: write TOML with Loaded.Show.
+// MarshalText keeps the secret out of JSON. go-toml does not call it: write TOML with Loaded.Show.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // LogValue keeps the secret out of logs.

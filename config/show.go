@@ -13,9 +13,8 @@ import (
 	plainly "github.com/everturn/everturn/internal/plain"
 )
 
-// Show writes the configuration in force as TOML. A secret is shown as "set" or "unset", and a value that was written
-// with ${} as it was written, so that nothing of the environment is shown that may be secret. With origin, a comment
-// says of each value where it came from.
+// Show writes the effective configuration as TOML. A secret is shown as "set" or "unset", and a value written with ${}
+// is shown as written, because the environment may hold secrets. With origin, a comment gives the source of each value.
 func (l *Loaded) Show(w io.Writer, origin bool) error {
 	s := &shower{loaded: l, origin: origin}
 	config := reflect.ValueOf(l.Config)
@@ -39,7 +38,7 @@ type shower struct {
 	out    strings.Builder
 }
 
-// table shows a section: its values first, then the tables in it, as TOML wants it.
+// table writes a section: its values first, then its tables, as TOML requires.
 func (s *shower) table(key string, v reflect.Value) {
 	if key != "mcp" {
 		fmt.Fprintf(&s.out, "\n[%s]\n", key)
@@ -47,7 +46,7 @@ func (s *shower) table(key string, v reflect.Value) {
 	s.members(key, key, v)
 }
 
-// members shows a struct's fields. header is the table's name in TOML, key the dotted key with indexes.
+// members writes a struct's fields. header is the table's name in TOML, key the dotted key with indexes.
 func (s *shower) members(header, key string, v reflect.Value) {
 	for i := range v.NumField() {
 		if sf := v.Type().Field(i); !table(sf.Type) {
@@ -72,7 +71,7 @@ func (s *shower) members(header, key string, v reflect.Value) {
 	}
 }
 
-// mapping shows a table of the user's names: of secrets, or of tables.
+// mapping writes a table whose keys the operator chose: of secrets, or of tables.
 func (s *shower) mapping(header, key string, m reflect.Value) {
 	if m.Len() == 0 {
 		return
@@ -104,7 +103,7 @@ func (s *shower) setting(key, name string, v reflect.Value) {
 	s.out.WriteByte('\n')
 }
 
-// value renders one value as TOML; it reports false for one that is not set and has no default.
+// value renders one value as TOML. It reports false for a value that is unset and has no default.
 func (s *shower) value(key string, v reflect.Value) (string, bool) {
 	if v.Type() == secretType {
 		return literal(v.Interface().(Secret).String()), true
@@ -129,7 +128,7 @@ func (s *shower) value(key string, v reflect.Value) (string, bool) {
 	return literal(p), ok
 }
 
-// shownAddress is a URL without what may be a key: see plain.Address.
+// shownAddress returns a URL without the parts that may hold a key: see plain.Address.
 func shownAddress(raw string) string {
 	if raw == "" {
 		return ""
@@ -137,7 +136,7 @@ func shownAddress(raw string) string {
 	return cmp.Or(plainly.Address(raw), "hidden")
 }
 
-// plain turns a scalar or a list of them into what TOML and JSON hold.
+// plain converts a scalar or a list of scalars to a type that TOML and JSON can encode.
 func plain(v reflect.Value) (any, bool) {
 	switch {
 	case v.Type() == durationType:
@@ -161,7 +160,7 @@ func plain(v reflect.Value) (any, bool) {
 	return v.Interface(), true
 }
 
-// shortDuration is 1m30s, and 5m where String says 5m0s.
+// shortDuration formats a duration without trailing zero units: 5m instead of the 5m0s of String.
 func shortDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -173,7 +172,7 @@ func shortDuration(d time.Duration) string {
 	return s
 }
 
-// literal is a scalar in TOML.
+// literal formats a scalar as TOML.
 func literal(v any) string {
 	out, err := toml.Marshal(map[string]any{"v": v})
 	if err != nil {

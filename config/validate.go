@@ -17,8 +17,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Validate reports everything that is wrong or contradictory as one *Error, each problem with its key and what to do.
-// Whether a provider's key is there is another question: see LLM.CheckCredentials.
+// Validate reports all invalid and contradictory values as one *Error, each problem with its key and how to correct it.
+// It does not check for the provider's key: see LLM.CheckCredentials.
 func (c Config) Validate() error {
 	v := &validator{}
 	v.structure("", reflect.ValueOf(c))
@@ -35,8 +35,8 @@ func (c Config) Validate() error {
 	return asError(v.problems)
 }
 
-// CheckCredentials reports an *Error that is ErrCredentials where the provider wants a key and there is none. An
-// endpoint of base_url may do without.
+// CheckCredentials returns an *Error that is ErrCredentials if the provider needs a key and there is none. With a
+// base_url no key is required.
 func (l LLM) CheckCredentials() error {
 	e := l.Effective()
 	if e.Provider != ProviderOpenAI || e.APIKey != "" || e.BaseURL != "" {
@@ -52,14 +52,14 @@ func (l LLM) CheckCredentials() error {
 // validator collects problems.
 type validator struct{ problems []Problem }
 
-// add notes that a key's value is wrong; the message goes on after the key.
+// add records that a key's value is wrong; the message continues after the key.
 func (v *validator) add(key, format string, args ...any) {
 	if len(v.problems) < maxProblems {
 		v.problems = append(v.problems, Problem{Key: key, Message: key + " " + fmt.Sprintf(format, args...)})
 	}
 }
 
-// structure checks the enum, min and max tags of a struct and of what it holds.
+// structure checks the enum, min and max tags of a struct and of its members.
 func (v *validator) structure(key string, s reflect.Value) {
 	for i := range s.NumField() {
 		sf := s.Type().Field(i)
@@ -117,7 +117,7 @@ func (v *validator) enum(key string, tag reflect.StructTag, value string) {
 	v.add(key, "%s", message)
 }
 
-// oneOf lists the values of an enum, of which the empty one stands for leaving the key out.
+// oneOf lists the values of an enum. The empty value means that the key is left out.
 func oneOf(allowed []string) string {
 	named := slices.DeleteFunc(slices.Clone(allowed), func(s string) bool { return s == "" })
 	switch {
@@ -164,7 +164,7 @@ func number(f reflect.Value) float64 {
 	return float64(f.Int())
 }
 
-// tenantName is what a tenant's name may look like, since it is part of workflow IDs and of processes' environments.
+// tenantName matches valid tenant names, which become part of workflow IDs and of processes' environments.
 var tenantName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$`)
 
 func (v *validator) tenant(name string) {
@@ -255,7 +255,7 @@ func (v *validator) temporal(t Temporal) {
 	}
 }
 
-// loopback reports whether a host is this machine, without asking a name server.
+// loopback reports whether a host is this machine, without a DNS query.
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
@@ -267,7 +267,8 @@ func (v *validator) required(key, value string) {
 	}
 }
 
-// maxIndexed bounds what Temporal indexes of a turn, in bytes. Its server fails a workflow task with a value over 2 KiB.
+// maxIndexed bounds the search attributes of a turn, in bytes. Temporal fails a workflow task whose value is over 2
+// KiB.
 const maxIndexed = 200
 
 func (v *validator) indexed(key, value string) {
@@ -276,7 +277,7 @@ func (v *validator) indexed(key, value string) {
 	}
 }
 
-// address checks a URL where there is one. Credentials in it would end up in logs.
+// address checks a URL that is not empty. It refuses credentials in the URL, which would end up in logs.
 func (v *validator) address(key, raw string) {
 	if raw == "" {
 		return

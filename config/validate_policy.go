@@ -35,7 +35,8 @@ func (v *validator) policy(p Policy, r Runtime) {
 	}
 }
 
-// toolPattern refuses a pattern that cannot match the ID of any tool. A quoted pattern may come from the environment.
+// toolPattern rejects a pattern that cannot match any tool ID. It quotes the pattern, which may come from the
+// environment.
 func (v *validator) toolPattern(key, pattern string) {
 	source, _, prefixed := strings.Cut(pattern, "/")
 	known := pattern == "*" || prefixed && slices.Contains([]string{"local", "mcp", "*"}, source)
@@ -44,7 +45,7 @@ func (v *validator) toolPattern(key, pattern string) {
 	}
 }
 
-// The bounds of rules, which every turn carries.
+// The bounds of rules, which are part of every turn's config.
 const (
 	maxRules         = 64
 	maxRuleArguments = 16
@@ -92,7 +93,7 @@ func (v *validator) argument(key, name, pattern string) {
 	}
 }
 
-// reached refuses a rule that can never decide, because the deny list or an earlier rule decides all of its calls.
+// reached rejects a rule that can never decide because the deny list or an earlier rule decides all of its calls.
 func (v *validator) reached(key string, i int, p Policy) {
 	r := p.Rules[i]
 	for j, d := range p.Deny {
@@ -110,8 +111,8 @@ func (v *validator) reached(key string, i int, p Policy) {
 	}
 }
 
-// includes reports whether the pattern outer obviously matches every tool that inner matches. Patterns that only
-// overlap are not a contradiction.
+// includes reports whether the pattern outer clearly matches every tool that inner matches. Patterns that only overlap
+// are not a contradiction.
 func includes(outer, inner string) bool {
 	if outer == inner || outer == "*" {
 		return true
@@ -128,7 +129,7 @@ func (v *validator) people(p Approvals) {
 	}
 }
 
-// zeroOrMore refuses a duration that is neither off nor long enough to be meant.
+// zeroOrMore rejects a duration that is neither 0 nor long enough to be intended.
 func (v *validator) zeroOrMore(key string, d, least time.Duration, off string) {
 	if d > 0 && d < least {
 		v.add(key, "is %s; it must be 0s, which %s, or at least %s", d, off, shortDuration(least))

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// serverID is what a server's ID may look like, since it is part of tool IDs.
+// serverID matches valid server IDs, which become part of tool IDs.
 var serverID = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,31}$`)
 
-// variableName is what an environment variable may be called.
+// variableName matches valid names of environment variables.
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 func (v *validator) servers(servers []MCPServer) {
@@ -50,7 +50,7 @@ func (v *validator) serverID(key, id string) {
 	}
 }
 
-// transport checks that a server has what its transport needs, and nothing of the other ones.
+// transport checks that a server has what its transport needs, and no settings of other transports.
 func (v *validator) transport(key string, s MCPServer) {
 	switch s.Transport {
 	case TransportStdio:
@@ -83,7 +83,7 @@ func (v *validator) endpoint(key string, s MCPServer) {
 	v.encrypted(key+".url", s.URL, s.Networks)
 }
 
-// encrypted refuses plain text to another machine, unless that is in a network that the operator named.
+// encrypted rejects plain text to another machine unless the operator lists its network.
 func (v *validator) encrypted(key, raw string, networks []string) {
 	u, err := url.Parse(raw)
 	if err == nil && u.Scheme == "http" && u.Host != "" && !loopback(u.Hostname()) && len(networks) == 0 {
@@ -91,7 +91,7 @@ func (v *validator) encrypted(key, raw string, networks []string) {
 	}
 }
 
-// networks checks CIDR prefixes. Loopback is not among what they may open: a URL that means this machine says so.
+// networks checks CIDR prefixes. They cannot include loopback: a URL that means this machine names it itself.
 func (v *validator) networks(key string, list []string) {
 	for i, raw := range list {
 		at := fmt.Sprintf("%s[%d]", key, i)
@@ -133,7 +133,7 @@ func (v *validator) oauth(key string, s MCPServer) {
 	}
 }
 
-// times checks that no time contradicts another, nor is so short that it cannot be meant.
+// times checks that no timeout contradicts another or is too short to be intended.
 func (v *validator) times(key string, s MCPServer) {
 	v.zeroOrMore(key+".idle_timeout", s.IdleTimeout, time.Second, "keeps connections for ever")
 	v.zeroOrMore(key+".hold_questions", s.ElicitationTimeout, time.Second, "does not let the server hold calls")
@@ -158,10 +158,10 @@ func (v *validator) times(key string, s MCPServer) {
 	}
 }
 
-// maxDetach is how long a call may go on that nobody waits for any more.
+// maxDetach bounds how long a call may continue after its timeout.
 const maxDetach = 24 * time.Hour
 
-// maxHold is how long a server may hold a call for a person's answer, which dies with the connection.
+// maxHold bounds how long a server may hold a call for a response, which is lost with the connection.
 const maxHold = 24 * time.Hour
 
 func (v *validator) total(key string, total, timeout time.Duration, called string) {
@@ -170,7 +170,7 @@ func (v *validator) total(key string, total, timeout time.Duration, called strin
 	}
 }
 
-// stateful refuses what would take a call to another process than the one that remembers.
+// stateful rejects settings that would send a call to a process other than the one that keeps the state.
 func (v *validator) stateful(key string, s MCPServer) {
 	if s.SessionAffinity != AffinityTurn {
 		return
