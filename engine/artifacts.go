@@ -13,18 +13,18 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// artifacts are what results have left in a journal: see journal.Journal.
+// artifacts reads the artifacts of tool results from a journal: see journal.Journal.
 type artifacts interface {
 	Artifact(ctx context.Context, session, hash string) (mediaType string, b []byte, err error)
 }
 
-// The bounds of one read, in bytes. What goes around the text has to fit into a result with it.
+// The bounds of one read, in bytes. The text and the note around it must fit into one result.
 const (
 	maxRead     = 64 << 10
 	roomForNote = 256
 )
 
-// readArtifact are the arguments of local/read_artifact.
+// readArtifact holds the arguments of local/read_artifact.
 type readArtifact struct {
 	Artifact string `json:"artifact" jsonschema:"the artifact's name, as the result says it"`
 	Offset   int64  `json:"offset,omitempty" jsonschema:"the byte to begin with; 0 where it is left out"`
@@ -33,7 +33,7 @@ type readArtifact struct {
 
 var artifactName = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// artifacts finds the engine's journal, or nil where it has none.
+// artifacts returns the engine's journal, or nil if it has none.
 func (e *Engine) artifacts() artifacts {
 	if e.journal == nil {
 		return nil
@@ -41,8 +41,8 @@ func (e *Engine) artifacts() artifacts {
 	return e.journal
 }
 
-// registerArtifacts adds local/read_artifact, which reads on where a result was cut. The journal is opened after the tools
-// are made, so open finds it when it is needed. maxResult bounds a result, in bytes.
+// registerArtifacts adds local/read_artifact, which reads the rest of a truncated result. The journal is opened after
+// the tools are built, so the tool calls open when it needs it. maxResult bounds a result, in bytes.
 func registerArtifacts(local *toolbox.Local, open func() artifacts, maxResult int) error {
 	most := max(min(maxRead, maxResult)-roomForNote, roomForNote)
 	read := func(ctx context.Context, in readArtifact) (string, error) {
@@ -68,8 +68,8 @@ func registerArtifacts(local *toolbox.Local, open func() artifacts, maxResult in
 		toolbox.LocalActivity(), toolbox.ReadOnly(), toolbox.Risk(turn.RiskLow))
 }
 
-// readPart is a part of a text, on the borders of its characters, with a line that says where it is; or, of what is no
-// text, what it is.
+// readPart returns a part of a text, cut on character boundaries, with a line that gives its position. If the artifact
+// is not text, it returns a description.
 func readPart(mediaType string, b []byte, in readArtifact, most int) (string, error) {
 	size := int64(len(b))
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/everturn/everturn/workflows"
 )
 
-// deliveries take messages to sessions that are shared, as clients do.
+// deliveries sends messages to shared sessions, as clients do.
 func (e *Engine) deliveries() *activities.Deliveries {
 	sessions := func(tenant string) *client.Client {
 		return client.New(e.client, client.Options{

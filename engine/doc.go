@@ -1,5 +1,5 @@
-// Package engine is Everturn's composition root: it builds a worker out of a configuration. The worker command is a thin
-// shell around it, and any Go program can embed it with tools of its own:
+// Package engine is Everturn's composition root: it builds a worker from a configuration. The worker command is a thin
+// shell around it, and any Go program can embed it and add tools of its own:
 //
 //	cfg, err := config.Load(config.LoadOptions{Environ: os.Environ()})
 //	…
@@ -8,5 +8,5 @@
 //	defer e.Close()
 //	err = e.Run(ctx)
 //
-// Here, and nowhere else, adapters are given to the activities that need them.
+// Only this package passes adapters to the activities that need them.
 package engine

@@ -23,7 +23,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Engine is a worker: it hosts tools, keeps a journal and carries turns.
+// Engine is a worker: it hosts tools, keeps a journal and runs turns.
 type Engine struct {
 	cfg       config.Config
 	options   options
@@ -33,13 +33,13 @@ type Engine struct {
 	model     *model
 	client    client.Client
 	worker    worker.Worker
-	home      worker.Worker // for the calls that are bound to this process; nil where none are
+	home      worker.Worker // for the calls bound to this process; nil if there are none
 	secrets   *redact.Redactor
 	log       *slog.Logger
 }
 
-// New opens the journal, connects to Temporal and the MCP servers and publishes what they offer. Nothing is polled
-// before Run. The caller closes the engine.
+// New opens the journal, connects to Temporal and the MCP servers and publishes their catalogues. The engine polls
+// nothing before Run. The caller closes the engine.
 func New(ctx context.Context, cfg config.Config, opts ...Option) (*Engine, error) {
 	e := newEngine(cfg, opts)
 	for _, step := range []func(context.Context) error{
@@ -52,8 +52,8 @@ func New(ctx context.Context, cfg config.Config, opts ...Option) (*Engine, error
 	return e, nil
 }
 
-// Run polls until ctx ends, then drains: turns' activities get [worker] drain_timeout to come to their end. It returns an
-// error that wraps journal.ErrReplaced if the journal's file is deleted or replaced meanwhile.
+// Run polls until ctx ends, then drains: activities get [worker] drain_timeout to finish. It returns an error that
+// wraps journal.ErrReplaced if the journal's file is deleted or replaced meanwhile.
 func (e *Engine) Run(ctx context.Context) error {
 	watched, stop := context.WithCancel(ctx)
 	defer stop()
@@ -90,7 +90,7 @@ func (e *Engine) start() error {
 	return nil
 }
 
-// drain stops both workers at once: what each has under way has the same time.
+// drain stops both workers at the same time, so that both have the full drain timeout.
 func (e *Engine) drain() {
 	var both sync.WaitGroup
 	both.Go(e.worker.Stop)
@@ -100,10 +100,10 @@ func (e *Engine) drain() {
 	both.Wait()
 }
 
-// Journal is the engine's journal, for programs that read it beside their worker.
+// Journal returns the engine's journal, for programs that read it beside their worker.
 func (e *Engine) Journal() journal.Store { return e.journal }
 
-// Close ends tools, model, connection and journal. It is safe after a New that failed.
+// Close closes tools, model, connection and journal. It is safe after a New that failed.
 func (e *Engine) Close() error {
 	var errs []error
 	if e.client != nil {
@@ -131,7 +131,7 @@ func (e *Engine) openJournal(ctx context.Context) error {
 	return err
 }
 
-// prepareWithin bounds what a worker does to a namespace before it polls.
+// prepareWithin bounds the preparation of a namespace before the worker polls.
 const prepareWithin = 30 * time.Second
 
 func (e *Engine) connect(ctx context.Context) error {
@@ -155,8 +155,9 @@ func (e *Engine) connect(ctx context.Context) error {
 	return cluster.EnsureAttributes(ctx, c, namespace, workflows.SearchAttributes())
 }
 
-// warnOfOthers looks for workers that would take this one's turns into another journal. It refuses nothing: on a server that
-// is no development server, one that was stopped a moment ago looks like one that runs.
+// warnOfOthers logs a warning about workers on the task queue that would write this worker's turns to another journal.
+// It never refuses to start: except on a development server, a worker that stopped a moment ago looks like a running
+// one.
 func (e *Engine) warnOfOthers(ctx context.Context, namespace string) {
 	queue := e.cfg.Temporal.TaskQueue
 	pollers, err := cluster.Pollers(ctx, e.client, namespace, queue)
@@ -170,8 +171,8 @@ func (e *Engine) warnOfOthers(ctx context.Context, namespace string) {
 	}
 }
 
-// publish tells the journal what the servers offer, before the first turn can ask. It does not wait for an optional server
-// of which the journal has heard: turns use its last tools, or take them up when it is back.
+// publish records the servers' catalogues in the journal before the first turn can ask for them. It does not wait for
+// an optional server that the journal already knows: turns use its last tools, or take them up when it is back.
 func (e *Engine) publish(ctx context.Context) error {
 	known, err := e.journal.Catalogues(ctx)
 	if err != nil {
@@ -213,7 +214,7 @@ func (e *Engine) identity() string {
 	return fmt.Sprintf("%d@%s", os.Getpid(), host)
 }
 
-// build puts the activities and the worker together.
+// build creates the activities and the worker.
 func (e *Engine) build(context.Context) error {
 	home := homeQueue(e.cfg)
 	acts, err := activities.New(activities.Options{

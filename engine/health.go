@@ -20,13 +20,13 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// ServerHealth is how a tool server does. It holds no secret.
+// ServerHealth is the state of a tool server. It holds no secret.
 type ServerHealth = toolbox.Health
 
-// TenantHealth is how a tool server stands with one tenant.
+// TenantHealth is the state of a tool server for one tenant.
 type TenantHealth = toolbox.TenantHealth
 
-// The states of a server, as its worker has it.
+// The states of a server, as its worker sees it.
 const (
 	ServerIdle       = toolbox.StateIdle
 	ServerConnecting = toolbox.StateConnecting
@@ -34,28 +34,29 @@ const (
 	ServerFailing    = toolbox.StateFailing
 )
 
-// WorkerHealth is how the tool servers of one worker do.
+// WorkerHealth is the state of one worker's tool servers.
 type WorkerHealth struct {
 	Worker  string         `json:"worker"`
-	At      time.Time      `json:"at"` // when it was written
+	At      time.Time      `json:"at"` // when the file was written
 	Servers []ServerHealth `json:"servers"`
 }
 
-// A worker looks every healthLook whether there is news of its servers, and writes after healthEvery even if there is
-// none. What is older than healthStale is of a worker that is gone, or hangs.
+// A worker checks every healthLook whether the state of its servers has changed, and writes every healthEvery even if
+// it has not. A file older than healthStale belongs to a worker that is gone or hangs.
 const (
 	healthLook  = 200 * time.Millisecond
 	healthEvery = 10 * time.Second
 	healthStale = 30 * time.Second
 )
 
-// maxHealthBytes bounds a file that is read: the servers of a worker with a KiB of stderr each.
+// maxHealthBytes bounds a file that is read, in bytes: the servers of a worker with 1 KiB of stderr each.
 const maxHealthBytes = 4 << 20
 
-// healthDir is where the workers of one machine write how their servers do: beside the journal that they share.
+// healthDir is the folder beside the journal in which the workers of one machine write the state of their servers.
 func healthDir(cfg config.Config) string { return cfg.Journal.Path + ".workers" }
 
-// Health is what the workers that run on this machine with this journal last said of their tool servers, by worker.
+// Health returns the latest state of the tool servers, by worker, for all workers on this machine that share this
+// journal.
 func Health(cfg config.Config) ([]WorkerHealth, error) {
 	files, err := os.ReadDir(healthDir(cfg))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -75,7 +76,7 @@ func Health(cfg config.Config) ([]WorkerHealth, error) {
 	return out, nil
 }
 
-// readHealth reads a worker's file. One that is being replaced, or is none of ours, is passed over.
+// readHealth reads a worker's file. It skips a file that is being replaced or that is not a health file.
 func readHealth(file string) (w WorkerHealth, ok bool) {
 	info, err := os.Stat(file)
 	if err != nil || !info.Mode().IsRegular() || info.Size() > maxHealthBytes || filepath.Ext(file) != ".json" {
@@ -90,23 +91,23 @@ func readHealth(file string) (w WorkerHealth, ok bool) {
 	return w, err == nil && !abandoned(f) && json.Unmarshal(b, &w) == nil
 }
 
-// abandoned reports whether the worker that wrote the file is gone: it keeps a lock on it (flock(2)), of which the kernel
-// lets go with the process, however that ends. Where the file system has no locks its age tells.
+// abandoned reports whether the worker that wrote the file is gone. A worker keeps a lock on its file (flock(2)), which
+// the kernel releases when the process ends, however it ends. On a file system without locks, the file's age decides.
 func abandoned(f *os.File) bool {
 	return syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == nil
 }
 
-// tellHealth writes how this worker's servers do until ctx ends, and then takes it away. That it cannot be written stops
+// tellHealth writes the state of this worker's servers until ctx ends, and then removes the file. A write error stops
 // no turn: it is logged once.
 func (e *Engine) tellHealth(ctx context.Context) {
 	if len(e.cfg.MCP.Servers) == 0 {
 		return
 	}
 	file := filepath.Join(healthDir(e.cfg), fmt.Sprintf("%d.json", os.Getpid()))
-	var kept *os.File // with the lock that says that this worker lives
+	var kept *os.File // holds the lock that shows that this worker is alive
 	defer func() {
 		_ = os.Remove(file)
-		_ = kept.Close() // nil is an error, and nothing
+		_ = kept.Close() // Close of a nil file returns an error, which does not matter
 	}()
 	e.sweepHealth()
 	tick := time.NewTicker(healthLook)
@@ -133,10 +134,10 @@ func (e *Engine) tellHealth(ctx context.Context) {
 	}
 }
 
-// sweepHealth takes away what workers that were killed have left.
+// sweepHealth removes the files of workers that were killed.
 func (e *Engine) sweepHealth() {
 	files, err := filepath.Glob(filepath.Join(healthDir(e.cfg), "*.json*"))
-	if err != nil { // of a path with a bracket in it
+	if err != nil { // a path that contains a bracket
 		return
 	}
 	for _, file := range files {
@@ -146,8 +147,8 @@ func (e *Engine) sweepHealth() {
 	}
 }
 
-// writeHealth replaces the file as a whole: a reader sees the old one or the new one, and both are locked. The caller closes
-// what it returns when there is a newer one.
+// writeHealth replaces the file as a whole: a reader sees the old file or the new one, and both are locked. The caller
+// closes the returned file when there is a newer one.
 func writeHealth(file string, w WorkerHealth) (_ *os.File, err error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return nil, err
@@ -160,7 +161,7 @@ func writeHealth(file string, w WorkerHealth) (_ *os.File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	_ = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) // where there are no locks, a reader does not go by them either
+	_ = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) // on a file system without locks, readers do not rely on them either
 	if _, err = f.Write(b); err == nil {
 		err = os.Rename(f.Name(), file)
 	}
@@ -170,8 +171,8 @@ func writeHealth(file string, w WorkerHealth) (_ *os.File, err error) {
 	return f, nil
 }
 
-// AskServers connects to the configured servers, asks what they offer and closes them again: for people who want to look,
-// without journal, model or Temporal. The catalogues are those of the local tools and of every server.
+// AskServers connects to the configured servers, lists their tools and closes them again, without journal, model or
+// Temporal. The catalogues are those of the local tools and of every server.
 func AskServers(ctx context.Context, cfg config.Config, opts ...Option) ([]turn.Catalogue, []ServerHealth, error) {
 	e := newEngine(cfg, opts)
 	if err := e.openTools(ctx); err != nil {

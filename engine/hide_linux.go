@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HideMemory keeps other processes of the same user, tool servers among them, from reading this process's memory and
-// its initial environment (/proc/<pid>/environ, /proc/<pid>/mem, ptrace(2)), and from a core dump of it. Root still
-// can. It is for a program's main, because it holds for the whole process: an unprivileged debugger cannot attach any
-// more, but may start the program. Profiles that the process takes of itself are not affected. On systems other than
-// Linux it does nothing.
+// HideMemory prevents other processes of the same user, tool servers among them, from reading this process's memory and
+// its initial environment (/proc/<pid>/environ, /proc/<pid>/mem, ptrace(2)), and prevents core dumps. Root can still
+// read them. Call it from a program's main, because it applies to the whole process: an unprivileged debugger can no
+// longer attach, but can start the program. Profiles that the process takes of itself are not affected. On systems
+// other than Linux it does nothing.
 func HideMemory() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("hiding this process's memory from other processes: %w", err)

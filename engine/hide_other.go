@@ -2,5 +2,5 @@
 
 package engine
 
-// HideMemory does nothing here.
+// HideMemory does nothing on this system.
 func HideMemory() error { return nil }

@@ -17,10 +17,10 @@ import (
 	"github.com/everturn/everturn/journal/sqlite"
 )
 
-// OpenJournal opens the journal that the configuration names. In Postgres its tables must be there: see MigrateJournal.
-// A SQLite file in the working folder must have been made there: one that comes with a clone can hold grants and
-// running turns. An absolute path is the operator's own choice. The error wraps journal.ErrUnavailable if the database
-// cannot be reached or is locked.
+// OpenJournal opens the configured journal. A Postgres database must already have its tables: see MigrateJournal. A
+// SQLite file in the working folder must have been created there, because one that comes with a clone can hold grants
+// and running turns. An absolute path is the operator's own choice. The error wraps journal.ErrUnavailable if the
+// database cannot be reached or is locked.
 func OpenJournal(ctx context.Context, cfg config.Config) (*journal.DB, error) {
 	if cfg.Journal.Driver == config.DriverPostgres {
 		return postgres.Open(ctx, cfg.Journal.URL.Reveal(), postgres.Options{})
@@ -33,8 +33,8 @@ func OpenJournal(ctx context.Context, cfg config.Config) (*journal.DB, error) {
 	return sqlite.Open(ctx, cfg.Journal.Path, sqlite.Options{Synchronous: string(cfg.Journal.Synchronous)})
 }
 
-// MigrateJournal creates the journal's tables, and reports whether they were missing. In SQLite, OpenJournal creates
-// them, too.
+// MigrateJournal creates the journal's tables, and reports whether they were missing. In SQLite, OpenJournal also
+// creates them.
 func MigrateJournal(ctx context.Context, cfg config.Config) (changed bool, err error) {
 	if cfg.Journal.Driver == config.DriverPostgres {
 		return postgres.Migrate(ctx, cfg.Journal.URL.Reveal())
@@ -47,8 +47,8 @@ func MigrateJournal(ctx context.Context, cfg config.Config) (changed bool, err e
 	return !there, store.Close()
 }
 
-// CopyJournal copies all that one journal has into another, which must be empty: see journal.Copy. Each is the path of
-// a SQLite file, or the connection string of a Postgres database. It creates a SQLite file to copy to.
+// CopyJournal copies everything in one journal to another, which must be empty: see journal.Copy. Each is the path of a
+// SQLite file, or the connection string of a Postgres database. It creates a SQLite file to copy to.
 func CopyJournal(ctx context.Context, from, to string) (sessions int, err error) {
 	if named := journalAt(from); !HasJournal(named) {
 		return 0, fmt.Errorf("there is no journal at %s", from)
@@ -75,7 +75,7 @@ func journalAt(place string) config.Config {
 	return cfg
 }
 
-// HasJournal reports whether the journal may be there: a SQLite file may not have been created yet.
+// HasJournal reports whether the journal may exist: a SQLite file may not have been created yet.
 func HasJournal(cfg config.Config) bool {
 	if cfg.Journal.Driver == config.DriverPostgres {
 		return true
@@ -84,10 +84,10 @@ func HasJournal(cfg config.Config) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// journalEvery is how often a worker looks whether the journal's file is still the one that it has open.
+// journalEvery is how often a worker checks that the journal's file is still the one that it has open.
 const journalEvery = time.Second
 
-// watchJournal reports a journal that was deleted or replaced. A server's database cannot be replaced like that.
+// watchJournal reports a journal that was deleted or replaced. It does not watch Postgres, where this cannot happen.
 func (e *Engine) watchJournal(ctx context.Context, lost chan<- error) {
 	if e.cfg.Journal.Driver == config.DriverPostgres {
 		return

@@ -7,12 +7,12 @@ import (
 	"github.com/everturn/everturn/activities/toolbox"
 )
 
-// Login gets access tokens for an MCP server in a way that no configuration describes, such as a person's consent in a
-// browser.
+// Login gets access tokens for an MCP server by a method that the configuration cannot describe, such as the user's
+// consent in a browser.
 type Login = toolbox.Login
 
-// WithLogin has the configured server, which is reached over http, asked for with the tokens of a Login. New fails where no
-// such server is configured, or where it has client credentials.
+// WithLogin makes the engine use the tokens of a Login for a configured server. New fails if no server of this ID is
+// configured, if it is not reached over http, or if it has client credentials.
 func WithLogin(server string, l Login) Option {
 	return func(o *options) {
 		if o.logins == nil {
@@ -22,7 +22,7 @@ func WithLogin(server string, l Login) Option {
 	}
 }
 
-// logIn gives each server its login.
+// logIn sets each server's login.
 func (o options) logIn(servers []toolbox.Server) ([]toolbox.Server, error) {
 	for id, l := range o.logins {
 		i := slices.IndexFunc(servers, func(s toolbox.Server) bool { return s.ID == id })

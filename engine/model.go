@@ -9,7 +9,7 @@ import (
 	"github.com/everturn/everturn/config"
 )
 
-// model is the provider that the configuration names, with the server behind it where that is the built-in demo.
+// model is the configured provider, and the demo's server if the provider is the built-in demo.
 type model struct {
 	*inference.Chat
 	provider string
@@ -42,7 +42,7 @@ func (e *Engine) openModel(ctx context.Context) error {
 	return err
 }
 
-// senses is what the operator says that models take beside text; nil leaves it to what is known of them.
+// senses returns the modalities that the operator configures for models; nil leaves them to what is known of the model.
 func senses(m config.Media) *inference.Modalities {
 	switch m {
 	case config.MediaNone:
@@ -66,7 +66,7 @@ func (m *model) close() error {
 	return errors.Join(errs...)
 }
 
-// CheckModel asks the configured provider whether it answers, without an inference.
+// CheckModel checks that the configured provider answers, without an inference.
 func CheckModel(ctx context.Context, cfg config.Config) (string, error) {
 	e := newEngine(cfg, nil)
 	if err := e.openModel(ctx); err != nil {

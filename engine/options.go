@@ -11,7 +11,7 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// Option changes how an engine is built.
+// Option configures an engine.
 type Option func(*options)
 
 type options struct {
@@ -40,35 +40,35 @@ func (o options) register(l *toolbox.Local) error {
 	return errors.Join(errs...)
 }
 
-// WithLogger sets where the engine logs; without it, it does not.
+// WithLogger sets the engine's logger. Without it, the engine does not log.
 func WithLogger(log *slog.Logger) Option { return func(o *options) { o.log = log } }
 
-// WithEnviron hands over the environment, as os.Environ gives it: Temporal's TEMPORAL_* variables are read from it, and
+// WithEnviron sets the environment, in the form of os.Environ. Temporal's TEMPORAL_* variables are read from it, and
 // MCP servers inherit from it what their configuration allows.
 func WithEnviron(environ []string) Option { return func(o *options) { o.environ = environ } }
 
-// WithJournal wraps the journal: what wrap returns is what the engine uses. Tests count reads and writes with it.
+// WithJournal wraps the journal: the engine uses what wrap returns. Tests count reads and writes with it.
 func WithJournal(wrap func(journal.Store) journal.Store) Option {
 	return func(o *options) { o.wrapJournal = wrap }
 }
 
-// WithInterceptors puts interceptors around the worker's workflows and activities, for tracing and metrics. One that
-// changes what a workflow does changes its history, too: it must stay as long as its turns run.
+// WithInterceptors adds interceptors to the worker's workflows and activities, for tracing and metrics. One that
+// changes what a workflow does also changes its history, and must stay registered as long as its turns run.
 func WithInterceptors(list ...interceptor.WorkerInterceptor) Option {
 	return func(o *options) { o.intercept = append(o.intercept, list...) }
 }
 
 // WithTool adds the typed tool local/<name>. The schema of its arguments comes from In, a struct whose jsonschema tags
-// describe its fields. A string result is shown to the model as it is, any other as JSON; an error becomes an error
-// result. Names are letters, digits, underscores, dots and dashes; one that is taken makes New fail. Without options
-// a tool is of medium risk and its calls are never repeated.
+// describe its fields. The model gets a string result as it is and any other as JSON; an error becomes an error result.
+// Names are letters, digits, underscores, dots and dashes; New fails if the name is already used. Without options a
+// tool has medium risk and its calls are never repeated.
 func WithTool[In, Out any](name, description string, fn func(ctx context.Context, in In) (Out, error), opts ...ToolOption) Option {
 	return func(o *options) {
 		o.tools = append(o.tools, func(l *toolbox.Local) error { return toolbox.AddTool(l, name, description, fn, opts...) })
 	}
 }
 
-// ToolOption says of a tool what its types do not.
+// ToolOption declares a property of a tool that its types do not show.
 type ToolOption = toolbox.ToolOption
 
 // Options of typed tools.

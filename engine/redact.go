@@ -7,8 +7,8 @@ import (
 	"github.com/everturn/everturn/internal/redact"
 )
 
-// newEngine returns an engine without parts. Its redactor knows the keys of the model and of Temporal; the tool host adds
-// what the MCP servers were configured with, and the access tokens that it gets for them.
+// newEngine returns an engine without its parts. Its redactor knows the keys of the model and of Temporal; the tool
+// host adds the secrets of the MCP servers' configuration and the access tokens that it gets for them.
 func newEngine(cfg config.Config, opts []Option) *Engine {
 	e := &Engine{cfg: cfg, options: newOptions(opts), secrets: redact.New(cfg.Runtime.Redact...)}
 	e.secrets.Add(cfg.LLM.APIKey.Reveal(), cfg.Temporal.APIKey.Reveal())

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// How streams of turns that are long over are removed: few at a time with a pause after each, since the journal's other
-// writers wait meanwhile, and no more than pruneMost turns an hour.
+// The pace at which chunks of old turns are removed: a few turns at a time with a pause after each batch, because the
+// journal's other writers wait meanwhile, and at most pruneMost turns an hour.
 const (
 	pruneEvery = time.Hour
 	pruneBatch = 16 // turns
@@ -14,8 +14,9 @@ const (
 	pruneMost  = 20_000 // turns
 )
 
-// prune removes the streams that are older than [journal] chunk_retention, now and every so often until ctx ends. Any
-// number of workers may do so beside one another. What cannot be removed now is tried again the next time.
+// prune removes the chunks of turns that ended longer than [journal] chunk_retention ago, now and at every interval
+// until ctx ends. Any number of workers may prune at the same time. Removals that fail are retried at the next
+// interval.
 func (e *Engine) prune(ctx context.Context, every time.Duration) {
 	keep := e.cfg.Journal.ChunkRetention
 	if keep <= 0 {
@@ -41,7 +42,7 @@ func (e *Engine) prune(ctx context.Context, every time.Duration) {
 	}
 }
 
-// pruneOnce removes the streams of turns that ended before a time, and returns of how many.
+// pruneOnce removes the chunks of turns that ended before a time, and returns the number of turns.
 func (e *Engine) pruneOnce(ctx context.Context, before time.Time) (turns int, err error) {
 	pause := time.NewTicker(prunePause)
 	defer pause.Stop()

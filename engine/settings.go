@@ -10,7 +10,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// agent is what a turn pins of the configuration.
+// agent returns the part of the configuration that a turn freezes in its turn config.
 func agent(cfg config.Config, m *model) activities.Agent {
 	servers := []string{"local"}
 	for _, s := range cfg.MCP.Servers {
@@ -23,7 +23,7 @@ func agent(cfg config.Config, m *model) activities.Agent {
 	}
 }
 
-// mode resolves "auto" by what the model is known to do.
+// mode resolves "auto" by the model's known capabilities.
 func mode(cfg config.Config, model string) turn.Mode {
 	switch cfg.Runtime.Mode {
 	case config.ModeNative, config.ModeJSON:
@@ -63,7 +63,7 @@ func people(p config.Approvals) turn.Approvals {
 	return turn.Approvals{ApprovalExpiry: p.ApprovalExpiry, OnExpiry: turn.Permission(p.OnExpiry), QuestionExpiry: p.QuestionExpiry}
 }
 
-// servers maps the configured MCP servers to the tool host's.
+// servers converts the configured MCP servers to the tool host's type.
 func servers(cfg config.Config) []toolbox.Server {
 	out := make([]toolbox.Server, 0, len(cfg.MCP.Servers))
 	for _, s := range cfg.MCP.Servers {
@@ -89,7 +89,7 @@ func servers(cfg config.Config) []toolbox.Server {
 	return out
 }
 
-// reveal hands secrets to the adapter that sends them.
+// reveal returns secrets as strings, for the adapter that sends them.
 func reveal(secrets map[string]config.Secret) map[string]string {
 	out := make(map[string]string, len(secrets))
 	for k, s := range secrets {
@@ -98,5 +98,5 @@ func reveal(secrets map[string]config.Secret) map[string]string {
 	return out
 }
 
-// workspace is the folder that the file tools see.
+// workspace returns the folder that the file tools are confined to.
 func workspace(cfg config.Config) (string, error) { return filepath.Abs(cfg.Runtime.Workspace) }

@@ -12,7 +12,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// openTools makes the tool host: the file tools, the embedding program's own and the MCP servers. Nothing is connected.
+// openTools creates the tool host with the file tools, the embedding program's own and the MCP servers. It connects to
+// none of them.
 func (e *Engine) openTools(context.Context) error {
 	if err := e.cfg.CheckEnviron(e.options.environ); err != nil {
 		return err
@@ -42,25 +43,26 @@ func (e *Engine) openTools(context.Context) error {
 	return err
 }
 
-// republishFirst and republishMost are the pauses before a catalogue is published again that the journal did not take.
+// republishFirst and republishMost are the first and the longest pause before a catalogue that the journal did not
+// accept is published again.
 const (
 	republishFirst = time.Second
 	republishMost  = 30 * time.Second
 )
 
-// reconcileEvery is how often a worker looks whether the journal has what it knows.
+// reconcileEvery is how often a worker compares the journal's catalogues with its own.
 const reconcileEvery = 10 * time.Second
 
-// offers are what this worker's servers offered last. The lock is held while one is published, so that none that is older
-// comes after it.
+// offers holds the last catalogue of each of this worker's servers. The lock is held while one is published, so that an
+// older one cannot follow it.
 type offers struct {
 	mu   sync.Mutex
 	last map[string]turn.Catalogue
 }
 
-// watch publishes what changes while the worker runs: servers that come back, and lists that they change. The host tells
-// of a change once, so that one which the journal does not take is published again until it does: without it every
-// turn would be without those tools for as long as the server stays as it is.
+// watch publishes changes while the worker runs: servers that come back, and tool lists that change. The host reports a
+// change once, so watch publishes it again until the journal accepts it. Otherwise every turn would lack those tools
+// until the server changes again.
 func (e *Engine) watch(ctx context.Context) {
 	var beside sync.WaitGroup
 	defer beside.Wait()
@@ -92,7 +94,7 @@ func (e *Engine) watch(ctx context.Context) {
 	})
 }
 
-// publishNews publishes what a server offers now.
+// publishNews publishes a server's current catalogue.
 func (e *Engine) publishNews(ctx context.Context, known *offers, c turn.Catalogue) error {
 	known.mu.Lock()
 	defer known.mu.Unlock()
@@ -100,8 +102,8 @@ func (e *Engine) publishNews(ctx context.Context, known *offers, c turn.Catalogu
 	return e.publishUnlessWell(ctx, c)
 }
 
-// publishUnlessWell publishes a catalogue. That this worker cannot ask a server is kept to itself while another one can: turns
-// would lose tools that they can have.
+// publishUnlessWell publishes a catalogue. It does not publish that this worker cannot reach a server while another
+// worker can, because turns would lose tools that are available.
 func (e *Engine) publishUnlessWell(ctx context.Context, c turn.Catalogue) error {
 	if c.Problem != "" && e.wellElsewhere(c.Server) {
 		e.log.Warn("MCP server is not available to this worker, and is to another one", "server", c.Server, "problem", c.Problem)
@@ -110,13 +112,14 @@ func (e *Engine) publishUnlessWell(ctx context.Context, c turn.Catalogue) error 
 	return e.publishOne(ctx, c)
 }
 
-// reconcile publishes again what another worker has overwritten that could not ask a server, and that a server is away for
-// all workers when the last one is gone that it was not away for. Between what two workers are offered it does not choose.
+// reconcile republishes a catalogue that another worker, unable to reach the server, has overwritten. It also publishes
+// that a server is unavailable to all workers when the last worker that could reach it is gone. If two workers get
+// different tools from a server, reconcile does not choose between them.
 func (e *Engine) reconcile(ctx context.Context, known *offers) {
 	known.mu.Lock()
 	defer known.mu.Unlock()
 	catalogues, err := e.journal.Catalogues(ctx)
-	if err != nil { // the next time, then
+	if err != nil { // reconcile runs again after reconcileEvery
 		return
 	}
 	for _, c := range catalogues {
@@ -130,10 +133,10 @@ func (e *Engine) reconcile(ctx context.Context, known *offers) {
 	}
 }
 
-// wellElsewhere reports whether another worker with this journal, one that lives, can ask the server.
+// wellElsewhere reports whether another live worker with this journal can reach the server.
 func (e *Engine) wellElsewhere(server string) bool {
 	workers, err := Health(e.cfg)
-	if err != nil { // then nobody says so
+	if err != nil { // no worker is known to reach the server
 		return false
 	}
 	for _, w := range workers {
@@ -146,7 +149,7 @@ func (e *Engine) wellElsewhere(server string) bool {
 	return false
 }
 
-// isWell reports whether a server can be asked what it offers, which is the default tenant's part.
+// isWell reports whether a server's catalogue can be read, which uses the default tenant's connection.
 func isWell(s ServerHealth) bool {
 	state := s.State
 	for _, t := range s.Tenants {
@@ -168,7 +171,7 @@ func lookup(environ []string) func(string) (string, bool) {
 	}
 }
 
-// Catalogues is AskServers for who wants to know only what is offered.
+// Catalogues is like AskServers, without the servers' health.
 func Catalogues(ctx context.Context, cfg config.Config, opts ...Option) ([]turn.Catalogue, error) {
 	catalogues, _, err := AskServers(ctx, cfg, opts...)
 	return catalogues, err

@@ -14,12 +14,14 @@ import (
 	"github.com/everturn/everturn/workflows"
 )
 
-// heartbeatThrottle is how often a working activity talks to the server at most: cancellation comes with the answer.
+// heartbeatThrottle is the shortest time between two heartbeats of an activity. The server reports cancellation in its
+// response to a heartbeat.
 const heartbeatThrottle = 2 * time.Second
 
-// newWorker registers everything that a worker runs: the turn and the delivery, each with the activities of its port.
+// newWorker registers everything that a worker runs: the workflows for turns and deliveries, each with the activities
+// of its port.
 func newWorker(c client.Client, cfg config.Config, acts *activities.Activities, deliveries *activities.Deliveries, intercept []interceptor.WorkerInterceptor) worker.Worker {
-	worker.SetStickyWorkflowCacheSize(cfg.Worker.StickyCache) // of the process; the SDK ignores it once a worker runs
+	worker.SetStickyWorkflowCacheSize(cfg.Worker.StickyCache) // applies to the whole process; the SDK ignores it once a worker runs
 	w := worker.New(c, cfg.Temporal.TaskQueue, workerOptions(cfg, intercept))
 	w.RegisterWorkflowWithOptions(workflows.Turn, workflow.RegisterOptions{Name: workflows.TurnWorkflow})
 	w.RegisterActivity(acts)
@@ -40,8 +42,9 @@ func workerOptions(cfg config.Config, intercept []interceptor.WorkerInterceptor)
 	}
 }
 
-// homeQueue is a task queue that no other worker polls, for the calls of turns whose stateful servers run here. Empty
-// where no server is stateful. It does not outlive the process, as what the servers remember does not.
+// homeQueue returns a task queue that no other worker polls, for calls to servers with session affinity that run in
+// this process. It is empty if no server has session affinity. The queue ends with the process, as the servers' state
+// does.
 func homeQueue(cfg config.Config) string {
 	for _, s := range cfg.MCP.Servers {
 		if s.SessionAffinity != "" {
@@ -51,7 +54,7 @@ func homeQueue(cfg config.Config) string {
 	return ""
 }
 
-// newHome polls a home queue: for tool calls only.
+// newHome returns a worker that polls a home queue, for tool calls only.
 func newHome(c client.Client, cfg config.Config, queue string, acts *activities.Activities, intercept []interceptor.WorkerInterceptor) worker.Worker {
 	options := workerOptions(cfg, intercept)
 	options.DisableWorkflowWorker = true

@@ -1,6 +1,6 @@
-// Command worker runs an Everturn worker until it is told to stop. Configuration: agent.toml, the environment, and
-// the flags of -h. The first signal drains it, a second one ends it at once.
+// Command worker runs an Everturn worker until a signal stops it. Its configuration comes from agent.toml, the
+// environment, and the flags that -h lists. The first signal drains the worker, a second one ends it at once.
 //
-// Exit codes are the starter's: 0 where it was told to stop, 3 for usage or configuration, 4 for credentials, 5 where
-// Temporal is not reached, 1 for everything else.
+// Exit codes match the starter's: 0 after a signal, 3 for usage or configuration errors, 4 for missing credentials, 5
+// if Temporal is unreachable, 1 for all other errors.
 package main

@@ -20,10 +20,11 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// gcPercent lets the small heap of a worker grow a little further before it is collected: 2 % of its CPU for some 10 MB.
+// gcPercent lets the worker's small heap grow further between garbage collections. It saves 2 % of the worker's CPU for
+// about 10 MB.
 const gcPercent = 150
 
-// twin is how soon after a signal another one is the same.
+// twin is how soon after a signal another one counts as the same signal.
 const twin = 50 * time.Millisecond
 
 func main() {
@@ -34,7 +35,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, "everturn worker: "+err.Error())
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The second signal kills; one that comes at once is the first one again, as GNU timeout sends it.
+	// The second signal kills the process. One that follows within twin is the first signal again, as GNU timeout sends
+	// it.
 	context.AfterFunc(ctx, func() { time.AfterFunc(twin, stop) })
 	if err := run(ctx, os.Args[1:], os.Environ(), os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "everturn worker: "+err.Error())
@@ -42,11 +44,11 @@ func main() {
 	}
 }
 
-// misused is an error of the command line.
+// misused is a usage error of the command line.
 type misused struct{ error }
 
-// exitCode is that of the starter for the same error: 3 usage or configuration, 4 credentials, 5 Temporal not reached, and
-// 1 for all others.
+// exitCode returns the starter's exit code for the same error: 3 for usage or configuration, 4 for credentials, 5 if
+// Temporal is unreachable, and 1 for all others.
 func exitCode(err error) int {
 	var use *misused
 	var unreachable *cluster.Unreachable
@@ -61,7 +63,7 @@ func exitCode(err error) int {
 	return 1
 }
 
-// run is the whole program: it returns when ctx ends and the worker is drained.
+// run is the whole program. It returns when ctx has ended and the worker is drained.
 func run(ctx context.Context, args, environ []string, stderr io.Writer) error {
 	flags := flag.NewFlagSet("worker", flag.ContinueOnError)
 	flags.SetOutput(stderr)

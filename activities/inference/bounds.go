@@ -6,15 +6,15 @@ import (
 	"github.com/everturn/everturn/internal/jsonbound"
 )
 
-// The bounds of one answer, beside Options.MaxAnswerBytes. They are well above what models send. An answer that reaches
-// all of them costs a few seconds of one core, and the context is checked between its events.
+// The bounds of one response, besides Options.MaxAnswerBytes. They are well above what models send. A response that
+// reaches all of them costs a few seconds of one core, and the context is checked between its events.
 const (
-	maxEventBytes  = 8 << 20 // of one event, or of an answer that is not streamed
+	maxEventBytes  = 8 << 20 // of one event, or of a response that is not streamed
 	maxEventDepth  = 128     // nested objects and arrays in one event
 	maxEventValues = 1 << 16 // brackets and commas in one event, without those in strings
-	maxPieces      = 1 << 19 // events, choices and parts of tool calls in one answer
-	maxCalls       = 1 << 10 // tool calls in one answer
-	maxTextBytes   = 1 << 20 // text, reasoning, IDs, names and arguments of one answer, a dozen copies of which are in memory at once
+	maxPieces      = 1 << 19 // events, choices and parts of tool calls in one response
+	maxCalls       = 1 << 10 // tool calls in one response
+	maxTextBytes   = 1 << 20 // text, reasoning, IDs, names and arguments of one response; a dozen copies of them are in memory at once
 )
 
 // overBound is the error of a response that exceeds one of its bounds.
@@ -27,7 +27,7 @@ func (e *overBound) Error() string {
 	return fmt.Sprintf("the response has more than %d %s", e.most, e.what)
 }
 
-// shape holds one event to its bounds before it is decoded.
+// shape checks the bounds of one event before it is decoded.
 type shape struct{ scanner jsonbound.Scanner }
 
 // add takes the next bytes of the event. The error is an *overBound.

@@ -2,7 +2,7 @@ package inference
 
 import "strings"
 
-// capability is what is known of the models whose names begin with a prefix.
+// capability holds what is known of the models whose names begin with a prefix.
 type capability struct {
 	prefix        string
 	nativeTools   bool
@@ -10,8 +10,8 @@ type capability struct {
 	contextTokens int
 }
 
-// capabilities: the first prefix that fits wins. Context windows in tokens are from @pydantic/genai-prices 0.1.8 (MIT),
-// rounded down over the versions of a family.
+// capabilities is searched in order: the first matching prefix wins. Context windows in tokens are from
+// @pydantic/genai-prices 0.1.8 (MIT), the smallest of each family's versions, rounded down.
 //
 // The gpt-6 family has tools only through the Responses API (go-openai refuses them here), o1-mini and o1-preview have
 // neither tools nor a system role.
@@ -49,9 +49,9 @@ var capabilities = []capability{
 	{"phi-4", false, true, 16_384},
 }
 
-// Capabilities says what is known of a model by its name: whether it calls tools natively, whether it takes a system
-// message, and how many tokens its context window holds (0: unknown). An unknown model is taken to do both.
-// A vendor's prefix ("openai/gpt-4o") is not looked at.
+// Capabilities returns what is known of a model by its name: whether it calls tools natively, whether it accepts a
+// system message, and its context window in tokens (0: unknown). An unknown model is assumed to do both. A vendor's
+// prefix ("openai/gpt-4o") is ignored.
 func Capabilities(model string) (nativeTools, systemRole bool, contextTokens int) {
 	name := strings.ToLower(model)
 	if i := strings.LastIndexByte(name, '/'); i >= 0 {

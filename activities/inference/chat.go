@@ -18,29 +18,30 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Options say which endpoint to ask and how patiently. A zero field takes its default.
+// Options select the endpoint and its timeouts. A zero field takes its default.
 type Options struct {
 	Name    string // for messages; "the model provider" by default
-	BaseURL string // with its version, for instance https://api.openai.com/v1, which is the default
-	APIKey  string // sent as a bearer token; none is sent where it is empty
+	BaseURL string // including its version, for instance https://api.openai.com/v1, which is the default
+	APIKey  string // sent as a bearer token; no token is sent if it is empty
 
-	// HTTPClient replaces the client that New makes. Redirects are refused either way: they would carry the prompt to
-	// a place that nobody configured.
+	// HTTPClient replaces the client that New creates. Redirects are refused either way: they would send the prompt to
+	// a host that the operator did not configure.
 	HTTPClient *http.Client
 
 	ConnectTimeout    time.Duration // to a usable connection, TLS included; 10 s
-	FirstTokenTimeout time.Duration // from there to the first event of the answer; 60 s
+	FirstTokenTimeout time.Duration // from there to the first event of the response; 60 s
 	IdleTimeout       time.Duration // between two pieces of the stream, keep-alives included; 30 s
 	TotalTimeout      time.Duration // of the whole inference; 5 min
 
 	MaxAnswerBytes int           // of a response's body, framing included; 32 MiB
 	MaxRawBytes    int           // of turn.Completion.Raw; 1 MiB
-	MaxRetryAfter  time.Duration // the longest wait that a provider may ask for; 60 s
+	MaxRetryAfter  time.Duration // the longest Retry-After that is honoured; 60 s
 
-	// Redact blanks secrets in errors; nil: a redactor that knows the API key.
+	// Redact redacts secrets in errors; nil means a redactor that knows the API key.
 	Redact *redact.Redactor
 
-	// Senses are what every model of this endpoint takes beside text. nil: what is known of each by its name (see ModalitiesOf).
+	// Senses are the media that every model of this endpoint accepts besides text; nil means what is known of each by
+	// its name (see ModalitiesOf).
 	Senses *Modalities
 }
 
@@ -74,7 +75,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Chat is one endpoint. It is safe for concurrent use.
+// Chat is a client of one endpoint. It is safe for concurrent use.
 type Chat struct {
 	opts   Options
 	client *http.Client
@@ -85,7 +86,7 @@ type Chat struct {
 	quirks map[string]quirks // by model
 }
 
-// New checks the options and makes a Chat. It does not connect. The error has code config_invalid.
+// New checks the options and returns a Chat. It does not connect. The error has code config_invalid.
 func New(o Options) (*Chat, error) {
 	o = o.withDefaults()
 	base, err := checkBaseURL(o.BaseURL)
@@ -101,7 +102,7 @@ func New(o Options) (*Chat, error) {
 	return c, nil
 }
 
-// checkBaseURL never shows the URL itself: people put keys into it.
+// checkBaseURL never includes the URL itself in an error, because operators put keys into it.
 func checkBaseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	switch {
@@ -130,14 +131,14 @@ func newClient(o Options) *http.Client {
 	return client
 }
 
-// Close gives idle connections back. Inferences that are under way go on.
+// Close closes idle connections. Inferences in progress continue.
 func (c *Chat) Close() error {
 	c.client.CloseIdleConnections()
 	return nil
 }
 
-// Infer sends the prompt and streams the answer into sink. It returns a complete answer or a *turn.Error with one of
-// the codes llm_transport, llm_rate_limited, llm_rejected and llm_truncated. When ctx ends first, context.Cause(ctx)
+// Infer sends the prompt and streams the response into sink. It returns a complete completion or a *turn.Error with one
+// of the codes llm_transport, llm_rate_limited, llm_rejected and llm_truncated. If ctx ends first, context.Cause(ctx)
 // is in the error's chain.
 func (c *Chat) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
 	total, cancel := context.WithTimeoutCause(ctx, c.opts.TotalTimeout, c.deadline(
@@ -147,7 +148,7 @@ func (c *Chat) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.C
 		q := c.quirksOf(p.Model)
 		r := c.request(p, q)
 		answer, err := c.ask(ctx, total, r, sink)
-		if r.media && refusesMedia(err) { // what the images said is in the transcript in words, and a turn is worth more
+		if r.media && refusesMedia(err) { // the transcript describes media in text; the turn matters more
 			c.learn(p.Model, q, err)
 			q.noMedia = true
 			r = c.request(p, q)
@@ -159,7 +160,7 @@ func (c *Chat) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.C
 	}
 }
 
-// ask makes one request. caller is the context of who asks; total is it with the total deadline.
+// ask makes one request. caller is the context of Infer's caller; total is derived from it and adds the total deadline.
 func (c *Chat) ask(caller, total context.Context, r request, sink turn.Sink) (turn.Completion, error) {
 	ctx, w := startWatch(total)
 	defer w.stop()
@@ -177,17 +178,17 @@ func (c *Chat) ask(caller, total context.Context, r request, sink turn.Sink) (tu
 	return col.answer(x.sent), nil
 }
 
-// tailTimeout is how long after its finish reason a stream may take to say its usage and end.
+// tailTimeout is how long a stream may take after its finish reason to report its usage and end.
 const tailTimeout = 2 * time.Second
 
-// collect reads events until the answer is complete. What goes wrong after the finish reason does not matter any more.
+// collect reads events until the response is complete. Errors after the finish reason are ignored.
 func (c *Chat) collect(ctx context.Context, x *exchange, w *watch, col *collector) error {
 	events := newEvents(x.body)
 	for {
 		began, finished := col.began, col.finish != ""
 		data, err := events.next()
 		if err == nil {
-			err = ctx.Err() // what was read before the end is not parsed after it
+			err = ctx.Err() // data read before ctx ended is not parsed afterwards
 		}
 		if err == nil {
 			err = col.add(data)
@@ -207,7 +208,7 @@ func (c *Chat) collect(ctx context.Context, x *exchange, w *watch, col *collecto
 	}
 }
 
-// errTail ends the wait for a usage that does not come. Nobody sees it.
+// errTail ends the wait for a usage report that does not come. Callers never see it.
 var errTail = errors.New("the stream did not end after its finish reason")
 
 func (c *Chat) expectToken(w *watch) {
@@ -215,12 +216,12 @@ func (c *Chat) expectToken(w *watch) {
 		"%s took the request and sent nothing for %s (first-token timeout); it may be overloaded or loading the model", c.opts.FirstTokenTimeout))
 }
 
-// deadline makes the error of a deadline. The format's verbs are the provider's name and the duration.
+// deadline returns the error of a deadline. The format's verbs are the provider's name and the duration.
 func (c *Chat) deadline(format string, d time.Duration) *turn.Error {
 	return turn.Errorf(turn.CodeLLMTransport, nil, fmt.Sprintf(format, c.opts.Name, d))
 }
 
-// library is a client of go-openai whose requests go through x.
+// library returns a go-openai client whose requests go through x.
 func (c *Chat) library(x *exchange) *openai.Client {
 	config := c.config
 	config.HTTPClient = x

@@ -10,30 +10,30 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// errGarbage: what came is no event of a chat completion.
+// errGarbage means that an object of the response is not an event of a chat completion.
 var errGarbage = errors.New("the response holds something that is no chat completion")
 
-// collector assembles an answer out of its events and passes text on as it comes.
+// collector assembles a completion from its events and passes text to the sink as it arrives.
 type collector struct {
 	sink      turn.Sink
-	began     bool // an event came
+	began     bool // an event has arrived
 	text      strings.Builder
 	reasoning strings.Builder
 	calls     []*call
-	byIndex   map[int]*call    // the latest of each index
-	byID      map[string]*call // the latest of each ID
+	byIndex   map[int]*call    // the latest call of each index
+	byID      map[string]*call // the latest call of each ID
 	said      int              // bytes: see maxTextBytes
 	pieces    int              // see maxPieces
 	finish    string
-	refused   bool // there was a refusal among the text
+	refused   bool // part of the text was a refusal
 	model     string
 	usage     *usage
 	raw       rawLog
 }
 
-// call is a tool call under assembly.
+// call is a tool call that is being assembled.
 type call struct {
-	index     int // the provider's, -1 where it gave none
+	index     int // the provider's; -1 if it gave none
 	id        string
 	name      string
 	arguments strings.Builder
@@ -43,8 +43,8 @@ func newCollector(sink turn.Sink, maxRaw int) *collector {
 	return &collector{sink: sink, raw: rawLog{left: maxRaw}, byIndex: map[int]*call{}, byID: map[string]*call{}}
 }
 
-// add takes the next event, which is within the bounds of one (see events.next). The error is errGarbage, an *overBound of
-// the answer, or a *streamError if the provider sent one in the stream.
+// add takes the next event, which is within the bounds of one event (see events.next). The error is errGarbage, an
+// *overBound of the response, or a *streamError if the provider sent an error in the stream.
 func (c *collector) add(data []byte) error {
 	data = bytes.ToValidUTF8(data, []byte("\uFFFD"))
 	var e event
@@ -67,7 +67,7 @@ func (c *collector) add(data []byte) error {
 	}
 	for _, ch := range e.Choices {
 		if ch.Index != 0 {
-			continue // one answer was asked for
+			continue // the request asked for one choice
 		}
 		if err := c.choose(ch, data); err != nil {
 			return err
@@ -87,15 +87,15 @@ func (c *collector) choose(ch choice, data []byte) error {
 	}
 	switch ch.FinishReason {
 	case "", "null":
-	case "error": // OpenRouter: the upstream provider broke off
+	case "error": // OpenRouter: the upstream provider failed in the middle of the response
 		return &streamError{body: data}
 	default:
-		c.finish = clean(ch.FinishReason) // cut after it is redacted
+		c.finish = clean(ch.FinishReason) // truncated later, after redaction
 	}
 	return nil
 }
 
-// count takes note of n more pieces of the answer.
+// count adds n to the number of pieces of the response.
 func (c *collector) count(n int) error {
 	if c.pieces += n; c.pieces > maxPieces {
 		return &overBound{maxPieces, "pieces"}
@@ -103,7 +103,7 @@ func (c *collector) count(n int) error {
 	return nil
 }
 
-// say takes note of n more bytes of text.
+// say adds n to the number of bytes of text.
 func (c *collector) say(n int) error {
 	if c.said += n; c.said > maxTextBytes {
 		return &overBound{maxTextBytes, "bytes of text"}
@@ -141,7 +141,7 @@ func (c *collector) take(p *piece) error {
 	return nil
 }
 
-// takeCall adds a part to the call that it belongs to.
+// takeCall adds a part to its call.
 func (c *collector) takeCall(part callPart) error {
 	id := clean(part.ID)
 	to := c.callOf(part, id)
@@ -167,13 +167,13 @@ func (c *collector) takeCall(part callPart) error {
 	return nil
 }
 
-// callOf finds the call that a part continues, or nil for a new one. By index where there is one, by ID otherwise; a
-// part with neither continues the last call unless it names a function. Some servers give all calls the index 0:
-// another ID with a name of its own is another call.
+// callOf returns the call that a part continues, or nil for a new one. It matches by index if the part has one,
+// otherwise by ID. A part with neither continues the last call unless it names a function. Some servers give all calls
+// the index 0: there, a part with another ID and a name of its own begins a new call.
 func (c *collector) callOf(part callPart, id string) *call {
 	named := part.Function.Name != ""
 	known := c.byID[id]
-	if known != nil && known.id != id { // it was renamed
+	if known != nil && known.id != id { // the call has since got another ID
 		known = nil
 	}
 	switch {
@@ -194,7 +194,8 @@ func (c *collector) callOf(part callPart, id string) *call {
 	return nil
 }
 
-// answer is what the events amount to. sent is the size of the request in bytes, to estimate from.
+// answer returns the completion that the events add up to. sent is the size of the request in bytes, to estimate tokens
+// from.
 func (c *collector) answer(sent int) turn.Completion {
 	a := turn.Completion{
 		Text: c.text.String(), Reasoning: c.reasoning.String(), FinishReason: c.finish, Refused: c.refused, Model: c.model, Raw: c.raw.json(),
@@ -215,10 +216,10 @@ func (c *collector) answer(sent int) turn.Completion {
 	return a
 }
 
-// tokens guesses four bytes a token, rounded up.
+// tokens estimates tokens as four bytes each, rounded up.
 func tokens(bytes int) int64 { return int64(bytes+3) / 4 }
 
-// rawLog keeps events as they came, up to a size.
+// rawLog keeps the events verbatim, up to a size.
 type rawLog struct {
 	left    int
 	kept    bytes.Buffer
@@ -239,7 +240,7 @@ func (r *rawLog) add(data []byte) {
 	r.left -= len(data) + 1
 }
 
-// json is the array of the events. Where some were dropped, its last element says how many.
+// json returns the events as an array. If some were dropped, its last element gives their number.
 func (r *rawLog) json() json.RawMessage {
 	out := append([]byte{'['}, r.kept.Bytes()...)
 	if r.dropped > 0 {

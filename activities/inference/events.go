@@ -7,27 +7,27 @@ import (
 	"io"
 )
 
-// events reads the JSON objects of a response: the data of server-sent events, or, from servers that ignore
-// stream=true, the body itself.
+// events reads the JSON objects of a response: the data of server-sent events, or the body itself if the server ignores
+// stream=true.
 //
-// It is more tolerant than the standard (WHATWG HTML, "Server-sent events"), because providers are: events need no
-// blank line between them, and the last one need not be ended.
+// It is more tolerant than the standard (WHATWG HTML, "Server-sent events"), because providers deviate from it: events
+// need no blank line between them, and the last one need not be terminated.
 type events struct {
 	r     *bufio.Reader
-	plain bool // the body is no event stream
-	any   bool // something was read
+	plain bool // the body is not an event stream
+	any   bool // something has been read
 }
 
 func newEvents(r io.Reader) *events { return &events{r: bufio.NewReaderSize(r, 16<<10)} }
 
-// done is what ends a stream of Chat Completions.
+// done ends a stream of Chat Completions.
 var done = []byte("[DONE]")
 
-// errWebPage: the body is HTML.
+// errWebPage means that the body is HTML.
 var errWebPage = errors.New("the response is a web page")
 
-// next returns the next object, which is within the bounds of one event; an *overBound is the error of one that is not.
-// io.EOF is the stream's end, be it marked or not.
+// next returns the next object. The error is an *overBound if the object exceeds the bounds of one event, and io.EOF at
+// the end of the stream, with or without its end marker.
 func (e *events) next() ([]byte, error) {
 	if !e.any {
 		if err := e.sniff(); err != nil {
@@ -44,7 +44,7 @@ func (e *events) next() ([]byte, error) {
 	return data, err
 }
 
-// sniff looks at the first byte that is no white space.
+// sniff looks at the first byte that is not white space.
 func (e *events) sniff() error {
 	e.any = true
 	for {
@@ -66,7 +66,7 @@ func (e *events) sniff() error {
 	}
 }
 
-// value reads one object of a body that is no event stream.
+// value reads one object of a body that is not an event stream.
 func (e *events) value() ([]byte, error) {
 	var data []byte
 	for s := (shape{}); !s.complete(); {
@@ -87,7 +87,7 @@ func (e *events) value() ([]byte, error) {
 	return data, nil
 }
 
-// read joins the data lines of one event. Lines that are a whole object by themselves are an event by themselves.
+// read joins the data lines of one event. A line that is a whole object is an event by itself.
 func (e *events) read() ([]byte, error) {
 	var data []byte
 	var s shape
@@ -109,7 +109,7 @@ func (e *events) read() ([]byte, error) {
 		case isData && s.complete(), len(data) > 0 && ended && err == nil:
 			return data, nil
 		case err != nil:
-			return nil, err // what is left is the half of an event
+			return nil, err // the rest is an incomplete event
 		}
 		if ended {
 			lines = 0
@@ -117,7 +117,7 @@ func (e *events) read() ([]byte, error) {
 	}
 }
 
-// line reads up to the end of a line, of at most this many bytes.
+// line reads up to the end of a line, at most this many bytes.
 func (e *events) line(most int) ([]byte, error) {
 	var line []byte
 	for {

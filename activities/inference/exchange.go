@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// exchange is one request and its response. It stands between the library and the network as the library's HTTPDoer.
+// exchange is one request and its response. As the library's HTTPDoer it sits between the library and the network.
 type exchange struct {
 	client *http.Client
 	watch  *watch
@@ -19,20 +19,20 @@ type exchange struct {
 	limit  int64 // of the response's body, in bytes
 	onConn func(*watch)
 
-	asked     bool // the library got as far as a request
+	asked     bool // the library has made a request
 	connected atomic.Bool
 	sent      int // bytes of the request's body
-	status    int // of the response; 0 where none came
+	status    int // of the response; 0 if there was none
 	header    http.Header
-	refusal   []byte // the body of a response that is no success, bounded
+	refusal   []byte // the body of an unsuccessful response, bounded
 	cut       bool   // refusal is only the beginning of the body
 	body      *bounded
 }
 
-// maxRefusal bounds what is read of a refusal's body, in bytes. A message is taken out of it, no more.
+// maxRefusal bounds how much of a refusal's body is read, in bytes. Only an error message is taken from it.
 const maxRefusal = 64 << 10
 
-// trace makes the phase after connecting begin with a usable connection, be it new or kept.
+// trace begins the phase after connecting as soon as a connection is usable, new or reused.
 func (x *exchange) trace(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
 		x.connected.Store(true)
@@ -59,7 +59,7 @@ func (x *exchange) Do(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// rewrite puts audio in its place, which the library has no field for, and counts the body.
+// rewrite inserts audio, for which the library has no field, and counts the body's bytes.
 func (x *exchange) rewrite(req *http.Request) error {
 	if req.Body == nil || req.GetBody == nil {
 		return nil
@@ -80,11 +80,11 @@ func (x *exchange) rewrite(req *http.Request) error {
 	return nil
 }
 
-// refused keeps the beginning of the body and gives the library one that it can read whole. The library takes
-// redirects for successes; here they are none.
+// refused keeps the beginning of the body and gives the library a body that it can read completely. The library treats
+// redirects as successes; here they are refusals.
 func (x *exchange) refused(res *http.Response) *http.Response {
 	var err error
-	x.refusal, err = io.ReadAll(io.LimitReader(res.Body, maxRefusal)) // what came is enough for a message
+	x.refusal, err = io.ReadAll(io.LimitReader(res.Body, maxRefusal)) // what has arrived is enough for a message
 	x.cut = err != nil || len(x.refusal) == maxRefusal
 	_ = res.Body.Close()
 	res.Body = http.NoBody
@@ -92,13 +92,13 @@ func (x *exchange) refused(res *http.Response) *http.Response {
 	return res
 }
 
-// drain reads what is left of a complete response, which lets the connection be used again, for a moment only.
+// drain briefly reads the rest of a complete response, so that the connection can be reused.
 func (x *exchange) drain() {
 	x.watch.expectWithin(100*time.Millisecond, errTail)
 	_, _ = io.CopyN(io.Discard, x.body, 4096) // best effort
 }
 
-// bounded reads at most so many bytes and tells the watch of each read.
+// bounded fails after most bytes and reports each read to the watch.
 type bounded struct {
 	r          io.Reader
 	most, left int64

@@ -18,7 +18,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// failure gives what went wrong its code and a message that says what to do. began says that an event had come.
+// failure returns an error with a code and a message that says what to do. began means that an event had arrived.
 func (c *Chat) failure(caller, ctx context.Context, x *exchange, began bool, err error) error {
 	if caller.Err() != nil {
 		return c.cancelled(caller)
@@ -41,7 +41,7 @@ func (c *Chat) failure(caller, ctx context.Context, x *exchange, began bool, err
 	return turn.Errorf(code, c.hide(err), message)
 }
 
-// diagnose tells the failures that have no status and no deadline apart.
+// diagnose classifies failures that have neither a status nor a deadline.
 func (c *Chat) diagnose(x *exchange, began bool, err error) (turn.Code, string) {
 	name := c.opts.Name
 	var over *overBound
@@ -66,7 +66,7 @@ func (c *Chat) diagnose(x *exchange, began bool, err error) (turn.Code, string) 
 	return turn.CodeLLMTransport, fmt.Sprintf("%s at %s is not reachable; check the network and base_url", name, c.host)
 }
 
-// cancelled keeps the cause of the caller's context in the chain.
+// cancelled keeps the cause of the caller's context in the error's chain.
 func (c *Chat) cancelled(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	var e *turn.Error
@@ -76,7 +76,7 @@ func (c *Chat) cancelled(ctx context.Context) error {
 	return turn.Errorf(turn.CodeLLMTransport, cause, "the question to "+c.opts.Name+" was cancelled")
 }
 
-// refusedBy reads the refusal that a response's status and body hold.
+// refusedBy parses the refusal in a response's status and body.
 func (c *Chat) refusedBy(x *exchange) *turn.Error {
 	body := x.refusal
 	if x.cut {
@@ -85,7 +85,7 @@ func (c *Chat) refusedBy(x *exchange) *turn.Error {
 	return c.refused(x.status, x.header, body)
 }
 
-// refused reads a provider's refusal: of a status, or in a stream where status is 0.
+// refused parses a provider's refusal: of an HTTP status, or in the stream if status is 0.
 func (c *Chat) refused(status int, header http.Header, body []byte) *turn.Error {
 	r := parseRefusal(status, []byte(c.opts.Redact.JSON(string(body))))
 	r.Message, r.Kind = c.short(r.Message), c.short(r.Kind)
@@ -97,7 +97,7 @@ func (c *Chat) refused(status int, header http.Header, body []byte) *turn.Error 
 	return e
 }
 
-// learn remembers what the endpoint refused, and reports whether the request is worth sending again without it.
+// learn remembers what the endpoint refused, and reports whether to send the request again without it.
 func (c *Chat) learn(model string, q quirks, err error) bool {
 	var r *refusal
 	if !errors.As(err, &r) || r.Status != http.StatusBadRequest && r.Status != http.StatusUnprocessableEntity {
@@ -119,7 +119,7 @@ func (c *Chat) learn(model string, q quirks, err error) bool {
 	return c.quirks[model] == q
 }
 
-// refusesMedia reports whether a request may have been refused for the images or the audio in it.
+// refusesMedia reports whether the endpoint may have refused a request because of its images or audio.
 func refusesMedia(err error) bool {
 	var r *refusal
 	if !errors.As(err, &r) || r.Status != http.StatusBadRequest && r.Status != http.StatusUnprocessableEntity &&
@@ -135,7 +135,7 @@ func refusesMedia(err error) bool {
 	return false
 }
 
-// takesNone reports whether the refusal is of all media, and not of these ones.
+// takesNone reports whether the endpoint refuses all media, not only the ones of this request.
 func takesNone(said string) bool {
 	said = strings.ToLower(said)
 	for _, words := range []string{"not support", "unsupported content", "must be a string", "valid string", "unknown variant"} {
@@ -152,7 +152,7 @@ func (c *Chat) quirksOf(model string) quirks {
 	return c.quirks[model]
 }
 
-// hide keeps the chain of an error unless its text holds the key.
+// hide keeps the chain of an error unless its text contains the key.
 func (c *Chat) hide(err error) error {
 	if err == nil || c.redact(err.Error()) == err.Error() {
 		return err
@@ -164,10 +164,11 @@ func (c *Chat) redact(s string) string {
 	return c.opts.Redact.String(strings.ReplaceAll(s, c.config.BaseURL, plain.Address(c.config.BaseURL)))
 }
 
-// short makes another side's words fit for a message: redacted, without control characters, at most maxSaid bytes.
+// short prepares the provider's text for a message: redacted, without control characters, at most maxSaid bytes.
 func (c *Chat) short(s string) string { return turn.Truncate(printable(c.redact(s)), maxSaid) }
 
-// isTimeout: the dialer's deadlines may fire a moment before ours.
+// isTimeout reports whether an error is a network timeout. The dialer's own deadlines may fire a moment before the
+// package's.
 func isTimeout(err error) bool {
 	var n net.Error
 	return errors.As(err, &n) && n.Timeout()

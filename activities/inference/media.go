@@ -14,17 +14,17 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// A tool message takes text only (OpenAI, Chat Completions), and nothing may stand between the results of one answer. So
-// what a model is to see follows the last of them in a message of the user's role.
+// A tool message can only hold text (OpenAI, Chat Completions), and no message may come between the results of one
+// completion. Images and audio therefore follow the last result in a message with the role user.
 
 // conversation renders messages one after the other.
 type conversation struct {
 	senses Modalities
 	wire   map[string]string // our call ID → the provider's, of the last assistant message with calls
 	out    []openai.ChatCompletionMessage
-	shown  []openai.ChatMessagePart // media of results, to follow the last of them
+	shown  []openai.ChatMessagePart // media of results, which follow the last result
 	audio  audioParts
-	media  bool // something was shown
+	media  bool // an image or audio was added
 }
 
 // add appends a message of the transcript.
@@ -36,7 +36,7 @@ func (c *conversation) add(m turn.Message) {
 		switch {
 		case len(media.Data) > 0 && c.senses.takes(media.Type):
 			c.shown = append(c.shown, c.part(m, media)...)
-		case media.Hash == "" || !strings.Contains(m.Text, media.Hash): // else the text says what it is
+		case media.Hash == "" || !strings.Contains(m.Text, media.Hash): // otherwise the text already describes it
 			m.Text = strings.TrimPrefix(m.Text+"\n"+unseen(media), "\n")
 		}
 	}
@@ -47,7 +47,7 @@ func (c *conversation) add(m turn.Message) {
 	}
 }
 
-// show appends what has come together.
+// show appends the collected media.
 func (c *conversation) show() {
 	if len(c.shown) > 0 {
 		c.out = append(c.out, openai.ChatCompletionMessage{Role: openai.ChatMessageRoleUser, MultiContent: c.shown})
@@ -55,7 +55,7 @@ func (c *conversation) show() {
 	}
 }
 
-// part is an image or a sound, with a line that says what it belongs to.
+// part returns an image or audio, with a line that says what it belongs to.
 func (c *conversation) part(m turn.Message, media turn.Media) []openai.ChatMessagePart {
 	of := "this message"
 	if m.CallID != "" {
@@ -71,7 +71,7 @@ func (c *conversation) part(m turn.Message, media turn.Media) []openai.ChatMessa
 	return []openai.ChatMessagePart{about, {Type: openai.ChatMessagePartTypeImageURL, ImageURL: &openai.ChatMessageImageURL{URL: url}}}
 }
 
-// unseen stands for what the model does not take.
+// unseen describes media that the model does not accept.
 func unseen(m turn.Media) string {
 	kept := ""
 	if m.Hash != "" {
@@ -80,7 +80,7 @@ func unseen(m turn.Media) string {
 	return fmt.Sprintf("[%s, %s%s; you cannot see it]", turn.Truncate(m.Type, 80), size(m.Bytes), kept)
 }
 
-// size writes bytes as people read them.
+// size formats a number of bytes for reading.
 func size(n int64) string {
 	switch {
 	case n < 1000:
@@ -91,8 +91,9 @@ func size(n int64) string {
 	return fmt.Sprintf("%.1f MB", float64(n)/1e6)
 }
 
-// audioParts are parts of a kind that the library does not know. It writes a stand-in, which is replaced in the bytes that
-// are sent. Within a string its quotes would be escaped, and a schema that holds it would need to know the sound.
+// audioParts are parts of a type that the library does not support. The library writes a stand-in, which is replaced in
+// the bytes that are sent. A stand-in cannot occur by accident: within a string its quotes would be escaped, and a
+// schema that contains it would need to know the hash of the audio.
 type audioParts map[string][]byte
 
 const inputAudio = "input_audio"
@@ -110,9 +111,9 @@ func (a *audioParts) add(format string, data []byte) openai.ChatMessagePart {
 	return part
 }
 
-// replace puts the parts in the place of their stand-ins.
+// replace substitutes the parts for their stand-ins.
 func (a audioParts) replace(body []byte) []byte {
-	for standIn, part := range a { // none is within another: their order does not matter
+	for standIn, part := range a { // no stand-in contains another, so their order does not matter
 		body = bytes.ReplaceAll(body, []byte(standIn), part)
 	}
 	return body

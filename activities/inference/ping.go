@@ -11,8 +11,8 @@ import (
 // pingTimeout bounds a Ping.
 const pingTimeout = 10 * time.Second
 
-// Ping asks the endpoint for its models, which costs nothing, and says why that does not work: a *turn.Error like
-// Infer's. A 404 may also mean that the endpoint is fine and lists no models.
+// Ping lists the endpoint's models, which costs nothing. Its error is a *turn.Error like Infer's. A 404 may also mean
+// that the endpoint works and lists no models.
 func (c *Chat) Ping(ctx context.Context) error {
 	limited, cancel := context.WithTimeoutCause(ctx, pingTimeout,
 		turn.Errorf(turn.CodeLLMTransport, nil, c.opts.Name+" did not answer within "+pingTimeout.String()+"; check the network and base_url"))

@@ -12,10 +12,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// maxSaid bounds a provider's message within ours, in bytes.
+// maxSaid bounds a provider's message within an error message, in bytes.
 const maxSaid = 300
 
-// refusal is what a provider says when it does not answer. It is the cause of the *turn.Error and knows no secret.
+// refusal is a provider's error response. It is the cause of the *turn.Error and holds no secret.
 type refusal struct {
 	Status  int // 0: it came in the stream
 	Message string
@@ -27,13 +27,13 @@ func (r *refusal) Error() string {
 	return fmt.Sprintf("status %d, %s: %s", r.Status, printable(r.Kind), r.Message)
 }
 
-// streamError is an error in the stream, after a status that promised an answer.
+// streamError is an error in the stream, after a successful status.
 type streamError struct{ body []byte }
 
 func (*streamError) Error() string { return "an error came in the stream" }
 
-// parseRefusal finds the message in the shapes that are seen in the wild: {"error":{"message"}} (OpenAI),
-// {"error":"…"} (Ollama), {"message"} (vLLM, Mistral), {"detail"} (FastAPI), [{"error":{…}}] (Gemini), or plain text.
+// parseRefusal finds the message in the shapes that providers use: {"error":{"message"}} (OpenAI), {"error":"…"}
+// (Ollama), {"message"} (vLLM, Mistral), {"detail"} (FastAPI), [{"error":{…}}] (Gemini), or plain text.
 func parseRefusal(status int, body []byte) *refusal {
 	r := &refusal{Status: status}
 	var list []json.RawMessage
@@ -66,7 +66,7 @@ func parseRefusal(status int, body []byte) *refusal {
 	return r
 }
 
-// embeddedStatus is the status that an error in a stream carries in its code, if it is one.
+// embeddedStatus returns the HTTP status in the code of an error in a stream, or 0.
 func embeddedStatus(fields map[string]json.RawMessage) int {
 	n, err := strconv.Atoi(word(fields["code"]))
 	if err != nil || n < 400 || n > 599 {
@@ -84,7 +84,7 @@ func word(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// code classifies: what may help when tried again, and what may not.
+// code separates the refusals that a retry may resolve from the others.
 func (r *refusal) code() turn.Code {
 	has := func(s string) bool { return strings.Contains(r.Kind, s) }
 	switch {
@@ -108,7 +108,7 @@ func (r *refusal) tooLong() bool {
 		strings.Contains(said, "context window") || r.Status == http.StatusRequestEntityTooLarge
 }
 
-// describe is the message for the user. short redacts what it quotes of the header.
+// describe returns the message for the user. short redacts what it quotes of the header.
 func (r *refusal) describe(name string, header http.Header, short func(string) string) string {
 	out := name + " refused the request"
 	if r.code().Retryable() {
@@ -146,7 +146,7 @@ func (r *refusal) hint(header http.Header, short func(string) string) string {
 	return ""
 }
 
-// target is where a redirect points, without what may be secret.
+// target returns the target of a redirect, without the parts that may be secret.
 func target(header http.Header, short func(string) string) string {
 	u, err := url.Parse(header.Get("Location"))
 	if err != nil || u.Host == "" {
@@ -155,7 +155,7 @@ func target(header http.Header, short func(string) string) string {
 	return " (" + turn.Truncate(short(u.Scheme+"://"+u.Host+u.Path), 100) + ")"
 }
 
-// printable puts a space in place of what could move a cursor or turn the direction of text.
+// printable replaces characters that could move a cursor or change the direction of text with spaces.
 func printable(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029' {

@@ -10,19 +10,19 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// request is what one inference sends. The library writes its fields in a fixed order, model and messages first, so
-// the bytes up to the messages' end depend on nothing else: a longer transcript extends them, and a provider's prompt
-// cache finds its prefix.
+// request is what one inference sends. The library writes its fields in a fixed order, model and messages first, so the
+// bytes up to the end of the messages depend on nothing else: a longer transcript extends them, and the provider's
+// prompt cache can reuse the prefix.
 type request struct {
 	openai.ChatCompletionRequest
 	audio audioParts
-	media bool // there are images or audio in it
+	media bool // the request contains images or audio
 }
 
-// quirks are what an endpoint was found not to take.
+// quirks are the parameters that an endpoint has refused.
 type quirks struct {
 	noStreamOptions  bool
-	completionTokens bool // max_completion_tokens in place of max_tokens
+	completionTokens bool // max_completion_tokens instead of max_tokens
 	noMedia          bool // neither images nor audio
 }
 
@@ -51,8 +51,8 @@ func (c *Chat) request(p turn.Prompt, q quirks) request {
 	return r
 }
 
-// leastTemperature stands for 0, which the library leaves out of a request. It is as deterministic: servers that divide by it
-// get finite numbers, which they do not of the library's own advice, math.SmallestNonzeroFloat32.
+// leastTemperature replaces 0, which the library omits from a request. It is just as deterministic, and servers that
+// divide by it get finite numbers, unlike with math.SmallestNonzeroFloat32, which the library recommends.
 const leastTemperature = 1e-6
 
 // wantsCompletionTokens is the rule by which the library refuses max_tokens.
@@ -85,12 +85,12 @@ func messages(p turn.Prompt, senses Modalities) *conversation {
 	return c
 }
 
-// notePrefix tells the model, and tests, that a note is not the user's word. Its role is user because many chat
-// templates refuse a system message that is not the first.
+// notePrefix tells the model, and tests, that a note does not come from the user. A note has the role user because many
+// chat templates refuse a system message that is not the first.
 const notePrefix = "(Automatic note, not from the user) "
 
-// message renders one entry of the transcript. A result whose call is not in sight is shown as text: providers refuse
-// a tool message without its call.
+// message renders one entry of the transcript. It renders a result whose call is not in the prompt as text, because
+// providers refuse a tool message without its call.
 func message(m turn.Message, wire map[string]string) openai.ChatCompletionMessage {
 	switch m.Role {
 	case turn.RoleAssistant:
@@ -116,7 +116,7 @@ func message(m turn.Message, wire map[string]string) openai.ChatCompletionMessag
 	return openai.ChatCompletionMessage{Role: openai.ChatMessageRoleUser, Content: orPlaceholder(m.Text)}
 }
 
-// orPlaceholder: the library leaves empty content out, and providers refuse a message without it.
+// orPlaceholder replaces empty content, which the library omits and without which providers refuse a message.
 func orPlaceholder(text string) string {
 	if text == "" {
 		return "(no content)"
@@ -138,8 +138,8 @@ func wireID(c turn.ToolCall) string {
 	return "call_" + strings.ReplaceAll(c.ID, ".", "_")
 }
 
-// arguments are given back as the model sent them, unless they are no JSON object: then some servers, which parse what
-// they get back, would refuse the whole conversation.
+// arguments returns a call's arguments as the model sent them. It wraps arguments that are not a JSON object, because
+// some servers parse them and would refuse the whole conversation.
 func arguments(raw string) string {
 	var object map[string]json.RawMessage
 	if json.Unmarshal([]byte(raw), &object) == nil && object != nil {

@@ -2,11 +2,11 @@ package inference
 
 import "strings"
 
-// Modalities are the kinds of media that a model takes beside text.
+// Modalities are the kinds of media that a model accepts besides text.
 type Modalities struct{ Images, Audio bool }
 
-// takes reports whether media of this type may be sent. The types are those of OpenAI's Chat Completions: PNG, JPEG, GIF
-// (its first frame) and WebP as image_url, WAV and MP3 as input_audio.
+// takes reports whether media of this type may be sent. The types are those of OpenAI's Chat Completions: PNG, JPEG,
+// GIF (its first frame) and WebP as image_url, WAV and MP3 as input_audio.
 func (s Modalities) takes(mediaType string) bool {
 	if _, ok := imageTypes[mediaType]; ok {
 		return s.Images
@@ -20,7 +20,7 @@ var (
 	audioFormats = map[string]string{"audio/wav": "wav", "audio/mpeg": "mp3"}
 )
 
-// sensed is what models whose names begin with a prefix take.
+// sensed holds the modalities of the models whose names begin with a prefix.
 type sensed struct {
 	prefix string
 	Modalities
@@ -33,9 +33,9 @@ var (
 	blind = Modalities{}
 )
 
-// knownSenses: the first prefix that fits wins. They are the input modalities in the vendors' own lists of models, as of
-// autumn 2026; what is not here is taken to read only, since an endpoint that is sent what it does not take refuses the
-// whole request.
+// knownSenses is searched in order: the first matching prefix wins. The modalities are from the vendors' own lists of
+// models, as of autumn 2026. A model that is not listed is assumed to accept text only, because an endpoint that gets
+// unsupported media refuses the whole request.
 var knownSenses = []sensed{
 	{"o1-mini", blind}, {"o1-preview", blind}, {"o1", sees},
 	{"o3-mini", blind}, {"o3", sees}, {"o4", sees},
@@ -49,7 +49,7 @@ var knownSenses = []sensed{
 	{"qwen-vl", sees}, {"qwen2-vl", sees}, {"qwen2.5-vl", sees}, {"qwen2.5vl", sees}, {"qwen3-vl", sees}, {"minicpm-v", sees},
 }
 
-// ModalitiesOf says by its name what a model takes beside text. A vendor's prefix ("openai/gpt-4o") is not looked at.
+// ModalitiesOf returns what a model accepts besides text, by its name. A vendor's prefix ("openai/gpt-4o") is ignored.
 func ModalitiesOf(model string) Modalities {
 	name := strings.ToLower(model)
 	if i := strings.LastIndexByte(name, '/'); i >= 0 {
@@ -63,11 +63,11 @@ func ModalitiesOf(model string) Modalities {
 	return blind
 }
 
-// Takes reports whether the model is sent media of this type. Whoever loads media for a prompt need not load others: a
-// message says of them what they are and where they are kept, whether they are loaded or not.
+// Takes reports whether the model gets media of this type. Callers need not load other media for a prompt: the message
+// describes them and where they are kept, whether they are loaded or not.
 func (c *Chat) Takes(model, mediaType string) bool { return c.senses(model).takes(mediaType) }
 
-// senses is what the operator says of the model, or else what is known of it.
+// senses returns the modalities that the operator configures for the model, or else what is known of it.
 func (c *Chat) senses(model string) Modalities {
 	switch {
 	case c.quirksOf(model).noMedia:

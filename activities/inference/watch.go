@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// watch is the deadline of the phase that a request is in: one at a time, each with its own cause.
+// watch holds the deadline of a request's current phase. There is one phase at a time, each with its own cause.
 type watch struct {
 	cancel context.CancelCauseFunc
 
 	mu    sync.Mutex
 	timer *time.Timer
-	phase int // the timer of an earlier phase that fires late does nothing
+	phase int // a late timer of an earlier phase does nothing
 	limit time.Duration
-	// lenient phases begin anew with each byte; the wait for the first token does not.
+	// lenient phases restart their time with each byte; the wait for the first token does not.
 	lenient bool
 	stopped bool
 }
 
-// startWatch derives a context that ends with a phase's cause when the phase takes too long.
+// startWatch derives a context that ends with a phase's cause if the phase takes too long.
 func startWatch(ctx context.Context) (context.Context, *watch) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	return ctx, &watch{cancel: cancel}
 }
 
-// expect begins a phase that may take d, counted anew from each byte that arrives.
+// expect begins a phase that may take d, restarted by each byte that arrives.
 func (w *watch) expect(d time.Duration, cause error) { w.begin(d, cause, true) }
 
-// expectWithin begins a phase that may take d, whatever arrives: keep-alives do not lengthen it.
+// expectWithin begins a phase that may take d in all: keep-alives do not extend it.
 func (w *watch) expectWithin(d time.Duration, cause error) { w.begin(d, cause, false) }
 
 func (w *watch) begin(d time.Duration, cause error, lenient bool) {
@@ -54,7 +54,7 @@ func (w *watch) fire(phase int, cause error) {
 	}
 }
 
-// alive is told of each byte that arrives.
+// alive restarts the time of a lenient phase. The body's reader calls it when bytes arrive.
 func (w *watch) alive() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

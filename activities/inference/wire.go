@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// event is one object of a stream, or the whole of an answer that was not streamed: one has deltas, the other messages.
-// Providers take liberties with the types of fields, hence text and arguments.
+// event is one object of a stream, or the whole response if it is not streamed: one has deltas, the other messages.
+// Providers vary the types of fields, so event uses text, jsonString and argument instead of string.
 type event struct {
 	Model   text            `json:"model"`
 	Choices []choice        `json:"choices"`
@@ -25,7 +25,7 @@ type choice struct {
 type piece struct {
 	Content   text       `json:"content"`
 	Refusal   text       `json:"refusal"`
-	Thinking  text       `json:"reasoning_content"` // DeepSeek and those who follow it
+	Thinking  text       `json:"reasoning_content"` // DeepSeek and compatible providers
 	Reasoning text       `json:"reasoning"`         // OpenRouter, newer vLLM
 	ToolCalls []callPart `json:"tool_calls"`
 }
@@ -39,7 +39,7 @@ type callPart struct {
 	} `json:"function"`
 }
 
-// text is a string; of a list of content parts, their text; of anything else, nothing.
+// text decodes a string, or the text of a list of content parts. Any other value decodes to "".
 type text string
 
 func (t *text) UnmarshalJSON(b []byte) error {
@@ -62,8 +62,8 @@ func (t *text) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// jsonString is a string; of anything else, nothing. Unlike text it looks into no list: each level of lists in lists would be
-// decoded again.
+// jsonString decodes a string. Any other value decodes to "". Unlike text it does not look into lists, because each
+// level of nested lists would be decoded again.
 type jsonString string
 
 func (p *jsonString) UnmarshalJSON(b []byte) error {
@@ -74,7 +74,7 @@ func (p *jsonString) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*string)(p))
 }
 
-// argument is a string; an object that should have been one is taken as its JSON.
+// argument decodes a string. An object in place of a string decodes to its JSON.
 type argument string
 
 func (a *argument) UnmarshalJSON(b []byte) error {
@@ -98,10 +98,10 @@ type usage struct {
 	} `json:"prompt_tokens_details"`
 }
 
-// maxTokens is where a count stops being believed.
+// maxTokens is the count from which a provider's usage is not believed.
 const maxTokens = 1 << 40
 
-// parseUsage reads a usage object and reports whether it says anything.
+// parseUsage decodes a usage object and reports whether it has any counts.
 func parseUsage(raw json.RawMessage) (usage, bool) {
 	var u usage
 	if len(raw) == 0 || json.Unmarshal(raw, &u) != nil {
@@ -112,5 +112,5 @@ func parseUsage(raw json.RawMessage) (usage, bool) {
 	return u, ok
 }
 
-// clean replaces what no store and no terminal takes. json has replaced bad UTF-8 already.
+// clean replaces NUL, which stores and terminals do not accept. Package json has already replaced invalid UTF-8.
 func clean[S ~string](s S) string { return strings.ReplaceAll(string(s), "\x00", "\uFFFD") }

@@ -11,8 +11,8 @@ import (
 
 // The bounds of an answer.
 const (
-	maxNames      = 40  // files that are named
-	maxQuote      = 900 // bytes quoted of a file that explains a project
+	maxNames      = 40  // files that an answer lists
+	maxQuote      = 900 // bytes quoted from a file that explains a project
 	maxNamedQuote = 3000
 	maxHits       = 15 // lines of a search
 	maxLine       = 240
@@ -22,7 +22,7 @@ const whoIAm = "I am Everturn's built-in demo: a small set of rules, not a langu
 
 const howToGetMore = "For a real answer set OPENAI_API_KEY, or base_url in the [llm] part of agent.toml, and ask again."
 
-// answer is made of the results and nothing else.
+// answer is composed of the tool results and nothing else.
 func (c conversation) answer() string {
 	var parts []string
 	if list := c.of(toolList); len(list) > 0 {
@@ -81,8 +81,8 @@ func describeSearch(word, found string) string {
 	return out
 }
 
-// describeFile quotes a file: its beginning where it explains a project, much of it where the question named it, and
-// in either case the lines that share a word with the question.
+// describeFile quotes a file: its beginning if it explains a project, much of it if the question names it, and in both
+// cases the lines that share a word with the question.
 func (c conversation) describeFile(r result) string {
 	name := r.argument("path")
 	if name == "" {
@@ -101,7 +101,7 @@ func (c conversation) describeFile(r result) string {
 	return out
 }
 
-// beginning is a text's first heading and first paragraphs: what comes before the fourth blank line.
+// beginning returns a text's first heading and first paragraphs: everything before the fourth blank line.
 func beginning(text string) string {
 	var kept []string
 	blanks := 0
@@ -118,7 +118,8 @@ func beginning(text string) string {
 	return strings.TrimSpace(strings.Join(kept, "\n"))
 }
 
-// matching are the first lines of a text that hold a word of the question, other than of the file's own name.
+// matching returns the first lines of a text that share a word with the question. Words of the file's own name do not
+// count.
 func matching(text, question, name string) string {
 	var hits []string
 	ws := words(question)
@@ -137,7 +138,7 @@ func matching(text, question, name string) string {
 	return strings.Join(hits, "\n")
 }
 
-// quote marks each line as somebody else's, up to limit bytes.
+// quote marks each line as a quotation, up to limit bytes.
 func quote(text string, limit int) string {
 	text = strings.TrimSpace(text)
 	if text == "" {

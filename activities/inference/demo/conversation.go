@@ -8,24 +8,24 @@ import (
 	openai "github.com/sashabaranov/go-openai"
 )
 
-// The tools that the rules know, by the end of their names.
+// The suffixes of the tool names that the rules know.
 const (
 	toolList   = "list_files"
 	toolRead   = "read_file"
 	toolSearch = "search_text"
 )
 
-// toolAsk is the name by which a model asks its user.
+// toolAsk is the name of the tool with which a model asks its user a question.
 const toolAsk = "ask_user"
 
-// conversation is what the rules see of a request.
+// conversation is what the rules know about a request.
 type conversation struct {
 	question string
-	json     bool              // the JSON action protocol is spoken
-	canAsk   bool              // the user can be asked something
+	json     bool              // the request uses the JSON action protocol
+	canAsk   bool              // the request offers toolAsk
 	tools    map[string]string // known tool → the name under which it is offered
-	queryKey string            // the argument of search_text that takes what to look for
-	results  []result          // since the question, in order
+	queryKey string            // the argument of search_text that takes the search text
+	results  []result          // the results since the question, in order
 }
 
 // result is what a tool returned.
@@ -35,13 +35,13 @@ type result struct {
 	text      string
 }
 
-// argument is a call's argument as text.
+// argument returns a call's argument as text.
 func (r result) argument(key string) string {
 	s, _ := r.arguments[key].(string)
 	return s
 }
 
-// of are the results of one tool.
+// of returns the results of one tool.
 func (c conversation) of(tool string) []result {
 	var out []result
 	for _, r := range c.results {
@@ -52,13 +52,13 @@ func (c conversation) of(tool string) []result {
 	return out
 }
 
-// What marks user messages that no user wrote: notes, and results in the JSON action protocol.
+// The marks of user messages that the user did not write: notes, and results in the JSON action protocol.
 var (
 	noteMark   = "(Automatic note"
 	resultMark = regexp.MustCompile(`^Result of call \S+ \(\w*\):\n`)
 )
 
-// read finds the question and what was done about it so far.
+// read finds the question and the calls and results that follow it.
 func read(req openai.ChatCompletionRequest) conversation {
 	c := conversation{tools: map[string]string{}, queryKey: "query"}
 	c.offer(req)
@@ -87,7 +87,7 @@ func read(req openai.ChatCompletionRequest) conversation {
 	return c
 }
 
-// offer notes the tools: of the request, or of a system prompt that describes the JSON action protocol.
+// offer records the tools of the request, or of a system prompt that describes the JSON action protocol.
 func (c *conversation) offer(req openai.ChatCompletionRequest) {
 	for _, t := range req.Tools {
 		if t.Function == nil {
@@ -128,7 +128,7 @@ func knownTool(name string) string {
 	return ""
 }
 
-// queryKey finds the argument in a search tool's schema.
+// queryKey finds the search text's argument in a search tool's schema.
 func queryKey(schema any) string {
 	object, _ := schema.(map[string]any)
 	properties, _ := object["properties"].(map[string]any)
@@ -142,7 +142,7 @@ func queryKey(schema any) string {
 
 func called(name string, arguments []byte) result {
 	r := result{tool: knownTool(name)}
-	_ = json.Unmarshal(arguments, &r.arguments) // arguments that are no object are none
+	_ = json.Unmarshal(arguments, &r.arguments) // arguments that are not an object count as none
 	return r
 }
 

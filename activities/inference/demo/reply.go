@@ -10,12 +10,12 @@ import (
 	openai "github.com/sashabaranov/go-openai"
 )
 
-// step is what to do next: calls with a word beside them, or the answer.
+// step is the next thing to do: calls with a text beside them, or the answer.
 type step struct {
 	text  string
 	calls []call
-	ask   string // a question for the user, instead of both
-	json  bool   // say it by the JSON action protocol
+	ask   string // a question for the user, instead of text and calls
+	json  bool   // use the JSON action protocol
 }
 
 // call is a call of an offered tool.
@@ -24,7 +24,7 @@ type call struct {
 	arguments map[string]any
 }
 
-// reply puts a step into the wire format.
+// reply encodes a step in the wire format.
 type reply struct {
 	request openai.ChatCompletionRequest
 	step    step
@@ -32,7 +32,7 @@ type reply struct {
 	created int64
 }
 
-// content is the text of the answer.
+// content returns the text of the reply.
 func (r reply) content() string {
 	if !r.step.json {
 		return r.step.text
@@ -41,7 +41,7 @@ func (r reply) content() string {
 	if r.step.ask != "" {
 		action = map[string]any{"type": "ask_user", "question": r.step.ask}
 	} else if len(r.step.calls) > 0 {
-		c := r.step.calls[0] // the protocol takes one at a time
+		c := r.step.calls[0] // the protocol allows one call at a time
 		action = map[string]any{"type": "tool_call", "name": c.name, "arguments": c.arguments}
 	}
 	b, _ := json.Marshal(action) // maps of strings always marshal
@@ -67,7 +67,7 @@ func (r reply) toolCalls() []openai.ToolCall {
 
 // callID is unique in a conversation and the same for a repeated request.
 func (r reply) callID(i int) string {
-	b, _ := json.Marshal(r.request.Messages) // they were unmarshalled a moment ago
+	b, _ := json.Marshal(r.request.Messages) // they were just unmarshalled, so they marshal
 	sum := sha256.Sum256(fmt.Appendf(b, "%d", i))
 	return "call_" + hex.EncodeToString(sum[:8])
 }
@@ -79,7 +79,7 @@ func (r reply) finish() openai.FinishReason {
 	return openai.FinishReasonStop
 }
 
-// usage counts four bytes a token: the demo has no other tokens.
+// usage counts four bytes as one token, because the demo has no tokenizer.
 func (r reply) usage() openai.Usage {
 	out := len(r.content())
 	for _, c := range r.toolCalls() {
@@ -99,7 +99,7 @@ func (r reply) whole() openai.ChatCompletionResponse {
 	}
 }
 
-// events stream the answer word by word, then the calls, the finish reason and, where it is asked for, the usage.
+// events streams the reply word by word, then the calls, the finish reason and, if requested, the usage.
 func (r reply) events() []openai.ChatCompletionStreamResponse {
 	id := r.callID(-1)
 	event := func(choices ...openai.ChatCompletionStreamChoice) openai.ChatCompletionStreamResponse {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// maxReads is how many files an answer is made of.
+// maxReads is the number of files that an answer uses at most.
 const maxReads = 3
 
 // decide applies the rules.
@@ -37,7 +37,7 @@ func (c conversation) next() step {
 	return c.readNext()
 }
 
-// readNext reads what the question wants and was not read yet; when there is nothing, it answers.
+// readNext reads the wanted files that have not been read. If there are none, it answers.
 func (c conversation) readNext() step {
 	name, canRead := c.tools[toolRead]
 	if !canRead {
@@ -59,13 +59,13 @@ func (c conversation) readNext() step {
 	return step{text: "I read what seems to matter.", calls: calls}
 }
 
-// files are the paths of the listing, without directories.
+// files returns the paths of the listing, without directories.
 func (c conversation) files() []string {
 	var out []string
 	for _, r := range c.of(toolList) {
 		for line := range strings.Lines(r.text) {
 			name, _, sized := strings.Cut(strings.TrimRight(line, "\r\n"), "\t")
-			looks := sized || !strings.ContainsAny(name, " :") // else it may be an error's text
+			looks := sized || !strings.ContainsAny(name, " :") // otherwise it may be the text of an error
 			if name != "" && looks && !strings.HasPrefix(name, "[") && !strings.HasSuffix(name, "/") {
 				out = append(out, strings.TrimPrefix(name, "./"))
 			}
@@ -74,8 +74,8 @@ func (c conversation) files() []string {
 	return out
 }
 
-// wanted are the files to read, the most wanted first: those that the question names, else for a question about the
-// whole those that usually explain a project, else those whose names share words with the question.
+// wanted returns the files to read, the most wanted first: those that the question names; otherwise, for a question
+// about the whole project, those that usually explain one; otherwise those whose names share words with the question.
 func (c conversation) wanted() []string {
 	files := c.files()
 	if named := namedFiles(c.question, files, c.listCut()); len(named) > 0 {
@@ -89,7 +89,7 @@ func (c conversation) wanted() []string {
 	return head(explaining(files), maxReads)
 }
 
-// listCut reports whether there are files that the listing does not show.
+// listCut reports whether the listing is truncated.
 func (c conversation) listCut() bool {
 	for _, r := range c.of(toolList) {
 		if strings.Contains(r.text, "\n[cut") {
@@ -101,8 +101,8 @@ func (c conversation) listCut() bool {
 
 func head(s []string, n int) []string { return s[:min(len(s), n)] }
 
-// namedFiles are the files whose path or name is in the question. What looks like a path into a directory is taken
-// unlisted too, because lists do not go all the way down; what looks like a file's name, where the list is cut.
+// namedFiles returns the files whose path or name is in the question. It includes unlisted paths into a directory,
+// because listings do not descend to every level, and unlisted file names if the listing is truncated.
 func namedFiles(question string, files []string, cut bool) []string {
 	tokens := strings.FieldsFunc(question, func(r rune) bool { return strings.ContainsRune(" \t\n\"'`?!,;:()[]{}<>", r) })
 	var out []string
@@ -127,10 +127,10 @@ func namedFiles(question string, files []string, cut bool) []string {
 	return out
 }
 
-// pathLike is a relative path with an extension, long enough not to be "e.g".
+// pathLike matches a relative path with an extension that is long enough not to be "e.g".
 var pathLike = regexp.MustCompile(`^(?:[\w.-]+/)*[\w-]{2,}\.[A-Za-z][A-Za-z0-9]{0,7}$`)
 
-// similarFiles are those whose names share a word with the question, the closest first.
+// similarFiles returns the files whose names share a word with the question, the closest first.
 func similarFiles(question string, files []string) []string {
 	words := words(question)
 	score := map[string]int{}
@@ -150,13 +150,13 @@ func similarFiles(question string, files []string) []string {
 	return out
 }
 
-// explanations are the names of files that say what a project is, the best first.
+// explanations are the names of files that explain a project, the best first.
 var explanations = []string{"readme", "go.mod", "package.json", "pyproject.toml", "cargo.toml", "pom.xml", "index", "about", "overview", "main", "doc"}
 
-// textual are the extensions of files that are worth a look where nothing better is there.
+// textual are the extensions of files to read if there is nothing better.
 var textual = []string{".md", ".txt", ".rst", ".adoc", ".org", ".go", ".py", ".js", ".ts", ".rs", ".java", ".c", ".toml", ".yaml", ".yml", ".json", ".csv", ""}
 
-// explaining sorts the files by how well they explain a project; those near the root win. Others come after.
+// explaining sorts the files by how well they explain a project; those near the root come first. Other files come last.
 func explaining(files []string) []string {
 	rank := func(f string) int {
 		base := strings.ToLower(path.Base(f))
@@ -175,7 +175,7 @@ func explaining(files []string) []string {
 	slices.SortStableFunc(out, func(a, b string) int { return rank(a) - rank(b) })
 	for i, f := range out {
 		if i > 1 && rank(f) >= 100 {
-			return out[:i] // two that explain are enough; what explains nothing is not needed then
+			return out[:i] // two files that explain the project are enough; the others are not needed then
 		}
 		if rank(f) >= 100 {
 			break
@@ -200,7 +200,7 @@ func isGreeting(question string) bool {
 	return q == "" || len(strings.Fields(q)) <= 5 && greeting.MatchString(q) && !isOverview(q)
 }
 
-// soughtWord is what the question wants to be found, or "".
+// soughtWord returns the word that the question asks to find, or "".
 func soughtWord(question string) string {
 	if !seeking.MatchString(question) {
 		return ""
@@ -214,12 +214,12 @@ func soughtWord(question string) string {
 	return ""
 }
 
-// stopWords are words of questions that say nothing about files.
+// stopWords are common words in questions that say nothing about files.
 var stopWords = map[string]bool{"what": true, "which": true, "where": true, "that": true, "this": true, "file": true, "files": true,
 	"does": true, "about": true, "tell": true, "show": true, "with": true, "from": true, "please": true, "read": true, "have": true,
 	"there": true, "here": true, "project": true, "say": true, "the": true, "and": true, "are": true, "how": true, "who": true}
 
-// words are the question's words that may say something, in lower case.
+// words returns the significant words of the question, in lower case.
 func words(question string) []string {
 	var out []string
 	for _, w := range strings.FieldsFunc(strings.ToLower(question), func(r rune) bool {

@@ -17,13 +17,14 @@ import (
 // Model is the name of the only model. Requests for other names are answered too.
 const Model = "demo"
 
-// Options of a Server. The zero value is fast and picks a port.
+// Options configure a Server. The zero value has no delay and picks a port.
 type Options struct {
-	// Addr to listen at; 127.0.0.1:0 by default. It must be loopback: there is no authentication.
+	// Addr is the address to listen on; 127.0.0.1:0 by default. It must be loopback, because the server has no
+	// authentication.
 	Addr string
-	// Delay between two words of an answer; 0 for none.
+	// Delay is the pause between two words of an answer; 0 for none.
 	Delay time.Duration
-	// Slow is for demonstrations: a word each 150 ms, and between 10 and 25 s for a whole answer.
+	// Slow is for demonstrations: one word every 150 ms, and between 10 and 25 s for a whole answer.
 	Slow bool
 }
 
@@ -38,7 +39,7 @@ type Server struct {
 	unhook   func() bool
 }
 
-// Start serves until Close or the end of ctx.
+// Start serves until Close or until ctx ends.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	if o.Addr == "" {
 		o.Addr = "127.0.0.1:0"
@@ -74,10 +75,10 @@ func checkLoopback(addr string) error {
 	return nil
 }
 
-// URL is the base URL, with /v1.
+// URL returns the base URL, with /v1.
 func (s *Server) URL() string { return "http://" + s.listener.Addr().String() + "/v1" }
 
-// Close breaks off what is under way and stops the server. It may be called again.
+// Close cancels requests in progress and stops the server. It may be called again.
 func (s *Server) Close() error {
 	s.unhook()
 	return s.stop()
@@ -105,7 +106,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusRequestEntityTooLarge, "the request is over 64 MiB")
 		return
 	case err != nil:
-		return // the client went away
+		return // the client has disconnected
 	}
 	if err := json.Unmarshal(body, &req); err != nil {
 		refuse(w, http.StatusBadRequest, "the request is not a chat completion: "+err.Error())
@@ -117,7 +118,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(out.whole()) // the client may be gone
+	_ = json.NewEncoder(w).Encode(out.whole()) // the client may have disconnected
 }
 
 func refuse(w http.ResponseWriter, status int, message string) {
@@ -131,7 +132,7 @@ func models(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, `{"object":"list","data":[{"id":"demo","object":"model","owned_by":"everturn"}]}`)
 }
 
-// stream sends the reply event by event, with the pace that was asked for.
+// stream sends the reply event by event, at the configured pace.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, out reply) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
@@ -141,23 +142,23 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, out reply) {
 	for _, e := range events {
 		b, err := json.Marshal(e)
 		if err != nil {
-			return // cannot be: strings and numbers
+			return // unreachable: strings and numbers always marshal
 		}
 		if _, err := fmt.Fprintf(w, "data: %s\n\n", b); err != nil || control.Flush() != nil || !s.wait(r.Context(), pause) {
 			return
 		}
 	}
-	_, _ = io.WriteString(w, "data: [DONE]\n\n") // the client may be gone
+	_, _ = io.WriteString(w, "data: [DONE]\n\n") // the client may have disconnected
 }
 
-// The bounds of a slow answer's length.
+// The bounds of a slow answer's duration.
 const (
 	slowWord  = 150 * time.Millisecond
 	slowLeast = 10 * time.Second
 	slowMost  = 25 * time.Second
 )
 
-// pause is the time between two of n events.
+// pause returns the pause between two of n events.
 func (s *Server) pause(n int) time.Duration {
 	if !s.opts.Slow || n == 0 {
 		return s.opts.Delay
