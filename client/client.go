@@ -16,8 +16,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Journal is what a client needs of the journal. A journal.Store has it; the client sees only its tenant's sessions
-// there.
+// Journal is the part of the journal that a client uses. A journal.Store implements it; the client sees only its
+// tenant's sessions there.
 type Journal interface {
 	Sessions
 	Stream
@@ -54,7 +54,8 @@ type Options struct {
 	TaskQueue string
 	// Agent is the search attribute EverturnAgent of the turns that the client starts.
 	Agent string
-	// Tenant owns the client's sessions; empty is the default tenant. The client reaches no session of another tenant.
+	// Tenant owns the client's sessions; empty means the default tenant. The client cannot access sessions of another
+	// tenant.
 	Tenant string
 }
 
@@ -66,8 +67,8 @@ type Client struct {
 	owned    bool // Close closes temporal
 }
 
-// New returns a client that uses a connection and a journal of the caller. A client without a connection (nil) reads
-// the journal; its methods that need Temporal return ErrUnreachable.
+// New returns a client that uses the caller's connection and journal. A client without a connection (nil) reads the
+// journal; its methods that need Temporal return ErrUnreachable.
 func New(temporal client.Client, o Options) *Client {
 	if o.TaskQueue == "" {
 		o.TaskQueue = workflows.TaskQueue
@@ -121,8 +122,8 @@ type Turn struct {
 	ID string `json:"turn"`
 	// MessageID is set on what Send returns. Follow and Wait then mean the turn that takes this message.
 	MessageID string `json:"message_id,omitempty"`
-	// Merged: a turn was running when the message arrived. That turn takes the message before its next inference, or
-	// leaves it to the session's next turn.
+	// Merged means that a turn was running when the message arrived. That turn takes the message before its next
+	// inference, or leaves it to the session's next turn.
 	Merged bool `json:"joined,omitempty"`
 }
 

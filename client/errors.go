@@ -52,10 +52,10 @@ type DecidedError struct {
 
 func (e *DecidedError) Error() string { return e.refusal.Error() }
 
-// Unwrap makes the error ErrAlreadyDecided and the turn's *turn.Error.
+// Unwrap returns ErrAlreadyDecided and the turn's *turn.Error.
 func (e *DecidedError) Unwrap() []error { return []error{ErrAlreadyDecided, e.refusal} }
 
-// refusals are the errors for the codes with which a turn refuses requests.
+// refusals maps the codes with which a turn refuses requests to errors.
 var refusals = map[turn.Code]error{
 	turn.CodeSessionBusy:     ErrBusy,
 	turn.CodeSessionEnding:   ErrBusy,
@@ -73,7 +73,7 @@ type kindError struct {
 
 func (e *kindError) Unwrap() []error { return []error{e.kind, e.error} }
 
-// typed returns the package's error for an error of an update.
+// typed converts an error of an update to the package's error.
 func typed(err error) error {
 	var app *temporal.ApplicationError
 	var gone *serviceerror.NotFound
@@ -102,7 +102,7 @@ func refusal(app *temporal.ApplicationError) error {
 	return e
 }
 
-// away reports whether an error says that Temporal did not answer.
+// away reports whether an error means that Temporal did not answer.
 func away(err error) bool {
 	var unavailable *serviceerror.Unavailable
 	var slow *serviceerror.DeadlineExceeded

@@ -24,15 +24,15 @@ const (
 )
 
 // Follow yields the chunks of a turn with index > after (-1 for all) in order, as they appear. If t names a message,
-// it yields those of the turn that takes the message; of a turn that was running before, it begins with the message.
-// Chunk.Turn names the turn, and Chunk.Index is where another Follow goes on.
+// Follow yields the chunks of the turn that takes the message; if that turn was running before, they begin with the
+// message. Chunk.Turn names the turn, and another Follow can resume after Chunk.Index.
 //
-// The iteration ends after turn_completed, once Temporal has closed the run too, or at the latest a second later: the
+// The iteration ends after turn_completed, when Temporal has closed the run too or after a second at the latest: the
 // session is at rest then. It also ends if the turn is over and has no turn_completed in the journal, for instance
 // because its message is a duplicate or because it was terminated. Wait returns how it ended.
 //
-// A turn that has not begun is waited for. An error is yielded once and is the last: that of ctx, or of reading the
-// journal. While Temporal does not answer, Follow goes on with what the journal has.
+// Follow waits for a turn that has not begun. An error is yielded once and is the last: that of ctx, or of reading the
+// journal. While Temporal does not answer, Follow continues with the journal.
 func (c *Client) Follow(ctx context.Context, t Turn, after int64) iter.Seq2[turn.Chunk, error] {
 	return func(yield func(turn.Chunk, error) bool) {
 		f := follower{c: c, t: t, after: after}
@@ -50,7 +50,7 @@ func (c *Client) Follow(ctx context.Context, t Turn, after int64) iter.Seq2[turn
 // Wait waits until a turn has ended and returns its result. If t names a message, the turn is the one that takes the
 // message. A turn that waits for a decision has not ended; see Pending.
 //
-// Errors: that of ctx, ErrNotFound, ErrUndelivered, or what Temporal says of a turn that the journal does not have.
+// Errors: that of ctx, ErrNotFound, ErrUndelivered, or Temporal's error for a turn that the journal does not have.
 func (c *Client) Wait(ctx context.Context, t Turn) (workflows.Result, error) {
 	f := follower{c: c, t: t, after: math.MaxInt64, waiting: true}
 	err := f.run(ctx, func(turn.Chunk) bool { return true })
@@ -67,8 +67,8 @@ func (c *Client) Wait(ctx context.Context, t Turn) (workflows.Result, error) {
 	return r, err
 }
 
-// Result returns a turn as the journal has it, without waiting: its State says whether it is running, waiting or has
-// ended.
+// Result returns a turn's result in the journal, without waiting: its State says whether the turn is running, waiting
+// or has ended.
 //
 // Errors: ErrNotFound if no worker has begun the turn, or none has taken the message that t names.
 func (c *Client) Result(ctx context.Context, t Turn) (workflows.Result, error) {
@@ -82,16 +82,16 @@ func (c *Client) Result(ctx context.Context, t Turn) (workflows.Result, error) {
 	return c.recorded(ctx, t.ID)
 }
 
-// follower reads one turn from the journal while Temporal is asked for its end.
+// follower reads one turn from the journal while it waits for Temporal to report the turn's end.
 type follower struct {
 	c       *Client
 	t       Turn
 	after   int64
-	waiting bool         // only the end is wanted, from the journal or from Temporal
-	message string       // chunks before this message are skipped; empty when it has been reached
-	over    chan outcome // receives the end from Temporal; nil if it has been received
+	waiting bool         // the caller wants only the end, from the journal or from Temporal
+	message string       // chunks before this message are skipped; empty once it has been reached
+	over    chan outcome // receives the end from Temporal; nil once it has been received
 	end     *outcome     // the end as Temporal reported it
-	cancel  func()       // stops asking Temporal
+	cancel  func()       // cancels the request to Temporal
 }
 
 func (f *follower) run(ctx context.Context, emit func(turn.Chunk) bool) error {
@@ -119,7 +119,8 @@ func (f *follower) run(ctx context.Context, emit func(turn.Chunk) bool) error {
 	}
 }
 
-// changed is closed when the journal may have more of the turn, or may have the turn that takes the message.
+// changed returns a channel that is closed when the journal may have more of the turn, or may have the turn that takes
+// the message.
 func (f *follower) changed(ctx context.Context) <-chan struct{} {
 	topics := []journal.Topic{{Turn: f.t.ID}}
 	if f.t.Merged {
@@ -200,8 +201,8 @@ func (f *follower) taken(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// judge decides whether the follower is done when Temporal has reported an end that the journal does not have. known:
-// the journal has the turn. again: the follower has switched to the turn that has the message.
+// judge decides whether the follower is done when Temporal has reported an end that the journal does not have. known
+// means that the journal has the turn. again means that the follower has switched to the turn that has the message.
 func (f *follower) judge(ctx context.Context, known bool) (again, done bool) {
 	switch {
 	case f.end == nil:
@@ -250,7 +251,7 @@ func (f *follower) rest(ctx context.Context) {
 	}
 }
 
-// reached reports whether a chunk is one of those to yield: the message's or later.
+// reached reports whether Follow yields a chunk: the message's or a later one.
 func (f *follower) reached(c turn.Chunk) bool {
 	if f.message == "" {
 		return true
@@ -269,7 +270,7 @@ func (f *follower) reached(c turn.Chunk) bool {
 	return true
 }
 
-// recorded is a turn's result as the journal has it.
+// recorded returns a turn's result in the journal.
 func (c *Client) recorded(ctx context.Context, turnID string) (workflows.Result, error) {
 	row, err := c.journal.Turn(ctx, turnID)
 	if err != nil {
@@ -301,8 +302,8 @@ func (c *Client) recorded(ctx context.Context, turnID string) (workflows.Result,
 	return r, nil
 }
 
-// streamed is the last text that the chunks of a turn have shown: of a turn that was cancelled during an inference, no
-// message has it.
+// streamed returns the last text in the chunks of a turn. No message has the text of a turn that was cancelled during
+// an inference.
 func (c *Client) streamed(ctx context.Context, turnID string) (string, error) {
 	var reader turn.Reader
 	for after := int64(-1); ; {
@@ -330,5 +331,6 @@ func complete(preview, text string) (answer string, truncated bool) {
 	return preview, len(preview) > shortAnswer
 }
 
-// shortAnswer is an answer, in bytes, that the journal never truncates: an ellipsis at its end is the model's own.
+// shortAnswer is the length of an answer, in bytes, that the journal never truncates: an ellipsis at its end is the
+// model's own.
 const shortAnswer = 1 << 10

@@ -15,8 +15,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Some turns never reach the journal or never end there: a message that was sent before, an input that cannot be run,
-// a turn that was terminated. Temporal knows how those ended.
+// Some turns never reach the journal or never end there: a message that was sent before, an input that cannot be run, a
+// turn that was terminated. Temporal reports how those ended.
 
 // outcome is the end of a turn as Temporal reports it.
 type outcome struct {
@@ -24,7 +24,7 @@ type outcome struct {
 	err    error
 }
 
-// errContinued: the run was continued as another one, which carries the session's next turn.
+// errContinued means that the run was continued as another one, which runs the session's next turn.
 var errContinued = errors.New("the session has gone on to another turn")
 
 // awayPause is the pause before Temporal is asked again after it did not answer.
@@ -63,7 +63,7 @@ func (c *Client) lost(ctx context.Context, t Turn) error {
 	return fmt.Errorf("message %s: %w", t.MessageID, ErrUndelivered)
 }
 
-// outcome waits for the end of a turn, through all runs that carry it.
+// outcome waits for the end of a turn, across all of its runs.
 func (c *Client) outcome(ctx context.Context, t Turn) (workflows.Result, error) {
 	for run := t.ID; ; {
 		r, err := c.closed(ctx, t, run)
@@ -118,7 +118,8 @@ func (c *Client) closed(ctx context.Context, t Turn, run string) (workflows.Resu
 	return r, fmt.Errorf("waiting for the turn: %w", err)
 }
 
-// unabridged completes the answer of a duplicate, which is the beginning of another turn's, from the journal.
+// unabridged completes the answer of a duplicate from the journal. The duplicate's result has only the beginning of
+// another turn's answer.
 func (c *Client) unabridged(ctx context.Context, r workflows.Result) workflows.Result {
 	if r.Of == "" || !r.Truncated {
 		return r

@@ -11,8 +11,8 @@ import (
 // PendingInput selects pending requests.
 type PendingInput struct {
 	Session string // empty: all sessions of the tenant
-	Turn    string // only those of this turn; Session and Limit do not matter then
-	Limit   int    // the most to return; 0 means 100
+	Turn    string // only those of this turn; Session and Limit are ignored then
+	Limit   int    // the maximum to return; 0 means 100
 }
 
 // Pending returns the requests that turns wait for, the oldest first: approvals of tool calls with their exact
@@ -41,7 +41,7 @@ type DecideInput struct {
 	Session string
 	Turn    string // empty: the running one
 	Call    string // the ID of the request, for instance "2.0"
-	// ArgumentsHash is that of the request. The decision counts for exactly these arguments.
+	// ArgumentsHash is the hash in the request. The decision applies to exactly these arguments.
 	ArgumentsHash string
 	By            string // recorded with the decision, at most 120 bytes
 	Reason        string // recorded, at most 1000 bytes; the model is told why a call is denied
@@ -114,8 +114,8 @@ type RespondInput struct {
 	By       string // recorded with the response, at most 120 bytes
 }
 
-// Respond responds to an elicitation. If the content does not fit the server's schema, the server is not told: the
-// turn makes the request again.
+// Respond responds to an elicitation. If the content does not match the server's schema, the server does not get it:
+// the turn makes the request again.
 //
 // Errors: those of Answer; ErrInvalid if the response has another action, or no JSON object of at most 64 KiB.
 func (c *Client) Respond(ctx context.Context, in RespondInput) error {

@@ -21,11 +21,11 @@ const (
 	attemptWithin = 10 * time.Second
 )
 
-// errClosing: the run that an update was for has closed. The next attempt starts one.
+// errClosing means that the run that an update was for has closed. The next attempt starts a new one.
 var errClosing = errors.New("the turn has just ended")
 
-// update sends an update to the running turn. It is sent once more if the turn waits for nothing: a worker that takes
-// a turn over receives the update before it has replayed up to the request.
+// update sends an update to the running turn. It sends the update again if the turn reports no such request: a worker
+// that takes over a turn receives the update before it has replayed up to the request.
 func (c *Client) update(ctx context.Context, session, name string, arg, res any) error {
 	if c.temporal == nil {
 		return ErrUnreachable
@@ -52,8 +52,8 @@ func (c *Client) request(ctx context.Context, session, name string, arg, res any
 	})
 }
 
-// persist retries a request while its failure may pass: a run that closes, a server that is busy or away, a turn that
-// is ending. The request must be idempotent.
+// persist retries a request while its failure may be temporary: a run that closes, a server that is busy or
+// unavailable, a turn that is ending. The request must be idempotent.
 func (c *Client) persist(ctx context.Context, request func(context.Context) error) error {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc

@@ -31,7 +31,7 @@ const (
 	listLimit     = 100 // schedules that are listed
 )
 
-// ScheduleInput is a schedule to create: at each of its times a text is sent to a session.
+// ScheduleInput describes a schedule, which sends a text to a session at each of its times.
 type ScheduleInput struct {
 	// Name is unique in the tenant: printable, at most MaxScheduleName bytes.
 	Name string
@@ -54,7 +54,7 @@ type ScheduleInput struct {
 	Description string
 }
 
-// plan is kept in a schedule's memo. It tells Everturn's schedules from others.
+// plan is stored in a schedule's memo. It distinguishes Everturn's schedules from others.
 type plan struct {
 	Version   int    `json:"v"`
 	When      string `json:"when"`
@@ -79,9 +79,9 @@ type Schedule struct {
 	Note      string        `json:"note,omitempty"`    // why it is paused
 	Next      []time.Time   `json:"next,omitempty"`    // empty: paused, or never
 	Skipped   int           `json:"skipped,omitempty"` // runs left out because the one before had not ended
-	Missed    int           `json:"missed,omitempty"`  // runs left out because Temporal was away for longer than CatchUp
+	Missed    int           `json:"missed,omitempty"`  // runs left out because Temporal was down for longer than CatchUp
 	Last      []ScheduleRun `json:"last,omitempty"`    // the latest last
-	// Active: a run has not ended.
+	// Active means that a run has not ended.
 	Active bool `json:"-"`
 }
 
@@ -92,7 +92,7 @@ type ScheduleRun struct {
 	Turn    string            `json:"turn,omitempty"` // empty if the journal has none yet
 	State   turn.State        `json:"state,omitempty"`
 	Reason  turn.FinishReason `json:"finish_reason,omitempty"`
-	// WorkflowID and RunID name the workflow run that shows what became of it.
+	// WorkflowID and RunID name the workflow run, which shows how it ended.
 	WorkflowID string `json:"-"`
 	RunID      string `json:"-"`
 }
@@ -165,8 +165,8 @@ func (in ScheduleInput) spec() client.ScheduleSpec {
 	return spec
 }
 
-// action is a run: a turn of its own, or a delivery to the shared session. A message without an ID gets one of its
-// run.
+// action returns the workflow of a run: a turn of its own, or a delivery to the shared session. A message without an ID
+// gets one from its run.
 func (s Schedules) action(in ScheduleInput) *client.ScheduleWorkflowAction {
 	o := s.c.options
 	agent := workflows.AttrAgent.ValueSet(o.Agent)
@@ -198,7 +198,7 @@ func (s Schedules) action(in ScheduleInput) *client.ScheduleWorkflowAction {
 	}
 }
 
-// List returns at most 100 schedules by name. Temporal's list is a moment late.
+// List returns at most 100 schedules by name. Temporal's list lags slightly.
 func (s Schedules) List(ctx context.Context) ([]Schedule, error) {
 	if s.c.temporal == nil {
 		return nil, ErrUnreachable
@@ -264,7 +264,7 @@ func (s Schedules) Get(ctx context.Context, name string) (Schedule, error) {
 	return schedule, nil
 }
 
-// run is what became of one run: the turn that took its message, as the journal has it.
+// run returns the outcome of one run: the turn that took its message, if the journal has it.
 func (s Schedules) run(ctx context.Context, p plan, action client.ScheduleActionResult) (ScheduleRun, error) {
 	w := *action.StartWorkflowResult
 	run := ScheduleRun{At: action.ActualTime, Session: p.Session, WorkflowID: w.WorkflowID, RunID: w.FirstExecutionRunID}
@@ -286,7 +286,7 @@ func (s Schedules) run(ctx context.Context, p plan, action client.ScheduleAction
 	return run, err
 }
 
-// Delete deletes a schedule. Its sessions stay, and a run that has not ended goes on.
+// Delete deletes a schedule. Its sessions remain, and a run that has not ended continues.
 func (s Schedules) Delete(ctx context.Context, name string) (Schedule, error) {
 	return s.do(ctx, name, client.ScheduleHandle.Delete)
 }
@@ -298,7 +298,7 @@ func (s Schedules) Pause(ctx context.Context, name, note string) (Schedule, erro
 	})
 }
 
-// Resume lets a paused schedule go on.
+// Resume resumes a paused schedule.
 func (s Schedules) Resume(ctx context.Context, name, note string) (Schedule, error) {
 	return s.do(ctx, name, func(h client.ScheduleHandle, ctx context.Context) error {
 		return h.Unpause(ctx, client.ScheduleUnpauseOptions{Note: note})
@@ -312,7 +312,7 @@ func (s Schedules) Trigger(ctx context.Context, name string) (Schedule, error) {
 	})
 }
 
-// do does something to a schedule of Everturn.
+// do applies an operation to a schedule of Everturn.
 func (s Schedules) do(
 	ctx context.Context, name string, do func(client.ScheduleHandle, context.Context) error,
 ) (Schedule, error) {
@@ -327,7 +327,7 @@ func (c *Client) schedule(ctx context.Context, name string) client.ScheduleHandl
 	return c.temporal.ScheduleClient().GetHandle(ctx, c.WorkflowID(name))
 }
 
-// scheduleError is the package's error for one of Temporal's.
+// scheduleError converts an error of Temporal to the package's error.
 func scheduleError(name string, err error) error {
 	var invalid *serviceerror.InvalidArgument
 	var unknown *serviceerror.NotFound
@@ -344,7 +344,7 @@ func scheduleError(name string, err error) error {
 	return fmt.Errorf("schedule %q: %w", name, typed(err))
 }
 
-// planOf reads a schedule's plan, and reports whether it has one.
+// planOf decodes a schedule's plan, and reports whether it has one.
 func planOf(memo *commonpb.Memo) (p plan, ours bool) {
 	payload := memo.GetFields()[planKey]
 	return p, payload != nil && converter.GetDefaultDataConverter().FromPayload(payload, &p) == nil

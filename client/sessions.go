@@ -57,8 +57,8 @@ func (c *Client) Find(ctx context.Context, session, id string) (Turn, error) {
 	return t, nil
 }
 
-// known is the turn as the journal has it: the named one, or the session's last one. A zero record with ErrNotFound
-// means that the journal has none.
+// known returns the turn in the journal: the named one, or the session's last one. A zero record with ErrNotFound means
+// that the journal has none.
 func (c *Client) known(ctx context.Context, t Turn) (journal.TurnRecord, error) {
 	switch {
 	case c.journal == nil:
@@ -99,10 +99,10 @@ func (c *Client) Running(ctx context.Context, session string) (bool, error) {
 	return d.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, nil
 }
 
-// runningLimit is how many sessions RunningSessions looks at, in Temporal and in the journal each.
+// runningLimit is how many sessions RunningSessions examines, in Temporal and in the journal each.
 const runningLimit = 20
 
-// RunningSessions returns the IDs of sessions that have a turn which is running or waiting, of the 20 latest.
+// RunningSessions returns the IDs of the sessions, among the 20 latest, that have a running or waiting turn.
 //
 // Errors: ErrUnreachable, and those of the journal.
 func (c *Client) RunningSessions(ctx context.Context) ([]string, error) {
@@ -120,8 +120,8 @@ func (c *Client) RunningSessions(ctx context.Context) ([]string, error) {
 	return found, err
 }
 
-// candidates are the sessions that may have a turn: those of Temporal's list, which is a moment late, and those of the
-// journal, which does not have turns that no worker has begun.
+// candidates returns the sessions that may have a turn: those of Temporal's list, which lags slightly, and those of the
+// journal, which lacks turns that no worker has begun.
 func (c *Client) candidates(ctx context.Context) ([]string, error) {
 	if c.temporal == nil {
 		return nil, ErrUnreachable
@@ -149,8 +149,8 @@ func (c *Client) candidates(ctx context.Context) ([]string, error) {
 	return found, err
 }
 
-// Stop stops the session's running turn. It returns as soon as Temporal has the stop; the turn ends within moments if
-// a worker runs, and Wait returns how. What was done is kept.
+// Stop stops the session's running turn. It returns as soon as Temporal has accepted the stop; the turn ends within
+// moments if a worker runs, and Wait returns how. Everything done so far is kept.
 //
 // Errors: ErrNotRunning, ErrUnreachable.
 func (c *Client) Stop(ctx context.Context, session string) error {
@@ -176,7 +176,7 @@ func (c *Client) Terminate(ctx context.Context, session string) error {
 	return stopped(c.temporal.TerminateWorkflow(ctx, c.WorkflowID(session), "", "stopped by force"))
 }
 
-// stopped is the error of a request that ends a workflow.
+// stopped converts an error of a request that ends a workflow.
 func stopped(err error) error {
 	if err == nil {
 		return nil

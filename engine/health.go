@@ -161,7 +161,7 @@ func writeHealth(file string, w WorkerHealth) (_ *os.File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	_ = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) // on a file system without locks, readers do not rely on them either
+	_ = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) // a file system without locks: readers use the age
 	if _, err = f.Write(b); err == nil {
 		err = os.Rename(f.Name(), file)
 	}

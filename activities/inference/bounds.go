@@ -14,7 +14,7 @@ const (
 	maxEventValues = 1 << 16 // brackets and commas in one event, without those in strings
 	maxPieces      = 1 << 19 // events, choices and parts of tool calls in one response
 	maxCalls       = 1 << 10 // tool calls in one response
-	maxTextBytes   = 1 << 20 // text, reasoning, IDs, names and arguments of one response; a dozen copies of them are in memory at once
+	maxTextBytes   = 1 << 20 // text, reasoning, IDs, names and arguments of one response, held in a dozen copies
 )
 
 // overBound is the error of a response that exceeds one of its bounds.

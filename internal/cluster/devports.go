@@ -17,10 +17,10 @@ type DevPorts struct {
 	UI       int `json:"web_ui"`
 }
 
-// devPortsName is the file in the state folder that remembers them.
+// devPortsName is the file in the state folder that stores them.
 const devPortsName = "ports.json"
 
-// readDevPorts returns the ports that the state folder dir remembers, or zero ports when it remembers none.
+// readDevPorts returns the ports that the state folder dir stores, or zero ports if it stores none.
 func readDevPorts(dir string) (p DevPorts, err error) {
 	if dir == "" {
 		return DevPorts{}, nil
@@ -39,7 +39,8 @@ func readDevPorts(dir string) (p DevPorts, err error) {
 	return p, nil
 }
 
-// Write makes the state folder dir remember the ports. Another process may read them meanwhile.
+// Write stores the ports in the state folder dir. It replaces the file atomically, because another process may be
+// reading it.
 func (p DevPorts) Write(dir string) error {
 	b, err := json.Marshal(p)
 	if err != nil {
@@ -55,13 +56,13 @@ func (p DevPorts) Write(dir string) error {
 	return nil
 }
 
-// Address is the frontend's, on loopback.
+// Address returns the frontend's address, on loopback.
 func (p DevPorts) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(p.Frontend)) }
 
 func isPort(n int) bool { return n > 0 && n < 1<<16 }
 
-// DevPorts returns the ports that the state folder remembers. movable reports whether no setting names an address, so that
-// a development server may choose its own.
+// DevPorts returns the ports that the state folder stores. movable reports whether no setting names an address, so that
+// a development server may choose its own ports.
 func (o Options) DevPorts() (p DevPorts, movable bool, err error) {
 	profile, err := o.profile()
 	if err != nil || o.Address != "" || profile.Address != "" {

@@ -16,9 +16,9 @@ import (
 	"github.com/everturn/everturn/internal/statedir"
 )
 
-// Options say which cluster. Empty fields come from Temporal's own environment variables and profiles (TEMPORAL_*,
-// temporal.toml). If those name none either, the address is that of the development server whose ports StateDir remembers,
-// else 127.0.0.1:7233, and the namespace is "default".
+// Options select the cluster. Empty fields come from Temporal's own environment variables and profiles (TEMPORAL_*,
+// temporal.toml). If those do not set them either, the address is that of the development server whose ports StateDir
+// stores, else 127.0.0.1:7233, and the namespace is "default".
 type Options struct {
 	Address   string
 	Namespace string
@@ -27,14 +27,14 @@ type Options struct {
 	TLS       bool
 	// AllowPlaintext permits a cluster that is not on loopback without TLS or an API key.
 	AllowPlaintext bool
-	Environ        []string // as os.Environ gives it
-	// StateDir is the folder that may remember the ports of a development server; empty remembers none.
+	Environ        []string // in the form of os.Environ
+	// StateDir is the folder that may store the ports of a development server; empty means no folder.
 	StateDir string
 	Identity string
 	Logger   *slog.Logger
 }
 
-// FromConfig takes the options out of agent.toml.
+// FromConfig returns the options for the [temporal] section of agent.toml.
 func FromConfig(t config.Temporal, environ []string) Options {
 	return Options{
 		Address: t.Address, Namespace: t.Namespace, Profile: t.Profile, APIKey: t.APIKey.Reveal(), TLS: t.TLS,
@@ -48,7 +48,7 @@ const (
 	DefaultNamespace = "default"
 )
 
-// Unreachable says that no Temporal answers at an address.
+// Unreachable reports that no Temporal server answers at an address.
 type Unreachable struct {
 	Address string
 	Cause   error
@@ -61,11 +61,11 @@ func (e *Unreachable) Error() string {
 // Unwrap makes the error ErrUnreachable.
 func (e *Unreachable) Unwrap() []error { return []error{ErrUnreachable, e.Cause} }
 
-// ErrUnreachable: Temporal does not answer.
+// ErrUnreachable means that Temporal does not answer.
 var ErrUnreachable = errors.New("no connection to Temporal")
 
-// refusal is an error of the options or of the cluster's word on them. kind is config.ErrInvalid or
-// config.ErrCredentials: what the reader has to mend.
+// refusal is an error of the options, or the cluster's rejection of them. kind is config.ErrInvalid or
+// config.ErrCredentials, depending on what the operator has to correct.
 type refusal struct {
 	kind, cause error
 }
@@ -81,9 +81,9 @@ func invalid(format string, args ...any) error {
 // Conn is a connection to Temporal.
 type Conn = client.Client
 
-// Dial connects and makes sure that the cluster answers. The error is an *Unreachable where none does, it is
-// config.ErrCredentials where the cluster answers that it does not know the caller, and config.ErrInvalid where the
-// options make no connection. The caller closes the client.
+// Dial connects and checks that the cluster answers. The error is an *Unreachable if the cluster does not answer,
+// config.ErrCredentials if it rejects the caller's credentials, and config.ErrInvalid if the options are invalid.
+// The caller closes the client.
 func Dial(ctx context.Context, o Options) (Conn, error) {
 	opts, err := o.resolve()
 	if err != nil {
@@ -137,7 +137,8 @@ func (o Options) resolve() (client.Options, error) {
 	}
 	opts.ConnectionOptions.DialOptions = append(opts.ConnectionOptions.DialOptions, AnyWorkflowID())
 	if Loopback(opts.HostPort) && opts.ConnectionOptions.GrpcCompression == nil {
-		// The SDK compresses by default, which costs both sides more than the bytes would between processes of a machine.
+		// By default the SDK compresses. Between processes of one machine that costs both sides more than the bytes it
+		// saves.
 		opts.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
 	}
 	opts.Identity = o.Identity
@@ -145,7 +146,7 @@ func (o Options) resolve() (client.Options, error) {
 	return opts, nil
 }
 
-// profile is what Temporal's own environment variables and profiles say.
+// profile returns the settings of Temporal's own environment variables and profiles.
 func (o Options) profile() (envconfig.ClientConfigProfile, error) {
 	profile, err := envconfig.LoadClientConfigProfile(envconfig.LoadClientConfigProfileOptions{
 		ConfigFileProfile: o.Profile, EnvLookup: environ(o.Environ),
@@ -163,7 +164,7 @@ func (o Options) logger() *slog.Logger {
 	return slog.New(calm{o.Logger.Handler()})
 }
 
-// override gives the stronger word to ours, then to the profile's, then to the default.
+// override sets a profile's value to ours if it is set, otherwise to fallback if the profile has no value.
 func override(profile *string, ours, fallback string) {
 	switch {
 	case ours != "":

@@ -2,7 +2,7 @@ package cluster
 
 import "strings"
 
-// environ is an environment that was handed over instead of read.
+// environ is an environment that the caller passes in. The process's own is not read.
 type environ []string
 
 // Environ implements envconfig.EnvLookup.

@@ -7,11 +7,11 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// calm logs an activity that ended because it was cancelled for what it is: somebody has stopped a turn. The SDK logs
-// every error that an activity returns at the level of an error, and an operator would look for a cause.
+// calm logs an activity that was cancelled, because its turn was stopped, at the info level. The SDK logs every
+// error that an activity returns as an error, and an operator would look for a cause.
 type calm struct{ slog.Handler }
 
-// activityError is how the SDK begins what it logs of an activity's error.
+// activityError is the beginning of the SDK's log message for an activity's error.
 const activityError = "Activity error."
 
 func (c calm) Handle(ctx context.Context, r slog.Record) error {
@@ -27,7 +27,7 @@ func (c calm) Handle(ctx context.Context, r slog.Record) error {
 func (c calm) WithAttrs(attrs []slog.Attr) slog.Handler { return calm{c.Handler.WithAttrs(attrs)} }
 func (c calm) WithGroup(name string) slog.Handler       { return calm{c.Handler.WithGroup(name)} }
 
-// cancelled reports whether a cancellation is among what a record tells.
+// cancelled reports whether a record has a cancellation among its attributes.
 func cancelled(r slog.Record) (found bool) {
 	r.Attrs(func(a slog.Attr) bool {
 		err, is := a.Value.Any().(error)

@@ -19,14 +19,15 @@ import (
 	"go.temporal.io/sdk/client"
 )
 
-// Where a namespace says whose development server it is: the folder that keeps it, and the journal that the turns in it
-// are written to. Servers of before name the folder only, with the journal in it.
+// The keys of a namespace's data that name the owner of a development server: the folder that keeps it, and the journal
+// that its turns are written to. Servers of earlier versions record only the folder, which then contains the journal.
 const (
 	folderKey  = "everturn.folder"
 	journalKey = "everturn.journal"
 )
 
-// SetOwner notes in a development server's namespace which folder it belongs to and which journal its turns are kept in.
+// SetOwner records in a development server's namespace which folder it belongs to and which journal its turns are
+// written to.
 func SetOwner(ctx context.Context, c client.Client, namespace, folder, journal string) error {
 	_, err := c.WorkflowService().UpdateNamespace(ctx, &workflowservice.UpdateNamespaceRequest{
 		Namespace:  namespace,
@@ -38,9 +39,9 @@ func SetOwner(ctx context.Context, c client.Client, namespace, folder, journal s
 	return nil
 }
 
-// CheckOwner refuses the development server of another journal, with an error that is config.ErrInvalid: whoever carries
-// turns on there would write them where nobody looks for them. A server that is not a development server does not tell
-// whose it is, nor does one that lets nobody look at its namespaces: nothing can be said against them.
+// CheckOwner rejects the development server of another journal, with an error that is config.ErrInvalid: a worker there
+// would write turns to a journal that its readers do not open. It accepts a server that records no owner, because it is
+// not a development server, and a server that does not let the caller describe its namespaces.
 func CheckOwner(ctx context.Context, c client.Client, address, namespace, journal string) error {
 	got, err := c.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
 	var denied *serviceerror.PermissionDenied
@@ -62,7 +63,7 @@ func CheckOwner(ctx context.Context, c client.Client, address, namespace, journa
 		address, filepath.Dir(folder), theirs, mine)
 }
 
-// place is a file's one name, so that two ways to it are the same. It need not be there yet.
+// place returns a canonical path of a file, so that different paths to it compare equal. The file need not exist.
 func place(file string) string {
 	absolute, err := filepath.Abs(file)
 	if err != nil {
@@ -78,19 +79,19 @@ func place(file string) string {
 	return filepath.Join(place(folder[:len(folder)-1]), name)
 }
 
-// polledWithin is how long ago a worker that still runs has polled at most: a poll lasts a minute (the server's
-// matching.longPollExpirationInterval), and the next one follows at once.
+// polledWithin is the longest time since the last poll of a worker that still runs: a poll lasts up to a minute (the
+// server's matching.longPollExpirationInterval), and the next one follows immediately.
 const polledWithin = 70 * time.Second
 
-// Poller is a worker that carries turns of a task queue, or did so a minute ago.
+// Poller is a worker that polls a task queue for workflow tasks, or did so within about the last minute.
 type Poller struct {
 	Identity string
-	// Journal is the ID of its journal; empty if it does not say.
+	// Journal is the ID of the worker's journal; empty if its identity does not contain one.
 	Journal string
 }
 
-// Pollers lists the workers that carry turns of the task queue. Those of this machine that are gone are left out: the
-// server goes on listing them for minutes.
+// Pollers lists the workers that poll the task queue for workflow tasks. It omits workers on this machine that have
+// ended, which the server lists for minutes after they end.
 func Pollers(ctx context.Context, c client.Client, namespace, queue string) (list []Poller, err error) {
 	got, err := c.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
 		Namespace: namespace, TaskQueue: &taskqueuepb.TaskQueue{Name: queue}, TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW,
@@ -107,8 +108,8 @@ func Pollers(ctx context.Context, c client.Client, namespace, queue string) (lis
 	return list, nil
 }
 
-// gone reports whether an identity names a process (pid@host) of this machine that has ended. Of processes elsewhere, and
-// of identities that an operator has chosen, nothing is known.
+// gone reports whether an identity names a process (pid@host) of this machine that has ended. It reports false for
+// processes on other machines and for identities that the operator chose, because their state is unknown.
 func gone(identity string) bool {
 	pid, host, _ := strings.Cut(identity, "@")
 	here, err := os.Hostname()
@@ -119,13 +120,14 @@ func gone(identity string) bool {
 	return err == nil && n > 0 && errors.Is(syscall.Kill(n, 0), syscall.ESRCH)
 }
 
-// markSign stands between a worker's identity and its journal's ID.
+// markSign separates a worker's identity from its journal's ID.
 const markSign = " journal:"
 
-// WithJournal is a worker's identity that also tells Pollers the ID of its journal.
+// WithJournal returns a worker's identity that also tells Pollers the ID of its journal.
 func WithJournal(identity, journal string) string { return identity + markSign + journal }
 
-// Elsewhere returns the pollers that use another journal than the one with this ID, which is empty if there is none yet.
+// Elsewhere returns the pollers that use another journal than the one with this ID. The ID is empty if there is no
+// journal yet.
 func Elsewhere(pollers []Poller, journal string) (others []Poller) {
 	for _, p := range pollers {
 		if p.Journal != "" && p.Journal != journal {

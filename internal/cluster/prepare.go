@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// EnsureAttributes adds the search attributes that the namespace lacks and waits until they can be used: a workflow
-// task that uses an unknown one fails for ever, so a worker does this before it polls.
+// EnsureAttributes adds the search attributes that the namespace lacks and waits until they can be used. A worker calls
+// it before it polls, because a workflow task that uses an unknown search attribute keeps failing.
 func EnsureAttributes(ctx context.Context, c client.Client, namespace string, keys []temporal.SearchAttributeKey) error {
 	op := c.OperatorService()
 	have, err := op.ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
@@ -37,13 +37,13 @@ func EnsureAttributes(ctx context.Context, c client.Client, namespace string, ke
 	}
 	_, err = op.AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{Namespace: namespace, SearchAttributes: missing})
 	var exists *serviceerror.AlreadyExists
-	if err != nil && !errors.As(err, &exists) { // another worker was quicker
+	if err != nil && !errors.As(err, &exists) { // AlreadyExists: another worker added them first
 		return fmt.Errorf("adding search attributes to namespace %q (needs an operator's rights): %w", namespace, err)
 	}
 	return awaitAttributes(ctx, c, namespace, missing)
 }
 
-// awaitAttributes polls until the attributes can be queried: the server offers no event for it.
+// awaitAttributes polls until the attributes can be queried, because the server offers no event for it.
 func awaitAttributes(ctx context.Context, c client.Client, namespace string, names map[string]enumspb.IndexedValueType) error {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
@@ -69,7 +69,7 @@ func usable(ctx context.Context, c client.Client, namespace string, names map[st
 	return true
 }
 
-// EnsureRetention keeps closed turns in the namespace for at least d.
+// EnsureRetention raises the namespace's retention of closed turns to at least d.
 func EnsureRetention(ctx context.Context, c client.Client, namespace string, d time.Duration) error {
 	ws := c.WorkflowService()
 	got, err := ws.DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})

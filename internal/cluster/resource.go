@@ -9,12 +9,13 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// resourceHeader carries the workflow ID beside each request, as a hint for gateways (temporalio/features#721: optional,
-// and the server does not trust it). gRPC refuses header values beyond printable ASCII, so that with the SDK's plain
-// value neither a client could start nor a worker answer for a session of another script.
+// resourceHeader carries the workflow ID beside each request, as a hint for gateways (temporalio/features#721:
+// optional, and the server does not trust it). gRPC rejects header values beyond printable ASCII. With the SDK's
+// unescaped value, no client could start and no worker could answer a session whose ID is in another script.
 const resourceHeader = "temporal-resource-id"
 
-// AnyWorkflowID is a dial option with which workflow IDs of any script work: it escapes them in the header. Dial has it.
+// AnyWorkflowID returns a dial option that makes workflow IDs of any script work by escaping them in the header. Dial
+// uses it.
 func AnyWorkflowID() grpc.DialOption {
 	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
 		invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
@@ -28,7 +29,7 @@ func AnyWorkflowID() grpc.DialOption {
 	})
 }
 
-// printableASCII is what gRPC takes as a header's value.
+// printableASCII reports whether gRPC accepts s as a header value.
 func printableASCII(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r > 0x7e })
 }

@@ -1,3 +1,3 @@
-// Package invisible knows which characters a screen does not show. The redactor looks for secrets in text as it is shown,
-// and approvals write such characters out.
+// Package invisible identifies characters that a screen does not show. The redactor ignores them when it looks for
+// secrets, and approvals show them escaped.
 package invisible

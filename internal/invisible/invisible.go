@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Rune reports whether r takes no place on a screen: a control character other than newline and tab, a format
-// character, or a character with Unicode's property Default_Ignorable_Code_Point (DerivedCoreProperties.txt).
+// Rune reports whether r is invisible on a screen: a control character other than newline and tab, a format character,
+// or a character with Unicode's property Default_Ignorable_Code_Point (DerivedCoreProperties.txt).
 func Rune(r rune) bool {
 	switch {
 	case r < utf8.RuneSelf:
@@ -17,7 +17,8 @@ func Rune(r rune) bool {
 	return unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
-// Prefix returns the length in bytes of the invisible character that s begins with; 0 if it begins with another one.
+// Prefix returns the length in bytes of the invisible character at the beginning of s, or 0 if s does not begin with
+// one.
 func Prefix(s string) int {
 	if s == "" || s[0] >= ' ' && s[0] < 0x7f {
 		return 0

@@ -4,7 +4,7 @@ package jsonbound
 // ready to use.
 type Scanner struct {
 	// Outline is the text without the content of objects and arrays inside the outermost one. Add collects it up to the
-	// first byte above MaxOutline, which is an excess; 0 collects nothing.
+	// first byte above MaxOutline and then reports an excess; 0 collects nothing.
 	Outline    []byte
 	MaxOutline int
 
@@ -12,10 +12,10 @@ type Scanner struct {
 	quoted, escaped bool
 }
 
-// Excess is the bound that a text exceeds.
+// Excess names the bound that a text exceeds.
 type Excess int
 
-// The bounds. None is a text within both.
+// The bounds. None means that the text is within all of them.
 const (
 	None    Excess = iota
 	Depth          // nested objects and arrays
@@ -23,7 +23,7 @@ const (
 	Outline        // bytes outside of inner objects and arrays
 )
 
-// Add takes the next bytes of the text. It stops at the first that exceeds a bound.
+// Add takes the next bytes of the text. It stops at the first byte that exceeds a bound.
 func (s *Scanner) Add(data []byte, maxDepth, maxValues int) Excess {
 	for _, b := range data {
 		outer := s.depth
@@ -57,11 +57,11 @@ func (s *Scanner) Add(data []byte, maxDepth, maxValues int) Excess {
 	return None
 }
 
-// Values is the number of values so far.
+// Values returns the number of values so far.
 func (s *Scanner) Values() int { return s.values }
 
 // Reset prepares the scanner for another text. It keeps MaxOutline, and the memory of Outline.
 func (s *Scanner) Reset() { *s = Scanner{MaxOutline: s.MaxOutline, Outline: s.Outline[:0]} }
 
-// Complete reports whether every object and array that was opened is closed, and there was one.
+// Complete reports whether the text has had an object or array and all of them are closed.
 func (s *Scanner) Complete() bool { return s.values > 0 && s.depth <= 0 && !s.quoted }

@@ -1,2 +1,2 @@
-// Package nearest finds the name that a misspelled one probably means.
+// Package nearest finds the name that a misspelled name probably means.
 package nearest

@@ -10,8 +10,8 @@ import (
 // maxName bounds the names that are compared, in runes.
 const maxName = 64
 
-// Name returns the candidate with the fewest edits from name, or one that begins with it. It returns "" if none is near
-// enough: one edit for each three characters, and one more.
+// Name returns the candidate with the fewest edits from name, or one that begins with name. It returns "" if none is
+// near enough. The limit is one edit for every three characters, plus one.
 func Name(name string, candidates []string) string {
 	if utf8.RuneCountInString(name) > maxName {
 		return ""

@@ -9,15 +9,15 @@ import (
 // hidden stands for a part of a URL that may be a key.
 const hidden = "hidden"
 
-// known are the segments of a path that no key looks like: common names of endpoints, versions, and references to
-// environment variables.
+// known matches path segments that cannot be keys: common names of endpoints, versions, and references to environment
+// variables.
 var known = regexp.MustCompile(`^(|mcp|sse|rpc|api|apis|openai|oauth|oauth2|token|tokens|auth|server|servers|stream|http|v[0-9]{1,2}((alpha|beta)[0-9]?)?|\$\{\w+\})$`)
 
 var reference = regexp.MustCompile(`^\$\{\w+\}$`)
 
-// Address returns a URL as people may read it: scheme, host, and those segments of its path that no key looks like. User
-// name, password, the other segments and the query's values are "hidden", because servers take keys there; a reference to
-// an environment variable is shown. The result is empty for what is no URL with a host.
+// Address returns a URL for display: scheme, host, and the path segments that cannot be keys. User name, password,
+// other segments and the query's values are replaced with "hidden", because some servers take keys there; a reference
+// to an environment variable is shown. The result is empty if raw is not a URL with a host.
 func Address(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {
@@ -52,7 +52,7 @@ func Hidden(raw string) (segments []string, path string) {
 	return segments, path
 }
 
-// pathOf is the path of a URL as it is written.
+// pathOf returns the path of a URL as it is written.
 func pathOf(raw string) string {
 	_, rest, _ := strings.Cut(raw, "://")
 	if i := strings.IndexByte(rest, '/'); i >= 0 {
@@ -61,7 +61,7 @@ func pathOf(raw string) string {
 	return ""
 }
 
-// each applies show to every part of s. A part that is not empty and has an empty result becomes hidden.
+// each applies show to every part of s. It replaces a part with hidden if the part is not empty and show returns "".
 func each(s, separator string, show func(string) string) []string {
 	parts := strings.Split(s, separator)
 	for i, part := range parts {

@@ -1,2 +1,2 @@
-// Package plain makes text of strangers safe to store, to send and to print, and shortens it.
+// Package plain makes untrusted text safe to store, to send and to print, and shortens it.
 package plain

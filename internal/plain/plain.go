@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// Sanitize makes untrusted text safe to store, to send and to print: invalid UTF-8 becomes U+FFFD, terminal escape
-// sequences go whole, and so do NUL and every other C0 or C1 control except newline and tab; CR and CRLF become a
-// newline. Text that needs none of this is returned as it is.
+// Sanitize makes untrusted text safe to store, to send and to print. It replaces invalid UTF-8 with U+FFFD, removes
+// terminal escape sequences as a whole, removes NUL and every other C0 or C1 control except newline and tab, and turns
+// CR and CRLF into a newline. Text that needs no change is returned as it is.
 func Sanitize(s string) string {
 	i := firstUnsafe(s)
 	if i == len(s) {
@@ -39,7 +39,7 @@ func isControl(r rune) bool {
 	return r < 0x20 && r != '\n' && r != '\t' || r >= 0x7f && r <= 0x9f
 }
 
-// firstUnsafe is the index of the first byte that Sanitize would change.
+// firstUnsafe returns the index of the first byte that Sanitize would change.
 func firstUnsafe(s string) int {
 	for i := 0; i < len(s); {
 		if c := s[i]; c < utf8.RuneSelf {
@@ -58,10 +58,10 @@ func firstUnsafe(s string) int {
 	return len(s)
 }
 
-// maxEscape bounds an escape sequence: an unterminated one must not swallow the text behind it.
+// maxEscape bounds an escape sequence, in bytes: an unterminated one must not remove the text behind it.
 const maxEscape = 256
 
-// escapeLen is the length of the escape sequence at the start of s (ECMA-48): its introducer is r, of size bytes.
+// escapeLen returns the length of the escape sequence at the start of s (ECMA-48). Its introducer is r, of size bytes.
 func escapeLen(s string, r rune, size int) int {
 	kind, at := byte(0), size
 	switch r {
@@ -95,7 +95,7 @@ func escapeLen(s string, r rune, size int) int {
 	return at
 }
 
-// csiLen is the end of a control sequence: parameters and intermediates, then one byte from @ to ~.
+// csiLen returns the end of a control sequence: parameters and intermediates, then one byte from @ to ~.
 func csiLen(s string, at int) int {
 	for end := at; end < len(s) && end < at+maxEscape; end++ {
 		switch c := s[end]; {
@@ -108,7 +108,8 @@ func csiLen(s string, at int) int {
 	return at
 }
 
-// stringLen is the end of a control string, which BEL or ST ends. An unterminated one loses its introducer only.
+// stringLen returns the end of a control string, which BEL or ST terminates. An unterminated one loses only its
+// introducer.
 func stringLen(s string, at int) int {
 	for end := at; end < len(s) && end < at+maxEscape*16; end++ {
 		switch {
@@ -123,8 +124,8 @@ func stringLen(s string, at int) int {
 	return at
 }
 
-// Cut shortens s to at most limit bytes, keeping its head and its tail on rune boundaries around a line that says how
-// many bytes are missing. It reports whether it cut. A limit too small for the line keeps only a head.
+// Cut shortens s to at most limit bytes. It keeps the head and the tail, cut on rune boundaries, around a line that
+// gives the number of missing bytes. It reports whether it cut. A limit too small for the line keeps only a head.
 func Cut(s string, limit int) (string, bool) {
 	if len(s) <= limit {
 		return s, false
@@ -142,7 +143,7 @@ func Cut(s string, limit int) (string, bool) {
 	return s[:head] + fmt.Sprintf("\n[... bytes %d to %d of %d bytes left out here ...]\n", head, tail, len(s)) + s[tail:], true
 }
 
-// Head returns the beginning of s, of at most limit bytes, cut between runes.
+// Head returns the beginning of s, at most limit bytes, cut on a rune boundary.
 func Head(s string, limit int) string { return s[:Start(s, max(min(limit, len(s)), 0))] }
 
 // Start moves i back to the start of a rune.
@@ -153,7 +154,7 @@ func Start[T ~string | ~[]byte](s T, i int) int {
 	return i
 }
 
-// Line is text for an error: sanitised, on one line, at most limit bytes.
+// Line returns text for an error: sanitised, on one line, at most limit bytes.
 func Line(s string, limit int) string {
 	s = strings.Join(strings.Fields(Sanitize(s)), " ")
 	if len(s) <= limit {

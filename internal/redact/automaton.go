@@ -8,9 +8,10 @@ import (
 	"github.com/everturn/everturn/internal/invisible"
 )
 
-// automaton finds all occurrences of many forms in one pass (Aho and Corasick, 1975). A node is a prefix of a form, 0 is
-// the empty one. It always knows Text, so that text that was blanked before is not blanked within. Forms and texts are
-// compared without their invisible characters: on a screen, a secret with one in the middle looks like the secret.
+// automaton finds all occurrences of many forms in one pass (Aho and Corasick, 1975). A node is a prefix of a form;
+// node 0 is the empty prefix. The automaton always includes Text, so that it does not redact parts of an earlier
+// redaction. It compares forms and texts without their invisible characters, because on a screen a secret with an
+// invisible character inside looks like the secret.
 type automaton struct {
 	nodes []node
 	root  [256]int32 // children of node 0
@@ -21,7 +22,7 @@ type node struct {
 	fail           int32 // the longest proper suffix that is a node
 	depth          int32 // length in bytes
 	match          int32 // length of the longest form that ends here; 0: none
-	held           int32 // bytes of the longest suffix that can still become a longer form
+	held           int32 // bytes of the longest suffix that may still become a longer form
 	last           byte
 }
 
@@ -63,7 +64,7 @@ func (a *automaton) child(at int32, b byte) int32 {
 	return 0
 }
 
-// link sets what depends on suffixes, the shorter nodes first.
+// link sets the fields that depend on suffixes, shorter nodes first.
 func (a *automaton) link() {
 	queue := []int32{0}
 	for len(queue) > 0 {
@@ -86,8 +87,8 @@ func (a *automaton) link() {
 	}
 }
 
-// next is the longest suffix of the node and b that is a node. Over a text its cost is linear, times the number of children
-// that one node has.
+// next returns the longest suffix of the node followed by b that is itself a node. Over a text its cost is linear,
+// times the largest number of children of a node.
 func (a *automaton) next(at int32, b byte) int32 {
 	for at != 0 {
 		if c := a.child(at, b); c != 0 {
@@ -114,10 +115,10 @@ func (a *automaton) occursIn(s string) bool {
 	return false
 }
 
-// inked reports whether b is a printable ASCII character, which most bytes are.
+// inked reports whether b is a printable ASCII character, as most bytes are.
 func inked(b byte) bool { return b >= ' ' && b < 0x7f }
 
-// visible is s without its invisible characters.
+// visible returns s without its invisible characters.
 func visible(s string) string {
 	if !hides(s) {
 		return s
@@ -144,36 +145,37 @@ func hides(s string) bool {
 	return false
 }
 
-// values blanks the bytes of all occurrences in a text that comes in pieces. Occurrences that overlap become one Text.
+// values redacts the bytes of all occurrences in a text that arrives in pieces. Overlapping occurrences become one
+// Text.
 type values struct {
 	*automaton
 	at      int32
-	cut     string // the first bytes of a character whose other bytes are still to come
-	buf     []byte // what may still become part of an occurrence
+	cut     string // the first bytes of a character whose remaining bytes have not arrived
+	buf     []byte // text that may still become part of an occurrence
 	from    int    // offset of buf in the text
-	skipped []run  // of invisible characters, in order, if there are any behind from
-	runs    []run  // of bytes to blank that end behind from, in order, without overlaps
-	open    bool   // Text is written for the first run
+	skipped []run  // of invisible characters, in order, if there are any after from
+	runs    []run  // of bytes to redact that end after from, in order, without overlaps
+	open    bool   // Text has been written for the first run
 }
 
 // run is a range of offsets in the text.
 type run struct{ from, to int }
 
-// write takes a piece of the text and appends to out what is decided.
+// write takes a piece of the text and appends the decided text to out.
 func (v *values) write(out []byte, s string) []byte {
 	s, v.cut = wholeRunes(v.cut + s)
 	end := v.take(s)
 	return v.emit(out, v.begin(end, v.nodes[v.at].held))
 }
 
-// flush ends the text and appends the rest of it to out.
+// flush ends the text and appends the remaining text to out.
 func (v *values) flush(out []byte) []byte {
 	end := v.take(v.cut)
 	v.cut = ""
 	return v.emit(out, end)
 }
 
-// take looks for occurrences that end in s, which follows buf, and returns the offset of its end in the text.
+// take finds occurrences that end in s, which follows buf, and returns the offset of its end in the text.
 func (v *values) take(s string) int {
 	end := v.from + len(v.buf)
 	v.buf = append(v.buf, s...)
@@ -194,7 +196,7 @@ func (v *values) take(s string) int {
 	return end
 }
 
-// pass notes invisible characters that are not compared.
+// pass records invisible characters, which are not compared.
 func (v *values) pass(r run) {
 	if n := len(v.skipped); n > 0 && v.skipped[n-1].to == r.from {
 		v.skipped[n-1].to = r.to
@@ -233,7 +235,7 @@ func (v *values) blank(r run) {
 	v.runs = append(v.runs, r)
 }
 
-// emit appends the text before the offset to, where no later occurrence can begin.
+// emit appends the text before the offset to. No later occurrence can begin there.
 func (v *values) emit(out []byte, to int) []byte {
 	done := 0
 	for _, r := range v.runs {
@@ -260,7 +262,7 @@ func (v *values) emit(out []byte, to int) []byte {
 	return out
 }
 
-// upTo takes the bytes before an offset out of the buffer.
+// upTo removes the bytes before an offset from the buffer and returns them.
 func (v *values) upTo(offset int) []byte {
 	n := max(offset-v.from, 0)
 	head := v.buf[:n]

@@ -2,10 +2,11 @@ package redact
 
 import "strings"
 
-// Head is String for a text of which only the beginning was read. It drops an end that may be the beginning of a secret.
+// Head is like String, for the beginning of a longer text. It drops an end that may be the beginning of a secret.
 func (r *Redactor) Head(s string) string { return r.Stream().Write(s) }
 
-// Tail is Values for a text whose beginning is lost. It drops a beginning that may be the end of a known value.
+// Tail is like Values, for a text whose beginning is missing. It drops a beginning that may be the end of a known
+// value.
 func (r *Redactor) Tail(s string) string {
 	if r == nil {
 		return s

@@ -33,7 +33,8 @@ func encodings(v string) []string {
 	return long
 }
 
-// quoted is s as the inside of a JSON string; html says whether <, > and & are escaped, as encoding/json does by default.
+// quoted returns s as the inside of a JSON string. html selects whether <, > and & are escaped, as encoding/json does
+// by default.
 func quoted(s string, html bool) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -42,7 +43,7 @@ func quoted(s string, html bool) string {
 	return strings.TrimSuffix(b.String(), "\n")[1 : b.Len()-2]
 }
 
-// percentAll encodes every byte, as some clients do.
+// percentAll percent-encodes every byte, as some clients do.
 func percentAll(s string) string {
 	var b strings.Builder
 	for i := range len(s) {
@@ -64,7 +65,7 @@ func lowerPercent(s string) string {
 	return string(b)
 }
 
-// base64Core is the part of the encoding of s, preceded by skip bytes, that does not depend on the bytes around s.
+// base64Core returns the part of the encoding of s, preceded by skip bytes, that does not depend on the bytes around s.
 func base64Core(enc *base64.Encoding, s string, skip int) string {
 	whole := enc.EncodeToString(append(make([]byte, skip), s...))
 	return whole[(8*skip+5)/6 : 8*(skip+len(s))/6]

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 )
 
-// Handler returns a handler that blanks messages and attributes before h gets them.
+// Handler returns a handler that redacts messages and attributes before h gets them.
 func (r *Redactor) Handler(h slog.Handler) slog.Handler { return handler{h, r} }
 
 type handler struct {
@@ -42,7 +42,7 @@ func (h handler) attrs(attrs []slog.Attr) []slog.Attr {
 	return clean
 }
 
-// attr keeps the type of a value unless its text holds a secret.
+// attr keeps the type of a value unless its text contains a secret.
 func (h handler) attr(a slog.Attr) slog.Attr {
 	v := a.Value.Resolve()
 	switch v.Kind() {

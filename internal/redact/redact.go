@@ -10,19 +10,20 @@ import (
 // Text replaces each secret. It needs no escaping in JSON strings.
 const Text = "[redacted]"
 
-// MinSecret and MaxSecret bound the values that are looked for, in bytes: a shorter value would blank ordinary words, and
-// each byte of a value costs up to a kilobyte of memory.
+// MinSecret and MaxSecret bound the values that are redacted, in bytes: a shorter value would redact ordinary words,
+// and each byte of a value costs up to a kilobyte of memory.
 const (
 	MinSecret = 8
 	MaxSecret = 8 << 10
 )
 
-// Redactor blanks known secrets and what its patterns match. It is safe for concurrent use. A nil Redactor blanks nothing.
+// Redactor redacts known secrets and the matches of its patterns. It is safe for concurrent use. A nil Redactor redacts
+// nothing.
 type Redactor struct {
 	patterns []*pattern
 
 	mu      sync.Mutex
-	secrets map[string]int // how often each was added
+	secrets map[string]int // how often each value was added
 	built   atomic.Pointer[automaton]
 }
 
@@ -35,13 +36,13 @@ func New(patterns ...string) *Redactor {
 	return r
 }
 
-// Add makes values known. Values shorter than MinSecret without surrounding white space, or longer than MaxSecret, are
-// ignored.
+// Add adds known values. It ignores values that are shorter than MinSecret without surrounding white space, or longer
+// than MaxSecret.
 func (r *Redactor) Add(values ...string) {
 	r.count(1, values)
 }
 
-// Remove takes back one Add of each value.
+// Remove undoes one Add of each value.
 func (r *Redactor) Remove(values ...string) {
 	r.count(-1, values)
 }
@@ -66,7 +67,7 @@ func (r *Redactor) count(n int, values []string) {
 	}
 }
 
-// forms returns the automaton of all known values, building it after a change.
+// forms returns the automaton of all known values. It rebuilds the automaton after a change.
 func (r *Redactor) forms() *automaton {
 	if a := r.built.Load(); a != nil {
 		return a
@@ -87,7 +88,7 @@ func (r *Redactor) forms() *automaton {
 	return a
 }
 
-// String blanks known values and then what the patterns match.
+// String redacts known values, then the matches of the patterns.
 func (r *Redactor) String(s string) string {
 	if r == nil {
 		return s
@@ -104,7 +105,7 @@ func (r *Redactor) String(s string) string {
 	return s
 }
 
-// Values blanks known values only.
+// Values redacts known values only.
 func (r *Redactor) Values(s string) string {
 	if r == nil {
 		return s
@@ -117,8 +118,8 @@ func (r *Redactor) Values(s string) string {
 	return string(v.flush(v.write(make([]byte, 0, len(s)), s)))
 }
 
-// JSON is String for JSON text: it looks into each string however it is escaped, also in JSON within a string, and the
-// result is JSON, too, unless a secret is a number. In text that is no JSON it blanks at least what String does.
+// JSON is like String, for JSON text. It examines each string regardless of its escapes, and JSON within strings. The
+// result is also JSON, unless a secret is a number. In text that is not JSON it redacts at least what String does.
 func (r *Redactor) JSON(s string) string {
 	if r == nil {
 		return s
@@ -129,15 +130,15 @@ func (r *Redactor) JSON(s string) string {
 	return r.String(s) // a secret may hold quotes
 }
 
-// maxNested bounds the JSON within strings of JSON that is looked into.
+// maxNested bounds the levels of JSON within strings of JSON that are examined.
 const maxNested = 4
 
 func (r *Redactor) json(s string, nested int) string {
 	between := r.String
 	if json.Valid([]byte(s)) {
-		between = r.Values // of numbers and punctuation: a pattern could match across strings
+		between = r.Values // for numbers and punctuation: a pattern could match across strings
 	}
-	plain := r.String(s) == s // then only escapes can hide a secret
+	plain := r.String(s) == s // if true, only escapes can hide a secret
 	if plain && !strings.Contains(s, `\`) {
 		return s
 	}
@@ -160,7 +161,7 @@ func (r *Redactor) json(s string, nested int) string {
 	return out.String()
 }
 
-// literalEnd returns the offset after the JSON string that begins at begin; -1 if none does.
+// literalEnd returns the offset after the JSON string that begins at begin, or -1 if there is none.
 func literalEnd(s string, begin int) int {
 	if begin < 0 {
 		return -1
@@ -176,7 +177,7 @@ func literalEnd(s string, begin int) int {
 	return -1
 }
 
-// literal blanks within one JSON string, quotes included.
+// literal redacts within one JSON string, including its quotes.
 func (r *Redactor) literal(quoted string, nested int) string {
 	said := quoted[1 : len(quoted)-1]
 	if escaped := strings.Contains(said, `\`); escaped && json.Unmarshal([]byte(quoted), &said) != nil {

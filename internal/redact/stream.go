@@ -8,19 +8,19 @@ import (
 	"github.com/everturn/everturn/internal/invisible"
 )
 
-// maxHeld bounds the text that a Stream holds back for a pattern that may still match, in bytes. Beyond it, the text is
-// blanked as if the pattern matched: a private key without an end.
+// maxHeld bounds the text that a Stream holds back for a pattern that may still match, in bytes. Longer text is
+// redacted as if the pattern matched: it may be a private key without an end.
 const maxHeld = 16 << 10
 
-// Stream is String for a text that comes in pieces: however the text is cut, the pieces together are what String makes of
-// the whole, except for matches longer than 16 KiB. It holds back only what may still become a secret. It is not safe for
-// concurrent use.
+// Stream is like String, for a text that arrives in pieces. However the text is split, the results together equal
+// String of the whole text, except for matches longer than 16 KiB. A Stream holds back only text that may still become
+// a secret. It is not safe for concurrent use.
 type Stream struct {
 	values   values
 	patterns []*finder
 }
 
-// Stream begins a text. Secrets that are added later are not looked for in it.
+// Stream returns a stream for a text. The stream does not redact secrets that are added later.
 func (r *Redactor) Stream() *Stream {
 	if r == nil {
 		return &Stream{values: values{automaton: New().forms()}}
@@ -32,7 +32,7 @@ func (r *Redactor) Stream() *Stream {
 	return s
 }
 
-// Write takes the next piece and returns the text that is decided.
+// Write takes the next piece and returns the decided text.
 func (s *Stream) Write(text string) string {
 	out := s.values.write(nil, text)
 	for _, f := range s.patterns {
@@ -41,7 +41,7 @@ func (s *Stream) Write(text string) string {
 	return string(out)
 }
 
-// Flush ends the text and returns the rest of it.
+// Flush ends the text and returns the remaining text.
 func (s *Stream) Flush() string {
 	out := s.values.flush(nil)
 	for _, f := range s.patterns {
@@ -54,13 +54,13 @@ func (s *Stream) Flush() string {
 type pattern struct {
 	*regexp.Regexp
 	prog  *syntax.Prog
-	first [utf8.RuneSelf]bool // the characters with which a match can begin
+	first [utf8.RuneSelf]bool // the characters that a match can begin with
 }
 
 func newPattern(expr string) *pattern {
 	p := &pattern{Regexp: regexp.MustCompile(expr)}
 	tree, err := syntax.Parse(expr, syntax.Perl)
-	if err != nil { // package regexp has parsed it
+	if err != nil { // cannot happen: package regexp has parsed it
 		panic(err)
 	}
 	if p.prog, err = syntax.Compile(tree.Simplify()); err != nil {
@@ -78,21 +78,21 @@ func newPattern(expr string) *pattern {
 	return p
 }
 
-// finder returns a finder of the pattern that holds back at most so many bytes.
+// finder returns a finder of the pattern that holds back at most held bytes.
 func (p *pattern) finder(held int) *finder {
 	return &finder{pattern: p, held: held, prev: -1, seen: make([]int, len(p.prog.Inst))}
 }
 
-// finder replaces what one pattern matches, with and without the invisible characters in the text. It simulates the
-// pattern's automaton (Pike's algorithm, as package regexp does), because that one tells from where on a match is still
-// possible.
+// finder replaces the matches of one pattern, with and without the invisible characters in the text. It simulates the
+// pattern's automaton (Pike's algorithm, as package regexp does), because the simulation shows from which offset a
+// match is still possible.
 type finder struct {
 	*pattern
 	held    int
 	buf     []byte   // undecided text
-	pos     int      // what was looked at of buf
+	pos     int      // offset in buf up to which the text has been examined
 	prev    rune     // before pos; -1 at the beginning of the text
-	threads []thread // by falling priority, and so by rising start
+	threads []thread // by falling priority, and therefore by rising start
 	ready   []thread
 	found   bool
 	match   run // of buf, if found
@@ -107,7 +107,7 @@ type thread struct {
 	start int // in buf
 }
 
-// write takes the next piece of the text, the last one if end is set, and returns what is decided.
+// write takes the next piece of the text and returns the decided text. The piece is the last one if end is set.
 func (f *finder) write(piece []byte, end bool) (out []byte) {
 	f.buf = append(f.buf, piece...)
 	for f.pos < len(f.buf) || end {
@@ -144,7 +144,7 @@ func (f *finder) write(piece []byte, end bool) (out []byte) {
 	return out
 }
 
-// replace appends the text up to a match and Text. What follows the match is looked at again.
+// replace appends the text up to a match, then Text. The text after the match is examined again.
 func (f *finder) replace(out []byte, match run) []byte {
 	out = append(append(out, f.buf[:match.from]...), Text...)
 	f.prev, _ = utf8.DecodeLastRune(f.buf[:match.to])
@@ -153,7 +153,7 @@ func (f *finder) replace(out []byte, match run) []byte {
 	return out
 }
 
-// drop forgets the first n bytes.
+// drop discards the first n bytes.
 func (f *finder) drop(n int) {
 	f.buf = f.buf[n:]
 	f.pos -= n
@@ -188,8 +188,8 @@ func (f *finder) step(r rune) {
 	}
 }
 
-// add appends to ready the instructions that are reached from pc without taking a character. It reports whether a match
-// ends here, which beats all threads of lower priority.
+// add appends to ready the instructions that can be reached from pc without consuming a character. It reports whether a
+// match ends here, which overrides all threads of lower priority.
 func (f *finder) add(pc uint32, start int) bool {
 	if f.seen[pc] == f.round {
 		return false
@@ -205,7 +205,7 @@ func (f *finder) add(pc uint32, start int) bool {
 	case syntax.InstFail:
 		return false
 	case syntax.InstMatch:
-		if start == f.pos { // patterns that match the empty text are refused
+		if start == f.pos { // empty matches are ignored
 			return false
 		}
 		f.found, f.match = true, run{start, f.pos}

@@ -5,12 +5,13 @@ import (
 	"regexp/syntax"
 )
 
-// runesPerInstruction is how many bounds of a character class's ranges, 4 bytes each, count like one instruction.
+// runesPerInstruction is how many range bounds of a character class, 4 bytes each, count as one instruction.
 const runesPerInstruction = 256
 
-// Count returns about how many instructions regexp.Compile would make of expr. It counts them in the syntax tree, in time and
-// memory proportional to len(expr). It returns an error if expr does not parse, is longer than maxBytes, or has more than
-// maxInstructions instructions. Matching takes at most about instructions times bytes of text steps.
+// Count returns the approximate number of instructions that regexp.Compile would make of expr. It counts them in the
+// syntax tree, in time and memory proportional to len(expr). It returns an error if expr does not parse, is longer than
+// maxBytes, or has more than maxInstructions instructions. Matching takes at most about instructions times bytes of
+// text steps.
 func Count(expr string, maxBytes, maxInstructions int) (int, error) {
 	if len(expr) > maxBytes {
 		return 0, fmt.Errorf("regular expression is %d bytes; the maximum is %d", len(expr), maxBytes)
@@ -27,8 +28,8 @@ func Count(expr string, maxBytes, maxInstructions int) (int, error) {
 	return n, nil
 }
 
-// count stops a little over limit. It follows syntax.Compile after Simplify, which writes x{2,4} as xx(x(x)?)?. The parser
-// bounds the depth of the tree.
+// count stops soon after it exceeds limit. It follows syntax.Compile after Simplify, which rewrites x{2,4} as
+// xx(x(x)?)?. The parser bounds the depth of the tree.
 func count(re *syntax.Regexp, limit int) int {
 	n := 0
 	for _, sub := range re.Sub {

@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// Parse returns how long a response asks to wait, at most limit: Retry-After in seconds or as a date (RFC 9110, 10.2.3), or
-// retry-after-ms (OpenAI). It reads a date by the server's own clock if the response shows that (RFC 9110, 6.6.1), because
-// this machine's may differ by more than the wait. It returns 0 if the response asks nothing or cannot be read.
+// Parse returns how long a response asks the client to wait, at most limit: Retry-After in seconds or as a date (RFC
+// 9110, 10.2.3), or retry-after-ms (OpenAI). It compares a date with the response's Date header if there is one (RFC
+// 9110, 6.6.1), because this machine's clock may differ by more than the wait. It returns 0 if the response sets no
+// wait or its headers cannot be parsed.
 func Parse(h http.Header, now time.Time, limit time.Duration) time.Duration {
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {
 		return capped(ms/1000, limit)
@@ -28,7 +29,7 @@ func Parse(h http.Header, now time.Time, limit time.Duration) time.Duration {
 }
 
 func capped(seconds float64, limit time.Duration) time.Duration {
-	if !(seconds > 0) { // NaN too
+	if !(seconds > 0) { // true for NaN too
 		return 0
 	}
 	return time.Duration(min(seconds, limit.Seconds()) * float64(time.Second))

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// identify returns the inode and, if the file system records it, the birth time of path. An archive cannot set a birth time.
+// identify returns the inode of path and, if the file system records it, its birth time. An archive cannot set a birth
+// time.
 func identify(path string) (string, error) {
 	var st unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME, &st); err != nil {

@@ -14,11 +14,11 @@ import (
 // Name is the name of the state folder.
 const Name = ".everturn"
 
-// Secure creates the folder dir with mode 0700 if it does not exist. It removes the permissions of group and others from an
-// existing folder and from the files directly in it. It returns an error if dir or anything directly in it is a symbolic
-// link, a hard link or another special file, if dir belongs to another user, or if dir is not empty and was not made by
-// Secure: a folder that comes with a clone can hold grants and running turns. A file system that cannot store modes keeps
-// its own: the options of its mount then decide which users can read the folder.
+// Secure creates the folder dir with mode 0700 if it does not exist. It removes the permissions of group and others
+// from an existing folder and from the files directly in it. It returns an error if dir or anything directly in it is a
+// symbolic link, a hard link or another special file, if dir belongs to another user, or if dir is not empty and was
+// not made by Secure: a folder that comes with a clone can hold grants and running turns. On a file system that cannot
+// store modes, the mount options decide which users can read the folder.
 func Secure(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return fmt.Errorf("creating the parent of the state folder: %w", err)
@@ -55,8 +55,8 @@ func Secure(dir string) error {
 // sqliteHeader begins every SQLite database that is not empty (https://www.sqlite.org/fileformat.html).
 const sqliteHeader = "SQLite format 3\x00"
 
-// SecureFile creates the file path with mode 0600 if it does not exist. As Secure does for a folder, it returns an error if
-// the file is a SQLite database and was not made by SecureFile. The file path + ".origin" identifies it.
+// SecureFile creates the file path with mode 0600 if it does not exist. Like Secure for a folder, it returns an error
+// if the file is a SQLite database that SecureFile did not make. The file path + ".origin" identifies it.
 func SecureFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("%w: choose a folder that can be created", err)
@@ -71,7 +71,7 @@ func SecureFile(path string) error {
 		return err
 	}
 	if n > 0 && string(header[:n]) != sqliteHeader {
-		return nil // no database, which whoever opens it reports
+		return nil // not a database: opening it reports the error
 	}
 	if err := secureEntry(path); err != nil {
 		return err
@@ -79,8 +79,8 @@ func SecureFile(path string) error {
 	return checkOrigin(path, path+"."+originName, n > 0)
 }
 
-// originName is the file in which a state folder identifies itself by its inode and birth time. A folder that was cloned,
-// unpacked or copied has others; one that was moved within its file system keeps them.
+// originName is the file that identifies a state folder by its inode and birth time. A folder that was cloned, unpacked
+// or copied has others; a folder that was moved within its file system keeps them.
 const originName = "origin"
 
 func checkOrigin(path, file string, holdsState bool) error {
@@ -101,7 +101,7 @@ func checkOrigin(path, file string, holdsState bool) error {
 	return writeOrigin(file, identity)
 }
 
-// writeOrigin replaces the file at once: another process may read it meanwhile.
+// writeOrigin replaces the file atomically, because another process may be reading it.
 func writeOrigin(file, identity string) error {
 	f, err := os.CreateTemp(filepath.Dir(file), originName+"-*")
 	if err != nil {
@@ -112,7 +112,7 @@ func writeOrigin(file, identity string) error {
 		err = os.Rename(f.Name(), file)
 	}
 	if err != nil {
-		_ = os.Remove(f.Name()) // it is of no use
+		_ = os.Remove(f.Name()) // the temporary file is useless now
 		return fmt.Errorf("writing the origin of the state folder: %w", err)
 	}
 	return nil
@@ -134,8 +134,8 @@ func secureEntry(path string) error {
 	return nil
 }
 
-// tighten ignores errors: where modes cannot be changed, Secure has nothing better to offer, and a file that cannot be
-// opened is reported when it is.
+// tighten removes the permissions of group and others. It ignores errors: on a file system that cannot change modes
+// Secure has no alternative, and a file that cannot be opened is reported when it is opened.
 func tighten(path string, info fs.FileInfo) {
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
 		_ = os.Chmod(path, mode&^0o077)
