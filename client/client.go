@@ -120,7 +120,7 @@ type Turn struct {
 	Session string `json:"session"`
 	// ID is the turn's ID. If Merged is set, it is the turn that was running when the message arrived.
 	ID string `json:"turn"`
-	// MessageID is set on what Send returns. Follow and Wait then mean the turn that takes this message.
+	// MessageID is set in the result of Send. Follow and Wait then mean the turn that takes this message.
 	MessageID string `json:"message_id,omitempty"`
 	// Merged means that a turn was running when the message arrived. That turn takes the message before its next
 	// inference, or leaves it to the session's next turn.

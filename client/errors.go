@@ -30,11 +30,11 @@ var (
 	ErrInvalid = errors.New("invalid input")
 	// ErrExists: the name of the new session or schedule is in use.
 	ErrExists = errors.New("the name is in use")
-	// ErrForkPoint: the session cannot be forked at this message; the message says where it can.
+	// ErrForkPoint: the session cannot be forked at this message; the error text says at which it can.
 	ErrForkPoint = journal.ErrForkPoint
 	// ErrForeign: the schedule is not one of Everturn's.
 	ErrForeign = errors.New("not a schedule of Everturn")
-	// ErrNotPending: the turn waits for no such request.
+	// ErrNotPending: the turn has no such pending request.
 	ErrNotPending = errors.New("no such request is pending")
 	// ErrAlreadyDecided: the request has another decision. The error is a *DecidedError.
 	ErrAlreadyDecided = errors.New("the request is already decided")

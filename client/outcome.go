@@ -27,7 +27,7 @@ type outcome struct {
 // errContinued means that the run was continued as another one, which runs the session's next turn.
 var errContinued = errors.New("the session has gone on to another turn")
 
-// awayPause is the pause before Temporal is asked again after it did not answer.
+// awayPause is the pause before the client asks Temporal again after it did not answer.
 const awayPause = time.Second
 
 // await asks Temporal for the end of a turn, and asks again while Temporal does not answer.

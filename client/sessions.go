@@ -164,9 +164,9 @@ func (c *Client) Stop(ctx context.Context, session string) error {
 	return stopped(c.temporal.CancelWorkflow(ctx, c.WorkflowID(session), ""))
 }
 
-// Terminate ends the session's running turn at once, even if no worker runs. It is for a turn that does not end after Stop:
-// messages that the turn has accepted and not used are lost, a tool call in progress goes on, and the journal shows the
-// turn as running until the session's next turn closes it.
+// Terminate ends the session's running turn at once, even if no worker runs. It is for a turn that does not end after
+// Stop: messages that the turn has accepted and not used are lost, a tool call in progress continues, and the journal
+// shows the turn as running until the session's next turn closes it.
 //
 // Errors: ErrNotRunning, ErrUnreachable.
 func (c *Client) Terminate(ctx context.Context, session string) error {

@@ -21,7 +21,7 @@ const heartbeatThrottle = 2 * time.Second
 // newWorker registers everything that a worker runs: the workflows for turns and deliveries, each with the activities
 // of its port.
 func newWorker(c client.Client, cfg config.Config, acts *activities.Activities, deliveries *activities.Deliveries, intercept []interceptor.WorkerInterceptor) worker.Worker {
-	worker.SetStickyWorkflowCacheSize(cfg.Worker.StickyCache) // applies to the whole process; the SDK ignores it once a worker runs
+	worker.SetStickyWorkflowCacheSize(cfg.Worker.StickyCache) // process-wide; the SDK ignores it once a worker runs
 	w := worker.New(c, cfg.Temporal.TaskQueue, workerOptions(cfg, intercept))
 	w.RegisterWorkflowWithOptions(workflows.Turn, workflow.RegisterOptions{Name: workflows.TurnWorkflow})
 	w.RegisterActivity(acts)

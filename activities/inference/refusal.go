@@ -75,7 +75,7 @@ func embeddedStatus(fields map[string]json.RawMessage) int {
 	return n
 }
 
-// word is a JSON string's value, or any other value's text.
+// word returns the value of a JSON string, or the text of any other value.
 func word(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {

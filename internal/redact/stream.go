@@ -205,7 +205,7 @@ func (f *finder) add(pc uint32, start int) bool {
 	case syntax.InstFail:
 		return false
 	case syntax.InstMatch:
-		if start == f.pos { // empty matches are ignored
+		if start == f.pos { // an empty match; the configuration rejects patterns that match the empty text
 			return false
 		}
 		f.found, f.match = true, run{start, f.pos}

@@ -28,7 +28,7 @@ type conversation struct {
 	results  []result          // the results since the question, in order
 }
 
-// result is what a tool returned.
+// result is the result of a tool call.
 type result struct {
 	tool      string // list_files, read_file, search_text, or "" for others
 	arguments map[string]any
