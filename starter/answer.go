@@ -14,7 +14,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// answerFlags are how a question of a tool's server is answered.
+// answerFlags are the flags with which a user answers a question or an elicitation.
 type answerFlags struct {
 	fields                  []string
 	accept, decline, cancel bool
@@ -55,13 +55,14 @@ journal. Where a server sends you to an address, go there yourself if you trust 
 	return cmd
 }
 
-// says reports whether the flags are the answer.
+// says reports whether the flags contain the answer.
 func (f answerFlags) says() bool { return len(f.fields) > 0 || f.accept || f.decline || f.cancel }
 
-// waitID is a question's ID: of the model, or of a tool's server while its call rests (e) or is held (h).
+// waitID matches the ID of a question (q) or of an elicitation whose call is suspended (e) or held (h).
 var waitID = regexp.MustCompile(`^(q[0-9]+|e[0-9]+(\.[0-9]+){2}|h[0-9]+(\.[0-9]+){3})$`)
 
-// split tells the names on the command line from the answer. No answer means that it is asked for on the terminal.
+// split separates the names on the command line from the answer. If there is no answer, the command asks for it on the
+// terminal.
 func (f answerFlags) split(ctx context.Context, a *app, args []string) (names []string, text string, err error) {
 	given := 0
 	for _, set := range []bool{f.accept || len(f.fields) > 0, f.decline, f.cancel} {
@@ -87,7 +88,7 @@ func (f answerFlags) split(ctx context.Context, a *app, args []string) (names []
 	return args[:last], strings.TrimSuffix(text, "\n"), err
 }
 
-// answerTo answers the question that is named, or the one that is open.
+// answerTo answers the named question or elicitation, or the only open one.
 func (t *turnClient) answerTo(ctx context.Context, names []string, text string, f answerFlags) error {
 	w, err := t.question(ctx, names)
 	if err != nil {
@@ -111,7 +112,7 @@ func (t *turnClient) answerTo(ctx context.Context, names []string, text string, 
 	return nil
 }
 
-// replyWith answers a tool's server as the command line says.
+// replyWith sends the response that the command line gives to an elicitation.
 func (t *turnClient) replyWith(ctx context.Context, w journal.RequestRecord, text string, f answerFlags) (string, error) {
 	r, err := f.reply(form.InquiryOf(w.Request), text)
 	if err != nil {
@@ -138,7 +139,7 @@ func (f answerFlags) reply(q turn.Elicitation, text string) (turn.ElicitationRes
 	return form.Accept(q, text, fields)
 }
 
-// interview asks the person at the terminal.
+// interview asks the user at the terminal for the answer.
 func (t *turnClient) interview(ctx context.Context, w journal.RequestRecord) (string, error) {
 	a := t.app
 	wide := layoutOf(a.err)
@@ -162,9 +163,9 @@ func (t *turnClient) interview(ctx context.Context, w journal.RequestRecord) (st
 	return form.Acted(r), t.patiently(func() error { return t.reply(ctx, w, r) })
 }
 
-// fieldByField asks for what a tool's server wants to know.
+// fieldByField asks for the fields of an elicitation, one after the other.
 func (a *app) fieldByField(ctx context.Context, w journal.RequestRecord) (turn.ElicitationResponse, error) {
-	i, _ := form.NewInterview(form.InquiryOf(w.Request)) // the description has said what is wrong with it
+	i, _ := form.NewInterview(form.InquiryOf(w.Request)) // describe has reported the error
 	for {
 		if more := i.Lines(); len(more) > 0 {
 			a.note("%s", layoutOf(a.err).barred(strings.Join(more, "\n")))
@@ -182,7 +183,7 @@ func (a *app) fieldByField(ctx context.Context, w journal.RequestRecord) (turn.E
 	}
 }
 
-// completeQuestions offers sessions that ask something, then the questions.
+// completeQuestions offers sessions with open questions and elicitations, then their IDs.
 func (a *app) completeQuestions(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var found []cobra.Completion
 	a.glance(cmd, func(store journal.Store) {

@@ -23,7 +23,7 @@ type app struct {
 	streams
 	environ    []string
 	interrupts *interrupts
-	ran        bool // the command line was understood
+	ran        bool // cobra has accepted the command line
 
 	configPath string
 	color      string
@@ -59,7 +59,7 @@ func (a *app) command() *cobra.Command {
 	return root
 }
 
-// understood is called when cobra has taken the command line, before the command runs.
+// understood checks --color. Cobra calls it after parsing the command line and before running the command.
 func (a *app) understood() error {
 	switch a.color {
 	case colorAuto, colorAlways, colorNever:
@@ -69,7 +69,7 @@ func (a *app) understood() error {
 	return usage("--color is %q: use auto, always or never", a.color)
 }
 
-// set takes a --set flag.
+// set records a --set flag, in the form key=value.
 func (a *app) set(pair string) error {
 	key, value, ok := strings.Cut(pair, "=")
 	if !ok || key == "" {
@@ -82,10 +82,10 @@ func (a *app) set(pair string) error {
 	return nil
 }
 
-// override sets a configuration key as a flag of its own does, unless --set has set it.
+// override sets a configuration key on behalf of another flag, unless --set has set it.
 func (a *app) override(key, value string) {
 	if _, set := a.overrides[key]; !set {
-		_ = a.set(key + "=" + value) // always a pair
+		_ = a.set(key + "=" + value) // the pair is well formed
 	}
 }
 
@@ -94,7 +94,8 @@ func (a *app) load() (*config.Loaded, error) {
 	return config.Load(config.LoadOptions{Path: a.configPath, Environ: a.environ, Overrides: a.overrides})
 }
 
-// checkEnviron looks for what the configured servers are to inherit, where they are about to be started.
+// checkEnviron checks the environment variables that the configured servers inherit, before the command starts the
+// servers.
 func (a *app) checkEnviron() error {
 	loaded, err := a.load()
 	if err != nil {
@@ -103,9 +104,8 @@ func (a *app) checkEnviron() error {
 	return loaded.CheckEnviron(a.environ)
 }
 
-// openJournal opens the journal that the configuration names, as its tenant sees it: whatever a command asks for, what is
-// another tenant's is not there. A file that cannot be opened is a matter of
-// configuration; one that is busy is not.
+// openJournal opens the configured journal as its tenant sees it: no command can see another tenant's sessions. A file
+// that cannot be opened is a configuration error; a busy one is not.
 func openJournal(ctx context.Context, cfg config.Config) (journal.Store, error) {
 	if filepath.Dir(filepath.Clean(cfg.Journal.Path)) == stateDir {
 		if err := keepState(); err != nil {
@@ -119,7 +119,7 @@ func openJournal(ctx context.Context, cfg config.Config) (journal.Store, error) 
 	return journal.ForTenant(store, cfg.Tenant), nil
 }
 
-// journalError makes a matter of configuration out of an error of opening a journal, unless trying again may help.
+// journalError turns an error of opening the journal into a configuration error, unless trying again may help.
 func journalError(ctx context.Context, err error) error {
 	if ctx.Err() != nil || errors.Is(err, journal.ErrUnavailable) {
 		return err
@@ -127,7 +127,7 @@ func journalError(ctx context.Context, err error) error {
 	return asUsage(err)
 }
 
-// readJournal opens a journal that must be there already: commands that only look make none.
+// readJournal opens a journal that must exist. Commands that only read do not create one.
 func readJournal(ctx context.Context, cfg config.Config) (journal.Store, error) {
 	if !engine.HasJournal(cfg) {
 		return nil, usage("there is no journal at %s yet: ask something first, for instance `starter run --dev \"hello\"`", cfg.Journal.Path)
@@ -139,13 +139,12 @@ func (a *app) dial(ctx context.Context, cfg config.Config) (cluster.Conn, error)
 	return cluster.Dial(ctx, cluster.FromConfig(cfg.Temporal, a.environ))
 }
 
-// isTerminal reports whether w is a terminal.
 func isTerminal(w any) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// lookup finds a variable of the environment.
+// lookup returns the value of an environment variable, or "" if it is not set.
 func (a *app) lookup(name string) string {
 	for _, kv := range a.environ {
 		if k, v, ok := strings.Cut(kv, "="); ok && k == name {
@@ -155,7 +154,8 @@ func (a *app) lookup(name string) string {
 	return ""
 }
 
-// logger logs warnings of an in-process worker to a file or nowhere: the terminal belongs to the turn.
+// logger returns a logger for an in-process worker. w is a file or discards the log, because the terminal belongs to
+// the turn.
 func logger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelInfo}))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// approveFlags are what approve is asked besides the calls.
+// approveFlags are the flags of approve.
 type approveFlags struct {
 	deny, all, yes, asJSON bool
 	reason, always, hash   string
@@ -57,7 +57,8 @@ terminal to show it on, allowing a call takes --hash or -y.`,
 	return cmd
 }
 
-// decides reports whether a session alone means its one call: where a flag says what to do, or somebody can be asked.
+// decides reports whether a session without a call means its only waiting call: if a flag gives the decision, or if the
+// command can ask the user.
 func (f approveFlags) decides(a *app) bool {
 	return !f.asJSON && (f.deny || f.yes || f.always != "" || f.hash != "" || a.onTerminal())
 }
@@ -82,7 +83,7 @@ func (f approveFlags) check(args []string) error {
 	return nil
 }
 
-// listWaits prints what waits: everywhere, or in a session.
+// listWaits prints the open requests of all sessions, or of one.
 func (a *app) listWaits(ctx context.Context, args []string, f approveFlags) error {
 	loaded, err := a.load()
 	if err != nil {
@@ -120,7 +121,7 @@ func (a *app) listWaits(ctx context.Context, args []string, f approveFlags) erro
 	return nil
 }
 
-// approve decides about the named calls, or all that wait.
+// approve decides about the named calls, or about all waiting ones.
 func (t *turnClient) approve(ctx context.Context, args []string, f approveFlags) error {
 	requests, err := t.approvals(ctx, args[0], args[1:], f)
 	if err != nil {
@@ -172,10 +173,11 @@ func (t *turnClient) approve(ctx context.Context, args []string, f approveFlags)
 	return nil
 }
 
-// onTerminal reports whether a person can be shown something and asked about it.
+// onTerminal reports whether the command can show something to a user and ask about it.
 func (a *app) onTerminal() bool { return isTerminal(a.in) && isTerminal(a.err) }
 
-// confirmed shows the whole call on a terminal and asks whether it is meant. Without a terminal, --hash names what was seen.
+// confirmed shows the whole call on a terminal and asks for confirmation. Without a terminal, --hash identifies the
+// arguments that the user has seen.
 func (t *turnClient) confirmed(ctx context.Context, w journal.RequestRecord, f approveFlags, held map[string]string) (bool, error) {
 	a := t.app
 	if f.yes || f.deny || !a.onTerminal() {

@@ -13,7 +13,7 @@ import (
 	"github.com/everturn/everturn/workflows"
 )
 
-// chatHistory keeps what was typed into chats.
+// chatHistory is the file that keeps the lines typed into chats.
 var chatHistory = filepath.Join(stateDir, "chat_history")
 
 func (a *app) chatCommand() *cobra.Command {
@@ -49,11 +49,11 @@ turn running. /help shows what else can be done.`,
 	flags.BoolVar(&slow, "slow", false, "with --dev and the demo model: answer slowly, to be watched")
 	flags.StringVarP(&session, "session", "s", "", "the session `ID` to continue or begin")
 	flags.BoolVarP(&last, "continue", "c", false, "continue the last session")
-	_ = cmd.RegisterFlagCompletionFunc("session", a.completeSessions(1)) // the flag is there
+	_ = cmd.RegisterFlagCompletionFunc("session", a.completeSessions(1)) // the flag exists
 	return cmd
 }
 
-// chat brings up what a chat needs and shows it. What cannot be shown here is refused before anything is started.
+// chat starts what a chat needs and shows the chat. It rejects an unsuitable terminal before it starts anything.
 func (a *app) chat(ctx context.Context, session string, last, dev bool) error {
 	out, ok := a.out.(*os.File)
 	switch {
@@ -77,7 +77,7 @@ func (a *app) chat(ctx context.Context, session string, last, dev bool) error {
 	return a.withClient(ctx, cfg, stack, func(t *turnClient) error { return t.chat(ctx, session, last, out) })
 }
 
-// chat talks with a session until the person leaves it.
+// chat runs a chat with a session until the user leaves it.
 func (t *turnClient) chat(ctx context.Context, session string, last bool, out *os.File) error {
 	if last {
 		var err error
@@ -104,7 +104,7 @@ func (t *turnClient) chat(ctx context.Context, session string, last bool, out *o
 	return nil
 }
 
-// modelName is the model that turns ask, for people.
+// modelName returns the display name of the model that turns use.
 func modelName(c config.LLM) string {
 	if c.Model == "" {
 		return "the model of " + string(c.Provider)
@@ -112,7 +112,7 @@ func modelName(c config.LLM) string {
 	return c.Model
 }
 
-// chatLink leads to a turn, or to all of a session where none is known.
+// chatLink returns the link to a turn, or to all turns of the session if turn is empty.
 func (t *turnClient) chatLink(session, turn string) string {
 	if turn == "" {
 		return sessionLink(t.cfg.Temporal, t.client.WorkflowID(session))
@@ -120,10 +120,10 @@ func (t *turnClient) chatLink(session, turn string) string {
 	return t.link(started{Turn: client.Turn{Session: session, ID: turn}})
 }
 
-// sayGoodbye says how to come back, and what goes on meanwhile.
+// sayGoodbye prints how to return to the session, and what continues in the meantime.
 func (t *turnClient) sayGoodbye(left chat.Left) {
 	a, again := t.app, "starter chat -s "+quoted(left.Session)
-	if t.failed != nil { // its worker ends with this command
+	if t.failed != nil { // the chat's worker ends with this command
 		again = "starter chat --dev -s " + quoted(left.Session)
 	}
 	for _, text := range left.Unsent {

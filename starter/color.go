@@ -12,8 +12,8 @@ const (
 	colorNever  = "never"
 )
 
-// colored reports whether w may be given colours. A flag outweighs the environment: NO_COLOR (no-color.org), CLICOLOR
-// and CLICOLOR_FORCE (bixense.com/clicolors).
+// colored reports whether the command may write colours to w. A flag takes precedence over the environment: NO_COLOR
+// (no-color.org), CLICOLOR and CLICOLOR_FORCE (bixense.com/clicolors).
 func (a *app) colored(w any) bool {
 	force := a.lookup("CLICOLOR_FORCE")
 	switch {
@@ -27,13 +27,13 @@ func (a *app) colored(w any) bool {
 	return a.lookup("CLICOLOR") != "0" && isTerminal(w)
 }
 
-// note says something to a person who watches; programs that read stderr get it too, but nothing moves.
+// note prints a message for the user on stderr. It contains no escape sequences, so programs can read it too.
 func (a *app) note(format string, args ...any) {
 	fmt.Fprintln(a.err, a.hinted(printable(fmt.Sprintf(format, args...))))
 }
 
-// hinted has the commands that a text proposes act for the tenant that this one was told to act for: without that they would
-// find nothing. A tenant of the environment, or of the configuration, is theirs by itself.
+// hinted adds the --tenant of this command to the commands that a text proposes; otherwise they would not find the
+// session. A tenant that comes from the environment or the configuration applies to them without a flag.
 func (a *app) hinted(text string) string {
 	tenant := a.overrides["tenant"]
 	if tenant == "" {
@@ -42,7 +42,7 @@ func (a *app) hinted(text string) string {
 	return strings.NewReplacer("`starter ", "`starter --tenant "+tenant+" ", "\n  starter ", "\n  starter --tenant "+tenant+" ").Replace(text)
 }
 
-// aside is a note that may be overlooked: it is dim where there are colours.
+// aside prints a note of little importance, which is dim if stderr has colours.
 func (a *app) aside(format string, args ...any) {
 	text := a.hinted(printable(fmt.Sprintf(format, args...)))
 	if a.colored(a.err) {

@@ -10,12 +10,12 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// offered is how many sessions a shell is offered.
+// offered is the maximum number of sessions or requests that shell completion offers.
 const offered = 100
 
 // complete offers the values of a flag.
 func complete(cmd *cobra.Command, flag string, values ...string) {
-	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 }
 
 // completeSessions offers the journal's sessions for the first n arguments.
@@ -26,7 +26,7 @@ func (a *app) completeSessions(n int) cobra.CompletionFunc {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		a.glance(cmd, func(store journal.Store) {
-			sessions, _ := store.Sessions(cmd.Context(), offered) // a shell is told nothing of errors
+			sessions, _ := store.Sessions(cmd.Context(), offered) // shell completion does not show errors
 			for _, s := range sessions {
 				found = append(found, cobra.CompletionWithDesc(s.ID, line(s.FirstText, 40)))
 			}
@@ -35,7 +35,7 @@ func (a *app) completeSessions(n int) cobra.CompletionFunc {
 	}
 }
 
-// completeWaits offers sessions with calls that wait, then the calls.
+// completeWaits offers sessions with open approvals, then the calls.
 func (a *app) completeWaits(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var found []cobra.Completion
 	a.glance(cmd, func(store journal.Store) {
@@ -57,7 +57,7 @@ func (a *app) completeWaits(cmd *cobra.Command, args []string, _ string) ([]cobr
 	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
-// glance looks into a journal that is there; otherwise it does nothing.
+// glance calls do with the journal if it exists. Otherwise, or if opening it fails, it does nothing.
 func (a *app) glance(cmd *cobra.Command, do func(journal.Store)) {
 	loaded, err := a.load()
 	if err != nil {

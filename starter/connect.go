@@ -9,7 +9,7 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// settled is the configuration with the cluster that it means.
+// settled returns the configuration with the address and namespace of its cluster resolved.
 func (a *app) settled(ctx context.Context) (config.Config, error) {
 	loaded, err := a.load()
 	if err != nil {
@@ -19,9 +19,9 @@ func (a *app) settled(ctx context.Context) (config.Config, error) {
 	return cfg, err
 }
 
-// reach connects to Temporal, unless it is another folder's development server: what is asked for there another journal
-// has, its workers would carry turns on where this command does not see them, and a turn of the same name is another's. Of
-// a server that does not tell whose it is nothing can be said.
+// reach connects to Temporal, and refuses a development server that belongs to another folder: its workers write to a
+// different journal, so this command would not see the turns it starts, and a turn of the same name there is a
+// different turn. If the server does not tell its owner, reach cannot check and accepts it.
 func (a *app) reach(ctx context.Context, cfg config.Config) (cluster.Conn, error) {
 	c, err := a.dial(ctx, cfg)
 	if err != nil {
@@ -34,7 +34,7 @@ func (a *app) reach(ctx context.Context, cfg config.Config) (cluster.Conn, error
 	return c, nil
 }
 
-// withClient opens what a turn is started and followed with.
+// withClient opens the connection and the journal that starting and following a turn need.
 func (a *app) withClient(ctx context.Context, cfg config.Config, stack *local, do func(*turnClient) error) error {
 	c, err := a.reach(ctx, cfg)
 	if err != nil {
@@ -49,7 +49,7 @@ func (a *app) withClient(ctx context.Context, cfg config.Config, stack *local, d
 	return do(a.newTurnClient(c, store, cfg, stack.failed()))
 }
 
-// withTemporal does something that Temporal has to be there for.
+// withTemporal calls do with a client that is connected to Temporal.
 func (a *app) withTemporal(ctx context.Context, open func(context.Context, config.Config) (journal.Store, error), do func(*turnClient) error) error {
 	cfg, err := a.settled(ctx)
 	if err != nil {
@@ -68,8 +68,8 @@ func (a *app) withTemporal(ctx context.Context, open func(context.Context, confi
 	return do(t)
 }
 
-// onSession does something with a session, the one that is meant where none is named. Temporal may be away unless this
-// command is to bring it up: the client of the turns says so.
+// onSession calls do with the named session, or with the one that meant returns if none is named. Temporal may be
+// unreachable unless n requires this command to start it; in that case the client's methods return the error.
 func (a *app) onSession(ctx context.Context, args []string, n needs, meant func(*turnClient, context.Context) (string, error), do func(context.Context, *turnClient, string) error) error {
 	loaded, err := a.load()
 	if err != nil {
@@ -97,7 +97,7 @@ func (a *app) onSession(ctx context.Context, args []string, n needs, meant func(
 	return do(ctx, t, session)
 }
 
-// call connects to Temporal. A client that is connected stays so.
+// call connects to Temporal. If the client is already connected, call does nothing.
 func (t *turnClient) call(ctx context.Context) error {
 	if t.online {
 		return nil

@@ -12,24 +12,24 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// layout is how what is asked is laid out.
+// layout controls how requests are printed.
 type layout struct {
-	// columns is how wide the terminal is; 0 breaks no lines.
+	// columns is the width of the terminal; 0 breaks no lines.
 	columns int
-	// asked: the fields of a form are asked for one by one afterwards, and need no list.
+	// asked leaves out the list of a form's fields, because the command asks for them one by one.
 	asked bool
-	// held are the servers of tools that are held back now, by the tools' IDs: see heldBack.
+	// held maps the IDs of quarantined tools to their servers; see heldBack.
 	held map[string]string
 }
 
-// layoutOf is the layout for one of the program's streams.
+// layoutOf returns the layout for one of the program's streams.
 func layoutOf(w any) layout {
 	columns, _ := sizeOf(w)
 	return layout{columns: columns}
 }
 
-// describe tells a person exactly what is asked. What models and servers have written stands behind a bar, so that it
-// cannot pass for a word of this program.
+// describe prints a request exactly. Text of models and servers stands behind a bar, so that the user cannot take it
+// for text of this program.
 func (l layout) describe(w journal.RequestRecord) string {
 	var b strings.Builder
 	b.WriteString(asks(w))
@@ -56,7 +56,7 @@ func (l layout) describe(w journal.RequestRecord) string {
 	return b.String()
 }
 
-// heldBack are the tools that are held back now, each with its server.
+// heldBack returns the quarantined tools: the server of each, by the tool's ID.
 func heldBack(ctx context.Context, store journal.Journal) (map[string]string, error) {
 	catalogues, err := store.Catalogues(ctx)
 	held := map[string]string{}
@@ -68,13 +68,13 @@ func heldBack(ctx context.Context, store journal.Journal) (map[string]string, er
 	return held, err
 }
 
-// beware says that what waits is decided in vain: its tool has changed since the turn was given it.
+// beware warns that a decision has no effect, because the tool has changed since the turn received it.
 func beware(w journal.RequestRecord, server string) string {
 	return fmt.Sprintf("beware: %s has changed and is held back now: this call ends in tool_drift, whatever you say, unless the tool changes back; `starter tools diff %s` shows how",
 		terminal.Visible(w.Tool), server)
 }
 
-// asks says on a line who asks for what.
+// asks returns a line with the request, its session and its source.
 func asks(w journal.RequestRecord) string {
 	session, id := terminal.Visible(w.Session), terminal.Visible(w.ID)
 	switch {
@@ -86,7 +86,7 @@ func asks(w journal.RequestRecord) string {
 	return fmt.Sprintf("approval %s of session %s: %s is to run · risk %s", id, session, terminal.Visible(w.Tool), terminal.Visible(string(w.Risk)))
 }
 
-// middle is the call that an elicitation has interrupted.
+// middle names the tool and the call that an elicitation has interrupted.
 func middle(w turn.Request) string {
 	out := ""
 	if w.Tool != "" {
@@ -98,7 +98,7 @@ func middle(w turn.Request) string {
 	return out
 }
 
-// inquiry is what a tool's server asks: its words, then where it sends the person or what it wants to know.
+// inquiry prints an elicitation: the server's message, then the address or the fields of the form.
 func (l layout) inquiry(w journal.RequestRecord) string {
 	q := form.InquiryOf(w.Request)
 	said := l.barred(q.Message)
@@ -115,7 +115,7 @@ func (l layout) inquiry(w journal.RequestRecord) string {
 	return said + "\nit wants to know:\n" + l.barred(strings.Join(f.Lines(), "\n")) + "\n" + form.Keep
 }
 
-// address shows where a server sends a person. The link is whole, and nothing opens it.
+// address shows the address to which a server sends the user. It shows the whole link and does not open it.
 func (l layout) address(w journal.RequestRecord, raw string) string {
 	a := form.AddressOf(raw)
 	to := "it sends you to this address"
@@ -129,14 +129,14 @@ func (l layout) address(w journal.RequestRecord, raw string) string {
 	return out + "\nopen it only if you trust " + form.Asker(w.Request) + " and expect this; what you enter there is between you and that page"
 }
 
-// barred shows a text exactly and all of it, each line behind a bar.
+// barred shows a text exactly and completely, each line behind a bar.
 func (l layout) barred(s string) string {
 	return bar + strings.Join(terminal.Rows(terminal.Visible(s), l.within(len("  | "))), "\n"+bar)
 }
 
 const bar = "  │ "
 
-// within is the width that is left beside so many columns; 0 where lines are not broken.
+// within returns the width that columns leave, or 0 if lines are not broken.
 func (l layout) within(columns int) int {
 	if l.columns <= 0 {
 		return 0
@@ -144,7 +144,7 @@ func (l layout) within(columns int) int {
 	return max(l.columns-columns, 1)
 }
 
-// instructions are descriptions with the commands that decide.
+// instructions describes the requests, each with the commands that decide it.
 func (l layout) instructions(requests []journal.RequestRecord) string {
 	var b strings.Builder
 	for _, w := range requests {
@@ -154,7 +154,7 @@ func (l layout) instructions(requests []journal.RequestRecord) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// commands are what a person can type about a wait.
+// commands returns the commands that decide a request.
 func commands(w journal.RequestRecord) string {
 	s := quoted(w.Session)
 	switch w.Kind {
@@ -171,7 +171,7 @@ func commands(w journal.RequestRecord) string {
 	return fmt.Sprintf("\ndecide with\n  %s\n  %s --deny --reason \"...\"\n", command, command)
 }
 
-// example is what answers an elicitation, with an ellipsis for each value.
+// example returns the flags that answer an elicitation, with an ellipsis for each value.
 func example(w journal.RequestRecord) string {
 	q := form.InquiryOf(w.Request)
 	if q.URL != "" {
@@ -184,5 +184,5 @@ func example(w journal.RequestRecord) string {
 	return f.Example(quoted)
 }
 
-// shortHash is as much of a hash as a person copies.
+// shortHash returns the first 12 digits of a hash, enough for a user to copy.
 func shortHash(hash string) string { return terminal.Visible(hash[:min(len(hash), 12)]) }

@@ -37,7 +37,7 @@ the folder .everturn.`,
 	return cmd
 }
 
-// dev keeps the stack up until a signal comes or its worker ends.
+// dev keeps the stack up until a signal arrives or its worker ends.
 func (a *app) dev(ctx context.Context, cfg config.Config, worker bool) error {
 	stack, cfg, err := a.bringUp(ctx, cfg, needs{server: true, worker: worker})
 	if err != nil {
@@ -55,7 +55,7 @@ func (a *app) dev(ctx context.Context, cfg config.Config, worker bool) error {
 	select {
 	case <-signals:
 		return nil
-	case <-ctx.Done(): // the signal came before it was taken
+	case <-ctx.Done(): // the signal arrived before take
 		return context.Cause(ctx)
 	case err := <-stack.failed():
 		return err

@@ -40,21 +40,21 @@ func (a *app) diffCommand() *cobra.Command {
 	return cmd
 }
 
-// difference is what two sessions share and what they do not.
+// difference holds the number of messages that two sessions share, and the messages of each after that.
 type difference struct {
 	Shared int64      `json:"shared"` // messages 1..Shared are the same in both
 	A      transcript `json:"a"`
 	B      transcript `json:"b"`
 }
 
-// transcript is the part of a session that is its own.
+// transcript is the part of a session that the other session does not share.
 type transcript struct {
 	Session  string         `json:"session"`
 	Messages []turn.Message `json:"messages"` // from Shared+1 on
 	head     turn.Head
 }
 
-// page is how many messages are compared at once.
+// page is the number of messages read and compared at once.
 const page = 500
 
 // parting finds the first message that differs.
@@ -94,7 +94,7 @@ func parting(ctx context.Context, store journal.Store, a, b string) (difference,
 	return d, err
 }
 
-// alike counts the messages that both begin with.
+// alike returns the number of leading messages that a and b have in common.
 func alike(a, b []turn.Message) int {
 	n := 0
 	for n < min(len(a), len(b)) && reflect.DeepEqual(a[n], b[n]) {

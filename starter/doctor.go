@@ -17,12 +17,12 @@ import (
 // checkWithin bounds each of the doctor's checks.
 const checkWithin = 20 * time.Second
 
-// warning is what a check ends with that failed nothing, and that people want to know.
+// warning is the error of a check that found something to report but no failure.
 type warning struct{ text string }
 
 func (w *warning) Error() string { return w.text }
 
-// check is one thing that must be well. It returns what it found.
+// check is one check of the doctor. run returns a description of what it found.
 type check struct {
 	name string
 	run  func(ctx context.Context, cfg config.Config) (string, error)
@@ -105,7 +105,8 @@ func checkModel(ctx context.Context, cfg config.Config) (string, error) {
 	return found, err
 }
 
-// checkTools asks the servers itself, and adds what running workers say of them: a worker may be where this is not.
+// checkTools connects to the servers and adds the problems that running workers report, because a worker may run
+// elsewhere.
 func (a *app) checkTools(ctx context.Context, cfg config.Config) (string, error) {
 	if err := a.checkEnviron(); err != nil {
 		return "", err
@@ -137,7 +138,7 @@ func (a *app) checkTools(ctx context.Context, cfg config.Config) (string, error)
 	return found, errors.Join(append(problems, workersProblems(cfg)...)...)
 }
 
-// workersProblems are the servers that a running worker cannot use.
+// workersProblems returns an error for each server that a running worker cannot use.
 func workersProblems(cfg config.Config) []error {
 	workers, err := engine.Health(cfg)
 	if err != nil {
@@ -154,7 +155,7 @@ func workersProblems(cfg config.Config) []error {
 	return problems
 }
 
-// checkTemporal also looks whose development server it is: a worker of this folder refuses another one's.
+// checkTemporal also checks the owner of a development server: a worker of this folder refuses another folder's server.
 func (a *app) checkTemporal(ctx context.Context, cfg config.Config) (found string, err error) {
 	err = a.onCluster(ctx, cfg, func(c cluster.Conn, address, namespace string) error {
 		version, err := cluster.ServerVersion(ctx, c)
@@ -167,7 +168,7 @@ func (a *app) checkTemporal(ctx context.Context, cfg config.Config) (found strin
 	return found, err
 }
 
-// journalID returns the ID of the journal, empty if there is none yet.
+// journalID returns the ID of the journal, or "" if there is no journal yet.
 func journalID(ctx context.Context, cfg config.Config) (string, error) {
 	if !engine.HasJournal(cfg) {
 		return "", nil
@@ -180,7 +181,8 @@ func journalID(ctx context.Context, cfg config.Config) (string, error) {
 	return store.ID(ctx)
 }
 
-// checkWorker looks whether anybody would carry a turn. Nobody has to while no turn is wanted, hence only a warning.
+// checkWorker checks whether a worker polls the task queue. It only warns, because no worker is needed until a turn
+// starts.
 func (a *app) checkWorker(ctx context.Context, cfg config.Config) (found string, err error) {
 	var workers []cluster.Poller
 	queue := cfg.Temporal.TaskQueue
@@ -205,7 +207,7 @@ func (a *app) checkWorker(ctx context.Context, cfg config.Config) (found string,
 	return fmt.Sprintf("%d polling task queue %s", len(workers), queue), nil
 }
 
-// onCluster does something with the cluster that the configuration means.
+// onCluster calls do with a connection to the configured cluster.
 func (a *app) onCluster(ctx context.Context, cfg config.Config, do func(c cluster.Conn, address, namespace string) error) error {
 	address, namespace, err := cluster.FromConfig(cfg.Temporal, a.environ).Resolved()
 	if err != nil {

@@ -27,7 +27,7 @@ func (a *app) eventsCommand() *cobra.Command {
 	return cmd
 }
 
-// closing writes the turn_completed of a turn that the journal has no end of, so that every stream has one.
+// closing writes a turn_completed event if the journal has none for the turn, so that every stream ends with one.
 func (v *view) closing(r workflows.Result, index int64) error {
 	data, err := json.Marshal(turn.DoneChunk{State: r.State, FinishReason: r.FinishReason, Message: r.Message, Usage: r.Usage, Steps: r.Steps, ToolCalls: r.ToolCalls})
 	if err != nil {

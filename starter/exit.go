@@ -20,12 +20,13 @@ const (
 	exitConfig      = 3
 	exitCredentials = 4
 	exitUnreachable = 5
-	exitWaiting     = 6 // for a person
+	exitWaiting     = 6 // the turn waits for a person
 	exitGuard       = 7 // guard or budget; the answer was cut, filtered or refused
 	exitTimeout     = 124
 )
 
-// exitError ends the program with a code. A nil cause prints nothing: everything was said.
+// exitError ends the program with a code. A nil cause prints nothing, because the command has already printed
+// everything.
 type exitError struct {
 	code  int
 	cause error
@@ -44,7 +45,7 @@ func usage(format string, args ...any) error {
 	return &exitError{code: exitConfig, cause: fmt.Errorf(format, args...)}
 }
 
-// asUsage makes an error of the command line, or of what it names, out of err.
+// asUsage turns err into a configuration error (exitConfig), unless it already has an exit code.
 func asUsage(err error) error {
 	var exit *exitError
 	if errors.As(err, &exit) {
@@ -53,7 +54,7 @@ func asUsage(err error) error {
 	return &exitError{code: exitConfig, cause: err}
 }
 
-// exitCode maps what a command returned to the program's exit code.
+// exitCode returns the program's exit code for the error of a command.
 func exitCode(err error) int {
 	var exit *exitError
 	switch {
@@ -75,7 +76,7 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// turnExit is the exit code of a turn's result.
+// turnExit returns the exit code for a turn's result.
 func turnExit(r workflows.Result) int {
 	switch {
 	case r.State == turn.StateCancelled:
