@@ -10,11 +10,11 @@ import (
 	"github.com/everturn/everturn/config"
 )
 
-// dialWithin is how long a command waits for a Temporal that it can do without.
+// dialWithin bounds how long a command waits for a Temporal server that it can do without.
 const dialWithin = 3 * time.Second
 
-// find names the turn to follow: the one that was named, or the session's last one, which Temporal may know before the
-// journal does. Without Temporal what the journal knows is enough.
+// find returns the turn to follow: the named one, or the session's last turn, which Temporal may know before the
+// journal does. Without Temporal, find uses what the journal knows.
 func (t *turnClient) find(ctx context.Context, session, turnID string) (started, error) {
 	if turnID != "" {
 		if row, err := t.store.Turn(ctx, turnID); err == nil && row.Session != session {
@@ -36,7 +36,7 @@ func (t *turnClient) find(ctx context.Context, session, turnID string) (started,
 	return t.consult(ctx, known, turnID, recorded, ended)
 }
 
-// consult connects to Temporal and asks it for the turn. What the journal knows of it is known.
+// consult connects to Temporal and asks it for the turn. known is what the journal has of the turn.
 func (t *turnClient) consult(ctx context.Context, known client.Turn, turnID string, recorded, ended bool) (started, error) {
 	dialling, cancel := context.WithTimeout(ctx, dialWithin)
 	defer cancel()
@@ -47,7 +47,7 @@ func (t *turnClient) consult(ctx context.Context, known client.Turn, turnID stri
 		if known, err = t.client.Find(ctx, session, turnID); err != nil {
 			return started{}, t.unknown(session, turnID, err)
 		}
-	case ended && errors.Is(err, config.ErrInvalid): // another folder's server has the address of ours, which is away
+	case ended && errors.Is(err, config.ErrInvalid): // another folder's server uses our address; ours is not running
 	case !recorded, !errors.Is(err, client.ErrUnreachable) && dialling.Err() == nil:
 		return started{}, err
 	case !ended:
@@ -67,10 +67,10 @@ func (t *turnClient) unknown(session, turnID string, err error) error {
 	return usage("Temporal knows no session %q; `starter list` lists what the journal has, and `starter show` shows it", session)
 }
 
-// latest is the session that was used last.
+// latest returns the session that was used last.
 func (t *turnClient) latest(ctx context.Context) (string, error) { return lastSession(ctx, t.store) }
 
-// running is the one session that has a turn which is not over.
+// running returns the only session with a turn that is not over.
 func (t *turnClient) running(ctx context.Context) (string, error) {
 	if err := t.call(ctx); err != nil {
 		return "", err

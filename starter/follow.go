@@ -14,19 +14,20 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// errDetached: the person has left the turn to itself.
+// errDetached reports that the user detached from the turn, which goes on.
 var errDetached = &exitError{code: exitAnswered}
 
 type followOptions struct {
 	output     string
 	quiet      bool
 	outputLast string
-	after      int64 // the last chunk that was seen; -1 for none
-	// stay goes on where a person is waited for and cannot be asked here; otherwise the command ends with exitWaiting.
+	after      int64 // the index of the last chunk seen before; -1 for none
+	// stay keeps following when the turn waits for a user who cannot be asked here; otherwise the command ends with
+	// exitWaiting.
 	stay bool
-	// noWait asks nobody, on a terminal neither.
+	// noWait never asks the user, not even on a terminal.
 	noWait bool
-	// timeout is how long the turn is followed; 0 has no end.
+	// timeout bounds how long the command follows the turn; 0 means no bound.
 	timeout time.Duration
 }
 
@@ -47,27 +48,28 @@ type follower struct {
 	people  people
 	signals <-chan os.Signal
 	chunks  <-chan heard     // closed when the turn is over; nil if the journal cannot be read
-	over    <-chan outcome   // the result; nil until it is waited for
-	untaken <-chan struct{}  // the journal has changed, while the message that was sent is not taken yet
+	over    <-chan outcome   // the result; nil until wait is called
+	untaken <-chan struct{}  // the journal has changed, while the turn has not taken the sent message yet
 	seen    int64            // the index of the last chunk
-	ended   bool             // turn_completed was seen
-	silence <-chan time.Time // runs out if nothing is heard of the turn; nil once something was
+	ended   bool             // the follower has seen turn_completed
+	silence <-chan time.Time // fires if the turn has no chunk within unheard; nil after the first chunk
 	readers sync.WaitGroup
 }
 
-// heard is a chunk of the turn, or what became of reading it.
+// heard is a chunk of the turn, or the error of reading it.
 type heard struct {
 	chunk turn.Chunk
 	err   error
 }
 
-// outcome is what waiting for a turn came to.
+// outcome is the result of a turn, or the error of waiting for it.
 type outcome struct {
 	result workflows.Result
 	err    error
 }
 
-// follow shows a turn as it goes and returns how it ended. A signal detaches, and Ctrl-C pressed again stops the turn.
+// follow shows a turn's chunks until the turn ends, and returns how it ended. A signal detaches, and a second Ctrl-C
+// stops the turn.
 func (t *turnClient) follow(ctx context.Context, s started, o followOptions) error {
 	f := &follower{turnClient: t, s: s, o: o, view: newView(t.app, o), seen: o.after, signals: t.app.interrupts.take()}
 	f.people = newPeople(f)
@@ -78,12 +80,12 @@ func (t *turnClient) follow(ctx context.Context, s started, o followOptions) err
 			t.app.aside("a turn of the session is running, and the message joins it")
 		}
 	}
-	defer f.readers.Wait() // the journal is closed after that
+	defer f.readers.Wait() // the caller closes the journal after that
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	f.read(ctx)
 	timeout := f.deadline()
-	if s.Merged { // meanwhile the running turn may need a decision
+	if s.Merged { // the running turn may need a decision before it takes the message
 		f.untaken = t.store.Changed(ctx)
 	} else {
 		f.silence = time.After(unheard)
@@ -98,7 +100,7 @@ func (t *turnClient) follow(ctx context.Context, s started, o followOptions) err
 	return err
 }
 
-// read begins to hear the turn's chunks. It ends with ctx.
+// read starts reading the turn's chunks in the background, until ctx ends.
 func (f *follower) read(ctx context.Context) {
 	s, after, chunks := f.s, f.o.after, make(chan heard)
 	f.chunks = chunks
@@ -120,7 +122,7 @@ func (f *follower) read(ctx context.Context) {
 	})
 }
 
-// part waits until the reader is done, which it is when Temporal has closed the run too. The answer is out by then.
+// part waits until the reader ends, which is when Temporal has also closed the run. The answer is printed before that.
 func (f *follower) part() {
 	for {
 		select {
@@ -144,7 +146,7 @@ func (f *follower) wait(ctx context.Context) {
 	})
 }
 
-// next waits for one thing to happen and reports whether the command is done with the turn.
+// next waits for one event and reports whether the command is done with the turn.
 func (f *follower) next(ctx context.Context, timeout <-chan time.Time) (done bool, err error) {
 	select {
 	case h, more := <-f.chunks:
@@ -178,7 +180,7 @@ func (f *follower) next(ctx context.Context, timeout <-chan time.Time) (done boo
 	}
 }
 
-// deadline is when the person's patience ends; nil where it never does.
+// deadline returns a channel that fires after --timeout, or nil if there is none.
 func (f *follower) deadline() <-chan time.Time {
 	if f.o.timeout <= 0 {
 		return nil
@@ -186,14 +188,15 @@ func (f *follower) deadline() <-chan time.Time {
 	return time.After(f.o.timeout)
 }
 
-// unheard is how long a turn may be silent before a person is told why. A worker begins a turn within moments.
+// unheard is how long a turn may go without a chunk before the command tells the user why. A worker begins a turn
+// within moments.
 const unheard = 5 * time.Second
 
-// hear takes what the journal says.
+// hear handles a chunk that the journal returns, or the end of the chunks.
 func (f *follower) hear(ctx context.Context, h heard, more bool) (bool, error) {
 	f.silence = nil
 	switch {
-	case !more: // over without a turn_completed, or the reader began behind it
+	case !more: // the turn ended without turn_completed, or the reader began after it
 		f.chunks = nil
 		f.wait(ctx)
 		return false, nil
@@ -211,7 +214,7 @@ func (f *follower) hear(ctx context.Context, h heard, more bool) (bool, error) {
 	return f.people.heard(ctx, h.chunk)
 }
 
-// unread goes on without the journal, if Temporal can tell how the turn ends.
+// unread continues without the journal if Temporal can tell how the turn ends.
 func (f *follower) unread(ctx context.Context, err error) (bool, error) {
 	if !f.online {
 		return true, fmt.Errorf("reading the journal: %w", err)
@@ -222,7 +225,7 @@ func (f *follower) unread(ctx context.Context, err error) (bool, error) {
 	return false, nil
 }
 
-// past refuses a chunk to begin after that the turn does not have.
+// past returns an error if --after names a chunk beyond the end of the turn.
 func (f *follower) past(ctx context.Context) error {
 	last := int64(-1)
 	for {
@@ -234,7 +237,7 @@ func (f *follower) past(ctx context.Context) error {
 			break
 		}
 		end := chunks[len(chunks)-1]
-		last, f.ended = end.Index, end.Kind == turn.ChunkTurnCompleted // which was seen before
+		last, f.ended = end.Index, end.Kind == turn.ChunkTurnCompleted // turn_completed is before o.after
 	}
 	if f.ended && f.o.after > last {
 		return usage("turn %s ended with chunk %d and nothing follows %d: use --after %d or less, or leave it out", f.s.ID, last, f.o.after, last)
@@ -242,7 +245,7 @@ func (f *follower) past(ctx context.Context) error {
 	return nil
 }
 
-// conclude ends with what the turn came to.
+// conclude ends the command with the turn's result, or with the error of waiting for it.
 func (f *follower) conclude(ctx context.Context, end outcome) error {
 	switch {
 	case errors.Is(end.err, client.ErrUndelivered):
@@ -266,7 +269,7 @@ func (f *follower) conclude(ctx context.Context, end outcome) error {
 	return f.finish(end.result, f.view, f.o)
 }
 
-// finish prints what the turn came to.
+// finish prints the turn's result.
 func (t *turnClient) finish(r workflows.Result, view *view, o followOptions) error {
 	switch o.output {
 	case "json":
@@ -276,7 +279,7 @@ func (t *turnClient) finish(r workflows.Result, view *view, o followOptions) err
 	case "text":
 		view.end(r.Answer, r)
 	}
-	if o.outputLast != "" { // last: an answer that was paid for is printed whatever becomes of the file
+	if o.outputLast != "" { // after printing: an error of the file must not lose an answer that was paid for
 		if err := os.WriteFile(o.outputLast, []byte(r.Answer), 0o600); err != nil {
 			return usage("writing the answer to a file: %w", err)
 		}

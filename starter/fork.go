@@ -62,7 +62,7 @@ one stays as it is, and diff shows both.`,
 	return cmd
 }
 
-// branch makes a session that begins in another one, and says how to go on.
+// branch creates a fork of a session and prints how to continue it.
 func (a *app) branch(ctx context.Context, args []string, at int64, as string, asJSON bool) error {
 	if err := workflows.CheckSession(as); as != "" && err != nil {
 		return usage("--as: %w", err)
@@ -92,7 +92,8 @@ func (a *app) branch(ctx context.Context, args []string, at int64, as string, as
 	return nil
 }
 
-// fork makes a session of another one's messages 1..at, or of all where at is 0. An empty name gets one made.
+// fork creates a session that shares messages 1..at of another one, or all messages if at is 0. An empty ID makes the
+// client choose one.
 func (t *turnClient) fork(ctx context.Context, session string, at int64, as string) (journal.SessionRecord, error) {
 	rec, err := t.client.Fork(ctx, client.ForkInput{Session: session, At: at, ID: as})
 	switch {

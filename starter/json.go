@@ -18,8 +18,8 @@ type event struct {
 	turn.Chunk
 }
 
-// writeJSON writes one line. It escapes the characters that a terminal obeys or does not show; encoding/json does so with
-// C0 controls only.
+// writeJSON writes v as one line of JSON. It escapes every character that a terminal obeys or does not show;
+// encoding/json escapes only C0 controls.
 func writeJSON(w io.Writer, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -34,7 +34,8 @@ func writeJSON(w io.Writer, v any) error {
 
 func unseen(r rune) bool { return terminal.Unprintable(r) || invisible.Rune(r) }
 
-// escape writes what is unseen as \u. In JSON without white space such characters are in strings only.
+// escape replaces invisible characters by \u escapes. In JSON without white space, such characters occur only in
+// strings.
 func escape(b []byte) []byte {
 	var out bytes.Buffer
 	for _, r := range string(b) {

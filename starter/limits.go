@@ -23,7 +23,7 @@ func (l *limitFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&l.timeout, "turn-timeout", "", "working time that the turn may take, for instance 5m")
 }
 
-// read takes the flags that were set; the others leave the configuration's limits alone.
+// read records the flags that were set; the others keep the configuration's limits.
 func (l *limitFlags) read(flags *pflag.FlagSet) {
 	r := &workflows.LimitsRequest{}
 	set := map[string]func(){

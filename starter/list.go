@@ -48,7 +48,7 @@ func (a *app) listCommand() *cobra.Command {
 	return cmd
 }
 
-// ending is the state of a turn, and its finish reason if it completed with another one than an answer.
+// ending returns the state of a turn, with its finish reason if the turn completed without an answer.
 func ending(t journal.TurnRecord) string {
 	if t.State == turn.StateCompleted && t.Reason != turn.FinishAnswered {
 		return fmt.Sprintf("%s (%s)", t.State, line(string(t.Reason), 40))
@@ -56,7 +56,7 @@ func ending(t journal.TurnRecord) string {
 	return string(t.State)
 }
 
-// openCount counts what waits for a person.
+// openCount formats the number of open requests.
 func openCount(n int) string {
 	if n == 0 {
 		return "-"

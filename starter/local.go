@@ -22,19 +22,20 @@ import (
 // stateDir holds everything that --dev writes.
 const stateDir = statedir.Name
 
-// devDrain is how long a worker of --dev waits for what it is doing: a person waits with it, and nothing is lost.
+// devDrain bounds how long a --dev worker waits for its running activities. It is short because the user waits too, and
+// no work is lost.
 const devDrain = 2 * time.Second
 
 // devRetention is how long the development server keeps closed turns.
 const devRetention = 30 * 24 * time.Hour
 
-// needs are what a command wants on this machine.
+// needs are the processes that a command needs on this machine.
 type needs struct {
 	server, worker bool
-	quiet          bool // nobody wants to hear how it is brought up
+	quiet          bool // do not print the progress of starting them
 }
 
-// local is what a command has brought up on this machine: nothing, a server, or a server and a worker.
+// local is what a command has started on this machine: nothing, a server, or a server and a worker.
 type local struct {
 	server *devstack.Stack
 	stop   context.CancelFunc
@@ -42,8 +43,9 @@ type local struct {
 	log    *os.File
 }
 
-// bringUp settles which cluster the configuration means; the configuration that comes back names it. Where a server is
-// needed it starts one on this machine or joins the one that is there, and a worker runs in this process.
+// bringUp resolves the cluster that the configuration means and returns the configuration with its address and
+// namespace. If n asks for a server, bringUp starts one on this machine or joins the running one; if n asks for a
+// worker, bringUp runs it in this process.
 func (a *app) bringUp(ctx context.Context, cfg config.Config, n needs) (*local, config.Config, error) {
 	l := &local{}
 	opts := cluster.FromConfig(cfg.Temporal, a.environ)
@@ -79,7 +81,8 @@ func (a *app) bringUp(ctx context.Context, cfg config.Config, n needs) (*local, 
 	return l, cfg, nil
 }
 
-// startServer starts the development server or joins it. A movable one may take other ports than the configuration's.
+// startServer starts the development server or joins the running one. If movable, the server may use other ports than
+// the configured ones.
 func (l *local) startServer(ctx context.Context, a *app, cfg config.Config, n needs, movable bool) (config.Config, error) {
 	if err := keepState(); err != nil {
 		return cfg, err
@@ -127,7 +130,7 @@ func (l *local) startServer(ctx context.Context, a *app, cfg config.Config, n ne
 	return cfg, nil
 }
 
-// notOurs makes a refusal of an error that says that a server belongs to another folder.
+// notOurs turns the error that a server belongs to another folder into a refusal.
 func notOurs(err error) error {
 	if errors.Is(err, config.ErrInvalid) {
 		return &devstack.Refusal{Reason: err.Error()}
@@ -135,7 +138,7 @@ func notOurs(err error) error {
 	return err
 }
 
-// stackError tells a stack that was refused from one that did not come up.
+// stackError gives a refused stack the exit code exitConfig, and one that did not start exitUnreachable.
 func stackError(err error) error {
 	var refused *devstack.Refusal
 	switch {
@@ -147,8 +150,8 @@ func stackError(err error) error {
 	return err
 }
 
-// keepState secures the state folder and puts a .gitignore into it, so that no journal is committed by accident. One that
-// came with a clone and says something else is overwritten.
+// keepState secures the state folder and writes a .gitignore into it, so that no journal is committed by accident. It
+// overwrites a different .gitignore, which may have come with a clone.
 func keepState() error {
 	if err := statedir.Secure(stateDir); err != nil {
 		return usage("%w", err)
@@ -173,12 +176,13 @@ func (a *app) withConnection(ctx context.Context, cfg config.Config, do func(con
 	return do(ctx, c)
 }
 
-// furnish makes the namespace of a server that was started here this folder's.
+// furnish sets the retention of a namespace on a server that this command started, and records this folder as its
+// owner.
 func furnish(ctx context.Context, c cluster.Conn, namespace, folder, journal string) error {
 	return errors.Join(cluster.EnsureRetention(ctx, c, namespace, devRetention), cluster.SetOwner(ctx, c, namespace, folder, journal))
 }
 
-// startWorker runs the engine in this process. Its log goes to a file: the terminal belongs to the turn.
+// startWorker runs the engine in this process. The worker logs to a file, because the terminal belongs to the turn.
 func (l *local) startWorker(ctx context.Context, a *app, cfg config.Config) error {
 	var err error
 	l.log, err = os.OpenFile(filepath.Join(stateDir, "worker.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -199,14 +203,14 @@ func (l *local) startWorker(ctx context.Context, a *app, cfg config.Config) erro
 	return nil
 }
 
-// failed reports a worker that ended by itself. Without a worker it never does.
+// failed returns a channel that reports that the worker ended by itself. Without a worker, the channel is nil.
 func (l *local) failed() <-chan error { return l.done }
 
-// close drains the worker, then lets go of the server: the last one out stops it.
+// close drains the worker, then releases the server, which stops when its last user releases it.
 func (l *local) close() {
 	if l.stop != nil {
 		l.stop()
-		for range l.done { // until it is closed
+		for range l.done { // until the channel is closed
 		}
 	}
 	if l.log != nil {
@@ -217,5 +221,5 @@ func (l *local) close() {
 	}
 }
 
-// devServerCommand is the supervisor of the development server. --dev starts it; nobody else does.
+// devServerCommand is the supervisor of the development server. Only --dev starts it.
 func (a *app) devServerCommand() *cobra.Command { return devstack.Command(a.err) }

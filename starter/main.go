@@ -13,10 +13,10 @@ import (
 )
 
 func main() {
-	if err := engine.HideMemory(); err != nil { // of a worker that a command runs in this process
+	if err := engine.HideMemory(); err != nil { // protects a worker that a command runs in this process
 		fmt.Fprintln(os.Stderr, "everturn: "+err.Error())
 	}
-	// A second Ctrl-C is for the command that waits: run stops its turn with it.
+	// The buffer of 2 keeps a second Ctrl-C for the command that waits for it: run then stops its turn.
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	os.Exit(execute(context.Background(), os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}, os.Environ(), signals))

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// manCommand writes the manual. It is for packagers, so help does not list it.
+// manCommand writes the manual pages. Help does not list the command, because only packagers need it.
 func (a *app) manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "man <folder>",
@@ -31,7 +31,8 @@ func (a *app) manCommand() *cobra.Command {
 	}
 }
 
-// built is the date of the manual pages: SOURCE_DATE_EPOCH where it is set (reproducible-builds.org), otherwise now.
+// built returns the date of the manual pages: SOURCE_DATE_EPOCH if it is set (reproducible-builds.org), otherwise the
+// current time.
 func (a *app) built() *time.Time {
 	at := time.Now()
 	if seconds, err := strconv.ParseInt(a.lookup("SOURCE_DATE_EPOCH"), 10, 64); err == nil {

@@ -65,8 +65,8 @@ func (a *app) open(ctx context.Context, args []string, browsed bool) error {
 	return nil
 }
 
-// known makes sure that there is such a session: in the journal, or in Temporal, which may have it before. Where Temporal
-// is away nothing is said against it.
+// known returns an error unless the session exists in the journal or in Temporal, which may have it first. If Temporal
+// is unreachable, known cannot check and returns nil.
 func (a *app) known(ctx context.Context, cfg config.Config, session string) error {
 	if engine.HasJournal(cfg) {
 		store, err := openJournal(ctx, cfg)
@@ -95,12 +95,12 @@ func (a *app) known(ctx context.Context, cfg config.Config, session string) erro
 	return nil
 }
 
-// quotedValue is a string of Temporal's list filters: it stands in quotes that a backslash escapes.
+// quotedValue quotes a string for Temporal's list filters, in which a backslash escapes a quote.
 func quotedValue(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }
 
-// sessionLink leads to a list of the session's turns.
+// sessionLink returns the link to a list of the session's turns.
 func sessionLink(c config.Temporal, workflowID string) string {
 	query := "WorkflowId=" + quotedValue(workflowID)
 	return webUI(c) + "/workflows?query=" + url.QueryEscape(query)
@@ -108,7 +108,7 @@ func sessionLink(c config.Temporal, workflowID string) string {
 
 // browse opens a link in the user's browser.
 func browse(link string) error {
-	browser.Stdout = io.Discard // the link is all that this command prints
+	browser.Stdout = io.Discard // this command prints only the link
 	if err := browser.OpenURL(link); err != nil {
 		return usage("opening a browser: %w; open the link yourself", err)
 	}

@@ -11,13 +11,13 @@ import (
 	"github.com/everturn/everturn/starter/terminal"
 )
 
-// The size of a terminal that does not tell its own: what programs have assumed since the VT100.
+// The size of a terminal that does not report its size: the default of programs since the VT100.
 const (
 	usualColumns = 80
 	usualRows    = 24
 )
 
-// sizeOf is a terminal's size. What is no terminal has no columns: its lines are as long as they are.
+// sizeOf returns a terminal's size. If w is not a terminal, sizeOf returns 0 columns: its lines are not broken.
 func sizeOf(w any) (columns, rows int) {
 	f, ok := w.(*os.File)
 	if !ok || !isTerminal(f) {
@@ -30,19 +30,20 @@ func sizeOf(w any) (columns, rows int) {
 	return columns, rows
 }
 
-// pages are what a person must have seen before a yes is taken, cut into what fits on the screen.
+// pages are the screens of a text that the user must see before the command accepts a yes.
 type pages struct {
 	rows   []string
 	height int
 }
 
-// pagesOf cuts a text for the terminal of the command's messages. The prompt and a row of the page before stay in sight.
+// pagesOf splits a text into pages for the terminal on stderr. A page leaves two rows: one for the prompt, one of the
+// page before.
 func (a *app) pagesOf(text string) *pages {
 	columns, height := sizeOf(a.err)
 	return &pages{rows: terminal.Rows(text, columns), height: max(height-2, 1)}
 }
 
-// next is the next page.
+// next removes the next page and returns it.
 func (p *pages) next() string {
 	n := min(len(p.rows), p.height)
 	page := strings.Join(p.rows[:n], "\n")
@@ -50,14 +51,15 @@ func (p *pages) next() string {
 	return page
 }
 
-// left is how many rows were not shown yet.
+// left returns the number of rows not shown yet.
 func (p *pages) left() int { return len(p.rows) }
 
 func (p *pages) prompt() string {
 	return fmt.Sprintf("-- %s more; Enter shows them, [n]o: ", plural(p.left(), "row"))
 }
 
-// line asks for a line on the terminal. Reading cannot be interrupted: it is left behind when the command ends.
+// line asks for a line on the terminal. Reading cannot be interrupted: if ctx ends, the reading goroutine lives until
+// the command ends.
 func (a *app) line(ctx context.Context, prompt string) (string, error) {
 	fmt.Fprint(a.err, prompt)
 	answer := make(chan typed, 1)
@@ -73,7 +75,7 @@ func (a *app) line(ctx context.Context, prompt string) (string, error) {
 	}
 }
 
-// seen shows a text page by page and reports whether the person has gone to its end.
+// seen shows a text page by page and reports whether the user has gone to its end.
 func (a *app) seen(ctx context.Context, text string) (bool, error) {
 	p := a.pagesOf(text)
 	a.note("%s", p.next())
@@ -82,7 +84,7 @@ func (a *app) seen(ctx context.Context, text string) (bool, error) {
 		switch {
 		case ctx.Err() != nil:
 			return false, err
-		case err != nil || strings.TrimSpace(line) != "": // the terminal has no more to say, or the person has seen enough
+		case err != nil || strings.TrimSpace(line) != "": // the terminal is closed, or the user wants to see no more
 			return false, nil
 		}
 		a.note("%s", p.next())
@@ -90,7 +92,7 @@ func (a *app) seen(ctx context.Context, text string) (bool, error) {
 	return true, nil
 }
 
-// agrees asks a question that only a yes answers.
+// agrees asks a question and reports whether the answer is yes.
 func (a *app) agrees(ctx context.Context, question string) (bool, error) {
 	line, err := a.line(ctx, question+" [y]es, [n]o: ")
 	if ctx.Err() != nil {
