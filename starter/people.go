@@ -12,22 +12,23 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// people are those whom the followed turn waits for: the person at this terminal, or somebody elsewhere.
+// people handles the requests of the followed turn: it asks the user at this terminal, or prints how to decide
+// elsewhere.
 type people struct {
 	f       *follower
-	here    bool            // somebody at this terminal can be asked
-	told    map[string]bool // waits that the turn's chunks have shown
-	said    map[string]bool // waits that were decided here; the journal may not know yet
+	here    bool            // the user at this terminal can be asked
+	told    map[string]bool // requests that the turn's chunks have shown
+	said    map[string]bool // requests decided here; the journal may not have the decisions yet
 	current *journal.RequestRecord
-	pages   *pages          // what of an approval is still to be shown
-	asking  *form.Interview // of an elicitation
-	reading bool            // a line is being read
+	pages   *pages          // the pages of an approval that are still to be shown
+	asking  *form.Interview // the interview of an elicitation
+	reading bool            // a goroutine is reading a line
 	typing  chan typed
 	sent    chan error
-	noticed bool // that nobody can be asked here
+	noticed bool // elsewhere has printed how to decide
 }
 
-// typed is a line of the person at the terminal.
+// typed is a line that the user typed, or the error of reading it.
 type typed struct {
 	line string
 	err  error
@@ -42,7 +43,7 @@ func newPeople(f *follower) people {
 func (p *people) lines() <-chan typed    { return p.typing }
 func (p *people) answered() <-chan error { return p.sent }
 
-// heard takes a chunk that may be about people.
+// heard handles a chunk that may concern a request.
 func (p *people) heard(ctx context.Context, c turn.Chunk) (bool, error) {
 	var about turn.RequestChunk
 	switch c.Kind {
@@ -61,7 +62,7 @@ func (p *people) heard(ctx context.Context, c turn.Chunk) (bool, error) {
 	return p.look(ctx)
 }
 
-// look finds what is waited for now: it is asked here, or told where it can be answered.
+// look finds the open requests of the turn. It asks the first one here, or prints where all can be decided.
 func (p *people) look(ctx context.Context) (done bool, err error) {
 	f := p.f
 	if p.current != nil || f.s.ID == "" {
@@ -69,14 +70,14 @@ func (p *people) look(ctx context.Context) (done bool, err error) {
 	}
 	requests, err := f.client.Pending(ctx, client.PendingInput{Turn: f.s.ID})
 	if err != nil || len(requests) == 0 {
-		return false, nil // the journal tells of it again when it can
+		return false, nil // the next chunk or change of the journal calls look again
 	}
 	var open []journal.RequestRecord
 	for _, w := range requests {
 		switch {
-		case p.said[w.ID], f.s.Merged && w.Kind == turn.RequestQuestion: // the message that was sent is its answer
+		case p.said[w.ID], f.s.Merged && w.Kind == turn.RequestQuestion: // decided here, or answered by the sent message
 		case !p.told[w.ID] && f.o.after < 0 && !f.s.Merged:
-			return false, nil // the chunk that tells of it is still to come
+			return false, nil // the chunk of this request is still to come
 		default:
 			open = append(open, w)
 		}
@@ -91,7 +92,7 @@ func (p *people) look(ctx context.Context) (done bool, err error) {
 	return p.elsewhere(ctx, open)
 }
 
-// elsewhere says how others can decide, and ends the command unless it is to stay.
+// elsewhere prints how to decide the requests, and ends the command unless it is to stay.
 func (p *people) elsewhere(ctx context.Context, open []journal.RequestRecord) (bool, error) {
 	f := p.f
 	f.view.pause()
@@ -125,12 +126,12 @@ func (p *people) elsewhere(ctx context.Context, open []journal.RequestRecord) (b
 	return true, &exitError{code: exitWaiting}
 }
 
-// ask puts one wait before the person at the terminal.
+// ask shows one request to the user at the terminal and prompts for a decision.
 func (p *people) ask(w journal.RequestRecord) {
 	p.current, p.pages, p.asking = &w, nil, nil
 	p.f.view.pause()
 	a := p.f.app
-	forgetTyped(a.in) // nobody has agreed to what was not on the screen
+	forgetTyped(a.in) // a key typed earlier must not approve what was not on the screen
 	wide := layoutOf(a.err)
 	wide.asked = true
 	switch w.Kind {
@@ -138,7 +139,7 @@ func (p *people) ask(w journal.RequestRecord) {
 		p.pages = a.pagesOf(wide.describe(w))
 		a.note("%s", p.pages.next())
 	case turn.RequestElicitation:
-		p.asking, _ = form.NewInterview(form.InquiryOf(w.Request)) // the description says what is wrong with it
+		p.asking, _ = form.NewInterview(form.InquiryOf(w.Request)) // describe reports the error
 		fallthrough
 	default:
 		a.note("%s", wide.describe(w))
@@ -146,7 +147,7 @@ func (p *people) ask(w journal.RequestRecord) {
 	p.prompt()
 }
 
-// prompt asks for a line, and says for what.
+// prompt reads a line, with a prompt that says for what.
 func (p *people) prompt() {
 	prompt := "your answer: "
 	switch {
@@ -165,20 +166,20 @@ func (p *people) prompt() {
 		return
 	}
 	p.reading = true
-	go func() { // reading cannot be interrupted: it is left behind when the command ends
+	go func() { // reading cannot be interrupted; the goroutine lives until the command ends
 		line, err := readLine(p.f.app.in)
 		p.typing <- typed{line, err}
 	}()
 }
 
-// typed takes a line.
+// typed handles a line that the user typed.
 func (p *people) typed(ctx context.Context, t typed) (bool, error) {
 	p.reading = false
 	w := p.current
-	if w == nil { // it came too late
+	if w == nil { // the request was decided before the line came
 		return p.look(ctx)
 	}
-	if t.err != nil { // the terminal has no more to say
+	if t.err != nil { // the terminal is closed
 		p.here, p.current, p.pages, p.asking = false, nil, nil, nil
 		p.f.app.note("")
 		return p.look(ctx)
@@ -193,7 +194,7 @@ func (p *people) typed(ctx context.Context, t typed) (bool, error) {
 	return false, nil
 }
 
-// meant is what a line asks to be done about a wait; nothing where it is not understood, or more has to be said.
+// meant returns what a line means for a request. ok is false if the line is not understood or more lines are needed.
 func (p *people) meant(w journal.RequestRecord, line string) (send func(context.Context) error, ok bool) {
 	bare := strings.TrimSpace(line)
 	switch {
@@ -204,7 +205,7 @@ func (p *people) meant(w journal.RequestRecord, line string) (send func(context.
 	}
 	d, ok := decisionOf(bare)
 	if more := p.pages != nil && p.pages.left() > 0; more && (!ok || d.allow) {
-		p.f.app.note("%s", p.pages.next()) // nothing is allowed before all of it was on the screen
+		p.f.app.note("%s", p.pages.next()) // the user must see all of the call before allowing it
 		return nil, false
 	}
 	if err := shownWhole(w); err != nil && d.allow {
@@ -218,7 +219,7 @@ func (p *people) meant(w journal.RequestRecord, line string) (send func(context.
 	return func(ctx context.Context) error { _, err := p.f.decide(ctx, w, d); return err }, ok
 }
 
-// decisionPrompt offers what would have an effect.
+// decisionPrompt offers the decisions that the request permits.
 func decisionPrompt(w journal.RequestRecord) string {
 	if shownWhole(w) != nil {
 		return "[n]o (and why): "
@@ -233,7 +234,7 @@ func decisionPrompt(w journal.RequestRecord) string {
 	return prompt + ": "
 }
 
-// decisionOf reads what is said to an approval.
+// decisionOf parses the decision about an approval.
 func decisionOf(line string) (d decision, ok bool) {
 	key, why, _ := strings.Cut(line, " ")
 	d.reason = strings.TrimSpace(why)
@@ -251,7 +252,7 @@ func decisionOf(line string) (d decision, ok bool) {
 	return d, true
 }
 
-// replied takes a line of what a tool's server wants to know.
+// replied handles a line of an elicitation's interview.
 func (p *people) replied(w journal.RequestRecord, line string) (send func(context.Context) error, ok bool) {
 	if err := p.asking.Take(line); err != nil {
 		p.f.app.note("%v", err)
@@ -260,13 +261,13 @@ func (p *people) replied(w journal.RequestRecord, line string) (send func(contex
 	return func(ctx context.Context) error { return p.f.reply(ctx, w, r) }, over
 }
 
-// acknowledged takes what became of a decision, and asks for the next one.
+// acknowledged handles the result of sending a decision, and asks for the next one.
 func (p *people) acknowledged(ctx context.Context, err error) (bool, error) {
 	p.current, p.pages, p.asking = nil, nil, nil
 	var refused *turn.Error
 	switch {
 	case err == nil:
-	case errors.As(err, &refused): // somebody else was faster, or time was
+	case errors.As(err, &refused): // another user decided first, or the request expired
 		p.f.app.note("%v", err)
 	default:
 		return true, err

@@ -7,14 +7,15 @@ import (
 	"github.com/everturn/everturn/starter/terminal"
 )
 
-// printable takes out of a text what could do something to a terminal. Models and tools write what is printed here.
+// printable removes the characters of a text that could control a terminal. Models and tools write the text that is
+// printed here.
 func printable(s string) string { return terminal.Printable(s) }
 
-// line makes one line of a text, of at most n runes.
+// line returns a text as one line of at most n runes.
 func line(s string, n int) string { return terminal.Line(s, n) }
 
-// excerpt makes one line of data, of at most n runes, and says how large the data is when that is a part of it. size is
-// that of the whole in bytes, if s is itself the beginning of it.
+// excerpt returns data as one line of at most n runes, and adds the size of the data if the line is only a part of it.
+// If s itself is only the beginning of the data, size is the size of the whole, in bytes.
 func excerpt(s string, n int, size int64) string {
 	out := line(s, n)
 	if size <= int64(len(s)) && !strings.HasSuffix(out, "…") {
@@ -23,7 +24,7 @@ func excerpt(s string, n int, size int64) string {
 	return fmt.Sprintf("%s… (%d bytes)", strings.TrimSuffix(out, "…"), max(size, int64(len(s))))
 }
 
-// quoted is a word as a shell takes it.
+// quoted quotes a word for a shell.
 func quoted(s string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@+,", r)

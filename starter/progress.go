@@ -9,13 +9,13 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// eraseLine goes to the beginning of the line and erases it (ECMA-48: CR, EL).
+// eraseLine moves the cursor to the beginning of the line and erases the line (ECMA-48: CR, EL).
 const eraseLine = "\r\x1b[K"
 
-// tickEvery is how often progress is shown where a line cannot be replaced.
+// tickEvery is the interval between progress lines on a terminal that cannot replace a line.
 const tickEvery = 5 * time.Second
 
-// progress shows how far a call has come, in a line that what comes next replaces.
+// progress shows the progress of a call, in a line that the next output replaces.
 func (v *view) progress(c turn.Chunk) {
 	var p turn.ProgressChunk
 	if !v.chatty || !decode(c, &p) {
@@ -39,7 +39,7 @@ func (v *view) progress(c turn.Chunk) {
 	v.ticking = true
 }
 
-// wipe takes a call's progress off the screen.
+// wipe erases a call's progress from the screen.
 func (v *view) wipe() {
 	if v.ticking {
 		io.WriteString(v.app.err, eraseLine)
@@ -47,7 +47,7 @@ func (v *view) wipe() {
 	}
 }
 
-// resolved says what became of a call whose outcome was unknown.
+// resolved prints the late result of a call whose outcome was unknown.
 func (v *view) resolved(c turn.Chunk) {
 	var call turn.CallChunk
 	if decode(c, &call) {

@@ -12,8 +12,8 @@ import (
 // maxPrompt bounds what is read from standard input, in bytes.
 const maxPrompt = journal.MaxMessageBytes
 
-// prompt reads what is asked. Standard input is read only where it is asked for, or where it is a pipe or a file and
-// nothing else says what to ask: an inherited one would be waited for for ever.
+// prompt returns the prompt. It reads standard input only if the argument is "-", or if there is no argument and
+// standard input is a pipe or a file: a command that inherits its standard input would wait without end.
 func (a *app) prompt(ctx context.Context, args []string) (string, error) {
 	text := strings.Join(args, " ")
 	if text == "-" || len(args) == 0 && readable(a.in) {
@@ -28,7 +28,8 @@ func (a *app) prompt(ctx context.Context, args []string) (string, error) {
 	return text, nil
 }
 
-// readPrompt reads a stream to its end. Reading cannot be interrupted: when ctx ends it is left behind.
+// readPrompt reads a stream to its end. Reading cannot be interrupted: if ctx ends, the reading goroutine lives until
+// the command ends.
 func readPrompt(ctx context.Context, f *os.File) (string, error) {
 	type content struct {
 		b   []byte
@@ -53,7 +54,7 @@ func readPrompt(ctx context.Context, f *os.File) (string, error) {
 	}
 }
 
-// readable reports whether f is a pipe or a file: something that ends.
+// readable reports whether f is a pipe or a file, which has an end.
 func readable(f *os.File) bool {
 	if f == nil {
 		return false

@@ -15,7 +15,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// runFlags are what run is asked besides its prompt.
+// runFlags are the flags of run.
 type runFlags struct {
 	dev, detach, exit, last, slow bool
 	alone, fork                   bool
@@ -61,7 +61,7 @@ reached, 6 waiting for a person, 7 a guard or budget, 124 a timeout.`,
 	flags.BoolVar(&f.fork, "fork", false, "leave the session alone and ask in a fork of it")
 	f.follow.register(a, cmd)
 	f.limits.register(flags)
-	_ = cmd.RegisterFlagCompletionFunc("session", a.completeSessions(1)) // the flag is there
+	_ = cmd.RegisterFlagCompletionFunc("session", a.completeSessions(1)) // the flag exists
 	return cmd
 }
 
@@ -91,7 +91,7 @@ func (a *app) run(ctx context.Context, f runFlags, args []string) error {
 	return a.withClient(ctx, cfg, stack, func(t *turnClient) error { return t.ask(ctx, f, prompt) })
 }
 
-// ask starts a turn and stays with it as long as the flags say.
+// ask starts a turn and follows it as the flags say.
 func (t *turnClient) ask(ctx context.Context, f runFlags, prompt string) error {
 	if f.last {
 		var err error
@@ -120,7 +120,7 @@ func (t *turnClient) ask(ctx context.Context, f runFlags, prompt string) error {
 	return err
 }
 
-// check refuses flags that cannot be meant together.
+// check refuses flags that exclude each other.
 func (f runFlags) check() error {
 	if err := f.follow.check(); err != nil {
 		return err
@@ -169,7 +169,7 @@ func lastSession(ctx context.Context, store journal.Store) (string, error) {
 	return sessions[0].ID, nil
 }
 
-// accepted says where a message went.
+// accepted prints which session and turn a message went to.
 func (a *app) accepted(s started, output string, quiet bool) error {
 	switch output {
 	case "json", "jsonl":
@@ -188,13 +188,13 @@ func (a *app) accepted(s started, output string, quiet bool) error {
 	return nil
 }
 
-// stayUp keeps the dev stack, so that the link works, until the person has seen enough.
+// stayUp keeps the dev stack running until Ctrl-C, so that the link works.
 func (a *app) stayUp(link string) {
 	a.note("\n%s\nstaying up so that the link works; Ctrl-C ends", link)
 	<-a.interrupts.take()
 }
 
-// warnOfIdleSettings tells who sets what only workers read that this command runs none.
+// warnOfIdleSettings warns about --set keys that only workers read, because this command runs no worker.
 func (a *app) warnOfIdleSettings() {
 	for key := range a.overrides {
 		room, _, _ := strings.Cut(key, ".")

@@ -14,7 +14,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// scheduleFlags are what schedule create is asked besides name and prompt.
+// scheduleFlags are the flags of schedule create.
 type scheduleFlags struct {
 	when                 whenFlags
 	session, agent       string
@@ -70,11 +70,11 @@ shared session where somebody else's turn runs, the prompt joins that turn, unle
 	flags.BoolVar(&f.paused, "paused", false, "make it, and let it rest until `starter schedule resume`")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing")
 	f.limits.register(flags)
-	_ = cmd.RegisterFlagCompletionFunc("session", a.completeSessions(2)) // the flag is there
+	_ = cmd.RegisterFlagCompletionFunc("session", a.completeSessions(2)) // the flag exists
 	return cmd
 }
 
-// check refuses what no schedule can be made of.
+// check refuses flags that do not describe a schedule.
 func (f scheduleFlags) check(name string) error {
 	if err := checkScheduleName(name); err != nil {
 		return err
@@ -103,7 +103,7 @@ func checkScheduleName(name string) error {
 	return nil
 }
 
-// schedule makes a schedule and says when it comes due.
+// schedule creates a schedule and prints when it comes due.
 func (t *turnClient) schedule(ctx context.Context, name, prompt string, f scheduleFlags) error {
 	if f.agent != "" && f.agent != t.cfg.Runtime.Agent {
 		return usage("--agent is %q, and this configuration's agent is %q: use the agent.toml of the one that is meant", f.agent, t.cfg.Runtime.Agent)
@@ -129,7 +129,7 @@ func (t *turnClient) schedule(ctx context.Context, name, prompt string, f schedu
 	return nil
 }
 
-// scheduled says what was made.
+// scheduled prints the schedule that was created.
 func (a *app) scheduled(s client.Schedule) {
 	fmt.Fprintf(a.out, "schedule %s\n%s\n", line(s.Name, client.MaxScheduleName), line(s.When, 200))
 	switch {
@@ -142,7 +142,7 @@ func (a *app) scheduled(s client.Schedule) {
 	}
 }
 
-// sayWhereItJoins tells of a shared session that is in use.
+// sayWhereItJoins notes that a shared session has a running turn, which prompts would join.
 func (t *turnClient) sayWhereItJoins(ctx context.Context, session string) {
 	running, err := t.client.Running(ctx, session)
 	if err == nil && running {

@@ -53,7 +53,7 @@ func (a *app) scheduleTriggerCommand() *cobra.Command {
 	})
 }
 
-// underWay says that something of a schedule is not over.
+// underWay returns a note if a run of the schedule is active.
 func underWay(s client.Schedule) string {
 	if !s.Active {
 		return ""
@@ -61,7 +61,7 @@ func underWay(s client.Schedule) string {
 	return ", and what is under way goes on"
 }
 
-// scheduleAct is a command that does one thing to one schedule of ours.
+// scheduleAct returns a command that calls do with the name of a schedule.
 func (a *app) scheduleAct(verb, short string, do func(context.Context, *turnClient, string) error) *cobra.Command {
 	return &cobra.Command{
 		Use:               verb + " <name>",

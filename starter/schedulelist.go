@@ -10,17 +10,17 @@ import (
 	"github.com/everturn/everturn/workflows"
 )
 
-// timesListed is how many of the next and of the latest times are shown of a schedule.
+// timesListed is how many of the next and of the latest times the list shows for each schedule.
 const timesListed = 3
 
 // scheduleRecord is a schedule as it is listed.
 type scheduleRecord struct {
 	Version int `json:"v"`
 	client.Schedule
-	Last []timeTaken `json:"last,omitempty"` // the latest last
+	Last []timeTaken `json:"last,omitempty"` // oldest first
 }
 
-// timeTaken is one time at which a schedule came due, with the link to what came of it.
+// timeTaken is one time at which a schedule came due, with the link to its turn.
 type timeTaken struct {
 	client.ScheduleRun
 	Link string `json:"link"`
@@ -100,7 +100,7 @@ func dashed(note string) string {
 	return " · " + line(note, 100)
 }
 
-// cameOf is what came of one time, in words.
+// cameOf describes the turn of one time that a schedule came due.
 func cameOf(taken timeTaken) string {
 	switch {
 	case taken.Turn == "":

@@ -23,13 +23,13 @@ func (w *whenFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&w.catchUp, "catch-up", time.Hour, "how late a time is made up for that came while Temporal was away")
 }
 
-// oftenest is the shortest interval: what is meant to be sooner is a slip of the keyboard, and costs money all day.
+// oftenest is the shortest interval. A shorter one is probably a typing error, which would cost money all day.
 const oftenest = 10 * time.Second
 
-// shorthands are what Temporal takes for a cron expression besides five fields.
+// shorthands are the cron expressions that Temporal accepts besides those with five fields.
 var shorthands = []string{"@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually"}
 
-// check refuses times that cannot be meant. Whether a cron expression has the right fields, the server says.
+// check refuses times that are invalid. The server checks the fields of a cron expression.
 func (w whenFlags) check() error {
 	switch {
 	case w.every == 0 && w.cron == "":
@@ -48,13 +48,13 @@ func (w whenFlags) check() error {
 		return usage("--cron names a zone: use --zone for that")
 	case w.jitter < 0 || w.every != 0 && w.jitter >= w.every:
 		return usage("--jitter is %s: use something shorter than --every", w.jitter)
-	case w.catchUp < 10*time.Second: // the server takes no less
+	case w.catchUp < 10*time.Second: // the server's minimum
 		return usage("--catch-up is %s: use 10s or more", w.catchUp)
 	}
 	return w.checkZone()
 }
 
-// checkZone refuses a zone that is none. A machine that knows no zones leaves it to the server.
+// checkZone refuses an unknown time zone. If this machine has no time zone data, the server checks the zone.
 func (w whenFlags) checkZone() error {
 	if w.zone == "" {
 		return nil
@@ -66,7 +66,7 @@ func (w whenFlags) checkZone() error {
 	return nil
 }
 
-// String says when in words.
+// String describes the times in words.
 func (w whenFlags) String() string {
 	when := fmt.Sprintf("every %s", w.every)
 	if w.cron != "" {

@@ -61,7 +61,7 @@ func (a *app) lookAt(cmd *cobra.Command) (journal.Store, error) {
 	return readJournal(cmd.Context(), loaded.Config)
 }
 
-// sessionArg is the session that was named, or the last one.
+// sessionArg returns the named session, or the last one if none is named.
 func sessionArg(ctx context.Context, store journal.Store, args []string) (string, error) {
 	if len(args) == 0 {
 		return lastSession(ctx, store)
@@ -162,7 +162,7 @@ func (t turnHistory) print(w io.Writer, messages []turn.Message) {
 	}
 }
 
-// printMessage prints a message under its number, which fork and rewind take.
+// printMessage prints a message with its number, which fork and rewind take.
 func printMessage(w io.Writer, seq int64, m turn.Message) {
 	number, role := strconv.FormatInt(seq, 10), string(m.Role)
 	if chat.IsNotice(m) {
@@ -206,8 +206,8 @@ func printCall(w io.Writer, c journal.CallRecord) {
 		chat.MediaMarks(c.Media))
 }
 
-// ran says how often a call was begun. One that went on after its server had asked for something was not begun again; of a
-// tool that may be repeated the ledger does not tell the two apart.
+// ran says how often a call was begun. A call that continued after its server's elicitation was not begun again; for a
+// repeatable tool, the journal does not distinguish the two.
 func ran(c journal.CallRecord) string {
 	switch {
 	case c.Suspended == 0 || c.Runs < 2:
@@ -218,7 +218,7 @@ func ran(c journal.CallRecord) string {
 	return "ran 1 time, went on " + plural(c.Runs-1, "time") + " after it had asked"
 }
 
-// plural counts things.
+// plural returns a count with its noun, in the singular or the plural.
 func plural(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing

@@ -13,14 +13,14 @@ import (
 // errInterrupted is the cause of a context that a signal has ended.
 var errInterrupted = errors.New("interrupted")
 
-// interrupts are the signals that ask the program to end. Until a command takes them over the first one cancels its
-// context, so that a build, a connection or a read from standard input ends with it; the next one kills, as it does in
-// programs that catch none.
+// interrupts are the signals that ask the program to end. Until a command takes them over, the first one cancels the
+// command's context, so that a build, a connection or a read from standard input ends; the next one kills the program,
+// as in programs that catch no signals.
 type interrupts struct {
 	incoming <-chan os.Signal
 	once     sync.Once
 	taken    chan struct{}
-	gone     chan struct{} // the watcher is
+	gone     chan struct{} // closed when the goroutine of catch has ended
 }
 
 // catch returns a context that ends with the first signal.
@@ -39,7 +39,7 @@ func catch(ctx context.Context, incoming <-chan os.Signal) (context.Context, *in
 	return ctx, i
 }
 
-// take hands the signals over to the caller: from now on none of them ends the context.
+// take hands the signals over to the caller: from now on, no signal ends the context.
 func (i *interrupts) take() <-chan os.Signal {
 	i.once.Do(func() { close(i.taken) })
 	<-i.gone
@@ -47,14 +47,14 @@ func (i *interrupts) take() <-chan os.Signal {
 }
 
 const (
-	// twin is how soon after a signal the same one is no second one: GNU timeout signals its command and then the group
-	// that the command is in, and a terminal's Ctrl-C may be passed on by a parent besides.
+	// twin is the time within which a repeated signal counts as the same one: GNU timeout signals its command and then
+	// the command's process group, and a parent process may also pass on a terminal's Ctrl-C.
 	twin = 50 * time.Millisecond
-	// stopAgain is how long a second Ctrl-C is waited for after the first one has detached.
+	// stopAgain is how long the command waits for a second Ctrl-C after the first one has detached.
 	stopAgain = 3 * time.Second
 )
 
-// pressedAgain waits for another Ctrl-C. Any other signal is no answer but the end of the wait.
+// pressedAgain waits for another Ctrl-C and reports whether it came. Any other signal ends the wait.
 func pressedAgain(signals <-chan os.Signal) bool {
 	first, over := time.Now(), time.After(stopAgain)
 	for {

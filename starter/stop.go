@@ -40,7 +40,7 @@ turn has accepted and not used are lost, and a tool call in progress is not inte
 	return cmd
 }
 
-// stop stops a turn and says what became of it. One that is over already is no error: it does not run.
+// stop stops a turn and prints how it ended. A turn that is already over is not an error.
 func (a *app) stop(ctx context.Context, t *turnClient, session string, f stopFlags) error {
 	if err := t.call(ctx); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (a *app) stop(ctx context.Context, t *turnClient, session string, f stopFla
 // stopWithin is how long a worker has to carry out a stop.
 const stopWithin = 30 * time.Second
 
-// stop asks Temporal to cancel the turn and waits until it is over. It returns how it ended.
+// stop asks Temporal to cancel the turn, waits until the turn is over and returns its result.
 func (t *turnClient) stop(ctx context.Context, s started, f stopFlags) (workflows.Result, error) {
 	waiting, cancel := context.WithTimeout(ctx, f.within)
 	defer cancel()
@@ -86,16 +86,16 @@ func (t *turnClient) stop(ctx context.Context, s started, f stopFlags) (workflow
 	return t.client.Wait(ctx, s.Turn)
 }
 
-// attachHint is the command that follows the turn again.
+// attachHint returns the command that follows the turn again.
 func (t *turnClient) attachHint(s started) string {
-	if t.failed != nil { // its worker ends with this command
+	if t.failed != nil { // the turn's worker ends with this command
 		return "starter attach --dev " + quoted(s.Session)
 	}
 	return "starter attach " + quoted(s.Session)
 }
 
-// leave detaches, and stops the turn where Ctrl-C is pressed again. Only Ctrl-C does: a SIGTERM is of somebody who wants
-// this program to end.
+// leave detaches, and stops the turn if the user then presses Ctrl-C again. After a SIGTERM, leave only detaches: its
+// sender wants this program to end.
 func (t *turnClient) leave(s started, first os.Signal, signals <-chan os.Signal) error {
 	offered := t.online && first == os.Interrupt
 	again := ""

@@ -10,7 +10,7 @@ import (
 	"github.com/everturn/everturn/internal/nearest"
 )
 
-// refused is an error with which cobra has refused a command line, with what the command takes.
+// refused adds the command's usage to the error with which cobra refused a command line.
 func refused(cmd *cobra.Command, err error) error {
 	var said *exitError
 	if errors.As(err, &said) {
@@ -19,7 +19,7 @@ func refused(cmd *cobra.Command, err error) error {
 	return usage("%w: use `%s` (see `%s --help`)", err, cmd.UseLine(), cmd.CommandPath())
 }
 
-// flagError is what a flag that cannot be read ends with.
+// flagError adds a suggestion to the error of a flag that cannot be read.
 func flagError(cmd *cobra.Command, err error) error {
 	hint := ""
 	var unknown *pflag.NotExistError
@@ -37,7 +37,7 @@ func flagNames(cmd *cobra.Command) []string {
 	return names
 }
 
-// onlySubcommands are the arguments of a command that does nothing by itself.
+// onlySubcommands checks the arguments of a command that only has subcommands.
 func onlySubcommands(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
