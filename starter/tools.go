@@ -56,15 +56,15 @@ The exit code is 0 where every server answered, and 1 where one did not.`,
 	return cmd
 }
 
-// holdBack takes what the journal holds back out of what servers offer now. What they offer now may be something else again,
-// which is as little accepted.
+// holdBack moves the tools that the journal has quarantined out of the tools that the servers offer now. If a server
+// now offers yet another version, that version is not approved either.
 func holdBack(offered []turn.Catalogue, published map[string]turn.Catalogue) {
 	for i := range offered {
 		c := &offered[i]
 		for _, h := range published[c.Server].Quarantined {
 			at := slices.IndexFunc(c.Tools, func(t turn.Descriptor) bool { return t.ID == h.Now.ID })
 			if at < 0 || h.Approved != nil && h.Approved.Hash == c.Tools[at].Hash {
-				continue // it is gone, or is what was accepted again
+				continue // the tool is gone, or is the approved version again
 			}
 			h.Now = c.Tools[at]
 			c.Tools, c.Quarantined = slices.Delete(c.Tools, at, at+1), append(c.Quarantined, h)
@@ -72,7 +72,7 @@ func holdBack(offered []turn.Catalogue, published map[string]turn.Catalogue) {
 	}
 }
 
-// printTools lists the tools, and on stderr the servers that are away and what was left out.
+// printTools lists the tools, and on stderr the unavailable servers and the tools that were left out.
 func (a *app) printTools(catalogues []turn.Catalogue) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "TOOL\tLANE\tRISK\tREPEATABLE\tSTATE\tDESCRIPTION")
@@ -102,7 +102,7 @@ func (a *app) printTools(catalogues []turn.Catalogue) error {
 	return nil
 }
 
-// noteMisnamed says which tools agent.toml has in vain.
+// noteMisnamed prints the tools that agent.toml names and the server does not offer.
 func (a *app) noteMisnamed(server string, tools []string) {
 	if len(tools) > 0 {
 		a.note("%s: agent.toml names tools that the server does not offer: %s", server, line(strings.Join(tools, ", "), 400))

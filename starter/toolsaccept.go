@@ -14,7 +14,7 @@ import (
 	"github.com/everturn/everturn/starter/terminal"
 )
 
-// acceptFlags are what accept is asked besides the tools.
+// acceptFlags are the flags of tools accept.
 type acceptFlags struct {
 	all, yes bool
 	hash     string
@@ -68,7 +68,7 @@ func (f acceptFlags) check(args []string) error {
 	return nil
 }
 
-// accept takes the operator's word for tools.
+// accept approves quarantined tools on behalf of the operator.
 func (a *app) accept(ctx context.Context, store journal.Store, server string, tools []string, f acceptFlags) error {
 	held, err := heldTools(ctx, store, []string{server})
 	if err != nil {
@@ -108,7 +108,7 @@ func (a *app) accept(ctx context.Context, store journal.Store, server string, to
 	return nil
 }
 
-// choose are the held tools that the command line means: by their IDs, or by the server's own names.
+// choose returns the quarantined tools that the command line names, by their IDs or by the server's own names.
 func choose(held []heldTool, server string, tools []string, all bool, more string) ([]heldTool, error) {
 	if len(tools) == 0 {
 		if len(held) > 1 && !all {
@@ -129,7 +129,7 @@ func choose(held []heldTool, server string, tools []string, all bool, more strin
 	return chosen, nil
 }
 
-// agreesTo shows the tools and asks for a yes, unless it was given.
+// agreesTo shows the tools and asks for a yes, unless --yes was given.
 func (a *app) agreesTo(ctx context.Context, chosen []heldTool, f acceptFlags) (bool, error) {
 	terminal := isTerminal(a.in) && isTerminal(a.err)
 	switch {
@@ -150,13 +150,13 @@ func (a *app) agreesTo(ctx context.Context, chosen []heldTool, f acceptFlags) (b
 	return a.agrees(ctx, fmt.Sprintf("accept %s as shown?", plural(len(chosen), "tool")))
 }
 
-// otherHash refuses a tool that is not the one that was looked at.
+// otherHash refuses a tool that is not the version that the operator has seen.
 func otherHash(h heldTool, hash, more string) error {
 	return &exitError{code: exitFailed, cause: fmt.Errorf("nothing was accepted: --hash %s is not the hash of %s as it is offered now; look at it with `starter tools diff %s`, and where you agree:\n%s",
 		line(hash, 20), line(terminal.Visible(h.Tool), 120), quoted(h.Server), acceptCommands([]heldTool{h}, more))}
 }
 
-// acceptError says what to do where nothing was accepted.
+// acceptError says what to do if nothing was accepted.
 func acceptError(server string, err error) error {
 	again := fmt.Sprintf("look again with `starter tools diff %s`", quoted(server))
 	switch {

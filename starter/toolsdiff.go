@@ -56,16 +56,16 @@ The exit code is 0 where nothing is held back and 1 where something is.`,
 	return cmd
 }
 
-// heldTool is a tool that is held back.
+// heldTool is a quarantined tool.
 type heldTool struct {
 	Server string `json:"server"`
 	Tool   string `json:"tool"`
 	turn.QuarantinedTool
-	// Diff goes from what was accepted to what is there now, as a unified diff without escape sequences.
+	// Diff is a unified diff from the approved version to the current one, without escape sequences.
 	Diff string `json:"diff"`
 }
 
-// heldTools are those of a server, or of all where none is named.
+// heldTools returns the quarantined tools of a server, or of all servers if none is named.
 func heldTools(ctx context.Context, store journal.Store, servers []string) ([]heldTool, error) {
 	catalogues, err := store.Catalogues(ctx)
 	if err != nil {
@@ -91,7 +91,7 @@ func heldTools(ctx context.Context, store journal.Store, servers []string) ([]he
 	return held, nil
 }
 
-// printHeld shows what is held back, and how to accept it.
+// printHeld prints the quarantined tools and the commands that accept them.
 func (a *app) printHeld(held []heldTool, output string) error {
 	if output == "json" {
 		return writeJSON(a.out, held)
@@ -110,7 +110,7 @@ func (a *app) printHeld(held []heldTool, output string) error {
 	return nil
 }
 
-// unasked is what a command says that nobody can be asked about where this one runs.
+// unasked returns the flag that accept needs if this command cannot ask the user.
 func (a *app) unasked() string {
 	if isTerminal(a.in) && isTerminal(a.err) {
 		return ""
@@ -118,7 +118,7 @@ func (a *app) unasked() string {
 	return " --yes"
 }
 
-// acceptCommands are the commands that accept what is held, each with more behind it.
+// acceptCommands returns the commands that accept the held tools, each with more appended.
 func acceptCommands(held []heldTool, more string) string {
 	var lines []string
 	for _, h := range held {
@@ -127,7 +127,7 @@ func acceptCommands(held []heldTool, more string) string {
 	return strings.Join(lines, "\n")
 }
 
-// show says what has become of a tool.
+// show describes the change of a tool.
 func (h heldTool) show(color bool) string {
 	head := fmt.Sprintf("%s is new (%s)", line(terminal.Visible(h.Tool), 120), shortHash(h.Now.Hash))
 	if h.Approved != nil {
@@ -142,7 +142,7 @@ func (h heldTool) show(color bool) string {
 	return head + "\n" + strings.Join(lines, "\n") + "\n"
 }
 
-// painted is a line of a diff with its colour (ECMA-48, SGR).
+// painted returns a line of a diff with its colour (ECMA-48, SGR).
 func painted(l string) string {
 	switch {
 	case strings.HasPrefix(l, "+"):
@@ -153,7 +153,7 @@ func painted(l string) string {
 	return l
 }
 
-// changes is a unified diff from what was accepted to what is there now.
+// changes returns a unified diff from the approved version of a tool to the current one.
 func changes(d turn.QuarantinedTool) string {
 	before := ""
 	if d.Approved != nil {
@@ -163,14 +163,15 @@ func changes(d turn.QuarantinedTool) string {
 	if len(out) == 0 {
 		return "  its description and its schema are the same; its title, its annotations or the schema of its results are not\n"
 	}
-	_, out, _ = bytes.Cut(out, []byte("\n")) // "diff accepted now"
+	_, out, _ = bytes.Cut(out, []byte("\n")) // the line "diff accepted now"
 	return string(out)
 }
 
-// diffColumns is where the lines of descriptions and schemas are broken.
+// diffColumns is the column at which lines of descriptions and schemas are broken.
 const diffColumns = 96
 
-// told is a tool in lines: what the model reads of it, what it takes, and what this program makes of its annotations.
+// told prints a tool in lines: the text that the model reads, the schema of the arguments, and the settings that follow
+// from its annotations and the configuration.
 func told(d turn.Descriptor) string {
 	also := ""
 	if len(d.Also) > 0 {
@@ -181,7 +182,7 @@ func told(d turn.Descriptor) string {
 			line(string(d.Risk), 40), line(string(d.Activity), 40), d.Repeatable, d.ReadOnly, d.Taints)
 }
 
-// indented is JSON in lines, and what is none as it is.
+// indented returns indented JSON, or raw itself if it is not JSON.
 func indented(raw json.RawMessage) string {
 	var b bytes.Buffer
 	if json.Indent(&b, raw, "", "  ") != nil {
@@ -190,8 +191,8 @@ func indented(raw json.RawMessage) string {
 	return b.String()
 }
 
-// broken is a text in lines that a terminal shows as they are, broken behind a space where there is one: what is a word in
-// one line is then a word in the other, too.
+// broken breaks a text into lines that a terminal shows unchanged. It breaks after a space if there is one, so that a
+// diff compares whole words.
 func broken(s string) string {
 	var b strings.Builder
 	for line := range strings.SplitSeq(terminal.Visible(s), "\n") {
@@ -204,7 +205,8 @@ func broken(s string) string {
 	return b.String()
 }
 
-// firstRow is the beginning of a line that makes a row of a diff. It looks no further than a row can reach.
+// firstRow returns the beginning of a line that fits into a row of a diff. It examines only as many bytes as a row can
+// hold.
 func firstRow(line string) string {
 	reach := min(len(line), utf8.UTFMax*(diffColumns+1))
 	for reach < len(line) && !utf8.RuneStart(line[reach]) {
@@ -220,7 +222,7 @@ func firstRow(line string) string {
 	return rows[0]
 }
 
-// completeHeld offers the servers with tools that are held back, then the tools.
+// completeHeld offers the servers with quarantined tools, then the tools.
 func (a *app) completeHeld(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var found []cobra.Completion
 	a.glance(cmd, func(store journal.Store) {

@@ -51,29 +51,30 @@ The exit code is 0 where all do well, and 1 where one fails or is away.`,
 	return cmd
 }
 
-// The states of a server that no running worker tells of.
+// The states of a server whose health no running worker reports.
 const (
-	statePublished = "published" // a worker was well connected when it last said something
-	stateAway      = "away"      // it was not
-	stateUnknown   = "unknown"   // nobody has said anything yet
+	statePublished = "published" // the server was available when a worker last published its tools
+	stateAway      = "away"      // the server was not available then
+	stateUnknown   = "unknown"   // no worker has published the server's tools
 )
 
-// serverStatus is how one server does, by one worker's word, the journal's or its own.
+// serverStatus is the status of one server, from a worker, from the journal or from this command's own connection.
 type serverStatus struct {
 	engine.ServerHealth
-	Worker   string `json:"worker,omitempty"` // empty: not a worker's word
+	Worker   string `json:"worker,omitempty"` // empty if no worker reported the status
 	Required bool   `json:"required,omitempty"`
 	Tools    int    `json:"tools"`
 	Held     int    `json:"held"`
 	Dropped  int    `json:"dropped"`
-	// Misnamed are tools of which agent.toml says something, and which the server does not offer.
+	// Misnamed are tools that agent.toml names and the server does not offer.
 	Misnamed []string `json:"misnamed,omitempty"`
-	Problem  string   `json:"problem,omitempty"` // why it is not to be used now
+	Problem  string   `json:"problem,omitempty"` // why the server cannot be used now
 }
 
 func (s serverStatus) bad() bool { return s.Problem != "" || s.State == engine.ServerFailing }
 
-// serverStatus puts together what is known: of each configured server, a row a worker that tells of it, or one.
+// serverStatus returns a row for each configured server and each worker that reports on it, or one row if no worker
+// does.
 func (a *app) serverStatus(ctx context.Context, loaded *config.Loaded, connect bool) ([]serverStatus, error) {
 	cfg := loaded.Config
 	published, err := publishedCatalogues(ctx, cfg)
@@ -92,18 +93,18 @@ func (a *app) serverStatus(ctx context.Context, loaded *config.Loaded, connect b
 		if err != nil {
 			return nil, err
 		}
-		for i, c := range asked { // what is held is the journal's to say
+		for i, c := range asked { // only the journal knows the quarantined tools
 			asked[i].Quarantined = published[c.Server].Quarantined
 		}
 		for i := range health {
-			health[i].RetryAt = time.Time{} // it is closed again
+			health[i].RetryAt = time.Time{} // the connection is closed again
 		}
 		published, workers = byServer(asked), []engine.WorkerHealth{{Servers: health}}
 	}
 	return joinStatus(cfg, published, workers), nil
 }
 
-// publishedCatalogues is what workers have published, by server; nothing where there is no journal yet.
+// publishedCatalogues returns the catalogues that workers have published, by server, or nil if there is no journal yet.
 func publishedCatalogues(ctx context.Context, cfg config.Config) (map[string]turn.Catalogue, error) {
 	if !engine.HasJournal(cfg) {
 		return nil, nil
@@ -153,7 +154,8 @@ func joinStatus(cfg config.Config, published map[string]turn.Catalogue, workers 
 	return all
 }
 
-// problemNow is why a worker cannot use a server now. What was published may be older than what the worker says.
+// problemNow returns why a worker cannot use a server now. The published catalogue may be older than the worker's
+// report.
 func problemNow(h engine.ServerHealth, c turn.Catalogue) string {
 	if h.State == engine.ServerFailing {
 		return cmp.Or(h.LastError, c.Problem, "it fails")
@@ -161,7 +163,7 @@ func problemNow(h engine.ServerHealth, c turn.Catalogue) string {
 	return ""
 }
 
-// printStatus prints a line a server, and on stderr what is wrong.
+// printStatus prints a line for each row, and on stderr the problems.
 func (a *app) printStatus(all []serverStatus) error {
 	if len(all) == 0 {
 		a.note("no tool servers are configured: see [[mcp.servers]] in `starter init`")
@@ -193,7 +195,7 @@ func (a *app) printStatus(all []serverStatus) error {
 	return nil
 }
 
-// tenantRow names a tenant below its server: each has connections and processes of its own.
+// tenantRow names a tenant in the notes about a server: each tenant has its own connections and processes.
 func tenantRow(tenant string) string {
 	if tenant == "" {
 		return "default tenant"
@@ -224,7 +226,7 @@ func (a *app) notes(s serverStatus) {
 	a.noteMisnamed(s.Server, s.Misnamed)
 }
 
-// ofIts counts tools of a server, to which something is done.
+// ofIts counts tools of a server, as the beginning of a sentence.
 func ofIts(n int) string {
 	if n == 1 {
 		return "1 of its tools is"

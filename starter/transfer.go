@@ -109,7 +109,7 @@ func printImported(w io.Writer, imported journal.Imported) {
 	}
 }
 
-// withheldArguments are those of a permission in one line, all of them.
+// withheldArguments returns all arguments of a permission in one line.
 func withheldArguments(p journal.DroppedPermission) string {
 	shown := exactly(p.Arguments)
 	switch {
@@ -124,5 +124,5 @@ func withheldArguments(p journal.DroppedPermission) string {
 	return shown
 }
 
-// exactly writes out all of a text in one line.
+// exactly returns all of a text in one line.
 func exactly(s string) string { return strings.ReplaceAll(terminal.Visible(s), "\n", `\n`) }

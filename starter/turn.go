@@ -16,16 +16,16 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// turnClient is a command's client of the turns, with the journal for what the command itself reads.
+// turnClient is a command's client for turns, with the journal that the command itself reads.
 type turnClient struct {
 	app   *app
 	store journal.Store
 	cfg   config.Config
-	// client only reads the journal until the command has reached Temporal.
+	// client only reads the journal until the command has connected to Temporal.
 	client *client.Client
 	online bool   // client has a connection
 	hangUp func() // closes the connection that call has opened
-	// failed reports the end of this command's own worker; nil if it has none.
+	// failed reports the end of this command's own worker; nil if the command has no worker.
 	failed <-chan error
 }
 
@@ -36,14 +36,14 @@ type started struct {
 	Link string `json:"link"`
 }
 
-// newTurnClient makes a client of a connection, which may be nil, and of a journal; both stay the caller's.
+// newTurnClient returns a client that uses a connection, which may be nil, and a journal. The caller closes both.
 func (a *app) newTurnClient(c cluster.Conn, store journal.Store, cfg config.Config, failed <-chan error) *turnClient {
 	t := &turnClient{app: a, store: store, cfg: cfg, failed: failed, hangUp: func() {}}
 	t.connect(c)
 	return t
 }
 
-// connect uses a connection from now on; nil is none.
+// connect makes the client use a connection from now on; nil means no connection.
 func (t *turnClient) connect(c cluster.Conn) {
 	t.online = c != nil
 	t.client = client.New(c, client.Options{
@@ -51,7 +51,7 @@ func (t *turnClient) connect(c cluster.Conn) {
 	})
 }
 
-// send hands a message to its session. When it returns without an error the message will be answered, once.
+// send sends a message to its session. If it returns no error, the message will be answered exactly once.
 func (t *turnClient) send(ctx context.Context, in client.SendInput) (started, error) {
 	if err := t.checkName(ctx, in.Session); err != nil {
 		return started{}, err
@@ -63,14 +63,15 @@ func (t *turnClient) send(ctx context.Context, in client.SendInput) (started, er
 	return t.linked(sent), nil
 }
 
-// linked is a turn with its link.
+// linked adds the link to a turn.
 func (t *turnClient) linked(named client.Turn) started {
 	s := started{Version: workflows.WireVersion, Turn: named}
 	s.Link = t.link(s)
 	return s
 }
 
-// checkName refuses the name of a session that is another tenant's: its turn would be. Of a new session there is none.
+// checkName refuses a session ID that belongs to another tenant, because the turn would belong to that tenant too. A
+// new session has no ID to check.
 func (t *turnClient) checkName(ctx context.Context, session string) error {
 	taken, err := journal.Taken(ctx, t.store, session)
 	if taken {
@@ -97,15 +98,16 @@ func sendError(sent client.Turn, alone bool, err error) error {
 	return err
 }
 
-// noWorker is what a request ends with that no worker has answered.
+// noWorker is the error of a request that no worker has answered.
 func noWorker(then string) error {
 	return &exitError{code: exitUnreachable, cause: fmt.Errorf("%w: start one with `starter dev` or `go run ./worker`; %s", client.ErrNoWorker, then)}
 }
 
-// unanswered is how long a request may go without an answer before a person is told why. A worker answers within moments.
+// unanswered is how long a request may go without an answer before the command tells the user why. A worker answers
+// within moments.
 const unanswered = 2 * time.Second
 
-// patiently asks for something that only a worker answers, and says so where none does for a while.
+// patiently calls ask, which only a worker answers, and tells the user if no worker answers for a while.
 func (t *turnClient) patiently(ask func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- ask() }()
@@ -118,15 +120,15 @@ func (t *turnClient) patiently(ask func() error) error {
 	return <-done
 }
 
-// link leads to the turn in Temporal's Web UI.
+// link returns the link to the turn in Temporal's Web UI.
 func (t *turnClient) link(s started) string { return t.runLink(t.client.WorkflowID(s.Session), s.ID) }
 
-// runLink leads to a run of a workflow there.
+// runLink returns the link to a run of a workflow in Temporal's Web UI.
 func (t *turnClient) runLink(workflowID, run string) string {
 	return fmt.Sprintf("%s/workflows/%s/%s/history", webUI(t.cfg.Temporal), url.PathEscape(workflowID), url.PathEscape(run))
 }
 
-// webUI is where Temporal's Web UI shows the configured namespace.
+// webUI returns the address at which Temporal's Web UI shows the configured namespace.
 func webUI(c config.Temporal) string {
 	base := c.UIURL
 	if base == "" {

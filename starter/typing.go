@@ -5,10 +5,10 @@ import (
 	"os"
 )
 
-// maxLine bounds what a person types at once, in bytes. Terminals hold back no more than 4,096 (termios(3)).
+// maxLine bounds the length of a typed line, in bytes. A terminal buffers at most 4,096 bytes (termios(3)).
 const maxLine = 64 << 10
 
-// readLine reads up to the next newline and nothing behind it, so that a later reader misses nothing.
+// readLine reads up to the next newline and nothing after it, so that a later reader misses nothing.
 func readLine(f *os.File) (string, error) {
 	var line []byte
 	b := make([]byte, 1)

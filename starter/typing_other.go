@@ -4,5 +4,5 @@ package main
 
 import "os"
 
-// forgetTyped drops what was typed at a terminal and not read, where that is known how to do.
+// forgetTyped does nothing: dropping unread input is only implemented for Linux.
 func forgetTyped(*os.File) {}

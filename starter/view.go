@@ -12,21 +12,21 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// view shows a turn's chunks: text as it streams where stdout is a terminal, what happens on the way on stderr where
-// that is one, or every chunk as a line of JSON.
+// view shows a turn's chunks: the text as it streams if stdout is a terminal, and the activity on stderr if stderr is
+// one; or every chunk as a line of JSON.
 type view struct {
 	app    *app
 	out    followOptions
-	live   bool // text streams to stdout: to a terminal, where more than the answer may be shown
+	live   bool // text streams to stdout, a terminal, which may show more than the answer
 	chatty bool // activity is shown on stderr
-	// media, where it is set, tells what the result of a call has that is not text.
+	// media, if set, returns the content of a call's result that is not text.
 	media  func(turn.Chunk) []turn.Media
 	reader turn.Reader
 	step   int
 	open   bool // the cursor is in the middle of a line
-	// ticking: the last line on stderr is a call's progress, which what comes next replaces.
+	// ticking means that the last line on stderr is a call's progress, which the next output replaces.
 	ticking bool
-	ticked  time.Time // when progress was shown last, by the chunks' clock
+	ticked  time.Time // when progress was shown last, by the chunks' times
 }
 
 func newView(a *app, o followOptions) *view {
@@ -65,7 +65,7 @@ func (v *view) chunk(c turn.Chunk) {
 	}
 }
 
-// failed shows an attempt that failed and is tried again. The turn's end shows a final failure.
+// failed shows an attempt that failed and will be repeated. The end of the turn shows a final failure.
 func (v *view) failed(c turn.Chunk) {
 	var e turn.ErrorChunk
 	if decode(c, &e) && !e.Final {
@@ -80,7 +80,7 @@ func (v *view) joined(c turn.Chunk) {
 	}
 }
 
-// people says what a person was asked, in a line, and what came of it.
+// people prints a line about a request and its decision.
 func (v *view) people(c turn.Chunk) {
 	var p turn.RequestChunk
 	if !decode(c, &p) {
@@ -105,7 +105,7 @@ func (v *view) people(c turn.Chunk) {
 	}
 }
 
-// text streams. A new step begins on a new line.
+// text streams a chunk of text. A new step begins on a new line.
 func (v *view) text(c turn.Chunk) {
 	if !v.live {
 		return
@@ -138,7 +138,7 @@ func (v *view) tool(c turn.Chunk) {
 	v.activity("← %s %s, %d bytes, %s%s", call.Tool, chat.Ended(call.Outcome, call.Code), call.SizeBytes, time.Duration(call.DurationMS)*time.Millisecond, media)
 }
 
-// activity says what happens, to a person only.
+// activity prints what happens in the turn, only if a user watches.
 func (v *view) activity(format string, args ...any) {
 	if v.chatty {
 		v.pause()
@@ -146,7 +146,7 @@ func (v *view) activity(format string, args ...any) {
 	}
 }
 
-// pause ends an open line, so that what follows stands on its own.
+// pause ends an open line, so that the next output begins on its own line.
 func (v *view) pause() {
 	v.wipe()
 	if v.open {
@@ -155,7 +155,7 @@ func (v *view) pause() {
 	}
 }
 
-// end prints the answer, unless it was streamed already, and how the turn ended where there is none.
+// end prints the answer unless it was streamed, and how the turn ended if there is no answer.
 func (v *view) end(answer string, r workflows.Result) {
 	streamed := v.live && v.reader.Text() == answer
 	if !streamed && answer != "" {
@@ -176,7 +176,7 @@ func (v *view) end(answer string, r workflows.Result) {
 	}
 }
 
-// totals is the line at the end of a turn.
+// totals returns the line at the end of a turn.
 func totals(r workflows.Result) string {
 	estimated := ""
 	if r.Usage.Estimated {

@@ -12,7 +12,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// approvals are the waits that the command line names.
+// approvals returns the approvals that the command line names.
 func (t *turnClient) approvals(ctx context.Context, session string, calls []string, f approveFlags) ([]journal.RequestRecord, error) {
 	open, err := t.waiting(ctx, session, turn.RequestApproval)
 	if err != nil {
@@ -40,7 +40,7 @@ func (t *turnClient) approvals(ctx context.Context, session string, calls []stri
 	return chosen, nil
 }
 
-// checkHash refuses a call that waits with other arguments than those that were seen.
+// checkHash refuses a call whose arguments are not the ones that the user has seen.
 func checkHash(w journal.RequestRecord, hash string) error {
 	if hash == "" || len(hash) >= minHash && strings.HasPrefix(w.ArgumentsHash, hash) {
 		return nil
@@ -52,10 +52,10 @@ func checkHash(w journal.RequestRecord, hash string) error {
 		w.ID, shortHash(w.ArgumentsHash), line(hash, 20), quoted(w.Session))}
 }
 
-// minHash is how many digits of a hash name it.
+// minHash is the minimum number of digits that identify a hash.
 const minHash = 8
 
-// waiting are the open waits of some kinds in a session.
+// waiting returns the open requests of some kinds in a session.
 func (t *turnClient) waiting(ctx context.Context, session string, kinds ...turn.RequestKind) ([]journal.RequestRecord, error) {
 	if session != "" {
 		if _, err := sessionArg(ctx, t.store, []string{session}); err != nil {
@@ -66,7 +66,7 @@ func (t *turnClient) waiting(ctx context.Context, session string, kinds ...turn.
 	return slices.DeleteFunc(all, func(w journal.RequestRecord) bool { return !slices.Contains(kinds, w.Kind) }), err
 }
 
-// question finds the wait that an answer is for.
+// question returns the request that an answer is for.
 func (t *turnClient) question(ctx context.Context, args []string) (journal.RequestRecord, error) {
 	session, id := "", ""
 	if len(args) > 0 {
@@ -97,7 +97,7 @@ func (t *turnClient) question(ctx context.Context, args []string) (journal.Reque
 	return journal.RequestRecord{}, usage("nobody asks anything; `starter list` lists the sessions")
 }
 
-// notOpen says why there is nothing to decide: it was decided, or never asked for.
+// notOpen says why a request cannot be decided: it was decided before, or never made.
 func (t *turnClient) notOpen(ctx context.Context, session, id string, open []journal.RequestRecord) error {
 	rec, err := t.store.Session(ctx, session)
 	if err != nil {

@@ -16,15 +16,15 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// decision is what a person says to an approval.
+// decision is a user's decision about an approval.
 type decision struct {
 	allow  bool
 	reason string
 	always turn.GrantScope
 }
 
-// shownWhole reports that a call's arguments are not those that the call waits with, so that it cannot be allowed: the
-// journal has lost them, or a part of them.
+// shownWhole returns an error if the journal does not have exactly the arguments that a call waits with, because it has
+// lost them or a part of them. Such a call can only be denied.
 func shownWhole(w journal.RequestRecord) error {
 	if w.Kind != turn.RequestApproval || journal.HashOf([]byte(w.Arguments)) == w.ArgumentsHash {
 		return nil
@@ -33,7 +33,8 @@ func shownWhole(w journal.RequestRecord) error {
 		line(w.ID, 80), len(w.Arguments), w.ArgumentsBytes, shortHash(w.ArgumentsHash))
 }
 
-// decide tells the turn. A call is allowed with the hash of the arguments that were shown, and denied whatever they are.
+// decide sends the decision to the turn. It allows a call only with the hash of the arguments that were shown, and
+// denies it whatever they are.
 func (t *turnClient) decide(ctx context.Context, w journal.RequestRecord, d decision) (client.DecideResult, error) {
 	in := client.DecideInput{
 		Session: w.Session, Turn: w.Turn, Call: w.ID, ArgumentsHash: w.ArgumentsHash, By: whoami(), Reason: d.reason, Grant: d.always,
@@ -56,14 +57,14 @@ func (t *turnClient) answer(ctx context.Context, w journal.RequestRecord, text s
 	}))
 }
 
-// reply answers a question of a tool's server.
+// reply responds to an elicitation.
 func (t *turnClient) reply(ctx context.Context, w journal.RequestRecord, r turn.ElicitationResponse) error {
 	return peopleError(w, t.client.Respond(ctx, client.RespondInput{
 		Session: w.Session, Turn: w.Turn, Request: w.ID, Response: r, By: whoami(),
 	}))
 }
 
-// peopleError says what to do about a decision that was not taken.
+// peopleError says what to do about a decision that the turn did not accept.
 func peopleError(w journal.RequestRecord, err error) error {
 	session := quoted(w.Session)
 	var refused *turn.Error
@@ -88,13 +89,13 @@ func peopleError(w journal.RequestRecord, err error) error {
 	return fmt.Errorf("%s: %w", refused.Message, short{refused})
 }
 
-// short is a turn's error that shows its code alone: what it says was said.
+// short is a turn's error that prints only its code, because the surrounding error has its message.
 type short struct{ refused *turn.Error }
 
 func (s short) Error() string { return string(s.refused.Code) }
 func (s short) Unwrap() error { return s.refused }
 
-// whoami is the person who decides, as the operating system knows them.
+// whoami returns the user who decides, as the operating system names them: user@host.
 func whoami() string {
 	name, host := "somebody", "somewhere"
 	if u, err := user.Current(); err == nil && u.Username != "" {
@@ -106,7 +107,7 @@ func whoami() string {
 	return name + "@" + host
 }
 
-// rest are the turn's chunks that are in the journal and were not seen yet.
+// rest returns the turn's chunks that are in the journal and that the follower has not seen.
 func (f *follower) rest(ctx context.Context) iter.Seq2[turn.Chunk, error] {
 	return func(yield func(turn.Chunk, error) bool) {
 		chunks, err := f.store.Chunks(ctx, f.s.ID, f.seen, 1000)
@@ -122,10 +123,10 @@ func (f *follower) rest(ctx context.Context) iter.Seq2[turn.Chunk, error] {
 	}
 }
 
-// decode reads a chunk's own fields.
+// decode decodes the data of a chunk.
 func decode(c turn.Chunk, into any) bool { return json.Unmarshal(c.Data, into) == nil }
 
-// ruling says what came of a wait.
+// ruling describes a decision about a request.
 func ruling(r turn.Decision) string {
 	out := string(r.Status) + ruledBy(r)
 	if r.Status == turn.StatusExpired && r.Allowed {
@@ -146,7 +147,7 @@ func ruling(r turn.Decision) string {
 	return out
 }
 
-// ruledBy says who ruled, and when.
+// ruledBy describes who decided, and when.
 func ruledBy(r turn.Decision) string {
 	who := ""
 	if r.By != "" {
