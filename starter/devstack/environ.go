@@ -7,8 +7,8 @@ import (
 	"github.com/everturn/everturn/internal/childenv"
 )
 
-// buildVariables are what go, git and the C compiler need beside childenv.Base to fetch and build a program. One that ends
-// in * names all variables that begin so.
+// buildVariables are the variables that go, git and the C compiler need in addition to childenv.Base to fetch and build
+// a program. A name that ends in * stands for all variables with that prefix.
 var buildVariables = []string{
 	"GO*", "CGO_*", "CC", "CXX", "GIT_SSL_*", "SSL_CERT_*", "XDG_CACHE_HOME", "XDG_CONFIG_HOME",
 	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",

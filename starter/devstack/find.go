@@ -16,11 +16,12 @@ import (
 	"time"
 )
 
-// oldestServer is the oldest server that turns were tried on: update-with-start, summaries and current details need it.
+// oldestServer is the oldest server version that turns were tested on. They need update-with-start, summaries and
+// current details.
 var oldestServer = [2]int{1, 27}
 
-// FindTemporal finds a `temporal` binary: one on PATH that is recent enough, else the one that tools/go.mod pins, which
-// is built the first time. why says which it is.
+// FindTemporal finds a `temporal` binary: the one on PATH if it is recent enough, otherwise the version that
+// tools/go.mod pins, which is built on first use. why says which one it is.
 func FindTemporal(ctx context.Context, o Options) (path, why string, err error) {
 	passed := ""
 	if found := lookPath(o.Environ, "temporal"); found != "" {
@@ -41,7 +42,7 @@ func FindTemporal(ctx context.Context, o Options) (path, why string, err error) 
 	return path, "built from " + pinned + passed, err
 }
 
-// lookPath is exec.LookPath on an environment that was handed over.
+// lookPath is exec.LookPath for the given environment.
 func lookPath(environ []string, name string) string {
 	for _, kv := range environ {
 		list, ok := strings.CutPrefix(kv, "PATH=")
@@ -60,7 +61,7 @@ func lookPath(environ []string, name string) string {
 
 var serverInVersion = regexp.MustCompile(`(?i)server\s+(\d+\.\d+\.\d+)`)
 
-// binaryVersion asks a temporal binary for the version of the server in it.
+// binaryVersion returns the version of the server in a temporal binary.
 func binaryVersion(ctx context.Context, o Options, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -89,14 +90,14 @@ func recent(version string) bool {
 
 const module = "module github.com/everturn/everturn\n"
 
-// sourceRoot is the clone of Everturn that this program was built from, if it is still there. The working directory has no
-// say: it may be a stranger's repository, whose tools/go.mod names another program as the server.
+// sourceRoot returns the clone of Everturn that this program was built from, if it still exists. The working directory
+// is not considered: it may be an untrusted repository whose tools/go.mod names another program as the server.
 func sourceRoot() (string, error) {
-	_, file, _, _ := runtime.Caller(0) // relative in a program that was built with -trimpath
+	_, file, _, _ := runtime.Caller(0) // a relative path if the program was built with -trimpath
 	root := filepath.Join(filepath.Dir(file), "..", "..")
 	b, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	if err == nil {
-		_, err = os.Stat(filepath.Join(root, "tools", "go.mod")) // not in the module cache
+		_, err = os.Stat(filepath.Join(root, "tools", "go.mod")) // the module cache does not have this file
 	}
 	if !filepath.IsAbs(file) || err != nil || !bytes.HasPrefix(b, []byte(module)) {
 		return "", errors.New("this program was not built from a clone of Everturn that is still there")
@@ -109,11 +110,11 @@ func build(ctx context.Context, o Options, root string) (string, error) {
 	return runGo(ctx, o, root, nil, "tool", "-modfile=tools/go.mod", "-n", "temporal")
 }
 
-// pinned is what a program outside a clone builds: the version of tools/go.mod (a test compares them).
+// pinned is the version that a program outside a clone builds: the version of tools/go.mod (a test compares them).
 const pinned = "github.com/temporalio/cli/cmd/temporal@v1.5.1"
 
-// install builds the same server into the user's cache folder. The state folder would not do: a program in it may have come
-// with a repository.
+// install builds the same server into the user's cache folder. It does not use the state folder, because a program
+// there may have come with a repository.
 func install(ctx context.Context, o Options) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -131,7 +132,7 @@ func install(ctx context.Context, o Options) (string, error) {
 	return server, err
 }
 
-// runGo runs the go command with progress and returns what it prints.
+// runGo runs the go command, reports progress and returns what the command prints.
 func runGo(ctx context.Context, o Options, dir string, environ []string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir, cmd.Env = dir, append(allowed(o.Environ, buildVariables...), environ...)
@@ -146,7 +147,7 @@ func runGo(ctx context.Context, o Options, dir string, environ []string, args ..
 	return strings.TrimSpace(out.String()), nil
 }
 
-// showProgress tells people every few seconds that a build is under way, once it takes longer than a cached one.
+// showProgress reports every five seconds that a build is running; a cached build ends before the first report.
 func showProgress(o Options) (done func()) {
 	began, quit, ended := time.Now(), make(chan struct{}), make(chan struct{})
 	go func() {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock is an advisory lock on a file (flock(2)). The kernel lets go of it when its process ends, however that happens.
+// lock is an advisory lock on a file (flock(2)). The kernel releases it when its process ends, for whatever reason.
 type lock struct{ f *os.File }
 
 func shared(ctx context.Context, path string) (*lock, error) { return acquire(ctx, path, unix.LOCK_SH) }
@@ -18,7 +18,7 @@ func exclusive(ctx context.Context, path string) (*lock, error) {
 	return acquire(ctx, path, unix.LOCK_EX)
 }
 
-// pollLock is how often a taken lock is tried again: flock has no way to wait that a context could end.
+// pollLock is the interval at which a taken lock is tried again: a context cannot interrupt a blocking flock.
 const pollLock = 50 * time.Millisecond
 
 func acquire(ctx context.Context, path string, how int) (*lock, error) {

@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// portTaken is a refusal because another program has a port.
+// portTaken is a refusal because another program uses a port.
 type portTaken struct{ *Refusal }
 
 func (e *portTaken) Unwrap() error { return e.Refusal }
@@ -17,7 +17,7 @@ func refusePort(format string, args ...any) error {
 	return &portTaken{&Refusal{fmt.Sprintf(format, args...)}}
 }
 
-// The ports that a stack tries when it may move: pairs with the same offset, below the range from which the system takes
+// The ports that a stack tries if it may move: pairs with the same offset, below the range from which the system takes
 // ports for outgoing connections.
 const (
 	firstFrontend = 7234

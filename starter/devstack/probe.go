@@ -14,7 +14,7 @@ import (
 	"go.temporal.io/sdk/log"
 )
 
-// listener is who listens on an address.
+// listener is the kind of program that listens on an address.
 type listener int
 
 const (
@@ -23,11 +23,11 @@ const (
 	temporal
 )
 
-// settle is how long a server that is just ending is given to let go of its port.
+// settle is how long a server that is ending may take to release its port.
 const settle = 300 * time.Millisecond
 
-// probe asks who listens on the address, and for Temporal its version. Nobody is taken for a stranger at first sight: a
-// server that was killed listens for a moment longer than it lives.
+// probe returns the kind of program that listens on the address and, for Temporal, its version. It checks a stranger a
+// second time after settle: a killed server's port accepts connections for a moment after its end.
 func probe(ctx context.Context, address string) (listener, string) {
 	who, version := look(ctx, address)
 	if who != stranger {
@@ -70,7 +70,8 @@ func serverVersion(ctx context.Context, address string) (string, error) {
 	return info.GetServerVersion(), err
 }
 
-// awaitServer waits until Temporal answers on the address or the supervisor has given up. The server offers no event.
+// awaitServer waits until Temporal answers on the address or the supervisor has ended. It polls, because the server
+// reports no event.
 func awaitServer(ctx context.Context, address string, gone <-chan error) error {
 	slow := time.NewTimer(readyWithin)
 	defer slow.Stop()
@@ -92,7 +93,7 @@ func awaitServer(ctx context.Context, address string, gone <-chan error) error {
 	}
 }
 
-// tail is the end of a log, for an error's message.
+// tail returns the last n bytes of a log, for an error's message.
 func tail(r io.ReadSeeker, n int64) string {
 	if end, err := r.Seek(0, io.SeekEnd); err == nil {
 		r.Seek(max(end-n, 0), io.SeekStart)

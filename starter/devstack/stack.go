@@ -12,24 +12,25 @@ import (
 	"github.com/everturn/everturn/internal/statedir"
 )
 
-// Options say which stack.
+// Options describe the stack to join or start.
 type Options struct {
 	Dir       string // state: database, logs, locks
 	Address   string // host:port of the frontend; must be on loopback
 	UIPort    int
 	Namespace string
-	Progress  io.Writer // for people
+	Progress  io.Writer // receives messages for the user
 	Environ   []string
-	// Started and Joined are called with the server's address once it answers: the one if it was started here, the other if
-	// it was there before. Prepare comes after either and makes the namespace fit for use. All three may be nil; they run
-	// under the start lock, and an error of theirs is Ensure's. Joined returns a *Refusal for a server of another folder.
+	// Started and Joined are called with the server's address once the server answers: Started if Ensure has started
+	// it, Joined if it was running before. Prepare is called after either, and prepares the namespace for use. All
+	// three may be nil. They run under the start lock, and Ensure returns their errors. Joined returns a *Refusal if
+	// the server belongs to another folder.
 	Started, Joined, Prepare func(ctx context.Context, address string) error
-	// Moved permits other ports than Address and UIPort, on 127.0.0.1, when those are taken, and is called with the ports
+	// Moved permits ports other than Address and UIPort, on 127.0.0.1, if those are taken. It is called with the ports
 	// of the server that was started. It may be nil.
 	Moved func(frontend, ui int) error
 }
 
-// Refusal is an error of what was asked for: nothing was started, and nothing will be until the reader changes it.
+// Refusal reports options that cannot work: nothing was started, and nothing will be until the user changes them.
 type Refusal struct{ Reason string }
 
 func (e *Refusal) Error() string { return e.Reason }
@@ -46,11 +47,11 @@ type Stack struct {
 	lock *lock
 }
 
-// readyWithin bounds how long a server may take to answer once it was started.
+// readyWithin bounds how long a started server may take to answer.
 const readyWithin = 60 * time.Second
 
-// Ensure joins the stack that answers at the address, or starts one. The caller closes it: the last one out stops a
-// server that was started here. A *Refusal says that the options cannot be.
+// Ensure joins the stack that answers at the address, or starts one. The caller must close the stack: a server that was
+// started here stops when its last user closes it. A *Refusal reports that the options cannot work.
 func Ensure(ctx context.Context, o Options) (*Stack, error) {
 	if !loopback(o.Address) {
 		return nil, refuse("--dev never uses a Temporal that is not on this machine, and the configuration says %s: leave --dev out, or remove [temporal] address", o.Address)
@@ -64,7 +65,7 @@ func Ensure(ctx context.Context, o Options) (*Stack, error) {
 	}
 	defer starting.release()
 	s := &Stack{}
-	// A supervisor that is just stopping holds the lock exclusively: joining waits until it is gone.
+	// A supervisor that is stopping holds the lock exclusively, so joining waits until the supervisor has ended.
 	if s.lock, err = shared(ctx, lockFile(o.Dir)); err != nil {
 		return nil, fmt.Errorf("joining the stack: %w", err)
 	}
@@ -122,7 +123,7 @@ func prepare(ctx context.Context, address string, hooks ...func(context.Context,
 	return nil
 }
 
-// Close lets go of the stack.
+// Close releases this user's lock on the stack.
 func (s *Stack) Close() error { return s.lock.release() }
 
 func lockFile(dir string) string { return filepath.Join(dir, "stack.lock") }

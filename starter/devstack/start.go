@@ -46,14 +46,14 @@ func start(ctx context.Context, o Options, binary string) error {
 	gone := make(chan error, 1)
 	go func() { gone <- cmd.Wait() }()
 	if err := awaitServer(ctx, o.Address, gone); err != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) // it may be gone
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) // the supervisor may have ended
 		return fmt.Errorf("%w; the end of %s says:\n%s", err, log.Name(), tail(log, 2000))
 	}
 	return nil
 }
 
-// supervisor is this program in its second role. It lives in a session of its own, so that Ctrl-C in the user's
-// terminal does not reach it.
+// supervisor returns the command that runs this program as a supervisor. The supervisor has its own session, so that
+// Ctrl-C in the user's terminal does not reach it.
 func supervisor(dir string, o Options, server []string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -70,10 +70,10 @@ func supervisor(dir string, o Options, server []string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// serverArgs are the flags of the development server, except the Web UI's address. The dynamic configuration takes out the
-// 100 ms that its defaults make every task wait on SQLite, and the partitions that make one wait for two seconds now and then.
-// It also closes the HTTP API, which checks neither origin nor credentials and which start-dev always opens: no request has
-// a space as its Host header, and Nexus has paths of its own on the same port.
+// serverArgs returns the flags of the development server, except the Web UI's address. The dynamic configuration
+// removes the 100 ms that its defaults delay every task on SQLite, and the partitions that sometimes delay a task by
+// two seconds. It also closes the HTTP API, which start-dev always opens and which checks neither origin nor
+// credentials: no request has a space as its Host header. Nexus has its own paths on the same port, so it is disabled.
 func serverArgs(dir string, o Options) ([]string, error) {
 	host, port, err := net.SplitHostPort(o.Address)
 	if err != nil {
@@ -96,8 +96,8 @@ func serverArgs(dir string, o Options) ([]string, error) {
 	return args, nil
 }
 
-// stamp notes the server's version beside its database and refuses another one: SQLite has no schema upgrade, and a
-// database of another version would open silently with columns missing.
+// stamp records the server's version beside its database and refuses a different version: SQLite has no schema upgrade,
+// and a database of another version would open without an error but with columns missing.
 func stamp(dir, version string) error {
 	file := filepath.Join(dir, "temporal.version")
 	b, err := os.ReadFile(file)

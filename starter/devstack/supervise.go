@@ -15,10 +15,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// CommandName is the hidden command by which a program runs itself as a supervisor.
+// CommandName is the hidden command with which a program runs itself as a supervisor.
 const CommandName = "dev-server"
 
-// Command is the hidden command that a program with a devstack must have.
+// Command returns the hidden command that a program with a devstack must have.
 func Command(stderr io.Writer) *cobra.Command {
 	var dir, ui string
 	cmd := &cobra.Command{
@@ -33,10 +33,11 @@ func Command(stderr io.Writer) *cobra.Command {
 	return cmd
 }
 
-// stopGrace is how long the server has to come to an end by itself.
+// stopGrace is how long the server has to stop after SIGTERM.
 const stopGrace = 10 * time.Second
 
-// supervise runs the server until nobody uses it any more, or until it ends by itself. Its Web UI is served on the address ui.
+// supervise runs the server until the stack has no user, or until the server ends by itself. It serves the Web UI on
+// the address ui.
 func supervise(ctx context.Context, dir, ui string, argv []string, stderr io.Writer) error {
 	hidden, err := hiddenAddress()
 	if err != nil {
@@ -63,7 +64,8 @@ func supervise(ctx context.Context, dir, ui string, argv []string, stderr io.Wri
 	case err := <-ended:
 		return fmt.Errorf("the Temporal server ended: %v", err)
 	case l := <-unused(ctx, dir):
-		// The lock is kept until both ports are free: the next user waits for it, and then starts a new server.
+		// The supervisor keeps the lock until both ports are free: the next user waits for it and then starts a new
+		// server.
 		defer func() { stopUI(); l.release() }()
 	case <-ctx.Done():
 	}
@@ -71,7 +73,7 @@ func supervise(ctx context.Context, dir, ui string, argv []string, stderr io.Wri
 	return nil
 }
 
-// unused sends the exclusive lock once nobody uses the stack any more.
+// unused sends the exclusive lock when the stack has no user.
 func unused(ctx context.Context, dir string) <-chan *lock {
 	out := make(chan *lock, 1)
 	go func() {
@@ -82,9 +84,9 @@ func unused(ctx context.Context, dir string) <-chan *lock {
 	return out
 }
 
-// end stops the server's process group: gently, then not.
+// end stops the server's process group: with SIGTERM, then, at the latest after stopGrace, with SIGKILL.
 func end(pid int, ended <-chan error) {
-	_ = syscall.Kill(-pid, syscall.SIGTERM) // it may be gone, as below
+	_ = syscall.Kill(-pid, syscall.SIGTERM) // here and below, the group may have ended
 	timer := time.NewTimer(stopGrace)
 	defer timer.Stop()
 	select {

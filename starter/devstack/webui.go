@@ -13,12 +13,13 @@ import (
 	"time"
 )
 
-// Temporal's Web UI checks the origin of a request with a CSRF cookie only. Under a host name that resolves to this machine
-// (DNS rebinding) a web page obtains that cookie as the UI's own pages do, and could then send any update, Approve included.
-// The supervisor therefore puts a proxy at the UI's address that knows which hosts and origins are local, and the UI itself
-// listens where a web page does not find it.
+// Temporal's Web UI checks the origin of a request only with a CSRF cookie. Under a host name that resolves to this
+// machine (DNS rebinding), a web page obtains that cookie as the UI's own pages do, and could then send any update,
+// including Approve. The supervisor therefore puts a proxy at the UI's address that accepts only local hosts and
+// origins, and the UI itself listens at an address that a web page cannot find.
 
-// hiddenAddress returns a free port at a random address of 127.0.0.0/8: a web page that looks for it has about 2^38 to try.
+// hiddenAddress returns a free port at a random address of 127.0.0.0/8: a web page that searches for it has about 2^38
+// to try.
 func hiddenAddress() (*net.TCPAddr, error) {
 	var b [3]byte
 	rand.Read(b[:])
@@ -29,7 +30,7 @@ func hiddenAddress() (*net.TCPAddr, error) {
 	return l.Addr().(*net.TCPAddr), l.Close()
 }
 
-// proxyUI serves the Web UI that listens on the address ui at address until stop is called.
+// proxyUI serves the Web UI, which listens on ui, at address until stop is called.
 func proxyUI(address string, ui *net.TCPAddr, stderr io.Writer) (stop func(), err error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -39,7 +40,7 @@ func proxyUI(address string, ui *net.TCPAddr, stderr io.Writer) (stop func(), er
 	transport := &http.Transport{}
 	proxy := &httputil.ReverseProxy{Transport: transport, ErrorLog: quiet, Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(&url.URL{Scheme: "http", Host: ui.String()})
-		r.Out.Host = r.In.Host // nothing that the UI sends names its real address
+		r.Out.Host = r.In.Host // the UI never sends its real address
 	}}
 	server := &http.Server{Handler: onlyLocal(proxy), ErrorLog: quiet, ReadHeaderTimeout: 10 * time.Second}
 	ended := make(chan struct{})
@@ -50,13 +51,13 @@ func proxyUI(address string, ui *net.TCPAddr, stderr io.Writer) (stop func(), er
 		}
 	}()
 	return func() {
-		_ = server.Close() // the process ends
+		_ = server.Close() // the process is about to end
 		<-ended
 		transport.CloseIdleConnections()
 	}, nil
 }
 
-// onlyLocal refuses requests under a host name that is not this machine's and changes that another origin asks for.
+// onlyLocal refuses requests under a host name that is not this machine's, and changes that come from another origin.
 func onlyLocal(next http.Handler) http.Handler {
 	next = http.NewCrossOriginProtection().Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

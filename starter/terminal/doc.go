@@ -1,3 +1,3 @@
-// Package terminal makes text safe to be shown on a terminal. Models, tools, files and other people write what is shown
-// there, and none of them may move the cursor, set a title, write to the clipboard or turn the direction of writing.
+// Package terminal makes text safe to show on a terminal. The text comes from models, tools, files and other users, and
+// must not move the cursor, set a title, write to the clipboard or change the direction of writing.
 package terminal

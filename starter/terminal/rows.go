@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Rows breaks a text into the rows that it takes on a terminal of so many columns, wherever that is: nothing of it is
-// lost, not even spaces. A number of columns that is not positive breaks at newlines only.
+// Rows breaks a text into the rows that it takes on a terminal with the given number of columns. It breaks at any
+// character and drops nothing, not even spaces. If columns is not positive, it breaks only at newlines.
 func Rows(s string, columns int) []string {
 	var out []string
 	for text := range strings.SplitSeq(s, "\n") {
@@ -24,7 +24,8 @@ func Rows(s string, columns int) []string {
 	return out
 }
 
-// Fit is the beginning of a line that takes at most so many columns, with an ellipsis where something is cut off.
+// Fit returns the beginning of a line that takes at most the given number of columns, with an ellipsis if something is
+// cut off.
 func Fit(line string, columns int) string {
 	rows := Rows(line, columns)
 	if len(rows) == 1 || columns <= 0 {
@@ -33,8 +34,8 @@ func Fit(line string, columns int) string {
 	return Rows(line, columns-1)[0] + "…"
 }
 
-// width is how many columns a character takes at most. Terminals differ; what may be wide anywhere counts two here (Unicode's
-// UAX #11 begins with U+1100), so that a row never is too long.
+// width returns the maximum number of columns that a character takes. Terminals differ, so a character that is wide on
+// any terminal counts as two columns (wide characters begin at U+1100, Unicode UAX #11), and no row is too long.
 func width(r rune) int {
 	if r >= 0x1100 && !narrow(r) {
 		return 2
@@ -42,13 +43,14 @@ func width(r rune) int {
 	return 1
 }
 
-// narrow are the blocks behind U+1100 in which everything takes one column, of those that programs print: from Ethiopic to
-// Greek Extended, and from General Punctuation to Geometric Shapes but for the few clocks and squares that emoji have.
+// narrow reports whether r is in a block after U+1100 in which every character takes one column. It knows the blocks
+// that programs print: from Ethiopic to Greek Extended, and from General Punctuation to Geometric Shapes except the few
+// clocks and squares that are emoji.
 func narrow(r rune) bool {
 	return r >= 0x1200 && r <= 0x2319 || r >= 0x2400 && r <= 0x25FC
 }
 
-// Bytes is a size as a person reads it.
+// Bytes formats a size for display.
 func Bytes(n int64) string {
 	size := float64(n)
 	for _, unit := range []string{"bytes", "KB", "MB"} {
@@ -60,12 +62,13 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%.0f GB", size)
 }
 
-// Media is something that is not text, in a word: [image/png, 34 KB].
+// Media describes content that is not text, for instance [image/png, 34 KB].
 func Media(kind string, bytes int64) string {
 	return fmt.Sprintf("[%s, %s]", Line(kind, 60), Bytes(bytes))
 }
 
-// Headway is how far something has come, in words, by somebody's word who may say nonsense. A total of 0 is unknown.
+// Headway describes the progress of a call. The numbers come from a server and may be nonsense. A total of 0 means that
+// the total is unknown.
 func Headway(done, total float64, message string) string {
 	out := fmt.Sprintf("%.4g", done)
 	if total > 0 {
