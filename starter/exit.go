@@ -20,7 +20,7 @@ const (
 	exitConfig      = 3
 	exitCredentials = 4
 	exitUnreachable = 5
-	exitWaiting     = 6 // the turn waits for a person
+	exitWaiting     = 6 // the turn waits for a decision or an answer
 	exitGuard       = 7 // guard or budget; the answer was cut, filtered or refused
 	exitTimeout     = 124
 )

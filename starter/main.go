@@ -16,7 +16,7 @@ func main() {
 	if err := engine.HideMemory(); err != nil { // protects a worker that a command runs in this process
 		fmt.Fprintln(os.Stderr, "everturn: "+err.Error())
 	}
-	// The buffer of 2 keeps a second Ctrl-C for the command that waits for it: run then stops its turn.
+	// The buffer also holds a second Ctrl-C, with which run stops its turn.
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	os.Exit(execute(context.Background(), os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}, os.Environ(), signals))

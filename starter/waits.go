@@ -95,7 +95,7 @@ type short struct{ refused *turn.Error }
 func (s short) Error() string { return string(s.refused.Code) }
 func (s short) Unwrap() error { return s.refused }
 
-// whoami returns the user who decides, as the operating system names them: user@host.
+// whoami identifies the deciding user as user@host, as the operating system names both.
 func whoami() string {
 	name, host := "somebody", "somewhere"
 	if u, err := user.Current(); err == nil && u.Username != "" {
@@ -147,7 +147,7 @@ func ruling(r turn.Decision) string {
 	return out
 }
 
-// ruledBy describes who decided, and when.
+// ruledBy returns the author of a decision, if it has one, and the time of the decision.
 func ruledBy(r turn.Decision) string {
 	who := ""
 	if r.By != "" {
