@@ -25,7 +25,7 @@ type people struct {
 	reading bool            // a goroutine is reading a line
 	typing  chan typed
 	sent    chan error
-	noticed bool // elsewhere has printed how to decide
+	noticed bool // elsewhere has said how to decide, unless --quiet
 }
 
 // typed is a line that the user typed, or the error of reading it.
