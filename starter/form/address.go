@@ -8,15 +8,15 @@ import (
 	"github.com/everturn/everturn/starter/terminal"
 )
 
-// Address is where a server sends a person. It is never opened by this program.
+// Address is where a server sends the user. This program never opens it.
 type Address struct {
-	URL  string // whole, with everything in it that does not show written out
-	Host string // where it really leads
-	// Warnings say what about it may deceive.
+	URL  string // complete, with invisible characters written out
+	Host string // the host that the address really leads to
+	// Warnings list what may be deceptive about the address.
 	Warnings []string
 }
 
-// AddressOf looks at an address that a server gives.
+// AddressOf analyses an address that a server gives.
 func AddressOf(raw string) Address {
 	a := Address{URL: strings.ReplaceAll(terminal.Visible(raw), "\n", `\n`)}
 	u, err := url.Parse(raw)
@@ -42,7 +42,7 @@ func AddressOf(raw string) Address {
 	return a
 }
 
-// foreign reports whether a host's name is not plain ASCII, or stands for one that is not (RFC 5890).
+// foreign reports whether a host name is not plain ASCII, or encodes one that is not (RFC 5890).
 func foreign(host string) bool {
 	return strings.IndexFunc(host, func(r rune) bool { return r > 0x7e }) >= 0 || strings.Contains(strings.ToLower(host), "xn--")
 }

@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// Asking asks for the fields of a form one after the other.
+// Asking asks for the fields of a form one at a time.
 type Asking struct {
 	form  Form
 	at    int
 	given values
 }
 
-// NewAsking begins with the first field.
+// NewAsking starts with the first field.
 func NewAsking(f Form) *Asking { return &Asking{form: f, given: values{}} }
 
-// Field is the one that is asked for now; false where all were.
+// Field returns the field that is asked for now; false if all were asked for.
 func (a *Asking) Field() (Field, bool) {
 	if a.at >= len(a.form.Fields) {
 		return Field{}, false
@@ -23,11 +23,11 @@ func (a *Asking) Field() (Field, bool) {
 	return a.form.Fields[a.at], true
 }
 
-// Of says which field it is, from 1, and of how many.
+// Of returns the number of the current field, from 1, and the number of all fields.
 func (a *Asking) Of() (at, all int) { return a.at + 1, len(a.form.Fields) }
 
-// Take takes what a person types and goes on with the next field. An empty line is the default, or nothing where the field
-// may be left out. After an error the same field is asked for still.
+// Take takes a line for the current field and moves on to the next field. An empty line means the default, or no value
+// if the field is optional. After an error, the current field stays the same.
 func (a *Asking) Take(line string) error {
 	field, asked := a.Field()
 	if !asked {
@@ -50,7 +50,7 @@ func (a *Asking) Take(line string) error {
 	return nil
 }
 
-// Back goes back to the field before; false where there is none.
+// Back goes back to the previous field and discards its value; false if there is none.
 func (a *Asking) Back() bool {
 	if a.at == 0 {
 		return false
@@ -60,5 +60,5 @@ func (a *Asking) Back() bool {
 	return true
 }
 
-// Content is the answer, when all fields were asked for.
+// Content returns the content of the response, once all fields were asked for.
 func (a *Asking) Content() (json.RawMessage, error) { return a.form.object(a.given) }

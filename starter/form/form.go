@@ -13,10 +13,10 @@ import (
 	"github.com/everturn/everturn/starter/terminal"
 )
 
-// Kind is what a field takes.
+// Kind is the kind of value that a field takes.
 type Kind string
 
-// The kinds.
+// The kinds of fields.
 const (
 	KindText    Kind = "text"
 	KindInteger Kind = "whole number"
@@ -24,18 +24,18 @@ const (
 	KindYesNo   Kind = "yes or no"
 	KindChoice  Kind = "one of the choices"
 	KindChoices Kind = "some of the choices"
-	KindJSON    Kind = "JSON" // what this program knows no better name for; the server checks it
+	KindJSON    Kind = "JSON" // any other type; only the server checks the value
 )
 
-// The bounds of what is asked and of what is answered.
+// Bounds on a form and on its answer.
 const (
 	maxSchema  = 64 << 10 // bytes
 	maxFields  = 64
 	maxOptions = 256
-	maxContent = 60 << 10 // bytes of the answer; the journal keeps 64 KiB of a reply
+	maxContent = 60 << 10 // bytes of the answer; the journal keeps 64 KiB of a response
 )
 
-// Form is what a server asks for, its fields in the server's order.
+// Form is the form of an elicitation, with its fields in the server's order.
 type Form struct{ Fields []Field }
 
 // Field is one value of the answer.
@@ -45,18 +45,20 @@ type Field struct {
 	Description string
 	Kind        Kind
 	Required    bool
-	// Default is taken where nothing is said; nil for none. One that the field itself would not take is left out.
+	// Default is the value if the user gives none; nil for none. Parse omits a default that the field itself would not
+	// accept.
 	Default json.RawMessage
-	Options []Option // of a choice
-	// Min and Max bound a number's value, a text's length in characters, and how many of the choices are taken. nil: no bound.
+	Options []Option // the choices of KindChoice and KindChoices
+	// Min and Max bound the value of a number, the length of a text in characters, or how many choices are taken. nil
+	// means no bound.
 	Min, Max *float64
 	Format   string // of a text: email, uri, date or date-time
 }
 
-// Option is one of a field's choices: Value goes to the server, Title is for people and may be empty.
+// Option is one of a field's choices. Value goes to the server; Title is shown to the user and may be empty.
 type Option struct{ Value, Title string }
 
-// Parse reads the schema of what a server asks for. An empty schema is a form without fields: it asks for a yes.
+// Parse parses the schema of an elicitation. An empty schema is a form without fields, which asks only for agreement.
 func Parse(schema json.RawMessage) (Form, error) {
 	var f Form
 	if len(schema) > maxSchema {
@@ -96,10 +98,10 @@ func Parse(schema json.RawMessage) (Form, error) {
 	return f, nil
 }
 
-// Pair is a field's name with what a person says to it.
+// Pair is a field's name and the text that the user gives for it.
 type Pair struct{ Name, Text string }
 
-// PairOf reads name=text.
+// PairOf parses name=text.
 func PairOf(s string) (Pair, error) {
 	name, text, ok := strings.Cut(s, "=")
 	if !ok || name == "" {
@@ -108,8 +110,8 @@ func PairOf(s string) (Pair, error) {
 	return Pair{name, text}, nil
 }
 
-// Fill makes the answer of texts by field. Fields that are not named take their defaults. A field that takes several of its
-// choices may be named once for each. The error names everything that is wrong.
+// Fill builds the answer from texts by field. Fields without a text take their defaults. A field that takes several of
+// its choices may be given several times, once for each choice. The error lists everything that is wrong.
 func (f Form) Fill(pairs []Pair) (json.RawMessage, error) {
 	texts := map[string][]string{}
 	var wrong problems
@@ -139,8 +141,8 @@ func (f Form) Fill(pairs []Pair) (json.RawMessage, error) {
 	return f.object(answer)
 }
 
-// Read makes the answer of one text: of a form with one field it is the field's value, and of every form it may be a JSON
-// object, which is taken as it is, without defaults.
+// Read builds the answer from one text. If the form has one field, the text is the value of that field. For any form,
+// the text may be a JSON object instead, which is taken as it is, without defaults.
 func (f Form) Read(text string) (json.RawMessage, error) {
 	members, err := membersOf([]byte(text))
 	whole := err == nil && utf8.ValidString(text)
@@ -175,7 +177,7 @@ func (f Form) Read(text string) (json.RawMessage, error) {
 	return f.object(answer)
 }
 
-// named says how many fields there are, and which.
+// named describes how many fields the form has, and lists their names.
 func (f Form) named() string {
 	names := make([]string, len(f.Fields))
 	for i, field := range f.Fields {
@@ -195,7 +197,7 @@ func (f Form) find(name string) (Field, bool) {
 	return f.Fields[i], true
 }
 
-// unknown says that there is no such field, and which one was meant perhaps.
+// unknown returns the error for a name that no field has. It suggests a field with a similar name.
 func (f Form) unknown(name string) error {
 	names := make([]string, len(f.Fields))
 	for i, field := range f.Fields {
@@ -211,7 +213,7 @@ func (f Form) unknown(name string) error {
 	return fmt.Errorf("there is no field %q%s", terminal.Line(name, shownName), hint)
 }
 
-// object is the answer, its members in the form's order.
+// object encodes the answer as a JSON object, with its members in the form's order.
 func (f Form) object(answer values) (json.RawMessage, error) {
 	out := []byte{'{'}
 	for _, field := range f.Fields {
@@ -238,10 +240,10 @@ func (f Form) object(answer values) (json.RawMessage, error) {
 	return compact.Bytes(), nil
 }
 
-// values are what fields are answered with, by name.
+// values are the values of fields, by name.
 type values map[string]json.RawMessage
 
-// problems collects what is wrong with an answer, so that all of it is said at once.
+// problems collects everything that is wrong with an answer, so that one error reports all of it.
 type problems []string
 
 func (p *problems) add(err error) {

@@ -9,28 +9,29 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// stage is what an interview asks for.
+// stage is what an interview asks for now.
 type stage int
 
 const (
 	stageField stage = iota // the next field
-	stageAgree              // a yes: there are no fields, or the question is an address
-	stageSend               // whether all of it is right
-	stageDoubt              // what an empty line meant
+	stageAgree              // agreement: the form has no fields, or the elicitation is an address
+	stageSend               // confirmation of the whole answer
+	stageDoubt              // what an empty line meant, or what to do with a broken form
 	stageOver
 )
 
-// Interview asks a person, line by line, for what a tool's server wants to know.
+// Interview asks the user, line by line, for the response to an elicitation.
 type Interview struct {
 	inquiry turn.Elicitation
 	form    Form
 	asking  *Asking
 	stage   stage
-	broken  bool // the form cannot be read: it can be declined only
+	broken  bool // the form cannot be read; the user can only decline or cancel
 	reply   turn.ElicitationResponse
 }
 
-// NewInterview begins one. Where the form cannot be read the error says why, and the interview takes a refusal only.
+// NewInterview starts an interview. If the form cannot be read, the error says why, and the returned interview can only
+// be declined or cancelled.
 func NewInterview(q turn.Elicitation) (*Interview, error) {
 	i := &Interview{inquiry: q, reply: turn.ElicitationResponse{Key: q.Key}}
 	if q.URL != "" {
@@ -49,7 +50,7 @@ func NewInterview(q turn.Elicitation) (*Interview, error) {
 	return i, nil
 }
 
-// Prompt says on one line what is asked for now.
+// Prompt describes in one line what is asked for now.
 func (i *Interview) Prompt() string {
 	switch i.stage {
 	case stageField:
@@ -76,7 +77,7 @@ func (i *Interview) Prompt() string {
 	return "answered"
 }
 
-// Lines say more about what is asked for now: the field with its choices, or the whole answer.
+// Lines gives details of what is asked for now: the field's description and choices, or the whole answer.
 func (i *Interview) Lines() []string {
 	switch i.stage {
 	case stageField:
@@ -89,7 +90,8 @@ func (i *Interview) Lines() []string {
 	return nil
 }
 
-// Take takes a line. The error says what is wrong with it; the same is asked for still then.
+// Take takes a line. The error says what is wrong with it. After an error, the interview asks for the same thing again,
+// or for the first field if the whole answer is too long.
 func (i *Interview) Take(line string) error {
 	switch i.stage {
 	case stageField:
@@ -131,7 +133,7 @@ func (i *Interview) takeField(line string) error {
 	if _, more := i.asking.Field(); more {
 		return nil
 	}
-	if _, err := i.asking.Content(); err != nil { // it is too long
+	if _, err := i.asking.Content(); err != nil { // the whole answer is too long
 		i.asking = NewAsking(i.form)
 		return err
 	}
@@ -143,7 +145,7 @@ func (i *Interview) takeField(line string) error {
 	return nil
 }
 
-// Back goes back by one step; false where there is none.
+// Back goes back one step; false if there is none.
 func (i *Interview) Back() bool {
 	switch {
 	case i.stage == stageDoubt && !i.broken:
@@ -161,20 +163,20 @@ func (i *Interview) accept() {
 	if i.inquiry.URL != "" {
 		return
 	}
-	i.reply.Content, _ = i.asking.Content() // it was made before, and is bounded
+	i.reply.Content, _ = i.asking.Content() // no error: takeField has checked the content, or there are no fields
 }
 
-// Decline says no to all of it.
+// Decline declines the elicitation.
 func (i *Interview) Decline() { i.reply.Action, i.stage = turn.ElicitationDecline, stageOver }
 
-// Cancel says neither yes nor no.
+// Cancel cancels the elicitation without answering.
 func (i *Interview) Cancel() { i.reply.Action, i.stage = turn.ElicitationCancel, stageOver }
 
-// Reply is what the server is told; false where the person is not done.
+// Reply returns the response; false if the interview is not over.
 func (i *Interview) Reply() (turn.ElicitationResponse, bool) { return i.reply, i.stage == stageOver }
 
-// Accept answers an inquiry with one text, or with fields; neither agrees to what asks for no values, and takes the
-// defaults otherwise. An address takes no values.
+// Accept builds the response to an elicitation from one text or from fields. If both are empty, the response agrees to
+// a form without fields and otherwise takes the defaults. An address takes no values.
 func Accept(q turn.Elicitation, text string, fields []Pair) (turn.ElicitationResponse, error) {
 	r := turn.ElicitationResponse{Key: q.Key, Action: turn.ElicitationAccept}
 	if q.URL != "" {

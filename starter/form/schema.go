@@ -8,13 +8,13 @@ import (
 	"io"
 )
 
-// member is a name of a JSON object with its value.
+// member is one name of a JSON object with its value.
 type member struct {
 	name  string
 	value json.RawMessage
 }
 
-// membersOf reads an object's members in the order in which they stand, which a map would lose. No name may stand twice.
+// membersOf returns an object's members in their original order, which a map would lose. A duplicate name is an error.
 func membersOf(b []byte) ([]member, error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
@@ -27,7 +27,7 @@ func membersOf(b []byte) ([]member, error) {
 		if err != nil {
 			return nil, err
 		}
-		m := member{name: token.(string)} // a key is nothing else
+		m := member{name: token.(string)} // a key is always a string
 		if err := d.Decode(&m.value); err != nil {
 			return nil, err
 		}
@@ -46,7 +46,7 @@ func membersOf(b []byte) ([]member, error) {
 	return members, nil
 }
 
-// property is a field's schema, as far as the protocol has it (PrimitiveSchemaDefinition).
+// property is the schema of a field, as far as the protocol defines it (PrimitiveSchemaDefinition).
 type property struct {
 	Type        json.RawMessage `json:"type"`
 	Title       string          `json:"title"`
@@ -63,7 +63,7 @@ type property struct {
 	Items *choices `json:"items"`
 }
 
-// choices are what a property lists, in any of the ways that the protocol has had for it.
+// choices are the choices of a property, in any of the forms that the protocol has defined for them.
 type choices struct {
 	Enum      []string `json:"enum"`
 	EnumNames []string `json:"enumNames"`
@@ -91,7 +91,7 @@ func (c choices) options() []Option {
 	return out
 }
 
-// parseField reads one property. What is none of the protocol's is asked for as JSON.
+// parseField parses one property. A property that the protocol does not define becomes KindJSON.
 func parseField(m member) (Field, error) {
 	f := Field{Name: m.name, Kind: KindJSON}
 	var p property
@@ -100,7 +100,7 @@ func parseField(m member) (Field, error) {
 	}
 	f.Title, f.Description, f.Format = p.Title, p.Description, p.Format
 	var kind string
-	_ = json.Unmarshal(p.Type, &kind) // a list of types is asked for as JSON
+	_ = json.Unmarshal(p.Type, &kind) // a list of types does not decode, so the field stays KindJSON
 	f.Options = p.options()
 	switch kind {
 	case "string":

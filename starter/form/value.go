@@ -18,11 +18,11 @@ import (
 	"github.com/everturn/everturn/starter/terminal"
 )
 
-// Parse makes the field's value of what a person types. Numbers of choices are understood where no choice could be meant
-// by its own name.
+// Parse converts what the user types to the field's value. It accepts the number of a choice unless a number could be a
+// choice's own name.
 func (f Field) Parse(text string) (json.RawMessage, error) { return f.parseAll([]string{text}) }
 
-// parseAll takes a field that is named several times: each names choices, and nothing else may come twice.
+// parseAll is Parse for a field that may be given several times. Only a field of KindChoices takes more than one text.
 func (f Field) parseAll(texts []string) (json.RawMessage, error) {
 	value, err := f.typed(texts)
 	if err == nil {
@@ -38,14 +38,14 @@ func (f Field) parseAll(texts []string) (json.RawMessage, error) {
 	return encoded, nil
 }
 
-// wrong says which field an error is about.
+// wrong adds the field's name to an error.
 func (f Field) wrong(err error) error {
 	return fmt.Errorf("%s: %w", terminal.Line(f.Name, shownName), err)
 }
 
 func (f Field) missing() error { return f.wrong(fmt.Errorf("it is needed (%s)", f.takes())) }
 
-// typed is what was typed, as a value of the field's kind.
+// typed converts what the user typed to a value of the field's kind.
 func (f Field) typed(texts []string) (any, error) {
 	if f.Kind == KindChoices {
 		return f.chosen(texts)
@@ -74,10 +74,10 @@ func (f Field) typed(texts []string) (any, error) {
 	return json.RawMessage(bare), nil
 }
 
-// number is how JSON writes one (RFC 8259, section 6).
+// number matches a JSON number (RFC 8259, section 6).
 var number = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
 
-// numberOf keeps a number as it was typed: no digit of it is lost.
+// numberOf keeps a number as it was typed, so that no digit is lost.
 func numberOf(text string) (any, error) {
 	plain := strings.TrimPrefix(text, "+")
 	if !number.MatchString(plain) {
@@ -96,7 +96,7 @@ func yesOrNo(text string) (any, error) {
 	return nil, fmt.Errorf("%q is neither yes nor no", terminal.Line(text, shownText))
 }
 
-// chosen are several choices: one a text, or separated by commas.
+// chosen parses several choices: one in each text, or several separated by commas.
 func (f Field) chosen(texts []string) (any, error) {
 	out := []string{}
 	for _, text := range texts {
@@ -121,7 +121,7 @@ func (f Field) chosen(texts []string) (any, error) {
 	return out, nil
 }
 
-// choice finds the choice that a text names: by its value, by its title, by its number.
+// choice finds the choice that a text names, by its value, its title or its number.
 func (f Field) choice(text string) (string, error) {
 	for _, same := range []func(Option) bool{
 		func(o Option) bool { return o.Value == text },
@@ -145,7 +145,7 @@ func (f Field) choice(text string) (string, error) {
 	return "", fmt.Errorf("%q is none of its choices: %s", terminal.Line(text, shownText), f.optionNames())
 }
 
-// byNumber reports whether choices may be named by their numbers: not where a number could be a choice's own name.
+// byNumber reports whether the user may name choices by number. It is false if a number could be a choice's own name.
 func (f Field) byNumber() bool {
 	return !slices.ContainsFunc(f.Options, func(o Option) bool {
 		_, value := strconv.Atoi(strings.TrimSpace(o.Value))
@@ -154,7 +154,7 @@ func (f Field) byNumber() bool {
 	})
 }
 
-// check reports what is wrong with a JSON value.
+// check checks a JSON value against the field's kind and bounds.
 func (f Field) check(value json.RawMessage) error {
 	v, err := f.decoded(value)
 	if err == nil {
@@ -166,7 +166,7 @@ func (f Field) check(value json.RawMessage) error {
 	return nil
 }
 
-// decoded is a JSON value, which must be of the field's kind.
+// decoded decodes a JSON value, which must be of the field's kind.
 func (f Field) decoded(value json.RawMessage) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(value))
 	d.UseNumber()
@@ -193,10 +193,10 @@ func (f Field) decoded(value json.RawMessage) (any, error) {
 	return v, nil
 }
 
-// fits checks a value of the field's kind against its bounds.
+// fits checks a value of the field's kind against the field's bounds.
 func (f Field) fits(value any) error {
 	if f.Kind == KindJSON {
-		return nil // its server knows
+		return nil // only the server can check it
 	}
 	switch v := value.(type) {
 	case json.Number:
@@ -238,7 +238,7 @@ func (f Field) fitsNumber(v json.Number) error {
 	return f.within(n, "")
 }
 
-// within checks a number against the bounds. unit is what is counted; empty for a value itself.
+// within checks a number against the bounds. unit is what n counts; empty if n is the value itself.
 func (f Field) within(n float64, unit string) error {
 	if (f.Min == nil || n >= *f.Min) && (f.Max == nil || n <= *f.Max) {
 		return nil
@@ -249,7 +249,7 @@ func (f Field) within(n float64, unit string) error {
 	return fmt.Errorf("it has %s %s and must have %s", plain(n), unit, f.bounds())
 }
 
-// formatted checks a text of one of the protocol's formats.
+// formatted checks a text against the field's format, if it is one of the protocol's.
 func (f Field) formatted(text string) error {
 	var ok bool
 	switch f.Format {
@@ -274,13 +274,13 @@ func (f Field) formatted(text string) error {
 	return nil
 }
 
-// formats are the protocol's formats in words.
+// formats describes the protocol's formats in words.
 var formats = map[string]string{
 	"email": "mail address", "uri": "address with its scheme, like https://example.org",
 	"date": "date like 2026-01-31", "date-time": "time like 2026-01-31T12:00:00Z",
 }
 
-// marshal writes a value as JSON, without the escapes that only HTML needs.
+// marshal encodes a value as JSON without HTML escaping.
 func marshal(v any) (json.RawMessage, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -10,7 +10,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// How much of a server's words is shown, in characters.
+// Limits on how much of a server's text is shown, in characters.
 const (
 	shownName  = 60
 	shownText  = 80
@@ -19,7 +19,7 @@ const (
 	shownWords = 600
 )
 
-// Asker is who asks in an elicitation, as the operator has named it.
+// Asker names the server that made the elicitation, by the operator's name for it.
 func Asker(w turn.Request) string {
 	rest, mcp := strings.CutPrefix(w.Tool, "mcp/")
 	server, _, ok := strings.Cut(rest, "/")
@@ -29,7 +29,8 @@ func Asker(w turn.Request) string {
 	return "the server " + word(server, shownName)
 }
 
-// InquiryOf is what an elicitation asks. One without asks for a plain yes or no.
+// InquiryOf returns the elicitation of a request. If the request has none, the result asks its question as a plain yes
+// or no.
 func InquiryOf(w turn.Request) turn.Elicitation {
 	if w.Elicitation == nil {
 		return turn.Elicitation{Message: w.Question}
@@ -37,14 +38,14 @@ func InquiryOf(w turn.Request) turn.Elicitation {
 	return *w.Elicitation
 }
 
-// Keep says where an answer goes.
+// Keep is the warning that says where the response goes.
 const Keep = "the answer goes to this server and is kept in the journal: give it no password and no key"
 
-// word is a server's word on one line, with everything in it that does not show written out.
+// word returns a server's text on one line of at most n characters, with invisible characters written out.
 func word(s string, n int) string { return terminal.Line(terminal.Visible(s), n) }
 
-// Lines say what the field asks for, safe for a terminal: its name and what it takes, then its description and its choices,
-// numbered where they may be named so.
+// Lines describes the field, safe for a terminal: its name and what it takes, then its description and its choices. The
+// choices are numbered if the user may name them by number.
 func (f Field) Lines() []string {
 	head := word(f.Name, shownName)
 	if f.Title != "" && f.Title != f.Name {
@@ -64,7 +65,7 @@ func (f Field) Lines() []string {
 	return lines
 }
 
-// label is a choice in words: what is sent, and what the server calls it.
+// label describes a choice: the value that is sent, and the server's title for it.
 func (o Option) label() string {
 	if o.Title == "" || o.Title == o.Value {
 		return word(o.Value, shownTitle)
@@ -72,7 +73,7 @@ func (o Option) label() string {
 	return word(o.Value, shownTitle) + " · " + word(o.Title, shownTitle)
 }
 
-// Lines say what the whole form asks for.
+// Lines describes all fields of the form.
 func (f Form) Lines() []string {
 	var lines []string
 	for _, field := range f.Fields {
@@ -81,7 +82,7 @@ func (f Form) Lines() []string {
 	return lines
 }
 
-// Example is what a command line would say to the form, with an ellipsis for each value.
+// Example returns command-line arguments that answer the form, with an ellipsis for each value.
 func (f Form) Example(quoted func(string) string) string {
 	switch {
 	case len(f.Fields) == 0:
@@ -102,7 +103,7 @@ func (f Form) Example(quoted func(string) string) string {
 	return strings.Join(parts, " ")
 }
 
-// takes says in words what the field takes.
+// takes describes in words what the field takes.
 func (f Field) takes() string {
 	words := []string{string(f.Kind)}
 	if f.Format != "" && formats[f.Format] != "" {
@@ -126,7 +127,7 @@ func (f Field) takes() string {
 	return strings.Join(words, ", ")
 }
 
-// said is a value as a person would type it.
+// said formats a value as the user would type it.
 func (f Field) said(value json.RawMessage) string {
 	var text string
 	var list []string
@@ -143,7 +144,7 @@ func (f Field) said(value json.RawMessage) string {
 	return word(string(value), shownText)
 }
 
-// bounds are the field's in words; empty where it has none.
+// bounds describes the field's bounds in words; empty if it has none.
 func (f Field) bounds() string {
 	switch {
 	case f.Min != nil && f.Max != nil:
@@ -164,7 +165,7 @@ func (f Field) optionNames() string {
 	return word(strings.Join(names, ", "), shownList)
 }
 
-// Acted is what a reply comes to, in a word.
+// Acted describes a response in one word.
 func Acted(r turn.ElicitationResponse) string {
 	switch r.Action {
 	case turn.ElicitationDecline:
@@ -175,5 +176,5 @@ func Acted(r turn.ElicitationResponse) string {
 	return "answered"
 }
 
-// plain is a number without an exponent, where it is not huge.
+// plain formats a number without an exponent unless it is very large or very small.
 func plain(n float64) string { return strconv.FormatFloat(n, 'g', 15, 64) }
