@@ -5,35 +5,35 @@ import (
 	"unicode/utf8"
 )
 
-// block is a piece of Markdown that is rendered by itself: a fenced code block, or what stands between blank lines.
+// block is a piece of Markdown that is rendered on its own: a fenced code block, or the text between blank lines.
 type block struct {
 	text string
 	code bool
-	// joined: it goes on where the one before stopped, without a blank line between them.
+	// joined reports that the block continues the one before it, without a blank line between them.
 	joined bool
 }
 
 // Bounds on what is rendered again with each piece of a stream, in bytes. A longer block is cut at the end of a line,
-// and a line that long at a space.
+// and a longer line at a space.
 const (
 	maxBlock = 4 << 10
 	maxLine  = 4 << 10
 )
 
-// splitter cuts a stream of Markdown into blocks. A block is settled when nothing that follows can change how it looks;
-// only the open one has to be rendered again when more comes.
+// splitter cuts a stream of Markdown into blocks. A block is settled when nothing that follows can change its
+// appearance. Only the open block must be rendered again when more text arrives.
 type splitter struct {
 	settled []block
 	open    strings.Builder // whole lines of the open block
-	line    strings.Builder // the line that is being written
-	fence   string          // of the open code block
-	inner   string          // of a code block within a list
+	line    strings.Builder // the last line, which is incomplete
+	fence   string          // the fence of the open code block; empty if there is none
+	inner   string          // the fence of a code block within a list; empty if there is none
 	list    bool            // the open block is a list
 	gap     bool            // the open block ends with blank lines
 	joined  bool            // the open block continues the last settled one
 }
 
-// write takes more of the stream.
+// write adds text to the stream.
 func (s *splitter) write(text string) {
 	for text != "" {
 		line, rest, whole := strings.Cut(text, "\n")
@@ -53,7 +53,8 @@ func (s *splitter) write(text string) {
 	}
 }
 
-// breakAt is where a line is broken that has to fit into n bytes: after its last space, or between two characters.
+// breakAt returns the index at which to break a line so that it fits into n bytes: after its last space, or between two
+// characters.
 func breakAt(line string, n int) int {
 	if at := strings.LastIndexByte(line[:n], ' '); at >= 0 {
 		return at + 1
@@ -64,7 +65,7 @@ func breakAt(line string, n int) int {
 	return n
 }
 
-// takeLong takes the beginning of a line that is too long.
+// takeLong processes the beginning of a line that is too long.
 func (s *splitter) takeLong() {
 	s.take(s.line.String())
 	s.line.Reset()
@@ -74,7 +75,7 @@ func (s *splitter) takeLong() {
 	}
 }
 
-// take takes a whole line.
+// take processes a whole line.
 func (s *splitter) take(line string) {
 	switch {
 	case s.fence != "":
@@ -149,7 +150,7 @@ func (s *splitter) settleCode() {
 	s.open.Reset()
 }
 
-// rest is the open block as far as it has come.
+// rest returns the open block as far as it has arrived; false if there is none.
 func (s *splitter) rest() (block, bool) {
 	text := s.open.String() + s.line.String()
 	if s.fence != "" {
@@ -159,7 +160,7 @@ func (s *splitter) rest() (block, bool) {
 	return block{text: text, joined: s.joined}, strings.TrimSpace(text) != ""
 }
 
-// end settles all there is.
+// end settles everything that is left.
 func (s *splitter) end() {
 	if s.line.Len() > 0 {
 		s.take(s.line.String())
@@ -169,7 +170,7 @@ func (s *splitter) end() {
 	s.fence = ""
 }
 
-// blocksOf cuts a whole text.
+// blocksOf cuts a whole text into blocks.
 func blocksOf(text string) []block {
 	var s splitter
 	s.write(text)
@@ -177,7 +178,7 @@ func blocksOf(text string) []block {
 	return s.settled
 }
 
-// opens returns the fence that a line opens (CommonMark 0.31, section 4.5), or nothing.
+// opens returns the fence that a line opens (CommonMark 0.31, section 4.5), or an empty string.
 func opens(line string) string {
 	text := strings.TrimLeft(line, " \t")
 	for _, mark := range []byte("`~") {
@@ -194,7 +195,7 @@ func closes(line, fence string) bool {
 	return len(text) >= len(fence) && strings.Trim(text, fence[:1]) == ""
 }
 
-// isItem reports whether a line begins an item of a list.
+// isItem reports whether a line begins a list item.
 func isItem(line string) bool {
 	text := strings.TrimLeft(line, " ")
 	digits := len(text) - len(strings.TrimLeft(text, "0123456789"))

@@ -13,10 +13,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// What the server of a tool asks in the middle of a call. Its words are printed whole above the live part; the panel has
-// the field that is asked for.
+// Elicitations: requests by an MCP server in the middle of a tool call. The chat prints the server's text in full above
+// the live part; the panel shows the field that is asked for.
 
-// elicitation is the question of a tool's server that the input answers.
+// elicitation returns the elicitation that the input answers; nil if there is none.
 func (m *Model) elicitation() *wait {
 	if w := m.asked(); w != nil && w.Kind == turn.RequestElicitation {
 		return w
@@ -24,15 +24,15 @@ func (m *Model) elicitation() *wait {
 	return nil
 }
 
-// interview begins to ask for the fields, where that was not done.
+// interview returns the request's interview. The first call starts it.
 func (w *wait) interview() *form.Interview {
 	if w.asking == nil {
-		w.asking, _ = form.NewInterview(form.InquiryOf(w.Request)) // inquiryText says what is wrong with it
+		w.asking, _ = form.NewInterview(form.InquiryOf(w.Request)) // inquiryText reports the error
 	}
 	return w.asking
 }
 
-// inquiryText is all that a server asks, and where its answer goes.
+// inquiryText describes everything that an elicitation asks for, and where the response goes.
 func inquiryText(w turn.Request) string {
 	q := form.InquiryOf(w)
 	lines := []string{terminal.Visible(q.Message)}
@@ -47,7 +47,7 @@ func inquiryText(w turn.Request) string {
 	return strings.Join(append(lines, form.Keep), "\n")
 }
 
-// addressLines show where a server sends a person. Nothing here opens it.
+// addressLines shows the address to which a server sends the user. The chat never opens it.
 func addressLines(w turn.Request, raw string) []string {
 	a := form.AddressOf(raw)
 	lines := []string{"it sends you to this address:", a.URL}
@@ -60,7 +60,7 @@ func addressLines(w turn.Request, raw string) []string {
 	return append(lines, "open it only if you trust "+form.Asker(w)+" and expect this")
 }
 
-// elicitationPanel is the field that is asked for now.
+// elicitationPanel shows the field that is asked for now, in at most rows rows.
 func (m *Model) elicitationPanel(w *wait, rows int) []string {
 	i := w.interview()
 	title := "? " + form.Asker(w.Request) + " asks"
@@ -84,14 +84,14 @@ func (m *Model) elicitationPanel(w *wait, rows int) []string {
 	return append(append(m.palette.paintLines(yellow, head), lines...), below...)
 }
 
-// replyLine takes a line for the field that is asked for.
+// replyLine passes a line to the interview.
 func (m *Model) replyLine(w *wait, text string) tea.Cmd {
 	i := w.interview()
 	switch {
 	case w.sent:
 		m.hint("the answer is on its way")
 		return nil
-	case w.fresh: // it was written before the server asked, and perhaps not for it
+	case w.fresh: // the text was typed before the elicitation arrived, perhaps for something else
 		w.fresh = false
 		m.hint("this goes to %s: Enter again sends it, Ctrl-C clears it", form.Asker(w.Request))
 		return nil
@@ -101,11 +101,11 @@ func (m *Model) replyLine(w *wait, text string) tea.Cmd {
 		return nil
 	}
 	m.pastes = pastes{}
-	m.setInput("") // what servers are told is not kept in the history
+	m.setInput("") // responses to servers are not kept in the history
 	return m.replyWhenOver(w)
 }
 
-// replyWhenOver sends the reply, when all was asked for.
+// replyWhenOver sends the response if the interview is over.
 func (m *Model) replyWhenOver(w *wait) tea.Cmd {
 	r, over := w.interview().Reply()
 	if !over || w.sent {
@@ -117,7 +117,7 @@ func (m *Model) replyWhenOver(w *wait) tea.Cmd {
 	return m.ask(func(ctx context.Context) tea.Msg { return decidedMsg{key, m.o.Client.Respond(ctx, in)} })
 }
 
-// declineCommand says no to the server that asks.
+// declineCommand declines the current elicitation.
 func (m *Model) declineCommand(string) tea.Cmd {
 	w := m.elicitation()
 	if w == nil {
@@ -132,7 +132,7 @@ func (m *Model) declineCommand(string) tea.Cmd {
 	return m.replyWhenOver(w)
 }
 
-// backToField goes back to the field before; false where nothing is asked field by field.
+// backToField goes back to the previous field; false if the input answers no elicitation.
 func (m *Model) backToField() bool {
 	w := m.elicitation()
 	if w == nil || w.sent {
@@ -144,7 +144,8 @@ func (m *Model) backToField() bool {
 	return true
 }
 
-// ruledInquiry is what came of a server's question, on a line. What was answered stays between the person and the server.
+// ruledInquiry describes the decision on an elicitation in one line. It omits the content of the response, which stays
+// between the user and the server.
 func ruledInquiry(p turn.RequestChunk) string {
 	came := string(p.Decision.Status)
 	if p.Decision.Response != nil {

@@ -9,32 +9,32 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// entryKind is what a printed entry is.
+// entryKind is the kind of a printed entry.
 type entryKind int
 
 const (
-	entryNote   entryKind = iota // of the chat itself
+	entryNote   entryKind = iota // a note by the chat itself
 	entrySaid                    // a user's message
-	entryOther                   // a user's message that was sent elsewhere
+	entryOther                   // a user message that was sent elsewhere
 	entryCall                    // a tool call that ended
-	entryRuled                   // what a person decided or answered
+	entryRuled                   // a decision on a request
 	entryBlock                   // a block of an answer
 	entryEnd                     // how a turn ended
-	entryFault                   // something went wrong
-	entryBarred                  // what a server asks, each line behind a bar
-	entryLink                    // an address, which is not broken: the terminal does that, and lets it be copied whole
+	entryFault                   // an error
+	entryBarred                  // an elicitation, each line behind a bar
+	entryLink                    // an address, which the terminal itself breaks, so that it can be copied whole
 )
 
-// entry is something that is printed. Its source is kept for a while, so that it can be laid out anew.
+// entry is something that is printed. The model keeps its source for a while, to lay it out again after a resize.
 type entry struct {
 	kind  entryKind
 	text  string
 	block block
-	// gap: a blank line stands before it.
+	// gap puts a blank line before the entry.
 	gap bool
 }
 
-// lines lays an entry out.
+// lines lays out an entry.
 func (e entry) lines(p palette, m *markdown) []string {
 	var out []string
 	width := m.width
@@ -60,7 +60,7 @@ func (e entry) lines(p palette, m *markdown) []string {
 	return out
 }
 
-// marked lays out a text with a mark before its first line, and blanks before the others.
+// marked lays out a text with a mark before its first line, and indents the other lines.
 func (p palette) marked(mark, text string, width int) []string {
 	if width < narrow {
 		mark = ""
@@ -78,7 +78,7 @@ func (p palette) marked(mark, text string, width int) []string {
 	return lines
 }
 
-// barred lays out a text behind a bar, so that no line of it passes for a word of the chat.
+// barred lays out a text behind a bar, so that none of its lines passes for text of the chat itself.
 func (p palette) barred(text string, width int) []string {
 	mark := "│ "
 	if width < narrow {
@@ -91,13 +91,13 @@ func (p palette) barred(text string, width int) []string {
 	return lines
 }
 
-// previewRunes is how much of a call's arguments its line shows.
+// previewRunes is how many runes of a call's arguments its line shows.
 const previewRunes = 80
 
-// outcomeMarks say at a glance how a call ended.
+// outcomeMarks are the marks of the outcomes, to see at a glance how a call ended.
 var outcomeMarks = map[turn.Outcome]string{turn.OutcomeOK: "✓", turn.OutcomeError: "✗", turn.OutcomeDenied: "✗", turn.OutcomeUnknown: "?", turn.OutcomeCancelled: "–"}
 
-// callLine is a call that ended, on one line.
+// callLine describes a call that ended, in one line.
 func callLine(tool, arguments string, outcome turn.Outcome, code turn.Code, took string) string {
 	mark := outcomeMarks[outcome]
 	if mark == "" {
@@ -114,13 +114,13 @@ func callLine(tool, arguments string, outcome turn.Outcome, code turn.Code, took
 	return said
 }
 
-// IsNotice reports whether a message of a user's role is none of a user's: a notice of the system, of a result that came
-// late. Users' messages have no step.
+// IsNotice reports whether a message with the user's role is not a user message but a notice of the system about a late
+// result. User messages have no step.
 func IsNotice(m turn.Message) bool {
 	return m.Role == turn.RoleUser && m.Step > 0 && strings.HasPrefix(m.ID, "late:")
 }
 
-// Ended is how a call ended, with what people can do about it where it did not come to its tool.
+// Ended describes how a call ended. If the call did not reach its tool, it names the command that shows why.
 func Ended(outcome turn.Outcome, code turn.Code) string {
 	switch code {
 	case "":
@@ -133,7 +133,7 @@ func Ended(outcome turn.Outcome, code turn.Code) string {
 	return fmt.Sprintf("%s (%s)", outcome, terminal.Line(string(code), previewRunes))
 }
 
-// MediaMarks say in a word each what a result has that is not text.
+// MediaMarks returns a short mark for each part of a result that is not text.
 func MediaMarks(media []turn.Media) string {
 	out := ""
 	for _, m := range media {
@@ -142,7 +142,7 @@ func MediaMarks(media []turn.Media) string {
 	return out
 }
 
-// short is a duration as a person reads it.
+// short formats a duration for display, rounded.
 func short(d time.Duration) string {
 	switch {
 	case d < time.Second:
@@ -153,7 +153,7 @@ func short(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// tokens is what was used, and what it cost.
+// tokens describes the tokens that were used, and their cost.
 func tokens(u turn.Usage) string {
 	estimated := ""
 	if u.Estimated {

@@ -12,20 +12,20 @@ import (
 	"github.com/everturn/everturn/client"
 )
 
-// Bounds of the input, in bytes. What is longer is for `starter run -`.
+// Bounds of the input, in bytes. A longer text is for `starter run -`.
 const (
 	maxInput = 32 << 10 // typed, or pasted bit by bit
 	maxPaste = 8 << 20  // one paste
 	allPaste = 32 << 20 // all pastes of one message
 )
 
-// A paste of more than this is kept beside the input, which shows a word for it.
+// A longer paste is kept beside the input, which shows a placeholder for it.
 const (
 	shownPaste = 1 << 10 // bytes
 	shownLines = 8
 )
 
-// pastes are the long pastes of the message that is being written, by the word that stands for each.
+// pastes holds the long pastes of the message that is being written, by placeholder.
 type pastes struct {
 	texts map[string]string
 	bytes int
@@ -43,7 +43,7 @@ func (p *pastes) put(text string) string {
 	return word
 }
 
-// fold puts a text that is long aside and returns the word for it, and any other as it is.
+// fold stores a long text and returns its placeholder. It returns any other text unchanged.
 func (p *pastes) fold(text string) string {
 	if len(text) > shownPaste || strings.Count(text, "\n") >= shownLines {
 		return p.put(text)
@@ -51,7 +51,7 @@ func (p *pastes) fold(text string) string {
 	return text
 }
 
-// expand puts the pastes where their words stand. A word that was changed is only a word.
+// expand replaces each placeholder with its paste. A placeholder that the user has edited stays as it is.
 func (p *pastes) expand(text string) string {
 	for word, whole := range p.texts {
 		text = strings.Replace(text, word, whole, 1)
@@ -64,7 +64,7 @@ func newInput() textarea.Model {
 	in.Prompt, in.ShowLineNumbers, in.EndOfBufferCharacter = "> ", false, ' '
 	in.CharLimit, in.DynamicHeight, in.MinHeight, in.MaxHeight, in.MaxWidth = maxInput, true, 1, 1, 0
 	in.KeyMap.InsertNewline = key.NewBinding(key.WithKeys("alt+enter", "ctrl+j", "shift+enter"))
-	in.KeyMap.Paste.SetEnabled(false)         // it asks the clipboard of this machine, which is not the person's over ssh
+	in.KeyMap.Paste.SetEnabled(false)         // it reads this machine's clipboard, which is not the user's over ssh
 	in.KeyMap.CopySelection.SetEnabled(false) // likewise
 	in.SetStyles(textarea.Styles{})
 	in.SetVirtualCursor(false)
@@ -79,17 +79,17 @@ func (m *Model) fitInput() {
 		m.input.Prompt = "> "
 	}
 	m.input.MaxHeight = max(1, m.maxLive()/3)
-	m.input.MaxContentHeight = 4 * maxInput // rows; characters are what counts
+	m.input.MaxContentHeight = 4 * maxInput // rows; CharLimit is the bound that counts
 	m.input.SetWidth(m.cols())
 }
 
-// setInput puts a text into the input; a long one is put beside it, as a paste is.
+// setInput puts a text into the input. A long text is folded, as a paste is.
 func (m *Model) setInput(text string) {
 	m.input.SetValue(m.pastes.fold(text))
 	m.input.MoveToEnd()
 }
 
-// paste takes a paste of the terminal.
+// paste handles a paste from the terminal.
 func (m *Model) paste(msg tea.PasteMsg) tea.Cmd {
 	m.pressed = m.now()
 	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(msg.Content)
@@ -99,16 +99,16 @@ func (m *Model) paste(msg tea.PasteMsg) tea.Cmd {
 		return nil
 	}
 	text = m.pastes.fold(text)
-	m.deciding = false // who pastes means the input
+	m.deciding = false // a paste is meant for the input
 	var cmd tea.Cmd
 	m.input, cmd = m.input.Update(tea.PasteMsg{Content: text})
 	return cmd
 }
 
-// twice is how soon a second Ctrl-C has to come.
+// twice is how soon a second Ctrl-C must follow the first.
 const twice = 3 * time.Second
 
-// key takes a key.
+// key handles a key press.
 func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
 	name := msg.String()
 	defer func() { m.pressed = m.now() }()
@@ -145,7 +145,7 @@ func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
 	return cmd
 }
 
-// escape goes back by one: from a reason, from a hint.
+// escape goes back one step: to the previous field, or from a reason. Otherwise it shows a hint.
 func (m *Model) escape() {
 	switch {
 	case m.backToField():
@@ -160,7 +160,8 @@ func (m *Model) escape() {
 	}
 }
 
-// interrupt: once is a hint, twice stops the turn, or leaves where none runs.
+// interrupt handles Ctrl-C. The first one clears the input or shows a hint; a second one stops the turn, or leaves if
+// no turn runs.
 func (m *Model) interrupt() tea.Cmd {
 	if m.interrupted.IsZero() || m.now().Sub(m.interrupted) > twice {
 		m.interrupted = m.now()
@@ -183,7 +184,7 @@ func (m *Model) interrupt() tea.Cmd {
 	return m.detach()
 }
 
-// detach leaves; a message that is on its way is waited for, once.
+// detach leaves the chat. If a message is still on its way, the first call shows a warning instead.
 func (m *Model) detach() tea.Cmd {
 	if len(m.outbox.unsent()) > 0 && m.interrupted.IsZero() {
 		m.interrupted = m.now()
@@ -194,7 +195,7 @@ func (m *Model) detach() tea.Cmd {
 	return nil
 }
 
-// recall moves through what was typed, where the cursor is at the input's edge.
+// recall moves through the history if the cursor is at the input's edge.
 func (m *Model) recall(name string) bool {
 	by, edge := -1, m.input.Line() == 0 && m.input.LineInfo().RowOffset == 0
 	if name == "down" {
@@ -207,7 +208,7 @@ func (m *Model) recall(name string) bool {
 	if text, ok := m.history.move(by, m.pastes.expand(m.input.Value())); ok {
 		m.pastes = pastes{}
 		m.setInput(text)
-		if by < 0 { // so that the next one is a key away, however many lines this one has
+		if by < 0 { // one more key press reaches the next entry, however many lines this one has
 			m.input.MoveToBegin()
 			m.input.CursorEnd()
 		}
@@ -215,12 +216,12 @@ func (m *Model) recall(name string) bool {
 	return true
 }
 
-// submit takes what was written: a command, a reason, an answer, or a message.
+// submit handles the text of the input: a command, a reason, an answer, a line of a response, or a message.
 func (m *Model) submit() tea.Cmd {
 	text := strings.TrimSpace(m.pastes.expand(m.input.Value()))
 	asked := m.elicitation()
 	if text == "" {
-		if asked != nil { // the default of what is asked, or nothing
+		if asked != nil { // an empty line means the field's default, or no value
 			return m.replyLine(asked, "")
 		}
 		return nil
@@ -229,7 +230,7 @@ func (m *Model) submit() tea.Cmd {
 		return m.command(text)
 	}
 	if strings.HasPrefix(text, "//") {
-		text = text[1:] // a message may begin with a slash, too
+		text = text[1:] // two slashes begin a message that starts with one
 	}
 	if asked != nil {
 		return m.replyLine(asked, text)
@@ -255,7 +256,8 @@ func (m *Model) submit() tea.Cmd {
 	return m.message(text, false)
 }
 
-// message puts a message on its way: it joins the turn that runs, or begins one.
+// message puts a message into the outbox. The message is merged into the running turn or starts a turn. With after, it
+// is queued for the next turn.
 func (m *Model) message(text string, after bool) tea.Cmd {
 	if len(m.outbox.list) >= maxOutbox {
 		m.hint("%d messages wait already; wait for the turn, or /stop it", maxOutbox)
@@ -266,7 +268,7 @@ func (m *Model) message(text string, after bool) tea.Cmd {
 	return nil
 }
 
-// accepted clears the input of what was taken from it.
+// accepted adds a text to the history and clears the input.
 func (m *Model) accepted(text string) {
 	m.history.add(text)
 	m.pastes = pastes{}

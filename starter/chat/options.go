@@ -14,7 +14,7 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// Client is what a chat does to its session. A client.Client has it.
+// Client is what a chat needs to act on its session. A client.Client implements it.
 type Client interface {
 	Send(ctx context.Context, in client.SendInput) (client.Turn, error)
 	Approve(ctx context.Context, in client.DecideInput) (client.DecideResult, error)
@@ -25,36 +25,37 @@ type Client interface {
 	Fork(ctx context.Context, in client.ForkInput) (journal.SessionRecord, error)
 }
 
-// Options are what a chat is about and where it runs.
+// Options configure a chat.
 type Options struct {
 	Store   journal.Store
 	Client  Client
 	Session string // need not exist yet
-	Person  string // who decides and answers; recorded with it
-	Model   string // of new turns, for people
-	// Link leads to a turn in Temporal's Web UI; the turn is empty where none is known.
+	Person  string // the name that is recorded with decisions and answers
+	Model   string // the model of new turns, for display
+	// Link returns the address of a turn in Temporal's Web UI; nil if no Web UI is known. The turn is empty if none is
+	// known.
 	Link func(session, turn string) string
-	// History is a file that keeps what was typed, for the arrow keys; empty for none.
+	// History is the file that keeps typed texts for the arrow keys; empty for none.
 	History string
 	Color   bool
 	In, Out *os.File // the terminal
-	Environ []string // of the terminal: TERM and the like
-	// Signals end the chat as detaching does; Failed reports the end of a worker that lives in this process. Both may be nil.
+	Environ []string // the terminal's environment: TERM and the like
+	// Signals end the chat as detaching does. Failed reports the end of a worker in this process. Both may be nil.
 	Signals <-chan os.Signal
 	Failed  <-chan error
 }
 
-// Left is how a chat was left.
+// Left describes the state in which the user left a chat.
 type Left struct {
-	Session string // the last one
-	Begun   bool   // something was said in it
-	Running bool   // a turn of it goes on
-	Waiting bool   // that turn waits for a person
-	// Unsent are messages that were typed and had not been accepted.
+	Session string // the last session that was shown
+	Begun   bool   // the session exists, or a message to it was typed
+	Running bool   // its turn is still running
+	Waiting bool   // that turn waits for the user
+	// Unsent are messages that were typed but not accepted.
 	Unsent []string
 }
 
-// Run shows a chat until its person leaves it. Turns that run go on.
+// Run shows a chat until the user leaves it. Running turns go on.
 func Run(ctx context.Context, o Options) (Left, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	m := NewModel(ctx, o)
@@ -79,10 +80,10 @@ func Run(ctx context.Context, o Options) (Left, error) {
 	return m.left(), nil
 }
 
-// framesPerSecond bounds what is sent to a terminal, which may be at the far end of a slow line.
+// framesPerSecond bounds the output to a terminal, which may be at the far end of a slow line.
 const framesPerSecond = 30
 
-// watch passes on what happens to the process.
+// watch forwards signals and the end of the worker to the chat.
 func (m *Model) watch(ctx context.Context, send func(tea.Msg)) {
 	select {
 	case <-ctx.Done():
@@ -93,9 +94,9 @@ func (m *Model) watch(ctx context.Context, send func(tea.Msg)) {
 	}
 }
 
-// leaveMsg ends the chat; failedMsg says that the worker of this process is gone.
+// leaveMsg ends the chat; failedMsg reports that the worker of this process has ended.
 type leaveMsg struct{}
 type failedMsg struct{ err error }
 
-// sayWithin bounds a request to the session's workflow.
+// sayWithin is the timeout of a call to the session's workflow or the journal.
 const sayWithin = time.Minute

@@ -7,19 +7,19 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// Printing. What is finished goes above the live part, where it stays. Two things need care. Commands of Bubble Tea run
-// concurrently, so that two of them might print in either order: there is one queue, and one flush under way at a time.
-// And lines that do not fit above the live part push it into the scrollback: a flush prints only as many as fit. It is
-// done by the program's filter, which takes the lines out of the queue in the same step in which they appear.
+// Printing. Finished output goes above the live part, where it stays. Two things need care. Bubble Tea runs commands
+// concurrently, so two of them might print in either order: the model therefore has one queue, and one flush under way
+// at a time. Lines that do not fit above the live part push it into the scrollback, so a flush prints only as many as
+// fit. The program's filter prints, because it takes the lines out of the queue in the same step in which they appear.
 
-// drawnMsg comes when the live part was drawn for the first time. Until then Bubble Tea takes the whole screen for it, and
-// would print in the wrong place.
+// drawnMsg arrives when the live part has been drawn for the first time. Until then Bubble Tea assumes that the live
+// part fills the whole screen, and would print in the wrong place.
 type drawnMsg struct{}
 
-// firstFrames is time enough for that.
+// firstFrames is how long the model waits for the first drawing.
 const firstFrames = 4 * time.Second / framesPerSecond
 
-// flushMsg asks for the next lines of the queue to be printed.
+// flushMsg asks the filter to print the next lines of the queue.
 type flushMsg struct{}
 
 // filter turns a flush into the message that makes Bubble Tea print.
@@ -35,7 +35,7 @@ func (m *Model) filter(_ tea.Model, msg tea.Msg) tea.Msg {
 	return tea.Println(lines)()
 }
 
-// takeLines takes what may be printed at once out of the queue.
+// takeLines removes the lines that can be printed at once from the queue and returns them.
 func (m *Model) takeLines() string {
 	m.flushing = false
 	if m.repainting {
@@ -49,12 +49,13 @@ func (m *Model) takeLines() string {
 	m.queue = m.queue[n:]
 	text := strings.Join(lines, "\n")
 	if n > 0 && text == "" {
-		text = " " // an empty text would not be printed
+		text = " " // Bubble Tea does not print an empty text
 	}
 	return text
 }
 
-// flush has the queue printed, if there is something in it.
+// flush returns the command that prints the queue. It returns nil if the queue is empty, a flush is under way, or the
+// live part has not been drawn yet.
 func (m *Model) flush() tea.Cmd {
 	if len(m.queue) == 0 || m.flushing || !m.drawn {
 		return nil
@@ -63,13 +64,13 @@ func (m *Model) flush() tea.Cmd {
 	return func() tea.Msg { return flushMsg{} }
 }
 
-// Bounds on what is kept to be laid out anew after a resize.
+// Bounds on the printed entries that the model keeps, to lay them out again after a resize.
 const (
 	tailEntries = 200
 	tailBytes   = 256 << 10
 )
 
-// print puts an entry into the queue.
+// print appends an entry to the queue.
 func (m *Model) print(e entry) {
 	m.tail = append(m.tail, e)
 	m.tailSize += len(e.text) + len(e.block.text)
@@ -77,12 +78,12 @@ func (m *Model) print(e entry) {
 		m.tailSize -= len(m.tail[0].text) + len(m.tail[0].block.text)
 		m.tail = m.tail[1:]
 	}
-	if m.width > 0 { // before the size is known, everything waits for it
+	if m.width > 0 { // until the size is known, entries stay in the tail only
 		m.queue = append(m.queue, e.lines(m.palette, m.markdown)...)
 	}
 }
 
-// say prints an entry of one text.
+// say prints a text as an entry.
 func (m *Model) say(kind entryKind, text string) {
 	gap := kind == entrySaid || kind == entryOther
 	m.print(entry{kind: kind, text: text, gap: gap})
@@ -98,13 +99,13 @@ func (m *Model) sayMarkdown(text string) {
 	}
 }
 
-// home moves to the top of the screen and erases it (ECMA-48: CUP, ED); the scrollback stays.
+// home moves the cursor to the top of the screen and erases the screen (ECMA-48: CUP, ED); the scrollback stays.
 const home = "\x1b[H\x1b[2J"
 
-// repaint lays out anew what the screen holds. A terminal that changes its width breaks the old lines at will, the live
-// part's among them, and nothing says where they are now. The erasing goes with the lines, because Bubble Tea writes
-// those at once and everything else later. Its own picture of the live part is void after that; it forgets it when it is
-// told the size.
+// repaint lays out again what the screen holds. A terminal whose width changes breaks the old lines, including those of
+// the live part, as it likes, and does not report where they are now. The erase sequence is part of the printed lines
+// because Bubble Tea writes those at once and everything else later. After that, Bubble Tea's own picture of the live
+// part is invalid; Bubble Tea discards it when it receives the window size.
 func (m *Model) repaint() tea.Cmd {
 	var lines []string
 	for i := len(m.tail) - 1; i >= 0 && len(lines) < m.height; i-- {

@@ -17,39 +17,41 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// wait is something that a person is asked for.
+// wait is a request that waits for the user.
 type wait struct {
 	turn.Request
 	turn string
-	// whole: Arguments have ArgumentsHash: they are all that would run. Otherwise the call cannot be allowed.
+	// whole reports that Arguments match ArgumentsHash, so that they are all that would run. Otherwise the chat cannot
+	// allow the call.
 	whole bool
-	// sent: a decision is on its way.
+	// sent reports that a decision is on its way.
 	sent bool
 
-	scroll int // the first row of the arguments that is shown
-	// rows is how many there are, and room how many were shown last; seen is how many were, from the first on.
+	scroll int // the first visible row of the arguments
+	// rows is the number of rows of the arguments, and room is how many of them were shown last. seen is how many have
+	// been shown without a gap, counted from the first.
 	rows, room, seen int
-	// read: all of them were. What was not on the screen is not allowed.
+	// read reports that all rows were shown. The chat does not allow a call with rows that were never on the screen.
 	read bool
-	// fits: the tool and a row of the arguments are on the screen.
+	// fits reports that the tool and at least one row of the arguments are on the screen.
 	fits bool
 
 	asking *form.Interview // of an elicitation
-	fresh  bool            // something was in the input when it came
+	fresh  bool            // the input was not empty when the elicitation arrived
 }
 
-// people reads the data of what people are asked and say.
+// people decodes the chunk of a request or of its decision.
 func people(c turn.Chunk) (turn.RequestChunk, bool) {
 	var p turn.RequestChunk
 	err := json.Unmarshal(c.Data, &p)
 	return p, err == nil && p.ID != ""
 }
 
-// calm is how long a person has to see what is asked before keys decide about it, and how long none must have been
-// pressed: a y of a word that is being typed allows nothing.
+// calm is how long a request must be visible, and how long no key must have been pressed, before keys decide it.
+// Otherwise the y of a word that the user is typing could allow a call.
 const calm = 600 * time.Millisecond
 
-// calmMsg comes when calm has passed since something new was asked.
+// calmMsg arrives when calm has passed since a new approval was requested.
 type calmMsg struct{ wait string }
 
 func (m *Model) showWait(c turn.Chunk, arguments string) {
@@ -70,7 +72,7 @@ func (m *Model) showWait(c turn.Chunk, arguments string) {
 	}
 }
 
-// asked is what the person is asked now: the first of the waits.
+// asked returns the current request, the first of the waits; nil if there is none.
 func (m *Model) asked() *wait {
 	if len(m.waits) == 0 {
 		return nil
@@ -78,7 +80,7 @@ func (m *Model) asked() *wait {
 	return &m.waits[0]
 }
 
-// question is the question that the input answers.
+// question returns the question that the input answers; nil if there is none.
 func (m *Model) question() *wait {
 	if w := m.asked(); w != nil && w.Kind == turn.RequestQuestion {
 		return w
@@ -95,7 +97,7 @@ func (m *Model) approval() *wait {
 
 func (w *wait) key() string { return w.turn + " " + w.ID }
 
-// heed starts the time in which nothing can be decided, where something new is asked.
+// heed starts the calm period if the current request is a new approval. Until calm has passed, keys decide nothing.
 func (m *Model) heed() tea.Cmd {
 	if e := m.elicitation(); e != nil && m.heeded != e.key() {
 		m.heeded, e.fresh = e.key(), m.input.Value() != ""
@@ -119,14 +121,14 @@ func (m *Model) calmly(key string) tea.Cmd {
 	return m.later(calm, func(time.Time) tea.Msg { return calmMsg{key} })
 }
 
-// calmed lets keys decide about what is asked, unless the person is writing.
+// calmed lets keys decide the current approval unless the user is typing.
 func (m *Model) calmed(msg calmMsg) tea.Cmd {
 	w := m.approval()
 	switch {
 	case w == nil || w.key() != msg.wait || m.deciding:
 		return nil
 	case m.input.Value() != "" || m.reason != "":
-		return nil // Tab leads there
+		return nil // Tab switches to the decision
 	case m.now().Sub(m.pressed) < calm:
 		return m.calmly(msg.wait)
 	}
@@ -134,7 +136,7 @@ func (m *Model) calmed(msg calmMsg) tea.Cmd {
 	return nil
 }
 
-// decideForGood allows a call for good, where that would spare the question again.
+// decideForGood allows a call with a grant for later calls. If the request cannot be granted, it shows why.
 func (m *Model) decideForGood(w *wait, scope turn.GrantScope) tea.Cmd {
 	if !w.Grants(scope) {
 		m.note("%s", w.WhyNoGrant())
@@ -143,7 +145,7 @@ func (m *Model) decideForGood(w *wait, scope turn.GrantScope) tea.Cmd {
 	return m.decide(w, true, client.DecideInput{Grant: scope})
 }
 
-// decideKey takes a key while something is asked.
+// decideKey handles a key press that decides the current approval.
 func (m *Model) decideKey(key string) tea.Cmd {
 	w := m.approval()
 	switch key {
@@ -173,7 +175,7 @@ func (m *Model) decideKey(key string) tea.Cmd {
 	case "end":
 		w.scroll = w.rows
 	case "?":
-		if w.Why != "" { // a small screen has no room for it
+		if w.Why != "" { // a small screen has no room for the reason
 			m.note("you are asked because %s", terminal.Line(w.Why, 4*previewRunes))
 		}
 		m.note(meantByKey)
@@ -183,7 +185,7 @@ func (m *Model) decideKey(key string) tea.Cmd {
 	return nil
 }
 
-// decide sends a decision about exactly what was shown.
+// decide sends a decision about exactly the call that was shown.
 func (m *Model) decide(w *wait, allow bool, in client.DecideInput) tea.Cmd {
 	if w.sent {
 		return nil
@@ -212,20 +214,21 @@ func (m *Model) decide(w *wait, allow bool, in client.DecideInput) tea.Cmd {
 	})
 }
 
-// decidedMsg is what came of a decision, or of an answer with its text.
+// decidedMsg is the result of sending a decision, an answer or a response.
 type decidedMsg struct {
 	wait string
 	err  error
 }
 
-// decided notes what came of it. Where it was accepted, the journal's word is waited for.
+// decided handles the result of sending a decision. If the decision was accepted, the chat shows it once the journal
+// has it.
 func (m *Model) decided(msg decidedMsg) {
 	if msg.err == nil {
 		return
 	}
 	var refused *turn.Error
 	if errors.As(msg.err, &refused) && refused.Code == turn.CodeNotWaiting {
-		m.note("%s", refused.Message) // somebody was faster; the journal says who
+		m.note("%s", refused.Message) // the request was already decided; the journal says by whom
 		return
 	}
 	m.trouble("that did not arrive: %v", msg.err)
@@ -239,13 +242,14 @@ func (m *Model) decided(msg decidedMsg) {
 // answer sends the answer to a question.
 func (m *Model) answer(w *wait, text string) tea.Cmd {
 	w.sent = true
-	m.outbox.own(workflows.AnswerID(w.turn, w.ID)) // the message that an answer becomes
+	m.outbox.own(workflows.AnswerID(w.turn, w.ID)) // the ID of the message that holds the answer
 	in := client.AnswerInput{Session: m.session, Turn: w.turn, Question: w.ID, Text: text, By: m.o.Person}
 	key := w.key()
 	return m.ask(func(ctx context.Context) tea.Msg { return decidedMsg{key, m.o.Client.Answer(ctx, in)} })
 }
 
-// showRuling takes what was asked off the list, and prints what came of it: here, elsewhere, or by time.
+// showRuling removes a settled request from the waits and prints its decision, whether the decision was made here, was
+// made elsewhere, or is the request's expiry.
 func (m *Model) showRuling(c turn.Chunk) {
 	said, ok := people(c)
 	if !ok {
@@ -263,7 +267,7 @@ func (m *Model) showRuling(c turn.Chunk) {
 	}
 }
 
-// ruled is what came of a wait, on a line or two.
+// ruled describes the decision on a request.
 func ruled(p turn.RequestChunk) string {
 	r := p.Decision
 	by := ""

@@ -8,29 +8,31 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// tabWidth is how many columns a tab becomes: where the next stop of the terminal is depends on what stands before it.
+// tabWidth is how many columns replace a tab. The terminal's own tab stops would depend on the text before the tab.
 const tabWidth = 4
 
-// wrapText breaks a text without escapes into lines of at most width columns, between words where it can. Widths are
-// counted as a terminal without Unicode's grapheme mode counts them, which is never less than one with it does.
+// wrapText breaks a text without escapes into lines of at most width columns, between words if possible. It counts
+// widths as a terminal without Unicode's grapheme mode does, which is never less than a terminal with that mode counts.
 func wrapText(text string, width int) []string {
 	text = strings.ReplaceAll(text, "\t", strings.Repeat(" ", tabWidth))
 	text = strings.ReplaceAll(text, hyphen, "\uFFFD")
-	text = strings.ReplaceAll(text, "-", hyphen) // Wrap breaks behind it, within a flag or an address too
+	text = strings.ReplaceAll(text, "-", hyphen) // Wrap breaks after a hyphen, even within a flag or an address
 	return fit(strings.ReplaceAll(ansi.WrapWc(text, max(width, 1), ""), hyphen, "-"), width)
 }
 
-// hyphen stands for one that no line is broken at. It is a character of private use, one column wide.
+// hyphen replaces a hyphen at which no line may break. It is a private-use character, one column wide.
 const hyphen = "\uF5A8"
 
-// breakText breaks a text into lines of at most width columns wherever that is: code and arguments keep each space.
+// breakText breaks a text into lines of at most width columns at any character, because code and arguments keep each
+// space.
 func breakText(text string, width int) []string {
 	text = strings.ReplaceAll(text, "\t", strings.Repeat(" ", tabWidth))
 	return fit(text, width)
 }
 
-// fit breaks lines that are wider than width. It is the last step before text goes to the terminal, and counts for
-// itself: a line that the terminal breaks moves everything below it. A character that does not fit at all becomes "?".
+// fit breaks lines that are wider than width. It is the last step before text goes to the terminal, and counts widths
+// itself, because a line that the terminal breaks moves everything below it. A character that is wider than the line
+// becomes "?".
 func fit(text string, width int) []string {
 	width = max(width, 1)
 	var out []string
@@ -44,8 +46,9 @@ func fit(text string, width int) []string {
 	return out
 }
 
-// fitLine breaks one line. Escapes are carried over the break by ansi's Hardwrap, which keeps together what Unicode draws as
-// one: a sequence of joined emoji that is wider than the line comes apart, and a character that is becomes "?".
+// fitLine breaks one line. The Hardwrap of package ansi carries escapes over the break and keeps together what Unicode
+// draws as one. A sequence of joined emoji that is wider than the line is therefore split, and a character that is
+// wider than the line becomes "?".
 func fitLine(line string, width int) []string {
 	simpler := []func(string) string{
 		func(s string) string { return s },
@@ -81,9 +84,9 @@ func cutWidth(line string, width int) string {
 	return ansi.TruncateWc(line, max(width, 1), "…")
 }
 
-// sgrOnly takes every control and escape sequence out of a text but SGR ones (ECMA-48, 8.3.117), and those too where
-// colours is false. The Markdown renderer writes hyperlinks, and entities may decode to controls: what stands in an answer
-// is not a reason to send more than colours.
+// sgrOnly removes every control and escape sequence from a text except SGR sequences (ECMA-48, 8.3.117), and removes
+// those too if colours is false. The Markdown renderer writes hyperlinks, and entities may decode to controls: the text
+// of an answer must not send more than colours to the terminal.
 func sgrOnly(text string, colours bool, drop func(rune) bool) string {
 	var b strings.Builder
 	b.Grow(len(text))
@@ -105,8 +108,8 @@ func sgrOnly(text string, colours bool, drop func(rune) bool) string {
 	return b.String()
 }
 
-// escape is the escape sequence that a text begins with, and whether it is one of SGR with the parameters of our looks. An
-// OSC without its end is ESC alone: it must not swallow the text.
+// escape returns the escape sequence that a text begins with, and whether it is an SGR sequence with the parameters of
+// our looks. For an OSC sequence without an end it returns ESC alone, so that the sequence does not swallow the text.
 func escape(text string) (seq string, sgr bool) {
 	switch {
 	case strings.HasPrefix(text, "\x1b["):
@@ -126,7 +129,7 @@ func escape(text string) (seq string, sgr bool) {
 }
 
 // harmless reports whether SGR parameters only make text bold, faint, italic, underlined, struck out or coloured, or
-// normal again. Concealed text (8) and blinking are not among them.
+// reset it. Concealed text (8) and blinking are not harmless.
 func harmless(params string) bool {
 	for p := range strings.SplitSeq(params, ";") {
 		switch p {
