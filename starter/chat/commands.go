@@ -16,13 +16,13 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// slash is a command of the input.
+// slash is a command that the user types into the input.
 type slash struct {
 	name, argument, does string
 	run                  func(m *Model, argument string) tea.Cmd
 }
 
-// slashes are the commands. It is a function because /help lists them.
+// slashes returns the commands. It is a function because /help lists them.
 func slashes() []slash {
 	return []slash{
 		{"after", "TEXT", "ask when the turn that runs is done", (*Model).afterCommand},
@@ -53,16 +53,16 @@ func (m *Model) command(line string) tea.Cmd {
 		m.refuse("/%s takes no argument", name)
 		return nil
 	}
-	if name != "after" { // which is a message, and keeps its own text
+	if name != "after" { // /after sends a message, which is accepted with its own text
 		m.accepted(line)
 	}
 	return all[i].run(m, argument)
 }
 
-// refuse says what is wrong with a command. It stays in the input, to be mended.
+// refuse reports what is wrong with a command. The command stays in the input so that the user can correct it.
 func (m *Model) refuse(format string, args ...any) { m.trouble(format, args...) }
 
-// meant is the command that a name was meant for, where one is near.
+// meant suggests a command with a similar name; empty if there is none.
 func meant(name string, all []slash) string {
 	names := make([]string, len(all))
 	for i, s := range all {
@@ -75,13 +75,13 @@ func meant(name string, all []slash) string {
 	return "; did you mean /" + best + "?"
 }
 
-// replyMsg is what a command found out.
+// replyMsg is the result of a command.
 type replyMsg struct {
 	lines  []string
 	err    error
-	listed []string // sessions, in the order in which they were listed
+	listed []string // session IDs, in the order in which they were listed
 	link   string
-	open   string // a session to go to
+	open   string // the session to switch to
 }
 
 func (m *Model) replied(msg replyMsg) tea.Cmd {
@@ -103,7 +103,7 @@ func (m *Model) replied(msg replyMsg) tea.Cmd {
 	return m.change(msg.open)
 }
 
-// change goes to another session.
+// change switches to another session.
 func (m *Model) change(session string) tea.Cmd {
 	if len(m.outbox.unsent()) > 0 {
 		m.trouble("a message of this session is on its way; go when it has arrived")
@@ -149,7 +149,7 @@ func (m *Model) openCommand(string) tea.Cmd {
 	})
 }
 
-// stop asks for the turn to be stopped. The journal says when it is.
+// stop asks the session's workflow to stop the turn. The turn is over once the journal has its end.
 func (m *Model) stop() tea.Cmd {
 	if m.turn.id == "" && len(m.outbox.list) == 0 {
 		m.hint("no turn is running")
@@ -200,7 +200,7 @@ func toolLines(c turn.Catalogue) []string {
 	return lines
 }
 
-// usageCommand adds up what the session's turns have used.
+// usageCommand shows the sum of what the session's turns have used.
 func (m *Model) usageCommand(string) tea.Cmd {
 	session, current, live := m.session, m.turn.id, m.turn.usage
 	return m.ask(func(ctx context.Context) tea.Msg {

@@ -14,9 +14,9 @@ import (
 	"github.com/everturn/everturn/workflows"
 )
 
-// The commands that lead to another session.
+// Commands that switch to another session.
 
-// listSessions is how many sessions /sessions shows.
+// listSessions is how many sessions /sessions lists.
 const listSessions = 20
 
 func (m *Model) sessionsCommand(argument string) tea.Cmd {
@@ -50,7 +50,7 @@ func sessionLine(n int, s journal.SessionRecord) string {
 	return fmt.Sprintf("%d  %s · %s · %s%s · %s", n, terminal.Line(s.ID, 60), plural(s.Turns, "turn", "turns"), s.LastTurn.State, waits, terminal.Line(s.FirstText, 60))
 }
 
-// goTo goes to a session by its number in the list, or by its ID.
+// goTo switches to a session, given by its number in the list or by its ID.
 func (m *Model) goTo(which string) tea.Cmd {
 	if n, err := strconv.Atoi(which); err == nil && n >= 1 && n <= len(m.listed) {
 		return m.change(m.listed[n-1])
@@ -71,7 +71,7 @@ func (m *Model) goTo(which string) tea.Cmd {
 	})
 }
 
-// forkCommand goes on in a session that shares this one's past. A turn that runs stays behind.
+// forkCommand forks the session and switches to the fork. A running turn stays in the original session.
 func (m *Model) forkCommand(argument string) tea.Cmd {
 	at := int64(0)
 	if argument != "" {
@@ -92,7 +92,8 @@ func (m *Model) forkCommand(argument string) tea.Cmd {
 	})
 }
 
-// fork forks at a message; 0 is the last one before a turn that runs.
+// fork forks a session at a message. 0 means the last message before a running turn, or the last of all if no turn
+// runs.
 func (m *Model) fork(ctx context.Context, session string, at int64) (journal.SessionRecord, error) {
 	s, err := m.o.Store.Session(ctx, session)
 	if errors.Is(err, journal.ErrNotFound) {

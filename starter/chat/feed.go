@@ -11,27 +11,27 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// item is a chunk of the session with what the journal has beside it.
+// item is a chunk of the session, with related data from the journal.
 type item struct {
 	chunk turn.Chunk
-	// said, with turn_started: the message that the turn answers.
+	// said is, for turn_started, the message that the turn answers.
 	said *turn.Message
-	// arguments, with approval_requested: all of them, where the chunk holds a part.
+	// arguments are, for approval_requested, the complete arguments if the chunk holds only a part of them.
 	arguments string
-	// media, with tool_call_completed: what its result has that is not text.
+	// media are, for tool_call_completed, the parts of the result that are not text.
 	media []turn.Media
-	// usage, with the first chunk of a step: what the turn has used so far.
+	// usage is, for the first chunk of a step after step 1, what the turn has used so far.
 	usage *turn.Usage
 }
 
-// itemsMsg is what the feed has read. err says why it pauses.
+// itemsMsg is what the feed has read. err is the error after which the feed pauses.
 type itemsMsg struct {
 	feed  *feed
 	items []item
 	err   error
 }
 
-// feed reads a session from the journal, turn after turn, as it goes on.
+// feed reads a session's chunks from the journal, turn after turn, as they appear.
 type feed struct {
 	store   journal.Store
 	session string
@@ -41,16 +41,17 @@ type feed struct {
 	done    chan struct{}
 }
 
-// feedAhead is how many items may wait for a terminal that is slower than the journal; feedBatch how many are shown at once.
+// feedAhead is how many items may wait for a terminal that is slower than the journal. feedBatch is how many items the
+// chat shows at once.
 const (
 	feedAhead = 1024
 	feedBatch = 512
 )
 
-// retryFeed is how long the journal is left alone after an error.
+// retryFeed is the pause after an error of the journal.
 const retryFeed = time.Second
 
-// newFeed reads a session from a cursor on.
+// newFeed starts to read a session from a cursor on.
 func newFeed(ctx context.Context, store journal.Store, session string, from journal.SessionCursor) *feed {
 	ctx, cancel := context.WithCancel(ctx)
 	f := &feed{store: store, session: session, items: make(chan item, feedAhead), errs: make(chan error, 1), cancel: cancel, done: make(chan struct{})}
@@ -66,7 +67,7 @@ func (f *feed) close() {
 	<-f.done
 }
 
-// next waits for what the feed has read and takes all of it that is there.
+// next waits until the feed has read something, and returns all of it, up to feedBatch items.
 func (f *feed) next() tea.Msg {
 	msg := itemsMsg{feed: f}
 	select {
@@ -88,7 +89,7 @@ func (f *feed) next() tea.Msg {
 	return msg
 }
 
-// run reads until ctx ends. What stands in its way is reported, and tried again.
+// run reads until ctx ends. It reports each error and tries again.
 func (f *feed) run(ctx context.Context, at journal.SessionCursor) {
 	step := 0
 	for ctx.Err() == nil {
@@ -115,7 +116,7 @@ func (f *feed) pause(ctx context.Context, err error) {
 	}
 	select {
 	case f.errs <- err:
-	default: // the last one was not seen yet
+	default: // the chat has not taken the last error yet
 	}
 	timer := time.NewTimer(retryFeed)
 	defer timer.Stop()
@@ -125,7 +126,8 @@ func (f *feed) pause(ctx context.Context, err error) {
 	}
 }
 
-// furnish adds to a chunk what the journal has beside it. What cannot be read is left out: the chunk itself matters more.
+// furnish adds related data from the journal to a chunk. It leaves out what it cannot read, because the chunk itself
+// matters more.
 func (f *feed) furnish(ctx context.Context, c turn.Chunk, newStep bool) item {
 	i := item{chunk: c}
 	switch c.Kind {
@@ -142,7 +144,7 @@ func (f *feed) furnish(ctx context.Context, c turn.Chunk, newStep bool) item {
 	return i
 }
 
-// asked is the message that began a turn.
+// asked returns the message that started a turn; nil if it cannot be read.
 func (f *feed) asked(ctx context.Context, turnID string) *turn.Message {
 	t, err := f.store.Turn(ctx, turnID)
 	if err != nil || t.MessageSeq == 0 {
@@ -155,7 +157,8 @@ func (f *feed) asked(ctx context.Context, turnID string) *turn.Message {
 	return &list[0]
 }
 
-// arguments are what would run, whole, where the chunk holds a part only.
+// arguments returns the complete arguments of a requested call if the chunk holds only a part of them, and an empty
+// string otherwise.
 func (f *feed) arguments(ctx context.Context, c turn.Chunk) string {
 	asked, ok := people(c)
 	if !ok || int64(len(asked.Arguments)) >= asked.ArgumentsBytes {
@@ -173,7 +176,8 @@ func (f *feed) arguments(ctx context.Context, c turn.Chunk) string {
 	return ""
 }
 
-// MediaOf is what the result of a call that has completed has that is not text. The chunk does not say; the ledger does.
+// MediaOf returns the parts of a completed call's result that are not text. The chunk does not list them, but the
+// journal's record of the call does.
 func MediaOf(ctx context.Context, store journal.Store, c turn.Chunk) []turn.Media {
 	var done turn.CallChunk
 	if json.Unmarshal(c.Data, &done) != nil {
@@ -191,7 +195,7 @@ func MediaOf(ctx context.Context, store journal.Store, c turn.Chunk) []turn.Medi
 	return nil
 }
 
-// used is what the turn's settled inferences have used.
+// used returns the sum of what the turn's settled inferences have used.
 func (f *feed) used(ctx context.Context, turnID string) *turn.Usage {
 	list, err := f.store.Inferences(ctx, turnID)
 	if err != nil {

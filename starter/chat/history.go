@@ -8,20 +8,20 @@ import (
 	"path/filepath"
 )
 
-// Bounds on what is kept of what was typed.
+// Bounds on the history. historyBytes and historyEntry are in bytes.
 const (
 	historyEntries = 500
 	historyBytes   = 512 << 10
 	historyEntry   = 16 << 10 // a longer text is not kept
 )
 
-// history is what was typed, the latest last. It is kept in a file of JSON strings, one a line, to which several chats
-// may append. A file that cannot be read or written costs the history and nothing else.
+// history holds the typed texts, the latest last. It is kept in a file with one JSON string per line, to which several
+// chats may append. If the file cannot be read or written, only the history is lost.
 type history struct {
 	file  string
 	texts []string
-	at    int    // where the arrow keys have led to; len(texts) is the draft
-	draft string // what was in the input before they did
+	at    int    // the entry that the arrow keys have reached; len(texts) is the draft
+	draft string // the input before the arrow keys replaced it
 }
 
 func loadHistory(file string) *history {
@@ -35,7 +35,7 @@ func loadHistory(file string) *history {
 	return h
 }
 
-// read takes the end of the file and returns its size.
+// read reads the end of the file and returns the size of the file.
 func (h *history) read() int64 {
 	if h.file == "" {
 		return 0
@@ -50,7 +50,7 @@ func (h *history) read() int64 {
 		return 0
 	}
 	if info.Size() > historyBytes {
-		_, err = f.Seek(-historyBytes/2, 2) // the line that it falls into does not parse, and is left out
+		_, err = f.Seek(-historyBytes/2, 2) // a line that is cut off does not parse and is skipped
 	}
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 8*historyEntry)
@@ -63,7 +63,7 @@ func (h *history) read() int64 {
 	return info.Size()
 }
 
-// rewrite puts a shorter file in the place of one that has grown.
+// rewrite replaces a file that has grown too large with a shorter one.
 func (h *history) rewrite() {
 	var b bytes.Buffer
 	for _, text := range h.texts {
@@ -80,7 +80,7 @@ func historyLine(text string) []byte {
 	return append(b, '\n')
 }
 
-// add keeps a text, unless it is the last one.
+// add appends a text unless it is empty, longer than historyEntry, or the same as the last one.
 func (h *history) add(text string) {
 	defer func() { h.at, h.draft = len(h.texts), "" }()
 	if text == "" || len(text) > historyEntry || len(h.texts) > 0 && h.texts[len(h.texts)-1] == text {
@@ -99,7 +99,8 @@ func (h *history) add(text string) {
 	_, _ = f.Write(historyLine(text))
 }
 
-// move goes by entries, and returns what is there. current is what the input holds, kept where the draft is left.
+// move moves by entries and returns the text there; false if there is none. current is the text in the input, which
+// move keeps as the draft when it leaves the draft.
 func (h *history) move(by int, current string) (string, bool) {
 	to := h.at + by
 	if to < 0 || to > len(h.texts) {

@@ -6,40 +6,40 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// live is the turn that runs: what of it is not printed yet.
+// live is the running turn, with its output that is not printed yet.
 type live struct {
 	id      string
 	began   time.Time
 	step    int
 	text    splitter
-	printed bool // of the step's text, blocks were printed already
+	printed bool // some blocks of the step's text are already printed
 	calls   []running
 	usage   turn.Usage
-	// thinking: reasoning came after the last text.
+	// thinking reports that reasoning arrived after the last text.
 	thinking bool
 	stopping bool
 
 	shown shown
 }
 
-// running is a call that has begun.
+// running is a tool call that has started and not ended.
 type running struct {
 	id, tool, arguments string
 	began               time.Time
-	progress            string // how far it has come, in words; empty where its server does not say
+	progress            string // in words; empty if the server reports none
 }
 
-// shown keeps how the text was laid out, so that only what changed is rendered again.
+// shown keeps the layout of the text, so that only what has changed is rendered again.
 type shown struct {
 	blocks []laid
 	open   laid
 	width  int
-	until  time.Time // the open block is not rendered again before
-	stale  bool      // it would have been
+	until  time.Time // the open block is not rendered again before this time
+	stale  bool      // the open block has changed but is not rendered again yet
 }
 
-// patience is how many times as long as it took to render the open block it is shown as it is: a tenth of the time is
-// enough for it.
+// patience is how many times its rendering time the open block is shown unchanged, so that rendering takes at most a
+// tenth of the time.
 const patience = 9
 
 type laid struct {
@@ -49,7 +49,7 @@ type laid struct {
 
 func (t *live) is(id string) bool { return t.id != "" && t.id == id }
 
-// layout is the text that is not printed yet, in lines.
+// layout returns the lines of the text that is not printed yet.
 func (t *live) layout(m *markdown, now func() time.Time) []string {
 	if t.shown.width != m.width {
 		t.shown = shown{width: m.width}
@@ -81,7 +81,7 @@ func appendBlock(lines []string, l laid, gap bool) []string {
 	return append(lines, l.lines...)
 }
 
-// drop forgets the first settled block: it was printed.
+// drop removes the first settled block, which was printed.
 func (t *live) drop() {
 	t.text.settled = t.text.settled[1:]
 	if len(t.shown.blocks) > 0 {

@@ -10,28 +10,28 @@ import (
 	"github.com/everturn/everturn/starter/terminal"
 )
 
-// markdown renders blocks for a width. It is not safe for use by several goroutines.
+// markdown renders blocks for a width. It is not safe for concurrent use.
 type markdown struct {
 	palette palette
 	width   int
 	prose   *glamour.TermRenderer
 }
 
-// codeIndent is how far code stands in, in columns, where there is room for it.
+// codeIndent is how many columns code is indented, if the width allows it.
 const codeIndent = 2
 
-// narrow is the width below which nothing is indented.
+// narrow is the width in columns below which nothing is indented.
 const narrow = 12
 
-// Characters of private use that stand for & and < while a block is rendered: an entity may be a control, and what looks
-// like HTML would not be shown at all. Where the text itself has them, they become U+FFFD: what is put in their place, or
-// joined by their absence, could be a key that the redactor did not see.
+// Private-use characters that replace & and < while a block is rendered: an entity may decode to a control, and the
+// renderer would not show what looks like HTML. If the text itself has these characters, they become U+FFFD. Replacing
+// or removing them instead could form a key that the redactor did not see.
 const (
 	ampersand = '\uF5A6'
 	less      = '\uF5A7'
 )
 
-// restore brings back what stood for & and <, within addresses too.
+// restore replaces the stand-ins with & and < again, also within addresses, where they are percent-encoded.
 var restore = strings.NewReplacer(string(ampersand), "&", string(less), "<", "%EF%96%A6", "&", "%EF%96%A7", "<")
 
 func disguise(r rune) rune {
@@ -48,18 +48,18 @@ func disguise(r rune) rune {
 
 func newMarkdown(p palette, width int) *markdown {
 	m := &markdown{palette: p, width: max(width, 1)}
-	// A renderer with our style cannot fail to be made; without one, prose is shown as it is.
+	// NewTermRenderer cannot fail with our style. Without a renderer, prose is shown as it is.
 	m.prose, _ = glamour.NewTermRenderer(glamour.WithStyles(p.style()), glamour.WithWordWrap(m.width), glamour.WithPreservedNewLines(), glamour.WithInlineTableLinks(true))
 	return m
 }
 
-// render lays out one block in lines of at most the width. They hold text and SGR sequences and nothing else.
+// render lays out one block in lines of at most the width. The lines hold only text and SGR sequences.
 func (m *markdown) render(b block) []string {
 	text := terminal.Printable(b.text)
 	if b.code {
 		return m.code(text)
 	}
-	if m.width < narrow || wild(text) { // there is no room for tables, and words matter more
+	if m.width < narrow || wild(text) { // too narrow for tables, or too costly to render; the words matter more
 		return trimBlank(wrapText(text, m.width))
 	}
 	out := sgrOnly(m.tryProse(strings.Map(disguise, text)), bool(m.palette), terminal.Unprintable)
@@ -67,14 +67,14 @@ func (m *markdown) render(b block) []string {
 	return trimBlank(fit(strings.ReplaceAll(out, "\t", strings.Repeat(" ", tabWidth)), m.width))
 }
 
-// Bounds on what the renderer is given. Its time grows exponentially with quotes in quotes (a hundred take hours), and with
-// the square of a table's columns.
+// Bounds on what the renderer receives. Its time grows exponentially with the depth of nested quotes (a hundred levels
+// take hours), and with the square of a table's number of columns.
 const (
 	maxNesting = 8
 	maxColumns = 16
 )
 
-// wild reports whether a text nests deeper, or has more columns, than a person would write. It is shown as it stands.
+// wild reports whether a text has deeper nesting or more columns than text written by hand. Such text is not rendered.
 func wild(text string) bool {
 	for line := range strings.Lines(text) {
 		if nesting(line) > maxNesting || strings.Count(line, "|") > maxColumns+1 {
@@ -84,8 +84,8 @@ func wild(text string) bool {
 	return false
 }
 
-// nesting is an upper bound of how many quotes and lists a line is in: their markers, and a level for each two columns of
-// blanks before and between them.
+// nesting is an upper bound on how many quotes and lists a line is in. It counts their markers, and one level for every
+// two columns of blanks before and between the markers.
 func nesting(line string) int {
 	levels, blanks := 0, 0
 	for i := 0; i < len(line); i++ {
@@ -104,7 +104,8 @@ func nesting(line string) int {
 	return levels + blanks/2
 }
 
-// tryProse renders with glamour. Text that it cannot take is shown as it is: an answer is never lost for its looks.
+// tryProse renders with glamour. Text that glamour cannot render is shown as it is, so that formatting never loses an
+// answer.
 func (m *markdown) tryProse(text string) (out string) {
 	defer func() {
 		if recover() != nil || out == "" {
@@ -135,7 +136,7 @@ func (m *markdown) code(text string) []string {
 	return lines
 }
 
-// trimBlank takes trailing blanks off each line, and blank lines off both ends.
+// trimBlank removes trailing blanks from each line, and blank lines from both ends.
 func trimBlank(lines []string) []string {
 	for i, line := range lines {
 		lines[i] = trimRight(line)
@@ -149,7 +150,7 @@ func trimBlank(lines []string) []string {
 	return lines
 }
 
-// trimRight takes blanks off the end of a line; of escapes that stand among them what ends a look is kept.
+// trimRight removes blanks from the end of a line. It keeps the escapes that end a look.
 func trimRight(line string) string {
 	bare := strings.TrimRight(sgrOnly(line, false, terminal.Unprintable), " ")
 	if bare == "" {
@@ -161,7 +162,7 @@ func trimRight(line string) string {
 	return line
 }
 
-// style shows Markdown with our few looks; without colours its own signs stay.
+// style shows Markdown with the chat's few looks. Without colours, Markdown's own signs stay.
 func (p palette) style() ansi.StyleConfig {
 	text := func(s string) *string { return &s }
 	yes := true

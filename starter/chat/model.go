@@ -12,7 +12,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Model is the chat as Bubble Tea runs it. It is used through its pointer.
+// Model is the chat as Bubble Tea runs it. It is used through a pointer.
 type Model struct {
 	ctx     context.Context
 	o       Options
@@ -22,28 +22,28 @@ type Model struct {
 
 	width, height int
 	markdown      *markdown
-	resized       int // counts sizes, so that only the last of a series is painted for
+	resized       int // counts sizes, so that only the last of a series is painted
 
 	session string
 	begun   bool // the journal has the session
 	feed    *feed
 	turn    live
-	used    turn.Usage // by the turns that ended while the chat looked on
+	used    turn.Usage // by the turns that ended while the chat was open
 	outbox  outbox
 
 	waits    []wait
-	deciding bool   // keys decide about the first of them
-	heeded   string // the wait whose time has begun
-	reason   string // the wait whose denial's reason is being typed
+	deciding bool   // keys decide the first of the waits
+	heeded   string // the key of the request whose calm period has begun
+	reason   string // the key of the request to deny, while the user types the reason
 
 	input   textarea.Model
 	pastes  pastes
 	history *history
-	pressed time.Time // the last key
+	pressed time.Time // when the last key was pressed
 
 	notice      string
 	noticeCount int
-	interrupted time.Time // the first Ctrl-C of two
+	interrupted time.Time // when the first Ctrl-C of two was pressed
 	ticking     bool
 
 	tail       []entry
@@ -61,7 +61,7 @@ type Model struct {
 	listed   []string // the sessions that /sessions has shown
 }
 
-// NewModel makes a chat that opens its session when it starts. ctx ends what it reads and asks for.
+// NewModel returns a chat that opens its session when it starts. When ctx ends, its reads and its calls end.
 func NewModel(ctx context.Context, o Options) *Model {
 	m := &Model{ctx: ctx, o: o, palette: palette(o.Color), now: time.Now, later: tea.Tick, session: o.Session, history: loadHistory(o.History)}
 	m.input = newInput()
@@ -69,7 +69,7 @@ func NewModel(ctx context.Context, o Options) *Model {
 	return m
 }
 
-// close lets go of the journal.
+// close stops reading the journal.
 func (m *Model) close() {
 	if m.feed != nil {
 		m.feed.close()
@@ -83,7 +83,7 @@ func (m *Model) left() Left {
 // Init opens the session.
 func (m *Model) Init() tea.Cmd { return tea.Batch(m.opening(m.o.Session), m.input.Focus()) }
 
-// Update takes a key, a size, or what the feed and the session's workflow said.
+// Update handles a key, a size, or a message from the feed or about a call to the session's workflow.
 func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	before := m.noticeCount
 	cmds := []tea.Cmd{m.take(msg), m.post(), m.heed(), m.flush(), m.tick()}
@@ -134,10 +134,10 @@ func (m *Model) take(msg tea.Msg) tea.Cmd {
 	return nil
 }
 
-// fed shows what the feed has read, and asks it for more.
+// fed shows what the feed has read and waits for more.
 func (m *Model) fed(msg itemsMsg) tea.Cmd {
 	if msg.feed != m.feed {
-		return nil // of a session that was left
+		return nil // from a session that the chat has left
 	}
 	if msg.err != nil {
 		m.trouble("reading the journal: %v (trying again; turns go on)", msg.err)
@@ -146,10 +146,10 @@ func (m *Model) fed(msg itemsMsg) tea.Cmd {
 	return m.feed.next
 }
 
-// settle is how long a terminal's size has to stay as it is before the screen is painted for it.
+// settle is how long a terminal's size must stay the same before the screen is painted for it.
 const settle = 120 * time.Millisecond
 
-// paintMsg asks for the screen to be painted for a size.
+// paintMsg asks the model to paint the screen for a size.
 type paintMsg struct{ size int }
 
 func (m *Model) resize(msg tea.WindowSizeMsg) tea.Cmd {
@@ -178,7 +178,8 @@ func (m *Model) paint(msg paintMsg) tea.Cmd {
 	return m.repaint()
 }
 
-// tickMsg comes every second while a turn runs, for the clock in the status; sooner where the text waits to be laid out.
+// tickMsg arrives every second while a turn runs, for the clock in the status. It arrives sooner if text waits to be
+// laid out.
 type tickMsg struct{}
 
 func (m *Model) tick() tea.Cmd {
@@ -193,16 +194,16 @@ func (m *Model) tick() tea.Cmd {
 	return m.later(after, func(time.Time) tea.Msg { return tickMsg{} })
 }
 
-// noticeFor is how long a hint stands.
+// noticeFor is how long a hint stays visible.
 const noticeFor = 4 * time.Second
 
-// hint shows a word below the input; the next one takes its place.
+// hint shows a hint below the input. It replaces the previous hint.
 func (m *Model) hint(format string, args ...any) {
 	m.notice = terminal.Line(fmt.Sprintf(format, args...), 200)
 	m.noticeCount++
 }
 
-// noticeMsg takes a hint away.
+// noticeMsg removes a hint.
 type noticeMsg struct{ count int }
 
 func (m *Model) forget(msg noticeMsg) {
@@ -211,12 +212,12 @@ func (m *Model) forget(msg noticeMsg) {
 	}
 }
 
-// note and trouble print a word of the chat itself.
+// note prints a note by the chat itself, and trouble an error.
 func (m *Model) note(format string, args ...any) { m.say(entryNote, fmt.Sprintf(format, args...)) }
 
 func (m *Model) trouble(format string, args ...any) { m.say(entryFault, fmt.Sprintf(format, args...)) }
 
-// leave ends the chat when all is printed. The blank line makes room for what the program says next.
+// leave ends the chat once everything is printed. The blank line separates the chat from the program's later output.
 func (m *Model) leave() {
 	if !m.leaving {
 		m.leaving = true

@@ -12,23 +12,24 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// pastMessages is how many messages of a session are shown when it is opened, and pastText how much of each, in bytes.
+// pastMessages is how many messages of a session are shown when the chat opens it, and pastText how much of each, in
+// bytes.
 const (
 	pastMessages = 24
 	pastText     = 16 << 10
 )
 
-// openedMsg is a session as it was when it was opened.
+// openedMsg is the state of a session when the chat opened it.
 type openedMsg struct {
 	session string
 	record  journal.SessionRecord
 	found   bool
-	past    []turn.Message // the last messages before the turn that runs
-	earlier int64          // messages before those
+	past    []turn.Message // the last messages before the running turn
+	earlier int64          // how many messages come before past
 	err     error
 }
 
-// opening reads a session's end from the journal.
+// opening reads the end of a session from the journal.
 func (m *Model) opening(session string) tea.Cmd {
 	return func() tea.Msg {
 		msg := openedMsg{session: session}
@@ -55,7 +56,7 @@ func (o *openedMsg) read(ctx context.Context, store journal.Store) error {
 	last := o.record.LastTurn
 	for _, msg := range list {
 		if last.ID != "" && !last.State.Terminal() && msg.TurnID == last.ID {
-			break // the feed shows the whole turn
+			break // the feed shows the whole running turn
 		}
 		o.past = append(o.past, msg)
 	}
@@ -63,7 +64,7 @@ func (o *openedMsg) read(ctx context.Context, store journal.Store) error {
 	return nil
 }
 
-// cursor is where reading on begins: with the whole of a turn that runs, and behind the last one where none does.
+// cursor is where the feed starts: at the beginning of the running turn, or after the last turn if none runs.
 func (o *openedMsg) cursor() journal.SessionCursor {
 	last := o.record.LastTurn
 	if last.ID != "" && last.State.Terminal() {
@@ -77,7 +78,7 @@ func (m *Model) open(msg openedMsg) tea.Cmd {
 	if msg.err != nil {
 		m.note("%v", msg.err)
 		if m.feed != nil {
-			return nil // it stays with the session that it has
+			return nil // the chat stays with its current session
 		}
 	}
 	if m.feed != nil {

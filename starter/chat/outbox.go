@@ -18,18 +18,20 @@ type outgoing struct {
 	accepted bool
 }
 
-// outbox holds them in the order in which they were typed. One at a time is on its way, so that none overtakes another.
+// outbox holds outgoing messages in the order in which they were typed. It sends one at a time, so that no message
+// overtakes another.
 type outbox struct {
 	list    []outgoing
 	sending bool
-	mine    map[string]bool // IDs of all that were sent from here
+	mine    map[string]bool // IDs of all messages sent from here
 	retry   map[string]string
 }
 
-// maxOutbox bounds the messages that wait.
+// maxOutbox is how many messages may wait.
 const maxOutbox = 50
 
-// put adds a message. A text whose sending failed goes under the same ID again: it may have arrived after all.
+// put adds a message. A text that could not be sent before keeps its ID, because the first attempt may have arrived
+// after all.
 func (o *outbox) put(text string, after bool) {
 	id := o.retry[text]
 	if id == "" {
@@ -40,7 +42,7 @@ func (o *outbox) put(text string, after bool) {
 	o.own(id)
 }
 
-// own remembers that a message comes from here.
+// own records that a message was sent from here.
 func (o *outbox) own(id string) {
 	if o.mine == nil {
 		o.mine = map[string]bool{}
@@ -48,7 +50,7 @@ func (o *outbox) own(id string) {
 	o.mine[id] = true
 }
 
-// seen takes a message off the list that the journal has, and reports whether it was sent from here.
+// seen removes a message that the journal has, and reports whether it was sent from here.
 func (o *outbox) seen(id string) bool {
 	o.remove(id)
 	return o.mine[id]
@@ -64,10 +66,10 @@ func (o *outbox) remove(id string) (outgoing, bool) {
 	return outgoing{}, false
 }
 
-// failed takes a message off the list that was not accepted.
+// failed removes a message that was not accepted and returns its text; false if the journal has the message.
 func (o *outbox) failed(id string) (string, bool) {
 	m, ok := o.remove(id)
-	if !ok { // the journal has it: it was accepted, whatever was said
+	if !ok { // the journal has it, so it was accepted despite the error
 		return "", false
 	}
 	if o.retry == nil {
@@ -85,7 +87,7 @@ func (o *outbox) accept(id string) {
 	}
 }
 
-// unsent are the messages that nobody has accepted.
+// unsent returns the texts of the messages that the session's workflow has not accepted.
 func (o *outbox) unsent() []string {
 	var texts []string
 	for _, m := range o.list {
@@ -96,7 +98,7 @@ func (o *outbox) unsent() []string {
 	return texts
 }
 
-// sentMsg is what came of a message.
+// sentMsg is the result of sending a message.
 type sentMsg struct {
 	id  string
 	err error
@@ -123,7 +125,8 @@ func (m *Model) post() tea.Cmd {
 	return nil
 }
 
-// sent notes what came of a message. One that was not accepted goes back into the input: nothing is lost.
+// sent handles the result of sending a message. A message that was not accepted goes back into the input, or into the
+// history if the input is in use, so that nothing is lost.
 func (m *Model) sent(msg sentMsg) {
 	m.outbox.sending = false
 	if msg.err == nil {
@@ -144,7 +147,7 @@ func (m *Model) sent(msg sentMsg) {
 	}
 }
 
-// ask makes a command of a request to the session's workflow.
+// ask returns a command that runs request with a timeout of sayWithin.
 func (m *Model) ask(request func(context.Context) tea.Msg) tea.Cmd {
 	return func() tea.Msg {
 		ctx, cancel := context.WithTimeout(m.ctx, sayWithin)

@@ -9,7 +9,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// panel is what a person is asked, in at most so many rows.
+// panel shows the current request in at most rows rows.
 func (m *Model) panel(rows int) []string {
 	w := m.asked()
 	if w == nil {
@@ -27,14 +27,14 @@ func (m *Model) panel(rows int) []string {
 	}
 	before := w.read
 	panel := m.approvalPanel(w, rows)
-	if w.read != before { // its keys are others now
+	if w.read != before { // reading to the end changes the keys
 		panel = m.approvalPanel(w, rows)
 	}
 	return panel
 }
 
-// approvalPanel lays out a call that waits for approval: its tool, the rows of its arguments that fit, and the keys. If the
-// tool and one row of the arguments do not fit, none of them is shown, and the call cannot be allowed.
+// approvalPanel lays out a call that waits for approval: its tool, the rows of its arguments that fit, and the keys. If
+// the tool and one row of the arguments do not fit, it shows none of them, and the call cannot be allowed.
 func (m *Model) approvalPanel(w *wait, rows int) []string {
 	keys := m.approvalKeys(w, max(1, rows/3))
 	head := m.approvalHead(w)
@@ -52,8 +52,8 @@ func (m *Model) approvalPanel(w *wait, rows int) []string {
 	return append(lines, keys...)
 }
 
-// show notes which rows of the arguments are on the screen. Those behind a gap that was jumped over do not count, and none
-// do any more where other rows were made of them.
+// show records which rows of the arguments are on the screen. Rows after a gap that the user jumped over do not count.
+// If a new layout has another number of rows, no earlier row counts any more.
 func (w *wait) show(rows, room int) {
 	if w.rows != rows {
 		w.seen = 0
@@ -65,7 +65,7 @@ func (w *wait) show(rows, room int) {
 	w.read = w.read || w.seen >= rows
 }
 
-// where says which of the arguments' rows are shown, where those are not all.
+// where describes which rows of the arguments are shown; empty if all are.
 func (w *wait) where() string {
 	if w.rows <= w.room {
 		return ""
@@ -81,7 +81,7 @@ func (m *Model) approvalHead(w *wait) []string {
 	if n := len(m.waits); n > 1 {
 		title += fmt.Sprintf(" 1 of %d", n)
 	}
-	if m.cols() < 2*len("Allow mcp/server/tool?") { // rows are dear
+	if m.cols() < 2*len("Allow mcp/server/tool?") { // a narrow screen has no rows to spare
 		return m.palette.paintLines(yellow, breakText(title, m.cols()))
 	}
 	return m.palette.paintLines(yellow, wrapText(title, m.cols()))
@@ -94,7 +94,7 @@ func (m *Model) approvalWhy(w *wait) []string {
 	return m.palette.paintLines(dim, wrapText(terminal.Line(w.Why, 4*previewRunes), m.cols()))
 }
 
-// The keys that decide: whole, in short, and what they mean.
+// Texts about the keys that decide: the long one, the short one, and the explanation.
 const (
 	allKeys    = "y allow · n deny · a always exactly this call · t always this tool · r deny with a reason"
 	tooSmall   = "make the window larger to see the call; n denies"
@@ -104,7 +104,7 @@ const (
 	meantByKey = "y allows this call, n denies it; a allows exactly this call from now on, t allows this tool whatever its arguments; r denies with a reason; Tab goes to the input"
 )
 
-// approvalKeys says in at most so many rows which keys decide.
+// approvalKeys shows in at most rows rows which keys decide.
 func (m *Model) approvalKeys(w *wait, rows int) []string {
 	switch {
 	case w.sent:
@@ -119,7 +119,7 @@ func (m *Model) approvalKeys(w *wait, rows int) []string {
 	return []string{m.palette.paint(dim, cutWidth("Tab decides", m.cols()))}
 }
 
-// keys is the long text if it fits.
+// keys returns the long text if it fits, and the short one otherwise.
 func (m *Model) keys(long, short string, rows int) []string {
 	if lines := wrapText(long, m.cols()); m.cols() >= 60 && len(lines) <= rows {
 		return lines
@@ -127,17 +127,17 @@ func (m *Model) keys(long, short string, rows int) []string {
 	return []string{cutWidth(short, m.cols())}
 }
 
-// keysFor leaves out the keys that would have no effect.
+// keysFor omits the keys that would have no effect.
 func keysFor(w *wait, between, keys string) string {
 	return strings.Join(slices.DeleteFunc(strings.Split(keys, between), func(key string) bool {
 		return key[0] == 'a' && !w.Grants(turn.GrantCall) || key[0] == 't' && !w.Grants(turn.GrantTool)
 	}), between)
 }
 
-// page is by how many rows a page of arguments is scrolled.
+// page is how many rows of the arguments one page scrolls.
 func (w *wait) page() int { return max(1, w.room-1) }
 
-// clip shortens a list of lines to n, and shows that it did.
+// clip shortens a list of lines to n, and replaces the last one with an ellipsis if it cuts any.
 func clip(lines []string, n int) []string {
 	switch {
 	case len(lines) <= n:

@@ -9,7 +9,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// show takes what the feed has read.
+// show shows what the feed has read.
 func (m *Model) show(items []item) {
 	for _, i := range items {
 		m.showItem(i)
@@ -53,7 +53,7 @@ func (m *Model) showItem(i item) {
 	}
 }
 
-// showFailure shows an attempt that failed and is tried again. The turn's end shows a final failure.
+// showFailure shows a failed attempt that will be retried. The turn's end shows a final failure.
 func (m *Model) showFailure(c turn.Chunk) {
 	var e turn.ErrorChunk
 	if json.Unmarshal(c.Data, &e) != nil || e.Final {
@@ -62,7 +62,8 @@ func (m *Model) showFailure(c turn.Chunk) {
 	m.say(entryFault, strings.TrimSuffix(terminal.Line(c.Text, 2*previewRunes), ".")+"; it is tried again")
 }
 
-// startTurn makes room for a turn. What one before it has left, whose end the journal does not have, is printed.
+// startTurn switches to a new turn. It first prints the remaining text of an earlier turn whose end the journal does
+// not have.
 func (m *Model) startTurn(c turn.Chunk) {
 	m.settleText()
 	m.turn = live{id: c.Turn, began: c.At}
@@ -77,7 +78,7 @@ func (m *Model) showAsked(said *turn.Message) {
 	m.sayUser(said.ID, said.Text)
 }
 
-// sayUser prints a user's message, and takes it off the list of those that are on their way.
+// sayUser prints a user message and removes it from the outbox.
 func (m *Model) sayUser(id, text string) {
 	kind := entryOther
 	if m.outbox.seen(id) {
@@ -86,10 +87,10 @@ func (m *Model) sayUser(id, text string) {
 	m.say(kind, beginning(text))
 }
 
-// saidLines is how many lines of a user's message are shown.
+// saidLines is how many lines of a user message are shown.
 const saidLines = 30
 
-// beginning is what is shown of a user's message.
+// beginning returns the part of a user message that is shown.
 func beginning(text string) string {
 	lines := strings.SplitN(turn.Truncate(text, pastText), "\n", saidLines+1)
 	if len(lines) <= saidLines {
@@ -109,7 +110,8 @@ func (m *Model) showText(c turn.Chunk) {
 	t.text.write(terminal.Printable(c.Text))
 }
 
-// withdraw drops the step's text: the inference begins again. What of it is printed stays where it is, with a word.
+// withdraw drops the step's text because the inference starts again. Text that is already printed stays, and a note
+// follows it.
 func (m *Model) withdraw(c turn.Chunk) {
 	t := &m.turn
 	if c.Step != t.step {
@@ -125,14 +127,15 @@ func (m *Model) withdraw(c turn.Chunk) {
 	t.text, t.printed = splitter{}, false
 }
 
-// settleText prints what there is of the step's text.
+// settleText prints the remaining text of the step.
 func (m *Model) settleText() {
 	m.turn.text.end()
 	m.spill(0)
 	m.turn.text = splitter{}
 }
 
-// spill prints the first settled blocks of the text until the rest has at most so many rows. 0 prints all of them.
+// spill prints the first settled blocks of the text until the rest has at most rows rows. If rows is 0, it prints all
+// of them.
 func (m *Model) spill(rows int) {
 	t := &m.turn
 	for len(t.text.settled) > 0 && (rows == 0 || len(t.layout(m.markdown, m.now)) > rows) {
@@ -169,7 +172,7 @@ func (m *Model) showCall(c turn.Chunk, media []turn.Media) {
 	}
 }
 
-// showProgress notes how far a call has come.
+// showProgress records the progress of a call.
 func (m *Model) showProgress(c turn.Chunk) {
 	var p turn.ProgressChunk
 	if json.Unmarshal(c.Data, &p) != nil {
@@ -182,7 +185,7 @@ func (m *Model) showProgress(c turn.Chunk) {
 	}
 }
 
-// showResolved says what became of a call whose outcome was unknown.
+// showResolved shows the late result of a call whose outcome was unknown.
 func (m *Model) showResolved(c turn.Chunk) {
 	var call turn.CallChunk
 	if json.Unmarshal(c.Data, &call) != nil {
@@ -203,7 +206,7 @@ func (m *Model) showJoined(c turn.Chunk) {
 
 func (m *Model) endTurn(c turn.Chunk) {
 	var done turn.DoneChunk
-	_ = json.Unmarshal(c.Data, &done) // without it, the turn is over all the same
+	_ = json.Unmarshal(c.Data, &done) // the turn is over even if the data is malformed
 	m.settleText()
 	if done.State != turn.StateCompleted || done.FinishReason != turn.FinishAnswered {
 		kind := entryFault
@@ -219,7 +222,7 @@ func (m *Model) endTurn(c turn.Chunk) {
 	m.interrupted = time.Time{}
 }
 
-// summary is the line at the end of a turn.
+// summary describes a turn in one line, for its end.
 func (m *Model) summary(c turn.Chunk, done turn.DoneChunk) string {
 	parts := []string{plural(done.Steps, "step", "steps"), plural(done.ToolCalls, "tool call", "tool calls"), tokens(done.Usage)}
 	if took := c.At.Sub(m.turn.began); took > 0 {

@@ -1,7 +1,7 @@
 package chat
 
-// look is how a piece of text is shown: SGR parameters (ECMA-48, 8.3.117). Only the terminal's own 16 colours are used,
-// which fit its background.
+// look is how a piece of text is shown, as SGR parameters (ECMA-48, 8.3.117). The chat uses only the terminal's own 16
+// colours, which fit its background.
 type look string
 
 const (
@@ -13,7 +13,7 @@ const (
 	cyan   look = "36"
 )
 
-// palette shows looks, or text as it is where there are no colours.
+// palette paints text with looks. Without colours, it returns the text as it is.
 type palette bool
 
 func (p palette) paint(l look, text string) string {
@@ -23,7 +23,7 @@ func (p palette) paint(l look, text string) string {
 	return "\x1b[" + string(l) + "m" + text + "\x1b[0m"
 }
 
-// paintLines paints each line by itself: a look must not run over a line's end.
+// paintLines paints each line separately, because a look must not continue past the end of a line.
 func (p palette) paintLines(l look, lines []string) []string {
 	out := make([]string, len(lines))
 	for i, line := range lines {

@@ -10,26 +10,27 @@ import (
 	"github.com/everturn/everturn/starter/terminal"
 )
 
-// Rows of the live part that lists may take.
+// Limits on the rows of the live part that each list takes.
 const (
 	callRows    = 4
 	pendingRows = 3
 )
 
-// maxLive is the most rows that the live part takes. The rest is left to what is printed above it.
+// maxLive is the maximum number of rows of the live part. The other rows are left to the output printed above it.
 func (m *Model) maxLive() int {
 	return min(max(m.height*2/3, min(m.height-2, 10), 2), max(m.height-1, 1))
 }
 
-// cols is the width that lines may have. The last column stays free: terminals, and Bubble Tea, differ in where the cursor
-// is behind it.
+// cols is the width that lines may have. The last column stays free, because terminals and Bubble Tea disagree about
+// the cursor's position after it.
 func (m *Model) cols() int { return max(1, m.width-1) }
 
-// View is the live part, as the last Update has laid it out.
+// View returns the live part as the last Update laid it out.
 func (m *Model) View() tea.View { return m.view }
 
-// compose lays the live part out. It has no fewer rows than the one before until something was printed, which takes Bubble
-// Tea's cursor to the first of them: from another row it loses its way when rows go.
+// compose lays out the live part. The live part never has fewer rows than before until something is printed. Printing
+// takes Bubble Tea's cursor to the first row; from another row, Bubble Tea loses track of the cursor when rows
+// disappear.
 func (m *Model) compose() {
 	lines, cursor := m.rows()
 	if len(lines) < m.floor {
@@ -40,7 +41,7 @@ func (m *Model) compose() {
 	m.view.Cursor = cursor
 }
 
-// rows are the live part's, and where the cursor stands in them.
+// rows returns the rows of the live part and the cursor's position in them.
 func (m *Model) rows() ([]string, *tea.Cursor) {
 	if m.width == 0 || m.leaving {
 		return nil, nil
@@ -63,8 +64,8 @@ func (m *Model) rows() ([]string, *tea.Cursor) {
 	return lines, c
 }
 
-// above is what stands above the input, in at most so many rows. What a person is asked comes first, then what runs; the
-// text takes what is left.
+// above returns what stands above the input, in at most rows rows. The current request has priority, then the running
+// calls and the messages on their way. The text takes the remaining rows.
 func (m *Model) above(rows int) []string {
 	panel := m.panel(rows)
 	rows -= len(panel)
@@ -74,7 +75,7 @@ func (m *Model) above(rows int) []string {
 	rows -= len(pending)
 	var lines []string
 	if text := m.turn.layout(m.markdown, m.now); len(text) > 0 && rows > 0 {
-		text = text[max(0, len(text)-rows):] // the end is what comes
+		text = text[max(0, len(text)-rows):] // keep the end, which is the newest text
 		lines = append(lines, text...)
 	}
 	lines = append(lines, calls...)
@@ -82,7 +83,7 @@ func (m *Model) above(rows int) []string {
 	return append(lines, panel...)
 }
 
-// textRows is how many rows of text are kept in the live part. What is above them is printed as soon as it is settled.
+// textRows is how many rows of text stay in the live part. Text above them is printed as soon as it is settled.
 func (m *Model) textRows() int { return max(1, m.maxLive()-4) }
 
 func (m *Model) callLines() []string {
@@ -116,7 +117,7 @@ func (m *Model) pendingLines() []string {
 	return lines
 }
 
-// status is the last row: a hint, or how things stand.
+// status is the last row: a hint, or the state of the chat.
 func (m *Model) status() []string {
 	text := m.notice
 	if text == "" {
@@ -125,14 +126,14 @@ func (m *Model) status() []string {
 	return []string{m.palette.paint(dim, cutWidth(text, m.cols()))}
 }
 
-// standing is how things stand, the most important first: a narrow terminal cuts off the rest.
+// standing describes the state of the chat, the most important part first, because a narrow terminal cuts off the rest.
 func (m *Model) standing() string {
 	t := &m.turn
 	if t.id == "" {
 		if len(m.outbox.list) > 0 {
 			return "waiting for a worker · " + m.session
 		}
-		if !m.drawn || m.flushing || len(m.queue) > 0 { // what is typed now might move what is printed
+		if !m.drawn || m.flushing || len(m.queue) > 0 { // typing now might move the printed output
 			return "opening · " + m.session
 		}
 		return "ready · " + m.session + " · " + tokens(m.used)
