@@ -14,7 +14,7 @@ type entryKind int
 
 const (
 	entryNote   entryKind = iota // a note by the chat itself
-	entrySaid                    // a user's message
+	entrySaid                    // a user message that was sent from here
 	entryOther                   // a user message that was sent elsewhere
 	entryCall                    // a tool call that ended
 	entryRuled                   // a decision on a request

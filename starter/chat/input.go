@@ -19,7 +19,7 @@ const (
 	allPaste = 32 << 20 // all pastes of one message
 )
 
-// A longer paste is kept beside the input, which shows a placeholder for it.
+// The longest paste that the input shows. A longer one is kept beside the input, which shows a placeholder for it.
 const (
 	shownPaste = 1 << 10 // bytes
 	shownLines = 8

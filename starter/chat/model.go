@@ -83,7 +83,7 @@ func (m *Model) left() Left {
 // Init opens the session.
 func (m *Model) Init() tea.Cmd { return tea.Batch(m.opening(m.o.Session), m.input.Focus()) }
 
-// Update handles a key, a size, or a message from the feed or about a call to the session's workflow.
+// Update handles a key, a size, what the feed has read, or the result of a call to the session's workflow.
 func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	before := m.noticeCount
 	cmds := []tea.Cmd{m.take(msg), m.post(), m.heed(), m.flush(), m.tick()}

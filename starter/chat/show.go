@@ -9,7 +9,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// show shows what the feed has read.
+// show displays what the feed has read.
 func (m *Model) show(items []item) {
 	for _, i := range items {
 		m.showItem(i)

@@ -28,8 +28,8 @@ func (m *Model) cols() int { return max(1, m.width-1) }
 // View returns the live part as the last Update laid it out.
 func (m *Model) View() tea.View { return m.view }
 
-// compose lays out the live part. The live part never has fewer rows than before until something is printed. Printing
-// takes Bubble Tea's cursor to the first row; from another row, Bubble Tea loses track of the cursor when rows
+// compose lays out the live part. Until something is printed, the live part never has fewer rows than before: printing
+// takes Bubble Tea's cursor to the first row, but from another row Bubble Tea loses track of the cursor when rows
 // disappear.
 func (m *Model) compose() {
 	lines, cursor := m.rows()
