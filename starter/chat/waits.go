@@ -97,7 +97,8 @@ func (m *Model) approval() *wait {
 
 func (w *wait) key() string { return w.turn + " " + w.ID }
 
-// heed starts the calm period if the current request is a new approval. Until calm has passed, keys decide nothing.
+// heed starts the calm period if the current request is a new approval. Until calm has passed, keys decide nothing
+// unless the user presses Tab.
 func (m *Model) heed() tea.Cmd {
 	if e := m.elicitation(); e != nil && m.heeded != e.key() {
 		m.heeded, e.fresh = e.key(), m.input.Value() != ""
