@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Role says who speaks in a transcript.
+// Role is the author of a transcript's message.
 type Role string
 
-// The roles of a transcript. The system prompt is part of the prompt plan, not of the transcript.
+// The roles of a transcript. The system prompt belongs to the prompt plan, not to the transcript.
 const (
 	RoleUser      Role = "user"
 	RoleAssistant Role = "assistant"
@@ -17,41 +17,41 @@ const (
 
 // Message is one entry of a session's transcript.
 type Message struct {
-	// ID is the client's name for a user message, unique in its session for ever. Other roles have none.
+	// ID is the client's name for a user message, unique in its session. Other roles have none.
 	ID   string `json:"id,omitempty"`
 	Role Role   `json:"role"`
 	Text string `json:"text,omitempty"`
-	// ToolCalls are the calls that an assistant message asks for, in request order.
+	// ToolCalls are the calls that an assistant message requests, in request order.
 	ToolCalls []ToolCall `json:"tool_calls,omitempty"`
-	// CallID and Outcome are set on tool messages: which call this is the result of, and how it ended.
+	// CallID and Outcome are set on tool messages. They name the call that produced the result, and how it ended.
 	CallID  string  `json:"call_id,omitempty"`
 	Outcome Outcome `json:"outcome,omitempty"`
-	// Media are images and audio of a tool's result, for models that can take them.
+	// Media are the images and audio of a tool's result, for models that accept them.
 	Media []Media `json:"media,omitempty"`
-	// TurnID and Step say where the message was made. A user message has step 0.
+	// TurnID and Step name the turn and the step that produced the message. A user message has step 0.
 	TurnID string `json:"turn_id,omitempty"`
 	Step   int    `json:"step,omitempty"`
 }
 
-// ToolCall is one call that a model asked for.
+// ToolCall is one call that a model requested.
 type ToolCall struct {
 	// ID names the call within its turn: "<step>.<index>", for instance "3.0".
 	ID string `json:"id"`
-	// WireID is the provider's own name of the call, given back to it with the result.
+	// WireID is the provider's own ID of the call. The provider gets it back with the result.
 	WireID string `json:"wire_id,omitempty"`
-	// Tool is the tool's ID in the catalogue ("local/read_file"), or what the model said where no such tool is pinned.
+	// Tool is the tool's ID in the catalogue ("local/read_file"), or the model's own word if the turn has no such tool.
 	Tool string `json:"tool"`
-	// Arguments is what the model sent, byte for byte. It need not be valid JSON.
+	// Arguments is the text that the model sent, byte for byte. It need not be valid JSON.
 	Arguments string `json:"arguments"`
 }
 
-// Outcome is how a tool call ended. The zero value means that it has not.
+// Outcome is how a tool call ended. The zero value means that the call has not ended.
 type Outcome string
 
 // The outcomes of a tool call.
 const (
 	OutcomeOK        Outcome = "ok"        // it ran exactly once and succeeded
-	OutcomeError     Outcome = "error"     // it ran and answered with an error, or was never sent
+	OutcomeError     Outcome = "error"     // it ran and returned an error, or was never sent
 	OutcomeUnknown   Outcome = "unknown"   // it may or may not have taken effect
 	OutcomeDenied    Outcome = "denied"    // refused before it ran, by policy, guard or validation
 	OutcomeCancelled Outcome = "cancelled" // the turn was cancelled before it ran
@@ -66,17 +66,18 @@ func (o Outcome) Known() bool {
 	return false
 }
 
-// Media is something that is not text, kept as a blob of its own.
+// Media is an image or audio, stored as a separate blob.
 type Media struct {
 	Hash  string `json:"hash"` // of the blob
 	Type  string `json:"type"` // image/png
 	Bytes int64  `json:"bytes"`
-	// Data is there only while a prompt is rendered for a model that takes it, and where a result is handed to the journal.
+	// Data is set only while a prompt is rendered for a model that accepts media, and while the journal stores a
+	// result.
 	Data []byte `json:"-"`
 }
 
-// Head names a transcript exactly: the sequence number of its last message and the hash of the chain up to it.
-// The zero Head is the empty transcript; the first message has sequence number 1.
+// Head identifies a transcript exactly: the sequence number of its last message and the hash of the chain up to it. The
+// zero Head is the empty transcript; the first message has sequence number 1.
 type Head struct {
 	Seq  int64  `json:"seq"`
 	Hash string `json:"hash,omitempty"`
@@ -87,11 +88,11 @@ type Usage struct {
 	InputTokens  int64 `json:"input_tokens"`
 	OutputTokens int64 `json:"output_tokens"`
 	CachedTokens int64 `json:"cached_tokens,omitempty"`
-	// Estimated says that the provider reported nothing and the counts are a guess of four bytes a token.
+	// Estimated is set if the provider reported no usage. The counts are then an estimate at four bytes per token.
 	Estimated bool `json:"estimated,omitempty"`
 }
 
-// Add returns the sum of both; a sum with an estimate in it is an estimate.
+// Add returns the sum of u and o. The sum is an estimate if either one is.
 func (u Usage) Add(o Usage) Usage {
 	return Usage{
 		InputTokens:  u.InputTokens + o.InputTokens,
@@ -101,41 +102,42 @@ func (u Usage) Add(o Usage) Usage {
 	}
 }
 
-// Total is input plus output, in tokens.
+// Total returns the input tokens plus the output tokens.
 func (u Usage) Total() int64 { return u.InputTokens + u.OutputTokens }
 
-// Completion is a complete answer of a model.
+// Completion is a model's complete response to one inference, before it is parsed.
 type Completion struct {
 	Text         string     `json:"text,omitempty"`
 	Reasoning    string     `json:"reasoning,omitempty"`
 	ToolCalls    []WireCall `json:"tool_calls,omitempty"`
-	FinishReason string     `json:"finish_reason"` // the provider's word: stop, tool_calls, length, content_filter
-	// Refused: the provider marked text as the model's refusal. It is in Text.
+	FinishReason string     `json:"finish_reason"` // the provider's value: stop, tool_calls, length, content_filter
+	// Refused is set if the provider marked text as the model's refusal. The text is in Text.
 	Refused bool   `json:"refused,omitempty"`
 	Usage   Usage  `json:"usage"`
 	Model   string `json:"model,omitempty"` // as the provider names it
-	// Raw is the provider's answer before parsing: for a stream, the JSON array of its events. Bounded by the provider adapter.
+	// Raw is the provider's response before parsing; for a stream, the JSON array of its events. The provider adapter
+	// bounds its size.
 	Raw json.RawMessage `json:"raw,omitempty"`
 }
 
-// WireCall is a native tool call as the provider sent it: its own ID, the wire name, the raw arguments.
+// WireCall is a native tool call as the provider sent it, with the provider's ID, the wire name and the raw arguments.
 type WireCall struct {
 	ID        string `json:"id"`
 	Name      string `json:"name"`
 	Arguments string `json:"arguments"`
 }
 
-// Prompt is all that one inference sends, in provider-neutral form. Rendering it is deterministic: equal prompts
+// Prompt is everything that one inference sends, in provider-neutral form. Rendering is deterministic: equal prompts
 // give equal bytes, and a prompt whose Messages extend another's extends its bytes.
 type Prompt struct {
 	Model    string
 	System   string
-	Messages []Message  // the slice of the transcript, tool messages after the assistant message that asked for them
+	Messages []Message  // the slice of the transcript; tool messages follow the assistant message that requested them
 	Tools    []WireTool // native mode only, in catalogue order
-	// Note is said to the model after the messages: a reprompt's reason. It never enters the transcript.
+	// Note follows the messages and gives the reason for a reprompt. It never enters the transcript.
 	Note        string
 	Temperature *float64
-	MaxTokens   int // of the answer; 0 leaves it to the provider
+	MaxTokens   int // of the completion; 0 leaves it to the provider
 }
 
 // WireTool is a tool as the model sees it.
@@ -145,41 +147,43 @@ type WireTool struct {
 	Schema      json.RawMessage // JSON schema of the arguments object
 }
 
-// ToolResult is what a tool host hands back for one call.
+// ToolResult is the tool host's result of one call.
 type ToolResult struct {
-	Outcome Outcome // ok, error, unknown, or denied where nobody was asked to do it
-	// Code is why it did not come to the tool or back from it, where the outcome is error or denied: tool_drift, for one. Empty
-	// where the error is the tool's own.
+	Outcome Outcome // ok, error, unknown, or denied if the host refused the call
+	// Code says why the call did not reach the tool or its result did not come back, if the outcome is error or denied
+	// (tool_drift, for example). It is empty if the tool itself returned the error.
 	Code Code
-	// Text is what the model is shown: valid UTF-8 without NUL, bounded by the host.
+	// Text is the result as the model sees it: valid UTF-8 without NUL, bounded by the host.
 	Text string
-	// Full is the whole output where Text is a cut of it; nil where Text is everything.
+	// Full is the whole output if Text is truncated, and nil otherwise.
 	Full      []byte
 	MediaType string // of Full
 	// Media are the images and audio of the result, each with its Data.
 	Media []Media
-	// Elicitations are what the server wants to know from a person before it goes on: the call is not over, and Outcome is empty.
-	// Continuation is to be handed back with the replies, to this server or to another process of it.
+	// Elicitations are the server's requests for user input. While there are any, the call has not ended and Outcome is
+	// empty. Continuation must be sent back with the responses, to this server process or to another one.
 	Elicitations []Elicitation
 	Continuation []byte
-	// Detached: the outcome is unknown because the call goes on by itself, and ToolRequest.Late is told its end. It is not to
-	// be called again meanwhile, also where it may be repeated.
+	// Detached means that the outcome is unknown because the call continues in the background; ToolRequest.Late gets
+	// its result. Until then the call must not be repeated, even if it is repeatable.
 	Detached bool
-	// SizeBytes is the size of the whole output before any cut.
+	// SizeBytes is the size of the whole output before truncation.
 	SizeBytes int64
 	Duration  time.Duration
 }
 
-// ToolRequest is one call as a tool host gets it.
+// ToolRequest is one call as the tool host receives it.
 type ToolRequest struct {
 	Tool      string // catalogue ID
-	Hash      string // of the pinned descriptor; another one now is tool_drift
+	Hash      string // of the turn config's descriptor; a different current hash is tool_drift
 	Arguments json.RawMessage
 	Timeout   time.Duration
-	// TotalTimeout bounds a call whose progress renews Timeout; 0, or less than Timeout: progress renews nothing.
+	// TotalTimeout bounds a call whose progress renews Timeout. If it is 0 or less than Timeout, progress does not
+	// renew Timeout.
 	TotalTimeout time.Duration
-	// Tenant, Session, Turn, Step, CallID and Attempt say who asks. Local tools find them in their context. What the host
-	// keeps for one tenant (connections, processes, what a server remembers) no other one's calls reach.
+	// Tenant, Session, Turn, Step, CallID and Attempt identify the caller. Local tools find them in their context.
+	// State that the host keeps for one tenant (connections, processes, a server's memory) is never visible to another
+	// tenant's calls.
 	Tenant     string
 	Session    string
 	Turn       string
@@ -187,68 +191,72 @@ type ToolRequest struct {
 	CallID     string
 	Attempt    int
 	Repeatable bool
-	// Refused counts the attempts of this dispatch that ended in an Error with Refused set, and Dispatched is when the first
-	// attempt was scheduled; the zero time is not known.
+	// Refused counts the attempts of this dispatch that ended in an Error with Refused set. Dispatched is when the
+	// first attempt was scheduled; the zero time means unknown.
 	Refused    int
 	Dispatched time.Time
-	// Waits: the caller retries a call that was not sent, so the host returns instead of waiting for the server.
+	// Waits means that the caller retries a call that was not sent, so the host returns instead of waiting for the
+	// server.
 	Waits bool
-	// Replies and Continuation go on with a call that asked for something.
+	// Responses and Continuation resume a call that returned elicitations.
 	Responses    []ElicitationResponse
 	Continuation []byte
-	// Resume: the turn has called this server before, and what it remembers has to be here still. Else the call ends in
-	// tool_state_lost. It is for tools that are Stateful. Founder is the call that found the server without any state of the
-	// turn; the state that a later one has founded is another. Empty: it is not known.
+	// Resume means that the turn has called this server before and depends on the state that the server keeps. If that
+	// state is lost, the call ends with tool_state_lost. Resume applies to Stateful tools only. OwningCall is the call
+	// that started without any server state for the turn; state that a later call started does not count. It is empty
+	// if unknown.
 	Resume     bool
 	OwningCall string
-	// Progress, where it is set, is told how far the call has come. It must not block.
+	// Progress, if set, receives the progress of the call. It must not block.
 	Progress func(ToolProgress)
-	// Hold, where it is set, asks a person what the server of an older protocol wants to know in the middle of the call. It
-	// returns soon after done is closed: with what was said in the last moment, or an error. Without it, such questions are cancelled.
+	// Hold, if set, forwards an elicitation that a server of an older protocol sends in the middle of the call. It
+	// returns soon after done is closed, with a response that arrived at the last moment or an error. If Hold is nil,
+	// such elicitations are cancelled.
 	Hold func(q Elicitation, done <-chan struct{}) (ElicitationResponse, error)
-	// Kept is closed when the result that Call returned is kept. Until then, a large one counts in the memory that the host
-	// has for results. It may be nil: a result counts until Call returns.
+	// Kept is closed when the caller has stored the result that Call returned. Until then, a large result counts
+	// against the host's memory limit for results. If Kept is nil, a result counts until Call returns.
 	Kept <-chan struct{}
-	// Late, where it is set, is given the result of a call that was given up as unknown and came to an end after all. It is
-	// called once at most, from another goroutine.
+	// Late, if set, receives the result of a call that finished after its outcome was recorded as unknown. The host
+	// calls it at most once, from another goroutine.
 	Late func(ToolResult)
 }
 
-// ToolProgress is how far a call has come, by its server's word.
+// ToolProgress is the progress of a call as its server reports it.
 type ToolProgress struct {
 	Done    float64 `json:"done"`
 	Total   float64 `json:"total,omitempty"` // 0: unknown
 	Message string  `json:"message,omitempty"`
 }
 
-// Elicitation is what a server wants to know from a person before it goes on with a call.
+// Elicitation is a server's request for user input in the middle of a call.
 type Elicitation struct {
-	Key     string `json:"key"` // the server's own name of the question, unique in its call's round
+	Key     string `json:"key"` // the server's own key of the request, unique within the call's round
 	Message string `json:"message"`
-	// Schema is of the object that answers: flat, with strings, numbers, booleans and choices. Empty where URL is set.
+	// Schema is the schema of the response's object: flat, with strings, numbers, booleans and choices. It is empty if
+	// URL is set.
 	Schema json.RawMessage `json:"schema,omitempty"`
-	// URL is where the person is to go instead; the answer says only that it was done.
+	// URL is a page for the user to visit instead. The response then says only whether the user did.
 	URL string `json:"url,omitempty"`
 }
 
-// ElicitationResponse answers an Elicitation.
+// ElicitationResponse is the response to an Elicitation.
 type ElicitationResponse struct {
 	Key     string            `json:"key"`
 	Action  ElicitationAction `json:"action"`
-	Content json.RawMessage   `json:"content,omitempty"` // an object of Elicitation.Schema, where it was accepted
+	Content json.RawMessage   `json:"content,omitempty"` // an object of Elicitation.Schema, if Action is accept
 }
 
-// ElicitationAction is what a person did with a server's question.
+// ElicitationAction is the user's reaction to an elicitation.
 type ElicitationAction string
 
-// The actions, as the Model Context Protocol has them.
+// The actions that the Model Context Protocol defines.
 const (
 	ElicitationAccept  ElicitationAction = "accept"
-	ElicitationDecline ElicitationAction = "decline" // no
-	ElicitationCancel  ElicitationAction = "cancel"  // nobody answered
+	ElicitationDecline ElicitationAction = "decline" // the user said no
+	ElicitationCancel  ElicitationAction = "cancel"  // the request ended without a response
 )
 
-// Sink takes the pieces of an answer as they come. It must not block for long.
+// Sink receives a completion in pieces as they arrive. It must not block for long.
 type Sink interface {
 	Text(delta string)
 	Reasoning(delta string)

@@ -5,103 +5,107 @@ import (
 	"time"
 )
 
-// UserMessage is what a user says to a session. A text over Temporal's payload limit is put into the journal by the
-// client, and Blob names it. The ID is unique in its session for ever: a message sent twice is answered once.
+// UserMessage is a user's message to a session. The client stores a text over Temporal's payload limit in the journal,
+// and Blob names it. The ID is unique in its session: a message that is sent twice is answered once.
 type UserMessage struct {
 	ID   string `json:"id,omitempty"`
 	Text string `json:"text,omitempty"`
 	Blob string `json:"blob,omitempty"`
-	// After: the message is for a turn of its own, when the one that runs is done. Without it, it joins the one that runs.
+	// Queue starts a turn of its own for the message after the running turn has ended. Otherwise the message is merged
+	// into the running turn.
 	Queue bool `json:"after,omitempty"`
 }
 
-// Approvals bounds how long a turn waits for people. Zero waits for ever.
+// Approvals bounds how long a turn waits for decisions. Zero means no bound.
 type Approvals struct {
 	ApprovalExpiry time.Duration `json:"approval_expiry,omitempty"`
-	// OnExpiry is what an approval that nobody gave comes to: Deny, or Allow.
+	// OnExpiry decides an approval that expires: Deny or Allow.
 	OnExpiry       Permission    `json:"on_expiry,omitempty"`
 	QuestionExpiry time.Duration `json:"question_expiry,omitempty"`
 }
 
-// RequestKind is what a person is asked for.
+// RequestKind is the kind of a Request.
 type RequestKind string
 
-// The kinds of waits.
+// The kinds of requests.
 const (
 	RequestApproval    RequestKind = "approval"
 	RequestQuestion    RequestKind = "question"
-	RequestElicitation RequestKind = "elicitation" // a tool's server asks, in the middle of a call
+	RequestElicitation RequestKind = "elicitation" // from a tool's server, in the middle of a call
 )
 
-// Request is something that a turn waits for a person to say.
+// Request is an approval, a question or an elicitation that a turn waits for.
 type Request struct {
-	// ID is the call's for an approval ("3.0"), "q<step>" for a question, "e<call>.<n>", n counting from 1, for what a
-	// tool's server asks. What a call that is held asks begins with "h". It is unique in its turn.
+	// ID is unique in its turn: the call's ID ("3.0") for an approval, "q<step>" for a question, and "e<call>.<n>" for
+	// an elicitation, with n counting from 1. The ID of an elicitation that its server sends while it holds the call
+	// begins with "h".
 	ID   string      `json:"id"`
 	Kind RequestKind `json:"kind"`
 	Step int         `json:"step"`
-	// Of an approval: the call, what it would be done with (in the workflow a preview), and why a person is asked.
+	// The fields of an approval: the call, its arguments (a preview in the workflow), and the reason for the request.
 	Tool          string `json:"tool,omitempty"`
 	Arguments     string `json:"arguments,omitempty"`
 	ArgumentsHash string `json:"arguments_hash,omitempty"`
 	Risk          Risk   `json:"risk,omitempty"`
 	Why           string `json:"why,omitempty"`
-	// Widest is the widest Always that spares the session this question: GrantCall, GrantNever, or empty where both do.
+	// MaxGrant is the widest grant that would make this request unnecessary: GrantCall, GrantNever, or empty if both
+	// scopes would.
 	MaxGrant GrantScope `json:"widest,omitempty"`
-	// Question is a preview; the transcript has the whole.
+	// Question is a preview; the transcript has the whole text.
 	Question string `json:"question,omitempty"`
-	// Elicitation is the whole question of an elicitation, and Call the call that it belongs to.
+	// Elicitation is the complete elicitation, and Call is the call that it belongs to.
 	Elicitation *Elicitation `json:"inquiry,omitempty"`
 	Call        string       `json:"call,omitempty"`
 	ExpiresAt   time.Time    `json:"expires_at,omitzero"`
 }
 
-// DecisionStatus is what came of a Wait.
+// DecisionStatus is how a Request was settled.
 type DecisionStatus string
 
-// The verdicts.
+// The statuses of decisions.
 const (
 	StatusAllowed   DecisionStatus = "allowed"
 	StatusDenied    DecisionStatus = "denied"
-	StatusExpired   DecisionStatus = "expired"   // nobody said anything in time; Decision.Allowed tells what that came to
+	StatusExpired   DecisionStatus = "expired"   // Decision.Allowed is the configured outcome
 	StatusAnswered  DecisionStatus = "answered"  // a question
 	StatusCancelled DecisionStatus = "cancelled" // the turn was stopped
 )
 
-// Decision is what a person said to a Wait, or what time did.
+// Decision settles a Request: a user's decision, or the request's expiry or cancellation.
 type Decision struct {
-	ID     string         `json:"id"` // of the Wait
+	ID     string         `json:"id"` // of the Request
 	Status DecisionStatus `json:"verdict"`
-	// Allowed: the call may run. It is also true of an expired approval whose configured outcome is to allow.
+	// Allowed means that the call may run. It is also set on an expired approval if OnExpiry is Allow.
 	Allowed bool `json:"allowed,omitempty"`
-	// ArgumentsHash is what the person saw; an approval counts for these arguments only.
+	// ArgumentsHash is the hash of the arguments that the user saw. The approval is valid for these arguments only.
 	ArgumentsHash string    `json:"arguments_hash,omitempty"`
 	By            string    `json:"by,omitempty"`
 	Reason        string    `json:"reason,omitempty"`
 	At            time.Time `json:"at"`
-	// Reply is what was said to an elicitation.
+	// Response is the response to an elicitation.
 	Response *ElicitationResponse `json:"reply,omitempty"`
-	// Always: the session asks no more for this tool (GrantTool), or for this tool with these arguments (GrantCall).
+	// Grant permits later calls of this tool in the session: with any arguments (GrantTool) or with the same ones
+	// (GrantCall).
 	Grant GrantScope `json:"always,omitempty"`
 }
 
-// GrantScope is how far "always allow this" goes.
+// GrantScope is the scope of a grant.
 type GrantScope string
 
-// The scopes.
+// The scopes of grants.
 const (
 	GrantCall GrantScope = "call" // this tool with exactly these arguments
 	GrantTool GrantScope = "tool" // this tool
-	// GrantNever is no scope of a ruling: nothing spares the session the question, each call is approved by itself.
+	// GrantNever appears only in MaxGrant: no grant can replace the approval, so each call needs its own.
 	GrantNever GrantScope = "never"
 )
 
-// Spares reports whether a ruling of this scope would spare the session the question again.
+// Grants reports whether a grant of scope s would make the request unnecessary.
 func (w Request) Grants(s GrantScope) bool {
 	return w.MaxGrant == "" || w.MaxGrant == s
 }
 
-// Unspared says why "always" is not taken, and what is: see Spares.
+// WhyNoGrant says why the request cannot be remembered with the wanted scope, and which scope it accepts. See Grants.
 func (w Request) WhyNoGrant() string {
 	if w.MaxGrant == GrantCall {
 		return fmt.Sprintf(`call %s is asked for because of its arguments, or of what the conversation holds: allowing the tool for good would not spare the question. Allow it once, or for exactly these arguments (always "call")`, w.ID)
@@ -109,7 +113,7 @@ func (w Request) WhyNoGrant() string {
 	return fmt.Sprintf("nothing spares the question of call %s: policy has each call approved by itself. Allow it once", w.ID)
 }
 
-// Grant allows what policy would ask for, by the word of a person, for the rest of a session.
+// Grant is a session's permission for later calls of a tool that would otherwise need approval.
 type Grant struct {
 	Tool          string    `json:"tool"`
 	ArgumentsHash string    `json:"arguments_hash,omitempty"` // empty: any arguments
@@ -117,7 +121,7 @@ type Grant struct {
 	At            time.Time `json:"at"`
 }
 
-// Covers reports whether the rule allows a call of this tool with these arguments.
+// Covers reports whether the grant allows a call of this tool with these arguments.
 func (r Grant) Covers(tool, argumentsHash string) bool {
 	return r.Tool == tool && (r.ArgumentsHash == "" || r.ArgumentsHash == argumentsHash)
 }
