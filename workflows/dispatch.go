@@ -15,59 +15,64 @@ import (
 )
 
 const (
-	// localCap bounds Begin and Finish as local activities; past it the same function runs as a regular one.
+	// localCap bounds a local activity that writes to the journal, such as Begin and Finish. After that the same
+	// function runs as a regular activity.
 	localCap = 2 * time.Second
-	// heartbeat is how long a silent activity is waited for: what a worker's death costs. Cancellation travels with it.
+	// heartbeat is the heartbeat timeout of activities: the delay after a worker dies. Cancellation reaches an activity
+	// with its heartbeat.
 	heartbeat = 5 * time.Second
-	// inferAttempts bounds attempts of one inference, crashes of workers included. Failures of the provider are bounded
-	// by the activity itself, through the journal.
+	// inferAttempts bounds the attempts of one inference, including crashes of workers. The activity itself bounds
+	// failures of the provider, through the journal.
 	inferAttempts = 25
 	// storeAttempts and storePatience bound Begin and Finish while the journal is unavailable.
 	storeAttempts = 25
 	storePatience = 10 * time.Minute
-	// stopPatience bounds Begin while the journal is unavailable and the turn is to stop. It is longer than one attempt
+	// stopPatience bounds Begin when the journal is unavailable and the turn was stopped. It is longer than one attempt
 	// waits for a locked journal, 10 s.
 	stopPatience = 15 * time.Second
 
 	takeSummary = "take the message"
 )
 
-// An inference may wait for a locked journal before it asks (10 s, as a write does by itself), and settles as a call does.
-// Given up by the server while it is being settled, it would be asked for again, and paid.
+// inferRoom is the time of an inference besides its budget. An inference may wait for a locked journal before it starts
+// (10 s, like any write), and settles as a call does. If the server timed it out while it was being settled, it would
+// be repeated, and paid for again.
 const inferRoom = 10*time.Second + SettleWithin + CallRoom
 
-// A dispatch of a call spends its time in three parts, each of which ends in time by itself: the journal finds and claims
-// the call, the tool runs, and the journal settles it, or takes its claim back where nothing was sent. CallTool holds to
-// these bounds, and the activity's deadline is their sum with room: a call that the server gives up while it is being
-// settled would be dispatched again, and told that its outcome is unknown.
+// A dispatch of a call has three parts, each with its own bound: the journal finds and claims the call, the tool runs,
+// and the journal settles the call, or releases its claim if it was not sent. CallTool keeps to these bounds, and the
+// activity's deadline is their sum plus a margin. If the server timed out a call while it was being settled, the call
+// would be dispatched again and report an unknown outcome.
 const (
-	ClaimWithin = 4 * time.Second // a dispatch after this one waits again
-	// SettleWithin is at least how long a settlement waits for the journal: no other attempt can do it. It waits for as
-	// long as its activity may run if that is longer.
+	ClaimWithin = 4 * time.Second // a later dispatch waits again
+	// SettleWithin is the minimum time that a settlement waits for the journal, because no other attempt can settle the
+	// call. It waits longer if its activity may run longer.
 	SettleWithin = time.Minute
-	CallRoom     = 5 * time.Second // a tool that ends late, a busy machine, the way to the server and back
+	CallRoom     = 5 * time.Second // for a tool that ends late, a busy machine, and the round trip to the server
 )
 
-// CallDeadline is how long one dispatch of a call may take whose tool is given so much time.
+// CallDeadline returns the maximum time of one dispatch of a call whose tool has the given timeout.
 func CallDeadline(tool time.Duration) time.Duration {
 	return ClaimWithin + tool + SettleWithin + CallRoom
 }
 
-// maxRecorded bounds an activity's recorded input, in bytes: over 2 MiB the server fails the workflow task for ever.
+// maxRecorded bounds an activity's recorded input, in bytes. Over 2 MiB the server fails the workflow task, which is
+// then retried without end.
 const maxRecorded = 1900 << 10
 
-// waitForServer lets Temporal's server wait on behalf of a call that was not sent: that costs no worker's slot and no
-// history. The activity says when to try again (NextRetryDelay) and when its time is over. After a timeout, or an error that
-// the SDK reports in place of the activity's, the call may have been sent: the server must not retry it. The workflow
-// dispatches it again, and the ledger decides. The type of a plain Go error is empty. Intervals and attempts bound what is
-// not listed.
+// waitForServer lets the Temporal server wait on behalf of a call that was not sent, which uses no worker slot and no
+// history. The activity says when to try again (NextRetryDelay) and when its time is over. After a timeout, or an error
+// that the SDK reports in place of the activity's, the call may have been sent, so the server must not retry it; the
+// workflow dispatches it again, and the journal decides. The type of a plain Go error is empty. The intervals and
+// MaximumAttempts bound errors that are not listed.
 var waitForServer = &temporal.RetryPolicy{
 	InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second, MaximumAttempts: 1000,
 	NonRetryableErrorTypes: slices.Concat(nonRetryable, allCodesBut(turn.CodeToolNotSent),
 		[]string{"TemporalTimeout:StartToClose", "TemporalTimeout:Heartbeat", "", "wrapError", "PanicError"}),
 }
 
-// allCodesBut lists the codes of errors except one. A worker of another version may mark an error as retryable.
+// allCodesBut returns all error codes except one. The retry policy lists them because a worker of another version may
+// mark an error as retryable.
 func allCodesBut(retried turn.Code) (types []string) {
 	for _, c := range turn.Codes() {
 		if c != retried {
@@ -77,13 +82,13 @@ func allCodesBut(retried turn.Code) (types []string) {
 	return types
 }
 
-// nonRetryable are errors that the server would otherwise retry: a result over the payload limit would be paid again
-// and again.
+// nonRetryable are the types of errors that the server would otherwise retry. Repeating a result over the payload limit
+// would be paid for every time.
 var nonRetryable = []string{"payloadSizeError"}
 
-// begin takes the message into the session. A message that was acknowledged is taken even where the turn is stopped
-// before that: it gets its one answer, and who reads the turn's stream an end. Only a journal that stays away for
-// stopPatience after the stop keeps it from that; the turn is then cancelled without a trace in the journal.
+// begin appends the message to the session. It does so even if the turn is stopped first, because the message was
+// acknowledged: it gets one answer, and the turn's stream gets an end. The only exception is a journal that stays
+// unavailable for stopPatience after the stop; the turn is then cancelled and leaves no trace in the journal.
 func (r *run) begin(ctx workflow.Context, m Message) (out BeginResult, err error) {
 	in := BeginInput{
 		Session: r.session, Tenant: r.in.Tenant, Turn: r.turnID, WorkflowID: r.id, RunID: r.runID,
@@ -96,7 +101,7 @@ func (r *run) begin(ctx workflow.Context, m Message) (out BeginResult, err error
 		return out, err
 	}
 	taken := again(taking, Activities.Begin, in, takeSummary)
-	if workflow.Await(ctx, taken.IsReady) != nil { // stopped; nothing of this is in the history of a turn that is not
+	if workflow.Await(ctx, taken.IsReady) != nil { // stopped; the history of other turns has no event of this
 		waiting, enough := workflow.NewDisconnectedContext(ctx)
 		defer enough()
 		if ok, _ := workflow.AwaitWithTimeout(waiting, stopPatience, taken.IsReady); !ok {
@@ -105,7 +110,7 @@ func (r *run) begin(ctx workflow.Context, m Message) (out BeginResult, err error
 	}
 	err = taken.Get(ctx, &out)
 	if ctx.Err() != nil && (slowStore(err) || temporal.IsCanceledError(err)) {
-		err = ctx.Err() // the server does not retry an attempt that is to be cancelled
+		err = ctx.Err() // the server does not retry an attempt after a cancellation
 	}
 	return out, err
 }
@@ -121,23 +126,23 @@ func (r *run) finish(ctx workflow.Context, e turn.Result, late []Message) (Finis
 	return journalled(ctx, Activities.Finish, in, "settle the turn: "+string(e.Reason))
 }
 
-// journalled runs a short write to the journal, and again where the journal is slow or away.
+// journalled runs a short write to the journal, and repeats it if the journal is slow or unavailable.
 func journalled[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error), in In, summary string) (Out, error) {
 	out, err := callLocal(localOnce(ctx, summary), act, in)
 	if err == nil || !slowStore(err) {
 		return out, err
 	}
 	future := again(ctx, act, in, summary)
-	if workflow.Await(ctx, future.IsReady) != nil { // stopped: Finish is to have the journal next
+	if workflow.Await(ctx, future.IsReady) != nil { // stopped: Finish writes to the journal next
 		return out, ctx.Err()
 	}
 	err = future.Get(ctx, &out)
 	return out, err
 }
 
-// again runs a short write for which the journal was not there, with patience: as a regular activity, which lets the
-// workflow task end. An input that is too large to be recorded is tried again as a local activity, which records none.
-// Where it is cancelled an attempt that is under way is waited for: it may get through.
+// again repeats a short write after the journal was unavailable. It uses a regular activity, which lets the workflow
+// task end. If the input is too large to be recorded, it uses a local activity, which records no input. After a
+// cancellation it still waits for the attempt in progress, which may succeed.
 func again[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error), in In, summary string) workflow.Future {
 	patient := &temporal.RetryPolicy{
 		InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second,
@@ -145,7 +150,7 @@ func again[In, Out any](ctx workflow.Context, act func(Activities, context.Conte
 	}
 	if encoded, err := json.Marshal(in); err != nil || len(encoded) > maxRecorded {
 		return workflow.ExecuteLocalActivity(workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
-			// Without the first the second would bound all attempts together.
+			// Without ScheduleToCloseTimeout, StartToCloseTimeout would bound all attempts together.
 			ScheduleToCloseTimeout: storePatience, StartToCloseTimeout: localCap, RetryPolicy: patient, Summary: summary,
 		}), activityName(act), in)
 	}
@@ -175,8 +180,8 @@ func (r *run) infer(ctx workflow.Context, plan turn.Plan) (InferResult, error) {
 	})
 }
 
-// quickCall runs a call inside the workflow task. Its goroutine may outlive the cap; its settlement then loses against
-// that of the next dispatch, or wins and is found by it.
+// quickCall runs a call as a local activity. Its goroutine may outlive LocalActivityCap. Its settlement then either
+// loses to that of the next dispatch, or stands and the next dispatch finds it.
 func (r *run) quickCall(ctx workflow.Context, in CallInput) (CallResult, error) {
 	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
 		ScheduleToCloseTimeout: turn.LocalActivityCap,
@@ -186,7 +191,7 @@ func (r *run) quickCall(ctx workflow.Context, in CallInput) (CallResult, error) 
 	return callLocal(ctx, Activities.CallTool, in)
 }
 
-// regularCall runs a call as an activity, on any worker where home is empty.
+// regularCall runs a call as an activity on the task queue home, or on any worker if home is empty.
 func (r *run) regularCall(ctx workflow.Context, in CallInput, home string) (CallResult, error) {
 	if in.Resume {
 		in.OwningCall = r.progress.OwningCalls[server(in.Tool)]
@@ -206,7 +211,7 @@ func (r *run) regularCall(ctx workflow.Context, in CallInput, home string) (Call
 	return call(ctx, Activities.CallTool, in)
 }
 
-// summary is the line that the Web UI shows for a call. The server takes 200 bytes of it for certain.
+// summary is the line that the Web UI shows for a call. The server accepts at least 200 bytes.
 func summary(in CallInput) string {
 	line := in.Tool.ID + " " + in.Call.Arguments
 	if in.Attempt > 1 {
@@ -215,7 +220,7 @@ func summary(in CallInput) string {
 	return turn.Truncate(line, 200)
 }
 
-// inferOptions returns the options of an activity that asks a model.
+// inferOptions returns the options of an inference's activity.
 func inferOptions(budget time.Duration, summary string) workflow.ActivityOptions {
 	return workflow.ActivityOptions{
 		StartToCloseTimeout: budget + inferRoom,

@@ -11,10 +11,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// maxInquiries bounds what the server of one call may ask, in all its rounds.
+// maxInquiries bounds the elicitations of one call, over all its rounds.
 const maxInquiries = 32
 
-// asking are the calls whose servers want to know something.
+// asking returns the calls with open elicitations.
 func asking(flights []*flight) []*flight {
 	var open []*flight
 	for _, f := range flights {
@@ -25,8 +25,8 @@ func asking(flights []*flight) []*flight {
 	return open
 }
 
-// inquire puts what servers ask before people and waits until all of it is answered, like a question of the model: it costs
-// no process, no step and no time of the turn while people are waited for.
+// inquire opens the elicitations of the calls and waits until all are settled. As for a question of the model, waiting
+// uses no process, no step and no working time of the turn.
 func (r *run) inquire(ctx workflow.Context, flights []*flight) error {
 	said, err := r.askFor(ctx, flights)
 	if err != nil {
@@ -43,10 +43,10 @@ func (r *run) inquire(ctx workflow.Context, flights []*flight) error {
 	return nil
 }
 
-// questionID is the ID of the n-th thing, from 1, that the server of a call asks.
+// questionID returns the request ID of a call's n-th elicitation, counted from 1.
 func questionID(f *flight, n int) string { return fmt.Sprintf("e%s.%d", f.call.ID, n) }
 
-// askFor puts before people what servers ask them, and returns what they said by the waits' IDs.
+// askFor opens a request for each elicitation and returns the decisions by request ID.
 func (r *run) askFor(ctx workflow.Context, flights []*flight) (map[string]turn.Decision, error) {
 	var requests []turn.Request
 	for _, f := range flights {
@@ -61,7 +61,7 @@ func (r *run) askFor(ctx workflow.Context, flights []*flight) (map[string]turn.D
 	return r.hear(ctx, requests, r.progress.Config.Approvals.QuestionExpiry)
 }
 
-// hear waits for what people say to waits, and returns it by their IDs.
+// hear opens requests, waits for their decisions and returns them by request ID.
 func (r *run) hear(ctx workflow.Context, requests []turn.Request, within time.Duration) (map[string]turn.Decision, error) {
 	if len(requests) == 0 {
 		return nil, nil
@@ -80,7 +80,8 @@ func (r *run) hear(ctx workflow.Context, requests []turn.Request, within time.Du
 	return said, r.goOn(ctx)
 }
 
-// reply is what a server is told. Where nobody has said anything, and where it asks without end, that is a cancel.
+// reply returns the response for the server. It is a cancel if the user did not respond, or if the server exceeds
+// maxInquiries.
 func reply(q turn.Elicitation, said turn.Decision, enough bool) turn.ElicitationResponse {
 	if said.Response == nil || enough {
 		return turn.ElicitationResponse{Key: q.Key, Action: turn.ElicitationCancel}
@@ -88,8 +89,8 @@ func reply(q turn.Elicitation, said turn.Decision, enough bool) turn.Elicitation
 	return turn.ElicitationResponse{Key: q.Key, Action: said.Response.Action, Content: said.Response.Content}
 }
 
-// checkReply refuses what cannot be an answer to a server's question. Whether it fits the server's schema is checked
-// where the schemas are; one that does not is asked for again.
+// checkReply rejects an invalid response to an elicitation. The activity checks it against the server's schema, which
+// the workflow does not have; a response that does not fit is requested again.
 func checkReply(w turn.Request, p *turn.ElicitationResponse) *turn.Error {
 	switch {
 	case p == nil:
@@ -110,5 +111,5 @@ func checkReply(w turn.Request, p *turn.ElicitationResponse) *turn.Error {
 	return nil
 }
 
-// maxReplyBytes bounds what is said to a server's question.
+// maxReplyBytes bounds the content of a response to an elicitation.
 const maxReplyBytes = 64 << 10

@@ -10,31 +10,31 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Approval decides about one call that waits for a person. It counts for exactly the arguments that the person saw.
+// Approval is a user's decision about one call. It is valid only for the arguments that the user saw.
 type Approval struct {
 	Version int    `json:"v,omitempty"`
-	Turn    string `json:"turn,omitempty"` // empty: the one that runs
+	Turn    string `json:"turn,omitempty"` // empty: the running turn
 	Call    string `json:"call"`
 	Allow   bool   `json:"allow"`
 	// ArgumentsHash is turn.Request's.
 	ArgumentsHash string `json:"arguments_hash"`
 	By            string `json:"by,omitempty"`
-	Reason        string `json:"reason,omitempty"` // told to the model where the call is denied
-	// Always spares the session the question from now on. It goes with Allow.
+	Reason        string `json:"reason,omitempty"` // shown to the model if the call is denied
+	// Grant also permits later calls. It requires Allow.
 	Grant turn.GrantScope `json:"always,omitempty"`
 }
 
-// ApprovalResult acknowledges an Approval: it is decided, and will be carried out.
+// ApprovalResult acknowledges an Approval: the decision is recorded and will be carried out.
 type ApprovalResult struct {
 	Turn    string `json:"turn"`
 	Call    string `json:"call"`
 	Allowed bool   `json:"allowed"`
-	// Waiting is how many calls of the same answer nobody has decided about yet: none runs before all are.
+	// Pending is the number of calls of the same step that still need a decision. None runs until all have one.
 	Pending int `json:"waiting"`
 }
 
-// approvals asks people for the calls of one answer that need it, all together, and waits until each is decided. Nothing
-// of the answer runs before.
+// approvals requests approval for all calls of a step that need it, at once, and waits until each has a decision. No
+// call of the step runs before.
 func (r *run) approvals(ctx workflow.Context, calls []turn.CallProposal) (map[string]turn.Decision, error) {
 	requests := r.toApprove(ctx, calls)
 	if len(requests) == 0 {
@@ -75,8 +75,8 @@ func expiry(ctx workflow.Context, within time.Duration) time.Time {
 	return workflow.Now(ctx).Add(within)
 }
 
-// question puts the model's question before the user and goes on with what the user says. A message that came before
-// the question is no answer to it.
+// question shows the model's question to the user and continues with the answer. A message that arrived before the
+// question does not answer it.
 func (r *run) question(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 	approvals := r.progress.Config.Approvals
 	request := turn.Request{
@@ -100,7 +100,7 @@ func (r *run) question(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 	return p.Answered("")
 }
 
-// maxQuestion bounds what travels of a question, in bytes; the transcript has the whole.
+// maxQuestion bounds the question in a request, in bytes. The transcript has the whole text.
 const maxQuestion = 4 << 10
 
 // cutQuestion truncates a long question and appends its size and where to read it.
@@ -111,7 +111,7 @@ func cutQuestion(q string) string {
 	return turn.Truncate(q, maxQuestion-100) + fmt.Sprintf(" (the question is %d bytes; the transcript has all of it)", len(q))
 }
 
-// joinable counts the messages that would join the turn now.
+// joinable returns the number of messages that the turn would merge now.
 func (r *run) joinable() int {
 	n := 0
 	for _, m := range r.progress.Inbox {
@@ -122,8 +122,8 @@ func (r *run) joinable() int {
 	return n
 }
 
-// askPeople makes waits known: on the desk, in the journal, and in the indexes. The desk is first: who reads in the journal
-// that something is waited for must not be told that nothing is, also where the worker that wrote it has died since.
+// askPeople publishes requests on the desk, in the journal and in the search attributes. The desk comes first: a client
+// that reads a request in the journal must be able to decide it, even if the worker that wrote it has died since.
 func (r *run) askPeople(ctx workflow.Context, requests []turn.Request) error {
 	r.desk.put(requests...)
 	in := AskInput{Session: r.session, Turn: r.turnID, Requests: requests, Head: r.progress.Head}
@@ -144,14 +144,14 @@ func askSummary(requests []turn.Request) string {
 	return fmt.Sprintf("for %d approvals", len(requests))
 }
 
-// goOn is called when nothing is waited for any more.
+// goOn marks the turn as running again when no request is open.
 func (r *run) goOn(ctx workflow.Context) error {
 	r.show(ctx)
 	return r.upsertState(ctx, turn.StateRunning)
 }
 
-// collect waits until every wait is ruled, by people or by time, and has each ruling in the journal as it comes. No
-// process is held meanwhile, and neither the turn's time nor its steps are used up.
+// collect waits until every request is settled by a decision or by its expiry, and records each decision in the journal
+// as it arrives. Waiting occupies no process and uses neither the turn's time nor its steps.
 func (r *run) collect(ctx workflow.Context, requests []turn.Request, within time.Duration) ([]turn.Decision, error) {
 	if r.desk.kept == len(requests) { // decided before a reset
 		return r.desk.rulings, nil
@@ -164,7 +164,7 @@ func (r *run) collect(ctx workflow.Context, requests []turn.Request, within time
 	}
 	for kept := r.desk.kept; kept < len(requests); {
 		err := workflow.Await(ctx, func() bool { return len(r.desk.rulings) > kept || r.spoken() || expired() })
-		if ctx.Err() != nil { // which makes the timer ready, too
+		if ctx.Err() != nil { // cancellation fires the timer, too
 			return nil, ctx.Err()
 		}
 		if err != nil {
@@ -186,9 +186,9 @@ func (r *run) collect(ctx workflow.Context, requests []turn.Request, within time
 	return r.desk.rulings, nil
 }
 
-// decide has rulings recorded, by an activity that the server has scheduled together with the words that it is about. What
-// a local one writes stays although the task may be lost in which people were heard: they are heard again then, in another
-// order perhaps, and are told what the journal does not have.
+// decide records decisions through a regular activity, which the server schedules together with the updates that the
+// decisions come from. A local activity's write would survive even if its workflow task is lost. The updates would then
+// be redelivered, possibly in a different order, and get answers that contradict the journal.
 func (r *run) decide(ctx workflow.Context, in DecideInput) (out DecideResult, err error) {
 	const summary = "record what was decided"
 	future := again(ctx, Activities.Decide, in, summary)
@@ -199,9 +199,8 @@ func (r *run) decide(ctx workflow.Context, in DecideInput) (out DecideResult, er
 	return out, err
 }
 
-// conclude rules what nobody had to rule by name: a question that a message has answered, and what nobody said anything
-// about in time. Where somebody did, there is nothing left to conclude. It returns the IDs of the messages that it took
-// for an answer.
+// conclude settles requests that need no explicit decision: a question that a message has answered, and requests that
+// have expired. It returns the IDs of the messages that it took as an answer.
 func (r *run) conclude(ctx workflow.Context, requests []turn.Request) (said []string) {
 	for _, w := range requests {
 		switch {
@@ -218,7 +217,7 @@ func (r *run) conclude(ctx workflow.Context, requests []turn.Request) (said []st
 	return said
 }
 
-// saidSince are the IDs of the messages that have come to the open question.
+// saidSince returns the IDs of the messages that arrived after the open question.
 func (r *run) saidSince() (ids []string) {
 	skip := r.desk.answers
 	for _, m := range r.progress.Inbox {
@@ -233,20 +232,19 @@ func (r *run) saidSince() (ids []string) {
 	return ids
 }
 
-// unsay opens the question again that these messages seemed to answer: the session has had them before, and they were
-// sent again.
+// unsay reopens the question that these messages seemed to answer. The session already had them: they were sent twice.
 func (r *run) unsay(ids []string) {
 	r.desk.rulings = nil
 	r.progress.Inbox = slices.DeleteFunc(slices.Clone(r.progress.Inbox), func(m Message) bool { return slices.Contains(ids, m.ID) })
 }
 
-// spoken: a message has come that answers the open question.
+// spoken reports whether a message has arrived that answers the open question.
 func (r *run) spoken() bool {
 	open := r.desk.open()
 	return len(open) == 1 && open[0].Kind == turn.RequestQuestion && r.joinable() > r.desk.answers
 }
 
-// approve takes a decision. The same one again changes nothing.
+// approve records an approval. Repeating the same approval changes nothing.
 func (r *run) approve(ctx workflow.Context, a Approval) (ApprovalResult, error) {
 	decision := turn.Decision{
 		ID: a.Call, Status: turn.StatusDenied, Allowed: a.Allow, ArgumentsHash: a.ArgumentsHash, By: turn.Truncate(a.By, maxBy),
@@ -259,13 +257,13 @@ func (r *run) approve(ctx workflow.Context, a Approval) (ApprovalResult, error) 
 	return ApprovalResult{Turn: r.turnID, Call: a.Call, Allowed: a.Allow, Pending: len(r.desk.open())}, nil
 }
 
-// The bounds of what people say about themselves and their reasons, in bytes.
+// The bounds of a decision's author and reason, in bytes.
 const (
 	maxBy     = 120
 	maxReason = 1000
 )
 
-// validateApprove rejects before anything is recorded.
+// validateApprove rejects an invalid approval before the workflow records it.
 func (r *run) validateApprove(ctx workflow.Context, a Approval) error {
 	if err := checkUpdate(a.Version, a); err != nil {
 		return rejected(err.Code, err.Message)
@@ -302,7 +300,7 @@ func by(who string) string {
 	return " by " + who
 }
 
-// asked finds what somebody wants to decide about, or says why there is nothing to decide.
+// asked returns the request that a decision names, or an error that says why it needs no decision.
 func (r *run) asked(ctx workflow.Context, turnID, id string, kind turn.RequestKind) (turn.Request, error) {
 	w, known := r.desk.find(id)
 	switch {

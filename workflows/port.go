@@ -12,28 +12,28 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Activities is the port through which the Turn workflow reaches the world. A method's name is its activity's type.
-// Every method is idempotent by what it is asked: a repeated call finds in the journal what the first one did.
+// Activities is the port through which the Turn workflow performs effects. A method's name is the type of its activity.
+// Every method is idempotent: a repeated call with the same input finds the first call's result in the journal.
 type Activities interface {
-	// Begin takes the turn's message into its session and pins the turn's configuration.
+	// Begin appends the turn's message to its session and freezes the turn config.
 	Begin(context.Context, BeginInput) (BeginResult, error)
-	// Infer appends the last step's results, asks the model and appends its answer.
+	// Infer appends the last step's results, calls the model and appends its completion.
 	Infer(context.Context, InferInput) (InferResult, error)
-	// RefreshTools looks whether servers that were unavailable to the turn are back, and pins their tools.
+	// RefreshTools checks whether servers that were unavailable to the turn are available again, and adds their tools.
 	RefreshTools(context.Context, RefreshInput) (RefreshResult, error)
 	// CallTool claims one call, runs it, settles it and returns a receipt.
 	CallTool(context.Context, CallInput) (CallResult, error)
-	// Ask puts what the turn waits for before people.
+	// Ask records the requests that the turn waits for, so that clients can see them.
 	Ask(context.Context, AskInput) (AskResult, error)
-	// Decide records what people said, or that nobody did in time.
+	// Decide records decisions, including expiries.
 	Decide(context.Context, DecideInput) (DecideResult, error)
 	// Finish settles the turn.
 	Finish(context.Context, FinishInput) (FinishResult, error)
 }
 
-// call runs an activity of the port. In and Out are checked by the compiler, which the SDK's own call is not. It
-// returns as soon as ctx is cancelled: the activity hears of it with its next heartbeat, and what it does until then the
-// journal no longer takes.
+// call runs an activity of the port. Unlike the SDK's own call, it lets the compiler check In and Out. It returns as
+// soon as ctx is cancelled. The activity learns of the cancellation with its next heartbeat, and the journal rejects
+// its writes from then on.
 func call[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error), in In) (Out, error) {
 	var out Out
 	future := workflow.ExecuteActivity(ctx, activityName(act), in)
@@ -51,14 +51,14 @@ func callLocal[In, Out any](ctx workflow.Context, act func(Activities, context.C
 	return out, err
 }
 
-// activityName is the method's name: the SDK takes a local activity's function as it is and finds an interface's method
-// wanting, so both kinds go by name.
+// activityName returns the method's name. Both kinds of activities are called by name, because the SDK accepts a
+// function as a local activity as it is and rejects the method of an interface.
 func activityName(method any) string {
 	name := runtime.FuncForPC(reflect.ValueOf(method).Pointer()).Name()
 	return name[strings.LastIndexByte(name, '.')+1:]
 }
 
-// BeginInput asks for a turn to be opened.
+// BeginInput is the input of Begin.
 type BeginInput struct {
 	Session    string         `json:"session"`
 	Tenant     string         `json:"tenant,omitempty"`
@@ -70,26 +70,27 @@ type BeginInput struct {
 	Limits     *LimitsRequest `json:"limits,omitempty"`
 }
 
-// BeginResult is what a turn starts from.
+// BeginResult is the state from which a turn starts.
 type BeginResult struct {
 	Config turn.Config `json:"pins"`
 	Head   turn.Head   `json:"head"` // right after the turn's message
-	// Duplicate is set where another turn has had this message before: its result, as far as it is known.
+	// Duplicate is set if another turn has already received this message. It is that turn's result, as far as it is
+	// known.
 	Duplicate *Result `json:"duplicate,omitempty"`
 	Resumed   bool    `json:"resumed,omitempty"`
-	// Closed is the session's unfinished turn that was closed, if there was one.
+	// Closed is the ID of the session's unfinished turn that Begin closed, if there was one.
 	Closed string `json:"closed,omitempty"`
 }
 
-// RefreshInput asks for the tools of servers that a turn lacks.
+// RefreshInput names the servers whose tools a turn lacks.
 type RefreshInput struct {
 	Session      string   `json:"session"`
 	Turn         string   `json:"turn"`
-	PromptConfig string   `json:"profile"`     // blob with the pinned schemas
+	PromptConfig string   `json:"profile"`     // blob with the frozen schemas
 	Unavailable  []string `json:"unavailable"` // servers
 }
 
-// RefreshResult has the tools that came back. Without any, only Version is set.
+// RefreshResult lists the tools that are available again. Unless there are some, only Unavailable is set.
 type RefreshResult struct {
 	PromptConfig string      `json:"profile,omitempty"` // the blob that replaces the turn's
 	Tools        []turn.Tool `json:"tools,omitempty"`   // in addition to the turn's
@@ -97,36 +98,38 @@ type RefreshResult struct {
 	Unavailable  []string    `json:"unavailable,omitempty"`
 }
 
-// InferInput asks for one inference, by reference.
+// InferInput is the input of one inference. It names the transcript by reference.
 type InferInput struct {
 	Session string             `json:"session"`
 	Turn    string             `json:"turn"`
 	Step    int                `json:"step"`
 	Expect  turn.Head          `json:"expect"` // before Results are appended
 	Results []turn.CallOutcome `json:"results,omitempty"`
-	// Messages came in mid-turn: they are appended after Results. One whose ID the session has had is left out.
+	// Messages are those to merge into the turn. Infer appends them after Results and skips a message whose ID the
+	// session already has.
 	Messages []Message     `json:"messages,omitempty"`
 	Plan     turn.Plan     `json:"plan"`
 	Budget   time.Duration `json:"budget"` // working time left, over all attempts
-	// RetryMax is how often a failure of transport or rate may be tried again.
+	// RetryMax is the maximum number of retries after a transport error or a rate limit.
 	RetryMax int `json:"retry_max"`
 }
 
-// InferResult is a proposal and what it took. The whole answer is in the journal.
+// InferResult is a proposal and what it cost. The journal has the complete completion.
 type InferResult struct {
 	Proposal turn.Proposal `json:"proposal"`
-	Head     turn.Head     `json:"head"` // after the answer
+	Head     turn.Head     `json:"head"` // after the completion
 	Usage    turn.Usage    `json:"usage"`
-	Failures int           `json:"failures,omitempty"` // attempts that the provider failed
-	Attempt  int           `json:"attempt"`            // attempts in all, crashes included
+	Failures int           `json:"failures,omitempty"` // attempts that failed at the provider
+	Attempt  int           `json:"attempt"`            // attempts in total, including crashes
 	Busy     time.Duration `json:"busy"`
-	// Reused: the inference had been settled before and was not sent again.
+	// Reused means that the inference was already settled and was not sent again.
 	Reused bool `json:"reused,omitempty"`
-	// Undelivered are the IDs of messages that came too late for it: it was settled without them, before a reset.
+	// Undelivered are the IDs of messages that came too late: the inference was settled without them before a reset.
 	Undelivered []string `json:"untaken,omitempty"`
 }
 
-// CallInput asks for one tool call. Tool and arguments are for people; what runs is what the journal holds.
+// CallInput is the input of one tool call. Tool and the arguments in Call are for display; the activity runs what the
+// journal holds.
 type CallInput struct {
 	Session      string            `json:"session"`
 	Tenant       string            `json:"tenant,omitempty"`
@@ -134,33 +137,34 @@ type CallInput struct {
 	Step         int               `json:"step"`
 	Call         turn.CallProposal `json:"call"`
 	Tool         turn.Tool         `json:"tool"`
-	PromptConfig string            `json:"profile"` // blob with the pinned schemas
-	Attempt      int               `json:"attempt"` // the dispatch, from 1
+	PromptConfig string            `json:"profile"` // blob with the frozen schemas
+	Attempt      int               `json:"attempt"` // the dispatch, counted from 1
 	Timeout      time.Duration     `json:"timeout"`
-	// TotalTimeout bounds a call whose progress renews Timeout; 0: nothing does.
+	// TotalTimeout bounds a call whose progress renews Timeout. If it is 0, progress does not renew Timeout.
 	TotalTimeout time.Duration `json:"total_timeout,omitempty"`
-	// Wait is how long the call may wait for its server if it cannot be sent, earlier dispatches deducted. Left
-	// is the working time that the turn has left: for waiting and running together.
+	// Wait is how long an unsent call may wait for its server, less the time that earlier dispatches used. Left is the
+	// turn's remaining working time, for waiting and running together.
 	Wait time.Duration `json:"wait,omitempty"`
 	Left time.Duration `json:"left,omitempty"`
-	// Hold is how much longer it may take while its server holds it and asks somebody.
+	// Hold is the additional time that the call may take while its server holds it for an elicitation.
 	Hold time.Duration `json:"hold,omitempty"`
-	// Approved: a person has to have allowed this call with these arguments, and the ledger is to check it.
+	// Approved means that this call needs an approval for these arguments, and that the activity must check it in the
+	// journal.
 	Approved bool `json:"approved,omitempty"`
-	// Replies go on with a call whose server asked for something, and Answers is the dispatch whose questions they answer:
-	// CallResult.Asked. Where the call has come further since then, they are not for what is asked now.
+	// Responses answer the call's elicitations, and Answers is the dispatch that returned those elicitations: see
+	// CallResult.Asked. If the call has progressed since then, the responses do not apply to its current elicitations.
 	Responses []turn.ElicitationResponse `json:"replies,omitempty"`
 	Answers   int                        `json:"answers,omitempty"`
-	// Again: where nobody can know whether the call took effect, the workflow will dispatch it once more. See Repeats.
+	// Again means that the workflow will dispatch the call once more if its outcome is unknown. See Repeats.
 	Again bool `json:"again,omitempty"`
-	// Resume: the turn has called this stateful server before, on this worker.
+	// Resume means that the turn has already called this stateful server on this worker.
 	Resume bool `json:"resume,omitempty"`
-	// Founder is the call with which that began. Since it was dispatched, the server may have lost what it remembered and
-	// begun anew with another one.
+	// OwningCall is the call that created the turn's connection to that server. A server that lost its state since that
+	// call was dispatched has another owning call.
 	OwningCall string `json:"founder,omitempty"`
 }
 
-// CallResult is a call's receipt.
+// CallResult is the receipt of a call.
 type CallResult struct {
 	CallID    string        `json:"call_id"`
 	Tool      string        `json:"tool"`
@@ -168,67 +172,68 @@ type CallResult struct {
 	Outcome   turn.Outcome  `json:"outcome"`
 	Preview   string        `json:"preview,omitempty"`
 	SizeBytes int64         `json:"size_bytes,omitempty"`
-	Busy      time.Duration `json:"busy"`             // without what it was held for
-	Reused    bool          `json:"reused,omitempty"` // the outcome was in the ledger
-	// Elicitations are what the call's server wants to know before it goes on. The call has no outcome then, and waits.
+	Busy      time.Duration `json:"busy"`             // without the time that the server held the call
+	Reused    bool          `json:"reused,omitempty"` // the outcome was already in the journal
+	// Elicitations are the server's requests for user input. While there are any, the call has no outcome and waits.
 	Elicitations []turn.Elicitation `json:"inquiries,omitempty"`
-	// Asked is the dispatch that has left them in the ledger: this one, or one before it whose end was lost.
+	// Asked is the dispatch that recorded them in the journal: this one, or an earlier one whose end was lost.
 	Asked int `json:"asked,omitempty"`
-	// Home is the task queue of the worker whose connection the turn has to keep to for this server.
+	// StickyQueue is the task queue of the worker that holds the turn's connection to this server.
 	StickyQueue string `json:"home,omitempty"`
 }
 
-// AskInput opens waits. All approvals that one answer needs are asked for together.
+// AskInput opens requests. A step asks for all of its approvals together.
 type AskInput struct {
 	Session  string         `json:"session"`
 	Turn     string         `json:"turn"`
 	Requests []turn.Request `json:"waits"`
-	// Head is that of the transcript while the turn waits: nobody needs to keep it at hand.
+	// Head is the transcript's head while the turn waits, so that the worker need not keep the transcript in memory.
 	Head turn.Head `json:"head,omitzero"`
 }
 
-// AskResult says that people can see the waits.
+// AskResult says that clients can see the requests.
 type AskResult struct {
-	// Decisions are there already where the turn was reset to before its waits.
+	// Decisions are the ones already recorded, if the turn was reset to a point before its requests.
 	Decisions []turn.Decision `json:"rulings,omitempty"`
 }
 
-// DecideInput closes waits.
+// DecideInput settles requests.
 type DecideInput struct {
 	Session   string          `json:"session"`
 	Turn      string          `json:"turn"`
 	Decisions []turn.Decision `json:"rulings"`
-	// Said are the IDs of the messages that are taken for an answer. Where the session has had each of them before,
-	// nobody has answered anything and nothing is recorded.
+	// Said are the IDs of the messages that answer the question. If the session already has every one of them, Decide
+	// treats the question as unanswered and records nothing.
 	Said []string `json:"said,omitempty"`
 }
 
-// DecideResult says that the rulings are in the journal, unless all that was said was heard before.
+// DecideResult says that the decisions are in the journal. Heard is set if the session already had all messages of
+// Said.
 type DecideResult struct {
 	Heard bool `json:"heard,omitempty"`
 }
 
-// FinishInput settles a turn.
+// FinishInput is the input of Finish.
 type FinishInput struct {
 	Session string             `json:"session"`
 	Tenant  string             `json:"tenant,omitempty"`
 	Turn    string             `json:"turn"`
 	Results []turn.CallOutcome `json:"results,omitempty"`
-	// Messages were accepted and come too late for an answer: the turn was stopped. The transcript keeps them.
+	// Messages were accepted too late for an answer, because the turn was stopped. The transcript keeps them.
 	Messages []Message `json:"messages,omitempty"`
-	// Opening is the message of a turn that could not begin and whose end nobody sees, because the run goes on with the
-	// next one: the journal keeps both.
+	// Opening is the message of a turn that could not begin, if its run continues with the next message. The journal
+	// then records both, because the caller does not see how this turn ended.
 	Opening  *Message      `json:"opening,omitempty"`
 	Ending   turn.Result   `json:"ending"`
 	Counters turn.Counters `json:"counters"`
 }
 
-// FinishResult says how the journal has the turn.
+// FinishResult is the turn's end as the journal has it.
 type FinishResult struct {
 	State turn.State `json:"state"`
-	// Answer is the text of an inference that was stopped in the middle, as far as it had come.
+	// Answer is the partial text of an inference that was stopped.
 	Answer string `json:"answer,omitempty"`
-	// Undelivered are the IDs of FinishInput.Messages that no turn has: they were accepted after the turn was settled, by a
-	// workflow task that came to nothing.
+	// Untaken are the IDs of FinishInput.Messages that no turn has: a workflow task that was lost accepted them after
+	// the turn was settled.
 	Untaken []string `json:"untaken,omitempty"`
 }
