@@ -12,44 +12,45 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// DeliverWorkflow is the workflow type that takes a message to a session that others write to as well.
+// DeliverWorkflow is the workflow type that delivers a message to a session which may have other callers.
 const DeliverWorkflow = "Deliver"
 
-// Deliveries is the port through which the Deliver workflow reaches the world.
+// Deliveries is the port through which the Deliver workflow performs effects.
 type Deliveries interface {
-	// HandOver sends the message, where its session has not taken it yet, and stays for HandOverInput.Patience to see the
-	// turn that took it come to its end. It may be repeated: the session is told once.
+	// HandOver sends the message, unless its session already has it, and then waits up to HandOverInput.Patience for
+	// the end of the turn that has it. It is idempotent: the session gets the message once.
 	HandOver(context.Context, HandOverInput) (DeliverResult, error)
 }
 
-// DeliverInput starts a delivery. Session and the message's text are needed.
+// DeliverInput starts a delivery. Session and the message's text are required.
 type DeliverInput struct {
 	Version int    `json:"v,omitempty"`
 	Session string `json:"session"`
-	Tenant  string `json:"tenant,omitempty"` // whose session it is; empty: the default tenant
-	// Message: an empty ID is DeliveryID's.
+	Tenant  string `json:"tenant,omitempty"` // the session's tenant; empty: the default tenant
+	// Message is the message to deliver. If its ID is empty, it is DeliveryID's.
 	Message Message        `json:"message"`
 	Agent   string         `json:"agent,omitempty"`
 	Limits  *LimitsRequest `json:"limits,omitempty"` // of the turn that begins with the message, if one does
-	// Since is when the first run of the chain began. Clients leave it out.
+	// Since is when the first run of the chain began. Clients leave it unset.
 	Since time.Time `json:"since,omitzero"`
 
 	refusal *turn.Error
 }
 
-// DeliverResult is what became of a message. State is that of the turn that took it; empty while none has.
+// DeliverResult is the state of a delivery. State is that of the turn that has the message; it is empty if no turn has
+// it yet.
 type DeliverResult struct {
 	Session      string            `json:"session"`
 	MessageID    string            `json:"message_id"`
 	Turn         string            `json:"turn,omitempty"`
 	State        turn.State        `json:"state,omitempty"`
 	FinishReason turn.FinishReason `json:"finish_reason,omitempty"`
-	// Undelivered: no turn has taken the message and none of the session runs. One that was to begin with it could not, or
-	// was ended from outside before that.
+	// Undelivered means that no turn has the message and the session has no running turn. A turn that was to begin with
+	// the message could not, or was ended from outside before it did.
 	Undelivered bool `json:"untaken,omitempty"`
 }
 
-// HandOverInput asks for a message to be handed over, or for what became of it.
+// HandOverInput asks to send a message, or for the state of its delivery.
 type HandOverInput struct {
 	Version int            `json:"v"`
 	Session string         `json:"session"`
@@ -57,20 +58,21 @@ type HandOverInput struct {
 	Message Message        `json:"message"`
 	Agent   string         `json:"agent,omitempty"`
 	Limits  *LimitsRequest `json:"limits,omitempty"`
-	// Patience is how long the activity stays with a turn that is not over.
+	// Patience is how long the activity waits for a running turn to end.
 	Patience time.Duration `json:"patience"`
 }
 
-// DeliveryID is the ID of the message that a run of Deliver takes to its session, unless it was given another.
+// DeliveryID returns the default ID of the message that a run of Deliver delivers.
 func DeliveryID(workflowID, runID string) string {
 	if id := workflowID + "/" + runID; len(id) <= maxMessageID {
 		return id
 	}
-	return runID // of itself unique
+	return runID // unique by itself
 }
 
-// The rhythm of a delivery. A turn may wait for people for days: the workflow looks for its end with short activities, and
-// between them sleeps a fifth of the time that has passed, so that it notices the end neither often nor late.
+// The schedule of a delivery. A turn may wait days for a decision. The workflow checks for its end with short
+// activities and sleeps for a fifth of the elapsed time between them, so that it checks neither often nor much too
+// late.
 const (
 	handOverPatience = 20 * time.Second
 	handOverRoom     = time.Minute // for a locked journal and a busy server
@@ -78,15 +80,16 @@ const (
 	sleepLeast       = 2 * time.Second
 	sleepMost        = 5 * time.Minute
 	looksARun        = 200 // about 2,200 events
-	// A message that no turn has taken is sent again, and after so many times in a row given up: whatever keeps its turns
-	// from beginning does not pass by itself. beginPatience is for a turn that fails to begin.
+	// A message that no turn has is sent again, and given up after untakenMost consecutive attempts, because the
+	// problem that keeps its turns from beginning needs a fix. beginPatience is how long to wait for a turn that fails
+	// to begin.
 	untakenMost   = 5
 	beginPatience = 2 * time.Second
 )
 
-// Deliver takes a message to a session, and is over when the turn that took it is: what starts it again and again, a
-// schedule, sees whether the last time is over. The message begins a turn, or joins the one that runs. A delivery that is
-// cancelled leaves the turn alone.
+// Deliver delivers a message to a session and completes when the turn that has the message ends. A schedule that starts
+// Deliver can thus tell whether the previous delivery is over. The message begins a turn, or is merged into the running
+// one. Cancelling a delivery does not affect the turn.
 func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 	info := workflow.GetInfo(ctx)
 	if in.Message.ID == "" {
@@ -130,7 +133,7 @@ func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 	return DeliverResult{}, workflow.NewContinueAsNewError(ctx, DeliverWorkflow, in)
 }
 
-// sleepAfter is the pause before the next look, so long after the first.
+// sleepAfter returns the pause before the next check, given the time since the first one.
 func sleepAfter(passed time.Duration) time.Duration {
 	return min(max(passed/5, sleepLeast), sleepMost)
 }
@@ -151,14 +154,14 @@ func (in DeliverInput) handOver(ctx workflow.Context, patience time.Duration) (r
 	return res, err
 }
 
-// givenUp says what to do about a message with which no turn begins.
+// givenUp returns the error for a message that no turn accepts.
 func (in DeliverInput) givenUp() error {
 	return temporal.NewNonRetryableApplicationError(fmt.Sprintf(
 		"the message was sent to session %s %d times and no turn has taken it; the last runs of the workflow %s say why: mend that and send it again",
 		turn.Truncate(in.Session, 200), untakenMost, turn.Truncate(WorkflowID(in.Tenant, in.Session), 300)), string(turn.CodeInternal), nil)
 }
 
-// check refuses a delivery that no session would take.
+// check rejects a delivery that no session would accept.
 func (in DeliverInput) check() *turn.Error {
 	if in.refusal != nil {
 		return in.refusal
@@ -175,7 +178,7 @@ func (in DeliverInput) check() *turn.Error {
 	return checkMessage(in.Message)
 }
 
-// details say in the Web UI what is waited for.
+// details returns the text that the Web UI shows while the delivery waits.
 func (r DeliverResult) details() string {
 	session := turn.Truncate(r.Session, 200)
 	if r.Turn == "" {

@@ -8,17 +8,18 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// desk is where people find what a turn asks them, and where the turn finds what they said. It is empty while nothing
-// is asked; the last rulings stay on it, so that who comes late is told.
+// desk holds the turn's open requests and their decisions, for handlers and workflow code. It is empty until the turn
+// asks for something. The last decisions stay on it, so that a late caller learns of them.
 type desk struct {
 	waits   []turn.Request
 	rulings []turn.Decision
-	kept    int // the first so many of them were in the journal when the waits were asked for
-	// answers is how many messages waited to join when a question was asked: the next one answers it.
+	kept    int // the number of leading decisions that the journal already has
+	// answers is the number of messages that were waiting to be merged when the question was asked. The next message
+	// answers it.
 	answers int
 }
 
-// put asks for something new.
+// put replaces the requests and forgets the decisions.
 func (d *desk) put(requests ...turn.Request) { d.waits, d.rulings, d.kept = requests, nil, 0 }
 
 func (d *desk) find(id string) (turn.Request, bool) {
@@ -37,14 +38,15 @@ func (d *desk) ruling(id string) (turn.Decision, bool) {
 	return d.rulings[i], true
 }
 
-// rule takes the first ruling of a wait.
+// rule records the decision of a request, unless it already has one.
 func (d *desk) rule(r turn.Decision) {
 	if _, ruled := d.ruling(r.ID); !ruled {
 		d.rulings = append(d.rulings, r)
 	}
 }
 
-// keep puts the journal's rulings, of a run that was reset, in front of what was said since: the first one stands.
+// keep puts decisions that the journal has from before a reset in front of those that arrived since. The first decision
+// of a request stands.
 func (d *desk) keep(before []turn.Decision) {
 	since := d.rulings
 	d.rulings, d.kept = slices.Clone(before), len(before)
@@ -53,7 +55,7 @@ func (d *desk) keep(before []turn.Decision) {
 	}
 }
 
-// open are the waits that nobody has ruled.
+// open returns the requests without a decision.
 func (d *desk) open() []turn.Request {
 	var list []turn.Request
 	for _, w := range d.waits {
@@ -64,7 +66,7 @@ func (d *desk) open() []turn.Request {
 	return list
 }
 
-// summary is what an operator sees of the open waits.
+// summary describes the open requests for an operator.
 func (d *desk) summary() string {
 	var lines []string
 	for _, w := range d.open() {

@@ -8,7 +8,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// code is the turn.Code that an activity's error carries; empty where it carries none.
+// code returns the turn.Code of an activity's error, or an empty one.
 func code(err error) turn.Code {
 	var app *temporal.ApplicationError
 	if errors.As(err, &app) {
@@ -17,7 +17,7 @@ func code(err error) turn.Code {
 	return ""
 }
 
-// known is c where it is one of ours.
+// known returns c if it is a code of package turn, and an empty code otherwise.
 func known(c turn.Code) turn.Code {
 	if !c.Known() {
 		return ""
@@ -25,7 +25,7 @@ func known(c turn.Code) turn.Code {
 	return c
 }
 
-// message is what an error says to people.
+// message returns the user-facing text of an error.
 func message(err error) string {
 	var app *temporal.ApplicationError
 	if errors.As(err, &app) {
@@ -38,17 +38,17 @@ func message(err error) string {
 	return err.Error()
 }
 
-// partial is what the model had said when the turn's time was over; empty if the error does not tell.
+// partial returns what the model had said when the turn's time was over. It is empty if the error does not contain it.
 func partial(err error) string {
 	var app *temporal.ApplicationError
 	var said string
-	if !errors.As(err, &app) || app.Details(&said) != nil { // none, or of another shape
+	if !errors.As(err, &app) || app.Details(&said) != nil { // no details, or details of another type
 		return ""
 	}
 	return said
 }
 
-// ending maps an error that stops the turn to how it ends.
+// ending returns the result of a turn that err stops.
 func (r *run) ending(err error) turn.Result {
 	if temporal.IsCanceledError(err) {
 		return turn.Result{State: turn.StateCancelled, Reason: turn.FinishCancelled, Answer: r.progress.LastText,

@@ -20,7 +20,7 @@ type Snapshot struct {
 	Counters turn.Counters  `json:"counters"`
 	Head     turn.Head      `json:"head"`
 	Model    string         `json:"model,omitempty"`
-	// Waits is what the turn waits for people to say; Inbox how many accepted messages it has not taken yet.
+	// Requests are the open requests. Inbox is the number of accepted messages that are not merged yet.
 	Requests []turn.Request `json:"waits,omitempty"`
 	Inbox    int            `json:"inbox,omitempty"`
 }
@@ -28,12 +28,13 @@ type Snapshot struct {
 // SendResult acknowledges a message: it is in the turn's inbox and will be answered.
 type SendResult struct {
 	Turn string `json:"turn"`
-	// Joined: the turn ran already. The message is answered by it, or by the next one of the session where it came too
-	// late or asked to be; journal.Store's Delivered tells.
+	// Merged means that the turn was already running. This turn answers the message, or the session's next one does if
+	// the message arrived too late or was queued; journal.Store's Delivered tells which.
 	Merged bool `json:"joined,omitempty"`
 }
 
-// handlers answers the outside. No handler ever waits: what it accepts is in the run's state when it returns.
+// handlers registers the query and update handlers. A handler never waits: what it accepts is in the run's state when
+// it returns.
 func (r *run) handlers(ctx workflow.Context) error {
 	if err := workflow.SetQueryHandler(ctx, StateQuery, func() (Snapshot, error) { return r.snapshot(), nil }); err != nil {
 		return err
@@ -52,16 +53,16 @@ func (r *run) snapshot() Snapshot {
 		Head: r.progress.Head, Model: r.progress.Config.Model, Requests: r.desk.open(), Inbox: len(r.progress.Inbox)}
 }
 
-// The inbox's bounds, in bytes as they travel. What waits in it goes into the input of an inference, or of the next run,
-// which Temporal bounds at 2 MiB: over that the workflow task fails for ever. There is room for one answer to a question
-// in a full inbox, and for the results of the step before.
+// The bounds of the inbox, in bytes of JSON. Its messages become part of the input of an inference or of the next run,
+// which Temporal bounds at 2 MiB. Over that, the workflow task fails and is retried without end. The bounds leave room
+// for one answer to a question in a full inbox, and for the previous step's results.
 const (
 	maxInbox       = 100
 	maxInboxBytes  = 1 << 20
 	maxAnswerBytes = 512 << 10
 )
 
-// send takes a message that begins the turn or joins it. One that the turn has is not taken twice.
+// send accepts a message that begins the turn or is merged into it. It ignores a message that the turn already has.
 func (r *run) send(ctx workflow.Context, m Message) (SendResult, error) {
 	m = named(ctx, m)
 	joined := r.opened || r.in.Message != nil || len(r.progress.Inbox) > 0
@@ -69,7 +70,7 @@ func (r *run) send(ctx workflow.Context, m Message) (SendResult, error) {
 	case m.ID != "" && m.ID == r.opening:
 		joined = false
 	case !r.holds(m.ID):
-		if ctx.Err() != nil && !m.Queue { // nothing joins a turn that was stopped before, but it may join the next one
+		if ctx.Err() != nil && !m.Queue { // a stopped turn merges no more messages, but the next turn may
 			m.Queue, r.held = true, append(r.held, m.ID)
 		}
 		r.progress.Inbox = append(r.progress.Inbox, m)
@@ -77,7 +78,8 @@ func (r *run) send(ctx workflow.Context, m Message) (SendResult, error) {
 	return SendResult{Turn: r.turnID, Merged: joined}, nil
 }
 
-// named gives a message without an ID that of its update: without one nobody could tell that the session has had it.
+// named gives a message without an ID the ID of its update. Without an ID, the session could not recognize a message
+// that is sent twice.
 func named(ctx workflow.Context, m Message) Message {
 	if m.ID == "" {
 		m.ID = workflow.GetCurrentUpdateInfo(ctx).ID
@@ -90,7 +92,7 @@ func (r *run) holds(id string) bool {
 	return id != "" && (slices.ContainsFunc(r.progress.Inbox, same) || slices.ContainsFunc(r.progress.Merging, same))
 }
 
-// validateSend rejects before anything is recorded.
+// validateSend rejects an invalid message before the workflow records it.
 func (r *run) validateSend(ctx workflow.Context, m Message) error {
 	m = named(ctx, m)
 	if err := r.checkSend(m); err != nil {
@@ -111,7 +113,7 @@ func (r *run) validateSend(ctx workflow.Context, m Message) error {
 	return nil
 }
 
-// checkSend refuses a message that no run would take, and any where this one cannot begin.
+// checkSend rejects a message that no run would accept, and every message if this run's input is invalid.
 func (r *run) checkSend(m Message) *turn.Error {
 	if !r.opened {
 		if err := r.in.check(r.id); err != nil {
@@ -127,7 +129,7 @@ func (r *run) checkSend(m Message) *turn.Error {
 	return checkTravels(m, maxInboxBytes)
 }
 
-// checkTravels refuses a message that is too long to travel.
+// checkTravels rejects a message that is too large for the history.
 func checkTravels(m Message, most int) *turn.Error {
 	if n := travels(m); n > most {
 		return invalid("the message has %d bytes as it travels and %d are the most; put its text into the journal, as the starter does, or send less", n, most)
@@ -135,7 +137,7 @@ func checkTravels(m Message, most int) *turn.Error {
 	return nil
 }
 
-// travels is how many bytes a message has as JSON, as Go writes it, and a little more.
+// travels returns an upper estimate of a message's size in bytes, as Go writes it in JSON.
 func travels(m Message) int {
 	n := 64 + 6*len(m.ID) + 6*len(m.Blob)
 	for _, c := range m.Text {

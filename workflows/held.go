@@ -10,22 +10,24 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// A server of an older protocol holds its call while it asks. Its question is put into the journal by the activity that
-// carries the call and is not on the desk: the turn passes answers on, and the activity finds them.
+// A server of an older protocol holds its call while its elicitation is open. The activity that runs the call records
+// the elicitation in the journal; it is not on the desk. The turn forwards responses to the journal, where the activity
+// finds them.
 
 const heldPrefix = "h"
 
-// LegacyElicitationID is the ID of the n-th question, from 1, that is asked while a call is held.
+// LegacyElicitationID returns the request ID of the n-th elicitation, counted from 1, that a server sends while it
+// holds a call.
 func LegacyElicitationID(call string, attempt, n int) string {
 	return fmt.Sprintf("%s%s.%d.%d", heldPrefix, call, attempt, n)
 }
 
-// toHeld reports whether something is said to what a held call waits for.
+// toHeld reports whether id names an elicitation of a held call.
 func (r *run) toHeld(id string) bool {
 	return strings.HasPrefix(id, heldPrefix) && r.phase == turn.PhaseCallTool
 }
 
-// validateHeld rejects what cannot be passed on.
+// validateHeld rejects a response that cannot be forwarded.
 func (r *run) validateHeld(a Answer) error {
 	if err := checkReply(turn.Request{Tool: "the tool"}, a.Response); err != nil {
 		return rejected(err.Code, err.Message)
@@ -33,7 +35,7 @@ func (r *run) validateHeld(a Answer) error {
 	return r.stillHeld(a.Turn, a.Question)
 }
 
-// stillHeld rejects answers to a call that its server does not hold. The journal knows the call's questions.
+// stillHeld rejects a response to a call that its server does not hold. The journal knows the call's elicitations.
 func (r *run) stillHeld(turnID, id string) error {
 	if r.stopping || turnID != "" && turnID != r.turnID {
 		return rejected(turn.CodeNotWaiting, fmt.Sprintf("turn %s waits for nothing any more", turn.Truncate(turnID, 80)))
@@ -47,7 +49,8 @@ func (r *run) stillHeld(turnID, id string) error {
 	return nil
 }
 
-// pass has the answer recorded where the held call finds it. Where the journal knows no such question, nothing follows.
+// pass records the response in the journal, where the held call finds it. If the journal has no such elicitation,
+// nothing happens.
 func (r *run) pass(ctx workflow.Context, decision turn.Decision) {
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		in := DecideInput{Session: r.session, Turn: r.turnID, Decisions: []turn.Decision{decision}}
@@ -57,7 +60,7 @@ func (r *run) pass(ctx workflow.Context, decision turn.Decision) {
 	})
 }
 
-// callOfHeld is the call of a LegacyElicitationID.
+// callOfHeld returns the call of a LegacyElicitationID.
 func callOfHeld(id string) string {
 	parts := strings.Split(strings.TrimPrefix(id, heldPrefix), ".")
 	return strings.Join(parts[:min(2, len(parts))], ".")

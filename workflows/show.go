@@ -10,8 +10,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// The search attributes of a turn. The server refuses workflow tasks that use one that it does not know, so a worker
-// adds them before it polls.
+// The search attributes of a turn. The server fails workflow tasks that use an unknown one, so a worker adds them
+// before it polls.
 var (
 	AttrSession      = temporal.NewSearchAttributeKeyKeyword("EverturnSession")
 	AttrAgent        = temporal.NewSearchAttributeKeyKeyword("EverturnAgent")
@@ -23,7 +23,7 @@ var (
 	AttrCost         = temporal.NewSearchAttributeKeyFloat64("EverturnCostUSD")
 )
 
-// SearchAttributes are all of them.
+// SearchAttributes returns all search attributes of a turn.
 func SearchAttributes() []temporal.SearchAttributeKey {
 	return []temporal.SearchAttributeKey{AttrSession, AttrAgent, AttrModel, AttrState, AttrFinishReason, AttrTools, AttrTokens, AttrCost}
 }
@@ -31,11 +31,12 @@ func SearchAttributes() []temporal.SearchAttributeKey {
 // maxToolsShown bounds the tools in the search attributes and details.
 const maxToolsShown = 16
 
-// maxToolsBytes bounds their names together: the server fails a workflow task with an attribute over 2 KiB.
+// maxToolsBytes bounds the tools' names together, in bytes. The server fails a workflow task with an attribute over 2
+// KiB.
 const maxToolsBytes = 1500
 
-// upsert records how the turn ended where it can be searched. It is the run's only upsert: what is known at the start
-// the starter has set, and one event a turn is enough.
+// upsert records the turn's end in the search attributes. The starter sets what is known at the start, so a turn that
+// never waits needs only this one event.
 func (r *run) upsert(ctx workflow.Context, e turn.Result) error {
 	p := r.progress
 	updates := []temporal.SearchAttributeUpdate{
@@ -54,12 +55,12 @@ func (r *run) upsert(ctx workflow.Context, e turn.Result) error {
 	return workflow.UpsertTypedSearchAttributes(ctx, updates...)
 }
 
-// upsertState records where the turn stands while it is not over.
+// upsertState records the state of a turn that has not ended.
 func (r *run) upsertState(ctx workflow.Context, s turn.State) error {
 	return workflow.UpsertTypedSearchAttributes(ctx, AttrState.ValueSet(string(s)))
 }
 
-// show brings the run's current details up to date, which an operator sees in the Web UI, before a phase that takes time.
+// show updates the run's current details, which an operator sees in the Web UI, before a phase that takes time.
 func (r *run) show(ctx workflow.Context) {
 	workflow.SetCurrentDetails(ctx, r.details(string(r.phase)))
 }
@@ -92,7 +93,7 @@ func (r *run) details(state string) string {
 	return b.String()
 }
 
-// escapeCell keeps a model's or tool's text from being read as Markdown or HTML.
+// escapeCell prevents text of a model or a tool from being rendered as Markdown or HTML.
 func escapeCell(s string) string {
 	return cellEscaper.Replace(s)
 }

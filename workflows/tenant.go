@@ -8,15 +8,15 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// A session belongs to a tenant, the default one where none is named. Everything about a running turn goes by its workflow
-// ID: updates, queries, cancellation. The ID of a tenant's session has the tenant in it, so that who acts for another one
-// reaches nothing of it, whatever name of a session it gives. In the journal the names of sessions are one space: of two
-// tenants that choose the same name the second is refused, with turn.CodeSessionTaken.
+// A session belongs to a tenant, or to the default tenant if none is named. Updates, queries and cancellation of a
+// running turn address its workflow ID. The workflow ID contains the tenant, so a caller who acts for another tenant
+// cannot address the session under any session ID. In the journal, session IDs are one name space: if two tenants
+// choose the same ID, the second is refused with turn.CodeSessionTaken.
 
 const tenantPrefix = turn.TenantPrefix
 
-// WorkflowID is the workflow ID of a tenant's session: "tenant:<tenant>/<session>", and of the default tenant, whose name is
-// empty, the session's ID alone.
+// WorkflowID returns the workflow ID of a tenant's session: "tenant:<tenant>/<session>", or the session's ID alone for
+// the default tenant, whose name is empty.
 func WorkflowID(tenant, session string) string {
 	if tenant == "" && !strings.HasPrefix(session, tenantPrefix) {
 		return session
@@ -24,7 +24,7 @@ func WorkflowID(tenant, session string) string {
 	return tenantPrefix + tenant + "/" + session
 }
 
-// SessionOf is the session whose workflow ID this is for the tenant; ok is false where it is none of the tenant's.
+// SessionOf returns the session of a workflow ID; ok is false if the workflow ID does not belong to the tenant.
 func SessionOf(tenant, workflowID string) (session string, ok bool) {
 	if tenant != "" {
 		return strings.CutPrefix(workflowID, WorkflowID(tenant, ""))
@@ -34,7 +34,7 @@ func SessionOf(tenant, workflowID string) (session string, ok bool) {
 
 var tenantName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$`)
 
-// CheckTenant reports what is wrong with a tenant's name. The empty one is the default tenant's.
+// CheckTenant returns an error if a tenant's name is invalid. The empty name is the default tenant's.
 func CheckTenant(name string) error {
 	if name == "" || tenantName.MatchString(name) {
 		return nil
@@ -42,7 +42,8 @@ func CheckTenant(name string) error {
 	return fmt.Errorf("the tenant's name is %q; use at most 64 letters, digits, dots, underscores and dashes, beginning with a letter or digit", turn.Truncate(name, 80))
 }
 
-// sessionOf is the session of a run with this workflow ID. Where that is none of the input's tenant, check refuses it.
+// sessionOf returns the session of a run with this workflow ID. If the ID does not belong to the input's tenant, check
+// rejects the input.
 func (in Input) sessionOf(workflowID string) string {
 	if session, ok := SessionOf(in.Tenant, workflowID); ok {
 		return session
@@ -50,13 +51,13 @@ func (in Input) sessionOf(workflowID string) string {
 	return workflowID
 }
 
-// checkTenant refuses a run that is not under an ID of its tenant.
+// checkTenant rejects a run whose workflow ID does not belong to its tenant.
 func (in Input) checkTenant(workflowID string) *turn.Error {
 	if err := CheckTenant(in.Tenant); err != nil {
 		return invalid("%s", err.Error())
 	}
 	if _, ok := SessionOf(in.Tenant, workflowID); ok || in.Tenant == "" {
-		return nil // without a tenant CheckSession says what is wrong
+		return nil // for the default tenant, CheckSession reports the problem
 	}
 	return invalid("the workflow ID %q is none of tenant %q; start the workflow under %q and the session's name", turn.Truncate(workflowID, 80), in.Tenant, WorkflowID(in.Tenant, ""))
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// What the model is told of calls that have no result of their own.
+// The texts that the model gets for calls that have no result of their own.
 
-// told is what the model is told of a call that ended with an error.
+// told returns the model's text for a call that ended with an error.
 func told(outcome turn.Outcome, err error) string {
 	if outcome == turn.OutcomeUnknown {
 		return "Outcome unknown: " + message(err) + ". The call may or may not have taken effect, and it was not repeated. Check before you try again."
@@ -17,7 +17,7 @@ func told(outcome turn.Outcome, err error) string {
 	return message(err)
 }
 
-// toldOpen is what the model is told of a call whose last dispatch did nothing, and an earlier one perhaps.
+// toldOpen returns the model's text for a call whose last dispatch did nothing, although an earlier one may have.
 func toldOpen(f *flight, err error) string {
 	why := strings.TrimSuffix(message(err), ".")
 	if !f.open {
@@ -28,7 +28,7 @@ func toldOpen(f *flight, err error) string {
 		"without success: " + why + ". Check before you try again."
 }
 
-// refusal tells the model what a person, or nobody, said.
+// refusal returns the model's text for a call that was denied or whose approval expired.
 func refusal(decision turn.Decision) string {
 	if decision.Status == turn.StatusExpired {
 		return "not run: it needs a person's approval, and nobody gave it in time; do not try again unless the user asks for it"
@@ -40,7 +40,7 @@ func refusal(decision turn.Decision) string {
 	return text + "; do not try again unless the user asks for it"
 }
 
-// toldBack tells the model which servers' tools it has from now on.
+// toldBack returns the model's text for servers that are available again.
 func toldBack(servers []string) string {
 	quoted := make([]string, len(servers))
 	for i, s := range servers {

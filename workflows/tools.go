@@ -11,34 +11,34 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// maxDispatches bounds how often one call is dispatched: what a worker's death leaves open is asked of the ledger
-// again, and a repeatable tool runs again.
+// maxDispatches bounds the dispatches of one call. If a worker dies, a new dispatch finds in the journal what the last
+// one did, and a repeatable tool runs again.
 const maxDispatches = 5
 
-// flight is one call on its way from proposal to receipt.
+// flight is the state of one call from proposal to receipt.
 type flight struct {
 	call    turn.CallProposal
 	ruling  turn.Decision
 	attempt int                        // the last dispatch
-	busy    time.Duration              // working time of the dispatches that ended with an error, waits for the server included
-	asked   int                        // what its server has asked so far
-	replies []turn.ElicitationResponse // to what it asked last
-	answers int                        // the dispatch that asked it
-	open    bool                       // a dispatch may have reached its tool, and its end is not known
+	busy    time.Duration              // working time of failed dispatches, including waits for the server
+	asked   int                        // the number of elicitations of its server so far
+	replies []turn.ElicitationResponse // responses to the latest elicitations
+	answers int                        // the dispatch that returned them
+	open    bool                       // a dispatch may have reached the tool, and its end is unknown
 	settled turn.CallOutcome
 	receipt CallResult
 	err     error
 }
 
-// Repeats is the minimum number of dispatches of a repeatable call whose outcome stays unknown, and maxRepeats the maximum
-// while the call's time lasts.
+// Repeats and maxRepeats are the minimum and maximum number of dispatches of a repeatable call whose outcome stays
+// unknown. Repeats holds even after the call's time is over, and maxRepeats while it lasts.
 const (
 	Repeats    = 3
 	maxRepeats = 20
 )
 
-// callTool runs a step's calls and hands their results on in request order. Calls whose servers ask for something wait
-// until people have said it, and go on then.
+// callTool runs a step's calls and passes their results on in request order. A call with open elicitations waits for
+// the decisions and then continues.
 func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 	approvals, err := r.approvals(ctx, p.Calls)
 	if err != nil {
@@ -75,7 +75,7 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 	return p.BuildPrompt(results)
 }
 
-// fly runs calls in parallel, up to the turn's bound.
+// fly runs calls in parallel, up to MaxParallelCalls at a time.
 func (r *run) fly(ctx workflow.Context, flights []*flight) {
 	wg, slots := workflow.NewWaitGroup(ctx), workflow.NewSemaphore(ctx, int64(r.progress.Config.Limits.MaxParallelCalls))
 	for _, f := range flights {
@@ -85,7 +85,7 @@ func (r *run) fly(ctx workflow.Context, flights []*flight) {
 			if err := slots.Acquire(ctx, 1); err == nil {
 				defer slots.Release(1)
 			}
-			if ctx.Err() != nil { // stopped before its turn came
+			if ctx.Err() != nil { // stopped before it got a slot
 				return
 			}
 			f.settled, f.receipt, f.err = r.oneCall(ctx, f)
@@ -94,8 +94,8 @@ func (r *run) fly(ctx workflow.Context, flights []*flight) {
 	wg.Wait(ctx)
 }
 
-// count books what a step's calls took. A step counts as an error where none of its calls succeeded, unless a person did
-// not want them.
+// count adds a step's calls to the turn's counters. A step counts as an error if none of its calls succeeded, unless
+// users denied all of them.
 func (r *run) count(receipts []CallResult, approvals map[string]turn.Decision) {
 	c := &r.progress.Counters
 	c.ToolCalls += len(receipts)
@@ -114,7 +114,7 @@ func (r *run) count(receipts []CallResult, approvals map[string]turn.Decision) {
 	}
 }
 
-// unwanted reports whether people have denied every call.
+// unwanted reports whether users denied every call.
 func unwanted(receipts []CallResult, approvals map[string]turn.Decision) bool {
 	for _, receipt := range receipts {
 		if decision, asked := approvals[receipt.CallID]; !asked || decision.Allowed {
@@ -124,7 +124,7 @@ func unwanted(receipts []CallResult, approvals map[string]turn.Decision) bool {
 	return true
 }
 
-// afterToolErrors applies a policy that ends the turn at a tool's error.
+// afterToolErrors applies a policy that ends the turn after a tool error.
 func (r *run) afterToolErrors(receipts []CallResult) *turn.Result {
 	for _, receipt := range receipts {
 		if receipt.Outcome != turn.OutcomeError && receipt.Outcome != turn.OutcomeUnknown {
@@ -142,16 +142,16 @@ func (r *run) afterToolErrors(receipts []CallResult) *turn.Result {
 	return nil
 }
 
-// oneCall takes one call from proposal to receipt. Policy and people may settle it without a dispatch.
+// oneCall takes one call from proposal to receipt. Policy or a decision may settle it without a dispatch.
 func (r *run) oneCall(ctx workflow.Context, f *flight) (turn.CallOutcome, CallResult, error) {
 	c := f.call
 	settled := turn.CallOutcome{Call: c}
 	tool, ok := r.progress.Config.Find(c.Tool)
-	if !ok { // the activity has checked this
+	if !ok { // the activity has checked that the tool exists
 		settled.Outcome, settled.Text = turn.OutcomeDenied, "there is no tool "+c.Tool
 		return settled, CallResult{Outcome: turn.OutcomeDenied}, nil
 	}
-	if c.Code != "" { // nobody was asked, and nobody is to be
+	if c.Code != "" { // no approval was requested, and none is needed
 		settled.Outcome, settled.Code, settled.Text = turn.OutcomeError, c.Code, c.Why
 		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool, Preview: c.Why}, nil
 	}
@@ -161,12 +161,12 @@ func (r *run) oneCall(ctx workflow.Context, f *flight) (turn.CallOutcome, CallRe
 	}
 	receipt, err := r.dispatch(ctx, f, tool)
 	if err != nil && ctx.Err() != nil {
-		return settled, receipt, ctx.Err() // stopped: the ledger knows whether it was claimed
+		return settled, receipt, ctx.Err() // stopped: the journal knows whether the call was claimed
 	}
 	if outcome := outcomeOf(err); outcome != "" {
-		// Nothing is in the ledger but perhaps an open claim; the journal prefers what it has.
+		// The journal has at most an open claim of this call. If it has an outcome, that outcome stands.
 		settled.Outcome, settled.Code, settled.Text = outcome, known(code(err)), told(outcome, err)
-		if (f.open || f.asked > 0) && outcome != turn.OutcomeUnknown { // the last dispatch did nothing, and that is not all of the call
+		if (f.open || f.asked > 0) && outcome != turn.OutcomeUnknown { // the last dispatch did nothing, but an earlier one may have
 			settled.Outcome, settled.Code, settled.Text = turn.OutcomeUnknown, turn.CodeToolOutcomeUnknown, toldOpen(f, err)
 		}
 		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool, Preview: settled.Text, Busy: receipt.Busy}, nil
@@ -177,7 +177,7 @@ func (r *run) oneCall(ctx workflow.Context, f *flight) (turn.CallOutcome, CallRe
 	return settled, receipt, err
 }
 
-// refuse says why a call may not run: by policy, or by a person's word. Empty means that it may.
+// refuse returns why policy or a user's decision forbids a call, or an empty string if the call may run.
 func refuse(c turn.CallProposal, decision turn.Decision) string {
 	switch {
 	case c.Permission == turn.Allow, c.Permission == turn.Ask && decision.Allowed:
@@ -188,7 +188,7 @@ func refuse(c turn.CallProposal, decision turn.Decision) string {
 	return c.Why + "; do not try again"
 }
 
-// dispatch runs the call in its lane, and again as long as the ledger has to be asked what became of it.
+// dispatch runs the call, and dispatches it again as long as its fate must be looked up in the journal.
 func (r *run) dispatch(ctx workflow.Context, f *flight, tool turn.Tool) (receipt CallResult, err error) {
 	settle, err := r.home(ctx, tool)
 	if err != nil {
@@ -216,14 +216,14 @@ func (r *run) dispatch(ctx workflow.Context, f *flight, tool turn.Tool) (receipt
 	}
 }
 
-// dispatchAgain says that another dispatch is right: the one before was lost or timed out, and the ledger knows more; it
-// provably never reached its tool; or nobody knows whether it did, and the tool may be called again. n is how often it was
-// dispatched so far.
+// dispatchAgain reports whether another dispatch is right. It is if the last one was lost or timed out, because the
+// journal knows more; if the last one certainly did not reach its tool; or if the outcome is unknown and the tool is
+// repeatable. n is the number of dispatches since the call was last resumed.
 func (f *flight) dispatchAgain(tool turn.Tool, err error, n int) bool {
 	switch code(err) {
 	case turn.CodeToolNotSent:
 		if tool.Activity != turn.ActivityLocal || f.attempt > 1 {
-			return false // it has waited already
+			return false // the activity has already waited for the server
 		}
 	case turn.CodeStoreUnavailable:
 	case turn.CodeToolOutcomeUnknown:
@@ -236,11 +236,11 @@ func (f *flight) dispatchAgain(tool turn.Tool, err error, n int) bool {
 	return n < maxDispatches
 }
 
-// again reports whether a call whose outcome is unknown is dispatched once more. When the call's time is over, the activity
-// settles the call instead of failing.
+// again reports whether a call with an unknown outcome is dispatched once more. When the call's time is over, the
+// activity settles the call instead of failing.
 func (f *flight) again(tool turn.Tool) bool { return tool.Repeatable && f.attempt < maxRepeats }
 
-// spent is the working time of a dispatch that ended with this error, as far as its activity has reported it.
+// spent returns the working time of a dispatch that ended with err, as reported by its activity.
 func spent(err error) (busy time.Duration) {
 	if err == nil {
 		return 0
@@ -255,14 +255,15 @@ func spent(err error) (busy time.Duration) {
 	default:
 		return 0
 	}
-	if err != nil { // of another kind
+	if err != nil { // the details are of another type
 		return 0
 	}
 	return busy
 }
 
-// lost reports that an error is the end of a dispatch, and not what CallTool made of its call. The server says so when a
-// worker dies; the SDK does when it fails to report what the activity returned, which happens while a worker stops.
+// lost reports whether err means that the dispatch was lost, and is not CallTool's own error. The server reports such
+// an error when a worker dies. The SDK does when it fails to report the activity's result, which happens while a worker
+// stops.
 func lost(err error) bool {
 	if err == nil || temporal.IsCanceledError(err) {
 		return false
@@ -271,7 +272,7 @@ func lost(err error) bool {
 	return errors.As(err, &timeout) || !code(err).Known()
 }
 
-// outcomeOf maps an error of a call that is over to what the model is told. Empty means that the turn cannot go on.
+// outcomeOf returns the outcome of a call that ended with err, or an empty one if the turn cannot continue.
 func outcomeOf(err error) turn.Outcome {
 	switch code(err) {
 	case turn.CodeToolNotSent, turn.CodeToolDrift, turn.CodeToolStateLost:
@@ -304,7 +305,7 @@ func (r *run) callInput(f *flight, tool turn.Tool) CallInput {
 	return in
 }
 
-// noteTool remembers a tool for the search attributes, once.
+// noteTool records a tool for the search attributes, once.
 func (r *run) noteTool(id string) {
 	size := len(id)
 	for _, t := range r.progress.Tools {

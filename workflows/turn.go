@@ -10,12 +10,12 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Turn carries one user request to its answer. Its workflow ID is the session's ID: Temporal itself keeps a session to
-// one turn at a time.
+// Turn carries one user message to its answer. Its workflow ID derives from the session's ID (see WorkflowID), so
+// Temporal itself limits a session to one turn at a time.
 //
-// A turn that answers, or that a guard ends, completes with a Result. A turn that fails ends as an application error
-// named by its turn.Code and a cancelled one as Temporal's Canceled; both have a Result as their detail, and both leave
-// a transcript that the session's next turn can build on.
+// A turn that answers, or that a guard ends, completes with a Result. A turn that fails ends with an application error
+// whose type is its turn.Code, and a cancelled turn ends with Temporal's Canceled error. Both errors have a Result as
+// their detail, and both leave a transcript that the session's next turn can build on.
 func Turn(ctx workflow.Context, in Input) (Result, error) {
 	in = in.bound(ctx)
 	r := newRun(ctx, in)
@@ -51,7 +51,7 @@ func Turn(ctx workflow.Context, in Input) (Result, error) {
 	}
 }
 
-// run is one run of a turn: what it was asked and how far it has come.
+// run is the state of one run of a turn: its input and its progress.
 type run struct {
 	in       Input
 	id       string // of the workflow
@@ -65,14 +65,14 @@ type run struct {
 	refused  *Message // the message that the turn could not begin with
 	opened   bool     // a message has begun the turn
 	stopping bool     // the turn was stopped and takes no more messages
-	held     []string // the IDs of messages that wanted to join and came after the stop
+	held     []string // the IDs of messages that arrived after the stop and would have been merged
 	desk     desk
-	settling map[string]bool // servers for which a call is finding the turn's home
-	holding  map[string]int  // the dispatches that run of calls that their servers may hold, by the calls' IDs
+	settling map[string]bool // servers to which a call is making the turn's connection
+	holding  map[string]int  // the current dispatches of calls that their servers may hold, by call ID
 }
 
-// newRun is what the handlers find: an update that is there already when a run begins is handled while they are being
-// set, before anything else of the run, so that all that they look at has to be here.
+// newRun sets all state that the handlers use. An update that arrives with the start of a run is handled while the
+// handlers are being registered, before any other code of the run.
 func newRun(ctx workflow.Context, in Input) *run {
 	info := workflow.GetInfo(ctx)
 	id := info.WorkflowExecution.ID
@@ -90,7 +90,7 @@ func newRun(ctx workflow.Context, in Input) *run {
 	return r
 }
 
-// turnID is the ID of the run in which the turn began. A chain of runs may hold several turns.
+// turnID returns the ID of the run in which the turn began. A chain of runs may contain several turns.
 func turnID(info *workflow.Info, in Input) string {
 	switch {
 	case in.Turn != "":
@@ -101,7 +101,8 @@ func turnID(info *workflow.Info, in Input) string {
 	return info.FirstRunID
 }
 
-// observer is where every transition is seen: it is logged and shown by the State query.
+// observer returns the function that observes each transition: it logs the transition and sets the phase for the State
+// query.
 func (r *run) observer(ctx workflow.Context) func(turn.Transition) {
 	log := workflow.GetLogger(ctx)
 	return func(t turn.Transition) {
@@ -110,7 +111,7 @@ func (r *run) observer(ctx workflow.Context) func(turn.Transition) {
 	}
 }
 
-// tooLong says that the history has grown enough to go on in a new run.
+// tooLong reports whether the history is large enough to continue in a new run.
 func (r *run) tooLong(ctx workflow.Context) bool {
 	return workflow.GetInfo(ctx).GetContinueAsNewSuggested() && ctx.Err() == nil
 }
@@ -126,7 +127,8 @@ func (r *run) continueAsNew(ctx workflow.Context) error {
 }
 
 // done settles the turn, records its end in the search attributes and returns its result. Messages that came too late
-// for this turn begin the session's next one. A stopped turn keeps the messages that wanted to join it in its transcript.
+// for this turn begin the session's next turn. A stopped turn keeps in its transcript the messages that were to be
+// merged into it.
 func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
@@ -152,7 +154,7 @@ func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
 	return r.outcome(e)
 }
 
-// settle has the journal record how the turn ended. It returns the ending to report, and the IDs of the accepted
+// settle records in the journal how the turn ended. It returns the ending to report, and the IDs of the accepted
 // messages that the transcript of a stopped turn keeps. If the journal cannot record the ending and no message is left
 // to begin the session's next turn, which would close this one, the turn has failed.
 func (r *run) settle(ctx workflow.Context, e turn.Result) (turn.Result, []string, error) {
@@ -183,7 +185,7 @@ func (r *run) settle(ctx workflow.Context, e turn.Result) (turn.Result, []string
 	return e, kept, nil
 }
 
-// late are the messages that wanted to join a turn that was stopped.
+// late returns the messages that were to be merged into a turn that was stopped.
 func (r *run) late() []Message {
 	if !r.stopping {
 		return nil
@@ -191,11 +193,12 @@ func (r *run) late() []Message {
 	return slices.DeleteFunc(r.left(), func(m Message) bool { return m.Queue })
 }
 
-// chained says that this run is not the last of its chain, or not the first: who sent its message does not see how it
-// closes.
+// chained reports whether another turn precedes or follows this one in the chain of runs. The sender of this turn's
+// message then does not see how its run closes.
 func (r *run) chained() bool { return len(r.in.Queue) > 0 || len(r.left()) > 0 }
 
-// freed lets the messages that a stop has held back join the next turn. Otherwise later ones would overtake them there.
+// freed lets the messages that arrived after a stop be merged into the next turn. Otherwise later messages would
+// overtake them.
 func (r *run) freed(left []Message) []Message {
 	for i, m := range left {
 		left[i].Queue = m.Queue && !slices.Contains(r.held, m.ID)
@@ -203,13 +206,13 @@ func (r *run) freed(left []Message) []Message {
 	return left
 }
 
-// left are the messages that were accepted and have no answer. One that is in the transcript after all, because its
-// inference failed later, is found there by the turn that it begins.
+// left returns the accepted messages that have no answer. If such a message is already in the transcript, because its
+// inference failed later, the turn that it begins finds it there.
 func (r *run) left() []Message {
 	return append(slices.Clone(r.progress.Merging), r.progress.Inbox...)
 }
 
-// outcome maps an ending to how the workflow closes.
+// outcome returns the result or error with which the workflow closes.
 func (r *run) outcome(e turn.Result) (Result, error) {
 	result := r.result(e)
 	switch e.State {
