@@ -8,15 +8,15 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Answer answers a question of the model.
+// Answer answers a question of the model, or responds to an elicitation.
 type Answer struct {
 	Version  int    `json:"v,omitempty"`
-	Turn     string `json:"turn,omitempty"` // empty: the one that runs
-	Question string `json:"question"`       // turn.Request's ID
+	Turn     string `json:"turn,omitempty"` // empty: the running turn
+	Question string `json:"question"`       // the ID of the turn.Request
 	Text     string `json:"text,omitempty"`
 	Blob     string `json:"blob,omitempty"`
 	By       string `json:"by,omitempty"`
-	// Reply answers what a tool's server asks; Text is empty then. Its Key may be left out.
+	// Response responds to an elicitation; Text is empty then. Its Key may be empty.
 	Response *turn.ElicitationResponse `json:"reply,omitempty"`
 }
 
@@ -26,7 +26,7 @@ type AnswerResult struct {
 	Question string `json:"question"`
 }
 
-// answer takes the user's answer as a message of the turn, and one to a tool's server as that server's.
+// answer adds an answer to the turn's inbox as a message, and records a response to an elicitation.
 func (r *run) answer(ctx workflow.Context, a Answer) (AnswerResult, error) {
 	decision := turn.Decision{ID: a.Question, Status: turn.StatusAnswered, By: turn.Truncate(a.By, maxBy), At: workflow.Now(ctx)}
 	switch {
@@ -43,12 +43,12 @@ func (r *run) answer(ctx workflow.Context, a Answer) (AnswerResult, error) {
 	return AnswerResult{Turn: r.turnID, Question: a.Question}, nil
 }
 
-// AnswerID is the ID of the message that an answer becomes in the transcript.
+// AnswerID returns the ID of the message that an answer becomes in the transcript.
 func AnswerID(turnID, question string) string { return answerPrefix + turnID + ":" + question }
 
 const answerPrefix = "answer:"
 
-// validateAnswer rejects before anything is recorded.
+// validateAnswer rejects an invalid answer before the workflow records it.
 func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
 	if err := a.checkSizes(); err != nil {
 		return rejected(err.Code, err.Message)
@@ -58,7 +58,7 @@ func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
 	}
 	kind := turn.RequestQuestion
 	w, known := r.desk.find(a.Question)
-	if known && w.Kind == turn.RequestElicitation || !known && a.Response != nil { // not yet known, it may be about to be asked again
+	if known && w.Kind == turn.RequestElicitation || !known && a.Response != nil { // an unknown elicitation may be about to be requested again
 		kind = turn.RequestElicitation
 	}
 	if err := checkAnswer(kind, w, a); err != nil {
@@ -74,7 +74,7 @@ func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
 	return nil
 }
 
-// checkAnswer refuses what cannot be an answer to this kind of question.
+// checkAnswer rejects an answer that does not fit the kind of request.
 func checkAnswer(kind turn.RequestKind, w turn.Request, a Answer) *turn.Error {
 	if kind == turn.RequestElicitation {
 		return checkReply(w, a.Response)

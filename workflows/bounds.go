@@ -11,24 +11,25 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Every input and update has a maximum size, and every number in it a maximum. A command that the server does not take,
-// such as an activity with a negative timeout or with an input over 2 MiB, fails the workflow task, which is repeated for
-// ever: the run then cannot even be stopped.
+// Every input and update has a maximum size, and every number in it a maximum. If the server rejects a command, such as
+// an activity with a negative timeout or an input over 2 MiB, the workflow task fails and is retried without end, and
+// the run cannot even be stopped.
 
 const (
-	// maxInput bounds the input of a turn, in bytes of JSON as this package writes it. It is the server's limit of a
-	// payload, which "<" and its like exceed only when they are written again, as six bytes each.
+	// maxInput bounds the input of a turn, in bytes of JSON as this package writes it. It is the server's payload
+	// limit. An accepted input can exceed it only when it is written again, because "<" and similar characters then
+	// take six bytes each.
 	maxInput = 2 << 20
-	// minTaskTimeout is the shortest workflow task in which a short local activity is sure to end. With a shorter one a
-	// turn repeats its first task for ever.
+	// minTaskTimeout is the shortest workflow task timeout in which a short local activity is sure to finish. With a
+	// shorter one a turn repeats its first workflow task without end.
 	minTaskTimeout = time.Second
-	// maxAgent bounds an agent's name, in bytes: it is a search attribute.
+	// maxAgent bounds an agent's name, in bytes, because it is a search attribute.
 	maxAgent = 200
-	// maxApproval bounds an Approval, and what an Answer has besides its text and its reply's content, in bytes of JSON.
+	// maxApproval bounds an Approval, and an Answer without its text and its response's content, in bytes of JSON.
 	maxApproval = 16 << 10
 )
 
-// bound replaces an input that exceeds a bound by one that check refuses.
+// bound replaces an input that exceeds a bound by one that check rejects.
 func (in Input) bound(ctx workflow.Context) Input {
 	if refusal := in.excess(workflow.GetInfo(ctx)); refusal != nil {
 		return Input{Tenant: in.Tenant, refusal: refusal}
@@ -36,8 +37,9 @@ func (in Input) bound(ctx workflow.Context) Input {
 	return in
 }
 
-// excess returns why the input exceeds a bound, or nil. A run that the workflow continued as a new one has ContinuedExecutionRunID, and
-// so have those of a client's cron schedule or retry policy, which begin with what the client sent.
+// excess returns why the input exceeds a bound, or nil. A run that the workflow continued as new has
+// ContinuedExecutionRunID. So have the runs of a client's cron schedule or retry policy, which begin with the client's
+// input.
 func (in Input) excess(info *workflow.Info) *turn.Error {
 	continued := info.ContinuedExecutionRunID != "" && info.CronSchedule == "" && info.Attempt <= 1
 	handedOn := in.Continued != nil || in.Turn != "" || len(in.Queue) > 0
@@ -63,7 +65,7 @@ func (in DeliverInput) excess(info *workflow.Info) *turn.Error {
 	if !in.Since.IsZero() && info.ContinuedExecutionRunID == "" {
 		return invalid("since is for the workflow itself; leave it out of the input")
 	}
-	return checkExcess(info, in.Agent, in, maxRecorded) // HandOver gets it again
+	return checkExcess(info, in.Agent, in, maxRecorded) // the input of HandOver repeats it
 }
 
 func checkExcess(info *workflow.Info, agent string, in any, most int) *turn.Error {
@@ -76,7 +78,7 @@ func checkExcess(info *workflow.Info, agent string, in any, most int) *turn.Erro
 	return checkSize("input", in, most)
 }
 
-// checkSize refuses what is larger than most bytes as JSON.
+// checkSize rejects a value that is larger than most bytes as JSON.
 func checkSize(what string, v any, most int) *turn.Error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -88,7 +90,7 @@ func checkSize(what string, v any, most int) *turn.Error {
 	return nil
 }
 
-// checkSizes refuses an answer whose fields are larger than those of any real one. Text has a bound of its own.
+// checkSizes rejects an answer whose fields are larger than those of any valid one. Text has its own bound.
 func (a Answer) checkSizes() *turn.Error {
 	a.Text = ""
 	if a.Response != nil {
@@ -102,7 +104,7 @@ func (a Answer) checkSizes() *turn.Error {
 	return checkUpdate(a.Version, a)
 }
 
-// checkUpdate refuses updates of newer clients, and large ones.
+// checkUpdate rejects updates of newer clients, and updates that are too large.
 func checkUpdate(version int, update any) *turn.Error {
 	if version > WireVersion {
 		return invalid("the update is of version %d and this worker knows up to %d; update the worker", version, WireVersion)
@@ -110,7 +112,7 @@ func checkUpdate(version int, update any) *turn.Error {
 	return checkSize("update, without its text,", update, maxApproval)
 }
 
-// UnmarshalJSON reads a DeliverInput, and one that cannot be read as one that check refuses.
+// UnmarshalJSON reads a DeliverInput. If the JSON is invalid, it returns an input that check rejects.
 func (in *DeliverInput) UnmarshalJSON(b []byte) error {
 	type plain DeliverInput
 	var p plain

@@ -1,7 +1,7 @@
-// Package workflows holds the Turn workflow: the determinism boundary of Everturn. It walks the phases of package turn,
-// asks the activities of its port for everything that touches the world, and keeps nothing in its history that grows
-// with the conversation: transcripts are named by reference.
+// Package workflows holds the Turn workflow: the determinism boundary of Everturn. The workflow walks through the
+// phases of package turn and performs every effect through the activities of its port. Its history holds nothing that
+// grows with the conversation: it names transcripts by reference.
 //
-// It reads time, configuration and tool lists from its input and from activity results only, so that every history
-// that was ever recorded replays on the code that ships.
+// The workflow reads time, configuration and tool lists only from its input and from activity results, so every
+// recorded history replays on the current code.
 package workflows

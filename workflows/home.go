@@ -11,14 +11,14 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// A stateful server remembers between the calls of a turn, in one process on one worker: the turn's home. The first call
-// goes to any worker, whose own task queue the turn keeps to from then on. Where a home is lost, so is what the server
-// remembered: the model is told so, and its next call begins anew.
+// A stateful server keeps state between the calls of a turn, in one process on one worker: the turn's home. The first
+// call may go to any worker; the turn then keeps to that worker's sticky queue. If the home is lost, so is the server's
+// state. The model is told, and its next call starts without state.
 
-// homePatience is how long a call waits for its home to take it. A worker that is well takes it at once.
+// homePatience is how long a call waits for its home to start it. A healthy worker starts it at once.
 const homePatience = 15 * time.Second
 
-// server is the part of a tool's ID that names its server: "mcp/git" of "mcp/git/status".
+// server returns the part of a tool's ID that names its server: "mcp/git" of "mcp/git/status".
 func server(tool turn.Tool) string {
 	if i := strings.LastIndexByte(tool.ID, '/'); i > 0 {
 		return tool.ID[:i]
@@ -26,8 +26,8 @@ func server(tool turn.Tool) string {
 	return tool.ID
 }
 
-// home waits while another call finds the turn its home on the tool's server. What it returns takes the receipt of the
-// call that is made then.
+// home waits while another call finds the turn's home for the tool's server. The caller must pass its call's receipt
+// and error to the function that home returns.
 func (r *run) home(ctx workflow.Context, tool turn.Tool) (settle func(CallResult, error), err error) {
 	if !tool.Stateful {
 		return func(CallResult, error) {}, nil
@@ -56,7 +56,7 @@ func (r *run) moveHome(name, home string) {
 	r.progress.StickyQueues[name] = home
 }
 
-// found notes which call has made the connection that the turn keeps to: see CallInput.OwningCall.
+// found records the call that created the turn's connection to a server: see CallInput.OwningCall.
 func (r *run) found(name, call string) {
 	if r.progress.OwningCalls == nil {
 		r.progress.OwningCalls = map[string]string{}
@@ -76,7 +76,8 @@ func (r *run) homeOf(tool turn.Tool) string {
 	return r.progress.StickyQueues[server(tool)]
 }
 
-// lostHome notes what an error says about the tool's home. A call that its home has not taken in time was not sent.
+// lostHome updates the tool's home after a call that ended with err. A call that its home did not start in time was not
+// sent.
 func (r *run) lostHome(tool turn.Tool, err error) error {
 	home, known := r.progress.StickyQueues[server(tool)]
 	if err == nil || !tool.Stateful || !known {
@@ -94,7 +95,7 @@ func (r *run) lostHome(tool turn.Tool, err error) error {
 		r.loseHome(server(tool))
 		return temporal.NewApplicationError(stateLostText, string(turn.CodeToolStateLost))
 	}
-	r.moveHome(server(tool), "") // the ledger knows what became of this call; what it was to build on is gone
+	r.moveHome(server(tool), "") // the journal knows the call's fate; the state that it relied on is gone
 	return err
 }
 

@@ -11,10 +11,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// messageWait is how long a run that was started without a message waits for one by update.
+// messageWait is how long a run that was started without a message waits for an update with one.
 const messageWait = 10 * time.Second
 
-// start takes the message into the session and pins the configuration.
+// start appends the message to the session and freezes the turn config.
 func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
 	if err := r.in.check(r.id); err != nil {
 		if ctx.Err() != nil {
@@ -22,7 +22,7 @@ func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
 		}
 		return p.Done(failed(err))
 	}
-	if len(r.in.Queue) > 0 { // the search attributes are those of the turn before
+	if len(r.in.Queue) > 0 { // the search attributes still describe the previous turn
 		if err := r.upsertState(ctx, turn.StateRunning); err != nil {
 			return p.Done(r.ending(err))
 		}
@@ -54,13 +54,13 @@ func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
 	return p.BuildPrompt()
 }
 
-// message is the one of the input, or the first that an update or the turn before has brought.
+// message returns the message of the input, or else the first one from an update or the previous turn.
 func (r *run) message(ctx workflow.Context) (Message, bool) {
 	if r.in.Message != nil {
 		return *r.in.Message, true
 	}
 	if len(r.progress.Inbox) == 0 {
-		// The timer is started only where no update came with the start.
+		// AwaitWithTimeout starts the timer only if no update came with the start.
 		if _, err := workflow.AwaitWithTimeout(ctx, messageWait, func() bool { return len(r.progress.Inbox) > 0 }); err != nil {
 			return Message{}, false
 		}
@@ -73,7 +73,7 @@ func (r *run) message(ctx workflow.Context) (Message, bool) {
 	return first, true
 }
 
-// duplicateEnding gives the message's first answer again. A turn that was ended from outside has none to give.
+// duplicateEnding repeats the message's first answer. A turn that was ended from outside has no answer to repeat.
 func duplicateEnding(first Result) turn.Result {
 	said := "turn " + first.Turn + " of session " + first.Session + " had this message already (" + string(first.State) + ")"
 	if first.State == turn.StateClosed {
@@ -82,7 +82,7 @@ func duplicateEnding(first Result) turn.Result {
 	return turn.Result{State: turn.StateCompleted, Reason: turn.FinishDuplicate, Answer: first.Answer, Truncated: first.Truncated, Message: said, DuplicateOf: first.Turn}
 }
 
-// buildPrompt asks the guard whether there may be another inference, and plans it.
+// buildPrompt plans another inference, if the guard allows one.
 func (r *run) buildPrompt(ctx workflow.Context, p turn.BuildPrompt) turn.Phase {
 	if ctx.Err() != nil {
 		return p.Done(r.ending(ctx.Err()))
@@ -95,7 +95,7 @@ func (r *run) buildPrompt(ctx workflow.Context, p turn.BuildPrompt) turn.Phase {
 	return p.LlmInfer()
 }
 
-// refreshTools adds the tools of servers that have become available again. The first step skips it, because Begin has just
+// refreshTools adds the tools of servers that are available again. The first step skips it, because Begin has just
 // checked. If the journal cannot be read, the next step tries again.
 func (r *run) refreshTools(ctx workflow.Context) {
 	cfg := &r.progress.Config
@@ -113,7 +113,7 @@ func (r *run) refreshTools(ctx workflow.Context) {
 	r.progress.Note = strings.TrimSpace(r.progress.Note + " " + toldBack(res.Back))
 }
 
-// llmInfer asks the model.
+// llmInfer runs the inference of a step.
 func (r *run) llmInfer(ctx workflow.Context, p turn.LlmInfer) turn.Phase {
 	c := &r.progress.Counters
 	res, err := r.infer(ctx, p.Plan)
@@ -123,7 +123,7 @@ func (r *run) llmInfer(ctx workflow.Context, p turn.LlmInfer) turn.Phase {
 	c.Usage = c.Usage.Add(res.Usage)
 	c.Busy += res.Busy
 	c.Spent += res.Failures
-	c.CostUnknown = true // until a catalogue of prices says otherwise
+	c.CostUnknown = true // there is no catalogue of prices
 	r.progress.Head = res.Head
 	if res.Proposal.Text != "" {
 		r.progress.LastText = res.Proposal.Text
@@ -139,13 +139,13 @@ func (r *run) llmInfer(ctx workflow.Context, p turn.LlmInfer) turn.Phase {
 func (r *run) afterModelError(ctx workflow.Context, p turn.LlmInfer, err error) turn.Phase {
 	c, cfg := &r.progress.Counters, r.progress.Config
 	if ctx.Err() != nil && !temporal.IsCanceledError(err) {
-		err = ctx.Err() // its worker died: the server does not retry what is to be cancelled, and says timeout
+		err = ctx.Err() // the worker died: the server does not retry after a cancellation, and reports a timeout
 	}
 	e := r.ending(err)
 	if e.State == turn.StateCancelled {
 		return p.Done(e)
 	}
-	if e.Code == turn.CodeGuardExceeded { // the inference was given the working time that was left, and used it
+	if e.Code == turn.CodeGuardExceeded { // the inference used up the working time that was left
 		c.Busy = cfg.Limits.TurnTimeout
 		if said := partial(err); said != "" {
 			r.progress.LastText = said
@@ -165,7 +165,7 @@ func (r *run) afterModelError(ctx workflow.Context, p turn.LlmInfer, err error) 
 	return p.Done(e)
 }
 
-// parseAction weighs a proposal: it ends the turn, is reprompted, waits for the user's word, or becomes calls.
+// parseAction decides what a proposal leads to: the end of the turn, a reprompt, a question to the user, or tool calls.
 func (r *run) parseAction(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 	proposal := p.Proposal
 	switch proposal.Kind {
@@ -183,7 +183,7 @@ func (r *run) parseAction(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 	return r.invalid(p, proposal)
 }
 
-// propose asks the guard about the calls.
+// propose checks the calls against the guard's limits.
 func (r *run) propose(p turn.ParseAction, calls []turn.CallProposal) turn.Phase {
 	if no := turn.CheckCallLimits(r.progress.Config.Limits, r.progress.Counters, len(calls)); no != nil {
 		return p.Done(r.guarded(no), refused(calls, no.Message))
@@ -191,9 +191,9 @@ func (r *run) propose(p turn.ParseAction, calls []turn.CallProposal) turn.Phase 
 	return p.CallTool(calls)
 }
 
-// invalid decides about an answer that is no action.
+// invalid decides what follows an invalid action.
 func (r *run) invalid(p turn.ParseAction, proposal turn.Proposal) turn.Phase {
-	if proposal.Invalid == nil { // a kind that a newer worker has made
+	if proposal.Invalid == nil { // a kind that a newer worker produced
 		proposal.Invalid = &turn.InvalidAction{Step: r.progress.Counters.Step, Reason: "the answer is of the unknown kind " + turn.Truncate(string(proposal.Kind), 40)}
 	}
 	cfg, c := r.progress.Config, &r.progress.Counters
@@ -222,7 +222,7 @@ func (r *run) invalid(p turn.ParseAction, proposal turn.Proposal) turn.Phase {
 		Answer: r.progress.LastText, Message: "the model did not give a valid action: " + reason}, results)
 }
 
-// stopMessages say what happened to an answer that ended before it was complete, and what to do.
+// stopMessages say why a completion ended early, and what to do about it.
 var stopMessages = map[turn.StopCause]string{
 	turn.StopLength: "the model's answer was cut at its limit of output tokens; " +
 		"raise llm.max_output_tokens or choose a model with a larger limit, or ask for less",
@@ -230,8 +230,8 @@ var stopMessages = map[turn.StopCause]string{
 	turn.StopRefusal:       "the model refused to answer; ask in other words",
 }
 
-// stopped ends the turn with an answer that ended before it was complete. The answer is its text, or what the model said
-// last if it has none.
+// stopped ends the turn with a completion that ended early. The answer is the completion's text, or else the model's
+// latest text.
 func (r *run) stopped(proposal turn.Proposal) turn.Result {
 	e := turn.Result{State: turn.StateCompleted, Reason: turn.FinishReason(proposal.Stop), Answer: proposal.Text, Truncated: proposal.Truncated,
 		Message: stopMessages[proposal.Stop] + ". What was said and done is kept."}
@@ -241,7 +241,7 @@ func (r *run) stopped(proposal turn.Proposal) turn.Result {
 	return e
 }
 
-// toolReminder repeats the catalogue's names to a model that asked for a tool that there is not.
+// toolReminder lists the tools' names for a model that requested an unknown tool.
 func (r *run) toolReminder(p turn.Proposal) string {
 	if p.Invalid.Name == "" {
 		return ""
@@ -256,7 +256,7 @@ func (r *run) toolReminder(p turn.Proposal) string {
 	return " The tools are: " + strings.Join(names, ", ") + "."
 }
 
-// refused gives each call the same result without running it.
+// refused returns the same denied result for each call, without running any.
 func refused(calls []turn.CallProposal, text string) []turn.CallOutcome {
 	out := make([]turn.CallOutcome, len(calls))
 	for i, c := range calls {

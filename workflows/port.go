@@ -90,7 +90,7 @@ type RefreshInput struct {
 	Unavailable  []string `json:"unavailable"` // servers
 }
 
-// RefreshResult lists the tools that are available again. Unless there are some, only Unavailable is set.
+// RefreshResult lists the tools that are available again. If there are none, it is empty.
 type RefreshResult struct {
 	PromptConfig string      `json:"profile,omitempty"` // the blob that replaces the turn's
 	Tools        []turn.Tool `json:"tools,omitempty"`   // in addition to the turn's

@@ -10,7 +10,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Names that clients use.
+// The names that clients use.
 const (
 	TurnWorkflow  = "Turn"     // the workflow type
 	TaskQueue     = "everturn" // the default task queue
@@ -20,24 +20,28 @@ const (
 	StateQuery    = "State"    // query: a Snapshot
 )
 
-// WireVersion is the version of what clients send and get. A worker refuses what a newer client sends.
+// WireVersion is the version of the messages between clients and the workflow. A worker rejects messages of a newer
+// version.
 const WireVersion = 1
 
-// Input starts a turn. Only the message's text is needed:
+// Input starts a turn. Only the message's text is required:
 //
-//	{"session": "…", "message": {"id": "…", "text": "…"}, "agent": "…", "limits": {"max_steps": 20}}
+// {"session": "…", "message": {"id": "…", "text": "…"}, "agent": "…", "limits": {"max_steps": 20}}
 //
-// The session defaults to the workflow ID, and the two must agree. Where a tenant is named, see WorkflowID.
+// The session defaults to the one that the workflow ID names, and the two must agree. If the input names a tenant, see
+// WorkflowID.
 type Input struct {
 	Version int    `json:"v,omitempty"`
 	Session string `json:"session,omitempty"`
-	// Tenant is whose session it is, empty for the default tenant. The workflow ID has to be WorkflowID's.
+	// Tenant is the session's tenant, empty for the default tenant. The workflow ID must be the one that WorkflowID
+	// returns.
 	Tenant  string         `json:"tenant,omitempty"`
 	Message *Message       `json:"message,omitempty"`
 	Agent   string         `json:"agent,omitempty"`
 	Limits  *LimitsRequest `json:"limits,omitempty"`
-	// Continued is what a run hands to the next one of its chain, in the middle of Turn. Queue are accepted messages that
-	// the turn before has left: the first begins this one. Clients leave all three out.
+	// Continued is the progress that a run hands to the next one of its chain in the middle of a turn, and Turn is the
+	// turn's ID. Queue are accepted messages that the previous turn left; the first one begins this turn. Clients leave
+	// all three unset.
 	Continued *turn.Progress `json:"continued,omitempty"`
 	Turn      string         `json:"turn,omitempty"`
 	Queue     []Message      `json:"queue,omitempty"`
@@ -46,10 +50,10 @@ type Input struct {
 	refusal *turn.Error // see bound
 }
 
-// Message is what a user says.
+// Message is a user's message to a session.
 type Message = turn.UserMessage
 
-// LimitsRequest overrides limits of the configuration for one turn. Durations are strings such as "90s".
+// LimitsRequest overrides configured limits for one turn. Durations are strings such as "90s".
 type LimitsRequest struct {
 	MaxSteps     *int     `json:"max_steps,omitempty"`
 	MaxToolCalls *int     `json:"max_tool_calls,omitempty"`
@@ -59,7 +63,7 @@ type LimitsRequest struct {
 	ToolTimeout  *string  `json:"tool_timeout,omitempty"`
 }
 
-// Result is what a turn returns. It is also the detail of its failure or cancellation.
+// Result is the result of a turn. It is also the detail of the error of a failed or cancelled turn.
 type Result struct {
 	Version      int               `json:"v"`
 	Session      string            `json:"session"`
@@ -67,20 +71,21 @@ type Result struct {
 	State        turn.State        `json:"state"`
 	FinishReason turn.FinishReason `json:"finish_reason"`
 	Answer       string            `json:"answer,omitempty"`
-	// Truncated: Answer is the beginning of a longer one, which the journal holds.
+	// Truncated means that Answer is the beginning of a longer one, which the journal holds.
 	Truncated bool `json:"truncated,omitempty"`
-	// Of, where the message is a duplicate, is the turn that had it first, whose answer this is.
+	// Of is set if the message is a duplicate: the turn that had the message first and gave this answer.
 	Of        string     `json:"of,omitempty"`
 	Code      turn.Code  `json:"code,omitempty"`
-	Message   string     `json:"message,omitempty"` // for people, where there is no answer
+	Message   string     `json:"message,omitempty"` // for display, if there is no answer
 	Usage     turn.Usage `json:"usage"`
 	Steps     int        `json:"steps"`
 	ToolCalls int        `json:"tool_calls"`
 	Model     string     `json:"model,omitempty"`
 }
 
-// UnmarshalJSON reads an Input and remembers what it does not know, so that Start can refuse it by name instead of
-// leaving a run that cannot begin. What an earlier run hands on is read leniently: it may come from a newer worker.
+// UnmarshalJSON reads an Input and remembers unknown fields, so that the turn can reject them by name instead of
+// leaving a run that cannot begin. It accepts unknown fields if Continued is set, because an earlier run on a newer
+// worker may have written them.
 func (in *Input) UnmarshalJSON(b []byte) error {
 	type plain Input
 	var p plain
@@ -96,7 +101,7 @@ func (in *Input) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// check refuses an input that cannot be run.
+// check rejects an input that cannot run.
 func (in Input) check(workflowID string) *turn.Error {
 	switch {
 	case in.refusal != nil:
@@ -126,13 +131,13 @@ func invalid(format string, args ...any) *turn.Error {
 	return turn.Errorf(turn.CodeConfigInvalid, nil, fmt.Sprintf(format, args...))
 }
 
-// CheckSession reports what is wrong with a session ID: see turn.CheckSession.
+// CheckSession returns an error if a session ID is invalid. See turn.CheckSession.
 func CheckSession(id string) error { return turn.CheckSession(id) }
 
 // maxMessageID bounds a message's ID, in bytes.
 const maxMessageID = 200
 
-// checkMessage refuses a message that says nothing, or too much to travel.
+// checkMessage rejects a message that is empty or too large for the history.
 func checkMessage(m Message) *turn.Error {
 	switch {
 	case strings.TrimSpace(m.Text) == "" && m.Blob == "":
@@ -143,7 +148,7 @@ func checkMessage(m Message) *turn.Error {
 	return nil
 }
 
-// Apply returns l with the requested limits in place, or says which limit is too low or too high.
+// Apply returns l with the requested limits, or an error that names a limit which is too low or too high.
 func (r *LimitsRequest) Apply(l turn.Limits) (turn.Limits, error) {
 	if r == nil {
 		return l, nil

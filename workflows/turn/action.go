@@ -2,25 +2,25 @@ package turn
 
 import "fmt"
 
-// Mode is how a model says what it wants to do.
+// Mode is the way in which a model expresses its actions.
 type Mode string
 
 // The action modes.
 const (
-	ModeNative Mode = "native" // the provider's own tool calls, several per answer
-	ModeJSON   Mode = "json"   // exactly one JSON object per answer
+	ModeNative Mode = "native" // the provider's own tool calls, several per completion
+	ModeJSON   Mode = "json"   // exactly one JSON object per completion
 )
 
-// AskUserTool is the wire name of the built-in tool by which a model in native mode asks its user.
+// AskUserTool is the wire name of the built-in tool with which a model in native mode asks its user a question.
 const AskUserTool = "ask_user"
 
-// Action is what a model wants done: Final, CallTools or AskUser. The set is closed.
+// Action is what a completion asks for: Final, CallTools or AskUser. The set is closed.
 type Action interface{ action() }
 
 // Final ends the turn with an answer.
 type Final struct{ Text string }
 
-// CallTools asks for one or more calls, to be run in parallel and answered in this order.
+// CallTools requests one or more calls, which run in parallel and get their results in this order.
 type CallTools struct{ Calls []ToolCall }
 
 // AskUser asks the user a question.
@@ -30,16 +30,16 @@ func (Final) action()     {}
 func (CallTools) action() {}
 func (AskUser) action()   {}
 
-// InvalidAction is an answer that is no action: malformed, of an unknown tool, or with arguments that the tool's schema
-// refuses. Everything a person needs to understand it is kept.
+// InvalidAction is a completion without a valid action: it is malformed, names an unknown tool, or has arguments that
+// do not fit the tool's schema. It keeps everything that a user needs to understand it.
 type InvalidAction struct {
 	Step      int    `json:"step"`
-	Name      string `json:"name,omitempty"`      // the tool, where one was named
+	Name      string `json:"name,omitempty"`      // the tool, if the completion names one
 	Arguments string `json:"arguments,omitempty"` // preview
-	Reason    string `json:"reason"`              // meant for the model too
-	// Code is ToolResult's, of a call of a tool that there is and that the turn does not have; else empty.
+	Reason    string `json:"reason"`              // also shown to the model
+	// Code is ToolResult's, if the call names a tool that exists and that the turn does not have, and empty otherwise.
 	Code Code   `json:"code,omitempty"`
-	Raw  string `json:"raw,omitempty"` // preview of the answer
+	Raw  string `json:"raw,omitempty"` // preview of the completion
 }
 
 func (e *InvalidAction) Error() string {
@@ -49,19 +49,21 @@ func (e *InvalidAction) Error() string {
 	return fmt.Sprintf("step %d: invalid answer: %s", e.Step, e.Reason)
 }
 
-// Proposal is what an inference hands to the workflow: an action without its bulk. The whole answer is in the journal.
+// Proposal is the part of a completion that the inference returns to the workflow: an action without its bulk. The
+// journal has the complete completion.
 type Proposal struct {
 	Kind      ProposalKind   `json:"kind"`
-	Text      string         `json:"text,omitempty"` // final, stopped: the answer; otherwise a preview of what was said beside the calls
+	Text      string         `json:"text,omitempty"` // final, stopped: the answer; otherwise a preview of the text beside the calls
 	Truncated bool           `json:"cut,omitempty"`  // Text is the beginning of a longer answer
 	Question  string         `json:"question,omitempty"`
-	Calls     []CallProposal `json:"calls,omitempty"` // of tool_calls, and of an invalid or stopped answer that has calls
-	// Invalid is set for invalid, and for stopped if the answer ended within an action and may be asked for again.
+	Calls     []CallProposal `json:"calls,omitempty"` // of tool_calls, and of an invalid or stopped completion that has calls
+	// Invalid is set for ProposeInvalid, and for ProposeStopped if the completion ended within an action and may be
+	// requested again.
 	Invalid *InvalidAction `json:"invalid,omitempty"`
 	Stop    StopCause      `json:"stop,omitempty"` // stopped only
 }
 
-// ProposalKind tells Proposals apart.
+// ProposalKind is the kind of a Proposal.
 type ProposalKind string
 
 // The kinds of proposals.
@@ -70,7 +72,7 @@ const (
 	ProposeCalls   ProposalKind = "tool_calls"
 	ProposeAsk     ProposalKind = "ask_user"
 	ProposeInvalid ProposalKind = "invalid"
-	ProposeStopped ProposalKind = "stopped" // the answer ended before it was complete, or is a refusal
+	ProposeStopped ProposalKind = "stopped" // the completion ended early, or is a refusal
 )
 
 // CallProposal names a call that the journal holds.
@@ -78,23 +80,23 @@ type CallProposal struct {
 	ID            string `json:"id"` // "<step>.<index>"
 	Tool          string `json:"tool"`
 	WireID        string `json:"wire_id,omitempty"`
-	Arguments     string `json:"arguments"` // a preview of at most ArgumentsPreview bytes, for people
+	Arguments     string `json:"arguments"` // a preview of at most ArgumentsPreview bytes, for display
 	ArgumentsHash string `json:"arguments_hash"`
-	// Permission is what policy and the session's rules say of this call with these arguments, weighed where the
-	// arguments are. Why explains an ask or a deny.
+	// Permission is the decision of the policy and the session's grants about this call. The activity that has the
+	// arguments makes it. Why gives the reason for an ask or a deny.
 	Permission Permission `json:"permission,omitempty"`
 	Why        string     `json:"why,omitempty"`
-	// Widest is Wait's, of a call that a person is asked for.
+	// MaxGrant is that of the approval's Request.
 	MaxGrant GrantScope `json:"widest,omitempty"`
-	// Code is set where the call cannot be run whatever people say, as tool_drift: Why says so to the model, and nobody is
-	// asked.
+	// Code is set if the call cannot run whatever a user decides, for example tool_drift. Why tells the model, and the
+	// turn requests no approval.
 	Code Code `json:"code,omitempty"`
 }
 
-// The bounds on what travels through the workflow's history.
+// The bounds on data in the workflow's history.
 const (
 	ArgumentsPreview = 512       // bytes of a call's arguments
 	ResultPreview    = 256       // bytes of a call's result
 	AnswerInline     = 128 << 10 // bytes of a final answer; a longer one is read from the journal
-	WaitArguments    = 64 << 10  // bytes of arguments that a person is shown before deciding
+	WaitArguments    = 64 << 10  // bytes of arguments that a user sees before deciding
 )

@@ -1,6 +1,6 @@
 package turn
 
-// PhaseName names a phase for people, logs and events.
+// PhaseName is the name of a phase in logs, events and output.
 type PhaseName string
 
 // The phases.
@@ -13,52 +13,54 @@ const (
 	PhaseDone        PhaseName = "Done"
 )
 
-// Phase is one state of a turn: Start, BuildPrompt, LlmInfer, ParseAction, CallTool or Done. Each is a type of its own
-// whose methods are the only legal next steps, so that an illegal transition does not compile. The set is closed.
+// Phase is one state of a turn: Start, BuildPrompt, LlmInfer, ParseAction, CallTool or Done. Each is a separate type
+// whose methods are the only legal next steps, so an illegal transition does not compile. The set is closed.
 type Phase interface {
 	Name() PhaseName
 	phase()
 }
 
-// Transition is the event that every step from one phase to the next emits.
+// Transition is the event of a change from one phase to the next.
 type Transition struct {
 	From PhaseName `json:"from"`
 	To   PhaseName `json:"to"`
 	Step int       `json:"step"`
 }
 
-// Progress is what a turn carries from phase to phase. All of it but Observe survives continue-as-new.
+// Progress is the state that a turn carries from phase to phase. All of it except Observe survives continue-as-new.
 type Progress struct {
 	Config   Config   `json:"pins"`
 	Counters Counters `json:"counters"`
 	Head     Head     `json:"head"`
 	From     int64    `json:"from"`   // first message of the prompt's window
-	Anchor   int64    `json:"anchor"` // the turn's own request
-	// Pending are the results of the last step, not in the transcript yet: the next inference or Finish appends them.
+	Anchor   int64    `json:"anchor"` // the message that began the turn
+	// Pending are the results of the last step that are not in the transcript yet. The next inference or Finish appends
+	// them.
 	Pending []CallOutcome `json:"pending,omitempty"`
-	// Inbox are messages that were accepted and not taken yet. Joining are those that go into the transcript with the
-	// next inference; they stay until one has an answer.
+	// Inbox are accepted messages that are not merged yet. Merging are those that the next inference appends to the
+	// transcript; they stay here until a completion arrives.
 	Inbox   []UserMessage `json:"inbox,omitempty"`
 	Merging []UserMessage `json:"joining,omitempty"`
-	// Retrying: the step is asked for again. What it joined is settled, and new messages wait for the next one.
+	// Retrying means that the step is repeated. The messages that it merged are settled, and new ones wait for the next
+	// step.
 	Retrying bool `json:"retrying,omitempty"`
-	// Note is said to the model in the next prompt only.
+	// Note is added to the next prompt only.
 	Note string `json:"note,omitempty"`
-	// Said is the latest text of the model: the partial result of a turn that ends without an answer.
+	// LastText is the model's latest text: the partial result of a turn that ends without an answer.
 	LastText string `json:"said,omitempty"`
-	// Homes are the task queues of the workers that hold the turn's connections to stateful servers, by server. An empty
-	// one is lost: the next call is told.
+	// StickyQueues are the task queues of the workers that hold the turn's connections to stateful servers, by server.
+	// An empty queue means that the connection is lost, which the next call reports.
 	StickyQueues map[string]string `json:"homes,omitempty"`
-	// OwningCalls are the calls that made these connections, by server.
+	// OwningCalls are the calls that created these connections, by server.
 	OwningCalls map[string]string `json:"founders,omitempty"`
-	// Tools are the tools that were called, each once, for the search attributes.
+	// Tools are the tools that the turn called, each once, for the search attributes.
 	Tools []string `json:"tools,omitempty"`
 
 	Observe func(Transition) `json:"-"`
 }
 
-// CallOutcome is the result of one call as the transcript will get it. Outcome and Text are empty where the ledger has them.
-// Code is ToolResult's.
+// CallOutcome is the result of one call as the transcript gets it. Outcome and Text are empty if the journal has them.
+// See ToolResult for Code.
 type CallOutcome struct {
 	Call    CallProposal `json:"call"`
 	Outcome Outcome      `json:"outcome,omitempty"`
@@ -66,7 +68,7 @@ type CallOutcome struct {
 	Text    string       `json:"text,omitempty"`
 }
 
-// Result is why and how a turn is done.
+// Result is how and why a turn ended.
 type Result struct {
 	State       State        `json:"state"`
 	Reason      FinishReason `json:"reason"`
@@ -74,7 +76,7 @@ type Result struct {
 	Truncated   bool         `json:"cut,omitempty"` // Answer is the beginning of a longer one
 	Code        Code         `json:"code,omitempty"`
 	Message     string       `json:"message,omitempty"`
-	DuplicateOf string       `json:"of,omitempty"` // of a duplicate: the turn that had the message first
+	DuplicateOf string       `json:"of,omitempty"` // for a duplicate: the turn that had the message first
 }
 
 func (p *Progress) moved(from, to PhaseName) *Progress {
@@ -84,25 +86,25 @@ func (p *Progress) moved(from, to PhaseName) *Progress {
 	return p
 }
 
-// Start is the first phase: the message is taken and the configuration pinned.
+// Start is the first phase. It appends the message to the session and freezes the turn config.
 type Start struct{ p *Progress }
 
-// BuildPrompt decides what the next inference sees, and whether there may be one.
+// BuildPrompt decides what the next inference sees, and whether the guard allows one.
 type BuildPrompt struct{ p *Progress }
 
-// LlmInfer waits for the model.
+// LlmInfer waits for the model's completion.
 type LlmInfer struct {
 	p    *Progress
 	Plan Plan
 }
 
-// ParseAction weighs what the model proposes.
+// ParseAction decides what follows from the model's proposal.
 type ParseAction struct {
 	p        *Progress
 	Proposal Proposal
 }
 
-// CallTool runs the calls that policy and guard let through.
+// CallTool runs the calls that the policy and the guard allow.
 type CallTool struct {
 	p     *Progress
 	Calls []CallProposal
@@ -117,21 +119,21 @@ type Done struct {
 // Open begins a turn.
 func Open(p *Progress) Start { return Start{p} }
 
-// Resume continues a turn at the one boundary at which it may be carried into a new run.
+// Resume continues a turn in a new run. A turn can move to a new run only at this phase.
 func Resume(p *Progress) BuildPrompt { return BuildPrompt{p} }
 
-// BuildPrompt: the message is in the transcript and the pins are known.
+// BuildPrompt follows when the message is in the transcript and the turn config is frozen.
 func (s Start) BuildPrompt() BuildPrompt { return BuildPrompt{s.p.moved(PhaseStart, PhaseBuildPrompt)} }
 
-// Done: there is nothing to do, or it cannot be done.
+// Done ends the turn before its first step: there is nothing to do, or it cannot be done.
 func (s Start) Done(e Result) Done { return Done{s.p.moved(PhaseStart, PhaseDone), e} }
 
-// LlmInfer opens the next step with its plan.
+// LlmInfer opens the next step and plans its inference.
 func (b BuildPrompt) LlmInfer() LlmInfer {
 	p := b.p
 	p.Counters.Step++
 	p.Counters.Spent++
-	// The head is the answer whose results are pending: however many they are, the window holds it.
+	// The head is the completion whose results are pending. The window contains it, however many results there are.
 	p.From = min(Window(p.From, p.Head.Seq+int64(len(p.Pending)+len(p.Merging)), p.Config.Limits), p.Head.Seq)
 	plan := Plan{
 		Model: p.Config.Model, Mode: p.Config.Mode, PromptConfig: p.Config.PromptConfig, From: p.From, Anchor: p.Anchor,
@@ -141,26 +143,26 @@ func (b BuildPrompt) LlmInfer() LlmInfer {
 	return LlmInfer{p: p.moved(PhaseBuildPrompt, PhaseLlmInfer), Plan: plan}
 }
 
-// Done: the guard says no.
+// Done ends the turn because the guard does not allow another inference.
 func (b BuildPrompt) Done(e Result) Done { return Done{b.p.moved(PhaseBuildPrompt, PhaseDone), e} }
 
-// ParseAction: the model has answered.
+// ParseAction follows when the model has returned a completion.
 func (i LlmInfer) ParseAction(proposal Proposal) ParseAction {
-	i.p.Pending, i.p.Merging, i.p.Retrying = nil, nil, false // they were appended before the inference
+	i.p.Pending, i.p.Merging, i.p.Retrying = nil, nil, false // the inference has appended them
 	return ParseAction{p: i.p.moved(PhaseLlmInfer, PhaseParseAction), Proposal: proposal}
 }
 
-// BuildPrompt: the inference failed and policy lets it be tried again, as the same step but paid from the step budget.
+// BuildPrompt repeats the step after a failed inference that the policy retries. The retry counts against max_steps.
 func (i LlmInfer) BuildPrompt(note string) BuildPrompt {
 	i.p.Note, i.p.Retrying = note, true
 	i.p.Counters.Step--
 	return BuildPrompt{i.p.moved(PhaseLlmInfer, PhaseBuildPrompt)}
 }
 
-// Done: the inference failed for good, or was cancelled.
+// Done ends the turn after an inference that failed permanently or was cancelled.
 func (i LlmInfer) Done(e Result) Done { return Done{i.p.moved(PhaseLlmInfer, PhaseDone), e} }
 
-// Join takes the messages that wait to join the turn out of the inbox.
+// Join moves the messages that are not queued from the inbox to Merging.
 func (b BuildPrompt) Join() {
 	p := b.p
 	if p.Retrying || len(p.Merging) > 0 {
@@ -177,38 +179,39 @@ func (b BuildPrompt) Join() {
 	p.Inbox = later
 }
 
-// Answered: the user was asked and has said something, or has not in time, which the note then tells the model.
+// Answered continues after a question to the user. If the user did not answer in time, note tells the model.
 func (a ParseAction) Answered(note string) BuildPrompt {
 	a.p.Note = note
 	return BuildPrompt{a.p.moved(PhaseParseAction, PhaseBuildPrompt)}
 }
 
-// CallTool: the model asks for calls that are all valid.
+// CallTool follows if the model requests calls and all of them are valid.
 func (a ParseAction) CallTool(calls []CallProposal) CallTool {
 	return CallTool{p: a.p.moved(PhaseParseAction, PhaseCallTool), Calls: calls}
 }
 
-// BuildPrompt reprompts: results say to each call why it was not run, note says it where there were none.
+// BuildPrompt reprompts the model. The results tell the model why each call did not run, and note does if there were no
+// calls.
 func (a ParseAction) BuildPrompt(results []CallOutcome, note string) BuildPrompt {
 	a.p.Pending, a.p.Note = results, note
 	a.p.Counters.Reprompts++
 	return BuildPrompt{a.p.moved(PhaseParseAction, PhaseBuildPrompt)}
 }
 
-// Done: a final answer, a question, a guard or an invalid action that policy does not forgive. Results are what the
-// transcript keeps of calls that were not run.
+// Done ends the turn with an answer, after a limit of the guard, or after an invalid action that the policy does not
+// reprompt. The transcript keeps the results of the calls that did not run.
 func (a ParseAction) Done(e Result, results []CallOutcome) Done {
 	a.p.Pending = results
 	return Done{a.p.moved(PhaseParseAction, PhaseDone), e}
 }
 
-// BuildPrompt: every call has a result, in request order.
+// BuildPrompt follows when every call has a result; results are in request order.
 func (c CallTool) BuildPrompt(results []CallOutcome) BuildPrompt {
 	c.p.Pending = results
 	return BuildPrompt{c.p.moved(PhaseCallTool, PhaseBuildPrompt)}
 }
 
-// Done: the calls ended the turn (cancelled, or a policy of fail or interrupt).
+// Done ends the turn during its calls: it was cancelled, or the policy for tool errors is fail or interrupt.
 func (c CallTool) Done(e Result, results []CallOutcome) Done {
 	c.p.Pending = results
 	return Done{c.p.moved(PhaseCallTool, PhaseDone), e}
