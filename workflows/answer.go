@@ -58,7 +58,7 @@ func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
 	}
 	kind := turn.RequestQuestion
 	w, known := r.desk.find(a.Question)
-	if known && w.Kind == turn.RequestElicitation || !known && a.Response != nil { // an unknown elicitation may be about to be requested again
+	if known && w.Kind == turn.RequestElicitation || !known && a.Response != nil { // it may be about to be requested again
 		kind = turn.RequestElicitation
 	}
 	if err := checkAnswer(kind, w, a); err != nil {

@@ -18,8 +18,8 @@ const (
 	// localCap bounds a local activity that writes to the journal, such as Begin and Finish. After that the same
 	// function runs as a regular activity.
 	localCap = 2 * time.Second
-	// heartbeat is the heartbeat timeout of activities: the delay after a worker dies. Cancellation reaches an activity
-	// with its heartbeat.
+	// heartbeat is the heartbeat timeout of activities, and so the delay that a dead worker costs. Cancellation reaches
+	// an activity with its heartbeat.
 	heartbeat = 5 * time.Second
 	// inferAttempts bounds the attempts of one inference, including crashes of workers. The activity itself bounds
 	// failures of the provider, through the journal.
@@ -101,7 +101,7 @@ func (r *run) begin(ctx workflow.Context, m Message) (out BeginResult, err error
 		return out, err
 	}
 	taken := again(taking, Activities.Begin, in, takeSummary)
-	if workflow.Await(ctx, taken.IsReady) != nil { // stopped; the history of other turns has no event of this
+	if workflow.Await(ctx, taken.IsReady) != nil { // stopped; this adds no event to the history of other turns
 		waiting, enough := workflow.NewDisconnectedContext(ctx)
 		defer enough()
 		if ok, _ := workflow.AwaitWithTimeout(waiting, stopPatience, taken.IsReady); !ok {

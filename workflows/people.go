@@ -24,7 +24,7 @@ type Approval struct {
 	Grant turn.GrantScope `json:"always,omitempty"`
 }
 
-// ApprovalResult acknowledges an Approval: the decision is recorded and will be carried out.
+// ApprovalResult acknowledges an Approval: the decision stands and will be carried out.
 type ApprovalResult struct {
 	Turn    string `json:"turn"`
 	Call    string `json:"call"`

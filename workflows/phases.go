@@ -123,7 +123,7 @@ func (r *run) llmInfer(ctx workflow.Context, p turn.LlmInfer) turn.Phase {
 	c.Usage = c.Usage.Add(res.Usage)
 	c.Busy += res.Busy
 	c.Spent += res.Failures
-	c.CostUnknown = true // there is no catalogue of prices
+	c.CostUnknown = true // until there is a catalogue of prices
 	r.progress.Head = res.Head
 	if res.Proposal.Text != "" {
 		r.progress.LastText = res.Proposal.Text

@@ -207,8 +207,8 @@ type DecideInput struct {
 	Said []string `json:"said,omitempty"`
 }
 
-// DecideResult says that the decisions are in the journal. Heard is set if the session already had all messages of
-// Said.
+// DecideResult says that the decisions are in the journal. If Heard is set, nothing is recorded, because the session
+// already had all messages of Said.
 type DecideResult struct {
 	Heard bool `json:"heard,omitempty"`
 }

@@ -166,7 +166,7 @@ func (r *run) oneCall(ctx workflow.Context, f *flight) (turn.CallOutcome, CallRe
 	if outcome := outcomeOf(err); outcome != "" {
 		// The journal has at most an open claim of this call. If it has an outcome, that outcome stands.
 		settled.Outcome, settled.Code, settled.Text = outcome, known(code(err)), told(outcome, err)
-		if (f.open || f.asked > 0) && outcome != turn.OutcomeUnknown { // the last dispatch did nothing, but an earlier one may have
+		if (f.open || f.asked > 0) && outcome != turn.OutcomeUnknown { // an earlier dispatch may have done something
 			settled.Outcome, settled.Code, settled.Text = turn.OutcomeUnknown, turn.CodeToolOutcomeUnknown, toldOpen(f, err)
 		}
 		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool, Preview: settled.Text, Busy: receipt.Busy}, nil

@@ -26,7 +26,7 @@ const WireVersion = 1
 
 // Input starts a turn. Only the message's text is required:
 //
-// {"session": "…", "message": {"id": "…", "text": "…"}, "agent": "…", "limits": {"max_steps": 20}}
+//	{"session": "…", "message": {"id": "…", "text": "…"}, "agent": "…", "limits": {"max_steps": 20}}
 //
 // The session defaults to the one that the workflow ID names, and the two must agree. If the input names a tenant, see
 // WorkflowID.

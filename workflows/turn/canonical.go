@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// kind is the kind of value that a pattern describes. Each kind has one canonical form, which all readers understand in
-// the same way. The form is ASCII and has no characters that separate, quote, escape or encode, so a wildcard never
-// matches across them. Rules do not interpret any other spelling.
+// kind is the kind of value that a pattern describes. Each kind has one canonical form, which all readers parse in the
+// same way. The form is ASCII without characters that separate, quote, escape or encode, so a wildcard never matches
+// across them. Rules do not interpret other spellings.
 type kind string
 
 // The kinds, each with its canonical form as an error message describes it.
@@ -25,8 +25,8 @@ const (
 	kindBool   kind = "true or false, in lower case"
 )
 
-// A segment of a path does not end in a dot: it is neither . nor .., and Windows drops such a dot. The first one does
-// not begin like an option.
+// A segment of a path does not end in a dot, so it is neither . nor .., and Windows cannot drop the dot. The first
+// segment does not begin like an option.
 const (
 	segment = `[A-Za-z0-9._-]*[A-Za-z0-9_-]`
 	first   = `([A-Za-z0-9_]|[A-Za-z0-9._]` + segment + `)`
@@ -37,28 +37,28 @@ var (
 	filePath = regexp.MustCompile(`^/?` + first + `(/` + segment + `)*$`)
 	number   = regexp.MustCompile(`^(0|-?([1-9][0-9]*(\.[0-9]*[1-9])?|0\.[0-9]*[1-9]))$`)
 	hostName = regexp.MustCompile(`^(` + label + `\.)*` + label + `$`)
-	// inNumbers is what readers take for an IPv4 address (WHATWG URL, 3.5).
+	// inNumbers matches a host that readers take for an IPv4 address (WHATWG URL, 3.5).
 	inNumbers = regexp.MustCompile(`(^|\.)([0-9]+|0x[0-9a-f]*)$`)
 	mailbox   = regexp.MustCompile(`^` + first + `@`)
-	// webURL has the groups host, port, path and query.
+	// webURL matches a URL, with the groups host, port, path and query.
 	webURL = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://([^/?:]+)(:[1-9][0-9]{0,4})?` +
 		`(?:/((?:` + segment + `/)*(?:` + segment + `)?))?(\?[A-Za-z0-9._=&-]*)?$`)
 	defaultPort = regexp.MustCompile(`^(https://[^/]*:443|http://[^/]*:80)([/?]|$)`)
-	// alias is a path through the open files of a process, which may lead to any other path (Linux, proc(5)).
+	// alias matches a path through the open files of a process, which may lead to any other path (Linux, proc(5)).
 	alias = regexp.MustCompile(`(^|/)(proc/[^/]+|dev/(fd|std[a-z]+))(/|$)`)
-	// otherNumber is a pattern of numbers with an exponent or in another base.
+	// otherNumber matches a pattern of numbers with an exponent or in another base.
 	otherNumber = regexp.MustCompile(`^(?i)[+-]?(0[xob][0-9a-f*?]+|[0-9.*?]+e[+-]?[0-9*?]+)$`)
 	address     = regexp.MustCompile(`^[0-9]+(\.[0-9]+)+$`)
-	// addressRange is a range of addresses (RFC 4632).
+	// addressRange matches a range of addresses (RFC 4632).
 	addressRange = regexp.MustCompile(`^[0-9.]+/[0-9]+$`)
 	wildcards    = regexp.MustCompile(`\*+|\?`)
 )
 
-// truth is the words that readers take for true and false.
+// truth maps the words that readers take for a boolean to their values.
 var truth = map[string]bool{"true": true, "yes": true, "on": true, "false": false, "no": false, "off": false}
 
-// kindOf returns the kind of values that a pattern describes, by how it is written: https://*.corp.com/** describes
-// URLs, *@corp.com email, 10.0.0.* hosts, 1000 numbers, true booleans, and anything else paths.
+// kindOf returns the kind of values that a pattern describes, judged by its form: https://*.corp.com/** describes URLs,
+// *@corp.com email, 10.0.0.* hosts, 1000 numbers, true booleans, and anything else paths.
 func kindOf(pattern string) kind {
 	ofNumbers := numeric(strings.TrimLeft(pattern, "+-"))
 	_, boolean := truth[strings.ToLower(strings.Trim(pattern, "*?"))]
@@ -112,8 +112,8 @@ func canonicalHost(host string) bool {
 	return hostName.MatchString(host)
 }
 
-// CheckPattern returns an error if a rule with this pattern cannot decide about any value: the pattern is not in
-// canonical form itself, so it would miss the canonical values that it means. The error says what the pattern must be
+// CheckPattern returns an error if a rule with this pattern cannot decide about any value, because the pattern itself
+// is not in canonical form and would miss the canonical values that it means. The error says what the pattern must be
 // instead. A rule with such a pattern asks about each call that has the argument.
 func CheckPattern(pattern string) error {
 	inner := strings.TrimSuffix(pattern, "/**")

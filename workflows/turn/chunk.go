@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// ChunkKind is what a chunk of a turn's output says.
+// ChunkKind is the kind of a Chunk.
 type ChunkKind string
 
 // The kinds of chunks. A turn's first chunk is turn_started and its last is turn_completed.
@@ -16,20 +16,20 @@ const (
 	ChunkReasoningDelta     ChunkKind = "reasoning_delta"
 	ChunkToolCallStarted    ChunkKind = "tool_call_started"
 	ChunkToolCallCompleted  ChunkKind = "tool_call_completed"
-	ChunkToolProgress       ChunkKind = "tool_progress"      // how far a call has come, at most a few times a second
-	ChunkToolCallLateResult ChunkKind = "tool_call_resolved" // what became of a call whose outcome was unknown
-	ChunkMessageAdded       ChunkKind = "message_joined"     // a user's message came in mid-turn and is in the transcript
+	ChunkToolProgress       ChunkKind = "tool_progress"      // the progress of a call, at most a few times per second
+	ChunkToolCallLateResult ChunkKind = "tool_call_resolved" // the late result of a call whose outcome was unknown
+	ChunkMessageAdded       ChunkKind = "message_joined"     // a user's message was merged into the turn and is in the transcript
 	ChunkApprovalRequested  ChunkKind = "approval_requested"
 	ChunkApprovalDecided    ChunkKind = "approval_decided"
 	ChunkQuestionAsked      ChunkKind = "question_asked"
 	ChunkQuestionAnswered   ChunkKind = "question_answered"
-	ChunkAttemptRestarted   ChunkKind = "attempt_restarted" // drop the step's text so far: an inference is repeated
+	ChunkAttemptRestarted   ChunkKind = "attempt_restarted" // drop the step's text so far: the inference is repeated
 	ChunkTurnCompleted      ChunkKind = "turn_completed"
-	ChunkPhase              ChunkKind = "phase" // the turn is in a phase that no other chunk shows: it waits for the model
+	ChunkPhase              ChunkKind = "phase" // the turn is in LlmInfer, which no other chunk shows
 	ChunkError              ChunkKind = "error" // an attempt of an inference or of a call failed
 )
 
-// Chunk is one numbered piece of a turn's output. Indexes begin at 0 and have no gaps.
+// Chunk is one numbered event of a turn's stream. Indexes begin at 0 and have no gaps.
 type Chunk struct {
 	Turn    string    `json:"turn"`
 	Index   int64     `json:"index"`
@@ -37,11 +37,11 @@ type Chunk struct {
 	Attempt int       `json:"attempt,omitempty"`
 	Kind    ChunkKind `json:"kind"`
 	At      time.Time `json:"at"`
-	// Text is the delta's text; for turn_completed the final answer's preview is in Data.
+	// Text is the delta's text. The preview of the final answer is in the Data of turn_completed.
 	Text string `json:"text,omitempty"`
-	// Data holds the kind's own fields: CallChunk for tool calls, ProgressChunk for tool_progress, RequestChunk for what
-	// people are asked and say, MessageChunk for message_joined, PhaseChunk for phase, ErrorChunk for error, DoneChunk for
-	// turn_completed.
+	// Data holds the kind's own fields: CallChunk for tool calls, ProgressChunk for tool_progress, RequestChunk for
+	// requests and decisions, MessageChunk for message_joined, PhaseChunk for phase, ErrorChunk for error, DoneChunk
+	// for turn_completed.
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
@@ -50,7 +50,7 @@ type CallChunk struct {
 	CallID    string `json:"call_id"`
 	Tool      string `json:"tool"`
 	Arguments string `json:"arguments,omitempty"` // a preview
-	// ArgumentsBytes is the size of the whole arguments, if Arguments is the beginning of them.
+	// ArgumentsBytes is the size of the whole arguments, if Arguments is truncated.
 	ArgumentsBytes int64   `json:"arguments_bytes,omitempty"`
 	Outcome        Outcome `json:"outcome,omitempty"` // completed only
 	Code           Code    `json:"code,omitempty"`    // completed only: see ToolResult
@@ -67,18 +67,19 @@ type ProgressChunk struct {
 	ToolProgress
 }
 
-// PhaseChunk is the data of phase. A turn's other transitions are shown by the chunks of what happens in them: Start by
-// turn_started, CallTool by tool_call_started and approval_requested, Done by turn_completed.
+// PhaseChunk is the data of phase. Other chunks show the other transitions of a turn: turn_started shows Start,
+// tool_call_started and approval_requested show CallTool, and turn_completed shows Done.
 type PhaseChunk struct {
 	Phase PhaseName `json:"phase"`
 }
 
-// ErrorChunk is the data of error, whose text says what failed. The turn goes on, unless turn_completed says otherwise.
+// ErrorChunk is the data of error; the chunk's text says what failed. The turn continues, unless turn_completed follows
+// with a failure.
 type ErrorChunk struct {
 	Code   Code   `json:"code"`
-	CallID string `json:"call_id,omitempty"` // of a call; empty: the step's inference
+	CallID string `json:"call_id,omitempty"` // the failed call; empty: the step's inference
 	Tool   string `json:"tool,omitempty"`
-	// Final: no further attempt of the inference follows.
+	// Final means that the inference is not attempted again.
 	Final bool `json:"final,omitempty"`
 }
 
@@ -86,14 +87,15 @@ type ErrorChunk struct {
 type DoneChunk struct {
 	State        State        `json:"state"`
 	FinishReason FinishReason `json:"finish_reason"`
-	Message      string       `json:"message,omitempty"` // for people: what happened, what was kept, what to do
+	Message      string       `json:"message,omitempty"` // for the user: what happened, what was kept, what to do
 	Usage        Usage        `json:"usage"`
 	Steps        int          `json:"steps"`
 	ToolCalls    int          `json:"tool_calls"`
 }
 
-// RequestChunk is the data of approval_requested, approval_decided, question_asked and question_answered. In the first
-// of each pair Decision is nil. Request.Arguments are what would run, byte for byte, up to WaitArguments bytes.
+// RequestChunk is the data of approval_requested, approval_decided, question_asked and question_answered. Decision is
+// nil in the first of each pair. Request.Arguments are the arguments that would run, byte for byte, up to WaitArguments
+// bytes.
 type RequestChunk struct {
 	Request
 	ArgumentsBytes int64     `json:"arguments_bytes,omitempty"` // of the whole arguments
@@ -104,17 +106,17 @@ type RequestChunk struct {
 type MessageChunk struct {
 	MessageID string `json:"message_id"`
 	Text      string `json:"text"` // a preview
-	// TextBytes is the size of the whole text, if Text is the beginning of it.
+	// TextBytes is the size of the whole text, if Text is truncated.
 	TextBytes int64 `json:"text_bytes,omitempty"`
 }
 
-// Reader folds a turn's chunks into the text that a reader should see. The zero Reader is ready to use.
+// Reader folds a turn's chunks into the text to display. The zero Reader is ready to use.
 type Reader struct {
 	step int
 	text strings.Builder
 }
 
-// Add takes the next chunk and reports whether text that was shown before is withdrawn by it.
+// Add takes the next chunk and reports whether the chunk withdraws text that was displayed before.
 func (r *Reader) Add(c Chunk) (withdrawn bool) {
 	switch c.Kind {
 	case ChunkTextDelta:
@@ -132,5 +134,5 @@ func (r *Reader) Add(c Chunk) (withdrawn bool) {
 	return withdrawn
 }
 
-// Text is the text of the last step that had any: after turn_completed, the final answer.
+// Text returns the text of the last step that has any. After turn_completed, it is the final answer.
 func (r *Reader) Text() string { return r.text.String() }

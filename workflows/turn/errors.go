@@ -14,41 +14,42 @@ const (
 	CodeLLMTransport       Code = "llm_transport"
 	CodeLLMRateLimited     Code = "llm_rate_limited"
 	CodeLLMRejected        Code = "llm_rejected"
-	CodeLLMUnauthorized    Code = "llm_unauthorized" // the provider does not take the key
+	CodeLLMUnauthorized    Code = "llm_unauthorized" // the provider rejects the API key
 	CodeLLMTruncated       Code = "llm_truncated"
 	CodeInvalidAction      Code = "invalid_action"
 	CodeToolNotSent        Code = "tool_not_sent"
 	CodeToolFailed         Code = "tool_failed"
 	CodeToolOutcomeUnknown Code = "tool_outcome_unknown"
 	CodeToolDrift          Code = "tool_drift"
-	CodeToolStateLost      Code = "tool_state_lost" // what a stateful server remembered of the turn is gone
+	CodeToolStateLost      Code = "tool_state_lost" // the state that a stateful server kept for the turn is lost
 	CodePolicyDenied       Code = "policy_denied"
 	CodeApprovalExpired    Code = "approval_expired"
 	CodeBudgetExceeded     Code = "budget_exceeded"
 	CodeGuardExceeded      Code = "guard_exceeded"
 	CodeStoreUnavailable   Code = "store_unavailable"
 	CodeSessionBusy        Code = "session_busy"
-	CodeSessionEnding      Code = "session_ending" // the turn is just ending; ask again in a moment
-	CodeSessionTaken       Code = "session_taken"  // the session of this name is another tenant's
-	CodeNotWaiting         Code = "not_waiting"    // nobody was asked that, or somebody has answered
+	CodeSessionEnding      Code = "session_ending" // the turn is ending; try again in a moment
+	CodeSessionTaken       Code = "session_taken"  // the session of this name belongs to another tenant
+	CodeNotWaiting         Code = "not_waiting"    // no such request is open, or it is already settled
 	CodeConfigInvalid      Code = "config_invalid"
 	CodeInternal           Code = "internal"
 )
 
-// Error is a failure of a turn. Message is for its user: what happened, what was kept, what to do. Cause goes to
+// Error is a failure of a turn. Message is for the user: what happened, what was kept, what to do. Cause goes to
 // telemetry only.
 type Error struct {
 	Code    Code
 	Message string
-	// RetryAfter is how long the other side asked to be left alone, or how long it is left alone because it is away; 0: not
-	// known.
+	// RetryAfter is the pause that the other side requested, or the current pause because it is unavailable. 0 means
+	// unknown.
 	RetryAfter time.Duration
-	// Refused: the request reached the server, whose front says that it was not acted on (HTTP 404, 429, some 400).
+	// Refused means that the request reached the server and its front end answered that it did not act on it (HTTP 404,
+	// 429, some 400).
 	Refused bool
 	Cause   error
 }
 
-// Errorf is the one constructor of Error. cause may be nil.
+// Errorf is the only constructor of Error. cause may be nil.
 func Errorf(code Code, cause error, message string) *Error {
 	return &Error{Code: code, Message: message, Cause: cause}
 }
@@ -62,7 +63,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Retryable reports whether trying the same thing again may help.
+// Retryable reports whether trying the same thing again may succeed.
 func (c Code) Retryable() bool {
 	switch c {
 	case CodeLLMTransport, CodeLLMRateLimited, CodeLLMTruncated, CodeStoreUnavailable:
@@ -81,7 +82,8 @@ func Codes() []Code {
 	}
 }
 
-// Known reports whether c is a code of this package. An error of an activity that carries none is not the activity's.
+// Known reports whether c is a code of this package. An activity's error without a known code does not come from the
+// activity itself.
 func (c Code) Known() bool { return slices.Contains(Codes(), c) }
 
 // CodeOf returns the code of the first Error in err's chain, or CodeInternal.

@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// Limits bound a turn. A zero ceiling of tokens or cost means none; every other limit is at least 1.
+// Limits bound a turn. A token or cost limit of zero means no limit; every other limit is at least 1.
 type Limits struct {
 	MaxSteps             int           `json:"max_steps"`
 	MaxToolCalls         int           `json:"max_tool_calls"`
 	MaxConsecutiveErrors int           `json:"max_consecutive_errors"`
-	TurnTimeout          time.Duration `json:"turn_timeout"` // of work; see Counters.Busy
+	TurnTimeout          time.Duration `json:"turn_timeout"` // of working time; see Counters.Busy
 	ToolTimeout          time.Duration `json:"tool_timeout"`
 	MaxReprompts         int           `json:"max_reprompts"` // 0 means none
 	MaxHistoryMessages   int           `json:"max_history_messages"`
-	KeepHistoryMessages  int           `json:"keep_history_messages"` // what a cut leaves
+	KeepHistoryMessages  int           `json:"keep_history_messages"` // the size of the window after a cut
 	MaxParallelCalls     int           `json:"max_parallel_calls"`
 	MaxTokens            int64         `json:"max_tokens,omitempty"`
 	MaxCostUSD           float64       `json:"max_cost_usd,omitempty"`
 }
 
-// DefaultLimits are the limits of a turn that nobody configured.
+// DefaultLimits returns the limits of a turn without configured limits.
 func DefaultLimits() Limits {
 	return Limits{
 		MaxSteps: 12, MaxToolCalls: 8, MaxConsecutiveErrors: 2,
@@ -29,31 +29,32 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Counters are what a turn has used up so far. They survive continue-as-new.
+// Counters are what a turn has used so far. They survive continue-as-new.
 type Counters struct {
 	// Step is the number of the current inference, from 1; 0 before the first.
 	Step int `json:"step"`
-	// Spent counts inferences, reprompts and failed attempts: what max_steps bounds.
+	// Spent counts inferences, reprompts and failed attempts. The limit max_steps bounds it.
 	Spent             int   `json:"spent"`
 	ToolCalls         int   `json:"tool_calls"`
 	ConsecutiveErrors int   `json:"consecutive_errors"`
 	Reprompts         int   `json:"reprompts"`
 	Usage             Usage `json:"usage"`
-	// CostUSD is meaningless while CostUnknown is set: a model without a known price has an unknown cost, never zero.
+	// CostUSD is meaningless while CostUnknown is set. The cost of a model without a known price is unknown, never
+	// zero.
 	CostUSD     float64 `json:"cost_usd,omitempty"`
 	CostUnknown bool    `json:"cost_unknown,omitempty"`
-	// Busy is how long inferences and tools have worked, as their activities measured it. Time in which no worker ran,
-	// or in which a person was waited for, is not in it: a turn does not time out because its worker was dead.
+	// Busy is the working time of inferences and tools, as measured by their activities. It excludes time without a
+	// running worker and time spent waiting for a decision, so a turn does not time out because its worker was dead.
 	Busy time.Duration `json:"busy"`
 }
 
-// LimitExceeded is the guard's typed no.
+// LimitExceeded says which limit the guard refused to exceed.
 type LimitExceeded struct {
 	Reason  FinishReason
 	Message string
 }
 
-// CheckInferenceLimits says whether one more inference may be made; nil means yes.
+// CheckInferenceLimits returns the limit that forbids another inference, or nil.
 func CheckInferenceLimits(l Limits, c Counters) *LimitExceeded {
 	switch {
 	case c.Busy >= l.TurnTimeout:
@@ -70,7 +71,7 @@ func CheckInferenceLimits(l Limits, c Counters) *LimitExceeded {
 	return nil
 }
 
-// CheckCallLimits says whether n more tool calls may be made; nil means yes.
+// CheckCallLimits returns the limit that forbids n more tool calls, or nil.
 func CheckCallLimits(l Limits, c Counters, n int) *LimitExceeded {
 	switch {
 	case c.Busy >= l.TurnTimeout:
@@ -87,18 +88,18 @@ func refuse(reason FinishReason, format string, args ...any) *LimitExceeded {
 	return &LimitExceeded{Reason: reason, Message: fmt.Sprintf(format, args...) + ". What was done is kept; raise the limit or ask again to go on."}
 }
 
-// Remaining is the working time that is left, at least one second so that a timeout made of it is valid.
+// Remaining returns the working time that is left, but at least one second, so that it is a valid timeout.
 func Remaining(l Limits, c Counters) time.Duration {
 	return max(l.TurnTimeout-c.Busy, time.Second)
 }
 
-// The maxima of limits, which are far from what would overflow in sums of them: of durations, and of counts and USD.
+// The maxima of limits: of durations, and of counts and USD. They are low enough that sums of them do not overflow.
 const (
 	MaxDuration = 10 * 365 * 24 * time.Hour
 	MaxCount    = 1_000_000_000
 )
 
-// CheckMaxima reports the first limit that is over its maximum.
+// CheckMaxima returns an error for the first limit that exceeds its maximum.
 func (l Limits) CheckMaxima() error {
 	for _, f := range []struct {
 		name string
@@ -109,7 +110,7 @@ func (l Limits) CheckMaxima() error {
 		{"keep_history_messages", float64(l.KeepHistoryMessages)}, {"max_parallel_calls", float64(l.MaxParallelCalls)},
 		{"max_tokens", float64(l.MaxTokens)}, {"max_cost_usd", l.MaxCostUSD},
 	} {
-		if !(f.n <= MaxCount) { // not a number is no limit
+		if !(f.n <= MaxCount) { // also true of NaN
 			return fmt.Errorf("limits: %s is %g; the maximum is %d", f.name, f.n, MaxCount)
 		}
 	}
@@ -119,7 +120,7 @@ func (l Limits) CheckMaxima() error {
 	return nil
 }
 
-// Validate reports the first limit that makes no sense.
+// Validate returns an error for the first invalid limit.
 func (l Limits) Validate() error {
 	for _, f := range []struct {
 		name string

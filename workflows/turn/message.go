@@ -17,7 +17,7 @@ const (
 
 // Message is one entry of a session's transcript.
 type Message struct {
-	// ID is the client's name for a user message, unique in its session. Other roles have none.
+	// ID is the client's name for a user message. It is unique in its session and never reused. Other roles have none.
 	ID   string `json:"id,omitempty"`
 	Role Role   `json:"role"`
 	Text string `json:"text,omitempty"`
@@ -149,7 +149,7 @@ type WireTool struct {
 
 // ToolResult is the tool host's result of one call.
 type ToolResult struct {
-	Outcome Outcome // ok, error, unknown, or denied if the host refused the call
+	Outcome Outcome // ok, error, unknown, or denied if the tool was not asked to run
 	// Code says why the call did not reach the tool or its result did not come back, if the outcome is error or denied
 	// (tool_drift, for example). It is empty if the tool itself returned the error.
 	Code Code
@@ -203,8 +203,8 @@ type ToolRequest struct {
 	Continuation []byte
 	// Resume means that the turn has called this server before and depends on the state that the server keeps. If that
 	// state is lost, the call ends with tool_state_lost. Resume applies to Stateful tools only. OwningCall is the call
-	// that started without any server state for the turn; state that a later call started does not count. It is empty
-	// if unknown.
+	// with which the server's state for the turn began. If a later call began the server's state, the turn's state is
+	// lost. OwningCall is empty if unknown.
 	Resume     bool
 	OwningCall string
 	// Progress, if set, receives the progress of the call. It must not block.

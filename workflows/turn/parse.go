@@ -10,9 +10,9 @@ import (
 	"github.com/everturn/everturn/internal/plain"
 )
 
-// Parse reads a model's answer as an action. In native mode tool calls win over text beside them; in JSON mode the
-// text must be exactly one JSON object of the protocol. The error is an *InvalidAction. Whether the tools exist and
-// their arguments fit is not looked at here.
+// Parse returns the action of a completion. In native mode, tool calls win over text beside them; in JSON mode, the
+// text must be exactly one JSON object of the protocol. The error is an *InvalidAction. Parse does not check whether
+// the tools exist or whether the arguments fit their schemas.
 func Parse(mode Mode, step int, a Completion, tools []Tool) (Action, error) {
 	if mode == ModeJSON {
 		return parseJSON(step, a.Text, tools)
@@ -36,7 +36,7 @@ func parseNative(step int, a Completion, tools []Tool) (Action, error) {
 	seen, made := map[string]bool{}, 0
 	for i, c := range a.ToolCalls {
 		wire := c.ID
-		for wire == "" || len(wire) > maxWire || seen[wire] { // again where the model has used the made-up name itself
+		for wire == "" || len(wire) > maxWire || seen[wire] { // repeat in case the model used the generated name itself
 			made = max(made, i)
 			wire = fmt.Sprintf("call_%d_%d", step, made)
 			made++
@@ -47,7 +47,7 @@ func parseNative(step int, a Completion, tools []Tool) (Action, error) {
 	return CallTools{Calls: calls}, nil
 }
 
-// orEmptyObject is what providers mean that send no arguments at all for a tool that has none.
+// orEmptyObject returns an empty object for empty arguments, which some providers send for a tool without parameters.
 func orEmptyObject(arguments string) string {
 	if strings.TrimSpace(arguments) == "" {
 		return "{}"
@@ -74,10 +74,10 @@ func parseAsk(step int, calls []WireCall) (Action, error) {
 	return nil, &InvalidAction{Step: step, Name: AskUserTool, Arguments: Truncate(c.Arguments, ArgumentsPreview), Reason: reason}
 }
 
-// CallID names the call at index of a step.
+// CallID returns the ID of the call at an index of a step.
 func CallID(step, index int) string { return fmt.Sprintf("%d.%d", step, index) }
 
-// toolOfWire finds the catalogue ID of a wire name; an unknown name stays as it is.
+// toolOfWire returns the catalogue ID of a wire name, or the name itself if it is unknown.
 func toolOfWire(tools []Tool, wire string) string {
 	for _, t := range tools {
 		if t.Wire == wire {
@@ -109,7 +109,7 @@ func parseJSON(step int, text string, tools []Tool) (Action, error) {
 	return action, nil
 }
 
-// jsonAction builds the action of one kind from the fields of its object.
+// jsonAction returns the action of one kind from the fields of its JSON object.
 func jsonAction(kind ProposalKind, step int, fields map[string]json.RawMessage, tools []Tool) (Action, error) {
 	switch kind {
 	case "final":
@@ -133,7 +133,7 @@ func jsonAction(kind ProposalKind, step int, fields map[string]json.RawMessage, 
 	return nil, fmt.Errorf(`"type" is %q; it must be "final", "tool_call" or "ask_user"`, Truncate(string(kind), 40))
 }
 
-// toolOfJSON takes a catalogue ID or a wire name: models use both.
+// toolOfJSON returns the catalogue ID of a tool that a model names by catalogue ID or wire name. Models use both.
 func toolOfJSON(tools []Tool, name string) string {
 	for _, t := range tools {
 		if t.ID == name {
@@ -183,14 +183,14 @@ func strictObject(s string) (map[string]json.RawMessage, error) {
 	return fields, nil
 }
 
-// Bounds of JSON that a model may send.
+// The bounds of JSON that a model sends.
 const (
 	maxDepth  = 64
 	maxValues = 1 << 16
 )
 
-// CheckJSON reports whether s is exactly one JSON value, without duplicate keys, not nested over 64 deep and of no more than
-// 65,536 values.
+// CheckJSON returns an error unless s is exactly one JSON value without duplicate keys, nested at most 64 deep and with
+// at most 65,536 values.
 func CheckJSON(s string) error {
 	dec := json.NewDecoder(strings.NewReader(s))
 	dec.UseNumber()
@@ -253,8 +253,8 @@ func walkKey(dec *json.Decoder, seen map[string]bool) error {
 	return nil
 }
 
-// Truncate returns the beginning of s of at most n bytes, cut between runes, with an ellipsis where something was cut. An n
-// under the ellipsis' own 3 bytes counts as 3.
+// Truncate returns at most n bytes of the beginning of s, cut between runes. If it cuts, it ends in an ellipsis, which
+// counts; an n below the ellipsis' 3 bytes counts as 3.
 func Truncate(s string, n int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD") // first: it may make s longer
 	if len(s) <= n {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// certainty says whether a rule means a call.
+// certainty is how certainly a rule applies to a call.
 type certainty int
 
 const (
@@ -14,8 +14,9 @@ const (
 	surely
 )
 
-// allows weighs a text for a rule that allows: surely if the text is canonical and matches, perhaps if it is not
-// canonical. A wildcard matches no sign and no port, and a query only as a part of /**.
+// allows returns how certainly a text matches the pattern of a rule that allows: surely if the text is canonical and
+// matches, and perhaps if it is not canonical. A wildcard matches neither a sign nor a port, and it matches a query
+// only as a part of /**.
 func allows(pattern, text string) certainty {
 	k := kindOf(pattern)
 	if CheckPattern(pattern) != nil || !canonical(k, text) {
@@ -37,7 +38,7 @@ func allows(pattern, text string) certainty {
 }
 
 // hostOf returns the part of a pattern, or of a canonical text without a query, that some reader may take for a host.
-// The first segment of a relative path is one in the names of container images, git remotes and file shares.
+// In the names of container images, git remotes and file shares, that is the first segment of a relative path.
 func hostOf(k kind, text string) string {
 	switch k {
 	case kindEmail:
@@ -51,8 +52,8 @@ func hostOf(k kind, text string) string {
 }
 
 // matchesHost matches a host label by label, so that 10.0.0.* does not match 10.0.0.example.com, which anyone can own.
-// Only * alone and *. at the beginning match several labels of a name. A wildcard matches a last label only of digits,
-// which is no top-level domain.
+// Only * alone and *. at the beginning match several labels of a name. A wildcard matches a last label only if the
+// label consists of digits, because such a label is not a top-level domain.
 func matchesHost(pattern, host string) bool {
 	last, top := pattern[strings.LastIndex(pattern, ".")+1:], host[strings.LastIndex(host, ".")+1:]
 	switch {
@@ -69,9 +70,9 @@ func matchesHost(pattern, host string) bool {
 	return spans(p, h) || several && more && anyEnd(below, func(h string) bool { return spans(end, h) })
 }
 
-// bars weighs a text for a rule that denies or asks: surely if it matches, canonical or not, and never only if no
-// reader can take it for a value that matches. It ignores the case of letters, a URL's scheme and, unless the pattern
-// has one, its port. A pattern of what is in a folder also matches the folder.
+// bars returns how certainly a text matches the pattern of a rule that denies or asks: surely if it matches, canonical
+// or not, and never only if no reader can take it for a value that matches. It ignores the case of letters, a URL's
+// scheme and, unless the pattern has one, its port. A pattern for the contents of a folder also matches the folder.
 func bars(pattern, text string) certainty {
 	if CheckPattern(pattern) != nil {
 		return perhaps
@@ -96,8 +97,8 @@ func barsURL(pattern, text string) bool {
 	return within(pattern, u[1]+inside) || within(pattern, u[1]+u[2]+inside)
 }
 
-// mayMean reports whether a canonical text that does not match may mean a value that does: another word for true,
-// another name of this machine, a URL without its scheme, or a path from another working directory.
+// mayMean reports whether a canonical text that does not match may be equivalent to a value that does: another word for
+// true, another name of this machine, a URL without its scheme, or a path relative to another working directory.
 func mayMean(k kind, pattern, text string) bool {
 	text, _, _ = strings.Cut(text, "?")
 	p, host := hostOf(k, pattern), hostOf(k, text)
@@ -117,9 +118,9 @@ func mayMean(k kind, pattern, text string) bool {
 
 func loopback(host string) bool { return host == "localhost" || strings.HasPrefix(host, "127.") }
 
-// leadsTo reports whether a path may be one that the pattern means if working directories are unknown: the end of a
-// path may be a relative pattern, and a relative path the end of a pattern. It disregards ends that are all wildcards,
-// which would assume a working directory in the very folder that the pattern names.
+// leadsTo reports whether a path may be one that the pattern means, if working directories are unknown: the end of a
+// path may match a relative pattern, and a relative path may match the end of a pattern. It ignores ends that are all
+// wildcards, because they would assume a working directory in the very folder that the pattern names.
 func leadsTo(pattern, text string) bool {
 	p, patternRooted := strings.CutPrefix(pattern, "/")
 	t, textRooted := strings.CutPrefix(text, "/")
@@ -127,7 +128,7 @@ func leadsTo(pattern, text string) bool {
 	return !patternRooted && anyEnd(t, func(end string) bool { return within(p, end) }) || !textRooted && anyEnd(p, named)
 }
 
-// anyEnd reports whether holds is true of a path or of what is left of it without its first folders.
+// anyEnd reports whether holds is true of a path, or of the rest of it without some of its first folders.
 func anyEnd(path string, holds func(end string) bool) bool {
 	for more := true; more; _, path, more = strings.Cut(path, "/") {
 		if holds(path) {
@@ -137,7 +138,7 @@ func anyEnd(path string, holds func(end string) bool) bool {
 	return false
 }
 
-// within is spans, and also matches the folder of a /** itself.
+// within is like spans, and also matches the folder of a /** itself.
 func within(pattern, text string) bool {
 	folder, deep := strings.CutSuffix(pattern, "/**")
 	return spans(pattern, text) || deep && spans(folder, text)
@@ -146,8 +147,8 @@ func within(pattern, text string) bool {
 // anything reports whether a pattern matches any one value.
 func anything(pattern string) bool { return pattern == "*" || pattern == "**" }
 
-// spans matches a text segment by segment with path.Match, and any number of segments with a /** at the end. A pattern
-// of what is in a folder does not match the folder itself.
+// spans matches a text segment by segment with path.Match. A /** at the end matches any number of segments. A pattern
+// for the contents of a folder does not match the folder itself.
 func spans(pattern, text string) bool {
 	if pattern == "**" {
 		return true

@@ -6,7 +6,8 @@ import (
 )
 
 // UserMessage is a user's message to a session. The client stores a text over Temporal's payload limit in the journal,
-// and Blob names it. The ID is unique in its session: a message that is sent twice is answered once.
+// and Blob names it. The ID is unique in its session and never reused there: a message that is sent twice is
+// answered once.
 type UserMessage struct {
 	ID   string `json:"id,omitempty"`
 	Text string `json:"text,omitempty"`

@@ -1,24 +1,24 @@
 package turn
 
-// Plan says, by reference, what one inference is to see: the same plan over the same transcript is the same prompt,
-// byte for byte.
+// Plan specifies, by reference, the prompt of one inference. The same plan over the same transcript gives the same
+// prompt, byte for byte.
 type Plan struct {
 	Model string `json:"model"`
 	Mode  Mode   `json:"mode"`
-	// Profile is the blob that holds the system prompt and the pinned descriptors.
+	// PromptConfig names the blob that holds the system prompt and the frozen descriptors.
 	PromptConfig string `json:"profile"`
-	// From is the first message of the window and Anchor the turn's own request, which is shown even where the
-	// window begins after it. The window ends at the head that the inference starts from.
+	// From is the first message of the window. Anchor is the message that began the turn; the prompt includes it even
+	// if the window begins after it. The window ends at the head from which the inference starts.
 	From   int64 `json:"from"`
 	Anchor int64 `json:"anchor"`
-	// Note is said to the model after the messages: why it is asked again.
+	// Note follows the messages and tells the model the reason for a reprompt.
 	Note        string   `json:"note,omitempty"`
 	Temperature *float64 `json:"temperature,omitempty"`
 	MaxTokens   int      `json:"max_tokens,omitempty"`
 }
 
-// Window moves the beginning of the prompt's window: while it holds at most max_history_messages it stays, so that
-// prompts extend one another; past that it is cut in one block, down to keep_history_messages.
+// Window returns the first message of the prompt's window. The window stays in place until it exceeds
+// max_history_messages, so that each prompt extends the previous one. It is then cut at once to keep_history_messages.
 func Window(from, head int64, l Limits) int64 {
 	from = max(from, 1)
 	if head-from+1 <= int64(l.MaxHistoryMessages) {
@@ -27,7 +27,7 @@ func Window(from, head int64, l Limits) int64 {
 	return head - int64(l.KeepHistoryMessages) + 1
 }
 
-// Align drops the results at the beginning of a window whose calls were cut off: a call and its results are never
+// Align drops results at the beginning of a window if their calls were cut off. A call and its results are never
 // separated.
 func Align(window []Message) []Message {
 	for len(window) > 0 && window[0].Role == RoleTool {
@@ -36,29 +36,29 @@ func Align(window []Message) []Message {
 	return window
 }
 
-// PromptConfig is the bulk of what a turn pins, kept as one blob.
+// PromptConfig is the large part of a turn's configuration, stored as one blob.
 type PromptConfig struct {
 	System      string       `json:"system"`
 	Descriptors []Descriptor `json:"descriptors"`
-	// Policy is the turn's: the activity that has a call's arguments applies it.
+	// Policy is the turn's policy. The activity that has a call's arguments applies it.
 	Policy Policy `json:"policy"`
 }
 
-// BehaviorVersion is the version of the workflow code's decisions, for turns that begin now. A turn keeps the version that
-// Begin has pinned for its whole life: code that decides differently from version 2 on asks for Config.Version, so that
-// older histories replay. The version is 0 until Begin returns: no decision before that, or about a turn whose Begin
-// failed, may depend on it.
+// BehaviorVersion is the version of the workflow code's decisions for turns that begin now. A turn keeps the version
+// that Begin recorded for its whole life. Code that decides differently from version 2 on must check Config.Version, so
+// that older histories replay. The version is 0 until Begin returns, so no decision before that, or about a turn whose
+// Begin failed, may depend on it.
 const BehaviorVersion = 1
 
-// Config are the configuration of a turn: read once, at Start, and kept in history and journal.
+// Config is the configuration of a turn. Begin reads it once, and the history and the journal keep it.
 type Config struct {
 	Version      int       `json:"behavior_version"`
-	Tenant       string    `json:"tenant,omitempty"` // whose turn it is; empty: the default tenant
+	Tenant       string    `json:"tenant,omitempty"` // the turn's tenant; empty: the default tenant
 	Agent        string    `json:"agent"`
 	Provider     string    `json:"provider"`
 	Model        string    `json:"model"`
 	Mode         Mode      `json:"mode"`
-	PromptConfig string    `json:"profile"` // blob of Profile
+	PromptConfig string    `json:"profile"` // blob of the PromptConfig
 	Limits       Limits    `json:"limits"`
 	Policy       Policy    `json:"policy"`
 	Approvals    Approvals `json:"people,omitzero"`
@@ -66,11 +66,12 @@ type Config struct {
 	RetryMax     int       `json:"retry_max"`
 	Temperature  *float64  `json:"temperature,omitempty"`
 	MaxTokens    int       `json:"max_output_tokens,omitempty"`
-	// Unavailable are the optional servers whose tools the turn lacks: they could not be asked when it began, nor since.
+	// Unavailable are the optional servers whose tools the turn lacks, because they have been unavailable since it
+	// began.
 	Unavailable []string `json:"unavailable,omitempty"`
 }
 
-// Find returns the pinned tool with this ID.
+// Find returns the turn's tool with this ID.
 func (p Config) Find(id string) (Tool, bool) {
 	for _, t := range p.Tools {
 		if t.ID == id {

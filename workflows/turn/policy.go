@@ -10,12 +10,12 @@ import (
 // ErrorAction is the policy's reaction to an error.
 type ErrorAction string
 
-// The decisions.
+// The reactions to an error.
 const (
 	ErrorFail      ErrorAction = "fail"      // end the turn as failed
-	ErrorRetry     ErrorAction = "retry"     // do the same again; consumes a step
+	ErrorRetry     ErrorAction = "retry"     // repeat the step; consumes a step
 	ErrorReprompt  ErrorAction = "reprompt"  // tell the model what went wrong; consumes a step and a reprompt
-	ErrorInterrupt ErrorAction = "interrupt" // end the turn with its partial result, for a person to look at
+	ErrorInterrupt ErrorAction = "interrupt" // end the turn with its partial result, for a user to inspect
 )
 
 // Permission is the policy's decision about one tool call.
@@ -30,15 +30,15 @@ const (
 
 // Policy decides, without side effects, whether a tool may be called and what follows an error.
 type Policy struct {
-	// Allow, Deny and Ask are patterns of tool IDs (path.Match, and a trailing /* spans slashes). Deny wins over Ask,
-	// Ask over Allow; a tool that no pattern names is denied.
+	// Allow, Deny and Ask are patterns of tool IDs (path.Match; a trailing /* spans slashes). Deny wins over Ask, and
+	// Ask over Allow. A tool that matches no pattern is denied.
 	Allow []string `json:"allow,omitempty"`
 	Deny  []string `json:"deny,omitempty"`
 	Ask   []string `json:"ask,omitempty"`
 	// Rules decide about calls that Deny does not match: the first one that applies to a call decides, before Ask,
 	// Allow and AskRisk.
 	Rules []Rule `json:"rules,omitempty"`
-	// AskRisk is the lowest risk of which an allowed call needs approval; empty means none does.
+	// AskRisk is the lowest risk at which an allowed call needs approval. If it is empty, no risk does.
 	AskRisk Risk `json:"ask_risk,omitempty"`
 	// Taint decides about calls when the transcript holds text of an untrusted server; empty means TaintOff.
 	Taint           TaintMode   `json:"taint,omitempty"`
@@ -47,21 +47,21 @@ type Policy struct {
 	OnInvalidAction ErrorAction `json:"on_invalid_action"`
 }
 
-// TaintMode is the protection of a session whose transcript holds text of servers that the operator does not trust. The
-// text may contain instructions, so a person sees what the model sends or changes because of it.
+// TaintMode is the protection of a session whose transcript holds text of untrusted servers. The text may contain
+// instructions, so a user must approve what the model sends or changes because of it.
 type TaintMode string
 
-// The modes.
+// The taint modes.
 const (
 	TaintOff TaintMode = "off"
-	// TaintOn: after the first result of an untrusted server, each call that is not Contained needs approval, whatever
-	// lists and rules allow. An approval can be remembered for exactly these arguments, but not for the tool.
+	// TaintOn means that after the first result of an untrusted server, each call that is not ReadOnly needs approval,
+	// whatever the lists and rules allow. A grant can cover exactly these arguments, but not the whole tool.
 	TaintOn TaintMode = "on"
-	// TaintStrict: also after results of trusted servers, and no approval is remembered.
+	// TaintStrict also protects after results of trusted servers, and accepts no grants.
 	TaintStrict TaintMode = "strict"
 )
 
-// DefaultPolicy allows every configured tool, asks for those of high risk and fails fast. Tool errors go back to the
+// DefaultPolicy allows every configured tool, asks for tools of high risk and fails fast. Tool errors go back to the
 // model, and an invalid action is reprompted within the limits.
 func DefaultPolicy() Policy {
 	return Policy{
@@ -70,9 +70,9 @@ func DefaultPolicy() Policy {
 	}
 }
 
-// Permit decides whether t may be called with these arguments, and returns the reason if not. The decision is fromRule
-// if it depends on the arguments: a rule with arguments decided, or perhaps applies and thus asks. A grant for the whole
-// tool does not satisfy such a request.
+// Permit decides whether t may be called with these arguments, and returns the reason if not. The result fromRule is
+// set if the decision depends on the arguments: a rule with arguments decided, or may apply and so leads to ask. A
+// grant for the whole tool does not satisfy such a request.
 func (p Policy) Permit(t Tool, arguments json.RawMessage) (permission Permission, why string, fromRule bool) {
 	if matches(p.Deny, t.ID) {
 		return Deny, fmt.Sprintf("policy denies %s", t.ID), false
@@ -94,7 +94,7 @@ func (p Policy) Permit(t Tool, arguments json.RawMessage) (permission Permission
 	return permission, why, permission == Ask && doubt != ""
 }
 
-// Offered reports whether a model is offered the tool: whether it has calls that the policy does not deny.
+// Offered reports whether the model is offered the tool, which needs a call that the policy does not deny.
 func (p Policy) Offered(t Tool) bool {
 	if matches(p.Deny, t.ID) {
 		return false
@@ -133,7 +133,7 @@ func (p Policy) AfterInvalid(l Limits, c Counters) ErrorAction {
 	return p.OnInvalidAction
 }
 
-// AfterModelError decides what follows an inference that failed permanently. Only retryable codes are retried.
+// AfterModelError decides what follows an inference that failed permanently. It retries retryable codes only.
 func (p Policy) AfterModelError(code Code, l Limits, c Counters) ErrorAction {
 	switch p.OnModelError {
 	case ErrorRetry:
@@ -148,7 +148,7 @@ func (p Policy) AfterModelError(code Code, l Limits, c Counters) ErrorAction {
 	return p.OnModelError
 }
 
-// matches reports whether one of the patterns names id.
+// matches reports whether one of the patterns matches id.
 func matches(patterns []string, id string) bool {
 	for _, p := range patterns {
 		if p == "*" {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Render makes a prompt of a plan: system prompt, anchor and window as the mode wants them. A prompt over a longer
-// transcript with the same plan extends this one's messages and changes nothing else.
+// Render returns the prompt of a plan: the system prompt, the anchor and the window in the form that the mode requires.
+// With the same plan, a longer transcript only extends the prompt's messages.
 func Render(plan Plan, promptConfig PromptConfig, anchor *Message, window []Message) Prompt {
 	window = Align(window)
 	messages := make([]Message, 0, len(window)+1)
@@ -38,13 +38,13 @@ var askUser = WireTool{
 	Schema:      json.RawMessage(`{"type":"object","properties":{"question":{"type":"string"}},"required":["question"],"additionalProperties":false}`),
 }
 
-// renderMessage fits a message of the transcript to the mode. Providers refuse assistant messages without content.
+// renderMessage adapts a message of the transcript to the mode. Providers reject assistant messages without content.
 func renderMessage(mode Mode, m Message) Message {
 	switch {
 	case m.Role == RoleAssistant && m.Text == "" && len(m.ToolCalls) == 0:
 		m.Text = "(no content)"
 	case m.Role == RoleTool && m.Outcome == OutcomeError && mode == ModeNative:
-		m.Text = "Error: " + m.Text // providers know no other way to say it
+		m.Text = "Error: " + m.Text // providers have no other way to mark an error
 	case mode != ModeJSON:
 	case m.Role == RoleAssistant && len(m.ToolCalls) > 0:
 		m = Message{Role: RoleAssistant, Text: callsAsText(m)}
@@ -71,7 +71,7 @@ func callsAsText(m Message) string {
 	return strings.Join(parts, "\n")
 }
 
-// jsonProtocol tells a model without native tools how to act.
+// jsonProtocol returns the instructions for a model without native tool calls.
 func jsonProtocol(tools []Descriptor) string {
 	var b strings.Builder
 	b.WriteString("Answer with exactly one JSON object and nothing around it, in one of these forms:\n")

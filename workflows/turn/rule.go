@@ -8,26 +8,26 @@ import (
 )
 
 // Rule decides about calls of some tools by their arguments. The pattern of an argument describes one kind of value
-// (see kindOf), and each kind has one canonical form. A value in that form matches or does not. A rule never allows
-// any other value: it asks, and a later rule may still deny. A rule that denies also denies what it matches in another
-// form.
+// (see kindOf), and each kind has one canonical form. A value in that form either matches or does not. A rule never
+// allows a value in another form: it asks, and a later rule may still deny. A rule that denies also denies a value that
+// matches in another form.
 //
-// A rule does not look at arguments that it does not name, and follows neither links nor DNS. To confine a tool, allow
-// the values that are known to be good and deny the rest of its calls in the next rule.
+// A rule ignores arguments that it does not name, and follows neither links nor DNS. To confine a tool, allow the
+// values that are known to be good and deny the rest of its calls in the next rule.
 type Rule struct {
 	// Tool is a pattern of tool IDs, as in Policy.Allow.
 	Tool string `json:"tool"`
-	// Arguments are patterns of values by dotted key ("options.path"); all of them must match, and a key that is absent
-	// does not match. None: every call. In a list, all elements must match for allow, and one for deny and ask; an object
-	// is asked about. In a pattern * and ? match within one segment between slashes; a /** at the
-	// end, or ** alone, matches any number of segments. See CheckPattern.
+	// Arguments are patterns of values by dotted key ("options.path"). All of them must match, and an absent key does
+	// not match. A rule without Arguments applies to every call. In a list, all elements must match for allow, and one
+	// for deny and ask. An object leads to ask. In a pattern, * and ? match within one segment between slashes; a /**
+	// at the end, or ** alone, matches any number of segments. See CheckPattern.
 	Arguments map[string]string `json:"arguments,omitempty"`
 	Permit    Permission        `json:"permit"`
-	// Why is shown to the person who is asked, or to the model whose call is denied.
+	// Why is shown to the user whose approval is requested, or to the model whose call is denied.
 	Why string `json:"why,omitempty"`
 }
 
-// applies reports whether the rule means a call of the tool with these arguments.
+// applies reports whether the rule applies to a call of the tool with these arguments.
 func (r Rule) applies(t Tool, arguments json.RawMessage) certainty {
 	switch {
 	case !matches([]string{r.Tool}, t.ID):
@@ -37,7 +37,7 @@ func (r Rule) applies(t Tool, arguments json.RawMessage) certainty {
 	}
 	fields, err := readArguments(arguments)
 	if err != nil {
-		return perhaps // each reader understands them differently
+		return perhaps // readers may parse the arguments differently
 	}
 	sure := surely
 	//workflowcheck:ignore
@@ -47,7 +47,7 @@ func (r Rule) applies(t Tool, arguments json.RawMessage) certainty {
 	return sure
 }
 
-// decide returns the rule's permission for a call; doubt is why an earlier rule perhaps asks about it.
+// decide returns the rule's permission for a call. If an earlier rule may apply, doubt is the reason to ask.
 func (r Rule) decide(t Tool, doubt string) (Permission, string) {
 	call := t.ID
 	if len(r.Arguments) > 0 {
@@ -64,7 +64,7 @@ func (r Rule) decide(t Tool, doubt string) (Permission, string) {
 	return Deny, r.because("policy denies " + call)
 }
 
-// doubt returns why a person is asked if the rule perhaps applies.
+// doubt returns the reason to ask if the rule may apply.
 func (r Rule) doubt(t Tool) string {
 	if r.Permit == Allow {
 		return "policy asks a person before " + t.ID + " with arguments that are not in canonical form"
@@ -72,7 +72,7 @@ func (r Rule) doubt(t Tool) string {
 	return r.because("policy asks a person before " + t.ID + " with such arguments")
 }
 
-// because adds the operator's own reason.
+// because appends the operator's own reason.
 func (r Rule) because(what string) string {
 	if r.Why == "" {
 		return what
@@ -80,8 +80,8 @@ func (r Rule) because(what string) string {
 	return what + ": " + r.Why
 }
 
-// readArguments reads arguments as one object without duplicate keys. Models call tools without parameters with
-// nothing, or null.
+// readArguments reads arguments as one object without duplicate keys. Models send nothing, or null, to tools without
+// parameters.
 func readArguments(arguments json.RawMessage) (map[string]any, error) {
 	switch strings.TrimSpace(string(arguments)) {
 	case "", "null":
@@ -126,8 +126,8 @@ func (r Rule) holds(fields map[string]any, key, pattern string) certainty {
 	return sure
 }
 
-// weigh weighs one value, by its JSON type first: a rule does not look into objects and nested lists, and a number or a
-// boolean matches only patterns of its kind, * and **.
+// weigh compares one value with a pattern, by its JSON type first: a rule does not look into objects and nested lists,
+// and a number or a boolean matches only patterns of its kind, * and **.
 func (r Rule) weigh(pattern string, value any) certainty {
 	k := kindOf(pattern)
 	text, fits := "null", anything(pattern)
@@ -152,9 +152,9 @@ func (r Rule) weigh(pattern string, value any) certainty {
 	return bars(pattern, text)
 }
 
-// valuesAt returns the values that some reader may find at a dotted key. Many readers, Go's own decoder among them,
-// ignore the case of a key, some read k[] or file-name as k or fileName, some allow dots in a key, and some take a
-// list for its only element.
+// valuesAt returns all values that some reader may find at a dotted key. Many readers, such as Go's own decoder, ignore
+// the case of a key; some read k[] or file-name as k or fileName, some allow dots in a key, and some accept a list in
+// place of its only element.
 func valuesAt(value any, key string) []any {
 	var found []any
 	switch v := value.(type) {
@@ -178,7 +178,7 @@ func valuesAt(value any, key string) []any {
 	return found
 }
 
-// sameKey reports whether some reader may take one key for the other: they differ only in case and punctuation.
+// sameKey reports whether some reader may confuse two keys because they differ only in case and punctuation.
 func sameKey(a, b string) bool {
 	return strings.EqualFold(alphanumeric(a), alphanumeric(b))
 }

@@ -7,13 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// TenantPrefix begins the workflow IDs of named tenants' sessions; no session's own ID does.
+// TenantPrefix begins the workflow IDs of named tenants' sessions. No session ID begins with it.
 const TenantPrefix = "tenant:"
 
-// maxSession bounds a session's ID, in bytes. Temporal itself stops at 1,000.
+// maxSession bounds a session's ID, in bytes. Temporal bounds a workflow ID at 1,000 bytes.
 const maxSession = 200
 
-// CheckSession reports what is wrong with a session ID. Any printable text of up to 200 bytes is good, but for TenantPrefix.
+// CheckSession returns an error if a session ID is invalid. Any printable text of up to 200 bytes is valid unless it
+// begins with TenantPrefix.
 func CheckSession(id string) error {
 	switch {
 	case id == "" || strings.TrimSpace(id) != id:

@@ -1,20 +1,21 @@
 package turn
 
-// State is where a turn stands, for people, indexes and exit codes.
+// State is the state of a turn in output, indexes and exit codes.
 type State string
 
 // The states of a turn.
 const (
 	StateRunning   State = "running"
-	StateWaiting   State = "waiting" // for a person
+	StateWaiting   State = "waiting" // for a decision
 	StateCompleted State = "completed"
 	StateFailed    State = "failed"
 	StateCancelled State = "cancelled"
-	// StateClosed: the turn was ended from outside (terminate, run timeout) and closed by the session's next turn.
+	// StateClosed means that the turn was ended from outside (terminate, run timeout) and closed by the session's next
+	// turn.
 	StateClosed State = "closed"
 )
 
-// Terminal reports whether a turn in this state is over.
+// Terminal reports whether a turn in this state has ended.
 func (s State) Terminal() bool { return s != StateRunning && s != StateWaiting && s != "" }
 
 // FinishReason says why a turn ended.
@@ -23,7 +24,7 @@ type FinishReason string
 // The finish reasons.
 const (
 	FinishAnswered     FinishReason = "answered"
-	FinishDuplicate    FinishReason = "duplicate" // another turn had this message already; its answer is given
+	FinishDuplicate    FinishReason = "duplicate" // another turn had this message first; its answer is given
 	FinishNoMessage    FinishReason = "no_message"
 	FinishMaxSteps     FinishReason = "max_steps"
 	FinishMaxToolCalls FinishReason = "max_tool_calls"
@@ -31,11 +32,11 @@ const (
 	FinishMaxTokens    FinishReason = "max_tokens"
 	FinishMaxCost      FinishReason = "max_cost"
 	FinishTimeout      FinishReason = "turn_timeout"
-	// The provider ended the answer early, or the model refused: see StopCause. The partial text is the answer.
+	// The completion ended early, or the model refused: see StopCause. The partial text is the answer.
 	FinishLength        FinishReason = FinishReason(StopLength)
 	FinishContentFilter FinishReason = FinishReason(StopContentFilter)
 	FinishRefusal       FinishReason = FinishReason(StopRefusal)
-	FinishInterrupted   FinishReason = "interrupted" // a policy of interrupt met an error
+	FinishInterrupted   FinishReason = "interrupted" // the policy is interrupt, and an error occurred
 	FinishCancelled     FinishReason = "cancelled"
 	FinishFailed        FinishReason = "failed"
 	FinishTerminated    FinishReason = "terminated" // closed by the session's next turn

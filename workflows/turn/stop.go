@@ -5,19 +5,20 @@ import (
 	"strings"
 )
 
-// StopCause is why an answer ended before it was complete. The zero value means that the provider calls it complete.
+// StopCause is the reason why a completion ended early. The zero value means that it is complete, according to the
+// provider.
 type StopCause string
 
-// The stop causes. Each is the finish reason of a turn that ends with such an answer.
+// The stop causes. Each is the finish reason of a turn that ends with such a completion.
 const (
 	StopLength        StopCause = "length"         // the limit on output tokens, or the end of the context window
 	StopContentFilter StopCause = "content_filter" // the provider's filter
-	StopRefusal       StopCause = "refusal"        // the model declined: the text says so
+	StopRefusal       StopCause = "refusal"        // the model declined; the text contains the refusal
 )
 
-// stopCauses are the finish reasons that name a stop cause, in lower case: those of OpenAI's Chat Completions, and those
-// that OpenAI-compatible endpoints pass on from Anthropic, Gemini and Mistral. Any other word, one that is not known
-// included, means that the answer is complete: endpoints have many words for that.
+// stopCauses maps finish reasons, in lower case, to stop causes. They are those of OpenAI's Chat Completions, and those
+// that OpenAI-compatible endpoints pass on from Anthropic, Gemini and Mistral. Any other value, even an unknown one,
+// means that the completion is complete, because endpoints have many values for that.
 var stopCauses = map[string]StopCause{
 	"length": StopLength, "max_tokens": StopLength, "max_output_tokens": StopLength, "model_length": StopLength,
 	"model_context_window_exceeded": StopLength,
@@ -26,7 +27,7 @@ var stopCauses = map[string]StopCause{
 	"refusal": StopRefusal,
 }
 
-// Stop is why the answer ended before it was complete.
+// Stop returns the reason why the completion ended early.
 func (a Completion) Stop() StopCause {
 	if a.Refused {
 		return StopRefusal
@@ -34,15 +35,15 @@ func (a Completion) Stop() StopCause {
 	return stopCauses[strings.ToLower(a.FinishReason)]
 }
 
-// Partial is what there is of an answer that ended before it was complete.
+// Partial is the usable part of a completion that ended early.
 type Partial struct {
-	Text  string     // as people read it
-	Calls []ToolCall // must not run: arguments, or calls that belong to them, may be missing
-	// Action: the answer ended within a tool call or another action of the protocol.
+	Text  string     // the text to display
+	Calls []ToolCall // must not run: arguments or further calls may be missing
+	// Action means that the completion ended within a tool call or another action of the protocol.
 	Action bool
 }
 
-// ParsePartial reads an answer that ended before it was complete.
+// ParsePartial parses a completion that ended early.
 func ParsePartial(mode Mode, step int, a Completion, tools []Tool) Partial {
 	action, err := Parse(mode, step, a, tools)
 	switch act := action.(type) {
@@ -67,7 +68,7 @@ func ParsePartial(mode Mode, step int, a Completion, tools []Tool) Partial {
 // maxEscape is the size of the longest escape in a JSON string, in bytes: \u0041.
 const maxEscape = 6
 
-// partialFinal is the content of a JSON action "final" that ends within it, perhaps within an escape.
+// partialFinal returns the content of a JSON action "final" that is cut off, perhaps within an escape.
 func partialFinal(text string) (string, bool) {
 	text = strings.TrimSpace(text)
 	for cut := 0; cut <= min(maxEscape, len(text)); cut++ {

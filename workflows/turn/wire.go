@@ -10,14 +10,14 @@ import (
 // maxWire is the longest function name that providers accept (^[a-zA-Z0-9_-]{1,64}$, OpenAI API reference).
 const maxWire = 64
 
-// hashed matches every name that ends in a hash. Servers choose the names of their tools: one that ends like this by
-// itself gets a hash of its own, or a server could claim the name of another server's tool.
+// hashed matches every name that ends in a hash. Servers choose the names of their tools. A tool whose own name ends
+// like this also gets a hash, because otherwise a server could claim the name of another server's tool.
 var hashed = regexp.MustCompile(`_[0-9a-f]{16}$`)
 
-// WireName is the name under which a provider sees the tool with this catalogue ID. Letters, digits, _ and - stay, a
-// slash becomes _. Where anything else had to be replaced, where an underscore makes the name ambiguous, or where it
-// would be over 64 bytes, it is cut and ends in 16 hex digits of the ID's SHA-256, so that two IDs never share a name: to
-// find a second ID for a given name takes 2^64 attempts. The name depends on the ID alone.
+// WireName returns the provider's name for the tool with this catalogue ID. Letters, digits, _ and - stay, and a slash
+// becomes _. If anything else had to be replaced, if an underscore makes the name ambiguous, or if the name would
+// exceed 64 bytes, it is truncated and ends in 16 hex digits of the ID's SHA-256, so that two IDs never share a name:
+// finding a second ID for a given name takes 2^64 attempts. The name depends on the ID alone.
 func WireName(id string) string {
 	var b strings.Builder
 	exact := id != ""
@@ -31,7 +31,7 @@ func WireName(id string) string {
 			b.WriteByte('_')
 		}
 		if i < last && strings.Contains(part, "_") {
-			exact = false // could be read as a slash; in the last part it could not
+			exact = false // ambiguous with a slash, except in the last part
 		}
 		for _, r := range part {
 			if wireRune(r) {
