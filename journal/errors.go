@@ -5,35 +5,36 @@ import (
 	"fmt"
 )
 
-// Errors that callers tell apart. Every other error means that the store is unavailable or broken.
+// Errors that callers distinguish. Every other error means that the store is unavailable or broken.
 var (
-	// ErrNotFound: no such session, turn, call, blob or catalogue.
+	// ErrNotFound: the session, turn, call, blob or catalogue does not exist.
 	ErrNotFound = errors.New("not found in the journal")
-	// ErrConflict: the expected head is not the session's head, or a tool is not what the operator saw: somebody else has
-	// written.
+	// ErrConflict: the expected head is not the session's head, or a tool is not the one that the operator saw, because
+	// another writer has changed it.
 	ErrConflict = errors.New("somebody else has changed it meanwhile")
 	// ErrClosed: the turn is settled and takes no more work.
 	ErrClosed = errors.New("the turn is closed")
-	// ErrStale: a newer attempt has taken over; this one's output is not taken.
+	// ErrStale: a newer attempt has taken over, and the output of this one is discarded.
 	ErrStale = errors.New("a newer attempt has taken over")
-	// ErrUnapproved: the call needs a person's word for exactly these arguments, and the journal has none.
+	// ErrUnapproved: the call needs a decision that allows exactly these arguments, and the journal has none.
 	ErrUnapproved = errors.New("nobody has approved this call")
-	// ErrForkPoint: the session cannot be forked there; the error says where it can.
+	// ErrForkPoint: the session cannot be forked at this message; the error text names the nearest points.
 	ErrForkPoint = errors.New("the session cannot be forked there")
-	// ErrExists: there is a session of this name.
+	// ErrExists: a session of this name exists.
 	ErrExists = errors.New("the session exists")
-	// ErrTaken: the session, by its name, is another tenant's. Nothing of it is told, and nothing is written to it.
+	// ErrTaken: a session of this name belongs to another tenant. The error tells nothing else about that session, and
+	// nothing is written to it.
 	ErrTaken = errors.New("it is another tenant's")
-	// ErrUnavailable: the journal's database cannot be reached, or another process holds it. Trying again may help.
+	// ErrUnavailable: the journal's database cannot be reached, or another process has locked it. A retry may help.
 	ErrUnavailable = errors.New("the journal is unavailable")
-	// ErrReplaced: the journal's file was deleted or replaced while it was open. What this process would write is lost
-	// with it: the process must end.
+	// ErrReplaced: the journal's file was deleted or replaced while it was open. Whatever this process still writes is
+	// lost with the old file: the process must end.
 	ErrReplaced = errors.New("the journal was deleted or replaced while it was open")
 	// ErrNewer: the database was written by a newer version of Everturn.
 	ErrNewer = errors.New("the journal was written by a newer version")
 )
 
-// TooLargeError reports content that is larger than its reader takes. It was not loaded.
+// TooLargeError reports content that exceeds its reader's bound. The content was not loaded.
 type TooLargeError struct {
 	Seq int64 // the message with which a window exceeds Max; 0 for a message that is not in the transcript yet
 	Max int64 // bytes

@@ -16,19 +16,19 @@ const (
 	// ExportFormat and ExportVersion are in an export's first line. An import refuses a higher version with ErrNewer.
 	ExportFormat  = "everturn-session"
 	ExportVersion = 1
-	// MaxLineBytes bounds a line of an export: a blob of MaxBlobBytes in base64, and what goes around it.
+	// MaxLineBytes bounds a line of an export: a blob of MaxBlobBytes in base64 and the JSON around it.
 	MaxLineBytes = MaxBlobBytes/3*4 + 8<<20
 )
 
 // Line is one line of an export, which is a session as JSON lines in UTF-8. Exactly one of the pointers is set. The
-// lines come in the order of the fields: one header, blobs, turns, messages, inferences, calls, late results, waits,
-// rules, chunks, one end.
+// lines come in the order of the fields: one header, blobs, turns, messages, inferences, calls, late results, requests,
+// grants, chunks, one end.
 //
-// Sum chains the lines: it is SHA-256, in lower-case hex, over the sum of the line before (empty for the first), a
-// line feed, and the line without its sum, encoded like Canonical. A changed, missing, doubled or moved line is found
-// where it stands. The messages carry the transcript's own hash chain besides.
+// Sum chains the lines: it is SHA-256, in lower-case hex, over the sum of the line before (empty for the first), a line
+// feed, and the line without its sum, encoded like Canonical. A changed, missing, duplicate or moved line is found at
+// its place. The messages also carry the transcript's own hash chain.
 //
-// Content above a store's inline limit stands in blob lines and is named by its hash elsewhere.
+// Content above a store's inline limit is in blob lines; the other lines name it by its hash.
 type Line struct {
 	Header    *ExportHeader    `json:"header,omitempty"`
 	Blob      *ExportBlob      `json:"blob,omitempty"`
@@ -43,17 +43,17 @@ type Line struct {
 	End       *ExportEnd       `json:"end,omitempty"`
 	Sum       string           `json:"sum,omitempty"`
 
-	// Number is the line's, from 1, where it was read.
+	// Number is the line's number in the file it was read from, from 1.
 	Number int64 `json:"-"`
 	offset int64 // in bytes, where it was read
 }
 
-// ExportHeader is the first line. Session.Head is what the messages' hash chain must come to. Session.Tenant is empty:
-// it is in Tenant.
+// ExportHeader is the first line. The messages' hash chain must lead to Session.Head. Session.Tenant is empty: Tenant
+// holds it.
 //
-// A fork is exported whole, with the past that it shares: its messages up to Session.ForkSeq and the turns that they
-// belong to. ForkHash is the hash of the last of them and ForkTurn its turn. If a journal has that past already, in
-// whatever session, the import becomes a fork of that one; elsewhere it becomes a session of its own.
+// A fork is exported whole, with its shared past: its messages up to Session.ForkSeq and the turns that they belong to.
+// ForkHash is the hash of the last of these messages and ForkTurn is its turn. If a session of the importing journal
+// has that past already, the import becomes a fork of that session; otherwise it becomes a session of its own.
 type ExportHeader struct {
 	Format   string        `json:"format"`
 	Version  int           `json:"version"`
@@ -61,7 +61,7 @@ type ExportHeader struct {
 	Tenant   string        `json:"tenant,omitempty"`
 	ForkHash string        `json:"fork_hash,omitempty"`
 	ForkTurn string        `json:"fork_turn,omitempty"`
-	// Mark is the session's first (see Journal.Tainted). An import does not read it: see Imported.Mark.
+	// Mark is the session's first taint source (see Journal.Taint). An import ignores it: see Imported.Mark.
 	Mark *TaintSource `json:"mark,omitempty"`
 }
 
@@ -75,14 +75,14 @@ type ExportBlob struct {
 	kept     []byte
 }
 
-// ExportTurn is a turn with its pins. Its Session is empty: it is the header's.
+// ExportTurn is a turn with its turn config. Its Session is empty: the header holds it.
 type ExportTurn struct {
 	TurnRecord
 	Pins     json.RawMessage `json:"pins,omitempty"`
 	PinsBlob string          `json:"pins_blob,omitempty"`
 }
 
-// ExportMessage is a message with its place in the chain. Message.ToolCalls is empty: they are in Calls. Its media are
+// ExportMessage is a message with its place in the chain. Message.ToolCalls is empty: Calls holds them. Its media are
 // blobs of the export.
 type ExportMessage struct {
 	Seq      int64        `json:"seq"`
@@ -92,8 +92,8 @@ type ExportMessage struct {
 	Calls    []StoredCall `json:"calls,omitempty"`
 }
 
-// ExportInference is the ledger's record of a step. Inference's Answer and Message are empty: the answer is in Stored
-// (see storeAnswer), its raw form in RawBlob, the message in the transcript at Head.
+// ExportInference is the ledger's record of a step. Inference's Answer and Message are empty: Stored holds the
+// completion (see storeAnswer), RawBlob its raw form, and the transcript has the message at Head.
 type ExportInference struct {
 	Inference
 	ExpectSeq     int64           `json:"expect_seq"`
@@ -106,8 +106,8 @@ type ExportInference struct {
 	RawBlob       string          `json:"raw_blob,omitempty"`
 }
 
-// ExportCall is the ledger's record of a call. What a suspended one goes on with is not exported, so that it cannot go
-// on elsewhere: its outcome is unknown there.
+// ExportCall is the ledger's record of a call. The continuation of a suspended call is not exported, so the call cannot
+// be continued elsewhere: its outcome there is unknown.
 type ExportCall struct {
 	CallRecord
 	ArgumentsBlob  string `json:"arguments_blob,omitempty"`
@@ -118,7 +118,7 @@ type ExportCall struct {
 	SettledAttempt int    `json:"settled_attempt,omitempty"`
 }
 
-// ExportLate is a settlement that came after the first.
+// ExportLate is a settlement that came after the first one.
 type ExportLate struct {
 	Turn      string       `json:"turn"`
 	CallID    string       `json:"call_id"`
@@ -131,18 +131,18 @@ type ExportLate struct {
 	At        time.Time    `json:"at,omitzero"`
 	Digest    string       `json:"digest"`
 	Media     []turn.Media `json:"media,omitempty"`
-	// Due: the model has been told that the call's outcome is unknown, and not yet what this says.
+	// Due: the model has been told that the call's outcome is unknown, and has not been told this result yet.
 	Due bool `json:"due,omitempty"`
 }
 
-// ExportRequest is a wait with its ruling. Its Session is empty: it is the header's.
+// ExportRequest is a request with its decision. Its Session is empty: the header holds it.
 type ExportRequest struct {
 	RequestRecord
 	ArgumentsBlob  string `json:"arguments_blob,omitempty"`
 	ArgumentsBytes int64  `json:"arguments_bytes,omitempty"` // of the whole arguments
 }
 
-// ExportEnd is the last line; Lines counts those before it.
+// ExportEnd is the last line; Lines counts the lines before it.
 type ExportEnd struct {
 	Lines int64 `json:"lines"`
 }
@@ -157,7 +157,7 @@ type Exporter struct {
 // NewExporter returns an Exporter that writes to w.
 func NewExporter(w io.Writer) *Exporter { return &Exporter{w: bufio.NewWriter(w)} }
 
-// Write writes the next line, whose Sum it sets.
+// Write sets l.Sum and writes l as the next line.
 func (e *Exporter) Write(l Line) error {
 	e.sum = lineSum(e.sum, l)
 	l.Sum = e.sum
@@ -168,7 +168,7 @@ func (e *Exporter) Write(l Line) error {
 	return nil
 }
 
-// Close writes the end line. It does not close the writer below.
+// Close writes the end line. It does not close the underlying writer.
 func (e *Exporter) Close() error {
 	if err := e.Write(Line{End: &ExportEnd{Lines: e.lines}}); err != nil {
 		return err

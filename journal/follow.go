@@ -11,14 +11,14 @@ import (
 // followBatch is how many chunks Follow reads at once.
 const followBatch = 256
 
-// Follow yields the chunks of a turn with index > after (-1 for all), in order, as they come, and ends after
-// turn_completed. A turn that has not begun is waited for. An error, ctx's included, is yielded once and is the last;
-// whoever reads on later passes the last index that it has seen.
+// Follow yields the chunks of a turn with index > after (-1 for all), in order, as they appear, and ends after
+// turn_completed. If the turn has not begun, Follow waits for it. An error, including ctx's, is yielded once and is the
+// last value; to resume, the caller passes the index of the last chunk that it has seen.
 func Follow(ctx context.Context, store Store, turnID string, after int64) iter.Seq2[turn.Chunk, error] {
 	return func(yield func(turn.Chunk, error) bool) {
 		f := follower{store: store, turn: turnID, after: after}
 		for !f.done {
-			changed := store.Changed(ctx, Topic{Turn: turnID}) // before the read, so that nothing falls between the two
+			changed := store.Changed(ctx, Topic{Turn: turnID}) // before the read, so that no chunk is missed
 			chunks, err := f.next(ctx)
 			for _, c := range chunks {
 				if !yield(c, nil) {
@@ -52,8 +52,8 @@ type follower struct {
 	done  bool
 }
 
-// next reads a batch. Without chunks it looks at the turn itself, so that a reader who is past the end is not left
-// waiting; the second read is for chunks that came with the turn's end.
+// next reads a batch. If there are no chunks, it checks whether the turn has ended, so that a reader who is past the
+// end does not wait; a second read gets the chunks that were written together with the turn's end.
 func (f *follower) next(ctx context.Context) ([]turn.Chunk, error) {
 	chunks, err := f.read(ctx)
 	if err != nil || len(chunks) > 0 || f.done {

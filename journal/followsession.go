@@ -8,21 +8,22 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// SessionCursor says how far a reader of a session has come.
+// SessionCursor is the position of a session's reader.
 type SessionCursor struct {
-	// Turn is the one that was read last; empty is the session's last turn, from its beginning.
+	// Turn is the turn that was read last. If it is empty, the reader starts at the beginning of the session's last
+	// turn.
 	Turn string
-	// Index is that of the last chunk of Turn that was seen, -1 if none was. It says nothing if Turn is empty.
+	// Index is the index of the last chunk of Turn that was read, -1 if none was. It is ignored if Turn is empty.
 	Index int64
 }
 
-// CursorAfter is the cursor of a reader who has seen everything up to c.
+// CursorAfter returns the cursor of a reader that has read everything up to c.
 func CursorAfter(c turn.Chunk) SessionCursor { return SessionCursor{Turn: c.Turn, Index: c.Index} }
 
-// FollowSession yields the chunks of a session from a cursor on, turn after turn, as they come. It goes on until ctx
-// ends. A session or turn that has not begun is waited for; if another turn begins meanwhile, the reader gets that
-// one: none is left out. An error, ctx's included, is yielded once and is the last. Each wake costs a read or two,
-// however long the session is.
+// FollowSession yields the chunks of a session from a cursor on, turn after turn, as they appear, until ctx ends. If
+// the session or the cursor's turn has not begun, FollowSession waits for it; if another turn begins meanwhile, the
+// reader gets that one: no turn is left out. An error, including ctx's, is yielded once and is the last value. Each
+// wake-up costs one or two reads, however long the session is.
 func FollowSession(ctx context.Context, store Store, session string, from SessionCursor) iter.Seq2[turn.Chunk, error] {
 	return func(yield func(turn.Chunk, error) bool) {
 		f := sessionFollower{store: store, session: session, wanted: from}
@@ -41,19 +42,19 @@ func FollowSession(ctx context.Context, store Store, session string, from Sessio
 	}
 }
 
-// sessionFollower finds one turn after the other.
+// sessionFollower finds the session's turns, one after the other.
 type sessionFollower struct {
 	store   Store
 	session string
-	wanted  SessionCursor // what is read first
+	wanted  SessionCursor // the position to start at
 	started bool          // last is set
-	last    string        // the turn that comes before the next one; empty for the beginning
+	last    string        // the turn before the next one; empty at the beginning
 }
 
-// next waits for the next turn and returns it, with the index after which it is to be read.
+// next waits for the next turn and returns it, with the index after which to read it.
 func (f *sessionFollower) next(ctx context.Context) (id string, after int64, err error) {
 	for {
-		changed := f.store.Changed(ctx, Topic{Session: f.session}) // before the read, so that nothing falls between the two
+		changed := f.store.Changed(ctx, Topic{Session: f.session}) // before the read, so that no turn is missed
 		id, after, err = f.look(ctx)
 		if err != nil || id != "" {
 			return id, after, err
@@ -82,7 +83,7 @@ func (f *sessionFollower) look(ctx context.Context) (id string, after int64, err
 	return f.last, -1, nil
 }
 
-// first finds the turn of the cursor. If that has not begun, the next one to begin is read: whatever it is.
+// first finds the cursor's turn. If that has not begun, first returns the next turn to begin, whichever it is.
 func (f *sessionFollower) first(ctx context.Context) (id string, after int64, err error) {
 	s, err := f.store.Session(ctx, f.session)
 	if err != nil && !isNotFound(err) {
@@ -103,7 +104,7 @@ func (f *sessionFollower) first(ctx context.Context) (id string, after int64, er
 	return "", 0, f.elsewhere(ctx)
 }
 
-// elsewhere refuses a cursor whose turn is another session's.
+// elsewhere refuses a cursor whose turn belongs to another session.
 func (f *sessionFollower) elsewhere(ctx context.Context) error {
 	_, err := f.store.Turn(ctx, f.wanted.Turn)
 	if isNotFound(err) {

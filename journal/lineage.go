@@ -11,22 +11,23 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// A fork has the messages up to its fork_seq from its parent, which may have some of them from its own. Nothing is
-// copied: whoever reads a session's past goes up this line. Appends need the head alone and never do.
+// A fork has the messages up to its fork_seq from its parent, which may have some of them from its own parent. Nothing
+// is copied: to read a session's past, the journal follows this line of parents. Appends need only the head and never
+// follow it.
 
-// maxDepth bounds how many sessions a line has: each costs a read that goes all the way up one look at a row.
+// maxDepth bounds the sessions of a line: reading one reads one row for each of its sessions.
 const maxDepth = 1000
 
-// allMessages is a seq that no session reaches.
+// allMessages is a seq above that of any message.
 const allMessages = math.MaxInt64
 
-// segment is a part of a session's transcript and the session whose rows hold it: those with low < seq <= high.
+// segment is a range of a transcript, low < seq <= high, and the session whose rows hold it.
 type segment struct {
 	session   int64
 	low, high int64
 }
 
-// segments returns where a session's messages from..to are, the oldest first.
+// segments returns the segments that hold a session's messages from..to, the oldest first.
 func (q querier) segments(session, from, to int64) (list []segment, err error) {
 	from = max(from, 1)
 	for session != 0 && from <= to {
@@ -43,12 +44,12 @@ func (q querier) segments(session, from, to int64) (list []segment, err error) {
 	return list, nil
 }
 
-// point is what forking needs to know of a message.
+// point describes a message as a fork point.
 type point struct {
 	hash  string
 	turn  string
 	role  turn.Role
-	calls bool // it asks for some
+	calls bool // it asks for tool calls
 }
 
 // point returns the message at seq, or sql.ErrNoRows.
@@ -85,7 +86,7 @@ func (q querier) sessionRow(session string) (n int64, err error) {
 	return n, err
 }
 
-// taker returns the turn that took a message of the session, those of its past included, or sql.ErrNoRows.
+// taker returns the turn that took a message of the session or of its shared past, or sql.ErrNoRows.
 func (q querier) taker(session int64, messageID string) (turnN int64, err error) {
 	list, err := q.segments(session, 1, allMessages)
 	if err != nil {
@@ -100,7 +101,7 @@ func (q querier) taker(session int64, messageID string) (turnN int64, err error)
 	return 0, sql.ErrNoRows
 }
 
-// had reports whether the session has had a message of this ID.
+// had reports whether the session, or its shared past, has a message with this ID.
 func (q querier) had(session int64, messageID string) (bool, error) {
 	_, err := q.taker(session, messageID)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -109,7 +110,7 @@ func (q querier) had(session int64, messageID string) (bool, error) {
 	return err == nil, err
 }
 
-// depth returns how many sessions the line of this one has.
+// depth returns the number of sessions in the session's line.
 func (q querier) depth(session int64) (n int, err error) {
 	err = q.row(`WITH RECURSIVE line (session, depth) AS (
 		SELECT CAST(? AS BIGINT), 1 UNION ALL

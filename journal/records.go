@@ -13,11 +13,11 @@ type StepKey struct {
 	Step int    `json:"step"` // from 1
 }
 
-// RequestRecord is a wait with what came of it.
+// RequestRecord is a request with its decision.
 type RequestRecord struct {
 	Session string `json:"session"`
 	Turn    string `json:"turn"`
-	// Wait has the whole arguments of an approval. If the journal has lost them, Arguments is the beginning of them, and
+	// Request has the whole arguments of an approval. If the journal has lost them, Arguments is only their beginning,
 	// shorter than ArgumentsBytes.
 	turn.Request
 	ArgumentsBytes int64 `json:"arguments_bytes,omitempty"`
@@ -29,25 +29,25 @@ type RequestRecord struct {
 // Inference is the ledger's record of (turn, step).
 type Inference struct {
 	Key      StepKey `json:"key"`
-	Attempt  int     `json:"attempt"`            // of this attempt, from 1: counts every start, crashes included
-	Failures int     `json:"failures,omitempty"` // attempts that ended in a provider's failure
+	Attempt  int     `json:"attempt"`            // from 1: counts every start, crashes included
+	Failures int     `json:"failures,omitempty"` // attempts that ended in a failure of the provider
 	Model    string  `json:"model,omitempty"`
-	// Base is the head after the results were appended: what the prompt is rendered from.
+	// Base is the head after the results were appended: the prompt is rendered from it.
 	Base turn.Head `json:"base,omitzero"`
-	// Settled and what follows are set once the answer is complete.
+	// Settled and the fields after it are set once the completion is recorded.
 	Settled   bool            `json:"settled,omitempty"`
 	Head      turn.Head       `json:"head"` // after the assistant's message
 	Answer    turn.Completion `json:"answer,omitzero"`
 	Message   turn.Message    `json:"message,omitzero"` // as appended
 	StartedAt time.Time       `json:"started_at,omitzero"`
 	SettledAt time.Time       `json:"settled_at,omitzero"`
-	Late      int             `json:"late,omitempty"` // answers that came after settlement
-	// Undelivered are the IDs of StartInference.Messages that the session has never had, if the step was settled already
-	// and took none (a run that was reset): they are for a later step.
+	Late      int             `json:"late,omitempty"` // completions that came after settlement
+	// Untaken are the IDs of those StartInference.Messages that the session has never had, if the step was settled
+	// already and took none of them because the run was reset. They are left for a later step.
 	Untaken []string `json:"-"`
 }
 
-// TurnPins is the configuration of a turn, as a worker recorded it when the turn began, and whose turn it is.
+// TurnPins is the turn config that a worker recorded when the turn began, with the turn's session and tenant.
 type TurnPins struct {
 	Session string
 	Tenant  string
@@ -86,15 +86,15 @@ type SessionRecord struct {
 	LastTurn  TurnRecord `json:"last_turn,omitzero"`
 	CreatedAt time.Time  `json:"created_at,omitzero"`
 	UpdatedAt time.Time  `json:"updated_at,omitzero"`
-	FirstText string     `json:"first_text,omitempty"` // of the first message, a preview of at most 120 bytes
-	// Parent and ForkSeq are set if the session began in another one: its messages up to ForkSeq are Parent's.
+	FirstText string     `json:"first_text,omitempty"` // a preview of the first message, at most 120 bytes
+	// Parent and ForkSeq are set if the session is a fork: its messages up to ForkSeq are Parent's.
 	Parent  string `json:"parent,omitempty"`
 	ForkSeq int64  `json:"fork_seq,omitempty"`
-	// Waiting is how many waits are open.
+	// Waiting is how many requests are open.
 	Waiting int `json:"waiting,omitempty"`
 }
 
-// TaintSource says which call brought words into a session that may be anybody's.
+// TaintSource names the call that brought text of an untrusted server into a session.
 type TaintSource struct {
 	Turn   string    `json:"turn"`
 	CallID string    `json:"call_id"`
@@ -107,26 +107,26 @@ type CallRecord struct {
 	Turn    string        `json:"turn"`
 	Step    int           `json:"step"`
 	Call    turn.ToolCall `json:"call"`
-	Attempt int           `json:"attempt"` // the highest that claimed
-	// Runs counts the claims that were granted and not released: above 1 only for repeatable tools, and for calls that
-	// went on after their server had asked for something.
+	Attempt int           `json:"attempt"` // the highest attempt that claimed the call
+	// Runs counts the claims that were granted and not released. It is above 1 only for repeatable tools and for calls
+	// that were continued after an elicitation.
 	Runs int `json:"runs,omitempty"`
-	// Repeatable is what the first claim said of the tool. If it is false, no later claim has begun the call anew.
+	// Repeatable is what the first claim said of the tool. If it is false, no later claim has started the call again.
 	Repeatable bool         `json:"repeatable,omitempty"`
 	Worker     string       `json:"worker,omitempty"`
 	ClaimedAt  time.Time    `json:"claimed_at,omitzero"`
 	Outcome    turn.Outcome `json:"outcome,omitempty"`   // zero while open
 	Code       turn.Code    `json:"code,omitempty"`      // see turn.ToolResult
 	Text       string       `json:"text,omitempty"`      // what the model is shown
-	FullBlob   string       `json:"full_blob,omitempty"` // the whole output, where Text is a cut of it
+	FullBlob   string       `json:"full_blob,omitempty"` // the whole output, if Text is truncated
 	Media      []turn.Media `json:"media,omitempty"`     // without Data: see Journal.Artifact
 	SizeBytes  int64        `json:"size_bytes,omitempty"`
 	SettledAt  time.Time    `json:"settled_at,omitzero"`
 	DurationMS int64        `json:"duration_ms,omitempty"`
 	Late       bool         `json:"late,omitempty"` // of a SettleCall: this settlement was kept as late
 	LateCount  int          `json:"late_count,omitempty"`
-	// Suspended is the attempt that was given back in the middle of the call (see SuspendCall), 0 if none was, and
-	// Continuation what it left: nil if the journal does not have it, as after an import.
+	// Suspended is the attempt that was suspended (see SuspendCall), 0 if none was. Continuation is what it left: nil
+	// if the journal does not have it, as after an import.
 	Suspended    int    `json:"suspended,omitempty"`
 	Continuation []byte `json:"-"`
 }

@@ -36,7 +36,7 @@ func (s *DB) Ask(ctx context.Context, in AskInput) (ruled []turn.Decision, err e
 	return ruled, err
 }
 
-// ask opens a wait, once, and returns what was ruled about it before.
+// ask opens a request once, and returns its decision if it has one already.
 func (t *tx) ask(sc *scope, w turn.Request, at time.Time) (*turn.Decision, error) {
 	if err := checkID("wait", w.ID); err != nil {
 		return nil, err
@@ -55,12 +55,12 @@ func (t *tx) ask(sc *scope, w turn.Request, at time.Time) (*turn.Decision, error
 	return nil, t.openRequest(sc, w, at)
 }
 
-// sameRequest: both are about the same thing.
+// sameRequest reports whether a and b are the same request.
 func sameRequest(a, b turn.Request) bool {
 	return a.Kind == b.Kind && a.ArgumentsHash == b.ArgumentsHash && a.Call == b.Call && reflect.DeepEqual(a.Elicitation, b.Elicitation)
 }
 
-// openRequest records a new wait and tells followers.
+// openRequest records a new request and tells followers.
 func (t *tx) openRequest(sc *scope, w turn.Request, at time.Time) (err error) {
 	x := request{size: int64(len(w.Arguments))}
 	x.rec.Request = CleanRequest(w)
@@ -89,7 +89,7 @@ func (t *tx) openRequest(sc *scope, w turn.Request, at time.Time) (err error) {
 	return t.emitRequest(sc, x, at)
 }
 
-// fillIn takes the call that a person is asked about from the transcript.
+// fillIn copies the call that needs the approval from the transcript.
 func (t *tx) fillIn(sc *scope, x *request) error {
 	list, _, err := t.openCalls(sc)
 	if err != nil {
@@ -109,7 +109,8 @@ func (t *tx) fillIn(sc *scope, x *request) error {
 	return fmt.Errorf("the last message of the model asks for no such call: %w", ErrConflict)
 }
 
-// nameTool takes the tool whose server asks from the ledger: nothing asks in the name of a call that never ran.
+// nameTool copies the tool of an elicitation from the ledger, so that a server cannot ask in the name of a call that
+// never ran.
 func (t *tx) nameTool(sc *scope, x *request) error {
 	c, err := t.call(sc.turnID, x.rec.Call)
 	if err != nil {
@@ -122,7 +123,8 @@ func (t *tx) nameTool(sc *scope, x *request) error {
 	return nil
 }
 
-// showWaiting says in the turn's row whether it waits for people. A call that was a repetition has changed nothing.
+// showWaiting records in the turn's row whether the turn waits for a decision. A repeated Ask or Decide has changed
+// nothing.
 func (t *tx) showWaiting(sc scope, at time.Time) error {
 	if len(t.changed) == 0 {
 		return nil
@@ -162,7 +164,7 @@ func (t *tx) decide(sc scope, r turn.Decision, at time.Time) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("it was never asked for: %w", ErrNotFound)
 	}
-	if err != nil || x.rec.Decision != nil { // the first ruling stands
+	if err != nil || x.rec.Decision != nil { // the first decision stands
 		return err
 	}
 	if sc.closed {
@@ -195,7 +197,7 @@ func (t *tx) insertRule(session int64, r turn.Grant) error {
 		session, r.Tool, r.ArgumentsHash, r.By, nanos(r.At))
 }
 
-// cancelRequests rules what is still open when a turn ends.
+// cancelRequests cancels the open requests of a turn that ends.
 func (t *tx) cancelRequests(sc *scope, at time.Time) error {
 	list, err := t.requests(`w.turn = ? AND w.status = '' ORDER BY w.id`, sc.turn)
 	if err != nil {
@@ -212,8 +214,8 @@ func (t *tx) cancelRequests(sc *scope, at time.Time) error {
 	return nil
 }
 
-// closeHeld rules what a call that has ended was still held for: it died with its worker, and an answer would go
-// nowhere.
+// closeHeld cancels the open elicitations of a call that has ended: the call died with its worker, so a response would
+// have no receiver.
 func (t *tx) closeHeld(c *call, at time.Time) error {
 	list, err := t.requests(`w.turn = ? AND w.call_id = ? AND w.request_id LIKE 'h%' AND w.status = '' ORDER BY w.id`, c.turn, c.rec.Call.ID)
 	for _, x := range list {
@@ -234,8 +236,8 @@ func (t *tx) closeHeld(c *call, at time.Time) error {
 	return t.showWaiting(c.scope, at)
 }
 
-// approved checks that a person's word covers a claim, if one is needed: the caller says so, or the call was put
-// before people.
+// approved checks that a decision allows the call, if the claim needs one: the caller says so, or the journal has an
+// approval request for this call.
 func (t *tx) approved(c *call, in ClaimInput) error {
 	x, err := t.request(c.turn, in.Call.ID)
 	asked := err == nil && x.rec.Kind == turn.RequestApproval
@@ -252,7 +254,7 @@ func (t *tx) approved(c *call, in ClaimInput) error {
 	return nil
 }
 
-// Rules implements Journal. A session that has not begun has none.
+// Grants implements Journal. A session that has not begun has none.
 func (s *DB) Grants(ctx context.Context, session string) (out []turn.Grant, err error) {
 	err = s.read(ctx, fmt.Sprintf("reading the rules of %q", session), func(q querier) (err error) {
 		n, err := q.sessionRow(session)

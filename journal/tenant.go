@@ -13,34 +13,33 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// ForTenant returns store as a tenant's clients see it: sessions of others, and their turns, are not there. ErrNotFound
-// says the same of them as of what is not there. The empty tenant is the default one, and sees no other's either.
+// ForTenant returns store restricted to one tenant: the sessions and turns of other tenants do not exist in it, and
+// reading them returns the same ErrNotFound as reading an unknown ID. The empty tenant is the default tenant, which is
+// restricted in the same way.
 //
-// It is for reading, for forks and for transfers. What a Journal writes for a turn that runs names sessions and turns
-// that its worker has from Begin, which takes the tenant itself: those methods are store's own, and so are the
-// catalogues, which are the operator's, and blobs, whose names cannot be guessed.
+// The result is for reads, forks, exports and imports. The methods with which a Journal records a running turn are
+// store's own: they name sessions and turns that the worker has from Begin, which checks the tenant itself. The methods
+// for catalogues, which belong to the operator, and for blobs, whose hashes cannot be guessed, are store's own, too.
 //
-// An import has to be of the tenant's own: a session is taken over to another tenant neither by whoever exports it nor
-// by whoever imports it.
+// Import accepts only exports of the same tenant: neither the exporter nor the importer can move a session to another
+// tenant.
 func ForTenant(store Store, tenant string) Store {
 	return &bound{Store: store, tenant: tenant, known: map[string]bool{}}
 }
 
-// bound is a store with its tenant. A method that is told of a session or a turn is here, not store's own: a test
-// looks.
+// bound is a store with its tenant. It must override every method that takes a session or a turn; a test checks that.
 type bound struct {
 	Store
 	tenant string
 
 	mu    sync.Mutex
-	known map[string]bool // turns of this tenant
+	known map[string]bool // turns known to belong to this tenant
 }
 
-// maxKnown bounds the turns that are remembered to be the tenant's, so that following one does not look again each
-// time.
+// maxKnown bounds the known turns of a bound, which spare the reader of a turn a repeated check.
 const maxKnown = 1024
 
-// elsewhere is the error of what the tenant does not have.
+// elsewhere returns the error for a session or turn that the tenant does not have.
 func elsewhere(what, id string) error { return fmt.Errorf("reading %s %q: %w", what, id, ErrNotFound) }
 
 // session returns an error if the tenant has no such session.
@@ -92,7 +91,7 @@ func (b *bound) SessionsOf(ctx context.Context, tenant string, limit int) ([]Ses
 	return b.Sessions(ctx, limit)
 }
 
-// Waiting implements Store.
+// PendingRequests implements Store.
 func (b *bound) PendingRequests(ctx context.Context, session string, limit int) ([]RequestRecord, error) {
 	if session == "" {
 		return b.Store.PendingRequestsOf(ctx, b.tenant, limit)
@@ -103,7 +102,7 @@ func (b *bound) PendingRequests(ctx context.Context, session string, limit int) 
 	return b.Store.PendingRequests(ctx, session, limit)
 }
 
-// WaitingOf implements Store.
+// PendingRequestsOf implements Store.
 func (b *bound) PendingRequestsOf(ctx context.Context, tenant string, limit int) ([]RequestRecord, error) {
 	if tenant != b.tenant {
 		return nil, nil
@@ -174,7 +173,7 @@ func (b *bound) Delivered(ctx context.Context, session, messageID string) (TurnR
 	return b.Store.Delivered(ctx, session, messageID)
 }
 
-// Rules implements Journal.
+// Grants implements Journal.
 func (b *bound) Grants(ctx context.Context, session string) ([]turn.Grant, error) {
 	if err := b.session(ctx, session); err != nil {
 		return nil, err
@@ -182,7 +181,7 @@ func (b *bound) Grants(ctx context.Context, session string) ([]turn.Grant, error
 	return b.Store.Grants(ctx, session)
 }
 
-// Tainted implements Journal.
+// Taint implements Journal.
 func (b *bound) Taint(ctx context.Context, session string) (*TaintSource, error) {
 	if err := b.session(ctx, session); err != nil {
 		return nil, ignoreNotFound(err)
@@ -206,7 +205,7 @@ func (b *bound) Chunks(ctx context.Context, turnID string, after int64, limit in
 	return b.Store.Chunks(ctx, turnID, after, limit)
 }
 
-// Waits implements Store.
+// Requests implements Store.
 func (b *bound) Requests(ctx context.Context, turnID string) ([]RequestRecord, error) {
 	if err := b.turn(ctx, turnID); err != nil {
 		return nil, err
@@ -246,7 +245,8 @@ func (b *bound) StepMessage(ctx context.Context, key StepKey) (turn.Message, err
 	return b.Store.StepMessage(ctx, key)
 }
 
-// Fork implements Store. The new session is the same tenant's. ErrTaken if its name is another's.
+// Fork implements Store. The new session belongs to the same tenant. The error is ErrTaken if another tenant has a
+// session with its name.
 func (b *bound) Fork(ctx context.Context, in ForkInput) (SessionRecord, error) {
 	if err := b.session(ctx, in.Session); err != nil {
 		return SessionRecord{}, err
@@ -260,8 +260,8 @@ func (b *bound) Fork(ctx context.Context, in ForkInput) (SessionRecord, error) {
 	return rec, err
 }
 
-// Taken reports whether the name of a session is another tenant's, if store is ForTenant's. It is what a turn would be
-// refused for when it begins.
+// Taken reports whether another tenant has a session with this name, if store is the result of ForTenant. Begin would
+// refuse a turn in that session.
 func Taken(ctx context.Context, store Store, session string) (bool, error) {
 	b, ok := store.(*bound)
 	if !ok {
@@ -279,7 +279,8 @@ func (b *bound) Export(ctx context.Context, session string, w io.Writer) error {
 	return b.Store.Export(ctx, session, w)
 }
 
-// Import implements Store. What is another tenant's is refused before any of it is read: ErrTaken.
+// Import implements Store. It refuses an export of another tenant with ErrTaken before it reads any of the export's
+// content.
 func (b *bound) Import(ctx context.Context, r io.Reader) (Imported, error) {
 	lines := lineReader{r: bufio.NewReaderSize(r, 64<<10)}
 	first, err := lines.read()

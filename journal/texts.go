@@ -9,34 +9,34 @@ import (
 
 // Bounds that every store keeps. Sizes are in bytes.
 const (
-	// MaxBlobBytes bounds one blob, and with it one message and one tool output.
+	// MaxBlobBytes bounds one blob, and therefore one message and one tool output.
 	MaxBlobBytes = 64 << 20
 	// MaxMessageBytes bounds the text of a user's message.
 	MaxMessageBytes = 8 << 20
 	// MaxIDBytes bounds the IDs of sessions, turns, messages and calls.
 	MaxIDBytes = 1 << 10
-	// MaxChunkBytes bounds text and data of one chunk together; MaxChunks how many one append may bring.
+	// MaxChunkBytes bounds the text and data of one chunk together; MaxChunks bounds the chunks of one append.
 	MaxChunkBytes = 1 << 20
 	MaxChunks     = 4096
 	// PreviewBytes bounds the previews in turn.CallChunk.
 	PreviewBytes = 512
-	// MaxContinuationBytes bounds what a suspended call goes on with.
+	// MaxContinuationBytes bounds the continuation of a suspended call.
 	MaxContinuationBytes = 1 << 20
-	// MaxInquiryBytes bounds what a tool's server asks a person, MaxReplyBytes what it is told: each as JSON.
+	// MaxInquiryBytes bounds an elicitation, MaxReplyBytes its response: each as JSON.
 	MaxInquiryBytes = 64 << 10
 	MaxReplyBytes   = 64 << 10
-	// MaxMedia is how many media of one result are kept, MaxMediaBytes how large each may be.
+	// MaxMedia is how many media of one result the journal keeps; MaxMediaBytes bounds each of them.
 	MaxMedia      = 8
 	MaxMediaBytes = 8 << 20
-	// MaxNotes is how many tool_progress a call may leave.
+	// MaxNotes bounds the tool_progress chunks of one call.
 	MaxNotes = 200
-	// MaxNotices is how much of what has become of unknown calls one step is told; the next step is told the rest.
+	// MaxNotices bounds how many late results one step reports to the model; the next step reports the rest.
 	MaxNotices = 32
 	// SummaryBytes bounds a turn's Answer and Message.
 	SummaryBytes = 16 << 10
 )
 
-// ResultText is what the model is told of a call that has no text of its own.
+// ResultText is the text that the model gets for a call whose result has no text.
 func ResultText(o turn.Outcome) string {
 	switch o {
 	case turn.OutcomeUnknown:
@@ -51,14 +51,14 @@ func ResultText(o turn.Outcome) string {
 	return ""
 }
 
-// HeldEnded is the reason of the ruling about what a call was held for that has ended without an answer to it.
+// HeldEnded is the reason of the decision that closes an elicitation whose call ended before the response.
 const HeldEnded = "its call has ended"
 
-// SuspendedText is what the model is told of a call whose server had asked for something when the turn ended.
+// SuspendedText is the result of a call that was still suspended when its turn ended.
 const SuspendedText = "outcome unknown: the tool's server had asked for something, and the turn ended before it went on. What it had done until then is not known. Check before trying again."
 
-// lateNotice is what the model is told of a call whose outcome was unknown, in a message that no user wrote: the result
-// that came after all. rec is the call as it was settled, late what came.
+// lateNotice returns the text of the message that reports a late result of a call whose outcome was unknown. No user
+// wrote that message. rec is the call as it was settled, late is the late result.
 func lateNotice(rec CallRecord, late ExportLate) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Notice of the system, not of the user: the call %s of %s, whose outcome was unknown, has come to an end after all. Its outcome is %s.",
@@ -83,17 +83,19 @@ func LateID(turnID, callID string, attempt int) string {
 	return fmt.Sprintf("late:%s:%s:%d", turnID, callID, attempt)
 }
 
-// ForkedMessage is for the people who look at a turn of which an imported fork has the beginning alone.
+// ForkedMessage is the message of a turn of which an imported fork has only the beginning. Readers of the session see
+// it.
 const ForkedMessage = "The session was forked in the middle of this turn. What came after is in the session that it was forked from."
 
-// closedMessage is for the people who look at a turn that its session's next turn had to close.
+// closedMessage is the message of a turn that the session's next turn had to close. Readers of the session see it.
 const closedMessage = "The turn was ended from outside before it could answer. What it had done is kept; calls without a known result are marked. Send the message again to have it answered."
 
-// ImportedMessage is for the people who look at a turn that was running when its session was exported.
+// ImportedMessage is the message of a turn that was running when its session was exported. Readers of the session see
+// it.
 const ImportedMessage = "The session was exported while this turn was running, and imported here. An import carries no running turn, approval or open question. Send the message again to have it answered."
 
-// LargeText stands for the text of a message that is over MaxMessageBytes.
+// LargeText replaces the text of a message that exceeds MaxMessageBytes.
 const LargeText = "(this message's text is too large: send a shorter one)"
 
-// LostText stands for the text of a message whose blob the journal does not have.
+// LostText replaces the text of a message whose blob the journal does not have.
 const LostText = "(this message's text is not in the journal: send it again)"
