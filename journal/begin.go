@@ -53,7 +53,7 @@ func checkID(what, id string) error {
 	return nil
 }
 
-// checkTenant takes what checkID takes, and the default tenant.
+// checkTenant accepts the IDs that checkID accepts, and the default tenant.
 func checkTenant(tenant string) error {
 	switch tenant {
 	case "":
@@ -93,7 +93,7 @@ func (t *tx) begin(in BeginInput) (BeginResult, error) {
 	return out, err
 }
 
-// resume answers a chain that finds its own turn.
+// resume returns the result of Begin for a chain that has begun the turn before.
 func (t *tx) resume(own TurnRecord, in BeginInput) (out BeginResult, err error) {
 	if own.Session != in.Session || own.MessageID != in.Message.ID {
 		return out, fmt.Errorf("the turn began in session %q with message %q, not in %q with %q",
@@ -116,7 +116,7 @@ func (t *tx) resume(own TurnRecord, in BeginInput) (out BeginResult, err error) 
 	return out, err
 }
 
-// sessionScope finds the session, or makes ready for a new one, which open inserts.
+// sessionScope finds the session, or prepares a new one, which open inserts.
 func (t *tx) sessionScope(in BeginInput) (sc scope, err error) {
 	sc.sessionID = in.Session
 	var tenant string
@@ -184,8 +184,8 @@ func (t *tx) insertTurn(sc *scope, in BeginInput) error {
 		string(turn.StateRunning), nanos(in.At)).Scan(&sc.turn)
 }
 
-// closeUnfinished closes the session's turn that is not over, if there is one, and returns its ID. Its totals are
-// counted from the ledgers: whoever ran it left none.
+// closeUnfinished closes the session's unfinished turn, if there is one, and returns its ID. It counts the turn's
+// totals from the ledgers, because the turn's own workflow has recorded none.
 func (t *tx) closeUnfinished(sc *scope, message string, at time.Time) (string, error) {
 	old := *sc
 	err := t.row(`SELECT turn_id, id, message_seq FROM turns WHERE session = ? AND ended_at IS NULL`, sc.session).

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// inlineBytes is up to which size content stands in the row itself.
+// inlineBytes is the size up to which content is kept in the row itself.
 const inlineBytes = 1 << 10
 
 // stored is a pair of columns x, x_blob: content inline, or the hash of the blob that holds it. Both are null if
@@ -19,7 +19,7 @@ type stored struct {
 	blob   sql.NullString
 }
 
-// put stores text where it belongs.
+// put stores text inline or as a blob, by its size.
 func (t *tx) put(text, mediaType string) (stored, error) {
 	if len(text) <= inlineBytes {
 		return stored{inline: sql.NullString{String: text, Valid: true}}, nil
@@ -28,7 +28,7 @@ func (t *tx) put(text, mediaType string) (stored, error) {
 	return stored{blob: sql.NullString{String: hash, Valid: true}}, err
 }
 
-// get loads what put stored.
+// get loads what put has stored.
 func (q querier) get(s stored) (string, error) {
 	if !s.blob.Valid {
 		return s.inline.String, nil
@@ -57,10 +57,10 @@ func (q querier) getBlob(hash string) (b []byte, err error) {
 	return q.getBlobWithin(hash, &room)
 }
 
-// unbounded is room for everything.
+// unbounded is a bound that no content exceeds.
 const unbounded = int64(math.MaxInt64)
 
-// getBlobWithin takes the blob's size from room, and does not load a blob for which there is none: *TooLargeError.
+// getBlobWithin subtracts the blob's size from room. It does not load a blob that exceeds room: *TooLargeError.
 func (q querier) getBlobWithin(hash string, room *int64) (b []byte, err error) {
 	var encoding string
 	var size int64
@@ -96,7 +96,7 @@ func (s *DB) GetBlob(ctx context.Context, hash string) (b []byte, err error) {
 	return b, err
 }
 
-// nanos and instant translate times: nanoseconds since 1970, 0 for the zero time.
+// nanos and instant convert times: nanoseconds since 1970, 0 for the zero time.
 func nanos(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

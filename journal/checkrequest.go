@@ -10,7 +10,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// CleanRequest returns w as stores keep it: see clean. Texts for people are bounded. Only an elicitation has an inquiry.
+// CleanRequest returns w as stores keep it: see clean. Texts that are shown to users are bounded. Only a request of
+// kind elicitation keeps an elicitation.
 func CleanRequest(w turn.Request) turn.Request {
 	if w.Kind != turn.RequestApproval || !slices.Contains([]turn.GrantScope{turn.GrantCall, turn.GrantNever}, w.MaxGrant) {
 		w.MaxGrant = ""
@@ -30,7 +31,7 @@ func CleanRequest(w turn.Request) turn.Request {
 	return w
 }
 
-// compact returns JSON without needless spaces, and what is no JSON as it is. Nothing is nil.
+// compact returns JSON without insignificant spaces, and raw unchanged if it is not JSON. Empty JSON becomes nil.
 func compact(raw json.RawMessage) json.RawMessage {
 	text := CleanText(string(raw))
 	if text == "" {
@@ -43,7 +44,8 @@ func compact(raw json.RawMessage) json.RawMessage {
 	return b.Bytes()
 }
 
-// checkWait refuses a request that cannot be decided. An elicitation has an inquiry, of MaxInquiryBytes at most.
+// checkWait refuses a request that cannot be decided. An elicitation is required for its kind, and has at most
+// MaxInquiryBytes.
 func checkWait(w turn.Request) error {
 	switch w.Kind {
 	case turn.RequestApproval, turn.RequestQuestion:
@@ -65,8 +67,9 @@ func checkWait(w turn.Request) error {
 	return nil
 }
 
-// CheckDecision returns r as stores keep it, or says why it is none for w. A call is allowed with the arguments that
-// were shown and no others (ErrUnapproved). A reply belongs to an elicitation, and its key is the inquiry's.
+// CheckDecision returns r as stores keep it, or an error if r is no decision of w. A call is allowed with the arguments
+// that were shown and no others (ErrUnapproved). A response belongs to an elicitation, and must have the elicitation's
+// key.
 func CheckDecision(w turn.Request, r turn.Decision) (turn.Decision, error) {
 	r.By, r.Reason = Preview(CleanText(r.By), PreviewBytes), Preview(CleanText(r.Reason), SummaryBytes)
 	r.ArgumentsHash = CleanText(r.ArgumentsHash)
@@ -74,7 +77,7 @@ func CheckDecision(w turn.Request, r turn.Decision) (turn.Decision, error) {
 		return r, err
 	}
 	if r.Status == turn.StatusExpired && r.ArgumentsHash == "" {
-		r.ArgumentsHash = w.ArgumentsHash // nobody saw anything
+		r.ArgumentsHash = w.ArgumentsHash // the decision was made without showing them
 	}
 	if r.Allowed && r.ArgumentsHash != w.ArgumentsHash {
 		return r, fmt.Errorf("what was allowed has the hash %.8s, the call's arguments %.8s: %w", r.ArgumentsHash, w.ArgumentsHash, ErrUnapproved)
@@ -92,7 +95,7 @@ func CheckDecision(w turn.Request, r turn.Decision) (turn.Decision, error) {
 	return r, err
 }
 
-// checkVerdict refuses verdicts that do not fit the kind of wait, or that contradict Ruling.Allowed.
+// checkVerdict refuses statuses that do not fit the kind of request, or that contradict Decision.Allowed.
 func checkVerdict(kind turn.RequestKind, r turn.Decision) error {
 	approval := kind == turn.RequestApproval
 	fits, allowed := false, false
@@ -117,7 +120,8 @@ func checkVerdict(kind turn.RequestKind, r turn.Decision) error {
 	return nil
 }
 
-// checkReply returns the ruling's reply as stores keep it. An answered elicitation has one; an expired one has none.
+// checkReply returns the decision's response as stores keep it. An answered elicitation has a response; an expired one
+// has none.
 func checkReply(w turn.Request, r turn.Decision) (*turn.ElicitationResponse, error) {
 	said := r.Status == turn.StatusAnswered || r.Status == turn.StatusDenied
 	switch {
@@ -129,7 +133,7 @@ func checkReply(w turn.Request, r turn.Decision) (*turn.ElicitationResponse, err
 		return nil, nil
 	}
 	response := turn.ElicitationResponse{Key: CleanText(r.Response.Key), Action: r.Response.Action}
-	if response.Action == turn.ElicitationAccept && (w.Elicitation == nil || w.Elicitation.URL == "") { // elsewhere there is nothing to say
+	if response.Action == turn.ElicitationAccept && (w.Elicitation == nil || w.Elicitation.URL == "") { // otherwise the content is empty
 		response.Content = compact(r.Response.Content)
 	}
 	if response.Key == "" && w.Elicitation != nil {
@@ -140,7 +144,7 @@ func checkReply(w turn.Request, r turn.Decision) (*turn.ElicitationResponse, err
 		return nil, fmt.Errorf("the reply is to %q, and %q was asked", Preview(response.Key, 80), Preview(w.Elicitation.Key, 80))
 	case response.Action != turn.ElicitationAccept && response.Action != turn.ElicitationDecline && response.Action != turn.ElicitationCancel:
 		return nil, fmt.Errorf("the reply's action is %q: use accept, decline or cancel", Preview(string(response.Action), 80))
-	case response.Content != nil && len(r.Response.Content) > MaxReplyBytes: // as it was sent
+	case response.Content != nil && len(r.Response.Content) > MaxReplyBytes: // the bytes as they were sent
 		return nil, fmt.Errorf("the reply has %d bytes: at most %d", len(r.Response.Content), MaxReplyBytes)
 	case len(response.Content) > 0 && !json.Valid(response.Content):
 		return nil, errors.New("the reply's content is no JSON")

@@ -10,39 +10,39 @@ import (
 // BeginInput opens a turn.
 type BeginInput struct {
 	Session string
-	// Tenant is whose session it is, empty for the default tenant. A new session is written with it; one that is another's
-	// is refused with ErrTaken.
+	// Tenant is the session's tenant; empty is the default tenant. A new session is created in it. Begin refuses a
+	// session of another tenant with ErrTaken.
 	Tenant     string
 	Turn       string // the first run ID of the workflow chain
 	WorkflowID string
-	RunID      string // the run that asks; a later run of the chain replaces it
+	RunID      string // the run that calls Begin; a later run of the chain replaces it
 	Agent      string
 	Message    turn.Message // ID and Text; Role is user. An empty ID gets one derived from the turn.
-	// MessageBlob names the text if it was too large to travel; Message.Text is empty then.
+	// MessageBlob is the hash of the text if it was too large for a workflow argument; Message.Text is empty then.
 	MessageBlob string
-	// Config is what the turn's configuration was when it began, kept as it is for the resuming run.
+	// Config is the turn config as it was when the turn began. A resuming run gets it back unchanged.
 	Config json.RawMessage
 	At     time.Time
 }
 
-// BeginResult answers Begin.
+// BeginResult is the result of Begin.
 type BeginResult struct {
 	Turn TurnRecord
-	// Head is the transcript's head right after this turn's message: what a resuming run starts from.
+	// Head is the transcript's head right after this turn's message. A resuming run starts from it.
 	Head turn.Head
-	// Config are the pins of the turn's first Begin, whatever a later call says.
+	// Config is the turn config of the turn's first Begin; later calls do not change it.
 	Config json.RawMessage
-	// Resumed: the turn had begun before, by this chain.
+	// Resumed: this chain had begun the turn before.
 	Resumed bool
-	// DuplicateOf is the turn that had the message first, if that is another one. Nothing was written then.
+	// DuplicateOf is the turn that took the message first, if that is another turn. Begin has written nothing then.
 	DuplicateOf *TurnRecord
-	// Closed names the unfinished turn that was closed, if any.
+	// Closed is the ID of the unfinished turn that Begin closed, if any.
 	Closed string
 }
 
-// Result is the result of one call, as the next append writes it into the transcript. If Text is empty and
-// Outcome is zero, the ledger's settled outcome is written. Otherwise the call never ran: it is settled here with
-// this outcome (denied, cancelled, error) and emits its chunks.
+// Result is the result of one call, as the next append writes it into the transcript. If Text is empty and Outcome is
+// zero, the ledger's settled outcome is written. Otherwise the call never ran: the append settles it with this outcome
+// (denied, cancelled, error) and emits its chunks.
 type Result struct {
 	Call    turn.ToolCall
 	Outcome turn.Outcome
@@ -50,39 +50,40 @@ type Result struct {
 	Text    string
 }
 
-// StartInference opens an attempt.
+// StartInference is the input of Journal.StartInference.
 type StartInference struct {
 	Session string
 	Key     StepKey
-	// Expect is the head before Results are appended. If the results were appended by an earlier attempt of the
-	// same step the head is ahead by exactly those, and that is no conflict.
+	// Expect is the head before Results are appended. If an earlier attempt of the same step has appended the results,
+	// the head is ahead of Expect by exactly those, and that is no conflict.
 	Expect  turn.Head
 	Results []Result
-	// Messages are appended after Results, each with message_joined; one whose ID the session has had is left out.
+	// Messages are appended after Results, each with message_joined. A message whose ID the session has had is skipped.
 	Messages []UserMessage
-	// Chunks are emitted by the first attempt, after those of Results and Messages.
+	// Chunks are emitted by the first attempt, after the chunks of Results and Messages.
 	Chunks []turn.Chunk
 	Model  string
 	At     time.Time
 }
 
-// UserMessage is a message of a user: ID and Text, or the blob that has the text.
+// UserMessage is a message of a user: its ID, and its Text or the blob that holds the text.
 type UserMessage struct {
 	ID   string
 	Text string
 	Blob string
 }
 
-// AskInput opens waits.
+// AskInput opens requests.
 type AskInput struct {
 	Session string
 	Turn    string
-	// Waits: of an approval the journal fills Arguments in from the transcript, whose hash must be ArgumentsHash.
+	// Requests are what the turn waits for. For an approval, the journal fills in Arguments from the transcript; their
+	// hash must be ArgumentsHash.
 	Requests []turn.Request
 	At       time.Time
 }
 
-// DecideInput closes waits.
+// DecideInput settles requests.
 type DecideInput struct {
 	Session   string
 	Turn      string
@@ -90,41 +91,41 @@ type DecideInput struct {
 	At        time.Time
 }
 
-// ForkInput names a point of a session and what begins there.
+// ForkInput names a point of a session and the new session that begins there.
 type ForkInput struct {
-	Session string // that is forked
-	// At is the seq of the last message that is shared, at least 1. Calls are not parted from their results: if the
-	// message at At asks for calls, or the one after it is a result, the point is refused with ErrForkPoint.
+	Session string // the session to fork
+	// At is the seq of the last shared message, at least 1. A fork does not separate calls from their results: if the
+	// message at At asks for calls, or the next message is a result, the point is refused with ErrForkPoint.
 	At    int64
-	ID    string // of the new session
-	Agent string // empty: that of the forked one
+	ID    string // the new session's ID
+	Agent string // empty: the forked session's agent
 	Time  time.Time
 }
 
-// SettleInference settles one.
+// SettleInference is the input of Journal.SettleInference.
 type SettleInference struct {
 	Session string
 	Key     StepKey
 	Attempt int
 	Answer  turn.Completion
-	// Message is what is appended: role assistant, text, tool calls with their IDs.
+	// Message is appended to the transcript: role assistant, text, tool calls with their IDs.
 	Message turn.Message
-	// Chunks are the last deltas that were not appended yet; they go in with the same transaction.
+	// Chunks are the last deltas, which were not appended yet. The same transaction appends them.
 	Chunks []turn.Chunk
 	At     time.Time
 }
 
-// FinishInput settles a turn.
+// FinishInput is the input of Journal.Finish.
 type FinishInput struct {
 	Session string
 	Turn    string
 	Results []Result
-	// Messages were accepted and came too late for an answer.
+	// Messages were accepted too late for the turn to answer them.
 	Messages []UserMessage
 	State    turn.State
 	Reason   turn.FinishReason
 	Code     turn.Code // of a failed turn
-	Message  string    // for people, of a turn that did not answer
+	Message  string    // for readers, if the turn gave no answer
 	Answer   string    // preview of the final answer; the transcript holds the whole
 	Usage    turn.Usage
 	Steps    int
@@ -132,36 +133,36 @@ type FinishInput struct {
 	At       time.Time
 }
 
-// ClaimInput claims a call.
+// ClaimInput claims a call for a dispatch.
 type ClaimInput struct {
 	Turn string
 	Step int
 	Call turn.ToolCall
-	// Attempt is the dispatch, from 1: a claim is refused if a higher one exists.
+	// Attempt is the dispatch, from 1: a claim is refused if a higher dispatch has claimed the call.
 	Attempt    int
 	Repeatable bool
-	Approved   bool // the journal must have a person's word for it
+	Approved   bool // the journal must have a decision that allows the call
 	Worker     string
 	At         time.Time
 }
 
-// ClaimState is what a claim found.
+// ClaimState is the state in which a claim found the call.
 type ClaimState string
 
-// What a claim may find.
+// The states of a claim.
 const (
-	// ClaimGranted: nobody has run the call, or it is repeatable and has no outcome yet. Run it.
+	// ClaimGranted: the call has not run, or it is repeatable and has no outcome yet. Run it.
 	ClaimGranted ClaimState = "granted"
 	// ClaimSettled: the outcome is known. Do not run it.
 	ClaimSettled ClaimState = "settled"
-	// ClaimTaken: an earlier attempt claimed it, left no outcome, and the tool is not repeatable. Do not run it: its
-	// outcome is unknown.
+	// ClaimTaken: an earlier dispatch claimed the call and left no outcome, and the tool is not repeatable. Do not run
+	// it: its outcome is unknown.
 	ClaimTaken ClaimState = "taken"
-	// ClaimStale: a later attempt has claimed it. Do not run it.
+	// ClaimStale: a later dispatch has claimed the call. Do not run it.
 	ClaimStale ClaimState = "stale"
 )
 
-// Claim answers ClaimCall. Record is set in every state.
+// Claim is the result of ClaimCall. Record is set in every state.
 type Claim struct {
 	State  ClaimState
 	Record CallRecord
@@ -172,21 +173,23 @@ type SettleInput struct {
 	Turn    string
 	CallID  string
 	Attempt int
-	// Result: of its media each brings its Data; hash and size are the journal's to say. See cleanResult for its bounds.
+	// Result is how the call ended. Each of its media carries its Data; the journal computes hash and size. See
+	// cleanResult for the bounds.
 	Result turn.ToolResult
-	// Taints: the words of this result may be anybody's. The settlement, also a late one, marks the session if it brings
-	// such words: text or media of a call that came to an end, or media of one whose outcome is unknown.
+	// Taints: the text of this result comes from an untrusted server. The settlement, even a late one, taints the
+	// session if it brings such content: text or media of a call that ended, or media of a call whose outcome is
+	// unknown.
 	Taints bool
 	At     time.Time
 }
 
-// SuspendInput gives the claim of (turn, call, attempt) back in the middle of the call.
+// SuspendInput suspends the claim of (turn, call, attempt) in the middle of the call.
 type SuspendInput struct {
 	Turn    string
 	CallID  string
 	Attempt int
-	// Continuation is what the tool's server wants to be handed back: at most MaxContinuationBytes. The journal keeps it
-	// as bytes that mean nothing to it, and leaves it out of exports: it is between the server and whoever calls it.
+	// Continuation is what the tool's server needs to continue the call: at most MaxContinuationBytes. The journal
+	// keeps it as opaque bytes and leaves it out of exports, because it is meant only for the server and its callers.
 	Continuation []byte
 	At           time.Time
 }

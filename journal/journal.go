@@ -10,81 +10,86 @@ import (
 // Journal is what the activities need. Every method is one transaction and idempotent: calling it again with the same
 // arguments gives the same answer and changes nothing more.
 type Journal interface {
-	// Begin opens a turn: it looks whether the message was taken before, closes the session's unfinished turn, appends the
-	// message, records the turn's configuration and emits turn_started. See BeginInput and Begun. ErrTaken.
+	// Begin opens a turn: it checks whether the message was taken before, closes the session's unfinished turn, appends
+	// the message, records the turn config and emits turn_started. See BeginInput and BeginResult. ErrTaken.
 	Begin(ctx context.Context, in BeginInput) (BeginResult, error)
 
-	// StartInference appends the results of the step before (see Results), late results of the session's calls whose
-	// outcome was unknown (see lateNotice; once each, with tool_call_resolved), and the messages that were merged into the
-	// turn. Then it opens an attempt of (turn, step). A settled inference comes back with its answer and Settled set, and
-	// nothing else happens. A second attempt emits attempt_restarted if the first has emitted text.
-	// ErrClosed, ErrConflict.
+	// StartInference appends the results of the step before (see Result), late results of the session's calls whose
+	// outcome was unknown (see lateNotice; once each, with tool_call_resolved), and the messages that were merged into
+	// the turn. Then it opens an attempt of (turn, step). If the inference is settled, StartInference returns its
+	// completion with Settled set and changes nothing. A second attempt emits attempt_restarted if the first one has
+	// emitted text. ErrClosed, ErrConflict.
 	StartInference(ctx context.Context, in StartInference) (Inference, error)
 	// SettleInference appends the assistant's message, settles the inference and emits its last chunks. If the step is
-	// settled already, the settled inference comes back unchanged and the late answer is counted.
-	// ErrStale if a newer attempt runs, ErrClosed.
+	// settled already, SettleInference returns the settled inference unchanged and counts the late completion. ErrStale
+	// if a newer attempt runs, ErrClosed.
 	SettleInference(ctx context.Context, in SettleInference) (Inference, error)
-	// FailInference counts a failure of an attempt and returns how many failures the step has had.
+	// FailInference counts a failure of an attempt and returns the number of the step's failures.
 	FailInference(ctx context.Context, key StepKey, attempt int, code turn.Code, message string) (failures int, err error)
 
-	// Ask records what the turn waits for, emits approval_requested and question_asked once a request, and shows the turn
-	// as waiting. It returns the decisions that the requests have already: a turn that is reset does not ask twice.
-	// ErrClosed if a request has no decision.
+	// Ask records what the turn waits for, emits approval_requested and question_asked once for each request, and shows
+	// the turn as waiting. It returns the decisions that the requests have already, so that a reset turn does not ask
+	// twice. ErrClosed if the turn is settled and a request has no decision.
 	Ask(ctx context.Context, in AskInput) (ruled []turn.Decision, err error)
 	// Decide records decisions, emits approval_decided and question_answered, keeps new grants, and shows the turn as
-	// running when it has no open request any more. The first decision of a request stands; another one changes nothing.
-	// ErrNotFound if there is no such request, ErrClosed if one has no decision.
+	// running when it has no open request left. The first decision of a request stands; another one changes nothing.
+	// ErrNotFound if a request does not exist, ErrClosed if the turn is settled and a request has no decision.
 	Decide(ctx context.Context, in DecideInput) error
-	// Rules returns the session's grants, in the order in which they were given.
+	// Grants returns the session's grants in the order in which they were given.
 	Grants(ctx context.Context, session string) ([]turn.Grant, error)
 
-	// ClaimCall claims a call before it runs and emits tool_call_started, once a call. See Claim for its answers.
-	// ErrClosed; ErrUnapproved if ClaimInput.Approved is set and no decision allows this call with these arguments.
+	// ClaimCall claims a call before it runs and emits tool_call_started, once for each call. See ClaimState for the
+	// results. ErrClosed; ErrUnapproved if ClaimInput.Approved is set and no decision allows this call with these
+	// arguments.
 	ClaimCall(ctx context.Context, in ClaimInput) (Claim, error)
-	// SettleCall records how a call ended and emits tool_call_completed. The first settlement stands; a later one, also
-	// one after the turn is closed, is kept in late_results, and the settled record comes back with Late set. With
-	// SettleInput.Taints either taints the session if it brings the server's words.
+	// SettleCall records how a call ended and emits tool_call_completed. The first settlement stands. A later one, even
+	// after the turn is closed, is kept in late_results, and SettleCall returns the settled record with Late set. With
+	// SettleInput.Taints, both kinds taint the session if they bring the server's content.
 	SettleCall(ctx context.Context, in SettleInput) (CallRecord, error)
-	// ReleaseCall withdraws the claim of (turn, call, attempt): nothing reached the tool, and the next attempt is granted
-	// as if this one had never been. Without such an open claim it changes nothing. Its tool_call_started stays.
+	// ReleaseCall withdraws the claim of (turn, call, attempt): nothing reached the tool, and the next attempt is
+	// granted as if this one had never existed. If that claim is not open, ReleaseCall changes nothing. Its
+	// tool_call_started stays.
 	ReleaseCall(ctx context.Context, turnID, callID string, attempt int) error
-	// SuspendCall withdraws a claim in the middle of its call, whose server needs a response first, and keeps the
+	// SuspendCall withdraws a claim in the middle of its call, because the server needs a response first, and keeps the
 	// continuation. The next attempt is granted and finds it in Claim.Record.Continuation; there is no second
-	// tool_call_started. A suspended call that is never continued ends as unknown: its server may have begun.
-	// ErrStale if the call is settled or another attempt has it, ErrClosed, ErrNotFound.
+	// tool_call_started. A suspended call that is never continued ends as unknown: its server may have begun. ErrStale
+	// if the call is settled or another attempt has claimed it, ErrClosed, ErrNotFound.
 	SuspendCall(ctx context.Context, in SuspendInput) error
-	// NoteCall appends tool_progress of an open claim. At most MaxNotes a call are kept: a later one changes nothing and
-	// is not an error. Like AppendChunks it appends again if it is called again. ErrStale if the call is settled or
-	// suspended or another attempt has it, ErrClosed, ErrNotFound.
+	// NoteCall appends tool_progress of an open claim. The journal keeps at most MaxNotes for each call: a later one
+	// changes nothing and is not an error. NoteCall is not idempotent: like AppendChunks, it appends again if it is
+	// called again. ErrStale if the call is settled or suspended or another attempt has claimed it, ErrClosed,
+	// ErrNotFound.
 	NoteCall(ctx context.Context, turnID, callID string, attempt int, p turn.ToolProgress, at time.Time) error
-	// Tainted returns the first taint source of a session (see SettleInput.Taints), nil if it has none or has not begun. A
-	// fork inherits it.
+	// Taint returns the first taint source of a session (see SettleInput.Taints), nil if it has none or has not begun.
+	// A fork inherits it.
 	Taint(ctx context.Context, session string) (*TaintSource, error)
-	// Artifact returns a blob that a call of this session, or of the past that it shares, has left: the whole of a
-	// truncated result, or one of its media. ErrNotFound for every other blob.
+	// Artifact returns a blob that a call of this session, or of its shared past, has left: the whole of a truncated
+	// result, or one of its media. ErrNotFound for every other blob.
 	Artifact(ctx context.Context, session, hash string) (mediaType string, b []byte, err error)
 
-	// Finish appends results that are still open (see Results) and FinishInput.Messages, settles the turn and emits
-	// turn_completed. Calls of the last assistant message that have no result get one: a settled call its own, a claimed
-	// one unknown, any other cancelled. Open requests are cancelled. If the turn is cancelled in the middle of an
-	// inference, its answer is the text that the last attempt has shown, up to SummaryBytes.
+	// Finish appends results that are still open (see Result) and FinishInput.Messages, settles the turn and emits
+	// turn_completed. Calls of the last assistant message that have no result get one: a settled call its own outcome,
+	// a claimed call unknown, any other call cancelled. Open requests are cancelled. If the turn is cancelled in the
+	// middle of an inference, the turn's answer is the text that the last attempt has emitted, up to SummaryBytes.
 	Finish(ctx context.Context, in FinishInput) (TurnRecord, error)
 
 	// AppendChunks numbers chunks and appends them. Only Kind, Text, Data and At are read from each chunk; Step and
-	// Attempt come from the key. Kinds that the journal writes itself are refused. It and NoteCall have no idempotency
-	// key: an error means that nothing was appended, and a call that is repeated after success appends again. With attempt
-	// 0, error chunks are appended after the step is settled: its calls have failed. ErrStale if a newer attempt of the
-	// step runs or the step is settled, ErrClosed, ErrNotFound if the attempt never started.
+	// Attempt come from the key. Kinds that the journal writes itself are refused. AppendChunks and NoteCall have no
+	// idempotency key: an error means that nothing was appended, and a call that is repeated after success appends
+	// again. With attempt 0, AppendChunks accepts error chunks after the step is settled, for calls that failed.
+	// ErrStale if a newer attempt of the step runs or the step is settled, ErrClosed, ErrNotFound if the attempt never
+	// started.
 	AppendChunks(ctx context.Context, key StepKey, attempt int, chunks []turn.Chunk) error
 
 	// Messages returns the transcript's messages with from <= seq <= to, in order, with their whole content.
 	Messages(ctx context.Context, session string, from, to int64) ([]turn.Message, error)
-	// Window is Messages with a bound on their texts and calls. It does not load more: *TooLargeError.
+	// Window is Messages with a bound on the bytes of texts and calls. It loads no more than maxBytes: *TooLargeError.
 	Window(ctx context.Context, session string, from, to, maxBytes int64) ([]turn.Message, error)
 	Turn(ctx context.Context, turnID string) (TurnRecord, error)
-	// TurnPins returns what Begin has recorded of a turn, whatever a workflow says later. ErrNotFound.
+	// TurnPins returns the turn config that Begin recorded, whatever a workflow says later. ErrNotFound.
 	TurnPins(ctx context.Context, turnID string) (TurnPins, error)
-	// Delivered returns the turn that took this message of the session, also one that it was merged into. ErrNotFound.
+	// Delivered returns the turn that took this message of the session, even if the message was merged into it.
+	// ErrNotFound.
 	Delivered(ctx context.Context, session, messageID string) (TurnRecord, error)
 	// StepMessage returns the assistant's message that settled the inference; ErrNotFound if it is not settled.
 	StepMessage(ctx context.Context, key StepKey) (turn.Message, error)
@@ -93,15 +98,17 @@ type Journal interface {
 
 	// PublishCatalogue makes c the current catalogue of its server. Unchanged content changes nothing. All tools of a
 	// server that is published for the first time are approved. Later, a new tool is approved if the server's
-	// configuration (Setup) is new, and a changed tool only if AllowToolChanges. An approval stays: a tool that vanishes and
-	// comes back as it was, or that two workers publish in two versions, needs none again. c.Held is not read. A catalogue
-	// with a Problem keeps the tools of the one before and the Since of the first with a Problem: see outlast.
+	// configuration (Setup) is new, and a changed tool only if AllowToolChanges is set. An approval stays: a tool that
+	// disappears and returns unchanged, or that two workers publish in two versions, needs no second approval. c.Held
+	// is ignored. A catalogue with a Problem keeps the tools of the one before and the Since of the first one with a
+	// Problem: see outlast.
 	PublishCatalogue(ctx context.Context, c turn.Catalogue) error
 	// Catalogues returns the current catalogue of each server that has published one, ordered by server. Tools are the
-	// approved ones, Held the quarantined ones. Hash is that of the whole. No tool of LocalServer is ever quarantined.
+	// approved tools, Held the quarantined ones. Hash covers both. No tool of LocalServer is ever quarantined.
 	Catalogues(ctx context.Context) ([]turn.Catalogue, error)
 
-	// PutBlob stores bytes under their SHA-256 (hex) and returns it; GetBlob returns ErrNotFound if there are none.
+	// PutBlob stores bytes under their SHA-256 (hex) and returns it; GetBlob returns ErrNotFound if the journal has no
+	// such blob.
 	PutBlob(ctx context.Context, mediaType string, b []byte) (hash string, err error)
 	GetBlob(ctx context.Context, hash string) ([]byte, error)
 }

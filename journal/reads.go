@@ -13,13 +13,13 @@ import (
 const turnColumns = `t.turn_id, s.session_id, t.workflow_id, t.run_id, t.agent, t.message_id, t.message_seq, t.state, t.reason, t.code,
 	t.message, t.answer, t.usage, t.steps, t.calls, t.started_at, coalesce(t.ended_at, 0)`
 
-// lastTurnColumns are turnColumns of a turn that may be missing: a fork begins without one.
+// lastTurnColumns are turnColumns for a turn that may be missing: a fork begins without a turn.
 const lastTurnColumns = `coalesce(t.turn_id, ''), CASE WHEN t.id IS NULL THEN '' ELSE s.session_id END, coalesce(t.workflow_id, ''), coalesce(t.run_id, ''),
 	coalesce(t.agent, ''), coalesce(t.message_id, ''), coalesce(t.message_seq, 0), coalesce(t.state, ''), coalesce(t.reason, ''),
 	coalesce(t.code, ''), coalesce(t.message, ''), coalesce(t.answer, ''), coalesce(t.usage, '{}'), coalesce(t.steps, 0),
 	coalesce(t.calls, 0), coalesce(t.started_at, 0), coalesce(t.ended_at, 0)`
 
-// scanTurn reads turnColumns and then the given fields.
+// scanTurn reads turnColumns and then the fields in after.
 func scanTurn(scan func(...any) error, after ...any) (r TurnRecord, err error) {
 	var usage string
 	var started, ended int64
@@ -35,7 +35,7 @@ func scanTurn(scan func(...any) error, after ...any) (r TurnRecord, err error) {
 	return r, nil
 }
 
-// turnRecord returns the turn that where names, or sql.ErrNoRows.
+// turnRecord returns the turn that the condition where selects, or sql.ErrNoRows.
 func (q querier) turnRecord(where string, args ...any) (TurnRecord, error) {
 	return scanTurn(q.row(`SELECT `+turnColumns+` FROM turns t JOIN sessions s ON s.id = t.session WHERE `+where, args...).Scan)
 }
@@ -138,7 +138,8 @@ func (s *DB) SessionsOf(ctx context.Context, tenant string, limit int) ([]Sessio
 	return s.sessions(ctx, `AND s.tenant = ? `, tenant, limit)
 }
 
-// sessions lists those that the condition and names, the latest first. The last argument is the most that are listed.
+// sessions lists the sessions that meet the condition in and, the latest first. The last argument is their maximum
+// number.
 func (s *DB) sessions(ctx context.Context, and string, args ...any) (out []SessionRecord, err error) {
 	err = s.read(ctx, "listing the sessions", func(q querier) error {
 		out = nil

@@ -42,7 +42,7 @@ func (x *request) scan(scan func(...any) error) error {
 	return err
 }
 
-// wait returns a turn's wait, or sql.ErrNoRows.
+// request returns a turn's request, or sql.ErrNoRows.
 func (q querier) request(turnN int64, id string) (x request, err error) {
 	if err = x.scan(q.row(requestQuery+`w.turn = ? AND w.request_id = ?`, turnN, id).Scan); err != nil {
 		return x, err
@@ -66,7 +66,7 @@ func (q querier) requests(where string, args ...any) (list []request, err error)
 	return list, err
 }
 
-// loadRequest fills in what may stand in blobs.
+// loadRequest loads the fields that may be in blobs.
 func (q querier) loadRequest(x *request) (err error) {
 	if x.rec.Arguments, err = q.get(x.arguments); err != nil {
 		return err
@@ -85,8 +85,8 @@ func (q querier) loadRequest(x *request) (err error) {
 	return err
 }
 
-// records returns waits as readers get them. A row has the first turn.WaitArguments bytes of an approval's arguments;
-// the transcript has all of them, as a blob that their hash names.
+// records returns requests as readers get them. A row has the first turn.WaitArguments bytes of an approval's
+// arguments; the transcript has all of them, as a blob named by their hash.
 func (q querier) records(list []request) (out []RequestRecord, err error) {
 	for _, x := range list {
 		x.rec.ArgumentsBytes = x.size
@@ -118,7 +118,7 @@ func (t *tx) insertRequest(session, turnN int64, x *request) (err error) {
 		w.Call, x.inquiry.inline, x.inquiry.blob, string(w.MaxGrant)).Scan(&x.row)
 }
 
-// rule closes a wait.
+// rule settles a request.
 func (t *tx) rule(x *request, r turn.Decision) (err error) {
 	if r.Response != nil {
 		if x.reply, err = t.putJSON(plainJSON(r.Response)); err != nil {
@@ -132,7 +132,7 @@ func (t *tx) rule(x *request, r turn.Decision) (err error) {
 		string(r.Status), r.Allowed, r.ArgumentsHash, r.By, r.Reason, string(r.Grant), nanos(r.At), x.reply.inline, x.reply.blob, x.row)
 }
 
-// emitRequest tells followers what is asked for or, if there is a ruling, what came of it.
+// emitRequest tells followers about a request or, if it has a decision, about the decision.
 func (t *tx) emitRequest(sc *scope, x request, at time.Time) error {
 	kinds := map[turn.RequestKind][2]turn.ChunkKind{
 		turn.RequestApproval:    {turn.ChunkApprovalRequested, turn.ChunkApprovalDecided},
@@ -146,7 +146,7 @@ func (t *tx) emitRequest(sc *scope, x request, at time.Time) error {
 	return t.emitData(sc, c, turn.RequestChunk{Request: x.rec.Request, ArgumentsBytes: x.size, Decision: x.rec.Decision})
 }
 
-// Waits implements Store.
+// Requests implements Store.
 func (s *DB) Requests(ctx context.Context, turnID string) (out []RequestRecord, err error) {
 	err = s.read(ctx, "listing the waits of turn "+turnID, func(q querier) error {
 		sc, err := q.scope(turnID)
@@ -163,7 +163,8 @@ func (s *DB) Requests(ctx context.Context, turnID string) (out []RequestRecord, 
 	return out, err
 }
 
-// Waiting implements Store. A turn that ends rules its waits, so that open ones are of turns that are not over.
+// PendingRequests implements Store. A turn that ends settles its requests, so open requests belong to turns that have
+// not ended.
 func (s *DB) PendingRequests(ctx context.Context, session string, limit int) ([]RequestRecord, error) {
 	if session == "" {
 		return s.pending(ctx, `w.status = '' ORDER BY w.id LIMIT ?`, limit)
@@ -171,7 +172,7 @@ func (s *DB) PendingRequests(ctx context.Context, session string, limit int) ([]
 	return s.pending(ctx, `w.session = (SELECT id FROM sessions WHERE session_id = ?) AND w.status = '' ORDER BY w.id LIMIT ?`, session, limit)
 }
 
-// WaitingOf implements Store.
+// PendingRequestsOf implements Store.
 func (s *DB) PendingRequestsOf(ctx context.Context, tenant string, limit int) ([]RequestRecord, error) {
 	return s.pending(ctx, `w.status = '' AND s.tenant = ? ORDER BY w.id LIMIT ?`, tenant, limit)
 }

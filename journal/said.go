@@ -9,8 +9,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// appendSaid appends the messages that joined a turn, but those that the session has had. step is the one that they
-// came in before. A message without an ID gets one from its place, so that a repeated call finds it.
+// appendSaid appends the messages that were merged into a turn, except those that the session has had. step is the step
+// before which they came in. A message without an ID gets one from its position, so that a repeated call finds it.
 func (t *tx) appendSaid(sc *scope, step int, messages []UserMessage, at time.Time, mode strictness) error {
 	for i, said := range messages {
 		m := clean(turn.Message{ID: said.ID, Role: turn.RoleUser, Text: said.Text})
@@ -37,7 +37,7 @@ func (t *tx) appendSaid(sc *scope, step int, messages []UserMessage, at time.Tim
 	return nil
 }
 
-// unnamed is the ID of a message that has none. Those that come with the turn's end have a row of their own.
+// unnamed returns the ID of a message that has none. Messages that come with the turn's end are numbered separately.
 func unnamed(turnID string, step, i int, mode strictness) string {
 	if mode == lenient {
 		return fmt.Sprintf("turn:%s:end.%d", turnID, i)
@@ -59,7 +59,8 @@ func (q querier) untaken(session int64, messages []UserMessage) (ids []string, e
 	return ids, nil
 }
 
-// saidText is what a message says. A turn goes on without text that is lost, and is told so.
+// saidText returns the text of a message. If the text is lost, a placeholder that says so replaces it, and the turn
+// continues.
 func (t *tx) saidText(said UserMessage) (string, error) {
 	if said.Blob == "" {
 		return CleanText(said.Text), nil
@@ -82,8 +83,8 @@ func (t *tx) join(sc *scope, step int, m turn.Message, at time.Time) error {
 	return t.emitData(sc, turn.Chunk{Kind: turn.ChunkMessageAdded, Step: step, At: at}, joined)
 }
 
-// shown is the text that the last attempt of the turn's last inference has shown, if that was never settled. It
-// reads from the turn's last chunk back to the first of that step.
+// shown returns the text that the last attempt of the turn's last inference has emitted, if that inference was never
+// settled. It reads from the turn's last chunk back to the first chunk of that step.
 func (q querier) shown(sc *scope) (string, error) {
 	var step, attempt int
 	err := q.row(`SELECT step, attempt FROM inferences WHERE turn = ? AND settled_at IS NULL ORDER BY step DESC LIMIT 1`, sc.turn).Scan(&step, &attempt)
