@@ -12,8 +12,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// review approves the tools of a catalogue that need no operator, and writes what turns see of it. Only what could be
-// asked makes its configuration known: a server that is away at first is still published for the first time afterwards.
+// review approves the tools of a catalogue that need no operator, and writes the catalogue that turns see. Only a
+// catalogue without a Problem makes its configuration known: a server that was unavailable at first still counts as
+// published for the first time afterwards.
 func (t *tx) review(c turn.Catalogue) error {
 	accepted, err := t.acceptedHashes(c.Server)
 	if err != nil {
@@ -41,17 +42,17 @@ func (t *tx) review(c turn.Catalogue) error {
 	return t.saveView(c, hold)
 }
 
-// maxAcceptedOfServer bounds what is remembered of a server that may change its tools, in versions of tools. A server
-// that has more tools than that at once is refused elsewhere.
+// maxAcceptedOfServer bounds the approved tool versions of a server that may change its tools. A server with more tools
+// than that at once is refused before its catalogue gets here.
 const maxAcceptedOfServer = 4096
 
-// forgetAccepted gives up what was accepted longest ago.
+// forgetAccepted deletes the oldest approvals beyond maxAcceptedOfServer.
 func (t *tx) forgetAccepted(server string) error {
 	return t.exec(`DELETE FROM approved_tools WHERE server = ?1 AND id NOT IN (SELECT id FROM approved_tools WHERE server = ?1 ORDER BY id DESC LIMIT ?2)`,
 		server, maxAcceptedOfServer)
 }
 
-// acceptedHashes are those of a server's tools, by tool ID.
+// acceptedHashes returns the hashes of a server's approved tools, by tool ID.
 func (q querier) acceptedHashes(server string) (map[string][]string, error) {
 	out := map[string][]string{}
 	err := q.each(func(rows *sql.Rows) error {
@@ -71,7 +72,7 @@ func (t *tx) insertSetup(server, setup string) error {
 		server, MaxSetups)
 }
 
-// accept keeps a tool as it is now among those that are accepted, for its latest.
+// accept records this version of the tool as the latest approved one.
 func (t *tx) accept(server string, d turn.Descriptor, by string, at time.Time) error {
 	content, err := json.Marshal(d)
 	if err != nil {
@@ -89,7 +90,7 @@ func (t *tx) accept(server string, d turn.Descriptor, by string, at time.Time) e
 		(SELECT id FROM approved_tools WHERE server = ?1 AND tool = ?2 ORDER BY id DESC LIMIT ?3)`, server, d.ID, MaxApprovedVersions)
 }
 
-// lastAccepted is what was accepted last of a tool, nil if nothing was.
+// lastAccepted returns the version of a tool that was approved last, nil if none was.
 func (q querier) lastAccepted(server, tool string) (*turn.Descriptor, error) {
 	var content []byte
 	err := q.row(`SELECT descriptor FROM approved_tools WHERE server = ? AND tool = ? ORDER BY id DESC LIMIT 1`, server, tool).Scan(&content)
@@ -103,7 +104,7 @@ func (q querier) lastAccepted(server, tool string) (*turn.Descriptor, error) {
 	return &d, json.Unmarshal(content, &d)
 }
 
-// saveView writes what turns see of a catalogue of which these tools are held.
+// saveView writes a catalogue as turns see it, with the tools in hold quarantined.
 func (t *tx) saveView(c turn.Catalogue, hold []turn.Descriptor) error {
 	isHeld := func(d turn.Descriptor) bool {
 		return slices.ContainsFunc(hold, func(h turn.Descriptor) bool { return h.ID == d.ID && h.Hash == d.Hash })
@@ -123,7 +124,7 @@ func (t *tx) saveView(c turn.Catalogue, hold []turn.Descriptor) error {
 	return t.exec(`UPDATE catalogues SET view_hash = ?, view = ? WHERE server = ?`, HashOf(view), string(view), c.Server)
 }
 
-// Accept implements Store.
+// ApproveTools implements Store.
 func (s *DB) ApproveTools(ctx context.Context, in ApproveToolsInput) (out []turn.QuarantinedTool, err error) {
 	err = s.write(ctx, fmt.Sprintf("accepting tools of server %q", in.Server), func(t *tx) error {
 		if err := t.lockCatalogue(in.Server); err != nil {

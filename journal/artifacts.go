@@ -11,7 +11,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// putArtifact stores what a call has left, and that it has.
+// putArtifact stores content that a call has left, and records that the call has left it.
 func (t *tx) putArtifact(c *call, mediaType string, b []byte) (hash string, err error) {
 	if hash, err = t.putBlob(mediaType, b); err != nil {
 		return "", err
@@ -34,7 +34,7 @@ func (t *tx) putMedia(c *call, media []turn.Media) (sql.NullString, error) {
 	return mediaColumn(media)
 }
 
-// mediaColumn is null if there are no media, so that it costs nothing.
+// mediaColumn is null if there are no media, so that it takes no space.
 func mediaColumn(media []turn.Media) (sql.NullString, error) {
 	if len(media) == 0 {
 		return sql.NullString{}, nil
@@ -69,9 +69,8 @@ func (s *DB) Artifact(ctx context.Context, session, hash string) (mediaType stri
 	return mediaType, b, err
 }
 
-// artifact looks for a call of the session, or of the past that it shares, that has left the blob. What the sessions
-// that it was forked from have done since is not its to see, and neither is what came late there: that may have marked
-// them since.
+// artifact looks for a call of the session, or of its shared past, that has left the blob. A fork does not see what its
+// parent sessions did after the fork point, nor late results there, because those may have tainted the parent since.
 func (q querier) artifact(session int64, hash string) (mediaType string, err error) {
 	list, err := q.segments(session, 1, allMessages)
 	if err != nil {
@@ -88,7 +87,7 @@ func (q querier) artifact(session int64, hash string) (mediaType string, err err
 	return "", sql.ErrNoRows
 }
 
-// mark notes that a call has brought words into its session that may be anybody's. The first mark stays.
+// mark records that a call has brought text of an untrusted server into its session. The first mark stays.
 func (t *tx) mark(c call, at time.Time) error {
 	return t.insertMark(c.session, TaintSource{Turn: c.turnID, CallID: c.rec.Call.ID, Tool: c.rec.Call.Tool, At: at})
 }
@@ -98,7 +97,7 @@ func (t *tx) insertMark(session int64, m TaintSource) error {
 		session, m.Turn, m.CallID, m.Tool, nanos(m.At))
 }
 
-// Tainted implements Journal.
+// Taint implements Journal.
 func (s *DB) Taint(ctx context.Context, session string) (out *TaintSource, err error) {
 	err = s.read(ctx, fmt.Sprintf("reading the mark of %q", session), func(q querier) error {
 		n, err := q.sessionRow(session)
@@ -111,7 +110,7 @@ func (s *DB) Taint(ctx context.Context, session string) (out *TaintSource, err e
 	return out, err
 }
 
-// marked returns a session's mark, nil if it has none.
+// marked returns a session's taint source, nil if it has none.
 func (q querier) marked(session int64) (*TaintSource, error) {
 	var m TaintSource
 	var at int64

@@ -10,19 +10,19 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// call is a row of the ledger with its turn. row is 0 if the call is not in the ledger.
+// call is a row of the ledger with its turn. row is 0 if the ledger does not have the call.
 type call struct {
 	scope
 	row            int64
 	rec            CallRecord
-	granted        int // the attempt whose claim stands; 0 if none does
+	granted        int // the attempt that holds the claim; 0 if none does
 	argumentsHash  string
 	settledAttempt int
 	arguments      stored
 	text           stored
 	continuation   sql.NullString // a blob's hash
 	media          sql.NullString // JSON
-	notes          int            // tool_progress so far
+	notes          int            // tool_progress chunks so far
 }
 
 const callColumns = `coalesce(c.id, 0), coalesce(c.step, 0), coalesce(c.call_id, ''), coalesce(c.wire_id, ''), coalesce(c.tool, ''),
@@ -32,7 +32,7 @@ const callColumns = `coalesce(c.id, 0), coalesce(c.step, 0), coalesce(c.call_id,
 	coalesce(c.duration_ms, 0), coalesce(c.late_count, 0), coalesce(c.suspended_attempt, 0), c.continuation_blob, c.media, coalesce(c.notes, 0),
 	coalesce(c.code, '')`
 
-// scan reads callColumns after the given fields.
+// scan reads the fields before and then callColumns.
 func (c *call) scan(scan func(...any) error, before ...any) error {
 	var claimed, settled int64
 	r := &c.rec
@@ -56,7 +56,7 @@ func (q querier) call(turnID, callID string) (c call, err error) {
 	return c, err
 }
 
-// load fills in what may stand in blobs.
+// load loads the fields that may be in blobs.
 func (q querier) load(c *call) (err error) {
 	if c.rec.Call.Arguments, err = q.get(c.arguments); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (q querier) load(c *call) (err error) {
 		return err
 	}
 	b, err := q.getBlob(c.continuation.String)
-	c.rec.Continuation = append([]byte{}, b...) // it may be empty, and is there
+	c.rec.Continuation = append([]byte{}, b...) // not nil even if it is empty
 	return err
 }
 
@@ -127,7 +127,7 @@ func (t *tx) claim(c *call, in ClaimInput) (ClaimState, error) {
 		return ClaimGranted, t.insertCall(c, in.At)
 	case in.Attempt < c.rec.Attempt:
 		return ClaimStale, nil
-	case t.Again() && c.granted == in.Attempt && c.rec.Worker == in.Worker && c.rec.ClaimedAt.Equal(in.At): // its own claim
+	case t.Again() && c.granted == in.Attempt && c.rec.Worker == in.Worker && c.rec.ClaimedAt.Equal(in.At): // this attempt's own claim
 		return ClaimGranted, nil
 	}
 	c.rec.Attempt = in.Attempt
@@ -140,7 +140,7 @@ func (t *tx) claim(c *call, in ClaimInput) (ClaimState, error) {
 		WHERE id = ?4`, in.Attempt, in.Worker, nanos(in.At), c.row)
 }
 
-// underWay: an attempt has a claim on the call, or had one in the middle of it and what it left is lost.
+// underWay reports whether an attempt has a claim on the call, or was suspended and its continuation is lost.
 func (c *call) underWay() bool {
 	return c.granted != 0 || c.rec.Suspended != 0 && !c.continuation.Valid
 }

@@ -9,22 +9,23 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// LocalServer is the catalogue of the program's own tools, which need no approval: they change with the program.
+// LocalServer is the server name of the program's own tools. They need no approval, because they change with the
+// program.
 const LocalServer = "local"
 
-// ApproveToolsInput is an operator's word for tools of a server.
+// ApproveToolsInput is an operator's approval of tools of a server.
 type ApproveToolsInput struct {
 	Server string
-	// Tools are IDs ("mcp/files/read") or the server's own names ("read"); empty means all that are held.
+	// Tools are IDs ("mcp/files/read") or the server's own names ("read"); empty means all quarantined tools.
 	Tools []string
-	// Hashes are, by tool ID or name, what the operator saw (turn.QuarantinedTool's Now.Hash). If they are given, a tool that has
-	// another hash now, or that is not among them, is not accepted. Nil asks nothing.
+	// Hashes are the versions that the operator saw, by tool ID or name (turn.QuarantinedTool's Now.Hash). If Hashes is
+	// not nil, a tool that has another hash now, or that Hashes does not name, is not approved. Nil skips this check.
 	Hashes map[string]string
 	By     string
 	At     time.Time
 }
 
-// ToolName is the server's own name of a tool: what follows the server in its ID.
+// ToolName returns the server's own name of a tool: the part of its ID after the server.
 func ToolName(server, id string) string {
 	for _, prefix := range []string{"mcp/" + server + "/", server + "/"} {
 		if name, ok := strings.CutPrefix(id, prefix); ok {
@@ -34,16 +35,16 @@ func ToolName(server, id string) string {
 	return id
 }
 
-// Bounds of what is remembered of servers, each with the oldest given up first.
+// Bounds of what the journal remembers of servers. The oldest entries are deleted first.
 const (
-	// MaxApprovedVersions is how many versions of one tool are accepted at once.
+	// MaxApprovedVersions bounds the approved versions of one tool.
 	MaxApprovedVersions = 16
-	// MaxSetups is how many configurations of one server are known.
+	// MaxSetups bounds the known configurations of one server.
 	MaxSetups = 64
 )
 
-// outlast returns the catalogue to publish in place of before: while a server is unavailable, its last good tools stay,
-// as long as its configuration is the same, and the time at which it became unavailable.
+// outlast returns the catalogue to publish in place of before. While a server is unavailable and its configuration is
+// the same, its last good tools stay, and so does the time at which it became unavailable.
 func outlast(c, before turn.Catalogue) turn.Catalogue {
 	if c.Problem == "" {
 		c.Since = time.Time{}
@@ -58,9 +59,9 @@ func outlast(c, before turn.Catalogue) turn.Catalogue {
 	return c
 }
 
-// Review says what becomes of the tools that a server publishes: those to accept from now on, and those to hold. The
-// others are accepted already. accepted are the hashes that are, by tool ID; fresh says that the server's configuration
-// is one that it was never published with.
+// Review decides about the tools that a server publishes: take are the tools to approve now, hold the tools to
+// quarantine. The others are approved already. accepted are the approved hashes, by tool ID; fresh means that the
+// server was never published with this configuration.
 func Review(c turn.Catalogue, accepted map[string][]string, fresh bool) (take, hold []turn.Descriptor) {
 	if c.Server == LocalServer {
 		return nil, nil
@@ -78,7 +79,8 @@ func Review(c turn.Catalogue, accepted map[string][]string, fresh bool) (take, h
 	return take, hold
 }
 
-// choose returns what of the held tools an operator means, or why that cannot be taken: see Store.Accept.
+// choose returns the quarantined tools that the operator names, or an error if they cannot be approved: see
+// Store.ApproveTools.
 func choose(held []turn.QuarantinedTool, in ApproveToolsInput) ([]turn.QuarantinedTool, error) {
 	var missing []string
 	chosen := map[int]bool{}
@@ -109,7 +111,7 @@ func choose(held []turn.QuarantinedTool, in ApproveToolsInput) ([]turn.Quarantin
 	return out, nil
 }
 
-// checkSeen refuses a tool that is not what the operator saw, if that is known.
+// checkSeen refuses a tool that differs from the one that the operator saw, if in.Hashes is set.
 func checkSeen(d turn.QuarantinedTool, in ApproveToolsInput) error {
 	if in.Hashes == nil {
 		return nil

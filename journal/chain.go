@@ -14,8 +14,8 @@ import (
 // Next returns the head of a transcript after m is appended at prev.
 //
 // The hash is SHA-256, in lower-case hex, over three things: the previous hash (empty at the start), a line feed, and
-// Canonical(m). It covers everything that a reader of the transcript sees, and through the previous hash all that came
-// before, so that (seq, hash) names a transcript exactly. The session's name is not in it: sessions that share a
+// Canonical(m). It covers everything that a reader of the transcript sees and, through the previous hash, all messages
+// before, so that (seq, hash) names a transcript exactly. It does not cover the session's name: sessions that share a
 // beginning share its hashes.
 func Next(prev turn.Head, m turn.Message) turn.Head {
 	h := sha256.New()
@@ -24,9 +24,9 @@ func Next(prev turn.Head, m turn.Message) turn.Head {
 	return turn.Head{Seq: prev.Seq + 1, Hash: hex.EncodeToString(h.Sum(nil))}
 }
 
-// Canonical is the one JSON form of a message: the fields of turn.Message in the order of their declaration, empty
-// ones left out, as encoding/json writes them without HTML escaping. Fields may be added to turn.Message only with
-// omitempty, and what is there keeps its order: then old messages keep their hashes.
+// Canonical returns the one JSON form of a message: the fields of turn.Message in the order of their declaration,
+// without the empty ones, as encoding/json writes them without HTML escaping. To keep the hashes of old messages, new
+// fields of turn.Message must have omitempty, and the order of the existing fields must not change.
 func Canonical(m turn.Message) []byte { return canonical(m) }
 
 func canonical(v any) []byte {
@@ -39,14 +39,14 @@ func canonical(v any) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// HashOf is a blob's name: its SHA-256 in lower-case hex.
+// HashOf returns a blob's name: its SHA-256 in lower-case hex.
 func HashOf(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }
 
-// clean returns m as it may be appended: bytes that are no UTF-8 become U+FFFD, because JSON, and with it the hash
-// and the export, cannot hold them.
+// clean returns m in the form in which it may be appended: bytes that are not UTF-8 become U+FFFD, because neither JSON
+// nor the hash and the export, which are built on it, can hold them.
 func clean(m turn.Message) turn.Message {
 	m.ID, m.Text = CleanText(m.ID), CleanText(m.Text)
 	calls := m.ToolCalls
@@ -65,7 +65,7 @@ func cleanCall(c turn.ToolCall) turn.ToolCall {
 	}
 }
 
-// CleanText is clean for one string. NUL becomes U+FFFD, too, because text in Postgres cannot hold it.
+// CleanText is clean for one string. NUL also becomes U+FFFD, because text in Postgres cannot hold it.
 func CleanText(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }

@@ -133,7 +133,7 @@ func checkReply(w turn.Request, r turn.Decision) (*turn.ElicitationResponse, err
 		return nil, nil
 	}
 	response := turn.ElicitationResponse{Key: CleanText(r.Response.Key), Action: r.Response.Action}
-	if response.Action == turn.ElicitationAccept && (w.Elicitation == nil || w.Elicitation.URL == "") { // otherwise the content is empty
+	if response.Action == turn.ElicitationAccept && (w.Elicitation == nil || w.Elicitation.URL == "") { // else no content
 		response.Content = compact(r.Response.Content)
 	}
 	if response.Key == "" && w.Elicitation != nil {

@@ -59,7 +59,8 @@ func (s *DB) AppendChunks(ctx context.Context, key StepKey, attempt int, chunks 
 	})
 }
 
-// appended reports whether an earlier run of this transaction, which was lost while it was committed, has appended c.
+// appended reports whether an earlier run of this transaction, which was lost while it was being committed, has
+// appended c.
 func (t *tx) appended(sc *scope, c turn.Chunk) (there bool, err error) {
 	if !t.Again() {
 		return false, nil
@@ -73,7 +74,8 @@ func onlyErrors(chunks []turn.Chunk) bool {
 	return !slices.ContainsFunc(chunks, func(c turn.Chunk) bool { return c.Kind != turn.ChunkError })
 }
 
-// checkChunks refuses what callers may not append: the kinds that the journal itself writes, and too much.
+// checkChunks refuses chunks that callers may not append: kinds that the journal itself writes, and chunks over the
+// bounds.
 func checkChunks(chunks []turn.Chunk) error {
 	if len(chunks) > MaxChunks {
 		return fmt.Errorf("%d chunks at once: at most %d", len(chunks), MaxChunks)
@@ -94,7 +96,7 @@ func checkChunks(chunks []turn.Chunk) error {
 	return nil
 }
 
-// emitDeltas appends an attempt's chunks and notes, once an attempt, that it has shown text.
+// emitDeltas appends an attempt's chunks and records, once for each attempt, that it has emitted text.
 func (t *tx) emitDeltas(a attempt, chunks []turn.Chunk) error {
 	for _, c := range chunks {
 		c.Step, c.Attempt = a.inf.Key.Step, a.inf.Attempt
@@ -127,7 +129,7 @@ func (s *DB) Chunks(ctx context.Context, turnID string, after int64, limit int) 
 	return out, err
 }
 
-// scanChunk reads a chunk and then the given fields.
+// scanChunk reads a chunk and then the fields in after.
 func scanChunk(rows *sql.Rows, c *turn.Chunk, after ...any) error {
 	var at int64
 	var data string

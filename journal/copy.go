@@ -9,21 +9,21 @@ import (
 	"strings"
 )
 
-// copied are the tables in an order in which rows come after those that they refer to.
+// copied are the tables, each after the tables that its rows refer to.
 var copied = []string{
 	"blobs", "sessions", "turns", "messages", "inferences", "calls", "late_results", "artifacts", "taint_sources", "requests",
 	"grants", "catalogues", "approved_tools", "config_versions", "chunks",
 }
 
-// booleans are the columns that SQLite keeps as numbers.
+// booleans are the columns that SQLite stores as numbers.
 var booleans = []string{"pruned", "emitted", "repeatable", "late", "allowed"}
 
-// copyRows is how many rows one statement inserts, but for those of blobs and catalogues, which may be large.
+// copyRows is the number of rows of one INSERT, except for blobs and catalogues, whose rows may be large.
 const copyRows = 50
 
-// Copy copies all that from has into the empty journal to: sessions with their grants, open requests and running turns.
-// It is one transaction there, and one moment's state here: no worker may use from any more, or the two would go apart.
-// The journals stay two with IDs of their own. It returns the number of sessions. ErrExists if to is not empty.
+// Copy copies everything in from into the empty journal to: sessions with their grants, open requests and running
+// turns. It reads one snapshot and writes one transaction. No worker may use from afterwards, or the two journals would
+// diverge. Each journal keeps its own ID. Copy returns the number of sessions. ErrExists if to is not empty.
 func Copy(ctx context.Context, from, to *DB) (sessions int, err error) {
 	err = from.db.Read(ctx, true, func(source Conn) error {
 		return to.db.Write(ctx, func(target Conn) error {
@@ -108,13 +108,13 @@ func scanRow(rows *sql.Rows, columns []string) ([]any, error) {
 	return row, err
 }
 
-// inserter inserts rows, several with one statement.
+// inserter inserts rows, several with each statement.
 type inserter struct {
 	conn    Conn
 	table   string
 	columns []string
 	values  []any
-	most    int // values of one statement
+	most    int // maximum values of one statement
 }
 
 func (i *inserter) add(row []any) error {

@@ -8,23 +8,24 @@ import (
 	"slices"
 )
 
-// Database is where a DB keeps its tables: journal/sqlite and journal/postgres each have one. Both understand the SQL
-// of this package, with ? and ?1 as parameters.
+// Database holds the tables of a DB: journal/sqlite and journal/postgres each implement it. Both accept the SQL of this
+// package, with ? and ?1 as parameters.
 type Database interface {
-	// Write runs fn in a transaction, which is committed if fn returns nil and leaves no trace otherwise. It may run fn
-	// again if the transaction was lost: see Conn.Again.
+	// Write runs fn in a transaction. The transaction is committed if fn returns nil, and rolled back otherwise. Write
+	// may run fn again if the transaction was lost: see Conn.Again.
 	Write(ctx context.Context, fn func(Conn) error) error
-	// Read runs fn on one moment's state. With once, fn does not run again if the connection is lost.
+	// Read runs fn on one snapshot. With once, fn does not run again if the connection is lost.
 	Read(ctx context.Context, once bool, fn func(Conn) error) error
 	// Explain returns err with advice for the operator, and an error that wraps ErrNotFound for sql.ErrNoRows.
 	Explain(err error) error
-	// Changed returns a channel that is closed when one of the topics may have changed, or anything if there are none.
+	// Changed returns a channel that is closed when one of the topics may have changed, or anything if there are no
+	// topics.
 	Changed(ctx context.Context, topics ...Topic) <-chan struct{}
 	// Notify closes the channels of Changed, after a transaction of this process has changed the topics.
 	Notify(topics ...Topic)
-	// Renumber lets the numbers of new rows follow those of rows that were inserted with theirs.
+	// Renumber makes the IDs of new rows follow those of rows that were inserted with explicit IDs.
 	Renumber(c Conn, table string) error
-	// TempDir is the folder for large temporary files; empty is the system's.
+	// TempDir is the folder for large temporary files; empty means the system's folder.
 	TempDir() string
 	Close() error
 }
@@ -34,18 +35,19 @@ type Conn interface {
 	Query(query string, args ...any) (*sql.Rows, error)
 	QueryRow(query string, args ...any) *sql.Row
 	Exec(query string, args ...any) error
-	// Lock is what follows a SELECT that locks its rows until the transaction ends; empty if there is one writer at a
-	// time.
+	// Lock is the clause after a SELECT that locks its rows until the transaction ends; empty if the database has one
+	// writer at a time.
 	Lock() string
-	// Again reports whether an earlier run of this transaction was lost while it was committed, so that its effects may
-	// be there.
+	// Again reports whether an earlier run of this transaction was lost while it was being committed, so that its
+	// effects may be in the database.
 	Again() bool
 }
 
-// Topic is something that readers wait for: a turn's chunks, or a session's next turn.
+// Topic is something that followers wait for: a turn's chunks, or a session's next turn.
 type Topic struct{ Turn, Session string }
 
-// DB is the journal: the rules about sessions, turns and calls over a Database. Its methods may be called concurrently.
+// DB is the journal: the rules about sessions, turns and calls on top of a Database. Its methods may be called
+// concurrently.
 type DB struct {
 	db         Database
 	catalogues catalogues
@@ -53,13 +55,13 @@ type DB struct {
 
 var _ Store = (*DB)(nil)
 
-// New returns the journal that db holds.
+// New returns the journal in db.
 func New(db Database) *DB { return &DB{db: db} }
 
-// Close ends all that waits on the journal and closes its database.
+// Close ends all operations that wait on the journal and closes its database.
 func (s *DB) Close() error { return s.db.Close() }
 
-// ID returns the journal's UUID. Workers of one task queue compare it: they must all use the same journal.
+// ID returns the journal's UUID. Workers of one task queue compare it, because they must all use the same journal.
 func (s *DB) ID(ctx context.Context) (id string, err error) {
 	err = s.read(ctx, "reading the journal's ID", func(q querier) error {
 		return q.row(`SELECT id FROM journal`).Scan(&id)
@@ -75,10 +77,10 @@ func (s *DB) Changed(ctx context.Context, topics ...Topic) <-chan struct{} {
 // tx is a transaction that writes.
 type tx struct {
 	querier
-	changed map[Topic]bool // what followers wait for
+	changed map[Topic]bool // the topics to notify
 }
 
-// write runs fn in one transaction, which is committed if fn returns nil and leaves no trace otherwise. fn may run more
+// write runs fn in one transaction, which is committed if fn returns nil and rolled back otherwise. fn may run more
 // than once.
 func (s *DB) write(ctx context.Context, doing string, fn func(*tx) error) error {
 	var t *tx
@@ -95,7 +97,8 @@ func (s *DB) write(ctx context.Context, doing string, fn func(*tx) error) error 
 	return nil
 }
 
-// writeTurn is write of a turn. It locks the turn's session first: transactions of a session run one after the other.
+// writeTurn is write for one turn. It locks the turn's session first, so that transactions of a session run one after
+// the other.
 func (s *DB) writeTurn(ctx context.Context, turnID, doing string, fn func(*tx) error) error {
 	return s.write(ctx, doing, func(t *tx) error {
 		err := t.lock(`SELECT 1 FROM sessions WHERE id = (SELECT session FROM turns WHERE turn_id = ?)`, turnID)
@@ -106,12 +109,12 @@ func (s *DB) writeTurn(ctx context.Context, turnID, doing string, fn func(*tx) e
 	})
 }
 
-// lockSession locks a session, if it is there.
+// lockSession locks a session, if it exists.
 func (t *tx) lockSession(session string) error {
 	return t.lock(`SELECT 1 FROM sessions WHERE session_id = ?`, session)
 }
 
-// lock locks the row that a query finds, until the transaction ends.
+// lock locks the row that a query finds until the transaction ends.
 func (t *tx) lock(query string, args ...any) error {
 	if t.Lock() == "" {
 		return nil
@@ -119,7 +122,7 @@ func (t *tx) lock(query string, args ...any) error {
 	return ignoreNoRows(t.row(query+t.Lock(), args...).Scan(new(int)))
 }
 
-// read runs fn on one moment's state. fn may run more than once.
+// read runs fn on one snapshot. fn may run more than once.
 func (s *DB) read(ctx context.Context, doing string, fn func(querier) error) error {
 	err := s.db.Read(ctx, false, func(c Conn) error { return fn(querier{c}) })
 	if err != nil {
@@ -128,7 +131,7 @@ func (s *DB) read(ctx context.Context, doing string, fn func(querier) error) err
 	return nil
 }
 
-// querier is a connection in a transaction that reads, or that also writes.
+// querier is a connection in a transaction that reads and may also write.
 type querier struct{ Conn }
 
 func (q querier) row(query string, args ...any) *sql.Row { return q.QueryRow(query, args...) }

@@ -12,11 +12,11 @@ import (
 // gzipped marks a blob that is kept compressed.
 const gzipped = "gzip"
 
-// compressBytes is from which size on JSON is compressed: raw answers are streams of events that differ by a word, and
-// shrink to a tenth and less.
+// compressBytes is the size from which JSON is compressed: raw completions are streams of events that differ by a word,
+// and shrink to a tenth or less.
 const compressBytes = 4 << 10
 
-// encode says how b is kept. Its hash and size stay those of b.
+// encode returns b as it is stored, and its encoding. Its hash and size stay those of b.
 func encode(mediaType string, b []byte) (encoding string, kept []byte) {
 	if b == nil {
 		b = []byte{} // nil would be NULL
@@ -31,7 +31,7 @@ func encode(mediaType string, b []byte) (encoding string, kept []byte) {
 	return gzipped, kept
 }
 
-// compressors are used again: one takes most of a megabyte, and longer to set up than to run.
+// compressors are reused: one takes almost a megabyte, and takes longer to set up than to run.
 var compressors = sync.Pool{New: func() any {
 	w, err := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed)
 	if err != nil {
@@ -45,14 +45,14 @@ func compress(b []byte) []byte {
 	defer compressors.Put(w)
 	var out bytes.Buffer
 	w.Reset(&out)
-	_, _ = w.Write(b) // a Buffer takes everything
+	_, _ = w.Write(b) // a Buffer never fails
 	_ = w.Close()
-	w.Reset(io.Discard) // let go of out
+	w.Reset(io.Discard) // release out
 	return out.Bytes()
 }
 
-// plainJSON is v as JSON whose strings are as they are: json.Marshal would write <, > and & another way in each that is
-// raw JSON already. v has no raw JSON that was not checked.
+// plainJSON returns v as JSON without HTML escaping: json.Marshal would escape <, > and & in strings and so change raw
+// JSON. The raw JSON in v must be valid.
 func plainJSON(v any) json.RawMessage {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

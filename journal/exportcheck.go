@@ -7,23 +7,23 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// The bounds of what an export's lines take from its blobs. One blob can be named by many lines, so that a small file
-// could fill the memory of its readers.
+// Bounds of an export's content. One blob can be named by many lines, so that a small file could fill the memory of its
+// readers.
 const (
-	// MaxCalls is how many tool calls a message may have. The bytes of a message are at most MaxBlobBytes.
+	// MaxCalls bounds the tool calls of a message. The bytes of a message are at most MaxBlobBytes.
 	MaxCalls = 128
-	// maxTaken bounds the bytes of all blobs, each counted as often as it is named, beside maxTakenPerByte bytes for
-	// each byte of the file so far.
+	// maxTaken bounds the bytes of all blobs, each counted every time a line names it. maxTakenPerByte allows more
+	// bytes for each byte of the file so far.
 	maxTaken        = 256 << 20
 	maxTakenPerByte = 4
-	// maxRules bounds the rules of an export: each is one that a person allowed.
+	// maxRules bounds the grants of an export: a user gave each of them.
 	maxRules = 10_000
 )
 
-// exportCheck holds what the lines so far have said.
+// exportCheck is the state of the check after the lines so far.
 type exportCheck struct {
 	blob   func(hash string) ([]byte, error)
-	place  int // the kind of the last line, as its rank in Line
+	place  int // the kind of the last line: its rank in Line
 	lines  int64
 	read   int64 // bytes
 	taken  int64 // bytes of blobs: see maxTaken
@@ -34,7 +34,7 @@ type exportCheck struct {
 	turns    map[string]*turnCheck
 	openers  map[int64]string // the turn that begins with the message of this seq
 	head     turn.Head
-	awaiting []string // calls of the last assistant message without a result yet
+	awaiting []string // calls of the last assistant message that have no result yet
 	rules    int
 }
 
@@ -137,7 +137,7 @@ func badID(what, id string) error {
 	return nil
 }
 
-// badName is badID for an ID that this product gives, which is shown to people.
+// badName is badID for an ID that Everturn generates and shows to users.
 func badName(what, id string) error {
 	if !turn.Printable(id) {
 		return fmt.Errorf("the %s's ID has characters that cannot be printed", what)
@@ -156,7 +156,7 @@ func (c *exportCheck) checkBlob(b ExportBlob) error {
 	return nil
 }
 
-// media refuses media whose blobs no line has brought, or that are more or larger than a journal keeps.
+// media refuses media whose blobs have not appeared in the export, or that exceed the journal's bounds.
 func (c *exportCheck) media(media []turn.Media) error {
 	if len(media) > MaxMedia {
 		return fmt.Errorf("it has %d media; the maximum is %d", len(media), MaxMedia)
@@ -172,8 +172,8 @@ func (c *exportCheck) media(media []turn.Media) error {
 	return nil
 }
 
-// take counts the bytes of the blobs that a line names. It returns an error if no line has brought one of them, or if
-// the lines so far name too many bytes. Empty names name nothing.
+// take counts the bytes of the blobs that a line names. It returns an error if a blob has not appeared in the export,
+// or if the lines so far name too many bytes. Empty hashes are skipped.
 func (c *exportCheck) take(hashes ...string) error {
 	for _, hash := range hashes {
 		size, there := c.blobs[hash]
@@ -206,7 +206,7 @@ func (c *exportCheck) checkTurn(t ExportTurn) error {
 	return nil
 }
 
-// badWord refuses a word that is none of a closed set. An empty one says nothing.
+// badWord refuses a word that is not in a closed set. The empty word is valid.
 func badWord[W interface {
 	~string
 	Known() bool

@@ -32,7 +32,7 @@ func (c *exportCheck) checkMessage(e ExportMessage) error {
 	return c.follow(m)
 }
 
-// restore returns the message that a line stands for. Its size is checked before a blob is loaded.
+// restore returns a line's message. It checks the size before it loads a blob.
 func (c *exportCheck) restore(e ExportMessage) (m turn.Message, err error) {
 	m = e.Message
 	switch {
@@ -63,8 +63,8 @@ func (c *exportCheck) restore(e ExportMessage) (m turn.Message, err error) {
 	return m, err
 }
 
-// follow keeps I3: after the model has asked for calls come their results, one each, in request order, and nothing
-// else.
+// follow checks I3: the messages after an assistant message with calls are their results, one for each call, in request
+// order.
 func (c *exportCheck) follow(m turn.Message) error {
 	switch {
 	case m.Role == turn.RoleTool && len(c.awaiting) > 0 && m.CallID == c.awaiting[0] && m.Outcome != "":
@@ -83,7 +83,7 @@ func (c *exportCheck) follow(m turn.Message) error {
 	return nil
 }
 
-// ofTurn returns an error if no line has brought the turn.
+// ofTurn returns an error if no line so far has that turn.
 func (c *exportCheck) ofTurn(id string) error {
 	if c.turns[id] == nil {
 		return fmt.Errorf("it belongs to turn %q, which the export does not have", Preview(id, 64))
@@ -104,8 +104,8 @@ func (c *exportCheck) checkLate(e ExportLate) error {
 	return errors.Join(c.ofTurn(e.Turn), badWord("outcome", e.Outcome), c.take(e.TextBlob, e.FullBlob), c.media(e.Media))
 }
 
-// checkWait checks a request. A part of its arguments is shown; the journal reads the rest from the blob that their
-// hash names.
+// checkWait checks a request. The line has the beginning of its arguments; the journal reads the rest from the blob
+// that their hash names.
 func (c *exportCheck) checkWait(e ExportRequest) error {
 	shown := int64(len(e.Arguments)) + c.blobs[e.ArgumentsBlob]
 	if shown > turn.WaitArguments {
@@ -136,7 +136,7 @@ func (c *exportCheck) checkChunk(k turn.Chunk) error {
 	switch {
 	case t == nil:
 		return fmt.Errorf("the chunk is of turn %q, which the export does not have", k.Turn)
-	case t.chunks == 0 && k.Kind == turn.ChunkTurnCompleted && k.Index >= 0: // the others were removed
+	case t.chunks == 0 && k.Kind == turn.ChunkTurnCompleted && k.Index >= 0: // the turn's other chunks were pruned
 	case k.Index != t.chunks:
 		return fmt.Errorf("the chunk has index %d where %d comes next", k.Index, t.chunks)
 	case t.done:

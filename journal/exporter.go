@@ -13,11 +13,11 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Export implements Store. What it writes is one moment's state; writers go on meanwhile.
+// Export implements Store. It writes one snapshot and does not block writers.
 func (s *DB) Export(ctx context.Context, session string, w io.Writer) error {
 	doing := fmt.Sprintf("exporting session %q", session)
 	out := NewExporter(ctxWriter{ctx, w})
-	err := s.db.Read(ctx, true, func(c Conn) error { // once: what is written cannot be written again
+	err := s.db.Read(ctx, true, func(c Conn) error { // once: output cannot be written twice
 		e := exporter{querier: querier{c}, out: out, blobsSeen: map[string]bool{}}
 		if err := e.open(session); err != nil {
 			return err
@@ -39,7 +39,7 @@ func (s *DB) Export(ctx context.Context, session string, w io.Writer) error {
 	return nil
 }
 
-// ctxWriter ends a long export with its context.
+// ctxWriter is a writer that fails when its context ends, so that a long export can be cancelled.
 type ctxWriter struct {
 	ctx context.Context
 	w   io.Writer
@@ -60,12 +60,12 @@ type exporter struct {
 	blobsSeen map[string]bool
 }
 
-// part is a segment of the transcript with the turns that begin in it and their ledgers. A fork's last one is its own;
-// the others are its shared past, of which nothing is said that came after their end.
+// part is a segment of the transcript with the turns that begin in it and their ledgers. The last part of a fork is its
+// own. The other parts are its shared past, and are exported as they were at their end.
 type part struct {
 	segment
 	own bool
-	cut int64 // the turn that goes on after the part's end; 0 if none does
+	cut int64 // the turn that continues after the part's end; 0 if none does
 }
 
 // open writes the header and finds the parts.
@@ -116,7 +116,7 @@ func (e *exporter) split(session int64) error {
 	return nil
 }
 
-// What belongs to a part of session ?1 with the messages ?2 < seq <= ?3; ?4 says that it is the session's own.
+// Content of a part: of session ?1, the messages ?2 < seq <= ?3. ?4 tells whether the part is the session's own.
 const (
 	partTurns      = `(SELECT id FROM turns WHERE session = ?1 AND message_seq > ?2 AND message_seq <= ?3)`
 	partInferences = `i.turn IN ` + partTurns + ` AND i.base_seq <= ?3 AND i.head_seq <= ?3`
@@ -128,7 +128,7 @@ const (
 
 func (p part) args() []any { return []any{p.session, p.low, p.high, p.own} }
 
-// referenced are the hashes of a part's blobs, but for those that JSON columns name: see referencedJSON.
+// referenced selects the hashes of a part's blobs, except for those in JSON columns: see referencedJSON.
 const referenced = `
 	SELECT config_blob AS hash FROM turns WHERE id IN ` + partTurns + `
 	UNION SELECT text_blob FROM messages WHERE session = ?1 AND seq > ?2 AND seq <= ?3
@@ -141,7 +141,7 @@ const referenced = `
 	UNION SELECT l.full_blob FROM late_results l JOIN calls c ON c.id = l.call WHERE ` + partCalls + `
 	UNION SELECT arguments_blob FROM requests w WHERE ` + partRequests
 
-// referencedJSON are the JSON columns of a part that name blobs: stored calls and media.
+// referencedJSON selects the JSON columns of a part that name blobs: stored calls and media.
 const referencedJSON = `
 	SELECT tool_calls FROM messages WHERE session = ?1 AND seq > ?2 AND seq <= ?3 AND tool_calls IS NOT NULL
 	UNION ALL SELECT media FROM messages WHERE session = ?1 AND seq > ?2 AND seq <= ?3 AND media IS NOT NULL
@@ -223,11 +223,12 @@ func (e *exporter) turns(p part) error {
 		p.args()[:3]...)
 }
 
-// beginning is a turn as a fork knows it that has only its beginning: over since the fork, without an answer.
+// beginning returns the record of a turn of which a fork has only the beginning: the turn ended at the fork, without an
+// answer.
 func (e *exporter) beginning(r TurnRecord) TurnRecord {
 	ended := e.created
 	if ended.IsZero() {
-		ended = time.Unix(0, 1).UTC() // an end there must be
+		ended = time.Unix(0, 1).UTC() // it must have an end
 	}
 	return TurnRecord{
 		ID: r.ID, WorkflowID: r.WorkflowID, RunID: r.RunID, Agent: r.Agent, MessageID: r.MessageID, MessageSeq: r.MessageSeq,

@@ -75,7 +75,7 @@ func (e *exporter) requests(p part) error {
 	return err
 }
 
-// rules writes the session's own: what people have allowed the forked session, they have not allowed the fork.
+// rules writes the session's own grants. A fork does not inherit the grants of the forked session.
 func (e *exporter) rules(p part) error {
 	if !p.own {
 		return nil
@@ -104,7 +104,7 @@ func (e *exporter) chunks(p part) error {
 	return e.cutOff(p.cut)
 }
 
-// cutOff writes the only chunk of a turn of which a fork has the beginning: its end.
+// cutOff writes the only chunk of a turn of which a fork has only the beginning: its turn_completed.
 func (e *exporter) cutOff(turnN int64) error {
 	r, err := e.turnRecord(`t.id = ?`, turnN)
 	if err != nil {

@@ -37,7 +37,7 @@ func (s *DB) Finish(ctx context.Context, in FinishInput) (out TurnRecord, err er
 	return out, err
 }
 
-// end leaves every call of the turn with one result, settles the turn and emits its last chunk.
+// end gives every call of the turn one result, settles the turn and emits its last chunk.
 func (t *tx) end(sc *scope, in FinishInput) error {
 	before := sc.head
 	if err := t.appendResults(sc, in.Results, in.At, lenient); err != nil {
@@ -84,21 +84,21 @@ func (t *tx) close(sc scope, in FinishInput) error {
 	return t.touch(sc, in.At)
 }
 
-// touch moves the time of the session's last change.
+// touch updates the time of the session's last change.
 func (t *tx) touch(sc scope, at time.Time) error {
 	return t.exec(`UPDATE sessions SET updated_at = ?1 WHERE id = ?2 AND updated_at < ?1`, nanos(at), sc.session)
 }
 
-// strictness says what is done about a result of a call that the last assistant message did not ask for.
+// strictness tells how to handle a result of a call that the last assistant message did not ask for.
 type strictness bool
 
 const (
 	strict  strictness = true  // refuse it
-	lenient strictness = false // leave it out: a turn must be able to end
+	lenient strictness = false // skip it: a turn must be able to end
 )
 
-// appendResults appends the results that the turn's last assistant message waits for, one a call, in request order.
-// A call that has one in the transcript already gets no second.
+// appendResults appends the results that the turn's last assistant message waits for, one for each call, in request
+// order. A call that has a result in the transcript gets no second one.
 func (t *tx) appendResults(sc *scope, results []Result, at time.Time, mode strictness) error {
 	given := make(map[string]Result, len(results))
 	for _, r := range results {
@@ -130,14 +130,14 @@ func (t *tx) appendResults(sc *scope, results []Result, at time.Time, mode stric
 	return nil
 }
 
-// asked is a call of an assistant message; done says that its result is in the transcript.
+// asked is a call of an assistant message; done means that its result is in the transcript.
 type asked struct {
 	call turn.ToolCall
 	done bool
 }
 
-// openCalls returns the calls of the turn's last assistant message. It reads from the head back to that message, which
-// is never further than its results.
+// openCalls returns the calls of the turn's last assistant message. It reads from the head back to that message; only
+// results of its calls are in between.
 func (t *tx) openCalls(sc *scope) (list []asked, step int, err error) {
 	var seq int64
 	var column sql.NullString
@@ -173,8 +173,8 @@ func ignoreNoRows(err error) error {
 	return err
 }
 
-// appendResult writes one call's result. What the ledger has settled wins over what the caller says: a call that the
-// workflow gave up on may have ended after all.
+// appendResult writes one call's result. The ledger's settled outcome takes precedence over the caller's: a call that
+// the workflow abandoned may have ended after all.
 func (t *tx) appendResult(sc *scope, step int, tc turn.ToolCall, r Result, at time.Time) error {
 	c, err := t.call(sc.turnID, tc.ID)
 	if err != nil {
@@ -195,15 +195,15 @@ func (t *tx) appendResult(sc *scope, step int, tc turn.ToolCall, r Result, at ti
 	return err
 }
 
-// settleUnreported settles a call that is still open: as the caller says, or else as unknown if it may have run, and as
-// cancelled if it has not.
+// settleUnreported settles a call that is still open: with the caller's outcome if there is one, otherwise as unknown
+// if the call may have run, and as cancelled if it has not.
 func (t *tx) settleUnreported(c *call, step int, tc turn.ToolCall, r Result, at time.Time) error {
 	outcome, text := r.Outcome, CleanText(r.Text)
 	switch {
 	case outcome != "":
 	case r.Text != "":
 		return errors.New("it has a text and no outcome")
-	case c.granted != 0, c.rec.Runs > 0 && c.rec.Suspended == 0: // the second: a later claim was given back, an earlier one was not
+	case c.granted != 0, c.rec.Runs > 0 && c.rec.Suspended == 0: // the second: a later claim was released, an earlier one was not
 		outcome = turn.OutcomeUnknown
 	case c.rec.Suspended != 0:
 		outcome, text = turn.OutcomeUnknown, SuspendedText
@@ -222,7 +222,8 @@ func (t *tx) settleUnreported(c *call, step int, tc turn.ToolCall, r Result, at 
 	return t.settle(c, c.rec.Attempt, turn.ToolResult{Outcome: outcome, Code: cleanCode(outcome, r.Code), Text: text}, at)
 }
 
-// settleOpen settles claims that the transcript does not wait for, so that each start of a call has its completion.
+// settleOpen settles claims that the transcript does not wait for, so that each tool_call_started has its
+// tool_call_completed.
 func (t *tx) settleOpen(sc *scope, at time.Time) error {
 	var ids []string
 	err := t.each(func(rows *sql.Rows) error {

@@ -21,7 +21,7 @@ func (s *DB) Fork(ctx context.Context, in ForkInput) (out SessionRecord, err err
 		}
 		out, err = t.session(in.ID)
 		if t.Again() && err == nil && out.Parent == in.Session && out.CreatedAt.Equal(in.Time) {
-			return nil // made by the run before
+			return nil // made by an earlier run of this transaction
 		}
 		if !errors.Is(err, sql.ErrNoRows) {
 			return errors.Join(err, fmt.Errorf("%q: %w: choose another name", in.ID, ErrExists))
@@ -54,7 +54,7 @@ func (t *tx) insertFork(parent int64, at turn.Head, in ForkInput) error {
 		SELECT s.id, m.turn, m.call_id, m.tool, m.at FROM taint_sources m, sessions s WHERE m.session = ? AND s.session_id = ?`, parent, in.ID)
 }
 
-// forkPoint returns the head at a point, or says where the session can be forked instead.
+// forkPoint returns the head at a point, or an error that names the nearest points at which the session can be forked.
 func (q querier) forkPoint(session, head, at int64) (turn.Head, error) {
 	if at < 1 || at > head {
 		return turn.Head{}, fmt.Errorf("there is no message %d, they are 1 to %d: %w", at, head, ErrForkPoint)
@@ -82,7 +82,7 @@ func (q querier) forkPoint(session, head, at int64) (turn.Head, error) {
 	return turn.Head{}, fmt.Errorf("at %d calls would be parted from their results: %w: %s", at, ErrForkPoint, where)
 }
 
-// forkable reports whether no call is parted from its result between seq and the message after it.
+// forkable reports whether a fork after seq keeps every call together with its result.
 func (q querier) forkable(session, seq int64) (bool, error) {
 	p, err := q.point(session, seq)
 	if err != nil || p.calls {
@@ -95,8 +95,8 @@ func (q querier) forkable(session, seq int64) (bool, error) {
 	return next.role != turn.RoleTool, err
 }
 
-// nearest looks for a good point in one direction, 0 if there is none. There is one no further than the calls of an
-// answer are many; a session begins with a user's message, which is one.
+// nearest looks for a fork point in the direction of step, 0 if there is none. The search is short: it passes at most
+// the calls of one completion, and a session begins with a user message, which is a fork point.
 func (q querier) nearest(session, seq, step, head int64) (int64, error) {
 	for seq += step; seq >= 1 && seq <= head; seq += step {
 		if good, err := q.forkable(session, seq); good || err != nil {
