@@ -42,8 +42,8 @@ func (t *tx) review(c turn.Catalogue) error {
 	return t.saveView(c, hold)
 }
 
-// maxAcceptedOfServer bounds the approved tool versions of a server that may change its tools. A server with more tools
-// than that at once is refused before its catalogue gets here.
+// maxAcceptedOfServer bounds the approved tool versions of a server that may change its tools. Another check refuses a
+// server with more tools than that at once.
 const maxAcceptedOfServer = 4096
 
 // forgetAccepted deletes the oldest approvals beyond maxAcceptedOfServer.

@@ -127,7 +127,7 @@ func (t *tx) claim(c *call, in ClaimInput) (ClaimState, error) {
 		return ClaimGranted, t.insertCall(c, in.At)
 	case in.Attempt < c.rec.Attempt:
 		return ClaimStale, nil
-	case t.Again() && c.granted == in.Attempt && c.rec.Worker == in.Worker && c.rec.ClaimedAt.Equal(in.At): // this attempt's own claim
+	case t.Again() && c.granted == in.Attempt && c.rec.Worker == in.Worker && c.rec.ClaimedAt.Equal(in.At): // its own claim
 		return ClaimGranted, nil
 	}
 	c.rec.Attempt = in.Attempt

@@ -1,36 +1,37 @@
 // Package journal keeps conversations: transcripts, the ledgers of inferences and tool calls, requests and decisions,
 // catalogues of tools, numbered output chunks, and blobs.
 //
-// DB implements the rules over a Database. There are two: journal/sqlite for the workers of one machine, and
-// journal/postgres for workers on several. Both pass journal/journaltest, from the same tests. Journal is the interface
-// that the activities need; Store adds what the command line and the worker need.
+// DB implements the rules on top of a Database. There are two: journal/sqlite for the workers of one machine, and
+// journal/postgres for workers on several. Both pass the same tests, journal/journaltest. Journal is the interface that
+// the activities need; Store adds what the command line and the worker need.
 //
-// A transcript is append-only and hash-chained, so that (session, seq, hash) names it exactly. An append says which
-// head it expects, and (turn, step) is its idempotency key: a retried activity changes nothing twice, and a late result
-// is kept beside the transcript and never written over it.
+// A transcript is append-only and hash-chained, so that (session, seq, hash) names it exactly. An append names the head
+// that it expects, and (turn, step) is its idempotency key: a retried activity changes nothing twice. A late result is
+// kept beside the transcript and never replaces anything in it.
 //
 // # Rules
 //
-//   - The turn ID is the first run ID of its workflow chain: the same after continue-as-new and Reset, another one for the
-//     session's next turn.
+//   - The turn ID is the first run ID of its workflow chain: the same after continue-as-new and Reset, a different
+//     one for the session's next turn.
 //   - A message ID is unique within its session and is never used again. Two sessions may use the same one.
-//   - A decision is bound to (turn, request) and, for an approval, to the hash of the arguments. The first decision stands.
-//   - A fork shares another session's messages up to a point. Nothing is copied; its ledgers, grants and requests are its
-//     own. The message IDs of the shared past count as used.
-//   - A call is named by (turn, "<step>.<index>"), an inference by (turn, step). A run that was reset finds what it asked
-//     for before.
-//   - A call has one outcome, the first. Later results are kept beside it. If the outcome was unknown, the session's model
-//     gets the late result in a message of its own, once an attempt.
-//   - A suspended call has no claim: any process can continue it with the continuation that the journal keeps. If the
-//     continuation is lost, the outcome is unknown and the call never runs again.
+//   - A decision is bound to (turn, request) and, for an approval, to the hash of the arguments. The first decision
+//     stands.
+//   - A fork shares another session's messages up to a point. Nothing is copied; its ledgers, grants and requests
+//     are its own. The message IDs of the shared past count as used.
+//   - A call is named by (turn, "<step>.<index>"), an inference by (turn, step). A run that was reset finds the
+//     requests, calls and inferences that it made before.
+//   - A call has one outcome, the first. Later results are kept beside it. If the outcome was unknown, the
+//     session's model gets the late result in a separate message, once for each attempt.
+//   - A suspended call has no claim: any process can continue it with the continuation that the journal keeps. If
+//     the continuation is lost, the outcome is unknown and the call never runs again.
 //   - A result of an untrusted server taints its session in the transaction that records it. Taint stays through
 //     compaction, crashes and forks.
-//   - Tools are approved by their hashes. What a server publishes becomes current at once; what is not approved is
-//     quarantined and not offered to turns. See Review.
+//   - Tools are approved by their hashes. A catalogue becomes current as soon as its server publishes it; tools
+//     that are not approved are quarantined and not offered to turns. See Review.
 //
 // # Transactions
 //
 // Each method is one transaction, which runs again if its Database loses it. Transactions of one session run one after
 // the other. Content above 1 KiB is stored once, in blobs, under its SHA-256. No method reads more of a session than it
-// returns: an append needs the head alone.
+// returns: an append needs only the head.
 package journal

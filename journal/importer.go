@@ -14,8 +14,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Import implements Store. The file is checked before anything is written, and what is written cannot be seen before
-// the import is complete: see stagedPrefix.
+// Import implements Store. It checks the file before it writes anything, and the session is invisible until the import
+// is complete: see stagedPrefix.
 func (s *DB) Import(ctx context.Context, r io.Reader) (out Imported, err error) {
 	defer func() {
 		if err != nil {
@@ -45,21 +45,21 @@ func (s *DB) Import(ctx context.Context, r io.Reader) (out Imported, err error) 
 }
 
 type importer struct {
-	*tx      // that is under way
+	*tx      // the current transaction
 	db       *DB
 	at       time.Time
-	staged   string // what the session and its turns are called until the import is complete
+	staged   string // prefix of the IDs of the session and its turns until the import is complete
 	header   ExportHeader
-	rules    []turn.Grant // which are told, and not written
-	there    bool         // the journal has the session
+	rules    []turn.Grant // which are reported as withheld and not written
+	there    bool         // the journal has the session already
 	session  int64
 	turns    map[string]int64
-	forkSeq  int64           // up to which the journal has the session's past; 0 if it is imported whole
+	forkSeq  int64           // the journal has the session's past up to this seq; 0 if it is imported whole
 	shared   map[string]bool // turns of that past, which are not written
 	withheld []DroppedPermission
 }
 
-// The most that one transaction of an import writes; a line can be longer.
+// Bounds of one transaction of an import; a single line can be longer.
 const (
 	importLines = 200
 	importBytes = 1 << 20
@@ -104,7 +104,7 @@ func (im *importer) write(ctx context.Context, part func() error) error {
 	})
 }
 
-// batch returns the next lines. Blobs are encoded here, outside of a transaction.
+// batch returns the next lines. It encodes their blobs, so that no transaction has to.
 func (im *importer) batch(lines *lineReader) (batch []Line, err error) {
 	for from := lines.offset; len(batch) < importLines && lines.offset-from < importBytes; {
 		l, err := lines.next()
@@ -125,8 +125,8 @@ func (im *importer) batch(lines *lineReader) (batch []Line, err error) {
 	return batch, nil
 }
 
-// lines writes a batch, unless a run of this transaction that seemed to be lost has written it. Until the import is
-// complete, the session's turns are the number of lines that were written.
+// lines writes a batch, unless an earlier run of this transaction, which seemed lost, has written it. Until the import
+// is complete, the turns column of the session holds the number of lines written.
 func (im *importer) lines(batch []Line) error {
 	var written int64
 	if err := im.row(`SELECT turns FROM sessions WHERE id = ?`, im.session).Scan(&written); err != nil {
@@ -178,7 +178,7 @@ func (im *importer) open() error {
 		return err
 	}
 	err = im.row(`SELECT id FROM sessions WHERE session_id = ?`, im.staged).Scan(&im.session)
-	if !errors.Is(err, sql.ErrNoRows) { // a run of this transaction that seemed to be lost was not
+	if !errors.Is(err, sql.ErrNoRows) { // an earlier run of this transaction, which seemed lost, was committed
 		return err
 	}
 	parent, err := im.past(h)
@@ -202,7 +202,7 @@ func (im *importer) open() error {
 	return im.insertMark(im.session, ImportTaint(im.at))
 }
 
-// find returns the session of the export's name, 0 if there is none. It returns an error unless that session begins
+// find returns the session with the export's ID, 0 if there is none. It returns an error unless that session begins
 // with the export's transcript.
 func (im *importer) find() (session int64, err error) {
 	s := im.header.Session
@@ -227,11 +227,11 @@ func (im *importer) find() (session int64, err error) {
 	return session, nil
 }
 
-// publish gives the session and its turns their names, and ends the turn that was running when the session was
-// exported, with its open calls, requests and continuations.
+// publish gives the session and its turns their IDs, and ends the turn that was running when the session was exported,
+// with its open calls, requests and continuations.
 func (im *importer) publish() error {
 	n, err := im.find()
-	if err != nil || n == im.session { // the same: a run of this transaction that seemed to be lost was not
+	if err != nil || n == im.session { // the same: an earlier run was committed
 		return err
 	}
 	if im.there = n != 0; im.there {
@@ -260,7 +260,7 @@ func (im *importer) publish() error {
 	return nil
 }
 
-// result returns what was imported.
+// result returns the result of the import.
 func (im *importer) result(ctx context.Context) (out Imported, err error) {
 	out = Imported{Known: im.there, Withheld: im.withheld}
 	if im.there {
@@ -281,7 +281,7 @@ func (im *importer) result(ctx context.Context) (out Imported, err error) {
 	return out, err
 }
 
-// notAfter returns the earlier of t and now: an export may say any time.
+// notAfter returns the earlier of t and now, because an export may claim any time.
 func notAfter(t, now time.Time) time.Time {
 	if t.After(now) {
 		return now
@@ -293,7 +293,7 @@ func null(s string) sql.NullString { return sql.NullString{String: s, Valid: s !
 
 func numberOrNull(n int64) sql.NullInt64 { return sql.NullInt64{Int64: n, Valid: n != 0} }
 
-// column is a stored pair from an export's fields.
+// column returns a stored pair made from an export's fields.
 func column(text, blob string) stored {
 	return stored{inline: sql.NullString{String: text, Valid: blob == ""}, blob: null(blob)}
 }

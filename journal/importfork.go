@@ -4,9 +4,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// past returns the session of this journal, and of the export's tenant, that has the past which an exported fork
-// shares, 0 if none has or the export is of no fork: the one that was forked, or whichever has the turn of the fork
-// point.
+// past returns the session of this journal, in the export's tenant, that has the shared past of an exported fork: the
+// session that was forked, or any session that has the turn of the fork point. It returns 0 if no session has that past
+// or the export is not of a fork.
 func (im *importer) past(h ExportHeader) (int64, error) {
 	if h.Session.Parent == "" || h.ForkHash == "" {
 		return 0, nil
@@ -31,7 +31,7 @@ func (im *importer) past(h ExportHeader) (int64, error) {
 	return 0, nil
 }
 
-// skips reports whether a line is of the past that the journal has.
+// skips reports whether a line belongs to the past that the journal has already.
 func (im *importer) skips(l Line) bool {
 	switch {
 	case im.forkSeq == 0:
@@ -55,7 +55,7 @@ func (im *importer) skips(l Line) bool {
 	return false
 }
 
-// withhold finds the export's rules, and the approvals that its running turn waits for or has not used.
+// withhold collects the export's grants, and the approvals that its running turn waits for or has not used.
 func (im *importer) withhold(q querier) error {
 	const ofSession = `w.turn IN (SELECT id FROM turns WHERE session = ?)`
 	var out []DroppedPermission

@@ -61,7 +61,7 @@ func (im *importer) late(x ExportLate) error {
 	return im.artifacts(row, x.FullBlob, x.Media, true)
 }
 
-// artifacts notes what a call has left.
+// artifacts records the content that a call has left.
 func (im *importer) artifacts(call int64, full string, media []turn.Media, late bool) error {
 	if full != "" {
 		err := im.exec(`INSERT INTO artifacts (session, hash, call, media_type, late) SELECT ?, hash, ?, media_type, ? FROM blobs WHERE hash = ? ON CONFLICT DO NOTHING`,

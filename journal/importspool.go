@@ -11,14 +11,14 @@ import (
 	"os"
 )
 
-// maxImportBytes bounds an import, which is first put into a file beside the journal.
+// maxImportBytes bounds an import, which is first copied to a temporary file in Database.TempDir.
 const maxImportBytes = 8 << 30
 
-// spooled is an export in a file without a name: it can be read twice, and a slow source holds no lock.
+// spooled is an export in an unnamed file: it can be read twice, and a slow source holds no lock.
 type spooled struct {
 	*os.File
 	blobs map[string]int64 // the offset of each blob's line
-	last  ExportBlob       // the one that was loaded last
+	last  ExportBlob       // the blob that was loaded last
 }
 
 // spool copies r into a file and checks it. The caller closes the file.

@@ -7,21 +7,22 @@ import (
 	"time"
 )
 
-// An import writes in many short transactions, so that other sessions go on meanwhile. Until the last one the session
-// is staged: it belongs to stagedTenant, and its ID and those of its turns begin with stagedPrefix and random letters.
-// No caller can name them, because the IDs of sessions and tenants do not begin with a space.
+// An import writes in many short transactions, so that it does not block other sessions. Until the last one the session
+// is staged: it belongs to stagedTenant, and its ID and the IDs of its turns begin with stagedPrefix and random
+// letters. No caller can name them, because the IDs of sessions and tenants do not begin with a space.
 const (
 	stagedTenant = " import"
 	stagedPrefix = " import:"
 )
 
-// published is the condition that lists of sessions s need: staged ones are left out.
+// published is the condition with which lists of sessions s leave out staged sessions.
 const published = `s.tenant <> '` + stagedTenant + `'`
 
-// stagedFor is how long an import may take. The next import removes what is older: its process has died.
+// stagedFor is the longest an import may take. The next import removes older staged sessions, because their processes
+// have died.
 const stagedFor = 24 * time.Hour
 
-// dropLeft removes what imports have left whose processes died.
+// dropLeft removes the staged sessions of imports whose processes have died.
 func (s *DB) dropLeft(ctx context.Context) error {
 	var left []int64
 	err := s.read(ctx, "looking for unfinished imports", func(q querier) error {
@@ -53,7 +54,7 @@ func (s *DB) dropStaged(ctx context.Context, session int64) error {
 	return nil
 }
 
-// dropBatch is how many chunks or messages one transaction removes.
+// dropBatch is the number of chunks or messages that one transaction removes.
 const dropBatch = 1000
 
 // dropPart removes a part of a staged session: messages, then turns from the last one, then the session. It reports

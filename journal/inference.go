@@ -15,9 +15,9 @@ type attempt struct {
 	row     int64
 	inf     Inference
 	failed  int   // the last attempt whose failure was counted
-	emitted bool  // the running attempt has shown text
+	emitted bool  // the running attempt has emitted text
 	expect  int64 // the head's seq before the step's results were appended
-	due     bool  // there are late results that the session's model is to be told of
+	due     bool  // the session has late results that its model has not been told
 	answer  stored
 	raw     sql.NullString
 }
@@ -27,7 +27,7 @@ const inferenceColumns = `coalesce(i.id, 0), coalesce(i.attempt, 0), coalesce(i.
 	coalesce(i.head_seq, 0), coalesce(i.head_hash, ''), i.completion, i.completion_blob, i.raw_blob,
 	coalesce(i.started_at, 0), coalesce(i.settled_at, 0), coalesce(i.late_count, 0), coalesce(i.step, 0)`
 
-// scan reads inferenceColumns after the given fields.
+// scan reads the fields before and then inferenceColumns.
 func (a *attempt) scan(scan func(...any) error, before ...any) error {
 	var started, settled int64
 	in := &a.inf
@@ -51,8 +51,8 @@ func (q querier) attempt(key StepKey) (a attempt, err error) {
 	return a, err
 }
 
-// lockedAttempt is attempt of a step that has been started. It locks the session, as writeTurn does, with the same
-// statement: all rows that it reads are locked and so are the latest, but for due.
+// lockedAttempt is attempt for a step that has been started. It locks the session, as writeTurn does, and reads the
+// rows with the same statement: except for due, everything that it reads is locked and current.
 func (t *tx) lockedAttempt(key StepKey) (a attempt, err error) {
 	if t.Lock() == "" {
 		return t.attempt(key)
@@ -67,7 +67,7 @@ func (t *tx) lockedAttempt(key StepKey) (a attempt, err error) {
 	return a, err
 }
 
-// settled loads what a settled inference answered.
+// settled loads the completion and the message of a settled inference.
 func (q querier) settled(a attempt) (Inference, error) {
 	messages, err := q.messages(a.session, a.inf.Head.Seq, a.inf.Head.Seq)
 	if err != nil || len(messages) != 1 {
@@ -150,7 +150,7 @@ func (t *tx) firstAttempt(a attempt, in StartInference) (Inference, error) {
 		a.turn, in.Key.Step, a.inf.Model, in.Expect.Seq, a.head.Seq, a.head.Hash, nanos(in.At))
 }
 
-// appendHeard appends what has been heard since the step before, beside its results: of calls, and from the user.
+// appendHeard appends what came in since the step before, in addition to its results: late results and user messages.
 func (t *tx) appendHeard(a *attempt, in StartInference) error {
 	if a.due {
 		if err := t.appendNotices(&a.scope, in.Key.Step, in.At); err != nil {
@@ -160,8 +160,8 @@ func (t *tx) appendHeard(a *attempt, in StartInference) error {
 	return t.appendSaid(&a.scope, in.Key.Step, in.Messages, in.At, strict)
 }
 
-// nextAttempt opens a later attempt. The head is still that of the first attempt, or another writer was first. Messages
-// and notices that have come since are appended now.
+// nextAttempt opens a later attempt. The head must still be the base of the first attempt; otherwise another writer was
+// faster. Messages and notices that have come in since are appended now.
 func (t *tx) nextAttempt(a attempt, in StartInference) (Inference, error) {
 	if a.head != a.inf.Base {
 		return a.inf, conflict(a.head, a.inf.Base)
@@ -192,7 +192,7 @@ func (t *tx) nextAttempt(a attempt, in StartInference) (Inference, error) {
 		a.inf.Attempt, a.inf.Model, nanos(in.At), a.head.Seq, a.head.Hash, a.row)
 }
 
-// checkExpect takes the head that the first attempt expected, before it appended the step's results.
+// checkExpect checks expect against the head that the first attempt expected before it appended the step's results.
 func (t *tx) checkExpect(a attempt, expect turn.Head) error {
 	var hash string
 	err := t.row(`SELECT hash FROM messages WHERE session = ? AND seq = ?`, a.session, expect.Seq).Scan(&hash)
@@ -235,8 +235,8 @@ func (s *DB) SettleInference(ctx context.Context, in SettleInference) (out Infer
 	return out, err
 }
 
-// settledAgain answers a settlement that is not the first. That of the attempt which settled is a repetition; any
-// other is an answer that came too late.
+// settledAgain handles a settlement of a settled step. A settlement by the attempt that settled the step is a
+// repetition; any other one is a late completion.
 func (t *tx) settledAgain(a attempt, attempt int) (Inference, error) {
 	if attempt != a.inf.Attempt {
 		a.inf.Late++
@@ -247,7 +247,7 @@ func (t *tx) settledAgain(a attempt, attempt int) (Inference, error) {
 	return t.settled(a)
 }
 
-// current refuses an attempt that is not the one that runs.
+// current refuses an attempt that is not the running one.
 func (a *attempt) current(attempt int) error {
 	switch {
 	case a.row == 0 || attempt > a.inf.Attempt || attempt < 1:
@@ -296,8 +296,8 @@ func (t *tx) saveAnswer(a attempt, at int64) error {
 		a.head.Seq, a.head.Hash, answer.inline, answer.blob, raw, at, a.row)
 }
 
-// FailInference implements Journal. An attempt's failure counts once; those of settled steps and closed turns
-// do not count at all.
+// FailInference implements Journal. The failure of an attempt counts once; failures of settled steps and closed turns
+// do not count.
 func (s *DB) FailInference(ctx context.Context, key StepKey, attempt int, code turn.Code, message string) (failures int, err error) {
 	err = s.write(ctx, stepName("counting a failure of", key), func(t *tx) error {
 		a, err := t.lockedAttempt(key)

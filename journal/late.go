@@ -8,7 +8,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// settleLate keeps a settlement that is not the first, once; the first one repeated is no second one.
+// settleLate keeps a settlement that is not the first, once. A repetition of the first settlement is not kept.
 func (t *tx) settleLate(c *call, in SettleInput) error {
 	if err := t.load(c); err != nil {
 		return err
@@ -41,7 +41,7 @@ func (t *tx) settleLate(c *call, in SettleInput) error {
 	return t.exec(`UPDATE calls SET late_count = late_count + 1 WHERE id = ?`, c.row)
 }
 
-// digest tells late results of an attempt apart.
+// digest distinguishes the late results of one attempt.
 func digest(r turn.ToolResult, full, media string) string {
 	what := string(r.Outcome) + "\x00" + full + "\x00" + r.Text
 	if media != "" {
@@ -50,8 +50,8 @@ func digest(r turn.ToolResult, full, media string) string {
 	return HashOf([]byte(what))
 }
 
-// due is the session whose model is to be told of a late result: one that knows nothing of the call, and is told once
-// what each attempt came to.
+// due returns the session whose model must be told of a late result, null if there is none. The model is told if it
+// knows the call's outcome as unknown, and only once for each attempt.
 func (t *tx) due(c *call, in SettleInput) (sql.NullInt64, error) {
 	if c.rec.Outcome != turn.OutcomeUnknown || in.Result.Outcome == turn.OutcomeUnknown {
 		return sql.NullInt64{}, nil
@@ -64,15 +64,15 @@ func (t *tx) due(c *call, in SettleInput) (sql.NullInt64, error) {
 	return numberOrNull(c.session), nil
 }
 
-// dueLate is a late result that the model is to be told of, with its call.
+// dueLate is a late result that the model has not been told, with its call.
 type dueLate struct {
 	row  int64
 	call CallRecord
 	late ExportLate
 }
 
-// appendNotices tells the model what has become of calls of its session whose outcome was unknown, after the results
-// that the step before has left. step is the one that hears of it.
+// appendNotices tells the model the late results of its session's calls whose outcome was unknown. The notices follow
+// the results of the step before; step is the step whose prompt contains them.
 func (t *tx) appendNotices(sc *scope, step int, at time.Time) error {
 	list, err := t.dueLate(sc.session)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 const mediaTypeBytes = 100
 
 // cleanResult returns r as stores settle a call with it: see clean. Media get the hash and the size of their Data.
-// Those that are too many, too large or empty are left out, and the text says so.
+// Media beyond the bounds, and empty ones, are dropped, and the text says so.
 func cleanResult(r turn.ToolResult) turn.ToolResult {
 	r.Text, r.MediaType, r.Code = CleanText(r.Text), mediaType(r.MediaType), cleanCode(r.Outcome, r.Code)
 	media := r.Media
@@ -32,8 +32,8 @@ func cleanResult(r turn.ToolResult) turn.ToolResult {
 	return r
 }
 
-// cleanCode returns the code of a call's end as stores keep it: one of turn's, and only of a call that was not run or
-// not answered.
+// cleanCode returns the code of a call's end as stores keep it: a code that turn declares, and only for a call that did
+// not run or got no answer.
 func cleanCode(outcome turn.Outcome, code turn.Code) turn.Code {
 	if outcome != turn.OutcomeError && outcome != turn.OutcomeDenied || !code.Known() {
 		return ""
@@ -43,7 +43,7 @@ func cleanCode(outcome turn.Outcome, code turn.Code) turn.Code {
 
 func mediaType(s string) string { return Preview(CleanText(s), mediaTypeBytes) }
 
-// keptMedia returns media as the transcript and the ledger have them: without Data, and nil if there are none.
+// keptMedia returns media as the transcript and the ledger keep them: without Data, and nil if there are none.
 func keptMedia(media []turn.Media) (kept []turn.Media) {
 	for _, m := range media {
 		kept = append(kept, turn.Media{Hash: CleanText(m.Hash), Type: mediaType(m.Type), Bytes: m.Bytes})
@@ -51,13 +51,13 @@ func keptMedia(media []turn.Media) (kept []turn.Media) {
 	return kept
 }
 
-// bringsWords reports whether a result has anything in it that its tool's server made.
+// bringsWords reports whether a result contains anything that the tool's server produced.
 func bringsWords(r turn.ToolResult) bool {
 	said := r.Text != ""
 	switch r.Outcome {
 	case turn.OutcomeOK:
 	case turn.OutcomeError:
-		said = said && r.Code == "" // with a code, it did not come to the tool or back
+		said = said && r.Code == "" // with a code, the call did not reach the tool, or its result did not come back
 	case turn.OutcomeUnknown:
 		said = said && !ours(r.Text)
 	default:
@@ -66,8 +66,8 @@ func bringsWords(r turn.ToolResult) bool {
 	return said || len(r.Media) > 0 || len(r.Full) > 0
 }
 
-// The text of an unknown outcome is ours, because the server has not answered. One that does not read like that, or
-// that quotes, may be a server's all the same, and is taken for it.
+// Everturn itself writes the text of an unknown outcome, because the server has not answered. A text that does not look
+// like that, or that contains quotes, may come from a server and is treated as if it did.
 const (
 	unknownBegins = "Outcome unknown: "
 	unknownBytes  = 1 << 10

@@ -8,10 +8,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// pruneBatch is of how many turns one transaction removes the chunks, so that turns which run do not wait for long.
+// pruneBatch is the number of turns whose chunks one transaction removes, so that running turns do not wait long.
 const pruneBatch = 16
 
-// PruneChunks implements Store. After an error, what it counts is removed all the same.
+// PruneChunks implements Store. The turns that it counts are pruned even if it returns an error.
 func (s *DB) PruneChunks(ctx context.Context, before time.Time, limit int) (turns int, err error) {
 	for turns < limit {
 		n, batch := 0, min(pruneBatch, limit-turns)

@@ -14,8 +14,8 @@ import (
 
 // PublishCatalogue implements Journal.
 //
-// Catalogues, views of them and descriptors stand in their rows, however long they are: a row that is replaced gives
-// its pages back, and a server that changes its tools without end leaves nothing behind. Blobs are for good.
+// Catalogues, views of them and descriptors are kept in their rows, however long they are: a replaced row gives its
+// pages back, so a server that changes its tools endlessly does not grow the database. Blobs are never removed.
 func (s *DB) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
 	doing := fmt.Sprintf("publishing the catalogue of %q", c.Server)
 	c.Quarantined = nil
@@ -52,7 +52,7 @@ func (s *DB) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
 	})
 }
 
-// lockCatalogue locks what a server has published.
+// lockCatalogue locks the catalogue of a server.
 func (t *tx) lockCatalogue(server string) error {
 	return t.lock(`SELECT 1 FROM catalogues WHERE server = ?`, server)
 }
@@ -75,7 +75,7 @@ func (s *DB) Catalogues(ctx context.Context) (out []turn.Catalogue, err error) {
 	return out, err
 }
 
-// view is a server's catalogue as turns see it.
+// view returns a server's catalogue as turns see it.
 func (q querier) view(server string) (turn.Catalogue, error) {
 	return q.readCatalogue(`SELECT view FROM catalogues WHERE server = ?`, server)
 }
@@ -88,16 +88,16 @@ func (q querier) readCatalogue(query, server string) (c turn.Catalogue, err erro
 	return c, json.Unmarshal(content, &c)
 }
 
-// version names a catalogue as turns see it.
+// version identifies a catalogue as turns see it.
 type version struct{ server, hash string }
 
-// catalogues keeps what turns saw last, decoded: every turn asks for it, and it hardly ever changes.
+// catalogues caches the current catalogues as turns see them, decoded: every turn reads them, and they rarely change.
 type catalogues struct {
 	mu     sync.Mutex
 	byHash map[string]turn.Catalogue
 }
 
-// get returns these catalogues, loads those that it does not have and forgets all others.
+// get returns the catalogues in list, loads those that are not cached and forgets all others.
 func (k *catalogues) get(list []version, load func(server string) (turn.Catalogue, error)) ([]turn.Catalogue, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -14,29 +14,30 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Imported says what an import wrote. Anyone can write an export: its checksums have no key. So an import takes over
-// what was said and done, and nothing that a later decision reads as permission.
+// Imported is the result of an import. Anyone can write an export, because its checksums have no key. So an import
+// takes over the history, and nothing that a later decision reads as permission.
 type Imported struct {
 	Session SessionRecord `json:"session"`
-	// Known: the journal had the session already, as long as this at least, and nothing was written.
+	// Known: the journal had the session already, with at least the export's messages, and the import wrote nothing.
 	Known bool `json:"known,omitempty"`
-	// Mark is the session's, which every import gets whatever the export says: see Journal.Tainted. Nil only if Known.
+	// Mark is the session's taint source, which every import gets, whatever the export contains: see Journal.Taint. It
+	// is nil only if Known.
 	Mark *TaintSource `json:"mark,omitempty"`
-	// Withheld are the permissions that the export holds and the session does not have here. Empty if Known.
+	// Withheld are the permissions in the export that the imported session does not have. It is empty if Known.
 	Withheld []DroppedPermission `json:"withheld,omitempty"`
 }
 
-// ScopeOnce is the scope of an approval for one call. No ruling has it.
+// ScopeOnce is the scope of an approval for one call. No decision has it.
 const ScopeOnce turn.GrantScope = "once"
 
-// DroppedPermission is a permission that an import left out, or the request of one.
+// DroppedPermission is a permission, or a request for one, that an import left out.
 type DroppedPermission struct {
 	Tool string `json:"tool"`
-	// Scope is turn.GrantTool, turn.GrantCall, or ScopeOnce for a call that waited for approval, or was approved and had
-	// not ended.
+	// Scope is turn.GrantTool, turn.GrantCall, or ScopeOnce for a call that waited for approval, or was approved and
+	// had not ended.
 	Scope turn.GrantScope `json:"scope"`
-	// Arguments are those of the call as they were shown for approval, ArgumentsBytes is their whole size. Both are empty
-	// for AlwaysTool, and if the export does not have them.
+	// Arguments are the call's arguments as the approval showed them, ArgumentsBytes is their whole size. Both are
+	// empty for turn.GrantTool, and if the export does not have them.
 	Arguments      string    `json:"arguments,omitempty"`
 	ArgumentsBytes int64     `json:"arguments_bytes,omitempty"`
 	ArgumentsHash  string    `json:"arguments_hash,omitempty"`
@@ -44,15 +45,15 @@ type DroppedPermission struct {
 	At             time.Time `json:"at,omitzero"`
 }
 
-// ImportTaint is the mark of an imported session. Its turn and call name nothing in the session.
+// ImportTaint returns the taint source of an imported session. Its turn and call name nothing in the session.
 func ImportTaint(at time.Time) TaintSource {
 	return TaintSource{Turn: "import", CallID: "import", Tool: "an imported file", At: at}
 }
 
-// ReadExport yields the lines of an export and checks each before it yields it: its size, shape and place, the chain
-// of sums, the transcript's hash chain up to the header's head, results in request order, chunks without gaps, and the
-// sizes of what the lines take from blobs (see MaxCalls). The first error, which names the line, ends it; the lines
-// before it must not be used then.
+// ReadExport yields the lines of an export and checks each before it yields it: its size, shape and place, the chain of
+// sums, the transcript's hash chain up to the header's head, results in request order, chunks without gaps, and the
+// sizes of what the lines take from blobs (see MaxCalls). The first error names the line and ends the sequence; the
+// caller must then discard the lines before it.
 //
 // blob loads the content of a blob line that was yielded before.
 func ReadExport(r io.Reader, blob func(hash string) ([]byte, error)) iter.Seq2[Line, error] {
@@ -82,8 +83,8 @@ func ReadExport(r io.Reader, blob func(hash string) ([]byte, error)) iter.Seq2[L
 	}
 }
 
-// The bounds of a line beside MaxLineBytes, above what a journal writes: a small text of many values takes gigabytes
-// when it is decoded.
+// Bounds of a line besides MaxLineBytes, above anything that a journal writes: a small text of many values takes
+// gigabytes when it is decoded.
 const (
 	maxLineDepth  = 1000
 	maxLineValues = 1 << 20
@@ -124,7 +125,7 @@ func (lr *lineReader) next() (l Line, err error) {
 	return l, nil
 }
 
-// notAnExport explains a line that does not decode. The first line of a newer format is told from garbage.
+// notAnExport explains why a line does not decode. It distinguishes the first line of a newer format from garbage.
 func (lr *lineReader) notAnExport(text []byte, cause error) error {
 	var probe struct {
 		Header struct {

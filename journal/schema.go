@@ -2,11 +2,11 @@ package journal
 
 import "fmt"
 
-// SchemaVersion is the version of the schema that this program writes. A journal with a newer schema says in
-// min_program which SchemaVersion a program must have at least, so that older workers go on during a rollout.
+// SchemaVersion is the version of the schema that this program writes. A journal with a newer schema records in
+// min_program the lowest SchemaVersion that a program must have, so that older workers can continue during a rollout.
 const SchemaVersion = 1
 
-// CheckSchema returns an error that wraps ErrNewer if a journal with this min_program is not for this program.
+// CheckSchema returns an error that wraps ErrNewer if a journal with this min_program needs a newer program.
 func CheckSchema(minProgram int) error {
 	if minProgram <= SchemaVersion {
 		return nil

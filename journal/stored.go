@@ -7,8 +7,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// StoredCall is a tool call as stores and exports keep it: arguments above a store's inline limit are left out of it
-// and named by their blob's hash.
+// StoredCall is a tool call as stores and exports keep it: arguments above a store's inline limit are replaced by their
+// blob's hash.
 type StoredCall struct {
 	turn.ToolCall
 	ArgumentsBlob string `json:"arguments_blob,omitempty"`
@@ -30,14 +30,14 @@ func restoreCalls(list []StoredCall, blob func(hash string) ([]byte, error)) ([]
 	return calls, nil
 }
 
-// storedAnswer is an answer as stores and exports keep it: without Raw, which is a blob, and without the text if
-// the transcript's message has the same.
+// storedAnswer is a completion as stores and exports keep it: without Raw, which is a blob, and without the text if the
+// transcript's message has the same text.
 type storedAnswer struct {
 	turn.Completion
 	SameText bool `json:"same_text,omitempty"`
 }
 
-// storeAnswer encodes an answer for storage beside the message that was appended for it. Raw is left to the caller.
+// storeAnswer encodes a completion for storage beside the message that was appended for it. The caller stores Raw.
 func storeAnswer(a turn.Completion, messageText string) json.RawMessage {
 	a.Raw = nil
 	s := storedAnswer{Completion: a, SameText: a.Text == messageText}
@@ -47,7 +47,7 @@ func storeAnswer(a turn.Completion, messageText string) json.RawMessage {
 	return canonical(s)
 }
 
-// restoreAnswer decodes what storeAnswer has made.
+// restoreAnswer decodes the result of storeAnswer.
 func restoreAnswer(b []byte, messageText string) (turn.Completion, error) {
 	var s storedAnswer
 	if err := json.Unmarshal(b, &s); err != nil {
@@ -59,7 +59,7 @@ func restoreAnswer(b []byte, messageText string) (turn.Completion, error) {
 	return s.Completion, nil
 }
 
-// cleanAnswer is clean for a model's answer. Raw is bytes and stays as it is.
+// cleanAnswer is clean for a completion. Raw is bytes and stays unchanged.
 func cleanAnswer(a turn.Completion) turn.Completion {
 	a.Text, a.Reasoning = CleanText(a.Text), CleanText(a.Reasoning)
 	a.FinishReason, a.Model = CleanText(a.FinishReason), CleanText(a.Model)

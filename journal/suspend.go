@@ -34,7 +34,7 @@ func (s *DB) SuspendCall(ctx context.Context, in SuspendInput) error {
 	})
 }
 
-// holds refuses an attempt whose claim does not stand.
+// holds refuses an attempt that does not hold the claim.
 func (c *call) holds(attempt int) error {
 	switch {
 	case c.row == 0 || attempt < 1 || attempt > c.rec.Attempt:
@@ -72,7 +72,7 @@ func (s *DB) NoteCall(ctx context.Context, turnID, callID string, attempt int, p
 	})
 }
 
-// finite is f, or 0 if JSON cannot hold it.
+// finite returns f, or 0 if JSON cannot represent it.
 func finite(f float64) float64 {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return 0

@@ -12,7 +12,7 @@ import (
 
 const textPlain = "text/plain; charset=utf-8"
 
-// scope is a turn that is worked on, with its session's head. Appends move the head; saveHead writes it.
+// scope is the turn that a transaction writes, with its session's head. Appends move the head; saveHead writes it.
 type scope struct {
 	turnID     string
 	turn       int64
@@ -29,7 +29,7 @@ func (sc *scope) fields() []any {
 	return []any{&sc.turnID, &sc.turn, &sc.session, &sc.sessionID, &sc.messageSeq, &sc.closed, &sc.head.Seq, &sc.head.Hash}
 }
 
-// check refuses a turn that belongs to another session than the caller says.
+// check refuses a turn that does not belong to the session that the caller names.
 func (sc *scope) check(session string) error {
 	if sc.sessionID != session {
 		return fmt.Errorf("turn %s belongs to session %q, not %q", sc.turnID, sc.sessionID, session)
@@ -45,7 +45,7 @@ func (q querier) scope(turnID string) (sc scope, err error) {
 	return sc, err
 }
 
-// appendMessage puts m at the session's head.
+// appendMessage appends m at the session's head.
 func (t *tx) appendMessage(sc *scope, m turn.Message) (turn.Message, error) {
 	m = clean(m)
 	m.TurnID = sc.turnID
@@ -138,14 +138,14 @@ func (s *DB) Window(ctx context.Context, session string, from, to, maxBytes int6
 	return out, err
 }
 
-// messages reads from a session's own rows.
+// messages reads a session's messages from..to from the session's own rows.
 func (q querier) messages(session, from, to int64) ([]turn.Message, error) {
 	room := unbounded
 	return q.messagesWithin(session, from, to, &room)
 }
 
-// messagesWithin takes the messages' sizes from room. Texts come with the rows; arguments that are blobs come after,
-// because a connection has one query at a time.
+// messagesWithin subtracts the messages' sizes from room. It reads the texts with the rows, and arguments that are
+// blobs afterwards, because a connection runs one query at a time.
 func (q querier) messagesWithin(session, from, to int64, room *int64) ([]turn.Message, error) {
 	var out []turn.Message
 	var calls []sql.NullString
@@ -176,8 +176,8 @@ func (q querier) messagesWithin(session, from, to int64, room *int64) ([]turn.Me
 	return out, nil
 }
 
-// scanMessage returns a message without its calls, their column, and the size of the text. It leaves out a text that the
-// query has left out.
+// scanMessage returns a message without its calls, the column of the calls, and the size of the text. The message has
+// no text if the query left it out.
 func scanMessage(rows *sql.Rows) (m turn.Message, calls sql.NullString, size int64, err error) {
 	var text sql.NullString
 	var blob sql.RawBytes
