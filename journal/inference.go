@@ -160,8 +160,8 @@ func (t *tx) appendHeard(a *attempt, in StartInference) error {
 	return t.appendSaid(&a.scope, in.Key.Step, in.Messages, in.At, strict)
 }
 
-// nextAttempt opens a later attempt. The head must still be the base of the first attempt; otherwise another writer was
-// faster. Messages and notices that have come in since are appended now.
+// nextAttempt opens a later attempt. The head must still be the inference's base; otherwise another writer has appended
+// to the session. Messages and notices that have come in since the last attempt are appended now.
 func (t *tx) nextAttempt(a attempt, in StartInference) (Inference, error) {
 	if a.head != a.inf.Base {
 		return a.inf, conflict(a.head, a.inf.Base)

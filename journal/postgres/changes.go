@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// pollEvery is how often, while there are followers, the database is asked what has changed.
+	// pollEvery is the interval at which the database is polled for changes while there are followers.
 	pollEvery = 40 * time.Millisecond
-	// forgetAfter is for how many polls a topic without a follower is remembered: a follower that has read what it was
-	// woken for comes back at once.
+	// forgetAfter is the number of polls after which a topic without a follower is forgotten. A woken follower reads
+	// and usually waits again at once.
 	forgetAfter = 250
 )
 
-// changes wakes followers: at once after this process's own commits, by polling after those of others. One query asks
-// about all topics; it runs only while there are followers.
+// changes wakes followers: at once after this process's own commits, by polling after the commits of other processes.
+// One query covers all topics; it runs only while there are followers.
 type changes struct {
 	db     *database
 	ctx    context.Context // ends with close
@@ -38,8 +38,8 @@ type follower struct {
 	forget  func() bool
 }
 
-// topic is what the last poll saw of a topic: a number that grows with it. New topics have 0 and wake their followers
-// at the first poll.
+// topic is the state of a topic at the last poll: a number that grows with every change. New topics have 0, so they
+// wake their followers at the first poll.
 type topic struct {
 	seen int64
 	idle int // polls without a follower
@@ -91,7 +91,7 @@ func (c *changes) leave(f *follower) {
 	delete(c.followers, f)
 }
 
-// wake closes the channels of those who follow one of the topics. It is called with mu held.
+// wake closes the channels of the followers of the topics. The caller holds mu.
 func (c *changes) wake(topics []journal.Topic) {
 	for f := range c.followers {
 		if len(f.topics) == 0 || slices.ContainsFunc(f.topics, func(t journal.Topic) bool { return slices.Contains(topics, t) }) {
@@ -125,7 +125,8 @@ func (c *changes) poll() {
 	}
 }
 
-// asked returns the topics that are followed. Without followers it ends the poller; the next one starts another.
+// asked returns the topics that have followers. If there are no followers, it returns false and the poller ends; the
+// next follower starts another.
 func (c *changes) asked() (list []journal.Topic, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,7 +152,8 @@ func (c *changes) asked() (list []journal.Topic, ok bool) {
 	return list, true
 }
 
-// compare wakes the followers of what has changed, and all after an error: the reader meets it and reports it.
+// compare wakes the followers of the topics that have changed. After an error it wakes all followers: their reads meet
+// the error and report it.
 func (c *changes) compare(asked []journal.Topic, seen map[journal.Topic]int64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,7 +170,7 @@ func (c *changes) compare(asked []journal.Topic, seen map[journal.Topic]int64, e
 	c.wake(changed)
 }
 
-// look asks what there is of each topic: the chunks of turns, and the turns of sessions.
+// look reads the state of each topic: the chunks of turns, and the turns of sessions.
 func (c *changes) look(topics []journal.Topic) (map[journal.Topic]int64, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, statementTimeout)
 	defer cancel()

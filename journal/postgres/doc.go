@@ -3,14 +3,14 @@
 // The tables are in the schema that the connection's search_path names first. Migrate creates them, under an advisory
 // lock; Open only checks them, so that a worker never changes the schema.
 //
-// Transactions run at READ COMMITTED. One that writes a turn first locks the session's row, so that transactions of a
-// session run one after the other, in the order session, turn, call. A transaction that loses a race (serialization
-// failure, deadlock, unique violation), or its connection, is run again until its context ends or Options.RetryFor has
-// passed. Reads see one snapshot.
+// Transactions run at READ COMMITTED. A transaction that writes a turn first locks the session's row, so that
+// transactions of a session run one after the other, in the order session, turn, call. A transaction that loses a race
+// (serialization failure, deadlock, unique violation) or its connection is retried until its context ends or
+// Options.RetryFor has passed. Reads see one snapshot.
 //
-// What a method has answered survives a crash of the server if synchronous_commit is on, which is the default. Appended
-// chunks need it, too: a reader that has seen chunk n must never get another chunk n.
+// What a method has returned survives a crash of the server if synchronous_commit is on, which is the default. Appended
+// chunks need it, too: a reader that has seen chunk n must never get a different chunk n.
 //
-// Followers are woken by one query a process, every pollEvery while there are followers. LISTEN and NOTIFY are not
-// used: NOTIFY serializes the commits of a whole server.
+// Followers are woken by one query for each process, every pollEvery while there are followers. LISTEN and NOTIFY are
+// not used, because NOTIFY serializes the commits of the whole server.
 package postgres

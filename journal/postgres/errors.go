@@ -10,7 +10,8 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// advice says what to do about errors, by their code (see "PostgreSQL Error Codes" in its documentation).
+// advice tells the operator what to do about an error, by its code (see "PostgreSQL Error Codes" in the PostgreSQL
+// documentation).
 var advice = map[string]string{
 	"28000": "the server refuses this user: check the journal's url and the server's pg_hba.conf",
 	"28P01": "the server refuses the password: set it in the journal's url or in PGPASSWORD",

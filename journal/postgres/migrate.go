@@ -18,11 +18,11 @@ var schema string
 // migrationLock is the key of the advisory lock that migrations take: "evtn" in ASCII.
 const migrationLock = 1702261870
 
-// ErrNotMigrated: the database has no journal, or one of an older schema.
+// ErrNotMigrated: the database has no journal, or its journal has an older schema.
 var ErrNotMigrated = errors.New("the database's journal is not migrated")
 
-// Migrate creates the journal's tables in the database at url, or does nothing if they are there. It reports whether it
-// has changed anything. Processes that migrate at the same time wait for each other.
+// Migrate creates the journal's tables in the database at url, or does nothing if they exist. It reports whether it has
+// changed anything. Processes that migrate at the same time wait for each other.
 func Migrate(ctx context.Context, url string) (changed bool, err error) {
 	cfg, err := parse(url)
 	if err != nil {
@@ -44,7 +44,7 @@ func migrate(ctx context.Context, db *sql.DB) (changed bool, err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = t.Rollback() // what is wrong has been said already
+			_ = t.Rollback() // the first error is reported already
 		}
 	}()
 	if _, err := t.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, migrationLock); err != nil {
@@ -61,7 +61,7 @@ func migrate(ctx context.Context, db *sql.DB) (changed bool, err error) {
 	return changed, t.Commit()
 }
 
-// checkSchema refuses a database whose journal is not for this program.
+// checkSchema refuses a database whose journal this program cannot use.
 func checkSchema(c journal.Conn) error {
 	var there bool
 	if err := c.QueryRow(`SELECT to_regclass('journal') IS NOT NULL`).Scan(&there); err != nil {

@@ -13,19 +13,19 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// Options tune a journal. The zero value is ready to use.
+// Options configures a journal. The zero value is ready to use.
 type Options struct {
-	// RetryFor is how long an operation waits for a server that is away, or for others that it loses races to, if its
-	// context sets no earlier end. 0 means 10 s.
+	// RetryFor is how long an operation retries when the server is unreachable or when it loses races to other
+	// transactions, if its context does not end earlier. 0 means 10 s.
 	RetryFor time.Duration
-	// MaxConns is how many connections a process opens at most. 0 means 16.
+	// MaxConns is the maximum number of connections of this process. 0 means 16.
 	MaxConns int
 }
 
 const (
 	defaultRetryFor = 10 * time.Second
 	defaultMaxConns = 16
-	// statementTimeout bounds each statement, in case the server no longer answers.
+	// statementTimeout bounds each statement, in case the server does not answer.
 	statementTimeout = 30 * time.Second
 	idleTime         = 5 * time.Minute
 )
@@ -36,8 +36,8 @@ type database struct {
 	changes  *changes
 }
 
-// Open opens the journal at url, a connection string of libpq ("postgres://user@host/database"). Passwords can be in
-// PGPASSWORD or in a password file. It returns an error that wraps journal.ErrNewer if the schema is too new for this
+// Open opens the journal at url, a libpq connection string ("postgres://user@host/database"). Passwords can be in
+// PGPASSWORD or in a password file. Open returns an error that wraps journal.ErrNewer if the schema is too new for this
 // program, and one that wraps ErrNotMigrated if Migrate has to run first.
 func Open(ctx context.Context, url string, opts Options) (*journal.DB, error) {
 	s, err := connect(url, opts)
@@ -71,7 +71,7 @@ func connect(url string, opts Options) (*database, error) {
 	return s, nil
 }
 
-// parse returns the connection's configuration. Errors do not show the string, which may hold a password.
+// parse returns the connection's configuration. Its errors do not quote the string, which may contain a password.
 func parse(url string) (*pgx.ConnConfig, error) {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {

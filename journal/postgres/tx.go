@@ -23,10 +23,10 @@ type transaction struct {
 	ctx   context.Context
 	tx    *sql.Tx
 	again bool
-	timer *time.Timer // ends ctx when the server no longer answers; nil if nothing does
+	timer *time.Timer // ends ctx if the server stops answering; nil if there is no limit
 }
 
-// next is called before each statement, which has statementTimeout.
+// next is called before each statement and restarts its statementTimeout.
 func (t transaction) next() {
 	if t.timer != nil {
 		t.timer.Reset(statementTimeout)
@@ -52,13 +52,14 @@ func (t transaction) Exec(query string, args ...any) error {
 	return err
 }
 
-// Lock implements journal.Conn. Rows that refer to a locked one can be inserted meanwhile.
+// Lock implements journal.Conn. Other transactions can still insert rows that refer to a locked row.
 func (t transaction) Lock() string { return " FOR NO KEY UPDATE" }
 
 // Again implements journal.Conn.
 func (t transaction) Again() bool { return t.again }
 
-// queries are queries with numbered parameters, by their text with question marks. All are constants.
+// queries maps queries with question marks to queries with numbered parameters. All are constants, so the map is
+// bounded.
 var queries sync.Map
 
 // numbered turns ? into $1, $2 … and ?1 into $1.
@@ -121,7 +122,7 @@ func (s *database) Read(ctx context.Context, once bool, fn func(journal.Conn) er
 	return s.retry(ctx, read)
 }
 
-// retry runs fn on a connection, again while that is worth trying: until ctx ends or retryFor has passed.
+// retry runs fn on a connection and retries while the error may pass: until ctx ends or retryFor has passed.
 func (s *database) retry(ctx context.Context, fn func(context.Context, *sql.Conn, *time.Timer) error) error {
 	deadline := time.Now().Add(s.retryFor)
 	for pause := time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
@@ -140,7 +141,7 @@ func (s *database) retry(ctx context.Context, fn func(context.Context, *sql.Conn
 	}
 }
 
-// onConn runs fn on a connection of the pool and reports whether it is worth trying again after an error.
+// onConn runs fn on a connection of the pool and reports whether a retry may help after an error.
 func (s *database) onConn(caller context.Context, fn func(context.Context, *sql.Conn, *time.Timer) error) (worth bool, err error) {
 	ctx, cancel := context.WithCancel(caller)
 	defer cancel()
@@ -173,7 +174,7 @@ func lost(conn *sql.Conn) bool {
 	return closed
 }
 
-// unreachable reports whether a connection could not be made for a reason that may pass.
+// unreachable reports whether a connection failed for a reason that may pass.
 func unreachable(err error) bool {
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) {
@@ -189,14 +190,15 @@ func lostRace(err error) bool {
 	return errors.As(err, &refused) && transient(refused.Code)
 }
 
-// transient reports whether an error (see "PostgreSQL Error Codes" in its documentation) may not come again.
+// transient reports whether an error may pass, by its code (see "PostgreSQL Error Codes" in the PostgreSQL
+// documentation).
 func transient(code string) bool {
 	switch code {
 	case "40001", "40P01", // serialization failure, deadlock
-		"23505",                   // unique violation: another transaction was first, and is found by the next run
+		"23505",                   // unique violation: another transaction was faster; the next run finds its row
 		"53300",                   // too many connections
 		"55P03",                   // lock not available
-		"57P01", "57P02", "57P03", // the server shuts down, has crashed, or starts
+		"57P01", "57P02", "57P03", // the server shuts down, has crashed, or is starting
 		"25006": // read only: a standby that is being promoted
 		return true
 	}

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// conn is a connection that keeps its statements prepared: SQLite takes about as long to plan one of ours as to run it.
-// All statements are constants, so there is an end to them.
+// conn is a connection that keeps its statements prepared, because SQLite takes about as long to plan one of our
+// statements as to run it. All statements are constants, so their number is bounded.
 type conn struct {
 	raw        *sql.Conn
 	statements map[string]*sql.Stmt
@@ -28,7 +28,8 @@ func (c *conn) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 	return s, err
 }
 
-// Its statements run without a context: a transaction that is cancelled half-way would leave its caller guessing.
+// Statements run without the caller's context: a transaction that was cancelled halfway would leave its caller without
+// knowing whether it was committed.
 var background = context.Background()
 
 // Query implements journal.Conn.
@@ -44,7 +45,7 @@ func (c *conn) Query(query string, args ...any) (*sql.Rows, error) {
 func (c *conn) QueryRow(query string, args ...any) *sql.Row {
 	s, err := c.prepare(background, query)
 	if err != nil {
-		return c.raw.QueryRowContext(background, query, args...) // only this makes a Row that holds the error
+		return c.raw.QueryRowContext(background, query, args...) // only this returns a Row that holds the error
 	}
 	return s.QueryRowContext(background, args...)
 }
@@ -58,10 +59,10 @@ func (c *conn) Exec(query string, args ...any) error {
 	return err
 }
 
-// Lock implements journal.Conn: the transaction that writes has the file for itself.
+// Lock implements journal.Conn. No clause is needed, because only one transaction at a time writes the file.
 func (c *conn) Lock() string { return "" }
 
-// Again implements journal.Conn: a transaction that was not committed leaves nothing.
+// Again implements journal.Conn. It is always false, because a transaction that was not committed leaves nothing.
 func (c *conn) Again() bool { return false }
 
 func (c *conn) close() error {
@@ -72,20 +73,21 @@ func (c *conn) close() error {
 	return errors.Join(append(errs, c.raw.Close())...)
 }
 
-// discard closes a connection whose state is not known. Without the word to the driver's pool, which is said through
-// Raw, the next one that is opened would be the same, perhaps in the middle of a transaction.
+// discard closes a connection whose state is unknown. Without the error that is returned through Raw, database/sql
+// would put the connection back into its pool, and the next user could get it in the middle of a transaction.
 func (c *conn) discard() {
 	for _, s := range c.statements {
-		_ = s.Close() // what is wrong has been said already
+		_ = s.Close() // the first error is reported already
 	}
 	_ = c.raw.Raw(func(any) error { return driver.ErrBadConn })
 	_ = c.raw.Close() // Raw has closed it
 }
 
-// pool are the connections for reads. It is a pool of our own because the one of database/sql forgets statements.
+// pool holds the connections for reads. The pool of database/sql does not keep prepared statements with a connection,
+// so this package has its own.
 type pool struct {
 	db    *sql.DB
-	slots chan *conn // nil if the connection is to be opened
+	slots chan *conn // nil: a connection to be opened
 	done  chan struct{}
 	end   sync.Once
 }
@@ -98,7 +100,7 @@ func newPool(db *sql.DB, size int) *pool {
 	return p
 }
 
-// take waits for a connection that is not in use.
+// take waits for a free connection.
 func (p *pool) take(ctx context.Context) (*conn, error) {
 	select {
 	case c := <-p.slots:
@@ -118,7 +120,7 @@ func (p *pool) take(ctx context.Context) (*conn, error) {
 	return newConn(raw), nil
 }
 
-// give puts a connection back; one whose last statement ended with an error is replaced.
+// give returns a connection to the pool. If its last statement ended with an error, the connection is replaced.
 func (p *pool) give(c *conn, err error) {
 	if err != nil {
 		p.drop(c)
@@ -132,7 +134,7 @@ func (p *pool) drop(c *conn) {
 	p.slots <- nil
 }
 
-// close waits for the connections that are in use.
+// close waits for the connections in use and closes all connections.
 func (p *pool) close() (err error) {
 	p.end.Do(func() {
 		close(p.done)

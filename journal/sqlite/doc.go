@@ -1,13 +1,14 @@
-// Package sqlite keeps the journal in one SQLite file. It is the default, good for one machine: any number of processes
-// there may have the file open at once.
+// Package sqlite keeps the journal in one SQLite file. It is the default, and suitable for one machine: any number of
+// processes on it may have the file open at once.
 //
-// Writes go through one connection a process, each as one BEGIN IMMEDIATE transaction; reads have a small pool of
-// their own and never wait for a writer (WAL). A transaction that finds the file busy is tried again until its context
-// ends or Options.BusyTimeout has passed. A context is honoured while waiting and not in the middle of a
-// transaction: those are short, and a half-cancelled one would leave its caller guessing.
+// Each process writes through one connection. Each write is a BEGIN IMMEDIATE transaction, or shares one with other
+// writes that wait at the same time. Reads have a small pool of connections and never wait for a writer (WAL). A
+// transaction that finds the file busy is retried until its context ends or Options.BusyTimeout has passed. A context
+// is honoured while waiting and not in the middle of a transaction: transactions are short, and the caller of a
+// half-cancelled one could not know whether it was committed.
 //
-// With Synchronous "full", the default, what a method has answered survives a power cut; with "normal" it survives
-// the death of any process, and a power cut may take the last moments (never the file's consistency).
+// With Synchronous "full", the default, what a method has returned survives a power failure. With "normal" it survives
+// the death of any process; a power failure may lose the last moments, but never the file's consistency.
 //
-// Open creates the schema of migrations/. A file lock beside the journal keeps two processes from doing it at once.
+// Open creates the schema of migrations/. A file lock beside the journal keeps two processes from creating it at once.
 package sqlite

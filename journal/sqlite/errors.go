@@ -13,7 +13,7 @@ import (
 
 var errClosedStore = errors.New("the journal is closed")
 
-// errBusy: the file stayed locked for longer than we wait.
+// errBusy: the file stayed locked for longer than the busy timeout.
 type errBusy struct {
 	path   string
 	waited time.Duration
@@ -27,7 +27,7 @@ func (e errBusy) Error() string {
 
 func (e errBusy) Unwrap() []error { return []error{e.cause, journal.ErrUnavailable} }
 
-// advice says what to do about SQLite's own errors, by primary result code.
+// advice tells the operator what to do about SQLite's own errors, by primary result code.
 var advice = map[int]string{
 	sqlite3.SQLITE_READONLY: "the journal cannot be written: make the file and its folder writable for this user",
 	sqlite3.SQLITE_CANTOPEN: "the journal cannot be opened: check that its folder exists and is writable for this user",

@@ -8,11 +8,12 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// maxGroup is how many transactions share a commit at most.
+// maxGroup is the maximum number of transactions that share a commit.
 const maxGroup = 64
 
-// write is a transaction that waits for the writer. One of those that wait runs all of them in one transaction of
-// SQLite, each in a savepoint, so that they share a commit, which is what costs time with synchronous "full".
+// write is a transaction that waits for the writer. One of the waiting callers runs all waiting transactions in one
+// SQLite transaction, each in a savepoint, so that they share a commit. The commit is the expensive part with
+// synchronous "full".
 type write struct {
 	fn       func(journal.Conn) error
 	err      error
@@ -20,7 +21,7 @@ type write struct {
 	done     chan struct{} // closed when err and panicked are set
 }
 
-// queue is what waits for the writer, in order.
+// queue holds the transactions that wait for the writer, in order.
 type queue struct {
 	mu   sync.Mutex
 	list []*write
@@ -32,7 +33,7 @@ func (q *queue) add(w *write) {
 	q.list = append(q.list, w)
 }
 
-// take returns the first of the queue, at most maxGroup.
+// take removes and returns the first maxGroup transactions of the queue.
 func (q *queue) take() []*write {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -42,7 +43,7 @@ func (q *queue) take() []*write {
 	return group
 }
 
-// leave takes w out of the queue and reports whether it was there: otherwise it runs.
+// leave removes w from the queue and reports whether it was still there. If not, w is already running.
 func (q *queue) leave(w *write) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -75,8 +76,8 @@ func (s *database) Write(ctx context.Context, fn func(journal.Conn) error) error
 	return w.err
 }
 
-// lead runs what waits for the writer until w has run. It returns an error if no transaction can begin; then the others
-// try for themselves.
+// lead runs the waiting transactions until w has run. It returns an error if it cannot begin a transaction; the other
+// callers then try themselves.
 func (s *database) lead(ctx context.Context, w *write) error {
 	defer func() { <-s.turnstile }()
 	for !closed(w.done) {
@@ -98,7 +99,7 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// begin begins a transaction as soon as the file is free.
+// begin begins a transaction as soon as the file is not locked.
 func (s *database) begin(ctx context.Context) error {
 	if err := s.checkFile(); err != nil {
 		return err
@@ -113,8 +114,8 @@ func (s *database) begin(ctx context.Context) error {
 	return err
 }
 
-// run runs a group in the transaction that has begun, and commits it. If one of them loses the transaction for all, as
-// a full disk does, or the commit fails, each is run again in a transaction of its own.
+// run runs a group in the transaction that has begun, and commits it. If one of the group aborts the whole transaction,
+// as a full disk does, or the commit fails, each runs again in a transaction of its own.
 func (s *database) run(group []*write) {
 	if err := s.together(group); err == nil || len(group) == 1 {
 		for _, w := range group {
@@ -135,7 +136,7 @@ func (s *database) run(group []*write) {
 	}
 }
 
-// together returns an error if nothing of the group is committed.
+// together runs a group and commits it. If it returns an error, nothing of the group is committed.
 func (s *database) together(group []*write) error {
 	ok := true
 	for _, w := range group {
@@ -162,7 +163,8 @@ func (s *database) together(group []*write) error {
 	return err
 }
 
-// nested runs one of several in a savepoint. An error is one of the whole transaction.
+// nested runs one write of a group in a savepoint. Its error concerns the whole transaction; w.err holds the error of w
+// alone.
 func (s *database) nested(w *write) error {
 	if err := s.writer.Exec("SAVEPOINT one"); err != nil {
 		return err
@@ -181,7 +183,7 @@ func (w *write) call(c journal.Conn) {
 	w.err = w.fn(c)
 }
 
-// rollback ends the transaction. If SQLite has rolled back by itself, as on a full disk, this is an error, too.
+// rollback ends the transaction. ROLLBACK fails if SQLite has rolled back already, as on a full disk.
 func (s *database) rollback() {
 	if s.writer.Exec("ROLLBACK") != nil {
 		s.dropWriter()

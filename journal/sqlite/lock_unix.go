@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// lockFile takes an exclusive lock on path, which the kernel drops with the process. The file stays: removing it
-// would let two processes hold locks on two files of one name.
+// lockFile takes an exclusive lock on path, which the kernel releases when the process ends. The file stays: if it were
+// removed, two processes could hold locks on two files of the same name.
 func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

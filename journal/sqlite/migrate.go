@@ -16,7 +16,7 @@ var schema string
 // applicationID marks the file as a journal: "evtn" in ASCII.
 const applicationID = 1702261870
 
-// migrate creates the schema in a new file. In a journal, that costs reading two numbers.
+// migrate creates the schema in a new file. For an existing journal it only reads two numbers.
 func (s *database) migrate(ctx context.Context) error {
 	db, err := sql.Open("sqlite", s.dsn("foreign_keys(1)"))
 	if err != nil {
@@ -36,7 +36,7 @@ func (s *database) migrate(ctx context.Context) error {
 	if current, err = s.upToDate(ctx, db, false); err != nil || current { // the other process may have done it
 		return err
 	}
-	// The mode is a property of the file, and cannot be set in a transaction.
+	// The journal mode is a property of the file, and cannot be set in a transaction.
 	for _, statement := range []string{
 		"PRAGMA journal_mode = wal",
 		fmt.Sprintf("BEGIN IMMEDIATE; %s; PRAGMA application_id = %d; COMMIT", schema, applicationID),
@@ -48,7 +48,8 @@ func (s *database) migrate(ctx context.Context) error {
 	return nil
 }
 
-// upToDate reports whether the file is a journal. It refuses one that this program may not use, and other databases.
+// upToDate reports whether the file is a journal. It refuses a journal that this program cannot use, and other
+// databases.
 func (s *database) upToDate(ctx context.Context, db *sql.DB, again bool) (bool, error) {
 	var id, tables, minProgram int
 	err := s.retry(ctx, func() error {
@@ -60,7 +61,7 @@ func (s *database) upToDate(ctx context.Context, db *sql.DB, again bool) (bool, 
 		return false, err
 	case id == 0 && tables == 0:
 		return false, nil
-	case id == 0 && !again: // the two numbers may be of before and after the transaction that made it a journal
+	case id == 0 && !again: // the two numbers may be from before and after the transaction that created the journal
 		return s.upToDate(ctx, db, true)
 	case id != applicationID:
 		return false, errors.New("the file is the database of another program: choose another path for the journal")

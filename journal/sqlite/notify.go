@@ -9,13 +9,13 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// pollEvery is how often, while there are followers, the file is asked whether another process has written.
+// pollEvery is the interval at which the file is polled for writes by other processes while there are followers.
 const pollEvery = 25 * time.Millisecond
 
-// changes tells waiters that the file may have changed: at once for this process's commits, by polling PRAGMA
-// data_version for those of others. It polls only while there are followers.
+// changes tells waiters that the file may have changed: at once for this process's commits, and for commits of other
+// processes by polling PRAGMA data_version. It polls only while there are followers.
 type changes struct {
-	conn *sql.Conn // data_version counts what other connections have written since this one last looked
+	conn *sql.Conn // data_version counts writes by other connections since this one last read it
 
 	mu      sync.Mutex
 	closed  bool
@@ -23,7 +23,7 @@ type changes struct {
 	waiting map[*waiter]struct{}
 	stop    chan struct{} // ends the poller; nil while there is none
 	poller  sync.WaitGroup
-	version int64 // only the poller's, once there is one
+	version int64 // owned by the poller once it runs
 }
 
 type waiter struct{ forget func() bool }
@@ -37,7 +37,8 @@ func watchChanges(ctx context.Context, s *database) (*changes, error) {
 	return c, s.retry(ctx, func() error { return c.readVersion(&c.version) })
 }
 
-// Changed implements journal.Database. All topics are in one file, and a change of the file wakes all.
+// Changed implements journal.Database. All topics are in one file, so a change of the file wakes the followers of every
+// topic.
 func (s *database) Changed(ctx context.Context, _ ...journal.Topic) <-chan struct{} {
 	return s.changes.wait(ctx)
 }
@@ -49,7 +50,7 @@ func (c *changes) wait(ctx context.Context) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed || ctx.Err() != nil {
-		return c.current // closed already, or nobody is left to hear
+		return c.current // closed already, or the caller's context has ended
 	}
 	w := &waiter{}
 	w.forget = context.AfterFunc(ctx, func() { c.leave(w) })
@@ -77,7 +78,7 @@ func (c *changes) notify() {
 	}
 }
 
-// wake is called with mu held.
+// wake closes the current channel. The caller holds mu.
 func (c *changes) wake() {
 	close(c.current)
 	for w := range c.waiting {
@@ -86,8 +87,8 @@ func (c *changes) wake() {
 	clear(c.waiting)
 }
 
-// poll looks at the file until there are no followers. A change that came before it started counts too: the version it
-// compares with is the last one that was read.
+// poll polls the file until there are no followers. It also notices a change from before it started, because it
+// compares with the version that was read last.
 func (c *changes) poll(stop chan struct{}) {
 	defer c.poller.Done()
 	ticker := time.NewTicker(pollEvery)
@@ -100,7 +101,7 @@ func (c *changes) poll(stop chan struct{}) {
 		}
 		before := c.version
 		if err := c.readVersion(&c.version); err != nil || c.version != before {
-			c.notify() // on an error too: the reader meets it and reports it
+			c.notify() // on an error too: the follower's read meets it and reports it
 		}
 		if c.idle(stop) {
 			return
@@ -108,7 +109,7 @@ func (c *changes) poll(stop chan struct{}) {
 	}
 }
 
-// idle ends the poller if there are no followers; the next follower starts another.
+// idle reports that the poller must end, because there are no followers. The next follower starts another poller.
 func (c *changes) idle(stop chan struct{}) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

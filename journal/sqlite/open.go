@@ -17,22 +17,23 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// Options tune a journal. The zero value is ready to use.
+// Options configures a journal. The zero value is ready to use.
 type Options struct {
-	// Synchronous is SQLite's: "full" (default) or "normal". See the package's documentation.
+	// Synchronous is SQLite's setting: "full" (default) or "normal". See the package documentation.
 	Synchronous string
-	// BusyTimeout is how long an operation waits for another process to let go of the file if its context sets no
-	// earlier end. 0 means 10 s.
+	// BusyTimeout is how long an operation waits for another process to unlock the file, if its context does not end
+	// earlier. 0 means 10 s.
 	BusyTimeout time.Duration
 }
 
 const (
 	defaultBusyTimeout = 10 * time.Second
-	// stepTimeout is how long SQLite itself waits before our own loop looks at the context again.
+	// stepTimeout is how long SQLite itself waits before retry checks the context again.
 	stepTimeout = 30 * time.Millisecond
-	// readers is how many reads run at once.
+	// readers is the number of concurrent reads.
 	readers = 4
-	// walPages (of 4 KiB) is when the log is folded back into the file; walLimit (bytes) is what is left of it then.
+	// walPages is the size of the log, in pages of 4 KiB, at which SQLite writes it back into the file; walLimit is the
+	// size in bytes to which the log is truncated then.
 	walPages = 512
 	walLimit = 2 << 20
 )
@@ -44,16 +45,16 @@ type database struct {
 	busy      time.Duration
 	writeDB   *sql.DB
 	readDB    *sql.DB
-	writer    *conn         // the only connection of writeDB; nil if the next write is to open it
-	closed    bool          // there will not be another write
-	readers   *pool         // of connections of readDB
-	turnstile chan struct{} // holds one token: whoever takes it may write
+	writer    *conn         // the only connection of writeDB; nil if the next write must open it
+	closed    bool          // no further write may begin
+	readers   *pool         // connections of readDB
+	turnstile chan struct{} // holds one token: its sender may write
 	queue     queue
 	changes   *changes
 }
 
-// Open opens the journal at path, creating file (0600) and folder (0700) if there are none. It returns an error that
-// wraps journal.ErrNewer if the file's schema is too new for this program.
+// Open opens the journal at path. It creates the file (0600) and the folder (0700) if they do not exist. It returns an
+// error that wraps journal.ErrNewer if the file's schema is too new for this program.
 func Open(ctx context.Context, path string, opts Options) (*journal.DB, error) {
 	s, err := openFile(ctx, path, opts)
 	if err != nil {
@@ -101,7 +102,7 @@ func (o Options) synchronous() (string, error) {
 	return "", fmt.Errorf("synchronous is %q: use \"full\" or \"normal\"", o.Synchronous)
 }
 
-// createFile makes sure that there is a file which this process can write, before SQLite gives a vaguer answer.
+// createFile ensures that the file exists and that this process can write it, because SQLite's own error is vaguer.
 func createFile(path string) (os.FileInfo, error) {
 	dir := filepath.Dir(path)
 	if filepath.Base(dir) == statedir.Name {
@@ -126,7 +127,7 @@ func (s *database) checkFile() error {
 		return nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil // SQLite has the file open all the same
+		return nil // SQLite has the file open in any case
 	}
 	return fmt.Errorf("%w: %s", journal.ErrReplaced, s.path)
 }
@@ -148,7 +149,8 @@ func (s *database) connect(ctx context.Context, synchronous string) (err error) 
 	return err
 }
 
-// dsn names the file with pragmas that every connection is given. The path is escaped: it may hold '?' and '%'.
+// dsn returns the data source name with pragmas for every connection. The path is escaped, because it may contain '?'
+// and '%'.
 func (s *database) dsn(pragmas ...string) string {
 	query := url.Values{"_pragma": {fmt.Sprintf("busy_timeout(%d)", stepTimeout.Milliseconds())}}
 	query["_pragma"] = append(query["_pragma"], pragmas...)
@@ -156,19 +158,21 @@ func (s *database) dsn(pragmas ...string) string {
 	return u.String()
 }
 
-// Renumber implements journal.Database: SQLite numbers new rows from the highest on.
+// Renumber implements journal.Database. It does nothing, because SQLite numbers new rows from the highest ID on.
 func (s *database) Renumber(journal.Conn, string) error { return nil }
 
-// TempDir implements journal.Database: an import is as large as what it brings into the file.
+// TempDir implements journal.Database. It is the journal's own folder: the temporary file of an import is as large as
+// the data that the import adds there.
 func (s *database) TempDir() string { return filepath.Dir(s.path) }
 
-// Close ends all that waits on the store and closes the file. The last process to close it folds its log in.
+// Close ends all operations that wait on the store and closes the file. The last process to close it writes the log
+// back into the file.
 func (s *database) Close() error {
 	var errs []error
 	if s.changes != nil {
 		errs = append(errs, s.changes.close())
 	}
-	s.turnstile <- struct{}{} // let the transaction that runs end; there will not be another
+	s.turnstile <- struct{}{} // let the running transaction end; no other one begins
 	defer func() { <-s.turnstile }()
 	s.closed = true
 	if s.writer != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// openWriter opens the connection for writes if there is none. Its caller holds the turnstile, or is Open.
+// openWriter opens the write connection if it is not open. The caller holds the turnstile, or is Open.
 func (s *database) openWriter(ctx context.Context) error {
 	if s.closed {
 		return errClosedStore
@@ -59,7 +59,7 @@ func (s *database) snapshot(ctx context.Context, fn func(journal.Conn) error) er
 	return fn(c)
 }
 
-// retry calls fn until it finds the file free, ctx ends or the busy timeout has passed.
+// retry calls fn until the file is not busy, ctx ends or the busy timeout has passed.
 func (s *database) retry(ctx context.Context, fn func() error) error {
 	deadline := time.Now().Add(s.busy)
 	for {
@@ -95,7 +95,7 @@ func isBusy(err error) bool {
 	return code == sqlite3.SQLITE_BUSY || code == sqlite3.SQLITE_LOCKED
 }
 
-// codeOf returns SQLite's primary result code of err, 0 if it is none of SQLite's.
+// codeOf returns SQLite's primary result code of err, 0 if err does not come from SQLite.
 func codeOf(err error) int {
 	var e *sqlite.Error
 	if errors.As(err, &e) {
