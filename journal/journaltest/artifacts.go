@@ -26,7 +26,7 @@ func (s *script) settleMedia(c turn.ToolCall, r turn.ToolResult) journal.CallRec
 	return out
 }
 
-// named is a medium as the transcript has it.
+// named returns a medium as the transcript has it.
 func named(m turn.Media) turn.Media {
 	return turn.Media{Hash: journal.HashOf(m.Data), Type: m.Type, Bytes: int64(len(m.Data))}
 }
@@ -71,7 +71,7 @@ func mediaBounded(t T, open func() journal.Store) {
 	assert.Equal(t, rec.Text, s.transcriptAfter(2, list)[2].Text)
 }
 
-// transcriptAfter is the transcript once the step has begun with these calls' results.
+// transcriptAfter returns the transcript once the step has begun with the results of these calls.
 func (s *script) transcriptAfter(step int, list []turn.ToolCall) []turn.Message {
 	s.Helper()
 	s.start(step, resultsOf(list...)...)
@@ -93,7 +93,7 @@ func artifacts(t T, open func() journal.Store) {
 	blob, err := s.PutBlob(t.Context(), "text/plain", []byte("nobody's"))
 	require.NoError(t, err)
 	full := []byte(bigText(5000, "whole"))
-	_, err = s.PutBlob(t.Context(), "application/x-other", full) // the same bytes, as something else
+	_, err = s.PutBlob(t.Context(), "application/x-other", full) // the same bytes, with another media type
 	require.NoError(t, err)
 	s.claim(list[0], 1)
 	rec := s.settleMedia(list[0], turn.ToolResult{Outcome: turn.OutcomeOK, Text: "cut", Full: full, MediaType: "text/html"})

@@ -97,7 +97,7 @@ func messageOnce(t T, open func() journal.Store) {
 		require.NoError(t, err)
 		assert.Empty(t, late)
 	}
-	s.unchanged(again) // while the first one runs: it is not closed either
+	s.unchanged(again) // while the first turn runs: it is not closed either
 	s.finish()
 	s.unchanged(again)
 	next := &script{T: t, Store: s.Store, session: "s", turn: "t2", at: s.at}

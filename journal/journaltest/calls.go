@@ -120,7 +120,7 @@ func released(t T, open func() journal.Store) {
 	assert.Equal(t, turn.OutcomeCancelled, rec.Outcome, "nothing reached the tool, and nobody need wonder")
 }
 
-// releasedBeside: a repeatable call was made, and how that ended nobody knows; the dispatch after that sent nothing.
+// releasedBeside: a repeatable call has a claim without an outcome, and the claim of its next dispatch was released.
 func releasedBeside(t T, open func() journal.Store) {
 	s, list := asked(t, open, 1)
 	for attempt := 1; attempt <= 2; attempt++ {
@@ -141,7 +141,7 @@ func releasedBeside(t T, open func() journal.Store) {
 func firstSettles(t T, open func() journal.Store) {
 	s, list := asked(t, open, 1)
 	s.claim(list[0], 1)
-	s.claim(list[0], 2) // taken: the workflow gives it up as unknown
+	s.claim(list[0], 2) // taken: the workflow abandons it as unknown
 	first := s.settleCall(list[0], 2, turn.OutcomeUnknown, "")
 	assert.False(t, first.Late)
 	assert.Equal(t, journal.ResultText(turn.OutcomeUnknown), first.Text)

@@ -87,7 +87,8 @@ func chunkKinds(t T, open func() journal.Store) {
 	assert.JSONEq(t, `{"wait_s":3}`, string(list[len(list)-1].Data))
 }
 
-// chunksOfCalls: the calls of a settled step may fail, but its inference says nothing more.
+// chunksOfCalls: after a step is settled, its calls may still append error chunks, but its inference may append
+// nothing.
 func chunksOfCalls(t T, open func() journal.Store) {
 	s := newScript(t, open(), "t1")
 	notice := turn.Chunk{Kind: turn.ChunkError, Text: "the server is away"}
@@ -112,7 +113,7 @@ func chunksOfCalls(t T, open func() journal.Store) {
 	})
 }
 
-// chunksOfAStep are emitted once, by the first attempt.
+// chunksOfAStep: the chunks of StartInference are emitted once, by the first attempt.
 func chunksOfAStep(t T, open func() journal.Store) {
 	s := newScript(t, open(), "t1")
 	in := s.startInput(1)

@@ -11,15 +11,15 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Workers bring their own clocks, and clocks are set. What the journal keeps of them is for people: numbers and heads
-// decide what comes first, what is late and what is whole.
+// Workers use their own clocks, and operators set clocks. The times in the journal are only shown to users: sequence
+// numbers and heads decide order, lateness and completeness.
 var clockPromises = []promise{
 	{"clocks that go back change no order", clocksGoBack},
 	{"a worker from the future is stale all the same", futureWorker},
 	{"what skewed clocks have left is exported and imported", skewedExport},
 }
 
-// skew sets the clock that a script's next call brings.
+// skew sets the offset of the clock that the script's next call uses.
 func (s *script) skew(d time.Duration) *script {
 	s.at = start.Add(d)
 	return s
@@ -27,7 +27,7 @@ func (s *script) skew(d time.Duration) *script {
 
 const day = 24 * time.Hour
 
-// skewed is a turn each of whose steps is written by a worker with another clock.
+// skewed is a turn whose steps are each written by a worker with a different clock.
 func skewed(t T, store journal.Store) *script {
 	t.Helper()
 	s := newScript(t, store, "t1")

@@ -18,7 +18,7 @@ var closePromises = []promise{
 	{"a reset run finds its old steps, even of a settled turn", resetWalk},
 }
 
-// threeCalls leaves the turn with one call settled, one claimed and one never run.
+// threeCalls leaves the turn with one settled call, one claimed call and one that never ran.
 func threeCalls(s *script) []turn.ToolCall {
 	s.Helper()
 	list := calls(1, 3)
@@ -141,7 +141,7 @@ func resetWalk(t T, open func() journal.Store) {
 	settled, err := s.SettleInference(t.Context(), s.settleInput(2, 1, "the answer"))
 	require.NoError(t, err)
 	s.finish()
-	newScript(t, s.Store, "t2") // the session has moved on, too
+	newScript(t, s.Store, "t2") // the session has a later turn, too
 
 	s.unchanged(func() {
 		s.head = begun

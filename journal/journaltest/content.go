@@ -22,7 +22,7 @@ var contentPromises = []promise{
 	{"the current catalogue is the last one published", catalogues},
 }
 
-// bigText makes n bytes that name what they are for, so that no two of them share a blob.
+// bigText makes n bytes that repeat what, so that texts for different uses do not share a blob.
 func bigText(n int, what string) string {
 	return strings.Repeat(what+" <&> \"quoted\" é ", n/(len(what)+17)+1)[:n]
 }

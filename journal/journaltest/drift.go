@@ -22,7 +22,7 @@ var driftPromises = []promise{
 	{"only what the operator saw is accepted", acceptSeen},
 }
 
-// servers drives the catalogues of a store.
+// servers publishes catalogues to a store.
 type servers struct {
 	T
 	journal.Store
@@ -30,7 +30,7 @@ type servers struct {
 
 func newServers(t T, open func() journal.Store) *servers { return &servers{T: t, Store: open()} }
 
-// tool is a tool of server "mail" in one of its versions. It is large enough to be kept apart from its row.
+// tool returns a version of a tool of server "mail". It is large enough to be stored outside its row.
 func tool(name, version string) turn.Descriptor {
 	return turn.Descriptor{
 		ID: "mcp/mail/" + name, Wire: "mail_" + name, Description: bigText(2000, name+" "+version), Schema: json.RawMessage(`{"type":"object"}`),
@@ -51,7 +51,7 @@ func (s *servers) publish(c turn.Catalogue) {
 	require.NoError(s, s.PublishCatalogue(s.Context(), c))
 }
 
-// sees checks what turns see of server "mail": the tools that they may have, and those that are held.
+// sees checks what turns see of server "mail": the approved tools, and the quarantined ones.
 func (s *servers) sees(tools, held []turn.Descriptor) turn.Catalogue {
 	s.Helper()
 	list, err := s.Catalogues(s.Context())
@@ -113,7 +113,7 @@ func changedHeld(t T, open func() journal.Store) {
 	assert.ErrorIs(t, err, journal.ErrNotFound)
 }
 
-// clean is a descriptor as it comes back: its text may have been cut in the middle of a rune.
+// clean returns a descriptor as the journal returns it: text that was cut in the middle of a rune is repaired.
 func clean(d turn.Descriptor) turn.Descriptor {
 	d.Description = journal.CleanText(d.Description)
 	return d
@@ -133,7 +133,7 @@ func newHeld(t T, open func() journal.Store) {
 	other.ConfigHash = "the operator has changed it"
 	s.publish(other)
 	s.sees(these(read, third), nil)
-	for range 3 { // two workers of two configurations
+	for range 3 { // two workers with two configurations
 		s.publish(mail(read, shadow))
 		s.sees(these(read), these(shadow))
 		more := mail(read, third, tool("fourth", "1"))
@@ -156,8 +156,8 @@ func firstAfterAway(t T, open func() journal.Store) {
 	s.sees(these(read), these(tool("send", "1")))
 }
 
-// lastsWhileAway: the last good tools stay, with the time since when nobody can ask the server, which no later failure
-// moves.
+// lastsWhileAway: while a server is unavailable, its last good tools stay, with the time at which it became
+// unavailable. Later failures do not change that time.
 func lastsWhileAway(s *servers, away turn.Catalogue, last turn.Descriptor) {
 	for i := range 3 {
 		away.Since = time.Unix(int64(1000+i), 0).UTC()
@@ -183,7 +183,7 @@ func staysAccepted(t T, open func() journal.Store) {
 	s.sees(nil, nil)
 	s.publish(mail(one))
 	s.sees(these(one), nil)
-	for range 3 { // two workers with two versions of the server: the last one is current, and nothing is accepted by it
+	for range 3 { // two workers with two versions: the last one is current, and publishing approves none
 		s.publish(mail(two))
 		s.sees(nil, these(two))
 		s.publish(mail(one))
@@ -208,7 +208,7 @@ func mayChange(t T, open func() journal.Store) {
 		s.sees(c.Tools, nil)
 	}
 	last := tool("send", fmt.Sprint(journal.MaxApprovedVersions+3))
-	s.publish(mail(last)) // the operator does not trust it any more
+	s.publish(mail(last)) // the operator no longer trusts it
 	s.sees(these(last), nil)
 	s.publish(mail(tool("send", "other")))
 	s.sees(nil, these(tool("send", "other")))

@@ -56,7 +56,7 @@ func replyOf(content string) turn.Decision {
 	return turn.Decision{ID: "e1.0.1", Status: turn.StatusAnswered, By: "ada", At: start, Response: &turn.ElicitationResponse{Action: turn.ElicitationAccept, Content: json.RawMessage(content)}}
 }
 
-// suspendedFirst is a turn with a call whose server wants to know something.
+// suspendedFirst is a turn with a call that is suspended for an elicitation.
 func suspendedFirst(t T, open func() journal.Store) (*script, turn.ToolCall) {
 	s, list := asked(t, open, 1)
 	s.claim(list[0], 1)
@@ -73,7 +73,7 @@ func elicited(t T, open func() journal.Store) {
 		s.unchanged(func() { s.ask(w) })
 		assert.Equal(t, turn.StateWaiting, s.turnState())
 		w = journal.CleanRequest(w)
-		w.Tool = "local/read_file" // the ledger's word
+		w.Tool = "local/read_file" // the journal takes the tool from the ledger
 		open, err := s.PendingRequests(t.Context(), "s", 10)
 		require.NoError(t, err)
 		require.Len(t, open, 1)
@@ -101,7 +101,7 @@ func elicited(t T, open func() journal.Store) {
 	}
 }
 
-// inquiryLike is the same wait as somebody else asks it: spaces in its schema mean nothing.
+// inquiryLike returns the same request as another process may ask it: spaces in its schema are insignificant.
 func inquiryLike(w turn.Request) turn.Request {
 	q := *w.Elicitation
 	q.Schema = json.RawMessage(" " + string(q.Schema) + "\n")

@@ -21,7 +21,7 @@ var exportPromises = []promise{
 	{"an imported session goes on", importGoesOn},
 }
 
-// exported fills a store with a session that has everything, and exports it.
+// exported fills a store with a session that has rows of every kind, and exports it.
 func exported(t T, open func() journal.Store) (*script, []byte) {
 	t.Helper()
 	s := newScript(t, open(), "t1")
@@ -54,7 +54,7 @@ func exported(t T, open func() journal.Store) (*script, []byte) {
 	return s, export(t, s)
 }
 
-// history are the lines of an export that an import takes over as they are.
+// history returns the lines of an export that an import takes over unchanged.
 func history(t T, b []byte) (lines []journal.Line) {
 	t.Helper()
 	for raw := range bytes.Lines(b) {
@@ -98,7 +98,7 @@ func importTwice(t T, open func() journal.Store) {
 	s, b := exported(t, open)
 	s.finish()
 	s.turn = "t4"
-	s.begin() // the session is longer now than its export
+	s.begin() // the session is now longer than its export
 	s.unchanged(func() {
 		out, err := s.Import(t.Context(), bytes.NewReader(b))
 		require.NoError(t, err)

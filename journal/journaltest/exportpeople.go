@@ -55,7 +55,7 @@ func prunedExport(t T, open func() journal.Store) {
 	}
 }
 
-// forked is a session with a fork in the middle of its first turn, which has a turn of its own.
+// forked is a session and its fork in the middle of the first turn; the fork has a turn of its own.
 func forked(t T, open func() journal.Store) (s, f *script) {
 	t.Helper()
 	s = twoTurns(t, open())
@@ -104,7 +104,7 @@ func forkImportedAsFork(t T, open func() journal.Store) {
 	s, f := forked(t, open)
 	f.unchanged(func() {
 		b := exportOf(t, f, "f")
-		importInto(t, f.Store, b) // where it is
+		importInto(t, f.Store, b) // into the journal that it was exported from
 	})
 	parent := exportOf(t, s, "s")
 	b := exportOf(t, f, "f")
@@ -116,7 +116,7 @@ func forkImportedAsFork(t T, open func() journal.Store) {
 	again := exportOf(t, other.Store, "f")
 	assert.Equal(t, history(t, b), history(t, again))
 
-	// Two branches, without what they branch from: the second becomes a fork of the first.
+	// Two forks are imported without the session that they share a past with: the second becomes a fork of the first.
 	s.fork(5, "g")
 	g := exportOf(t, s, "g")
 	two := *f

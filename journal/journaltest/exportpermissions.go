@@ -20,8 +20,8 @@ var exportPermissionPromises = []promise{
 	{"a forged import is refused and leaves nothing", importForged},
 }
 
-// forge changes an export's lines and sums them up again, as anyone can: the sums have no key. A line for which change
-// returns nil is left out.
+// forge changes an export's lines and recomputes the sums, as anyone can, because the sums have no key. A line for
+// which change returns nil is left out.
 func forge(t T, b []byte, change func(l *journal.Line) []journal.Line) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -40,8 +40,8 @@ func forge(t T, b []byte, change func(l *journal.Line) []journal.Line) []byte {
 	return out.Bytes()
 }
 
-// permissive is a session in the middle of a turn that holds every kind of permission: rules for a tool and for a call,
-// an open approval, an unused one, a claimed call and a suspended one.
+// permissive is a session in the middle of a turn that holds every kind of permission: grants for a tool and for a
+// call, an open approval, an unused one, a claimed call and a suspended one.
 func permissive(t T, open func() journal.Store) (*script, []turn.ToolCall) {
 	t.Helper()
 	s, list := asked(t, open, 5)
@@ -137,7 +137,8 @@ func importTaints(t T, open func() journal.Store) {
 	}
 }
 
-// importNamesItsBlobs: a hash that an export names and does not bring would read what another session has left.
+// importNamesItsBlobs: an export must not name a hash without bringing its blob, because the import could then read a
+// blob of another session.
 func importNamesItsBlobs(t T, open func() journal.Store) {
 	s, _ := exported(t, open)
 	b := export(t, s)

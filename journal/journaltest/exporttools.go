@@ -16,7 +16,7 @@ var exportToolPromises = []promise{
 	{"what is due to be told is told where the session was imported", dueImported},
 }
 
-// toolSessions are sessions in which tools have left something, each in one way.
+// toolSessions are sessions in which calls have left artifacts, each in a different way.
 func toolSessions(t T, open func() journal.Store) map[string]*script {
 	all := map[string]*script{}
 	begin := func(name string) (*script, turn.ToolCall) {
@@ -73,7 +73,7 @@ func toolsExported(t T, open func() journal.Store) {
 	}
 }
 
-// hashes are those of what a call has left.
+// hashes returns the hashes of the artifacts of a call.
 func hashes(c journal.CallRecord) (list []string) {
 	if c.FullBlob != "" {
 		list = append(list, c.FullBlob)

@@ -12,7 +12,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// start is the instant that every fixture begins at.
+// start is the time at which every fixture begins.
 var start = time.Date(2026, 2, 3, 4, 5, 6, 789, time.UTC)
 
 // script drives a store as the activities do.
@@ -82,7 +82,7 @@ func (s *script) settleInput(step, attempt int, text string, calls ...turn.ToolC
 	return in
 }
 
-// infer starts and settles a step whose answer asks for the calls.
+// infer starts and settles a step whose completion asks for the calls.
 func (s *script) infer(step int, text string, calls ...turn.ToolCall) journal.Inference {
 	s.Helper()
 	attempt := s.start(step).Attempt
@@ -163,8 +163,8 @@ func (s *script) append(step, attempt int, texts ...string) error {
 	return s.AppendChunks(s.Context(), s.key(step), attempt, list)
 }
 
-// chunks returns the turn's chunks after checking what holds of every turn: indexes without gaps, turn_started first,
-// nothing after turn_completed, one completion for each start of a call and after it.
+// chunks returns the turn's chunks after checking the invariants of every turn: indexes without gaps, turn_started
+// first, nothing after turn_completed, one tool_call_completed for each tool_call_started and after it.
 func (s *script) chunks() []turn.Chunk {
 	s.Helper()
 	list, err := s.Chunks(s.Context(), s.turn, -1, 100_000)
@@ -197,7 +197,7 @@ func (s *script) chunks() []turn.Chunk {
 	return list
 }
 
-// count returns how many of the turn's chunks have the kind.
+// count returns the number of the turn's chunks of this kind.
 func (s *script) count(kind turn.ChunkKind) (n int) {
 	s.Helper()
 	for _, c := range s.chunks() {
@@ -228,7 +228,7 @@ func (s *script) sessionRecord() journal.SessionRecord {
 	return out
 }
 
-// unchanged runs fn and checks that it has written nothing that a reader of the session can see.
+// unchanged runs fn and checks that fn has written nothing that a reader of the session can see.
 func (s *script) unchanged(fn func()) {
 	s.Helper()
 	before := s.state()

@@ -22,8 +22,8 @@ var followPromises = []promise{
 	{"follow ends with its context", followCancelled},
 }
 
-// followLive appends through one store what is followed through another one, and each time only when the follower has
-// read all that there is: it must be woken.
+// followLive appends through one store and follows through another one. It appends only when the follower has read all
+// chunks, so that the follower must be woken.
 func followLive(t T, writer, reader journal.Store) {
 	s := newScript(t, writer, "t1")
 	s.start(1)
@@ -73,7 +73,8 @@ func followEarly(t T, open func() journal.Store) {
 	assert.NoError(t, <-seen)
 }
 
-// watched is a store that says when a follower has found no more chunks: it asks for the turn then, and waits.
+// watched is a store that reports when a follower has found no more chunks: the follower then reads the turn, and
+// waits.
 type watched struct {
 	journal.Store
 	idle chan struct{}
@@ -90,7 +91,7 @@ func (w watched) Turn(ctx context.Context, id string) (journal.TurnRecord, error
 	return rec, err
 }
 
-// TurnsAfter is what a follower of a session asks for.
+// TurnsAfter reports a waiting follower of a session, which calls it before it waits.
 func (w watched) TurnsAfter(ctx context.Context, session, after string, limit int) ([]journal.TurnRecord, error) {
 	list, err := w.Store.TurnsAfter(ctx, session, after, limit)
 	if len(list) == 0 && limit > 0 {
@@ -102,7 +103,7 @@ func (w watched) TurnsAfter(ctx context.Context, session, after string, limit in
 	return list, err
 }
 
-// waiting waits until a follower waits.
+// waiting returns when a follower waits.
 func (w watched) waiting(ctx context.Context) error {
 	select {
 	case <-w.idle:

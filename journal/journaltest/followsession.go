@@ -23,7 +23,7 @@ var followSessionPromises = []promise{
 	{"turns are listed after one of them", turnsAfter},
 }
 
-// reading is a session that is followed on a goroutine of its own.
+// reading is a session that a goroutine follows.
 type reading struct {
 	T
 	chunks chan turn.Chunk
@@ -58,7 +58,7 @@ func (r *reading) next() turn.Chunk {
 	return c
 }
 
-// until reads up to the end of a turn.
+// until reads to the end of a turn and returns the chunks.
 func (r *reading) until(turnID string) (list []turn.Chunk) {
 	r.Helper()
 	for {
@@ -70,7 +70,7 @@ func (r *reading) until(turnID string) (list []turn.Chunk) {
 	}
 }
 
-// stop ends it, and checks that nothing more had come.
+// stop ends the reading and checks that no further chunk has come.
 func (r *reading) stop() {
 	r.Helper()
 	r.cancel()
@@ -89,7 +89,7 @@ func (s *script) allChunks(turns ...string) (list []turn.Chunk) {
 	return list
 }
 
-// sessionLive writes through one store what is followed through another one.
+// sessionLive writes through one store and follows through another one.
 func sessionLive(t T, writer, reader journal.Store) {
 	s := newScript(t, writer, "t1")
 	r := read(t, reader, "s", journal.SessionCursor{})
@@ -98,7 +98,7 @@ func sessionLive(t T, writer, reader journal.Store) {
 	for i := 1; i <= 4; i++ {
 		s.start(1)
 		require.NoError(t, s.append(1, 1, "one", "two"))
-		if i != 2 { // begin of the next one closes the second
+		if i != 2 { // the next turn's Begin closes the second one
 			s.finish()
 			got = append(got, r.until(s.turn)...)
 		}
@@ -158,7 +158,7 @@ func sessionEarly(t T, open func() journal.Store) {
 	r = read(t, known, "s", journal.SessionCursor{Turn: "never", Index: 7})
 	defer r.cancel()
 	require.NoError(t, known.waiting(t.Context()))
-	s.turn = "t2" // the message that "never" was to begin with had been answered before
+	s.turn = "t2" // the message that "never" was to begin with was answered before
 	s.begin()
 	s.finish()
 	assert.Equal(t, s.allChunks("t2"), r.until("t2"))

@@ -25,7 +25,7 @@ func (s *script) forkInput(at int64, id string) journal.ForkInput {
 	return journal.ForkInput{Session: s.session, At: at, ID: id, Time: s.now()}
 }
 
-// fork makes a session of the script's and returns a script that works in it, with no turn yet.
+// fork forks the script's session and returns a script for the fork, which has no turn yet.
 func (s *script) fork(at int64, id string) *script {
 	s.Helper()
 	rec, err := s.Fork(s.Context(), s.forkInput(at, id))
@@ -96,7 +96,7 @@ func forkShares(t T, open func() journal.Store) {
 
 func forkGoesOn(t T, open func() journal.Store) {
 	s := twoTurns(t, open())
-	f := s.fork(4, "f") // in the middle of t1: the model is asked again what to do with the results
+	f := s.fork(4, "f") // in the middle of t1: the model gets the results once more
 	s.unchanged(func() {
 		out := f.begin()
 		assert.Equal(t, int64(5), out.Head.Seq)
@@ -147,7 +147,7 @@ func forkOfFork(t T, open func() journal.Store) {
 	f.begin()
 	f.infer(1, "answer of f")
 	f.finish()
-	g := f.fork(6, "g") // a point of its own
+	g := f.fork(6, "g") // a point in the fork's own messages
 	h := f.fork(2+2, "h")
 	assert.Equal(t, f.transcript()[:6], g.transcript())
 	assert.Equal(t, s.transcript()[:4], h.transcript(), "a point that f has from s")
@@ -262,7 +262,7 @@ func commonSeq(t T, open func() journal.Store) {
 	}
 }
 
-// longLine forks a session again and again, each time after a turn of its own.
+// longLine forks a session repeatedly, each time after a turn of the fork's own.
 func longLine(t T, open func() journal.Store) {
 	s := newScript(t, open(), "t0")
 	const forks = 30

@@ -36,7 +36,7 @@ func settledComesBack(t T, open func() journal.Store) {
 	assert.Equal(t, journal.Next(base, want), settled.Head)
 	assert.Equal(t, in.Answer, settled.Answer)
 	s.unchanged(func() {
-		again, err := s.SettleInference(t.Context(), in) // the answer to the first call was lost
+		again, err := s.SettleInference(t.Context(), in) // the response to the first call was lost
 		require.NoError(t, err)
 		assert.Equal(t, settled, again)
 		assert.Equal(t, settled, s.start(1))

@@ -29,7 +29,7 @@ func joined(ids ...string) (list []journal.UserMessage) {
 	return list
 }
 
-// userIDs are the IDs of the transcript's user messages.
+// userIDs returns the IDs of the transcript's user messages.
 func (s *script) userIDs() (ids []string) {
 	s.Helper()
 	for _, m := range s.transcript() {
@@ -82,7 +82,7 @@ func messagesJoinOnce(t T, open func() journal.Store) {
 	assert.Equal(t, []string{"m-t1", "j1"}, s.userIDs())
 	assert.Equal(t, 1, s.count(turn.ChunkMessageAdded))
 
-	in.Messages = joined("j1", "j2") // a run that was reset asks with more
+	in.Messages = joined("j1", "j2") // a run that was reset has more messages
 	third, err := s.StartInference(t.Context(), in)
 	require.NoError(t, err)
 	assert.Equal(t, second.Base.Seq+1, third.Base.Seq)

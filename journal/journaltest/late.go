@@ -19,14 +19,14 @@ var latePromises = []promise{
 	{"many late results are told a part at a time", toldInParts},
 }
 
-// unknown claims a call that the workflow then gives up, as the transcript will say.
+// unknown claims a call that the workflow then abandons, as the transcript will say.
 func (s *script) unknown(c turn.ToolCall) {
 	s.Helper()
 	s.claim(c, 1)
 	s.settleCall(c, 1, turn.OutcomeUnknown, "")
 }
 
-// resolved are the chunks that say what has become of calls.
+// resolved returns the tool_call_late_result chunks.
 func (s *script) resolved() (list []turn.CallChunk) {
 	s.Helper()
 	for _, c := range s.chunks() {
@@ -39,7 +39,7 @@ func (s *script) resolved() (list []turn.CallChunk) {
 	return list
 }
 
-// notices are the IDs of the transcript's messages from seq on that tell of calls.
+// notices returns the IDs of the transcript's messages, from seq on, that report late results.
 func (s *script) notices() (ids []string) {
 	s.Helper()
 	for _, m := range s.transcript() {
@@ -154,7 +154,7 @@ func noNews(t T, open func() journal.Store) {
 	s.unknown(list[1])
 	s.settleCall(list[1], 1, turn.OutcomeUnknown, "still nobody knows")
 	s.unknown(list[2])
-	s.unknown(list[2]) // the settlement repeated
+	s.unknown(list[2]) // a repetition of the settlement
 	s.unknown(list[3])
 	in := s.startInput(2, resultsOf(list...)...)
 	in.Messages = []journal.UserMessage{{ID: journal.LateID("t1", "1.3", 1), Text: "a user may call a message anything"}}

@@ -24,7 +24,7 @@ var pairPromises = []pairPromise{
 	{"one suspended call claimed by many goes on once", oneGoesOn},
 }
 
-// together runs fn n times at once, alternating between the stores.
+// together runs fn n times concurrently, alternating between the stores.
 func together(a, b journal.Store, n int, fn func(i int, s journal.Store)) {
 	var wg sync.WaitGroup
 	for i := range n {

@@ -31,7 +31,7 @@ func questionOf(id string, step int) turn.Request {
 	return turn.Request{ID: id, Kind: turn.RequestQuestion, Step: step, Question: "which one?"}
 }
 
-// allowed is a person's word for a wait.
+// allowed returns a decision that allows a request.
 func allowed(w turn.Request) turn.Decision {
 	return turn.Decision{ID: w.ID, Status: turn.StatusAllowed, Allowed: true, ArgumentsHash: w.ArgumentsHash, By: "ada", Reason: "looks good", At: start.Add(time.Minute)}
 }
@@ -78,7 +78,7 @@ func (s *script) said(kind turn.ChunkKind) (list []turn.RequestChunk) {
 	return list
 }
 
-// askFails is the error of an Ask.
+// askFails returns the error of an Ask.
 func (s *script) askFails(in journal.AskInput) error {
 	_, err := s.Ask(s.Context(), in)
 	return err
@@ -98,7 +98,7 @@ func askedOnce(t T, open func() journal.Store) {
 		}
 	}
 	again()
-	s.unchanged(func() { again() }) // the worker died before it could say so
+	s.unchanged(func() { again() }) // the worker died before it could report it
 	assert.Equal(t, turn.StateWaiting, s.turnState())
 	first.Arguments = list[0].Arguments
 	want := []journal.RequestRecord{
@@ -176,7 +176,7 @@ func firstRuling(t T, open func() journal.Store) {
 	in := s.decideInput(allowed(w))
 	require.NoError(t, s.Decide(t.Context(), in))
 	s.unchanged(func() {
-		require.NoError(t, s.Decide(t.Context(), in)) // the worker died before it could say so
+		require.NoError(t, s.Decide(t.Context(), in)) // the worker died before it could report it
 		require.NoError(t, s.Decide(t.Context(), s.decideInput(turn.Decision{ID: w.ID, Status: turn.StatusDenied, By: "bob"})))
 	})
 	requests, err := s.Requests(t.Context(), "t1")

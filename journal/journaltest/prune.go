@@ -41,7 +41,7 @@ func (s *script) prune(before time.Time, limit int) int {
 	return n
 }
 
-// left are the kinds of the chunks that a turn has.
+// left returns the kinds of the chunks that a turn has.
 func (s *script) left(turnID string) (kinds []turn.ChunkKind) {
 	s.Helper()
 	list, err := s.Chunks(s.Context(), turnID, -1, 100)

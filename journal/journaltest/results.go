@@ -20,7 +20,7 @@ func requestOrder(t T, open func() journal.Store) {
 	for _, i := range []int{3, 0, 5, 1, 4, 2} {
 		s.run(list[i], "content "+list[i].ID)
 	}
-	base := s.start(2, resultsOf(list[4], list[2], list[0], list[1], list[5])...).Base // one is left out, and not lost
+	base := s.start(2, resultsOf(list[4], list[2], list[0], list[1], list[5])...).Base // one is omitted, and is not lost
 	messages := s.transcript()
 	require.Len(t, messages, 8)
 	for i, c := range list {

@@ -13,7 +13,7 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// T is what a check needs of *testing.T.
+// T is the part of *testing.T that a check needs.
 type T interface {
 	Errorf(format string, args ...any)
 	FailNow()
@@ -21,13 +21,13 @@ type T interface {
 	Context() context.Context
 }
 
-// promise is one check. open returns a new, empty store, which is closed for it.
+// promise is one check. open returns a new, empty store; the suite closes it.
 type promise struct {
 	name  string
 	check func(t T, open func() journal.Store)
 }
 
-// pairPromise is a check on two stores over the same data, as two processes have them.
+// pairPromise is a check on two stores over the same data, like those of two processes.
 type pairPromise struct {
 	name  string
 	check func(t T, a, b journal.Store)
@@ -58,15 +58,15 @@ func RunPair(t *testing.T, open func(t *testing.T) (a, b journal.Store)) {
 	}
 }
 
-// checkTimeout ends a check on a broken store that would wait for ever; followTimeout is how long a chunk may take to
-// be seen.
+// checkTimeout ends a check that would wait without end on a broken store; followTimeout bounds how long a chunk takes
+// to reach a follower.
 const (
 	checkTimeout  = 2 * time.Minute
 	followTimeout = 5 * time.Second
 )
 
-// Failing checks every promise that only names and returns those that do not hold, with what the check said. Without
-// names it checks all.
+// Failing runs the promises that only names, or all promises if only is empty. It returns those that do not hold, with
+// the failure of each.
 func Failing(open func() journal.Store, only ...string) map[string]string {
 	failed := map[string]string{}
 	for _, p := range promises() {
@@ -80,7 +80,7 @@ func Failing(open func() journal.Store, only ...string) map[string]string {
 	return failed
 }
 
-// record runs a check on a goroutine of its own, which FailNow ends, and returns what it complained of.
+// record runs a check on its own goroutine, which FailNow ends, and returns the check's failures.
 func record(check func(t T)) string {
 	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 	defer cancel()

@@ -34,7 +34,7 @@ func suspended(t T, open func() journal.Store) {
 		assert.Equal(t, journal.ClaimGranted, s.claim(list[0], s.attempts(list[0])+1).State)
 		attempt := s.attempts(list[0])
 		s.suspend(list[0], attempt, continuation)
-		s.unchanged(func() { s.suspend(list[0], attempt, continuation) }) // the worker died before it could say so
+		s.unchanged(func() { s.suspend(list[0], attempt, continuation) }) // the worker died before it could report it
 		rec, err := s.Call(t.Context(), "t1", list[0].ID)
 		require.NoError(t, err)
 		assert.Empty(t, rec.Outcome)

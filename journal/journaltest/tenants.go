@@ -21,7 +21,7 @@ var tenantPromises = []promise{
 	{"a tenant's view is whole", tenantWhole},
 }
 
-// ofTenant begins a turn in a tenant's session of this name.
+// ofTenant begins a turn in a session of this name and tenant.
 func ofTenant(t T, store journal.Store, tenant, session string) *script {
 	t.Helper()
 	s := &script{T: t, Store: store, session: session, turn: "t-" + session, tenant: tenant, at: start}
@@ -103,7 +103,7 @@ func tenantTransfers(t T, open func() journal.Store) {
 	assert.Equal(t, "acme", rec.Session.Tenant)
 	assert.Equal(t, history(t, whole.Bytes()), history(t, export(t, other)))
 
-	// A journal in which the name is another's takes nothing of it, and tells nothing.
+	// A journal in which another tenant has the name takes nothing of the export, and reveals nothing.
 	third := open()
 	mine := &script{T: t, Store: third, session: "s", turn: "t-mine", at: start}
 	mine.begin()
@@ -111,7 +111,7 @@ func tenantTransfers(t T, open func() journal.Store) {
 		_, err := third.Import(t.Context(), bytes.NewReader(whole.Bytes()))
 		assert.ErrorIs(t, err, journal.ErrTaken)
 	})
-	// Nor does an import share the past of another tenant's session, though it is the same.
+	// An import does not share the past of another tenant's session either, even if the past is the same.
 	_, err = journal.ForTenant(s.Store, "other").Import(t.Context(), bytes.NewReader(fork.Bytes()))
 	assert.ErrorIs(t, err, journal.ErrTaken)
 	_, err = journal.ForTenant(third, "").Import(t.Context(), bytes.NewReader(fork.Bytes()))
@@ -123,7 +123,7 @@ func tenantTransfers(t T, open func() journal.Store) {
 	assert.ErrorContains(t, err, "no export of a session")
 }
 
-// everything is what a view answers to everything that names a session, a turn or a call.
+// everything returns the results of all methods of a view that take a session, a turn or a call.
 func (s *script) everything(view journal.Store, session, turnID string) (answers []any) {
 	ctx := s.Context()
 	add := func(v any, err error) { answers = append(answers, v, kindOf(err)) }
@@ -179,7 +179,7 @@ func (s *script) listed(view journal.Store, session, turnID string) (answers []a
 	return answers
 }
 
-// kindOf is what can be told from an error but for the names in it.
+// kindOf returns an error without the names in its text, so that errors about different names can be compared.
 func kindOf(err error) string {
 	switch {
 	case err == nil:
@@ -213,7 +213,7 @@ func tenantView(t T, open func() journal.Store) {
 	}
 }
 
-// fullOfTenant is a session of acme's with something of each kind.
+// fullOfTenant is a session of tenant acme with rows of each kind.
 func fullOfTenant(t T, store journal.Store) *script {
 	t.Helper()
 	s := ofTenant(t, store, "acme", "s")
