@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// CommonSeq returns the seq of the last message that two sessions share, 0 if they share none. Hashes chain, so that
-// equal ones mean an equal past: it looks at a logarithm of the messages. ErrNotFound.
+// CommonSeq returns the seq of the last message that two sessions share, 0 if they share none. Because hashes chain,
+// equal hashes mean an equal past, so CommonSeq reads only a logarithmic number of messages. ErrNotFound.
 func CommonSeq(ctx context.Context, store Store, a, b string) (int64, error) {
 	one, err := store.Session(ctx, a)
 	if err != nil {

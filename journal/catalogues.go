@@ -43,8 +43,8 @@ const (
 	MaxSetups = 64
 )
 
-// outlast returns the catalogue to publish in place of before. While a server is unavailable and its configuration is
-// the same, its last good tools stay, and so does the time at which it became unavailable.
+// outlast returns the catalogue to publish in place of before. While a server is unavailable, the time at which it
+// became unavailable stays and, if its configuration is the same, so do its last good tools.
 func outlast(c, before turn.Catalogue) turn.Catalogue {
 	if c.Problem == "" {
 		c.Since = time.Time{}

@@ -63,7 +63,7 @@ func plainJSON(v any) json.RawMessage {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// decode undoes encode.
+// decode reverses encode.
 func decode(encoding string, kept []byte) ([]byte, error) {
 	switch encoding {
 	case "":

@@ -203,7 +203,7 @@ func (t *tx) settleUnreported(c *call, step int, tc turn.ToolCall, r Result, at 
 	case outcome != "":
 	case r.Text != "":
 		return errors.New("it has a text and no outcome")
-	case c.granted != 0, c.rec.Runs > 0 && c.rec.Suspended == 0: // a later claim was released, an earlier one was not
+	case c.granted != 0, c.rec.Runs > 0 && c.rec.Suspended == 0: // second case: not every claim was released
 		outcome = turn.OutcomeUnknown
 	case c.rec.Suspended != 0:
 		outcome, text = turn.OutcomeUnknown, SuspendedText

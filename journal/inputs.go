@@ -126,7 +126,7 @@ type FinishInput struct {
 	Reason   turn.FinishReason
 	Code     turn.Code // of a failed turn
 	Message  string    // for readers, if the turn gave no answer
-	Answer   string    // preview of the final answer; the transcript holds the whole
+	Answer   string    // preview of the final answer; the transcript holds all of it
 	Usage    turn.Usage
 	Steps    int
 	Calls    int

@@ -7,8 +7,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Journal is what the activities need. Every method is one transaction and idempotent: calling it again with the same
-// arguments gives the same answer and changes nothing more.
+// Journal is the interface that the activities need. Every method is one transaction and, except for AppendChunks and
+// NoteCall, idempotent: a second call with the same arguments returns the same result and changes nothing.
 type Journal interface {
 	// Begin opens a turn: it checks whether the message was taken before, closes the session's unfinished turn, appends
 	// the message, records the turn config and emits turn_started. See BeginInput and BeginResult. ErrTaken.

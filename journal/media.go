@@ -78,5 +78,5 @@ func ours(unknown string) bool {
 	return strings.HasPrefix(unknown, unknownBegins) && len(unknown) <= unknownBytes && !strings.ContainsAny(unknown, quotes)
 }
 
-// Taints reports whether a settlement, before cleanResult, marks its session.
+// Taints reports whether a settlement, before cleanResult, taints its session.
 func Taints(in SettleInput) bool { return in.Taints && bringsWords(in.Result) }

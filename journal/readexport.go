@@ -146,7 +146,7 @@ func newerExport(version int) error {
 	return fmt.Errorf("%w: the export's version is %d and this program knows %d: use the newer program", ErrNewer, version, ExportVersion)
 }
 
-// read returns the next line without its end. At the end of the input it returns io.EOF.
+// read returns the next line without its line feed. At the end of the input it returns io.EOF.
 func (lr *lineReader) read() ([]byte, error) {
 	var line []byte
 	for {

@@ -214,7 +214,7 @@ func (t *tx) cancelRequests(sc *scope, at time.Time) error {
 	return nil
 }
 
-// closeHeld cancels the open elicitations of a call that has ended: the call died with its worker, so a response would
+// closeHeld expires the open elicitations of a call that has ended: the call died with its worker, so a response would
 // have no receiver.
 func (t *tx) closeHeld(c *call, at time.Time) error {
 	list, err := t.requests(`w.turn = ? AND w.call_id = ? AND w.request_id LIKE 'h%' AND w.status = '' ORDER BY w.id`, c.turn, c.rec.Call.ID)

@@ -14,7 +14,7 @@ type StoredCall struct {
 	ArgumentsBlob string `json:"arguments_blob,omitempty"`
 }
 
-// restoreCalls puts the arguments back.
+// restoreCalls returns the calls with their arguments.
 func restoreCalls(list []StoredCall, blob func(hash string) ([]byte, error)) ([]turn.ToolCall, error) {
 	var calls []turn.ToolCall
 	for _, c := range list {

@@ -15,7 +15,7 @@ import (
 // start is the time at which every fixture begins.
 var start = time.Date(2026, 2, 3, 4, 5, 6, 789, time.UTC)
 
-// script drives a store as the activities do.
+// script calls a store as the activities do.
 type script struct {
 	T
 	journal.Store

@@ -47,7 +47,7 @@ func read(t T, store journal.Store, session string, from journal.SessionCursor) 
 	return r
 }
 
-// next waits for the next chunk.
+// next waits for the next chunk and returns it.
 func (r *reading) next() turn.Chunk {
 	r.Helper()
 	c, ok := <-r.chunks
