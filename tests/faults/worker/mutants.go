@@ -40,6 +40,13 @@ var journalMutants = map[string]func(mutant) journal.Store{
 	"claim_kept":           func(m mutant) journal.Store { return &claimKept{m} },
 	"grants_imported":      func(m mutant) journal.Store { return &grantsImported{m} },
 	"memory_kept":          func(m mutant) journal.Store { return &memoryKept{mutant: m} },
+	// These two break a promise that the workflow and CallTool both keep: see workerMutants for the workflow's part.
+	"never_asked": func(m mutant) journal.Store {
+		return &claimChanged{m, func(in *journal.ClaimInput) { in.Approved = false }}
+	},
+	"unknown_retried": func(m mutant) journal.Store {
+		return &claimChanged{m, func(in *journal.ClaimInput) { in.Repeatable = true }}
+	},
 }
 
 // workerMutants break one in what workflows ask of Temporal.

@@ -22,6 +22,17 @@ func (m *claimDropped) ClaimCall(ctx context.Context, in journal.ClaimInput) (jo
 	return claim, err
 }
 
+// claimChanged changes claims before the journal gets them.
+type claimChanged struct {
+	mutant
+	change func(*journal.ClaimInput)
+}
+
+func (m *claimChanged) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
+	m.change(&in)
+	return m.Store.ClaimCall(ctx, in)
+}
+
 // settleBeforeEffect says that a call went well before it is sent.
 type settleBeforeEffect struct{ mutant }
 
