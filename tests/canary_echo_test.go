@@ -20,15 +20,15 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// echoed is the provider's key, with characters that every encoding writes in another way; shaped has the form of a key and is
-// not configured.
+// echoed is the provider's key, with characters that each encoding writes differently. shaped has the form of a key but
+// is not configured.
 const (
 	echoed = `canary/echo+5e1f"09c2~key`
 	shaped = "sk-canary0123456789abcdefgh"
 )
 
-// TestAProviderThatEchoesItsKey has a provider that puts its key into everything that an answer consists of, raw, encoded
-// and split over deltas at every position, and looks for it wherever a turn leaves something.
+// TestAProviderThatEchoesItsKey runs a provider that puts its key into every part of a completion: raw, encoded, and
+// split over deltas at every position. It then searches everything that a turn writes.
 func TestAProviderThatEchoesItsKey(t *testing.T) {
 	t.Parallel()
 	answers := echoingAnswers(t)
@@ -90,7 +90,7 @@ func TestAProviderThatEchoesItsKey(t *testing.T) {
 	}
 }
 
-// formsOfKey are the encodings of the key, and the other key, which only patterns know.
+// formsOfKey returns the encodings of echoed, and shaped, which only patterns can recognize.
 func formsOfKey() map[string]string {
 	quoted, _ := json.Marshal(echoed)
 	forms := map[string]string{
@@ -105,7 +105,7 @@ func formsOfKey() map[string]string {
 	return forms
 }
 
-// echoingAnswers are answers of a turn that hold the key, the last one final.
+// echoingAnswers returns a turn's completions that hold the key; the last one is final.
 func echoingAnswers(t *testing.T) []script.Reply {
 	object := func(path string) string {
 		b, err := json.Marshal(map[string]string{"path": path})
@@ -140,7 +140,8 @@ func echoingAnswers(t *testing.T) []script.Reply {
 	return append(list, script.Text("").Pieces(pieces...))
 }
 
-// echoingEvents are an answer whose reasoning, arguments and unknown fields hold the key in pieces, and its usage the whole.
+// echoingEvents returns a completion whose reasoning, arguments and unknown fields hold the key in pieces, and whose
+// usage holds it whole.
 func echoingEvents() []string {
 	event := func(fields map[string]any) string {
 		b, _ := json.Marshal(fields) // always marshals
@@ -167,7 +168,7 @@ func echoingEvents() []string {
 		event(map[string]any{"choices": []any{}, "usage": map[string]any{"prompt_tokens": echoed, "completion_tokens": 1}}), "data: [DONE]\n\n")
 }
 
-// echoingRefusals are errors that hold the key.
+// echoingRefusals returns error replies that hold the key.
 func echoingRefusals() []script.Reply {
 	all := "Incorrect API key provided"
 	for _, form := range formsOfKey() {
@@ -182,7 +183,7 @@ func echoingRefusals() []script.Reply {
 	}
 }
 
-// followed is what a reader of all turns' streams gets, the pieces of each kind put together.
+// followed returns what a reader of all turns' streams receives, with the pieces of each kind joined.
 func followed(t *testing.T, h *home) string {
 	t.Helper()
 	store, err := sqlite.Open(t.Context(), h.path(".everturn/journal.db"), sqlite.Options{Synchronous: "normal"})

@@ -22,18 +22,18 @@ import (
 	"github.com/everturn/everturn/tests/script"
 )
 
-// canary is a secret that nobody may find but who was given it.
+// canary returns a secret that must appear only in the process it was given to.
 func canary(slot string) string { return "canary-" + slot + "-5e1f09c2" }
 
-// slots are all places of a configuration, and of what is got with it, in which a secret can be.
+// slots are all places that can hold a secret: in a configuration, and in what is fetched with it.
 var slots = []string{
 	"llm_api_key", "temporal_api_key", "mcp_env", "mcp_env_short", "mcp_env_allow", "mcp_header", "mcp_header_token", "mcp_url",
 	"oauth_client_secret", "oauth_access_token", "oauth_refused_secret", "broken_env",
 }
 
-// TestNoSecretIsFoundAnywhere puts a canary into every slot and has turns with servers that tell everybody what they were
-// given, on stderr, in results, errors, progress and in the description of a tool; with servers that cannot be started
-// and credentials that are refused; and with a provider that repeats its key.
+// TestNoSecretIsFoundAnywhere puts a canary into every slot. It runs turns with servers that leak what they were given
+// (on stderr, in results, errors, progress and a tool's description), with servers that cannot be started, with
+// credentials that are refused, and with a provider that repeats its key.
 func TestNoSecretIsFoundAnywhere(t *testing.T) {
 	t.Parallel()
 	c := newCage(t)
@@ -73,7 +73,7 @@ func TestNoSecretIsFoundAnywhere(t *testing.T) {
 	}
 	said.WriteString(worker.out.String() + worker.err.String())
 	for _, slot := range slots {
-		if slot != "mcp_url" { // an address is shown as it was written
+		if slot != "mcp_url" { // the command prints a URL as it is configured
 			assert.NotContains(t, settings.out.String()+settings.err.String(), canary(slot))
 		}
 		assert.False(t, strings.Contains(said.String(), canary(slot)), "%s is in what is shown, logged or recorded:\n%s", slot, around(said.String(), canary(slot)))
@@ -88,7 +88,7 @@ func TestNoSecretIsFoundAnywhere(t *testing.T) {
 	}
 }
 
-// around is where a text is in another, with a little before and after it.
+// around returns the first occurrence of part in text, with 300 bytes before it and 100 after.
 func around(text, part string) string {
 	i := strings.Index(text, part)
 	if i < 0 {
@@ -104,7 +104,7 @@ type cage struct {
 	model *script.Server
 }
 
-// ways are those in which the tool leak tells.
+// ways are the channels through which the tool leak reveals its secret.
 var ways = []string{"result", "structured", "error", "protocol", "progress", "stderr"}
 
 func newCage(t *testing.T) *cage {
@@ -115,7 +115,7 @@ func newCage(t *testing.T) *cage {
 			calls[i] = script.ToolCall{Name: "mcp_" + server + "_leak", Arguments: fmt.Sprintf(`{"text":"told %s %s","where":%q}`, server, way, way)}
 		}
 		steps := []script.Script{script.Calls(calls...)}
-		if server == "env" { // a crash takes the process down: in a step of its own
+		if server == "env" { // a crash ends the process, so it needs a step of its own
 			steps = append(steps, script.Call("mcp_env_leak", `{"text":"told env crash","where":"crash"}`))
 		}
 		return script.When("tell "+server, script.Steps(append(steps, script.Text("Done."))...))
@@ -156,11 +156,11 @@ func (c *cage) remote() string {
 	return strings.TrimSpace(server.out.String())
 }
 
-// tokens is a server that gives out tokens, or refuses to and repeats the secret.
+// tokens starts an authorization server that issues tokens, or refuses to and repeats the secret.
 func (c *cage) tokens() string {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = r.ParseForm() // what cannot be parsed has no secret
+		_ = r.ParseForm() // a form that cannot be parsed holds no secret
 		_, secret, _ := r.BasicAuth()
 		secret += r.Form.Get("client_secret")
 		if r.URL.Path == "/refuse" {
@@ -175,7 +175,7 @@ func (c *cage) tokens() string {
 	return s.URL
 }
 
-// questions are what a session waits for people to say.
+// questions returns the pending requests of a session.
 func (c *cage) questions(session string) []journal.RequestRecord {
 	c.t.Helper()
 	store, err := sqlite.Open(c.t.Context(), c.home.path(".everturn/journal.db"), sqlite.Options{Synchronous: "normal"})
@@ -186,7 +186,7 @@ func (c *cage) questions(session string) []journal.RequestRecord {
 	return list
 }
 
-// told checks that the servers have told all that they had: what is found nowhere was there to be found.
+// told checks that the servers leaked everything they had, so that a search that finds nothing is meaningful.
 func (c *cage) told() {
 	c.t.Helper()
 	results := map[string]string{}
@@ -209,7 +209,7 @@ func (c *cage) told() {
 	assert.Equal(c.t, "Bearer "+canary("llm_api_key"), c.model.Requests()[0].Header.Get("Authorization"), "the provider's key is in use")
 }
 
-// apart checks that each child has what it was given and nothing else.
+// apart checks that each server process has the secrets it was given and no others.
 func (c *cage) apart() {
 	c.t.Helper()
 	given := environOf(c.t, c.home.path("pid-env"))
@@ -224,7 +224,7 @@ func (c *cage) apart() {
 	}
 }
 
-// environOf is the environment of the process whose ID is in the file.
+// environOf returns the environment of the process whose ID is in the file.
 func environOf(t *testing.T, pidfile string) string {
 	t.Helper()
 	b, err := os.ReadFile(pidfile)

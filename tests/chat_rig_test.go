@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// screen is a real terminal: a tmux of its own, with the real command in it.
+// screen is a real terminal: a tmux server of its own that runs the real command.
 type screen struct {
 	t             *testing.T
-	dir           string // with the server's socket
+	dir           string // holds the tmux server's socket
 	width, height int
 }
 
@@ -28,7 +28,7 @@ func (h *home) chat(width, height int, settings []string, args ...string) *scree
 	if _, err := exec.LookPath("tmux"); err != nil {
 		h.t.Skip("this test looks at a real terminal and tmux is not installed: apt-get install tmux")
 	}
-	dir, err := os.MkdirTemp("", "chat-") // not the test's folder: a socket's name is short
+	dir, err := os.MkdirTemp("", "chat-") // not t.TempDir: the path of a socket must be short
 	require.NoError(h.t, err)
 	s := &screen{t: h.t, dir: dir, width: width, height: height}
 	h.t.Cleanup(s.close)
@@ -54,15 +54,15 @@ func (s *screen) close() {
 		out, _ := exec.Command("tmux", "-u", "-S", filepath.Join(s.dir, "tmux"), "capture-pane", "-p", "-S", "-").CombinedOutput()
 		s.t.Logf("the terminal showed:\n%s", ending(string(out)))
 	}
-	_ = exec.Command("tmux", "-S", filepath.Join(s.dir, "tmux"), "kill-server").Run() // it may be gone
+	_ = exec.Command("tmux", "-S", filepath.Join(s.dir, "tmux"), "kill-server").Run() // the server may have exited already
 	_ = os.RemoveAll(s.dir)
 }
 
-// visible is what the terminal shows now; whole is that with its scrollback.
+// visible returns what the terminal shows now; whole also returns its scrollback.
 func (s *screen) visible() string { return s.tmux("capture-pane", "-p") }
 func (s *screen) whole() string   { return s.tmux("capture-pane", "-p", "-S", "-") }
 
-// shows waits until the terminal shows each of the texts, wherever their lines are broken.
+// shows waits until the terminal shows each of the texts, however their lines are wrapped.
 func (s *screen) shows(texts ...string) {
 	s.t.Helper()
 	for _, text := range texts {
@@ -71,16 +71,16 @@ func (s *screen) shows(texts ...string) {
 	s.fits()
 }
 
-// printed waits until a text stands in the terminal or its scrollback.
+// printed waits until the terminal or its scrollback has the text.
 func (s *screen) printed(text string) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool { return strings.Contains(squeezed(s.whole()), squeezed(text)) }, within, 20*time.Millisecond, "%q is not printed", text)
 }
 
-// squeezed is a text without its white space: how that falls depends on the terminal's width.
+// squeezed returns a text without its white space, which depends on the terminal's width.
 func squeezed(text string) string { return strings.Join(strings.Fields(text), "") }
 
-// was checks what stands in the terminal or its scrollback.
+// was checks that the terminal or its scrollback has each of the texts.
 func (s *screen) was(texts ...string) {
 	s.t.Helper()
 	all := squeezed(s.whole())
@@ -89,10 +89,10 @@ func (s *screen) was(texts ...string) {
 	}
 }
 
-// times is how often a text stands there.
+// times returns how often the terminal and its scrollback have the text.
 func (s *screen) times(text string) int { return strings.Count(squeezed(s.whole()), squeezed(text)) }
 
-// fits checks that no line is wider than the terminal and that nothing but text is in them.
+// fits checks that no visible line is wider than the terminal or has control characters.
 func (s *screen) fits() {
 	s.t.Helper()
 	for line := range strings.Lines(s.visible()) {
@@ -110,7 +110,7 @@ func (s *screen) press(keys ...string) {
 func (s *screen) says(text string) { s.t.Helper(); s.types(text); s.press("Enter") }
 func (s *screen) ready()           { s.t.Helper(); s.shows("ready ·") }
 
-// pastes puts a text into the terminal as a person's paste, in brackets.
+// pastes puts a text into the terminal as a bracketed paste.
 func (s *screen) pastes(text string) {
 	s.t.Helper()
 	file := filepath.Join(s.dir, "paste")
@@ -125,7 +125,7 @@ func (s *screen) resize(width, height int) {
 	s.tmux("resize-window", "-x", fmt.Sprint(width), "-y", fmt.Sprint(height))
 }
 
-// awaitKeys waits until keys decide about an approval: in the first moment they do not.
+// awaitKeys waits until keys decide an approval. The chat ignores them for a moment after it appears.
 func (s *screen) awaitKeys() {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool { return strings.Contains(s.visible(), "y allow") || strings.Contains(s.visible(), "y/n/") },
@@ -147,7 +147,7 @@ func (s *screen) allows() {
 	s.press("y")
 }
 
-// leaves waits for the command's end.
+// leaves waits for the command to exit and checks its code.
 func (s *screen) leaves(code int) {
 	s.t.Helper()
 	s.printed(fmt.Sprintf("left with %d", code))

@@ -15,7 +15,7 @@ import (
 
 // The tests of this file run the real chat in real terminals and look at them.
 
-// sizes are a common terminal and a very small one.
+// sizes are those of a common terminal and of a very small one, in columns and rows.
 var sizes = [][2]int{{80, 24}, {20, 10}}
 
 func everySize(t *testing.T, test func(t *testing.T, width, height int)) {
@@ -27,7 +27,7 @@ func everySize(t *testing.T, test func(t *testing.T, width, height int)) {
 	}
 }
 
-// named is the ID of a session that no other run of the test has had: the server is shared.
+// named returns a session ID that no other run of the test has used, because all runs share the server.
 func named(session string) string { return fmt.Sprintf("%s-%d", session, time.Now().UnixNano()%1e9) }
 
 const styledAnswer = "# Report\n\nIt is **good** \x1b[2Jand &#27;[31mred\x1b]0;title\x07.\n\n- one\n- two\n\n```go\nfmt.Println(\"\\*\")\n```\n"
@@ -109,7 +109,8 @@ func TestChatTakesBackWhatAnInterruptedInferenceSaid(t *testing.T) {
 	assert.NotContains(t, all, "A wrong beginning", "it was never printed")
 }
 
-// approving is a home whose ledger tool asks a person. Its model calls it with what could fool one.
+// approving returns a home whose ledger tool needs an approval. The model calls it with arguments that could mislead
+// the operator.
 func approving(t *testing.T, effects string) (*home, *script.Server) {
 	t.Helper()
 	arguments := "{\"text\":\"one \\u001b[2J \u202etwo\u009b31m \u200b" + strings.Repeat("and so on ", 60) + "the end\"}"
@@ -322,7 +323,7 @@ func TestChatKeepsItsShape(t *testing.T) {
 	s.fits()
 }
 
-// laidOut waits until the terminal shows a text, one input and one status, and nothing of what it was before.
+// laidOut waits until the terminal shows a text, one input and one status line, and nothing of its previous layout.
 func (s *screen) laidOut(text string) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
@@ -467,7 +468,7 @@ func TestChatKeepsWhatWasTyped(t *testing.T) {
 	again.ready()
 	again.press("Up")
 	again.shows("> [paste 1: 401 lines]")
-	again.press("C-c") // the input is kept
+	again.press("C-c") // the chat keeps the cleared input in its history
 	again.shows("the input is cleared")
 	again.press("Up", "Up")
 	again.shows("> pasted")

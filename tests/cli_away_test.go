@@ -12,7 +12,7 @@ import (
 	"github.com/everturn/everturn/tests/script"
 )
 
-// wire is a way to Temporal that can be cut: what runs over it ends, and nobody answers any more.
+// wire is a connection to Temporal that a test can cut: open connections end, and new ones get no answer.
 type wire struct {
 	net.Listener
 	mu      sync.Mutex
@@ -48,7 +48,7 @@ func (w *wire) carry(near net.Conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.conns = append(w.conns, near, far)
-	w.all.Go(func() { _, _ = io.Copy(near, far) }) // both end when the wire is cut
+	w.all.Go(func() { _, _ = io.Copy(near, far) }) // both copies end when the wire is cut
 	w.all.Go(func() { _, _ = io.Copy(far, near) })
 	if w.severed {
 		w.hangUp()
@@ -56,7 +56,7 @@ func (w *wire) carry(near net.Conn) {
 }
 
 func (w *wire) cut() {
-	_ = w.Close() // it may have been cut before
+	_ = w.Close() // the listener may be closed already
 	w.mu.Lock()
 	w.severed = true
 	w.hangUp()
@@ -70,7 +70,8 @@ func (w *wire) hangUp() {
 	}
 }
 
-// TestCLIFollowsATurnWithTemporalAway loses Temporal in the middle: the journal is enough to follow a turn to its end.
+// TestCLIFollowsATurnWithTemporalAway cuts the connection to Temporal during a turn: the journal is enough to follow it
+// to its end.
 func TestCLIFollowsATurnWithTemporalAway(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()

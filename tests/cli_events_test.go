@@ -18,7 +18,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// published is the schema of events as the command prints it.
+// published returns the schema of events as the command prints it.
 func published(t *testing.T, h *home) *jsonschema.Resolved {
 	t.Helper()
 	printed := h.starter("events", "schema").exits(0).out.String()
@@ -30,7 +30,8 @@ func published(t *testing.T, h *home) *jsonschema.Resolved {
 	return resolved
 }
 
-// valid checks every line of a command's output and returns how often each kind came. A stream ends with its turn.
+// valid checks every line of a command's output and returns the number of events of each kind. A stream ends with its
+// turn.
 func valid(t *testing.T, schema *jsonschema.Resolved, c *command) map[turn.ChunkKind]int {
 	t.Helper()
 	kinds, last := map[turn.ChunkKind]int{}, turn.ChunkKind("")
@@ -87,7 +88,7 @@ func TestCLIEventsKeepToTheirSchema(t *testing.T) {
 	}
 }
 
-// TestCLIEventsEndForTurnsThatTheJournalDoesNotEnd looks at turns that never reach the journal, or never end there.
+// TestCLIEventsEndForTurnsThatTheJournalDoesNotEnd follows turns that never reach the journal, or have no end in it.
 func TestCLIEventsEndForTurnsThatTheJournalDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
@@ -117,7 +118,7 @@ func TestCLIEventsEndForTurnsThatTheJournalDoesNotEnd(t *testing.T) {
 	assert.Contains(t, h.starter("attach", "malformed").exits(3).err.String(), "the message is empty")
 }
 
-// TestCLIToldThatAMessageWasNotTaken has a turn ended from outside that a message had joined.
+// TestCLIToldThatAMessageWasNotTaken ends a turn from outside after a message was merged into it.
 func TestCLIToldThatAMessageWasNotTaken(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
@@ -134,7 +135,8 @@ func TestCLIToldThatAMessageWasNotTaken(t *testing.T) {
 	assert.Equal(t, 2, strings.Count(h.starter("export", "lost").exits(0).out.String(), `"role":"user"`), "once taken, it is not taken again")
 }
 
-// shorn are the events of a stream without their times: an end that the journal does not have is made when it is seen.
+// shorn returns the events of a stream without their times: the client makes an end that the journal lacks when it
+// observes it.
 func shorn(c *command) []string {
 	var lines []string
 	for _, e := range decodedLines[map[string]any](c) {

@@ -19,9 +19,11 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// The tests of this file have calls that cannot run whatever anybody says, and approvals that would spare nothing.
+// The tests of this file make calls that cannot run whatever the decision is, and approvals that would not prevent the
+// next request.
 
-// A person who is asked for a call that cannot run any more allows it in vain, and is asked again for the next one.
+// TestCLIAsksNobodyForAToolThatHasChanged checks that a call that can no longer run needs no approval: allowing it
+// would have no effect, and the next call would prompt again.
 func TestCLIAsksNobodyForAToolThatHasChanged(t *testing.T) {
 	t.Parallel()
 	dir, gate := t.TempDir(), script.NewGate()
@@ -56,7 +58,8 @@ func TestCLIAsksNobodyForAToolThatHasChanged(t *testing.T) {
 	assert.NotContains(t, string(noted), `"begun"`)
 }
 
-// A tool that changes while a person is asked for it is decided about in vain, and the person is told so.
+// TestCLITellsThatAnOpenApprovalIsOfAToolThatHasChanged checks that, if a tool changes while its approval is pending,
+// the operator learns that a decision has no effect.
 func TestCLITellsThatAnOpenApprovalIsOfAToolThatHasChanged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -81,7 +84,7 @@ func TestCLITellsThatAnOpenApprovalIsOfAToolThatHasChanged(t *testing.T) {
 	assert.Contains(t, h.starter("show", "changed-while-asked").exits(0).out.String(), "tool_drift")
 }
 
-// assertCode checks that everybody who looks at the call 1.0 is told why it was not run.
+// assertCode checks that every view of call 1.0 says why it did not run.
 func assertCode(t *testing.T, h *home, session, ended string) {
 	t.Helper()
 	shows := h.starter("show", session).exits(0).out.String()
@@ -95,7 +98,7 @@ func assertCode(t *testing.T, h *home, session, ended string) {
 	valid(t, published(t, h), h.starter("attach", "-o", "jsonl", session).exits(0))
 }
 
-// toldOf is what the model was told last of a call.
+// toldOf returns the last tool result that the model received.
 func toldOf(model *script.Server) string {
 	all := model.Requests()
 	return all[len(all)-1].Chat.Last("tool").Content
@@ -118,7 +121,8 @@ func TestCLITellsOfACallToAServerThatIsAway(t *testing.T) {
 	assert.Contains(t, h.starter("show", "server-unheard-of").exits(0).out.String(), "mcp_nobody_append: denied, ran 0 times")
 }
 
-// "Always" that spares nobody the question again is not taken: who has said it would be asked again, and wonder.
+// TestCLITakesNoAlwaysThatSparesNothing checks that the command refuses "always" if it would not prevent the next
+// request. Otherwise the operator would be asked again without a reason.
 func TestCLITakesNoAlwaysThatSparesNothing(t *testing.T) {
 	t.Parallel()
 	model := script.Start(t, script.Steps(
@@ -146,7 +150,7 @@ func TestCLITakesNoAlwaysThatSparesNothing(t *testing.T) {
 	h.starter("approve", "always-strict", "1.0", "--deny").exits(0)
 }
 
-// Programs that decide by themselves get the same answer from the turn.
+// TestATurnTakesNoAlwaysThatSparesNothing checks that client programs get the same error from the turn.
 func TestATurnTakesNoAlwaysThatSparesNothing(t *testing.T) {
 	t.Parallel()
 	shop := newSuspect(t, "shop")

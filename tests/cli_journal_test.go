@@ -79,7 +79,7 @@ func TestCLISaysWhatIsWrongWithAJournal(t *testing.T) {
 	newer, locked := h.path("newer.db"), h.path("locked.db")
 	h.write("empty.jsonl", "")
 	for _, path := range []string{newer, locked} {
-		h.starter("import", "--set", "journal.path="+path, "empty.jsonl") // makes the file
+		h.starter("import", "--set", "journal.path="+path, "empty.jsonl") // creates the file
 	}
 	edit(t, newer, "UPDATE journal SET schema_version = 99, min_program = 99")
 	edit(t, locked, "BEGIN EXCLUSIVE")
@@ -99,7 +99,7 @@ func TestCLISaysWhatIsWrongWithAJournal(t *testing.T) {
 	assert.Contains(t, waiting.exits(1).err.String(), "another program has held")
 }
 
-// edit changes a database behind the journal's back. What was begun lasts as long as the test.
+// edit changes a database without the journal. A transaction that it begins stays open until the test ends.
 func edit(t *testing.T, path string, statements ...string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)

@@ -12,8 +12,8 @@ import (
 	"github.com/everturn/everturn/tests/script"
 )
 
-// A worker that carries a development server's turns into another journal loses them for everybody who looks for them
-// where they belong: it does not even start.
+// TestDevCarriesNoTurnsIntoAnotherJournal checks that a worker refuses to start if it would write a development
+// server's turns to another journal, because clients would not find them in the journal they read.
 func TestDevCarriesNoTurnsIntoAnotherJournal(t *testing.T) {
 	t.Parallel()
 	h := newDevHome(t)
@@ -46,7 +46,8 @@ func TestDevCarriesNoTurnsIntoAnotherJournal(t *testing.T) {
 	assert.Contains(t, h.starter("doctor").exits(0).out.String(), "ok    worker: 1 polling task queue everturn")
 }
 
-// A Temporal that is no development server does not say whose it is: its workers say which journal they keep.
+// TestCLIWarnsOfAWorkerThatKeepsAnotherJournal checks the warning on a Temporal server that is not a development
+// server: such a server does not record which journal it belongs to, but its workers say which one they use.
 func TestCLIWarnsOfAWorkerThatKeepsAnotherJournal(t *testing.T) {
 	t.Parallel()
 	model := script.Start(t, script.Text("Hello."))
@@ -72,7 +73,8 @@ func TestCLIWarnsOfAWorkerThatKeepsAnotherJournal(t *testing.T) {
 	assert.Contains(t, stranger.starter("doctor").exits(3).out.String(), "and keeps another journal than", "a journal that is not there yet is nobody's")
 }
 
-// Temporal lists workers for minutes after they are gone: the doctor looks whether they are there.
+// TestCLIDoctorLeavesOutWorkersThatAreGone checks that doctor counts only live workers: Temporal lists a worker for
+// minutes after it has exited.
 func TestCLIDoctorLeavesOutWorkersThatAreGone(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, asking(script.Start(t, script.Text("Hello."))))

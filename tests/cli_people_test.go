@@ -18,7 +18,7 @@ import (
 
 const askingToRead = "[policy]\nask = [\"local/read_file\"]\n"
 
-// readAndAnswer reads a file, for which a person is asked, and answers.
+// readAndAnswer reads a file, which needs an approval, and then answers.
 func readAndAnswer() script.Script {
 	return script.Steps(script.Call("local_read_file", `{"path":"agent.toml"}`), script.Text("It is read."))
 }
@@ -79,7 +79,7 @@ func TestCLIApprovesOnATerminal(t *testing.T) {
 	assert.Equal(t, "It is read.\n", h.starter("attach", "-q", "seen").exits(0).out.String())
 }
 
-// TestCLIShowsAllOfACallBeforeItAsks: a hundred thousand bytes of arguments, of which the last ones matter.
+// TestCLIShowsAllOfACallBeforeItAsks makes a call with about 100,000 bytes of arguments whose last bytes matter.
 func TestCLIShowsAllOfACallBeforeItAsks(t *testing.T) {
 	t.Parallel()
 	arguments := `{"path":"` + strings.Repeat("notes/", 17000) + `../../etc/shadow"}`
@@ -107,7 +107,7 @@ func TestCLIShowsAllOfACallBeforeItAsks(t *testing.T) {
 	c.exits(0)
 }
 
-// leafThrough shows page after page, until the command asks.
+// leafThrough shows page after page until the command asks the question.
 func leafThrough(t *testing.T, c *command, keys io.Writer, question string) {
 	t.Helper()
 	for pages := 1; ; pages++ {
@@ -132,7 +132,7 @@ func TestCLIDoesNotTakeWhatWasTypedBeforeItAsked(t *testing.T) {
 	c, keys := h.onTerminal("run", "-s", "early", "Read it.")
 	awaitGate(t, gate)
 	typeIn(t, keys, "y\n")
-	c.says("y\r\n") // the terminal has it
+	c.says("y\r\n") // the terminal has received the key
 	gate.Release()
 	c.says("[y]es")
 	h.starter("attach", "--no-wait", "early").exits(6)
@@ -155,7 +155,7 @@ func TestCLICtrlCWhileAQuestionIsShown(t *testing.T) {
 	c.says("[y]es")
 	typeIn(t, keys, "\x03")
 	c.says("press Ctrl-C again to stop it")
-	c.pressedUntilItEnds(func() { _, _ = io.WriteString(keys, "\x03") }) // it may have ended meanwhile
+	c.pressedUntilItEnds(func() { _, _ = io.WriteString(keys, "\x03") }) // the command may have exited meanwhile
 	c.exits(2)
 	assert.Contains(t, h.starter("show", "left").out.String(), "· cancelled at ")
 	h.starter("approve", "left", "1.0").exits(3)
@@ -172,7 +172,7 @@ func TestCLIIsToldWhatWasDecidedElsewhere(t *testing.T) {
 	c.exits(0).says("It is read.")
 }
 
-// TestCLITakesOneOfTwoDecisions has two people decide at once, again and again.
+// TestCLITakesOneOfTwoDecisions makes two operators decide at the same time, repeatedly.
 func TestCLITakesOneOfTwoDecisions(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, asking(script.Start(t, readAndAnswer()))+askingToRead)
@@ -209,7 +209,8 @@ func TestCLIApprovesTooLate(t *testing.T) {
 	assert.Contains(t, h.starter("show", "late").out.String(), "local/read_file {\"path\":\"agent.toml\"} · expired at ")
 }
 
-// TestCLIDecidesWhileNoWorkerRuns says soon what is missing, and that what was said counts once a worker runs.
+// TestCLIDecidesWhileNoWorkerRuns checks that the command soon reports that no worker runs, and that the decision
+// counts once one does.
 func TestCLIDecidesWhileNoWorkerRuns(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, asking(script.Start(t, readAndAnswer()))+askingToRead)
@@ -246,7 +247,8 @@ func TestCLIDetachesFromATurnThatItOnlyWatches(t *testing.T) {
 	assert.Equal(t, "It takes its time.\n", away.exits(0).out.String(), "the journal is enough to follow a turn to its end")
 }
 
-// TestCLISendsForATurnOfItsOwn has a run close as continued: who follows the first turn sees its end, and no more.
+// TestCLISendsForATurnOfItsOwn closes a run as continued: a client that follows the first turn sees its end and nothing
+// more.
 func TestCLISendsForATurnOfItsOwn(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()

@@ -15,8 +15,8 @@ import (
 	"github.com/everturn/everturn/tests/script"
 )
 
-// TestCLIScripts runs testdata/cli: what a user types on the built binary, and the exit code of each. The scripts share a
-// worker, a journal and the model of scripted below; each has sessions of its own.
+// TestCLIScripts runs testdata/cli: what a user types on the built binary, and the exit code of each command. The
+// scripts share a worker, a journal and the model returned by scripted; each uses its own sessions.
 func TestCLIScripts(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, "")
@@ -39,7 +39,7 @@ func TestCLIScripts(t *testing.T) {
 	})
 }
 
-// extend adds to agent.toml what can be said only when the folder is known.
+// extend appends settings to agent.toml that depend on the folder's path.
 func (h *home) extend(more string) {
 	h.t.Helper()
 	settings, err := os.ReadFile(h.path("agent.toml"))
@@ -68,7 +68,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// scripted is the model of the scripts: it goes by the user's words.
+// scripted is the model of the scripts. The user's message selects its completions.
 func scripted() script.Script {
 	read := func(name string) script.ToolCall {
 		return script.ToolCall{Name: "local_read_file", Arguments: fmt.Sprintf(`{"path":"notes/%s.txt"}`, name)}

@@ -14,9 +14,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// The tests of this file show people what the servers of tools do: ask, change, take their time, end late.
+// The tests of this file check how the command line shows what tool servers do: elicit, change, take long, finish late.
 
-// trusting lets the tests' own server do what it does without approvals.
+// trusting turns taint off, so that calls to the tests' own server need no approval.
 const trusting = "[policy]\ntaint = \"off\"\n"
 
 func confirming(text string) script.Script {
@@ -136,7 +136,7 @@ func TestCLIHoldsChangedToolsUntilTheyAreAccepted(t *testing.T) {
 
 	_, line, found := strings.Cut(held.err.String(), "  starter ")
 	require.True(t, found)
-	accepted := h.starter(strings.Fields(line)...).exits(0) // as it was shown
+	accepted := h.starter(strings.Fields(line)...).exits(0) // the command line as it was printed
 	assert.Contains(t, accepted.err.String(), "accepted mcp/ledger/append (")
 	h.starter("tools", "diff").exits(0)
 	assert.Equal(t, "Written.\n", h.starter("run", "-q", "-s", "after", "Write.").exits(0).out.String())

@@ -13,7 +13,7 @@ import (
 	"github.com/everturn/everturn/tests/script"
 )
 
-// TestCLISigtermDetachesOnly has a command be ended as GNU timeout does it: twice at once.
+// TestCLISigtermDetachesOnly sends SIGTERM twice in quick succession, as GNU timeout does.
 func TestCLISigtermDetachesOnly(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
@@ -23,14 +23,14 @@ func TestCLISigtermDetachesOnly(t *testing.T) {
 	awaitGate(t, gate)
 	c.signal(syscall.SIGTERM)
 	c.says("detached")
-	_ = c.cmd.Process.Signal(syscall.SIGTERM) // it may have ended with the first
+	_ = c.cmd.Process.Signal(syscall.SIGTERM) // the first signal may have ended it
 	assert.NotContains(t, c.exits(0).err.String(), "to stop it")
 	gate.Release()
 	assert.Equal(t, "It takes its time.\n", h.starter("attach", "-q", "timed-out").exits(0).out.String())
 }
 
-// TestCLIABombOfTheProviderEndsWithItsTurn has a provider send one event with 1.9 million tool calls. The turn fails by
-// name, other turns go on meanwhile, and the worker has nothing left to do when it is told to end.
+// TestCLIABombOfTheProviderEndsWithItsTurn runs a provider that sends one event with 1.9 million tool calls. The turn
+// fails with a specific code, other turns continue meanwhile, and the worker has no work left when it is asked to stop.
 func TestCLIABombOfTheProviderEndsWithItsTurn(t *testing.T) {
 	t.Parallel()
 	var bomb strings.Builder
@@ -48,7 +48,7 @@ func TestCLIABombOfTheProviderEndsWithItsTurn(t *testing.T) {
 	w.exits(0)
 }
 
-// pressedUntilItEnds presses a key again and again: what comes at once after the first is taken for the same press.
+// pressedUntilItEnds presses a key repeatedly, because a press right after the first one counts as the same press.
 func (c *command) pressedUntilItEnds(press func()) {
 	c.t.Helper()
 	require.Eventually(c.t, func() bool {
@@ -62,7 +62,8 @@ func (c *command) pressedUntilItEnds(press func()) {
 	}, within, 100*time.Millisecond)
 }
 
-// TestCLIStopsTheOneThatRuns stops without a name a turn that no worker has begun, though the journal knows another session.
+// TestCLIStopsTheOneThatRuns runs stop without a session while the only running turn has no worker and the journal
+// knows another session.
 func TestCLIStopsTheOneThatRuns(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, asking(script.Start(t, script.Text("Done."))))
@@ -74,7 +75,7 @@ func TestCLIStopsTheOneThatRuns(t *testing.T) {
 	w.exits(0)
 	sent := decoded[ids](h.starter("send", "-o", "json", "stop-newer", "Two.").exits(0))
 	var stop *command
-	require.Eventually(t, func() bool { // Temporal's list is a moment late
+	require.Eventually(t, func() bool { // Temporal's visibility list lags briefly
 		stop = h.begin(nil, "stop")
 		require.Eventually(t, func() bool { return stop.err.String() != "" }, within, 5*time.Millisecond)
 		return !strings.Contains(stop.err.String(), "no session has a turn")

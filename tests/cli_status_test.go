@@ -13,7 +13,6 @@ import (
 	"github.com/everturn/everturn/tests/script"
 )
 
-// status is a row of tools status --json.
 type ended struct{ Ended string }
 
 type status struct {

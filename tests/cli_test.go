@@ -19,9 +19,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// The tests of these files run the real commands as processes: what a user types, and what comes back.
+// The tests of these files run the real commands as processes and check their output.
 
-// event is a line of -o jsonl, as a program reads it.
+// event is a line of -o jsonl, as a client program decodes it.
 type event struct {
 	Version int            `json:"v"`
 	Turn    string         `json:"turn"`
@@ -179,7 +179,7 @@ func TestCLIGoesOnWithASession(t *testing.T) {
 	assert.Len(t, model.Requests(), n, "the same message is not asked twice")
 }
 
-// said are the texts of a conversation without its system prompt.
+// said returns the texts of a conversation without its system prompt.
 func said(c script.Chat) []string {
 	var out []string
 	for _, m := range c.Messages {
@@ -220,7 +220,7 @@ func TestCLISignalsDetachAndThenStop(t *testing.T) {
 	two.says("/namespaces/")
 	two.signal(syscall.SIGINT)
 	two.says("press Ctrl-C again to stop it")
-	two.pressedUntilItEnds(func() { _ = two.cmd.Process.Signal(syscall.SIGINT) }) // it may have ended meanwhile
+	two.pressedUntilItEnds(func() { _ = two.cmd.Process.Signal(syscall.SIGINT) }) // the command may have exited meanwhile
 	assert.Contains(t, two.exits(2).err.String(), "stopped")
 	c, err := client.Dial(client.Options{HostPort: stack.Address, Logger: quiet})
 	require.NoError(t, err)

@@ -117,7 +117,7 @@ func TestCLIDemoAnswersWithWhatTheFolderHolds(t *testing.T) {
 	assert.Contains(t, shown.out.String(), "local/read_file: ok, ran 1 time, 0 late results")
 }
 
-// TestCLIKeepsSecretsToItself has a provider that repeats the key that it was sent, and a server that is given one.
+// TestCLIKeepsSecretsToItself runs a provider that repeats the key it was sent, and a server that is given a secret.
 func TestCLIKeepsSecretsToItself(t *testing.T) {
 	t.Parallel()
 	const key, secret = "canary-4f1d-of-the-provider", "canary-77ab-of-the-server"
@@ -146,7 +146,7 @@ func TestCLIKeepsSecretsToItself(t *testing.T) {
 	}
 }
 
-// historiesText are all histories of a session as the server gives them out, payloads decoded.
+// historiesText returns the whole history of a session as the Temporal server returns it, payloads decoded.
 func historiesText(t *testing.T, session string) string {
 	t.Helper()
 	c, err := client.Dial(client.Options{HostPort: stack.Address, Logger: quiet})
@@ -156,7 +156,7 @@ func historiesText(t *testing.T, session string) string {
 	for iter := c.GetWorkflowHistory(t.Context(), session, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); iter.HasNext(); {
 		e, err := iter.Next()
 		require.NoError(t, err)
-		b.WriteString(e.String()) // payloads as text
+		b.WriteString(e.String()) // includes payloads as text
 		j, err := protojson.Marshal(e)
 		require.NoError(t, err)
 		b.Write(j)
@@ -164,7 +164,7 @@ func historiesText(t *testing.T, session string) string {
 	return b.String()
 }
 
-// filesWith are the files below dir, but for one, whose bytes hold the text.
+// filesWith returns the files below dir, except the one named but, that contain the text.
 func filesWith(t *testing.T, dir, text, but string) []string {
 	t.Helper()
 	var found []string

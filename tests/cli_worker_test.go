@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestWorkerExitCodes has a worker not start for the reasons that the starter has codes for: it ends with the same ones.
+// TestWorkerExitCodes checks that a worker that cannot start exits with the same codes as the starter.
 func TestWorkerExitCodes(t *testing.T) {
 	t.Parallel()
 	const demo = "[llm]\nprovider = \"demo\"\n"

@@ -16,7 +16,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// dialled is a client as another program has one.
+// dialled returns a client as another program would create it.
 func (r *rig) dialled() *client.Client {
 	r.t.Helper()
 	c, err := client.Dial(r.t.Context(), r.cfg, r.store)
@@ -25,7 +25,7 @@ func (r *rig) dialled() *client.Client {
 	return c
 }
 
-// began remembers the run of a turn, so that its history is replayed at the end.
+// began records the run of a turn, so that its history is replayed at the end of the test.
 func (r *rig) began(t client.Turn) {
 	r.ran = append(r.ran, workflow.Execution{ID: t.Session, RunID: t.ID})
 }
@@ -87,7 +87,8 @@ func TestAProgramStartsFollowsAndApprovesATurn(t *testing.T) {
 	r.sound(session(t))
 }
 
-// Some turns end without a turn_completed in the journal. Temporal tells how.
+// TestAProgramWaitsForTurnsThatTheJournalDoesNotEnd waits for turns that end without a turn_completed in the journal.
+// The client learns from Temporal how they ended.
 func TestAProgramWaitsForTurnsThatTheJournalDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Text("The answer."))

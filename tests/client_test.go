@@ -19,7 +19,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// send starts or joins a session's turn with a message, as the starter does: update-with-start under the message's ID.
+// send starts a session's turn with a message, or merges the message into the running one, as the starter does:
+// update-with-start under the message's ID.
 func (r *rig) send(ctx context.Context, session string, m workflows.Message) (client.WorkflowRun, workflows.SendResult, error) {
 	start := r.client.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
 		ID: session, TaskQueue: r.cfg.Temporal.TaskQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
@@ -109,7 +110,7 @@ func TestAnEmptyMessageByUpdateIsRejected(t *testing.T) {
 	require.NoError(t, r.client.TerminateWorkflow(t.Context(), session(t), "", "it would wait for a message"))
 }
 
-// TestARunWithoutAMessageEnds takes the ten seconds that such a run waits.
+// TestARunWithoutAMessageEnds takes the ten seconds that a run without a message waits.
 func TestARunWithoutAMessageEnds(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Text("never"))

@@ -11,7 +11,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// A call that goes on by itself is under way, and it is not made again beside that, whatever its tool allows.
+// TestACallThatGoesOnByItselfIsNotMadeAgain checks that a detached call counts as running: it is not dispatched again
+// meanwhile, even if its tool is repeatable.
 func TestACallThatGoesOnByItselfIsNotMadeAgain(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)

@@ -21,7 +21,7 @@ import (
 	"github.com/everturn/everturn/tests/loopback"
 )
 
-// temporalDir is the folder of the pinned `temporal`, which is asked for once.
+// temporalDir returns the folder of the pinned `temporal` binary, looked up once.
 var temporalDir = sync.OnceValues(func() (string, error) {
 	cmd := exec.Command("go", "tool", "-modfile=tools/go.mod", "-n", "temporal")
 	cmd.Dir = ".."
@@ -29,7 +29,7 @@ var temporalDir = sync.OnceValues(func() (string, error) {
 	return filepath.Dir(strings.TrimSpace(string(out))), err
 })
 
-// newDevHome makes a home whose --dev has ports of its own. What it has started must be gone when the test ends.
+// newDevHome makes a home whose --dev uses its own ports. All processes that it starts must be gone when the test ends.
 func newDevHome(t *testing.T) *home {
 	t.Helper()
 	port, err := loopback.Port()
@@ -51,7 +51,7 @@ func newDevHomeAt(t *testing.T, address string) *home {
 	return h
 }
 
-// stackProcesses are the supervisors and the servers of this folder's development server.
+// stackProcesses returns the supervisors and the servers of this folder's development server.
 func (h *home) stackProcesses() (supervisors, servers []int) {
 	h.t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -59,7 +59,7 @@ func (h *home) stackProcesses() (supervisors, servers []int) {
 	for _, file := range files {
 		b, err := os.ReadFile(file)
 		if err != nil || !bytes.Contains(b, []byte(h.dir+"/.everturn")) {
-			continue // it has ended, or is another one's
+			continue // the process has ended or belongs to another home
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		require.NoError(h.t, err)
@@ -81,7 +81,7 @@ func (h *home) up() (supervisor, server int) {
 	return supervisors[0], servers[0]
 }
 
-// deserted waits until the stack has no process left.
+// deserted waits until no process of the stack is left.
 func (h *home) deserted() {
 	h.t.Helper()
 	require.Eventually(h.t, func() bool {
@@ -90,7 +90,7 @@ func (h *home) deserted() {
 	}, within, 10*time.Millisecond, "the stack has left processes behind")
 }
 
-// dial connects to the home's server, which must answer.
+// dial connects to the home's server and fails the test if the server does not answer.
 func (h *home) dial() client.Client {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), within)
@@ -101,7 +101,7 @@ func (h *home) dial() client.Client {
 	return c
 }
 
-// onTerminal runs the command line on a terminal of its own (ptmx(4)). What is typed is written to the file.
+// onTerminal runs the command line on a terminal of its own (ptmx(4)). The file takes what the user types.
 func (h *home) onTerminal(args ...string) (*command, *os.File) {
 	h.t.Helper()
 	near, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -124,7 +124,7 @@ func (h *home) onTerminal(args ...string) (*command, *os.File) {
 			if err != nil {
 				return
 			}
-			_, _ = c.out.Write(b[:n]) // a buffer
+			_, _ = c.out.Write(b[:n]) // never fails: it is a buffer
 		}
 	}()
 	return c, near

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a turn leaves behind can only be read by its user, also in a folder that was open to everybody before.
+// TestDevKeepsItsStateToItsUser checks that only its user can read what a turn leaves behind, even in a folder that was
+// world-readable before.
 func TestDevKeepsItsStateToItsUser(t *testing.T) {
 	t.Parallel()
 	h := newDevHome(t)
@@ -37,7 +38,8 @@ func TestDevKeepsItsStateToItsUser(t *testing.T) {
 	assert.Greater(t, files, 5)
 }
 
-// A repository can bring a state folder with links in it: no command writes to what they lead to.
+// TestCommandsDoNotWriteThroughPlantedLinks checks that no command writes through symbolic links in a state folder,
+// which a repository can bring along.
 func TestCommandsDoNotWriteThroughPlantedLinks(t *testing.T) {
 	t.Parallel()
 	for _, planted := range []string{
@@ -70,8 +72,8 @@ func TestCommandsDoNotWriteThroughPlantedLinks(t *testing.T) {
 	}
 }
 
-// TestDevsServerHasNoKeys: a process of the same user can read the environment of the development server, and a server
-// of the Model Context Protocol is such a process.
+// TestDevsServerHasNoKeys checks the environment of the development server: any process of the same user, such as an
+// MCP server, can read it.
 func TestDevsServerHasNoKeys(t *testing.T) {
 	t.Parallel()
 	h := newDevHome(t)

@@ -21,7 +21,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// The tests of this file bring whole stacks up, as `starter run --dev` and `starter dev` do for a user.
+// The tests of this file start whole stacks, as `starter run --dev` and `starter dev` do for a user.
 
 func TestDevAnswersAndLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
@@ -70,7 +70,7 @@ func TestDevIsSharedAndTheLastOneOutStopsIt(t *testing.T) {
 	h.deserted()
 }
 
-// checkNamespace checks what turns need of the server that --dev starts.
+// checkNamespace checks the namespace settings that turns need from the server that --dev starts.
 func checkNamespace(t *testing.T, h *home) {
 	t.Helper()
 	c := h.dial()
@@ -175,7 +175,8 @@ func TestDevRefusesAnotherFoldersServer(t *testing.T) {
 	assert.Contains(t, got.err.String(), "dev_ui_port")
 }
 
-// Two folders whose settings name no address each get a server: the second one takes ports of its own and keeps them.
+// TestDevTakesFreePortsInASecondFolder checks that two folders whose settings name no address each get a server: the
+// second one picks free ports and keeps them.
 func TestDevTakesFreePortsInASecondFolder(t *testing.T) {
 	t.Parallel()
 	folder := func() *home {

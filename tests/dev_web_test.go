@@ -31,7 +31,8 @@ const (
 		"waitPolicy": {"lifecycleStage": "UPDATE_WORKFLOW_EXECUTION_LIFECYCLE_STAGE_COMPLETED"}}`
 )
 
-// A web page can send requests to every port of this machine that it can find. None of them takes an update from it.
+// TestDevTakesNoUpdateFromAWebPage checks that no port accepts an update from a web page: a page can send requests to
+// every local port that it finds.
 func TestDevTakesNoUpdateFromAWebPage(t *testing.T) {
 	t.Parallel()
 	h := newDevHome(t)
@@ -50,7 +51,7 @@ func TestDevTakesNoUpdateFromAWebPage(t *testing.T) {
 			continue
 		}
 		assert.True(t, a.IP.IsLoopback())
-		hidden++ // the Web UI itself: TestTheUIsAddressIsNotToBeGuessed
+		hidden++ // the Web UI itself: see TestTheUIsAddressIsNotToBeGuessed
 	}
 	assert.Zero(t, approved.Load(), "updates of a web page")
 	assert.LessOrEqual(t, hidden, 1)
@@ -65,7 +66,7 @@ func TestDevTakesNoUpdateFromAWebPage(t *testing.T) {
 
 	home, _ := pageGet(t, ui, "/", ui)
 	assert.Equal(t, http.StatusOK, home)
-	require.Eventually(t, func() bool { // the Web UI waits before it connects to a frontend that was not up the first time
+	require.Eventually(t, func() bool { // the Web UI waits before it retries a frontend that was not up
 		_, list := pageGet(t, ui, "/api/v1/namespaces/default/workflows", ui)
 		return strings.Contains(list, "asking")
 	}, within, 100*time.Millisecond)
@@ -75,7 +76,7 @@ func TestDevTakesNoUpdateFromAWebPage(t *testing.T) {
 	assert.Equal(t, before+1, approved.Load(), "an update of the Web UI's own page")
 }
 
-// beginAsking starts a workflow that waits for the update Approve, and returns how often it came.
+// beginAsking starts a workflow that waits for the update Approve, and returns the number of updates received.
 func beginAsking(t *testing.T, c client.Client) *atomic.Int32 {
 	t.Helper()
 	var approved atomic.Int32
@@ -94,8 +95,8 @@ func beginAsking(t *testing.T, c client.Client) *atomic.Int32 {
 	return &approved
 }
 
-// attackAsPage sends what a page of another site, of another local port, or of a host name that it has pointed at this
-// machine can send, from browsers with and without Sec-Fetch-Site.
+// attackAsPage sends the requests that a page can send from another site, from another local port, or from a host name
+// that it has rebound to this machine, with and without Sec-Fetch-Site.
 func attackAsPage(t *testing.T, a *net.TCPAddr) {
 	t.Helper()
 	rebound := fmt.Sprintf("evil.example:%d", a.Port)
@@ -121,10 +122,10 @@ func attackAsPage(t *testing.T, a *net.TCPAddr) {
 	assert.NotContains(t, body, "asking", "a rebound name reads at %s", a)
 }
 
-// pageClient sends what it is told to; ports that do not speak HTTP give errors.
+// pageClient sends the requests of a page; ports that do not speak HTTP return errors.
 var pageClient = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
-// pagePost sends the update as a form of a page can, with the Web UI's CSRF token if there is one to be had under the host.
+// pagePost sends the update as a page's form can, with the Web UI's CSRF token if the host returns one.
 func pagePost(t *testing.T, address string, header http.Header, host string, token bool) (status int, err error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+pageUpdate, strings.NewReader(pageBody))
@@ -160,7 +161,7 @@ func pageGet(t *testing.T, address, path, host string) (status int, body string)
 		return 0, ""
 	}
 	defer got.Body.Close()
-	b, _ := io.ReadAll(got.Body) // what a page would see of it
+	b, _ := io.ReadAll(got.Body) // the part of the body that a page would see
 	return got.StatusCode, string(b)
 }
 
@@ -173,7 +174,7 @@ func listening(t *testing.T, pid int) (addresses []*net.TCPAddr) {
 	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	require.NoError(t, err)
 	for _, link := range links {
-		target, _ := os.Readlink(link) // it may be closed by now
+		target, _ := os.Readlink(link) // the descriptor may be closed by now
 		if m := socketLink.FindStringSubmatch(target); m != nil {
 			inodes = append(inodes, m[1])
 		}

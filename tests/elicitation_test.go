@@ -19,7 +19,7 @@ func confirm(text string) script.Reply {
 	return script.Call("mcp_ledger_confirm", `{"text":"`+text+`"}`)
 }
 
-// reply answers what a server asks.
+// reply responds to an elicitation.
 func (r *rig) reply(session string, w journal.RequestRecord, action turn.ElicitationAction, content string) error {
 	err := r.people().Respond(r.t.Context(), client.RespondInput{Session: session,
 		Request: w.ID, By: "ann", Response: turn.ElicitationResponse{Action: action, Content: json.RawMessage(content)},
@@ -27,7 +27,8 @@ func (r *rig) reply(session string, w journal.RequestRecord, action turn.Elicita
 	return err
 }
 
-// A server's question is the turn's: who answers it finds another worker and another process of the server.
+// TestAServersQuestionOutlivesWorkerAndServer checks that an elicitation belongs to the turn: a response continues the
+// call on another worker with another process of the server.
 func TestAServersQuestionOutlivesWorkerAndServer(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
@@ -52,7 +53,8 @@ func TestAServersQuestionOutlivesWorkerAndServer(t *testing.T) {
 	r.keep("v1-elicited", t.Name(), begun.ID)
 }
 
-// What cannot be an answer reaches no server; what does not fit its schema is asked for again; a second answer is too late.
+// TestAnswersToServersAreChecked checks that an invalid response reaches no server, that a response that does not match
+// the schema is requested again, and that a second response is too late.
 func TestAnswersToServersAreChecked(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
@@ -77,7 +79,8 @@ func TestAnswersToServersAreChecked(t *testing.T) {
 	r.keep("v1-elicited-again", t.Name(), begun.ID)
 }
 
-// A turn that is stopped while a server's question is open leaves the call unknown: its server has begun.
+// TestAStopLeavesAServersQuestion checks that a call is unknown if its turn is stopped while an elicitation is pending,
+// because its server has begun the call.
 func TestAStopLeavesAServersQuestion(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)

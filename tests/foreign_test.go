@@ -15,7 +15,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// A client of Temporal may start any workflow under the ID of a session. It must not keep the session.
+// TestAWorkflowOfAnUnknownTypeDoesNotKeepItsSession checks that a session stays usable although any Temporal client may
+// start any workflow under its ID.
 func TestAWorkflowOfAnUnknownTypeDoesNotKeepItsSession(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Text("Here."))
@@ -31,7 +32,7 @@ func TestAWorkflowOfAnUnknownTypeDoesNotKeepItsSession(t *testing.T) {
 	assert.Equal(t, turn.FinishAnswered, r.ask(session(t), "Are you there?").FinishReason)
 }
 
-// A turn that no worker can take is ended by force only.
+// TestCLIStopsATurnWithoutAWorkerByForceOnly checks that only --force ends a turn whose task queue no worker polls.
 func TestCLIStopsATurnWithoutAWorkerByForceOnly(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, asking(script.Start(t, script.Text("Here."))))

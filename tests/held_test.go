@@ -19,16 +19,16 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// older limits the ledger's server to the protocols in which a server holds its call while it asks for something.
+// older limits the ledger's server to the protocol versions in which a server holds its call during an elicitation.
 func older(c *config.Config) {
 	s := &c.MCP.Servers[0]
 	s.Args, s.ElicitationTimeout = append(s.Args, "-old"), within
 }
 
-// dying builds the worker that is killed at a point that a flag names, once.
+// dying builds, once, the worker that kills itself at a point named by a flag.
 var dying = sync.OnceValue(func() error { return build(filepath.Join(binaries.dir, "dying"), "./tests/faults/worker") })
 
-// dies starts a worker that is killed at a point of the journal: METHOD:before|after:N.
+// dies starts a worker that is killed at a method of the journal: METHOD:before|after:N.
 func (r *rig) dies(at string) *process {
 	r.t.Helper()
 	beside := binary(r.t, "./worker")
@@ -37,7 +37,7 @@ func (r *rig) dies(at string) *process {
 		"-config", configFile(r.t, r.cfg), "-kill", at, "-points", filepath.Join(r.dir, "points")))
 }
 
-// replied counts the answers of a kind that a server has noted.
+// replied returns how many responses of a kind the server has recorded.
 func (l *ledger) replied(event, text, reply string) int {
 	b, err := os.ReadFile(l.file)
 	if err != nil {
@@ -46,7 +46,8 @@ func (l *ledger) replied(event, text, reply string) int {
 	return bytes.Count(b, fmt.Appendf(nil, "{\"event\":%q,\"text\":%q,\"reply\":%q}\n", event, text, reply))
 }
 
-// A question of a held call expires when the worker that held the call dies: later answers are refused.
+// TestWhatACallIsHeldForEndsWithItsWorker checks that the elicitation of a held call expires when the worker that holds
+// the call dies: later responses are refused.
 func TestWhatACallIsHeldForEndsWithItsWorker(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
@@ -70,7 +71,8 @@ func TestWhatACallIsHeldForEndsWithItsWorker(t *testing.T) {
 	r.sound(session(t))
 }
 
-// A server that asks for sampling is told that Everturn does not support it, and its call goes on without it.
+// TestSamplingIsRefused checks that a server that requests sampling is told that Everturn does not support it, and that
+// its call continues without it.
 func TestSamplingIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, protocol := range map[string]func(*config.Config){"newest": func(*config.Config) {}, "older": older} {

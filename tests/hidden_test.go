@@ -16,11 +16,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// unprivileged is the account of tests that root runs: root can read everything.
+// unprivileged is the user ID that tests use when they run as root, because root can read everything.
 const unprivileged = 65534
 
-// asNobody makes the home an unprivileged user's, with copies of the programs, and returns how to start them as that
-// user.
+// asNobody gives the home to an unprivileged user, with copies of the programs, and returns the attributes that start
+// them as that user.
 func (h *home) asNobody(programs ...string) *syscall.SysProcAttr {
 	h.t.Helper()
 	for _, name := range programs {
@@ -32,7 +32,7 @@ func (h *home) asNobody(programs ...string) *syscall.SysProcAttr {
 	if os.Getuid() != 0 {
 		return attr
 	}
-	require.NoError(h.t, os.Chmod(filepath.Dir(h.dir), 0o711)) // the directory of the test's temporary ones
+	require.NoError(h.t, os.Chmod(filepath.Dir(h.dir), 0o711)) // the parent of the test's temporary directories
 	require.NoError(h.t, filepath.WalkDir(h.dir, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -43,7 +43,7 @@ func (h *home) asNobody(programs ...string) *syscall.SysProcAttr {
 	return attr
 }
 
-// TestAServerCannotReadItsWorkersSecrets has a tool server run as the same unprivileged user as its worker, or the
+// TestAServerCannotReadItsWorkersSecrets runs a tool server as the same unprivileged user as its worker, or as the
 // starter that runs a worker, whose environment holds a secret.
 func TestAServerCannotReadItsWorkersSecrets(t *testing.T) {
 	t.Parallel()
@@ -75,8 +75,8 @@ func TestAServerCannotReadItsWorkersSecrets(t *testing.T) {
 	}
 }
 
-// TestAHiddenWorkerReapsWhatAKilledOneLeft runs both workers as the same unprivileged user: what a worker reads of
-// /proc to find orphans is root's where its memory is hidden.
+// TestAHiddenWorkerReapsWhatAKilledOneLeft runs both workers as the same unprivileged user: root owns the /proc files
+// that a worker reads to find orphans if the process's memory is hidden.
 func TestAHiddenWorkerReapsWhatAKilledOneLeft(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, "[llm]\nprovider = \"demo\"\n[[mcp.servers]]\nid = \"a\"\ncommand = \"./mcpserver\"\nargs = [\"-mode\", \"grandchild\", \"-pidfile\", \"pids\"]\n")
@@ -90,7 +90,7 @@ func TestAHiddenWorkerReapsWhatAKilledOneLeft(t *testing.T) {
 	first := start()
 	var server, grandchild int
 	require.Eventually(t, func() bool {
-		b, _ := os.ReadFile(h.path("pids")) // it is not there yet
+		b, _ := os.ReadFile(h.path("pids")) // the file may not exist yet
 		n, _ := fmt.Sscan(string(b), &server, &grandchild)
 		return n == 2
 	}, within, 10*time.Millisecond)

@@ -20,15 +20,15 @@ import (
 	"github.com/everturn/everturn/tests/script"
 )
 
-// home is a folder with an agent.toml, in which the real commands run as a user runs them.
+// home is a folder with an agent.toml that runs the real commands as a user does.
 type home struct {
 	t       *testing.T
 	dir     string
-	address string // of Temporal
+	address string // of the Temporal server
 	environ []string
 }
 
-// newHome makes one on the shared server, with a task queue of its own. settings is the rest of agent.toml.
+// newHome makes a home on the shared server, with its own task queue. settings is the rest of agent.toml.
 func newHome(t *testing.T, settings string) *home {
 	t.Helper()
 	h := &home{t: t, dir: t.TempDir(), address: stack.Address, environ: []string{"PATH=" + os.Getenv("PATH")}}
@@ -38,15 +38,15 @@ func newHome(t *testing.T, settings string) *home {
 	return h
 }
 
-// asking is the part of agent.toml that names a scripted model.
+// asking returns the part of agent.toml that configures a scripted model.
 func asking(m *script.Server) string {
 	return fmt.Sprintf("[llm]\nprovider = \"openai\"\nbase_url = %q\nmodel = \"scripted\"\n[runtime]\nmode = \"native\"\n", m.URL())
 }
 
-// hosting is the part of agent.toml that names the MCP server of the tests.
+// hosting returns the part of agent.toml that configures the tests' MCP server.
 func hosting(t *testing.T, id, more string, args ...string) string {
 	t.Helper()
-	b, err := json.Marshal(args) // an array of plain strings is the same in TOML
+	b, err := json.Marshal(args) // TOML writes an array of plain strings like JSON
 	require.NoError(t, err)
 	if args == nil {
 		b = []byte("[]")
@@ -62,7 +62,7 @@ func (h *home) write(name, content string) {
 	require.NoError(h.t, os.WriteFile(h.path(name), []byte(content), 0o600))
 }
 
-// command is a process of ours. It does not outlive the test, nor a test binary that is killed.
+// command is a process that the test starts. It ends with the test, even if the test binary is killed.
 type command struct {
 	t        *testing.T
 	cmd      *exec.Cmd
@@ -70,7 +70,7 @@ type command struct {
 	done     chan struct{}
 }
 
-// sink collects what a process writes and can be read meanwhile.
+// sink collects what a process writes. It can be read while the process runs.
 type sink struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -88,7 +88,7 @@ func (s *sink) String() string {
 	return s.b.String()
 }
 
-// starter runs the command line to its end.
+// starter runs the command line and waits until it exits.
 func (h *home) starter(args ...string) *command {
 	h.t.Helper()
 	return h.begin(nil, args...).wait()
@@ -122,12 +122,12 @@ func (h *home) launch(cmd *exec.Cmd) *command {
 	started := make(chan error)
 	go func() {
 		defer close(c.done)
-		runtime.LockOSThread() // the signal comes with the end of the thread that started the process
+		runtime.LockOSThread() // Pdeathsig is sent when the thread that started the process exits
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // its state is looked at where it matters
+			_ = cmd.Wait() // callers inspect ProcessState
 		}
 	}()
 	require.NoError(h.t, <-started)
@@ -135,9 +135,9 @@ func (h *home) launch(cmd *exec.Cmd) *command {
 	return c
 }
 
-// end asks the process to end, so that it takes its own children along, and then makes it.
+// end asks the process to exit, so that it stops its own children, and kills it after 15 seconds.
 func (c *command) end() {
-	_ = c.cmd.Process.Signal(syscall.SIGTERM) // it may be gone
+	_ = c.cmd.Process.Signal(syscall.SIGTERM) // the process may have exited already
 	select {
 	case <-c.done:
 	case <-time.After(15 * time.Second):
@@ -149,7 +149,7 @@ func (c *command) end() {
 	}
 }
 
-// ending is the part of an output that a failure shows.
+// ending returns the last 2,000 bytes of an output, which a failure shows.
 func ending(s string) string { return s[max(0, len(s)-2000):] }
 
 // wait returns when the process has ended.
@@ -170,7 +170,7 @@ func (c *command) signal(s syscall.Signal) {
 	require.NoError(c.t, c.cmd.Process.Signal(s))
 }
 
-// exits waits for the process and checks how it ended.
+// exits waits for the process and checks its exit code.
 func (c *command) exits(code int) *command {
 	c.t.Helper()
 	c.wait()
@@ -178,7 +178,7 @@ func (c *command) exits(code int) *command {
 	return c
 }
 
-// says waits until the process has written a text to either of its outputs.
+// says waits until the process has written the text to stdout or stderr.
 func (c *command) says(text string) {
 	c.t.Helper()
 	require.Eventually(c.t, func() bool {
@@ -186,7 +186,7 @@ func (c *command) says(text string) {
 	}, within, 5*time.Millisecond, "%q was never said", text)
 }
 
-// decoded is one JSON value of a command's output.
+// decoded decodes a command's output as one JSON value.
 func decoded[T any](c *command) T {
 	c.t.Helper()
 	var v T
@@ -194,7 +194,7 @@ func decoded[T any](c *command) T {
 	return v
 }
 
-// decodedLines are the JSON lines of a command's output.
+// decodedLines decodes a command's output as JSON lines.
 func decodedLines[T any](c *command) []T {
 	c.t.Helper()
 	var all []T
