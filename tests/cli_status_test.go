@@ -13,8 +13,10 @@ import (
 	"github.com/everturn/everturn/tests/script"
 )
 
+// ended is an entry of a row's Processes.
 type ended struct{ Ended string }
 
+// status is a row of tools status --json.
 type status struct {
 	Processes                      []ended
 	Server, State, Worker, Problem string

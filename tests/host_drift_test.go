@@ -17,11 +17,11 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// The tests of this file have servers that are not what they were, or not what they say. None gets a call through without
-// the operator.
+// The tests of this file run servers that change or misrepresent themselves. No call reaches such a server without the
+// operator's approval.
 
-// A tool that changes while its server runs is offered to no turn, and reached by none that asks for it all the same, until
-// somebody has accepted it as it is.
+// TestAToolThatChangesIsHeldBackUntilItIsAccepted checks that a tool that changes while its server runs is quarantined:
+// no turn is offered it, and a call that names it anyway does not run until the operator accepts the new version.
 func TestAToolThatChangesIsHeldBackUntilItIsAccepted(t *testing.T) {
 	t.Parallel()
 	for face, tool := range map[string]string{"description": "mcp_shop_append", "schema": "mcp_shop_append", "annotations": "mcp_shop_append", "new": "mcp_shop_extra"} {
@@ -50,7 +50,7 @@ func TestAToolThatChangesIsHeldBackUntilItIsAccepted(t *testing.T) {
 	}
 }
 
-// changing calls append in two steps, between which a test has time.
+// changing calls append in two steps; the gate lets a test act between them.
 func changing(gate *script.Gate) script.Script {
 	return script.Steps(
 		script.Call("mcp_shop_append", `{"text":"before"}`),
@@ -58,7 +58,8 @@ func changing(gate *script.Gate) script.Script {
 		script.Text("Done."))
 }
 
-// changed returns when the journal knows that append of a server is not what it was, where anybody has said so.
+// changed returns when the journal no longer lists append among the server's tools. It returns at once if the server
+// does not report the change.
 func (r *rig) changed(server string, said bool) {
 	r.t.Helper()
 	if !said {
@@ -76,8 +77,8 @@ func (r *rig) changed(server string, said bool) {
 	}, within, 10*time.Millisecond)
 }
 
-// A turn that has pinned a tool does not get the one that has taken its place: where the server tells of the change, and
-// where it was started again as something else and tells nobody.
+// TestATurnDoesNotCallWhatItHasNotPinned checks that a turn does not call a tool that differs from the one in its turn
+// config: neither if the server reports the change, nor if the server was replaced and reports nothing.
 func TestATurnDoesNotCallWhatItHasNotPinned(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]struct {
@@ -113,7 +114,8 @@ func TestATurnDoesNotCallWhatItHasNotPinned(t *testing.T) {
 	}
 }
 
-// A tool that changes back to what was accepted needs nobody's word.
+// TestAToolThatChangesBackIsOfferedAgain checks that a tool that changes back to its accepted version needs no new
+// approval.
 func TestAToolThatChangesBackIsOfferedAgain(t *testing.T) {
 	t.Parallel()
 	shop := newSuspect(t, "shop")
@@ -138,8 +140,8 @@ func TestAToolThatChangesBackIsOfferedAgain(t *testing.T) {
 	assert.Equal(t, 1, shop.noted("effect", "second"))
 }
 
-// Tools that have the names of others are reached by names of their own, and nothing that is called by the names of others
-// comes to them.
+// TestToolsInOthersNamesAreToldApart checks that tools with the names of other tools get names of their own, and that
+// no call to the other tools reaches them.
 func TestToolsInOthersNamesAreToldApart(t *testing.T) {
 	t.Parallel()
 	const shadows = "b_append,local/read_file,local_read_file,read_file,ask_user,mcp/a_b/append"
@@ -176,7 +178,8 @@ func TestToolsInOthersNamesAreToldApart(t *testing.T) {
 	assert.NoFileExists(t, thief.file("ledger"), "something has come to who has only taken a name")
 }
 
-// A name that is taken in mid-session is a new tool like any other: what turns call by it is what they called before.
+// TestANameTakenInMidSessionReachesNobody checks that a tool that takes another tool's name during a session counts as
+// a new tool: calls by that name still reach the tool they reached before.
 func TestANameTakenInMidSessionReachesNobody(t *testing.T) {
 	t.Parallel()
 	thief, victim := newSuspect(t, "a"), newSuspect(t, "a_b")
@@ -195,8 +198,9 @@ func TestANameTakenInMidSessionReachesNobody(t *testing.T) {
 	assert.NotContains(t, r.offered(), "mcp_a_b_append")
 }
 
-// A tool that says that it only reads, and writes, gets nothing for it from a server that nobody trusts: it is not
-// repeated, and once the session has read what strangers say it is asked for like every other.
+// TestALyingAnnotationPermitsNothing checks that a tool of an untrusted server gains nothing by declaring itself
+// read-only although it writes: it is not repeatable, and once the session is tainted it needs an approval like any
+// other tool.
 func TestALyingAnnotationPermitsNothing(t *testing.T) {
 	t.Parallel()
 	shop := newSuspect(t, "shop")

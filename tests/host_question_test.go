@@ -15,8 +15,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// A server asks a person in the middle of a call. Before anybody answers, its process and the worker are killed and others
-// take their places, as after a deployment: the call goes on there, is not begun again, and has one effect.
+// TestAServersQuestionIsAnsweredAfterWorkerAndServerWereReplaced kills the server and the worker while an elicitation
+// is pending, and starts others, as after a deployment. The call continues there, does not start over, and has one
+// effect.
 func TestAServersQuestionIsAnsweredAfterWorkerAndServerWereReplaced(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
@@ -55,7 +56,7 @@ func TestAServersQuestionIsAnsweredAfterWorkerAndServerWereReplaced(t *testing.T
 	r.sound(t.Name())
 }
 
-// required is the list of that name in a schema.
+// required returns a schema's list of required fields.
 func required(t *testing.T, schema json.RawMessage) json.RawMessage {
 	t.Helper()
 	var s struct {
@@ -65,7 +66,8 @@ func required(t *testing.T, schema json.RawMessage) json.RawMessage {
 	return s.Required
 }
 
-// A question that is declined ends the call without an effect, and the model goes on.
+// TestAServersQuestionMayBeDeclined checks that declining an elicitation ends the call without an effect, and that the
+// model continues.
 func TestAServersQuestionMayBeDeclined(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -92,7 +94,8 @@ func TestAServersQuestionMayBeDeclined(t *testing.T) {
 	}
 }
 
-// A server that asks without end is answered for a while, and then is told that nobody answers; the turn comes to its end.
+// TestAServerThatAsksWithoutEndComesToOne runs a server that elicits endlessly. After a bounded number of responses the
+// server is told that no response will come, and the turn completes.
 func TestAServerThatAsksWithoutEndComesToOne(t *testing.T) {
 	t.Parallel()
 	shop := newSuspect(t, "shop")
@@ -101,7 +104,7 @@ func TestAServerThatAsksWithoutEndComesToOne(t *testing.T) {
 	a := r.say(session(t), workflows.Message{ID: "m1", Text: "Append it, if I may say so."})
 	answered := map[string]bool{}
 	require.Eventually(t, func() bool {
-		list, _ := r.store.Requests(t.Context(), a.ID) // there are none before the turn is in the journal
+		list, _ := r.store.Requests(t.Context(), a.ID) // empty before the turn is in the journal
 		for _, w := range list {
 			if !answered[w.ID] && w.Decision == nil {
 				err := r.people().Respond(t.Context(), client.RespondInput{Session: session(t), Turn: a.ID, Request: w.ID,

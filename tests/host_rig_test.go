@@ -21,7 +21,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// suspect is a server that is not to be trusted: its tool append changes its face, and its ledger tells which has acted.
+// suspect is an untrusted server. Its tool append changes its face (see package mcpserver), and its ledger records which
+// face acted.
 type suspect struct {
 	t   *testing.T
 	id  string
@@ -32,7 +33,7 @@ func newSuspect(t *testing.T, id string) *suspect { return &suspect{t: t, id: id
 
 func (s *suspect) file(name string) string { return filepath.Join(s.dir, name) }
 
-// host adds the server to a configuration. Nobody says anything good about it.
+// host adds the server to a configuration, without any trust settings.
 func (s *suspect) host(args ...string) func(*config.Config) {
 	return func(c *config.Config) {
 		c.MCP.Servers = append(c.MCP.Servers, config.MCPServer{
@@ -42,7 +43,7 @@ func (s *suspect) host(args ...string) func(*config.Config) {
 	}
 }
 
-// noted is how often the ledger has an event, with whatever follows its text.
+// noted returns how often the ledger has an event of a text, whatever follows the text.
 func (s *suspect) noted(event, text string) int {
 	b, err := os.ReadFile(s.file("ledger"))
 	if err != nil {
@@ -63,12 +64,12 @@ func (s *suspect) await(event, text string) {
 	require.Eventually(s.t, func() bool { return s.noted(event, text) > 0 }, within, 5*time.Millisecond, "%s of %s was never reached", event, text)
 }
 
-// wear writes down the face that append has when it is listed the next time.
+// wear sets the face that append has the next time it is listed.
 func (s *suspect) wear(face string) {
 	require.NoError(s.t, os.WriteFile(s.file("face"), []byte(face), 0o600))
 }
 
-// turn changes the face of the server as it runs.
+// turn changes the face of append while the server runs.
 func (s *suspect) turn(face string) {
 	s.t.Helper()
 	s.wear(face)
@@ -86,7 +87,7 @@ func (s *suspect) signal(sig syscall.Signal) (pid int) {
 	return pid
 }
 
-// held waits until tools of the server are held back, and returns their IDs.
+// held waits until tools of the server are quarantined, and returns their IDs.
 func (r *rig) held(server string) (ids []string) {
 	r.t.Helper()
 	require.Eventually(r.t, func() bool {
@@ -105,14 +106,14 @@ func (r *rig) held(server string) (ids []string) {
 	return ids
 }
 
-// acceptAll is the operator's word for what a server offers now.
+// acceptAll accepts, as the operator, all tools that a server offers now.
 func (r *rig) acceptAll(server string) {
 	r.t.Helper()
 	_, err := r.store.ApproveTools(r.t.Context(), journal.ApproveToolsInput{Server: server, By: "the operator", At: time.Now()})
 	require.NoError(r.t, err)
 }
 
-// offered are the tools that the model's last request had.
+// offered returns the tools of the model's last request.
 func (r *rig) offered() []string {
 	all := r.model.Requests()
 	return all[len(all)-1].Chat.ToolNames()
@@ -128,7 +129,7 @@ func insisting(tool, text string) script.Script {
 	})
 }
 
-// outcomes are how the calls of a turn ended, by ID.
+// outcomes returns the outcomes of a turn's calls by call ID.
 func (r *rig) outcomes(turnID string) map[string]turn.Outcome {
 	r.t.Helper()
 	list, err := r.store.Calls(r.t.Context(), turnID)

@@ -18,7 +18,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// forged are an export's lines, changed and summed up again: the sums have no key.
+// forged changes an export's lines and computes its checksums again, which is possible because the checksums have no
+// key.
 func forged(t *testing.T, export []byte, change func(l *journal.Line)) *bytes.Buffer {
 	t.Helper()
 	var out bytes.Buffer
@@ -34,8 +35,8 @@ func forged(t *testing.T, export []byte, change func(l *journal.Line)) *bytes.Bu
 	return &out
 }
 
-// TestAnImportBringsNoPermission is finding 3 of the attacks: what was allowed for good elsewhere, and a file without its
-// mark, let no call run here that nobody has seen.
+// TestAnImportBringsNoPermission covers finding 3 of the attacks: neither a grant made elsewhere nor a file without its
+// taint lets a call run here without an approval.
 func TestAnImportBringsNoPermission(t *testing.T) {
 	t.Parallel()
 	ask := func(c *config.Config) { c.Policy.Ask = []string{"mcp/ledger/append"} }
@@ -78,8 +79,8 @@ func TestAnImportBringsNoPermission(t *testing.T) {
 	}
 }
 
-// TestALargeImportedSessionFailsItsTurn: a session of 40 MB in a file of 14 MB is imported, because a turn could have
-// written it. A prompt of it is refused before it is loaded, once, and the session can be forked.
+// TestALargeImportedSessionFailsItsTurn imports a session of 40 MB from a file of 14 MB; the import succeeds because a
+// turn could have written that session. Its prompt is refused once, before it is loaded, and the session can be forked.
 func TestALargeImportedSessionFailsItsTurn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Steps(script.Text("never asked")))
@@ -98,7 +99,7 @@ func TestALargeImportedSessionFailsItsTurn(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// largeSession is an export of a session with four answers that are one blob of 10 MB.
+// largeSession returns an export of a session with four answers that share one blob of 10 MB.
 func largeSession(t *testing.T, id string) *bytes.Buffer {
 	t.Helper()
 	var out bytes.Buffer

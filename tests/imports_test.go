@@ -16,8 +16,8 @@ import (
 
 const module = "github.com/everturn/everturn"
 
-// house is who may import whom: each room with the rooms of ours and the vendors' modules that it may use. The standard
-// library is free, except where a room is named in pure. Test files are free.
+// house lists the imports that each package (room) may use: packages of this module and modules of others. The standard
+// library is always allowed, except for the packages listed in pure. Test files may import anything.
 var house = map[string][]string{
 	"internal/childenv":       {},
 	"internal/jsonbound":      {},
@@ -60,7 +60,7 @@ var house = map[string][]string{
 	"starter/devstack":   {"internal/childenv", "internal/statedir", "github.com/spf13/cobra", "go.temporal.io/sdk", "go.temporal.io/api", "golang.org/x/sys", "google.golang.org/grpc"},
 }
 
-// pure rooms may not touch the world, not even through the standard library.
+// pure lists, for packages without side effects, the standard library packages that they must not import.
 var pure = map[string][]string{"workflows/turn": {"context", "os", "net", "math/rand", "sync", "os/exec", "net/http"}}
 
 func TestImportsFollowTheHouse(t *testing.T) {
@@ -102,7 +102,7 @@ func TestEveryPackageSaysWhatItIs(t *testing.T) {
 	}
 }
 
-// rooms lists every package of the product with what each of its files imports.
+// rooms returns every package of the product with the imports of each of its files.
 func rooms(t *testing.T) map[string]map[string][]string {
 	t.Helper()
 	found := map[string]map[string][]string{}

@@ -14,7 +14,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// The tests of this file kill real worker processes at a point that a ledger has seen, and let a second one finish.
+// The tests of this file kill real worker processes at a point that a ledger has recorded, and let a second worker
+// finish.
 
 func TestKilledInMidInference(t *testing.T) {
 	t.Parallel()
@@ -85,7 +86,8 @@ func TestKilledInMidCall(t *testing.T) {
 	}
 }
 
-// A server in the middle of a call does not notice that nobody speaks to it any more.
+// TestAKilledWorkerLeavesNoServerBehind kills a worker during a call: a busy server does not notice by itself that its
+// worker is gone.
 func TestAKilledWorkerLeavesNoServerBehind(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
@@ -141,7 +143,8 @@ func TestKilledInMidRepeatableCall(t *testing.T) {
 	}
 }
 
-// A quick call's history is written with its workflow task, which dies with the worker: only the ledger knows of it.
+// TestKilledInMidQuickCall kills a worker during a quick call. The call's history is written with its workflow task,
+// which is lost with the worker, so only the ledger has the effect.
 func TestKilledInMidQuickCall(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
@@ -178,7 +181,7 @@ func TestKilledInMidQuickCall(t *testing.T) {
 	t.Logf("recovery: answered after %s", time.Since(killed))
 }
 
-// The journal knows more than Temporal where a worker dies between settling and reporting.
+// If a worker dies between settling and reporting, the journal knows more than Temporal.
 
 func TestKilledBeforeAnInferenceWasReported(t *testing.T) {
 	t.Parallel()
@@ -250,7 +253,7 @@ func TestKilledBeforeTheBeginningWasReported(t *testing.T) {
 	r.keep("v1-killed-before-begin-reported", t.Name(), run.GetRunID())
 }
 
-// settledCall returns when the ledger of calls has the outcome of the one that appends the text.
+// settledCall returns when the journal has the outcome of the call that appends the text.
 func (r *rig) settledCall(turnID, text string) {
 	r.t.Helper()
 	require.Eventually(r.t, func() bool {
@@ -286,7 +289,8 @@ func TestKilledBetweenTurns(t *testing.T) {
 	r.sound(t.Name())
 }
 
-// A worker that was stopped for longer than its heartbeats may be away comes back with a result that nobody waits for.
+// TestAZombieComesTooLate stops a worker for longer than its heartbeat timeout. When the worker resumes, its result is
+// late.
 func TestAZombieComesTooLate(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
@@ -304,7 +308,7 @@ func TestAZombieComesTooLate(t *testing.T) {
 	before, head := r.transcript(t.Name())
 
 	l.open()
-	l.await("done", "x") // its server was not stopped: the answer waits for the zombie
+	l.await("done", "x") // the server was not stopped: its result waits for the zombie
 	zombie.signal(syscall.SIGCONT)
 	require.Eventually(t, func() bool {
 		late, err := r.store.Call(t.Context(), run.GetRunID(), call.Call.ID)
@@ -319,7 +323,8 @@ func TestAZombieComesTooLate(t *testing.T) {
 	r.sound(t.Name())
 }
 
-// Nobody knows what became of a call whose server died. One that may be repeated is made again, without asking the model.
+// TestARepeatableCallIsMadeAgainWhereItsServerDied checks that a repeatable call is dispatched again, without another
+// inference, if its server died and the outcome is unknown.
 func TestARepeatableCallIsMadeAgainWhereItsServerDied(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)

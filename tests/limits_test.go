@@ -26,12 +26,12 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// session is an ID that no other test has: all of them share a server.
+// session returns an ID that no other test uses, because all tests share a server.
 func session(t *testing.T) string { return strings.ReplaceAll(t.Name(), "/", " ") }
 
 func ptr[T any](v T) *T { return &v }
 
-// failure is a turn's application error with the result that it carries.
+// failure returns a turn's application error and the result that it carries.
 func (r *rig) failure(run client.WorkflowRun) (*temporal.ApplicationError, workflows.Result) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
@@ -46,7 +46,7 @@ func (r *rig) failure(run client.WorkflowRun) (*temporal.ApplicationError, workf
 	return app, res
 }
 
-// goesOn checks that the session is good for another turn.
+// goesOn checks that the session can run another turn.
 func (r *rig) goesOn(session string) {
 	r.t.Helper()
 	paired(r.t, r, session)
@@ -71,7 +71,7 @@ func TestGuardsEndTurnsWithTheirReason(t *testing.T) {
 		requests int
 		calls    int
 	}{
-		turn.FinishMaxSteps:     {echoes, workflows.LimitsRequest{MaxSteps: ptr(2)}, 2, 2}, // no step is left to look at the last calls: they are not made
+		turn.FinishMaxSteps:     {echoes, workflows.LimitsRequest{MaxSteps: ptr(2)}, 2, 2}, // no step is left to use the results of the last calls, so they are not made
 		turn.FinishMaxToolCalls: {echoes, workflows.LimitsRequest{MaxToolCalls: ptr(3)}, 2, 2},
 		turn.FinishMaxErrors:    {script.Call("local_broken", `{}`).WithText("Looking."), workflows.LimitsRequest{}, 3, 3},
 		turn.FinishMaxTokens:    {echoes.Usage(100, 10, 0), workflows.LimitsRequest{MaxTokens: ptr(int64(150))}, 2, 4},
@@ -99,7 +99,8 @@ func TestGuardsEndTurnsWithTheirReason(t *testing.T) {
 	}
 }
 
-// TestInputsThatNoServerCouldCarryOutAreRefused: each of them once failed every workflow task of its run, a stop's too.
+// TestInputsThatNoServerCouldCarryOutAreRefused checks inputs each of which used to fail every workflow task of its
+// run, even the one that handles a stop.
 func TestInputsThatNoServerCouldCarryOutAreRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Text("never"))
@@ -124,7 +125,7 @@ func TestInputsThatNoServerCouldCarryOutAreRefused(t *testing.T) {
 	assert.Empty(t, r.model.Requests())
 }
 
-// TestTheLargestLimitsLeaveATurnThatCanBeStopped: what is accepted can be stopped.
+// TestTheLargestLimitsLeaveATurnThatCanBeStopped checks that a turn with the largest accepted limits can be stopped.
 func TestTheLargestLimitsLeaveATurnThatCanBeStopped(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
@@ -154,7 +155,8 @@ func TestASlowModelRunsIntoTheTurnsTimeout(t *testing.T) {
 	r.goesOn(session(t))
 }
 
-// TestManyCallsAtOnceStayTogether: an answer with more calls than the window keeps must not lose itself.
+// TestManyCallsAtOnceStayTogether checks that a completion with more calls than the prompt's window holds stays in the
+// prompt as a whole.
 func TestManyCallsAtOnceStayTogether(t *testing.T) {
 	t.Parallel()
 	const n = 60
@@ -352,7 +354,7 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-// cancelled presses cancel and returns the partial result.
+// cancelled cancels a run and returns its partial result.
 func (r *rig) cancelled(run client.WorkflowRun) workflows.Result {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
@@ -431,7 +433,7 @@ func awaitGate(t *testing.T, g *script.Gate) {
 	}
 }
 
-// awaitChunk follows a turn until it emits a chunk of this kind, and returns its text.
+// awaitChunk follows a turn until it emits a chunk of this kind, and returns the chunk.
 func (r *rig) awaitChunk(turnID string, kind turn.ChunkKind) turn.Chunk {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
@@ -466,7 +468,7 @@ func (r *rig) story(turnID string) (text string, kinds map[turn.ChunkKind]int, w
 	return reader.Text(), kinds, withdrawn
 }
 
-// failures are the data of a finished turn's error chunks, each of which says what happened.
+// failures returns the data of a finished turn's error chunks.
 func (r *rig) failures(turnID string) (all []turn.ErrorChunk) {
 	r.t.Helper()
 	chunks, err := r.store.Chunks(r.t.Context(), turnID, -1, 1000)
@@ -556,7 +558,7 @@ func TestProvidersFailures(t *testing.T) {
 			failures := r.failures(res.Turn)
 			require.Len(t, failures, c.requests, "one for each attempt")
 			assert.Equal(t, turn.ErrorChunk{Code: c.code, Final: true}, failures[c.requests-1])
-			if c.code == turn.CodeLLMRejected || c.code == turn.CodeLLMTransport { // the others leave the same
+			if c.code == turn.CodeLLMRejected || c.code == turn.CodeLLMTransport { // the other errors leave the same history
 				r.keep("v1-model-"+string(c.code), session(t), res.Turn)
 			}
 			r.goesOn(session(t))
@@ -578,8 +580,9 @@ func TestAProviderThatIsDown(t *testing.T) {
 	assert.Equal(t, 3, inferences[0].Failures, "retry_max and one")
 }
 
-// TestAClientsOddStartsCanBeStopped: a workflow task timeout in which no turn can begin is refused, and a refused input
-// with a cron schedule, of which each run would fail and begin the next one, is stopped.
+// TestAClientsOddStartsCanBeStopped checks two starts: a workflow task timeout that is too short for a turn to begin is
+// refused, and a refused input with a cron schedule is stopped, because otherwise each run would fail and start the
+// next one.
 func TestAClientsOddStartsCanBeStopped(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Text("never"))

@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	temporaltest.Supervise()
 	flag.Parse()
 	if !given("test.parallel") {
-		flag.Set("test.parallel", "8") // these tests mostly wait, for processes and timeouts
+		flag.Set("test.parallel", "8") // these tests mostly wait for processes and timeouts
 	}
 	code := temporaltest.Main(m, &stack)
 	removeBinaries()

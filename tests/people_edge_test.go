@@ -22,7 +22,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// update is what any other client of Temporal does.
+// update sends an update as any other Temporal client would.
 func (r *rig) update(session, name string, arg any) error {
 	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
 	defer cancel()
@@ -35,7 +35,7 @@ func (r *rig) update(session, name string, arg any) error {
 	return h.Get(ctx, nil)
 }
 
-// refused says that an update was rejected with a code.
+// refused checks that an update was rejected with a code.
 func refused(t *testing.T, code turn.Code, err error) {
 	t.Helper()
 	var app *temporal.ApplicationError
@@ -43,8 +43,8 @@ func refused(t *testing.T, code turn.Code, err error) {
 	assert.Equal(t, string(code), app.Type(), app.Message())
 }
 
-// A message that another client sends without an ID has its update's: the transcript has it once, also where the
-// inference that it joined is stopped.
+// TestAMessageWithoutAnIDIsTakenOnce checks that a message that another client sends without an ID gets its update's
+// ID: the transcript has it once, even if the inference whose prompt holds it is stopped.
 func TestAMessageWithoutAnIDIsTakenOnce(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
@@ -71,7 +71,8 @@ func TestAMessageWithoutAnIDIsTakenOnce(t *testing.T) {
 	r.sound(session(t))
 }
 
-// What waits in an inbox is bounded as it travels: some characters have six bytes then.
+// TestAnInboxNeverOutgrowsWhatTravels checks that an inbox is bounded by its encoded size: JSON encodes some characters
+// in six bytes.
 func TestAnInboxNeverOutgrowsWhatTravels(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
@@ -84,11 +85,11 @@ func TestAnInboxNeverOutgrowsWhatTravels(t *testing.T) {
 	r.work(withEcho()...)
 	first := r.say(session(t), workflows.Message{ID: "m1", Text: "Go."})
 	r.reach(gate)
-	bulky := strings.Repeat("<", 170<<10) // a megabyte, as it travels
+	bulky := strings.Repeat("<", 170<<10) // about a megabyte when encoded
 	require.NoError(t, r.update(session(t), workflows.SendUpdate, workflows.Message{ID: "inline", Text: bulky}))
 	refused(t, turn.CodeSessionBusy, r.update(session(t), workflows.SendUpdate, workflows.Message{ID: "more", Text: bulky}))
 	refused(t, turn.CodeConfigInvalid, r.update(session(t), workflows.SendUpdate, workflows.Message{ID: "long", Text: bulky + bulky}))
-	for _, id := range []string{"a", "b", "c"} { // by way of the journal
+	for _, id := range []string{"a", "b", "c"} { // these texts go through the journal
 		_, err := r.people().Send(t.Context(), client.SendInput{Session: session(t), Message: workflows.Message{ID: id, Text: bulky}})
 		require.NoError(t, err)
 	}
@@ -98,7 +99,8 @@ func TestAnInboxNeverOutgrowsWhatTravels(t *testing.T) {
 	r.sound(session(t))
 }
 
-// While a stopped turn is settled nothing is taken any more that nobody would hear.
+// TestAStoppedTurnTakesNoAnswer checks that a stopped turn, while it is being settled, rejects answers that it could
+// not use any more.
 func TestAStoppedTurnTakesNoAnswer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Call("ask_user", `{"question":"Which file?"}`))
@@ -118,7 +120,7 @@ func TestAStoppedTurnTakesNoAnswer(t *testing.T) {
 	r.sound(session(t))
 }
 
-// lock keeps every writer out of the journal.
+// lock keeps all writers out of the journal until the returned function is called.
 func (r *rig) lock() (release func()) {
 	r.t.Helper()
 	db, err := sql.Open("sqlite", "file:"+r.cfg.Journal.Path+"?_pragma=busy_timeout(10000)")
@@ -134,7 +136,8 @@ func (r *rig) lock() (release func()) {
 	}
 }
 
-// A run that cannot begin takes no message: it would hand it on to a run that cannot begin either.
+// TestARunThatCannotBeginTakesNoMessage checks that a run that cannot begin rejects messages: it would pass them to a
+// run that cannot begin either.
 func TestARunThatCannotBeginTakesNoMessage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Text("Hello."))
@@ -160,7 +163,8 @@ func TestARunThatCannotBeginTakesNoMessage(t *testing.T) {
 	r.ran = append(r.ran, workflow.Execution{ID: id, RunID: d.WorkflowExecutionInfo.FirstRunId})
 }
 
-// Who says "always" to a call that somebody has allowed once is told that no rule came of it.
+// TestAlwaysSaidTooLateIsRefused checks that "always" for a call that was already allowed once is rejected, because no
+// grant came of it.
 func TestAlwaysSaidTooLateIsRefused(t *testing.T) {
 	t.Parallel()
 	var effects atomic.Int32
@@ -184,7 +188,8 @@ func TestAlwaysSaidTooLateIsRefused(t *testing.T) {
 	r.sound(session(t))
 }
 
-// TestAnAnswerToAQuestionThatDoesNotExistIsRefused: no call is held by its server, and nothing is recorded.
+// TestAnAnswerToAQuestionThatDoesNotExistIsRefused answers a question while no server holds a call: the answer is
+// rejected and nothing is recorded.
 func TestAnAnswerToAQuestionThatDoesNotExistIsRefused(t *testing.T) {
 	t.Parallel()
 	running, release := make(chan struct{}), make(chan struct{})

@@ -21,12 +21,12 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// people is a client of the rig's sessions.
+// people returns a client of the rig's sessions.
 func (r *rig) people() *client.Client {
 	return client.New(r.client, client.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Agent: "default", Journal: r.store})
 }
 
-// decider is what allows or denies calls.
+// decider returns the client's method that allows or denies calls.
 func decider(c *client.Client, allow bool) func(context.Context, client.DecideInput) (client.DecideResult, error) {
 	if allow {
 		return c.Approve
@@ -34,7 +34,7 @@ func decider(c *client.Client, allow bool) func(context.Context, client.DecideIn
 	return c.Deny
 }
 
-// say sends a message and fails the test where it is not accepted.
+// say sends a message and fails the test if it is not accepted.
 func (r *rig) say(session string, m workflows.Message) client.Turn {
 	r.t.Helper()
 	a, err := r.people().Send(r.t.Context(), client.SendInput{Session: session, Message: m})
@@ -70,7 +70,7 @@ func (r *rig) answered(session, messageID string) journal.TurnRecord {
 	return r.ended(rec.ID)
 }
 
-// waits follows a turn until it waits for n people's words, and returns what for.
+// waits follows a turn until it has n requests, and returns them.
 func (r *rig) waits(turnID string, n int) []journal.RequestRecord {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
@@ -373,7 +373,8 @@ func TestWhatNobodyDecidesExpires(t *testing.T) {
 	}
 }
 
-// A stop settles within moments, whatever the turn is doing, and the session's next turn works.
+// TestAStopDoesNotWaitForAnybody checks that a stop settles within moments, whatever the turn is doing, and that the
+// session's next turn works.
 func TestAStopDoesNotWaitForAnybody(t *testing.T) {
 	t.Parallel()
 	hang := make(chan struct{})
@@ -441,7 +442,8 @@ func TestAStopDoesNotWaitForAnybody(t *testing.T) {
 	}
 }
 
-// A reset goes back over steps that are settled. A message that they were settled without joins the first that is not.
+// TestAMessageSurvivesAReset resets a turn to a point before settled steps. A message that those steps were settled
+// without is merged into the first step that is not settled.
 func TestAMessageSurvivesAReset(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
@@ -468,7 +470,8 @@ func TestAMessageSurvivesAReset(t *testing.T) {
 	r.sound(session(t))
 }
 
-// What was decided before a reset is not asked again: neither of a turn that runs nor of one that is over.
+// TestADecisionSurvivesAReset checks that a decision made before a reset is not requested again, whether the turn was
+// running or over.
 func TestADecisionSurvivesAReset(t *testing.T) {
 	t.Parallel()
 	var effects atomic.Int32
@@ -489,7 +492,8 @@ func TestADecisionSurvivesAReset(t *testing.T) {
 	r.sound(session(t))
 }
 
-// Who sent a message that waits in line does not see how its run closes: where its turn cannot begin, the journal says so.
+// TestAQueuedMessageThatCannotBeginFailsOnRecord checks that the journal records the failure of a queued message whose
+// turn cannot begin, because its sender cannot see how the run closes.
 func TestAQueuedMessageThatCannotBeginFailsOnRecord(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
@@ -509,7 +513,8 @@ func TestAQueuedMessageThatCannotBeginFailsOnRecord(t *testing.T) {
 	r.ran = append(r.ran, workflow.Execution{ID: session(t), RunID: refused.ID}, workflow.Execution{ID: session(t), RunID: third.ID})
 }
 
-// A message whose text is lost does not end the turn that it joins.
+// TestAMessageWhoseTextIsLostEndsNothing checks that a message whose text is missing from the journal does not end the
+// turn that it is merged into.
 func TestAMessageWhoseTextIsLostEndsNothing(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
@@ -549,7 +554,8 @@ func TestAlwaysDoesNotReachWhatARuleAsksFor(t *testing.T) {
 	assert.EqualValues(t, 2, effects.Load())
 }
 
-// A stop ends the turn that runs. What waits for that begins the next one, and so does what comes after the stop.
+// TestAStopLeavesWhatWaitsForTheNextTurn checks that a stop ends only the running turn. The queued message begins the
+// next turn, and a message sent after the stop is delivered too.
 func TestAStopLeavesWhatWaitsForTheNextTurn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Cases(
@@ -561,7 +567,7 @@ func TestAStopLeavesWhatWaitsForTheNextTurn(t *testing.T) {
 	first := r.say(session(t), workflows.Message{ID: "m1", Text: "First."})
 	r.awaitChunk(first.ID, turn.ChunkTextDelta)
 	r.say(session(t), workflows.Message{ID: "m2", Text: "Second.", Queue: true})
-	stop() // so that the stop and the last message wait for a worker together
+	stop() // so that the stop and the last message reach the next worker together
 	require.NoError(t, r.people().Stop(t.Context(), session(t)))
 	sent := make(chan error, 1)
 	go func() {

@@ -29,9 +29,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// The tests of this file press what people press in the Web UI and in a terminal.
+// The tests of this file do what operators do in the Web UI and in a terminal.
 
-// endings are the ways in which a turn is ended without being asked.
+// endings are the ways in which the server ends a turn without its cooperation.
 var endings = map[string]struct {
 	timeout time.Duration
 	end     func(*rig, client.WorkflowRun)
@@ -42,7 +42,7 @@ var endings = map[string]struct {
 	"run timeout": {timeout: 3 * time.Second, end: func(*rig, client.WorkflowRun) {}},
 }
 
-// beginWithin starts a turn whose run the server ends after a time; 0 means never.
+// beginWithin starts a turn with a run timeout; 0 means none.
 func (r *rig) beginWithin(session, text string, timeout time.Duration) client.WorkflowRun {
 	r.t.Helper()
 	run, err := r.client.ExecuteWorkflow(r.t.Context(), client.StartWorkflowOptions{
@@ -53,7 +53,7 @@ func (r *rig) beginWithin(session, text string, timeout time.Duration) client.Wo
 	return run
 }
 
-// over waits for a run that ends badly and returns its error.
+// over waits for a run that does not complete and returns its error.
 func (r *rig) over(run client.WorkflowRun) error {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), within)
@@ -84,7 +84,7 @@ func TestATurnEndedInMidInferenceIsClosedByTheNext(t *testing.T) {
 			assert.Equal(t, "The second answer.", r.ask(t.Name(), "The second question.").Answer)
 			_, head := r.transcript(t.Name())
 
-			gate.Release() // the rest of the first answer reaches a turn that is closed
+			gate.Release() // the rest of the first answer reaches a closed turn
 			require.NoError(t, r.model.Await(t.Context(), func(all []script.Request) bool { return all[0].Outcome != script.Open }))
 			record := r.closed(run)
 			assert.Contains(t, record, "ended from outside")
@@ -96,7 +96,7 @@ func TestATurnEndedInMidInferenceIsClosedByTheNext(t *testing.T) {
 	}
 }
 
-// closed checks that a turn was closed by the next one, and returns what people are told of it.
+// closed checks that the next turn closed this one, and returns the message of its record.
 func (r *rig) closed(run client.WorkflowRun) string {
 	r.t.Helper()
 	record, err := r.store.Turn(r.t.Context(), run.GetRunID())
@@ -136,7 +136,7 @@ func TestATurnEndedInMidCallIsClosedByTheNext(t *testing.T) {
 			require.Len(t, told, 2)
 			assert.Contains(t, told[0], "outcome unknown")
 			assert.Contains(t, told[1], "cancelled")
-			l.open() // the first call comes back to a turn that is closed
+			l.open() // the first call's result reaches a closed turn
 			require.Eventually(t, func() bool { return r.late(run.GetRunID(), calls[0].Call.ID) > 0 }, within, 20*time.Millisecond)
 			after, _ := r.transcript(t.Name())
 			assert.Equal(t, before, after)
@@ -147,7 +147,7 @@ func TestATurnEndedInMidCallIsClosedByTheNext(t *testing.T) {
 	}
 }
 
-// results are the tools' results in a prompt.
+// results returns the tool results of a prompt.
 func results(c script.Chat) []string {
 	var out []string
 	for _, m := range c.Messages {
@@ -158,7 +158,7 @@ func results(c script.Chat) []string {
 	return out
 }
 
-// late is how many results of a call came after its settlement.
+// late returns the number of late results of a call.
 func (r *rig) late(turnID, callID string) int {
 	c, err := r.store.Call(r.t.Context(), turnID, callID)
 	if err != nil {
@@ -167,7 +167,7 @@ func (r *rig) late(turnID, callID string) int {
 	return c.LateCount
 }
 
-// reset goes back to an event of a run's history, in a new run.
+// reset resets a run to an event of its history and returns the new run.
 func (r *rig) reset(run client.WorkflowRun, event int64) client.WorkflowRun {
 	r.t.Helper()
 	res, err := r.client.ResetWorkflowExecution(r.t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
@@ -180,7 +180,7 @@ func (r *rig) reset(run client.WorkflowRun, event int64) client.WorkflowRun {
 	return r.client.GetWorkflow(r.t.Context(), run.GetID(), res.RunId)
 }
 
-// tasks are the events of a run's history that it can be reset to.
+// tasks returns the IDs of the events to which a run can be reset.
 func (r *rig) tasks(run client.WorkflowRun) []int64 {
 	r.t.Helper()
 	var out []int64
@@ -251,7 +251,8 @@ func TestResetOfACompletedTurnRepeatsItsAnswer(t *testing.T) {
 	r.sound(t.Name())
 }
 
-// A turn that is reset when its session has gone on may repeat what it has, but not write.
+// TestResetOfAnOldTurnLeavesTheSessionAlone checks that an old turn that is reset after its session has continued may
+// repeat what the journal has, but writes nothing.
 func TestResetOfAnOldTurnLeavesTheSessionAlone(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
@@ -287,7 +288,8 @@ func TestResetOfAnOldTurnLeavesTheSessionAlone(t *testing.T) {
 	r.sound(t.Name())
 }
 
-// Resetting an old turn ends the one that runs, for a session has one run at a time: the next turn picks up the pieces.
+// TestResetOfAnOldTurnEndsTheRunningOne checks that resetting an old turn ends the running turn, because a session has
+// one run at a time, and that the next turn recovers the session.
 func TestResetOfAnOldTurnEndsTheRunningOne(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
@@ -313,7 +315,7 @@ func TestResetOfAnOldTurnEndsTheRunningOne(t *testing.T) {
 	r.sound(t.Name())
 }
 
-// cancelledRun checks that a run ended as Temporal's Canceled with a result that says so.
+// cancelledRun checks that a run ended as Temporal's Canceled with a result whose state is cancelled.
 func (r *rig) cancelledRun(run client.WorkflowRun) workflows.Result {
 	r.t.Helper()
 	var stop *temporal.CanceledError
@@ -364,7 +366,7 @@ func TestCancelledWhileTheWorkerIsDead(t *testing.T) {
 			r.process()
 			r.cancelledRun(run)
 			t.Logf("recovery: cancelled after %s", time.Since(killed))
-			// Where the heartbeat is found missing before the turn hears of the cancel, the inference is sent again.
+			// If the heartbeat timeout fires before the turn handles the cancellation, the inference is sent again.
 			assert.LessOrEqual(t, len(r.model.Requests()), 2)
 			if c.call {
 				assert.Len(t, r.model.Requests(), 1)
@@ -379,7 +381,7 @@ func TestCancelledWhileTheWorkerIsDead(t *testing.T) {
 	}
 }
 
-// happened returns when a run's history has an event.
+// happened returns when a run's history has an event of the kind.
 func (r *rig) happened(run client.WorkflowRun, kind enumspb.EventType) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), within)
@@ -395,7 +397,8 @@ func (r *rig) happened(run client.WorkflowRun, kind enumspb.EventType) {
 	require.Fail(r.t, "the run ended without "+kind.String())
 }
 
-// A rolling restart: the old worker is asked to stop in mid-inference and gets the time to end it.
+// TestAStoppedWorkerDrains performs a rolling restart: the old worker is asked to stop during an inference and gets the
+// time to finish it.
 func TestAStoppedWorkerDrains(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
@@ -486,7 +489,9 @@ func TestAWorkerStoppedTooSoonLeavesItsWorkToTheNext(t *testing.T) {
 	})
 }
 
-// A worker that stops may fail to report what a call did; the SDK then reports an error of its own in its place.
+// TestACallThatSomebodyElseReportsAsFailedIsAskedOfTheLedger checks a call whose activity is reported as failed
+// although the call succeeds: a stopping worker may fail to report a result, and the SDK then reports an error of its
+// own.
 func TestACallThatSomebodyElseReportsAsFailedIsAskedOfTheLedger(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
@@ -509,7 +514,7 @@ func TestACallThatSomebodyElseReportsAsFailedIsAskedOfTheLedger(t *testing.T) {
 	r.keep("v1-call-misreported", t.Name(), run.GetRunID())
 }
 
-// deaf is a model that says a few words and then waits for its context's end.
+// deaf is a model that emits a few words and then waits until its context ends.
 type deaf struct{ reached chan struct{} }
 
 func (deaf) Takes(string, string) bool { return false }
@@ -521,7 +526,7 @@ func (d deaf) Infer(ctx context.Context, _ turn.Prompt, sink turn.Sink) (turn.Co
 	return turn.Completion{}, turn.Errorf(turn.CodeLLMTransport, ctx.Err(), "the connection was lost")
 }
 
-// patient is a model that answers once it is let.
+// patient is a model that answers once the test lets it.
 type patient struct{ reached, answer chan struct{} }
 
 func (patient) Takes(string, string) bool { return false }
@@ -537,8 +542,8 @@ func (p patient) Infer(ctx context.Context, _ turn.Prompt, sink turn.Sink) (turn
 	}
 }
 
-// TestALostTemporalStopsNothing: a server that is away for a moment ends an activity's context too. What is under way is
-// paid for, so it comes to its end, and the next attempt waits for it and finds it.
+// TestALostTemporalStopsNothing loses the Temporal server for a moment, which ends an activity's context too. The
+// inference that is under way is paid for, so it completes, and the next attempt waits for it and uses its completion.
 func TestALostTemporalStopsNothing(t *testing.T) {
 	t.Parallel()
 	model := patient{make(chan struct{}), make(chan struct{})}
@@ -557,7 +562,7 @@ func TestALostTemporalStopsNothing(t *testing.T) {
 	go ask(first)
 	<-model.reached
 	lose()
-	go ask(t.Context()) // a second request of the model would close reached twice
+	go ask(t.Context()) // a second request to the model would close reached twice
 	close(model.answer)
 	for range 2 {
 		o := <-results
@@ -571,7 +576,7 @@ func TestALostTemporalStopsNothing(t *testing.T) {
 	assert.Equal(t, 1, list[0].Attempt)
 }
 
-// infer makes activities around a model, with a turn begun, and the input of its first inference.
+// infer makes activities around a model, begins a turn, and returns the input of its first inference.
 func infer(t *testing.T, model activities.Model) (*activities.Activities, *journal.DB, workflows.InferInput) {
 	t.Helper()
 	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{Synchronous: "normal"})
@@ -591,8 +596,9 @@ func infer(t *testing.T, model activities.Model) (*activities.Activities, *journ
 	}
 }
 
-// Only a cancelled error is a stop: a worker's end ends the same context. A process that stops is
-// too short-lived to report the difference, so that this one is asked without it.
+// TestOnlyACancelIsAStop checks that only a cancelled error counts as a stop, because a worker's shutdown ends the same
+// context. It calls the activity without a worker process: a process that stops exits too soon to report the
+// difference.
 func TestOnlyACancelIsAStop(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -29,10 +29,11 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// within bounds how long a test waits for an event. It decides nothing: a test that waits this long has failed.
+// within bounds how long a test waits for an event. A test that waits this long has failed; no assertion depends on the
+// value.
 const within = time.Minute
 
-// process is a worker of its own: the real command, in a process group of its own, so that it can be killed.
+// process is the real worker command in its own process group, so that a test can kill it.
 type process struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -40,8 +41,8 @@ type process struct {
 	done   chan struct{}
 }
 
-// process starts the worker command on the rig's configuration, which change may adapt for this one. It does not
-// outlive the test, nor a test binary that is killed; what it said is shown where the test failed.
+// process starts the worker command with the rig's configuration, which change may adapt. The worker ends with the
+// test, even if the test binary is killed; if the test fails, its output is logged.
 func (r *rig) process(change ...func(*config.Config)) *process {
 	r.t.Helper()
 	cfg := r.cfg
@@ -51,7 +52,7 @@ func (r *rig) process(change ...func(*config.Config)) *process {
 	return r.run(exec.Command(binary(r.t, "./worker"), "--config", configFile(r.t, cfg)))
 }
 
-// run starts a worker, of whichever command.
+// run starts a worker command.
 func (r *rig) run(cmd *exec.Cmd) *process {
 	r.t.Helper()
 	p := &process{t: r.t, cmd: cmd, done: make(chan struct{})}
@@ -60,12 +61,12 @@ func (r *rig) run(cmd *exec.Cmd) *process {
 	started := make(chan error)
 	go func() {
 		defer close(p.done)
-		runtime.LockOSThread() // the signal comes with the end of the thread that started the process
+		runtime.LockOSThread() // Pdeathsig is sent when the thread that started the process exits
 		defer runtime.UnlockOSThread()
 		err := p.cmd.Start()
 		started <- err
 		if err == nil {
-			_ = p.cmd.Wait() // the state is looked at where it matters
+			_ = p.cmd.Wait() // callers inspect ProcessState
 		}
 	}()
 	require.NoError(r.t, <-started)
@@ -74,7 +75,7 @@ func (r *rig) run(cmd *exec.Cmd) *process {
 }
 
 func (p *process) end() {
-	_ = p.cmd.Process.Kill() // it may be gone
+	_ = p.cmd.Process.Kill() // the process may have exited already
 	<-p.done
 	if p.t.Failed() {
 		p.t.Logf("worker %d, %s, said:\n%s", p.cmd.Process.Pid, p.cmd.ProcessState, p.stderr.Bytes())
@@ -86,7 +87,7 @@ func (p *process) signal(s syscall.Signal) {
 	require.NoError(p.t, p.cmd.Process.Signal(s))
 }
 
-// kill kills the worker, and nothing else, and returns when it was reaped.
+// kill kills only the worker process and returns once it is reaped.
 func (p *process) kill() (at time.Time) {
 	p.t.Helper()
 	at = time.Now()
@@ -95,7 +96,7 @@ func (p *process) kill() (at time.Time) {
 	return at
 }
 
-// running checks that the worker has not ended.
+// running checks that the worker has not exited.
 func (p *process) running() {
 	p.t.Helper()
 	select {
@@ -105,7 +106,7 @@ func (p *process) running() {
 	}
 }
 
-// exit waits for the worker's own end.
+// exit waits until the worker exits by itself.
 func (p *process) exit() {
 	p.t.Helper()
 	select {
@@ -116,7 +117,7 @@ func (p *process) exit() {
 	require.True(p.t, p.cmd.ProcessState.Success(), "the worker ended with %s", p.cmd.ProcessState)
 }
 
-// configFile writes a configuration as an agent.toml and makes sure that it says the same.
+// configFile writes a configuration as an agent.toml and checks that loading it gives the same configuration.
 func configFile(t *testing.T, c config.Config) string {
 	t.Helper()
 	var b strings.Builder
@@ -129,7 +130,7 @@ func configFile(t *testing.T, c config.Config) string {
 	fmt.Fprintf(&b, "[worker]\ndrain_timeout = %q\n", c.Worker.DrainTimeout)
 	fmt.Fprintf(&b, "[policy]\ntaint = %q\n", c.Policy.Taint)
 	for _, s := range c.MCP.Servers {
-		args, err := json.Marshal(s.Args) // an array of plain strings is the same in TOML
+		args, err := json.Marshal(s.Args) // TOML writes an array of plain strings like JSON
 		require.NoError(t, err)
 		fmt.Fprintf(&b, "[[mcp.servers]]\nid = %q\ntransport = %q\ncommand = %q\nargs = %s\nconnect_timeout = %q\neverywhere = %t\nhold_questions = %q\n",
 			s.ID, s.Transport, s.Command, args, s.ConnectTimeout, s.Everywhere, s.ElicitationTimeout)
@@ -148,14 +149,14 @@ func configFile(t *testing.T, c config.Config) string {
 	return path
 }
 
-// valve is a connection to Temporal that can be shut: what a worker says then reaches nobody.
+// valve is a connection to Temporal that a test can shut: what a worker then sends is lost.
 type valve struct {
 	address string
 	shut    chan struct{}
 	once    sync.Once
 }
 
-// newValve opens a way to the server for workers that are told its address.
+// newValve opens a proxy to the server for workers that are given its address.
 func newValve(t *testing.T) *valve {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -164,7 +165,7 @@ func newValve(t *testing.T) *valve {
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(func() {
 		cancel()
-		_ = listener.Close() // it ends the loop
+		_ = listener.Close() // ends the loop
 		all.Wait()
 	})
 	all.Go(func() {
@@ -190,14 +191,14 @@ func (v *valve) carry(ctx context.Context, near net.Conn) {
 	back := make(chan struct{})
 	go func() {
 		defer close(back)
-		_, _ = io.Copy(near, far) // it ends with either connection
+		_, _ = io.Copy(near, far) // ends with either connection
 	}()
 	_, _ = io.Copy(v.through(far), near)
 	_ = errors.Join(near.Close(), far.Close())
 	<-back
 }
 
-// through is a writer that swallows what comes once the valve is shut.
+// through returns a writer that discards its input once the valve is shut.
 func (v *valve) through(w io.Writer) io.Writer {
 	return writer(func(b []byte) (int, error) {
 		select {
@@ -213,13 +214,13 @@ type writer func([]byte) (int, error)
 
 func (w writer) Write(b []byte) (int, error) { return w(b) }
 
-// close shuts the valve for good. Nothing more reaches the server; what it says still reaches the worker.
+// close shuts the valve permanently. Nothing more reaches the server; what the server sends still reaches the worker.
 func (v *valve) close() { v.once.Do(func() { close(v.shut) }) }
 
 // behind puts a worker behind the valve.
 func (v *valve) behind(c *config.Config) { c.Temporal.Address = v.address }
 
-// ledger is what the MCP server of a rig has done, as it wrote it down itself before and after each effect.
+// ledger is what a rig's MCP server did, as the server itself recorded it before and after each effect.
 type ledger struct {
 	t                  *testing.T
 	file, release, pid string
@@ -230,7 +231,7 @@ func newLedger(t *testing.T) *ledger {
 	return &ledger{t: t, file: filepath.Join(dir, "ledger"), release: filepath.Join(dir, "release"), pid: filepath.Join(dir, "pid")}
 }
 
-// host configures the server, with the operator's word on its tool append.
+// host configures the server, with the operator's settings for its tool append.
 func (l *ledger) host(tool config.MCPTool) func(*config.Config) {
 	tool.Risk = config.RiskLow
 	return func(c *config.Config) {
@@ -243,7 +244,7 @@ func (l *ledger) host(tool config.MCPTool) func(*config.Config) {
 	}
 }
 
-// count is how often the ledger has an event.
+// count returns how often the ledger has an event.
 func (l *ledger) count(event, text string) int {
 	b, err := os.ReadFile(l.file)
 	if err != nil {
@@ -254,16 +255,16 @@ func (l *ledger) count(event, text string) int {
 	return bytes.Count(b, append(line, '\n'))
 }
 
-// await returns when the ledger has the event: the point at which a test acts.
+// await returns when the ledger has the event, so that the test can act at that point.
 func (l *ledger) await(event, text string) {
 	l.t.Helper()
 	require.Eventually(l.t, func() bool { return l.count(event, text) > 0 }, within, 5*time.Millisecond, "%s of %s was never reached", event, text)
 }
 
-// open lets the calls go on that wait.
+// open lets blocked calls continue.
 func (l *ledger) open() { require.NoError(l.t, os.WriteFile(l.release, nil, 0o600)) }
 
-// server is the process ID of the server that was started last.
+// server returns the process ID of the server that was started last.
 func (l *ledger) server() int {
 	l.t.Helper()
 	b, err := os.ReadFile(l.pid)
@@ -273,7 +274,7 @@ func (l *ledger) server() int {
 	return pid
 }
 
-// gone waits for a process to end. One that waits to be reaped by init has.
+// gone waits until a process has exited. A zombie counts as exited.
 func gone(t *testing.T, pid int) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -282,7 +283,7 @@ func gone(t *testing.T, pid int) {
 	}, within, 5*time.Millisecond, "process %d is an orphan", pid)
 }
 
-// reach returns when a reply has come to the gate: the point at which a test acts.
+// reach returns when a reply has come to the gate, so that the test can act at that point.
 func (r *rig) reach(g *script.Gate) {
 	r.t.Helper()
 	select {
@@ -308,8 +309,8 @@ func (r *rig) shown(turnID, text string) {
 	require.Fail(r.t, "the turn ended without showing "+text)
 }
 
-// read follows a turn from its beginning to its end. It returns what its reader sees in the end and how often text was
-// withdrawn before that.
+// read follows a turn from beginning to end. It returns the text that its reader sees at the end and how often text was
+// withdrawn before.
 func (r *rig) read(turnID string) (text string, withdrawn int) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), within)
@@ -324,7 +325,7 @@ func (r *rig) read(turnID string) (text string, withdrawn int) {
 	return reader.Text(), withdrawn
 }
 
-// steps are the steps that the model was asked for, in order of arrival.
+// steps returns the steps for which the model was asked, in order of arrival.
 func (r *rig) steps() []int {
 	var out []int
 	for _, q := range r.model.Requests() {
@@ -333,7 +334,7 @@ func (r *rig) steps() []int {
 	return out
 }
 
-// inferences is how often each step of a turn was attempted.
+// attempts returns the number of attempts of each inference of a turn.
 func (r *rig) attempts(turnID string) []int {
 	r.t.Helper()
 	list, err := r.store.Inferences(r.t.Context(), turnID)
@@ -345,7 +346,7 @@ func (r *rig) attempts(turnID string) []int {
 	return out
 }
 
-// calls is the ledger of a turn's calls.
+// calls returns a turn's calls from the journal and checks that there are n.
 func (r *rig) calls(turnID string, n int) []journal.CallRecord {
 	r.t.Helper()
 	list, err := r.store.Calls(r.t.Context(), turnID)
@@ -354,7 +355,7 @@ func (r *rig) calls(turnID string, n int) []journal.CallRecord {
 	return list
 }
 
-// transcript is a session's messages, and the head that they lead to.
+// transcript returns a session's messages and its head.
 func (r *rig) transcript(session string) ([]turn.Message, turn.Head) {
 	r.t.Helper()
 	s, err := r.store.Session(r.t.Context(), session)
@@ -364,7 +365,7 @@ func (r *rig) transcript(session string) ([]turn.Message, turn.Head) {
 	return messages, s.Head
 }
 
-// sound checks what holds of every session whose turns are over, whatever befell its workers.
+// sound checks the invariants of a session whose turns are over, whatever happened to its workers.
 func (r *rig) sound(session string) {
 	r.t.Helper()
 	turns, err := r.store.Turns(r.t.Context(), session)
@@ -389,7 +390,7 @@ func (r *rig) sound(session string) {
 	require.NoError(r.t, other.Close())
 }
 
-// soundChunks checks that a turn's chunks have no gap, and that each start in them has one end.
+// soundChunks checks that a turn's chunks have no gap, and that each start among them has one end.
 func (r *rig) soundChunks(turnID string) {
 	r.t.Helper()
 	chunks, err := r.store.Chunks(r.t.Context(), turnID, -1, 10_000)

@@ -18,7 +18,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// lateStore tells of settlements that came late.
+// lateStore reports late settlements on a channel.
 type lateStore struct {
 	journal.Store
 	late chan journal.CallRecord

@@ -18,7 +18,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// denying is the address of a proxy that lets calls of tools reach the server and replaces each answer by a refusal.
+// denying starts a proxy that lets tool calls reach the server but replaces each response by a refusal. It returns the
+// proxy's address.
 func denying(t *testing.T, server string, refuse func(*http.Response)) string {
 	t.Helper()
 	target, err := url.Parse(server)
@@ -47,7 +48,8 @@ func denying(t *testing.T, server string, refuse func(*http.Response)) string {
 	return s.URL
 }
 
-// A server that acts on a call and answers that it did not is called a few times, not until the call's time is over.
+// TestAServerThatActsAndRefusesIsNotCalledWithoutEnd checks that a server that acts on a call but answers that it did
+// not is called a few times, not until the call's timeout.
 func TestAServerThatActsAndRefusesIsNotCalledWithoutEnd(t *testing.T) {
 	t.Parallel()
 	for status, c := range map[int]struct {

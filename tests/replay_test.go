@@ -10,12 +10,12 @@ import (
 	kept "github.com/everturn/everturn/tests/replay"
 )
 
-// record writes the kept histories that are missing, of the tests that keep one. Package replay says what that is for:
+// record makes the tests that keep a history write it if it is missing. Package replay documents the purpose:
 //
 //	go test ./tests -record
 var record = flag.Bool("record", false, "record the kept histories that are missing")
 
-// keep records a run's history where -record asks for it. One that is there already stays as it is.
+// keep records a run's history if -record is set. It does not overwrite an existing history.
 func (r *rig) keep(name, session, run string) {
 	r.t.Helper()
 	if !*record {

@@ -22,8 +22,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// restarts is how much TestTurnsOutliveAServerThatRestarts does with each transport. An outage begins after so many
-// effects, or after every, if that is set.
+// restarts is the amount of work that TestTurnsOutliveAServerThatRestarts does with each transport. An outage begins
+// after that many effects, or after the duration every if it is set.
 var restarts = struct {
 	turns, atOnce, effects int
 	every, longest         time.Duration
@@ -42,7 +42,7 @@ type restarted interface {
 	effects() int
 }
 
-// restartedStdio is started by the worker, while its command is there.
+// restartedStdio is a server that the worker starts whenever its command exists.
 type restartedStdio struct{ *comingServer }
 
 func (s restartedStdio) host() func(*config.Config) { return s.comingServer.host(config.MCPTool{}) }
@@ -52,7 +52,7 @@ func (s restartedStdio) kill() {
 	_ = syscall.Kill(s.server(), syscall.SIGKILL) // the worker may not have started it yet
 }
 
-// restartedHTTP is a process beside the worker, always at the same address.
+// restartedHTTP is a process beside the worker that always has the same address.
 type restartedHTTP struct {
 	*ledger
 	address string
@@ -79,17 +79,17 @@ func (s *restartedHTTP) host() func(*config.Config) {
 func (s *restartedHTTP) start() {
 	s.cmd = exec.Command(binary(s.t, "./tests/mcpserver"), "-http", s.address, "-until-eof", "-ledger", s.file)
 	var err error
-	s.stdin, err = s.cmd.StdinPipe() // its end is the server's, if the test dies
+	s.stdin, err = s.cmd.StdinPipe() // if the test dies, stdin ends and so does the server
 	require.NoError(s.t, err)
 	require.NoError(s.t, s.cmd.Start())
 }
 
 func (s *restartedHTTP) kill() {
-	_ = s.cmd.Process.Kill() // it may have been killed before
+	_ = s.cmd.Process.Kill() // the server may have been killed before
 	_ = s.cmd.Wait()
 }
 
-// tally is what became of calls and turns.
+// tally counts the outcomes of calls and turns.
 type tally struct{ ok, unknown, givenUp, incomplete int }
 
 func TestTurnsOutliveAServerThatRestarts(t *testing.T) {
@@ -120,7 +120,7 @@ func TestTurnsOutliveAServerThatRestarts(t *testing.T) {
 	}
 }
 
-// fails lets the server fail again and again until the function that it returns is called, which says how often it did.
+// fails makes the server fail repeatedly until the returned function is called, which returns the number of outages.
 func fails(t *testing.T, s restarted) (over func() int) {
 	done, ended, outages := make(chan struct{}), make(chan struct{}), 0
 	go func() {
@@ -146,7 +146,8 @@ func fails(t *testing.T, s restarted) (over func() int) {
 	return func() int { close(done); <-ended; return outages }
 }
 
-// throughOutages runs the turns, and checks that no call had more than one effect, and none that is ok had none.
+// throughOutages runs the turns, and checks that no call had more than one effect and that every call whose outcome is
+// ok had one.
 func (r *rig) throughOutages(s restarted) (got tally) {
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -191,7 +192,7 @@ func (r *rig) throughOutages(s restarted) (got tally) {
 	return got
 }
 
-// effects is how many effects there are in the ledger.
+// effects returns the number of effects in the ledger.
 func (l *ledger) effects() int {
 	b, err := os.ReadFile(l.file)
 	if err != nil {

@@ -32,8 +32,8 @@ import (
 
 var quiet = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 
-// rig is one Everturn of its own: scripted model, configuration, journal, task queue. Its worker runs in this process
-// where work was called; processes of the real worker command can run beside it or instead.
+// rig is a complete Everturn: scripted model, configuration, journal and task queue. If work is called, a worker runs
+// in this process; processes of the real worker command can run beside it or instead.
 type rig struct {
 	t      *testing.T
 	model  *script.Server
@@ -57,7 +57,7 @@ func newRig(t *testing.T, s script.Script, change ...func(*config.Config)) *rig 
 	r.cfg.Temporal.Address = stack.Address
 	r.cfg.Temporal.TaskQueue = "q-" + strings.ReplaceAll(t.Name(), "/", "-") + fmt.Sprint(time.Now().UnixNano())
 	r.cfg.Worker.DrainTimeout = 5 * time.Second
-	r.cfg.Policy.Taint = config.TaintOff // the servers of most tests are ours; those about taint turn it on
+	r.cfg.Policy.Taint = config.TaintOff // most tests trust their servers; those about taint turn it on
 	for _, c := range change {
 		c(&r.cfg)
 	}
@@ -94,7 +94,6 @@ func (r *rig) work(opts ...engine.Option) (stop func()) {
 	return stop
 }
 
-// begin starts a turn.
 func (r *rig) begin(session, text string, limits *workflows.LimitsRequest) client.WorkflowRun {
 	r.t.Helper()
 	return r.start(session, workflows.Input{Message: &workflows.Message{Text: text}, Limits: limits})
@@ -104,15 +103,15 @@ func (r *rig) start(session string, in any) client.WorkflowRun {
 	r.t.Helper()
 	run, err := r.client.ExecuteWorkflow(r.t.Context(), client.StartWorkflowOptions{
 		ID: session, TaskQueue: r.cfg.Temporal.TaskQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
-		WorkflowExecutionErrorWhenAlreadyStarted: true, // a name used twice would silently join the other run
+		WorkflowExecutionErrorWhenAlreadyStarted: true, // otherwise a session ID used twice would silently attach to the other run
 	}, workflows.TurnWorkflow, in)
 	require.NoError(r.t, err)
 	r.ran = append(r.ran, workflow.Execution{ID: run.GetID(), RunID: run.GetRunID()})
 	return run
 }
 
-// handedOn starts a workflow that goes on as a turn with this input, as a turn does by itself: what a run hands to the
-// next one no client may say.
+// handedOn starts a workflow that continues as a turn with this input, as a turn does by itself. A client may not pass
+// the fields that a run hands to the next one.
 func (r *rig) handedOn(session string, in workflows.Input) client.WorkflowRun {
 	r.t.Helper()
 	queue := "continues " + session
@@ -144,7 +143,7 @@ func (r *rig) result(run client.WorkflowRun) workflows.Result {
 	return res
 }
 
-// events is the history of one run.
+// events returns the history of one run.
 func (r *rig) events(session, run string) []*historypb.HistoryEvent {
 	r.t.Helper()
 	return r.eventsOf(r.t.Context(), session, run)
@@ -162,7 +161,7 @@ func (r *rig) eventsOf(ctx context.Context, session, run string) []*historypb.Hi
 	return out
 }
 
-// count is how many events of a type a history has.
+// count returns how many events of a type a history has.
 func count(events []*historypb.HistoryEvent, kind enumspb.EventType) int {
 	n := 0
 	for _, e := range events {
@@ -173,7 +172,7 @@ func count(events []*historypb.HistoryEvent, kind enumspb.EventType) int {
 	return n
 }
 
-// replayAll replays what the test ran on the code as it is, with production's panic policy.
+// replayAll replays the test's runs on the current code, with production's panic policy.
 func (r *rig) replayAll() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -189,7 +188,7 @@ var binaries struct {
 	err  error
 }
 
-// build builds commands into a folder, or one into a file.
+// build builds several commands into a folder, or one into a file.
 func build(to string, commands ...string) error {
 	cmd := exec.Command("go", append([]string{"build", "-o", to}, commands...)...)
 	cmd.Dir = ".."
@@ -199,7 +198,7 @@ func build(to string, commands ...string) error {
 	return nil
 }
 
-// binary is the path of a command of this module, for instance "./worker".
+// binary returns the path of a command of this module, for instance "./worker".
 func binary(t *testing.T, pkg string) string {
 	t.Helper()
 	binaries.once.Do(func() {

@@ -31,9 +31,9 @@ const (
 	hopsLong = 100
 	// pageBytes is the size of a tool's result in these tests.
 	pageBytes = 5 << 10
-	// sawtooth is how many hops lie between two cuts of the window: from 30 messages to 50, two a hop.
+	// sawtooth is the number of hops between two cuts of the window: it grows from 30 messages to 50, by two a hop.
 	sawtooth = 11
-	// measured is over how many hops costs are averaged: two whole sawtooths.
+	// measured is the number of hops over which costs are averaged: two whole sawtooths.
 	measured = 2 * sawtooth
 )
 
@@ -41,7 +41,7 @@ type pageIn struct {
 	N int `json:"n"`
 }
 
-// page answers with 5 KB that no other page has: equal results would share a blob.
+// page answers with 5 KB that are unique to the page, because equal results would share a blob.
 func page(_ context.Context, in pageIn) (string, error) {
 	line := fmt.Sprintf("page %06d of the book. ", in.N)
 	return strings.Repeat(line, pageBytes/len(line)+1)[:pageBytes], nil
@@ -54,7 +54,7 @@ func withPage() []engine.Option {
 	}
 }
 
-// hops is a model that calls a tool n times, once an answer, and then is done.
+// hops is a model that calls a tool n times, once per completion, and then answers.
 func hops(tool string, n int) script.Script {
 	return script.Func(func(r script.Request) script.Reply {
 		if r.Step < n {
@@ -64,13 +64,13 @@ func hops(tool string, n int) script.Script {
 	})
 }
 
-// raised are limits under which a turn of n hops is not stopped.
+// raised returns limits that do not stop a turn of n hops.
 func raised(n int) *workflows.LimitsRequest {
 	steps, timeout := n+10, "10m"
 	return &workflows.LimitsRequest{MaxSteps: &steps, MaxToolCalls: &steps, TurnTimeout: &timeout}
 }
 
-// seed gives a session a transcript of so many turns, each a question and an answer of so many bytes.
+// seed gives a session a transcript of that many turns, each a question and an answer of size bytes.
 func (r *rig) seed(session string, turns, size int) {
 	r.t.Helper()
 	ctx := r.t.Context()
@@ -96,7 +96,7 @@ func (r *rig) seed(session string, turns, size int) {
 	}
 }
 
-// databaseBytes is the journal's size: all pages of the database, those that are still in its log included.
+// databaseBytes returns the journal's size: all pages of the database, including those still in its write-ahead log.
 func (r *rig) databaseBytes() int64 {
 	db, err := sql.Open("sqlite", "file:"+r.cfg.Journal.Path)
 	require.NoError(r.t, err)
@@ -107,7 +107,7 @@ func (r *rig) databaseBytes() int64 {
 	return pages * size
 }
 
-// historyBytes is the size of a history as it goes over the wire.
+// historyBytes returns the size of a history as sent over the wire.
 func historyBytes(events []*historypb.HistoryEvent) int {
 	n := 0
 	for _, e := range events {
@@ -127,7 +127,7 @@ func (m *meter) wrap(s journal.Store) journal.Store { m.Store = s; return m }
 func jsonBytes(v any) int64 {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // types of our own
+		panic(err) // types of our own always marshal
 	}
 	return int64(len(b))
 }
@@ -185,7 +185,7 @@ func (m *meter) AppendChunks(ctx context.Context, key journal.StepKey, attempt i
 	return m.Store.AppendChunks(ctx, key, attempt, chunks)
 }
 
-// sample is what had been used up when a step's request came to the model.
+// sample is what had been used up when the model received a step's request.
 type sample struct{ allocated, rows, read, written, database, request float64 }
 
 // sampler takes a sample at each request.
@@ -212,12 +212,12 @@ func (s *sampler) watch(inner script.Script) script.Script {
 	})
 }
 
-// perHop is what a hop took on average from a step on.
+// perHop returns the average cost of a hop over measured hops, starting at a step.
 func (s *sampler) perHop(from int, of func(sample) float64) float64 {
 	return (of(s.samples[from+measured]) - of(s.samples[from])) / measured
 }
 
-// TestAHundredHopsOnALongTranscript is not parallel: it measures what this process allocates.
+// TestAHundredHopsOnALongTranscript is not parallel, because it measures what this process allocates.
 func TestAHundredHopsOnALongTranscript(t *testing.T) {
 	for tool, most := range map[string]int{"local_page": 12, "local_quick_page": 7} {
 		t.Run(tool, func(t *testing.T) {
@@ -255,8 +255,8 @@ func smallHistory(t *testing.T, r *rig, runID string, most int) {
 	withinBudget(t, events, 14+hopsLong*most)
 }
 
-// flat compares hops 8 to 30 with hops 78 to 100. The window was full and cut in both: the session was long before the
-// turn.
+// flat compares hops 8 to 30 with hops 78 to 100. Both ranges have a full window and cuts, because the session was long
+// before the turn.
 func flat(t *testing.T, s *sampler) {
 	require.Len(t, s.samples, hopsLong+1)
 	for name, of := range map[string]func(sample) float64{
@@ -273,8 +273,8 @@ func flat(t *testing.T, s *sampler) {
 	}
 }
 
-// blocks checks what the model was sent: prompts extend one another but for one cut in ten hops, results come with
-// their calls, and the turn's own request is always there.
+// blocks checks the prompts that the model received: each extends the one before except for at most one cut in ten
+// hops, results come with their calls, and the turn's own user message is always there.
 func blocks(t *testing.T, requests []script.Request, asked string) {
 	require.Len(t, requests, hopsLong+1)
 	cuts, lastCut := 0, -10
@@ -292,7 +292,7 @@ func blocks(t *testing.T, requests []script.Request, asked string) {
 	assert.LessOrEqual(t, longest(requests), 52*2*pageBytes)
 }
 
-// messagesOf is a request's beginning, up to its last message.
+// messagesOf returns the beginning of a request's body, up to its last message.
 func messagesOf(t *testing.T, body []byte) []byte {
 	end := bytes.Index(body, []byte(`],"stream"`))
 	require.Positive(t, end)
@@ -307,7 +307,8 @@ func longest(requests []script.Request) int {
 	return n
 }
 
-// complete checks that each result of a prompt follows the answer that asked for it, and that the request is there.
+// complete checks that each result of a prompt follows the completion that requested it, and that the prompt has the
+// user message.
 func complete(t *testing.T, chat script.Chat, asked string) {
 	t.Helper()
 	open, found := map[string]bool{}, false
@@ -328,7 +329,8 @@ func complete(t *testing.T, chat script.Chat, asked string) {
 	require.True(t, found, "the turn's own request is not in the prompt")
 }
 
-// paired checks a session's transcript: each call has exactly one result, in request order, right after its answer.
+// paired checks a session's transcript: each call has exactly one result, in the order of the calls, right after its
+// completion.
 func paired(t *testing.T, r *rig, session string) []turn.Message {
 	t.Helper()
 	record, err := r.store.Session(t.Context(), session)
@@ -379,7 +381,7 @@ func TestAThousandHopsGoOnInANewRun(t *testing.T) {
 	}))
 	r.work(withEcho()...)
 	run := r.begin(session(t), "Echo a thousand times.", raised(n))
-	first := run.GetRunID() // Get moves it on to the last run's
+	first := run.GetRunID() // Get changes run to the last run
 	res := r.result(run)
 	assert.Equal(t, "done", res.Answer)
 	assert.Equal(t, first, res.Turn, "the turn's ID outlives its first run")
@@ -397,7 +399,7 @@ func TestAThousandHopsGoOnInANewRun(t *testing.T) {
 	paired(t, r, session(t))
 }
 
-// chain follows continue-as-new from a run to the last one, and has them all replayed.
+// chain follows continue-as-new from a run to the last one, and marks all runs for replay.
 func (r *rig) chain(session, first string) []string {
 	r.t.Helper()
 	runs := []string{first}

@@ -31,7 +31,7 @@ type scheduled struct {
 	}
 }
 
-// schedules lists the schedules until they look as they should: Temporal's list is a moment late.
+// schedules lists the schedules until they satisfy the function, because Temporal's list lags briefly.
 func (h *home) schedules(as func([]scheduled) bool) []scheduled {
 	h.t.Helper()
 	var list []scheduled
@@ -42,7 +42,7 @@ func (h *home) schedules(as func([]scheduled) bool) []scheduled {
 	return list
 }
 
-// over says that the only schedule has come due n times, all of which are over.
+// over reports whether the only schedule has come due n times and all of its turns are over.
 func over(n int) func([]scheduled) bool {
 	return func(list []scheduled) bool {
 		if len(list) != 1 || len(list[0].Last) != n {
@@ -57,7 +57,7 @@ func over(n int) func([]scheduled) bool {
 	}
 }
 
-// name is a schedule's, which is shared by all of a server.
+// name returns a unique name for a schedule, because all tests share a server.
 func name(t *testing.T) string {
 	return fmt.Sprintf("%s-%d", strings.ToLower(t.Name()), time.Now().UnixNano())
 }
@@ -98,7 +98,7 @@ func TestCLIAScheduleForOneSession(t *testing.T) {
 	h.starter("show", "news").exits(0)
 }
 
-// idle waits until nothing of a schedule is under way.
+// idle waits until a schedule has no running workflows.
 func (h *home) idle(name string) {
 	h.t.Helper()
 	c := h.dial()
@@ -220,7 +220,7 @@ func (r *rig) delivered(run sdk.WorkflowRun) (workflows.DeliverResult, error) {
 	return res, err
 }
 
-// once checks that a session has one turn, which a delivery began, and that its prompt was said once.
+// once checks that a session has one turn, that a delivery began it, and that the transcript has its prompt once.
 func (r *rig) once(session string, run sdk.WorkflowRun) journal.TurnRecord {
 	r.t.Helper()
 	turns, err := r.store.Turns(r.t.Context(), session)
@@ -262,7 +262,7 @@ func TestADeliveryWhoseWorkerIsKilledSendsOnce(t *testing.T) {
 	r := newRig(t, script.Text("Done.").Hold(1, gate))
 	worker := r.process()
 	run := r.deliver("deliver "+session(t), session(t), "Do it.")
-	r.reach(gate) // the message is with its turn, and the activity stays to see its end
+	r.reach(gate) // the message is delivered, and the activity waits for the end of the turn
 	worker.kill()
 	r.process()
 	gate.Release()
@@ -287,7 +287,7 @@ func TestADeliveryToATurnThatWaitsForAPerson(t *testing.T) {
 		return err == nil && rec.State == turn.StateWaiting
 	}, within, 10*time.Millisecond)
 	r.asleep(run)
-	stop() // nothing of it needs a worker meanwhile
+	stop() // the delivery needs no worker meanwhile
 	r.work()
 	err := r.people().Answer(t.Context(), client.AnswerInput{Session: session(t), Question: "q1", Text: "Main."})
 	require.NoError(t, err)
@@ -297,7 +297,7 @@ func TestADeliveryToATurnThatWaitsForAPerson(t *testing.T) {
 	r.keep("v1-deliver-waiting", run.GetID(), run.GetRunID())
 }
 
-// asleep waits until a delivery has looked, and sleeps.
+// asleep waits until a delivery has checked its turn and sleeps.
 func (r *rig) asleep(run sdk.WorkflowRun) {
 	r.t.Helper()
 	require.Eventually(r.t, func() bool {
@@ -343,7 +343,7 @@ func TestADeliveryJoinsTheTurnThatRuns(t *testing.T) {
 	assert.Equal(t, "Both are done.", r.ended(begun.ID).Answer)
 }
 
-// joined waits until so many messages are in the inbox of a session's turn.
+// joined waits until the inbox of a session's turn has n messages.
 func (r *rig) joined(session string, n int) {
 	r.t.Helper()
 	require.Eventually(r.t, func() bool {

@@ -20,8 +20,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// resumed ends the session's run from outside and lets the turn go on in a new one, as continue-as-new does, with a
-// message that is there already when the new run begins. No worker may run before.
+// resumed terminates the session's run and continues the turn in a new run, as continue-as-new does, with a message
+// that is already admitted when the new run begins. No worker may run before.
 func (r *rig) resumed(sessionID, turnID string, m workflows.Message) sdk.WorkflowRun {
 	r.t.Helper()
 	ctx := r.t.Context()
@@ -56,7 +56,8 @@ func (r *rig) resumed(sessionID, turnID string, m workflows.Message) sdk.Workflo
 	return run
 }
 
-// A continued run's handlers run before anything else of it.
+// TestAMessageThatComesWithAContinuedRunIsTaken checks that a continued run accepts a message although its update
+// handlers run before any other code of the run.
 func TestAMessageThatComesWithAContinuedRunIsTaken(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Cases(script.When("Two.", script.Text("To both.")), script.When("One.", script.Call("ask_user", `{"question":"And then?"}`))))
@@ -64,7 +65,7 @@ func TestAMessageThatComesWithAContinuedRunIsTaken(t *testing.T) {
 	begun := r.say(session(t), workflows.Message{ID: "m1", Text: "One."})
 	r.waits(begun.ID, 1)
 	stop()      // until the message is there
-	r.ran = nil // it is terminated, which no code replays
+	r.ran = nil // a terminated run cannot be replayed
 	run := r.resumed(session(t), begun.ID, workflows.Message{ID: "m2", Text: "Two."})
 	rec := r.answered(session(t), "m2")
 	assert.Equal(t, begun.ID, rec.ID)
@@ -73,7 +74,8 @@ func TestAMessageThatComesWithAContinuedRunIsTaken(t *testing.T) {
 	r.sound(session(t))
 }
 
-// A message that the session has had is no answer to a question that it asks later, whoever sends it again.
+// TestAMessageSentAgainAnswersNoQuestion checks that a message that the session already has does not answer a later
+// question when it is sent again.
 func TestAMessageSentAgainAnswersNoQuestion(t *testing.T) {
 	t.Parallel()
 	for name, turns := range map[string]bool{"of this turn": false, "of a turn before": true} {
@@ -99,7 +101,8 @@ func TestAMessageSentAgainAnswersNoQuestion(t *testing.T) {
 				_, err := r.people().Send(t.Context(), client.SendInput{Session: session(t), Message: again})
 				require.NoError(t, err)
 			}
-			// Until the journal has said that the session had it, a message stands for the answer, and another is refused.
+			// Until the journal reports that the session already has the message, the message counts as the answer, and
+			// another answer is refused.
 			require.Eventually(t, func() bool {
 				err := r.people().Answer(t.Context(), client.AnswerInput{Session: session(t), Question: "q1", Text: "The first."})
 				return err == nil
@@ -112,7 +115,8 @@ func TestAMessageSentAgainAnswersNoQuestion(t *testing.T) {
 	}
 }
 
-// A workflow task that settles a turn may come to nothing: done again, it may have accepted another message.
+// TestASettledTurnSaysWhichMessagesItHasNot settles a turn twice: a workflow task that settles a turn may be lost, and
+// its repetition may have accepted another message.
 func TestASettledTurnSaysWhichMessagesItHasNot(t *testing.T) {
 	t.Parallel()
 	acts, store, _ := infer(t, deaf{make(chan struct{})})

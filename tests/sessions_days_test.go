@@ -27,8 +27,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// TestAnApprovalOutlivesWorkerAndServer stops everything but the journal's file and the server's while a call waits for
-// a person, and starts it again: as real processes, with the person at a third one.
+// TestAnApprovalOutlivesWorkerAndServer stops everything while a call waits for an approval, and starts it again. Only
+// the files of the journal and of the Temporal server remain. Worker, server and operator are separate processes.
 func TestAnApprovalOutlivesWorkerAndServer(t *testing.T) {
 	t.Parallel()
 	server := newMortal(t, filepath.Join(t.TempDir(), "temporal.db"), 0)
@@ -69,8 +69,8 @@ func (h *home) moves(m *mortal) {
 	h.address = m.address
 }
 
-// skipping is Temporal's test environment, in which time is skipped while nothing happens, with the real workflow, the
-// real activities, a real journal and a real tool.
+// skipping is Temporal's test environment, which skips time while nothing happens, with the real workflow, the real
+// activities, a real journal and a real tool.
 type skipping struct {
 	*testsuite.TestWorkflowEnvironment
 	t       *testing.T
@@ -79,7 +79,7 @@ type skipping struct {
 	began   time.Time
 }
 
-// touchOnce is a model that asks for one call and then repeats what came of it.
+// touchOnce is a model that makes one call and then answers with its result.
 type touchOnce struct{}
 
 func (touchOnce) Takes(string, string) bool { return false }
@@ -130,11 +130,12 @@ func newSkipping(t *testing.T) *skipping {
 	return s
 }
 
-// run carries a turn to its end.
+// run runs a turn to its end.
 func (s *skipping) run() (res workflows.Result, took time.Duration) {
 	s.t.Helper()
 	s.began = s.Now()
-	// In this environment runs have no first run, of which the turn would have its ID. Only a continued run is told it.
+	// Runs in this environment have no first run ID, which would be the turn's ID. Only a continued run can be given
+	// one.
 	s.SetContinuedExecutionRunID("r0")
 	s.ExecuteWorkflow(workflows.TurnWorkflow, workflows.Input{Turn: "t", Message: &workflows.Message{ID: "m1", Text: "Touch it."}})
 	require.True(s.t, s.IsWorkflowCompleted())
@@ -143,7 +144,7 @@ func (s *skipping) run() (res workflows.Result, took time.Duration) {
 	return res, s.Now().Sub(s.began)
 }
 
-// wait is the one wait of the session.
+// wait returns the only request of the session.
 func (s *skipping) wait() journal.RequestRecord {
 	s.t.Helper()
 	turns, err := s.store.Turns(s.t.Context(), "s")

@@ -21,17 +21,17 @@ import (
 	model "github.com/everturn/everturn/tests/session"
 )
 
-// duplicates is how many trials of messages that are sent more than once a run takes. The long run, in minutes:
+// duplicates is the number of trials of messages that are sent more than once. The long run takes minutes:
 //
 //	go test ./tests -run TestDuplicateSends -duplicates 1000 -v
 var duplicates = flag.Int("duplicates", 36, "trials of messages that are sent more than once")
 
-// duplicateLanes is how many trials are under way at once, each behind a proxy of its own.
+// duplicateLanes is the number of concurrent trials, each behind its own proxy.
 const duplicateLanes = 10
 
-// TestDuplicateSends has clients that do not hear that their message was accepted, and send it again: until they hear
-// it, from twenty places at once, when the turn is over, when it goes on in a new run, and into a run that has begun
-// with another message. Each message is taken and answered once.
+// TestDuplicateSends runs clients that do not learn that their message was accepted, and send it again: until they
+// learn it, from twenty connections at once, after the turn is over, after it has continued in a new run, and to a run
+// that has begun with another message. Each message is taken and answered once.
 func TestDuplicateSends(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
@@ -39,7 +39,7 @@ func TestDuplicateSends(t *testing.T) {
 	var next, lost, sent atomic.Int64
 	var lanes sync.WaitGroup
 	for lane := range duplicateLanes {
-		at, err := loopback.Address() // it is closed and opened again
+		at, err := loopback.Address() // the proxy closes it and opens it again
 		require.NoError(t, err)
 		proxy := toxiproxy.NewProxy(proxies, fmt.Sprint(lane), at, g.cfg.Temporal.Address)
 		require.NoError(t, proxy.Start())
@@ -63,7 +63,7 @@ func TestDuplicateSends(t *testing.T) {
 	assert.NotZero(t, lost.Load(), "some answers were lost")
 }
 
-// trials are the ways in which a message comes twice.
+// trials are the ways in which a message arrives twice.
 var trials = []struct {
 	name string
 	run  func(*doubter)
@@ -113,7 +113,7 @@ var trials = []struct {
 	}},
 }
 
-// doubter is a client that is not sure.
+// doubter is a client that does not know whether its message was accepted.
 type doubter struct {
 	*talk
 	proxy  *toxiproxy.Proxy
@@ -122,7 +122,7 @@ type doubter struct {
 	sent   atomic.Int64
 }
 
-// message makes the next one, which will be accepted.
+// message returns the next message, which the session will accept.
 func (d *doubter) message(do ...string) model.Sent {
 	order, ids := d.m.Next(1)
 	s := model.Sent{ID: ids[0], Order: order, Do: do}
@@ -131,7 +131,7 @@ func (d *doubter) message(do ...string) model.Sent {
 	return s
 }
 
-// insist sends a message until its client hears that it was accepted. At first the client gives up, or its connection
+// insist sends a message until its client learns that it was accepted. At first the client gives up, or its connection
 // breaks, at random moments.
 func (d *doubter) insist(s model.Sent) {
 	for range 1 + d.random.IntN(4) {
@@ -163,20 +163,20 @@ func (d *doubter) attempt(s model.Sent, patience time.Duration, cut bool) {
 	}
 }
 
-// again sends a message once more and hears that it was accepted.
+// again sends a message again until it is accepted.
 func (d *doubter) again(s model.Sent) {
 	d.sent.Add(1)
 	require.Eventually(d.t, func() bool { return d.try(d.context(), s) == nil }, within, 10*time.Millisecond, "message %s is not accepted", s.ID)
 }
 
-// running is the ID of the session's latest run.
+// running returns the ID of the session's latest run.
 func (d *doubter) running() string {
 	w, err := d.rig.client.DescribeWorkflowExecution(d.context(), d.m.Session, "")
 	require.NoError(d.t, err)
 	return w.WorkflowExecutionInfo.Execution.RunId
 }
 
-// verify checks what came of it: above all that nothing was done twice.
+// verify checks the results, in particular that nothing was done twice.
 func (d *doubter) verify(name string) {
 	d.finish(true)
 	d.check(name)

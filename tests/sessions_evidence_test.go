@@ -15,14 +15,14 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// check looks at what came of a session that has come to rest.
+// check checks the evidence of an idle session and replays its runs.
 func (k *talk) check(after any) {
 	e := k.evidence()
 	if problems := k.m.Check(e); len(problems) > 0 {
 		assert.Fail(k.t, "the session is not in order", "%s after %v:\n%s\n%s", k.m.Session, after, strings.Join(problems, "\n"), k.state())
 	}
 	for _, record := range e.Turns {
-		k.starts[record.ID] = true // it is the ID of the run in which the turn began
+		k.starts[record.ID] = true // a turn's ID is that of the run in which it began
 	}
 	seen := map[string]bool{}
 	for start := range k.starts {
@@ -31,7 +31,7 @@ func (k *talk) check(after any) {
 	k.rig.model.Drain()
 }
 
-// state tells what became of each message, for a test that failed.
+// state describes the state of each message, for a test that failed.
 func (k *talk) state() string {
 	var b strings.Builder
 	for _, s := range k.m.Sent() {
@@ -91,7 +91,7 @@ func (k *talk) evidence() model.Evidence {
 	return e
 }
 
-// replay replays a run and those that it went on in, each once, on the code as it is.
+// replay replays a run and its continuations on the current code, each once.
 func (k *talk) replay(run string, seen map[string]bool) {
 	for run != "" && !seen[run] {
 		seen[run] = true
@@ -110,7 +110,7 @@ func (k *talk) replay(run string, seen map[string]bool) {
 	}
 }
 
-// continues is the run that another one has gone on in, and whether that was in the middle of a turn.
+// continues returns the run that continues another one, and whether it does so in the middle of a turn.
 func continues(events []*historypb.HistoryEvent) (next string, middle bool) {
 	a := events[len(events)-1].GetWorkflowExecutionContinuedAsNewEventAttributes()
 	if a == nil {

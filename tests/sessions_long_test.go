@@ -19,7 +19,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// TestElevenMessagesAtOnce: the server takes ten updates of a run at a time.
+// TestElevenMessagesAtOnce sends one more message at once than the ten concurrent updates that the server accepts for a
+// run.
 func TestElevenMessagesAtOnce(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
@@ -61,18 +62,18 @@ func TestElevenMessagesAtOnce(t *testing.T) {
 	r.sound(session(t))
 }
 
-// effort is what a turn took of everything that does not depend on the machine.
+// effort is the cost of a turn in measures that do not depend on the machine.
 type effort struct{ allocated, rows, read, written, disk, events float64 }
 
-// effortOf is what has been used up so far, but for events.
+// effortOf returns what has been used up so far, except events.
 func (m *meter) effortOf(t *testing.T) effort {
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
 	return effort{allocated: float64(mem.TotalAlloc), rows: float64(m.rows.Load()), read: float64(m.read.Load()), written: float64(m.written.Load()), disk: bytesRead(t)}
 }
 
-// bytesRead is how much this process has read from files and sockets, the kernel's caches included: a query that looks
-// at a whole table of the journal reads it there.
+// bytesRead returns how many bytes this process has read from files and sockets, including the kernel's caches, so that
+// it includes a query that scans a whole table of the journal.
 func bytesRead(t *testing.T) float64 {
 	b, err := os.ReadFile("/proc/self/io")
 	require.NoError(t, err)
@@ -87,7 +88,7 @@ func bytesRead(t *testing.T) float64 {
 	return 0
 }
 
-// TestASessionOfTenThousandTurns is not parallel: it measures what this process allocates and reads.
+// TestASessionOfTenThousandTurns is not parallel, because it measures what this process allocates and reads.
 func TestASessionOfTenThousandTurns(t *testing.T) {
 	r := newRig(t, script.Cases(script.When("", script.Steps(script.Call("local_echo", `{"text":"a"}`), script.Text("Here.")))))
 	m := &meter{}
@@ -114,7 +115,7 @@ func TestASessionOfTenThousandTurns(t *testing.T) {
 	cheaper("ten", 4) // the window of a session of ten turns is not full
 }
 
-// cost is what a turn of a session takes, on the average of a few. The first ones fill caches.
+// cost returns the average cost of a turn of a session. The first two turns fill caches and do not count.
 func (r *rig) cost(m *meter, session string) (e effort) {
 	r.t.Helper()
 	const turns = 10

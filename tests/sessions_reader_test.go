@@ -24,15 +24,15 @@ import (
 )
 
 const (
-	readSessions = 4  // sessions that stream at once
-	readTurns    = 3  // turns of each
-	detaches     = 50 // of the readers of each kind, at least
-	processReads = 12 // of readers that are processes, which cost more
-	// streamDelay lies between two words: text is written down every few tens of milliseconds.
+	readSessions = 4  // sessions that stream concurrently
+	readTurns    = 3  // turns of each session
+	detaches     = 50 // minimum number of detaches by the readers of each kind
+	processReads = 12 // by readers that are processes, which cost more
+	// streamDelay is the delay between two words. The worker writes text every few tens of milliseconds.
 	streamDelay = 8 * time.Millisecond
 )
 
-// streaming is a model that talks for a while, with a call in the middle.
+// streaming is a model that emits text for a while, with a call in the middle.
 func streaming() script.Script {
 	words := strings.Repeat("one two three four five six seven eight nine ten ", 6)
 	return script.Steps(
@@ -41,13 +41,13 @@ func streaming() script.Script {
 	)
 }
 
-// seen is what readers of a session have seen, in the order in which they did.
+// seen holds the chunks that the readers of a session have received, in that order.
 type seen struct {
 	chunks []turn.Chunk
-	left   int // how often readers have left
+	left   int // number of times that readers have detached
 }
 
-// cursor is where the next reader goes on.
+// cursor returns the position at which the next reader continues.
 func (s *seen) cursor() journal.SessionCursor {
 	if len(s.chunks) == 0 {
 		return journal.SessionCursor{Index: -1}
@@ -55,7 +55,7 @@ func (s *seen) cursor() journal.SessionCursor {
 	return journal.CursorAfter(s.chunks[len(s.chunks)-1])
 }
 
-// all reports whether every turn was seen to its end.
+// all reports whether every turn was followed to its end.
 func (s *seen) all() bool {
 	n := 0
 	for _, c := range s.chunks {
@@ -66,8 +66,9 @@ func (s *seen) all() bool {
 	return n == readTurns
 }
 
-// TestReadersDetachAndAttach lets readers come and go at random points while many turns stream: in this process and
-// through another connection to the journal, as another process has it, turn by turn and through whole sessions.
+// TestReadersDetachAndAttach makes readers detach and attach at random points while many turns stream: in this process
+// and through a second connection to the journal, as another process would use, turn by turn and through whole
+// sessions.
 func TestReadersDetachAndAttach(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, streaming())
@@ -108,7 +109,7 @@ func TestReadersDetachAndAttach(t *testing.T) {
 	}
 }
 
-// written is all that a session's turns have streamed.
+// written returns all chunks of a session's turns.
 func written(t *testing.T, r *rig, session string) (all []turn.Chunk) {
 	t.Helper()
 	turns, err := r.store.Turns(t.Context(), session)
@@ -122,7 +123,7 @@ func written(t *testing.T, r *rig, session string) (all []turn.Chunk) {
 	return all
 }
 
-// readSession follows a session and leaves after a few chunks, again and again.
+// readSession follows a session and detaches after a few chunks, repeatedly.
 func readSession(ctx context.Context, t *testing.T, store journal.Store, session string, s *seen, random *rand.Rand) {
 	for !s.all() {
 		stay := random.IntN(5)
@@ -139,7 +140,7 @@ func readSession(ctx context.Context, t *testing.T, store journal.Store, session
 	}
 }
 
-// readTurn follows the session's turns one by one, each with readers that come and go.
+// readTurn follows the session's turns one by one, each with readers that detach and attach.
 func readTurn(ctx context.Context, t *testing.T, store journal.Store, r *rig, session string, s *seen, random *rand.Rand) {
 	for n := range readTurns {
 		turnID, after := r.taker(ctx, session, fmt.Sprintf("m%d", n)), int64(-1)
@@ -158,7 +159,7 @@ func readTurn(ctx context.Context, t *testing.T, store journal.Store, r *rig, se
 	}
 }
 
-// taker waits for the turn that takes a message.
+// taker waits for the turn that takes a message, and returns its ID.
 func (r *rig) taker(ctx context.Context, session, messageID string) string {
 	for {
 		changed := r.store.Changed(ctx)
@@ -200,8 +201,8 @@ func TestAttachedProcessesComeAndGo(t *testing.T) {
 			require.NoError(t, json.Unmarshal(scanner.Bytes(), &e), "a line is whole: %s", scanner.Text())
 			lines, over = append(lines, e), over || e.Kind == turn.ChunkTurnCompleted
 		}
-		_ = cmd.Process.Kill() // it may have ended
-		_ = cmd.Wait()         // it was killed
+		_ = cmd.Process.Kill() // the process may have exited already
+		_ = cmd.Wait()         // the process was killed
 	}
 	chunks, err := r.store.Chunks(t.Context(), begun.ID, -1, 10_000)
 	require.NoError(t, err)

@@ -20,7 +20,7 @@ import (
 	"github.com/everturn/everturn/workflows"
 )
 
-// mortal is a Temporal server of a test's own that can be stopped and started again at the same address.
+// mortal is a Temporal server of one test that can be stopped and started again at the same address.
 type mortal struct {
 	t       *testing.T
 	address string
@@ -29,9 +29,9 @@ type mortal struct {
 	kill    func()
 }
 
-// newMortal starts one. With a database it remembers across its lives; without, it keeps everything in memory, which is
-// several times faster. It suggests to continue as new after so many events, 0 for the server's own number. As with
-// newSuggestingServer it is to be started before its rig.
+// newMortal starts a mortal server. With a database the server keeps its state across restarts; without one it keeps
+// everything in memory, which is several times faster. It suggests continue-as-new after that many events; 0 means the
+// server's default. As with newSuggestingServer, start it before its rig.
 func newMortal(t *testing.T, database string, suggest int) *mortal {
 	t.Helper()
 	path, _, err := devstack.FindTemporal(t.Context(), devstack.Options{Progress: os.Stderr, Environ: os.Environ()})
@@ -56,7 +56,7 @@ func newMortal(t *testing.T, database string, suggest int) *mortal {
 	return m
 }
 
-// start brings the server up and waits until it takes requests.
+// start starts the server and waits until it accepts requests.
 func (m *mortal) start() {
 	m.t.Helper()
 	cmd := exec.Command(m.path, m.args...)
@@ -64,17 +64,17 @@ func (m *mortal) start() {
 	started, ended := make(chan error), make(chan struct{})
 	go func() {
 		defer close(ended)
-		runtime.LockOSThread() // the signal comes with the end of the thread that started the process
+		runtime.LockOSThread() // Pdeathsig is sent when the thread that started the process exits
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // it is killed
+			_ = cmd.Wait() // the test kills it
 		}
 	}()
 	require.NoError(m.t, <-started)
 	m.kill = func() {
-		_ = cmd.Process.Kill() // it may be gone
+		_ = cmd.Process.Kill() // the process may have exited already
 		<-ended
 	}
 	require.Eventually(m.t, func() bool {
@@ -87,7 +87,7 @@ func (m *mortal) start() {
 	}, within, 50*time.Millisecond, "the server does not answer")
 }
 
-// dial makes a client of this server, or of what stands before it.
+// dial returns a client of this server, or of a proxy in front of it.
 func (m *mortal) dial(address string) client.Client {
 	m.t.Helper()
 	c, err := cluster.Dial(context.WithoutCancel(m.t.Context()), cluster.Options{Address: address})
@@ -96,5 +96,5 @@ func (m *mortal) dial(address string) client.Client {
 	return c
 }
 
-// serves moves a rig that has not begun yet to this server.
+// serves moves a rig without a worker to this server.
 func (m *mortal) serves(r *rig) { r.client, r.cfg.Temporal.Address = m.dial(m.address), m.address }

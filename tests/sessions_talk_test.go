@@ -18,7 +18,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// talk is one session with the people who talk to it.
+// talk is one session with its clients.
 type talk struct {
 	*ground
 	t      require.TestingT
@@ -60,7 +60,7 @@ func (k *talk) do(o model.Op) {
 	case model.Settle:
 		k.settle()
 	case model.Pause:
-		timer := time.NewTimer(o.Wait) // people take their time: this is what is tested, nothing is waited for
+		timer := time.NewTimer(o.Wait) // the operator's delay is what the test exercises; no event is awaited
 		<-timer.C
 	}
 }
@@ -82,12 +82,12 @@ func (k *talk) send(o model.Op, n int) {
 	all.Wait()
 }
 
-// hand sends a message. The session always takes it.
+// hand sends a message, which the session always accepts.
 func (k *talk) hand(s model.Sent) bool {
 	return assert.NoError(k.t, k.try(k.context(), s), "sending %s", s.ID)
 }
 
-// try sends a message and reports what its client hears.
+// try sends a message and returns the error that its client gets.
 func (k *talk) try(ctx context.Context, s model.Sent) error {
 	a, err := k.client.Send(ctx, client.SendInput{Session: k.m.Session,
 		Message: workflows.Message{ID: s.ID, Text: model.Text(k.m.Session, s.ID, s.Do), Queue: s.After}})
@@ -99,11 +99,11 @@ func (k *talk) try(ctx context.Context, s model.Sent) error {
 	return err
 }
 
-// briefly is how long somebody who wants to decide waits for something to decide about.
+// briefly is how long a client that wants to decide waits for a pending request.
 const briefly = 100 * time.Millisecond
 
-// open waits for something that people have to say, at most for so long, and for no longer than the session has
-// anything to do. What was decided already and is not recorded yet is not open.
+// open waits for pending requests, at most for within, and only while the session has unfinished turns. A request whose
+// decision is accepted but not recorded yet is not pending.
 func (k *talk) open(within time.Duration) []journal.RequestRecord {
 	ctx, cancel := context.WithTimeout(k.context(), within)
 	defer cancel()
@@ -144,7 +144,7 @@ func (k *talk) idle() bool {
 	return true
 }
 
-// settle waits until the session needs people, or nothing.
+// settle waits until the session has pending requests or is idle.
 func (k *talk) settle() []journal.RequestRecord {
 	requests := k.open(within)
 	if len(requests) == 0 && !k.idle() {
@@ -153,7 +153,7 @@ func (k *talk) settle() []journal.RequestRecord {
 	return requests
 }
 
-// decide decides about the call that has waited longest. Where none waits, nothing can be decided.
+// decide decides the oldest pending approval. If no approval is pending, it checks that a decision is refused.
 func (k *talk) decide(v model.Verdict) {
 	requests := k.open(briefly)
 	i := slices.IndexFunc(requests, func(w journal.RequestRecord) bool { return w.Kind == turn.RequestApproval })
@@ -180,8 +180,8 @@ func (k *talk) decide(v model.Verdict) {
 	}
 }
 
-// rules sends one decision and reports whether it was accepted. A right one is refused only where the wait is over
-// without it.
+// rules sends one decision and reports whether it was accepted. A valid decision is refused only if the request has
+// been settled otherwise.
 func (k *talk) rules(w journal.RequestRecord, v model.Verdict, allow bool) bool {
 	d := k.m.Deciding(model.Decision{Turn: w.Turn, Call: w.ID, Arguments: w.Arguments, Verdict: v, Allow: allow})
 	a := client.DecideInput{Session: k.m.Session, Turn: w.Turn, Call: w.ID, ArgumentsHash: w.ArgumentsHash, By: d.By}
@@ -210,7 +210,7 @@ func (k *talk) rules(w journal.RequestRecord, v model.Verdict, allow bool) bool 
 	return err == nil
 }
 
-// refuses checks that something was refused by the session, and not by an accident.
+// refuses checks that the session refused the operation, and that it did not fail for another reason.
 func (k *talk) refuses(err error) {
 	k.figures.refused.Add(1)
 	var refused *turn.Error
@@ -221,7 +221,8 @@ func (k *talk) refuses(err error) {
 	assert.Contains(k.t, []turn.Code{turn.CodeNotWaiting, turn.CodeToolDrift, turn.CodeConfigInvalid}, refused.Code)
 }
 
-// ruledBy waits until a wait is over that somebody found closed.
+// ruledBy waits until a request whose decision was refused is settled, and checks that the refused decision was not
+// applied.
 func (k *talk) ruledBy(w journal.RequestRecord, but string) {
 	ctx, cancel := context.WithTimeout(k.context(), 15*time.Second)
 	defer cancel()
@@ -242,7 +243,7 @@ func (k *talk) ruledBy(w journal.RequestRecord, but string) {
 	}
 }
 
-// answer answers the open question. Where there is none, nothing can be answered.
+// answer answers the open question. If there is none, it checks that an answer is refused.
 func (k *talk) answer(o model.Op) {
 	requests := k.open(briefly)
 	i := slices.IndexFunc(requests, func(w journal.RequestRecord) bool { return w.Kind == turn.RequestQuestion })
@@ -267,7 +268,7 @@ func (k *talk) replies(w journal.RequestRecord, do []string) {
 	k.figures.answered.Add(1)
 }
 
-// finish says whatever the session waits for until it waits for nothing.
+// finish decides and answers the session's requests until none is left.
 func (k *talk) finish(allow bool) {
 	for requests := k.settle(); len(requests) > 0; requests = k.settle() {
 		for _, w := range requests {

@@ -23,7 +23,7 @@ import (
 	"github.com/everturn/everturn/workflows"
 )
 
-// away is a journal that cannot be reached the first times that one of its methods is asked: those with a function.
+// away is a journal that is unavailable for the first left calls of the methods that have a function.
 type away struct {
 	journal.Store
 	begin, claim, finish func(context.Context) error
@@ -34,7 +34,7 @@ type away struct {
 
 func (a *away) wrap(s journal.Store) journal.Store { a.Store = s; return a }
 
-// wait is how a locked journal behaves, refuse one that is gone.
+// wait behaves like a locked journal, refuse like one that is gone.
 func wait(ctx context.Context) error   { <-ctx.Done(); return ctx.Err() }
 func refuse(ctx context.Context) error { return errors.New("the journal is away") }
 
@@ -72,7 +72,7 @@ func (a *away) Finish(ctx context.Context, in journal.FinishInput) (journal.Turn
 	return a.Store.Finish(ctx, in)
 }
 
-// kill kills the server that was started last. Its worker sees it go.
+// kill kills the server that was started last. The worker notices its exit.
 func (l *ledger) kill() {
 	l.t.Helper()
 	pid := l.server()
@@ -80,14 +80,14 @@ func (l *ledger) kill() {
 	gone(l.t, pid)
 }
 
-// ownServer is a Temporal server that suggests to continue as new much sooner than others do.
+// ownServer is a Temporal server that suggests continue-as-new much sooner than others.
 type ownServer struct {
 	address string
 	client  client.Client
 }
 
-// newSuggestingServer starts a server that suggests to continue as new after so many events. It is to be started before
-// its rig, so that it outlives the rig's last look at its histories.
+// newSuggestingServer starts a server that suggests continue-as-new after that many events. Start it before its rig, so
+// that it is still running when the rig replays its histories.
 func newSuggestingServer(t *testing.T, events int) *ownServer {
 	t.Helper()
 	path, _, err := devstack.FindTemporal(t.Context(), devstack.Options{Progress: os.Stderr, Environ: os.Environ()})
@@ -111,27 +111,27 @@ func newSuggestingServer(t *testing.T, events int) *ownServer {
 	return s
 }
 
-// serves moves a rig that has not begun yet to this server.
+// serves moves a rig without a worker to this server.
 func (s *ownServer) serves(r *rig) { r.client, r.cfg.Temporal.Address = s.client, s.address }
 
-// spawn starts a process that does not outlive the test.
+// spawn starts a process that ends with the test.
 func spawn(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started, ended := make(chan error), make(chan struct{})
 	go func() {
 		defer close(ended)
-		runtime.LockOSThread() // the signal comes with the end of the thread that started the process
+		runtime.LockOSThread() // Pdeathsig is sent when the thread that started the process exits
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // it is killed
+			_ = cmd.Wait() // the test kills it
 		}
 	}()
 	require.NoError(t, <-started)
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may be gone
+		_ = cmd.Process.Kill() // the process may have exited already
 		<-ended
 	})
 }

@@ -21,9 +21,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// The tests of this file go through branches of the turn that no other test takes, and keep their histories.
+// The tests of this file exercise branches of the turn that no other test covers, and keep their histories.
 
-// The timer of a run that waited for its message stays behind, and fires in the middle of a turn that takes long enough.
+// TestAMessageThatComesLaterIsTaken sends a message to a run that waits for one. The run's timer stays pending and
+// fires during a turn that takes long enough.
 func TestAMessageThatComesLaterIsTaken(t *testing.T) {
 	t.Parallel()
 	for name, fires := range map[string]bool{"by-late-update": false, "by-late-update-long": true} {
@@ -114,7 +115,7 @@ func TestPolicyDecidesAboutModelErrors(t *testing.T) {
 	}
 }
 
-// noted answers with a second reply once the prompt has a note.
+// noted answers with second once the prompt has an automatic note, and with first before.
 func noted(first, second script.Reply) script.Script {
 	return script.Func(func(r script.Request) script.Reply {
 		if strings.Contains(r.Chat.Last("user").Content, "Automatic note") {
@@ -281,7 +282,7 @@ func TestALockedJournalIsWaitedFor(t *testing.T) {
 	}{
 		"begin-locked":       {"Hello?", &away{begin: wait, left: 1}},
 		"begin-locked-large": {large, &away{begin: refuse, left: 3}},
-		"begin-locked-long":  {large, &away{begin: refuse, left: 4}}, // longer than one attempt may take; of the same shape
+		"begin-locked-long":  {large, &away{begin: refuse, left: 4}}, // longer than one attempt may take; the history has the same shape
 		"finish-locked":      {"Hello?", &away{finish: wait, left: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -301,25 +302,26 @@ func TestALockedJournalIsWaitedFor(t *testing.T) {
 	}
 }
 
-// back ends a journal's absence.
+// back makes the journal available again.
 func (a *away) back() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.left = 0
 }
 
-// A message was acknowledged, its journal is locked, and the turn is stopped: it waits for the journal, but not for long.
+// TestStoppedWhileTheJournalIsLocked stops a turn whose message was acknowledged while its journal is locked: the turn
+// waits for the journal, but only briefly.
 func TestStoppedWhileTheJournalIsLocked(t *testing.T) {
 	t.Parallel()
 	large := strings.Repeat("All work and no play. ", 1950<<10/22)
 	for name, c := range map[string]struct {
 		text  string
-		comes bool // back, in time
+		comes bool // whether the journal comes back in time
 		keep  string
 	}{
 		"and comes back":                   {"The first question.", true, "v1-cancelled-begin-locked"},
 		"and stays away":                   {"The first question.", false, "v1-cancelled-begin-gone"},
-		"and stays away, a large question": {large, false, ""}, // its workflow task ends before its local activity at any time
+		"and stays away, a large question": {large, false, ""}, // its workflow task may end before its local activity at any time
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -354,7 +356,8 @@ func TestStoppedWhileTheJournalIsLocked(t *testing.T) {
 	}
 }
 
-// A turn that is stopped before it could begin does not swallow a message that was accepted for the next turn.
+// TestAQueuedMessageOutlivesAStopWhileTheJournalIsLocked checks that a turn that is stopped before it could begin does
+// not lose a message that was accepted for the next turn.
 func TestAQueuedMessageOutlivesAStopWhileTheJournalIsLocked(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Text("An answer."))
@@ -377,7 +380,7 @@ func TestACallWaitsForTheJournal(t *testing.T) {
 	t.Run("once", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, script.Steps(script.Call("local_echo", `{"text":"hello"}`), script.Text("It echoed.")))
-		store := away{claim: refuse, left: 10} // more often than one dispatch tries, and less often than two
+		store := away{claim: refuse, left: 10} // more refusals than one dispatch tries, and fewer than two do
 		r.work(append(withEcho(), engine.WithJournal(store.wrap))...)
 		run := r.begin(session(t), "Echo hello.", nil)
 		assert.Equal(t, "It echoed.", r.result(run).Answer)
@@ -399,7 +402,7 @@ func TestACallWaitsForTheJournal(t *testing.T) {
 	})
 }
 
-// TestARunIsRecordedFromAnyServer runs the command that people use.
+// TestARunIsRecordedFromAnyServer runs the command that records a history.
 func TestARunIsRecordedFromAnyServer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Text("Here."))

@@ -11,7 +11,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// remembering is a rig whose server counts the calls to its process and remembers for a turn.
+// remembering returns a rig whose server counts the calls to its process and has session affinity for a turn.
 func remembering(t *testing.T, s script.Script) *rig {
 	l := newLedger(t)
 	return newRig(t, s, l.host(config.MCPTool{}), func(c *config.Config) { c.MCP.Servers[0].SessionAffinity = config.AffinityTurn })
@@ -42,7 +42,7 @@ func TestAStatefulServerServesATurnFromOneProcess(t *testing.T) {
 	}
 }
 
-// swapped puts what two parallel calls were told into the order of their letters, whichever came first.
+// swapped orders the results of two parallel calls by their letters, whichever call ran first.
 func swapped(said []string) []string {
 	if said[0] == "remembered a as number 2" && said[1] == "remembered b as number 1" {
 		return []string{"remembered a as number 1", "remembered b as number 2"}

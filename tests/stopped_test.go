@@ -15,14 +15,15 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// refuses is an answer in the refusal field of Chat Completions.
+// refuses returns an answer in the refusal field of Chat Completions.
 func refuses(text string) script.Reply {
 	return script.Raw(`data: {"choices":[{"delta":{"content":null,"refusal":"`+text+`"}}]}`+"\n\n",
 		`data: {"choices":[{"delta":{},"finish_reason":"stop"}]}`+"\n\n")
 }
 
-// An answer that ended before it was complete ends the turn with its reason. What it said is kept, what it asked for is not
-// done, and the session goes on. A call that was cut may be made again in smaller steps, as often as an invalid action.
+// TestAnAnswerThatEndsEarlyEndsTheTurnWithItsReason checks that an incomplete completion ends the turn with its finish
+// reason. Its text is kept, its calls do not run, and the session continues. If a call was cut off, the model may retry
+// it in smaller steps, as often as after an invalid action.
 func TestAnAnswerThatEndsEarlyEndsTheTurnWithItsReason(t *testing.T) {
 	t.Parallel()
 	inJSON := func(c *config.Config) { c.Runtime.Mode = config.ModeJSON }
@@ -89,7 +90,8 @@ func TestAnAnswerThatEndsEarlyEndsTheTurnWithItsReason(t *testing.T) {
 	}
 }
 
-// The transcript keeps the partial answer and, with each call of it, why that did not run.
+// TestTheTranscriptKeepsWhatWasCut checks that the transcript keeps the partial completion and, for each of its calls,
+// why the call did not run.
 func TestTheTranscriptKeepsWhatWasCut(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Always(script.Call("local_quick_echo", `{"text":"a`).WithText("Looking.").Finish("length")))

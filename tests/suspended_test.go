@@ -12,10 +12,11 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// The tests of this file are about calls whose servers ask more than once: a reply is for the question that was shown.
+// The tests of this file make calls whose servers elicit more than once: a response is for the elicitation that was
+// shown.
 
-// The worker dies when the server has asked for the second time and nobody but the journal knows. What the person said the
-// first time is no answer to that, though both questions have one name.
+// TestAReplyAnswersNoLaterQuestion kills the worker when the server has elicited for the second time and only the
+// journal knows it. The first response must not answer the second elicitation, although both have the same name.
 func TestAReplyAnswersNoLaterQuestion(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
@@ -39,7 +40,8 @@ func TestAReplyAnswersNoLaterQuestion(t *testing.T) {
 	r.sound(session(t))
 }
 
-// The worker dies when the server has asked for the first time. Nobody has said anything, and so nothing does not fit.
+// TestAQuestionWhoseDispatchWasLostIsAskedAsItIs kills the worker when the server has elicited for the first time. No
+// response exists yet, so the elicitation is shown without a note about an invalid response.
 func TestAQuestionWhoseDispatchWasLostIsAskedAsItIs(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
@@ -57,7 +59,8 @@ func TestAQuestionWhoseDispatchWasLostIsAskedAsItIs(t *testing.T) {
 	r.sound(session(t))
 }
 
-// A turn is reset while a server's question is open. It is the same question that is open then.
+// TestWhatAServerAsksSurvivesAReset resets a turn while an elicitation is pending. The same elicitation is pending
+// afterwards.
 func TestWhatAServerAsksSurvivesAReset(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)

@@ -14,7 +14,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// guarded is a rig whose only server is a stranger: its tools may be called as they are, but what it says taints.
+// guarded returns a rig whose only server is untrusted: its tools may be called without approval, but their results
+// taint the session.
 func guarded(t *testing.T, mode config.Taint, l *ledger, s script.Script) *rig {
 	return newRig(t, s, l.host(config.MCPTool{}), func(c *config.Config) { c.Policy.Taint = mode })
 }
@@ -23,7 +24,7 @@ func appendText(text string) script.Reply {
 	return script.Call("mcp_ledger_append", `{"text":"`+text+`"}`)
 }
 
-// allow gives a person's word for what the turn waits for: for good, where that is taken, and else once.
+// allow allows a call that the turn waits for, with a grant if the request accepts that grant, and once otherwise.
 func (r *rig) allow(session string, w journal.RequestRecord, always turn.GrantScope) {
 	r.t.Helper()
 	word := client.DecideInput{Session: session, Call: w.ID, ArgumentsHash: w.ArgumentsHash, By: "ann", Grant: always}

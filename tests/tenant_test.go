@@ -19,7 +19,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// of starts a turn of a tenant's session.
+// of runs a turn of a tenant's session and returns its ID and result.
 func (r *rig) of(tenant, session, text string) (id string, res workflows.Result) {
 	r.t.Helper()
 	id = workflows.WorkflowID(tenant, session)
@@ -27,7 +27,7 @@ func (r *rig) of(tenant, session, text string) (id string, res workflows.Result)
 	return run.GetRunID(), r.result(run)
 }
 
-// exported is all that the journal has of a session.
+// exported returns everything that the journal has of a session.
 func (r *rig) exported(session string) string {
 	r.t.Helper()
 	var b bytes.Buffer
@@ -69,7 +69,8 @@ func TestTenantsCallAServerInProcessesOfTheirOwn(t *testing.T) {
 	assert.Len(t, owner, 3, "a tenant's turns share its process")
 }
 
-// Whose session it is, is looked at before anything is written, whichever way a turn begins.
+// TestASessionIsRefusedToAnotherTenant checks that the session's tenant is verified before anything is written,
+// whichever way a turn begins.
 func TestASessionIsRefusedToAnotherTenant(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Text("the secret of acme"))
@@ -91,7 +92,7 @@ func TestASessionIsRefusedToAnotherTenant(t *testing.T) {
 		}
 
 		run = r.handedOn(id, workflows.Input{Tenant: tenant, Queue: []workflows.Message{{ID: "one", Text: "1"}, {ID: "two", Text: "2"}}})
-		first := run.GetRunID() // of the chain that failure follows
+		first := run.GetRunID() // the first run of the chain that failure follows
 		app, res = r.failure(run)
 		assert.Equal(t, turn.CodeSessionTaken, res.Code, "%v", app)
 		if tenant == "beta" {
@@ -109,7 +110,7 @@ func TestASessionIsRefusedToAnotherTenant(t *testing.T) {
 	r.sound(session)
 }
 
-// A tenant's turn that waits is out of reach for others, whatever name they give.
+// TestNobodyReachesAnotherTenantsTurn checks that other tenants cannot reach a waiting turn by any name.
 func TestNobodyReachesAnotherTenantsTurn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Cases(
@@ -135,7 +136,7 @@ func TestNobodyReachesAnotherTenantsTurn(t *testing.T) {
 	assert.Equal(t, "Blue it is.", r.ended(sent.ID).Answer)
 }
 
-// tenantHome is a folder in which acme has a session with a secret, and one whose turn waits for a person.
+// tenantHome returns a home in which acme has a session with a secret, and one whose turn waits for an approval.
 func tenantHome(t *testing.T) (h *home, told, waiting, turnID string) {
 	model := script.Start(t, script.Cases(
 		script.When("Tell", script.Text("the secret of acme")),
@@ -158,8 +159,8 @@ func tenantHome(t *testing.T) (h *home, told, waiting, turnID string) {
 	return h, told, waiting, turnID
 }
 
-// addressed are the commands that are given a session, or find the last one; TOLD and WAIT stand for acme's sessions, OWN for
-// one of the tenant that asks, TURN for acme's turn.
+// addressed are the commands that take a session or find the last one. TOLD and WAIT stand for acme's sessions, OWN for
+// a session of the tenant that runs the command, TURN for acme's turn.
 var addressed = map[string][][]string{
 	"answer":  {{"answer", "WAIT", "1.0", "text"}, {"answer", "TOLD", "q1", "text"}},
 	"approve": {{"approve", "WAIT"}, {"approve", "WAIT", "--json"}, {"approve", "WAIT", "1.0", "--yes"}, {"approve", "WAIT", "--all", "--deny"}},
@@ -175,18 +176,18 @@ var addressed = map[string][][]string{
 	"stop":   {{"stop", "WAIT"}, {"stop", "TOLD"}},
 }
 
-// finding are those that find sessions by themselves.
+// finding are the commands that find sessions by themselves.
 var finding = [][]string{
 	{"list"}, {"list", "--json"}, {"approve"}, {"approve", "--json"}, {"show"}, {"export"}, {"attach", "--no-wait"}, {"stop"}, {"open"},
 	{"rewind", "--to", "1"}, {"__complete", "show", ""}, {"__complete", "approve", "WAIT", ""}, {"__complete", "answer", "WAIT", ""},
 	{"schedule", "list"}, {"tools", "diff"},
 }
 
-// others are the commands that have nothing to do with sessions, or are tested below.
+// others are the commands that do not concern sessions, or are tested below.
 var others = []string{
 	"completion", "config", "dev", "doctor", "events", "help", "init", "list", "tools", "version", "man", // of no session
-	"import", "open", "run", "send", "schedule", "chat", // below
-	"journal", // the operator moves all of it
+	"import", "open", "run", "send", "schedule", "chat", // tested below
+	"journal", // the operator moves the whole journal
 }
 
 func TestNoCommandShowsAnotherTenantsSession(t *testing.T) {
@@ -230,7 +231,7 @@ func TestNoCommandShowsAnotherTenantsSession(t *testing.T) {
 	h.starter("--tenant", "acme", "attach", "-q", told).exits(0).says("the secret of acme")
 }
 
-// A new command is put into the table above, or among those that have nothing to do with sessions.
+// TestTheTableOfCommandsIsWhole checks that every command is in the table above or among others.
 func TestTheTableOfCommandsIsWhole(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, "")
@@ -298,7 +299,8 @@ func TestToolsStatusShowsTheTenantsThatAreConnected(t *testing.T) {
 	assert.Regexp(t, `(?m)^good +connected .*\n(?:  process .*\n)*  default tenant +connected .*\n  tenant acme +connected .*\n  tenant beta +connected `, out)
 }
 
-// Schedules are kept apart as sessions are, and what they begin is their tenant's.
+// TestSchedulesAreTheirTenants checks that schedules are separate for each tenant, and that the turns they start belong
+// to that tenant.
 func TestSchedulesAreTheirTenants(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, asking(script.Start(t, script.Text("Done."))))

@@ -24,7 +24,7 @@ type echoIn struct {
 
 func echo(_ context.Context, in echoIn) (string, error) { return "echo " + in.Text, nil }
 
-// withEcho adds the echo tool twice: once in the quick lane and once as a regular activity.
+// withEcho adds the echo tool twice: as a local activity (quick_echo) and as a regular activity.
 func withEcho() []engine.Option {
 	return []engine.Option{
 		engine.WithTool("quick_echo", "Echoes.", echo, engine.LocalActivity(), engine.Risk(turn.RiskLow)),
@@ -32,7 +32,7 @@ func withEcho() []engine.Option {
 	}
 }
 
-// withinBudget checks what every turn's history has: one upsert, no timer, at most so many events.
+// withinBudget checks every turn's history: one upsert, no timer, and at most that many events.
 func withinBudget(t *testing.T, events []*historypb.HistoryEvent, most int) {
 	t.Helper()
 	assert.LessOrEqual(t, len(events), most, "history events")
@@ -150,8 +150,8 @@ type cityIn struct {
 	Name string `json:"name" jsonschema:"a city's name"`
 }
 
-// TestAnEmbeddedToolIsCalled is the example of package engine, on a real server: a Go function becomes a tool whose
-// schema the model sees, whose arguments are checked and whose result it gets.
+// TestAnEmbeddedToolIsCalled runs the example of package engine on a real server: a Go function becomes a tool. The
+// model sees its schema and gets its result, and its arguments are checked.
 func TestAnEmbeddedToolIsCalled(t *testing.T) {
 	r := newRig(t, script.Steps(script.Call("local_weather", `{"name":"Oslo"}`), script.Text("Sunny.")))
 	r.work(engine.WithTool("weather", "Tells the weather of a city.", func(_ context.Context, in cityIn) (map[string]string, error) {

@@ -22,7 +22,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// details is what the Web UI shows of a run as its current details.
+// details returns what the Web UI shows as a run's current details.
 func (r *rig) details(session, run string) string {
 	r.t.Helper()
 	value, err := r.client.QueryWorkflow(r.t.Context(), session, run, "__temporal_workflow_metadata")
@@ -32,7 +32,8 @@ func (r *rig) details(session, run string) string {
 	return metadata.CurrentDetails
 }
 
-// summaries are the lines that the Web UI shows for activities, in order; those of local ones are at their markers.
+// summaries returns the lines that the Web UI shows for activities, in order; those of local activities are at their
+// markers.
 func summaries(t *testing.T, events []*historypb.HistoryEvent) []string {
 	t.Helper()
 	var out []string
@@ -123,7 +124,7 @@ func TestATurnCanBeWatchedInTheWebUI(t *testing.T) {
 	}
 }
 
-// searched waits until the visibility store finds exactly this run: it is filled a moment after the event.
+// searched waits until the visibility store finds exactly this run, because it lags behind the event.
 func (r *rig) searched(query, run string) {
 	r.t.Helper()
 	require.Eventually(r.t, func() bool {

@@ -18,9 +18,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// The tests of this file take a tool server away while turns need it, and bring it back, or not.
+// The tests of this file make a tool server unavailable while turns need it; some bring it back.
 
-// comingServer is a stdio server whose command can be taken away.
+// comingServer is a stdio server whose command can be removed.
 type comingServer struct {
 	*ledger
 	command, program string
@@ -42,13 +42,13 @@ func (s *comingServer) host(tool config.MCPTool, change ...func(*config.MCPServe
 
 func (s *comingServer) comeBack() { require.NoError(s.t, os.Symlink(s.program, s.command)) }
 
-// leave takes the command away, and the process that runs.
+// leave removes the command and kills the running process.
 func (s *comingServer) leave() {
 	require.NoError(s.t, os.Remove(s.command))
 	s.kill()
 }
 
-// parked returns when a call of the run waits: it was tried and is to be tried again.
+// parked returns when a call of the run waits: it was tried and will be tried again.
 func (r *rig) parked(run client.WorkflowRun) {
 	r.t.Helper()
 	require.Eventually(r.t, func() bool {
@@ -81,7 +81,7 @@ func limited(turnTimeout, toolTimeout string) *workflows.LimitsRequest {
 	return &workflows.LimitsRequest{TurnTimeout: &turnTimeout, ToolTimeout: &toolTimeout}
 }
 
-// attempted are the attempts in which the calls of a run were started, as the history has them.
+// attempted returns the activity attempts in which a run's calls were started, according to the history.
 func (r *rig) attempted(run client.WorkflowRun) (attempts []int32) {
 	calls := map[int64]bool{}
 	for _, e := range r.events(run.GetID(), run.GetRunID()) {
@@ -175,7 +175,8 @@ func TestAStopEndsTheWaitForAServer(t *testing.T) {
 	r.sound(session(t))
 }
 
-// Both workers have the turn's call on their task queue, and only one has its server.
+// TestAWaitingCallGoesToAWorkerThatReachesItsServer runs two workers on the turn's task queue, of which only one has
+// the call's server.
 func TestAWaitingCallGoesToAWorkerThatReachesItsServer(t *testing.T) {
 	t.Parallel()
 	for name, killed := range map[string]bool{"beside the first": false, "after the first was killed": true} {
@@ -197,7 +198,8 @@ func TestAWaitingCallGoesToAWorkerThatReachesItsServer(t *testing.T) {
 			})
 			res := r.result(run)
 			assert.Equal(t, turn.FinishAnswered, res.FinishReason)
-			// A worker that dies between claim and release leaves its call unknown, if it was not waiting just then.
+			// A worker that dies between claim and release leaves its call unknown, unless the call was waiting at that
+			// moment.
 			if call := r.calls(run.GetRunID(), 1)[0]; !killed || call.Outcome != turn.OutcomeUnknown {
 				assert.Equal(t, turn.OutcomeOK, call.Outcome)
 				assert.Equal(t, 1, s.count("effect", "x"))
@@ -208,7 +210,8 @@ func TestAWaitingCallGoesToAWorkerThatReachesItsServer(t *testing.T) {
 	}
 }
 
-// The server dies in each of the first calls, more often than a call is repeated at once.
+// TestARepeatableCallIsRepeatedWhileItsTimeLasts makes the server die in each of the first calls, more often than the
+// immediate repetitions of a call.
 func TestARepeatableCallIsRepeatedWhileItsTimeLasts(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
@@ -228,7 +231,7 @@ func TestARepeatableCallIsRepeatedWhileItsTimeLasts(t *testing.T) {
 	r.sound(session(t))
 }
 
-// catalogued returns when the journal says of the server what it should.
+// catalogued returns when the server's catalogue in the journal satisfies ok.
 func (r *rig) catalogued(what string, ok func(turn.Catalogue) bool) {
 	r.t.Helper()
 	require.Eventually(r.t, func() bool {
@@ -250,7 +253,7 @@ func TestATurnThatBeginsWhileAServerIsAwayHasItsTools(t *testing.T) {
 	s.leave()
 	r.catalogued("away", isAway)
 	stop()
-	r.work() // a worker that restarts knows the tools from the journal
+	r.work() // a restarted worker knows the tools from the journal
 	run := r.begin(session(t), "Append it.", limited("5m", "2m"))
 	r.parked(run)
 	s.comeBack()
