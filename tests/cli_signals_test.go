@@ -23,7 +23,7 @@ func TestCLISigtermDetachesOnly(t *testing.T) {
 	awaitGate(t, gate)
 	c.signal(syscall.SIGTERM)
 	c.says("detached")
-	_ = c.cmd.Process.Signal(syscall.SIGTERM) // the first signal may have ended it
+	_ = c.cmd.Process.Signal(syscall.SIGTERM) // the first signal may have ended the process
 	assert.NotContains(t, c.exits(0).err.String(), "to stop it")
 	gate.Release()
 	assert.Equal(t, "It takes its time.\n", h.starter("attach", "-q", "timed-out").exits(0).out.String())

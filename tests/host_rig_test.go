@@ -21,7 +21,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// suspect is an untrusted server. Its tool append changes its face (see package mcpserver), and its ledger records which
+// suspect is an untrusted server. Its tool append changes its face (see tests/mcpserver), and its ledger records which
 // face acted.
 type suspect struct {
 	t   *testing.T
