@@ -16,8 +16,8 @@ import (
 	"github.com/everturn/everturn/tests/bench/report"
 )
 
-// withCalls measures what a call over MCP costs beyond the same call made straight with the SDK's client, prints the table
-// and, where asked for, puts it into the documentation.
+// withCalls measures the cost of a call over MCP beyond the same call made directly with the SDK's client, prints the
+// table and, if requested, puts it into the documentation.
 func (p *program) withCalls(ctx context.Context, r *rig) error {
 	size := callsFull
 	if p.smoke {
@@ -46,7 +46,7 @@ func (p *program) withCalls(ctx context.Context, r *rig) error {
 	return write(page, text)
 }
 
-// callsSize is how much there is of everything: rounds, calls made straight in each, and turns with so many hops.
+// callsSize gives the number of rounds, of direct calls and turns per round, and of hops per turn.
 type callsSize struct{ rounds, straight, turns, hops int }
 
 var (
@@ -54,15 +54,16 @@ var (
 	callsSmoke = callsSize{rounds: 1, straight: 20, turns: 1, hops: 4}
 )
 
-// sideCalls is how many calls a hop has beside the one that all have: what more of them cost is what one costs.
+// sideCalls is the number of additional calls in each hop of the second kind of turn. The difference between the two
+// kinds gives the cost of one call.
 const sideCalls = 5
 
-// engineArm is a lane whose turns are measured.
+// engineArm holds the measured turns of one lane.
 type engineArm struct {
 	one, many *meter // hops of one call, and of sideCalls more
 }
 
-// measureCalls has the two kinds of straight calls and the turns of both lanes take turns, round by round.
+// measureCalls alternates between the two kinds of direct calls and the turns of both lanes, round by round.
 func (r *rig) measureCalls(ctx context.Context, size callsSize) (out report.Calls, err error) {
 	p, err := r.provider(ctx)
 	if err != nil {
@@ -115,7 +116,7 @@ func (r *rig) measureCalls(ctx context.Context, size callsSize) (out report.Call
 	return out, nil
 }
 
-// straightRun is what calls took that were made by no engine. It is also what the process says that made them.
+// straightRun holds the times of calls made without an engine. The process that makes them prints it as JSON.
 type straightRun struct {
 	Took []time.Duration `json:"took"`
 	CPU  time.Duration   `json:"cpu"`
@@ -125,7 +126,7 @@ func (s *straightRun) cost(what string) report.CallCost {
 	return report.CallCost{What: what, Latency: report.Quantiles(s.Took), Samples: len(s.Took), CPU: ms(s.CPU) / float64(len(s.Took))}
 }
 
-// straight has a process of its own make n calls, one at a time.
+// straight starts a process that makes n calls, one at a time.
 func (r *rig) straight(ctx context.Context, kind string, n int, into *straightRun) error {
 	cmd := exec.CommandContext(ctx, r.self, "straight", kind, r.folder("mcpserver"), strconv.Itoa(resultBytes), strconv.Itoa(n))
 	cmd.Stderr = os.Stderr
@@ -141,7 +142,7 @@ func (r *rig) straight(ctx context.Context, kind string, n int, into *straightRu
 	return nil
 }
 
-// engineCosts are what calls of a lane took by the journal's own times, and what one more of them costs in CPU.
+// engineCosts returns the durations of a lane's calls by the journal's timestamps, and the CPU time of one more call.
 func (r *rig) engineCosts(ctx context.Context, lane string, a engineArm, size callsSize) ([]report.CallCost, error) {
 	if errs := errors.Join(append(a.one.errs, a.many.errs...)...); errs != nil {
 		return nil, errs
@@ -167,8 +168,8 @@ func (r *rig) engineCosts(ctx context.Context, lane string, a engineArm, size ca
 	}, nil
 }
 
-// callTimes are how long the calls of a turn took from claim to settlement, and how long it was from each answer that
-// asked for one to the prompt with its result.
+// callTimes returns how long each call of a turn took from claim to settlement, and how long each hop took from the
+// completion that requested the call to the prompt with its result.
 func callTimes(ctx context.Context, store journal.Store, session string) (inside, hop []time.Duration, err error) {
 	turns, err := store.Turns(ctx, session)
 	if err != nil {

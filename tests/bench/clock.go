@@ -10,10 +10,11 @@ import (
 	"time"
 )
 
-// scene is what the clock, a provider of its own, does in answer to a user's message, which holds it.
+// scene tells the clock, a scripted provider in its own process, how to respond. The user's message contains it as
+// JSON.
 type scene struct {
 	Kind sceneKind `json:"kind"`
-	// Of a stream: how long it thinks before the first byte, and how many bursts of deltas it has.
+	// ThinkMS is the delay before the first byte of a stream, and Bursts is its number of bursts of deltas.
 	ThinkMS int `json:"think_ms,omitempty"`
 	Bursts  int `json:"bursts,omitempty"`
 }
@@ -22,22 +23,22 @@ type sceneKind string
 
 // The scenes.
 const (
-	sceneFinal    sceneKind = "final"    // it answers
-	sceneStream   sceneKind = "stream"   // it answers with the time, again and again
-	sceneHang     sceneKind = "hang"     // it falls silent in the middle of its answer
-	sceneThink    sceneKind = "think"    // or before it
-	sceneTool     sceneKind = "tool"     // it calls a tool that hangs
-	sceneApproval sceneKind = "approval" // it calls one that needs a person's word
-	sceneQuestion sceneKind = "question" // it asks the user
+	sceneFinal    sceneKind = "final"    // the provider answers
+	sceneStream   sceneKind = "stream"   // the answer is a stream of timestamps
+	sceneHang     sceneKind = "hang"     // the provider stalls in the middle of its answer
+	sceneThink    sceneKind = "think"    // the provider stalls before its answer
+	sceneTool     sceneKind = "tool"     // the model calls a tool that hangs
+	sceneApproval sceneKind = "approval" // the model calls a tool that needs approval
+	sceneQuestion sceneKind = "question" // the model asks the user
 )
 
 const (
-	// burstDeltas are sent deltaEvery apart, as a quick model does; between bursts it is silent for longer than the journal's
-	// batches, so that the first delta of each is a first byte again.
+	// A burst has burstDeltas deltas, deltaEvery apart, as from a fast model. The pause between bursts is longer than
+	// the journal's batching interval, so that the first delta of each burst counts as a first byte again.
 	burstDeltas = 10
 	deltaEvery  = 20 * time.Millisecond
 	burstEvery  = 250 * time.Millisecond
-	// firstMark stands before the time of a burst's first delta.
+	// firstMark precedes the timestamp of a burst's first delta.
 	firstMark = "!"
 )
 
@@ -46,7 +47,7 @@ func (s scene) message() string {
 	return question + string(b)
 }
 
-// clockRole serves a provider whose deltas say when they were sent. It prints its address.
+// clockRole serves a provider whose deltas hold the time at which they were sent. It prints its address.
 func clockRole(ctx context.Context, _ []string) error {
 	l, err := listen()
 	if err != nil {
@@ -96,7 +97,7 @@ func tick(w http.ResponseWriter, r *http.Request) {
 	e.end("stop")
 }
 
-// read finds the user's last message and whether it has been answered with a call before.
+// read finds the user's last message, and reports whether the provider has already responded to it with a call.
 func read(r *http.Request) (s scene, again bool, err error) {
 	var body struct {
 		Messages []struct{ Role, Content string } `json:"messages"`
@@ -117,7 +118,7 @@ func read(r *http.Request) (s scene, again bool, err error) {
 	return s, false, fmt.Errorf("there is no message of a user")
 }
 
-// teller writes an answer's events.
+// teller writes the events of a response.
 type teller struct {
 	w   http.ResponseWriter
 	ctx context.Context
@@ -125,7 +126,7 @@ type teller struct {
 
 func (e *teller) send(choice string) {
 	fmt.Fprintf(e.w, "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"model\":\"clock\",\"choices\":[%s]}\n\n", choice)
-	_ = http.NewResponseController(e.w).Flush() // who has gone reads nothing
+	_ = http.NewResponseController(e.w).Flush() // fails only if the reader has disconnected
 }
 
 func (e *teller) text(delta string) {
@@ -142,7 +143,7 @@ func (e *teller) end(reason string) {
 	fmt.Fprint(e.w, "data: [DONE]\n\n")
 }
 
-// stream sends the time in bursts.
+// stream sends timestamps in bursts.
 func (e *teller) stream(s scene) {
 	e.wait(time.Duration(s.ThinkMS) * time.Millisecond)
 	for range s.Bursts {

@@ -8,8 +8,8 @@ import (
 	"github.com/everturn/everturn/tests/bench/report"
 )
 
-// counts checks what does not depend on the machine: how many events a turn leaves in its history, how many inferences
-// it takes, and that the report has everything that it should have.
+// counts checks what does not depend on the machine: the number of events in a turn's history, the number of
+// inferences, and that the report is complete.
 func counts(r report.Result) []report.Finding {
 	var out []report.Finding
 	add := func(p report.Part, format string, args ...any) {
@@ -57,7 +57,7 @@ func countArm(sp spec, m report.Measure, add func(format string, args ...any)) {
 	}
 }
 
-// inferences are those of one turn.
+// inferences returns the expected number of inferences of one turn.
 func inferences(sp spec) int {
 	if sp.Bad {
 		return sp.Hops + 2
@@ -65,9 +65,9 @@ func inferences(sp spec) int {
 	return sp.Hops + 1
 }
 
-// events is a turn's budget: six for each activity with its workflow task, one for each local activity. A turn of
-// Everturn begins and ends with a local activity and has an upsert of search attributes. A history that was cut by
-// continue-as-new has fewer.
+// events returns a turn's budget: six events for each activity with its workflow task, one for each local activity. A
+// turn of Everturn begins and ends with a local activity and upserts search attributes once. Continue-as-new starts a
+// new history, which has fewer events.
 func events(sp spec, m report.Measure) int64 {
 	calls, each := sp.Hops*sp.Calls, 6
 	if kind(m.Kind) != cookbk && lane(m.Lane) != laneMCP {
@@ -83,11 +83,11 @@ func events(sp spec, m report.Measure) int64 {
 	return int64(n)
 }
 
-// limits is what Temporal says where something has grown too large.
+// limits are the texts of Temporal's errors about sizes.
 var limits = []string{"exceeds limit", "larger than max", "exceeded the maximum", "too large",
-	"terminated"} // which is what it does at 50 MB of history
+	"terminated"} // Temporal terminates a workflow at 50 MB of history
 
-// expected says that an arm broke on one of them.
+// expected reports whether an arm failed on one of these limits.
 func expected(doom string) bool {
 	return slices.ContainsFunc(limits, func(l string) bool { return strings.Contains(doom, l) })
 }

@@ -1,21 +1,21 @@
 // Command bench measures Everturn's turns against two baselines on a real Temporal server, in one run:
 //
 //	go run ./tests/bench                 the full run, under ten minutes on two cores
-//	go run ./tests/bench -smoke          about a minute: does everything work, are the counts right
-//	go run ./tests/bench -only five      scenarios whose name contains a text
-//	go run ./tests/bench -people         turns that wait for people, and people who wait for turns: some ten minutes
-//	go run ./tests/bench -calls          a call over MCP through the engine, and made straight: two minutes
+//	go run ./tests/bench -smoke          about a minute: checks that everything works and the counts are right
+//	go run ./tests/bench -only five      scenarios whose name contains this text
+//	go run ./tests/bench -people         turns that wait for users, and users who wait for turns: about ten minutes
+//	go run ./tests/bench -calls          a call over MCP through the engine, and made directly: two minutes
 //
 // The baselines are the floor (a workflow with as many empty activities as the turn has) and the cookbook (the usual
 // loop, whose inference activities get the whole list of messages); both are packages beside this one. The server, the
 // workers and the scripted model provider are processes of their own: the workers of Everturn are the real worker
 // command with an agent.toml, all others are this program in a role.
 //
-// The arms of a scenario take turns in blocks (A B C A B C …), so that what else the machine does hits them alike, and
-// only ratios within a run are judged: against the aims in report.Aims, which are printed, and against the last
-// accepted run in baseline.json, which decides the exit code:
+// The arms of a scenario alternate in blocks (A B C A B C …), so that other load on the machine affects them alike. Only
+// ratios within a run are judged: against the aims in report.Aims, which are printed, and against the last accepted run
+// in baseline.json, which decides the exit code:
 //
 //	0  within the baseline
 //	1  an error, or p95 more than 10 % or peak memory more than 5 % worse
-//	3  p50 more than 7 % worse: look at it, mend it or accept it (make bench-accept REASON=…)
+//	3  p50 more than 7 % worse: review it, then fix it or accept it (make bench-accept REASON=…)
 package main

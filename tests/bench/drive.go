@@ -12,22 +12,22 @@ import (
 	"github.com/everturn/everturn/tests/bench/report"
 )
 
-// within bounds one turn. It decides nothing: a turn that takes this long has failed.
+// within bounds one turn: a turn that takes longer has failed. It does not affect the figures.
 const within = 3 * time.Minute
 
-// warmUp is how many turns a worker has behind it before it is measured.
+// warmUp is the number of turns that a worker runs before it is measured.
 const warmUp = 3
 
 // meter collects an arm's measures.
 type meter struct {
 	*subject
-	next      int // the number of the last turn
+	next      int // number of the last turn
 	latencies []time.Duration
 	elapsed   time.Duration
 	cpuWorker time.Duration
 	cpuServer time.Duration
 	errs      []error
-	doom      string // what became of an arm that cannot do it
+	doom      string // how an arm that cannot complete the scenario failed
 	rows      journalSize
 }
 
@@ -61,7 +61,7 @@ func (r *rig) run(ctx context.Context, sc scenario) (_ report.Part, err error) {
 	return part, err
 }
 
-// stopAll stops the arms' workers, at once: each takes its time.
+// stopAll stops the arms' workers in parallel, because each stop takes a while.
 func stopAll(meters []*meter) error {
 	errs := make([]error, len(meters))
 	var wg sync.WaitGroup
@@ -72,7 +72,7 @@ func stopAll(meters []*meter) error {
 	return errors.Join(errs...)
 }
 
-// prepare warms the arms up and returns what the provider has been sent by then.
+// prepare warms the arms up and returns the provider's tallies at that point.
 func (r *rig) prepare(ctx context.Context, sc scenario, meters []*meter, p *provider) (map[string]tally, error) {
 	for _, m := range meters {
 		if err := m.prepare(ctx, sc); err != nil {
@@ -82,8 +82,8 @@ func (r *rig) prepare(ctx context.Context, sc scenario, meters []*meter, p *prov
 	return p.tallies(ctx)
 }
 
-// interleave gives the arms their turns in blocks, one arm at a time. Every round goes the other way round, so that what
-// the server still does for an arm's turns is not always charged to the same other one.
+// interleave runs the arms in blocks, one arm at a time. The order is reversed every round, so that the work that the
+// server still does for one arm's turns is not always charged to the same other arm.
 func (r *rig) interleave(ctx context.Context, sc scenario, meters []*meter) error {
 	meters = slices.Clone(meters)
 	for done := 0; done < sc.turns; done += sc.block {
@@ -101,7 +101,7 @@ func (r *rig) interleave(ctx context.Context, sc scenario, meters []*meter) erro
 	return nil
 }
 
-// prepare warms an arm's worker up, or finds out what becomes of one that cannot do it.
+// prepare warms up an arm's worker, or records how an arm that cannot complete the scenario fails.
 func (m *meter) prepare(ctx context.Context, sc scenario) error {
 	if slices.Contains(sc.doomed, m.arm) {
 		if _, err := m.one(ctx, sc.spec, m.take()); err != nil {
@@ -124,7 +124,7 @@ func (m *meter) take() int {
 	return m.next
 }
 
-// block runs n turns, so many in flight, and books what they took.
+// block runs n turns, sc.inFlight of them in parallel, and records their latencies.
 func (m *meter) block(ctx context.Context, sc scenario, n int) error {
 	worker, server, err := m.cpu()
 	if err != nil {

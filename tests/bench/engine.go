@@ -12,8 +12,8 @@ import (
 	"github.com/everturn/everturn/engine"
 )
 
-// engineRole is the worker command with a profiler: args are the configuration and the profiles' path without its
-// suffix.
+// engineRole runs the worker command with a profiler. Its arguments are the configuration and the profiles' path
+// without its suffix.
 func engineRole(ctx context.Context, args []string) (err error) {
 	loaded, err := config.Load(config.LoadOptions{Path: args[0], Environ: os.Environ()})
 	if err != nil {

@@ -38,8 +38,8 @@ func readJSON(path string) (report.Result, error) {
 	return r, nil
 }
 
-// renew makes the run the baseline, and puts its figures into the documentation. Nothing is written before
-// it is known that everything can be.
+// renew makes the run the baseline and puts its figures into the documentation. It prepares every file before it writes
+// the first one.
 func (p *program) renew(r report.Result) error {
 	page := filepath.Join(p.docs, "benchmarks.md")
 	texts := map[string][]byte{}

@@ -15,8 +15,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// firstWords measures when the first word of a streamed answer can be read: straight from the provider, from the
-// journal by a reader of another process, and from the cookbook, which has none before the last.
+// firstWords measures when a reader sees the first word of a streamed answer: directly from the provider, from the
+// journal in another process, and from the cookbook, which shows nothing before the complete answer.
 func (r *rig) firstWords(ctx context.Context, sc scenario, meters []*meter, p *provider) ([]report.FirstWord, error) {
 	var out []report.FirstWord
 	var direct []time.Duration
@@ -45,7 +45,7 @@ func (r *rig) firstWords(ctx context.Context, sc scenario, meters []*meter, p *p
 	return out, nil
 }
 
-// firstWord asks the provider as a client would that has no engine between.
+// firstWord sends a request to the provider directly, without an engine in between.
 func (p *provider) firstWord(ctx context.Context, sp spec) (time.Duration, error) {
 	body, err := json.Marshal(map[string]any{"model": "direct", "stream": true,
 		"messages": []any{map[string]string{"role": "user", "content": sp.message()}}})
@@ -71,7 +71,7 @@ func (p *provider) firstWord(ctx context.Context, sp spec) (time.Duration, error
 	return 0, fmt.Errorf("the provider's stream has no word: %w", lines.Err())
 }
 
-// firstWords runs turns and reads their output as it comes.
+// firstWords runs turns and reads their output as it arrives.
 func (m *meter) firstWords(ctx context.Context, sc scenario) ([]time.Duration, error) {
 	store, err := sqlite.Open(ctx, m.rig.journal(m.name), sqlite.Options{Synchronous: "normal"})
 	if err != nil {

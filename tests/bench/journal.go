@@ -8,10 +8,10 @@ import (
 	_ "modernc.org/sqlite" // the journal's driver
 )
 
-// journalSize is what a journal holds: rows of the tables that turns write to, and bytes of the database.
+// journalSize is the number of rows in the tables that turns write to, and the size of the database in bytes.
 type journalSize struct{ rows, bytes int64 }
 
-// count counts the arm's journal; the baselines have none.
+// count measures the arm's journal; the baselines have none.
 func (m *meter) count(ctx context.Context, to *journalSize) error {
 	if m.kind != everturn {
 		return nil

@@ -42,14 +42,14 @@ type program struct {
 	baseline string
 	docs     string
 	readme   string
-	rest     []string // what is no flag
-	last     bool     // accept the last run instead of making one
-	people   bool     // the scenarios with people instead
-	parked   int      // turns that wait in them
-	calls    bool     // what a call over MCP costs instead
-	write    bool     // put their tables into the documentation
-	accept   string   // the reason; the run becomes the baseline where it is not empty
-	compared string   // what the run was held against, in words
+	rest     []string // arguments that are not flags
+	last     bool     // accept the last run instead of starting one
+	people   bool     // run the scenarios with waiting users instead
+	parked   int      // number of waiting turns in those scenarios
+	calls    bool     // measure the cost of a call over MCP instead
+	write    bool     // write the tables of those runs into the documentation
+	accept   string   // the reason for accepting this run as the baseline; empty: do not accept it
+	compared string   // describes what the run was compared with
 
 	stdout, stderr io.Writer
 }
@@ -75,7 +75,7 @@ func parse(args []string, stdout, stderr io.Writer) *program {
 	return p
 }
 
-// check refuses what cannot be meant, before ten minutes are spent on it.
+// check rejects contradictory flags before the benchmark spends ten minutes on them.
 func (p *program) check() error {
 	if len(p.rest) > 0 {
 		return fmt.Errorf("%q is no flag: -only takes the name of a scenario, -h lists the flags", p.rest[0])
@@ -155,7 +155,7 @@ func (p *program) run(ctx context.Context) (code int, err error) {
 	return p.conclude(result, findings)
 }
 
-// file is where a run's result is kept.
+// file returns the path of a run's result.
 func (p *program) file() string { return filepath.Join(p.out, "result.json") }
 
 func (p *program) measure(ctx context.Context, r *rig) (report.Result, error) {
@@ -170,7 +170,7 @@ func (p *program) measure(ctx context.Context, r *rig) (report.Result, error) {
 	return result, report.Table(p.stdout, result)
 }
 
-// acceptLast accepts the run that was made before: somebody has looked at it.
+// acceptLast accepts the previous run, which the developer has reviewed.
 func (p *program) acceptLast() (int, error) {
 	result, err := readJSON(p.file())
 	if os.IsNotExist(err) {
@@ -187,7 +187,7 @@ func (p *program) acceptLast() (int, error) {
 	return p.conclude(result, append(result.Failures(), counts(result)...))
 }
 
-// chosen are the scenarios of this run.
+// chosen returns the scenarios of this run.
 func (p *program) chosen() []scenario {
 	var out []scenario
 	for _, sc := range scenarios() {
@@ -202,7 +202,8 @@ func (p *program) chosen() []scenario {
 	return out
 }
 
-// judge holds the run against the baseline. What is worse is measured once more: only what is worse twice counts.
+// judge compares the run with the baseline. It measures a regression a second time and reports it only if it is
+// confirmed.
 func (p *program) judge(ctx context.Context, r *rig, result report.Result) ([]report.Finding, error) {
 	findings := append(result.Failures(), counts(result)...)
 	if p.smoke || p.accept != "" || p.profile != "" {
@@ -238,7 +239,8 @@ func (p *program) judge(ctx context.Context, r *rig, result report.Result) ([]re
 	return append(findings, report.Confirmed(worse, report.Gate(again, accepted))...), nil
 }
 
-// wanted reports whether a scenario is to run: the one of that name, or where there is none all that contain it.
+// wanted reports whether a scenario is to run. -only selects the scenario of that exact name or, if there is none, all
+// scenarios whose names contain the text.
 func (p *program) wanted(name string) bool {
 	for _, sc := range scenarios() {
 		if sc.name == p.only {
@@ -257,7 +259,7 @@ func concerned(findings []report.Finding, scenario string) bool {
 	return false
 }
 
-// conclude says what was found, and accepts the run where that was asked for.
+// conclude prints the findings, and accepts the run if -accept was given.
 func (p *program) conclude(result report.Result, findings []report.Finding) (int, error) {
 	fmt.Fprintf(p.stdout, "\n%s\n", p.compared)
 	for _, f := range findings {

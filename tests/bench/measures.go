@@ -14,7 +14,7 @@ func join(a, b error) error { return errors.Join(a, b) }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// part puts a scenario's numbers together, its workers still running.
+// part collects a scenario's figures while its workers are still running.
 func (r *rig) part(ctx context.Context, sc scenario, meters []*meter, p *provider, before map[string]tally) (report.Part, error) {
 	part := report.Part{Scenario: sc.name, Gated: sc.gated}
 	sent, err := p.tallies(ctx)
@@ -68,10 +68,10 @@ func (m *meter) measure(ctx context.Context, sent tally) (report.Measure, error)
 	return one, m.history(ctx, &one)
 }
 
-// looked is how many histories are looked at; the smallest is that of a turn without trouble.
+// looked is the number of histories that are read. The smallest one belongs to a turn without retries.
 const looked = 3
 
-// history reads the size of the last turns' histories.
+// history reads the sizes of the last turns' histories.
 func (m *meter) history(ctx context.Context, one *report.Measure) error {
 	for i := m.next; i > max(0, m.next-min(looked, len(m.latencies))); i-- {
 		d, err := m.rig.client.DescribeWorkflowExecution(ctx, m.session(i), "")

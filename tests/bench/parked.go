@@ -14,11 +14,11 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// parkers is how many turns are begun at a time.
+// parkers is the number of turns that are started in parallel.
 const parkers = 32
 
-// parkedTurns has many turns wait for people, every other one for an approval and the rest for an answer, and then gives
-// some of them what they wait for.
+// parkedTurns makes many turns wait, every other one for an approval and the rest for an answer, and then decides some
+// of these requests.
 func (c *crowd) parkedTurns(ctx context.Context, size crowdSize) (out report.Parked, err error) {
 	out.Turns = size.parked
 	if out.IdleBytes, err = c.resting(ctx); err != nil {
@@ -57,7 +57,7 @@ func (c *crowd) parkedTurns(ctx context.Context, size crowdSize) (out report.Par
 	return out, err
 }
 
-// park begins the turns and returns when all of them wait.
+// park starts the turns and returns when all of them wait.
 func (c *crowd) park(ctx context.Context, n int) ([]client.Turn, error) {
 	turns := make([]client.Turn, n)
 	names := make([]string, n)
@@ -89,7 +89,7 @@ func (c *crowd) park(ctx context.Context, n int) ([]client.Turn, error) {
 	}
 }
 
-// each does something n times, some at once.
+// each calls do n times, with at most atOnce calls in parallel.
 func each(n, atOnce int, do func(i int) error) error {
 	errs := make([]error, n)
 	numbers := make(chan int)
@@ -109,7 +109,7 @@ func each(n, atOnce int, do func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// measureJournal is the size of the journal and how many waits are open in it.
+// measureJournal returns the size of the journal and its number of pending requests.
 func (c *crowd) measureJournal(ctx context.Context) (size journalSize, err error) {
 	db, err := sql.Open("sqlite", "file:"+c.rig.journal(c.name)+"?mode=ro")
 	if err != nil {
@@ -127,14 +127,14 @@ func (c *crowd) measureJournal(ctx context.Context) (size journalSize, err error
 }
 
 const (
-	// restEvery is how often a worker's memory is looked at that has nothing to do, and restLooks how often it must not have
-	// become smaller to be at rest. Go's runtime gives memory back little by little.
+	// restEvery is the interval at which an idle worker's memory is read. The worker is at rest when restLooks reads in
+	// a row show no decrease: Go's runtime returns memory gradually.
 	restEvery = 2 * time.Second
 	restLooks = 5
 	restMost  = 3 * time.Minute
 )
 
-// resting is the worker's resident memory once it becomes no smaller.
+// resting returns the worker's resident memory when it has stopped decreasing.
 func (c *crowd) resting(ctx context.Context) (least int64, err error) {
 	end := time.Now().Add(restMost)
 	for same := 0; same < restLooks && time.Now().Before(end); same++ {
@@ -154,7 +154,7 @@ func (c *crowd) resting(ctx context.Context) (least int64, err error) {
 	return least, nil
 }
 
-// wakeSome gives some of the turns what they wait for, one after the other and many at once.
+// wakeSome decides the requests of some turns, first one at a time and then many in parallel.
 func (c *crowd) wakeSome(ctx context.Context, turns []client.Turn, size crowdSize) ([]report.Waited, error) {
 	took := map[int][]time.Duration{} // approvals are even, answers odd
 	step := len(turns) / (size.woken + size.burst)
@@ -183,7 +183,7 @@ func (c *crowd) wakeSome(ctx context.Context, turns []client.Turn, size crowdSiz
 	return append(out, report.Wait(fmt.Sprintf("%d at once", size.burst), burst)), nil
 }
 
-// wake says what a turn waits for, and returns how long it takes until the turn has something to say itself.
+// wake decides the turn's request and returns the time until the turn's next output.
 func (c *crowd) wake(ctx context.Context, a client.Turn, odd int) (time.Duration, error) {
 	list, err := c.store.Requests(ctx, a.ID)
 	if err != nil || len(list) != 1 {

@@ -20,8 +20,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// withPeople measures the scenarios with people, prints their tables and, where asked for, puts them into the
-// documentation. A missed aim is shown and is no error: times are those of a machine.
+// withPeople measures the scenarios with waiting users, prints their tables and, if requested, puts them into the
+// documentation. A missed aim is printed but is not an error, because the times depend on the machine.
 func (p *program) withPeople(ctx context.Context, r *rig) error {
 	size := crowdFull
 	size.parked = p.parked
@@ -72,10 +72,11 @@ func (p *program) withPeople(ctx context.Context, r *rig) error {
 	return write(page, text)
 }
 
-// peopleFile is where the latest figures of each scenario with people are kept, beside the file of a run without.
+// peopleFile returns the path of the latest figures of each scenario with waiting users. They are kept separately from
+// the results of an ordinary run.
 func (p *program) peopleFile() string { return filepath.Join(p.out, "people.json") }
 
-// peopleBefore are the figures that a run of some of the scenarios leaves as they were.
+// peopleBefore returns the figures of the scenarios that this run does not measure.
 func (p *program) peopleBefore() (out report.People, err error) {
 	if p.smoke || p.only == "" {
 		return out, nil
@@ -90,15 +91,15 @@ func (p *program) peopleBefore() (out report.People, err error) {
 	return out, json.Unmarshal(b, &out)
 }
 
-// crowdSize is how much of everything there is.
+// crowdSize gives the number of turns, bursts and samples in a run.
 type crowdSize struct {
 	parked, woken, burst int
-	turns, crowded       int // that stream: one at a time, and atOnce
+	turns, crowded       int // streaming turns: one at a time, and atOnce in parallel
 	bursts               int
-	stops                int // of each kind
+	stops                int // per kind
 }
 
-// atOnce is how many turns stream at a time where many do.
+// atOnce is the number of parallel turns in the scenario with many streams.
 const atOnce = 16
 
 var (
@@ -106,7 +107,7 @@ var (
 	crowdSmoke = crowdSize{parked: 200, woken: 20, burst: 20, turns: 2, crowded: atOnce, bursts: 2, stops: 2}
 )
 
-// crowd is one worker, the real command, on a journal of its own, with a provider that can tell the time.
+// crowd is one real worker with its own journal, and a provider that streams timestamps.
 type crowd struct {
 	rig      *rig
 	name     string
@@ -117,7 +118,7 @@ type crowd struct {
 	next     int
 }
 
-// withCrowd has a worker and a provider for as long as run takes.
+// withCrowd starts a worker and a provider, calls run, and stops them when run returns.
 func (r *rig) withCrowd(ctx context.Context, name string, run func(context.Context, *crowd) error) (err error) {
 	clock, err := proc.Start(proc.Command{Name: name + "-clock", Argv: []string{r.self, "clock"}, Dir: r.dir, Env: os.Environ()})
 	if err != nil {
@@ -144,7 +145,7 @@ func (r *rig) withCrowd(ctx context.Context, name string, run func(context.Conte
 	return run(ctx, c)
 }
 
-// configure writes the worker's agent.toml. What it does not say is the default.
+// configure writes the worker's agent.toml. All other settings keep their defaults.
 func (c *crowd) configure(provider string) error {
 	r := c.rig
 	c.config = r.folder(c.name + ".toml")
@@ -155,7 +156,7 @@ func (c *crowd) configure(provider string) error {
 	return os.WriteFile(c.config, []byte(text), 0o600)
 }
 
-// ready has a few turns, so that the worker has seen everything once.
+// ready runs a few turns to warm up the worker.
 func (c *crowd) ready(ctx context.Context) error {
 	for range warmUp {
 		a, err := c.send(ctx, scene{Kind: sceneFinal})
@@ -174,7 +175,7 @@ func (c *crowd) ready(ctx context.Context) error {
 	return err
 }
 
-// send begins a turn in a session of its own.
+// send starts a turn in a new session.
 func (c *crowd) send(ctx context.Context, s scene) (client.Turn, error) {
 	return c.sendTo(ctx, c.session(), s)
 }
@@ -205,7 +206,7 @@ func (c *crowd) until(ctx context.Context, turnID string, after int64, kinds ...
 	return 0, fmt.Errorf("turn %s is over and had no %v", turnID, kinds)
 }
 
-// stops measures how long it takes from a stop to the end of the turn, in every phase in which a turn may hang.
+// stops measures the time from a stop to the end of the turn, in every phase in which a turn may hang.
 func (c *crowd) stops(ctx context.Context, size crowdSize) (out []report.Waited, err error) {
 	for _, phase := range []struct {
 		what  string
@@ -234,8 +235,8 @@ func (c *crowd) stops(ctx context.Context, size crowdSize) (out []report.Waited,
 	return out, nil
 }
 
-// settled is how long a phase is given to be what it is before the stop comes: the chunk that announces it may be a
-// little ahead of the workflow.
+// settled is the pause between the chunk that announces a phase and the stop: the chunk may be a little ahead of the
+// workflow.
 const settled = 100 * time.Millisecond
 
 func (c *crowd) stop(ctx context.Context, kind sceneKind, at turn.ChunkKind) (time.Duration, error) {

@@ -22,7 +22,8 @@ import (
 	"github.com/everturn/everturn/workflows"
 )
 
-// replay has the arm's last turn replayed in a process of its own: what a worker pays that has lost it from its cache.
+// replay replays the arm's last turn in a separate process, which is the cost for a worker that has lost the workflow
+// from its cache.
 func (m *meter) replay(ctx context.Context, sp spec) (report.Replay, error) {
 	var out report.Replay
 	history := &historypb.History{}
@@ -54,8 +55,8 @@ func (m *meter) replay(ctx context.Context, sp spec) (report.Replay, error) {
 	return out, nil
 }
 
-// replayRole replays the history in args[1] as a workflow of the kind in args[0], and prints what it took: the peak of
-// memory after the first time, and the median time of five.
+// replayRole replays the history in args[1] as a workflow of the kind in args[0]. It prints the peak memory after the
+// first replay and the median time of five.
 func replayRole(_ context.Context, args []string) error {
 	b, err := os.ReadFile(args[1])
 	if err != nil {

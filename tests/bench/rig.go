@@ -27,16 +27,16 @@ import (
 
 var quiet = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 
-// rig is what all scenarios share: a server of their own, the commands, a client.
+// rig is what all scenarios share: a Temporal server, the commands and a client.
 type rig struct {
 	dir       string // removed at the end
-	self      string // this program, for its roles
+	self      string // this program, which also plays the roles
 	stack     *devstack.Stack
 	client    client.Client
 	serverPID int
 	tools     []openai.Tool
 	subjects  int    // started so far
-	profile   string // folder for profiles of Everturn's workers; none where empty
+	profile   string // folder for profiles of Everturn's workers; empty: none
 	progress  io.Writer
 }
 
@@ -67,7 +67,7 @@ func newRig(ctx context.Context, root string, progress io.Writer) (_ *rig, err e
 	return r, r.catalogue(ctx)
 }
 
-// workspace makes the folder that the file tool reads.
+// workspace creates the folder that the file tool reads.
 func (r *rig) workspace() error {
 	if err := os.Mkdir(r.folder("workspace"), 0o700); err != nil {
 		return err
@@ -84,7 +84,7 @@ func (r *rig) workspace() error {
 
 func (r *rig) folder(name string) string { return filepath.Join(r.dir, name) }
 
-// server brings the real Temporal server up, on ports of its own.
+// server starts a real Temporal server on its own ports.
 func (r *rig) server(ctx context.Context) error {
 	var err error
 	if r.stack, err = temporaltest.Start(ctx, r.folder("stack"), r.progress); err != nil {
@@ -104,7 +104,7 @@ func (r *rig) server(ctx context.Context) error {
 	return err
 }
 
-// catalogue asks what tools the configuration offers, so that the cookbook's model is told of the same ones.
+// catalogue reads the tools that the configuration offers, so that the cookbook's model gets the same ones.
 func (r *rig) catalogue(ctx context.Context) error {
 	path, err := r.agent("catalogue", ourMCP, "http://127.0.0.1:1/v1")
 	if err != nil {
@@ -130,7 +130,7 @@ func (r *rig) catalogue(ctx context.Context) error {
 	return nil
 }
 
-// agent writes an agent.toml and returns its path. What it does not say is the default.
+// agent writes an agent.toml and returns its path. All other settings keep their defaults.
 func (r *rig) agent(name string, a arm, provider string) (string, error) {
 	server := ""
 	for _, id := range []string{"bench", "quick"} {
@@ -161,7 +161,7 @@ func (r *rig) close() error {
 	return errors.Join(errs...)
 }
 
-// provider is the scripted model in a process of its own.
+// provider is the scripted model in its own process.
 type provider struct {
 	*proc.Process
 	url, counts string
@@ -180,7 +180,7 @@ func (r *rig) provider(ctx context.Context) (*provider, error) {
 	return &provider{p, url, counts}, nil
 }
 
-// tallies are what the provider has been sent, by arm.
+// tallies returns what the provider has received, by arm.
 func (p *provider) tallies(ctx context.Context) (map[string]tally, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.counts, nil)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/everturn/everturn/tests/script"
 )
 
-// roles are what this program is besides the benchmark itself: processes that it starts.
+// roles are the processes that the benchmark starts from its own binary.
 var roles = map[string]func(context.Context, []string) error{
 	"provider": providerRole,
 	"cookbook": cookbookRole,
@@ -41,19 +41,19 @@ func play(role func(context.Context, []string) error, args []string) int {
 	return 0
 }
 
-// tally is what a provider has been sent, by model; each arm asks for a model of its own.
+// tally counts the requests that a provider has received for one model. Each arm uses its own model name.
 type tally struct {
 	Requests int   `json:"requests"`
 	Bytes    int64 `json:"bytes"`
-	Refused  int   `json:"refused"` // that the script does not know
+	Refused  int   `json:"refused"` // requests that the script does not know
 }
 
-// since is what has come to it since then.
+// since returns the difference to an earlier tally.
 func (t tally) since(then tally) tally {
 	return tally{Requests: t.Requests - then.Requests, Bytes: t.Bytes - then.Bytes, Refused: t.Refused}
 }
 
-// providerRole serves the script, and beside it what the ledger has counted. It prints both addresses.
+// providerRole serves the script and, at a second address, the tallies. It prints both addresses.
 func providerRole(ctx context.Context, _ []string) error {
 	s, err := script.NewServer("127.0.0.1:0", script.Func(provide))
 	if err != nil {
@@ -70,7 +70,7 @@ func providerRole(ctx context.Context, _ []string) error {
 			}
 			out[r.Chat.Model] = t
 		}
-		_ = json.NewEncoder(w).Encode(out) // the asker may be gone
+		_ = json.NewEncoder(w).Encode(out) // fails only if the reader has disconnected
 	})
 	l, err := listen()
 	if err != nil {
@@ -116,7 +116,7 @@ func readBaseline(args []string) (baseline, client.Client, error) {
 	return b, c, err
 }
 
-// options are those of Everturn's own worker.
+// options returns the options that Everturn's own worker uses.
 func (b baseline) options() worker.Options {
 	worker.SetStickyWorkflowCacheSize(b.StickyCache)
 	return worker.Options{

@@ -10,29 +10,29 @@ import (
 	"github.com/everturn/everturn/tests/script"
 )
 
-// lane is how a turn's tool calls run.
+// lane is the way a turn's tool calls run.
 type lane string
 
 const (
 	laneMCP      lane = "mcp"       // an MCP server over stdio, as regular activities
-	laneMCPQuick lane = "mcp quick" // the same server, declared quick and repeatable: local activities
-	laneLocal    lane = "local"     // the file tool of the worker, a quick one: local activities
+	laneMCPQuick lane = "mcp quick" // the same server, configured as quick and repeatable: local activities
+	laneLocal    lane = "local"     // the worker's own file tool, a quick one: local activities
 )
 
-// wire is the tool's name as models know it.
+// wire returns the tool's name as models see it.
 func (l lane) wire() string {
 	return map[lane]string{laneMCP: "mcp_bench_big", laneMCPQuick: "mcp_quick_big", laneLocal: "local_read_file"}[l]
 }
 
-// spec is what a turn does. It travels to the scripted provider in the user's message.
+// spec says what a turn does. The user's message carries it to the scripted provider.
 type spec struct {
 	Hops  int    `json:"hops"`
-	Calls int    `json:"calls"` // a hop, in parallel
+	Calls int    `json:"calls"` // per hop, in parallel
 	Tool  string `json:"tool"`
 	// Bytes is the size of a tool's result.
 	Bytes int  `json:"bytes"`
-	Bad   bool `json:"bad,omitempty"` // the first answer is no valid action
-	// Slow streams the answer word by word, 10 ms apart, after 100 ms of thought.
+	Bad   bool `json:"bad,omitempty"` // the first answer is not a valid action
+	// Slow streams the answer word by word, 10 ms apart, after a delay of 100 ms.
 	Slow bool `json:"slow,omitempty"`
 }
 
@@ -51,7 +51,7 @@ func (s spec) message() string {
 	return question + string(b)
 }
 
-// provide is the provider's script: it does what the user's message says.
+// provide is the provider's script: it follows the spec in the user's message.
 func provide(r script.Request) script.Reply {
 	_, text, _ := strings.Cut(r.Chat.Asked(), question)
 	var s spec
@@ -86,7 +86,7 @@ func (s spec) arguments(step, i int) string {
 	return fmt.Sprintf(`{"bytes":%d}`, s.Bytes-i)
 }
 
-// kind is whose turn it is.
+// kind is the implementation that runs a turn.
 type kind string
 
 const (
@@ -99,10 +99,11 @@ const (
 type arm struct {
 	kind kind
 	lane lane
-	// full has the journal wait for the disk at each commit, which its default is. Without it the journal is as
-	// durable as the development server's own database, which is what the baselines stand on.
+	// full makes the journal wait for the disk at each commit, which is the default. Without it, the journal is as
+	// durable as the development server's own database, which the baselines rely on.
 	full bool
-	// tuned gives the cookbook what Everturn's worker sets for itself on loopback: no compression, and fewer collections.
+	// tuned gives the cookbook the settings that Everturn's worker uses on loopback: no compression, and fewer garbage
+	// collections.
 	tuned bool
 }
 
@@ -117,7 +118,7 @@ func (a arm) String() string {
 	return name
 }
 
-// synchronous is the journal's setting of that name.
+// synchronous returns the journal's setting of that name.
 func (a arm) synchronous() config.Synchronous {
 	if a.full {
 		return config.SynchronousFull

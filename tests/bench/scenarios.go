@@ -5,20 +5,21 @@ import "slices"
 // scenario is one comparison.
 type scenario struct {
 	name     string
-	spec     spec // its Tool is the arm's
+	spec     spec // the arm sets its Tool
 	arms     []arm
-	turns    int // each arm, warm-up left out
-	block    int // turns of an arm before the next arm's
+	turns    int // per arm, without the warm-up
+	block    int // turns of one arm before the next arm's block
 	inFlight int
-	// context is how many bytes of transcript the session has before; all turns of an arm are of one session then.
+	// context is the size in bytes of the session's initial transcript. If it is set, all turns of an arm belong to one
+	// session.
 	context int
-	// doomed are arms that cannot do it. They get one turn, and what became of it is reported.
+	// doomed are arms that cannot complete the scenario. Each gets one turn, and the report says how it failed.
 	doomed []arm
-	// gated scenarios are held against the baseline: they have turns enough for it.
+	// gated scenarios are compared with the baseline: they have enough turns for it.
 	gated bool
-	// replayed: the last turn's history is replayed in a process of its own.
+	// replayed scenarios also replay the last turn's history in a separate process.
 	replayed bool
-	// streamed: it is measured when a reader sees the first word.
+	// streamed scenarios also measure when a reader sees the first word.
 	streamed bool
 	smoke    bool // part of a smoke run
 }
@@ -41,12 +42,12 @@ const resultBytes = 1000
 
 func hops(n, calls int) spec { return spec{Hops: n, Calls: calls, Bytes: resultBytes} }
 
-// scenarios are all of a full run, the judged ones first.
+// scenarios returns the scenarios of a full run, the gated ones first.
 func scenarios() []scenario {
 	return slices.Concat(one(), many(), long())
 }
 
-// one are scenarios with one turn at a time.
+// one returns the scenarios with one turn at a time.
 func one() []scenario {
 	bad := hops(1, 1)
 	bad.Bad = true
@@ -62,7 +63,7 @@ func one() []scenario {
 	}
 }
 
-// many are scenarios with many turns at a time.
+// many returns the scenarios with many turns in parallel.
 func many() []scenario {
 	return []scenario{
 		{name: "one hop, 32 in flight", spec: hops(1, 1), arms: loaded, turns: 512, block: 64, inFlight: 32},
@@ -71,7 +72,7 @@ func many() []scenario {
 	}
 }
 
-// long are long turns and long transcripts.
+// long returns the scenarios with long turns and long transcripts.
 func long() []scenario {
 	return []scenario{
 		{name: "20 hops", spec: hops(20, 1), arms: all, turns: 9, block: 3, inFlight: 1},
@@ -85,7 +86,7 @@ func long() []scenario {
 	}
 }
 
-// small is the scenario as a smoke run has it: it shows that everything works, not how fast.
+// small returns the scenario for a smoke run, which shows that everything works, not how fast.
 func (sc scenario) small() scenario {
 	sc.turns, sc.block, sc.gated = 1, 1, false
 	sc.arms = slices.DeleteFunc(slices.Clone(sc.arms), func(a arm) bool { return a.full })

@@ -14,10 +14,11 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// said is the size of a message of a seeded transcript, in bytes; of a very long one ten times that.
+// said is the size in bytes of a message of a seeded transcript. Messages of a very long transcript are ten times as
+// large.
 const said = 5 << 10
 
-// seed gives the session a transcript of about so many bytes: questions and answers, no two alike.
+// seed gives the session a transcript of about this many bytes: distinct questions and answers.
 func (s *subject) seed(ctx context.Context, bytes int) error {
 	if bytes == 0 || s.kind == floorish {
 		return nil
@@ -52,7 +53,7 @@ func line(who string, i, size int) string {
 	return strings.Repeat(l, size/len(l)+1)[:size]
 }
 
-// past writes one turn of the past.
+// past writes one completed turn.
 func (s *subject) past(ctx context.Context, store journal.Journal, i, size int) error {
 	session, id := s.session(0), fmt.Sprintf("%s-past-%d", s.name, i)
 	begun, err := store.Begin(ctx, journal.BeginInput{Session: session, Turn: id, WorkflowID: session, RunID: id,

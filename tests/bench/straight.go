@@ -17,11 +17,11 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// straightWarmUp is how many calls are made before those that count.
+// straightWarmUp is the number of calls before the measured ones.
 const straightWarmUp = 10
 
-// straightRole makes calls and prints what they took: args are sdk or host, the server's command, the size of a result and
-// how many calls are to be made.
+// straightRole makes calls and prints their durations. Its arguments are sdk or host, the server's command, the size of
+// a result and the number of calls.
 func straightRole(ctx context.Context, args []string) error {
 	if len(args) != 4 {
 		return errors.New("usage: straight sdk|host SERVER BYTES CALLS")
@@ -70,7 +70,7 @@ func (c caller) measure(ctx context.Context, n int) (out straightRun, err error)
 	return out, nil
 }
 
-// ownCPU is what this process has used so far, its children left out.
+// ownCPU returns the CPU time that this process has used so far, without its children.
 func ownCPU() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

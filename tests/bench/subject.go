@@ -21,17 +21,17 @@ import (
 	"github.com/everturn/everturn/workflows"
 )
 
-// subject is an arm at work: its worker runs.
+// subject is an arm with its running worker.
 type subject struct {
 	arm
 	rig     *rig
 	name    string // of its task queue and files
-	shared  bool   // all turns are of one session
+	shared  bool   // all turns belong to one session
 	worker  *proc.Process
-	carried []openai.ChatCompletionMessage // the transcript that the cookbook carries along
+	carried []openai.ChatCompletionMessage // the transcript, which the cookbook passes from turn to turn
 }
 
-// subject starts an arm's worker. Nothing is waited for: the first turn does.
+// subject starts an arm's worker. It does not wait until the worker polls: the first turn does.
 func (r *rig) subject(ctx context.Context, sc scenario, a arm, p *provider) (*subject, error) {
 	r.subjects++
 	name := strings.NewReplacer(" ", "-", ",", "", ".", "").Replace(fmt.Sprintf("%d %s %s", r.subjects, sc.name, a))
@@ -69,7 +69,7 @@ func (s *subject) command(p *provider) ([]string, error) {
 	return []string{r.self, string(s.kind), path}, os.WriteFile(path, text, 0o600)
 }
 
-// session is the workflow ID of turn i.
+// session returns the workflow ID of turn i.
 func (s *subject) session(i int) string {
 	if s.shared {
 		i = 0
@@ -77,7 +77,7 @@ func (s *subject) session(i int) string {
 	return fmt.Sprintf("%s-%d", s.name, i)
 }
 
-// start begins turn i.
+// start starts turn i.
 func (s *subject) start(ctx context.Context, i int, sp spec) (client.WorkflowRun, error) {
 	o := client.StartWorkflowOptions{ID: s.session(i), TaskQueue: s.name, WorkflowExecutionTimeout: within}
 	sp.Tool = s.lane.wire()
@@ -97,7 +97,7 @@ func (s *subject) start(ctx context.Context, i int, sp spec) (client.WorkflowRun
 	}
 	activities := sp.Hops
 	if sp.Bad {
-		activities++ // the hop that came to nothing; a call more than the turn has
+		activities++ // the hop with the invalid answer; one call more than the turn has
 	}
 	return c.ExecuteWorkflow(ctx, o, floor.Turn, floor.Input{Hops: activities, Calls: sp.Calls, Local: s.lane != laneMCP})
 }
@@ -114,8 +114,8 @@ func (s *subject) one(ctx context.Context, sp spec, i int) (time.Duration, error
 	return time.Since(began), err
 }
 
-// askAgain is when the server is asked anew whether a turn has ended. One long poll in some thousand misses the end and
-// comes back only after its 20 s, which says nothing about the turn.
+// askAgain is the interval at which await asks again whether a turn has ended. About one long poll in a thousand misses
+// the end and returns only after its 20 s, which says nothing about the turn.
 const askAgain = 2 * time.Second
 
 // await waits for a turn's end.

@@ -17,15 +17,15 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// delays are from when a provider sent a delta to when a terminal had it: the first byte of an answer, the first of each
-// burst, that one included, and every delta.
+// delays are the times from when the provider sent a delta until a terminal received it: for the first delta of an
+// answer, for the first of each burst (including that one), and for every delta.
 type delays struct {
 	mu                 sync.Mutex
 	first, burst, each []time.Duration
 }
 
-// terminals measures how long a model's words take to a terminal: the real command line, attached in a process of its own,
-// whose output is read from a pipe.
+// terminals measures how long a model's words take to reach a terminal: the real command line, attached in its own
+// process, with its output read from a pipe.
 func (c *crowd) terminals(ctx context.Context, size crowdSize) ([]report.Waited, error) {
 	starter, err := c.rig.buildStarter(ctx)
 	if err != nil {
@@ -58,7 +58,7 @@ func (c *crowd) terminals(ctx context.Context, size crowdSize) ([]report.Waited,
 	return out, err
 }
 
-// terminal has one turn and a terminal that shows it.
+// terminal runs one turn and a terminal that shows it.
 func (c *crowd) terminal(ctx context.Context, starter, session string, s scene, to *delays) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -98,7 +98,8 @@ func (c *crowd) terminal(ctx context.Context, starter, session string, s scene, 
 	return nil
 }
 
-// note books the deltas of a chunk that came at a time. What was sent before the terminal was there says nothing.
+// note records the deltas of a chunk that arrived at a time. It ignores deltas that were sent before the terminal was
+// attached.
 func (d *delays) note(text string, at, attached time.Time, first bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

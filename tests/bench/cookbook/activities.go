@@ -22,7 +22,7 @@ type Activities struct {
 	workspace string
 }
 
-// Infer asks the model with all messages.
+// Infer sends all messages to the model.
 func (a *Activities) Infer(ctx context.Context, in InferInput) (openai.ChatCompletionMessage, error) {
 	reply := openai.ChatCompletionMessage{Role: openai.ChatMessageRoleAssistant}
 	stream, err := a.model.CreateChatCompletionStream(ctx, openai.ChatCompletionRequest{
@@ -48,7 +48,7 @@ func (a *Activities) Infer(ctx context.Context, in InferInput) (openai.ChatCompl
 	}
 }
 
-// merge adds the pieces of calls that an event brought.
+// merge adds an event's pieces to the calls that they belong to.
 func merge(calls, pieces []openai.ToolCall) []openai.ToolCall {
 	for _, p := range pieces {
 		i := *p.Index
@@ -64,7 +64,7 @@ func merge(calls, pieces []openai.ToolCall) []openai.ToolCall {
 	return calls
 }
 
-// CallTool runs one call: a file tool here, everything else on the MCP server.
+// CallTool runs one call: a file tool in this process, every other tool on the MCP server.
 func (a *Activities) CallTool(ctx context.Context, in CallInput) (string, error) {
 	if in.Name == "local_read_file" {
 		return a.readFile(in.Arguments)

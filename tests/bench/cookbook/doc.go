@@ -2,8 +2,9 @@
 // messages and hands all of it to each inference activity, and an activity for each tool call. It is what the
 // examples of agent frameworks show.
 //
-// It is no straw man: one kept MCP session, kept HTTP connections, tool
-// descriptions held by the worker instead of travelling with each inference, eager activities, and the worker options of
-// Everturn's own worker. The rest are the SDK's defaults; arms that are called tuned also have what Everturn's worker sets for
-// itself, no compression on loopback and fewer garbage collections. It has no journal, no claims, no streaming to readers, no limits and no redaction.
+// It is a fair baseline: one MCP session and HTTP connections that stay open, tool descriptions held by the worker
+// instead of sent with each inference, eager activities, and the worker options of Everturn's own worker. The rest are
+// the SDK's defaults; arms that are called tuned also have the settings that Everturn's worker uses for itself: no
+// compression on loopback, and fewer garbage collections. It has no journal, no claims, no streaming to readers, no
+// limits and no redaction.
 package cookbook

@@ -14,17 +14,17 @@ import (
 	"go.temporal.io/sdk/worker"
 )
 
-// Options say what a worker works with.
+// Options configures a worker.
 type Options struct {
 	TaskQueue string
 	BaseURL   string        // of the model provider
-	Server    []string      // argv of the MCP server; none where empty
+	Server    []string      // argv of the MCP server; empty: none
 	Workspace string        // of the file tool
-	Tools     []openai.Tool // what the model is told of
+	Tools     []openai.Tool // the tools offered to the model
 	Worker    worker.Options
 }
 
-// Run works until ctx ends.
+// Run runs a worker until ctx ends.
 func Run(ctx context.Context, c client.Client, o Options) (err error) {
 	config := openai.DefaultConfig("")
 	config.BaseURL = o.BaseURL

@@ -21,19 +21,19 @@ type Output struct {
 	Steps  int    `json:"steps"`
 }
 
-// InferInput asks for one inference: the whole conversation.
+// InferInput is the input of one inference: the whole conversation.
 type InferInput struct {
 	Model    string                         `json:"model"`
 	Messages []openai.ChatCompletionMessage `json:"messages"`
 }
 
-// CallInput asks for one tool call.
+// CallInput is one tool call.
 type CallInput struct {
 	Name      string `json:"name"`
 	Arguments string `json:"arguments"`
 }
 
-// Turn is the loop.
+// Turn is the agent loop.
 func Turn(ctx workflow.Context, in Input) (Output, error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
 	var acts *Activities

@@ -10,14 +10,14 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// Input says how many activities to run.
+// Input is the number of activities to run.
 type Input struct {
 	Hops  int  `json:"hops"`
-	Calls int  `json:"calls"` // in parallel, each hop
+	Calls int  `json:"calls"` // in parallel, per hop
 	Local bool `json:"local"` // the calls are local activities
 }
 
-// Turn has the shape of a turn: an activity for each inference, and between them the calls of a hop.
+// Turn has the shape of a turn: an activity for each inference, with the calls of a hop between them.
 func Turn(ctx workflow.Context, in Input) error {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
 	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
@@ -53,10 +53,10 @@ func hopCalls(ctx workflow.Context, in Input) error {
 	return nil
 }
 
-// Nothing does nothing.
+// Nothing is the empty activity.
 func Nothing(context.Context) error { return nil }
 
-// Run works until ctx ends.
+// Run runs a worker until ctx ends.
 func Run(ctx context.Context, c client.Client, taskQueue string, o worker.Options) error {
 	w := worker.New(c, taskQueue, o)
 	w.RegisterWorkflow(Turn)

@@ -15,15 +15,15 @@ import (
 	"time"
 )
 
-// Command says what to start.
+// Command describes the process to start.
 type Command struct {
-	Name string // of the log file, for people
+	Name string // used in the name of the log file
 	Argv []string
-	Dir  string // working directory, and where the log goes
+	Dir  string // working directory, which also holds the log
 	Env  []string
 }
 
-// Process is a child in a process group of its own. It does not outlive this program.
+// Process is a child in its own process group. It ends with this program.
 type Process struct {
 	cmd   *exec.Cmd
 	name  string
@@ -70,14 +70,14 @@ func (p *Process) tend(out io.Reader, file *os.File, started chan<- error) {
 		p.first <- strings.TrimSpace(line)
 	}
 	close(p.first)
-	_, _ = io.Copy(file, lines) // a log for people
-	_ = p.cmd.Wait()            // how it ended is in its state
+	_, _ = io.Copy(file, lines) // the log is informational
+	_ = p.cmd.Wait()            // the process state tells how it ended
 }
 
 // PID is the process's ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// FirstLine waits for the first line on stdout: the address of what serves there.
+// FirstLine waits for the first line on stdout, which is the address that the process serves.
 func (p *Process) FirstLine(ctx context.Context) (string, error) {
 	select {
 	case line, ok := <-p.first:
@@ -90,20 +90,20 @@ func (p *Process) FirstLine(ctx context.Context) (string, error) {
 	}
 }
 
-// Ended is closed when the process is gone.
+// Ended returns a channel that is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.done }
 
-// stopWithin is how long a process has to end by itself.
+// stopWithin is how long a process may take to end after SIGTERM.
 const stopWithin = 20 * time.Second
 
-// Stop asks the process to end, and makes it.
+// Stop sends SIGTERM, and SIGKILL if the process has not ended within stopWithin.
 func (p *Process) Stop() error {
 	select {
 	case <-p.done:
 		return fmt.Errorf("%s had ended before it was stopped: %s", p.name, p.Tail())
 	default:
 	}
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may be gone by now
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // the process may have ended already
 	timer := time.NewTimer(stopWithin)
 	defer timer.Stop()
 	select {
@@ -119,7 +119,7 @@ func (p *Process) Stop() error {
 	return nil
 }
 
-// Tail is the end of the process's log.
+// Tail returns the end of the process's log.
 func (p *Process) Tail() string {
 	b, err := os.ReadFile(p.log)
 	if err != nil {

@@ -20,7 +20,7 @@ func TestUsageOfThisProcessGrows(t *testing.T) {
 	require.NoError(t, err)
 	work := make([]byte, 1<<20)
 	require.Eventually(t, func() bool {
-		work[0] = sha256.Sum256(work)[0] // so that there is something to see
+		work[0] = sha256.Sum256(work)[0] // makes the CPU time measurable
 		after, err := proc.CPU(os.Getpid())
 		return err == nil && after > before
 	}, 10*time.Second, time.Millisecond)
@@ -30,7 +30,7 @@ func TestUsageOfThisProcessGrows(t *testing.T) {
 }
 
 func TestAProcessIsStartedReadAndStopped(t *testing.T) {
-	mine := t.TempDir() // others may run this test beside
+	mine := t.TempDir() // other runs of this test may be active
 	p, err := proc.Start(proc.Command{Name: "sh", Dir: mine, Argv: []string{"/bin/sh", "-c",
 		`trap "exit 0" TERM; echo ready; while :; do sleep 0.01; done`, mine}})
 	require.NoError(t, err)

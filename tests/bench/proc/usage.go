@@ -51,7 +51,7 @@ func status(pid int, name string) (int64, error) {
 	return 0, fmt.Errorf("reading the memory: /proc/<pid>/status has no %s", strings.TrimSuffix(name, ":"))
 }
 
-// Find is the process whose arguments satisfy the condition; an error where none or several do.
+// Find returns the process whose arguments satisfy the condition. It fails if none or several do.
 func Find(ok func(argv []string) bool) (int, error) {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -61,7 +61,7 @@ func Find(ok func(argv []string) bool) (int, error) {
 	for _, file := range files {
 		b, err := os.ReadFile(file)
 		if err != nil {
-			continue // it is gone
+			continue // the process has ended
 		}
 		if ok(strings.Split(strings.TrimRight(string(b), "\x00"), "\x00")) {
 			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))

@@ -2,18 +2,18 @@ package report
 
 import "fmt"
 
-// Aim is what a figure should be.
+// Aim is the bound that a figure should meet.
 type Aim struct {
 	What  string
-	Most  float64 // 0 where there is a least
+	Most  float64 // 0 if the aim is a lower bound
 	Least float64
 	Unit  string
-	Why   string // what the figure is made of
-	// of is the figure; ok is false where the run does not have it.
+	Why   string // what the figure consists of
+	// of returns the figure; ok is false if the run does not have it.
 	of func(Result) (float64, bool)
 }
 
-// Aims are what the project set itself, for two cores.
+// Aims returns the project's aims, for two cores.
 func Aims() []Aim {
 	p50 := func(r Ratio) float64 { return r.P50 }
 	speed := func(r Ratio) float64 { return r.TurnsPerSecond }
@@ -60,7 +60,7 @@ func measured(scenario, arm string, value func(Measure) float64) func(Result) (f
 	}
 }
 
-// peak is the most memory that a worker of Everturn's took in any of the scenarios, in MB.
+// peak returns the largest memory of an Everturn worker in any of the scenarios, in MB.
 func peak(scenarios ...string) func(Result) (float64, bool) {
 	return func(r Result) (most float64, ok bool) {
 		for _, s := range scenarios {
@@ -74,7 +74,7 @@ func peak(scenarios ...string) func(Result) (float64, bool) {
 	}
 }
 
-// replayed is the worst of the replays of a long turn.
+// replayed returns the worst replay of a long turn.
 func replayed(value func(Replay) float64) func(Result) (float64, bool) {
 	return func(r Result) (float64, bool) {
 		worst := 0.0
@@ -88,7 +88,7 @@ func replayed(value func(Replay) float64) func(Result) (float64, bool) {
 
 func mb(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
-// Judge holds the run against the aim: the figure, the aim and the verdict, for people.
+// Judge compares the run with the aim. It returns the figure, the aim and the verdict as text.
 func (a Aim) Judge(r Result) (measured, aim, verdict string) {
 	unit := "×"
 	if a.Unit != "" {

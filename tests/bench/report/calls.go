@@ -7,22 +7,23 @@ import (
 	"text/tabwriter"
 )
 
-// Calls is what one call of a tool over MCP costs, made in several ways in one run.
+// Calls is the cost of one tool call over MCP, made in several ways in one run.
 type Calls struct {
 	Machine Machine
-	Bytes   int // of the tool's result
+	Bytes   int // size of the tool's result
 	Costs   []CallCost
 }
 
-// CallCost is what calls took, and the CPU that one of them used, in milliseconds; 0 where it is not told apart.
+// CallCost gives the latency of calls and the CPU time per call, in milliseconds; a CPU time is 0 if it was not
+// measured separately.
 type CallCost struct {
 	What           string
 	Samples        int
 	Latency        Spread
-	CPU, ServerCPU float64 // of the process that calls, and of Temporal's server
+	CPU, ServerCPU float64 // of the calling process, and of Temporal's server
 }
 
-// rows are the table; the first cost is what the others are held against.
+// rows returns the table. The other costs are compared with the first one.
 func (c Calls) rows() [][]string {
 	out := [][]string{{"a call", "samples", "p50 ms", "p95 ms", "added p50", "caller's CPU ms", "added CPU", "Temporal's CPU ms"}}
 	for i, one := range c.Costs {
@@ -44,7 +45,7 @@ func (c Calls) rows() [][]string {
 	return out
 }
 
-// CallsTable writes the run for people.
+// CallsTable writes the run as text for a terminal.
 func CallsTable(w io.Writer, c Calls) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(tw, "\nOne call over MCP, with a result of %d bytes\n", c.Bytes)
@@ -59,7 +60,7 @@ const (
 	callsEnd   = "<!-- bench-calls:end -->"
 )
 
-// InsertCalls puts the run between the two lines of a document that are there for it.
+// InsertCalls puts the run between its two marks in a document.
 func InsertCalls(document []byte, c Calls) ([]byte, error) {
 	return splice(document, callsBegin, callsEnd, func(w io.Writer) {
 		fmt.Fprintf(w, "Run of %s.\n\n", c.Machine)

@@ -1,4 +1,3 @@
-// Package report is what a run of the benchmark comes to: the measures of each arm of each scenario, ratios between
-// arms, the aims that they are held against, the last accepted run that gates them, and how all this is shown: a table
-// and JSON.
+// Package report holds the results of a benchmark run: the measures of each arm of each scenario, ratios between arms,
+// the aims, and the comparison with the last accepted run. It prints them as a table and as JSON.
 package report

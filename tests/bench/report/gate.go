@@ -5,11 +5,12 @@ import (
 	"slices"
 )
 
-// What a run may lose against the accepted one: ratios to the baselines in the same run, never absolute figures.
+// These are the regressions that a run may show against the accepted one: changes of ratios to the baselines in the
+// same run, never of absolute figures.
 const (
-	mayP50    = 0.07 // past it, somebody has to look
-	mayP95    = 0.10 // past it, the run fails
-	mayMemory = 0.05 // likewise
+	mayP50    = 0.07 // above it, the developer has to review the run
+	mayP95    = 0.10 // above it, the run fails
+	mayMemory = 0.05 // above it, the run fails
 )
 
 // Severity is how bad a finding is.
@@ -17,21 +18,21 @@ type Severity string
 
 // The severities.
 const (
-	Review Severity = "review" // to be looked at: mended, or accepted with a reason
+	Review Severity = "review" // the developer must fix the regression or accept it with a reason
 	Fail   Severity = "fail"
 )
 
-// Finding is what is worse than it was.
+// Finding is a regression or a failure.
 type Finding struct {
 	Severity Severity
 	Scenario string
-	Arm      string // empty where it is the scenario's
+	Arm      string // empty if the finding concerns the whole scenario
 	Measure  string // likewise
-	What     string // all of that in words
+	What     string // the whole finding in words
 }
 
-// Gate holds a run against the accepted one. Scenarios that either of them lacks are left out, and so are arms that wait
-// for the disk: its moods are no change of ours.
+// Gate compares a run with the accepted one. It skips scenarios that only one of them has, and arms that wait for the
+// disk, because the disk's speed varies independently of the code.
 func Gate(now, accepted Result) []Finding {
 	var out []Finding
 	for _, q := range now.Ratios() {
@@ -54,7 +55,7 @@ func Gate(now, accepted Result) []Finding {
 	return out
 }
 
-// Failures are the errors of a run: turns that failed.
+// Failures returns the errors of a run: turns that failed.
 func (r Result) Failures() []Finding {
 	var out []Finding
 	for _, p := range r.Parts {
@@ -67,7 +68,8 @@ func (r Result) Failures() []Finding {
 	return out
 }
 
-// Confirmed are the findings that a second run of their scenario has, too: noise does not hit the same figure twice.
+// Confirmed returns the findings that a second run of their scenarios has, too: noise rarely affects the same figure
+// twice.
 func Confirmed(first, second []Finding) []Finding {
 	same := func(a, b Finding) bool {
 		return a.Scenario == b.Scenario && a.Arm == b.Arm && a.Measure == b.Measure
@@ -88,7 +90,7 @@ const (
 	ExitReview = 3
 )
 
-// ExitCode is what the findings come to.
+// ExitCode returns the exit code for the findings.
 func ExitCode(findings []Finding) int {
 	code := ExitWithin
 	for _, f := range findings {

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// Machine says where and when a run was.
+// Machine describes the date and the machine of a run.
 type Machine struct {
 	Date   string `json:"date"` // UTC
 	CPU    string `json:"cpu"`
 	Cores  int    `json:"cores"`
 	System string `json:"system"`
 	Go     string `json:"go"`
-	Load   string `json:"load"` // the load averages before the run: what else there was to do
+	Load   string `json:"load"` // the load averages before the run
 }
 
-// ThisMachine describes the machine that it runs on.
+// ThisMachine describes the current machine.
 func ThisMachine() Machine {
 	m := Machine{Date: time.Now().UTC().Format("2006-01-02 15:04"), Cores: runtime.NumCPU(), Go: runtime.Version(),
 		System: runtime.GOOS + "/" + runtime.GOARCH, CPU: "unknown", Load: "unknown"}
@@ -39,7 +39,7 @@ func ThisMachine() Machine {
 	return m
 }
 
-// String is one line for people.
+// String returns a one-line description.
 func (m Machine) String() string {
 	return m.Date + " UTC; " + m.CPU + ", " + plural(m.Cores, "core") + "; " + m.System + "; " + m.Go + "; load before the run " + m.Load
 }

@@ -7,24 +7,24 @@ import (
 	"strings"
 )
 
-// The marks in a document between which a run's tables stand.
+// A run's tables stand between these marks in a document.
 const (
 	beginMark = "<!-- bench:begin -->\n"
 	endMark   = "<!-- bench:end -->"
 )
 
-// Insert lets write put a run's figures into a document, in place of those that stand between its marks.
+// Insert replaces the text between a document's marks with the figures that write prints.
 func Insert(document []byte, r Result, write func(io.Writer, Result)) ([]byte, error) {
 	return splice(document, beginMark, endMark, func(w io.Writer) { write(w, r) })
 }
 
-// The marks between which the figures of a run with people stand.
+// The figures of a run with waiting users stand between these marks.
 const (
 	peopleBegin = "<!-- bench-people:begin -->\n"
 	peopleEnd   = "<!-- bench-people:end -->"
 )
 
-// InsertPeople puts the figures of a run with people into a document, likewise.
+// InsertPeople does the same as Insert for the figures of a run with waiting users.
 func InsertPeople(document []byte, p People) ([]byte, error) {
 	return splice(document, peopleBegin, peopleEnd, func(w io.Writer) { PeoplePage(w, p) })
 }
@@ -44,7 +44,7 @@ func splice(document []byte, begin, end string, write func(io.Writer)) ([]byte, 
 	return b.Bytes(), nil
 }
 
-// Summary writes what a newcomer wants to know: a few scenarios, Everturn beside the usual loop.
+// Summary writes the overview for newcomers: a few scenarios, Everturn beside the usual loop.
 func Summary(w io.Writer, r Result) {
 	fmt.Fprintf(w, "Median of a turn against the usual loop, which sends the whole conversation with each inference and keeps nothing\nbesides ([how](docs/benchmarks.md); %s of %s):\n\n", plural(r.Machine.Cores, "core"), r.Machine.CPU)
 	fmt.Fprint(w, "| turn | Everturn | usual loop | history of a turn |\n|---|---|---|---|\n")
@@ -101,7 +101,7 @@ func markdownRaw(w io.Writer, r Result) {
 	}
 }
 
-// beginning is the beginning of a long error.
+// beginning returns the first 160 characters of a long error.
 func beginning(s string) string { return fmt.Sprintf("%.160s", s) }
 
 func markdownRest(w io.Writer, r Result) {

@@ -8,12 +8,12 @@ import (
 // Result is a whole run.
 type Result struct {
 	Machine Machine `json:"machine"`
-	Reason  string  `json:"reason,omitempty"` // why it was accepted as the baseline
+	Reason  string  `json:"reason,omitempty"` // why the run was accepted as the baseline
 	Smoke   bool    `json:"smoke,omitempty"`
 	Parts   []Part  `json:"parts"`
 }
 
-// Part is a scenario's.
+// Part holds the results of one scenario.
 type Part struct {
 	Scenario   string      `json:"scenario"`
 	Gated      bool        `json:"gated,omitempty"`
@@ -22,12 +22,12 @@ type Part struct {
 	FirstWords []FirstWord `json:"first_words,omitempty"`
 }
 
-// Measure is what one arm of a scenario came to. Times are in milliseconds; CPU, bytes and rows are a turn's.
+// Measure holds the figures of one arm in a scenario. Times are in milliseconds; CPU, bytes and rows are per turn.
 type Measure struct {
 	Arm  string `json:"arm"`
-	Kind string `json:"kind"` // whose turns: everturn, cookbook, floor
-	Lane string `json:"lane"` // how their tool calls run
-	// Fsync: the journal waits for the disk at each commit.
+	Kind string `json:"kind"` // the implementation: everturn, cookbook or floor
+	Lane string `json:"lane"` // how tool calls run
+	// Fsync reports whether the journal waits for the disk at each commit.
 	Fsync bool `json:"fsync,omitempty"`
 	// Doom is what became of an arm that cannot do it; nothing else is set then.
 	Doom           string  `json:"doom,omitempty"`
@@ -36,11 +36,11 @@ type Measure struct {
 	FirstError     string  `json:"first_error,omitempty"`
 	Latency        Spread  `json:"latency_ms"`
 	TurnsPerSecond float64 `json:"turns_per_second"`
-	Steps          float64 `json:"steps"`         // inferences that the provider saw
-	WorkerCPU      float64 `json:"worker_cpu_ms"` // user and system, of the worker's process alone
+	Steps          float64 `json:"steps"`         // inferences that the provider received
+	WorkerCPU      float64 `json:"worker_cpu_ms"` // user and system time of the worker's process alone
 	ServerCPU      float64 `json:"server_cpu_ms"`
-	PeakBytes      int64   `json:"peak_bytes"` // resident, of the worker's process
-	Events         int64   `json:"events"`     // the least of the last few histories
+	PeakBytes      int64   `json:"peak_bytes"` // resident memory of the worker's process
+	Events         int64   `json:"events"`     // the minimum of the last few histories
 	HistoryBytes   int64   `json:"history_bytes"`
 	JournalRows    float64 `json:"journal_rows,omitempty"`
 	JournalBytes   float64 `json:"journal_bytes,omitempty"`
@@ -55,7 +55,7 @@ type Spread struct {
 	Mean float64 `json:"mean"`
 }
 
-// Replay is what it takes to replay a turn's history in a process that has done nothing else.
+// Replay is the cost of replaying a turn's history in a fresh process.
 type Replay struct {
 	Arm          string  `json:"arm"`
 	Steps        int     `json:"steps"`
@@ -63,17 +63,17 @@ type Replay struct {
 	HistoryBytes int     `json:"history_bytes"`
 	Milliseconds float64 `json:"ms"`
 	PerStep      float64 `json:"ms_per_step"`
-	PeakBytes    int64   `json:"peak_bytes"` // resident, of the process
+	PeakBytes    int64   `json:"peak_bytes"` // resident memory of the process
 }
 
-// FirstWord says when the first word of an answer can be read, in milliseconds from the turn's start.
+// FirstWord is the time from a turn's start until a reader can see the first word of the answer, in milliseconds.
 type FirstWord struct {
 	From    string  `json:"from"`
 	Latency Spread  `json:"latency_ms"`
-	Added   float64 `json:"added_ms"` // to the median of asking the provider directly
+	Added   float64 `json:"added_ms"` // compared with the median of a direct request to the provider
 }
 
-// Quantiles sums durations up. A quantile is the smallest value that so many of them do not exceed.
+// Quantiles summarizes durations. The n-th percentile is the smallest value that at least n % of them do not exceed.
 func Quantiles(all []time.Duration) Spread {
 	sorted := slices.Sorted(slices.Values(all))
 	if len(sorted) == 0 {
@@ -90,7 +90,7 @@ func Quantiles(all []time.Duration) Spread {
 	return Spread{P50: at(50), P95: at(95), P99: at(99), Mean: float64(sum) / float64(len(sorted)) / float64(time.Millisecond)}
 }
 
-// Part is a scenario's part, the zero Part where the run has none.
+// Part returns the part of a scenario, or the zero Part if the run has none.
 func (r Result) Part(scenario string) Part {
 	for _, p := range r.Parts {
 		if p.Scenario == scenario {
@@ -100,13 +100,13 @@ func (r Result) Part(scenario string) Part {
 	return Part{}
 }
 
-// Arm is an arm's measure and whether it was measured.
+// Arm returns an arm's measure. It reports false if the arm was not measured.
 func (p Part) Arm(name string) (Measure, bool) {
 	m, ok := p.entry(name)
 	return m, ok && m.Doom == ""
 }
 
-// entry is what the part has of an arm, which may be that it cannot do it.
+// entry returns the part's entry for an arm, which may only say how the arm failed.
 func (p Part) entry(name string) (Measure, bool) {
 	for _, m := range p.Measures {
 		if m.Arm == name {

@@ -9,43 +9,43 @@ import (
 	"time"
 )
 
-// People is a run of the scenarios in which somebody waits: a turn for a person, or a person for a turn.
+// People is a run of the scenarios with waiting: turns that wait for a user, and users who wait for a turn.
 type People struct {
-	Machine Machine  `json:"machine"` // of the latest run
+	Machine Machine  `json:"machine"` // date and machine of the latest run
 	Parked  Parked   `json:"parked,omitzero"`
 	Streams []Waited `json:"streams,omitempty"`
 	Stops   []Waited `json:"stops,omitempty"`
 }
 
-// Parked is what turns cost that wait for people, all on one worker.
+// Parked is the cost of turns that wait for a user, all on one worker.
 type Parked struct {
 	Turns   int     `json:"turns"`
 	Seconds float64 `json:"seconds"` // until all of them waited
-	// IdleBytes, ParkedBytes and PeakBytes are the worker's resident memory before the first of them, when all waited and
-	// nothing else was to be done, and at the most.
+	// IdleBytes is the worker's resident memory before the first turn, ParkedBytes is the same when all turns wait and
+	// the worker is idle, and PeakBytes is the maximum.
 	IdleBytes    int64    `json:"idle_bytes"`
 	ParkedBytes  int64    `json:"parked_bytes"`
 	PeakBytes    int64    `json:"peak_bytes"`
-	Events       int64    `json:"events"` // of a parked turn's history
+	Events       int64    `json:"events"` // in the history of a parked turn
 	HistoryBytes int64    `json:"history_bytes"`
-	JournalBytes float64  `json:"journal_bytes"` // a turn
-	Woken        []Waited `json:"woken"`         // from a person's word to the turn's next output
+	JournalBytes float64  `json:"journal_bytes"` // per turn
+	Woken        []Waited `json:"woken"`         // from the user's decision to the turn's next output
 }
 
-// Waited is how long somebody waited, in milliseconds.
+// Waited is the distribution of one kind of waiting time, in milliseconds.
 type Waited struct {
 	For     string  `json:"for"`
 	Samples int     `json:"samples"`
 	P50     float64 `json:"p50"`
 	P99     float64 `json:"p99"`
 	Max     float64 `json:"max"`
-	// AimP50, AimP99 and AimMax are what they should be at most; 0: nothing was set.
+	// AimP50, AimP99 and AimMax are upper bounds; 0 means that there is none.
 	AimP50 float64 `json:"aim_p50,omitempty"`
 	AimP99 float64 `json:"aim_p99,omitempty"`
 	AimMax float64 `json:"aim_max,omitempty"`
 }
 
-// Wait sums up how long somebody waited.
+// Wait summarizes measured waiting times.
 func Wait(what string, all []time.Duration) Waited {
 	w := Waited{For: what, Samples: len(all)}
 	if len(all) > 0 {
@@ -55,7 +55,7 @@ func Wait(what string, all []time.Duration) Waited {
 	return w
 }
 
-// aims are the aims in words, and the verdict.
+// aims returns the aims in words, and the verdict.
 func (w Waited) aims() (aim, verdict string) {
 	var parts []string
 	met := w.Samples > 0
@@ -81,10 +81,10 @@ func judged(set, met bool) string {
 	return "missed"
 }
 
-// parkedMemory is the aim for what 10,000 turns that wait add to a worker's resident memory, in bytes.
+// parkedMemory is the aim for the resident memory that 10,000 waiting turns add to a worker, in bytes.
 const parkedMemory = 20 << 20
 
-// tables are the run's tables, each with its title and its rows, the first of which is the head.
+// tables returns the run's tables, each with a title and rows. The first row is the header.
 func (p People) tables() (out []table) {
 	if n := p.Parked; n.Turns > 0 {
 		over := n.ParkedBytes - n.IdleBytes
@@ -118,7 +118,7 @@ func rows(list []Waited) [][]string {
 	return out
 }
 
-// PeopleTable writes the run for people.
+// PeopleTable writes the run as text for a terminal.
 func PeopleTable(w io.Writer, p People) error {
 	fmt.Fprintln(w, p.Machine)
 	for _, t := range p.tables() {

@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// Ratio compares an arm of Everturn's with one that does the same in another way.
+// Ratio compares an arm of Everturn with an arm that does the same work in another way.
 type Ratio struct {
 	Scenario, Arm, To   string
-	Judged              bool // aims and gate look at this one: there is one an arm
+	Judged              bool // aims and the gate use this one: one per arm
 	P50, P95            float64
 	TurnsPerSecond      float64
 	Memory              float64
 	WorkerCPU, TotalCPU float64 // TotalCPU: worker and server together
 }
 
-// Ratios are all comparisons of a run.
+// Ratios returns all comparisons of a run.
 func (r Result) Ratios() []Ratio {
 	var out []Ratio
 	for _, p := range r.Parts {
@@ -33,10 +33,10 @@ func (r Result) Ratios() []Ratio {
 	return out
 }
 
-// against are the arms that m is compared with, in its lane: the cookbook first, which judges, or the floor where there
-// is none.
+// against returns the arms that m is compared with, in its lane. The first one is the cookbook or, if the scenario has
+// none, the floor; it decides the verdict.
 func (p Part) against(m Measure) []Measure {
-	lane, _, _ := strings.Cut(m.Lane, " ") // a quick MCP call is compared with a usual one
+	lane, _, _ := strings.Cut(m.Lane, " ") // a quick MCP call is compared with a regular one
 	var out []Measure
 	for _, name := range []string{"cookbook " + lane, "cookbook " + lane + " tuned", "floor " + lane} {
 		if b, ok := p.Arm(name); ok {
@@ -55,7 +55,7 @@ func ratio(scenario string, m, b Measure) Ratio {
 	}
 }
 
-// over is a/b, and 0 where b was too small to be measured: CPU time comes in steps of 10 ms.
+// over returns a/b, or 0 if b was too small to measure: CPU time comes in steps of 10 ms.
 func over(a, b float64) float64 {
 	if b == 0 {
 		return 0
@@ -63,7 +63,7 @@ func over(a, b float64) float64 {
 	return a / b
 }
 
-// ratio is the comparison that judges an arm; ok is false where the run has none.
+// ratio returns the comparison that judges an arm; ok is false if the run has none.
 func (r Result) ratio(scenario, arm string) (Ratio, bool) {
 	for _, q := range r.Ratios() {
 		if q.Judged && q.Scenario == scenario && q.Arm == arm {

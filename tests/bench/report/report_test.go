@@ -21,7 +21,7 @@ func TestQuantilesAreValuesThatWereMeasured(t *testing.T) {
 	assert.Equal(t, report.Spread{P50: 7, P95: 7, P99: 7, Mean: 7}, report.Quantiles([]time.Duration{7 * time.Millisecond}))
 }
 
-// sample is a run in which the cookbook took 100 ms and 50 MB, and Everturn what is given.
+// sample is a run in which the cookbook took 100 ms and 50 MB, and Everturn took the given values.
 func sample(p50, p95 float64, bytes int64) report.Result {
 	return report.Result{Reason: "it is <b>good</b>", Parts: []report.Part{{Scenario: "five hops", Gated: true, Measures: []report.Measure{
 		{Arm: "everturn mcp", Kind: "everturn", Lane: "mcp", Turns: 100, Latency: report.Spread{P50: p50, P95: p95}, PeakBytes: bytes, HistoryBytes: 9000, TurnsPerSecond: 9},

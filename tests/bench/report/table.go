@@ -8,11 +8,11 @@ import (
 	"text/tabwriter"
 )
 
-// columns are what is shown of a measure, beside the arm's name.
+// columns are the headers of a measure's cells, beside the arm's name.
 var columns = []string{"turns", "p50 ms", "p95", "p99", "turns/s", "worker CPU ms", "server CPU ms", "peak MB", "events",
 	"history KB", "journal rows", "journal KB", "to model KB", "errors"}
 
-// cells are a measure's values for columns.
+// cells returns a measure's values for columns.
 func (m Measure) cells() []string {
 	one := func(v float64) string { return fmt.Sprintf("%.1f", v) }
 	return []string{fmt.Sprint(m.Turns), one(m.Latency.P50), one(m.Latency.P95), one(m.Latency.P99), one(m.TurnsPerSecond),
@@ -20,7 +20,7 @@ func (m Measure) cells() []string {
 		one(float64(m.HistoryBytes) / 1024), one(m.JournalRows), one(m.JournalBytes / 1024), one(m.ModelBytes / 1024), fmt.Sprint(m.Errors)}
 }
 
-// Table writes the run for people.
+// Table writes the run as text for a terminal.
 func Table(w io.Writer, r Result) error {
 	fmt.Fprintln(w, r.Machine)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -41,7 +41,7 @@ func Table(w io.Writer, r Result) error {
 	}
 	fmt.Fprintln(w, doomed.String())
 	if err := errors.Join(replayTable(w, r), wordTable(w, r)); err != nil || r.Smoke {
-		return err // so few turns have no ratios to speak of
+		return err // too few turns for meaningful ratios
 	}
 	return errors.Join(ratioTable(w, r), aimTable(w, r))
 }
