@@ -15,7 +15,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// allowed makes a take the tool of in for one that the turn's policy allows.
+// allowed registers the turn of in with a policy that allows every tool.
 func allowed(a *Activities, in workflows.CallInput) {
 	config := turn.PromptConfig{Descriptors: []turn.Descriptor{{ID: in.Tool.ID}}, Policy: turn.Policy{Allow: []string{"*"}}}
 	a.profiles.lru.Add("allowed", config)
@@ -39,7 +39,8 @@ func (c *counted) Call(_ context.Context, r turn.ToolRequest) (turn.ToolResult, 
 	return turn.ToolResult{Outcome: turn.OutcomeOK}, nil
 }
 
-// TestNoInputOfAnActivityIsAPermission: whoever can reach Temporal can schedule CallTool on the workers' task queue.
+// TestNoInputOfAnActivityIsAPermission checks that authorization does not depend on the activity's input: every client
+// of Temporal can schedule CallTool on the workers' task queue.
 func TestNoInputOfAnActivityIsAPermission(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy  turn.Policy
@@ -58,7 +59,7 @@ func TestNoInputOfAnActivityIsAPermission(t *testing.T) {
 			a, err := New(Options{Journal: catalogued{store}, Tools: host, Agent: Agent{Name: "a", Servers: []string{"x"}, Policy: c.policy}})
 			require.NoError(t, err)
 			in = begunWith(t, a, store, in)
-			in.Tool.Repeatable = true // forged, as all of in may be
+			in.Tool.Repeatable = true // forged, as any field of in may be
 			if c.decided {
 				approve(t, store, in)
 			}
@@ -93,7 +94,7 @@ func begunWith(t *testing.T, a *Activities, store journal.Store, in workflows.Ca
 		ToolCalls: []turn.ToolCall{{ID: "1.0", Tool: "mcp/x/y", Arguments: "{}"}},
 	}})
 	require.NoError(t, err)
-	a.turns.Purge() // another worker has begun it
+	a.turns.Purge() // as on a worker that did not begin the turn
 	return in
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// A result that is no text has a line that stands for it. The name of what is kept comes beside it, not in its place; a text
-// that was cut for its length stays as long as it was.
+// TestTheNameOfWhatIsKeptLeavesRoomForTheText checks that the artifact's name is added to a result's text and does not
+// replace it. A text that was cut to its maximum length does not grow.
 func TestTheNameOfWhatIsKeptLeavesRoomForTheText(t *testing.T) {
 	a := &Activities{}
 	binary := a.presentable(turn.ToolResult{Text: "[application/gzip, 25 bytes]", Full: make([]byte, 25), MediaType: "application/gzip"})

@@ -18,7 +18,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// fullJournal refuses settlements for a while, as one on a full disk does: at once.
+// fullJournal refuses a number of settlements immediately, as a journal on a full disk does.
 type fullJournal struct {
 	journal.Journal
 	left  int
@@ -32,18 +32,19 @@ func (j *fullJournal) SettleCall(_ context.Context, in journal.SettleInput) (jou
 	return journal.CallRecord{Outcome: in.Result.Outcome, Text: in.Result.Text}, nil
 }
 
-// What a call did is not to be unknown because the disk was full for a moment when it ended.
+// TestAResultWaitsForRoomInTheJournal checks that a disk that is full for a moment does not make the outcome of a call
+// unknown.
 func TestAResultWaitsForRoomInTheJournal(t *testing.T) {
 	a := &Activities{journal: &fullJournal{left: 3, cause: errors.New("database or disk is full")}}
 	stopped, stop := context.WithCancel(t.Context())
-	stop() // it is recorded even where the call's own time is over
+	stop() // the result is recorded even if the call's context is done
 	res, err := a.settleCall(stopped, workflows.CallInput{}, turn.ToolResult{Outcome: turn.OutcomeOK, Text: "done"})
 	require.NoError(t, err)
 	assert.Equal(t, turn.OutcomeOK, res.Outcome)
 	assert.Equal(t, "done", res.Preview)
 }
 
-// awayJournal takes no write before a time, as when another process holds its lock.
+// awayJournal refuses writes until a given time, as if another process held the journal's lock.
 type awayJournal struct {
 	journal.Journal
 	until time.Time
@@ -56,7 +57,8 @@ func (j *awayJournal) SettleCall(_ context.Context, in journal.SettleInput) (jou
 	return journal.CallRecord{Outcome: in.Result.Outcome, Text: in.Result.Text}, nil
 }
 
-// A lock of 50 s must not make the outcome of a call unknown that ended well.
+// TestASettlementOutlastsALongLock checks that a journal lock of 50 s does not make the outcome of a successful call
+// unknown.
 func TestASettlementOutlastsALongLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &Activities{journal: &awayJournal{until: time.Now().Add(50 * time.Second)}}
@@ -66,7 +68,8 @@ func TestASettlementOutlastsALongLock(t *testing.T) {
 	})
 }
 
-// A settlement is given up only shortly before its activity has to end.
+// TestASettlementWaitsAsLongAsItsActivityMayRun checks that CallTool retries a settlement until shortly before its
+// activity's deadline.
 func TestASettlementWaitsAsLongAsItsActivityMayRun(t *testing.T) {
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
@@ -90,20 +93,20 @@ func TestARefusalOfTheJournalIsNotRepeated(t *testing.T) {
 	assert.Equal(t, 2, j.left)
 }
 
-// slowJournal is full for the whole time that a call's claim, settlement or release may take, but a moment.
+// slowJournal is full for almost the whole time that a call's claim, settlement or release may take.
 type slowJournal struct {
 	journal.Journal
 	clear    map[string]time.Time
 	released bool
 }
 
-// room is there once within has nearly passed since it was asked for first.
+// room accepts an operation shortly before within has passed since the first attempt.
 func (j *slowJournal) room(what string, within time.Duration) error {
 	if j.clear == nil {
 		j.clear = map[string]time.Time{}
 	}
 	if _, asked := j.clear[what]; !asked {
-		j.clear[what] = time.Now().Add(within - 1100*time.Millisecond) // it is asked at least every second
+		j.clear[what] = time.Now().Add(within - 1100*time.Millisecond) // CallTool retries at least every second
 	}
 	if time.Now().Before(j.clear[what]) {
 		return errors.New("database or disk is full")
@@ -129,7 +132,7 @@ func (j *slowJournal) ReleaseCall(context.Context, string, string, int) error {
 	return err
 }
 
-// slowTool takes all the time that it is given, and then ends with err or an unknown outcome.
+// slowTool uses its whole timeout, and then returns err or an unknown outcome.
 type slowTool struct{ err error }
 
 func (slowTool) Check(turn.Descriptor, json.RawMessage) error { return nil }
@@ -139,7 +142,8 @@ func (s slowTool) Call(ctx context.Context, _ turn.ToolRequest) (turn.ToolResult
 	return turn.ToolResult{Outcome: turn.OutcomeUnknown}, s.err
 }
 
-// The server gives a dispatch up at its deadline: all that CallTool waits for has to fit in.
+// TestASlowCallOnAFullDiskEndsBeforeItsDeadline checks that everything that CallTool waits for fits before its
+// deadline, at which the server gives the dispatch up.
 func TestASlowCallOnAFullDiskEndsBeforeItsDeadline(t *testing.T) {
 	notSent := turn.Errorf(turn.CodeToolNotSent, nil, "the server is away")
 	for name, end := range map[string]error{"settled": nil, "given back": notSent} {

@@ -16,7 +16,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// absent is a journal to which no message has come.
+// absent is a journal that has received no message.
 type absent struct{}
 
 func (absent) Delivered(context.Context, string, string) (journal.TurnRecord, error) {
@@ -26,7 +26,7 @@ func (absent) Delivered(context.Context, string, string) (journal.TurnRecord, er
 func TestWhatASessionSaysToADelivery(t *testing.T) {
 	for name, c := range map[string]struct {
 		err       error
-		code      turn.Code // of the activity's failure; empty where it goes on
+		code      turn.Code // of the activity's error; empty: no error
 		retryable bool
 	}{
 		"taken":                     {},

@@ -16,7 +16,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// hurried is a journal in which a person answers what was put before them right after the first look at it.
+// hurried is a journal in which a user decides each request right after CallTool first reads it.
 type hurried struct {
 	journal.Journal
 	t      *testing.T
@@ -33,7 +33,7 @@ func (h *hurried) Ask(ctx context.Context, in journal.AskInput) ([]turn.Decision
 	return ruled, err
 }
 
-// holds is a tool host whose server holds its call for a question, no longer than until done.
+// holds is a tool host whose server holds its call for an elicitation, and gives up as soon as done is closed.
 type holds struct {
 	said func(turn.ElicitationResponse, error)
 }
@@ -47,7 +47,8 @@ func (h holds) Call(_ context.Context, r turn.ToolRequest) (turn.ToolResult, err
 	return turn.ToolResult{Outcome: turn.OutcomeOK, Text: "done"}, nil
 }
 
-// A person was told that the answer counts, and so it does; and where nobody has said anything, the question is closed.
+// TestAnAnswerInTheLastMomentIsHeard checks that a response counts if the journal accepted it, even at the last moment,
+// and that an elicitation without a response expires.
 func TestAnAnswerInTheLastMomentIsHeard(t *testing.T) {
 	accept := func(w turn.Request) turn.Decision {
 		return turn.Decision{ID: w.ID, Status: turn.StatusAnswered, By: "ann", Response: &turn.ElicitationResponse{Action: turn.ElicitationAccept, Content: json.RawMessage(`{}`)}}
@@ -79,7 +80,7 @@ func TestAnAnswerInTheLastMomentIsHeard(t *testing.T) {
 	}
 }
 
-// asked is a journal in which a person answers after nine minutes.
+// asked is a journal in which a user responds after nine minutes.
 type asked struct {
 	slowJournal
 	at time.Time
@@ -103,7 +104,7 @@ func (j *asked) Ask(_ context.Context, in journal.AskInput) ([]turn.Decision, er
 	return []turn.Decision{{ID: in.Requests[0].ID, Status: turn.StatusAnswered, Response: &turn.ElicitationResponse{Action: turn.ElicitationAccept}}}, nil
 }
 
-// working is a tool host whose server works for two seconds, and asks in between.
+// working is a tool host whose server works for two seconds, with an elicitation in between.
 type working struct{}
 
 func (working) Check(turn.Descriptor, json.RawMessage) error { return nil }
@@ -115,7 +116,8 @@ func (working) Call(ctx context.Context, r turn.ToolRequest) (turn.ToolResult, e
 	return turn.ToolResult{Outcome: turn.OutcomeOK, Text: string(response.Action)}, errors.Join(err, ctx.Err())
 }
 
-// How long a person takes is neither in the time that the call has, nor in what the turn has worked.
+// TestACallDoesNotWorkWhileItIsHeld checks that held time counts against neither the call's timeout nor the turn's
+// working time.
 func TestACallDoesNotWorkWhileItIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, err := New(Options{Journal: &asked{}, Tools: working{}})

@@ -16,7 +16,7 @@ import (
 
 const providerKey = "canary-5e1f09c2"
 
-// echo is a model that says what it is told to say, in pieces of some bytes.
+// echo is a model that returns a given answer, streamed in pieces of a given number of bytes.
 type echo struct {
 	Model
 	answer turn.Completion
@@ -35,13 +35,14 @@ func (e echo) Infer(_ context.Context, _ turn.Prompt, sink turn.Sink) (turn.Comp
 	return e.answer, nil
 }
 
-// heard keeps what was streamed.
+// heard keeps the streamed text.
 type heard struct{ text, reasoning strings.Builder }
 
 func (h *heard) Text(s string)      { h.text.WriteString(s) }
 func (h *heard) Reasoning(s string) { h.reasoning.WriteString(s) }
 
-// A secret is redacted before its text is cut, and what was cut by the provider is not flushed.
+// TestACutLeavesNoBeginningOfASecret checks that a secret is redacted before its text is cut, and that the beginning of
+// a secret that the provider cut off is not flushed.
 func TestACutLeavesNoBeginningOfASecret(t *testing.T) {
 	r := redact.New()
 	r.Add(providerKey)

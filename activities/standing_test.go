@@ -11,7 +11,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// shelf is a journal with catalogues in it, or one that cannot be read.
+// shelf is a journal with catalogues, or one that fails to read them.
 type shelf struct {
 	journal.Journal
 	catalogues []turn.Catalogue
@@ -43,7 +43,8 @@ func tools() *shelf {
 	}}
 }
 
-// Only what is known to be in vain is kept from people: an approval that nobody was asked for cannot be given.
+// TestWhetherAPinnedToolIsWhatItWas checks that a tool counts as changed only if the journal says so. Unknown and
+// unavailable servers do not: a request that is never made cannot be approved.
 func TestWhetherAPinnedToolIsWhatItWas(t *testing.T) {
 	for name, c := range map[string]struct {
 		pinned turn.Descriptor
@@ -71,11 +72,11 @@ func TestWhyANameIsNoneOfTheTurnsTools(t *testing.T) {
 	}{
 		"mcp_git_push":    {"the tool is held back", turn.CodeToolDrift},
 		"mcp/git/push":    {"the tool is held back", turn.CodeToolDrift},
-		"mcp_git_secret":  {"there is no such tool", ""}, // policy keeps it from the model
+		"mcp_git_secret":  {"there is no such tool", ""}, // policy hides it from the model
 		"mcp_git_pull":    {"a turn that begins from now on has it", turn.CodeToolDrift},
 		"mcp_away_x":      {`its server "away" is not available`, turn.CodeToolNotSent},
 		"mcp_git_hub_x":   {"there is no such tool", ""},
-		"mcp/other/x":     {"there is no such tool", ""}, // another worker's server
+		"mcp/other/x":     {"there is no such tool", ""}, // the server of another worker
 		"mcp_nowhere_x":   {"there is no such tool", ""},
 		"away":            {"there is no such tool", ""},
 		"local/something": {"there is no such tool", ""},

@@ -17,7 +17,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// lockedJournal takes no chunks. It tells who waits for it when it has refused some.
+// lockedJournal refuses chunks. It signals when it has refused some.
 type lockedJournal struct {
 	journal.Journal
 	refused chan struct{}
@@ -28,7 +28,8 @@ func (j *lockedJournal) AppendChunks(context.Context, journal.StepKey, int, []tu
 	return errors.New("locked")
 }
 
-// An answer may come to its end while the journal is away; what could not be appended goes in with its settlement.
+// TestTextThatCouldNotBeAppendedIsHandedOutWithTheRest checks that chunks that could not be appended while the journal
+// was unavailable are written with the settlement.
 func TestTextThatCouldNotBeAppendedIsHandedOutWithTheRest(t *testing.T) {
 	j := &lockedJournal{refused: make(chan struct{})}
 	ctx, abort := context.WithCancelCause(t.Context())
@@ -49,7 +50,7 @@ func TestTextThatCouldNotBeAppendedIsHandedOutWithTheRest(t *testing.T) {
 	assert.ErrorContains(t, context.Cause(ctx), "locked")
 }
 
-// strictJournal keeps chunks as the journal does, which takes none that is too long, and tells of the first ones.
+// strictJournal accepts chunks as the journal does, which refuses any that is too long, and signals the first ones.
 type strictJournal struct {
 	journal.Journal
 	taken chan struct{}
@@ -71,7 +72,8 @@ func (j *strictJournal) AppendChunks(_ context.Context, _ journal.StepKey, _ int
 	return nil
 }
 
-// A provider may say more between two flushes than fits into a chunk.
+// TestAFastAnswerIsAppendedInPieces checks that text is split if a provider sends more between two flushes than fits
+// into a chunk.
 func TestAFastAnswerIsAppendedInPieces(t *testing.T) {
 	j := &strictJournal{taken: make(chan struct{})}
 	ctx, abort := context.WithCancelCause(t.Context())
@@ -91,7 +93,8 @@ func TestAFastAnswerIsAppendedInPieces(t *testing.T) {
 	}
 }
 
-// While the journal is slow, deltas are joined: four times as many take about four times the memory, not sixteen times.
+// TestDeltasAreJoinedInLinearTime checks the joining of deltas while the journal is slow: four times as many take about
+// four times the memory, not sixteen times.
 func TestDeltasAreJoinedInLinearTime(t *testing.T) {
 	joined := func(n int) uint64 {
 		s := &stream{wake: make(chan struct{}, 1)}

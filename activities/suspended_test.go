@@ -17,10 +17,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// asksOn is a tool host whose tool asks under one name again and again. Like the real one, it asks the same once more
-// where it is given no replies.
+// asksOn is a tool host whose tool asks again and again under the same key. Like the real host, it repeats the same
+// elicitation if it receives no responses.
 type asksOn struct {
-	handed []string // what was sent: continuation and replies
+	handed []string // what was sent: continuation and responses
 }
 
 func (*asksOn) Check(turn.Descriptor, json.RawMessage) error { return nil }
@@ -36,7 +36,7 @@ func (h *asksOn) Call(_ context.Context, r turn.ToolRequest) (turn.ToolResult, e
 	return turn.ToolResult{Elicitations: []turn.Elicitation{q}, Continuation: []byte(round)}, nil
 }
 
-// claimable is a journal with a turn whose model has asked for one call, and that call.
+// claimable returns a journal with a turn whose model has requested one call, and that call.
 func claimable(t *testing.T) (*journal.DB, workflows.CallInput) {
 	t.Helper()
 	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "j.db"), sqlite.Options{})
@@ -57,8 +57,8 @@ func claimable(t *testing.T) (*journal.DB, workflows.CallInput) {
 	}
 }
 
-// The ends of dispatches 2 and 3 never reach the workflow, so that dispatches 3 and 4 come with the replies to what the
-// first has asked.
+// TestRepliesAreForTheQuestionsOfOneDispatch checks dispatches whose results are lost: the results of dispatches 2 and
+// 3 never reach the workflow, so dispatches 3 and 4 carry the responses to the elicitation of the first one.
 func TestRepliesAreForTheQuestionsOfOneDispatch(t *testing.T) {
 	s, in := claimable(t)
 	host := &asksOn{}
@@ -83,13 +83,14 @@ func TestRepliesAreForTheQuestionsOfOneDispatch(t *testing.T) {
 	assert.Len(t, host.handed, 3, "each reply was handed over once, to its question: %v", host.handed)
 }
 
-// noBusy is a receipt but for the time that it took.
+// noBusy returns r with the busy time of like, so that the rest can be compared.
 func noBusy(r, like workflows.CallResult) workflows.CallResult {
 	r.Busy = like.Busy
 	return r
 }
 
-// A refusal of the journal is told at once: only one that is away is asked again.
+// TestWhatTheJournalRefusesIsNotTriedAgain checks that an error is returned at once if the journal refuses an
+// operation. Only an unavailable journal is tried again.
 func TestWhatTheJournalRefusesIsNotTriedAgain(t *testing.T) {
 	for _, err := range []error{
 		journal.ErrConflict, journal.ErrClosed, journal.ErrStale, journal.ErrNotFound, journal.ErrUnapproved, journal.ErrTaken, journal.ErrNewer,

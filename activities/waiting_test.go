@@ -42,7 +42,7 @@ func TestARetryDelayIsTheBreakersWithinItsBounds(t *testing.T) {
 	assert.False(t, more, "the time is over")
 }
 
-// unsent is a tool whose server is away, or a journal error.
+// unsent is a tool host whose server is unavailable, or whose calls fail with a journal error.
 type unsent struct{ err error }
 
 func (unsent) Check(turn.Descriptor, json.RawMessage) error { return nil }
@@ -51,7 +51,8 @@ func (u unsent) Call(context.Context, turn.ToolRequest) (turn.ToolResult, error)
 	return turn.ToolResult{}, u.err
 }
 
-// Temporal's server may retry only what was not sent: an attempt whose end is not known is the ledger's to judge.
+// TestOnlyACallThatWasNotSentMayBeRetried checks that Temporal retries only calls that were not sent: the journal
+// decides about a dispatch with an unknown end.
 func TestOnlyACallThatWasNotSentMayBeRetried(t *testing.T) {
 	away := &turn.Error{Code: turn.CodeToolNotSent, Message: "away", RetryAfter: time.Second}
 	for name, c := range map[string]struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// longJournal has messages of one size and counts those that it has loaded.
+// longJournal has messages of one size and counts the loaded ones.
 type longJournal struct {
 	journal.Journal
 	bytes  int
@@ -45,8 +45,9 @@ func prompter(t *testing.T, j journal.Journal) *Activities {
 
 func head(seq int64) turn.Head { return turn.Head{Seq: seq, Hash: "h"} }
 
-// A prompt that no model takes is refused with the message before which the session can be forked, and the turn fails
-// at once: a retry would read it again.
+// TestAPromptThatNoModelTakesIsRefused checks that a prompt that is too large for every model is refused with the
+// message before which the session can be forked. The turn fails at once, because a retry would read the same prompt
+// again.
 func TestAPromptThatNoModelTakesIsRefused(t *testing.T) {
 	j := &longJournal{bytes: 1 << 20}
 	_, _, err := prompter(t, j).prompting(t.Context(), workflows.InferInput{Plan: turn.Plan{From: 5}}, head(40))
@@ -60,7 +61,8 @@ func TestAPromptThatNoModelTakesIsRefused(t *testing.T) {
 	assert.Contains(t, e.Message, "fork the session before message 20")
 }
 
-// TestLargeImagesWaitForEachOther: a prompt holds its images while the model answers.
+// TestLargeImagesWaitForEachOther checks that prompts with large images wait for each other: a prompt holds its images
+// in memory while the model answers.
 func TestLargeImagesWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, entered := prompter(t, &longJournal{bytes: 1, media: maxMediaBytes}), make(chan func(), 5)
@@ -80,7 +82,7 @@ func TestLargeImagesWaitForEachOther(t *testing.T) {
 	})
 }
 
-// Large prompts wait for each other; small ones do not.
+// TestLargePromptsWaitForEachOther checks that large prompts wait for each other and small ones do not.
 func TestLargePromptsWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		large, small := prompter(t, &longJournal{bytes: maxPrompt / 2}), 0

@@ -128,11 +128,11 @@ func TestResultDoesNotWait(t *testing.T) {
 	assert.ErrorIs(t, err, ErrNotFound)
 }
 
-// book is a journal with what a test has written into it.
+// book is a journal with the records of a test.
 type book struct {
 	Journal
 	turns   map[string]journal.TurnRecord
-	took    map[string]string // the turns that took messages
+	took    map[string]string // the turn that took each message
 	chunks  []turn.Chunk
 	changed chan struct{}
 }

@@ -9,11 +9,11 @@ import (
 	"unicode"
 )
 
-// canary is what the environment holds: no number, no duration, no URL.
+// canary is the value of environment variables: not a number, a duration or a URL.
 const canary = "canary-7b41"
 
-// FuzzLoad: whatever the file holds, Load either refuses it with an *Error that says why in words that move no
-// terminal, or gives a valid configuration that can be shown. What the environment holds is shown in neither case.
+// FuzzLoad checks that Load either returns an *Error whose text has no terminal control sequences, or a valid
+// configuration that can be shown. The output never contains values of the environment.
 func FuzzLoad(f *testing.F) {
 	f.Add(Example())
 	f.Add(commented.ReplaceAllString(Example(), "$1"))
@@ -23,7 +23,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add(strings.Repeat("[", 10_000))
 	f.Add("\"\\u0000\" = 1\n'a.b'.c = 1\n\"\" = { \"\" = inf }\n")
 	whole := strings.Split(commented.ReplaceAllString(Example(), "$1"), "\n")
-	for i, line := range whole { // the secret in every place
+	for i, line := range whole { // the secret in every position
 		if key, _, ok := strings.Cut(line, " = "); ok {
 			one := slices.Clone(whole)
 			one[i] = key + ` = "${A}"`
@@ -50,15 +50,15 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// requireSecret checks that the canary is in nothing that is printed, and that what is printed is text.
+// requireSecret checks that no output contains the canary, and that the output is text.
 func requireSecret(t *testing.T, text string, loaded *Loaded, err error) {
 	t.Helper()
 	var b strings.Builder
 	if err != nil {
-		// A word or a number that is none is quoted, wherever it comes from: no secret belongs there.
+		// Errors quote an invalid word or number wherever it comes from, because no secret belongs in such a setting.
 		b.WriteString(strings.ReplaceAll(err.Error(), `is "`+canary+`"; it must be`, ""))
 	} else {
-		_ = loaded.Show(&b, true) // its error is asked for elsewhere
+		_ = loaded.Show(&b, true) // other tests check its error
 	}
 	if strings.Contains(b.String(), canary) && !strings.Contains(text, canary) {
 		t.Fatalf("what the environment holds is shown:\n%s", b.String())

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// refused loads what must be refused and returns the error's text without the file's folder.
+// refused loads an invalid configuration and returns the error's text without the file's folder.
 func refused(t *testing.T, o LoadOptions, text string) string {
 	t.Helper()
 	o.Path = write(t, text)

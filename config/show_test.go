@@ -132,7 +132,7 @@ func TestSchemaDescribesEverySettingAndTakesTheExample(t *testing.T) {
 	undescribed(t, "", &schema)
 }
 
-// undescribed fails for every setting that the schema, and so the example, says nothing about.
+// undescribed fails the test for every setting without a description in the schema and so in the example.
 func undescribed(t *testing.T, path string, s *jsonschema.Schema) {
 	for name, p := range s.Properties {
 		at := join(path, name)

@@ -8,7 +8,7 @@ import (
 
 const remote = "[[mcp.servers]]\nid = \"a\"\ntransport = \"http\"\nurl = \"https://mcp.example\"\n"
 
-// These are configurations of servers, each with the one thing that is wrong with it.
+// TestServersThatContradictThemselves covers server configurations with exactly one error each.
 func TestServersThatContradictThemselves(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"sse without an address": {

@@ -16,7 +16,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// shelf has artifacts of one session.
+// shelf holds artifacts by session and hash.
 type shelf map[string]string
 
 func (s shelf) Artifact(_ context.Context, session, hash string) (string, []byte, error) {
@@ -27,7 +27,7 @@ func (s shelf) Artifact(_ context.Context, session, hash string) (string, []byte
 	return "text/plain", []byte(b), nil
 }
 
-// reader calls local/read_artifact as a turn of that session does.
+// reader returns a function that calls local/read_artifact as a turn of the given session.
 func reader(t *testing.T, s artifacts, maxResult int) func(session string, in readArtifact) turn.ToolResult {
 	t.Helper()
 	local := toolbox.NewLocal()

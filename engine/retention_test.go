@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// troubled is a journal whose removals fail as often as it says, and which tells of each that was tried.
+// troubled is a journal whose removals fail a given number of times. It signals each attempt.
 type troubled struct {
 	journal.Store
 	failures int
@@ -43,7 +43,7 @@ func (s *troubled) PruneChunks(ctx context.Context, before time.Time, limit int)
 	return n, err
 }
 
-// finished puts a turn into the journal that ended so long ago.
+// finished writes a turn to the journal that ended the given time ago.
 func finished(t *testing.T, s journal.Store, id string, ago time.Duration) {
 	t.Helper()
 	at := time.Now().Add(-ago)
@@ -98,6 +98,6 @@ func TestAWorkerRemovesOldStreamsNowAndEveryHour(t *testing.T) {
 func TestARetentionOfNothingKeepsAll(t *testing.T) {
 	cfg := config.Default()
 	cfg.Journal.ChunkRetention = 0
-	e := &Engine{cfg: cfg, journal: &troubled{}} // which would panic
+	e := &Engine{cfg: cfg, journal: &troubled{}} // a removal would panic
 	e.prune(t.Context(), time.Millisecond)
 }

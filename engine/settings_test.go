@@ -12,7 +12,8 @@ import (
 	"github.com/everturn/everturn/engine"
 )
 
-// TestAJournalThatCameWithACloneIsRefused: its grants would count, under whatever name the configuration gives it.
+// TestAJournalThatCameWithACloneIsRefused checks that a journal inside a cloned repository is refused, whatever path
+// the configuration gives: its grants would count.
 func TestAJournalThatCameWithACloneIsRefused(t *testing.T) {
 	for _, path := range []string{".everturn/journal.db", ".everturn/journal", ".everturn/state/journal.db", "state/journal.db", "journal.db"} {
 		author, clone := t.TempDir(), filepath.Join(t.TempDir(), "clone")

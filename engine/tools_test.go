@@ -15,8 +15,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// beside makes an engine with a journal, whose only server cannot be started, and a function that says how another worker
-// has that server; it returns one that ends that worker.
+// beside returns an engine with a journal, whose only server cannot be started, and a function that publishes another
+// worker's health for that server. That function returns one that ends the other worker.
 func beside(t *testing.T) (*Engine, func(ServerHealth) func()) {
 	cfg := config.Default()
 	cfg.Journal.Path = filepath.Join(t.TempDir(), "journal.db")
@@ -49,7 +49,7 @@ func current(t *testing.T, e *Engine) turn.Catalogue {
 
 var offered = turn.Catalogue{Server: "files", Hash: "h", ConfigHash: "s", Tools: []turn.Descriptor{{ID: "mcp/files/read", Hash: "1"}}}
 
-// told is a log of which each line is handed over.
+// told is a log that sends each line to a channel.
 type told chan string
 
 func (l told) Write(line []byte) (int, error) {
@@ -57,7 +57,8 @@ func (l told) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// A worker that cannot start a server takes it away from nobody who can.
+// TestAServerThatAnotherWorkerHasIsNotTakenAway checks that a worker that cannot start a server does not withdraw its
+// tools from workers that can.
 func TestAServerThatAnotherWorkerHasIsNotTakenAway(t *testing.T) {
 	e, other := beside(t)
 	log := make(told, 100)
@@ -87,7 +88,8 @@ func TestAServerThatAnotherWorkerHasIsNotTakenAway(t *testing.T) {
 	assert.Equal(t, away.Problem, current(t, e).Problem, "nobody can ask it any more")
 }
 
-// What a worker overwrites that cannot ask a server is mended by one that can, though nothing has changed for it.
+// TestACatalogueThatWasOverwrittenIsPublishedAgain checks that a worker that can reach a server restores its catalogue
+// after one that cannot has overwritten it, even though the server's tools have not changed.
 func TestACatalogueThatWasOverwrittenIsPublishedAgain(t *testing.T) {
 	e, _ := beside(t)
 	known := &offers{last: map[string]turn.Catalogue{}}
@@ -102,7 +104,8 @@ func TestACatalogueThatWasOverwrittenIsPublishedAgain(t *testing.T) {
 	assert.Equal(t, newer.Hash, current(t, e).Hash, "two workers do not take turns")
 }
 
-// A server that fails everywhere is published as it is, whoever looks first.
+// TestAServerThatNoWorkerHasIsAway checks that a server that fails on every worker is published as unavailable,
+// whichever worker connects first.
 func TestAServerThatNoWorkerHasIsAway(t *testing.T) {
 	for _, state := range []ServerHealth{{Server: "files", State: ServerFailing}, {Server: "mail", State: ServerConnected}} {
 		e, other := beside(t)
@@ -117,7 +120,7 @@ func TestAServerThatNoWorkerHasIsAway(t *testing.T) {
 	}
 }
 
-// bare takes off what the journal adds.
+// bare removes the fields that the journal adds.
 func bare(tools []turn.Descriptor) []turn.Descriptor {
 	for i := range tools {
 		tools[i].Schema = nil

@@ -57,7 +57,8 @@ func TestParallelToolCallsAreAssembled(t *testing.T) {
 	}, a.ToolCalls)
 }
 
-// The ways in which servers say tool calls that OpenAI's documentation does not.
+// TestOddToolCallsAreUnderstood covers tool calls in formats that some servers use although OpenAI's documentation does
+// not describe them.
 func TestOddToolCallsAreUnderstood(t *testing.T) {
 	finish := event(`{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}`)
 	calls := func(parts ...string) script.Reply {
@@ -103,7 +104,7 @@ func TestServersThatDoNotStreamAreUnderstood(t *testing.T) {
 	assert.True(t, json.Valid(a.Raw))
 }
 
-// The liberties that servers take with the event stream.
+// TestOddStreamsAreUnderstood covers deviations from the event stream format that some servers use.
 func TestOddStreamsAreUnderstood(t *testing.T) {
 	hi, end := `{"choices":[{"delta":{"content":"hi"}}]}`, `{"choices":[{"delta":{},"finish_reason":"stop"}]}`
 	for name, body := range map[string]string{
@@ -194,7 +195,7 @@ func TestLengthIsACompleteAnswer(t *testing.T) {
 func TestACompleteAnswerSurvivesAnUglyEnd(t *testing.T) {
 	for name, r := range map[string]script.Reply{
 		"reset": script.Text("hi").ResetAfter(3),
-		"stall": script.Text("hi").StallAfter(3), // costs the tail's two seconds
+		"stall": script.Text("hi").StallAfter(3), // waits for the tail timeout of two seconds
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -18,7 +18,7 @@ import (
 
 const said = `{"choices":[{"delta":{"content":"hi"}}]}`
 
-// callParts is an event with n parts of calls, each of another call.
+// callParts returns an event with n parts, each of a different call.
 func callParts(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -31,8 +31,9 @@ func nested(depth int) string {
 	return `{"choices":[{"delta":{"content":` + strings.Repeat("[", depth) + strings.Repeat("]", depth) + `}}]}`
 }
 
-// An answer over a bound is refused by name and not asked for again: it would be paid for again. Each one ends as an answer
-// that is complete, so that it is refused for nothing else.
+// TestAnAnswerOverABoundIsRefused checks that an answer over a bound fails with an error that names the bound, and is
+// not retried: a retry would cost as much again. Each stream ends like a complete answer, so that only the bound can be
+// the reason.
 func TestAnAnswerOverABoundIsRefused(t *testing.T) {
 	end := event(`{"choices":[{"delta":{},"finish_reason":"stop"}]}`)
 	for name, c := range map[string]struct {
@@ -64,7 +65,7 @@ func TestAnAnswerOverABoundIsRefused(t *testing.T) {
 	}
 }
 
-// Models say much in small pieces. None of it comes near a bound.
+// TestALongAnswerIsWithinTheBounds checks that a long answer in many small chunks stays within the bounds.
 func TestALongAnswerIsWithinTheBounds(t *testing.T) {
 	part := event(`{"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"tok "}}]}}]}`)
 	a, _, err := infer(t, script.Raw(
@@ -74,7 +75,8 @@ func TestALongAnswerIsWithinTheBounds(t *testing.T) {
 	assert.Len(t, a.ToolCalls[0].Arguments, 4*130_000)
 }
 
-// A caller that gives up gets its goroutine back, whatever has come by then, and nothing is left running.
+// TestACancelEndsTheReadingOfABomb checks that Infer returns soon after its context is cancelled, whatever it has read
+// by then, and leaves nothing running.
 func TestACancelEndsTheReadingOfABomb(t *testing.T) {
 	many := callParts(1_900_000)
 	for name, pieces := range map[string][]string{
@@ -99,7 +101,7 @@ func TestACancelEndsTheReadingOfABomb(t *testing.T) {
 			case <-sink.heard:
 				cancel()
 			case <-deadline:
-			case err := <-done: // refused already
+			case err := <-done: // already refused
 				done <- err
 			}
 			select {

@@ -74,7 +74,8 @@ func TestAProvidersWordsAreMadeHarmless(t *testing.T) {
 	assert.NotContains(t, err.Error(), "\x1b")
 }
 
-// The key is redacted before a text is cut: no beginning of it stays.
+// TestACutLeavesNoBeginningOfTheKey checks that the key is redacted before a text is cut, so that no prefix of the key
+// remains.
 func TestACutLeavesNoBeginningOfTheKey(t *testing.T) {
 	most := canary[:len(canary)-1]
 	body := func(pad int) string { return `{"error":{"message":"x` + strings.Repeat(" ", pad) + canary + `"}}` }
@@ -115,7 +116,7 @@ func TestCutStreamsAreNoAnswers(t *testing.T) {
 func TestRetryAfterIsReadAndCapped(t *testing.T) {
 	limited := script.Status(429, "rate_limit_exceeded", "slow down")
 	soon := time.Now().Add(30 * time.Second).UTC().Format(http.TimeFormat)
-	// skewed asks for 20 seconds by a clock that is off by so much against ours.
+	// skewed asks for a retry after 20 seconds, by a clock that differs from ours by off.
 	skewed := func(off time.Duration) script.Reply {
 		theirs := time.Now().Add(off).UTC()
 		return limited.Header("Date", theirs.Format(http.TimeFormat)).RetryAfter(theirs.Add(20 * time.Second).Format(http.TimeFormat))
@@ -180,7 +181,7 @@ func TestAnEndlessAnswerIsNotRead(t *testing.T) {
 	assert.Less(t, len(err.Error()), 1000)
 }
 
-// The four deadlines. Each scripted server does exactly the one thing that its deadline is for.
+// TestDeadlinesAreDistinct covers the four deadlines. Each scripted server exceeds exactly one of them.
 func TestDeadlinesAreDistinct(t *testing.T) {
 	const short = 50 * time.Millisecond
 	for name, c := range map[string]struct {
@@ -204,7 +205,7 @@ func TestDeadlinesAreDistinct(t *testing.T) {
 	}
 	t.Run("connect", func(t *testing.T) {
 		t.Parallel()
-		l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and never shakes hands
+		l, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never completes a handshake
 		require.NoError(t, err)
 		defer l.Close()
 		_, err = chatOf(t, "https://"+l.Addr().String(), func(o *inference.Options) { o.ConnectTimeout = short }).
@@ -215,7 +216,7 @@ func TestDeadlinesAreDistinct(t *testing.T) {
 
 func TestPausesWithinTheDeadlinesAreNoFault(t *testing.T) {
 	a, _, err := infer(t, script.Text("a b c d e f").Delay(250*time.Millisecond), func(o *inference.Options) {
-		o.FirstTokenTimeout, o.IdleTimeout = time.Second, time.Second // less than the whole takes
+		o.FirstTokenTimeout, o.IdleTimeout = time.Second, time.Second // shorter than the whole answer
 	})
 	require.NoError(t, err)
 	assert.Equal(t, "a b c d e f", a.Text)

@@ -68,7 +68,7 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
-// A refusal's body comes from outside too.
+// FuzzRefusal parses the body of a refusal, which comes from outside.
 func FuzzRefusal(f *testing.F) {
 	f.Add(429, []byte(`{"error":{"message":"m","type":"t","code":1,"param":null}}`))
 	f.Add(0, []byte(`[{"error":{"code":502}}]`))
@@ -84,7 +84,7 @@ func FuzzRefusal(f *testing.F) {
 	})
 }
 
-// An event's bounds are checked on its bytes, and its end is found there.
+// FuzzShape checks an event's bounds, and where its JSON ends, on its raw bytes.
 func FuzzShape(f *testing.F) {
 	for _, seed := range []string{`{"a":"}\\\""}`, `[[],{"b":[1,2]}]`, `{"\u007d":"\\"} `, `{"a":"[`, `[1,2`} {
 		f.Add([]byte(seed))
@@ -105,15 +105,15 @@ func FuzzShape(f *testing.F) {
 	})
 }
 
-// Lines that never become an event must not cost more than reading them.
+// TestManyDataLinesAreReadInLinearTime checks that data lines that never form an event cost no more than reading them.
 func TestManyDataLinesAreReadInLinearTime(t *testing.T) {
 	body := "data: [\n" + strings.Repeat("data: 1\n", 500_000)
 	_, _, err := drainStream(strings.NewReader(body), 0)
 	require.ErrorIs(t, err, io.EOF)
 }
 
-// Collecting four times as much takes about four times the memory, not sixteen times. Bytes are counted, because text that
-// is copied for each piece of it takes as many allocations as text that is not.
+// TestCollectingIsLinear checks that collecting four times as much takes about four times the memory, not sixteen
+// times. It counts bytes, because copying the text for each piece takes no more allocations than appending to it.
 func TestCollectingIsLinear(t *testing.T) {
 	parts := func(n int) string {
 		return `data: {"choices":[{"delta":{"content":[` + strings.Repeat(`{"text":"a"},`, n) + `{"text":"."}]}}]}` + "\n\n"
@@ -126,7 +126,7 @@ func TestCollectingIsLinear(t *testing.T) {
 		return b.String()
 	}
 	nested := func(n int) string {
-		depth := 9 * n / 1000 // of lists of parts
+		depth := 9 * n / 1000 // nesting depth of lists of parts
 		content := `"` + strings.Repeat("a", 20*n) + `"`
 		return `data: {"choices":[{"delta":{"content":` + strings.Repeat(`[{"text":`, depth) + content + strings.Repeat(`}]`, depth) + `}}]}` + "\n\n"
 	}
@@ -139,7 +139,7 @@ func TestCollectingIsLinear(t *testing.T) {
 	}
 }
 
-// allocated is how many bytes reading a stream allocates.
+// allocated returns the number of bytes that reading a stream allocates.
 func allocated(t *testing.T, body string) uint64 {
 	t.Helper()
 	var before, after runtime.MemStats

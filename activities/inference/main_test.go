@@ -15,15 +15,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// canary stands for an API key. It must not be seen outside a request's header.
+// canary stands for an API key. It may appear only in a request's header.
 const canary = "sk-canary-0123456789abcdef"
 
-// recorder is a sink that keeps what it was given.
+// recorder is a sink that keeps what it receives.
 type recorder struct {
 	mu        sync.Mutex
 	text      []string
 	reasoning []string
-	heard     chan struct{} // closed with the first text
+	heard     chan struct{} // closed at the first text
 }
 
 func newRecorder() *recorder { return &recorder{heard: make(chan struct{})} }
@@ -45,7 +45,7 @@ func (r *recorder) Reasoning(delta string) {
 
 func (r *recorder) all() string { return strings.Join(r.text, "") }
 
-// chatOf makes a Chat that asks at base.
+// chatOf returns a Chat that sends requests to base.
 func chatOf(t *testing.T, base string, change ...func(*inference.Options)) *inference.Chat {
 	t.Helper()
 	o := inference.Options{Name: "scripted", BaseURL: base, APIKey: canary}
@@ -62,7 +62,7 @@ func prompt(text string) turn.Prompt {
 	return turn.Prompt{Model: "m", System: "Be brief.", Messages: []turn.Message{{Role: turn.RoleUser, Text: text}}}
 }
 
-// infer asks a server with this script once.
+// infer runs one inference against a server with this script.
 func infer(t *testing.T, s script.Script, change ...func(*inference.Options)) (turn.Completion, *recorder, error) {
 	t.Helper()
 	sink := newRecorder()
@@ -70,7 +70,7 @@ func infer(t *testing.T, s script.Script, change ...func(*inference.Options)) (t
 	return a, sink, err
 }
 
-// refusal asserts that err is a *turn.Error with this code, without the key in it, and returns it.
+// refusal asserts that err is a *turn.Error with this code whose text does not contain the key, and returns it.
 func refusal(t *testing.T, err error, code turn.Code) *turn.Error {
 	t.Helper()
 	var e *turn.Error

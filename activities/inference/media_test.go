@@ -19,7 +19,7 @@ var (
 	drawing = turn.Media{Hash: "h3", Type: "image/svg+xml", Bytes: 10, Data: []byte("<svg/>")}
 )
 
-// showing is a transcript in which two calls of one answer have brought media, and the model has said something then.
+// showing is a transcript in which two calls of one completion returned media, followed by an answer of the model.
 func showing(model string, media ...turn.Media) turn.Prompt {
 	return turn.Prompt{Model: model, Messages: []turn.Message{
 		{Role: turn.RoleUser, Text: "look"},
@@ -95,7 +95,8 @@ func TestPicturesKeepThePrefixOfThePrompt(t *testing.T) {
 	}
 }
 
-// A schema may not be taken for a sound's stand-in, nor a text.
+// TestASoundsStandInIsNotFoundElsewhere checks that neither a schema nor a text is taken for the placeholder of an
+// audio clip.
 func TestASoundsStandInIsNotFoundElsewhere(t *testing.T) {
 	p := showing("gpt-audio", sound)
 	p.Messages[0].Text = `{"type":"input_audio","text":"x"}`
@@ -105,7 +106,8 @@ func TestASoundsStandInIsNotFoundElsewhere(t *testing.T) {
 	assert.Contains(t, body, `"parameters":{"type":"input_audio","text":"x"}`)
 }
 
-// An endpoint that turns out not to take pictures is asked without them: a turn is worth more.
+// TestAnEndpointThatRefusesPicturesIsAskedWithoutThem checks that a request is repeated without images if the endpoint
+// refuses them, so that the turn can continue.
 func TestAnEndpointThatRefusesPicturesIsAskedWithoutThem(t *testing.T) {
 	for message, requests := range map[string]int{
 		"Invalid content type. image_url is only supported by certain models; this one does not support it.": 3,

@@ -17,7 +17,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// sent returns what reaches the provider for each prompt.
+// sent returns the request that the provider receives for each prompt.
 func sent(t *testing.T, prompts ...turn.Prompt) []script.Request {
 	t.Helper()
 	s := script.Start(t, script.Text("ok"))
@@ -29,7 +29,7 @@ func sent(t *testing.T, prompts ...turn.Prompt) []script.Request {
 	return s.Requests()
 }
 
-// transcript makes a random transcript: user messages, answers, calls with their results, odd texts.
+// transcript returns a random transcript: user messages, answers, calls with their results, unusual texts.
 func transcript(r *rand.Rand, n int) []turn.Message {
 	odd := []string{"", "plain", "ünï\u2028code", `"quoted" \ <b>&`, "line\nbreak", "\xff\xfe", "\x00", strings.Repeat("long ", 50)}
 	var out []turn.Message
@@ -54,7 +54,7 @@ func transcript(r *rand.Rand, n int) []turn.Message {
 	return out
 }
 
-// upToMessages is the body up to the last message, without the bracket that closes the list.
+// upToMessages returns the body up to the last message, without the bracket that closes the list.
 func upToMessages(t *testing.T, body []byte) []byte {
 	t.Helper()
 	var fields struct {
@@ -149,7 +149,8 @@ func TestParametersAreSentAsAsked(t *testing.T) {
 	assert.Equal(t, "user", r[4].Chat.Messages[0].Role, "o1-mini takes no system message")
 }
 
-// An endpoint that refuses an optional parameter is asked once more without it, and not with it again.
+// TestUnknownParametersAreLeftOut checks that a request is repeated without an optional parameter that the endpoint
+// refuses, and that later requests omit it.
 func TestUnknownParametersAreLeftOut(t *testing.T) {
 	s := script.Start(t, script.Func(func(r script.Request) script.Reply {
 		switch {

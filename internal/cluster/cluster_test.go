@@ -81,7 +81,7 @@ func TestNobodyAnswering(t *testing.T) {
 	assert.ErrorIs(t, err, reason, "giving up is not the cluster's fault")
 }
 
-// refusing is a Temporal that lets nobody in.
+// refusing is a Temporal server that rejects every caller.
 type refusing struct {
 	workflowservice.UnimplementedWorkflowServiceServer
 	code codes.Code

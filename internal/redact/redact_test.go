@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patterns are those of the default configuration, in short.
+// patterns are shortened versions of the default configuration's patterns.
 var patterns = []string{
 	`\bsk-[A-Za-z0-9_-]{16,}`, `AKIA[0-9A-Z]{16}`, `(?s)-----BEGIN [A-Z ]*KEY-----.*?-----END [A-Z ]*KEY-----`,
 	`(?i)bearer\s+[A-Za-z0-9._~+/-]{16,}=*`, `eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}`,
@@ -74,7 +74,8 @@ func TestASecretIsBlankedInItsUsualEncodings(t *testing.T) {
 	}
 }
 
-// A terminal shows such a secret whole: some characters are not drawn, and others are dropped when the text is printed.
+// TestASecretIsBlankedAsItIsShown covers secrets that a terminal shows whole although the text has other characters in
+// between: some are not drawn, and others are dropped on printing.
 func TestASecretIsBlankedAsItIsShown(t *testing.T) {
 	r := with("key-5e1f09c2", "ke\r\ny-of-two-lines")
 	for _, hidden := range []string{"\x01", "\r", "\x1b", "\x7f", "\u0085", "\u202e", "\u200b", "\u00ad", "\u2060", "\u034f", "\ufeff", "\u17b4", "\U000e0041"} {
@@ -139,7 +140,7 @@ func TestJSONStaysJSON(t *testing.T) {
 		`{"a":"\u006bey-5e1f\u00309c2 \n"}`:                  `{"a":"[redacted] \n"}`,
 		`{"a":"{\"b\":\"\\u006bey-5e1f09c2\"}"}`:             `{"a":"{\"b\":\"[redacted]\"}"}`,
 		`{"a":"se\"cret\\value","b":"\u0041"}`:               `{"a":"[redacted]","b":"\u0041"}`,
-		// A pattern may not match across two strings.
+		// A pattern must not match across two strings.
 		`["-----BEGIN KEY-----","-----END KEY-----"]`: `["-----BEGIN KEY-----","-----END KEY-----"]`,
 		`["-----BEGIN KEY-----\nx-----END KEY-----"]`: `["[redacted]"]`,
 	} {
@@ -176,7 +177,7 @@ func TestAnEndlessMatchIsNotHeldForEver(t *testing.T) {
 	assert.True(t, strings.HasPrefix(out.String(), Text+"secret") || strings.HasPrefix(out.String(), Text), "it begins with %.40q", out.String())
 }
 
-// checkSplits holds a text against all that is promised of it.
+// checkSplits checks all guarantees of the redactor for a text.
 func checkSplits(t *testing.T, r *Redactor, secrets []string, text string, rng *rand.Rand) {
 	t.Helper()
 	want := r.String(text)
@@ -204,7 +205,7 @@ func checkSplits(t *testing.T, r *Redactor, secrets []string, text string, rng *
 	}
 }
 
-// TestAnySplitGivesTheSame makes texts of pieces of secrets, which overlap and repeat.
+// TestAnySplitGivesTheSame checks texts that consist of overlapping and repeated pieces of secrets.
 func TestAnySplitGivesTheSame(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 8))
 	secrets := []string{"abababababab", "babababa", "abcabcabc", "key-5e1f09c2", "y-5e1f09c2key-", "päßwörter", `quo"te\d<s>`}
@@ -229,14 +230,14 @@ func TestAnySplitGivesTheSame(t *testing.T) {
 	}
 }
 
-// FuzzSplits: whatever the text and the secret are, any split of the text gives the same.
+// FuzzSplits checks that any split of any text gives the same result, for any secret.
 func FuzzSplits(f *testing.F) {
 	f.Add("a key-5e1f09c2 and [redacted", "key-5e1f09c2", uint64(1))
 	f.Add("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa sk-0123456789abcdefgh", "aaaaaaaa", uint64(2))
 	f.Add(`{"a":"\u0061aaaaaaa","b":"bearer 0123456789abcdef"}`, "aaaaaaaa", uint64(3))
 	f.Fuzz(func(t *testing.T, text, secret string, seed uint64) {
 		if strings.ContainsAny(secret, "[]") || len(secret) > 100 || len(text) > 4000 || strings.Contains(Text, strings.TrimSpace(secret)) {
-			return // a secret that joins with Text to another occurrence
+			return // the secret and Text together form another occurrence
 		}
 		text, secret = strings.ToValidUTF8(text, "?"), strings.ToValidUTF8(secret, "?")
 		checkSplits(t, with(secret), []string{secret}, text, rand.New(rand.NewPCG(seed, 1)))
@@ -253,7 +254,7 @@ func TestLogsTellNoSecret(t *testing.T) {
 	assert.Equal(t, 7, strings.Count(out.String(), Text))
 }
 
-// BenchmarkJSON is a hundred kilobytes of a provider's events.
+// BenchmarkJSON measures a hundred kilobytes of a provider's events.
 func BenchmarkJSON(b *testing.B) {
 	r := with("key-5e1f09c2")
 	event := `{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1760000000,"model":"m","choices":[{"index":0,"delta":{"content":" word\n"},"finish_reason":null}]}`
@@ -264,7 +265,8 @@ func BenchmarkJSON(b *testing.B) {
 	}
 }
 
-// BenchmarkString is a megabyte of source text under 40 secrets, none of which is in it, and the worst text for them.
+// BenchmarkString measures a megabyte of source text with 40 secrets, none of which it contains, and the worst case for
+// them.
 func BenchmarkString(b *testing.B) {
 	var secrets []string
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -11,7 +11,8 @@ import (
 	"github.com/everturn/everturn/internal/regex"
 )
 
-// The count is never below what the compiler makes of the expression, and not far above it.
+// TestCountBoundsTheProgram checks that the count is never below the size of the compiled program, and not far above
+// it.
 func TestCountBoundsTheProgram(t *testing.T) {
 	for _, expr := range []string{
 		``, `a`, `abc`, `(?i)abc`, `a|b|cd`, `^(a+)+$`, `x*y?z+`, `[a-z]{3}`, `[^z]{0,1000}`, `(ab|c){2,5}`, `(a{2,}b){3,7}`, `a{0}b{0,}c{1,}d{1}`, `(?:(?:a?){10}){10}`,

@@ -71,7 +71,8 @@ func TestLinksAndOtherUsersFoldersAreRefused(t *testing.T) {
 	assert.ErrorContains(t, statedir.Secure(dir), "belongs to user 65534 and this is user 0")
 }
 
-// TestAFolderThatWasMadeElsewhereIsRefused: one that comes with a clone can hold grants and running turns.
+// TestAFolderThatWasMadeElsewhereIsRefused checks that a state folder that came with a cloned repository is refused: it
+// may hold grants and running turns.
 func TestAFolderThatWasMadeElsewhereIsRefused(t *testing.T) {
 	at := t.TempDir()
 	dir, moved, clone := filepath.Join(at, statedir.Name), filepath.Join(at, "moved"), filepath.Join(at, "clone")
@@ -91,7 +92,8 @@ func TestAFolderThatWasMadeElsewhereIsRefused(t *testing.T) {
 	assert.NoError(t, statedir.Secure(clone))
 }
 
-// TestAnythingInAFolderThatWasMadeElsewhereCounts: the configuration chooses the names of journals.
+// TestAnythingInAFolderThatWasMadeElsewhereCounts checks that any file in such a folder counts, because the
+// configuration chooses the names of journals.
 func TestAnythingInAFolderThatWasMadeElsewhereCounts(t *testing.T) {
 	for _, name := range []string{"journal.sqlite", "journal", "state/journal.db", "bin/temporal"} {
 		dir := filepath.Join(t.TempDir(), statedir.Name)

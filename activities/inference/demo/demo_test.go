@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const overview = "Which files are here, and what is this project about?"
 
-// agent asks the demo as a worker would, and runs the calls on a real directory.
+// agent sends prompts to the demo as a worker would, and runs the calls in a real directory.
 type agent struct {
 	t      *testing.T
 	chat   *inference.Chat
@@ -35,8 +35,8 @@ type agent struct {
 	mode   turn.Mode
 	tools  []turn.Descriptor
 	called []string // "tool argument"
-	most   int      // calls in one answer
-	answer string   // of its user, where it asks
+	most   int      // calls in one completion
+	answer string   // the user's answer to a question
 }
 
 type silent struct{}
@@ -67,7 +67,7 @@ func (a *agent) write(name, content string) {
 	require.NoError(a.t, os.WriteFile(full, []byte(content), 0o600))
 }
 
-// ask carries a turn to its answer.
+// ask runs a turn to its answer.
 func (a *agent) ask(question string) string {
 	a.t.Helper()
 	transcript := []turn.Message{{Role: turn.RoleUser, Text: question}}
@@ -276,8 +276,8 @@ func TestItListensOnLoopbackOnly(t *testing.T) {
 	}
 }
 
-// The slow mode leaves time to break in: after the first word the answer has a long way to go, and ending the server's
-// context ends it.
+// TestASlowAnswerCanBeInterrupted checks that the slow mode leaves time for an interruption: most of the answer comes
+// after the first word, and cancelling the server's context ends it.
 func TestASlowAnswerCanBeInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	s, err := demo.Start(ctx, demo.Options{Slow: true})
