@@ -33,7 +33,7 @@ func (h *hurried) Ask(ctx context.Context, in journal.AskInput) ([]turn.Decision
 	return ruled, err
 }
 
-// holds is a tool host whose server holds its call for an elicitation, and gives up as soon as done is closed.
+// holds is a tool host whose server holds its call for an elicitation that has already ended.
 type holds struct {
 	said func(turn.ElicitationResponse, error)
 }

@@ -43,8 +43,8 @@ func tools() *shelf {
 	}}
 }
 
-// TestWhetherAPinnedToolIsWhatItWas checks that a tool counts as changed only if the journal says so. Unknown and
-// unavailable servers do not: a request that is never made cannot be approved.
+// TestWhetherAPinnedToolIsWhatItWas checks that drift is reported only if the journal proves it. A call of such a tool is
+// refused without a request for approval, and a request that is never made cannot be approved.
 func TestWhetherAPinnedToolIsWhatItWas(t *testing.T) {
 	for name, c := range map[string]struct {
 		pinned turn.Descriptor

@@ -11,7 +11,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// TestChainIsStable holds the bytes that old journals and exports were hashed from. A change here orphans them.
+// TestChainIsStable pins the bytes from which old journals and exports were hashed. A change here makes them
+// unreadable.
 func TestChainIsStable(t *testing.T) {
 	first := turn.Message{ID: "m1", Role: turn.RoleUser, Text: "a <b> & \"c\" é \u2028", TurnID: "t1"}
 	json := `{"id":"m1","role":"user","text":"a <b> & \"c\" é \u2028","turn_id":"t1"}`

@@ -11,7 +11,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// TestReplyToURL: where a person was sent elsewhere, the answer says only that it was done.
+// TestReplyToURL checks that a response to a URL elicitation keeps only its action, not its content.
 func TestReplyToURL(t *testing.T) {
 	w := turn.Request{ID: "e1.0.1", Kind: turn.RequestElicitation, Call: "1.0", Elicitation: &turn.Elicitation{Key: "k", URL: "https://example.com/pay"}}
 	r := turn.Decision{ID: w.ID, Status: turn.StatusAnswered, Response: &turn.ElicitationResponse{Action: turn.ElicitationAccept, Content: json.RawMessage("card 4111")}}
@@ -20,7 +20,8 @@ func TestReplyToURL(t *testing.T) {
 	assert.Equal(t, &turn.ElicitationResponse{Key: "k", Action: turn.ElicitationAccept}, kept.Response)
 }
 
-// TestReplyIsAnElicitations: what is said to other waits is said in other ways.
+// TestReplyIsAnElicitations checks that only an elicitation takes a response. Requests of other kinds take other
+// decisions.
 func TestReplyIsAnElicitations(t *testing.T) {
 	response := &turn.ElicitationResponse{Action: turn.ElicitationAccept, Content: json.RawMessage(`{}`)}
 	kept, err := journal.CheckDecision(turn.Request{ID: "q1", Kind: turn.RequestQuestion}, turn.Decision{ID: "q1", Status: turn.StatusAnswered, Response: response})

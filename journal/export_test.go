@@ -18,7 +18,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// read takes an export as a store would, and returns how many lines were good.
+// read reads an export as a store does, and returns the number of valid lines.
 func read(input []byte) (lines int, err error) {
 	blobs := map[string][]byte{}
 	load := func(hash string) ([]byte, error) {
@@ -40,7 +40,7 @@ func read(input []byte) (lines int, err error) {
 	return lines, nil
 }
 
-// keptExports are exports of sessions. The fork is one of the first file's session.
+// keptExports are exports of sessions. The fork is one of the session in the first file.
 var keptExports = []string{"session.jsonl", "requests.jsonl", "fork.jsonl", "tools.jsonl"}
 
 func sample(t testing.TB, name string) []byte {
@@ -50,7 +50,7 @@ func sample(t testing.TB, name string) []byte {
 	return b
 }
 
-// update gives the files in testdata new sums, after their lines were edited by hand.
+// update recomputes the sums of the files in testdata after their lines were edited by hand.
 var update = flag.Bool("update", false, "write new sums into testdata")
 
 func TestKeptExportIsReadable(t *testing.T) {
@@ -64,7 +64,7 @@ func TestKeptExportIsReadable(t *testing.T) {
 	}
 }
 
-// edit changes one line with right sums all the way down, as somebody does who knows the format.
+// edit changes one line and recomputes all sums after it, as an attacker who knows the format does.
 func edit(t *testing.T, name, find, change string) []byte {
 	t.Helper()
 	lines := strings.SplitAfter(string(sample(t, name)), "\n")
@@ -79,7 +79,7 @@ func edit(t *testing.T, name, find, change string) []byte {
 	return resum([]byte(strings.Join(lines, "")))
 }
 
-// resum writes the lines that decode again, with right sums and a right end.
+// resum rewrites the lines that decode, with correct sums and a correct end.
 func resum(b []byte) []byte {
 	var out bytes.Buffer
 	e := journal.NewExporter(&out)
@@ -93,7 +93,7 @@ func resum(b []byte) []byte {
 	return out.Bytes()
 }
 
-// TestEditedExports: sums can be computed by anybody; what the lines say must fit together all the same.
+// TestEditedExports checks that an export is consistent in itself, because anyone can compute its sums.
 func TestEditedExports(t *testing.T) {
 	for _, c := range []struct{ find, change, says string }{
 		{`question of t1`, `question of t1`, ""},
@@ -124,7 +124,7 @@ func TestEditedExports(t *testing.T) {
 	}
 }
 
-// TestEditedPeople: what people have said is not anybody's to change either.
+// TestEditedPeople checks the same for grants, requests and decisions.
 func TestEditedPeople(t *testing.T) {
 	for _, c := range []struct{ name, find, change, says string }{
 		{"requests.jsonl", `"wait":{`, `"wait":{`, ""},
@@ -147,7 +147,7 @@ func TestEditedPeople(t *testing.T) {
 	}
 }
 
-// TestEditedTools: neither is what tools have left.
+// TestEditedTools checks the same for the records of tool calls.
 func TestEditedTools(t *testing.T) {
 	for _, c := range []struct{ find, change, says string }{
 		{`"mark":{"turn":"w1"`, `"mark":{"turn":"w1"`, ""},
@@ -165,7 +165,7 @@ func TestEditedTools(t *testing.T) {
 	}
 }
 
-// bounded is an export of one blob of size bytes and of messages and inferences that name it.
+// bounded returns an export of one blob of size bytes and of messages and inferences that refer to it.
 func bounded(size, inferences int, messages ...journal.ExportMessage) []byte {
 	var out bytes.Buffer
 	e := journal.NewExporter(&out)
@@ -197,8 +197,8 @@ func bounded(size, inferences int, messages ...journal.ExportMessage) []byte {
 	return out.Bytes()
 }
 
-// TestExportsThatMultiplyABlob: a small file must not fill the memory of its reader, so sizes are counted before a blob
-// is loaded.
+// TestExportsThatMultiplyABlob checks that sizes are counted before a blob is loaded, so that a small file cannot fill
+// the reader's memory.
 func TestExportsThatMultiplyABlob(t *testing.T) {
 	user := journal.ExportMessage{Message: turn.Message{ID: "m", Role: turn.RoleUser}}
 	calls := func(n int) journal.ExportMessage {
@@ -242,9 +242,9 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// FuzzReadExport: no input may panic or hang, and what is taken can be written and taken again. Inputs are tried as
-// they are and with right sums, because nearly every change is found by the sums alone. And whatever is done to an
-// export that was good is found, unless it still says the same.
+// FuzzReadExport checks that no input causes a panic or a hang, and that an accepted export can be written and read
+// again. It tries inputs both as they are and with correct sums, because the sums alone reveal nearly every change.
+// Every change of a valid export must be detected, unless the content stays the same.
 func FuzzReadExport(f *testing.F) {
 	var kept [][]byte
 	for k, name := range keptExports {
@@ -279,8 +279,8 @@ func FuzzReadExport(f *testing.F) {
 	})
 }
 
-// requireFound checks that an export was refused if it says anything else than it did; where somebody has mended its
-// sums, if its transcript says anything else.
+// requireFound checks that an export is refused if its content changed or, if its sums were recomputed, if its
+// transcript changed.
 func requireFound(t *testing.T, kept, changed []byte) {
 	t.Helper()
 	forged := resum(changed)
@@ -295,7 +295,7 @@ func requireFound(t *testing.T, kept, changed []byte) {
 	}
 }
 
-// transcript is the head and the messages of an export.
+// transcript returns the head and the messages of an export.
 func transcript(export []byte) (head turn.Head, messages []string) {
 	for line := range bytes.Lines(export) {
 		var l journal.Line
@@ -307,14 +307,14 @@ func transcript(export []byte) (head turn.Head, messages []string) {
 			head = l.Header.Session.Head
 		case l.Message != nil:
 			l.Sum = ""
-			text, _ := json.Marshal(l) // it was JSON before
+			text, _ := json.Marshal(l) // it was decoded from JSON
 			messages = append(messages, string(text))
 		}
 	}
 	return head, messages
 }
 
-// tamper changes a byte of an export (1), or leaves a line out (2), doubles it (3) or moves it (4).
+// tamper changes a byte of an export (1), omits a line (2), duplicates it (3) or moves it (4).
 func tamper(export []byte, at, to uint32, how byte) []byte {
 	if how == 1 {
 		changed := bytes.Clone(export)

@@ -9,7 +9,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// What a server may have said marks the session, wherever it stands; what this program says of a call does not.
+// TestWhoseWordsAResultHolds checks that text that a server may have written taints the session wherever it appears,
+// and that this program's own words about a call do not.
 func TestWhoseWordsAResultHolds(t *testing.T) {
 	for text, theirs := range map[string]bool{
 		"": false,

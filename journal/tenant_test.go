@@ -14,7 +14,7 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// anybodys are the methods of a Store that ForTenant leaves as they are, with the reason.
+// anybodys are the methods of a Store that ForTenant does not change, by reason.
 var anybodys = map[string][]string{
 	"a turn that runs writes by them, as the tenant that Begin was told": {
 		"Begin", "StartInference", "SettleInference", "FailInference", "Ask", "Decide", "ClaimCall", "SettleCall", "ReleaseCall",
@@ -25,8 +25,8 @@ var anybodys = map[string][]string{
 	"it tells that something changed":      {"Changed"},
 }
 
-// A new method of Store that names a session or a turn would show every tenant's to all, were it forgotten in
-// ForTenant.
+// TestNoMethodOfAStoreForgetsTheTenant checks that ForTenant covers every method of Store that names a session or a
+// turn. A method that it omits would show every tenant's data to all.
 func TestNoMethodOfAStoreForgetsTheTenant(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "tenant.go", nil, 0)
 	require.NoError(t, err)

@@ -14,8 +14,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// TestLimitsOfAContinuedRunAreChecked: a workflow of anybody's can continue as a Turn. A negative timeout, to which these
-// add up, would fail each workflow task of the run, and nothing could stop it.
+// TestLimitsOfAContinuedRunAreChecked checks the limits of a continued run, because any client's workflow can continue
+// as a Turn. Negative limits can add up to a negative timeout, which would fail each workflow task of the run, and
+// nothing could stop the run.
 func TestLimitsOfAContinuedRunAreChecked(t *testing.T) {
 	for name, forge := range map[string]func(*turn.Limits){
 		"huge": func(l *turn.Limits) { l.ToolTimeout = math.MaxInt64 },

@@ -15,7 +15,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// patient is a session whose turn waits for a person for so many looks.
+// patient is a session whose turn waits for a decision during the first waits attempts.
 type patient struct {
 	waits int
 	seen  []HandOverInput
@@ -30,7 +30,7 @@ func (p *patient) HandOver(_ context.Context, in HandOverInput) (DeliverResult, 
 	return res, nil
 }
 
-// deliver runs a delivery in skipped time.
+// deliver runs a delivery with skipped time.
 func deliver(t *testing.T, p *patient, in DeliverInput) (env *testsuite.TestWorkflowEnvironment, took time.Duration) {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
@@ -82,7 +82,7 @@ func TestALongDeliveryGoesOnInANewRunWithTheSameMessage(t *testing.T) {
 	assert.Zero(t, again.seen[0].Patience)
 }
 
-// refusing is a session whose turns do not begin, the first ones or all of them.
+// refusing is a session whose first turns, or all of whose turns, do not begin.
 type refusing struct{ sent, begins int }
 
 func (s *refusing) HandOver(_ context.Context, in HandOverInput) (DeliverResult, error) {

@@ -16,7 +16,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// The server's deadline of a call leaves time for all that CallTool may wait for.
+// TestACallsDeadlineIsTheSumOfItsParts checks that a call's deadline on the server covers everything that CallTool may
+// wait for.
 func TestACallsDeadlineIsTheSumOfItsParts(t *testing.T) {
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
@@ -33,7 +34,8 @@ func TestACallsDeadlineIsTheSumOfItsParts(t *testing.T) {
 	assert.GreaterOrEqual(t, deadline, ClaimWithin+15*time.Second+SettleWithin+2*time.Second)
 }
 
-// A person's time is not the turn's: what is left of it bounds a call's own time, and not how long the call may be held.
+// TestACallMayBeHeldLongerThanTheTurnHasLeft checks that the turn's remaining time bounds a call's own time but not how
+// long the call may be held: held time does not count against the turn.
 func TestACallMayBeHeldLongerThanTheTurnHasLeft(t *testing.T) {
 	limits := turn.DefaultLimits()
 	r := &run{progress: turn.Progress{Config: turn.Config{Limits: limits}, Counters: turn.Counters{Busy: limits.TurnTimeout - 5*time.Second}}}
@@ -56,7 +58,8 @@ func TestACallMayBeHeldLongerThanTheTurnHasLeft(t *testing.T) {
 	assert.Equal(t, CallDeadline(5*time.Second+10*time.Minute), deadline)
 }
 
-// A repeatable call was made and how that ended is not known. That it could not be made again does not undo it.
+// TestACallThatWasMadeOnceIsNotSaidToHaveFailed checks that a call with an unknown outcome keeps it if the repeatable
+// call cannot be dispatched again: it did run once.
 func TestACallThatWasMadeOnceIsNotSaidToHaveFailed(t *testing.T) {
 	for name, c := range map[string]struct {
 		first, second error
@@ -85,7 +88,7 @@ func TestACallThatWasMadeOnceIsNotSaidToHaveFailed(t *testing.T) {
 				r := &run{settling: map[string]bool{}}
 				r.progress.Config = turn.Config{Tools: []turn.Tool{tool}, Limits: turn.DefaultLimits()}
 				f := &flight{call: turn.CallProposal{ID: "c", Tool: tool.ID, Permission: turn.Allow}}
-				if c.first == nil { // the dispatch before this one has brought a question, which was answered
+				if c.first == nil { // the previous dispatch returned an elicitation, which has a response
 					f.attempt, f.asked = 1, 1
 				}
 				settled, receipt, err := r.oneCall(ctx, f)
@@ -107,7 +110,8 @@ func ended(c turn.Code) error {
 	return temporal.NewNonRetryableApplicationError("mcp/x/pay ended in "+string(c), string(c), nil)
 }
 
-// While a worker stops, the SDK may report an error of its own where the activity had a result.
+// TestACallWhoseEndWasNotReportedIsAskedOfTheLedger covers a stopping worker, for which the SDK may report an error of
+// its own although the activity returned a result.
 func TestACallWhoseEndWasNotReportedIsAskedOfTheLedger(t *testing.T) {
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()

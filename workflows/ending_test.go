@@ -19,10 +19,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// unavailable is a journal that fails some of its writes, and a model that answers.
+// unavailable is a journal that fails some of its writes, with a model that answers.
 type unavailable struct {
 	port
-	begin, finish bool // fail
+	begin, finish bool // whether these activities fail
 	finished      []FinishInput
 }
 
@@ -47,7 +47,7 @@ func (u *unavailable) Finish(ctx context.Context, in FinishInput) (FinishResult,
 	return u.port.Finish(ctx, in)
 }
 
-// environment runs turns on this port.
+// environment returns an environment whose turns use this port.
 func (u *unavailable) environment() *testsuite.TestWorkflowEnvironment {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
@@ -59,7 +59,7 @@ func (u *unavailable) environment() *testsuite.TestWorkflowEnvironment {
 	return env
 }
 
-// send sends a message to the turn after a moment.
+// send sends a message to the turn after the given delay.
 func send(t *testing.T, env *testsuite.TestWorkflowEnvironment, after time.Duration, m Message) {
 	env.RegisterDelayedCallback(func() {
 		env.UpdateWorkflow(SendUpdate, m.ID, &testsuite.TestUpdateCallback{
@@ -70,7 +70,7 @@ func send(t *testing.T, env *testsuite.TestWorkflowEnvironment, after time.Durat
 	}, after)
 }
 
-// queueOf returns the IDs of the messages that a run hands to the next run of its chain.
+// queueOf returns the IDs of the messages that a run passes to the next run of its chain.
 func queueOf(t *testing.T, err error) (ids []string) {
 	t.Helper()
 	var next *workflow.ContinueAsNewError
@@ -83,8 +83,8 @@ func queueOf(t *testing.T, err error) (ids []string) {
 	return ids
 }
 
-// A turn that is stopped before its journal was available has no configuration yet. A message that was accepted for the
-// next turn still begins that turn.
+// TestAQueuedMessageOutlivesATurnThatCouldNotBegin checks that a message that was accepted for the next turn begins
+// that turn, even if the current turn is stopped before the journal is available and so has no turn config.
 func TestAQueuedMessageOutlivesATurnThatCouldNotBegin(t *testing.T) {
 	u := &unavailable{begin: true}
 	env := u.environment()
@@ -98,7 +98,8 @@ func TestAQueuedMessageOutlivesATurnThatCouldNotBegin(t *testing.T) {
 	assert.Equal(t, "joins", u.finished[0].Messages[0].ID)
 }
 
-// A turn that cannot be settled has failed, whatever its answer was, and says so in its search attributes.
+// TestATurnThatCannotBeSettledHasFailed checks that a turn that cannot be settled fails, whatever its answer was, and
+// that its search attributes say so.
 func TestATurnThatCannotBeSettledHasFailed(t *testing.T) {
 	u := &unavailable{finish: true}
 	env := u.environment()
@@ -117,7 +118,8 @@ func TestATurnThatCannotBeSettledHasFailed(t *testing.T) {
 	assert.Equal(t, string(turn.StateFailed), state)
 }
 
-// Messages that were accepted begin the session's next turn if the stopped turn cannot be settled with them.
+// TestAStoppedTurnThatCannotBeSettledLosesNoMessage checks that accepted messages begin the session's next turn if the
+// stopped turn cannot be settled with them.
 func TestAStoppedTurnThatCannotBeSettledLosesNoMessage(t *testing.T) {
 	u := &unavailable{begin: true, finish: true}
 	env := u.environment()

@@ -12,9 +12,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// FuzzInput: any JSON decodes, because a run that cannot decode its input would hang; then it is refused in words that
-// name a limit of ours, or it is for this session, with limits that make sense, and says the same when it is written
-// again. A key that nobody knows is refused.
+// FuzzInput checks that any JSON decodes, because a run that cannot decode its input would hang. The input is then
+// either refused with an error that names one of our limits, or it belongs to this session, has valid limits, and stays
+// the same when it is encoded again. Unknown keys are refused.
 func FuzzInput(f *testing.F) {
 	for _, s := range []string{
 		`{"message":{"text":"hi"}}`, `{"v":1,"session":"mine","message":{"id":"m","text":"hi","blob":"b"},"agent":"a","limits":{"max_steps":3,"turn_timeout":"60s"}}`,
@@ -29,7 +29,7 @@ func FuzzInput(f *testing.F) {
 	f.Add([]byte(`{}`), strings.Repeat("ü", 101))
 	f.Fuzz(func(t *testing.T, b []byte, id string) {
 		if !json.Valid(b) {
-			return // the converter refuses it before Input is asked
+			return // the converter refuses it before Input decodes it
 		}
 		var in Input
 		require.NoError(t, json.Unmarshal(b, &in), "decoding never fails")
@@ -67,7 +67,7 @@ func requireRefusal(t *testing.T, err *turn.Error) {
 	require.True(t, utf8.ValidString(err.Message))
 }
 
-// requireStable: written again it is the same, and with a key more it is refused.
+// requireStable checks that the input stays the same when it is encoded again, and is refused with an additional key.
 func requireStable(t *testing.T, in Input, id string) {
 	t.Helper()
 	b, err := json.Marshal(in)

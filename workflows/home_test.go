@@ -15,7 +15,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Calls that count on what a stateful server remembers say with which call that began: a late one may find another beginning.
+// TestCallsSayWhichStateTheyCountOn checks that calls that rely on a stateful server's state name the call that created
+// it, so that a late call cannot use another state.
 func TestCallsSayWhichStateTheyCountOn(t *testing.T) {
 	type dispatch struct {
 		call, founder string

@@ -23,9 +23,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// port is the world of a turn whose model asks the user once and then answers.
+// port provides a turn's activities, with a model that asks the user once and then answers.
 type port struct {
-	Activities // what is not asked for here
+	Activities // the activities that these tests do not use
 	steps      int
 	decided    []DecideInput
 }
@@ -62,14 +62,15 @@ func (p *port) HandOver(_ context.Context, in HandOverInput) (DeliverResult, err
 	return DeliverResult{Session: in.Session, Turn: "t", State: turn.StateCompleted}, nil
 }
 
-// hostileRun runs a workflow with an input as a client of Temporal may write it, stops it after a day, and returns how it
-// ended. What a server would refuse, and so repeat the workflow task for ever, fails the test.
+// hostileRun runs a workflow with an input that any client of Temporal may send, stops it after a day, and returns how
+// it ended. The test fails if the server would refuse a command, because it would then retry the workflow task without
+// end.
 func hostileRun(t *testing.T, name string, input []byte, during func(*testsuite.TestWorkflowEnvironment)) error {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	env := suite.NewTestWorkflowEnvironment()
-	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute}) // every fuzz target of CI runs at once
+	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute}) // CI runs all fuzz targets in parallel
 	env.RegisterWorkflowWithOptions(Turn, workflow.RegisterOptions{Name: TurnWorkflow})
 	env.RegisterWorkflowWithOptions(Deliver, workflow.RegisterOptions{Name: DeliverWorkflow})
 	p := &port{}
@@ -91,7 +92,8 @@ func hostileRun(t *testing.T, name string, input []byte, during func(*testsuite.
 	return env.GetWorkflowError()
 }
 
-// requireTyped accepts how a run may end: with a result, with a code, stopped, or continued with an input that fits.
+// requireTyped accepts the valid ends of a run: a result, an error with a code, a stop, or continue-as-new with a valid
+// input.
 func requireTyped(t *testing.T, err error) {
 	t.Helper()
 	var app *temporal.ApplicationError
@@ -108,7 +110,7 @@ func requireTyped(t *testing.T, err error) {
 	}
 }
 
-// hostile are inputs that no workflow may act on, with a key that its refusal names.
+// hostile returns inputs that every workflow must refuse, by a key that the refusal names.
 func hostile() map[string]string {
 	long := func(n int) string { return strings.Repeat("x", n) }
 	inputs := map[string]string{
@@ -157,14 +159,16 @@ func requireRefused(t *testing.T, err error, says string) {
 	require.Contains(t, app.Message(), says)
 }
 
-// TestTheLargestLimitsLeaveATurnThatCanBeStopped: what is accepted has an end.
+// TestTheLargestLimitsLeaveATurnThatCanBeStopped checks that a turn with the largest accepted limits can still be
+// stopped.
 func TestTheLargestLimitsLeaveATurnThatCanBeStopped(t *testing.T) {
 	input := fmt.Sprintf(`{"message":{"text":"hi"},"limits":{"turn_timeout":"%s","tool_timeout":"%[1]s","max_steps":%d,"max_tokens":%[2]d,"max_cost_usd":%[2]d}}`, turn.MaxDuration, turn.MaxCount)
 	err := hostileRun(t, TurnWorkflow, []byte(input), nil)
 	require.True(t, temporal.IsCanceledError(err), "%v", err)
 }
 
-// TestHostileUpdatesAreRejectedWithACode: they are sent to a turn that waits for an answer, and leave it waiting.
+// TestHostileUpdatesAreRejectedWithACode sends updates to a turn that waits for an answer. Their rejection leaves it
+// waiting.
 func TestHostileUpdatesAreRejectedWithACode(t *testing.T) {
 	long := strings.Repeat("x", 1900<<10)
 	for i, u := range []struct {
@@ -206,7 +210,7 @@ func TestHostileUpdatesAreRejectedWithACode(t *testing.T) {
 	}
 }
 
-// TestManyToolsWithLongNamesFitIntoASearchAttribute: a server names its tools as it likes, up to 200 bytes each.
+// TestManyToolsWithLongNamesFitIntoASearchAttribute uses tool names of up to 200 bytes, which a server chooses freely.
 func TestManyToolsWithLongNamesFitIntoASearchAttribute(t *testing.T) {
 	r := &run{progress: turn.Progress{Config: turn.Config{}}}
 	for i := range 2 * maxToolsShown {
@@ -218,7 +222,8 @@ func TestManyToolsWithLongNamesFitIntoASearchAttribute(t *testing.T) {
 	require.Less(t, len(b), 2<<10)
 }
 
-// FuzzHostile: whatever a client starts and sends, a run ends with a result or a code, and no task of it fails.
+// FuzzHostile checks that a run ends with a result or a code, whatever a client starts and sends, and that none of its
+// tasks fails.
 func FuzzHostile(f *testing.F) {
 	for _, fields := range hostile() {
 		if len(fields) < 1000 {
@@ -243,7 +248,8 @@ func FuzzHostile(f *testing.F) {
 	})
 }
 
-// TestOnlyTheDispatchThatIsHeldTakesAnswers: of a call that its server may hold, and that runs.
+// TestOnlyTheDispatchThatIsHeldTakesAnswers checks that the answers for a running call that its server may hold go only
+// to the dispatch that is held.
 func TestOnlyTheDispatchThatIsHeldTakesAnswers(t *testing.T) {
 	r := &run{turnID: "t", phase: turn.PhaseCallTool, holding: map[string]int{"1.0": 2}}
 	for id, held := range map[string]bool{

@@ -19,7 +19,7 @@ func TestActivitiesGoByTheirMethodsNames(t *testing.T) {
 	assert.Equal(t, "Finish", activityName(Activities.Finish))
 }
 
-// TestAWrongActivityArgumentDoesNotCompile shows the compiler's own word, on a file that is laid over this package.
+// TestAWrongActivityArgumentDoesNotCompile shows the compiler's error for a file that is overlaid on this package.
 func TestAWrongActivityArgumentDoesNotCompile(t *testing.T) {
 	for name, c := range map[string]struct{ code, want string }{
 		"wrong input":  {`call(ctx, Activities.Infer, CallInput{})`, "CallInput"},
@@ -39,7 +39,7 @@ func TestAWrongActivityArgumentDoesNotCompile(t *testing.T) {
 	}
 }
 
-// compileOver compiles this package with one more file and returns what the compiler says.
+// compileOver compiles this package with one more file and returns the compiler's output.
 func compileOver(t *testing.T, src string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -18,7 +18,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// BenchmarkHops measures hops of 32 turns at once, with fsync: the journal's part of a fleet's throughput.
+// BenchmarkHops measures hops of 32 parallel turns with fsync, which is the journal's share of a fleet's throughput.
 func BenchmarkHops(b *testing.B) {
 	b.Run("sqlite", func(b *testing.B) {
 		s, err := sqlite.Open(b.Context(), b.TempDir()+"/j.db", sqlite.Options{})
@@ -44,7 +44,7 @@ func benchHops(b *testing.B, s *journal.DB) {
 	wg.Wait()
 }
 
-// hops carries a turn through n hops, each with a call and five appends of text.
+// hops runs a turn through n hops, each with a call and five appends of text.
 func hops(ctx context.Context, s *journal.DB, name string, n int) error {
 	at := time.Now()
 	begun, err := s.Begin(ctx, journal.BeginInput{Session: name, Turn: name, Message: turn.Message{ID: "m", Text: "go"}, At: at})

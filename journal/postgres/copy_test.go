@@ -16,7 +16,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// TestCopy moves a journal to Postgres and back: nothing is lost, and turns go on in each copy.
+// TestCopy copies a journal to Postgres and back. Nothing is lost, and turns continue in each copy.
 func TestCopy(t *testing.T) {
 	server := pgtest.Start(t)
 	file := func(name string) *journal.DB {
@@ -55,7 +55,7 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// fill writes a turn that has run a call, keeps a grant and waits for an answer, a fork, and a catalogue.
+// fill writes a turn that has run a call, holds a grant and waits for an answer, a fork, and a catalogue.
 func fill(t *testing.T, s *journal.DB) turn.Head {
 	ctx, at := t.Context(), time.Now()
 	key := journal.StepKey{Turn: "t", Step: 1}
@@ -87,7 +87,7 @@ func fill(t *testing.T, s *journal.DB) turn.Head {
 	return inf.Head
 }
 
-// contents is what readers see of a journal.
+// contents returns what readers see of a journal.
 func contents(t *testing.T, s *journal.DB) []any {
 	t.Helper()
 	ctx := t.Context()

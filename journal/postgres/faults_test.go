@@ -42,7 +42,7 @@ func TestOpenNeedsTheTables(t *testing.T) {
 	open(t, url, postgres.Options{})
 
 	require.NoError(t, server.Exec(t.Context(), url, `UPDATE journal SET schema_version = 99`))
-	open(t, url, postgres.Options{}) // of a newer program, and for this one, too
+	open(t, url, postgres.Options{}) // of a newer program, which this one can also use
 	require.NoError(t, server.Exec(t.Context(), url, `UPDATE journal SET min_program = 99`))
 	_, err = postgres.Open(t.Context(), url, postgres.Options{})
 	require.ErrorIs(t, err, journal.ErrNewer)
@@ -62,8 +62,8 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestNothingIsLostOrDoubled: while connections are cut and the server is killed, each append that is answered is there
-// once, in order, and a follower reads exactly that.
+// TestNothingIsLostOrDoubled cuts connections and kills the server. Each acknowledged append is there exactly once and
+// in order, and a follower reads exactly these chunks.
 func TestNothingIsLostOrDoubled(t *testing.T) {
 	server := pgtest.Start(t)
 	s := open(t, server.Journal(t), postgres.Options{RetryFor: time.Minute})

@@ -18,14 +18,14 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// deafProxy passes connections on to a server's socket and, if it is armed, loses the answer to the next commit.
+// deafProxy forwards connections to a server's socket. If it is armed, it drops the reply to the next commit.
 type deafProxy struct {
 	server string
 	armed  atomic.Bool
 	lost   atomic.Int64
 }
 
-// listen returns the URL of the proxy in place of the server's.
+// listen returns the server's URL with the proxy's address.
 func (p *deafProxy) listen(t *testing.T, url string) string {
 	dir := t.TempDir()
 	l, err := net.Listen("unix", filepath.Join(dir, ".s.PGSQL.5432"))
@@ -51,7 +51,7 @@ func (p *deafProxy) pass(client net.Conn) {
 		_ = client.Close()
 		return
 	}
-	var deaf atomic.Bool // for the answer to what was just passed on
+	var deaf atomic.Bool // drop the reply to the last statement
 	go func() {
 		defer server.Close()
 		buf := make([]byte, 64<<10)

@@ -15,8 +15,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// BenchmarkHop measures the operations of one hop with a 5 KB result, at both settings of synchronous. The metrics are
-// microseconds an operation.
+// BenchmarkHop measures the operations of one hop with a 5 KB result, at both settings of synchronous, in microseconds
+// per operation.
 func BenchmarkHop(b *testing.B) {
 	for _, synchronous := range []string{"full", "normal"} {
 		b.Run(synchronous, func(b *testing.B) {

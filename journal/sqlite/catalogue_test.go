@@ -15,10 +15,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// restless is the n-th catalogue of a server that changes all its tools each time; about 1 MB.
+// restless is the n-th catalogue of a server that changes all its tools each time. It has about 1 MB.
 func restless(n int, mayChange bool) turn.Catalogue {
 	c := turn.Catalogue{Server: "x", Hash: fmt.Sprint(n), ConfigHash: "s", AllowToolChanges: mayChange}
-	noise := rand.NewChaCha8([32]byte{byte(n)}) // which does not compress
+	noise := rand.NewChaCha8([32]byte{byte(n)}) // incompressible
 	for i := range 50 {
 		b := make([]byte, 16<<10)
 		_, _ = noise.Read(b) // never fails
@@ -27,7 +27,8 @@ func restless(n int, mayChange bool) turn.Catalogue {
 	return c
 }
 
-// A server that changes its tools without end does not fill the disk, whether its changes are held or taken.
+// TestReplacedCataloguesLeaveNothingBehind checks that a server that keeps changing its tools does not fill the disk,
+// whether its changes are quarantined or accepted.
 func TestReplacedCataloguesLeaveNothingBehind(t *testing.T) {
 	for _, mayChange := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "journal.db")
@@ -43,7 +44,7 @@ func TestReplacedCataloguesLeaveNothingBehind(t *testing.T) {
 			}
 			return bytes
 		}
-		settled := publish(0, 20) // as many versions of a tool are accepted as may be
+		settled := publish(0, 20) // reaches the maximum number of accepted versions of a tool
 		assert.Less(t, publish(20, 40), settled+4<<20, "may change: %v", mayChange)
 		list, err := s.Catalogues(t.Context())
 		require.NoError(t, err)

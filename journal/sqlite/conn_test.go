@@ -11,7 +11,7 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// openHere opens a journal whose insides the test may break.
+// openHere opens a journal with access to its internals.
 func openHere(t *testing.T) *database {
 	t.Helper()
 	s, err := openFile(t.Context(), filepath.Join(t.TempDir(), "journal.db"), Options{})
@@ -20,7 +20,7 @@ func openHere(t *testing.T) *database {
 	return s
 }
 
-// deafen makes a connection fail a statement before SQLite hears of it, as a fault of the driver would.
+// deafen makes a connection fail a statement before SQLite receives it, as a fault of the driver would.
 func deafen(t *testing.T, c journal.Conn, statement string) {
 	t.Helper()
 	s, err := c.(*conn).prepare(t.Context(), statement)
@@ -28,7 +28,8 @@ func deafen(t *testing.T, c journal.Conn, statement string) {
 	require.NoError(t, s.Close())
 }
 
-// A reader that could not leave its transaction would show every later reader that moment's state, or none.
+// TestAReaderThatStaysInItsTransactionIsReplaced checks that a connection that could not leave its transaction is
+// replaced. Otherwise every later reader would see that moment's state, or nothing.
 func TestAReaderThatStaysInItsTransactionIsReplaced(t *testing.T) {
 	s := openHere(t)
 	look := func(c journal.Conn) error {

@@ -15,10 +15,10 @@ import (
 	"github.com/everturn/everturn/journal/sqlite"
 )
 
-// FuzzImport: whatever an import holds, it is either refused and leaves nothing, or what it brought can be read,
-// exported and imported again. Inputs are tried as they are and with right sums, because nearly every change is found
-// by the sums alone; journal.FuzzReadExport tries the checks themselves, and faster. Run it with -fuzzminimizetime 1x:
-// SQLite's own branches count as coverage, and minimising for them takes for ever.
+// FuzzImport checks that an import is either refused and leaves nothing, or can be read, exported and imported again.
+// It tries inputs both as they are and with correct sums, because the sums alone reveal nearly every change;
+// journal.FuzzReadExport tests the checks themselves, and faster. Run it with -fuzzminimizetime 1x: SQLite's own
+// branches count as coverage, and minimizing for them does not end.
 func FuzzImport(f *testing.F) {
 	kept, err := os.ReadFile("../testdata/session.jsonl")
 	require.NoError(f, err)
@@ -63,7 +63,7 @@ func FuzzImport(f *testing.F) {
 	})
 }
 
-// resum writes the lines that decode again, with right sums and a right end.
+// resum rewrites the lines that decode, with correct sums and a correct end.
 func resum(b []byte) []byte {
 	var out bytes.Buffer
 	e := journal.NewExporter(&out)
@@ -77,7 +77,7 @@ func resum(b []byte) []byte {
 	return out.Bytes()
 }
 
-// importOnce imports into an empty journal and reports whether it was taken.
+// importOnce imports into an empty journal and reports whether the import was accepted.
 func importOnce(t *testing.T, s *journal.DB, input []byte) bool {
 	t.Helper()
 	imported, err := s.Import(t.Context(), bytes.NewReader(input))

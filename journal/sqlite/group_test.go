@@ -16,7 +16,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// inOneGroup runs transactions that all wait for the writer before the first of them runs.
+// inOneGroup runs transactions that all wait for the writer before the first one runs.
 func inOneGroup(t *testing.T, s *database, list ...func(journal.Conn) error) (errs []error, panics []any) {
 	t.Helper()
 	errs, panics = make([]error, len(list)), make([]any, len(list))
@@ -57,7 +57,7 @@ func TestTransactionsOfAGroupFailAlone(t *testing.T) {
 	oops := errors.New("oops")
 	errs, panics := inOneGroup(t, s, insertBlob("a", ""),
 		func(c journal.Conn) error { return errors.Join(insertBlob("b", "")(c), oops) },
-		insertBlob("a", ""), // there already
+		insertBlob("a", ""), // already there
 		func(c journal.Conn) error { _ = insertBlob("c", "")(c); panic("broken") },
 		insertBlob("d", ""))
 	assert.NoError(t, errs[0])
@@ -89,7 +89,7 @@ func TestALostTransactionFailsNoneOfItsGroup(t *testing.T) {
 	errs, _ := inOneGroup(t, s, insertBlob("a", ""), func(c journal.Conn) error {
 		once.Do(func() {
 			deafen(t, c, "COMMIT")
-			deafen(t, c, "ROLLBACK") // the connection is given up
+			deafen(t, c, "ROLLBACK") // the connection is discarded
 		})
 		return insertBlob("b", "")(c)
 	}, insertBlob("c", ""))
@@ -108,8 +108,8 @@ func TestAWriteThatWaitsInAGroupIsCancelled(t *testing.T) {
 	assert.Equal(t, "b", blobs(t, s))
 }
 
-// BenchmarkConcurrentWrites measures appends of many turns at once, at both settings of synchronous. With "full" a
-// commit waits for the disk, and is shared by the writers that wait for it.
+// BenchmarkConcurrentWrites measures appends of many parallel turns, at both settings of synchronous. With "full", a
+// commit waits for the disk, and all waiting writers share it.
 func BenchmarkConcurrentWrites(b *testing.B) {
 	for _, synchronous := range []string{"full", "normal"} {
 		for _, writers := range []int{1, 32} {

@@ -16,7 +16,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// observed calls before ahead of each transaction that writes, with its number from 1.
+// observed calls before ahead of each writing transaction, with the transaction's number, which starts at 1.
 type observed struct {
 	*database
 	writes int
@@ -72,7 +72,8 @@ func (o *observed) count(t *testing.T, table string) (n int) {
 	return n
 }
 
-// An import of any size lets other sessions write in between, and none of it can be seen before its end.
+// TestAnImportIsManyTransactionsAndSeenAtItsEnd checks that other sessions can write during an import of any size, and
+// that the import is invisible until it is complete.
 func TestAnImportIsManyTransactionsAndSeenAtItsEnd(t *testing.T) {
 	b := longExport(t)
 	o, s := openObserved(t)
@@ -96,7 +97,8 @@ func TestAnImportIsManyTransactionsAndSeenAtItsEnd(t *testing.T) {
 	assert.Greater(t, len(chunks), 1000)
 }
 
-// An import that fails leaves nothing, and one whose process dies is removed by a later one.
+// TestAnUnfinishedImportIsRemoved checks that a failed import leaves nothing, and that a later import removes one whose
+// process died.
 func TestAnUnfinishedImportIsRemoved(t *testing.T) {
 	b := longExport(t)
 	o, s := openObserved(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// BenchmarkLongSession measures, in microseconds, what people and turns ask of a session that is 10 turns long and of
-// one of 10,000, in a journal where as many other sessions wait for people. The figures should be alike.
+// BenchmarkLongSession measures, in microseconds, the queries of users and turns in a session of 10 turns and in one of
+// 10,000, in a journal with as many other sessions that wait for a decision. The figures should be similar.
 func BenchmarkLongSession(b *testing.B) {
 	for _, turns := range []int{10, 10_000} {
 		b.Run(strconv.Itoa(turns), func(b *testing.B) {
@@ -60,7 +60,7 @@ func (l *long) begin(session, id string) turn.Head {
 	return out.Head
 }
 
-// oneTurn is a question with its answer.
+// oneTurn adds a question with its answer.
 func (l *long) oneTurn() string {
 	ctx := context.Background()
 	l.at = l.at.Add(time.Minute)

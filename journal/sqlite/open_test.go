@@ -23,7 +23,7 @@ func beginOf(session, turnID string) journal.BeginInput {
 	return journal.BeginInput{Session: session, Turn: turnID, Message: turn.Message{ID: "m-" + turnID, Text: "hello"}, At: time.Unix(1, 0)}
 }
 
-// raw opens the file beside the store, as another program would.
+// raw opens the file independently of the store, as another program would.
 func raw(t *testing.T, path string, statements ...string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
@@ -137,7 +137,8 @@ func TestOpenNamesAFileThatAnotherProgramKeepsForItself(t *testing.T) {
 	assert.ErrorContains(t, err, "another program has held "+path)
 }
 
-// TestCloseEndsFollowers: closing the store ends those who follow, and nothing that the store started stays (goleak).
+// TestCloseEndsFollowers checks that closing the store ends its followers and everything that the store started
+// (goleak).
 func TestCloseEndsFollowers(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{})
 	changed := s.Changed(t.Context())
@@ -148,8 +149,8 @@ func TestCloseEndsFollowers(t *testing.T) {
 	}
 }
 
-// TestContentIsStoredOnceAndTheFileStaysSmall: what a tool has answered is in the ledger and in the transcript, and
-// once in the file.
+// TestContentIsStoredOnceAndTheFileStaysSmall checks that a tool's result is stored once in the file, although both the
+// ledger and the transcript refer to it.
 func TestContentIsStoredOnceAndTheFileStaysSmall(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	s := open(t, path, sqlite.Options{Synchronous: "normal"})
@@ -163,7 +164,7 @@ func TestContentIsStoredOnceAndTheFileStaysSmall(t *testing.T) {
 	assert.Less(t, info.Size(), int64(hops*5000*2), "100 hops with 5 kB results")
 }
 
-// hop carries a turn through n hops, each with a result of size bytes.
+// hop runs a turn through n hops, each with a result of size bytes.
 func hop(t *testing.T, s journal.Store, head turn.Head, n, size int) {
 	t.Helper()
 	var results []journal.Result

@@ -20,12 +20,12 @@ import (
 
 const hammerPath = "EVERTURN_TEST_HAMMER"
 
-// TestHammer is a process of its own in the test below: it opens the journal, begins a turn, and appends chunks for
-// ever, writing each acknowledged index to stdout.
+// TestHammer is the child process of the test below: it opens the journal, begins a turn, and appends chunks until it
+// is killed, writing each acknowledged index to stdout.
 func TestHammer(t *testing.T) {
 	path := os.Getenv(hammerPath)
 	if path == "" {
-		return // only as a child
+		return // runs only as a child process
 	}
 	s := open(t, path, sqlite.Options{})
 	name := fmt.Sprintf("t%d", os.Getpid())
@@ -59,7 +59,7 @@ func startHammer(ctx context.Context, t *testing.T, path string) *hammer {
 	return &hammer{cmd: cmd, lines: bufio.NewScanner(out)}
 }
 
-// until reads acknowledgements until there are n more of them.
+// until reads n more acknowledgements.
 func (h *hammer) until(t *testing.T, n int) {
 	t.Helper()
 	for range n {
@@ -69,20 +69,21 @@ func (h *hammer) until(t *testing.T, n int) {
 	}
 }
 
-// kill is SIGKILL; what was acknowledged before it died is read still.
+// kill sends SIGKILL and reads the acknowledgements that the process wrote before it ended.
 func (h *hammer) kill(t *testing.T) {
 	t.Helper()
 	require.NoError(t, h.cmd.Process.Kill())
 	for h.lines.Scan() {
 		if _, err := fmt.Sscanf(h.lines.Text(), "ack %s %d", &h.turn, &h.acked); err != nil {
-			break // half a line
+			break // an incomplete line
 		}
 	}
 	_ = h.cmd.Wait()
 }
 
-// TestProcessesShareAFileAndDieInIt: four processes create the same journal at the same moment and write to it. One is
-// killed in the middle of its appends; the others, and a follower in this process, go on; nothing acknowledged is lost.
+// TestProcessesShareAFileAndDieInIt starts four processes that create the same journal at the same moment and write to
+// it. One is killed in the middle of its appends; the others, and a follower in this process, continue. No acknowledged
+// append is lost.
 func TestProcessesShareAFileAndDieInIt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "journal.db")
 	var hammers []*hammer

@@ -13,8 +13,8 @@ import (
 	"github.com/everturn/everturn/journal/sqlite"
 )
 
-// TestOpenNamesAFileThatCannotBeWritten looks at the file as a user without rights to it, also where the tests run as
-// root: Linux has file system IDs for each thread.
+// TestOpenNamesAFileThatCannotBeWritten accesses the file as a user without permissions, even if the tests run as root:
+// on Linux, file system IDs belong to a thread.
 func TestOpenNamesAFileThatCannotBeWritten(t *testing.T) {
 	dir := t.TempDir()
 	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
@@ -26,7 +26,7 @@ func TestOpenNamesAFileThatCannotBeWritten(t *testing.T) {
 	require.NoError(t, os.Chmod(dir, 0o555))
 	errs := make(chan error, 2)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine, and its ID with it
+		runtime.LockOSThread() // never unlocked: the thread, with its ID, ends with the goroutine
 		if os.Geteuid() == 0 {
 			_ = syscall.Setfsuid(65534)
 		}

@@ -14,8 +14,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// A process whose journal was deleted or replaced, as git clean or a restored backup does, still has the old file open.
-// What it writes there is lost when it ends, so it must write nothing.
+// TestAReplacedFileTakesNothing checks that a process writes nothing after its journal was deleted or replaced, for
+// example by git clean or a restored backup. The process still has the old file open, and would lose everything that it
+// writes there.
 func TestAReplacedFileTakesNothing(t *testing.T) {
 	for name, replace := range map[string]func(string) error{
 		"deleted":  os.Remove,

@@ -28,8 +28,7 @@ func open(t *testing.T, path string, opts sqlite.Options) *journal.DB {
 	return s
 }
 
-// TestConformance keeps the suite's promises as a store is by default; TestNoStatementScans does with synchronous
-// "normal".
+// TestConformance runs the suite with the default options; TestNoStatementScans runs it with synchronous "normal".
 func TestConformance(t *testing.T) {
 	journaltest.Run(t, func(t *testing.T) journal.Store {
 		return open(t, filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{})
@@ -43,9 +42,8 @@ func TestConformanceOfTwoOpens(t *testing.T) {
 	})
 }
 
-// TestKeptExportIsImported: what any version has exported is imported by every later one, with all that was said and
-// done. The fork finds the session that it was forked from, of which this journal knows more chunks than the one that
-// exported it.
+// TestKeptExportIsImported checks that every later version imports what any version has exported, with all its records.
+// The fork finds its parent session, of which this journal has more chunks than the journal that exported the fork.
 func TestKeptExportIsImported(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{})
 	for session, name := range map[string]string{"s2": "requests.jsonl", "s": "session.jsonl", "s3": "tools.jsonl"} {

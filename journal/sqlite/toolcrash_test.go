@@ -20,12 +20,12 @@ import (
 
 const toolHammerPath = "EVERTURN_TEST_TOOL_HAMMER"
 
-// TestToolHammer is a process of its own in the test below: turn after turn it suspends a call and goes on with it, has
-// another one end late with a picture. It says what was acknowledged.
+// TestToolHammer is the child process of the test below: in each turn it suspends and resumes a call, and lets another
+// one end late with an image. It prints each acknowledgement.
 func TestToolHammer(t *testing.T) {
 	path := os.Getenv(toolHammerPath)
 	if path == "" {
-		return // only as a child
+		return // runs only as a child process
 	}
 	h := toolHammer{T: t, s: open(t, path, sqlite.Options{Synchronous: "normal"})}
 	for i := range 100_000 {
@@ -80,8 +80,9 @@ func (h toolHammer) settle(c turn.ToolCall, r turn.ToolResult) {
 	require.NoError(h, err)
 }
 
-// TestKilledWithToolsInFlight: whatever a process has acknowledged of calls before it is killed, the next one finds,
-// and goes on from there: suspended calls with what they left, marks, pictures, and what is still to be told, once.
+// TestKilledWithToolsInFlight checks that a process continues from everything that a killed process had acknowledged of
+// its calls: suspended calls with their continuations, taints, images, and notices that are still due, each exactly
+// once.
 func TestKilledWithToolsInFlight(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	for round := range 6 {
@@ -95,7 +96,8 @@ func TestKilledWithToolsInFlight(t *testing.T) {
 	}
 }
 
-// killAfter runs the hammer, kills it after n acknowledgements and returns the last of each turn.
+// killAfter runs the child process, kills it after n acknowledgements and returns the last acknowledgement of each
+// turn.
 func killAfter(t *testing.T, path string, n int) map[string]string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestToolHammer$")
@@ -108,7 +110,7 @@ func killAfter(t *testing.T, path string, n int) map[string]string {
 	for lines := bufio.NewScanner(out); lines.Scan(); n-- {
 		var name, what string
 		if _, err := fmt.Sscanf(lines.Text(), "ack %s %s", &name, &what); err != nil {
-			break // half a line, or the end
+			break // an incomplete line, or the end
 		}
 		acked[name] = what
 		if n == 0 {
@@ -143,7 +145,7 @@ func checkSuspended(t *testing.T, s *journal.DB, name string) {
 	t.Helper()
 	call, err := s.Call(t.Context(), name, "1.0")
 	require.NoError(t, err)
-	if call.Attempt > 1 { // it had gone on, and was killed before it could say so
+	if call.Attempt > 1 { // the call was resumed, and the process was killed before it printed that
 		return
 	}
 	claim, err := s.ClaimCall(t.Context(), journal.ClaimInput{Turn: name, Step: 1, Call: call.Call, Attempt: 2})
@@ -152,7 +154,7 @@ func checkSuspended(t *testing.T, s *journal.DB, name string) {
 	assert.Equal(t, name, string(claim.Record.Continuation))
 }
 
-// checkSent checks what a late result has left.
+// checkSent checks the effects of a late result.
 func checkSent(t *testing.T, s *journal.DB, name string) {
 	t.Helper()
 	mark, err := s.Taint(t.Context(), "s-"+name)
@@ -164,7 +166,7 @@ func checkSent(t *testing.T, s *journal.DB, name string) {
 	assert.Equal(t, picture, string(b))
 }
 
-// countNotices counts what a session's model was told late, and checks the chain.
+// countNotices counts the late results in a session's transcript, and checks the chain.
 func countNotices(t *testing.T, s *journal.DB, session string) (told int) {
 	t.Helper()
 	messages, err := s.Messages(t.Context(), session, 1, 100)

@@ -39,7 +39,7 @@ func TestADenialHoldsForOtherSpellingsOfItsPaths(t *testing.T) {
 		"résumé/**":      {[]string{"résumé/a", "re\u0301sume\u0301/a"}, nil},
 		"*.key":          {[]string{"a.key ", "a.key.", "a.key;x", "file:a.key", "a.ke\u200by", "a.ｋey", "$X", "a.key::$DATA", "/dev/stdin"}, []string{"a.txt"}},
 		"1000":           {[]string{"１０００", "1\u200b000", "%31000"}, []string{"1001"}},
-		"[a/b":           {[]string{"x"}, nil}, // a pattern that cannot be read opens nothing
+		"[a/b":           {[]string{"x"}, nil}, // an invalid pattern allows nothing
 	} {
 		for _, value := range values.denied {
 			assert.NotEqual(t, turn.Allow, permitted(barred(pattern), path(value)), "%s of %.200q", pattern, value)
@@ -141,7 +141,7 @@ func TestARuleAllowsNoDisguise(t *testing.T) {
 	}
 }
 
-// TestNoEvasionIsAllowed is the table of calls that attackers got past a rule without approval, as JSON values.
+// TestNoEvasionIsAllowed is the table of calls that once evaded a rule without approval, as JSON values.
 func TestNoEvasionIsAllowed(t *testing.T) {
 	type row struct{ pattern, values string }
 	check := func(permit turn.Permission, rows []row) {
@@ -228,9 +228,8 @@ func TestNoEvasionIsAllowed(t *testing.T) {
 	}
 }
 
-// TestADenialHoldsInEveryWorkingDirectory resolves patterns and paths from all working directories of a small tree. If
-// a path is one that the pattern denies, it is not allowed, except from a directory in the very folder that the
-// pattern names.
+// TestADenialHoldsInEveryWorkingDirectory resolves patterns and paths from all working directories of a small tree. A
+// path that the pattern denies must not be allowed, except from a directory inside the folder that the pattern names.
 func TestADenialHoldsInEveryWorkingDirectory(t *testing.T) {
 	paths := func(names ...string) (all []string) {
 		level := []string{""}
@@ -283,8 +282,8 @@ func TestADenialHoldsInEveryWorkingDirectory(t *testing.T) {
 	assert.NotZero(t, denied)
 }
 
-// TestNoWildcardAllowsAnotherDomain tries all host names of some labels: whoever owns an allowed name owns the last
-// label of the pattern as well.
+// TestNoWildcardAllowsAnotherDomain tries all host names of a few labels: the owner of an allowed name must also own
+// the last label of the pattern.
 func TestNoWildcardAllowsAnotherDomain(t *testing.T) {
 	names := func(labels ...string) (all []string) {
 		level := labels

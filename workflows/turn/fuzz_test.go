@@ -12,8 +12,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// FuzzParseJSON: an answer in JSON mode is one action of the closed set or an *InvalidAction within its bounds. What is
-// taken is one strict object: it says again what it said when it is written again, and refuses any key more.
+// FuzzParseJSON checks that an answer in JSON mode is one valid action or an *InvalidAction within its bounds. An
+// accepted answer is one strict object: it stays the same when it is encoded again, and any additional key is refused.
 func FuzzParseJSON(f *testing.F) {
 	for _, s := range []string{
 		`{"type":"final","content":"hello"}`, `{"type":"ask_user","question":"which?"}`,
@@ -46,7 +46,7 @@ func FuzzParseJSON(f *testing.F) {
 	})
 }
 
-// written is an action in the JSON protocol. Arguments stand as they came.
+// written encodes an action in the JSON protocol. Arguments keep their original text.
 func written(t *testing.T, a turn.Action) string {
 	t.Helper()
 	var fields map[string]any
@@ -72,8 +72,8 @@ func written(t *testing.T, a turn.Action) string {
 	return string(b)
 }
 
-// strict says by other means what CheckJSON says: in a valid text without a key that comes twice, there are as many
-// colons outside of strings as keys in what it decodes to.
+// strict is an independent version of CheckJSON: a valid text without duplicate keys has as many colons outside of
+// strings as its decoded value has keys.
 func strict(s string) bool {
 	if !json.Valid([]byte(s)) {
 		return false
@@ -88,7 +88,7 @@ func strict(s string) bool {
 	return keys == colons(s) && depth <= 64
 }
 
-// measure counts the keys in v and finds how deep its deepest value lies below the outermost.
+// measure counts the keys in v and returns the depth of its deepest value below the outermost one.
 func measure(v any, depth int) (keys, deepest int) {
 	deepest = depth
 	visit := func(e any) {
@@ -109,7 +109,7 @@ func measure(v any, depth int) (keys, deepest int) {
 	return keys, deepest
 }
 
-// colons counts those outside of strings in a valid JSON text.
+// colons counts the colons outside of strings in a valid JSON text.
 func colons(s string) int {
 	n, inside := 0, false
 	for i := 0; i < len(s); i++ {
@@ -125,7 +125,7 @@ func colons(s string) int {
 	return n
 }
 
-// requireInvalid checks that an answer was refused in words that may travel through the history and back to the model.
+// requireInvalid checks that an answer was refused with a text that is fit for the history and the model.
 func requireInvalid(t *testing.T, err error) {
 	t.Helper()
 	var inv *turn.InvalidAction
@@ -138,8 +138,8 @@ func requireInvalid(t *testing.T, err error) {
 	require.True(t, utf8.ValidString(inv.Name+inv.Reason+inv.Raw+inv.Arguments))
 }
 
-// FuzzParseNative: native calls come out complete, in order, byte for byte, each under names that are its own; ask_user
-// stands alone; without calls the text is the answer.
+// FuzzParseNative checks that native calls come out complete, in order, byte for byte, and with distinct IDs. ask_user
+// must be the only call; without calls the text is the answer.
 func FuzzParseNative(f *testing.F) {
 	f.Add(byte(0), "hello", "", "", "", "", "", "")
 	f.Add(byte(0), " \n", "", "", "", "", "", "")

@@ -11,9 +11,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// FuzzPlan plays sessions of any shape through the phases: whatever the limits, each prompt holds the system prompt,
-// the turn's own request exactly once, calls with all their results and the newest of them, and no more messages than
-// the limits allow; while its window stays, it extends the one before.
+// FuzzPlan plays sessions of any shape through the phases. Whatever the limits are, each prompt holds the system
+// prompt, the turn's own request exactly once, calls with all their results including the newest ones, and no more
+// messages than the limits allow. While its window stays, a prompt extends the one before.
 func FuzzPlan(f *testing.F) {
 	f.Add([]byte{1, 1, 1, 1, 1, 0, 1, 0}, byte(48), byte(29), `{"path":"a"}`, false)
 	f.Add([]byte{5, 5, 5, 5, 5, 5, 0, 5, 5}, byte(0), byte(0), `{`, false)
@@ -36,7 +36,7 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// played is a session and what its last prompt was.
+// played is a session with its last prompt.
 type played struct {
 	t          *testing.T
 	arguments  string
@@ -47,11 +47,11 @@ type played struct {
 	plan   turn.Plan
 	prompt turn.Prompt
 	cutAt  int // length of the transcript when the window was last cut
-	room   int // the least that the window held then
+	room   int // the minimum that the window held then
 }
 
-// turn plays one turn and returns the rest of the script. A byte is what the model does: its calls, an answer without
-// any that is asked again (64 and more), or a failure (128 and more).
+// turn plays one turn and returns the rest of the script. A byte is the model's behavior: its calls, an invalid answer
+// that causes a reprompt (64 and more), or a failure (128 and more).
 func (s *played) turn(cfg turn.Config, script []byte) []byte {
 	s.turns++
 	s.transcript = append(s.transcript, turn.Message{Role: turn.RoleUser, Text: fmt.Sprintf("request %d", s.turns)})
@@ -64,7 +64,7 @@ func (s *played) turn(cfg turn.Config, script []byte) []byte {
 		}
 		infer := b.LlmInfer()
 		s.look(infer.Plan, p)
-		if does >= 128 { // the next attempt finds the results appended, and names the same head
+		if does >= 128 { // the next attempt finds the results already appended, and uses the same head
 			s.transcript = s.transcript[:len(s.transcript)-len(p.Pending)]
 			b = infer.BuildPrompt("again")
 			continue
@@ -86,7 +86,7 @@ func (s *played) turn(cfg turn.Config, script []byte) []byte {
 
 func (s *played) head() turn.Head { return turn.Head{Seq: int64(len(s.transcript))} }
 
-// answer appends the model's, with n calls, and returns their results.
+// answer appends the model's message with n calls, and returns their results.
 func (s *played) answer(step, n int) []turn.CallOutcome {
 	m := turn.Message{Role: turn.RoleAssistant, Step: step}
 	var results []turn.CallOutcome
@@ -99,7 +99,7 @@ func (s *played) answer(step, n int) []turn.CallOutcome {
 	return results
 }
 
-// look renders the plan as the activity does and checks what the model would see.
+// look renders the plan as the activity does and checks the resulting prompt.
 func (s *played) look(plan turn.Plan, p *turn.Progress) {
 	var anchor *turn.Message
 	if plan.From > plan.Anchor {
@@ -123,7 +123,7 @@ func (s *played) look(plan turn.Plan, p *turn.Progress) {
 	s.plan, s.prompt = plan, prompt
 }
 
-// requireSteady: the window only moves on, and only where it would otherwise be too long.
+// requireSteady checks that the window only moves forward, and only if it would otherwise be too long.
 func (s *played) requireSteady(plan turn.Plan, prompt turn.Prompt, p *turn.Progress) {
 	l := p.Config.Limits
 	if s.plan.From == plan.From {
@@ -140,7 +140,8 @@ func (s *played) requireSteady(plan turn.Plan, prompt turn.Prompt, p *turn.Progr
 	}
 }
 
-// requirePairs: each call is followed by its results in request order, and there is no result without its call.
+// requirePairs checks that each call is followed by its results in request order, and that there is no result without
+// its call.
 func requirePairs(t *testing.T, p turn.Prompt) {
 	t.Helper()
 	var awaited []string
@@ -160,7 +161,8 @@ func requirePairs(t *testing.T, p turn.Prompt) {
 	require.Empty(t, awaited, "calls without their results")
 }
 
-// requireTexts: a model without native tools sees none, and is shown each of its calls as it should have written it.
+// requireTexts checks that a model without native tools gets none, and sees each of its calls in the format that it
+// should use.
 func (s *played) requireTexts(p turn.Prompt) {
 	require.Empty(s.t, p.Tools)
 	for _, m := range p.Messages {

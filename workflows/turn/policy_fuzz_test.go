@@ -14,8 +14,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// FuzzRuleArguments: whatever arguments a model sends, a rule that allows docs/** lets nothing out of that folder, as
-// readers of several habits find the path; and what a rule allows with a pattern, it denies with the same pattern.
+// FuzzRuleArguments checks that a rule that allows docs/** keeps every reader of the arguments inside that folder,
+// whatever the model sends and however the reader interprets the path. A pattern that allows a value also denies it in
+// a denying rule.
 func FuzzRuleArguments(f *testing.F) {
 	for _, value := range []string{"docs/a", "docs/../x", `docs\..\x`, "docs/%2e%2e/x", "/docs/a", "docs/a\x00", "docs/.\n./x", "docs/a/b/c", "docs/./", "C:docs/a", "file:docs/a",
 		"docs/%252e%252e/x", "docs/．．/x", "docs/..;/x", "docs/.. /x", "docs/.\u200b./x", "docs/%%32e./x", "docs/‥/x", "docs/..é/x", "\u200b/x", "docs/.$Z./x"} {
@@ -45,7 +46,7 @@ func FuzzRuleArguments(f *testing.F) {
 	})
 }
 
-// readers are the paths that a Go struct, with its blindness for case, and a map find in arguments.
+// readers returns the paths that a Go struct, which ignores case, and a map find in arguments.
 func readers(t *testing.T, arguments string) []string {
 	t.Helper()
 	var typed struct {
@@ -69,8 +70,9 @@ func readers(t *testing.T, arguments string) []string {
 	return found
 }
 
-// spelt are ways to take a path: as it is, with slashes either way, decoded once and again, without what some readers leave
-// out, up to where C ends it, with segments trimmed or cut, and with other dots for dots.
+// spelt returns the ways in which readers interpret a path: as it is, with slashes either way, decoded once or twice,
+// without characters that some readers drop, up to the NUL that ends it in C, with segments trimmed or cut, and with
+// look-alike dots.
 func spelt(p string) []string {
 	ways := []string{p, strings.ReplaceAll(p, `\`, "/"), strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(p), strings.TrimSpace(p)}
 	if decoded, err := url.PathUnescape(p); err == nil {
@@ -90,7 +92,7 @@ func spelt(p string) []string {
 	return append(ways, strings.Join(segments, "/"))
 }
 
-// FuzzRuleAddresses: a rule that allows the addresses of one domain's hosts lets no other host be called.
+// FuzzRuleAddresses checks that a rule that allows the addresses of one domain's hosts permits calls to no other host.
 func FuzzRuleAddresses(f *testing.F) {
 	for _, value := range []string{"https://a.example.com/x", "https://evil.com?.example.com/x", "https://evil.com#.example.com/", "https://a@b.example.com/", "https://evil.com\\.example.com/x",
 		"https://[::1].example.com/", "https://evil.com%2f.example.com/x", "https://a.example.com//evil.com/x", "https://evil.com;.example.com/", "https://evil.com&.example.com/", "https://.example.com/", "https://evil.com℀.example.com/x", "HTTPS://a.example.com/x", "https://\ta.example.com/x"} {
@@ -102,7 +104,7 @@ func FuzzRuleAddresses(f *testing.F) {
 		}
 		u, err := url.Parse(strings.ToValidUTF8(value, "\ufffd"))
 		if err != nil {
-			return // no reader calls it
+			return // no reader uses it
 		}
 		require.Equal(t, "https", u.Scheme)
 		require.Regexp(t, `^[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*\.example\.com$`, u.Host)
@@ -110,7 +112,7 @@ func FuzzRuleAddresses(f *testing.F) {
 	})
 }
 
-// FuzzRuleDenials: whatever spelling a model finds for an address or a path that a rule denies, the rule finds as well.
+// FuzzRuleDenials checks that a rule denies an address or a path in every spelling.
 func FuzzRuleDenials(f *testing.F) {
 	for _, value := range []string{"https://u@EVIL.com.:443/x", "//evil.com?x", "https://%65vil.com", "file:///etc/passwd", "file://localhost/%65tc/x", "/etc/passwd%zz", "/srv/..;/etc/x", "/srv/．．/etc/x",
 		"/e\u200btc/x", "/srv/../etc/x", "/etc", "https:evil.com/x", `https:\\evil.com\x`, "/%2565tc/x", "ftp://evil.com:80/x"} {
@@ -137,11 +139,12 @@ func FuzzRuleDenials(f *testing.F) {
 	})
 }
 
-// separators are what parts, quotes, escapes or encodes values for some reader: all of ASCII but what URLs and email need.
+// separators matches what separates, quotes, escapes or encodes values for some reader: all ASCII characters except
+// those that URLs and email addresses need.
 var separators = regexp.MustCompile(`[^A-Za-z0-9._/@:?=&~-]`)
 
-// FuzzCanonicalValues: what a rule allows is one value in canonical form, whatever the pattern; and a pattern without
-// wildcards allows nothing but itself.
+// FuzzCanonicalValues checks that a rule allows only single values in canonical form, whatever its pattern is, and that
+// a pattern without wildcards allows only itself.
 func FuzzCanonicalValues(f *testing.F) {
 	for _, seed := range [][2]string{
 		{"*@corp.com", "attacker@evil.com, a@corp.com"}, {"*@corp.com", "a@corp.com"}, {"1000", "+1000"}, {"1000", "0x3e8"}, {"0", "-0"}, {"10.0.0.*", "::10.0.0.1"},
@@ -168,8 +171,8 @@ func FuzzCanonicalValues(f *testing.F) {
 	})
 }
 
-// FuzzRulePatterns: no pattern and no value makes the matcher panic or take its time, and a value is named by itself
-// where it has nothing of a pattern in it.
+// FuzzRulePatterns checks that no pattern and no value makes the matcher panic or run for long, and that a value
+// without special characters matches itself as a pattern.
 func FuzzRulePatterns(f *testing.F) {
 	f.Add("docs/**", "docs/a")
 	f.Add("**", "")

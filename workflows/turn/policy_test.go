@@ -14,7 +14,7 @@ import (
 
 var writeFile = turn.Tool{ID: "mcp/files/write", Risk: turn.RiskLow}
 
-// permitted is what a policy of these rules says, without the reason.
+// permitted returns the permission of a policy with these rules, without the reason.
 func permitted(rules []turn.Rule, arguments string) turn.Permission {
 	p := turn.DefaultPolicy()
 	p.Rules = rules
@@ -22,7 +22,7 @@ func permitted(rules []turn.Rule, arguments string) turn.Permission {
 	return got
 }
 
-// confined allows a tool for some values of its argument "path" and denies the rest.
+// confined allows a tool for some values of its argument "path" and denies all others.
 func confined(pattern string) []turn.Rule {
 	return []turn.Rule{
 		{Tool: "mcp/files/*", Arguments: map[string]string{"path": pattern}, Permit: turn.Allow},
@@ -128,7 +128,7 @@ func TestARuleDeniesWhatItNamesAndAsksAboutOtherSpellings(t *testing.T) {
 	}
 }
 
-// TestOnlyCanonicalValuesAreAllowed is finding 7 of the attacks: lists behind a wildcard, other spellings of a denied number,
+// TestOnlyCanonicalValuesAreAllowed covers three evasions: lists behind a wildcard, other spellings of a denied number,
 // and other forms of a denied address.
 func TestOnlyCanonicalValuesAreAllowed(t *testing.T) {
 	allowed := func(pattern string) []turn.Rule {
@@ -160,7 +160,7 @@ func TestOnlyCanonicalValuesAreAllowed(t *testing.T) {
 func TestADenialAsksAboutWhatIsNotCanonical(t *testing.T) {
 	for pattern, values := range map[string]struct{ denied, asked, left []string }{
 		"1000":  {[]string{"1000"}, []string{"+1000", "01000", "0x3e8", "1e3", "1000.", "1000.0", "1,000", "1_000", "１０００", " 1000", "0b1111101000", "1000d"}, []string{"1001", "-1000", "0.5"}},
-		"0x3e8": {nil, []string{"1000", "0x3e8 "}, nil}, // a pattern that is not canonical: who wrote it means 1000, and no value is let through
+		"0x3e8": {nil, []string{"1000", "0x3e8 "}, nil}, // a pattern that is not canonical: its author means 1000, and no value is allowed
 		"169.254.169.254": {[]string{"169.254.169.254"}, []string{"::169.254.169.254", "[::169.254.169.254]", "::ffff:169.254.169.254", "[::ffff:a9fe:a9fe]", "64:ff9b::169.254.169.254", "64:ff9b::a9fe:a9fe",
 			"64:ff9b:1::a9fe:a9fe", "2002:a9fe:a9fe::", "2852039166", "0xa9fea9fe", "0xA9.254.169.254", "0251.0376.0251.0376", "169.254.43518", "169.254.169.254.", "169.254.169.254:80", "169.254.169.254,8.8.8.8"},
 			[]string{"169.254.169.253", "good.com"}},
@@ -250,7 +250,7 @@ func TestValuesThatAreNoText(t *testing.T) {
 	for pattern, values := range map[string][]string{
 		"1000":             {`1e3`, `1000.0`, `10.0E+2`, `true`, `{}`},
 		"0":                {`-0`, `0.00`, `0e9`},
-		"9007199254740992": {`9007199254740993`, `9007199254740992`}, // a float64 cannot tell them apart
+		"9007199254740992": {`9007199254740993`, `9007199254740992`}, // a float64 cannot distinguish them
 		`{"a":1}`:          {`{"a":1}`},
 	} {
 		for _, value := range values {

@@ -197,7 +197,7 @@ func TestAServerCannotClaimTheWireNameOfAnothersTool(t *testing.T) {
 	for _, theirs := range []string{"mcp/gh_api/send", "mcp/gh_/x", "mcp/a_b/" + strings.Repeat("n", 100)} {
 		name := turn.WireName(theirs)
 		server, tool, _ := strings.Cut(strings.TrimPrefix(name, "mcp_"), "_")
-		claimed := "mcp/" + server + "/" + tool // reads as theirs does, hash and all
+		claimed := "mcp/" + server + "/" + tool // reads like their ID, including the hash
 		assert.NotEqual(t, name, turn.WireName(claimed), "%s and %s", theirs, claimed)
 	}
 }
@@ -237,7 +237,7 @@ func TestReaderSeesExactlyTheFinalText(t *testing.T) {
 	assert.Equal(t, "the answer", r.Text())
 }
 
-// TestIllegalTransitionsDoNotCompile shows the compiler's own word: a phase has no method for a step that is not legal.
+// TestIllegalTransitionsDoNotCompile shows the compiler's error: a phase has no method for an illegal step.
 func TestIllegalTransitionsDoNotCompile(t *testing.T) {
 	for name, c := range map[string]struct{ code, want string }{
 		"Start cannot call tools":        {`var s turn.Start; s.CallTool(nil)`, "s.CallTool undefined"},
@@ -258,7 +258,7 @@ func TestIllegalTransitionsDoNotCompile(t *testing.T) {
 	}
 }
 
-// compile builds a program against this module and returns what the compiler says.
+// compile builds a program against this module and returns the compiler's output.
 func compile(t *testing.T, src string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "main.go")
