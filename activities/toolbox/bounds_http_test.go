@@ -21,15 +21,16 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// handler answers a request with this ID.
+// handler responds to a request with this ID.
 type handler = func(w http.ResponseWriter, r *http.Request, id string)
 
-// result answers with a result.
+// result returns a handler that responds with a result.
 func result(result string) handler {
 	return func(w http.ResponseWriter, _ *http.Request, id string) { answerJSON(w, []byte(id), result) }
 }
 
-// modern are the answers of a server of the newest protocol, which has one resource of each name: text of 8 MiB.
+// modern returns the responses of a server of the newest protocol, which has one resource of each name: a text of 8
+// MiB.
 func modern(tools func() string) map[string]handler {
 	return map[string]handler{
 		"server/discover": result(`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"resources":{}}}`),
@@ -77,7 +78,8 @@ func answerJSON(w http.ResponseWriter, id []byte, result string) {
 	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result)
 }
 
-// What a call ends in whose answer exceeds a bound of HTTP, and the bound for which the server is quarantined, if any.
+// TestAnswersOverHTTPAreBounded covers calls whose response exceeds a bound of HTTP: the call's outcome, and the bound
+// that puts the server into backoff, if any.
 func TestAnswersOverHTTPAreBounded(t *testing.T) {
 	manyValues := strings.Repeat(`,{}`, 300_000)
 	for name, c := range map[string]struct {
@@ -115,7 +117,8 @@ func TestAnswersOverHTTPAreBounded(t *testing.T) {
 	}
 }
 
-// A server that acts on a call and redirects it to itself acts twice at most.
+// TestACallIsRedirectedOnce checks that a server that runs a call and then redirects it to itself runs it at most
+// twice.
 func TestACallIsRedirectedOnce(t *testing.T) {
 	var acted atomic.Int32
 	h := newHTTPHost(t, toolbox.Options{}, evilServer(t, map[string]handler{"tools/call": func(w http.ResponseWriter, r *http.Request, _ string) {
@@ -126,10 +129,11 @@ func TestACallIsRedirectedOnce(t *testing.T) {
 	assert.Equal(t, int32(2), acted.Load())
 }
 
-// Of an error no more is read than a refusal may have, whatever its media type is.
+// TestTheBodyOfAnErrorIsBounded checks that an error's body is read only up to the bound of a refusal, whatever its
+// media type is.
 func TestTheBodyOfAnErrorIsBounded(t *testing.T) {
 	for _, kind := range []string{"text/event-stream", "application/json", ""} {
-		const blocks = 64 // of 1 MiB; loopback buffers some of them
+		const blocks = 64 // blocks of 1 MiB; loopback buffers some of them
 		var taken atomic.Int32
 		done := make(chan struct{})
 		h := newHTTPHost(t, toolbox.Options{}, evilServer(t, map[string]handler{"tools/call": func(w http.ResponseWriter, _ *http.Request, _ string) {
@@ -151,7 +155,8 @@ func TestTheBodyOfAnErrorIsBounded(t *testing.T) {
 	}
 }
 
-// A large result waits, over every transport, until there is room for it, and takes room until it is kept.
+// TestLargeResultsThatAreNotKeptAreBoundedTogether checks that a large result waits, over every transport, until there
+// is memory for it, and holds that memory until the journal has it.
 func TestLargeResultsThatAreNotKeptAreBoundedTogether(t *testing.T) {
 	for _, over := range []string{"stdio", "http", "sse"} {
 		t.Run(over, func(t *testing.T) {
@@ -186,7 +191,8 @@ func TestLargeResultsThatAreNotKeptAreBoundedTogether(t *testing.T) {
 	}
 }
 
-// A message of many values takes more memory than its bytes.
+// TestResultsOfManyValuesAreLarge checks that a message with many values counts as large, because it takes more memory
+// than its bytes.
 func TestResultsOfManyValuesAreLarge(t *testing.T) {
 	values := `{"content":[],"structuredContent":{"x":[{"a":0}` + strings.Repeat(`,{"a":0}`, 80_000) + `]}}`
 	h := newHTTPHost(t, toolbox.Options{}, evilServer(t, map[string]handler{"tools/call": result(values)}))
@@ -203,7 +209,8 @@ func TestResultsOfManyValuesAreLarge(t *testing.T) {
 	require.Equal(t, turn.OutcomeUnknown, r.Outcome, "there is no room for two of 160,000 values")
 }
 
-// The SDK keeps each resource that it has read until the connection ends.
+// TestResourcesAreNotKept checks that read resources are not kept in memory, because the SDK keeps each one until the
+// connection ends.
 func TestResourcesAreNotKept(t *testing.T) {
 	server := evilServer(t, modern(func() string { return "" }))
 	server.Resources = true
@@ -221,7 +228,7 @@ func TestResourcesAreNotKept(t *testing.T) {
 	assert.Less(t, usageNow().heap-before, 48<<20)
 }
 
-// Nor what it has listed.
+// TestPagesOfAListAreNotKept checks that listed pages are not kept in memory.
 func TestPagesOfAListAreNotKept(t *testing.T) {
 	answers, lists := modern(func() string { return "" }), 0
 	answers["tools/list"] = func(w http.ResponseWriter, r *http.Request, id string) {
@@ -241,7 +248,8 @@ func TestPagesOfAListAreNotKept(t *testing.T) {
 	assert.Less(t, usageNow().heap-before, 48<<20)
 }
 
-// A server cannot say that its list of tools is good for a day.
+// TestAListIsAskedForAgainWhateverItsServerSays checks that the host lists the tools again even if the server declares
+// its list valid for a day.
 func TestAListIsAskedForAgainWhateverItsServerSays(t *testing.T) {
 	var lists atomic.Int32
 	server := evilServer(t, modern(func() string {

@@ -83,7 +83,7 @@ func TestAQuarantineGrowsWhateverTheServerAnswers(t *testing.T) {
 		ok, _ := b.admit(now)
 		assert.False(t, ok, "it is not left alone")
 		now = now.Add(b.pause(now) + time.Minute)
-		b.connected() // it connects and answers well before it floods again
+		b.connected() // it connects and responds normally before it floods again
 		b.answered()
 		ok, _ = b.admit(now)
 		assert.True(t, ok)

@@ -178,7 +178,8 @@ func TestContradictoryConfigurationIsRefused(t *testing.T) {
 	}
 }
 
-// A server that is not there is named by its host, and not with the key that its address has.
+// TestAProblemTellsNoKeyOfAnAddress checks that the problem of an unavailable server names its host, without the key in
+// its address.
 func TestAProblemTellsNoKeyOfAnAddress(t *testing.T) {
 	for _, s := range []toolbox.Server{
 		{ID: "srv", Transport: toolbox.TransportHTTP, URL: "http://127.0.0.1:1/v1/sk-canary-0123456789/mcp"},

@@ -11,10 +11,11 @@ import (
 	"github.com/everturn/everturn/internal/redact"
 )
 
-// cutKey is what a server was given. No part of it is to be seen where a text is cut within it.
+// cutKey is a secret of a server. No part of it may remain if a text is cut within it.
 const cutKey = "Zx9-Qv7.Kp3_Lm5/Tw2+Yh8=Rn4"
 
-// The end of stderr is cut twice: by the buffer that keeps it, and for the message that quotes it.
+// TestACutOfStderrLeavesNoEndOfASecret covers the end of stderr, which is cut twice: by the buffer that keeps it, and
+// for the message that quotes it.
 func TestACutOfStderrLeavesNoEndOfASecret(t *testing.T) {
 	for _, kept := range []int{512, 8 << 10} {
 		pad := strings.Repeat("p", min(kept, 1024)-len(cutKey)+1)
@@ -31,7 +32,7 @@ func TestACutOfStderrLeavesNoEndOfASecret(t *testing.T) {
 	}
 }
 
-// Of a long text only the head is looked at.
+// TestALineOfALongTextLeavesNoBeginningOfASecret covers long texts, of which only the beginning is searched.
 func TestALineOfALongTextLeavesNoBeginningOfASecret(t *testing.T) {
 	r := newRedactor(Server{Headers: map[string]string{"X": cutKey}}, nil, redact.New())
 	said := r.line("a "+strings.Repeat(" ", maxLine-10)+cutKey+strings.Repeat(" b", 16<<20), 400)
@@ -39,7 +40,7 @@ func TestALineOfALongTextLeavesNoBeginningOfASecret(t *testing.T) {
 	assert.Equal(t, "b b…", r.line(strings.Repeat(" b", 16<<20), 3))
 }
 
-// What lists and links name is cut for models.
+// TestACutOfAResultLeavesNoBeginningOfASecret covers the names in lists and links, which are cut for models.
 func TestACutOfAResultLeavesNoBeginningOfASecret(t *testing.T) {
 	name := strings.Repeat("n", 500-len(cutKey)+1) + cutKey
 	for said, tool := range map[string][]string{

@@ -18,11 +18,11 @@ import (
 
 var cycles = flag.Int("cycles", 24, "faults that servers of tools are put through one after the other")
 
-// cycle is one way in which a server fails, and how a call to it ends.
+// cycle is one way in which a server fails, and the outcome of a call to it.
 type cycle struct {
 	name   string
 	server toolbox.Server
-	calls  []string // of its tools, one after the other; none: it never comes to a call
+	calls  []string // tools that are called in order; empty: the server fails before any call
 	ends   turn.Outcome
 }
 
@@ -46,7 +46,7 @@ func faultyServers(dir string) []cycle {
 	}
 }
 
-// used is what this process holds.
+// used counts the resources of this process.
 type used struct{ goroutines, files, heap int }
 
 func usage(t *testing.T) used {
@@ -61,7 +61,7 @@ func usage(t *testing.T) used {
 	return u
 }
 
-// peak is the most memory that this process has held, as the system counts it.
+// peak returns the maximum resident memory of this process, as the kernel counts it.
 func peak() string {
 	b, _ := os.ReadFile("/proc/self/status")
 	for line := range strings.Lines(string(b)) {
@@ -72,7 +72,8 @@ func peak() string {
 	return "unknown"
 }
 
-// One host, whose servers fail in every way that is known, over and over. Nothing of it may stay.
+// TestServersThatFailOverAndOverLeaveNothing runs one host whose servers fail repeatedly in every known way. No
+// resource may leak.
 func TestServersThatFailOverAndOverLeaveNothing(t *testing.T) {
 	before := usage(t)
 	faulty := faultyServers(t.TempDir())
@@ -98,7 +99,7 @@ func TestServersThatFailOverAndOverLeaveNothing(t *testing.T) {
 	closed := time.Now()
 	require.Eventually(t, func() bool { return len(children(t)) == 0 }, 10*time.Second, 5*time.Millisecond, "processes are left 10 s after close")
 	gone := time.Since(closed)
-	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before.goroutines+1 }, // and the one that asks
+	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before.goroutines+1 }, // and Eventually's
 		10*time.Second, 5*time.Millisecond, "there were %d goroutines before", before.goroutines)
 	after := usage(t)
 	assert.LessOrEqual(t, after.files, before.files, "open files")
@@ -124,7 +125,7 @@ func provoke(t *testing.T, h *toolbox.Host, c cycle, hashes map[string]string) {
 		}
 		var r turn.ToolResult
 		var err error
-		require.Eventually(t, func() bool { // not sent, while it is left alone for a moment
+		require.Eventually(t, func() bool { // the call is not sent during the server's backoff
 			r, err = h.Call(t.Context(), req)
 			return err == nil
 		}, 20*time.Second, 2*time.Millisecond, "%s: %v", id, err)

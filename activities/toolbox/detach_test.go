@@ -13,7 +13,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// detaching is the actor whose steps may go on by themselves.
+// detaching returns a server whose tool "steps" may continue after its call was detached.
 func detaching(t *testing.T, server toolbox.Server) toolbox.Server {
 	t.Helper()
 	server.Tools = map[string]toolbox.ToolSettings{"steps": {Detach: 30 * time.Second}}
@@ -23,7 +23,7 @@ func detaching(t *testing.T, server toolbox.Server) toolbox.Server {
 func TestACallOverItsTimeGoesOnByItselfAndTellsItsEnd(t *testing.T) {
 	for name, server := range map[string]toolbox.Server{"stdio": detaching(t, stdioActor(t, "act")), "http": detaching(t, httpActor(t, "act"))} {
 		t.Run(name, func(t *testing.T) {
-			server.IdleTimeout = 50 * time.Millisecond // the call keeps its connection
+			server.IdleTimeout = 50 * time.Millisecond // the call keeps its connection open
 			h := newHost(t, toolbox.Options{}, nil, server)
 			req := request(t, h, "mcp/act/steps", `{"N":10,"Each":100,"Silent":true}`)
 			late := make(chan turn.ToolResult, 2)

@@ -1,6 +1,6 @@
 package toolbox
 
-// TakeMemory takes all memory for large results.
+// TakeMemory reserves all memory for large results.
 func (h *Host) TakeMemory() (giveBack func()) {
 	free := h.total.memory.free
 	if !free.TryAcquire(maxLarge) {

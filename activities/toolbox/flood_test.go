@@ -16,24 +16,24 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// What a server that floods may cost this process until its connection is dropped.
+// These bound the cost of a flooding server to this process until its connection is dropped.
 const (
 	floodHeap        = 256 << 20 // bytes
 	floodDescriptors = 200
-	floodGoroutines  = 6000 // a burst of messages, each of which the SDK may answer in one
+	floodGoroutines  = 6000 // the SDK may respond to each message of a burst in a goroutine
 )
 
-// watermark is the most that this process used of anything while it was looked at.
+// watermark is the maximum use of each resource during a measurement.
 type watermark struct{ heap, descriptors, goroutines int }
 
 func usageNow() watermark {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	open, _ := os.ReadDir("/proc/self/fd") // elsewhere there are none to count
+	open, _ := os.ReadDir("/proc/self/fd") // other systems have no such folder, and the count is 0
 	return watermark{int(m.HeapInuse), len(open), runtime.NumGoroutine()}
 }
 
-// watermarks looks until stop is called, which returns how far the most is above what it was at first.
+// watermarks measures until stop is called, which returns the increase from the first values to the maximum.
 func watermarks() (stop func() watermark) {
 	runtime.GC()
 	base, most, quit, done := usageNow(), watermark{}, make(chan struct{}), make(chan struct{})
@@ -57,7 +57,7 @@ func watermarks() (stop func() watermark) {
 	}
 }
 
-// standing is what `tools status --json` says of a server.
+// standing is a server's entry in the output of `tools status --json`.
 type standing struct {
 	Server, State, LastError string
 	RetryAt                  time.Time `json:"retry_at"`
@@ -79,7 +79,7 @@ func standingOf(t *testing.T, h *toolbox.Host, server string) (out standing) {
 }
 
 func TestAServerThatFloodsIsDropped(t *testing.T) {
-	pings := []string{"requests_per_second", "replies_in_flight"} // whichever is exceeded first
+	pings := []string{"requests_per_second", "replies_in_flight"} // either may be exceeded first
 	for name, tc := range map[string]struct {
 		args, over string
 		calls      bool // the flood comes in the middle of a call
@@ -121,7 +121,8 @@ func TestAServerThatFloodsIsDropped(t *testing.T) {
 	}
 }
 
-// hostServesBeside shows that the host drops the server, says why, stays small and goes on with another server.
+// hostServesBeside checks that the host drops the hostile server, reports why, stays small and continues to use another
+// server.
 func hostServesBeside(t *testing.T, hostile toolbox.Server, calls bool, bounds []string) {
 	url, _ := serveHTTP(t)
 	opts := toolbox.Options{BackoffMin: time.Minute, Servers: []toolbox.Server{hostile, {ID: "good", URL: url}}, Environ: environ}

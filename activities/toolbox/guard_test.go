@@ -22,7 +22,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Frames of HTTP/2 and empty blocks of a compressed body cost time, and never reach a body, where bytes are counted.
+// TestRequestsUseNeitherHTTP2NorCompression checks that neither HTTP/2 nor compression is used: HTTP/2 frames and empty
+// compressed blocks cost time without reaching a body, whose bytes are counted.
 func TestRequestsUseNeitherHTTP2NorCompression(t *testing.T) {
 	var accepted atomic.Value
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -91,7 +92,7 @@ func TestOnlyWhatTheOperatorMeansIsDialled(t *testing.T) {
 	}
 }
 
-// names is a name server that tells one address for every name, a different one whenever it is asked to.
+// names is a DNS server that returns the same address for every name. A test can change the address.
 type names struct{ address atomic.Pointer[netip.Addr] }
 
 func (n *names) resolver(t *testing.T) *net.Resolver {
@@ -116,14 +117,14 @@ func (n *names) resolver(t *testing.T) *net.Resolver {
 	}}
 }
 
-// answer is the question with one answer that is good for no time at all (RFC 1035, 4.1). There are no IPv6 addresses.
+// answer returns the query with one answer whose TTL is zero (RFC 1035, 4.1). There are no IPv6 addresses.
 func (n *names) answer(query []byte) []byte {
 	end := 12
 	for end < len(query) && query[end] != 0 {
 		end += int(query[end]) + 1
 	}
 	end += 5
-	asked := query[end-3] // of two bytes, the second; types of one are all that is asked for
+	asked := query[end-3] // the low byte of the type; all queried types fit into it
 	out := append([]byte{query[0], query[1], 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0}, query[12:end]...)
 	if asked != 1 {
 		return out
@@ -133,7 +134,8 @@ func (n *names) answer(query []byte) []byte {
 	return append(append(out, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4), address[:]...)
 }
 
-// A name that points to the server when the host connects, and to this machine when it calls.
+// TestANameThatIsMadeToPointElsewhereIsNotFollowed covers a name that resolves to the server when the host connects,
+// and to this machine when it calls.
 func TestANameThatIsMadeToPointElsewhereIsNotFollowed(t *testing.T) {
 	server := mcp.NewServer(&mcp.Implementation{Name: "srv", Version: "1"}, nil)
 	mcp.AddTool(server, &mcp.Tool{Name: "work"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
@@ -195,7 +197,8 @@ func TestAnAddressThatIsRefusedIsSaidOnce(t *testing.T) {
 	assert.NotContains(t, problem, "canary")
 }
 
-// A server that accepts connections and says nothing is named in the error: of many, which is it?
+// TestAServerThatDoesNotAnswerIsNamedByItsAddress checks that the error names the server that accepts connections and
+// does not respond, because there may be many servers.
 func TestAServerThatDoesNotAnswerIsNamedByItsAddress(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -241,7 +244,8 @@ func TestRedirectsToAnotherPlaceAreNotFollowed(t *testing.T) {
 	assert.Zero(t, hits.Load())
 }
 
-// Tokens come for as long as the host lives; what is kept of them does not grow with them.
+// TestOnlyTheLastTokensAreLookedFor checks that the memory for tokens does not grow with their number, because a host
+// may receive new ones as long as it lives.
 func TestOnlyTheLastTokensAreLookedFor(t *testing.T) {
 	s := Server{ID: "srv", URL: "https://mcp.example", OAuth: OAuth{TokenURL: "https://idp.example", ClientSecret: "the-client-secret"}}
 	r := newRedactor(s, nil, redact.New())
@@ -255,12 +259,13 @@ func TestOnlyTheLastTokensAreLookedFor(t *testing.T) {
 	assert.NotContains(t, r.text("it was "+last+" and the-client-secret"), "-")
 }
 
-// tokenLogin has a token.
+// tokenLogin is a login with a token.
 type tokenLogin struct{ Login }
 
 func (tokenLogin) Token(context.Context) (string, error) { return "login-token-5e1f09c2", nil }
 
-// TestPasswordsInSettingsAreSecrets: a connection string holds one, and many names other than PASSWORD announce one.
+// TestPasswordsInSettingsAreSecrets checks that passwords are redacted in connection strings, and in settings whose
+// names announce a password in other words than PASSWORD.
 func TestPasswordsInSettingsAreSecrets(t *testing.T) {
 	r := newRedactor(Server{ID: "db", Env: map[string]string{
 		"DATABASE_URL": "postgres://ann:correct-horse@db.example/sales?sslpassword=battery!staple", "PASSPHRASE": "some spaces 9",
@@ -270,8 +275,9 @@ func TestPasswordsInSettingsAreSecrets(t *testing.T) {
 		r.result("correct-horse battery!staple some spaces 9 hunter2!xyz open sesame /srv/some/folder db.example"))
 }
 
-// What one server was given is blanked in what every other one says, by name; what only looks like a secret in what that
-// server says, and the rest in its errors only.
+// TestSecretsAreSharedByAllServers checks that secrets that are known by name, and login tokens, are redacted in the
+// texts of all servers. A server's settings that only look like secrets are redacted in that server's own texts, and
+// all its other settings in its errors only.
 func TestSecretsAreSharedByAllServers(t *testing.T) {
 	shared := redact.New()
 	given := newRedactor(Server{ID: "given", Env: map[string]string{"DB_PASSWORD": "correct horse", "RELEASE": "release-2026-11", "FOLDER": "/srv/some/folder"}}, nil, shared)

@@ -20,7 +20,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// serveHTTP runs the test server as a process over HTTP and returns its URL and a function that kills it.
+// serveHTTP runs the test server as a process over HTTP. It returns the server's URL and a function that kills it.
 func serveHTTP(t *testing.T, args ...string) (string, func()) {
 	t.Helper()
 	cmd := exec.Command(binary, append([]string{"-http", "127.0.0.1:0", "-until-eof"}, args...)...)
@@ -36,7 +36,7 @@ func serveHTTP(t *testing.T, args ...string) (string, func()) {
 	return strings.TrimSpace(url), kill
 }
 
-// newHTTPHost is newHost without the look at processes: the server is the test's own.
+// newHTTPHost is newHost without the check for leftover processes, because the test owns the server.
 func newHTTPHost(t *testing.T, opts toolbox.Options, s toolbox.Server) *toolbox.Host {
 	t.Helper()
 	opts.Servers = []toolbox.Server{s}
@@ -117,7 +117,7 @@ func TestHeadersGoToTheConfiguredHostOnly(t *testing.T) {
 	assert.Zero(t, strangers.Load())
 }
 
-// forward hands a request on and streams the answer back.
+// forward forwards a request and streams the response back.
 func forward(w http.ResponseWriter, r *http.Request, url string) {
 	req, _ := http.NewRequestWithContext(r.Context(), r.Method, url, r.Body)
 	req.Header = r.Header.Clone()

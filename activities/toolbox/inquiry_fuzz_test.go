@@ -13,7 +13,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Whoever hands over no replies asks what is open, as it is: nobody has been asked yet, as far as the caller knows.
+// TestWithoutRepliesTheQuestionsAreAskedAsTheyAre checks that a call that is resumed without responses repeats the open
+// elicitations unchanged, because its caller may not have asked the user yet.
 func TestWithoutRepliesTheQuestionsAreAskedAsTheyAre(t *testing.T) {
 	q := turn.Elicitation{Key: "ok", Message: "Really?", Schema: json.RawMessage(`{"type":"object","properties":{"ok":{"type":"boolean"}}}`)}
 	done := turn.Elicitation{Key: "done", Message: "Before?"}
@@ -27,8 +28,8 @@ func TestWithoutRepliesTheQuestionsAreAskedAsTheyAre(t *testing.T) {
 	assert.Equal(t, kept, asked.Continuation, "byte for byte: the journal has it")
 }
 
-// FuzzInquiry: a server asks for anything, and a person answers anything. What is asked is bounded and flat, the same form
-// comes out the same, and what is sent to the server is an object that fits the form.
+// FuzzInquiry checks elicitations of any form with any response. The elicitation is bounded and flat, the same form
+// always gives the same elicitation, and the server receives an object that fits the form.
 func FuzzInquiry(f *testing.F) {
 	for _, form := range []string{
 		`{"type":"object","properties":{"a":{"type":"string","enum":["x","y"]},"n":{"type":"integer","default":3}},"required":["a"]}`, `{}`, `null`, `[]`, `{"properties":null}`,

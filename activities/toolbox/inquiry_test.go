@@ -15,7 +15,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// asking is a call of the tool that asks. ask is the JSON of what it asks, by key.
+// asking returns a call of the tool that sends elicitations. ask is their JSON, by key.
 func asking(t *testing.T, h *toolbox.Host, rounds int, ask string) turn.ToolRequest {
 	t.Helper()
 	return request(t, h, "mcp/act/question", fmt.Sprintf(`{"Rounds":%d,"State":"state-1","Ask":%s}`, rounds, ask))
@@ -28,7 +28,8 @@ func accept(key, content string) turn.ElicitationResponse {
 	return turn.ElicitationResponse{Key: key, Action: turn.ElicitationAccept, Content: json.RawMessage(content)}
 }
 
-// A question outlives the connection, the process and the host: all that goes on with the call is its continuation.
+// TestAQuestionIsAnsweredByAnotherProcess checks that an elicitation outlives the connection, the server's process and
+// the host: the continuation is enough to resume the call.
 func TestAQuestionIsAnsweredByAnotherProcess(t *testing.T) {
 	for name, server := range map[string]toolbox.Server{"stdio": stdioActor(t, "act"), "http": httpActor(t, "act")} {
 		t.Run(name, func(t *testing.T) {
@@ -165,7 +166,8 @@ func TestABrokenContinuationSendsNothing(t *testing.T) {
 	}
 }
 
-// A server of an older protocol holds its call while it asks. It is only let do so where the operator says how long.
+// TestAnOlderServerMayHoldACallOnlyWhereItIsAllowed checks that a server of an older protocol, which holds its call
+// during an elicitation, may do so only if the operator has set hold_questions.
 func TestAnOlderServerMayHoldACallOnlyWhereItIsAllowed(t *testing.T) {
 	old := stdioActor(t, "act")
 	old.Env["ACT_OLD"] = "yes"
@@ -181,7 +183,7 @@ func TestAnOlderServerMayHoldACallOnlyWhereItIsAllowed(t *testing.T) {
 	req.Hold = func(q turn.Elicitation, done <-chan struct{}) (turn.ElicitationResponse, error) {
 		assert.Equal(t, "Which colour?", q.Message)
 		select {
-		case <-time.After(600 * time.Millisecond): // longer than the call may take
+		case <-time.After(600 * time.Millisecond): // longer than the call's timeout
 			return accept("1", `{"colour":"red"}`), nil
 		case <-done:
 			return turn.ElicitationResponse{}, assert.AnError
@@ -215,7 +217,8 @@ func TestAnOlderServerMayHoldACallOnlyWhereItIsAllowed(t *testing.T) {
 	receive(t, gone)
 }
 
-// What an older server asks names no call. Where it may be one of several, nobody is asked, and nobody's word is made up.
+// TestAQuestionOfOneOfSeveralCallsIsRefusedAloud covers elicitations of older protocols, which do not name their call.
+// If several calls are running, the host asks no user and does not invent a response.
 func TestAQuestionOfOneOfSeveralCallsIsRefusedAloud(t *testing.T) {
 	old := stdioActor(t, "act")
 	old.Env["ACT_OLD"], old.HoldQuestions = "yes", 20*time.Second
@@ -254,7 +257,8 @@ func TestAQuestionOfOneOfSeveralCallsIsRefusedAloud(t *testing.T) {
 	}
 }
 
-// The way out of it that operators are told.
+// TestWithOneCallAtATimeEveryQuestionIsAsked checks the remedy that the error suggests to operators:
+// max_concurrent_calls = 1.
 func TestWithOneCallAtATimeEveryQuestionIsAsked(t *testing.T) {
 	old := stdioActor(t, "act")
 	old.Env["ACT_OLD"], old.HoldQuestions, old.MaxConcurrent = "yes", 20*time.Second, 1

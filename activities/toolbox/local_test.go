@@ -126,7 +126,7 @@ func TestFiftyMegabytesAreCut(t *testing.T) {
 	require.NoError(t, toolbox.AddTool(l, "big", "", func(context.Context, struct{}) (string, error) { return "first\n" + big + "last", nil }))
 	h := newHost(t, toolbox.Options{}, l)
 	req := request(t, h, "local/big", `{}`)
-	req.Timeout = 2 * time.Minute // under the race detector it takes a while
+	req.Timeout = 2 * time.Minute // the race detector makes this slow
 	r, err := h.Call(t.Context(), req)
 	require.NoError(t, err)
 	assert.Equal(t, turn.OutcomeOK, r.Outcome)

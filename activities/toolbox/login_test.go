@@ -18,7 +18,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// visitor logs in each time that it is asked to: as "token-1", "token-2" and so on.
+// visitor returns a new token at each login: "token-1", "token-2" and so on.
 type visitor struct {
 	logins atomic.Int64
 	asked  atomic.Pointer[http.Response]
@@ -37,8 +37,8 @@ func (v *visitor) Renew(_ context.Context, resp *http.Response) error {
 	return nil
 }
 
-// gateway is a server that wants to see a token, and another one for calls. What becomes of a call that has it is said by
-// the test.
+// gateway is a server that requires a token, and another one for calls. The handler call serves a tool call that has
+// its token.
 func gateway(t *testing.T, url string, call http.HandlerFunc) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -80,7 +80,8 @@ func TestALoginIsAskedForAndTheRequestSentOnceMore(t *testing.T) {
 	assert.Equal(t, 1, events(ledger)["begun"])
 }
 
-// The call was refused, then sent and lost: that it was refused at first says nothing of what became of it.
+// TestACallThatIsLostAfterALoginIsUnknown covers a call that is refused, sent again after a login, and then lost: the
+// refusal of the first request says nothing about the second one.
 func TestACallThatIsLostAfterALoginIsUnknown(t *testing.T) {
 	url, _ := serveHTTP(t)
 	reached := make(chan struct{}, 1)

@@ -23,11 +23,11 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// binary is the MCP server that the tests talk to, built once.
+// binary is the path of the MCP server that the tests use. TestMain builds it once.
 var binary string
 
 func TestMain(m *testing.M) {
-	if os.Getenv(helperEnv) != "" { // a host that is to be killed: it is told which server to run
+	if os.Getenv(helperEnv) != "" { // a host that the test kills; variables describe its server
 		os.Exit(m.Run())
 	}
 	dir, err := os.MkdirTemp("", "mcpserver")
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	_ = os.RemoveAll(dir)
-	http.DefaultTransport.(*http.Transport).CloseIdleConnections() // of the proxies in tests
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections() // those of the proxies in tests
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// environ is the environment that hosts under test see.
+// environ is the environment of hosts under test.
 func environ(name string) (string, bool) {
 	v, ok := map[string]string{
 		"PATH": os.Getenv("PATH"), "HOME": "/nowhere", "OPENAI_API_KEY": "sk-canary-1234567890", "SECRET": "hush-hush-hush",
@@ -60,7 +60,7 @@ func environ(name string) (string, bool) {
 	return v, ok
 }
 
-// stdioServer is the test server as a child process, in a mode.
+// stdioServer is the test server as a child process in the given mode.
 func stdioServer(id string, args ...string) toolbox.Server {
 	return toolbox.Server{ID: id, Command: binary, Args: args, ConnectTimeout: 10 * time.Second}
 }
@@ -80,8 +80,8 @@ func newHost(t *testing.T, opts toolbox.Options, local *toolbox.Local, servers .
 	return h
 }
 
-// children are the living processes that run the test server, and those that it has started, which carry our mark: other
-// tests may run on this machine.
+// children returns the living processes that run the test server, and those that it has started. They carry our mark,
+// because other tests may run on this machine.
 func children(t *testing.T) []int {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -90,7 +90,7 @@ func children(t *testing.T) []int {
 	for _, file := range stats {
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		args, err := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
-		env, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "environ")) // of a process that is ending: nothing
+		env, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "environ")) // empty if the process is ending
 		grandchild := strings.Contains(string(args), "while :; do sleep 1; done") && bytes.Contains(env, fmt.Appendf(nil, "EVERTURN_CHILD_OF=%d.", os.Getpid()))
 		if err == nil && (strings.HasPrefix(string(args), binary) || grandchild) {
 			pids = append(pids, pid)
@@ -108,7 +108,7 @@ func alive(pid int) bool {
 	return fields[0] != "Z"
 }
 
-// catalogue asks the host and returns the one of that server, which must be well.
+// catalogue returns the server's catalogue from the host, which must have no problem.
 func catalogue(t *testing.T, h *toolbox.Host, server string) turn.Catalogue {
 	t.Helper()
 	for _, c := range h.Catalogues(t.Context()) {
@@ -121,7 +121,7 @@ func catalogue(t *testing.T, h *toolbox.Host, server string) turn.Catalogue {
 	return turn.Catalogue{}
 }
 
-// request is a call of the tool as it is now.
+// request returns a call of the tool with its current hash.
 func request(t *testing.T, h *toolbox.Host, id, arguments string) turn.ToolRequest {
 	t.Helper()
 	server := "local"
@@ -170,7 +170,7 @@ func events(ledger string) map[string]int {
 	return counts
 }
 
-// async runs the call and returns what it ended in, and a function that cancels it.
+// async runs the call in a goroutine. It returns a channel with the result and a function that cancels the call.
 func async(t *testing.T, h *toolbox.Host, req turn.ToolRequest) (<-chan ended, context.CancelFunc) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

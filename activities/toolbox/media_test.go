@@ -43,7 +43,7 @@ func TestMediaAreBounded(t *testing.T) {
 	assert.Len(t, kept, 2, "and what is over the bound is kept as any other data")
 
 	req := request(t, h, "mcp/act/pictures", `{"N":1,"Type":"image/png","Big":true}`)
-	req.Timeout = 2 * time.Minute // eleven megabytes of text take a while under the race detector
+	req.Timeout = 2 * time.Minute // the race detector makes eleven megabytes of text slow
 	r, err := h.Call(t.Context(), req)
 	require.NoError(t, err)
 	assert.Empty(t, r.Media)

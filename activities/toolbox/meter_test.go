@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// newTestMeter makes the meter of one of several connections.
+// newTestMeter returns the meter of one of several connections.
 func newTestMeter(total *totals) *meter { return newMeter("srv", total, 16<<20) }
 
-// requestID is the ID of request number n.
+// requestID returns the ID of request number n.
 func requestID(t *testing.T, n int) jsonrpc.ID {
 	t.Helper()
 	id, err := jsonrpc.MakeID(float64(n))
@@ -29,7 +29,7 @@ func requestID(t *testing.T, n int) jsonrpc.ID {
 func TestWhatWasAskedForDoesNotCountAgainstAServer(t *testing.T) {
 	m := newTestMeter(newTotals())
 	out := stream{m: m}
-	for i := range 2 * messageBurst { // one answer of 64 KiB to each request
+	for i := range 2 * messageBurst { // one response of 64 KiB to each request
 		m.asked(t.Context(), requestID(t, i))
 		require.NoError(t, out.bytes(64<<10))
 		out.whole()
@@ -54,7 +54,8 @@ func TestWhatAServerSendsUnaskedIsBoundedByItsRate(t *testing.T) {
 	}
 }
 
-// A server that was asked for little many times may not send all at once what it could have sent.
+// TestTheCreditOfARequestEndsWithIt checks that a server cannot save up the allowances of many small requests and
+// send that much at once.
 func TestTheCreditOfARequestEndsWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newTestMeter(newTotals())
@@ -97,7 +98,7 @@ func TestUnfinishedMessagesOfAllServersAreBounded(t *testing.T) {
 func TestTheConnectionThatBuffersMostIsDropped(t *testing.T) {
 	total := newTotals()
 	hoarder, honest := newTestMeter(total), newTestMeter(total)
-	for i := range 15 { // one answer of 16 MiB on each stream, unfinished
+	for i := range 15 { // one incomplete response of 16 MiB on each stream
 		hoarder.asked(t.Context(), requestID(t, i))
 		require.NoError(t, (&stream{m: hoarder}).bytes(16<<20))
 	}
@@ -110,7 +111,8 @@ func TestTheConnectionThatBuffersMostIsDropped(t *testing.T) {
 	require.Error(t, (&stream{m: hoarder}).bytes(1))
 }
 
-// A server cannot have another one dropped by having many connections.
+// TestAConnectionOfTheServerThatBuffersMostIsDropped checks that a server with many connections cannot cause another
+// server's connection to be dropped.
 func TestAConnectionOfTheServerThatBuffersMostIsDropped(t *testing.T) {
 	total := newTotals()
 	var hoarder []*meter
@@ -163,7 +165,7 @@ func TestTheValuesOfAMessageAreBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		events bool
 		said   string
-		over   Bound // empty: it is within the bounds
+		over   Bound // empty: within the bounds
 	}{
 		"a body":                         {said: `{"a":[` + strings.Repeat("{},", many) + `{}]}`, over: BoundValues},
 		"a deep body":                    {said: deep, over: BoundNesting},

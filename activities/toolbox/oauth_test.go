@@ -20,11 +20,11 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// issuer gives out a new access token each time, of which only the last is good.
+// issuer issues a new access token each time. Only the last one is valid.
 type issuer struct {
 	issued atomic.Int32
 	broken atomic.Bool
-	brief  bool // each token expires at once, by the issuer's word
+	brief  bool // each token expires at once, according to the issuer
 }
 
 func (i *issuer) last() string { return fmt.Sprintf("canary-access-token-%d", i.issued.Load()) }
@@ -46,7 +46,7 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"access_token": i.last(), "token_type": "Bearer", "expires_in": expires})
 }
 
-// guarded is an MCP server that lets only the issuer's last token in, and the host's configuration for it.
+// guarded returns the configuration of an MCP server that accepts only the issuer's last token.
 func guarded(t *testing.T, i *issuer) toolbox.Server {
 	t.Helper()
 	url, _ := serveHTTP(t)
@@ -78,7 +78,7 @@ func TestATokenThatIsRefusedIsReplacedOnce(t *testing.T) {
 	var i issuer
 	h := newHTTPHost(t, toolbox.Options{}, guarded(t, &i))
 	req := request(t, h, "mcp/web/echo", `{"text":"x"}`)
-	i.issued.Add(1) // the one that the host has is revoked
+	i.issued.Add(1) // revokes the host's token
 	r, err := h.Call(t.Context(), req)
 	require.NoError(t, err)
 	assert.Equal(t, "x", r.Text)
@@ -92,7 +92,8 @@ func TestATokenThatIsRefusedIsReplacedOnce(t *testing.T) {
 	assert.NotContains(t, r.Text, "canary")
 }
 
-// Each new token is a secret that the redactors learn: a server cannot have many of them made.
+// TestTokensAreNotReplacedOften checks that a server cannot force many new tokens: the redactors learn each one as a
+// secret.
 func TestTokensAreNotReplacedOften(t *testing.T) {
 	i := issuer{brief: true}
 	h := newHTTPHost(t, toolbox.Options{}, guarded(t, &i))
@@ -100,7 +101,7 @@ func TestTokensAreNotReplacedOften(t *testing.T) {
 	issued := i.issued.Load()
 	assert.Equal(t, int32(1), issued, "a token that is taken is used although it has expired")
 	for range 20 {
-		i.issued.Add(1) // the server takes none of them
+		i.issued.Add(1) // the server accepts none of them
 		_, err := h.Call(t.Context(), req)
 		require.NoError(t, err)
 	}
@@ -118,7 +119,8 @@ func TestNoSecretIsInAnErrorOfTheTokenEndpoint(t *testing.T) {
 	assert.NotContains(t, fmt.Sprintf("%+v", health(t, h)), "canary")
 }
 
-// What the token endpoint's URL holds is not told by the HTTP client's error, nor by what the endpoint says.
+// TestNoPartOfTheTokenURLIsInAnError checks that neither the HTTP client's error nor the endpoint's response reveals
+// any part of the token endpoint's URL.
 func TestNoPartOfTheTokenURLIsInAnError(t *testing.T) {
 	echo := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, r.URL.Query().Get("x")+" is wrong", http.StatusForbidden)
@@ -157,7 +159,7 @@ func TestTheTokenEndpointIsGuardedToo(t *testing.T) {
 	assert.Zero(t, strayed.Load(), "the client's secret went to a stranger")
 }
 
-// serveSSE serves the older transport, and counts what the tool does. A front may look at each request first.
+// serveSSE serves the older SSE transport and counts the tool's effects. front may handle each request first.
 func serveSSE(t *testing.T, front func(w http.ResponseWriter, r *http.Request) bool) (url string, effects *atomic.Int32) {
 	t.Helper()
 	effects = &atomic.Int32{}
@@ -165,7 +167,7 @@ func serveSSE(t *testing.T, front func(w http.ResponseWriter, r *http.Request) b
 	type in struct{ Wait bool }
 	mcp.AddTool(server, &mcp.Tool{Name: "work"}, func(ctx context.Context, _ *mcp.CallToolRequest, in in) (*mcp.CallToolResult, any, error) {
 		n := effects.Add(1)
-		if in.Wait { // until the call is cancelled, or nobody is there to cancel it any more
+		if in.Wait { // until the call is cancelled or the test ends
 			select {
 			case <-ctx.Done():
 			case <-t.Context().Done():
@@ -223,7 +225,8 @@ func TestCallsOverSSE(t *testing.T) {
 	assert.Equal(t, "done 4", call(t, h, "mcp/old/work", `{"Wait":false}`).Text, "and the breaker is closed")
 }
 
-// The first thing that such a server says is where calls are to be sent.
+// TestAnSSEServerCannotSendCallsElsewhere checks that the host refuses an endpoint for calls on another host. An SSE
+// server sends this endpoint in its first event.
 func TestAnSSEServerCannotSendCallsElsewhere(t *testing.T) {
 	var strayed atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { strayed.Add(1) }))

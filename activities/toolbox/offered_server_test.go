@@ -21,8 +21,8 @@ import (
 	"github.com/everturn/everturn/activities/toolbox"
 )
 
-// This test binary is a server, too, where the variable says so: what is tested here needs tools that the other test server
-// does not have, over stdio and over HTTP.
+// The test binary becomes an MCP server if this variable is set: these tests need tools, over stdio and over HTTP, that
+// the other test server does not have.
 const actVariable = "ACT_AS_SERVER"
 
 func init() {
@@ -53,14 +53,14 @@ func httpActor(t *testing.T, id string) toolbox.Server {
 	return toolbox.Server{ID: id, URL: s.URL, ConnectTimeout: 10 * time.Second}
 }
 
-// pngImage is a picture of one dot.
+// pngImage returns an image of one pixel.
 func pngImage() []byte {
 	var b bytes.Buffer
 	_ = png.Encode(&b, image.NewGray(image.Rect(0, 0, 1, 1)))
 	return b.Bytes()
 }
 
-// actor is a server whose tools do what the arguments say.
+// actor is a server whose tools follow their arguments.
 func actor() *mcp.Server {
 	opts := &mcp.ServerOptions{PageSize: 2}
 	if os.Getenv("ACT_OLD") != "" {
@@ -103,7 +103,7 @@ func words(text string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}
 }
 
-// steps takes so many steps of so many milliseconds, and tells of each.
+// steps takes N steps of Each milliseconds, and reports progress after each one.
 func steps(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	var in struct {
 		N, Each int
@@ -156,7 +156,8 @@ func pictures(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult,
 	return r, nil
 }
 
-// question asks what its arguments say, until it has been answered as often as they say, and tells what it heard.
+// question sends the given elicitations until it has received responses the given number of times, and returns the
+// responses.
 func question(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	var in struct {
 		Rounds int
@@ -169,7 +170,7 @@ func question(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult,
 	if err := json.Unmarshal(req.Params.Arguments, &in); err != nil {
 		return nil, err
 	}
-	<-time.After(time.Duration(in.Wait) * time.Millisecond) // a server that takes its time
+	<-time.After(time.Duration(in.Wait) * time.Millisecond) // a slow server
 	heard := req.Params.RequestState
 	if req.Params.InputResponses != nil {
 		b, err := json.Marshal(req.Params.InputResponses)
@@ -198,7 +199,7 @@ func question(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult,
 	return &mcp.CallToolResult{InputRequests: asks, RequestState: heard}, nil
 }
 
-// interrupt asks in the middle of the call, as older protocols do.
+// interrupt sends an elicitation in the middle of the call, as older protocols do.
 func interrupt(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	r, err := req.Session.Elicit(ctx, &mcp.ElicitParams{
 		Message: "Which colour?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{"colour":{"type":"string"}}}`),

@@ -65,7 +65,8 @@ func TestPromptsAreListedAndGot(t *testing.T) {
 	assert.Equal(t, turn.OutcomeError, call(t, h, "mcp/act/get_prompt", `{"name":"none"}`).Outcome)
 }
 
-// A server's own tool wins over one that stands for its resources.
+// TestAServersOwnToolIsNotReplaced checks that a server's own tool takes precedence over one that the host adds for its
+// resources.
 func TestAServersOwnToolIsNotReplaced(t *testing.T) {
 	s := stdioActor(t, "act")
 	s.Env["ACT_OWN"], s.Resources = "read_resource", true

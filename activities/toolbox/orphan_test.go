@@ -14,13 +14,13 @@ import (
 	"github.com/everturn/everturn/activities/toolbox"
 )
 
-// helperEnv makes this test binary a host that waits to be killed; its value is the server's pidfile.
+// helperEnv makes this test binary a host that waits until it is killed. Its value is the path of the server's pidfile.
 const helperEnv = "TOOLBOX_TEST_HELPER"
 
 func TestHelperHost(t *testing.T) {
 	pidfile := os.Getenv(helperEnv)
 	if pidfile == "" {
-		return // only means something as a child of the next test
+		return // runs only as a child of the next test
 	}
 	h, err := toolbox.New(toolbox.Options{Servers: []toolbox.Server{{
 		ID: "srv", Command: os.Getenv(helperEnv + "_BINARY"), Args: []string{"-mode", os.Getenv(helperEnv + "_MODE"), "-pidfile", pidfile},
@@ -31,7 +31,8 @@ func TestHelperHost(t *testing.T) {
 	select {}
 }
 
-// killedHost runs a host of one server, kills it and returns the numbers of the server and of what it has started.
+// killedHost runs a host with one server, kills it and returns the process IDs of the server and of the processes that
+// the server started.
 func killedHost(t *testing.T, mode string) []int {
 	t.Helper()
 	pidfile := filepath.Join(t.TempDir(), "pid")
@@ -54,7 +55,7 @@ func killedHost(t *testing.T, mode string) []int {
 
 func TestNoServerOutlivesAKilledHost(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		return // elsewhere a server ends when it reads the end of its stdin
+		return // on other systems a server ends when it reads the end of its stdin
 	}
 	pid := killedHost(t, "flood")[0]
 	require.Eventually(t, func() bool { return !alive(pid) }, 10*time.Second, 5*time.Millisecond, "the server outlives its host")
@@ -62,7 +63,7 @@ func TestNoServerOutlivesAKilledHost(t *testing.T) {
 
 func TestWhatServersOfAKilledHostHaveStartedEndsWhenTheNextHostStarts(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		return // elsewhere they cannot be found
+		return // other systems cannot find them
 	}
 	pids := killedHost(t, "grandchild")
 	require.Len(t, pids, 2)

@@ -14,7 +14,7 @@ import (
 
 func TestACallThatIsNotSentSaysWhyAndWhenToTryAgain(t *testing.T) {
 	h := newHTTPHost(t, toolbox.Options{BackoffMin: time.Minute}, toolbox.Server{ID: "web", URL: "http://" + loopback.Nobody})
-	for range 2 { // the first connects in vain, the second finds the breaker open
+	for range 2 { // the first call fails to connect, the second finds the breaker open
 		_, err := h.Call(t.Context(), turn.ToolRequest{Tool: "mcp/web/echo", Arguments: []byte(`{"text":"x"}`), Timeout: 10 * time.Second})
 		var e *turn.Error
 		require.ErrorAs(t, err, &e)
@@ -24,9 +24,10 @@ func TestACallThatIsNotSentSaysWhyAndWhenToTryAgain(t *testing.T) {
 	}
 }
 
-// The model reads why a call was not made, and no word of a server's.
+// TestTheReasonHoldsNoWordOfTheServer checks that the model reads why a call was not sent, without any text of the
+// server.
 func TestTheReasonHoldsNoWordOfTheServer(t *testing.T) {
-	s := stdioServer("srv", "-mode", "exit") // it says on stderr that it has no licence
+	s := stdioServer("srv", "-mode", "exit") // it prints a license error to stderr
 	h := newHost(t, toolbox.Options{}, nil, s)
 	_, err := h.Call(t.Context(), turn.ToolRequest{Tool: "mcp/srv/echo", Arguments: []byte(`{"text":"x"}`), Timeout: 10 * time.Second})
 	var e *turn.Error

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWhatACallComesTo has every ending that can happen, and what follows from it.
+// TestWhatACallComesTo lists every end of a call with its outcome.
 func TestWhatACallComesTo(t *testing.T) {
 	for _, c := range []struct {
 		ending
@@ -55,7 +55,7 @@ func TestWhatACallComesTo(t *testing.T) {
 	}
 }
 
-// TestTheLawsOfOutcomes holds every combination against what must never be said, whatever the table above says.
+// TestTheLawsOfOutcomes checks every combination against the invariants of outcomes, independently of the table above.
 func TestTheLawsOfOutcomes(t *testing.T) {
 	n := 0
 	everyEnding(func(e ending) {

@@ -22,8 +22,8 @@ import (
 // bomb is a short pattern whose program has 20,000 instructions.
 var bomb = strings.Repeat("[^z]{0,1000}", 10) + "z"
 
-// patterned is a server over HTTP whose tools take {"v": string} where the string has the pattern of the tool's name, and
-// answer with {"v": size times a letter} where the string has the tool's output pattern.
+// patterned is a server over HTTP whose tools take {"v": string} if the string matches the pattern with the tool's
+// name. They return {"v": size times a letter}, which must match the output pattern.
 func patterned(t *testing.T, size int, patterns map[string]string, output string) toolbox.Server {
 	t.Helper()
 	server := mcp.NewServer(&mcp.Implementation{Name: "patterned", Version: "1"}, &mcp.ServerOptions{PageSize: 1000})
@@ -46,7 +46,7 @@ func patterned(t *testing.T, size int, patterns map[string]string, output string
 
 func TestToolsWithLargePatternsAreLeftOut(t *testing.T) {
 	patterns := map[string]string{"bomb": bomb, "small": "^[a-z]{1,64}$"}
-	for i := range 20 { // together over the bound of a list
+	for i := range 20 { // together they exceed the bound of a list
 		patterns[fmt.Sprintf("part%02d", i)] = strings.Repeat("[a-z]{900}", 4)
 	}
 	c := catalogue(t, newHTTPHost(t, toolbox.Options{}, patterned(t, 1, patterns, "")), "srv")

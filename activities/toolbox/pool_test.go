@@ -19,7 +19,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// health is how the host's only server does.
+// health returns the health of the host's only server.
 func health(t *testing.T, h *toolbox.Host) toolbox.Health {
 	t.Helper()
 	all := h.Health()
@@ -99,7 +99,8 @@ func TestCallsWaitForTheirTurnWithinTheirDeadline(t *testing.T) {
 	assert.Equal(t, "x", receive(t, second).result.Text, "its turn never came")
 }
 
-// Over HTTP nothing is lost when a call is not answered: only the calls themselves can say that the server is ill.
+// TestCallsThatComeToNothingOpenTheBreakerAndOneFindsOut checks that failing calls open the breaker: over HTTP no
+// connection is lost when a server does not respond, so only the calls reveal the failure.
 func TestCallsThatComeToNothingOpenTheBreakerAndOneFindsOut(t *testing.T) {
 	url, _ := serveHTTP(t)
 	var ill atomic.Bool
@@ -159,13 +160,13 @@ func TestHealthTellsWhatHappenedAndNoSecret(t *testing.T) {
 	assert.Contains(t, got.Stderr, "crashing: x")
 }
 
-// turnRequest is a call of a turn's to the counting tool of a stateful server.
+// turnRequest returns a turn's call to the counting tool of a stateful server.
 func turnRequest(t *testing.T, h *toolbox.Host, turnID string, resume bool) turn.ToolRequest {
 	t.Helper()
 	req := request(t, h, "mcp/srv/remember", `{"text":"x"}`)
 	req.Turn, req.Resume = turnID, resume
 	if resume {
-		req.OwningCall = req.CallID // all of them have the same
+		req.OwningCall = req.CallID // all calls of a turn have the same owning call
 	}
 	return req
 }
@@ -217,7 +218,8 @@ func TestLostStateIsSaidBeforeAnythingIsSent(t *testing.T) {
 	assert.Contains(t, r.Text, "1")
 }
 
-// A call that was dispatched before the turn lost its server's state counts on that, and not on what the turn has founded since.
+// TestALateCallDoesNotFindItselfInAnotherState checks that a call that was dispatched before the turn lost its server's
+// state fails, even if the turn has created a new state since.
 func TestALateCallDoesNotFindItselfInAnotherState(t *testing.T) {
 	pidfile := filepath.Join(t.TempDir(), "pid")
 	h := newHost(t, toolbox.Options{}, nil, stateful("-pidfile", pidfile))
@@ -291,7 +293,7 @@ func TestTurnsHaveABoundedNumberOfConnections(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// Not every server says that its tools changed.
+// TestASilentChangeIsSeenWithTheNextRefresh covers servers that do not announce that their tools changed.
 func TestASilentChangeIsSeenWithTheNextRefresh(t *testing.T) {
 	dir := t.TempDir()
 	face, pidfile := filepath.Join(dir, "face"), filepath.Join(dir, "pid")
@@ -309,14 +311,15 @@ func TestASilentChangeIsSeenWithTheNextRefresh(t *testing.T) {
 	assert.Equal(t, pid, readPIDs(t, pidfile)[0], "it was started anew to be asked")
 }
 
-// TestCallsOfAServerThatHangsLeaveRoom: calls that wait elsewhere never occupy the whole worker.
+// TestCallsOfAServerThatHangsLeaveRoom checks that calls that wait for a hanging server never take all of the worker's
+// slots.
 func TestCallsOfAServerThatHangsLeaveRoom(t *testing.T) {
 	ledger := filepath.Join(t.TempDir(), "ledger")
 	h := newHost(t, toolbox.Options{MaxCalls: 3}, nil, stdioServer("hangs", "-ledger", ledger), stdioServer("well"))
 	well := request(t, h, "mcp/well/echo", `{"text":"x"}`)
 	slow := request(t, h, "mcp/hangs/slow", `{"text":"x"}`)
 	slow.Waits, well.Waits = true, true
-	for i := range 2 { // two thirds of the host's places
+	for i := range 2 { // two thirds of the host's slots
 		slow.CallID = fmt.Sprint("1.", i)
 		_, cancel := async(t, h, slow)
 		defer cancel()
@@ -333,7 +336,7 @@ func TestCallsOfAServerThatHangsLeaveRoom(t *testing.T) {
 	assert.Equal(t, turn.OutcomeOK, r.Outcome)
 }
 
-// TestAServerThatHangsIsNotWaitedFor: a worker begins to work although a server that it knows does not finish its handshake.
+// TestAServerThatHangsIsNotWaitedFor checks that a worker starts although a known server does not finish its handshake.
 func TestAServerThatHangsIsNotWaitedFor(t *testing.T) {
 	hangs := toolbox.Server{ID: "hangs", Transport: toolbox.TransportStdio, Command: "sleep", Args: []string{"600"}, ConnectTimeout: 10 * time.Minute}
 	h := newHost(t, toolbox.Options{}, nil, hangs, stdioServer("well"))

@@ -13,7 +13,7 @@ import (
 	"github.com/everturn/everturn/activities/toolbox"
 )
 
-// lines is a log whose lines can be awaited.
+// lines is a log whose lines a test can wait for.
 type lines chan string
 
 func (l lines) Write(b []byte) (int, error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// reports keeps what is told of a call's progress.
+// reports records a call's progress.
 type reports struct {
 	mu   sync.Mutex
 	list []turn.ToolProgress

@@ -26,7 +26,8 @@ func describe(t *testing.T, s Server, tool *mcp.Tool) turn.Descriptor {
 	return d
 }
 
-// A server's word on what its tools reach counts only where it is trusted, and only where it says so outright.
+// TestReachIsTheOperatorsWordOrATrustedServers checks that a server's annotations about its tools' effects count only
+// if the server is trusted, and only if they are explicit.
 func TestReachIsTheOperatorsWordOrATrustedServers(t *testing.T) {
 	settings := map[string]ToolSettings{"tool": {ReadOnly: true}}
 	for name, c := range map[string]struct {
@@ -68,7 +69,8 @@ func TestLocalToolsSayThemselvesWhatTheyReach(t *testing.T) {
 	assert.True(t, c.AllowToolChanges)
 }
 
-// Whatever a model or an operator goes by is in the hash, so that a change of it is drift.
+// TestTheHashCoversAllThatAToolSaysOfItself checks that the hash covers everything on which a model or an operator
+// bases a decision, so that each change of it is drift.
 func TestTheHashCoversAllThatAToolSaysOfItself(t *testing.T) {
 	base := describe(t, Server{}, &mcp.Tool{}).Hash
 	seen := map[string]string{base: "nothing"}

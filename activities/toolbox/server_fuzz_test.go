@@ -23,9 +23,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// FuzzServer: an MCP server may print anything before one of its answers. The host never panics and never hangs: noise
-// is skipped and the call has its result, and what breaks the stream ends in a clear problem, after which a new
-// incarnation of the server works.
+// FuzzServer checks an MCP server that prints anything before one of its responses. The host never panics and never
+// hangs. It skips noise, and the call returns its result. If the output breaks the stream, the host reports a clear
+// problem, and the next process of the server works.
 func FuzzServer(f *testing.F) {
 	for at := range uint8(3) {
 		for _, s := range []string{
@@ -63,7 +63,7 @@ func FuzzServer(f *testing.F) {
 	})
 }
 
-// ask asks for the catalogue and calls the tool. It returns the call's text, or what went wrong.
+// ask lists the catalogue and calls the tool. It returns the call's text, or the error.
 func ask(t *testing.T, h *Host) string {
 	t.Helper()
 	c := h.Catalogues(t.Context())[0]
@@ -87,7 +87,7 @@ func ask(t *testing.T, h *Host) string {
 	return c.Problem
 }
 
-// requireWords: what the model and people read is text and nothing else.
+// requireWords checks that a text for the model and the operator is plain text.
 func requireWords(t *testing.T, s string) {
 	t.Helper()
 	require.True(t, utf8.ValidString(s))
@@ -96,11 +96,11 @@ func requireWords(t *testing.T, s string) {
 	require.Negative(t, strings.IndexFunc(s, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }), "%q", s)
 }
 
-// kinds of what is said before an answer.
+// These are the kinds of output before a response.
 const (
 	noise  = "noise"
 	breaks = "breaks the stream"
-	other  = "messages" // which may answer, refuse or end the connection
+	other  = "messages" // valid messages, which may respond, refuse or end the connection
 )
 
 func whatItIs(said []byte) string {
@@ -123,17 +123,17 @@ func whatItIs(said []byte) string {
 	return kind
 }
 
-// babbler dials servers of which the first says something before its answer number at.
+// babbler dials servers. The first one prints said before its response number at.
 type babbler struct {
 	said  []byte
 	at    int
-	loud  bool                     // each says it before each list of tools
-	only  bool                     // they know the newest protocol only
-	mute  func(method string) bool // asked with each request: say that instead of the answer; nil: never
+	loud  bool                     // each server prints said before each list of tools
+	only  bool                     // the servers support only the newest protocol
+	mute  func(method string) bool // reports whether to print said instead of responding; nil: never
 	dials atomic.Int32
 }
 
-// babbling is a host of one such server.
+// babbling returns a host with one such server.
 func babbling(t *testing.T, d dialer) *Host {
 	t.Helper()
 	h, err := New(Options{BackoffMin: time.Nanosecond, BackoffMax: time.Nanosecond}, nil)
@@ -146,7 +146,7 @@ func babbling(t *testing.T, d dialer) *Host {
 	return h
 }
 
-// dial makes a link as stdioDialer does, to a server in this process.
+// dial returns a link, as stdioDialer does, to a server in this process.
 func (d *babbler) dial(context.Context, string) (*link, error) {
 	inR, inW, err := os.Pipe()
 	if err != nil {
@@ -173,7 +173,7 @@ func (d *babbler) dial(context.Context, string) (*link, error) {
 	return &link{transport: t, watched: t, versions: []string{versionLegacy, versionLatest}, disposable: true, stop: stop, tail: silent, fate: silent}, nil
 }
 
-// modernAnswers are those of a server that knows the newest protocol only.
+// modernAnswers are the responses of a server that supports only the newest protocol.
 var modernAnswers = map[string]string{
 	"server/discover": `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}`,
 	"tools/list":      `{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[{"name":"work","inputSchema":{"type":"object"}}]}`,
@@ -186,7 +186,7 @@ func TestAServerOverStdioMayKnowTheNewestProtocolOnly(t *testing.T) {
 	require.NoError(t, h.Close())
 }
 
-// serve answers requests, one tool, until it cannot.
+// serve responds to requests, with one tool, until reading or writing fails.
 func serve(in io.Reader, out io.Writer, said []byte, d *babbler) {
 	for n, lines := 0, bufio.NewScanner(in); lines.Scan(); {
 		var req struct {
@@ -203,9 +203,9 @@ func serve(in io.Reader, out io.Writer, said []byte, d *babbler) {
 		if d.loud && req.Method == "tools/list" {
 			_, _ = out.Write(append(said, '\n'))
 		}
-		asked := req.Method != "server/discover" // which a host asks on the side
+		asked := req.Method != "server/discover" // the host sends server/discover independently
 		if asked && n == d.at {
-			_, _ = out.Write(append(said, '\n')) // the next write tells
+			_, _ = out.Write(append(said, '\n')) // the next write reports the error
 		}
 		if asked {
 			n++

@@ -13,7 +13,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// working is a call of one of the server's tools, whose questions are answered at once.
+// working returns a call of one of the server's tools. Its elicitations are accepted at once.
 func working(t *testing.T, h *Host, tool, arguments string) turn.ToolRequest {
 	t.Helper()
 	c := h.Catalogues(t.Context())[0]
@@ -32,7 +32,7 @@ func working(t *testing.T, h *Host, tool, arguments string) turn.ToolRequest {
 	return turn.ToolRequest{}
 }
 
-// inUse is the session that calls of the default tenant are made on.
+// inUse returns the session that carries the default tenant's calls.
 func inUse(h *Host) *session {
 	c := h.connectors["srv"]
 	c.mu.Lock()
@@ -52,7 +52,8 @@ func (s *session) inUseBy() int {
 	return s.users
 }
 
-// A server's one line must not end the worker, in whose process the calls of all the others are, nor make it deaf.
+// TestNoLineOfAServerEndsTheWorker checks that no line of a server ends the worker, which also runs the calls of all
+// other servers, or makes it stop reading.
 func TestNoLineOfAServerEndsTheWorker(t *testing.T) {
 	for said, want := range map[string]string{
 		`{"jsonrpc":"2.0","method":"notifications/elicitation/complete"}`:                                                                   "done",
@@ -108,7 +109,8 @@ func TestNoListOfAServerEndsTheWorker(t *testing.T) {
 	}
 }
 
-// A connection may end between its handshake and its use. It must not take the place of one that works.
+// TestAConnectionThatEndedBeforeItsUseIsNotUsed checks that a connection that ends between its handshake and its first
+// use does not replace a working one.
 func TestAConnectionThatEndedBeforeItsUseIsNotUsed(t *testing.T) {
 	h := babbling(t, &babbler{at: -1})
 	defer func() { require.NoError(t, h.Close()) }()
@@ -123,7 +125,8 @@ func TestAConnectionThatEndedBeforeItsUseIsNotUsed(t *testing.T) {
 	assert.Equal(t, "done", ask(t, h), "the next one works")
 }
 
-// A server that knows only older protocols may end when it is asked for the newest: it is not asked twice.
+// TestAServerThatCannotBeAskedWhatItKnowsIsStartedAgain covers a server that supports only older protocols and ends on
+// the first request of the newest one. The host does not send that request twice.
 func TestAServerThatCannotBeAskedWhatItKnowsIsStartedAgain(t *testing.T) {
 	d := &babbler{said: []byte("{"), at: -1, mute: func(method string) bool { return method == "server/discover" }}
 	h := babbling(t, d)
@@ -134,7 +137,8 @@ func TestAServerThatCannotBeAskedWhatItKnowsIsStartedAgain(t *testing.T) {
 	assert.Equal(t, StateConnected, h.Health()[0].State)
 }
 
-// A refresh of the list that hangs is not waited for by calls beyond their own deadlines: they were not sent, and say so.
+// TestACallWaitsForTheListNoLongerThanItMay checks that calls wait for a hanging refresh of the tool list only until
+// their own deadlines, and then report that they were not sent.
 func TestACallWaitsForTheListNoLongerThanItMay(t *testing.T) {
 	var lists atomic.Int32
 	h := babbling(t, &babbler{

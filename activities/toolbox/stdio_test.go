@@ -144,11 +144,11 @@ func TestCancelledBeforeSendingIsNotSent(t *testing.T) {
 func TestAStoppedServerHoldsNoCallBeyondItsDeadline(t *testing.T) {
 	pidfile := filepath.Join(t.TempDir(), "pid")
 	h := newHost(t, toolbox.Options{}, nil, stdioServer("srv", "-pidfile", pidfile))
-	// More than a pipe takes, so that writing it blocks too.
+	// The text exceeds the capacity of a pipe, so that writing it blocks too.
 	req := request(t, h, "mcp/srv/echo", `{"text":"`+strings.Repeat("x", 1<<20)+`"}`)
 	pid := readPIDs(t, pidfile)[0]
 	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
-	req.Timeout, req.Repeatable = 2*time.Second, false // of which writing a megabyte takes a part
+	req.Timeout, req.Repeatable = 2*time.Second, false // writing a megabyte takes a part of it
 	r, err := h.Call(t.Context(), req)
 	require.NoError(t, err)
 	assert.Equal(t, turn.OutcomeUnknown, r.Outcome)
@@ -197,7 +197,7 @@ func TestDriftIsNotCalled(t *testing.T) {
 	pid := readPIDs(t, pidfile)[0]
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 	require.Eventually(t, func() bool { return !alive(pid) }, 10*time.Second, 5*time.Millisecond)
-	require.Eventually(t, func() bool { // until the host has noticed, nothing is sent either
+	require.Eventually(t, func() bool { // until the host notices, calls are not sent
 		_, err := h.Call(t.Context(), req)
 		return turn.CodeOf(err) == turn.CodeToolDrift
 	}, 10*time.Second, 5*time.Millisecond)

@@ -16,7 +16,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// callOf is a call of the tool for a tenant.
+// callOf calls the tool for a tenant.
 func callOf(t *testing.T, h *toolbox.Host, tenant, id, arguments string) (turn.ToolResult, error) {
 	t.Helper()
 	req := request(t, h, id, arguments)
@@ -24,7 +24,7 @@ func callOf(t *testing.T, h *toolbox.Host, tenant, id, arguments string) (turn.T
 	return h.Call(t.Context(), req)
 }
 
-// whose is what the server says of the tenant, and the process that says so.
+// whose returns the process that serves the tenant, and the tenant that this process was started for.
 func whose(t *testing.T, h *toolbox.Host, tenant string) (process, said string) {
 	t.Helper()
 	r, err := callOf(t, h, tenant, "mcp/srv/whose", `{}`)
@@ -86,8 +86,8 @@ func TestWithoutTenantsHealthTellsOfNone(t *testing.T) {
 	assert.Empty(t, health(t, h).Tenants)
 }
 
-// What one tenant's calls do to a server is no other's trouble: not its process's end, not the pause that follows, and
-// nothing of what the process said.
+// TestATenantThatBreaksAServerBreaksItForItselfAlone checks that a tenant whose calls break a server does not affect
+// other tenants: neither the end of its process, nor the backoff, nor the process's output.
 func TestATenantThatBreaksAServerBreaksItForItselfAlone(t *testing.T) {
 	ledger := filepath.Join(t.TempDir(), "ledger")
 	h := newHost(t, toolbox.Options{BackoffMin: time.Minute}, nil, stdioServer("srv", "-ledger", ledger))
@@ -210,7 +210,8 @@ func TestTenantsHaveABoundedNumberOfConnections(t *testing.T) {
 	require.Eventually(t, func() bool { _, err := h.Call(t.Context(), echo); return err == nil }, 20*time.Second, 5*time.Millisecond)
 }
 
-// There is one catalogue for all tenants. What a tenant's process lists is not believed, but it is a reason to ask again.
+// TestAChangeThatATenantSeesIsAskedAfter checks that all tenants share one catalogue. The list of a tenant's own
+// process does not change it, but causes a refresh.
 func TestAChangeThatATenantSeesIsAskedAfter(t *testing.T) {
 	dir := t.TempDir()
 	face := filepath.Join(dir, "face")
@@ -231,7 +232,8 @@ func TestAChangeThatATenantSeesIsAskedAfter(t *testing.T) {
 	assert.NotEqual(t, first.Hash, second.Hash)
 }
 
-// A tenant with many turns makes room among its own connections: another's single one, though it was idle longest, stays.
+// TestATenantWithManyTurnsCostsNobodyElseAConnection checks that a tenant with many turns closes only its own
+// connections: another tenant's connection stays, even if it has been idle longest.
 func TestATenantWithManyTurnsCostsNobodyElseAConnection(t *testing.T) {
 	url, _ := serveHTTP(t)
 	h := newHTTPHost(t, toolbox.Options{}, toolbox.Server{ID: "srv", URL: url, Stateful: true})

@@ -21,7 +21,7 @@ func TestAServerThatChangesWithoutEndIsAskedLessAndLess(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	looks, end := 0, now.Add(time.Hour)
 	for now.Before(end) {
-		pause := r.next(now, looks%3 != 2) // it says that it changed where it did not, too
+		pause := r.next(now, looks%3 != 2) // the server also announces changes that it did not make
 		require.GreaterOrEqual(t, pause, settle)
 		require.LessOrEqual(t, pause, settleMost)
 		now = now.Add(pause)
@@ -87,7 +87,7 @@ func TestAServerThatAlwaysChangesIsListedSeldom(t *testing.T) {
 	go func() { defer close(over); h.Watch(ctx, func(turn.Catalogue) {}) }()
 	defer func() { cancel(); <-over; assert.NoError(t, h.Close()) }()
 	require.Eventually(t, func() bool { return lists.Load() == 2 }, 10*time.Second, time.Millisecond, "a change is seen at once")
-	time.Sleep(5 * settle) // there is no event to await: a list must not come
+	time.Sleep(5 * settle) // waits for a list that must not come, so there is no event
 	assert.Equal(t, int32(2), lists.Load())
 
 	s := inUse(h)

@@ -160,7 +160,7 @@ func TestOnlyCanonicalValuesAreAllowed(t *testing.T) {
 func TestADenialAsksAboutWhatIsNotCanonical(t *testing.T) {
 	for pattern, values := range map[string]struct{ denied, asked, left []string }{
 		"1000":  {[]string{"1000"}, []string{"+1000", "01000", "0x3e8", "1e3", "1000.", "1000.0", "1,000", "1_000", "１０００", " 1000", "0b1111101000", "1000d"}, []string{"1001", "-1000", "0.5"}},
-		"0x3e8": {nil, []string{"1000", "0x3e8 "}, nil}, // a pattern that is not canonical: its author means 1000, and no value is allowed
+		"0x3e8": {nil, []string{"1000", "0x3e8 "}, nil}, // not canonical: its author means 1000; nothing is allowed
 		"169.254.169.254": {[]string{"169.254.169.254"}, []string{"::169.254.169.254", "[::169.254.169.254]", "::ffff:169.254.169.254", "[::ffff:a9fe:a9fe]", "64:ff9b::169.254.169.254", "64:ff9b::a9fe:a9fe",
 			"64:ff9b:1::a9fe:a9fe", "2002:a9fe:a9fe::", "2852039166", "0xa9fea9fe", "0xA9.254.169.254", "0251.0376.0251.0376", "169.254.43518", "169.254.169.254.", "169.254.169.254:80", "169.254.169.254,8.8.8.8"},
 			[]string{"169.254.169.253", "good.com"}},

@@ -19,7 +19,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// tree writes files into a new workspace beside a secret that is outside of it.
+// tree writes files into a new workspace next to a secret outside of it.
 func tree(t *testing.T, files map[string]string) (*workspace, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -293,7 +293,7 @@ func TestLargeQueriesAreRefused(t *testing.T) {
 	}
 }
 
-// cancelledLater is a context that is cancelled after it was asked that often.
+// cancelledLater is a context that is cancelled after it was checked looks times.
 type cancelledLater struct {
 	context.Context
 	looks int
@@ -306,7 +306,7 @@ func (c *cancelledLater) Err() error {
 	return nil
 }
 
-// The context ends a search within a line.
+// TestASearchInALongLineEndsWithItsContext checks that a context ends a search within a line.
 func TestASearchInALongLineEndsWithItsContext(t *testing.T) {
 	w, _ := tree(t, map[string]string{"big.txt": strings.Repeat("ab ", maxSearchFile/3)})
 	s := &search{w: w}
@@ -314,7 +314,7 @@ func TestASearchInALongLineEndsWithItsContext(t *testing.T) {
 	s.pattern, s.instructions, err = compile(SearchInput{Query: strings.Repeat("[^z]{0,100}", 10) + "z", Regexp: true})
 	require.NoError(t, err)
 	ended := make(chan error, 1)
-	go func() { ended <- s.run(&cancelledLater{t.Context(), 3}, ".", "") }() // which has no time limit of its own
+	go func() { ended <- s.run(&cancelledLater{t.Context(), 3}, ".", "") }() // run itself has no time limit
 	select {
 	case err := <-ended:
 		assert.ErrorIs(t, err, context.Canceled)
@@ -323,7 +323,8 @@ func TestASearchInALongLineEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// Whether a line is matched at once or read rune by rune, the match is the same.
+// TestLongLinesMatchAsAWhole checks that a line that is matched at once gives the same match as one that is read rune
+// by rune.
 func TestLongLinesMatchAsAWhole(t *testing.T) {
 	long := "  begin " + strings.Repeat("ü \xff", 3<<16) + " needle end"
 	w, _ := tree(t, map[string]string{"big.txt": long + "\nneedle\n"})

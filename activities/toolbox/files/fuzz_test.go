@@ -9,14 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What lies outside of the fuzzed workspace: text in a file, and the file's own name.
+// These exist outside of the fuzzed workspace: the text of a file, and the file's own name.
 const (
 	outsideText = "canary-5c1f-outside"
 	outsideName = "hidden-5c1f"
 )
 
-// FuzzConfinement: whatever path a model gives, and wherever the links in the workspace point, nothing that lies
-// outside is read, named or made, no error tells where the workspace lies, and what is inside can be read.
+// FuzzConfinement checks that no path of a model and no link in the workspace makes a tool read, name or create
+// anything outside, that no error reveals the workspace's location, and that files inside stay readable.
 func FuzzConfinement(f *testing.F) {
 	for _, target := range []string{"../" + outsideName, "..", "../..", "/", "/etc", ".", "inside", "dir", "dir/../..", "loop", "../new", "@", "@/" + outsideName, "@/workspace/inside", "\x00", "dir/up/../" + outsideName} {
 		for _, name := range []string{"loop", "loop/" + outsideName, "dir/loop/" + outsideName, "inside"} {
@@ -52,7 +52,7 @@ func FuzzConfinement(f *testing.F) {
 	})
 }
 
-// fuzzedTree makes a workspace with links out of it, and what they point at.
+// fuzzedTree creates a workspace with links that point outside, and their targets.
 func fuzzedTree(f *testing.F) string {
 	f.Helper()
 	above := f.TempDir()
@@ -70,7 +70,7 @@ func fuzzedTree(f *testing.F) string {
 	return above
 }
 
-// surroundings is what lies outside: names, and the text of the file.
+// surroundings returns the names outside of the workspace and the text of the file there.
 func surroundings(t testing.TB, above string) string {
 	t.Helper()
 	entries, err := os.ReadDir(above)
@@ -84,7 +84,7 @@ func surroundings(t testing.TB, above string) string {
 	return b.String() + string(text)
 }
 
-// use calls every tool with the path and returns all that a model would see of it.
+// use calls every tool with the path and returns everything that a model would see.
 func use(t *testing.T, w *workspace, name string, depth int) string {
 	t.Helper()
 	var said []string
@@ -101,7 +101,7 @@ func use(t *testing.T, w *workspace, name string, depth int) string {
 	return strings.Join(said, "\n")
 }
 
-// requireConfined asks the file system itself where the path leads.
+// requireConfined resolves the path with the file system itself and compares the results.
 func requireConfined(t *testing.T, w *workspace, root, name string) {
 	t.Helper()
 	text, err := w.read(t.Context(), ReadInput{Path: name})

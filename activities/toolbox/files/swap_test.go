@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAFileThatIsReplacedByALinkIsNotRead: the file that was opened must be the one that was checked.
+// TestAFileThatIsReplacedByALinkIsNotRead checks that a tool reads only the file that it checked, even if a link
+// replaces the file before it is opened.
 func TestAFileThatIsReplacedByALinkIsNotRead(t *testing.T) {
 	w, dir := tree(t, map[string]string{".env": "a", "plain": "b", "other": "c"})
 	info := func(name string) os.FileInfo {

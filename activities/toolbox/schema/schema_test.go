@@ -17,7 +17,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// check is what happens to a call's arguments before it is claimed.
+// check checks a call's arguments as the worker does before it claims the call.
 func check(c *schema.Cache, d turn.Descriptor, arguments json.RawMessage) error {
 	known, err := c.Get(d)
 	if err != nil {
@@ -49,7 +49,7 @@ func TestCheckTellsTheModelWhatIsWrong(t *testing.T) {
 	}
 }
 
-// Each of these would end the process, or keep it busy for ever, if it were validated with.
+// TestHostileSchemasAreRefusedOrNotValidated covers schemas whose validation would crash the process or never end.
 func TestHostileSchemasAreRefusedOrNotValidated(t *testing.T) {
 	var c schema.Cache
 	for raw, want := range map[string]string{
@@ -78,13 +78,13 @@ func TestHostileSchemasAreRefusedOrNotValidated(t *testing.T) {
 	assert.Error(t, check(&c, recursive, json.RawMessage(`{"a":{"a":{"b":1}}}`)))
 }
 
-// fileSchema is a schema whose meaning fits spells out.
+// fileSchema is a schema that fits implements by hand.
 const fileSchema = `{"type":"object","additionalProperties":false,"required":["path"],"properties":{"path":{"type":"string","minLength":1},
 	"n":{"type":"integer","minimum":0},"mode":{"enum":["r","w"]},"list":{"type":"array","items":{"type":"number"},"maxItems":3}}}`
 
-// FuzzCheck: a schema comes from a server and arguments from a model. Whatever both are, checking ends, its error is a
-// line that a model can read, and what is let through is one JSON object; against a schema that we know, exactly what
-// fits is let through.
+// FuzzCheck checks any schema, as from a server, with any arguments, as from a model. The check ends, its error is one
+// line that a model can read, and accepted arguments are one JSON object. With fileSchema, it accepts exactly the
+// arguments that fit.
 func FuzzCheck(f *testing.F) {
 	for _, raw := range []string{
 		fileSchema, `{"type":"object"}`, `{"type":"object","allOf":[{"$ref":"#/$defs/a"}],"$defs":{"a":{"not":{"$ref":"#/$defs/a"}}}}`,
@@ -117,7 +117,7 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// requireAdvice: an error names the tool and is one short line of text.
+// requireAdvice checks that an error names the tool and is one short line of text.
 func requireAdvice(t *testing.T, err error) {
 	t.Helper()
 	if err == nil {
@@ -130,7 +130,7 @@ func requireAdvice(t *testing.T, err error) {
 	require.Equal(t, err.Error(), plain.Sanitize(err.Error()))
 }
 
-// fits says by hand what fileSchema says.
+// fits implements fileSchema by hand.
 func fits(arguments []byte) bool {
 	var object map[string]any
 	if json.Unmarshal(arguments, &object) != nil {
@@ -160,8 +160,9 @@ func fits(arguments []byte) bool {
 	return ok
 }
 
-// What a model may send is checked in a bounded time. Items whose hashes are equal, which it can bring about, would be
-// compared each with each; a list of values is compared with each value of an enum.
+// TestArgumentsThatTakeTooLongToCheckAreRefused checks that the time for checking arguments is bounded. A model can
+// send items with equal hashes, which are compared pairwise, and a list of values, each of which is compared with each
+// value of an enum.
 func TestArgumentsThatTakeTooLongToCheckAreRefused(t *testing.T) {
 	var c schema.Cache
 	unique := turn.Descriptor{ID: "mcp/x/set", Schema: json.RawMessage(`{"type":"object","properties":{"l":{"type":"array","uniqueItems":true}}}`)}
@@ -182,7 +183,8 @@ func TestArgumentsThatTakeTooLongToCheckAreRefused(t *testing.T) {
 	assert.ErrorContains(t, check(&c, choice, ones(50_000)), "too many to be checked")
 }
 
-// A regular expression of a few bytes may compile to millions of instructions, and matching takes as many steps for each byte.
+// TestPatternsAreCountedBeforeTheyAreCompiled checks that patterns are bounded before they are compiled: a regular
+// expression of a few bytes may compile to millions of instructions, and matching may take as many steps for each byte.
 func TestPatternsAreCountedBeforeTheyAreCompiled(t *testing.T) {
 	var c schema.Cache
 	large := strings.Repeat("[^z]{0,1000}", 10) + "z"

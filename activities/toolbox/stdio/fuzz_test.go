@@ -12,14 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stretch makes long lines of short inputs: each ~ stands for many bytes.
+// stretch turns short inputs into long lines: each ~ stands for n%150_000 bytes.
 func stretch(data []byte, n uint32) []byte {
 	return bytes.ReplaceAll(data, []byte("~"), bytes.Repeat([]byte("x"), int(n%150_000)))
 }
 
-// FuzzFrames: whatever a server prints on stdout, every good line up to the first bad one is handed on whole and
-// nothing else is, however the pipe cuts it; what ends the stream is one of the promised errors, for good; and a line
-// without end is given up at the limit instead of being gathered.
+// FuzzFrames checks that, however the pipe splits a server's output, Frames passes on every valid line up to the first
+// invalid one and nothing else. The stream ends with one of the documented errors, permanently. A line without end
+// fails at the limit and is not buffered further.
 func FuzzFrames(f *testing.F) {
 	const call = `{"jsonrpc":"2.0","id":1,"result":{}}` + "\n"
 	for _, s := range []string{
@@ -35,7 +35,7 @@ func FuzzFrames(f *testing.F) {
 		data = data[:min(len(data), 1<<20)]
 		longest := int(limit)
 		if longest == 0 {
-			longest = 100_000 // past the buffer
+			longest = 100_000 // longer than the buffer
 		}
 		want, wantNoise, wantErr := expected(data, longest)
 		out, noise, taken, err := readFrames(t, data, longest, int(cut)+1)
@@ -48,7 +48,8 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// skippable bounds what is read and neither handed on nor kept: white space, and noise past its excerpt.
+// skippable returns the number of bytes that may be read without being passed on or kept: white space, and noise after
+// its excerpt.
 func skippable(data []byte) int {
 	n := 0
 	for line := range bytes.Lines(data) {
@@ -61,7 +62,7 @@ func skippable(data []byte) int {
 	return n
 }
 
-// expected is what the package promises, said over the whole of the output.
+// expected computes the documented result from the whole output.
 func expected(data []byte, limit int) (out, noise string, err error) {
 	var b, n strings.Builder
 	skipped := 0
@@ -86,8 +87,8 @@ func expected(data []byte, limit int) (out, noise string, err error) {
 	return b.String(), n.String(), io.EOF
 }
 
-// readFrames writes data into a pipe in pieces of cut bytes and reads frames out of it. taken is how much of data the
-// pipe took before the reader closed it.
+// readFrames writes data into a pipe in pieces of cut bytes and reads frames from it. taken is the number of bytes that
+// the pipe accepted before the reader closed it.
 func readFrames(t *testing.T, data []byte, limit, cut int) (out, noise string, taken int, err error) {
 	t.Helper()
 	r, w, err := os.Pipe()

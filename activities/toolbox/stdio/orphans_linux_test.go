@@ -15,15 +15,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// helperEnv makes this test binary a program with a child, which waits to be killed.
+// helperEnv makes this test binary a program with a child, which waits until it is killed.
 const helperEnv = "STDIO_TEST_HELPER"
 
-// stubborn is a process that does not end by itself, nor when it is asked to.
+// stubborn is a process that does not end by itself and ignores SIGTERM and SIGHUP.
 const stubborn = `trap "" TERM HUP; while :; do sleep 0.1; done`
 
 func TestHelperOfOrphans(t *testing.T) {
 	if os.Getenv(helperEnv) == "" {
-		return // only means something as a child of the next test
+		return // runs only as a child of the next test
 	}
 	p, err := NewSpawner().Start(Command{Path: "/bin/sh", Args: []string{"-c", `sh -c '` + stubborn + `' & echo "[$$,$!]"; cat`}})
 	require.NoError(t, err)
@@ -57,7 +57,8 @@ func TestWhatAKilledProgramLeavesIsReaped(t *testing.T) {
 	require.Eventually(t, func() bool { return !running(orphan) }, 10*time.Second, 5*time.Millisecond, "the orphan is left")
 }
 
-// A mark names a program by its number, and numbers are used again.
+// TestOnlyOrphansAreReaped checks that only processes of a program that has ended are killed. A mark identifies its
+// program by process ID, start time and session, because process IDs are reused.
 func TestOnlyOrphansAreReaped(t *testing.T) {
 	self, err := readStat(os.Getpid())
 	require.NoError(t, err)

@@ -85,7 +85,7 @@ func TestStopEndsAProcessThatWillNot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := sh(t, spawner(t), script)
 			if name != "ends with stdin" {
-				_, err := p.Stdout.Read(make([]byte, 3)) // the script is where it should be
+				_, err := p.Stdout.Read(make([]byte, 3)) // waits until the script has started
 				require.NoError(t, err)
 			}
 			require.NoError(t, p.Stop(50*time.Millisecond))
@@ -95,7 +95,7 @@ func TestStopEndsAProcessThatWillNot(t *testing.T) {
 	}
 }
 
-// requireNoGroup fails while the process group has members that run. One that is dead and not yet buried does not count.
+// requireNoGroup fails while the process group has running members. Zombies do not count.
 func requireNoGroup(t *testing.T, pgid int) {
 	t.Helper()
 	require.Eventually(t, func() bool { return errors.Is(syscall.Kill(-pgid, 0), syscall.ESRCH) || zombies(pgid) },
@@ -136,8 +136,8 @@ func TestADescendantThatLeftTheGroupHoldsNothingUp(t *testing.T) {
 	assert.Less(t, time.Since(began), 20*time.Second)
 }
 
-// The kernel sends the parent-death signal when the thread that forked ends. Goroutines that end while locked end
-// their threads, which is what a child must survive.
+// TestChildrenSurviveTheEndOfThreads checks that children survive the end of threads: the kernel sends the parent-death
+// signal when the thread that forked ends, and a goroutine that ends while locked ends its thread.
 func TestChildrenSurviveTheEndOfThreads(t *testing.T) {
 	s := spawner(t)
 	var p *Process
