@@ -43,7 +43,7 @@ func tools() *shelf {
 	}}
 }
 
-// TestWhetherAPinnedToolIsWhatItWas checks that drift is reported only if the journal proves it. A call of such a tool is
+// TestWhetherAPinnedToolIsWhatItWas checks that drift is reported only if the journal proves it. Such a call is
 // refused without a request for approval, and a request that is never made cannot be approved.
 func TestWhetherAPinnedToolIsWhatItWas(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -13,8 +13,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// This example starts a turn, follows it and waits for its end. It needs a Temporal server and a worker;
-// examples/client is a complete program.
+// Example starts a turn, follows it and waits for its end. It needs a Temporal server and a worker; examples/client is
+// a complete program.
 func Example() {
 	ctx := context.Background()
 	loaded, err := config.Load(config.LoadOptions{Environ: os.Environ()})
@@ -49,7 +49,7 @@ func Example() {
 	fmt.Println(result.State, result.FinishReason)
 }
 
-// This example approves every pending tool call of a session, with the arguments that it printed.
+// ExampleClient_Approve approves every pending tool call of a session, with the arguments that it printed.
 func ExampleClient_Approve() {
 	ctx, c := context.Background(), client.New(nil, client.Options{}) // in a program: client.Dial
 	pending, err := c.Pending(ctx, client.PendingInput{Session: "research"})

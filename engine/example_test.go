@@ -16,8 +16,8 @@ type city struct {
 
 func weather(_ context.Context, in city) (string, error) { return "sunny in " + in.Name, nil }
 
-// This example is a program that runs a worker with a typed tool. It needs a Temporal server;
-// TestAnEmbeddedToolIsCalled in the tests package runs the same code against one.
+// Example is a program that runs a worker with a typed tool. It needs a Temporal server; TestAnEmbeddedToolIsCalled in
+// the tests package runs the same code against one.
 func Example() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

@@ -15,8 +15,8 @@ import (
 )
 
 // TestLimitsOfAContinuedRunAreChecked checks the limits of a continued run, because any client's workflow can continue
-// as a Turn. Negative limits can add up to a negative timeout, which would fail each workflow task of the run, and
-// nothing could stop the run.
+// as a Turn. Timeouts that add up to a negative one would fail each workflow task of the run, and nothing could stop
+// the run.
 func TestLimitsOfAContinuedRunAreChecked(t *testing.T) {
 	for name, forge := range map[string]func(*turn.Limits){
 		"huge": func(l *turn.Limits) { l.ToolTimeout = math.MaxInt64 },

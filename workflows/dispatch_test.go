@@ -58,8 +58,8 @@ func TestACallMayBeHeldLongerThanTheTurnHasLeft(t *testing.T) {
 	assert.Equal(t, CallDeadline(5*time.Second+10*time.Minute), deadline)
 }
 
-// TestACallThatWasMadeOnceIsNotSaidToHaveFailed checks that a call with an unknown outcome keeps it if the repeatable
-// call cannot be dispatched again: it did run once.
+// TestACallThatWasMadeOnceIsNotSaidToHaveFailed checks that a repeatable call whose outcome is unknown stays unknown if
+// it cannot be dispatched again: the first dispatch was sent.
 func TestACallThatWasMadeOnceIsNotSaidToHaveFailed(t *testing.T) {
 	for name, c := range map[string]struct {
 		first, second error

@@ -21,8 +21,8 @@ import (
 	"github.com/everturn/everturn/activities/toolbox"
 )
 
-// The test binary becomes an MCP server if this variable is set: these tests need tools, over stdio and over HTTP, that
-// the other test server does not have.
+// actVariable makes the test binary an MCP server: these tests need tools, over stdio and over HTTP, that the other
+// test server does not have.
 const actVariable = "ACT_AS_SERVER"
 
 func init() {

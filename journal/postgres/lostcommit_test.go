@@ -79,7 +79,8 @@ func (p *deafProxy) pass(client net.Conn) {
 	}
 }
 
-// Appends have no key by which a repetition is found, so the journal looks whether the lost transaction was committed.
+// TestALostCommitIsNotRepeated checks that the journal looks up whether a transaction was committed if the reply to its
+// commit is lost: appends have no key that reveals a repetition.
 func TestALostCommitIsNotRepeated(t *testing.T) {
 	server := pgtest.Start(t)
 	proxy := &deafProxy{}
