@@ -72,8 +72,8 @@ func (p *program) withPeople(ctx context.Context, r *rig) error {
 	return write(page, text)
 }
 
-// peopleFile returns the path of the latest figures of each scenario with waiting users. The file is beside the one of an
-// ordinary run.
+// peopleFile returns the path of the latest figures of each scenario with waiting users. The file is beside the one of
+// an ordinary run.
 func (p *program) peopleFile() string { return filepath.Join(p.out, "people.json") }
 
 // peopleBefore returns the figures of the scenarios that this run does not measure.
