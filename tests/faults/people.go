@@ -16,8 +16,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// decide says what becomes of a call, again until somebody says whether that counts. A turn that is over by then has
-// been told, or has no use for it.
+// decide sends a decision about a call until the turn accepts or refuses it. If the turn has ended by then, the
+// decision has either been applied or is of no use.
 func (u *user) decide(ctx context.Context, w journal.RequestRecord, allow bool) error {
 	e := check.Entry{Event: check.Deciding, At: time.Now(), Session: w.Session, Turn: w.Turn, Call: w.ID, Hash: w.ArgumentsHash, Allow: allow}
 	u.ledger.write(e)
@@ -65,7 +65,7 @@ func (u *user) tell(ctx context.Context, t turnPlan) (client.Turn, error) {
 	}
 }
 
-// answer answers a question, which makes a message of the turn of the answer.
+// answer answers a question. The answer becomes a message of the turn.
 func (u *user) answer(ctx context.Context, w journal.RequestRecord, t turnPlan) error {
 	u.ledger.write(check.Entry{Event: check.Sending, At: time.Now(), Session: t.session, Message: t.id, Text: t.text})
 	for {
@@ -74,7 +74,8 @@ func (u *user) answer(ctx context.Context, w journal.RequestRecord, t turnPlan) 
 		if err == nil {
 			u.ledger.write(check.Entry{Event: check.Acknowledged, At: time.Now(), Session: t.session, Message: t.id, Turn: w.Turn})
 		}
-		// Asked again after an answer got lost, the turn says that it has one: the journal tells whether it is this one.
+		// If the acknowledgement of an answer was lost, the turn refuses the repeated one because it already has an answer.
+		// The journal shows whether it is this one.
 		if err == nil || errors.As(err, &no) || errors.Is(err, client.ErrNotRunning) {
 			return nil
 		}
@@ -85,7 +86,7 @@ func (u *user) answer(ctx context.Context, w journal.RequestRecord, t turnPlan) 
 	}
 }
 
-// reply answers what a tool's server asks. The error is that of a turn that does not want to know, or no longer.
+// reply responds to a server's elicitation. It returns the turn's error if the turn refuses the response.
 func (u *user) reply(ctx context.Context, w journal.RequestRecord, note string) error {
 	content, err := json.Marshal(map[string]any{"sure": true, "note": note})
 	if err != nil {
@@ -110,7 +111,8 @@ func (u *user) reply(ctx context.Context, w journal.RequestRecord, note string) 
 	}
 }
 
-// told waits in the background until the turn that has taken a message is over, and notes what a client is told then.
+// told waits in the background until the turn that took a message is over, and records the result that a client gets
+// then.
 func (r *rig) told(ctx context.Context, t *turnPlan) {
 	r.asking++
 	go func() {
@@ -127,7 +129,7 @@ func (r *rig) told(ctx context.Context, t *turnPlan) {
 	}()
 }
 
-// waiting waits until a session waits for n words of people, and returns what for.
+// waiting waits until a session has n open requests, and returns them.
 func (r *rig) waiting(ctx context.Context, session string, n int) (list []journal.RequestRecord, err error) {
 	err = reach(ctx, fmt.Sprintf("%d waits of %s", n, session), func() bool {
 		list, err = r.store.PendingRequests(ctx, session, 100)
@@ -139,8 +141,7 @@ func (r *rig) waiting(ctx context.Context, session string, n int) (list []journa
 	return list, err
 }
 
-// attend has a person who gives every turn its word, from now on, as soon as the journal says that it waits for one. It
-// sleeps when nothing is under way any more.
+// attend decides every request from now on, as soon as the journal shows it. It pauses while nothing is under way.
 func (r *rig) attend() { r.attending.Do(r.attendTo) }
 
 func (r *rig) attendTo() {
@@ -164,7 +165,7 @@ func (r *rig) attendTo() {
 	})
 }
 
-// speak is a person's word to one wait. That it was refused is in the ledger, and for the checker to judge.
+// speak decides one request. The ledger records a refusal, which the checker judges.
 func (r *rig) speak(ctx context.Context, w journal.RequestRecord) {
 	r.decisions.Add(1)
 	if w.Kind == turn.RequestApproval {
@@ -183,10 +184,10 @@ func (r *rig) speak(ctx context.Context, w journal.RequestRecord) {
 	}
 }
 
-// wanted is what the schedule's person thinks of a call.
+// wanted reports whether the schedule allows a call.
 func wanted(w journal.RequestRecord) bool { return !strings.Contains(w.Arguments, denyMark) }
 
-// askTarget arms the points and sends the target alone, so that it is known whose calls are counted.
+// askTarget arms the points and sends only the target, so that the counted calls are the target's.
 func (r *rig) askTarget(ctx context.Context) error {
 	if err := r.arm(); err != nil {
 		return err
@@ -195,7 +196,7 @@ func (r *rig) askTarget(ctx context.Context) error {
 	return nil
 }
 
-// askToWait asks the target and waits until it waits.
+// askToWait asks the target and waits until it waits for a decision.
 func (r *rig) askToWait(ctx context.Context) error {
 	if err := r.askTarget(ctx); err != nil {
 		return err
@@ -204,7 +205,7 @@ func (r *rig) askToWait(ctx context.Context) error {
 	return err
 }
 
-// resume lets a worker go on that is held at its point.
+// resume releases a worker that is held at its point.
 func (r *rig) resume() error { return os.WriteFile(inDir(r.dir, "resume"), nil, 0o600) }
 
 // heldAt waits until a worker is held at its point.

@@ -11,7 +11,7 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// guarded gives the target a step whose calls need a person's word, beside one that does not: some are to be allowed and
+// guarded gives the target a step whose calls need approval, beside one call that does not: some are to be allowed and
 // one is to be denied.
 func guarded(r *rig) { guard(r, r.target) }
 
@@ -24,7 +24,7 @@ func guard(r *rig, t *turnPlan) {
 	}
 }
 
-// asking gives the target a question in place of its second step, and the schedule's person an answer.
+// asking gives the target a question in place of its second step, and the schedule an answer to it.
 func asking(r *rig) {
 	r.target.add(1, func(int) string { return again })
 	r.target.add(1, func(int) string { return askUser })
@@ -35,7 +35,7 @@ func asking(r *rig) {
 	r.answering = r.plan(t)
 }
 
-// peopleDie makes a point at which the first worker ends itself while somebody attends to what the target waits for.
+// peopleDie makes a point at which the first worker ends itself while a client decides what the target waits for.
 func peopleDie(name, about, at string, shape func(*rig)) point {
 	return point{
 		name: name, about: about, interruptions: 1, shape: shape,
@@ -53,7 +53,7 @@ func peopleDie(name, about, at string, shape func(*rig)) point {
 	}
 }
 
-// heard lets a question's answer be waited for like every message, once it was given.
+// heard makes the run wait for a question's answer as for every message, once the answer was given.
 func (r *rig) heard(ctx context.Context) error {
 	if r.answering == nil {
 		return nil
@@ -67,8 +67,8 @@ func (r *rig) heard(ctx context.Context) error {
 	return err
 }
 
-// parked makes a point at which something is broken while the target waits for people. Somebody attends from when broken
-// says so, or in the end.
+// parked makes a point at which something breaks while the target waits for decisions. A client decides from the moment
+// when broken says so, or else at the end.
 func parked(name, about string, shape func(*rig), broken func(context.Context, *rig) error) point {
 	return point{name: name, about: about, shape: shape, interruptions: 1, act: func(ctx context.Context, r *rig) error {
 		if err := r.askToWait(ctx); err != nil {
@@ -82,13 +82,13 @@ func parked(name, about string, shape func(*rig), broken func(context.Context, *
 	}}
 }
 
-// ofServer is a point of which Temporal's server is a part.
+// ofServer marks a point that affects Temporal's server.
 func ofServer(p point) point {
 	p.ownServer, p.interruptions = true, 3
 	return p
 }
 
-// people are the points around what turns wait for and what they are told in between.
+// people returns the points around requests, decisions and messages in the middle of a turn.
 func people() []point {
 	return slices.Concat(approvals(), questions(), joins(), stopped(), stores())
 }
@@ -121,7 +121,7 @@ func speakToNobody(ctx context.Context, r *rig) error {
 	if err := reach(ctx, "somebody who speaks", func() bool { return r.decisions.Load() > 0 }); err != nil {
 		return err
 	}
-	if err := pause(ctx, time.Second); err != nil { // long enough to get to the server, which keeps nothing of it
+	if err := pause(ctx, time.Second); err != nil { // long enough to reach the server, which keeps nothing of it
 		return err
 	}
 	return r.heal(ctx)
@@ -147,8 +147,8 @@ func loseBoth(ctx context.Context, r *rig) error {
 	return r.heal(ctx)
 }
 
-// decideInCrowd has 20 clients decide about the first of the target's calls. Another one is open still, so that the turn
-// hears them all.
+// decideInCrowd has 20 clients decide the first of the target's calls. Another request stays open, so that the turn
+// receives all 20 decisions.
 func decideInCrowd(ctx context.Context, r *rig) error {
 	list, err := r.waiting(ctx, r.target.session, 2)
 	if err != nil {
@@ -160,7 +160,7 @@ func decideInCrowd(ctx context.Context, r *rig) error {
 		crowd.Go(func() { refused[i] = r.user.decide(ctx, list[0], i%2 == 0) != nil })
 	}
 	crowd.Wait()
-	counts := map[bool]int{} // by what was said
+	counts := map[bool]int{} // by decision
 	for i, no := range refused {
 		if no {
 			counts[i%2 == 0]++
@@ -178,7 +178,7 @@ func guardedBoth(r *rig) {
 	guard(r, r.companion)
 }
 
-// crossApprovals gives each session's approval to the other one, by all ways in which one may go astray.
+// crossApprovals sends each session's approval to the other session, in every way in which it can be misdirected.
 func crossApprovals(ctx context.Context, r *rig) error {
 	r.converse(ctx, r.companion, false)
 	theirs, err := r.waiting(ctx, r.companion.session, 1)
@@ -222,7 +222,8 @@ func joining(shape func(*rig), after bool) func(*rig) {
 	}
 }
 
-// interject sends the second message when the target has come so far, and breaks something when it is acknowledged.
+// interject sends the second message when the target has reached the given point, and breaks something when the message
+// is acknowledged.
 func interject(name, about string, shape func(*rig), reached func(*rig, context.Context) error, then func(context.Context, *rig) error) point {
 	return point{name: name, about: about, shape: shape, interruptions: 1, act: func(ctx context.Context, r *rig) error {
 		if err := reached(r, ctx); err != nil {
@@ -270,8 +271,8 @@ func joinInCrowd(ctx context.Context, r *rig) error {
 // promptly is how soon a stopped turn is over once a worker has seen the stop.
 const promptly = 2 * time.Second
 
-// halts makes a point at which a person stops the target and a worker lives to see it. What hangs goes on when the turn
-// is over.
+// halts makes a point at which the operator stops the target while a worker is alive to see it. What is held is
+// released when the turn is over.
 func halts(name, about string, shape func(*rig), reached func(*rig, context.Context) error, release func(*rig) error) point {
 	return point{name: name, about: about, interruptions: 1, shape: func(r *rig) {
 		shape(r)
@@ -314,7 +315,7 @@ func stopped() []point {
 	}
 }
 
-// stores are the journal's faults at the writes around a wait.
+// stores returns the journal's faults at the writes around a request.
 func stores() []point {
 	at := func(name, about, where string, broken func(context.Context, *rig) error) point {
 		return point{

@@ -14,25 +14,25 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// moment is where a call is when the server that it is for, or the worker that makes it, is killed.
+// moment is the stage of a call at which its server, or the worker that makes it, is killed.
 type moment string
 
-// The moments, each with the event by which it is seen.
+// The moments, each with the event that shows it.
 const (
-	momentBefore  moment = "before"  // claimed, and not written: the worker is held where it has claimed the call
-	momentWritten moment = "written" // written, and not read: the bytes are in the pipe or the socket of a stopped server
-	momentEffect  moment = "effect"  // in the tool's ledger, with no answer
-	momentAfter   moment = "after"   // answered, and not settled: the worker is held where it settles the call
+	momentBefore  moment = "before"  // claimed and not written: the worker is held after it claims the call
+	momentWritten moment = "written" // written and not read: the bytes are in the pipe or the socket of a stopped server
+	momentEffect  moment = "effect"  // in the tool's ledger, without an answer
+	momentAfter   moment = "after"   // answered and not settled: the worker is held before it settles the call
 )
 
-// verdict is what may have become of a call.
+// verdict is what may have become of a call: its outcomes, and bounds on its effects.
 type verdict struct {
 	outcome     turn.Outcome
-	least, most int // effects
+	least, most int // number of effects
 }
 
-// struck are the points at which a server or a worker is killed in the middle of a call that may not be repeated, over both
-// transports. What is written, and not answered by anybody who can say so, is unknown.
+// struck returns the points that kill a server or a worker in the middle of a call that is not repeatable, over both
+// transports. A call that was written has an unknown outcome unless an answer says otherwise.
 func struck() (out []point) {
 	about := map[moment]string{momentBefore: "before the request is written", momentWritten: "when the request is written and not read",
 		momentEffect: "after the effect", momentAfter: "after the answer"}
@@ -59,14 +59,15 @@ func (s strike) tool() string {
 	return once
 }
 
-// expected is what a server's death may come to. A worker that dies can say nothing: whatever it had claimed is unknown.
+// expected returns the verdicts that a server's death allows. A worker that dies cannot report anything: the outcome of
+// every call that it claimed is unknown.
 func (s strike) expected() verdict {
 	switch {
 	case s.at == momentEffect, s.at == momentAfter && s.worker:
 		return verdict{turn.OutcomeUnknown, 1, 1}
 	case s.at == momentBefore && s.worker, s.at == momentWritten && s.transport == "stdio", s.at == momentWritten && !s.worker:
 		return verdict{turn.OutcomeUnknown, 0, 0}
-	case s.at == momentWritten: // the server lives on and reads it
+	case s.at == momentWritten: // the server survives and reads the call
 		return verdict{turn.OutcomeUnknown, 0, 1}
 	}
 	return verdict{turn.OutcomeOK, 1, 1}
@@ -148,7 +149,7 @@ func (s strike) server(r *rig) (int, error) {
 	return r.mcpServer("once")
 }
 
-// kill kills the victim, and mends what does not mend itself.
+// kill kills the victim, and restores what does not recover by itself.
 func (s strike) kill(ctx context.Context, r *rig) error {
 	if s.worker {
 		r.first().kill()
@@ -170,7 +171,8 @@ func (s strike) kill(ctx context.Context, r *rig) error {
 	return err
 }
 
-// reapedAlready: nothing is left of a process. One whose first thread has ended may have others that still hold its pipes.
+// reapedAlready reports whether nothing is left of a process. A process whose first thread has ended may have other
+// threads that still hold its pipes.
 func reapedAlready(pid int) bool {
 	_, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
 	return errors.Is(err, os.ErrNotExist)
@@ -182,9 +184,10 @@ func hostOf(address string) string {
 	return host
 }
 
-// serveDirectly starts an MCP server over HTTP with no link in between: a port that nobody listens on refuses.
+// serveDirectly starts an MCP server over HTTP without a link in between: a port without a listener refuses
+// connections.
 func (r *rig) serveDirectly(ctx context.Context) error {
-	at, err := loopback.Address() // another takes its place later
+	at, err := loopback.Address() // another server takes its place later
 	if err != nil {
 		return err
 	}
@@ -195,7 +198,7 @@ func (r *rig) serveDirectly(ctx context.Context) error {
 	return err
 }
 
-// unreadInPipe is how many bytes a process has not read yet of its standard input.
+// unreadInPipe returns how many bytes a process has not read yet from its standard input.
 func unreadInPipe(pid int) int {
 	f, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/0", pid), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -209,8 +212,8 @@ func unreadInPipe(pid int) int {
 	return n
 }
 
-// unreadAt is how many bytes wait in the sockets that are connected to a port of this machine, as the kernel counts them,
-// and how many connections wait to be accepted.
+// unreadAt returns how many bytes wait in the sockets that are connected to a port of this machine, by the kernel's
+// count, and how many connections wait to be accepted.
 func unreadAt(port string) int {
 	var number int
 	if _, err := fmt.Sscan(port, &number); err != nil {
@@ -234,7 +237,7 @@ func unreadAt(port string) int {
 	return total
 }
 
-// became checks what the journal and the tool say of a call of the target's.
+// became checks what the journal and the tool's ledger say about one of the target's calls.
 func (r *rig) became(ctx context.Context, key string, want verdict) error {
 	calls, err := r.store.Calls(ctx, r.turnID(ctx))
 	if err != nil {

@@ -15,30 +15,30 @@ import (
 // point is a fault at a place that can be observed.
 type point struct {
 	name, about string
-	// interruptions is how often the fault may cut an inference off.
+	// interruptions is how often the fault may cut off an inference.
 	interruptions int
 	ownServer     bool // the server is part of the fault
-	long          bool // takes minutes: only where it is named, or more than one run of each point is wanted
-	// shape makes the target turn such that the point is in it.
+	long          bool // takes minutes: played only if it is named, or if several runs of each point are requested
+	// shape changes the target turn so that it reaches the point.
 	shape func(r *rig)
-	// prepare starts what the point needs beside the rig.
+	// prepare starts what the point needs besides the rig.
 	prepare func(r *rig, ctx context.Context) error
-	// weak are the flags of a first worker with a weak spot; nil starts the real one.
+	// weak returns the flags of a first worker that fails at the point; nil starts the real worker.
 	weak func(r *rig) []string
 	// act asks the target, waits for the point, breaks and heals.
 	act func(ctx context.Context, r *rig) error
-	// then checks what the target came to, beyond what the checker knows; nil where that is all.
+	// then checks what became of the target, beyond what the checker knows; nil checks nothing more.
 	then func(ctx context.Context, r *rig) error
 }
 
-// outcome is what a run came to.
+// outcome is the result of a run.
 type outcome struct {
 	point      string
 	seed       uint64
 	took       time.Duration
 	recovery   time.Duration // from the fault to the target's result
-	err        error         // the schedule itself did not work, or its point was not reached
-	figures    string        // that the point itself has measured
+	err        error         // the schedule itself failed, or its point was not reached
+	figures    string        // measured by the point itself
 	violations []check.Violation
 	dir        string
 }
@@ -48,7 +48,7 @@ func (o outcome) failed() bool { return o.err != nil || len(o.violations) > 0 }
 // runLimit bounds a run as a whole.
 const runLimit = 4 * time.Minute
 
-// play runs one schedule and judges what it left. The folder stays where it failed.
+// play runs one schedule and judges its ledgers. The folder stays if the run failed.
 func play(ctx context.Context, ps programs, shared *server, p point, seed uint64, dir string, keep bool) outcome {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, runLimit)
@@ -67,7 +67,7 @@ func play(ctx context.Context, ps programs, shared *server, p point, seed uint64
 	return o
 }
 
-// schedule carries a run out, up to and including the collection of its ledgers.
+// schedule carries out a run, up to and including the collection of its ledgers.
 func schedule(ctx context.Context, ps programs, shared *server, p point, seed uint64, dir string) (recovery time.Duration, figures string, err error) {
 	s := shared
 	if p.ownServer {
@@ -105,7 +105,7 @@ func (r *rig) cast(p point) {
 	r.target, r.companion = r.plan(*r.target), r.plan(*r.companion)
 }
 
-// planned is what a seed makes of a point: the turns, the flags of the first worker, and what the next choice would be,
+// planned returns what a seed makes of a point: the turns, the flags of the first worker, and the next random choice,
 // which is the fault's own.
 func planned(p point, seed uint64) string {
 	r := &rig{dir: fmt.Sprintf("%s-%d", p.name, seed), rng: seeded(seed, p.name), gate: script.NewGate(), plans: map[string]*turnPlan{}}
@@ -117,7 +117,7 @@ func planned(p point, seed uint64) string {
 	return fmt.Sprintf("  target %+v\n  companion %+v\n  worker %q\n  next %d", *r.target, *r.companion, weak, r.rng.IntN(1000))
 }
 
-// perform has a turn before the fault, the fault, and turns after it, in the last of which every tool is there.
+// perform runs a turn before the fault, the fault, and turns after it, the last of which must be offered every tool.
 func (r *rig) perform(ctx context.Context, p point) (time.Duration, error) {
 	if p.prepare != nil {
 		if err := p.prepare(r, ctx); err != nil {
@@ -159,7 +159,7 @@ func (r *rig) perform(ctx context.Context, p point) (time.Duration, error) {
 	return recovery, nil
 }
 
-// giveUp leaves nothing waiting where a schedule has failed.
+// giveUp ends everything that still waits after a schedule has failed.
 func (r *rig) giveUp(ctx context.Context) error {
 	r.gate.Release()
 	r.thaw()
@@ -170,7 +170,7 @@ func (r *rig) giveUp(ctx context.Context) error {
 	return errors.Join(r.release(), r.resume(), r.heal(ctx), r.settle())
 }
 
-// quiet has one turn in each session with nothing in its way.
+// quiet runs one turn in each session without a fault.
 func (r *rig) quiet(ctx context.Context, n int) error {
 	for _, session := range []string{r.target.session, r.companion.session} {
 		r.converse(ctx, r.plan(randomTurn(r.rng, session, n)), r.rng.IntN(2) == 0)

@@ -1,2 +1,2 @@
-// Package loopback hands out addresses of this machine to tests: some that are free and stay so, and one where nobody listens.
+// Package loopback hands out addresses of this machine to tests: free ones that stay free, and one without a listener.
 package loopback

@@ -18,23 +18,23 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// Dir is where the histories are, seen from the repository's root.
+// Dir is the folder of the histories, relative to the repository's root.
 const Dir = "tests/testdata/histories"
 
 // sums is the file with the SHA-256 of every kept history, in the form of sha256sum.
 const sums = "SHA256SUMS"
 
-// ErrKept says that there is a history of this name, which stays as it is.
+// ErrKept reports that a history of this name exists. It is not changed.
 var ErrKept = errors.New("a kept history is never overwritten")
 
-// names are what files can be called: the version of the wire format and a shape.
+// names matches valid file names: the version of the wire format and a shape.
 var names = regexp.MustCompile(`^v[1-9][0-9]*-[a-z0-9_]+(-[a-z0-9_]+)*$`)
 
-// keeping makes the recording of one file and its sum one step in this process.
+// keeping makes recording a file and its sum one step in this process.
 var keeping sync.Mutex
 
-// Keep writes a run's history to dir under a name of Shapes, where it replays and looks as its shape says. The error is
-// ErrKept where there is one of this name.
+// Keep writes a run's history to dir under a name of Shapes, if it replays and matches the outline of its shape. It
+// returns ErrKept if a history of this name exists.
 func Keep(dir, name string, events []*historypb.HistoryEvent) error {
 	shape, ok := Find(name)
 	switch {
@@ -61,7 +61,7 @@ func Keep(dir, name string, events []*historypb.HistoryEvent) error {
 	return nil
 }
 
-// write makes a new file and notes its sum.
+// write creates a new file and records its sum.
 func write(dir, file string, b []byte) error {
 	path := filepath.Join(dir, file)
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
@@ -88,8 +88,8 @@ func sum(b []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
-// Changed says what is wrong with the kept histories of dir: files that are not what was recorded, that are gone, or
-// that nobody recorded. It is empty where all is well.
+// Changed returns what is wrong with the kept histories of dir: files that differ from what was recorded, that are
+// missing, or that were added by hand. It is empty if nothing is wrong.
 func Changed(dir string) ([]string, error) {
 	recorded, err := readSums(dir)
 	if err != nil {
@@ -136,7 +136,8 @@ func readSums(dir string) (map[string]string, error) {
 	return out, nil
 }
 
-// Missing returns a pattern for go test -run that matches the tests whose histories dir lacks; empty if it has all.
+// Missing returns a pattern for go test -run that matches the tests whose histories dir lacks. It is empty if dir has
+// all of them.
 func Missing(dir string) string {
 	var tests []string
 	for _, s := range Shapes {

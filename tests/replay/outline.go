@@ -14,8 +14,8 @@ import (
 	"github.com/everturn/everturn/workflows"
 )
 
-// Outline tells a history in a line: its activities, timers and messages in the order in which they were asked for, what
-// became of them where they did not just succeed, and the ending.
+// Outline describes a history in one line: its activities, timers and messages in the order in which they were
+// scheduled, how each ended if it did not simply succeed, and the run's ending.
 //
 //	Begin°                 a local activity (quick calls are CallTool°)
 //	Infer                  a regular activity
@@ -45,13 +45,13 @@ type outliner struct {
 	at     map[int64]int // the token of what an event scheduled or started
 }
 
-// said opens a token that a later event may add to.
+// said adds a token that a later event may extend.
 func (o *outliner) said(e *historypb.HistoryEvent, token string) {
 	o.at[e.EventId] = len(o.tokens)
 	o.tokens = append(o.tokens, token)
 }
 
-// became adds what became of an earlier event.
+// became extends the token of an earlier event with how that ended.
 func (o *outliner) became(id int64, what string) {
 	if i, ok := o.at[id]; ok {
 		name, _, _ := strings.Cut(o.tokens[i], "(")
@@ -109,7 +109,7 @@ func (o *outliner) activity(e *historypb.HistoryEvent) {
 	}
 }
 
-// marker names a local activity; its data is the SDK's own and is only looked at.
+// marker returns the name of a local activity. The marker's data is the SDK's own format and is only read.
 func marker(a *historypb.MarkerRecordedEventAttributes) string {
 	var data struct{ ActivityType string }
 	name := a.MarkerName
@@ -122,7 +122,7 @@ func marker(a *historypb.MarkerRecordedEventAttributes) string {
 	return name
 }
 
-// reason is a failure's name.
+// reason returns the name of a failure.
 func reason(f *failurepb.Failure) string {
 	switch {
 	case f.GetApplicationFailureInfo() != nil:
@@ -135,7 +135,7 @@ func reason(f *failurepb.Failure) string {
 	return f.GetMessage()
 }
 
-// Ending names how a run closed: the last part of its outline, empty where it is open.
+// Ending returns how a run closed, the last part of its outline. It is empty if the run is open.
 func Ending(events []*historypb.HistoryEvent) string {
 	if len(events) == 0 {
 		return ""
@@ -162,7 +162,7 @@ func Ending(events []*historypb.HistoryEvent) string {
 	return ""
 }
 
-// closedByCode says that the workflow itself ended the run.
+// closedByCode reports whether the workflow itself ended the run.
 func closedByCode(events []*historypb.HistoryEvent) bool {
 	switch events[len(events)-1].EventType {
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT:

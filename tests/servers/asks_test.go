@@ -17,7 +17,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// The server is of an older protocol: it holds its call while a person is asked, which it may with hold_questions only.
+// The server speaks an older protocol: it holds its call while it waits for the response, which requires
+// hold_questions.
 func TestEverythingAsksAPerson(t *testing.T) {
 	t.Parallel()
 	server := stdioServer(t, "everything", everything, "stdio")
@@ -43,7 +44,7 @@ func TestEverythingAsksAPerson(t *testing.T) {
 	r.offersOnlyWhatWasCalled()
 }
 
-// A file may hold anybody's words. Once one was read, nothing is written before a person has seen what.
+// A file is untrusted text. After the session has read one, no write runs without an approval that shows its arguments.
 func TestWhatWasReadGuardsWhatIsWritten(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -68,7 +69,7 @@ func TestWhatWasReadGuardsWhatIsWritten(t *testing.T) {
 	assert.Equal(t, "overwritten", read(t, dir, "plan.txt"))
 }
 
-// asked waits until the session's turn has a question for people, and returns it.
+// asked waits until the session's turn has an open request, and returns it.
 func (r *rig) asked(ctx context.Context, session string) journal.RequestRecord {
 	r.t.Helper()
 	var open []journal.RequestRecord
@@ -82,7 +83,7 @@ func (r *rig) asked(ctx context.Context, session string) journal.RequestRecord {
 	return open[0]
 }
 
-// answer says what a person says to a server's question.
+// answer responds to a server's elicitation.
 func (r *rig) answer(ctx context.Context, session string, w journal.RequestRecord, action turn.ElicitationAction, content string) {
 	r.t.Helper()
 	response := turn.ElicitationResponse{Action: action, Content: json.RawMessage(content)}
@@ -90,7 +91,7 @@ func (r *rig) answer(ctx context.Context, session string, w journal.RequestRecor
 	require.NoError(r.t, err)
 }
 
-// people are those who answer and approve.
+// people returns a client that answers and approves.
 func (r *rig) people() *client.Client {
 	return client.New(r.client, client.Options{TaskQueue: r.cfg.Temporal.TaskQueue})
 }

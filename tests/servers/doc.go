@@ -1,7 +1,7 @@
-// Package servers holds tests against MCP servers that nobody of Everturn wrote: the reference servers of the protocol, a Git
-// server with close to thirty tools, and gopls. Each of their tools is called through whole turns, on a real Temporal server
-// with a real worker and a scripted model, over stdio and, where the server has it, HTTP; what the calls did is looked up on
-// disk and in Git, where the servers had to leave it.
+// Package servers holds tests against third-party MCP servers: the protocol's reference servers, a Git server with
+// close to thirty tools, and gopls. The tests call each of their tools through whole turns, on a real Temporal server
+// with a real worker and a scripted model, over stdio and, if the server supports it, HTTP. They check the effects of
+// the calls on disk and in Git.
 //
-// A server that gets a tool which no test calls makes its test fail, so that an update of a server shows what is new.
+// If a server gets a tool that no test calls, its test fails, so that an update of a server shows what is new.
 package servers

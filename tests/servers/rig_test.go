@@ -30,10 +30,11 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// within bounds a turn, and how long a test waits for a server. It decides nothing: a test that waits this long has failed.
+// within bounds a turn, and how long a test waits for a server. It decides nothing: a test that waits this long has
+// failed.
 const within = time.Minute
 
-// canary is a secret in the worker's environment, which no server is to see.
+// canary is a secret in the worker's environment, which no server may see.
 const canary = "sk-canary-9f31c7d2a4"
 
 // rig is an Everturn of its own with one MCP server: a scripted model, a journal, a task queue and a worker.
@@ -46,13 +47,13 @@ type rig struct {
 	client client.Client
 	store  journal.Store
 	turns  int
-	// session is where the turns take place; empty: each in one of its own.
+	// session is the session of all turns. If it is empty, each turn gets its own.
 	session string
 	called  map[string]bool // wire names
 }
 
-// newRig starts a worker that hosts the server. Unless change says otherwise nobody is asked for anything: this is about the
-// servers, and the model is a script.
+// newRig starts a worker that hosts the server. Unless change says otherwise, no call needs approval: the tests are
+// about the servers, and the model is a script.
 func newRig(t *testing.T, server config.MCPServer, change ...func(*config.Config)) *rig {
 	t.Helper()
 	server.Required, server.ConnectTimeout = true, within
@@ -80,7 +81,7 @@ func newRig(t *testing.T, server config.MCPServer, change ...func(*config.Config
 	return r
 }
 
-// open connects the test itself, to start turns and to look at what became of them.
+// open connects the test itself, to start turns and to look at their results.
 func (r *rig) open() {
 	r.t.Helper()
 	var err error
@@ -92,10 +93,10 @@ func (r *rig) open() {
 	r.t.Cleanup(func() { require.NoError(r.t, r.store.Close()) })
 }
 
-// markVariable marks a server's process and all that it starts.
+// markVariable is the environment variable that marks a server's process and everything it starts.
 const markVariable = "EVERTURN_TEST_MARK"
 
-// leavesNothing marks the server's process, and looks for what is left of it when the worker has ended.
+// leavesNothing marks the server's process, and checks that nothing is left of it when the worker has ended.
 func (r *rig) leavesNothing(server *config.MCPServer, mark string) {
 	if server.Env == nil {
 		server.Env = map[string]config.Secret{}
@@ -105,7 +106,7 @@ func (r *rig) leavesNothing(server *config.MCPServer, mark string) {
 	r.t.Cleanup(func() { assert.Empty(r.t, r.processes(), "processes are left") })
 }
 
-// processes are those of the server, each with its command.
+// processes returns the commands of the server's processes.
 func (r *rig) processes() (commands []string) {
 	r.t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/environ")
@@ -113,7 +114,7 @@ func (r *rig) processes() (commands []string) {
 	for _, file := range files {
 		b, err := os.ReadFile(file)
 		if err != nil || !bytes.Contains(b, []byte(markVariable+"="+r.mark+"\x00")) {
-			continue // it has ended, or is another one's
+			continue // the process has ended, or belongs to another user
 		}
 		line, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline")) // it is only shown
 		commands = append(commands, string(bytes.ReplaceAll(line, []byte{0}, []byte(" "))))
@@ -140,13 +141,13 @@ func (r *rig) work() {
 type call struct {
 	tool string // the server's own name
 	args string // a JSON object; empty: {}
-	// from makes the arguments of what the calls before it in the turn gave.
+	// from makes the arguments from the results of the earlier calls of the turn.
 	from func(results []string) string
-	// ends is how it is to end; empty: ok.
+	// ends is the expected outcome; empty: ok.
 	ends turn.Outcome
 }
 
-// ask is a call with arguments, which are formatted with values as fmt.Sprintf does.
+// ask returns a call whose arguments are formatted with values as fmt.Sprintf does.
 func ask(tool, args string, values ...any) call {
 	if len(values) > 0 {
 		args = fmt.Sprintf(args, values...)
@@ -154,13 +155,13 @@ func ask(tool, args string, values ...any) call {
 	return call{tool: tool, args: args}
 }
 
-// turn carries the calls out in one turn, each in a step of its own, and returns what the model was shown of each result.
-// Each must end as it says.
+// turn makes the calls in one turn, each in its own step, and returns the results as the model saw them. Each call must
+// end with its expected outcome.
 func (r *rig) turn(calls ...call) []string {
 	return r.turnWith(func(context.Context, string) {}, calls...)
 }
 
-// turnWith is turn with a person, who is told the session when its turn has begun.
+// turnWith is turn with a person: a function that gets the session once its turn has begun.
 func (r *rig) turnWith(person func(ctx context.Context, session string), calls ...call) []string {
 	r.t.Helper()
 	r.turns++
@@ -179,7 +180,7 @@ func (r *rig) turnWith(person func(ctx context.Context, session string), calls .
 	return r.results(result.Turn, calls)
 }
 
-// replays checks that the turn's history replays on the code as it is.
+// replays checks that the turn's history replays on the current code.
 func (r *rig) replays(ctx context.Context, run client.WorkflowRun) {
 	r.t.Helper()
 	var events []*historypb.HistoryEvent
@@ -193,7 +194,7 @@ func (r *rig) replays(ctx context.Context, run client.WorkflowRun) {
 }
 
 func (r *rig) reply(calls []call, req script.Request) script.Reply {
-	if len(req.Chat.ToolNames()) == 0 { // what a server asks brings no tools
+	if len(req.Chat.ToolNames()) == 0 { // a server's sampling request brings no tools
 		return script.Text("The model has said this.")
 	}
 	if req.Step >= len(calls) {
@@ -216,10 +217,10 @@ func (r *rig) reply(calls []call, req script.Request) script.Reply {
 	return script.Call(r.wire(c.tool), args)
 }
 
-// wire is the name under which the model sees a tool of the server.
+// wire returns the name under which the model sees a tool of the server.
 func (r *rig) wire(tool string) string { return turn.WireName("mcp/" + r.server + "/" + tool) }
 
-// results checks how the ledger says that the calls ended, and returns their texts.
+// results checks the outcomes of the calls in the ledger, and returns their texts.
 func (r *rig) results(turnID string, calls []call) []string {
 	r.t.Helper()
 	records, err := r.store.Calls(r.t.Context(), turnID)
@@ -236,8 +237,8 @@ func (r *rig) results(turnID string, calls []call) []string {
 	return texts
 }
 
-// offersOnlyWhatWasCalled checks that the model is offered exactly the tools that the turns of this test have called: the
-// server's list is whole, and so is the test.
+// offersOnlyWhatWasCalled checks that the model is offered exactly the tools that the turns of this test have called,
+// so that both the server's list and the test are complete.
 func (r *rig) offersOnlyWhatWasCalled() {
 	r.t.Helper()
 	requests := r.model.Requests()

@@ -9,18 +9,18 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Evidence is all that there is to know about a session that has come to rest.
+// Evidence is everything that can be known about a session in which nothing runs any more.
 type Evidence struct {
 	Messages []turn.Message // the transcript
 	Turns    []journal.TurnRecord
-	Waits    map[string][]journal.RequestRecord // by turn, as the next two
+	Waits    map[string][]journal.RequestRecord // by turn ID, as are the next two
 	Calls    map[string][]journal.CallRecord
 	Chunks   map[string][]turn.Chunk
-	// Asked is what the provider was asked: the IDs of the messages that were in any of its requests.
+	// Asked holds the IDs of the messages that were in any of the provider's requests.
 	Asked map[string]bool
 }
 
-// Check returns what is wrong with the evidence. A session in order gives nothing.
+// Check returns what is wrong with the evidence. It returns nothing for a correct session.
 func (m *Model) Check(e Evidence) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -55,7 +55,8 @@ func (c *checker) wrong(ok bool, format string, args ...any) {
 	}
 }
 
-// messages: each accepted message is in the transcript once, nothing else is, and a turn that is over took it.
+// messages checks that each accepted message is in the transcript once, that nothing else is, and that a finished turn
+// took it.
 func (c *checker) messages() {
 	for i, msg := range c.e.Messages {
 		if msg.Role != turn.RoleUser {
@@ -83,7 +84,7 @@ func (c *checker) messages() {
 	}
 }
 
-// order: messages are taken in the order in which they were accepted, but for those that let others go before.
+// order checks that messages are taken in the order in which they were accepted, except those that let others go first.
 func (c *checker) order() {
 	for i, a := range c.m.sent {
 		for _, b := range c.m.sent[i+1:] {
@@ -99,7 +100,7 @@ func (c *checker) order() {
 	}
 }
 
-// transcript: calls are paired, and a turn that answered ends with its answer.
+// transcript checks that calls are paired with results, and that a turn that answered ends with its answer.
 func (c *checker) transcript() {
 	var open []string
 	for i, msg := range c.e.Messages {
@@ -117,7 +118,8 @@ func (c *checker) transcript() {
 	c.wrong(len(open) == 0, "these calls have no result: %v", open)
 }
 
-// turn: it is over, its chunks have no gap, one says that it is over, and who joined is told.
+// turn checks that a turn is over, that its chunks have no gap and one of them says that it is over, and that the
+// sender of each merged message gets the result.
 func (c *checker) turn(t journal.TurnRecord) {
 	chunks, kinds := c.e.Chunks[t.ID], map[turn.ChunkKind]int{}
 	for i, chunk := range chunks {
@@ -142,7 +144,8 @@ func (c *checker) turn(t journal.TurnRecord) {
 	}
 }
 
-// waits: each has one ruling, people heard of it once and of its end once, and a question that was answered has an answer.
+// waits checks that each request has one decision, that the stream shows the request once and its end once, and that an
+// answered question has an answer.
 func (c *checker) waits(t journal.TurnRecord) {
 	seen := map[string]int{}
 	for _, chunk := range c.e.Chunks[t.ID] {
@@ -165,7 +168,7 @@ func (c *checker) waits(t journal.TurnRecord) {
 		seen["question_asked"] == questions && seen["question_answered"] == questions, "turn %s: %d approvals, %d questions, and these chunks: %v", t.ID, approvals, questions, seen)
 }
 
-// calls: what waited ran once where it was allowed, and never where it was not.
+// calls checks that a call that needed approval ran once if it was allowed, and never if it was not.
 func (c *checker) calls(t journal.TurnRecord) {
 	ruled := map[string]*turn.Decision{}
 	for _, w := range c.e.Waits[t.ID] {
@@ -190,7 +193,8 @@ func (c *checker) calls(t journal.TurnRecord) {
 	}
 }
 
-// decisions: an accepted one is the ruling of the wait that it was for, and no other; one that was refused is none.
+// decisions checks that an accepted decision settles the request that it names and no other, and that a refused
+// decision settles none.
 func (c *checker) decisions() {
 	type found struct {
 		turn string
@@ -228,7 +232,7 @@ func (c *checker) decisions() {
 	}
 }
 
-// effects: nothing ran before somebody was about to allow it, and what is its own call ran once at most.
+// effects checks that no call ran before its approval was sent, and that each call ran at most once.
 func (c *checker) effects() {
 	for _, text := range c.m.early {
 		c.wrong(false, "%q ran before anybody had allowed it", text)

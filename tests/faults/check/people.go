@@ -12,8 +12,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// asked is what a turn waited for: what its stream says, what the journal's table says, what clients said and were told,
-// and what Temporal has accepted.
+// asked is one request of a turn, as each ledger has it: the turn's stream, the journal's table, what clients sent and
+// were told, and what Temporal has accepted.
 type asked struct {
 	turn     *turnLedger
 	id       string
@@ -21,17 +21,17 @@ type asked struct {
 	requests int
 	rulings  []ruled
 	row      *journal.RequestRecord
-	said     []Entry // deciding and decided, of this wait
+	said     []Entry // deciding and decided, of this request
 	accepted []workflows.Approval
 }
 
-// ruled is a ruling and when the stream had it.
+// ruled is a decision and the time at which the stream had it.
 type ruled struct {
 	turn.Decision
 	at time.Time
 }
 
-// indexWaits files everything about what people were asked under the turn and the wait.
+// indexWaits files every line about a request under its turn and request ID.
 func (c *checker) indexWaits() {
 	c.asks = map[call]*asked{}
 	for _, t := range c.sorted {
@@ -83,7 +83,7 @@ func (c *checker) indexAsked(t *turnLedger, chunk turn.Chunk) {
 	a.rulings = append(a.rulings, ruled{*data.Decision, chunk.At})
 }
 
-// accepted are the approvals of a turn that Temporal has accepted, in its own order.
+// accepted returns the approvals of a turn that Temporal has accepted, in its own order.
 func (c *checker) accepted(turnID string) (out []workflows.Approval) {
 	for _, h := range c.runs[turnID] {
 		for _, e := range h.Events {
@@ -97,8 +97,8 @@ func (c *checker) accepted(turnID string) (out []workflows.Approval) {
 	return out
 }
 
-// people checks I5: every wait has one ruling, of which all ledgers say the same; and no call that needs a person's word
-// has run without it, before it, or against it.
+// people checks I5: every request has one decision, about which all ledgers agree; and no call that needs approval has
+// run without it, before it, or against it.
 func (c *checker) people() {
 	for _, a := range c.asks {
 		c.waited(a)
@@ -123,10 +123,10 @@ func (c *checker) people() {
 	}
 }
 
-// waited checks what became of one wait.
+// waited checks one request.
 func (c *checker) waited(a *asked) {
 	if a.turn == nil || a.requests == 0 && len(a.rulings) == 0 && a.row == nil {
-		return // a decision about nothing, which is to be refused: that it changed nothing shows elsewhere
+		return // a decision without a request must be refused; other checks show that it changed nothing
 	}
 	id := a.turn.record.ID
 	if a.requests != 1 || len(a.rulings) != 1 {
@@ -145,14 +145,15 @@ func (c *checker) waited(a *asked) {
 	}
 }
 
-// decided holds the ruling of an approval against what people said, were told, and what Temporal has accepted.
+// decided compares the decision of an approval with what clients sent and were told, and with what Temporal has
+// accepted.
 func (c *checker) decided(a *asked, r ruled) {
 	id := a.turn.record.ID
 	if r.Allowed && r.ArgumentsHash != a.wait.ArgumentsHash {
 		c.breaks(I5, "call %s of turn %s was allowed with arguments %.8s and waited with %.8s", a.id, id, r.ArgumentsHash, a.wait.ArgumentsHash)
 	}
 	if r.Status == turn.StatusCancelled || r.Status == turn.StatusExpired {
-		return // nobody's word; that such a call does not run shows elsewhere
+		return // not decided by a client; other checks show that such a call does not run
 	}
 	meant := false
 	for _, e := range a.said {
@@ -171,7 +172,7 @@ func (c *checker) decided(a *asked, r ruled) {
 	}
 }
 
-// guarded checks a call that needs a person's word. ran are the times at which its tool did something.
+// guarded checks a call that needs approval. ran holds the times at which its tool did something.
 func (c *checker) guarded(t *turnLedger, one turn.ToolCall, ran []time.Time) {
 	name := "call " + one.ID + " (" + keyOf(one) + ") of turn " + t.record.ID
 	a := c.asks[call{t.record.ID, one.ID}]
@@ -190,7 +191,7 @@ func (c *checker) guarded(t *turnLedger, one turn.ToolCall, ran []time.Time) {
 	}
 	allowed := a.rulings[0].at
 	for _, e := range a.said {
-		if e.Event == Deciding && e.Allow && e.At.After(allowed) && len(a.said) <= 2 { // of several the first may have counted
+		if e.Event == Deciding && e.Allow && e.At.After(allowed) && len(a.said) <= 2 { // of several decisions, the first may have counted
 			allowed = e.At
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// runsEarly has a call carried out by its tool when people are asked about it.
+// runsEarly runs a call's tool when its approval is requested.
 type runsEarly struct{ mutant }
 
 func (m *runsEarly) Ask(ctx context.Context, in journal.AskInput) ([]turn.Decision, error) {
@@ -32,7 +32,7 @@ func (m *runsEarly) Ask(ctx context.Context, in journal.AskInput) ([]turn.Decisi
 	return ruled, err
 }
 
-// carryOut calls the wait's tool past the ledger, at a server of its own.
+// carryOut calls the request's tool without the ledger, on its own server process.
 func (m *runsEarly) carryOut(w turn.Request) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -54,7 +54,7 @@ func (m *runsEarly) carryOut(w turn.Request) error {
 	return nil
 }
 
-// joinedDropped forgets messages that have joined a turn.
+// joinedDropped drops messages that were merged into a turn.
 type joinedDropped struct{ mutant }
 
 func (m *joinedDropped) StartInference(ctx context.Context, in journal.StartInference) (journal.Inference, error) {
@@ -62,7 +62,7 @@ func (m *joinedDropped) StartInference(ctx context.Context, in journal.StartInfe
 	return m.Store.StartInference(ctx, in)
 }
 
-// joinedDoubled takes each of them twice.
+// joinedDoubled takes each merged message twice.
 type joinedDoubled struct{ mutant }
 
 func (m *joinedDoubled) StartInference(ctx context.Context, in journal.StartInference) (journal.Inference, error) {
@@ -73,7 +73,7 @@ func (m *joinedDoubled) StartInference(ctx context.Context, in journal.StartInfe
 	return m.Store.StartInference(ctx, in)
 }
 
-// rulingOverridden lets the opposite of what was decided stand in the end.
+// rulingOverridden records the opposite of each decision.
 type rulingOverridden struct{ mutant }
 
 func (m *rulingOverridden) Finish(ctx context.Context, in journal.FinishInput) (journal.TurnRecord, error) {
@@ -85,7 +85,7 @@ func (m *rulingOverridden) Finish(ctx context.Context, in journal.FinishInput) (
 		WHERE status IN ('allowed', 'denied') AND turn = (SELECT id FROM turns WHERE turn_id = ?)`, in.Turn)
 }
 
-// waits are what the turn of an interceptor has asked people about.
+// waits are the requests of an interceptor's turn.
 type waits struct{ list []turn.Request }
 
 func (o *outbound) ExecuteLocalActivity(ctx workflow.Context, activity string, args ...any) workflow.Future {
@@ -113,7 +113,7 @@ func (i *inbound) ExecuteUpdate(ctx workflow.Context, in *interceptor.UpdateInpu
 	return i.Next.ExecuteUpdate(ctx, in)
 }
 
-// next is the approval for the call after the one that it is for.
+// next returns the approval for the call after the one that it names.
 func (w *waits) next(a workflows.Approval) workflows.Approval {
 	for n, request := range w.list {
 		if request.ID == a.Call {
@@ -125,7 +125,7 @@ func (w *waits) next(a workflows.Approval) workflows.Approval {
 	return a
 }
 
-// unasked is a future whose proposal needs nobody's approval.
+// unasked is a future whose proposal needs no approval.
 type unasked struct{ workflow.Future }
 
 func (u unasked) Get(ctx workflow.Context, value any) error {

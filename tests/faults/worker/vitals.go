@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// vitalsEvery is how often a worker says what only it knows of itself.
+// vitalsEvery is how often a worker reports the figures that only it knows.
 const vitalsEvery = time.Second
 
-// reportVitals keeps a file up to date with the worker's goroutines and live heap until ctx ends. Each SIGUSR1 makes it
-// write a heap profile and its goroutines' stacks beside the file, so that whoever sees one of them grow can see what of.
+// reportVitals keeps a file up to date with the worker's goroutines and live heap until ctx ends. On each SIGUSR1 it
+// writes a heap profile and its goroutines' stacks beside the file, so that the cause of growth can be found.
 func reportVitals(ctx context.Context, file string) {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGUSR1)
@@ -53,7 +53,7 @@ func writeVitals(file string) error {
 	return replace(file, b)
 }
 
-// writeProfile writes one of the runtime's profiles; with debug 1 as text that people read.
+// writeProfile writes one of the runtime's profiles. debug 1 writes readable text.
 func writeProfile(name string, debug int, file string) error {
 	var b bytes.Buffer
 	if err := pprof.Lookup(name).WriteTo(&b, debug); err != nil {
@@ -62,7 +62,7 @@ func writeProfile(name string, debug int, file string) error {
 	return replace(file, b.Bytes())
 }
 
-// replace writes a file so that nobody reads half of it.
+// replace writes a file atomically, so that readers never see half of it.
 func replace(file string, b []byte) error {
 	if err := os.WriteFile(file+".new", b, 0o600); err != nil {
 		return err

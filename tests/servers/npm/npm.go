@@ -27,11 +27,11 @@ var manifest []byte
 //go:embed package-lock.json
 var lock []byte
 
-// RequiredVariable is the environment variable that makes tests fail, instead of being skipped, where what they need of others
-// cannot be had: CI sets it to 1.
+// RequiredVariable is the environment variable that makes tests fail, instead of being skipped, if a third-party
+// dependency is missing. CI sets it to 1.
 const RequiredVariable = "EVERTURN_SERVERS_REQUIRED"
 
-// installBound is how long an installation may take. It unpacks some 260 MB, most of it Node.js: ten seconds on two cores.
+// installBound bounds an installation. It unpacks some 260 MB, most of it Node.js: ten seconds on two cores.
 const installBound = 8 * time.Minute
 
 // oldestNode is the oldest major version of Node.js that all the packages run on.
@@ -39,7 +39,7 @@ const oldestNode = 22
 
 // Tree is an installed set of packages.
 type Tree struct {
-	Node string // the program to run them with
+	Node string // the program that runs the packages
 	Dir  string // the folder with package.json and node_modules
 }
 
@@ -49,7 +49,7 @@ var installed = sync.OnceValues(func() (Tree, error) {
 	return Install(ctx)
 })
 
-// Need returns the installed packages, or ends the test as Missing does where they cannot be had.
+// Need returns the installed packages. If they cannot be installed, it ends the test as Missing does.
 func Need(tb testing.TB) Tree {
 	tb.Helper()
 	tree, err := installed()
@@ -59,7 +59,8 @@ func Need(tb testing.TB) Tree {
 	return tree
 }
 
-// Missing ends a test that lacks something of others: it is skipped, with the reason, or fails where RequiredVariable is set.
+// Missing ends a test that lacks a third-party dependency: it skips the test with the reason, or fails it if
+// RequiredVariable is set.
 func Missing(tb testing.TB, reason error) {
 	tb.Helper()
 	if os.Getenv(RequiredVariable) != "" {
@@ -68,8 +69,8 @@ func Missing(tb testing.TB, reason error) {
 	tb.Skipf("skipped, because it needs what this machine does not have: %v", reason)
 }
 
-// Install installs the packages where they are not yet, and returns where they are. Programs that call it at the same time
-// wait for the one that installs.
+// Install installs the packages unless they are installed already, and returns their location. A program that calls it
+// while another one installs waits for that installation.
 func Install(ctx context.Context) (Tree, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -103,10 +104,10 @@ func exclusive(file string) (unlock func(), err error) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
 		return nil, errors.Join(fmt.Errorf("locking %s: %w", file, err), f.Close())
 	}
-	return func() { _ = f.Close() }, nil // which also gives the lock back
+	return func() { _ = f.Close() }, nil // closing the file also releases the lock
 }
 
-// install puts a whole set into dir, or nothing.
+// install puts the complete set of packages into dir, or nothing.
 func install(ctx context.Context, dir string) error {
 	program, err := exec.LookPath("npm")
 	if err != nil {
@@ -116,7 +117,7 @@ func install(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("making a folder for npm packages: %w", err)
 	}
-	defer os.RemoveAll(half) // it has been renamed where all went well
+	defer os.RemoveAll(half) // it was renamed if everything succeeded
 	for name, content := range map[string][]byte{"package.json": manifest, "package-lock.json": lock} {
 		if err := os.WriteFile(filepath.Join(half, name), content, 0o644); err != nil {
 			return fmt.Errorf("writing npm's %s: %w", name, err)
@@ -133,7 +134,7 @@ func install(ctx context.Context, dir string) error {
 	return nil
 }
 
-// open finds a Node.js for the packages: the one among them, else the one in PATH.
+// open finds a Node.js for the packages: the one among them, or else the one in PATH.
 func open(ctx context.Context, dir string) (Tree, error) {
 	t := Tree{Dir: dir}
 	own := filepath.Join(dir, "node_modules", "node-"+runtime.GOOS+"-"+strings.Replace(runtime.GOARCH, "amd64", "x64", 1), "bin", "node")
@@ -155,7 +156,7 @@ func open(ctx context.Context, dir string) (Tree, error) {
 	return t, fmt.Errorf("there is no Node.js of version %d or newer: install one", oldestNode)
 }
 
-// Bin is the file that a package names as its command, to be run with Node.
+// Bin returns the file that a package names as its command, to be run with Node.
 func (t Tree) Bin(tb testing.TB, pkg string) string {
 	tb.Helper()
 	file, err := command(t.manifest(tb, pkg))
@@ -165,7 +166,7 @@ func (t Tree) Bin(tb testing.TB, pkg string) string {
 	return filepath.Join(t.folder(pkg), filepath.FromSlash(file))
 }
 
-// Version is the version of a package that is installed.
+// Version returns the version of an installed package.
 func (t Tree) Version(tb testing.TB, pkg string) string {
 	tb.Helper()
 	var m struct{ Version string }
@@ -188,7 +189,7 @@ func (t Tree) manifest(tb testing.TB, pkg string) []byte {
 	return b
 }
 
-// command reads a manifest's bin, which is a file or a map with one.
+// command reads a manifest's bin, which is a file name or a map with one entry.
 func command(pkg []byte) (string, error) {
 	var one struct{ Bin string }
 	if json.Unmarshal(pkg, &one) == nil && one.Bin != "" {
