@@ -1,20 +1,21 @@
 // Package replay keeps histories of turns, and replays them on the code as it is.
 //
-// A worker that takes over a running turn replays its history. Where the workflow code does not ask for what the
-// history holds, the turn is stuck until that code is rolled back. So every shape of history that was ever shipped is
-// kept under tests/testdata/histories, recorded from a run on a real server, and replayed on each change: in seconds,
+// A worker that takes over a running turn replays its history. If the workflow code does not schedule what the history
+// holds, the turn is stuck until that code is rolled back. So every shape of history that was ever shipped is kept
+// under tests/testdata/histories, recorded from a run on a real server, and replayed on each change: in seconds,
 // without a server.
 //
 //	go test ./tests/replay -v
 //
-// # Keeping one more
+// # Adding a history
 //
-// Name it and say what happens in it in the table of shapes.go, with an empty outline where you do not know it yet: once
-// the history is recorded, TestKeptHistoriesReplay says what it is. Then either have an end-to-end test of package tests keep it, with a line such as
+// Add its name and a description of what happens in it to the table of shapes.go, with an empty outline if you do not
+// know it yet: once the history is recorded, TestKeptHistoriesReplay prints it. Then either have an end-to-end test of
+// package tests keep it, with a line such as
 //
 //	r.keep("v1-approval", session, run.GetRunID())
 //
-// and run that test with -record, which records what is missing and never what is there:
+// and run that test with -record, which records missing histories and never replaces one:
 //
 //	go test ./tests -run 'TestAnApproval' -record
 //
@@ -22,14 +23,15 @@
 //
 //	go run ./tests/record -name v1-approval -workflow-id ID [-run-id R] [-address host:port] [-namespace N]
 //
-// Either way the history must replay, and look as its outline says, before it is written. Last, bring the README that
-// lies beside the histories up to date:
+// Either way the history must replay, and match its outline, before it is written. Last, update the README beside the
+// histories:
 //
 //	go test ./tests/replay -run TestTheReadme -update
 //
-// A released history is never overwritten, edited or deleted, because a turn may be in the middle of it: SHA256SUMS beside
-// the files, to which recording appends, has their sums. Code that changes a shape keeps the old behaviour for turns of the
-// old behavior version, and records the new shape under a new name, with the new behavior version in front.
+// A released history is never overwritten, edited or deleted, because a turn may be in the middle of it. SHA256SUMS
+// beside the files, to which recording appends, has their sums. Code that changes a shape keeps the old behavior for
+// turns of the old behavior version, and records the new shape under a new name that begins with the new behavior
+// version.
 //
 // # Before the first release
 //
@@ -38,11 +40,12 @@
 //
 //	make record-histories
 //
-// # What a replay shows, and what not
+// # What a replay checks
 //
 // The SDK compares the commands that the code gives with the events of the history: kinds, types and IDs of activities,
-// timers, markers. Run adds three things that it leaves out: which inference or call an activity is for, how a run ends
-// that does not complete, and why one ends that does. Of a quick call only the result is recorded, which names its call:
-// one that failed could be taken for another. Run does not compare prompts, limits or texts, which may change freely. The panic policy is that of a production worker: code that does not fit is an error, where the test
+// timers, markers. Run adds three checks that the SDK leaves out: which inference or call an activity is for, how a run
+// ends that does not complete, and why a completed run ends. The history records only the result of a quick call, which
+// names its call: one failed quick call could be mistaken for another. Run does not compare prompts, limits or texts,
+// which may change freely. The panic policy is that of a production worker: incompatible code is an error. The test
 // environment's policy would end the run as failed and, for a history that ends so, call that a success.
 package replay

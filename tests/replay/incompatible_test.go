@@ -14,8 +14,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// change is another version of the workflow code: what it does on the way in and out is done before or instead of what
-// the code does. Nil functions change nothing.
+// change is another version of the workflow code: its functions run before or instead of the code's own, on the way in
+// and out. A nil function changes nothing.
 type change struct {
 	interceptor.WorkerInterceptorBase
 	run      func(ctx workflow.Context, code func() (any, error)) (any, error)
@@ -87,7 +87,7 @@ func renamed(names map[string]string) *change {
 	}}
 }
 
-// swapped gives the first two calls of the first step each other's places.
+// swapped exchanges the first two calls of the first step.
 func swapped(args []any) []any {
 	order := map[string]string{"1.0": "1.1", "1.1": "1.0"}
 	if in, ok := args[0].(workflows.CallInput); ok && order[in.Call.ID] != "" {
@@ -116,8 +116,8 @@ func slept(first bool) *change {
 	}}
 }
 
-// incompatible are changes to the code under which no turn that is under way could go on, each with kept histories that
-// must show it: one that completes and, where there is one, others, of whose ends the SDK alone compares nothing.
+// incompatible are changes to the code under which a running turn could not continue, each with kept histories that
+// must show it: one that completes and, if there are any, others, whose endings only the SDK compares, and not at all.
 var incompatible = map[string]struct {
 	change    func() *change
 	histories []string
@@ -184,7 +184,7 @@ var incompatible = map[string]struct {
 	}, []string{"v1-invalid-action", "v1-cancelled-in-call-regular", "v1-continued-first"}},
 }
 
-// encoded is a settled future as an activity's is: its value is decoded into whatever is asked for.
+// encoded is a settled future like an activity's: Get decodes its value into the given type.
 type encoded struct {
 	workflow.Future
 	ctx workflow.Context
@@ -202,7 +202,7 @@ func (e *encoded) Get(ctx workflow.Context, to any) error {
 	return converter.GetDefaultDataConverter().FromPayload(payload, to)
 }
 
-// TestAnIncompatibleChangeIsNoticed shows that a replay can fail, and that the changes are what makes it fail.
+// TestAnIncompatibleChangeIsNoticed shows that a replay can fail, and that the changes make it fail.
 func TestAnIncompatibleChangeIsNoticed(t *testing.T) {
 	for name, c := range incompatible {
 		t.Run(name, func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the README beside the kept histories anew")
 
-// dir is Dir seen from here.
+// dir is Dir relative to this package.
 var dir = filepath.Join("..", "..", Dir)
 
 // kept reads one kept history.
@@ -30,8 +30,8 @@ func kept(t *testing.T, name string) []*historypb.HistoryEvent {
 	return events
 }
 
-// TestKeptHistoriesReplay replays every shape of history that was ever shipped on the code as it is, with the panic
-// policy of production, and checks that each is of the shape that its name says.
+// TestKeptHistoriesReplay replays every shape of history that was ever shipped on the current code, with the panic
+// policy of production, and checks that each has the shape that its name says.
 func TestKeptHistoriesReplay(t *testing.T) {
 	var report strings.Builder
 	table := tabwriter.NewWriter(&report, 0, 0, 2, ' ', 0)
@@ -58,7 +58,7 @@ func TestKeptHistoriesReplay(t *testing.T) {
 	t.Logf("%d kept histories on the code as it is:\n%s", len(Shapes), report.String())
 }
 
-// TestKeptHistoriesAreWhatWasRecorded fails where a kept history was edited, taken away or put there by hand.
+// TestKeptHistoriesAreWhatWasRecorded fails if a kept history was edited, deleted or added by hand.
 func TestKeptHistoriesAreWhatWasRecorded(t *testing.T) {
 	wrong, err := Changed(dir)
 	require.NoError(t, err)
@@ -76,7 +76,7 @@ func TestKeptHistoriesAreWhatWasRecorded(t *testing.T) {
 	}
 }
 
-// TestTheReadme keeps testdata/histories/README.md as the table of shapes says.
+// TestTheReadme checks that testdata/histories/README.md matches the table of shapes.
 func TestTheReadme(t *testing.T) {
 	path := filepath.Join(dir, "README.md")
 	if *update {
@@ -87,7 +87,7 @@ func TestTheReadme(t *testing.T) {
 	assert.Equal(t, Readme(), string(b), "bring it up to date: go test ./tests/replay -run TestTheReadme -update")
 }
 
-// TestEveryShapeHasItsTest finds the tests that the table names.
+// TestEveryShapeHasItsTest checks that the tests that the table names exist.
 func TestEveryShapeHasItsTest(t *testing.T) {
 	files, err := filepath.Glob("../*_test.go")
 	require.NoError(t, err)
@@ -104,8 +104,8 @@ func TestEveryShapeHasItsTest(t *testing.T) {
 	}
 }
 
-// TestTheReplayerIsLikeTheWorker holds the engine to what Run takes for granted: it registers the workflow under its
-// name, and sets no converter, panic policy or propagator that the replayer would have to be given, too.
+// TestTheReplayerIsLikeTheWorker checks what Run assumes about the engine: it registers the workflow under its name,
+// and sets no converter, panic policy or propagator that the replayer would also need.
 func TestTheReplayerIsLikeTheWorker(t *testing.T) {
 	worker, err := os.ReadFile("../../engine/worker.go")
 	require.NoError(t, err)

@@ -17,11 +17,12 @@ import (
 	"github.com/everturn/everturn/workflows"
 )
 
-// Run replays the history of one run on the code as it is, which the changes are put around: each is a way in which
-// code may be incompatible. The error is ErrNondeterministic where the code does not fit the history.
+// Run replays the history of one run on the current code. changes wrap that code: each is a way in which code may be
+// incompatible. Run returns ErrNondeterministic if the code does not fit the history.
 //
-// The replayer is a worker in all that matters to a replay: the workflows under their names, the default data and failure
-// converters and the default panic policy, BlockWorkflow. TestTheReplayerIsLikeTheWorker holds the engine to that.
+// The replayer is a worker in everything that matters to a replay: the workflows under their names, the default data
+// and failure converters and the default panic policy, BlockWorkflow. TestTheReplayerIsLikeTheWorker checks that the
+// engine matches.
 func Run(events []*historypb.HistoryEvent, changes ...interceptor.WorkerInterceptor) error {
 	started := begun(events)
 	if started == nil {
@@ -29,7 +30,7 @@ func Run(events []*historypb.HistoryEvent, changes ...interceptor.WorkerIntercep
 	}
 	seen := &witness{}
 	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{
-		Interceptors: append([]interceptor.WorkerInterceptor{seen}, changes...), // around the changes, so that it sees what they make
+		Interceptors: append([]interceptor.WorkerInterceptor{seen}, changes...), // around the changes, so that it sees their effects
 	})
 	if err != nil {
 		return fmt.Errorf("making a replayer: %w", err)
@@ -38,10 +39,10 @@ func Run(events []*historypb.HistoryEvent, changes ...interceptor.WorkerIntercep
 	replayer.RegisterWorkflowWithOptions(workflows.Deliver, workflow.RegisterOptions{Name: workflows.DeliverWorkflow})
 	quiet := log.NewStructuredLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
 	err = replayer.ReplayWorkflowHistoryWithOptions(quiet, &historypb.History{Events: events}, worker.ReplayWorkflowHistoryOptions{
-		// Under its own ID, with which the session's is compared.
+		// The run keeps its own ID, which the code compares with the session's.
 		OriginalExecution: workflow.Execution{ID: started.GetWorkflowId(), RunID: started.GetOriginalExecutionRunId()},
 	})
-	if err == nil || strings.Contains(err.Error(), otherEnd) { // the latter comes with two whole events: say it in short
+	if err == nil || strings.Contains(err.Error(), otherEnd) { // the latter contains two whole events: report it briefly
 		if differs := seen.compare(events); differs != nil {
 			err = fmt.Errorf("%w: %w", ErrNondeterministic, differs)
 		}
@@ -54,11 +55,11 @@ func Run(events []*historypb.HistoryEvent, changes ...interceptor.WorkerIntercep
 	return nil
 }
 
-// ErrNondeterministic says that the code is not the one that made the history, nor one that is compatible with it.
+// ErrNondeterministic reports that neither this code nor a compatible version made the history.
 var ErrNondeterministic = errors.New("nondeterministic")
 
-// What the SDK's errors say: Temporal's code for such a mismatch, which begins each that is found under way, and its
-// words for another ending.
+// Parts of the SDK's errors: Temporal's code for such a mismatch, which begins each error found during the run, and its
+// message for a different ending.
 const (
 	mismatch = "TMPRL1100"
 	otherEnd = "doesn't return the same result as the last event"

@@ -11,12 +11,12 @@ import (
 type Shape struct {
 	Name string // of its file, without .json
 	Test string // of package tests, which records it
-	What string // what happens, for people
-	// Outline is what Outline must say of the history. "…" stands for any part of it.
+	What string // what happens, in words
+	// Outline is the expected result of the function Outline. "…" stands for any part of it.
 	Outline string
 }
 
-// Find is the shape of a name.
+// Find returns the shape of a name.
 func Find(name string) (Shape, bool) {
 	for _, s := range Shapes {
 		if s.Name == name {
@@ -26,7 +26,7 @@ func Find(name string) (Shape, bool) {
 	return Shape{}, false
 }
 
-// Check says how a history differs from its shape. A shape without an outline fits every history.
+// Check returns how a history differs from its shape. A shape without an outline fits every history.
 func (s Shape) Check(events []*historypb.HistoryEvent) error {
 	if got := Outline(events); s.Outline != "" && !fits(s.Outline, got) {
 		return fmt.Errorf("this history is not of the shape %s:\n  it is     %s\n  not       %s\nsee tests/replay/shapes.go", s.Name, got, s.Outline)
@@ -49,7 +49,7 @@ func fits(pattern, text string) bool {
 	return ok && strings.HasSuffix(rest, parts[last])
 }
 
-// Readme is the table of Shapes as Markdown: testdata/histories/README.md.
+// Readme returns the table of Shapes as Markdown: testdata/histories/README.md.
 func Readme() string {
 	var b strings.Builder
 	b.WriteString(`# Kept histories

@@ -1,6 +1,6 @@
 package replay
 
-// Shapes are all that is kept. A new one goes to the end of its group.
+// Shapes are the shapes of all kept histories. Add a new one at the end of its group.
 var Shapes = []Shape{
 	// Turns that answer.
 	{Name: "v1-answer", Test: "TestAnAnswerTakesFourteenEvents", What: "a message in the input, and an answer",
@@ -88,7 +88,7 @@ var Shapes = []Shape{
 	{Name: "v1-guard-turn_timeout", Test: "TestGuardsEndTurnsWithTheirReason", What: "turn_timeout in the middle of an inference",
 		Outline: "Begin° Infer(guard_exceeded) Finish° → completed: turn_timeout"},
 
-	// Cancelled, and ended from outside.
+	// Turns that are cancelled, or ended from outside.
 	{Name: "v1-cancelled-unseen-empty", Test: "TestCancelledWithoutAMessage", What: "the same, of a run without a message",
 		Outline: "cancel timer(cancelled) → cancelled"},
 	{Name: "v1-cancelled-waiting", Test: "TestCancelledWithoutAMessage", What: "cancelled while it waits for its message",
@@ -106,7 +106,7 @@ var Shapes = []Shape{
 	{Name: "v1-reset-answered", Test: "TestResetOfACompletedTurnRepeatsItsAnswer", What: "an answered turn, reset to its third workflow task",
 		Outline: "Begin° Infer CallTool task-failed(ResetWorkflow) Infer CallTool° Infer Finish° → completed: answered"},
 
-	// Dispatched again.
+	// Calls that are dispatched again.
 	{Name: "v1-quick-past-cap", Test: "TestAQuickCallPastItsCapIsDispatchedAgain", What: "a quick call that takes too long and becomes a regular one",
 		Outline: "Begin° Infer 5×CallTool° CallTool°(ScheduleToClose) CallTool Infer Finish° → completed: answered"},
 	{Name: "v1-begin-locked", Test: "TestALockedJournalIsWaitedFor", What: "the journal is locked when the message comes: Begin as a regular activity",
@@ -141,7 +141,7 @@ var Shapes = []Shape{
 		Outline: "Begin° Infer(attempt 2) Finish° → completed: answered"},
 	{Name: "v1-stopped-in-call", Test: "TestAWorkerStoppedTooSoonLeavesItsWorkToTheNext", What: "a worker that is stopped gives up its call",
 		Outline: "Begin° Infer CallTool(Heartbeat) CallTool Infer Finish° → completed: answered"},
-	// People: messages that join, questions, approvals.
+	// Requests and messages: merged messages, questions, approvals.
 	{Name: "v1-joined", Test: "TestAMessageJoinsTheRunningTurnBeforeItsNextInference", What: "a message that joins the turn before its next inference",
 		Outline: "Begin° Infer update CallTool Infer Finish° → completed: answered"},
 	{Name: "v1-reset-joined", Test: "TestAMessageSurvivesAReset", What: "reset in the middle of a step that a message had come too late for",
@@ -159,7 +159,7 @@ var Shapes = []Shape{
 	{Name: "v1-policy-denied-by-rule", Test: "TestPolicySaysNoAndTheModelIsTold", What: "a call whose arguments a rule denies",
 		Outline: "Begin° 2×Infer Finish° → completed: answered"},
 
-	// Stopped at once: nothing waits for what an activity makes of it.
+	// Turns that are stopped at once: the turn does not wait for its activities to stop.
 	{Name: "v1-cancelled-unseen", Test: "TestCancelledBeforeAnyWorkerCame", What: "cancelled before any worker came: the message is taken, and nothing is asked",
 		Outline: "cancel Begin° Finish° → cancelled"},
 	{Name: "v1-cancelled-begin-locked", Test: "TestStoppedWhileTheJournalIsLocked", What: "cancelled while the journal is locked, which comes back",
@@ -183,7 +183,7 @@ var Shapes = []Shape{
 	{Name: "v1-stopped-with-messages", Test: "TestAStopDoesNotWaitForAnybody", What: "stopped with a message that waits to join",
 		Outline: "Begin° Infer(open) update cancel Finish° → cancelled"},
 
-	// Deliveries: a workflow of its own, which takes a schedule's message to a session that is shared.
+	// Deliveries: a separate workflow takes a schedule's message to a shared session.
 	{Name: "v1-deliver", Test: "TestADeliveryIsOverWhenItsTurnIs", What: "a delivery that stays until its turn has answered",
 		Outline: "HandOver → completed: answered"},
 	{Name: "v1-deliver-killed", Test: "TestADeliveryWhoseWorkerIsKilledSendsOnce", What: "its worker dies while it stays",
@@ -195,7 +195,7 @@ var Shapes = []Shape{
 	{Name: "v1-deliver-refused", Test: "TestADeliveryThatNoSessionTakes", What: "a session ID that none can have",
 		Outline: "→ failed: config_invalid"},
 
-	// Decisions that are recorded when the server has them.
+	// Decisions that are recorded when the server receives them.
 	{Name: "v1-question-answer", Test: "TestAQuestionIsAnsweredByNameOrByTheNextMessage", What: "the model asks the user, who answers",
 		Outline: "Begin° Infer Ask° timer(cancelled) update Decide Infer Finish° → completed: answered"},
 	{Name: "v1-question-message", Test: "TestAQuestionIsAnsweredByNameOrByTheNextMessage", What: "the model asks the user as a JSON action, and a message answers",

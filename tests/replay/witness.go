@@ -16,17 +16,17 @@ import (
 	"github.com/everturn/everturn/workflows"
 )
 
-// witness sees what the workflow code does in a replay, where the SDK does not look: what each activity is for, and how
-// the run ends. Of a run that does not complete the SDK compares no ending at all.
+// witness records what the SDK does not compare in a replay: what each activity is for, and how the run ends. For a run
+// that does not complete, the SDK compares no ending.
 type witness struct {
 	interceptor.WorkerInterceptorBase
 	asked  []subject // regular activities
 	local  []subject // local ones
-	ending string    // empty while the run goes on
+	ending string    // empty while the run is open
 }
 
-// subject is what an activity is for: the part of its input that says which inference or call it is. Two calls that
-// change places would be answered with each other's results.
+// subject is what an activity is for: the part of its input that names the inference or call. Two calls that change
+// places would get each other's results.
 type subject struct {
 	Step int `json:"step"`
 	Call struct {
@@ -52,7 +52,7 @@ func (i *inbound) Init(next interceptor.WorkflowOutboundInterceptor) error {
 	return i.Next.Init(out)
 }
 
-// ExecuteWorkflow is not returned from where the replay ends in the middle of the run.
+// ExecuteWorkflow does not return if the replay ends in the middle of the run.
 func (i *inbound) ExecuteWorkflow(ctx workflow.Context, in *interceptor.ExecuteWorkflowInput) (any, error) {
 	out, err := i.Next.ExecuteWorkflow(ctx, in)
 	i.witness.ending = endingOf(out, err)
@@ -78,12 +78,12 @@ func subjectOf(args []any) subject {
 	var s subject
 	payloads, err := converter.GetDefaultDataConverter().ToPayloads(args...)
 	if err == nil {
-		_ = converter.GetDefaultDataConverter().FromPayloads(payloads, &s) // an activity of another shape is for nothing
+		_ = converter.GetDefaultDataConverter().FromPayloads(payloads, &s) // an activity with another input has an empty subject
 	}
 	return s
 }
 
-// compare holds what was seen against the history.
+// compare compares what was seen with the history.
 func (w *witness) compare(events []*historypb.HistoryEvent) error {
 	if err := w.compareRegular(events); err != nil {
 		return err
@@ -118,16 +118,16 @@ func (w *witness) compareRegular(events []*historypb.HistoryEvent) error {
 	return nil
 }
 
-// answer is what the marker of a local activity tells. Its input is not recorded, but a call's result names the call.
+// answer is what the marker of a local activity holds. Its input is not recorded, but a call's result names the call.
 type answer struct {
 	event  int64
 	CallID string `json:"call_id"`
-	again  bool   // it failed and is tried again after a while, as a local activity of its own
+	again  bool   // it failed and is retried after a pause, as a local activity of its own
 }
 
-// compareLocal holds the calls that the code makes as local activities against those whose results it is given. The SDK
-// numbers local activities in the order in which they are asked for, and finds their markers, which lie in the order in
-// which they ended, by that number. Of a call that failed nothing is known but its kind.
+// compareLocal compares the calls that the code makes as local activities with the calls whose results it is given. The
+// SDK numbers local activities in the order in which they are scheduled, and uses that number to find their markers,
+// which lie in the order in which the activities ended. For a failed call only its kind is known.
 func (w *witness) compareLocal(events []*historypb.HistoryEvent) error {
 	answers, err := answersOf(events)
 	if err != nil {
@@ -135,7 +135,7 @@ func (w *witness) compareLocal(events []*historypb.HistoryEvent) error {
 	}
 	n := 0
 	for _, asked := range w.local {
-		for n++; answers[n].again; n++ { // the same is asked for once and answered more than once
+		for n++; answers[n].again; n++ { // a retried call is scheduled once and answered more than once
 		}
 		if got := answers[n]; got.CallID != "" && got.CallID != asked.Call.ID {
 			return fmt.Errorf("event %d has the result of call %s and the code takes it for that of call %q", got.event, got.CallID, asked.Call.ID)
@@ -150,7 +150,7 @@ func (w *witness) compareLocal(events []*historypb.HistoryEvent) error {
 	return nil
 }
 
-// answersOf reads the markers of local activities, by their numbers.
+// answersOf returns the markers of local activities by their numbers.
 func answersOf(events []*historypb.HistoryEvent) (map[int]answer, error) {
 	answers := map[int]answer{}
 	for _, e := range events {
@@ -167,13 +167,13 @@ func answersOf(events []*historypb.HistoryEvent) (map[int]answer, error) {
 			return nil, fmt.Errorf("event %d is of the local activity %q: this SDK does not number them", e.EventId, data.ActivityID)
 		}
 		a := answer{event: e.EventId, again: data.Backoff > 0}
-		_ = decode(details["result"], &a) // there is none of one that failed, and that of another kind names no call
+		_ = decode(details["result"], &a) // a failed activity has no result, and one of another kind names no call
 		answers[n] = a
 	}
 	return answers, nil
 }
 
-// endingOf names how the code ends a run, in the words of Ending.
+// endingOf returns how the code ends a run, in the words of Ending.
 func endingOf(out any, err error) string {
 	var next *workflow.ContinueAsNewError
 	var failed *temporal.ApplicationError

@@ -11,7 +11,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// answers checks I1: what was acknowledged is answered, once, and everybody is told the same.
+// answers checks I1: every acknowledged message is answered, once, and every client gets the same answer.
 func (c *checker) answers() {
 	for _, m := range c.sortedMessages() {
 		c.answer(m)
@@ -60,7 +60,7 @@ func (c *checker) answer(m message) {
 	}
 }
 
-// owners are the turns that have the message: the one that began with it, or that it joined.
+// owners returns the turns that have the message: the turn that began with it, or that it was merged into.
 func (c *checker) owners(m message) []*turnLedger {
 	key := owner{m.session, m.id}
 	out := slices.Clone(c.owning[key])
@@ -72,7 +72,7 @@ func (c *checker) owners(m message) []*turnLedger {
 	return out
 }
 
-// told holds a result that a client got against the turn that owns the message.
+// told compares a result that a client got with the turn that owns the message.
 func (c *checker) told(m message, t *turnLedger, r Entry) {
 	switch {
 	case r.Error != "":
@@ -86,7 +86,7 @@ func (c *checker) told(m message, t *turnLedger, r Entry) {
 	}
 }
 
-// finalAnswer is what the provider said last in answer to the turn's message.
+// finalAnswer returns what the provider said last in answer to the turn's message.
 func (c *checker) finalAnswer(t *turnLedger) string {
 	answer := ""
 	for _, inf := range t.inferences { // in the order of their steps
@@ -99,7 +99,7 @@ func (c *checker) finalAnswer(t *turnLedger) string {
 	return answer
 }
 
-// ended checks that a turn came to one end, and to one that somebody wanted.
+// ended checks that a turn came to exactly one end, and that the schedule permits it.
 func (c *checker) ended(t *turnLedger) {
 	id := t.record.ID
 	switch t.record.State {
@@ -128,7 +128,7 @@ func (c *checker) ended(t *turnLedger) {
 	}
 }
 
-// closedRuns are the runs in which a turn's chain has come to its end.
+// closedRuns returns the runs in which a turn's chain has ended.
 func (c *checker) closedRuns(turnID string) []*historypb.History {
 	var out []*historypb.History
 	for _, h := range c.runs[turnID] {
@@ -150,15 +150,15 @@ func (c *checker) cancelRequested(turnID string) bool {
 	return false
 }
 
-// turnOf is the ID of the turn that a history belongs to. A chain of runs may hold several turns: one after the other,
-// begun with messages that the one before has left.
+// turnOf returns the ID of the turn that a history belongs to. A chain of runs may hold several turns, one after the
+// other, each begun with messages that the previous one left.
 func turnOf(h *historypb.History) string {
 	if len(h.Events) == 0 {
 		return ""
 	}
 	started := h.Events[0].GetWorkflowExecutionStartedEventAttributes()
 	var in workflows.Input
-	_ = converter.GetDefaultDataConverter().FromPayloads(started.GetInput(), &in) // one that cannot be read names no turn
+	_ = converter.GetDefaultDataConverter().FromPayloads(started.GetInput(), &in) // an input that cannot be read names no turn
 	switch {
 	case in.Turn != "":
 		return in.Turn
@@ -175,7 +175,7 @@ func goesOn(h *historypb.History) bool {
 	return next != nil && converter.GetDefaultDataConverter().FromPayloads(next.GetInput(), &in) == nil && in.Continued != nil
 }
 
-// closing is the event that has ended a run; unspecified where none has.
+// closing returns the event that has ended a run, or unspecified if the run is open.
 func closing(h *historypb.History) enumspb.EventType {
 	if len(h.Events) == 0 {
 		return enumspb.EVENT_TYPE_UNSPECIFIED

@@ -35,7 +35,7 @@ func TestBrokenPromisesAreNamed(t *testing.T) {
 	}
 }
 
-// broken are ledgers that each break one promise, the invariant that must say so, and a part of what it says.
+// broken are ledgers that each break one promise, the invariant that must report it, and a part of the report.
 var broken = map[string]struct {
 	breaks check.Invariant
 	says   string
@@ -192,7 +192,7 @@ var broken = map[string]struct {
 	}},
 }
 
-// fails makes the session's turns failed ones, and returns their messages.
+// fails turns the session's turns into failed ones, and returns their messages.
 func fails(l *check.Ledgers) (messages []string) {
 	lines(*l, func(line *journal.Line) {
 		if line.Turn != nil {
@@ -220,7 +220,7 @@ func lines(l check.Ledgers, edit func(*journal.Line)) {
 	}
 }
 
-// unknown is the call that the killed worker left open.
+// unknown returns the call that the killed worker left open.
 func unknown(l check.Ledgers) (call *journal.ExportCall) {
 	lines(l, func(line *journal.Line) {
 		if line.Call != nil && line.Call.Outcome == turn.OutcomeUnknown {
@@ -236,7 +236,7 @@ func key(call *journal.ExportCall) string {
 	return args.Text
 }
 
-// results calls edit with each result that a client was told.
+// results calls edit with each result that a client got.
 func results(l *check.Ledgers, edit func(*check.Entry)) {
 	for i := range l.Client {
 		if l.Client[i].Event == check.Answered {

@@ -21,7 +21,7 @@ const (
 	I8 Invariant = "I8" // no secret in any sink
 )
 
-// Violation is a promise that was broken, and by what.
+// Violation is a broken promise, and the evidence for it.
 type Violation struct {
 	Invariant Invariant `json:"invariant"`
 	What      string    `json:"what"`
@@ -54,7 +54,7 @@ func Check(l Ledgers) []Violation {
 	return c.found
 }
 
-// Invariants are the invariants that the violations break, each once, in order.
+// Invariants returns the invariants that the violations break, each once, in order.
 func Invariants(list []Violation) []Invariant {
 	var out []Invariant
 	for _, v := range list {

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// effect are the ledgers of a real run in which the worker was killed after a call had its effect:
+// effect returns the ledgers of a real run in which the worker was killed after a call had its effect:
 //
 //	go run ./tests/faults -point '^effect$' -seed 107 -keep
 func effect(t *testing.T) check.Ledgers {
@@ -70,7 +70,7 @@ func TestAPromptMayBeCutAtItsBeginning(t *testing.T) {
 	}
 }
 
-// cut leaves the system prompt and so many messages of a request, but no result without its call.
+// cut keeps the system prompt and the last messages of a request, but no result without its call.
 func cut(t *testing.T, r check.Request, leave int, request bool) json.RawMessage {
 	t.Helper()
 	var body map[string]any
@@ -95,7 +95,7 @@ func cut(t *testing.T, r check.Request, leave int, request bool) json.RawMessage
 	return b
 }
 
-// The end of a ledger whose writer was killed in the middle of a line is no ledger's fault.
+// A ledger whose writer was killed in the middle of its last line is still valid.
 func TestALineThatWasCutOffIsLeftOut(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir, "tool.jsonl", `{"event":"begun","text":"a"}`+"\n"+`{"event":"eff`)

@@ -12,8 +12,8 @@
 //	sinks/*           everything else in which a secret must not be, the histories being one such thing
 //	run.json          what the schedule did: canaries, and how often it interrupted
 //
-// No ledger is believed alone: the journal's word that a call has run is held against the tool's own count of effects,
-// its transcript against what the provider was shown, and its turns against what the client and Temporal know.
+// No ledger is believed alone: the journal's record that a call has run is compared with the tool's own count of
+// effects, its transcript with what the provider was shown, and its turns with what the client and Temporal know.
 //
 // A violation names its invariant, I1 to I8 as the design numbers them.
 package check

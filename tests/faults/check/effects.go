@@ -15,10 +15,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// counts are how often the tool's ledger has each event of a call.
+// counts is how often the tool's ledger has each event of a call.
 type counts struct{ begun, effect, done int }
 
-// effects checks I2: the journal's word on each call against the tool's own ledger.
+// effects checks I2: the journal's record of each call against the tool's own ledger.
 func (c *checker) effects() {
 	seen := map[string]*counts{}
 	for _, e := range c.Effects {
@@ -59,7 +59,7 @@ func (c *checker) effects() {
 	}
 }
 
-// keyOf is the text by which the tool's ledger knows a call.
+// keyOf returns the text by which the tool's ledger knows a call.
 func keyOf(call turn.ToolCall) string {
 	var args struct {
 		Text string `json:"text"`
@@ -107,7 +107,7 @@ func (c *checker) effect(call journal.ExportCall, n counts) {
 	}
 }
 
-// repeatable is the operator's word on a call.
+// repeatable reports whether the operator declares a call repeatable.
 func (c *checker) repeatable(call journal.ExportCall) bool {
 	if len(c.Run.Repeatable) == 0 {
 		return call.Repeatable
@@ -115,8 +115,8 @@ func (c *checker) repeatable(call journal.ExportCall) bool {
 	return slices.ContainsFunc(c.Run.Repeatable, func(prefix string) bool { return strings.HasPrefix(call.Call.Tool, prefix) })
 }
 
-// dispatches checks I2 in Temporal's ledger: a dispatch of a call is started again only if its attempt before had sent
-// nothing. What became of one that may have sent something is the ledger's to say, and not a retry policy's.
+// dispatches checks I2 in Temporal's history: a dispatch of a call is retried only if its last attempt had sent
+// nothing. The ledger, not a retry policy, says what became of a dispatch that may have sent something.
 func (c *checker) dispatches() {
 	for name, h := range c.Histories {
 		scheduled := map[int64]workflows.CallInput{}

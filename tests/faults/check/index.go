@@ -20,16 +20,17 @@ type checker struct {
 	messages map[string]message // what the client sent, by ID
 	sessions map[string][]turn.Message
 
-	// What is asked for again and again, so that a long run is judged in a time that grows with its length.
+	// The following fields cache what is looked up repeatedly, so that judging a long run takes time proportional to its
+	// length.
 	sorted   []*turnLedger
 	owning   map[owner][]*turnLedger
 	requests map[request][]Request
 	runs     map[string][]*historypb.History // by the ID of the turn
-	places   map[owner][]string              // the turns in whose transcript a user's message is, once for each time
+	places   map[owner][]string              // the turns whose transcript holds a user's message, once for each occurrence
 	asks     map[call]*asked
 }
 
-// owner names a message, request a step of what answers the text, and call a call or a question of a turn.
+// owner names a message, request a step by the message that it answers, and call a call or a question of a turn.
 type (
 	owner   struct{ session, message string }
 	request struct {
@@ -39,14 +40,14 @@ type (
 	call struct{ turn, id string }
 )
 
-// message is one that the client sent.
+// message is a message that the client sent.
 type message struct {
 	id, session, text string
 	acknowledged      bool
 	results           []Entry
 }
 
-// turnLedger is what the journal has of a turn.
+// turnLedger is what the journal has about a turn.
 type turnLedger struct {
 	record     journal.ExportTurn
 	session    string
@@ -78,7 +79,7 @@ func newChecker(l Ledgers) *checker {
 	return c
 }
 
-// join makes the indexes over what was filed.
+// join builds the indexes over the filed lines.
 func (c *checker) join() {
 	c.owning, c.requests, c.runs = map[owner][]*turnLedger{}, map[request][]Request{}, map[string][]*historypb.History{}
 	for _, id := range slices.Sorted(maps.Keys(c.turns)) {
@@ -143,7 +144,7 @@ func restore(e journal.ExportMessage, blobs map[string]string) turn.Message {
 	return m
 }
 
-// file puts a line of a turn's ledgers where it belongs. Lines of turns that are not there are the export's problem.
+// file files a line of a turn's ledgers. Lines of missing turns are reported as a problem of the export.
 func (c *checker) file(l journal.Line, blobs map[string]string) {
 	var t *turnLedger
 	switch {
@@ -165,7 +166,7 @@ func (c *checker) file(l journal.Line, blobs map[string]string) {
 	}
 }
 
-// sortedTurns are the turns by ID, so that reports come out alike.
+// sortedTurns returns the turns by ID, so that reports are reproducible.
 func (c *checker) sortedTurns() []*turnLedger { return c.sorted }
 
 func (c *checker) sortedMessages() []message {
@@ -176,8 +177,8 @@ func (c *checker) sortedMessages() []message {
 	return out
 }
 
-// asked are the provider's requests for one step of a turn, in order of arrival: those that show the same message of a
-// user as the last one, and as many answers behind it.
+// asked returns the provider's requests for one step of a turn, in order of arrival: those whose last user message is
+// the turn's, followed by as many answers as the step needs.
 func (c *checker) asked(t *turnLedger, step int) []Request {
 	i := slices.IndexFunc(t.inferences, func(inf journal.ExportInference) bool { return inf.Key.Step == step })
 	if i < 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// kept are the ledgers of a real run that is in testdata:
+// kept returns the ledgers of a real run that is in testdata:
 //
 //	go run ./tests/faults -point '^decide_20$' -seed 107 -keep    20 clients decide about one call
 //	go run ./tests/faults -point '^stop_parked$' -seed 107 -keep  a turn that waits for approvals is stopped
@@ -107,7 +107,7 @@ func TestBrokenPromisesToPeopleAreNamed(t *testing.T) {
 	}
 }
 
-// guarded calls edit with each effect of a call that needed a person's word.
+// guarded calls edit with each effect of a call that needed approval.
 func guarded(l *check.Ledgers, edit func(*check.Effect)) {
 	for i := range l.Effects {
 		if strings.HasPrefix(l.Effects[i].Text, l.Run.Asked) {
@@ -116,7 +116,7 @@ func guarded(l *check.Ledgers, edit func(*check.Effect)) {
 	}
 }
 
-// unwanted is the key of a call that was denied.
+// unwanted returns the key of a call that was denied.
 func unwanted(l check.Ledgers) string {
 	for _, w := range l.Waits {
 		var args struct{ Text string }

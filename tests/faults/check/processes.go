@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// goroutineSlack is how many goroutines more than before a worker may have once everything is closed: those of the
-	// runtime and the standard library that never end.
+	// goroutineSlack is how many more goroutines a worker may have once everything is closed than before it started: those
+	// of the runtime and the standard library that never end.
 	goroutineSlack = 2
 	// peakLimit bounds a worker's resident memory, in bytes: several times what the schedules need.
 	peakLimit = 512 << 20

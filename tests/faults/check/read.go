@@ -43,7 +43,7 @@ func readJSON(dir fs.FS, name string, into any) error {
 	return nil
 }
 
-// readLines reads JSON lines. A last line without its end is left out: its writer was killed.
+// readLines reads JSON lines. It skips an unfinished last line: the writer was killed.
 func readLines[T any](dir fs.FS, name string, into *[]T) error {
 	b, err := fs.ReadFile(dir, name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,7 +66,7 @@ func readLines[T any](dir fs.FS, name string, into *[]T) error {
 	return nil
 }
 
-// readHistories reads the histories, in which no secret must be either.
+// readHistories reads the histories. They are also sinks, which may hold no secret.
 func (l *Ledgers) readHistories(dir fs.FS) error {
 	l.Histories = map[string]*historypb.History{}
 	return eachFile(dir, "histories", func(name string, b []byte) error {
@@ -93,7 +93,7 @@ func (l *Ledgers) readSessions(dir fs.FS) error {
 	})
 }
 
-// exportProblem is what the journal's own reader says of an export.
+// exportProblem returns what the journal's own reader says about an export.
 func exportProblem(b []byte) error {
 	blobs := map[string][]byte{}
 	load := func(hash string) ([]byte, error) { return blobs[hash], nil }

@@ -10,7 +10,7 @@ import (
 	"github.com/everturn/everturn/tests/replay"
 )
 
-// replay checks I6: every history replays on the code as it is, as strictly as the kept ones do.
+// replay checks I6: every history replays on the current code, as strictly as the kept ones do.
 func (c *checker) replay() {
 	for _, name := range slices.Sorted(maps.Keys(c.Histories)) {
 		if err := patiently(c.Histories[name]); err != nil {
@@ -19,8 +19,8 @@ func (c *checker) replay() {
 	}
 }
 
-// starved is the SDK's code for a workflow that has not come to a wait within a second: on a machine that is busy with
-// something else this says nothing of the workflow, unless it says so every time.
+// starved is the SDK's code for a workflow that did not yield within a second. On a busy machine this says nothing
+// about the workflow, unless it happens every time.
 const (
 	starved        = "TMPRL1101"
 	starvedRetries = 3

@@ -11,10 +11,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// progressLimit is how much of a call's progress the journal keeps for its readers, by its own word.
+// progressLimit is how much of a call's progress the journal keeps for its readers, as the journal documents.
 const progressLimit = 200
 
-// eventsOf are the lines of the tool's ledger about a call, in their order.
+// eventsOf returns the lines of the tool's ledger about a call, in their order.
 func (c *checker) eventsOf(key string, event string) (out []Effect) {
 	for _, e := range c.Effects {
 		if e.Text == key && e.Event == event {
@@ -24,8 +24,8 @@ func (c *checker) eventsOf(key string, event string) (out []Effect) {
 	return out
 }
 
-// inquiries checks what servers asked in the middle of calls: I2, a call that was suspended goes on and is not begun
-// afresh; and I5, a server is told what a person has said to that very call.
+// inquiries checks what servers ask in the middle of calls: I2, a suspended call continues and does not start over; and
+// I5, a server gets the response to that very call.
 func (c *checker) inquiries() {
 	for _, t := range c.sortedTurns() {
 		for _, one := range t.calls {
@@ -62,8 +62,7 @@ func (c *checker) inquiry(t *turnLedger, one journal.ExportCall) {
 	}
 }
 
-// toldOnce checks I5 of a call whose server asks several times: what a person has said to one question is no answer to the
-// next.
+// toldOnce checks I5 for a call whose server asks several times: the response to one question does not answer the next.
 func (c *checker) toldOnce(t *turnLedger, one journal.ExportCall, said []string) {
 	told := map[string]int{}
 	for _, e := range c.eventsOf(keyOf(one.Call), "replied") {
@@ -77,7 +76,7 @@ func (c *checker) toldOnce(t *turnLedger, one journal.ExportCall, said []string)
 	}
 }
 
-// spell is a reply as the tool's ledger has it.
+// spell returns a response in the format of the tool's ledger.
 func spell(r *turn.ElicitationResponse) string {
 	var content map[string]any
 	_ = json.Unmarshal(r.Content, &content) // nothing is null
@@ -85,8 +84,8 @@ func spell(r *turn.ElicitationResponse) string {
 	return string(r.Action) + " " + string(b)
 }
 
-// homes checks I2 of servers that remember: the calls of a turn go to one process, or the model is told that what the
-// server remembered is lost.
+// homes checks I2 for servers that keep state: the calls of a turn go to one process, or the model is told that the
+// server's state is lost.
 func (c *checker) homes() {
 	if c.Run.Stateful == "" {
 		return
@@ -110,7 +109,7 @@ func (c *checker) homes() {
 	}
 }
 
-// faces checks I5 of tools that changed: one that no operator has accepted as it is does nothing.
+// faces checks I5 for tools that changed: a version that the operator has not accepted has no effect.
 func (c *checker) faces() {
 	accepted := map[string]time.Time{}
 	for _, e := range c.Client {
@@ -125,8 +124,7 @@ func (c *checker) faces() {
 	}
 }
 
-// taints checks I5 of a session that has read what anybody may have written: from then on no call has run that nobody was
-// asked about.
+// taints checks I5 for a session that has read untrusted text: from then on no call has run without an approval.
 func (c *checker) taints() {
 	if !c.Run.Tainting {
 		return
@@ -152,13 +150,13 @@ func (c *checker) taints() {
 	}
 }
 
-// isNotice: no user has written this message; it tells what became of a call.
+// isNotice reports whether a message was not written by a user, but tells what became of a call.
 func isNotice(m turn.Message) bool {
 	return m.Role == turn.RoleUser && strings.HasPrefix(m.ID, "late:")
 }
 
-// notices checks I3 of what the model is told late: once, and only of calls whose outcome it was told to be unknown, which
-// stays what the transcript says of them.
+// notices checks I3 for late results: the model is told once, and only of calls whose outcome was unknown, which the
+// transcript keeps saying of them.
 func (c *checker) notices() {
 	late := map[string]journal.ExportCall{}
 	for _, t := range c.sortedTurns() {
@@ -184,7 +182,8 @@ func (c *checker) notices() {
 	}
 }
 
-// progress checks what is said of a call while it runs: I3, not before it and not after it; and I7, not without end.
+// progress checks the progress of a call while it runs: I3, none before its start and none after its end; and I7, not
+// without bound.
 func (c *checker) progress() {
 	for _, t := range c.sortedTurns() {
 		told, over := map[string]int{}, map[string]bool{}

@@ -101,7 +101,7 @@ func TestBrokenPromisesOfServersAreNamed(t *testing.T) {
 	}
 }
 
-// the is the first line of the tool's ledger with an event.
+// the returns the first line of the tool's ledger with an event.
 func the(t *testing.T, l check.Ledgers, event string) check.Effect {
 	t.Helper()
 	for _, e := range l.Effects {
@@ -125,7 +125,7 @@ func change(t *testing.T, l *check.Ledgers, event string, edit func(*check.Effec
 	require.Fail(t, "the ledger has no "+event)
 }
 
-// progress puts so many pieces of progress behind the end of the call that nobody knew the outcome of.
+// progress adds n pieces of progress after the end of the call whose outcome was unknown.
 func progress(l *check.Ledgers, n int) {
 	call := unknown(*l)
 	data, _ := json.Marshal(turn.ProgressChunk{CallID: call.Call.ID}) // strings always marshal

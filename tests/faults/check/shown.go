@@ -9,7 +9,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// chat is a request's body as the protocol has it.
+// chat is a request's body in the protocol's format.
 type chat struct {
 	Messages []chatMessage `json:"messages"`
 }
@@ -66,9 +66,9 @@ func (c *checker) prompt(t *turnLedger, inf journal.ExportInference, r Request) 
 	}
 }
 
-// window is the part of a transcript that a prompt of n messages is to show: all of it or, where that is more than a
-// prompt may hold, its end, with the turn's own request in front where that was cut off. What was kept is as long as the
-// configuration says, but for results at its beginning whose calls are gone.
+// window returns the part of a transcript that a prompt of n messages must show. That is all of it or, if it exceeds
+// what a prompt may hold, its end, with the turn's own request in front if that was cut off. The kept part is as long
+// as the configuration says, without any results at its beginning whose calls were cut off.
 func (c *checker) window(t *turnLedger, all []turn.Message, n int) []turn.Message {
 	if c.Run.Window == 0 || len(all) <= c.Run.Window || n < 2 || n > len(all) {
 		return all
@@ -101,7 +101,7 @@ func sameMessage(shown chatMessage, m turn.Message) bool {
 	return strings.TrimPrefix(shown.Content, "Error: ") == strings.TrimPrefix(m.Text, "Error: ") || m.Text == "" && shown.Content == "(no content)"
 }
 
-// spoken looks for the answer that an inference was settled with among those that the provider gave whole.
+// spoken looks for the answer that settled an inference among those that the provider gave whole.
 func (c *checker) spoken(t *turnLedger, inf journal.ExportInference) {
 	if inf.Head.Seq < 1 || int(inf.Head.Seq) > len(t.transcript) {
 		c.breaks(I3, "step %d of turn %s: its answer, message %d, is not in the transcript", inf.Key.Step, t.record.ID, inf.Head.Seq)

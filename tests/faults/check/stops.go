@@ -7,8 +7,8 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 )
 
-// stops checks, where the schedule leaves a worker to see it, that a turn which was stopped is over soon: I1 says that
-// there is an answer, and to a stop it is one that does not wait for anybody.
+// stops checks, if the schedule leaves a worker alive to see a stop, that a stopped turn is over soon: I1 says that
+// there is an answer, and the answer to a stop waits for nothing.
 func (c *checker) stops() {
 	if c.Run.StopWithin == 0 {
 		return
@@ -21,8 +21,8 @@ func (c *checker) stops() {
 	}
 }
 
-// stopSeen is when a worker began the first task that it was told of a stop in, and when the run was over, by the server's
-// clock; zero where nobody has stopped it. A task that was lost with its worker was not seen.
+// stopSeen returns when a worker began the first task that told it of a stop, and when the run was over, by the
+// server's clock. Both are zero if the run was not stopped. A task that was lost with its worker was not seen.
 func stopSeen(h *historypb.History) (seen, over time.Time) {
 	started := map[int64]time.Time{}
 	stopped := false

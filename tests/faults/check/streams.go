@@ -6,8 +6,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// streams checks I3 in the numbered output: no gap, each start of a call with one end, and what was read once under a
-// number is there for ever.
+// streams checks I3 in the numbered output: there is no gap, each start of a call has one end, and a chunk that was
+// read once never changes.
 func (c *checker) streams() {
 	for _, t := range c.sortedTurns() {
 		c.stream(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// transcripts checks I3 in the journal: chain, numbers, and one result a call in request order.
+// transcripts checks I3 in the journal: chain, numbers, and one result per call in request order.
 func (c *checker) transcripts() {
 	for _, s := range c.Sessions {
 		if s.Problem != nil {
@@ -46,7 +46,7 @@ func (c *checker) transcript(session string, messages []turn.Message) {
 	}
 }
 
-// result checks that a result is that of its own call: every tool of the schedules repeats the text it was given.
+// result checks that a result belongs to its call: every tool of the schedules repeats the text it was given.
 func (c *checker) result(session string, m turn.Message, call turn.ToolCall) {
 	if key := keyOf(call); key != "" && m.Outcome == turn.OutcomeOK && !strings.Contains(m.Text, key) {
 		c.breaks(I3, "session %s: the result of call %s of turn %s is that of another: %q was asked for and %q is answered",
@@ -54,7 +54,7 @@ func (c *checker) result(session string, m turn.Message, call turn.ToolCall) {
 	}
 }
 
-// results checks that ledger and transcript say the same of each call, and that the stream starts and ends it once.
+// results checks that ledger and transcript agree on each call, and that the stream starts and ends it once.
 func (c *checker) results(t *turnLedger) {
 	shown := map[string]turn.Message{}
 	for _, m := range t.transcript {
