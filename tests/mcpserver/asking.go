@@ -15,25 +15,25 @@ type confirmIn struct {
 	URL    string `json:"url,omitempty" jsonschema:"where to send the person instead of asking"`
 }
 
-// asked is what goes with the question and comes back with the reply: the server itself keeps nothing.
+// asked is the state that goes with the question and comes back with the response: the server itself keeps nothing.
 type asked struct {
 	Text  string `json:"text"`
 	Round int    `json:"round"`
 }
 
-// question names the one question of a round.
+// question is the name of the one question of a round.
 const question = "sure"
 
 const confirmSchema = `{"type":"object","properties":{"sure":{"type":"boolean","title":"Sure?"},"note":{"type":"string","title":"Note"}},"required":["sure"]}`
 
-// addAsking adds confirm, which asks a person before it appends, and summarise, which asks for sampling.
+// addAsking adds confirm, which asks for confirmation before it appends, and summarise, which asks for sampling.
 func (p *program) addAsking() {
 	schema := json.RawMessage(`{"type":"object","properties":{"text":{"type":"string"},"block":{"type":"string"},"rounds":{"type":"integer"},"url":{"type":"string"}},"required":["text"]}`)
 	p.server.AddTool(&mcp.Tool{Name: "confirm", Description: "Append a line to the ledger, once a person has said so.", InputSchema: schema}, p.confirm)
 	p.server.AddTool(&mcp.Tool{Name: "summarise", Description: "Ask the client's model for a summary.", InputSchema: schema}, p.summarise)
 }
 
-// oldVersions are the protocols in which a server holds its call while it asks for something.
+// oldVersions are the protocol versions in which a server holds its call while it waits for a response.
 var oldVersions = []string{"2025-11-25", "2025-06-18"}
 
 func (p *program) confirm(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -69,7 +69,7 @@ func (p *program) confirm(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 	return said(text, false), nil
 }
 
-// ask notes the question and hands it over. The call is over with that, and so may be this process.
+// ask records the question and returns it. That ends the call; the process may end too.
 func (p *program) ask(in confirmIn, round int) (*mcp.CallToolResult, error) {
 	p.note("asked", in.Text)
 	state, err := json.Marshal(asked{in.Text, round})
@@ -87,7 +87,7 @@ func elicitation(in confirmIn, round int) *mcp.ElicitParams {
 	return &mcp.ElicitParams{Mode: "form", Message: message, RequestedSchema: json.RawMessage(confirmSchema)}
 }
 
-// confirmHeld asks in the middle of the call and holds it until there is a reply.
+// confirmHeld asks in the middle of the call and holds it until the response arrives.
 func (p *program) confirmHeld(ctx context.Context, req *mcp.CallToolRequest, in confirmIn) (*mcp.CallToolResult, error) {
 	p.note("asked", in.Text)
 	reply, err := req.Session.Elicit(ctx, elicitation(in, 1))
@@ -104,7 +104,7 @@ func (p *program) confirmHeld(ctx context.Context, req *mcp.CallToolRequest, in 
 	return said(text, false), nil
 }
 
-// summarise asks the client's model, which Everturn refuses, and reports the error as its result.
+// summarise sends the client a sampling request, which Everturn refuses, and returns the error as its result.
 func (p *program) summarise(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	//lint:ignore SA1019 the refusal of the deprecated request is what is tested
 	params := &mcp.CreateMessageWithToolsParams{MaxTokens: 100, Messages: []*mcp.SamplingMessageV2{

@@ -10,24 +10,24 @@ import (
 	"strings"
 )
 
-// The kinds of -flood. The server answers the handshake and the question for its tools, one of which is work, and
-// then sends -flood-max messages of the kind as fast as they are taken: at once, or in the middle of a call where
-// -flood-call says so. It takes no answer to any of them.
+// The kinds of -flood. The server answers the handshake and the request for its tools, one of which is work. It then
+// sends -flood-max messages of the kind as fast as the client takes them: at once or, with -flood-call, in the middle
+// of a call. It reads no answers to them.
 const (
 	floodPing     = "ping"         // requests
-	floodElicit   = "elicit"       // requests that a person has to answer
+	floodElicit   = "elicit"       // requests that a person must answer
 	floodChanged  = "list_changed" // notifications
 	floodLog      = "log"
 	floodProgress = "progress"
-	floodAnswers  = "answers" // responses to requests that nobody made
+	floodAnswers  = "answers" // responses without a request
 	floodValues   = "values"  // notifications of a million values each
 	floodNesting  = "nesting" // notifications of 100,000 arrays in each other
 	floodBlank    = "blank"   // empty lines, a MiB of them in each message
 	floodStderr   = "stderr"  // lines of 8 KiB; over stdio only
-	floodReopen   = "reopen"  // streams that end at once, with the wish to be opened again; over HTTP only
+	floodReopen   = "reopen"  // streams that end at once and ask to be reopened; over HTTP only
 )
 
-// floodMessage is message number n.
+// floodMessage returns message number n.
 func (p *program) floodMessage(n int) string {
 	switch p.flood {
 	case floodPing:
@@ -107,7 +107,7 @@ func (p *program) floodHTTP(ctx context.Context) error {
 	if p.untilEOF {
 		go func() { defer cancel(); _, _ = io.Copy(io.Discard, p.in) }()
 	}
-	answers := make(chan string, 16) // of -sse
+	answers := make(chan string, 16) // with -sse
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
 			p.floodStream(w, r, answers)
@@ -121,7 +121,7 @@ func (p *program) floodHTTP(ctx context.Context) error {
 	return nil
 }
 
-// floodStream is the stream that a client opens by GET.
+// floodStream is the stream that a client opens with GET.
 func (p *program) floodStream(w http.ResponseWriter, r *http.Request, answers <-chan string) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	out := flushed{w, http.NewResponseController(w)}
@@ -143,7 +143,7 @@ func (p *program) floodStream(w http.ResponseWriter, r *http.Request, answers <-
 	<-r.Context().Done()
 }
 
-// floodPost takes what a client sends. Answers to the flood are held.
+// floodPost receives the client's messages. It holds answers to the flood.
 func (p *program) floodPost(w http.ResponseWriter, r *http.Request, answers chan<- string) {
 	var req rawRequest
 	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
@@ -170,7 +170,7 @@ func (p *program) floodPost(w http.ResponseWriter, r *http.Request, answers chan
 	}
 }
 
-// flushed is a response whose every write is sent.
+// flushed is a response that sends every write at once.
 type flushed struct {
 	io.Writer
 	c *http.ResponseController

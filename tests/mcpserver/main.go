@@ -34,7 +34,7 @@ type program struct {
 	out, err io.Writer
 	server   *mcp.Server
 
-	face       atomic.Pointer[string] // that append has now
+	face       atomic.Pointer[string] // the current face of append
 	remembered atomic.Int64
 }
 
@@ -112,7 +112,8 @@ func (p *program) run(ctx context.Context) error {
 	return err
 }
 
-// options are the SDK's own, but that a mute server does not promise to tell of changes, and so does not.
+// options returns the SDK's own options, except that a mute server does not promise to announce changes, and so does
+// not.
 func (p *program) options() *mcp.ServerOptions {
 	o := &mcp.ServerOptions{}
 	if p.mute {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// misbehave carries out the mode. handled means that the ordinary server is not to be run.
+// misbehave carries out the mode. handled means that the ordinary server must not run.
 //
 //	exit             print on stderr and exit with status 3
 //	hang             answer nothing, ever

@@ -12,10 +12,10 @@ type spied struct {
 	Groups   []int
 	Home     string
 	Environ  string            // of the parent
-	Denied   map[string]string // what could not be read of the parent, and why
+	Denied   map[string]string // what could not be read of the parent, and the error
 }
 
-// spyOnParent reads what the kernel lets it read of the process that has started this one.
+// spyOnParent reads what the kernel lets it read of its parent process.
 func (p *program) spyOnParent() error {
 	groups, err := os.Getgroups()
 	if err != nil {
@@ -30,7 +30,7 @@ func (p *program) spyOnParent() error {
 		}
 		if name == "environ" {
 			b := make([]byte, 1<<20)
-			n, _ := f.Read(b) // a process that has none is empty
+			n, _ := f.Read(b) // the file of a process without an environment is empty
 			out.Environ = string(b[:n])
 		}
 		_ = f.Close()

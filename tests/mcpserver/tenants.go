@@ -8,8 +8,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// addTenants adds a tool that tells for whom it was called, in both of the ways in which a server is told, and which process
-// this is.
+// addTenants adds a tool that tells for which tenant it was called, in both ways in which a server learns that, and its
+// process ID.
 func (p *program) addTenants() {
 	mcp.AddTool(p.server, &mcp.Tool{Name: "whose", Description: "Answer for which tenant this is."},
 		func(_ context.Context, req *mcp.CallToolRequest, _ none) (*mcp.CallToolResult, any, error) {

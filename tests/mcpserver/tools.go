@@ -86,7 +86,7 @@ func (p *program) addTools() {
 	p.addBinary()
 }
 
-// addNoisy adds tools that note that they have begun, and then say what no host wants to hear.
+// addNoisy adds tools that record that they have begun, and then send what a host must not accept.
 func (p *program) addNoisy() {
 	add(p, "babble", "Print lines that are not JSON, and never answer.", nil, func(ctx context.Context, in textIn) (string, error) {
 		p.note("begun", in.Text)
@@ -126,7 +126,7 @@ func (p *program) append(ctx context.Context, in appendIn) (string, error) {
 	return p.appendAs(ctx, "", in)
 }
 
-// appendAs is the effect that is counted.
+// appendAs has the effect that tests count.
 func (p *program) appendAs(ctx context.Context, face string, in appendIn) (string, error) {
 	block := in.Block
 	if block == "" {
@@ -154,7 +154,7 @@ func (p *program) appendAs(ctx context.Context, face string, in appendIn) (strin
 	return "appended " + in.Text, nil
 }
 
-// wait takes so many milliseconds of work.
+// wait simulates work of that many milliseconds.
 func wait(ctx context.Context, milliseconds int) error {
 	timer := time.NewTimer(time.Duration(milliseconds) * time.Millisecond)
 	defer timer.Stop()
@@ -187,8 +187,8 @@ type entry struct {
 	Text  string    `json:"text"`
 	At    time.Time `json:"at,omitzero"` // with -times
 	PID   int       `json:"pid,omitempty"`
-	Face  string    `json:"face,omitempty"`  // of the tool, where it was not its first
-	Reply string    `json:"reply,omitempty"` // what a person said to confirm: the action, and the content in JSON
+	Face  string    `json:"face,omitempty"`  // of the tool, unless it was the first
+	Reply string    `json:"reply,omitempty"` // the response to confirm: the action, and the content in JSON
 }
 
 func (p *program) entry(event, text string) entry {
@@ -199,8 +199,8 @@ func (p *program) entry(event, text string) entry {
 	return e
 }
 
-// note writes to the ledger and syncs it, as write does. A ledger that cannot be written ends the program: a test must not
-// go on.
+// note writes to the ledger and syncs it, as write does. If the ledger cannot be written, the program exits, so that
+// the test does not continue.
 func (p *program) note(event, text string) { p.write(p.entry(event, text)) }
 
 func (p *program) write(e entry) {

@@ -28,7 +28,7 @@ func main() {
 	}
 }
 
-// program is what the flags say.
+// program holds the command's flags.
 type program struct {
 	name, workflow, run, address, namespace, dir string
 	plaintext, missing                           bool
@@ -59,7 +59,7 @@ func parse(args []string, stderr io.Writer) (program, error) {
 	return p, nil
 }
 
-// record fetches a run's history, keeps it and says what is left to do.
+// record fetches a run's history, keeps it and prints what is left to do.
 func record(ctx context.Context, args, environ []string, stdout, stderr io.Writer) error {
 	p, err := parse(args, stderr)
 	if err != nil {
@@ -88,7 +88,7 @@ func record(ctx context.Context, args, environ []string, stdout, stderr io.Write
 	return nil
 }
 
-// fetchWithin bounds how long a server may take to hand out a history.
+// fetchWithin bounds how long a server may take to return a history.
 const fetchWithin = time.Minute
 
 func (p program) fetch(ctx context.Context, environ []string) ([]*historypb.HistoryEvent, error) {

@@ -117,7 +117,7 @@ func slept(first bool) *change {
 }
 
 // incompatible are changes to the code under which a running turn could not continue, each with kept histories that
-// must show it: one that completes and, if there are any, others, whose endings only the SDK compares, and not at all.
+// must show it: one that completes and, if there are any, others, whose endings the SDK alone does not compare.
 var incompatible = map[string]struct {
 	change    func() *change
 	histories []string

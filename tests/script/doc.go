@@ -1,5 +1,5 @@
 // Package script is a model provider for tests: a server that speaks OpenAI's Chat Completions over real HTTP, streams
-// real server-sent events, and answers what a script says.
+// real server-sent events, and answers as a script says.
 //
 //	gate := script.NewGate()
 //	s := script.Start(t, script.Steps(
@@ -14,6 +14,6 @@
 // A script picks a Reply for each request. Steps picks by how often the model has answered since the user's last
 // message, so a retried request gets the same reply; Attempts picks by how often exactly this request came before.
 //
-// The server keeps a ledger of its own of every request: its bytes, what it was answered with, and whether the answer
-// got out whole. It shares no code with the product, so what it counted is evidence.
+// The server keeps its own ledger of every request: its bytes, how it was answered, and whether the whole answer got
+// out. It shares no code with the product, so its counts are evidence.
 package script

@@ -18,13 +18,13 @@ func NewGate() *Gate {
 	return &Gate{reached: make(chan struct{}), released: make(chan struct{})}
 }
 
-// Reached is closed when the first reply has come to the gate.
+// Reached is closed when the first reply has arrived at the gate.
 func (g *Gate) Reached() <-chan struct{} { return g.reached }
 
-// Release opens the gate for good.
+// Release opens the gate permanently.
 func (g *Gate) Release() { g.open.Do(func() { close(g.released) }) }
 
-// pass waits for the release, and reports false where the client or the server ended first.
+// pass waits for the release, and reports false if the client or the server ended first.
 func (g *Gate) pass(ctx context.Context, quit <-chan struct{}) bool {
 	g.once.Do(func() { close(g.reached) })
 	select {

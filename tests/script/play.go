@@ -16,7 +16,7 @@ type player struct {
 	reply   Reply
 	entry   *Request
 	outcome Outcome
-	finish  int // the index of the event with the finish reason; -1 where there is none
+	finish  int // the index of the event with the finish reason; -1 if there is none
 }
 
 // play sends the reply as far as its script goes and sets the outcome.
@@ -84,7 +84,7 @@ func (p *player) write(s string) bool {
 	return http.NewResponseController(p.w).Flush() == nil
 }
 
-// ends carries the reply's ending out where its place is here.
+// ends carries out the reply's ending if it comes at this event.
 func (p *player) ends(at int) bool {
 	if p.reply.ending == endWhole || p.reply.after != at {
 		return false
@@ -116,7 +116,7 @@ func (p *player) wait(d time.Duration) bool {
 	return false
 }
 
-// events are the reply's server-sent events, each with its blank line.
+// events returns the reply's server-sent events, each with its blank line.
 func (p *player) events() []string {
 	p.finish = -1
 	if p.reply.raw != nil {
@@ -140,7 +140,7 @@ func (p *player) events() []string {
 	return append(out, "data: [DONE]\n\n")
 }
 
-// callEvents stream each call in three parts, as OpenAI does: the head, and the arguments in two halves.
+// callEvents streams each call in three parts, as OpenAI does: the head, and the arguments in two halves.
 func (p *player) callEvents() []string {
 	var out []string
 	for i, call := range p.calls() {
@@ -189,7 +189,7 @@ func (p *player) data(fields map[string]any) string {
 	return "data: " + string(p.envelope(fields)) + "\n\n"
 }
 
-// whole is the reply as one object.
+// whole returns the reply as one object.
 func (p *player) whole() []byte {
 	message := map[string]any{"role": "assistant", "content": p.reply.text}
 	if p.reply.reasoning != "" {

@@ -9,30 +9,30 @@ import (
 	"time"
 )
 
-// ToolCall is a native tool call of a reply. An empty ID gets one that names the step ("call_s2_0").
+// ToolCall is a native tool call of a reply. An empty ID is replaced by one that names the step ("call_s2_0").
 type ToolCall struct {
 	ID, Name, Arguments string
 }
 
-// Usage is what a reply reports, in tokens.
+// Usage is the token counts that a reply reports.
 type Usage struct{ Prompt, Completion, Cached int }
 
 // ending is how a response's body ends.
 type ending string
 
 const (
-	endWhole ending = ""      // as the protocol has it
+	endWhole ending = ""      // as the protocol defines it
 	endCut   ending = "cut"   // a clean end of the body, too early
 	endReset ending = "reset" // the connection is reset
 	endStall ending = "stall" // nothing more comes until the client gives up or the server closes
 )
 
-// Reply is what a request is answered with. Its methods return changed copies.
+// Reply is the answer to a request. Its methods return changed copies.
 type Reply struct {
 	name      string
 	text      string
 	reasoning string
-	pieces    []string // of text; words where nil
+	pieces    []string // of text; words if nil
 	calls     []ToolCall
 	finish    string // "-" for none
 	usage     *Usage
@@ -91,7 +91,7 @@ func Status(code int, kind, message string) Reply {
 	return StatusBody(code, "application/json", string(b))
 }
 
-// StatusBody answers with a status and a body as it is.
+// StatusBody answers with a status and this exact body.
 func StatusBody(code int, contentType, body string) Reply {
 	return Reply{name: fmt.Sprintf("status %d", code), status: code, body: func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", contentType)
@@ -100,10 +100,10 @@ func StatusBody(code int, contentType, body string) Reply {
 	}}
 }
 
-// Raw answers 200 with these pieces as the body of an event stream, whatever they are.
+// Raw answers 200 with these pieces, unchanged, as the body of an event stream.
 func Raw(pieces ...string) Reply { return Reply{name: "raw", raw: pieces} }
 
-// Huge answers with an endless event of text, until bytes were written or the client gives up.
+// Huge answers with an endless event of text, until it has written that many bytes or the client disconnects.
 func Huge(bytes int64) Reply {
 	return Reply{name: "huge", body: func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -130,7 +130,7 @@ func (r Reply) WithText(text string) Reply { r.text = text; return r }
 // Reasoning puts reasoning before the text.
 func (r Reply) Reasoning(text string) Reply { r.reasoning = text; return r }
 
-// Pieces sets how the text is cut into deltas.
+// Pieces sets the deltas into which the text is cut.
 func (r Reply) Pieces(pieces ...string) Reply {
 	r.pieces, r.text = pieces, strings.Join(pieces, "")
 	return r
@@ -142,10 +142,10 @@ func (r Reply) Usage(prompt, completion, cached int) Reply {
 	return r
 }
 
-// Model sets the model's name in the answer; by default the asked one.
+// Model sets the model's name in the answer; by default it is the requested one.
 func (r Reply) Model(name string) Reply { r.model = name; return r }
 
-// Plain answers with one JSON object although a stream was asked for.
+// Plain answers with one JSON object although the client requested a stream.
 func (r Reply) Plain() Reply { r.noStream = true; return r }
 
 // Header adds a response header.
@@ -158,7 +158,7 @@ func (r Reply) Header(name, value string) Reply {
 	return r
 }
 
-// RetryAfter sets the header of this name.
+// RetryAfter sets the Retry-After header.
 func (r Reply) RetryAfter(value string) Reply { return r.Header("Retry-After", value) }
 
 // Delay waits before each event and each keep-alive.
@@ -189,5 +189,5 @@ func (r Reply) ResetAfter(n int) Reply { r.ending, r.after = endReset, n; return
 // StallAfter sends nothing more after n events; -1 sends not even the response's header.
 func (r Reply) StallAfter(n int) Reply { r.ending, r.after = endStall, n; return r }
 
-// Reply implements Script: always this.
+// Reply implements Script: it always returns r.
 func (r Reply) Reply(Request) Reply { return r }

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// Outcome is how the answering of a request ended.
+// Outcome is how the answer to a request ended.
 type Outcome string
 
 // The outcomes.
 const (
 	Open    Outcome = "open"    // under way
-	Sent    Outcome = "sent"    // everything that the reply has was sent
+	Sent    Outcome = "sent"    // everything in the reply was sent
 	Cut     Outcome = "cut"     // broken off, as the script said
 	Aborted Outcome = "aborted" // the client gave up, or the server was closed
 )
@@ -28,9 +28,9 @@ type Request struct {
 	At     time.Time
 	Header http.Header
 	Body   []byte
-	// Step counts the model's answers since the user's last message, from 0. Notes and results are not taken for
-	// user messages; tool-call IDs of this server ("call_s2_0") and results that name their call keep the count right
-	// where the beginning of the turn is no longer shown.
+	// Step counts the model's answers since the user's last message, from 0. Notes and results do not count as user
+	// messages. If the beginning of the turn is no longer shown, tool-call IDs of this server ("call_s2_0") and results
+	// that name their call keep the count right.
 	Step int
 	// Attempt counts requests with exactly this body, from 1.
 	Attempt int
@@ -38,8 +38,8 @@ type Request struct {
 
 	Reply   string // the kind of reply
 	Outcome Outcome
-	Events  int // that were sent
-	// Finished: the event with the finish reason was sent, and with it all of the answer but its usage.
+	Events  int // number of events sent
+	// Finished: the event with the finish reason was sent, and with it the whole answer except its usage.
 	Finished bool
 	Duration time.Duration
 }
@@ -62,8 +62,8 @@ type Chat struct {
 	MaxCompletionTokens int      `json:"max_completion_tokens"`
 }
 
-// Message is one message of a request. Of one with several parts, Content is the text of those that are text, a line each,
-// and Media are the addresses of images and the data of audio.
+// Message is one message of a request. If it has several parts, Content holds the text parts, one per line, and Media
+// holds the addresses of images and the data of audio.
 type Message struct {
 	Role       string   `json:"role"`
 	Content    string   `json:"content"`
@@ -127,7 +127,7 @@ func (m *Message) parts(b []byte) error {
 	return nil
 }
 
-// Last is the last message with this role; the zero Message where there is none.
+// Last returns the last message with this role, or the zero Message if there is none.
 func (c Chat) Last(role string) Message {
 	for i := len(c.Messages) - 1; i >= 0; i-- {
 		if c.Messages[i].Role == role {
@@ -137,7 +137,7 @@ func (c Chat) Last(role string) Message {
 	return Message{}
 }
 
-// ToolNames are the names of the offered tools.
+// ToolNames returns the names of the offered tools.
 func (c Chat) ToolNames() []string {
 	var names []string
 	for _, t := range c.Tools {
@@ -146,7 +146,7 @@ func (c Chat) ToolNames() []string {
 	return names
 }
 
-// Asked is the user's last message that is neither a note nor a result.
+// Asked returns the user's last message that is neither a note nor a result.
 func (c Chat) Asked() string {
 	for i := len(c.Messages) - 1; i >= 0; i-- {
 		if m := c.Messages[i]; m.Role == "user" && !synthetic(m.Content) {
@@ -156,7 +156,7 @@ func (c Chat) Asked() string {
 	return ""
 }
 
-// How the product marks user messages that no user wrote.
+// The marks of user messages that the product writes itself.
 const (
 	noteMark   = "(Automatic note"
 	resultMark = "Result of call "
@@ -172,7 +172,7 @@ var (
 	namedCall = regexp.MustCompile(`^` + resultMark + `(\d+)\.\d+ `)
 )
 
-// step counts; see Request.Step.
+// step counts answers; see Request.Step.
 func (c Chat) step() int {
 	step := 0
 	for _, m := range c.Messages {
@@ -191,7 +191,7 @@ func (c Chat) step() int {
 	return step
 }
 
-// number is what the pattern's group captures, or -1.
+// number returns what the pattern's group captures, or -1.
 func number(pattern *regexp.Regexp, s string) int {
 	m := pattern.FindStringSubmatch(s)
 	if m == nil {

@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// Script picks the reply to a request. It may be asked from several goroutines at once.
+// Script picks the reply to a request. Its method may be called from several goroutines at once.
 type Script interface {
 	Reply(Request) Reply
 }
 
-// Func is a script in Go.
+// Func is a script written as a Go function.
 type Func func(Request) Reply
 
 // Reply implements Script.
 func (f Func) Reply(r Request) Reply { return f(r) }
 
-// Steps answers step n with the n-th script. A request past the end is refused with status 400, which fails a test
-// loudly: nothing retries it.
+// Steps answers step n with the n-th script. It refuses a request past the end with status 400, which fails a test
+// visibly: the status is never retried.
 func Steps(steps ...Script) Script {
 	return Func(func(r Request) Reply {
 		if r.Step >= len(steps) {
@@ -34,7 +34,7 @@ func Attempts(attempts ...Script) Script {
 	return Func(func(r Request) Reply { return attempts[min(r.Attempt, len(attempts))-1].Reply(r) })
 }
 
-// Case is a script for the user messages that contain a text. An empty text fits all.
+// Case is a script for the user messages that contain a text. An empty text matches all messages.
 type Case struct {
 	Contains string
 	Script   Script
@@ -43,7 +43,7 @@ type Case struct {
 // When makes a Case.
 func When(contains string, s Script) Case { return Case{contains, s} }
 
-// Cases answers with the first case that fits the user's last message, notes and results left out.
+// Cases answers with the first case that matches the user's last message, ignoring notes and results.
 func Cases(cases ...Case) Script {
 	return Func(func(r Request) Reply {
 		for _, c := range cases {

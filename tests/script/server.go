@@ -71,14 +71,14 @@ func (s *Server) Close() error {
 	return err
 }
 
-// SetScript replaces the script for the requests to come.
+// SetScript replaces the script for later requests.
 func (s *Server) SetScript(script Script) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.script = script
 }
 
-// Requests is the ledger so far, in order of arrival.
+// Requests returns the ledger so far, in order of arrival.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,8 +89,8 @@ func (s *Server) Requests() []Request {
 	return out
 }
 
-// Drain takes the entries whose answering has ended out of the ledger and returns them, in order of arrival, so that a
-// long run does not have to hold every body it was sent.
+// Drain removes the finished entries from the ledger and returns them, in order of arrival, so that a long run does not
+// have to hold every request body.
 func (s *Server) Drain() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +124,7 @@ func (s *Server) Await(ctx context.Context, ok func([]Request) bool) error {
 	}
 }
 
-// Count is how many requests of the ledger satisfy the condition.
+// Count returns how many requests of the ledger satisfy the condition.
 func (s *Server) Count(ok func(Request) bool) int {
 	n := 0
 	for _, r := range s.Requests() {
@@ -135,7 +135,7 @@ func (s *Server) Count(ok func(Request) bool) int {
 	return n
 }
 
-// update changes an entry and wakes who waits.
+// update changes an entry and wakes the callers of Await.
 func (s *Server) update(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

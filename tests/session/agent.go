@@ -11,32 +11,32 @@ import (
 	"github.com/everturn/everturn/tests/script"
 )
 
-// The deeds that a message may ask for, one an answer of the model.
+// The actions that a message may ask for, one per answer of the model.
 const (
 	touch    = "touch"   // a call that needs approval
-	touches  = "touches" // two of them, and one that needs none
-	same     = "same"    // a call that needs approval and is the same each time, so that "always" counts for it
+	touches  = "touches" // two such calls, and one that needs no approval
+	same     = "same"    // a call that needs approval and has the same arguments each time, so that a grant covers it
 	look     = "look"    // a call that needs no approval
 	ask      = "ask"     // a question
-	slow     = "slow"    // a look whose answer takes a while to come
-	fail     = "fail"    // the provider fails, and looks when it is asked again
+	slow     = "slow"    // a look whose answer takes a while
+	fail     = "fail"    // the provider fails, and answers with a look when it is retried
 	stalling = 15 * time.Millisecond
 )
 
 var deeds = []string{touch, touch, touches, same, look, look, ask, slow, fail}
 
-// The tools that a worker of Agent has to have, each with an argument text. Touch is the one to ask people about.
+// The tools that a worker of Agent needs, each with an argument text. Touch is the one that needs approval.
 const (
 	TouchTool = "touch"
 	LookTool  = "look"
 )
 
-// Text is a message that makes Agent do something.
+// Text returns a message that makes Agent carry out the actions.
 func Text(session, id string, do []string) string {
 	return session + " " + id + ": " + strings.Join(append(slices.Clone(do), "end"), " ")
 }
 
-// Agent is a model that does what the user's last message says, one deed an answer, and ends by naming the message.
+// Agent is a model that does what the user's last message says, one action per answer, and ends by naming the message.
 func Agent() script.Script {
 	return script.Func(func(r script.Request) script.Reply {
 		head, list, _ := strings.Cut(r.Chat.Asked(), ": ")
@@ -68,7 +68,7 @@ func deed(what, session, place string) script.Reply {
 	return script.Calls(call(LookTool, session, place))
 }
 
-// Arguments are a call's, as the model gives them: a session, and what is meant in it.
+// Arguments are a call's arguments, as the model gives them: a session, and a text within it.
 type Arguments struct {
 	Text string `json:"text"`
 }

@@ -15,7 +15,8 @@ import (
 
 const touchA = `{"text":"s a"}`
 
-// inOrder is a session of two turns: one that was asked about a call and a question, joined by m2, and one for m3.
+// inOrder returns a session of two turns: one with an approval and a question, into which m2 was merged, and one for
+// m3.
 func inOrder() (*Model, Evidence) {
 	m := New("s")
 	for i, s := range []Sent{{ID: "m1"}, {ID: "m2"}, {ID: "m3", After: true}} {

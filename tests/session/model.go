@@ -14,7 +14,7 @@ import (
 type Sent struct {
 	ID    string
 	After bool
-	// Order is the same for messages that were sent at once.
+	// Order is equal for messages that were sent at once.
 	Order int
 	Do    []string
 }
@@ -33,7 +33,7 @@ type Reply struct {
 	Accepted           bool
 }
 
-// Model is a session in memory. Its methods may be called at once.
+// Model is a session in memory. Its methods may be called concurrently.
 type Model struct {
 	Session string
 
@@ -43,21 +43,21 @@ type Model struct {
 	sent      []Sent
 	decisions []*Decision
 	replies   []*Reply
-	allowed   []allowance // that somebody was about to give
+	allowed   []allowance // approvals that were about to be sent
 	effects   map[string]int
 	early     []string
 }
 
-// allowance is what an approval that is under way may let through.
+// allowance is what an approval may let through once its sending begins.
 type allowance struct {
 	arguments string
 	always    Verdict
 }
 
-// New makes the model of a session that has not begun.
+// New returns the model of a session that has not begun.
 func New(session string) *Model { return &Model{Session: session, effects: map[string]int{}} }
 
-// Next returns an order for messages that are about to be sent at once, and a name for each.
+// Next returns an order for messages that are about to be sent at once, and an ID for each.
 func (m *Model) Next(n int) (order int, ids []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -69,21 +69,21 @@ func (m *Model) Next(n int) (order int, ids []string) {
 	return m.order, ids
 }
 
-// Take notes an accepted message.
+// Take records an accepted message.
 func (m *Model) Take(s Sent) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sent = append(m.sent, s)
 }
 
-// Sent returns what was accepted.
+// Sent returns the accepted messages.
 func (m *Model) Sent() []Sent {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.sent)
 }
 
-// Deciding notes a decision before it is sent. Each gets a name that is its own.
+// Deciding records a decision before it is sent. Each gets a unique name.
 func (m *Model) Deciding(d Decision) *Decision {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -95,21 +95,21 @@ func (m *Model) Deciding(d Decision) *Decision {
 	return &d
 }
 
-// Decided notes whether it was accepted.
+// Decided records whether the decision was accepted.
 func (m *Model) Decided(d *Decision, accepted bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	d.Accepted = accepted
 }
 
-// HasDecided reports whether a decision about a call was accepted, which the journal may not show yet.
+// HasDecided reports whether a decision about a call was accepted. The journal may not show it yet.
 func (m *Model) HasDecided(turnID, call string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.ContainsFunc(m.decisions, func(d *Decision) bool { return d.Accepted && d.Turn == turnID && d.Call == call })
 }
 
-// Answering notes an answer before it is sent.
+// Answering records an answer before it is sent.
 func (m *Model) Answering(r Reply) *Reply {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -118,7 +118,7 @@ func (m *Model) Answering(r Reply) *Reply {
 	return &r
 }
 
-// Answered notes whether it was accepted.
+// Answered records whether the answer was accepted.
 func (m *Model) Answered(r *Reply, accepted bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -132,7 +132,7 @@ func (m *Model) HasAnswered(turnID, question string) bool {
 	return slices.ContainsFunc(m.replies, func(r *Reply) bool { return r.Accepted && r.Turn == turnID && r.Question == question })
 }
 
-// Touched is called by the tool when it runs: that is the effect which people had to allow.
+// Touched is called by the tool when it runs: this is the effect that needs approval.
 func (m *Model) Touched(text string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -144,14 +144,14 @@ func (m *Model) Touched(text string) {
 	}
 }
 
-// Effects is how often the tool ran with this text.
+// Effects returns how often the tool ran with this text.
 func (m *Model) Effects(text string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.effects[text]
 }
 
-// verdictOf is what a decision comes to.
+// verdictOf returns the status that a decision leads to.
 func verdictOf(d *Decision) turn.DecisionStatus {
 	if d.Allow {
 		return turn.StatusAllowed
@@ -159,5 +159,5 @@ func verdictOf(d *Decision) turn.DecisionStatus {
 	return turn.StatusDenied
 }
 
-// isAnswer tells answers from messages by their ID.
+// isAnswer reports whether a message ID is that of an answer.
 func isAnswer(id string) bool { return strings.HasPrefix(id, "answer:") }

@@ -8,25 +8,25 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Kind is what a user does.
+// Kind is an action of a user.
 type Kind string
 
 // The kinds.
 const (
 	Send   Kind = "send"   // a message
 	Burst  Kind = "burst"  // several at once
-	Resend Kind = "resend" // one that was sent before, under its ID
+	Resend Kind = "resend" // an earlier message again, under its ID
 	Decide Kind = "decide" // about the call that waits longest
 	Answer Kind = "answer" // to the question
 	Stop   Kind = "stop"
-	Settle Kind = "settle" // wait until the session needs somebody, or nothing
+	Settle Kind = "settle" // wait until the session waits for a decision, or for nothing
 	Pause  Kind = "pause"
 )
 
-// DecisionStatus is a decision, right or wrong.
+// Verdict is a decision that a user sends, valid or not.
 type Verdict string
 
-// The verdicts. All from WrongHash on have to be refused.
+// The verdicts. The turn must refuse those from WrongHash on.
 const (
 	Allow      Verdict = "allow"
 	Deny       Verdict = "deny"
@@ -40,23 +40,23 @@ const (
 	DenyAlways Verdict = "deny-always"
 )
 
-// Wrong reports whether the decision has to be refused, whatever waits.
+// Wrong reports whether the turn must refuse the decision in every case.
 func (v Verdict) Wrong() bool {
 	return v == WrongHash || v == WrongCall || v == WrongTurn || v == DenyAlways
 }
 
-// Op is one operation. Which fields count depends on its kind.
+// Op is one operation. Its kind determines which fields are used.
 type Op struct {
 	Kind    Kind
-	Do      []string // what the turn does about the message or answer
+	Do      []string // what the turn does for the message or answer
 	After   bool
-	Which   int // the message that is sent again, counted from the first
+	Which   int // the message to resend, counted from the first
 	Verdict Verdict
-	Wrong   bool          // the answer is to a question that nobody asked
+	Wrong   bool          // the answer names a question that does not exist
 	Wait    time.Duration // of a Pause
 }
 
-// String is how a failing sequence is shown.
+// String returns the form in which a failing sequence is printed.
 func (o Op) String() string {
 	s := string(o.Kind)
 	switch o.Kind {
@@ -78,10 +78,10 @@ func (o Op) String() string {
 	return s
 }
 
-// GoString is how rapid shows it.
+// GoString returns the form in which rapid prints the operation.
 func (o Op) GoString() string { return o.String() }
 
-// Ops generates sequences: short enough that a thousand of them run in minutes, long enough that a session goes on in
+// Ops generates sequences: short enough that a thousand of them run in minutes, long enough that a session continues in
 // new runs.
 func Ops() *rapid.Generator[[]Op] { return rapid.SliceOfN(op(), 2, 12) }
 

@@ -1,2 +1,3 @@
-// Package temporaltest brings up the real Temporal server that tests run against, on ports that nobody else takes by chance.
+// Package temporaltest starts the real Temporal server that tests run against, on ports that no other program takes by
+// chance.
 package temporaltest

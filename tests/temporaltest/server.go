@@ -21,11 +21,11 @@ import (
 
 var quiet = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 
-// startTimeout covers building the server, the first time on a machine.
+// startTimeout includes building the server, the first time on a machine.
 const startTimeout = 9 * time.Minute
 
-// Supervise is to be called first in a program that calls Start: where the program was started as the parent of the server,
-// as the starter starts itself, it is that until the server ends, and does not return.
+// Supervise must be called first in a program that calls Start. If the starter has started the program again as the
+// parent of the server, Supervise acts as that parent until the server ends, and does not return.
 func Supervise() {
 	if len(os.Args) < 2 || os.Args[1] != devstack.CommandName {
 		return
@@ -39,8 +39,8 @@ func Supervise() {
 	os.Exit(0)
 }
 
-// Main runs a package's tests with a server that all of them share; *stack is set before the first begins. It returns the
-// exit code.
+// Main runs a package's tests with a shared server; *stack is set before the first test begins. It returns the exit
+// code.
 func Main(m *testing.M, stack **devstack.Stack) int {
 	code, err := withServer(m, stack)
 	if err != nil {
@@ -65,8 +65,8 @@ func withServer(m *testing.M, stack **devstack.Stack) (int, error) {
 	return m.Run(), nil
 }
 
-// Start brings a server up, on ports of its own and with everything in dir, and prepares its namespace. The first time on a
-// machine it is built, which takes minutes.
+// Start starts a server, on its own ports and with all its files in dir, and prepares its namespace. The first time on
+// a machine it builds the server, which takes minutes.
 func Start(ctx context.Context, dir string, progress io.Writer) (*devstack.Stack, error) {
 	port, err := loopback.Port()
 	if err != nil {
