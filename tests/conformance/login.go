@@ -11,14 +11,15 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 )
 
-// callback is where the authorization server sends the browser in the end. Nothing listens there: the address it is sent to is
-// all that is needed.
+// callback is the address to which the authorization server redirects the browser at the end. Nothing listens there:
+// only the address of the redirect is needed.
 const callback = "http://localhost:3000/callback"
 
-// clientDocument is the client's metadata document, by a name that the suite knows.
+// clientDocument is the URL of the client's metadata document, which the suite knows.
 const clientDocument = "https://conformance-test.local/client-metadata.json"
 
-// login is a person who consents to everything at once: the authorization code flow of the SDK, whose browser is one request.
+// login consents to everything at once: it is the authorization code flow of the SDK, whose browser is a single
+// request.
 type login struct {
 	handler *auth.AuthorizationCodeHandler
 }
@@ -61,7 +62,7 @@ func (l login) Renew(ctx context.Context, resp *http.Response) error {
 	return l.handler.Authorize(ctx, resp.Request, resp)
 }
 
-// consent asks for the page on which a person would agree; the suite's servers agree by themselves and redirect.
+// consent requests the page on which a user would agree; the suite's servers agree by themselves and redirect.
 func consent(ctx context.Context, args *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, args.URL, nil)
 	if err != nil {
@@ -83,7 +84,7 @@ func consent(ctx context.Context, args *auth.AuthorizationArgs) (*auth.Authoriza
 	return &auth.AuthorizationResult{Code: q.Get("code"), State: q.Get("state"), Iss: q.Get("iss")}, nil
 }
 
-// tokenEndpoint looks the token endpoint up that an operator reads in the documentation of an authorization server.
+// tokenEndpoint looks up the token endpoint, which an operator takes from the documentation of an authorization server.
 func tokenEndpoint(ctx context.Context, server string) (string, error) {
 	u, err := url.Parse(server)
 	if err != nil {

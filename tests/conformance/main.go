@@ -14,16 +14,16 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// The variables by which the suite says what it wants.
+// The variables with which the suite configures the client.
 const (
 	scenarioVariable = "MCP_CONFORMANCE_SCENARIO"
 	contextVariable  = "MCP_CONFORMANCE_CONTEXT"
 )
 
-// clientCredentials is the scenario whose client has a secret of its own, and no person.
+// clientCredentials is the scenario whose client has its own secret, and no user.
 const clientCredentials = "auth/client-credentials-basic"
 
-// bound is how long a scenario may take; the suite itself gives up after 30 s.
+// bound limits a scenario; the suite itself gives up after 30 s.
 const bound = 25 * time.Second
 
 // rounds bounds how often a tool may ask before it answers.
@@ -53,7 +53,7 @@ type facts struct {
 	Name         string `json:"name"` // of the scenario
 	ClientID     string `json:"client_id"`
 	ClientSecret string `json:"client_secret"`
-	// ToolCalls are the calls to make, instead of one of every tool.
+	// ToolCalls are the calls to make, instead of one call of every tool.
 	ToolCalls []toolCall `json:"toolCalls"`
 }
 
@@ -62,7 +62,8 @@ type toolCall struct {
 	Arguments json.RawMessage `json:"arguments"`
 }
 
-// drive connects a host to the server and calls every tool that it lists. out gets a line of JSON for each call.
+// drive connects a host to the server and calls every tool that it lists. It writes a line of JSON to out for each
+// call.
 func drive(ctx context.Context, url, told string, out io.Writer) error {
 	var f facts
 	if told != "" {
@@ -91,7 +92,7 @@ func drive(ctx context.Context, url, told string, out io.Writer) error {
 	return errors.Join(errors.Join(errs...), host.Close())
 }
 
-// configure is the operator's part: the server's address, and how to log in where nothing better is known.
+// configure does the operator's part: the server's address, and how to log in if nothing better is known.
 func configure(ctx context.Context, url string, f facts) (toolbox.Server, error) {
 	server := toolbox.Server{ID: "subject", Transport: toolbox.TransportHTTP, URL: url, HoldQuestions: bound}
 	if f.Name == clientCredentials {
@@ -104,7 +105,7 @@ func configure(ctx context.Context, url string, f facts) (toolbox.Server, error)
 	return server, err
 }
 
-// exercise calls a tool once, and goes on for as long as it asks.
+// exercise makes a tool call, and dispatches it again for as long as the server asks.
 func exercise(ctx context.Context, host *toolbox.Host, tool turn.Descriptor, args json.RawMessage, out io.Writer) error {
 	req := turn.ToolRequest{
 		Tool: tool.ID, Hash: tool.Hash, Arguments: args, Timeout: bound,
@@ -127,7 +128,7 @@ func exercise(ctx context.Context, host *toolbox.Host, tool turn.Descriptor, arg
 	return fmt.Errorf("calling %s: it goes on asking", tool.ID)
 }
 
-// agree is a person who accepts and fills nothing in.
+// agree accepts an elicitation and fills nothing in.
 func agree(q turn.Elicitation) turn.ElicitationResponse {
 	return turn.ElicitationResponse{Key: q.Key, Action: turn.ElicitationAccept, Content: json.RawMessage(`{}`)}
 }

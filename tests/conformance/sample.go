@@ -7,10 +7,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// echo is a tool that wants to see the schema of another one, as it has come through to the client.
+// echo is a tool that expects the schema of another tool, as the client received it.
 const echo = "/json_schema_echo"
 
-// arguments are those with which the tool is to be called: what the suite says, once for each call, or else a sample.
+// arguments returns the arguments of the tool's calls: those that the suite gives, one per call, or else a sample.
 func (f facts) arguments(tool turn.Descriptor, all []turn.Descriptor) []json.RawMessage {
 	var told []json.RawMessage
 	for _, c := range f.ToolCalls {
@@ -32,7 +32,7 @@ func (f facts) arguments(tool turn.Descriptor, all []turn.Descriptor) []json.Raw
 	return []json.RawMessage{sample(tool.Schema)}
 }
 
-// sample makes arguments that a tool's schema accepts, as far as types tell: every property has a value.
+// sample makes arguments that match the types in a tool's schema: every property has a value.
 func sample(schema json.RawMessage) json.RawMessage {
 	var s node
 	_ = json.Unmarshal(schema, &s)     // the host has compiled it

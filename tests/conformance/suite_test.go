@@ -25,10 +25,10 @@ var update = flag.Bool("update", false, "write the table of the suite's scenario
 // suiteBound is how long the whole suite may take. Its scenarios run at the same time, each for at most 30 s.
 const suiteBound = 2 * time.Minute
 
-// timedTries is how often the scenario that measures time is tried again: a client that does it wrong fails every time.
+// timedTries is how often the scenario that measures time is tried: an incorrect client fails every time.
 const timedTries = 4
 
-// TestMain makes the test binary the client under test where the suite runs it.
+// TestMain makes the test binary the client under test when the suite runs it.
 func TestMain(m *testing.M) {
 	if os.Getenv(scenarioVariable) != "" {
 		os.Exit(command(os.Args[1:]))
@@ -36,11 +36,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// outcome is what the suite says of one scenario.
+// outcome is the suite's result of one scenario.
 type outcome struct {
 	passed   int
 	problems []string // failed checks and warnings
-	client   string   // why the client gave up; empty where it did not
+	client   string   // why the client gave up; empty if it did not
 }
 
 func (o outcome) met() bool { return o.passed > 0 && len(o.problems) == 0 }
@@ -49,8 +49,8 @@ func (o outcome) String() string {
 	return fmt.Sprintf("%d checks passed; %s\n%s", o.passed, strings.Join(o.problems, "; "), o.client)
 }
 
-// TestTheSuites runs every scenario. The core ones have to be met, each with checks that were made: a client that does
-// nothing passes some of them with none. What is not met has its reason in the table, and what is met has none.
+// TestTheSuites runs every scenario. The core scenarios must be met, each with at least one check: a client that does
+// nothing passes some of them without any. The table has a reason for each scenario that is not met, and for no other.
 func TestTheSuites(t *testing.T) {
 	for _, s := range suites {
 		t.Run(s.version, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestTheSuites(t *testing.T) {
 	}
 }
 
-// hold holds what the suite says against the table.
+// hold compares the suite's results with the table.
 func (s suite) hold(t *testing.T, outcomes map[string]outcome) {
 	t.Helper()
 	checks := 0
@@ -91,7 +91,7 @@ func (s suite) hold(t *testing.T, outcomes map[string]outcome) {
 	t.Logf("%d scenarios, %d checks passed", len(s.scenarios), checks)
 }
 
-// TestTheTableInTheDocs holds docs/mcp.md against the table that the suite was held against.
+// TestTheTableInTheDocs compares docs/mcp.md with the table that TestTheSuites checks.
 func TestTheTableInTheDocs(t *testing.T) {
 	const page = "../../docs/mcp.md"
 	b, err := os.ReadFile(page)
@@ -108,7 +108,7 @@ func TestTheTableInTheDocs(t *testing.T) {
 	assert.Equal(t, want, string(b), "write it with: go test ./tests/conformance -update")
 }
 
-// run runs scenarios of the suite against this test binary and reads what the suite wrote down.
+// run runs scenarios of the suite against this test binary and reads the results that the suite wrote.
 func (s suite) run(t *testing.T, which ...string) map[string]outcome {
 	t.Helper()
 	tree := npm.Need(t)
@@ -122,7 +122,7 @@ func (s suite) run(t *testing.T, which ...string) map[string]outcome {
 	cmd := exec.CommandContext(ctx, tree.Node, args...)
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
-	var exit *exec.ExitError // it exits with 1 where anything failed, which is looked up below
+	var exit *exec.ExitError // it exits with 1 if anything failed, which is looked up below
 	if err != nil {
 		require.ErrorAs(t, err, &exit, "%s", out)
 	}
@@ -131,7 +131,7 @@ func (s suite) run(t *testing.T, which ...string) map[string]outcome {
 	return outcomes
 }
 
-// stamp is what the suite puts behind the name of a scenario.
+// stamp matches the suffix that the suite adds to the name of a scenario.
 var stamp = regexp.MustCompile(`-\d{4}-\d\d-\d\dT[\d-]+Z$`)
 
 // read collects the checks of every scenario, each in a folder of its own.

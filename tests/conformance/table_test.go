@@ -14,10 +14,10 @@ const (
 	backcompat part = "backcompat"
 	draft      part = "draft"
 	extension  part = "extensions"
-	newest     part = "2026-07-28" // the protocol's version; this suite has no name for what tests it
+	newest     part = "2026-07-28" // the protocol's version; this suite has no name for the scenarios that test it
 )
 
-// timedScenario measures when the client comes back, with a tolerance of 200 ms.
+// timedScenario measures when the client reconnects, with a tolerance of 200 ms.
 const timedScenario = "sse-retry"
 
 // suite is one version of the suite, with its scenarios for clients.
@@ -26,16 +26,16 @@ type suite struct {
 	scenarios    []scenario
 }
 
-// scenario is one of the suite's, with the reason where it is not met.
+// scenario is one of the suite's scenarios, with the reason if it is not met.
 type scenario struct {
 	name  string
 	part  part
 	unmet string
-	// givesUp: a client that does it right cannot connect in the end.
+	// givesUp: a correct client cannot connect in this scenario.
 	givesUp bool
 }
 
-// suites are the released one, and the one to come, which is the first that speaks the newest protocol.
+// suites are the released version, and the next one, which is the first that supports the newest protocol.
 var suites = []suite{
 	{pkg: "@modelcontextprotocol/conformance", version: "0.1.16", scenarios: slices.Concat(both, []scenario{
 		{name: "auth/2025-03-26-oauth-metadata-backcompat", part: backcompat, unmet: "its server gives another issuer than the address that it was asked at, which is refused (RFC 8414, 3.3)"},
@@ -65,14 +65,14 @@ var suites = []suite{
 	})},
 }
 
-// Why extensions are not met.
+// The reasons why extensions are not met.
 const (
 	assertions = "the host signs no assertions: `oauth` has a client secret, and no private key"
 	enterprise = "the host takes part in no exchange of tokens with a company's identity provider"
 	unbound    = "the host's tokens are bearer tokens, bound to no key"
 )
 
-// both are the scenarios that both versions have.
+// both are the scenarios of both versions.
 var both = []scenario{
 	{name: "initialize", part: core},
 	{name: "tools_call", part: core},
@@ -100,7 +100,7 @@ var both = []scenario{
 	{name: "auth/client-credentials-basic", part: extension},
 }
 
-// table is what docs/mcp.md says of the suites.
+// table returns the section of docs/mcp.md about the suites.
 func table() string {
 	var b, unmet strings.Builder
 	parts := []part{core, backcompat, draft, extension, newest}
@@ -129,7 +129,7 @@ func table() string {
 	return b.String()
 }
 
-// count is how many scenarios of a part are met, of how many.
+// count returns how many scenarios of a part are met, and how many there are.
 func (s suite) count(p part) (met, all int) {
 	for _, sc := range s.scenarios {
 		if sc.part != p {

@@ -21,14 +21,14 @@ type target struct {
 	pkg    string // import path
 	module string // its module's path
 	root   string // its module's folder
-	dir    string // its own
+	dir    string // its own folder
 	name   string
 }
 
 // short is the package's path within the module.
 func (t target) short() string { return strings.TrimPrefix(t.pkg, t.module+"/") }
 
-// listed is what go list says of a package.
+// listed is the output of go list for a package.
 type listed struct {
 	ImportPath, Dir           string
 	TestGoFiles, XTestGoFiles []string
@@ -70,7 +70,8 @@ func find(ctx context.Context, only *regexp.Regexp) ([]target, error) {
 	}
 }
 
-// targetsIn are the functions FuzzX(*testing.F) of a file. src is its text where it is not to be read.
+// targetsIn returns the names of the functions FuzzX(*testing.F) of a file. If src is not nil, it is used instead of
+// the file.
 func targetsIn(file string, src any) ([]string, error) {
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, src, parser.SkipObjectResolution)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// order is what the command was asked for.
+// order holds the command's flags.
 type order struct {
 	span span
 	jobs int
@@ -29,7 +29,7 @@ func main() {
 		if errors.Is(err, flag.ErrHelp) {
 			return
 		}
-		os.Exit(2) // parse has said why
+		os.Exit(2) // parse has printed the reason
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	ok, err := o.carryOut(ctx, os.Stdout)
@@ -85,7 +85,7 @@ func (s *span) set(text string) error {
 	return nil
 }
 
-// String is the span as go's fuzzer takes it.
+// String returns the span in the format of go's fuzzer.
 func (s span) String() string {
 	if s.count > 0 {
 		return strconv.Itoa(s.count) + "x"
@@ -93,7 +93,7 @@ func (s span) String() string {
 	return s.d.String()
 }
 
-// carryOut does what was asked for and reports whether nothing was found.
+// carryOut runs the command and reports whether nothing was found.
 func (o order) carryOut(ctx context.Context, out io.Writer) (bool, error) {
 	targets, err := find(ctx, o.only)
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// maxShown bounds what is printed of a failing input and of what its target said, in bytes.
+// maxShown bounds how much of a failing input and of its target's output is printed, in bytes.
 const maxShown = 2000
 
-// report prints the table and the finds, and returns whether there are none.
+// report prints the table and the failures, and returns whether there are none.
 func report(out io.Writer, all []outcome) bool {
 	fmt.Fprintln(out)
 	const row = "%-26s %-18s %11v %11v %7v %6v  %s\n"
@@ -55,7 +55,7 @@ func (o outcome) find() string {
 	return b.String()
 }
 
-// indent is a text of at most maxShown bytes with something before each line.
+// indent shortens a text to maxShown bytes and puts a prefix before each line.
 func indent(text, before string) string {
 	if len(text) > maxShown {
 		text = strings.ToValidUTF8(text[:maxShown], "") + "\n… cut"

@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// grace is how long a run may take beyond its time: for its seeds, its own TestMain, and go's fuzzer to end.
+	// grace is how long a run may take beyond its time: for its seeds, its TestMain, and the end of go's fuzzer.
 	grace = 2 * time.Minute
-	// perExecution is what an execution may take where executions are counted.
+	// perExecution is how long an execution may take if executions are counted.
 	perExecution = time.Second
-	// stopDelay is how long a process that was asked to stop may take.
+	// stopDelay is how long a process may take to stop when asked.
 	stopDelay = 5 * time.Second
 )
 
@@ -107,7 +107,7 @@ func (o order) run(ctx context.Context, b binary, t target) outcome {
 	return r
 }
 
-// execute runs a program in a process group of its own and returns what it printed. Nothing of the group outlives it.
+// execute runs a program in its own process group and returns what it printed. No process of the group outlives it.
 func execute(ctx context.Context, dir, program string, args ...string) (string, error) {
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, program, args...)
@@ -126,7 +126,7 @@ func execute(ctx context.Context, dir, program string, args ...string) (string, 
 	return said.String(), err
 }
 
-// spread calls f for each target, n at once, and returns when all calls have. Once ctx is done it begins no more.
+// spread calls f for each target, n at once, and returns when all calls have. Once ctx is done it starts no more calls.
 func spread(ctx context.Context, n int, targets []target, f func(target)) {
 	next := make(chan target)
 	var workers sync.WaitGroup

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// module writes a module of packages with a fuzz target each and moves there.
+// module writes a module of packages with one fuzz target each and changes into it.
 func module(t *testing.T, bodies map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -42,8 +42,8 @@ func command(t *testing.T, ctx context.Context, args ...string) (bool, string, e
 	return ok, out.String(), err
 }
 
-// TestAFindIsReportedAndCanBeReplayed: one target is good, one fails on an input that the fuzzer makes, one on a seed,
-// one does not compile, and one leaves itself out.
+// TestAFindIsReportedAndCanBeReplayed has one good target, one that fails on an input that the fuzzer makes, one that
+// fails on a seed, one that does not compile, and one that skips itself.
 func TestAFindIsReportedAndCanBeReplayed(t *testing.T) {
 	dir := module(t, map[string]string{
 		"good":  `f.Fuzz(func(t *testing.T, b []byte) {})`,
@@ -78,7 +78,7 @@ func TestAFindIsReportedAndCanBeReplayed(t *testing.T) {
 	assert.ErrorContains(t, err, "no target matches")
 }
 
-// TestAnInterruptEndsTheChildren: the fuzzer and its worker are gone when the command returns.
+// TestAnInterruptEndsTheChildren checks that the fuzzer and its worker have ended when the command returns.
 func TestAnInterruptEndsTheChildren(t *testing.T) {
 	dir := module(t, map[string]string{
 		"endless": `f.Fuzz(func(t *testing.T, b []byte) { os.WriteFile("../worker", []byte(strconv.Itoa(os.Getpid())), 0o600) })`,
@@ -102,7 +102,7 @@ func TestAnInterruptEndsTheChildren(t *testing.T) {
 	require.Eventually(t, func() bool { return errors.Is(syscall.Kill(worker, 0), syscall.ESRCH) || zombie(worker) }, 10*time.Second, 10*time.Millisecond)
 }
 
-// zombie: dead, and its parent's parent has yet to hear of it.
+// zombie reports whether a process is dead and not yet reaped.
 func zombie(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && strings.Contains(string(stat), ") Z ")

@@ -13,19 +13,19 @@ type verdict string
 // The verdicts.
 const (
 	passed      verdict = "passed"
-	deadline    verdict = "passed *" // go's fuzzer called its own deadline a failure
+	deadline    verdict = "passed *" // go's fuzzer reported its own deadline as a failure
 	found       verdict = "FAILED"
-	idle        verdict = "NOTHING" // it ended well, or at its deadline, without one execution
+	idle        verdict = "NOTHING" // it ended normally, or at its deadline, without one execution
 	broken      verdict = "NOT RUN"
 	interrupted verdict = "stopped"
 )
 
-// outcome is what one run of a target left.
+// outcome is the result of one run of a target.
 type outcome struct {
 	target  target
 	verdict verdict
 	execs   int64
-	elapsed time.Duration // of fuzzing, as the fuzzer says
+	elapsed time.Duration // time spent fuzzing, as the fuzzer reports it
 	added   int           // inputs that the run learned
 	corpus  int           // inputs in all
 	input   string        // the failing input's file, relative to the package's folder
@@ -43,10 +43,10 @@ var (
 	itsDeadline  = regexp.MustCompile(`\A--- FAIL: (Fuzz\S+) \((\d+\.\d+)s\)\n\s+context deadline exceeded\nFAIL\n(?:exit status 1\n)?(?:FAIL\t.*\n)?\z`)
 )
 
-// nothingRun is what is said of a target that was never executed: its time went into what comes before that.
+// nothingRun is printed for a target that was never executed: its time went into the work before that.
 const nothingRun = "nothing was executed, not even a seed: give it more -time, or make its setup and its first seed faster"
 
-// judge reads the output of a target's run. good is whether its process ended well.
+// judge reads the output of a target's run. good is whether its process ended normally.
 func judge(t target, s span, output string, good bool) outcome {
 	o := outcome{target: t, verdict: passed, said: strings.TrimSpace(fuzzLine.ReplaceAllString(output, ""))}
 	o.count(output)
@@ -64,12 +64,12 @@ func judge(t target, s span, output string, good bool) outcome {
 		o.input = m[1]
 		o.replay = t.name + "/" + m[1][strings.LastIndexByte(m[1], '/')+1:]
 	} else if m := failedInput.FindStringSubmatch(output); m != nil {
-		o.replay = m[1] // a seed, or a file that is kept
+		o.replay = m[1] // a seed, or a kept file
 	}
 	return o
 }
 
-// count takes the numbers of the last line that has them. A short run has none but those of the seeds.
+// count takes the numbers of the last line that has them. A short run has only those of the seeds.
 func (o *outcome) count(output string) {
 	all := progressLine.FindAllStringSubmatch(output, -1)
 	if len(all) == 0 {
@@ -88,8 +88,8 @@ func (o *outcome) count(output string) {
 	o.corpus, _ = strconv.Atoi(m[4])
 }
 
-// ranOut reports whether all that went wrong is that the fuzzer's time was up: nothing else was printed, no input was
-// written, and the run was as long as it was meant to be.
+// ranOut reports whether the only failure is that the fuzzer's time was up: nothing else was printed, no input was
+// written, and the run was as long as requested.
 func (s span) ranOut(t target, said string) bool {
 	m := itsDeadline.FindStringSubmatch(said)
 	if m == nil || m[1] != t.name || s.d == 0 {

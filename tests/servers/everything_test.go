@@ -28,7 +28,7 @@ func TestEverythingOverHTTP(t *testing.T) {
 	callEverything(t, newRig(t, httpServer("everything", port)))
 }
 
-// The transport that came before streamable HTTP.
+// The transport before streamable HTTP.
 func TestEverythingOverSSE(t *testing.T) {
 	t.Parallel()
 	port, _ := startEverything(t, "sse")
@@ -51,8 +51,8 @@ func everythingAt(t *testing.T, port int, transport string) *remote {
 	return listening(t, port, t.TempDir(), []string{fmt.Sprintf("PORT=%d", port)}, tree.Node, tree.Bin(t, everything), transport)
 }
 
-// A remote server that was replaced knows nothing of the sessions that the one before had, and the reference server says so
-// with 400 where the protocol has 404. The next turn has to get through to it all the same.
+// A remote server that was replaced does not know the sessions of its predecessor. The reference server reports that
+// with 400 instead of the protocol's 404. The next turn must reach it nevertheless.
 func TestARemoteServerIsReplaced(t *testing.T) {
 	t.Parallel()
 	for _, transport := range []string{"streamableHttp", "sse"} {
@@ -73,7 +73,7 @@ func TestARemoteServerIsReplaced(t *testing.T) {
 	}
 }
 
-// isBack waits until a worker says again what the server offers.
+// isBack waits until a worker reports the server's tools again.
 func (r *rig) isBack() {
 	r.t.Helper()
 	require.Eventually(r.t, func() bool {
@@ -83,7 +83,7 @@ func (r *rig) isBack() {
 	}, within, 10*time.Millisecond, "the server is not offered any more")
 }
 
-// callEverything calls what the server offers to a client that does not let it ask, sample or see roots.
+// callEverything calls the tools that the server offers to a client without elicitation, sampling and roots.
 func callEverything(t *testing.T, r *rig) {
 	t.Helper()
 	results := r.turn(
@@ -113,7 +113,7 @@ func callEverything(t *testing.T, r *rig) {
 	r.offersOnlyWhatWasCalled()
 }
 
-// Resources and prompts are offered as tools where the operator wants that.
+// Resources and prompts are offered as tools if the operator enables that.
 func TestResourcesAndPrompts(t *testing.T) {
 	t.Parallel()
 	server := stdioServer(t, "everything", everything, "stdio")

@@ -65,7 +65,7 @@ func TestFilesystem(t *testing.T) {
 	r.offersOnlyWhatWasCalled()
 }
 
-// Most servers are started through npx, which starts a shell, which starts the server: all of them have to go.
+// Most servers are started through npx, which starts a shell, which starts the server: all three must end.
 func TestThroughNpx(t *testing.T) {
 	t.Parallel()
 	tree := npm.Need(t)
@@ -80,7 +80,7 @@ func TestThroughNpx(t *testing.T) {
 	assert.Greater(t, len(r.processes()), 1, "npx and what it has started")
 }
 
-// read is a file's content.
+// read returns a file's content.
 func read(t *testing.T, dir, name string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(dir, name))

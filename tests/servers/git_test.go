@@ -19,7 +19,7 @@ import (
 
 const gitPackage = "@cyanheads/git-mcp-server"
 
-// gitSettings are the variables of the Git server, with a home of its own.
+// gitSettings are the variables of the Git server, with a separate home folder.
 func gitSettings(t *testing.T) map[string]string {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
@@ -46,7 +46,7 @@ func TestGitOverStdio(t *testing.T) {
 	tellOfGit(t, newRig(t, gitOverStdio(t)))
 }
 
-// The server has a working folder, which one call sets and others use: that of a turn is no other turn's.
+// The server has a working folder, which one call sets and others use: one turn's folder is not another turn's.
 func TestGitRemembersForAsLongAsATurn(t *testing.T) {
 	t.Parallel()
 	server := gitOverStdio(t)
@@ -75,7 +75,7 @@ func TestGitOverHTTP(t *testing.T) {
 	tellOfGit(t, newRig(t, httpServer("git", port)))
 }
 
-// repository is where the story takes place.
+// repository is the repository that the tests work on.
 type repository struct {
 	t         *testing.T
 	work, hub string
@@ -86,7 +86,7 @@ func (g repository) write(name, content string) {
 	require.NoError(g.t, os.WriteFile(filepath.Join(g.work, name), []byte(content), 0o600))
 }
 
-// git asks Git itself.
+// git runs Git itself.
 func (g repository) git(dir string, args ...string) string {
 	g.t.Helper()
 	out, err := exec.Command("git", append([]string{"-C", dir}, args...)...).CombinedOutput()
@@ -94,7 +94,7 @@ func (g repository) git(dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// ask is a call in the repository.
+// ask returns a call in the repository.
 func (g repository) ask(tool, more string) call {
 	if more != "" {
 		more = "," + more
@@ -102,8 +102,8 @@ func (g repository) ask(tool, more string) call {
 	return ask("git_"+tool, fmt.Sprintf(`{"path":%q%s}`, g.work, more))
 }
 
-// tellOfGit calls every tool of the server in the course of a small repository's life, and looks at what Git has after
-// each turn.
+// tellOfGit calls every tool of the server during the life of a small repository, and checks Git's state after each
+// turn.
 func tellOfGit(t *testing.T, r *rig) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)

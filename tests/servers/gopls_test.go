@@ -18,7 +18,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// buildGopls is the pinned language server, which is built where that has not been done: a minute on two cores.
+// buildGopls builds the pinned language server if it has not been built yet: a minute on two cores.
 var buildGopls = sync.OnceValues(func() (string, error) {
 	cmd := exec.Command("go", "tool", "-modfile=tests/servers/gopls.mod", "-n", "gopls")
 	cmd.Dir = "../.."
@@ -40,7 +40,7 @@ func gopls(t *testing.T) (program string) {
 	return program
 }
 
-// module is a small Go module with one error in it.
+// module writes a small Go module with one error in it.
 func module(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -57,7 +57,7 @@ func module(t *testing.T) string {
 	return dir
 }
 
-// offline keeps gopls and the go command from looking for anything beyond this machine.
+// offline keeps gopls and the go command from accessing anything beyond this machine.
 var offline = map[string]config.Secret{"GOFLAGS": "-mod=mod", "GOPROXY": "off", "GOVULNDB": "off"}
 
 func TestGoplsOverStdio(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"github.com/everturn/everturn/tests/servers/npm"
 )
 
-// stdioServer is the command of an npm package, as the operator would configure it.
+// stdioServer returns the command of an npm package, as an operator would configure it.
 func stdioServer(t *testing.T, id, pkg string, args ...string) config.MCPServer {
 	t.Helper()
 	tree := npm.Need(t)
@@ -27,7 +27,7 @@ func stdioServer(t *testing.T, id, pkg string, args ...string) config.MCPServer 
 	}
 }
 
-// remote is a server that listens on a port of its own, and that nobody but the test starts or ends.
+// remote is a server that listens on its own port, and that only the test starts and ends.
 type remote struct {
 	cmd  *exec.Cmd
 	out  bytes.Buffer // to be read once done is closed
@@ -35,7 +35,7 @@ type remote struct {
 	once sync.Once
 }
 
-// listening starts the program in a folder and returns when something accepts connections on the port.
+// listening starts the program in a folder and returns when the port accepts connections.
 func listening(t *testing.T, port int, dir string, environ []string, program string, args ...string) *remote {
 	t.Helper()
 	s := &remote{cmd: exec.Command(program, args...), done: make(chan struct{})}
@@ -59,7 +59,7 @@ func listening(t *testing.T, port int, dir string, environ []string, program str
 	return s
 }
 
-// await tries the port until the server is there, has ended, or takes too long.
+// await tries the port until the server accepts, has ended, or takes too long.
 func (s *remote) await(t *testing.T, port int) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -90,7 +90,7 @@ func (s *remote) end(t *testing.T) {
 	}
 }
 
-// httpServer is a server that the test has started at the port, as the operator would configure it.
+// httpServer returns a server that the test has started at the port, as an operator would configure it.
 func httpServer(id string, port int) config.MCPServer {
 	return config.MCPServer{ID: id, Transport: config.TransportHTTP, URL: fmt.Sprintf("http://127.0.0.1:%d/mcp", port)}
 }

@@ -24,7 +24,8 @@ func TestProgressKeepsACallAlive(t *testing.T) {
 	assert.Contains(t, results[0], "completed")
 }
 
-// Without progress the model is told that the outcome is unknown; the call goes on, and the next turn tells how it ended.
+// Without progress the model is told that the outcome is unknown; the call continues, and the next turn reports how it
+// ended.
 func TestALateResultIsTold(t *testing.T) {
 	t.Parallel()
 	server := stdioServer(t, "everything", everything, "stdio")

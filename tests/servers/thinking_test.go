@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// The server counts the thoughts that it has had: those of one turn come to one process.
+// The server counts its thoughts: those of one turn go to one process.
 func TestSequentialThinking(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, stdioServer(t, "thinking", "@modelcontextprotocol/server-sequential-thinking"))

@@ -12,7 +12,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// What a server says of its own tools counts where it is trusted; that a tool destroys is believed of all.
+// A server's annotations of its own tools count only if it is trusted; that a tool is destructive is believed of every
+// server.
 func TestAServersWordOnItsTools(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -33,7 +34,7 @@ func TestAServersWordOnItsTools(t *testing.T) {
 	}
 }
 
-// offered are the tools of a server, by ID.
+// offered returns the tools of a server, by ID.
 func offered(t *testing.T, server config.MCPServer) map[string]turn.Descriptor {
 	t.Helper()
 	cfg := config.Default()
