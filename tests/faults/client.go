@@ -33,14 +33,14 @@ func openLedger(file string) (*ledger, error) {
 }
 
 func (l *ledger) write(line any) {
-	b, _ := json.Marshal(line) // lines are of types of ours
+	b, _ := json.Marshal(line) // our own types always marshal
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, _ = l.f.Write(append(b, '\n')) // a ledger with a gap fails its check
 }
 
-// user sends messages as a client does that must not lose one: again under the same ID until it is acknowledged, and
-// then until it knows what became of it.
+// user sends messages as a client does that must not lose one: it repeats a message under the same ID until it is
+// acknowledged, and then until it knows the outcome.
 type user struct {
 	client       sdk.Client
 	people       *client.Client
@@ -52,7 +52,7 @@ type user struct {
 	acks         atomic.Int64
 }
 
-// patience bounds one request to the server. The next one asks the same again.
+// patience bounds one request to the server. The next one repeats it.
 const patience = 10 * time.Second
 
 // send sends a message and waits for its result. byUpdate sends it as update-with-start does.
@@ -70,7 +70,7 @@ func (u *user) send(ctx context.Context, t turnPlan, byUpdate bool) error {
 	}
 }
 
-// try sends the message once. An error means that it has to be sent again.
+// try sends the message once. If it returns an error, the message must be sent again.
 func (u *user) try(ctx context.Context, t turnPlan, byUpdate bool) error {
 	start := u.start
 	if byUpdate {
@@ -89,7 +89,7 @@ func (u *user) try(ctx context.Context, t turnPlan, byUpdate bool) error {
 		return err
 	}
 	if res.FinishReason == "no_message" {
-		return errUndecided // it was acknowledged and did not get there: see what the journal says in the end
+		return errUndecided // it was acknowledged and not delivered: the journal tells the outcome in the end
 	}
 	entry.At, entry.Turn, entry.State, entry.Reason, entry.Answer = time.Now(), res.Turn, string(res.State), string(res.FinishReason), res.Answer
 	if err != nil {
@@ -99,7 +99,7 @@ func (u *user) try(ctx context.Context, t turnPlan, byUpdate bool) error {
 	return nil
 }
 
-// start sends the message as the product's own client does.
+// start sends the message with the product's own client.
 func (u *user) start(ctx context.Context, t turnPlan) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -128,11 +128,11 @@ func (u *user) update(ctx context.Context, t turnPlan) (string, error) {
 	return handle.RunID(), nil
 }
 
-// errUndecided: nobody knows yet what became of the message.
+// errUndecided reports that the message's outcome is not known yet.
 var errUndecided = errors.New("the result is not known")
 
-// result waits for a run and returns what it came to, failed and cancelled turns included. Where the run has gone on
-// with another turn, with messages that came too late for this one, the journal is asked, as every client must.
+// result waits for a run and returns its result, failed and cancelled turns included. If the run has continued with
+// another turn, for messages that came too late for this one, it asks the journal, as every client must.
 func (u *user) result(ctx context.Context, t turnPlan, run string) (workflows.Result, error) {
 	for {
 		var res workflows.Result
@@ -159,7 +159,7 @@ func (u *user) result(ctx context.Context, t turnPlan, run string) (workflows.Re
 	}
 }
 
-// delivered waits for the end of the turn that has taken a message.
+// delivered waits for the end of the turn that took a message.
 func (u *user) delivered(ctx context.Context, t turnPlan) (workflows.Result, error) {
 	for {
 		res, err := u.people.Wait(ctx, client.Turn{Session: t.session, MessageID: t.id, Merged: true})
@@ -172,12 +172,12 @@ func (u *user) delivered(ctx context.Context, t turnPlan) (workflows.Result, err
 	}
 }
 
-// follow notes every chunk of a turn as it comes, until the turn or ctx ends.
+// follow records every chunk of a turn as it arrives, until the turn or ctx ends.
 func (l *ledger) follow(ctx context.Context, store journal.Store, turnID string) {
 	reader := client.New(nil, client.Options{Journal: store})
 	for chunk, err := range reader.Follow(ctx, client.Turn{ID: turnID}, -1) {
 		if err != nil {
-			return // a reader that is turned away comes back; what it has read stands
+			return // a refused reader comes back; what it has read stands
 		}
 		l.write(check.Entry{Event: check.ChunkRead, At: time.Now(), Turn: turnID, Index: chunk.Index, Kind: string(chunk.Kind), Text: chunk.Text})
 	}

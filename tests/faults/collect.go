@@ -19,7 +19,7 @@ import (
 	"github.com/everturn/everturn/tests/script"
 )
 
-// collect ends what still runs and writes down every ledger that is not a file yet.
+// collect ends what still runs and writes every ledger that is not a file yet.
 func (r *rig) collect(ctx context.Context, run check.Run) error {
 	errs := []error{r.environments(), r.histories(ctx), r.endWorkers()}
 	r.stopRead()
@@ -45,7 +45,7 @@ func writeJSON(file string, v any) error {
 	return os.WriteFile(file, b, 0o600)
 }
 
-// environments copies what the servers were given that were not given a token.
+// environments copies the environments of the servers that were not given a token.
 func (r *rig) environments() error {
 	for _, s := range r.settings.servers() {
 		id := s.id
@@ -59,7 +59,7 @@ func (r *rig) environments() error {
 			}
 			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 			if err != nil {
-				continue // it is just ending
+				continue // it is ending
 			}
 			found = true
 			if err := os.WriteFile(inDir(r.dir, "ledgers", "sinks", fmt.Sprintf("environ-%s-%d", id, pid)), b, 0o600); err != nil {
@@ -103,7 +103,7 @@ func (r *rig) histories(ctx context.Context) error {
 	return nil
 }
 
-// runs lists a session's runs once the index knows the latest of them.
+// runs lists a session's runs once Temporal's index has the latest of them.
 func (r *rig) runs(ctx context.Context, session string) ([]string, error) {
 	latest, err := r.direct.DescribeWorkflowExecution(ctx, session, "")
 	if err != nil {
@@ -138,7 +138,7 @@ func (r *rig) runs(ctx context.Context, session string) ([]string, error) {
 	return runs, errors.Join(err, listing)
 }
 
-// endWorkers lets the workers drain. One that was killed by its schedule is gone already.
+// endWorkers lets the workers drain. A worker that its schedule killed has ended already.
 func (r *rig) endWorkers() error {
 	var errs []error
 	for _, w := range r.workers {
@@ -160,10 +160,10 @@ func appendLine(file string, line []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// reaped is how long a process that lost its parent may take to end.
+// reaped is how long a process may take to end after it has lost its parent.
 const reaped = 5 * time.Second
 
-// orphans notes processes that are alive although every worker is gone.
+// orphans records processes that are alive although every worker has ended.
 func (r *rig) orphans(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reaped)
 	defer cancel()
@@ -178,7 +178,7 @@ func (r *rig) orphans(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// children are the processes that belong to the rig: all of them name its folder.
+// children returns the processes that belong to the rig: their command lines name its folder.
 func (r *rig) children() map[int]string {
 	all := mentioning(r.dir)
 	for pid, command := range all {
@@ -189,19 +189,19 @@ func (r *rig) children() map[int]string {
 	return all
 }
 
-// providerLedger writes what the scripted model counted.
+// providerLedger writes the scripted model's counts.
 func (r *rig) providerLedger() error {
 	l, err := openLedger(inDir(r.dir, "ledgers", "provider.jsonl"))
 	if err != nil {
 		return err
 	}
 	r.noteRequests(l, r.model.Drain())
-	r.noteRequests(l, r.model.Requests()) // those that are open to the end
+	r.noteRequests(l, r.model.Requests()) // those that stayed open to the end
 	return l.f.Close()
 }
 
-// noteRequests writes requests to the provider's ledger, each with what the plan says that the answer is. An answer is
-// whole when its finish reason is out: who breaks the connection after that has all of it.
+// noteRequests writes requests to the provider's ledger, each with its planned answer. An answer is whole once its
+// finish reason is out: a client that disconnects after that has received all of it.
 func (r *rig) noteRequests(l *ledger, requests []script.Request) {
 	for _, q := range requests {
 		asked := q.Chat.Asked()
@@ -219,7 +219,7 @@ func (r *rig) noteRequests(l *ledger, requests []script.Request) {
 	}
 }
 
-// answer is what the ledger says of the answer to a request: its text, which a question is too, and its calls.
+// answer returns the planned answer to a request: its text, which may be a question, and its calls.
 func (t *turnPlan) answer(q script.Request) (text string, calls []check.RequestCall) {
 	said := t.said(q)
 	if len(said) == 0 {
@@ -234,7 +234,8 @@ func (t *turnPlan) answer(q script.Request) (text string, calls []check.RequestC
 	return "", calls
 }
 
-// waits writes what turns waited for, as the journal's own table has it: its export and its stream are held against it.
+// waits writes the requests of turns from the journal's own table. The checker compares them with the export and the
+// stream.
 func (r *rig) waits(ctx context.Context) error {
 	l, err := openLedger(inDir(r.dir, "ledgers", "waits.jsonl"))
 	if err != nil {
@@ -273,14 +274,14 @@ func (r *rig) exports(ctx context.Context) error {
 	return nil
 }
 
-// databases copies the journal's files and what workers say of their servers beside it, in all of which no secret must be.
+// databases copies the journal's files and the workers' reports about their servers, none of which may hold a secret.
 func (r *rig) databases() error {
 	files, err := filepath.Glob(inDir(r.dir, "journal.db*"))
 	beside, berr := filepath.Glob(inDir(r.dir, "journal.db*", "*"))
 	err = errors.Join(err, berr)
 	for _, file := range append(files, beside...) {
 		if info, serr := os.Stat(file); serr != nil || info.IsDir() {
-			continue // workers take what they have said along with them
+			continue // a worker that ends removes its report
 		}
 		name, rerr := filepath.Rel(r.dir, file)
 		b, berr := os.ReadFile(file)

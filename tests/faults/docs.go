@@ -12,8 +12,8 @@ import (
 	"github.com/everturn/everturn/tests/faults/check"
 )
 
-// figures rewrites what stands between two comments in a file of documentation, so that figures there are those of a run
-// and of nobody's memory. An empty file name writes nothing.
+// figures rewrites the text between two comments in a file of documentation, so that the figures there come from a run.
+// An empty file name writes nothing.
 func figures(file, section string, write func(b *bytes.Buffer)) error {
 	if file == "" {
 		return nil
@@ -42,13 +42,13 @@ func splice(text []byte, section string, new []byte) ([]byte, error) {
 	return slices.Concat(text[:from], new, text[to:]), nil
 }
 
-// provenance says what made the figures below it.
+// provenance writes what made the figures below it.
 func provenance(b *bytes.Buffer, args []string) {
 	fmt.Fprintf(b, "Made by `go run ./tests/faults %s` on %s, %s/%s, %d processors, %s.\n",
 		strings.Join(args, " "), time.Now().UTC().Format(time.DateOnly), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
 }
 
-// pointFigures are the tables of a run of the points.
+// pointFigures writes the tables of a run of the points.
 func pointFigures(b *bytes.Buffer, all []outcome, took time.Duration) {
 	failed := 0
 	for _, o := range all {
@@ -70,8 +70,7 @@ func pointFigures(b *bytes.Buffer, all []outcome, took time.Duration) {
 	}
 }
 
-// stats are the figures of a point's runs. The times are those of the good ones: one that failed went on after no time
-// that anybody could know.
+// stats holds the figures of a point's runs. The times are those of good runs: a failed run has no known recovery time.
 type stats struct {
 	runs, failed    int
 	median, longest time.Duration
@@ -98,7 +97,7 @@ func statsOf(point string, all []outcome) stats {
 	return s
 }
 
-// seconds is one of the times; "–" where no run was good.
+// seconds formats one of the times; "–" if no run was good.
 func (s stats) seconds(d time.Duration) string {
 	if s.runs == s.failed {
 		return "–"
@@ -106,7 +105,7 @@ func (s stats) seconds(d time.Duration) string {
 	return fmt.Sprintf("%.1f s", d.Seconds())
 }
 
-// mutantFigures is the table of a run of the mutants.
+// mutantFigures writes the table of a run of the mutants.
 func mutantFigures(b *bytes.Buffer, list []mutant, outcomes []outcome) {
 	fmt.Fprint(b, "\n| promise that is broken | at the point | noticed by | violations |\n|---|---|---|--:|\n")
 	for i, m := range list {

@@ -12,9 +12,9 @@ import (
 
 // The bounds of a worker that is attacked while ten sessions work. At rest it takes some 45 MB and 40 descriptors.
 const (
-	// An answer of a provider may have 32 MB, of which there are several copies while it is read.
+	// An answer of a provider may have 32 MB, and several copies of it exist while it is read.
 	boundResident, bombResident = 200 << 20, 400 << 20
-	// Results of 32 MB are worked on at once, with several copies of each.
+	// Results of 32 MB are processed at the same time, with several copies of each.
 	resultsResident = 450 << 20
 	boundFiles      = 300
 	// boundShare is the largest share of one processor in the second half of an attack, ordinary work included: by then
@@ -22,9 +22,9 @@ const (
 	boundShare = 0.6
 	// boundIdle is how soon after the attack the worker must be idle: below idleShare of one processor for idleFor.
 	boundIdle, idleFor, idleShare = 5 * time.Second, time.Second, 0.2
-	// boundAnswer is how long a turn of another session may take meanwhile: the bound of everything that a point waits for.
+	// boundAnswer is how long a turn of another session may take meanwhile: the general bound of a point's waits.
 	boundAnswer = within
-	// enough is the resident memory at which an attack is broken off, so that it is not the machine that fails.
+	// enough is the resident memory at which an attack is stopped, to protect the machine.
 	enough = 1500 << 20
 )
 
@@ -65,7 +65,7 @@ func newGauge(worker *process) *gauge {
 	return g
 }
 
-// peaks are the most memory and descriptors that the worker has held.
+// peaks returns the most memory and descriptors that the worker has held.
 func (g *gauge) peaks() (resident int64, files int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -75,7 +75,7 @@ func (g *gauge) peaks() (resident int64, files int) {
 	return resident, files
 }
 
-// share is the worker's share of one processor between two times.
+// share returns the worker's share of one processor between two times.
 func (g *gauge) share(from, to time.Time) float64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()

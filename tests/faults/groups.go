@@ -1,12 +1,12 @@
 package main
 
-// group are points after which the same thing lets turns go on.
+// group is a set of points after which the same action lets turns continue.
 type group struct {
 	name, recovers string
 	points         []point
 }
 
-// groups are all points.
+// groups returns all points.
 func groups() []group {
 	return []group{
 		{"The worker dies, inside", "Temporal gives the task to another worker when the heartbeat stays away, and the journal's ledgers tell that one what was " +
@@ -33,7 +33,7 @@ func groups() []group {
 	}
 }
 
-// allPoints are the points of all groups.
+// allPoints returns the points of all groups.
 func allPoints() []point {
 	var out []point
 	for _, g := range groups() {

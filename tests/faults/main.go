@@ -19,7 +19,7 @@ import (
 	"github.com/everturn/everturn/tests/faults/check"
 )
 
-// order is what the command was asked for.
+// order holds the command's flags.
 type order struct {
 	seed     uint64
 	runs     int
@@ -72,7 +72,7 @@ func main() {
 	}
 }
 
-// sane refuses what cannot be meant, before minutes are spent on it.
+// sane refuses contradictory flags before the run spends minutes on them.
 func (o order) sane(rest []string) error {
 	switch {
 	case len(rest) > 0:
@@ -100,7 +100,7 @@ func (o order) sane(rest []string) error {
 	return nil
 }
 
-// carryOut does what was asked for and reports whether every promise was kept.
+// carryOut runs the command and reports whether every promise was kept.
 func (o order) carryOut(ctx context.Context) (bool, error) {
 	points, err := o.points()
 	if err != nil {
@@ -120,7 +120,7 @@ func (o order) carryOut(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer os.Remove(dir) // only where nothing has failed is it empty
+	defer os.Remove(dir) // it is empty only if nothing has failed
 	bin, err := os.MkdirTemp("", "everturn-faults-bin-")
 	if err != nil {
 		return false, err
@@ -142,7 +142,7 @@ func (o order) carryOut(ctx context.Context) (bool, error) {
 	return o.playAll(ctx, ps, bin, dir, points)
 }
 
-// print lists the points and, where a seed is given, what it makes of them.
+// print lists the points and, if a seed is given, what it makes of them.
 func (o order) print(points []point) {
 	for _, p := range points {
 		fmt.Printf("%-20s %s\n", p.name, p.about)
@@ -165,7 +165,7 @@ func (o order) wanted(name string) bool {
 	return ok && err == nil
 }
 
-// points are those whose name matches.
+// points returns the points whose names match.
 func (o order) points() ([]point, error) {
 	all := slices.DeleteFunc(allPoints(), func(p point) bool {
 		return !o.wanted(p.name) || p.long && o.runs == 1 && o.only == "" && !o.list
@@ -179,7 +179,8 @@ func (o order) points() ([]point, error) {
 	return all, nil
 }
 
-// everySecond is the half of the points that a number stands for: two numbers in a row play all.
+// everySecond returns every second point, from an offset that the number determines: two numbers in a row play all
+// points.
 func everySecond(all []point, number int) []point {
 	var out []point
 	for i := (number + 1) % 2; i < len(all); i += 2 {
@@ -210,7 +211,7 @@ func goBuild(ctx context.Context, out, pkg string, flags ...string) error {
 	return nil
 }
 
-// judge checks ledgers that were kept.
+// judge checks kept ledgers.
 func judge(dir string) (bool, error) {
 	if _, err := os.Stat(filepath.Join(dir, "ledgers")); err == nil {
 		dir = filepath.Join(dir, "ledgers")

@@ -14,8 +14,9 @@ import (
 	"github.com/everturn/everturn/tests/faults/check"
 )
 
-// mutant is a promise that is broken on purpose, the point at which that shows, and who must notice: an invariant, or the
-// schedule itself with an error that says so. A mutant that neither has to notice is a control: it changes nothing.
+// mutant is a promise that is broken on purpose, the point that shows it, and the detector that must report it: an
+// invariant, or the schedule itself with an error that says so. A mutant without a detector is a control: it changes
+// nothing.
 type mutant struct {
 	name, point string
 	breaks      check.Invariant
@@ -24,8 +25,8 @@ type mutant struct {
 
 func (m mutant) control() bool { return m.breaks == "" && m.says == "" }
 
-// prey are the mutants of tests/faults/worker. The controls are as strict a test of the harness as the others: they run
-// through the same wrappers and must be found without fault.
+// prey are the mutants of tests/faults/worker. The controls test the harness as strictly as the others: they run
+// through the same wrappers and must pass.
 var prey = []mutant{
 	{name: "nothing", point: "effect"},
 	{name: "nothing", point: "zombie_call"},
@@ -80,7 +81,7 @@ var prey = []mutant{
 	{name: "memory_kept", point: "attack_stderr", says: " MB of memory: at most "},
 }
 
-// hunt plays every mutant and reports whether each was noticed by whom it must be.
+// hunt plays every mutant and reports whether its detector reported each.
 func (o order) hunt(ctx context.Context, ps programs, bin, dir string) (bool, error) {
 	shared, err := newServer(ctx, ps.temporal, filepath.Join(bin, "server"))
 	if err != nil {
@@ -131,7 +132,7 @@ func heads(list []mutant) string {
 	return fmt.Sprintf("%d mutants and %d controls", len(list)-controls, controls)
 }
 
-// asItShould reports whether a mutant was noticed by whom it must be, or a control by nothing.
+// asItShould reports whether its detector reported a mutant, or nothing reported a control.
 func (m mutant) asItShould(o outcome) bool {
 	switch {
 	case m.control():
@@ -142,7 +143,7 @@ func (m mutant) asItShould(o outcome) bool {
 	return slices.Contains(check.Invariants(o.violations), m.breaks)
 }
 
-// report prints what became of a mutant.
+// report prints the result of a mutant.
 func report(m mutant, o outcome) {
 	found, good := check.Invariants(o.violations), m.asItShould(o)
 	verdict := map[bool]string{true: "caught", false: "ESCAPED"}[good]

@@ -17,7 +17,7 @@ import (
 	"github.com/everturn/everturn/tests/loopback"
 )
 
-// link is a proxy in front of an address. Everything that a schedule does to the network is done to one.
+// link is a proxy in front of an address. A schedule breaks the network through links.
 type link struct {
 	proxy *toxiproxy.Proxy
 	n     int
@@ -49,10 +49,10 @@ func (l *link) in(raw string) (string, error) {
 	return u.String(), nil
 }
 
-// down refuses connections and breaks those that there are, until up.
+// down refuses new connections and breaks existing ones, until up.
 func (l *link) down() { l.proxy.Stop() }
 
-// connections is how many clients are connected through the link now, as the kernel knows it.
+// connections returns how many clients are connected through the link now, by the kernel's count.
 func (l *link) connections() (int, error) {
 	host, port, err := net.SplitHostPort(l.address())
 	if err != nil {
@@ -79,7 +79,7 @@ func (l *link) connections() (int, error) {
 
 func (l *link) up() error { return l.proxy.Start() }
 
-// toxic puts a toxic on the link in one direction ("upstream": towards the server) and returns what takes it off.
+// toxic puts a toxic on the link in one direction ("upstream": towards the server). The returned function removes it.
 func (l *link) toxic(kind, stream string, attributes map[string]any) (remove func() error, err error) {
 	l.n++
 	name := fmt.Sprintf("%s-%d", kind, l.n)

@@ -13,17 +13,18 @@ import (
 	"github.com/everturn/everturn/tests/script"
 )
 
-// within bounds how long a schedule waits for its point. It decides nothing: one that waits this long has failed.
+// within bounds how long a schedule waits for its point. It decides nothing: a schedule that waits this long has
+// failed.
 const within = time.Minute
 
-// reach waits until the world is at a point.
+// reach waits until a condition holds.
 func reach(ctx context.Context, what string, ok func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	return await(ctx, what, ok)
 }
 
-// atGate waits until the provider's answer has come to the gate.
+// atGate waits until the provider's answer has reached the gate.
 func (r *rig) atGate(ctx context.Context) error {
 	timer := time.NewTimer(within)
 	defer timer.Stop()
@@ -41,7 +42,7 @@ func (r *rig) noted(ctx context.Context, event, key string) error {
 	return reach(ctx, event+" of "+key, func() bool { return r.count(event, key) > 0 })
 }
 
-// count is how often the tool's ledger has an event of a call.
+// count returns how often the tool's ledger has an event of a call.
 func (r *rig) count(event, key string) int {
 	b, err := os.ReadFile(r.toolLedger())
 	if err != nil {
@@ -51,7 +52,7 @@ func (r *rig) count(event, key string) int {
 		Event string `json:"event"`
 		Text  string `json:"text"`
 	}{event, key}) // strings always marshal
-	return bytes.Count(b, append(line[:len(line)-1], ',')) // its time follows
+	return bytes.Count(b, append(line[:len(line)-1], ',')) // the time follows
 }
 
 // died waits until the first worker has ended itself at its point.
@@ -66,7 +67,7 @@ func (r *rig) died(ctx context.Context) error {
 	return nil
 }
 
-// requests are the provider's requests of the target's step, counted from 0.
+// requests returns the provider's requests of the target's step, counted from 0.
 func (r *rig) requests(step int) []script.Request {
 	var out []script.Request
 	for _, q := range r.model.Requests() {
@@ -77,12 +78,12 @@ func (r *rig) requests(step int) []script.Request {
 	return out
 }
 
-// askedTwice waits until the provider got a request of the target's step for the second time.
+// askedTwice waits until the provider has received a request of the target's step for the second time.
 func (r *rig) askedTwice(ctx context.Context, step int) error {
 	return reach(ctx, "a second request", func() bool { return len(r.requests(step)) > 1 })
 }
 
-// turnID is the target's turn; empty where it has not begun.
+// turnID returns the target's turn, or "" if it has not begun.
 func (r *rig) turnID(ctx context.Context) string {
 	turns, err := r.store.Turns(ctx, r.target.session)
 	if err != nil {
@@ -96,7 +97,7 @@ func (r *rig) turnID(ctx context.Context) string {
 	return ""
 }
 
-// mcpServer is the process ID of an MCP server that was started last.
+// mcpServer returns the process ID of an MCP server's latest process.
 func (r *rig) mcpServer(id string) (int, error) {
 	b, err := os.ReadFile(r.pidfile(id))
 	if err != nil {
@@ -105,7 +106,7 @@ func (r *rig) mcpServer(id string) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(b)))
 }
 
-// settled is how many calls of one of the target's steps, from 1, have an outcome in the journal.
+// settled returns how many calls of one of the target's steps, from 1, have an outcome in the journal.
 func (r *rig) settled(ctx context.Context, step int) int {
 	calls, err := r.store.Calls(ctx, r.turnID(ctx))
 	if err != nil {

@@ -17,39 +17,39 @@ type turnPlan struct {
 	steps             [][]callPlan
 	final             string
 	pace              time.Duration // between the words of its answer
-	stop              time.Duration // after its acknowledgement; 0: nobody stops it
-	after             bool          // it is for a turn of its own, although one runs
+	stop              time.Duration // after its acknowledgement; 0: it is not stopped
+	after             bool          // it starts its own turn, although another turn runs
 	patient           bool          // see patientCall
 }
 
-// callPlan is a call that the model asks for. key names it in the tool's ledger; take is how many milliseconds it works
-// on each side of its effect.
+// callPlan is a call that the model makes. key names it in the tool's ledger; take is how many milliseconds it works on
+// each side of its effect.
 type callPlan struct {
 	tool, key, block string
 	take             int
-	times            int // of tools that do something again and again: ask, or tell how far they have come
+	times            int // for tools that repeat something: ask, or report progress
 }
 
-// The tools of the schedules, by their wire names: append of a server whose calls may not be repeated, of one whose
-// calls may, and of one that is quick besides; and two without effects.
+// The tools of the schedules, by their wire names: append of a server whose calls are not repeatable, of one whose
+// calls are, and of one that is also quick; and two without effects.
 const (
 	once    = "mcp_once_append"
 	again   = "mcp_again_append"
 	quick   = "mcp_quick_append"
 	echo    = "mcp_once_echo"
 	environ = "mcp_once_environ"
-	// confirm asks a person, and flood tells how far it has come, again and again; both append in the end. remember is of a
-	// server that remembers.
+	// confirm asks for confirmation repeatedly and flood reports progress repeatedly; both append at the end. remember
+	// belongs to a server that keeps state.
 	confirm  = "mcp_once_confirm"
 	flood    = "mcp_once_progress"
 	remember = "mcp_keeper_remember"
 )
 
-// askUser is how the model asks the user; the key of such a call is the question.
+// askUser is the tool with which the model asks the user; the key of such a call is the question.
 const askUser = "ask_user"
 
-// What the arguments of a call begin with that needs a person's word, as the configuration's rule has it, and of one that
-// the schedule's person denies.
+// The prefixes of the arguments of a call that needs approval, as the configuration's rule defines it, and of one that
+// the schedule denies.
 const (
 	askMark  = "guarded-"
 	denyMark = askMark + "unwanted-"
@@ -75,7 +75,7 @@ func newTurn(rng *rand.Rand, session string, n int) turnPlan {
 	return turnPlan{session: session, id: id, text: "Question " + id + "?", final: strings.Join(words, " ") + "."}
 }
 
-// add puts a step of n calls behind the others.
+// add appends a step of n calls.
 func (t *turnPlan) add(n int, tool func(i int) string) {
 	step := make([]callPlan, n)
 	for i := range step {
@@ -84,7 +84,7 @@ func (t *turnPlan) add(n int, tool func(i int) string) {
 	t.steps = append(t.steps, step)
 }
 
-// calls is how many calls the turn makes.
+// calls returns how many calls the turn makes.
 func (t *turnPlan) calls() int {
 	n := 0
 	for _, step := range t.steps {
@@ -117,8 +117,8 @@ func (c callPlan) arguments() string {
 	return string(b)
 }
 
-// said are the calls that the model asks for in answer to a request; none where it answers. A model asks for no tool that
-// it is not offered: a turn that begins while a server is away has none of that server's.
+// said returns the calls that the model makes in answer to a request; none if it answers with text. A model calls no
+// tool that it is not offered: a turn that begins while a server is away has none of that server's.
 func (t *turnPlan) said(q script.Request) []callPlan {
 	if t.patient {
 		return t.patientCall(q)
@@ -130,7 +130,7 @@ func (t *turnPlan) said(q script.Request) []callPlan {
 	return slices.DeleteFunc(slices.Clone(t.steps[q.Step]), func(c callPlan) bool { return !slices.Contains(offered, c.tool) })
 }
 
-// asks is the question that the model asks instead of calling anything; empty where it asks none.
+// asks returns the question that the model asks instead of calling a tool, or "" if it asks none.
 func asks(calls []callPlan) string {
 	if len(calls) == 1 && calls[0].tool == askUser {
 		return calls[0].key
@@ -138,7 +138,7 @@ func asks(calls []callPlan) string {
 	return ""
 }
 
-// reply is what the provider says to a request.
+// reply returns the provider's answer to a request.
 func (t *turnPlan) reply(q script.Request) script.Reply {
 	var calls []script.ToolCall
 	for _, c := range t.said(q) {

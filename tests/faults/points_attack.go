@@ -25,11 +25,11 @@ const (
 	bystanderPause = 2 * time.Second
 	// poke is the tool of the hostile server.
 	poke = "mcp_hostile_poke"
-	// mostQuestions is how many questions of one call may come to wait for a person.
+	// mostQuestions is how many elicitations of one call may become requests.
 	mostQuestions = 64
 )
 
-// attacks are the points at which an MCP server, a provider or an export attacks the worker.
+// attacks returns the points at which an MCP server, a provider or an export attacks the worker.
 func attacks() []point {
 	return append([]point{
 		attacked("attack_ping_stdio", "an MCP server sends pings without end and never reads its stdin", attack{kind: "ping"}),
@@ -95,7 +95,7 @@ func attacked(name, about string, a attack) point {
 	}
 }
 
-// attackNoted reports whether the hostile server says that it attacks.
+// attackNoted reports whether the hostile server's ledger says that it attacks.
 func (r *rig) attackNoted() bool {
 	b, err := os.ReadFile(r.hostileLedger())
 	return err == nil && bytes.Contains(b, []byte(`"attack"`))
@@ -130,8 +130,8 @@ func (r *rig) invite(ctx context.Context, kind string, overHTTP bool) error {
 	return nil
 }
 
-// besieged has ten other sessions work while the attack lasts, and holds the worker to its bounds. An attack that takes
-// the worker over enough memory is broken off.
+// besieged runs ten other sessions during the attack, and checks the worker's bounds. It stops an attack that takes the
+// worker over enough memory.
 func (r *rig) besieged(ctx context.Context, mostResident int64, attack func(context.Context) error) error {
 	g := newGauge(r.first())
 	defer g.close()
@@ -154,7 +154,7 @@ func (r *rig) besieged(ctx context.Context, mostResident int64, attack func(cont
 	longest := crowd.leave(broken.Load())
 	if broken.Load() {
 		resident, files := g.peaks()
-		_ = os.Remove(r.attackFile()) // not every attack has one
+		_ = os.Remove(r.attackFile()) // not every attack has such a file
 		return fmt.Errorf("the attack was broken off after %s: the worker took %d MB and %d descriptors",
 			ended.Sub(began).Round(100*time.Millisecond), resident>>20, files)
 	}
@@ -178,12 +178,12 @@ func atMost(what string, n, most int64) error {
 	return fmt.Errorf("the worker took %d %s: at most %d", n, what, most)
 }
 
-// dropped waits until the worker says of the hostile server that it has dropped a connection with it, and why.
+// dropped waits until the worker reports that it has dropped a connection with the hostile server, and why.
 func (r *rig) dropped(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, boundIdle)
 	defer cancel()
 	return await(limited, "a connection that the worker has dropped", func() bool {
-		files, _ := filepath.Glob(inDir(r.dir, "journal.db.workers", "*")) // the pattern is good
+		files, _ := filepath.Glob(inDir(r.dir, "journal.db.workers", "*")) // the pattern is valid
 		for _, file := range files {
 			var said struct {
 				Servers []struct {
@@ -207,7 +207,7 @@ func (r *rig) dropped(ctx context.Context) error {
 	})
 }
 
-// crowd are the sessions that work while another one is attacked.
+// crowd is the set of sessions that work while another one is attacked.
 type crowd struct {
 	rig     *rig
 	stop    context.CancelFunc
@@ -215,7 +215,7 @@ type crowd struct {
 	longest atomic.Int64
 }
 
-// bystand lets the sessions work until leave: each has one turn after the other, with ordinary calls.
+// bystand lets the sessions work until leave: each runs one turn after the other, with ordinary calls.
 func (r *rig) bystand(ctx context.Context) *crowd {
 	working, stop := context.WithCancel(ctx)
 	c := &crowd{rig: r, stop: stop}
@@ -225,7 +225,7 @@ func (r *rig) bystand(ctx context.Context) *crowd {
 		r.asking++
 		c.done.Go(func() {
 			var err error
-			_ = pause(working, time.Duration(n)*bystanderPause/bystanders) // each has a turn at least
+			_ = pause(working, time.Duration(n)*bystanderPause/bystanders) // each has at least one turn
 			for i := 1; err == nil && (i == 1 || pause(working, bystanderPause) == nil); i++ {
 				t := r.plan(randomTurn(rng, session, i))
 				began := time.Now()
@@ -249,8 +249,8 @@ func (c *crowd) took(d time.Duration) {
 	}
 }
 
-// leave lets the sessions end their turns and returns how long the longest took. Without a worker they cannot: they end
-// when another one has taken its place, and settle waits for them.
+// leave lets the sessions end their turns and returns how long the longest took. Without a worker they cannot end: they
+// do so when another worker has taken its place, and settle waits for them.
 func (c *crowd) leave(dead bool) time.Duration {
 	c.stop()
 	if !dead {

@@ -12,11 +12,11 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// awayFor is how long the server of a point stays away: as long as one of a liveness run does at most (see restarts).
+// awayFor is how long the server of a point stays away: the longest absence in a liveness run (see restarts).
 const awayFor = 1500 * time.Millisecond
 
-// aways are the points at which a server is killed between two calls and comes back a moment later: the call that is
-// made meanwhile must be carried out.
+// aways returns the points at which a server is killed between two calls and comes back a moment later: the call that
+// is made meanwhile must be carried out.
 func aways() []point {
 	remote := toolServer{"remote", "", nil, "", true}
 	return []point{
@@ -57,7 +57,8 @@ func away(name, about string, s toolServer) point {
 	}
 }
 
-// withdraw kills the processes of servers. Until readmit a new process exits at once, and the port refuses.
+// withdraw kills the processes of servers. Until readmit, a new process exits at once, and the port refuses
+// connections.
 func (r *rig) withdraw(servers ...toolServer) error {
 	for _, s := range servers {
 		if s.http {
@@ -76,7 +77,7 @@ func (r *rig) withdraw(servers ...toolServer) error {
 	return nil
 }
 
-// readmit lets servers start again that were withdrawn. Those over HTTP share one process.
+// readmit lets withdrawn servers start again. Those over HTTP share one process.
 func (r *rig) readmit(ctx context.Context, servers ...toolServer) error {
 	var errs []error
 	for _, s := range servers {

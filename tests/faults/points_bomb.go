@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// stopAfter is how long a worker may work on a bomb before a person stops the turn.
+	// stopAfter is how long a worker may work on a bomb before the operator stops the turn.
 	stopAfter = 5 * time.Second
-	// stopSoon is how soon the turn of a bomb must be over once it was stopped, and endSoon how soon the worker must
-	// have ended once it was told to: its drain_timeout of 3 s, and time to close.
+	// stopSoon is how soon the turn of a bomb must be over once it was stopped, and endSoon how soon the worker must have
+	// ended once it was told to: its drain_timeout of 3 s, and time to close.
 	stopSoon, endSoon = 5 * time.Second, 10 * time.Second
 )
 
-// bombs are answers of a provider that take a worker's processor or memory.
+// bombs returns the points at which a provider's answer exhausts a worker's processor or memory.
 func bombs() []point {
 	return []point{
 		bomb("attack_parts", "the provider's answer is one event with 1.9 million parts of calls", manyParts),
@@ -28,8 +28,8 @@ func bombs() []point {
 	}
 }
 
-// bomb makes a point at which the provider answers the target with a bomb, every time. The turn fails, or a person stops
-// it; then the worker is told to end.
+// bomb makes a point at which the provider answers the target with a bomb, every time. The turn fails, or the operator
+// stops it; then the worker is told to end.
 func bomb(name, about string, body func() string) point {
 	return point{
 		name: name, about: about,
@@ -74,8 +74,7 @@ func (r *rig) detonate(turn, ctx context.Context) error {
 	return nil
 }
 
-// manyParts is one event whose tool calls have 1.9 million parts, each of another call: 32 MB, as much as an answer may
-// have.
+// manyParts is one event whose tool calls have 1.9 million parts, each of another call: 32 MB, the limit of an answer.
 var manyParts = sync.OnceValue(func() string {
 	var b bytes.Buffer
 	b.WriteString(`data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0}`)

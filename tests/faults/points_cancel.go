@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// stops makes a point at which a person stops the target and the worker dies before it can obey.
+// stops makes a point at which the operator stops the target and the worker dies before it can obey.
 func stops(name, about string, shape func(*rig), reached func(*rig, context.Context) error, release func(*rig) error) point {
 	return point{name: name, about: about, interruptions: 1, shape: shape, act: func(ctx context.Context, r *rig) error {
 		if err := reached(r, ctx); err != nil {
@@ -23,7 +23,8 @@ func stops(name, about string, shape func(*rig), reached func(*rig, context.Cont
 	}}
 }
 
-// cancels are turns that somebody has stopped. That is an answer, too: one, and everybody is told the same.
+// cancels returns the points at which a turn is stopped. Cancellation is an answer, too: there is exactly one, and
+// every client gets the same.
 func cancels() []point {
 	inCall := func(event string) func(*rig, context.Context) error {
 		return func(r *rig, ctx context.Context) error { return r.askToEvent(ctx, event) }
@@ -37,7 +38,7 @@ func cancels() []point {
 	}
 }
 
-// stopQueued stops a turn that is acknowledged while no worker is there.
+// stopQueued stops a turn that is acknowledged while no worker runs.
 func stopQueued(ctx context.Context, r *rig) error {
 	r.first().kill()
 	before := r.user.acks.Load()

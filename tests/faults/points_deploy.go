@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// deploys are new versions of the worker that come, and go, while turns are under way.
+// deploys returns the points at which new versions of the worker come, and go, while turns run.
 func deploys() []point {
 	return []point{
 		{
@@ -25,8 +25,8 @@ func deploys() []point {
 	}
 }
 
-// deployBad starts a worker whose workflow asks for a timer that no history has, and waits until it is stuck with the
-// target: production's panic policy fails the workflow's task, and not the workflow.
+// deployBad starts a worker whose workflow schedules a timer that no history has, and waits until it is stuck with the
+// target: production's panic policy fails the workflow task, and not the workflow.
 func (r *rig) deployBad(ctx context.Context) error {
 	bad, err := r.workAs(ctx, r.programs.mutant, "-kill", "", "-mutant", "history_changed")
 	if err != nil {

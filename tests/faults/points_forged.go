@@ -12,15 +12,15 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// notAsked is what is said of a call that ran although a person's word was needed.
+// notAsked is the error for a call that ran without the approval it needed.
 const notAsked = " has run, and nobody was asked"
 
 // danger is a tool of high risk.
 const danger = "mcp_danger_append"
 
-// forged is an export that brings an "always allow" rule and no taint mark. It is imported while sessions work; then two
-// turns of it call what needs a person's word: the first a tool of high risk, and the second any tool, because an
-// imported session may hold anybody's words. Nobody gives it, so nothing may run.
+// forged makes a point that imports an export with an "always allow" grant and no taint mark while sessions work. Two
+// turns of the imported session then make calls that need approval: the first of a tool of high risk, and the second of
+// any tool, because an imported session may hold untrusted text. No client approves them, so nothing may run.
 func forged() point {
 	return point{
 		name: "attack_import", about: "an imported session brings permissions and hides where its words are from",
@@ -49,7 +49,7 @@ func forged() point {
 	}
 }
 
-// mustAsk has a turn whose only call needs a person's word, waits until it waits for one, and stops it.
+// mustAsk runs a turn whose only call needs approval, waits until the turn requests it, and stops the turn.
 func (r *rig) mustAsk(ctx context.Context, t *turnPlan) error {
 	key := t.steps[0][0].key
 	r.stopped = append(r.stopped, t.id)
@@ -74,8 +74,8 @@ func (r *rig) mustAsk(ctx context.Context, t *turnPlan) error {
 	return errors.Join(err, reach(ctx, "the end of the turn", func() bool { return r.over(ctx, t) }))
 }
 
-// smuggle imports a session that has nothing but a rule that nobody here has granted. Its checksums are right: they have
-// no key.
+// smuggle imports a session that has nothing but a grant that this deployment never made. Its checksums are right: they
+// have no key.
 func (r *rig) smuggle(ctx context.Context, session string) error {
 	var forged bytes.Buffer
 	out, now := journal.NewExporter(&forged), time.Now().UTC()
@@ -93,7 +93,8 @@ func (r *rig) smuggle(ctx context.Context, session string) error {
 	return r.bomb(ctx, session+"-bomb")
 }
 
-// bomb imports a small file that names its only blob 3,000 times. It must be refused without holding up other sessions.
+// bomb imports a small file that names its only blob 3,000 times. The import must be refused without delaying other
+// sessions.
 func (r *rig) bomb(ctx context.Context, session string) error {
 	var file bytes.Buffer
 	out, content := journal.NewExporter(&file), bytes.Repeat([]byte("a"), 1<<20)

@@ -8,7 +8,8 @@ import (
 	"syscall"
 )
 
-// inquiring gives the target a call whose server asks a person before it goes on, beside one that does not.
+// inquiring gives the target a call whose server asks for confirmation before it continues, beside a call that does
+// not.
 func inquiring(r *rig) { inquire(r, confirm) }
 
 func inquire(r *rig, tool string) {
@@ -20,8 +21,8 @@ func inquire(r *rig, tool string) {
 	}
 }
 
-// inquiries are the points around what servers ask in the middle of calls: nothing is held meanwhile, and the call goes on
-// wherever there is a worker and a process of its server.
+// inquiries returns the points around elicitations in the middle of calls: nothing is held meanwhile, and the call
+// continues wherever there is a worker and a process of its server.
 func inquiries() []point {
 	once := func(r *rig) {
 		inquiring(r)
@@ -61,7 +62,7 @@ func inquiries() []point {
 	}
 }
 
-// moved is a call that goes on with another worker and another process of its server.
+// moved makes a point at which a call continues with another worker and another process of its server.
 func moved() point {
 	p := parked("inquiry_moved", "worker and server are replaced while a call waits for a person", func(r *rig) {
 		r.settings.stateless = true
@@ -80,7 +81,7 @@ func moved() point {
 	return p
 }
 
-// replyInCrowd has 20 clients reply at once. One of them is heard.
+// replyInCrowd has 20 clients respond at once. One response counts.
 func replyInCrowd(ctx context.Context, r *rig) error {
 	list, err := r.waiting(ctx, r.target.session, 1)
 	if err != nil {
