@@ -17,8 +17,9 @@
 // must be offered every tool of every MCP server. Then package check judges the ledgers. A run that never reaches its
 // point has failed.
 //
-// At the attack points an MCP server (tests/faults/hostile), the provider or an import attacks the worker while ten other
-// sessions work; the worker's memory, descriptors and processor time are measured from outside and held to bounds (gauge.go).
+// At the attack points an MCP server (tests/faults/hostile), the provider or an import attacks the worker while ten
+// other sessions work. The worker's memory, descriptors and processor time are measured from outside and checked
+// against bounds (gauge.go).
 //
 // A run of -restarts kills its tool server by the clock, and counts abandoned calls and turns that did not finish.
 //

@@ -9,7 +9,7 @@ import (
 	"github.com/everturn/everturn/tests/script"
 )
 
-// dies makes a point at which the first worker ends itself. nth says which of the calls of the journal's method it is.
+// dies makes a point at which the first worker ends itself. nth returns which call of the journal's method ends it.
 func dies(name, about, at string, nth func(r *rig) int) point {
 	return point{
 		name: name, about: about, interruptions: 1, shape: busy,
@@ -26,7 +26,7 @@ func dies(name, about, at string, nth func(r *rig) int) point {
 	}
 }
 
-// busy gives the target two or three steps with calls of all kinds, and an answer that takes its time.
+// busy gives the target two or three steps with calls of all kinds, and a slow answer.
 func busy(r *rig) {
 	for range 2 + r.rng.IntN(2) {
 		r.target.add(1+r.rng.IntN(3), func(int) string { return tools[r.rng.IntN(len(tools))] })
@@ -41,12 +41,12 @@ func busy(r *rig) {
 
 func firstOf(*rig) int { return 1 }
 
-// anyCall and anyStep pick one of the target's calls or inferences. The companion's come on top.
+// anyCall and anyStep pick one of the target's calls or inferences. The companion's are additional.
 func anyCall(r *rig) int { return 1 + r.rng.IntN(r.target.calls()) }
 
 func anyStep(r *rig) int { return 1 + r.rng.IntN(len(r.target.steps)+1) }
 
-// killsInside are the points inside the worker, by the journal's methods.
+// killsInside returns the points inside the worker, by the journal's methods.
 func killsInside() []point {
 	return []point{
 		dies("begin_before", "the message is not in the journal", "Begin:before", firstOf),
@@ -82,7 +82,7 @@ func block(tool, side string) func(r *rig) {
 	}
 }
 
-// blocked is the call that waits.
+// blocked returns the call that waits.
 func (r *rig) blocked() callPlan { return r.target.steps[1][0] }
 
 // killInCall makes a point in the middle of a call, seen in the tool's own ledger.
@@ -107,7 +107,7 @@ func (r *rig) askToEvent(ctx context.Context, event string) error {
 	return r.noted(ctx, event, r.blocked().key)
 }
 
-// hold stops the provider's answer to the target's last step, the first time that it is asked.
+// hold stops the provider's answer to the target's last step, the first time that it is requested.
 func hold(r *rig) {
 	busy(r)
 	before := r.adapt
@@ -128,7 +128,7 @@ func (r *rig) askToGate(ctx context.Context) error {
 	return r.atGate(ctx)
 }
 
-// killsOutside are the points that are seen from outside the worker.
+// killsOutside returns the points that are seen from outside the worker.
 func killsOutside() []point {
 	return slices.Concat([]point{
 		killInCall("begun", "a call that may not be repeated has reached its tool", once, "before", "begun"),

@@ -45,7 +45,7 @@ func alive(pid int) bool {
 	return err == nil && !strings.Contains(string(b), ") Z ")
 }
 
-// calls makes a point out of a tool that misbehaves by itself.
+// calls makes a point with a tool that misbehaves by itself.
 func calls(name, about, tool string) point {
 	return point{
 		name: name, about: about,
@@ -67,8 +67,8 @@ func calls(name, about, tool string) point {
 	}
 }
 
-// moody makes a point at which an MCP server is killed in mid-call and misbehaves when it is started again. The calls of
-// the step after that find it so; then it comes back.
+// moody makes a point at which an MCP server is killed in the middle of a call and misbehaves when it is started again.
+// The calls of the next step meet it in that state; then it recovers.
 func moody(name, about, mode string, back func(context.Context, *rig) error) point {
 	p := strikes(name, about, "after", "effect", syscall.SIGKILL)
 	shape, act := p.shape, p.act
@@ -95,11 +95,11 @@ func moody(name, about, mode string, back func(context.Context, *rig) error) poi
 	return p
 }
 
-// comeBack lets the server be as it was when it is started the next time. That its tools are back is for the last turn to
-// see.
+// comeBack lets the server behave when it is started the next time. The last turn checks that its tools are back.
 func comeBack(_ context.Context, r *rig) error { return os.Remove(r.modeFile("once")) }
 
-// comeBackUnheard lets it come back while the journal is locked, until the worker was unable to publish what it offers.
+// comeBackUnheard lets the server recover while the journal is locked, until the worker has failed to publish its
+// tools.
 func comeBackUnheard(ctx context.Context, r *rig) error {
 	if err := r.settle(); err != nil {
 		return err
@@ -111,7 +111,7 @@ func comeBackUnheard(ctx context.Context, r *rig) error {
 	})
 }
 
-// remote makes a point out of an MCP server over HTTP and the link to it.
+// remote makes a point with an MCP server over HTTP and the link to it.
 func remote(name, about string, s spell) point {
 	p := point{
 		name: name, about: about, interruptions: 0,
@@ -133,9 +133,9 @@ func remote(name, about string, s spell) point {
 	return p
 }
 
-// serveRemote starts an MCP server that is no worker's child, behind a link.
+// serveRemote starts an MCP server behind a link that is not a child of a worker.
 func (r *rig) serveRemote(ctx context.Context) error {
-	at, err := loopback.Address() // another takes its place later
+	at, err := loopback.Address() // another server takes its place later
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (r *rig) serveRemote(ctx context.Context) error {
 	return err
 }
 
-// startRemote starts an MCP server over HTTP, in the place of one that there was.
+// startRemote starts an MCP server over HTTP, in place of an earlier one if there was one.
 func (r *rig) startRemote(ctx context.Context, at string) (*url.URL, error) {
 	log := inDir(r.dir, "remote.log")
 	p, err := spawn(log, r.programs.mcpserver, os.Environ(), "-http", at, "-times", fmt.Sprintf("-stateless=%t", r.settings.stateless),
@@ -171,7 +171,7 @@ func (r *rig) startRemote(ctx context.Context, at string) (*url.URL, error) {
 	return url.Parse(strings.TrimSpace(string(b)))
 }
 
-// toolServers are the ways in which MCP servers are known to fail.
+// toolServers returns the ways in which MCP servers are known to fail.
 func toolServers() []point {
 	return []point{
 		strikes("mcp_killed_begun", "an MCP server is killed before the effect", "before", "begun", syscall.SIGKILL),

@@ -8,12 +8,12 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// outages are how long the network is away, in the order of rising trouble: within a heartbeat, around it, past it.
+// outages are how long the network is away, by increasing trouble: within a heartbeat, around it, past it.
 var outages = []time.Duration{time.Second, 3 * time.Second, 8 * time.Second}
 
 func (r *rig) outage() time.Duration { return outages[r.rng.IntN(len(outages))] }
 
-// spell is something that is done to a link for a while.
+// spell does something to a link for a while.
 type spell func(ctx context.Context, r *rig, l *link, d time.Duration) error
 
 // down takes the link away.
@@ -47,8 +47,8 @@ var (
 	resets    = poison("reset_peer", map[string]any{"timeout": 0})
 )
 
-// severed breaks the link between worker and server in mid-call or mid-inference, for an outage or as long as is said.
-// What was held goes on meanwhile.
+// severed breaks the link between worker and server in the middle of a call or inference, for an outage or the given
+// time. What was held continues meanwhile.
 func severed(name, about string, s spell, inCall bool, long ...time.Duration) point {
 	p := point{name: name, about: about, interruptions: 3, shape: hold}
 	reached, release := (*rig).askToGate, (*rig).openGate
@@ -74,7 +74,7 @@ func severed(name, about string, s spell, inCall bool, long ...time.Duration) po
 	return p
 }
 
-// ill is a link with a toxic on it from before the target is asked until it is answered.
+// ill makes a point with a toxic on a link from before the target is asked until it is answered.
 func ill(name, about string, which func(*rig) *link, kind string, attributes map[string]any) point {
 	return point{name: name, about: about, interruptions: 3, shape: busy, act: func(ctx context.Context, r *rig) error {
 		for _, stream := range []string{"upstream", "downstream"} {
@@ -100,7 +100,7 @@ var (
 	inSlices = map[string]any{"average_size": 200, "size_variation": 150, "delay": 500}
 )
 
-// network are the faults of links.
+// network returns the faults of links.
 func network() []point {
 	minute := severed("net_down_minute", "worker–server is down for a minute in mid-call", down, true, time.Minute)
 	minute.long = true
@@ -125,7 +125,7 @@ func network() []point {
 	}
 }
 
-// answersLost lets the client's requests through and none of the answers, until the turn is there.
+// answersLost lets the client's requests through and none of the answers, until the turn has started.
 func answersLost(ctx context.Context, r *rig) error {
 	remove, err := r.users.toxic("timeout", "downstream", map[string]any{"timeout": 0})
 	if err != nil {
@@ -156,7 +156,7 @@ func clientDown(ctx context.Context, r *rig) error {
 	return r.users.up()
 }
 
-// providerGone breaks the link to the provider while its answer is held, and mends it when the journal has counted a
+// providerGone breaks the link to the provider while its answer is held, and restores it when the journal has counted a
 // failure.
 func providerGone(name, about string, s spell) point {
 	return point{name: name, about: about, shape: hold, act: func(ctx context.Context, r *rig) error {
@@ -172,7 +172,7 @@ func providerGone(name, about string, s spell) point {
 		})
 		r.gate.Release()
 		mend()
-		<-done // it ends because it is mended
+		<-done // it ends because the link is restored
 		return failed
 	}}
 }

@@ -36,7 +36,7 @@ func instead(reply script.Reply) func(script.Reply) script.Reply {
 	return func(script.Reply) script.Reply { return reply }
 }
 
-// provider are the ways in which model providers are known to fail.
+// provider returns the ways in which model providers are known to fail.
 func provider() []point {
 	limited := script.Status(http.StatusTooManyRequests, "rate_limit_exceeded", "slow down")
 	return []point{
@@ -72,7 +72,8 @@ func huge(r *rig) {
 	r.failing = append(r.failing, r.target.id)
 }
 
-// refused waits until the worker has had enough of an answer. The turn fails then: nobody pays for such a one again.
+// refused waits until the worker has rejected an answer. The turn then fails: a retry would pay for the same answer
+// again.
 func refused(ctx context.Context, r *rig) error {
 	if err := r.ask(ctx); err != nil {
 		return err

@@ -14,7 +14,7 @@ func (r *rig) crash(ctx context.Context) error {
 	return r.server.start(ctx)
 }
 
-// servers are the faults of Temporal's server and of many clients.
+// servers returns the faults of Temporal's server and of many clients.
 func servers() []point {
 	crashes := func(name, about string, shape func(*rig), act func(context.Context, *rig) error) point {
 		return point{name: name, about: about, ownServer: true, interruptions: 3, shape: shape, act: act}

@@ -12,7 +12,7 @@ import (
 	_ "modernc.org/sqlite" // the driver, to hold the journal's lock with
 )
 
-// lockJournal holds the journal as a database browser may that was left in a transaction, for a while.
+// lockJournal holds the journal's lock for a while, like a database browser that was left inside a transaction.
 func (r *rig) lockJournal(ctx context.Context, d time.Duration, meanwhile func() error) error {
 	db, err := sql.Open("sqlite", "file:"+inDir(r.dir, "journal.db")+"?_pragma=busy_timeout(5000)")
 	if err != nil {
@@ -32,10 +32,10 @@ func (r *rig) lockJournal(ctx context.Context, d time.Duration, meanwhile func()
 	return errors.Join(err, uerr)
 }
 
-// locks are shorter and longer than what a settlement waits.
+// lockFor returns a time that is shorter or longer than a settlement waits.
 func (r *rig) lockFor() time.Duration { return []time.Duration{2, 5, 13}[r.rng.IntN(3)] * time.Second }
 
-// fillDisk makes every write fail that would make the journal's files longer, in this worker.
+// fillDisk makes every write in this worker fail that would make the journal's files longer.
 func (r *rig) fillDisk() (free func() error, err error) {
 	info, err := os.Stat(inDir(r.dir, "journal.db-wal"))
 	if err != nil {
@@ -51,7 +51,7 @@ func (r *rig) fillDisk() (free func() error, err error) {
 	return func() error { return limit(unix.RLIM_INFINITY) }, limit(uint64(info.Size()))
 }
 
-// store are the faults of the journal's file.
+// store returns the faults of the journal's file.
 func store() []point {
 	return []point{
 		{
@@ -86,8 +86,8 @@ func store() []point {
 	}
 }
 
-// fills makes a point at which the journal's disk is full for a while: from when the turn has come so far until a write
-// has failed, and a moment longer. What was held goes on meanwhile; nil asks the target.
+// fills makes a point at which the journal's disk is full for a while: from when the turn has reached the given point
+// until a write has failed, and a moment longer. What was held continues meanwhile; nil asks the target.
 func fills(name, about string, shape func(*rig), reached func(*rig, context.Context) error, release func(*rig) error) point {
 	return point{
 		name: name, about: about, shape: shape, interruptions: 25,

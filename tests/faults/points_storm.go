@@ -15,14 +15,14 @@ const (
 	stormFaults   = 4
 )
 
-// storms are many sessions at once, with one fault after the other.
+// storms returns the points with many sessions at once and one fault after the other.
 func storms() []point {
 	return []point{
 		{name: "storm", about: "many sessions; workers, tools and links go one after the other", interruptions: 3 * stormFaults, shape: busy, act: storm},
 	}
 }
 
-// storm lets six sessions have three turns each and strikes whenever the tool's ledger has grown by a random number of
+// storm runs three turns in each of six sessions and strikes whenever the tool's ledger has grown by a random number of
 // effects.
 func storm(ctx context.Context, r *rig) error {
 	for i := range stormSessions {
@@ -48,7 +48,7 @@ func storm(ctx context.Context, r *rig) error {
 	return nil
 }
 
-// converseAll sends the messages of one session, each when the one before was answered.
+// converseAll sends the messages of one session, each after the previous one was answered.
 func (r *rig) converseAll(ctx context.Context, turns []*turnPlan) {
 	r.asking++
 	byUpdate := r.rng.IntN(2) == 0
@@ -63,7 +63,7 @@ func (r *rig) converseAll(ctx context.Context, turns []*turnPlan) {
 	}()
 }
 
-// grown waits for so many more effects.
+// grown waits for n more effects.
 func (r *rig) grown(ctx context.Context, n int) error {
 	effects := func() int {
 		b, _ := os.ReadFile(r.toolLedger()) // it may not be there yet
@@ -73,7 +73,7 @@ func (r *rig) grown(ctx context.Context, n int) error {
 	return reach(ctx, fmt.Sprintf("%d more effects", n), func() bool { return effects() >= before+n })
 }
 
-// strike breaks one thing and mends it.
+// strike breaks one thing and restores it.
 func (r *rig) strike(ctx context.Context) error {
 	last := r.workers[len(r.workers)-1]
 	switch r.rng.IntN(4) {
@@ -84,7 +84,7 @@ func (r *rig) strike(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		_ = syscall.Kill(pid, syscall.SIGKILL) // it may just have gone with its worker
+		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended with its worker
 		return nil
 	default:
 		last.kill()

@@ -15,11 +15,11 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// faces are those that append may have when it is no longer what was accepted.
+// faces are the faces that append may have after it has changed from the accepted version.
 var faces = []string{"description", "schema", "annotations"}
 
-// trusted are the points around servers that are not what they were: whose tools change, whose words are anybody's, that
-// talk without end, that are slow, and that forget.
+// trusted returns the points around servers that are not what they were: servers whose tools change, whose text is
+// untrusted, that talk without end, that are slow, and that lose their state.
 func trusted() []point {
 	return []point{
 		drifts("drift_before", "a tool changes, and the worker dies before it has said so", "PublishCatalogue:before:1"),
@@ -48,8 +48,8 @@ func trusted() []point {
 	}
 }
 
-// drifts makes a point at which the first worker dies while it publishes a tool that has changed. The target is not to be
-// offered it, until somebody has accepted it.
+// drifts makes a point at which the first worker dies while it publishes a changed tool. The target must not be offered
+// the tool until the operator has accepted it.
 func drifts(name, about, at string) point {
 	return point{
 		name: name, about: about, interruptions: 1,
@@ -71,7 +71,7 @@ func drifts(name, about, at string) point {
 	}
 }
 
-// change lets append of the server once have another face, of which the server tells its clients.
+// change gives append of the server once another face, which the server announces to its clients.
 func (r *rig) change(ctx context.Context, face string) error {
 	if err := os.WriteFile(r.faceFile("once"), []byte(face), 0o600); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (r *rig) change(ctx context.Context, face string) error {
 	return errors.Join(err, r.noted(ctx, "face", face))
 }
 
-// pinned gives the target a step that waits, with append pinned, and one after it that calls append again.
+// pinned gives the target a step that waits, with append in the turn config, and a later step that calls append again.
 func pinned(r *rig) {
 	block(again, "before")(r)
 	r.target.add(2, func(i int) string { return []string{once, again}[i] })
@@ -99,7 +99,8 @@ func changeInCall(ctx context.Context, r *rig) error {
 	return errors.Join(r.change(ctx, faces[r.rng.IntN(len(faces))]), r.release())
 }
 
-// accept is the operator's word, without which the last turn misses a tool. Nothing of the new face has happened before.
+// accept accepts the changed tool as the operator, without which the last turn lacks a tool. Before that, the new face
+// must not have had any effect.
 func accept(ctx context.Context, r *rig) error {
 	face, err := os.ReadFile(r.faceFile("once"))
 	if err != nil {
@@ -126,8 +127,8 @@ func accept(ctx context.Context, r *rig) error {
 	return errors.Join(err, held)
 }
 
-// taints makes a point at which the first worker dies in a session that has read what anybody may have written. Somebody
-// gives every call its approval that asks for one.
+// taints makes a point at which the first worker dies in a session that has read untrusted text. A client approves
+// every call that needs approval.
 func taints(name, about, at string) point {
 	return point{
 		name: name, about: about, interruptions: 1,
@@ -162,13 +163,13 @@ func floods(name, about string, broken func(context.Context, *rig) error) point 
 	}
 }
 
-// detached gives the target a call that is given up after its effect, and goes on.
+// detached gives the target a call that is abandoned after its effect, and continues.
 func detached(r *rig) {
 	r.settings.toolTimeout, r.settings.append = 2*time.Second, "detach = \"1m\"\n"
 	block(once, "after")(r)
 }
 
-// givenUp waits until the model was told that nobody knows what became of the call.
+// givenUp waits until the model was told that the call's outcome is unknown.
 func givenUp(ctx context.Context, r *rig) error {
 	if err := r.askToEvent(ctx, "effect"); err != nil {
 		return err
@@ -191,7 +192,7 @@ func endNever(ctx context.Context, r *rig) error {
 	return errors.Join(r.release(), r.heal(ctx))
 }
 
-// noticed has another turn, whose model is to be told what became of the call.
+// noticed runs another turn, whose model must be told what became of the call.
 func noticed(ctx context.Context, r *rig) error {
 	t := r.plan(newTurn(r.rng, r.target.session, 7))
 	r.converse(ctx, t, true)
@@ -208,7 +209,7 @@ func noticed(ctx context.Context, r *rig) error {
 	return errors.New("no model was told what became of the call")
 }
 
-// forgets makes a point between two calls of a server that remembers.
+// forgets makes a point between two calls of a server that keeps state.
 func forgets(name, about string, broken func(context.Context, *rig) error) point {
 	return point{
 		name: name, about: about, interruptions: 1,

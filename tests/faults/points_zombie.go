@@ -7,7 +7,8 @@ import (
 	"github.com/everturn/everturn/tests/script"
 )
 
-// zombies are workers that are stopped past their timeouts and come back when others have done their work.
+// zombies returns the points at which a worker is stopped past its timeouts and comes back when others have done its
+// work.
 func zombies() []point {
 	return []point{
 		{
@@ -45,7 +46,7 @@ func zombies() []point {
 	}
 }
 
-// holdBoth holds the second attempt of the target's last answer too, at a gate of its own.
+// holdBoth holds the second attempt of the target's last answer too, at a separate gate.
 func holdBoth(r *rig) {
 	hold(r)
 	r.rival = script.NewGate()
@@ -63,8 +64,8 @@ func (r *rig) openGate() error {
 	return nil
 }
 
-// undead stops the first worker, starts another one, waits until that one has come far enough, and brings the first one
-// back.
+// undead stops the first worker, starts another one, waits until that one has come far enough, and resumes the first
+// one.
 func (r *rig) undead(ctx context.Context, far, release func() error, back func(context.Context) error) error {
 	if err := r.freeze(ctx, r.first()); err != nil {
 		return err
@@ -90,8 +91,8 @@ func (r *rig) lateResult(ctx context.Context) error {
 	})
 }
 
-// lateAnswer waits until the zombie was turned away: by the journal, which counts its answer as late or tells it that
-// it is stale, by the server, or by its own deadline, which has passed while it was stopped.
+// lateAnswer waits until the zombie was refused: by the journal, which counts its answer as late or tells it that it is
+// stale, by the server, or by its own deadline, which has passed while it was stopped.
 func (r *rig) lateAnswer(ctx context.Context) error {
 	return reach(ctx, "the zombie's answer", func() bool {
 		list, err := r.store.Inferences(ctx, r.turnID(ctx))

@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// process is a child in a process group of its own. What it says goes to a file.
+// process is a child in its own process group. Its output goes to a file.
 type process struct {
 	cmd  *exec.Cmd
 	log  string
 	done chan struct{}
 }
 
-// spawn starts a program that does not outlive this one.
+// spawn starts a program that ends when this one does.
 func spawn(log, program string, env []string, args ...string) (*process, error) {
 	out, err := os.Create(log)
 	if err != nil {
@@ -39,7 +39,7 @@ func spawn(log, program string, env []string, args ...string) (*process, error) 
 		err := p.cmd.Start()
 		started <- err
 		if err == nil {
-			_ = p.cmd.Wait() // the state is looked at where it matters
+			_ = p.cmd.Wait() // the state is checked where it matters
 		}
 	}()
 	if err := <-started; err != nil {
@@ -74,7 +74,7 @@ func (p *process) killed() bool {
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
-// end asks the process to stop and kills it where it does not.
+// end asks the process to stop and kills it if it does not.
 func (p *process) end(within time.Duration) error {
 	p.signal(syscall.SIGCONT)
 	p.signal(syscall.SIGTERM)
@@ -98,7 +98,7 @@ func (p *process) said(text string) bool {
 	return err == nil && bytes.Contains(b, []byte(text))
 }
 
-// peakBytes is the most memory that the process was resident in; 0 where it cannot be asked any more.
+// peakBytes returns the process's highest resident memory; 0 if it cannot be read any more.
 func (p *process) peakBytes() int64 {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid()))
 	if err != nil {
@@ -106,7 +106,7 @@ func (p *process) peakBytes() int64 {
 	}
 	for line := range strings.Lines(string(b)) {
 		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			kb, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64) // 0 is "not known"
+			kb, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64) // 0 means not known
 			return kb << 10
 		}
 	}
@@ -121,10 +121,10 @@ func tail(file string) string {
 	return string(b[max(0, len(b)-1500):])
 }
 
-// mentioning are the living processes whose command line has the text, by process ID.
+// mentioning returns the living processes whose command line contains the text, by process ID.
 func mentioning(text string) map[int]string {
 	out := map[int]string{}
-	files, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is good
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is valid
 	for _, file := range files {
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		b, rerr := os.ReadFile(file)
@@ -136,10 +136,10 @@ func mentioning(text string) map[int]string {
 	return out
 }
 
-// poll is how often something is looked at that offers no event: another process's file, the process table.
+// poll is the interval for polling what offers no event: another process's file, the process table.
 const poll = 5 * time.Millisecond
 
-// await waits until a condition on the world outside holds. The error says what was waited for.
+// await waits until a condition holds. what describes the condition in the error.
 func await(ctx context.Context, what string, ok func() bool) error {
 	ticker := time.NewTicker(poll)
 	defer ticker.Stop()

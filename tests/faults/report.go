@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// freshEvery is after how many runs of each point a new Temporal server takes the place of the shared one: one that has
-// had tens of thousands of turns on one file would be part of what is measured.
+// freshEvery is after how many runs of each point a new Temporal server replaces the shared one: a server with tens of
+// thousands of turns in one file would affect the measurements.
 const freshEvery = 5
 
-// playAll plays every point as often as asked, some at once, and reports. It returns whether nothing failed.
+// playAll plays every point as often as requested, some at once, and reports. It returns whether nothing failed.
 func (o order) playAll(ctx context.Context, ps programs, bin, dir string, points []point) (bool, error) {
 	fmt.Printf("seed %d, %d points, %d runs each, %d at once\n", o.seed, len(points), o.runs, o.parallel)
 	began := time.Now()
@@ -35,7 +35,7 @@ func (o order) playAll(ctx context.Context, ps programs, bin, dir string, points
 	took := time.Since(began)
 	good := summarise(points, all, took)
 	if ctx.Err() != nil {
-		return false, ctx.Err() // what is not all of it is nothing for the documentation
+		return false, ctx.Err() // an incomplete run is not documented
 	}
 	return good, figures(o.docs, "points", func(b *bytes.Buffer) {
 		provenance(b, os.Args[1:])
@@ -43,7 +43,7 @@ func (o order) playAll(ctx context.Context, ps programs, bin, dir string, points
 	})
 }
 
-// play plays runs from up to and without to of each point and yields what each came to, until all are over.
+// play plays runs from up to and without to of each point and yields the outcome of each, until all are over.
 func (o order) play(ctx context.Context, ps programs, shared *server, dir string, points []point, from, to int) <-chan outcome {
 	type job struct {
 		p    point

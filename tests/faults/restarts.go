@@ -19,7 +19,7 @@ import (
 	"github.com/everturn/everturn/tests/script"
 )
 
-// restarting are the flags of the liveness scenario.
+// restarting holds the flags of the liveness scenario.
 type restarting struct {
 	on          bool
 	turns       int
@@ -46,19 +46,19 @@ func (c restarting) sane() error {
 const (
 	// restartCalls is the number of calls of a turn, one per step.
 	restartCalls = 4
-	// restartTake bounds how long a call works on each side of its effect, and restartShare its part of the time between two
-	// kills: a call that takes as long as its server lives cannot be made.
+	// restartTake bounds how long a call works on each side of its effect, and restartShare its part of the time between
+	// two kills: a call that takes as long as its server lives cannot succeed.
 	restartTake, restartShare = 1500 * time.Millisecond, 6
-	// restartTries is how often the model makes a call that was not made, as a new call, before it goes on without it.
+	// restartTries is how often the model repeats a call that was not made, as a new call, before it continues without it.
 	restartTries = 3
-	// restartLimit bounds a run: one that takes longer has turns that do not end.
+	// restartLimit bounds a run: a longer run has turns that do not end.
 	restartLimit = 10 * time.Minute
-	// mostGivenUp is the largest share of the calls that may be given up.
+	// mostGivenUp is the largest share of the calls that may be abandoned.
 	mostGivenUp = 0.01
 )
 
-// restarts is a liveness run over one transport. Its faults come by the clock, not at observed events: the run
-// measures what a server that restarts costs, so it needs many turns at many stages at the moment of each kill.
+// restarts is a liveness run over one transport. Its faults come by the clock, not at observed events: the run measures
+// the cost of a server that restarts, so it needs many turns at many stages at the moment of each kill.
 type restarts struct {
 	*rig
 	restarting
@@ -120,7 +120,8 @@ func (o order) restartOver(ctx context.Context, ps programs, dir, transport stri
 	return good, err
 }
 
-// run starts two workers and the tool server, has the turns while it kills the server, and lets it stay in the end.
+// run starts two workers and the tool server, runs the turns while it kills the server, and leaves it running at the
+// end.
 func (s *restarts) run(ctx context.Context) error {
 	if err := s.serve(ctx); err != nil {
 		return err
@@ -148,8 +149,8 @@ func (s *restarts) run(ctx context.Context) error {
 	return s.restored(ctx)
 }
 
-// serve configures the tool server: one with calls that must not be repeated and one with calls that may be. Over stdio
-// each is a child of each worker; over HTTP both are the same process.
+// serve configures the tool server: one with calls that are not repeatable and one with calls that are. Over stdio each
+// is a child of each worker; over HTTP both are the same process.
 func (s *restarts) serve(ctx context.Context) error {
 	s.settings.tools = slices.Clone(local[:2])
 	if s.transport == "stdio" {
@@ -182,7 +183,7 @@ func (s *restarts) strike(ctx, living context.Context) error {
 	}
 }
 
-// load has all turns, each in a session of its own, and returns when the last one has ended.
+// load runs all turns, each in its own session, and returns when the last one has ended.
 func (s *restarts) load(ctx context.Context) error {
 	rng := seeded(s.seed, "restarts")
 	take := min(restartTake, s.every/restartShare)
@@ -217,9 +218,9 @@ func restartTurn(rng *rand.Rand, session string, take time.Duration) turnPlan {
 	return t
 }
 
-// patientCall is what a careful agent does, in a session that holds this turn alone: it makes its calls one after the
-// other, never repeats a call whose outcome is unknown, and makes a call that was not made up to restartTries times.
-// It is empty when the calls are done, and when the tool is not offered.
+// patientCall returns the call of a careful agent, in a session that holds only this turn: it makes its calls one after
+// the other, never repeats a call whose outcome is unknown, and makes a call that was not made up to restartTries
+// times. It returns nothing when the calls are done, and when the tool is not offered.
 func (t *turnPlan) patientCall(q script.Request) []callPlan {
 	step, tries := 0, 0
 	for _, m := range q.Chat.Messages {

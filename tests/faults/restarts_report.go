@@ -13,16 +13,15 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// restartTally is what the ledgers of a liveness run say of its turns. The turns after the load (see restored) are left
-// out.
+// restartTally counts the turns of a liveness run in its ledgers. The turns after the load (see restored) do not count.
 type restartTally struct {
 	turns, calls int
 	givenUp      int // calls that ended as not sent
 	unknown      int
-	repeatable   int // of the unknown ones, calls that could have been made again
+	repeatable   int // of the unknown ones, repeatable calls
 	unfinished   int // turns without an answer, or in which one of the planned calls was never made
 	toolless     int // turns whose model was not offered the server's tools with its first request
-	partial      int // turns whose model was offered one of the two
+	partial      int // turns whose model was offered only one of the two
 }
 
 // tallyRestarts counts in the ledgers of a liveness run.
@@ -72,7 +71,7 @@ func tallyRestarts(l check.Ledgers) restartTally {
 	return out
 }
 
-// offered is how many of the tools that the plans call a request offers.
+// offered returns how many of the tools in the plans a request offers.
 func offered(q check.Request) int {
 	var chat script.Chat
 	_ = json.Unmarshal(q.Body, &chat) // the provider has read it
@@ -81,8 +80,8 @@ func offered(q check.Request) int {
 	return len(slices.DeleteFunc([]string{once, again}, missing))
 }
 
-// report prints what a liveness run came to and returns whether it was good: at most mostGivenUp of the calls given up,
-// every turn finished, and no promise broken.
+// report prints the result of a liveness run and returns whether it was good: at most mostGivenUp of the calls
+// abandoned, every turn finished, and no promise broken.
 func (s *restarts) report(out io.Writer, t restartTally, violations []check.Violation) bool {
 	share := float64(t.givenUp) / float64(max(1, t.calls))
 	sorted := slices.Sorted(slices.Values(s.turned))

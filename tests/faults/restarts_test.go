@@ -44,7 +44,7 @@ func TestAPatientModelMakesACallAgainThatWasNotMade(t *testing.T) {
 	assert.Empty(t, plan.said(q), "a model asks for no tool that it is not offered")
 }
 
-// body is a request with these results of earlier calls.
+// body returns a request with these results of earlier calls.
 func body(t *testing.T, results, tools []string) string {
 	t.Helper()
 	messages := []any{map[string]any{"role": "user", "content": "Question?"}}
@@ -56,7 +56,7 @@ func body(t *testing.T, results, tools []string) string {
 	return string(b)
 }
 
-// ledgersOf are those of one turn of a liveness run with four calls, which ended like this.
+// ledgersOf returns the ledgers of one turn of a liveness run whose four calls had these outcomes.
 func ledgersOf(t *testing.T, tools []string, outcomes ...turn.Outcome) check.Ledgers {
 	t.Helper()
 	lines := []journal.Line{

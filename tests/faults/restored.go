@@ -11,8 +11,8 @@ import (
 	"github.com/everturn/everturn/tests/script"
 )
 
-// toolServer is an MCP server of the schedules and the tools that it has for the model, all of low risk. more says what
-// they are besides, and own what the server is, in the configuration.
+// toolServer is an MCP server of the schedules with the tools that it offers to the model, all of low risk. more adds
+// configuration lines for the tools, and own for the server.
 type toolServer struct {
 	id, more string
 	tools    []string
@@ -20,17 +20,17 @@ type toolServer struct {
 	http     bool // over HTTP at settings.remote; otherwise a child of the worker over stdio
 }
 
-// local are the servers that are the workers' children.
+// local are the servers that run as the workers' children.
 var local = []toolServer{
 	{"once", "", []string{"append", "echo", "environ", "slow", "stubborn", "crash", "babble", "longline", "flood", "confirm", "progress"}, "", false},
 	{"again", "repeatable = true\n", []string{"append"}, "", false},
 	{"quick", "repeatable = true\nquick = true\n", []string{"append"}, "", false},
 }
 
-// keeper is the server that remembers.
+// keeper is the server that keeps state.
 var keeper = toolServer{"keeper", "", []string{"append", "remember"}, "stateful = \"turn\"\n", false}
 
-// servers are all that are configured.
+// servers returns all configured servers.
 func (s settings) servers() []toolServer {
 	if s.tools != nil {
 		return s.tools
@@ -45,13 +45,13 @@ func (s settings) servers() []toolServer {
 	return all
 }
 
-// wire is the name by which the model knows a server's tool.
+// wire returns the name by which the model knows a server's tool.
 func (s toolServer) wire(tool string) string { return "mcp_" + s.id + "_" + tool }
 
-// restored has turns, each in a session of its own, until the tools of every configured server are back: all of them
-// offered to the model, and one of each with its effect. There is no point that takes a server away for good, and none is
-// started again later than a minute after it was lost; tools that are away for longer are lost, which a model that asks
-// for none of what it is not offered would never show.
+// restored runs turns, each in its own session, until the tools of every configured server are back: the model is
+// offered all of them, and one call of each had its effect. No point removes a server permanently, and each server is
+// started again within a minute of its loss. Tools that are away for longer are lost. The model would not show that
+// otherwise, because it calls no tool that it is not offered.
 func (r *rig) restored(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -73,7 +73,7 @@ func (r *rig) restored(ctx context.Context) error {
 	}
 }
 
-// lostTools says which tools the requests of a turn did not offer, and which of its calls had no effect.
+// lostTools returns the tools that the requests of a turn did not offer, and the turn's calls that had no effect.
 func lostTools(servers []toolServer, t turnPlan, requests []script.Request, effect func(key string) bool) []string {
 	var offered, lost []string
 	for _, q := range requests {
@@ -96,5 +96,5 @@ func lostTools(servers []toolServer, t turnPlan, requests []script.Request, effe
 	return lost
 }
 
-// notOffered is what is said of a tool that the model no longer has.
+// notOffered is the error for a tool that the model no longer has.
 const notOffered = " is not offered to the model"

@@ -35,8 +35,8 @@ type rig struct {
 	model    *script.Server
 	// temporal, users and provider are the links worker–server, client–server and worker–provider.
 	temporal, users, provider *link
-	remote                    *link      // worker–MCP; nil where there is none
-	remoteServer              *process   // nil where there is none
+	remote                    *link      // worker–MCP; nil if there is none
+	remoteServer              *process   // nil if there is none
 	direct, client            sdk.Client // past the links, and through them
 	store                     journal.Store
 	user                      *user
@@ -45,46 +45,46 @@ type rig struct {
 	workers                   []*process
 	closers                   []func()
 
-	// target is the turn in which the fault comes; companion runs beside it in another session.
+	// target is the turn in which the fault occurs; companion runs beside it in another session.
 	target, companion *turnPlan
 	gate, rival       *script.Gate
 
 	mu    sync.Mutex
 	plans map[string]*turnPlan // by the text of the message
-	// adapt changes what the provider says; nil changes nothing.
+	// adapt changes the provider's answers; nil changes nothing.
 	adapt    func(q script.Request, t *turnPlan, reply script.Reply) script.Reply
 	readers  sync.WaitGroup
 	reading  context.Context // ends when nothing is under way any more
 	stopRead context.CancelFunc
 	stopped  []string // messages whose turns the schedule has cancelled
-	failing  []string // messages whose turns it makes fail
-	// stopWithin is how soon a stopped turn is to be settled once a worker has seen the stop; 0: nothing is promised.
+	failing  []string // messages whose turns the schedule makes fail
+	// stopWithin is how soon a stopped turn must be settled once a worker has seen the stop; 0: nothing is promised.
 	stopWithin time.Duration
-	figures    string       // of the run, to be printed with its outcome
-	second     *turnPlan    // a message for the target's session in mid-turn
-	answering  *turnPlan    // what the schedule's person says to a question
+	figures    string       // of the run, printed with its outcome
+	second     *turnPlan    // a message for the target's session in the middle of its turn
+	answering  *turnPlan    // the schedule's answer to a question
 	decisions  atomic.Int64 // that were begun
 	attending  sync.Once
 	asked      chan error
 	asking     int
 }
 
-// settings are what points change of the configuration.
+// settings are the parts of the configuration that points change.
 type settings struct {
 	toolTimeout time.Duration
 	more        string       // lines for the section [journal]
 	connect     string       // connect_timeout of the MCP servers
 	remote      string       // URL of an MCP server over HTTP; empty for none
-	stateless   bool         // it speaks the newest protocol, which knows no sessions
+	stateless   bool         // the server speaks the newest protocol, which has no sessions
 	taint       string       // policy.taint
 	append      string       // lines for the tool append of the server once
-	trusted     bool         // the words of its servers taint no session, and what they say of their tools is believed
-	stateful    bool         // there is a server that remembers
+	trusted     bool         // its servers are trusted: their text taints no session, and their annotations are believed
+	stateful    bool         // there is a server that keeps state
 	tools       []toolServer // all servers of the rig; nil for the usual ones
-	extra       string       // sections of further servers, which are not expected to be there in the end
+	extra       string       // sections of further servers, which need not be there at the end
 }
 
-// newRig brings everything up but the workers.
+// newRig starts everything except the workers.
 func newRig(ctx context.Context, ps programs, s *server, dir string, seed uint64, rng *rand.Rand) (r *rig, err error) {
 	r = &rig{programs: ps, server: s, dir: dir, seed: seed, rng: rng, gate: script.NewGate(), plans: map[string]*turnPlan{},
 		queue: "q-" + filepath.Base(dir), settings: settings{toolTimeout: 15 * time.Second, connect: "1m", taint: "off"}}
@@ -116,12 +116,12 @@ func (r *rig) onClose(f func()) { r.closers = append(r.closers, f) }
 func (r *rig) openModel(context.Context) (err error) {
 	r.model, err = script.NewServer("127.0.0.1:0", script.Func(r.reply))
 	if err == nil {
-		r.onClose(func() { _ = r.model.Close() }) // nothing hangs on its end
+		r.onClose(func() { _ = r.model.Close() }) // nothing depends on its end
 	}
 	return err
 }
 
-// reply plays the plan of the turn that asks.
+// reply plays the plan of the turn that sends the request.
 func (r *rig) reply(q script.Request) script.Reply {
 	r.mu.Lock()
 	t, adapt := r.plans[q.Chat.Asked()], r.adapt
@@ -190,7 +190,7 @@ func (r *rig) openUser(context.Context) error {
 	return nil
 }
 
-// sessions are those that there are plans for, in order.
+// sessions returns the sessions that have plans, in order.
 func (r *rig) sessions() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -244,5 +244,5 @@ func (r *rig) ask(ctx context.Context) error {
 
 func (r *rig) arm() error { return os.WriteFile(inDir(r.dir, "armed"), nil, 0o600) }
 
-// release lets tool calls go on that wait on a side of their effect.
+// release releases tool calls that wait on a side of their effect.
 func (r *rig) release() error { return os.WriteFile(inDir(r.dir, "release"), nil, 0o600) }

@@ -19,11 +19,11 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A seed that a failed run has printed makes the same schedule again: turns, calls, arguments, answers, the worker's
-// point and the fault's own choices. Which worker takes a task, and how long anything takes, is nobody's choice.
+// point and the fault's own choices. Which worker takes a task, and how long anything takes, is not seeded.
 func TestASeedMakesTheSameScheduleAgain(t *testing.T) {
 	for _, p := range allPoints() {
 		t.Run(p.name, func(t *testing.T) {
-			again := pointNamed(p.name) // made anew, so that nothing is left of the first time
+			again := pointNamed(p.name) // made again, so that nothing is left of the first time
 			first := planned(p, 7)
 			assert.Equal(t, first, planned(again, 7))
 			assert.NotEqual(t, first, planned(again, 8))
@@ -147,7 +147,7 @@ func TestToolsThatAreLostAreNoticed(t *testing.T) {
 	assert.Equal(t, []string{"mcp_again_append is offered and has no effect"}, lostTools(servers, last, asked(all...), dead))
 }
 
-// offer are tools as a request has them.
+// offer returns tools as a request has them.
 func offer(names []string) (out []any) {
 	for _, name := range names {
 		out = append(out, map[string]any{"type": "function", "function": map[string]any{"name": name}})

@@ -18,7 +18,7 @@ import (
 	"github.com/everturn/everturn/tests/temporaltest"
 )
 
-// server is a Temporal server on a database on disk. It can be killed and started again on the same.
+// server is a Temporal server with a database on disk. It can be killed and started again with the same database.
 type server struct {
 	binary, dir, address string
 	args                 []string
@@ -58,7 +58,7 @@ func newServer(ctx context.Context, binary, dir string) (*server, error) {
 	return s, temporaltest.Prepare(ctx, s.address)
 }
 
-// start starts the server, or starts it again, and waits until it answers.
+// start starts the server, or restarts it, and waits until it answers.
 func (s *server) start(ctx context.Context) (err error) {
 	s.starts++
 	log := filepath.Join(s.dir, fmt.Sprintf("server-%d.log", s.starts))
@@ -80,6 +80,6 @@ func (s *server) start(ctx context.Context) (err error) {
 
 func (s *server) close() {
 	if s != nil && s.process != nil {
-		_ = s.process.end(5 * time.Second) // its end is all that matters
+		_ = s.process.end(5 * time.Second) // only its end matters
 	}
 }

@@ -17,38 +17,38 @@ import (
 	"github.com/everturn/everturn/tests/script"
 )
 
-// soak is many sessions for a long time, with one fault after the other: a rig whose first two workers live through all
-// of it and are watched, and whose others are killed.
+// soak runs many sessions for a long time, with one fault after the other: a rig whose first two workers survive it and
+// are watched, and whose others are killed.
 type soak struct {
 	*rig
 	order   order
 	began   time.Time
 	victims []*process
 	struck  map[string]int // blows that have hit something
-	missed  map[string]int // and that have not
+	missed  map[string]int // blows that have not
 	seen    pulse
 	watch   *watch
 	load    load
-	// before and after are what the survivors hold at rest.
+	// before and after are the survivors' resources at rest.
 	before, after rest
 }
 
 const (
-	// soakVictims are the workers that are killed, beside the two that live.
+	// soakVictims are the workers that are killed, beside the two that survive.
 	soakVictims = 2
-	// soakCache bounds the prompts that a worker of a soak keeps, in bytes: so few that the cache is full when the
-	// warm-up ends, and what grows afterwards is not it.
+	// soakCache bounds the prompts that a worker of a soak keeps, in bytes: so few that the cache is full when the warm-up
+	// ends and does not contribute to later growth.
 	soakCache = 1 << 20
 	// soakInterruptions is how often one inference may be cut off: faults come one after the other, so that more than a
 	// few of them within one answer mean that something else sends it again.
 	soakInterruptions = 6
 	// soakWindow and soakKept are the configuration's bounds of a prompt, in messages.
 	soakWindow, soakKept = 50, 30
-	// soakPatience is how long the last turns may take once everything is mended.
+	// soakPatience is how long the last turns may take once everything is restored.
 	soakPatience = 5 * time.Minute
 )
 
-// endure runs a soak, judges it and reports whether it was good. What a bad one leaves stays.
+// endure runs a soak, judges it and reports whether it was good. It keeps the files of a bad soak.
 func (o order) endure(ctx context.Context, ps programs, dir string) (bool, error) {
 	fmt.Printf("soak: %d sessions for %s, seed %d\n", o.sessions, o.soak, o.seed)
 	own, err := newServer(ctx, ps.temporal, filepath.Join(dir, "server"))
@@ -106,15 +106,15 @@ func newSoak(ctx context.Context, ps programs, own *server, dir string, o order)
 	return s, nil
 }
 
-// seeded is a source of choices that the seed and a name make.
+// seeded returns a source of choices for the seed and a name.
 func seeded(seed uint64, name string) *rand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte(name))
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
-// run brings the workers up, lets the sessions live for the time that was asked for while it strikes, and waits until
-// every turn has come to its end and every tool is back.
+// run starts the workers, runs the sessions for the requested time while it strikes, and waits until every turn has
+// ended and every tool is back.
 func (s *soak) run(ctx context.Context) error {
 	if err := s.start(ctx); err != nil {
 		return err
@@ -146,7 +146,7 @@ func (s *soak) run(ctx context.Context) error {
 	return errors.Join(struck, err, <-drained, s.watch.err)
 }
 
-// rest waits until every tool is back, and looks at what the survivors hold although nothing is under way.
+// rest waits until every tool is back, and measures the survivors' resources while nothing is under way.
 func (s *soak) rest(ctx context.Context) (err error) {
 	if err := s.restored(ctx); err != nil {
 		return err
@@ -155,7 +155,8 @@ func (s *soak) rest(ctx context.Context) (err error) {
 	return err
 }
 
-// start starts the workers: the real command and one that reports what only it knows, which live, and the victims.
+// start starts the workers: the survivors, which are the real command and one that reports its own figures, and the
+// victims.
 func (s *soak) start(ctx context.Context) error {
 	survivor, err := s.work(ctx)
 	if err != nil {

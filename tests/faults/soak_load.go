@@ -23,18 +23,18 @@ type load struct {
 	errs  []error
 	took  []time.Duration // from a message to its answer
 	kinds map[string]int
-	heard map[string]bool // messages that were acknowledged
+	heard map[string]bool // acknowledged messages
 }
 
-// manner is how a turn of a soak is had.
+// manner is how a turn of a soak is sent and followed.
 type manner struct {
 	kind    string
 	clients int           // that send the message at once
-	again   bool          // it is sent once more when it was answered
-	stop    time.Duration // after which a person stops it; 0: nobody does
+	again   bool          // it is sent once more after it was answered
+	stop    time.Duration // after which the operator stops it; 0: it is not stopped
 }
 
-// begin lets the sessions live. Their turns go on to their end when living ends.
+// begin starts the sessions. Their turns continue to their end when living ends.
 func (l *load) begin(ctx, living context.Context) {
 	l.kinds, l.heard = map[string]int{}, map[string]bool{}
 	ctx, l.cancel = context.WithCancel(ctx)
@@ -49,7 +49,7 @@ func (l *load) begin(ctx, living context.Context) {
 	}
 }
 
-// wait waits for the last turns, and gives them up after the patience.
+// wait waits for the last turns, and abandons them after the patience.
 func (l *load) wait(patience time.Duration) error {
 	limit := time.AfterFunc(patience, l.cancel)
 	l.sessions.Wait()
@@ -59,7 +59,7 @@ func (l *load) wait(patience time.Duration) error {
 	return errors.Join(l.errs...)
 }
 
-// live is one session: one message after the other, and before each a time to think.
+// live runs one session: one message after the other, and before each a pause.
 func (l *load) live(ctx, living context.Context, session string) error {
 	rng := seeded(l.soak.seed, session)
 	think := time.Duration(rng.Float64() * float64(l.soak.order.think)) // the first ones come one by one
@@ -73,8 +73,8 @@ func (l *load) live(ctx, living context.Context, session string) error {
 	return nil
 }
 
-// soakTurn makes a turn: most are plain; some take their time to be spoken, are sent by several clients at once, are
-// sent again, or are stopped on the way.
+// soakTurn makes a turn: most are plain; some have slow answers, are sent by several clients at once, are sent again,
+// or are stopped before they end.
 func soakTurn(rng *rand.Rand, session string, n int) (turnPlan, manner) {
 	t := randomTurn(rng, session, n)
 	for _, step := range t.steps {
@@ -100,7 +100,7 @@ func soakTurn(rng *rand.Rand, session string, n int) (turnPlan, manner) {
 	return t, m
 }
 
-// converse has one turn.
+// converse runs one turn.
 func (l *load) converse(ctx context.Context, t *turnPlan, m manner, byUpdate bool) error {
 	began := time.Now()
 	results := make(chan error, m.clients)
@@ -121,7 +121,7 @@ func (l *load) converse(ctx context.Context, t *turnPlan, m manner, byUpdate boo
 	return err
 }
 
-// listen has somebody read every turn live, and stops those that are to be stopped.
+// listen follows every turn live, and stops those that are to be stopped.
 func (l *load) listen() {
 	follow := l.soak.user.acknowledged
 	l.soak.user.acknowledged = func(t turnPlan, run string) {
@@ -133,14 +133,14 @@ func (l *load) listen() {
 			l.soak.stopped = append(l.soak.stopped, t.id)
 			l.stops.Go(func() {
 				_ = pause(context.Background(), t.stop)
-				// It may have been answered by now, or the server be away: then nobody has stopped it.
+				// The turn may have ended by now, or the server may be away: then the turn is not stopped.
 				_ = l.soak.direct.CancelWorkflow(context.Background(), t.session, run)
 			})
 		}
 	}
 }
 
-// quantile is the time within which that part of the turns was answered.
+// quantile returns the time within which that share of the turns was answered.
 func (l *load) quantile(part float64) time.Duration {
 	return quantile(slices.Sorted(slices.Values(l.took)), part)
 }

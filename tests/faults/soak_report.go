@@ -14,11 +14,11 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// judgedFrom is how long a soak must be for its memory to be judged, and for every fault to have come: in a shorter one
-// caches are not full and the heap has not found its size when a third of it is over.
+// judgedFrom is how long a soak must be for its memory to be judged, and for every fault to have occurred: in a shorter
+// soak caches are not full and the heap has not found its size when a third of it is over.
 const judgedFrom = 15 * time.Minute
 
-// report prints what a soak has come to and returns whether it was good.
+// report prints the result of a soak and returns whether it was good.
 func (s *soak) report(out io.Writer, l check.Ledgers, violations []check.Violation) bool {
 	took := s.order.soak
 	fmt.Fprintf(out, "\nturns       %d, %.1f a second; half of them within %.1f s, 99 in 100 within %.1f s, the longest %.1f s\n",
@@ -36,7 +36,8 @@ func (s *soak) report(out io.Writer, l check.Ledgers, violations []check.Violati
 	return hit && steady && gone && len(violations) == 0 && len(s.load.took) > 0
 }
 
-// blows prints what was broken and returns whether that is enough: each kind at least once, where the time has sufficed.
+// blows prints what was broken and returns whether that is enough: each kind at least once, if the soak was long
+// enough.
 func (s *soak) blows(out io.Writer) bool {
 	fmt.Fprintf(out, "broken      %s\n", counted(s.struck))
 	if len(s.missed) > 0 {
@@ -49,7 +50,7 @@ func (s *soak) blows(out io.Writer) bool {
 	return len(spared) == 0 || s.order.soak < judgedFrom
 }
 
-// counted are names with numbers, in order.
+// counted formats names with numbers, in order.
 func counted(m map[string]int) string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(m)) {
@@ -58,7 +59,7 @@ func counted(m map[string]int) string {
 	return strings.Join(out, ", ")
 }
 
-// tally counts in the ledgers what shows that the faults have hit turns.
+// tally counts the evidence in the ledgers that the faults have hit turns.
 func tally(l check.Ledgers) map[string]int {
 	out := map[string]int{"requests to the provider": len(l.Requests), "histories": len(l.Histories)}
 	for _, s := range l.Sessions {
@@ -78,7 +79,7 @@ func tally(l check.Ledgers) map[string]int {
 	return out
 }
 
-// table prints resident memory as it went.
+// table prints resident memory over time.
 func (s *soak) table(out io.Writer) {
 	step := s.order.soak / 6
 	fmt.Fprintf(out, "\n%-10s %12s %12s %12s %12s %12s %12s\n", "from", "worker MB", "observed MB", "live heap MB", "goroutines", "files", "server MB")
@@ -98,7 +99,7 @@ func between(samples []vitals.Sample, from time.Time, d time.Duration) []vitals.
 	return slices.DeleteFunc(slices.Clone(samples), func(v vitals.Sample) bool { return v.At.Before(from) || !v.At.Before(from.Add(d)) })
 }
 
-// verdicts prints the line through each measure and returns whether none grows.
+// verdicts prints the trend of each measure and returns whether none grows.
 func (s *soak) verdicts(out io.Writer) bool {
 	fmt.Fprintf(out, "\nafter %s of warm-up, by the lowest of each %s (%s, %d processors)\n", s.watch.warmUp(), s.watch.window(), runtime.GOARCH, runtime.NumCPU())
 	fmt.Fprintf(out, "%-10s %-14s %10s %12s %10s %10s  %s\n", "process", "", "mean", "a minute", "growth", "allowed", "verdict")

@@ -13,20 +13,21 @@ import (
 )
 
 // rest is what a soak's survivors hold while nothing is under way. Under load goroutines and files come and go, and a
-// few that are left over for ever hide in that; at rest nothing hides them.
+// few that leak are hidden among them; at rest they show.
 type rest struct {
-	// Open files but the journal's, whose connections for readers are opened as they are needed and kept.
+	// Open files without the journal's, whose connections for readers are opened as needed and kept.
 	worker, observed int
-	goroutines       int // of the observed one, but for those of turns
-	// Goroutines of turns that the SDK keeps in its cache. Nothing tells a worker that a turn ended elsewhere while it
-	// was frozen or cut off; such a one leaves the cache when newer ones need its place, of which there are sticky_cache.
+	goroutines       int // of the observed worker, without those of turns
+	// Goroutines of turns that the SDK keeps in its cache. A worker does not learn that a turn ended elsewhere while the
+	// worker was frozen or cut off; such a turn leaves the cache when newer ones need its place, of which there are
+	// sticky_cache.
 	turns int
 }
 
 const (
 	// restConnections are the connections to the provider that HTTP keeps for a while after the last answer.
 	restConnections = 6
-	// restFiles and restGoroutines are what a survivor may have more after the soak than before it.
+	// restFiles and restGoroutines are how many more a survivor may hold after the soak than before it.
 	restFiles, restGoroutines = restConnections, 2 * restConnections
 )
 
@@ -51,11 +52,11 @@ func (w *watch) look(ctx context.Context) (r rest, err error) {
 	return r, err
 }
 
-// openFiles counts the open files of a process, but for its journal's.
+// openFiles counts the open files of a process, without its journal's.
 func openFiles(pid int) (int, error) {
 	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	if err == nil && len(links) == 0 {
-		_, err = vitals.Of(pid) // says what is wrong with it
+		_, err = vitals.Of(pid) // its error says what is wrong with the process
 	}
 	n := 0
 	for _, link := range links {
@@ -66,7 +67,7 @@ func openFiles(pid int) (int, error) {
 	return n, err
 }
 
-// goroutines counts in the text of a profile the goroutines of turns, and all others.
+// goroutines counts the goroutines of turns, and all others, in the text of a profile.
 func goroutines(profile string) (others, turns int) {
 	for stack := range strings.SplitSeq(profile, "\n\n") {
 		for line := range strings.Lines(stack) {
@@ -84,7 +85,7 @@ func goroutines(profile string) (others, turns int) {
 	return others, turns
 }
 
-// rests prints what the survivors held before and after the soak and returns whether that is as much as it should be.
+// rests prints what the survivors held before and after the soak and returns whether the growth is within its bounds.
 func rests(out io.Writer, before, after rest) bool {
 	fmt.Fprintf(out, "\nat rest, with nothing under way\n%-10s %-14s %10s %10s %10s  %s\n", "process", "", "before", "after", "allowed", "verdict")
 	good := true

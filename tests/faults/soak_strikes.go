@@ -18,12 +18,12 @@ import (
 // pulse is what can be seen of a soak's turns from outside.
 type pulse struct {
 	asked  atomic.Int64 // requests to the provider
-	ledger string       // the tool's
-	read   int64        // bytes of it
+	ledger string       // the tool's ledger
+	read   int64        // bytes of the ledger already read
 	counts map[string]int64
 }
 
-// tool is how often the tool's ledger has an event by now. Only what is new of it is read.
+// tool returns how often the tool's ledger has an event by now. It reads only what is new.
 func (p *pulse) tool(event string) int64 {
 	if p.counts == nil {
 		p.counts = map[string]int64{}
@@ -56,8 +56,8 @@ var moments = []struct {
 	{"an acknowledgement", func(s *soak) int64 { return s.user.acks.Load() }},
 }
 
-// blow is a fault of a soak and how often it is in the deck from which the faults are dealt. One that has hit nothing
-// returns errMissed.
+// blow is a fault of a soak and how often it is in the deck from which the faults are dealt. It returns errMissed if it
+// has hit nothing.
 type blow struct {
 	name   string
 	cards  int
@@ -77,14 +77,14 @@ var blows = []blow{
 	{"worker–provider cut", 1, func(s *soak, ctx context.Context) error { return s.sever(ctx, down, s.provider, 0) }},
 }
 
-// calm is a time between two faults, before the event at which the second one comes: from 4 to 20 seconds, and less in a
-// soak that is short.
+// calm returns the pause after a fault, before the event at which the next one strikes: from 4 to 20 seconds, and less
+// in a short soak.
 func (s *soak) calm() time.Duration {
 	least, most := min(4*time.Second, s.order.soak/30), min(20*time.Second, s.order.soak/10)
 	return least + time.Duration(s.rng.Int64N(int64(most-least)))
 }
 
-// strikes deals one fault after the other, each at an event that is waited for after a seeded time, until living ends.
+// strikes deals one fault after the other, each at an event that it awaits after a seeded time, until living ends.
 func (s *soak) strikes(ctx, living context.Context) error {
 	var deck []blow
 	for {
@@ -106,7 +106,7 @@ func (s *soak) strikes(ctx, living context.Context) error {
 	}
 }
 
-// deal strikes, and counts whether it has hit anything.
+// deal strikes, and counts whether the fault has hit anything.
 func (s *soak) deal(ctx context.Context, b blow) error {
 	err := b.strike(s, ctx)
 	switch {
@@ -119,7 +119,7 @@ func (s *soak) deal(ctx context.Context, b blow) error {
 	return err
 }
 
-// spared are the blows that have not hit anything in all of the soak.
+// spared returns the blows that have hit nothing in the whole soak.
 func (s *soak) spared() (out []string) {
 	for _, b := range blows {
 		if s.struck[b.name] == 0 {
@@ -138,7 +138,7 @@ func (s *soak) shuffled() []blow {
 	return deck
 }
 
-// victim is one of those that are killed, and where it is in their list. Between two blows all of them live.
+// victim returns one of the workers that are killed, and its index. Between two blows all of them run.
 func (s *soak) victim() (int, *process, error) {
 	i := s.rng.IntN(len(s.victims))
 	if p := s.victims[i]; p.gone() {
@@ -179,7 +179,7 @@ func (s *soak) sever(ctx context.Context, how spell, l *link, d time.Duration) e
 	return how(ctx, s.rig, l, d)
 }
 
-// frozenFor is longer than a silent activity is waited for.
+// frozenFor is longer than a silent activity's heartbeat timeout.
 const frozenFor = 7 * time.Second
 
 // freezeWorker stops one of the victims, lets the others do its work, and brings it back.
@@ -205,7 +205,7 @@ func (s *soak) killTool(context.Context) error {
 		return err != nil || !strings.HasPrefix(string(command), s.programs.mcpserver)
 	})
 	if len(servers) == 0 {
-		return errMissed // they have just been killed and are not back yet
+		return errMissed // they were just killed and are not back yet
 	}
 	err := syscall.Kill(servers[s.rng.IntN(len(servers))], syscall.SIGKILL)
 	if errors.Is(err, syscall.ESRCH) {

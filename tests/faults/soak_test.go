@@ -54,7 +54,7 @@ func TestALinkWithoutConnectionsIsNotHit(t *testing.T) {
 	client, err := net.Dial("tcp", l.address())
 	require.NoError(t, err)
 	defer client.Close()
-	server, err := upstream.Accept() // the link has both ends now
+	server, err := upstream.Accept() // the link now has both ends
 	require.NoError(t, err)
 	defer server.Close()
 	require.NoError(t, s.sever(t.Context(), down, l, 0))
@@ -78,7 +78,7 @@ func TestWhatAWorkerDoesNotSayIsNotTakenForNothing(t *testing.T) {
 	assert.ErrorContains(t, reported(file, &sample), "for 1h0m0s")
 }
 
-// After the warm-up a survivor that does not report ends the watch; before it, it may still be starting.
+// After the warm-up, a survivor that does not report ends the watch; before that, it may still be starting.
 func TestTheWatchNeedsTheWorkersWord(t *testing.T) {
 	self := &process{cmd: command(t)}
 	s := &soak{rig: &rig{server: &server{process: self}}, order: order{soak: time.Hour}, began: time.Now()}
@@ -123,20 +123,20 @@ func TestTheJournalsFilesAreNotCounted(t *testing.T) {
 	assert.Equal(t, before+1, after)
 }
 
-// command is a process that lives as long as the test.
+// command starts a process that lives as long as the test.
 func command(t *testing.T) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("sleep", "60")
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may be gone
+		_ = cmd.Process.Kill() // it may have ended
 		_ = cmd.Wait()
 	})
 	return cmd
 }
 
-// What the comment at measures says a soak of half an hour notices, and what it bears: a live heap like the one that was
-// measured, of 6 MB with lows that stray by a twentieth of one.
+// A soak of half an hour notices and tolerates what the comment at measures says: a live heap like the measured one, of
+// 6 MB with lows that vary by a twentieth of one.
 func TestASmallLeakOfEachTurnGrows(t *testing.T) {
 	const turns = 900.0 / 20 // a minute
 	for leak, steady := range map[float64]bool{0: true, 100: true, 650: false, 2048: false} {

@@ -11,12 +11,12 @@ import (
 	"github.com/everturn/everturn/tests/faults/vitals"
 )
 
-// watch samples what lives through a soak.
+// watch samples what survives a soak.
 type watch struct {
 	soak               *soak
 	survivor, observed *process
-	vitals             string // what the observed one says of itself
-	profiles           int    // that it was asked for
+	vitals             string // the observed worker's own report
+	profiles           int    // how many it was asked for
 	err                error
 
 	worker, own, temporal, harness []vitals.Sample
@@ -26,7 +26,7 @@ func newWatch(s *soak, survivor, observed *process, file string) *watch {
 	return &watch{soak: s, survivor: survivor, observed: observed, vitals: file}
 }
 
-// every is the time between two samples, and window the time of which only the lowest counts.
+// every is the time between two samples, and window the time of which only the lowest value counts.
 func (w *watch) every() time.Duration {
 	return min(5*time.Second, max(time.Second, w.soak.order.soak/360))
 }
@@ -35,7 +35,7 @@ func (w *watch) window() time.Duration {
 	return min(time.Minute, max(4*w.every(), w.soak.order.soak/30))
 }
 
-// warmUp is left out of every judgement.
+// warmUp is the time that no judgement includes.
 func (w *watch) warmUp() time.Duration { return w.soak.order.soak / 3 }
 
 // keep samples until ctx ends. A survivor that cannot be sampled has not survived.
@@ -59,8 +59,8 @@ func (w *watch) keep(ctx context.Context) {
 	}
 }
 
-// profile asks the worker that reports on itself for what its heap holds, and for the stacks of its goroutines. It
-// returns the file in which those will be.
+// profile asks the worker that reports on itself for a heap profile and the stacks of its goroutines. It returns the
+// file for them.
 func (w *watch) profile() string {
 	w.profiles++
 	w.observed.signal(syscall.SIGUSR1)
@@ -76,12 +76,12 @@ func (w *watch) sample(l *ledger) error {
 	if err != nil {
 		return err
 	}
-	// While it starts there is nothing; what is judged must have been said.
+	// A starting worker has no report yet; after the warm-up a report is required.
 	if err := reported(w.vitals, &own); err != nil && own.At.Sub(w.soak.began) > w.warmUp() {
 		return err
 	}
 	w.worker, w.own = append(w.worker, worker), append(w.own, own)
-	// Between two of its lives there is no server.
+	// No server runs while it is being restarted.
 	if t, err := vitals.Of(w.soak.server.process.pid()); err == nil && t.Resident > 0 {
 		w.temporal = append(w.temporal, t)
 	}
@@ -92,10 +92,10 @@ func (w *watch) sample(l *ledger) error {
 	return nil
 }
 
-// fresh is how old the last report of a worker on itself may be, which makes one every second.
+// fresh bounds the age of a worker's last report on itself; it writes one every second.
 const fresh = 30 * time.Second
 
-// reported adds to a sample what the process says of itself in a file.
+// reported adds to a sample what the process reports about itself in a file.
 func reported(file string, s *vitals.Sample) error {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -127,18 +127,19 @@ type measure struct {
 	process, name string
 	samples       []vitals.Sample
 	value         vitals.Value
-	unit          float64 // in which it is shown
-	// What it may grow by after the warm-up: the larger of a part of its mean and a constant. Negative: it is shown only.
+	unit          float64 // in which it is printed
+	// part and constant bound its growth after the warm-up: the larger of a part of its mean and a constant. Negative: it
+	// is only shown.
 	part, constant float64
 }
 
 const mb = 1 << 20
 
-// measures are what is judged. Resident memory may grow by five parts in a hundred or 5 MB, which is what the heap of a
-// Go program strays by itself. The live heap hardly strays: by half a tenth of a MB about its line in half an hour, of
-// which 20 minutes and some 900 turns a worker are judged. It may grow by half a MB; a leak of 600 bytes a turn is more
-// than that. Files and goroutines come and go with the load; a leak of one in five of the faults, some 80 in that time, is
-// more than what they may.
+// measures returns what is judged. Resident memory may grow by five percent or 5 MB, which is the normal variation of a
+// Go program's heap. The live heap hardly varies: by half a tenth of a MB about its line in half an hour, of which 20
+// minutes and some 900 turns per worker are judged. It may grow by half a MB; a leak of 600 bytes per turn exceeds
+// that. Files and goroutines come and go with the load; a leak in one of five faults, of which there are some 80 in
+// that time, exceeds their bound.
 func (w *watch) measures() []measure {
 	resident := func(s vitals.Sample) float64 { return float64(s.Resident) }
 	files := func(s vitals.Sample) float64 { return float64(s.Files) }
@@ -161,7 +162,7 @@ func (w *watch) measures() []measure {
 	}
 }
 
-// trend is the line through a measure, what it may grow by, and whether it stays below that.
+// trend returns the line through a measure, its allowed growth, and whether it stays below that.
 func (w *watch) trend(m measure) (line vitals.Trend, allowed float64, good bool) {
 	line = vitals.Line(vitals.Lows(m.samples, w.warmUp(), w.window(), m.value))
 	allowed = max(m.part*line.Mean, m.constant)

@@ -14,11 +14,11 @@ import (
 // programs are the paths of the built commands.
 type programs struct {
 	worker, weak, mcpserver, hostile, temporal string
-	// mutant is the worker that can break promises, and mutation the one that it breaks. Empty: no mutant is played.
+	// mutant is the worker that can break promises, and mutation the promise that it breaks. Empty: no mutant is played.
 	mutant, mutation string
 }
 
-// canary is a secret of this run: n 1 is the provider's key, 2 the token of one MCP server, 3 a variable of the
+// canary returns a secret of this run: n 1 is the provider's key, 2 the token of one MCP server, 3 a variable of the
 // worker's environment.
 func (r *rig) canary(n int) string {
 	return fmt.Sprintf("canary-%s", hex.EncodeToString(fmt.Appendf(nil, "%d-%d", n, r.seed)))
@@ -45,8 +45,8 @@ func (r *rig) configure() error {
 	return os.WriteFile(inDir(r.dir, "agent.toml"), []byte(b.String()), 0o600)
 }
 
-// mcpSection writes the section of an MCP server: over HTTP or over stdio. Of the stdio servers only "once"
-// is given a token.
+// mcpSection writes the section of an MCP server: over HTTP or over stdio. Of the stdio servers only "once" gets a
+// token.
 func (r *rig) mcpSection(b *strings.Builder, s toolServer) {
 	if s.http {
 		fmt.Fprintf(b, "[[mcp.servers]]\nid = %q\ntransport = \"http\"\nurl = %q\n", s.id, r.settings.remote)
@@ -70,10 +70,12 @@ func (r *rig) mcpSection(b *strings.Builder, s toolServer) {
 
 func (r *rig) toolLedger() string { return inDir(r.dir, "ledgers", "tool.jsonl") }
 
-// modeFile holds how an MCP server misbehaves when it starts the next time; as long as it is not there, it does not.
+// modeFile is the file with the way in which an MCP server misbehaves when it starts the next time; without the file,
+// the server behaves.
 func (r *rig) modeFile(server string) string { return inDir(r.dir, "mode-"+server) }
 
-// faceFile holds the face that the tool append of an MCP server has; as long as it is not there, it has its first.
+// faceFile is the file with the face of the tool append of an MCP server; without the file, the tool has its first
+// face.
 func (r *rig) faceFile(server string) string { return inDir(r.dir, "face-"+server) }
 
 func (r *rig) pidfile(server string) string { return inDir(r.dir, "pid-"+server) }
@@ -81,8 +83,8 @@ func (r *rig) pidfile(server string) string { return inDir(r.dir, "pid-"+server)
 // ready bounds how long a worker may take until it polls.
 const ready = 60 * time.Second
 
-// work starts the real worker, or with flags the one with a weak spot, and waits until it polls. Where a mutant is
-// played, it is the mutant.
+// work starts the real worker, or with flags the one that fails at a point, and waits until it polls. If a mutant is
+// played, it starts the mutant.
 func (r *rig) work(ctx context.Context, weak ...string) (*process, error) {
 	switch {
 	case r.programs.mutation != "":
@@ -96,7 +98,7 @@ func (r *rig) work(ctx context.Context, weak ...string) (*process, error) {
 	return r.workAs(ctx, r.programs.worker)
 }
 
-// workAs starts a worker's program. Those but the real one are told where to note what they do.
+// workAs starts a worker's program. It tells every program except the real one where to record what it does.
 func (r *rig) workAs(ctx context.Context, program string, flags ...string) (*process, error) {
 	args := []string{"-config", inDir(r.dir, "agent.toml")}
 	if program != r.programs.worker {
@@ -120,7 +122,7 @@ func (r *rig) workAs(ctx context.Context, program string, flags ...string) (*pro
 
 func (r *rig) processLedger() string { return inDir(r.dir, "ledgers", "processes.jsonl") }
 
-// heal starts a worker without a weak spot in the place of one that is gone. Half of them report what they leave.
+// heal starts a worker without a fault in place of one that has ended. Half of them report what they leave behind.
 func (r *rig) heal(ctx context.Context) error {
 	var weak []string
 	if r.rng.IntN(2) == 0 {
@@ -133,8 +135,8 @@ func (r *rig) heal(ctx context.Context) error {
 // first is the worker that the fault hits.
 func (r *rig) first() *process { return r.workers[0] }
 
-// freeze stops a worker without ending it, at a moment at which it does not hold the journal's lock: a process
-// that is stopped within a transaction keeps every other one out of a SQLite file, and no program can take it away.
+// freeze stops a worker without ending it, at a moment at which it does not hold the journal's lock: a process that is
+// stopped within a transaction locks every other process out of a SQLite file, and no program can release the lock.
 func (r *rig) freeze(ctx context.Context, p *process) error {
 	db, err := sql.Open("sqlite", "file:"+inDir(r.dir, "journal.db")+"?_pragma=busy_timeout(100)")
 	if err != nil {
