@@ -196,7 +196,7 @@ func (r *rig) providerLedger() error {
 		return err
 	}
 	r.noteRequests(l, r.model.Drain())
-	r.noteRequests(l, r.model.Requests()) // those that stayed open to the end
+	r.noteRequests(l, r.model.Requests()) // requests that stayed open to the end
 	return l.f.Close()
 }
 

@@ -25,7 +25,7 @@ const (
 	momentAfter   moment = "after"   // answered and not settled: the worker is held before it settles the call
 )
 
-// verdict is what may have become of a call: its outcomes, and bounds on its effects.
+// verdict is what may have become of a call: its outcome, and bounds on its effects.
 type verdict struct {
 	outcome     turn.Outcome
 	least, most int // number of effects

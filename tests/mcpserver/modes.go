@@ -15,17 +15,17 @@ import (
 //
 //	exit             print on stderr and exit with status 3
 //	hang             answer nothing, ever
-//	hanglist         answer the handshake and never the question for the tools
+//	hanglist         answer the handshake and never the request for the tools
 //	garbage          print lines that are not JSON, without end
 //	banner           print one such line, then behave
 //	longline         print a line of 20 MB that begins like JSON
 //	flood            print 16 MiB on stderr, and behave otherwise: see -flood for more than a host takes
 //	grandchild       start a child process that outlives its parent, then behave
 //	dies             behave for the handshake, then exit
-//	cursor           a list of tools that goes round in a circle
+//	cursor           a list of tools whose cursors form a cycle
 //	pages            a list of tools that never ends
 //	badtools         tools that must be dropped, between good ones
-//	content          answer calls with a content type that nobody knows
+//	content          answer calls with an unknown content type
 //	moody            the description of its tool changes with every start
 func (p *program) misbehave(ctx context.Context) (handled bool, err error) {
 	switch p.mode {

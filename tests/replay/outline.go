@@ -25,9 +25,9 @@ import (
 //	timer(fired)           a timer; or cancelled, or open
 //	update                 a message came by update
 //	cancel                 the run was asked to cancel
-//	task-lost              a workflow task's worker died; task-failed(…) where it failed or the run was reset
+//	task-lost              a workflow task's worker died; task-failed(…) if it failed or the run was reset
 //	completed: answered    the ending: completed with its finish reason, failed with its code, cancelled, continued,
-//	                       terminated, timed out; or nothing where the run is open
+//	                       terminated, timed out; or nothing if the run is open
 func Outline(events []*historypb.HistoryEvent) string {
 	o := outliner{at: map[int64]int{}}
 	for _, e := range events {

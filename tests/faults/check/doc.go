@@ -4,12 +4,12 @@
 //	provider.jsonl    each request that the scripted model got, its bytes, and whether its answer got out whole
 //	tool.jsonl        each effect, synced to disk by the tool itself before it went on
 //	client.jsonl      what clients sent and decided, what was acknowledged or refused, and what they were told in the end
-//	waits.jsonl       what turns waited for and what came of it, as the journal's own table has it
-//	stream.jsonl      the chunks as somebody read them live, in the order in which they came
+//	waits.jsonl       the requests of turns and their decisions, as the journal's own table has them
+//	stream.jsonl      the chunks as a client read them live, in the order of their arrival
 //	histories/*.json  every run that Temporal knows, as the server has it
 //	journal/*.jsonl   the sessions, as the journal exports them
 //	processes.jsonl   what each worker left when it ended, and processes that outlived it
-//	sinks/*           everything else in which a secret must not be, the histories being one such thing
+//	sinks/*           everything else that must not hold a secret, such as the histories
 //	run.json          what the schedule did: canaries, and how often it interrupted
 //
 // No ledger is believed alone: the journal's record that a call has run is compared with the tool's own count of

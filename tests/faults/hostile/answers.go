@@ -10,11 +10,11 @@ import (
 
 const (
 	mib = 1 << 20
-	// together is how far apart the moments are at which the attack "results" answers.
+	// together is the interval of the moments at which the attack "results" answers.
 	together = 2 * time.Second
 )
 
-// answers are the attacks that are answers to calls.
+// answers are the attacks that consist of answers to calls.
 var answers = map[string]func(http.ResponseWriter, request){
 	"headers": func(w http.ResponseWriter, req request) {
 		c, _, err := http.NewResponseController(w).Hijack()

@@ -17,11 +17,11 @@
 //
 //	headers  9 MB of response headers
 //	case     5 million values in a stream of events whose media type is in another letter case
-//	line     one line of 15 MB that is no field of an event stream
+//	line     one line of 15 MB that is not a field of an event stream
 //	error    a GB of events with an error status
 //	results  a text of 15 MB, for all calls at the same moment
 //
-// The bytes and the messages of an attack are bounded, so that a host that takes them all is not the end of the machine.
-// The ledger gets a line when a process starts, one when it attacks first, and one with the number of messages when an
-// attack ends.
+// The bytes and the messages of an attack are bounded, so that a host that takes them all does not take down the
+// machine. The ledger gets a line when a process starts, one when it first attacks, and one with the number of messages
+// when an attack ends.
 package main

@@ -44,7 +44,7 @@ func (s *server) post(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// get is the stream on which the server may send requests of its own.
+// get serves the stream on which the server may send its own requests.
 func (s *server) get(w http.ResponseWriter, r *http.Request) {
 	openStream(w)
 	for s.attack == "ping" && s.until(r.Context(), true) {
@@ -59,7 +59,7 @@ func openStream(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).Flush() // the host may be gone
 }
 
-// stream sends pings as events until the attack is over, as long as less than mostHeld replies are held back.
+// stream sends pings as events until the attack is over, as long as fewer than mostHeld replies are held back.
 func (s *server) stream(w http.ResponseWriter, r *http.Request) {
 	if w.Header().Get("Content-Type") == "" {
 		openStream(w)

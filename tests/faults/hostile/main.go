@@ -20,9 +20,9 @@ const (
 	mostBytes    = 2 << 30
 	// mostHeld bounds the replies that are held back over HTTP. Each costs a descriptor on both sides.
 	mostHeld = 12_000
-	// questions are the elicitations of one call.
+	// questions is the number of elicitations of one call.
 	questions = 5_000
-	// look is the time between two looks at the file -armed.
+	// look is the interval between two checks for the file -armed.
 	look = 20 * time.Millisecond
 )
 
@@ -30,7 +30,7 @@ const (
 type server struct {
 	attack, armed, ledger, http string
 
-	on   atomic.Bool  // the file -armed is there
+	on   atomic.Bool  // the file -armed exists
 	sent atomic.Int64 // messages of attacks
 	held atomic.Int64 // replies held back
 
@@ -76,7 +76,7 @@ func (s *server) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		_, err := os.Stat(s.armed)
 		if was := s.on.Swap(err == nil); was && err != nil {
-			_ = s.note("end") // the ledger is for figures only
+			_ = s.note("end") // the ledger only provides figures
 		}
 		<-ticker.C
 	}
@@ -105,8 +105,8 @@ func (s *server) note(event string) error {
 	return json.NewEncoder(f).Encode(map[string]any{"event": event, "pid": os.Getpid(), "messages": s.sent.Load()})
 }
 
-// begin notes that this process attacks.
-func (s *server) begin() { s.begun.Do(func() { _ = s.note("attack") }) } // whoever waits for it fails without it
+// begin records that this process attacks.
+func (s *server) begin() { s.begun.Do(func() { _ = s.note("attack") }) } // without the line, the waiting schedule fails
 
 // request is a message of the host; without a method it is a reply.
 type request struct {
@@ -119,7 +119,7 @@ type request struct {
 	} `json:"params"`
 }
 
-// answer is the reply to a request of the host; nil for what is none.
+// answer returns the reply to a request of the host; nil if the message is not a request.
 func answer(req request) []byte {
 	switch {
 	case req.ID == nil || req.Method == "":
@@ -142,7 +142,7 @@ func reply(req request, result string) []byte {
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`, req.ID, result)
 }
 
-// message is the n-th message of an attack.
+// message returns the n-th message of an attack.
 func (s *server) message(n int64) string {
 	switch {
 	case s.attack == "elicit":

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// batch is how many messages of an attack go out with one write.
+// batch is how many messages of an attack one write sends.
 const batch = 64
 
 // serveStdio answers the host's requests. While it attacks with pings it reads nothing.
@@ -33,7 +33,7 @@ func (s *server) serveStdio(ctx context.Context) error {
 	return in.Err()
 }
 
-// write writes to stdout; a host that is gone has closed it.
+// write writes to stdout. It fails if the host has ended, which closes stdout.
 func (s *server) write(b []byte) bool {
 	if len(b) == 1 {
 		return true // no answer

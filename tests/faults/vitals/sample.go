@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Sample is what a process holds at a moment. Goroutines and LiveHeap are 0 where the process does not report them.
+// Sample is what a process holds at one moment. Goroutines and LiveHeap are 0 if the process does not report them.
 type Sample struct {
 	At       time.Time `json:"at"`
 	PID      int       `json:"pid"`
@@ -21,7 +21,7 @@ type Sample struct {
 	// CPU is the processor time that the process has used since its start, without its children's.
 	CPU        time.Duration `json:"cpu,omitempty"`
 	Goroutines int           `json:"goroutines,omitempty"`
-	LiveHeap   int64         `json:"live_heap,omitempty"` // bytes that the last collection has found in use
+	LiveHeap   int64         `json:"live_heap,omitempty"` // bytes in use after the last collection
 }
 
 // Of samples a process.
@@ -33,7 +33,7 @@ func Of(pid int) (Sample, error) {
 	}
 	for line := range strings.Lines(string(status)) {
 		name, value, _ := strings.Cut(line, ":")
-		n, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64) // others are not looked at
+		n, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64) // other fields are not read
 		switch name {
 		case "VmRSS":
 			s.Resident = n << 10
@@ -53,13 +53,13 @@ func Of(pid int) (Sample, error) {
 // tick is the unit of processor time in /proc/PID/stat: USER_HZ, which Linux fixes at 100 on all its common ports.
 const tick = 10 * time.Millisecond
 
-// cpuOf is the user and system time of a process: fields 14 and 15 of its stat, see proc_pid_stat(5).
+// cpuOf returns the user and system time of a process: fields 14 and 15 of its stat, see proc_pid_stat(5).
 func cpuOf(pid int) (time.Duration, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, fmt.Errorf("reading the processor time of process %d: %w", pid, err)
 	}
-	_, rest, _ := strings.Cut(string(b), ") ") // field 3 and up; the name before it may hold blanks
+	_, rest, _ := strings.Cut(string(b), ") ") // field 3 and up; the name before it may contain blanks
 	fields := strings.Fields(rest)
 	if len(fields) < 13 {
 		return 0, fmt.Errorf("reading the processor time of process %d: %d fields", pid, len(fields))
@@ -69,14 +69,14 @@ func cpuOf(pid int) (time.Duration, error) {
 	return time.Duration(user+system) * tick, errors.Join(uerr, serr)
 }
 
-// Children are the living children of a process. One that is gone has none.
+// Children returns the living children of a process. A process that has ended has none.
 func Children(pid int) []int {
 	var out []int
-	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is good
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is valid
 	for _, list := range lists {
 		b, err := os.ReadFile(list)
 		if err != nil {
-			continue // the thread is gone
+			continue // the thread has ended
 		}
 		for _, field := range strings.Fields(string(b)) {
 			if child, err := strconv.Atoi(field); err == nil {

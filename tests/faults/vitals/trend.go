@@ -10,12 +10,12 @@ type Value func(Sample) float64
 
 // Low is the lowest value of a window.
 type Low struct {
-	After time.Duration // the middle of the window, from the first sample on
+	After time.Duration // the middle of the window, measured from the first sample
 	Value float64
 }
 
-// Lows cuts the samples after the warm-up into windows and returns the lowest value of each. A last window that is less
-// than half full is left out.
+// Lows cuts the samples after the warm-up into windows and returns the lowest value of each. It drops a last window
+// that is less than half full.
 func Lows(samples []Sample, warmUp, window time.Duration, value Value) []Low {
 	if len(samples) == 0 {
 		return nil
@@ -47,10 +47,10 @@ type Trend struct {
 	Largest  float64
 }
 
-// Growth is how much the line rises from its beginning to its end.
+// Growth returns how much the line rises from its beginning to its end.
 func (t Trend) Growth() float64 { return t.PerMin * t.Over.Minutes() }
 
-// Line lays a line through the lows by least squares. Fewer than two have none.
+// Line fits a line to the lows by least squares. With fewer than two lows it returns the zero Trend.
 func Line(lows []Low) Trend {
 	t := Trend{Windows: len(lows)}
 	if len(lows) == 0 {

@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// half an hour of samples every five seconds: 80 MB, with a saw of 20 MB on it, that fills a cache of 30 MB in the first
-// ten minutes and leaks so many bytes a minute.
+// halfHour returns samples of half an hour, one every five seconds: 80 MB plus a sawtooth of 20 MB, with a cache that
+// fills to 30 MB in the first ten minutes and a leak of so many bytes a minute.
 func halfHour(leak float64) []vitals.Sample {
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var out []vitals.Sample

@@ -27,7 +27,7 @@ type trap struct {
 	seen int
 }
 
-// newKiller reads the points. Points within transactions are planted in every connection that is opened from now on.
+// newKiller reads the points. It plants points within transactions in every connection that is opened from now on.
 func newKiller(f flags) (*killer, error) {
 	k := &killer{armed: f.armed, points: f.points, resume: f.resume}
 	for text, t := range map[string]*trap{f.kill: &k.kill, f.hold: &k.hold} {
@@ -53,7 +53,7 @@ func newKiller(f flags) (*killer, error) {
 	return k, nil
 }
 
-// reached reports whether this is the time that counts.
+// reached reports whether this is the occurrence that counts.
 func (t *trap) reached(point string) bool {
 	if point != t.point {
 		return false
@@ -64,8 +64,8 @@ func (t *trap) reached(point string) bool {
 	return t.seen == t.nth
 }
 
-// hit is called at every point. It does not return from the one that kills, and from the one that holds only when that
-// is over.
+// hit is called at every point. At the point that kills it does not return; at the point that holds it returns when the
+// hold is over.
 func (k *killer) hit(point string) {
 	if point != k.kill.point && point != k.hold.point {
 		return
@@ -81,7 +81,7 @@ func (k *killer) hit(point string) {
 	}
 	if k.kill.reached(point) {
 		k.note(point)
-		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // nothing can keep it
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // SIGKILL cannot be blocked
 		select {}
 	}
 }
@@ -103,7 +103,7 @@ func at[T any](k *killer, method string, call func() (T, error)) (T, error) {
 	return out, err
 }
 
-// around is at for a call that has nothing to say but its error.
+// around is at for a call that returns only an error.
 func (k *killer) around(method string, call func() error) error {
 	_, err := at(k, method, func() (struct{}, error) { return struct{}{}, call() })
 	return err

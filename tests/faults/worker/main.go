@@ -20,7 +20,7 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// flags are what this worker has beyond the real one's.
+// flags are the flags that only this worker has.
 type flags struct {
 	config, kill, hold, resume, armed, points, report, vitals, mutant string
 }
@@ -38,7 +38,7 @@ func main() {
 	flag.StringVar(&f.vitals, "vitals", "", "`file` to keep up to date with this worker's goroutines and live heap")
 	addMutants(&f)
 	flag.Parse()
-	// A full disk, played by a limit on the size of files, is to be an error of write and not a signal.
+	// A full disk, simulated by a limit on the size of files, must be an error of write and not a signal.
 	signal.Ignore(syscall.SIGXFSZ)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, f, os.Environ(), os.Stderr)
@@ -49,7 +49,7 @@ func main() {
 	}
 }
 
-// run is the worker. It returns when ctx ends and everything is drained and closed.
+// run runs the worker. It returns when ctx ends and everything is drained and closed.
 func run(ctx context.Context, f flags, environ []string, stderr io.Writer) error {
 	loaded, err := config.Load(config.LoadOptions{Path: f.config, Environ: environ})
 	if err != nil {
@@ -80,17 +80,17 @@ func run(ctx context.Context, f flags, environ []string, stderr io.Writer) error
 	return err
 }
 
-// settle bounds how long goroutines that are ending may take to be gone.
+// settle bounds how long ending goroutines may take to disappear.
 const settle = 2 * time.Second
 
-// reportGoroutines notes what is left. The line is one of the ledger of processes.
+// reportGoroutines records how many goroutines are left, as a line of the ledger of processes.
 func reportGoroutines(file string, before int) error {
 	if file == "" {
 		return nil
 	}
 	after := runtime.NumGoroutine()
 	for end := time.Now().Add(settle); after > before+1 && time.Now().Before(end); after = runtime.NumGoroutine() {
-		time.Sleep(10 * time.Millisecond) // goroutines offer no event for their end
+		time.Sleep(10 * time.Millisecond) // the end of a goroutine offers no event
 	}
 	line := map[string]any{"pid": os.Getpid(), "command": "worker", "goroutines_before": before, "goroutines_after": after}
 	if after > before+1 {
@@ -100,7 +100,7 @@ func reportGoroutines(file string, before int) error {
 	return note(file, line)
 }
 
-// note appends a JSON line and syncs it: the next thing may be the process's end.
+// note appends a JSON line and syncs it, because the process may be killed next.
 func note(file string, line any) error {
 	b, err := json.Marshal(line)
 	if err != nil {

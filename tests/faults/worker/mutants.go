@@ -12,7 +12,7 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// journalMutants break a promise in what the journal is told, or in what it says.
+// journalMutants break a promise in what is written to the journal, or in what it returns.
 var journalMutants = map[string]func(mutant) journal.Store{
 	"nothing":              func(m mutant) journal.Store { return m.Store },
 	"claim_dropped":        func(m mutant) journal.Store { return &claimDropped{m} },
@@ -49,7 +49,7 @@ var journalMutants = map[string]func(mutant) journal.Store{
 	},
 }
 
-// workerMutants break one in what workflows ask of Temporal.
+// workerMutants break a promise in what workflows ask of Temporal.
 var workerMutants = map[string]interceptor.WorkerInterceptor{
 	"nothing":          &workflowMutant{},
 	"attempts_raised":  &workflowMutant{attempts: 5},

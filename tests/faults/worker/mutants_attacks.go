@@ -11,12 +11,13 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// claimKept does not release the claim of a call that was not sent, so that the next dispatch does not know that.
+// claimKept does not release the claim of a call that was not sent, so that the next dispatch reports an unknown
+// outcome.
 type claimKept struct{ mutant }
 
 func (m *claimKept) ReleaseCall(context.Context, string, string, int) error { return nil }
 
-// grantsImported has an imported session keep the permissions that it brought.
+// grantsImported lets an imported session keep the grants that it brought.
 type grantsImported struct{ mutant }
 
 func (m *grantsImported) Grants(ctx context.Context, session string) ([]turn.Grant, error) {
@@ -27,7 +28,7 @@ func (m *grantsImported) Grants(ctx context.Context, session string) ([]turn.Gra
 	return rules, err
 }
 
-// Tainted forgets that anybody may have written what was imported; with the mark there would be no permission to keep.
+// Tainted drops the taint of the import; with the taint there would be no grant to keep.
 func (m *grantsImported) Taint(ctx context.Context, session string) (*journal.TaintSource, error) {
 	if strings.HasSuffix(session, "-imported") {
 		return nil, nil
@@ -35,7 +36,7 @@ func (m *grantsImported) Taint(ctx context.Context, session string) (*journal.Ta
 	return m.Store.Taint(ctx, session)
 }
 
-// memoryKept keeps 8 MB for every inference, as a worker does that does not bound what it is sent.
+// memoryKept keeps 8 MB for every inference, like a worker that does not bound its input.
 type memoryKept struct {
 	mutant
 	mu   sync.Mutex
@@ -45,7 +46,7 @@ type memoryKept struct {
 func (m *memoryKept) StartInference(ctx context.Context, in journal.StartInference) (journal.Inference, error) {
 	b := make([]byte, 8<<20)
 	for i := range b {
-		b[i] = byte(i) // pages that are not written take no memory
+		b[i] = byte(i) // unwritten pages take no memory
 	}
 	m.mu.Lock()
 	if len(m.kept) < 100 {

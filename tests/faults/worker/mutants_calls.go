@@ -13,7 +13,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// claimDropped grants every claim, whatever the ledger has.
+// claimDropped grants every claim, whatever the ledger says.
 type claimDropped struct{ mutant }
 
 func (m *claimDropped) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
@@ -33,7 +33,7 @@ func (m *claimChanged) ClaimCall(ctx context.Context, in journal.ClaimInput) (jo
 	return m.Store.ClaimCall(ctx, in)
 }
 
-// settleBeforeEffect says that a call went well before it is sent.
+// settleBeforeEffect settles a call as ok before it is sent.
 type settleBeforeEffect struct{ mutant }
 
 func (m *settleBeforeEffect) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
@@ -75,7 +75,7 @@ func (m *noClaim) SettleCall(ctx context.Context, in journal.SettleInput) (journ
 	return m.Store.SettleCall(ctx, in)
 }
 
-// resultsByArrival gives the n-th result that comes to the n-th call.
+// resultsByArrival gives the n-th result that arrives to the n-th call.
 type resultsByArrival struct {
 	mutant
 	mu      sync.Mutex
@@ -92,7 +92,7 @@ func (m *resultsByArrival) SettleCall(ctx context.Context, in journal.SettleInpu
 		return record, err
 	}
 	for _, c := range asked.ToolCalls {
-		if c.Tool != "mcp/again/append" { // calls in other lanes are claimed when these have ended
+		if c.Tool != "mcp/again/append" { // calls of another queue are claimed when these have ended
 			return m.Store.SettleCall(ctx, in)
 		}
 	}
@@ -133,7 +133,7 @@ func (m *resultsByArrival) claimed(ctx context.Context, turnID string, step, n i
 	return ctx.Err()
 }
 
-// lateOverTranscript puts a result that came too late over the one that the transcript has.
+// lateOverTranscript replaces the transcript's result with a late one.
 type lateOverTranscript struct{ mutant }
 
 func (m *lateOverTranscript) SettleCall(ctx context.Context, in journal.SettleInput) (journal.CallRecord, error) {

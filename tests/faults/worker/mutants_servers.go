@@ -13,12 +13,12 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// taintDropped forgets whose words a session has read.
+// taintDropped drops a session's taint.
 type taintDropped struct{ mutant }
 
 func (m *taintDropped) Taint(context.Context, string) (*journal.TaintSource, error) { return nil, nil }
 
-// driftNotHeld offers tools as they are now, whatever anybody has accepted.
+// driftNotHeld offers changed tools, whether or not the operator has accepted them.
 type driftNotHeld struct{ mutant }
 
 func (m *driftNotHeld) Catalogues(ctx context.Context) ([]turn.Catalogue, error) {
@@ -33,7 +33,7 @@ func (m *driftNotHeld) Catalogues(ctx context.Context) ([]turn.Catalogue, error)
 	return list, err
 }
 
-// begunAfresh has lost, the first time, what goes on with a call that was suspended.
+// begunAfresh loses, the first time, the state with which a suspended call continues.
 type begunAfresh struct {
 	mutant
 	mu   sync.Mutex
@@ -54,7 +54,7 @@ func (m *begunAfresh) ClaimCall(ctx context.Context, in journal.ClaimInput) (jou
 	return claim, err
 }
 
-// replyInvented records another reply than a person gave.
+// replyInvented records another response than the client sent.
 type replyInvented struct{ mutant }
 
 func (m *replyInvented) Decide(ctx context.Context, in journal.DecideInput) error {

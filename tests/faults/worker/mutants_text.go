@@ -13,7 +13,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// write changes the journal's file past the journal.
+// write changes the journal's file without the journal.
 func (m mutant) write(ctx context.Context, statement string, args ...any) error {
 	db, err := sql.Open("sqlite", "file:"+m.cfg.Journal.Path+"?_pragma=busy_timeout(5000)")
 	if err != nil {
@@ -27,7 +27,7 @@ func (m mutant) write(ctx context.Context, statement string, args ...any) error 
 	return nil
 }
 
-// dedupForgotten answers a message that another turn has had.
+// dedupForgotten answers a message that another turn has already taken.
 type dedupForgotten struct{ mutant }
 
 func (m *dedupForgotten) Begin(ctx context.Context, in journal.BeginInput) (journal.BeginResult, error) {
@@ -39,7 +39,7 @@ func (m *dedupForgotten) Begin(ctx context.Context, in journal.BeginInput) (jour
 	return m.Store.Begin(ctx, in)
 }
 
-// messageLost takes the message out of the transcript once the turn has begun.
+// messageLost removes the message from the transcript once the turn has begun.
 type messageLost struct{ mutant }
 
 func (m *messageLost) Finish(ctx context.Context, in journal.FinishInput) (journal.TurnRecord, error) {
@@ -51,7 +51,7 @@ func (m *messageLost) Finish(ctx context.Context, in journal.FinishInput) (journ
 		UPDATE turns SET message_id = ?1 WHERE turn_id = ?2`, rand.Text(), in.Turn)
 }
 
-// paidAgain does not find settled answers.
+// paidAgain does not find settled inferences.
 type paidAgain struct{ mutant }
 
 func (m *paidAgain) StartInference(ctx context.Context, in journal.StartInference) (journal.Inference, error) {
@@ -60,7 +60,7 @@ func (m *paidAgain) StartInference(ctx context.Context, in journal.StartInferenc
 	return inf, err
 }
 
-// promptVaries shows every process's transcript a little differently.
+// promptVaries gives each process a slightly different transcript.
 type promptVaries struct{ mutant }
 
 var variation = rand.Text()
@@ -75,7 +75,7 @@ func (m *promptVaries) Window(ctx context.Context, session string, from, to, max
 	return list, err
 }
 
-// chunkIndexReused puts text over the last chunk where it should append one.
+// chunkIndexReused overwrites the last chunk with text instead of appending a chunk.
 type chunkIndexReused struct {
 	mutant
 	mu   sync.Mutex
@@ -103,7 +103,7 @@ func (m *chunkIndexReused) AppendChunks(ctx context.Context, key journal.StepKey
 	return nil
 }
 
-// secretStreamed puts the provider's key into the stream.
+// secretStreamed writes the provider's key to the stream.
 type secretStreamed struct{ mutant }
 
 func (m *secretStreamed) FailInference(ctx context.Context, key journal.StepKey, attempt int, code turn.Code, _ string) (int, error) {

@@ -16,16 +16,16 @@ import (
 // workflowMutant changes what the workflow asks of Temporal.
 type workflowMutant struct {
 	interceptor.WorkerInterceptorBase
-	attempts      int32 // of a tool call, also if nobody knows how the one before ended
-	cancelForStop bool  // a worker's death is taken for a user's cancel
+	attempts      int32 // of a tool call, even if the last one's outcome is unknown
+	cancelForStop bool  // a worker's death is treated as a user's cancel
 	timer         bool  // a timer that no history has
-	lax           bool  // every decision is accepted, a second one too
+	lax           bool  // every decision is accepted, including a second one
 	allowing      bool  // every decision allows
 	crossed       bool  // a decision counts for the next call
-	unasked       bool  // nobody is asked
-	repeatable    bool  // every call may be repeated
-	homeless      bool  // no call goes where the turn's server remembers
-	unbound       bool  // a reply is for whatever a server asks
+	unasked       bool  // no approval is requested
+	repeatable    bool  // every call is repeatable
+	homeless      bool  // no call goes to the process that keeps the turn's state
+	unbound       bool  // a response is used for any elicitation
 }
 
 func (m *workflowMutant) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
@@ -51,7 +51,7 @@ type outbound struct {
 func (o *outbound) ExecuteActivity(ctx workflow.Context, activity string, args ...any) workflow.Future {
 	m := o.mutant
 	if m.timer {
-		_ = workflow.Sleep(ctx, time.Millisecond) // that it is there is what matters
+		_ = workflow.Sleep(ctx, time.Millisecond) // only its presence matters
 	}
 	if options := workflow.GetActivityOptions(ctx); m.attempts > 0 && activity == "CallTool" {
 		policy := *options.RetryPolicy
@@ -80,7 +80,7 @@ func (o *outbound) ExecuteActivity(ctx workflow.Context, activity string, args .
 	return future
 }
 
-// cancelled is a future whose timeouts are taken for a cancel.
+// cancelled is a future that reports timeouts as cancellation.
 type cancelled struct{ workflow.Future }
 
 func (c cancelled) Get(ctx workflow.Context, value any) error {

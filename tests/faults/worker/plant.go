@@ -11,8 +11,8 @@ import (
 
 var tableName = regexp.MustCompile(`^[a-z_]+$`)
 
-// plant puts a trigger into every connection to the journal that runs right after a row was inserted: in the middle of
-// the transaction that inserts it. It is a temporary trigger, of this process's connections alone.
+// plant adds a trigger to every connection to the journal that runs right after a row was inserted: in the middle of
+// the transaction that inserts it. It is a temporary trigger, which only this process's connections have.
 func (k *killer) plant(table string) error {
 	if !tableName.MatchString(table) {
 		return fmt.Errorf("%q is no table", table)
@@ -26,7 +26,7 @@ func (k *killer) plant(table string) error {
 		return fmt.Errorf("registering the point: %w", err)
 	}
 	sqlite.RegisterConnectionHook(func(conn sqlite.ExecQuerierContext, _ string) error {
-		// A connection that only reads, and the one that makes the tables, refuse it.
+		// Read-only connections, and the one that creates the tables, refuse it.
 		_, _ = conn.ExecContext(context.Background(), fmt.Sprintf(
 			`CREATE TEMP TRIGGER faults_point AFTER INSERT ON main.%s BEGIN SELECT %s(); END`, table, function), nil)
 		return nil
