@@ -50,7 +50,7 @@ type Trend struct {
 // Growth returns how much the line rises from its beginning to its end.
 func (t Trend) Growth() float64 { return t.PerMin * t.Over.Minutes() }
 
-// Line fits a line to the lows by least squares. With fewer than two lows it returns the zero Trend.
+// Line fits a line to the lows by least squares. With fewer than two lows there is no line.
 func Line(lows []Low) Trend {
 	t := Trend{Windows: len(lows)}
 	if len(lows) == 0 {

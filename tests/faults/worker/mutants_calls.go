@@ -92,7 +92,7 @@ func (m *resultsByArrival) SettleCall(ctx context.Context, in journal.SettleInpu
 		return record, err
 	}
 	for _, c := range asked.ToolCalls {
-		if c.Tool != "mcp/again/append" { // calls of another queue are claimed when these have ended
+		if c.Tool != "mcp/again/append" { // calls of another activity kind are claimed when these have ended
 			return m.Store.SettleCall(ctx, in)
 		}
 	}
