@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
@@ -77,6 +78,33 @@ func TestNoInputOfAnActivityIsAPermission(t *testing.T) {
 			assert.Empty(t, host.calls)
 		})
 	}
+}
+
+// locked is a journal whose first reads of the session's taint fail.
+type locked struct {
+	catalogued
+	failures int
+}
+
+func (l *locked) Taint(ctx context.Context, session string) (*journal.TaintSource, error) {
+	if l.failures--; l.failures >= 0 {
+		return nil, errors.New("database is locked")
+	}
+	return l.catalogued.Taint(ctx, session)
+}
+
+// TestAnAllowedCallOutlastsALockedJournal: a session whose taint cannot be read is asked about again, not denied.
+func TestAnAllowedCallOutlastsALockedJournal(t *testing.T) {
+	store, in := claimable(t)
+	host, j := &counted{}, &locked{catalogued: catalogued{store}}
+	policy := turn.Policy{Allow: []string{"*"}, Taint: turn.TaintOn}
+	a, err := New(Options{Journal: j, Tools: host, Agent: Agent{Name: "a", Servers: []string{"x"}, Policy: policy}})
+	require.NoError(t, err)
+	in = begunWith(t, a, store, in)
+	j.failures = 2
+	_, err = a.CallTool(t.Context(), in)
+	require.NoError(t, err)
+	assert.Len(t, host.calls, 1)
 }
 
 // begunWith replaces the turn of in by one that a has begun, with the same call.

@@ -249,7 +249,11 @@ func (a *Activities) proposal(ctx context.Context, in workflows.InferInput, prom
 		if in.Plan.Mode != turn.ModeJSON {
 			text = turn.Truncate(a.redact(answer.Text), turn.ResultPreview)
 		}
-		return turn.Proposal{Kind: turn.ProposeCalls, Text: text, Calls: a.weigh(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, in.Session, promptConfig, act.Calls)}
+		proposals, err := a.weigh(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, in.Session, promptConfig, act.Calls)
+		if err != nil { // the completion is settled: an approval that may be unnecessary is safe
+			logFailure(ctx, asTurnError(err))
+		}
+		return turn.Proposal{Kind: turn.ProposeCalls, Text: text, Calls: proposals}
 	}
 	return a.invalid(&turn.InvalidAction{Step: in.Step, Reason: "the answer is of no known kind"}, nil)
 }

@@ -86,7 +86,11 @@ func (a *Activities) authorize(ctx context.Context, in workflows.CallInput, call
 			promptConfig.Descriptors = append(promptConfig.Descriptors, offeredOf(c, promptConfig.Policy)...)
 		}
 	}
-	proposal := a.weigh(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, in.Session, promptConfig, []turn.ToolCall{call})[0]
+	proposals, err := a.weigh(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, in.Session, promptConfig, []turn.ToolCall{call})
+	if err != nil { // the call may need no approval: ask the journal again
+		return tool, false, err
+	}
+	proposal := proposals[0]
 	d, _ := find(promptConfig, call.Tool)
 	if proposal.Permission == turn.Deny || d.ID != in.Tool.ID {
 		return tool, false, turn.Errorf(turn.CodePolicyDenied, nil, "the turn's policy denies this call: "+proposal.Why)
@@ -113,17 +117,22 @@ func (a *Activities) begunTurn(ctx context.Context, id string) (begunTurn, error
 }
 
 // weigh applies the turn's policy to each call, here because the workflow carries only a preview of its arguments. For
-// calls that need an approval it also applies the session's grants. Grants that cannot be read allow nothing.
-func (a *Activities) weigh(ctx context.Context, key journal.StepKey, session string, promptConfig turn.PromptConfig, calls []turn.ToolCall) []turn.CallProposal {
-	proposals := a.callProposals(calls)
+// calls that need an approval it also applies the session's grants. If the journal cannot be read, weigh returns the error
+// with proposals that assume a tainted session without grants.
+func (a *Activities) weigh(
+	ctx context.Context, key journal.StepKey, session string, promptConfig turn.PromptConfig, calls []turn.ToolCall,
+) (proposals []turn.CallProposal, err error) {
+	proposals = a.callProposals(calls)
 	var rules []turn.Grant
 	read := false
-	guard, tools := a.guard(ctx, key, session, promptConfig.Policy.Taint), a.standing(ctx)
+	guard, tools := a.guard(ctx, key, session, promptConfig.Policy.Taint, &err), a.standing(ctx)
 	for i, c := range calls {
 		d, _ := find(promptConfig, c.Tool)
 		permission, why, fromRule := guard(d, json.RawMessage(c.Arguments), promptConfig.Policy)
 		if permission == turn.Ask && !read {
-			rules, read = a.rules(ctx, session), true
+			var rerr error
+			rules, rerr = a.journal.Grants(ctx, session)
+			read, err = true, errors.Join(err, rerr)
 		}
 		if permission == turn.Ask && promptConfig.Policy.Taint != turn.TaintStrict && covered(rules, c.Tool, proposals[i].ArgumentsHash, fromRule) {
 			permission, why = turn.Allow, ""
@@ -139,15 +148,7 @@ func (a *Activities) weigh(ctx context.Context, key journal.StepKey, session str
 			proposals[i].Why = turn.Truncate(why, turn.ResultPreview)
 		}
 	}
-	return proposals
-}
-
-func (a *Activities) rules(ctx context.Context, session string) []turn.Grant {
-	rules, err := a.journal.Grants(ctx, session)
-	if err != nil {
-		logFailure(ctx, asTurnError(err))
-	}
-	return rules
+	return proposals, err
 }
 
 // covered reports whether a grant allows the call. If an operator's rule requires the approval because of the
@@ -172,8 +173,8 @@ func widest(taint turn.TaintMode, fromRule bool) turn.GrantScope {
 // guard returns the function that decides whether a call of a session is allowed. If the session is tainted, its
 // transcript may contain instructions from an untrusted server. Every call that could change or send something then
 // needs an approval, whatever policy lists and rules allow. A grant counts only for exactly these arguments; in strict
-// mode, not even then.
-func (a *Activities) guard(ctx context.Context, key journal.StepKey, session string, mode turn.TaintMode) func(turn.Descriptor, json.RawMessage, turn.Policy) (turn.Permission, string, bool) {
+// mode, not even then. If the journal cannot be read, the function sets failed and takes the session for tainted.
+func (a *Activities) guard(ctx context.Context, key journal.StepKey, session string, mode turn.TaintMode, failed *error) func(turn.Descriptor, json.RawMessage, turn.Policy) (turn.Permission, string, bool) {
 	var mark *journal.TaintSource
 	asked := false
 	return func(d turn.Descriptor, arguments json.RawMessage, policy turn.Policy) (turn.Permission, string, bool) {
@@ -182,7 +183,11 @@ func (a *Activities) guard(ctx context.Context, key journal.StepKey, session str
 			return permission, why, fromRule
 		}
 		if !asked {
-			if mark, asked = a.mark(ctx, session), true; mark != nil && mark.Turn == key.Turn && stepOf(mark.CallID) >= key.Step {
+			var err error
+			if mark, err = a.journal.Taint(ctx, session); err != nil {
+				mark, *failed = &journal.TaintSource{Tool: "a server"}, err
+			}
+			if asked = true; mark != nil && mark.Turn == key.Turn && stepOf(mark.CallID) >= key.Step {
 				mark = nil // the model had not read the tainting text when it proposed the call
 			}
 		}
@@ -202,14 +207,4 @@ func stepOf(callID string) int {
 	step, _, _ := strings.Cut(callID, ".")
 	n, _ := strconv.Atoi(step)
 	return n
-}
-
-// mark returns the session's taint. If the journal cannot be read, it returns a taint of an unnamed server.
-func (a *Activities) mark(ctx context.Context, session string) *journal.TaintSource {
-	mark, err := a.journal.Taint(ctx, session)
-	if err != nil {
-		logFailure(ctx, asTurnError(err))
-		return &journal.TaintSource{Tool: "a server"}
-	}
-	return mark
 }
