@@ -216,6 +216,11 @@ func importForged(t T, open func() journal.Store) {
 		require.NoError(t, err)
 		assert.Empty(t, list, name)
 	}
+	importBesideOthers(t, open, s, b)
+}
+
+// importBesideOthers imports b, the export of s, into a journal that has its turn, and with counts and times that are false.
+func importBesideOthers(t T, open func() journal.Store, s *script, b []byte) {
 	taken := &script{T: t, Store: open(), session: "mine", turn: "t1", at: start}
 	taken.begin()
 	taken.unchanged(func() {
