@@ -95,8 +95,8 @@ func checkOrigin(path, file string, holdsState bool) error {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("reading the origin of %s: %w", path, err)
 	case holdsState:
-		return fmt.Errorf("%s was not made here and may hold permissions and turns of its author: delete it; if you have copied it yourself, "+
-			"trust it with: echo %s >%s", path, identity, file)
+		return fmt.Errorf("%s was not made here: it may contain the grants and running turns of another author. Delete it, or, if you copied it "+
+			"yourself, trust it with: echo %s >%s", path, identity, file)
 	}
 	return writeOrigin(file, identity)
 }
