@@ -42,7 +42,7 @@ func (a *Activities) questions(in workflows.CallInput, asked int, result turn.To
 	}
 	return workflows.CallResult{
 		CallID: in.Call.ID, Tool: in.Tool.ID, Arguments: in.Call.Arguments,
-		Elicitations: result.Elicitations, Asked: asked, StickyQueue: a.homeOf(in),
+		Elicitations: result.Elicitations, ElicitationAttempt: asked, StickyQueue: a.homeOf(in),
 	}
 }
 

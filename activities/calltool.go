@@ -51,7 +51,7 @@ func (a *Activities) callTool(ctx context.Context, in workflows.CallInput, clock
 	case journal.ClaimTaken:
 		return a.settleCall(ctx, in, turn.ToolResult{Outcome: turn.OutcomeUnknown, Text: unknownText})
 	}
-	if in.Answers != 0 && in.Answers != claim.Record.Suspended {
+	if in.ElicitationAttempt != 0 && in.ElicitationAttempt != claim.Record.Suspended {
 		in.Responses = nil // the previous dispatch delivered them and got new elicitations, but its end was lost
 	}
 	kept := make(chan struct{})
@@ -84,7 +84,7 @@ func (a *Activities) claim(ctx context.Context, in workflows.CallInput) (call tu
 		}
 		return a.journal.ClaimCall(ctx, journal.ClaimInput{
 			Turn: in.Turn, Step: in.Step, Call: call, Attempt: in.Attempt, Repeatable: tool.Repeatable,
-			Approved: in.Approved || ask, Worker: a.worker, At: time.Now(),
+			Approved: in.CheckApproval || ask, Worker: a.worker, At: time.Now(),
 		})
 	})
 	return call, tool, claim, err
@@ -103,7 +103,7 @@ func (a *Activities) requested(ctx context.Context, in workflows.CallInput) (tur
 		if c.ID != in.Call.ID {
 			continue
 		}
-		if in.Approved && journal.HashOf([]byte(c.Arguments)) != in.Call.ArgumentsHash {
+		if in.CheckApproval && journal.HashOf([]byte(c.Arguments)) != in.Call.ArgumentsHash {
 			return turn.ToolCall{}, turn.Errorf(turn.CodeToolDrift, nil, "the call's arguments are not the ones that were approved; it was not run")
 		}
 		return c, nil
@@ -116,7 +116,7 @@ func (a *Activities) requested(ctx context.Context, in workflows.CallInput) (tur
 func (a *Activities) run(
 	ctx context.Context, in workflows.CallInput, call turn.ToolCall, continuation []byte, clock *clock, kept <-chan struct{},
 ) (turn.ToolResult, error) {
-	limited, cancel := context.WithTimeout(ctx, max(in.Timeout, in.TotalTimeout)+in.Hold)
+	limited, cancel := context.WithTimeout(ctx, max(in.Timeout, in.TotalTimeout)+in.ElicitationTimeout)
 	defer cancel()
 	progress, noted := a.noting(ctx, in)
 	defer noted()
@@ -204,7 +204,7 @@ func (a *Activities) receipt(in workflows.CallInput, r journal.CallRecord, reuse
 
 // homeOf returns this process's sticky queue if the turn must come back to it, and an empty string otherwise.
 func (a *Activities) homeOf(in workflows.CallInput) string {
-	if !in.Tool.Stateful {
+	if !in.Tool.SessionAffinity {
 		return ""
 	}
 	return a.home

@@ -54,7 +54,7 @@ func (d *Deliveries) handOver(ctx context.Context, in workflows.HandOverInput) (
 	}
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	for enough := time.After(in.Patience); err == nil && !res.State.Terminal(); {
+	for enough := time.After(in.MaxWait); err == nil && !res.State.Terminal(); {
 		select {
 		case <-tick.C:
 			res, err = d.look(ctx, in)

@@ -44,7 +44,7 @@ func TestWhatASessionSaysToADelivery(t *testing.T) {
 				Send: func(context.Context, workflows.HandOverInput) error { sent++; return c.err },
 			})
 			env.RegisterActivity(d)
-			v, err := env.ExecuteActivity(d.HandOver, workflows.HandOverInput{Session: "s", Message: workflows.Message{ID: "m"}, Patience: time.Millisecond})
+			v, err := env.ExecuteActivity(d.HandOver, workflows.HandOverInput{Session: "s", Message: workflows.Message{ID: "m"}, MaxWait: time.Millisecond})
 			assert.Equal(t, 1, sent)
 			if c.code == "" {
 				var res workflows.DeliverResult

@@ -44,7 +44,7 @@ func (a *Activities) showRetry(ctx context.Context, in workflows.CallInput, err 
 	code := turn.Code(app.Type())
 	first := activity.IsActivity(ctx) && activity.GetInfo(ctx).Attempt == 1
 	waits := code == turn.CodeToolNotSent && !app.NonRetryable() && first
-	if !waits && (code != turn.CodeToolOutcomeUnknown || !in.Again) {
+	if !waits && (code != turn.CodeToolOutcomeUnknown || !in.RepeatIfUnknown) {
 		return
 	}
 	key := journal.StepKey{Turn: in.Turn, Step: in.Step}

@@ -23,22 +23,22 @@ func (a *Activities) Finish(ctx context.Context, in workflows.FinishInput) (work
 	}
 	if errors.Is(err, journal.ErrNotFound) {
 		// The turn was cancelled before Begin wrote it to the journal: there is nothing to settle.
-		record, err = journal.TurnRecord{State: in.Ending.State}, nil
+		record, err = journal.TurnRecord{State: in.Result.State}, nil
 	}
 	res := workflows.FinishResult{State: record.State}
 	if record.State == turn.StateCancelled && record.Answer != "" {
 		res.Answer = a.redact(record.Answer)
 	}
 	if err == nil {
-		res.Untaken, err = a.untaken(ctx, in.Session, in.Messages)
+		res.Undelivered, err = a.untaken(ctx, in.Session, in.Messages)
 	}
 	return res, failure(ctx, err)
 }
 
 func (a *Activities) finish(ctx context.Context, in workflows.FinishInput) (journal.TurnRecord, error) {
 	return a.journal.Finish(ctx, journal.FinishInput{
-		Session: in.Session, Turn: in.Turn, Results: a.results(in.Results), Messages: said(in.Messages), State: in.Ending.State, Reason: in.Ending.Reason,
-		Code: in.Ending.Code, Message: in.Ending.Message, Answer: turn.Truncate(in.Ending.Answer, answerKept), Usage: in.Counters.Usage,
+		Session: in.Session, Turn: in.Turn, Results: a.results(in.Outcomes), Messages: said(in.Messages), State: in.Result.State, Reason: in.Result.Reason,
+		Code: in.Result.Code, Message: in.Result.Message, Answer: turn.Truncate(in.Result.Answer, answerKept), Usage: in.Counters.Usage,
 		Steps: in.Counters.Step, Calls: in.Counters.ToolCalls, At: time.Now(),
 	})
 }

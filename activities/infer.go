@@ -34,7 +34,7 @@ func (a *Activities) Infer(ctx context.Context, in workflows.InferInput) (workfl
 func (a *Activities) infer(ctx context.Context, in workflows.InferInput, clock *clock) (workflows.InferResult, error) {
 	inf, err := a.journal.StartInference(ctx, journal.StartInference{
 		Session: in.Session, Key: journal.StepKey{Turn: in.Turn, Step: in.Step}, Expect: in.Expect,
-		Results: a.results(in.Results), Messages: said(in.Messages), Model: in.Plan.Model, At: time.Now(),
+		Results: a.results(in.Outcomes), Messages: said(in.Messages), Model: in.Plan.Model, At: time.Now(),
 		Chunks: []turn.Chunk{chunkOf(turn.ChunkPhase, "", turn.PhaseChunk{Phase: turn.PhaseLlmInfer})},
 	})
 	if err != nil {
@@ -207,8 +207,8 @@ func pinned(p turn.PromptConfig) []turn.Tool {
 // inferResult returns the same result for a completion that was just settled and for one found in the journal.
 func (a *Activities) inferResult(ctx context.Context, in workflows.InferInput, promptConfig turn.PromptConfig, inf journal.Inference, reused bool) workflows.InferResult {
 	return workflows.InferResult{
-		Proposal: a.proposal(ctx, in, promptConfig, inf.Answer), Head: inf.Head, Usage: inf.Answer.Usage,
-		Failures: inf.Failures, Attempt: inf.Attempt, Reused: reused, Undelivered: inf.Untaken,
+		Proposal: a.proposal(ctx, in, promptConfig, inf.Completion), Head: inf.Head, Usage: inf.Completion.Usage,
+		Failures: inf.Failures, Attempt: inf.Attempt, Reused: reused, Undelivered: inf.Undelivered,
 	}
 }
 

@@ -29,11 +29,11 @@ func (a *Activities) Ask(ctx context.Context, in workflows.AskInput) (workflows.
 // Decide records decisions, unless the messages that carry them were all delivered to the session before.
 func (a *Activities) Decide(ctx context.Context, in workflows.DecideInput) (workflows.DecideResult, error) {
 	res := workflows.DecideResult{}
-	heard, err := a.heard(ctx, in.Session, in.Said)
+	heard, err := a.heard(ctx, in.Session, in.MessageIDs)
 	if err == nil && !heard {
 		err = a.journal.Decide(ctx, journal.DecideInput{Session: in.Session, Turn: in.Turn, Decisions: in.Decisions, At: time.Now()})
 	}
-	res.Heard = heard
+	res.AlreadySent = heard
 	return res, failure(ctx, err)
 }
 
@@ -107,7 +107,7 @@ func (a *Activities) begunTurn(ctx context.Context, id string) (begunTurn, error
 	if err != nil {
 		return begunTurn{}, fmt.Errorf("reading the configuration of turn %s: %w", id, err)
 	}
-	cfg, err := decodePins(rec.Pins)
+	cfg, err := decodePins(rec.Config)
 	if err != nil {
 		return begunTurn{}, err
 	}

@@ -41,10 +41,10 @@ func (a *Activities) refreshTools(ctx context.Context, in workflows.RefreshInput
 		promptConfig.Descriptors = append(promptConfig.Descriptors, offered...)
 		promptConfig.System = strings.Replace(promptConfig.System, unavailableNote(c.Server), "", 1)
 		res.Tools = append(res.Tools, pinned(turn.PromptConfig{Descriptors: offered})...)
-		res.Back = append(res.Back, c.Server)
+		res.Recovered = append(res.Recovered, c.Server)
 	}
 	slices.SortStableFunc(promptConfig.Descriptors, func(a, b turn.Descriptor) int { return cmp.Compare(catalogueOf(a), catalogueOf(b)) })
-	res.Unavailable = slices.DeleteFunc(slices.Clone(in.Unavailable), func(s string) bool { return slices.Contains(res.Back, s) })
+	res.Unavailable = slices.DeleteFunc(slices.Clone(in.Unavailable), func(s string) bool { return slices.Contains(res.Recovered, s) })
 	res.PromptConfig, err = a.profiles.put(ctx, promptConfig)
 	return res, err
 }

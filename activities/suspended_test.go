@@ -53,7 +53,7 @@ func claimable(t *testing.T) (*journal.DB, workflows.CallInput) {
 	_, err = s.SettleInference(t.Context(), journal.SettleInference{Session: "s", Key: key, Attempt: 1, Message: turn.Message{ToolCalls: calls}})
 	require.NoError(t, err)
 	return s, workflows.CallInput{
-		Session: "s", Turn: "t", Step: 1, Call: turn.CallProposal{ID: "1.0", Tool: "mcp/x/y"}, Tool: turn.Tool{ID: "mcp/x/y"}, Timeout: time.Second, Wait: time.Second, Left: time.Minute,
+		Session: "s", Turn: "t", Step: 1, Call: turn.CallProposal{ID: "1.0", Tool: "mcp/x/y"}, Tool: turn.Tool{ID: "mcp/x/y"}, Timeout: time.Second, ServerWait: time.Second, Budget: time.Minute,
 	}
 }
 
@@ -72,13 +72,13 @@ func TestRepliesAreForTheQuestionsOfOneDispatch(t *testing.T) {
 		require.Len(t, res.Elicitations, 1)
 		return res
 	}
-	in.Answers = dispatch(1).Asked
-	assert.Equal(t, 1, in.Answers)
+	in.ElicitationAttempt = dispatch(1).ElicitationAttempt
+	assert.Equal(t, 1, in.ElicitationAttempt)
 	in.Responses = []turn.ElicitationResponse{{Key: "sure", Action: turn.ElicitationAccept}}
 	second := dispatch(2)
 	assert.Equal(t, second, noBusy(dispatch(3), second), "the same is asked, of the same dispatch")
 	assert.Equal(t, second, noBusy(dispatch(4), second))
-	in.Answers = second.Asked
+	in.ElicitationAttempt = second.ElicitationAttempt
 	assert.Equal(t, "round 3", dispatch(5).Elicitations[0].Message)
 	assert.Len(t, host.handed, 3, "each reply was handed over once, to its question: %v", host.handed)
 }

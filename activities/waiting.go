@@ -29,14 +29,14 @@ const (
 
 // bounded shortens the timeouts of a call to the turn's remaining time after the call has waited.
 func bounded(in workflows.CallInput, waited time.Duration) workflows.CallInput {
-	left := max(in.Left-waited, time.Second)
+	left := max(in.Budget-waited, time.Second)
 	in.Timeout, in.TotalTimeout = min(in.Timeout, left), min(in.TotalTimeout, left)
 	return in
 }
 
 // repeats reports whether the workflow dispatches a call again instead of recording an unknown outcome.
 func repeats(in workflows.CallInput, clock *clock) bool {
-	return in.Again && (in.Attempt < workflows.Repeats || clock.busy() < in.Wait)
+	return in.RepeatIfUnknown && (in.Attempt < workflows.Repeats || clock.busy() < in.ServerWait)
 }
 
 // callFailure maps the error of a call to the one that leaves the worker, with the working time so far as its detail.
@@ -59,7 +59,7 @@ func callFailure(ctx context.Context, in workflows.CallInput, clock *clock, err 
 	if activity.IsActivity(ctx) {
 		attempt = activity.GetInfo(ctx).Attempt
 	}
-	delay, more := retryDelay(e, in.Wait, in.Wait-busy, attempt)
+	delay, more := retryDelay(e, in.ServerWait, in.ServerWait-busy, attempt)
 	if !more {
 		logFailure(ctx, e)
 		return temporal.NewApplicationErrorWithOptions(gaveUp(e, busy), string(e.Code), options)

@@ -124,7 +124,7 @@ type Turn struct {
 	MessageID string `json:"message_id,omitempty"`
 	// Merged means that a turn was running when the message arrived. That turn takes the message before its next
 	// inference, or leaves it to the session's next turn.
-	Merged bool `json:"joined,omitempty"`
+	Merged bool `json:"merged,omitempty"`
 }
 
 // NewSessionID returns a random session ID.

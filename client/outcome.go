@@ -121,10 +121,10 @@ func (c *Client) closed(ctx context.Context, t Turn, run string) (workflows.Resu
 // unabridged completes the answer of a duplicate from the journal. The duplicate's result has only the beginning of
 // another turn's answer.
 func (c *Client) unabridged(ctx context.Context, r workflows.Result) workflows.Result {
-	if r.Of == "" || !r.Truncated {
+	if r.DuplicateOf == "" || !r.Truncated {
 		return r
 	}
-	if first, err := c.recorded(ctx, r.Of); err == nil {
+	if first, err := c.recorded(ctx, r.DuplicateOf); err == nil {
 		r.Answer, r.Truncated = first.Answer, first.Truncated
 	}
 	return r

@@ -12,7 +12,7 @@ type Config struct {
 	LocalFiles LocalFiles `toml:"local_files"`
 	LLM        LLM        `toml:"llm"`
 	Policy     Policy     `toml:"policy"`
-	Approvals  Approvals  `toml:"people"`
+	Approvals  Approvals  `toml:"approvals"`
 	MCP        MCP        `toml:"mcp"`
 	Journal    Journal    `toml:"journal"`
 	Temporal   Temporal   `toml:"temporal"`

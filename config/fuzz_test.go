@@ -19,7 +19,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add(commented.ReplaceAllString(Example(), "$1"))
 	f.Add(secretive)
 	f.Add("[runtime]\nmax_steps = \"${A:-${B}}\"\n[[mcp.servers]]\n[[mcp.servers.tools]]\n")
-	f.Add("mcp.servers = [{id='a'}, {id='a', tools.x.quick = true}, [[]], 1979-05-27]\r\n")
+	f.Add("mcp.servers = [{id='a'}, {id='a', tools.x.local_activity = true}, [[]], 1979-05-27]\r\n")
 	f.Add(strings.Repeat("[", 10_000))
 	f.Add("\"\\u0000\" = 1\n'a.b'.c = 1\n\"\" = { \"\" = inf }\n")
 	whole := strings.Split(commented.ReplaceAllString(Example(), "$1"), "\n")

@@ -56,19 +56,19 @@ type MCPServer struct {
 	Trust bool `toml:"trust"`
 	// AllowToolChanges accepts changes of the server's tools. Otherwise a tool that changes is quarantined until the
 	// operator approves it.
-	AllowToolChanges bool `toml:"trust_changes"`
+	AllowToolChanges bool `toml:"allow_tool_changes"`
 	// SessionAffinity is "turn" if the server keeps state between a turn's calls, so that all of them go to one
 	// connection of one worker.
-	SessionAffinity SessionAffinity `toml:"stateful" enum:",turn"`
+	SessionAffinity SessionAffinity `toml:"session_affinity" enum:",turn"`
 	// ElicitationTimeout lets a server of an older protocol version send elicitations in the middle of a call, and
 	// bounds how long the call is held for each response; 0 does not allow it. Servers of the newest protocol version
 	// send elicitations without holding a call.
-	ElicitationTimeout time.Duration `toml:"hold_questions" min:"0s"`
+	ElicitationTimeout time.Duration `toml:"elicitation_timeout" min:"0s"`
 	// Resources and Prompts offer the server's resources and prompts to the model, as tools that list and read them.
 	Resources bool `toml:"resources"`
 	Prompts   bool `toml:"prompts"`
 	// Everywhere declares that every worker hosts this server.
-	Everywhere bool `toml:"everywhere"`
+	OnAllWorkers bool `toml:"on_all_workers"`
 	// Tools are the operator's settings of single tools, by the server's own name of the tool.
 	Tools map[string]MCPTool `toml:"tools"`
 }
@@ -103,7 +103,7 @@ type MCPTool struct {
 	Repeatable bool `toml:"repeatable"`
 	// Quick means that the tool answers within a second and may run as a local activity. It needs Repeatable, and
 	// Everywhere of the server.
-	Quick bool `toml:"quick"`
+	LocalActivity bool `toml:"local_activity"`
 	// Risk is how much harm the tool can do. If empty, it follows the annotations of a trusted server; else it is high
 	// if the server marks the tool as destructive or the tool's name or description suggests it (delete, shell, …), and
 	// medium otherwise.
@@ -113,10 +113,10 @@ type MCPTool struct {
 	TotalTimeout time.Duration `toml:"total_timeout" min:"0s"`
 	// Detach is how long a call may continue after its timeout. The model is told that its outcome is unknown, and gets
 	// the result when the call finishes.
-	Detach time.Duration `toml:"detach" min:"0s"`
+	BackgroundTimeout time.Duration `toml:"background_timeout" min:"0s"`
 	// Contained means that a call only reads, and only locally: it changes nothing and sends nothing out. See
 	// policy.taint.
-	Contained bool `toml:"contained"`
+	ReadOnly bool `toml:"read_only"`
 }
 
 // Risk is how much harm a tool can do.

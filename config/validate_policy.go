@@ -122,10 +122,10 @@ func includes(outer, inner string) bool {
 }
 
 func (v *validator) people(p Approvals) {
-	v.zeroOrMore("people.approval_expiry", p.ApprovalExpiry, time.Second, "waits for ever")
-	v.zeroOrMore("people.question_expiry", p.QuestionExpiry, time.Second, "waits for ever")
+	v.zeroOrMore("approvals.approval_expiry", p.ApprovalExpiry, time.Second, "waits for ever")
+	v.zeroOrMore("approvals.question_expiry", p.QuestionExpiry, time.Second, "waits for ever")
 	if p.ApprovalExpiry == 0 && p.OnExpiry == PermitAllow {
-		v.add("people.on_expiry", `is "allow", but approval_expiry is 0s, which waits for ever; set an approval_expiry, or leave on_expiry out`)
+		v.add("approvals.on_expiry", `is "allow", but approval_expiry is 0s, which waits for ever; set an approval_expiry, or leave on_expiry out`)
 	}
 }
 

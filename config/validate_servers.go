@@ -136,16 +136,16 @@ func (v *validator) oauth(key string, s MCPServer) {
 // times checks that no timeout contradicts another or is too short to be intended.
 func (v *validator) times(key string, s MCPServer) {
 	v.zeroOrMore(key+".idle_timeout", s.IdleTimeout, time.Second, "keeps connections for ever")
-	v.zeroOrMore(key+".hold_questions", s.ElicitationTimeout, time.Second, "does not let the server hold calls")
+	v.zeroOrMore(key+".elicitation_timeout", s.ElicitationTimeout, time.Second, "does not let the server hold calls")
 	if s.ElicitationTimeout > maxHold {
-		v.add(key+".hold_questions", "is %s; %s is the most that a call is held for an answer", s.ElicitationTimeout, shortDuration(maxHold))
+		v.add(key+".elicitation_timeout", "is %s; %s is the most that a call is held for an answer", s.ElicitationTimeout, shortDuration(maxHold))
 	}
 	v.total(key+".total_timeout", s.TotalTimeout, s.CallTimeout, "call_timeout")
 	for _, name := range sortedNames(s.Tools) {
 		tool, at := s.Tools[name], join(key+".tools", name)
-		v.zeroOrMore(at+".detach", tool.Detach, time.Second, "lets no call go on")
-		if tool.Detach > maxDetach {
-			v.add(at+".detach", "is %s; %s is the most that a worker keeps a call for", tool.Detach, shortDuration(maxDetach))
+		v.zeroOrMore(at+".background_timeout", tool.BackgroundTimeout, time.Second, "lets no call go on")
+		if tool.BackgroundTimeout > maxDetach {
+			v.add(at+".background_timeout", "is %s; %s is the most that a worker keeps a call for", tool.BackgroundTimeout, shortDuration(maxDetach))
 		}
 		total, timeout, called := tool.TotalTimeout, tool.Timeout, "timeout"
 		if timeout == 0 {
@@ -175,12 +175,12 @@ func (v *validator) stateful(key string, s MCPServer) {
 	if s.SessionAffinity != AffinityTurn {
 		return
 	}
-	if s.Everywhere {
-		v.add(key+".everywhere", `means that any worker may take a call, but with stateful = "turn" all calls of a turn go to one; remove one of the two`)
+	if s.OnAllWorkers {
+		v.add(key+".on_all_workers", `means that any worker may take a call, but with session_affinity = "turn" all calls of a turn go to one; remove one of the two`)
 	}
 	for _, name := range sortedNames(s.Tools) {
-		if s.Tools[name].Quick {
-			v.add(join(key+".tools", name)+".quick", `cannot be with stateful = "turn": a quick call runs in whichever worker has the turn; remove one of the two`)
+		if s.Tools[name].LocalActivity {
+			v.add(join(key+".tools", name)+".local_activity", `cannot be with session_affinity = "turn": a local activity runs in whichever worker has the turn; remove one of the two`)
 		}
 	}
 }
@@ -220,12 +220,12 @@ func (v *validator) tools(key string, s MCPServer) {
 	for _, name := range sortedNames(s.Tools) {
 		tool, at := s.Tools[name], join(key+".tools", name)
 		switch {
-		case tool.Quick && !tool.Repeatable:
-			v.add(at+".quick", "needs repeatable = true: a quick call may run twice after a crash; set both, or neither")
-		case tool.Quick && tool.Detach > 0:
-			v.add(at+".detach", "cannot be with quick = true: a call that is quick is over within a second; remove one of the two")
-		case tool.Quick && !s.Everywhere && s.SessionAffinity != AffinityTurn:
-			v.add(at+".quick", "needs everywhere = true on the server: a quick call runs in whichever worker has the turn")
+		case tool.LocalActivity && !tool.Repeatable:
+			v.add(at+".local_activity", "needs repeatable = true: a local activity may run twice after a crash; set both, or neither")
+		case tool.LocalActivity && tool.BackgroundTimeout > 0:
+			v.add(at+".background_timeout", "cannot be with local_activity = true: a local activity is over within a second; remove one of the two")
+		case tool.LocalActivity && !s.OnAllWorkers && s.SessionAffinity != AffinityTurn:
+			v.add(at+".local_activity", "needs on_all_workers = true on the server: a local activity runs in whichever worker has the turn")
 		}
 	}
 }

@@ -61,12 +61,12 @@ func TestServersThatContradictThemselves(t *testing.T) {
 			`mcp.servers[0].oauth and headers.authorization both say who asks; remove one of the two`,
 		},
 		"a switch for a choice": {
-			server + "stateful = true\n",
-			`agent.toml:4:12: mcp.servers[0].stateful is true or false; it must be a string, "turn", or left out`,
+			server + "session_affinity = true\n",
+			`agent.toml:4:20: mcp.servers[0].session_affinity is true or false; it must be a string, "turn", or left out`,
 		},
 		"a question for ever": {
-			server + "hold_questions = \"9999h\"\n",
-			`agent.toml:4:18: mcp.servers[0].hold_questions is 9999h0m0s; 24h is the most that a call is held for an answer`,
+			server + "elicitation_timeout = \"9999h\"\n",
+			`agent.toml:4:23: mcp.servers[0].elicitation_timeout is 9999h0m0s; 24h is the most that a call is held for an answer`,
 		},
 		"a total that is less": {
 			server + "call_timeout = \"2m\"\ntotal_timeout = \"1m\"\n",
@@ -81,36 +81,36 @@ func TestServersThatContradictThemselves(t *testing.T) {
 			`mcp.servers[0].tools.t.timeout is 2m0s, longer than the server's total_timeout, which is 1m0s; give the tool a total_timeout of its own`,
 		},
 		"a moment to go on": {
-			server + "tools.t = { detach = \"5ms\" }\n",
-			`mcp.servers[0].tools.t.detach is 5ms; it must be 0s, which lets no call go on, or at least 1s`,
+			server + "tools.t = { background_timeout = \"5ms\" }\n",
+			`mcp.servers[0].tools.t.background_timeout is 5ms; it must be 0s, which lets no call go on, or at least 1s`,
 		},
 		"days to go on": {
-			server + "tools.t = { detach = \"48h\" }\n",
-			`mcp.servers[0].tools.t.detach is 48h0m0s; 24h is the most that a worker keeps a call for`,
+			server + "tools.t = { background_timeout = \"48h\" }\n",
+			`mcp.servers[0].tools.t.background_timeout is 48h0m0s; 24h is the most that a worker keeps a call for`,
 		},
 		"quick, and going on": {
-			server + "everywhere = true\ntools.t = { quick = true, repeatable = true, detach = \"1m\" }\n",
-			`mcp.servers[0].tools.t.detach cannot be with quick = true: a call that is quick is over within a second; remove one of the two`,
+			server + "on_all_workers = true\ntools.t = { local_activity = true, repeatable = true, background_timeout = \"1m\" }\n",
+			`mcp.servers[0].tools.t.background_timeout cannot be with local_activity = true: a local activity is over within a second; remove one of the two`,
 		},
 		"a moment to answer": {
-			server + "hold_questions = \"1ms\"\n",
-			`agent.toml:4:18: mcp.servers[0].hold_questions is 1ms; it must be 0s, which does not let the server hold calls, or at least 1s`,
+			server + "elicitation_timeout = \"1ms\"\n",
+			`agent.toml:4:23: mcp.servers[0].elicitation_timeout is 1ms; it must be 0s, which does not let the server hold calls, or at least 1s`,
 		},
 		"idle at once": {
 			server + "idle_timeout = \"1ms\"\n",
 			`agent.toml:4:16: mcp.servers[0].idle_timeout is 1ms; it must be 0s, which keeps connections for ever, or at least 1s`,
 		},
 		"remembering everywhere": {
-			server + "stateful = \"turn\"\neverywhere = true\n",
-			`agent.toml:5:14: mcp.servers[0].everywhere means that any worker may take a call, but with stateful = "turn" all calls of a turn go to one; remove one of the two`,
+			server + "session_affinity = \"turn\"\non_all_workers = true\n",
+			`agent.toml:5:18: mcp.servers[0].on_all_workers means that any worker may take a call, but with session_affinity = "turn" all calls of a turn go to one; remove one of the two`,
 		},
 		"remembering quickly": {
-			server + "stateful = \"turn\"\ntools.t = { quick = true, repeatable = true }\n",
-			`mcp.servers[0].tools.t.quick cannot be with stateful = "turn": a quick call runs in whichever worker has the turn; remove one of the two`,
+			server + "session_affinity = \"turn\"\ntools.t = { local_activity = true, repeatable = true }\n",
+			`mcp.servers[0].tools.t.local_activity cannot be with session_affinity = "turn": a local activity runs in whichever worker has the turn; remove one of the two`,
 		},
 		"remembering for ever": {
-			server + "stateful = \"session\"\n",
-			`agent.toml:4:12: mcp.servers[0].stateful is "session"; it must be "turn", or left out`,
+			server + "session_affinity = \"session\"\n",
+			`agent.toml:4:20: mcp.servers[0].session_affinity is "session"; it must be "turn", or left out`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -127,8 +127,8 @@ func TestServersAsTheyAreMeant(t *testing.T) {
 		"in the cluster":  "[[mcp.servers]]\nid = \"a\"\ntransport = \"http\"\nurl = \"http://mcp.internal\"\nnetworks = [\"10.0.0.0/8\", \"fd00::/8\"]\n",
 		"with a client": remote + "[mcp.servers.oauth]\nclient_id = \"me\"\nclient_secret = \"hush\"\n" +
 			"token_url = \"https://idp.example\"\nscopes = [\"read\"]\n",
-		"that remembers and reports": server + "stateful = \"turn\"\ncall_timeout = \"10s\"\ntotal_timeout = \"5m\"\nhold_questions = \"10m\"\n" +
-			"tools.t = { timeout = \"1m\", detach = \"1h\", contained = true }\n",
+		"that remembers and reports": server + "session_affinity = \"turn\"\ncall_timeout = \"10s\"\ntotal_timeout = \"5m\"\nelicitation_timeout = \"10m\"\n" +
+			"tools.t = { timeout = \"1m\", background_timeout = \"1h\", read_only = true }\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Load(LoadOptions{Path: write(t, text)})

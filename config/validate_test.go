@@ -94,12 +94,12 @@ func TestContradictionsAndBadValues(t *testing.T) {
 			`agent.toml:1:7: mcp.servers[0] has transport = "http", to which command, args, env, env_allow, dir and user mean nothing; remove them`,
 		},
 		"quick but not repeatable": {
-			server + "everywhere = true\n[mcp.servers.tools.t]\nquick = true\n",
-			`agent.toml:6:9: mcp.servers[0].tools.t.quick needs repeatable = true: a quick call may run twice after a crash; set both, or neither`,
+			server + "on_all_workers = true\n[mcp.servers.tools.t]\nlocal_activity = true\n",
+			`agent.toml:6:18: mcp.servers[0].tools.t.local_activity needs repeatable = true: a local activity may run twice after a crash; set both, or neither`,
 		},
 		"quick but not everywhere": {
-			server + "tools.\"a.b\" = { quick = true, repeatable = true }\n",
-			`agent.toml:4:25: mcp.servers[0].tools."a.b".quick needs everywhere = true on the server: a quick call runs in whichever worker has the turn`,
+			server + "tools.\"a.b\" = { local_activity = true, repeatable = true }\n",
+			`agent.toml:4:34: mcp.servers[0].tools."a.b".local_activity needs on_all_workers = true on the server: a local activity runs in whichever worker has the turn`,
 		},
 		"variable by pattern": {
 			server + "env_allow = [\"AWS_*\"]\n",
@@ -159,20 +159,20 @@ func TestContradictionsAndBadValues(t *testing.T) {
 			`agent.toml:193:10: policy.rules has 65 rules; the maximum is 64, because every turn carries them`,
 		},
 		"approvals that expire never, with an outcome": {
-			"[people]\non_expiry = \"allow\"\napproval_expiry = \"0s\"\n",
-			`agent.toml:2:13: people.on_expiry is "allow", but approval_expiry is 0s, which waits for ever; set an approval_expiry, or leave on_expiry out`,
+			"[approvals]\non_expiry = \"allow\"\napproval_expiry = \"0s\"\n",
+			`agent.toml:2:13: approvals.on_expiry is "allow", but approval_expiry is 0s, which waits for ever; set an approval_expiry, or leave on_expiry out`,
 		},
 		"approvals that expire at once": {
-			"[people]\napproval_expiry = \"7ms\"\nquestion_expiry = \"-1s\"\n",
-			`agent.toml:3:19: people.question_expiry is -1s; it must be at least 0s` + "\n" +
-				`agent.toml:2:19: people.approval_expiry is 7ms; it must be 0s, which waits for ever, or at least 1s`,
+			"[approvals]\napproval_expiry = \"7ms\"\nquestion_expiry = \"-1s\"\n",
+			`agent.toml:3:19: approvals.question_expiry is -1s; it must be at least 0s` + "\n" +
+				`agent.toml:2:19: approvals.approval_expiry is 7ms; it must be 0s, which waits for ever, or at least 1s`,
 		},
 		"numbers that overflow": {
-			"[people]\napproval_expiry = \"2562047h47m16.854775807s\"\n[runtime]\nturn_timeout = \"87601h\"\nmax_steps = 9223372036854775807\nmax_cost_usd = 1e308\n",
+			"[approvals]\napproval_expiry = \"2562047h47m16.854775807s\"\n[runtime]\nturn_timeout = \"87601h\"\nmax_steps = 9223372036854775807\nmax_cost_usd = 1e308\n",
 			`agent.toml:5:13: runtime.max_steps is 9223372036854775807; it must be at most 1000000000` + "\n" +
 				`agent.toml:4:16: runtime.turn_timeout is 87601h0m0s; it must be at most 87600h` + "\n" +
 				`agent.toml:6:16: runtime.max_cost_usd is 1e+308; it must be at most 1000000000` + "\n" +
-				`agent.toml:2:19: people.approval_expiry is 2562047h47m16.854775807s; it must be at most 87600h` + "\n" +
+				`agent.toml:2:19: approvals.approval_expiry is 2562047h47m16.854775807s; it must be at most 87600h` + "\n" +
 				`agent.toml:6:16: runtime.max_cost_usd is 1e+308, but no model's price is known, so cost is not counted; use max_tokens`,
 		},
 		"a cost that is not counted": {
@@ -184,12 +184,12 @@ func TestContradictionsAndBadValues(t *testing.T) {
 			`agent.toml:2:9: llm.model is 201 bytes; it must be at most 200`,
 		},
 		"expiry that asks": {
-			"[people]\non_expiry = \"ask\"\n",
-			`agent.toml:2:13: people.on_expiry is "ask"; it must be one of deny, allow`,
+			"[approvals]\non_expiry = \"ask\"\n",
+			`agent.toml:2:13: approvals.on_expiry is "ask"; it must be one of deny, allow`,
 		},
 		"expiry of days": {
-			"[people]\napproval_expiry = \"7d\"\n",
-			`agent.toml:2:19: people.approval_expiry is "7d"; it must be a duration such as "15s" or "2m30s"`,
+			"[approvals]\napproval_expiry = \"7d\"\n",
+			`agent.toml:2:19: approvals.approval_expiry is "7d"; it must be a duration such as "15s" or "2m30s"`,
 		},
 		"streams that nobody can follow": {
 			"[journal]\nchunk_retention = \"1s\"\n",

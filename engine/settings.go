@@ -70,8 +70,8 @@ func servers(cfg config.Config) []toolbox.Server {
 		tools := make(map[string]toolbox.ToolSettings, len(s.Tools))
 		for name, t := range s.Tools {
 			tools[name] = toolbox.ToolSettings{
-				Repeatable: t.Repeatable, LocalActivity: t.Quick, Risk: turn.Risk(t.Risk), Timeout: t.Timeout, TotalTimeout: t.TotalTimeout,
-				Detach: t.Detach, ReadOnly: t.Contained,
+				Repeatable: t.Repeatable, LocalActivity: t.LocalActivity, Risk: turn.Risk(t.Risk), Timeout: t.Timeout, TotalTimeout: t.TotalTimeout,
+				Detach: t.BackgroundTimeout, ReadOnly: t.ReadOnly,
 			}
 		}
 		out = append(out, toolbox.Server{

@@ -218,7 +218,7 @@ func (t *tx) totals(sc scope, in *FinishInput) error {
 	for _, inf := range list {
 		if inf.Settled {
 			in.Steps++
-			in.Usage = in.Usage.Add(inf.Answer.Usage)
+			in.Usage = in.Usage.Add(inf.Completion.Usage)
 		}
 	}
 	return err

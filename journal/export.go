@@ -30,18 +30,18 @@ const (
 //
 // Content above a store's inline limit is in blob lines; the other lines name it by its hash.
 type Line struct {
-	Header    *ExportHeader    `json:"header,omitempty"`
-	Blob      *ExportBlob      `json:"blob,omitempty"`
-	Turn      *ExportTurn      `json:"turn,omitempty"`
-	Message   *ExportMessage   `json:"message,omitempty"`
-	Inference *ExportInference `json:"inference,omitempty"`
-	Call      *ExportCall      `json:"call,omitempty"`
-	Late      *ExportLate      `json:"late,omitempty"`
-	Wait      *ExportRequest   `json:"wait,omitempty"`
-	Rule      *turn.Grant      `json:"rule,omitempty"`
-	Chunk     *turn.Chunk      `json:"chunk,omitempty"`
-	End       *ExportEnd       `json:"end,omitempty"`
-	Sum       string           `json:"sum,omitempty"`
+	Header     *ExportHeader     `json:"header,omitempty"`
+	Blob       *ExportBlob       `json:"blob,omitempty"`
+	Turn       *ExportTurn       `json:"turn,omitempty"`
+	Message    *ExportMessage    `json:"message,omitempty"`
+	Inference  *ExportInference  `json:"inference,omitempty"`
+	Call       *ExportCall       `json:"call,omitempty"`
+	LateResult *ExportLateResult `json:"late_result,omitempty"`
+	Request    *ExportRequest    `json:"request,omitempty"`
+	Grant      *turn.Grant       `json:"grant,omitempty"`
+	Chunk      *turn.Chunk       `json:"chunk,omitempty"`
+	End        *ExportEnd        `json:"end,omitempty"`
+	Sum        string            `json:"sum,omitempty"`
 
 	// Number is the line's number in the file it was read from, from 1.
 	Number int64 `json:"-"`
@@ -61,8 +61,8 @@ type ExportHeader struct {
 	Tenant   string        `json:"tenant,omitempty"`
 	ForkHash string        `json:"fork_hash,omitempty"`
 	ForkTurn string        `json:"fork_turn,omitempty"`
-	// Mark is the session's first taint source (see Journal.Taint). An import ignores it: see Imported.Mark.
-	Mark *TaintSource `json:"mark,omitempty"`
+	// Mark is the session's first taint source (see Journal.Taint). An import ignores it: see Imported.TaintSource.
+	TaintSource *TaintSource `json:"taint_source,omitempty"`
 }
 
 // ExportBlob is a blob; JSON holds Bytes as base64.
@@ -78,8 +78,8 @@ type ExportBlob struct {
 // ExportTurn is a turn with its turn config. Its Session is empty: the header holds it.
 type ExportTurn struct {
 	TurnRecord
-	Pins     json.RawMessage `json:"pins,omitempty"`
-	PinsBlob string          `json:"pins_blob,omitempty"`
+	Config     json.RawMessage `json:"config,omitempty"`
+	ConfigBlob string          `json:"config_blob,omitempty"`
 }
 
 // ExportMessage is a message with its place in the chain. Message.ToolCalls is empty: Calls holds them. Its media are
@@ -114,12 +114,12 @@ type ExportCall struct {
 	ArgumentsHash  string `json:"arguments_hash"`
 	TextBlob       string `json:"text_blob,omitempty"`
 	Repeatable     bool   `json:"repeatable,omitempty"`
-	GrantedAttempt int    `json:"granted_attempt,omitempty"`
+	ClaimedAttempt int    `json:"claimed_attempt,omitempty"`
 	SettledAttempt int    `json:"settled_attempt,omitempty"`
 }
 
-// ExportLate is a settlement that came after the first one.
-type ExportLate struct {
+// ExportLateResult is a settlement that came after the first one.
+type ExportLateResult struct {
 	Turn      string       `json:"turn"`
 	CallID    string       `json:"call_id"`
 	Attempt   int          `json:"attempt"`
@@ -132,7 +132,7 @@ type ExportLate struct {
 	Digest    string       `json:"digest"`
 	Media     []turn.Media `json:"media,omitempty"`
 	// Due: the model has been told that the call's outcome is unknown, and has not been told this result yet.
-	Due bool `json:"due,omitempty"`
+	NotifyModel bool `json:"notify_model,omitempty"`
 }
 
 // ExportRequest is a request with its decision. Its Session is empty: the header holds it.

@@ -127,12 +127,12 @@ func TestEditedExports(t *testing.T) {
 // TestEditedPeople checks the same for grants, requests and decisions.
 func TestEditedPeople(t *testing.T) {
 	for _, c := range []struct{ name, find, change, says string }{
-		{"requests.jsonl", `"wait":{`, `"wait":{`, ""},
-		{"requests.jsonl", `"wait":{"session":"","turn":"u1-s2"`, `"wait":{"session":"","turn":"u9"`, "does not have"},
-		{"requests.jsonl", `"wait":{"session":"","turn":"u2-s2","id":"q1"`, `"wait":{"session":"","turn":"u1-s2","id":"q1"`, "is over"},
+		{"requests.jsonl", `"request":{`, `"request":{`, ""},
+		{"requests.jsonl", `"request":{"session":"","turn":"u1-s2"`, `"request":{"session":"","turn":"u9"`, "does not have"},
+		{"requests.jsonl", `"request":{"session":"","turn":"u2-s2","id":"q1"`, `"request":{"session":"","turn":"u1-s2","id":"q1"`, "is over"},
 		{"requests.jsonl", `"risk":"`, `"risk":"\u001b[31m`, "no risk"},
 		{"requests.jsonl", `"kind":"question"`, `"kind":"wish"`, "no kind"},
-		{"requests.jsonl", `"rule":{"tool":"local/write_file"`, `"rule":{"tool":""`, "tool's ID has 0 bytes"},
+		{"requests.jsonl", `"grant":{"tool":"local/write_file"`, `"grant":{"tool":""`, "tool's ID has 0 bytes"},
 		{"fork.jsonl", `"fork_seq":5`, `"fork_seq":4`, "not the fork point"},
 		{"fork.jsonl", `"fork_seq":5`, `"fork_seq":99`, "does not fit"},
 		{"fork.jsonl", `"fork_hash":"`, `"fork_hash":"0`, "not the fork point"},
@@ -150,7 +150,7 @@ func TestEditedPeople(t *testing.T) {
 // TestEditedTools checks the same for the records of tool calls.
 func TestEditedTools(t *testing.T) {
 	for _, c := range []struct{ find, change, says string }{
-		{`"mark":{"turn":"w1"`, `"mark":{"turn":"w1"`, ""},
+		{`"taint_source":{"turn":"w1"`, `"taint_source":{"turn":"w1"`, ""},
 		{`"type":"image/png","bytes":12`, `"type":"image/png","bytes":13`, "12 bytes is given as 13"},
 		{`"media":[{"hash":"6157`, `"media":[{"hash":"6158`, "no blob"},
 		{`"media":[{"hash":"dd29442deca69f52c50006b831cb216edf78a7da33748f0a80ff19f2ebe57ecd"`, `"media":[{"hash":""`, "medium's ID has 0 bytes"},

@@ -72,8 +72,8 @@ func (c *exportCheck) line(l Line) error {
 // rankOf returns which of the line's pointers is set.
 func rankOf(l Line) (rank int, err error) {
 	rank = -1
-	set := []bool{l.Header != nil, l.Blob != nil, l.Turn != nil, l.Message != nil, l.Inference != nil, l.Call != nil, l.Late != nil,
-		l.Wait != nil, l.Rule != nil, l.Chunk != nil, l.End != nil}
+	set := []bool{l.Header != nil, l.Blob != nil, l.Turn != nil, l.Message != nil, l.Inference != nil, l.Call != nil, l.LateResult != nil,
+		l.Request != nil, l.Grant != nil, l.Chunk != nil, l.End != nil}
 	for i, is := range set {
 		if is && rank >= 0 {
 			return rank, errors.New("it holds more than one thing")
@@ -102,12 +102,12 @@ func (c *exportCheck) content(l Line) error {
 		return c.checkInference(*l.Inference)
 	case l.Call != nil:
 		return c.checkCall(*l.Call)
-	case l.Late != nil:
-		return c.checkLate(*l.Late)
-	case l.Wait != nil:
-		return c.checkWait(*l.Wait)
-	case l.Rule != nil:
-		return c.checkRule(*l.Rule)
+	case l.LateResult != nil:
+		return c.checkLate(*l.LateResult)
+	case l.Request != nil:
+		return c.checkWait(*l.Request)
+	case l.Grant != nil:
+		return c.checkRule(*l.Grant)
 	case l.Chunk != nil:
 		return c.checkChunk(*l.Chunk)
 	}
@@ -189,7 +189,7 @@ func (c *exportCheck) take(hashes ...string) error {
 }
 
 func (c *exportCheck) checkTurn(t ExportTurn) error {
-	if err := errors.Join(badName("turn", t.ID), badID("message", t.MessageID), c.take(t.PinsBlob)); err != nil {
+	if err := errors.Join(badName("turn", t.ID), badID("message", t.MessageID), c.take(t.ConfigBlob)); err != nil {
 		return err
 	}
 	if c.turns[t.ID] != nil || c.openers[t.MessageSeq] != "" {

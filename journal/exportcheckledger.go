@@ -100,7 +100,7 @@ func (c *exportCheck) checkCall(e ExportCall) error {
 		c.take(e.ArgumentsBlob, e.TextBlob, e.FullBlob), c.media(e.Media))
 }
 
-func (c *exportCheck) checkLate(e ExportLate) error {
+func (c *exportCheck) checkLate(e ExportLateResult) error {
 	return errors.Join(c.ofTurn(e.Turn), badWord("outcome", e.Outcome), c.take(e.TextBlob, e.FullBlob), c.media(e.Media))
 }
 

@@ -80,7 +80,7 @@ func (e *exporter) open(session string) error {
 		return err
 	}
 	e.created = h.Session.CreatedAt
-	h.Session.LastTurn, h.Session.Waiting, h.Session.Tenant = TurnRecord{}, 0, ""
+	h.Session.LastTurn, h.Session.PendingRequests, h.Session.Tenant = TurnRecord{}, 0, ""
 	if h.Session.Parent != "" {
 		p, err := e.point(n, h.Session.ForkSeq)
 		if err != nil {
@@ -88,7 +88,7 @@ func (e *exporter) open(session string) error {
 		}
 		h.ForkHash, h.ForkTurn = p.hash, p.turn
 	}
-	if h.Mark, err = e.marked(n); err != nil {
+	if h.TaintSource, err = e.marked(n); err != nil {
 		return err
 	}
 	if err := e.split(n); err != nil {
@@ -217,7 +217,7 @@ func (e *exporter) turns(p part) error {
 		if n == p.cut {
 			t.TurnRecord = e.beginning(t.TurnRecord)
 		}
-		t.Pins, t.PinsBlob = rawOf(pins), pins.blob.String
+		t.Config, t.ConfigBlob = rawOf(pins), pins.blob.String
 		return e.out.Write(Line{Turn: &t})
 	}, `SELECT `+turnColumns+`, t.config, t.config_blob, t.id FROM turns t JOIN sessions s ON s.id = t.session WHERE t.id IN `+partTurns+` ORDER BY t.id`,
 		p.args()[:3]...)

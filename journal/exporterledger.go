@@ -36,7 +36,7 @@ func (e *exporter) calls(p part) error {
 		}
 		x := ExportCall{
 			CallRecord: c.rec, ArgumentsBlob: c.arguments.blob.String, ArgumentsHash: c.argumentsHash, TextBlob: c.text.blob.String,
-			Repeatable: c.rec.Repeatable, GrantedAttempt: c.granted, SettledAttempt: c.settledAttempt,
+			Repeatable: c.rec.Repeatable, ClaimedAttempt: c.granted, SettledAttempt: c.settledAttempt,
 		}
 		x.Turn, x.Call.Arguments, x.Text = turnID, c.arguments.inline.String, c.text.inline.String
 		return e.out.Write(Line{Call: &x})
@@ -45,18 +45,18 @@ func (e *exporter) calls(p part) error {
 
 func (e *exporter) late(p part) error {
 	return e.each(func(rows *sql.Rows) error {
-		var x ExportLate
+		var x ExportLateResult
 		var at int64
 		var media sql.NullString
-		err := rows.Scan(&x.Turn, &x.CallID, &x.Attempt, &x.Outcome, &x.Text, &x.TextBlob, &x.FullBlob, &x.SizeBytes, &at, &x.Digest, &media, &x.Due)
+		err := rows.Scan(&x.Turn, &x.CallID, &x.Attempt, &x.Outcome, &x.Text, &x.TextBlob, &x.FullBlob, &x.SizeBytes, &at, &x.Digest, &media, &x.NotifyModel)
 		if err == nil {
 			x.Media, err = readMedia(media)
 		}
 		if err != nil {
 			return err
 		}
-		x.At, x.Due = instant(at), x.Due && p.own
-		return e.out.Write(Line{Late: &x})
+		x.At, x.NotifyModel = instant(at), x.NotifyModel && p.own
+		return e.out.Write(Line{LateResult: &x})
 	}, `SELECT t.turn_id, c.call_id, l.attempt, l.outcome, coalesce(l.text, ''), coalesce(l.text_blob, ''), coalesce(l.full_blob, ''), l.size, l.at, l.digest,
 		l.media, l.notify_session IS NOT NULL
 		FROM late_results l JOIN calls c ON c.id = l.call JOIN turns t ON t.id = c.turn WHERE `+partCalls+` ORDER BY l.id`, p.args()...)
@@ -70,7 +70,7 @@ func (e *exporter) requests(p part) error {
 		}
 		x := ExportRequest{RequestRecord: w.rec, ArgumentsBlob: w.arguments.blob.String, ArgumentsBytes: w.size}
 		x.Session, x.Arguments = "", w.arguments.inline.String
-		err = e.out.Write(Line{Wait: &x})
+		err = e.out.Write(Line{Request: &x})
 	}
 	return err
 }
@@ -83,7 +83,7 @@ func (e *exporter) rules(p part) error {
 	list, err := e.querier.rules(p.session)
 	for i := range list {
 		if err == nil {
-			err = e.out.Write(Line{Rule: &list[i]})
+			err = e.out.Write(Line{Grant: &list[i]})
 		}
 	}
 	return err

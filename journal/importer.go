@@ -117,8 +117,8 @@ func (im *importer) batch(lines *lineReader) (batch []Line, err error) {
 		if b := l.Blob; b != nil {
 			b.encoding, b.kept = encode(b.MediaType, b.Bytes)
 		}
-		if l.Rule != nil {
-			im.rules = append(im.rules, *l.Rule)
+		if l.Grant != nil {
+			im.rules = append(im.rules, *l.Grant)
 		}
 		batch = append(batch, l)
 	}
@@ -157,10 +157,10 @@ func (im *importer) line(l Line) error {
 		return im.inference(*l.Inference)
 	case l.Call != nil:
 		return im.call(*l.Call)
-	case l.Late != nil:
-		return im.late(*l.Late)
-	case l.Wait != nil:
-		return im.request(*l.Wait)
+	case l.LateResult != nil:
+		return im.late(*l.LateResult)
+	case l.Request != nil:
+		return im.request(*l.Request)
 	case l.Chunk != nil:
 		return im.chunk(*l.Chunk)
 	}
@@ -262,9 +262,9 @@ func (im *importer) publish() error {
 
 // result returns the result of the import.
 func (im *importer) result(ctx context.Context) (out Imported, err error) {
-	out = Imported{Known: im.there, Withheld: im.withheld}
+	out = Imported{Unchanged: im.there, DroppedPermissions: im.withheld}
 	if im.there {
-		out.Withheld = nil
+		out.DroppedPermissions = nil
 	}
 	err = im.db.read(ctx, "reading the session", func(q querier) error {
 		var err error
@@ -275,7 +275,7 @@ func (im *importer) result(ctx context.Context) (out Imported, err error) {
 		if err != nil {
 			return err
 		}
-		out.Mark, err = q.marked(n)
+		out.TaintSource, err = q.marked(n)
 		return err
 	})
 	return out, err
@@ -320,7 +320,7 @@ func (im *importer) turn(t ExportTurn) error {
 	err = im.row(`INSERT INTO turns (turn_id, session, workflow_id, run_id, agent, message_id, message_seq, config, config_blob, state, reason, code,
 		message, answer, usage, steps, calls, started_at, ended_at, pruned) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, TRUE)
 		RETURNING id`, // TRUE: nothing prunes it before it is published
-		im.staged+t.ID, im.session, t.WorkflowID, t.RunID, t.Agent, t.MessageID, t.MessageSeq, jsonColumn(t.Pins), null(t.PinsBlob),
+		im.staged+t.ID, im.session, t.WorkflowID, t.RunID, t.Agent, t.MessageID, t.MessageSeq, jsonColumn(t.Config), null(t.ConfigBlob),
 		string(t.State), string(t.Reason), string(t.Code), t.Message, t.Answer, string(usage), t.Steps, t.Calls,
 		nanos(t.StartedAt), sql.NullInt64{Int64: nanos(t.EndedAt), Valid: t.State.Terminal()}).Scan(&n)
 	im.turns[t.ID] = n

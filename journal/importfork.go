@@ -45,10 +45,10 @@ func (im *importer) skips(l Line) bool {
 		return im.shared[l.Inference.Key.Turn]
 	case l.Call != nil:
 		return im.shared[l.Call.Turn]
-	case l.Late != nil:
-		return im.shared[l.Late.Turn]
-	case l.Wait != nil:
-		return im.shared[l.Wait.Turn]
+	case l.LateResult != nil:
+		return im.shared[l.LateResult.Turn]
+	case l.Request != nil:
+		return im.shared[l.Request.Turn]
 	case l.Chunk != nil:
 		return im.shared[l.Chunk.Turn]
 	}

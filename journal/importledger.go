@@ -31,7 +31,7 @@ func (im *importer) call(x ExportCall) error {
 		runs, repeatable, worker, claimed_at, outcome, text, text_blob, full_blob, size, settled_attempt, settled_at, duration_ms, late_count,
 		suspended_attempt, media, code) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
 		im.turns[x.Turn], x.Step, x.Call.ID, x.Call.WireID, x.Call.Tool, arguments.inline, arguments.blob, x.ArgumentsHash, x.Attempt,
-		x.GrantedAttempt, x.Runs, x.Repeatable, x.Worker, nanos(x.ClaimedAt), string(x.Outcome), text.inline, text.blob,
+		x.ClaimedAttempt, x.Runs, x.Repeatable, x.Worker, nanos(x.ClaimedAt), string(x.Outcome), text.inline, text.blob,
 		null(x.FullBlob), x.SizeBytes, x.SettledAttempt, sql.NullInt64{Int64: nanos(x.SettledAt), Valid: settled}, x.DurationMS, x.LateCount,
 		x.Suspended, media, string(cleanCode(x.Outcome, x.Code))).Scan(&row)
 	if err != nil {
@@ -40,14 +40,14 @@ func (im *importer) call(x ExportCall) error {
 	return im.artifacts(row, x.FullBlob, x.Media, false)
 }
 
-func (im *importer) late(x ExportLate) error {
+func (im *importer) late(x ExportLateResult) error {
 	text := column(x.Text, x.TextBlob)
 	media, err := mediaColumn(x.Media)
 	if err != nil {
 		return err
 	}
 	var due sql.NullInt64
-	if x.Due {
+	if x.NotifyModel {
 		due = numberOrNull(im.session)
 	}
 	var row int64

@@ -78,11 +78,11 @@ func (q querier) settled(a attempt) (Inference, error) {
 	if err != nil {
 		return a.inf, err
 	}
-	if a.inf.Answer, err = restoreAnswer([]byte(text), a.inf.Message.Text); err != nil {
+	if a.inf.Completion, err = restoreAnswer([]byte(text), a.inf.Message.Text); err != nil {
 		return a.inf, err
 	}
 	if a.raw.Valid {
-		a.inf.Answer.Raw, err = q.getBlob(a.raw.String)
+		a.inf.Completion.Raw, err = q.getBlob(a.raw.String)
 	}
 	return a.inf, err
 }
@@ -99,7 +99,7 @@ func (s *DB) StartInference(ctx context.Context, in StartInference) (out Inferen
 		}
 		if a.inf.Settled {
 			if out, err = t.settled(a); err == nil {
-				out.Untaken, err = t.untaken(a.session, in.Messages)
+				out.Undelivered, err = t.untaken(a.session, in.Messages)
 			}
 			return err
 		}
@@ -276,19 +276,19 @@ func (t *tx) settleInference(a attempt, in SettleInference) (Inference, error) {
 		return a.inf, err
 	}
 	a.inf.Settled, a.inf.Head, a.inf.Message, a.inf.SettledAt = true, a.head, m, instant(nanos(in.At))
-	a.inf.Answer = cleanAnswer(in.Answer)
+	a.inf.Completion = cleanAnswer(in.Answer)
 	return a.inf, t.saveAnswer(a, nanos(in.At))
 }
 
 func (t *tx) saveAnswer(a attempt, at int64) error {
-	answer, err := t.putJSON(storeAnswer(a.inf.Answer, a.inf.Message.Text))
+	answer, err := t.putJSON(storeAnswer(a.inf.Completion, a.inf.Message.Text))
 	if err != nil {
 		return err
 	}
 	var raw sql.NullString
-	if len(a.inf.Answer.Raw) > 0 {
+	if len(a.inf.Completion.Raw) > 0 {
 		raw.Valid = true
-		if raw.String, err = t.putBlob("application/json", a.inf.Answer.Raw); err != nil {
+		if raw.String, err = t.putBlob("application/json", a.inf.Completion.Raw); err != nil {
 			return err
 		}
 	}

@@ -58,7 +58,7 @@ type StartInference struct {
 	// the head is ahead of Expect by exactly those, and that is no conflict.
 	Expect  turn.Head
 	Results []Result
-	// Messages are appended after Results, each with message_joined. A message whose ID the session has had is skipped.
+	// Messages are appended after Results, each with message_added. A message whose ID the session has had is skipped.
 	Messages []UserMessage
 	// Chunks are emitted by the first attempt, after the chunks of Results and Messages.
 	Chunks []turn.Chunk

@@ -15,7 +15,7 @@ type Journal interface {
 	Begin(ctx context.Context, in BeginInput) (BeginResult, error)
 
 	// StartInference appends the results of the step before (see Result), late results of the session's calls whose
-	// outcome was unknown (see lateNotice; once each, with tool_call_resolved), and the messages that were merged into
+	// outcome was unknown (see lateNotice; once each, with tool_call_late_result), and the messages that were merged into
 	// the turn. Then it opens an attempt of (turn, step). If the inference is settled, StartInference returns its
 	// completion with Settled set and changes nothing. A second attempt emits attempt_restarted if the first one has
 	// emitted text. ErrClosed, ErrConflict.
@@ -86,8 +86,8 @@ type Journal interface {
 	// Window is Messages with a bound on the bytes of texts and calls. It loads no more than maxBytes: *TooLargeError.
 	Window(ctx context.Context, session string, from, to, maxBytes int64) ([]turn.Message, error)
 	Turn(ctx context.Context, turnID string) (TurnRecord, error)
-	// TurnPins returns the turn config that Begin recorded, whatever a workflow says later. ErrNotFound.
-	TurnPins(ctx context.Context, turnID string) (TurnPins, error)
+	// TurnConfig returns the turn config that Begin recorded, whatever a workflow says later. ErrNotFound.
+	TurnPins(ctx context.Context, turnID string) (TurnConfig, error)
 	// Delivered returns the turn that took this message of the session, even if the message was merged into it.
 	// ErrNotFound.
 	Delivered(ctx context.Context, session, messageID string) (TurnRecord, error)

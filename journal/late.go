@@ -68,7 +68,7 @@ func (t *tx) due(c *call, in SettleInput) (sql.NullInt64, error) {
 type dueLate struct {
 	row  int64
 	call CallRecord
-	late ExportLate
+	late ExportLateResult
 }
 
 // appendNotices tells the model the late results of its session's calls whose outcome was unknown. The notices follow

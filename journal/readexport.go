@@ -19,12 +19,12 @@ import (
 type Imported struct {
 	Session SessionRecord `json:"session"`
 	// Known: the journal had the session already, with at least the export's messages, and the import wrote nothing.
-	Known bool `json:"known,omitempty"`
+	Unchanged bool `json:"unchanged,omitempty"`
 	// Mark is the session's taint source, which every import gets, whatever the export contains: see Journal.Taint. It
 	// is nil only if Known.
-	Mark *TaintSource `json:"mark,omitempty"`
+	TaintSource *TaintSource `json:"taint_source,omitempty"`
 	// Withheld are the permissions in the export that the imported session does not have. It is empty if Known.
-	Withheld []DroppedPermission `json:"withheld,omitempty"`
+	DroppedPermissions []DroppedPermission `json:"dropped_permissions,omitempty"`
 }
 
 // ScopeOnce is the scope of an approval for one call. No decision has it.

@@ -49,8 +49,8 @@ func (s *DB) Turn(ctx context.Context, turnID string) (out TurnRecord, err error
 	return out, err
 }
 
-// TurnPins implements Journal.
-func (s *DB) TurnPins(ctx context.Context, turnID string) (out TurnPins, err error) {
+// TurnConfig implements Journal.
+func (s *DB) TurnPins(ctx context.Context, turnID string) (out TurnConfig, err error) {
 	err = s.read(ctx, "reading the configuration of turn "+turnID, func(q querier) error {
 		var pins stored
 		err := q.row(`SELECT s.session_id, s.tenant, t.config, t.config_blob FROM turns t JOIN sessions s ON s.id = t.session
@@ -58,7 +58,7 @@ func (s *DB) TurnPins(ctx context.Context, turnID string) (out TurnPins, err err
 		if err != nil {
 			return err
 		}
-		out.Pins, err = q.getJSON(pins)
+		out.Config, err = q.getJSON(pins)
 		return err
 	})
 	return out, err
@@ -109,7 +109,7 @@ const sessionQuery = `SELECT ` + lastTurnColumns + `, ` + sessionColumns + ` FRO
 
 func scanSession(scan func(...any) error) (r SessionRecord, err error) {
 	var created, updated int64
-	r.LastTurn, err = scanTurn(scan, &r.ID, &r.Tenant, &r.Agent, &r.Head.Seq, &r.Head.Hash, &r.Turns, &created, &updated, &r.FirstText, &r.Waiting,
+	r.LastTurn, err = scanTurn(scan, &r.ID, &r.Tenant, &r.Agent, &r.Head.Seq, &r.Head.Hash, &r.Turns, &created, &updated, &r.FirstText, &r.PendingRequests,
 		&r.Parent, &r.ForkSeq)
 	r.CreatedAt, r.UpdatedAt = instant(created), instant(updated)
 	return r, err

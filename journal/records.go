@@ -23,7 +23,7 @@ type RequestRecord struct {
 	ArgumentsBytes int64 `json:"arguments_bytes,omitempty"`
 
 	AskedAt  time.Time      `json:"asked_at,omitzero"`
-	Decision *turn.Decision `json:"ruling,omitempty"` // nil while it is open
+	Decision *turn.Decision `json:"decision,omitempty"` // nil while it is open
 }
 
 // Inference is the ledger's record of (turn, step).
@@ -35,23 +35,23 @@ type Inference struct {
 	// Base is the head after the results were appended: the prompt is rendered from it.
 	Base turn.Head `json:"base,omitzero"`
 	// Settled and the fields after it are set once the completion is recorded.
-	Settled   bool            `json:"settled,omitempty"`
-	Head      turn.Head       `json:"head"` // after the assistant's message
-	Answer    turn.Completion `json:"answer,omitzero"`
-	Message   turn.Message    `json:"message,omitzero"` // as appended
-	StartedAt time.Time       `json:"started_at,omitzero"`
-	SettledAt time.Time       `json:"settled_at,omitzero"`
-	Late      int             `json:"late,omitempty"` // completions that came after settlement
-	// Untaken are the IDs of those StartInference.Messages that the session has never had, if the step was settled
+	Settled    bool            `json:"settled,omitempty"`
+	Head       turn.Head       `json:"head"` // after the assistant's message
+	Completion turn.Completion `json:"completion,omitzero"`
+	Message    turn.Message    `json:"message,omitzero"` // as appended
+	StartedAt  time.Time       `json:"started_at,omitzero"`
+	SettledAt  time.Time       `json:"settled_at,omitzero"`
+	Late       int             `json:"late,omitempty"` // completions that came after settlement
+	// Undelivered are the IDs of those StartInference.Messages that the session has never had, if the step was settled
 	// already and took none of them because the run was reset. They are left for a later step.
-	Untaken []string `json:"-"`
+	Undelivered []string `json:"-"`
 }
 
-// TurnPins is the turn config that a worker recorded when the turn began, with the turn's session and tenant.
-type TurnPins struct {
+// TurnConfig is the turn config that a worker recorded when the turn began, with the turn's session and tenant.
+type TurnConfig struct {
 	Session string
 	Tenant  string
-	Pins    json.RawMessage // a turn.Config
+	Config  json.RawMessage // a turn.Config
 }
 
 // TurnRecord is a turn's row.
@@ -91,7 +91,7 @@ type SessionRecord struct {
 	Parent  string `json:"parent,omitempty"`
 	ForkSeq int64  `json:"fork_seq,omitempty"`
 	// Waiting is how many requests are open.
-	Waiting int `json:"waiting,omitempty"`
+	PendingRequests int `json:"pending_requests,omitempty"`
 }
 
 // TaintSource names the call that brought text of an untrusted server into a session.

@@ -59,7 +59,7 @@ const SuspendedText = "outcome unknown: the tool's server had asked for somethin
 
 // lateNotice returns the text of the message that reports a late result of a call whose outcome was unknown. No user
 // wrote that message. rec is the call as it was settled, late is the late result.
-func lateNotice(rec CallRecord, late ExportLate) string {
+func lateNotice(rec CallRecord, late ExportLateResult) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Notice of the system, not of the user: the call %s of %s, whose outcome was unknown, has come to an end after all. Its outcome is %s.",
 		rec.Call.ID, rec.Call.Tool, late.Outcome)

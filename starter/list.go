@@ -38,7 +38,7 @@ func (a *app) listCommand() *cobra.Command {
 			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 			fmt.Fprintln(w, "SESSION\tTURNS\tSTATE\tWAITS\tLAST\tFIRST MESSAGE")
 			for _, s := range sessions {
-				fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", line(s.ID, 60), s.Turns, ending(s.LastTurn), openCount(s.Waiting), s.UpdatedAt.Local().Format(time.DateTime), line(s.FirstText, 60))
+				fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", line(s.ID, 60), s.Turns, ending(s.LastTurn), openCount(s.PendingRequests), s.UpdatedAt.Local().Format(time.DateTime), line(s.FirstText, 60))
 			}
 			return w.Flush()
 		},

@@ -86,7 +86,7 @@ type turnHistory struct {
 	Turn       journal.TurnRecord      `json:"turn"`
 	Inferences []journal.Inference     `json:"inferences"`
 	Calls      []journal.CallRecord    `json:"calls"`
-	Waits      []journal.RequestRecord `json:"waits,omitempty"`
+	Requests   []journal.RequestRecord `json:"requests,omitempty"`
 }
 
 func readHistory(ctx context.Context, store journal.Store, id string) (history, error) {
@@ -107,7 +107,7 @@ func readHistory(ctx context.Context, store journal.Store, id string) (history, 
 		var ierr, cerr, werr error
 		th.Inferences, ierr = store.Inferences(ctx, t.ID)
 		th.Calls, cerr = store.Calls(ctx, t.ID)
-		th.Waits, werr = store.Requests(ctx, t.ID)
+		th.Requests, werr = store.Requests(ctx, t.ID)
 		if err := errors.Join(ierr, cerr, werr); err != nil {
 			return h, err
 		}
@@ -144,7 +144,7 @@ func (t turnHistory) print(w io.Writer, messages []turn.Message) {
 	if r.Message != "" {
 		fmt.Fprintf(w, "  ! %s\n", line(r.Message, 400))
 	}
-	for _, p := range t.Waits {
+	for _, p := range t.Requests {
 		printWait(w, p)
 	}
 	fmt.Fprintln(w, "  ledger:")

@@ -22,7 +22,7 @@ func TestListAndShowPrintNoEscapes(t *testing.T) {
 	request := journal.RequestRecord{Session: esc, Request: turn.Request{ID: esc, Kind: turn.RequestApproval, Tool: esc, Risk: esc, Why: esc}}
 	var b strings.Builder
 	turnHistory{
-		Turn: record, Calls: []journal.CallRecord{call}, Waits: []journal.RequestRecord{request}, Inferences: []journal.Inference{{Key: journal.StepKey{Step: 1}, Model: esc}},
+		Turn: record, Calls: []journal.CallRecord{call}, Requests: []journal.RequestRecord{request}, Inferences: []journal.Inference{{Key: journal.StepKey{Step: 1}, Model: esc}},
 	}.print(&b, []turn.Message{{TurnID: esc, Role: turn.RoleUser, Text: esc}})
 	for _, shown := range []string{b.String(), ending(record), layout{}.describe(request)} {
 		assert.False(t, strings.ContainsFunc(shown, func(r rune) bool { return r != '\n' && unseen(r) }), "%q", shown)

@@ -52,7 +52,7 @@ The exit code is 0 where every server answered, and 1 where one did not.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, schemas included")
-	cmd.AddCommand(a.toolsStatusCommand(), a.toolsDiffCommand(), a.toolsAcceptCommand())
+	cmd.AddCommand(a.toolsStatusCommand(), a.toolsDiffCommand(), a.toolsApproveCommand())
 	return cmd
 }
 

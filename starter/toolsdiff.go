@@ -23,7 +23,7 @@ func (a *app) toolsDiffCommand() *cobra.Command {
 		Use:   "diff [server]",
 		Short: "Show the tools that are held back because they are not what was accepted",
 		Long: `Show the tools that are held back because they are not what was accepted: no turn may call them until you say so with
-starter tools accept. What has changed is shown line by line, with everything in it that does not show written out: a
+starter tools approve. What has changed is shown line by line, with everything in it that does not show written out: a
 tool's description is read by models, and is a way to give them orders.
 
 The exit code is 0 where nothing is held back and 1 where something is.`,
@@ -122,7 +122,7 @@ func (a *app) unasked() string {
 func acceptCommands(held []heldTool, more string) string {
 	var lines []string
 	for _, h := range held {
-		lines = append(lines, fmt.Sprintf("  starter tools accept %s %s --hash %s%s", quoted(h.Server), quoted(h.Tool), shortHash(h.Now.Hash), more))
+		lines = append(lines, fmt.Sprintf("  starter tools approve %s %s --hash %s%s", quoted(h.Server), quoted(h.Tool), shortHash(h.Now.Hash), more))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -174,8 +174,8 @@ const diffColumns = 96
 // from its annotations and the configuration.
 func told(d turn.Descriptor) string {
 	also := ""
-	if len(d.Also) > 0 {
-		also = broken("what else its server says:\n" + indented(d.Also))
+	if len(d.Details) > 0 {
+		also = broken("what else its server says:\n" + indented(d.Details))
 	}
 	return broken("name for models: "+d.Wire) + broken("description:\n"+d.Description) + broken("schema:\n"+indented(d.Schema)) + also + "by its annotations and your configuration:\n" +
 		fmt.Sprintf("  risk %s, %s lane\n  repeatable: %t\n  only reads, and only here: %t\n  its results may be anybody's words: %t\n",

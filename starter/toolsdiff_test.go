@@ -68,7 +68,7 @@ func TestNewToolsAreShownWhole(t *testing.T) {
 func TestAnnotationsThatChangeNothingElseAreSaidToHaveChanged(t *testing.T) {
 	before, after := tool("Pushes.", "ab"), tool("Pushes.", "cd")
 	assert.Contains(t, changes(turn.QuarantinedTool{Now: after, Approved: &before}), "its annotations or the schema of its results are not", "of one that was accepted before they were kept")
-	before.Also, after.Also = json.RawMessage(`{"annotations":{"readOnlyHint":false}}`), json.RawMessage(`{"annotations":{"readOnlyHint":true}}`)
+	before.Details, after.Details = json.RawMessage(`{"annotations":{"readOnlyHint":false}}`), json.RawMessage(`{"annotations":{"readOnlyHint":true}}`)
 	shown := changes(turn.QuarantinedTool{Now: after, Approved: &before})
 	assert.Contains(t, shown, "-    \"readOnlyHint\": false\n+    \"readOnlyHint\": true\n")
 }
@@ -79,7 +79,7 @@ func TestWhatIsHeldIsPrintedForPeopleAndPrograms(t *testing.T) {
 	list := []heldTool{held(turn.QuarantinedTool{Now: tool("New\u009b.", "ab")})}
 	require.NoError(t, a.printHeld(list, "text"))
 	assert.Contains(t, out.String(), "mcp/git/push is new")
-	assert.Contains(t, err.String(), "  starter tools accept git mcp/git/push --hash abababababab --yes\n", "nobody can be asked here")
+	assert.Contains(t, err.String(), "  starter tools approve git mcp/git/push --hash abababababab --yes\n", "nobody can be asked here")
 	requireText(t, out.String())
 	out.Reset()
 	require.NoError(t, a.printHeld(list, "json"))

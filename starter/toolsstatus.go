@@ -61,11 +61,11 @@ const (
 // serverStatus is the status of one server, from a worker, from the journal or from this command's own connection.
 type serverStatus struct {
 	engine.ServerHealth
-	Worker   string `json:"worker,omitempty"` // empty if no worker reported the status
-	Required bool   `json:"required,omitempty"`
-	Tools    int    `json:"tools"`
-	Held     int    `json:"held"`
-	Dropped  int    `json:"dropped"`
+	Worker      string `json:"worker,omitempty"` // empty if no worker reported the status
+	Required    bool   `json:"required,omitempty"`
+	Tools       int    `json:"tools"`
+	Quarantined int    `json:"quarantined"`
+	Dropped     int    `json:"dropped"`
 	// Misnamed are tools that agent.toml names and the server does not offer.
 	Misnamed []string `json:"misnamed,omitempty"`
 	Problem  string   `json:"problem,omitempty"` // why the server cannot be used now
@@ -129,7 +129,7 @@ func joinStatus(cfg config.Config, published map[string]turn.Catalogue, workers 
 	all := []serverStatus{}
 	for _, s := range cfg.MCP.Servers {
 		c, known := published[s.ID]
-		row := serverStatus{Required: s.Required, Tools: len(c.Tools), Held: len(c.Quarantined), Dropped: len(c.Dropped), Misnamed: c.Misnamed, Problem: c.Problem}
+		row := serverStatus{Required: s.Required, Tools: len(c.Tools), Quarantined: len(c.Quarantined), Dropped: len(c.Dropped), Misnamed: c.Misnamed, Problem: c.Problem}
 		told := false
 		for _, w := range workers {
 			for _, h := range w.Servers {
@@ -176,7 +176,7 @@ func (a *app) printStatus(all []serverStatus) error {
 		if !s.Since.IsZero() {
 			since = s.Since.Local().Format(time.DateTime)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n", line(s.Server, 40), s.State, since, s.Tools, s.Held, s.Calls, s.Failures, s.Restarts,
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n", line(s.Server, 40), s.State, since, s.Tools, s.Quarantined, s.Calls, s.Failures, s.Restarts,
 			line(cmp.Or(s.Worker, "-"), 60))
 		for _, e := range s.Processes {
 			state, at := cmp.Or(e.Ended, "started"), e.At.Local().Format(time.DateTime)
@@ -217,8 +217,8 @@ func (a *app) notes(s serverStatus) {
 	case s.LastError != "":
 		a.note("%s: its last error was at %s: %s", s.Server, s.LastErrorAt.Local().Format(time.DateTime), s.LastError)
 	}
-	if s.Held > 0 {
-		a.note("%s: %s held back: see `starter tools diff %s`", s.Server, ofIts(s.Held), s.Server)
+	if s.Quarantined > 0 {
+		a.note("%s: %s held back: see `starter tools diff %s`", s.Server, ofIts(s.Quarantined), s.Server)
 	}
 	if s.Dropped > 0 {
 		a.note("%s: %s left out: see `starter tools`", s.Server, ofIts(s.Dropped))

@@ -93,18 +93,18 @@ Allow the calls again when the session asks for them. The session is tainted: se
 func printImported(w io.Writer, imported journal.Imported) {
 	s := imported.Session
 	fmt.Fprintf(w, "session %s · %s · %s\n", line(s.ID, 80), plural(int(s.Head.Seq), "message"), plural(s.Turns, "turn"))
-	if imported.Known {
+	if imported.Unchanged {
 		fmt.Fprintln(w, "known: the journal has this session already; nothing was changed")
 		return
 	}
 	fmt.Fprintln(w, "tainted: anyone may have written this file; "+
 		"calls that could change or send something need approval (policy.taint)")
-	if len(imported.Withheld) == 0 {
+	if len(imported.DroppedPermissions) == 0 {
 		return
 	}
 	fmt.Fprintf(w, "not imported: %s; allow the calls again when the session asks for them\n",
-		plural(len(imported.Withheld), "permission"))
-	for _, p := range imported.Withheld {
+		plural(len(imported.DroppedPermissions), "permission"))
+	for _, p := range imported.DroppedPermissions {
 		fmt.Fprintf(w, "  %-4s  %s  %s\n", p.Scope, exactly(p.Tool), withheldArguments(p))
 	}
 }

@@ -170,5 +170,5 @@ func TestATurnTakesNoAlwaysThatSparesNothing(t *testing.T) {
 	assert.Equal(t, "Done.", r.answered(session(t), "m1").Answer)
 	var export bytes.Buffer
 	require.NoError(t, r.store.Export(t.Context(), session(t), &export))
-	assert.Contains(t, export.String(), `"widest":"call"`)
+	assert.Contains(t, export.String(), `"max_grant":"call"`)
 }

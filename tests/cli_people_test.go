@@ -200,7 +200,7 @@ func TestCLITakesOneOfTwoDecisions(t *testing.T) {
 
 func TestCLIApprovesTooLate(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, asking(script.Start(t, readAndAnswer()))+askingToRead+"[people]\napproval_expiry = \"1s\"\n")
+	h := newHome(t, asking(script.Start(t, readAndAnswer()))+askingToRead+"[approvals]\napproval_expiry = \"1s\"\n")
 	h.worker()
 	late := h.starter("run", "--wait", "-s", "late", "Read it.").exits(0)
 	assert.Contains(t, late.err.String(), "until ")

@@ -91,7 +91,7 @@ func TestCLITellsOfResultsThatComeLate(t *testing.T) {
 	h := newHome(t, asking(script.Start(t, script.Cases(
 		script.When("first", script.Steps(script.Call("mcp_ledger_append", `{"text":"x","block":"after"}`), script.Text("It may have happened."))),
 		script.When("", script.Text("Now I know.")),
-	)))+trusting+hosting(t, "ledger", "[mcp.servers.tools.append]\ntimeout = \"1s\"\ndetach = \"1m\"", "-ledger", dir+"/effects", "-release", dir+"/go"))
+	)))+trusting+hosting(t, "ledger", "[mcp.servers.tools.append]\ntimeout = \"1s\"\nbackground_timeout = \"1m\"", "-ledger", dir+"/effects", "-release", dir+"/go"))
 	h.worker()
 	assert.Equal(t, "It may have happened.\n", h.starter("run", "-q", "-s", "late-result", "the first").exits(0).out.String())
 	assert.Contains(t, h.starter("show", "late-result").out.String(), "mcp/ledger/append: unknown, ran 1 time, 0 late results")

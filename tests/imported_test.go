@@ -56,7 +56,7 @@ func TestAnImportBringsNoPermission(t *testing.T) {
 			id := session(t)
 			file := forged(t, export.Bytes(), func(l *journal.Line) {
 				if l.Header != nil {
-					l.Header.Session.ID, l.Header.Mark = id, nil
+					l.Header.Session.ID, l.Header.TaintSource = id, nil
 				}
 			})
 			l := newLedger(t)
@@ -64,9 +64,9 @@ func TestAnImportBringsNoPermission(t *testing.T) {
 			r.work()
 			imported, err := r.store.Import(t.Context(), file)
 			require.NoError(t, err)
-			require.NotNil(t, imported.Mark)
-			require.Len(t, imported.Withheld, 1)
-			out := imported.Withheld[0]
+			require.NotNil(t, imported.TaintSource)
+			require.Len(t, imported.DroppedPermissions, 1)
+			out := imported.DroppedPermissions[0]
 			assert.Equal(t, []any{"mcp/ledger/append", turn.GrantTool, "ann"}, []any{out.Tool, out.Scope, out.By})
 			begun := r.say(id, workflows.Message{Text: "the second"})
 			request := r.waits(begun.ID, 1)[0]
@@ -145,8 +145,8 @@ func TestCLIListsWhatAnImportLeavesOut(t *testing.T) {
 		if l.Chunk != nil && l.Chunk.Text != "" {
 			l.Chunk.Text = "\x1b[2J"
 		}
-		if l.Rule != nil {
-			l.Rule.Tool, l.Rule.By, l.Rule.ArgumentsHash = "mcp/x/\x1b[2Jsend\u202e\n  tool  local/x", "\x1b]0;x\a", ""
+		if l.Grant != nil {
+			l.Grant.Tool, l.Grant.By, l.Grant.ArgumentsHash = "mcp/x/\x1b[2Jsend\u202e\n  tool  local/x", "\x1b]0;x\a", ""
 		}
 	}).String()
 	said = h.begin(strings.NewReader(hostile), "import", "-").exits(0).out.String()
@@ -156,9 +156,9 @@ func TestCLIListsWhatAnImportLeavesOut(t *testing.T) {
 	assert.NotContains(t, h.starter("show", "s2").exits(0).out.String(), "\x1b")
 
 	again := decoded[journal.Imported](h.begin(strings.NewReader(hostile), "import", "--json", "-").exits(0))
-	assert.True(t, again.Known)
+	assert.True(t, again.Unchanged)
 	listed := decoded[journal.Imported](newHome(t, "").begin(strings.NewReader(hostile), "import", "--json", "-").exits(0))
-	require.NotEmpty(t, listed.Withheld)
-	assert.Equal(t, "mcp/x/\x1b[2Jsend\u202e\n  tool  local/x", listed.Withheld[0].Tool)
-	assert.NotNil(t, listed.Mark)
+	require.NotEmpty(t, listed.DroppedPermissions)
+	assert.Equal(t, "mcp/x/\x1b[2Jsend\u202e\n  tool  local/x", listed.DroppedPermissions[0].Tool)
+	assert.NotNil(t, listed.TaintSource)
 }

@@ -154,7 +154,7 @@ func TestKilledInMidQuickCall(t *testing.T) {
 			script.ToolCall{Name: "mcp_ledger_append", Arguments: `{"text":"open","block":"before"}`},
 		),
 		script.Text("Appended."),
-	), l.host(config.MCPTool{Repeatable: true, Quick: true}))
+	), l.host(config.MCPTool{Repeatable: true, LocalActivity: true}))
 	first := r.process()
 	run := r.begin(t.Name(), "Append both.", nil)
 	l.await("begun", "open")

@@ -132,13 +132,13 @@ func configFile(t *testing.T, c config.Config) string {
 	for _, s := range c.MCP.Servers {
 		args, err := json.Marshal(s.Args) // TOML writes an array of plain strings like JSON
 		require.NoError(t, err)
-		fmt.Fprintf(&b, "[[mcp.servers]]\nid = %q\ntransport = %q\ncommand = %q\nargs = %s\nconnect_timeout = %q\neverywhere = %t\nhold_questions = %q\n",
-			s.ID, s.Transport, s.Command, args, s.ConnectTimeout, s.Everywhere, s.ElicitationTimeout)
+		fmt.Fprintf(&b, "[[mcp.servers]]\nid = %q\ntransport = %q\ncommand = %q\nargs = %s\nconnect_timeout = %q\non_all_workers = %t\nelicitation_timeout = %q\n",
+			s.ID, s.Transport, s.Command, args, s.ConnectTimeout, s.OnAllWorkers, s.ElicitationTimeout)
 		if s.SessionAffinity != "" {
-			fmt.Fprintf(&b, "stateful = %q\n", s.SessionAffinity)
+			fmt.Fprintf(&b, "session_affinity = %q\n", s.SessionAffinity)
 		}
 		for name, tool := range s.Tools {
-			fmt.Fprintf(&b, "[mcp.servers.tools.%s]\nrepeatable = %t\nquick = %t\nrisk = %q\n", name, tool.Repeatable, tool.Quick, tool.Risk)
+			fmt.Fprintf(&b, "[mcp.servers.tools.%s]\nrepeatable = %t\nlocal_activity = %t\nrisk = %q\n", name, tool.Repeatable, tool.LocalActivity, tool.Risk)
 		}
 	}
 	path := filepath.Join(t.TempDir(), "agent.toml")
@@ -238,7 +238,7 @@ func (l *ledger) host(tool config.MCPTool) func(*config.Config) {
 		c.MCP.Servers = []config.MCPServer{{
 			ID: "ledger", Transport: config.TransportStdio, Command: binary(l.t, "./tests/mcpserver"),
 			Args:           []string{"-ledger", l.file, "-release", l.release, "-pidfile", l.pid},
-			ConnectTimeout: 10 * time.Second, IdleTimeout: 10 * time.Minute, MaxConcurrentCalls: 64, Everywhere: tool.Quick,
+			ConnectTimeout: 10 * time.Second, IdleTimeout: 10 * time.Minute, MaxConcurrentCalls: 64, OnAllWorkers: tool.LocalActivity,
 			Tools: map[string]config.MCPTool{"append": tool, "stubborn": {Risk: config.RiskLow}},
 		}}
 	}

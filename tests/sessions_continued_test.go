@@ -121,15 +121,15 @@ func TestASettledTurnSaysWhichMessagesItHasNot(t *testing.T) {
 	t.Parallel()
 	acts, store, _ := infer(t, deaf{make(chan struct{})})
 	in := workflows.FinishInput{Session: "s", Turn: "t", Messages: []workflows.Message{{ID: "m2", Text: "Two."}},
-		Ending: turn.Result{State: turn.StateCancelled, Reason: turn.FinishCancelled}}
+		Result: turn.Result{State: turn.StateCancelled, Reason: turn.FinishCancelled}}
 	first, err := acts.Finish(t.Context(), in)
 	require.NoError(t, err)
-	assert.Empty(t, first.Untaken)
+	assert.Empty(t, first.Undelivered)
 	in.Messages = append(in.Messages, workflows.Message{ID: "m3", Text: "Three."})
 	for range 2 {
 		again, err := acts.Finish(t.Context(), in)
 		require.NoError(t, err)
-		assert.Equal(t, []string{"m3"}, again.Untaken)
+		assert.Equal(t, []string{"m3"}, again.Undelivered)
 	}
 	rec, err := store.Delivered(t.Context(), "s", "m2")
 	require.NoError(t, err)

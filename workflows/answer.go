@@ -17,7 +17,7 @@ type Answer struct {
 	Blob     string `json:"blob,omitempty"`
 	By       string `json:"by,omitempty"`
 	// Response responds to an elicitation; Text is empty then. Its Key may be empty.
-	Response *turn.ElicitationResponse `json:"reply,omitempty"`
+	Response *turn.ElicitationResponse `json:"response,omitempty"`
 }
 
 // AnswerResult acknowledges an Answer.

@@ -17,7 +17,7 @@ const DeliverWorkflow = "Deliver"
 
 // Deliveries is the port through which the Deliver workflow performs effects.
 type Deliveries interface {
-	// HandOver sends the message, unless its session already has it, and then waits up to HandOverInput.Patience for
+	// HandOver sends the message, unless its session already has it, and then waits up to HandOverInput.MaxWait for
 	// the end of the turn that has it. It is idempotent: the session gets the message once.
 	HandOver(context.Context, HandOverInput) (DeliverResult, error)
 }
@@ -47,7 +47,7 @@ type DeliverResult struct {
 	FinishReason turn.FinishReason `json:"finish_reason,omitempty"`
 	// Undelivered means that no turn has the message and the session has no running turn. A turn that was to begin with
 	// the message could not, or was ended from outside before it did.
-	Undelivered bool `json:"untaken,omitempty"`
+	Undelivered bool `json:"undelivered,omitempty"`
 }
 
 // HandOverInput asks to send a message, or for the state of its delivery.
@@ -59,7 +59,7 @@ type HandOverInput struct {
 	Agent   string         `json:"agent,omitempty"`
 	Limits  *LimitsRequest `json:"limits,omitempty"`
 	// Patience is how long the activity waits for a running turn to end.
-	Patience time.Duration `json:"patience"`
+	MaxWait time.Duration `json:"max_wait"`
 }
 
 // DeliveryID returns the default ID of the message that a run of Deliver delivers.
@@ -149,7 +149,7 @@ func (in DeliverInput) handOver(ctx workflow.Context, patience time.Duration) (r
 		Summary: "to session " + turn.Truncate(in.Session, 120),
 	})
 	err = workflow.ExecuteActivity(ctx, activityName(Deliveries.HandOver), HandOverInput{
-		Session: in.Session, Tenant: in.Tenant, Message: in.Message, Agent: in.Agent, Limits: in.Limits, Patience: patience,
+		Session: in.Session, Tenant: in.Tenant, Message: in.Message, Agent: in.Agent, Limits: in.Limits, MaxWait: patience,
 	}).Get(ctx, &res)
 	return res, err
 }

@@ -54,8 +54,8 @@ func TestADeliveryLooksOftenAtFirstAndThenSeldom(t *testing.T) {
 	require.NoError(t, env.GetWorkflowResult(&res))
 	assert.Equal(t, turn.StateCompleted, res.State)
 	require.Len(t, p.seen, 41)
-	assert.Equal(t, handOverPatience, p.seen[0].Patience, "most turns are over before an activity is")
-	assert.Zero(t, p.seen[1].Patience, "a turn that waits for days holds no slot of a worker")
+	assert.Equal(t, handOverPatience, p.seen[0].MaxWait, "most turns are over before an activity is")
+	assert.Zero(t, p.seen[1].MaxWait, "a turn that waits for days holds no slot of a worker")
 	assert.Greater(t, took, time.Hour, "40 looks last long")
 	for _, in := range p.seen {
 		assert.Equal(t, p.seen[0].Message, in.Message)
@@ -79,7 +79,7 @@ func TestALongDeliveryGoesOnInANewRunWithTheSameMessage(t *testing.T) {
 	env, _ = deliver(t, again, in)
 	require.NoError(t, env.GetWorkflowError())
 	assert.Equal(t, in.Message, again.seen[0].Message)
-	assert.Zero(t, again.seen[0].Patience)
+	assert.Zero(t, again.seen[0].MaxWait)
 }
 
 // refusing is a session whose first turns, or all of whose turns, do not begin.

@@ -117,8 +117,8 @@ func (r *run) begin(ctx workflow.Context, m Message) (out BeginResult, err error
 
 func (r *run) finish(ctx workflow.Context, e turn.Result, late []Message) (FinishResult, error) {
 	in := FinishInput{
-		Session: r.session, Tenant: r.in.Tenant, Turn: r.turnID, Results: r.progress.Pending,
-		Messages: late, Ending: e, Counters: r.progress.Counters,
+		Session: r.session, Tenant: r.in.Tenant, Turn: r.turnID, Outcomes: r.progress.Pending,
+		Messages: late, Result: e, Counters: r.progress.Counters,
 	}
 	if !r.begun {
 		in.Opening = r.refused
@@ -176,7 +176,7 @@ func (r *run) infer(ctx workflow.Context, plan turn.Plan) (InferResult, error) {
 	ctx = workflow.WithActivityOptions(ctx, inferOptions(budget, fmt.Sprintf("%s · step %d", turn.Truncate(plan.Model, 80), c.Step)))
 	return call(ctx, Activities.Infer, InferInput{
 		Session: r.session, Turn: r.turnID, Step: c.Step, Expect: r.progress.Head,
-		Results: r.progress.Pending, Messages: r.progress.Merging, Plan: plan, Budget: budget, RetryMax: cfg.RetryMax,
+		Outcomes: r.progress.Pending, Messages: r.progress.Merging, Plan: plan, Budget: budget, RetryMax: cfg.RetryMax,
 	})
 }
 
@@ -202,7 +202,7 @@ func (r *run) regularCall(ctx workflow.Context, in CallInput, home string) (Call
 	}
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: home, ScheduleToStartTimeout: patience,
-		StartToCloseTimeout: CallDeadline(max(in.Timeout, in.TotalTimeout) + in.Hold),
+		StartToCloseTimeout: CallDeadline(max(in.Timeout, in.TotalTimeout) + in.ElicitationTimeout),
 		HeartbeatTimeout:    heartbeat,
 		WaitForCancellation: true,
 		RetryPolicy:         waitForServer,

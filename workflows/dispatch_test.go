@@ -39,10 +39,10 @@ func TestACallsDeadlineIsTheSumOfItsParts(t *testing.T) {
 func TestACallMayBeHeldLongerThanTheTurnHasLeft(t *testing.T) {
 	limits := turn.DefaultLimits()
 	r := &run{progress: turn.Progress{Config: turn.Config{Limits: limits}, Counters: turn.Counters{Busy: limits.TurnTimeout - 5*time.Second}}}
-	in := r.callInput(&flight{}, turn.Tool{ID: "mcp/x/y", Timeout: 15 * time.Second, TotalTimeout: time.Minute, Hold: 10 * time.Minute})
+	in := r.callInput(&flight{}, turn.Tool{ID: "mcp/x/y", Timeout: 15 * time.Second, TotalTimeout: time.Minute, ElicitationTimeout: 10 * time.Minute})
 	assert.Equal(t, 5*time.Second, in.Timeout)
 	assert.Equal(t, 5*time.Second, in.TotalTimeout)
-	assert.Equal(t, 10*time.Minute, in.Hold)
+	assert.Equal(t, 10*time.Minute, in.ElicitationTimeout)
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
 	var deadline time.Duration

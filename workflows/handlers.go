@@ -21,7 +21,7 @@ type Snapshot struct {
 	Head     turn.Head      `json:"head"`
 	Model    string         `json:"model,omitempty"`
 	// Requests are the open requests. Inbox is the number of accepted messages that are not merged yet.
-	Requests []turn.Request `json:"waits,omitempty"`
+	Requests []turn.Request `json:"requests,omitempty"`
 	Inbox    int            `json:"inbox,omitempty"`
 }
 
@@ -30,7 +30,7 @@ type SendResult struct {
 	Turn string `json:"turn"`
 	// Merged means that the turn was already running. This turn answers the message, or the session's next one does if
 	// the message arrived too late or was queued; journal.Store's Delivered tells which.
-	Merged bool `json:"joined,omitempty"`
+	Merged bool `json:"merged,omitempty"`
 }
 
 // handlers registers the query and update handlers. A handler never waits: what it accepts is in the run's state when

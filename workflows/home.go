@@ -29,7 +29,7 @@ func server(tool turn.Tool) string {
 // home waits while another call finds the turn's home for the tool's server. The caller must pass its call's receipt
 // and error to the function that home returns.
 func (r *run) home(ctx workflow.Context, tool turn.Tool) (settle func(CallResult, error), err error) {
-	if !tool.Stateful {
+	if !tool.SessionAffinity {
 		return func(CallResult, error) {}, nil
 	}
 	name := server(tool)
@@ -70,7 +70,7 @@ func (r *run) loseHome(name string) {
 }
 
 func (r *run) homeOf(tool turn.Tool) string {
-	if !tool.Stateful {
+	if !tool.SessionAffinity {
 		return ""
 	}
 	return r.progress.StickyQueues[server(tool)]
@@ -80,7 +80,7 @@ func (r *run) homeOf(tool turn.Tool) string {
 // sent.
 func (r *run) lostHome(tool turn.Tool, err error) error {
 	home, known := r.progress.StickyQueues[server(tool)]
-	if err == nil || !tool.Stateful || !known {
+	if err == nil || !tool.SessionAffinity || !known {
 		return err
 	}
 	if code(err) == turn.CodeToolStateLost {

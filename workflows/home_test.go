@@ -33,7 +33,7 @@ func TestCallsSayWhichStateTheyCountOn(t *testing.T) {
 		return CallResult{CallID: in.Call.ID, Outcome: turn.OutcomeOK, Tool: in.Tool.ID, StickyQueue: "default-test-taskqueue"}, nil
 	}, activity.RegisterOptions{Name: "CallTool"})
 	env.ExecuteWorkflow(func(ctx workflow.Context) error {
-		tool := turn.Tool{ID: "mcp/git/commit", Timeout: time.Second, Effects: turn.Effects{Stateful: true}}
+		tool := turn.Tool{ID: "mcp/git/commit", Timeout: time.Second, Effects: turn.Effects{SessionAffinity: true}}
 		r := &run{settling: map[string]bool{}}
 		r.progress.Config = turn.Config{Tools: []turn.Tool{tool}, Limits: turn.DefaultLimits()}
 		for _, id := range []string{"first", "second", "lost", "third", "fourth"} {

@@ -55,7 +55,7 @@ func (p *port) Decide(_ context.Context, in DecideInput) (DecideResult, error) {
 }
 
 func (p *port) Finish(_ context.Context, in FinishInput) (FinishResult, error) {
-	return FinishResult{State: in.Ending.State}, nil
+	return FinishResult{State: in.Result.State}, nil
 }
 
 func (p *port) HandOver(_ context.Context, in HandOverInput) (DeliverResult, error) {
@@ -142,7 +142,7 @@ func TestHostileInputsAreRefusedWithACode(t *testing.T) {
 	queue := `{"queue":[` + strings.Repeat(`{"text":"`+strings.Repeat("x", 15<<10)+`"},`, 99) + `{"text":"x"}]}`
 	for _, input := range []string{
 		queue, `{"queue":[{"id":"one","text":"1"}]}`, `{"message":{"text":"hi"},"turn":"another"}`,
-		`{"continued":{"pins":{"limits":{"turn_timeout":-1}},"counters":{"step":9223372036854775807}}}`,
+		`{"continued":{"config":{"limits":{"turn_timeout":-1}},"counters":{"step":9223372036854775807}}}`,
 	} {
 		requireRefused(t, hostileRun(t, TurnWorkflow, []byte(input), nil), "for the workflow itself")
 	}
@@ -175,16 +175,16 @@ func TestHostileUpdatesAreRejectedWithACode(t *testing.T) {
 		name, json string
 		code       turn.Code
 	}{
-		{AnswerUpdate, `{"question":"h1.0.1.1","reply":{"key":"` + long + `","action":"decline"}}`, turn.CodeConfigInvalid},
-		{AnswerUpdate, `{"question":"h1.0.1.1","reply":{"action":"decline"}}`, turn.CodeNotWaiting},
-		{AnswerUpdate, `{"question":"h` + long + `","reply":{"action":"decline"}}`, turn.CodeConfigInvalid},
+		{AnswerUpdate, `{"question":"h1.0.1.1","response":{"key":"` + long + `","action":"decline"}}`, turn.CodeConfigInvalid},
+		{AnswerUpdate, `{"question":"h1.0.1.1","response":{"action":"decline"}}`, turn.CodeNotWaiting},
+		{AnswerUpdate, `{"question":"h` + long + `","response":{"action":"decline"}}`, turn.CodeConfigInvalid},
 		{AnswerUpdate, `{"question":"q1","text":"x","by":"` + long + `"}`, turn.CodeConfigInvalid},
 		{AnswerUpdate, `{"question":"q1","text":"` + long + `"}`, turn.CodeConfigInvalid},
 		{AnswerUpdate, `{"question":"q1","blob":"` + long + `"}`, turn.CodeConfigInvalid},
 		{AnswerUpdate, `{"question":"q1","text":"x","turn":"` + long + `"}`, turn.CodeConfigInvalid},
 		{AnswerUpdate, `{"question":"q1","text":"x","v":99}`, turn.CodeConfigInvalid},
 		{AnswerUpdate, `{"question":"q9","text":"x"}`, turn.CodeNotWaiting},
-		{AnswerUpdate, `{"question":"e1.0.1","reply":{"action":"accept","content":{"a":"` + long + `"}}}`, turn.CodeConfigInvalid},
+		{AnswerUpdate, `{"question":"e1.0.1","response":{"action":"accept","content":{"a":"` + long + `"}}}`, turn.CodeConfigInvalid},
 		{ApproveUpdate, `{"call":"1.0","allow":true,"arguments_hash":"` + long + `"}`, turn.CodeConfigInvalid},
 		{ApproveUpdate, `{"call":"1.0","reason":"` + long + `","arguments_hash":"x"}`, turn.CodeConfigInvalid},
 		{ApproveUpdate, `{"call":"h1.0.1.1","allow":true,"arguments_hash":"x"}`, turn.CodeNotWaiting},
@@ -230,7 +230,7 @@ func FuzzHostile(f *testing.F) {
 			f.Add([]byte(`{"session":"s","message":{"text":"hi"},`+fields+"}"), []byte(`{"question":"q1","text":"x"}`))
 		}
 	}
-	f.Add([]byte(`{"message":{"text":"hi"}}`), []byte(`{"question":"h1.0.1.1","reply":{"key":"k","action":"accept","content":{"a":1}},"call":"h1.0.1.1","arguments_hash":"x"}`))
+	f.Add([]byte(`{"message":{"text":"hi"}}`), []byte(`{"question":"h1.0.1.1","response":{"key":"k","action":"accept","content":{"a":1}},"call":"h1.0.1.1","arguments_hash":"x"}`))
 	f.Add([]byte(`{"continued":{"counters":{"step":-9223372036854775808}},"queue":[{"text":"x","after":true}]}`), []byte(`{"id":"turn:x","text":"x"}`))
 	f.Fuzz(func(t *testing.T, input, update []byte) {
 		if !json.Valid(input) || !json.Valid(update) {

@@ -33,7 +33,7 @@ func (r *run) inquire(ctx workflow.Context, flights []*flight) error {
 		return err
 	}
 	for _, f := range flights {
-		f.replies, f.answers = nil, cmp.Or(f.receipt.Asked, f.attempt)
+		f.replies, f.answers = nil, cmp.Or(f.receipt.ElicitationAttempt, f.attempt)
 		for _, q := range f.receipt.Elicitations {
 			f.asked++
 			f.replies = append(f.replies, reply(q, said[questionID(f, f.asked)], f.asked > maxInquiries))

@@ -21,7 +21,7 @@ type Approval struct {
 	By            string `json:"by,omitempty"`
 	Reason        string `json:"reason,omitempty"` // shown to the model if the call is denied
 	// Grant also permits later calls. It requires Allow.
-	Grant turn.GrantScope `json:"always,omitempty"`
+	Grant turn.GrantScope `json:"grant,omitempty"`
 }
 
 // ApprovalResult acknowledges an Approval: the decision stands and will be carried out.
@@ -30,7 +30,7 @@ type ApprovalResult struct {
 	Call    string `json:"call"`
 	Allowed bool   `json:"allowed"`
 	// Pending is the number of calls of the same step that still need a decision. None runs until all have one.
-	Pending int `json:"waiting"`
+	Pending int `json:"pending"`
 }
 
 // approvals requests approval for all calls of a step that need it, at once, and waits until each has a decision. No
@@ -172,12 +172,12 @@ func (r *run) collect(ctx workflow.Context, requests []turn.Request, within time
 		}
 		said := r.conclude(ctx, requests)
 		fresh := r.desk.rulings[kept:]
-		in := DecideInput{Session: r.session, Turn: r.turnID, Decisions: fresh, Said: said}
+		in := DecideInput{Session: r.session, Turn: r.turnID, Decisions: fresh, MessageIDs: said}
 		res, err := r.decide(ctx, in)
 		if err != nil {
 			return nil, err
 		}
-		if res.Heard {
+		if res.AlreadySent {
 			r.unsay(said)
 		} else {
 			kept += len(fresh)

@@ -110,7 +110,7 @@ func (r *run) refreshTools(ctx workflow.Context) {
 	}
 	cfg.PromptConfig, cfg.Unavailable = res.PromptConfig, res.Unavailable
 	cfg.Tools = append(slices.Clone(cfg.Tools), res.Tools...)
-	r.progress.Note = strings.TrimSpace(r.progress.Note + " " + toldBack(res.Back))
+	r.progress.Note = strings.TrimSpace(r.progress.Note + " " + toldBack(res.Recovered))
 }
 
 // llmInfer runs the inference of a step.

@@ -72,39 +72,39 @@ type BeginInput struct {
 
 // BeginResult is the state from which a turn starts.
 type BeginResult struct {
-	Config turn.Config `json:"pins"`
+	Config turn.Config `json:"config"`
 	Head   turn.Head   `json:"head"` // right after the turn's message
 	// Duplicate is set if another turn has already received this message. It is that turn's result, as far as it is
 	// known.
 	Duplicate *Result `json:"duplicate,omitempty"`
 	Resumed   bool    `json:"resumed,omitempty"`
 	// Closed is the ID of the session's unfinished turn that Begin closed, if there was one.
-	Closed string `json:"closed,omitempty"`
+	ClosedTurn string `json:"closed_turn,omitempty"`
 }
 
 // RefreshInput names the servers whose tools a turn lacks.
 type RefreshInput struct {
 	Session      string   `json:"session"`
 	Turn         string   `json:"turn"`
-	PromptConfig string   `json:"profile"`     // blob with the frozen schemas
-	Unavailable  []string `json:"unavailable"` // servers
+	PromptConfig string   `json:"prompt_config"` // blob with the frozen schemas
+	Unavailable  []string `json:"unavailable"`   // servers
 }
 
 // RefreshResult lists the tools that are available again. If there are none, it is empty.
 type RefreshResult struct {
-	PromptConfig string      `json:"profile,omitempty"` // the blob that replaces the turn's
-	Tools        []turn.Tool `json:"tools,omitempty"`   // in addition to the turn's
-	Back         []string    `json:"back,omitempty"`    // servers whose tools these are
+	PromptConfig string      `json:"prompt_config,omitempty"` // the blob that replaces the turn's
+	Tools        []turn.Tool `json:"tools,omitempty"`         // in addition to the turn's
+	Recovered    []string    `json:"recovered,omitempty"`     // servers whose tools these are
 	Unavailable  []string    `json:"unavailable,omitempty"`
 }
 
 // InferInput is the input of one inference. It names the transcript by reference.
 type InferInput struct {
-	Session string             `json:"session"`
-	Turn    string             `json:"turn"`
-	Step    int                `json:"step"`
-	Expect  turn.Head          `json:"expect"` // before Results are appended
-	Results []turn.CallOutcome `json:"results,omitempty"`
+	Session  string             `json:"session"`
+	Turn     string             `json:"turn"`
+	Step     int                `json:"step"`
+	Expect   turn.Head          `json:"expect"` // before Results are appended
+	Outcomes []turn.CallOutcome `json:"outcomes,omitempty"`
 	// Messages are those to merge into the turn. Infer appends them after Results and skips a message whose ID the
 	// session already has.
 	Messages []Message     `json:"messages,omitempty"`
@@ -125,7 +125,7 @@ type InferResult struct {
 	// Reused means that the inference was already settled and was not sent again.
 	Reused bool `json:"reused,omitempty"`
 	// Undelivered are the IDs of messages that came too late: the inference was settled without them before a reset.
-	Undelivered []string `json:"untaken,omitempty"`
+	Undelivered []string `json:"undelivered,omitempty"`
 }
 
 // CallInput is the input of one tool call. Tool and the arguments in Call are for display; the activity runs what the
@@ -137,31 +137,31 @@ type CallInput struct {
 	Step         int               `json:"step"`
 	Call         turn.CallProposal `json:"call"`
 	Tool         turn.Tool         `json:"tool"`
-	PromptConfig string            `json:"profile"` // blob with the frozen schemas
-	Attempt      int               `json:"attempt"` // the dispatch, counted from 1
+	PromptConfig string            `json:"prompt_config"` // blob with the frozen schemas
+	Attempt      int               `json:"attempt"`       // the dispatch, counted from 1
 	Timeout      time.Duration     `json:"timeout"`
 	// TotalTimeout bounds a call whose progress renews Timeout. If it is 0, progress does not renew Timeout.
 	TotalTimeout time.Duration `json:"total_timeout,omitempty"`
 	// Wait is how long an unsent call may wait for its server, less the time that earlier dispatches used. Left is the
 	// turn's remaining working time, for waiting and running together.
-	Wait time.Duration `json:"wait,omitempty"`
-	Left time.Duration `json:"left,omitempty"`
+	ServerWait time.Duration `json:"server_wait,omitempty"`
+	Budget     time.Duration `json:"budget,omitempty"`
 	// Hold is the additional time that the call may take while its server holds it for an elicitation.
-	Hold time.Duration `json:"hold,omitempty"`
+	ElicitationTimeout time.Duration `json:"elicitation_timeout,omitempty"`
 	// Approved means that this call needs an approval for these arguments, and that the activity must check it in the
 	// journal.
-	Approved bool `json:"approved,omitempty"`
+	CheckApproval bool `json:"check_approval,omitempty"`
 	// Responses answer the call's elicitations, and Answers is the dispatch that returned those elicitations: see
-	// CallResult.Asked. If the call has progressed since then, the responses do not apply to its current elicitations.
-	Responses []turn.ElicitationResponse `json:"replies,omitempty"`
-	Answers   int                        `json:"answers,omitempty"`
+	// CallResult.ElicitationAttempt. If the call has progressed since then, the responses do not apply to its current elicitations.
+	Responses          []turn.ElicitationResponse `json:"responses,omitempty"`
+	ElicitationAttempt int                        `json:"elicitation_attempt,omitempty"`
 	// Again means that the workflow will dispatch the call once more if its outcome is unknown. See Repeats.
-	Again bool `json:"again,omitempty"`
+	RepeatIfUnknown bool `json:"repeat_if_unknown,omitempty"`
 	// Resume means that the turn has already called this stateful server on this worker.
 	Resume bool `json:"resume,omitempty"`
 	// OwningCall is the call that created the turn's connection to that server. A server that lost its state since that
 	// call was dispatched has another owning call.
-	OwningCall string `json:"founder,omitempty"`
+	OwningCall string `json:"owning_call,omitempty"`
 }
 
 // CallResult is the receipt of a call.
@@ -175,18 +175,18 @@ type CallResult struct {
 	Busy      time.Duration `json:"busy"`             // without the time that the server held the call
 	Reused    bool          `json:"reused,omitempty"` // the outcome was already in the journal
 	// Elicitations are the server's requests for user input. While there are any, the call has no outcome and waits.
-	Elicitations []turn.Elicitation `json:"inquiries,omitempty"`
+	Elicitations []turn.Elicitation `json:"elicitations,omitempty"`
 	// Asked is the dispatch that recorded them in the journal: this one, or an earlier one whose end was lost.
-	Asked int `json:"asked,omitempty"`
+	ElicitationAttempt int `json:"elicitation_attempt,omitempty"`
 	// StickyQueue is the task queue of the worker that holds the turn's connection to this server.
-	StickyQueue string `json:"home,omitempty"`
+	StickyQueue string `json:"sticky_queue,omitempty"`
 }
 
 // AskInput opens requests. A step asks for all of its approvals together.
 type AskInput struct {
 	Session  string         `json:"session"`
 	Turn     string         `json:"turn"`
-	Requests []turn.Request `json:"waits"`
+	Requests []turn.Request `json:"requests"`
 	// Head is the transcript's head while the turn waits, so that the worker need not keep the transcript in memory.
 	Head turn.Head `json:"head,omitzero"`
 }
@@ -194,37 +194,37 @@ type AskInput struct {
 // AskResult says that clients can see the requests.
 type AskResult struct {
 	// Decisions are the ones already recorded, if the turn was reset to a point before its requests.
-	Decisions []turn.Decision `json:"rulings,omitempty"`
+	Decisions []turn.Decision `json:"decisions,omitempty"`
 }
 
 // DecideInput settles requests.
 type DecideInput struct {
 	Session   string          `json:"session"`
 	Turn      string          `json:"turn"`
-	Decisions []turn.Decision `json:"rulings"`
+	Decisions []turn.Decision `json:"decisions"`
 	// Said are the IDs of the messages that answer the question. If the session already has every one of them, Decide
 	// treats the question as unanswered and records nothing.
-	Said []string `json:"said,omitempty"`
+	MessageIDs []string `json:"message_ids,omitempty"`
 }
 
 // DecideResult says that the decisions are in the journal. If Heard is set, nothing is recorded, because the session
 // already had all messages of Said.
 type DecideResult struct {
-	Heard bool `json:"heard,omitempty"`
+	AlreadySent bool `json:"already_sent,omitempty"`
 }
 
 // FinishInput is the input of Finish.
 type FinishInput struct {
-	Session string             `json:"session"`
-	Tenant  string             `json:"tenant,omitempty"`
-	Turn    string             `json:"turn"`
-	Results []turn.CallOutcome `json:"results,omitempty"`
+	Session  string             `json:"session"`
+	Tenant   string             `json:"tenant,omitempty"`
+	Turn     string             `json:"turn"`
+	Outcomes []turn.CallOutcome `json:"outcomes,omitempty"`
 	// Messages were accepted too late for an answer, because the turn was stopped. The transcript keeps them.
 	Messages []Message `json:"messages,omitempty"`
 	// Opening is the message of a turn that could not begin, if its run continues with the next message. The journal
 	// then records both, because the caller does not see how this turn ended.
 	Opening  *Message      `json:"opening,omitempty"`
-	Ending   turn.Result   `json:"ending"`
+	Result   turn.Result   `json:"result"`
 	Counters turn.Counters `json:"counters"`
 }
 
@@ -233,7 +233,7 @@ type FinishResult struct {
 	State turn.State `json:"state"`
 	// Answer is the partial text of an inference that was stopped.
 	Answer string `json:"answer,omitempty"`
-	// Untaken are the IDs of FinishInput.Messages that no turn has: a workflow task that was lost accepted them after
+	// Undelivered are the IDs of FinishInput.Messages that no turn has: a workflow task that was lost accepted them after
 	// the turn was settled.
-	Untaken []string `json:"untaken,omitempty"`
+	Undelivered []string `json:"undelivered,omitempty"`
 }

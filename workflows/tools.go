@@ -198,7 +198,7 @@ func (r *run) dispatch(ctx workflow.Context, f *flight, tool turn.Tool) (receipt
 	defer func() { receipt.Busy += f.busy }()
 	for n := 1; ; n++ {
 		f.attempt++
-		if tool.Hold > 0 {
+		if tool.ElicitationTimeout > 0 {
 			r.holding[f.call.ID] = f.attempt
 		}
 		in := r.callInput(f, tool)
@@ -297,11 +297,11 @@ func (r *run) callInput(f *flight, tool turn.Tool) CallInput {
 	_, resume := r.progress.StickyQueues[server(tool)]
 	in := CallInput{
 		Session: r.session, Tenant: r.progress.Config.Tenant, Turn: r.turnID, Step: r.progress.Counters.Step, Call: f.call, Tool: tool,
-		PromptConfig: r.progress.Config.PromptConfig, Attempt: f.attempt, Timeout: min(timeout, left), TotalTimeout: min(tool.TotalTimeout, left), Hold: tool.Hold,
-		Approved: f.ruling.Allowed, Responses: f.replies, Answers: f.answers, Resume: resume && tool.Stateful,
-		Again: f.again(tool), Left: left,
+		PromptConfig: r.progress.Config.PromptConfig, Attempt: f.attempt, Timeout: min(timeout, left), TotalTimeout: min(tool.TotalTimeout, left), ElicitationTimeout: tool.ElicitationTimeout,
+		CheckApproval: f.ruling.Allowed, Responses: f.replies, ElicitationAttempt: f.answers, Resume: resume && tool.SessionAffinity,
+		RepeatIfUnknown: f.again(tool), Budget: left,
 	}
-	in.Wait = max(in.Timeout-f.busy, time.Second)
+	in.ServerWait = max(in.Timeout-f.busy, time.Second)
 	return in
 }
 

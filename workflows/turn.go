@@ -178,7 +178,7 @@ func (r *run) settle(ctx workflow.Context, e turn.Result) (turn.Result, []string
 	}
 	var kept []string
 	for _, m := range late {
-		if !slices.Contains(settled.Untaken, m.ID) {
+		if !slices.Contains(settled.Undelivered, m.ID) {
 			kept = append(kept, m.ID)
 		}
 	}
@@ -229,7 +229,7 @@ func (r *run) result(e turn.Result) Result {
 	c := r.progress.Counters
 	return Result{
 		Version: WireVersion, Session: r.session, Turn: r.turnID, State: e.State, FinishReason: e.Reason,
-		Answer: e.Answer, Truncated: e.Truncated, Of: e.DuplicateOf, Code: e.Code, Message: e.Message,
+		Answer: e.Answer, Truncated: e.Truncated, DuplicateOf: e.DuplicateOf, Code: e.Code, Message: e.Message,
 		Usage: c.Usage, Steps: c.Step, ToolCalls: c.ToolCalls, Model: r.progress.Config.Model,
 	}
 }

@@ -74,13 +74,13 @@ type Result struct {
 	// Truncated means that Answer is the beginning of a longer one, which the journal holds.
 	Truncated bool `json:"truncated,omitempty"`
 	// Of is set if the message is a duplicate: the turn that had the message first and gave this answer.
-	Of        string     `json:"of,omitempty"`
-	Code      turn.Code  `json:"code,omitempty"`
-	Message   string     `json:"message,omitempty"` // for display, if there is no answer
-	Usage     turn.Usage `json:"usage"`
-	Steps     int        `json:"steps"`
-	ToolCalls int        `json:"tool_calls"`
-	Model     string     `json:"model,omitempty"`
+	DuplicateOf string     `json:"duplicate_of,omitempty"`
+	Code        turn.Code  `json:"code,omitempty"`
+	Message     string     `json:"message,omitempty"` // for display, if there is no answer
+	Usage       turn.Usage `json:"usage"`
+	Steps       int        `json:"steps"`
+	ToolCalls   int        `json:"tool_calls"`
+	Model       string     `json:"model,omitempty"`
 }
 
 // UnmarshalJSON reads an Input and remembers unknown fields, so that the turn can reject them by name instead of

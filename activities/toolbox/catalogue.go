@@ -229,7 +229,7 @@ func (d describer) describe(t *mcp.Tool) (turn.Descriptor, schema.Schema, error)
 	description, _ := plain.Cut(strings.TrimSpace(d.redact.result(plain.Sanitize(t.Description))), maxDescriptionBytes)
 	desc := turn.Descriptor{ID: d.prefix + "/" + t.Name, Description: description, Schema: canonical, Activity: turn.ActivityRegular}
 	desc.Wire = turn.WireName(desc.ID)
-	desc.Hash, desc.Also = identity(t, canonical), d.also(t)
+	desc.Hash, desc.Details = identity(t, canonical), d.also(t)
 	d.judge(&desc, t)
 	return desc, parsed, nil
 }
@@ -281,7 +281,7 @@ func (d describer) judge(desc *turn.Descriptor, t *mcp.Tool) {
 	desc.Repeatable = said.Repeatable || d.server.Trust && (hints.ReadOnlyHint || hints.IdempotentHint)
 	desc.Timeout = cmp.Or(said.Timeout, d.callTimeout)
 	desc.TotalTimeout = cmp.Or(said.TotalTimeout, d.server.TotalTimeout)
-	desc.Hold = max(d.server.HoldQuestions, 0)
+	desc.ElicitationTimeout = max(d.server.HoldQuestions, 0)
 	if said.LocalActivity {
 		desc.Activity = turn.ActivityLocal
 	}
@@ -294,9 +294,9 @@ func (d describer) judge(desc *turn.Descriptor, t *mcp.Tool) {
 func (d describer) reach(said ToolSettings, hints *mcp.ToolAnnotations) turn.Effects {
 	closed := hints.ReadOnlyHint && hints.OpenWorldHint != nil && !*hints.OpenWorldHint
 	return turn.Effects{
-		ReadOnly: said.ReadOnly || d.server.Trust && closed,
-		Taints:   d.prefix != localID && (!d.server.Trust || d.server.TaintsAll),
-		Stateful: d.server.Stateful,
+		ReadOnly:        said.ReadOnly || d.server.Trust && closed,
+		Taints:          d.prefix != localID && (!d.server.Trust || d.server.TaintsAll),
+		SessionAffinity: d.server.Stateful,
 	}
 }
 

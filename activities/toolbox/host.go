@@ -215,7 +215,7 @@ func (h *Host) Call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult,
 }
 
 func drift(what string) error {
-	return turn.Errorf(turn.CodeToolDrift, nil, what+"; it was not called. The tool is held back until the operator accepts it (tools diff, tools accept)")
+	return turn.Errorf(turn.CodeToolDrift, nil, what+"; it was not called. The tool is held back until the operator accepts it (tools diff, tools approve)")
 }
 
 // route returns the connector of a tool ID, or nil.

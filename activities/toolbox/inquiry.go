@@ -32,21 +32,21 @@ const (
 
 // continuation is what continues a call: the server's state and its elicitations.
 type continuation struct {
-	Version   int                `json:"v"`
-	Round     int                `json:"round"`
-	State     string             `json:"state,omitempty"`
-	Inquiries []turn.Elicitation `json:"inquiries"`
+	Version      int                `json:"v"`
+	Round        int                `json:"round"`
+	State        string             `json:"state,omitempty"`
+	Elicitations []turn.Elicitation `json:"elicitations"`
 	// Replies are the responses already accepted, kept while the others are requested again.
-	Replies []turn.ElicitationResponse `json:"replies,omitempty"`
+	Responses []turn.ElicitationResponse `json:"responses,omitempty"`
 }
 
 // responses returns the accepted responses in the protocol's form.
 func (c continuation) responses() mcp.InputResponseMap {
-	if len(c.Replies) == 0 {
+	if len(c.Responses) == 0 {
 		return nil
 	}
 	out := mcp.InputResponseMap{}
-	for _, r := range c.Replies {
+	for _, r := range c.Responses {
 		result := &mcp.ElicitResult{Action: string(r.Action)}
 		if r.Action == turn.ElicitationAccept && len(r.Content) > 0 {
 			_ = json.Unmarshal(r.Content, &result.Content) // resume has parsed it before
@@ -80,7 +80,7 @@ func (s *session) inquire(r *mcp.CallToolResult, round int) turn.ToolResult {
 	err := s.fill(&c, r.InputRequests)
 	if err == nil {
 		var out turn.ToolResult
-		if out, err = c.ask(c.Inquiries); err == nil {
+		if out, err = c.ask(c.Elicitations); err == nil {
 			return out
 		}
 	}
@@ -101,7 +101,7 @@ func (s *session) fill(c *continuation, requests mcp.InputRequestMap) error {
 		if err != nil {
 			return err
 		}
-		c.Inquiries = append(c.Inquiries, q)
+		c.Elicitations = append(c.Elicitations, q)
 	}
 	return nil
 }
@@ -199,13 +199,13 @@ func resume(req turn.ToolRequest) (c continuation, asked *turn.ToolResult) {
 	if len(req.Continuation) == 0 {
 		return c, nil
 	}
-	if err := json.Unmarshal(req.Continuation, &c); err != nil || c.Version != 1 || len(c.Inquiries) == 0 {
+	if err := json.Unmarshal(req.Continuation, &c); err != nil || c.Version != 1 || len(c.Elicitations) == 0 {
 		r := refusedHere("What the server asked for before cannot be read any more. Nothing was sent; the tool may be called again.")
 		return c, &r
 	}
 	var open []turn.Elicitation
-	for _, q := range c.Inquiries {
-		if _, ok := replyTo(c.Replies, q.Key); ok {
+	for _, q := range c.Elicitations {
+		if _, ok := replyTo(c.Responses, q.Key); ok {
 			continue
 		}
 		if len(req.Responses) == 0 {
@@ -218,7 +218,7 @@ func resume(req turn.ToolRequest) (c continuation, asked *turn.ToolResult) {
 			open = append(open, q)
 			continue
 		}
-		c.Replies = append(c.Replies, response)
+		c.Responses = append(c.Responses, response)
 	}
 	if len(open) == 0 {
 		return c, nil
@@ -236,7 +236,7 @@ func resume(req turn.ToolRequest) (c continuation, asked *turn.ToolResult) {
 // take finds the response to an elicitation and checks it. A response may omit the key if only one elicitation is open.
 func (c continuation) take(q turn.Elicitation, responses []turn.ElicitationResponse) (turn.ElicitationResponse, error) {
 	r, ok := replyTo(responses, q.Key)
-	if !ok && len(c.Inquiries)-len(c.Replies) == 1 {
+	if !ok && len(c.Elicitations)-len(c.Responses) == 1 {
 		r, ok = replyTo(responses, "")
 	}
 	if !ok {

@@ -19,7 +19,7 @@ func TestWithoutRepliesTheQuestionsAreAskedAsTheyAre(t *testing.T) {
 	q := turn.Elicitation{Key: "ok", Message: "Really?", Schema: json.RawMessage(`{"type":"object","properties":{"ok":{"type":"boolean"}}}`)}
 	done := turn.Elicitation{Key: "done", Message: "Before?"}
 	kept, err := json.Marshal(continuation{
-		Version: 1, Round: 2, State: "s", Inquiries: []turn.Elicitation{done, q}, Replies: []turn.ElicitationResponse{{Key: "done", Action: turn.ElicitationDecline}},
+		Version: 1, Round: 2, State: "s", Elicitations: []turn.Elicitation{done, q}, Responses: []turn.ElicitationResponse{{Key: "done", Action: turn.ElicitationDecline}},
 	})
 	require.NoError(t, err)
 	_, asked := resume(turn.ToolRequest{Continuation: kept})

@@ -157,7 +157,7 @@ func TestAServerThatAsksForEverIsLeft(t *testing.T) {
 func TestABrokenContinuationSendsNothing(t *testing.T) {
 	h := newHost(t, toolbox.Options{}, nil, httpActor(t, "act"))
 	req := asking(t, h, 1, `{"a":{"message":"?"}}`)
-	for _, c := range []string{`x`, `{}`, `{"v":2,"inquiries":[{"key":"a"}]}`, `{"v":1}`, `null`} {
+	for _, c := range []string{`x`, `{}`, `{"v":2,"elicitations":[{"key":"a"}]}`, `{"v":1}`, `null`} {
 		req.Continuation = []byte(c)
 		r, err := h.Call(t.Context(), req)
 		require.NoError(t, err)
@@ -167,7 +167,7 @@ func TestABrokenContinuationSendsNothing(t *testing.T) {
 }
 
 // TestAnOlderServerMayHoldACallOnlyWhereItIsAllowed checks that a server of an older protocol, which holds its call
-// during an elicitation, may do so only if the operator has set hold_questions.
+// during an elicitation, may do so only if the operator has set elicitation_timeout.
 func TestAnOlderServerMayHoldACallOnlyWhereItIsAllowed(t *testing.T) {
 	old := stdioActor(t, "act")
 	old.Env["ACT_OLD"] = "yes"

@@ -188,7 +188,7 @@ func TestEachTurnHasAStatefulServerToItself(t *testing.T) {
 	}
 	assert.Len(t, children(t), 3, "two turns, and who lists the tools")
 	for _, d := range catalogue(t, h, "srv").Tools {
-		assert.True(t, d.Stateful)
+		assert.True(t, d.SessionAffinity)
 	}
 }
 

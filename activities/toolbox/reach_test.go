@@ -44,8 +44,8 @@ func TestReachIsTheOperatorsWordOrATrustedServers(t *testing.T) {
 		"a trusted one writes here":        {Server{Trust: true}, hints(false, false), turn.Effects{}},
 		"the operator knows":               {Server{Tools: settings}, nil, turn.Effects{ReadOnly: true, Taints: true}},
 		"everything taints":                {Server{Trust: true, TaintsAll: true}, nil, turn.Effects{Taints: true}},
-		"the server remembers":             {Server{Trust: true, Stateful: true}, nil, turn.Effects{Stateful: true}},
-		"a stranger that remembers taints": {Server{Stateful: true}, nil, turn.Effects{Taints: true, Stateful: true}},
+		"the server remembers":             {Server{Trust: true, Stateful: true}, nil, turn.Effects{SessionAffinity: true}},
+		"a stranger that remembers taints": {Server{Stateful: true}, nil, turn.Effects{Taints: true, SessionAffinity: true}},
 	} {
 		assert.Equal(t, c.want, describe(t, c.server, &mcp.Tool{Annotations: c.hints}).Effects, name)
 	}
@@ -119,7 +119,7 @@ func TestTheOperatorsTimesAreInTheDescriptor(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, h.Close()) })
 	var held turn.Descriptor
 	h.connectors["holds"].describer.judge(&held, &mcp.Tool{Name: "any"})
-	assert.Equal(t, 10*time.Minute, held.Hold)
+	assert.Equal(t, 10*time.Minute, held.ElicitationTimeout)
 	assert.Zero(t, held.TotalTimeout, "what a call is held for is not its own")
 	times := func(server, tool string) [2]time.Duration {
 		var d turn.Descriptor

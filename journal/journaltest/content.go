@@ -43,7 +43,7 @@ func largeContent(t T, open func() journal.Store) {
 	require.NoError(t, err)
 	assert.True(t, rec.Text == result && rec.Call.Arguments == messages[1].ToolCalls[0].Arguments, "the ledger")
 	again := s.start(1)
-	assert.True(t, again.Answer.Text == answer.Answer.Text && string(again.Answer.Raw) == string(answer.Answer.Raw), "the inference")
+	assert.True(t, again.Completion.Text == answer.Completion.Text && string(again.Completion.Raw) == string(answer.Completion.Raw), "the inference")
 }
 
 func windowBounded(t T, open func() journal.Store) {
@@ -91,7 +91,7 @@ func oddBytes(t T, open func() journal.Store) {
 	messages := s.transcript()
 	assert.Equal(t, want, messages[1].Text)
 	assert.Equal(t, want, messages[2].Text)
-	assert.Equal(t, want, s.start(1).Answer.Text)
+	assert.Equal(t, want, s.start(1).Completion.Text)
 	assert.Equal(t, settled.Message, messages[1])
 	b, err := json.Marshal(messages[1])
 	require.NoError(t, err)

@@ -60,7 +60,7 @@ func history(t T, b []byte) (lines []journal.Line) {
 	for raw := range bytes.Lines(b) {
 		var l journal.Line
 		require.NoError(t, json.Unmarshal(raw, &l))
-		if l.Sum = ""; l.Header == nil && l.Rule == nil && l.End == nil {
+		if l.Sum = ""; l.Header == nil && l.Grant == nil && l.End == nil {
 			lines = append(lines, l)
 		}
 	}
@@ -102,7 +102,7 @@ func importTwice(t T, open func() journal.Store) {
 	s.unchanged(func() {
 		out, err := s.Import(t.Context(), bytes.NewReader(b))
 		require.NoError(t, err)
-		assert.Equal(t, journal.Imported{Session: s.sessionRecord(), Known: true}, out)
+		assert.Equal(t, journal.Imported{Session: s.sessionRecord(), Unchanged: true}, out)
 	})
 }
 

@@ -63,20 +63,20 @@ func importWithholds(t T, open func() journal.Store) {
 	other.Store = open()
 	out, err := other.Import(t.Context(), bytes.NewReader(b))
 	require.NoError(t, err)
-	assert.False(t, out.Known)
+	assert.False(t, out.Unchanged)
 	arguments := func(i int, w journal.DroppedPermission) journal.DroppedPermission {
 		w.Tool, w.Arguments, w.ArgumentsBytes = list[i].Tool, list[i].Arguments, int64(len(list[i].Arguments))
 		w.ArgumentsHash = journal.HashOf([]byte(list[i].Arguments))
 		return w
 	}
 	at := start.Add(time.Minute)
-	require.Len(t, out.Withheld, 4)
-	waiting := arguments(2, journal.DroppedPermission{Scope: journal.ScopeOnce, At: out.Withheld[3].At})
+	require.Len(t, out.DroppedPermissions, 4)
+	waiting := arguments(2, journal.DroppedPermission{Scope: journal.ScopeOnce, At: out.DroppedPermissions[3].At})
 	assert.Equal(t, []journal.DroppedPermission{
 		{Tool: list[0].Tool, Scope: turn.GrantTool, By: "ada", At: at},
 		arguments(1, journal.DroppedPermission{Scope: turn.GrantCall, By: "ada", At: at}),
 		arguments(1, journal.DroppedPermission{Scope: journal.ScopeOnce, By: "ada", At: at}), waiting,
-	}, out.Withheld)
+	}, out.DroppedPermissions)
 
 	state := other.state()
 	assert.Empty(t, state.Rules)
@@ -116,7 +116,7 @@ func importTaints(t T, open func() journal.Store) {
 	} {
 		forged := forge(t, b, func(l *journal.Line) []journal.Line {
 			if l.Header != nil {
-				l.Header.Mark = mark
+				l.Header.TaintSource = mark
 			}
 			return []journal.Line{*l}
 		})
@@ -124,11 +124,11 @@ func importTaints(t T, open func() journal.Store) {
 		other.Store = open()
 		out, err := other.Import(t.Context(), bytes.NewReader(forged))
 		require.NoError(t, err, name)
-		require.NotNil(t, out.Mark, name)
-		assert.Equal(t, journal.ImportTaint(out.Mark.At), *out.Mark, name)
-		assert.Equal(t, out.Mark, other.mark("s"), name)
+		require.NotNil(t, out.TaintSource, name)
+		assert.Equal(t, journal.ImportTaint(out.TaintSource.At), *out.TaintSource, name)
+		assert.Equal(t, out.TaintSource, other.mark("s"), name)
 		other.fork(1, "f").fork(1, "g")
-		assert.Equal(t, out.Mark, other.mark("g"), name)
+		assert.Equal(t, out.TaintSource, other.mark("g"), name)
 		again := exportOf(t, other.Store, "g")
 		third := *s
 		third.Store = open()
@@ -179,7 +179,7 @@ func importForged(t T, open func() journal.Store) {
 			switch {
 			case l.Turn != nil:
 				l.Turn.State, l.Turn.EndedAt = turn.StateCompleted, start
-			case l.Wait != nil, l.Rule != nil, l.Call != nil:
+			case l.Request != nil, l.Grant != nil, l.Call != nil:
 				return nil
 			case l.Chunk != nil && l.Chunk.Index == 0:
 				return []journal.Line{{Chunk: &turn.Chunk{Turn: "t1", Kind: turn.ChunkTurnCompleted, Data: []byte(`{}`)}}}
@@ -203,8 +203,8 @@ func importForged(t T, open func() journal.Store) {
 			return []journal.Line{*l}
 		},
 		"a rule for a tool without end": func(l *journal.Line) []journal.Line {
-			if l.Rule != nil {
-				l.Rule.Tool = strings.Repeat("x", journal.MaxIDBytes+1)
+			if l.Grant != nil {
+				l.Grant.Tool = strings.Repeat("x", journal.MaxIDBytes+1)
 			}
 			return []journal.Line{*l}
 		},

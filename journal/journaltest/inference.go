@@ -34,7 +34,7 @@ func settledComesBack(t T, open func() journal.Store) {
 	want := turn.Message{Role: turn.RoleAssistant, Text: "look", ToolCalls: list, TurnID: "t1", Step: 1}
 	assert.Equal(t, want, settled.Message)
 	assert.Equal(t, journal.Next(base, want), settled.Head)
-	assert.Equal(t, in.Answer, settled.Answer)
+	assert.Equal(t, in.Answer, settled.Completion)
 	s.unchanged(func() {
 		again, err := s.SettleInference(t.Context(), in) // the response to the first call was lost
 		require.NoError(t, err)

@@ -127,7 +127,7 @@ func messagesUntaken(t T, open func() journal.Store) {
 		out, err := s.StartInference(t.Context(), in)
 		require.NoError(t, err)
 		assert.True(t, out.Settled)
-		assert.Equal(t, []string{"j2"}, out.Untaken, "or it would be lost")
+		assert.Equal(t, []string{"j2"}, out.Undelivered, "or it would be lost")
 	})
 }
 

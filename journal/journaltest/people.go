@@ -107,7 +107,7 @@ func askedOnce(t T, open func() journal.Store) {
 	requests, err := s.Requests(t.Context(), "t1")
 	require.NoError(t, err)
 	assert.Equal(t, want, requests)
-	assert.Equal(t, 2, s.sessionRecord().Waiting)
+	assert.Equal(t, 2, s.sessionRecord().PendingRequests)
 	assert.Equal(t, []turn.RequestChunk{{Request: first, ArgumentsBytes: int64(len(first.Arguments))}}, s.said(turn.ChunkApprovalRequested))
 	assert.Equal(t, []turn.RequestChunk{{Request: question}}, s.said(turn.ChunkQuestionAsked))
 
@@ -197,11 +197,11 @@ func allDecided(t T, open func() journal.Store) {
 	}
 	for i, c := range list {
 		assert.Equal(t, turn.StateWaiting, s.turnState())
-		assert.Equal(t, 3-i, s.sessionRecord().Waiting)
+		assert.Equal(t, 3-i, s.sessionRecord().PendingRequests)
 		s.decide(turn.Decision{ID: c.ID, Status: turn.StatusDenied, Reason: "no"})
 	}
 	assert.Equal(t, turn.StateRunning, s.turnState())
-	assert.Zero(t, s.sessionRecord().Waiting)
+	assert.Zero(t, s.sessionRecord().PendingRequests)
 	requests, err := s.Requests(t.Context(), "t1")
 	require.NoError(t, err)
 	assert.False(t, requests[0].Decision.At.IsZero(), "a ruling without a time has that of its record")

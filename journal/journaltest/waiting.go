@@ -103,7 +103,7 @@ func endCancelsWaits(t T, open func() journal.Store) {
 		left, err := s.PendingRequests(t.Context(), "", 10)
 		require.NoError(t, err)
 		assert.Empty(t, left)
-		assert.Zero(t, s.sessionRecord().Waiting)
+		assert.Zero(t, s.sessionRecord().PendingRequests)
 	}
 }
 
@@ -134,7 +134,7 @@ func waitingListed(t T, open func() journal.Store) {
 	assert.Equal(t, []string{"b/q1", "a/q2"}, ids("", 10))
 	list, err := s.Sessions(t.Context(), 10)
 	require.NoError(t, err)
-	assert.Equal(t, 1, list[0].Waiting)
+	assert.Equal(t, 1, list[0].PendingRequests)
 }
 
 func waitingResumed(t T, open func() journal.Store) {

@@ -23,7 +23,7 @@ func FuzzImport(f *testing.F) {
 	kept, err := os.ReadFile("../testdata/session.jsonl")
 	require.NoError(f, err)
 	f.Add(kept)
-	for _, change := range []string{`"index":3,`, `"seq":2,`, `"attempt":1`, `"bytes":"AAAA`, `"state":"completed"`, `"late":{`, `"text_blob":"`, `"at":"2`} {
+	for _, change := range []string{`"index":3,`, `"seq":2,`, `"attempt":1`, `"bytes":"AAAA`, `"state":"completed"`, `"late_result":{`, `"text_blob":"`, `"at":"2`} {
 		f.Add(bytes.Replace(kept, []byte(change), []byte(strings.Replace(change, ":", ":9", 1)), 1))
 	}
 	for half := kept; len(half) > 300; half = half[:len(half)*3/4] {
@@ -33,8 +33,8 @@ func FuzzImport(f *testing.F) {
 		later, err := os.ReadFile("../testdata/" + name)
 		require.NoError(f, err)
 		f.Add(later)
-		for _, change := range []string{`"step":1`, `"verdict":"denied"`, `"fork_seq":5`, `"seq":5,`, `"turn":"t1"`, `"index":10`, `"rule":{`,
-			`"mark":{`, `"suspended":1`, `"bytes":12`, `"due":true`, `"media":[`, `"inquiry":{`, `"schema":{`, `"reply":{`, `"verdict":"answered"`} {
+		for _, change := range []string{`"step":1`, `"status":"denied"`, `"fork_seq":5`, `"seq":5,`, `"turn":"t1"`, `"index":10`, `"grant":{`,
+			`"taint_source":{`, `"suspended":1`, `"bytes":12`, `"notify_model":true`, `"media":[`, `"elicitation":{`, `"schema":{`, `"response":{`, `"status":"answered"`} {
 			f.Add(bytes.Replace(later, []byte(change), []byte(strings.Replace(change, ":", ":9", 1)), 1))
 		}
 	}
@@ -87,7 +87,7 @@ func importOnce(t *testing.T, s *journal.DB, input []byte) bool {
 		require.Empty(t, list)
 		return false
 	}
-	require.NotNil(t, imported.Mark)
+	require.NotNil(t, imported.TaintSource)
 	rec := imported.Session
 	rules, err := s.Grants(t.Context(), rec.ID)
 	require.NoError(t, err)
@@ -102,7 +102,7 @@ func importOnce(t *testing.T, s *journal.DB, input []byte) bool {
 	require.NoError(t, s.Export(t.Context(), rec.ID, &first))
 	again, err := s.Import(t.Context(), bytes.NewReader(first.Bytes()))
 	require.NoError(t, err)
-	require.Equal(t, journal.Imported{Session: rec, Known: true, Mark: imported.Mark}, again)
+	require.Equal(t, journal.Imported{Session: rec, Unchanged: true, TaintSource: imported.TaintSource}, again)
 	require.NoError(t, s.Export(t.Context(), rec.ID, &second))
 	require.Equal(t, first.String(), second.String(), "the same journal is the same export")
 	return true

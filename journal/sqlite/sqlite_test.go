@@ -54,7 +54,7 @@ func TestKeptExportIsImported(t *testing.T) {
 			var l journal.Line
 			require.NoError(t, json.Unmarshal(raw, &l))
 			sum := fmt.Sprintf(",\"sum\":%q}\n", l.Sum)
-			if l.Blob != nil || l.Message != nil || l.Inference != nil || l.Late != nil || l.Chunk != nil {
+			if l.Blob != nil || l.Message != nil || l.Inference != nil || l.LateResult != nil || l.Chunk != nil {
 				assert.Contains(t, out.String(), strings.TrimSuffix(string(raw), sum), name)
 			}
 		}

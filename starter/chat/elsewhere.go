@@ -44,7 +44,7 @@ func (m *Model) sessionsCommand(argument string) tea.Cmd {
 
 func sessionLine(n int, s journal.SessionRecord) string {
 	waits := ""
-	if s.Waiting > 0 {
+	if s.PendingRequests > 0 {
 		waits = " · waits for a person"
 	}
 	return fmt.Sprintf("%d  %s · %s · %s%s · %s", n, terminal.Line(s.ID, 60), plural(s.Turns, "turn", "turns"), s.LastTurn.State, waits, terminal.Line(s.FirstText, 60))

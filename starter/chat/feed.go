@@ -203,7 +203,7 @@ func (f *feed) used(ctx context.Context, turnID string) *turn.Usage {
 	}
 	var sum turn.Usage
 	for _, i := range list {
-		sum = sum.Add(i.Answer.Usage)
+		sum = sum.Add(i.Completion.Usage)
 	}
 	return &sum
 }

@@ -151,7 +151,7 @@ func (c *crowd) configure(provider string) error {
 	c.config = r.folder(c.name + ".toml")
 	text := fmt.Sprintf("[runtime]\nmode = \"native\"\nworkspace = %q\ntool_timeout = \"1m\"\n[llm]\nprovider = \"openai\"\nbase_url = %q\nmodel = \"clock\"\n"+
 		"idle_timeout = \"1m\"\n[policy]\ntaint = \"off\"\nask = [\"local/read_file\"]\n[journal]\npath = %q\nsynchronous = \"normal\"\n[temporal]\naddress = %q\ntask_queue = %q\n"+
-		"[[mcp.servers]]\nid = \"bench\"\ncommand = %q\nrequired = true\neverywhere = true\nallow = [\"slow\"]\n[mcp.servers.tools.slow]\nrisk = \"low\"\n",
+		"[[mcp.servers]]\nid = \"bench\"\ncommand = %q\nrequired = true\non_all_workers = true\nallow = [\"slow\"]\n[mcp.servers.tools.slow]\nrisk = \"low\"\n",
 		r.folder("workspace"), provider, r.journal(c.name), r.stack.Address, c.name, r.folder("mcpserver"))
 	return os.WriteFile(c.config, []byte(text), 0o600)
 }

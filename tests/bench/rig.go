@@ -135,8 +135,8 @@ func (r *rig) agent(name string, a arm, provider string) (string, error) {
 	server := ""
 	for _, id := range []string{"bench", "quick"} {
 		quick := id == "quick"
-		server += fmt.Sprintf("[[mcp.servers]]\nid = %q\ncommand = %q\nrequired = true\neverywhere = true\nallow = [\"big\"]\n"+
-			"[mcp.servers.tools.big]\nrisk = \"low\"\nrepeatable = %t\nquick = %t\n", id, r.folder("mcpserver"), quick, quick)
+		server += fmt.Sprintf("[[mcp.servers]]\nid = %q\ncommand = %q\nrequired = true\non_all_workers = true\nallow = [\"big\"]\n"+
+			"[mcp.servers.tools.big]\nrisk = \"low\"\nrepeatable = %t\nlocal_activity = %t\n", id, r.folder("mcpserver"), quick, quick)
 	}
 	text := fmt.Sprintf("[policy]\ntaint = \"off\"\n[runtime]\nmode = \"native\"\nworkspace = %q\n[llm]\nprovider = \"openai\"\nbase_url = %q\nmodel = %q\n"+
 		"[journal]\npath = %q\nsynchronous = \"%s\"\n[temporal]\naddress = %q\ntask_queue = %q\n%s",

@@ -165,7 +165,7 @@ func floods(name, about string, broken func(context.Context, *rig) error) point 
 
 // detached gives the target a call that is abandoned after its effect, and continues.
 func detached(r *rig) {
-	r.settings.toolTimeout, r.settings.append = 2*time.Second, "detach = \"1m\"\n"
+	r.settings.toolTimeout, r.settings.append = 2*time.Second, "background_timeout = \"1m\"\n"
 	block(once, "after")(r)
 }
 

@@ -24,11 +24,11 @@ type toolServer struct {
 var local = []toolServer{
 	{"once", "", []string{"append", "echo", "environ", "slow", "stubborn", "crash", "babble", "longline", "flood", "confirm", "progress"}, "", false},
 	{"again", "repeatable = true\n", []string{"append"}, "", false},
-	{"quick", "repeatable = true\nquick = true\n", []string{"append"}, "", false},
+	{"quick", "repeatable = true\nlocal_activity = true\n", []string{"append"}, "", false},
 }
 
 // keeper is the server that keeps state.
-var keeper = toolServer{"keeper", "", []string{"append", "remember"}, "stateful = \"turn\"\n", false}
+var keeper = toolServer{"keeper", "", []string{"append", "remember"}, "session_affinity = \"turn\"\n", false}
 
 // servers returns all configured servers.
 func (s settings) servers() []toolServer {

@@ -29,7 +29,7 @@ func TestProgressKeepsACallAlive(t *testing.T) {
 func TestALateResultIsTold(t *testing.T) {
 	t.Parallel()
 	server := stdioServer(t, "everything", everything, "stdio")
-	server.Tools = map[string]config.MCPTool{slowly: {Timeout: 300 * time.Millisecond, Detach: within}}
+	server.Tools = map[string]config.MCPTool{slowly: {Timeout: 300 * time.Millisecond, BackgroundTimeout: within}}
 	r := newRig(t, server)
 	r.session = "late-" + r.cfg.Temporal.TaskQueue
 	results := r.turn(call{tool: slowly, args: `{"duration":1,"steps":1}`, ends: turn.OutcomeUnknown})

@@ -53,8 +53,8 @@ func (e *InvalidAction) Error() string {
 // journal has the complete completion.
 type Proposal struct {
 	Kind      ProposalKind   `json:"kind"`
-	Text      string         `json:"text,omitempty"` // final, stopped: the answer; otherwise a preview of the text beside the calls
-	Truncated bool           `json:"cut,omitempty"`  // Text is the beginning of a longer answer
+	Text      string         `json:"text,omitempty"`      // final, stopped: the answer; otherwise a preview of the text beside the calls
+	Truncated bool           `json:"truncated,omitempty"` // Text is the beginning of a longer answer
 	Question  string         `json:"question,omitempty"`
 	Calls     []CallProposal `json:"calls,omitempty"` // of tool_calls, and of an invalid or stopped completion that has calls
 	// Invalid is set for ProposeInvalid, and for ProposeStopped if the completion ended within an action and may be
@@ -87,7 +87,7 @@ type CallProposal struct {
 	Permission Permission `json:"permission,omitempty"`
 	Why        string     `json:"why,omitempty"`
 	// MaxGrant is that of the approval's Request.
-	MaxGrant GrantScope `json:"widest,omitempty"`
+	MaxGrant GrantScope `json:"max_grant,omitempty"`
 	// Code is set if the call cannot run whatever a user decides, for example tool_drift. Why tells the model, and the
 	// turn requests no approval.
 	Code Code `json:"code,omitempty"`

@@ -16,9 +16,9 @@ const (
 	ChunkReasoningDelta     ChunkKind = "reasoning_delta"
 	ChunkToolCallStarted    ChunkKind = "tool_call_started"
 	ChunkToolCallCompleted  ChunkKind = "tool_call_completed"
-	ChunkToolProgress       ChunkKind = "tool_progress"      // the progress of a call, at most a few times per second
-	ChunkToolCallLateResult ChunkKind = "tool_call_resolved" // the late result of a call whose outcome was unknown
-	ChunkMessageAdded       ChunkKind = "message_joined"     // a user's message was merged into the turn and is in the transcript
+	ChunkToolProgress       ChunkKind = "tool_progress"         // the progress of a call, at most a few times per second
+	ChunkToolCallLateResult ChunkKind = "tool_call_late_result" // the late result of a call whose outcome was unknown
+	ChunkMessageAdded       ChunkKind = "message_added"         // a user's message was merged into the turn and is in the transcript
 	ChunkApprovalRequested  ChunkKind = "approval_requested"
 	ChunkApprovalDecided    ChunkKind = "approval_decided"
 	ChunkQuestionAsked      ChunkKind = "question_asked"
@@ -40,7 +40,7 @@ type Chunk struct {
 	// Text is the delta's text. The preview of the final answer is in the Data of turn_completed.
 	Text string `json:"text,omitempty"`
 	// Data holds the kind's own fields: CallChunk for tool calls, ProgressChunk for tool_progress, RequestChunk for
-	// requests and decisions, MessageChunk for message_joined, PhaseChunk for phase, ErrorChunk for error, DoneChunk
+	// requests and decisions, MessageChunk for message_added, PhaseChunk for phase, ErrorChunk for error, DoneChunk
 	// for turn_completed.
 	Data json.RawMessage `json:"data,omitempty"`
 }
@@ -99,10 +99,10 @@ type DoneChunk struct {
 type RequestChunk struct {
 	Request
 	ArgumentsBytes int64     `json:"arguments_bytes,omitempty"` // of the whole arguments
-	Decision       *Decision `json:"ruling,omitempty"`
+	Decision       *Decision `json:"decision,omitempty"`
 }
 
-// MessageChunk is the data of message_joined.
+// MessageChunk is the data of message_added.
 type MessageChunk struct {
 	MessageID string `json:"message_id"`
 	Text      string `json:"text"` // a preview

@@ -14,7 +14,7 @@ type UserMessage struct {
 	Blob string `json:"blob,omitempty"`
 	// Queue starts a turn of its own for the message after the running turn has ended. Otherwise the message is merged
 	// into the running turn.
-	Queue bool `json:"after,omitempty"`
+	Queue bool `json:"queue,omitempty"`
 }
 
 // Approvals bounds how long a turn waits for decisions. Zero means no bound.
@@ -51,11 +51,11 @@ type Request struct {
 	Why           string `json:"why,omitempty"`
 	// MaxGrant is the widest grant that would make this request unnecessary: GrantCall, GrantNever, or empty if both
 	// scopes would.
-	MaxGrant GrantScope `json:"widest,omitempty"`
+	MaxGrant GrantScope `json:"max_grant,omitempty"`
 	// Question is a preview; the transcript has the whole text.
 	Question string `json:"question,omitempty"`
 	// Elicitation is the complete elicitation, and Call is the call that it belongs to.
-	Elicitation *Elicitation `json:"inquiry,omitempty"`
+	Elicitation *Elicitation `json:"elicitation,omitempty"`
 	Call        string       `json:"call,omitempty"`
 	ExpiresAt   time.Time    `json:"expires_at,omitzero"`
 }
@@ -75,7 +75,7 @@ const (
 // Decision settles a Request: a user's decision, or the request's expiry or cancellation.
 type Decision struct {
 	ID     string         `json:"id"` // of the Request
-	Status DecisionStatus `json:"verdict"`
+	Status DecisionStatus `json:"status"`
 	// Allowed means that the call may run. It is also set on an expired approval if OnExpiry is Allow.
 	Allowed bool `json:"allowed,omitempty"`
 	// ArgumentsHash is the hash of the arguments that the user saw. The approval is valid for these arguments only.
@@ -84,10 +84,10 @@ type Decision struct {
 	Reason        string    `json:"reason,omitempty"`
 	At            time.Time `json:"at"`
 	// Response is the response to an elicitation.
-	Response *ElicitationResponse `json:"reply,omitempty"`
+	Response *ElicitationResponse `json:"response,omitempty"`
 	// Grant permits later calls of this tool in the session: with any arguments (GrantTool) or with the same ones
 	// (GrantCall).
-	Grant GrantScope `json:"always,omitempty"`
+	Grant GrantScope `json:"grant,omitempty"`
 }
 
 // GrantScope is the scope of a grant.

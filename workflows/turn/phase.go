@@ -29,7 +29,7 @@ type Transition struct {
 
 // Progress is the state that a turn carries from phase to phase. All of it except Observe survives continue-as-new.
 type Progress struct {
-	Config   Config   `json:"pins"`
+	Config   Config   `json:"config"`
 	Counters Counters `json:"counters"`
 	Head     Head     `json:"head"`
 	From     int64    `json:"from"`   // first message of the prompt's window
@@ -40,19 +40,19 @@ type Progress struct {
 	// Inbox are accepted messages that are not merged yet. Merging are those that the next inference appends to the
 	// transcript; they stay here until a completion arrives.
 	Inbox   []UserMessage `json:"inbox,omitempty"`
-	Merging []UserMessage `json:"joining,omitempty"`
+	Merging []UserMessage `json:"merging,omitempty"`
 	// Retrying means that the step is repeated. The messages that it merged are settled, and new ones wait for the next
 	// step.
 	Retrying bool `json:"retrying,omitempty"`
 	// Note is added to the next prompt only.
 	Note string `json:"note,omitempty"`
 	// LastText is the model's latest text: the partial result of a turn that ends without an answer.
-	LastText string `json:"said,omitempty"`
+	LastText string `json:"last_text,omitempty"`
 	// StickyQueues are the task queues of the workers that hold the turn's connections to stateful servers, by server.
 	// An empty queue means that the connection is lost, which the next call reports.
-	StickyQueues map[string]string `json:"homes,omitempty"`
+	StickyQueues map[string]string `json:"sticky_queues,omitempty"`
 	// OwningCalls are the calls that created these connections, by server.
-	OwningCalls map[string]string `json:"founders,omitempty"`
+	OwningCalls map[string]string `json:"owning_calls,omitempty"`
 	// Tools are the tools that the turn called, each once, for the search attributes.
 	Tools []string `json:"tools,omitempty"`
 
@@ -73,10 +73,10 @@ type Result struct {
 	State       State        `json:"state"`
 	Reason      FinishReason `json:"reason"`
 	Answer      string       `json:"answer,omitempty"`
-	Truncated   bool         `json:"cut,omitempty"` // Answer is the beginning of a longer one
+	Truncated   bool         `json:"truncated,omitempty"` // Answer is the beginning of a longer one
 	Code        Code         `json:"code,omitempty"`
 	Message     string       `json:"message,omitempty"`
-	DuplicateOf string       `json:"of,omitempty"` // for a duplicate: the turn that had the message first
+	DuplicateOf string       `json:"duplicate_of,omitempty"` // for a duplicate: the turn that had the message first
 }
 
 func (p *Progress) moved(from, to PhaseName) *Progress {

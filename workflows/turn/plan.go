@@ -6,7 +6,7 @@ type Plan struct {
 	Model string `json:"model"`
 	Mode  Mode   `json:"mode"`
 	// PromptConfig names the blob that holds the system prompt and the frozen descriptors.
-	PromptConfig string `json:"profile"`
+	PromptConfig string `json:"prompt_config"`
 	// From is the first message of the window. Anchor is the message that began the turn; the prompt includes it even
 	// if the window begins after it. The window ends at the head from which the inference starts.
 	From   int64 `json:"from"`
@@ -52,16 +52,16 @@ const BehaviorVersion = 1
 
 // Config is the configuration of a turn. Begin reads it once, and the history and the journal keep it.
 type Config struct {
-	Version      int       `json:"behavior_version"`
+	Version      int       `json:"version"`
 	Tenant       string    `json:"tenant,omitempty"` // the turn's tenant; empty: the default tenant
 	Agent        string    `json:"agent"`
 	Provider     string    `json:"provider"`
 	Model        string    `json:"model"`
 	Mode         Mode      `json:"mode"`
-	PromptConfig string    `json:"profile"` // blob of the PromptConfig
+	PromptConfig string    `json:"prompt_config"` // blob of the PromptConfig
 	Limits       Limits    `json:"limits"`
 	Policy       Policy    `json:"policy"`
-	Approvals    Approvals `json:"people,omitzero"`
+	Approvals    Approvals `json:"approvals,omitzero"`
 	Tools        []Tool    `json:"tools,omitempty"`
 	RetryMax     int       `json:"retry_max"`
 	Temperature  *float64  `json:"temperature,omitempty"`

@@ -40,11 +40,11 @@ type Descriptor struct {
 	Schema      json.RawMessage `json:"schema"`
 	// Also is the rest of the server's description as JSON, for display: title, output schema and annotations. It is
 	// empty if there is nothing else, or too much.
-	Also json.RawMessage `json:"also,omitempty"`
+	Details json.RawMessage `json:"details,omitempty"`
 	// Hash covers the name, description, schema and content of Also. If it changes after a turn's config is frozen, the
 	// call ends with tool_drift.
 	Hash     string       `json:"hash"`
-	Activity ActivityKind `json:"lane"`
+	Activity ActivityKind `json:"activity"`
 	Risk     Risk         `json:"risk"`
 	// Repeatable means that running the call again does no harm, as the operator or the author of a local tool
 	// declares.
@@ -56,19 +56,19 @@ type Descriptor struct {
 	TotalTimeout time.Duration `json:"total_timeout,omitempty"`
 	// Hold is the additional time that a call may take while its server holds it for an elicitation. It does not count
 	// as working time of the turn. If it is 0, the server may not hold calls.
-	Hold time.Duration `json:"hold,omitempty"`
+	ElicitationTimeout time.Duration `json:"elicitation_timeout,omitempty"`
 }
 
 // Effects describes what a call can do besides returning its result. The zero value is the cautious one for what a call
 // may do.
 type Effects struct {
 	// ReadOnly means that a call changes nothing and sends nothing out.
-	ReadOnly bool `json:"contained,omitempty"`
+	ReadOnly bool `json:"read_only,omitempty"`
 	// Taints means that the result may contain text from untrusted sources. It taints the session: see Policy.Taint.
 	Taints bool `json:"taints,omitempty"`
 	// Stateful means that the server keeps state between the calls of a turn, so they all go to one worker's
 	// connection.
-	Stateful bool `json:"stateful,omitempty"`
+	SessionAffinity bool `json:"session_affinity,omitempty"`
 }
 
 // Tool is the part of a Descriptor that the workflow holds. The schema stays in the journal.
@@ -76,24 +76,24 @@ type Tool struct {
 	ID         string       `json:"id"`
 	Wire       string       `json:"wire"`
 	Hash       string       `json:"hash"`
-	Activity   ActivityKind `json:"lane"`
+	Activity   ActivityKind `json:"activity"`
 	Risk       Risk         `json:"risk"`
 	Repeatable bool         `json:"repeatable,omitempty"`
 	Effects
-	Timeout      time.Duration `json:"timeout,omitempty"`
-	TotalTimeout time.Duration `json:"total_timeout,omitempty"`
-	Hold         time.Duration `json:"hold,omitempty"`
+	Timeout            time.Duration `json:"timeout,omitempty"`
+	TotalTimeout       time.Duration `json:"total_timeout,omitempty"`
+	ElicitationTimeout time.Duration `json:"elicitation_timeout,omitempty"`
 }
 
 // Longest returns the longest time that one call may take, including renewal by progress and the time that its server
 // holds it.
-func (t Tool) Longest() time.Duration { return max(t.Timeout, t.TotalTimeout) + t.Hold }
+func (t Tool) Longest() time.Duration { return max(t.Timeout, t.TotalTimeout) + t.ElicitationTimeout }
 
 // Pinned returns the part of d that a turn config holds.
 func (d Descriptor) Pinned() Tool {
 	return Tool{
 		ID: d.ID, Wire: d.Wire, Hash: d.Hash, Activity: d.Activity, Risk: d.Risk, Repeatable: d.Repeatable, Effects: d.Effects,
-		Timeout: d.Timeout, TotalTimeout: d.TotalTimeout, Hold: d.Hold,
+		Timeout: d.Timeout, TotalTimeout: d.TotalTimeout, ElicitationTimeout: d.ElicitationTimeout,
 	}
 }
 
@@ -111,11 +111,11 @@ type Catalogue struct {
 	Misnamed []string `json:"misnamed,omitempty"`
 	// AllowToolChanges means that the operator trusts the server to change its tools. If it is false, a tool that
 	// changes is quarantined.
-	AllowToolChanges bool `json:"may_change,omitempty"`
+	AllowToolChanges bool `json:"allow_tool_changes,omitempty"`
 	// ConfigHash is a hash of the operator's configuration of the server. If it changes, new tools are expected.
-	ConfigHash string `json:"setup,omitempty"`
+	ConfigHash string `json:"config_hash,omitempty"`
 	// Quarantined are tools that are left out of Tools because the operator has not approved their current version.
-	Quarantined []QuarantinedTool `json:"held,omitempty"`
+	Quarantined []QuarantinedTool `json:"quarantined,omitempty"`
 	// Since is when a server with a Problem became unavailable. Its last good Tools stay valid for Grace from then on.
 	Since time.Time     `json:"since,omitzero"`
 	Grace time.Duration `json:"grace,omitempty"`
@@ -131,5 +131,5 @@ func (c Catalogue) Usable(now time.Time) bool {
 type QuarantinedTool struct {
 	Now Descriptor `json:"now"`
 	// Approved is the approved version, or nil if the tool is new.
-	Approved *Descriptor `json:"accepted,omitempty"`
+	Approved *Descriptor `json:"approved,omitempty"`
 }

@@ -61,7 +61,7 @@ func (o *outbound) ExecuteActivity(ctx workflow.Context, activity string, args .
 	}
 	if in, ok := args[0].(workflows.CallInput); ok && (m.repeatable || m.homeless || m.unbound) {
 		if m.unbound {
-			in.Answers = 0
+			in.ElicitationAttempt = 0
 		}
 		in.Tool.Repeatable, in.Resume = in.Tool.Repeatable || m.repeatable, in.Resume && !m.homeless
 		args = []any{in}

@@ -14,17 +14,17 @@ import (
 	"github.com/everturn/everturn/starter/terminal"
 )
 
-// acceptFlags are the flags of tools accept.
-type acceptFlags struct {
+// approveToolsFlags are the flags of tools approve.
+type approveToolsFlags struct {
 	all, yes bool
 	hash     string
 }
 
-func (a *app) toolsAcceptCommand() *cobra.Command {
-	var f acceptFlags
+func (a *app) toolsApproveCommand() *cobra.Command {
+	var f approveToolsFlags
 	cmd := &cobra.Command{
-		Use:   "accept <server> [tool...]",
-		Short: "Accept tools as they are now, so that turns may call them again",
+		Use:   "approve <server> [tool...]",
+		Short: "Approve tools as they are now, so that turns may call them again",
 		Long: `Accept tools that are held back as they are now, so that turns may call them again. On a terminal what has changed is
 shown first, and confirmed; elsewhere look at it with starter tools diff and say --yes. What is accepted is exactly what
 was shown: where it has changed again meanwhile, nothing is.
@@ -33,9 +33,9 @@ It counts for turns that begin from now on. Your name is recorded with it.
 
 The exit code is 0 where tools were accepted and where none is held back, 1 where a tool is not what was shown, or is not the one
 of --hash, and 3 where the command line does not fit what is held back.`,
-		Example: `  starter tools accept github mcp/github/create_issue
-  starter tools accept github create_issue --hash 9f86d081884c --yes
-  starter tools accept github --all --yes`,
+		Example: `  starter tools approve github mcp/github/create_issue
+  starter tools approve github create_issue --hash 9f86d081884c --yes
+  starter tools approve github --all --yes`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completeHeld,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -50,13 +50,13 @@ of --hash, and 3 where the command line does not fit what is held back.`,
 			return a.accept(cmd.Context(), store, args[0], args[1:], f)
 		},
 	}
-	cmd.Flags().BoolVar(&f.all, "all", false, "accept every tool of the server that is held back")
+	cmd.Flags().BoolVar(&f.all, "all", false, "approve every quarantined tool of the server")
 	cmd.Flags().StringVar(&f.hash, "hash", "", "refuse unless the tool is the one of this `hash`, or of one that begins so")
 	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask for confirmation")
 	return cmd
 }
 
-func (f acceptFlags) check(args []string) error {
+func (f approveToolsFlags) check(args []string) error {
 	switch {
 	case f.all && len(args) > 1:
 		return usage("--all accepts every tool of %s that is held back: leave out %s", args[0], strings.Join(args[1:], " "))
@@ -69,7 +69,7 @@ func (f acceptFlags) check(args []string) error {
 }
 
 // accept approves quarantined tools on behalf of the operator.
-func (a *app) accept(ctx context.Context, store journal.Store, server string, tools []string, f acceptFlags) error {
+func (a *app) accept(ctx context.Context, store journal.Store, server string, tools []string, f approveToolsFlags) error {
 	held, err := heldTools(ctx, store, []string{server})
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func choose(held []heldTool, server string, tools []string, all bool, more strin
 }
 
 // agreesTo shows the tools and asks for a yes, unless --yes was given.
-func (a *app) agreesTo(ctx context.Context, chosen []heldTool, f acceptFlags) (bool, error) {
+func (a *app) agreesTo(ctx context.Context, chosen []heldTool, f approveToolsFlags) (bool, error) {
 	terminal := isTerminal(a.in) && isTerminal(a.err)
 	switch {
 	case f.yes:

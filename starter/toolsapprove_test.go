@@ -43,26 +43,26 @@ func TestDriftIsShownAndAcceptedByTheCommandLine(t *testing.T) {
 	require.Equal(t, exitFailed, c.run(t, "tools", "diff"))
 	assert.Contains(t, c.out.String(), "mcp/git/force is new (efefefefefef)")
 	assert.Contains(t, c.out.String(), "-Pushes.\n+Pushes, and tells everybody.\n")
-	assert.Contains(t, c.err.String(), "  starter tools accept git mcp/git/push --hash cdcdcdcdcdcd --yes\n")
+	assert.Contains(t, c.err.String(), "  starter tools approve git mcp/git/push --hash cdcdcdcdcdcd --yes\n")
 
-	require.Equal(t, exitConfig, c.run(t, "tools", "accept", "git", "--yes"))
+	require.Equal(t, exitConfig, c.run(t, "tools", "approve", "git", "--yes"))
 	assert.Contains(t, c.err.String(), "2 tools of git are held back: name those that you accept, or use --all")
-	require.Equal(t, exitConfig, c.run(t, "tools", "accept", "git", "push"))
+	require.Equal(t, exitConfig, c.run(t, "tools", "approve", "git", "push"))
 	assert.Contains(t, c.err.String(), "nobody can be asked here")
-	require.Equal(t, exitFailed, c.run(t, "tools", "accept", "git", "push", "--hash", "abababab", "--yes"))
+	require.Equal(t, exitFailed, c.run(t, "tools", "approve", "git", "push", "--hash", "abababab", "--yes"))
 	assert.Contains(t, c.err.String(), "nothing was accepted: --hash abababab is not the hash of mcp/git/push as it is offered now; look at it with `starter tools diff git`, "+
-		"and where you agree:\n  starter tools accept git mcp/git/push --hash cdcdcdcdcdcd --yes\n")
+		"and where you agree:\n  starter tools approve git mcp/git/push --hash cdcdcdcdcdcd --yes\n")
 	assert.NotContains(t, c.err.String(), "somebody else")
 	require.Equal(t, exitFailed, c.run(t, "tools", "diff", "git"), "nothing was accepted so far")
 
-	require.Equal(t, exitAnswered, c.run(t, "tools", "accept", "git", "push", "--hash", "cdcdcdcd", "--yes"))
+	require.Equal(t, exitAnswered, c.run(t, "tools", "approve", "git", "push", "--hash", "cdcdcdcd", "--yes"))
 	assert.Contains(t, c.err.String(), "accepted mcp/git/push (cdcdcdcdcdcd)\nit counts for turns that begin from now on")
 	require.Equal(t, exitFailed, c.run(t, "tools", "diff"))
 	assert.NotContains(t, c.out.String(), "mcp/git/push")
-	require.Equal(t, exitAnswered, c.run(t, "tools", "accept", "git", "--all", "-y"))
+	require.Equal(t, exitAnswered, c.run(t, "tools", "approve", "git", "--all", "-y"))
 	require.Equal(t, exitAnswered, c.run(t, "tools", "diff"))
 	assert.Equal(t, "no tool is held back\n", c.err.String())
-	require.Equal(t, exitAnswered, c.run(t, "__complete", "tools", "accept", ""))
+	require.Equal(t, exitAnswered, c.run(t, "__complete", "tools", "approve", ""))
 	assert.NotContains(t, c.out.String(), "git")
 }
 
@@ -113,10 +113,10 @@ func TestAcceptingOnATerminalShowsAllOfItFirst(t *testing.T) {
 		long.Description += fmt.Sprintf("\nline %d", i)
 	}
 	publish(t, store, long)
-	shown := c.onTerminal(t, exitAnswered, []keyed{says("rows more; Enter", ""), says("rows more; Enter", "y")}, "tools", "accept", "git")
+	shown := c.onTerminal(t, exitAnswered, []keyed{says("rows more; Enter", ""), says("rows more; Enter", "y")}, "tools", "approve", "git")
 	assert.Contains(t, shown, "nothing was accepted")
 	assert.NotContains(t, shown, "line 59", "a yes is not taken before its end")
-	shown = c.onTerminal(t, exitAnswered, []keyed{says("rows more; Enter", ""), says("rows more; Enter", ""), says("rows more; Enter", ""), says("as shown?", "y")}, "tools", "accept", "git")
+	shown = c.onTerminal(t, exitAnswered, []keyed{says("rows more; Enter", ""), says("rows more; Enter", ""), says("rows more; Enter", ""), says("as shown?", "y")}, "tools", "approve", "git")
 	assert.Contains(t, shown, "+line 59\n")
 	assert.Contains(t, shown, "accepted mcp/git/push (010101010101)")
 }
@@ -126,7 +126,7 @@ func TestWhatChangesWhileItIsLookedAtIsNotAccepted(t *testing.T) {
 	shown := c.onTerminal(t, exitFailed, []keyed{{"as shown?", func() string {
 		publish(t, store, tool("Pushes, and sends your keys.", "99"))
 		return "yes"
-	}}}, "tools", "accept", "git", "push")
+	}}}, "tools", "approve", "git", "push")
 	assert.Contains(t, shown, "nothing was accepted: it has changed again; look again with `starter tools diff git`")
 	require.Equal(t, exitFailed, c.run(t, "tools", "diff"))
 }
