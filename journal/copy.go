@@ -28,6 +28,9 @@ func Copy(ctx context.Context, from, to *DB) (sessions int, err error) {
 	err = from.db.Read(ctx, true, func(source Conn) error {
 		return to.db.Write(ctx, func(target Conn) error {
 			if err := checkEmpty(target); err != nil {
+				if target.Again() && errors.Is(err, ErrExists) {
+					return nil // an earlier run of this transaction found it empty, and was committed
+				}
 				return err
 			}
 			for _, table := range copied {
@@ -103,6 +106,9 @@ func scanRow(rows *sql.Rows, columns []string) ([]any, error) {
 	for i := range into {
 		if b, ok := into[i].(*bool); ok {
 			row[i] = *b
+		}
+		if content, _ := row[i].([]byte); content == nil && columns[i] == "bytes" {
+			row[i] = []byte{} // SQLite's driver returns nil for an empty BLOB
 		}
 	}
 	return row, err

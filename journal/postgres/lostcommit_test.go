@@ -121,16 +121,50 @@ func TestALostCommitIsNotRepeated(t *testing.T) {
 			_, err := s.Fork(t.Context(), journal.ForkInput{Session: "s", At: 1, ID: "f", Time: at})
 			return err
 		},
+		func() error {
+			_, err := s.Finish(t.Context(), journal.FinishInput{Session: "s", Turn: "t", State: turn.StateCompleted, At: at})
+			return err
+		},
+		func() error { return approveTools(t, s, proxy) },
 	} {
 		proxy.armed.Store(true)
 		require.NoError(t, write())
 	}
-	assert.EqualValues(t, 8, proxy.lost.Load())
+	assert.EqualValues(t, 10, proxy.lost.Load())
 	chunks, err := s.Chunks(t.Context(), "t", -1, 100)
 	require.NoError(t, err)
 	var kinds []turn.ChunkKind
 	for _, c := range chunks {
 		kinds = append(kinds, c.Kind)
 	}
-	assert.Equal(t, []turn.ChunkKind{turn.ChunkTurnStarted, turn.ChunkTextDelta, turn.ChunkToolCallStarted, turn.ChunkToolProgress, turn.ChunkToolCallCompleted}, kinds)
+	assert.Equal(t, []turn.ChunkKind{turn.ChunkTurnStarted, turn.ChunkTextDelta, turn.ChunkToolCallStarted, turn.ChunkToolProgress,
+		turn.ChunkToolCallCompleted, turn.ChunkTurnCompleted}, kinds)
+
+	proxy.armed.Store(true)
+	n, err := s.PruneChunks(t.Context(), at.Add(time.Hour), 10)
+	require.NoError(t, err)
+	assert.Equal(t, 1, n)
+
+	assert.EqualValues(t, 11, proxy.lost.Load())
+
+	target := &deafProxy{}
+	to := open(t, target.listen(t, server.Journal(t)), postgres.Options{})
+	target.armed.Store(true)
+	n, err = journal.Copy(t.Context(), s, to)
+	require.NoError(t, err)
+	assert.Equal(t, 2, n, "the session and its fork")
+	assert.EqualValues(t, 1, target.lost.Load())
+}
+
+// approveTools loses the reply to the approval of a tool that has changed.
+func approveTools(t *testing.T, s *journal.DB, proxy *deafProxy) error {
+	proxy.armed.Store(false)
+	for _, hash := range []string{"before", "now"} {
+		c := turn.Catalogue{Server: "x", Hash: hash, Tools: []turn.Descriptor{{ID: "mcp/x/t", Hash: hash}}}
+		require.NoError(t, s.PublishCatalogue(t.Context(), c))
+	}
+	proxy.armed.Store(true)
+	approved, err := s.ApproveTools(t.Context(), journal.ApproveToolsInput{Server: "x", Tools: []string{"t"}, By: "me", At: time.Now()})
+	assert.Len(t, approved, 1)
+	return err
 }
