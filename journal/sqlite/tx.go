@@ -13,14 +13,14 @@ import (
 )
 
 // openWriter opens the write connection if it is not open. The caller holds the turnstile, or is Open.
-func (s *database) openWriter(ctx context.Context) error {
+func (s *database) openWriter(ctx context.Context, until time.Time) error {
 	if s.closed {
 		return errClosedStore
 	}
 	if s.writer != nil {
 		return nil
 	}
-	return s.retry(ctx, func() error {
+	return s.retryUntil(ctx, until, func() error {
 		raw, err := s.writeDB.Conn(ctx)
 		if err == nil {
 			s.writer = newConn(raw)
@@ -61,7 +61,11 @@ func (s *database) snapshot(ctx context.Context, fn func(journal.Conn) error) er
 
 // retry calls fn until the file is not busy, ctx ends or the busy timeout has passed.
 func (s *database) retry(ctx context.Context, fn func() error) error {
-	deadline := time.Now().Add(s.busy)
+	return s.retryUntil(ctx, time.Now().Add(s.busy), fn)
+}
+
+// retryUntil calls fn at least once, until the file is not busy, ctx ends or the deadline has passed.
+func (s *database) retryUntil(ctx context.Context, deadline time.Time, fn func() error) error {
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
