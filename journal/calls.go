@@ -221,8 +221,8 @@ func (s *DB) SettleCall(ctx context.Context, in SettleInput) (out CallRecord, er
 
 // settle records how a call ended and tells followers.
 func (t *tx) settle(c *call, attempt int, r turn.ToolResult, at time.Time) (err error) {
-	if err := checkOutcome(r.Outcome); err != nil {
-		return err
+	if !r.Outcome.Known() {
+		return fmt.Errorf("unknown outcome %q", r.Outcome)
 	}
 	full, err := t.putResult(c, r)
 	if err != nil {
@@ -256,12 +256,4 @@ func (t *tx) putResult(c *call, r turn.ToolResult) (full sql.NullString, err err
 	full.Valid = true
 	full.String, err = t.putArtifact(c, r.MediaType, r.Full)
 	return full, err
-}
-
-func checkOutcome(o turn.Outcome) error {
-	switch o {
-	case turn.OutcomeOK, turn.OutcomeError, turn.OutcomeUnknown, turn.OutcomeDenied, turn.OutcomeCancelled:
-		return nil
-	}
-	return fmt.Errorf("%q is no outcome of a call", o)
 }

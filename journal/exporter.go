@@ -16,7 +16,7 @@ import (
 // Export implements Store. It writes one snapshot and does not block writers.
 func (s *DB) Export(ctx context.Context, session string, w io.Writer) error {
 	doing := fmt.Sprintf("exporting session %q", session)
-	out := NewExporter(ctxWriter{ctx, w})
+	out := NewExporter(untilDone{ctx: ctx, Writer: w})
 	err := s.db.Read(ctx, true, func(c Conn) error { // once: output cannot be written twice
 		e := exporter{querier: querier{c}, out: out, blobsSeen: map[string]bool{}}
 		if err := e.open(session); err != nil {
@@ -37,19 +37,6 @@ func (s *DB) Export(ctx context.Context, session string, w io.Writer) error {
 		return fmt.Errorf("%s: %w", doing, s.db.Explain(err))
 	}
 	return nil
-}
-
-// ctxWriter is a writer that fails when its context ends, so that a long export can be cancelled.
-type ctxWriter struct {
-	ctx context.Context
-	w   io.Writer
-}
-
-func (w ctxWriter) Write(p []byte) (int, error) {
-	if err := w.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return w.w.Write(p)
 }
 
 type exporter struct {

@@ -107,7 +107,7 @@ func (q querier) records(list []request) (out []RequestRecord, err error) {
 func (t *tx) insertRequest(session, turnN int64, x *request) (err error) {
 	w := x.rec
 	if w.Elicitation != nil {
-		if x.inquiry, err = t.putJSON(plainJSON(w.Elicitation)); err != nil {
+		if x.inquiry, err = t.putJSON(canonical(w.Elicitation)); err != nil {
 			return err
 		}
 	}
@@ -121,7 +121,7 @@ func (t *tx) insertRequest(session, turnN int64, x *request) (err error) {
 // rule settles a request.
 func (t *tx) rule(x *request, r turn.Decision) (err error) {
 	if r.Response != nil {
-		if x.reply, err = t.putJSON(plainJSON(r.Response)); err != nil {
+		if x.reply, err = t.putJSON(canonical(r.Response)); err != nil {
 			return err
 		}
 	}

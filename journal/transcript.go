@@ -63,11 +63,13 @@ func (t *tx) appendMessage(sc *scope, m turn.Message) (turn.Message, error) {
 	}
 	sc.head = Next(sc.head, m)
 	id := sql.NullString{String: m.ID, Valid: m.ID != ""}
-	return m, t.exec(`INSERT INTO messages
-		(session, seq, hash, message_id, role, text, text_blob, tool_calls, call_id, outcome, media, turn, step)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		sc.session, sc.head.Seq, sc.head.Hash, id, string(m.Role), text.inline, text.blob, calls, m.CallID, string(m.Outcome), media, sc.turn, m.Step)
+	return m, t.exec(insertMessage, sc.session, sc.head.Seq, sc.head.Hash, id, string(m.Role), text.inline, text.blob, calls,
+		m.CallID, string(m.Outcome), media, sc.turn, m.Step)
 }
+
+const insertMessage = `INSERT INTO messages
+	(session, seq, hash, message_id, role, text, text_blob, tool_calls, call_id, outcome, media, turn, step)
+	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 func (t *tx) putCalls(calls []turn.ToolCall) (sql.NullString, error) {
 	if len(calls) == 0 {

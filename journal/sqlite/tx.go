@@ -77,20 +77,11 @@ func (s *database) retryUntil(ctx context.Context, deadline time.Time, fn func()
 		if time.Now().After(deadline) {
 			return errBusy{path: s.path, waited: s.busy, cause: err}
 		}
-		if ctxErr := pause(ctx, time.Millisecond+rand.N(4*time.Millisecond)); ctxErr != nil {
-			return errors.Join(ctxErr, err)
+		select {
+		case <-time.After(time.Millisecond + rand.N(4*time.Millisecond)):
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 
