@@ -55,7 +55,7 @@ func (t *tx) forgetAccepted(server string) error {
 // acceptedHashes returns the hashes of a server's approved tools, by tool ID.
 func (q querier) acceptedHashes(server string) (map[string][]string, error) {
 	out := map[string][]string{}
-	err := q.each(func(rows *sql.Rows) error {
+	err := q.each(func(rows Rows) error {
 		var tool, hash string
 		err := rows.Scan(&tool, &hash)
 		out[tool] = append(out[tool], hash)

@@ -2,7 +2,6 @@ package journal
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -94,7 +93,7 @@ func copyTable(ctx context.Context, source, target Conn, table string) (n int, e
 	return n, errors.Join(rows.Err(), insert.flush())
 }
 
-func scanRow(rows *sql.Rows, columns []string) ([]any, error) {
+func scanRow(rows Rows, columns []string) ([]any, error) {
 	row, into := make([]any, len(columns)), make([]any, len(columns))
 	for i, c := range columns {
 		into[i] = &row[i]

@@ -148,7 +148,7 @@ func (e *exporter) blobs(p part) error {
 
 func (e *exporter) hashes(p part) (map[string]bool, error) {
 	hashes := map[string]bool{}
-	err := e.each(func(rows *sql.Rows) error {
+	err := e.each(func(rows Rows) error {
 		var hash sql.NullString
 		err := rows.Scan(&hash)
 		if hash.Valid {
@@ -159,7 +159,7 @@ func (e *exporter) hashes(p part) (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	return hashes, e.each(func(rows *sql.Rows) error {
+	return hashes, e.each(func(rows Rows) error {
 		var column []byte
 		var named []struct {
 			ArgumentsBlob string `json:"arguments_blob"`
@@ -193,7 +193,7 @@ func (e *exporter) writeBlob(hash string) error {
 }
 
 func (e *exporter) turns(p part) error {
-	return e.each(func(rows *sql.Rows) (err error) {
+	return e.each(func(rows Rows) (err error) {
 		var t ExportTurn
 		var pins stored
 		var n int64
@@ -231,7 +231,7 @@ func rawOf(s stored) json.RawMessage {
 }
 
 func (e *exporter) messages(p part) error {
-	return e.each(func(rows *sql.Rows) error {
+	return e.each(func(rows Rows) error {
 		var x ExportMessage
 		var text stored
 		var calls, media sql.NullString

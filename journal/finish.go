@@ -154,7 +154,7 @@ func (t *tx) openCalls(sc *scope) (list []asked, step int, err error) {
 		return nil, 0, err
 	}
 	done := map[string]bool{}
-	err = t.each(func(rows *sql.Rows) error {
+	err = t.each(func(rows Rows) error {
 		var id string
 		err := rows.Scan(&id)
 		done[id] = true
@@ -228,7 +228,7 @@ func (t *tx) settleUnreported(c *call, step int, tc turn.ToolCall, r Result, at 
 // tool_call_completed.
 func (t *tx) settleOpen(sc *scope, at time.Time) error {
 	var ids []string
-	err := t.each(func(rows *sql.Rows) error {
+	err := t.each(func(rows Rows) error {
 		var id string
 		err := rows.Scan(&id)
 		ids = append(ids, id)

@@ -2,7 +2,6 @@ package journal
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"time"
 )
@@ -27,7 +26,7 @@ func (s *DB) dropLeft(ctx context.Context) error {
 	var left []int64
 	err := s.read(ctx, "looking for unfinished imports", func(q querier) error {
 		left = nil
-		return q.each(func(rows *sql.Rows) error {
+		return q.each(func(rows Rows) error {
 			var n int64
 			err := rows.Scan(&n)
 			left = append(left, n)

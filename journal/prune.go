@@ -2,7 +2,6 @@ package journal
 
 import (
 	"context"
-	"database/sql"
 	"time"
 
 	"github.com/everturn/everturn/workflows/turn"
@@ -45,7 +44,7 @@ func (t *tx) isPruned(turns []int64) (done bool, err error) {
 
 // prune prunes at most limit turns and returns them.
 func (t *tx) prune(before int64, limit int) (list []int64, err error) {
-	err = t.each(func(rows *sql.Rows) error {
+	err = t.each(func(rows Rows) error {
 		var n int64
 		err := rows.Scan(&n)
 		list = append(list, n)

@@ -2,7 +2,6 @@ package journal
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,7 +50,7 @@ func (q querier) request(turnN int64, id string) (x request, err error) {
 }
 
 func (q querier) requests(where string, args ...any) (list []request, err error) {
-	err = q.each(func(rows *sql.Rows) error {
+	err = q.each(func(rows Rows) error {
 		var x request
 		err := x.scan(rows.Scan)
 		list = append(list, x)

@@ -151,7 +151,7 @@ func (q querier) messages(session, from, to int64) ([]turn.Message, error) {
 func (q querier) messagesWithin(session, from, to int64, room *int64) ([]turn.Message, error) {
 	var out []turn.Message
 	var calls []sql.NullString
-	err := q.each(func(rows *sql.Rows) error {
+	err := q.each(func(rows Rows) error {
 		m, column, size, err := scanMessage(rows)
 		if *room -= size + int64(len(column.String)); err == nil && *room < 0 {
 			return &TooLargeError{Seq: from + int64(len(out))}
@@ -180,7 +180,7 @@ func (q querier) messagesWithin(session, from, to int64, room *int64) ([]turn.Me
 
 // scanMessage returns a message without its calls, the column of the calls, and the size of the text. The message has
 // no text if the query left it out.
-func scanMessage(rows *sql.Rows) (m turn.Message, calls sql.NullString, size int64, err error) {
+func scanMessage(rows Rows) (m turn.Message, calls sql.NullString, size int64, err error) {
 	var text sql.NullString
 	var blob sql.RawBytes
 	var encoding string

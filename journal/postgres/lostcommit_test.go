@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -24,6 +25,9 @@ type deafProxy struct {
 	armed  atomic.Bool
 	lost   atomic.Int64
 }
+
+// preparesCommit matches the message that prepares the statement "commit", by its name.
+var preparesCommit = regexp.MustCompile("([a-z0-9_]+)\x00commit\x00")
 
 // listen returns the server's URL with the proxy's address.
 func (p *deafProxy) listen(t *testing.T, url string) string {
@@ -54,10 +58,13 @@ func (p *deafProxy) pass(client net.Conn) {
 	var deaf atomic.Bool // drop the reply to the last statement
 	go func() {
 		defer server.Close()
+		var commit []byte // the name of the connection's prepared statement
 		buf := make([]byte, 64<<10)
 		for {
 			n, err := client.Read(buf)
-			if bytes.Contains(buf[:n], []byte("commit\x00")) && p.armed.CompareAndSwap(true, false) {
+			if m := preparesCommit.FindSubmatch(buf[:n]); m != nil {
+				commit = append(bytes.Clone(m[1]), 0)
+			} else if commit != nil && bytes.Contains(buf[:n], commit) && p.armed.CompareAndSwap(true, false) {
 				deaf.Store(true)
 			}
 			if _, werr := server.Write(buf[:n]); err != nil || werr != nil {
