@@ -44,11 +44,11 @@ func checkBegin(in BeginInput) (BeginInput, error) {
 func checkID(what, id string) error {
 	switch {
 	case id == "":
-		return fmt.Errorf("the %s has no ID", what)
+		return fmt.Errorf("the %s ID is empty", what)
 	case len(id) > MaxIDBytes:
-		return fmt.Errorf("the %s's ID has %d bytes: use at most %d", what, len(id), MaxIDBytes)
+		return fmt.Errorf("the %s ID is %d bytes; the maximum is %d", what, len(id), MaxIDBytes)
 	case CleanText(id) != id:
-		return fmt.Errorf("the %s's ID %q is not UTF-8", what, id)
+		return fmt.Errorf("the %s ID %q is not UTF-8 text without NUL", what, id)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package journal
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,8 +31,10 @@ type Database interface {
 
 // Conn is a connection in a transaction.
 type Conn interface {
-	Query(query string, args ...any) (*sql.Rows, error)
-	QueryRow(query string, args ...any) *sql.Row
+	Query(query string, args ...any) (Rows, error)
+	QueryRow(query string, args ...any) Row
+	// Exec runs a statement without a result. It may run later, at the latest with the next query or the commit, and its
+	// error is theirs then.
 	Exec(query string, args ...any) error
 	// Lock is the clause after a SELECT that locks its rows until the transaction ends; empty if the database has one
 	// writer at a time.
@@ -41,6 +42,20 @@ type Conn interface {
 	// Again reports whether an earlier run of this transaction was lost while it was being committed, so that its
 	// effects may be in the database.
 	Again() bool
+}
+
+// Rows is the result of a query, as of database/sql.
+type Rows interface {
+	Next() bool
+	Scan(into ...any) error
+	Columns() ([]string, error)
+	Err() error
+	Close() error
+}
+
+// Row is the first row of a result. Scan must be called once; it returns sql.ErrNoRows if there is no row.
+type Row interface {
+	Scan(into ...any) error
 }
 
 // Topic is something that followers wait for: a turn's chunks, or a session's next turn.
@@ -119,7 +134,7 @@ func (t *tx) lock(query string, args ...any) error {
 	if t.Lock() == "" {
 		return nil
 	}
-	return ignoreNoRows(t.row(query+t.Lock(), args...).Scan(new(int)))
+	return t.exec(query+t.Lock(), args...)
 }
 
 // read runs fn on one snapshot. fn may run more than once.
@@ -134,12 +149,12 @@ func (s *DB) read(ctx context.Context, doing string, fn func(querier) error) err
 // querier is a connection in a transaction that reads and may also write.
 type querier struct{ Conn }
 
-func (q querier) row(query string, args ...any) *sql.Row { return q.QueryRow(query, args...) }
+func (q querier) row(query string, args ...any) Row { return q.QueryRow(query, args...) }
 
 func (q querier) exec(query string, args ...any) error { return q.Exec(query, args...) }
 
 // each calls scan for each row of the query's result.
-func (q querier) each(scan func(*sql.Rows) error, query string, args ...any) error {
+func (q querier) each(scan func(Rows) error, query string, args ...any) error {
 	rows, err := q.Query(query, args...)
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 // Export implements Store. It writes one snapshot and does not block writers.
 func (s *DB) Export(ctx context.Context, session string, w io.Writer) error {
 	doing := fmt.Sprintf("exporting session %q", session)
-	out := NewExporter(ctxWriter{ctx, w})
+	out := NewExporter(untilDone{ctx: ctx, Writer: w})
 	err := s.db.Read(ctx, true, func(c Conn) error { // once: output cannot be written twice
 		e := exporter{querier: querier{c}, out: out, blobsSeen: map[string]bool{}}
 		if err := e.open(session); err != nil {
@@ -37,19 +37,6 @@ func (s *DB) Export(ctx context.Context, session string, w io.Writer) error {
 		return fmt.Errorf("%s: %w", doing, s.db.Explain(err))
 	}
 	return nil
-}
-
-// ctxWriter is a writer that fails when its context ends, so that a long export can be cancelled.
-type ctxWriter struct {
-	ctx context.Context
-	w   io.Writer
-}
-
-func (w ctxWriter) Write(p []byte) (int, error) {
-	if err := w.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return w.w.Write(p)
 }
 
 type exporter struct {
@@ -161,7 +148,7 @@ func (e *exporter) blobs(p part) error {
 
 func (e *exporter) hashes(p part) (map[string]bool, error) {
 	hashes := map[string]bool{}
-	err := e.each(func(rows *sql.Rows) error {
+	err := e.each(func(rows Rows) error {
 		var hash sql.NullString
 		err := rows.Scan(&hash)
 		if hash.Valid {
@@ -172,7 +159,7 @@ func (e *exporter) hashes(p part) (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	return hashes, e.each(func(rows *sql.Rows) error {
+	return hashes, e.each(func(rows Rows) error {
 		var column []byte
 		var named []struct {
 			ArgumentsBlob string `json:"arguments_blob"`
@@ -206,7 +193,7 @@ func (e *exporter) writeBlob(hash string) error {
 }
 
 func (e *exporter) turns(p part) error {
-	return e.each(func(rows *sql.Rows) (err error) {
+	return e.each(func(rows Rows) (err error) {
 		var t ExportTurn
 		var pins stored
 		var n int64
@@ -244,7 +231,7 @@ func rawOf(s stored) json.RawMessage {
 }
 
 func (e *exporter) messages(p part) error {
-	return e.each(func(rows *sql.Rows) error {
+	return e.each(func(rows Rows) error {
 		var x ExportMessage
 		var text stored
 		var calls, media sql.NullString

@@ -154,7 +154,7 @@ func (t *tx) openCalls(sc *scope) (list []asked, step int, err error) {
 		return nil, 0, err
 	}
 	done := map[string]bool{}
-	err = t.each(func(rows *sql.Rows) error {
+	err = t.each(func(rows Rows) error {
 		var id string
 		err := rows.Scan(&id)
 		done[id] = true
@@ -195,16 +195,18 @@ func (t *tx) appendResult(sc *scope, step int, tc turn.ToolCall, r Result, at ti
 	return err
 }
 
-// settleUnreported settles a call that is still open: with the caller's outcome if there is one, otherwise as unknown
-// if the call may have run, and as cancelled if it has not.
+// settleUnreported settles a call that is still open: as unknown if the call may have run, whatever the caller says;
+// otherwise with the caller's outcome, and as cancelled if there is none.
 func (t *tx) settleUnreported(c *call, step int, tc turn.ToolCall, r Result, at time.Time) error {
+	if r.Outcome == "" && r.Text != "" {
+		return errors.New("it has a text and no outcome")
+	}
+	if c.mayRun() && r.Outcome != turn.OutcomeUnknown {
+		r = Result{Outcome: turn.OutcomeUnknown}
+	}
 	outcome, text := r.Outcome, CleanText(r.Text)
 	switch {
 	case outcome != "":
-	case r.Text != "":
-		return errors.New("it has a text and no outcome")
-	case c.granted != 0, c.rec.Runs > 0 && c.rec.Suspended == 0: // second case: not every claim was released
-		outcome = turn.OutcomeUnknown
 	case c.rec.Suspended != 0:
 		outcome, text = turn.OutcomeUnknown, SuspendedText
 	default:
@@ -226,7 +228,7 @@ func (t *tx) settleUnreported(c *call, step int, tc turn.ToolCall, r Result, at 
 // tool_call_completed.
 func (t *tx) settleOpen(sc *scope, at time.Time) error {
 	var ids []string
-	err := t.each(func(rows *sql.Rows) error {
+	err := t.each(func(rows Rows) error {
 		var id string
 		err := rows.Scan(&id)
 		ids = append(ids, id)

@@ -342,8 +342,6 @@ func (im *importer) message(x ExportMessage) error {
 	if err != nil {
 		return err
 	}
-	return im.exec(`INSERT INTO messages
-		(session, seq, hash, message_id, role, text, text_blob, tool_calls, call_id, outcome, media, turn, step)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, im.session, x.Seq, x.Hash, null(m.ID), string(m.Role), text.inline, text.blob,
+	return im.exec(insertMessage, im.session, x.Seq, x.Hash, null(m.ID), string(m.Role), text.inline, text.blob,
 		calls, m.CallID, string(m.Outcome), media, im.turns[m.TurnID], m.Step)
 }

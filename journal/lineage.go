@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -64,20 +63,6 @@ func (q querier) point(session, seq int64) (p point, err error) {
 	err = q.row(`SELECT m.hash, t.turn_id, m.role, m.tool_calls IS NOT NULL FROM messages m JOIN turns t ON t.id = m.turn
 		WHERE m.session = ? AND m.seq = ?`, list[0].session, seq).Scan(&p.hash, &p.turn, &p.role, &p.calls)
 	return p, err
-}
-
-// HeadAt implements Store.
-func (s *DB) HeadAt(ctx context.Context, session string, seq int64) (out turn.Head, err error) {
-	err = s.read(ctx, fmt.Sprintf("reading message %d of %q", seq, session), func(q querier) error {
-		n, err := q.sessionRow(session)
-		if err != nil {
-			return err
-		}
-		p, err := q.point(n, seq)
-		out = turn.Head{Seq: seq, Hash: p.hash}
-		return err
-	})
-	return out, err
 }
 
 // sessionRow returns the session's row, or sql.ErrNoRows.

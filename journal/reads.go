@@ -2,7 +2,6 @@ package journal
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -143,7 +142,7 @@ func (s *DB) SessionsOf(ctx context.Context, tenant string, limit int) ([]Sessio
 func (s *DB) sessions(ctx context.Context, and string, args ...any) (out []SessionRecord, err error) {
 	err = s.read(ctx, "listing the sessions", func(q querier) error {
 		out = nil
-		return q.each(func(rows *sql.Rows) error {
+		return q.each(func(rows Rows) error {
 			r, err := scanSession(rows.Scan)
 			out = append(out, r)
 			return err
@@ -186,7 +185,7 @@ func (s *DB) TurnsAfter(ctx context.Context, session, after string, limit int) (
 }
 
 func (q querier) turnsAfter(session, after int64, limit int) (out []TurnRecord, err error) {
-	err = q.each(func(rows *sql.Rows) error {
+	err = q.each(func(rows Rows) error {
 		r, err := scanTurn(rows.Scan)
 		out = append(out, r)
 		return err
@@ -210,7 +209,7 @@ func (s *DB) Inferences(ctx context.Context, turnID string) (out []Inference, er
 
 func (q querier) inferences(sc scope) ([]Inference, error) {
 	var list []attempt
-	err := q.each(func(rows *sql.Rows) error {
+	err := q.each(func(rows Rows) error {
 		a := attempt{scope: sc}
 		err := a.scan(rows.Scan)
 		a.inf.Key.Turn = sc.turnID
@@ -247,7 +246,7 @@ func (s *DB) Calls(ctx context.Context, turnID string) (out []CallRecord, err er
 
 func (q querier) calls(sc scope) ([]CallRecord, error) {
 	var list []call
-	err := q.each(func(rows *sql.Rows) error {
+	err := q.each(func(rows Rows) error {
 		c := call{scope: sc}
 		err := c.scan(rows.Scan)
 		c.rec.Turn = sc.turnID

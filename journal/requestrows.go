@@ -2,7 +2,6 @@ package journal
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,7 +50,7 @@ func (q querier) request(turnN int64, id string) (x request, err error) {
 }
 
 func (q querier) requests(where string, args ...any) (list []request, err error) {
-	err = q.each(func(rows *sql.Rows) error {
+	err = q.each(func(rows Rows) error {
 		var x request
 		err := x.scan(rows.Scan)
 		list = append(list, x)
@@ -107,7 +106,7 @@ func (q querier) records(list []request) (out []RequestRecord, err error) {
 func (t *tx) insertRequest(session, turnN int64, x *request) (err error) {
 	w := x.rec
 	if w.Elicitation != nil {
-		if x.inquiry, err = t.putJSON(plainJSON(w.Elicitation)); err != nil {
+		if x.inquiry, err = t.putJSON(canonical(w.Elicitation)); err != nil {
 			return err
 		}
 	}
@@ -121,7 +120,7 @@ func (t *tx) insertRequest(session, turnN int64, x *request) (err error) {
 // rule settles a request.
 func (t *tx) rule(x *request, r turn.Decision) (err error) {
 	if r.Response != nil {
-		if x.reply, err = t.putJSON(plainJSON(r.Response)); err != nil {
+		if x.reply, err = t.putJSON(canonical(r.Response)); err != nil {
 			return err
 		}
 	}

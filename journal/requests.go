@@ -268,7 +268,7 @@ func (s *DB) Grants(ctx context.Context, session string) (out []turn.Grant, err 
 }
 
 func (q querier) rules(session int64) (out []turn.Grant, err error) {
-	err = q.each(func(rows *sql.Rows) error {
+	err = q.each(func(rows Rows) error {
 		var r turn.Grant
 		var at int64
 		err := rows.Scan(&r.Tool, &r.ArgumentsHash, &r.By, &at)

@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -92,7 +91,7 @@ func (q querier) shown(sc *scope) (string, error) {
 		return "", ignoreNoRows(err)
 	}
 	var deltas []string
-	err = q.each(func(rows *sql.Rows) error {
+	err = q.each(func(rows Rows) error {
 		var c turn.Chunk
 		if err := rows.Scan(&c.Step, &c.Attempt, &c.Kind, &c.Text); err != nil {
 			return err

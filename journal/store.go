@@ -50,8 +50,6 @@ type Store interface {
 	// TurnsAfter returns at most limit turns of the session that began after the named one, or from the first if after is
 	// empty, in the order in which they began. ErrNotFound, also for a turn of another session.
 	TurnsAfter(ctx context.Context, session, after string, limit int) ([]TurnRecord, error)
-	// HeadAt returns the head right after the message of this seq; ErrNotFound if there is none.
-	HeadAt(ctx context.Context, session string, seq int64) (turn.Head, error)
 	// Inferences and Calls return the ledgers of one turn, ordered by step and index.
 	Inferences(ctx context.Context, turnID string) ([]Inference, error)
 	Calls(ctx context.Context, turnID string) ([]CallRecord, error)

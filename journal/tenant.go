@@ -141,14 +141,6 @@ func (b *bound) TurnsAfter(ctx context.Context, session, after string, limit int
 	return b.Store.TurnsAfter(ctx, session, after, limit)
 }
 
-// HeadAt implements Store.
-func (b *bound) HeadAt(ctx context.Context, session string, seq int64) (turn.Head, error) {
-	if err := b.session(ctx, session); err != nil {
-		return turn.Head{}, err
-	}
-	return b.Store.HeadAt(ctx, session, seq)
-}
-
 // Messages implements Journal.
 func (b *bound) Messages(ctx context.Context, session string, from, to int64) ([]turn.Message, error) {
 	if err := b.session(ctx, session); err != nil {

@@ -63,11 +63,13 @@ func (t *tx) appendMessage(sc *scope, m turn.Message) (turn.Message, error) {
 	}
 	sc.head = Next(sc.head, m)
 	id := sql.NullString{String: m.ID, Valid: m.ID != ""}
-	return m, t.exec(`INSERT INTO messages
-		(session, seq, hash, message_id, role, text, text_blob, tool_calls, call_id, outcome, media, turn, step)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		sc.session, sc.head.Seq, sc.head.Hash, id, string(m.Role), text.inline, text.blob, calls, m.CallID, string(m.Outcome), media, sc.turn, m.Step)
+	return m, t.exec(insertMessage, sc.session, sc.head.Seq, sc.head.Hash, id, string(m.Role), text.inline, text.blob, calls,
+		m.CallID, string(m.Outcome), media, sc.turn, m.Step)
 }
+
+const insertMessage = `INSERT INTO messages
+	(session, seq, hash, message_id, role, text, text_blob, tool_calls, call_id, outcome, media, turn, step)
+	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 func (t *tx) putCalls(calls []turn.ToolCall) (sql.NullString, error) {
 	if len(calls) == 0 {
@@ -149,7 +151,7 @@ func (q querier) messages(session, from, to int64) ([]turn.Message, error) {
 func (q querier) messagesWithin(session, from, to int64, room *int64) ([]turn.Message, error) {
 	var out []turn.Message
 	var calls []sql.NullString
-	err := q.each(func(rows *sql.Rows) error {
+	err := q.each(func(rows Rows) error {
 		m, column, size, err := scanMessage(rows)
 		if *room -= size + int64(len(column.String)); err == nil && *room < 0 {
 			return &TooLargeError{Seq: from + int64(len(out))}
@@ -178,7 +180,7 @@ func (q querier) messagesWithin(session, from, to int64, room *int64) ([]turn.Me
 
 // scanMessage returns a message without its calls, the column of the calls, and the size of the text. The message has
 // no text if the query left it out.
-func scanMessage(rows *sql.Rows) (m turn.Message, calls sql.NullString, size int64, err error) {
+func scanMessage(rows Rows) (m turn.Message, calls sql.NullString, size int64, err error) {
 	var text sql.NullString
 	var blob sql.RawBytes
 	var encoding string

@@ -67,7 +67,7 @@ func oneClaim(t T, a, b journal.Store) {
 	states := make([]journal.ClaimState, n)
 	errs := make([]error, n)
 	together(a, b, n, func(i int, store journal.Store) {
-		out, err := store.ClaimCall(t.Context(), journal.ClaimInput{Turn: "t1", Step: 1, Call: list[0], Attempt: 1, At: start})
+		out, err := store.ClaimCall(t.Context(), journal.ClaimInput{Turn: "t1", Step: 1, Call: list[0], Attempt: 1, Worker: fmt.Sprint(i), At: start})
 		states[i], errs[i] = out.State, err
 	})
 	granted := 0
@@ -195,7 +195,7 @@ func oneGoesOn(t T, a, b journal.Store) {
 	const n = 20
 	claims, errs := make([]journal.Claim, n), make([]error, n)
 	together(a, b, n, func(i int, store journal.Store) {
-		claims[i], errs[i] = store.ClaimCall(t.Context(), journal.ClaimInput{Turn: "t1", Step: 1, Call: list[0], Attempt: 2, At: start})
+		claims[i], errs[i] = store.ClaimCall(t.Context(), journal.ClaimInput{Turn: "t1", Step: 1, Call: list[0], Attempt: 2, Worker: fmt.Sprint(i), At: start})
 	})
 	granted := 0
 	for i := range n {

@@ -140,8 +140,6 @@ func (s *script) everything(view journal.Store, session, turnID string) (answers
 	add(call, err)
 	message, err := view.StepMessage(ctx, journal.StepKey{Turn: turnID, Step: 1})
 	add(message, err)
-	head, err := view.HeadAt(ctx, session, 1)
-	add(head, err)
 	row, err = view.Delivered(ctx, session, "m-"+turnID)
 	add(row, err)
 	mark, err := view.Taint(ctx, session)

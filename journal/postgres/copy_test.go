@@ -82,6 +82,8 @@ func fill(t *testing.T, s *journal.DB) turn.Head {
 	require.NoError(t, err)
 	_, err = s.Fork(ctx, journal.ForkInput{Session: "s", At: 1, ID: "f", Time: at})
 	require.NoError(t, err)
+	_, err = s.PutBlob(ctx, "text/plain", nil)
+	require.NoError(t, err)
 	c := turn.Catalogue{Server: "x", Hash: "1", ConfigHash: "s", Tools: []turn.Descriptor{{ID: "mcp/x/t", Hash: "h"}}}
 	require.NoError(t, s.PublishCatalogue(ctx, c))
 	return inf.Head

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -113,6 +114,25 @@ func TestLockedFileIsWaitedForAndThenNamed(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.Begin(t.Context(), beginOf("s", "t"))
 	require.NoError(t, err)
+}
+
+// TestWritersWaitForALockTogether checks that BusyTimeout is how long each writer waits, and not each one after the
+// others.
+func TestWritersWaitForALockTogether(t *testing.T) {
+	const busy, writers = time.Second, 20
+	path := filepath.Join(t.TempDir(), "journal.db")
+	s := open(t, path, sqlite.Options{BusyTimeout: busy})
+	raw(t, path, `BEGIN IMMEDIATE`)
+	ctx, cancel := context.WithTimeout(t.Context(), busy*writers/2)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i := range writers {
+		wg.Go(func() {
+			_, err := s.Begin(ctx, beginOf("s", fmt.Sprint("t", i)))
+			assert.ErrorIs(t, err, journal.ErrUnavailable)
+		})
+	}
+	wg.Wait()
 }
 
 func TestWriteWaitsForAnotherProcess(t *testing.T) {

@@ -18,6 +18,15 @@ const (
 // Terminal reports whether a turn in this state has ended.
 func (s State) Terminal() bool { return s != StateRunning && s != StateWaiting && s != "" }
 
+// Known reports whether s is a state of this package.
+func (s State) Known() bool {
+	switch s {
+	case StateRunning, StateWaiting, StateCompleted, StateFailed, StateCancelled, StateClosed:
+		return true
+	}
+	return false
+}
+
 // FinishReason says why a turn ended.
 type FinishReason string
 
