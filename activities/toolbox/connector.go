@@ -119,12 +119,15 @@ func (c *connector) install(sl *slot, s *session) error {
 // tries the other; over HTTP it also does so if the server does not respond.
 func (c *connector) open(ctx context.Context, p *party) (*session, error) {
 	var last error
+	var versions []string // chosen once: another tenant's connect may change what is worth trying
 	for i := 0; ; i++ {
 		l, err := c.dialer.dial(ctx, p.tenant)
 		if err != nil {
 			return nil, &outage{all: c.redact.text(err.Error()), told: inOurWords(err)}
 		}
-		versions := c.worthTrying(l)
+		if i == 0 {
+			versions = c.worthTrying(l)
+		}
 		probe, cancel := ctx, context.CancelFunc(func() {})
 		if i+1 < len(versions) && !l.disposable {
 			probe, cancel = context.WithTimeout(ctx, c.describer.server.ConnectTimeout/3)

@@ -49,11 +49,9 @@ func (f *flight) seeThrough() {
 	select {
 	case r = <-f.replies:
 	case <-timer.C:
-		f.endWire(context.DeadlineExceeded)
-		r.err = context.DeadlineExceeded
+		r = f.givenUp(context.DeadlineExceeded)
 	case <-f.s.owner.ctx.Done():
-		f.endWire(context.Canceled)
-		r.err = context.Canceled
+		r = f.givenUp(context.Canceled)
 	}
 	e := f.ending(r)
 	result, err := f.finish(r)
@@ -64,6 +62,18 @@ func (f *flight) seeThrough() {
 	if err == nil && e.stage == stageAnswered && f.s.owner.ctx.Err() == nil {
 		f.req.Late(result)
 	}
+}
+
+// givenUp returns the reply that has arrived, if any, because an answer takes precedence over a deadline. Otherwise it
+// gives the request up for the cause.
+func (f *flight) givenUp(cause error) reply {
+	select {
+	case r := <-f.replies:
+		return r
+	default:
+	}
+	f.endWire(cause)
+	return reply{err: cause}
 }
 
 // stay adds a user to a session that already has one.

@@ -227,6 +227,8 @@ func (s *session) list(ctx context.Context, anyway bool) error {
 	return err
 }
 
+// ask requests the server's list of tools and describes them. It calls neither the server nor its owner while it holds
+// the session's lock.
 func (s *session) ask(ctx context.Context) (err error) {
 	defer s.owner.survive("tools/list", &err)
 	var taken share
@@ -234,8 +236,10 @@ func (s *session) ask(ctx context.Context) (err error) {
 	opts := s.owner.opts
 	tools, paged, err := listTools(withShare(ctx, &taken), s.mcp, opts.MaxPages, opts.MaxTools)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.paged += paged; s.paged > maxPagedBytes {
+	s.paged += paged
+	full := s.paged > maxPagedBytes
+	s.mu.Unlock()
+	if full {
 		s.owner.running.start(s.retire)
 	}
 	if err != nil {
@@ -250,8 +254,10 @@ func (s *session) ask(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	o.note(tools)
+	s.mu.Lock()
 	s.offered = o
-	s.offered.note(tools)
-	s.owner.learn(s.party, s.offered.catalogue)
+	s.mu.Unlock()
+	s.owner.learn(s.party, o.catalogue)
 	return nil
 }

@@ -52,6 +52,31 @@ func TestList(t *testing.T) {
 	assert.Equal(t, "src/a/\nsrc/main.go\t12\n", out)
 }
 
+// TestAShortReadMakesProgress checks that reading on with the offsets that the tool reports ends, however small the
+// limit is.
+func TestAShortReadMakesProgress(t *testing.T) {
+	const text = "a€😀é"
+	w, _ := tree(t, map[string]string{"x": text})
+	for limit := 1; limit <= utf8.UTFMax; limit++ {
+		var all string
+		for offset := int64(0); offset < int64(len(text)); {
+			out, err := w.read(t.Context(), ReadInput{Path: "x", Offset: offset, Limit: limit})
+			require.NoError(t, err)
+			body, note, cut := strings.Cut(out, "\n[cut: ")
+			all += body
+			if !cut {
+				break
+			}
+			next := offset
+			_, err = fmt.Sscanf(note[strings.Index(note, "offset "):], "offset %d", &next)
+			require.NoError(t, err)
+			require.Greater(t, next, offset, "limit %d", limit)
+			offset = next
+		}
+		assert.Equal(t, text, all)
+	}
+}
+
 func TestListIsBounded(t *testing.T) {
 	files := map[string]string{}
 	for i := range maxEntries + 1 {
