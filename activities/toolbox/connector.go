@@ -22,7 +22,6 @@ import (
 // configuration and its credentials; each session belongs to one tenant (see party).
 type connector struct {
 	describer describer
-	local     *Local // nil except for the local tools
 	dialer    dialer
 	redact    redactor
 	opts      Options
@@ -51,12 +50,7 @@ type attempt struct {
 func (c *connector) id() string { return c.describer.server.ID }
 
 // name returns the server's name for messages.
-func (c *connector) name() string {
-	if c.local != nil {
-		return "the local tools"
-	}
-	return fmt.Sprintf("MCP server %q", c.id())
-}
+func (c *connector) name() string { return fmt.Sprintf("MCP server %q", c.id()) }
 
 // connect carries out an attempt. It lasts at most as long as the host, independently of the caller that needed it
 // first.
@@ -267,7 +261,7 @@ func (c *connector) lost(s *session, excess *Excess) {
 	case s.slot == nil: // it counts as a failed connect
 	case excess != nil:
 		c.offended(s, excess)
-	case c.local == nil:
+	default:
 		p.breaker.lost(now, now.Sub(s.since) >= steady || p.answers > s.answers)
 	}
 	c.log.Warn("an MCP server's connection was lost", "server", c.id(), "tenant", p.tenant,

@@ -76,7 +76,7 @@ func (f *flight) conclude(r reply) (turn.ToolResult, error) {
 	case stageSent:
 		return unsettled(f.req.Tool, class, again, f.silence(e.by, r.err)), nil
 	}
-	return turn.ToolResult{}, s.notSent(r.err)
+	return turn.ToolResult{}, notSent(s.owner.name(), r.err)
 }
 
 // refused ends a call that the server's HTTP front refused. A refusal that does not end the session counts as a
@@ -141,8 +141,8 @@ func (f *flight) answered(e ending, r reply) turn.ToolResult {
 // closing, rejected (its internal/jsonrpc2/wire.go).
 func transportCode(code int64) bool { return code == -32003 || code == -32004 || code == -32005 }
 
-func (s *session) notSent(err error) error {
-	text := "nothing was sent to " + s.owner.name()
+func notSent(server string, err error) error {
+	text := "nothing was sent to " + server
 	if why := inOurWords(err); why != "" {
 		text += ": " + why
 	}

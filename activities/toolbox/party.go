@@ -42,12 +42,8 @@ func (c *connector) newParty(tenant string) *party {
 	return p
 }
 
-// party finds or creates a tenant's party. Local tools belong to this program and have one connection. The connector's
-// lock is held.
+// party finds or creates a tenant's party. The connector's lock is held.
 func (c *connector) party(tenant string) (*party, error) {
-	if c.local != nil {
-		tenant = ""
-	}
 	if p := c.parties[tenant]; p != nil {
 		return p, nil
 	}

@@ -98,7 +98,7 @@ func (s *session) shut() {
 	if s.mcp != nil && !within(closeBound, func() { _ = s.mcp.Close() }) {
 		err = errors.Join(err, fmt.Errorf("closing the session took more than %s", closeBound))
 	}
-	if err != nil && s.owner.local == nil {
+	if err != nil {
 		s.owner.log.Warn("stopping an MCP server", "server", s.owner.id(), "error", err)
 	}
 }
@@ -247,9 +247,6 @@ func (s *session) ask(ctx context.Context) (err error) {
 	}
 	d := s.owner.describer
 	d.redact = s.owner.redact
-	if s.owner.local != nil {
-		d.settings = s.owner.local.settings()
-	}
 	o, err := d.offer(ctx, s.withStandIns(tools))
 	if err != nil {
 		return err

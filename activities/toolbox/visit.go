@@ -24,9 +24,6 @@ type visit struct {
 // visit waits, within the call's own deadline, until the call may go to the server, and deducts the wait from the
 // deadline. Its error says why the call may not.
 func (c *connector) visit(ctx context.Context, req *turn.ToolRequest) (*visit, error) {
-	if c.local != nil {
-		return &visit{c: c, began: time.Now(), settled: true}, nil
-	}
 	leave, err := c.occupy(*req)
 	if err != nil {
 		return nil, err
@@ -165,12 +162,9 @@ func (v *visit) call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult
 		v.verdict(ctx, s, err)
 		return turn.ToolResult{}, notCalled(req.Tool, err)
 	}
-	d, ok := o.tools[req.Tool]
-	if !ok {
-		return turn.ToolResult{}, drift(req.Tool + " is no longer offered by " + v.c.name())
-	}
-	if d.Hash != req.Hash {
-		return turn.ToolResult{}, drift(req.Tool + " is not what this turn was given: its description, parameters or annotations changed")
+	d, err := o.find(req, v.c.name())
+	if err != nil {
+		return turn.ToolResult{}, err
 	}
 	s.use()
 	defer s.use()
@@ -247,9 +241,6 @@ func (v *visit) verdict(ctx context.Context, s *session, err error) {
 
 // end leaves the queue and frees the call's place.
 func (v *visit) end() {
-	if v.c.local != nil {
-		return
-	}
 	<-v.c.permits
 	v.leave()
 	v.c.mu.Lock()

@@ -117,9 +117,6 @@ func (c *connector) awaitEvent(ctx context.Context, refresh <-chan time.Time) bo
 // doubt lists a connected server again, on each shared connection, because not every server announces changes.
 // Meanwhile calls use the previous catalogue.
 func (c *connector) doubt(ctx context.Context) {
-	if c.local != nil {
-		return
-	}
 	var asked sync.WaitGroup
 	defer asked.Wait()
 	c.mu.Lock()
@@ -148,14 +145,17 @@ func (c *connector) untilRetry() (time.Duration, bool) {
 	return c.shared().breaker.pause(time.Now()), true
 }
 
-func (c *connector) pause(ctx context.Context, d time.Duration) bool {
+func (c *connector) pause(ctx context.Context, d time.Duration) bool { return pause(ctx, c.ctx, d) }
+
+// pause waits for d; false if one of the contexts ended first.
+func pause(ctx, host context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return true
 	case <-ctx.Done():
-	case <-c.ctx.Done():
+	case <-host.Done():
 	}
 	return false
 }
