@@ -22,7 +22,7 @@ func timeIsUp(ctx context.Context) bool {
 // goOn lets the call continue in the background. The call remains a user of its session, which is therefore neither
 // evicted nor recycled until the call ends, its detach time is over or the host closes.
 func (f *flight) goOn() (turn.ToolResult, bool) {
-	f.s.stay()
+	f.s.conn.Stay()
 	if !f.s.owner.running.start(f.seeThrough) {
 		f.s.leave()
 		return turn.ToolResult{}, false
@@ -74,11 +74,4 @@ func (f *flight) givenUp(cause error) reply {
 	}
 	f.endWire(cause)
 	return reply{err: cause}
-}
-
-// stay adds a user to a session that already has one.
-func (s *session) stay() {
-	s.mu.Lock()
-	s.users++
-	s.mu.Unlock()
 }

@@ -71,10 +71,8 @@ func (h *Host) reap() {
 
 func (h *Host) add(ctx context.Context, c *connector) {
 	c.opts, c.log, c.ctx, c.running, c.events = h.opts, h.opts.Logger, ctx, &h.running, make(chan struct{}, 1)
-	c.parties, c.permits = map[string]*party{}, make(chan struct{}, max(c.describer.server.MaxConcurrent, 1))
 	c.share, c.places = make(chan struct{}, max(h.opts.MaxCalls*2/3, 1)), h.places
-	c.newParty("")
-	c.record.note(StateIdle)
+	c.openPool()
 	id := c.id()
 	h.connectors[id] = c
 	h.order = append(h.order, id)
@@ -244,7 +242,7 @@ func (h *Host) Close() error {
 	h.once.Do(func() {
 		h.end()
 		for _, c := range h.connectors {
-			c.close()
+			c.pool.Close()
 		}
 		if !within(10*time.Second, h.running.close) {
 			h.closeErr = errors.New("closing the tool host: a server or a local tool has not ended after 10 s")

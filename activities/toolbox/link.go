@@ -8,6 +8,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/everturn/everturn/activities/toolbox/pool"
 	"github.com/everturn/everturn/activities/toolbox/stdio"
 )
 
@@ -81,7 +82,7 @@ func (d *stdioDialer) dial(_ context.Context, tenant string) (*link, error) {
 }
 
 // errHostClosed is the error of starts after Close.
-var errHostClosed = inOurs("the tool host is closed")
+var errHostClosed = pool.ErrClosed
 
 // tasks are goroutines that end before their owner does.
 type tasks struct {

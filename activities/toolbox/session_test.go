@@ -46,9 +46,7 @@ func TestCallersUseAConnectionWhileItsToolsAreDescribed(t *testing.T) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			close(locked)
-			if s.enter() {
-				s.leave()
-			}
+			_ = s.isStale()
 		})
 		<-locked
 	}}
@@ -127,7 +125,7 @@ func TestAResultThatArrivesWithTheEndOfItsTimeIsReported(t *testing.T) {
 		_, f.state = newCallState(f.wire)
 		f.detach = -1
 		f.replies <- reply{result: &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "done"}}}}
-		s.stay()
+		s.conn.Stay()
 		f.seeThrough()
 		require.Len(t, late, 1)
 		require.Equal(t, "done", (<-late).Text)

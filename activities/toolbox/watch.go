@@ -82,10 +82,9 @@ func (c *connector) follow(ctx context.Context, report func(turn.Catalogue)) {
 // known catalogue: it does not start the server only to ask.
 func (c *connector) look(ctx context.Context) turn.Catalogue {
 	c.mu.Lock()
-	known, sl := c.known, c.shared().slots[""]
-	resting := sl != nil && sl.resting
+	known := c.known
 	c.mu.Unlock()
-	if resting && known != nil {
+	if known != nil && c.pool.Resting() {
 		return *known
 	}
 	return c.catalogue(ctx)
@@ -95,7 +94,7 @@ func (c *connector) look(ctx context.Context) turn.Catalogue {
 // attempt or of the next refresh. It returns false when ctx or the connector ends.
 func (c *connector) awaitEvent(ctx context.Context, refresh <-chan time.Time) bool {
 	var due <-chan time.Time
-	if wait, ok := c.untilRetry(); ok {
+	if wait, ok := c.pool.UntilRetry(); ok {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		due = timer.C
@@ -119,30 +118,13 @@ func (c *connector) awaitEvent(ctx context.Context, refresh <-chan time.Time) bo
 func (c *connector) doubt(ctx context.Context) {
 	var asked sync.WaitGroup
 	defer asked.Wait()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, p := range c.parties {
-		sl := p.slots[""]
-		if sl == nil || sl.current == nil || !sl.current.enter() {
-			continue
-		}
-		s := sl.current
+	for _, conn := range c.pool.Shared() {
+		s := conn.Link().(*session)
 		asked.Go(func() {
 			defer s.leave()
 			_ = s.listAgain(ctx, true) // a session that cannot be listed is retired, and the server is looked at again
 		})
 	}
-}
-
-// untilRetry returns how long to wait for the next attempt; false if the server is connected, or rests because it is
-// idle.
-func (c *connector) untilRetry() (time.Duration, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if sl := c.shared().slots[""]; sl != nil && (sl.current != nil || sl.resting) {
-		return 0, false
-	}
-	return c.shared().breaker.pause(time.Now()), true
 }
 
 func (c *connector) pause(ctx context.Context, d time.Duration) bool { return pause(ctx, c.ctx, d) }
