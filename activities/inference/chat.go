@@ -147,35 +147,37 @@ func (c *Chat) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.C
 	for {
 		q := c.quirksOf(p.Model)
 		r := c.request(p, q)
-		answer, err := c.ask(ctx, total, r, sink)
-		if r.media && refusesMedia(err) { // the transcript describes media in text; the turn matters more
+		completion, began, err := c.ask(ctx, total, r, sink)
+		if r.media && !began && refusesMedia(err) { // the transcript describes media in text; the turn matters more
 			c.learn(p.Model, q, err)
 			q.noMedia = true
 			r = c.request(p, q)
-			answer, err = c.ask(ctx, total, r, sink)
+			completion, began, err = c.ask(ctx, total, r, sink)
 		}
-		if err == nil || !c.learn(p.Model, q, err) {
-			return answer, err
+		if err == nil || began || !c.learn(p.Model, q, err) {
+			return completion, err
 		}
 	}
 }
 
 // ask makes one request. caller is the context of Infer's caller; total is derived from it and adds the total deadline.
-func (c *Chat) ask(caller, total context.Context, r request, sink turn.Sink) (turn.Completion, error) {
+// began reports whether the response had begun: the provider bills what it has generated and the sink has received it,
+// so the request must not be sent again.
+func (c *Chat) ask(caller, total context.Context, r request, sink turn.Sink) (_ turn.Completion, began bool, _ error) {
 	ctx, w := startWatch(total)
 	defer w.stop()
 	w.expectWithin(c.opts.ConnectTimeout, c.deadline("connecting to %s took longer than %s; check the network and base_url", c.opts.ConnectTimeout))
 	x := &exchange{client: c.client, watch: w, audio: r.audio, limit: int64(c.opts.MaxAnswerBytes), onConn: c.expectToken}
 	stream, err := c.library(x).CreateChatCompletionStream(x.trace(ctx), r.ChatCompletionRequest)
 	if err != nil {
-		return turn.Completion{}, c.failure(caller, ctx, x, false, err)
+		return turn.Completion{}, false, c.failure(caller, ctx, x, false, err)
 	}
 	defer func() { _ = stream.Close() }()
 	col := newCollector(sink, c.opts.MaxRawBytes)
 	if err := c.collect(ctx, x, w, col); err != nil {
-		return turn.Completion{}, c.failure(caller, ctx, x, col.began, err)
+		return turn.Completion{}, col.began, c.failure(caller, ctx, x, col.began, err)
 	}
-	return col.answer(x.sent), nil
+	return col.answer(x.sent), true, nil
 }
 
 // tailTimeout is how long a stream may take after its finish reason to report its usage and end.
