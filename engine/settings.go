@@ -29,7 +29,7 @@ func mode(cfg config.Config, model string) turn.Mode {
 	case config.ModeNative, config.ModeJSON:
 		return turn.Mode(cfg.Runtime.Mode)
 	}
-	if native, _, _ := inference.Capabilities(model); native {
+	if inference.CapabilitiesOf(model).NativeTools {
 		return turn.ModeNative
 	}
 	return turn.ModeJSON
