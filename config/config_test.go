@@ -30,7 +30,7 @@ func TestExampleMeansTheDefault(t *testing.T) {
 }
 
 func TestExampleHoldsEverySettingOfEverySection(t *testing.T) {
-	for _, key := range Keys() {
+	for _, key := range settingKeys() {
 		name := regexp.MustCompile(`^[^.]*\.`).ReplaceAllString(key, "")
 		assert.Regexp(t, `(?m)^#?`+name+` = `, Example(), key)
 	}

@@ -93,11 +93,11 @@ func TestBadFiles(t *testing.T) {
 		},
 		"syntax": {
 			"[runtime\nmax_steps = 3\n",
-			`agent.toml:1:9: this is no valid TOML: expected ']' to close table name`,
+			`agent.toml:1:9: not valid TOML: expected ']' to close table name`,
 		},
 		"the same key twice": {
 			"[runtime]\nmax_steps = 3\nmax_steps = 4\n",
-			"agent.toml:3:1: this is no valid TOML: key max_steps is already defined",
+			"agent.toml:3:1: not valid TOML: key max_steps is already defined",
 		},
 		"two problems at once": {
 			"[runtime]\nmax_steps = 0\n[llm]\nprovider = \"opnai\"\n",
@@ -122,10 +122,10 @@ func TestLayersInTheirOrder(t *testing.T) {
 	assert.Equal(t, 2*time.Minute, r.TurnTimeout)
 	assert.Equal(t, []string{"local/a", "mcp/b/*"}, loaded.Config.Policy.Deny)
 	assert.Zero(t, *loaded.Config.LLM.Temperature)
-	assert.Equal(t, path+":2", loaded.Origin("runtime.max_steps").String())
-	assert.Equal(t, "environment EVERTURN_RUNTIME_MAX_TOOL_CALLS", loaded.Origin("runtime.max_tool_calls").String())
-	assert.Equal(t, "command line (runtime.max_reprompts)", loaded.Origin("runtime.max_reprompts").String())
-	assert.Equal(t, "default", loaded.Origin("runtime.mode").String())
+	assert.Equal(t, path+":2", loaded.Origin("runtime.max_steps"))
+	assert.Equal(t, "environment EVERTURN_RUNTIME_MAX_TOOL_CALLS", loaded.Origin("runtime.max_tool_calls"))
+	assert.Equal(t, "command line (runtime.max_reprompts)", loaded.Origin("runtime.max_reprompts"))
+	assert.Equal(t, "default", loaded.Origin("runtime.mode"))
 }
 
 func TestBadEnvironmentAndCommandLine(t *testing.T) {
@@ -168,7 +168,7 @@ func TestOtherProgramsVariablesFillInButNeverOverride(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "sk-openai", empty.Config.LLM.APIKey.Reveal())
 	assert.Equal(t, "http://other/v1", empty.Config.LLM.BaseURL)
-	assert.Equal(t, "environment OPENAI_API_KEY", empty.Origin("llm.api_key").String())
+	assert.Equal(t, "environment OPENAI_API_KEY", empty.Origin("llm.api_key"))
 
 	text := "[llm]\nbase_url = \"http://mine/v1\"\napi_key = \"mine\"\n"
 	own, err := Load(LoadOptions{Path: write(t, text), Environ: environ})
@@ -196,7 +196,7 @@ func TestTheFileIsOptionalOnlyWhereNobodyNamedIt(t *testing.T) {
 	loaded, err = Load(LoadOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, 7, loaded.Config.Runtime.MaxSteps)
-	assert.Equal(t, "agent.toml:2", loaded.Origin("runtime.max_steps").String())
+	assert.Equal(t, "agent.toml:2", loaded.Origin("runtime.max_steps"))
 }
 
 func TestAFileThatIsTooLargeIsRefused(t *testing.T) {

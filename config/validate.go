@@ -21,7 +21,7 @@ import (
 // It does not check for the provider's key: see LLM.CheckCredentials.
 func (c Config) Validate() error {
 	v := &validator{}
-	v.structure("", reflect.ValueOf(c))
+	v.check(field{value: reflect.ValueOf(c)})
 	v.tenant(c.Tenant)
 	v.runtime(c.Runtime)
 	v.localFiles(c.LocalFiles)
@@ -59,45 +59,21 @@ func (v *validator) add(key, format string, args ...any) {
 	}
 }
 
-// structure checks the enum, min and max tags of a struct and of its members.
-func (v *validator) structure(key string, s reflect.Value) {
-	for i := range s.NumField() {
-		sf := s.Type().Field(i)
-		v.value(join(key, tomlName(sf)), sf.Tag, s.Field(i))
+// check checks the enum, min and max tags of a field and of its members.
+func (v *validator) check(f field) {
+	if f.value.Kind() == reflect.Pointer && !f.value.IsNil() {
+		f.value = f.value.Elem()
 	}
-}
-
-func (v *validator) value(key string, tag reflect.StructTag, f reflect.Value) {
-	switch f.Kind() {
-	case reflect.Struct:
-		v.structure(key, f)
-	case reflect.Slice:
-		for i := range f.Len() {
-			v.value(fmt.Sprintf("%s[%d]", key, i), tag, f.Index(i))
-		}
-	case reflect.Map:
-		for _, name := range sortedKeys(f) {
-			v.value(join(key, name), tag, f.MapIndex(reflect.ValueOf(name)))
-		}
-	case reflect.Pointer:
-		if !f.IsNil() {
-			v.value(key, tag, f.Elem())
-		}
+	switch f.value.Kind() {
 	case reflect.String:
-		v.enum(key, tag, f.String())
+		v.enum(f.key, f.tag, f.value.String())
 	case reflect.Int, reflect.Int64, reflect.Float64:
-		v.minimum(key, tag.Get("min"), f)
-		v.maximum(key, tag.Get("max"), f)
+		v.minimum(f.key, f.tag.Get("min"), f.value)
+		v.maximum(f.key, f.tag.Get("max"), f.value)
 	}
-}
-
-func sortedKeys(m reflect.Value) []string {
-	names := make([]string, 0, m.Len())
-	for _, k := range m.MapKeys() {
-		names = append(names, k.String())
+	for _, m := range f.members() {
+		v.check(m)
 	}
-	slices.Sort(names)
-	return names
 }
 
 func (v *validator) enum(key string, tag reflect.StructTag, value string) {
