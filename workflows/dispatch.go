@@ -193,9 +193,6 @@ func (r *run) quickCall(ctx workflow.Context, in CallInput) (CallResult, error) 
 
 // regularCall runs a call as an activity on the task queue home, or on any worker if home is empty.
 func (r *run) regularCall(ctx workflow.Context, in CallInput, home string) (CallResult, error) {
-	if in.Resume {
-		in.OwningCall = r.progress.OwningCalls[server(in.Tool)]
-	}
 	patience := time.Duration(0)
 	if home != "" {
 		patience = homePatience

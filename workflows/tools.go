@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -24,7 +25,9 @@ type flight struct {
 	asked   int                        // the number of elicitations of its server so far
 	replies []turn.ElicitationResponse // responses to the latest elicitations
 	answers int                        // the dispatch that returned them
-	open    bool                       // a dispatch may have reached the tool, and its end is unknown
+	reached bool                       // a dispatch may have reached the tool, and its end is unknown
+	resumes bool                       // the call depends on the state that its stateful server keeps for the turn
+	owner   string                     // the call that created this state
 	settled turn.CallOutcome
 	receipt CallResult
 	err     error
@@ -48,7 +51,7 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 	for i, c := range p.Calls {
 		flights[i] = &flight{call: c, ruling: approvals[c.ID], settled: turn.CallOutcome{Call: c}}
 	}
-	for open := flights; len(open) > 0 && err == nil; {
+	for open := flights; len(open) > 0 && err == nil && ctx.Err() == nil; {
 		r.fly(ctx, open)
 		if open = asking(flights); len(open) > 0 && ctx.Err() == nil {
 			err = r.inquire(ctx, open)
@@ -166,7 +169,7 @@ func (r *run) oneCall(ctx workflow.Context, f *flight) (turn.CallOutcome, CallRe
 	if outcome := outcomeOf(err); outcome != "" {
 		// The journal has at most an open claim of this call. If it has an outcome, that outcome stands.
 		settled.Outcome, settled.Code, settled.Text = outcome, known(code(err)), told(outcome, err)
-		if (f.open || f.asked > 0) && outcome != turn.OutcomeUnknown { // an earlier dispatch may have done something
+		if (f.reached || f.asked > 0) && outcome != turn.OutcomeUnknown { // an earlier dispatch may have done something
 			settled.Outcome, settled.Code, settled.Text = turn.OutcomeUnknown, turn.CodeToolOutcomeUnknown, toldOpen(f, err)
 		}
 		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool, Preview: settled.Text, Busy: receipt.Busy}, nil
@@ -196,6 +199,7 @@ func (r *run) dispatch(ctx workflow.Context, f *flight, tool turn.Tool) (receipt
 	}
 	defer func() { settle(receipt, err); delete(r.holding, f.call.ID) }()
 	defer func() { receipt.Busy += f.busy }()
+	r.rely(f, tool)
 	for n := 1; ; n++ {
 		f.attempt++
 		if tool.ElicitationTimeout > 0 {
@@ -207,9 +211,9 @@ func (r *run) dispatch(ctx workflow.Context, f *flight, tool turn.Tool) (receipt
 		} else {
 			receipt, err = r.regularCall(ctx, in, r.homeOf(tool))
 		}
-		err = r.lostHome(tool, err)
+		f.reached = f.reached || mayHaveRun(err)
+		err = r.lostHome(f, tool, err)
 		f.busy += spent(err)
-		f.open = f.open || tool.Repeatable && (code(err) == turn.CodeToolOutcomeUnknown || lost(err))
 		if err == nil || !f.dispatchAgain(tool, err, n) || ctx.Err() != nil {
 			return receipt, err
 		}
@@ -239,6 +243,23 @@ func (f *flight) dispatchAgain(tool turn.Tool, err error, n int) bool {
 // again reports whether a call with an unknown outcome is dispatched once more. When the call's time is over, the
 // activity settles the call instead of failing.
 func (f *flight) again(tool turn.Tool) bool { return tool.Repeatable && f.attempt < maxRepeats }
+
+// mayHaveRun reports whether a dispatch that ended with err may have reached its tool.
+func mayHaveRun(err error) bool {
+	var app *temporal.ApplicationError
+	var busy time.Duration
+	var reached bool
+	if errors.As(err, &app) && app.Details(&busy, &reached) == nil && reached {
+		return true
+	}
+	return code(err) == turn.CodeToolOutcomeUnknown || lost(err) && !neverStarted(err)
+}
+
+// neverStarted reports whether no worker took the activity from its task queue in time.
+func neverStarted(err error) bool {
+	var timeout *temporal.TimeoutError
+	return errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START
+}
 
 // spent returns the working time of a dispatch that ended with err, as reported by its activity.
 func spent(err error) (busy time.Duration) {
@@ -294,11 +315,10 @@ func (r *run) callInput(f *flight, tool turn.Tool) CallInput {
 	if timeout == 0 {
 		timeout = l.ToolTimeout
 	}
-	_, resume := r.progress.StickyQueues[server(tool)]
 	in := CallInput{
 		Session: r.session, Tenant: r.progress.Config.Tenant, Turn: r.turnID, Step: r.progress.Counters.Step, Call: f.call, Tool: tool,
 		PromptConfig: r.progress.Config.PromptConfig, Attempt: f.attempt, Timeout: min(timeout, left), TotalTimeout: min(tool.TotalTimeout, left), ElicitationTimeout: tool.ElicitationTimeout,
-		CheckApproval: f.ruling.Allowed, Responses: f.replies, ElicitationAttempt: f.answers, Resume: resume && tool.SessionAffinity,
+		CheckApproval: f.ruling.Allowed, Responses: f.replies, ElicitationAttempt: f.answers, Resume: f.resumes, OwningCall: f.owner,
 		RepeatIfUnknown: f.again(tool), Budget: left,
 	}
 	in.ServerWait = max(in.Timeout-f.busy, time.Second)

@@ -1,0 +1,56 @@
+package workflows
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// eliciting is a port whose model requests two calls: the first one ends with an elicitation, and the second one runs
+// until it is cancelled.
+type eliciting struct{ *unavailable }
+
+func (eliciting) Begin(context.Context, BeginInput) (BeginResult, error) {
+	tool := turn.Tool{ID: "mcp/a/x", Activity: turn.ActivityRegular, Timeout: 10 * time.Second}
+	return BeginResult{Config: turn.Config{Limits: turn.DefaultLimits(), Tools: []turn.Tool{tool}}, Head: turn.Head{Seq: 1}}, nil
+}
+
+func (eliciting) Infer(context.Context, InferInput) (InferResult, error) {
+	call := func(id string) turn.CallProposal {
+		return turn.CallProposal{ID: id, Tool: "mcp/a/x", Permission: turn.Allow}
+	}
+	calls := []turn.CallProposal{call("1.0"), call("1.1")}
+	return InferResult{Proposal: turn.Proposal{Kind: turn.ProposeCalls, Calls: calls}}, nil
+}
+
+func (eliciting) CallTool(ctx context.Context, in CallInput) (CallResult, error) {
+	if in.Call.ID == "1.0" {
+		return CallResult{CallID: "1.0", Tool: "mcp/a/x", Elicitations: []turn.Elicitation{{Key: "k", Message: "?"}}}, nil
+	}
+	<-ctx.Done()
+	return CallResult{}, temporal.NewCanceledError()
+}
+
+// TestAStopBesideAnOpenElicitationEndsTheTurn checks that a turn is settled as cancelled if it is stopped while one of
+// its calls waits for an elicitation to be opened and another one runs.
+func TestAStopBesideAnOpenElicitationEndsTheTurn(t *testing.T) {
+	u := &unavailable{}
+	env := u.environment()
+	e := eliciting{u}
+	env.SetTestTimeout(10 * time.Second)
+	for name, act := range map[string]any{"Begin": e.Begin, "Infer": e.Infer, "CallTool": e.CallTool} {
+		env.RegisterActivityWithOptions(act, activity.RegisterOptions{Name: name})
+	}
+	env.RegisterDelayedCallback(env.CancelWorkflow, time.Second)
+	env.ExecuteWorkflow(TurnWorkflow, Input{Message: &Message{ID: "first", Text: "Hello."}})
+	require.True(t, temporal.IsCanceledError(env.GetWorkflowError()))
+	require.Len(t, u.finished, 1)
+	assert.Equal(t, turn.StateCancelled, u.finished[0].Result.State)
+}
