@@ -110,17 +110,19 @@ func decodePins(raw json.RawMessage) (turn.Config, error) {
 }
 
 // failure maps an error to the application error that leaves the worker. Its type is the turn.Code and its message is
-// for the user; its cause goes only to the log.
-func failure(ctx context.Context, err error) error {
-	if err == nil {
+// for the user; its cause goes only to the log. An application error stays as it is.
+func failure(ctx context.Context, err error, details ...any) error {
+	switch {
+	case err == nil:
 		return nil
-	}
-	if temporal.IsCanceledError(context.Cause(ctx)) {
+	case temporal.IsCanceledError(context.Cause(ctx)):
 		return temporal.NewCanceledError()
+	case temporal.IsApplicationError(err):
+		return err
 	}
 	e := asTurnError(err)
 	logFailure(ctx, e)
 	return temporal.NewApplicationErrorWithOptions(e.Message, string(e.Code), temporal.ApplicationErrorOptions{
-		NonRetryable: !e.Code.Retryable(), NextRetryDelay: e.RetryAfter,
+		NonRetryable: !e.Code.Retryable(), NextRetryDelay: e.RetryAfter, Details: details,
 	})
 }

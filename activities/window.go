@@ -19,9 +19,11 @@ const (
 	largePrompts = 4 * maxPrompt
 )
 
-// prompting loads the messages of a prompt. A large prompt first waits until there is room for it beside the others;
-// the returned function frees its room.
-func (a *Activities) prompting(ctx context.Context, in workflows.InferInput, base turn.Head) ([]turn.Message, func(), error) {
+// prompting loads the messages of a prompt. A large prompt first waits up to workflows.PromptWithin until there is room
+// for it beside the others; this is not working time. The returned function frees its room.
+func (a *Activities) prompting(
+	ctx context.Context, in workflows.InferInput, base turn.Head, clock *clock,
+) ([]turn.Message, func(), error) {
 	messages, err := a.window(ctx, in, base)
 	if err != nil {
 		return nil, nil, err
@@ -34,7 +36,7 @@ func (a *Activities) prompting(ctx context.Context, in workflows.InferInput, bas
 		return messages, func() {}, nil
 	}
 	messages = nil // the cache is bounded, but the number of waiting prompts is not
-	if err := a.prompts.Acquire(ctx, size); err != nil {
+	if err := a.waitForRoom(ctx, size, clock); err != nil {
 		return nil, nil, err
 	}
 	leave := func() { a.prompts.Release(size) }
@@ -42,6 +44,16 @@ func (a *Activities) prompting(ctx context.Context, in workflows.InferInput, bas
 		leave()
 	}
 	return messages, leave, err
+}
+
+func (a *Activities) waitForRoom(ctx context.Context, size int64, clock *clock) error {
+	defer clock.rest()()
+	ctx, cancel := context.WithTimeout(ctx, workflows.PromptWithin)
+	defer cancel()
+	if err := a.prompts.Acquire(ctx, size); err != nil {
+		return turn.Errorf(turn.CodeLLMTransport, err, "this worker has no memory left for another large prompt")
+	}
+	return nil
 }
 
 // promptBytes returns the size of the messages including the media sent with them, and the index of the first message

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -61,8 +62,11 @@ func TestNoCallRunsWithoutTheStateThatItDependsOn(t *testing.T) {
 			var suite testsuite.WorkflowTestSuite
 			env := suite.NewTestWorkflowEnvironment()
 			fresh := map[string]bool{} // whether a call ran without the state
+			var mu sync.Mutex
 			env.RegisterActivityWithOptions(func(_ context.Context, in CallInput) (CallResult, error) {
+				mu.Lock()
 				fresh[in.Call.ID] = !in.Resume
+				mu.Unlock()
 				switch {
 				case !in.Resume:
 					return CallResult{CallID: in.Call.ID, Outcome: turn.OutcomeOK, Tool: in.Tool.ID, StickyQueue: "default-test-taskqueue"}, nil

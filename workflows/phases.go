@@ -122,8 +122,8 @@ func (r *run) llmInfer(ctx workflow.Context, p turn.LlmInfer) turn.Phase {
 	}
 	c.Usage = c.Usage.Add(res.Usage)
 	c.Busy += res.Busy
-	c.Spent += res.Failures
-	c.CostUnknown = true // until there is a catalogue of prices
+	c.Spent += max(res.Failures-r.progress.Retries, 0) // each repetition of the step is counted already, and follows a failure
+	c.CostUnknown = true                               // until there is a catalogue of prices
 	r.progress.Head = res.Head
 	if res.Proposal.Text != "" {
 		r.progress.LastText = res.Proposal.Text
@@ -145,6 +145,7 @@ func (r *run) afterModelError(ctx workflow.Context, p turn.LlmInfer, err error) 
 	if e.State == turn.StateCancelled {
 		return p.Done(e)
 	}
+	c.Busy += spent(err)
 	if e.Code == turn.CodeGuardExceeded { // the inference used up the working time that was left
 		c.Busy = cfg.Limits.TurnTimeout
 		if said := partial(err); said != "" {

@@ -54,3 +54,36 @@ func TestAStopBesideAnOpenElicitationEndsTheTurn(t *testing.T) {
 	require.Len(t, u.finished, 1)
 	assert.Equal(t, turn.StateCancelled, u.finished[0].Result.State)
 }
+
+// flaky is a port whose model fails in its first inference. The policy repeats the step.
+type flaky struct {
+	*unavailable
+	inferences int
+}
+
+func (*flaky) Begin(context.Context, BeginInput) (BeginResult, error) {
+	policy := turn.DefaultPolicy()
+	policy.OnModelError = turn.ErrorRetry
+	return BeginResult{Config: turn.Config{Limits: turn.DefaultLimits(), Policy: policy}, Head: turn.Head{Seq: 1}}, nil
+}
+
+func (f *flaky) Infer(context.Context, InferInput) (InferResult, error) {
+	if f.inferences++; f.inferences == 1 { // its third failure
+		return InferResult{}, temporal.NewNonRetryableApplicationError("503", string(turn.CodeLLMTransport), nil, 7*time.Second, "")
+	}
+	return InferResult{Proposal: turn.Proposal{Kind: turn.ProposeFinal, Text: "done"}, Failures: 3, Busy: time.Second}, nil
+}
+
+// TestFailedInferencesCount checks that a turn's counters have the working time of failed inferences, and each attempt
+// once, if the policy repeats the step. The journal counts the failures of all attempts of a step together.
+func TestFailedInferencesCount(t *testing.T) {
+	f := &flaky{unavailable: &unavailable{}}
+	env := f.environment()
+	env.RegisterActivityWithOptions(f.Begin, activity.RegisterOptions{Name: "Begin"})
+	env.RegisterActivityWithOptions(f.Infer, activity.RegisterOptions{Name: "Infer"})
+	env.ExecuteWorkflow(TurnWorkflow, Input{Message: &Message{ID: "first", Text: "Hello."}})
+	require.NoError(t, env.GetWorkflowError())
+	require.Len(t, f.finished, 1)
+	assert.Equal(t, 4, f.finished[0].Counters.Spent, "three failures and the answer")
+	assert.Equal(t, 8*time.Second, f.finished[0].Counters.Busy)
+}

@@ -41,9 +41,9 @@ type Progress struct {
 	// transcript; they stay here until a completion arrives.
 	Inbox   []UserMessage `json:"inbox,omitempty"`
 	Merging []UserMessage `json:"merging,omitempty"`
-	// Retrying means that the step is repeated. The messages that it merged are settled, and new ones wait for the next
-	// step.
-	Retrying bool `json:"retrying,omitempty"`
+	// Retries counts the repetitions of the step. While the step is repeated, the messages that it merged stay the same,
+	// and new ones wait for the next step.
+	Retries int `json:"retries,omitempty"`
 	// Note is added to the next prompt only.
 	Note string `json:"note,omitempty"`
 	// LastText is the model's latest text: the partial result of a turn that ends without an answer.
@@ -148,13 +148,14 @@ func (b BuildPrompt) Done(e Result) Done { return Done{b.p.moved(PhaseBuildPromp
 
 // ParseAction follows when the model has returned a completion.
 func (i LlmInfer) ParseAction(proposal Proposal) ParseAction {
-	i.p.Pending, i.p.Merging, i.p.Retrying = nil, nil, false // the inference has appended them
+	i.p.Pending, i.p.Merging, i.p.Retries = nil, nil, 0 // the inference has appended them
 	return ParseAction{p: i.p.moved(PhaseLlmInfer, PhaseParseAction), Proposal: proposal}
 }
 
 // BuildPrompt repeats the step after a failed inference that the policy retries. The retry counts against max_steps.
 func (i LlmInfer) BuildPrompt(note string) BuildPrompt {
-	i.p.Note, i.p.Retrying = note, true
+	i.p.Note = note
+	i.p.Retries++
 	i.p.Counters.Step--
 	return BuildPrompt{i.p.moved(PhaseLlmInfer, PhaseBuildPrompt)}
 }
@@ -165,7 +166,7 @@ func (i LlmInfer) Done(e Result) Done { return Done{i.p.moved(PhaseLlmInfer, Pha
 // Join moves the messages that are not queued from the inbox to Merging.
 func (b BuildPrompt) Join() {
 	p := b.p
-	if p.Retrying || len(p.Merging) > 0 {
+	if p.Retries > 0 || len(p.Merging) > 0 {
 		return
 	}
 	var later []UserMessage
