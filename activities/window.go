@@ -2,8 +2,6 @@ package activities
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 
 	"github.com/everturn/everturn/journal"
@@ -134,10 +132,9 @@ func stepHead(key journal.StepKey) turn.Head {
 func (a *Activities) callProposals(calls []turn.ToolCall) []turn.CallProposal {
 	out := make([]turn.CallProposal, 0, min(len(calls), maxCalls))
 	for _, c := range atMost(calls) {
-		sum := sha256.Sum256([]byte(c.Arguments))
 		out = append(out, turn.CallProposal{
 			ID: c.ID, Tool: turn.Truncate(c.Tool, 120), WireID: c.WireID,
-			Arguments: turn.Truncate(a.secrets.JSON(c.Arguments), turn.ArgumentsPreview), ArgumentsHash: hex.EncodeToString(sum[:]),
+			Arguments: turn.Truncate(a.secrets.JSON(c.Arguments), turn.ArgumentsPreview), ArgumentsHash: journal.HashOf([]byte(c.Arguments)),
 		})
 	}
 	return out

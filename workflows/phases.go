@@ -123,7 +123,6 @@ func (r *run) llmInfer(ctx workflow.Context, p turn.LlmInfer) turn.Phase {
 	c.Usage = c.Usage.Add(res.Usage)
 	c.Busy += res.Busy
 	c.Spent += max(res.Failures-r.progress.Retries, 0) // each repetition of the step is counted already, and follows a failure
-	c.CostUnknown = true                               // until there is a catalogue of prices
 	r.progress.Head = res.Head
 	if res.Proposal.Text != "" {
 		r.progress.LastText = res.Proposal.Text

@@ -3,6 +3,8 @@ package workflows
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -327,14 +329,8 @@ func (r *run) callInput(f *flight, tool turn.Tool) CallInput {
 
 // noteTool records a tool for the search attributes, once.
 func (r *run) noteTool(id string) {
-	size := len(id)
-	for _, t := range r.progress.Tools {
-		if t == id {
-			return
-		}
-		size += len(t)
-	}
-	if size <= maxToolsBytes && len(r.progress.Tools) < maxToolsShown {
-		r.progress.Tools = append(r.progress.Tools, id)
+	tools := r.progress.Tools
+	if !slices.Contains(tools, id) && len(tools) < maxToolsShown && len(id)+len(strings.Join(tools, "")) <= maxToolsBytes {
+		r.progress.Tools = append(tools, id)
 	}
 }

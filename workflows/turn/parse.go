@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/everturn/everturn/internal/plain"
@@ -160,11 +161,7 @@ func stringField(fields map[string]json.RawMessage, key string) (string, error) 
 
 func onlyFields(fields map[string]json.RawMessage, allowed ...string) error {
 	for key := range fields { //workflowcheck:ignore
-		known := false
-		for _, a := range allowed {
-			known = known || a == key
-		}
-		if !known {
+		if !slices.Contains(allowed, key) {
 			return errors.New("it has a key that does not belong there; the keys are " + strings.Join(allowed, ", "))
 		}
 	}

@@ -159,19 +159,18 @@ func TestRenderInJSONModeNeedsNoNativeTools(t *testing.T) {
 
 func TestGuardStopsEveryRunaway(t *testing.T) {
 	l := turn.DefaultLimits()
-	l.MaxTokens, l.MaxCostUSD = 1000, 1
+	l.MaxTokens = 1000
 	for reason, c := range map[turn.FinishReason]turn.Counters{
 		turn.FinishMaxSteps:  {Spent: 12},
 		turn.FinishMaxErrors: {ConsecutiveErrors: 3},
 		turn.FinishTimeout:   {Busy: 90 * time.Second},
 		turn.FinishMaxTokens: {Usage: turn.Usage{InputTokens: 900, OutputTokens: 100}},
-		turn.FinishMaxCost:   {CostUSD: 1},
 	} {
 		no := turn.CheckInferenceLimits(l, c)
 		require.NotNil(t, no, reason)
 		assert.Equal(t, reason, no.Reason)
 	}
-	assert.Nil(t, turn.CheckInferenceLimits(l, turn.Counters{Spent: 11, ConsecutiveErrors: 2, CostUSD: 5, CostUnknown: true}))
+	assert.Nil(t, turn.CheckInferenceLimits(l, turn.Counters{Spent: 11, ConsecutiveErrors: 2}))
 	assert.Nil(t, turn.CheckCallLimits(l, turn.Counters{ToolCalls: 7}, 1))
 	assert.Equal(t, turn.FinishMaxToolCalls, turn.CheckCallLimits(l, turn.Counters{ToolCalls: 7}, 2).Reason)
 }
