@@ -176,9 +176,8 @@ type SettleInput struct {
 	// Result is how the call ended. Each of its media carries its Data; the journal computes hash and size. See
 	// cleanResult for the bounds.
 	Result turn.ToolResult
-	// Taints: the text of this result comes from an untrusted server. The settlement, even a late one, taints the
-	// session if it brings such content: text or media of a call that ended, or media of a call whose outcome is
-	// unknown.
+	// Taints means that the tool's server is untrusted. The settlement, even a late one, taints the session if
+	// Result.FromServer is set.
 	Taints bool
 	At     time.Time
 }

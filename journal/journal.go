@@ -44,7 +44,7 @@ type Journal interface {
 	ClaimCall(ctx context.Context, in ClaimInput) (Claim, error)
 	// SettleCall records how a call ended and emits tool_call_completed. The first settlement stands. A later one, even
 	// after the turn is closed, is kept in late_results, and SettleCall returns the settled record with Late set. With
-	// SettleInput.Taints, both kinds taint the session if they bring the server's content.
+	// SettleInput.Taints, both kinds taint the session if the result is from the server.
 	SettleCall(ctx context.Context, in SettleInput) (CallRecord, error)
 	// ReleaseCall withdraws the claim of (turn, call, attempt): nothing reached the tool, and the next attempt is
 	// granted as if this one had never existed. If that claim is not open, ReleaseCall changes nothing. Its

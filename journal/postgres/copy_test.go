@@ -78,7 +78,7 @@ func fill(t *testing.T, s *journal.DB) turn.Head {
 	_, err = s.ClaimCall(ctx, journal.ClaimInput{Turn: "t", Step: 1, Call: call, Attempt: 1, Approved: true, At: at})
 	require.NoError(t, err)
 	_, err = s.SettleCall(ctx, journal.SettleInput{Turn: "t", CallID: "1.0", Attempt: 1, At: at, Taints: true,
-		Result: turn.ToolResult{Outcome: turn.OutcomeOK, Text: "a", Full: bytes.Repeat([]byte("a"), 5000), MediaType: "text/plain"}})
+		Result: turn.ToolResult{FromServer: true, Outcome: turn.OutcomeOK, Text: "a", Full: bytes.Repeat([]byte("a"), 5000), MediaType: "text/plain"}})
 	require.NoError(t, err)
 	_, err = s.Fork(ctx, journal.ForkInput{Session: "s", At: 1, ID: "f", Time: at})
 	require.NoError(t, err)

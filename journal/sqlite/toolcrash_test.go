@@ -76,6 +76,7 @@ func (h toolHammer) claim(c turn.ToolCall, attempt int) {
 }
 
 func (h toolHammer) settle(c turn.ToolCall, r turn.ToolResult) {
+	r.FromServer = true
 	_, err := h.s.SettleCall(h.Context(), journal.SettleInput{Turn: h.turn, CallID: c.ID, Attempt: 1, Result: r, Taints: true, At: time.Unix(2, 0)})
 	require.NoError(h, err)
 }

@@ -155,6 +155,9 @@ type ToolResult struct {
 	Code Code
 	// Text is the result as the model sees it: valid UTF-8 without NUL, bounded by the host.
 	Text string
+	// FromServer means that Text, Full or Media contain what the tool's server wrote. Otherwise they contain only the
+	// host's own words about the call.
+	FromServer bool
 	// Full is the whole output if Text is truncated, and nil otherwise.
 	Full      []byte
 	MediaType string // of Full
