@@ -88,19 +88,6 @@ func New(o Options) (*Activities, error) {
 	}, nil
 }
 
-// results converts the workflow's record of a step's calls into what the journal appends. The journal reads the
-// arguments of calls that never ran from the completion that asked for them.
-func (a *Activities) results(outcomes []turn.CallOutcome) []journal.Result {
-	out := make([]journal.Result, len(outcomes))
-	for i, s := range outcomes {
-		out[i] = journal.Result{
-			Call:    turn.ToolCall{ID: s.Call.ID, WireID: s.Call.WireID, Tool: s.Call.Tool, Arguments: s.Call.Arguments},
-			Outcome: s.Outcome, Code: s.Code, Text: s.Text,
-		}
-	}
-	return out
-}
-
 func decodePins(raw json.RawMessage) (turn.Config, error) {
 	var p turn.Config
 	if err := json.Unmarshal(raw, &p); err != nil {

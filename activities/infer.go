@@ -37,7 +37,7 @@ func (a *Activities) Infer(ctx context.Context, in workflows.InferInput) (workfl
 func (a *Activities) infer(ctx context.Context, in workflows.InferInput, clock *clock) (workflows.InferResult, error) {
 	inf, err := a.journal.StartInference(ctx, journal.StartInference{
 		Session: in.Session, Key: journal.StepKey{Turn: in.Turn, Step: in.Step}, Expect: in.Expect,
-		Results: a.results(in.Outcomes), Messages: said(in.Messages), Model: in.Plan.Model, At: time.Now(),
+		Results: in.Outcomes, Messages: in.Messages, Model: in.Plan.Model, At: time.Now(),
 		Chunks: []turn.Chunk{chunkOf(turn.ChunkPhase, "", turn.PhaseChunk{Phase: turn.PhaseLlmInfer})},
 	})
 	if err != nil {

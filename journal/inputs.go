@@ -40,16 +40,6 @@ type BeginResult struct {
 	Closed string
 }
 
-// Result is the result of one call, as the next append writes it into the transcript. If Text is empty and Outcome is
-// zero, the ledger's settled outcome is written. Otherwise the call never ran: the append settles it with this outcome
-// (denied, cancelled, error) and emits its chunks.
-type Result struct {
-	Call    turn.ToolCall
-	Outcome turn.Outcome
-	Code    turn.Code // see turn.ToolResult
-	Text    string
-}
-
 // StartInference is the input of Journal.StartInference.
 type StartInference struct {
 	Session string
@@ -57,20 +47,13 @@ type StartInference struct {
 	// Expect is the head before Results are appended. If an earlier attempt of the same step has appended the results,
 	// the head is ahead of Expect by exactly those, and that is no conflict.
 	Expect  turn.Head
-	Results []Result
+	Results []turn.CallOutcome // see appendResult
 	// Messages are appended after Results, each with message_added. A message whose ID the session has had is skipped.
-	Messages []UserMessage
+	Messages []turn.UserMessage
 	// Chunks are emitted by the first attempt, after the chunks of Results and Messages.
 	Chunks []turn.Chunk
 	Model  string
 	At     time.Time
-}
-
-// UserMessage is a message of a user: its ID, and its Text or the blob that holds the text.
-type UserMessage struct {
-	ID   string
-	Text string
-	Blob string
 }
 
 // AskInput opens requests.
@@ -119,9 +102,9 @@ type SettleInference struct {
 type FinishInput struct {
 	Session string
 	Turn    string
-	Results []Result
+	Results []turn.CallOutcome
 	// Messages were accepted too late for the turn to answer them.
-	Messages []UserMessage
+	Messages []turn.UserMessage
 	State    turn.State
 	Reason   turn.FinishReason
 	Code     turn.Code // of a failed turn

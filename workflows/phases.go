@@ -200,7 +200,7 @@ func (r *run) invalid(p turn.ParseAction, proposal turn.Proposal) turn.Phase {
 	reason := proposal.Invalid.Error()
 	results := refused(proposal.Calls, "not run: "+reason)
 	for i := range results {
-		if results[i].Call.Tool == proposal.Invalid.Name {
+		if proposal.Calls[i].Tool == proposal.Invalid.Name {
 			results[i].Code = proposal.Invalid.Code
 		}
 	}
@@ -260,7 +260,7 @@ func (r *run) toolReminder(p turn.Proposal) string {
 func refused(calls []turn.CallProposal, text string) []turn.CallOutcome {
 	out := make([]turn.CallOutcome, len(calls))
 	for i, c := range calls {
-		out[i] = turn.CallOutcome{Call: c, Outcome: turn.OutcomeDenied, Text: text}
+		out[i] = turn.CallOutcome{CallID: c.ID, Outcome: turn.OutcomeDenied, Text: text}
 	}
 	return out
 }

@@ -51,7 +51,7 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 	}
 	flights := make([]*flight, len(p.Calls))
 	for i, c := range p.Calls {
-		flights[i] = &flight{call: c, ruling: approvals[c.ID], settled: turn.CallOutcome{Call: c}}
+		flights[i] = &flight{call: c, ruling: approvals[c.ID], settled: turn.CallOutcome{CallID: c.ID}}
 	}
 	for open := flights; len(open) > 0 && err == nil && ctx.Err() == nil; {
 		r.fly(ctx, open)
@@ -150,7 +150,7 @@ func (r *run) afterToolErrors(receipts []CallResult) *turn.Result {
 // oneCall takes one call from proposal to receipt. Policy or a decision may settle it without a dispatch.
 func (r *run) oneCall(ctx workflow.Context, f *flight) (turn.CallOutcome, CallResult, error) {
 	c := f.call
-	settled := turn.CallOutcome{Call: c}
+	settled := turn.CallOutcome{CallID: c.ID}
 	tool, ok := r.progress.Config.Find(c.Tool)
 	if !ok { // the activity has checked that the tool exists
 		settled.Outcome, settled.Text = turn.OutcomeDenied, "there is no tool "+c.Tool

@@ -47,7 +47,7 @@ func TestCopy(t *testing.T) {
 		require.NoError(t, err)
 		assert.Len(t, waiting, 1)
 		key := journal.StepKey{Turn: "t", Step: 2}
-		results := []journal.Result{{Call: turn.ToolCall{ID: "1.0"}}}
+		results := []turn.CallOutcome{{CallID: "1.0"}}
 		_, err = s.StartInference(t.Context(), journal.StartInference{Session: "s", Key: key, Expect: head, Results: results, At: time.Now()})
 		require.NoError(t, err)
 		_, err = s.Begin(t.Context(), journal.BeginInput{Session: "new", Turn: "n", Message: turn.Message{ID: "m"}, At: time.Now()})

@@ -63,7 +63,7 @@ func (h toolHammer) once() {
 	h.claim(calls[0], 2)
 	h.settle(calls[0], turn.ToolResult{Outcome: turn.OutcomeOK, Text: "asked"})
 	key.Step = 2
-	results := []journal.Result{{Call: calls[0]}, {Call: calls[1]}}
+	results := []turn.CallOutcome{{CallID: calls[0].ID}, {CallID: calls[1].ID}}
 	_, err = h.s.StartInference(ctx, journal.StartInference{Session: "s-" + h.turn, Key: key, Expect: inf.Head, Results: results})
 	require.NoError(h, err)
 	h.ack("told")

@@ -59,13 +59,14 @@ type Progress struct {
 	Observe func(Transition) `json:"-"`
 }
 
-// CallOutcome is the result of one call as the transcript gets it. Outcome and Text are empty if the journal has them.
-// See ToolResult for Code.
+// CallOutcome says how a call ended, for the transcript. If Outcome and Text are empty, the journal has them: the call
+// was claimed. Otherwise the workflow settles the call: it never ran, or nothing is known of its end. See ToolResult for
+// Code.
 type CallOutcome struct {
-	Call    CallProposal `json:"call"`
-	Outcome Outcome      `json:"outcome,omitempty"`
-	Code    Code         `json:"code,omitempty"`
-	Text    string       `json:"text,omitempty"`
+	CallID  string  `json:"call_id"`
+	Outcome Outcome `json:"outcome,omitempty"`
+	Code    Code    `json:"code,omitempty"`
+	Text    string  `json:"text,omitempty"`
 }
 
 // Result is how and why a turn ended.
