@@ -132,10 +132,9 @@ func stepHead(key journal.StepKey) turn.Head {
 func (a *Activities) callProposals(calls []turn.ToolCall) []turn.CallProposal {
 	out := make([]turn.CallProposal, 0, min(len(calls), maxCalls))
 	for _, c := range atMost(calls) {
-		out = append(out, turn.CallProposal{
-			ID: c.ID, Tool: turn.Truncate(c.Tool, 120), WireID: c.WireID,
-			Arguments: turn.Truncate(a.secrets.JSON(c.Arguments), turn.ArgumentsPreview), ArgumentsHash: journal.HashOf([]byte(c.Arguments)),
-		})
+		hash := journal.HashOf([]byte(c.Arguments))
+		c.Tool, c.Arguments = turn.Truncate(c.Tool, 120), turn.Truncate(a.secrets.JSON(c.Arguments), turn.ArgumentsPreview)
+		out = append(out, turn.CallProposal{ToolCall: c, ArgumentsHash: hash})
 	}
 	return out
 }

@@ -90,7 +90,7 @@ func TestACallThatWasMadeOnceIsNotSaidToHaveFailed(t *testing.T) {
 				tool := turn.Tool{ID: "mcp/x/pay", Timeout: time.Second, Repeatable: !c.once}
 				r := &run{settling: map[string]bool{}}
 				r.progress.Config = turn.Config{Tools: []turn.Tool{tool}, Limits: turn.DefaultLimits()}
-				f := &flight{call: turn.CallProposal{ID: "c", Tool: tool.ID, Permission: turn.Allow}}
+				f := &flight{call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "c", Tool: tool.ID}, Permission: turn.Allow}}
 				if c.first == nil { // the previous dispatch returned an elicitation, which has a response
 					f.attempt, f.asked = 1, 1
 				}
@@ -128,7 +128,7 @@ func TestACallWhoseEndWasNotReportedIsAskedOfTheLedger(t *testing.T) {
 	}, activity.RegisterOptions{Name: "CallTool"})
 	env.ExecuteWorkflow(func(ctx workflow.Context) (turn.Outcome, error) {
 		r := &run{progress: turn.Progress{Config: turn.Config{}}}
-		receipt, err := r.dispatch(ctx, &flight{call: turn.CallProposal{ID: "c"}}, turn.Tool{Timeout: time.Second})
+		receipt, err := r.dispatch(ctx, &flight{call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "c"}}}, turn.Tool{Timeout: time.Second})
 		return receipt.Outcome, err
 	})
 	require.NoError(t, env.GetWorkflowError())

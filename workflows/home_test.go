@@ -39,7 +39,7 @@ func TestCallsSayWhichStateTheyCountOn(t *testing.T) {
 		r := &run{settling: map[string]bool{}}
 		r.progress.Config = turn.Config{Tools: []turn.Tool{tool}, Limits: turn.DefaultLimits()}
 		for _, id := range []string{"first", "second", "lost", "third", "fourth"} {
-			if _, _, err := r.oneCall(ctx, &flight{call: turn.CallProposal{ID: id, Tool: tool.ID, Permission: turn.Allow}}); err != nil {
+			if _, _, err := r.oneCall(ctx, &flight{call: turn.CallProposal{ToolCall: turn.ToolCall{ID: id, Tool: tool.ID}, Permission: turn.Allow}}); err != nil {
 				return err
 			}
 		}
@@ -83,7 +83,7 @@ func TestNoCallRunsWithoutTheStateThatItDependsOn(t *testing.T) {
 				r.found("mcp/git", "1.0")
 				var flights []*flight
 				for _, id := range []string{"2.0", "2.1", "3.0"} {
-					flights = append(flights, &flight{call: turn.CallProposal{ID: id, Tool: tool.ID, Permission: turn.Allow}})
+					flights = append(flights, &flight{call: turn.CallProposal{ToolCall: turn.ToolCall{ID: id, Tool: tool.ID}, Permission: turn.Allow}})
 				}
 				r.fly(ctx, flights[:2])
 				r.fly(ctx, flights[2:])

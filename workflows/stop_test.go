@@ -24,7 +24,7 @@ func (eliciting) Begin(context.Context, BeginInput) (BeginResult, error) {
 
 func (eliciting) Infer(context.Context, InferInput) (InferResult, error) {
 	call := func(id string) turn.CallProposal {
-		return turn.CallProposal{ID: id, Tool: "mcp/a/x", Permission: turn.Allow}
+		return turn.CallProposal{ToolCall: turn.ToolCall{ID: id, Tool: "mcp/a/x"}, Permission: turn.Allow}
 	}
 	calls := []turn.CallProposal{call("1.0"), call("1.1")}
 	return InferResult{Proposal: turn.Proposal{Kind: turn.ProposeCalls, Calls: calls}}, nil

@@ -77,7 +77,7 @@ func (s *script) settleInput(step, attempt int, text string, calls ...turn.ToolC
 		},
 	}
 	for _, c := range calls {
-		in.Answer.ToolCalls = append(in.Answer.ToolCalls, turn.WireCall{ID: c.WireID, Name: c.Tool, Arguments: c.Arguments})
+		in.Answer.ToolCalls = append(in.Answer.ToolCalls, turn.ToolCall{WireID: c.WireID, Tool: c.Tool, Arguments: c.Arguments})
 	}
 	return in
 }
