@@ -45,7 +45,7 @@ func (a *Activities) callTool(ctx context.Context, in workflows.CallInput, clock
 	}
 	switch claim.State {
 	case journal.ClaimSettled:
-		return a.receipt(in, claim.Record, true), nil
+		return a.receipt(in, claim.Record), nil
 	case journal.ClaimStale:
 		return workflows.CallResult{}, turn.Errorf(turn.CodeToolOutcomeUnknown, journal.ErrStale, "a later dispatch has this call")
 	case journal.ClaimTaken:
@@ -194,12 +194,17 @@ func settleWithin(ctx context.Context) time.Duration {
 	return max(workflows.SettleWithin, time.Until(activity.GetInfo(ctx).Deadline)-workflows.CallRoom)
 }
 
+// settlement returns the input with which the journal settles or suspends a dispatch.
+func settlement(in workflows.CallInput, result turn.ToolResult) journal.SettleInput {
+	return journal.SettleInput{
+		Turn: in.Turn, CallID: in.Call.ID, Attempt: in.Attempt, Result: result, Taints: in.Tool.Taints, At: time.Now(),
+	}
+}
+
 // settleCall records the result of a call. The call's own context may have ended.
 func (a *Activities) settleCall(ctx context.Context, in workflows.CallInput, result turn.ToolResult) (workflows.CallResult, error) {
 	record, err := patiently(context.WithoutCancel(ctx), settleWithin(ctx), func(keep context.Context) (journal.CallRecord, error) {
-		return a.journal.SettleCall(keep, journal.SettleInput{
-			Turn: in.Turn, CallID: in.Call.ID, Attempt: in.Attempt, Result: result, Taints: in.Tool.Taints, At: time.Now(),
-		})
+		return a.journal.SettleCall(keep, settlement(in, result))
 	})
 	if err != nil {
 		return workflows.CallResult{}, err
@@ -207,13 +212,13 @@ func (a *Activities) settleCall(ctx context.Context, in workflows.CallInput, res
 	if temporal.IsCanceledError(context.Cause(ctx)) {
 		return workflows.CallResult{}, temporal.NewCanceledError()
 	}
-	return a.receipt(in, record, record.Late), nil
+	return a.receipt(in, record), nil
 }
 
-func (a *Activities) receipt(in workflows.CallInput, r journal.CallRecord, reused bool) workflows.CallResult {
+func (a *Activities) receipt(in workflows.CallInput, r journal.CallRecord) workflows.CallResult {
 	return workflows.CallResult{
-		CallID: in.Call.ID, Tool: in.Tool.ID, Arguments: in.Call.Arguments,
-		Outcome: r.Outcome, Preview: turn.Truncate(r.Text, turn.ResultPreview), SizeBytes: r.SizeBytes, Reused: reused, StickyQueue: a.homeOf(in),
+		CallID: in.Call.ID, Tool: in.Tool.ID,
+		Outcome: r.Outcome, Preview: turn.Truncate(r.Text, turn.ResultPreview), StickyQueue: a.homeOf(in),
 	}
 }
 

@@ -48,7 +48,7 @@ func (a *Activities) infer(ctx context.Context, in workflows.InferInput, clock *
 		return workflows.InferResult{}, err
 	}
 	if inf.Settled {
-		return a.inferResult(ctx, in, promptConfig, inf, true), nil
+		return a.inferResult(ctx, in, promptConfig, inf), nil
 	}
 	messages, leave, err := a.prompting(ctx, in, inf.Base, clock)
 	if err != nil {
@@ -179,7 +179,7 @@ func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf jo
 	if len(settled.Message.ToolCalls) > 0 {
 		a.windows.put(stepHead(inf.Key), 0, []turn.Message{settled.Message}, "")
 	}
-	return a.inferResult(ctx, in, promptConfig, settled, false), nil
+	return a.inferResult(ctx, in, promptConfig, settled), nil
 }
 
 // transcribe converts a completion into the assistant's message: tool calls if it asks for them, otherwise the text
@@ -220,10 +220,10 @@ func pinned(p turn.PromptConfig) []turn.Tool {
 }
 
 // inferResult returns the same result for a completion that was just settled and for one found in the journal.
-func (a *Activities) inferResult(ctx context.Context, in workflows.InferInput, promptConfig turn.PromptConfig, inf journal.Inference, reused bool) workflows.InferResult {
+func (a *Activities) inferResult(ctx context.Context, in workflows.InferInput, promptConfig turn.PromptConfig, inf journal.Inference) workflows.InferResult {
 	return workflows.InferResult{
 		Proposal: a.proposal(ctx, in, promptConfig, inf.Completion), Head: inf.Head, Usage: inf.Completion.Usage,
-		Failures: inf.Failures, Attempt: inf.Attempt, Reused: reused, Undelivered: inf.Undelivered,
+		Failures: inf.Failures, Undelivered: inf.Undelivered,
 	}
 }
 

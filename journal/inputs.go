@@ -151,27 +151,17 @@ type Claim struct {
 	Record CallRecord
 }
 
-// SettleInput settles a call.
+// SettleInput settles or suspends a call.
 type SettleInput struct {
 	Turn    string
 	CallID  string
 	Attempt int
 	// Result is how the call ended. Each of its media carries its Data; the journal computes hash and size. See
-	// cleanResult for the bounds.
+	// cleanResult for the bounds. SuspendCall uses only its Continuation, of at most MaxContinuationBytes: the journal
+	// keeps it as opaque bytes and leaves it out of exports, because it is meant only for the server and its callers.
 	Result turn.ToolResult
 	// Taints means that the tool's server is untrusted. The settlement, even a late one, taints the session if
 	// Result.FromServer is set.
 	Taints bool
 	At     time.Time
-}
-
-// SuspendInput suspends the claim of (turn, call, attempt) in the middle of the call.
-type SuspendInput struct {
-	Turn    string
-	CallID  string
-	Attempt int
-	// Continuation is what the tool's server needs to continue the call: at most MaxContinuationBytes. The journal
-	// keeps it as opaque bytes and leaves it out of exports, because it is meant only for the server and its callers.
-	Continuation []byte
-	At           time.Time
 }

@@ -54,7 +54,7 @@ type Journal interface {
 	// continuation. The next attempt is granted and finds it in Claim.Record.Continuation; there is no second
 	// tool_call_started. A suspended call that is never continued ends as unknown: its server may have begun. ErrStale
 	// if the call is settled or another attempt has claimed it, ErrClosed, ErrNotFound.
-	SuspendCall(ctx context.Context, in SuspendInput) error
+	SuspendCall(ctx context.Context, in SettleInput) error
 	// NoteCall appends tool_progress of an open claim. The journal keeps at most MaxNotes for each call: a later one
 	// changes nothing and is not an error. NoteCall is not idempotent: like AppendChunks, it appends again if it is
 	// called again. ErrStale if the call is settled or suspended or another attempt has claimed it, ErrClosed,

@@ -20,7 +20,7 @@ func (s beginsAgain) ClaimCall(ctx context.Context, in journal.ClaimInput) (jour
 
 type suspendsAll struct{ journal.Store }
 
-func (s suspendsAll) SuspendCall(ctx context.Context, in journal.SuspendInput) error {
+func (s suspendsAll) SuspendCall(ctx context.Context, in journal.SettleInput) error {
 	for in.Attempt = 5; in.Attempt > 0; in.Attempt-- {
 		if s.Store.SuspendCall(ctx, in) == nil {
 			return nil

@@ -53,7 +53,7 @@ func (h toolHammer) once() {
 	inf, err := h.s.SettleInference(ctx, journal.SettleInference{Session: "s-" + h.turn, Key: key, Attempt: 1, Message: turn.Message{ToolCalls: calls}})
 	require.NoError(h, err)
 	h.claim(calls[0], 1)
-	require.NoError(h, h.s.SuspendCall(ctx, journal.SuspendInput{Turn: h.turn, CallID: "1.0", Attempt: 1, Continuation: []byte(h.turn)}))
+	require.NoError(h, h.s.SuspendCall(ctx, journal.SettleInput{Turn: h.turn, CallID: "1.0", Attempt: 1, Result: turn.ToolResult{Continuation: []byte(h.turn)}}))
 	h.ack("suspended")
 	h.claim(calls[1], 1)
 	h.settle(calls[1], turn.ToolResult{Outcome: turn.OutcomeUnknown})
