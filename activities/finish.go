@@ -37,7 +37,7 @@ func (a *Activities) Finish(ctx context.Context, in workflows.FinishInput) (work
 
 func (a *Activities) finish(ctx context.Context, in workflows.FinishInput) (journal.TurnRecord, error) {
 	return a.journal.Finish(ctx, journal.FinishInput{
-		Session: in.Session, Turn: in.Turn, Results: a.results(in.Outcomes), Messages: said(in.Messages), State: in.Result.State, Reason: in.Result.Reason,
+		Session: in.Session, Turn: in.Turn, Results: in.Outcomes, Messages: in.Messages, State: in.Result.State, Reason: in.Result.Reason,
 		Code: in.Result.Code, Message: in.Result.Message, Answer: turn.Truncate(in.Result.Answer, answerKept), Usage: in.Counters.Usage,
 		Steps: in.Counters.Step, Calls: in.Counters.ToolCalls, At: time.Now(),
 	})

@@ -57,15 +57,6 @@ func (a *Activities) heard(ctx context.Context, turnID string, ids []string) (bo
 	return true, nil
 }
 
-// said converts the messages that were merged into a turn for the journal.
-func said(messages []workflows.Message) []journal.UserMessage {
-	out := make([]journal.UserMessage, len(messages))
-	for i, m := range messages {
-		out[i] = journal.UserMessage{ID: m.ID, Text: m.Text, Blob: m.Blob}
-	}
-	return out
-}
-
 // authorize checks a call against the policy and the tools that the journal has of its turn. It returns the tool and
 // whether the claim needs an approval, or an error if the policy denies the call. The workflow has reached the same
 // decision, unless its input was forged: no input of a workflow or an activity is a permission.

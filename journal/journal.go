@@ -50,7 +50,7 @@ type Journal interface {
 	ClaimCall(ctx context.Context, in ClaimInput) (Claim, error)
 	// SettleCall records how a call ended and emits tool_call_completed. The first settlement stands. A later one, even
 	// after the turn is closed, is kept in late_results, and SettleCall returns the settled record with Late set. With
-	// SettleInput.Taints, both kinds taint the session if they bring the server's content.
+	// SettleInput.Taints, both kinds taint the session if the result is from the server.
 	SettleCall(ctx context.Context, in SettleInput) (CallRecord, error)
 	// ReleaseCall withdraws the claim of (turn, call, attempt): nothing reached the tool, and the next attempt is
 	// granted as if this one had never existed. If that claim is not open, ReleaseCall changes nothing. Its
@@ -60,7 +60,7 @@ type Journal interface {
 	// continuation. The next attempt is granted and finds it in Claim.Record.Continuation; there is no second
 	// tool_call_started. A suspended call that is never continued ends as unknown: its server may have begun. ErrStale
 	// if the call is settled or another attempt has claimed it, ErrClosed, ErrNotFound.
-	SuspendCall(ctx context.Context, in SuspendInput) error
+	SuspendCall(ctx context.Context, in SettleInput) error
 	// NoteCall appends tool_progress of an open claim. The journal keeps at most MaxNotes for each call: a later one
 	// changes nothing and is not an error. NoteCall is not idempotent: like AppendChunks, it appends again if it is
 	// called again. ErrStale if the call is settled or suspended or another attempt has claimed it, ErrClosed,

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -86,7 +85,7 @@ func (f scheduleFlags) check(name string) error {
 		return usage("--after is for a session that is shared: name it with --session")
 	}
 	if f.session != "" {
-		if err := workflows.CheckSession(f.session); err != nil {
+		if err := turn.CheckSession(f.session); err != nil {
 			return usage("--session: %w", err)
 		}
 	}

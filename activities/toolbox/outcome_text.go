@@ -70,7 +70,9 @@ func (f *flight) conclude(r reply) (turn.ToolResult, error) {
 	switch e.stage {
 	case stageAnswered:
 		s.conn.Answered()
-		return f.answered(e, r), nil
+		out := f.answered(e, r)
+		out.FromServer = out.Text != "" || out.Full != nil || len(out.Media) > 0
+		return out, nil
 	case stageRefused, stageForbidden:
 		return f.refused(e, r.err)
 	case stageSent:

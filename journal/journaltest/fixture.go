@@ -67,12 +67,12 @@ func (s *script) now() time.Time {
 
 func (s *script) key(step int) journal.StepKey { return journal.StepKey{Turn: s.turn, Step: step} }
 
-func (s *script) startInput(step int, results ...journal.Result) journal.StartInference {
+func (s *script) startInput(step int, results ...turn.CallOutcome) journal.StartInference {
 	return journal.StartInference{Session: s.session, Key: s.key(step), Expect: s.head, Results: results, Model: "model", At: s.now()}
 }
 
 // start opens an attempt from the script's head and moves the head to its base.
-func (s *script) start(step int, results ...journal.Result) journal.Inference {
+func (s *script) start(step int, results ...turn.CallOutcome) journal.Inference {
 	s.Helper()
 	out, err := s.StartInference(s.Context(), s.startInput(step, results...))
 	require.NoError(s, err)
@@ -89,7 +89,7 @@ func (s *script) settleInput(step, attempt int, text string, calls ...turn.ToolC
 		},
 	}
 	for _, c := range calls {
-		in.Answer.ToolCalls = append(in.Answer.ToolCalls, turn.WireCall{ID: c.WireID, Name: c.Tool, Arguments: c.Arguments})
+		in.Answer.ToolCalls = append(in.Answer.ToolCalls, turn.ToolCall{WireID: c.WireID, Tool: c.Tool, Arguments: c.Arguments})
 	}
 	return in
 }
@@ -115,9 +115,9 @@ func calls(step, n int) (list []turn.ToolCall) {
 	return list
 }
 
-func resultsOf(list ...turn.ToolCall) (results []journal.Result) {
+func resultsOf(list ...turn.ToolCall) (results []turn.CallOutcome) {
 	for _, c := range list {
-		results = append(results, journal.Result{Call: c})
+		results = append(results, turn.CallOutcome{CallID: c.ID})
 	}
 	return results
 }

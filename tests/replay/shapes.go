@@ -263,7 +263,6 @@ var notKept = []string{
 	"Updates that are rejected, a message ID that is sent twice to a running turn, and queries: they leave no events.",
 	"A call of a tool that is not pinned, and one that policy denies when it is dispatched: the activity settles both as invalid actions before the " +
 		"workflow sees them, as long as workers of one version run. Such a call is answered without a dispatch, as in `v1-policy-denied-by-rule`.",
-	"max_cost_usd: no catalogue of prices exists yet, so every cost is unknown and no ceiling is reached.",
 	"A turn that is stopped while a message too large to be recorded waits for a locked journal: when the server hears of its workflow task is " +
 		"a matter of chance. It is of the shapes `v1-cancelled-begin-locked` and `v1-cancelled-begin-gone`, with `Begin°` for `Begin`.",
 	"A turn that the journal cannot settle: `Finish` is tried for minutes before the turn fails. A workflow test covers it.",

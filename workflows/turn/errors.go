@@ -24,7 +24,6 @@ const (
 	CodeToolStateLost      Code = "tool_state_lost" // the state that a stateful server kept for the turn is lost
 	CodePolicyDenied       Code = "policy_denied"
 	CodeApprovalExpired    Code = "approval_expired"
-	CodeBudgetExceeded     Code = "budget_exceeded"
 	CodeGuardExceeded      Code = "guard_exceeded"
 	CodeStoreUnavailable   Code = "store_unavailable"
 	CodeSessionBusy        Code = "session_busy"
@@ -76,7 +75,7 @@ func Codes() []Code {
 	return []Code{
 		CodeLLMTransport, CodeLLMRateLimited, CodeLLMRejected, CodeLLMUnauthorized, CodeLLMTruncated, CodeInvalidAction,
 		CodeToolNotSent, CodeToolFailed, CodeToolOutcomeUnknown, CodeToolDrift, CodeToolStateLost, CodePolicyDenied,
-		CodeApprovalExpired, CodeBudgetExceeded, CodeGuardExceeded, CodeStoreUnavailable, CodeSessionBusy,
+		CodeApprovalExpired, CodeGuardExceeded, CodeStoreUnavailable, CodeSessionBusy,
 		CodeSessionEnding, CodeNotWaiting, CodeConfigInvalid, CodeInternal,
 	}
 }
