@@ -287,7 +287,8 @@ func (p places) position(offset int) (line, column int) {
 	return bytes.Count(before, []byte("\n")) + 1, len([]rune(string(lastLine))) + 1
 }
 
-// locate sets a problem's position to that of its key, or of the nearest enclosing key in the file that is not a section.
+// locate sets a problem's position to that of its key, or of the nearest enclosing key in the file that is not a
+// section.
 func (l *Loaded) locate(p *Problem) {
 	for key := p.Key; key != ""; key = enclosing(key) {
 		if _, ok := l.places.key[key]; ok && (key == p.Key || enclosing(key) != "") {
