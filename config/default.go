@@ -83,7 +83,9 @@ func defaultDeny() []string {
 
 // defaultServer returns the defaults of an entry of [[mcp.servers]].
 func defaultServer() MCPServer {
-	return MCPServer{Transport: TransportStdio, ConnectTimeout: time.Minute, IdleTimeout: 10 * time.Minute, MaxConcurrentCalls: 64}
+	return MCPServer{
+		Transport: TransportStdio, ConnectTimeout: time.Minute, IdleTimeout: 10 * time.Minute, MaxConcurrentCalls: 64,
+	}
 }
 
 // Effective returns l with its provider and model resolved.

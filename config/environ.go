@@ -49,7 +49,8 @@ func (l *loader) environ() {
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.env)) {
 		if namesSection(name) && !slices.Contains(names, name) {
-			l.add(Problem{Source: "environment " + name, Message: suggest("no key of agent.toml has this variable", name, names)})
+			message := suggest("no key of agent.toml has this variable", name, names)
+			l.add(Problem{Source: "environment " + name, Message: message})
 		}
 	}
 }

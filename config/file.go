@@ -122,9 +122,7 @@ func (l *loader) descend(f field, key []keyPart, store func(field) bool) bool {
 	case reflect.Struct:
 		inner, known := f.member(name)
 		if !known {
-			if !slices.ContainsFunc(l.problems, func(p Problem) bool { return p.Key == at }) {
-				l.addAt(at, key[0].offset, unknownKey(f, name))
-			}
+			l.addAt(at, key[0].offset, unknownKey(f, name))
 			return false
 		}
 		l.loaded.places.key[at] = key[0].offset
@@ -241,8 +239,11 @@ func (l *loader) mismatch(f field, is string) {
 	l.addAt(f.key, l.loaded.places.offset(f.key), fmt.Sprintf("%s is %s; it must be %s", f.key, is, f.wants()))
 }
 
-// addAt adds a problem at an offset of the file.
+// addAt adds a problem at an offset of the file, once for each key: several headers may name the same wrong table.
 func (l *loader) addAt(key string, offset int, message string) {
+	if slices.ContainsFunc(l.problems, func(p Problem) bool { return p.Key == key }) {
+		return
+	}
 	p := Problem{Key: key, Source: l.loaded.Path, Message: message}
 	p.Line, p.Column = l.loaded.places.position(offset)
 	l.add(p)
@@ -287,7 +288,8 @@ func (p places) position(offset int) (line, column int) {
 	return bytes.Count(before, []byte("\n")) + 1, len([]rune(string(lastLine))) + 1
 }
 
-// locate sets a problem's position to that of its key, or of the nearest enclosing key in the file that is not a section.
+// locate sets a problem's position to that of its key, or of the nearest enclosing key in the file that is not a
+// section.
 func (l *Loaded) locate(p *Problem) {
 	for key := p.Key; key != ""; key = enclosing(key) {
 		if _, ok := l.places.key[key]; ok && (key == p.Key || enclosing(key) != "") {

@@ -33,7 +33,8 @@ func (l *loader) interpolate(f field, s string, raw unstable.Range) (string, boo
 			return
 		}
 		source := l.loaded.places.data[raw.Offset : raw.Offset+raw.Length]
-		p := Problem{Key: f.key, Source: l.loaded.Path, Credentials: credentials, Message: f.key + " " + fmt.Sprintf(format, args...)}
+		message := f.key + " " + fmt.Sprintf(format, args...)
+		p := Problem{Key: f.key, Source: l.loaded.Path, Message: message, Credentials: credentials}
 		p.Line, p.Column = l.loaded.places.position(int(raw.Offset) + max(bytes.Index(source, []byte(text)), 0))
 		l.add(p)
 	}
@@ -50,7 +51,8 @@ func (l *loader) interpolate(f field, s string, raw unstable.Range) (string, boo
 			}
 			return value
 		case name == "":
-			refuse("${", false, "has an invalid ${ reference; write ${VAR}, ${VAR:-default} or ${file:/path}, or $${ for a literal ${")
+			refuse("${", false, "has an invalid ${ reference; write ${VAR}, ${VAR:-default} or ${file:/path}, "+
+				"or $${ for a literal ${")
 			return ""
 		}
 		value, set := l.env[name]
@@ -58,7 +60,8 @@ func (l *loader) interpolate(f field, s string, raw unstable.Range) (string, boo
 			return m[3]
 		}
 		if !set {
-			refuse("${"+name, secret, "needs the environment variable %s, which is not set; set it, or write ${%s:-default}", name, name)
+			refuse("${"+name, secret, "needs the environment variable %s, which is not set; set it, "+
+				"or write ${%s:-default}", name, name)
 		}
 		return value
 	})

@@ -56,7 +56,8 @@ type MCPServer struct {
 	// Allow and Deny are patterns of the server's own tool names. An empty Allow means all tools; Deny wins.
 	Allow []string `toml:"allow"`
 	Deny  []string `toml:"deny"`
-	// Trust accepts the server's annotations (read-only, idempotent) for what Tools leaves unset.
+	// Trust accepts the server's annotations (read-only, idempotent) for what Tools leaves unset. The text of a trusted
+	// server does not taint a session.
 	Trust bool `toml:"trust"`
 	// AllowToolChanges accepts changes of the server's tools. Otherwise a tool that changes is quarantined until the
 	// operator approves it.
@@ -71,7 +72,7 @@ type MCPServer struct {
 	// Resources and Prompts offer the server's resources and prompts to the model, as tools that list and read them.
 	Resources bool `toml:"resources"`
 	Prompts   bool `toml:"prompts"`
-	// Everywhere declares that every worker hosts this server.
+	// OnAllWorkers declares that every worker hosts this server.
 	OnAllWorkers bool `toml:"on_all_workers"`
 	// Tools are the operator's settings of single tools, by the server's own name of the tool.
 	Tools map[string]MCPTool `toml:"tools"`
@@ -105,8 +106,8 @@ const (
 type MCPTool struct {
 	// Repeatable means that running a call again does no harm.
 	Repeatable bool `toml:"repeatable"`
-	// Quick means that the tool answers within a second and may run as a local activity. It needs Repeatable, and
-	// Everywhere of the server.
+	// LocalActivity means that the tool answers within a second and may run as a local activity. It needs Repeatable,
+	// and OnAllWorkers of the server.
 	LocalActivity bool `toml:"local_activity"`
 	// Risk is how much harm the tool can do. If empty, it follows the annotations of a trusted server; else it is high
 	// if the server marks the tool as destructive or the tool's name or description suggests it (delete, shell, …), and
@@ -115,10 +116,9 @@ type MCPTool struct {
 	// Timeout bounds a call; 0 means the server's call_timeout. TotalTimeout is like the server's.
 	Timeout      time.Duration `toml:"timeout" min:"0s"`
 	TotalTimeout time.Duration `toml:"total_timeout" min:"0s"`
-	// Detach is how long a call may continue after its timeout. The model is told that its outcome is unknown, and gets
-	// the result when the call finishes.
+	// BackgroundTimeout is how long a call may continue after its timeout. The model is told that its outcome is
+	// unknown, and gets the result when the call finishes.
 	BackgroundTimeout time.Duration `toml:"background_timeout" min:"0s"`
-	// Contained means that a call only reads, and only locally: it changes nothing and sends nothing out. See
-	// policy.taint.
+	// ReadOnly means that a call changes nothing and sends nothing out. See Policy.Taint.
 	ReadOnly bool `toml:"read_only"`
 }

@@ -108,7 +108,8 @@ func (v *validator) bounds(f field) {
 	if least, err := strconv.ParseFloat(f.tag.Get("min"), 64); err == nil && !(value >= least) {
 		v.add(f.key, "is %v; it must be at least %s", f.value.Interface(), f.tag.Get("min"))
 	}
-	if most, err := strconv.ParseFloat(cmp.Or(f.tag.Get("max"), strconv.Itoa(turn.MaxCount)), 64); err == nil && !(value <= most) {
+	most, err := strconv.ParseFloat(cmp.Or(f.tag.Get("max"), strconv.Itoa(turn.MaxCount)), 64)
+	if err == nil && !(value <= most) {
 		v.add(f.key, "is %v; it must be at most %.0f", f.value.Interface(), most)
 	}
 }
@@ -119,10 +120,11 @@ var tenantName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$`)
 func (v *validator) tenant(name string) {
 	switch {
 	case strings.EqualFold(name, "default"):
-		v.add("tenant", "is %s, which is reserved; leave tenant out for the default tenant, or choose another name", quote(name))
-	case name != "" && !tenantName.MatchString(name):
-		v.add("tenant", "is %s; it must be at most 64 letters, digits, dots, underscores and dashes, beginning with a letter or digit",
+		v.add("tenant", "is %s, which is reserved; leave tenant out for the default tenant, or choose another name",
 			quote(name))
+	case name != "" && !tenantName.MatchString(name):
+		v.add("tenant", "is %s; it must be at most 64 letters, digits, dots, underscores and dashes, "+
+			"beginning with a letter or digit", quote(name))
 	}
 }
 
@@ -152,8 +154,8 @@ func (v *validator) localFiles(l LocalFiles) {
 	for i, p := range l.Deny {
 		name := strings.Trim(strings.TrimPrefix(p, "!"), "/")
 		if _, err := path.Match(name, ""); err != nil || name == "" {
-			v.add(fmt.Sprintf("local_files.deny[%d]", i), `is %s, which is not a valid file pattern; use names with * and ?, as in "*.pem"`,
-				quote(p))
+			v.add(fmt.Sprintf("local_files.deny[%d]", i),
+				`is %s, which is not a valid file pattern; use names with * and ?, as in "*.pem"`, quote(p))
 		}
 	}
 }
@@ -183,8 +185,8 @@ func (v *validator) approvals(a Approvals) {
 	v.zeroOrMore("approvals.approval_expiry", a.ApprovalExpiry, time.Second, "to wait without limit")
 	v.zeroOrMore("approvals.question_expiry", a.QuestionExpiry, time.Second, "to wait without limit")
 	if a.ApprovalExpiry == 0 && a.OnExpiry == turn.Allow {
-		v.add("approvals.on_expiry", `is "allow", but approval_expiry is 0s, so approvals never expire; set an approval_expiry, `+
-			`or leave on_expiry out`)
+		v.add("approvals.on_expiry", `is "allow", but approval_expiry is 0s, so approvals never expire; `+
+			`set an approval_expiry, or leave on_expiry out`)
 	}
 }
 

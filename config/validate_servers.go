@@ -66,7 +66,8 @@ func (v *validator) transport(key string, s MCPServer) {
 		v.address(key+".url", s.URL)
 		v.encrypted(key+".url", s.URL, s.Networks)
 		if s.Command != "" || len(s.Args) > 0 || len(s.Env) > 0 || len(s.EnvAllow) > 0 || s.Dir != "" || s.User != "" {
-			v.add(key, `has transport = "%s"; remove command, args, env, env_allow, dir and user, which are for "stdio"`, s.Transport)
+			v.add(key, `has transport = "%s"; remove command, args, env, env_allow, dir and user, which are for "stdio"`,
+				s.Transport)
 		}
 		return
 	}
@@ -90,7 +91,8 @@ func (v *validator) transport(key string, s MCPServer) {
 func (v *validator) encrypted(key, raw string, networks []string) {
 	u, err := url.Parse(raw)
 	if err == nil && u.Scheme == "http" && u.Host != "" && !loopback(u.Hostname()) && len(networks) == 0 {
-		v.add(key, `is unencrypted http to another machine; use https, or list its private network: networks = ["10.0.0.0/8"]`)
+		v.add(key, `is unencrypted http to another machine; use https, or list its private network: `+
+			`networks = ["10.0.0.0/8"]`)
 	}
 }
 
@@ -187,7 +189,8 @@ func (v *validator) tool(key string, s MCPServer, t MCPTool) {
 	switch {
 	case !t.LocalActivity:
 	case !t.Repeatable:
-		v.add(key+".local_activity", "needs repeatable = true: a local activity may run twice after a crash; set both, or neither")
+		v.add(key+".local_activity",
+			"needs repeatable = true: a local activity may run twice after a crash; set both, or neither")
 	case t.BackgroundTimeout > 0:
 		v.add(key+".background_timeout",
 			"conflicts with local_activity = true: a local activity ends within a second; remove one of them")

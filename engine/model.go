@@ -42,7 +42,8 @@ func (e *Engine) openModel(ctx context.Context) error {
 	return err
 }
 
-// modalities returns the modalities that the operator configures for models; nil leaves them to what is known of the model.
+// modalities returns the modalities that the operator configures for models; nil leaves them to the model's known
+// capabilities.
 func modalities(m config.Media) *inference.Modalities {
 	switch m {
 	case config.MediaNone:

@@ -31,8 +31,8 @@ var (
 	noTools    = Capabilities{SystemRole: true}
 )
 
-// capabilities are those of the models whose names begin with a key; the longest key decides. They are from the vendors'
-// own lists of models, as of autumn 2026. A model that is not listed is taken for textOnly, because an endpoint that gets
+// capabilities are those of the models whose names begin with a key; the longest key decides. They are from the
+// vendors' own lists of models, as of autumn 2026. Other models count as textOnly, because an endpoint that gets
 // unsupported media refuses the whole request.
 //
 // The gpt-6 family has tools only through the Responses API (go-openai refuses them here). o1-mini and o1-preview have
@@ -52,7 +52,8 @@ var capabilities = map[string]Capabilities{
 	"mistral-medium": withImages, "mistral-small": withImages, "pixtral": withImages,
 	"o1": withImages, "o1-mini": {}, "o1-preview": {}, "o3": withImages, "o3-mini": textOnly, "o4": withImages,
 	"phi-4":   noTools,
-	"qwen-vl": withImages, "qwen2-vl": withImages, "qwen2.5-vl": withImages, "qwen2.5vl": withImages, "qwen3-vl": withImages,
+	"qwen-vl": withImages, "qwen2-vl": withImages, "qwen2.5-vl": withImages, "qwen2.5vl": withImages,
+	"qwen3-vl": withImages,
 }
 
 // CapabilitiesOf returns the capabilities of a model by its name. A vendor's prefix ("openai/gpt-4o") is ignored.

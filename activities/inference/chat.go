@@ -94,7 +94,8 @@ func New(o Options) (*Chat, error) {
 		return nil, turn.Errorf(turn.CodeConfigInvalid, nil, err.Error())
 	}
 	if strings.ContainsFunc(o.APIKey, unicode.IsControl) {
-		return nil, turn.Errorf(turn.CodeConfigInvalid, nil, "the API key holds a control character; was it copied with its line's end?")
+		return nil, turn.Errorf(turn.CodeConfigInvalid, nil,
+			"the API key contains a control character; was it copied with its line break?")
 	}
 	c := &Chat{opts: o, client: newClient(o), host: base.Host, quirks: map[string]quirks{}}
 	c.config = openai.DefaultConfig(o.APIKey)
@@ -109,9 +110,10 @@ func checkBaseURL(raw string) (*url.URL, error) {
 	case err != nil:
 		return nil, errors.New("base_url is not a URL")
 	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
-		return nil, errors.New("base_url must begin with http:// or https:// and name a host, for instance http://127.0.0.1:11434/v1")
+		return nil, errors.New("base_url must begin with http:// or https:// and name a host, " +
+			"for instance http://127.0.0.1:11434/v1")
 	case u.User != nil, u.RawQuery != "", u.Fragment != "":
-		return nil, errors.New("base_url must be no more than scheme, host and path; credentials belong into the API key")
+		return nil, errors.New("base_url may have a scheme, a host and a path only; set credentials as the API key")
 	}
 	return u, nil
 }
@@ -123,8 +125,10 @@ func newClient(o Options) *http.Client {
 	} else {
 		dialer := &net.Dialer{Timeout: o.ConnectTimeout, KeepAlive: 15 * time.Second}
 		client.Transport = &http.Transport{
-			Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSHandshakeTimeout: o.ConnectTimeout,
-			ForceAttemptHTTP2: true, DisableCompression: true, MaxIdleConnsPerHost: 128, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: 256 << 10,
+			Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext,
+			TLSHandshakeTimeout: o.ConnectTimeout,
+			ForceAttemptHTTP2:   true, DisableCompression: true, MaxIdleConnsPerHost: 128,
+			IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: 256 << 10,
 		}
 	}
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -142,7 +146,7 @@ func (c *Chat) Close() error {
 // is in the error's chain.
 func (c *Chat) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
 	total, cancel := context.WithTimeoutCause(ctx, c.opts.TotalTimeout, c.deadline(
-		"%s took longer than %s for its answer (total timeout); ask for less, or raise the timeout", c.opts.TotalTimeout))
+		"%s took longer than %s to answer (total timeout); request less, or raise the timeout", c.opts.TotalTimeout))
 	defer cancel()
 	for {
 		q := c.quirksOf(p.Model)
@@ -182,7 +186,7 @@ func (c *Chat) ask(caller, total context.Context, r request, sink turn.Sink) (_ 
 	return col.answer(x.sent), true, nil
 }
 
-// begin returns an exchange for one request and the context of the request. The phase of connecting has begun; the caller
+// begin returns an exchange for one request, and the request's context. The connect deadline is running; the caller
 // stops the exchange's watch.
 func (c *Chat) begin(total context.Context) (context.Context, *exchange) {
 	ctx, w := startWatch(total)
@@ -226,7 +230,8 @@ var errTail = errors.New("the stream did not end after its finish reason")
 
 func (c *Chat) expectToken(w *watch) {
 	w.expectWithin(c.opts.FirstTokenTimeout, c.deadline(
-		"%s took the request and sent nothing for %s (first-token timeout); it may be overloaded or loading the model", c.opts.FirstTokenTimeout))
+		"%s accepted the request and sent nothing for %s (first-token timeout); it may be overloaded or loading the model",
+		c.opts.FirstTokenTimeout))
 }
 
 func (c *Chat) connectDeadline() *turn.Error {

@@ -11,7 +11,7 @@ import (
 )
 
 // errGarbage means that an object of the response is not an event of a chat completion.
-var errGarbage = errors.New("the response holds something that is no chat completion")
+var errGarbage = errors.New("the response is not a chat completion")
 
 // collector assembles a completion from its events and passes text to the sink as it arrives.
 type collector struct {
@@ -198,7 +198,8 @@ func (c *collector) callOf(part callPart, id string) *call {
 // from.
 func (c *collector) answer(sent int) turn.Completion {
 	a := turn.Completion{
-		Text: c.text.String(), Reasoning: c.reasoning.String(), FinishReason: c.finish, Refused: c.refused, Model: c.model, Raw: c.raw.json(),
+		Text: c.text.String(), Reasoning: c.reasoning.String(), Model: c.model, Raw: c.raw.json(),
+		FinishReason: c.finish, Refused: c.refused,
 	}
 	size := len(a.Text) + len(a.Reasoning)
 	for _, call := range c.calls {
@@ -211,7 +212,8 @@ func (c *collector) answer(sent int) turn.Completion {
 		return a
 	}
 	a.Usage = turn.Usage{
-		InputTokens: int64(c.usage.Prompt), OutputTokens: int64(c.usage.Completion), CachedTokens: int64(c.usage.Details.Cached),
+		InputTokens: int64(c.usage.Prompt), OutputTokens: int64(c.usage.Completion),
+		CachedTokens: int64(c.usage.Details.Cached),
 	}
 	return a
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -47,19 +48,23 @@ func (c *Chat) diagnose(x *exchange, began bool, err error) (turn.Code, string) 
 	var over *overBound
 	switch {
 	case errors.As(err, &over):
-		return turn.CodeLLMRejected, fmt.Sprintf("%s sent more than %d %s; the answer was dropped. Ask for a shorter one", name, over.most, over.what)
+		return turn.CodeLLMRejected, fmt.Sprintf("%s sent more than %d %s; the response was discarded. Request a shorter one",
+			name, over.most, over.what)
 	case errors.Is(err, errWebPage):
-		return turn.CodeLLMRejected, name + " answered with a web page; check base_url (does it miss /v1?)"
+		return turn.CodeLLMRejected, name + " answered with a web page; check base_url (is /v1 missing?)"
 	case errors.Is(err, openai.ErrReasoningToolsRequireResponses):
-		return turn.CodeLLMRejected, `this model takes tools only through the Responses API; choose another model, or set mode = "json"`
+		return turn.CodeLLMRejected,
+			`this model takes tools only through the Responses API; choose another model, or set mode = "json"`
 	case !x.asked:
 		return turn.CodeLLMRejected, "the request could not be built: " + c.short(err.Error())
 	case errors.Is(err, errGarbage):
-		return turn.CodeLLMTransport, name + " sent something that is no chat completion; check that base_url is an OpenAI-compatible endpoint"
+		return turn.CodeLLMTransport, name + " sent something other than a chat completion; " +
+			"check that base_url is an OpenAI-compatible endpoint"
 	case x.status != 0 && (began || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
-		return turn.CodeLLMTruncated, name + " ended its answer before it was complete; the half is dropped"
+		return turn.CodeLLMTruncated, name + " ended its response before it was complete; the partial response was discarded"
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return turn.CodeLLMTransport, fmt.Sprintf("%s is not reachable: nothing listens at %s; is it running, is base_url right?", name, c.host)
+		return turn.CodeLLMTransport, fmt.Sprintf("%s is not reachable: nothing listens at %s; is it running, "+
+			"and is base_url correct?", name, c.host)
 	case x.connected.Load():
 		return turn.CodeLLMTransport, name + " closed the connection before it answered"
 	}
@@ -71,9 +76,9 @@ func (c *Chat) cancelled(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	var e *turn.Error
 	if errors.As(cause, &e) {
-		return fmt.Errorf("asking %s: %w", c.opts.Name, cause)
+		return fmt.Errorf("calling %s: %w", c.opts.Name, cause)
 	}
-	return turn.Errorf(turn.CodeLLMTransport, cause, "the question to "+c.opts.Name+" was cancelled")
+	return turn.Errorf(turn.CodeLLMTransport, cause, "the request to "+c.opts.Name+" was cancelled")
 }
 
 // refusedBy parses the refusal in a response's status and body.
@@ -97,16 +102,18 @@ func (c *Chat) refused(status int, header http.Header, body []byte) *turn.Error 
 	return e
 }
 
-// learn remembers what the endpoint refused, and reports whether to send the request again without it.
+// learn remembers which parameter the endpoint refused, and reports whether to send the request again without it. The
+// refusal must have come before the response began.
 func (c *Chat) learn(model string, q quirks, err error) bool {
 	var r *refusal
-	if !errors.As(err, &r) || r.Status != http.StatusBadRequest && r.Status != http.StatusUnprocessableEntity {
+	if !errors.As(err, &r) || !slices.Contains([]int{http.StatusBadRequest, http.StatusUnprocessableEntity}, r.Status) {
 		return false
 	}
 	before := q
 	said := r.Param + " " + r.Message
 	q.noStreamOptions = q.noStreamOptions || strings.Contains(said, "stream_options")
-	q.completionTokens = q.completionTokens || strings.Contains(said, "max_completion_tokens") && !wantsCompletionTokens(model)
+	q.completionTokens = q.completionTokens ||
+		strings.Contains(said, "max_completion_tokens") && !wantsCompletionTokens(model)
 	q.noMedia = q.noMedia || refusesMedia(err) && takesNone(said)
 	if q == before {
 		return false
@@ -119,7 +126,8 @@ func (c *Chat) learn(model string, q quirks, err error) bool {
 	return c.quirks[model] == q
 }
 
-// refusesMedia reports whether the endpoint may have refused a request because of its images or audio.
+// refusesMedia reports whether the endpoint may have refused a request because of its images or audio. The refusal must
+// have come before the response began.
 func refusesMedia(err error) bool {
 	var r *refusal
 	if !errors.As(err, &r) || r.Status != http.StatusBadRequest && r.Status != http.StatusUnprocessableEntity &&
@@ -127,23 +135,17 @@ func refusesMedia(err error) bool {
 		return false
 	}
 	said := strings.ToLower(r.Param + " " + r.Message)
-	for _, word := range []string{"image", "audio", "vision", "multimodal", "content"} {
-		if strings.Contains(said, word) {
-			return true
-		}
-	}
-	return false
+	return containsAny(said, "image", "audio", "vision", "multimodal", "content")
+}
+
+func containsAny(s string, words ...string) bool {
+	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(s, word) })
 }
 
 // takesNone reports whether the endpoint refuses all media, not only the ones of this request.
 func takesNone(said string) bool {
 	said = strings.ToLower(said)
-	for _, words := range []string{"not support", "unsupported content", "must be a string", "valid string", "unknown variant"} {
-		if strings.Contains(said, words) {
-			return true
-		}
-	}
-	return false
+	return containsAny(said, "not support", "unsupported content", "must be a string", "valid string", "unknown variant")
 }
 
 func (c *Chat) quirksOf(model string) quirks {

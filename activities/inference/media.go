@@ -99,8 +99,8 @@ func omitted(m turn.Media) string {
 	return fmt.Sprintf("[%s, %s%s; you cannot see it]", turn.Truncate(m.Type, 80), plain.Size(m.Bytes), kept)
 }
 
-// withAudio returns the body of a request that holds audio: the library's fields in the library's order, except that the
-// messages may have parts of type input_audio. It returns nil if the library's own body says everything.
+// withAudio returns the body of a request that holds audio: the library's fields in the library's order, with messages
+// that may have parts of type input_audio. It returns nil if the request holds no audio.
 func (r request) withAudio() ([]byte, error) {
 	if len(r.audio) == 0 {
 		return nil, nil

@@ -58,7 +58,7 @@ func parseRefusal(status int, body []byte) *refusal {
 			r.Message = word(fields[key])
 		}
 	}
-	r.Kind = strings.ToLower(strings.Join([]string{word(fields["type"]), word(fields["code"]), word(fields["status"])}, " "))
+	r.Kind = strings.ToLower(word(fields["type"]) + " " + word(fields["code"]) + " " + word(fields["status"]))
 	r.Param = word(fields["param"])
 	if status == 0 {
 		r.Status = embeddedStatus(fields)
@@ -94,7 +94,8 @@ func (r *refusal) code() turn.Code {
 		return turn.CodeLLMUnauthorized
 	case r.Status == http.StatusTooManyRequests, r.Status == 0 && has("rate_limit"):
 		return turn.CodeLLMRateLimited
-	case r.Status == http.StatusRequestTimeout, r.Status == http.StatusConflict, r.Status == http.StatusTooEarly, r.Status >= 500:
+	case r.Status == http.StatusRequestTimeout, r.Status == http.StatusConflict, r.Status == http.StatusTooEarly,
+		r.Status >= 500:
 		return turn.CodeLLMTransport
 	case r.Status == 0 && !has("invalid_request") && !r.tooLong():
 		return turn.CodeLLMTransport
@@ -128,20 +129,22 @@ func (r *refusal) describe(name string, header http.Header, short func(string) s
 
 func (r *refusal) hint(header http.Header, short func(string) string) string {
 	switch {
-	case strings.Contains(r.Kind, "insufficient_quota"), strings.Contains(r.Kind, "billing"), r.Status == http.StatusPaymentRequired:
+	case strings.Contains(r.Kind, "insufficient_quota"), strings.Contains(r.Kind, "billing"),
+		r.Status == http.StatusPaymentRequired:
 		return "The account has no quota left: check its plan and billing"
 	case r.Status == http.StatusUnauthorized, r.Status == http.StatusForbidden:
-		return "Check the API key and what it may be used for"
+		return "Check the API key and its permissions"
 	case r.Status == http.StatusNotFound, r.Status == http.StatusMethodNotAllowed:
 		return "Check the model's name and base_url"
 	case r.Status >= 300 && r.Status < 400:
 		return "Redirects are not followed; set base_url to its target" + target(header, short)
 	case r.tooLong():
-		return "The conversation is longer than the model's context window: lower max_history_messages, or choose a model with a larger one"
+		return "The conversation is longer than the model's context window: lower max_history_messages, " +
+			"or choose a model with a larger one"
 	case strings.Contains(r.Param+r.Message, "temperature"):
-		return "Take temperature out of the configuration"
+		return "Remove temperature from the configuration"
 	case r.code() == turn.CodeLLMRateLimited:
-		return "It asks to be left alone for a moment"
+		return "Retry later"
 	}
 	return ""
 }

@@ -18,7 +18,8 @@ const (
 	maxLine       = 240
 )
 
-const whoIAm = "I am Everturn's built-in demo: a small set of rules, not a language model. I quote what the tools return and understand nothing of it."
+const whoIAm = "I am Everturn's built-in demo: a small set of rules, not a language model. " +
+	"I quote what the tools return and understand nothing of it."
 
 const howToGetMore = "For a real answer set OPENAI_API_KEY, or base_url in the [llm] part of agent.toml, and ask again."
 
@@ -47,7 +48,8 @@ func (c conversation) greet() string {
 	if len(c.tools) == 0 {
 		return "No file tools were offered to me, so there is nothing that I could look up."
 	}
-	return `Hello. Ask me which files are here and what this project is about, name a file, or ask me to find a "quoted word".`
+	return `Hello. Ask me which files are here and what this project is about, name a file, ` +
+		`or ask me to find a "quoted word".`
 }
 
 func (c conversation) describeListing(list []result) string {
@@ -74,7 +76,8 @@ func (c conversation) describeListing(list []result) string {
 func describeSearch(word, found string) string {
 	lines := strings.Split(strings.TrimSpace(found), "\n")
 	shown := lines[:min(len(lines), maxHits)]
-	out := fmt.Sprintf("The search for %q returned:\n%s", plain.Head(word, maxLine), quote(strings.Join(shown, "\n"), maxNamedQuote))
+	out := fmt.Sprintf("The search for %q returned:\n%s", plain.Head(word, maxLine),
+		quote(strings.Join(shown, "\n"), maxNamedQuote))
 	if len(lines) > maxHits {
 		out += fmt.Sprintf("\nand %d more lines.", len(lines)-maxHits)
 	}

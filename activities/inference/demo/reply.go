@@ -93,7 +93,9 @@ func (r reply) whole() openai.ChatCompletionResponse {
 	return openai.ChatCompletionResponse{
 		ID: r.callID(-1), Object: "chat.completion", Created: r.created, Model: Model, Usage: r.usage(),
 		Choices: []openai.ChatCompletionChoice{{
-			Message:      openai.ChatCompletionMessage{Role: openai.ChatMessageRoleAssistant, Content: r.content(), ToolCalls: r.toolCalls()},
+			Message: openai.ChatCompletionMessage{
+				Role: openai.ChatMessageRoleAssistant, Content: r.content(), ToolCalls: r.toolCalls(),
+			},
 			FinishReason: r.finish(),
 		}},
 	}
@@ -103,14 +105,21 @@ func (r reply) whole() openai.ChatCompletionResponse {
 func (r reply) events() []openai.ChatCompletionStreamResponse {
 	id := r.callID(-1)
 	event := func(choices ...openai.ChatCompletionStreamChoice) openai.ChatCompletionStreamResponse {
-		return openai.ChatCompletionStreamResponse{ID: id, Object: "chat.completion.chunk", Created: r.created, Model: Model, Choices: choices}
+		return openai.ChatCompletionStreamResponse{
+			ID: id, Object: "chat.completion.chunk", Created: r.created, Model: Model, Choices: choices,
+		}
+	}
+	delta := func(d openai.ChatCompletionStreamChoiceDelta) openai.ChatCompletionStreamResponse {
+		return event(openai.ChatCompletionStreamChoice{Delta: d})
 	}
 	var out []openai.ChatCompletionStreamResponse
 	for _, word := range strings.SplitAfter(r.content(), " ") {
-		out = append(out, event(openai.ChatCompletionStreamChoice{Delta: openai.ChatCompletionStreamChoiceDelta{Role: openai.ChatMessageRoleAssistant, Content: word}}))
+		out = append(out, delta(openai.ChatCompletionStreamChoiceDelta{
+			Role: openai.ChatMessageRoleAssistant, Content: word,
+		}))
 	}
 	for _, c := range r.toolCalls() {
-		out = append(out, event(openai.ChatCompletionStreamChoice{Delta: openai.ChatCompletionStreamChoiceDelta{ToolCalls: []openai.ToolCall{c}}}))
+		out = append(out, delta(openai.ChatCompletionStreamChoiceDelta{ToolCalls: []openai.ToolCall{c}}))
 	}
 	out = append(out, event(openai.ChatCompletionStreamChoice{FinishReason: r.finish()}))
 	if o := r.request.StreamOptions; o != nil && o.IncludeUsage {

@@ -151,10 +151,12 @@ func similarFiles(question string, files []string) []string {
 }
 
 // explanations are the names of files that explain a project, the best first.
-var explanations = []string{"readme", "go.mod", "package.json", "pyproject.toml", "cargo.toml", "pom.xml", "index", "about", "overview", "main", "doc"}
+var explanations = strings.Fields("readme go.mod package.json pyproject.toml cargo.toml pom.xml index about overview " +
+	"main doc")
 
 // textual are the extensions of files to read if there is nothing better.
-var textual = []string{".md", ".txt", ".rst", ".adoc", ".org", ".go", ".py", ".js", ".ts", ".rs", ".java", ".c", ".toml", ".yaml", ".yml", ".json", ".csv", ""}
+var textual = append(strings.Fields(".md .txt .rst .adoc .org .go .py .js .ts .rs .java .c .toml .yaml .yml .json "+
+	".csv"), "")
 
 // explaining sorts the files by how well they explain a project; those near the root come first. Other files come last.
 func explaining(files []string) []string {
@@ -185,12 +187,16 @@ func explaining(files []string) []string {
 }
 
 var (
-	overview = regexp.MustCompile(`(?i)\b(which|what|list|show)\b.*\b(files?|folders?|here|project|repo|repository|workspace|directory)\b|\babout\b|\boverview\b|\bsummar`)
-	greeting = regexp.MustCompile(`(?i)^\W*(hi|hello|hey|hallo|good (morning|day|evening)|thanks|thank you|ping|who are you|what are you)\b[^/.]{0,24}$`)
-	asking   = regexp.MustCompile(`(?i)\bask me\b`)
-	seeking  = regexp.MustCompile(`(?i)\b(?:find|search|where|grep|look for|occurs?|contains?|mentions?)\b`)
-	quoted   = regexp.MustCompile("\"([^\"\n]{1,200})\"|'([^'\n]{1,200})'|`([^`\n]{1,200})`|“([^”\n]{1,200})”|„([^“\n]{1,200})“")
-	bare     = regexp.MustCompile(`(?i)\b(?:find|search for|grep(?: for)?|look for)\s+(?:the word\s+|the text\s+)?([\w.-]{3,60})\s*[.?!]?\s*$`)
+	overview = regexp.MustCompile(`(?i)\b(which|what|list|show)\b.*` +
+		`\b(files?|folders?|here|project|repo|repository|workspace|directory)\b|\babout\b|\boverview\b|\bsummar`)
+	greeting = regexp.MustCompile(`(?i)^\W*(hi|hello|hey|hallo|good (morning|day|evening)|thanks|thank you|ping|` +
+		`who are you|what are you)\b[^/.]{0,24}$`)
+	asking  = regexp.MustCompile(`(?i)\bask me\b`)
+	seeking = regexp.MustCompile(`(?i)\b(?:find|search|where|grep|look for|occurs?|contains?|mentions?)\b`)
+	quoted  = regexp.MustCompile("\"([^\"\n]{1,200})\"|'([^'\n]{1,200})'|`([^`\n]{1,200})`|" +
+		"“([^”\n]{1,200})”|„([^“\n]{1,200})“")
+	bare = regexp.MustCompile(`(?i)\b(?:find|search for|grep(?: for)?|look for)\s+(?:the word\s+|the text\s+)?` +
+		`([\w.-]{3,60})\s*[.?!]?\s*$`)
 )
 
 func isOverview(question string) bool { return overview.MatchString(question) }
@@ -215,9 +221,8 @@ func soughtWord(question string) string {
 }
 
 // stopWords are common words in questions that say nothing about files.
-var stopWords = map[string]bool{"what": true, "which": true, "where": true, "that": true, "this": true, "file": true, "files": true,
-	"does": true, "about": true, "tell": true, "show": true, "with": true, "from": true, "please": true, "read": true, "have": true,
-	"there": true, "here": true, "project": true, "say": true, "the": true, "and": true, "are": true, "how": true, "who": true}
+var stopWords = strings.Fields("what which where that this file files does about tell show with from please read have " +
+	"there here project say the and are how who")
 
 // words returns the significant words of the question, in lower case.
 func words(question string) []string {
@@ -225,7 +230,7 @@ func words(question string) []string {
 	for _, w := range strings.FieldsFunc(strings.ToLower(question), func(r rune) bool {
 		return !(r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r > 127)
 	}) {
-		if len(w) >= 3 && !stopWords[w] {
+		if len(w) >= 3 && !slices.Contains(stopWords, w) {
 			out = append(out, w)
 		}
 	}

@@ -55,7 +55,9 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/chat/completions", s.chat)
 	mux.HandleFunc("GET /v1/models", models)
-	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, MaxHeaderBytes: 64 << 10}
+	s.http = &http.Server{
+		Handler: mux, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
+	}
 	go func() {
 		defer close(s.served)
 		_ = s.http.Serve(listener) // ends with Close
@@ -124,7 +126,9 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 func refuse(w http.ResponseWriter, status int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(openai.ErrorResponse{Error: &openai.APIError{Message: message, Type: "invalid_request_error"}})
+	_ = json.NewEncoder(w).Encode(openai.ErrorResponse{
+		Error: &openai.APIError{Message: message, Type: "invalid_request_error"},
+	})
 }
 
 func models(w http.ResponseWriter, _ *http.Request) {
