@@ -36,14 +36,14 @@ func TestAServerThatCannotBeAskedSaysWhy(t *testing.T) {
 		want   []string
 	}{
 		"missing command":   {missing, []string{`command "no-such-command-anywhere" is not in PATH`}},
-		"missing folder":    {toolbox.Server{ID: "srv", Command: binary, Dir: "/no/such/folder"}, []string{`dir = "/no/such/folder" is no folder to start it in`}},
+		"missing folder":    {toolbox.Server{ID: "srv", Command: binary, Dir: "/no/such/folder"}, []string{`dir = "/no/such/folder" cannot be its working directory`}},
 		"missing file":      {toolbox.Server{ID: "srv", Command: "./nothing", Dir: t.TempDir()}, []string{`command "./nothing" cannot be run`}},
 		"exits":             {stdioServer("srv", "-mode", "exit"), []string{"exit status 3", "no licence found in"}},
 		"hangs":             {stdioServer("srv", "-mode", "hang"), []string{"did not finish its handshake within 500ms"}},
 		"garbage":           {stdioServer("srv", "-mode", "garbage"), []string{"too many lines on stdout that are not JSON", "Hello from a server"}},
 		"a line of 20 MB":   {stdioServer("srv", "-mode", "longline"), []string{"a line on stdout is over the limit"}},
 		"dies after hello":  {stdioServer("srv", "-mode", "dies"), []string{"exit status 5"}},
-		"a circular cursor": {stdioServer("srv", "-mode", "cursor"), []string{"goes round in a circle"}},
+		"a circular cursor": {stdioServer("srv", "-mode", "cursor"), []string{"repeats the cursor"}},
 		"endless pages":     {stdioServer("srv", "-mode", "pages"), []string{"more than 64 pages"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -61,7 +61,7 @@ func tenantEnv(env []string, tenant string) []string {
 // server's directory, if one is set.
 func findCommand(s Server, searchPath string) (string, error) {
 	if err := folder(s.Dir); err != nil {
-		return "", fmt.Errorf("dir = %q is no folder to start it in: %w", s.Dir, err)
+		return "", fmt.Errorf("dir = %q cannot be its working directory: %w", s.Dir, err)
 	}
 	if strings.ContainsRune(s.Command, '/') {
 		file := s.Command
@@ -90,7 +90,7 @@ func folder(dir string) error {
 	}
 	info, err := os.Stat(dir)
 	if err == nil && !info.IsDir() {
-		err = fmt.Errorf("%s is no folder", dir)
+		err = fmt.Errorf("%s is not a directory", dir)
 	}
 	return err
 }

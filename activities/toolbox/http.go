@@ -2,9 +2,7 @@ package toolbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"net/http/httptrace"
@@ -142,7 +140,7 @@ func (t *headerRoundTripper) bound(resp *http.Response, method string) (events b
 	case ok && kind == "application/json":
 		limit = int64(t.dialer.opts.MaxFrameBytes)
 	}
-	resp.Body = &boundedBody{ReadCloser: resp.Body, left: limit}
+	resp.Body = http.MaxBytesReader(nil, resp.Body, limit) // so that a cut body is never taken for a complete one
 	return false
 }
 
@@ -176,26 +174,4 @@ func (t *headerRoundTripper) withHeaders(ctx context.Context, req *http.Request)
 		req.Header.Set(name, value)
 	}
 	return req
-}
-
-// boundedBody returns an error when a body exceeds its limit, so that a truncated body is never taken for a complete
-// one.
-type boundedBody struct {
-	io.ReadCloser
-	left int64
-}
-
-func (b *boundedBody) Read(p []byte) (int, error) {
-	if b.left < 0 {
-		return 0, errors.New("the answer is over the limit of one message")
-	}
-	if int64(len(p)) > b.left+1 {
-		p = p[:b.left+1]
-	}
-	n, err := b.ReadCloser.Read(p)
-	b.left -= int64(n)
-	if b.left < 0 {
-		return 0, errors.New("the answer is over the limit of one message")
-	}
-	return n, err
 }
