@@ -161,17 +161,17 @@ func TestContradictoryConfigurationIsRefused(t *testing.T) {
 		return []toolbox.Server{s}
 	}
 	for want, servers := range map[string][]toolbox.Server{
-		"is used twice":           {stdioServer("a"), stdioServer("a")},
-		`"local" is taken`:        {stdioServer("local")},
-		"use at most 48 letters":  {stdioServer("a/b")},
-		"set its command":         {{ID: "a", Transport: toolbox.TransportStdio}},
-		"set its URL":             {{ID: "a"}},
-		"not both":                cmd(func(s *toolbox.Server) { s.URL = "https://example.com" }),
-		"is not https":            {{ID: "a", URL: "http://example.com/mcp"}},
-		"is not known: use stdio": cmd(func(s *toolbox.Server) { s.Transport = "carrier-pigeon" }),
-		"NOT_SET, which is not":   cmd(func(s *toolbox.Server) { s.EnvAllow = []string{"NOT_SET"} }),
-		"quick but not":           cmd(func(s *toolbox.Server) { s.Tools = map[string]toolbox.ToolSettings{"x": {LocalActivity: true}} }),
-		"syntax error in pattern": cmd(func(s *toolbox.Server) { s.Deny = []string{"["} }),
+		"is used twice":                            {stdioServer("a"), stdioServer("a")},
+		`"local" is taken`:                         {stdioServer("local")},
+		"use at most 48 letters":                   {stdioServer("a/b")},
+		"set its command":                          {{ID: "a", Transport: toolbox.TransportStdio}},
+		"set its URL":                              {{ID: "a"}},
+		"not both":                                 cmd(func(s *toolbox.Server) { s.URL = "https://example.com" }),
+		"is not https":                             {{ID: "a", URL: "http://example.com/mcp"}},
+		"is not known: use stdio":                  cmd(func(s *toolbox.Server) { s.Transport = "carrier-pigeon" }),
+		"NOT_SET, which is not":                    cmd(func(s *toolbox.Server) { s.EnvAllow = []string{"NOT_SET"} }),
+		"has local_activity but is not repeatable": cmd(func(s *toolbox.Server) { s.Tools = map[string]toolbox.ToolSettings{"x": {LocalActivity: true}} }),
+		"syntax error in pattern":                  cmd(func(s *toolbox.Server) { s.Deny = []string{"["} }),
 	} {
 		_, err := toolbox.New(toolbox.Options{Servers: servers, Environ: environ}, nil)
 		assert.ErrorContains(t, err, want)

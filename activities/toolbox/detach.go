@@ -49,9 +49,9 @@ func (f *flight) seeThrough() {
 	select {
 	case r = <-f.replies:
 	case <-timer.C:
-		r = f.givenUp(context.DeadlineExceeded)
+		r = f.replyOrCancel(context.DeadlineExceeded)
 	case <-f.s.owner.ctx.Done():
-		r = f.givenUp(context.Canceled)
+		r = f.replyOrCancel(context.Canceled)
 	}
 	e := f.ending(r)
 	result, err := f.finishAs(e, r)
@@ -64,9 +64,9 @@ func (f *flight) seeThrough() {
 	}
 }
 
-// givenUp returns the reply that has arrived, if any, because an answer takes precedence over a deadline. Otherwise it
-// gives the request up for the cause.
-func (f *flight) givenUp(cause error) reply {
+// replyOrCancel returns the reply that has arrived, if any, because an answer takes precedence over a deadline.
+// Otherwise it cancels the request.
+func (f *flight) replyOrCancel(cause error) reply {
 	select {
 	case r := <-f.replies:
 		return r

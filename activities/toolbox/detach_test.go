@@ -117,6 +117,6 @@ func TestAQuestionThatComesLateEndsTheCall(t *testing.T) {
 	require.Equal(t, turn.OutcomeUnknown, r.Outcome)
 	end := receive(t, late)
 	assert.Equal(t, turn.OutcomeError, end.Outcome)
-	assert.Contains(t, end.Text, "when its time was over")
+	assert.Contains(t, end.Text, "after its timeout")
 	assert.Empty(t, end.Elicitations)
 }

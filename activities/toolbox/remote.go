@@ -55,9 +55,13 @@ func (d *httpDialer) dial(context.Context, string) (*link, error) {
 
 func (d *httpDialer) transport(client *http.Client) mcp.Transport {
 	if d.server.Transport == TransportSSE {
-		return &sseTransport{&mcp.SSEClientTransport{Endpoint: d.server.URL, HTTPClient: client, MaxEventSize: d.opts.MaxFrameBytes}}
+		return &sseTransport{&mcp.SSEClientTransport{
+			Endpoint: d.server.URL, HTTPClient: client, MaxEventSize: d.opts.MaxFrameBytes,
+		}}
 	}
-	t := &mcp.StreamableClientTransport{Endpoint: d.server.URL, HTTPClient: client, MaxRetries: 2, MaxEventSize: d.opts.MaxFrameBytes}
+	t := &mcp.StreamableClientTransport{
+		Endpoint: d.server.URL, HTTPClient: client, MaxRetries: 2, MaxEventSize: d.opts.MaxFrameBytes,
+	}
 	if d.server.Login != nil {
 		t.OAuthHandler = loginHandler{d.server.Login, d.issued}
 	}

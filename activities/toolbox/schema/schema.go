@@ -123,8 +123,8 @@ func (c Schema) Validate(v any) (err error) {
 		return unchecked(fmt.Sprintf("nested more than %d deep", maxArgumentsDepth))
 	}
 	if values, text := measure(v); c.effort.exceeded(values, text) {
-		return unchecked(fmt.Sprintf("%d values with %d bytes of text are too many to be checked against its schema; send fewer",
-			values, text))
+		return unchecked(fmt.Sprintf("%d values with %d bytes of text are too many to be checked against its schema; "+
+			"send fewer", values, text))
 	}
 	return c.resolved.Validate(v)
 }
