@@ -23,7 +23,7 @@ func TestACallThatGoesOnByItselfIsNotMadeAgain(t *testing.T) {
 	assert.Equal(t, 1, l.count("begun", "x"))
 	call := r.calls(run.GetRunID(), 1)[0]
 	assert.Equal(t, turn.OutcomeUnknown, call.Outcome)
-	assert.Contains(t, call.Text, "goes on by itself")
+	assert.Contains(t, call.Text, "continues in the background")
 	assert.Equal(t, 1, call.Runs)
 	l.open()
 	require.Eventually(t, func() bool { return r.late(run.GetRunID(), call.Call.ID) == 1 }, within, within/1000)

@@ -40,7 +40,7 @@ var house = map[string][]string{
 	"activities/toolbox": {"workflows/turn", "internal/childenv", "internal/jsonbound", "internal/redact", "internal/retryafter", "activities/toolbox/stdio", "activities/toolbox/schema", "activities/toolbox/pool", "internal/plain", "github.com/modelcontextprotocol/go-sdk",
 		"github.com/google/jsonschema-go", "code.dny.dev/ssrf", "golang.org/x/oauth2", "golang.org/x/sync"},
 	"internal/plain":            {},
-	"activities/toolbox/schema": {"workflows/turn", "internal/regex", "internal/plain", "github.com/google/jsonschema-go"},
+	"activities/toolbox/schema": {"workflows/turn", "internal/regex", "internal/plain", "github.com/google/jsonschema-go", "github.com/hashicorp/golang-lru/v2"},
 	"activities/toolbox/stdio":  {"golang.org/x/sys"},
 	"activities/toolbox/pool":   {},
 	"activities/toolbox/files":  {"workflows/turn", "internal/regex", "activities/toolbox"},

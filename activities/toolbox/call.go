@@ -140,8 +140,11 @@ func (s *session) exchange(req turn.ToolRequest, name string, c continuation, me
 }
 
 // finish ends the flight and returns the result of the call.
-func (f *flight) finish(r reply) (turn.ToolResult, error) {
-	result, err := f.conclude(r)
+func (f *flight) finish(r reply) (turn.ToolResult, error) { return f.finishAs(f.ending(r), r) }
+
+// finishAs is finish for a call whose ending is known.
+func (f *flight) finishAs(e ending, r reply) (turn.ToolResult, error) {
+	result, err := f.conclude(e, r)
 	f.quiet()
 	f.endWire(context.Canceled)
 	f.stop()

@@ -101,7 +101,7 @@ func listTools(ctx context.Context, cs *mcp.ClientSession, maxPages, maxTools in
 		case page.NextCursor == "":
 			return tools, paged, nil
 		case seen[page.NextCursor]:
-			return nil, paged, fmt.Errorf("its list of tools goes round in a circle: cursor %q came twice", page.NextCursor)
+			return nil, paged, fmt.Errorf("its list of tools repeats the cursor %q", page.NextCursor)
 		}
 		seen[page.NextCursor] = true
 		params = &mcp.ListToolsParams{Cursor: page.NextCursor}

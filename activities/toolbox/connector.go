@@ -60,7 +60,7 @@ func (c *connector) dial(ctx context.Context, conn *pool.Conn) (pool.Link, *pool
 	if err == nil {
 		return s, nil
 	}
-	f := &pool.Failure{Problem: err.Error(), Told: toldOf(err)}
+	f := &pool.Failure{Problem: err.Error(), ModelText: toldOf(err)}
 	if e := (*Excess)(nil); errors.As(err, &e) {
 		f.Excess = e
 	}
@@ -84,8 +84,9 @@ func (c *connector) connection(ctx context.Context, req turn.ToolRequest) (*sess
 	if conn := c.pool.Resume(pool.Key{Tenant: req.Tenant, Turn: req.Turn}, req.OwningCall); conn != nil {
 		return conn.Link().(*session), nil
 	}
-	return nil, turn.Errorf(turn.CodeToolStateLost, nil, fmt.Sprintf("server state lost: what %s remembered of this turn "+
-		"went with its connection. %s was not called. Begin again with that server if its state is needed", c.name(), req.Tool))
+	return nil, turn.Errorf(turn.CodeToolStateLost, nil, fmt.Sprintf("server state lost: the connection that held what %s "+
+		"remembered of this turn has ended. %s was not called. Begin again with that server if its state is needed",
+		c.name(), req.Tool))
 }
 
 // acquire returns the tenant's or the turn's session, with one more user. It connects if there is none.
@@ -105,7 +106,7 @@ func (c *connector) open(ctx context.Context, conn *pool.Conn) (*session, error)
 	for i := 0; ; i++ {
 		l, err := c.dialer.dial(ctx, conn.Tenant)
 		if err != nil {
-			return nil, &pool.Outage{Problem: c.redact.text(err.Error()), Told: inOurWords(err)}
+			return nil, &pool.Outage{Problem: c.redact.text(err.Error()), ModelText: inOurWords(err)}
 		}
 		if i == 0 {
 			versions = c.worthTrying(l)
@@ -172,7 +173,7 @@ func (c *connector) explain(ctx context.Context, l *link, err error) error {
 	if e := l.meter.excess(); e != nil {
 		return fmt.Errorf("%w%s", e, c.stderrNote(l))
 	}
-	return &pool.Outage{Problem: c.redact.text(why) + c.stderrNote(l), Told: told}
+	return &pool.Outage{Problem: c.redact.text(why) + c.stderrNote(l), ModelText: told}
 }
 
 // stderrNote returns the end of the server's stderr, for operators.

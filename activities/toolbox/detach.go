@@ -28,8 +28,8 @@ func (f *flight) goOn() (turn.ToolResult, bool) {
 		return turn.ToolResult{}, false
 	}
 	class, _ := ending{stage: stageSent, by: endedByDeadline, repeatable: f.req.Repeatable, detached: true}.class()
-	r := failed(fmt.Sprintf("Outcome unknown: %s was called, and it did not answer in time. It goes on by itself for up to %s, and what becomes of it "+
-		"is told as soon as it is known. Do not call it again meanwhile.", f.req.Tool, f.detach.Round(time.Second)))
+	r := failed(fmt.Sprintf("Outcome unknown: %s was called, and it did not answer in time. It continues in the background "+
+		"for up to %s, and its result is reported when it ends. Do not call it again meanwhile.", f.req.Tool, f.detach.Round(time.Second)))
 	r.Outcome, r.Detached = turn.Outcome(class), true
 	return r, true
 }
@@ -49,14 +49,14 @@ func (f *flight) seeThrough() {
 	select {
 	case r = <-f.replies:
 	case <-timer.C:
-		r = f.givenUp(context.DeadlineExceeded)
+		r = f.replyOrCancel(context.DeadlineExceeded)
 	case <-f.s.owner.ctx.Done():
-		r = f.givenUp(context.Canceled)
+		r = f.replyOrCancel(context.Canceled)
 	}
 	e := f.ending(r)
-	result, err := f.finish(r)
+	result, err := f.finishAs(e, r)
 	if result.Elicitations != nil {
-		result = failed("It asked for something when its time was over, and nobody answered. It did not go on.")
+		result = failed("It requested input after its timeout, when no user could be asked. It did not continue.")
 		result.Duration = time.Since(f.began)
 	}
 	if err == nil && e.stage == stageAnswered && f.s.owner.ctx.Err() == nil {
@@ -64,9 +64,9 @@ func (f *flight) seeThrough() {
 	}
 }
 
-// givenUp returns the reply that has arrived, if any, because an answer takes precedence over a deadline. Otherwise it
-// gives the request up for the cause.
-func (f *flight) givenUp(cause error) reply {
+// replyOrCancel returns the reply that has arrived, if any, because an answer takes precedence over a deadline.
+// Otherwise it cancels the request.
+func (f *flight) replyOrCancel(cause error) reply {
 	select {
 	case r := <-f.replies:
 		return r

@@ -33,7 +33,7 @@ func TestACallOverItsTimeGoesOnByItselfAndTellsItsEnd(t *testing.T) {
 			require.NoError(t, err)
 			assert.Less(t, time.Since(began), 900*time.Millisecond, "the model is told at once")
 			assert.Equal(t, turn.OutcomeUnknown, r.Outcome)
-			assert.Contains(t, r.Text, "goes on by itself")
+			assert.Contains(t, r.Text, "continues in the background")
 			assert.True(t, r.Detached)
 			end := receive(t, late)
 			assert.Equal(t, turn.OutcomeOK, end.Outcome)
@@ -117,6 +117,6 @@ func TestAQuestionThatComesLateEndsTheCall(t *testing.T) {
 	require.Equal(t, turn.OutcomeUnknown, r.Outcome)
 	end := receive(t, late)
 	assert.Equal(t, turn.OutcomeError, end.Outcome)
-	assert.Contains(t, end.Text, "when its time was over")
+	assert.Contains(t, end.Text, "after its timeout")
 	assert.Empty(t, end.Elicitations)
 }

@@ -58,7 +58,7 @@ func guardOf(raw string, networks []string) (*guard, error) {
 	for _, n := range networks {
 		p, err := netip.ParsePrefix(n)
 		if err != nil {
-			return nil, fmt.Errorf("may be in network %q, which is none: write it as 10.0.0.0/8", n)
+			return nil, fmt.Errorf("has the network %q, which is not in CIDR notation: write it as 10.0.0.0/8", n)
 		}
 		g.networks = append(g.networks, p.Masked())
 	}

@@ -214,13 +214,13 @@ func TestAServerThatDoesNotAnswerIsNamedByItsAddress(t *testing.T) {
 
 func TestAServersAddressIsCheckedWhenItIsConfigured(t *testing.T) {
 	for want, s := range map[string]Server{
-		"is not https":                      {ID: "a", URL: "http://mcp.example/"},
-		"is not absolute":                   {ID: "a", URL: "mcp.example"},
-		`network "10.0.0.0", which is none`: {ID: "a", URL: "https://mcp.example", Networks: []string{"10.0.0.0"}},
-		"its token URL http://":             {ID: "a", URL: "https://mcp.example", OAuth: OAuth{TokenURL: "http://idp.example"}},
-		"OAuth is for servers over http":    {ID: "a", Command: "x", OAuth: OAuth{TokenURL: "https://idp.example"}},
-		"has a URL and no command":          {ID: "a", Transport: TransportSSE, Command: "x", URL: "https://mcp.example"},
-		"but the server is stateful":        {ID: "a", Command: "x", Stateful: true, Tools: map[string]ToolSettings{"t": {LocalActivity: true, Repeatable: true}}},
+		"is not https":    {ID: "a", URL: "http://mcp.example/"},
+		"is not absolute": {ID: "a", URL: "mcp.example"},
+		`network "10.0.0.0", which is not in CIDR notation`: {ID: "a", URL: "https://mcp.example", Networks: []string{"10.0.0.0"}},
+		"its token URL http://":                             {ID: "a", URL: "https://mcp.example", OAuth: OAuth{TokenURL: "http://idp.example"}},
+		"OAuth is for servers over http":                    {ID: "a", Command: "x", OAuth: OAuth{TokenURL: "https://idp.example"}},
+		"has a URL and no command":                          {ID: "a", Transport: TransportSSE, Command: "x", URL: "https://mcp.example"},
+		"but the server has session_affinity":               {ID: "a", Command: "x", Stateful: true, Tools: map[string]ToolSettings{"t": {LocalActivity: true, Repeatable: true}}},
 	} {
 		_, err := New(Options{Servers: []Server{s}}, nil)
 		assert.ErrorContains(t, err, want)

@@ -46,14 +46,7 @@ type Health struct {
 }
 
 // TenantHealth describes a server's state for one tenant, which has its own connections and processes.
-type TenantHealth struct {
-	Tenant      string    `json:"tenant"`
-	State       State     `json:"state"`
-	Since       time.Time `json:"since"`
-	RetryAt     time.Time `json:"retry_at,omitzero"`
-	Problem     string    `json:"problem,omitempty"` // of StateFailing
-	Connections int       `json:"connections"`       // open now
-}
+type TenantHealth = pool.TenantHealth
 
 // Health returns the health of each server, in configured order, without the local tools. It contacts no server.
 func (h *Host) Health() []Health {
@@ -67,16 +60,11 @@ func (h *Host) Health() []Health {
 func (c *connector) health() Health {
 	r := c.pool.Record()
 	h := Health{
-		Server: c.id(), State: r.Status, Since: r.Since, RetryAt: r.RetryAt, LastError: r.LastError, LastErrorAt: r.LastErrorAt,
-		Stderr: c.currentStderr(), Connections: r.Connections, Calls: r.Calls, Failures: r.Failures, Restarts: r.Restarts,
-		Drops: r.Drops, Processes: c.processes.last(),
+		Server: c.id(), State: r.Status, Since: r.Since, RetryAt: r.RetryAt,
+		LastError: r.LastError, LastErrorAt: r.LastErrorAt, Stderr: c.currentStderr(), Connections: r.Connections, Calls: r.Calls, Failures: r.Failures, Restarts: r.Restarts,
+		Drops: r.Drops, Processes: c.processes.last(), Tenants: r.Tenants,
 	}
 	h.Excess, _ = r.Excess.(*Excess)
-	for _, t := range r.Tenants {
-		h.Tenants = append(h.Tenants, TenantHealth{
-			Tenant: t.Tenant, State: t.Status, Since: t.Since, RetryAt: t.RetryAt, Problem: t.Problem, Connections: t.Connections,
-		})
-	}
 	return h
 }
 

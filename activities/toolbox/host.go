@@ -221,7 +221,7 @@ func (h *Host) Call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult,
 }
 
 func drift(what string) error {
-	return turn.Errorf(turn.CodeToolDrift, nil, what+"; it was not called. The tool is held back until the operator accepts it (tools diff, tools approve)")
+	return turn.Errorf(turn.CodeToolDrift, nil, what+"; it was not called. The tool is quarantined until the operator approves it (tools diff, tools approve)")
 }
 
 // route returns the connector of a tool ID, or nil; local tells whether it is the ID of a local tool.

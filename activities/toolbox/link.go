@@ -3,13 +3,11 @@ package toolbox
 import (
 	"context"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/everturn/everturn/activities/toolbox/pool"
-	"github.com/everturn/everturn/activities/toolbox/stdio"
 )
 
 // The protocol versions that a handshake begins with. The empty one is the SDK's latest, which first asks the server to
@@ -40,45 +38,6 @@ func silent() string { return "" }
 // dialer opens links to one server, each for one tenant.
 type dialer interface {
 	dial(ctx context.Context, tenant string) (*link, error)
-}
-
-// stdioDialer runs the server as a child process.
-type stdioDialer struct {
-	spawner *stdio.Spawner
-	server  Server
-	path    string // PATH to search
-	env     []string
-	as      *account // nil: this program's
-	opts    Options
-	total   *totals
-	seen    *processes
-}
-
-func (d *stdioDialer) dial(_ context.Context, tenant string) (*link, error) {
-	file, err := findCommand(d.server, d.path)
-	if err != nil {
-		return nil, err
-	}
-	m := newMeter(d.server.ID, d.total, d.opts.MaxFrameBytes)
-	out := newStream(m.dropped, m)
-	p, err := d.spawner.Start(stdio.Command{
-		Path: file, Args: d.server.Args, Env: tenantEnv(d.env, tenant), Dir: d.server.Dir,
-		MaxFrameBytes: d.opts.MaxFrameBytes, StderrBytes: d.opts.StderrTailBytes,
-		User: d.as.credential(), OnStdout: out.lines, OnStderr: m.printed,
-		OnChange: func(p *stdio.Process) { d.seen.saw(tenant, p) },
-	})
-	if err != nil {
-		return nil, err
-	}
-	m.onDrop(func() { p.Signal(syscall.SIGKILL) })
-	t := &watchedTransport{
-		inner: &mcp.IOTransport{Reader: p.Stdout, Writer: p.Stdin, MaxLineLength: -1}, // Frames enforces the limit
-		sent:  p.Stdin.Written, meter: m, out: out,
-	}
-	return &link{
-		transport: t, watched: t, meter: m, versions: []string{versionLegacy, versionLatest}, disposable: true,
-		stop: func() error { defer out.whole(); return p.Stop(d.opts.StopGrace) }, tail: p.Stderr.String, fate: p.Fate,
-	}, nil
 }
 
 // errHostClosed is the error of starts after Close.

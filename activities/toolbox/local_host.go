@@ -3,6 +3,7 @@ package toolbox
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"strings"
@@ -123,7 +124,7 @@ func firstOf(timeouts ...time.Duration) time.Duration {
 	return 0
 }
 
-// unanswered returns the result of a call whose function has not returned when its context ended.
+// unanswered returns the result of a call whose function had no result when its context ended.
 func unanswered(ctx context.Context, req turn.ToolRequest) turn.ToolResult {
 	e, why := ending{stage: stageSent, by: endedByCancel}, "the call was cancelled before it answered"
 	e.repeatable = req.Repeatable
@@ -134,9 +135,13 @@ func unanswered(ctx context.Context, req turn.ToolRequest) turn.ToolResult {
 	return unsettled(req.Tool, class, again, why)
 }
 
-// run calls the tool's function and renders its result. An error and a panic become error results.
+// run calls the tool's function and renders its result. An error and a panic become error results. A function that
+// returns the error of its context gave up, and may have acted before.
 func (l *localHost) run(ctx context.Context, req turn.ToolRequest, tool localTool) turn.ToolResult {
 	text, err := l.recovered(ctx, req, tool)
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return unanswered(ctx, req)
+	}
 	size := int64(len(text))
 	if err != nil {
 		text, size = err.Error(), 0

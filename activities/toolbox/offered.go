@@ -240,6 +240,6 @@ func getPrompt(ctx context.Context, s *session, arguments json.RawMessage, meta 
 // with tool calls.
 func asksInVain() *mcp.CallToolResult {
 	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{
-		Text: "The server wants to ask a person something before it gives this, which is only done for its tools.",
+		Text: "The server requires input for this. Users are asked only for calls of its own tools.",
 	}}}
 }

@@ -209,7 +209,7 @@ func (s Server) checkTransport() error {
 func (s Server) checkState() error {
 	for name, t := range s.Tools {
 		if s.Stateful && t.LocalActivity {
-			return fmt.Errorf("MCP server %q: tool %q is quick, but the server is stateful: quick calls run on whichever worker has the turn", s.ID, name)
+			return fmt.Errorf("MCP server %q: tool %q has local_activity, but the server has session_affinity: local activities run on the worker that has the turn", s.ID, name)
 		}
 	}
 	return nil
@@ -223,7 +223,7 @@ func (s Server) checkTools() error {
 	}
 	for name, t := range s.Tools {
 		if t.LocalActivity && !t.Repeatable {
-			return fmt.Errorf("MCP server %q: tool %q is quick but not repeatable: a quick call may run twice after a crash; set both or neither", s.ID, name)
+			return fmt.Errorf("MCP server %q: tool %q has local_activity but is not repeatable: a local activity may run twice after a crash; set both or neither", s.ID, name)
 		}
 		switch t.Risk {
 		case "", turn.RiskLow, turn.RiskMedium, turn.RiskHigh:

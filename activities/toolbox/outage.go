@@ -11,7 +11,7 @@ import (
 func toldOf(err error) string {
 	var o *pool.Outage
 	if errors.As(err, &o) {
-		return o.Told
+		return o.ModelText
 	}
 	if e := (*Excess)(nil); errors.As(err, &e) {
 		return e.Error()

@@ -45,7 +45,7 @@ type ending struct {
 	answer     answer // for stageAnswered only
 	by         endedBy
 	repeatable bool // running the call again does no harm
-	detached   bool // the call goes on by itself, and its result is reported late
+	detached   bool // the call continues in the background, and its result is reported late
 }
 
 // class is the classification of a call's ending. A class without a turn.Outcome is an error of Host.Call (not sent,

@@ -64,8 +64,8 @@ func (f *flight) endedBy() endedBy {
 // conclude turns the call's ending into a result and updates the server's state. Only a server's response carries the
 // server's own words. In every other case the model gets this package's words, because the session is not tainted by
 // them; the server's words go to the log.
-func (f *flight) conclude(r reply) (turn.ToolResult, error) {
-	s, e := f.s, f.ending(r)
+func (f *flight) conclude(e ending, r reply) (turn.ToolResult, error) {
+	s := f.s
 	class, again := e.class()
 	switch e.stage {
 	case stageAnswered:

@@ -64,7 +64,7 @@ func (r refusal) pause() time.Duration {
 func (r refusal) words() string {
 	said := fmt.Sprintf("refused it with HTTP %d (%s)", r.Status, http.StatusText(r.Status))
 	if r.Wait > 0 {
-		said += fmt.Sprintf(" and asks to be left alone for %s", r.Wait.Round(time.Second))
+		said += fmt.Sprintf(" and asks for a pause of %s", r.Wait.Round(time.Second))
 	}
 	return said
 }

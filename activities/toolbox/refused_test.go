@@ -211,7 +211,7 @@ func TestAServerThatIsCrowdedForLongIsNotAskedAgain(t *testing.T) {
 		h := newHTTPHost(t, toolbox.Options{}, toolbox.Server{ID: "web", URL: front(t, crowded(retryAfter))})
 		r := call(t, h, "mcp/web/echo", `{"text":"x"}`)
 		assert.Equal(t, turn.OutcomeError, r.Outcome)
-		assert.Contains(t, r.Text, "HTTP 429 (Too Many Requests) and asks to be left alone for 1h0m0s")
+		assert.Contains(t, r.Text, "HTTP 429 (Too Many Requests) and asks for a pause of 1h0m0s")
 	}
 }
 

@@ -167,7 +167,7 @@ func (d *babbler) dial(context.Context, string) (*link, error) {
 		_ = outW.Close()
 		_ = inR.Close()
 	}()
-	frames := stdio.NewFrames(outR, 0, nil)
+	frames := stdio.NewFrames(outR, 16<<20, nil)
 	t := &watchedTransport{inner: &mcp.IOTransport{Reader: frames, Writer: inW, MaxLineLength: -1}}
 	stop := func() error { _ = inW.Close(); _ = frames.Close(); <-served; return nil }
 	return &link{transport: t, watched: t, versions: []string{versionLegacy, versionLatest}, disposable: true, stop: stop, tail: silent, fate: silent}, nil

@@ -92,11 +92,11 @@ func (s *session) Close() { s.shut() }
 
 // Failure implements pool.Link.
 func (s *session) Failure() pool.Failure {
-	f := pool.Failure{Told: "its connection was lost"}
+	f := pool.Failure{ModelText: "its connection was lost"}
 	if e := s.link.meter.excess(); e != nil {
-		f.Told, f.Excess = e.Error(), e
+		f.ModelText, f.Excess = e.Error(), e
 	}
-	f.Problem = s.owner.redact.text(f.Told)
+	f.Problem = s.owner.redact.text(f.ModelText)
 	if fate := s.link.fate(); fate != "" {
 		f.Problem += "; its process ended with " + fate
 	}
@@ -147,7 +147,8 @@ func (s *session) offer(ctx context.Context, forCall bool) (offer, error) {
 	}
 	if err := s.listAgain(ctx, false); err != nil {
 		text := s.owner.name() + " was asked again what it offers"
-		return offer{}, &pool.Outage{Problem: text + ": " + s.owner.clean(err.Error(), 400), Told: text + " and did not say"}
+		problem := text + ": " + s.owner.clean(err.Error(), 400)
+		return offer{}, &pool.Outage{Problem: problem, ModelText: text + " and did not say"}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

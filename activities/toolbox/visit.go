@@ -62,7 +62,7 @@ func (c *connector) occupy(req turn.ToolRequest) (leave func(), err error) {
 // crowded returns the error of a call for which this worker has no place.
 func crowded(most int) error {
 	told := fmt.Sprintf("%d calls to tool servers are in flight on this worker, which is the maximum", most)
-	return &pool.Outage{Problem: told, Told: told, Wait: crowdedPause}
+	return &pool.Outage{Problem: told, ModelText: told, Wait: crowdedPause}
 }
 
 // crowdedPause is how long a call waits before its next attempt if there was no place.
@@ -70,13 +70,8 @@ const crowdedPause = 500 * time.Millisecond
 
 // patience returns how long the call may wait in the queue: as long as it may run.
 func (c *connector) patience(req turn.ToolRequest) time.Duration {
-	switch said := c.describer.settings[strings.TrimPrefix(req.Tool, c.describer.prefix+"/")]; {
-	case req.Timeout > 0:
-		return req.Timeout
-	case said.Timeout > 0:
-		return said.Timeout
-	}
-	return c.describer.server.CallTimeout
+	settings := c.describer.settings[strings.TrimPrefix(req.Tool, c.describer.prefix+"/")]
+	return firstOf(req.Timeout, settings.Timeout, c.describer.server.CallTimeout)
 }
 
 // call finds the connection for the call, checks that the tool is the one in the turn config, and calls it.
@@ -95,13 +90,10 @@ func (v *visit) call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult
 	if err != nil {
 		return turn.ToolResult{}, err
 	}
-	s.conn.Use()
-	defer s.conn.Use()
+	s.conn.Used(false)
 	fresh := s.conn.OpenedAfter(v.Began) || !req.Dispatched.IsZero() && s.conn.OpenedAfter(req.Dispatched)
 	result, err := s.call(ctx, req, d, o.names[req.Tool], fresh)
-	if err == nil {
-		s.conn.Bind()
-	}
+	s.conn.Used(err == nil)
 	if v.c.goesOn(o.names[req.Tool], result) {
 		return result, err
 	}

@@ -17,8 +17,8 @@ type Admission struct {
 	settled bool
 }
 
-// Admit waits until the call may go to the server: until fewer calls than allowed are in flight, and the breaker lets it
-// through. Its error, an *Outage, says why the call may not. The caller must call End.
+// Admit waits until the call may go to the server: until fewer calls than allowed are in flight, and the breaker lets
+// it through. Its error, an *Outage, says why the call may not. The caller must call End.
 func (p *Pool) Admit(ctx context.Context, tenant string, wait time.Duration) (*Admission, error) {
 	t, err := p.arrive(tenant)
 	if err != nil {
@@ -77,8 +77,8 @@ func (p *Pool) takePermit(ctx context.Context, wait time.Duration) error {
 	case <-p.ctx.Done():
 		return ErrClosed
 	}
-	return ours(fmt.Sprintf("%s has %d calls in flight, which is the maximum (max_concurrent_calls), and none of them ended in time",
-		p.o.Name, cap(p.permits)))
+	return ours(fmt.Sprintf("%s has %d calls in flight, which is the maximum (max_concurrent_calls), "+
+		"and none of them ended in time", p.o.Name, cap(p.permits)))
 }
 
 // Settle reports the call's ending to the breaker. Only a call without a timely response counts against the server, and
@@ -101,7 +101,7 @@ func (a *Admission) Settle(c *Conn, cancelled bool, problem string) {
 		t.breaker.undecided()
 	default:
 		p.record.Failures++
-		t.problem, t.told = problem, "it did not answer in time"
+		t.problem, t.modelText = problem, "it did not answer in time"
 		p.failed(problem)
 		t.breaker.struck(time.Now())
 		p.changed()

@@ -60,9 +60,9 @@ type Link interface {
 
 // Failure says why a connection could not be opened, or why it ended.
 type Failure struct {
-	Problem string // for operators; it may quote the server
-	Told    string // for models: the host's own words
-	Excess  error  // the bound that the server exceeded; nil: none
+	Problem   string // for operators; it may quote the server
+	ModelText string // for models: the host's own words
+	Excess    error  // the bound that the server exceeded; nil: none
 }
 
 // Conn is one connection, from the attempt to open it until its link is cleaned up.
@@ -137,7 +137,7 @@ func (c *Conn) to(s State, cause Cause) bool {
 func (c *Conn) becomeReady() {
 	t, now := c.tenant, time.Now()
 	t.breaker.connected()
-	t.problem, t.told = "", ""
+	t.problem, t.modelText = "", ""
 	c.since, c.used, c.answers = now, now, t.answers
 	if c.lasting() {
 		c.pool.resting = false
@@ -190,18 +190,11 @@ func (c *Conn) Leave() {
 	}
 }
 
-// Use records that a user needs the connection now.
-func (c *Conn) Use() {
+// Used records that a call needs the connection now. reached tells whether it has reached the server.
+func (c *Conn) Used(reached bool) {
 	c.pool.lock()
 	defer c.pool.unlock()
-	c.used = time.Now()
-}
-
-// Bind records that a call has reached the server.
-func (c *Conn) Bind() {
-	c.pool.lock()
-	defer c.pool.unlock()
-	c.bound = true
+	c.used, c.bound = time.Now(), c.bound || reached
 }
 
 // Lose records that a call has found the connection lost. The link may report its end later.
@@ -230,7 +223,7 @@ func (c *Conn) Drain(l Link, excess error) bool {
 	cause := Replaced
 	if excess != nil {
 		cause = Exceeded
-		c.tenant.problem, c.tenant.told = excess.Error(), excess.Error()
+		c.tenant.problem, c.tenant.modelText = excess.Error(), excess.Error()
 		p.failed(excess.Error())
 		c.countExcess(excess)
 	}
@@ -279,14 +272,14 @@ const steady = time.Second
 // recordLoss records why the connection ended unexpectedly. The pool's lock is held.
 func (c *Conn) recordLoss(f Failure) {
 	p, t, now := c.pool, c.tenant, time.Now()
-	t.problem, t.told = f.Problem, f.Told
+	t.problem, t.modelText = f.Problem, f.ModelText
 	p.failed(f.Problem)
 	if f.Excess != nil {
 		c.countExcess(f.Excess)
 	} else {
 		t.breaker.lost(now, now.Sub(c.since) >= steady || t.answers > c.answers)
 	}
-	p.warn("an MCP server's connection was lost", "tenant", t.name, "soon", t.breaker.flaps, "why", f.Told)
+	p.warn("an MCP server's connection was lost", "tenant", t.name, "soon", t.breaker.flaps, "why", f.ModelText)
 }
 
 // countExcess starts a backoff because the server exceeded a bound, once for the connection. The pool's lock is held.

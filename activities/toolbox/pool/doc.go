@@ -5,8 +5,8 @@
 //
 //	Empty → Connecting → Ready → Draining → Closing → Empty
 //
-// Users enter a connection that is Ready. A connection that is Draining takes no new users and closes with its last one;
-// its key is free for another connection. The Cause of its end decides what the end says about the server. If a
+// Users enter a connection that is Ready. A connection that is Draining takes no new users and closes with its last
+// one; its key is free for another connection. The Cause of its end decides what the end says about the server. If a
 // connection breaks, its key is free only when its link is cleaned up, so that the old process exits before the next
 // one starts.
 //

@@ -17,16 +17,16 @@ import (
 const maxConnections = 64
 
 // Outage is why a call cannot be sent now. A server's own words, such as its stderr, are only for operators: the model
-// reads Told, which contains only the host's words.
+// reads ModelText, which contains only the host's words.
 type Outage struct {
-	Problem, Told string
-	Wait          time.Duration // until the server is tried again; 0: immediately
+	Problem, ModelText string
+	Wait               time.Duration // until the server is tried again; 0: immediately
 }
 
 func (o *Outage) Error() string { return o.Problem }
 
 // ErrClosed is the error of a pool whose host is closed.
-var ErrClosed = &Outage{Problem: "the tool host is closed", Told: "the tool host is closed"}
+var ErrClosed = &Outage{Problem: "the tool host is closed", ModelText: "the tool host is closed"}
 
 // Options configures a Pool.
 type Options struct {
@@ -115,11 +115,11 @@ func (p *Pool) Acquire(ctx context.Context, key Key) (*Conn, error) {
 		}
 	}
 	text := p.o.Name + " ends as soon as it is started"
-	return nil, &Outage{Problem: text + p.lastProblem(key.Tenant), Told: text}
+	return nil, &Outage{Problem: text + p.lastProblem(key.Tenant), ModelText: text}
 }
 
 // ours returns an outage whose text contains no words of a server.
-func ours(text string) *Outage { return &Outage{Problem: text, Told: text} }
+func ours(text string) *Outage { return &Outage{Problem: text, ModelText: text} }
 
 // lastProblem returns why the tenant has no connection, as the end of a sentence.
 func (p *Pool) lastProblem(name string) string {
@@ -207,7 +207,7 @@ func (c *Conn) install(l Link) *Failure {
 	switch {
 	case closed:
 		l.Close()
-		return &Failure{Problem: ErrClosed.Problem, Told: ErrClosed.Told}
+		return &Failure{Problem: ErrClosed.Problem, ModelText: ErrClosed.ModelText}
 	case stillborn:
 		l.Close()
 		f := l.Failure()
@@ -221,14 +221,13 @@ func (c *Conn) install(l Link) *Failure {
 func (c *Conn) refuse(f Failure) {
 	p, t := c.pool, c.tenant
 	t.breaker.connectFailed(time.Now())
-	t.problem, t.told = f.Problem, f.Told
+	t.problem, t.modelText = f.Problem, f.ModelText
 	p.failed(f.Problem)
 	if f.Excess != nil {
 		c.countExcess(f.Excess)
 	}
-	c.err = &Outage{
-		Problem: p.o.Name + " is unavailable: " + t.problem, Told: p.told(t), Wait: t.breaker.pause(time.Now()),
-	}
+	wait := t.breaker.pause(time.Now())
+	c.err = &Outage{Problem: p.o.Name + " is unavailable: " + t.problem, ModelText: p.unavailableText(t), Wait: wait}
 	p.warn("connecting to an MCP server", "tenant", t.name, "failures", t.breaker.connects, "error", f.Problem)
 	c.to(Empty, Refused)
 }
@@ -248,15 +247,15 @@ func (p *Pool) unavailable(t *tenant, wait time.Duration) *Outage {
 	if wait <= 0 {
 		all = fmt.Sprintf("%s is unavailable; another call is testing it now: %s", p.o.Name, t.problem)
 	}
-	return &Outage{Problem: all, Told: p.told(t), Wait: wait}
+	return &Outage{Problem: all, ModelText: p.unavailableText(t), Wait: wait}
 }
 
-// told tells the model that the server is unavailable for the tenant, and why. The pool's lock is held.
-func (p *Pool) told(t *tenant) string {
-	if t.told == "" {
+// unavailableText tells the model that the server is unavailable for the tenant, and why. The pool's lock is held.
+func (p *Pool) unavailableText(t *tenant) string {
+	if t.modelText == "" {
 		return p.o.Name + " is unavailable"
 	}
-	return p.o.Name + " is unavailable: " + t.told
+	return p.o.Name + " is unavailable: " + t.modelText
 }
 
 // makeRoom ends the connection that has been idle longest if there are too many to add one. It prefers the tenants with

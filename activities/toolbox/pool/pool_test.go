@@ -29,7 +29,9 @@ func (l *fakeLink) Close() {
 	}
 }
 
-func (l *fakeLink) Failure() Failure { return Failure{Problem: "lost", Told: "lost", Excess: l.excess} }
+func (l *fakeLink) Failure() Failure {
+	return Failure{Problem: "lost", ModelText: "lost", Excess: l.excess}
+}
 
 // opening is how an attempt to connect goes.
 type opening int
@@ -76,7 +78,7 @@ func newMachine(t interface{ Cleanup(func()) }) *machine {
 func (m *machine) dial(_ context.Context, c *Conn) (Link, *Failure) {
 	how := m.next()
 	if how == refuses {
-		return nil, &Failure{Problem: "refused", Told: "refused"}
+		return nil, &Failure{Problem: "refused", ModelText: "refused"}
 	}
 	l := &fakeLink{conn: c, open: true}
 	m.links = append(m.links, l)
@@ -142,7 +144,7 @@ func isClosed(ch <-chan struct{}) bool {
 	}
 }
 
-// settle lets everything that is under way end: the users leave, links that broke are cleaned up, and the goroutines run.
+// settle lets everything under way end: the users leave, links that broke are cleaned up, and the goroutines run.
 func (m *machine) settle(t require.TestingT) {
 	for len(m.users)+len(m.tasks)+len(m.broken) > 0 {
 		for _, c := range m.users {
@@ -253,7 +255,7 @@ func (m *machine) resume(key Key) {
 func (m *machine) answer() {
 	for _, c := range m.users {
 		c.Found("1.0")
-		c.Bind()
+		c.Used(true)
 		c.Answered()
 	}
 }

@@ -33,46 +33,46 @@ type Record struct {
 	Restarts    int64 // connections that were in use and ended for a reason other than idleness
 	Drops       int64 // connections that exceeded a bound
 	Excess      error // the last such bound
-	Tenants     []TenantRecord
+	Tenants     []TenantHealth
 }
 
-// TenantRecord is what a pool has seen of its server for one tenant.
-type TenantRecord struct {
-	Tenant      string
-	Status      Status
-	Since       time.Time
-	RetryAt     time.Time // of StatusFailing
-	Problem     string    // of StatusFailing
-	Connections int       // open now
+// TenantHealth describes a server's state for one tenant, which has its own connections and processes.
+type TenantHealth struct {
+	Tenant      string    `json:"tenant"`
+	State       Status    `json:"state"`
+	Since       time.Time `json:"since"`
+	RetryAt     time.Time `json:"retry_at,omitzero"` // of StatusFailing
+	Problem     string    `json:"problem,omitempty"` // of StatusFailing
+	Connections int       `json:"connections"`       // open now
 }
 
 // maxTenantRecords bounds Record.Tenants. No more tenants than that have connections at the same time.
 const maxTenantRecords = 2 * maxConnections
 
-// Record returns what the pool has seen. Tenants are the default tenant and the tenants that are not idle, by name; none
-// if the default tenant is the only one.
+// Record returns what the pool has seen. Tenants are the default tenant and the tenants that are not idle, by name;
+// none if the default tenant is the only one.
 func (p *Pool) Record() Record {
 	p.lock()
 	defer p.unlock()
 	p.noteStatus() // it also changes with time alone
 	r := p.record
 	for _, t := range p.tenants {
-		one := TenantRecord{Tenant: t.name, Status: t.status, Since: t.since, Connections: t.connections()}
+		one := TenantHealth{Tenant: t.name, State: t.status, Since: t.since, Connections: t.connections()}
 		r.Connections += one.Connections
-		if one.Status == StatusFailing {
+		if one.State == StatusFailing {
 			one.RetryAt, one.Problem = t.breaker.retryAt(), t.problem
 			if r.RetryAt.IsZero() || one.RetryAt.Before(r.RetryAt) {
 				r.RetryAt = one.RetryAt
 			}
 		}
-		if t.name == "" || one.Status != StatusIdle {
+		if t.name == "" || one.State != StatusIdle {
 			r.Tenants = append(r.Tenants, one)
 		}
 	}
 	if len(r.Tenants) == 1 && r.Tenants[0].Tenant == "" {
 		r.Tenants = nil
 	}
-	slices.SortFunc(r.Tenants, func(a, b TenantRecord) int { return strings.Compare(a.Tenant, b.Tenant) })
+	slices.SortFunc(r.Tenants, func(a, b TenantHealth) int { return strings.Compare(a.Tenant, b.Tenant) })
 	r.Tenants = r.Tenants[:min(len(r.Tenants), maxTenantRecords)]
 	return r
 }
@@ -113,7 +113,7 @@ func (c *Conn) Answered() {
 	p.lock()
 	defer p.unlock()
 	t.breaker.answered()
-	t.problem, t.told = "", ""
+	t.problem, t.modelText = "", ""
 	t.answers++
 	p.noteStatus()
 }

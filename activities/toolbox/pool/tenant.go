@@ -13,15 +13,15 @@ const maxTenants = 1024
 // calls do to a server, up to killing its process, does not affect other tenants, and they are not told of it. The
 // pool's lock guards it.
 type tenant struct {
-	name    string
-	conns   map[string]*Conn // by turn; the shared one has an empty name
-	calls   int              // under way, including those that wait for others to end
-	breaker breaker
-	problem string // why there is no connection, or why calls failed
-	told    string // the same in words that the model may read
-	answers int64
-	status  Status
-	since   time.Time
+	name      string
+	conns     map[string]*Conn // by turn; the shared one has an empty name
+	calls     int              // under way, including those that wait for others to end
+	breaker   breaker
+	problem   string // why there is no connection, or why calls failed
+	modelText string // the same in words that the model may read
+	answers   int64
+	status    Status
+	since     time.Time
 }
 
 func (p *Pool) newTenant(name string) *tenant {

@@ -105,7 +105,7 @@ func (g *schemaGraph) node(pointer string, value any) (*schemaNode, error) {
 	for keyword, v := range s {
 		for _, known := range weighed {
 			if keyword != known && strings.EqualFold(keyword, known) {
-				return nil, fmt.Errorf("its schema has %q, which is to be %q", plain.Line(keyword, 40), known)
+				return nil, fmt.Errorf("its schema has %q; JSON Schema spells it %q", plain.Line(keyword, 40), known)
 			}
 		}
 		if err := g.keyword(n, pointer+"/"+escapePointer(keyword), keyword, v); err != nil {

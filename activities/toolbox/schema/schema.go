@@ -2,6 +2,7 @@ package schema
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/everturn/everturn/internal/plain"
 	"github.com/everturn/everturn/workflows/turn"
@@ -17,8 +19,6 @@ import (
 // Bounds on schemas.
 const (
 	maxSchemaBytes = 128 << 10
-	maxSchemas     = 4096    // compiled schemas kept
-	maxKept        = 100_000 // instructions of their patterns: 50 bytes each, up to 1.5 KB with large character classes
 
 	// MaxListInstructions bounds the compiled patterns of all of a server's tools together.
 	MaxListInstructions = 50_000
@@ -99,22 +99,32 @@ func OfResult(schema any) Schema {
 	return s
 }
 
-// ErrNotChecked is Validate's error for a value that it did not check, because that might take too long.
+// ErrNotChecked is the error for a value that was not checked, because that might take too long.
 var ErrNotChecked = errors.New("value is too large or too deep to be checked against the schema")
 
-// Validate returns an error that says where a value violates the schema, or ErrNotChecked. The zero Schema accepts
-// every value.
+// unchecked is an ErrNotChecked with its reason.
+type unchecked string
+
+func (u unchecked) Error() string        { return string(u) }
+func (u unchecked) Is(target error) bool { return target == ErrNotChecked }
+
+// Validate returns an error that says where a value violates the schema, or one that is ErrNotChecked. The zero Schema
+// accepts every value.
 func (c Schema) Validate(v any) (err error) {
 	defer func() {
 		if p := recover(); p != nil { // the library may panic on hostile input
-			err = ErrNotChecked
+			err = unchecked("the schema library panicked on it")
 		}
 	}()
 	if c.resolved == nil {
 		return nil
 	}
-	if deeper(v, maxArgumentsDepth) || c.effort.exceeded(measure(v)) {
-		return ErrNotChecked
+	if deeper(v, maxArgumentsDepth) {
+		return unchecked(fmt.Sprintf("nested more than %d deep", maxArgumentsDepth))
+	}
+	if values, text := measure(v); c.effort.exceeded(values, text) {
+		return unchecked(fmt.Sprintf("%d values with %d bytes of text are too many to be checked against its schema; "+
+			"send fewer", values, text))
 	}
 	return c.resolved.Validate(v)
 }
@@ -130,55 +140,58 @@ func (c Schema) ApplyDefaults(object *map[string]any) error {
 // Instructions returns the size of the schema's compiled patterns (see MaxListInstructions).
 func (c Schema) Instructions() int { return c.effort.instructions }
 
-// Cache keeps compiled schemas by their descriptor's hash and text.
+// Bounds on the compiled schemas that a Cache keeps.
+const (
+	maxKept          = 4096
+	maxKeptBytes     = 64 << 20
+	instructionBytes = 200 // of a pattern's compiled instruction: 50 bytes, up to 1.5 KB with large character classes
+	expansion        = 8   // a compiled schema takes about as many times the bytes of its JSON
+)
+
+// Cache keeps the compiled schemas that were used last, by the hash of their text.
 type Cache struct {
-	mu           sync.Mutex
-	m            map[string]Schema
-	instructions int // of the patterns in m
+	mu    sync.Mutex
+	kept  *simplelru.LRU[[sha256.Size]byte, keptSchema]
+	bytes int // of the schemas in kept, estimated
+}
+
+type keptSchema struct {
+	Schema
+	bytes int
 }
 
 // Get returns the compiled schema of a tool's arguments.
 func (s *Cache) Get(d turn.Descriptor) (Schema, error) {
-	key := d.Hash + "\x00" + string(d.Schema)
+	key := sha256.Sum256(d.Schema)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r, ok := s.m[key]; ok {
-		return r, nil
+	if s.kept == nil {
+		// The error is that of a size that is not positive.
+		s.kept, _ = simplelru.NewLRU(maxKept, func(_ [sha256.Size]byte, k keptSchema) { s.bytes -= k.bytes })
+	}
+	if k, ok := s.kept.Get(key); ok {
+		return k.Schema, nil
 	}
 	_, r, err := Compile(d.Schema)
 	if err != nil {
 		return Schema{}, fmt.Errorf("tool %s: %w", d.ID, err)
 	}
-	if s.m == nil || len(s.m) >= maxSchemas || s.instructions > maxKept {
-		s.m, s.instructions = map[string]Schema{}, 0
+	k := keptSchema{r, expansion*len(d.Schema) + instructionBytes*r.Instructions()}
+	s.bytes += k.bytes
+	s.kept.Add(key, k)
+	for s.bytes > maxKeptBytes {
+		s.kept.RemoveOldest()
 	}
-	s.instructions += r.Instructions()
-	s.m[key] = r
 	return r, nil
 }
 
 // CheckArguments validates arguments against the schema. Its error is meant for the model.
-func (c Schema) CheckArguments(id string, arguments json.RawMessage) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("arguments of %s: the schema library panicked on them", id)
-		}
-	}()
+func (c Schema) CheckArguments(id string, arguments json.RawMessage) error {
 	object, err := Object(arguments)
+	if err == nil {
+		err = c.Validate(object)
+	}
 	if err != nil {
-		return fmt.Errorf("arguments of %s: %w", id, err)
-	}
-	if deeper(object, maxArgumentsDepth) {
-		return fmt.Errorf("arguments of %s: nested more than %d deep", id, maxArgumentsDepth)
-	}
-	if c.resolved == nil {
-		return nil
-	}
-	if values, text := measure(object); c.effort.exceeded(values, text) {
-		return fmt.Errorf("arguments of %s: %d values with %d bytes of text are too many to be checked against its schema; send fewer",
-			id, values, text)
-	}
-	if err := c.resolved.Validate(object); err != nil {
 		return fmt.Errorf("arguments of %s: %s", id, plain.Line(err.Error(), 600))
 	}
 	return nil

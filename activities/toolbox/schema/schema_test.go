@@ -196,7 +196,7 @@ func TestPatternsAreCountedBeforeTheyAreCompiled(t *testing.T) {
 		`{"type":"object","properties":{"v":{"type":"string","pattern":"` + large + `"}}}`:     "compiles to more than 4000 instructions",
 		`{"type":"object","patternProperties":{"` + large + `":{}}}`:                           "compiles to more than 4000 instructions",
 		`{"type":"object","$defs":{"a":{"items":[{"pattern":"` + large + `"}]}}}`:              "compiles to more than 4000 instructions",
-		`{"type":"object","properties":{"v":{"Pattern":"` + large + `"}}}`:                     `which is to be "pattern"`,
+		`{"type":"object","properties":{"v":{"Pattern":"` + large + `"}}}`:                     `JSON Schema spells it "pattern"`,
 		`{"type":"object","properties":{"v":{"pattern":"` + strings.Repeat("|", 5000) + `"}}}`: "the maximum is 4096",
 		several + `}}`: "the patterns of its schema compile to more than 10000 instructions",
 	} {

@@ -13,9 +13,6 @@ import (
 	"time"
 )
 
-// DefaultFrameBytes is the default limit of a line: 16 MiB, the same as the MCP SDK's.
-const DefaultFrameBytes = 16 << 20
-
 // maxNoise is the number of lines other than JSON that a child may print on stdout in its lifetime: enough for a
 // banner, not for a log.
 const maxNoise = 64
@@ -50,11 +47,8 @@ type Frames struct {
 	ends sync.Once // closes eof
 }
 
-// NewFrames reads from f. limit is the maximum length of a line in bytes; 0 means DefaultFrameBytes. noise may be nil.
+// NewFrames reads from f. limit is the maximum length of a line in bytes. noise may be nil.
 func NewFrames(f *os.File, limit int, noise io.Writer) *Frames {
-	if limit <= 0 {
-		limit = DefaultFrameBytes
-	}
 	if noise == nil {
 		noise = io.Discard
 	}

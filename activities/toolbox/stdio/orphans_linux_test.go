@@ -25,7 +25,7 @@ func TestHelperOfOrphans(t *testing.T) {
 	if os.Getenv(helperEnv) == "" {
 		return // runs only as a child of the next test
 	}
-	p, err := NewSpawner().Start(Command{Path: "/bin/sh", Args: []string{"-c", `sh -c '` + stubborn + `' & echo "[$$,$!]"; cat`}})
+	p, err := NewSpawner().Start(Command{Path: "/bin/sh", Args: []string{"-c", `sh -c '` + stubborn + `' & echo "[$$,$!]"; cat`}, MaxFrameBytes: 1000})
 	require.NoError(t, err)
 	line, err := bufio.NewReader(p.Stdout).ReadString('\n')
 	require.NoError(t, err)

@@ -2,9 +2,6 @@ package stdio
 
 import "sync"
 
-// DefaultTailBytes is the default size of the part of a child's stderr that is kept.
-const DefaultTailBytes = 8 << 10
-
 // Tail keeps the last bytes that were written to it. It is safe for concurrent use and never fails.
 type Tail struct {
 	mu   sync.Mutex
@@ -15,11 +12,8 @@ type Tail struct {
 	onWrite func(n int) // called with the size of each write; may be nil
 }
 
-// NewTail returns a Tail that keeps size bytes; 0 means DefaultTailBytes.
+// NewTail returns a Tail that keeps size bytes, which must be positive.
 func NewTail(size int) *Tail {
-	if size <= 0 {
-		size = DefaultTailBytes
-	}
 	return &Tail{buf: make([]byte, size)}
 }
 

@@ -2,9 +2,7 @@ package toolbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"net/http/httptrace"
@@ -57,9 +55,13 @@ func (d *httpDialer) dial(context.Context, string) (*link, error) {
 
 func (d *httpDialer) transport(client *http.Client) mcp.Transport {
 	if d.server.Transport == TransportSSE {
-		return &sseTransport{&mcp.SSEClientTransport{Endpoint: d.server.URL, HTTPClient: client, MaxEventSize: d.opts.MaxFrameBytes}}
+		return &sseTransport{&mcp.SSEClientTransport{
+			Endpoint: d.server.URL, HTTPClient: client, MaxEventSize: d.opts.MaxFrameBytes,
+		}}
 	}
-	t := &mcp.StreamableClientTransport{Endpoint: d.server.URL, HTTPClient: client, MaxRetries: 2, MaxEventSize: d.opts.MaxFrameBytes}
+	t := &mcp.StreamableClientTransport{
+		Endpoint: d.server.URL, HTTPClient: client, MaxRetries: 2, MaxEventSize: d.opts.MaxFrameBytes,
+	}
 	if d.server.Login != nil {
 		t.OAuthHandler = loginHandler{d.server.Login, d.issued}
 	}
@@ -142,7 +144,7 @@ func (t *headerRoundTripper) bound(resp *http.Response, method string) (events b
 	case ok && kind == "application/json":
 		limit = int64(t.dialer.opts.MaxFrameBytes)
 	}
-	resp.Body = &boundedBody{ReadCloser: resp.Body, left: limit}
+	resp.Body = http.MaxBytesReader(nil, resp.Body, limit) // so that a cut body is never taken for a complete one
 	return false
 }
 
@@ -178,24 +180,33 @@ func (t *headerRoundTripper) withHeaders(ctx context.Context, req *http.Request)
 	return req
 }
 
-// boundedBody returns an error when a body exceeds its limit, so that a truncated body is never taken for a complete
-// one.
-type boundedBody struct {
-	io.ReadCloser
-	left int64
+// sseTransport detaches the stream of an SSE server from the context of Connect: the SDK's transport would end the
+// stream with that context.
+type sseTransport struct{ inner *mcp.SSEClientTransport }
+
+// Connect implements mcp.Transport.
+func (t *sseTransport) Connect(ctx context.Context) (mcp.Connection, error) {
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	unhook := context.AfterFunc(ctx, end)
+	conn, err := t.inner.Connect(life)
+	if !unhook() && err == nil {
+		_ = conn.Close()
+		err = ctx.Err()
+	}
+	if err != nil {
+		end()
+		return nil, err
+	}
+	return &sseConn{Connection: conn, end: end}, nil
 }
 
-func (b *boundedBody) Read(p []byte) (int, error) {
-	if b.left < 0 {
-		return 0, errors.New("the answer is over the limit of one message")
-	}
-	if int64(len(p)) > b.left+1 {
-		p = p[:b.left+1]
-	}
-	n, err := b.ReadCloser.Read(p)
-	b.left -= int64(n)
-	if b.left < 0 {
-		return 0, errors.New("the answer is over the limit of one message")
-	}
-	return n, err
+type sseConn struct {
+	mcp.Connection
+	end context.CancelFunc
+}
+
+// Close closes the connection and ends the stream.
+func (c *sseConn) Close() error {
+	defer c.end()
+	return c.Connection.Close()
 }
