@@ -12,6 +12,9 @@ import (
 // inlineBytes is the size up to which content is kept in the row itself.
 const inlineBytes = 1 << 10
 
+// checkBytes is the size above which putBlob checks whether a blob exists before it encodes and sends its content.
+const checkBytes = 16 << 10
+
 // stored is a pair of columns x, x_blob: content inline, or the hash of the blob that holds it. Both are null if
 // there is no content.
 type stored struct {
@@ -42,9 +45,10 @@ func (t *tx) putBlob(mediaType string, b []byte) (hash string, err error) {
 		return "", fmt.Errorf("content of %d bytes is over the limit of %d", len(b), MaxBlobBytes)
 	}
 	hash = HashOf(b)
-	var there int
-	if err := t.row(`SELECT 1 FROM blobs WHERE hash = ?`, hash).Scan(&there); !errors.Is(err, sql.ErrNoRows) {
-		return hash, err
+	if len(b) > checkBytes {
+		if err := t.row(`SELECT 1 FROM blobs WHERE hash = ?`, hash).Scan(new(int)); !errors.Is(err, sql.ErrNoRows) {
+			return hash, err
+		}
 	}
 	encoding, bytes := encode(mediaType, b)
 	return hash, t.exec(insertBlob, hash, mediaType, len(b), encoding, bytes)

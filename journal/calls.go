@@ -23,6 +23,7 @@ type call struct {
 	continuation   sql.NullString // a blob's hash
 	media          sql.NullString // JSON
 	notes          int            // tool_progress chunks so far
+	requests       bool           // the turn has requests about it
 }
 
 const callColumns = `coalesce(c.id, 0), coalesce(c.step, 0), coalesce(c.call_id, ''), coalesce(c.wire_id, ''), coalesce(c.tool, ''),
@@ -46,9 +47,10 @@ func (c *call) scan(scan func(...any) error, before ...any) error {
 }
 
 func (q querier) call(turnID, callID string) (c call, err error) {
-	row := q.row(`SELECT `+scopeColumns+`, `+callColumns+` FROM turns t JOIN sessions s ON s.id = t.session
-		LEFT JOIN calls c ON c.turn = t.id AND c.call_id = ? WHERE t.turn_id = ?`, callID, turnID)
-	err = c.scan(row.Scan, c.fields()...)
+	row := q.row(`SELECT `+scopeColumns+`, EXISTS (SELECT 1 FROM requests w WHERE w.turn = t.id AND (w.request_id = ?1 OR w.call_id = ?1)),
+		`+callColumns+` FROM turns t JOIN sessions s ON s.id = t.session
+		LEFT JOIN calls c ON c.turn = t.id AND c.call_id = ?1 WHERE t.turn_id = ?2`, callID, turnID)
+	err = c.scan(row.Scan, append(c.fields(), &c.requests)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return c, fmt.Errorf("turn %s: %w", turnID, ErrNotFound)
 	}
@@ -56,12 +58,15 @@ func (q querier) call(turnID, callID string) (c call, err error) {
 	return c, err
 }
 
-// load loads the fields that may be in blobs.
+// load loads the fields that may be in blobs, unless the transaction has just stored them.
 func (q querier) load(c *call) (err error) {
-	if c.rec.Call.Arguments, err = q.get(c.arguments); err != nil {
-		return err
+	if c.rec.Call.Arguments == "" {
+		c.rec.Call.Arguments, err = q.get(c.arguments)
 	}
-	if c.rec.Text, err = q.get(c.text); err != nil {
+	if err == nil && c.rec.Text == "" {
+		c.rec.Text, err = q.get(c.text)
+	}
+	if err != nil {
 		return err
 	}
 	if c.rec.Media, err = readMedia(c.media); err != nil || !c.continuation.Valid {
@@ -227,7 +232,7 @@ func (t *tx) settle(c *call, attempt int, r turn.ToolResult, at time.Time) (err 
 	if err != nil {
 		return err
 	}
-	c.rec.Outcome, c.rec.Code, c.rec.SettledAt = r.Outcome, r.Code, instant(nanos(at))
+	c.rec.Outcome, c.rec.Code, c.rec.Text, c.rec.SettledAt = r.Outcome, r.Code, r.Text, instant(nanos(at))
 	c.continuation = sql.NullString{}
 	c.rec.FullBlob, c.rec.SizeBytes = full.String, max(r.SizeBytes, int64(len(r.Text)))
 	if !c.rec.ClaimedAt.IsZero() {

@@ -217,6 +217,9 @@ func (t *tx) cancelRequests(sc *scope, at time.Time) error {
 // closeHeld expires the open elicitations of a call that has ended: the call died with its worker, so a response would
 // have no receiver.
 func (t *tx) closeHeld(c *call, at time.Time) error {
+	if !c.requests {
+		return nil
+	}
 	list, err := t.requests(`w.turn = ? AND w.call_id = ? AND w.request_id LIKE 'h%' AND w.status = '' ORDER BY w.id`, c.turn, c.rec.Call.ID)
 	for _, x := range list {
 		var r turn.Decision
@@ -239,6 +242,9 @@ func (t *tx) closeHeld(c *call, at time.Time) error {
 // approved checks that a decision allows the call, if the claim needs one: the caller says so, or the journal has an
 // approval request for this call.
 func (t *tx) approved(c *call, in ClaimInput) error {
+	if !c.requests && !in.Approved {
+		return nil
+	}
 	x, err := t.request(c.turn, in.Call.ID)
 	asked := err == nil && x.rec.Kind == turn.RequestApproval
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
