@@ -249,7 +249,7 @@ func (a *Activities) proposal(ctx context.Context, in workflows.InferInput, prom
 		if in.Plan.Mode != turn.ModeJSON {
 			text = turn.Truncate(a.redact(answer.Text), turn.ResultPreview)
 		}
-		proposals, err := a.weigh(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, in.Session, promptConfig, act.Calls)
+		proposals, err := a.weigh(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, promptConfig, act.Calls)
 		if err != nil { // the completion is settled: an approval that may be unnecessary is safe
 			logFailure(ctx, asTurnError(err))
 		}

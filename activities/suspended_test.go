@@ -93,7 +93,7 @@ func noBusy(r, like workflows.CallResult) workflows.CallResult {
 // operation. Only an unavailable journal is tried again.
 func TestWhatTheJournalRefusesIsNotTriedAgain(t *testing.T) {
 	for _, err := range []error{
-		journal.ErrConflict, journal.ErrClosed, journal.ErrStale, journal.ErrNotFound, journal.ErrUnapproved, journal.ErrTaken, journal.ErrNewer,
+		journal.ErrConflict, journal.ErrClosed, journal.ErrStale, journal.ErrNotFound, journal.ErrUnapproved, journal.ErrNewer,
 	} {
 		assert.NotEqual(t, turn.CodeStoreUnavailable, asTurnError(fmt.Errorf("asking: %w", err)).Code, "%v", err)
 	}

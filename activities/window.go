@@ -75,7 +75,7 @@ func (a *Activities) window(ctx context.Context, in workflows.InferInput, base t
 	if from > base.Seq {
 		return before, nil
 	}
-	more, err := a.journal.Window(ctx, in.Session, from, base.Seq, maxPrompt)
+	more, err := a.journal.Window(ctx, in.Turn, from, base.Seq, maxPrompt)
 	if err != nil {
 		return nil, fmt.Errorf("reading the transcript: %w", err)
 	}
@@ -93,7 +93,7 @@ func (a *Activities) anchor(ctx context.Context, in workflows.InferInput) (*turn
 	messages, ok := a.windows.get(key, in.Plan.Anchor)
 	if !ok {
 		var err error
-		if messages, err = a.journal.Window(ctx, in.Session, in.Plan.Anchor, in.Plan.Anchor, maxPrompt); err != nil {
+		if messages, err = a.journal.Window(ctx, in.Turn, in.Plan.Anchor, in.Plan.Anchor, maxPrompt); err != nil {
 			return nil, fmt.Errorf("reading the turn's request: %w", err)
 		}
 		if len(messages) != 1 {

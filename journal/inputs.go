@@ -10,8 +10,7 @@ import (
 // BeginInput opens a turn.
 type BeginInput struct {
 	Session string
-	// Tenant is the session's tenant; empty is the default tenant. A new session is created in it. Begin refuses a
-	// session of another tenant with ErrTaken.
+	// Tenant is the session's tenant; empty is the default tenant.
 	Tenant     string
 	Turn       string // the first run ID of the workflow chain
 	WorkflowID string

@@ -85,9 +85,6 @@ func (t *turnClient) chat(ctx context.Context, session string, last bool, out *o
 			return err
 		}
 	}
-	if err := t.checkName(ctx, session); err != nil {
-		return err
-	}
 	if session == "" {
 		session = client.NewSessionID()
 	}

@@ -385,7 +385,9 @@ func (r *rig) sound(session string) {
 	require.NoError(r.t, r.store.Export(r.t.Context(), session, &export))
 	other, err := sqlite.Open(r.t.Context(), filepath.Join(r.t.TempDir(), "import.db"), sqlite.Options{Synchronous: "normal"})
 	require.NoError(r.t, err)
-	_, err = other.Import(r.t.Context(), &export)
+	rec, err := r.store.Session(r.t.Context(), session)
+	require.NoError(r.t, err)
+	_, err = other.Tenant(rec.Tenant).Import(r.t.Context(), &export)
 	require.NoError(r.t, err, "the hash chain is broken")
 	require.NoError(r.t, other.Close())
 }

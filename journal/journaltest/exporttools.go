@@ -66,7 +66,7 @@ func toolsExported(t T, open func() journal.Store) {
 		assert.Equal(t, mine, theirs, name)
 		for _, c := range mine.Calls {
 			for _, hash := range hashes(c) {
-				_, _, err := other.Artifact(t.Context(), "s", hash)
+				_, _, err := other.Artifact(t.Context(), "t1", hash)
 				assert.NoError(t, err, name)
 			}
 		}

@@ -48,6 +48,18 @@ func (s *script) begin() journal.BeginResult {
 	return out
 }
 
+// turnOf returns the last turn of a session, or begins one in a fork, which has none of its own yet.
+func (s *script) turnOf(session string) string {
+	s.Helper()
+	rec, err := s.Session(s.Context(), session)
+	require.NoError(s, err)
+	if rec.LastTurn.ID == "" {
+		f := &script{T: s.T, Store: s.Store, session: session, turn: "t of " + session, tenant: s.tenant, at: s.at}
+		rec.LastTurn = f.begin().Turn
+	}
+	return rec.LastTurn.ID
+}
+
 func (s *script) now() time.Time {
 	s.at = s.at.Add(time.Second)
 	return s.at
@@ -255,7 +267,7 @@ func (s *script) state() state {
 	out.Calls, err[1] = s.Calls(s.Context(), s.turn)
 	out.Steps, err[2] = s.Inferences(s.Context(), s.turn)
 	out.Waits, err[3] = s.Requests(s.Context(), s.turn)
-	out.Rules, err[4] = s.Grants(s.Context(), s.session)
+	out.Rules, err[4] = s.Grants(s.Context(), s.turn)
 	require.Equal(s, [5]error{}, err)
 	return out
 }

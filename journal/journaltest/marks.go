@@ -23,7 +23,7 @@ func (s *script) settleTainting(c turn.ToolCall, attempt int, r turn.ToolResult)
 
 func (s *script) mark(session string) *journal.TaintSource {
 	s.Helper()
-	m, err := s.Taint(s.Context(), session)
+	m, err := s.Taint(s.Context(), s.turnOf(session))
 	require.NoError(s, err)
 	return m
 }
@@ -33,7 +33,8 @@ var picture = turn.Media{Type: "image/png", Data: []byte("\x89PNG picture")}
 func marked(t T, open func() journal.Store) {
 	s, list := asked(t, open, 3)
 	assert.Nil(t, s.mark("s"))
-	assert.Nil(t, s.mark("no such session"))
+	_, err := s.Taint(t.Context(), "no such turn")
+	assert.ErrorIs(t, err, journal.ErrNotFound)
 	s.run(list[0], "our own words")
 	assert.Nil(t, s.mark("s"))
 	s.claim(list[1], 1)

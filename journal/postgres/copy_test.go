@@ -40,7 +40,7 @@ func TestCopy(t *testing.T) {
 	assert.Equal(t, want, contents(t, back))
 
 	for _, s := range []*journal.DB{to, back} {
-		granted, err := s.Grants(t.Context(), "s")
+		granted, err := s.Grants(t.Context(), "t")
 		require.NoError(t, err)
 		assert.Len(t, granted, 1, "a copy keeps what an import leaves out")
 		waiting, err := s.PendingRequests(t.Context(), "s", 10)
@@ -98,9 +98,12 @@ func contents(t *testing.T, s *journal.DB) []any {
 		var b bytes.Buffer
 		require.NoError(t, s.Export(ctx, session, &b))
 		out = append(out, b.String())
-		add(s.Session(ctx, session))
-		add(s.Taint(ctx, session))
-		add(s.Grants(ctx, session))
+		rec, err := s.Session(ctx, session)
+		add(rec, err)
+		if rec.LastTurn.ID != "" {
+			add(s.Taint(ctx, rec.LastTurn.ID))
+			add(s.Grants(ctx, rec.LastTurn.ID))
+		}
 		add(s.PendingRequests(ctx, session, 10))
 	}
 	return out

@@ -157,11 +157,11 @@ func checkSuspended(t *testing.T, s *journal.DB, name string) {
 // checkSent checks the effects of a late result.
 func checkSent(t *testing.T, s *journal.DB, name string) {
 	t.Helper()
-	mark, err := s.Taint(t.Context(), "s-"+name)
+	mark, err := s.Taint(t.Context(), name)
 	require.NoError(t, err)
 	assert.NotNil(t, mark)
 	picture := "picture of " + name
-	_, b, err := s.Artifact(t.Context(), "s-"+name, journal.HashOf([]byte(picture)))
+	_, b, err := s.Artifact(t.Context(), name, journal.HashOf([]byte(picture)))
 	require.NoError(t, err)
 	assert.Equal(t, picture, string(b))
 }

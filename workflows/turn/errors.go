@@ -29,7 +29,6 @@ const (
 	CodeStoreUnavailable   Code = "store_unavailable"
 	CodeSessionBusy        Code = "session_busy"
 	CodeSessionEnding      Code = "session_ending" // the turn is ending; try again in a moment
-	CodeSessionTaken       Code = "session_taken"  // the session of this name belongs to another tenant
 	CodeNotWaiting         Code = "not_waiting"    // no such request is open, or it is already settled
 	CodeConfigInvalid      Code = "config_invalid"
 	CodeInternal           Code = "internal"
@@ -78,7 +77,7 @@ func Codes() []Code {
 		CodeLLMTransport, CodeLLMRateLimited, CodeLLMRejected, CodeLLMUnauthorized, CodeLLMTruncated, CodeInvalidAction,
 		CodeToolNotSent, CodeToolFailed, CodeToolOutcomeUnknown, CodeToolDrift, CodeToolStateLost, CodePolicyDenied,
 		CodeApprovalExpired, CodeBudgetExceeded, CodeGuardExceeded, CodeStoreUnavailable, CodeSessionBusy,
-		CodeSessionEnding, CodeSessionTaken, CodeNotWaiting, CodeConfigInvalid, CodeInternal,
+		CodeSessionEnding, CodeNotWaiting, CodeConfigInvalid, CodeInternal,
 	}
 }
 
