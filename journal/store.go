@@ -12,8 +12,8 @@ import (
 //
 // A Store is for one tenant, and a database is opened for the default tenant, whose name is empty. The methods of Store
 // that name a session or a turn know only those of the tenant: the error for a session of another tenant is the same
-// ErrNotFound as for one that does not exist. Catalogues and blobs belong to the operator, and every tenant has the same:
-// the hash of a blob cannot be guessed.
+// ErrNotFound as for one that does not exist. Catalogues, workers and blobs belong to the operator, and every tenant has
+// the same: the hash of a blob cannot be guessed.
 type Store interface {
 	Journal
 
@@ -74,6 +74,12 @@ type Store interface {
 	// see Imported.
 	Export(ctx context.Context, session string, w io.Writer) error
 	Import(ctx context.Context, r io.Reader) (Imported, error)
+
+	// ReportWorker records that a worker runs, and replaces its last report. RemoveWorker records that it has stopped.
+	// Workers returns the valid reports of all workers with this journal, ordered by identity: see WorkerExpiry.
+	ReportWorker(ctx context.Context, r WorkerReport) error
+	RemoveWorker(ctx context.Context, id string) error
+	Workers(ctx context.Context) ([]WorkerReport, error)
 
 	Close() error
 }

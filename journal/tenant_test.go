@@ -15,7 +15,7 @@ import (
 )
 
 // unscoped are the methods of a Store, beyond those of Journal, that name no session and no turn for a reader.
-var unscoped = []string{"Sessions", "Import", "Changed", "PruneChunks", "ApproveTools", "Close"}
+var unscoped = []string{"Sessions", "Import", "Changed", "PruneChunks", "ApproveTools", "ReportWorker", "RemoveWorker", "Workers", "Close"}
 
 // TestNoMethodOfAStoreForgetsTheTenant checks that the conformance suite asks every method of Store that names a session
 // or a turn for those of another tenant. The methods of Journal name a turn that Begin has returned.

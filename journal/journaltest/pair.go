@@ -22,6 +22,7 @@ var pairPromises = []pairPromise{
 	{"an operator accepts what was seen, whatever is published meanwhile", acceptsSeen},
 	{"a late result from many processes is told once", oneNotice},
 	{"one suspended call claimed by many goes on once", oneGoesOn},
+	{"every process sees the workers that run", workersSeen},
 }
 
 // together runs fn n times concurrently, alternating between the stores.

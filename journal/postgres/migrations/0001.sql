@@ -270,3 +270,15 @@ CREATE TABLE chunks (
   data    TEXT,
   PRIMARY KEY (turn, idx)
 );
+
+-- The running workers, as each has last reported. servers is JSON. A row that is too old belongs to a worker that is gone.
+CREATE TABLE workers (
+  id         TEXT COLLATE "C" PRIMARY KEY,
+  identity   TEXT COLLATE "C" NOT NULL,
+  task_queue TEXT NOT NULL,
+  servers    TEXT NOT NULL,
+  seen_at    BIGINT NOT NULL -- by clock
+);
+
+-- The database's clock.
+CREATE VIEW clock AS SELECT (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint AS now;

@@ -271,3 +271,15 @@ CREATE TABLE chunks (
   data    TEXT,
   PRIMARY KEY (turn, idx)
 ) STRICT, WITHOUT ROWID;
+
+-- The running workers, as each has last reported. servers is JSON. A row that is too old belongs to a worker that is gone.
+CREATE TABLE workers (
+  id         TEXT PRIMARY KEY,
+  identity   TEXT NOT NULL,
+  task_queue TEXT NOT NULL,
+  servers    TEXT NOT NULL,
+  seen_at    INTEGER NOT NULL -- by clock
+) STRICT, WITHOUT ROWID;
+
+-- The database's clock.
+CREATE VIEW clock AS SELECT CAST(unixepoch('subsec') * 1000000000 AS INTEGER) AS now;
