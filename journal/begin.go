@@ -36,7 +36,7 @@ func checkBegin(in BeginInput) (BeginInput, error) {
 	}
 	in.Message.Role, in.Message.Step = turn.RoleUser, 0
 	if len(in.Config) > 0 && !json.Valid(in.Config) {
-		return in, errors.New("the pins are not JSON")
+		return in, errors.New("the turn config is not JSON")
 	}
 	return in, errors.Join(checkID("session", in.Session), checkTenant(in.Tenant), checkID("turn", in.Turn), checkID("message", in.Message.ID))
 }
@@ -44,11 +44,11 @@ func checkBegin(in BeginInput) (BeginInput, error) {
 func checkID(what, id string) error {
 	switch {
 	case id == "":
-		return fmt.Errorf("the %s has no ID", what)
+		return fmt.Errorf("%s ID is empty", what)
 	case len(id) > MaxIDBytes:
-		return fmt.Errorf("the %s's ID has %d bytes: use at most %d", what, len(id), MaxIDBytes)
+		return fmt.Errorf("%s ID is %d bytes; the maximum is %d", what, len(id), MaxIDBytes)
 	case CleanText(id) != id:
-		return fmt.Errorf("the %s's ID %q is not UTF-8", what, id)
+		return fmt.Errorf("%s ID %q is not valid UTF-8", what, id)
 	}
 	return nil
 }
@@ -59,7 +59,7 @@ func checkTenant(tenant string) error {
 	case "":
 		return nil
 	case stagedTenant:
-		return fmt.Errorf("the tenant %q is reserved for imports", tenant)
+		return fmt.Errorf("tenant %q is reserved for imports", tenant)
 	}
 	return checkID("tenant", tenant)
 }
@@ -96,12 +96,12 @@ func (t *tx) begin(in BeginInput) (BeginResult, error) {
 // resume returns the result of Begin for a chain that has begun the turn before.
 func (t *tx) resume(own TurnRecord, in BeginInput) (out BeginResult, err error) {
 	if _, err := t.namedScope(in.Turn); errors.Is(err, ErrNotFound) {
-		return out, fmt.Errorf("another turn has the ID: %w", ErrConflict)
+		return out, fmt.Errorf("a turn of another tenant has this ID: %w", ErrConflict)
 	} else if err != nil {
 		return out, err
 	}
 	if own.Session != in.Session || own.MessageID != in.Message.ID {
-		return out, fmt.Errorf("the turn began in session %q with message %q, not in %q with %q",
+		return out, fmt.Errorf("the turn began in session %q with message %q, not in session %q with message %q",
 			own.Session, own.MessageID, in.Session, in.Message.ID)
 	}
 	if !own.State.Terminal() && own.RunID != in.RunID {
@@ -110,14 +110,14 @@ func (t *tx) resume(own TurnRecord, in BeginInput) (out BeginResult, err error) 
 			return out, err
 		}
 	}
-	var pins stored
+	var config stored
 	out = BeginResult{Turn: own, Resumed: true, Head: turn.Head{Seq: own.MessageSeq}}
 	err = t.row(`SELECT m.hash, t.config, t.config_blob FROM turns t JOIN messages m ON m.session = t.session AND m.seq = t.message_seq
-		WHERE t.turn_id = ?`, in.Turn).Scan(&out.Head.Hash, &pins.inline, &pins.blob)
+		WHERE t.turn_id = ?`, in.Turn).Scan(&out.Head.Hash, &config.inline, &config.blob)
 	if err != nil {
 		return out, err
 	}
-	out.Config, err = t.getJSON(pins)
+	out.Config, err = t.getJSON(config)
 	return out, err
 }
 

@@ -11,17 +11,17 @@ var (
 	ErrNotFound = errors.New("not found in the journal")
 	// ErrConflict: the expected head is not the session's head, or a tool is not the one that the operator saw, because
 	// another writer has changed it.
-	ErrConflict = errors.New("somebody else has changed it meanwhile")
+	ErrConflict = errors.New("another writer has changed it")
 	// ErrClosed: the turn is settled and takes no more work.
 	ErrClosed = errors.New("the turn is closed")
 	// ErrStale: a newer attempt has taken over, and the output of this one is discarded.
 	ErrStale = errors.New("a newer attempt has taken over")
 	// ErrUnapproved: the call needs a decision that allows exactly these arguments, and the journal has none.
-	ErrUnapproved = errors.New("nobody has approved this call")
+	ErrUnapproved = errors.New("the call is not approved")
 	// ErrForkPoint: the session cannot be forked at this message; the error text names the nearest points.
 	ErrForkPoint = errors.New("the session cannot be forked there")
 	// ErrExists: a session of this name exists.
-	ErrExists = errors.New("the session exists")
+	ErrExists = errors.New("the session exists already")
 	// ErrOtherTenant: an export belongs to another tenant than the importer.
 	ErrOtherTenant = errors.New("the export belongs to another tenant")
 	// ErrUnavailable: the journal's database cannot be reached, or another process has locked it. A retry may help.

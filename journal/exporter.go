@@ -17,9 +17,6 @@ import (
 func (s *DB) Export(ctx context.Context, session string, w io.Writer) error {
 	doing := fmt.Sprintf("exporting session %q", session)
 	out := NewExporter(ctxWriter{ctx, w})
-	if err := checkTenant(s.tenant); err != nil {
-		return fmt.Errorf("%s: %w", doing, err)
-	}
 	err := s.db.Read(ctx, true, func(c Conn) error { // once: output cannot be written twice
 		e := exporter{querier: querier{c, s.tenant}, out: out, blobsSeen: map[string]bool{}}
 		if err := e.open(session); err != nil {
@@ -74,6 +71,9 @@ type part struct {
 // open writes the header and finds the parts.
 func (e *exporter) open(session string) error {
 	h := ExportHeader{Format: ExportFormat, Version: ExportVersion, Tenant: e.tenant}
+	if err := checkTenant(e.tenant); err != nil {
+		return err
+	}
 	n, err := e.sessionRow(session)
 	if err != nil {
 		return err

@@ -25,7 +25,7 @@ func (s *DB) Fork(ctx context.Context, in ForkInput) (out SessionRecord, err err
 			return nil // made by an earlier run of this transaction
 		}
 		if !errors.Is(err, sql.ErrNoRows) {
-			return errors.Join(err, fmt.Errorf("%q: %w: choose another name", in.ID, ErrExists))
+			return errors.Join(err, fmt.Errorf("%q: %w; choose another name", in.ID, ErrExists))
 		}
 		at, err := t.forkPoint(parent, head, in.At)
 		if err != nil {
@@ -59,7 +59,7 @@ func (t *tx) insertFork(parent int64, at turn.Head, in ForkInput) error {
 // forkPoint returns the head at a point, or an error that names the nearest points at which the session can be forked.
 func (q querier) forkPoint(session, head, at int64) (turn.Head, error) {
 	if at < 1 || at > head {
-		return turn.Head{}, fmt.Errorf("there is no message %d, they are 1 to %d: %w", at, head, ErrForkPoint)
+		return turn.Head{}, fmt.Errorf("message %d does not exist, the messages are 1 to %d: %w", at, head, ErrForkPoint)
 	}
 	good, err := q.forkable(session, at)
 	if err != nil {
@@ -81,7 +81,7 @@ func (q querier) forkPoint(session, head, at int64) (turn.Head, error) {
 	if after == 0 {
 		where = fmt.Sprintf("fork it at %d", before)
 	}
-	return turn.Head{}, fmt.Errorf("at %d calls would be parted from their results: %w: %s", at, ErrForkPoint, where)
+	return turn.Head{}, fmt.Errorf("message %d is between calls and their results: %w; %s", at, ErrForkPoint, where)
 }
 
 // forkable reports whether a fork after seq keeps every call together with its result.
