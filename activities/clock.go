@@ -21,11 +21,6 @@ type clock struct {
 	began   time.Time
 	cancel  context.CancelFunc
 	done    sync.WaitGroup
-
-	mu     sync.Mutex
-	rested time.Duration // time that does not count as work: waiting for a user
-	rests  int           // pauses under way
-	since  time.Time     // the first of them began
 }
 
 func startClock(ctx context.Context) *clock {
@@ -63,29 +58,7 @@ func (c *clock) beat(stop, ctx context.Context) {
 
 // busy returns the working time so far, earlier attempts included.
 func (c *clock) busy() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	rested := c.rested
-	if c.rests > 0 {
-		rested += time.Since(c.since)
-	}
-	return c.before + time.Since(c.began) - rested
-}
-
-// rest stops the clock; the function that it returns restarts it. Overlapping pauses count once.
-func (c *clock) rest() (goOn func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.rests++; c.rests == 1 {
-		c.since = time.Now()
-	}
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.rests--; c.rests == 0 {
-			c.rested += time.Since(c.since)
-		}
-	}
+	return c.before + time.Since(c.began)
 }
 
 func (c *clock) stop() {

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -24,6 +25,7 @@ type flight struct {
 	asked   int                        // the number of elicitations of its server so far
 	replies []turn.ElicitationResponse // responses to the latest elicitations
 	answers int                        // the dispatch that returned them
+	queue   string                     // the task queue of the worker with the call's open connection; empty: any
 	open    bool                       // a dispatch may have reached the tool, and its end is unknown
 	settled turn.CallOutcome
 	receipt CallResult
@@ -37,8 +39,7 @@ const (
 	maxRepeats = 20
 )
 
-// callTool runs a step's calls and passes their results on in request order. A call with open elicitations waits for
-// the decisions and then continues.
+// callTool runs a step's calls and passes their results on in request order.
 func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 	approvals, err := r.approvals(ctx, p.Calls)
 	if err != nil {
@@ -48,12 +49,7 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 	for i, c := range p.Calls {
 		flights[i] = &flight{call: c, ruling: approvals[c.ID], settled: turn.CallOutcome{Call: c}}
 	}
-	for open := flights; len(open) > 0 && err == nil; {
-		r.fly(ctx, open)
-		if open = asking(flights); len(open) > 0 && ctx.Err() == nil {
-			err = r.inquire(ctx, open)
-		}
-	}
+	r.fly(ctx, flights)
 	results := make([]turn.CallOutcome, len(flights))
 	receipts := make([]CallResult, len(flights))
 	for i, f := range flights {
@@ -75,20 +71,22 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 	return p.BuildPrompt(results)
 }
 
-// fly runs calls in parallel, up to MaxParallelCalls at a time.
+// fly runs calls in parallel, up to MaxParallelCalls at a time. A suspended call does not count until it continues.
 func (r *run) fly(ctx workflow.Context, flights []*flight) {
 	wg, slots := workflow.NewWaitGroup(ctx), workflow.NewSemaphore(ctx, int64(r.progress.Config.Limits.MaxParallelCalls))
 	for _, f := range flights {
 		wg.Add(1)
 		workflow.Go(ctx, func(ctx workflow.Context) {
 			defer wg.Done()
-			if err := slots.Acquire(ctx, 1); err == nil {
-				defer slots.Release(1)
+			for again := true; again; again = r.resume(ctx, f) {
+				if slots.Acquire(ctx, 1) != nil { // stopped before it got a slot
+					return
+				}
+				if ctx.Err() == nil {
+					f.settled, f.receipt, f.err = r.oneCall(ctx, f)
+				}
+				slots.Release(1)
 			}
-			if ctx.Err() != nil { // stopped before it got a slot
-				return
-			}
-			f.settled, f.receipt, f.err = r.oneCall(ctx, f)
 		})
 	}
 	wg.Wait(ctx)
@@ -194,18 +192,18 @@ func (r *run) dispatch(ctx workflow.Context, f *flight, tool turn.Tool) (receipt
 	if err != nil {
 		return CallResult{}, err
 	}
-	defer func() { settle(receipt, err); delete(r.holding, f.call.ID) }()
+	defer func() { settle(receipt, err) }()
 	defer func() { receipt.Busy += f.busy }()
 	for n := 1; ; n++ {
 		f.attempt++
-		if tool.ElicitationTimeout > 0 {
-			r.holding[f.call.ID] = f.attempt
-		}
 		in := r.callInput(f, tool)
 		if tool.Activity == turn.ActivityLocal && f.attempt == 1 {
 			receipt, err = r.quickCall(ctx, in)
 		} else {
-			receipt, err = r.regularCall(ctx, in, r.homeOf(tool))
+			receipt, err = r.regularCall(ctx, in, cmp.Or(f.queue, r.homeOf(tool)))
+		}
+		if err == nil || lost(err) {
+			f.queue = ""
 		}
 		err = r.lostHome(tool, err)
 		f.busy += spent(err)
@@ -297,7 +295,7 @@ func (r *run) callInput(f *flight, tool turn.Tool) CallInput {
 	_, resume := r.progress.StickyQueues[server(tool)]
 	in := CallInput{
 		Session: r.session, Tenant: r.progress.Config.Tenant, Turn: r.turnID, Step: r.progress.Counters.Step, Call: f.call, Tool: tool,
-		PromptConfig: r.progress.Config.PromptConfig, Attempt: f.attempt, Timeout: min(timeout, left), TotalTimeout: min(tool.TotalTimeout, left), ElicitationTimeout: tool.ElicitationTimeout,
+		PromptConfig: r.progress.Config.PromptConfig, Attempt: f.attempt, Timeout: min(timeout, left), TotalTimeout: min(tool.TotalTimeout, left),
 		CheckApproval: f.ruling.Allowed, Responses: f.replies, ElicitationAttempt: f.answers, Resume: resume && tool.SessionAffinity,
 		RepeatIfUnknown: f.again(tool), Budget: left,
 	}

@@ -154,18 +154,18 @@ func (c *connector) patience(req turn.ToolRequest) time.Duration {
 }
 
 // call finds the connection for the call, checks that the tool is the one in the turn config, and calls it.
-func (v *visit) call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult, error) {
+func (v *visit) call(ctx context.Context, req turn.ToolRequest, o ongoing) (turn.ToolResult, error) {
 	s, err := v.connection(ctx, req)
 	if err != nil {
 		return turn.ToolResult{}, notCalled(req.Tool, err)
 	}
 	defer s.leave()
-	o, err := s.offer(ctx, true)
+	offered, err := s.offer(ctx, true)
 	if err != nil {
 		v.verdict(ctx, s, err)
 		return turn.ToolResult{}, notCalled(req.Tool, err)
 	}
-	d, ok := o.tools[req.Tool]
+	d, ok := offered.tools[req.Tool]
 	if !ok {
 		return turn.ToolResult{}, drift(req.Tool + " is no longer offered by " + v.c.name())
 	}
@@ -175,11 +175,11 @@ func (v *visit) call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult
 	s.use()
 	defer s.use()
 	fresh := !s.since.Before(v.began) || !req.Dispatched.IsZero() && s.since.After(req.Dispatched)
-	result, err := s.call(ctx, req, d, o.names[req.Tool], fresh)
+	result, err := s.call(ctx, req, o, d, offered.names[req.Tool], fresh)
 	if err == nil {
 		s.bind()
 	}
-	if v.c.goesOn(o.names[req.Tool], result) {
+	if v.c.goesOn(offered.names[req.Tool], result) {
 		return result, err
 	}
 	v.verdict(ctx, s, err)
@@ -227,7 +227,7 @@ func (v *visit) verdict(ctx context.Context, s *session, err error) {
 	defer c.mu.Unlock()
 	switch {
 	case p.answers > v.answers:
-	case errors.Is(ctx.Err(), context.Canceled) || c.ctx.Err() != nil:
+	case ctx.Err() != nil && !timeIsUp(ctx) || c.ctx.Err() != nil:
 		p.breaker.undecided()
 	default:
 		c.record.failures++
