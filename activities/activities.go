@@ -39,7 +39,7 @@ type Options struct {
 	Tools   Tools
 	Agent   Agent
 	Worker  string // names this process in the journal's claims
-	Home    string // the task queue that only this process polls; empty if no server is stateful
+	Home    string // the task queue that only this process polls; empty if no call must come back to this process
 	// Redact removes secrets from text before it reaches the history, the journal or chunks. Nil leaves text unchanged.
 	Redact *redact.Redactor
 	// CacheBytes bounds the cache of transcript windows; 0 means 64 MiB.

@@ -34,6 +34,7 @@ func (c catalogued) Catalogues(context.Context) ([]turn.Catalogue, error) {
 type counted struct{ calls []turn.ToolRequest }
 
 func (*counted) Check(turn.Descriptor, json.RawMessage) error { return nil }
+func (*counted) Await(context.Context, string, string)        {}
 
 func (c *counted) Call(_ context.Context, r turn.ToolRequest) (turn.ToolResult, error) {
 	c.calls = append(c.calls, r)

@@ -38,9 +38,13 @@ func (a *Activities) questions(in workflows.CallInput, asked int, result turn.To
 	for i := range result.Elicitations {
 		result.Elicitations[i].Message = a.redact(result.Elicitations[i].Message)
 	}
+	home := a.homeOf(in)
+	if result.Held {
+		home = a.home
+	}
 	return workflows.CallResult{
 		CallID: in.Call.ID, Tool: in.Tool.ID,
-		Elicitations: result.Elicitations, ElicitationAttempt: asked, StickyQueue: a.homeOf(in),
+		Elicitations: result.Elicitations, ElicitationAttempt: asked, Held: result.Held, StickyQueue: home,
 	}
 }
 

@@ -131,7 +131,7 @@ func (a *Activities) requested(ctx context.Context, in workflows.CallInput) (tur
 func (a *Activities) run(
 	ctx context.Context, in workflows.CallInput, call turn.ToolCall, continuation []byte, clock *clock, kept <-chan struct{},
 ) (turn.ToolResult, error) {
-	limited, cancel := context.WithTimeout(ctx, max(in.Timeout, in.TotalTimeout)+in.ElicitationTimeout)
+	limited, cancel := context.WithTimeout(ctx, max(in.Timeout, in.TotalTimeout))
 	defer cancel()
 	progress, noted := a.noting(ctx, in)
 	defer noted()
@@ -139,9 +139,9 @@ func (a *Activities) run(
 		Tool: in.Tool.ID, Hash: in.Tool.Hash, Arguments: json.RawMessage(call.Arguments), Timeout: in.Timeout, TotalTimeout: in.TotalTimeout,
 		Tenant: in.Tenant, Session: in.Session, Turn: in.Turn, Step: in.Step, CallID: in.Call.ID, Attempt: in.Attempt, Repeatable: in.Tool.Repeatable,
 		Refused: clock.refused, Dispatched: scheduled(ctx), Kept: kept,
-		Waits:     !local(ctx),
+		Waits: !local(ctx), MaySuspend: !local(ctx) && a.home != "",
 		Responses: in.Responses, Continuation: continuation, Resume: in.Resume, OwningCall: in.OwningCall,
-		Hold: a.holding(ctx, in, clock), Progress: progress, Late: func(late turn.ToolResult) { a.resolve(context.WithoutCancel(ctx), in, late) },
+		Progress: progress, Late: func(late turn.ToolResult) { a.resolve(context.WithoutCancel(ctx), in, late) },
 	})
 	if err != nil {
 		return result, a.giveBack(ctx, in, err)

@@ -23,7 +23,7 @@ type clock struct {
 	done    sync.WaitGroup
 
 	mu     sync.Mutex
-	rested time.Duration // time that does not count as work: waiting for a user
+	rested time.Duration // time that does not count as work, such as waiting for memory
 	rests  int           // pauses under way
 	since  time.Time     // the first of them began
 }

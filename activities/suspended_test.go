@@ -24,6 +24,7 @@ type asksOn struct {
 }
 
 func (*asksOn) Check(turn.Descriptor, json.RawMessage) error { return nil }
+func (*asksOn) Await(context.Context, string, string)        {}
 
 func (h *asksOn) Call(_ context.Context, r turn.ToolRequest) (turn.ToolResult, error) {
 	round := string(r.Continuation)

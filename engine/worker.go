@@ -42,22 +42,24 @@ func workerOptions(cfg config.Config, intercept []interceptor.WorkerInterceptor)
 	}
 }
 
-// homeQueue returns a task queue that no other worker polls, for calls to servers with session affinity that run in
-// this process. It is empty if no server has session affinity. The queue ends with the process, as the servers' state
-// does.
+// homeQueue returns a task queue that no other worker polls, for calls that must come back to this process: to servers
+// with session affinity, and suspended calls of servers that may send elicitations in the middle of a call. It is empty
+// if there are no such servers. The queue ends with the process, as the servers' state does.
 func homeQueue(cfg config.Config) string {
 	for _, s := range cfg.MCP.Servers {
-		if s.SessionAffinity != "" {
+		if s.SessionAffinity != "" || s.ElicitationTimeout > 0 {
 			return cfg.Temporal.TaskQueue + "-home-" + rand.Text()
 		}
 	}
 	return ""
 }
 
-// newHome returns a worker that polls a home queue, for tool calls only.
+// newHome returns a worker that polls a home queue, for tool calls only. It runs twice as many activities as the main
+// worker, because a suspended call needs one to keep it open and another one to continue it.
 func newHome(c client.Client, cfg config.Config, queue string, acts *activities.Activities, intercept []interceptor.WorkerInterceptor) worker.Worker {
 	options := workerOptions(cfg, intercept)
 	options.DisableWorkflowWorker = true
+	options.MaxConcurrentActivityExecutionSize *= 2
 	w := worker.New(c, queue, options)
 	w.RegisterActivity(acts)
 	return w

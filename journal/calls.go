@@ -207,9 +207,6 @@ func (s *DB) SettleCall(ctx context.Context, in SettleInput) (out CallRecord, er
 			return fmt.Errorf("attempt %d never claimed it: %w", in.Attempt, ErrNotFound)
 		} else {
 			err = t.settle(&c, in.Attempt, in.Result, in.At)
-			if err == nil {
-				err = t.closeHeld(&c, in.At)
-			}
 		}
 		if err == nil && in.Taints && in.Result.FromServer {
 			err = t.mark(c, in.At)

@@ -132,22 +132,12 @@ func checkReply(w turn.Request, r turn.Decision) (*turn.ElicitationResponse, err
 	case r.Response == nil:
 		return nil, nil
 	}
-	response := turn.ElicitationResponse{Key: CleanText(r.Response.Key), Action: r.Response.Action}
-	if response.Action == turn.ElicitationAccept && (w.Elicitation == nil || w.Elicitation.URL == "") { // else no content
-		response.Content = compact(r.Response.Content)
+	response := *r.Response
+	response.Key = CleanText(response.Key)
+	response, err := response.For(w.Elicitation)
+	if err != nil {
+		return nil, err
 	}
-	if response.Key == "" && w.Elicitation != nil {
-		response.Key = w.Elicitation.Key
-	}
-	switch {
-	case w.Elicitation != nil && response.Key != w.Elicitation.Key:
-		return nil, fmt.Errorf("the reply is to %q, and %q was asked", Preview(response.Key, 80), Preview(w.Elicitation.Key, 80))
-	case response.Action != turn.ElicitationAccept && response.Action != turn.ElicitationDecline && response.Action != turn.ElicitationCancel:
-		return nil, fmt.Errorf("the reply's action is %q: use accept, decline or cancel", Preview(string(response.Action), 80))
-	case response.Content != nil && len(r.Response.Content) > MaxReplyBytes: // the bytes as they were sent
-		return nil, fmt.Errorf("the reply has %d bytes: at most %d", len(r.Response.Content), MaxReplyBytes)
-	case len(response.Content) > 0 && !json.Valid(response.Content):
-		return nil, errors.New("the reply's content is no JSON")
-	}
+	response.Content = compact(response.Content)
 	return &response, nil
 }

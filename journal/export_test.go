@@ -331,3 +331,15 @@ func tamper(export []byte, at, to uint32, how byte) []byte {
 	}
 	return bytes.Join(lines, nil)
 }
+
+// TestADecisionWithoutAStatusIsRefused covers exports whose sums fit, but which have a decision that leaves its request
+// open.
+func TestADecisionWithoutAStatusIsRefused(t *testing.T) {
+	export := sample(t, "requests.jsonl")
+	for _, status := range []string{"", "perhaps"} {
+		edited := bytes.Replace(export, []byte(`"status":"allowed"`), []byte(`"status":"`+status+`"`), 1)
+		require.NotEqual(t, export, edited)
+		_, err := read(resum(edited))
+		assert.ErrorContains(t, err, "decision of request", status)
+	}
+}

@@ -115,7 +115,13 @@ func (c *exportCheck) checkWait(e ExportRequest) error {
 	if e.Decision == nil && c.turns[e.Turn].over {
 		return fmt.Errorf("request %s is open and turn %s is over", e.ID, e.Turn)
 	}
-	return errors.Join(checkShownID("request", e.ID), badWord("risk", e.Risk), checkWait(CleanRequest(e.Request)), c.take(named...))
+	request := CleanRequest(e.Request)
+	if e.Decision != nil {
+		if _, err := CheckDecision(request, *e.Decision); err != nil {
+			return fmt.Errorf("the decision of request %s: %w", e.ID, err)
+		}
+	}
+	return errors.Join(checkShownID("request", e.ID), badWord("risk", e.Risk), checkWait(request), c.take(named...))
 }
 
 func (c *exportCheck) checkRule(r turn.Grant) error {

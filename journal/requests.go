@@ -214,31 +214,6 @@ func (t *tx) cancelRequests(sc *scope, at time.Time) error {
 	return nil
 }
 
-// closeHeld expires the open elicitations of a call that has ended: the call died with its worker, so a response would
-// have no receiver.
-func (t *tx) closeHeld(c *call, at time.Time) error {
-	if !c.requests {
-		return nil
-	}
-	list, err := t.requests(`w.turn = ? AND w.call_id = ? AND w.request_id LIKE 'h%' AND w.status = '' ORDER BY w.id`, c.turn, c.rec.Call.ID)
-	for _, x := range list {
-		var r turn.Decision
-		if err == nil {
-			r, err = CheckDecision(x.rec.Request, turn.Decision{ID: x.rec.ID, Status: turn.StatusExpired, Reason: HeldEnded, At: at})
-		}
-		if err == nil {
-			err = t.rule(&x, r)
-		}
-		if err == nil {
-			err = t.emitRequest(&c.scope, x, at)
-		}
-	}
-	if err != nil || len(list) == 0 {
-		return err
-	}
-	return t.showWaiting(c.scope, at)
-}
-
 // approved checks that a decision allows the call, if the claim needs one: the caller says so, or the journal has an
 // approval request for this call.
 func (t *tx) approved(c *call, in ClaimInput) error {

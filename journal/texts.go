@@ -22,9 +22,8 @@ const (
 	PreviewBytes = 512
 	// MaxContinuationBytes bounds the continuation of a suspended call.
 	MaxContinuationBytes = 1 << 20
-	// MaxInquiryBytes bounds an elicitation, MaxReplyBytes its response: each as JSON.
+	// MaxInquiryBytes bounds an elicitation as JSON.
 	MaxInquiryBytes = 64 << 10
-	MaxReplyBytes   = 64 << 10
 	// MaxMedia is how many media of one result the journal keeps; MaxMediaBytes bounds each of them.
 	MaxMedia      = 8
 	MaxMediaBytes = 8 << 20
@@ -50,9 +49,6 @@ func ResultText(o turn.Outcome) string {
 	}
 	return ""
 }
-
-// HeldEnded is the reason of the decision that closes an elicitation whose call ended before the response.
-const HeldEnded = "its call has ended"
 
 // SuspendedText is the result of a call that was still suspended when its turn ended.
 const SuspendedText = "outcome unknown: the tool's server had asked for something, and the turn ended before it went on. What it had done until then is not known. Check before trying again."

@@ -58,8 +58,8 @@ journal. Where a server sends you to an address, go there yourself if you trust 
 // says reports whether the flags contain the answer.
 func (f answerFlags) says() bool { return len(f.fields) > 0 || f.accept || f.decline || f.cancel }
 
-// waitID matches the ID of a question (q) or of an elicitation whose call is suspended (e) or held (h).
-var waitID = regexp.MustCompile(`^(q[0-9]+|e[0-9]+(\.[0-9]+){2}|h[0-9]+(\.[0-9]+){3})$`)
+// waitID matches the ID of a question (q) or of an elicitation (e).
+var waitID = regexp.MustCompile(`^(q[0-9]+|e[0-9]+(\.[0-9]+){2})$`)
 
 // split separates the names on the command line from the answer. If there is no answer, the command asks for it on the
 // terminal.

@@ -57,10 +57,10 @@ func TestNothingIsSaidToACallThatHasEnded(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.ClaimCall(t.Context(), journal.ClaimInput{Turn: "t", Step: 1, Call: call, Attempt: 1, At: time.Now()})
 	require.NoError(t, err)
-	held := turn.Request{ID: "h1.0.1.1", Kind: turn.RequestElicitation, Step: 1, Call: "1.0", Elicitation: &turn.Elicitation{Key: "1", Message: "Sure?", Schema: []byte(`{"type":"object"}`)}}
+	held := turn.Request{ID: "e1.0.1", Kind: turn.RequestElicitation, Step: 1, Call: "1.0", Elicitation: &turn.Elicitation{Key: "1", Message: "Sure?", Schema: []byte(`{"type":"object"}`)}}
 	_, err = s.Ask(t.Context(), journal.AskInput{Session: "s", Turn: "t", Requests: []turn.Request{held}, At: time.Now()})
 	require.NoError(t, err)
-	_, err = s.SettleCall(t.Context(), journal.SettleInput{Turn: "t", CallID: "1.0", Attempt: 1, Result: turn.ToolResult{Outcome: turn.OutcomeUnknown}, At: time.Now()})
-	require.NoError(t, err)
-	assert.ErrorContains(t, (&turnClient{store: s}).notOpen(t.Context(), "s", held.ID, nil), "nothing can be said to h1.0.1.1 any more: its call has ended")
+	ended := turn.Decision{ID: held.ID, Status: turn.StatusExpired, Reason: turn.ReasonCallEnded}
+	require.NoError(t, s.Decide(t.Context(), journal.DecideInput{Session: "s", Turn: "t", Decisions: []turn.Decision{ended}, At: time.Now()}))
+	assert.ErrorContains(t, (&turnClient{store: s}).notOpen(t.Context(), "s", held.ID, nil), "nothing can be said to e1.0.1 any more: its call has ended")
 }

@@ -108,8 +108,8 @@ func (t *turnClient) notOpen(ctx context.Context, session, id string, open []jou
 		return err
 	}
 	for _, w := range requests {
-		if w.ID == id && w.Decision != nil && w.Decision.Reason == journal.HeldEnded {
-			return usage("nothing can be said to %s any more: %s; `starter show %s` shows how", id, journal.HeldEnded, quoted(session))
+		if w.ID == id && w.Decision != nil && w.Decision.Reason == turn.ReasonCallEnded {
+			return usage("nothing can be said to %s any more: %s; `starter show %s` shows how", id, turn.ReasonCallEnded, quoted(session))
 		}
 		if w.ID == id && w.Decision != nil {
 			return usage("%s was %s already%s; the first decision stands. `starter attach %s` shows how the turn goes on", id, w.Decision.Status, ruledBy(*w.Decision), quoted(session))

@@ -188,7 +188,7 @@ func TestAlwaysSaidTooLateIsRefused(t *testing.T) {
 	r.sound(session(t))
 }
 
-// TestAnAnswerToAQuestionThatDoesNotExistIsRefused answers a question while no server holds a call: the answer is
+// TestAnAnswerToAQuestionThatDoesNotExistIsRefused answers a question while no call is suspended: the answer is
 // rejected and nothing is recorded.
 func TestAnAnswerToAQuestionThatDoesNotExistIsRefused(t *testing.T) {
 	t.Parallel()
@@ -206,10 +206,10 @@ func TestAnAnswerToAQuestionThatDoesNotExistIsRefused(t *testing.T) {
 		arg    any
 		code   turn.Code
 	}{
-		"a key of 1.9 MB": {workflows.AnswerUpdate, workflows.Answer{Question: "h1.0.1.1", Response: &turn.ElicitationResponse{Key: strings.Repeat("k", 1900<<10), Action: turn.ElicitationDecline}}, turn.CodeConfigInvalid},
-		"an answer":       {workflows.AnswerUpdate, workflows.Answer{Question: "h1.0.1.1", Response: &turn.ElicitationResponse{Action: turn.ElicitationDecline}}, turn.CodeNotWaiting},
-		"of no call":      {workflows.AnswerUpdate, workflows.Answer{Question: "h9.9.1.1", Response: &turn.ElicitationResponse{Action: turn.ElicitationDecline}}, turn.CodeNotWaiting},
-		"an approval":     {workflows.ApproveUpdate, workflows.Approval{Call: "h1.0.1.1", Allow: true, ArgumentsHash: "x"}, turn.CodeNotWaiting},
+		"a key of 1.9 MB": {workflows.AnswerUpdate, workflows.Answer{Question: "e1.0.1", Response: &turn.ElicitationResponse{Key: strings.Repeat("k", 1900<<10), Action: turn.ElicitationDecline}}, turn.CodeConfigInvalid},
+		"an answer":       {workflows.AnswerUpdate, workflows.Answer{Question: "e1.0.1", Response: &turn.ElicitationResponse{Action: turn.ElicitationDecline}}, turn.CodeNotWaiting},
+		"of no call":      {workflows.AnswerUpdate, workflows.Answer{Question: "e9.9.1", Response: &turn.ElicitationResponse{Action: turn.ElicitationDecline}}, turn.CodeNotWaiting},
+		"an approval":     {workflows.ApproveUpdate, workflows.Approval{Call: "e1.0.1", Allow: true, ArgumentsHash: "x"}, turn.CodeNotWaiting},
 	} {
 		var app *temporal.ApplicationError
 		if assert.ErrorAs(t, r.update(run.GetID(), c.update, c.arg), &app, name) {

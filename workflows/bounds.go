@@ -94,8 +94,8 @@ func checkSize(what string, v any, most int) *turn.Error {
 func (a Answer) checkSizes() *turn.Error {
 	a.Text = ""
 	if a.Response != nil {
-		if len(a.Response.Content) > maxReplyBytes {
-			return invalid("the reply is %d bytes; the maximum is %d", len(a.Response.Content), maxReplyBytes)
+		if len(a.Response.Content) > turn.MaxResponseBytes {
+			return invalid("the response is %d bytes; the maximum is %d", len(a.Response.Content), turn.MaxResponseBytes)
 		}
 		response := *a.Response
 		response.Content = nil

@@ -204,7 +204,7 @@ func (r *run) regularCall(ctx workflow.Context, in CallInput, home string) (Call
 	}
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: home, ScheduleToStartTimeout: patience,
-		StartToCloseTimeout: CallDeadline(max(in.Timeout, in.TotalTimeout) + in.ElicitationTimeout),
+		StartToCloseTimeout: CallDeadline(max(in.Timeout, in.TotalTimeout)),
 		HeartbeatTimeout:    heartbeat,
 		WaitForCancellation: true,
 		RetryPolicy:         waitForServer,

@@ -34,30 +34,6 @@ func TestACallsDeadlineIsTheSumOfItsParts(t *testing.T) {
 	assert.GreaterOrEqual(t, deadline, ClaimWithin+15*time.Second+SettleWithin+2*time.Second)
 }
 
-// TestACallMayBeHeldLongerThanTheTurnHasLeft checks that the turn's remaining time bounds a call's own time but not how
-// long the call may be held: held time does not count against the turn.
-func TestACallMayBeHeldLongerThanTheTurnHasLeft(t *testing.T) {
-	limits := turn.DefaultLimits()
-	r := &run{progress: turn.Progress{Config: turn.Config{Limits: limits}, Counters: turn.Counters{Busy: limits.TurnTimeout - 5*time.Second}}}
-	in := r.callInput(&flight{}, turn.Tool{ID: "mcp/x/y", Timeout: 15 * time.Second, TotalTimeout: time.Minute, ElicitationTimeout: 10 * time.Minute})
-	assert.Equal(t, 5*time.Second, in.Timeout)
-	assert.Equal(t, 5*time.Second, in.TotalTimeout)
-	assert.Equal(t, 10*time.Minute, in.ElicitationTimeout)
-	var suite testsuite.WorkflowTestSuite
-	env := suite.NewTestWorkflowEnvironment()
-	var deadline time.Duration
-	env.RegisterActivityWithOptions(func(ctx context.Context, _ CallInput) (CallResult, error) {
-		deadline = activity.GetInfo(ctx).StartToCloseTimeout
-		return CallResult{}, nil
-	}, activity.RegisterOptions{Name: "CallTool"})
-	env.ExecuteWorkflow(func(ctx workflow.Context) error {
-		_, err := r.regularCall(ctx, in, "")
-		return err
-	})
-	require.NoError(t, env.GetWorkflowError())
-	assert.Equal(t, CallDeadline(5*time.Second+10*time.Minute), deadline)
-}
-
 // TestACallThatWasMadeOnceIsNotSaidToHaveFailed checks that a repeatable call whose outcome is unknown stays unknown if
 // it cannot be dispatched again: the first dispatch was sent.
 func TestACallThatWasMadeOnceIsNotSaidToHaveFailed(t *testing.T) {

@@ -175,9 +175,9 @@ func TestHostileUpdatesAreRejectedWithACode(t *testing.T) {
 		name, json string
 		code       turn.Code
 	}{
-		{AnswerUpdate, `{"question":"h1.0.1.1","response":{"key":"` + long + `","action":"decline"}}`, turn.CodeConfigInvalid},
-		{AnswerUpdate, `{"question":"h1.0.1.1","response":{"action":"decline"}}`, turn.CodeNotWaiting},
-		{AnswerUpdate, `{"question":"h` + long + `","response":{"action":"decline"}}`, turn.CodeConfigInvalid},
+		{AnswerUpdate, `{"question":"e1.0.1","response":{"key":"` + long + `","action":"decline"}}`, turn.CodeConfigInvalid},
+		{AnswerUpdate, `{"question":"e1.0.1","response":{"action":"decline"}}`, turn.CodeNotWaiting},
+		{AnswerUpdate, `{"question":"e` + long + `","response":{"action":"decline"}}`, turn.CodeConfigInvalid},
 		{AnswerUpdate, `{"question":"q1","text":"x","by":"` + long + `"}`, turn.CodeConfigInvalid},
 		{AnswerUpdate, `{"question":"q1","text":"` + long + `"}`, turn.CodeConfigInvalid},
 		{AnswerUpdate, `{"question":"q1","blob":"` + long + `"}`, turn.CodeConfigInvalid},
@@ -187,7 +187,7 @@ func TestHostileUpdatesAreRejectedWithACode(t *testing.T) {
 		{AnswerUpdate, `{"question":"e1.0.1","response":{"action":"accept","content":{"a":"` + long + `"}}}`, turn.CodeConfigInvalid},
 		{ApproveUpdate, `{"call":"1.0","allow":true,"arguments_hash":"` + long + `"}`, turn.CodeConfigInvalid},
 		{ApproveUpdate, `{"call":"1.0","reason":"` + long + `","arguments_hash":"x"}`, turn.CodeConfigInvalid},
-		{ApproveUpdate, `{"call":"h1.0.1.1","allow":true,"arguments_hash":"x"}`, turn.CodeNotWaiting},
+		{ApproveUpdate, `{"call":"e1.0.1","allow":true,"arguments_hash":"x"}`, turn.CodeNotWaiting},
 		{ApproveUpdate, `{"call":"1.0","v":9223372036854775807}`, turn.CodeConfigInvalid},
 		{SendUpdate, `{"text":"` + long + `"}`, turn.CodeConfigInvalid},
 		{SendUpdate, `{"text":"` + strings.Repeat(`<`, 200_000) + `"}`, turn.CodeConfigInvalid},
@@ -230,7 +230,7 @@ func FuzzHostile(f *testing.F) {
 			f.Add([]byte(`{"session":"s","message":{"text":"hi"},`+fields+"}"), []byte(`{"question":"q1","text":"x"}`))
 		}
 	}
-	f.Add([]byte(`{"message":{"text":"hi"}}`), []byte(`{"question":"h1.0.1.1","response":{"key":"k","action":"accept","content":{"a":1}},"call":"h1.0.1.1","arguments_hash":"x"}`))
+	f.Add([]byte(`{"message":{"text":"hi"}}`), []byte(`{"question":"e1.0.1","response":{"key":"k","action":"accept","content":{"a":1}},"call":"e1.0.1","arguments_hash":"x"}`))
 	f.Add([]byte(`{"continued":{"counters":{"step":-9223372036854775808}},"queue":[{"text":"x","after":true}]}`), []byte(`{"id":"turn:x","text":"x"}`))
 	f.Fuzz(func(t *testing.T, input, update []byte) {
 		if !json.Valid(input) || !json.Valid(update) {
@@ -246,19 +246,4 @@ func FuzzHostile(f *testing.F) {
 			}))
 		}
 	})
-}
-
-// TestOnlyTheDispatchThatIsHeldTakesAnswers checks that the answers for a running call that its server may hold go only
-// to the dispatch that is held.
-func TestOnlyTheDispatchThatIsHeldTakesAnswers(t *testing.T) {
-	r := &run{turnID: "t", phase: turn.PhaseCallTool, holding: map[string]int{"1.0": 2}}
-	for id, held := range map[string]bool{
-		"h1.0.2.1": true, "h1.0.2.12": true,
-		"h1.0.1.1": false, "h1.0.2.0": false, "h1.0.2.-1": false, "h1.0.2.01": false, "h1.0.2.+1": false, "h1.0.2": false, "h1.0.2.1.1": false,
-		"h1.0": false, "h": false, "h1.1.2.1": false, "h1.0.2.9223372036854775808": false, "h1.0.2." + strings.Repeat("1", 1000): false,
-	} {
-		err := r.validateAnswer(nil, Answer{Question: id, Response: &turn.ElicitationResponse{Action: turn.ElicitationDecline}})
-		assert.Equal(t, held, err == nil, "%s: %v", id, err)
-		assert.Error(t, r.validateApprove(nil, Approval{Call: id, ArgumentsHash: "x"}), "%s is not an approval", id)
-	}
 }

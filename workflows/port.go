@@ -23,6 +23,9 @@ type Activities interface {
 	RefreshTools(context.Context, RefreshInput) (RefreshResult, error)
 	// CallTool claims one call, runs it, settles it and returns a receipt.
 	CallTool(context.Context, CallInput) (CallResult, error)
+	// AwaitCall returns when a call that CallTool has suspended with CallResult.Held can no longer use a response. It
+	// must run on the receipt's StickyQueue. An error means that this worker cannot continue the call.
+	AwaitCall(context.Context, AwaitCallInput) (AwaitCallResult, error)
 	// Ask records the requests that the turn waits for, so that clients can see them.
 	Ask(context.Context, AskInput) (AskResult, error)
 	// Decide records decisions, including expiries.
@@ -140,8 +143,6 @@ type CallInput struct {
 	// turn's remaining working time, for waiting and running together.
 	ServerWait time.Duration `json:"server_wait,omitempty"`
 	Budget     time.Duration `json:"budget,omitempty"`
-	// Hold is the additional time that the call may take while its server holds it for an elicitation.
-	ElicitationTimeout time.Duration `json:"elicitation_timeout,omitempty"`
 	// Approved means that this call needs an approval for these arguments, and that the activity must check it in the
 	// journal.
 	CheckApproval bool `json:"check_approval,omitempty"`
@@ -164,14 +165,26 @@ type CallResult struct {
 	Tool    string        `json:"tool"`
 	Outcome turn.Outcome  `json:"outcome"`
 	Preview string        `json:"preview,omitempty"` // of the result's text
-	Busy    time.Duration `json:"busy"`              // without the time that the server held the call
+	Busy    time.Duration `json:"busy"`
 	// Elicitations are the server's requests for user input. While there are any, the call has no outcome and waits.
 	Elicitations []turn.Elicitation `json:"elicitations,omitempty"`
 	// Asked is the dispatch that recorded them in the journal: this one, or an earlier one whose end was lost.
 	ElicitationAttempt int `json:"elicitation_attempt,omitempty"`
+	// Held means that the server keeps the call open until it has the responses: only the worker of StickyQueue can
+	// continue the call. See Activities.AwaitCall.
+	Held bool `json:"held,omitempty"`
 	// StickyQueue is the task queue of the worker that holds the turn's connection to this server.
 	StickyQueue string `json:"sticky_queue,omitempty"`
 }
+
+// AwaitCallInput names a suspended call.
+type AwaitCallInput struct {
+	Turn string `json:"turn"`
+	Call string `json:"call"`
+}
+
+// AwaitCallResult says that the call has ended, or that its server no longer waits for the response.
+type AwaitCallResult struct{}
 
 // AskInput opens requests. A step asks for all of its approvals together.
 type AskInput struct {

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -30,6 +31,7 @@ type flight struct {
 	reached bool                       // a dispatch may have reached the tool, and its end is unknown
 	resumes bool                       // the call depends on the state that its stateful server keeps for the turn
 	owner   string                     // the call that created this state
+	queue   string                     // the task queue of the worker with the call's open connection; empty: any
 	settled turn.CallOutcome
 	receipt CallResult
 	err     error
@@ -42,8 +44,7 @@ const (
 	maxRepeats = 20
 )
 
-// callTool runs a step's calls and passes their results on in request order. A call with open elicitations waits for
-// the decisions and then continues.
+// callTool runs a step's calls and passes their results on in request order.
 func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 	approvals, err := r.approvals(ctx, p.Calls)
 	if err != nil {
@@ -53,12 +54,7 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 	for i, c := range p.Calls {
 		flights[i] = &flight{call: c, ruling: approvals[c.ID], settled: turn.CallOutcome{CallID: c.ID}}
 	}
-	for open := flights; len(open) > 0 && err == nil && ctx.Err() == nil; {
-		r.fly(ctx, open)
-		if open = asking(flights); len(open) > 0 && ctx.Err() == nil {
-			err = r.inquire(ctx, open)
-		}
-	}
+	r.fly(ctx, flights)
 	results := make([]turn.CallOutcome, len(flights))
 	receipts := make([]CallResult, len(flights))
 	for i, f := range flights {
@@ -80,20 +76,22 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 	return p.BuildPrompt(results)
 }
 
-// fly runs calls in parallel, up to MaxParallelCalls at a time.
+// fly runs calls in parallel, up to MaxParallelCalls at a time. A suspended call does not count until it continues.
 func (r *run) fly(ctx workflow.Context, flights []*flight) {
 	wg, slots := workflow.NewWaitGroup(ctx), workflow.NewSemaphore(ctx, int64(r.progress.Config.Limits.MaxParallelCalls))
 	for _, f := range flights {
 		wg.Add(1)
 		workflow.Go(ctx, func(ctx workflow.Context) {
 			defer wg.Done()
-			if err := slots.Acquire(ctx, 1); err == nil {
-				defer slots.Release(1)
+			for again := true; again; again = r.resume(ctx, f) {
+				if slots.Acquire(ctx, 1) != nil { // stopped before it got a slot
+					return
+				}
+				if ctx.Err() == nil {
+					f.settled, f.receipt, f.err = r.oneCall(ctx, f)
+				}
+				slots.Release(1)
 			}
-			if ctx.Err() != nil { // stopped before it got a slot
-				return
-			}
-			f.settled, f.receipt, f.err = r.oneCall(ctx, f)
 		})
 	}
 	wg.Wait(ctx)
@@ -199,19 +197,19 @@ func (r *run) dispatch(ctx workflow.Context, f *flight, tool turn.Tool) (receipt
 	if err != nil {
 		return CallResult{}, err
 	}
-	defer func() { settle(receipt, err); delete(r.holding, f.call.ID) }()
+	defer func() { settle(receipt, err) }()
 	defer func() { receipt.Busy += f.busy }()
 	r.rely(f, tool)
 	for n := 1; ; n++ {
 		f.attempt++
-		if tool.ElicitationTimeout > 0 {
-			r.holding[f.call.ID] = f.attempt
-		}
 		in := r.callInput(f, tool)
 		if tool.Activity == turn.ActivityLocal && f.attempt == 1 {
 			receipt, err = r.quickCall(ctx, in)
 		} else {
-			receipt, err = r.regularCall(ctx, in, r.homeOf(tool))
+			receipt, err = r.regularCall(ctx, in, cmp.Or(f.queue, r.homeOf(tool)))
+		}
+		if err == nil || lost(err) {
+			f.queue = ""
 		}
 		f.reached = f.reached || mayHaveRun(err)
 		err = r.lostHome(f, tool, err)
@@ -319,7 +317,7 @@ func (r *run) callInput(f *flight, tool turn.Tool) CallInput {
 	}
 	in := CallInput{
 		Session: r.session, Tenant: r.progress.Config.Tenant, Turn: r.turnID, Step: r.progress.Counters.Step, Call: f.call, Tool: tool,
-		PromptConfig: r.progress.Config.PromptConfig, Attempt: f.attempt, Timeout: min(timeout, left), TotalTimeout: min(tool.TotalTimeout, left), ElicitationTimeout: tool.ElicitationTimeout,
+		PromptConfig: r.progress.Config.PromptConfig, Attempt: f.attempt, Timeout: min(timeout, left), TotalTimeout: min(tool.TotalTimeout, left),
 		CheckApproval: f.ruling.Allowed, Responses: f.replies, ElicitationAttempt: f.answers, Resume: f.resumes, OwningCall: f.owner,
 		RepeatIfUnknown: f.again(tool), Budget: left,
 	}

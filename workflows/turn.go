@@ -68,7 +68,6 @@ type run struct {
 	held     []string // the IDs of messages that arrived after the stop and would have been merged
 	desk     desk
 	settling map[string]bool // servers to which a call is making the turn's connection
-	holding  map[string]int  // the current dispatches of calls that their servers may hold, by call ID
 }
 
 // newRun sets all state that the handlers use. An update that arrives with the start of a run is handled while the
@@ -77,7 +76,7 @@ func newRun(ctx workflow.Context, in Input) *run {
 	info := workflow.GetInfo(ctx)
 	id := info.WorkflowExecution.ID
 	r := &run{in: in, id: id, session: in.sessionOf(id), turnID: turnID(info, in), runID: info.WorkflowExecution.RunID, phase: turn.PhaseStart,
-		settling: map[string]bool{}, holding: map[string]int{}}
+		settling: map[string]bool{}}
 	if in.Continued != nil {
 		r.progress, r.begun, r.opened = *in.Continued, true, true
 	} else {

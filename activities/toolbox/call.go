@@ -23,7 +23,15 @@ const (
 // reply is what the SDK returned for a call.
 type reply struct {
 	result *mcp.CallToolResult
+	input  *turn.ToolResult // what the server requests before it acts: see session.inputOf
 	err    error
+}
+
+// ongoing is what a call already has when it is sent: the continuation of an earlier round, and the suspendedCall that
+// carries it, if its server may suspend it.
+type ongoing struct {
+	continuation
+	suspended *suspendedCall
 }
 
 // flight is one dispatch of a call, in progress.
@@ -36,17 +44,18 @@ type flight struct {
 	began time.Time // for the duration
 	token string
 
-	waiting   context.Context // the caller's wait for the result
-	patience  *patience       // the deadline of waiting
-	stop      context.CancelFunc
-	wire      context.Context // of the request: derived from waiting, or outliving it if the call may detach
-	endWire   context.CancelCauseFunc
-	detach    time.Duration // how long the call may continue after its timeout; 0: not at all
-	state     *callState
-	replies   chan reply
-	forget    func()
-	questions atomic.Int32 // elicitations that the server has sent while it holds the call
-	doubted   bool         // a warning was logged that an elicitation may be another call's; guarded by the session's flights
+	waiting      context.Context // the caller's wait for the result
+	patience     *patience       // the deadline of waiting
+	stop         context.CancelFunc
+	wire         context.Context // of the request: derived from waiting, or outliving it if the call may detach
+	endWire      context.CancelCauseFunc
+	detach       time.Duration // how long the call may continue after its timeout; 0: not at all
+	state        *callState
+	replies      chan reply
+	forget       func()
+	suspended    *suspendedCall // nil: the call cannot be suspended
+	elicitations atomic.Int32   // that the server has sent in the middle of the call
+	doubted      bool           // a warning was logged that an elicitation may be another call's; guarded by the session's flights
 
 	mu   sync.Mutex
 	told time.Time // when progress was last reported
@@ -54,14 +63,10 @@ type flight struct {
 }
 
 // call sends the request and returns how it ended. fresh: the session was opened after the call was dispatched.
-func (s *session) call(ctx context.Context, req turn.ToolRequest, d turn.Descriptor, name string, fresh bool) (turn.ToolResult, error) {
-	c, asked := resume(req)
-	if asked != nil {
-		return *asked, nil
-	}
-	f := s.depart(ctx, req, d, name)
-	f.round, f.fresh = c.Round, fresh
-	f.send(c)
+func (s *session) call(ctx context.Context, req turn.ToolRequest, o ongoing, d turn.Descriptor, name string, fresh bool) (turn.ToolResult, error) {
+	f := s.depart(ctx, req, o, d, name)
+	f.fresh = fresh
+	f.send(o.continuation)
 	select {
 	case r := <-f.replies:
 		return f.finish(r)
@@ -83,10 +88,12 @@ func (s *session) call(ctx context.Context, req turn.ToolRequest, d turn.Descrip
 }
 
 // depart creates the flight of a request.
-func (s *session) depart(ctx context.Context, req turn.ToolRequest, d turn.Descriptor, name string) *flight {
-	f := &flight{s: s, req: req, name: name, began: time.Now(), token: progressToken(req), replies: make(chan reply, 1), forget: func() {}}
-	held := s.owner.describer.server.HoldQuestions > 0 && req.Hold != nil
-	f.waiting, f.patience, f.stop = s.wait(ctx, firstOf(req.Timeout, d.Timeout, s.owner.describer.server.CallTimeout), max(req.TotalTimeout, d.TotalTimeout), held)
+func (s *session) depart(ctx context.Context, req turn.ToolRequest, o ongoing, d turn.Descriptor, name string) *flight {
+	f := &flight{
+		s: s, req: req, name: name, round: o.Round, suspended: o.suspended,
+		began: time.Now(), token: progressToken(req), replies: make(chan reply, 1), forget: func() {},
+	}
+	f.waiting, f.patience, f.stop = s.wait(ctx, firstOf(req.Timeout, d.Timeout, s.owner.describer.server.CallTimeout), max(req.TotalTimeout, d.TotalTimeout), o.suspended != nil)
 	if req.Late != nil {
 		f.detach = s.owner.describer.settings[name].Detach
 	}
@@ -122,7 +129,9 @@ func (f *flight) send(c continuation) {
 // server sent.
 func (f *flight) exchanged(ctx context.Context, exchange func(context.Context) (*mcp.CallToolResult, error)) (r reply) {
 	defer f.s.owner.survive(f.req.Tool, &r.err)
-	r.result, r.err = exchange(ctx)
+	if r.result, r.err = exchange(ctx); r.err == nil {
+		r.input = f.s.inputOf(r.result, f.round)
+	}
 	return r
 }
 

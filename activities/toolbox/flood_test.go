@@ -134,10 +134,7 @@ func hostServesBeside(t *testing.T, hostile toolbox.Server, calls bool, bounds [
 	stop := watermarks()
 	if calls {
 		req := request(t, h, "mcp/bad/work", `{}`)
-		req.Hold = func(_ turn.Elicitation, done <-chan struct{}) (turn.ElicitationResponse, error) {
-			<-done
-			return turn.ElicitationResponse{}, context.Canceled
-		}
+		req.MaySuspend = true
 		var cancel context.CancelFunc
 		ch, cancel = async(t, h, req)
 		defer cancel()
@@ -157,6 +154,12 @@ func hostServesBeside(t *testing.T, hostile toolbox.Server, calls bool, bounds [
 	if calls {
 		r := receive(t, ch)
 		require.NoError(t, r.err)
+		if r.result.Held { // the flood's first elicitation
+			req := request(t, h, "mcp/good/echo", `{"text":"x"}`)
+			req.Tool, req.Continuation = "mcp/bad/work", r.result.Continuation
+			r.result, r.err = h.Call(t.Context(), req)
+			require.NoError(t, r.err)
+		}
 		assert.Equal(t, turn.OutcomeUnknown, r.result.Outcome, "it was sent")
 		_, err := h.Call(t.Context(), turn.ToolRequest{Tool: "mcp/bad/work"})
 		assert.Equal(t, turn.CodeToolNotSent, turn.CodeOf(err))

@@ -27,6 +27,7 @@ type Host struct {
 	places     chan struct{} // one element for each call that occupies the worker
 	end        context.CancelFunc
 	running    tasks
+	suspended  suspendedCalls
 	once       sync.Once
 	closeErr   error
 }
@@ -209,15 +210,24 @@ func (h *Host) Call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult,
 	if local {
 		return h.local.call(ctx, req)
 	}
-	if _, asked := resume(req); asked != nil {
-		return *asked, nil
+	k, result := h.resume(req)
+	switch {
+	case result != nil:
+		return *result, nil
+	case k.Suspended != "", req.MaySuspend && c.describer.server.HoldQuestions > 0:
+		return h.callSuspendable(ctx, c, req, k)
 	}
+	return h.run(ctx, c, req, ongoing{continuation: k})
+}
+
+// run runs a call to its end.
+func (h *Host) run(ctx context.Context, c *connector, req turn.ToolRequest, o ongoing) (turn.ToolResult, error) {
 	v, err := c.visit(ctx, &req)
 	if err != nil {
 		return turn.ToolResult{}, notCalled(req.Tool, err)
 	}
 	defer v.end()
-	return v.call(ctx, req)
+	return v.call(ctx, req, o)
 }
 
 func drift(what string) error {

@@ -24,7 +24,7 @@ func (f *flight) ending(r reply) ending {
 	var wire *jsonrpc.Error
 	switch {
 	case r.err == nil:
-		e.stage, e.answer = stageAnswered, f.s.answerOf(r.result, f.round)
+		e.stage, e.answer = stageAnswered, answerOf(r)
 	case !f.state.abandon():
 		e.stage = stageUnsent
 	case f.state.refused.Load():
@@ -134,7 +134,7 @@ func (f *flight) answered(e ending, r reply) turn.ToolResult {
 	case e.answer == answerUnreadable:
 		return failed("The tool ran and answered, but its answer cannot be read: " + f.s.owner.clean(r.err.Error(), 300))
 	case e.answer == answerAsks, e.answer == answerCannotAsk:
-		return f.s.inquire(r.result, f.round)
+		return *r.input
 	}
 	return f.s.render(r.result, f.name)
 }

@@ -136,7 +136,7 @@ func (fs *flights) only() (found *flight, doubted []*flight, err error) {
 	defer fs.mu.Unlock()
 	var all []*flight
 	for _, f := range fs.m {
-		if f.req.Hold != nil {
+		if f.suspended != nil {
 			all = append(all, f)
 		}
 	}

@@ -121,7 +121,7 @@ func TestAResultThatArrivesWithTheEndOfItsTimeIsReported(t *testing.T) {
 	for range 32 { // select chooses at random
 		late := make(chan turn.ToolResult, 1)
 		req.Late = func(r turn.ToolResult) { late <- r }
-		f := s.depart(t.Context(), req, turn.Descriptor{}, "work")
+		f := s.depart(t.Context(), req, ongoing{}, turn.Descriptor{}, "work")
 		_, f.state = newCallState(f.wire)
 		f.detach = -1
 		f.replies <- reply{result: &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "done"}}}}

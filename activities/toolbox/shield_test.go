@@ -14,7 +14,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// working returns a call of one of the server's tools. Its elicitations are accepted at once.
+// working returns a call of one of the server's tools.
 func working(t *testing.T, h *Host, tool, arguments string) turn.ToolRequest {
 	t.Helper()
 	c := h.Catalogues(t.Context())[0]
@@ -22,10 +22,7 @@ func working(t *testing.T, h *Host, tool, arguments string) turn.ToolRequest {
 	for _, d := range c.Tools {
 		if d.ID == "mcp/srv/"+tool {
 			return turn.ToolRequest{
-				Tool: d.ID, Hash: d.Hash, Arguments: json.RawMessage(arguments), Timeout: 20 * time.Second, Turn: "t", CallID: "1.0", Attempt: 1,
-				Hold: func(turn.Elicitation, <-chan struct{}) (turn.ElicitationResponse, error) {
-					return turn.ElicitationResponse{Action: turn.ElicitationAccept}, nil
-				},
+				Tool: d.ID, Hash: d.Hash, Arguments: json.RawMessage(arguments), Timeout: 20 * time.Second, Turn: "t", CallID: "1.0", Attempt: 1, MaySuspend: true,
 			}
 		}
 	}

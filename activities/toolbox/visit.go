@@ -75,26 +75,26 @@ func (c *connector) patience(req turn.ToolRequest) time.Duration {
 }
 
 // call finds the connection for the call, checks that the tool is the one in the turn config, and calls it.
-func (v *visit) call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult, error) {
+func (v *visit) call(ctx context.Context, req turn.ToolRequest, o ongoing) (turn.ToolResult, error) {
 	s, err := v.connection(ctx, req)
 	if err != nil {
 		return turn.ToolResult{}, notCalled(req.Tool, err)
 	}
 	defer s.leave()
-	o, err := s.offer(ctx, true)
+	offered, err := s.offer(ctx, true)
 	if err != nil {
 		v.verdict(ctx, s, err)
 		return turn.ToolResult{}, notCalled(req.Tool, err)
 	}
-	d, err := o.find(req, v.c.name())
+	d, err := offered.find(req, v.c.name())
 	if err != nil {
 		return turn.ToolResult{}, err
 	}
 	s.conn.Used(false)
 	fresh := s.conn.OpenedAfter(v.Began) || !req.Dispatched.IsZero() && s.conn.OpenedAfter(req.Dispatched)
-	result, err := s.call(ctx, req, d, o.names[req.Tool], fresh)
+	result, err := s.call(ctx, req, o, d, offered.names[req.Tool], fresh)
 	s.conn.Used(err == nil)
-	if v.c.goesOn(o.names[req.Tool], result) {
+	if v.c.goesOn(offered.names[req.Tool], result) {
 		return result, err
 	}
 	v.verdict(ctx, s, err)

@@ -16,31 +16,6 @@ var elicitationPromises = []promise{
 	{"a server asks in the name of a call that ran, and within bounds", elicitRefused},
 	{"a reply fits what was asked", replyRefused},
 	{"what a server asks ends with its turn", elicitCancelled},
-	{"what a call is held for ends with the call", heldEnds},
-}
-
-func heldEnds(t T, open func() journal.Store) {
-	s, list := asked(t, open, 2)
-	held, other := inquiryOf(list[0], "1"), inquiryOf(list[1], "1")
-	held.ID, other.ID = "h1.0.1.1", "h1.1.1.1"
-	for i, w := range []turn.Request{held, other} {
-		s.claim(list[i], 1)
-		_, err := s.Ask(t.Context(), journal.AskInput{Session: s.session, Turn: s.turn, Requests: []turn.Request{w}, At: s.now()})
-		require.NoError(t, err)
-	}
-	s.settleCall(list[0], 1, turn.OutcomeUnknown, "its worker died")
-	requests, err := s.Requests(t.Context(), s.turn)
-	require.NoError(t, err)
-	require.Len(t, requests, 2)
-	require.NotNil(t, requests[0].Decision)
-	assert.Equal(t, turn.StatusExpired, requests[0].Decision.Status)
-	assert.Equal(t, journal.HeldEnded, requests[0].Decision.Reason)
-	assert.Nil(t, requests[1].Decision, "its call is under way")
-	s.settleCall(list[1], 1, turn.OutcomeUnknown, "its worker died")
-	left, err := s.PendingRequests(t.Context(), s.session, 10)
-	require.NoError(t, err)
-	assert.Empty(t, left)
-	s.start(2, resultsOf(list...)...)
 }
 
 func inquiryOf(c turn.ToolCall, n string) turn.Request {
@@ -147,7 +122,7 @@ func replyRefused(t T, open func() journal.Store) {
 			func(r *turn.Decision) { r.Response.Action = "perhaps" },
 			func(r *turn.Decision) { r.Response.Content = json.RawMessage(`{"a":`) },
 			func(r *turn.Decision) {
-				r.Response.Content = json.RawMessage(`"` + strings.Repeat("x", journal.MaxReplyBytes) + `"`)
+				r.Response.Content = json.RawMessage(`"` + strings.Repeat("x", turn.MaxResponseBytes) + `"`)
 			},
 			func(r *turn.Decision) { r.Status, r.Allowed = turn.StatusAllowed, true },
 			func(r *turn.Decision) { r.Allowed = true },

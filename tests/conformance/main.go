@@ -109,8 +109,7 @@ func configure(ctx context.Context, url string, f facts) (toolbox.Server, error)
 func exercise(ctx context.Context, host *toolbox.Host, tool turn.Descriptor, args json.RawMessage, out io.Writer) error {
 	req := turn.ToolRequest{
 		Tool: tool.ID, Hash: tool.Hash, Arguments: args, Timeout: bound,
-		Session: "conformance", Turn: "conformance", Step: 1, CallID: "1.0", Attempt: 1,
-		Hold: func(q turn.Elicitation, _ <-chan struct{}) (turn.ElicitationResponse, error) { return agree(q), nil },
+		Session: "conformance", Turn: "conformance", Step: 1, CallID: "1.0", Attempt: 1, MaySuspend: true,
 	}
 	for range rounds {
 		result, err := host.Call(ctx, req)

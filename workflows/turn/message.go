@@ -2,6 +2,8 @@ package turn
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"time"
 )
 
@@ -161,6 +163,9 @@ type ToolResult struct {
 	// empty. Continuation must be sent back with the responses, to this server process or to another one.
 	Elicitations []Elicitation
 	Continuation []byte
+	// Held means that the server keeps the call open until it has the responses. Only the host that returned the result
+	// can then continue the call. It ends the call soon unless the caller waits for the call through the host's Await.
+	Held bool
 	// Detached means that the outcome is unknown because the call continues in the background; ToolRequest.Late gets
 	// its result. Until then the call must not be repeated, even if it is repeatable.
 	Detached bool
@@ -206,10 +211,9 @@ type ToolRequest struct {
 	OwningCall string
 	// Progress, if set, receives the progress of the call. It must not block.
 	Progress func(ToolProgress)
-	// Hold, if set, forwards an elicitation that a server of an older protocol sends in the middle of the call. It
-	// returns soon after done is closed, with a response that arrived at the last moment or an error. If Hold is nil,
-	// such elicitations are cancelled.
-	Hold func(q Elicitation, done <-chan struct{}) (ElicitationResponse, error)
+	// MaySuspend means that the caller can continue the call in this process: see ToolResult.Held. Otherwise a server
+	// that sends an elicitation in the middle of the call gets an error.
+	MaySuspend bool
 	// Kept is closed when the caller has stored the result that Call returned. Until then, a large result counts
 	// against the host's memory limit for results. If Kept is nil, a result counts until Call returns.
 	Kept <-chan struct{}
@@ -252,6 +256,38 @@ const (
 	ElicitationDecline ElicitationAction = "decline" // the user said no
 	ElicitationCancel  ElicitationAction = "cancel"  // the request ended without a response
 )
+
+// MaxResponseBytes bounds the content of a response to an elicitation.
+const MaxResponseBytes = 64 << 10
+
+// For returns the response to q as it is recorded and sent: with the key of q, and with content only if it accepts a
+// form. The error says why r is no response to q. For does not check the content against the schema of q; q may be nil
+// if it is unknown.
+func (r ElicitationResponse) For(q *Elicitation) (ElicitationResponse, error) {
+	switch {
+	case r.Action != ElicitationAccept && r.Action != ElicitationDecline && r.Action != ElicitationCancel:
+		return r, fmt.Errorf("the response's action is %q; it must be accept, decline or cancel", Truncate(string(r.Action), 40))
+	case q != nil && r.Key != "" && r.Key != q.Key:
+		return r, fmt.Errorf("the response's key is %q and the elicitation's is %q; leave it out", Truncate(r.Key, 80), Truncate(q.Key, 80))
+	case len(r.Content) > MaxResponseBytes:
+		return r, fmt.Errorf("the response is %d bytes; the maximum is %d", len(r.Content), MaxResponseBytes)
+	}
+	if q != nil {
+		r.Key = q.Key
+	}
+	switch {
+	case r.Action != ElicitationAccept || q != nil && q.URL != "":
+		r.Content = nil
+		return r, nil
+	case q == nil && len(r.Content) == 0: // it may accept a URL
+		return r, nil
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(r.Content, &object); err != nil || object == nil {
+		return r, errors.New("the response's content is not a JSON object of the requested fields")
+	}
+	return r, nil
+}
 
 // Sink receives a completion in pieces as they arrive. It must not block for long.
 type Sink interface {

@@ -54,8 +54,8 @@ type Descriptor struct {
 	// TotalTimeout bounds a call whose progress renews Timeout. If it is 0 or less than Timeout, progress does not
 	// renew Timeout.
 	TotalTimeout time.Duration `json:"total_timeout,omitempty"`
-	// Hold is the additional time that a call may take while its server holds it for an elicitation. It does not count
-	// as working time of the turn. If it is 0, the server may not hold calls.
+	// ElicitationTimeout is how long a server of an older protocol may keep a call open for the response to an
+	// elicitation. If it is 0, the server may not send elicitations.
 	ElicitationTimeout time.Duration `json:"elicitation_timeout,omitempty"`
 }
 
@@ -84,10 +84,6 @@ type Tool struct {
 	TotalTimeout       time.Duration `json:"total_timeout,omitempty"`
 	ElicitationTimeout time.Duration `json:"elicitation_timeout,omitempty"`
 }
-
-// Longest returns the longest time that one call may take, including renewal by progress and the time that its server
-// holds it.
-func (t Tool) Longest() time.Duration { return max(t.Timeout, t.TotalTimeout) + t.ElicitationTimeout }
 
 // Pinned returns the part of d that a turn config holds.
 func (d Descriptor) Pinned() Tool {

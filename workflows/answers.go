@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"slices"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -30,10 +31,6 @@ type AnswerResult struct {
 func (r *run) answer(ctx workflow.Context, a Answer) (AnswerResult, error) {
 	decision := turn.Decision{ID: a.Question, Status: turn.StatusAnswered, By: turn.Truncate(a.By, maxBy), At: workflow.Now(ctx)}
 	switch {
-	case r.toHeld(a.Question):
-		decision.Response = a.Response
-		r.pass(ctx, decision)
-		return AnswerResult{Turn: r.turnID, Question: a.Question}, nil
 	case a.Response != nil:
 		decision.Response = a.Response
 	default:
@@ -52,9 +49,6 @@ const answerPrefix = "answer:"
 func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
 	if err := a.checkSizes(); err != nil {
 		return rejected(err.Code, err.Message)
-	}
-	if r.toHeld(a.Question) {
-		return r.validateHeld(a)
 	}
 	kind := turn.RequestQuestion
 	w, known := r.desk.find(a.Question)
@@ -77,7 +71,7 @@ func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
 // checkAnswer rejects an answer that does not fit the kind of request.
 func checkAnswer(kind turn.RequestKind, w turn.Request, a Answer) *turn.Error {
 	if kind == turn.RequestElicitation {
-		return checkReply(w, a.Response)
+		return checkResponse(w, a.Response)
 	}
 	if a.Response != nil {
 		return invalid("the question %s is the model's, which is answered with text", turn.Truncate(a.Question, 40))
@@ -87,4 +81,73 @@ func checkAnswer(kind turn.RequestKind, w turn.Request, a Answer) *turn.Error {
 		return err
 	}
 	return checkTravels(m, maxAnswerBytes)
+}
+
+// question shows the model's question to the user and continues with the answer. A message that arrived before the
+// question does not answer it.
+func (r *run) question(ctx workflow.Context, p turn.ParseAction) turn.Phase {
+	approvals := r.progress.Config.Approvals
+	request := turn.Request{
+		ID: fmt.Sprintf("q%d", r.progress.Counters.Step), Kind: turn.RequestQuestion, Step: r.progress.Counters.Step,
+		Question: cutQuestion(p.Proposal.Question), ExpiresAt: expiry(ctx, approvals.QuestionExpiry),
+	}
+	r.desk.answers = r.joinable()
+	decisions, err := r.request(ctx, []turn.Request{request}, approvals.QuestionExpiry, never)
+	if err != nil {
+		return p.Done(r.ending(err), nil)
+	}
+	if decisions[request.ID].Status == turn.StatusExpired {
+		return p.Answered(fmt.Sprintf("The user has not answered your question within %s. Go on without an answer, or end.", approvals.QuestionExpiry))
+	}
+	return p.Answered("")
+}
+
+// maxQuestion bounds the question in a request, in bytes. The transcript has the whole text.
+const maxQuestion = 4 << 10
+
+// cutQuestion truncates a long question and appends its size and where to read it.
+func cutQuestion(q string) string {
+	if len(q) <= maxQuestion {
+		return q
+	}
+	return turn.Truncate(q, maxQuestion-100) + fmt.Sprintf(" (the question is %d bytes; the transcript has all of it)", len(q))
+}
+
+// joinable returns the number of messages that the turn would merge now.
+func (r *run) joinable() int {
+	n := 0
+	for _, m := range r.progress.Inbox {
+		if !m.Queue {
+			n++
+		}
+	}
+	return n
+}
+
+// saidSince returns the IDs of the messages that arrived after the open question.
+func (r *run) saidSince() (ids []string) {
+	skip := r.desk.answers
+	for _, m := range r.progress.Inbox {
+		switch {
+		case m.Queue:
+		case skip > 0:
+			skip--
+		default:
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
+}
+
+// reopenQuestion reopens the question that these messages seemed to answer. The session already had them: they were
+// sent twice.
+func (r *run) reopenQuestion(ids []string) {
+	r.desk.rulings = nil
+	r.progress.Inbox = slices.DeleteFunc(slices.Clone(r.progress.Inbox), func(m Message) bool { return slices.Contains(ids, m.ID) })
+}
+
+// spoken reports whether a message has arrived that answers the open question.
+func (r *run) spoken() bool {
+	open := r.desk.open()
+	return len(open) == 1 && open[0].Kind == turn.RequestQuestion && r.joinable() > r.desk.answers
 }

@@ -1,10 +1,15 @@
 package toolbox_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -166,71 +171,140 @@ func TestABrokenContinuationSendsNothing(t *testing.T) {
 	}
 }
 
-// TestAnOlderServerMayHoldACallOnlyWhereItIsAllowed checks that a server of an older protocol, which holds its call
-// during an elicitation, may do so only if the operator has set elicitation_timeout.
-func TestAnOlderServerMayHoldACallOnlyWhereItIsAllowed(t *testing.T) {
+// oldActor returns a server of an older protocol, which may send elicitations in the middle of its calls.
+func oldActor(t *testing.T) toolbox.Server {
+	t.Helper()
 	old := stdioActor(t, "act")
-	old.Env["ACT_OLD"] = "yes"
-	h := newHost(t, toolbox.Options{}, nil, old)
-	assert.Contains(t, call(t, h, "mcp/act/interrupt", `{}`).Text, "cannot ask", "it is not told that it may")
+	old.Env["ACT_OLD"], old.HoldQuestions = "yes", 20*time.Second
+	return old
+}
 
-	old.HoldQuestions = 20 * time.Second
-	h = newHost(t, toolbox.Options{}, nil, old)
-	assert.Contains(t, call(t, h, "mcp/act/interrupt", `{}`).Text, "Nobody was asked: no call is under way whose user could be asked")
-
+// suspendable returns a call of the tool that elicits a colour in the middle of the call.
+func suspendable(t *testing.T, h *toolbox.Host, callID string) turn.ToolRequest {
+	t.Helper()
 	req := request(t, h, "mcp/act/interrupt", `{}`)
+	req.CallID, req.MaySuspend = callID, true
+	return req
+}
+
+// continued returns the next dispatch of a suspended call.
+func continued(req turn.ToolRequest, r turn.ToolResult, responses ...turn.ElicitationResponse) turn.ToolRequest {
+	req.Attempt++
+	req.Continuation, req.Responses = r.Continuation, responses
+	return req
+}
+
+// TestAnOlderServerMayElicitOnlyIfAllowed checks that a server of an older protocol may send elicitations in the middle
+// of a call only if the operator has set elicitation_timeout and the caller can continue the call.
+func TestAnOlderServerMayElicitOnlyIfAllowed(t *testing.T) {
+	old := oldActor(t)
+	h := newHost(t, toolbox.Options{}, nil, old)
+	assert.Contains(t, call(t, h, "mcp/act/interrupt", `{}`).Text, "no call is under way whose user could be asked")
+	old.HoldQuestions = 0
+	h = newHost(t, toolbox.Options{}, nil, old)
+	r, err := h.Call(t.Context(), suspendable(t, h, "3.0"))
+	require.NoError(t, err)
+	assert.Contains(t, r.Text, "cannot ask", "the server does not know the capability")
+}
+
+// TestASuspendedCallGoesOnWithItsResponse checks that the time until the response counts against no timeout, that a
+// response that does not fit is elicited again, and that the server gets one response.
+func TestASuspendedCallGoesOnWithItsResponse(t *testing.T) {
+	h := newHost(t, toolbox.Options{}, nil, oldActor(t))
+	req := suspendable(t, h, "3.0")
 	req.Timeout = 300 * time.Millisecond
-	req.Hold = func(q turn.Elicitation, done <-chan struct{}) (turn.ElicitationResponse, error) {
-		assert.Equal(t, "Which colour?", q.Message)
-		select {
-		case <-time.After(600 * time.Millisecond): // longer than the call's timeout
-			return accept("1", `{"colour":"red"}`), nil
-		case <-done:
-			return turn.ElicitationResponse{}, assert.AnError
-		}
-	}
+	asked, err := h.Call(t.Context(), req)
+	require.NoError(t, err)
+	require.Len(t, asked.Elicitations, 1)
+	assert.True(t, asked.Held)
+	assert.Equal(t, "Which colour?", asked.Elicitations[0].Message)
+
+	again, err := h.Call(t.Context(), continued(req, asked))
+	require.NoError(t, err)
+	assert.Equal(t, asked, again, "without a response, nothing changes")
+	time.Sleep(2 * req.Timeout)
+	again, err = h.Call(t.Context(), continued(req, asked, accept("1", `{"colour":1}`)))
+	require.NoError(t, err)
+	require.Len(t, again.Elicitations, 1)
+	assert.True(t, again.Held)
+	assert.Contains(t, again.Elicitations[0].Message, "does not fit")
+
+	r, err := h.Call(t.Context(), continued(req, again, accept("1", `{"colour":"red"}`)))
+	require.NoError(t, err)
+	assert.Equal(t, "accept red", r.Text)
+	r, err = h.Call(t.Context(), continued(req, again, accept("1", `{"colour":"green"}`)))
+	require.NoError(t, err)
+	assert.Equal(t, turn.OutcomeUnknown, r.Outcome, "the call has ended, and does not begin again")
+}
+
+// TestASuspendedCallEndsWithItsServer checks that Await returns when the server of a suspended call is gone, and that
+// the next dispatch gets the call's result.
+func TestASuspendedCallEndsWithItsServer(t *testing.T) {
+	old := oldActor(t)
+	file := filepath.Join(t.TempDir(), "pid")
+	old.Command, old.Args = "sh", []string{"-c", `echo $$ > "$0"; exec "$1"`, file, old.Command}
+	h := newHost(t, toolbox.Options{}, nil, old)
+	req := suspendable(t, h, "3.0")
+	asked, err := h.Call(t.Context(), req)
+	require.NoError(t, err)
+	ended := make(chan struct{})
+	go func() { defer close(ended); h.Await(t.Context(), req.Turn, req.CallID) }()
+	pid, err := os.ReadFile(file)
+	require.NoError(t, err)
+	n, err := strconv.Atoi(strings.TrimSpace(string(pid)))
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(n, syscall.SIGKILL))
+	receive(t, ended)
+	r, err := h.Call(t.Context(), continued(req, asked, accept("1", `{"colour":"red"}`)))
+	require.NoError(t, err)
+	assert.Equal(t, turn.OutcomeUnknown, r.Outcome)
+	assert.Contains(t, r.Text, "connection to it was lost")
+}
+
+// TestASuspendedCallIsCancelled checks that cancelling the wait for a suspended call cancels the call.
+func TestASuspendedCallIsCancelled(t *testing.T) {
+	h := newHost(t, toolbox.Options{}, nil, oldActor(t))
+	req := suspendable(t, h, "3.0")
+	asked, err := h.Call(t.Context(), req)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	h.Await(ctx, req.Turn, req.CallID)
+	r, err := h.Call(t.Context(), continued(req, asked, accept("1", `{"colour":"red"}`)))
+	require.NoError(t, err)
+	assert.Equal(t, turn.OutcomeUnknown, r.Outcome)
+	assert.Contains(t, r.Text, "cancelled")
+}
+
+// TestASuspendedCallContinuesOnlyInItsProcess checks that a call whose host is gone is unknown, and begins again only
+// if it is repeatable.
+func TestASuspendedCallContinuesOnlyInItsProcess(t *testing.T) {
+	before := newHost(t, toolbox.Options{}, nil, oldActor(t))
+	req := suspendable(t, before, "3.0")
+	asked, err := before.Call(t.Context(), req)
+	require.NoError(t, err)
+	require.NoError(t, before.Close())
+
+	h := newHost(t, toolbox.Options{}, nil, oldActor(t))
+	req = continued(suspendable(t, h, "3.0"), asked, accept("1", `{"colour":"red"}`))
 	r, err := h.Call(t.Context(), req)
 	require.NoError(t, err)
-	assert.Equal(t, "accept red", r.Text, "a person's time is not the call's")
-
-	old.HoldQuestions = 100 * time.Millisecond
-	h = newHost(t, toolbox.Options{}, nil, old)
-	req = request(t, h, "mcp/act/interrupt", `{}`)
-	req.Hold = func(_ turn.Elicitation, done <-chan struct{}) (turn.ElicitationResponse, error) {
-		<-done
-		return accept("1", `{"colour":"red"}`), nil
-	}
+	assert.Equal(t, turn.OutcomeUnknown, r.Outcome)
+	req.Repeatable = true
 	r, err = h.Call(t.Context(), req)
 	require.NoError(t, err)
-	assert.Equal(t, "accept red", r.Text, "it was said in the last moment")
-
-	req = request(t, h, "mcp/act/interrupt", `{}`)
-	gone := make(chan struct{})
-	req.Hold = func(_ turn.Elicitation, done <-chan struct{}) (turn.ElicitationResponse, error) {
-		<-done
-		close(gone)
-		return turn.ElicitationResponse{}, assert.AnError
-	}
-	r, err = h.Call(t.Context(), req)
-	require.NoError(t, err)
-	assert.Equal(t, "cancel <nil>", r.Text, "the time is over")
-	receive(t, gone)
+	require.Len(t, r.Elicitations, 1, "the response was for the first elicitation")
+	assert.NotEqual(t, asked.Continuation, r.Continuation)
 }
 
 // TestAQuestionOfOneOfSeveralCallsIsRefusedAloud covers elicitations of older protocols, which do not name their call.
 // If several calls are running, the host asks no user and does not invent a response.
 func TestAQuestionOfOneOfSeveralCallsIsRefusedAloud(t *testing.T) {
-	old := stdioActor(t, "act")
-	old.Env["ACT_OLD"], old.HoldQuestions = "yes", 20*time.Second
 	var log strings.Builder
-	h := newHost(t, toolbox.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil, old)
-	never := func(turn.Elicitation, <-chan struct{}) (turn.ElicitationResponse, error) {
-		t.Error("a person was asked")
-		return turn.ElicitationResponse{}, assert.AnError
-	}
+	h := newHost(t, toolbox.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil, oldActor(t))
 	begun := make(chan struct{}, 1)
 	other := request(t, h, "mcp/act/steps", `{"N":10000,"Each":5}`)
-	other.CallID, other.Hold = "3.1", never
+	other.CallID, other.MaySuspend = "3.1", true
 	other.Progress = func(turn.ToolProgress) {
 		select {
 		case begun <- struct{}{}:
@@ -241,14 +315,12 @@ func TestAQuestionOfOneOfSeveralCallsIsRefusedAloud(t *testing.T) {
 	defer cancel()
 	receive(t, begun)
 
-	req := request(t, h, "mcp/act/interrupt", `{}`)
-	req.Hold = never
-	r, err := h.Call(t.Context(), req)
+	r, err := h.Call(t.Context(), suspendable(t, h, "3.0"))
 	require.NoError(t, err)
+	assert.Empty(t, r.Elicitations, "a person was asked")
 	assert.Contains(t, r.Text, "cannot ask: ")
-	assert.Contains(t, r.Text, "Nobody was asked: it is not known to which of the 2 calls under way this belongs: max_concurrent_calls = 1")
-	req.CallID = "3.2"
-	_, err = h.Call(t.Context(), req)
+	assert.Contains(t, r.Text, "max_concurrent_calls = 1")
+	_, err = h.Call(t.Context(), suspendable(t, h, "3.2"))
 	require.NoError(t, err)
 	cancel()
 	require.NoError(t, h.Close())
@@ -260,26 +332,19 @@ func TestAQuestionOfOneOfSeveralCallsIsRefusedAloud(t *testing.T) {
 // TestWithOneCallAtATimeEveryQuestionIsAsked checks the remedy that the error suggests to operators:
 // max_concurrent_calls = 1.
 func TestWithOneCallAtATimeEveryQuestionIsAsked(t *testing.T) {
-	old := stdioActor(t, "act")
-	old.Env["ACT_OLD"], old.HoldQuestions, old.MaxConcurrent = "yes", 20*time.Second, 1
+	old := oldActor(t)
+	old.MaxConcurrent = 1
 	h := newHost(t, toolbox.Options{}, nil, old)
-	req := request(t, h, "mcp/act/interrupt", `{}`)
-	asked, decided := make(chan struct{}), make(chan struct{})
-	req.Hold = func(turn.Elicitation, <-chan struct{}) (turn.ElicitationResponse, error) {
-		close(asked)
-		<-decided
-		return accept("1", `{"colour":"red"}`), nil
-	}
-	first, stop := async(t, h, req)
+	first, next := suspendable(t, h, "3.0"), suspendable(t, h, "3.1")
+	asked, err := h.Call(t.Context(), first)
+	require.NoError(t, err)
+	second, stop := async(t, h, next)
 	defer stop()
-	receive(t, asked)
-	req.CallID = "3.1"
-	req.Hold = func(turn.Elicitation, <-chan struct{}) (turn.ElicitationResponse, error) {
-		return accept("1", `{"colour":"green"}`), nil
-	}
-	second, stop := async(t, h, req)
-	defer stop()
-	close(decided)
-	assert.Equal(t, "accept red", receive(t, first).result.Text)
-	assert.Equal(t, "accept green", receive(t, second).result.Text)
+	r, err := h.Call(t.Context(), continued(first, asked, accept("1", `{"colour":"red"}`)))
+	require.NoError(t, err)
+	assert.Equal(t, "accept red", r.Text)
+	asked = receive(t, second).result
+	r, err = h.Call(t.Context(), continued(next, asked, accept("1", `{"colour":"green"}`)))
+	require.NoError(t, err)
+	assert.Equal(t, "accept green", r.Text)
 }

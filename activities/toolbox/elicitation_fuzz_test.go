@@ -22,7 +22,7 @@ func TestWithoutRepliesTheQuestionsAreAskedAsTheyAre(t *testing.T) {
 		Version: 1, Round: 2, State: "s", Elicitations: []turn.Elicitation{done, q}, Responses: []turn.ElicitationResponse{{Key: "done", Action: turn.ElicitationDecline}},
 	})
 	require.NoError(t, err)
-	_, asked := resume(turn.ToolRequest{Continuation: kept})
+	_, asked := (&Host{}).resume(turn.ToolRequest{Continuation: kept})
 	require.NotNil(t, asked, "nothing is sent")
 	assert.Equal(t, []turn.Elicitation{q}, asked.Elicitations)
 	assert.Equal(t, kept, asked.Continuation, "byte for byte: the journal has it")

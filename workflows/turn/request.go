@@ -38,8 +38,7 @@ const (
 // Request is an approval, a question or an elicitation that a turn waits for.
 type Request struct {
 	// ID is unique in its turn: the call's ID ("3.0") for an approval, "q<step>" for a question, and "e<call>.<n>" for
-	// an elicitation, with n counting from 1. The ID of an elicitation that its server sends while it holds the call
-	// begins with "h".
+	// an elicitation, with n counting from 1.
 	ID   string      `json:"id"`
 	Kind RequestKind `json:"kind"`
 	Step int         `json:"step"`
@@ -71,6 +70,9 @@ const (
 	StatusAnswered  DecisionStatus = "answered"  // a question
 	StatusCancelled DecisionStatus = "cancelled" // the turn was stopped
 )
+
+// ReasonCallEnded is the reason of a decision that closes an elicitation whose call ended before the response.
+const ReasonCallEnded = "its call has ended"
 
 // Decision settles a Request: a user's decision, or the request's expiry or cancellation.
 type Decision struct {

@@ -28,8 +28,8 @@ var (
 
 // flatSchema checks that raw is the schema of a form and returns it in a canonical form, sanitized for display.
 func flatSchema(raw json.RawMessage) (json.RawMessage, error) {
-	if len(raw) > maxInquirySchema {
-		return nil, fmt.Errorf("its form has over %d bytes", maxInquirySchema)
+	if len(raw) > maxElicitationSchema {
+		return nil, fmt.Errorf("its form has over %d bytes", maxElicitationSchema)
 	}
 	var form map[string]any
 	if err := json.Unmarshal(raw, &form); err != nil {
@@ -88,7 +88,7 @@ func flatField(name string, v any) (map[string]any, error) {
 	bad := func(what string) (map[string]any, error) {
 		return nil, fmt.Errorf("the field %q of its form %s", plain.Line(name, 40), what)
 	}
-	if name == "" || len(name) > maxInquiryKey || plain.Line(name, maxInquiryKey) != name {
+	if name == "" || len(name) > maxElicitationKey || plain.Line(name, maxElicitationKey) != name {
 		return bad("has a name that cannot be shown")
 	}
 	field, ok := v.(map[string]any)

@@ -21,20 +21,22 @@ import (
 
 // Bounds of what a server may ask for, and of what is kept to continue a call.
 const (
-	maxInquiries     = 8       // in one round
-	maxRounds        = 16      // of one call
-	maxInquiryKey    = 120     // bytes
-	maxInquiryText   = 4 << 10 // bytes of the message
-	maxInquirySchema = 16 << 10
-	maxInquiryURL    = 2 << 10
-	maxContinuation  = 1 << 20
+	maxElicitations      = 8       // in one round
+	maxRounds            = 16      // of one call
+	maxElicitationKey    = 120     // bytes
+	maxElicitationText   = 4 << 10 // bytes of the message
+	maxElicitationSchema = 16 << 10
+	maxElicitationURL    = 2 << 10
+	maxContinuation      = 1 << 20
 )
 
 // continuation is what continues a call: the server's state and its elicitations.
 type continuation struct {
-	Version      int                `json:"v"`
-	Round        int                `json:"round"`
-	State        string             `json:"state,omitempty"`
+	Version int    `json:"v"`
+	Round   int    `json:"round"`
+	State   string `json:"state,omitempty"`
+	// Suspended names the suspendedCall, if the server keeps the call open. Round is then the elicitation's number.
+	Suspended    string             `json:"suspended,omitempty"`
 	Elicitations []turn.Elicitation `json:"elicitations"`
 	// Replies are the responses already accepted, kept while the others are requested again.
 	Responses []turn.ElicitationResponse `json:"responses,omitempty"`
@@ -47,32 +49,36 @@ func (c continuation) responses() mcp.InputResponseMap {
 	}
 	out := mcp.InputResponseMap{}
 	for _, r := range c.Responses {
-		result := &mcp.ElicitResult{Action: string(r.Action)}
-		if r.Action == turn.ElicitationAccept && len(r.Content) > 0 {
-			_ = json.Unmarshal(r.Content, &result.Content) // resume has parsed it before
-		}
-		out[r.Key] = result
+		out[r.Key] = responseOf(r)
 	}
 	return out
 }
 
-// answerOf classifies the server's result. A result that asks for input has no other content (SEP-2322).
-func (s *session) answerOf(r *mcp.CallToolResult, round int) answer {
+// answerOf classifies the server's result.
+func answerOf(r reply) answer {
 	switch {
-	case len(r.InputRequests) > 0 || r.NeedsInput():
-		if s.inquire(r, round).Elicitations == nil {
-			return answerCannotAsk
-		}
+	case r.input != nil && r.input.Elicitations == nil:
+		return answerCannotAsk
+	case r.input != nil:
 		return answerAsks
-	case r.IsError:
+	case r.result.IsError:
 		return answerToolError
 	}
 	return answerResult
 }
 
-// inquire turns the server's input requests into elicitations, or into an error that tells the model why that is
-// impossible.
-func (s *session) inquire(r *mcp.CallToolResult, round int) turn.ToolResult {
+// inputOf turns the server's input requests into a result with elicitations, or into an error that tells the model why
+// that is impossible. It returns nil if the server requests no input. A result that does has no other content
+// (SEP-2322).
+func (s *session) inputOf(r *mcp.CallToolResult, round int) *turn.ToolResult {
+	if len(r.InputRequests) == 0 && !r.NeedsInput() {
+		return nil
+	}
+	out := s.elicit(r, round)
+	return &out
+}
+
+func (s *session) elicit(r *mcp.CallToolResult, round int) turn.ToolResult {
 	if len(r.InputRequests) == 0 {
 		return failed("The server is busy and did not act. The tool may be called again in a moment.")
 	}
@@ -89,15 +95,15 @@ func (s *session) inquire(r *mcp.CallToolResult, round int) turn.ToolResult {
 
 func (s *session) fill(c *continuation, requests mcp.InputRequestMap) error {
 	switch {
-	case len(requests) > maxInquiries:
-		return fmt.Errorf("it asks for %d things at once; %d are the most", len(requests), maxInquiries)
+	case len(requests) > maxElicitations:
+		return fmt.Errorf("it asks for %d things at once; %d are the most", len(requests), maxElicitations)
 	case c.Round > maxRounds:
 		return fmt.Errorf("it has asked %d times; that is enough", maxRounds)
 	case s.owner.redact.result(c.State) != c.State:
 		return errors.New("what it wants to be kept holds a secret of its own configuration")
 	}
 	for _, key := range sortedKeys(requests) {
-		q, err := s.inquiryOf(key, requests[key])
+		q, err := s.elicitationOf(key, requests[key])
 		if err != nil {
 			return err
 		}
@@ -106,10 +112,10 @@ func (s *session) fill(c *continuation, requests mcp.InputRequestMap) error {
 	return nil
 }
 
-// inquiryOf turns an input request into an elicitation. It refuses the other kinds, which are not offered to servers.
-func (s *session) inquiryOf(key string, r mcp.InputRequest) (turn.Elicitation, error) {
+// elicitationOf turns an input request into an elicitation. It refuses the other kinds, which are not offered to servers.
+func (s *session) elicitationOf(key string, r mcp.InputRequest) (turn.Elicitation, error) {
 	if p, ok := r.(*mcp.ElicitParams); ok {
-		return s.inquiry(key, p)
+		return s.elicitation(key, p)
 	}
 	return turn.Elicitation{}, fmt.Errorf("it asks for %s", kindOfRequest(r))
 }
@@ -135,10 +141,10 @@ func kindOfRequest(r mcp.InputRequest) string {
 	return "something that is not known here"
 }
 
-// inquiry turns a server's elicitation into a turn.Elicitation: bounded, sanitized and without secrets.
-func (s *session) inquiry(key string, p *mcp.ElicitParams) (turn.Elicitation, error) {
+// elicitation turns a server's elicitation into a turn.Elicitation: bounded, sanitized and without secrets.
+func (s *session) elicitation(key string, p *mcp.ElicitParams) (turn.Elicitation, error) {
 	redact := s.owner.redact.result
-	message, _ := plain.Cut(redact(strings.TrimSpace(plain.Sanitize(p.Message))), maxInquiryText)
+	message, _ := plain.Cut(redact(strings.TrimSpace(plain.Sanitize(p.Message))), maxElicitationText)
 	q := turn.Elicitation{Key: key, Message: message}
 	if err := checkKey(key, redact); err != nil {
 		return q, err
@@ -160,7 +166,7 @@ func (s *session) inquiry(key string, p *mcp.ElicitParams) (turn.Elicitation, er
 // checkKey refuses an elicitation's key that cannot be kept unchanged.
 func checkKey(key string, redact func(string) string) error {
 	switch {
-	case key == "" || len(key) > maxInquiryKey || plain.Line(key, maxInquiryKey) != key:
+	case key == "" || len(key) > maxElicitationKey || plain.Line(key, maxElicitationKey) != key:
 		return errors.New("the name of its question is empty, too long or not printable")
 	case redact(key) != key:
 		return errors.New("the name of its question holds a secret")
@@ -172,7 +178,7 @@ func checkKey(key string, redact func(string) string) error {
 func checkAsked(raw string, redact func(string) string) error {
 	u, err := url.Parse(raw)
 	switch {
-	case err != nil, u.Host == "", u.Scheme != "https" && u.Scheme != "http", u.User != nil, plain.Line(raw, maxInquiryURL) != raw:
+	case err != nil, u.Host == "", u.Scheme != "https" && u.Scheme != "http", u.User != nil, plain.Line(raw, maxElicitationURL) != raw:
 		return errors.New("the address that a person is to visit is not a plain web address")
 	case redact(raw) != raw:
 		return errors.New("the address that a person is to visit holds a secret")
@@ -189,23 +195,43 @@ func (c continuation) ask(questions []turn.Elicitation) (turn.ToolResult, error)
 	if len(b) > maxContinuation {
 		return turn.ToolResult{}, fmt.Errorf("what it wants to be kept has %d bytes; %d are the most", len(b), maxContinuation)
 	}
-	return turn.ToolResult{Elicitations: questions, Continuation: b, SizeBytes: int64(len(b))}, nil
+	return turn.ToolResult{Elicitations: questions, Continuation: b, Held: c.Suspended != "", SizeBytes: int64(len(b))}, nil
 }
 
-// resume reads the continuation of a call. If a response is missing or does not fit, asked is the result that requests
-// it again, and nothing is sent. If the request has no responses at all, the elicitations may not have been shown yet:
-// asked then repeats them and the continuation unchanged.
-func resume(req turn.ToolRequest) (c continuation, asked *turn.ToolResult) {
+// resume reads the continuation of a call and takes its responses. If a result is returned, nothing is sent to the
+// server: a response is missing or does not fit, or the suspended call is gone and cannot be repeated.
+func (h *Host) resume(req turn.ToolRequest) (k continuation, result *turn.ToolResult) {
 	if len(req.Continuation) == 0 {
-		return c, nil
+		return k, nil
 	}
-	if err := json.Unmarshal(req.Continuation, &c); err != nil || c.Version != 1 || len(c.Elicitations) == 0 {
+	if err := json.Unmarshal(req.Continuation, &k); err != nil || k.Version != 1 || len(k.Elicitations) == 0 {
 		r := refusedHere("What the server asked for before cannot be read any more. Nothing was sent; the tool may be called again.")
-		return c, &r
+		return k, &r
 	}
+	if k.Suspended == "" {
+		return k, k.accept(req)
+	}
+	call := h.suspended.find(req, k)
+	switch {
+	case call == nil && req.Repeatable: // it begins again
+		return continuation{}, nil
+	case call == nil:
+		r := lostCall(req)
+		return k, &r
+	case isClosed(call.done):
+		return k, nil
+	}
+	call.enter(nil)() // it is in use
+	return k, k.accept(req)
+}
+
+// accept moves the request's responses into the continuation. If one is missing or does not fit, the result elicits it
+// again. If the request has no responses at all, the elicitations may not have been shown yet: the result repeats them
+// and the continuation unchanged.
+func (c *continuation) accept(req turn.ToolRequest) (again *turn.ToolResult) {
 	var open []turn.Elicitation
 	for _, q := range c.Elicitations {
-		if _, ok := replyTo(c.Responses, q.Key); ok {
+		if _, ok := responseTo(c.Responses, q.Key); ok {
 			continue
 		}
 		if len(req.Responses) == 0 {
@@ -221,41 +247,35 @@ func resume(req turn.ToolRequest) (c continuation, asked *turn.ToolResult) {
 		c.Responses = append(c.Responses, response)
 	}
 	if len(open) == 0 {
-		return c, nil
+		return nil
 	}
 	if len(req.Responses) == 0 {
-		return c, &turn.ToolResult{Elicitations: open, Continuation: req.Continuation, SizeBytes: int64(len(req.Continuation))}
+		return &turn.ToolResult{Elicitations: open, Continuation: req.Continuation, Held: c.Suspended != "", SizeBytes: int64(len(req.Continuation))}
 	}
 	r, err := c.ask(open)
 	if err != nil {
 		r = refusedHere("The answers to the server's question cannot be kept: " + err.Error())
 	}
-	return c, &r
+	return &r
 }
 
 // take finds the response to an elicitation and checks it. A response may omit the key if only one elicitation is open.
 func (c continuation) take(q turn.Elicitation, responses []turn.ElicitationResponse) (turn.ElicitationResponse, error) {
-	r, ok := replyTo(responses, q.Key)
+	r, ok := responseTo(responses, q.Key)
 	if !ok && len(c.Elicitations)-len(c.Responses) == 1 {
-		r, ok = replyTo(responses, "")
+		r, ok = responseTo(responses, "")
 	}
 	if !ok {
 		return r, errors.New("there is none")
 	}
-	r.Key = q.Key
-	switch r.Action {
-	case turn.ElicitationAccept:
-		var err error
+	r, err := r.For(&q)
+	if err == nil && r.Action == turn.ElicitationAccept {
 		r.Content, err = fitting(q, r.Content)
-		return r, err
-	case turn.ElicitationDecline, turn.ElicitationCancel:
-		r.Content = nil
-		return r, nil
 	}
-	return r, fmt.Errorf("it must accept, decline or cancel, and %q is none of these", plain.Line(string(r.Action), 20))
+	return r, err
 }
 
-func replyTo(responses []turn.ElicitationResponse, key string) (turn.ElicitationResponse, bool) {
+func responseTo(responses []turn.ElicitationResponse, key string) (turn.ElicitationResponse, bool) {
 	i := slices.IndexFunc(responses, func(r turn.ElicitationResponse) bool { return r.Key == key })
 	if i < 0 {
 		return turn.ElicitationResponse{}, false

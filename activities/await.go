@@ -1,0 +1,55 @@
+package activities
+
+import (
+	"context"
+	"errors"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/everturn/everturn/workflows"
+)
+
+var (
+	errLostTurn = errors.New("the workflow no longer waits for this activity")
+	errStopping = errors.New("the worker stops, and the suspended call ends with it")
+)
+
+// AwaitCall keeps a suspended call open on this worker and returns when it can no longer use a response. If the turn is
+// stopped, the call is cancelled. If the activity ends for another reason, a later dispatch may still continue the call.
+func (a *Activities) AwaitCall(ctx context.Context, in workflows.AwaitCallInput) (workflows.AwaitCallResult, error) {
+	clock := startClock(ctx) // it heartbeats
+	defer clock.stop()
+	waiting, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	defer context.AfterFunc(ctx, func() {
+		if temporal.IsCanceledError(context.Cause(ctx)) {
+			cancel(context.Canceled)
+		} else {
+			cancel(context.DeadlineExceeded)
+		}
+	})()
+	var stopping <-chan struct{}
+	if activity.IsActivity(ctx) {
+		stopping = activity.GetWorkerStopChannel(ctx)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		a.tools.Await(waiting, in.Turn, in.Call)
+	}()
+	select {
+	case <-ended:
+	case <-stopping:
+		cancel(context.DeadlineExceeded)
+		<-ended
+		return workflows.AwaitCallResult{}, temporal.NewNonRetryableApplicationError(errStopping.Error(), "", errStopping)
+	}
+	switch {
+	case temporal.IsCanceledError(context.Cause(ctx)):
+		return workflows.AwaitCallResult{}, temporal.NewCanceledError()
+	case ctx.Err() != nil:
+		return workflows.AwaitCallResult{}, errLostTurn
+	}
+	return workflows.AwaitCallResult{}, nil
+}

@@ -1,0 +1,108 @@
+package workflows
+
+import (
+	"fmt"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Approval is a user's decision about one call. It is valid only for the arguments that the user saw.
+type Approval struct {
+	Version int    `json:"v,omitempty"`
+	Turn    string `json:"turn,omitempty"` // empty: the running turn
+	Call    string `json:"call"`
+	Allow   bool   `json:"allow"`
+	// ArgumentsHash is turn.Request's.
+	ArgumentsHash string `json:"arguments_hash"`
+	By            string `json:"by,omitempty"`
+	Reason        string `json:"reason,omitempty"` // shown to the model if the call is denied
+	// Grant also permits later calls. It requires Allow.
+	Grant turn.GrantScope `json:"grant,omitempty"`
+}
+
+// ApprovalResult acknowledges an Approval: the decision stands and will be carried out.
+type ApprovalResult struct {
+	Turn    string `json:"turn"`
+	Call    string `json:"call"`
+	Allowed bool   `json:"allowed"`
+	// Pending is the number of calls of the same step that still need a decision. None runs until all have one.
+	Pending int `json:"pending"`
+}
+
+// approvals requests approval for all calls of a step that need it, at once, and waits until each has a decision. No
+// call of the step runs before.
+func (r *run) approvals(ctx workflow.Context, calls []turn.CallProposal) (map[string]turn.Decision, error) {
+	return r.request(ctx, r.toApprove(ctx, calls), r.progress.Config.Approvals.ApprovalExpiry, never)
+}
+
+func (r *run) toApprove(ctx workflow.Context, calls []turn.CallProposal) []turn.Request {
+	var requests []turn.Request
+	for _, c := range calls {
+		tool, known := r.progress.Config.Find(c.Tool)
+		if c.Permission == turn.Ask && known && c.Code == "" {
+			requests = append(requests, turn.Request{
+				ID: c.ID, Kind: turn.RequestApproval, Step: r.progress.Counters.Step, Tool: c.Tool, Arguments: c.Arguments,
+				ArgumentsHash: c.ArgumentsHash, Risk: tool.Risk, Why: c.Why, MaxGrant: c.MaxGrant, ExpiresAt: expiry(ctx, r.progress.Config.Approvals.ApprovalExpiry),
+			})
+		}
+	}
+	return requests
+}
+
+// approve records an approval. Repeating the same approval changes nothing.
+func (r *run) approve(ctx workflow.Context, a Approval) (ApprovalResult, error) {
+	decision := turn.Decision{
+		ID: a.Call, Status: turn.StatusDenied, Allowed: a.Allow, ArgumentsHash: a.ArgumentsHash, By: turn.Truncate(a.By, maxBy),
+		Reason: turn.Truncate(a.Reason, maxReason), At: workflow.Now(ctx), Grant: a.Grant,
+	}
+	if a.Allow {
+		decision.Status = turn.StatusAllowed
+	}
+	r.desk.rule(decision)
+	return ApprovalResult{Turn: r.turnID, Call: a.Call, Allowed: a.Allow, Pending: len(r.desk.open())}, nil
+}
+
+// The bounds of a decision's author and reason, in bytes.
+const (
+	maxBy     = 120
+	maxReason = 1000
+)
+
+// validateApprove rejects an invalid approval before the workflow records it.
+func (r *run) validateApprove(ctx workflow.Context, a Approval) error {
+	if err := checkUpdate(a.Version, a); err != nil {
+		return rejected(err.Code, err.Message)
+	}
+	w, err := r.asked(ctx, a.Turn, a.Call, turn.RequestApproval)
+	if err != nil {
+		return err
+	}
+	if before, ruled := r.desk.ruling(a.Call); ruled {
+		same := before.Allowed == a.Allow && before.ArgumentsHash == a.ArgumentsHash && (a.Grant == "" || a.Grant == before.Grant)
+		if same && before.Status != turn.StatusExpired {
+			return nil
+		}
+		said := fmt.Sprintf("call %s was %s already%s; the first decision stands", a.Call, before.Status, by(before.By))
+		return rejected(turn.CodeNotWaiting, said, before)
+	}
+	switch {
+	case a.ArgumentsHash == "":
+		return rejected(turn.CodeConfigInvalid, "the approval does not say for which arguments; give arguments_hash as the wait has it")
+	case a.ArgumentsHash != w.ArgumentsHash:
+		return rejected(turn.CodeToolDrift, fmt.Sprintf("call %s waits with other arguments than the ones that were approved; look at it again", a.Call))
+	case a.Grant != "" && a.Grant != turn.GrantCall && a.Grant != turn.GrantTool, a.Grant != "" && !a.Allow:
+		return rejected(turn.CodeConfigInvalid, `always is "call" or "tool", and goes with allow`)
+	case a.Grant != "" && !w.Grants(a.Grant):
+		return rejected(turn.CodeConfigInvalid, w.WhyNoGrant())
+	}
+	return nil
+}
+
+func by(who string) string {
+	if who == "" {
+		return ""
+	}
+	return " by " + who
+}

@@ -1,0 +1,114 @@
+package workflows
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// A tool call whose server sends elicitations is suspended: its dispatch returns them, the turn opens a request for
+// each, and the next dispatch continues the call with the responses. Any worker can continue a call of a server of the
+// newest protocol. A server of an older protocol keeps its call open (CallResult.Held), so only the worker with the open
+// call can continue it; the turn watches that worker meanwhile.
+
+// maxElicitations bounds the elicitations of one call, over all its dispatches.
+const maxElicitations = 32
+
+// resume waits for the decisions on the elicitations of a suspended call and reports whether to dispatch the call again.
+func (r *run) resume(ctx workflow.Context, f *flight) (again bool) {
+	if f.err != nil || len(f.receipt.Elicitations) == 0 || ctx.Err() != nil {
+		return false
+	}
+	if f.asked >= maxElicitations {
+		f.settled.Outcome, f.settled.Code = turn.OutcomeUnknown, turn.CodeToolOutcomeUnknown
+		f.settled.Text = fmt.Sprintf("Outcome unknown: the tool's server has asked for more than %d things in this call, and was not answered "+
+			"again. What it has done is not known. Check before you try again.", maxElicitations)
+		f.receipt = CallResult{CallID: f.call.ID, Tool: f.receipt.Tool, Outcome: turn.OutcomeUnknown, Preview: f.settled.Text, Busy: f.receipt.Busy}
+		return false
+	}
+	f.err = r.elicit(ctx, f)
+	return f.err == nil
+}
+
+// elicit opens requests for a call's elicitations, waits until all are settled, and keeps the responses for the next
+// dispatch.
+func (r *run) elicit(ctx workflow.Context, f *flight) error {
+	within := r.elicitationExpiry(f)
+	var requests []turn.Request
+	for i, q := range f.receipt.Elicitations[:min(len(f.receipt.Elicitations), maxElicitations-f.asked)] {
+		requests = append(requests, turn.Request{
+			ID: elicitationID(f, i+1), Kind: turn.RequestElicitation, Step: r.progress.Counters.Step, Tool: f.call.Tool, Call: f.call.ID,
+			Question: turn.Truncate(q.Message, maxQuestion), Elicitation: &q, ExpiresAt: expiry(ctx, within),
+		})
+	}
+	ended, gone := never, never
+	if f.receipt.Held {
+		f.queue = f.receipt.StickyQueue
+		ended, gone = r.awaitCall(ctx, f, within)
+	}
+	decisions, err := r.request(ctx, requests, within, ended)
+	if err != nil {
+		return err
+	}
+	if gone() { // any worker may find out what became of the call
+		f.queue = ""
+	}
+	f.replies, f.answers = nil, cmp.Or(f.receipt.ElicitationAttempt, f.attempt)
+	for i, q := range f.receipt.Elicitations {
+		f.replies = append(f.replies, responseTo(q, decisions[elicitationID(f, i+1)]))
+	}
+	f.asked += len(requests)
+	f.busy, f.receipt = f.receipt.Busy, CallResult{}
+	return nil
+}
+
+// elicitationID returns the request ID of a call's next n-th elicitation, counted from 1.
+func elicitationID(f *flight, n int) string { return fmt.Sprintf("e%s.%d", f.call.ID, f.asked+n) }
+
+// elicitationExpiry returns how long the call's elicitations wait for a response; 0 means no bound. A server keeps its
+// call open for the tool's ElicitationTimeout at most.
+func (r *run) elicitationExpiry(f *flight) time.Duration {
+	within := r.progress.Config.Approvals.QuestionExpiry
+	if tool, _ := r.progress.Config.Find(f.call.Tool); f.receipt.Held && tool.ElicitationTimeout > 0 && (within <= 0 || tool.ElicitationTimeout < within) {
+		return tool.ElicitationTimeout
+	}
+	return within
+}
+
+// awaitCall watches a call that its server keeps open. ended reports whether the call can no longer use a response, and
+// gone whether that is because its worker is gone or stops.
+func (r *run) awaitCall(ctx workflow.Context, f *flight, within time.Duration) (ended, gone func() bool) {
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue: f.queue, ScheduleToStartTimeout: homePatience, ScheduleToCloseTimeout: CallDeadline(within), HeartbeatTimeout: heartbeat,
+		// The worker may have lost only its connection to Temporal.
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1, NonRetryableErrorTypes: nonRetryable},
+		Summary:     turn.Truncate("keep "+f.call.Tool+" open", 200),
+	})
+	call := workflow.ExecuteActivity(ctx, activityName(Activities.AwaitCall), AwaitCallInput{Turn: r.turnID, Call: f.call.ID})
+	return call.IsReady, func() bool { return call.IsReady() && call.Get(ctx, nil) != nil }
+}
+
+// responseTo returns the response for the server. It is a cancel if the user did not respond.
+func responseTo(q turn.Elicitation, d turn.Decision) turn.ElicitationResponse {
+	if d.Response == nil {
+		return turn.ElicitationResponse{Key: q.Key, Action: turn.ElicitationCancel}
+	}
+	return turn.ElicitationResponse{Key: q.Key, Action: d.Response.Action, Content: d.Response.Content}
+}
+
+// checkResponse rejects an invalid response to an elicitation. The activity checks it against the server's schema, which
+// the workflow does not have; a response that does not fit is requested again.
+func checkResponse(w turn.Request, p *turn.ElicitationResponse) *turn.Error {
+	if p == nil {
+		return invalid("%s asks for fields, not for a message; answer with response {action, content}", turn.Truncate(w.Tool, 80))
+	}
+	if _, err := p.For(w.Elicitation); err != nil {
+		return invalid("%s", err.Error())
+	}
+	return nil
+}

@@ -1,0 +1,263 @@
+package workflows
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// desk holds the requests of the turn's current step and their decisions, for handlers and workflow code. They stay
+// after the last decision, so that a late caller learns of it.
+type desk struct {
+	waits   []turn.Request
+	rulings []turn.Decision
+	// answers is the number of messages that were waiting to be merged when the question was asked. The next message
+	// answers it.
+	answers int
+}
+
+// put adds requests. If none is open, it first forgets the earlier ones.
+func (d *desk) put(requests ...turn.Request) {
+	if len(d.open()) == 0 {
+		d.waits, d.rulings = nil, nil
+	}
+	d.waits = append(d.waits, requests...)
+}
+
+// drop removes requests that could not be opened.
+func (d *desk) drop(requests []turn.Request) {
+	d.waits = slices.DeleteFunc(d.waits, func(w turn.Request) bool { return hasRequest(requests, w.ID) })
+	d.rulings = slices.DeleteFunc(d.rulings, func(r turn.Decision) bool { return hasRequest(requests, r.ID) })
+}
+
+func hasRequest(list []turn.Request, id string) bool {
+	return slices.ContainsFunc(list, func(w turn.Request) bool { return w.ID == id })
+}
+
+func (d *desk) find(id string) (turn.Request, bool) {
+	i := slices.IndexFunc(d.waits, func(w turn.Request) bool { return w.ID == id })
+	if i < 0 {
+		return turn.Request{}, false
+	}
+	return d.waits[i], true
+}
+
+func (d *desk) ruling(id string) (turn.Decision, bool) {
+	i := slices.IndexFunc(d.rulings, func(r turn.Decision) bool { return r.ID == id })
+	if i < 0 {
+		return turn.Decision{}, false
+	}
+	return d.rulings[i], true
+}
+
+// rule records the decision of a request, unless it already has one.
+func (d *desk) rule(r turn.Decision) {
+	if _, ruled := d.ruling(r.ID); !ruled {
+		d.rulings = append(d.rulings, r)
+	}
+}
+
+// restore records decisions that the journal has from before a reset. They take precedence over those that arrived
+// since.
+func (d *desk) restore(before []turn.Decision) {
+	since := d.rulings
+	d.rulings = slices.Clone(before)
+	for _, r := range since {
+		d.rule(r)
+	}
+}
+
+// decided returns the decisions of the given requests, in the order of their arrival.
+func (d *desk) decided(requests []turn.Request) (list []turn.Decision) {
+	for _, r := range d.rulings {
+		if hasRequest(requests, r.ID) {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// undecided returns those of the given requests that have no decision.
+func (d *desk) undecided(requests []turn.Request) (list []turn.Request) {
+	for _, w := range requests {
+		if _, ruled := d.ruling(w.ID); !ruled {
+			list = append(list, w)
+		}
+	}
+	return list
+}
+
+// open returns the requests without a decision.
+func (d *desk) open() []turn.Request { return d.undecided(d.waits) }
+
+// summary describes the open requests for an operator.
+func (d *desk) summary() string {
+	var lines []string
+	for _, w := range d.open() {
+		if w.Kind != turn.RequestApproval {
+			lines = append(lines, "an answer: "+turn.Truncate(w.Question, 200))
+		} else {
+			lines = append(lines, fmt.Sprintf("approval of %s %s %s", w.ID, w.Tool, turn.Truncate(w.Arguments, 120)))
+		}
+	}
+	return turn.Truncate(strings.Join(lines, "; "), 1000)
+}
+
+func expiry(ctx workflow.Context, within time.Duration) time.Time {
+	if within <= 0 {
+		return time.Time{}
+	}
+	return workflow.Now(ctx).Add(within)
+}
+
+// request opens requests and waits until each is settled by a decision, by its expiry, or because ended reports that
+// the call of an elicitation has ended. It returns the decisions by request ID. within is the time until the requests
+// expire; 0 means never. Waiting occupies no process and uses neither the turn's time nor its steps.
+func (r *run) request(ctx workflow.Context, requests []turn.Request, within time.Duration, ended func() bool) (map[string]turn.Decision, error) {
+	if len(requests) == 0 {
+		return nil, nil
+	}
+	open, err := r.openRequests(ctx, requests)
+	if err == nil && len(open) > 0 {
+		err = r.collect(ctx, open, within, ended)
+	}
+	if err != nil {
+		return nil, err
+	}
+	decisions := make(map[string]turn.Decision, len(requests))
+	for _, decision := range r.desk.decided(requests) {
+		decisions[decision.ID] = decision
+	}
+	r.show(ctx)
+	if len(r.desk.open()) > 0 { // another call of the step still waits
+		return decisions, nil
+	}
+	return decisions, r.upsertState(ctx, turn.StateRunning)
+}
+
+// openRequests publishes requests on the desk, in the journal and in the search attributes, and returns those whose
+// decision the journal does not have yet. The desk comes first: a client that reads a request in the journal must be
+// able to decide it, even if the worker that wrote it has died since.
+func (r *run) openRequests(ctx workflow.Context, requests []turn.Request) ([]turn.Request, error) {
+	r.desk.put(requests...)
+	in := AskInput{Session: r.session, Turn: r.turnID, Requests: requests, Head: r.progress.Head}
+	asked, err := journalled(ctx, Activities.Ask, in, askSummary(requests))
+	if err != nil {
+		r.desk.drop(requests)
+		return nil, err
+	}
+	r.desk.restore(asked.Decisions)
+	open := slices.DeleteFunc(slices.Clone(requests), func(w turn.Request) bool {
+		return slices.ContainsFunc(asked.Decisions, func(d turn.Decision) bool { return d.ID == w.ID })
+	})
+	r.show(ctx)
+	return open, r.upsertState(ctx, turn.StateWaiting)
+}
+
+// askSummary is the line that the Web UI shows for the activity that opens requests.
+func askSummary(requests []turn.Request) string {
+	switch requests[0].Kind {
+	case turn.RequestQuestion:
+		return "ask the user"
+	case turn.RequestElicitation:
+		return "ask for " + turn.Truncate(requests[0].Tool, 120)
+	}
+	return fmt.Sprintf("ask for %d approvals", len(requests))
+}
+
+// collect waits until every request is settled, and records each decision in the journal as it arrives.
+func (r *run) collect(ctx workflow.Context, open []turn.Request, within time.Duration, ended func() bool) error {
+	expired := func() bool { return false }
+	if within > 0 {
+		timing, stop := workflow.WithCancel(ctx)
+		defer stop()
+		expired = workflow.NewTimer(timing, within).IsReady
+	}
+	for len(open) > 0 {
+		err := workflow.Await(ctx, func() bool {
+			return len(r.desk.undecided(open)) < len(open) || r.spoken() || expired() || ended()
+		})
+		if ctx.Err() != nil { // cancellation fires the timer, too
+			return ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		said := r.decideRemaining(ctx, open, ended())
+		fresh := r.desk.decided(open)
+		in := DecideInput{Session: r.session, Turn: r.turnID, Decisions: fresh, MessageIDs: said}
+		res, err := r.decide(ctx, in)
+		if err != nil {
+			return err
+		}
+		if res.AlreadySent {
+			r.reopenQuestion(said)
+			continue
+		}
+		open = slices.DeleteFunc(slices.Clone(open), func(w turn.Request) bool {
+			return slices.ContainsFunc(fresh, func(d turn.Decision) bool { return d.ID == w.ID })
+		})
+	}
+	return nil
+}
+
+// decide records decisions through a regular activity, which the server schedules together with the updates that the
+// decisions come from. A local activity's write would survive even if its workflow task is lost. The updates would then
+// be redelivered, possibly in a different order, and get answers that contradict the journal.
+func (r *run) decide(ctx workflow.Context, in DecideInput) (out DecideResult, err error) {
+	const summary = "record what was decided"
+	future := again(ctx, Activities.Decide, in, summary)
+	if workflow.Await(ctx, future.IsReady) != nil { // stopped
+		return out, ctx.Err()
+	}
+	err = future.Get(ctx, &out)
+	return out, err
+}
+
+// decideRemaining settles requests that need no explicit decision: a question that a message has answered, requests
+// that have expired, and elicitations whose call has ended. It returns the IDs of the messages that it took as an
+// answer.
+func (r *run) decideRemaining(ctx workflow.Context, open []turn.Request, ended bool) (said []string) {
+	for _, w := range open {
+		expired := turn.Decision{
+			ID: w.ID, Status: turn.StatusExpired, At: workflow.Now(ctx), ArgumentsHash: w.ArgumentsHash,
+			Allowed: w.Kind == turn.RequestApproval && r.progress.Config.Approvals.OnExpiry == turn.Allow,
+		}
+		switch {
+		case w.Kind == turn.RequestQuestion && r.spoken():
+			said = r.saidSince()
+			r.desk.rule(turn.Decision{ID: w.ID, Status: turn.StatusAnswered, At: workflow.Now(ctx)})
+		case !w.ExpiresAt.IsZero() && !workflow.Now(ctx).Before(w.ExpiresAt):
+			r.desk.rule(expired)
+		case ended:
+			expired.Reason = turn.ReasonCallEnded
+			r.desk.rule(expired)
+		}
+	}
+	return said
+}
+
+// never is the ended of requests that do not depend on a call.
+func never() bool { return false }
+
+// asked returns the request that a decision names, or an error that says why it needs no decision.
+func (r *run) asked(ctx workflow.Context, turnID, id string, kind turn.RequestKind) (turn.Request, error) {
+	w, known := r.desk.find(id)
+	switch {
+	case r.stopping:
+		return w, rejected(turn.CodeNotWaiting, "the turn was stopped; it waits for nothing any more")
+	case turnID != "" && turnID != r.turnID:
+		return w, rejected(turn.CodeNotWaiting, fmt.Sprintf("turn %s is not the one that runs in this session; it waits for nothing", turn.Truncate(turnID, 80)))
+	case !known || w.Kind != kind:
+		return w, rejected(turn.CodeNotWaiting, fmt.Sprintf("nothing waits for that: no %s %q is open in this turn", kind, turn.Truncate(id, 40)))
+	}
+	if _, ruled := r.desk.ruling(id); !ruled && !w.ExpiresAt.IsZero() && !workflow.Now(ctx).Before(w.ExpiresAt) {
+		return w, rejected(turn.CodeApprovalExpired, fmt.Sprintf("%s %s has expired at %s", kind, id, w.ExpiresAt.UTC().Format(time.RFC3339)))
+	}
+	return w, nil
+}
