@@ -73,7 +73,7 @@ func TestPausesDoubleAndStayWithinTheirBounds(t *testing.T) {
 	assert.Equal(t, 4*time.Second, jitter(4*time.Second, 0))
 }
 
-func TestAQuarantineGrowsWhateverTheServerAnswers(t *testing.T) {
+func TestTheBackoffForOffencesGrowsWhateverTheServerAnswers(t *testing.T) {
 	now := time.Unix(1000, 0)
 	b := breaker{first: time.Second, most: time.Minute}
 	for n := range 8 {
