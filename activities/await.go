@@ -17,7 +17,7 @@ var (
 
 // AwaitCall keeps a suspended call open on this worker and returns when it can no longer use a response. If the turn is
 // stopped, the call is cancelled. If the activity ends for another reason, a later dispatch may still continue the call.
-func (a *Activities) AwaitCall(ctx context.Context, in workflows.AwaitCallInput) (workflows.AwaitCallResult, error) {
+func (a *Activities) AwaitCall(ctx context.Context, in workflows.AwaitCallInput) error {
 	clock := startClock(ctx) // it heartbeats
 	defer clock.stop()
 	waiting, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -43,13 +43,13 @@ func (a *Activities) AwaitCall(ctx context.Context, in workflows.AwaitCallInput)
 	case <-stopping:
 		cancel(context.DeadlineExceeded)
 		<-ended
-		return workflows.AwaitCallResult{}, temporal.NewNonRetryableApplicationError(errStopping.Error(), "", errStopping)
+		return temporal.NewNonRetryableApplicationError(errStopping.Error(), "", errStopping)
 	}
 	switch {
 	case temporal.IsCanceledError(context.Cause(ctx)):
-		return workflows.AwaitCallResult{}, temporal.NewCanceledError()
+		return temporal.NewCanceledError()
 	case ctx.Err() != nil:
-		return workflows.AwaitCallResult{}, errLostTurn
+		return errLostTurn
 	}
-	return workflows.AwaitCallResult{}, nil
+	return nil
 }

@@ -119,9 +119,6 @@ type RespondInput struct {
 //
 // Errors: those of Answer; ErrInvalid if the response has another action, or no JSON object of at most 64 KiB.
 func (c *Client) Respond(ctx context.Context, in RespondInput) error {
-	if _, err := in.Response.For(nil); err != nil {
-		return &kindError{error: err, kind: ErrInvalid}
-	}
 	return c.answer(ctx, in.Session, workflows.Answer{
 		Turn: in.Turn, Question: in.Request, Response: &in.Response, By: in.By,
 	})

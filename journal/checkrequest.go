@@ -67,77 +67,24 @@ func checkWait(w turn.Request) error {
 	return nil
 }
 
-// CheckDecision returns r as stores keep it, or an error if r is no decision of w. A call is allowed with the arguments
-// that were shown and no others (ErrUnapproved). A response belongs to an elicitation, and must have the elicitation's
-// key.
+// CheckDecision returns r as stores keep it, or an error if r does not settle w: see turn.Request.Settle. A call is
+// allowed only with the arguments that were shown (ErrUnapproved).
 func CheckDecision(w turn.Request, r turn.Decision) (turn.Decision, error) {
 	r.By, r.Reason = Preview(CleanText(r.By), PreviewBytes), Preview(CleanText(r.Reason), SummaryBytes)
 	r.ArgumentsHash = CleanText(r.ArgumentsHash)
-	if err := checkVerdict(w.Kind, r); err != nil {
-		return r, err
+	if r.Response != nil {
+		response := *r.Response
+		response.Key = CleanText(response.Key)
+		r.Response = &response
 	}
-	if r.Status == turn.StatusExpired && r.ArgumentsHash == "" {
-		r.ArgumentsHash = w.ArgumentsHash // the decision was made without showing them
-	}
-	if r.Allowed && r.ArgumentsHash != w.ArgumentsHash {
-		return r, fmt.Errorf("what was allowed has the hash %.8s, the call's arguments %.8s: %w", r.ArgumentsHash, w.ArgumentsHash, ErrUnapproved)
-	}
-	switch r.Grant {
-	case "", turn.GrantCall, turn.GrantTool:
-	default:
-		return r, fmt.Errorf("there is no scope %q", r.Grant)
-	}
-	if r.Status != turn.StatusAllowed {
-		r.Grant = ""
-	}
-	var err error
-	r.Response, err = checkReply(w, r)
-	return r, err
-}
-
-// checkVerdict refuses statuses that do not fit the kind of request, or that contradict Decision.Allowed.
-func checkVerdict(kind turn.RequestKind, r turn.Decision) error {
-	approval := kind == turn.RequestApproval
-	fits, allowed := false, false
-	switch r.Status {
-	case turn.StatusAllowed:
-		fits, allowed = approval, true
-	case turn.StatusDenied:
-		fits = approval || kind == turn.RequestElicitation
-	case turn.StatusAnswered:
-		fits = !approval
-	case turn.StatusExpired:
-		fits, allowed = true, r.Allowed && approval
-	case turn.StatusCancelled:
-		fits = true
-	}
-	if !fits {
-		return fmt.Errorf("the verdict %q is none for a wait of kind %q", r.Status, kind)
-	}
-	if r.Allowed != allowed {
-		return fmt.Errorf("the verdict %q and allowed=%v contradict each other", r.Status, r.Allowed)
-	}
-	return nil
-}
-
-// checkReply returns the decision's response as stores keep it. An answered elicitation has a response; an expired one
-// has none.
-func checkReply(w turn.Request, r turn.Decision) (*turn.ElicitationResponse, error) {
-	said := r.Status == turn.StatusAnswered || r.Status == turn.StatusDenied
+	r, refused := w.Settle(r)
 	switch {
-	case w.Kind != turn.RequestElicitation || !said:
-		return nil, nil
-	case r.Response == nil && r.Status == turn.StatusAnswered:
-		return nil, errors.New("what a tool's server asks is answered with a reply, and there is none")
-	case r.Response == nil:
-		return nil, nil
+	case refused != nil && r.Allowed && r.ArgumentsHash != w.ArgumentsHash:
+		return r, fmt.Errorf("%w: %w", ErrUnapproved, refused)
+	case refused != nil:
+		return r, refused
+	case r.Response != nil:
+		r.Response.Content = compact(r.Response.Content)
 	}
-	response := *r.Response
-	response.Key = CleanText(response.Key)
-	response, err := response.For(w.Elicitation)
-	if err != nil {
-		return nil, err
-	}
-	response.Content = compact(response.Content)
-	return &response, nil
+	return r, nil
 }

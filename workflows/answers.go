@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -29,15 +30,15 @@ type AnswerResult struct {
 
 // answer adds an answer to the turn's inbox as a message, and records a response to an elicitation.
 func (r *run) answer(ctx workflow.Context, a Answer) (AnswerResult, error) {
-	decision := turn.Decision{ID: a.Question, Status: turn.StatusAnswered, By: turn.Truncate(a.By, maxBy), At: workflow.Now(ctx)}
-	switch {
-	case a.Response != nil:
-		decision.Response = a.Response
-	default:
+	if a.Response == nil {
 		r.progress.Inbox = append(r.progress.Inbox, Message{ID: AnswerID(r.turnID, a.Question), Text: a.Text, Blob: a.Blob})
 	}
-	r.desk.rule(decision)
+	r.desk.rule(a.decision(ctx))
 	return AnswerResult{Turn: r.turnID, Question: a.Question}, nil
+}
+
+func (a Answer) decision(ctx workflow.Context) turn.Decision {
+	return turn.Decision{ID: a.Question, Status: turn.StatusAnswered, By: turn.Truncate(a.By, maxBy), At: workflow.Now(ctx), Response: a.Response}
 }
 
 // AnswerID returns the ID of the message that an answer becomes in the transcript.
@@ -51,36 +52,28 @@ func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
 		return rejected(err.Code, err.Message)
 	}
 	kind := turn.RequestQuestion
-	w, known := r.desk.find(a.Question)
-	if known && w.Kind == turn.RequestElicitation || !known && a.Response != nil { // it may be about to be requested again
+	if w, known := r.desk.find(a.Question); known && w.Kind == turn.RequestElicitation || !known && a.Response != nil {
 		kind = turn.RequestElicitation
 	}
-	if err := checkAnswer(kind, w, a); err != nil {
-		return rejected(err.Code, err.Message)
-	}
-	if _, err := r.asked(ctx, a.Turn, a.Question, kind); err != nil {
+	w, err := r.asked(ctx, a.Turn, a.Question, kind)
+	if err != nil {
 		return err
 	}
 	if before, ruled := r.desk.ruling(a.Question); ruled {
 		said := fmt.Sprintf("question %s was %s already%s", a.Question, before.Status, by(before.By))
 		return rejected(turn.CodeNotWaiting, said, before)
 	}
-	return nil
-}
-
-// checkAnswer rejects an answer that does not fit the kind of request.
-func checkAnswer(kind turn.RequestKind, w turn.Request, a Answer) *turn.Error {
-	if kind == turn.RequestElicitation {
-		return checkResponse(w, a.Response)
+	if _, err := w.Settle(a.decision(ctx)); err != nil {
+		return rejected(err.Code, err.Message)
 	}
-	if a.Response != nil {
-		return invalid("the question %s is the model's, which is answered with text", turn.Truncate(a.Question, 40))
+	if kind == turn.RequestElicitation {
+		return nil
 	}
 	m := Message{Text: a.Text, Blob: a.Blob}
-	if err := checkMessage(m); err != nil {
-		return err
+	if err := cmp.Or(checkMessage(m), checkTravels(m, maxAnswerBytes)); err != nil {
+		return rejected(err.Code, err.Message)
 	}
-	return checkTravels(m, maxAnswerBytes)
+	return nil
 }
 
 // question shows the model's question to the user and continues with the answer. A message that arrived before the

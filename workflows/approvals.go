@@ -53,15 +53,19 @@ func (r *run) toApprove(ctx workflow.Context, calls []turn.CallProposal) []turn.
 
 // approve records an approval. Repeating the same approval changes nothing.
 func (r *run) approve(ctx workflow.Context, a Approval) (ApprovalResult, error) {
-	decision := turn.Decision{
+	r.desk.rule(a.decision(ctx))
+	return ApprovalResult{Turn: r.turnID, Call: a.Call, Allowed: a.Allow, Pending: len(r.desk.open())}, nil
+}
+
+func (a Approval) decision(ctx workflow.Context) turn.Decision {
+	d := turn.Decision{
 		ID: a.Call, Status: turn.StatusDenied, Allowed: a.Allow, ArgumentsHash: a.ArgumentsHash, By: turn.Truncate(a.By, maxBy),
 		Reason: turn.Truncate(a.Reason, maxReason), At: workflow.Now(ctx), Grant: a.Grant,
 	}
 	if a.Allow {
-		decision.Status = turn.StatusAllowed
+		d.Status = turn.StatusAllowed
 	}
-	r.desk.rule(decision)
-	return ApprovalResult{Turn: r.turnID, Call: a.Call, Allowed: a.Allow, Pending: len(r.desk.open())}, nil
+	return d
 }
 
 // The bounds of a decision's author and reason, in bytes.
@@ -87,15 +91,8 @@ func (r *run) validateApprove(ctx workflow.Context, a Approval) error {
 		said := fmt.Sprintf("call %s was %s already%s; the first decision stands", a.Call, before.Status, by(before.By))
 		return rejected(turn.CodeNotWaiting, said, before)
 	}
-	switch {
-	case a.ArgumentsHash == "":
-		return rejected(turn.CodeConfigInvalid, "the approval does not say for which arguments; give arguments_hash as the wait has it")
-	case a.ArgumentsHash != w.ArgumentsHash:
-		return rejected(turn.CodeToolDrift, fmt.Sprintf("call %s waits with other arguments than the ones that were approved; look at it again", a.Call))
-	case a.Grant != "" && a.Grant != turn.GrantCall && a.Grant != turn.GrantTool, a.Grant != "" && !a.Allow:
-		return rejected(turn.CodeConfigInvalid, `always is "call" or "tool", and goes with allow`)
-	case a.Grant != "" && !w.Grants(a.Grant):
-		return rejected(turn.CodeConfigInvalid, w.WhyNoGrant())
+	if _, err := w.Settle(a.decision(ctx)); err != nil {
+		return rejected(err.Code, err.Message)
 	}
 	return nil
 }

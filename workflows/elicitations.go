@@ -100,15 +100,3 @@ func responseTo(q turn.Elicitation, d turn.Decision) turn.ElicitationResponse {
 	}
 	return turn.ElicitationResponse{Key: q.Key, Action: d.Response.Action, Content: d.Response.Content}
 }
-
-// checkResponse rejects an invalid response to an elicitation. The activity checks it against the server's schema, which
-// the workflow does not have; a response that does not fit is requested again.
-func checkResponse(w turn.Request, p *turn.ElicitationResponse) *turn.Error {
-	if p == nil {
-		return invalid("%s asks for fields, not for a message; answer with response {action, content}", turn.Truncate(w.Tool, 80))
-	}
-	if _, err := p.For(w.Elicitation); err != nil {
-		return invalid("%s", err.Error())
-	}
-	return nil
-}

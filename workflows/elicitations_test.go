@@ -69,8 +69,8 @@ func (p *elicitingPort) CallTool(ctx context.Context, in CallInput) (CallResult,
 	return res, err
 }
 
-func (p *elicitingPort) AwaitCall(context.Context, AwaitCallInput) (AwaitCallResult, error) {
-	return AwaitCallResult{}, p.await()
+func (p *elicitingPort) AwaitCall(context.Context, AwaitCallInput) error {
+	return p.await()
 }
 
 func (p *elicitingPort) Finish(_ context.Context, in FinishInput) (FinishResult, error) {

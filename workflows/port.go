@@ -25,7 +25,7 @@ type Activities interface {
 	CallTool(context.Context, CallInput) (CallResult, error)
 	// AwaitCall returns when a call that CallTool has suspended with CallResult.Held can no longer use a response. It
 	// must run on the receipt's StickyQueue. An error means that this worker cannot continue the call.
-	AwaitCall(context.Context, AwaitCallInput) (AwaitCallResult, error)
+	AwaitCall(context.Context, AwaitCallInput) error
 	// Ask records the requests that the turn waits for, so that clients can see them.
 	Ask(context.Context, AskInput) (AskResult, error)
 	// Decide records decisions, including expiries.
@@ -182,9 +182,6 @@ type AwaitCallInput struct {
 	Turn string `json:"turn"`
 	Call string `json:"call"`
 }
-
-// AwaitCallResult says that the call has ended, or that its server no longer waits for the response.
-type AwaitCallResult struct{}
 
 // AskInput opens requests. A step asks for all of its approvals together.
 type AskInput struct {

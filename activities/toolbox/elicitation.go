@@ -268,8 +268,12 @@ func (c continuation) take(q turn.Elicitation, responses []turn.ElicitationRespo
 	if !ok {
 		return r, errors.New("there is none")
 	}
-	r, err := r.For(&q)
-	if err == nil && r.Action == turn.ElicitationAccept {
+	r, refused := r.To(&q)
+	if refused != nil {
+		return r, refused
+	}
+	var err error
+	if r.Action == turn.ElicitationAccept {
 		r.Content, err = fitting(q, r.Content)
 	}
 	return r, err

@@ -227,6 +227,7 @@ func rulingRefused(t T, open func() journal.Store) {
 		refuse(turn.Decision{ID: w.ID, Status: turn.StatusDenied, Allowed: true})
 		refuse(turn.Decision{ID: w.ID, Status: turn.StatusAllowed, ArgumentsHash: w.ArgumentsHash})
 		refuse(turn.Decision{ID: w.ID, Status: "perhaps"})
+		refuse(turn.Decision{ID: w.ID, Status: turn.StatusDenied, Grant: turn.GrantTool})
 		refuse(turn.Decision{ID: "q1", Status: turn.StatusAllowed, Allowed: true})
 		odd := allowed(w)
 		odd.Grant = "world"

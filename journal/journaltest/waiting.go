@@ -23,7 +23,7 @@ func alwaysAllow(t T, open func() journal.Store) {
 		requests = append(requests, approvalOf(c))
 	}
 	s.ask(requests...)
-	call, tool, denied := allowed(requests[0]), allowed(requests[1]), turn.Decision{ID: requests[2].ID, Status: turn.StatusDenied, Grant: turn.GrantTool}
+	call, tool, denied := allowed(requests[0]), allowed(requests[1]), turn.Decision{ID: requests[2].ID, Status: turn.StatusDenied}
 	call.Grant, tool.Grant = turn.GrantCall, turn.GrantTool
 	twice := call
 	twice.ID, twice.ArgumentsHash = requests[3].ID, requests[3].ArgumentsHash

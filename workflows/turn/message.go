@@ -2,8 +2,6 @@ package turn
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 	"time"
 )
 
@@ -77,6 +75,18 @@ type Media struct {
 	// Data is set only while a prompt is rendered for a model that accepts media, and while the journal stores a
 	// result.
 	Data []byte `json:"-"`
+}
+
+// UserMessage is a user's message to a session. The client stores a text over Temporal's payload limit in the journal,
+// and Blob names it. The ID is unique in its session and never reused there: a message that is sent twice is
+// answered once.
+type UserMessage struct {
+	ID   string `json:"id,omitempty"`
+	Text string `json:"text,omitempty"`
+	Blob string `json:"blob,omitempty"`
+	// Queue starts a turn of its own for the message after the running turn has ended. Otherwise the message is merged
+	// into the running turn.
+	Queue bool `json:"queue,omitempty"`
 }
 
 // Head identifies a transcript exactly: the sequence number of its last message and the hash of the chain up to it. The
@@ -227,66 +237,6 @@ type ToolProgress struct {
 	Done    float64 `json:"done"`
 	Total   float64 `json:"total,omitempty"` // 0: unknown
 	Message string  `json:"message,omitempty"`
-}
-
-// Elicitation is a server's request for user input in the middle of a call.
-type Elicitation struct {
-	Key     string `json:"key"` // the server's own key of the request, unique within the call's round
-	Message string `json:"message"`
-	// Schema is the schema of the response's object: flat, with strings, numbers, booleans and choices. It is empty if
-	// URL is set.
-	Schema json.RawMessage `json:"schema,omitempty"`
-	// URL is a page for the user to visit instead. The response then says only whether the user did.
-	URL string `json:"url,omitempty"`
-}
-
-// ElicitationResponse is the response to an Elicitation.
-type ElicitationResponse struct {
-	Key     string            `json:"key"`
-	Action  ElicitationAction `json:"action"`
-	Content json.RawMessage   `json:"content,omitempty"` // an object of Elicitation.Schema, if Action is accept
-}
-
-// ElicitationAction is the user's reaction to an elicitation.
-type ElicitationAction string
-
-// The actions that the Model Context Protocol defines.
-const (
-	ElicitationAccept  ElicitationAction = "accept"
-	ElicitationDecline ElicitationAction = "decline" // the user said no
-	ElicitationCancel  ElicitationAction = "cancel"  // the request ended without a response
-)
-
-// MaxResponseBytes bounds the content of a response to an elicitation.
-const MaxResponseBytes = 64 << 10
-
-// For returns the response to q as it is recorded and sent: with the key of q, and with content only if it accepts a
-// form. The error says why r is no response to q. For does not check the content against the schema of q; q may be nil
-// if it is unknown.
-func (r ElicitationResponse) For(q *Elicitation) (ElicitationResponse, error) {
-	switch {
-	case r.Action != ElicitationAccept && r.Action != ElicitationDecline && r.Action != ElicitationCancel:
-		return r, fmt.Errorf("the response's action is %q; it must be accept, decline or cancel", Truncate(string(r.Action), 40))
-	case q != nil && r.Key != "" && r.Key != q.Key:
-		return r, fmt.Errorf("the response's key is %q and the elicitation's is %q; leave it out", Truncate(r.Key, 80), Truncate(q.Key, 80))
-	case len(r.Content) > MaxResponseBytes:
-		return r, fmt.Errorf("the response is %d bytes; the maximum is %d", len(r.Content), MaxResponseBytes)
-	}
-	if q != nil {
-		r.Key = q.Key
-	}
-	switch {
-	case r.Action != ElicitationAccept || q != nil && q.URL != "":
-		r.Content = nil
-		return r, nil
-	case q == nil && len(r.Content) == 0: // it may accept a URL
-		return r, nil
-	}
-	var object map[string]json.RawMessage
-	if err := json.Unmarshal(r.Content, &object); err != nil || object == nil {
-		return r, errors.New("the response's content is not a JSON object of the requested fields")
-	}
-	return r, nil
 }
 
 // Sink receives a completion in pieces as they arrive. It must not block for long.

@@ -1,21 +1,10 @@
 package turn
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 )
-
-// UserMessage is a user's message to a session. The client stores a text over Temporal's payload limit in the journal,
-// and Blob names it. The ID is unique in its session and never reused there: a message that is sent twice is
-// answered once.
-type UserMessage struct {
-	ID   string `json:"id,omitempty"`
-	Text string `json:"text,omitempty"`
-	Blob string `json:"blob,omitempty"`
-	// Queue starts a turn of its own for the message after the running turn has ended. Otherwise the message is merged
-	// into the running turn.
-	Queue bool `json:"queue,omitempty"`
-}
 
 // Approvals bounds how long a turn waits for decisions. Zero means no bound.
 type Approvals struct {
@@ -59,50 +48,6 @@ type Request struct {
 	ExpiresAt   time.Time    `json:"expires_at,omitzero"`
 }
 
-// DecisionStatus is how a Request was settled.
-type DecisionStatus string
-
-// The statuses of decisions.
-const (
-	StatusAllowed   DecisionStatus = "allowed"
-	StatusDenied    DecisionStatus = "denied"
-	StatusExpired   DecisionStatus = "expired"   // Decision.Allowed is the configured outcome
-	StatusAnswered  DecisionStatus = "answered"  // a question
-	StatusCancelled DecisionStatus = "cancelled" // the turn was stopped
-)
-
-// ReasonCallEnded is the reason of a decision that closes an elicitation whose call ended before the response.
-const ReasonCallEnded = "its call has ended"
-
-// Decision settles a Request: a user's decision, or the request's expiry or cancellation.
-type Decision struct {
-	ID     string         `json:"id"` // of the Request
-	Status DecisionStatus `json:"status"`
-	// Allowed means that the call may run. It is also set on an expired approval if OnExpiry is Allow.
-	Allowed bool `json:"allowed,omitempty"`
-	// ArgumentsHash is the hash of the arguments that the user saw. The approval is valid for these arguments only.
-	ArgumentsHash string    `json:"arguments_hash,omitempty"`
-	By            string    `json:"by,omitempty"`
-	Reason        string    `json:"reason,omitempty"`
-	At            time.Time `json:"at"`
-	// Response is the response to an elicitation.
-	Response *ElicitationResponse `json:"response,omitempty"`
-	// Grant permits later calls of this tool in the session: with any arguments (GrantTool) or with the same ones
-	// (GrantCall).
-	Grant GrantScope `json:"grant,omitempty"`
-}
-
-// GrantScope is the scope of a grant.
-type GrantScope string
-
-// The scopes of grants.
-const (
-	GrantCall GrantScope = "call" // this tool with exactly these arguments
-	GrantTool GrantScope = "tool" // this tool
-	// GrantNever appears only in MaxGrant: no grant can replace the approval, so each call needs its own.
-	GrantNever GrantScope = "never"
-)
-
 // Grants reports whether a grant of scope s would make the request unnecessary.
 func (w Request) Grants(s GrantScope) bool {
 	return w.MaxGrant == "" || w.MaxGrant == s
@@ -116,15 +61,30 @@ func (w Request) WhyNoGrant() string {
 	return fmt.Sprintf("nothing spares the question of call %s: policy has each call approved by itself. Allow it once", w.ID)
 }
 
-// Grant is a session's permission for later calls of a tool that would otherwise need approval.
-type Grant struct {
-	Tool          string    `json:"tool"`
-	ArgumentsHash string    `json:"arguments_hash,omitempty"` // empty: any arguments
-	By            string    `json:"by,omitempty"`
-	At            time.Time `json:"at"`
+// Elicitation is a server's request for user input in the middle of a call.
+type Elicitation struct {
+	Key     string `json:"key"` // the server's own key of the request, unique within the call's round
+	Message string `json:"message"`
+	// Schema is the schema of the response's object: flat, with strings, numbers, booleans and choices. It is empty if
+	// URL is set.
+	Schema json.RawMessage `json:"schema,omitempty"`
+	// URL is a page for the user to visit instead. The response then says only whether the user did.
+	URL string `json:"url,omitempty"`
 }
 
-// Covers reports whether the grant allows a call of this tool with these arguments.
-func (r Grant) Covers(tool, argumentsHash string) bool {
-	return r.Tool == tool && (r.ArgumentsHash == "" || r.ArgumentsHash == argumentsHash)
+// ElicitationResponse is the response to an Elicitation.
+type ElicitationResponse struct {
+	Key     string            `json:"key"`
+	Action  ElicitationAction `json:"action"`
+	Content json.RawMessage   `json:"content,omitempty"` // an object of Elicitation.Schema, if Action is accept
 }
+
+// ElicitationAction is the user's reaction to an elicitation.
+type ElicitationAction string
+
+// The actions that the Model Context Protocol defines.
+const (
+	ElicitationAccept  ElicitationAction = "accept"
+	ElicitationDecline ElicitationAction = "decline" // the user said no
+	ElicitationCancel  ElicitationAction = "cancel"  // the request ended without a response
+)
