@@ -34,6 +34,7 @@ type Engine struct {
 	client    client.Client
 	worker    worker.Worker
 	home      worker.Worker // for the calls bound to this process; nil if there are none
+	fatal     chan error    // holds the first reason why the engine cannot continue: see fail
 	secrets   *redact.Redactor
 	log       *slog.Logger
 }
@@ -52,22 +53,23 @@ func New(ctx context.Context, cfg config.Config, opts ...Option) (*Engine, error
 	return e, nil
 }
 
-// Run polls until ctx ends, then drains: activities get [worker] drain_timeout to finish. It returns an error that
-// wraps journal.ErrReplaced if the journal's file is deleted or replaced meanwhile.
+// Run polls until ctx ends, then drains: activities get [worker] drain_timeout to finish. It returns early, with an
+// error, if the journal's file is deleted or replaced (journal.ErrReplaced), or if Temporal rejects the worker for
+// longer than the SDK accepts: two minutes of polls that the server calls invalid, for instance because the namespace
+// was deleted.
 func (e *Engine) Run(ctx context.Context) error {
 	watched, stop := context.WithCancel(ctx)
 	defer stop()
 	var beside sync.WaitGroup
 	beside.Go(func() { e.watch(watched) })
 	beside.Go(func() { e.prune(watched, pruneEvery) })
-	lost := make(chan error, 1)
-	beside.Go(func() { e.watchJournal(watched, lost) })
+	beside.Go(func() { e.watchJournal(watched) })
 	err := e.start()
 	if err == nil {
 		e.log.Info("worker polls", "task_queue", e.cfg.Temporal.TaskQueue, "model", e.model.name)
 		select {
 		case <-ctx.Done():
-		case err = <-lost:
+		case err = <-e.fatal:
 			err = fmt.Errorf("the worker stops: %w", err)
 		}
 		e.drain()
@@ -88,6 +90,14 @@ func (e *Engine) start() error {
 		return err
 	}
 	return nil
+}
+
+// fail makes Run drain and return err. Only the first error counts.
+func (e *Engine) fail(err error) {
+	select {
+	case e.fatal <- err:
+	default:
+	}
 }
 
 // drain stops both workers at the same time, so that both have the full drain timeout.
@@ -225,9 +235,9 @@ func (e *Engine) build(context.Context) error {
 	if err != nil {
 		return err
 	}
-	e.worker = newWorker(e.client, e.cfg, acts, e.deliveries(), e.options.intercept)
+	e.worker = e.newWorker(acts)
 	if home != "" {
-		e.home = newHome(e.client, e.cfg, home, acts, e.options.intercept)
+		e.home = e.newHome(home, acts)
 	}
 	return nil
 }
