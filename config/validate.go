@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/everturn/everturn/internal/loopback"
 	"github.com/everturn/everturn/internal/nearest"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -249,16 +250,10 @@ func (v *validator) temporal(t Temporal) {
 		v.add("temporal.address", "is %s; it must be host:port, for instance 127.0.0.1:7233", quote(t.Address))
 		return
 	}
-	if !loopback(host) && !t.TLS && t.APIKey == "" && t.Profile == "" && !t.AllowPlaintext {
+	if !loopback.Host(host) && !t.TLS && t.APIKey == "" && t.Profile == "" && !t.AllowPlaintext {
 		v.add("temporal.address", "is %s, which is not this machine, and would be spoken to in plain text; "+
 			"set tls = true, an api_key or a profile, or allow_plaintext = true if that is what you want", quote(t.Address))
 	}
-}
-
-// loopback reports whether a host is this machine, without a DNS query.
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 func (v *validator) required(key, value string) {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/everturn/everturn/internal/loopback"
 )
 
 // serverID matches valid server IDs, which become part of tool IDs.
@@ -86,7 +88,7 @@ func (v *validator) endpoint(key string, s MCPServer) {
 // encrypted rejects plain text to another machine unless the operator lists its network.
 func (v *validator) encrypted(key, raw string, networks []string) {
 	u, err := url.Parse(raw)
-	if err == nil && u.Scheme == "http" && u.Host != "" && !loopback(u.Hostname()) && len(networks) == 0 {
+	if err == nil && u.Scheme == "http" && u.Host != "" && !loopback.Host(u.Hostname()) && len(networks) == 0 {
 		v.add(key, "is plain http to another machine; use https, or name the private network that it is in: networks = [\"10.0.0.0/8\"]")
 	}
 }

@@ -21,6 +21,7 @@ const module = "github.com/everturn/everturn"
 var house = map[string][]string{
 	"internal/childenv":       {},
 	"internal/jsonbound":      {},
+	"internal/loopback":       {},
 	"internal/redact":         {"internal/invisible"},
 	"internal/regex":          {},
 	"internal/retryafter":     {},
@@ -37,14 +38,14 @@ var house = map[string][]string{
 		"golang.org/x/sync"},
 	"activities/inference":      {"workflows/turn", "internal/jsonbound", "internal/redact", "internal/retryafter", "internal/plain", "github.com/sashabaranov/go-openai"},
 	"activities/inference/demo": {"internal/plain", "github.com/sashabaranov/go-openai"},
-	"activities/toolbox": {"workflows/turn", "internal/childenv", "internal/jsonbound", "internal/redact", "internal/retryafter", "activities/toolbox/stdio", "activities/toolbox/schema", "internal/plain", "github.com/modelcontextprotocol/go-sdk",
+	"activities/toolbox": {"workflows/turn", "internal/childenv", "internal/jsonbound", "internal/redact", "internal/retryafter", "activities/toolbox/stdio", "activities/toolbox/schema", "internal/loopback", "internal/plain", "github.com/modelcontextprotocol/go-sdk",
 		"github.com/google/jsonschema-go", "code.dny.dev/ssrf", "golang.org/x/oauth2", "golang.org/x/sync"},
 	"internal/plain":            {},
 	"activities/toolbox/schema": {"workflows/turn", "internal/regex", "internal/plain", "github.com/google/jsonschema-go"},
 	"activities/toolbox/stdio":  {"golang.org/x/sys"},
 	"activities/toolbox/files":  {"workflows/turn", "internal/regex", "activities/toolbox"},
-	"config":                    {"internal/nearest", "internal/plain", "workflows/turn", "github.com/pelletier/go-toml/v2", "github.com/google/jsonschema-go"},
-	"internal/cluster":          {"config", "internal/statedir", "go.temporal.io/sdk", "go.temporal.io/api", "google.golang.org/grpc", "google.golang.org/protobuf", "go.temporal.io/sdk/contrib/envconfig"},
+	"config":                    {"internal/loopback", "internal/nearest", "internal/plain", "workflows/turn", "github.com/pelletier/go-toml/v2", "github.com/google/jsonschema-go"},
+	"internal/cluster":          {"config", "internal/loopback", "internal/statedir", "go.temporal.io/sdk", "go.temporal.io/api", "google.golang.org/grpc", "google.golang.org/protobuf", "go.temporal.io/sdk/contrib/envconfig"},
 	"client":                    {"workflows", "workflows/turn", "journal", "config", "internal/cluster", "go.temporal.io/sdk", "go.temporal.io/api"},
 	"engine": {"internal/plain", "client", "workflows", "workflows/turn", "activities", "activities/inference", "activities/inference/demo", "activities/toolbox",
 		"activities/toolbox/files", "journal", "journal/sqlite", "journal/postgres", "config", "internal/cluster", "internal/statedir", "internal/redact", "go.temporal.io/sdk", "golang.org/x/sync", "golang.org/x/sys"},
@@ -57,7 +58,7 @@ var house = map[string][]string{
 	"internal/invisible": {},
 	"docs":               {},
 	"examples/client":    {"client", "config", "engine", "workflows/turn"},
-	"starter/devstack":   {"internal/childenv", "internal/statedir", "github.com/spf13/cobra", "go.temporal.io/sdk", "go.temporal.io/api", "golang.org/x/sys", "google.golang.org/grpc"},
+	"starter/devstack":   {"internal/childenv", "internal/loopback", "internal/statedir", "github.com/spf13/cobra", "go.temporal.io/sdk", "go.temporal.io/api", "golang.org/x/sys", "google.golang.org/grpc"},
 }
 
 // pure lists, for packages without side effects, the standard library packages that they must not import.

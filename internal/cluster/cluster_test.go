@@ -105,15 +105,6 @@ func TestAClusterThatLetsNobodyInWantsCredentials(t *testing.T) {
 	}
 }
 
-func TestLoopback(t *testing.T) {
-	for address, want := range map[string]bool{
-		"127.0.0.1:7233": true, "localhost:7233": true, "[::1]:7233": true, "localhost": true, "127.9.9.9": true,
-		"192.0.2.1:7233": false, "example.com:7233": false, "localhost.example.com:1": false, "": false,
-	} {
-		assert.Equal(t, want, Loopback(address), address)
-	}
-}
-
 func TestTheEnvironmentIsTheOneThatWasHandedOver(t *testing.T) {
 	t.Setenv("TEMPORAL_ADDRESS", "127.0.0.1:6666")
 	address, _, err := Options{Environ: []string{"HOME=" + t.TempDir()}}.Resolved()

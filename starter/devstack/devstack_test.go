@@ -146,12 +146,6 @@ func TestAwaitingTheServerEndsWithItOrWithTheCaller(t *testing.T) {
 }
 
 func TestOnlyLoopbackIsUsed(t *testing.T) {
-	for address, want := range map[string]bool{
-		"127.0.0.1:7233": true, "localhost:7233": true, "[::1]:7233": true, "127.8.8.8:1": true,
-		"192.0.2.1:7233": false, "example.com:7233": false, "localhost.example.com:7233": false, "0.0.0.0:7233": false, "localhost": false, "": false,
-	} {
-		assert.Equal(t, want, loopback(address), address)
-	}
 	dir := filepath.Join(t.TempDir(), "state")
 	var refused *Refusal
 	_, err := Ensure(t.Context(), Options{Dir: dir, Address: "192.0.2.1:7233"})

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"path/filepath"
 	"time"
 
+	"github.com/everturn/everturn/internal/loopback"
 	"github.com/everturn/everturn/internal/statedir"
 )
 
@@ -53,7 +53,7 @@ const readyWithin = 60 * time.Second
 // Ensure joins the stack that answers at the address, or starts one. The caller must close the stack: a server that was
 // started here stops when its last user closes it. A *Refusal reports that the options cannot work.
 func Ensure(ctx context.Context, o Options) (*Stack, error) {
-	if !loopback(o.Address) {
+	if !loopback.Address(o.Address) {
 		return nil, refuse("--dev never uses a Temporal that is not on this machine, and the configuration says %s: leave --dev out, or remove [temporal] address", o.Address)
 	}
 	if err := statedir.Secure(o.Dir); err != nil {
@@ -127,13 +127,3 @@ func prepare(ctx context.Context, address string, hooks ...func(context.Context,
 func (s *Stack) Close() error { return s.lock.release() }
 
 func lockFile(dir string) string { return filepath.Join(dir, "stack.lock") }
-
-func loopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	return err == nil && loopbackHost(host)
-}
-
-func loopbackHost(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
