@@ -11,9 +11,10 @@
 //	}
 //	result, err := c.Wait(ctx, t)
 //
-// Every request may be repeated after an error. A message counts once under its ID, and the first decision on a
-// request stands. A client retries requests that Temporal or a worker does not answer for 30 seconds, or until the
-// deadline of ctx.
+// Every request may be repeated after an error, except Schedules.Create, which then returns ErrExists, and
+// Schedules.Trigger, which runs the schedule once more. A message counts once under its ID, and the first decision on a
+// request stands. If Temporal or a worker does not answer, a client retries for 30 seconds, or until the deadline of
+// ctx; requests about schedules, for ten seconds.
 //
 // The methods return errors that wrap one of the Err variables. If a turn refused a request, the error also wraps a
 // *turn.Error with the code. A client checks no permissions: it can do what its connection and its journal allow.

@@ -32,7 +32,7 @@ const (
 // because its message is a duplicate or because it was terminated. Wait returns how it ended.
 //
 // Follow waits for a turn that has not begun. An error is yielded once and is the last: that of ctx, or of reading the
-// journal. While Temporal does not answer, Follow continues with the journal.
+// journal. While Temporal does not answer, or rejects the client, Follow continues with the journal.
 func (c *Client) Follow(ctx context.Context, t Turn, after int64) iter.Seq2[turn.Chunk, error] {
 	return func(yield func(turn.Chunk, error) bool) {
 		f := follower{c: c, t: t, after: after}
@@ -50,7 +50,8 @@ func (c *Client) Follow(ctx context.Context, t Turn, after int64) iter.Seq2[turn
 // Wait waits until a turn has ended and returns its result. If t names a message, the turn is the one that takes the
 // message. A turn that waits for a decision has not ended; see Pending.
 //
-// Errors: that of ctx, ErrNotFound, ErrUndelivered, or Temporal's error for a turn that the journal does not have.
+// Errors: that of ctx, ErrNotFound, ErrUndelivered, or Temporal's error if it rejects the client (permission denied, for
+// instance): the turn may be running then.
 func (c *Client) Wait(ctx context.Context, t Turn) (workflows.Result, error) {
 	f := follower{c: c, t: t, after: math.MaxInt64, waiting: true}
 	err := f.run(ctx, func(turn.Chunk) bool { return true })
@@ -72,6 +73,9 @@ func (c *Client) Wait(ctx context.Context, t Turn) (workflows.Result, error) {
 //
 // Errors: ErrNotFound if no worker has begun the turn, or none has taken the message that t names.
 func (c *Client) Result(ctx context.Context, t Turn) (workflows.Result, error) {
+	if c.journal == nil {
+		return workflows.Result{}, errNoJournal
+	}
 	if t.Merged {
 		row, err := c.journal.Delivered(ctx, t.Session, t.MessageID)
 		if err != nil {
@@ -137,7 +141,7 @@ func (f *follower) await(ctx context.Context) {
 	ctx, f.cancel = context.WithCancel(ctx)
 	f.end = nil
 	if f.c.temporal != nil {
-		f.over = f.c.await(ctx, f.t)
+		f.over = f.c.await(ctx, f.t, !f.waiting)
 	}
 }
 

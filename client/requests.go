@@ -20,6 +20,9 @@ type PendingInput struct {
 //
 // Errors: ErrNotFound if PendingInput names a turn that no worker has begun, and those of the journal.
 func (c *Client) Pending(ctx context.Context, in PendingInput) ([]journal.RequestRecord, error) {
+	if c.journal == nil {
+		return nil, errNoJournal
+	}
 	if in.Turn == "" {
 		if in.Limit == 0 {
 			in.Limit = 100

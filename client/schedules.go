@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -80,7 +81,7 @@ type Schedule struct {
 	Next      []time.Time   `json:"next,omitempty"`    // empty: paused, or never
 	Skipped   int           `json:"skipped,omitempty"` // runs left out because the one before had not ended
 	Missed    int           `json:"missed,omitempty"`  // runs left out because Temporal was down for longer than CatchUp
-	Last      []ScheduleRun `json:"last,omitempty"`    // the latest last
+	Last      []ScheduleRun `json:"last,omitempty"`    // the latest last; only from Get, List and Create
 	// Active means that a run has not ended.
 	Active bool `json:"-"`
 }
@@ -99,19 +100,19 @@ type ScheduleRun struct {
 
 // Schedules manages the schedules of a client's task queue and tenant. Its methods return ErrUnreachable, and
 // ErrNotFound or ErrForeign if they name no schedule of Everturn. Those that change a schedule return it as it was
-// before.
+// before, without its runs, and do not need the journal.
 type Schedules struct{ c *Client }
 
 // Schedules returns the client's schedules.
 func (c *Client) Schedules() Schedules { return Schedules{c} }
 
 // Create creates a schedule and returns it. If a run has not ended when the next one is due, the next one is skipped;
-// a turn that waits for a decision has not ended.
+// a turn that waits for a decision has not ended. Creating the same schedule again is ErrExists.
 //
 // Errors: ErrExists, ErrInvalid (for instance a malformed cron expression).
 func (s Schedules) Create(ctx context.Context, in ScheduleInput) (Schedule, error) {
 	if err := in.check(); err != nil {
-		return Schedule{}, &kindError{err, ErrInvalid}
+		return Schedule{}, cluster.WithKind(ErrInvalid, err)
 	}
 	if s.c.temporal == nil {
 		return Schedule{}, ErrUnreachable
@@ -138,10 +139,9 @@ func (in ScheduleInput) check() error {
 	if len(in.Text) > MaxSchedulePrompt {
 		return fmt.Errorf("the text is %d bytes; the maximum is %d", len(in.Text), MaxSchedulePrompt)
 	}
-	if in.Session == "" {
-		return nil
-	}
-	return workflows.CheckSession(in.Session)
+	return workflows.Input{
+		Session: cmp.Or(in.Session, in.Name), Message: &workflows.Message{Text: in.Text}, Agent: in.Agent, Limits: in.Limits,
+	}.Check()
 }
 
 // CheckScheduleName reports what is wrong with a schedule's name, nil if nothing is.
@@ -150,7 +150,7 @@ func CheckScheduleName(name string) error {
 		return err
 	}
 	if len(name) > MaxScheduleName {
-		return fmt.Errorf("the name has %d bytes; %d are the most", len(name), MaxScheduleName)
+		return fmt.Errorf("the name is %d bytes; the maximum is %d", len(name), MaxScheduleName)
 	}
 	return nil
 }
@@ -229,18 +229,34 @@ func (s Schedules) List(ctx context.Context) ([]Schedule, error) {
 	return list, nil
 }
 
-// Get returns one schedule.
+// Get returns one schedule with its runs.
 func (s Schedules) Get(ctx context.Context, name string) (Schedule, error) {
+	schedule, runs, err := s.describe(ctx, name)
+	if err != nil {
+		return schedule, err
+	}
+	for _, r := range runs {
+		run, err := s.run(ctx, schedule.Session, r)
+		if err != nil {
+			return schedule, err
+		}
+		schedule.Last = append(schedule.Last, run)
+	}
+	return schedule, nil
+}
+
+// describe returns what Temporal has of a schedule. Schedule.Last is empty.
+func (s Schedules) describe(ctx context.Context, name string) (Schedule, []client.ScheduleActionResult, error) {
 	if s.c.temporal == nil {
-		return Schedule{}, ErrUnreachable
+		return Schedule{}, nil, ErrUnreachable
 	}
 	d, err := s.c.schedule(ctx, name).Describe(ctx)
 	if err != nil {
-		return Schedule{}, scheduleError(name, err)
+		return Schedule{}, nil, scheduleError(name, err)
 	}
 	p, ours := planOf(d.Memo)
 	if !ours {
-		return Schedule{}, fmt.Errorf("schedule %q: %w", name, ErrForeign)
+		return Schedule{}, nil, fmt.Errorf("schedule %q: %w", name, ErrForeign)
 	}
 	schedule := Schedule{
 		Name: name, When: p.When, Prompt: p.Prompt, Session: p.Session, Agent: p.Agent, TaskQueue: p.TaskQueue,
@@ -251,29 +267,27 @@ func (s Schedules) Get(ctx context.Context, name string) (Schedule, error) {
 	if !schedule.Paused {
 		schedule.Next = d.Info.NextActionTimes
 	}
-	for _, action := range d.Info.RecentActions {
-		if action.StartWorkflowResult == nil {
-			continue
-		}
-		run, err := s.run(ctx, p, action)
-		if err != nil {
-			return schedule, err
-		}
-		schedule.Last = append(schedule.Last, run)
-	}
-	return schedule, nil
+	runs := slices.DeleteFunc(d.Info.RecentActions, func(a client.ScheduleActionResult) bool {
+		return a.StartWorkflowResult == nil
+	})
+	return schedule, runs, nil
 }
 
 // run returns the outcome of one run: the turn that took its message, if the journal has it.
-func (s Schedules) run(ctx context.Context, p plan, action client.ScheduleActionResult) (ScheduleRun, error) {
+func (s Schedules) run(ctx context.Context, session string, action client.ScheduleActionResult) (ScheduleRun, error) {
 	w := *action.StartWorkflowResult
-	run := ScheduleRun{At: action.ActualTime, Session: p.Session, WorkflowID: w.WorkflowID, RunID: w.FirstExecutionRunID}
+	run := ScheduleRun{At: action.ActualTime, Session: session, WorkflowID: w.WorkflowID, RunID: w.FirstExecutionRunID}
+	if session == "" {
+		run.Session, _ = workflows.SessionOf(s.c.options.Tenant, w.WorkflowID)
+	}
+	if s.c.journal == nil {
+		return run, nil
+	}
 	var rec journal.TurnRecord
 	var err error
-	if p.Session != "" {
-		rec, err = s.c.journal.Delivered(ctx, p.Session, workflows.DeliveryID(w.WorkflowID, w.FirstExecutionRunID))
+	if session != "" {
+		rec, err = s.c.journal.Delivered(ctx, session, workflows.DeliveryID(w.WorkflowID, w.FirstExecutionRunID))
 	} else {
-		run.Session, _ = workflows.SessionOf(s.c.options.Tenant, w.WorkflowID)
 		rec, err = s.c.journal.Turn(ctx, w.FirstExecutionRunID)
 	}
 	switch {
@@ -305,7 +319,8 @@ func (s Schedules) Resume(ctx context.Context, name, note string) (Schedule, err
 	})
 }
 
-// Trigger runs a schedule now, in addition to its times. If Schedule.Active is set, the run is skipped.
+// Trigger runs a schedule now, in addition to its times. If Schedule.Active is set, the run is skipped. Each call is a
+// run of its own: after an error, look at Schedule.Last before you trigger the schedule again.
 func (s Schedules) Trigger(ctx context.Context, name string) (Schedule, error) {
 	return s.do(ctx, name, func(h client.ScheduleHandle, ctx context.Context) error {
 		return h.Trigger(ctx, client.ScheduleTriggerOptions{})
@@ -316,7 +331,7 @@ func (s Schedules) Trigger(ctx context.Context, name string) (Schedule, error) {
 func (s Schedules) do(
 	ctx context.Context, name string, do func(client.ScheduleHandle, context.Context) error,
 ) (Schedule, error) {
-	before, err := s.Get(ctx, name)
+	before, _, err := s.describe(ctx, name)
 	if err != nil {
 		return before, err
 	}
@@ -339,7 +354,7 @@ func scheduleError(name string, err error) error {
 	case errors.As(err, &unknown):
 		return fmt.Errorf("schedule %q: %w", name, ErrNotFound)
 	case errors.As(err, &invalid):
-		return &kindError{errors.New("Temporal refuses the schedule: " + invalid.Message), ErrInvalid}
+		return cluster.WithKind(ErrInvalid, errors.New("Temporal rejects the schedule: "+invalid.Message))
 	}
 	return fmt.Errorf("schedule %q: %w", name, typed(err))
 }
