@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -94,10 +95,5 @@ func readPart(mediaType string, b []byte, in readArtifact, most int) (string, er
 
 // readable reports whether b is text.
 func readable(b []byte) bool {
-	for _, c := range b {
-		if c == 0 {
-			return false
-		}
-	}
-	return utf8.Valid(b)
+	return bytes.IndexByte(b, 0) < 0 && utf8.Valid(b)
 }

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/internal/redact"
 )
 
@@ -14,7 +15,7 @@ func newEngine(cfg config.Config, opts []Option) *Engine {
 		cfg: cfg, options: newOptions(opts), fatal: make(chan error, 1), secrets: redact.New(cfg.Runtime.Redact...),
 	}
 	e.secrets.Add(cfg.LLM.APIKey.Reveal(), cfg.Temporal.APIKey.Reveal())
-	if key, ok := lookup(e.options.environ)("TEMPORAL_API_KEY"); ok {
+	if key, ok := cluster.Environ(e.options.environ).LookupEnv("TEMPORAL_API_KEY"); ok {
 		e.secrets.Add(key)
 	}
 	e.log = slog.New(e.secrets.Handler(e.options.log.Handler()))

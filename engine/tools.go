@@ -2,13 +2,12 @@ package engine
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/everturn/everturn/activities/toolbox"
 	"github.com/everturn/everturn/activities/toolbox/files"
-	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -38,7 +37,8 @@ func (e *Engine) openTools(context.Context) error {
 	}
 	e.host, err = toolbox.New(toolbox.Options{
 		MaxCalls: max(e.cfg.Worker.MaxConcurrentActivities*3/4, 1),
-		Servers:  remote, MaxResultBytes: e.cfg.Runtime.MaxResultBytes, Environ: lookup(e.options.environ), Secrets: e.secrets, Logger: e.log,
+		Servers:  remote, MaxResultBytes: e.cfg.Runtime.MaxResultBytes,
+		Environ: cluster.Environ(e.options.environ).LookupEnv, Secrets: e.secrets, Logger: e.log,
 	}, local)
 	return err
 }
@@ -158,21 +158,4 @@ func isWell(s ServerHealth) bool {
 		}
 	}
 	return state == ServerConnected || state == ServerIdle
-}
-
-func lookup(environ []string) func(string) (string, bool) {
-	return func(name string) (string, bool) {
-		for _, kv := range environ {
-			if k, v, ok := strings.Cut(kv, "="); ok && k == name {
-				return v, true
-			}
-		}
-		return "", false
-	}
-}
-
-// Catalogues is like AskServers, without the servers' health.
-func Catalogues(ctx context.Context, cfg config.Config, opts ...Option) ([]turn.Catalogue, error) {
-	catalogues, _, err := AskServers(ctx, cfg, opts...)
-	return catalogues, err
 }

@@ -30,7 +30,7 @@ var house = map[string][]string{
 	"workflows":               {"workflows/turn", "go.temporal.io/sdk/workflow", "go.temporal.io/sdk/temporal", "go.temporal.io/sdk/log", "go.temporal.io/sdk/converter"},
 	"journal":                 {"workflows/turn", "internal/jsonbound"},
 	"internal/statedir":       {"golang.org/x/sys"},
-	"journal/sqlite":          {"workflows/turn", "journal", "internal/statedir", "modernc.org/sqlite", "golang.org/x/sys"},
+	"journal/sqlite":          {"workflows/turn", "journal", "internal/statedir", "modernc.org/sqlite"},
 	"journal/postgres":        {"journal", "github.com/jackc/pgx/v5"},
 	"journal/postgres/pgtest": {"journal/postgres", "github.com/jackc/pgx/v5"},
 	"journal/journaltest":     {"workflows/turn", "journal", "github.com/stretchr/testify"},
@@ -58,7 +58,7 @@ var house = map[string][]string{
 	"internal/invisible": {},
 	"docs":               {},
 	"examples/client":    {"client", "config", "engine", "workflows/turn"},
-	"starter/devstack":   {"internal/childenv", "internal/loopback", "internal/statedir", "github.com/spf13/cobra", "go.temporal.io/sdk", "go.temporal.io/api", "golang.org/x/sys", "google.golang.org/grpc"},
+	"starter/devstack":   {"internal/childenv", "internal/loopback", "internal/statedir", "github.com/spf13/cobra", "go.temporal.io/sdk", "go.temporal.io/api", "google.golang.org/grpc"},
 }
 
 // pure lists, for packages without side effects, the standard library packages that they must not import.

@@ -110,10 +110,10 @@ func TestTheEnvironmentIsTheOneThatWasHandedOver(t *testing.T) {
 	address, _, err := Options{Environ: []string{"HOME=" + t.TempDir()}}.Resolved()
 	require.NoError(t, err)
 	assert.Equal(t, DefaultAddress, address)
-	v, ok := environ{"A=1=2", "B="}.LookupEnv("A")
+	v, ok := Environ{"A=1=2", "B="}.LookupEnv("A")
 	assert.True(t, ok)
 	assert.Equal(t, "1=2", v)
-	_, ok = environ{"A=1"}.LookupEnv("B")
+	_, ok = Environ{"A=1"}.LookupEnv("B")
 	assert.False(t, ok)
 }
 

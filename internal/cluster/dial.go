@@ -122,7 +122,7 @@ func (o Options) resolve() (client.Options, error) {
 // profile returns the settings of Temporal's own environment variables and profiles.
 func (o Options) profile() (envconfig.ClientConfigProfile, error) {
 	profile, err := envconfig.LoadClientConfigProfile(envconfig.LoadClientConfigProfileOptions{
-		ConfigFileProfile: o.Profile, EnvLookup: environ(o.Environ),
+		ConfigFileProfile: o.Profile, EnvLookup: Environ(o.Environ),
 	})
 	if err != nil {
 		return profile, invalid("reading Temporal's client configuration: %w", err)

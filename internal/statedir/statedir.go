@@ -98,22 +98,25 @@ func checkOrigin(path, file string, holdsState bool) error {
 		return fmt.Errorf("%s was not made here: it may contain the grants and running turns of another author. Delete it, or, if you copied it "+
 			"yourself, trust it with: echo %s >%s", path, identity, file)
 	}
-	return writeOrigin(file, identity)
+	if err := Replace(file, identity+"\n"); err != nil {
+		return fmt.Errorf("writing the origin of %s: %w", path, err)
+	}
+	return nil
 }
 
-// writeOrigin replaces the file atomically, because another process may be reading it.
-func writeOrigin(file, identity string) error {
-	f, err := os.CreateTemp(filepath.Dir(file), originName+"-*")
+// Replace writes a file with mode 0600 and replaces an existing one atomically: another process that reads it sees the
+// old content or the new one.
+func Replace(file, content string) error {
+	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+"-*")
 	if err != nil {
-		return fmt.Errorf("writing to the state folder: %w", err)
+		return err
 	}
-	_, err = f.WriteString(identity + "\n")
+	_, err = f.WriteString(content)
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), file)
 	}
 	if err != nil {
-		_ = os.Remove(f.Name()) // the temporary file is useless now
-		return fmt.Errorf("writing the origin of the state folder: %w", err)
+		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
 }

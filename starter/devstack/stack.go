@@ -44,7 +44,7 @@ type Stack struct {
 	// Reason says which server this is and why it was chosen.
 	Reason string
 
-	lock *lock
+	lock *statedir.Lock
 }
 
 // readyWithin bounds how long a started server may take to answer.
@@ -59,14 +59,14 @@ func Ensure(ctx context.Context, o Options) (*Stack, error) {
 	if err := statedir.Secure(o.Dir); err != nil {
 		return nil, err
 	}
-	starting, err := exclusive(ctx, filepath.Join(o.Dir, "start.lock"))
+	starting, err := statedir.Exclusive(ctx, filepath.Join(o.Dir, "start.lock"))
 	if err != nil {
 		return nil, fmt.Errorf("waiting for another command that brings the stack up: %w", err)
 	}
-	defer starting.release()
+	defer starting.Release()
 	s := &Stack{}
 	// A supervisor that is stopping holds the lock exclusively, so joining waits until the supervisor has ended.
-	if s.lock, err = shared(ctx, lockFile(o.Dir)); err != nil {
+	if s.lock, err = statedir.Shared(ctx, lockFile(o.Dir)); err != nil {
 		return nil, fmt.Errorf("joining the stack: %w", err)
 	}
 	if err := s.bringAnywhere(ctx, o); err != nil {
@@ -124,6 +124,6 @@ func prepare(ctx context.Context, address string, hooks ...func(context.Context,
 }
 
 // Close releases this user's lock on the stack.
-func (s *Stack) Close() error { return s.lock.release() }
+func (s *Stack) Close() error { return s.lock.Release() }
 
 func lockFile(dir string) string { return filepath.Join(dir, "stack.lock") }
