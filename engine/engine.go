@@ -176,7 +176,8 @@ func (e *Engine) warnOfOthers(ctx context.Context, namespace string) {
 		return
 	}
 	for _, other := range cluster.Elsewhere(pollers, e.journalID) {
-		e.log.Warn("another worker polls this task queue, or did a minute ago, and keeps another journal: turns of a session would be in both. Stop one of them, or give it a task queue of its own ([temporal] task_queue)",
+		e.log.Warn("another worker polls this task queue, or did a minute ago, and keeps another journal: turns of a "+
+			"session would be in both. Stop one of them, or give it a task queue of its own ([temporal] task_queue)",
 			"worker", other.Identity, "task_queue", queue)
 	}
 }

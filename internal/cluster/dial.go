@@ -51,7 +51,7 @@ const (
 // Conn is a connection to Temporal.
 type Conn = client.Client
 
-// Dial connects and checks that the cluster answers. The error is an *Unreachable if the cluster does not answer,
+// Dial connects and checks that the cluster answers. The error is ErrUnreachable if the cluster does not answer,
 // config.ErrCredentials if it rejects the caller's credentials, and config.ErrInvalid if the options are invalid.
 // The caller closes the client.
 func Dial(ctx context.Context, o Options) (Conn, error) {
@@ -71,7 +71,7 @@ func Dial(ctx context.Context, o Options) (Conn, error) {
 	if ctx.Err() == context.Canceled {
 		return nil, context.Cause(ctx)
 	}
-	return nil, &Unreachable{Address: opts.HostPort, Cause: err}
+	return nil, unreachable(opts.HostPort, err)
 }
 
 // Resolved returns the address and the namespace that Dial would use.

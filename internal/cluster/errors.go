@@ -7,21 +7,13 @@ import (
 	"github.com/everturn/everturn/config"
 )
 
-// Unreachable reports that no Temporal server answers at an address.
-type Unreachable struct {
-	Address string
-	Cause   error
-}
-
-func (e *Unreachable) Error() string {
-	return fmt.Sprintf("no Temporal answers at %s: start one with `go run ./starter dev`, add --dev to the command, or set [temporal] address in agent.toml (%v)", e.Address, e.Cause)
-}
-
-// Unwrap makes the error ErrUnreachable.
-func (e *Unreachable) Unwrap() []error { return []error{ErrUnreachable, e.Cause} }
-
 // ErrUnreachable means that Temporal does not answer.
 var ErrUnreachable = errors.New("no connection to Temporal")
+
+func unreachable(address string, cause error) error {
+	return WithKind(ErrUnreachable, fmt.Errorf("no Temporal answers at %s: start one with `go run ./starter dev`, add "+
+		"--dev to the command, or set [temporal] address in agent.toml (%w)", address, cause))
+}
 
 // kindError is an error with its own text that is also another one.
 type kindError struct {
