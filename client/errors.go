@@ -53,6 +53,7 @@ type DecidedError struct {
 	refusal  *turn.Error
 }
 
+// Error returns the turn's code and message, which names the decision that stands.
 func (e *DecidedError) Error() string { return e.refusal.Error() }
 
 // Unwrap returns ErrAlreadyDecided and the turn's *turn.Error.

@@ -49,7 +49,7 @@ type DecideInput struct {
 	By            string // recorded with the decision, at most 120 bytes
 	Reason        string // recorded, at most 1000 bytes; the model is told why a call is denied
 	// Grant also permits later calls of the session without a request: with exactly these arguments, or with any. For
-	// Approve only. turn.Request.Spares says which grants a request allows.
+	// Approve only. turn.Request.Grants reports which grants a request allows.
 	Grant turn.GrantScope
 }
 

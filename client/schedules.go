@@ -39,8 +39,8 @@ type ScheduleInput struct {
 	Text string // at most MaxSchedulePrompt bytes
 	// Session gets all messages. Empty: each run has a session of its own, named after the schedule and the time.
 	Session string
-	// After asks for a turn of its own if a turn of Session is running. Otherwise the message is merged into that turn.
-	After  bool
+	// Queue asks for a turn of its own if a turn of Session is running. Otherwise the message is merged into that turn.
+	Queue  bool
 	Agent  string                   // empty: the worker's
 	Limits *workflows.LimitsRequest // nil: the worker's
 
@@ -184,7 +184,7 @@ func (s Schedules) action(in ScheduleInput) *client.ScheduleWorkflowAction {
 				agent, workflows.AttrState.ValueSet(string(turn.StateRunning))),
 		}
 	}
-	message.Queue = in.After
+	message.Queue = in.Queue
 	return &client.ScheduleWorkflowAction{
 		ID: s.c.WorkflowID("deliver-" + in.Name), Workflow: workflows.DeliverWorkflow, TaskQueue: o.TaskQueue,
 		Args: []any{workflows.DeliverInput{

@@ -79,8 +79,8 @@ func TestWhatCannotBeReadSaysWhy(t *testing.T) {
 		"[text/plain, 5 bytes; not text": read("s", readArtifact{Artifact: name}),
 		"no such artifact":               read("other", readArtifact{Artifact: name}),
 		"64 hexadecimal digits":          read("s", readArtifact{Artifact: "../../etc/passwd"}),
-		"is 5 bytes":                 read("s", readArtifact{Artifact: strings.Repeat("0", 64), Offset: 6}),
-		"not be negative":                      read("s", readArtifact{Artifact: strings.Repeat("0", 64), Offset: -1}),
+		"is 5 bytes":                     read("s", readArtifact{Artifact: strings.Repeat("0", 64), Offset: 6}),
+		"not be negative":                read("s", readArtifact{Artifact: strings.Repeat("0", 64), Offset: -1}),
 	} {
 		assert.Contains(t, r.Text, want)
 	}

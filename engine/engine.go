@@ -41,6 +41,9 @@ type Engine struct {
 
 // New opens the journal, connects to Temporal and the MCP servers and publishes their catalogues. The engine polls
 // nothing before Run. The caller closes the engine.
+//
+// Errors: config.ErrInvalid, config.ErrCredentials, client.ErrUnreachable (of Temporal), journal.ErrUnavailable,
+// journal.ErrNewer, and that of a required MCP server.
 func New(ctx context.Context, cfg config.Config, opts ...Option) (*Engine, error) {
 	e := newEngine(cfg, opts)
 	for _, step := range []func(context.Context) error{
@@ -110,7 +113,7 @@ func (e *Engine) drain() {
 	both.Wait()
 }
 
-// Journal returns the engine's journal, for programs that read it beside their worker.
+// Journal returns the engine's journal, for programs that are also a client: see client.Options. Close closes it.
 func (e *Engine) Journal() journal.Store { return e.journal }
 
 // Close closes tools, model, connection and journal. It is safe after a New that failed.
