@@ -29,8 +29,8 @@
 //
 // A session is a conversation; its ID is the caller's choice. Send starts a turn, or merges the message into the turn
 // that is running. Follow yields what the turn does, Wait waits for its end, and Result, Find, Sessions and
-// RunningSessions read without waiting. Stop ends a turn in an orderly way, Terminate at once. Fork creates a session that
-// shares the messages of another one up to a point. Schedules send messages at given times.
+// RunningSessions read without waiting. Stop lets a turn end in an orderly way, Terminate ends it at once. Fork creates
+// a session that shares the messages of another one up to a point. Schedules send messages at given times.
 //
 // # Requests
 //

@@ -50,8 +50,8 @@ func (c *Client) Follow(ctx context.Context, t Turn, after int64) iter.Seq2[turn
 // Wait waits until a turn has ended and returns its result. If t names a message, the turn is the one that takes the
 // message. A turn that waits for a decision has not ended; see Pending.
 //
-// Errors: that of ctx, ErrNotFound, ErrUndelivered, or Temporal's error if it rejects the client (permission denied, for
-// instance): the turn may be running then.
+// Errors: that of ctx, ErrNotFound, ErrUndelivered, or Temporal's error if it rejects the client (permission denied,
+// for instance): the turn may be running then.
 func (c *Client) Wait(ctx context.Context, t Turn) (workflows.Result, error) {
 	f := follower{c: c, t: t, after: math.MaxInt64, waiting: true}
 	err := f.run(ctx, func(turn.Chunk) bool { return true })

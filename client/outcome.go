@@ -131,7 +131,8 @@ func (c *Client) closed(ctx context.Context, t Turn, run string) outcome {
 			Message: "the turn was ended from outside; its work so far is kept, and the session's next turn continues from it",
 		}}
 	case errors.As(err, &unknown):
-		return outcome{err: fmt.Errorf("turn %q of session %q is neither in Temporal nor in the journal: %w", t.ID, t.Session, ErrNotFound)}
+		return outcome{err: fmt.Errorf("turn %q of session %q is neither in Temporal nor in the journal: %w",
+			t.ID, t.Session, ErrNotFound)}
 	}
 	return outcome{err: fmt.Errorf("waiting for the turn: %w", err)}
 }

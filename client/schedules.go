@@ -178,7 +178,7 @@ func (s Schedules) action(in ScheduleInput) *client.ScheduleWorkflowAction {
 				Version: workflows.WireVersion, Tenant: o.Tenant, Message: &message, Agent: in.Agent, Limits: in.Limits,
 			}},
 			StaticSummary: "Everturn turn of schedule " + turn.Truncate(in.Name, 80),
-			StaticDetails: "One time of a schedule: a session of its own, named by this workflow's ID. " +
+			StaticDetails: "One run of a schedule, in a session of its own that is named after this workflow's ID. " +
 				"Its transcript is in the journal: `starter show`.",
 			TypedSearchAttributes: temporal.NewSearchAttributes(
 				agent, workflows.AttrState.ValueSet(string(turn.StateRunning))),
@@ -191,9 +191,10 @@ func (s Schedules) action(in ScheduleInput) *client.ScheduleWorkflowAction {
 			Version: workflows.WireVersion, Session: in.Session, Tenant: o.Tenant, Message: message,
 			Agent: in.Agent, Limits: in.Limits,
 		}},
-		StaticSummary: "Everturn delivery of schedule " + turn.Truncate(in.Name, 60) + " to session " + turn.Truncate(in.Session, 60),
-		StaticDetails: "Takes a schedule's prompt to its session, and is over when the turn that took it is: `starter show " +
-			turn.Truncate(in.Session, 80) + "`.",
+		StaticSummary: "Everturn delivery of schedule " + turn.Truncate(in.Name, 60) + " to session " +
+			turn.Truncate(in.Session, 60),
+		StaticDetails: "Sends a schedule's message to its session, and completes when the turn that takes it ends: " +
+			"`starter show " + turn.Truncate(in.Session, 80) + "`.",
 		TypedSearchAttributes: temporal.NewSearchAttributes(agent, workflows.AttrSession.ValueSet(in.Session)),
 	}
 }

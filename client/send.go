@@ -89,7 +89,8 @@ func (c *Client) send(ctx context.Context, in SendInput, t *Turn, repeated bool)
 		}
 	}
 	if in.Alone {
-		return cluster.WithKind(ErrBusy, turn.Errorf(turn.CodeSessionBusy, err, "a turn of session "+in.Session+" is running"))
+		busy := turn.Errorf(turn.CodeSessionBusy, err, "a turn of session "+in.Session+" is running")
+		return cluster.WithKind(ErrBusy, busy)
 	}
 	var res workflows.SendResult
 	err = c.join(ctx, in, &res)
@@ -134,7 +135,8 @@ func startError(err error) error {
 // pack stores a long text in the journal and returns its hash instead.
 func (c *Client) pack(ctx context.Context, text, blob string) (string, string, error) {
 	if len(text) > journal.MaxMessageBytes {
-		return "", "", fmt.Errorf("%w: the message is %d bytes; the maximum is %d", ErrInvalid, len(text), journal.MaxMessageBytes)
+		return "", "", fmt.Errorf("%w: the message is %d bytes; the maximum is %d",
+			ErrInvalid, len(text), journal.MaxMessageBytes)
 	}
 	if blob != "" || c.journal == nil {
 		return text, blob, nil

@@ -87,7 +87,8 @@ func HasJournal(cfg config.Config) bool {
 // journalEvery is how often a worker checks that the journal's file is still the one that it has open.
 const journalEvery = time.Second
 
-// watchJournal stops the worker if the journal was deleted or replaced. It does not watch Postgres, where this cannot happen.
+// watchJournal stops the worker if the journal was deleted or replaced. It does not watch Postgres, because a database
+// cannot disappear unnoticed.
 func (e *Engine) watchJournal(ctx context.Context) {
 	if e.cfg.Journal.Driver == config.DriverPostgres {
 		return

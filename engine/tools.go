@@ -22,7 +22,8 @@ func (e *Engine) openTools(context.Context) error {
 		return err
 	}
 	local := toolbox.NewLocal()
-	if err := files.Register(local, root, files.Options{Deny: e.cfg.LocalFiles.Deny, HardLinks: e.cfg.LocalFiles.HardLinks}); err != nil {
+	limits := files.Options{Deny: e.cfg.LocalFiles.Deny, HardLinks: e.cfg.LocalFiles.HardLinks}
+	if err := files.Register(local, root, limits); err != nil {
 		return err
 	}
 	if err := registerArtifacts(local, e.artifacts, e.cfg.Runtime.MaxResultBytes); err != nil {
@@ -106,7 +107,7 @@ func (e *Engine) publishNews(ctx context.Context, known *offers, c turn.Catalogu
 // worker can, because turns would lose tools that are available.
 func (e *Engine) publishUnlessWell(ctx context.Context, c turn.Catalogue) error {
 	if c.Problem != "" && e.wellElsewhere(c.Server) {
-		e.log.Warn("MCP server is not available to this worker, and is to another one", "server", c.Server, "problem", c.Problem)
+		e.log.Warn("MCP server is available only to another worker", "server", c.Server, "problem", c.Problem)
 		return nil
 	}
 	return e.publishOne(ctx, c)

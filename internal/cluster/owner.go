@@ -29,9 +29,9 @@ const (
 // SetOwner records in a development server's namespace which folder it belongs to and which journal its turns are
 // written to.
 func SetOwner(ctx context.Context, c client.Client, namespace, folder, journal string) error {
+	data := map[string]string{folderKey: folder, journalKey: place(journal)}
 	_, err := c.WorkflowService().UpdateNamespace(ctx, &workflowservice.UpdateNamespaceRequest{
-		Namespace:  namespace,
-		UpdateInfo: &namespacepb.UpdateNamespaceInfo{Data: map[string]string{folderKey: folder, journalKey: place(journal)}},
+		Namespace: namespace, UpdateInfo: &namespacepb.UpdateNamespaceInfo{Data: data},
 	})
 	if err != nil {
 		return fmt.Errorf("recording the owner of namespace %q: %w", namespace, err)
@@ -58,7 +58,8 @@ func CheckOwner(ctx context.Context, c client.Client, address, namespace, journa
 	}
 	return invalid("the Temporal on %s is the development server of %s, whose turns are kept in %s and not in %s: work in "+
 		"that folder, stop the server, or give this folder ports of its own with [temporal] address and dev_ui_port in "+
-		"agent.toml (--dev chooses free ports if address is not set)", address, filepath.Dir(data[folderKey]), theirs, mine)
+		"agent.toml (--dev chooses free ports if address is not set)",
+		address, filepath.Dir(data[folderKey]), theirs, mine)
 }
 
 // place returns a canonical path of a file, so that different paths to it compare equal. The file need not exist.

@@ -34,8 +34,8 @@ func Secure(dir string) error {
 		return fmt.Errorf("%s is a link or not a folder: Everturn does not write through links; delete it", dir)
 	}
 	if owner := info.Sys().(*syscall.Stat_t).Uid; int(owner) != os.Geteuid() {
-		return fmt.Errorf("the folder %s belongs to user %d and this is user %d: run as that user, change the owner with chown -R, or delete it",
-			dir, owner, os.Geteuid())
+		return fmt.Errorf("the folder %s belongs to user %d and this is user %d: run as that user, change the owner with "+
+			"chown -R, or delete it", dir, owner, os.Geteuid())
 	}
 	tighten(dir, info)
 	entries, err := os.ReadDir(dir)
@@ -95,8 +95,8 @@ func checkOrigin(path, file string, holdsState bool) error {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("reading the origin of %s: %w", path, err)
 	case holdsState:
-		return fmt.Errorf("%s was not made here: it may contain the grants and running turns of another author. Delete it, or, if you copied it "+
-			"yourself, trust it with: echo %s >%s", path, identity, file)
+		return fmt.Errorf("%s was not made here: it may contain the grants and running turns of another author. Delete it, "+
+			"or, if you copied it yourself, trust it with: echo %s >%s", path, identity, file)
 	}
 	if err := Replace(file, identity+"\n"); err != nil {
 		return fmt.Errorf("writing the origin of %s: %w", path, err)
