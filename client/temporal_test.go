@@ -300,13 +300,13 @@ func (noBook) Turn(context.Context, string) (journal.TurnRecord, error) {
 }
 
 func TestSchedulesNeedNoJournal(t *testing.T) {
-	memo, err := converter.GetDefaultDataConverter().ToPayload(plan{Version: 1, When: "daily"})
+	memo, err := converter.GetDefaultDataConverter().ToPayload(Schedule{Name: "n", When: "daily"})
 	require.NoError(t, err)
 	notes := 0
 	f := &fakeTemporal{
 		paused: func(client.SchedulePauseOptions) { notes++ },
 		schedule: &client.ScheduleDescription{
-			Memo:     &commonpb.Memo{Fields: map[string]*commonpb.Payload{planKey: memo}},
+			Memo:     &commonpb.Memo{Fields: map[string]*commonpb.Payload{memoKey: memo}},
 			Schedule: client.Schedule{State: &client.ScheduleState{}},
 			Info: client.ScheduleInfo{RecentActions: []client.ScheduleActionResult{
 				{StartWorkflowResult: &client.ScheduleWorkflowExecution{WorkflowID: "n-1", FirstExecutionRunID: "r"}},
