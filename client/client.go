@@ -16,8 +16,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Journal is the part of the journal that a client uses. A journal.Store implements it and documents its methods; the
-// client sees only its tenant's sessions there.
+// Journal is the part of the journal that a client uses. A journal.Store implements it and documents its methods. It may
+// be for any tenant: the client uses that of its own.
 type Journal interface {
 	Session(ctx context.Context, id string) (journal.SessionRecord, error)
 	Sessions(ctx context.Context, limit int) ([]journal.SessionRecord, error)
@@ -33,6 +33,11 @@ type Journal interface {
 }
 
 var _ Journal = journal.Store(nil)
+
+// tenants is a Journal of several tenants. A client uses that of its own.
+type tenants interface {
+	Tenant(tenant string) journal.Store
+}
 
 // Options configure a Client.
 type Options struct {
@@ -62,8 +67,8 @@ func New(temporal client.Client, o Options) *Client {
 	if o.TaskQueue == "" {
 		o.TaskQueue = workflows.TaskQueue
 	}
-	if store, ok := o.Journal.(journal.Store); ok {
-		o.Journal = journal.ForTenant(store, o.Tenant)
+	if j, ok := o.Journal.(tenants); ok {
+		o.Journal = j.Tenant(o.Tenant)
 	}
 	return &Client{temporal: temporal, journal: o.Journal, options: o}
 }

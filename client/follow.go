@@ -15,12 +15,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-const (
-	// followBatch is how many chunks are read at once.
-	followBatch = 256
-	// restWithin bounds how long Follow waits for Temporal to close the run of a turn that has ended.
-	restWithin = time.Second
-)
+// restWithin bounds how long Follow waits for Temporal to close the run of a turn that has ended.
+const restWithin = time.Second
 
 // Follow yields the chunks of a turn with index > after (-1 for all) in order, as they appear. If t names a message,
 // Follow yields the chunks of the turn that takes the message; if that turn was running before, they begin with the
@@ -34,7 +30,7 @@ const (
 // journal. While Temporal does not answer, or rejects the client, Follow continues with the journal.
 func (c *Client) Follow(ctx context.Context, t Turn, after int64) iter.Seq2[turn.Chunk, error] {
 	return func(yield func(turn.Chunk, error) bool) {
-		f := follower{c: c, t: t, after: after}
+		f := follower{c: c, t: t, reader: journal.TurnReader{Store: c.journal, After: after}}
 		stopped := false
 		err := f.run(ctx, func(chunk turn.Chunk) bool {
 			stopped = !yield(chunk, nil)
@@ -52,7 +48,7 @@ func (c *Client) Follow(ctx context.Context, t Turn, after int64) iter.Seq2[turn
 // Errors: that of ctx, ErrNotFound, ErrUndelivered, or Temporal's error if it rejects the client (permission denied,
 // for instance): the turn may be running then.
 func (c *Client) Wait(ctx context.Context, t Turn) (workflows.Result, error) {
-	f := follower{c: c, t: t, after: math.MaxInt64, waiting: true}
+	f := follower{c: c, t: t, reader: journal.TurnReader{Store: c.journal, After: math.MaxInt64}, waiting: true}
 	err := f.run(ctx, func(turn.Chunk) bool { return true })
 	switch {
 	case err != nil && f.end == nil:
@@ -71,7 +67,7 @@ func (c *Client) Wait(ctx context.Context, t Turn) (workflows.Result, error) {
 type follower struct {
 	c       *Client
 	t       Turn
-	after   int64
+	reader  journal.TurnReader
 	waiting bool         // the caller wants only the end, from the journal or from Temporal
 	message string       // chunks before this message are skipped; empty once it has been reached
 	over    chan outcome // receives the end from Temporal; nil once it has been received
@@ -81,9 +77,10 @@ type follower struct {
 
 func (f *follower) run(ctx context.Context, emit func(turn.Chunk) bool) error {
 	if f.c.journal == nil {
-		return errors.New("this client has no journal to read turns from")
+		return errNoJournal
 	}
-	defer func() { f.cancel() }()
+	ctx, cancel := context.WithCancel(ctx) // the journal forgets the follower, and Temporal the request
+	defer cancel()
 	f.await(ctx)
 	for {
 		changed := f.changed(ctx) // before the read, so that no change is missed
@@ -133,37 +130,27 @@ func (f *follower) advance(ctx context.Context, emit func(turn.Chunk) bool) (don
 			return f.end != nil, err
 		}
 	}
-	for past := false; ; {
-		chunks, err := f.c.journal.Chunks(ctx, f.t.ID, f.after, followBatch)
+	for {
+		f.reader.Turn = f.t.ID
+		chunks, err := f.reader.Next(ctx)
 		if err != nil {
 			return false, err
 		}
 		for _, chunk := range chunks {
-			f.after = chunk.Index
 			if f.reached(chunk) && !emit(chunk) {
 				return true, nil
 			}
 			if chunk.Kind == turn.ChunkTurnCompleted {
 				f.rest(ctx)
-				return true, nil
 			}
 		}
-		switch {
-		case len(chunks) > 0:
-			past = false
-			continue
-		case past: // the caller has seen the last chunk before
+		if f.reader.Done {
 			return true, nil
 		}
-		row, err := f.c.journal.Turn(ctx, f.t.ID)
-		if err == nil && row.State.Terminal() {
-			past = true // once more, for the chunks that came with the end
+		if len(chunks) > 0 {
 			continue
 		}
-		if err != nil && !errors.Is(err, ErrNotFound) {
-			return false, err
-		}
-		if again, done := f.judge(ctx, err == nil); !again {
+		if again, done := f.judge(ctx, f.reader.Begun); !again {
 			return done, nil
 		}
 	}

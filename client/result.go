@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -62,14 +63,13 @@ func (c *Client) recorded(ctx context.Context, turnID string) (workflows.Result,
 // an inference.
 func (c *Client) streamed(ctx context.Context, turnID string) (string, error) {
 	var reader turn.Reader
-	for after := int64(-1); ; {
-		chunks, err := c.journal.Chunks(ctx, turnID, after, followBatch)
+	for r := (journal.TurnReader{Store: c.journal, Turn: turnID, After: -1}); ; {
+		chunks, err := r.Next(ctx)
 		if err != nil || len(chunks) == 0 {
 			return reader.Text(), err
 		}
 		for _, chunk := range chunks {
 			reader.Add(chunk)
-			after = chunk.Index
 		}
 	}
 }

@@ -88,7 +88,7 @@ func (in ScheduleInput) check() error {
 
 // CheckScheduleName reports what is wrong with a schedule's name, nil if nothing is.
 func CheckScheduleName(name string) error {
-	if err := workflows.CheckSession(name); err != nil {
+	if err := turn.CheckSession(name); err != nil {
 		return err
 	}
 	if len(name) > MaxScheduleName {

@@ -17,6 +17,7 @@ import (
 	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // Sessions returns at most limit sessions that the journal has, the most recently used first.
@@ -228,7 +229,7 @@ func (c *Client) Fork(ctx context.Context, in ForkInput) (journal.SessionRecord,
 	if in.ID == "" {
 		in.ID = NewSessionID()
 	}
-	if err := workflows.CheckSession(in.ID); err != nil {
+	if err := turn.CheckSession(in.ID); err != nil {
 		return journal.SessionRecord{}, cluster.WithKind(ErrInvalid, err)
 	}
 	if in.At == 0 {

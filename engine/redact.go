@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"crypto/rand"
 	"log/slog"
 
 	"github.com/everturn/everturn/config"
@@ -12,7 +13,8 @@ import (
 // host adds the secrets of the MCP servers' configuration and the access tokens that it gets for them.
 func newEngine(cfg config.Config, opts []Option) *Engine {
 	e := &Engine{
-		cfg: cfg, options: newOptions(opts), fatal: make(chan error, 1), secrets: redact.New(cfg.Runtime.Redact...),
+		id: rand.Text(), cfg: cfg, options: newOptions(opts), fatal: make(chan error, 1),
+		secrets: redact.New(cfg.Runtime.Redact...),
 	}
 	e.secrets.Add(cfg.LLM.APIKey.Reveal(), cfg.Temporal.APIKey.Reveal())
 	if key, ok := cluster.Environ(e.options.environ).LookupEnv("TEMPORAL_API_KEY"); ok {
