@@ -16,23 +16,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Journal is the part of the journal that a client uses. A journal.Store implements it, whichever tenant it is for: the
-// client uses that of its own tenant.
+// Journal is the part of the journal that a client uses. A journal.Store implements it and documents its methods. It may
+// be for any tenant: the client uses that of its own.
 type Journal interface {
-	Sessions
-	Stream
-}
-
-var _ Journal = journal.Store(nil)
-
-// tenants is a Journal of several tenants. A client uses that of its own.
-type tenants interface {
-	Tenant(tenant string) journal.Store
-}
-
-// Sessions reads sessions, turns and requests, forks sessions, and stores texts that are too long for a message. Its
-// methods are documented at journal.Store.
-type Sessions interface {
 	Session(ctx context.Context, id string) (journal.SessionRecord, error)
 	Sessions(ctx context.Context, limit int) ([]journal.SessionRecord, error)
 	Turn(ctx context.Context, turnID string) (journal.TurnRecord, error)
@@ -42,18 +28,21 @@ type Sessions interface {
 	PendingRequests(ctx context.Context, session string, limit int) ([]journal.RequestRecord, error)
 	Fork(ctx context.Context, in journal.ForkInput) (journal.SessionRecord, error)
 	PutBlob(ctx context.Context, mediaType string, b []byte) (hash string, err error)
-}
-
-// Stream reads the chunks of turns. Its methods are documented at journal.Store.
-type Stream interface {
 	Chunks(ctx context.Context, turnID string, after int64, limit int) ([]turn.Chunk, error)
 	Changed(ctx context.Context, topics ...journal.Topic) <-chan struct{}
 }
 
+var _ Journal = journal.Store(nil)
+
+// tenants is a Journal of several tenants. A client uses that of its own.
+type tenants interface {
+	Tenant(tenant string) journal.Store
+}
+
 // Options configure a Client.
 type Options struct {
-	// Journal may be nil: Send, Approve, Deny, Answer, Respond, Stop, Running and the schedules do without it, except
-	// that messages over 256 KiB then fail. The other methods need it.
+	// Journal may be nil. Follow, Wait, Result, Pending, Sessions and Fork then return an error, schedules have no
+	// runs in Schedule.Last, and a message may have 1 MiB and an answer 512 KiB instead of 8 MiB.
 	Journal Journal
 	// TaskQueue is where workers poll; empty means workflows.TaskQueue.
 	TaskQueue string

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -135,6 +137,7 @@ func TestResultDoesNotWait(t *testing.T) {
 // book is a journal with the records of a test.
 type book struct {
 	Journal
+	mu      sync.Mutex // guards chunks
 	turns   map[string]journal.TurnRecord
 	took    map[string]string // the turn that took each message
 	chunks  []turn.Chunk
@@ -144,6 +147,8 @@ type book struct {
 }
 
 func (b *book) say(kind turn.ChunkKind, text string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.chunks = append(b.chunks, turn.Chunk{Turn: "t", Index: int64(len(b.chunks)), Kind: kind, Text: text})
 }
 
@@ -159,7 +164,9 @@ func (b *book) Delivered(ctx context.Context, _, message string) (journal.TurnRe
 }
 
 func (b *book) Chunks(_ context.Context, _ string, after int64, _ int) ([]turn.Chunk, error) {
-	return b.chunks[min(after, int64(len(b.chunks))-1)+1:], nil
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.chunks[min(after, int64(len(b.chunks))-1)+1:]), nil
 }
 
 func (b *book) Changed(ctx context.Context, _ ...journal.Topic) <-chan struct{} {

@@ -26,7 +26,7 @@ var (
 	ErrBusy = errors.New("the session is busy")
 	// ErrUndelivered: the session's workflow was ended from outside before it took the message. Send it again.
 	ErrUndelivered = errors.New("the turn was ended before it took the message")
-	// ErrInvalid: the turn refused the input; the message says why.
+	// ErrInvalid: the input is invalid; the message says why.
 	ErrInvalid = errors.New("invalid input")
 	// ErrExists: the name of the new session or schedule is in use.
 	ErrExists = errors.New("the name is in use")
@@ -44,12 +44,16 @@ var (
 	ErrArgumentsChanged = errors.New("the call has other arguments")
 )
 
+// errNoJournal is the error of methods that need Options.Journal.
+var errNoJournal = errors.New("this client has no journal")
+
 // DecidedError reports a request that another decision has settled. It is ErrAlreadyDecided.
 type DecidedError struct {
 	Decision turn.Decision // the decision that stands
 	refusal  *turn.Error
 }
 
+// Error returns the turn's code and message, which names the decision that stands.
 func (e *DecidedError) Error() string { return e.refusal.Error() }
 
 // Unwrap returns ErrAlreadyDecided and the turn's *turn.Error.
@@ -64,14 +68,6 @@ var refusals = map[turn.Code]error{
 	turn.CodeToolDrift:       ErrArgumentsChanged,
 	turn.CodeApprovalExpired: ErrExpired,
 }
-
-// kindError is an error with its own text that is also one of the Err variables.
-type kindError struct {
-	error
-	kind error
-}
-
-func (e *kindError) Unwrap() []error { return []error{e.kind, e.error} }
 
 // typed converts an error of an update to the package's error.
 func typed(err error) error {
@@ -97,7 +93,7 @@ func refusal(app *temporal.ApplicationError) error {
 		return &DecidedError{Decision: decided, refusal: e}
 	}
 	if kind := refusals[e.Code]; kind != nil {
-		return &kindError{e, kind}
+		return cluster.WithKind(kind, e)
 	}
 	return e
 }

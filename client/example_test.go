@@ -2,10 +2,12 @@ package client_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
 	"os"
+	"time"
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
@@ -13,49 +15,96 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Example starts a turn, follows it and waits for its end. It needs a Temporal server and a worker; examples/client is
-// a complete program.
+// The examples need a Temporal server and a worker. examples/client is a complete program.
+
+// check exits if err is an error.
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// dial returns a client for the configuration of the working folder. The program closes both.
+func dial(ctx context.Context) (c *client.Client, closeBoth func()) {
+	loaded, err := config.Load(config.LoadOptions{Environ: os.Environ()})
+	check(err)
+	journal, err := engine.OpenJournal(ctx, loaded.Config)
+	check(err)
+	c, err = client.Dial(ctx, loaded.Config, journal)
+	check(err)
+	return c, func() {
+		c.Close()
+		journal.Close()
+	}
+}
+
+// Example starts a turn, follows it and waits for its end.
 func Example() {
 	ctx := context.Background()
-	loaded, err := config.Load(config.LoadOptions{Environ: os.Environ()})
-	if err != nil {
-		log.Fatal(err)
-	}
+	loaded, err := config.Load(config.LoadOptions{Environ: os.Environ()}) // agent.toml
+	check(err)
 	journal, err := engine.OpenJournal(ctx, loaded.Config)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer journal.Close()
 	c, err := client.Dial(ctx, loaded.Config, journal)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer c.Close()
-
-	t, err := c.Send(ctx, client.SendInput{Session: "research", Message: turn.UserMessage{Text: "And the tests?"}})
-	if err != nil {
-		log.Fatal(err)
-	}
+	t, err := c.Send(ctx, client.SendInput{Message: turn.UserMessage{Text: "Which files are here?"}})
+	check(err)
 	for chunk, err := range c.Follow(ctx, t, -1) {
-		if err != nil {
-			log.Fatal(err)
+		check(err)
+		if chunk.Kind == turn.ChunkTextDelta {
+			fmt.Print(chunk.Text)
 		}
-		fmt.Print(chunk.Text)
 	}
 	result, err := c.Wait(ctx, t)
-	if err != nil {
+	check(err)
+	fmt.Println(result.State, result.FinishReason)
+}
+
+// A program that may crash between Send and the end of the turn chooses the message's ID: Send with the same ID never
+// asks twice.
+func ExampleClient_Send() {
+	ctx := context.Background()
+	c, closeBoth := dial(ctx)
+	defer closeBoth()
+	t, err := c.Send(ctx, client.SendInput{
+		Session: "invoice-4711",
+		Message: turn.UserMessage{ID: "invoice-4711/summary", Text: "Summarize the invoice in inbox/4711.txt."},
+	})
+	switch {
+	case errors.Is(err, client.ErrUnreachable), errors.Is(err, client.ErrNoWorker):
+		fmt.Println("try again later:", err)
+		return
+	case err != nil:
 		log.Fatal(err)
 	}
-	fmt.Println(result.State, result.FinishReason)
+	result, err := c.Wait(ctx, t)
+	check(err)
+	fmt.Println(result.Answer)
+}
+
+// A follower that lost its connection resumes after the last chunk that it has seen.
+func ExampleClient_Follow() {
+	ctx := context.Background()
+	c, closeBoth := dial(ctx)
+	defer closeBoth()
+	t, err := c.Find(ctx, "research", "") // the session's last turn
+	check(err)
+	const seen = 41
+	for chunk, err := range c.Follow(ctx, t, seen) {
+		check(err)
+		fmt.Println(chunk.Index, chunk.Kind, chunk.Text)
+	}
 }
 
 // ExampleClient_Approve approves every pending tool call of a session, with the arguments that it printed.
 func ExampleClient_Approve() {
-	ctx, c := context.Background(), client.New(nil, client.Options{}) // in a program: client.Dial
+	ctx := context.Background()
+	c, closeBoth := dial(ctx)
+	defer closeBoth()
 	pending, err := c.Pending(ctx, client.PendingInput{Session: "research"})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	for _, request := range pending {
 		if request.Kind != turn.RequestApproval {
 			continue
@@ -68,8 +117,77 @@ func ExampleClient_Approve() {
 		var decided *client.DecidedError
 		if errors.As(err, &decided) {
 			fmt.Println("decided already:", decided.Decision.Status)
-		} else if err != nil {
-			log.Fatal(err)
+		} else {
+			check(err)
 		}
 	}
+}
+
+// ExampleClient_Answer answers a question of the model, and accepts an elicitation of an MCP server.
+func ExampleClient_Answer() {
+	ctx := context.Background()
+	c, closeBoth := dial(ctx)
+	defer closeBoth()
+	pending, err := c.Pending(ctx, client.PendingInput{Session: "research"})
+	check(err)
+	for _, request := range pending {
+		switch request.Kind {
+		case turn.RequestQuestion:
+			err = c.Answer(ctx, client.AnswerInput{
+				Session: request.Session, Turn: request.Turn, Question: request.ID, Text: "The second one.",
+			})
+		case turn.RequestElicitation:
+			err = c.Respond(ctx, client.RespondInput{
+				Session: request.Session, Turn: request.Turn, Request: request.ID,
+				Response: turn.ElicitationResponse{
+					Action: turn.ElicitationAccept, Content: json.RawMessage(`{"email":"ann@example.com"}`),
+				},
+			})
+		}
+		check(err)
+	}
+}
+
+// ExampleClient_Stop stops a turn and waits until it has ended. What it did is kept.
+func ExampleClient_Stop() {
+	ctx := context.Background()
+	c, closeBoth := dial(ctx)
+	defer closeBoth()
+	t, err := c.Find(ctx, "research", "")
+	check(err)
+	if err := c.Stop(ctx, t.Session); errors.Is(err, client.ErrNotRunning) {
+		fmt.Println("it has ended already")
+	} else {
+		check(err)
+	}
+	result, err := c.Wait(ctx, t)
+	check(err)
+	fmt.Println(result.State)
+}
+
+// ExampleClient_Fork asks another question from the middle of a conversation, which does not change.
+func ExampleClient_Fork() {
+	ctx := context.Background()
+	c, closeBoth := dial(ctx)
+	defer closeBoth()
+	fork, err := c.Fork(ctx, client.ForkInput{Session: "research", At: 4})
+	check(err)
+	_, err = c.Send(ctx, client.SendInput{Session: fork.ID, Message: turn.UserMessage{Text: "And in French?"}})
+	check(err)
+}
+
+// ExampleSchedules_Create has a report written on every working day, in a session of its own each.
+func ExampleSchedules_Create() {
+	ctx := context.Background()
+	c, closeBoth := dial(ctx)
+	defer closeBoth()
+	schedule, err := c.Schedules().Create(ctx, client.ScheduleInput{
+		Name: "report", Text: "Write the daily report.", Cron: "0 9 * * 1-5", Zone: "Europe/Berlin",
+		CatchUp: time.Hour, Description: "on working days at nine",
+	})
+	if errors.Is(err, client.ErrExists) {
+		return
+	}
+	check(err)
+	fmt.Println(schedule.Next)
 }

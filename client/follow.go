@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"iter"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/everturn/everturn/journal"
@@ -28,7 +27,7 @@ const restWithin = time.Second
 // because its message is a duplicate or because it was terminated. Wait returns how it ended.
 //
 // Follow waits for a turn that has not begun. An error is yielded once and is the last: that of ctx, or of reading the
-// journal. While Temporal does not answer, Follow continues with the journal.
+// journal. While Temporal does not answer, or rejects the client, Follow continues with the journal.
 func (c *Client) Follow(ctx context.Context, t Turn, after int64) iter.Seq2[turn.Chunk, error] {
 	return func(yield func(turn.Chunk, error) bool) {
 		f := follower{c: c, t: t, reader: journal.TurnReader{Store: c.journal, After: after}}
@@ -46,7 +45,8 @@ func (c *Client) Follow(ctx context.Context, t Turn, after int64) iter.Seq2[turn
 // Wait waits until a turn has ended and returns its result. If t names a message, the turn is the one that takes the
 // message. A turn that waits for a decision has not ended; see Pending.
 //
-// Errors: that of ctx, ErrNotFound, ErrUndelivered, or Temporal's error for a turn that the journal does not have.
+// Errors: that of ctx, ErrNotFound, ErrUndelivered, or Temporal's error if it rejects the client (permission denied,
+// for instance): the turn may be running then.
 func (c *Client) Wait(ctx context.Context, t Turn) (workflows.Result, error) {
 	f := follower{c: c, t: t, reader: journal.TurnReader{Store: c.journal, After: math.MaxInt64}, waiting: true}
 	err := f.run(ctx, func(turn.Chunk) bool { return true })
@@ -63,21 +63,6 @@ func (c *Client) Wait(ctx context.Context, t Turn) (workflows.Result, error) {
 	return r, err
 }
 
-// Result returns a turn's result in the journal, without waiting: its State says whether the turn is running, waiting
-// or has ended.
-//
-// Errors: ErrNotFound if no worker has begun the turn, or none has taken the message that t names.
-func (c *Client) Result(ctx context.Context, t Turn) (workflows.Result, error) {
-	if t.Merged {
-		row, err := c.journal.Delivered(ctx, t.Session, t.MessageID)
-		if err != nil {
-			return workflows.Result{}, err
-		}
-		t.ID = row.ID
-	}
-	return c.recorded(ctx, t.ID)
-}
-
 // follower reads one turn from the journal while it waits for Temporal to report the turn's end.
 type follower struct {
 	c       *Client
@@ -92,7 +77,7 @@ type follower struct {
 
 func (f *follower) run(ctx context.Context, emit func(turn.Chunk) bool) error {
 	if f.c.journal == nil {
-		return errors.New("this client has no journal to read turns from")
+		return errNoJournal
 	}
 	ctx, cancel := context.WithCancel(ctx) // the journal forgets the follower, and Temporal the request
 	defer cancel()
@@ -134,7 +119,7 @@ func (f *follower) await(ctx context.Context) {
 	ctx, f.cancel = context.WithCancel(ctx)
 	f.end = nil
 	if f.c.temporal != nil {
-		f.over = f.c.await(ctx, f.t)
+		f.over = f.c.await(ctx, f.t, !f.waiting)
 	}
 }
 
@@ -256,67 +241,3 @@ func (f *follower) reached(c turn.Chunk) bool {
 	f.message = ""
 	return true
 }
-
-// recorded returns a turn's result in the journal.
-func (c *Client) recorded(ctx context.Context, turnID string) (workflows.Result, error) {
-	row, err := c.journal.Turn(ctx, turnID)
-	if err != nil {
-		return workflows.Result{}, err
-	}
-	steps, err := c.journal.Inferences(ctx, turnID)
-	if err != nil {
-		return workflows.Result{}, err
-	}
-	r := workflows.Result{
-		Version: workflows.WireVersion, Session: row.Session, Turn: row.ID, State: row.State, FinishReason: row.Reason,
-		Code: row.Code, Message: row.Message, Usage: row.Usage, Steps: row.Steps, ToolCalls: row.Calls,
-	}
-	said := ""
-	for _, i := range steps {
-		r.Model = i.Model
-		if i.Settled {
-			said = i.Message.Text
-		}
-	}
-	r.Answer, r.Truncated = complete(row.Answer, said)
-	if r.Truncated {
-		streamed, err := c.streamed(ctx, turnID)
-		if err != nil {
-			return r, err
-		}
-		r.Answer, r.Truncated = complete(row.Answer, streamed)
-	}
-	return r, nil
-}
-
-// streamed returns the last text in the chunks of a turn. No message has the text of a turn that was cancelled during
-// an inference.
-func (c *Client) streamed(ctx context.Context, turnID string) (string, error) {
-	var reader turn.Reader
-	for r := (journal.TurnReader{Store: c.journal, Turn: turnID, After: -1}); ; {
-		chunks, err := r.Next(ctx)
-		if err != nil || len(chunks) == 0 {
-			return reader.Text(), err
-		}
-		for _, chunk := range chunks {
-			reader.Add(chunk)
-		}
-	}
-}
-
-// complete returns the text that preview is the truncated beginning of, if text is that text. Otherwise it returns
-// preview and whether it is truncated.
-func complete(preview, text string) (answer string, truncated bool) {
-	beginning, cut := strings.CutSuffix(preview, "…")
-	switch {
-	case !cut:
-		return preview, false
-	case len(text) > len(beginning) && strings.HasPrefix(text, beginning):
-		return text, false
-	}
-	return preview, len(preview) > shortAnswer
-}
-
-// shortAnswer is the length of an answer, in bytes, that the journal never truncates: an ellipsis at its end is the
-// model's own.
-const shortAnswer = 1 << 10

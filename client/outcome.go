@@ -18,80 +18,96 @@ import (
 // Some turns never reach the journal or never end there: a message that was sent before, an input that cannot be run, a
 // turn that was terminated. Temporal reports how those ended.
 
-// outcome is the end of a turn as Temporal reports it.
+// outcome is Temporal's answer to the question how a turn ended.
 type outcome struct {
 	result workflows.Result
 	err    error
+	// failed means that Temporal rejected the question: the turn may be running.
+	failed bool
 }
 
 // errContinued means that the run was continued as another one, which runs the session's next turn.
 var errContinued = errors.New("the session has gone on to another turn")
 
-// awayPause is the pause before the client asks Temporal again after it did not answer.
-const awayPause = time.Second
+// askAgainAfter is the pause before the client asks Temporal or the journal again after a failure.
+const askAgainAfter = time.Second
 
-// await asks Temporal for the end of a turn, and asks again while Temporal does not answer.
-func (c *Client) await(ctx context.Context, t Turn) chan outcome {
+// await asks Temporal for the end of a turn, and asks again while Temporal does not answer. If patient is set, it also
+// asks again after every other failure.
+func (c *Client) await(ctx context.Context, t Turn, patient bool) chan outcome {
 	over := make(chan outcome, 1)
 	go func() {
 		for {
-			var end outcome
-			if t.Merged {
-				end.err = c.lost(ctx, t)
-			} else {
-				end.result, end.err = c.outcome(ctx, t)
-			}
-			if !away(end.err) || ctx.Err() != nil {
+			end := c.outcome(ctx, t)
+			if !end.failed || !patient && !away(end.err) || ctx.Err() != nil {
 				over <- end
 				return
 			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(awayPause):
-			}
+			pause(ctx)
 		}
 	}()
 	return over
 }
 
-// lost waits until the session's workflow has ended for good. A merged message that is in no turn by then is lost.
-func (c *Client) lost(ctx context.Context, t Turn) error {
-	err := c.temporal.GetWorkflow(ctx, c.WorkflowID(t.Session), "").Get(ctx, nil)
-	if ctx.Err() != nil || away(err) {
-		return err
+func pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(askAgainAfter):
 	}
-	return fmt.Errorf("message %s: %w", t.MessageID, ErrUndelivered)
 }
 
-// outcome waits for the end of a turn, across all of its runs.
-func (c *Client) outcome(ctx context.Context, t Turn) (workflows.Result, error) {
+// outcome waits for the end of a turn, across all of its runs. If no turn has taken the message that t names, it waits
+// until the session's workflow has ended for good, because the message is lost then.
+func (c *Client) outcome(ctx context.Context, t Turn) outcome {
+	if t.Merged {
+		err := c.temporal.GetWorkflow(ctx, c.WorkflowID(t.Session), "").Get(ctx, nil)
+		if !ended(err) {
+			return unanswered(err)
+		}
+		return outcome{err: fmt.Errorf("message %s: %w", t.MessageID, ErrUndelivered)}
+	}
 	for run := t.ID; ; {
-		r, err := c.closed(ctx, t, run)
-		if !errors.Is(err, errContinued) {
-			return r, err
+		end := c.closed(ctx, t, run)
+		if !errors.Is(end.err, errContinued) {
+			return end
 		}
 		row, err := c.journal.Turn(ctx, t.ID)
-		if errors.Is(err, ErrNotFound) || err == nil && row.State.Terminal() {
-			return r, errContinued
-		}
-		if err != nil {
-			return r, err
+		switch {
+		case errors.Is(err, ErrNotFound) || err == nil && row.State.Terminal() || ctx.Err() != nil:
+			return end
+		case err != nil:
+			pause(ctx)
+			continue
 		}
 		d, err := c.temporal.DescribeWorkflowExecution(ctx, c.WorkflowID(t.Session), "") // the turn goes on in a later run
 		if err != nil {
-			return r, fmt.Errorf("asking Temporal for the turn's next run: %w", err)
+			return unanswered(err)
 		}
 		run = d.WorkflowExecutionInfo.GetExecution().GetRunId()
 	}
 }
 
+// ended reports whether a run has ended, from the error of waiting for its end. Otherwise Temporal has rejected the
+// request, and the run may continue.
+func ended(err error) bool {
+	var execution *temporal.WorkflowExecutionError
+	var continued *workflow.ContinueAsNewError
+	var unknown *serviceerror.NotFound
+	return err == nil || errors.As(err, &execution) || errors.As(err, &continued) || errors.As(err, &unknown)
+}
+
+// unanswered returns the outcome if Temporal rejects the question.
+func unanswered(err error) outcome {
+	return outcome{err: fmt.Errorf("asking Temporal for the end of the turn: %w", typed(err)), failed: true}
+}
+
 // closed waits for the end of one run. The result is its value, or the detail of its failure or cancellation.
-func (c *Client) closed(ctx context.Context, t Turn, run string) (workflows.Result, error) {
+func (c *Client) closed(ctx context.Context, t Turn, run string) outcome {
 	var r workflows.Result
 	err := c.temporal.GetWorkflow(ctx, c.WorkflowID(t.Session), run).
 		GetWithOptions(ctx, &r, client.WorkflowRunGetOptions{DisableFollowingRuns: true})
-	if err == nil {
-		return c.unabridged(ctx, r), nil
+	if !ended(err) {
+		return unanswered(err)
 	}
 	var continued *workflow.ContinueAsNewError
 	var app *temporal.ApplicationError
@@ -100,22 +116,25 @@ func (c *Client) closed(ctx context.Context, t Turn, run string) (workflows.Resu
 	var timeout *temporal.TimeoutError
 	var unknown *serviceerror.NotFound
 	switch {
+	case err == nil:
+		return outcome{result: c.unabridged(ctx, r)}
 	case errors.As(err, &continued):
-		return r, errContinued
+		return outcome{err: errContinued}
 	case errors.As(err, &app) && app.HasDetails() && app.Details(&r) == nil:
-		return r, nil
+		return outcome{result: r}
 	case errors.As(err, &cancelled) && cancelled.HasDetails() && cancelled.Details(&r) == nil:
-		return r, nil
+		return outcome{result: r}
 	case errors.As(err, &terminated), errors.As(err, &timeout):
-		return workflows.Result{
+		return outcome{result: workflows.Result{
 			Version: workflows.WireVersion, Session: t.Session, Turn: t.ID,
 			State: turn.StateClosed, FinishReason: turn.FinishTerminated,
-			Message: "the turn was ended from outside; what was done is kept, and the session's next turn goes on from it",
-		}, nil
+			Message: "the turn was ended from outside; its work so far is kept, and the session's next turn continues from it",
+		}}
 	case errors.As(err, &unknown):
-		return r, fmt.Errorf("neither Temporal nor the journal knows turn %q of session %q: %w", t.ID, t.Session, ErrNotFound)
+		return outcome{err: fmt.Errorf("turn %q of session %q is neither in Temporal nor in the journal: %w",
+			t.ID, t.Session, ErrNotFound)}
 	}
-	return r, fmt.Errorf("waiting for the turn: %w", err)
+	return outcome{err: fmt.Errorf("waiting for the turn: %w", err)}
 }
 
 // unabridged completes the answer of a duplicate from the journal. The duplicate's result has only the beginning of

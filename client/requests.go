@@ -20,6 +20,9 @@ type PendingInput struct {
 //
 // Errors: ErrNotFound if PendingInput names a turn that no worker has begun, and those of the journal.
 func (c *Client) Pending(ctx context.Context, in PendingInput) ([]journal.RequestRecord, error) {
+	if c.journal == nil {
+		return nil, errNoJournal
+	}
 	if in.Turn == "" {
 		if in.Limit == 0 {
 			in.Limit = 100
@@ -46,7 +49,7 @@ type DecideInput struct {
 	By            string // recorded with the decision, at most 120 bytes
 	Reason        string // recorded, at most 1000 bytes; the model is told why a call is denied
 	// Grant also permits later calls of the session without a request: with exactly these arguments, or with any. For
-	// Approve only. turn.Request.Spares says which grants a request allows.
+	// Approve only. turn.Request.Grants reports which grants a request allows.
 	Grant turn.GrantScope
 }
 

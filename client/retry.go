@@ -19,10 +19,12 @@ const (
 	// attemptWithin bounds one attempt: an update hangs instead of failing if no worker runs, or if ten others are in
 	// flight for its workflow.
 	attemptWithin = 10 * time.Second
+	// healthWithin bounds the question whether Temporal answers at all, after a request that it did not answer.
+	healthWithin = 2 * time.Second
 )
 
 // errClosing means that the run that an update was for has closed. The next attempt starts a new one.
-var errClosing = errors.New("the turn has just ended")
+var errClosing = fmt.Errorf("%w: the turn has just ended", ErrBusy)
 
 // update sends an update to the running turn. It sends the update again if the turn reports no such request: a worker
 // that takes over a turn receives the update before it has replayed up to the request.
@@ -40,7 +42,7 @@ func (c *Client) update(ctx context.Context, session, name string, arg, res any)
 // request sends an update. All attempts have one update ID, so it takes effect once.
 func (c *Client) request(ctx context.Context, session, name string, arg, res any) error {
 	id := rand.Text()
-	return c.persist(ctx, func(ctx context.Context) error {
+	return c.persist(ctx, ErrNoWorker, func(ctx context.Context) error {
 		h, err := c.temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
 			WorkflowID: c.WorkflowID(session), UpdateID: id, UpdateName: name, Args: []any{arg},
 			WaitForStage: client.WorkflowUpdateStageCompleted,
@@ -52,9 +54,19 @@ func (c *Client) request(ctx context.Context, session, name string, arg, res any
 	})
 }
 
+// ask persists in a request that Temporal answers without a worker.
+func ask[T any](ctx context.Context, c *Client, request func(context.Context) (T, error)) (res T, err error) {
+	err = c.persist(ctx, ErrUnreachable, func(ctx context.Context) error {
+		res, err = request(ctx)
+		return err
+	})
+	return res, err
+}
+
 // persist retries a request while its failure may be temporary: a run that closes, a server that is busy or
-// unavailable, a turn that is ending. The request must be idempotent.
-func (c *Client) persist(ctx context.Context, request func(context.Context) error) error {
+// unavailable, a turn that is ending. The request must be idempotent. unanswered is the error of a request that got no
+// answer although Temporal is healthy.
+func (c *Client) persist(ctx context.Context, unanswered error, request func(context.Context) error) error {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, persistFor)
@@ -65,34 +77,43 @@ func (c *Client) persist(ctx context.Context, request func(context.Context) erro
 		err := request(attempt)
 		slow := attempt.Err() != nil
 		cancel()
-		if err == nil {
+		switch {
+		case err == nil:
 			return nil
-		}
-		if errors.Is(ctx.Err(), context.Canceled) {
+		case errors.Is(ctx.Err(), context.Canceled):
 			return ctx.Err()
-		}
-		last := typed(err)
-		if slow {
-			last = fmt.Errorf("%w: %w", ErrNoWorker, err)
-		}
-		if !slow && !passes(last) {
-			return last
+		case slow:
+		case !passes(typed(err)):
+			return typed(err)
 		}
 		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return last
+			if !slow {
+				return typed(err)
+			}
+			if unanswered != ErrUnreachable && !c.healthy(ctx) {
+				unanswered = ErrUnreachable
+			}
+			return fmt.Errorf("%w: %w", unanswered, err)
 		case <-timer.C:
 		}
 	}
+}
+
+// healthy reports whether Temporal answers, even if ctx has ended.
+func (c *Client) healthy(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healthWithin)
+	defer cancel()
+	_, err := c.temporal.CheckHealth(ctx, &client.CheckHealthRequest{})
+	return ctx.Err() == nil && !away(err)
 }
 
 // passes reports whether a retry may help.
 func passes(err error) bool {
 	var refusal *turn.Error
 	var aborted *serviceerror.Aborted
-	var unavailable *serviceerror.Unavailable
 	var exhausted *serviceerror.ResourceExhausted
 	var notReady *serviceerror.WorkflowNotReady
 	var slow *client.WorkflowUpdateServiceTimeoutOrCanceledError
@@ -102,6 +123,6 @@ func passes(err error) bool {
 	case errors.As(err, &refusal):
 		return refusal.Code == turn.CodeSessionEnding
 	}
-	return errors.As(err, &aborted) || errors.As(err, &unavailable) || errors.As(err, &exhausted) ||
-		errors.As(err, &notReady) || errors.As(err, &slow)
+	return away(err) || errors.As(err, &aborted) || errors.As(err, &exhausted) || errors.As(err, &notReady) ||
+		errors.As(err, &slow)
 }

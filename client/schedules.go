@@ -9,63 +9,23 @@ import (
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
-	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// The bounds of a schedule.
-const (
-	// MaxScheduleName is the longest name, in bytes. Temporal appends a time to it for the ID of each run.
-	MaxScheduleName = 100
-	// MaxSchedulePrompt is the longest text, in bytes: it travels with every run.
-	MaxSchedulePrompt = 256 << 10
+// listLimit is how many schedules List returns.
+const listLimit = 100
 
-	promptPreview = 200 // bytes of a text that a schedule's list shows
-	listLimit     = 100 // schedules that are listed
-)
-
-// ScheduleInput describes a schedule, which sends a text to a session at each of its times.
-type ScheduleInput struct {
-	// Name is unique in the tenant: printable, at most MaxScheduleName bytes.
-	Name string
-	Text string // at most MaxSchedulePrompt bytes
-	// Session gets all messages. Empty: each run has a session of its own, named after the schedule and the time.
-	Session string
-	// After asks for a turn of its own if a turn of Session is running. Otherwise the message is merged into that turn.
-	After  bool
-	Agent  string                   // empty: the worker's
-	Limits *workflows.LimitsRequest // nil: the worker's
-
-	// Every is the interval, in whole seconds. If it is 0, Cron has five fields or a name such as "@daily", in the time
-	// zone Zone (empty: UTC).
-	Every      time.Duration
-	Cron, Zone string
-	Jitter     time.Duration // delays each run by a random time up to this
-	CatchUp    time.Duration // how far back to run missed times after an outage; at least 10 s
-	Paused     bool
-	// Description says when the schedule runs, for lists.
-	Description string
-}
-
-// plan is stored in a schedule's memo. It distinguishes Everturn's schedules from others.
-type plan struct {
-	Version   int    `json:"v"`
-	When      string `json:"when"`
-	Prompt    string `json:"prompt"`
-	Session   string `json:"session,omitempty"`
-	Agent     string `json:"agent,omitempty"`
-	TaskQueue string `json:"task_queue"`
-}
-
-// planKey is the memo's key of a plan.
-const planKey = "everturn"
+// memoKey is the key of a Schedule in Temporal's memo, which distinguishes Everturn's schedules from others. The memo
+// has what does not change: the fields from Name to TaskQueue.
+const memoKey = "everturn"
 
 // Schedule is a schedule with its next and its latest runs.
 type Schedule struct {
@@ -80,7 +40,7 @@ type Schedule struct {
 	Next      []time.Time   `json:"next,omitempty"`    // empty: paused, or never
 	Skipped   int           `json:"skipped,omitempty"` // runs left out because the one before had not ended
 	Missed    int           `json:"missed,omitempty"`  // runs left out because Temporal was down for longer than CatchUp
-	Last      []ScheduleRun `json:"last,omitempty"`    // the latest last
+	Last      []ScheduleRun `json:"last,omitempty"`    // the latest last; only from Get, List and Create
 	// Active means that a run has not ended.
 	Active bool `json:"-"`
 }
@@ -99,104 +59,11 @@ type ScheduleRun struct {
 
 // Schedules manages the schedules of a client's task queue and tenant. Its methods return ErrUnreachable, and
 // ErrNotFound or ErrForeign if they name no schedule of Everturn. Those that change a schedule return it as it was
-// before.
+// before, without its runs, and do not need the journal.
 type Schedules struct{ c *Client }
 
 // Schedules returns the client's schedules.
 func (c *Client) Schedules() Schedules { return Schedules{c} }
-
-// Create creates a schedule and returns it. If a run has not ended when the next one is due, the next one is skipped;
-// a turn that waits for a decision has not ended.
-//
-// Errors: ErrExists, ErrInvalid (for instance a malformed cron expression).
-func (s Schedules) Create(ctx context.Context, in ScheduleInput) (Schedule, error) {
-	if err := in.check(); err != nil {
-		return Schedule{}, &kindError{err, ErrInvalid}
-	}
-	if s.c.temporal == nil {
-		return Schedule{}, ErrUnreachable
-	}
-	o := s.c.options
-	p := plan{
-		Version: workflows.WireVersion, When: in.Description, Prompt: turn.Truncate(in.Text, promptPreview),
-		Session: in.Session, Agent: o.Agent, TaskQueue: o.TaskQueue,
-	}
-	_, err := s.c.temporal.ScheduleClient().Create(ctx, client.ScheduleOptions{
-		ID: s.c.WorkflowID(in.Name), Spec: in.spec(), Action: s.action(in), Paused: in.Paused,
-		Memo: map[string]any{planKey: p}, Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, CatchupWindow: in.CatchUp,
-	})
-	if err != nil {
-		return Schedule{}, scheduleError(in.Name, err)
-	}
-	return s.Get(ctx, in.Name)
-}
-
-func (in ScheduleInput) check() error {
-	if err := CheckScheduleName(in.Name); err != nil {
-		return err
-	}
-	if len(in.Text) > MaxSchedulePrompt {
-		return fmt.Errorf("the text is %d bytes; the maximum is %d", len(in.Text), MaxSchedulePrompt)
-	}
-	if in.Session == "" {
-		return nil
-	}
-	return turn.CheckSession(in.Session)
-}
-
-// CheckScheduleName reports what is wrong with a schedule's name, nil if nothing is.
-func CheckScheduleName(name string) error {
-	if err := turn.CheckSession(name); err != nil {
-		return err
-	}
-	if len(name) > MaxScheduleName {
-		return fmt.Errorf("the name has %d bytes; %d are the most", len(name), MaxScheduleName)
-	}
-	return nil
-}
-
-func (in ScheduleInput) spec() client.ScheduleSpec {
-	spec := client.ScheduleSpec{Jitter: in.Jitter, TimeZoneName: in.Zone}
-	if in.Cron != "" {
-		spec.CronExpressions = []string{in.Cron}
-	} else {
-		spec.Intervals = []client.ScheduleIntervalSpec{{Every: in.Every}}
-	}
-	return spec
-}
-
-// action returns the workflow of a run: a turn of its own, or a delivery to the shared session. A message without an ID
-// gets one from its run.
-func (s Schedules) action(in ScheduleInput) *client.ScheduleWorkflowAction {
-	o := s.c.options
-	agent := workflows.AttrAgent.ValueSet(o.Agent)
-	message := workflows.Message{Text: in.Text}
-	if in.Session == "" {
-		return &client.ScheduleWorkflowAction{
-			ID: s.c.WorkflowID(in.Name), Workflow: workflows.TurnWorkflow, TaskQueue: o.TaskQueue,
-			Args: []any{workflows.Input{
-				Version: workflows.WireVersion, Tenant: o.Tenant, Message: &message, Agent: in.Agent, Limits: in.Limits,
-			}},
-			StaticSummary: "Everturn turn of schedule " + turn.Truncate(in.Name, 80),
-			StaticDetails: "One time of a schedule: a session of its own, named by this workflow's ID. " +
-				"Its transcript is in the journal: `starter show`.",
-			TypedSearchAttributes: temporal.NewSearchAttributes(
-				agent, workflows.AttrState.ValueSet(string(turn.StateRunning))),
-		}
-	}
-	message.Queue = in.After
-	return &client.ScheduleWorkflowAction{
-		ID: s.c.WorkflowID("deliver-" + in.Name), Workflow: workflows.DeliverWorkflow, TaskQueue: o.TaskQueue,
-		Args: []any{workflows.DeliverInput{
-			Version: workflows.WireVersion, Session: in.Session, Tenant: o.Tenant, Message: message,
-			Agent: in.Agent, Limits: in.Limits,
-		}},
-		StaticSummary: "Everturn delivery of schedule " + turn.Truncate(in.Name, 60) + " to session " + turn.Truncate(in.Session, 60),
-		StaticDetails: "Takes a schedule's prompt to its session, and is over when the turn that took it is: `starter show " +
-			turn.Truncate(in.Session, 80) + "`.",
-		TypedSearchAttributes: temporal.NewSearchAttributes(agent, workflows.AttrSession.ValueSet(in.Session)),
-	}
-}
 
 // List returns at most 100 schedules by name. Temporal's list lags slightly.
 func (s Schedules) List(ctx context.Context) ([]Schedule, error) {
@@ -214,7 +81,7 @@ func (s Schedules) List(ctx context.Context) ([]Schedule, error) {
 			return nil, fmt.Errorf("listing the schedules: %w", typed(err))
 		}
 		name, own := workflows.SessionOf(s.c.options.Tenant, entry.ID)
-		if p, ours := planOf(entry.Memo); !own || !ours || p.TaskQueue != s.c.options.TaskQueue {
+		if known, ours := scheduleOf(entry.Memo); !own || !ours || known.TaskQueue != s.c.options.TaskQueue {
 			continue
 		}
 		schedule, err := s.Get(ctx, name)
@@ -229,33 +96,14 @@ func (s Schedules) List(ctx context.Context) ([]Schedule, error) {
 	return list, nil
 }
 
-// Get returns one schedule.
+// Get returns one schedule with its runs.
 func (s Schedules) Get(ctx context.Context, name string) (Schedule, error) {
-	if s.c.temporal == nil {
-		return Schedule{}, ErrUnreachable
-	}
-	d, err := s.c.schedule(ctx, name).Describe(ctx)
+	schedule, runs, err := s.describe(ctx, name)
 	if err != nil {
-		return Schedule{}, scheduleError(name, err)
+		return schedule, err
 	}
-	p, ours := planOf(d.Memo)
-	if !ours {
-		return Schedule{}, fmt.Errorf("schedule %q: %w", name, ErrForeign)
-	}
-	schedule := Schedule{
-		Name: name, When: p.When, Prompt: p.Prompt, Session: p.Session, Agent: p.Agent, TaskQueue: p.TaskQueue,
-		Paused: d.Schedule.State.Paused, Note: d.Schedule.State.Note,
-		Skipped: d.Info.NumActionsSkippedOverlap, Missed: d.Info.NumActionsMissedCatchupWindow,
-		Active: len(d.Info.RunningWorkflows) > 0,
-	}
-	if !schedule.Paused {
-		schedule.Next = d.Info.NextActionTimes
-	}
-	for _, action := range d.Info.RecentActions {
-		if action.StartWorkflowResult == nil {
-			continue
-		}
-		run, err := s.run(ctx, p, action)
+	for _, r := range runs {
+		run, err := s.run(ctx, schedule.Session, r)
 		if err != nil {
 			return schedule, err
 		}
@@ -264,16 +112,47 @@ func (s Schedules) Get(ctx context.Context, name string) (Schedule, error) {
 	return schedule, nil
 }
 
+// describe returns what Temporal has of a schedule. Schedule.Last is empty.
+func (s Schedules) describe(ctx context.Context, name string) (Schedule, []client.ScheduleActionResult, error) {
+	if s.c.temporal == nil {
+		return Schedule{}, nil, ErrUnreachable
+	}
+	d, err := s.c.schedule(ctx, name).Describe(ctx)
+	if err != nil {
+		return Schedule{}, nil, scheduleError(name, err)
+	}
+	schedule, ours := scheduleOf(d.Memo)
+	if !ours {
+		return Schedule{}, nil, fmt.Errorf("schedule %q: %w", name, ErrForeign)
+	}
+	schedule.Name, schedule.Next, schedule.Last = name, nil, nil
+	schedule.Paused, schedule.Note = d.Schedule.State.Paused, d.Schedule.State.Note
+	schedule.Skipped, schedule.Missed = d.Info.NumActionsSkippedOverlap, d.Info.NumActionsMissedCatchupWindow
+	schedule.Active = len(d.Info.RunningWorkflows) > 0
+	if !schedule.Paused {
+		schedule.Next = d.Info.NextActionTimes
+	}
+	runs := slices.DeleteFunc(d.Info.RecentActions, func(a client.ScheduleActionResult) bool {
+		return a.StartWorkflowResult == nil
+	})
+	return schedule, runs, nil
+}
+
 // run returns the outcome of one run: the turn that took its message, if the journal has it.
-func (s Schedules) run(ctx context.Context, p plan, action client.ScheduleActionResult) (ScheduleRun, error) {
+func (s Schedules) run(ctx context.Context, session string, action client.ScheduleActionResult) (ScheduleRun, error) {
 	w := *action.StartWorkflowResult
-	run := ScheduleRun{At: action.ActualTime, Session: p.Session, WorkflowID: w.WorkflowID, RunID: w.FirstExecutionRunID}
+	run := ScheduleRun{At: action.ActualTime, Session: session, WorkflowID: w.WorkflowID, RunID: w.FirstExecutionRunID}
+	if session == "" {
+		run.Session, _ = workflows.SessionOf(s.c.options.Tenant, w.WorkflowID)
+	}
+	if s.c.journal == nil {
+		return run, nil
+	}
 	var rec journal.TurnRecord
 	var err error
-	if p.Session != "" {
-		rec, err = s.c.journal.Delivered(ctx, p.Session, workflows.DeliveryID(w.WorkflowID, w.FirstExecutionRunID))
+	if session != "" {
+		rec, err = s.c.journal.Delivered(ctx, session, workflows.DeliveryID(w.WorkflowID, w.FirstExecutionRunID))
 	} else {
-		run.Session, _ = workflows.SessionOf(s.c.options.Tenant, w.WorkflowID)
 		rec, err = s.c.journal.Turn(ctx, w.FirstExecutionRunID)
 	}
 	switch {
@@ -305,7 +184,8 @@ func (s Schedules) Resume(ctx context.Context, name, note string) (Schedule, err
 	})
 }
 
-// Trigger runs a schedule now, in addition to its times. If Schedule.Active is set, the run is skipped.
+// Trigger runs a schedule now, in addition to its times. If Schedule.Active is set, the run is skipped. Each call is a
+// run of its own: after an error, look at Schedule.Last before you trigger the schedule again.
 func (s Schedules) Trigger(ctx context.Context, name string) (Schedule, error) {
 	return s.do(ctx, name, func(h client.ScheduleHandle, ctx context.Context) error {
 		return h.Trigger(ctx, client.ScheduleTriggerOptions{})
@@ -316,7 +196,7 @@ func (s Schedules) Trigger(ctx context.Context, name string) (Schedule, error) {
 func (s Schedules) do(
 	ctx context.Context, name string, do func(client.ScheduleHandle, context.Context) error,
 ) (Schedule, error) {
-	before, err := s.Get(ctx, name)
+	before, _, err := s.describe(ctx, name)
 	if err != nil {
 		return before, err
 	}
@@ -339,13 +219,13 @@ func scheduleError(name string, err error) error {
 	case errors.As(err, &unknown):
 		return fmt.Errorf("schedule %q: %w", name, ErrNotFound)
 	case errors.As(err, &invalid):
-		return &kindError{errors.New("Temporal refuses the schedule: " + invalid.Message), ErrInvalid}
+		return cluster.WithKind(ErrInvalid, errors.New("Temporal rejects the schedule: "+invalid.Message))
 	}
 	return fmt.Errorf("schedule %q: %w", name, typed(err))
 }
 
-// planOf decodes a schedule's plan, and reports whether it has one.
-func planOf(memo *commonpb.Memo) (p plan, ours bool) {
-	payload := memo.GetFields()[planKey]
-	return p, payload != nil && converter.GetDefaultDataConverter().FromPayload(payload, &p) == nil
+// scheduleOf decodes the memo of a schedule, and reports whether it is one of Everturn's.
+func scheduleOf(memo *commonpb.Memo) (s Schedule, ours bool) {
+	payload := memo.GetFields()[memoKey]
+	return s, payload != nil && converter.GetDefaultDataConverter().FromPayload(payload, &s) == nil
 }

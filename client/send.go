@@ -11,8 +11,10 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -22,8 +24,8 @@ import (
 type SendInput struct {
 	// Session may be new. Empty means a new session with a random ID.
 	Session string
-	// Message needs a text. An empty ID is filled in: a caller that may repeat the request after a crash chooses the ID.
-	// After asks for a turn of its own if a turn is running.
+	// Message needs a text. An empty ID is filled in: a caller that may repeat the request after a crash chooses the ID,
+	// of at most 200 bytes. If a turn is running, Queue asks for a turn of its own after it.
 	Message turn.UserMessage
 	Agent   string                   // empty: the worker's
 	Limits  *workflows.LimitsRequest // nil: the worker's
@@ -57,36 +59,84 @@ func (c *Client) Send(ctx context.Context, in SendInput) (Turn, error) {
 	if in.Message.Text, in.Message.Blob, err = c.pack(ctx, in.Message.Text, in.Message.Blob); err != nil {
 		return t, err
 	}
+	if err := c.input(in, &in.Message).Check(); err != nil {
+		return t, cluster.WithKind(ErrInvalid, err)
+	}
+	repeated := false
+	err = c.persist(ctx, ErrNoWorker, func(ctx context.Context) error {
+		err := c.send(ctx, in, &t, repeated)
+		repeated = true
+		return err
+	})
+	return t, err
+}
+
+// send starts a turn with the message, or sends it to the running turn. repeated means that the running turn may be one
+// that an earlier attempt has started.
+func (c *Client) send(ctx context.Context, in SendInput, t *Turn, repeated bool) error {
 	run, err := c.begin(ctx, in)
 	var running *serviceerror.WorkflowExecutionAlreadyStarted
 	switch {
 	case err == nil:
 		t.ID = run.GetRunID()
-		return t, nil
+		return nil
 	case !errors.As(err, &running):
-		return t, fmt.Errorf("starting the turn: %w", startError(err))
-	case in.Alone:
-		return t, &kindError{turn.Errorf(turn.CodeSessionBusy, err, "a turn of session "+in.Session+" is running"), ErrBusy}
+		return startError(err)
+	}
+	if in.Alone || repeated {
+		if c.accepted(ctx, t, running.RunId) {
+			return nil
+		}
+	}
+	if in.Alone {
+		busy := turn.Errorf(turn.CodeSessionBusy, err, "a turn of session "+in.Session+" is running")
+		return cluster.WithKind(ErrBusy, busy)
 	}
 	var res workflows.SendResult
-	err = c.persist(ctx, func(ctx context.Context) error { return c.join(ctx, in, &res) })
+	err = c.join(ctx, in, &res)
 	t.ID, t.Merged = res.Turn, res.Merged
-	return t, err
+	return err
+}
+
+// accepted reports whether a turn has the message of t, which an earlier Send has delivered, and sets t to this turn.
+// run is the session's running turn; the journal does not know it before a worker has begun it.
+func (c *Client) accepted(ctx context.Context, t *Turn, run string) bool {
+	if c.journal != nil {
+		if row, err := c.journal.Delivered(ctx, t.Session, t.MessageID); err == nil {
+			t.ID, t.Merged = row.ID, row.MessageID != t.MessageID
+			return true
+		}
+	}
+	history := c.temporal.GetWorkflowHistory(ctx, c.WorkflowID(t.Session), run, false,
+		enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	first, err := history.Next()
+	if err != nil {
+		return false
+	}
+	var input workflows.Input
+	started := first.GetWorkflowExecutionStartedEventAttributes()
+	err = converter.GetDefaultDataConverter().FromPayloads(started.GetInput(), &input)
+	if err != nil || input.Message == nil || input.Message.ID != t.MessageID {
+		return false
+	}
+	t.ID = run
+	return true
 }
 
 // startError explains why a workflow could not be started.
 func startError(err error) error {
-	var attribute *serviceerror.InvalidArgument
-	if errors.As(err, &attribute) {
-		return fmt.Errorf("%w (were the search attributes added? a worker adds them when it starts)", err)
+	var invalid *serviceerror.InvalidArgument
+	if errors.As(err, &invalid) && strings.Contains(strings.ToLower(invalid.Message), "search attribute") {
+		return fmt.Errorf("starting the turn: %w (a worker adds the search attributes when it starts)", err)
 	}
-	return typed(err)
+	return fmt.Errorf("starting the turn: %w", err)
 }
 
 // pack stores a long text in the journal and returns its hash instead.
 func (c *Client) pack(ctx context.Context, text, blob string) (string, string, error) {
 	if len(text) > journal.MaxMessageBytes {
-		return "", "", fmt.Errorf("%w: the message is %d bytes; the maximum is %d", ErrInvalid, len(text), journal.MaxMessageBytes)
+		return "", "", fmt.Errorf("%w: the message is %d bytes; the maximum is %d",
+			ErrInvalid, len(text), journal.MaxMessageBytes)
 	}
 	if blob != "" || c.journal == nil {
 		return text, blob, nil
@@ -106,17 +156,16 @@ func (c *Client) begin(ctx context.Context, in SendInput) (client.WorkflowRun, e
 	o := c.start(in.Session, enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL)
 	// Otherwise the SDK returns the running turn instead of an error, and the message is lost.
 	o.WorkflowExecutionErrorWhenAlreadyStarted = true
-	input, m := c.input(in), in.Message
+	m := in.Message
 	m.Queue = false
-	input.Message = &m
-	return c.temporal.ExecuteWorkflow(ctx, o, workflows.TurnWorkflow, input)
+	return c.temporal.ExecuteWorkflow(ctx, o, workflows.TurnWorkflow, c.input(in, &m))
 }
 
 // join sends the message to the running turn, or to a new one if that has just ended.
 func (c *Client) join(ctx context.Context, in SendInput, res *workflows.SendResult) error {
 	o := c.start(in.Session, enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING)
 	h, err := c.temporal.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
-		StartWorkflowOperation: c.temporal.NewWithStartWorkflowOperation(o, workflows.TurnWorkflow, c.input(in)),
+		StartWorkflowOperation: c.temporal.NewWithStartWorkflowOperation(o, workflows.TurnWorkflow, c.input(in, nil)),
 		UpdateOptions: client.UpdateWorkflowOptions{
 			UpdateID: in.Message.ID, WorkflowID: o.ID, UpdateName: workflows.SendUpdate,
 			Args: []any{in.Message}, WaitForStage: client.WorkflowUpdateStageCompleted,
@@ -132,9 +181,10 @@ func (c *Client) join(ctx context.Context, in SendInput, res *workflows.SendResu
 	return err
 }
 
-func (c *Client) input(in SendInput) workflows.Input {
+func (c *Client) input(in SendInput, m *turn.UserMessage) workflows.Input {
 	return workflows.Input{
-		Version: workflows.WireVersion, Session: in.Session, Tenant: c.options.Tenant, Agent: in.Agent, Limits: in.Limits,
+		Version: workflows.WireVersion, Session: in.Session, Tenant: c.options.Tenant, Message: m, Agent: in.Agent,
+		Limits: in.Limits,
 	}
 }
 
@@ -144,7 +194,7 @@ func (c *Client) start(session string, conflict enumspb.WorkflowIdConflictPolicy
 		ID: c.WorkflowID(session), TaskQueue: c.options.TaskQueue, WorkflowIDConflictPolicy: conflict,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		StaticSummary:         "Everturn turn of session " + short,
-		StaticDetails: "One user request carried to its answer. Its transcript is in the journal: `starter show " +
+		StaticDetails: "One user message and the work to answer it. Its transcript is in the journal: `starter show " +
 			short + "`.",
 		TypedSearchAttributes: temporal.NewSearchAttributes(
 			workflows.AttrSession.ValueSet(session), workflows.AttrAgent.ValueSet(c.options.Agent),

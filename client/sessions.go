@@ -14,12 +14,17 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // Sessions returns at most limit sessions that the journal has, the most recently used first.
 func (c *Client) Sessions(ctx context.Context, limit int) ([]journal.SessionRecord, error) {
+	if c.journal == nil {
+		return nil, errNoJournal
+	}
 	return c.journal.Sessions(ctx, limit)
 }
 
@@ -41,7 +46,7 @@ func (c *Client) Find(ctx context.Context, session, id string) (Turn, error) {
 	if c.temporal == nil {
 		return t, fmt.Errorf("session %q: %w", session, ErrNotFound)
 	}
-	d, err := c.temporal.DescribeWorkflowExecution(ctx, c.WorkflowID(session), id)
+	d, err := c.describe(ctx, session, id)
 	var unknown *serviceerror.NotFound
 	var malformed *serviceerror.InvalidArgument // an ID that Temporal never gives
 	switch {
@@ -50,11 +55,19 @@ func (c *Client) Find(ctx context.Context, session, id string) (Turn, error) {
 	case errors.As(err, &unknown), errors.As(err, &malformed):
 		return t, fmt.Errorf("session %q: no such turn in Temporal, and %w", session, ErrNotFound)
 	case err != nil:
-		return t, fmt.Errorf("asking Temporal for the session's turn: %w", typed(err))
+		return t, fmt.Errorf("asking Temporal for the session's turn: %w", err)
 	case known.ID == "" || later(d.WorkflowExecutionInfo, known):
 		t.ID = d.WorkflowExecutionInfo.GetExecution().GetRunId()
 	}
 	return t, nil
+}
+
+func (c *Client) describe(
+	ctx context.Context, session, run string,
+) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	return ask(ctx, c, func(ctx context.Context) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+		return c.temporal.DescribeWorkflowExecution(ctx, c.WorkflowID(session), run)
+	})
 }
 
 // known returns the turn in the journal: the named one, or the session's last one. A zero record with ErrNotFound means
@@ -88,13 +101,13 @@ func (c *Client) Running(ctx context.Context, session string) (bool, error) {
 	if c.temporal == nil {
 		return false, ErrUnreachable
 	}
-	d, err := c.temporal.DescribeWorkflowExecution(ctx, c.WorkflowID(session), "")
+	d, err := c.describe(ctx, session, "")
 	var unknown *serviceerror.NotFound
 	switch {
 	case errors.As(err, &unknown):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("looking at the session: %w", typed(err))
+		return false, fmt.Errorf("asking Temporal for the session's turn: %w", err)
 	}
 	return d.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, nil
 }
@@ -126,19 +139,24 @@ func (c *Client) candidates(ctx context.Context) ([]string, error) {
 	if c.temporal == nil {
 		return nil, ErrUnreachable
 	}
-	listed, err := c.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		PageSize: runningLimit,
-		Query: fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Running' AND TaskQueue = %s",
-			workflows.TurnWorkflow, strconv.Quote(c.options.TaskQueue)),
+	listed, err := ask(ctx, c, func(ctx context.Context) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+		return c.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+			PageSize: runningLimit,
+			Query: fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Running' AND TaskQueue = %s",
+				workflows.TurnWorkflow, strconv.Quote(c.options.TaskQueue)),
+		})
 	})
 	if err != nil {
-		return nil, fmt.Errorf("asking Temporal which turns run: %w", typed(err))
+		return nil, fmt.Errorf("listing the running turns: %w", err)
 	}
 	var found []string
 	for _, e := range listed.GetExecutions() {
 		if session, own := workflows.SessionOf(c.options.Tenant, e.GetExecution().GetWorkflowId()); own {
 			found = append(found, session)
 		}
+	}
+	if c.journal == nil {
+		return found, nil
 	}
 	known, err := c.journal.Sessions(ctx, runningLimit)
 	for _, s := range known {
@@ -161,7 +179,9 @@ func (c *Client) Stop(ctx context.Context, session string) error {
 	if !running {
 		return ErrNotRunning
 	}
-	return stopped(c.temporal.CancelWorkflow(ctx, c.WorkflowID(session), ""))
+	return c.end(ctx, func(ctx context.Context) error {
+		return c.temporal.CancelWorkflow(ctx, c.WorkflowID(session), "")
+	})
 }
 
 // Terminate ends the session's running turn at once, even if no worker runs. It is for a turn that does not end after
@@ -173,15 +193,18 @@ func (c *Client) Terminate(ctx context.Context, session string) error {
 	if c.temporal == nil {
 		return ErrUnreachable
 	}
-	return stopped(c.temporal.TerminateWorkflow(ctx, c.WorkflowID(session), "", "stopped by force"))
+	return c.end(ctx, func(ctx context.Context) error {
+		return c.temporal.TerminateWorkflow(ctx, c.WorkflowID(session), "", "stopped by force")
+	})
 }
 
-// stopped converts an error of a request that ends a workflow.
-func stopped(err error) error {
-	if err == nil {
+// end persists in a request that ends a workflow.
+func (c *Client) end(ctx context.Context, request func(context.Context) error) error {
+	err := c.persist(ctx, ErrUnreachable, request)
+	switch {
+	case err == nil:
 		return nil
-	}
-	if err = typed(err); errors.Is(err, ErrNotRunning) {
+	case errors.Is(err, ErrNotRunning):
 		return ErrNotRunning
 	}
 	return fmt.Errorf("stopping the turn: %w", err)
@@ -198,10 +221,16 @@ type ForkInput struct {
 
 // Fork creates a session that shares another session's messages up to a point. The other session does not change.
 //
-// Errors: ErrNotFound, ErrExists, ErrForkPoint.
+// Errors: ErrNotFound, ErrExists, ErrForkPoint, ErrInvalid.
 func (c *Client) Fork(ctx context.Context, in ForkInput) (journal.SessionRecord, error) {
+	if c.journal == nil {
+		return journal.SessionRecord{}, errNoJournal
+	}
 	if in.ID == "" {
 		in.ID = NewSessionID()
+	}
+	if err := turn.CheckSession(in.ID); err != nil {
+		return journal.SessionRecord{}, cluster.WithKind(ErrInvalid, err)
 	}
 	if in.At == 0 {
 		rec, err := c.journal.Session(ctx, in.Session)
@@ -212,7 +241,7 @@ func (c *Client) Fork(ctx context.Context, in ForkInput) (journal.SessionRecord,
 	}
 	rec, err := c.journal.Fork(ctx, journal.ForkInput{Session: in.Session, At: in.At, ID: in.ID, Time: time.Now()})
 	if errors.Is(err, journal.ErrExists) {
-		err = &kindError{err, ErrExists}
+		err = cluster.WithKind(ErrExists, err)
 	}
 	return rec, err
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/everturn/everturn/internal/loopback"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -216,16 +217,10 @@ func (v *validator) temporal(t Temporal) {
 		v.add("temporal.address", "is %s; it must be host:port, for instance 127.0.0.1:7233", quote(t.Address))
 		return
 	}
-	if !loopback(host) && !t.TLS && t.APIKey == "" && t.Profile == "" && !t.AllowPlaintext {
+	if !loopback.Host(host) && !t.TLS && t.APIKey == "" && t.Profile == "" && !t.AllowPlaintext {
 		v.add("temporal.address", "is %s, which is another machine, and the connection is not encrypted; set tls = true, "+
 			"an api_key or a profile, or permit it with allow_plaintext = true", quote(t.Address))
 	}
-}
-
-// loopback reports whether a host is this machine, without a DNS query.
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 func (v *validator) required(key, value string) {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/everturn/everturn/internal/loopback"
 )
 
 var (
@@ -90,7 +92,7 @@ func (v *validator) transport(key string, s MCPServer) {
 // encrypted rejects plain text to another machine unless the operator lists its network.
 func (v *validator) encrypted(key, raw string, networks []string) {
 	u, err := url.Parse(raw)
-	if err == nil && u.Scheme == "http" && u.Host != "" && !loopback(u.Hostname()) && len(networks) == 0 {
+	if err == nil && u.Scheme == "http" && u.Host != "" && !loopback.Host(u.Hostname()) && len(networks) == 0 {
 		v.add(key, `is unencrypted http to another machine; use https, or list its private network: `+
 			`networks = ["10.0.0.0/8"]`)
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -26,9 +27,9 @@ const (
 
 // readArtifact holds the arguments of local/read_artifact.
 type readArtifact struct {
-	Artifact string `json:"artifact" jsonschema:"the artifact's name, as the result says it"`
-	Offset   int64  `json:"offset,omitempty" jsonschema:"the byte to begin with; 0 where it is left out"`
-	Length   int    `json:"length,omitempty" jsonschema:"how many bytes at most; as many as fit where it is left out"`
+	Artifact string `json:"artifact" jsonschema:"the artifact's name, as the result gives it"`
+	Offset   int64  `json:"offset,omitempty" jsonschema:"the first byte to read; 0 by default"`
+	Length   int    `json:"length,omitempty" jsonschema:"the maximum number of bytes; as many as fit by default"`
 }
 
 var artifactName = regexp.MustCompile(`^[0-9a-f]{64}$`)
@@ -49,14 +50,14 @@ func registerArtifacts(local *toolbox.Local, open func() artifacts, maxResult in
 		req, ok := toolbox.CallInfo(ctx)
 		store := open()
 		if !ok || store == nil {
-			return "", errors.New("there is no journal to read it from")
+			return "", errors.New("this worker has no journal to read artifacts from")
 		}
 		if !artifactName.MatchString(in.Artifact) {
-			return "", errors.New("an artifact's name is 64 hexadecimal digits: give it as the result says it")
+			return "", errors.New("an artifact's name is 64 hexadecimal digits: copy it from the result")
 		}
 		mediaType, b, err := store.Artifact(ctx, req.Turn, in.Artifact)
 		if errors.Is(err, journal.ErrNotFound) {
-			return "", errors.New("this session has no such artifact: give its name as the result says it")
+			return "", errors.New("this session has no such artifact: copy its name from the result")
 		}
 		if err != nil {
 			return "", fmt.Errorf("reading the artifact: %w", err)
@@ -64,7 +65,7 @@ func registerArtifacts(local *toolbox.Local, open func() artifacts, maxResult in
 		return readPart(mediaType, b, in, most)
 	}
 	return toolbox.AddTool(local, "read_artifact",
-		"Read on in a result that was too long to be shown whole, by its artifact's name and the byte to begin with.", read,
+		"Read more of a result that was too long to show, by its artifact's name and the first byte to read.", read,
 		toolbox.LocalActivity(), toolbox.ReadOnly(), toolbox.Risk(turn.RiskLow))
 }
 
@@ -74,18 +75,18 @@ func readPart(mediaType string, b []byte, in readArtifact, most int) (string, er
 	size := int64(len(b))
 	switch {
 	case !readable(b):
-		return fmt.Sprintf("[%s, %d bytes; it is not text and cannot be read here]", mediaType, size), nil
+		return fmt.Sprintf("[%s, %d bytes; not text, so it cannot be read here]", mediaType, size), nil
 	case in.Offset < 0 || in.Length < 0:
-		return "", errors.New("offset and length are numbers of bytes from 0 on")
+		return "", errors.New("offset and length must not be negative")
 	case in.Offset > size:
-		return "", fmt.Errorf("it has %d bytes: begin before that", size)
+		return "", fmt.Errorf("the artifact is %d bytes; use a smaller offset", size)
 	}
 	if in.Length == 0 || in.Length > most {
 		in.Length = most
 	}
 	from := plain.Start(b, int(in.Offset))
 	to := plain.Start(b, min(from+max(in.Length, utf8.UTFMax), len(b)))
-	where := fmt.Sprintf("[bytes %d to %d of %d; that is the end]", from, to, size)
+	where := fmt.Sprintf("[bytes %d to %d of %d; end]", from, to, size)
 	if to < len(b) {
 		where = fmt.Sprintf("[bytes %d to %d of %d; read on with offset %d]", from, to, size, to)
 	}
@@ -94,10 +95,5 @@ func readPart(mediaType string, b []byte, in readArtifact, most int) (string, er
 
 // readable reports whether b is text.
 func readable(b []byte) bool {
-	for _, c := range b {
-		if c == 0 {
-			return false
-		}
-	}
-	return utf8.Valid(b)
+	return bytes.IndexByte(b, 0) < 0 && utf8.Valid(b)
 }

@@ -61,7 +61,7 @@ func TestAnArtifactIsReadPartByPart(t *testing.T) {
 		cut := strings.LastIndex(r.Text, "\n[bytes ")
 		require.True(t, utf8.ValidString(r.Text[:cut]))
 		got.WriteString(r.Text[:cut])
-		if strings.HasSuffix(r.Text, "that is the end]") {
+		if strings.HasSuffix(r.Text, "; end]") {
 			break
 		}
 		_, err := fmt.Sscanf(r.Text[strings.LastIndex(r.Text, "offset"):], "offset %d]", &in.Offset)
@@ -76,11 +76,11 @@ func TestAnArtifactIsReadPartByPart(t *testing.T) {
 func TestWhatCannotBeReadSaysWhy(t *testing.T) {
 	read := reader(t, shelf{"s/" + name: "\x89PNG\x00", "s/" + strings.Repeat("0", 64): "short"}, 64<<10)
 	for want, r := range map[string]turn.ToolResult{
-		"[text/plain, 5 bytes; it is not text": read("s", readArtifact{Artifact: name}),
-		"no such artifact":                     read("other", readArtifact{Artifact: name}),
-		"64 hexadecimal digits":                read("s", readArtifact{Artifact: "../../etc/passwd"}),
-		"it has 5 bytes":                       read("s", readArtifact{Artifact: strings.Repeat("0", 64), Offset: 6}),
-		"from 0 on":                            read("s", readArtifact{Artifact: strings.Repeat("0", 64), Offset: -1}),
+		"[text/plain, 5 bytes; not text": read("s", readArtifact{Artifact: name}),
+		"no such artifact":               read("other", readArtifact{Artifact: name}),
+		"64 hexadecimal digits":          read("s", readArtifact{Artifact: "../../etc/passwd"}),
+		"is 5 bytes":                     read("s", readArtifact{Artifact: strings.Repeat("0", 64), Offset: 6}),
+		"not be negative":                read("s", readArtifact{Artifact: strings.Repeat("0", 64), Offset: -1}),
 	} {
 		assert.Contains(t, r.Text, want)
 	}

@@ -1,12 +1,28 @@
-// Package engine is Everturn's composition root: it builds a worker from a configuration. The worker command is a thin
-// shell around it, and any Go program can embed it and add tools of its own:
+// Package engine builds a worker from a configuration. The worker command is a thin shell around it, and any Go program
+// can embed it and add tools of its own. This program offers a tool to its agent; check exits if its argument is an
+// error:
 //
-//	cfg, err := config.Load(config.LoadOptions{Environ: os.Environ()})
-//	…
-//	e, err := engine.New(ctx, cfg.Config, engine.WithTool("weather", "Tells the weather of a city.", weather))
-//	…
-//	defer e.Close()
-//	err = e.Run(ctx)
+//	type city struct {
+//		Name string `json:"name" jsonschema:"a city's name"`
+//	}
+//
+//	func weather(_ context.Context, in city) (string, error) { return "sunny in " + in.Name, nil }
+//
+//	func main() {
+//		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+//		defer stop()
+//		loaded, err := config.Load(config.LoadOptions{Environ: os.Environ()}) // agent.toml
+//		check(err)
+//		e, err := engine.New(ctx, loaded.Config, engine.WithEnviron(os.Environ()),
+//			engine.WithTool("weather", "Tells the weather of a city.", weather, engine.Repeatable()))
+//		check(err)
+//		defer e.Close()
+//		check(e.Run(ctx))
+//	}
+//
+// An Engine runs turns and tool calls for package client, from this process or another one. The other functions of this
+// package are for command lines: they open, create and copy the configured journal, and check the configured model and
+// MCP servers.
 //
 // Only this package passes adapters to the activities that need them.
 package engine

@@ -35,12 +35,16 @@ type Engine struct {
 	client    client.Client
 	worker    worker.Worker
 	home      worker.Worker // for the calls bound to this process; nil if there are none
+	fatal     chan error    // holds the first reason why the engine cannot continue: see fail
 	secrets   *redact.Redactor
 	log       *slog.Logger
 }
 
 // New opens the journal, connects to Temporal and the MCP servers and publishes their catalogues. The engine polls
 // nothing before Run. The caller closes the engine.
+//
+// Errors: config.ErrInvalid, config.ErrCredentials, client.ErrUnreachable (of Temporal), journal.ErrUnavailable,
+// journal.ErrNewer, and that of a required MCP server.
 func New(ctx context.Context, cfg config.Config, opts ...Option) (*Engine, error) {
 	e := newEngine(cfg, opts)
 	for _, step := range []func(context.Context) error{
@@ -53,22 +57,23 @@ func New(ctx context.Context, cfg config.Config, opts ...Option) (*Engine, error
 	return e, nil
 }
 
-// Run polls until ctx ends, then drains: activities get [worker] drain_timeout to finish. It returns an error that
-// wraps journal.ErrReplaced if the journal's file is deleted or replaced meanwhile.
+// Run polls until ctx ends, then drains: activities get [worker] drain_timeout to finish. It returns early, with an
+// error, if the journal's file is deleted or replaced (journal.ErrReplaced), or if Temporal rejects the worker for
+// longer than the SDK accepts: two minutes of polls that the server calls invalid, for instance because the namespace
+// was deleted.
 func (e *Engine) Run(ctx context.Context) error {
 	watched, stop := context.WithCancel(ctx)
 	defer stop()
 	var beside sync.WaitGroup
 	beside.Go(func() { e.watch(watched) })
 	beside.Go(func() { e.prune(watched, pruneEvery) })
-	lost := make(chan error, 1)
-	beside.Go(func() { e.watchJournal(watched, lost) })
+	beside.Go(func() { e.watchJournal(watched) })
 	err := e.start()
 	if err == nil {
 		e.log.Info("worker polls", "task_queue", e.cfg.Temporal.TaskQueue, "model", e.model.name)
 		select {
 		case <-ctx.Done():
-		case err = <-lost:
+		case err = <-e.fatal:
 			err = fmt.Errorf("the worker stops: %w", err)
 		}
 		e.drain()
@@ -91,6 +96,14 @@ func (e *Engine) start() error {
 	return nil
 }
 
+// fail makes Run drain and return err. Only the first error counts.
+func (e *Engine) fail(err error) {
+	select {
+	case e.fatal <- err:
+	default:
+	}
+}
+
 // drain stops both workers at the same time, so that both have the full drain timeout.
 func (e *Engine) drain() {
 	var both sync.WaitGroup
@@ -101,7 +114,7 @@ func (e *Engine) drain() {
 	both.Wait()
 }
 
-// Journal returns the engine's journal, for programs that read it beside their worker.
+// Journal returns the engine's journal, for programs that are also a client: see client.Options. Close closes it.
 func (e *Engine) Journal() journal.Store { return e.journal }
 
 // Close closes tools, model, connection and journal. It is safe after a New that failed.
@@ -167,7 +180,8 @@ func (e *Engine) warnOfOthers(ctx context.Context, namespace string) {
 		return
 	}
 	for _, other := range cluster.Elsewhere(pollers, e.journalID) {
-		e.log.Warn("another worker polls this task queue, or did a minute ago, and keeps another journal: turns of a session would be in both. Stop one of them, or give it a task queue of its own ([temporal] task_queue)",
+		e.log.Warn("another worker polls this task queue, or did a minute ago, and keeps another journal: turns of a "+
+			"session would be in both. Stop one of them, or give it a task queue of its own ([temporal] task_queue)",
 			"worker", other.Identity, "task_queue", queue)
 	}
 }
@@ -226,9 +240,9 @@ func (e *Engine) build(context.Context) error {
 	if err != nil {
 		return err
 	}
-	e.worker = newWorker(e.client, e.cfg, acts, e.deliveries(), e.options.intercept)
+	e.worker = e.newWorker(acts)
 	if home != "" {
-		e.home = newHome(e.client, e.cfg, home, acts, e.options.intercept)
+		e.home = e.newHome(home, acts)
 	}
 	return nil
 }

@@ -87,8 +87,9 @@ func HasJournal(cfg config.Config) bool {
 // journalEvery is how often a worker checks that the journal's file is still the one that it has open.
 const journalEvery = time.Second
 
-// watchJournal reports a journal that was deleted or replaced. It does not watch Postgres, where this cannot happen.
-func (e *Engine) watchJournal(ctx context.Context, lost chan<- error) {
+// watchJournal stops the worker if the journal was deleted or replaced. It does not watch Postgres, because a database
+// cannot disappear unnoticed.
+func (e *Engine) watchJournal(ctx context.Context) {
 	if e.cfg.Journal.Driver == config.DriverPostgres {
 		return
 	}
@@ -101,7 +102,7 @@ func (e *Engine) watchJournal(ctx context.Context, lost chan<- error) {
 		case <-tick.C:
 		}
 		if _, err := e.journal.Turn(ctx, ""); errors.Is(err, journal.ErrReplaced) {
-			lost <- err
+			e.fail(err)
 			return
 		}
 	}

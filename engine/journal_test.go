@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/sqlite"
 )
@@ -17,8 +18,9 @@ func TestAWorkerNoticesThatItsJournalIsGone(t *testing.T) {
 	s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
 	require.NoError(t, err)
 	defer s.Close()
-	lost := make(chan error, 1)
-	go (&Engine{journal: s}).watchJournal(t.Context(), lost)
+	e := newEngine(config.Default(), nil)
+	e.journal = s
+	go e.watchJournal(t.Context())
 	require.NoError(t, os.Remove(path))
-	assert.ErrorIs(t, <-lost, journal.ErrReplaced)
+	assert.ErrorIs(t, <-e.fatal, journal.ErrReplaced)
 }

@@ -8,7 +8,8 @@ import (
 )
 
 // Login gets access tokens for an MCP server by a method that the configuration cannot describe, such as the user's
-// consent in a browser.
+// consent in a browser. Its method Token returns the token for the next request, and Renew is called after the server
+// has rejected one.
 type Login = toolbox.Login
 
 // WithLogin makes the engine use the tokens of a Login for a configured server. New fails if no server of this ID is

@@ -67,7 +67,8 @@ func (m *model) close() error {
 	return errors.Join(errs...)
 }
 
-// CheckModel checks that the configured provider answers, without an inference.
+// CheckModel checks that the configured provider answers, without an inference. It returns the names of the provider
+// and the model, for display.
 func CheckModel(ctx context.Context, cfg config.Config) (string, error) {
 	e := newEngine(cfg, nil)
 	if err := e.openModel(ctx); err != nil {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	"go.temporal.io/sdk/interceptor"
 
 	"github.com/everturn/everturn/activities/toolbox"
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // Option configures an engine.
@@ -47,7 +49,7 @@ func WithLogger(log *slog.Logger) Option { return func(o *options) { o.log = log
 // MCP servers inherit from it what their configuration allows.
 func WithEnviron(environ []string) Option { return func(o *options) { o.environ = environ } }
 
-// WithJournal wraps the journal: the engine uses what wrap returns. Tests count reads and writes with it.
+// WithJournal wraps the journal: the engine uses what wrap returns, for instance to count reads and writes in a test.
 func WithJournal(wrap func(journal.Store) journal.Store) Option {
 	return func(o *options) { o.wrapJournal = wrap }
 }
@@ -61,20 +63,34 @@ func WithInterceptors(list ...interceptor.WorkerInterceptor) Option {
 // WithTool adds the typed tool local/<name>. The schema of its arguments comes from In, a struct whose jsonschema tags
 // describe its fields. The model gets a string result as it is and any other as JSON; an error becomes an error result.
 // Names are letters, digits, underscores, dots and dashes; New fails if the name is already used. Without options a
-// tool has medium risk and its calls are never repeated.
-func WithTool[In, Out any](name, description string, fn func(ctx context.Context, in In) (Out, error), opts ...ToolOption) Option {
+// tool has medium risk, or high risk if its name or its arguments suggest so (such as "delete"), and its calls are
+// never repeated.
+func WithTool[In, Out any](
+	name, description string, fn func(ctx context.Context, in In) (Out, error), opts ...ToolOption,
+) Option {
 	return func(o *options) {
-		o.tools = append(o.tools, func(l *toolbox.Local) error { return toolbox.AddTool(l, name, description, fn, opts...) })
+		o.tools = append(o.tools, func(l *toolbox.Local) error {
+			return toolbox.AddTool(l, name, description, fn, opts...)
+		})
 	}
 }
 
 // ToolOption declares a property of a tool that its types do not show.
 type ToolOption = toolbox.ToolOption
 
-// Options of typed tools.
-var (
-	Repeatable    = toolbox.Repeatable
-	LocalActivity = toolbox.LocalActivity
-	Risk          = toolbox.Risk
-	Timeout       = toolbox.Timeout
-)
+// Repeatable declares that running the tool again does no harm, so that a call with an unknown outcome is repeated.
+func Repeatable() ToolOption { return toolbox.Repeatable() }
+
+// LocalActivity declares that the tool is repeatable and always returns within a second (turn.LocalActivityCap). Its
+// calls cost fewer events in Temporal's history.
+func LocalActivity() ToolOption { return toolbox.LocalActivity() }
+
+// ReadOnly declares that the tool changes nothing and sends nothing out, so that it may run even if the session has
+// text of an untrusted server.
+func ReadOnly() ToolOption { return toolbox.ReadOnly() }
+
+// Risk declares how much harm the tool can do. The policy decides by it whether a call needs an approval.
+func Risk(r turn.Risk) ToolOption { return toolbox.Risk(r) }
+
+// Timeout bounds one call.
+func Timeout(d time.Duration) ToolOption { return toolbox.Timeout(d) }

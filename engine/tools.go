@@ -2,13 +2,12 @@ package engine
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/everturn/everturn/activities/toolbox"
 	"github.com/everturn/everturn/activities/toolbox/files"
-	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -23,7 +22,8 @@ func (e *Engine) openTools(context.Context) error {
 		return err
 	}
 	local := toolbox.NewLocal()
-	if err := files.Register(local, root, files.Options{Deny: e.cfg.LocalFiles.Deny, HardLinks: e.cfg.LocalFiles.HardLinks}); err != nil {
+	limits := files.Options{Deny: e.cfg.LocalFiles.Deny, HardLinks: e.cfg.LocalFiles.HardLinks}
+	if err := files.Register(local, root, limits); err != nil {
 		return err
 	}
 	if err := registerArtifacts(local, e.artifacts, e.cfg.Runtime.MaxResultBytes); err != nil {
@@ -38,7 +38,8 @@ func (e *Engine) openTools(context.Context) error {
 	}
 	e.host, err = toolbox.New(toolbox.Options{
 		MaxCalls: max(e.cfg.Worker.MaxConcurrentActivities*3/4, 1),
-		Servers:  remote, MaxResultBytes: e.cfg.Runtime.MaxResultBytes, Environ: lookup(e.options.environ), Secrets: e.secrets, Logger: e.log,
+		Servers:  remote, MaxResultBytes: e.cfg.Runtime.MaxResultBytes,
+		Environ: cluster.Environ(e.options.environ).LookupEnv, Secrets: e.secrets, Logger: e.log,
 	}, local)
 	return err
 }
@@ -106,7 +107,7 @@ func (e *Engine) publishNews(ctx context.Context, known *offers, c turn.Catalogu
 // worker can, because turns would lose tools that are available.
 func (e *Engine) publishUnlessWell(ctx context.Context, c turn.Catalogue) error {
 	if c.Problem != "" && e.wellElsewhere(ctx, c.Server) {
-		e.log.Warn("MCP server is not available to this worker, and is to another one", "server", c.Server, "problem", c.Problem)
+		e.log.Warn("MCP server is available only to another worker", "server", c.Server, "problem", c.Problem)
 		return nil
 	}
 	return e.publishOne(ctx, c)
@@ -158,21 +159,4 @@ func isWell(s ServerHealth) bool {
 		}
 	}
 	return state == ServerConnected || state == ServerIdle
-}
-
-func lookup(environ []string) func(string) (string, bool) {
-	return func(name string) (string, bool) {
-		for _, kv := range environ {
-			if k, v, ok := strings.Cut(kv, "="); ok && k == name {
-				return v, true
-			}
-		}
-		return "", false
-	}
-}
-
-// Catalogues is like AskServers, without the servers' health.
-func Catalogues(ctx context.Context, cfg config.Config, opts ...Option) ([]turn.Catalogue, error) {
-	catalogues, _, err := AskServers(ctx, cfg, opts...)
-	return catalogues, err
 }

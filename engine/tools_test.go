@@ -71,7 +71,7 @@ func TestAServerThatAnotherWorkerHasIsNotTakenAway(t *testing.T) {
 	go func() { defer close(watched); e.watch(ctx) }()
 	select {
 	case line := <-log:
-		assert.Contains(t, line, "not available to this worker, and is to another one")
+		assert.Contains(t, line, "only to another worker")
 	case <-time.After(10 * time.Second):
 		assert.Fail(t, "the watcher says nothing")
 	}

@@ -4,8 +4,6 @@ import (
 	"crypto/rand"
 	"time"
 
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
@@ -20,25 +18,26 @@ const heartbeatThrottle = 2 * time.Second
 
 // newWorker registers everything that a worker runs: the workflows for turns and deliveries, each with the activities
 // of its port.
-func newWorker(c client.Client, cfg config.Config, acts *activities.Activities, deliveries *activities.Deliveries, intercept []interceptor.WorkerInterceptor) worker.Worker {
-	worker.SetStickyWorkflowCacheSize(cfg.Worker.StickyCache) // process-wide; the SDK ignores it once a worker runs
-	w := worker.New(c, cfg.Temporal.TaskQueue, workerOptions(cfg, intercept))
+func (e *Engine) newWorker(acts *activities.Activities) worker.Worker {
+	worker.SetStickyWorkflowCacheSize(e.cfg.Worker.StickyCache) // process-wide; the SDK ignores it once a worker runs
+	w := worker.New(e.client, e.cfg.Temporal.TaskQueue, e.workerOptions())
 	w.RegisterWorkflowWithOptions(workflows.Turn, workflow.RegisterOptions{Name: workflows.TurnWorkflow})
 	w.RegisterActivity(acts)
 	w.RegisterWorkflowWithOptions(workflows.Deliver, workflow.RegisterOptions{Name: workflows.DeliverWorkflow})
-	w.RegisterActivity(deliveries)
+	w.RegisterActivity(e.deliveries())
 	w.RegisterDynamicWorkflow(workflows.Unknown, workflow.DynamicRegisterOptions{})
 	return w
 }
 
-func workerOptions(cfg config.Config, intercept []interceptor.WorkerInterceptor) worker.Options {
+func (e *Engine) workerOptions() worker.Options {
 	return worker.Options{
-		MaxConcurrentActivityExecutionSize:      cfg.Worker.MaxConcurrentActivities,
-		MaxConcurrentLocalActivityExecutionSize: cfg.Worker.MaxConcurrentActivities,
-		MaxConcurrentWorkflowTaskExecutionSize:  cfg.Worker.MaxConcurrentTurns,
-		WorkerStopTimeout:                       cfg.Worker.DrainTimeout,
+		MaxConcurrentActivityExecutionSize:      e.cfg.Worker.MaxConcurrentActivities,
+		MaxConcurrentLocalActivityExecutionSize: e.cfg.Worker.MaxConcurrentActivities,
+		MaxConcurrentWorkflowTaskExecutionSize:  e.cfg.Worker.MaxConcurrentTurns,
+		WorkerStopTimeout:                       e.cfg.Worker.DrainTimeout,
 		MaxHeartbeatThrottleInterval:            heartbeatThrottle,
-		Interceptors:                            intercept,
+		Interceptors:                            e.options.intercept,
+		OnFatalError:                            e.fail, // after it, the SDK stops the worker
 	}
 }
 
@@ -56,11 +55,11 @@ func homeQueue(cfg config.Config) string {
 
 // newHome returns a worker that polls a home queue, for tool calls only. It runs twice as many activities as the main
 // worker, because a suspended call needs one to keep it open and another one to continue it.
-func newHome(c client.Client, cfg config.Config, queue string, acts *activities.Activities, intercept []interceptor.WorkerInterceptor) worker.Worker {
-	options := workerOptions(cfg, intercept)
+func (e *Engine) newHome(queue string, acts *activities.Activities) worker.Worker {
+	options := e.workerOptions()
 	options.DisableWorkflowWorker = true
 	options.MaxConcurrentActivityExecutionSize *= 2
-	w := worker.New(c, queue, options)
+	w := worker.New(e.client, queue, options)
 	w.RegisterActivity(acts)
 	return w
 }

@@ -146,12 +146,8 @@ func isTerminal(w any) bool {
 
 // lookup returns the value of an environment variable, or "" if it is not set.
 func (a *app) lookup(name string) string {
-	for _, kv := range a.environ {
-		if k, v, ok := strings.Cut(kv, "="); ok && k == name {
-			return v
-		}
-	}
-	return ""
+	value, _ := cluster.Environ(a.environ).LookupEnv(name)
+	return value
 }
 
 // logger returns a logger for an in-process worker. w is a file or discards the log, because the terminal belongs to

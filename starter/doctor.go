@@ -111,7 +111,7 @@ func (a *app) checkTools(ctx context.Context, cfg config.Config) (string, error)
 	if err := a.checkEnviron(); err != nil {
 		return "", err
 	}
-	catalogues, err := engine.Catalogues(ctx, cfg, engine.WithEnviron(a.environ))
+	catalogues, _, err := engine.AskServers(ctx, cfg, engine.WithEnviron(a.environ))
 	if err != nil {
 		return "", err
 	}

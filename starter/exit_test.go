@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -60,7 +60,7 @@ func TestExitCodesOfErrors(t *testing.T) {
 		"configuration": {&config.Error{Problems: []config.Problem{{Message: "x"}}}, 3},
 		"newer journal": {journal.ErrNewer, 3},
 		"credentials":   {&config.Error{Problems: []config.Problem{{Message: "x", Credentials: true}}}, 4},
-		"unreachable":   {&cluster.Unreachable{Address: "x", Cause: context.DeadlineExceeded}, 5},
+		"unreachable":   {client.ErrUnreachable, 5},
 		"deadline":      {context.DeadlineExceeded, 124},
 	} {
 		assert.Equal(t, c.want, exitCode(c.err), name)

@@ -108,7 +108,7 @@ func (t *turnClient) schedule(ctx context.Context, name, prompt string, f schedu
 		return usage("--agent is %q, and this configuration's agent is %q: use the agent.toml of the one that is meant", f.agent, t.cfg.Runtime.Agent)
 	}
 	made, err := t.client.Schedules().Create(ctx, client.ScheduleInput{
-		Name: name, Text: prompt, Session: f.session, After: f.after, Agent: f.agent, Limits: f.limits.request,
+		Name: name, Text: prompt, Session: f.session, Queue: f.after, Agent: f.agent, Limits: f.limits.request,
 		Every: f.when.every, Cron: f.when.cron, Zone: f.when.zone, Jitter: f.when.jitter, CatchUp: f.when.catchUp,
 		Paused: f.paused, Description: f.when.String(),
 	})

@@ -31,7 +31,7 @@ The exit code is 0 where every server answered, and 1 where one did not.`,
 			if err := loaded.CheckEnviron(a.environ); err != nil {
 				return err
 			}
-			catalogues, err := engine.Catalogues(cmd.Context(), loaded.Config, engine.WithEnviron(a.environ))
+			catalogues, _, err := engine.AskServers(cmd.Context(), loaded.Config, engine.WithEnviron(a.environ))
 			if err != nil {
 				return err
 			}

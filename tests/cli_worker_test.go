@@ -19,7 +19,7 @@ func TestWorkerExitCodes(t *testing.T) {
 		in   *home
 		args []string
 	}{
-		"an argument":           {3, `"bogus" is no flag`, h, []string{"bogus"}},
+		"an argument":           {3, `"bogus"`, h, []string{"bogus"}},
 		"a flag":                {3, "frobnicate", h, []string{"-frobnicate"}},
 		"a setting":             {3, "runtime.max_steps", h, []string{"-set", "runtime.max_steps=-1"}},
 		"no key":                {4, "OPENAI_API_KEY", h, []string{"-set", "llm.provider=openai"}},

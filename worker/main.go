@@ -24,8 +24,8 @@ import (
 // about 10 MB.
 const gcPercent = 150
 
-// twin is how soon after a signal another one counts as the same signal.
-const twin = 50 * time.Millisecond
+// sameSignal is how soon after a signal another one counts as the same signal: GNU timeout sends it twice.
+const sameSignal = 50 * time.Millisecond
 
 func main() {
 	if os.Getenv("GOGC") == "" {
@@ -35,40 +35,36 @@ func main() {
 		fmt.Fprintln(os.Stderr, "everturn worker: "+err.Error())
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The second signal kills the process. One that follows within twin is the first signal again, as GNU timeout sends
-	// it.
-	context.AfterFunc(ctx, func() { time.AfterFunc(twin, stop) })
+	context.AfterFunc(ctx, func() { time.AfterFunc(sameSignal, stop) }) // the second signal kills the process
 	if err := run(ctx, os.Args[1:], os.Environ(), os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "everturn worker: "+err.Error())
 		os.Exit(exitCode(err))
 	}
 }
 
-// misused is a usage error of the command line.
-type misused struct{ error }
-
 // exitCode returns the starter's exit code for the same error: 3 for usage or configuration, 4 for credentials, 5 if
 // Temporal is unreachable, and 1 for all others.
 func exitCode(err error) int {
-	var use *misused
-	var unreachable *cluster.Unreachable
 	switch {
-	case errors.As(err, &use), errors.Is(err, config.ErrInvalid), errors.Is(err, journal.ErrNewer):
+	case errors.Is(err, config.ErrInvalid), errors.Is(err, journal.ErrNewer):
 		return 3
 	case errors.Is(err, config.ErrCredentials):
 		return 4
-	case errors.As(err, &unreachable):
+	case errors.Is(err, cluster.ErrUnreachable):
 		return 5
 	}
 	return 1
 }
 
+// usage returns a usage error of the command line.
+func usage(err error) error { return cluster.WithKind(config.ErrInvalid, err) }
+
 // run is the whole program. It returns when ctx has ended and the worker is drained.
 func run(ctx context.Context, args, environ []string, stderr io.Writer) error {
 	flags := flag.NewFlagSet("worker", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	path := flags.String("config", "", "configuration `file` (default agent.toml where there is one)")
-	slow := flags.Bool("slow", false, "with the demo model: answer slowly, to be watched")
+	path := flags.String("config", "", "configuration `file` (default agent.toml, if it exists)")
+	slow := flags.Bool("slow", false, "make the demo model answer slowly enough to watch")
 	overrides := map[string]string{}
 	flags.Func("set", "override a configuration `key=value`; may be repeated", func(s string) error {
 		key, value, ok := strings.Cut(s, "=")
@@ -82,10 +78,10 @@ func run(ctx context.Context, args, environ []string, stderr io.Writer) error {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil
 		}
-		return &misused{err}
+		return usage(err)
 	}
 	if flags.NArg() > 0 {
-		return &misused{fmt.Errorf("%q is no flag, and a worker takes nothing else: its configuration is agent.toml (see -h)", flags.Arg(0))}
+		return usage(fmt.Errorf("%q is not a flag: a worker reads its configuration from agent.toml (see -h)", flags.Arg(0)))
 	}
 	if *slow {
 		overrides["llm.demo_slow"] = "true"

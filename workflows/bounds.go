@@ -72,10 +72,17 @@ func checkExcess(info *workflow.Info, agent string, in any, most int) *turn.Erro
 	if info.WorkflowTaskTimeout < minTaskTimeout {
 		return invalid("the workflow task timeout is %s; the minimum is %s", info.WorkflowTaskTimeout, minTaskTimeout)
 	}
-	if len(agent) > maxAgent {
-		return invalid("the agent's name is %d bytes; the maximum is %d", len(agent), maxAgent)
+	if err := checkAgent(agent); err != nil {
+		return err
 	}
 	return checkSize("input", in, most)
+}
+
+func checkAgent(name string) *turn.Error {
+	if len(name) > maxAgent {
+		return invalid("the agent's name is %d bytes; the maximum is %d", len(name), maxAgent)
+	}
+	return nil
 }
 
 // checkSize rejects a value that is larger than most bytes as JSON.

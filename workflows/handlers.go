@@ -120,6 +120,11 @@ func (r *run) checkSend(m Message) *turn.Error {
 			return err
 		}
 	}
+	return checkSent(m)
+}
+
+// checkSent rejects a message that no turn accepts from a client.
+func checkSent(m Message) *turn.Error {
 	if err := checkMessage(m); err != nil {
 		return err
 	}

@@ -125,6 +125,24 @@ func (in Input) check(workflowID string) *turn.Error {
 	return nil
 }
 
+// Check returns an error with turn.CodeConfigInvalid if a turn rejects the input of a client. Clients call it before
+// they start a turn, because a turn that cannot begin fails without an answer. The input needs a session and a message.
+func (in Input) Check() error {
+	if err := turn.CheckSession(in.Session); err != nil {
+		return invalid("%s", err.Error())
+	}
+	if err := in.check(WorkflowID(in.Tenant, in.Session)); err != nil {
+		return err
+	}
+	if err := checkAgent(in.Agent); err != nil {
+		return err
+	}
+	if err := checkSent(*in.Message); err != nil {
+		return err
+	}
+	return nil
+}
+
 func invalid(format string, args ...any) *turn.Error {
 	return turn.Errorf(turn.CodeConfigInvalid, nil, fmt.Sprintf(format, args...))
 }

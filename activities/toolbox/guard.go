@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"code.dny.dev/ssrf"
+
+	"github.com/everturn/everturn/internal/loopback"
 )
 
 // Bounds on redirects, which are followed on the same host only. A server may act on a call before it redirects it.
@@ -54,7 +56,7 @@ func guardOf(raw string, networks []string) (*guard, error) {
 	if err != nil || u.Host == "" {
 		return nil, errors.New("is not absolute: write https://host/path")
 	}
-	g := &guard{endpoint: u, loopback: loopbackName(u.Hostname())}
+	g := &guard{endpoint: u, loopback: loopback.Host(u.Hostname())}
 	for _, n := range networks {
 		p, err := netip.ParsePrefix(n)
 		if err != nil {
@@ -85,11 +87,6 @@ func (g *guard) options() []ssrf.Option {
 		}
 	}
 	return []ssrf.Option{ssrf.WithAnyPort(), ssrf.WithAllowedV4Prefixes(v4...), ssrf.WithAllowedV6Prefixes(v6...)}
-}
-
-func loopbackName(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // maxHeaderBytes bounds the header of a response.

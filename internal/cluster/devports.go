@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"github.com/everturn/everturn/internal/statedir"
 )
 
 // DevPorts are the ports that a folder's development server uses because the default ones were taken.
@@ -39,19 +41,14 @@ func readDevPorts(dir string) (p DevPorts, err error) {
 	return p, nil
 }
 
-// Write stores the ports in the state folder dir. It replaces the file atomically, because another process may be
-// reading it.
+// Write stores the ports in the state folder dir.
 func (p DevPorts) Write(dir string) error {
 	b, err := json.Marshal(p)
-	if err != nil {
-		return fmt.Errorf("remembering the development server's ports: %w", err)
-	}
-	file := filepath.Join(dir, devPortsName)
-	if err = os.WriteFile(file+".new", append(b, '\n'), 0o600); err == nil {
-		err = os.Rename(file+".new", file)
+	if err == nil {
+		err = statedir.Replace(filepath.Join(dir, devPortsName), string(b)+"\n")
 	}
 	if err != nil {
-		return fmt.Errorf("remembering the development server's ports: %w", err)
+		return fmt.Errorf("storing the development server's ports: %w", err)
 	}
 	return nil
 }

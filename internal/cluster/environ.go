@@ -2,14 +2,14 @@ package cluster
 
 import "strings"
 
-// environ is an environment that the caller passes in. The process's own is not read.
-type environ []string
+// Environ is an environment in the form of os.Environ. It implements envconfig.EnvLookup.
+type Environ []string
 
-// Environ implements envconfig.EnvLookup.
-func (e environ) Environ() []string { return e }
+// Environ returns the environment.
+func (e Environ) Environ() []string { return e }
 
-// LookupEnv implements envconfig.EnvLookup.
-func (e environ) LookupEnv(key string) (string, bool) {
+// LookupEnv returns the value of a variable and whether it is set.
+func (e Environ) LookupEnv(key string) (string, bool) {
 	for _, kv := range e {
 		if k, v, ok := strings.Cut(kv, "="); ok && k == key {
 			return v, true

@@ -20,7 +20,7 @@ import (
 )
 
 // The keys of a namespace's data that name the owner of a development server: the folder that keeps it, and the journal
-// that its turns are written to. Servers of earlier versions record only the folder, which then contains the journal.
+// that its turns are written to.
 const (
 	folderKey  = "everturn.folder"
 	journalKey = "everturn.journal"
@@ -29,12 +29,12 @@ const (
 // SetOwner records in a development server's namespace which folder it belongs to and which journal its turns are
 // written to.
 func SetOwner(ctx context.Context, c client.Client, namespace, folder, journal string) error {
+	data := map[string]string{folderKey: folder, journalKey: place(journal)}
 	_, err := c.WorkflowService().UpdateNamespace(ctx, &workflowservice.UpdateNamespaceRequest{
-		Namespace:  namespace,
-		UpdateInfo: &namespacepb.UpdateNamespaceInfo{Data: map[string]string{folderKey: folder, journalKey: place(journal)}},
+		Namespace: namespace, UpdateInfo: &namespacepb.UpdateNamespaceInfo{Data: data},
 	})
 	if err != nil {
-		return fmt.Errorf("noting the owner of namespace %q: %w", namespace, err)
+		return fmt.Errorf("recording the owner of namespace %q: %w", namespace, err)
 	}
 	return nil
 }
@@ -49,18 +49,17 @@ func CheckOwner(ctx context.Context, c client.Client, address, namespace, journa
 	case errors.As(err, &denied):
 		return nil
 	case err != nil:
-		return fmt.Errorf("asking namespace %q whose it is: %w", namespace, err)
+		return fmt.Errorf("reading the owner of namespace %q: %w", namespace, err)
 	}
 	data, mine := got.GetNamespaceInfo().GetData(), place(journal)
-	folder, theirs := data[folderKey], data[journalKey]
-	switch {
-	case folder == "", theirs == mine, theirs == "" && place(folder) == filepath.Dir(mine):
+	theirs := data[journalKey]
+	if theirs == "" || theirs == mine {
 		return nil
-	case theirs == "":
-		theirs = "another journal"
 	}
-	return invalid("the Temporal on %s is the development server of %s, whose turns are kept in %s and not in %s: work in the folder that it is of, stop it, or give this folder ports of its own with [temporal] address and dev_ui_port in agent.toml (--dev chooses them itself if address is not set)",
-		address, filepath.Dir(folder), theirs, mine)
+	return invalid("the Temporal on %s is the development server of %s, whose turns are kept in %s and not in %s: work in "+
+		"that folder, stop the server, or give this folder ports of its own with [temporal] address and dev_ui_port in "+
+		"agent.toml (--dev chooses free ports if address is not set)",
+		address, filepath.Dir(data[folderKey]), theirs, mine)
 }
 
 // place returns a canonical path of a file, so that different paths to it compare equal. The file need not exist.
@@ -97,7 +96,7 @@ func Pollers(ctx context.Context, c client.Client, namespace, queue string) (lis
 		Namespace: namespace, TaskQueue: &taskqueuepb.TaskQueue{Name: queue}, TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("asking who polls task queue %s: %w", queue, err)
+		return nil, fmt.Errorf("listing the workers of task queue %s: %w", queue, err)
 	}
 	for _, p := range got.GetPollers() {
 		identity, mark, _ := strings.Cut(p.GetIdentity(), markSign)

@@ -18,7 +18,9 @@ import (
 
 // EnsureAttributes adds the search attributes that the namespace lacks and waits until they can be used. A worker calls
 // it before it polls, because a workflow task that uses an unknown search attribute keeps failing.
-func EnsureAttributes(ctx context.Context, c client.Client, namespace string, keys []temporal.SearchAttributeKey) error {
+func EnsureAttributes(
+	ctx context.Context, c client.Client, namespace string, keys []temporal.SearchAttributeKey,
+) error {
 	op := c.OperatorService()
 	have, err := op.ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
 	if err != nil {
@@ -29,13 +31,16 @@ func EnsureAttributes(ctx context.Context, c client.Client, namespace string, ke
 		if t, ok := have.CustomAttributes[k.GetName()]; !ok {
 			missing[k.GetName()] = k.GetValueType()
 		} else if t != k.GetValueType() {
-			return fmt.Errorf("search attribute %s of namespace %q is of type %s and must be %s: remove it with `temporal operator search-attribute remove` or use another namespace", k.GetName(), namespace, t, k.GetValueType())
+			return fmt.Errorf("search attribute %s of namespace %q is of type %s and must be %s: remove it with `temporal "+
+				"operator search-attribute remove` or use another namespace", k.GetName(), namespace, t, k.GetValueType())
 		}
 	}
 	if len(missing) == 0 {
 		return nil
 	}
-	_, err = op.AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{Namespace: namespace, SearchAttributes: missing})
+	_, err = op.AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
+		Namespace: namespace, SearchAttributes: missing,
+	})
 	var exists *serviceerror.AlreadyExists
 	if err != nil && !errors.As(err, &exists) { // AlreadyExists: another worker added them first
 		return fmt.Errorf("adding search attributes to namespace %q (needs an operator's rights): %w", namespace, err)
@@ -44,7 +49,9 @@ func EnsureAttributes(ctx context.Context, c client.Client, namespace string, ke
 }
 
 // awaitAttributes polls until the attributes can be queried, because the server offers no event for it.
-func awaitAttributes(ctx context.Context, c client.Client, namespace string, names map[string]enumspb.IndexedValueType) error {
+func awaitAttributes(
+	ctx context.Context, c client.Client, namespace string, names map[string]enumspb.IndexedValueType,
+) error {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 	for {
@@ -61,8 +68,8 @@ func awaitAttributes(ctx context.Context, c client.Client, namespace string, nam
 
 func usable(ctx context.Context, c client.Client, namespace string, names map[string]enumspb.IndexedValueType) bool {
 	for name := range names {
-		_, err := c.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Namespace: namespace, Query: name + " is null"})
-		if err != nil {
+		query := &workflowservice.CountWorkflowExecutionsRequest{Namespace: namespace, Query: name + " is null"}
+		if _, err := c.CountWorkflow(ctx, query); err != nil {
 			return false
 		}
 	}

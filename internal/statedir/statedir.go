@@ -34,8 +34,8 @@ func Secure(dir string) error {
 		return fmt.Errorf("%s is a link or not a folder: Everturn does not write through links; delete it", dir)
 	}
 	if owner := info.Sys().(*syscall.Stat_t).Uid; int(owner) != os.Geteuid() {
-		return fmt.Errorf("the folder %s belongs to user %d and this is user %d: run as that user, change the owner with chown -R, or delete it",
-			dir, owner, os.Geteuid())
+		return fmt.Errorf("the folder %s belongs to user %d and this is user %d: run as that user, change the owner with "+
+			"chown -R, or delete it", dir, owner, os.Geteuid())
 	}
 	tighten(dir, info)
 	entries, err := os.ReadDir(dir)
@@ -95,25 +95,28 @@ func checkOrigin(path, file string, holdsState bool) error {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("reading the origin of %s: %w", path, err)
 	case holdsState:
-		return fmt.Errorf("%s was not made here: it may contain the grants and running turns of another author. Delete it, or, if you copied it "+
-			"yourself, trust it with: echo %s >%s", path, identity, file)
+		return fmt.Errorf("%s was not made here: it may contain the grants and running turns of another author. Delete it, "+
+			"or, if you copied it yourself, trust it with: echo %s >%s", path, identity, file)
 	}
-	return writeOrigin(file, identity)
+	if err := Replace(file, identity+"\n"); err != nil {
+		return fmt.Errorf("writing the origin of %s: %w", path, err)
+	}
+	return nil
 }
 
-// writeOrigin replaces the file atomically, because another process may be reading it.
-func writeOrigin(file, identity string) error {
-	f, err := os.CreateTemp(filepath.Dir(file), originName+"-*")
+// Replace writes a file with mode 0600 and replaces an existing one atomically: another process that reads it sees the
+// old content or the new one.
+func Replace(file, content string) error {
+	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+"-*")
 	if err != nil {
-		return fmt.Errorf("writing to the state folder: %w", err)
+		return err
 	}
-	_, err = f.WriteString(identity + "\n")
+	_, err = f.WriteString(content)
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), file)
 	}
 	if err != nil {
-		_ = os.Remove(f.Name()) // the temporary file is useless now
-		return fmt.Errorf("writing the origin of the state folder: %w", err)
+		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
 }

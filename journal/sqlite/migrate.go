@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/everturn/everturn/internal/statedir"
 	"github.com/everturn/everturn/journal"
 )
 
@@ -28,11 +29,11 @@ func (s *database) migrate(ctx context.Context) error {
 	if err != nil || current {
 		return err
 	}
-	unlock, err := lockFile(ctx, s.path+".lock")
+	lock, err := statedir.Exclusive(ctx, s.path+".lock")
 	if err != nil {
 		return fmt.Errorf("waiting for another process to prepare the journal: %w", err)
 	}
-	defer unlock()
+	defer lock.Release()
 	if current, err = s.upToDate(ctx, db); err != nil || current { // the other process may have done it
 		return err
 	}

@@ -13,45 +13,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/everturn/everturn/internal/statedir"
 )
 
 // What takes a real server is tested in the package tests, with whole stacks.
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// soon is a context in which a lock that is free is got, and one that is taken is tried a few times.
-func soon(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 3*pollLock)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func TestTheLastUserLetsTheExclusiveLockGo(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "lock")
-	a, err := shared(t.Context(), path)
-	require.NoError(t, err)
-	b, err := shared(t.Context(), path)
-	require.NoError(t, err, "users do not wait for each other")
-	require.NoError(t, a.release())
-	_, err = exclusive(soon(t), path)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	got := make(chan *lock, 1)
-	go func() {
-		l, _ := exclusive(t.Context(), path) // nil is found below
-		got <- l
-	}()
-	require.NoError(t, b.release())
-	last := <-got
-	require.NotNil(t, last)
-	_, err = shared(soon(t), path)
-	require.ErrorIs(t, err, context.DeadlineExceeded, "nobody joins while the last one out stops the server")
-	require.NoError(t, last.release())
-	require.NoError(t, last.release(), "twice is no harm")
-	var none *lock
-	require.NoError(t, none.release())
-	_, err = shared(t.Context(), filepath.Join(path, "below a file"))
-	assert.ErrorContains(t, err, "opening the lock")
-}
 
 func TestTheServersVersionIsStampedAndAnotherOneRefused(t *testing.T) {
 	dir := t.TempDir()
@@ -146,12 +114,6 @@ func TestAwaitingTheServerEndsWithItOrWithTheCaller(t *testing.T) {
 }
 
 func TestOnlyLoopbackIsUsed(t *testing.T) {
-	for address, want := range map[string]bool{
-		"127.0.0.1:7233": true, "localhost:7233": true, "[::1]:7233": true, "127.8.8.8:1": true,
-		"192.0.2.1:7233": false, "example.com:7233": false, "localhost.example.com:7233": false, "0.0.0.0:7233": false, "localhost": false, "": false,
-	} {
-		assert.Equal(t, want, loopback(address), address)
-	}
 	dir := filepath.Join(t.TempDir(), "state")
 	var refused *Refusal
 	_, err := Ensure(t.Context(), Options{Dir: dir, Address: "192.0.2.1:7233"})
@@ -175,9 +137,9 @@ func TestABuildThatTakesLongIsSaid(t *testing.T) {
 
 func TestTheSupervisorReportsAServerThatEnds(t *testing.T) {
 	dir := t.TempDir()
-	user, err := shared(t.Context(), lockFile(dir))
+	user, err := statedir.Shared(t.Context(), lockFile(dir))
 	require.NoError(t, err)
-	defer user.release()
+	defer user.Release()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	failing := program(t, dir, "server", "exit 7")

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"path/filepath"
 	"time"
 
+	"github.com/everturn/everturn/internal/loopback"
 	"github.com/everturn/everturn/internal/statedir"
 )
 
@@ -44,7 +44,7 @@ type Stack struct {
 	// Reason says which server this is and why it was chosen.
 	Reason string
 
-	lock *lock
+	lock *statedir.Lock
 }
 
 // readyWithin bounds how long a started server may take to answer.
@@ -53,20 +53,20 @@ const readyWithin = 60 * time.Second
 // Ensure joins the stack that answers at the address, or starts one. The caller must close the stack: a server that was
 // started here stops when its last user closes it. A *Refusal reports that the options cannot work.
 func Ensure(ctx context.Context, o Options) (*Stack, error) {
-	if !loopback(o.Address) {
+	if !loopback.Address(o.Address) {
 		return nil, refuse("--dev never uses a Temporal that is not on this machine, and the configuration says %s: leave --dev out, or remove [temporal] address", o.Address)
 	}
 	if err := statedir.Secure(o.Dir); err != nil {
 		return nil, err
 	}
-	starting, err := exclusive(ctx, filepath.Join(o.Dir, "start.lock"))
+	starting, err := statedir.Exclusive(ctx, filepath.Join(o.Dir, "start.lock"))
 	if err != nil {
 		return nil, fmt.Errorf("waiting for another command that brings the stack up: %w", err)
 	}
-	defer starting.release()
+	defer starting.Release()
 	s := &Stack{}
 	// A supervisor that is stopping holds the lock exclusively, so joining waits until the supervisor has ended.
-	if s.lock, err = shared(ctx, lockFile(o.Dir)); err != nil {
+	if s.lock, err = statedir.Shared(ctx, lockFile(o.Dir)); err != nil {
 		return nil, fmt.Errorf("joining the stack: %w", err)
 	}
 	if err := s.bringAnywhere(ctx, o); err != nil {
@@ -124,16 +124,6 @@ func prepare(ctx context.Context, address string, hooks ...func(context.Context,
 }
 
 // Close releases this user's lock on the stack.
-func (s *Stack) Close() error { return s.lock.release() }
+func (s *Stack) Close() error { return s.lock.Release() }
 
 func lockFile(dir string) string { return filepath.Join(dir, "stack.lock") }
-
-func loopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	return err == nil && loopbackHost(host)
-}
-
-func loopbackHost(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/internal/statedir"
 )
 
 // CommandName is the hidden command with which a program runs itself as a supervisor.
@@ -66,7 +68,7 @@ func supervise(ctx context.Context, dir, ui string, argv []string, stderr io.Wri
 	case l := <-unused(ctx, dir):
 		// The supervisor keeps the lock until both ports are free: the next user waits for it and then starts a new
 		// server.
-		defer func() { stopUI(); l.release() }()
+		defer func() { stopUI(); l.Release() }()
 	case <-ctx.Done():
 	}
 	end(cmd.Process.Pid, ended)
@@ -74,10 +76,10 @@ func supervise(ctx context.Context, dir, ui string, argv []string, stderr io.Wri
 }
 
 // unused sends the exclusive lock when the stack has no user.
-func unused(ctx context.Context, dir string) <-chan *lock {
-	out := make(chan *lock, 1)
+func unused(ctx context.Context, dir string) <-chan *statedir.Lock {
+	out := make(chan *statedir.Lock, 1)
 	go func() {
-		if l, err := exclusive(ctx, lockFile(dir)); err == nil {
+		if l, err := statedir.Exclusive(ctx, lockFile(dir)); err == nil {
 			out <- l
 		}
 	}()

@@ -11,6 +11,8 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"time"
+
+	"github.com/everturn/everturn/internal/loopback"
 )
 
 // Temporal's Web UI checks the origin of a request only with a CSRF cookie. Under a host name that resolves to this
@@ -61,7 +63,7 @@ func proxyUI(address string, ui *net.TCPAddr, stderr io.Writer) (stop func(), er
 func onlyLocal(next http.Handler) http.Handler {
 	next = http.NewCrossOriginProtection().Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if host := (&url.URL{Host: r.Host}).Hostname(); !loopbackHost(host) {
+		if host := (&url.URL{Host: r.Host}).Hostname(); !loopback.Host(host) {
 			http.Error(w, "this Web UI is only served as localhost or 127.0.0.1", http.StatusForbidden)
 			return
 		}

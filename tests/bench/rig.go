@@ -114,7 +114,7 @@ func (r *rig) catalogue(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	catalogues, err := engine.Catalogues(ctx, loaded.Config, engine.WithEnviron(os.Environ()))
+	catalogues, _, err := engine.AskServers(ctx, loaded.Config, engine.WithEnviron(os.Environ()))
 	if err != nil {
 		return err
 	}

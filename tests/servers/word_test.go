@@ -40,7 +40,7 @@ func offered(t *testing.T, server config.MCPServer) map[string]turn.Descriptor {
 	cfg := config.Default()
 	cfg.Runtime.Workspace = t.TempDir()
 	cfg.MCP.Servers = []config.MCPServer{server}
-	catalogues, err := engine.Catalogues(t.Context(), cfg, engine.WithEnviron(os.Environ()))
+	catalogues, _, err := engine.AskServers(t.Context(), cfg, engine.WithEnviron(os.Environ()))
 	require.NoError(t, err)
 	tools := map[string]turn.Descriptor{}
 	for _, c := range catalogues {

@@ -1,0 +1,92 @@
+package client
+
+import (
+	"context"
+	"strings"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Result returns a turn's result in the journal, without waiting: its State says whether the turn is running, waiting
+// or has ended.
+//
+// Errors: ErrNotFound if no worker has begun the turn, or none has taken the message that t names.
+func (c *Client) Result(ctx context.Context, t Turn) (workflows.Result, error) {
+	if c.journal == nil {
+		return workflows.Result{}, errNoJournal
+	}
+	if t.Merged {
+		row, err := c.journal.Delivered(ctx, t.Session, t.MessageID)
+		if err != nil {
+			return workflows.Result{}, err
+		}
+		t.ID = row.ID
+	}
+	return c.recorded(ctx, t.ID)
+}
+
+// recorded returns a turn's result in the journal.
+func (c *Client) recorded(ctx context.Context, turnID string) (workflows.Result, error) {
+	row, err := c.journal.Turn(ctx, turnID)
+	if err != nil {
+		return workflows.Result{}, err
+	}
+	steps, err := c.journal.Inferences(ctx, turnID)
+	if err != nil {
+		return workflows.Result{}, err
+	}
+	r := workflows.Result{
+		Version: workflows.WireVersion, Session: row.Session, Turn: row.ID, State: row.State, FinishReason: row.Reason,
+		Code: row.Code, Message: row.Message, Usage: row.Usage, Steps: row.Steps, ToolCalls: row.Calls,
+	}
+	said := ""
+	for _, i := range steps {
+		r.Model = i.Model
+		if i.Settled {
+			said = i.Message.Text
+		}
+	}
+	r.Answer, r.Truncated = complete(row.Answer, said)
+	if r.Truncated {
+		streamed, err := c.streamed(ctx, turnID)
+		if err != nil {
+			return r, err
+		}
+		r.Answer, r.Truncated = complete(row.Answer, streamed)
+	}
+	return r, nil
+}
+
+// streamed returns the last text in the chunks of a turn. No message has the text of a turn that was cancelled during
+// an inference.
+func (c *Client) streamed(ctx context.Context, turnID string) (string, error) {
+	var reader turn.Reader
+	for r := (journal.TurnReader{Store: c.journal, Turn: turnID, After: -1}); ; {
+		chunks, err := r.Next(ctx)
+		if err != nil || len(chunks) == 0 {
+			return reader.Text(), err
+		}
+		for _, chunk := range chunks {
+			reader.Add(chunk)
+		}
+	}
+}
+
+// complete returns the text that preview is the truncated beginning of, if text is that text. Otherwise it returns
+// preview and whether it is truncated.
+func complete(preview, text string) (answer string, truncated bool) {
+	beginning, cut := strings.CutSuffix(preview, "…")
+	switch {
+	case !cut:
+		return preview, false
+	case len(text) > len(beginning) && strings.HasPrefix(text, beginning):
+		return text, false
+	}
+	return preview, len(preview) > shortAnswer
+}
+
+// shortAnswer is the length of an answer, in bytes, that the journal never truncates: an ellipsis at its end is the
+// model's own.
+const shortAnswer = 1 << 10
