@@ -34,7 +34,7 @@ func TestCLIToolsStatusTellsWhyAServerWasDropped(t *testing.T) {
 	h.worker()
 	var rows []status
 	require.Eventually(t, func() bool {
-		rows = decoded[[]status](h.starter("tools", "status", "--json").wait())
+		rows = decoded[[]status](h.starter("tools", "status", "-o", "json").wait())
 		return len(rows) == 2 && rows[1].Drops > 0
 	}, within, 50*time.Millisecond, "the server floods on")
 	assert.Equal(t, "connected", rows[0].State)
@@ -63,7 +63,7 @@ func TestCLIToolsStatusIsWhatTheWorkersSee(t *testing.T) {
 	h.starter("run", "hello").exits(0)
 	var rows []status
 	require.Eventually(t, func() bool {
-		rows = decoded[[]status](h.starter("tools", "status", "--json").exits(1))
+		rows = decoded[[]status](h.starter("tools", "status", "-o", "json").exits(1))
 		return len(rows) == 2 && rows[0].Worker != ""
 	}, within, 50*time.Millisecond)
 	assert.Equal(t, "connected", rows[0].State)
@@ -78,20 +78,20 @@ func TestCLIToolsStatusIsWhatTheWorkersSee(t *testing.T) {
 	require.Len(t, files, 1)
 	assert.Empty(t, filesWith(t, h.dir, "canary-of-the-env", "agent.toml"))
 	doctor := h.starter("doctor").exits(1)
-	assert.Contains(t, doctor.out.String(), "server broken fails for worker")
+	assert.Contains(t, doctor.out.String(), "server broken has failed for worker")
 
 	killed := h.worker()
 	require.Eventually(t, func() bool { return len(readDir(t, h.path(".everturn/journal.db.workers"))) == 2 }, within, 50*time.Millisecond)
 	killed.signal(syscall.SIGKILL)
 	killed.wait()
-	assert.Len(t, decoded[[]status](h.starter("tools", "status", "--json").exits(1)), 2, "a worker that was killed is not taken for one that runs")
+	assert.Len(t, decoded[[]status](h.starter("tools", "status", "-o", "json").exits(1)), 2, "a worker that was killed is not taken for one that runs")
 
 	worker.end()
-	rows = decoded[[]status](h.starter("tools", "status", "--json").exits(1))
+	rows = decoded[[]status](h.starter("tools", "status", "-o", "json").exits(1))
 	require.Len(t, rows, 2)
 	assert.Equal(t, "published", rows[0].State)
-	assert.Equal(t, "away", rows[1].State)
-	rows = decoded[[]status](h.starter("tools", "status", "--connect", "--json").exits(1))
+	assert.Equal(t, "unavailable", rows[1].State)
+	rows = decoded[[]status](h.starter("tools", "status", "--connect", "-o", "json").exits(1))
 	assert.Equal(t, "connected", rows[0].State)
 }
 

@@ -54,7 +54,8 @@ const readyWithin = 60 * time.Second
 // started here stops when its last user closes it. A *Refusal reports that the options cannot work.
 func Ensure(ctx context.Context, o Options) (*Stack, error) {
 	if !loopback(o.Address) {
-		return nil, refuse("--dev never uses a Temporal that is not on this machine, and the configuration says %s: leave --dev out, or remove [temporal] address", o.Address)
+		return nil, refuse("--dev never uses a Temporal that is not on this machine, and the configuration says %s: leave "+
+			"--dev out, or remove [temporal] address", o.Address)
 	}
 	if err := statedir.Secure(o.Dir); err != nil {
 		return nil, err
@@ -84,7 +85,8 @@ func (s *Stack) bring(ctx context.Context, o Options) error {
 	hook := o.Joined
 	switch state {
 	case stranger:
-		return refusePort("something that is not Temporal listens on %s: stop it, or choose another port with [temporal] address in agent.toml", o.Address)
+		return refusePort("something that is not Temporal listens on %s: stop it, or choose another port with [temporal] "+
+			"address in agent.toml", o.Address)
 	case temporal:
 		s.Reason = fmt.Sprintf("using the Temporal server %s that already listens on %s", version, o.Address)
 	case nobody:

@@ -29,10 +29,12 @@ func FindTemporal(ctx context.Context, o Options) (path, why string, err error) 
 		if err == nil && recent(version) {
 			return found, fmt.Sprintf("temporal on PATH, server %s", version), nil
 		}
-		passed = fmt.Sprintf("; %s was passed over: its server is %q and %d.%d is the oldest that does", found, version, oldestServer[0], oldestServer[1])
+		passed = fmt.Sprintf("; %s was passed over: its server is %q and %d.%d is the oldest that does", found, version,
+			oldestServer[0], oldestServer[1])
 	}
 	if lookPath(o.Environ, "go") == "" {
-		return "", "", fmt.Errorf("there is neither a `temporal` on PATH to start nor a Go to build one with%s: install the Temporal CLI (https://docs.temporal.io/cli)", passed)
+		return "", "", fmt.Errorf("there is neither a `temporal` on PATH to start nor a Go to build one with%s: install "+
+			"the Temporal CLI (https://docs.temporal.io/cli)", passed)
 	}
 	if root, err := sourceRoot(); err == nil {
 		path, err = build(ctx, o, root)
@@ -51,7 +53,8 @@ func lookPath(environ []string, name string) string {
 		}
 		for _, dir := range filepath.SplitList(list) {
 			file := filepath.Join(dir, name)
-			if info, err := os.Stat(file); filepath.IsAbs(dir) && err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			if info, err := os.Stat(file); filepath.IsAbs(dir) && err == nil && info.Mode().IsRegular() &&
+				info.Mode()&0o111 != 0 {
 				return file
 			}
 		}
@@ -142,7 +145,8 @@ func runGo(ctx context.Context, o Options, dir string, environ []string, args ..
 	err := cmd.Run()
 	done()
 	if err != nil {
-		return "", fmt.Errorf("building the pinned Temporal server: %w\n%s", err, tail(bytes.NewReader(problems.Bytes()), 2000))
+		return "", fmt.Errorf("building the pinned Temporal server: %w\n%s", err, tail(bytes.NewReader(problems.Bytes()),
+			2000))
 	}
 	return strings.TrimSpace(out.String()), nil
 }
@@ -159,7 +163,8 @@ func showProgress(o Options) (done func()) {
 			case <-quit:
 				return
 			case <-ticker.C:
-				fmt.Fprintf(o.Progress, "building the Temporal server, the first time only (about 4 minutes on two cores): %s\n", time.Since(began).Round(time.Second))
+				fmt.Fprintf(o.Progress, "building the Temporal server, the first time only (about 4 minutes on two cores): %s\n",
+					time.Since(began).Round(time.Second))
 			}
 		}
 	}()

@@ -108,7 +108,8 @@ func stamp(dir, version string) error {
 		return fmt.Errorf("reading the server's version: %w", err)
 	case noDatabase(dir):
 	default:
-		return refuse("%s was written by Temporal server %s and this one is %s: use that version, or move %s* away (the journal keeps every transcript)",
+		return refuse("%s was written by Temporal server %s and this one is %s: use that version, or move %s* away (the "+
+			"journal keeps every transcript)",
 			filepath.Join(dir, "temporal.db"), have, version, filepath.Join(dir, "temporal.db"))
 	}
 	if err := os.WriteFile(file, []byte(version+"\n"), 0o600); err != nil {

@@ -52,7 +52,8 @@ func supervise(ctx context.Context, dir, ui string, argv []string, stderr io.Wri
 	runtime.LockOSThread()
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer stop()
-	cmd := exec.Command(argv[0], append(argv[1:], "--ui-ip", hidden.IP.String(), "--ui-port", strconv.Itoa(hidden.Port))...)
+	cmd := exec.Command(argv[0], append(argv[1:], "--ui-ip", hidden.IP.String(), "--ui-port",
+		strconv.Itoa(hidden.Port))...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {

@@ -23,31 +23,31 @@ func inquiry(schema string) journal.RequestRecord {
 const twoFields = `{"type":"object","properties":{"name":{"type":"string","title":"Your\u001b name"},"age":{"type":"integer","minimum":0}},"required":["name"]}`
 
 func TestQuestionsOfServersSayWhoAsksAndWhereTheAnswerGoes(t *testing.T) {
-	assert.Equal(t, `question e2.0.1 of session s: the server git asks, in the middle of a call of mcp/git/commit (2.0)
+	assert.Equal(t, `elicitation e2.0.1 of session s: the server git asks during call 2.0 of mcp/git/commit
   │ Who are you?
   │ question q9 of session s
-it wants to know:
-  │ name · Your\x1b name (text, needed)
+it asks for:
+  │ name · Your\x1b name (text, required)
   │ age (whole number, at least 0)
-the answer goes to this server and is kept in the journal: give it no password and no key
-answer it with
+the server and the journal get your answer: enter no passwords or keys
+answer or decline it with
   starter answer s e2.0.1 --field name=...
-  starter answer s e2.0.1 --decline`, layout{}.instructions([]journal.RequestRecord{inquiry(twoFields)}))
+  starter answer s e2.0.1 --decline`, layout{}.withCommands([]journal.RequestRecord{inquiry(twoFields)}))
 	url := inquiry("")
 	url.Tool, url.Elicitation.URL = "", "http://bank.example@evil.example/\u202e?"+strings.Repeat("long", 30)
-	shown := layout{columns: 60}.instructions([]journal.RequestRecord{url})
+	shown := layout{columns: 60}.withCommands([]journal.RequestRecord{url})
 	for _, says := range []string{
-		"the server of a tool asks, in the middle of a call (2.0)", `it sends you to this address, which leads to evil.example:`,
-		"  │ http://bank.example@evil.example/\\u202e?longlonglonglong\n  │ longlong", "beware: it is not encrypted", "beware: what stands before the @",
-		"open it only if you trust the server of a tool and expect this", "starter answer s e2.0.1 --accept",
+		"an MCP server asks during call 2.0", `it asks you to open this address on evil.example:`,
+		"  │ http://bank.example@evil.example/\\u202e?longlonglonglong\n  │ longlong", "warning: it is not an https address", "warning: the part before the @ is not the host",
+		"open it only if you trust an MCP server", "starter answer s e2.0.1 --accept",
 	} {
 		assert.Contains(t, shown, says)
 	}
-	assert.Contains(t, layout{}.describe(inquiry("[]")), "can only be declined: reading the form: its schema is broken")
-	assert.Contains(t, layout{}.instructions([]journal.RequestRecord{inquiry("[]")}), "starter answer s e2.0.1 --cancel")
+	assert.Contains(t, layout{}.describe(inquiry("[]")), "can only be declined: reading the form: invalid schema")
+	assert.Contains(t, layout{}.withCommands([]journal.RequestRecord{inquiry("[]")}), "starter answer s e2.0.1 --cancel")
 	none := inquiry("")
 	none.Elicitation = nil
-	assert.Contains(t, layout{}.instructions([]journal.RequestRecord{none}), "starter answer s e2.0.1 --accept")
+	assert.Contains(t, layout{}.withCommands([]journal.RequestRecord{none}), "starter answer s e2.0.1 --accept")
 }
 
 func TestNoRowOfAnArgumentPassesForAWordOfTheProgram(t *testing.T) {
@@ -71,17 +71,17 @@ func TestCommandLinesAnswerServers(t *testing.T) {
 		{answerFlags{decline: true}, "", turn.ElicitationResponse{Key: "k", Action: turn.ElicitationDecline}},
 		{answerFlags{cancel: true}, "", turn.ElicitationResponse{Key: "k", Action: turn.ElicitationCancel}},
 	} {
-		got, err := c.flags.reply(q, c.text)
+		got, err := c.flags.response(q, c.text)
 		require.NoError(t, err)
 		assert.Equal(t, c.want, got)
 	}
 	for says, f := range map[string]answerFlags{
 		"write name=value":                 {fields: []string{"name"}},
-		"name: it is needed":               {accept: true},
+		"name: it is required":             {accept: true},
 		`there is no field "nam" (did you`: {fields: []string{"nam=Ann"}},
-		`age: "old" is no number`:          {fields: []string{"name=Ann", "age=old"}},
+		`age: "old" is not a number`:       {fields: []string{"name=Ann", "age=old"}},
 	} {
-		_, err := f.reply(q, "")
+		_, err := f.response(q, "")
 		assert.ErrorContains(t, err, says)
 	}
 }
@@ -108,12 +108,12 @@ func TestDecisionsOfALine(t *testing.T) {
 	for in, want := range map[string]decision{
 		"y": {allow: true}, "Yes": {allow: true}, "n not today": {reason: "not today"}, "a": {allow: true, always: turn.GrantCall}, "t": {allow: true, always: turn.GrantTool},
 	} {
-		got, ok := decisionOf(in)
+		got, ok := parseDecision(in)
 		assert.True(t, ok)
 		assert.Equal(t, want, got)
 	}
 	for _, in := range []string{"", "perhaps", "yn"} {
-		_, ok := decisionOf(in)
+		_, ok := parseDecision(in)
 		assert.False(t, ok, in)
 	}
 }
@@ -136,7 +136,7 @@ func TestProgressIsOneLineThatIsReplaced(t *testing.T) {
 	chunks := []turn.Chunk{text(1, "I go."), progress(1, 4, "load\x1b[2Jing"), progress(8, 4, strings.Repeat("far ", 40)), called(turn.ChunkToolCallCompleted), progress(3, 0, ""), text(1, "Done."), late}
 	shown := screen(t, followOptions{output: "text"}, []string{"NO_COLOR=1"}, answered("I go.Done."), chunks...)
 	assert.Equal(t, "I go.\n… mcp/x/long 25% (1 of 4) load[2Jing"+eraseLine+"… mcp/x/long 100% (8 of 4) far far far far far far far far far far far far far…"+eraseLine+
-		"← local/read ok, 7 bytes, 0s\n… mcp/x/long 3"+eraseLine+"Done.\nresolved late: mcp/x/long (call 1.0) ok, 7 bytes\n"+
+		"✓ local/read {\"p\":\"\\u001b[2J\"} · ok · 7 B\n… mcp/x/long 3"+eraseLine+"Done.\nlate result of call 1.0: ✓ mcp/x/long · ok · 7 B\n"+
 		"session s · 2 steps · 0 tool calls · 0 tokens in, 0 out · cost unknown\n", shown)
 	dumb := screen(t, followOptions{output: "text"}, []string{"TERM=dumb"}, answered("x"), after(1, progress(1, 4, "")), after(2, progress(2, 4, "")), after(9, progress(3, 4, "")))
 	assert.Equal(t, 2, strings.Count(dumb, "mcp/x/long"), "a line that cannot be replaced comes every few seconds")

@@ -12,12 +12,12 @@ func (a *app) attachCommand() *cobra.Command {
 	var turnID string
 	cmd := &cobra.Command{
 		Use:   "attach [session]",
-		Short: "Follow a turn of a session, from its start or from a chunk on, and go on live",
-		Long: `Follow a turn of a session, the last one unless --turn names another, and go on live.
+		Short: "Follow a turn of a session, from its beginning or from a chunk on",
+		Long: `Follow a turn of a session to its end: the last turn, or the one of --turn.
 
-What is shown is read from the journal: a turn that has ended is shown whole, however late and with Temporal away. Where
-a person is waited for who cannot be asked here, it goes on until somebody has decided elsewhere, unlike run; with
---no-wait it says how to decide and exits with 6.`,
+The command reads the journal, so it also shows turns that have ended, even if Temporal is
+unreachable. If the turn waits for a decision and there is no terminal to ask on, the command keeps
+following; with --no-wait it prints how to decide and exits with 6.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.completeSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -25,10 +25,11 @@ a person is waited for who cannot be asked here, it goes on until somebody has d
 				return err
 			}
 			if wait && o.noWait {
-				return usage("--wait and --no-wait contradict each other: use one of them")
+				return usage("--wait and --no-wait exclude each other: use one of them")
 			}
 			n := needs{server: dev, worker: dev, quiet: o.quiet}
-			return a.onSession(cmd.Context(), args, n, (*turnClient).latest, func(ctx context.Context, t *turnClient, session string) error {
+			return a.onSession(cmd.Context(), args, n, (*turnClient).latest, func(ctx context.Context,
+				t *turnClient, session string) error {
 				s, err := t.find(ctx, session, turnID)
 				if err != nil {
 					return err
@@ -38,10 +39,10 @@ a person is waited for who cannot be asked here, it goes on until somebody has d
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&dev, "dev", false, "bring up Temporal and a worker on this machine, so that the turn goes on")
-	flags.BoolVar(&wait, "wait", false, "go on where a person elsewhere is waited for, as it does anyway")
-	flags.StringVar(&turnID, "turn", "", "the turn's `ID`, where it is not the last one")
-	flags.Int64Var(&o.after, "after", -1, "the last chunk that was seen; what follows it is shown")
+	flags.BoolVar(&dev, "dev", false, "start Temporal and a worker on this machine, so that the turn continues")
+	flags.BoolVar(&wait, "wait", false, "keep following while the turn waits for a decision (the default)")
+	flags.StringVar(&turnID, "turn", "", "the `ID` of the turn to follow (default: the last one)")
+	flags.Int64Var(&o.after, "after-chunk", -1, "show only the chunks after this `index`")
 	o.register(a, cmd)
 	return cmd
 }
@@ -49,20 +50,19 @@ a person is waited for who cannot be asked here, it goes on until somebody has d
 // register adds the flags that run and attach share.
 func (o *followOptions) register(a *app, cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVarP(&o.output, "output", "o", "text", "text, json (the result), jsonl (every chunk) or none")
-	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but the answer")
+	o.output = outputText
+	choose(cmd, flags, &o.output, "output", "o", "text, json (the result), jsonl (every chunk) or none", outputText,
+		outputJSON, outputJSONL, outputNone)
+	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print only the answer")
 	flags.StringVar(&o.outputLast, "output-last", "", "also write the answer to this `file`")
-	flags.BoolVar(&o.noWait, "no-wait", false, "where a person is waited for, say how to answer and exit with 6")
-	flags.DurationVar(&o.timeout, "timeout", 0, "follow for so long at most, then exit with 124; the turn goes on")
-	complete(cmd, "output", "text", "json", "jsonl", "none")
+	flags.BoolVar(&o.noWait, "no-wait", false, "if the turn waits for a decision, print how to decide and exit with 6")
+	flags.DurationVar(&o.timeout, "timeout", 0, "stop following after this `duration` and exit with 124; the turn "+
+		"continues")
 }
 
 func (o *followOptions) check() error {
-	if err := checkOutput(o.output); err != nil {
-		return err
-	}
 	if o.timeout < 0 {
-		return usage("--timeout is %s: use a duration such as 90s, or leave it out to wait as long as it takes", o.timeout)
+		return usage("--timeout is %s: use a duration such as 90s, or omit it to wait without a limit", o.timeout)
 	}
 	return nil
 }

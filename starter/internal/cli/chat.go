@@ -21,20 +21,21 @@ func (a *app) chatCommand() *cobra.Command {
 	var dev, last, slow bool
 	cmd := &cobra.Command{
 		Use:   "chat",
-		Short: "Talk with a session on this terminal",
-		Long: `Talk with a session on this terminal: answers as they come, tool calls, approvals and questions by key.
+		Short: "Talk to a session on this terminal",
+		Long: `Talk to a session on this terminal. Answers and tool calls appear as they happen, and keys decide
+approvals.
 
-What is typed while a turn runs joins it. The same session may be open on several terminals. Leaving a chat leaves its
-turn running. /help shows what else can be done.`,
+A message that you send while a turn runs is merged into it. The same session may be open on several
+terminals. When you leave the chat, its turn continues. /help lists the commands and keys.`,
 		Example: `  starter chat --dev
   starter chat -c`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case last && session != "":
-				return usage("--continue and --session name two sessions: use one of them")
+				return usage("--continue and --session exclude each other: use one of them")
 			case slow && !dev:
-				return usage("--slow is for the worker of --dev; a worker elsewhere takes it itself: `go run ./worker -slow`")
+				return usage("--slow needs --dev; start another worker with `go run ./worker -slow` instead")
 			case session != "" && workflows.CheckSession(session) != nil:
 				return usage("--session: %w", workflows.CheckSession(session))
 			}
@@ -45,9 +46,9 @@ turn running. /help shows what else can be done.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&dev, "dev", false, "bring up Temporal, its Web UI and a worker on this machine")
-	flags.BoolVar(&slow, "slow", false, "with --dev and the demo model: answer slowly, to be watched")
-	flags.StringVarP(&session, "session", "s", "", "the session `ID` to continue or begin")
+	flags.BoolVar(&dev, "dev", false, "start Temporal, its Web UI and a worker on this machine")
+	flags.BoolVar(&slow, "slow", false, "with --dev and the demo model: answer slowly")
+	flags.StringVarP(&session, "session", "s", "", "the `ID` of the session to continue or start")
 	flags.BoolVarP(&last, "continue", "c", false, "continue the last session")
 	_ = cmd.RegisterFlagCompletionFunc("session", a.completeSessions(1)) // the flag exists
 	return cmd
@@ -58,9 +59,10 @@ func (a *app) chat(ctx context.Context, session string, last, dev bool) error {
 	out, ok := a.out.(*os.File)
 	switch {
 	case !ok || !isTerminal(a.in) || !isTerminal(a.out):
-		return usage("chat needs a terminal for its input and its output; in a pipe or a script use `starter run \"...\"`")
+		return usage("chat needs a terminal for input and output; in a pipe or a script use `starter run \"...\"`")
 	case a.lookup("TERM") == "dumb" || a.lookup("TERM") == "":
-		return usage("this terminal (TERM=%s) cannot move its cursor, which chat needs; use `starter run \"...\"` and `starter run -c \"...\"`", a.lookup("TERM"))
+		return usage("chat needs a terminal that can move its cursor (TERM=%s cannot); use `starter run \"...\"` and "+
+			"`starter run -c \"...\"`", a.lookup("TERM"))
 	}
 	loaded, err := a.load()
 	if err != nil {
@@ -85,7 +87,7 @@ func (t *turnClient) chat(ctx context.Context, session string, last bool, out *o
 			return err
 		}
 	}
-	if err := t.checkName(ctx, session); err != nil {
+	if err := t.checkSessionID(ctx, session); err != nil {
 		return err
 	}
 	if session == "" {
@@ -93,7 +95,7 @@ func (t *turnClient) chat(ctx context.Context, session string, last bool, out *o
 	}
 	a := t.app
 	left, err := chat.Run(ctx, chat.Options{
-		Store: t.store, Client: t.client, Session: session, Person: whoami(), Model: modelName(t.cfg.LLM), History: chatHistory,
+		Store: t.store, Client: t.client, Session: session, Person: userName(), Model: modelName(t.cfg.LLM), History: chatHistory,
 		Link:  t.chatLink,
 		Color: a.colored(out), In: a.in, Out: out, Environ: a.environ, Signals: a.interrupts.take(), Failed: t.failed,
 	})
@@ -107,7 +109,7 @@ func (t *turnClient) chat(ctx context.Context, session string, last bool, out *o
 // modelName returns the display name of the model that turns use.
 func modelName(c config.LLM) string {
 	if c.Model == "" {
-		return "the model of " + string(c.Provider)
+		return "the default model of " + string(c.Provider)
 	}
 	return c.Model
 }
@@ -122,21 +124,21 @@ func (t *turnClient) chatLink(session, turn string) string {
 
 // sayGoodbye prints how to return to the session, and what continues in the meantime.
 func (t *turnClient) sayGoodbye(left chat.Left) {
-	a, again := t.app, "starter chat -s "+quoted(left.Session)
+	a, resume := t.app, "starter chat -s "+quoted(left.Session)
 	if t.failed != nil { // the chat's worker ends with this command
-		again = "starter chat --dev -s " + quoted(left.Session)
+		resume = "starter chat --dev -s " + quoted(left.Session)
 	}
 	for _, text := range left.Unsent {
 		a.note("not sent: %s", line(text, 200))
 	}
 	switch {
 	case left.Waiting:
-		a.note("the turn waits for a person; come back with `%s`", again)
+		a.note("the turn waits for your decision; resume with `%s`", resume)
 	case left.Running && t.failed != nil:
-		a.note("the turn goes on when a worker runs; come back with `%s`", again)
+		a.note("the turn continues when a worker runs; resume with `%s`", resume)
 	case left.Running:
-		a.note("the turn goes on; come back with `%s`", again)
+		a.note("the turn continues; resume with `%s`", resume)
 	case left.Begun:
-		a.aside("come back with `%s`", again)
+		a.aside("resume with `%s`", resume)
 	}
 }

@@ -20,8 +20,12 @@ func Main() int {
 	// The buffer also holds a second Ctrl-C, with which run stops its turn.
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	std := streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}
-	return execute(context.Background(), os.Args[1:], std, os.Environ(), signals)
+	a := &app{
+		streams: streams{in: os.Stdin, out: os.Stdout, err: os.Stderr},
+		program: programName(os.Args[0]),
+		environ: os.Environ(),
+	}
+	return a.execute(context.Background(), os.Args[1:], signals)
 }
 
 // streams are a command's standard input and outputs.
@@ -32,22 +36,21 @@ type streams struct {
 }
 
 // execute runs one command and returns the exit code.
-func execute(ctx context.Context, args []string, std streams, environ []string, signals <-chan os.Signal) int {
-	ctx, interrupts := catch(ctx, signals)
-	defer interrupts.take()
-	app := &app{streams: std, environ: environ, interrupts: interrupts}
-	root := app.command()
+func (a *app) execute(ctx context.Context, args []string, signals <-chan os.Signal) int {
+	ctx, a.interrupts = catch(ctx, signals)
+	defer a.interrupts.take()
+	root := a.command()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	switch {
-	case err != nil && !app.ran:
-		err = refused(cmd, err)
+	case err != nil && !a.parsed:
+		err = usageError(cmd, err)
 	case err != nil && context.Cause(ctx) == errInterrupted:
 		err = &exitError{code: exitCancelled, cause: errInterrupted}
 	}
 	var exit *exitError
 	if err != nil && (!errors.As(err, &exit) || exit.cause != nil) {
-		fmt.Fprintln(std.err, app.hinted("everturn: "+printable(err.Error())))
+		fmt.Fprintln(a.err, a.spelled("everturn: "+printable(err.Error())))
 	}
 	return exitCode(err)
 }

@@ -17,7 +17,7 @@ import (
 func TestWithoutACommandThereIsHelp(t *testing.T) {
 	c := newConsole(t)
 	assert.Equal(t, exitAnswered, c.run(t))
-	assert.Contains(t, c.out.String(), "Available Commands:")
+	assert.Contains(t, c.out.String(), "Talk:")
 	assert.Contains(t, c.out.String(), "starter run --dev")
 	assert.NotContains(t, c.out.String(), "dev-server", "the supervisor is nobody's command")
 	assert.Empty(t, c.err.String())
@@ -41,7 +41,7 @@ var mistakes = []struct {
 	{[]string{"list", "x"}, `unknown command "x"`},
 	{[]string{"import"}, "accepts 1 arg"},
 	{[]string{"diff", "d2"}, "received 1: use `starter diff <session> <session> [flags]` (see `starter diff --help`)"},
-	{[]string{"attach", "--wait", "--no-wait", "s"}, "contradict"},
+	{[]string{"attach", "--wait", "--no-wait", "s"}, "use one of them"},
 	{[]string{"--color", "red", "list"}, "auto, always or never"},
 	{[]string{"run", "--config", "no.toml", "hi"}, "no.toml"},
 	{[]string{"run", "-o", "xml", "hi"}, "text, json, jsonl or none"},
@@ -56,31 +56,33 @@ var mistakes = []struct {
 	{[]string{"run", "--timeout", "soon", "hi"}, "invalid duration"},
 	{[]string{"run", "--timeout", "-1s", "hi"}, "90s"},
 	{[]string{"run", "--turn-timeout", "soon", "hi"}, "90s"},
-	{[]string{"run", "--wait", "--no-wait", "hi"}, "contradict"},
+	{[]string{"run", "--wait", "--no-wait", "hi"}, "use one of them"},
 	{[]string{"run", "--fork", "hi"}, "the session to fork"},
 	{[]string{"send"}, "at least 1 arg"},
-	{[]string{"send", "s"}, "there is nothing to ask"},
+	{[]string{"send", "s"}, "the message is empty"},
 	{[]string{"send", " s", "hi"}, "session ID"},
-	{[]string{"send", "s", "-o", "xml", "hi"}, "text, json, jsonl or none"},
+	{[]string{"send", "s", "-o", "xml", "hi"}, "text, json or none"},
 	{[]string{"answer"}, "there is no answer: give it as the last argument"},
 	{[]string{"answer", "s", "q1"}, "there is no answer"},
 	{[]string{"answer", "s", "e1.0.1"}, "there is no answer"},
 	{[]string{"answer", "s", "e1.0.1", "x", "y"}, "at most 3 arg"},
-	{[]string{"answer", "s", "--accept", "--decline"}, "stand alone"},
-	{[]string{"answer", "s", "e1.0.1", "Ann", "--field", "name=Ann"}, "leave out \"Ann\""},
-	{[]string{"answer", "s", "q1", ""}, "there is nothing to ask"},
-	{[]string{"approve", "--deny"}, "name the session"},
-	{[]string{"approve", "s", "--always", "never"}, "call (this tool"},
-	{[]string{"approve", "s", "1.0", "--always", "tool", "--deny"}, "policy.deny"},
-	{[]string{"approve", "s", "1.0", "--all"}, "leave out 1.0"},
+	{[]string{"answer", "s", "--accept", "--decline"}, "exclude each other"},
+	{[]string{"answer", "s", "e1.0.1", "Ann", "--field", "name=Ann"}, "remove \"Ann\""},
+	{[]string{"answer", "s", "q1", ""}, "the message is empty"},
+	{[]string{"approve", "--deny"}, "unknown flag"},
+	{[]string{"approve", "s", "--always", "never"}, "call or tool"},
+	{[]string{"deny", "s", "1.0", "--always", "tool"}, "unknown flag"},
+	{[]string{"approve", "s", "1.0", "--all"}, "remove 1.0"},
 	{[]string{"approve", "s", "--all", "--hash", "12345678"}, "use one of them"},
 	{[]string{"approve", "s", "1.0", "1.1", "--hash", "12345678"}, "one call"},
-	{[]string{"approve", "s", "1.0", "--json"}, "leave out the calls"},
-	{[]string{"approve"}, "there is no journal"},
+	{[]string{"approvals", "-o", "xml"}, "text, json or jsonl"},
+	{[]string{"approve"}, "at least 1 arg"},
+	{[]string{"deny"}, "at least 1 arg"},
+	{[]string{"approvals"}, "there is no journal"},
 	{[]string{"fork"}, "accepts 1 arg"},
 	{[]string{"fork", "s", "--at", "0"}, "the first message is number 1"},
 	{[]string{"fork", "s", "--as", " x"}, "session ID"},
-	{[]string{"rewind", "s"}, "`starter show` numbers them"},
+	{[]string{"rewind", "s"}, "`starter show` numbers the messages"},
 	{[]string{"diff", "s"}, "accepts 2 arg"},
 	{[]string{"attach", "s"}, "there is no journal"},
 	{[]string{"stop"}, "there is no journal"},
@@ -89,7 +91,7 @@ var mistakes = []struct {
 	{[]string{"man"}, "accepts 1 arg"},
 	{[]string{"run", "--max-steps", "-1", "hi"}, "max_steps"},
 	{[]string{"dev", "--slow", "--no-worker"}, "worker -slow"},
-	{[]string{"run"}, "there is nothing to ask"},
+	{[]string{"run"}, "the message is empty"},
 	{[]string{"list"}, "there is no journal at .everturn/journal.db yet"},
 	{[]string{"show", "x"}, "there is no journal"},
 	{[]string{"import", "no.jsonl"}, "opening the file to import"},
@@ -192,7 +194,7 @@ func TestOnlyCtrlCPressedAgainStops(t *testing.T) {
 	}{
 		"pressed again":              {os.Interrupt, time.Second, true},
 		"delivered twice":            {os.Interrupt, 10 * time.Millisecond, false},
-		"ended by somebody else":     {syscall.SIGTERM, time.Second, false},
+		"ended by another process":   {syscall.SIGTERM, time.Second, false},
 		"pressed long after leaving": {os.Interrupt, 4 * time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {

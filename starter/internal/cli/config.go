@@ -9,12 +9,10 @@ import (
 )
 
 func (a *app) configCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "config", Short: "Show the configuration, or its schema", Args: onlySubcommands,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	var origin bool
 	show := &cobra.Command{
 		Use:   "show",
-		Short: "Print the configuration in force, secrets hidden",
+		Short: "Print the effective configuration without secrets",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			loaded, err := a.load()
@@ -24,7 +22,7 @@ func (a *app) configCommand() *cobra.Command {
 			return loaded.Show(a.out, origin)
 		},
 	}
-	show.Flags().BoolVar(&origin, "origin", false, "say of each value where it came from")
+	show.Flags().BoolVar(&origin, "origin", false, "show where each value comes from")
 	schema := &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON schema of agent.toml",
@@ -34,6 +32,5 @@ func (a *app) configCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.AddCommand(show, schema)
-	return cmd
+	return parent("config", "Show the configuration or its schema", show, schema)
 }

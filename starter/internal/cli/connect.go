@@ -27,7 +27,8 @@ func (a *app) reach(ctx context.Context, cfg config.Config) (cluster.Conn, error
 	if err != nil {
 		return nil, err
 	}
-	if err := cluster.CheckOwner(ctx, c, cfg.Temporal.Address, cfg.Temporal.Namespace, cfg.Journal.Path); errors.Is(err, config.ErrInvalid) {
+	if err := cluster.CheckOwner(ctx, c, cfg.Temporal.Address, cfg.Temporal.Namespace,
+		cfg.Journal.Path); errors.Is(err, config.ErrInvalid) {
 		c.Close()
 		return nil, err
 	}
@@ -50,7 +51,8 @@ func (a *app) withClient(ctx context.Context, cfg config.Config, stack *local, d
 }
 
 // withTemporal calls do with a client that is connected to Temporal.
-func (a *app) withTemporal(ctx context.Context, open func(context.Context, config.Config) (journal.Store, error), do func(*turnClient) error) error {
+func (a *app) withTemporal(ctx context.Context, open func(context.Context, config.Config) (journal.Store, error),
+	do func(*turnClient) error) error {
 	cfg, err := a.settled(ctx)
 	if err != nil {
 		return err
@@ -70,7 +72,8 @@ func (a *app) withTemporal(ctx context.Context, open func(context.Context, confi
 
 // onSession calls do with the named session, or with the one that meant returns if none is named. Temporal may be
 // unreachable unless n requires this command to start it; in that case the client's methods return the error.
-func (a *app) onSession(ctx context.Context, args []string, n needs, meant func(*turnClient, context.Context) (string, error), do func(context.Context, *turnClient, string) error) error {
+func (a *app) onSession(ctx context.Context, args []string, n needs, meant func(*turnClient, context.Context) (string,
+	error), do func(context.Context, *turnClient, string) error) error {
 	loaded, err := a.load()
 	if err != nil {
 		return err

@@ -12,15 +12,15 @@ func (a *app) devCommand() *cobra.Command {
 	var noWorker, slow bool
 	cmd := &cobra.Command{
 		Use:   "dev",
-		Short: "Keep Temporal, its Web UI and a worker up on this machine until Ctrl-C",
-		Long: `Keep Temporal, its Web UI and a worker up on this machine until Ctrl-C.
+		Short: "Run Temporal, its Web UI and a worker on this machine until Ctrl-C",
+		Long: `Run Temporal, its Web UI and a worker on this machine until Ctrl-C.
 
-The server is shared with every command of this folder that has --dev; the last one out stops it. What it keeps is in
-the folder .everturn.`,
+All commands of this folder with --dev share the server, and the last one to exit stops it. The
+server keeps its data in the folder .everturn.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if slow && noWorker {
-				return usage("--slow is for the worker that --no-worker leaves out: give it to `go run ./worker -slow` instead")
+				return usage("--slow configures the worker, and --no-worker starts none: use `go run ./worker -slow` instead")
 			}
 			if slow {
 				a.override("llm.demo_slow", "true")
@@ -32,8 +32,8 @@ the folder .everturn.`,
 			return a.dev(cmd.Context(), loaded.Config, !noWorker)
 		},
 	}
-	cmd.Flags().BoolVar(&noWorker, "no-worker", false, "run no worker: workers run elsewhere")
-	cmd.Flags().BoolVar(&slow, "slow", false, "let the demo model answer slowly, to be watched")
+	cmd.Flags().BoolVar(&noWorker, "no-worker", false, "do not start a worker")
+	cmd.Flags().BoolVar(&slow, "slow", false, "let the demo model answer slowly")
 	return cmd
 }
 
@@ -47,11 +47,11 @@ func (a *app) dev(ctx context.Context, cfg config.Config, worker bool) error {
 	signals := a.interrupts.take()
 	a.note("Temporal  %s (namespace %s)\nWeb UI    %s", cfg.Temporal.Address, cfg.Temporal.Namespace, cfg.Temporal.UIURL)
 	if worker {
-		a.note("a worker polls task queue %s; ask something with `starter run \"...\"`", cfg.Temporal.TaskQueue)
+		a.note("the worker polls task queue %s; send a message with `starter run \"...\"`", cfg.Temporal.TaskQueue)
 	} else {
-		a.note("no worker runs here; start one with `go run ./worker`")
+		a.note("no worker is running; start one with `go run ./worker`")
 	}
-	a.note("Ctrl-C ends")
+	a.note("press Ctrl-C to exit")
 	select {
 	case <-signals:
 		return nil

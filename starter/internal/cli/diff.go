@@ -9,34 +9,31 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 func (a *app) diffCommand() *cobra.Command {
-	var asJSON bool
+	var output string
 	cmd := &cobra.Command{
 		Use:               "diff <session> <session>",
-		Short:             "Show where two sessions part, and what each says from there on",
+		Short:             "Show where two sessions diverge",
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: a.completeSessions(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			store, err := a.lookAt(cmd)
-			if err != nil {
+			return a.withJournal(cmd.Context(), func(store journal.Store) error {
+				d, err := diverge(cmd.Context(), store, args[0], args[1])
+				if err == nil && output == outputJSON {
+					return writeJSON(a.out, d)
+				}
+				if err == nil {
+					d.print(a.out)
+				}
 				return err
-			}
-			defer store.Close()
-			d, err := parting(cmd.Context(), store, args[0], args[1])
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return writeJSON(a.out, d)
-			}
-			d.print(a.out)
-			return nil
+			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	outputFlag(cmd, &output, outputText, outputJSON)
 	return cmd
 }
 
@@ -57,8 +54,8 @@ type transcript struct {
 // page is the number of messages read and compared at once.
 const page = 500
 
-// parting finds the first message that differs.
-func parting(ctx context.Context, store journal.Store, a, b string) (difference, error) {
+// diverge finds the first message that differs.
+func diverge(ctx context.Context, store journal.Store, a, b string) (difference, error) {
 	d := difference{A: transcript{Session: a}, B: transcript{Session: b}}
 	for _, t := range []*transcript{&d.A, &d.B} {
 		if _, err := sessionArg(ctx, store, []string{t.Session}); err != nil {
@@ -80,7 +77,7 @@ func parting(ctx context.Context, store journal.Store, a, b string) (difference,
 		if err != nil {
 			return d, err
 		}
-		same := alike(left, right)
+		same := commonPrefix(left, right)
 		d.Shared += int64(same)
 		if same < page {
 			break
@@ -94,8 +91,8 @@ func parting(ctx context.Context, store journal.Store, a, b string) (difference,
 	return d, err
 }
 
-// alike returns the number of leading messages that a and b have in common.
-func alike(a, b []turn.Message) int {
+// commonPrefix returns the number of leading messages that a and b have in common.
+func commonPrefix(a, b []turn.Message) int {
 	n := 0
 	for n < min(len(a), len(b)) && reflect.DeepEqual(a[n], b[n]) {
 		n++
@@ -104,9 +101,9 @@ func alike(a, b []turn.Message) int {
 }
 
 func (d difference) print(w io.Writer) {
-	fmt.Fprintf(w, "%s shared\n", plural(int(d.Shared), "message"))
+	fmt.Fprintf(w, "%s shared\n", ui.Count(int(d.Shared), "message"))
 	for _, t := range []transcript{d.A, d.B} {
-		fmt.Fprintf(w, "\n%s · %s of its own\n", line(t.Session, 80), plural(len(t.Messages), "message"))
+		fmt.Fprintf(w, "\n%s · %s of its own\n", line(t.Session, 80), ui.Count(len(t.Messages), "message"))
 		for i, m := range t.Messages {
 			printMessage(w, d.Shared+1+int64(i), m)
 		}

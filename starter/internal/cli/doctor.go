@@ -11,6 +11,7 @@ import (
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/internal/cluster"
+	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -31,11 +32,11 @@ type check struct {
 func (a *app) doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Check configuration, journal, Temporal, model, tool servers and workers",
-		Long: `Check configuration, journal, Temporal, model, tool servers and workers, a line each.
+		Short: "Check the configuration, journal, model, MCP servers, Temporal and workers",
+		Long: `Check the configuration, journal, model, MCP servers, Temporal and workers, with one line for each.
 
-The exit code is 0 where nothing fails, and else that of the first thing that does, as of every command. A warning ("warn") fails
-nothing: it is what turns would wait for.`,
+The exit code is that of the first check that fails, or 0. A warning ("warn") is not a failure:
+turns would wait for it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			loaded, err := a.load()
@@ -67,10 +68,10 @@ func (a *app) examine(ctx context.Context, cfg config.Config, checks []check) er
 			fmt.Fprintf(a.out, "ok    %s: %s\n", c.name, line(found, 200))
 			continue
 		case errors.As(err, &warn):
-			fmt.Fprintf(a.out, "warn  %s: %s\n", c.name, printable(warn.text))
+			fmt.Fprintf(a.out, "warn  %s: %s\n", c.name, a.spelled(printable(warn.text)))
 			continue
 		}
-		fmt.Fprintf(a.out, "FAIL  %s: %s\n", c.name, printable(err.Error()))
+		fmt.Fprintf(a.out, "FAIL  %s: %s\n", c.name, a.spelled(printable(err.Error())))
 		if first == nil {
 			first = &exitError{code: exitCode(err)}
 		}
@@ -80,7 +81,7 @@ func (a *app) examine(ctx context.Context, cfg config.Config, checks []check) er
 
 func checkJournal(ctx context.Context, cfg config.Config) (string, error) {
 	if !engine.HasJournal(cfg) {
-		return cfg.Journal.Path + ", not there yet", nil
+		return cfg.Journal.Path + ", does not exist yet", nil
 	}
 	store, err := openJournal(ctx, cfg)
 	if err != nil {
@@ -123,17 +124,17 @@ func (a *app) checkTools(ctx context.Context, cfg config.Config) (string, error)
 			problems = append(problems, fmt.Errorf("server %s: %s", c.Server, c.Problem))
 		}
 	}
-	found := fmt.Sprintf("%s of %s", plural(tools, "tool"), plural(len(catalogues), "server"))
+	found := fmt.Sprintf("%s of %s", ui.Count(tools, "tool"), ui.Count(len(catalogues), "server"))
 	published, err := publishedCatalogues(ctx, cfg)
 	if err != nil {
 		return "", err
 	}
-	held := 0
+	quarantined := 0
 	for _, c := range published {
-		held += len(c.Quarantined)
+		quarantined += len(c.Quarantined)
 	}
-	if held > 0 {
-		found += fmt.Sprintf(", %s held back (see `starter tools diff`)", plural(held, "tool"))
+	if quarantined > 0 {
+		found += fmt.Sprintf(", %d quarantined (see `starter tools diff`)", quarantined)
 	}
 	return found, errors.Join(append(problems, workersProblems(cfg)...)...)
 }
@@ -148,7 +149,8 @@ func workersProblems(cfg config.Config) []error {
 	for _, w := range workers {
 		for _, s := range w.Servers {
 			if s.State == engine.ServerFailing {
-				problems = append(problems, fmt.Errorf("server %s fails for worker %s since %s: %s", s.Server, w.Worker, s.Since.Local().Format(time.TimeOnly), s.LastError))
+				problems = append(problems, fmt.Errorf("server %s has failed for worker %s since %s: %s", s.Server, w.Worker,
+					s.Since.Local().Format(time.TimeOnly), s.LastError))
 			}
 		}
 	}
@@ -192,23 +194,26 @@ func (a *app) checkWorker(ctx context.Context, cfg config.Config) (found string,
 	})
 	switch {
 	case err != nil:
-		return "", &warning{"nobody can be asked whether a worker runs while Temporal does not answer"}
+		return "", &warning{"cannot check for workers: Temporal is unreachable"}
 	case len(workers) == 0:
-		return "", &warning{fmt.Sprintf("none polls task queue %s, and turns would wait: start one with `starter dev` or `go run ./worker`", queue)}
+		return "", &warning{fmt.Sprintf("none polls task queue %s, so turns would wait: start one with `starter dev` or "+
+			"`go run ./worker`", queue)}
 	}
 	id, err := journalID(ctx, cfg)
 	if err != nil {
 		return "", err
 	}
 	if others := cluster.Elsewhere(workers, id); len(others) > 0 {
-		return "", usage("%s polls task queue %s, or did a minute ago, and keeps another journal than %s: turns that it takes are not to be seen here. Stop it, or give it a task queue of its own with [temporal] task_queue",
+		return "", usage("%s polls task queue %s (now or in the last minute) but uses another journal than %s, so this "+
+			"command cannot show its turns: stop it, or give it another [temporal] task_queue",
 			line(others[0].Identity, 80), queue, cfg.Journal.Place())
 	}
 	return fmt.Sprintf("%d polling task queue %s", len(workers), queue), nil
 }
 
 // onCluster calls do with a connection to the configured cluster.
-func (a *app) onCluster(ctx context.Context, cfg config.Config, do func(c cluster.Conn, address, namespace string) error) error {
+func (a *app) onCluster(ctx context.Context, cfg config.Config, do func(c cluster.Conn, address,
+	namespace string) error) error {
 	address, namespace, err := cluster.FromConfig(cfg.Temporal, a.environ).Resolved()
 	if err != nil {
 		return err

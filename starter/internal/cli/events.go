@@ -13,9 +13,7 @@ import (
 )
 
 func (a *app) eventsCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "events", Short: "Describe the events of -o jsonl", Args: onlySubcommands,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	cmd.AddCommand(&cobra.Command{
+	return parent("events", "Describe the events of -o jsonl", &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON schema of a line of -o jsonl",
 		Args:  cobra.NoArgs,
@@ -24,12 +22,12 @@ func (a *app) eventsCommand() *cobra.Command {
 			return err
 		},
 	})
-	return cmd
 }
 
 // closing writes a turn_completed event if the journal has none for the turn, so that every stream ends with one.
 func (v *view) closing(r workflows.Result, index int64) error {
-	data, err := json.Marshal(turn.DoneChunk{State: r.State, FinishReason: r.FinishReason, Message: r.Message, Usage: r.Usage, Steps: r.Steps, ToolCalls: r.ToolCalls})
+	data, err := json.Marshal(turn.DoneChunk{State: r.State, FinishReason: r.FinishReason, Message: r.Message,
+		Usage: r.Usage, Steps: r.Steps, ToolCalls: r.ToolCalls})
 	if err != nil {
 		return fmt.Errorf("encoding the last event: %w", err)
 	}

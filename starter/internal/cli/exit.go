@@ -64,7 +64,8 @@ func exitCode(err error) int {
 		return exit.code
 	case errors.Is(err, config.ErrCredentials):
 		return exitCredentials
-	case errors.Is(err, config.ErrInvalid), errors.Is(err, journal.ErrNewer), errors.Is(err, journal.ErrForkPoint), errors.Is(err, journal.ErrTaken):
+	case errors.Is(err, config.ErrInvalid), errors.Is(err, journal.ErrNewer), errors.Is(err,
+		journal.ErrForkPoint), errors.Is(err, journal.ErrTaken):
 		return exitConfig
 	case errors.Is(err, client.ErrUnreachable):
 		return exitUnreachable

@@ -18,12 +18,13 @@ const dialWithin = 3 * time.Second
 func (t *turnClient) find(ctx context.Context, session, turnID string) (started, error) {
 	if turnID != "" {
 		if row, err := t.store.Turn(ctx, turnID); err == nil && row.Session != session {
-			return started{}, usage("turn %s belongs to session %q: use `starter attach %s --turn %s`", turnID, row.Session, quoted(row.Session), turnID)
+			return started{}, usage("turn %s belongs to session %q: use `starter attach %s --turn %s`", turnID, row.Session,
+				quoted(row.Session), turnID)
 		}
 	}
 	known, err := t.client.Find(ctx, session, turnID)
 	if err != nil && (t.online || !errors.Is(err, client.ErrNotFound)) {
-		return started{}, t.unknown(session, turnID, err)
+		return started{}, t.notFound(session, turnID, err)
 	}
 	recorded, ended := err == nil, false
 	if recorded {
@@ -33,11 +34,12 @@ func (t *turnClient) find(ctx context.Context, session, turnID string) (started,
 	if t.online || turnID != "" && ended {
 		return t.linked(known), nil
 	}
-	return t.consult(ctx, known, turnID, recorded, ended)
+	return t.askTemporal(ctx, known, turnID, recorded, ended)
 }
 
-// consult connects to Temporal and asks it for the turn. known is what the journal has of the turn.
-func (t *turnClient) consult(ctx context.Context, known client.Turn, turnID string, recorded, ended bool) (started, error) {
+// askTemporal connects to Temporal and asks it for the turn. known is what the journal has of the turn.
+func (t *turnClient) askTemporal(ctx context.Context, known client.Turn,
+	turnID string, recorded, ended bool) (started, error) {
 	dialling, cancel := context.WithTimeout(ctx, dialWithin)
 	defer cancel()
 	err := t.call(dialling)
@@ -45,26 +47,26 @@ func (t *turnClient) consult(ctx context.Context, known client.Turn, turnID stri
 	case err == nil:
 		session := known.Session
 		if known, err = t.client.Find(ctx, session, turnID); err != nil {
-			return started{}, t.unknown(session, turnID, err)
+			return started{}, t.notFound(session, turnID, err)
 		}
 	case ended && errors.Is(err, config.ErrInvalid): // another folder's server uses our address; ours is not running
 	case !recorded, !errors.Is(err, client.ErrUnreachable) && dialling.Err() == nil:
 		return started{}, err
 	case !ended:
-		t.app.note("Temporal is away; the turn is shown as far as it goes (%v)", err)
+		t.app.note("Temporal is unreachable; showing what the journal has of the turn (%v)", err)
 	}
 	return t.linked(known), nil
 }
 
-// unknown says what to do about a turn that could not be found.
-func (t *turnClient) unknown(session, turnID string, err error) error {
+// notFound says what to do about a turn that could not be found.
+func (t *turnClient) notFound(session, turnID string, err error) error {
 	switch {
 	case !errors.Is(err, client.ErrNotFound):
 		return err
 	case turnID != "":
 		return usage("session %q has no turn %q; `starter show %s` lists its turns", session, turnID, quoted(session))
 	}
-	return usage("Temporal knows no session %q; `starter list` lists what the journal has, and `starter show` shows it", session)
+	return usage("Temporal has no session %q; `starter list` lists the sessions of the journal", session)
 }
 
 // latest returns the session that was used last.
@@ -80,9 +82,9 @@ func (t *turnClient) running(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", err
 	case len(found) == 0:
-		return "", usage("no session has a turn that runs or waits; `starter list` lists the sessions")
+		return "", usage("no session has a running turn; `starter list` lists the sessions")
 	case len(found) == 1:
 		return found[0], nil
 	}
-	return "", usage("several sessions have a turn: name the one that is meant (%s)", line(strings.Join(found, ", "), 400))
+	return "", usage("several sessions have a running turn: name one of them (%s)", line(strings.Join(found, ", "), 400))
 }

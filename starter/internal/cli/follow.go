@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"sync"
 	"time"
@@ -31,33 +32,25 @@ type followOptions struct {
 	timeout time.Duration
 }
 
-func checkOutput(output string) error {
-	switch output {
-	case "text", "json", "jsonl", "none":
-		return nil
-	}
-	return usage("--output is %q: use text, json, jsonl or none", output)
-}
-
 // follower follows one turn.
 type follower struct {
 	*turnClient
 	s       started
 	o       followOptions
 	view    *view
-	people  people
+	asker   asker
 	signals <-chan os.Signal
-	chunks  <-chan heard     // closed when the turn is over; nil if the journal cannot be read
+	chunks  <-chan received  // closed when the turn is over; nil if the journal cannot be read
 	over    <-chan outcome   // the result; nil until wait is called
-	untaken <-chan struct{}  // the journal has changed, while the turn has not taken the sent message yet
+	pending <-chan struct{}  // the journal has changed, while the turn has not merged the sent message yet
 	seen    int64            // the index of the last chunk
 	ended   bool             // the follower has seen turn_completed
-	silence <-chan time.Time // fires if the turn has no chunk within unheard; nil after the first chunk
+	silence <-chan time.Time // fires if the turn has no chunk within startWithin; nil after the first chunk
 	readers sync.WaitGroup
 }
 
-// heard is a chunk of the turn, or the error of reading it.
-type heard struct {
+// received is a chunk of the turn, or the error of reading it.
+type received struct {
 	chunk turn.Chunk
 	err   error
 }
@@ -72,12 +65,12 @@ type outcome struct {
 // stops the turn.
 func (t *turnClient) follow(ctx context.Context, s started, o followOptions) error {
 	f := &follower{turnClient: t, s: s, o: o, view: newView(t.app, o), seen: o.after, signals: t.app.interrupts.take()}
-	f.people = newPeople(f)
+	f.asker = newAsker(f)
 	f.view.media = func(c turn.Chunk) []turn.Media { return chat.MediaOf(ctx, t.store, c) }
-	if o.output == "text" && !o.quiet {
+	if o.output == outputText && !o.quiet {
 		t.app.aside("%s", s.Link)
 		if s.Merged {
-			t.app.aside("a turn of the session is running, and the message joins it")
+			t.app.aside("the message is merged into the session's running turn")
 		}
 	}
 	defer f.readers.Wait() // the caller closes the journal after that
@@ -86,25 +79,25 @@ func (t *turnClient) follow(ctx context.Context, s started, o followOptions) err
 	f.read(ctx)
 	timeout := f.deadline()
 	if s.Merged { // the running turn may need a decision before it takes the message
-		f.untaken = t.store.Changed(ctx)
+		f.pending = t.store.Changed(ctx)
 	} else {
-		f.silence = time.After(unheard)
+		f.silence = time.After(startWithin)
 	}
-	done, err := f.people.look(ctx)
+	done, err := f.asker.look(ctx)
 	for !done {
 		done, err = f.next(ctx, timeout)
 	}
 	if f.ended && f.chunks != nil {
-		f.part()
+		f.awaitEnd()
 	}
 	return err
 }
 
 // read starts reading the turn's chunks in the background, until ctx ends.
 func (f *follower) read(ctx context.Context) {
-	s, after, chunks := f.s, f.o.after, make(chan heard)
+	s, after, chunks := f.s, f.o.after, make(chan received)
 	f.chunks = chunks
-	tell := func(h heard) bool {
+	emit := func(h received) bool {
 		select {
 		case chunks <- h:
 			return true
@@ -115,15 +108,15 @@ func (f *follower) read(ctx context.Context) {
 	f.readers.Go(func() {
 		defer close(chunks)
 		for c, err := range f.client.Follow(ctx, s.Turn, after) {
-			if !tell(heard{c, err}) {
+			if !emit(received{c, err}) {
 				return
 			}
 		}
 	})
 }
 
-// part waits until the reader ends, which is when Temporal has also closed the run. The answer is printed before that.
-func (f *follower) part() {
+// awaitEnd waits until the reader ends, which is when Temporal has also closed the run. The answer is printed before that.
+func (f *follower) awaitEnd() {
 	for {
 		select {
 		case _, more := <-f.chunks:
@@ -150,30 +143,31 @@ func (f *follower) wait(ctx context.Context) {
 func (f *follower) next(ctx context.Context, timeout <-chan time.Time) (done bool, err error) {
 	select {
 	case h, more := <-f.chunks:
-		return f.hear(ctx, h, more)
+		return f.receive(ctx, h, more)
 	case end := <-f.over:
 		return true, f.conclude(ctx, end)
-	case <-f.untaken:
-		f.untaken = f.store.Changed(ctx)
-		return f.people.look(ctx)
+	case <-f.pending:
+		f.pending = f.store.Changed(ctx)
+		return f.asker.look(ctx)
 	case <-f.silence:
 		f.silence = nil
 		if f.online && !f.o.quiet {
-			f.app.note("no worker has begun the turn yet: it is kept, and begins when one runs, for instance `starter dev`")
+			f.app.note("no worker has started the turn yet; it starts when a worker runs, for example `starter dev`")
 		}
 		return false, nil
-	case said := <-f.people.lines():
-		return f.people.typed(ctx, said)
-	case err := <-f.people.answered():
-		return f.people.acknowledged(ctx, err)
+	case typed := <-f.asker.lines:
+		return f.asker.line(ctx, typed)
+	case err := <-f.asker.sent:
+		return f.asker.acknowledged(ctx, err)
 	case err := <-f.failed:
-		return true, fmt.Errorf("the worker of this command has ended and the turn waits for another one; follow it with `%s`: %w", f.attachHint(f.s), err)
+		return true, fmt.Errorf("the worker of this command has ended; the turn waits for another worker, follow it with "+
+			"`%s`: %w", f.attachHint(f.s), err)
 	case first := <-f.signals:
 		f.view.pause()
 		return true, f.leave(f.s, first, f.signals)
 	case <-timeout:
 		f.view.pause()
-		f.app.note("no answer within %s; the turn goes on. Follow it with `%s`", f.o.timeout, f.attachHint(f.s))
+		f.app.note("no answer within %s; the turn continues. Follow it with `%s`", f.o.timeout, f.attachHint(f.s))
 		return true, &exitError{code: exitTimeout}
 	case <-ctx.Done():
 		return true, context.Cause(ctx)
@@ -188,12 +182,12 @@ func (f *follower) deadline() <-chan time.Time {
 	return time.After(f.o.timeout)
 }
 
-// unheard is how long a turn may go without a chunk before the command tells the user why. A worker begins a turn
+// startWithin is how long a turn may go without a chunk before the command tells the user why. A worker starts a turn
 // within moments.
-const unheard = 5 * time.Second
+const startWithin = 5 * time.Second
 
-// hear handles a chunk that the journal returns, or the end of the chunks.
-func (f *follower) hear(ctx context.Context, h heard, more bool) (bool, error) {
+// receive handles a chunk that the journal returns, or the end of the chunks.
+func (f *follower) receive(ctx context.Context, h received, more bool) (bool, error) {
 	f.silence = nil
 	switch {
 	case !more: // the turn ended without turn_completed, or the reader began after it
@@ -201,9 +195,9 @@ func (f *follower) hear(ctx context.Context, h heard, more bool) (bool, error) {
 		f.wait(ctx)
 		return false, nil
 	case h.err != nil:
-		return f.unread(ctx, h.err)
+		return f.withoutJournal(ctx, h.err)
 	}
-	f.s.ID, f.s.Merged, f.untaken = h.chunk.Turn, false, nil
+	f.s.ID, f.s.Merged, f.pending = h.chunk.Turn, false, nil
 	f.seen = h.chunk.Index
 	f.ended = h.chunk.Kind == turn.ChunkTurnCompleted
 	f.view.chunk(h.chunk)
@@ -211,22 +205,22 @@ func (f *follower) hear(ctx context.Context, h heard, more bool) (bool, error) {
 		r, err := f.client.Result(ctx, f.s.Turn)
 		return true, f.conclude(ctx, outcome{r, err})
 	}
-	return f.people.heard(ctx, h.chunk)
+	return f.asker.chunk(ctx, h.chunk)
 }
 
-// unread continues without the journal if Temporal can tell how the turn ends.
-func (f *follower) unread(ctx context.Context, err error) (bool, error) {
+// withoutJournal continues without the journal if Temporal can tell how the turn ends.
+func (f *follower) withoutJournal(ctx context.Context, err error) (bool, error) {
 	if !f.online {
 		return true, fmt.Errorf("reading the journal: %w", err)
 	}
-	f.app.note("reading the journal: %v (the turn goes on)", err)
+	f.app.note("reading the journal: %v (the turn continues)", err)
 	f.chunks = nil
 	f.wait(ctx)
 	return false, nil
 }
 
-// past returns an error if --after names a chunk beyond the end of the turn.
-func (f *follower) past(ctx context.Context) error {
+// checkAfter returns an error if --after-chunk names a chunk beyond the end of the turn.
+func (f *follower) checkAfter(ctx context.Context) error {
 	last := int64(-1)
 	for {
 		chunks, err := f.store.Chunks(ctx, f.s.ID, last, 1000)
@@ -240,7 +234,8 @@ func (f *follower) past(ctx context.Context) error {
 		last, f.ended = end.Index, end.Kind == turn.ChunkTurnCompleted // turn_completed is before o.after
 	}
 	if f.ended && f.o.after > last {
-		return usage("turn %s ended with chunk %d and nothing follows %d: use --after %d or less, or leave it out", f.s.ID, last, f.o.after, last)
+		return usage("turn %s ended with chunk %d, so there is no chunk after %d: use --after-chunk %d or less, or omit it",
+			f.s.ID, last, f.o.after, last)
 	}
 	return nil
 }
@@ -250,18 +245,20 @@ func (f *follower) conclude(ctx context.Context, end outcome) error {
 	switch {
 	case errors.Is(end.err, client.ErrUndelivered):
 		id := f.s.MessageID
-		return &exitError{code: exitFailed, cause: fmt.Errorf("the turn was ended from outside before it took message %s: send it again with `--message-id %s`, and it is answered once", id, id)}
+		return &exitError{code: exitFailed, cause: fmt.Errorf("the turn was ended from outside before it took message %s: "+
+			"send the message again with --message-id %s, and it is answered once", id, id)}
 	case errors.Is(end.err, client.ErrNotFound):
-		return usage("nothing is known of turn %s: %w; `starter show %s` shows those that the journal has", f.s.ID, end.err, quoted(f.s.Session))
+		return usage("turn %s does not exist: %w; `starter show %s` shows the turns in the journal", f.s.ID, end.err,
+			quoted(f.s.Session))
 	case end.err != nil:
 		return end.err
 	}
 	if !f.ended && f.o.after >= 0 {
-		if err := f.past(ctx); err != nil {
+		if err := f.checkAfter(ctx); err != nil {
 			return err
 		}
 	}
-	if f.o.output == "jsonl" && !f.ended {
+	if f.o.output == outputJSONL && !f.ended {
 		if err := f.view.closing(end.result, f.seen+1); err != nil {
 			return err
 		}
@@ -272,20 +269,36 @@ func (f *follower) conclude(ctx context.Context, end outcome) error {
 // finish prints the turn's result.
 func (t *turnClient) finish(r workflows.Result, view *view, o followOptions) error {
 	switch o.output {
-	case "json":
+	case outputJSON:
 		if err := writeJSON(t.app.out, r); err != nil {
 			return err
 		}
-	case "text":
+	case outputText:
 		view.end(r.Answer, r)
 	}
 	if o.outputLast != "" { // after printing: an error of the file must not lose an answer that was paid for
 		if err := os.WriteFile(o.outputLast, []byte(r.Answer), 0o600); err != nil {
-			return usage("writing the answer to a file: %w", err)
+			return usage("writing the answer: %w", err)
 		}
 	}
 	if code := turnExit(r); code != exitAnswered {
 		return &exitError{code: code}
 	}
 	return nil
+}
+
+// rest returns the turn's chunks that are in the journal and that the follower has not seen.
+func (f *follower) rest(ctx context.Context) iter.Seq2[turn.Chunk, error] {
+	return func(yield func(turn.Chunk, error) bool) {
+		chunks, err := f.store.Chunks(ctx, f.s.ID, f.seen, 1000)
+		for _, c := range chunks {
+			f.seen = c.Index
+			if !yield(c, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(turn.Chunk{}, err)
+		}
+	}
 }

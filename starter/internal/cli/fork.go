@@ -14,31 +14,30 @@ import (
 
 func (a *app) forkCommand() *cobra.Command {
 	var at int64
-	var as string
-	var asJSON bool
+	var as, output string
 	cmd := &cobra.Command{
 		Use:   "fork <session> --at N",
-		Short: "Begin a session that shares another one's past; the other one stays as it is",
-		Long: `Begin a session that shares another one's messages up to number N, as show numbers them. Nothing is copied, and the
-other session stays as it is. Without --at, all of its messages are shared.`,
+		Short: "Create a session that shares another session's messages",
+		Long: `Create a session that shares another session's messages up to number N (starter show numbers them).
+Nothing is copied, and the other session does not change. Without --at, it shares all messages.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("at") && at < 1 {
 				return usage("--at is %d: the first message is number 1", at)
 			}
-			return a.branch(cmd.Context(), args, at, as, asJSON)
+			return a.branch(cmd.Context(), args, at, as, output)
 		},
 	}
 	flags := cmd.Flags()
-	flags.Int64Var(&at, "at", 0, "the `number` of the last message that is shared")
-	flags.StringVar(&as, "as", "", "the new session's `ID`")
-	flags.BoolVar(&asJSON, "json", false, "print JSON")
+	flags.Int64Var(&at, "at", 0, "the `number` of the last shared message")
+	flags.StringVar(&as, "as", "", "the `ID` of the new session")
+	outputFlag(cmd, &output, outputText, outputJSON)
 	return cmd
 }
 
 // branch creates a fork of a session and prints how to continue it.
-func (a *app) branch(ctx context.Context, args []string, at int64, as string, asJSON bool) error {
+func (a *app) branch(ctx context.Context, args []string, at int64, as, output string) error {
 	if err := workflows.CheckSession(as); as != "" && err != nil {
 		return usage("--as: %w", err)
 	}
@@ -59,11 +58,12 @@ func (a *app) branch(ctx context.Context, args []string, at int64, as string, as
 	if err != nil {
 		return err
 	}
-	if asJSON {
+	if output == outputJSON {
 		return writeJSON(a.out, rec)
 	}
 	fmt.Fprintln(a.out, line(rec.ID, 250))
-	a.note("it shares the messages 1 to %d of %s, which stays as it is; go on with\n  starter run -s %s \"...\"", rec.ForkSeq, rec.Parent, quoted(rec.ID))
+	a.note("it shares messages 1 to %d of %s; continue it with\n  starter run -s %s \"...\"", rec.ForkSeq, rec.Parent,
+		quoted(rec.ID))
 	return nil
 }
 
@@ -77,7 +77,8 @@ func (t *turnClient) fork(ctx context.Context, session string, at int64, as stri
 	case errors.Is(err, client.ErrForkPoint):
 		return rec, usage("%w; `starter show %s` numbers its messages", err, quoted(session))
 	case errors.Is(err, client.ErrExists):
-		return rec, usage("there is a session %q already: choose another name, or go on with it by `starter run -s %s \"...\"`", as, quoted(as))
+		return rec, usage("session %q already exists: choose another name, or continue it with `starter run -s %s \"...\"`",
+			as, quoted(as))
 	}
 	return rec, err
 }

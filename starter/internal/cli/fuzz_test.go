@@ -57,7 +57,7 @@ func chunksOf(s string, script []byte) []turn.Chunk {
 		c := turn.Chunk{Turn: "t", Kind: kinds[b%8], Step: step, Text: string(rest[:n])}
 		if other, ok := others[c.Kind]; ok && b>>7 == 1 {
 			c.Kind = other
-			c.Data, _ = json.Marshal(map[string]any{"id": "e1.0.1", "kind": turn.RequestElicitation, "call_id": "1.0", "tool": s, "message": s, "done": len(s), "inquiry": turn.Elicitation{Message: s}})
+			c.Data, _ = json.Marshal(map[string]any{"id": "e1.0.1", "kind": turn.RequestElicitation, "call_id": "1.0", "tool": s, "message": s, "done": len(s), "elicitation": turn.Elicitation{Message: s}})
 		}
 		if c.Kind == turn.ChunkToolCallStarted || c.Kind == turn.ChunkToolCallCompleted {
 			c.Data, _ = json.Marshal(turn.CallChunk{Tool: c.Text, Arguments: s, Outcome: turn.Outcome(s)}) // strings always marshal

@@ -9,18 +9,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/terminal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 func (a *app) importCommand() *cobra.Command {
-	var asJSON bool
+	var output string
 	cmd := &cobra.Command{
 		Use:   "import <file>",
-		Short: `Read a session that was exported ("-" for standard input), without its permissions`,
-		Long: `Read a session that was exported; "-" reads standard input. The file's checksums find damage, not forgery, so import
-lists permissions and leaves them out: "always allow", and approvals of a turn that was running, which it ends.
-Allow the calls again when the session asks for them. The session is tainted: see policy.taint.`,
+		Short: `Import an exported session, without its grants`,
+		Long: `Import an exported session; "-" reads standard input. The checksums of the file detect damage but
+not forgery, so import lists permissions without importing them: grants, and approvals of a running
+turn, which it ends. Allow the calls again when the session asks for them. The session is tainted:
+see policy.taint.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			loaded, err := a.load()
@@ -43,24 +45,25 @@ Allow the calls again when the session asks for them. The session is tainted: se
 			defer store.Close()
 			imported, err := store.Import(cmd.Context(), r)
 			if err != nil {
-				return fmt.Errorf("importing (nothing was changed): %w", err)
+				return fmt.Errorf("importing: %w (nothing was changed)", err)
 			}
-			if asJSON {
+			if output == outputJSON {
 				return writeJSON(a.out, imported)
 			}
 			printImported(a.out, imported)
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	outputFlag(cmd, &output, outputText, outputJSON)
 	return cmd
 }
 
 func printImported(w io.Writer, imported journal.Imported) {
 	s := imported.Session
-	fmt.Fprintf(w, "session %s · %s · %s\n", line(s.ID, 80), plural(int(s.Head.Seq), "message"), plural(s.Turns, "turn"))
+	fmt.Fprintf(w, "session %s · %s · %s\n", line(s.ID, 80), ui.Count(int(s.Head.Seq), "message"),
+		ui.Count(s.Turns, "turn"))
 	if imported.Unchanged {
-		fmt.Fprintln(w, "known: the journal has this session already; nothing was changed")
+		fmt.Fprintln(w, "unchanged: the journal already has this session")
 		return
 	}
 	fmt.Fprintln(w, "tainted: anyone may have written this file; "+
@@ -69,14 +72,14 @@ func printImported(w io.Writer, imported journal.Imported) {
 		return
 	}
 	fmt.Fprintf(w, "not imported: %s; allow the calls again when the session asks for them\n",
-		plural(len(imported.DroppedPermissions), "permission"))
+		ui.Count(len(imported.DroppedPermissions), "permission"))
 	for _, p := range imported.DroppedPermissions {
-		fmt.Fprintf(w, "  %-4s  %s  %s\n", p.Scope, exactly(p.Tool), withheldArguments(p))
+		fmt.Fprintf(w, "  %-4s  %s  %s\n", p.Scope, exactly(p.Tool), permittedArguments(p))
 	}
 }
 
-// withheldArguments returns all arguments of a permission in one line.
-func withheldArguments(p journal.DroppedPermission) string {
+// permittedArguments returns all arguments of a permission in one line.
+func permittedArguments(p journal.DroppedPermission) string {
 	shown := exactly(p.Arguments)
 	switch {
 	case p.Scope == turn.GrantTool:

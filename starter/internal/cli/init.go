@@ -22,7 +22,7 @@ func (a *app) initCommand() *cobra.Command {
 			}
 			f, err := os.OpenFile("agent.toml", os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
 			if err != nil {
-				return usage("writing agent.toml: %w (an existing file is never overwritten)", err)
+				return usage("writing agent.toml: %w (existing files are not overwritten)", err)
 			}
 			defer f.Close()
 			if _, err := f.WriteString(config.Example()); err != nil {
@@ -32,6 +32,6 @@ func (a *app) initCommand() *cobra.Command {
 			return f.Close()
 		},
 	}
-	cmd.Flags().BoolVar(&write, "write", false, "write it to ./agent.toml")
+	cmd.Flags().BoolVar(&write, "write", false, "write it to ./agent.toml instead of standard output")
 	return cmd
 }

@@ -12,8 +12,9 @@ func (a *app) journalMigrateCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "migrate",
 		Short: "Create the journal's tables",
-		Long: `Create the tables of the journal that the configuration names, or do nothing if they are there. A Postgres database needs it
-once, before the first worker starts; workers never change its tables. A SQLite file is also created when it is first used.`,
+		Long: `Create the tables of the configured journal, or do nothing if they exist. A Postgres database needs
+this once, before the first worker starts; workers never change its tables. A SQLite file is also
+created when it is first used.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			loaded, err := a.load()
@@ -25,9 +26,9 @@ once, before the first worker starts; workers never change its tables. A SQLite 
 				return journalError(cmd.Context(), err)
 			}
 			if changed {
-				fmt.Fprintln(a.out, "the tables are created")
+				fmt.Fprintln(a.out, "created the tables")
 			} else {
-				fmt.Fprintln(a.out, "nothing to do: the tables are there")
+				fmt.Fprintln(a.out, "nothing to do: the tables exist")
 			}
 			return nil
 		},

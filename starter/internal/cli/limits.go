@@ -16,11 +16,11 @@ type limitFlags struct {
 }
 
 func (l *limitFlags) register(flags *pflag.FlagSet) {
-	flags.IntVar(&l.maxSteps, "max-steps", 0, "inferences that the turn may make")
-	flags.IntVar(&l.maxToolCalls, "max-tool-calls", 0, "tool calls that the turn may make")
-	flags.Int64Var(&l.maxTokens, "max-tokens", 0, "tokens that the turn may use")
-	flags.Float64Var(&l.maxCost, "max-cost", 0, "US dollars that the turn may cost")
-	flags.StringVar(&l.timeout, "turn-timeout", "", "working time that the turn may take, for instance 5m")
+	flags.IntVar(&l.maxSteps, "max-steps", 0, "the maximum number of inferences of the turn")
+	flags.IntVar(&l.maxToolCalls, "max-tool-calls", 0, "the maximum number of tool calls of the turn")
+	flags.Int64Var(&l.maxTokens, "max-tokens", 0, "the maximum number of tokens of the turn")
+	flags.Float64Var(&l.maxCost, "max-cost", 0, "the maximum cost of the turn in US dollars")
+	flags.StringVar(&l.timeout, "turn-timeout", "", "the maximum working time of the turn, for example 5m")
 }
 
 // read records the flags that were set; the others keep the configuration's limits.

@@ -14,37 +14,34 @@ import (
 
 func (a *app) listCommand() *cobra.Command {
 	var limit int
-	var asJSON bool
+	var output string
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the sessions that the journal holds, the latest first",
+		Short: "List the journal's sessions, the latest first",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			store, err := a.lookAt(cmd)
-			if err != nil {
-				return err
-			}
-			defer store.Close()
-			sessions, err := store.Sessions(cmd.Context(), limit)
-			if err != nil {
-				return err
-			}
-			if limit > 0 && len(sessions) == limit {
-				defer a.aside("these are the latest %d; -n lists more", limit)
-			}
-			if asJSON {
-				return writeJSON(a.out, sessions)
-			}
-			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "SESSION\tTURNS\tSTATE\tWAITS\tLAST\tFIRST MESSAGE")
-			for _, s := range sessions {
-				fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", line(s.ID, 60), s.Turns, ending(s.LastTurn), openCount(s.PendingRequests), s.UpdatedAt.Local().Format(time.DateTime), line(s.FirstText, 60))
-			}
-			return w.Flush()
+			return a.withJournal(cmd.Context(), func(store journal.Store) error {
+				sessions, err := store.Sessions(cmd.Context(), limit)
+				if err != nil {
+					return err
+				}
+				if limit > 0 && len(sessions) == limit {
+					defer a.aside("these are the latest %d; list more with -n", limit)
+				}
+				return printList(a.out, output, sessions, func() error {
+					w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+					fmt.Fprintln(w, "SESSION\tTURNS\tSTATE\tPENDING\tLAST\tFIRST MESSAGE")
+					for _, s := range sessions {
+						fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", line(s.ID, 60), s.Turns, ending(s.LastTurn),
+							openCount(s.PendingRequests), s.UpdatedAt.Local().Format(time.DateTime), line(s.FirstText, 60))
+					}
+					return w.Flush()
+				})
+			})
 		},
 	}
-	cmd.Flags().IntVarP(&limit, "limit", "n", 20, "sessions to list")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().IntVarP(&limit, "limit", "n", 20, "the maximum number of sessions to list")
+	outputFlag(cmd, &output, outputText, outputJSON, outputJSONL)
 	return cmd
 }
 

@@ -30,5 +30,6 @@ func (c *console) run(t *testing.T, args ...string) int {
 	t.Helper()
 	c.out.Reset()
 	c.err.Reset()
-	return execute(context.WithoutCancel(t.Context()), args, streams{in: c.in, out: &c.out, err: &c.err}, c.environ, c.signals)
+	a := &app{streams: streams{in: c.in, out: &c.out, err: &c.err}, program: "starter", environ: c.environ}
+	return a.execute(context.WithoutCancel(t.Context()), args, c.signals)
 }

@@ -18,7 +18,7 @@ func (a *app) manCommand() *cobra.Command {
 		Args:   cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
-				return usage("making the folder of the manual pages: %w", err)
+				return usage("creating the folder for the manual pages: %w", err)
 			}
 			root := cmd.Root()
 			root.DisableAutoGenTag = true

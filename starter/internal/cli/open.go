@@ -19,21 +19,21 @@ import (
 )
 
 func (a *app) openCommand() *cobra.Command {
-	var browsed bool
+	var inBrowser bool
 	cmd := &cobra.Command{
 		Use:               "open [session]",
-		Short:             "Print the Web UI's link to a session's turns, and open it with --browser",
+		Short:             "Print the Web UI's link to a session's turns",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.completeSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.open(cmd.Context(), args, browsed)
+			return a.open(cmd.Context(), args, inBrowser)
 		},
 	}
-	cmd.Flags().BoolVar(&browsed, "browser", false, "open it in a browser too, where this is a terminal")
+	cmd.Flags().BoolVar(&inBrowser, "browser", false, "also open the link in a browser, if standard output is a terminal")
 	return cmd
 }
 
-func (a *app) open(ctx context.Context, args []string, browsed bool) error {
+func (a *app) open(ctx context.Context, args []string, inBrowser bool) error {
 	cfg, err := a.settled(ctx)
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func (a *app) open(ctx context.Context, args []string, browsed bool) error {
 	}
 	link := sessionLink(cfg.Temporal, workflows.WorkflowID(cfg.Tenant, session))
 	fmt.Fprintln(a.out, link)
-	if browsed && isTerminal(a.out) {
+	if inBrowser && isTerminal(a.out) {
 		return browse(link)
 	}
 	return nil
@@ -89,8 +89,10 @@ func (a *app) known(ctx context.Context, cfg config.Config, session string) erro
 		return nil
 	}
 	defer c.Close()
-	if _, err := client.New(c, client.Options{Tenant: cfg.Tenant}).Find(ctx, session, ""); errors.Is(err, client.ErrNotFound) {
-		return usage("neither the journal nor Temporal knows a session %q; `starter list` lists what the journal has", session)
+	if _, err := client.New(c, client.Options{Tenant: cfg.Tenant}).Find(ctx, session,
+		""); errors.Is(err, client.ErrNotFound) {
+		return usage("neither the journal nor Temporal has a session %q; `starter list` lists the sessions of the journal",
+			session)
 	}
 	return nil
 }

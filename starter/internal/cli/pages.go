@@ -8,13 +8,14 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/terminal"
 )
 
 // The size of a terminal that does not report its size: the default of programs since the VT100.
 const (
-	usualColumns = 80
-	usualRows    = 24
+	defaultColumns = 80
+	defaultRows    = 24
 )
 
 // sizeOf returns a terminal's size. If w is not a terminal, sizeOf returns 0 columns: its lines are not broken.
@@ -25,7 +26,7 @@ func sizeOf(w any) (columns, rows int) {
 	}
 	columns, rows, err := term.GetSize(int(f.Fd()))
 	if err != nil || columns <= 0 || rows <= 0 {
-		return usualColumns, usualRows
+		return defaultColumns, defaultRows
 	}
 	return columns, rows
 }
@@ -55,23 +56,23 @@ func (p *pages) next() string {
 func (p *pages) left() int { return len(p.rows) }
 
 func (p *pages) prompt() string {
-	return fmt.Sprintf("-- %s more; Enter shows them, [n]o: ", plural(p.left(), "row"))
+	return fmt.Sprintf("-- %s more; Enter shows them, [n]o: ", ui.Count(p.left(), "row"))
 }
 
 // line asks for a line on the terminal. Reading cannot be interrupted: if ctx ends, the reading goroutine lives until
 // the command ends.
 func (a *app) line(ctx context.Context, prompt string) (string, error) {
 	fmt.Fprint(a.err, prompt)
-	answer := make(chan typed, 1)
+	answer := make(chan typedLine, 1)
 	go func() {
 		line, err := readLine(a.in)
-		answer <- typed{line, err}
+		answer <- typedLine{line, err}
 	}()
 	select {
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
-	case said := <-answer:
-		return said.line, said.err
+	case typed := <-answer:
+		return typed.text, typed.err
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/terminal"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -21,7 +22,7 @@ func (v *view) progress(c turn.Chunk) {
 	if !v.chatty || !decode(c, &p) {
 		return
 	}
-	text := fmt.Sprintf("… %s %s", line(p.Tool, 60), terminal.Headway(p.Done, p.Total, p.Message))
+	text := fmt.Sprintf("… %s %s", line(p.Tool, 60), ui.Progress(p.ToolProgress))
 	if v.app.lookup("TERM") == "dumb" {
 		if v.ticked.IsZero() || c.At.Sub(v.ticked) >= tickEvery {
 			v.activity("%s", text)
@@ -44,13 +45,5 @@ func (v *view) wipe() {
 	if v.ticking {
 		io.WriteString(v.app.err, eraseLine)
 		v.ticking = false
-	}
-}
-
-// resolved prints the late result of a call whose outcome was unknown.
-func (v *view) resolved(c turn.Chunk) {
-	var call turn.CallChunk
-	if decode(c, &call) {
-		v.activity("resolved late: %s (call %s) %s, %d bytes", call.Tool, call.CallID, call.Outcome, call.SizeBytes)
 	}
 }

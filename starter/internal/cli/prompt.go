@@ -23,7 +23,8 @@ func (a *app) prompt(ctx context.Context, args []string) (string, error) {
 		}
 	}
 	if strings.TrimSpace(text) == "" {
-		return "", usage("there is nothing to ask: give a prompt, for instance `starter run \"Which files are here?\"`, or pipe one in")
+		return "", usage("the message is empty: give it as an argument, for example `starter run \"Which files are " +
+			"here?\"`, or on standard input")
 	}
 	return text, nil
 }
@@ -46,9 +47,9 @@ func readPrompt(ctx context.Context, f *os.File) (string, error) {
 	case c := <-read:
 		switch {
 		case c.err != nil:
-			return "", usage("reading the prompt from standard input: %w", c.err)
+			return "", usage("reading the message from standard input: %w", c.err)
 		case len(c.b) > maxPrompt:
-			return "", usage("the prompt on standard input is over %d MiB", maxPrompt>>20)
+			return "", usage("the message on standard input is larger than %d MiB", maxPrompt>>20)
 		}
 		return string(c.b), nil
 	}

@@ -84,13 +84,13 @@ func TestADashWithAClosedStandardInputIsAnError(t *testing.T) {
 	closed := file(t, "x")
 	require.NoError(t, closed.Close())
 	_, err := (&app{streams: streams{in: closed}}).prompt(t.Context(), []string{"-"})
-	assert.ErrorContains(t, err, "reading the prompt from standard input")
+	assert.ErrorContains(t, err, "reading the message from standard input")
 	assert.Equal(t, exitConfig, exitCode(err))
 }
 
 func TestAPromptIsBounded(t *testing.T) {
 	_, err := (&app{streams: streams{in: file(t, strings.Repeat("x", maxPrompt+1))}}).prompt(t.Context(), nil)
-	assert.ErrorContains(t, err, "over 8 MiB")
+	assert.ErrorContains(t, err, "8 MiB")
 }
 
 func TestASignalEndsReadingThePrompt(t *testing.T) {

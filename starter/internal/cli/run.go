@@ -27,19 +27,20 @@ type runFlags struct {
 func (a *app) runCommand() *cobra.Command {
 	f := runFlags{follow: followOptions{after: -1}}
 	cmd := &cobra.Command{
-		Use:   "run [prompt...]",
-		Short: "Ask something and follow the turn to its answer",
-		Long: `Ask something and follow the turn to its answer.
+		Use:   "run [message...]",
+		Short: "Send a message and follow the turn to its answer",
+		Long: `Send a message to a session and follow the turn to its answer.
 
-The prompt is taken from the arguments; from standard input where it is "-", or where there is no prompt and standard
-input is a pipe or a file. Without a worker elsewhere, --dev brings everything up: a Temporal server, its Web UI and a
-worker in this process.
+The message is the arguments. If it is "-", or if there are no arguments and standard input is a
+pipe or a file, the command reads it from standard input. --dev starts everything on this machine: a
+Temporal server, its Web UI and a worker in this process.
 
-Where the session has a turn that runs, the prompt joins it and is taken before the next inference. Where the turn waits
-for a person, it is asked for on a terminal; without one the command says how to answer and exits with 6.
+If the session has a running turn, the message is merged into it before the next inference. If the
+turn waits for a decision, the command asks on the terminal; without a terminal, it prints how to
+decide and exits with 6.
 
-Exit codes: 0 answered, 1 failed, 2 cancelled, 3 usage or configuration, 4 credentials, 5 Temporal or a worker not
-reached, 6 waiting for a person, 7 a guard or budget, 124 a timeout.`,
+Exit codes: 0 answered, 1 failed, 2 cancelled, 3 usage or configuration, 4 credentials, 5 Temporal
+or workers unreachable, 6 waiting for a decision, 7 a limit or a refusal, 124 a timeout.`,
 		Example: `  starter run --dev "Which files are here, and what is this project about?"
   starter run -s research "And the tests?"
   git diff | starter run - --max-steps 5`,
@@ -49,16 +50,19 @@ reached, 6 waiting for a person, 7 a guard or budget, 124 a timeout.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&f.dev, "dev", false, "bring up Temporal, its Web UI and a worker on this machine")
-	flags.BoolVar(&f.exit, "exit", false, "with --dev: end after the answer, on a terminal too")
-	flags.BoolVar(&f.slow, "slow", false, "with --dev and the demo model: answer slowly, to be watched")
-	flags.BoolVar(&f.detach, "detach", false, "print the IDs and return; a worker carries the turn")
-	flags.BoolVar(&f.alone, "alone", false, "refuse to join a turn that runs: a busy session is an error")
-	flags.BoolVar(&f.follow.stay, "wait", false, "without a terminal: go on where a person elsewhere is waited for")
-	flags.StringVarP(&f.session, "session", "s", "", "the session `ID` to continue or begin")
+	flags.BoolVar(&f.dev, "dev", false, "start Temporal, its Web UI and a worker on this machine")
+	flags.BoolVar(&f.exit, "exit", false, "with --dev on a terminal: exit after the answer instead of keeping the Web "+
+		"UI up")
+	flags.BoolVar(&f.slow, "slow", false, "with --dev and the demo model: answer slowly")
+	flags.BoolVar(&f.detach, "detach", false, "print the IDs and exit without following the turn")
+	flags.BoolVar(&f.alone, "alone", false, "fail if the session has a running turn, instead of merging the message "+
+		"into it")
+	flags.BoolVar(&f.follow.stay, "wait", false, "without a terminal: keep following while the turn waits for a decision")
+	flags.StringVarP(&f.session, "session", "s", "", "the `ID` of the session to continue or start")
 	flags.BoolVarP(&f.last, "continue", "c", false, "continue the last session")
-	flags.StringVar(&f.messageID, "message-id", "", "the message's `ID`: sent twice, it is answered once")
-	flags.BoolVar(&f.fork, "fork", false, "leave the session alone and ask in a fork of it")
+	flags.StringVar(&f.messageID, "message-id", "", "the message's `ID`: a message sent again with the same ID is "+
+		"answered once")
+	flags.BoolVar(&f.fork, "fork", false, "send the message to a new fork of the session")
 	f.follow.register(a, cmd)
 	f.limits.register(flags)
 	_ = cmd.RegisterFlagCompletionFunc("session", a.completeSessions(1)) // the flag exists
@@ -81,18 +85,18 @@ func (a *app) run(ctx context.Context, f runFlags, args []string) error {
 		return err
 	}
 	if !f.dev {
-		a.warnOfIdleSettings()
+		a.warnUnusedOverrides()
 	}
 	stack, cfg, err := a.bringUp(ctx, loaded.Config, needs{server: f.dev, worker: f.dev, quiet: f.follow.quiet})
 	if err != nil {
 		return err
 	}
 	defer stack.close()
-	return a.withClient(ctx, cfg, stack, func(t *turnClient) error { return t.ask(ctx, f, prompt) })
+	return a.withClient(ctx, cfg, stack, func(t *turnClient) error { return t.run(ctx, f, prompt) })
 }
 
-// ask starts a turn and follows it as the flags say.
-func (t *turnClient) ask(ctx context.Context, f runFlags, prompt string) error {
+// run sends a message and follows its turn as the flags say.
+func (t *turnClient) run(ctx context.Context, f runFlags, prompt string) error {
 	if f.last {
 		var err error
 		if f.session, err = lastSession(ctx, t.store); err != nil {
@@ -106,7 +110,8 @@ func (t *turnClient) ask(ctx context.Context, f runFlags, prompt string) error {
 		}
 		f.session = forked.ID
 	}
-	s, err := t.send(ctx, client.SendInput{Session: f.session, Message: workflows.Message{ID: f.messageID, Text: prompt}, Limits: f.limits.request, Alone: f.alone})
+	s, err := t.send(ctx, client.SendInput{Session: f.session, Message: workflows.Message{ID: f.messageID, Text: prompt},
+		Limits: f.limits.request, Alone: f.alone})
 	if err != nil {
 		return err
 	}
@@ -127,24 +132,26 @@ func (f runFlags) check() error {
 	}
 	switch {
 	case f.last && f.session != "":
-		return usage("--continue and --session name two sessions: use one of them")
+		return usage("--continue and --session exclude each other: use one of them")
 	case f.detach && f.dev:
-		return usage("--detach leaves the turn to a worker that keeps running, and --dev ends its own with the command: run `starter dev` in another terminal, then `starter run --detach`")
+		return usage("--detach needs a worker that keeps running, but the worker of --dev stops when the command exits: " +
+			"run `starter dev` in another terminal, then `starter run --detach`")
 	case f.detach && f.follow.outputLast != "":
-		return usage("--detach does not wait for the answer that --output-last would write: use `starter attach` later")
+		return usage("--detach does not wait for the answer that --output-last writes: use `starter attach --output-last` " +
+			"later")
 	case f.slow && !f.dev:
-		return usage("--slow is for the worker of --dev; a worker elsewhere takes it itself: `go run ./worker -slow`")
+		return usage("--slow needs --dev; start another worker with `go run ./worker -slow` instead")
 	case f.exit && !f.dev:
-		return usage("--exit is for --dev: without it the command ends after the answer anyway")
+		return usage("--exit needs --dev: without it, the command always exits after the answer")
 	case f.follow.stay && f.follow.noWait:
-		return usage("--wait and --no-wait contradict each other: use one of them")
+		return usage("--wait and --no-wait exclude each other: use one of them")
 	case f.fork && f.session == "" && !f.last:
 		return usage("--fork needs the session to fork: name it with --session or --continue")
 	case f.messageID != "" && f.session == "" && !f.last:
-		return usage("--message-id counts within a session: name it with --session or --continue")
+		return usage("--message-id needs a session: name it with --session or --continue")
 	}
 	if math.IsNaN(f.limits.maxCost) || math.IsInf(f.limits.maxCost, 0) {
-		return usage("--max-cost is no number of US dollars")
+		return usage("--max-cost is not an amount in US dollars")
 	}
 	if _, err := f.limits.request.Apply(turn.DefaultLimits()); err != nil {
 		return usage("%w", err)
@@ -164,7 +171,7 @@ func lastSession(ctx context.Context, store journal.Store) (string, error) {
 		return "", err
 	}
 	if len(sessions) == 0 {
-		return "", usage("the journal holds no session yet: ask something first")
+		return "", usage("the journal has no sessions yet: start one with `starter run`")
 	}
 	return sessions[0].ID, nil
 }
@@ -172,9 +179,9 @@ func lastSession(ctx context.Context, store journal.Store) (string, error) {
 // accepted prints which session and turn a message went to.
 func (a *app) accepted(s started, output string, quiet bool) error {
 	switch output {
-	case "json", "jsonl":
+	case outputJSON, outputJSONL:
 		return writeJSON(a.out, s)
-	case "none":
+	case outputNone:
 		return nil
 	}
 	fmt.Fprintf(a.out, "session %s\nturn    %s\nmessage %s\n", s.Session, s.ID, s.MessageID)
@@ -182,24 +189,24 @@ func (a *app) accepted(s started, output string, quiet bool) error {
 		return nil
 	}
 	if s.Merged {
-		a.aside("the turn was running: it takes the message before its next inference, or leaves it to the session's next turn")
+		a.aside("the message is merged into the running turn before its next inference, or starts the session's next turn")
 	}
-	a.aside("a worker carries it on; see it with\n  starter attach %s\n  %s", quoted(s.Session), s.Link)
+	a.aside("a worker runs the turn; follow it with\n  starter attach %s\n  %s", quoted(s.Session), s.Link)
 	return nil
 }
 
 // stayUp keeps the dev stack running until Ctrl-C, so that the link works.
 func (a *app) stayUp(link string) {
-	a.note("\n%s\nstaying up so that the link works; Ctrl-C ends", link)
+	a.note("\n%s\nkeeping the Web UI up so that the link works; press Ctrl-C to exit", link)
 	<-a.interrupts.take()
 }
 
-// warnOfIdleSettings warns about --set keys that only workers read, because this command runs no worker.
-func (a *app) warnOfIdleSettings() {
+// warnUnusedOverrides warns about --set keys that only workers read, because this command runs no worker.
+func (a *app) warnUnusedOverrides() {
 	for key := range a.overrides {
-		room, _, _ := strings.Cut(key, ".")
-		if room != "temporal" && room != "journal" && key != "runtime.agent" && key != "tenant" {
-			a.note("--set %s is for workers, and this command runs none: what carries the turn has its own configuration. Put it into the agent.toml that the workers read, or use --dev", key)
+		section, _, _ := strings.Cut(key, ".")
+		if section != "temporal" && section != "journal" && key != "runtime.agent" && key != "tenant" {
+			a.note("--set %s has no effect here, because it configures workers: set it in their agent.toml, or use --dev", key)
 		}
 	}
 }

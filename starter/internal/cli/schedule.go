@@ -12,20 +12,14 @@ import (
 )
 
 func (a *app) scheduleCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "schedule",
-		Short: "Ask something again and again, at times that Temporal keeps",
-		Args:  onlySubcommands,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(a.scheduleCreateCommand(), a.scheduleListCommand(), a.scheduleDeleteCommand(), a.schedulePauseCommand(),
-		a.scheduleResumeCommand(), a.scheduleTriggerCommand())
-	return cmd
+	return parent("schedule", "Send a message repeatedly, on a schedule that Temporal keeps", a.scheduleCreateCommand(),
+		a.scheduleListCommand(),
+		a.scheduleDeleteCommand(), a.schedulePauseCommand(), a.scheduleResumeCommand(), a.scheduleTriggerCommand())
 }
 
 func checkScheduleName(name string) error {
 	if err := client.CheckScheduleName(name); err != nil {
-		return usage("the name: %s", strings.Replace(err.Error(), "the session ID", "it", 1))
+		return usage("the schedule name: %s", strings.Replace(err.Error(), "the session ID", "it", 1))
 	}
 	return nil
 }
@@ -36,19 +30,20 @@ func clockTime(at time.Time) string { return at.Local().Format("Mon 2006-01-02 1
 func scheduleError(name string, err error) error {
 	switch {
 	case errors.Is(err, client.ErrExists):
-		return usage("there is a schedule %q: delete it first with `starter schedule delete %s`, or choose another name", name, quoted(name))
+		return usage("schedule %q already exists: delete it with `starter schedule delete %s`, or choose another name", name,
+			quoted(name))
 	case errors.Is(err, client.ErrNotFound):
 		return usage("there is no schedule %q; `starter schedule list` lists them", name)
 	case errors.Is(err, client.ErrForeign):
-		return usage("schedule %q is none of Everturn's: use the temporal command line for it", name)
+		return usage("schedule %q was not created by Everturn: use the temporal command line for it", name)
 	case errors.Is(err, client.ErrInvalid):
 		return asUsage(err)
 	}
 	return err
 }
 
-// scheduleAct returns a command that calls do with the name of a schedule.
-func (a *app) scheduleAct(verb, short string, do func(context.Context, *turnClient, string) error) *cobra.Command {
+// scheduleAction returns a command that calls do with the name of a schedule.
+func (a *app) scheduleAction(verb, short string, do func(context.Context, *turnClient, string) error) *cobra.Command {
 	return &cobra.Command{
 		Use:               verb + " <name>",
 		Short:             short,

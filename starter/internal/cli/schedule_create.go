@@ -15,20 +15,22 @@ import (
 type scheduleFlags struct {
 	when                 whenFlags
 	session, agent       string
-	after, paused, quiet bool
+	queue, paused, quiet bool
 	limits               limitFlags
 }
 
 func (a *app) scheduleCreateCommand() *cobra.Command {
 	var f scheduleFlags
 	cmd := &cobra.Command{
-		Use:   "create <name> [prompt...]",
-		Short: "Make a schedule",
-		Long: `Make a schedule. At each of its times the prompt is asked: in a session of its own, named after the schedule and the
-time, or with --session in one that all of them share. A worker that runs then carries it on; none needs to run now.
+		Use:   "create <name> [message...]",
+		Short: "Create a schedule",
+		Long: `Create a schedule. At each of its times, the message starts a turn: in a new session that is named
+after the schedule and the time, or in the session of --session. Workers need to run only at those
+times.
 
-Where the last time is not over yet, the next one is left out: a turn that waits for a person counts as not over. In a
-shared session where somebody else's turn runs, the prompt joins that turn, unless --after is given.`,
+If the turn of the last time has not ended, for example because it waits for a decision, the next
+time is skipped. If another turn runs in the session of --session, the message is merged into that
+turn, unless --queue is given.`,
 		Example: `  starter schedule create news --every 1h "What is new in this folder?"
   starter schedule create report --cron "0 9 * * 1-5" --zone Europe/Berlin --session reports - < report.md`,
 		Args: cobra.MinimumNArgs(1),
@@ -42,17 +44,23 @@ shared session where somebody else's turn runs, the prompt joins that turn, unle
 				return err
 			}
 			if len(prompt) > client.MaxSchedulePrompt {
-				return usage("the prompt has %d bytes and %d are the most for a schedule: put it into a file of the workspace, and ask to read that", len(prompt), client.MaxSchedulePrompt)
+				return usage("the message is %d bytes; the maximum for a schedule is %d: put the text into a file of the "+
+					"workspace, and tell the model to read it", len(prompt), client.MaxSchedulePrompt)
 			}
-			return a.withTemporal(cmd.Context(), openJournal, func(t *turnClient) error { return t.schedule(cmd.Context(), args[0], prompt, f) })
+			return a.withTemporal(cmd.Context(), openJournal, func(t *turnClient) error {
+				return t.schedule(cmd.Context(),
+					args[0], prompt, f)
+			})
 		},
 	}
 	flags := cmd.Flags()
 	f.when.register(flags)
-	flags.StringVarP(&f.session, "session", "s", "", "the session `ID` that all times share (default one each)")
-	flags.BoolVar(&f.after, "after", false, "with --session: never join a turn that runs, but begin one of its own after it")
-	flags.StringVar(&f.agent, "agent", "", "the agent that is asked (default the configured one)")
-	flags.BoolVar(&f.paused, "paused", false, "make it, and let it rest until `starter schedule resume`")
+	flags.StringVarP(&f.session, "session", "s", "", "the `ID` of the session for all turns (default: a new session for "+
+		"each)")
+	flags.BoolVar(&f.queue, "queue", false, "with --session: queue the message for the next turn instead of merging it "+
+		"into a running one")
+	flags.StringVar(&f.agent, "agent", "", "the agent (default: the configured one)")
+	flags.BoolVar(&f.paused, "paused", false, "create the schedule paused, until `starter schedule resume`")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing")
 	f.limits.register(flags)
 	_ = cmd.RegisterFlagCompletionFunc("session", a.completeSessions(2)) // the flag exists
@@ -67,8 +75,8 @@ func (f scheduleFlags) check(name string) error {
 	if err := f.when.check(); err != nil {
 		return err
 	}
-	if f.after && f.session == "" {
-		return usage("--after is for a session that is shared: name it with --session")
+	if f.queue && f.session == "" {
+		return usage("--queue needs a session: name it with --session")
 	}
 	if f.session != "" {
 		if err := workflows.CheckSession(f.session); err != nil {
@@ -81,16 +89,17 @@ func (f scheduleFlags) check(name string) error {
 	return nil
 }
 
-// schedule creates a schedule and prints when it comes due.
+// schedule creates a schedule and prints its next time.
 func (t *turnClient) schedule(ctx context.Context, name, prompt string, f scheduleFlags) error {
 	if f.agent != "" && f.agent != t.cfg.Runtime.Agent {
-		return usage("--agent is %q, and this configuration's agent is %q: use the agent.toml of the one that is meant", f.agent, t.cfg.Runtime.Agent)
+		return usage("--agent is %q, but the configured agent is %q: use the agent.toml of that agent", f.agent,
+			t.cfg.Runtime.Agent)
 	}
-	if err := t.checkName(ctx, f.session); err != nil {
+	if err := t.checkSessionID(ctx, f.session); err != nil {
 		return err
 	}
 	made, err := t.client.Schedules().Create(ctx, client.ScheduleInput{
-		Name: name, Text: prompt, Session: f.session, After: f.after, Agent: f.agent, Limits: f.limits.request,
+		Name: name, Text: prompt, Session: f.session, After: f.queue, Agent: f.agent, Limits: f.limits.request,
 		Every: f.when.every, Cron: f.when.cron, Zone: f.when.zone, Jitter: f.when.jitter, CatchUp: f.when.catchUp,
 		Paused: f.paused, Description: f.when.String(),
 	})
@@ -101,8 +110,8 @@ func (t *turnClient) schedule(ctx context.Context, name, prompt string, f schedu
 		return nil
 	}
 	t.app.scheduled(made)
-	if f.session != "" && !f.after {
-		t.sayWhereItJoins(ctx, f.session)
+	if f.session != "" && !f.queue {
+		t.noteRunningTurn(ctx, f.session)
 	}
 	return nil
 }
@@ -112,18 +121,19 @@ func (a *app) scheduled(s client.Schedule) {
 	fmt.Fprintf(a.out, "schedule %s\n%s\n", line(s.Name, client.MaxScheduleName), line(s.When, 200))
 	switch {
 	case s.Paused:
-		a.aside("it is paused: `starter schedule resume %s` lets it go on", quoted(s.Name))
+		a.aside("it is paused; resume it with `starter schedule resume %s`", quoted(s.Name))
 	case len(s.Next) == 0:
-		a.note("it never comes due: these times do not exist; delete it with `starter schedule delete %s`", quoted(s.Name))
+		a.note("it never runs, because these times do not exist; delete it with `starter schedule delete %s`", quoted(s.Name))
 	default:
 		fmt.Fprintf(a.out, "next     %s\n", clockTime(s.Next[0]))
 	}
 }
 
-// sayWhereItJoins notes that a shared session has a running turn, which prompts would join.
-func (t *turnClient) sayWhereItJoins(ctx context.Context, session string) {
+// noteRunningTurn notes that a shared session has a running turn, which messages would be merged into.
+func (t *turnClient) noteRunningTurn(ctx context.Context, session string) {
 	running, err := t.client.Running(ctx, session)
 	if err == nil && running {
-		t.app.note("session %s has a turn that runs or waits now: a prompt that comes due meanwhile joins it, and answers what it asks its user. --after begins a turn of its own instead", line(session, 80))
+		t.app.note("session %s has a running turn: a scheduled message is merged into it, and answers its open question. "+
+			"Use --queue to start a turn of its own instead", line(session, 80))
 	}
 }

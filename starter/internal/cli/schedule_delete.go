@@ -9,19 +9,20 @@ import (
 )
 
 func (a *app) scheduleDeleteCommand() *cobra.Command {
-	return a.scheduleAct("delete", "Delete a schedule; what it has begun goes on", func(ctx context.Context, t *turnClient, name string) error {
+	return a.scheduleAction("delete", "Delete a schedule; its running turns continue", func(ctx context.Context,
+		t *turnClient, name string) error {
 		s, err := t.client.Schedules().Delete(ctx, name)
 		if err == nil {
-			t.app.aside("schedule %s is deleted; its sessions stay%s", line(name, client.MaxScheduleName), underWay(s))
+			t.app.aside("deleted schedule %s; its sessions remain%s", line(name, client.MaxScheduleName), stillRunning(s))
 		}
 		return err
 	})
 }
 
-// underWay returns a note if a run of the schedule is active.
-func underWay(s client.Schedule) string {
+// stillRunning returns a note if a run of the schedule is active.
+func stillRunning(s client.Schedule) string {
 	if !s.Active {
 		return ""
 	}
-	return ", and what is under way goes on"
+	return ", and its running turn continues"
 }

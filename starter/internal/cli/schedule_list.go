@@ -17,20 +17,20 @@ const timesListed = 3
 type scheduleRecord struct {
 	Version int `json:"v"`
 	client.Schedule
-	Last []timeTaken `json:"last,omitempty"` // oldest first
+	Last []scheduleRun `json:"last,omitempty"` // oldest first
 }
 
-// timeTaken is one time at which a schedule came due, with the link to its turn.
-type timeTaken struct {
+// scheduleRun is one run of a schedule, with the link to its turn.
+type scheduleRun struct {
 	client.ScheduleRun
 	Link string `json:"link"`
 }
 
 func (a *app) scheduleListCommand() *cobra.Command {
-	var asJSON bool
+	var output string
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List schedules with their next times and their last results",
+		Short: "List the schedules with their next times and last results",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withTemporal(cmd.Context(), openJournal, func(t *turnClient) error {
@@ -38,20 +38,19 @@ func (a *app) scheduleListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if asJSON {
-					return writeJSON(a.out, records)
-				}
-				for _, r := range records {
-					a.showSchedule(r)
-				}
-				if len(records) == 0 {
-					a.note("there are no schedules; make one with `starter schedule create`")
-				}
-				return nil
+				return printList(a.out, output, records, func() error {
+					for _, r := range records {
+						a.showSchedule(r)
+					}
+					if len(records) == 0 {
+						a.note("there are no schedules; create one with `starter schedule create`")
+					}
+					return nil
+				})
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	outputFlag(cmd, &output, outputText, outputJSON, outputJSONL)
 	return cmd
 }
 
@@ -62,7 +61,7 @@ func (t *turnClient) schedules(ctx context.Context) ([]scheduleRecord, error) {
 	for _, s := range list {
 		r := scheduleRecord{Version: workflows.WireVersion, Schedule: s}
 		for _, run := range s.Last {
-			r.Last = append(r.Last, timeTaken{run, t.runLink(run.WorkflowID, run.RunID)})
+			r.Last = append(r.Last, scheduleRun{run, t.runLink(run.WorkflowID, run.RunID)})
 		}
 		records = append(records, r)
 	}
@@ -71,11 +70,12 @@ func (t *turnClient) schedules(ctx context.Context) ([]scheduleRecord, error) {
 
 // showSchedule prints a schedule as a block of lines.
 func (a *app) showSchedule(r scheduleRecord) {
-	session := "a session each"
+	session := "new sessions"
 	if r.Session != "" {
 		session = "session " + line(r.Session, 60)
 	}
-	fmt.Fprintf(a.out, "%s · %s · %s\n  ask   %s\n", line(r.Name, client.MaxScheduleName), line(r.When, 100), session, line(r.Prompt, 80))
+	fmt.Fprintf(a.out, "%s · %s · %s\n  ask   %s\n", line(r.Name, client.MaxScheduleName), line(r.When, 100), session,
+		line(r.Prompt, 80))
 	switch {
 	case r.Paused:
 		fmt.Fprintf(a.out, "  next  paused%s\n", dashed(r.Note))
@@ -85,11 +85,13 @@ func (a *app) showSchedule(r scheduleRecord) {
 	for _, at := range r.Next[:min(len(r.Next), timesListed)] {
 		fmt.Fprintf(a.out, "  next  %s\n", clockTime(at))
 	}
-	for _, taken := range r.Last[max(len(r.Last)-timesListed, 0):] {
-		fmt.Fprintf(a.out, "  last  %s · %s · %s\n        %s\n", clockTime(taken.At), cameOf(taken), line(taken.Session, 120), line(taken.Link, 400))
+	for _, run := range r.Last[max(len(r.Last)-timesListed, 0):] {
+		fmt.Fprintf(a.out, "  last  %s · %s · %s\n        %s\n", clockTime(run.At), runState(run), line(run.Session, 120),
+			line(run.Link, 400))
 	}
 	if r.Skipped > 0 || r.Missed > 0 {
-		fmt.Fprintf(a.out, "  left out %d times since the one before was not over, %d while Temporal was away\n", r.Skipped, r.Missed)
+		fmt.Fprintf(a.out, "  skipped %d times because the last run had not ended, missed %d while Temporal was down\n",
+			r.Skipped, r.Missed)
 	}
 }
 
@@ -100,13 +102,13 @@ func dashed(note string) string {
 	return " · " + line(note, 100)
 }
 
-// cameOf describes the turn of one time that a schedule came due.
-func cameOf(taken timeTaken) string {
+// runState describes the turn of one run.
+func runState(run scheduleRun) string {
 	switch {
-	case taken.Turn == "":
-		return "nothing in the journal yet"
-	case taken.State.Terminal():
-		return string(taken.Reason)
+	case run.Turn == "":
+		return "not in the journal yet"
+	case run.State.Terminal():
+		return string(run.Reason)
 	}
-	return string(taken.State)
+	return string(run.State)
 }

@@ -9,10 +9,10 @@ import (
 )
 
 func (a *app) schedulePauseCommand() *cobra.Command {
-	return a.scheduleAct("pause", "Let a schedule rest", func(ctx context.Context, t *turnClient, name string) error {
-		s, err := t.client.Schedules().Pause(ctx, name, "paused by a person")
+	return a.scheduleAction("pause", "Pause a schedule", func(ctx context.Context, t *turnClient, name string) error {
+		s, err := t.client.Schedules().Pause(ctx, name, "paused with the starter command")
 		if err == nil {
-			t.app.aside("schedule %s is paused%s", line(name, client.MaxScheduleName), underWay(s))
+			t.app.aside("paused schedule %s%s", line(name, client.MaxScheduleName), stillRunning(s))
 		}
 		return err
 	})

@@ -9,10 +9,11 @@ import (
 )
 
 func (a *app) scheduleResumeCommand() *cobra.Command {
-	return a.scheduleAct("resume", "Let a paused schedule go on", func(ctx context.Context, t *turnClient, name string) error {
-		_, err := t.client.Schedules().Resume(ctx, name, "resumed by a person")
+	return a.scheduleAction("resume", "Resume a paused schedule", func(ctx context.Context,
+		t *turnClient, name string) error {
+		_, err := t.client.Schedules().Resume(ctx, name, "resumed with the starter command")
 		if err == nil {
-			t.app.aside("schedule %s goes on", line(name, client.MaxScheduleName))
+			t.app.aside("resumed schedule %s", line(name, client.MaxScheduleName))
 		}
 		return err
 	})

@@ -16,15 +16,16 @@ type whenFlags struct {
 }
 
 func (w *whenFlags) register(flags *pflag.FlagSet) {
-	flags.DurationVar(&w.every, "every", 0, "ask so often, for instance 1h; whole seconds, 10 at the least")
-	flags.StringVar(&w.cron, "cron", "", "ask at these times: minute, hour, day of the month, month, day of the week, for instance \"0 9 * * 1-5\"")
-	flags.StringVar(&w.zone, "zone", "", "with --cron: the time `zone`, for instance Europe/Berlin (default UTC)")
-	flags.DurationVar(&w.jitter, "jitter", 0, "come due up to so much later, by chance")
-	flags.DurationVar(&w.catchUp, "catch-up", time.Hour, "how late a time is made up for that came while Temporal was away")
+	flags.DurationVar(&w.every, "every", 0, "the interval, for example 1h; whole seconds, at least 10s")
+	flags.StringVar(&w.cron, "cron", "", "the times: minute, hour, day of the month, month, day of the week, for "+
+		"example \"0 9 * * 1-5\"")
+	flags.StringVar(&w.zone, "zone", "", "with --cron: the time `zone`, for example Europe/Berlin (default UTC)")
+	flags.DurationVar(&w.jitter, "jitter", 0, "a random delay of up to this `duration`")
+	flags.DurationVar(&w.catchUp, "catch-up", time.Hour, "how far back to run missed times after Temporal was down")
 }
 
-// oftenest is the shortest interval. A shorter one is probably a typing error, which would cost money all day.
-const oftenest = 10 * time.Second
+// minInterval is the shortest interval. A shorter one is probably a typing error, which would cost money all day.
+const minInterval = 10 * time.Second
 
 // shorthands are the cron expressions that Temporal accepts besides those with five fields.
 var shorthands = []string{"@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually"}
@@ -33,23 +34,24 @@ var shorthands = []string{"@hourly", "@daily", "@midnight", "@weekly", "@monthly
 func (w whenFlags) check() error {
 	switch {
 	case w.every == 0 && w.cron == "":
-		return usage("say when: --every 1h, or --cron \"0 9 * * 1-5\"")
+		return usage("the schedule has no times: use --every 1h, or --cron \"0 9 * * 1-5\"")
 	case w.every != 0 && w.cron != "":
-		return usage("--every and --cron say two different things: use one of them")
+		return usage("--every and --cron exclude each other: use one of them")
 	case w.cron == "" && w.every%time.Second != 0:
 		return usage("--every is %s: use whole seconds", w.every)
-	case w.cron == "" && w.every < oftenest:
-		return usage("--every is %s: use %s or more; a turn takes longer, and each asks a model that is paid for", w.every, oftenest)
+	case w.cron == "" && w.every < minInterval:
+		return usage("--every is %s: use at least %s, because every turn costs money", w.every, minInterval)
 	case w.cron == "" && w.zone != "":
-		return usage("--zone is for --cron: an interval is the same in every zone")
+		return usage("--zone needs --cron: an interval does not depend on the time zone")
 	case w.cron != "" && !slices.Contains(shorthands, w.cron) && len(strings.Fields(w.cron)) != 5:
-		return usage("--cron is %q: use five fields (minute, hour, day of the month, month, day of the week), for instance \"0 9 * * 1-5\", or one of %s", w.cron, strings.Join(shorthands, ", "))
+		return usage("--cron is %q: use five fields (minute, hour, day of the month, month, day of the week), for example "+
+			"\"0 9 * * 1-5\", or one of %s", w.cron, strings.Join(shorthands, ", "))
 	case strings.Contains(w.cron, "TZ="):
-		return usage("--cron names a zone: use --zone for that")
+		return usage("--cron contains a time zone: use --zone instead")
 	case w.jitter < 0 || w.every != 0 && w.jitter >= w.every:
-		return usage("--jitter is %s: use something shorter than --every", w.jitter)
+		return usage("--jitter is %s: use a shorter duration than --every", w.jitter)
 	case w.catchUp < 10*time.Second: // the server's minimum
-		return usage("--catch-up is %s: use 10s or more", w.catchUp)
+		return usage("--catch-up is %s: use at least 10s", w.catchUp)
 	}
 	return w.checkZone()
 }
@@ -61,7 +63,7 @@ func (w whenFlags) checkZone() error {
 	}
 	_, err := time.LoadLocation(w.zone)
 	if _, none := time.LoadLocation("Europe/London"); w.zone == "Local" || err != nil && none == nil {
-		return usage("--zone is %q, which is no time zone: use a name such as Europe/Berlin or UTC", w.zone)
+		return usage("--zone is %q, which is not a time zone: use a name such as Europe/Berlin or UTC", w.zone)
 	}
 	return nil
 }

@@ -13,18 +13,17 @@ func (a *app) sendCommand() *cobra.Command {
 	var output string
 	var quiet bool
 	cmd := &cobra.Command{
-		Use:   "send <session> [text...]",
-		Short: "Hand a message to a session and return; it joins the turn that runs, or begins the next one",
-		Long: `Hand a message to a session and return as soon as it is accepted. It is answered once, whatever happens then.
+		Use:   "send <session> [message...]",
+		Short: "Send a message to a session without following the turn",
+		Long: `Send a message to a session and exit when it is accepted. An accepted message is answered once,
+whatever happens next.
 
-It joins the session's running turn and is taken before the next inference; with --after, or where no turn runs, it
-begins a turn of its own. The text is taken from the arguments, or from standard input as run does.`,
+The message is merged into the session's running turn before the next inference. With --queue, or if
+no turn is running, it starts a turn of its own. The text is the arguments, or standard input as for
+run.`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completeSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
 			if err := workflows.CheckSession(args[0]); err != nil {
 				return usage("%w", err)
 			}
@@ -43,10 +42,10 @@ begins a turn of its own. The text is taken from the arguments, or from standard
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&m.Queue, "after", false, "for a turn of its own, when the one that runs is done")
-	flags.StringVar(&m.ID, "message-id", "", "the message's `ID`: sent twice, it is answered once")
-	flags.StringVarP(&output, "output", "o", "text", "text, json or none")
-	flags.BoolVarP(&quiet, "quiet", "q", false, "print the IDs alone")
-	complete(cmd, "output", "text", "json", "none")
+	flags.BoolVar(&m.Queue, "queue", false, "queue the message for the next turn instead of merging it into the running "+
+		"one")
+	flags.StringVar(&m.ID, "message-id", "", "the message's `ID`: a message sent again with the same ID is answered once")
+	outputFlag(cmd, &output, outputText, outputJSON, outputNone)
+	flags.BoolVarP(&quiet, "quiet", "q", false, "print only the IDs")
 	return cmd
 }

@@ -12,53 +12,41 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/starter/internal/ui/chat"
-	"github.com/everturn/everturn/starter/internal/ui/form"
+	"github.com/everturn/everturn/starter/internal/ui"
+	"github.com/everturn/everturn/starter/internal/ui/terminal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 func (a *app) showCommand() *cobra.Command {
-	var asJSON bool
+	var output string
 	cmd := &cobra.Command{
 		Use:   "show [session]",
-		Short: "Show a session: its messages, and what every step of its turns took",
-		Long: `Show a session: its messages, and what every step of its turns took. Without a session, the last one.
+		Short: "Show a session: its messages, inferences, tool calls and requests",
+		Long: `Show a session: its messages, and the inferences, tool calls and requests of its turns. Without a
+session, the last one.
 
-Inferences are listed with their attempts and tool calls with their runs: what was interrupted, repeated or left with
-an unknown outcome stands here.`,
+The ledger of a turn lists each inference with its attempts and each tool call with its runs, so it
+shows what was interrupted, repeated or left with an unknown outcome.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			store, err := a.lookAt(cmd)
-			if err != nil {
+			return a.withJournal(cmd.Context(), func(store journal.Store) error {
+				session, err := sessionArg(cmd.Context(), store, args)
+				if err != nil {
+					return err
+				}
+				history, err := readHistory(cmd.Context(), store, session)
+				if err == nil && output == outputJSON {
+					return writeJSON(a.out, history)
+				}
+				if err == nil {
+					history.print(a.out)
+				}
 				return err
-			}
-			defer store.Close()
-			session, err := sessionArg(cmd.Context(), store, args)
-			if err != nil {
-				return err
-			}
-			history, err := readHistory(cmd.Context(), store, session)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return writeJSON(a.out, history)
-			}
-			history.print(a.out)
-			return nil
+			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	outputFlag(cmd, &output, outputText, outputJSON)
 	return cmd
-}
-
-// lookAt opens the journal of a command that only reads it.
-func (a *app) lookAt(cmd *cobra.Command) (journal.Store, error) {
-	loaded, err := a.load()
-	if err != nil {
-		return nil, err
-	}
-	return readJournal(cmd.Context(), loaded.Config)
 }
 
 // sessionArg returns the named session, or the last one if none is named.
@@ -117,9 +105,10 @@ func readHistory(ctx context.Context, store journal.Store, id string) (history, 
 }
 
 func (h history) print(w io.Writer) {
-	fmt.Fprintf(w, "session %s · %d messages · head %s\n", line(h.Session.ID, 80), h.Session.Head.Seq, turn.Truncate(h.Session.Head.Hash, 15))
+	fmt.Fprintf(w, "session %s · %s · head %s\n", line(h.Session.ID, 80), ui.Count(int(h.Session.Head.Seq), "message"),
+		turn.Truncate(h.Session.Head.Hash, 15))
 	if s := h.Session; s.Parent != "" {
-		fmt.Fprintf(w, "\nmessages 1 to %d are those of %s\n", s.ForkSeq, line(s.Parent, 80))
+		fmt.Fprintf(w, "\nmessages 1 to %d are shared with %s\n", s.ForkSeq, line(s.Parent, 80))
 		for i, m := range h.Messages[:min(s.ForkSeq, int64(len(h.Messages)))] {
 			printMessage(w, int64(i+1), m)
 		}
@@ -145,7 +134,7 @@ func (t turnHistory) print(w io.Writer, messages []turn.Message) {
 		fmt.Fprintf(w, "  ! %s\n", line(r.Message, 400))
 	}
 	for _, p := range t.Requests {
-		printWait(w, p)
+		printRequest(w, p)
 	}
 	fmt.Fprintln(w, "  ledger:")
 	for _, i := range t.Inferences {
@@ -153,7 +142,8 @@ func (t turnHistory) print(w io.Writer, messages []turn.Message) {
 		if !i.Settled {
 			state = "not settled"
 		}
-		fmt.Fprintf(w, "    step %d  inference %s: %s, %s, %s\n", i.Key.Step, line(i.Model, 40), state, plural(i.Attempt, "attempt"), plural(i.Failures, "failure"))
+		fmt.Fprintf(w, "    step %d  inference %s: %s, %s, %s\n", i.Key.Step, line(i.Model, 40), state,
+			ui.Count(i.Attempt, "attempt"), ui.Count(i.Failures, "failure"))
 		for _, c := range t.Calls {
 			if c.Step == i.Key.Step {
 				printCall(w, c)
@@ -165,63 +155,59 @@ func (t turnHistory) print(w io.Writer, messages []turn.Message) {
 // printMessage prints a message with its number, which fork and rewind take.
 func printMessage(w io.Writer, seq int64, m turn.Message) {
 	number, role := strconv.FormatInt(seq, 10), string(m.Role)
-	if chat.IsNotice(m) {
+	if ui.IsNotice(m) {
 		role = "notice"
 	}
 	text := strings.TrimSpace(printable(m.Text))
 	if m.Role == turn.RoleTool {
-		text = strings.TrimSpace(excerpt(text, 200, 0) + chat.MediaMarks(m.Media))
+		text = strings.TrimSpace(ui.Excerpt(text, 200, 0) + ui.Media(m.Media))
 	}
 	if text != "" {
 		fmt.Fprintf(w, "%6s  %-9s %s\n", number, role, strings.ReplaceAll(text, "\n", "\n                  "))
 		number = ""
 	}
 	for _, c := range m.ToolCalls {
-		fmt.Fprintf(w, "%6s  %-9s → %s %s\n", number, m.Role, line(c.Tool, 80), excerpt(c.Arguments, 120, 0))
+		fmt.Fprintf(w, "%6s  %-9s → %s %s\n", number, m.Role, line(c.Tool, 80), ui.Excerpt(c.Arguments, 120, 0))
 		number = ""
 	}
 }
 
-func printWait(w io.Writer, p journal.RequestRecord) {
-	what := excerpt(p.Question, 80, 0)
-	switch {
-	case p.Kind == turn.RequestApproval:
-		what = line(p.Tool, 60) + " " + excerpt(p.Arguments, 80, p.ArgumentsBytes)
-	case p.Kind == turn.RequestElicitation:
-		what = form.Asker(p.Request) + " asks: " + excerpt(form.InquiryOf(p.Request).Message, 80, 0)
-	}
-	came := "waits for a person; `starter approve` says how to decide"
-	if p.Decision != nil {
-		came = ruling(*p.Decision)
-	}
-	fmt.Fprintf(w, "  ? %s %s · %s\n", line(p.ID, 80), what, came)
-}
-
-func printCall(w io.Writer, c journal.CallRecord) {
-	outcome := chat.Ended(c.Outcome, c.Code)
-	if outcome == "" {
-		outcome = "open"
-	}
-	fmt.Fprintf(w, "    step %d  call %s %s: %s, %s, %s, %d ms%s\n", c.Step, line(c.Call.ID, 80), line(c.Call.Tool, 60), outcome, ran(c), plural(c.LateCount, "late result"), c.DurationMS,
-		chat.MediaMarks(c.Media))
-}
-
-// ran says how often a call was begun. A call that continued after its server's elicitation was not begun again; for a
+// ran says how often a call was started. A call that continued after an elicitation was not started again; for a
 // repeatable tool, the journal does not distinguish the two.
 func ran(c journal.CallRecord) string {
 	switch {
 	case c.Suspended == 0 || c.Runs < 2:
-		return "ran " + plural(c.Runs, "time")
+		return "ran " + ui.Count(c.Runs, "time")
 	case c.Repeatable:
-		return "ran or went on " + plural(c.Runs, "time")
+		return "ran or continued " + ui.Count(c.Runs, "time")
 	}
-	return "ran 1 time, went on " + plural(c.Runs-1, "time") + " after it had asked"
+	return "ran 1 time, continued " + ui.Count(c.Runs-1, "time") + " after an elicitation"
 }
 
-// plural returns a count with its noun, in the singular or the plural.
-func plural(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
+func printRequest(w io.Writer, r journal.RequestRecord) {
+	what := ui.Excerpt(r.Question, 80, 0)
+	switch r.Kind {
+	case turn.RequestApproval:
+		what = line(r.Tool, 60) + " " + ui.Excerpt(r.Arguments, 80, r.ArgumentsBytes)
+	case turn.RequestElicitation:
+		what = ui.Subject(r.Request)
 	}
-	return fmt.Sprintf("%d %ss", n, thing)
+	status := "pending; `starter approvals` shows how to decide it"
+	if d := r.Decision; d != nil {
+		status = decidedAt(*d)
+		if d.Response != nil && len(d.Response.Content) > 0 {
+			status += " with " + ui.Excerpt(terminal.Visible(string(d.Response.Content)), 200, 0)
+		}
+	}
+	fmt.Fprintf(w, "  ? %s %s · %s\n", line(r.ID, 80), what, status)
+}
+
+func printCall(w io.Writer, c journal.CallRecord) {
+	outcome := ui.Outcome(c.Outcome, c.Code)
+	if outcome == "" {
+		outcome = "open"
+	}
+	fmt.Fprintf(w, "    step %d  call %s %s: %s, %s, %s, %d ms%s\n", c.Step, line(c.Call.ID, 80), line(c.Call.Tool, 60),
+		outcome, ran(c),
+		ui.Count(c.LateCount, "late result"), c.DurationMS, ui.Media(c.Media))
 }

@@ -34,10 +34,10 @@ func TestGoingOnWithACallIsNoSecondRun(t *testing.T) {
 	for want, c := range map[string]journal.CallRecord{
 		"ran 0 times": {},
 		"ran 1 time":  {Runs: 1, Suspended: 1},
-		"ran 1 time, went on 1 time after it had asked":  {Runs: 2, Suspended: 1},
-		"ran 1 time, went on 2 times after it had asked": {Runs: 3, Suspended: 2},
-		"ran or went on 3 times":                         {Runs: 3, Suspended: 1, Repeatable: true},
-		"ran 2 times":                                    {Runs: 2, Repeatable: true},
+		"ran 1 time, continued 1 time after an elicitation":  {Runs: 2, Suspended: 1},
+		"ran 1 time, continued 2 times after an elicitation": {Runs: 3, Suspended: 2},
+		"ran or continued 3 times":                           {Runs: 3, Suspended: 1, Repeatable: true},
+		"ran 2 times":                                        {Runs: 2, Repeatable: true},
 	} {
 		assert.Equal(t, want, ran(c))
 	}
@@ -62,5 +62,5 @@ func TestNothingIsSaidToACallThatHasEnded(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.SettleCall(t.Context(), journal.SettleInput{Turn: "t", CallID: "1.0", Attempt: 1, Result: turn.ToolResult{Outcome: turn.OutcomeUnknown}, At: time.Now()})
 	require.NoError(t, err)
-	assert.ErrorContains(t, (&turnClient{store: s}).notOpen(t.Context(), "s", held.ID, nil), "nothing can be said to h1.0.1.1 any more: its call has ended")
+	assert.ErrorContains(t, (&turnClient{store: s}).notPending(t.Context(), "s", held.ID, nil), "h1.0.1.1 can no longer be answered: its call has ended")
 }

@@ -23,11 +23,13 @@ func (a *app) stopCommand() *cobra.Command {
 	var f stopFlags
 	cmd := &cobra.Command{
 		Use:   "stop [session]",
-		Short: "Stop the running turn of a session; what was done is kept",
-		Long: `Stop the running turn of a session; what was done is kept. Without a session, the one that has a turn.
+		Short: "Stop the running turn of a session",
+		Long: `Stop the running turn of a session; the results so far are kept. Without a session, the only one
+with a running turn.
 
-A worker stops the turn within moments. If none does so in time, --force ends the turn without one: messages that the
-turn has accepted and not used are lost, and a tool call in progress is not interrupted.`,
+A worker stops the turn within moments. If no worker does in time, --force ends the turn without
+one: messages that the turn has accepted but not used are lost, and a tool call in progress is not
+interrupted.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.completeSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -35,8 +37,8 @@ turn has accepted and not used are lost, and a tool call in progress is not inte
 				func(ctx context.Context, t *turnClient, session string) error { return a.stop(ctx, t, session, f) })
 		},
 	}
-	cmd.Flags().DurationVar(&f.within, "timeout", stopWithin, "wait so long for a worker to stop the turn")
-	cmd.Flags().BoolVar(&f.force, "force", false, "end the turn if no worker has stopped it in time")
+	cmd.Flags().DurationVar(&f.within, "timeout", stopWithin, "how long to wait for a worker to stop the turn")
+	cmd.Flags().BoolVar(&f.force, "force", false, "end the turn if no worker stops it in time")
 	return cmd
 }
 
@@ -72,13 +74,14 @@ func (t *turnClient) stop(ctx context.Context, s started, f stopFlags) (workflow
 		return workflows.Result{}, err
 	}
 	var r workflows.Result
-	err := t.patiently(func() (err error) { r, err = t.client.Wait(waiting, s.Turn); return err })
+	err := t.untilWorkerAnswers(func() (err error) { r, err = t.client.Wait(waiting, s.Turn); return err })
 	switch {
 	case err == nil || waiting.Err() != context.DeadlineExceeded:
 		return r, err
 	case !f.force:
-		return r, &exitError{code: exitCancelled, cause: fmt.Errorf("the turn is asked to stop, and no worker has done so within %s: "+
-			"it stops when one runs; `starter stop %s --force` ends it without one", f.within, quoted(s.Session))}
+		return r, &exitError{code: exitCancelled, cause: fmt.Errorf("no worker has stopped the turn within %s: it stops "+
+			"when a worker runs; "+
+			"`starter stop %s --force` ends it without one", f.within, quoted(s.Session))}
 	}
 	if err := t.client.Terminate(ctx, s.Session); err != nil && !errors.Is(err, client.ErrNotRunning) {
 		return r, err
@@ -97,13 +100,17 @@ func (t *turnClient) attachHint(s started) string {
 // leave detaches, and stops the turn if the user then presses Ctrl-C again. After a SIGTERM, leave only detaches: its
 // sender wants this program to end.
 func (t *turnClient) leave(s started, first os.Signal, signals <-chan os.Signal) error {
-	offered := t.online && first == os.Interrupt
-	again := ""
-	if offered {
-		again = "; press Ctrl-C again to stop it"
+	canStop := t.online && first == os.Interrupt
+	hint := ""
+	if canStop {
+		hint = "; press Ctrl-C again to stop it"
 	}
-	t.app.note("\ndetached; a worker carries the turn on. Follow it with `%s`%s", t.attachHint(s), again)
-	if !offered || !pressedAgain(signals) {
+	after := "a worker continues the turn"
+	if t.failed != nil {
+		after = "the turn continues when a worker runs again, because the worker of --dev stops with this command"
+	}
+	t.app.note("\ndetached; %s. Follow it with `%s`%s", after, t.attachHint(s), hint)
+	if !canStop || !pressedAgain(signals) {
 		return errDetached
 	}
 	r, err := t.stop(context.Background(), s, stopFlags{within: stopWithin})

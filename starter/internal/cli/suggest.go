@@ -10,10 +10,10 @@ import (
 	"github.com/everturn/everturn/internal/nearest"
 )
 
-// refused adds the command's usage to the error with which cobra refused a command line.
-func refused(cmd *cobra.Command, err error) error {
-	var said *exitError
-	if errors.As(err, &said) {
+// usageError adds the command's usage to the error with which cobra refused a command line.
+func usageError(cmd *cobra.Command, err error) error {
+	var exit *exitError
+	if errors.As(err, &exit) {
 		return err
 	}
 	return usage("%w: use `%s` (see `%s --help`)", err, cmd.UseLine(), cmd.CommandPath())
@@ -52,5 +52,5 @@ func onlySubcommands(cmd *cobra.Command, args []string) error {
 	if best := nearest.Name(args[0], names); best != "" {
 		hint = fmt.Sprintf("; did you mean `%s %s`?", cmd.CommandPath(), best)
 	}
-	return usage("there is no command %q%s (see `%s --help`)", args[0], hint, cmd.CommandPath())
+	return usage("unknown command %q%s (see `%s --help`)", args[0], hint, cmd.CommandPath())
 }

@@ -10,18 +10,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 func (a *app) toolsCommand() *cobra.Command {
-	var asJSON bool
+	var output string
 	cmd := &cobra.Command{
 		Use:   "tools",
-		Short: "Connect to the configured servers and list what they offer",
-		Long: `Connect to the configured servers and list what they offer. Tools that are held back are offered to no turn; with --json they
-are not among the tools of their server, but in "held".
+		Short: "Connect to the configured MCP servers and list their tools",
+		Long: `Connect to the configured MCP servers and list their tools, and the local ones. Turns cannot call
+quarantined tools: tools that are new, or have changed since you approved them.
 
-The exit code is 0 where every server answered, and 1 where one did not.`,
+Exit codes: 0 every server answered, 1 a server did not.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			loaded, err := a.load()
@@ -39,35 +40,31 @@ The exit code is 0 where every server answered, and 1 where one did not.`,
 			if err != nil {
 				return err
 			}
-			holdBack(catalogues, published)
-			if asJSON {
-				err = writeJSON(a.out, catalogues)
-			} else {
-				err = a.printTools(catalogues)
-			}
+			applyQuarantine(catalogues, published)
+			err = printList(a.out, output, catalogues, func() error { return a.printTools(catalogues) })
 			if err == nil && slices.ContainsFunc(catalogues, func(c turn.Catalogue) bool { return c.Problem != "" }) {
 				return &exitError{code: exitFailed}
 			}
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, schemas included")
+	outputFlag(cmd, &output, outputText, outputJSON, outputJSONL)
 	cmd.AddCommand(a.toolsStatusCommand(), a.toolsDiffCommand(), a.toolsApproveCommand())
 	return cmd
 }
 
-// holdBack moves the tools that the journal has quarantined out of the tools that the servers offer now. If a server
-// now offers yet another version, that version is not approved either.
-func holdBack(offered []turn.Catalogue, published map[string]turn.Catalogue) {
+// applyQuarantine removes the tools that the journal has quarantined from the tools that the servers offer now. If a
+// server now offers yet another version, that version is not approved either.
+func applyQuarantine(offered []turn.Catalogue, published map[string]turn.Catalogue) {
 	for i := range offered {
 		c := &offered[i]
-		for _, h := range published[c.Server].Quarantined {
-			at := slices.IndexFunc(c.Tools, func(t turn.Descriptor) bool { return t.ID == h.Now.ID })
-			if at < 0 || h.Approved != nil && h.Approved.Hash == c.Tools[at].Hash {
+		for _, q := range published[c.Server].Quarantined {
+			at := slices.IndexFunc(c.Tools, func(t turn.Descriptor) bool { return t.ID == q.Now.ID })
+			if at < 0 || q.Approved != nil && q.Approved.Hash == c.Tools[at].Hash {
 				continue // the tool is gone, or is the approved version again
 			}
-			h.Now = c.Tools[at]
-			c.Tools, c.Quarantined = slices.Delete(c.Tools, at, at+1), append(c.Quarantined, h)
+			q.Now = c.Tools[at]
+			c.Tools, c.Quarantined = slices.Delete(c.Tools, at, at+1), append(c.Quarantined, q)
 		}
 	}
 }
@@ -75,13 +72,13 @@ func holdBack(offered []turn.Catalogue, published map[string]turn.Catalogue) {
 // printTools lists the tools, and on stderr the unavailable servers and the tools that were left out.
 func (a *app) printTools(catalogues []turn.Catalogue) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "TOOL\tLANE\tRISK\tREPEATABLE\tSTATE\tDESCRIPTION")
+	fmt.Fprintln(w, "TOOL\tACTIVITY\tRISK\tREPEATABLE\tSTATE\tDESCRIPTION")
 	for _, c := range catalogues {
 		for _, t := range c.Tools {
 			printTool(w, t, "offered")
 		}
-		for _, h := range c.Quarantined {
-			printTool(w, h.Now, "held back")
+		for _, q := range c.Quarantined {
+			printTool(w, q.Now, "quarantined")
 		}
 	}
 	if err := w.Flush(); err != nil {
@@ -95,9 +92,7 @@ func (a *app) printTools(catalogues []turn.Catalogue) error {
 			a.note("%s: left out: %s", c.Server, d)
 		}
 		a.noteMisnamed(c.Server, c.Misnamed)
-		if len(c.Quarantined) > 0 {
-			a.note("%s: %s held back, and offered to no turn: see `starter tools diff %s`", c.Server, ofIts(len(c.Quarantined)), c.Server)
-		}
+		a.noteQuarantined(c.Server, len(c.Quarantined))
 	}
 	return nil
 }
@@ -109,6 +104,14 @@ func (a *app) noteMisnamed(server string, tools []string) {
 	}
 }
 
+func (a *app) noteQuarantined(server string, n int) {
+	if n > 0 {
+		a.note("%s: %s, which turns cannot call: see `starter tools diff %s`", server, ui.Count(n, "quarantined tool"),
+			quoted(server))
+	}
+}
+
 func printTool(w io.Writer, t turn.Descriptor, state string) {
-	fmt.Fprintf(w, "%s\t%s\t%s\t%t\t%s\t%s\n", line(t.ID, 60), t.Activity, t.Risk, t.Repeatable, state, line(t.Description, 60))
+	fmt.Fprintf(w, "%s\t%s\t%s\t%t\t%s\t%s\n", line(t.ID, 60), t.Activity, t.Risk, t.Repeatable, state,
+		line(t.Description, 60))
 }

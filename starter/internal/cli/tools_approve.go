@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/terminal"
 )
 
@@ -24,146 +25,154 @@ func (a *app) toolsApproveCommand() *cobra.Command {
 	var f approveToolsFlags
 	cmd := &cobra.Command{
 		Use:   "approve <server> [tool...]",
-		Short: "Approve tools as they are now, so that turns may call them again",
-		Long: `Accept tools that are held back as they are now, so that turns may call them again. On a terminal what has changed is
-shown first, and confirmed; elsewhere look at it with starter tools diff and say --yes. What is accepted is exactly what
-was shown: where it has changed again meanwhile, nothing is.
+		Short: "Approve quarantined tools, so that turns may call them",
+		Long: `Approve the current versions of quarantined tools, so that turns may call them. On a terminal, the
+command shows the changes and you confirm them; without a terminal, look at starter tools diff and
+use --yes. The command approves exactly what it has shown: if a tool changes in the meantime,
+nothing is approved.
 
-It counts for turns that begin from now on. Your name is recorded with it.
+The approval takes effect for turns that begin later, and is recorded with your name.
 
-The exit code is 0 where tools were accepted and where none is held back, 1 where a tool is not what was shown, or is not the one
-of --hash, and 3 where the command line does not fit what is held back.`,
+Exit codes: 0 tools were approved or none is quarantined, 1 a tool is not the version that was shown
+or that --hash names, 3 the command line does not match the quarantined tools.`,
 		Example: `  starter tools approve github mcp/github/create_issue
   starter tools approve github create_issue --hash 9f86d081884c --yes
   starter tools approve github --all --yes`,
 		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: a.completeHeld,
+		ValidArgsFunction: a.completeQuarantined,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(args); err != nil {
 				return err
 			}
-			store, err := a.lookAt(cmd)
-			if err != nil {
-				return err
-			}
-			defer store.Close()
-			return a.accept(cmd.Context(), store, args[0], args[1:], f)
+			return a.withJournal(cmd.Context(), func(store journal.Store) error {
+				return a.approveTools(cmd.Context(), store, args[0], args[1:], f)
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&f.all, "all", false, "approve every quarantined tool of the server")
-	cmd.Flags().StringVar(&f.hash, "hash", "", "refuse unless the tool is the one of this `hash`, or of one that begins so")
-	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask for confirmation")
+	cmd.Flags().StringVar(&f.hash, "hash", "", "refuse unless the tool has this `hash`, of which the first digits suffice")
+	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not show the tools or ask for confirmation")
 	return cmd
 }
 
 func (f approveToolsFlags) check(args []string) error {
 	switch {
 	case f.all && len(args) > 1:
-		return usage("--all accepts every tool of %s that is held back: leave out %s", args[0], strings.Join(args[1:], " "))
+		return usage("--all approves every quarantined tool of %s: remove %s", args[0], strings.Join(args[1:], " "))
 	case f.hash != "" && (f.all || len(args) > 2):
-		return usage("--hash names what one tool is now: accept the others in commands of their own")
+		return usage("--hash identifies the version of one tool: use one command for each tool")
 	case f.hash != "" && len(f.hash) < minHash:
-		return usage("--hash %q is too short to name a tool: give at least %d of its digits", f.hash, minHash)
+		return usage("--hash %q is too short: use at least %d digits", f.hash, minHash)
 	}
 	return nil
 }
 
-// accept approves quarantined tools on behalf of the operator.
-func (a *app) accept(ctx context.Context, store journal.Store, server string, tools []string, f approveToolsFlags) error {
-	held, err := heldTools(ctx, store, []string{server})
+// approveTools approves quarantined tools on behalf of the operator.
+func (a *app) approveTools(ctx context.Context, store journal.Store, server string,
+	names []string, f approveToolsFlags) error {
+	all, err := quarantined(ctx, store, []string{server})
 	if err != nil {
 		return err
 	}
-	chosen, err := choose(held, server, tools, f.all, a.unasked())
-	if err != nil || len(chosen) == 0 {
-		if err == nil {
-			a.note("no tool of %s is held back", line(server, 60))
-		}
+	tools, err := selectTools(all, server, names, f.all, a.confirmFlag())
+	if err != nil {
 		return err
 	}
-	if f.hash != "" && !strings.HasPrefix(chosen[0].Now.Hash, f.hash) {
-		return otherHash(chosen[0], f.hash, a.unasked())
+	if len(tools) == 0 {
+		a.note("no tool of %s is quarantined", line(server, 60))
+		return nil
 	}
-	agreed, err := a.agreesTo(ctx, chosen, f)
+	if f.hash != "" && !strings.HasPrefix(tools[0].Now.Hash, f.hash) {
+		return otherVersion(tools[0], f.hash, a.confirmFlag())
+	}
+	agreed, err := a.confirmTools(ctx, tools, f)
 	if err != nil {
 		return err
 	}
 	if !agreed {
-		a.note("nothing was accepted")
+		a.note("nothing was approved")
 		return nil
 	}
-	in := journal.ApproveToolsInput{Server: server, Hashes: map[string]string{}, By: whoami(), At: time.Now()}
-	for _, h := range chosen {
-		in.Tools = append(in.Tools, h.Tool)
-		in.Hashes[h.Tool] = h.Now.Hash
+	in := journal.ApproveToolsInput{Server: server, Hashes: map[string]string{}, By: userName(), At: time.Now()}
+	for _, q := range tools {
+		in.Tools = append(in.Tools, q.Tool)
+		in.Hashes[q.Tool] = q.Now.Hash
 	}
-	accepted, err := store.ApproveTools(ctx, in)
+	approved, err := store.ApproveTools(ctx, in)
 	if err != nil {
-		return acceptError(server, err)
+		return approveToolsError(server, err)
 	}
-	for _, d := range accepted {
-		a.note("accepted %s (%s)", d.Now.ID, shortHash(d.Now.Hash))
+	for _, q := range approved {
+		a.note("approved %s (hash %s)", q.Now.ID, ui.ShortHash(q.Now.Hash))
 	}
-	a.aside("it counts for turns that begin from now on; those that run keep the tools that they have begun with")
+	a.aside("this takes effect for turns that begin from now on; running turns keep their tools")
 	return nil
 }
 
-// choose returns the quarantined tools that the command line names, by their IDs or by the server's own names.
-func choose(held []heldTool, server string, tools []string, all bool, more string) ([]heldTool, error) {
-	if len(tools) == 0 {
-		if len(held) > 1 && !all {
-			return nil, usage("%d tools of %s are held back: name those that you accept, or use --all\n%s", len(held), line(server, 60), acceptCommands(held, more))
+// selectTools returns the quarantined tools that the command line names, by their IDs or by the server's own names.
+func selectTools(tools []quarantinedTool, server string,
+	names []string, all bool, more string) ([]quarantinedTool, error) {
+	if len(names) == 0 {
+		if len(tools) > 1 && !all {
+			return nil, usage("%d tools of %s are quarantined: name the tools to approve, or use --all\n%s", len(tools),
+				line(server, 60), approveCommands(tools, more))
 		}
-		return held, nil
+		return tools, nil
 	}
-	var chosen []heldTool
-	for _, name := range tools {
-		i := slices.IndexFunc(held, func(h heldTool) bool { return h.Tool == name || h.Tool == "mcp/"+server+"/"+name })
+	var selected []quarantinedTool
+	for _, name := range names {
+		i := slices.IndexFunc(tools, func(q quarantinedTool) bool {
+			return q.Tool == name ||
+				q.Tool == "mcp/"+server+"/"+name
+		})
 		if i < 0 {
-			return nil, usage("%s is not held back; `starter tools diff %s` shows what is", line(name, 80), quoted(server))
+			return nil, usage("%s is not quarantined; `starter tools diff %s` shows the quarantined tools", line(name, 80),
+				quoted(server))
 		}
-		if !slices.ContainsFunc(chosen, func(h heldTool) bool { return h.Tool == held[i].Tool }) {
-			chosen = append(chosen, held[i])
+		if !slices.ContainsFunc(selected, func(q quarantinedTool) bool { return q.Tool == tools[i].Tool }) {
+			selected = append(selected, tools[i])
 		}
 	}
-	return chosen, nil
+	return selected, nil
 }
 
-// agreesTo shows the tools and asks for a yes, unless --yes was given.
-func (a *app) agreesTo(ctx context.Context, chosen []heldTool, f approveToolsFlags) (bool, error) {
-	terminal := isTerminal(a.in) && isTerminal(a.err)
+// confirmTools shows the tools and asks for a yes, unless --yes was given.
+func (a *app) confirmTools(ctx context.Context, tools []quarantinedTool, f approveToolsFlags) (bool, error) {
 	switch {
 	case f.yes:
 		return true, nil
-	case !terminal:
-		return false, usage("nothing was accepted: nobody can be asked here. Look at `starter tools diff`, and say --yes where you agree")
+	case !a.onTerminal():
+		return false, usage("nothing was approved: there is no terminal to confirm on. Look at `starter tools diff`, then " +
+			"use --yes")
 	}
 	var b strings.Builder
-	for _, h := range chosen {
-		b.WriteString(h.show(false) + "\n")
+	for _, q := range tools {
+		b.WriteString(q.show(false) + "\n")
 	}
-	forgetTyped(a.in)
+	discardInput(a.in)
 	seen, err := a.seen(ctx, strings.TrimRight(b.String(), "\n"))
 	if err != nil || !seen {
 		return false, err
 	}
-	return a.agrees(ctx, fmt.Sprintf("accept %s as shown?", plural(len(chosen), "tool")))
+	return a.agrees(ctx, fmt.Sprintf("approve %s as shown?", ui.Count(len(tools), "tool")))
 }
 
-// otherHash refuses a tool that is not the version that the operator has seen.
-func otherHash(h heldTool, hash, more string) error {
-	return &exitError{code: exitFailed, cause: fmt.Errorf("nothing was accepted: --hash %s is not the hash of %s as it is offered now; look at it with `starter tools diff %s`, and where you agree:\n%s",
-		line(hash, 20), line(terminal.Visible(h.Tool), 120), quoted(h.Server), acceptCommands([]heldTool{h}, more))}
+// otherVersion refuses a tool that is not the version that the operator has seen.
+func otherVersion(q quarantinedTool, hash, more string) error {
+	return &exitError{code: exitFailed, cause: fmt.Errorf("nothing was approved: --hash %s is not the current hash of "+
+		"%s; look at it with `starter tools diff %s`, then approve it with\n%s",
+		line(hash, 20), line(terminal.Visible(q.Tool), 120), quoted(q.Server), approveCommands([]quarantinedTool{q}, more))}
 }
 
-// acceptError says what to do if nothing was accepted.
-func acceptError(server string, err error) error {
-	again := fmt.Sprintf("look again with `starter tools diff %s`", quoted(server))
+// approveToolsError says what to do if nothing was approved.
+func approveToolsError(server string, err error) error {
+	look := fmt.Sprintf("look again with `starter tools diff %s`", quoted(server))
 	switch {
 	case errors.Is(err, journal.ErrConflict):
-		return &exitError{code: exitFailed, cause: fmt.Errorf("nothing was accepted: it has changed again; %s: %w", again, err)}
+		return &exitError{code: exitFailed, cause: fmt.Errorf("nothing was approved: a tool has changed again; %s: %w", look,
+			err)}
 	case errors.Is(err, journal.ErrNotFound):
-		return usage("nothing was accepted: it is held back no more; %s: %w", again, err)
+		return usage("nothing was approved: a tool is no longer quarantined; %s: %w", look, err)
 	}
-	return fmt.Errorf("accepting tools: %w", err)
+	return fmt.Errorf("approving tools: %w", err)
 }

@@ -38,30 +38,29 @@ func drifting(t *testing.T) (*console, journal.Store) {
 	return c, store
 }
 
-func TestDriftIsShownAndAcceptedByTheCommandLine(t *testing.T) {
+func TestDriftIsShownAndApprovedByTheCommandLine(t *testing.T) {
 	c, _ := drifting(t)
 	require.Equal(t, exitFailed, c.run(t, "tools", "diff"))
-	assert.Contains(t, c.out.String(), "mcp/git/force is new (efefefefefef)")
+	assert.Contains(t, c.out.String(), "mcp/git/force is new (hash efefefefefef)")
 	assert.Contains(t, c.out.String(), "-Pushes.\n+Pushes, and tells everybody.\n")
 	assert.Contains(t, c.err.String(), "  starter tools approve git mcp/git/push --hash cdcdcdcdcdcd --yes\n")
 
 	require.Equal(t, exitConfig, c.run(t, "tools", "approve", "git", "--yes"))
-	assert.Contains(t, c.err.String(), "2 tools of git are held back: name those that you accept, or use --all")
+	assert.Contains(t, c.err.String(), "2 tools of git are quarantined")
 	require.Equal(t, exitConfig, c.run(t, "tools", "approve", "git", "push"))
-	assert.Contains(t, c.err.String(), "nobody can be asked here")
+	assert.Contains(t, c.err.String(), "no terminal to confirm on")
 	require.Equal(t, exitFailed, c.run(t, "tools", "approve", "git", "push", "--hash", "abababab", "--yes"))
-	assert.Contains(t, c.err.String(), "nothing was accepted: --hash abababab is not the hash of mcp/git/push as it is offered now; look at it with `starter tools diff git`, "+
-		"and where you agree:\n  starter tools approve git mcp/git/push --hash cdcdcdcdcdcd --yes\n")
-	assert.NotContains(t, c.err.String(), "somebody else")
+	assert.Contains(t, c.err.String(), "--hash abababab is not the current hash of mcp/git/push; look at it with `starter tools diff git`, "+
+		"then approve it with\n  starter tools approve git mcp/git/push --hash cdcdcdcdcdcd --yes\n")
 	require.Equal(t, exitFailed, c.run(t, "tools", "diff", "git"), "nothing was accepted so far")
 
 	require.Equal(t, exitAnswered, c.run(t, "tools", "approve", "git", "push", "--hash", "cdcdcdcd", "--yes"))
-	assert.Contains(t, c.err.String(), "accepted mcp/git/push (cdcdcdcdcdcd)\nit counts for turns that begin from now on")
+	assert.Contains(t, c.err.String(), "approved mcp/git/push (hash cdcdcdcdcdcd)\nthis takes effect for turns that begin from now on")
 	require.Equal(t, exitFailed, c.run(t, "tools", "diff"))
 	assert.NotContains(t, c.out.String(), "mcp/git/push")
 	require.Equal(t, exitAnswered, c.run(t, "tools", "approve", "git", "--all", "-y"))
 	require.Equal(t, exitAnswered, c.run(t, "tools", "diff"))
-	assert.Equal(t, "no tool is held back\n", c.err.String())
+	assert.Equal(t, "no tool is quarantined\n", c.err.String())
 	require.Equal(t, exitAnswered, c.run(t, "__complete", "tools", "approve", ""))
 	assert.NotContains(t, c.out.String(), "git")
 }
@@ -81,7 +80,8 @@ func (c *console) onTerminal(t *testing.T, code int, lines []keyed, args ...stri
 	near, far := pseudoterminal(t)
 	ended := make(chan int, 1)
 	go func() {
-		ended <- execute(t.Context(), args, streams{in: far, out: far, err: far}, append(c.environ, "NO_COLOR=1"), c.signals)
+		a := &app{streams: streams{in: far, out: far, err: far}, environ: append(c.environ, "NO_COLOR=1")}
+		ended <- a.execute(t.Context(), args, c.signals)
 		far.Close()
 	}()
 	stuck := time.AfterFunc(20*time.Second, func() { near.Close() }) // the program is hung up then
@@ -106,7 +106,7 @@ func (c *console) onTerminal(t *testing.T, code int, lines []keyed, args ...stri
 	return string(bytes.ReplaceAll(shown, []byte("\r\n"), []byte("\n")))
 }
 
-func TestAcceptingOnATerminalShowsAllOfItFirst(t *testing.T) {
+func TestApprovingOnATerminalShowsAllOfItFirst(t *testing.T) {
 	c, store := drifting(t)
 	long := tool("Pushes.", "01")
 	for i := range 60 {
@@ -114,26 +114,26 @@ func TestAcceptingOnATerminalShowsAllOfItFirst(t *testing.T) {
 	}
 	publish(t, store, long)
 	shown := c.onTerminal(t, exitAnswered, []keyed{says("rows more; Enter", ""), says("rows more; Enter", "y")}, "tools", "approve", "git")
-	assert.Contains(t, shown, "nothing was accepted")
+	assert.Contains(t, shown, "nothing was approved")
 	assert.NotContains(t, shown, "line 59", "a yes is not taken before its end")
 	shown = c.onTerminal(t, exitAnswered, []keyed{says("rows more; Enter", ""), says("rows more; Enter", ""), says("rows more; Enter", ""), says("as shown?", "y")}, "tools", "approve", "git")
 	assert.Contains(t, shown, "+line 59\n")
-	assert.Contains(t, shown, "accepted mcp/git/push (010101010101)")
+	assert.Contains(t, shown, "approved mcp/git/push (hash 010101010101)")
 }
 
-func TestWhatChangesWhileItIsLookedAtIsNotAccepted(t *testing.T) {
+func TestWhatChangesWhileItIsLookedAtIsNotApproved(t *testing.T) {
 	c, store := drifting(t)
 	shown := c.onTerminal(t, exitFailed, []keyed{{"as shown?", func() string {
 		publish(t, store, tool("Pushes, and sends your keys.", "99"))
 		return "yes"
 	}}}, "tools", "approve", "git", "push")
-	assert.Contains(t, shown, "nothing was accepted: it has changed again; look again with `starter tools diff git`")
+	assert.Contains(t, shown, "nothing was approved: a tool has changed again; look again with `starter tools diff git`")
 	require.Equal(t, exitFailed, c.run(t, "tools", "diff"))
 }
 
-func TestWhatCannotBeAcceptedSaysWhatToDo(t *testing.T) {
-	assert.ErrorContains(t, acceptError("git", fmt.Errorf("x: %w", journal.ErrNotFound)), "held back no more; look again")
-	assert.ErrorContains(t, acceptError("git", errors.New("disk full")), "accepting tools: disk full")
+func TestWhatCannotBeApprovedSaysWhatToDo(t *testing.T) {
+	assert.ErrorContains(t, approveToolsError("git", fmt.Errorf("x: %w", journal.ErrNotFound)), "no longer quarantined; look again")
+	assert.ErrorContains(t, approveToolsError("git", errors.New("disk full")), "approving tools: disk full")
 	c := newConsole(t)
 	assert.Equal(t, exitConfig, c.run(t, "tools", "diff"))
 	assert.Contains(t, c.err.String(), "there is no journal")

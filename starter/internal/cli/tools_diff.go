@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/terminal"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -21,43 +22,37 @@ func (a *app) toolsDiffCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "diff [server]",
-		Short: "Show the tools that are held back because they are not what was accepted",
-		Long: `Show the tools that are held back because they are not what was accepted: no turn may call them until you say so with
-starter tools approve. What has changed is shown line by line, with everything in it that does not show written out: a
-tool's description is read by models, and is a way to give them orders.
+		Short: "Show the quarantined tools and what has changed in them",
+		Long: `Show the quarantined tools: those that are new, or have changed since you approved them. Turns
+cannot call them until you approve them with starter tools approve. Changes are shown line by line,
+with every invisible character written out: models read a tool's description, so it can contain
+instructions to them.
 
-The exit code is 0 where nothing is held back and 1 where something is.`,
+Exit codes: 0 no tool is quarantined, 1 a tool is quarantined.`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: a.completeHeld,
+		ValidArgsFunction: a.completeQuarantined,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if output != "text" && output != "json" {
-				return usage("--output is %q: use text or json", output)
-			}
-			store, err := a.lookAt(cmd)
-			if err != nil {
-				return err
-			}
-			defer store.Close()
-			held, err := heldTools(cmd.Context(), store, args)
-			if err != nil {
-				return err
-			}
-			if err := a.printHeld(held, output); err != nil {
-				return err
-			}
-			if len(held) > 0 {
-				return &exitError{code: exitFailed}
-			}
-			return nil
+			return a.withJournal(cmd.Context(), func(store journal.Store) error {
+				tools, err := quarantined(cmd.Context(), store, args)
+				if err != nil {
+					return err
+				}
+				if err := a.printQuarantined(tools, output); err != nil {
+					return err
+				}
+				if len(tools) > 0 {
+					return &exitError{code: exitFailed}
+				}
+				return nil
+			})
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
-	complete(cmd, "output", "text", "json")
+	outputFlag(cmd, &output, outputText, outputJSON, outputJSONL)
 	return cmd
 }
 
-// heldTool is a quarantined tool.
-type heldTool struct {
+// quarantinedTool is a quarantined tool with its changes.
+type quarantinedTool struct {
 	Server string `json:"server"`
 	Tool   string `json:"tool"`
 	turn.QuarantinedTool
@@ -65,85 +60,86 @@ type heldTool struct {
 	Diff string `json:"diff"`
 }
 
-// heldTools returns the quarantined tools of a server, or of all servers if none is named.
-func heldTools(ctx context.Context, store journal.Store, servers []string) ([]heldTool, error) {
+// quarantined returns the quarantined tools of a server, or of all servers if none is named.
+func quarantined(ctx context.Context, store journal.Store, servers []string) ([]quarantinedTool, error) {
 	catalogues, err := store.Catalogues(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("reading the tools that are held back: %w", err)
+		return nil, fmt.Errorf("reading the quarantined tools: %w", err)
 	}
-	held, known := []heldTool{}, []string{}
+	tools, known := []quarantinedTool{}, []string{}
 	for _, c := range catalogues {
 		known = append(known, c.Server)
 		if len(servers) > 0 && c.Server != servers[0] {
 			continue
 		}
-		for _, d := range c.Quarantined {
-			held = append(held, heldTool{Server: c.Server, Tool: d.Now.ID, QuarantinedTool: d, Diff: changes(d)})
+		for _, q := range c.Quarantined {
+			tools = append(tools, quarantinedTool{Server: c.Server, Tool: q.Now.ID, QuarantinedTool: q, Diff: changes(q)})
 		}
 	}
 	if len(servers) > 0 && !slices.Contains(known, servers[0]) {
 		hint := "; no worker has published tools yet"
 		if len(known) > 0 {
-			hint = "; known are " + line(strings.Join(known, ", "), 200)
+			hint = "; known servers: " + line(strings.Join(known, ", "), 200)
 		}
 		return nil, usage("no worker has published tools of a server %q%s", line(servers[0], 60), hint)
 	}
-	return held, nil
+	return tools, nil
 }
 
-// printHeld prints the quarantined tools and the commands that accept them.
-func (a *app) printHeld(held []heldTool, output string) error {
-	if output == "json" {
-		return writeJSON(a.out, held)
-	}
-	if len(held) == 0 {
-		a.note("no tool is held back")
+// printQuarantined prints the quarantined tools and the commands that approve them.
+func (a *app) printQuarantined(tools []quarantinedTool, output string) error {
+	return printList(a.out, output, tools, func() error {
+		if len(tools) == 0 {
+			a.note("no tool is quarantined")
+			return nil
+		}
+		color := a.colored(a.out)
+		for _, q := range tools {
+			fmt.Fprintln(a.out, q.show(color))
+		}
+		a.note("turns cannot call these tools. If you agree with the changes, approve them with\n%s", approveCommands(tools,
+			a.confirmFlag()))
 		return nil
-	}
-	color := a.colored(a.out)
-	for _, h := range held {
-		fmt.Fprintln(a.out, h.show(color))
-	}
-	if len(held) > 0 {
-		a.note("these tools are held back: no turn calls them. Where you agree with what they are now, accept them:\n%s", acceptCommands(held, a.unasked()))
-	}
-	return nil
+	})
 }
 
-// unasked returns the flag that accept needs if this command cannot ask the user.
-func (a *app) unasked() string {
-	if isTerminal(a.in) && isTerminal(a.err) {
+// confirmFlag returns the flag that tools approve needs if this command cannot ask the user.
+func (a *app) confirmFlag() string {
+	if a.onTerminal() {
 		return ""
 	}
 	return " --yes"
 }
 
-// acceptCommands returns the commands that accept the held tools, each with more appended.
-func acceptCommands(held []heldTool, more string) string {
+// approveCommands returns the commands that approve tools, each with more appended.
+func approveCommands(tools []quarantinedTool, more string) string {
 	var lines []string
-	for _, h := range held {
-		lines = append(lines, fmt.Sprintf("  starter tools approve %s %s --hash %s%s", quoted(h.Server), quoted(h.Tool), shortHash(h.Now.Hash), more))
+	for _, q := range tools {
+		lines = append(lines, fmt.Sprintf("  starter tools approve %s %s --hash %s%s", quoted(q.Server), quoted(q.Tool),
+			ui.ShortHash(q.Now.Hash), more))
 	}
 	return strings.Join(lines, "\n")
 }
 
 // show describes the change of a tool.
-func (h heldTool) show(color bool) string {
-	head := fmt.Sprintf("%s is new (%s)", line(terminal.Visible(h.Tool), 120), shortHash(h.Now.Hash))
-	if h.Approved != nil {
-		head = fmt.Sprintf("%s has changed (%s, accepted was %s)", line(terminal.Visible(h.Tool), 120), shortHash(h.Now.Hash), shortHash(h.Approved.Hash))
+func (q quarantinedTool) show(color bool) string {
+	head := line(terminal.Visible(q.Tool), 120)
+	if q.Approved == nil {
+		head += fmt.Sprintf(" is new (hash %s)", ui.ShortHash(q.Now.Hash))
+	} else {
+		head += fmt.Sprintf(" has changed (hash %s; approved: %s)", ui.ShortHash(q.Now.Hash), ui.ShortHash(q.Approved.Hash))
 	}
-	lines := strings.Split(strings.TrimSuffix(h.Diff, "\n"), "\n")
+	lines := strings.Split(strings.TrimSuffix(q.Diff, "\n"), "\n")
 	for i, l := range lines {
 		if color {
-			lines[i] = painted(l)
+			lines[i] = colorDiff(l)
 		}
 	}
 	return head + "\n" + strings.Join(lines, "\n") + "\n"
 }
 
-// painted returns a line of a diff with its colour (ECMA-48, SGR).
-func painted(l string) string {
+// colorDiff returns a line of a diff with its colour (ECMA-48, SGR).
+func colorDiff(l string) string {
 	switch {
 	case strings.HasPrefix(l, "+"):
 		return "\x1b[32m" + l + "\x1b[0m"
@@ -154,31 +150,34 @@ func painted(l string) string {
 }
 
 // changes returns a unified diff from the approved version of a tool to the current one.
-func changes(d turn.QuarantinedTool) string {
+func changes(q turn.QuarantinedTool) string {
 	before := ""
-	if d.Approved != nil {
-		before = told(*d.Approved)
+	if q.Approved != nil {
+		before = describeTool(*q.Approved)
 	}
-	out := diff.Diff("accepted", []byte(before), "now", []byte(told(d.Now)))
+	out := diff.Diff("approved", []byte(before), "now", []byte(describeTool(q.Now)))
 	if len(out) == 0 {
-		return "  its description and its schema are the same; its title, its annotations or the schema of its results are not\n"
+		return "  the description and the schema are unchanged; the title, the annotations or the schema of the results " +
+			"have changed\n"
 	}
-	_, out, _ = bytes.Cut(out, []byte("\n")) // the line "diff accepted now"
+	_, out, _ = bytes.Cut(out, []byte("\n")) // the line "diff approved now"
 	return string(out)
 }
 
 // diffColumns is the column at which lines of descriptions and schemas are broken.
 const diffColumns = 96
 
-// told prints a tool in lines: the text that the model reads, the schema of the arguments, and the settings that follow
-// from its annotations and the configuration.
-func told(d turn.Descriptor) string {
-	also := ""
+// describeTool prints a tool in lines: the text that the model reads, the schema of the arguments, and the settings that
+// follow from its annotations and the configuration.
+func describeTool(d turn.Descriptor) string {
+	details := ""
 	if len(d.Details) > 0 {
-		also = broken("what else its server says:\n" + indented(d.Details))
+		details = broken("other details from its server:\n" + indented(d.Details))
 	}
-	return broken("name for models: "+d.Wire) + broken("description:\n"+d.Description) + broken("schema:\n"+indented(d.Schema)) + also + "by its annotations and your configuration:\n" +
-		fmt.Sprintf("  risk %s, %s lane\n  repeatable: %t\n  only reads, and only here: %t\n  its results may be anybody's words: %t\n",
+	return broken("name for models: "+d.Wire) + broken("description:\n"+d.Description) +
+		broken("schema:\n"+indented(d.Schema)) + details +
+		fmt.Sprintf("from its annotations and your configuration:\n  risk: %s\n  activity: %s\n  repeatable: %t\n  "+
+			"read-only: %t\n  results are untrusted: %t\n",
 			line(string(d.Risk), 40), line(string(d.Activity), 40), d.Repeatable, d.ReadOnly, d.Taints)
 }
 
@@ -220,22 +219,4 @@ func firstRow(line string) string {
 		return rows[0][:at]
 	}
 	return rows[0]
-}
-
-// completeHeld offers the servers with quarantined tools, then the tools.
-func (a *app) completeHeld(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	var found []cobra.Completion
-	a.glance(cmd, func(store journal.Store) {
-		held, _ := heldTools(cmd.Context(), store, args[:min(len(args), 1)])
-		for _, h := range held {
-			offer := h.Server
-			if len(args) > 0 {
-				offer = h.Tool
-			}
-			if !slices.Contains(found, offer) && !slices.Contains(args, offer) {
-				found = append(found, offer)
-			}
-		}
-	})
-	return found, cobra.ShellCompDirectiveNoFileComp
 }

@@ -13,18 +13,21 @@ import (
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 func (a *app) toolsStatusCommand() *cobra.Command {
-	var connect, asJSON bool
+	var connect bool
+	var output string
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show how the configured tool servers do",
-		Long: `Show how the configured tool servers do: as the workers on this machine see them, else as the journal has them. Where
-neither knows of any, and with --connect, the servers are started or called and asked.
+		Short: "Show the state of the configured MCP servers",
+		Long: `Show the state of the configured MCP servers: as the workers on this machine report it, otherwise as
+the journal has it. If neither has any, or with --connect, the command connects to the servers
+itself.
 
-The exit code is 0 where all do well, and 1 where one fails or is away.`,
+Exit codes: 0 every server is available, 1 a server fails or is unavailable.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			loaded, err := a.load()
@@ -35,27 +38,23 @@ The exit code is 0 where all do well, and 1 where one fails or is away.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				err = writeJSON(a.out, all)
-			} else {
-				err = a.printStatus(all)
-			}
+			err = printList(a.out, output, all, func() error { return a.printStatus(all) })
 			if err == nil && slices.ContainsFunc(all, serverStatus.bad) {
 				return &exitError{code: exitFailed}
 			}
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&connect, "connect", false, "start or call the servers and ask them, whatever workers say")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&connect, "connect", false, "connect to the servers, whatever the workers report")
+	outputFlag(cmd, &output, outputText, outputJSON, outputJSONL)
 	return cmd
 }
 
 // The states of a server whose health no running worker reports.
 const (
-	statePublished = "published" // the server was available when a worker last published its tools
-	stateAway      = "away"      // the server was not available then
-	stateUnknown   = "unknown"   // no worker has published the server's tools
+	statePublished   = "published"   // the server was available when a worker last published its tools
+	stateUnavailable = "unavailable" // the server was not available then
+	stateUnknown     = "unknown"     // no worker has published the server's tools
 )
 
 // serverStatus is the status of one server, from a worker, from the journal or from this command's own connection.
@@ -129,24 +128,25 @@ func joinStatus(cfg config.Config, published map[string]turn.Catalogue, workers 
 	all := []serverStatus{}
 	for _, s := range cfg.MCP.Servers {
 		c, known := published[s.ID]
-		row := serverStatus{Required: s.Required, Tools: len(c.Tools), Quarantined: len(c.Quarantined), Dropped: len(c.Dropped), Misnamed: c.Misnamed, Problem: c.Problem}
-		told := false
+		row := serverStatus{Required: s.Required, Tools: len(c.Tools), Quarantined: len(c.Quarantined),
+			Dropped: len(c.Dropped), Misnamed: c.Misnamed, Problem: c.Problem}
+		reported := false
 		for _, w := range workers {
 			for _, h := range w.Servers {
 				if h.Server == s.ID {
-					row.ServerHealth, row.Worker, told = h, w.Worker, true
+					row.ServerHealth, row.Worker, reported = h, w.Worker, true
 					row.Problem = problemNow(h, c)
 					all = append(all, row)
 				}
 			}
 		}
-		if !told {
+		if !reported {
 			row.Server, row.State = s.ID, stateUnknown
 			if known {
 				row.State = statePublished
 			}
 			if c.Problem != "" {
-				row.State = stateAway
+				row.State = stateUnavailable
 			}
 			all = append(all, row)
 		}
@@ -158,7 +158,7 @@ func joinStatus(cfg config.Config, published map[string]turn.Catalogue, workers 
 // report.
 func problemNow(h engine.ServerHealth, c turn.Catalogue) string {
 	if h.State == engine.ServerFailing {
-		return cmp.Or(h.LastError, c.Problem, "it fails")
+		return cmp.Or(h.LastError, c.Problem, "the server fails")
 	}
 	return ""
 }
@@ -166,17 +166,18 @@ func problemNow(h engine.ServerHealth, c turn.Catalogue) string {
 // printStatus prints a line for each row, and on stderr the problems.
 func (a *app) printStatus(all []serverStatus) error {
 	if len(all) == 0 {
-		a.note("no tool servers are configured: see [[mcp.servers]] in `starter init`")
+		a.note("no MCP servers are configured: see [[mcp.servers]] in `starter init`")
 		return nil
 	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "SERVER\tSTATE\tSINCE\tTOOLS\tHELD\tCALLS\tFAILURES\tRESTARTS\tWORKER")
+	fmt.Fprintln(w, "SERVER\tSTATE\tSINCE\tTOOLS\tQUARANTINED\tCALLS\tFAILURES\tRESTARTS\tWORKER")
 	for _, s := range all {
 		since := "-"
 		if !s.Since.IsZero() {
 			since = s.Since.Local().Format(time.DateTime)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n", line(s.Server, 40), s.State, since, s.Tools, s.Quarantined, s.Calls, s.Failures, s.Restarts,
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n", line(s.Server, 40), s.State, since, s.Tools, s.Quarantined,
+			s.Calls, s.Failures, s.Restarts,
 			line(cmp.Or(s.Worker, "-"), 60))
 		for _, e := range s.Processes {
 			state, at := cmp.Or(e.Ended, "started"), e.At.Local().Format(time.DateTime)
@@ -204,32 +205,25 @@ func tenantRow(tenant string) string {
 }
 
 func (a *app) notes(s serverStatus) {
-	failing := slices.DeleteFunc(slices.Clone(s.Tenants), func(t engine.TenantHealth) bool { return t.State != engine.ServerFailing })
+	failing := slices.DeleteFunc(slices.Clone(s.Tenants),
+		func(t engine.TenantHealth) bool { return t.State != engine.ServerFailing })
 	switch {
 	case len(failing) > 0:
 		for _, t := range failing {
-			a.note("%s is not available for the %s, and is tried again at %s: %s", s.Server, tenantRow(t.Tenant), t.RetryAt.Local().Format(time.TimeOnly), t.Problem)
+			a.note("%s is not available for the %s; the next attempt is at %s: %s", s.Server, tenantRow(t.Tenant),
+				t.RetryAt.Local().Format(time.TimeOnly), t.Problem)
 		}
 	case s.Problem != "" && !s.RetryAt.IsZero():
-		a.note("%s is not available, and is tried again at %s: %s", s.Server, s.RetryAt.Local().Format(time.TimeOnly), s.Problem)
+		a.note("%s is not available; the next attempt is at %s: %s", s.Server, s.RetryAt.Local().Format(time.TimeOnly),
+			s.Problem)
 	case s.Problem != "":
 		a.note("%s is not available: %s", s.Server, s.Problem)
 	case s.LastError != "":
 		a.note("%s: its last error was at %s: %s", s.Server, s.LastErrorAt.Local().Format(time.DateTime), s.LastError)
 	}
-	if s.Quarantined > 0 {
-		a.note("%s: %s held back: see `starter tools diff %s`", s.Server, ofIts(s.Quarantined), s.Server)
-	}
+	a.noteQuarantined(s.Server, s.Quarantined)
 	if s.Dropped > 0 {
-		a.note("%s: %s left out: see `starter tools`", s.Server, ofIts(s.Dropped))
+		a.note("%s: %s left out: see `starter tools`", s.Server, ui.Count(s.Dropped, "tool"))
 	}
 	a.noteMisnamed(s.Server, s.Misnamed)
-}
-
-// ofIts counts tools of a server, as the beginning of a sentence.
-func ofIts(n int) string {
-	if n == 1 {
-		return "1 of its tools is"
-	}
-	return fmt.Sprintf("%d of its tools are", n)
 }

@@ -53,7 +53,7 @@ func (t *turnClient) connect(c cluster.Conn) {
 
 // send sends a message to its session. If it returns no error, the message will be answered exactly once.
 func (t *turnClient) send(ctx context.Context, in client.SendInput) (started, error) {
-	if err := t.checkName(ctx, in.Session); err != nil {
+	if err := t.checkSessionID(ctx, in.Session); err != nil {
 		return started{}, err
 	}
 	sent, err := t.client.Send(ctx, in)
@@ -70,12 +70,12 @@ func (t *turnClient) linked(named client.Turn) started {
 	return s
 }
 
-// checkName refuses a session ID that belongs to another tenant, because the turn would belong to that tenant too. A
+// checkSessionID refuses a session ID that belongs to another tenant, because the turn would belong to that tenant too. A
 // new session has no ID to check.
-func (t *turnClient) checkName(ctx context.Context, session string) error {
+func (t *turnClient) checkSessionID(ctx context.Context, session string) error {
 	taken, err := journal.Taken(ctx, t.store, session)
 	if taken {
-		return usage("the name of this session is taken; nothing was sent: choose another name than %q", session)
+		return usage("session ID %q is taken; nothing was sent: choose another ID", session)
 	}
 	return err
 }
@@ -86,37 +86,39 @@ func sendError(sent client.Turn, alone bool, err error) error {
 	session := quoted(sent.Session)
 	switch {
 	case errors.Is(err, client.ErrBusy) && alone:
-		return &exitError{code: exitFailed, cause: fmt.Errorf("session %q is busy with a turn: "+
+		return &exitError{code: exitFailed, cause: fmt.Errorf("session %q has a running turn: "+
 			"follow it with `starter attach %s`, or stop it with `starter stop %s`", sent.Session, session, session)}
 	case errors.Is(err, client.ErrInvalid) && errors.As(err, &refused):
-		return usage("the message is refused: %s", refused.Message)
+		return usage("the message was refused: %s", refused.Message)
 	case errors.As(err, &refused):
-		return &exitError{code: exitFailed, cause: fmt.Errorf("the message is not taken: %s", refused.Message)}
+		return &exitError{code: exitFailed, cause: fmt.Errorf("the message was not accepted: %s", refused.Message)}
 	case errors.Is(err, client.ErrNoWorker):
-		return noWorker(fmt.Sprintf("the message may be taken yet: send it again with `--message-id %s`, and it is answered once", sent.MessageID))
+		return noWorker(fmt.Sprintf("the message may still be accepted: send it again with --message-id %s, and it is "+
+			"answered once", sent.MessageID))
 	}
 	return err
 }
 
 // noWorker is the error of a request that no worker has answered.
 func noWorker(then string) error {
-	return &exitError{code: exitUnreachable, cause: fmt.Errorf("%w: start one with `starter dev` or `go run ./worker`; %s", client.ErrNoWorker, then)}
+	return &exitError{code: exitUnreachable, cause: fmt.Errorf("%w: start one with `starter dev` or `go run ./worker`; %s",
+		client.ErrNoWorker, then)}
 }
 
-// unanswered is how long a request may go without an answer before the command tells the user why. A worker answers
+// answerWithin is how long a request may go without an answer before the command tells the user why. A worker answers
 // within moments.
-const unanswered = 2 * time.Second
+const answerWithin = 2 * time.Second
 
-// patiently calls ask, which only a worker answers, and tells the user if no worker answers for a while.
-func (t *turnClient) patiently(ask func() error) error {
+// untilWorkerAnswers calls ask, which only a worker answers, and tells the user if no worker answers for a while.
+func (t *turnClient) untilWorkerAnswers(ask func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- ask() }()
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(unanswered):
+	case <-time.After(answerWithin):
 	}
-	t.app.note("no worker has answered yet: Temporal keeps what was asked for until one runs, for instance `starter dev`")
+	t.app.note("no worker has answered yet: Temporal keeps the request until a worker runs, for example `starter dev`")
 	return <-done
 }
 
@@ -125,7 +127,8 @@ func (t *turnClient) link(s started) string { return t.runLink(t.client.Workflow
 
 // runLink returns the link to a run of a workflow in Temporal's Web UI.
 func (t *turnClient) runLink(workflowID, run string) string {
-	return fmt.Sprintf("%s/workflows/%s/%s/history", webUI(t.cfg.Temporal), url.PathEscape(workflowID), url.PathEscape(run))
+	return fmt.Sprintf("%s/workflows/%s/%s/history", webUI(t.cfg.Temporal), url.PathEscape(workflowID),
+		url.PathEscape(run))
 }
 
 // webUI returns the address at which Temporal's Web UI shows the configured namespace.

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forgetTyped drops input that was typed at a terminal and not read, because it was not meant for the next question.
-func forgetTyped(f *os.File) {
+// discardInput drops input that was typed at a terminal and not read, because it was not meant for the next question.
+func discardInput(f *os.File) {
 	_ = unix.IoctlSetInt(int(f.Fd()), unix.TCFLSH, unix.TCIFLUSH) // input that cannot be dropped is read
 }

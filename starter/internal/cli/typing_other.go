@@ -4,5 +4,5 @@ package cli
 
 import "os"
 
-// forgetTyped does nothing: dropping unread input is only implemented for Linux.
-func forgetTyped(*os.File) {}
+// discardInput does nothing: dropping unread input is only implemented for Linux.
+func discardInput(*os.File) {}

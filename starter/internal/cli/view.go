@@ -1,13 +1,13 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 
-	"github.com/everturn/everturn/starter/internal/ui/chat"
-	"github.com/everturn/everturn/starter/internal/ui/form"
+	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -30,12 +30,13 @@ type view struct {
 }
 
 func newView(a *app, o followOptions) *view {
-	text := o.output == "text"
-	return &view{app: a, out: o, live: text && !o.quiet && isTerminal(a.out), chatty: text && !o.quiet && isTerminal(a.err)}
+	text := o.output == outputText
+	return &view{app: a, out: o, live: text && !o.quiet && isTerminal(a.out), chatty: text && !o.quiet &&
+		isTerminal(a.err)}
 }
 
 func (v *view) chunk(c turn.Chunk) {
-	if v.out.output == "jsonl" {
+	if v.out.output == outputJSONL {
 		if err := writeJSON(v.app.out, event{Version: workflows.WireVersion, Chunk: c}); err != nil {
 			v.app.note("writing a chunk: %v", err)
 		}
@@ -48,60 +49,20 @@ func (v *view) chunk(c turn.Chunk) {
 	case turn.ChunkAttemptRestarted:
 		if withdrawn {
 			v.pause()
-			v.activity("the inference was interrupted and starts again; its text so far is withdrawn")
+			v.activity("%s", ui.Withdrawn)
 		}
 	case turn.ChunkToolCallStarted, turn.ChunkToolCallCompleted:
-		v.tool(c)
+		v.call(c)
 	case turn.ChunkToolProgress:
 		v.progress(c)
 	case turn.ChunkToolCallLateResult:
-		v.resolved(c)
+		v.call(c)
 	case turn.ChunkMessageAdded:
-		v.joined(c)
+		v.message(c)
 	case turn.ChunkApprovalRequested, turn.ChunkQuestionAsked, turn.ChunkApprovalDecided, turn.ChunkQuestionAnswered:
-		v.people(c)
+		v.request(c)
 	case turn.ChunkError:
-		v.failed(c)
-	}
-}
-
-// failed shows an attempt that failed and will be repeated. The end of the turn shows a final failure.
-func (v *view) failed(c turn.Chunk) {
-	var e turn.ErrorChunk
-	if decode(c, &e) && !e.Final {
-		v.activity("%s; it is tried again", strings.TrimSuffix(line(c.Text, 300), "."))
-	}
-}
-
-func (v *view) joined(c turn.Chunk) {
-	var m turn.MessageChunk
-	if decode(c, &m) {
-		v.activity("» %s", excerpt(m.Text, 120, m.TextBytes))
-	}
-}
-
-// people prints a line about a request and its decision.
-func (v *view) people(c turn.Chunk) {
-	var p turn.RequestChunk
-	if !decode(c, &p) {
-		return
-	}
-	what := "the question"
-	switch {
-	case p.Kind == turn.RequestApproval:
-		what = p.Tool
-	case p.Kind == turn.RequestElicitation:
-		what = "the question of " + form.Asker(p.Request)
-	}
-	switch {
-	case p.Decision != nil:
-		v.activity("! %s %s: %s", p.ID, what, ruling(*p.Decision))
-	case p.Kind == turn.RequestApproval:
-		v.activity("? %s %s waits for approval", p.ID, what)
-	case p.Kind == turn.RequestElicitation:
-		v.activity("? %s %s asks: %s", p.ID, form.Asker(p.Request), excerpt(form.InquiryOf(p.Request).Message, 120, 0))
-	default:
-		v.activity("? %s %s", p.ID, excerpt(p.Question, 120, 0))
+		v.retry(c)
 	}
 }
 
@@ -120,22 +81,6 @@ func (v *view) text(c turn.Chunk) {
 	if text != "" {
 		v.open = !strings.HasSuffix(text, "\n")
 	}
-}
-
-func (v *view) tool(c turn.Chunk) {
-	var call turn.CallChunk
-	if !decode(c, &call) {
-		return
-	}
-	if c.Kind == turn.ChunkToolCallStarted {
-		v.activity("→ %s %s", call.Tool, excerpt(call.Arguments, 80, call.ArgumentsBytes))
-		return
-	}
-	media := ""
-	if v.chatty && v.media != nil {
-		media = chat.MediaMarks(v.media(c))
-	}
-	v.activity("← %s %s, %d bytes, %s%s", call.Tool, chat.Ended(call.Outcome, call.Code), call.SizeBytes, time.Duration(call.DurationMS)*time.Millisecond, media)
 }
 
 // activity prints what happens in the turn, only if a user watches.
@@ -172,16 +117,54 @@ func (v *view) end(answer string, r workflows.Result) {
 		v.app.note("%s: %s%s", r.FinishReason, r.Message, code)
 	}
 	if !v.out.quiet {
-		v.app.aside("%s", totals(r))
+		v.app.aside("session %s · %s", r.Session, ui.Totals(r.Steps, r.ToolCalls, r.Usage))
 	}
 }
 
-// totals returns the line at the end of a turn.
-func totals(r workflows.Result) string {
-	estimated := ""
-	if r.Usage.Estimated {
-		estimated = " (estimated)"
+// retry shows an attempt that failed and will be repeated. The end of the turn shows a final failure.
+func (v *view) retry(c turn.Chunk) {
+	var e turn.ErrorChunk
+	if decode(c, &e) && !e.Final {
+		v.activity("%s", ui.Retry(c.Text))
 	}
-	return fmt.Sprintf("session %s · %s · %s · %s in, %d out%s · cost unknown",
-		r.Session, plural(r.Steps, "step"), plural(r.ToolCalls, "tool call"), plural(int(r.Usage.InputTokens), "token"), r.Usage.OutputTokens, estimated)
 }
+
+func (v *view) message(c turn.Chunk) {
+	var m turn.MessageChunk
+	if decode(c, &m) {
+		v.activity("» %s", ui.Excerpt(m.Text, 120, m.TextBytes))
+	}
+}
+
+// request prints a line about a request or its decision.
+func (v *view) request(c turn.Chunk) {
+	var p turn.RequestChunk
+	switch {
+	case !decode(c, &p):
+	case p.Decision != nil:
+		v.activity("%s", ui.Decided(p))
+	default:
+		v.activity("%s", ui.Requested(p.Request))
+	}
+}
+
+// call prints a line about a call that has started or ended, or about its late result.
+func (v *view) call(c turn.Chunk) {
+	var call turn.CallChunk
+	switch {
+	case !decode(c, &call):
+	case c.Kind == turn.ChunkToolCallStarted:
+		v.activity("%s", ui.CallStarted(call))
+	case c.Kind == turn.ChunkToolCallLateResult:
+		v.activity("late result of call %s: %s", call.CallID, ui.CallEnded(call, nil))
+	default:
+		var media []turn.Media
+		if v.chatty && v.media != nil {
+			media = v.media(c)
+		}
+		v.activity("%s", ui.CallEnded(call, media))
+	}
+}
+
+// decode decodes the data of a chunk.
+func decode(c turn.Chunk, into any) bool { return json.Unmarshal(c.Data, into) == nil }

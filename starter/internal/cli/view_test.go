@@ -104,7 +104,7 @@ func screen(t *testing.T, o followOptions, environ []string, end workflows.Resul
 func TestATerminalSeesTextAsItComesOnce(t *testing.T) {
 	shown := screen(t, followOptions{output: "text"}, []string{"NO_COLOR=1"}, answered("The answer."),
 		text(1, "I look "), text(1, "first."), called(turn.ChunkToolCallStarted), called(turn.ChunkToolCallCompleted), text(2, "The "), text(2, "answer."))
-	assert.Equal(t, "I look first.\n→ local/read {\"p\":\"\\u001b[2J\"}\n← local/read ok, 7 bytes, 0s\nThe answer.\n"+
+	assert.Equal(t, "I look first.\n→ local/read {\"p\":\"\\u001b[2J\"}\n✓ local/read {\"p\":\"\\u001b[2J\"} · ok · 7 B\nThe answer.\n"+
 		"session s · 2 steps · 0 tool calls · 0 tokens in, 0 out · cost unknown\n", shown)
 }
 
@@ -128,7 +128,7 @@ func TestATerminalIsToldWhatIsTriedAgain(t *testing.T) {
 
 func TestAnAnswerThatWasNotStreamedIsPrinted(t *testing.T) {
 	shown := screen(t, followOptions{output: "text"}, []string{"NO_COLOR=1"}, answered("all of it"), text(2, "of it"))
-	assert.Contains(t, shown, "of it\nall of it\n", "an attach --after has seen only the end")
+	assert.Contains(t, shown, "of it\nall of it\n", "an attach --after-chunk has seen only the end")
 	shown = screen(t, followOptions{output: "text", quiet: true}, nil, answered("The answer."), text(1, "I look first."), text(2, "The answer."))
 	assert.Equal(t, "The answer.\n", shown)
 }

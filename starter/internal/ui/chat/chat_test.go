@@ -31,10 +31,10 @@ func TestATurnIsPrintedInTheOrderOfTheJournal(t *testing.T) {
 	s.finish(turn.StateCompleted, turn.FinishAnswered, "")
 	s.prints("2 steps · 1 tool call · 30 tokens in, 8 out · cost unknown")
 	assert.Equal(t, []string{
-		"a new session, s. /help shows what can be done",
+		"new session s; /help lists the commands",
 		"", "» What is this?",
 		"", "I look.",
-		`✓ mcp/disk/write {"path":"a\u001b.txt"} · ok · 1.5s`,
+		`✓ mcp/disk/write {"path":"a\u001b.txt"} · ok · 5 B · 1.5s`,
 		"", "» In short, please.",
 		"", "It is[2J a **test**.",
 		"", "A short one.",
@@ -89,7 +89,7 @@ func TestWhatWasPrintedAlreadyIsSaidToBeWithdrawn(t *testing.T) {
 	s.prints("A wrong paragraph.")
 	s.stream(s.again(nil), "Right.")
 	s.shows("Right.")
-	s.prints("what stands above of its answer is withdrawn")
+	s.prints("its text above is withdrawn")
 	assert.NotContains(t, s.live(), "wrong")
 }
 
@@ -147,7 +147,7 @@ func TestArgumentsThatCannotBeShownCannotBeAllowed(t *testing.T) {
 	s.asksFor(wait{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", Arguments: "{"}, turn: "t"})
 	s.press(tab)
 	s.types("y")
-	assert.Contains(t, s.live(), "cannot be shown whole")
+	assert.Contains(t, s.live(), "can only be denied")
 	s.types("n")
 	s.until("it is denied", func() bool { return len(s.approvals) > 0 })
 	assert.False(t, s.approvals[0].Allow)
@@ -276,10 +276,10 @@ func TestMessagesGoOneAfterTheOther(t *testing.T) {
 	s.begin(s.messages[0].Message.ID, "one")
 	s.prints("› one")
 	assert.NotContains(t, s.live(), "one ·")
-	s.says("/after four")
+	s.says("/queue four")
 	s.until("it is sent", func() bool { return len(s.messages) == 4 })
 	assert.True(t, s.messages[3].Message.Queue)
-	s.shows("four · for the next turn")
+	s.shows("four · queued")
 }
 
 func TestAMessageThatWasNotAcceptedIsNotLost(t *testing.T) {
@@ -320,7 +320,7 @@ func TestLeavingWaitsForAMessageOnItsWay(t *testing.T) {
 	s.outbox.put("one", false)
 	s.outbox.sending = true
 	s.press(ctrlD)
-	assert.Contains(t, s.live(), "a message is on its way")
+	assert.Contains(t, s.live(), "a message is still being sent")
 	assert.False(t, s.leaving)
 	s.press(ctrlD)
 	assert.True(t, s.leaving)
@@ -353,9 +353,9 @@ func TestPastes(t *testing.T) {
 	assert.Equal(t, "a\nb[2J\n", s.input.Value())
 	long := strings.Repeat("0123456789\n", 100_000)
 	s.take(tea.PasteMsg{Content: long})
-	assert.Contains(t, s.input.Value(), "[paste 1: 100001 lines]")
+	assert.Contains(t, s.input.Value(), "[paste 1: 100,001 lines]")
 	s.take(tea.PasteMsg{Content: strings.Repeat("x", maxPaste+1)})
-	s.prints("too long for a chat")
+	s.prints("too long for the chat")
 	s.press(enter)
 	s.until("it is sent", func() bool { return len(s.messages) > 0 })
 	assert.Equal(t, "a\nb[2J\n"+strings.TrimSpace(long), s.messages[0].Message.Text)

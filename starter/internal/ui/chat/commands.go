@@ -12,6 +12,7 @@ import (
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/internal/nearest"
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/terminal"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -25,17 +26,18 @@ type slash struct {
 // slashes returns the commands. It is a function because /help lists them.
 func slashes() []slash {
 	return []slash{
-		{"after", "TEXT", "ask when the turn that runs is done", (*Model).afterCommand},
-		{"decline", "", "say no to what a tool's server asks", (*Model).declineCommand},
-		{"fork", "[N]", "go on in a new session that shares this one's past, or its first N messages", (*Model).forkCommand},
-		{"help", "", "show this", (*Model).helpCommand},
-		{"model", "", "show which model answers", (*Model).modelCommand},
+		{"decline", "", "decline the request of an MCP server", (*Model).declineCommand},
+		{"fork", "[N]", "continue in a new session that shares this one's messages, or the first N", (*Model).forkCommand},
+		{"help", "", "list the commands and keys", (*Model).helpCommand},
+		{"model", "", "show the model of new turns", (*Model).modelCommand},
 		{"open", "", "show the link to the turn in Temporal's Web UI", (*Model).openCommand},
-		{"quit", "", "leave; a turn that runs goes on", func(m *Model, _ string) tea.Cmd { return m.detach() }},
-		{"sessions", "[N|ID]", "list the last sessions, or go to one", (*Model).sessionsCommand},
-		{"stop", "", "stop the turn that runs; what was done is kept", func(m *Model, _ string) tea.Cmd { return m.stop() }},
-		{"tools", "", "list the tools that the workers offer", (*Model).toolsCommand},
-		{"usage", "", "show what the session has used", (*Model).usageCommand},
+		{"queue", "TEXT", "send a message for the next turn", (*Model).queueCommand},
+		{"quit", "", "leave; a running turn continues", func(m *Model, _ string) tea.Cmd { return m.detach() }},
+		{"sessions", "[N|ID]", "list the last sessions, or switch to one", (*Model).sessionsCommand},
+		{"stop", "", "stop the running turn; its results so far are " +
+			"kept", func(m *Model, _ string) tea.Cmd { return m.stop() }},
+		{"tools", "", "list the tools that workers offer", (*Model).toolsCommand},
+		{"usage", "", "show the tokens that the session has used", (*Model).usageCommand},
 	}
 }
 
@@ -53,7 +55,7 @@ func (m *Model) command(line string) tea.Cmd {
 		m.refuse("/%s takes no argument", name)
 		return nil
 	}
-	if name != "after" { // /after sends a message, which is accepted with its own text
+	if name != "queue" { // /queue sends a message, which is accepted with its own text
 		m.accepted(line)
 	}
 	return all[i].run(m, argument)
@@ -106,16 +108,16 @@ func (m *Model) replied(msg replyMsg) tea.Cmd {
 // change switches to another session.
 func (m *Model) change(session string) tea.Cmd {
 	if len(m.outbox.unsent()) > 0 {
-		m.trouble("a message of this session is on its way; go when it has arrived")
+		m.trouble("a message of this session is still being sent; switch when it has arrived")
 		return nil
 	}
 	m.outbox.list = nil
 	return m.opening(session)
 }
 
-func (m *Model) afterCommand(text string) tea.Cmd {
+func (m *Model) queueCommand(text string) tea.Cmd {
 	if text == "" {
-		m.refuse("/after needs a text, for instance: /after And the tests?")
+		m.refuse("/queue needs a text, for example: /queue And the tests?")
 		return nil
 	}
 	return m.message(text, true)
@@ -125,19 +127,22 @@ func (m *Model) helpCommand(string) tea.Cmd {
 	for _, s := range slashes() {
 		m.say(entryNote, fmt.Sprintf("%-17s %s", strings.TrimSpace("/"+s.name+" "+s.argument), s.does))
 	}
-	m.note("Enter sends, and joins the turn that runs; Alt-Enter or Ctrl-J begins a line; the arrow keys bring back what was typed; a message that begins with a slash is written with two")
-	m.note("Ctrl-C twice stops the turn, or leaves where none runs; Ctrl-D leaves, and a turn that runs goes on")
+	m.note("Enter sends a message, which is merged into a running turn; Alt-Enter or Ctrl-J starts a new line; the " +
+		"arrow keys " +
+		"recall earlier messages; type // to begin a message with a slash")
+	m.note("in an approval: " + keyHelp)
+	m.note("Ctrl-C twice stops the running turn, or leaves if none runs; Ctrl-D leaves, and a running turn continues")
 	return nil
 }
 
 func (m *Model) modelCommand(string) tea.Cmd {
-	m.note("new turns ask %s; which one that is says agent.toml of the workers, under [llm]", terminal.Line(m.o.Model, previewRunes))
+	m.note("model: %s (set by [llm] model in the workers' agent.toml)", ui.Preview(m.o.Model))
 	return nil
 }
 
 func (m *Model) openCommand(string) tea.Cmd {
 	if m.o.Link == nil {
-		m.note("no Web UI is known")
+		m.note("the address of the Web UI is not known")
 		return nil
 	}
 	session, current := m.session, m.turn.id
@@ -188,14 +193,15 @@ func (m *Model) toolsCommand(string) tea.Cmd {
 
 func toolLines(c turn.Catalogue) []string {
 	if c.Problem != "" {
-		return []string{fmt.Sprintf("%s is not available: %s", terminal.Line(c.Server, previewRunes), terminal.Line(c.Problem, 2*previewRunes))}
+		return []string{fmt.Sprintf("%s is not available: %s", ui.Preview(c.Server), terminal.Line(c.Problem, 160))}
 	}
 	var lines []string
 	for _, t := range c.Tools {
-		lines = append(lines, fmt.Sprintf("%s · %s risk · %s", terminal.Line(t.ID, previewRunes), t.Risk, terminal.Line(t.Description, previewRunes)))
+		lines = append(lines, fmt.Sprintf("%s · %s risk · %s", ui.Preview(t.ID), t.Risk, ui.Preview(t.Description)))
 	}
 	if n := len(c.Quarantined); n > 0 {
-		lines = append(lines, fmt.Sprintf("%s: %s held back because they are not what was accepted; `starter tools diff` shows why", terminal.Line(c.Server, previewRunes), plural(n, "tool is", "tools are")))
+		lines = append(lines, fmt.Sprintf("%s: %s; `starter tools diff` shows the changes", ui.Preview(c.Server),
+			ui.Count(n, "quarantined tool")))
 	}
 	return lines
 }
@@ -218,8 +224,8 @@ func (m *Model) usageCommand(string) tea.Cmd {
 			steps, calls = steps+t.Steps, calls+t.Calls
 		}
 		return replyMsg{lines: []string{
-			"this turn: " + tokens(last),
-			fmt.Sprintf("session: %s · %s · %s · %s", plural(len(list), "turn", "turns"), plural(steps, "step", "steps"), plural(calls, "tool call", "tool calls"), tokens(sum)),
+			"this turn: " + ui.Usage(last),
+			fmt.Sprintf("session: %s · %s", ui.Count(len(list), "turn"), ui.Totals(steps, calls, sum)),
 		}}
 	})
 }

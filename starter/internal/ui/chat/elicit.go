@@ -8,6 +8,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/form"
 	"github.com/everturn/everturn/starter/internal/ui/terminal"
 	"github.com/everturn/everturn/workflows/turn"
@@ -27,37 +28,18 @@ func (m *Model) elicitation() *wait {
 // interview returns the request's interview. The first call starts it.
 func (w *wait) interview() *form.Interview {
 	if w.asking == nil {
-		w.asking, _ = form.NewInterview(form.InquiryOf(w.Request)) // inquiryText reports the error
+		w.asking, _ = form.NewInterview(form.ElicitationOf(w.Request)) // ui.Elicitation reports the error
 	}
 	return w.asking
 }
 
-// inquiryText describes everything that an elicitation asks for, and where the response goes.
-func inquiryText(w turn.Request) string {
-	q := form.InquiryOf(w)
-	lines := []string{terminal.Visible(q.Message)}
-	if q.URL != "" {
-		return strings.Join(append(lines, addressLines(w, q.URL)...), "\n")
+// elicitationText describes everything that an elicitation asks for, and where the response goes.
+func elicitationText(r turn.Request) string {
+	var lines []string
+	for _, p := range ui.Elicitation(r) {
+		lines = append(lines, terminal.Visible(p.Text))
 	}
-	f, err := form.Parse(q.Schema)
-	if err != nil {
-		return strings.Join(append(lines, fmt.Sprintf("its form cannot be shown, and can only be declined: %v", err)), "\n")
-	}
-	lines = append(lines, f.Lines()...)
-	return strings.Join(append(lines, form.Keep), "\n")
-}
-
-// addressLines shows the address to which a server sends the user. The chat never opens it.
-func addressLines(w turn.Request, raw string) []string {
-	a := form.AddressOf(raw)
-	lines := []string{"it sends you to this address:", a.URL}
-	if a.Host != "" {
-		lines[0] = "it sends you to this address, which leads to " + a.Host + ":"
-	}
-	for _, warning := range a.Warnings {
-		lines = append(lines, "beware: "+warning)
-	}
-	return append(lines, "open it only if you trust "+form.Asker(w)+" and expect this")
+	return strings.Join(lines, "\n")
 }
 
 // elicitationPanel shows the field that is asked for now, in at most rows rows.
@@ -69,7 +51,7 @@ func (m *Model) elicitationPanel(w *wait, rows int) []string {
 	}
 	prompt := i.Prompt()
 	if w.sent {
-		prompt = "answered; waiting for the turn"
+		prompt = "answered; waiting for the turn to continue"
 	}
 	below := clip(wrapText(prompt, m.cols()), max(1, rows/2))
 	head := []string{cutWidth(title, m.cols())}
@@ -89,11 +71,11 @@ func (m *Model) replyLine(w *wait, text string) tea.Cmd {
 	i := w.interview()
 	switch {
 	case w.sent:
-		m.hint("the answer is on its way")
+		m.hint("the answer is being sent")
 		return nil
 	case w.fresh: // the text was typed before the elicitation arrived, perhaps for something else
 		w.fresh = false
-		m.hint("this goes to %s: Enter again sends it, Ctrl-C clears it", form.Asker(w.Request))
+		m.hint("your text goes to %s: press Enter again to send it, or Ctrl-C to clear it", form.Asker(w.Request))
 		return nil
 	}
 	if err := i.Take(text); err != nil {
@@ -107,7 +89,7 @@ func (m *Model) replyLine(w *wait, text string) tea.Cmd {
 
 // replyWhenOver sends the response if the interview is over.
 func (m *Model) replyWhenOver(w *wait) tea.Cmd {
-	r, over := w.interview().Reply()
+	r, over := w.interview().Response()
 	if !over || w.sent {
 		return nil
 	}
@@ -121,11 +103,11 @@ func (m *Model) replyWhenOver(w *wait) tea.Cmd {
 func (m *Model) declineCommand(string) tea.Cmd {
 	w := m.elicitation()
 	if w == nil {
-		m.refuse("no server asks anything; an approval is denied with n")
+		m.refuse("no server asks for anything; deny an approval with n")
 		return nil
 	}
 	if w.sent {
-		m.hint("the answer is on its way")
+		m.hint("the answer is being sent")
 		return nil
 	}
 	w.interview().Decline()
@@ -139,17 +121,7 @@ func (m *Model) backToField() bool {
 		return false
 	}
 	if !w.interview().Back() {
-		m.hint("/decline says no; Ctrl-D leaves, and the question stays open")
+		m.hint("/decline declines; Ctrl-D leaves the request open")
 	}
 	return true
-}
-
-// ruledInquiry describes the decision on an elicitation in one line. It omits the content of the response, which stays
-// between the user and the server.
-func ruledInquiry(p turn.RequestChunk) string {
-	came := string(p.Decision.Status)
-	if p.Decision.Response != nil {
-		came = form.Acted(*p.Decision.Response)
-	}
-	return fmt.Sprintf("? %s: %s · %s", form.Asker(p.Request), terminal.Line(form.InquiryOf(p.Request).Message, 2*previewRunes), came)
 }

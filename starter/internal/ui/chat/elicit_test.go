@@ -42,17 +42,17 @@ func (s *stage) replies() []client.RespondInput {
 func TestAServersQuestionIsAskedFieldByField(t *testing.T) {
 	s := newStage(t, 70, 24)
 	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Elicitation{Key: "k", Message: "Who \x1b[2Jare you?", Schema: json.RawMessage(fewFields)}))
-	s.prints(`? the server git asks, in the middle of a call of mcp/git/commit: │ Who \x1b[2Jare you?`)
-	s.prints("no password and no key")
-	s.shows("1/3 name (text, needed)")
+	s.prints(`? the server git asks during call 1.0 of mcp/git/commit: │ Who \x1b[2Jare you?`)
+	s.prints("passwords")
+	s.shows("1/3 name (text, required)")
 	s.press(enter)
-	s.shows("nothing was said: [d]ecline")
+	s.shows("this field is required")
 	s.press(enter)
 	s.says("Ann")
-	s.shows("2/3 colour (one of the choices, needed)")
+	s.shows("2/3 colour (one of the choices, required)")
 	assert.Contains(t, s.live(), "2 blue")
 	s.says("green")
-	s.shows(`"green" is none of its choices: red, blue`)
+	s.shows(`"green" is not one of the choices: red, blue`)
 	s.press(tea.KeyPressMsg{Code: 'u', Mod: tea.ModCtrl}, esc)
 	s.shows("1/3 name")
 	s.says("Bob")
@@ -63,7 +63,7 @@ func TestAServersQuestionIsAskedFieldByField(t *testing.T) {
 	assert.Equal(t, []client.RespondInput{{Session: "s", Turn: "t", Request: "e1.0.1", By: "me",
 		Response: turn.ElicitationResponse{Key: "k", Action: turn.ElicitationAccept, Content: json.RawMessage(`{"name":"Bob","colour":"blue","sure":true}`)}}}, s.replies())
 	s.says("more")
-	s.shows("the answer is on its way")
+	s.shows("the answer is being sent")
 	ruled := elicitation(turn.Elicitation{Message: "Who \x1b[2Jare you?"})
 	ruled.Decision = &turn.Decision{ID: "e1.0.1", Status: turn.StatusAnswered, By: "me", Response: &s.requests.responses[0].Response}
 	s.hears(turn.ChunkQuestionAnswered, ruled)
@@ -75,11 +75,11 @@ func TestAServersQuestionIsAskedFieldByField(t *testing.T) {
 func TestAServersQuestionIsDeclined(t *testing.T) {
 	s := newStage(t, 70, 24)
 	s.says("/decline")
-	s.prints("no server asks anything")
+	s.prints("no server asks for anything")
 	s.press(tea.KeyPressMsg{Code: 'u', Mod: tea.ModCtrl})
 	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Elicitation{Key: "k", Message: "Who?", Schema: json.RawMessage(oneField)}))
 	s.press(esc)
-	s.shows("/decline says no; Ctrl-D leaves, and the question stays open")
+	s.shows("/decline declines; Ctrl-D leaves the request open")
 	s.says("/decline")
 	assert.Equal(t, turn.ElicitationResponse{Key: "k", Action: turn.ElicitationDecline}, s.replies()[0].Response)
 }
@@ -91,8 +91,8 @@ func TestAnAddressIsShownWholeAndNotOpened(t *testing.T) {
 	s.prints("evil.example:")
 	s.drained()
 	assert.Contains(t, strings.ReplaceAll(strings.Join(s.printed, ""), "│ ", ""), long)
-	s.prints("beware: it is not encrypted,")
-	s.shows("were you there?")
+	s.prints("warning: it is not an https address")
+	s.shows("have you opened it")
 	s.says("perhaps")
 	assert.Empty(t, s.requests.responses)
 	s.press(tea.KeyPressMsg{Code: 'u', Mod: tea.ModCtrl})
@@ -105,7 +105,7 @@ func TestWhatWasWrittenBeforeAServerAskedIsNotItsAnswer(t *testing.T) {
 	s.types("my secret plan")
 	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Elicitation{Message: "Who?", Schema: json.RawMessage(oneField)}))
 	s.press(enter)
-	s.shows("this goes to the server git: Enter again sends it")
+	s.shows("your text goes to the server git: press Enter again to send it")
 	assert.Empty(t, s.requests.responses)
 	s.press(enter)
 	assert.JSONEq(t, `{"name":"my secret plan"}`, string(s.replies()[0].Response.Content))
@@ -116,7 +116,7 @@ func TestAReplyThatDidNotArriveIsAskedForAgain(t *testing.T) {
 	s.requests.err = errors.New("no Temporal answers")
 	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Elicitation{Message: "Who?", Schema: json.RawMessage(oneField)}))
 	s.says("Ann")
-	s.prints("that did not arrive: no Temporal answers")
+	s.prints("sending the decision: no Temporal answers")
 	s.requests.err = nil
 	s.says("Bob")
 	s.until("it is sent again", func() bool { return len(s.requests.responses) == 2 })
@@ -133,7 +133,7 @@ func TestProgressAndLateResultsAreShown(t *testing.T) {
 	s.hears(turn.ChunkToolCallCompleted, turn.CallChunk{CallID: "1.0", Tool: "mcp/x/long", Outcome: turn.OutcomeUnknown})
 	s.prints("? mcp/x/long {} · unknown: it may or may not have taken effect")
 	s.hears(turn.ChunkToolCallLateResult, turn.CallChunk{CallID: "1.0", Tool: "mcp/x/long", Outcome: turn.OutcomeOK})
-	s.prints("resolved late: ✓ mcp/x/long · ok")
+	s.prints("late result: ✓ mcp/x/long · ok")
 }
 
 func TestPicturesAndNoticesAreShownInAWord(t *testing.T) {
@@ -143,14 +143,14 @@ func TestPicturesAndNoticesAreShownInAWord(t *testing.T) {
 	attempt := s.infer(nil)
 	s.settle(attempt, "", c)
 	s.settleCall(c, turn.ToolResult{Outcome: turn.OutcomeOK, Text: "drawn", Media: []turn.Media{{Type: "image/png", Data: make([]byte, 34_200)}}})
-	s.prints("✓ mcp/disk/write {} · ok · 1.5s [image/png, 34 KB]")
+	s.prints("✓ mcp/disk/write {} · ok · 5 B · 1.5s [image/png, 34 kB]")
 	attempt = s.infer([]journal.Result{{Call: c}})
 	s.settle(attempt, "Here.")
 	s.finish(turn.StateCompleted, turn.FinishAnswered, "")
 	s.prints("1 tool call")
 	s.printed = nil
 	s.enter("s", 100, 24)
-	s.prints("✓ mcp/disk/write {} · ok [image/png, 34 KB]")
+	s.prints("✓ mcp/disk/write {} · ok [image/png, 34 kB]")
 	notice := turn.Message{ID: "late:turn-1:1.0:1", Role: turn.RoleUser, Text: "Notice of the system.", Step: 2}
 	s.Model.showPast(openedMsg{found: true, past: []turn.Message{notice, {ID: "late:x", Role: turn.RoleUser, Text: "My words."}}})
 	s.take(tickMsg{})
@@ -164,5 +164,5 @@ func TestWhyACallIsAskedForIsAKeyAway(t *testing.T) {
 	s.asksFor(wait{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "mcp/disk/write", Arguments: "{}", Why: "the conversation holds what mcp/web/get has said"}, turn: "t", whole: true})
 	s.press(tab)
 	s.types("?")
-	s.prints("you are asked because the conversation holds what mcp/web/get has said")
+	s.prints("reason: the conversation holds what mcp/web/get has said")
 }

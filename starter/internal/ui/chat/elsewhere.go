@@ -10,6 +10,7 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/terminal"
 	"github.com/everturn/everturn/workflows"
 )
@@ -34,9 +35,9 @@ func (m *Model) sessionsCommand(argument string) tea.Cmd {
 			r.lines = append(r.lines, sessionLine(i+1, s))
 		}
 		if len(list) == 0 {
-			r.lines = []string{"the journal holds no session yet"}
+			r.lines = []string{"the journal has no sessions yet"}
 		} else {
-			r.lines = append(r.lines, "/sessions N goes to one")
+			r.lines = append(r.lines, "/sessions N switches to one")
 		}
 		return r
 	})
@@ -45,9 +46,10 @@ func (m *Model) sessionsCommand(argument string) tea.Cmd {
 func sessionLine(n int, s journal.SessionRecord) string {
 	waits := ""
 	if s.PendingRequests > 0 {
-		waits = " · waits for a person"
+		waits = " · waiting for you"
 	}
-	return fmt.Sprintf("%d  %s · %s · %s%s · %s", n, terminal.Line(s.ID, 60), plural(s.Turns, "turn", "turns"), s.LastTurn.State, waits, terminal.Line(s.FirstText, 60))
+	return fmt.Sprintf("%d  %s · %s · %s%s · %s", n, terminal.Line(s.ID, 60), ui.Count(s.Turns, "turn"), s.LastTurn.State,
+		waits, terminal.Line(s.FirstText, 60))
 }
 
 // goTo switches to a session, given by its number in the list or by its ID.
@@ -63,7 +65,7 @@ func (m *Model) goTo(which string) tea.Cmd {
 		_, err := m.o.Store.Session(ctx, which)
 		switch {
 		case errors.Is(err, journal.ErrNotFound):
-			return replyMsg{err: fmt.Errorf("the journal holds no session %q; /sessions lists the last ones", which)}
+			return replyMsg{err: fmt.Errorf("the journal has no session %q; /sessions lists the last ones", which)}
 		case err != nil:
 			return replyMsg{err: fmt.Errorf("looking for the session: %w", err)}
 		}
@@ -77,7 +79,7 @@ func (m *Model) forkCommand(argument string) tea.Cmd {
 	if argument != "" {
 		n, err := strconv.ParseInt(argument, 10, 64)
 		if err != nil || n < 1 {
-			m.refuse("/fork takes the number of messages to share, from 1; %q is none", terminal.Line(argument, 20))
+			m.refuse("/fork: %q is not a message number; the first message is 1", terminal.Line(argument, 20))
 			return nil
 		}
 		at = n
@@ -97,7 +99,7 @@ func (m *Model) forkCommand(argument string) tea.Cmd {
 func (m *Model) fork(ctx context.Context, session string, at int64) (journal.SessionRecord, error) {
 	s, err := m.o.Store.Session(ctx, session)
 	if errors.Is(err, journal.ErrNotFound) {
-		return s, errors.New("nothing was said in this session yet")
+		return s, errors.New("this session has no messages yet")
 	}
 	if err != nil {
 		return s, err
@@ -109,7 +111,7 @@ func (m *Model) fork(ctx context.Context, session string, at int64) (journal.Ses
 		}
 	}
 	if at < 1 {
-		return s, errors.New("there is nothing before the turn that runs; wait for it, or /stop it")
+		return s, errors.New("there are no messages before the running turn; wait for it, or /stop it")
 	}
 	return m.o.Client.Fork(ctx, client.ForkInput{Session: session, At: at})
 }

@@ -54,7 +54,8 @@ const retryFeed = time.Second
 // newFeed starts to read a session from a cursor on.
 func newFeed(ctx context.Context, store journal.Store, session string, from journal.SessionCursor) *feed {
 	ctx, cancel := context.WithCancel(ctx)
-	f := &feed{store: store, session: session, items: make(chan item, feedAhead), errs: make(chan error, 1), cancel: cancel, done: make(chan struct{})}
+	f := &feed{store: store, session: session, items: make(chan item, feedAhead), errs: make(chan error, 1),
+		cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(f.done)
 		f.run(ctx, from)
@@ -160,7 +161,7 @@ func (f *feed) asked(ctx context.Context, turnID string) *turn.Message {
 // arguments returns the complete arguments of a requested call if the chunk holds only a part of them, and an empty
 // string otherwise.
 func (f *feed) arguments(ctx context.Context, c turn.Chunk) string {
-	asked, ok := people(c)
+	asked, ok := requestOf(c)
 	if !ok || int64(len(asked.Arguments)) >= asked.ArgumentsBytes {
 		return ""
 	}

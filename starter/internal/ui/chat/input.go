@@ -10,6 +10,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/starter/internal/ui"
 )
 
 // Bounds of the input, in bytes. A longer text is for `starter run -`.
@@ -38,7 +39,7 @@ func (p *pastes) put(text string) string {
 	}
 	p.count++
 	p.bytes += len(text)
-	word := fmt.Sprintf("[paste %d: %s]", p.count, plural(strings.Count(text, "\n")+1, "line", "lines"))
+	word := fmt.Sprintf("[paste %d: %s]", p.count, ui.Count(strings.Count(text, "\n")+1, "line"))
 	p.texts[word] = text
 	return word
 }
@@ -95,7 +96,8 @@ func (m *Model) paste(msg tea.PasteMsg) tea.Cmd {
 	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(msg.Content)
 	switch {
 	case len(text) > maxPaste || m.pastes.bytes+len(text) > allPaste:
-		m.trouble("that paste has %d bytes, which is too long for a chat; put it into a file and ask with `starter run -s %s - <FILE`", len(text), m.session)
+		m.trouble("the pasted text is %d bytes, too long for the chat; write it to a file and use `starter run -s %s - "+
+			"<FILE`", len(text), m.session)
 		return nil
 	}
 	text = m.pastes.fold(text)
@@ -169,7 +171,7 @@ func (m *Model) interrupt() tea.Cmd {
 		case m.input.Value() != "":
 			m.history.add(m.pastes.expand(m.input.Value()))
 			m.setInput("")
-			m.hint("the input is cleared; the arrow key up brings it back")
+			m.hint("input cleared; the up arrow restores it")
 		case m.turn.id != "":
 			m.hint("press Ctrl-C again to stop the turn; Ctrl-D leaves it running")
 		default:
@@ -188,7 +190,7 @@ func (m *Model) interrupt() tea.Cmd {
 func (m *Model) detach() tea.Cmd {
 	if len(m.outbox.unsent()) > 0 && m.interrupted.IsZero() {
 		m.interrupted = m.now()
-		m.hint("a message is on its way; again, and it may be lost")
+		m.hint("a message is still being sent; press again to leave anyway, and it may be lost")
 		return nil
 	}
 	m.leave()
@@ -239,7 +241,7 @@ func (m *Model) submit() tea.Cmd {
 		m.accepted(text)
 		if w == nil || w.key() != m.reason {
 			m.reason = ""
-			m.note("that was decided meanwhile")
+			m.note("the call has been decided in the meantime")
 			return nil
 		}
 		m.reason = ""
@@ -247,7 +249,7 @@ func (m *Model) submit() tea.Cmd {
 	}
 	if w := m.question(); w != nil {
 		if w.sent {
-			m.hint("the answer is on its way")
+			m.hint("the answer is being sent")
 			return nil
 		}
 		m.accepted(text)
@@ -256,15 +258,15 @@ func (m *Model) submit() tea.Cmd {
 	return m.message(text, false)
 }
 
-// message puts a message into the outbox. The message is merged into the running turn or starts a turn. With after, it
+// message puts a message into the outbox. The message is merged into the running turn or starts a turn. With queue, it
 // is queued for the next turn.
-func (m *Model) message(text string, after bool) tea.Cmd {
+func (m *Model) message(text string, queue bool) tea.Cmd {
 	if len(m.outbox.list) >= maxOutbox {
-		m.hint("%d messages wait already; wait for the turn, or /stop it", maxOutbox)
+		m.hint("%d messages are already waiting; wait for the turn, or /stop it", maxOutbox)
 		return nil
 	}
 	m.accepted(text)
-	m.outbox.put(text, after && m.turn.id != "")
+	m.outbox.put(text, queue && m.turn.id != "")
 	return nil
 }
 

@@ -49,7 +49,8 @@ func disguise(r rune) rune {
 func newMarkdown(p palette, width int) *markdown {
 	m := &markdown{palette: p, width: max(width, 1)}
 	// NewTermRenderer cannot fail with our style. Without a renderer, prose is shown as it is.
-	m.prose, _ = glamour.NewTermRenderer(glamour.WithStyles(p.style()), glamour.WithWordWrap(m.width), glamour.WithPreservedNewLines(), glamour.WithInlineTableLinks(true))
+	m.prose, _ = glamour.NewTermRenderer(glamour.WithStyles(p.style()), glamour.WithWordWrap(m.width),
+		glamour.WithPreservedNewLines(), glamour.WithInlineTableLinks(true))
 	return m
 }
 

@@ -63,7 +63,8 @@ type Model struct {
 
 // NewModel returns a chat that opens its session when it starts. When ctx ends, its reads and its calls end.
 func NewModel(ctx context.Context, o Options) *Model {
-	m := &Model{ctx: ctx, o: o, palette: palette(o.Color), now: time.Now, later: tea.Tick, session: o.Session, history: loadHistory(o.History)}
+	m := &Model{ctx: ctx, o: o, palette: palette(o.Color), now: time.Now, later: tea.Tick, session: o.Session,
+		history: loadHistory(o.History)}
 	m.input = newInput()
 	m.markdown = newMarkdown(m.palette, 80)
 	return m
@@ -77,7 +78,8 @@ func (m *Model) close() {
 }
 
 func (m *Model) left() Left {
-	return Left{Session: m.session, Begun: m.begun || len(m.outbox.list) > 0, Running: m.turn.id != "", Waiting: len(m.waits) > 0, Unsent: m.outbox.unsent()}
+	return Left{Session: m.session, Begun: m.begun || len(m.outbox.list) > 0, Running: m.turn.id != "",
+		Waiting: len(m.waits) > 0, Unsent: m.outbox.unsent()}
 }
 
 // Init opens the session.
@@ -86,7 +88,7 @@ func (m *Model) Init() tea.Cmd { return tea.Batch(m.opening(m.o.Session), m.inpu
 // Update handles a key, a size, what the feed has read, or the result of a call to the session's workflow.
 func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	before := m.noticeCount
-	cmds := []tea.Cmd{m.take(msg), m.post(), m.heed(), m.flush(), m.tick()}
+	cmds := []tea.Cmd{m.take(msg), m.post(), m.watchRequest(), m.flush(), m.tick()}
 	if count := m.noticeCount; count != before {
 		cmds = append(cmds, m.later(noticeFor, func(time.Time) tea.Msg { return noticeMsg{count} }))
 	}
@@ -121,7 +123,7 @@ func (m *Model) take(msg tea.Msg) tea.Cmd {
 	case leaveMsg:
 		m.leave()
 	case failedMsg:
-		m.trouble("the worker of this command has ended (%v); turns wait for another one", msg.err)
+		m.trouble("the worker of this command has ended (%v); turns wait for another worker", msg.err)
 	case drawnMsg:
 		m.drawn = true
 	case paintMsg:
@@ -140,7 +142,7 @@ func (m *Model) fed(msg itemsMsg) tea.Cmd {
 		return nil // from a session that the chat has left
 	}
 	if msg.err != nil {
-		m.trouble("reading the journal: %v (trying again; turns go on)", msg.err)
+		m.trouble("reading the journal: %v (retrying; turns continue)", msg.err)
 	}
 	m.show(msg.items)
 	return m.feed.next

@@ -9,6 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -93,20 +94,21 @@ func (m *Model) open(msg openedMsg) tea.Cmd {
 
 func (m *Model) showPast(msg openedMsg) {
 	if !msg.found {
-		m.say(entryNote, fmt.Sprintf("a new session, %s. /help shows what can be done", msg.session))
+		m.say(entryNote, fmt.Sprintf("new session %s; /help lists the commands", msg.session))
 		return
 	}
-	m.say(entryNote, fmt.Sprintf("session %s, %d turns", msg.session, msg.record.Turns))
+	m.say(entryNote, fmt.Sprintf("session %s, %s", msg.session, ui.Count(msg.record.Turns, "turn")))
 	if msg.earlier > 0 {
-		m.say(entryNote, fmt.Sprintf("%d earlier messages are not shown; `starter show %s` has them", msg.earlier, msg.session))
+		m.say(entryNote, fmt.Sprintf("%d earlier messages are not shown; `starter show %s` shows them", msg.earlier,
+			msg.session))
 	}
 	calls := map[string]turn.ToolCall{}
 	for _, p := range msg.past {
 		text := turn.Truncate(p.Text, pastText)
 		switch p.Role {
 		case turn.RoleUser:
-			kind := entrySaid
-			if IsNotice(p) {
+			kind := entryOwn
+			if ui.IsNotice(p) {
 				kind = entryNote
 			}
 			m.say(kind, beginning(p.Text))
@@ -119,7 +121,7 @@ func (m *Model) showPast(msg openedMsg) {
 			}
 		case turn.RoleTool:
 			c := calls[p.TurnID+" "+p.CallID]
-			m.say(entryCall, callLine(c.Tool, c.Arguments, p.Outcome, "", "")+MediaMarks(p.Media))
+			m.say(entryCall, ui.CallEnded(turn.CallChunk{Tool: c.Tool, Arguments: c.Arguments, Outcome: p.Outcome}, p.Media))
 		}
 	}
 }

@@ -63,7 +63,8 @@ func Run(ctx context.Context, o Options) (Left, error) {
 	if o.Color {
 		profile = colorprofile.ANSI
 	}
-	p := tea.NewProgram(m, tea.WithInput(o.In), tea.WithOutput(o.Out), tea.WithEnvironment(o.Environ), tea.WithColorProfile(profile),
+	p := tea.NewProgram(m, tea.WithInput(o.In), tea.WithOutput(o.Out), tea.WithEnvironment(o.Environ),
+		tea.WithColorProfile(profile),
 		tea.WithFilter(m.filter), tea.WithoutSignalHandler(), tea.WithFPS(framesPerSecond))
 	watched := make(chan struct{})
 	go func() {

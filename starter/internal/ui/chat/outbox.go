@@ -14,7 +14,7 @@ import (
 // outgoing is a message that was typed here and is not in the journal yet.
 type outgoing struct {
 	id, text string
-	after    bool
+	queue    bool
 	accepted bool
 }
 
@@ -32,13 +32,13 @@ const maxOutbox = 50
 
 // put adds a message. A text that could not be sent before keeps its ID, because the first attempt may have arrived
 // after all.
-func (o *outbox) put(text string, after bool) {
+func (o *outbox) put(text string, queue bool) {
 	id := o.retry[text]
 	if id == "" {
 		id = "m-" + strings.ToLower(rand.Text()[:16])
 	}
 	delete(o.retry, text)
-	o.list = append(o.list, outgoing{id: id, text: text, after: after})
+	o.list = append(o.list, outgoing{id: id, text: text, queue: queue})
 	o.own(id)
 }
 
@@ -115,7 +115,7 @@ func (m *Model) post() tea.Cmd {
 		}
 		m.outbox.sending = true
 		in := client.SendInput{
-			Session: m.session, Message: turn.UserMessage{ID: next.id, Text: next.text, Queue: next.after},
+			Session: m.session, Message: turn.UserMessage{ID: next.id, Text: next.text, Queue: next.queue},
 		}
 		return m.ask(func(ctx context.Context) tea.Msg {
 			_, err := m.o.Client.Send(ctx, in)
@@ -140,10 +140,10 @@ func (m *Model) sent(msg sentMsg) {
 	m.trouble("the message was not sent: %v", msg.err)
 	if m.input.Value() == "" {
 		m.setInput(text)
-		m.trouble("it is in the input again: Enter sends it")
+		m.trouble("it is back in the input; press Enter to send it again")
 	} else {
 		m.history.add(text)
-		m.trouble("it is in the history: the arrow key up brings it back")
+		m.trouble("it is in the history; the up arrow restores it")
 	}
 }
 

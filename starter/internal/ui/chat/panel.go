@@ -91,32 +91,33 @@ func (m *Model) approvalWhy(w *wait) []string {
 	if w.Why == "" {
 		return nil
 	}
-	return m.palette.paintLines(dim, wrapText(terminal.Line(w.Why, 4*previewRunes), m.cols()))
+	return m.palette.paintLines(dim, wrapText(terminal.Line(w.Why, 300), m.cols()))
 }
 
 // Texts about the keys that decide: the long one, the short one, and the explanation.
 const (
-	allKeys    = "y allow · n deny · a always exactly this call · t always this tool · r deny with a reason"
-	tooSmall   = "make the window larger to see the call; n denies"
-	moreKeys   = "there is more: space shows it, and then y allows · n deny · r deny with a reason"
-	shortMore  = "space/y/n/r ?=help"
-	shortKeys  = "y/n/a/t/r ?=help"
-	meantByKey = "y allows this call, n denies it; a allows exactly this call from now on, t allows this tool whatever its arguments; r denies with a reason; Tab goes to the input"
+	allKeys   = "y allow · n deny · a allow this call from now on · t allow this tool from now on · r deny with a reason"
+	tooSmall  = "enlarge the window to see the call; n denies"
+	moreKeys  = "space shows the rest, then y allows · n deny · r deny with a reason"
+	shortMore = "space/y/n/r ?=help"
+	shortKeys = "y/n/a/t/r ?=help"
+	keyHelp   = "y allows this call and n denies it; a allows later calls with the same arguments, t all later calls of " +
+		"this tool; r denies with a reason; Tab switches to the input"
 )
 
 // approvalKeys shows in at most rows rows which keys decide.
 func (m *Model) approvalKeys(w *wait, rows int) []string {
 	switch {
 	case w.sent:
-		return []string{m.palette.paint(dim, cutWidth("decided; waiting for the turn", m.cols()))}
+		return []string{m.palette.paint(dim, cutWidth("decided; waiting for the turn to continue", m.cols()))}
 	case m.deciding && !w.read:
 		return m.keys(moreKeys, shortMore, rows)
 	case m.deciding:
 		return m.keys(keysFor(w, " · ", allKeys), keysFor(w, "/", shortKeys), rows)
 	case m.reason != "":
-		return []string{cutWidth("why not? Enter denies", m.cols())}
+		return []string{cutWidth("reason? Enter denies", m.cols())}
 	}
-	return []string{m.palette.paint(dim, cutWidth("Tab decides", m.cols()))}
+	return []string{m.palette.paint(dim, cutWidth("Tab to decide", m.cols()))}
 }
 
 // keys returns the long text if it fits, and the short one otherwise.

@@ -85,7 +85,7 @@ func (m *Model) print(e entry) {
 
 // say prints a text as an entry.
 func (m *Model) say(kind entryKind, text string) {
-	gap := kind == entrySaid || kind == entryOther
+	gap := kind == entryOwn || kind == entryOther
 	m.print(entry{kind: kind, text: text, gap: gap})
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/terminal"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -39,13 +40,13 @@ func (m *Model) showItem(i item) {
 	case turn.ChunkToolProgress:
 		m.showProgress(c)
 	case turn.ChunkToolCallLateResult:
-		m.showResolved(c)
+		m.showLateResult(c)
 	case turn.ChunkMessageAdded:
-		m.showJoined(c)
+		m.showMessage(c)
 	case turn.ChunkApprovalRequested, turn.ChunkQuestionAsked:
 		m.showWait(c, i.arguments)
 	case turn.ChunkApprovalDecided, turn.ChunkQuestionAnswered:
-		m.showRuling(c)
+		m.showDecision(c)
 	case turn.ChunkError:
 		m.showFailure(c)
 	case turn.ChunkTurnCompleted:
@@ -59,7 +60,7 @@ func (m *Model) showFailure(c turn.Chunk) {
 	if json.Unmarshal(c.Data, &e) != nil || e.Final {
 		return
 	}
-	m.say(entryFault, strings.TrimSuffix(terminal.Line(c.Text, 2*previewRunes), ".")+"; it is tried again")
+	m.say(entryFault, ui.Retry(c.Text))
 }
 
 // startTurn switches to a new turn. It first prints the remaining text of an earlier turn whose end the journal does
@@ -82,7 +83,7 @@ func (m *Model) showAsked(said *turn.Message) {
 func (m *Model) sayUser(id, text string) {
 	kind := entryOther
 	if m.outbox.seen(id) {
-		kind = entrySaid
+		kind = entryOwn
 	}
 	m.say(kind, beginning(text))
 }
@@ -97,7 +98,7 @@ func beginning(text string) string {
 		return turn.Truncate(text, pastText)
 	}
 	more := strings.Count(text, "\n") + 1 - saidLines
-	return strings.Join(lines[:saidLines], "\n") + "\n… " + plural(more, "line", "lines") + " more"
+	return strings.Join(lines[:saidLines], "\n") + "\n… " + ui.Count(more, "line") + " more"
 }
 
 func (m *Model) showText(c turn.Chunk) {
@@ -120,9 +121,9 @@ func (m *Model) withdraw(c turn.Chunk) {
 	_, rest := t.text.rest()
 	had := rest || len(t.text.settled) > 0 || t.printed
 	if t.printed {
-		m.say(entryNote, "the inference was interrupted and starts again: what stands above of its answer is withdrawn")
+		m.say(entryNote, "the inference was interrupted and starts again; its text above is withdrawn")
 	} else if had {
-		m.say(entryNote, "the inference was interrupted and starts again; its text so far is withdrawn")
+		m.say(entryNote, ui.Withdrawn)
 	}
 	t.text, t.printed = splitter{}, false
 }
@@ -163,10 +164,9 @@ func (m *Model) showCall(c turn.Chunk, media []turn.Media) {
 			break
 		}
 	}
-	took := short(time.Duration(call.DurationMS) * time.Millisecond)
-	m.say(entryCall, callLine(call.Tool, call.Arguments, call.Outcome, call.Code, took)+MediaMarks(media))
+	m.say(entryCall, ui.CallEnded(call, media))
 	if call.Outcome == turn.OutcomeError || call.Outcome == turn.OutcomeDenied {
-		if why := terminal.Line(call.Preview, 2*previewRunes); why != "" {
+		if why := terminal.Line(call.Preview, 160); why != "" {
 			m.say(entryCall, "  "+why)
 		}
 	}
@@ -180,28 +180,28 @@ func (m *Model) showProgress(c turn.Chunk) {
 	}
 	for i := range m.turn.calls {
 		if m.turn.calls[i].id == p.CallID {
-			m.turn.calls[i].progress = terminal.Headway(p.Done, p.Total, p.Message)
+			m.turn.calls[i].progress = ui.Progress(p.ToolProgress)
 		}
 	}
 }
 
-// showResolved shows the late result of a call whose outcome was unknown.
-func (m *Model) showResolved(c turn.Chunk) {
+// showLateResult shows the late result of a call whose outcome was unknown.
+func (m *Model) showLateResult(c turn.Chunk) {
 	var call turn.CallChunk
 	if json.Unmarshal(c.Data, &call) != nil {
 		return
 	}
 	m.settleText()
-	m.say(entryCall, "resolved late: "+callLine(call.Tool, call.Arguments, call.Outcome, "", ""))
+	m.say(entryCall, "late result: "+ui.CallEnded(call, nil))
 }
 
-func (m *Model) showJoined(c turn.Chunk) {
-	var joined turn.MessageChunk
-	if json.Unmarshal(c.Data, &joined) != nil {
+func (m *Model) showMessage(c turn.Chunk) {
+	var added turn.MessageChunk
+	if json.Unmarshal(c.Data, &added) != nil {
 		return
 	}
 	m.settleText()
-	m.sayUser(joined.MessageID, joined.Text)
+	m.sayUser(added.MessageID, added.Text)
 }
 
 func (m *Model) endTurn(c turn.Chunk) {
@@ -224,9 +224,9 @@ func (m *Model) endTurn(c turn.Chunk) {
 
 // summary describes a turn in one line, for its end.
 func (m *Model) summary(c turn.Chunk, done turn.DoneChunk) string {
-	parts := []string{plural(done.Steps, "step", "steps"), plural(done.ToolCalls, "tool call", "tool calls"), tokens(done.Usage)}
+	parts := []string{ui.Totals(done.Steps, done.ToolCalls, done.Usage)}
 	if took := c.At.Sub(m.turn.began); took > 0 {
-		parts = append(parts, short(took))
+		parts = append(parts, ui.Duration(took))
 	}
 	return strings.Join(parts, " · ")
 }

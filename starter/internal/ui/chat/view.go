@@ -6,8 +6,8 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/form"
-	"github.com/everturn/everturn/starter/internal/ui/terminal"
 )
 
 // Limits on the rows of the live part that each list takes.
@@ -89,9 +89,9 @@ func (m *Model) textRows() int { return max(1, m.maxLive()-4) }
 func (m *Model) callLines() []string {
 	var lines []string
 	for _, c := range m.turn.calls {
-		text := fmt.Sprintf("→ %s %s", terminal.Line(c.tool, previewRunes), terminal.Line(c.arguments, previewRunes))
+		text := fmt.Sprintf("→ %s %s", ui.Preview(c.tool), ui.Preview(c.arguments))
 		if c.progress != "" {
-			text = fmt.Sprintf("→ %s %s", terminal.Line(c.tool, previewRunes), c.progress)
+			text = fmt.Sprintf("→ %s %s", ui.Preview(c.tool), c.progress)
 		}
 		lines = append(lines, m.palette.paint(dim, cutWidth(strings.TrimSpace(text), m.cols())))
 	}
@@ -103,14 +103,14 @@ func (m *Model) pendingLines() []string {
 	for _, p := range m.outbox.list {
 		state := "sending"
 		switch {
-		case p.accepted && p.after:
-			state = "for the next turn"
+		case p.accepted && p.queue:
+			state = "queued"
 		case p.accepted:
 			state = "accepted"
 		}
-		text := fmt.Sprintf("› %s · %s", terminal.Line(p.text, previewRunes), state)
+		text := fmt.Sprintf("› %s · %s", ui.Preview(p.text), state)
 		if room := m.cols() - len(state) - 5; room > 8 {
-			text = fmt.Sprintf("› %s · %s", cutWidth(terminal.Line(p.text, previewRunes), room), state)
+			text = fmt.Sprintf("› %s · %s", cutWidth(ui.Preview(p.text), room), state)
 		}
 		lines = append(lines, m.palette.paint(dim, cutWidth(text, m.cols())))
 	}
@@ -121,13 +121,13 @@ func (m *Model) pendingLines() []string {
 func (m *Model) status() []string {
 	text := m.notice
 	if text == "" {
-		text = m.standing()
+		text = m.state()
 	}
 	return []string{m.palette.paint(dim, cutWidth(text, m.cols()))}
 }
 
-// standing describes the state of the chat, the most important part first, because a narrow terminal cuts off the rest.
-func (m *Model) standing() string {
+// state describes the state of the chat, the most important part first, because a narrow terminal cuts off the rest.
+func (m *Model) state() string {
 	t := &m.turn
 	if t.id == "" {
 		if len(m.outbox.list) > 0 {
@@ -136,23 +136,23 @@ func (m *Model) standing() string {
 		if !m.drawn || m.flushing || len(m.queue) > 0 { // typing now might move the printed output
 			return "opening · " + m.session
 		}
-		return "ready · " + m.session + " · " + tokens(m.used)
+		return "ready · " + m.session + " · " + ui.Usage(m.used)
 	}
 	state := "answering"
 	switch {
 	case t.stopping:
 		state = "stopping"
 	case m.question() != nil:
-		state = "asks you: type the answer"
+		state = "question: type your answer"
 	case m.elicitation() != nil:
-		state = form.Asker(m.elicitation().Request) + " asks you: type the answer, or /decline"
+		state = form.Asker(m.elicitation().Request) + " asks: type your answer, or /decline"
 	case m.approval() != nil:
-		state = strings.TrimSpace(m.approval().where() + " waits for a decision")
+		state = strings.TrimSpace(m.approval().where() + " waiting for your decision")
 	case len(t.calls) > 0:
-		state = "calling " + plural(len(t.calls), "tool", "tools")
+		state = "calling " + ui.Count(len(t.calls), "tool")
 	case t.thinking:
 		state = "thinking"
 	}
 	took := max(m.now().Sub(t.began).Truncate(1e9), 0)
-	return fmt.Sprintf("%s %s · step %d · %s · %s", state, took, max(t.step, 1), tokens(t.usage), m.session)
+	return fmt.Sprintf("%s %s · step %d · %s · %s", state, took, max(t.step, 1), ui.Usage(t.usage), m.session)
 }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/form"
 	"github.com/everturn/everturn/starter/internal/ui/terminal"
 	"github.com/everturn/everturn/workflows"
@@ -40,8 +40,8 @@ type wait struct {
 	fresh  bool            // the input was not empty when the elicitation arrived
 }
 
-// people decodes the chunk of a request or of its decision.
-func people(c turn.Chunk) (turn.RequestChunk, bool) {
+// requestOf decodes the chunk of a request or of its decision.
+func requestOf(c turn.Chunk) (turn.RequestChunk, bool) {
 	var p turn.RequestChunk
 	err := json.Unmarshal(c.Data, &p)
 	return p, err == nil && p.ID != ""
@@ -55,7 +55,7 @@ const calm = 600 * time.Millisecond
 type calmMsg struct{ wait string }
 
 func (m *Model) showWait(c turn.Chunk, arguments string) {
-	asked, ok := people(c)
+	asked, ok := requestOf(c)
 	if !ok {
 		return
 	}
@@ -67,8 +67,8 @@ func (m *Model) showWait(c turn.Chunk, arguments string) {
 	w.whole = journal.HashOf([]byte(w.Arguments)) == w.ArgumentsHash
 	m.waits = append(m.waits, w)
 	if w.Kind == turn.RequestElicitation {
-		m.say(entryNote, "? "+form.Asker(w.Request)+" asks, in the middle of a call of "+terminal.Line(w.Tool, previewRunes)+":")
-		m.say(entryBarred, inquiryText(w.Request))
+		m.say(entryNote, "? "+ui.Asks(w.Request)+":")
+		m.say(entryBarred, elicitationText(w.Request))
 	}
 }
 
@@ -97,9 +97,9 @@ func (m *Model) approval() *wait {
 
 func (w *wait) key() string { return w.turn + " " + w.ID }
 
-// heed starts the calm period if the current request is a new approval. Until calm has passed, keys decide nothing
+// watchRequest starts the calm period if the current request is a new approval. Until calm has passed, keys decide nothing
 // unless the user presses Tab.
-func (m *Model) heed() tea.Cmd {
+func (m *Model) watchRequest() tea.Cmd {
 	if e := m.elicitation(); e != nil && m.heeded != e.key() {
 		m.heeded, e.fresh = e.key(), m.input.Value() != ""
 	}
@@ -137,8 +137,8 @@ func (m *Model) calmed(msg calmMsg) tea.Cmd {
 	return nil
 }
 
-// decideForGood allows a call with a grant for later calls. If the request cannot be granted, it shows why.
-func (m *Model) decideForGood(w *wait, scope turn.GrantScope) tea.Cmd {
+// decideWithGrant allows a call and later ones. If the request cannot be granted, it shows why.
+func (m *Model) decideWithGrant(w *wait, scope turn.GrantScope) tea.Cmd {
 	if !w.Grants(scope) {
 		m.note("%s", w.WhyNoGrant())
 		return nil
@@ -153,14 +153,14 @@ func (m *Model) decideKey(key string) tea.Cmd {
 	case "y", "Y":
 		return m.decide(w, true, client.DecideInput{})
 	case "a", "A":
-		return m.decideForGood(w, turn.GrantCall)
+		return m.decideWithGrant(w, turn.GrantCall)
 	case "t", "T":
-		return m.decideForGood(w, turn.GrantTool)
+		return m.decideWithGrant(w, turn.GrantTool)
 	case "n", "N":
 		return m.decide(w, false, client.DecideInput{})
 	case "r", "R":
 		m.reason, m.deciding = w.key(), false
-		m.hint("say why; Enter denies with it, Esc goes back")
+		m.hint("type the reason; Enter denies the call, Esc goes back")
 	case "tab":
 		m.deciding = false
 	case "up", "k":
@@ -177,11 +177,11 @@ func (m *Model) decideKey(key string) tea.Cmd {
 		w.scroll = w.rows
 	case "?":
 		if w.Why != "" { // a small screen has no room for the reason
-			m.note("you are asked because %s", terminal.Line(w.Why, 4*previewRunes))
+			m.note("reason: %s", terminal.Line(w.Why, 300))
 		}
-		m.note(meantByKey)
+		m.note(keyHelp)
 	default:
-		m.hint("a decision is asked for: y or n; Tab goes to the input")
+		m.hint("press y to allow or n to deny; Tab switches to the input")
 	}
 	return nil
 }
@@ -192,7 +192,7 @@ func (m *Model) decide(w *wait, allow bool, in client.DecideInput) tea.Cmd {
 		return nil
 	}
 	if allow && !w.whole {
-		m.hint("the arguments cannot be shown whole, so they cannot be allowed here; n denies")
+		m.hint("the arguments are incomplete: the call can only be denied; press n")
 		return nil
 	}
 	if allow && !w.fits {
@@ -200,7 +200,7 @@ func (m *Model) decide(w *wait, allow bool, in client.DecideInput) tea.Cmd {
 		return nil
 	}
 	if allow && !w.read {
-		m.hint("there is more of the arguments: space shows it, and then y allows")
+		m.hint("there is more of the arguments: press space to see the rest, then y")
 		return nil
 	}
 	w.sent, m.deciding = true, false
@@ -232,7 +232,7 @@ func (m *Model) decided(msg decidedMsg) {
 		m.note("%s", refused.Message) // the request was already decided; the journal says by whom
 		return
 	}
-	m.trouble("that did not arrive: %v", msg.err)
+	m.trouble("sending the decision: %v", msg.err)
 	for i := range m.waits {
 		if m.waits[i].key() == msg.wait {
 			m.waits[i].sent, m.waits[i].asking, m.heeded = false, nil, ""
@@ -249,51 +249,21 @@ func (m *Model) answer(w *wait, text string) tea.Cmd {
 	return m.ask(func(ctx context.Context) tea.Msg { return decidedMsg{key, m.o.Client.Answer(ctx, in)} })
 }
 
-// showRuling removes a settled request from the waits and prints its decision, whether the decision was made here, was
+// showDecision removes a settled request from the waits and prints its decision, whether the decision was made here, was
 // made elsewhere, or is the request's expiry.
-func (m *Model) showRuling(c turn.Chunk) {
-	said, ok := people(c)
+func (m *Model) showDecision(c turn.Chunk) {
+	decided, ok := requestOf(c)
 	if !ok {
 		return
 	}
 	for i, w := range m.waits {
-		if w.turn == c.Turn && w.ID == said.ID {
-			said.Request = w.Request
+		if w.turn == c.Turn && w.ID == decided.ID {
+			decided.Request = w.Request
 			m.waits = append(m.waits[:i:i], m.waits[i+1:]...)
 			break
 		}
 	}
-	if said.Decision != nil {
-		m.say(entryRuled, ruled(said))
+	if decided.Decision != nil {
+		m.say(entryDecision, ui.Decided(decided))
 	}
-}
-
-// ruled describes the decision on a request.
-func ruled(p turn.RequestChunk) string {
-	r := p.Decision
-	by := ""
-	if r.By != "" {
-		by = " by " + terminal.Line(r.By, previewRunes)
-	}
-	if p.Kind == turn.RequestQuestion {
-		return fmt.Sprintf("? %s · %s%s", terminal.Line(p.Question, 2*previewRunes), r.Status, by)
-	}
-	if p.Kind == turn.RequestElicitation {
-		return ruledInquiry(p) + by
-	}
-	tool := p.Tool
-	text := fmt.Sprintf("! %s %s · %s%s", terminal.Line(tool, previewRunes), terminal.Line(terminal.Visible(p.Arguments), previewRunes), r.Status, by)
-	if r.Status == turn.StatusExpired && r.Allowed {
-		text += ", which allows it"
-	}
-	switch r.Grant {
-	case turn.GrantTool:
-		text += "; from now on always"
-	case turn.GrantCall:
-		text += "; from now on always with these arguments"
-	}
-	if r.Reason != "" {
-		text += ": " + terminal.Line(r.Reason, 2*previewRunes)
-	}
-	return text
 }

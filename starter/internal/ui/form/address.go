@@ -21,7 +21,7 @@ func AddressOf(raw string) Address {
 	a := Address{URL: strings.ReplaceAll(terminal.Visible(raw), "\n", `\n`)}
 	u, err := url.Parse(raw)
 	if err != nil || u.Hostname() == "" {
-		a.Warnings = append(a.Warnings, "it is no address of a web page")
+		a.Warnings = append(a.Warnings, "it is not the address of a web page")
 		return a
 	}
 	a.Host = word(u.Host, shownTitle)
@@ -29,11 +29,11 @@ func AddressOf(raw string) Address {
 		odd  bool
 		says string
 	}{
-		{u.Scheme != "https", "it is not encrypted, or no web page at all (" + word(u.Scheme, 20) + ")"},
-		{u.User != nil, "what stands before the @ is not where it leads"},
-		{foreign(u.Hostname()), "its name has letters that look like others perhaps"},
-		{numeric(u.Hostname()), "it names a machine by its number"},
-		{u.Port() != "" && u.Port() != "443", "it leads to an unusual port"},
+		{u.Scheme != "https", "it is not an https address (" + word(u.Scheme, 20) + ")"},
+		{u.User != nil, "the part before the @ is not the host"},
+		{foreign(u.Hostname()), "the host name may contain look-alike characters"},
+		{numeric(u.Hostname()), "the host is an IP address"},
+		{u.Port() != "" && u.Port() != "443", "the port is unusual"},
 	} {
 		if w.odd {
 			a.Warnings = append(a.Warnings, w.says)
@@ -44,7 +44,8 @@ func AddressOf(raw string) Address {
 
 // foreign reports whether a host name is not plain ASCII, or encodes one that is not (RFC 5890).
 func foreign(host string) bool {
-	return strings.IndexFunc(host, func(r rune) bool { return r > 0x7e }) >= 0 || strings.Contains(strings.ToLower(host), "xn--")
+	return strings.IndexFunc(host, func(r rune) bool { return r > 0x7e }) >= 0 || strings.Contains(strings.ToLower(host),
+		"xn--")
 }
 
 func numeric(host string) bool {

@@ -62,10 +62,10 @@ type Option struct{ Value, Title string }
 func Parse(schema json.RawMessage) (Form, error) {
 	var f Form
 	if len(schema) > maxSchema {
-		return f, fmt.Errorf("reading the form: its schema has %d bytes, and the bound is %d", len(schema), maxSchema)
+		return f, fmt.Errorf("reading the form: its schema is %d bytes; the maximum is %d", len(schema), maxSchema)
 	}
 	if !utf8.Valid(schema) {
-		return f, errors.New("reading the form: its schema is no valid UTF-8")
+		return f, errors.New("reading the form: its schema is not valid UTF-8")
 	}
 	if len(schema) == 0 || string(schema) == "null" {
 		return f, nil
@@ -75,17 +75,17 @@ func Parse(schema json.RawMessage) (Form, error) {
 		Required   []string        `json:"required"`
 	}
 	if err := json.Unmarshal(schema, &s); err != nil {
-		return f, fmt.Errorf("reading the form: its schema is broken: %w", err)
+		return f, fmt.Errorf("reading the form: invalid schema: %w", err)
 	}
 	if len(s.Properties) == 0 {
 		return f, nil
 	}
 	members, err := membersOf(s.Properties)
 	if err != nil {
-		return f, fmt.Errorf("reading the form: its properties are broken: %w", err)
+		return f, fmt.Errorf("reading the form: invalid properties: %w", err)
 	}
 	if len(members) > maxFields {
-		return f, fmt.Errorf("reading the form: it has %d fields, and the bound is %d", len(members), maxFields)
+		return f, fmt.Errorf("reading the form: it has %d fields; the maximum is %d", len(members), maxFields)
 	}
 	for _, m := range members {
 		field, err := parseField(m)
@@ -105,7 +105,7 @@ type Pair struct{ Name, Text string }
 func PairOf(s string) (Pair, error) {
 	name, text, ok := strings.Cut(s, "=")
 	if !ok || name == "" {
-		return Pair{}, fmt.Errorf("%q is no field with its value: write name=value", terminal.Line(s, shownName))
+		return Pair{}, fmt.Errorf("%q has no value: write name=value", terminal.Line(s, shownName))
 	}
 	return Pair{name, text}, nil
 }
@@ -123,9 +123,9 @@ func (f Form) Fill(pairs []Pair) (json.RawMessage, error) {
 	}
 	answer := values{}
 	for _, field := range f.Fields {
-		given, said := texts[field.Name]
+		given, ok := texts[field.Name]
 		switch {
-		case said:
+		case ok:
 			value, err := field.parseAll(given)
 			wrong.add(err)
 			answer[field.Name] = value
@@ -151,9 +151,9 @@ func (f Form) Read(text string) (json.RawMessage, error) {
 	}
 	switch {
 	case !whole && len(f.Fields) == 0:
-		return nil, errors.New("no values are asked for, only whether you agree")
+		return nil, errors.New("the form has no fields: agree with --accept, or use --decline")
 	case !whole:
-		return nil, fmt.Errorf("%s asked for: give each as name=value, or all in a JSON object", f.named())
+		return nil, fmt.Errorf("the form has %s: give each as name=value, or all in one JSON object", f.named())
 	}
 	var wrong problems
 	answer := values{}
@@ -184,9 +184,9 @@ func (f Form) named() string {
 		names[i] = field.Name
 	}
 	if len(names) == 1 {
-		return fmt.Sprintf("one value (%s) is", terminal.Line(names[0], shownName))
+		return fmt.Sprintf("one field (%s)", terminal.Line(names[0], shownName))
 	}
-	return fmt.Sprintf("%d values (%s) are", len(names), terminal.Line(strings.Join(names, ", "), shownList))
+	return fmt.Sprintf("%d fields (%s)", len(names), terminal.Line(strings.Join(names, ", "), shownList))
 }
 
 func (f Form) find(name string) (Field, bool) {
@@ -203,9 +203,9 @@ func (f Form) unknown(name string) error {
 	for i, field := range f.Fields {
 		names[i] = field.Name
 	}
-	hint := "; no values are asked for"
+	hint := "; the form has no fields"
 	if len(names) > 0 {
-		hint = "; " + f.named() + " asked for"
+		hint = "; the form has " + f.named()
 	}
 	if best := nearest.Name(name, names); best != "" {
 		hint = fmt.Sprintf(" (did you mean %q?)", terminal.Line(best, shownName))
@@ -235,7 +235,7 @@ func (f Form) object(answer values) (json.RawMessage, error) {
 		return nil, fmt.Errorf("writing the answer: %w", err)
 	}
 	if compact.Len() > maxContent {
-		return nil, fmt.Errorf("the answer has %d bytes, and the bound is %d: say less", compact.Len(), maxContent)
+		return nil, fmt.Errorf("the answer is %d bytes; the maximum is %d", compact.Len(), maxContent)
 	}
 	return compact.Bytes(), nil
 }

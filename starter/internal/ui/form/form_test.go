@@ -70,24 +70,24 @@ func TestWhatDoesNotFitIsSaidAllAtOnce(t *testing.T) {
 		words []string
 		says  []string
 	}{
-		{nil, []string{"name: it is needed (text, 2 to 10 characters, needed)", "colour: it is needed"}},
+		{nil, []string{"name: it is required (text, 2 to 10 characters, required)", "colour: it is required"}},
 		{[]string{"name=A", "colour=red"}, []string{"name: it has 1 characters and must have 2 to 10"}},
-		{[]string{"name=Ann", "colour=green"}, []string{`colour: "green" is none of its choices: red, blue`}},
-		{[]string{"name=Ann", "colour=3"}, []string{`"3" is none`}},
-		{[]string{"nmae=Ann", "colour=red"}, []string{`there is no field "nmae" (did you mean "name"?); name: it is needed`}},
-		{[]string{"name=Ann", "colour=red", "zzzzzzzzz=1"}, []string{"9 values (name, mail, age,"}},
-		{[]string{"name=Ann", "colour=red", "age=4.5"}, []string{"age: 4.5 is no whole number"}},
+		{[]string{"name=Ann", "colour=green"}, []string{`colour: "green" is not one of the choices: red, blue`}},
+		{[]string{"name=Ann", "colour=3"}, []string{`"3" is not one`}},
+		{[]string{"nmae=Ann", "colour=red"}, []string{`there is no field "nmae" (did you mean "name"?); name: it is required`}},
+		{[]string{"name=Ann", "colour=red", "zzzzzzzzz=1"}, []string{"9 fields (name, mail, age,"}},
+		{[]string{"name=Ann", "colour=red", "age=4.5"}, []string{"age: 4.5 is not a whole number"}},
 		{[]string{"name=Ann", "colour=red", "age=151"}, []string{"age: it must be 0 to 150"}},
-		{[]string{"name=Ann", "colour=red", "age=many", "share=3,5"}, []string{`age: "many" is no number`, `share: "3,5" is no number: write it like 3 or 3.5`}},
-		{[]string{"name=Ann", "colour=red", "share=NaN"}, []string{"is no number"}},
+		{[]string{"name=Ann", "colour=red", "age=many", "share=3,5"}, []string{`age: "many" is not a number`, `share: "3,5" is not a number: write it like 3 or 3.5`}},
+		{[]string{"name=Ann", "colour=red", "share=NaN"}, []string{"is not a number"}},
 		{[]string{"name=Ann", "colour=red", "share=1e999"}, []string{"too large"}},
-		{[]string{"name=Ann", "colour=red", "sure=perhaps"}, []string{`sure: "perhaps" is neither yes nor no`}},
+		{[]string{"name=Ann", "colour=red", "sure=perhaps"}, []string{`sure: "perhaps" is not yes or no`}},
 		{[]string{"name=Ann", "name=Bob", "colour=red"}, []string{"name: it is given twice"}},
 		{[]string{"name=Ann", "colour=red", "days=mon,tue,wed"}, []string{"days: it has 3 choices and must have 1 to 2"}},
 		{[]string{"name=Ann", "colour=red", "days="}, []string{"it has 0 choices"}},
-		{[]string{"name=Ann", "colour=red", "mail=Ann <a@b.example>"}, []string{"is no mail address"}},
-		{[]string{"name=Ann", "colour=red", "extra=hello"}, []string{"is no JSON: write text in double quotes"}},
-		{[]string{"name=\xff\xfe", "colour=red"}, []string{"no valid UTF-8"}},
+		{[]string{"name=Ann", "colour=red", "mail=Ann <a@b.example>"}, []string{"is not a valid email address"}},
+		{[]string{"name=Ann", "colour=red", "extra=hello"}, []string{"is not JSON: write text in double quotes"}},
+		{[]string{"name=\xff\xfe", "colour=red"}, []string{"not valid UTF-8"}},
 	} {
 		_, err := f.Fill(pairs(t, c.words...))
 		for _, says := range c.says {
@@ -106,7 +106,7 @@ func TestOneTextAnswersAFormOfOneField(t *testing.T) {
 		assert.Equal(t, want, string(got))
 	}
 	_, err := one.Read(`{"count":"4"}`)
-	assert.ErrorContains(t, err, `count: "4" is not whole number`)
+	assert.ErrorContains(t, err, `count: "4" does not fit: the field takes whole number`)
 	text := parse(t, `{"properties":{"note":{"type":"string"}}}`)
 	got, err := text.Read(`{"other":1}`)
 	require.NoError(t, err)
@@ -119,12 +119,12 @@ func TestAnObjectIsTakenAsItIs(t *testing.T) {
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"name":"Ann","colour":"red"}`, string(got), "without the defaults")
 	for text, says := range map[string]string{
-		"Ann":                                     "9 values (name, mail,",
-		`{"name":"Ann"}`:                          "colour: it is needed",
+		"Ann":                                     "9 fields (name, mail,",
+		`{"name":"Ann"}`:                          "colour: it is required",
 		`{"name":"Ann","colour":"red","x":1}`:     `there is no field "x"`,
-		`{"name":1,"colour":"green"}`:             `name: 1 is not text, 2 to 10 characters, needed; colour: "green" is none`,
-		`{"name":"Ann","name":"B","colour":"x"}`:  "9 values",
-		`{"name":"Ann","colour":"red"} trailing`:  "9 values",
+		`{"name":1,"colour":"green"}`:             `name: 1 does not fit: the field takes text, 2 to 10 characters, required; colour: "green" is not one`,
+		`{"name":"Ann","name":"B","colour":"x"}`:  "9 fields",
+		`{"name":"Ann","colour":"red"} trailing`:  "9 fields",
 		`{"name":"Ann","colour":"red","days":[]}`: "it has 0 choices",
 	} {
 		_, err := f.Read(text)
@@ -132,7 +132,7 @@ func TestAnObjectIsTakenAsItIs(t *testing.T) {
 	}
 	agree := parse(t, ``)
 	_, err = agree.Read("yes")
-	assert.ErrorContains(t, err, "only whether you agree")
+	assert.ErrorContains(t, err, "the form has no fields")
 }
 
 func TestNumbersNameNoChoicesThatAreNumbers(t *testing.T) {
@@ -145,13 +145,13 @@ func TestNumbersNameNoChoicesThatAreNumbers(t *testing.T) {
 
 func TestSchemasAreBoundedAndCheckedOnlyAsFarAsTheyAreKnown(t *testing.T) {
 	for schema, says := range map[string]string{
-		`[]`:                             "its schema is broken",
-		`{"properties":[]}`:              "its properties are broken: it is no JSON object",
-		`{"properties":{"a":{},"a":{}}}`: "stands twice",
+		`[]`:                             "invalid schema",
+		`{"properties":[]}`:              "invalid properties: it is not a JSON object",
+		`{"properties":{"a":{},"a":{}}}`: "twice",
 		`{"properties":{` + strings.Repeat(`"x":{},`, 8<<10) + `"y":{}}}`: "twice",
-		`{"x":"` + strings.Repeat("x", 64<<10) + `"}`:                     "the bound is 65536",
-		many(65):     "65 fields, and the bound is 64",
-		options(257): "257 choices, and the bound is 256",
+		`{"x":"` + strings.Repeat("x", 64<<10) + `"}`:                     "the maximum is 65536",
+		many(65):     "65 fields; the maximum is 64",
+		options(257): "257 choices; the maximum is 256",
 	} {
 		_, err := form.Parse(json.RawMessage(schema))
 		assert.ErrorContains(t, err, says)
@@ -163,7 +163,7 @@ func TestSchemasAreBoundedAndCheckedOnlyAsFarAsTheyAreKnown(t *testing.T) {
 	assert.Nil(t, odd.Fields[2].Default, "a default that the field would not take is none")
 	long := parse(t, `{"properties":{"a":{"type":"string"}}}`)
 	_, err := long.Read(strings.Repeat("x", 60<<10))
-	assert.ErrorContains(t, err, "say less")
+	assert.ErrorContains(t, err, "the maximum is")
 }
 
 func many(n int) string {
@@ -179,16 +179,16 @@ func options(n int) string {
 }
 
 func TestFieldsExplainThemselvesSafely(t *testing.T) {
-	assert.Equal(t, `name · Full name (text, 2 to 10 characters, needed)
+	assert.Equal(t, `name · Full name (text, 2 to 10 characters, required)
   As in the passport
-mail (mail address)
+mail (email address)
 age (whole number, 0 to 150)
-share (number, otherwise 0.5)
-sure (yes or no, otherwise yes)
-colour (one of the choices, needed)
+share (number, default 0.5)
+sure (yes or no, default yes)
+colour (one of the choices, required)
   1 red · Deep red
   2 blue · Sky blue
-size (one of the choices, otherwise s)
+size (one of the choices, default s)
   1 s · Small
   2 l · Large
 days (some of the choices, 1 to 2 of them)
@@ -201,36 +201,32 @@ extra (JSON)`, strings.Join(parse(t, everything).Lines(), "\n"))
 }
 
 func TestFieldsAreAskedOneByOne(t *testing.T) {
-	a := form.NewAsking(parse(t, everything))
-	require.ErrorContains(t, a.Take(""), "name: it is needed")
-	require.Error(t, a.Take("A"))
-	for _, line := range []string{"Ann", "", "", "0.25"} {
-		require.NoError(t, a.Take(line))
-	}
-	at, all := a.Of()
-	assert.Equal(t, []int{5, 9}, []int{at, all})
-	require.True(t, a.Back())
-	for _, line := range []string{"", "", "2", "", "", ""} {
-		require.NoError(t, a.Take(line))
-	}
-	_, open := a.Field()
-	assert.False(t, open)
-	got, err := a.Content()
+	i, err := form.NewInterview(turn.Elicitation{Schema: json.RawMessage(everything)})
 	require.NoError(t, err)
-	assert.Equal(t, `{"name":"Ann","share":0.5,"sure":true,"colour":"blue","size":"s"}`, string(got), "what was taken back is the default again")
-	assert.False(t, form.NewAsking(form.Form{}).Back())
+	require.Error(t, i.Take("A"))
+	for _, line := range []string{"Ann", "", "", "0.25"} {
+		require.NoError(t, i.Take(line))
+	}
+	assert.Contains(t, i.Prompt(), "5/9 ")
+	require.True(t, i.Back())
+	for _, line := range []string{"", "", "2", "", "", "", "y"} {
+		require.NoError(t, i.Take(line))
+	}
+	got, over := i.Response()
+	assert.True(t, over)
+	assert.Equal(t, `{"name":"Ann","share":0.5,"sure":true,"colour":"blue","size":"s"}`, string(got.Content), "the default replaces the value that was discarded")
 }
 
 func TestAddressesSayWhereTheyLead(t *testing.T) {
 	for raw, want := range map[string]form.Address{
 		"https://example.org/login?x=1": {URL: "https://example.org/login?x=1", Host: "example.org"},
 		"https://bank.example@evil.example/": {URL: "https://bank.example@evil.example/", Host: "evil.example",
-			Warnings: []string{"what stands before the @ is not where it leads"}},
+			Warnings: []string{"the part before the @ is not the host"}},
 		"http://127.0.0.1:8080/": {URL: "http://127.0.0.1:8080/", Host: "127.0.0.1:8080",
-			Warnings: []string{"it is not encrypted, or no web page at all (http)", "it names a machine by its number", "it leads to an unusual port"}},
-		"https://xn--pypal-4ve.example/":    {URL: "https://xn--pypal-4ve.example/", Host: "xn--pypal-4ve.example", Warnings: []string{"its name has letters that look like others perhaps"}},
-		"javascript:alert(1)":               {URL: "javascript:alert(1)", Warnings: []string{"it is no address of a web page"}},
-		"https://a.example/\u202e\n\x1b[2J": {URL: `https://a.example/\u202e\n\x1b[2J`, Warnings: []string{"it is no address of a web page"}},
+			Warnings: []string{"it is not an https address (http)", "the host is an IP address", "the port is unusual"}},
+		"https://xn--pypal-4ve.example/":    {URL: "https://xn--pypal-4ve.example/", Host: "xn--pypal-4ve.example", Warnings: []string{"the host name may contain look-alike characters"}},
+		"javascript:alert(1)":               {URL: "javascript:alert(1)", Warnings: []string{"it is not the address of a web page"}},
+		"https://a.example/\u202e\n\x1b[2J": {URL: `https://a.example/\u202e\n\x1b[2J`, Warnings: []string{"it is not the address of a web page"}},
 	} {
 		assert.Equal(t, want, form.AddressOf(raw))
 	}
@@ -274,20 +270,20 @@ func TestInterviewsEndInAReply(t *testing.T) {
 		{turn.Elicitation{Schema: json.RawMessage(`[]`)}, []string{"", "y", "d"}, turn.ElicitationResponse{Action: turn.ElicitationDecline}},
 	} {
 		i, shown := interview(t, c.q, c.lines...)
-		got, over := i.Reply()
+		got, over := i.Response()
 		assert.True(t, over, "%q", shown)
 		assert.Equal(t, c.want, got, "%q", shown)
 	}
 	i, shown := interview(t, two, "", "", "Ann", "x", "5")
 	assert.Equal(t, []string{
-		"1/2 name (text, needed)", "nothing was said: [d]ecline (say no), [c]ancel (say nothing), Enter goes on", "1/2 name (text, needed)",
-		"2/2 n (whole number, otherwise 3)", `n: "x" is no number: write it like 3 or 3.5`, "2/2 n (whole number, otherwise 3)",
+		"1/2 name (text, required)", "this field is required: Enter asks again, [d]ecline, or [c]ancel without an answer", "1/2 name (text, required)",
+		"2/2 n (whole number, default 3)", `n: "x" is not a number: write it like 3 or 3.5`, "2/2 n (whole number, default 3)",
 	}, shown)
 	assert.Equal(t, []string{`{"name":"Ann","n":5}`}, i.Lines())
 	assert.True(t, i.Back())
 	assert.True(t, i.Back())
 	assert.False(t, i.Back())
-	_, over := i.Reply()
+	_, over := i.Response()
 	assert.False(t, over)
 }
 
@@ -310,7 +306,7 @@ func TestAcceptingTakesATextOrFieldsOrNothing(t *testing.T) {
 		assert.Equal(t, want, string(got.Content))
 	}
 	_, err := form.Accept(turn.Elicitation{URL: "https://a.example"}, "done", nil)
-	assert.ErrorContains(t, err, "takes no values: say with --accept")
+	assert.ErrorContains(t, err, "takes no values: confirm with --accept")
 	_, err = form.Accept(turn.Elicitation{Schema: json.RawMessage(`7`)}, "done", nil)
-	assert.ErrorContains(t, err, "declined only")
+	assert.ErrorContains(t, err, "only be declined")
 }

@@ -18,7 +18,7 @@ type member struct {
 func membersOf(b []byte) ([]member, error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
-		return nil, errors.New("it is no JSON object")
+		return nil, errors.New("it is not a JSON object")
 	}
 	var members []member
 	seen := map[string]bool{}
@@ -32,7 +32,7 @@ func membersOf(b []byte) ([]member, error) {
 			return nil, err
 		}
 		if seen[m.name] {
-			return nil, fmt.Errorf("%q stands twice in it", m.name)
+			return nil, fmt.Errorf("it contains %q twice", m.name)
 		}
 		seen[m.name] = true
 		members = append(members, m)
@@ -120,7 +120,7 @@ func parseField(m member) (Field, error) {
 		}
 	}
 	if len(f.Options) > maxOptions {
-		return f, fmt.Errorf("it has %d choices, and the bound is %d", len(f.Options), maxOptions)
+		return f, fmt.Errorf("it has %d choices; the maximum is %d", len(f.Options), maxOptions)
 	}
 	if p.Default != nil && f.check(p.Default) == nil {
 		f.Default = p.Default

@@ -43,7 +43,7 @@ func (f Field) wrong(err error) error {
 	return fmt.Errorf("%s: %w", terminal.Line(f.Name, shownName), err)
 }
 
-func (f Field) missing() error { return f.wrong(fmt.Errorf("it is needed (%s)", f.takes())) }
+func (f Field) missing() error { return f.wrong(fmt.Errorf("it is required (%s)", f.takes())) }
 
 // typed converts what the user typed to a value of the field's kind.
 func (f Field) typed(texts []string) (any, error) {
@@ -51,11 +51,11 @@ func (f Field) typed(texts []string) (any, error) {
 		return f.chosen(texts)
 	}
 	if len(texts) > 1 {
-		return nil, errors.New("it is given twice, and takes one value")
+		return nil, errors.New("it is given twice but takes one value")
 	}
 	text := texts[0]
 	if !utf8.ValidString(text) {
-		return nil, errors.New("it is no valid UTF-8")
+		return nil, errors.New("it is not valid UTF-8")
 	}
 	bare := strings.TrimSpace(text)
 	switch f.Kind {
@@ -69,7 +69,7 @@ func (f Field) typed(texts []string) (any, error) {
 		return f.choice(bare)
 	}
 	if !json.Valid([]byte(text)) {
-		return nil, fmt.Errorf("%q is no JSON: write text in double quotes", terminal.Line(text, shownText))
+		return nil, fmt.Errorf("%q is not JSON: write text in double quotes", terminal.Line(text, shownText))
 	}
 	return json.RawMessage(bare), nil
 }
@@ -81,7 +81,7 @@ var number = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?
 func numberOf(text string) (any, error) {
 	plain := strings.TrimPrefix(text, "+")
 	if !number.MatchString(plain) {
-		return nil, fmt.Errorf("%q is no number: write it like 3 or 3.5", terminal.Line(text, shownText))
+		return nil, fmt.Errorf("%q is not a number: write it like 3 or 3.5", terminal.Line(text, shownText))
 	}
 	return json.Number(plain), nil
 }
@@ -93,7 +93,7 @@ func yesOrNo(text string) (any, error) {
 	case "n", "no", "false", "off", "0":
 		return false, nil
 	}
-	return nil, fmt.Errorf("%q is neither yes nor no", terminal.Line(text, shownText))
+	return nil, fmt.Errorf("%q is not yes or no", terminal.Line(text, shownText))
 }
 
 // chosen parses several choices: one in each text, or several separated by commas.
@@ -142,7 +142,7 @@ func (f Field) choice(text string) (string, error) {
 	if f.byNumber() && err == nil && n >= 1 && n <= len(f.Options) {
 		return f.Options[n-1].Value, nil
 	}
-	return "", fmt.Errorf("%q is none of its choices: %s", terminal.Line(text, shownText), f.optionNames())
+	return "", fmt.Errorf("%q is not one of the choices: %s", terminal.Line(text, shownText), f.optionNames())
 }
 
 // byNumber reports whether the user may name choices by number. It is false if a number could be a choice's own name.
@@ -188,7 +188,7 @@ func (f Field) decoded(value json.RawMessage) (any, error) {
 		v = list
 	}
 	if !ok {
-		return nil, fmt.Errorf("%s is not %s", terminal.Line(string(value), shownText), f.takes())
+		return nil, fmt.Errorf("%s does not fit: the field takes %s", terminal.Line(string(value), shownText), f.takes())
 	}
 	return v, nil
 }
@@ -224,7 +224,7 @@ func (f Field) isOption(value string) error {
 	if slices.ContainsFunc(f.Options, func(o Option) bool { return o.Value == value }) {
 		return nil
 	}
-	return fmt.Errorf("%q is none of its choices: %s", terminal.Line(value, shownText), f.optionNames())
+	return fmt.Errorf("%q is not one of the choices: %s", terminal.Line(value, shownText), f.optionNames())
 }
 
 func (f Field) fitsNumber(v json.Number) error {
@@ -233,7 +233,7 @@ func (f Field) fitsNumber(v json.Number) error {
 	case err != nil:
 		return fmt.Errorf("%s is too large a number", terminal.Line(string(v), shownText))
 	case f.Kind == KindInteger && n != math.Trunc(n):
-		return fmt.Errorf("%s is no whole number", terminal.Line(string(v), shownText))
+		return fmt.Errorf("%s is not a whole number", terminal.Line(string(v), shownText))
 	}
 	return f.within(n, "")
 }
@@ -269,15 +269,15 @@ func (f Field) formatted(text string) error {
 		return nil
 	}
 	if !ok {
-		return fmt.Errorf("%q is no %s", terminal.Line(text, shownText), formats[f.Format])
+		return fmt.Errorf("%q is not a valid %s", terminal.Line(text, shownText), formats[f.Format])
 	}
 	return nil
 }
 
 // formats describes the protocol's formats in words.
 var formats = map[string]string{
-	"email": "mail address", "uri": "address with its scheme, like https://example.org",
-	"date": "date like 2026-01-31", "date-time": "time like 2026-01-31T12:00:00Z",
+	"email": "email address", "uri": "URL such as https://example.org",
+	"date": "date such as 2026-01-31", "date-time": "time such as 2026-01-31T12:00:00Z",
 }
 
 // marshal encodes a value as JSON without HTML escaping.

@@ -24,22 +24,22 @@ func Asker(w turn.Request) string {
 	rest, mcp := strings.CutPrefix(w.Tool, "mcp/")
 	server, _, ok := strings.Cut(rest, "/")
 	if !mcp || !ok {
-		return "the server of a tool"
+		return "an MCP server"
 	}
 	return "the server " + word(server, shownName)
 }
 
-// InquiryOf returns the elicitation of a request. If the request has none, the result asks its question as a plain yes
+// ElicitationOf returns the elicitation of a request. If the request has none, the result asks its question as a plain yes
 // or no.
-func InquiryOf(w turn.Request) turn.Elicitation {
+func ElicitationOf(w turn.Request) turn.Elicitation {
 	if w.Elicitation == nil {
 		return turn.Elicitation{Message: w.Question}
 	}
 	return *w.Elicitation
 }
 
-// Keep is the warning that says where the response goes.
-const Keep = "the answer goes to this server and is kept in the journal: give it no password and no key"
+// Recipients warns that others see the response.
+const Recipients = "the server and the journal get your answer: enter no passwords or keys"
 
 // word returns a server's text on one line of at most n characters, with invisible characters written out.
 func word(s string, n int) string { return terminal.Line(terminal.Visible(s), n) }
@@ -119,16 +119,16 @@ func (f Field) takes() string {
 		words = append(words, b)
 	}
 	if f.Required {
-		words = append(words, "needed")
+		words = append(words, "required")
 	}
 	if f.Default != nil {
-		words = append(words, "otherwise "+f.said(f.Default))
+		words = append(words, "default "+f.asTyped(f.Default))
 	}
 	return strings.Join(words, ", ")
 }
 
-// said formats a value as the user would type it.
-func (f Field) said(value json.RawMessage) string {
+// asTyped formats a value as the user would type it.
+func (f Field) asTyped(value json.RawMessage) string {
 	var text string
 	var list []string
 	switch {

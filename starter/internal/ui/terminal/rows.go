@@ -1,7 +1,6 @@
 package terminal
 
 import (
-	"fmt"
 	"strings"
 )
 
@@ -48,34 +47,4 @@ func width(r rune) int {
 // clocks and squares that are emoji.
 func narrow(r rune) bool {
 	return r >= 0x1200 && r <= 0x2319 || r >= 0x2400 && r <= 0x25FC
-}
-
-// Bytes formats a size for display.
-func Bytes(n int64) string {
-	size := float64(n)
-	for _, unit := range []string{"bytes", "KB", "MB"} {
-		if size < 1000 {
-			return fmt.Sprintf("%.0f %s", size, unit)
-		}
-		size /= 1000
-	}
-	return fmt.Sprintf("%.0f GB", size)
-}
-
-// Media describes content that is not text, for instance [image/png, 34 KB].
-func Media(kind string, bytes int64) string {
-	return fmt.Sprintf("[%s, %s]", Line(kind, 60), Bytes(bytes))
-}
-
-// Headway describes the progress of a call. The numbers come from a server and may be nonsense. A total of 0 means that
-// the total is unknown.
-func Headway(done, total float64, message string) string {
-	out := fmt.Sprintf("%.4g", done)
-	if total > 0 {
-		out = fmt.Sprintf("%.0f%% (%.4g of %.4g)", min(max(100*done/total, 0), 100), done, total)
-	}
-	if message != "" {
-		out += " " + Line(message, 80)
-	}
-	return out
 }

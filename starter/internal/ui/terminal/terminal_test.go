@@ -85,13 +85,3 @@ func TestRowsFitAndLoseNothing(t *testing.T) {
 	assert.Equal(t, "ab…", terminal.Fit("abcd", 3))
 	assert.Equal(t, "abcd", terminal.Fit("abcd", 0))
 }
-
-func TestSizesAndHeadwayInWords(t *testing.T) {
-	assert.Equal(t, "[image/png, 34 KB]", terminal.Media("image/\x1bpng", 34_200))
-	for n, want := range map[int64]string{0: "0 bytes", 999: "999 bytes", 1000: "1 KB", 2_500_000: "2 MB", 3_000_000_000: "3 GB"} {
-		assert.Equal(t, want, terminal.Bytes(n))
-	}
-	assert.Equal(t, "50% (1 of 2) half done", terminal.Headway(1, 2, "half\u00a0done"))
-	assert.Equal(t, "0% (-1 of 2)", terminal.Headway(-1, 2, ""))
-	assert.Equal(t, "1e+09", terminal.Headway(1e9, 0, ""))
-}

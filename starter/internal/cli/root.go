@@ -23,7 +23,8 @@ type app struct {
 	streams
 	environ    []string
 	interrupts *interrupts
-	ran        bool // cobra has accepted the command line
+	program    string // how the user started the program; see programName
+	parsed     bool   // cobra has accepted the command line
 
 	configPath string
 	color      string
@@ -34,46 +35,75 @@ type app struct {
 func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "starter",
-		Short: "Start and inspect agent turns that cannot be lost",
+		Short: "Run, follow and inspect durable agent turns",
 		Example: `  starter run --dev "Which files are here, and what is this project about?"
   starter show`,
-		SilenceUsage:      true,
-		SilenceErrors:     true,
-		Args:              onlySubcommands,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRunE: func(*cobra.Command, []string) error { return a.understood() },
+		SilenceUsage:     true,
+		SilenceErrors:    true,
+		Args:             onlySubcommands,
+		RunE:             showHelp,
+		PersistentPreRun: func(*cobra.Command, []string) { a.parsed = true },
 	}
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	root.SetFlagErrorFunc(flagError)
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.configPath, "config", "", "configuration `file` (default agent.toml where there is one)")
-	flags.StringVar(&a.color, "color", colorAuto, "auto, always or never")
-	flags.Func("tenant", "act for the tenant of this `name`: see its sessions and no others (default: tenant in agent.toml)", func(name string) error { return a.set("tenant=" + name) })
-	flags.Func("set", "override a configuration `key=value`, for instance llm.model=gpt-4.1; may be repeated", a.set)
-	root.AddCommand(a.sendCommand(), a.answerCommand(), a.approveCommand(), a.openCommand(), a.forkCommand(), a.rewindCommand(), a.diffCommand(),
-		a.eventsCommand(), a.manCommand())
-	root.AddCommand(a.chatCommand(), a.scheduleCommand())
-	root.AddCommand(a.journalCommand(), a.runCommand(), a.attachCommand(), a.stopCommand(), a.devCommand(), a.devServerCommand(), a.listCommand(), a.showCommand(),
-		a.exportCommand(), a.importCommand(), a.toolsCommand(), a.initCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand())
+	flags.StringVar(&a.configPath, "config", "", "configuration `file` (default: agent.toml, if it exists)")
+	a.color = colorAuto
+	choose(root, flags, &a.color, "color", "", "color the output: auto, always or never", colorAuto, colorAlways,
+		colorNever)
+	flags.Func("tenant", "the tenant's `name`: use its sessions only (default: tenant in agent.toml)",
+		func(name string) error { return a.set("tenant=" + name) })
+	flags.Func("set", "set a configuration `key=value`, for example llm.model=gpt-4.1; may be repeated", a.set)
+	for _, g := range a.groups() {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
+		for _, cmd := range g.commands {
+			cmd.GroupID = g.title
+			root.AddCommand(cmd)
+		}
+	}
+	root.SetHelpCommandGroupID(groupDevelop)
+	root.SetCompletionCommandGroupID(groupDevelop)
+	root.AddCommand(a.manCommand(), a.devServerCommand())
 	return root
 }
 
-// understood checks --color. Cobra calls it after parsing the command line and before running the command.
-func (a *app) understood() error {
-	switch a.color {
-	case colorAuto, colorAlways, colorNever:
-		a.ran = true
-		return nil
+// group is a group of commands in the help.
+type group struct {
+	title    string
+	commands []*cobra.Command
+}
+
+const groupDevelop = "Develop"
+
+// groups returns the commands in the order of the help. Cobra sorts the commands of a group.
+func (a *app) groups() []group {
+	return []group{
+		{"Talk", []*cobra.Command{a.runCommand(), a.chatCommand(), a.sendCommand(), a.attachCommand(), a.stopCommand(),
+			a.scheduleCommand()}},
+		{"Decide", []*cobra.Command{a.approvalsCommand(), a.approveCommand(), a.denyCommand(), a.answerCommand()}},
+		{"Look", []*cobra.Command{a.listCommand(), a.showCommand(), a.diffCommand(), a.openCommand()}},
+		{"Branch and move", []*cobra.Command{a.forkCommand(), a.rewindCommand(), a.exportCommand(), a.importCommand()}},
+		{"Set up", []*cobra.Command{a.initCommand(), a.configCommand(), a.doctorCommand(), a.toolsCommand(),
+			a.journalCommand()}},
+		{groupDevelop, []*cobra.Command{a.devCommand(), a.eventsCommand(), a.versionCommand()}},
 	}
-	return usage("--color is %q: use auto, always or never", a.color)
+}
+
+func showHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+
+// parent returns a command that only has subcommands.
+func parent(use, short string, children ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: onlySubcommands, RunE: showHelp}
+	cmd.AddCommand(children...)
+	return cmd
 }
 
 // set records a --set flag, in the form key=value.
 func (a *app) set(pair string) error {
 	key, value, ok := strings.Cut(pair, "=")
 	if !ok || key == "" {
-		return errors.New("it must be key=value")
+		return errors.New("use key=value")
 	}
 	if a.overrides == nil {
 		a.overrides = map[string]string{}
@@ -130,9 +160,24 @@ func journalError(ctx context.Context, err error) error {
 // readJournal opens a journal that must exist. Commands that only read do not create one.
 func readJournal(ctx context.Context, cfg config.Config) (journal.Store, error) {
 	if !engine.HasJournal(cfg) {
-		return nil, usage("there is no journal at %s yet: ask something first, for instance `starter run --dev \"hello\"`", cfg.Journal.Path)
+		return nil, usage("there is no journal at %s yet: start a session first, for example `starter run --dev \"hello\"`",
+			cfg.Journal.Path)
 	}
 	return openJournal(ctx, cfg)
+}
+
+// withJournal calls do with the journal, which must exist.
+func (a *app) withJournal(ctx context.Context, do func(journal.Store) error) error {
+	loaded, err := a.load()
+	if err != nil {
+		return err
+	}
+	store, err := readJournal(ctx, loaded.Config)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	return do(store)
 }
 
 func (a *app) dial(ctx context.Context, cfg config.Config) (cluster.Conn, error) {

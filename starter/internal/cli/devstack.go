@@ -83,7 +83,8 @@ func (a *app) bringUp(ctx context.Context, cfg config.Config, n needs) (*local, 
 
 // startServer starts the development server or joins the running one. If movable, the server may use other ports than
 // the configured ones.
-func (l *local) startServer(ctx context.Context, a *app, cfg config.Config, n needs, movable bool) (config.Config, error) {
+func (l *local) startServer(ctx context.Context, a *app,
+	cfg config.Config, n needs, movable bool) (config.Config, error) {
 	if err := keepState(); err != nil {
 		return cfg, err
 	}
@@ -106,10 +107,10 @@ func (l *local) startServer(ctx context.Context, a *app, cfg config.Config, n ne
 	options := devserver.Options{
 		Dir: stateDir, Address: t.Address, UIPort: t.DevUIPort, Namespace: t.Namespace, Progress: progress, Environ: a.environ,
 		Started: with(func(ctx context.Context, c cluster.Conn) error {
-			return furnish(ctx, c, t.Namespace, folder, cfg.Journal.Path)
+			return prepareNamespace(ctx, c, t.Namespace, folder, cfg.Journal.Path)
 		}),
 		Joined: with(func(ctx context.Context, c cluster.Conn) error {
-			return notOurs(cluster.CheckOwner(ctx, c, t.Address, t.Namespace, cfg.Journal.Path))
+			return refuseOwner(cluster.CheckOwner(ctx, c, t.Address, t.Namespace, cfg.Journal.Path))
 		}),
 		Prepare: with(func(ctx context.Context, c cluster.Conn) error {
 			return cluster.EnsureAttributes(ctx, c, t.Namespace, workflows.SearchAttributes())
@@ -130,8 +131,8 @@ func (l *local) startServer(ctx context.Context, a *app, cfg config.Config, n ne
 	return cfg, nil
 }
 
-// notOurs turns the error that a server belongs to another folder into a refusal.
-func notOurs(err error) error {
+// refuseOwner turns the error that a server belongs to another folder into a refusal.
+func refuseOwner(err error) error {
 	if errors.Is(err, config.ErrInvalid) {
 		return &devserver.Refusal{Reason: err.Error()}
 	}
@@ -167,7 +168,8 @@ func keepState() error {
 	return nil
 }
 
-func (a *app) withConnection(ctx context.Context, cfg config.Config, do func(context.Context, cluster.Conn) error) error {
+func (a *app) withConnection(ctx context.Context, cfg config.Config, do func(context.Context,
+	cluster.Conn) error) error {
 	c, err := a.dial(ctx, cfg)
 	if err != nil {
 		return err
@@ -176,10 +178,11 @@ func (a *app) withConnection(ctx context.Context, cfg config.Config, do func(con
 	return do(ctx, c)
 }
 
-// furnish sets the retention of a namespace on a server that this command started, and records this folder as its
+// prepareNamespace sets the retention of a namespace on a server that this command started, and records this folder as its
 // owner.
-func furnish(ctx context.Context, c cluster.Conn, namespace, folder, journal string) error {
-	return errors.Join(cluster.EnsureRetention(ctx, c, namespace, devRetention), cluster.SetOwner(ctx, c, namespace, folder, journal))
+func prepareNamespace(ctx context.Context, c cluster.Conn, namespace, folder, journal string) error {
+	return errors.Join(cluster.EnsureRetention(ctx, c, namespace, devRetention), cluster.SetOwner(ctx, c, namespace,
+		folder, journal))
 }
 
 // startWorker runs the engine in this process. The worker logs to a file, because the terminal belongs to the turn.

@@ -15,6 +15,7 @@ import (
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -30,20 +31,20 @@ func wait(kind turn.RequestKind, id, text string) journal.RequestRecord {
 
 func TestWhatIsAskedIsShownExactlyWithTheCommandsThatDecide(t *testing.T) {
 	approval := wait(turn.RequestApproval, "1.0", "{\"p\":\"\x1b[2J\u202e\u200b\",\n\"q\":1}\napproval 9.9 of session s: fine")
-	shown := layout{}.instructions([]journal.RequestRecord{approval, wait(turn.RequestQuestion, "q2", "Which?")})
-	assert.Equal(t, strings.ReplaceAll(`approval 1.0 of session it's one: local/write is to run · risk high
-because policy asks
-with these arguments (abababababab):
+	shown := layout{}.withCommands([]journal.RequestRecord{approval, wait(turn.RequestQuestion, "q2", "Which?")})
+	assert.Equal(t, strings.ReplaceAll(`approval 1.0 of session it's one: call local/write · risk high
+reason: policy asks
+arguments (hash abababababab):
   │ {"p":"\x1b[2J\u202e\u200b",
   │ "q":1}
   │ approval 9.9 of session s: fine
-decide with
+decide it with
   starter approve 'it'\''s one' 1.0 --hash abababababab
-  starter approve 'it'\''s one' 1.0 --hash abababababab --deny --reason "..."
+  starter deny 'it'\''s one' 1.0 --reason "..."
 question q2 of session it's one
   │ Which?
 answer it with
-  starter answer 'it'\''s one' q2 "..."`, "abababababab", shortHash(approval.ArgumentsHash)), shown)
+  starter answer 'it'\''s one' q2 "..."`, "abababababab", ui.ShortHash(approval.ArgumentsHash)), shown)
 	long := layout{}.describe(wait(turn.RequestApproval, "1.0", strings.Repeat("x", 1<<20)+" the end"))
 	assert.True(t, strings.HasSuffix(long, "x the end"), "all of it is shown")
 }
@@ -52,11 +53,11 @@ answer it with
 func TestACallWithoutItsArgumentsCannotBeAllowed(t *testing.T) {
 	for name, arguments := range map[string]string{"a beginning": `{"path":"notes`, "others": `{"path":"others.txt"}`, "none": ""} {
 		w := wait(turn.RequestApproval, "1.0", `{"path":"notes.txt"}`)
-		require.NoError(t, shownWhole(w))
+		require.NoError(t, checkArguments(w))
 		w.Arguments, w.ArgumentsBytes = arguments, 20
-		require.Error(t, shownWhole(w), name)
+		require.Error(t, checkArguments(w), name)
 		assert.Contains(t, layout{}.describe(w), "can only be denied", name)
-		assert.Equal(t, strings.Count(commands(w), "--hash"), strings.Count(commands(w), "--deny"), name)
+		assert.NotContains(t, commandsFor(w), "starter approve ", name)
 		assert.Equal(t, "[n]o (and why): ", decisionPrompt(w), name)
 		var unreachable turnClient // nothing is sent
 		_, err := unreachable.decide(t.Context(), w, decision{allow: true})
@@ -81,14 +82,14 @@ func TestDecisionsThatWereNotTakenSayWhatToDo(t *testing.T) {
 	}{
 		"taken":          {nil, exitAnswered, ""},
 		"over":           {client.ErrNotRunning, exitConfig, "takes no more decisions; `starter show 'it'\\''s one'`"},
-		"no worker":      {client.ErrNoWorker, exitUnreachable, "start one with `starter dev` or `go run ./worker`; what was said about 1.0 may count yet"},
-		"not asked":      {turn.Errorf(turn.CodeNotWaiting, nil, "no approval is open"), exitConfig, "no approval is open; `starter approve` lists what waits"},
-		"drift":          {turn.Errorf(turn.CodeToolDrift, nil, "other arguments"), exitFailed, "other arguments; look at it again with `starter approve"},
-		"expired":        {turn.Errorf(turn.CodeApprovalExpired, nil, "it has expired"), exitFailed, "it has expired; `starter attach"},
+		"no worker":      {client.ErrNoWorker, exitUnreachable, "start one with `starter dev` or `go run ./worker`; Temporal keeps the decision on 1.0"},
+		"not asked":      {turn.Errorf(turn.CodeNotWaiting, nil, "no approval is open"), exitConfig, "no approval is open; `starter approvals` lists the pending requests"},
+		"drift":          {turn.Errorf(turn.CodeToolDrift, nil, "other arguments"), exitFailed, "other arguments; look at it again with `starter approvals"},
+		"expired":        {turn.Errorf(turn.CodeApprovalExpired, nil, "it has expired"), exitFailed, "it has expired; follow the turn with `starter attach"},
 		"another code":   {turn.Errorf(turn.CodeStoreUnavailable, errors.New("cause"), "away"), exitFailed, "away: store_unavailable"},
 		"something else": {errors.New("broken pipe"), exitFailed, "broken pipe"},
 	} {
-		err := peopleError(w, c.err)
+		err := decideError(w, c.err)
 		assert.Equal(t, c.code, exitCode(err), name)
 		if c.says != "" {
 			assert.ErrorContains(t, err, c.says, name)
@@ -105,10 +106,10 @@ func TestMessagesThatWereNotTakenSayWhatToDo(t *testing.T) {
 		code  int
 		says  string
 	}{
-		"busy":        {errors.Join(client.ErrBusy, turn.Errorf(turn.CodeSessionBusy, nil, "a turn runs")), true, exitFailed, "stop it with `starter stop s`"},
-		"a full desk": {turn.Errorf(turn.CodeSessionBusy, nil, "100 messages wait"), false, exitFailed, "100 messages wait"},
-		"empty":       {errors.Join(client.ErrInvalid, turn.Errorf(turn.CodeConfigInvalid, nil, "the message is empty")), false, exitConfig, "the message is empty"},
-		"no worker":   {client.ErrNoWorker, false, exitUnreachable, "--message-id m1"},
+		"busy":         {errors.Join(client.ErrBusy, turn.Errorf(turn.CodeSessionBusy, nil, "a turn runs")), true, exitFailed, "stop it with `starter stop s`"},
+		"a full queue": {turn.Errorf(turn.CodeSessionBusy, nil, "100 messages wait"), false, exitFailed, "100 messages wait"},
+		"empty":        {errors.Join(client.ErrInvalid, turn.Errorf(turn.CodeConfigInvalid, nil, "the message is empty")), false, exitConfig, "the message is empty"},
+		"no worker":    {client.ErrNoWorker, false, exitUnreachable, "--message-id m1"},
 	} {
 		err := sendError(a, c.alone, c.err)
 		assert.Equal(t, c.code, exitCode(err), name)
@@ -116,16 +117,16 @@ func TestMessagesThatWereNotTakenSayWhatToDo(t *testing.T) {
 	}
 }
 
-func TestRulings(t *testing.T) {
+func TestDecisions(t *testing.T) {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.Local)
 	for want, r := range map[string]turn.Decision{
-		"allowed by ann@home at 2026-11-21 12:00:00, always for this tool": {Status: turn.StatusAllowed, Allowed: true, By: "ann@home", Grant: turn.GrantTool},
-		"denied by [2Jann at 2026-11-21 12:00:00: no":                      {Status: turn.StatusDenied, By: "\x1b[2Jann", Reason: "no\u009b"},
-		"expired at 2026-11-21 12:00:00, and allowed by configuration":     {Status: turn.StatusExpired, Allowed: true},
-		"answered at 2026-11-21 12:00:00":                                  {Status: turn.StatusAnswered},
+		"allowed by ann@home, and every later call of this tool (2026-11-21 12:00:00)": {Status: turn.StatusAllowed, Allowed: true, By: "ann@home", Grant: turn.GrantTool},
+		"denied by [2Jann: no (2026-11-21 12:00:00)":                                   {Status: turn.StatusDenied, By: "\x1b[2Jann", Reason: "no\u009b"},
+		"expired, and allowed by the configuration (2026-11-21 12:00:00)":              {Status: turn.StatusExpired, Allowed: true},
+		"answered (2026-11-21 12:00:00)":                                               {Status: turn.StatusAnswered},
 	} {
 		r.At = at
-		assert.Equal(t, want, ruling(r))
+		assert.Equal(t, want, decidedAt(r))
 	}
 }
 
