@@ -48,7 +48,7 @@ func TestCLIShowsAndMovesSessions(t *testing.T) {
 	unknown := h.starter("show", "third").exits(3)
 	assert.Contains(t, unknown.err.String(), `the journal has no session "third"`)
 
-	assert.Contains(t, h.starter("open", "third").exits(3).err.String(), `neither the journal nor Temporal has a session "third"`)
+	assert.Contains(t, h.starter("open", "third").exits(3).err.String(), `Temporal has no session "third"`)
 	h.starter("open", "first").exits(0)
 
 	exported := h.starter("export", "first").exits(0)
@@ -68,7 +68,7 @@ func TestCLIShowsAndMovesSessions(t *testing.T) {
 	assert.Equal(t, was.Turns, is.Turns)
 
 	forged := bytes.Replace(b, []byte("Two files."), []byte("No files at all."), 1)
-	refused := newHome(t, "").begin(bytes.NewReader(forged), "import", "-").exits(1)
+	refused := newHome(t, "").begin(bytes.NewReader(forged), "import", "-").exits(3)
 	assert.Contains(t, refused.err.String(), "nothing was changed")
 }
 

@@ -91,7 +91,8 @@ func (s *Stack) bring(ctx context.Context, o Options) error {
 		s.Reason = fmt.Sprintf("using the Temporal server %s that already listens on %s", version, o.Address)
 	case nobody:
 		if o.Moved != nil && !isFree(uiAddress(o.UIPort)) {
-			return refusePort("something listens on %s, where the Web UI would be", uiAddress(o.UIPort))
+			return refusePort("another program listens on %s, the address of the Web UI: stop it, or choose another port with "+
+				"[temporal] dev_ui_port in agent.toml", uiAddress(o.UIPort))
 		}
 		binary, why, err := FindTemporal(ctx, o)
 		if err != nil {

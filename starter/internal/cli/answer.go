@@ -44,7 +44,7 @@ address, open it yourself if you trust it, then confirm with --accept.`,
 			if err != nil {
 				return err
 			}
-			return a.withTemporal(cmd.Context(), readJournal, func(t *turnClient) error {
+			return a.withClient(cmd.Context(), needs{journal: true}, func(t *turnClient) error {
 				return t.answerRequest(cmd.Context(),
 					names, text, f)
 			})

@@ -1,14 +1,12 @@
 package cli
 
 import (
-	"context"
-
 	"github.com/spf13/cobra"
 )
 
 func (a *app) attachCommand() *cobra.Command {
 	o := followOptions{stay: true}
-	var dev, wait bool
+	var dev bool
 	var turnID string
 	cmd := &cobra.Command{
 		Use:   "attach [session]",
@@ -24,23 +22,18 @@ following; with --no-wait it prints how to decide and exits with 6.`,
 			if err := o.check(); err != nil {
 				return err
 			}
-			if wait && o.noWait {
-				return usage("--wait and --no-wait exclude each other: use one of them")
-			}
 			n := needs{server: dev, worker: dev, quiet: o.quiet}
-			return a.onSession(cmd.Context(), args, n, (*turnClient).latest, func(ctx context.Context,
-				t *turnClient, session string) error {
-				s, err := t.find(ctx, session, turnID)
+			return a.onSession(cmd.Context(), args, n, (*turnClient).latest, func(t *turnClient, session string) error {
+				s, err := t.find(cmd.Context(), session, turnID)
 				if err != nil {
 					return err
 				}
-				return t.follow(ctx, s, o)
+				return t.follow(cmd.Context(), s, o)
 			})
 		},
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&dev, "dev", false, "start Temporal and a worker on this machine, so that the turn continues")
-	flags.BoolVar(&wait, "wait", false, "keep following while the turn waits for a decision (the default)")
 	flags.StringVar(&turnID, "turn", "", "the `ID` of the turn to follow (default: the last one)")
 	flags.Int64Var(&o.after, "after-chunk", -1, "show only the chunks after this `index`")
 	o.register(a, cmd)

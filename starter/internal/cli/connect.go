@@ -6,18 +6,7 @@ import (
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/cluster"
-	"github.com/everturn/everturn/journal"
 )
-
-// settled returns the configuration with the address and namespace of its cluster resolved.
-func (a *app) settled(ctx context.Context) (config.Config, error) {
-	loaded, err := a.load()
-	if err != nil {
-		return config.Config{}, err
-	}
-	_, cfg, err := a.bringUp(ctx, loaded.Config, needs{})
-	return cfg, err
-}
 
 // reach connects to Temporal, and refuses a development server that belongs to another folder: its workers write to a
 // different journal, so this command would not see the turns it starts, and a turn of the same name there is a
@@ -35,45 +24,8 @@ func (a *app) reach(ctx context.Context, cfg config.Config) (cluster.Conn, error
 	return c, nil
 }
 
-// withClient opens the connection and the journal that starting and following a turn need.
-func (a *app) withClient(ctx context.Context, cfg config.Config, stack *local, do func(*turnClient) error) error {
-	c, err := a.reach(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	store, err := openJournal(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	return do(a.newTurnClient(c, store, cfg, stack.failed()))
-}
-
-// withTemporal calls do with a client that is connected to Temporal.
-func (a *app) withTemporal(ctx context.Context, open func(context.Context, config.Config) (journal.Store, error),
-	do func(*turnClient) error) error {
-	cfg, err := a.settled(ctx)
-	if err != nil {
-		return err
-	}
-	store, err := open(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	t := a.newTurnClient(nil, store, cfg, nil)
-	defer func() { t.hangUp() }()
-	if err := t.call(ctx); err != nil {
-		return err
-	}
-	return do(t)
-}
-
-// onSession calls do with the named session, or with the one that meant returns if none is named. Temporal may be
-// unreachable unless n requires this command to start it; in that case the client's methods return the error.
-func (a *app) onSession(ctx context.Context, args []string, n needs, meant func(*turnClient, context.Context) (string,
-	error), do func(context.Context, *turnClient, string) error) error {
+// withClient starts what n asks for on this machine, and calls do with a client for turns.
+func (a *app) withClient(ctx context.Context, n needs, do func(*turnClient) error) error {
 	loaded, err := a.load()
 	if err != nil {
 		return err
@@ -83,21 +35,42 @@ func (a *app) onSession(ctx context.Context, args []string, n needs, meant func(
 		return err
 	}
 	defer stack.close()
-	store, err := readJournal(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	t := a.newTurnClient(nil, store, cfg, stack.failed())
+	t := &turnClient{app: a, cfg: cfg, failed: stack.failed(), hangUp: func() {}}
 	defer func() { t.hangUp() }()
-	if len(args) > 0 {
-		return do(ctx, t, args[0])
+	open := openJournal
+	if n.journal {
+		open = readJournal
+		if err := checkJournalExists(cfg); err != nil {
+			return err
+		}
 	}
-	session, err := meant(t, ctx)
-	if err != nil {
+	if !n.offline { // before the journal, which a command that cannot reach Temporal does not create
+		if err := t.call(ctx); err != nil {
+			return err
+		}
+	}
+	if t.store, err = open(ctx, cfg); err != nil {
 		return err
 	}
-	return do(ctx, t, session)
+	defer t.store.Close()
+	t.connect(t.conn)
+	return do(t)
+}
+
+// onSession calls do with the named session, or with the one that find returns if none is named. Temporal may be
+// unreachable; in that case the client's methods return the error.
+func (a *app) onSession(ctx context.Context, args []string, n needs, find func(*turnClient, context.Context) (string, error),
+	do func(*turnClient, string) error) error {
+	n.journal, n.offline = true, true
+	return a.withClient(ctx, n, func(t *turnClient) (err error) {
+		session := ""
+		if len(args) > 0 {
+			session = args[0]
+		} else if session, err = find(t, ctx); err != nil {
+			return err
+		}
+		return do(t, session)
+	})
 }
 
 // call connects to Temporal. If the client is already connected, call does nothing.

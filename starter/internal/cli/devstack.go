@@ -29,10 +29,12 @@ const devDrain = 2 * time.Second
 // devRetention is how long the development server keeps closed turns.
 const devRetention = 30 * 24 * time.Hour
 
-// needs are the processes that a command needs on this machine.
+// needs are the processes and connections that a command needs.
 type needs struct {
-	server, worker bool
+	server, worker bool // on this machine
 	quiet          bool // do not print the progress of starting them
+	journal        bool // the journal must exist
+	offline        bool // Temporal may be unreachable
 }
 
 // local is what a command has started on this machine: nothing, a server, or a server and a worker.

@@ -174,6 +174,14 @@ func (f *follower) next(ctx context.Context, timeout <-chan time.Time) (done boo
 	}
 }
 
+// bound returns a context that ends after --timeout.
+func (o followOptions) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	if o.timeout <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, o.timeout)
+}
+
 // deadline returns a channel that fires after --timeout, or nil if there is none.
 func (f *follower) deadline() <-chan time.Time {
 	if f.o.timeout <= 0 {

@@ -45,7 +45,7 @@ see policy.taint.`,
 			defer store.Close()
 			imported, err := store.Import(cmd.Context(), r)
 			if err != nil {
-				return fmt.Errorf("importing: %w (nothing was changed)", err)
+				return journalError(cmd.Context(), fmt.Errorf("importing: %w (nothing was changed)", err))
 			}
 			if output == outputJSON {
 				return writeJSON(a.out, imported)

@@ -132,7 +132,7 @@ func TestDecisions(t *testing.T) {
 
 func TestLinksOfTheWebUI(t *testing.T) {
 	c := config.Temporal{UIURL: "http://ui/", Namespace: "a b"}
-	assert.Equal(t, `http://ui/namespaces/a%20b/workflows?query=WorkflowId%3D%22s+%5C%22x%5C%22%22`, sessionLink(c, `s "x"`))
+	assert.Equal(t, "http://ui/namespaces/a%20b", webUI(c))
 	assert.Equal(t, "http://127.0.0.1:8233/namespaces/d", webUI(config.Temporal{DevUIPort: 8233, Namespace: "d"}))
 }
 

@@ -157,11 +157,18 @@ func journalError(ctx context.Context, err error) error {
 	return asUsage(err)
 }
 
+func checkJournalExists(cfg config.Config) error {
+	if engine.HasJournal(cfg) {
+		return nil
+	}
+	return usage("there is no journal at %s yet: start a session first, for example `starter run --dev \"hello\"`",
+		cfg.Journal.Path)
+}
+
 // readJournal opens a journal that must exist. Commands that only read do not create one.
 func readJournal(ctx context.Context, cfg config.Config) (journal.Store, error) {
-	if !engine.HasJournal(cfg) {
-		return nil, usage("there is no journal at %s yet: start a session first, for example `starter run --dev \"hello\"`",
-			cfg.Journal.Path)
+	if err := checkJournalExists(cfg); err != nil {
+		return nil, err
 	}
 	return openJournal(ctx, cfg)
 }

@@ -17,11 +17,11 @@ import (
 
 // runFlags are the flags of run.
 type runFlags struct {
-	dev, detach, exit, last, slow bool
-	alone, fork                   bool
-	session, messageID            string
-	follow                        followOptions
-	limits                        limitFlags
+	sessionFlags
+	detach, exit, alone, fork bool
+	messageID                 string
+	follow                    followOptions
+	limits                    limitFlags
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -49,23 +49,19 @@ or workers unreachable, 6 waiting for a decision, 7 a limit or a refusal, 124 a 
 			return a.run(cmd.Context(), f, args)
 		},
 	}
+	f.sessionFlags.register(a, cmd)
 	flags := cmd.Flags()
-	flags.BoolVar(&f.dev, "dev", false, "start Temporal, its Web UI and a worker on this machine")
 	flags.BoolVar(&f.exit, "exit", false, "with --dev on a terminal: exit after the answer instead of keeping the Web "+
 		"UI up")
-	flags.BoolVar(&f.slow, "slow", false, "with --dev and the demo model: answer slowly")
 	flags.BoolVar(&f.detach, "detach", false, "print the IDs and exit without following the turn")
 	flags.BoolVar(&f.alone, "alone", false, "fail if the session has a running turn, instead of merging the message "+
 		"into it")
 	flags.BoolVar(&f.follow.stay, "wait", false, "without a terminal: keep following while the turn waits for a decision")
-	flags.StringVarP(&f.session, "session", "s", "", "the `ID` of the session to continue or start")
-	flags.BoolVarP(&f.last, "continue", "c", false, "continue the last session")
 	flags.StringVar(&f.messageID, "message-id", "", "the message's `ID`: a message sent again with the same ID is "+
 		"answered once")
 	flags.BoolVar(&f.fork, "fork", false, "send the message to a new fork of the session")
 	f.follow.register(a, cmd)
 	f.limits.register(flags)
-	_ = cmd.RegisterFlagCompletionFunc("session", a.completeSessions(1)) // the flag exists
 	return cmd
 }
 
@@ -77,42 +73,34 @@ func (a *app) run(ctx context.Context, f runFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	if f.slow {
-		a.override("llm.demo_slow", "true")
-	}
-	loaded, err := a.load()
-	if err != nil {
-		return err
-	}
-	if !f.dev {
-		a.warnUnusedOverrides()
-	}
-	stack, cfg, err := a.bringUp(ctx, loaded.Config, needs{server: f.dev, worker: f.dev, quiet: f.follow.quiet})
-	if err != nil {
-		return err
-	}
-	defer stack.close()
-	return a.withClient(ctx, cfg, stack, func(t *turnClient) error { return t.run(ctx, f, prompt) })
+	return a.withClient(ctx, f.needs(a, f.follow.quiet), func(t *turnClient) error { return t.run(ctx, f, prompt) })
 }
 
 // run sends a message and follows its turn as the flags say.
 func (t *turnClient) run(ctx context.Context, f runFlags, prompt string) error {
-	if f.last {
-		var err error
-		if f.session, err = lastSession(ctx, t.store); err != nil {
-			return err
-		}
+	if !f.dev {
+		t.app.warnUnusedOverrides()
+	}
+	session, err := f.resolve(ctx, t)
+	if err != nil {
+		return err
 	}
 	if f.fork {
-		forked, err := t.fork(ctx, f.session, 0, "")
+		forked, err := t.fork(ctx, session, 0, "")
 		if err != nil {
 			return err
 		}
-		f.session = forked.ID
+		session = forked.ID
 	}
-	s, err := t.send(ctx, client.SendInput{Session: f.session, Message: workflows.Message{ID: f.messageID, Text: prompt},
+	sending, cancel := f.follow.bound(ctx)
+	defer cancel()
+	s, err := t.send(sending, client.SendInput{Session: session, Message: workflows.Message{ID: f.messageID, Text: prompt},
 		Limits: f.limits.request, Alone: f.alone})
-	if err != nil {
+	switch {
+	case err != nil && sending.Err() != nil && ctx.Err() == nil:
+		return &exitError{code: exitTimeout, cause: fmt.Errorf("the message was not accepted within %s: %w", f.follow.timeout,
+			err)}
+	case err != nil:
 		return err
 	}
 	if f.detach {
@@ -127,27 +115,23 @@ func (t *turnClient) run(ctx context.Context, f runFlags, prompt string) error {
 
 // check refuses flags that exclude each other.
 func (f runFlags) check() error {
-	if err := f.follow.check(); err != nil {
+	if err := errors.Join(f.follow.check(), f.sessionFlags.check()); err != nil {
 		return err
 	}
 	switch {
-	case f.last && f.session != "":
-		return usage("--continue and --session exclude each other: use one of them")
 	case f.detach && f.dev:
 		return usage("--detach needs a worker that keeps running, but the worker of --dev stops when the command exits: " +
 			"run `starter dev` in another terminal, then `starter run --detach`")
 	case f.detach && f.follow.outputLast != "":
 		return usage("--detach does not wait for the answer that --output-last writes: use `starter attach --output-last` " +
 			"later")
-	case f.slow && !f.dev:
-		return usage("--slow needs --dev; start another worker with `go run ./worker -slow` instead")
 	case f.exit && !f.dev:
 		return usage("--exit needs --dev: without it, the command always exits after the answer")
 	case f.follow.stay && f.follow.noWait:
 		return usage("--wait and --no-wait exclude each other: use one of them")
-	case f.fork && f.session == "" && !f.last:
+	case f.fork && !f.named():
 		return usage("--fork needs the session to fork: name it with --session or --continue")
-	case f.messageID != "" && f.session == "" && !f.last:
+	case f.messageID != "" && !f.named():
 		return usage("--message-id needs a session: name it with --session or --continue")
 	}
 	if math.IsNaN(f.limits.maxCost) || math.IsInf(f.limits.maxCost, 0) {
@@ -155,12 +139,6 @@ func (f runFlags) check() error {
 	}
 	if _, err := f.limits.request.Apply(turn.DefaultLimits()); err != nil {
 		return usage("%w", err)
-	}
-	if f.session == "" {
-		return nil
-	}
-	if err := workflows.CheckSession(f.session); err != nil {
-		return usage("--session: %w", err)
 	}
 	return nil
 }

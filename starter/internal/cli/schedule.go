@@ -53,7 +53,7 @@ func (a *app) scheduleAction(verb, short string, do func(context.Context, *turnC
 			if err := checkScheduleName(args[0]); err != nil {
 				return err
 			}
-			return a.withTemporal(cmd.Context(), openJournal, func(t *turnClient) error {
+			return a.withClient(cmd.Context(), needs{}, func(t *turnClient) error {
 				return scheduleError(args[0], do(cmd.Context(), t, args[0]))
 			})
 		},

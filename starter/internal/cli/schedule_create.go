@@ -47,7 +47,7 @@ turn, unless --queue is given.`,
 				return usage("the message is %d bytes; the maximum for a schedule is %d: put the text into a file of the "+
 					"workspace, and tell the model to read it", len(prompt), client.MaxSchedulePrompt)
 			}
-			return a.withTemporal(cmd.Context(), openJournal, func(t *turnClient) error {
+			return a.withClient(cmd.Context(), needs{}, func(t *turnClient) error {
 				return t.schedule(cmd.Context(),
 					args[0], prompt, f)
 			})

@@ -33,7 +33,7 @@ func (a *app) scheduleListCommand() *cobra.Command {
 		Short: "List the schedules with their next times and last results",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withTemporal(cmd.Context(), openJournal, func(t *turnClient) error {
+			return a.withClient(cmd.Context(), needs{}, func(t *turnClient) error {
 				records, err := t.schedules(cmd.Context())
 				if err != nil {
 					return err

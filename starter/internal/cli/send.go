@@ -32,7 +32,7 @@ run.`,
 				return err
 			}
 			m.Text = text
-			return a.withTemporal(cmd.Context(), openJournal, func(t *turnClient) error {
+			return a.withClient(cmd.Context(), needs{}, func(t *turnClient) error {
 				s, err := t.send(cmd.Context(), client.SendInput{Session: args[0], Message: m})
 				if err != nil {
 					return err

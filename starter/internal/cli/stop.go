@@ -34,7 +34,7 @@ interrupted.`,
 		ValidArgsFunction: a.completeSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onSession(cmd.Context(), args, needs{}, (*turnClient).running,
-				func(ctx context.Context, t *turnClient, session string) error { return a.stop(ctx, t, session, f) })
+				func(t *turnClient, session string) error { return a.stop(cmd.Context(), t, session, f) })
 		},
 	}
 	cmd.Flags().DurationVar(&f.within, "timeout", stopWithin, "how long to wait for a worker to stop the turn")

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -27,6 +28,11 @@ func flagError(cmd *cobra.Command, err error) error {
 		if best := nearest.Name(unknown.GetSpecifiedName(), flagNames(cmd)); best != "" {
 			hint = fmt.Sprintf("; did you mean --%s?", best)
 		}
+	}
+	var invalid *pflag.InvalidValueError
+	var number *strconv.NumError
+	if errors.As(err, &invalid) && errors.As(err, &number) {
+		err = fmt.Errorf("--%s is %q, which is not a whole number", invalid.GetFlag().Name, invalid.GetValue())
 	}
 	return usage("%w%s (see `%s --help`)", err, hint, cmd.CommandPath())
 }

@@ -23,8 +23,9 @@ type turnClient struct {
 	cfg   config.Config
 	// client only reads the journal until the command has connected to Temporal.
 	client *client.Client
-	online bool   // client has a connection
-	hangUp func() // closes the connection that call has opened
+	conn   cluster.Conn // nil until the command has connected
+	online bool         // client has a connection
+	hangUp func()       // closes the connection that call has opened
 	// failed reports the end of this command's own worker; nil if the command has no worker.
 	failed <-chan error
 }
@@ -45,7 +46,7 @@ func (a *app) newTurnClient(c cluster.Conn, store journal.Store, cfg config.Conf
 
 // connect makes the client use a connection from now on; nil means no connection.
 func (t *turnClient) connect(c cluster.Conn) {
-	t.online = c != nil
+	t.conn, t.online = c, c != nil
 	t.client = client.New(c, client.Options{
 		Journal: t.store, TaskQueue: t.cfg.Temporal.TaskQueue, Agent: t.cfg.Runtime.Agent, Tenant: t.cfg.Tenant,
 	})

@@ -150,6 +150,9 @@ func (m *Model) openCommand(string) tea.Cmd {
 		if s, err := m.o.Store.Session(ctx, session); current == "" && err == nil {
 			current = s.LastTurn.ID
 		}
+		if current == "" {
+			return replyMsg{lines: []string{"the session has no turns yet"}}
+		}
 		return replyMsg{link: m.o.Link(session, current)}
 	})
 }

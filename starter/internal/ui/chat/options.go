@@ -32,8 +32,7 @@ type Options struct {
 	Session string // need not exist yet
 	Person  string // the name that is recorded with decisions and answers
 	Model   string // the model of new turns, for display
-	// Link returns the address of a turn in Temporal's Web UI; nil if no Web UI is known. The turn is empty if none is
-	// known.
+	// Link returns the address of a turn in Temporal's Web UI; nil if no Web UI is known.
 	Link func(session, turn string) string
 	// History is the file that keeps typed texts for the arrow keys; empty for none.
 	History string

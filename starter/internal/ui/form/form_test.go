@@ -71,21 +71,21 @@ func TestWhatDoesNotFitIsSaidAllAtOnce(t *testing.T) {
 		says  []string
 	}{
 		{nil, []string{"name: it is required (text, 2 to 10 characters, required)", "colour: it is required"}},
-		{[]string{"name=A", "colour=red"}, []string{"name: it has 1 characters and must have 2 to 10"}},
+		{[]string{"name=A", "colour=red"}, []string{"name: \"A\" does not fit: the field takes text, 2 to 10 characters"}},
 		{[]string{"name=Ann", "colour=green"}, []string{`colour: "green" is not one of the choices: red, blue`}},
 		{[]string{"name=Ann", "colour=3"}, []string{`"3" is not one`}},
 		{[]string{"nmae=Ann", "colour=red"}, []string{`there is no field "nmae" (did you mean "name"?); name: it is required`}},
 		{[]string{"name=Ann", "colour=red", "zzzzzzzzz=1"}, []string{"9 fields (name, mail, age,"}},
-		{[]string{"name=Ann", "colour=red", "age=4.5"}, []string{"age: 4.5 is not a whole number"}},
-		{[]string{"name=Ann", "colour=red", "age=151"}, []string{"age: it must be 0 to 150"}},
+		{[]string{"name=Ann", "colour=red", "age=4.5"}, []string{"age: 4.5 does not fit: the field takes whole number, 0 to 150"}},
+		{[]string{"name=Ann", "colour=red", "age=151"}, []string{"age: 151 does not fit"}},
 		{[]string{"name=Ann", "colour=red", "age=many", "share=3,5"}, []string{`age: "many" is not a number`, `share: "3,5" is not a number: write it like 3 or 3.5`}},
 		{[]string{"name=Ann", "colour=red", "share=NaN"}, []string{"is not a number"}},
-		{[]string{"name=Ann", "colour=red", "share=1e999"}, []string{"too large"}},
+		{[]string{"name=Ann", "colour=red", "share=1e999"}, []string{"1e999 does not fit"}},
 		{[]string{"name=Ann", "colour=red", "sure=perhaps"}, []string{`sure: "perhaps" is not yes or no`}},
 		{[]string{"name=Ann", "name=Bob", "colour=red"}, []string{"name: it is given twice"}},
-		{[]string{"name=Ann", "colour=red", "days=mon,tue,wed"}, []string{"days: it has 3 choices and must have 1 to 2"}},
-		{[]string{"name=Ann", "colour=red", "days="}, []string{"it has 0 choices"}},
-		{[]string{"name=Ann", "colour=red", "mail=Ann <a@b.example>"}, []string{"is not a valid email address"}},
+		{[]string{"name=Ann", "colour=red", "days=mon,tue,wed"}, []string{"the field takes some of the choices, 1 to 2 of them"}},
+		{[]string{"name=Ann", "colour=red", "days="}, []string{"days: [] does not fit"}},
+		{[]string{"name=Ann", "colour=red", "mail=Ann <a@b.example>"}, []string{"the field takes email address"}},
 		{[]string{"name=Ann", "colour=red", "extra=hello"}, []string{"is not JSON: write text in double quotes"}},
 		{[]string{"name=\xff\xfe", "colour=red"}, []string{"not valid UTF-8"}},
 	} {
@@ -122,10 +122,10 @@ func TestAnObjectIsTakenAsItIs(t *testing.T) {
 		"Ann":                                     "9 fields (name, mail,",
 		`{"name":"Ann"}`:                          "colour: it is required",
 		`{"name":"Ann","colour":"red","x":1}`:     `there is no field "x"`,
-		`{"name":1,"colour":"green"}`:             `name: 1 does not fit: the field takes text, 2 to 10 characters, required; colour: "green" is not one`,
+		`{"name":1,"colour":"green"}`:             `name: 1 does not fit: the field takes text, 2 to 10 characters; colour: "green" does not fit`,
 		`{"name":"Ann","name":"B","colour":"x"}`:  "9 fields",
 		`{"name":"Ann","colour":"red"} trailing`:  "9 fields",
-		`{"name":"Ann","colour":"red","days":[]}`: "it has 0 choices",
+		`{"name":"Ann","colour":"red","days":[]}`: "days: [] does not fit",
 	} {
 		_, err := f.Read(text)
 		assert.ErrorContains(t, err, says, text)

@@ -25,15 +25,15 @@ func (f Field) Parse(text string) (json.RawMessage, error) { return f.parseAll([
 // parseAll is Parse for a field that may be given several times. Only a field of KindChoices takes more than one text.
 func (f Field) parseAll(texts []string) (json.RawMessage, error) {
 	value, err := f.typed(texts)
-	if err == nil {
-		err = f.fits(value)
-	}
 	if err != nil {
 		return nil, f.wrong(err)
 	}
 	encoded, err := marshal(value)
 	if err != nil {
 		return nil, f.wrong(err)
+	}
+	if err := f.check(encoded); err != nil {
+		return nil, err
 	}
 	return encoded, nil
 }
@@ -156,128 +156,75 @@ func (f Field) byNumber() bool {
 
 // check checks a JSON value against the field's kind and bounds.
 func (f Field) check(value json.RawMessage) error {
-	v, err := f.decoded(value)
-	if err == nil {
-		err = f.fits(v)
+	if f.fits(value) {
+		return nil
 	}
-	if err != nil {
-		return f.wrong(err)
-	}
-	return nil
+	return f.wrong(fmt.Errorf("%s does not fit: the field takes %s", terminal.Line(string(value), shownText), f.shape()))
 }
 
-// decoded decodes a JSON value, which must be of the field's kind.
-func (f Field) decoded(value json.RawMessage) (any, error) {
-	d := json.NewDecoder(bytes.NewReader(value))
-	d.UseNumber()
-	var v any
-	if err := d.Decode(&v); err != nil {
-		return nil, err
-	}
-	ok := true
-	switch f.Kind {
-	case KindText, KindChoice:
-		_, ok = v.(string)
-	case KindInteger, KindNumber:
-		_, ok = v.(json.Number)
-	case KindYesNo:
-		_, ok = v.(bool)
-	case KindChoices:
-		var list []string
-		ok = json.Unmarshal(value, &list) == nil && list != nil
-		v = list
-	}
-	if !ok {
-		return nil, fmt.Errorf("%s does not fit: the field takes %s", terminal.Line(string(value), shownText), f.takes())
-	}
-	return v, nil
-}
-
-// fits checks a value of the field's kind against the field's bounds.
-func (f Field) fits(value any) error {
+func (f Field) fits(value json.RawMessage) bool {
 	if f.Kind == KindJSON {
-		return nil // only the server can check it
+		return json.Valid(value) // only the server can check it
 	}
-	switch v := value.(type) {
-	case json.Number:
-		return f.fitsNumber(v)
+	switch v, err := decodedAs[any](value); v := v.(type) {
 	case string:
 		if f.Kind == KindChoice {
 			return f.isOption(v)
 		}
-		if err := f.within(float64(utf8.RuneCountInString(v)), "characters"); err != nil {
-			return err
-		}
-		return f.formatted(v)
-	case []string:
-		for _, one := range v {
-			if err := f.isOption(one); err != nil {
-				return err
-			}
-		}
-		return f.within(float64(len(v)), "choices")
+		return f.Kind == KindText && f.within(float64(utf8.RuneCountInString(v))) && f.formatted(v)
+	case float64:
+		whole := f.Kind == KindInteger && v == math.Trunc(v)
+		return err == nil && (whole || f.Kind == KindNumber) && f.within(v)
+	case bool:
+		return f.Kind == KindYesNo
+	case []any:
+		list, err := decodedAs[[]string](value)
+		unknown := slices.ContainsFunc(list, func(s string) bool { return !f.isOption(s) })
+		return err == nil && f.Kind == KindChoices && !unknown && f.within(float64(len(list)))
 	}
-	return nil
+	return false
 }
 
-func (f Field) isOption(value string) error {
-	if slices.ContainsFunc(f.Options, func(o Option) bool { return o.Value == value }) {
-		return nil
-	}
-	return fmt.Errorf("%q is not one of the choices: %s", terminal.Line(value, shownText), f.optionNames())
+func decodedAs[T any](value json.RawMessage) (v T, err error) {
+	err = json.Unmarshal(value, &v)
+	return v, err
 }
 
-func (f Field) fitsNumber(v json.Number) error {
-	n, err := v.Float64()
-	switch {
-	case err != nil:
-		return fmt.Errorf("%s is too large a number", terminal.Line(string(v), shownText))
-	case f.Kind == KindInteger && n != math.Trunc(n):
-		return fmt.Errorf("%s is not a whole number", terminal.Line(string(v), shownText))
-	}
-	return f.within(n, "")
+func (f Field) isOption(value string) bool {
+	return slices.ContainsFunc(f.Options, func(o Option) bool { return o.Value == value })
 }
 
-// within checks a number against the bounds. unit is what n counts; empty if n is the value itself.
-func (f Field) within(n float64, unit string) error {
-	if (f.Min == nil || n >= *f.Min) && (f.Max == nil || n <= *f.Max) {
-		return nil
-	}
-	if unit == "" {
-		return fmt.Errorf("it must be %s", f.bounds())
-	}
-	return fmt.Errorf("it has %s %s and must have %s", plain(n), unit, f.bounds())
+// within checks a number, a length or a count against the bounds.
+func (f Field) within(n float64) bool {
+	return (f.Min == nil || n >= *f.Min) && (f.Max == nil || n <= *f.Max)
 }
 
 // formatted checks a text against the field's format, if it is one of the protocol's.
-func (f Field) formatted(text string) error {
-	var ok bool
-	switch f.Format {
-	case "email":
-		a, err := mail.ParseAddress(text)
-		ok = err == nil && a.Address == text
-	case "uri":
-		u, err := url.Parse(text)
-		ok = err == nil && u.IsAbs()
-	case "date":
-		_, err := time.Parse(time.DateOnly, text)
-		ok = err == nil
-	case "date-time":
-		_, err := time.Parse(time.RFC3339, text)
-		ok = err == nil
-	default:
-		return nil
-	}
-	if !ok {
-		return fmt.Errorf("%q is not a valid %s", terminal.Line(text, shownText), formats[f.Format])
-	}
-	return nil
+func (f Field) formatted(text string) bool {
+	format, known := formats[f.Format]
+	return !known || format.valid(text)
 }
 
-// formats describes the protocol's formats in words.
-var formats = map[string]string{
-	"email": "email address", "uri": "URL such as https://example.org",
-	"date": "date such as 2026-01-31", "date-time": "time such as 2026-01-31T12:00:00Z",
+// formats are the protocol's formats, in words.
+var formats = map[string]struct {
+	words string
+	valid func(string) bool
+}{
+	"email": {"email address", func(s string) bool {
+		a, err := mail.ParseAddress(s)
+		return err == nil && a.Address == s
+	}},
+	"uri": {"URL such as https://example.org", func(s string) bool {
+		u, err := url.Parse(s)
+		return err == nil && u.IsAbs()
+	}},
+	"date":      {"date such as 2026-01-31", func(s string) bool { return isTime(time.DateOnly, s) }},
+	"date-time": {"time such as 2026-01-31T12:00:00Z", func(s string) bool { return isTime(time.RFC3339, s) }},
+}
+
+func isTime(layout, s string) bool {
+	_, err := time.Parse(layout, s)
+	return err == nil
 }
 
 // marshal encodes a value as JSON without HTML escaping.

@@ -103,28 +103,34 @@ func (f Form) Example(quoted func(string) string) string {
 	return strings.Join(parts, " ")
 }
 
-// takes describes in words what the field takes.
+// takes describes in words what the field takes, and whether it needs a value.
 func (f Field) takes() string {
-	words := []string{string(f.Kind)}
-	if f.Format != "" && formats[f.Format] != "" {
-		words[0] = formats[f.Format]
-	}
-	if b := f.bounds(); b != "" {
-		switch f.Kind {
-		case KindText:
-			b += " characters"
-		case KindChoices:
-			b += " of them"
-		}
-		words = append(words, b)
-	}
+	out := f.shape()
 	if f.Required {
-		words = append(words, "required")
+		out += ", required"
 	}
 	if f.Default != nil {
-		words = append(words, "default "+f.asTyped(f.Default))
+		out += ", default " + f.asTyped(f.Default)
 	}
-	return strings.Join(words, ", ")
+	return out
+}
+
+// shape describes in words which values the field takes.
+func (f Field) shape() string {
+	out := string(f.Kind)
+	if format, known := formats[f.Format]; known {
+		out = format.words
+	}
+	b := f.bounds()
+	switch {
+	case b == "":
+		return out
+	case f.Kind == KindText:
+		b += " characters"
+	case f.Kind == KindChoices:
+		b += " of them"
+	}
+	return out + ", " + b
 }
 
 // asTyped formats a value as the user would type it.
