@@ -83,6 +83,10 @@ func TestFollowReadsToTheEndOfATurn(t *testing.T) {
 		}
 	}
 	assert.Equal(t, "one two", text)
+	require.NotEmpty(t, b.followers)
+	for _, ctx := range b.followers {
+		assert.Error(t, ctx.Err(), "the journal still watches for it")
+	}
 }
 
 func TestFollowBehindTheEndYieldsNothing(t *testing.T) {
@@ -135,6 +139,8 @@ type book struct {
 	took    map[string]string // the turn that took each message
 	chunks  []turn.Chunk
 	changed chan struct{}
+
+	followers []context.Context
 }
 
 func (b *book) say(kind turn.ChunkKind, text string) {
@@ -156,6 +162,9 @@ func (b *book) Chunks(_ context.Context, _ string, after int64, _ int) ([]turn.C
 	return b.chunks[min(after, int64(len(b.chunks))-1)+1:], nil
 }
 
-func (b *book) Changed(context.Context, ...journal.Topic) <-chan struct{} { return b.changed }
+func (b *book) Changed(ctx context.Context, _ ...journal.Topic) <-chan struct{} {
+	b.followers = append(b.followers, ctx)
+	return b.changed
+}
 
 func (b *book) Inferences(context.Context, string) ([]journal.Inference, error) { return nil, nil }

@@ -16,12 +16,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-const (
-	// followBatch is how many chunks are read at once.
-	followBatch = 256
-	// restWithin bounds how long Follow waits for Temporal to close the run of a turn that has ended.
-	restWithin = time.Second
-)
+// restWithin bounds how long Follow waits for Temporal to close the run of a turn that has ended.
+const restWithin = time.Second
 
 // Follow yields the chunks of a turn with index > after (-1 for all) in order, as they appear. If t names a message,
 // Follow yields the chunks of the turn that takes the message; if that turn was running before, they begin with the
@@ -35,7 +31,7 @@ const (
 // journal. While Temporal does not answer, Follow continues with the journal.
 func (c *Client) Follow(ctx context.Context, t Turn, after int64) iter.Seq2[turn.Chunk, error] {
 	return func(yield func(turn.Chunk, error) bool) {
-		f := follower{c: c, t: t, after: after}
+		f := follower{c: c, t: t, reader: journal.TurnReader{Store: c.journal, After: after}}
 		stopped := false
 		err := f.run(ctx, func(chunk turn.Chunk) bool {
 			stopped = !yield(chunk, nil)
@@ -52,7 +48,7 @@ func (c *Client) Follow(ctx context.Context, t Turn, after int64) iter.Seq2[turn
 //
 // Errors: that of ctx, ErrNotFound, ErrUndelivered, or Temporal's error for a turn that the journal does not have.
 func (c *Client) Wait(ctx context.Context, t Turn) (workflows.Result, error) {
-	f := follower{c: c, t: t, after: math.MaxInt64, waiting: true}
+	f := follower{c: c, t: t, reader: journal.TurnReader{Store: c.journal, After: math.MaxInt64}, waiting: true}
 	err := f.run(ctx, func(turn.Chunk) bool { return true })
 	switch {
 	case err != nil && f.end == nil:
@@ -86,7 +82,7 @@ func (c *Client) Result(ctx context.Context, t Turn) (workflows.Result, error) {
 type follower struct {
 	c       *Client
 	t       Turn
-	after   int64
+	reader  journal.TurnReader
 	waiting bool         // the caller wants only the end, from the journal or from Temporal
 	message string       // chunks before this message are skipped; empty once it has been reached
 	over    chan outcome // receives the end from Temporal; nil once it has been received
@@ -98,7 +94,8 @@ func (f *follower) run(ctx context.Context, emit func(turn.Chunk) bool) error {
 	if f.c.journal == nil {
 		return errors.New("this client has no journal to read turns from")
 	}
-	defer func() { f.cancel() }()
+	ctx, cancel := context.WithCancel(ctx) // the journal forgets the follower, and Temporal the request
+	defer cancel()
 	f.await(ctx)
 	for {
 		changed := f.changed(ctx) // before the read, so that no change is missed
@@ -148,37 +145,27 @@ func (f *follower) advance(ctx context.Context, emit func(turn.Chunk) bool) (don
 			return f.end != nil, err
 		}
 	}
-	for past := false; ; {
-		chunks, err := f.c.journal.Chunks(ctx, f.t.ID, f.after, followBatch)
+	for {
+		f.reader.Turn = f.t.ID
+		chunks, err := f.reader.Next(ctx)
 		if err != nil {
 			return false, err
 		}
 		for _, chunk := range chunks {
-			f.after = chunk.Index
 			if f.reached(chunk) && !emit(chunk) {
 				return true, nil
 			}
 			if chunk.Kind == turn.ChunkTurnCompleted {
 				f.rest(ctx)
-				return true, nil
 			}
 		}
-		switch {
-		case len(chunks) > 0:
-			past = false
-			continue
-		case past: // the caller has seen the last chunk before
+		if f.reader.Done {
 			return true, nil
 		}
-		row, err := f.c.journal.Turn(ctx, f.t.ID)
-		if err == nil && row.State.Terminal() {
-			past = true // once more, for the chunks that came with the end
+		if len(chunks) > 0 {
 			continue
 		}
-		if err != nil && !errors.Is(err, ErrNotFound) {
-			return false, err
-		}
-		if again, done := f.judge(ctx, err == nil); !again {
+		if again, done := f.judge(ctx, f.reader.Begun); !again {
 			return done, nil
 		}
 	}
@@ -306,14 +293,13 @@ func (c *Client) recorded(ctx context.Context, turnID string) (workflows.Result,
 // an inference.
 func (c *Client) streamed(ctx context.Context, turnID string) (string, error) {
 	var reader turn.Reader
-	for after := int64(-1); ; {
-		chunks, err := c.journal.Chunks(ctx, turnID, after, followBatch)
+	for r := (journal.TurnReader{Store: c.journal, Turn: turnID, After: -1}); ; {
+		chunks, err := r.Next(ctx)
 		if err != nil || len(chunks) == 0 {
 			return reader.Text(), err
 		}
 		for _, chunk := range chunks {
 			reader.Add(chunk)
-			after = chunk.Index
 		}
 	}
 }

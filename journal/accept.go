@@ -55,7 +55,7 @@ func (t *tx) forgetAccepted(server string) error {
 // acceptedHashes returns the hashes of a server's approved tools, by tool ID.
 func (q querier) acceptedHashes(server string) (map[string][]string, error) {
 	out := map[string][]string{}
-	err := q.each(func(rows *sql.Rows) error {
+	err := q.each(func(rows Rows) error {
 		var tool, hash string
 		err := rows.Scan(&tool, &hash)
 		out[tool] = append(out[tool], hash)
@@ -126,8 +126,11 @@ func (t *tx) saveView(c turn.Catalogue, hold []turn.Descriptor) error {
 
 // ApproveTools implements Store.
 func (s *DB) ApproveTools(ctx context.Context, in ApproveToolsInput) (out []turn.QuarantinedTool, err error) {
-	err = s.write(ctx, fmt.Sprintf("accepting tools of server %q", in.Server), func(t *tx) error {
+	err = s.write(ctx, fmt.Sprintf("approving tools of server %q", in.Server), func(t *tx) error {
 		if err := t.lockCatalogue(in.Server); err != nil {
+			return err
+		}
+		if done, err := t.isApproved(in.Server, out); done || err != nil {
 			return err
 		}
 		view, err := t.view(in.Server)
@@ -149,4 +152,15 @@ func (s *DB) ApproveTools(ctx context.Context, in ApproveToolsInput) (out []turn
 		return t.review(c)
 	})
 	return out, err
+}
+
+// isApproved reports whether an earlier run of this transaction, which was lost while it was being committed, has
+// approved these tools.
+func (t *tx) isApproved(server string, tools []turn.QuarantinedTool) (bool, error) {
+	if !t.Again() || len(tools) == 0 {
+		return false, nil
+	}
+	approved, err := t.acceptedHashes(server)
+	isMissing := func(d turn.QuarantinedTool) bool { return !slices.Contains(approved[d.Now.ID], d.Now.Hash) }
+	return err == nil && !slices.ContainsFunc(tools, isMissing), err
 }

@@ -114,35 +114,42 @@ func (t *tx) claim(c *call, in ClaimInput) (ClaimState, error) {
 	case c.closed:
 		return "", ErrClosed
 	}
+	switch {
+	case in.Attempt < c.rec.Attempt:
+		return ClaimStale, nil
+	case c.granted == in.Attempt && c.rec.Worker == in.Worker && c.rec.ClaimedAt.Equal(in.At): // the reply to its claim was lost
+		return ClaimGranted, nil
+	case c.underWay() && (!c.rec.Repeatable || !in.Repeatable): // even if it is not approved: it may have run
+		c.rec.Attempt = in.Attempt
+		return ClaimTaken, t.exec(`UPDATE calls SET attempt = ? WHERE id = ?`, in.Attempt, c.row)
+	}
 	if err := t.approved(c, in); err != nil {
 		return "", err
 	}
-	switch {
-	case c.row == 0:
+	if c.row == 0 {
 		c.rec = CallRecord{
 			Turn: c.turnID, Step: in.Step, Call: in.Call, Attempt: in.Attempt, Runs: 1, Repeatable: in.Repeatable, Worker: in.Worker,
 			ClaimedAt: instant(nanos(in.At)),
 		}
 		c.granted = in.Attempt
 		return ClaimGranted, t.insertCall(c, in.At)
-	case in.Attempt < c.rec.Attempt:
-		return ClaimStale, nil
-	case t.Again() && c.granted == in.Attempt && c.rec.Worker == in.Worker && c.rec.ClaimedAt.Equal(in.At): // its own claim
-		return ClaimGranted, nil
 	}
 	c.rec.Attempt = in.Attempt
-	if c.underWay() && (!c.rec.Repeatable || !in.Repeatable) {
-		return ClaimTaken, t.exec(`UPDATE calls SET attempt = ? WHERE id = ?`, in.Attempt, c.row)
-	}
 	c.rec.Runs++
 	c.rec.Worker, c.rec.ClaimedAt = in.Worker, instant(nanos(in.At))
 	return ClaimGranted, t.exec(`UPDATE calls SET attempt = ?1, claimed_attempt = ?1, runs = runs + 1, worker = ?2, claimed_at = ?3
 		WHERE id = ?4`, in.Attempt, in.Worker, nanos(in.At), c.row)
 }
 
-// underWay reports whether an attempt has a claim on the call, or was suspended and its continuation is lost.
+// mayRun reports whether an attempt may have reached the tool and left no outcome: it has a claim that was neither
+// released nor suspended.
+func (c *call) mayRun() bool {
+	return c.granted != 0 || c.rec.Runs > 0 && c.rec.Suspended == 0
+}
+
+// underWay reports whether an attempt may run, or was suspended and its continuation is lost.
 func (c *call) underWay() bool {
-	return c.granted != 0 || c.rec.Suspended != 0 && !c.continuation.Valid
+	return c.mayRun() || c.rec.Suspended != 0 && !c.continuation.Valid
 }
 
 // insertCall writes the ledger's row and tells followers that the call has started.
@@ -177,7 +184,6 @@ func (s *DB) ReleaseCall(ctx context.Context, turnID, callID string, attempt int
 
 // SettleCall implements Journal.
 func (s *DB) SettleCall(ctx context.Context, in SettleInput) (out CallRecord, err error) {
-	taints := Taints(in)
 	in.Result = cleanResult(in.Result)
 	err = s.writeTurn(ctx, in.Turn, callName("settling", in.Turn, in.CallID), func(t *tx) error {
 		c, err := t.call(in.Turn, in.CallID)
@@ -200,7 +206,7 @@ func (s *DB) SettleCall(ctx context.Context, in SettleInput) (out CallRecord, er
 				err = t.closeHeld(&c, in.At)
 			}
 		}
-		if err == nil && taints {
+		if err == nil && in.Taints && in.Result.FromServer {
 			err = t.mark(c, in.At)
 		}
 		if err == nil {
@@ -214,8 +220,8 @@ func (s *DB) SettleCall(ctx context.Context, in SettleInput) (out CallRecord, er
 
 // settle records how a call ended and tells followers.
 func (t *tx) settle(c *call, attempt int, r turn.ToolResult, at time.Time) (err error) {
-	if err := checkOutcome(r.Outcome); err != nil {
-		return err
+	if !r.Outcome.Known() {
+		return fmt.Errorf("unknown outcome %q", r.Outcome)
 	}
 	full, err := t.putResult(c, r)
 	if err != nil {
@@ -249,12 +255,4 @@ func (t *tx) putResult(c *call, r turn.ToolResult) (full sql.NullString, err err
 	full.Valid = true
 	full.String, err = t.putArtifact(c, r.MediaType, r.Full)
 	return full, err
-}
-
-func checkOutcome(o turn.Outcome) error {
-	switch o {
-	case turn.OutcomeOK, turn.OutcomeError, turn.OutcomeUnknown, turn.OutcomeDenied, turn.OutcomeCancelled:
-		return nil
-	}
-	return fmt.Errorf("%q is no outcome of a call", o)
 }

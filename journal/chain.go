@@ -29,6 +29,8 @@ func Next(prev turn.Head, m turn.Message) turn.Head {
 // fields of turn.Message must have omitempty, and the order of the existing fields must not change.
 func Canonical(m turn.Message) []byte { return canonical(m) }
 
+// canonical returns v as JSON without HTML escaping: json.Marshal would escape <, > and & in strings and so change raw
+// JSON. The raw JSON in v must be valid.
 func canonical(v any) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -118,19 +118,20 @@ func (t *tx) emitDeltas(a attempt, chunks []turn.Chunk) error {
 func (s *DB) Chunks(ctx context.Context, turnID string, after int64, limit int) (out []turn.Chunk, err error) {
 	err = s.read(ctx, "reading the chunks of turn "+turnID, func(q querier) error {
 		out = nil
-		return q.each(func(rows *sql.Rows) error {
+		return q.each(func(rows Rows) error {
 			c := turn.Chunk{Turn: turnID}
 			err := scanChunk(rows, &c)
 			out = append(out, c)
 			return err
 		}, `SELECT idx, step, attempt, kind, at, text, coalesce(data, '') FROM chunks
-			WHERE turn = (SELECT id FROM turns WHERE turn_id = ?) AND idx > ? ORDER BY idx LIMIT ?`, turnID, after, limit)
+			WHERE turn = (SELECT t.id FROM turns t JOIN sessions s ON s.id = t.session WHERE t.turn_id = ? AND s.tenant = ?) AND idx > ?
+			ORDER BY idx LIMIT ?`, turnID, q.tenant, after, limit)
 	})
 	return out, err
 }
 
 // scanChunk reads a chunk and then the fields in after.
-func scanChunk(rows *sql.Rows, c *turn.Chunk, after ...any) error {
+func scanChunk(rows Rows, c *turn.Chunk, after ...any) error {
 	var at int64
 	var data string
 	err := rows.Scan(append([]any{&c.Index, &c.Step, &c.Attempt, &c.Kind, &at, &c.Text, &data}, after...)...)

@@ -2,7 +2,6 @@ package journal
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -28,6 +27,9 @@ func Copy(ctx context.Context, from, to *DB) (sessions int, err error) {
 	err = from.db.Read(ctx, true, func(source Conn) error {
 		return to.db.Write(ctx, func(target Conn) error {
 			if err := checkEmpty(target); err != nil {
+				if target.Again() && errors.Is(err, ErrExists) {
+					return nil // an earlier run of this transaction found it empty, and was committed
+				}
 				return err
 			}
 			for _, table := range copied {
@@ -91,7 +93,7 @@ func copyTable(ctx context.Context, source, target Conn, table string) (n int, e
 	return n, errors.Join(rows.Err(), insert.flush())
 }
 
-func scanRow(rows *sql.Rows, columns []string) ([]any, error) {
+func scanRow(rows Rows, columns []string) ([]any, error) {
 	row, into := make([]any, len(columns)), make([]any, len(columns))
 	for i, c := range columns {
 		into[i] = &row[i]
@@ -103,6 +105,9 @@ func scanRow(rows *sql.Rows, columns []string) ([]any, error) {
 	for i := range into {
 		if b, ok := into[i].(*bool); ok {
 			row[i] = *b
+		}
+		if content, _ := row[i].([]byte); content == nil && columns[i] == "bytes" {
+			row[i] = []byte{} // SQLite's driver returns nil for an empty BLOB
 		}
 	}
 	return row, err

@@ -3,7 +3,6 @@ package journal
 import (
 	"bytes"
 	"compress/gzip"
-	"encoding/json"
 	"fmt"
 	"io"
 	"sync"
@@ -49,18 +48,6 @@ func compress(b []byte) []byte {
 	_ = w.Close()
 	w.Reset(io.Discard) // release out
 	return out.Bytes()
-}
-
-// plainJSON returns v as JSON without HTML escaping: json.Marshal would escape <, > and & in strings and so change raw
-// JSON. The raw JSON in v must be valid.
-func plainJSON(v any) json.RawMessage {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		panic("sqlite: encoding a checked value: " + err.Error())
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
 // decode reverses encode.

@@ -107,11 +107,10 @@ func TestEditedExports(t *testing.T) {
 		{`"bytes":"`, `"bytes":"AAAA`, "do not have its hash"},
 		{`"text_blob":"`, `"text_blob":"0`, "no blob"},
 		{`"index":3,`, `"index":4,`, "index 4 where 3 comes next"},
-		{`"message_seq":1,`, `"message_seq":2,`, "not the one that turn t1 begins with"},
 		{`"reason":"answered"`, `"reason":"\u001b]0;x\u0007"`, "no finish reason"},
 		{`"reason":"answered"`, `"reason":"answered","code":"\u001b[31m"`, "no code"},
 		{`"outcome":"ok"`, `"outcome":"\u001b[31m"`, "no outcome"},
-		{`"state":"running"`, `"state":"asleep"`, "do not fit"},
+		{`"state":"running"`, `"state":"asleep"`, "no state"},
 		{`"chunk":{"turn":"t3"`, `"chunk":{"turn":"t9"`, "does not have"},
 	} {
 		_, err := read(edit(t, "session.jsonl", c.find, c.change))
@@ -132,7 +131,7 @@ func TestEditedPeople(t *testing.T) {
 		{"requests.jsonl", `"request":{"session":"","turn":"u2-s2","id":"q1"`, `"request":{"session":"","turn":"u1-s2","id":"q1"`, "is over"},
 		{"requests.jsonl", `"risk":"`, `"risk":"\u001b[31m`, "no risk"},
 		{"requests.jsonl", `"kind":"question"`, `"kind":"wish"`, "no kind"},
-		{"requests.jsonl", `"grant":{"tool":"local/write_file"`, `"grant":{"tool":""`, "tool's ID has 0 bytes"},
+		{"requests.jsonl", `"grant":{"tool":"local/write_file"`, `"grant":{"tool":""`, "tool ID is empty"},
 		{"fork.jsonl", `"fork_seq":5`, `"fork_seq":4`, "not the fork point"},
 		{"fork.jsonl", `"fork_seq":5`, `"fork_seq":99`, "does not fit"},
 		{"fork.jsonl", `"fork_hash":"`, `"fork_hash":"0`, "not the fork point"},
@@ -153,7 +152,7 @@ func TestEditedTools(t *testing.T) {
 		{`"taint_source":{"turn":"w1"`, `"taint_source":{"turn":"w1"`, ""},
 		{`"type":"image/png","bytes":12`, `"type":"image/png","bytes":13`, "12 bytes is given as 13"},
 		{`"media":[{"hash":"6157`, `"media":[{"hash":"6158`, "no blob"},
-		{`"media":[{"hash":"dd29442deca69f52c50006b831cb216edf78a7da33748f0a80ff19f2ebe57ecd"`, `"media":[{"hash":""`, "medium's ID has 0 bytes"},
+		{`"media":[{"hash":"dd29442deca69f52c50006b831cb216edf78a7da33748f0a80ff19f2ebe57ecd"`, `"media":[{"hash":""`, "medium ID is empty"},
 		{`"call":"2.0","asked_at"`, `"call":"","asked_at"`, "an inquiry and the call"},
 	} {
 		_, err := read(edit(t, "tools.jsonl", c.find, c.change))

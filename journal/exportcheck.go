@@ -32,22 +32,19 @@ type exportCheck struct {
 
 	blobs    map[string]int64 // their sizes
 	turns    map[string]*turnCheck
-	openers  map[int64]string // the turn that begins with the message of this seq
+	running  bool // one of the turns is not over
 	head     turn.Head
 	awaiting []string // calls of the last assistant message that have no result yet
 	rules    int
 }
 
 type turnCheck struct {
-	record TurnRecord
+	over   bool
 	chunks int64
-	done   bool // turn_completed was seen
 }
 
 func newExportCheck(blob func(string) ([]byte, error)) *exportCheck {
-	return &exportCheck{
-		blob: blob, blobs: map[string]int64{}, turns: map[string]*turnCheck{}, openers: map[int64]string{},
-	}
+	return &exportCheck{blob: blob, blobs: map[string]int64{}, turns: map[string]*turnCheck{}}
 }
 
 // line checks the next line.
@@ -130,19 +127,12 @@ func (c *exportCheck) checkHeader(h ExportHeader) error {
 	return turn.CheckSession(h.Session.ID)
 }
 
-func badID(what, id string) error {
-	if id == "" || len(id) > MaxIDBytes {
-		return fmt.Errorf("the %s's ID has %d bytes: at least 1 and at most %d", what, len(id), MaxIDBytes)
-	}
-	return nil
-}
-
-// badName is badID for an ID that Everturn generates and shows to users.
-func badName(what, id string) error {
+// checkShownID is checkID for an ID that Everturn generates and shows to users.
+func checkShownID(what, id string) error {
 	if !turn.Printable(id) {
-		return fmt.Errorf("the %s's ID has characters that cannot be printed", what)
+		return fmt.Errorf("the %s ID has characters that cannot be printed", what)
 	}
-	return badID(what, id)
+	return checkID(what, id)
 }
 
 func (c *exportCheck) checkBlob(b ExportBlob) error {
@@ -166,7 +156,7 @@ func (c *exportCheck) media(media []turn.Media) error {
 			return fmt.Errorf("a medium of %d bytes is given as %d bytes; the maximum is %d", size, m.Bytes, MaxMediaBytes)
 		}
 		if err := c.take(m.Hash); err != nil || m.Hash == "" {
-			return errors.Join(err, badID("medium", m.Hash))
+			return errors.Join(err, checkID("medium", m.Hash))
 		}
 	}
 	return nil
@@ -189,21 +179,19 @@ func (c *exportCheck) take(hashes ...string) error {
 }
 
 func (c *exportCheck) checkTurn(t ExportTurn) error {
-	if err := errors.Join(badName("turn", t.ID), badID("message", t.MessageID), c.take(t.ConfigBlob)); err != nil {
+	if err := errors.Join(checkShownID("turn", t.ID), checkID("message", t.MessageID), c.take(t.ConfigBlob)); err != nil {
 		return err
 	}
-	if c.turns[t.ID] != nil || c.openers[t.MessageSeq] != "" {
-		return fmt.Errorf("turn %s, or one that begins with message %d, is there already", t.ID, t.MessageSeq)
+	over := t.State.Terminal()
+	switch {
+	case c.turns[t.ID] != nil:
+		return fmt.Errorf("turn %s is there already", t.ID)
+	case !over && c.running:
+		return fmt.Errorf("turn %s is running, and so is another one", t.ID)
 	}
-	if !validState(t.State) || t.State.Terminal() == t.EndedAt.IsZero() {
-		return fmt.Errorf("its state %q and its end do not fit", t.State)
-	}
-	if err := errors.Join(badWord("finish reason", t.Reason), badWord("code", t.Code)); err != nil {
-		return err
-	}
-	c.turns[t.ID] = &turnCheck{record: t.TurnRecord}
-	c.openers[t.MessageSeq] = t.ID
-	return nil
+	c.running = c.running || !over
+	c.turns[t.ID] = &turnCheck{over: over}
+	return errors.Join(badWord("state", t.State), badWord("finish reason", t.Reason), badWord("code", t.Code))
 }
 
 // badWord refuses a word that is not in a closed set. The empty word is valid.
@@ -215,12 +203,4 @@ func badWord[W interface {
 		return fmt.Errorf("there is no %s %q", what, Preview(string(w), 64))
 	}
 	return nil
-}
-
-func validState(s turn.State) bool {
-	switch s {
-	case turn.StateRunning, turn.StateWaiting, turn.StateCompleted, turn.StateFailed, turn.StateCancelled, turn.StateClosed:
-		return true
-	}
-	return false
 }

@@ -19,12 +19,6 @@ func (c *exportCheck) checkMessage(e ExportMessage) error {
 	if err := c.ofTurn(m.TurnID); err != nil {
 		return err
 	}
-	if opens := c.openers[e.Seq]; opens != "" {
-		if m.TurnID != opens || m.Role != turn.RoleUser || m.ID != c.turns[opens].record.MessageID {
-			return fmt.Errorf("message %d is not the one that turn %s begins with", e.Seq, opens)
-		}
-		delete(c.openers, e.Seq)
-	}
 	if h := c.header; h.Session.Parent != "" && e.Seq == h.Session.ForkSeq && e.Hash != h.ForkHash {
 		return fmt.Errorf("message %d is not the fork point that the header names", e.Seq)
 	}
@@ -96,7 +90,7 @@ func (c *exportCheck) checkInference(e ExportInference) error {
 }
 
 func (c *exportCheck) checkCall(e ExportCall) error {
-	return errors.Join(c.ofTurn(e.Turn), badName("call", e.Call.ID), badWord("outcome", e.Outcome), badWord("code", e.Code),
+	return errors.Join(c.ofTurn(e.Turn), checkShownID("call", e.Call.ID), badWord("outcome", e.Outcome), badWord("code", e.Code),
 		c.take(e.ArgumentsBlob, e.TextBlob, e.FullBlob), c.media(e.Media))
 }
 
@@ -118,17 +112,17 @@ func (c *exportCheck) checkWait(e ExportRequest) error {
 	if err := c.ofTurn(e.Turn); err != nil {
 		return err
 	}
-	if e.Decision == nil && c.turns[e.Turn].record.State.Terminal() {
+	if e.Decision == nil && c.turns[e.Turn].over {
 		return fmt.Errorf("request %s is open and turn %s is over", e.ID, e.Turn)
 	}
-	return errors.Join(badName("request", e.ID), badWord("risk", e.Risk), checkWait(CleanRequest(e.Request)), c.take(named...))
+	return errors.Join(checkShownID("request", e.ID), badWord("risk", e.Risk), checkWait(CleanRequest(e.Request)), c.take(named...))
 }
 
 func (c *exportCheck) checkRule(r turn.Grant) error {
 	if c.rules++; c.rules > maxRules {
 		return fmt.Errorf("there are more than %d rules", maxRules)
 	}
-	return badID("tool", r.Tool)
+	return checkID("tool", r.Tool)
 }
 
 func (c *exportCheck) checkChunk(k turn.Chunk) error {
@@ -139,11 +133,8 @@ func (c *exportCheck) checkChunk(k turn.Chunk) error {
 	case t.chunks == 0 && k.Kind == turn.ChunkTurnCompleted && k.Index >= 0: // the turn's other chunks were pruned
 	case k.Index != t.chunks:
 		return fmt.Errorf("the chunk has index %d where %d comes next", k.Index, t.chunks)
-	case t.done:
-		return errors.New("there is a chunk after turn_completed")
 	}
 	t.chunks++
-	t.done = k.Kind == turn.ChunkTurnCompleted
 	return nil
 }
 
@@ -155,17 +146,7 @@ func (c *exportCheck) checkEnd(e ExportEnd) error {
 	case c.head != c.header.Session.Head:
 		return fmt.Errorf("the messages end at %d %.8s, the header says %d %.8s",
 			c.head.Seq, c.head.Hash, c.header.Session.Head.Seq, c.header.Session.Head.Hash)
-	case len(c.openers) > 0:
-		return errors.New("a turn's message is missing")
-	}
-	running := false
-	for id, t := range c.turns {
-		running = running || !t.done
-		if t.record.State.Terminal() != t.done {
-			return fmt.Errorf("turn %s and its chunks do not agree on whether it is over", id)
-		}
-	}
-	if len(c.awaiting) > 0 && !running {
+	case len(c.awaiting) > 0 && !c.running:
 		return fmt.Errorf("call %s has no result, and its turn is over", c.awaiting[0])
 	}
 	return nil

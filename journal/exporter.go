@@ -16,9 +16,12 @@ import (
 // Export implements Store. It writes one snapshot and does not block writers.
 func (s *DB) Export(ctx context.Context, session string, w io.Writer) error {
 	doing := fmt.Sprintf("exporting session %q", session)
-	out := NewExporter(ctxWriter{ctx, w})
+	out := NewExporter(untilDone{ctx: ctx, Writer: w})
+	if err := checkTenant(s.tenant); err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
 	err := s.db.Read(ctx, true, func(c Conn) error { // once: output cannot be written twice
-		e := exporter{querier: querier{c}, out: out, blobsSeen: map[string]bool{}}
+		e := exporter{querier: querier{c, s.tenant}, out: out, blobsSeen: map[string]bool{}}
 		if err := e.open(session); err != nil {
 			return err
 		}
@@ -39,19 +42,6 @@ func (s *DB) Export(ctx context.Context, session string, w io.Writer) error {
 	return nil
 }
 
-// ctxWriter is a writer that fails when its context ends, so that a long export can be cancelled.
-type ctxWriter struct {
-	ctx context.Context
-	w   io.Writer
-}
-
-func (w ctxWriter) Write(p []byte) (int, error) {
-	if err := w.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return w.w.Write(p)
-}
-
 type exporter struct {
 	querier
 	out       *Exporter
@@ -70,9 +60,8 @@ type part struct {
 
 // open writes the header and finds the parts.
 func (e *exporter) open(session string) error {
-	h := ExportHeader{Format: ExportFormat, Version: ExportVersion}
-	var n int64
-	err := e.row(`SELECT id, tenant FROM sessions WHERE session_id = ?`, session).Scan(&n, &h.Tenant)
+	h := ExportHeader{Format: ExportFormat, Version: ExportVersion, Tenant: e.tenant}
+	n, err := e.sessionRow(session)
 	if err != nil {
 		return err
 	}
@@ -161,7 +150,7 @@ func (e *exporter) blobs(p part) error {
 
 func (e *exporter) hashes(p part) (map[string]bool, error) {
 	hashes := map[string]bool{}
-	err := e.each(func(rows *sql.Rows) error {
+	err := e.each(func(rows Rows) error {
 		var hash sql.NullString
 		err := rows.Scan(&hash)
 		if hash.Valid {
@@ -172,7 +161,7 @@ func (e *exporter) hashes(p part) (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	return hashes, e.each(func(rows *sql.Rows) error {
+	return hashes, e.each(func(rows Rows) error {
 		var column []byte
 		var named []struct {
 			ArgumentsBlob string `json:"arguments_blob"`
@@ -206,7 +195,7 @@ func (e *exporter) writeBlob(hash string) error {
 }
 
 func (e *exporter) turns(p part) error {
-	return e.each(func(rows *sql.Rows) (err error) {
+	return e.each(func(rows Rows) (err error) {
 		var t ExportTurn
 		var pins stored
 		var n int64
@@ -244,7 +233,7 @@ func rawOf(s stored) json.RawMessage {
 }
 
 func (e *exporter) messages(p part) error {
-	return e.each(func(rows *sql.Rows) error {
+	return e.each(func(rows Rows) error {
 		var x ExportMessage
 		var text stored
 		var calls, media sql.NullString

@@ -8,7 +8,7 @@ import (
 )
 
 func (e *exporter) inferences(p part) error {
-	return e.each(func(rows *sql.Rows) error {
+	return e.each(func(rows Rows) error {
 		var a attempt
 		var x ExportInference
 		var turnID string
@@ -24,7 +24,7 @@ func (e *exporter) inferences(p part) error {
 }
 
 func (e *exporter) calls(p part) error {
-	return e.each(func(rows *sql.Rows) error {
+	return e.each(func(rows Rows) error {
 		var c call
 		var turnID string
 		err := c.scan(rows.Scan, &turnID)
@@ -44,7 +44,7 @@ func (e *exporter) calls(p part) error {
 }
 
 func (e *exporter) late(p part) error {
-	return e.each(func(rows *sql.Rows) error {
+	return e.each(func(rows Rows) error {
 		var x ExportLateResult
 		var at int64
 		var media sql.NullString
@@ -90,7 +90,7 @@ func (e *exporter) rules(p part) error {
 }
 
 func (e *exporter) chunks(p part) error {
-	err := e.each(func(rows *sql.Rows) error {
+	err := e.each(func(rows Rows) error {
 		var c turn.Chunk
 		if err := scanChunk(rows, &c, &c.Turn); err != nil {
 			return err

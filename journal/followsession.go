@@ -20,11 +20,18 @@ type SessionCursor struct {
 // CursorAfter returns the cursor of a reader that has read everything up to c.
 func CursorAfter(c turn.Chunk) SessionCursor { return SessionCursor{Turn: c.Turn, Index: c.Index} }
 
+// SessionStream is what FollowSession reads. Its methods are documented at Store.
+type SessionStream interface {
+	Stream
+	Session(ctx context.Context, id string) (SessionRecord, error)
+	TurnsAfter(ctx context.Context, session, after string, limit int) ([]TurnRecord, error)
+}
+
 // FollowSession yields the chunks of a session from a cursor on, turn after turn, as they appear, until ctx ends. If
 // the session or the cursor's turn has not begun, FollowSession waits for it; if another turn begins meanwhile, the
 // reader gets that one: no turn is left out. An error, including ctx's, is yielded once and is the last value. Each
 // wake-up costs one or two reads, however long the session is.
-func FollowSession(ctx context.Context, store Store, session string, from SessionCursor) iter.Seq2[turn.Chunk, error] {
+func FollowSession(ctx context.Context, store SessionStream, session string, from SessionCursor) iter.Seq2[turn.Chunk, error] {
 	return func(yield func(turn.Chunk, error) bool) {
 		f := sessionFollower{store: store, session: session, wanted: from}
 		for {
@@ -44,7 +51,7 @@ func FollowSession(ctx context.Context, store Store, session string, from Sessio
 
 // sessionFollower finds the session's turns, one after the other.
 type sessionFollower struct {
-	store   Store
+	store   SessionStream
 	session string
 	wanted  SessionCursor // the position to start at
 	started bool          // last is set
@@ -53,6 +60,8 @@ type sessionFollower struct {
 
 // next waits for the next turn and returns it, with the index after which to read it.
 func (f *sessionFollower) next(ctx context.Context) (id string, after int64, err error) {
+	ctx, cancel := context.WithCancel(ctx) // the store forgets the follower
+	defer cancel()
 	for {
 		changed := f.store.Changed(ctx, Topic{Session: f.session}) // before the read, so that no turn is missed
 		id, after, err = f.look(ctx)
@@ -104,14 +113,14 @@ func (f *sessionFollower) first(ctx context.Context) (id string, after int64, er
 	return "", 0, f.elsewhere(ctx)
 }
 
-// elsewhere refuses a cursor whose turn belongs to another session.
+// elsewhere refuses a cursor whose turn belongs to another session. The turn may have begun since the session was read.
 func (f *sessionFollower) elsewhere(ctx context.Context) error {
-	_, err := f.store.Turn(ctx, f.wanted.Turn)
-	if isNotFound(err) {
+	t, err := f.store.Turn(ctx, f.wanted.Turn)
+	if isNotFound(err) || err == nil && t.Session == f.session {
 		return nil
 	}
 	if err == nil {
-		err = fmt.Errorf("turn %s is none of session %q: %w", f.wanted.Turn, f.session, ErrNotFound)
+		err = fmt.Errorf("turn %s belongs to another session, not to %q: %w", f.wanted.Turn, f.session, ErrNotFound)
 	}
 	return err
 }

@@ -30,7 +30,7 @@ func (s *DB) spool(ctx context.Context, r io.Reader) (*spooled, error) {
 	sp := &spooled{File: f, blobs: map[string]int64{}}
 	if err = os.Remove(f.Name()); err == nil {
 		var n int64
-		n, err = io.Copy(f, io.LimitReader(ctxReader{ctx, r}, maxImportBytes+1))
+		n, err = io.Copy(f, io.LimitReader(untilDone{ctx: ctx, Reader: r}, maxImportBytes+1))
 		if n > maxImportBytes {
 			err = fmt.Errorf("it has more than %d bytes", int64(maxImportBytes))
 		}
@@ -45,7 +45,7 @@ func (s *DB) spool(ctx context.Context, r io.Reader) (*spooled, error) {
 }
 
 func (f *spooled) check(ctx context.Context) error {
-	for l, err := range ReadExport(ctxReader{ctx, f.from(0)}, f.blob) {
+	for l, err := range ReadExport(untilDone{ctx: ctx, Reader: f.from(0)}, f.blob) {
 		if err != nil {
 			return err
 		}
@@ -82,14 +82,23 @@ func (f *spooled) blob(hash string) ([]byte, error) {
 	return f.last.Bytes, nil
 }
 
-type ctxReader struct {
+// untilDone is a reader and writer that fails when its context ends, so that a long import or export can be cancelled.
+type untilDone struct {
 	ctx context.Context
-	r   io.Reader
+	io.Reader
+	io.Writer
 }
 
-func (r ctxReader) Read(p []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
+func (u untilDone) Read(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
 		return 0, err
 	}
-	return r.r.Read(p)
+	return u.Reader.Read(p)
+}
+
+func (u untilDone) Write(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.Writer.Write(p)
 }

@@ -2,7 +2,6 @@ package journal
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"time"
 )
@@ -15,9 +14,6 @@ const (
 	stagedPrefix = " import:"
 )
 
-// published is the condition with which lists of sessions s leave out staged sessions.
-const published = `s.tenant <> '` + stagedTenant + `'`
-
 // stagedFor is the longest an import may take. The next import removes older staged sessions, because their processes
 // have died.
 const stagedFor = 24 * time.Hour
@@ -27,7 +23,7 @@ func (s *DB) dropLeft(ctx context.Context) error {
 	var left []int64
 	err := s.read(ctx, "looking for unfinished imports", func(q querier) error {
 		left = nil
-		return q.each(func(rows *sql.Rows) error {
+		return q.each(func(rows Rows) error {
 			var n int64
 			err := rows.Scan(&n)
 			left = append(left, n)
@@ -58,8 +54,13 @@ func (s *DB) dropStaged(ctx context.Context, session int64) error {
 const dropBatch = 1000
 
 // dropPart removes a part of a staged session: messages, then turns from the last one, then the session. It reports
-// whether there may be more.
+// whether there may be more. It leaves a published session alone: the reply to the import's last commit may have been
+// lost, and the session may be in use.
 func (t *tx) dropPart(session int64) (more bool, err error) {
+	err = t.row(`SELECT 1 FROM sessions WHERE id = ? AND tenant = ?`+t.Lock(), session, stagedTenant).Scan(new(int))
+	if err != nil {
+		return false, ignoreNoRows(err)
+	}
 	var seq, turnN, idx int64
 	err = t.row(`SELECT (SELECT coalesce(max(seq), 0) FROM messages WHERE session = ?1),
 		(SELECT coalesce(max(id), 0) FROM turns WHERE session = ?1)`, session).Scan(&seq, &turnN)

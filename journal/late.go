@@ -108,7 +108,7 @@ func (t *tx) notice(sc *scope, step int, d dueLate, at time.Time) error {
 func (q querier) dueLate(session int64) (list []dueLate, err error) {
 	var texts []stored
 	var media []sql.NullString
-	err = q.each(func(rows *sql.Rows) error {
+	err = q.each(func(rows Rows) error {
 		var d dueLate
 		var text stored
 		var m sql.NullString

@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -66,23 +65,9 @@ func (q querier) point(session, seq int64) (p point, err error) {
 	return p, err
 }
 
-// HeadAt implements Store.
-func (s *DB) HeadAt(ctx context.Context, session string, seq int64) (out turn.Head, err error) {
-	err = s.read(ctx, fmt.Sprintf("reading message %d of %q", seq, session), func(q querier) error {
-		n, err := q.sessionRow(session)
-		if err != nil {
-			return err
-		}
-		p, err := q.point(n, seq)
-		out = turn.Head{Seq: seq, Hash: p.hash}
-		return err
-	})
-	return out, err
-}
-
-// sessionRow returns the session's row, or sql.ErrNoRows.
+// sessionRow returns the row of the tenant's session with this name, or sql.ErrNoRows.
 func (q querier) sessionRow(session string) (n int64, err error) {
-	err = q.row(`SELECT id FROM sessions WHERE session_id = ?`, session).Scan(&n)
+	err = q.row(`SELECT id FROM sessions WHERE tenant = ? AND session_id = ?`, q.tenant, session).Scan(&n)
 	return n, err
 }
 

@@ -2,7 +2,6 @@ package journal
 
 import (
 	"context"
-	"database/sql"
 	"time"
 
 	"github.com/everturn/everturn/workflows/turn"
@@ -14,39 +13,53 @@ const pruneBatch = 16
 // PruneChunks implements Store. The turns that it counts are pruned even if it returns an error.
 func (s *DB) PruneChunks(ctx context.Context, before time.Time, limit int) (turns int, err error) {
 	for turns < limit {
-		n, batch := 0, min(pruneBatch, limit-turns)
+		batch := min(pruneBatch, limit-turns)
+		var pruned []int64
 		err := s.write(ctx, "removing old chunks", func(t *tx) (err error) {
-			n, err = t.prune(nanos(before), batch)
+			if done, err := t.isPruned(pruned); done || err != nil {
+				return err
+			}
+			pruned, err = t.prune(nanos(before), batch)
 			return err
 		})
 		if err != nil {
 			return turns, err
 		}
-		if turns += n; n < batch {
+		if turns += len(pruned); len(pruned) < batch {
 			break
 		}
 	}
 	return turns, nil
 }
 
-func (t *tx) prune(before int64, limit int) (int, error) {
-	var list []int64
-	err := t.each(func(rows *sql.Rows) error {
+// isPruned reports whether an earlier run of this transaction, which was lost while it was being committed, has pruned
+// these turns.
+func (t *tx) isPruned(turns []int64) (done bool, err error) {
+	if !t.Again() || len(turns) == 0 {
+		return false, nil
+	}
+	err = t.row(`SELECT pruned FROM turns WHERE id = ?`, turns[0]).Scan(&done)
+	return done, err
+}
+
+// prune prunes at most limit turns and returns them.
+func (t *tx) prune(before int64, limit int) (list []int64, err error) {
+	err = t.each(func(rows Rows) error {
 		var n int64
 		err := rows.Scan(&n)
 		list = append(list, n)
 		return err
 	}, `SELECT id FROM turns WHERE NOT pruned AND ended_at IS NOT NULL AND ended_at < ? ORDER BY ended_at LIMIT ?`+t.Lock(), before, limit)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	for _, n := range list {
 		if err := t.exec(`DELETE FROM chunks WHERE turn = ? AND kind <> ?`, n, string(turn.ChunkTurnCompleted)); err != nil {
-			return 0, err
+			return nil, err
 		}
 		if err := t.exec(`UPDATE turns SET pruned = TRUE WHERE id = ?`, n); err != nil {
-			return 0, err
+			return nil, err
 		}
 	}
-	return len(list), nil
+	return list, nil
 }

@@ -61,7 +61,7 @@ func (t *tx) lockCatalogue(server string) error {
 func (s *DB) Catalogues(ctx context.Context) (out []turn.Catalogue, err error) {
 	err = s.read(ctx, "reading the catalogues", func(q querier) error {
 		var list []version
-		err := q.each(func(rows *sql.Rows) error {
+		err := q.each(func(rows Rows) error {
 			var v version
 			err := rows.Scan(&v.server, &v.hash)
 			list = append(list, v)

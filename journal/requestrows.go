@@ -2,7 +2,6 @@ package journal
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,7 +50,7 @@ func (q querier) request(turnN int64, id string) (x request, err error) {
 }
 
 func (q querier) requests(where string, args ...any) (list []request, err error) {
-	err = q.each(func(rows *sql.Rows) error {
+	err = q.each(func(rows Rows) error {
 		var x request
 		err := x.scan(rows.Scan)
 		list = append(list, x)
@@ -107,7 +106,7 @@ func (q querier) records(list []request) (out []RequestRecord, err error) {
 func (t *tx) insertRequest(session, turnN int64, x *request) (err error) {
 	w := x.rec
 	if w.Elicitation != nil {
-		if x.inquiry, err = t.putJSON(plainJSON(w.Elicitation)); err != nil {
+		if x.inquiry, err = t.putJSON(canonical(w.Elicitation)); err != nil {
 			return err
 		}
 	}
@@ -121,7 +120,7 @@ func (t *tx) insertRequest(session, turnN int64, x *request) (err error) {
 // rule settles a request.
 func (t *tx) rule(x *request, r turn.Decision) (err error) {
 	if r.Response != nil {
-		if x.reply, err = t.putJSON(plainJSON(r.Response)); err != nil {
+		if x.reply, err = t.putJSON(canonical(r.Response)); err != nil {
 			return err
 		}
 	}
@@ -149,7 +148,7 @@ func (t *tx) emitRequest(sc *scope, x request, at time.Time) error {
 // Requests implements Store.
 func (s *DB) Requests(ctx context.Context, turnID string) (out []RequestRecord, err error) {
 	err = s.read(ctx, "listing the waits of turn "+turnID, func(q querier) error {
-		sc, err := q.scope(turnID)
+		sc, err := q.namedScope(turnID)
 		if err != nil {
 			return err
 		}
@@ -167,19 +166,15 @@ func (s *DB) Requests(ctx context.Context, turnID string) (out []RequestRecord, 
 // not ended.
 func (s *DB) PendingRequests(ctx context.Context, session string, limit int) ([]RequestRecord, error) {
 	if session == "" {
-		return s.pending(ctx, `w.status = '' ORDER BY w.id LIMIT ?`, limit)
+		return s.pending(ctx, `w.status = '' AND s.tenant = ? ORDER BY w.id LIMIT ?`, s.tenant, limit)
 	}
-	return s.pending(ctx, `w.session = (SELECT id FROM sessions WHERE session_id = ?) AND w.status = '' ORDER BY w.id LIMIT ?`, session, limit)
-}
-
-// PendingRequestsOf implements Store.
-func (s *DB) PendingRequestsOf(ctx context.Context, tenant string, limit int) ([]RequestRecord, error) {
-	return s.pending(ctx, `w.status = '' AND s.tenant = ? ORDER BY w.id LIMIT ?`, tenant, limit)
+	return s.pending(ctx, `w.session = (SELECT id FROM sessions WHERE tenant = ? AND session_id = ?) AND w.status = '' ORDER BY w.id LIMIT ?`,
+		s.tenant, session, limit)
 }
 
 func (s *DB) pending(ctx context.Context, where string, args ...any) (out []RequestRecord, err error) {
 	err = s.read(ctx, "listing what is waited for", func(q querier) error {
-		list, err := q.requests(published+` AND `+where, args...)
+		list, err := q.requests(where, args...)
 		if err != nil {
 			return err
 		}

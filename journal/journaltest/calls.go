@@ -19,6 +19,9 @@ var callPromises = []promise{
 	{"a settled call is not run again", claimSettled},
 	{"a claim that is given back is granted again", released},
 	{"a claim that is given back hides no earlier one", releasedBeside},
+	{"a claim whose reply was lost is granted to the same dispatch again", claimRepeated},
+	{"a call that may have run is unknown, whatever its turn says", unknownWhateverTheTurnSays},
+	{"a call that may have run is taken, even if it is not approved", takenUnapproved},
 	{"the first settlement wins and later ones are kept", firstSettles},
 	{"a settlement repeated is the same settlement", settleTwice},
 	{"a call is claimed with the same arguments or not at all", sameArguments},
@@ -131,11 +134,61 @@ func releasedBeside(t T, open func() journal.Store) {
 		require.Equal(t, journal.ClaimGranted, out.State)
 	}
 	require.NoError(t, s.ReleaseCall(t.Context(), "t1", list[0].ID, 2))
+	assert.Equal(t, journal.ClaimTaken, s.claim(list[0], 3).State, "it is not repeatable any more, and may have run")
 	s.finish()
 	rec, err := s.Call(t.Context(), "t1", list[0].ID)
 	require.NoError(t, err)
 	assert.Equal(t, 1, rec.Runs)
 	assert.Equal(t, turn.OutcomeUnknown, rec.Outcome, "the first one may have had its effect")
+}
+
+func claimRepeated(t T, open func() journal.Store) {
+	s, list := asked(t, open, 1)
+	in := s.claimInput(list[0], 1)
+	first, err := s.ClaimCall(t.Context(), in)
+	require.NoError(t, err)
+	s.unchanged(func() {
+		again, err := s.ClaimCall(t.Context(), in)
+		require.NoError(t, err)
+		assert.Equal(t, first, again)
+	})
+	in.Worker = "another"
+	other, err := s.ClaimCall(t.Context(), in)
+	require.NoError(t, err)
+	assert.Equal(t, journal.ClaimTaken, other.State)
+}
+
+func unknownWhateverTheTurnSays(t T, open func() journal.Store) {
+	s, list := asked(t, open, 3)
+	s.claim(list[0], 1)
+	s.claim(list[1], 1)
+	given := func(c turn.ToolCall, o turn.Outcome) turn.CallOutcome {
+		return turn.CallOutcome{CallID: c.ID, Outcome: o, Code: turn.CodeToolFailed, Text: "it did not run"}
+	}
+	s.start(2, given(list[0], turn.OutcomeDenied), given(list[1], turn.OutcomeError), given(list[2], turn.OutcomeError))
+	for i, want := range []turn.Outcome{turn.OutcomeUnknown, turn.OutcomeUnknown, turn.OutcomeError} {
+		rec, err := s.Call(t.Context(), "t1", list[i].ID)
+		require.NoError(t, err)
+		assert.Equal(t, want, rec.Outcome)
+		if want == turn.OutcomeUnknown {
+			assert.Equal(t, journal.ResultText(want), rec.Text)
+			assert.Empty(t, rec.Code)
+		}
+	}
+	assert.True(t, s.settleCall(list[0], 1, turn.OutcomeOK, "it ran").Late)
+	s.infer(2, "go on")
+	s.start(3)
+	assert.Len(t, s.resolved(), 1, "the model is told")
+}
+
+func takenUnapproved(t T, open func() journal.Store) {
+	s, list := asked(t, open, 1)
+	s.claim(list[0], 1)
+	in := s.claimInput(list[0], 2)
+	in.Approved = true // its policy has changed
+	out, err := s.ClaimCall(t.Context(), in)
+	require.NoError(t, err)
+	assert.Equal(t, journal.ClaimTaken, out.State)
 }
 
 func firstSettles(t T, open func() journal.Store) {

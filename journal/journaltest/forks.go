@@ -17,7 +17,6 @@ var forkPromises = []promise{
 	{"a session is forked only where no call is parted from its result", forkPoints},
 	{"a fork needs a session and a new name", forkRefused},
 	{"a message of the shared past is not taken again", forkKnowsMessages},
-	{"sessions know how far they agree", commonSeq},
 	{"a line of many forks is read whole", longLine},
 }
 
@@ -30,7 +29,7 @@ func (s *script) fork(at int64, id string) *script {
 	s.Helper()
 	rec, err := s.Fork(s.Context(), s.forkInput(at, id))
 	require.NoError(s, err)
-	return &script{T: s.T, Store: s.Store, session: id, turn: "t-" + id, head: rec.Head, at: s.at}
+	return &script{T: s.T, Store: s.Store, session: id, turn: "t-" + id, tenant: s.tenant, head: rec.Head, at: s.at}
 }
 
 // twoTurns is a session of two turns: user 1, assistant 2 with two calls, their results 3 and 4, assistant 5; user 6,
@@ -229,37 +228,9 @@ func forkKnowsMessages(t T, open func() journal.Store) {
 	_, err = f.StartInference(t.Context(), start)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"m-t1", "m-t2", "new"}, f.userIDs())
-	rules, err := f.Grants(t.Context(), "f")
+	rules, err := f.Grants(t.Context(), f.turn)
 	require.NoError(t, err)
 	assert.Empty(t, rules)
-}
-
-func commonSeq(t T, open func() journal.Store) {
-	s := twoTurns(t, open())
-	f := s.fork(5, "f")
-	common := func(a, b string) int64 {
-		t.Helper()
-		n, err := journal.CommonSeq(t.Context(), s.Store, a, b)
-		require.NoError(t, err)
-		return n
-	}
-	assert.Equal(t, []int64{5, 5, 7}, []int64{common("s", "f"), common("f", "s"), common("s", "s")})
-	f.begin()
-	f.infer(1, "another answer")
-	f.finish()
-	assert.Equal(t, int64(5), common("s", "f"))
-	f.fork(7, "g")
-	s.fork(1, "h")
-	assert.Equal(t, []int64{7, 5, 1, 1}, []int64{common("f", "g"), common("s", "g"), common("g", "h"), common("h", "s")})
-	s.session, s.turn = "stranger", "t-stranger"
-	s.begin()
-	assert.Zero(t, common("f", "stranger"))
-	_, err := journal.CommonSeq(t.Context(), s.Store, "s", "none")
-	assert.ErrorIs(t, err, journal.ErrNotFound)
-	for _, seq := range []int64{0, 8, -1} {
-		_, err = s.HeadAt(t.Context(), "f", seq)
-		assert.ErrorIs(t, err, journal.ErrNotFound)
-	}
 }
 
 // longLine forks a session repeatedly, each time after a turn of the fork's own.
@@ -277,7 +248,4 @@ func longLine(t T, open func() journal.Store) {
 	for i := range forks {
 		assert.Equal(t, fmt.Sprintf("answer %d", i), messages[2*i+1].Text)
 	}
-	n, err := journal.CommonSeq(t.Context(), s.Store, "s", s.session)
-	require.NoError(t, err)
-	assert.Equal(t, int64(2), n)
 }

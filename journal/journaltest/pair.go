@@ -22,6 +22,7 @@ var pairPromises = []pairPromise{
 	{"an operator accepts what was seen, whatever is published meanwhile", acceptsSeen},
 	{"a late result from many processes is told once", oneNotice},
 	{"one suspended call claimed by many goes on once", oneGoesOn},
+	{"every process sees the workers that run", workersSeen},
 }
 
 // together runs fn n times concurrently, alternating between the stores.
@@ -67,7 +68,7 @@ func oneClaim(t T, a, b journal.Store) {
 	states := make([]journal.ClaimState, n)
 	errs := make([]error, n)
 	together(a, b, n, func(i int, store journal.Store) {
-		out, err := store.ClaimCall(t.Context(), journal.ClaimInput{Turn: "t1", Step: 1, Call: list[0], Attempt: 1, At: start})
+		out, err := store.ClaimCall(t.Context(), journal.ClaimInput{Turn: "t1", Step: 1, Call: list[0], Attempt: 1, Worker: fmt.Sprint(i), At: start})
 		states[i], errs[i] = out.State, err
 	})
 	granted := 0
@@ -175,7 +176,7 @@ func oneNotice(t T, a, b journal.Store) {
 			_, errs[i] = store.StartInference(t.Context(), in)
 			return
 		}
-		late := journal.SettleInput{Turn: "t1", CallID: list[0].ID, Attempt: 1, Taints: true, At: start, Result: turn.ToolResult{Outcome: turn.OutcomeOK, Text: "done"}}
+		late := journal.SettleInput{Turn: "t1", CallID: list[0].ID, Attempt: 1, Taints: true, At: start, Result: turn.ToolResult{FromServer: true, Outcome: turn.OutcomeOK, Text: "done"}}
 		_, errs[i] = store.SettleCall(t.Context(), late)
 	})
 	for _, err := range errs {
@@ -195,7 +196,7 @@ func oneGoesOn(t T, a, b journal.Store) {
 	const n = 20
 	claims, errs := make([]journal.Claim, n), make([]error, n)
 	together(a, b, n, func(i int, store journal.Store) {
-		claims[i], errs[i] = store.ClaimCall(t.Context(), journal.ClaimInput{Turn: "t1", Step: 1, Call: list[0], Attempt: 2, At: start})
+		claims[i], errs[i] = store.ClaimCall(t.Context(), journal.ClaimInput{Turn: "t1", Step: 1, Call: list[0], Attempt: 2, Worker: fmt.Sprint(i), At: start})
 	})
 	granted := 0
 	for i := range n {

@@ -30,8 +30,14 @@ func explain(err error) error {
 		return journal.ErrNotFound
 	}
 	var refused *pgconn.PgError
-	if errors.As(err, &refused) && advice[refused.Code] != "" {
-		return fmt.Errorf("%s: %w", advice[refused.Code], err)
+	if errors.As(err, &refused) {
+		if text := advice[refused.Code]; text != "" {
+			err = fmt.Errorf("%s: %w", text, err)
+		}
+		if transient(refused.Code) {
+			err = fmt.Errorf("%w: %w", journal.ErrUnavailable, err)
+		}
+		return err
 	}
 	var connect *pgconn.ConnectError
 	if errors.As(err, &connect) {

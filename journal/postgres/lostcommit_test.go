@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -24,6 +25,9 @@ type deafProxy struct {
 	armed  atomic.Bool
 	lost   atomic.Int64
 }
+
+// preparesCommit matches the message that prepares the statement "commit", by its name.
+var preparesCommit = regexp.MustCompile("([a-z0-9_]+)\x00commit\x00")
 
 // listen returns the server's URL with the proxy's address.
 func (p *deafProxy) listen(t *testing.T, url string) string {
@@ -54,10 +58,13 @@ func (p *deafProxy) pass(client net.Conn) {
 	var deaf atomic.Bool // drop the reply to the last statement
 	go func() {
 		defer server.Close()
+		var commit []byte // the name of the connection's prepared statement
 		buf := make([]byte, 64<<10)
 		for {
 			n, err := client.Read(buf)
-			if bytes.Contains(buf[:n], []byte("commit\x00")) && p.armed.CompareAndSwap(true, false) {
+			if m := preparesCommit.FindSubmatch(buf[:n]); m != nil {
+				commit = append(bytes.Clone(m[1]), 0)
+			} else if commit != nil && bytes.Contains(buf[:n], commit) && p.armed.CompareAndSwap(true, false) {
 				deaf.Store(true)
 			}
 			if _, werr := server.Write(buf[:n]); err != nil || werr != nil {
@@ -121,16 +128,50 @@ func TestALostCommitIsNotRepeated(t *testing.T) {
 			_, err := s.Fork(t.Context(), journal.ForkInput{Session: "s", At: 1, ID: "f", Time: at})
 			return err
 		},
+		func() error {
+			_, err := s.Finish(t.Context(), journal.FinishInput{Session: "s", Turn: "t", State: turn.StateCompleted, At: at})
+			return err
+		},
+		func() error { return approveTools(t, s, proxy) },
 	} {
 		proxy.armed.Store(true)
 		require.NoError(t, write())
 	}
-	assert.EqualValues(t, 8, proxy.lost.Load())
+	assert.EqualValues(t, 10, proxy.lost.Load())
 	chunks, err := s.Chunks(t.Context(), "t", -1, 100)
 	require.NoError(t, err)
 	var kinds []turn.ChunkKind
 	for _, c := range chunks {
 		kinds = append(kinds, c.Kind)
 	}
-	assert.Equal(t, []turn.ChunkKind{turn.ChunkTurnStarted, turn.ChunkTextDelta, turn.ChunkToolCallStarted, turn.ChunkToolProgress, turn.ChunkToolCallCompleted}, kinds)
+	assert.Equal(t, []turn.ChunkKind{turn.ChunkTurnStarted, turn.ChunkTextDelta, turn.ChunkToolCallStarted, turn.ChunkToolProgress,
+		turn.ChunkToolCallCompleted, turn.ChunkTurnCompleted}, kinds)
+
+	proxy.armed.Store(true)
+	n, err := s.PruneChunks(t.Context(), at.Add(time.Hour), 10)
+	require.NoError(t, err)
+	assert.Equal(t, 1, n)
+
+	assert.EqualValues(t, 11, proxy.lost.Load())
+
+	target := &deafProxy{}
+	to := open(t, target.listen(t, server.Journal(t)), postgres.Options{})
+	target.armed.Store(true)
+	n, err = journal.Copy(t.Context(), s, to)
+	require.NoError(t, err)
+	assert.Equal(t, 2, n, "the session and its fork")
+	assert.EqualValues(t, 1, target.lost.Load())
+}
+
+// approveTools loses the reply to the approval of a tool that has changed.
+func approveTools(t *testing.T, s *journal.DB, proxy *deafProxy) error {
+	proxy.armed.Store(false)
+	for _, hash := range []string{"before", "now"} {
+		c := turn.Catalogue{Server: "x", Hash: hash, Tools: []turn.Descriptor{{ID: "mcp/x/t", Hash: hash}}}
+		require.NoError(t, s.PublishCatalogue(t.Context(), c))
+	}
+	proxy.armed.Store(true)
+	approved, err := s.ApproveTools(t.Context(), journal.ApproveToolsInput{Server: "x", Tools: []string{"t"}, By: "me", At: time.Now()})
+	assert.Len(t, approved, 1)
+	return err
 }

@@ -2,12 +2,11 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
 	_ "embed"
 	"errors"
 	"fmt"
 
-	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/everturn/everturn/journal"
 )
@@ -28,37 +27,32 @@ func Migrate(ctx context.Context, url string) (changed bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("migrating the journal in Postgres: %w", err)
 	}
-	db := stdlib.OpenDB(*cfg)
-	defer db.Close()
-	changed, err = migrate(ctx, db)
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err == nil {
+		defer conn.Close(context.WithoutCancel(ctx))
+		changed, err = migrate(ctx, conn)
+	}
 	if err != nil {
 		return false, fmt.Errorf("migrating the journal in Postgres: %w", explain(err))
 	}
 	return changed, nil
 }
 
-func migrate(ctx context.Context, db *sql.DB) (changed bool, err error) {
-	t, err := db.BeginTx(ctx, nil)
-	if err != nil {
+func migrate(ctx context.Context, conn *pgx.Conn) (changed bool, err error) {
+	t := begin(ctx, conn, nil, "begin")
+	defer t.rollback()
+	if err := t.Exec(`SELECT pg_advisory_xact_lock(?)`, migrationLock); err != nil {
 		return false, err
 	}
-	defer func() {
-		if err != nil {
-			_ = t.Rollback() // the first error is reported already
-		}
-	}()
-	if _, err := t.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, migrationLock); err != nil {
-		return false, err
-	}
-	err = checkSchema(transaction{ctx: ctx, tx: t})
+	err = checkSchema(t)
 	if errors.Is(err, ErrNotMigrated) {
 		changed = true
-		_, err = t.ExecContext(ctx, schema)
+		_, err = conn.Exec(ctx, schema)
 	}
 	if err != nil {
 		return false, err
 	}
-	return changed, t.Commit()
+	return changed, t.commit()
 }
 
 // checkSchema refuses a database whose journal this program cannot use.

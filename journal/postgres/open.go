@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/internal/watch"
 )
 
 // Options configures a journal. The zero value is ready to use.
@@ -33,7 +34,7 @@ const (
 type database struct {
 	db       *sql.DB
 	retryFor time.Duration
-	changes  *changes
+	changes  *watch.Changes
 }
 
 // Open opens the journal at url, a libpq connection string ("postgres://user@host/database"). Passwords can be in
@@ -67,7 +68,7 @@ func connect(url string, opts Options) (*database, error) {
 	s.db.SetMaxOpenConns(conns)
 	s.db.SetMaxIdleConns(conns)
 	s.db.SetConnMaxIdleTime(idleTime)
-	s.changes = newChanges(s)
+	s.changes = watch.New(pollEvery, s.look)
 	return s, nil
 }
 
@@ -98,6 +99,6 @@ func (s *database) TempDir() string { return "" }
 
 // Close implements journal.Database.
 func (s *database) Close() error {
-	s.changes.close()
+	s.changes.Close()
 	return s.db.Close()
 }

@@ -7,56 +7,167 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/everturn/everturn/journal"
 )
 
-// transaction is a journal.Conn.
+// transaction is a journal.Conn. It sends statements that have no result together with the next query or with the
+// commit, so that they cost no round trip of their own.
 type transaction struct {
-	ctx   context.Context
-	tx    *sql.Tx
-	again bool
-	timer *time.Timer // ends ctx if the server stops answering; nil if there is no limit
+	ctx     context.Context
+	conn    *pgx.Conn
+	timer   *time.Timer // ends ctx if the server stops answering; nil if there is no limit
+	again   bool
+	pending *pgx.Batch
+	size    int // bytes in pending
 }
 
-// next is called before each statement and restarts its statementTimeout.
-func (t transaction) next() {
-	if t.timer != nil {
-		t.timer.Reset(statementTimeout)
-	}
-}
+// maxPending and maxPendingBytes bound the statements that are sent together.
+const (
+	maxPending      = 100
+	maxPendingBytes = 1 << 20
+)
 
-// Query implements journal.Conn.
-func (t transaction) Query(query string, args ...any) (*sql.Rows, error) {
-	t.next()
-	return t.tx.QueryContext(t.ctx, numbered(query), args...)
-}
-
-// QueryRow implements journal.Conn.
-func (t transaction) QueryRow(query string, args ...any) *sql.Row {
-	t.next()
-	return t.tx.QueryRowContext(t.ctx, numbered(query), args...)
+// begin returns a transaction that begins with its first query.
+func begin(ctx context.Context, conn *pgx.Conn, timer *time.Timer, statement string) *transaction {
+	t := &transaction{ctx: ctx, conn: conn, timer: timer, pending: &pgx.Batch{}}
+	t.pending.Queue(statement)
+	return t
 }
 
 // Exec implements journal.Conn.
-func (t transaction) Exec(query string, args ...any) error {
-	t.next()
-	_, err := t.tx.ExecContext(t.ctx, numbered(query), args...)
-	return err
+func (t *transaction) Exec(query string, args ...any) error {
+	t.pending.Queue(numbered(query), slices.Clone(args)...)
+	for _, a := range args {
+		switch a := a.(type) {
+		case []byte:
+			t.size += len(a)
+		case string:
+			t.size += len(a)
+		}
+	}
+	if t.pending.Len() < maxPending && t.size < maxPendingBytes {
+		return nil
+	}
+	return t.flush()
+}
+
+// Query implements journal.Conn.
+func (t *transaction) Query(query string, args ...any) (journal.Rows, error) {
+	t.pending.Queue(numbered(query), args...)
+	batch := t.pending
+	results, err := t.send(batch.Len() - 1)
+	if err != nil {
+		return nil, err
+	}
+	r, err := results.Query()
+	if err != nil {
+		_ = results.Close() // the first error is reported
+		return nil, err
+	}
+	return rows{r, results}, nil
+}
+
+// QueryRow implements journal.Conn.
+func (t *transaction) QueryRow(query string, args ...any) journal.Row {
+	r, err := t.Query(query, args...)
+	return row{r, err}
+}
+
+// send sends the pending statements and reads the results of the first n.
+func (t *transaction) send(n int) (pgx.BatchResults, error) {
+	if t.timer != nil {
+		t.timer.Reset(statementTimeout)
+	}
+	results := t.conn.SendBatch(t.ctx, t.pending)
+	t.pending, t.size = &pgx.Batch{}, 0
+	for range n {
+		if _, err := results.Exec(); err != nil {
+			_ = results.Close() // the first error is reported
+			return nil, err
+		}
+	}
+	return results, nil
+}
+
+func (t *transaction) flush() error {
+	results, err := t.send(t.pending.Len())
+	if err != nil {
+		return err
+	}
+	return results.Close()
+}
+
+func (t *transaction) commit() error {
+	t.pending.Queue("commit")
+	return t.flush()
+}
+
+// rollback ends the transaction. It closes a connection that may still be in it.
+func (t *transaction) rollback() {
+	if t.conn.IsClosed() || t.conn.PgConn().TxStatus() == 'I' {
+		return
+	}
+	if _, err := t.conn.Exec(t.ctx, "rollback"); err != nil {
+		_ = t.conn.Close(t.ctx)
+	}
 }
 
 // Lock implements journal.Conn. Other transactions can still insert rows that refer to a locked row.
-func (t transaction) Lock() string { return " FOR NO KEY UPDATE" }
+func (t *transaction) Lock() string { return " FOR NO KEY UPDATE" }
 
 // Again implements journal.Conn.
-func (t transaction) Again() bool { return t.again }
+func (t *transaction) Again() bool { return t.again }
+
+// rows is the result of the last query of a batch.
+type rows struct {
+	pgx.Rows
+	results pgx.BatchResults
+}
+
+// Columns implements journal.Rows.
+func (r rows) Columns() (names []string, err error) {
+	for _, f := range r.FieldDescriptions() {
+		names = append(names, f.Name)
+	}
+	return names, nil
+}
+
+// Close implements journal.Rows.
+func (r rows) Close() error {
+	r.Rows.Close()
+	return r.results.Close()
+}
+
+// row is a journal.Row.
+type row struct {
+	rows journal.Rows
+	err  error
+}
+
+// Scan implements journal.Row.
+func (r row) Scan(into ...any) error {
+	if r.err != nil {
+		return r.err
+	}
+	if r.rows.Next() {
+		err := r.rows.Scan(into...)
+		return errors.Join(err, r.rows.Close())
+	}
+	if err := r.rows.Close(); err != nil {
+		return err
+	}
+	return sql.ErrNoRows
+}
 
 // queries maps queries with question marks to queries with numbered parameters. All are constants, so the map is
 // bounded.
@@ -84,18 +195,14 @@ func numbered(query string) string {
 // Write implements journal.Database.
 func (s *database) Write(ctx context.Context, fn func(journal.Conn) error) error {
 	again := false
-	return s.retry(ctx, func(ctx context.Context, conn *sql.Conn, timer *time.Timer) error {
-		t, err := conn.BeginTx(ctx, nil)
-		if err != nil {
+	return s.retry(ctx, func(ctx context.Context, conn *pgx.Conn, timer *time.Timer) error {
+		t := begin(ctx, conn, timer, "begin")
+		defer t.rollback()
+		t.again = again
+		if err := fn(t); err != nil {
 			return err
 		}
-		defer t.Rollback()
-		in := transaction{ctx, t, again, timer}
-		if err := fn(in); err != nil {
-			return err
-		}
-		in.next()
-		err = t.Commit()
+		err := t.commit()
 		again = again || err != nil
 		return err
 	})
@@ -103,13 +210,10 @@ func (s *database) Write(ctx context.Context, fn func(journal.Conn) error) error
 
 // Read implements journal.Database.
 func (s *database) Read(ctx context.Context, once bool, fn func(journal.Conn) error) error {
-	read := func(ctx context.Context, conn *sql.Conn, timer *time.Timer) error {
-		t, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
-		if err != nil {
-			return err
-		}
-		defer t.Rollback()
-		return fn(transaction{ctx, t, false, timer})
+	read := func(ctx context.Context, conn *pgx.Conn, timer *time.Timer) error {
+		t := begin(ctx, conn, timer, "begin isolation level repeatable read read only")
+		defer t.rollback()
+		return fn(t)
 	}
 	if once {
 		conn, err := s.db.Conn(ctx)
@@ -117,13 +221,18 @@ func (s *database) Read(ctx context.Context, once bool, fn func(journal.Conn) er
 			return err
 		}
 		defer conn.Close()
-		return read(ctx, conn, nil)
+		return raw(conn, func(conn *pgx.Conn) error { return read(ctx, conn, nil) })
 	}
 	return s.retry(ctx, read)
 }
 
+// raw runs fn on the pool's connection itself.
+func raw(conn *sql.Conn, fn func(*pgx.Conn) error) error {
+	return conn.Raw(func(c any) error { return fn(c.(*stdlib.Conn).Conn()) })
+}
+
 // retry runs fn on a connection and retries while the error may pass: until ctx ends or retryFor has passed.
-func (s *database) retry(ctx context.Context, fn func(context.Context, *sql.Conn, *time.Timer) error) error {
+func (s *database) retry(ctx context.Context, fn func(context.Context, *pgx.Conn, *time.Timer) error) error {
 	deadline := time.Now().Add(s.retryFor)
 	for pause := time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
 		worth, err := s.onConn(ctx, fn)
@@ -142,7 +251,7 @@ func (s *database) retry(ctx context.Context, fn func(context.Context, *sql.Conn
 }
 
 // onConn runs fn on a connection of the pool and reports whether a retry may help after an error.
-func (s *database) onConn(caller context.Context, fn func(context.Context, *sql.Conn, *time.Timer) error) (worth bool, err error) {
+func (s *database) onConn(caller context.Context, fn func(context.Context, *pgx.Conn, *time.Timer) error) (worth bool, err error) {
 	ctx, cancel := context.WithCancel(caller)
 	defer cancel()
 	defer func() {
@@ -157,21 +266,13 @@ func (s *database) onConn(caller context.Context, fn func(context.Context, *sql.
 		return unreachable(err), err
 	}
 	defer conn.Close()
-	if err = fn(ctx, conn, timer); err == nil {
-		return false, nil
-	}
-	return lost(conn) || lostRace(err), err
-}
-
-// lost reports whether a connection is closed. pgx closes it when the server is gone, and when a statement's context
-// ends.
-func lost(conn *sql.Conn) bool {
-	closed := true
-	_ = conn.Raw(func(c any) error {
-		closed = c.(*stdlib.Conn).Conn().IsClosed()
-		return nil
+	lost := false
+	err = raw(conn, func(c *pgx.Conn) error {
+		err := fn(ctx, c, timer)
+		lost = c.IsClosed() // pgx closes it when the server is gone, and when a statement's context ends
+		return err
 	})
-	return closed
+	return err != nil && (lost || lostRace(err)), err
 }
 
 // unreachable reports whether a connection failed for a reason that may pass.

@@ -6,6 +6,8 @@ import (
 	"database/sql/driver"
 	"errors"
 	"sync"
+
+	"github.com/everturn/everturn/journal"
 )
 
 // conn is a connection that keeps its statements prepared, because SQLite takes about as long to plan one of our
@@ -33,16 +35,20 @@ func (c *conn) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 var background = context.Background()
 
 // Query implements journal.Conn.
-func (c *conn) Query(query string, args ...any) (*sql.Rows, error) {
+func (c *conn) Query(query string, args ...any) (journal.Rows, error) {
 	s, err := c.prepare(background, query)
 	if err != nil {
 		return nil, err
 	}
-	return s.QueryContext(background, args...)
+	rows, err := s.QueryContext(background, args...)
+	if err != nil {
+		return nil, err
+	}
+	return rows, nil
 }
 
 // QueryRow implements journal.Conn.
-func (c *conn) QueryRow(query string, args ...any) *sql.Row {
+func (c *conn) QueryRow(query string, args ...any) journal.Row {
 	s, err := c.prepare(background, query)
 	if err != nil {
 		return c.raw.QueryRowContext(background, query, args...) // only this returns a Row that holds the error

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/everturn/everturn/journal"
 )
@@ -15,6 +16,8 @@ const maxGroup = 64
 // SQLite transaction, each in a savepoint, so that they share a commit. The commit is the expensive part with
 // synchronous "full".
 type write struct {
+	ctx      context.Context
+	until    time.Time // how long to wait for another process to unlock the file
 	fn       func(journal.Conn) error
 	err      error
 	panicked any
@@ -56,11 +59,11 @@ func (q *queue) leave(w *write) bool {
 
 // Write implements journal.Database. fn may run in another goroutine.
 func (s *database) Write(ctx context.Context, fn func(journal.Conn) error) error {
-	w := &write{fn: fn, done: make(chan struct{})}
+	w := &write{ctx: ctx, until: time.Now().Add(s.busy), fn: fn, done: make(chan struct{})}
 	s.queue.add(w)
 	select {
 	case s.turnstile <- struct{}{}:
-		if err := s.lead(ctx, w); err != nil {
+		if err := s.lead(w); err != nil {
 			return err
 		}
 	case <-w.done:
@@ -78,37 +81,32 @@ func (s *database) Write(ctx context.Context, fn func(journal.Conn) error) error
 
 // lead runs the waiting transactions until w has run. It returns an error if it cannot begin a transaction; the other
 // callers then try themselves.
-func (s *database) lead(ctx context.Context, w *write) error {
+func (s *database) lead(w *write) error {
 	defer func() { <-s.turnstile }()
-	for !closed(w.done) {
-		if err := s.begin(ctx); err != nil {
+	for {
+		select {
+		case <-w.done:
+			return nil
+		default:
+		}
+		if err := s.begin(w); err != nil {
 			s.queue.leave(w)
 			return err
 		}
 		s.run(s.queue.take())
 	}
-	return nil
 }
 
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
-// begin begins a transaction as soon as the file is not locked.
-func (s *database) begin(ctx context.Context) error {
+// begin begins a transaction for w as soon as the file is not locked.
+func (s *database) begin(w *write) error {
 	if err := s.checkFile(); err != nil {
 		return err
 	}
-	if err := s.openWriter(ctx); err != nil {
+	if err := s.openWriter(w.ctx, w.until); err != nil {
 		return err
 	}
-	err := s.retry(ctx, func() error { return s.writer.Exec("BEGIN IMMEDIATE") })
-	if err != nil && !isBusy(err) && ctx.Err() == nil {
+	err := s.retryUntil(w.ctx, w.until, func() error { return s.writer.Exec("BEGIN IMMEDIATE") })
+	if err != nil && !isBusy(err) && w.ctx.Err() == nil {
 		s.dropWriter()
 	}
 	return err
@@ -127,7 +125,7 @@ func (s *database) run(group []*write) {
 		return
 	}
 	for _, w := range group {
-		w.err, w.panicked = s.begin(context.Background()), nil
+		w.err, w.panicked = s.begin(w), nil
 		if w.err != nil {
 			close(w.done)
 			continue

@@ -16,11 +16,12 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// observed calls before ahead of each writing transaction, with the transaction's number, which starts at 1.
+// observed calls before ahead of each writing transaction and after when it is committed, with the transaction's number, which starts at 1.
 type observed struct {
 	*database
 	writes int
 	before func(n int) error
+	after  func(n int) error // nil: none
 }
 
 func (o *observed) Write(ctx context.Context, fn func(journal.Conn) error) error {
@@ -28,7 +29,11 @@ func (o *observed) Write(ctx context.Context, fn func(journal.Conn) error) error
 	if err := o.before(o.writes); err != nil {
 		return err
 	}
-	return o.database.Write(ctx, fn)
+	err := o.database.Write(ctx, fn)
+	if err == nil && o.after != nil {
+		err = o.after(o.writes)
+	}
+	return err
 }
 
 func openObserved(t *testing.T) (*observed, *journal.DB) {
@@ -132,4 +137,35 @@ func TestAnUnfinishedImportIsRemoved(t *testing.T) {
 	for _, table := range []string{"sessions", "turns", "taint_sources", "inferences", "requests"} {
 		assert.Equal(t, 1, o.count(t, table), table)
 	}
+}
+
+// TestAPublishedImportIsKept loses the reply to the import's last transaction. The session may be in use by then.
+func TestAPublishedImportIsKept(t *testing.T) {
+	export := longExport(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	o, s := openObserved(t)
+	o.after = func(int) error {
+		if _, err := s.Session(t.Context(), "s"); err != nil {
+			return nil
+		}
+		o.after = nil
+		in := journal.BeginInput{Session: "s", Turn: "new", Message: turn.Message{ID: "new"}, At: time.Now()}
+		if _, err := s.Begin(t.Context(), in); err != nil {
+			return err
+		}
+		cancel()
+		return ctx.Err()
+	}
+	_, err := s.Import(ctx, bytes.NewReader(export))
+	require.ErrorIs(t, err, context.Canceled)
+	rec, err := s.Session(t.Context(), "s")
+	require.NoError(t, err)
+	assert.Equal(t, "new", rec.LastTurn.ID)
+	messages, err := s.Messages(t.Context(), "s", 1, 100)
+	require.NoError(t, err)
+	assert.Len(t, messages, 2)
+	again, err := s.Import(t.Context(), bytes.NewReader(export))
+	require.NoError(t, err)
+	assert.True(t, again.Unchanged)
 }

@@ -25,8 +25,10 @@ func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
 			return nil, errors.Join(err, f.Close())
 		}
-		if err := pause(ctx, 10*time.Millisecond); err != nil {
-			return nil, errors.Join(err, f.Close())
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), f.Close())
 		}
 	}
 }

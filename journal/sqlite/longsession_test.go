@@ -101,6 +101,5 @@ func (l *long) measure(i int) {
 		_, err := l.Fork(ctx, journal.ForkInput{Session: "s", At: 1, ID: fork, Time: l.at})
 		return err
 	})
-	l.watch.time("common_seq", func() error { _, err := journal.CommonSeq(ctx, l.Store, "s", fork); return err })
 	l.watch.time("prune_1", func() error { _, err := l.PruneChunks(ctx, l.at, 1); return err })
 }

@@ -24,7 +24,7 @@ func (s *database) migrate(ctx context.Context) error {
 	}
 	defer db.Close()
 	db.SetMaxOpenConns(1)
-	current, err := s.upToDate(ctx, db, false)
+	current, err := s.upToDate(ctx, db)
 	if err != nil || current {
 		return err
 	}
@@ -33,7 +33,7 @@ func (s *database) migrate(ctx context.Context) error {
 		return fmt.Errorf("waiting for another process to prepare the journal: %w", err)
 	}
 	defer unlock()
-	if current, err = s.upToDate(ctx, db, false); err != nil || current { // the other process may have done it
+	if current, err = s.upToDate(ctx, db); err != nil || current { // the other process may have done it
 		return err
 	}
 	// The journal mode is a property of the file, and cannot be set in a transaction.
@@ -50,25 +50,28 @@ func (s *database) migrate(ctx context.Context) error {
 
 // upToDate reports whether the file is a journal. It refuses a journal that this program cannot use, and other
 // databases.
-func (s *database) upToDate(ctx context.Context, db *sql.DB, again bool) (bool, error) {
+func (s *database) upToDate(ctx context.Context, db *sql.DB) (bool, error) {
 	var id, tables, minProgram int
 	err := s.retry(ctx, func() error {
-		return db.QueryRowContext(ctx, `SELECT (SELECT application_id FROM pragma_application_id),
+		t, err := db.BeginTx(ctx, nil) // one snapshot: another process may be creating the tables
+		if err != nil {
+			return err
+		}
+		defer t.Rollback()
+		err = t.QueryRowContext(ctx, `SELECT (SELECT application_id FROM pragma_application_id),
 			(SELECT count(*) FROM sqlite_schema)`).Scan(&id, &tables)
+		if err != nil || id != applicationID {
+			return err
+		}
+		return t.QueryRowContext(ctx, `SELECT min_program FROM journal`).Scan(&minProgram)
 	})
 	switch {
 	case err != nil:
 		return false, err
-	case id == 0 && tables == 0:
-		return false, nil
-	case id == 0 && !again: // the two numbers may be from before and after the transaction that created the journal
-		return s.upToDate(ctx, db, true)
-	case id != applicationID:
+	case id == applicationID:
+		return true, journal.CheckSchema(minProgram)
+	case id != 0 || tables != 0:
 		return false, errors.New("the file is the database of another program: choose another path for the journal")
 	}
-	err = s.retry(ctx, func() error { return db.QueryRowContext(ctx, `SELECT min_program FROM journal`).Scan(&minProgram) })
-	if err != nil {
-		return false, err
-	}
-	return true, journal.CheckSchema(minProgram)
+	return false, nil
 }

@@ -142,7 +142,7 @@ func (s *database) connect(ctx context.Context, synchronous string) (err error) 
 		return err
 	}
 	s.readers = newPool(s.readDB, readers)
-	if err := s.openWriter(ctx); err != nil {
+	if err := s.openWriter(ctx, time.Now().Add(s.busy)); err != nil {
 		return err
 	}
 	s.changes, err = watchChanges(ctx, s)

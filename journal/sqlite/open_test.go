@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -115,6 +116,25 @@ func TestLockedFileIsWaitedForAndThenNamed(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// TestWritersWaitForALockTogether checks that BusyTimeout is how long each writer waits, and not each one after the
+// others.
+func TestWritersWaitForALockTogether(t *testing.T) {
+	const busy, writers = time.Second, 20
+	path := filepath.Join(t.TempDir(), "journal.db")
+	s := open(t, path, sqlite.Options{BusyTimeout: busy})
+	raw(t, path, `BEGIN IMMEDIATE`)
+	ctx, cancel := context.WithTimeout(t.Context(), busy*writers/2)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i := range writers {
+		wg.Go(func() {
+			_, err := s.Begin(ctx, beginOf("s", fmt.Sprint("t", i)))
+			assert.ErrorIs(t, err, journal.ErrUnavailable)
+		})
+	}
+	wg.Wait()
+}
+
 func TestWriteWaitsForAnotherProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	s := open(t, path, sqlite.Options{})
@@ -167,7 +187,7 @@ func TestContentIsStoredOnceAndTheFileStaysSmall(t *testing.T) {
 // hop runs a turn through n hops, each with a result of size bytes.
 func hop(t *testing.T, s journal.Store, head turn.Head, n, size int) {
 	t.Helper()
-	var results []journal.Result
+	var results []turn.CallOutcome
 	for step := 1; step <= n; step++ {
 		key := journal.StepKey{Turn: "t", Step: step}
 		c := turn.ToolCall{ID: fmt.Sprintf("%d.0", step), Tool: "local/x", Arguments: "{}"}
@@ -183,6 +203,6 @@ func hop(t *testing.T, s journal.Store, head turn.Head, n, size int) {
 		_, err = s.SettleCall(t.Context(), journal.SettleInput{Turn: "t", CallID: c.ID, Attempt: 1,
 			Result: turn.ToolResult{Outcome: turn.OutcomeOK, Text: text, Full: []byte(text)}})
 		require.NoError(t, err)
-		head, results = out.Head, []journal.Result{{Call: c}}
+		head, results = out.Head, []turn.CallOutcome{{CallID: c.ID}}
 	}
 }

@@ -13,14 +13,14 @@ import (
 )
 
 // openWriter opens the write connection if it is not open. The caller holds the turnstile, or is Open.
-func (s *database) openWriter(ctx context.Context) error {
+func (s *database) openWriter(ctx context.Context, until time.Time) error {
 	if s.closed {
 		return errClosedStore
 	}
 	if s.writer != nil {
 		return nil
 	}
-	return s.retry(ctx, func() error {
+	return s.retryUntil(ctx, until, func() error {
 		raw, err := s.writeDB.Conn(ctx)
 		if err == nil {
 			s.writer = newConn(raw)
@@ -61,7 +61,11 @@ func (s *database) snapshot(ctx context.Context, fn func(journal.Conn) error) er
 
 // retry calls fn until the file is not busy, ctx ends or the busy timeout has passed.
 func (s *database) retry(ctx context.Context, fn func() error) error {
-	deadline := time.Now().Add(s.busy)
+	return s.retryUntil(ctx, time.Now().Add(s.busy), fn)
+}
+
+// retryUntil calls fn at least once, until the file is not busy, ctx ends or the deadline has passed.
+func (s *database) retryUntil(ctx context.Context, deadline time.Time, fn func() error) error {
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -73,20 +77,11 @@ func (s *database) retry(ctx context.Context, fn func() error) error {
 		if time.Now().After(deadline) {
 			return errBusy{path: s.path, waited: s.busy, cause: err}
 		}
-		if ctxErr := pause(ctx, time.Millisecond+rand.N(4*time.Millisecond)); ctxErr != nil {
-			return errors.Join(ctxErr, err)
+		select {
+		case <-time.After(time.Millisecond + rand.N(4*time.Millisecond)):
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 

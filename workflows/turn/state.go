@@ -18,6 +18,15 @@ const (
 // Terminal reports whether a turn in this state has ended.
 func (s State) Terminal() bool { return s != StateRunning && s != StateWaiting && s != "" }
 
+// Known reports whether s is a state of this package.
+func (s State) Known() bool {
+	switch s {
+	case StateRunning, StateWaiting, StateCompleted, StateFailed, StateCancelled, StateClosed:
+		return true
+	}
+	return false
+}
+
 // FinishReason says why a turn ended.
 type FinishReason string
 
@@ -30,7 +39,6 @@ const (
 	FinishMaxToolCalls FinishReason = "max_tool_calls"
 	FinishMaxErrors    FinishReason = "max_consecutive_errors"
 	FinishMaxTokens    FinishReason = "max_tokens"
-	FinishMaxCost      FinishReason = "max_cost"
 	FinishTimeout      FinishReason = "turn_timeout"
 	// The completion ended early, or the model refused: see StopCause. The partial text is the answer.
 	FinishLength        FinishReason = FinishReason(StopLength)
@@ -46,7 +54,7 @@ const (
 func (r FinishReason) Known() bool {
 	switch r {
 	case FinishAnswered, FinishDuplicate, FinishNoMessage, FinishMaxSteps, FinishMaxToolCalls, FinishMaxErrors,
-		FinishMaxTokens, FinishMaxCost, FinishTimeout, FinishLength, FinishContentFilter, FinishRefusal, FinishInterrupted,
+		FinishMaxTokens, FinishTimeout, FinishLength, FinishContentFilter, FinishRefusal, FinishInterrupted,
 		FinishCancelled, FinishFailed, FinishTerminated:
 		return true
 	}

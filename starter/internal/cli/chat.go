@@ -61,9 +61,6 @@ func (t *turnClient) chat(ctx context.Context, f sessionFlags, out *os.File) err
 	if err != nil {
 		return err
 	}
-	if err := t.checkSessionID(ctx, session); err != nil {
-		return err
-	}
 	if session == "" {
 		session = client.NewSessionID()
 	}

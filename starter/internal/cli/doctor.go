@@ -125,7 +125,7 @@ func (a *app) checkTools(ctx context.Context, cfg config.Config) (string, error)
 		}
 	}
 	found := fmt.Sprintf("%s of %s", ui.Count(tools, "tool"), ui.Count(len(catalogues), "server"))
-	published, err := publishedCatalogues(ctx, cfg)
+	published, workers, err := reported(ctx, cfg)
 	if err != nil {
 		return "", err
 	}
@@ -136,16 +136,11 @@ func (a *app) checkTools(ctx context.Context, cfg config.Config) (string, error)
 	if quarantined > 0 {
 		found += fmt.Sprintf(", %d quarantined (see `starter tools diff`)", quarantined)
 	}
-	return found, errors.Join(append(problems, workersProblems(cfg)...)...)
+	return found, errors.Join(append(problems, workersProblems(workers)...)...)
 }
 
 // workersProblems returns an error for each server that a running worker cannot use.
-func workersProblems(cfg config.Config) []error {
-	workers, err := engine.Health(cfg)
-	if err != nil {
-		return []error{err}
-	}
-	var problems []error
+func workersProblems(workers []engine.WorkerHealth) (problems []error) {
 	for _, w := range workers {
 		for _, s := range w.Servers {
 			if s.State == engine.ServerFailing {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 func (a *app) forkCommand() *cobra.Command {
@@ -38,7 +38,7 @@ Nothing is copied, and the other session does not change. Without --at, it share
 
 // branch creates a fork of a session and prints how to continue it.
 func (a *app) branch(ctx context.Context, args []string, at int64, as, output string) error {
-	if err := workflows.CheckSession(as); as != "" && err != nil {
+	if err := turn.CheckSession(as); as != "" && err != nil {
 		return usage("--as: %w", err)
 	}
 	loaded, err := a.load()

@@ -5,9 +5,8 @@ import (
 	"io"
 
 	"github.com/cli/browser"
+	"github.com/everturn/everturn/workflows/turn"
 	"github.com/spf13/cobra"
-
-	"github.com/everturn/everturn/workflows"
 )
 
 func (a *app) openCommand() *cobra.Command {
@@ -18,8 +17,8 @@ func (a *app) openCommand() *cobra.Command {
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.completeSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 && workflows.CheckSession(args[0]) != nil {
-				return usage("%w", workflows.CheckSession(args[0]))
+			if len(args) > 0 && turn.CheckSession(args[0]) != nil {
+				return usage("%w", turn.CheckSession(args[0]))
 			}
 			return a.onSession(cmd.Context(), args, needs{}, (*turnClient).latest, func(t *turnClient, session string) error {
 				s, err := t.find(cmd.Context(), session, "")

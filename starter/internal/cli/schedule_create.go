@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -79,7 +78,7 @@ func (f scheduleFlags) check(name string) error {
 		return usage("--queue needs a session: name it with --session")
 	}
 	if f.session != "" {
-		if err := workflows.CheckSession(f.session); err != nil {
+		if err := turn.CheckSession(f.session); err != nil {
 			return usage("--session: %w", err)
 		}
 	}
@@ -94,9 +93,6 @@ func (t *turnClient) schedule(ctx context.Context, name, prompt string, f schedu
 	if f.agent != "" && f.agent != t.cfg.Runtime.Agent {
 		return usage("--agent is %q, but the configured agent is %q: use the agent.toml of that agent", f.agent,
 			t.cfg.Runtime.Agent)
-	}
-	if err := t.checkSessionID(ctx, f.session); err != nil {
-		return err
 	}
 	made, err := t.client.Schedules().Create(ctx, client.ScheduleInput{
 		Name: name, Text: prompt, Session: f.session, After: f.queue, Agent: f.agent, Limits: f.limits.request,

@@ -4,7 +4,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -24,7 +23,7 @@ run.`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completeSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := workflows.CheckSession(args[0]); err != nil {
+			if err := turn.CheckSession(args[0]); err != nil {
 				return usage("%w", err)
 			}
 			text, err := a.prompt(cmd.Context(), args[1:])

@@ -3,9 +3,8 @@ package cli
 import (
 	"context"
 
+	"github.com/everturn/everturn/workflows/turn"
 	"github.com/spf13/cobra"
-
-	"github.com/everturn/everturn/workflows"
 )
 
 // sessionFlags are the flags of run and chat that choose the session, and what the command starts on this machine.
@@ -35,7 +34,7 @@ func (f sessionFlags) check() error {
 	case f.session == "":
 		return nil
 	}
-	if err := workflows.CheckSession(f.session); err != nil {
+	if err := turn.CheckSession(f.session); err != nil {
 		return usage("--session: %w", err)
 	}
 	return nil

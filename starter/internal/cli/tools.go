@@ -36,7 +36,7 @@ Exit codes: 0 every server answered, 1 a server did not.`,
 			if err != nil {
 				return err
 			}
-			published, err := publishedCatalogues(cmd.Context(), loaded.Config)
+			published, _, err := reported(cmd.Context(), loaded.Config)
 			if err != nil {
 				return err
 			}

@@ -23,9 +23,9 @@ func (a *app) toolsStatusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the state of the configured MCP servers",
-		Long: `Show the state of the configured MCP servers: as the workers on this machine report it, otherwise as
-the journal has it. If neither has any, or with --connect, the command connects to the servers
-itself.
+		Long: `Show the state of the configured MCP servers: as the running workers report it to the journal,
+otherwise as the journal's catalogues have it. If the journal has neither, or with --connect, the
+command connects to the servers itself. A worker that was killed is shown for up to 15 seconds.
 
 Exit codes: 0 every server is available, 1 a server fails or is unavailable.`,
 		Args: cobra.NoArgs,
@@ -76,11 +76,7 @@ func (s serverStatus) bad() bool { return s.Problem != "" || s.State == engine.S
 // does.
 func (a *app) serverStatus(ctx context.Context, loaded *config.Loaded, connect bool) ([]serverStatus, error) {
 	cfg := loaded.Config
-	published, err := publishedCatalogues(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	workers, err := engine.Health(cfg)
+	published, workers, err := reported(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -103,17 +99,24 @@ func (a *app) serverStatus(ctx context.Context, loaded *config.Loaded, connect b
 	return joinStatus(cfg, published, workers), nil
 }
 
-// publishedCatalogues returns the catalogues that workers have published, by server, or nil if there is no journal yet.
-func publishedCatalogues(ctx context.Context, cfg config.Config) (map[string]turn.Catalogue, error) {
+// reported returns the catalogues that workers have published, by server, and the health of the workers that run now. It
+// returns nothing if there is no journal yet.
+func reported(ctx context.Context, cfg config.Config) (published map[string]turn.Catalogue,
+	workers []engine.WorkerHealth, err error) {
 	if !engine.HasJournal(cfg) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	store, err := openJournal(ctx, cfg)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	defer func() { err = errors.Join(err, store.Close()) }()
 	list, err := store.Catalogues(ctx)
-	return byServer(list), errors.Join(err, store.Close())
+	if err != nil {
+		return nil, nil, err
+	}
+	workers, err = engine.Health(ctx, store)
+	return byServer(list), workers, err
 }
 
 func byServer(list []turn.Catalogue) map[string]turn.Catalogue {
