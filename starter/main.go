@@ -1,51 +1,9 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
-	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/starter/internal/cli"
 )
 
-func main() {
-	if err := engine.HideMemory(); err != nil { // protects a worker that a command runs in this process
-		fmt.Fprintln(os.Stderr, "everturn: "+err.Error())
-	}
-	// The buffer also holds a second Ctrl-C, with which run stops its turn.
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	os.Exit(execute(context.Background(), os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}, os.Environ(), signals))
-}
-
-// streams are a command's standard input and outputs.
-type streams struct {
-	in  *os.File
-	out io.Writer
-	err io.Writer
-}
-
-// execute runs one command and returns the exit code.
-func execute(ctx context.Context, args []string, std streams, environ []string, signals <-chan os.Signal) int {
-	ctx, interrupts := catch(ctx, signals)
-	defer interrupts.take()
-	app := &app{streams: std, environ: environ, interrupts: interrupts}
-	root := app.command()
-	root.SetArgs(args)
-	cmd, err := root.ExecuteContextC(ctx)
-	switch {
-	case err != nil && !app.ran:
-		err = refused(cmd, err)
-	case err != nil && context.Cause(ctx) == errInterrupted:
-		err = &exitError{code: exitCancelled, cause: errInterrupted}
-	}
-	var exit *exitError
-	if err != nil && (!errors.As(err, &exit) || exit.cause != nil) {
-		fmt.Fprintln(std.err, app.hinted("everturn: "+printable(err.Error())))
-	}
-	return exitCode(err)
-}
+func main() { os.Exit(cli.Main()) }

@@ -53,7 +53,7 @@ func TestAProviderThatEchoesItsKey(t *testing.T) {
 	}
 	answering := h.begin(nil, "run", "-o", "jsonl", "-s", "answers", "answer")
 	require.Eventually(t, func() bool { return strings.Contains(h.starter("list").out.String(), "waiting") }, within, 200*time.Millisecond)
-	asks := start("approve", "--json").out.String()
+	asks := start("approvals", "-o", "json").out.String()
 	assert.Contains(t, asks, "[redacted]", "what is approved is what is sent")
 	start("approve", "answers", "--all", "-y").exits(0)
 	answering.wait()
@@ -71,7 +71,7 @@ func TestAProviderThatEchoesItsKey(t *testing.T) {
 
 	sessions := []string{"answers", "refused", "held"}
 	for _, s := range sessions {
-		for _, args := range [][]string{{"show", s}, {"show", "--json", s}, {"export", s}, {"events", s}} {
+		for _, args := range [][]string{{"show", s}, {"show", "-o", "json", s}, {"export", s}, {"events", s}} {
 			start(args...)
 		}
 		said.WriteString(historiesText(t, s))

@@ -62,8 +62,8 @@ func TestNoSecretIsFoundAnywhere(t *testing.T) {
 	asking.wait()
 	said.WriteString(asking.out.String() + asking.err.String())
 	assert.Contains(t, said.String(), "[redacted]", "what the server asks is shown")
-	for _, args := range [][]string{{"show", "env"}, {"show", "--json", "header"}, {"export", "env"}, {"export", "oauth"}, {"list"}, {"tools"},
-		{"tools", "--json"}, {"tools", "status"}, {"doctor"}} {
+	for _, args := range [][]string{{"show", "env"}, {"show", "-o", "json", "header"}, {"export", "env"}, {"export", "oauth"}, {"list"}, {"tools"},
+		{"tools", "-o", "json"}, {"tools", "status"}, {"doctor"}} {
 		start(args...)
 	}
 	settings := h.starter("config", "show", "--origin").exits(0)

@@ -44,13 +44,13 @@ func TestChatAnswers(t *testing.T) {
 		s.printed("2 steps · 1 tool call · 30 tokens in, 8 out · cost unknown")
 		s.ready()
 		s.fits()
-		s.was("a new session, "+id, "› What is this?", "I look.", "✓ local/list_files {}", "· ok ·", "# Report",
+		s.was("new session "+id, "› What is this?", "I look.", "✓ local/list_files {}", "· ok ·", "# Report",
 			"[2Jand &#27;[31mred]0;title.", "• one • two", `fmt.Println("\*")`)
 		s.press("C-d")
 		s.leaves(0)
-		s.printed("come back with `starter chat -s " + id + "`")
+		s.printed("resume with `starter chat -s " + id + "`")
 		again := h.chat(width, height, nil, "-c")
-		again.printed("session " + id + ", 1 turns")
+		again.printed("session " + id + ", 1 turn")
 		again.printed(`fmt.Println("\*")`)
 		again.ready()
 		again.says("/quit")
@@ -157,7 +157,7 @@ func TestChatAnswersAToolsServer(t *testing.T) {
 		s.ready()
 		s.says("Confirm it.")
 		s.printed("round 1?")
-		s.printed("no key")
+		s.printed("or keys")
 		s.shows("1/2 note (text)")
 		s.says("for Ann")
 		s.shows("2/2 sure (yes or")
@@ -191,7 +191,7 @@ func TestChatDeniesWithAReasonAndKeepsRules(t *testing.T) {
 	s.says("the first")
 	s.awaitKeys()
 	s.press("r")
-	s.shows("why not?")
+	s.shows("reason?")
 	s.says("not on a Friday")
 	s.printed("So be it.")
 	s.was("· denied by", "not on a Friday")
@@ -202,7 +202,7 @@ func TestChatDeniesWithAReasonAndKeepsRules(t *testing.T) {
 	s.awaitKeys()
 	s.press("t")
 	s.printed("Written.")
-	s.was("from now on always")
+	s.was("every later call of this tool")
 	s.ready()
 	s.says("the third")
 	s.printed("Written again.")
@@ -218,7 +218,7 @@ func TestChatDecidesNothingForWhoIsWriting(t *testing.T) {
 	s.ready()
 	s.says("Write it.")
 	s.types("yyy")
-	s.shows("Allow mcp/ledger/append?", "Tab decides", "> yyy")
+	s.shows("Allow mcp/ledger/append?", "Tab to decide", "> yyy")
 	s.types("y")
 	s.shows("> yyyy")
 	s.press("C-u", "Tab")
@@ -241,7 +241,7 @@ func TestChatTakesAnAnswer(t *testing.T) {
 		s := h.chat(width, height, nil)
 		s.ready()
 		s.says("Paint it.")
-		s.shows("Which [2Jcolour?", "asks you")
+		s.shows("Which [2Jcolour?", "question:")
 		s.says("blue")
 		s.printed("Blue it is.")
 		s.ready()
@@ -288,7 +288,7 @@ func TestChatLeavesATurnRunning(t *testing.T) {
 	s.shows("It takes")
 	s.press("C-d")
 	s.leaves(0)
-	s.printed("the turn goes on; come back with `starter chat -s " + id + "`")
+	s.printed("the turn continues; resume with `starter chat -s " + id + "`")
 	again := h.chat(80, 24, nil, "-s", id)
 	again.shows("It takes", "answering")
 	gate.Release()
@@ -379,8 +379,8 @@ func TestChatSteersAndQueues(t *testing.T) {
 	s.ready()
 	s.says("Begin.")
 	s.shows("I look")
-	s.says("/after the later one")
-	s.shows("for the next turn")
+	s.says("/queue the later one")
+	s.shows("the later one · queued")
 	s.says("please steer left")
 	s.shows("please steer left · accepted")
 	gate.Release()
@@ -401,7 +401,7 @@ func TestChatCommands(t *testing.T) {
 	s := h.chat(80, 40, nil, "-s", id)
 	s.ready()
 	s.says("/fork")
-	s.printed("nothing was said in this session yet")
+	s.printed("this session has no messages yet")
 	s.says("What is this?")
 	s.printed("It is a test.")
 	s.ready()
@@ -409,13 +409,13 @@ func TestChatCommands(t *testing.T) {
 		"/toolz":         "there is no command /toolz; did you mean /tools?",
 		"/tools":         "local/list_files · low risk",
 		"/usage":         "session: 1 turn · 2 steps · 1 tool call · 30 tokens in, 8 out · cost unknown",
-		"/model":         "new turns ask scripted",
+		"/model":         "model: scripted",
 		"/open":          "/namespaces/default/workflows/" + id + "/",
 		"/stop":          "no turn is running",
 		"/fork 2":        "the session cannot be forked there",
-		"/fork x":        `"x" is none`,
-		"/sessions gone": `the journal holds no session "gone"`,
-		"/help":          "go on in a new session that shares this one's past",
+		"/fork x":        `"x" is not a message number`,
+		"/sessions gone": `the journal has no session "gone"`,
+		"/help":          "continue in a new session",
 		"/stop now":      "/stop takes no argument",
 	} {
 		s.press("C-u")
@@ -428,9 +428,9 @@ func TestChatCommands(t *testing.T) {
 	s.says("/usage")
 	s.printed("session: 0 turns")
 	s.says("/sessions")
-	s.printed("/sessions N goes to one")
+	s.printed("/sessions N switches to one")
 	s.says("/sessions " + id)
-	s.printed("session " + id + ", 1 turns")
+	s.printed("session " + id + ", 1 turn")
 	s.fits()
 }
 
@@ -469,7 +469,7 @@ func TestChatKeepsWhatWasTyped(t *testing.T) {
 	again.press("Up")
 	again.shows("> [paste 1: 401 lines]")
 	again.press("C-c") // the chat keeps the cleared input in its history
-	again.shows("the input is cleared")
+	again.shows("input cleared")
 	again.press("Up", "Up")
 	again.shows("> pasted")
 	again.press("Up", "Up")
@@ -482,10 +482,10 @@ func TestChatNeedsATerminal(t *testing.T) {
 	c := h.starter("chat").exits(3)
 	assert.Contains(t, c.err.String(), "use `starter run")
 	both := h.starter("chat", "-c", "-s", "x").exits(3)
-	assert.Contains(t, both.err.String(), "name two sessions")
+	assert.Contains(t, both.err.String(), "use one of them")
 	s := h.chat(80, 24, []string{"TERM=dumb"})
 	s.leaves(3)
-	s.was("cannot move its cursor", "use `starter run")
+	s.was("move its cursor", "use `starter run")
 }
 
 func TestChatRunsWithItsOwnWorker(t *testing.T) {

@@ -68,7 +68,7 @@ func TestCLIEventsKeepToTheirSchema(t *testing.T) {
 	} {
 		assert.NotZero(t, kinds[k], k)
 	}
-	for session, end := range map[string][]string{"denied": {"approve", "denied", "1.0", "--deny", "--reason", "no"}, "stopped": {"stop", "stopped"}} {
+	for session, end := range map[string][]string{"denied": {"deny", "denied", "1.0", "--reason", "no"}, "stopped": {"stop", "stopped"}} {
 		h.starter("run", "-s", session, "Begin.").exits(6)
 		h.starter(end...).exits(0)
 		h.starter("attach", "--no-wait", session)
@@ -127,9 +127,9 @@ func TestCLIToldThatAMessageWasNotTaken(t *testing.T) {
 	h.starter("run", "--detach", "-s", "lost", "Hang.").exits(0)
 	awaitGate(t, gate)
 	joined := h.begin(nil, "run", "-s", "lost", "--message-id", "m2", "And this?")
-	joined.says("the message joins it")
+	joined.says("the message is merged")
 	require.NoError(t, h.dial().TerminateWorkflow(t.Context(), "lost", "", "a test"))
-	assert.Contains(t, joined.exits(1).err.String(), "before it took message m2: send it again with `--message-id m2`, and it is answered once")
+	assert.Contains(t, joined.exits(1).err.String(), "send the message again with --message-id m2")
 	assert.Equal(t, "Yes.\n", h.starter("run", "-q", "-s", "lost", "--message-id", "m2", "And this?").exits(0).out.String())
 	assert.Equal(t, "Yes.\n", h.starter("run", "-q", "-s", "lost", "--message-id", "m2", "And this?").exits(0).out.String())
 	assert.Equal(t, 2, strings.Count(h.starter("export", "lost").exits(0).out.String(), `"role":"user"`), "once taken, it is not taken again")

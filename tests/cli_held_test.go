@@ -52,7 +52,7 @@ func TestCLIAsksNobodyForAToolThatHasChanged(t *testing.T) {
 	assert.Contains(t, toldOf(model), "the tool is held back until the operator accepts it as it is now; go on without it")
 	assertCode(t, h, "held-by-name", "mcp_ledger_append: denied")
 	c, _ := h.onTerminal("run", "-s", "held-live", "Write.")
-	c.exits(0).says("denied (tool_drift: `starter tools diff` shows what is held back)")
+	c.exits(0).says("denied (tool_drift: `starter tools diff`")
 	noted, err := os.ReadFile(dir + "/effects")
 	require.NoError(t, err)
 	assert.NotContains(t, string(noted), `"begun"`)
@@ -68,8 +68,8 @@ func TestCLITellsThatAnOpenApprovalIsOfAToolThatHasChanged(t *testing.T) {
 		hosting(t, "ledger", "", "-ledger", dir+"/effects", "-face", dir+"/face", "-pidfile", dir+"/pid"))
 	h.worker()
 	h.starter("run", "-s", "changed-while-asked", "Write.").exits(6)
-	const beware = "beware: mcp/ledger/append has changed and is held back now"
-	assert.NotContains(t, h.starter("approve").exits(0).out.String(), beware)
+	const beware = "warning: mcp/ledger/append has changed and is quarantined"
+	assert.NotContains(t, h.starter("approvals").exits(0).out.String(), beware)
 	require.NoError(t, os.WriteFile(dir+"/face", []byte("description"), 0o600))
 	b, err := os.ReadFile(dir + "/pid")
 	require.NoError(t, err)
@@ -78,7 +78,7 @@ func TestCLITellsThatAnOpenApprovalIsOfAToolThatHasChanged(t *testing.T) {
 	require.NoError(t, syscall.Kill(pid, syscall.SIGHUP))
 	require.Eventually(t, func() bool { return h.starter("tools", "diff").code() == 1 }, within, 100*time.Millisecond)
 
-	assert.Contains(t, h.starter("approve").exits(0).out.String(), beware)
+	assert.Contains(t, h.starter("approvals").exits(0).out.String(), beware)
 	assert.Contains(t, h.starter("approve", "changed-while-asked", "--all", "-y").exits(0).err.String(), beware)
 	assert.Equal(t, "It has changed.\n", h.starter("attach", "changed-while-asked").exits(0).out.String())
 	assert.Contains(t, h.starter("show", "changed-while-asked").exits(0).out.String(), "tool_drift")
@@ -88,8 +88,8 @@ func TestCLITellsThatAnOpenApprovalIsOfAToolThatHasChanged(t *testing.T) {
 func assertCode(t *testing.T, h *home, session, ended string) {
 	t.Helper()
 	shows := h.starter("show", session).exits(0).out.String()
-	assert.Contains(t, shows, "call 1.0 "+ended+" (tool_drift: `starter tools diff` shows what is held back), ran 0 times")
-	all := decoded[shown](h.starter("show", "--json", session).exits(0))
+	assert.Contains(t, shows, "call 1.0 "+ended+" (tool_drift: `starter tools diff` shows the quarantined tools), ran 0 times")
+	all := decoded[shown](h.starter("show", "-o", "json", session).exits(0))
 	require.Len(t, all.Turns, 1)
 	require.Len(t, all.Turns[0].Calls, 1)
 	assert.Equal(t, turn.CodeToolDrift, all.Turns[0].Calls[0].Code)
@@ -115,7 +115,7 @@ func TestCLITellsOfACallToAServerThatIsAway(t *testing.T) {
 	h.starter("run", "-s", "server-away", "Write.").exits(0)
 	assert.Contains(t, toldOf(model), `its server "wanted" is not available; go on without it`)
 	shows := h.starter("show", "server-away").exits(0).out.String()
-	assert.Contains(t, shows, "denied (tool_not_sent: `starter tools status` shows how its server does)")
+	assert.Contains(t, shows, "denied (tool_not_sent: `starter tools status`")
 	h.starter("run", "-s", "server-unheard-of", "Try another.").exits(0)
 	assert.Contains(t, toldOf(model), "there is no such tool")
 	assert.Contains(t, h.starter("show", "server-unheard-of").exits(0).out.String(), "mcp_nobody_append: denied, ran 0 times")
@@ -147,7 +147,7 @@ func TestCLITakesNoAlwaysThatSparesNothing(t *testing.T) {
 	assert.Contains(t, refused.err.String(), "nothing spares the question of call 1.0: policy has each call approved by itself. Allow it once")
 	c, _ = h.onTerminal("attach", "always-strict")
 	c.says("[y]es, [n]o (and why): ")
-	h.starter("approve", "always-strict", "1.0", "--deny").exits(0)
+	h.starter("deny", "always-strict", "1.0").exits(0)
 }
 
 // TestATurnTakesNoAlwaysThatSparesNothing checks that client programs get the same error from the turn.

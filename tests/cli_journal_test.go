@@ -36,7 +36,7 @@ func TestCLIShowsAndMovesSessions(t *testing.T) {
 
 	list := h.starter("list").exits(0)
 	assert.Regexp(t, `(?s)^SESSION.*\nsecond +1 +completed +- .* Which \[2Jfiles\?\nfirst +1 +completed`, list.out.String())
-	sessions := decoded[[]journal.SessionRecord](h.starter("list", "--json", "-n", "1").exits(0))
+	sessions := decoded[[]journal.SessionRecord](h.starter("list", "-o", "json", "-n", "1").exits(0))
 	require.Len(t, sessions, 1)
 	assert.Equal(t, "second", sessions[0].ID)
 
@@ -48,7 +48,7 @@ func TestCLIShowsAndMovesSessions(t *testing.T) {
 	unknown := h.starter("show", "third").exits(3)
 	assert.Contains(t, unknown.err.String(), `the journal has no session "third"`)
 
-	assert.Contains(t, h.starter("open", "third").exits(3).err.String(), `neither the journal nor Temporal knows a session "third"`)
+	assert.Contains(t, h.starter("open", "third").exits(3).err.String(), `Temporal has no session "third"`)
 	h.starter("open", "first").exits(0)
 
 	exported := h.starter("export", "first").exits(0)
@@ -61,14 +61,14 @@ func TestCLIShowsAndMovesSessions(t *testing.T) {
 	other := newHome(t, "")
 	imported := other.begin(strings.NewReader(string(b)), "import", "-").exits(0)
 	assert.Regexp(t, "^session first · 4 messages · 1 turn\ntainted: .*\n$", imported.out.String())
-	assert.Contains(t, other.starter("import", h.path("first.jsonl")).exits(0).out.String(), "\nknown: ")
-	was, is := decoded[shown](h.starter("show", "--json", "first")), decoded[shown](other.starter("show", "--json", "first"))
+	assert.Contains(t, other.starter("import", h.path("first.jsonl")).exits(0).out.String(), "\nunchanged: ")
+	was, is := decoded[shown](h.starter("show", "-o", "json", "first")), decoded[shown](other.starter("show", "-o", "json", "first"))
 	assert.Equal(t, was.Messages, is.Messages)
 	assert.Equal(t, was.Session.Head, is.Session.Head)
 	assert.Equal(t, was.Turns, is.Turns)
 
 	forged := bytes.Replace(b, []byte("Two files."), []byte("No files at all."), 1)
-	refused := newHome(t, "").begin(bytes.NewReader(forged), "import", "-").exits(1)
+	refused := newHome(t, "").begin(bytes.NewReader(forged), "import", "-").exits(3)
 	assert.Contains(t, refused.err.String(), "nothing was changed")
 }
 

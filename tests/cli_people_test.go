@@ -33,7 +33,7 @@ func TestCLIAsksOnATerminal(t *testing.T) {
 	h.worker()
 
 	c, keys := h.onTerminal("run", "-s", "yes", "Read it.")
-	c.says("approval 1.0 of session yes: local/read_file is to run")
+	c.says("approval 1.0 of session yes: call local/read_file")
 	c.says("always this [t]ool: ")
 	typeIn(t, keys, "perhaps\n")
 	require.Eventually(t, func() bool { return strings.Count(c.out.String(), "[y]es") == 2 }, within, 5*time.Millisecond, "what is no word of these is asked again")
@@ -70,7 +70,7 @@ func TestCLIApprovesOnATerminal(t *testing.T) {
 	c.says(`  │ {"path":"agent.toml"}`)
 	c.says("allow it?")
 	typeIn(t, keys, "\n")
-	c.exits(0).says("nothing was decided about 1.0")
+	c.exits(0).says("1.0 is not decided")
 	h.starter("attach", "--no-wait", "seen").exits(6)
 	c, keys = h.onTerminal("approve", "seen", "1.0")
 	c.says("allow it?")
@@ -87,12 +87,12 @@ func TestCLIShowsAllOfACallBeforeItAsks(t *testing.T) {
 	h.worker()
 	h.starter("run", "-s", "tail", "Read it.").exits(6)
 
-	assert.True(t, strings.Contains(h.starter("approve", "tail").exits(0).out.String(), "/etc/shadow"), "the list")
-	listed := decoded[[]journal.RequestRecord](h.starter("approve", "tail", "--json").exits(0))
+	assert.True(t, strings.Contains(h.starter("approvals", "tail").exits(0).out.String(), "/etc/shadow"), "the list")
+	listed := decoded[[]journal.RequestRecord](h.starter("approvals", "tail", "-o", "json").exits(0))
 	require.Len(t, listed, 1)
 	assert.True(t, listed[0].Arguments == arguments, "%d bytes", len(listed[0].Arguments))
 	assert.Equal(t, journal.HashOf([]byte(arguments)), listed[0].ArgumentsHash)
-	assert.True(t, strings.Contains(h.starter("show", "tail", "--json").exits(0).out.String(), "/etc/shadow"), "show")
+	assert.True(t, strings.Contains(h.starter("show", "tail", "-o", "json").exits(0).out.String(), "/etc/shadow"), "show")
 
 	c, keys := h.onTerminal("approve", "tail")
 	leafThrough(t, c, keys, "allow it?")
@@ -157,7 +157,7 @@ func TestCLICtrlCWhileAQuestionIsShown(t *testing.T) {
 	c.says("press Ctrl-C again to stop it")
 	c.pressedUntilItEnds(func() { _, _ = io.WriteString(keys, "\x03") }) // the command may have exited meanwhile
 	c.exits(2)
-	assert.Contains(t, h.starter("show", "left").out.String(), "· cancelled at ")
+	assert.Contains(t, h.starter("show", "left").out.String(), "· cancelled (")
 	h.starter("approve", "left", "1.0").exits(3)
 }
 
@@ -183,7 +183,7 @@ func TestCLITakesOneOfTwoDecisions(t *testing.T) {
 		var wg sync.WaitGroup
 		var allow, deny *command
 		wg.Go(func() { allow = h.starter("approve", session, "1.0", "-y") })
-		wg.Go(func() { deny = h.starter("approve", session, "1.0", "--deny") })
+		wg.Go(func() { deny = h.starter("deny", session, "1.0") })
 		wg.Wait()
 		assert.ElementsMatch(t, []int{0, 3}, []int{allow.code(), deny.code()}, "%s\n%s", allow.err.String(), deny.err.String())
 		taken, refused, outcome := allow, deny, "allowed by"
@@ -203,10 +203,10 @@ func TestCLIApprovesTooLate(t *testing.T) {
 	h := newHome(t, asking(script.Start(t, readAndAnswer()))+askingToRead+"[approvals]\napproval_expiry = \"1s\"\n")
 	h.worker()
 	late := h.starter("run", "--wait", "-s", "late", "Read it.").exits(0)
-	assert.Contains(t, late.err.String(), "until ")
+	assert.Contains(t, late.err.String(), "expires ")
 	refused := h.starter("approve", "late", "1.0").exits(3)
-	assert.Contains(t, refused.err.String(), "1.0 was expired already")
-	assert.Contains(t, h.starter("show", "late").out.String(), "local/read_file {\"path\":\"agent.toml\"} · expired at ")
+	assert.Contains(t, refused.err.String(), "already decided: expired")
+	assert.Contains(t, h.starter("show", "late").out.String(), "local/read_file {\"path\":\"agent.toml\"} · expired (")
 }
 
 // TestCLIDecidesWhileNoWorkerRuns checks that the command soon reports that no worker runs, and that the decision
@@ -237,7 +237,7 @@ func TestCLIDetachesFromATurnThatItOnlyWatches(t *testing.T) {
 	run := h.begin(nil, "run", "-q", "-s", "watched", "Slowly.")
 	awaitGate(t, gate)
 	away := h.begin(nil, "attach", "--set", "temporal.address=127.0.0.1:1", "watched")
-	away.says("Temporal is away")
+	away.says("Temporal is unreachable")
 	left := h.begin(nil, "attach", "--set", "temporal.address=127.0.0.1:1", "-o", "jsonl", "watched")
 	left.says("turn_started")
 	left.signal(syscall.SIGINT)
@@ -260,7 +260,7 @@ func TestCLISendsForATurnOfItsOwn(t *testing.T) {
 	awaitGate(t, gate)
 	reader := h.begin(nil, "attach", "-o", "jsonl", "turns")
 	reader.says("turn_started")
-	sent := decoded[ids](h.starter("send", "-o", "json", "--after", "turns", "second").exits(0))
+	sent := decoded[ids](h.starter("send", "-o", "json", "--queue", "turns", "second").exits(0))
 	gate.Release()
 	assert.Equal(t, "One.\n", first.exits(0).out.String())
 	for _, e := range decodedLines[event](reader.exits(0)) {

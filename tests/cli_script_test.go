@@ -2,6 +2,7 @@ package tests
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,6 +15,9 @@ import (
 
 	"github.com/everturn/everturn/tests/script"
 )
+
+// update rewrites the expected outputs that the scripts compare with cmp.
+var update = flag.Bool("update", false, "rewrite the expected outputs of testdata/cli")
 
 // TestCLIScripts runs testdata/cli: what a user types on the built binary, and the exit code of each command. The
 // scripts share a worker, a journal and the model returned by scripted; each uses its own sessions.
@@ -31,6 +35,7 @@ func TestCLIScripts(t *testing.T) {
 		Dir:                 filepath.Join("testdata", "cli"),
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
+		UpdateScripts:       *update,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("PATH", filepath.Dir(binary(t, "./starter"))+string(os.PathListSeparator)+env.Getenv("PATH"))
 			return os.WriteFile(filepath.Join(env.WorkDir, "agent.toml"), settings, 0o600)

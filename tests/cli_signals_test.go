@@ -69,7 +69,7 @@ func TestCLIStopsTheOneThatRuns(t *testing.T) {
 	h := newHome(t, asking(script.Start(t, script.Text("Done."))))
 	w := h.worker()
 	h.starter("run", "-s", "stop-older", "One.").exits(0)
-	assert.Contains(t, h.starter("stop").exits(3).err.String(), "no session has a turn that runs or waits")
+	assert.Contains(t, h.starter("stop").exits(3).err.String(), "no session has a running turn")
 	assert.Regexp(t, `is completed\n$`, h.starter("stop", "stop-older").exits(0).err.String())
 	w.signal(syscall.SIGTERM)
 	w.exits(0)
@@ -78,7 +78,7 @@ func TestCLIStopsTheOneThatRuns(t *testing.T) {
 	require.Eventually(t, func() bool { // Temporal's visibility list lags briefly
 		stop = h.begin(nil, "stop")
 		require.Eventually(t, func() bool { return stop.err.String() != "" }, within, 5*time.Millisecond)
-		return !strings.Contains(stop.err.String(), "no session has a turn")
+		return !strings.Contains(stop.err.String(), "no session has a running turn")
 	}, within, 100*time.Millisecond)
 	h.worker()
 	assert.Contains(t, stop.exits(0).err.String(), "turn "+sent.Turn+" is cancelled")

@@ -33,7 +33,7 @@ func TestCLIToolsStatusTellsWhyAServerWasDropped(t *testing.T) {
 	h.worker()
 	var rows []status
 	require.Eventually(t, func() bool {
-		rows = decoded[[]status](h.starter("tools", "status", "--json").wait())
+		rows = decoded[[]status](h.starter("tools", "status", "-o", "json").wait())
 		return len(rows) == 2 && rows[1].Drops > 0
 	}, within, 50*time.Millisecond, "the server floods on")
 	assert.Equal(t, "connected", rows[0].State)
@@ -62,7 +62,7 @@ func TestCLIToolsStatusIsWhatTheWorkersSee(t *testing.T) {
 	h.starter("run", "hello").exits(0)
 	var rows []status
 	require.Eventually(t, func() bool {
-		rows = decoded[[]status](h.starter("tools", "status", "--json").exits(1))
+		rows = decoded[[]status](h.starter("tools", "status", "-o", "json").exits(1))
 		return len(rows) == 2 && rows[0].Worker != ""
 	}, within, 50*time.Millisecond)
 	assert.Equal(t, "connected", rows[0].State)
@@ -74,13 +74,13 @@ func TestCLIToolsStatusIsWhatTheWorkersSee(t *testing.T) {
 	assert.Contains(t, rows[1].Processes, ended{Ended: "exit status 3"})
 	assert.Empty(t, filesWith(t, h.dir, "canary-of-the-env", "agent.toml"))
 	doctor := h.starter("doctor").exits(1)
-	assert.Contains(t, doctor.out.String(), "server broken fails for worker")
+	assert.Contains(t, doctor.out.String(), "server broken has failed for worker")
 
 	killed := h.worker()
 	reporting := func(rows int) {
 		t.Helper()
 		require.Eventually(t, func() bool {
-			return len(decoded[[]status](h.starter("tools", "status", "--json").exits(1))) == rows
+			return len(decoded[[]status](h.starter("tools", "status", "-o", "json").exits(1))) == rows
 		}, within, 50*time.Millisecond)
 	}
 	reporting(4)
@@ -89,10 +89,10 @@ func TestCLIToolsStatusIsWhatTheWorkersSee(t *testing.T) {
 	reporting(2) // the report of a killed worker expires
 
 	worker.end()
-	rows = decoded[[]status](h.starter("tools", "status", "--json").exits(1))
+	rows = decoded[[]status](h.starter("tools", "status", "-o", "json").exits(1))
 	require.Len(t, rows, 2)
 	assert.Equal(t, "published", rows[0].State)
-	assert.Equal(t, "away", rows[1].State)
-	rows = decoded[[]status](h.starter("tools", "status", "--connect", "--json").exits(1))
+	assert.Equal(t, "unavailable", rows[1].State)
+	rows = decoded[[]status](h.starter("tools", "status", "--connect", "-o", "json").exits(1))
 	assert.Equal(t, "connected", rows[0].State)
 }

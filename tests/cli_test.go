@@ -132,19 +132,19 @@ func TestCLIDetachesAndAttaches(t *testing.T) {
 
 	again := decodedLines[event](h.starter("attach", "-o", "jsonl", "one").exits(0))
 	assert.Equal(t, events, again, "from the start it is the same, however late")
-	rest := decodedLines[event](h.starter("attach", "-o", "jsonl", "--after", "2").exits(0))
+	rest := decodedLines[event](h.starter("attach", "-o", "jsonl", "--after-chunk", "2").exits(0))
 	assert.Equal(t, events[3:], rest, "the last session, from a chunk on")
-	late := h.starter("attach", "--after", strconv.FormatInt(events[len(events)-1].Index, 10), "one").exits(0)
+	late := h.starter("attach", "--after-chunk", strconv.FormatInt(events[len(events)-1].Index, 10), "one").exits(0)
 	assert.Equal(t, "It is [2Ja test.\n", late.out.String(), "the answer is there for who has seen everything")
-	beyond := h.starter("attach", "-o", "jsonl", "--after", "999999", "one").exits(3)
-	assert.Contains(t, beyond.err.String(), fmt.Sprintf("ended with chunk %d and nothing follows 999999: use --after %[1]d or less", len(events)-1))
+	beyond := h.starter("attach", "-o", "jsonl", "--after-chunk", "999999", "one").exits(3)
+	assert.Contains(t, beyond.err.String(), fmt.Sprintf("use --after-chunk %d or less", len(events)-1))
 
 	started := decoded[ids](h.starter("run", "--detach", "-o", "json", "And this?").exits(0))
 	assert.NotEqual(t, "one", started.Session)
 	assert.Contains(t, started.Link, started.Turn)
 	h.starter("attach", started.Session).exits(0)
 	unknown := h.starter("attach", "nowhere").exits(3)
-	assert.Contains(t, unknown.err.String(), `Temporal knows no session "nowhere"`)
+	assert.Contains(t, unknown.err.String(), `Temporal has no session "nowhere"`)
 }
 
 func TestCLIGoesOnWithASession(t *testing.T) {
@@ -157,7 +157,7 @@ func TestCLIGoesOnWithASession(t *testing.T) {
 	h := newHome(t, asking(model))
 	h.worker()
 	none := h.starter("run", "-c", "hello").exits(3)
-	assert.Contains(t, none.err.String(), "the journal holds no session yet")
+	assert.Contains(t, none.err.String(), "the journal has no sessions yet")
 	h.starter("run", "-s", "talk", "first").exits(0)
 	h.starter("run", "-s", "other", "aside").exits(0)
 	h.starter("run", "-s", "talk", "second").exits(0)
@@ -168,7 +168,7 @@ func TestCLIGoesOnWithASession(t *testing.T) {
 	slow := h.begin(nil, "run", "-s", "talk", "slowly")
 	awaitGate(t, gate)
 	busy := h.starter("run", "-s", "talk", "--alone", "at once").exits(1)
-	assert.Contains(t, busy.err.String(), `session "talk" is busy with a turn: follow it with `+"`starter attach talk`")
+	assert.Contains(t, busy.err.String(), `session "talk" has a running turn: follow it with `+"`starter attach talk`")
 	gate.Release()
 	assert.Equal(t, "Now.\n", slow.exits(0).out.String())
 

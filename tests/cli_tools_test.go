@@ -36,7 +36,7 @@ func TestCLIListsToolsAndSaysWhichServersAreAway(t *testing.T) {
 	}
 	assert.NotContains(t, tools.out.String()+tools.err.String(), "canary-of-the-env")
 
-	list := decoded[[]struct{ Server, Problem string }](h.starter("tools", "--json").exits(1))
+	list := decoded[[]struct{ Server, Problem string }](h.starter("tools", "-o", "json").exits(1))
 	assert.Len(t, list, 4)
 }
 
@@ -65,7 +65,7 @@ func TestCLIDoctor(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, asking(script.Start(t, script.Text("Hello."))))
 	well := h.starter("doctor").exits(0)
-	for _, line := range []string{"ok    configuration", "ok    journal: .everturn/journal.db, not there yet", "ok    model: openai, scripted",
+	for _, line := range []string{"ok    configuration", "ok    journal: .everturn/journal.db", "ok    model: openai, scripted",
 		"ok    tools: ", "ok    Temporal: server 1."} {
 		assert.Contains(t, well.out.String(), line)
 	}
@@ -87,7 +87,7 @@ func TestCLIConfiguration(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, printed.out.String(), string(b))
 	again := h.starter("init", "--write").exits(3)
-	assert.Contains(t, again.err.String(), "never overwritten")
+	assert.Contains(t, again.err.String(), "not overwritten")
 
 	h.environ = append(h.environ, "OPENAI_API_KEY=canary-of-the-key")
 	shown := h.starter("config", "show", "--origin", "--set", "runtime.max_steps=5").exits(0)
@@ -130,8 +130,8 @@ func TestCLIKeepsSecretsToItself(t *testing.T) {
 	worker := h.worker()
 	var outputs strings.Builder
 	for _, args := range [][]string{
-		{"run", "-s", "kept", "hello"}, {"run", "-s", "kept", "refuse"}, {"run", "-o", "jsonl", "-s", "kept", "refuse"}, {"show"}, {"show", "--json"}, {"export"},
-		{"tools"}, {"tools", "--json"}, {"doctor"}, {"config", "show", "--origin"}, {"run", "-s", "dev", "--dev", "--exit", "refuse"},
+		{"run", "-s", "kept", "hello"}, {"run", "-s", "kept", "refuse"}, {"run", "-o", "jsonl", "-s", "kept", "refuse"}, {"show"}, {"show", "-o", "json"}, {"export"},
+		{"tools"}, {"tools", "-o", "json"}, {"doctor"}, {"config", "show", "--origin"}, {"run", "-s", "dev", "--dev", "--exit", "refuse"},
 	} {
 		c := h.starter(args...)
 		outputs.WriteString(c.out.String() + c.err.String())

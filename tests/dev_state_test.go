@@ -19,7 +19,7 @@ func TestDevKeepsItsStateToItsUser(t *testing.T) {
 	require.NoError(t, os.Mkdir(h.path(".everturn"), 0o700))
 	require.NoError(t, os.Chmod(h.path(".everturn"), 0o755))
 	dev := h.begin(nil, "dev")
-	dev.says("Ctrl-C ends")
+	dev.says("press Ctrl-C to exit")
 	h.starter("run", "Who is in notes.txt?").exits(0)
 	files := 0
 	err := filepath.WalkDir(h.path(".everturn"), func(path string, d fs.DirEntry, err error) error {
@@ -79,7 +79,7 @@ func TestDevsServerHasNoKeys(t *testing.T) {
 	h := newDevHome(t)
 	h.environ = append(h.environ, "OPENAI_API_KEY=sk-canary-0123456789", "EVERTURN_LLM_PROVIDER=demo", "SOME_TOKEN=canary")
 	dev := h.begin(nil, "dev")
-	dev.says("Ctrl-C ends")
+	dev.says("press Ctrl-C to exit")
 	supervisor, server := h.up()
 	for _, pid := range []int{supervisor, server} {
 		environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))

@@ -52,8 +52,8 @@ func TestDevIsSharedAndTheLastOneOutStopsIt(t *testing.T) {
 	t.Parallel()
 	h := newDevHome(t)
 	a, b := h.begin(nil, "dev", "--no-worker"), h.begin(nil, "dev")
-	a.says("Ctrl-C ends")
-	b.says("Ctrl-C ends")
+	a.says("press Ctrl-C to exit")
+	b.says("press Ctrl-C to exit")
 	_, server := h.up()
 	checkNamespace(t, h)
 
@@ -91,7 +91,7 @@ func TestDevServerDiesWithItsSupervisorAndIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	h := newDevHome(t)
 	dev := h.begin(nil, "dev", "--no-worker")
-	dev.says("Ctrl-C ends")
+	dev.says("press Ctrl-C to exit")
 	supervisor, server := h.up()
 	require.NoError(t, syscall.Kill(supervisor, syscall.SIGKILL))
 	gone(t, server)
@@ -168,7 +168,7 @@ func TestDevRefusesAnotherFoldersServer(t *testing.T) {
 	t.Parallel()
 	h := newDevHome(t)
 	dev := h.begin(nil, "dev")
-	dev.says("Ctrl-C ends")
+	dev.says("press Ctrl-C to exit")
 	guest := newDevHomeAt(t, h.address)
 	got := guest.starter("run", "--dev", "Who is in notes.txt?").exits(3)
 	assert.Contains(t, got.err.String(), "is the development server of "+h.dir)
@@ -185,7 +185,7 @@ func TestDevTakesFreePortsInASecondFolder(t *testing.T) {
 		return h
 	}
 	first, second := folder(), folder()
-	first.begin(nil, "dev").says("Ctrl-C ends")
+	first.begin(nil, "dev").says("press Ctrl-C to exit")
 	got := second.starter("run", "--dev", "Who is in notes.txt?").exits(0)
 	assert.Contains(t, got.out.String(), "Ottoline")
 	at := regexp.MustCompile(`started a Temporal server on (\S+)`)
@@ -194,7 +194,7 @@ func TestDevTakesFreePortsInASecondFolder(t *testing.T) {
 	second.deserted()
 
 	again := second.begin(nil, "dev")
-	again.says("Ctrl-C ends")
+	again.says("press Ctrl-C to exit")
 	assert.Equal(t, address, at.FindStringSubmatch(again.err.String()), "the ports are kept")
 	assert.Regexp(t, `Temporal  `+address[1]+` .*\nWeb UI    http://127\.0\.0\.1:\d+`, again.err.String())
 	for _, h := range []*home{first, second} {
@@ -208,7 +208,7 @@ func TestDevStaysUpOnATerminalUntilCtrlC(t *testing.T) {
 	t.Parallel()
 	h := newDevHome(t)
 	c, terminal := h.onTerminal("run", "--dev", "Who is in notes.txt?")
-	c.says("staying up so that the link works")
+	c.says("press Ctrl-C to exit")
 	assert.Contains(t, c.out.String(), "Ottoline")
 	assert.Contains(t, c.out.String(), "→ local/read_file", "what happens on the way is shown on a terminal")
 	h.up()
@@ -225,7 +225,7 @@ func TestDevStaysUpOnATerminalUntilCtrlC(t *testing.T) {
 func TestDevSurvivesAWorkerThatIsKilled(t *testing.T) {
 	t.Parallel()
 	h := newDevHome(t)
-	h.begin(nil, "dev", "--no-worker").says("no worker runs here")
+	h.begin(nil, "dev", "--no-worker").says("no worker is running")
 	worker := h.worker("-slow")
 	worker.says("worker polls")
 	started := decoded[ids](h.starter("run", "--detach", "-o", "json", "-s", "kept", "Who is in notes.txt?").exits(0))
@@ -248,7 +248,7 @@ func TestDevSurvivesAWorkerThatIsKilled(t *testing.T) {
 	assert.Contains(t, late.out.String(), "Ottoline")
 	plain := h.starter("show", "kept").exits(0)
 	assert.Contains(t, plain.out.String(), "step 1  inference demo: settled once, 2 attempts, 0 failures")
-	history := decoded[shown](h.starter("show", "--json", "kept").exits(0))
+	history := decoded[shown](h.starter("show", "-o", "json", "kept").exits(0))
 	require.Len(t, history.Turns, 1)
 	for i, inference := range history.Turns[0].Inferences {
 		assert.True(t, inference.Settled)

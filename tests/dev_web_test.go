@@ -37,7 +37,7 @@ func TestDevTakesNoUpdateFromAWebPage(t *testing.T) {
 	t.Parallel()
 	h := newDevHome(t)
 	dev := h.begin(nil, "dev", "--no-worker")
-	dev.says("Ctrl-C ends")
+	dev.says("press Ctrl-C to exit")
 	ui := regexp.MustCompile(`Web UI +http://(\S+)`).FindStringSubmatch(dev.err.String())[1]
 	c := h.dial()
 	approved := beginAsking(t, c)

@@ -155,9 +155,9 @@ func TestCLIListsWhatAnImportLeavesOut(t *testing.T) {
 
 	assert.NotContains(t, h.starter("show", "s2").exits(0).out.String(), "\x1b")
 
-	again := decoded[journal.Imported](h.begin(strings.NewReader(hostile), "import", "--json", "-").exits(0))
+	again := decoded[journal.Imported](h.begin(strings.NewReader(hostile), "import", "-o", "json", "-").exits(0))
 	assert.True(t, again.Unchanged)
-	listed := decoded[journal.Imported](newHome(t, "").begin(strings.NewReader(hostile), "import", "--json", "-").exits(0))
+	listed := decoded[journal.Imported](newHome(t, "").begin(strings.NewReader(hostile), "import", "-o", "json", "-").exits(0))
 	require.NotEmpty(t, listed.DroppedPermissions)
 	assert.Equal(t, "mcp/x/\x1b[2Jsend\u202e\n  tool  local/x", listed.DroppedPermissions[0].Tool)
 	assert.NotNil(t, listed.TaintSource)

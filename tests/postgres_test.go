@@ -30,12 +30,12 @@ func TestTurnsOnPostgres(t *testing.T) {
 	h.starter("run", "-s", "on-postgres", "Which files?").exits(6)
 	h.starter("approve", "on-postgres", "1.0", "-y").exits(0)
 	assert.Contains(t, h.starter("attach", "on-postgres").exits(0).out.String(), "Two files.")
-	is := decoded[shown](h.starter("show", "--json", "on-postgres").exits(0))
+	is := decoded[shown](h.starter("show", "-o", "json", "on-postgres").exits(0))
 	assert.Equal(t, turn.StateCompleted, is.Turns[0].Turn.State)
 	assert.Equal(t, turn.OutcomeOK, is.Turns[0].Calls[0].Outcome)
 
 	h.starter("journal", "copy", url, "copy.db").exits(0)
-	copied := h.starter("show", "--json", "on-postgres", "--set", "journal.driver=sqlite", "--set", "journal.path=copy.db").exits(0)
+	copied := h.starter("show", "-o", "json", "on-postgres", "--set", "journal.driver=sqlite", "--set", "journal.path=copy.db").exits(0)
 	assert.Equal(t, is, decoded[shown](copied))
 	assert.Contains(t, h.starter("journal", "copy", url, "copy.db").exits(3).err.String(), "not empty")
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// scheduled is a schedule as `schedule list --json` prints it.
+// scheduled is a schedule as `schedule list -o json` prints it.
 type scheduled struct {
 	Name, When, Session string
 	Paused              bool
@@ -36,7 +36,7 @@ func (h *home) schedules(as func([]scheduled) bool) []scheduled {
 	h.t.Helper()
 	var list []scheduled
 	require.Eventually(h.t, func() bool {
-		list = decoded[[]scheduled](h.starter("schedule", "list", "--json").exits(0))
+		list = decoded[[]scheduled](h.starter("schedule", "list", "-o", "json").exits(0))
 		return as(list)
 	}, within, 50*time.Millisecond, "the schedules never were as they should be: %+v", list)
 	return list
@@ -73,7 +73,7 @@ func TestCLIAScheduleForOneSession(t *testing.T) {
 	h.starter("schedule", "trigger", name).exits(0)
 	awaitGate(t, gate)
 	again := h.starter("schedule", "trigger", name).exits(0)
-	assert.Contains(t, again.err.String(), "is not over, so this one is left out")
+	assert.Contains(t, again.err.String(), "has not ended, so this run is skipped")
 	h.schedules(func(list []scheduled) bool { return len(list) == 1 && list[0].Skipped == 1 })
 	gate.Release()
 	last := h.schedules(over(1))[0].Last[0]
@@ -154,28 +154,28 @@ func TestCLIBadSchedules(t *testing.T) {
 		says string
 		args []string
 	}{
-		{"say when", create("Hello.")},
+		{"--every", create("Hello.")},
 		{"use one of them", create("--every", "1h", "--cron", "@daily", "Hello.")},
 		{"whole seconds", create("--every", "999ms", "Hello.")},
-		{"10s or more", create("--every", "9s", "Hello.")},
+		{"10s", create("--every", "9s", "Hello.")},
 		{"whole seconds", create("--every", "1500ms", "Hello.")},
-		{"10s or more", create("--every", "-1h", "Hello.")},
+		{"10s", create("--every", "-1h", "Hello.")},
 		{"five fields", create("--cron", "0 9 * *", "Hello.")},
 		{"five fields", create("--cron", "@every 1s", "Hello.")},
 		{"Hour is not in range", create("--cron", "0 25 * * *", "Hello.")},
 		{"use --zone", create("--cron", "CRON_TZ=UTC 9 * * *", "Hello.")},
-		{"which is no time zone", create("--cron", "@daily", "--zone", "Europe/Berlinn", "Hello.")},
-		{"which is no time zone", create("--cron", "@daily", "--zone", "Local", "Hello.")},
-		{"the same in every zone", create("--every", "1h", "--zone", "UTC", "Hello.")},
-		{"shorter than --every", create("--every", "1h", "--jitter", "1h", "Hello.")},
-		{"10s or more", create("--every", "1h", "--catch-up", "1s", "Hello.")},
-		{"there is nothing to ask", create("--every", "1h", " ")},
-		{"262144 are the most", create("--every", "1h", strings.Repeat("x ", 60_000), strings.Repeat("y ", 60_000), strings.Repeat("z ", 20_000))},
-		{"maximum is 100", []string{"schedule", "create", strings.Repeat("x", 101), "--every", "1h", "Hello."}},
+		{"--zone", create("--cron", "@daily", "--zone", "Europe/Berlinn", "Hello.")},
+		{"--zone", create("--cron", "@daily", "--zone", "Local", "Hello.")},
+		{"--zone", create("--every", "1h", "--zone", "UTC", "Hello.")},
+		{"--jitter", create("--every", "1h", "--jitter", "1h", "Hello.")},
+		{"10s", create("--every", "1h", "--catch-up", "1s", "Hello.")},
+		{"the message is empty", create("--every", "1h", " ")},
+		{"262144", create("--every", "1h", strings.Repeat("x ", 60_000), strings.Repeat("y ", 60_000), strings.Repeat("z ", 20_000))},
+		{"100", []string{"schedule", "create", strings.Repeat("x", 101), "--every", "1h", "Hello."}},
 		{"cannot be printed", []string{"schedule", "create", "a\x1b]0;b", "--every", "1h", "Hello."}},
 		{"--session", create("--every", "1h", "--session", " x", "Hello.")},
-		{"name it with --session", create("--every", "1h", "--after", "Hello.")},
-		{"this configuration's agent is", create("--every", "1h", "--agent", "other", "Hello.")},
+		{"name it with --session", create("--every", "1h", "--queue", "Hello.")},
+		{"--agent", create("--every", "1h", "--agent", "other", "Hello.")},
 		{"max_steps", create("--every", "1h", "--max-steps", "0", "Hello.")},
 		{"there is no schedule", []string{"schedule", "pause", name}},
 		{"there is no schedule", []string{"schedule", "trigger", name}},
@@ -185,7 +185,7 @@ func TestCLIBadSchedules(t *testing.T) {
 		assert.NotContains(t, got.err.String(), "\x1b")
 	}
 	never := h.starter(create("--cron", "0 0 30 2 *", "Hello.")...).exits(0)
-	assert.Contains(t, never.err.String(), "it never comes due")
+	assert.Contains(t, never.err.String(), "it never runs")
 	twice := h.starter(create("--every", "1h", "Hello.")...).exits(3)
 	assert.Contains(t, twice.err.String(), "starter schedule delete "+name)
 	h.starter("schedule", "delete", name).exits(0)
@@ -196,7 +196,7 @@ func TestCLIBadSchedules(t *testing.T) {
 	})
 	require.NoError(t, err)
 	foreign := h.starter("schedule", "delete", name+"-other").exits(3)
-	assert.Contains(t, foreign.err.String(), "is none of Everturn's")
+	assert.Contains(t, foreign.err.String(), "was not created by Everturn")
 	require.NoError(t, c.ScheduleClient().GetHandle(t.Context(), name+"-other").Delete(t.Context()))
 }
 

@@ -40,12 +40,12 @@ func TestAnApprovalOutlivesWorkerAndServer(t *testing.T) {
 
 	worker := h.worker()
 	begun := decoded[ids](h.starter("run", "--detach", "-o", "json", "Append it.").exits(0))
-	require.Eventually(t, func() bool { return strings.Contains(h.starter("approve", "--json").out.String(), begun.Turn) }, within, 50*time.Millisecond, "the turn asks nobody")
+	require.Eventually(t, func() bool { return strings.Contains(h.starter("approvals", "-o", "json").out.String(), begun.Turn) }, within, 50*time.Millisecond, "the turn asks nobody")
 	worker.signal(syscall.SIGTERM)
 	worker.wait()
 	server.kill()
 
-	assert.Contains(t, h.starter("approve").exits(0).out.String(), "mcp/ledger/append", "what waits is in the journal")
+	assert.Contains(t, h.starter("approvals").exits(0).out.String(), "mcp/ledger/append", "what waits is in the journal")
 	h.starter("approve", begun.Session, "--all", "-y").exits(5)
 	assert.Zero(t, l.count("begun", "x"))
 

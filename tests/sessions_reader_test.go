@@ -187,7 +187,7 @@ func TestAttachedProcessesComeAndGo(t *testing.T) {
 	over, reads := false, 0
 	for ; !over; reads++ {
 		after := int64(len(lines)) - 1
-		cmd := exec.CommandContext(t.Context(), starter, "attach", "--config", path, "--turn", begun.ID, "--after", fmt.Sprint(after), "-o", "jsonl", session(t))
+		cmd := exec.CommandContext(t.Context(), starter, "attach", "--config", path, "--turn", begun.ID, "--after-chunk", fmt.Sprint(after), "-o", "jsonl", session(t))
 		cmd.Dir, cmd.Env = r.dir, []string{"HOME=" + r.dir, "PATH=" + os.Getenv("PATH")}
 		out, err := cmd.StdoutPipe()
 		require.NoError(t, err)

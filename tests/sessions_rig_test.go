@@ -15,7 +15,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/everturn/everturn/internal/cluster"
-	"github.com/everturn/everturn/starter/devstack"
+	"github.com/everturn/everturn/internal/devserver"
 	"github.com/everturn/everturn/tests/loopback"
 	"github.com/everturn/everturn/workflows"
 )
@@ -34,7 +34,7 @@ type mortal struct {
 // server's default. As with newSuggestingServer, start it before its rig.
 func newMortal(t *testing.T, database string, suggest int) *mortal {
 	t.Helper()
-	path, _, err := devstack.FindTemporal(t.Context(), devstack.Options{Progress: os.Stderr, Environ: os.Environ()})
+	path, _, err := devserver.FindTemporal(t.Context(), devserver.Options{Progress: os.Stderr, Environ: os.Environ()})
 	require.NoError(t, err)
 	port, err := loopback.Port()
 	require.NoError(t, err)

@@ -17,8 +17,8 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/everturn/everturn/internal/cluster"
+	"github.com/everturn/everturn/internal/devserver"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/starter/devstack"
 	"github.com/everturn/everturn/tests/loopback"
 	"github.com/everturn/everturn/workflows"
 )
@@ -90,7 +90,7 @@ type ownServer struct {
 // that it is still running when the rig replays its histories.
 func newSuggestingServer(t *testing.T, events int) *ownServer {
 	t.Helper()
-	path, _, err := devstack.FindTemporal(t.Context(), devstack.Options{Progress: os.Stderr, Environ: os.Environ()})
+	path, _, err := devserver.FindTemporal(t.Context(), devserver.Options{Progress: os.Stderr, Environ: os.Environ()})
 	require.NoError(t, err)
 	port, err := loopback.Port()
 	require.NoError(t, err)

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -141,7 +142,7 @@ func tenantHome(t *testing.T) (h *home, told, waiting, turnID string) {
 	told, waiting = t.Name()+"-told", t.Name()+"-wait"
 	h.starter("--tenant", "acme", "run", "-s", told, "Tell me the secret").exits(0)
 	h.starter("--tenant", "acme", "run", "-s", waiting, "Read the secret").exits(6)
-	list := decoded[[]journal.SessionRecord](h.starter("--tenant", "acme", "list", "--json").exits(0))
+	list := decoded[[]journal.SessionRecord](h.starter("--tenant", "acme", "list", "-o", "json").exits(0))
 	require.Len(t, list, 2)
 	for _, s := range list {
 		if s.ID == told {
@@ -155,23 +156,25 @@ func tenantHome(t *testing.T) (h *home, told, waiting, turnID string) {
 // addressed are the commands that take a session or find the last one. TOLD and WAIT stand for acme's sessions, OWN for
 // a session of the tenant that runs the command, TURN for acme's turn.
 var addressed = map[string][][]string{
-	"answer":  {{"answer", "WAIT", "1.0", "text"}, {"answer", "TOLD", "q1", "text"}},
-	"approve": {{"approve", "WAIT"}, {"approve", "WAIT", "--json"}, {"approve", "WAIT", "1.0", "--yes"}, {"approve", "WAIT", "--all", "--deny"}},
+	"answer":    {{"answer", "WAIT", "1.0", "text"}, {"answer", "TOLD", "q1", "text"}},
+	"approvals": {{"approvals", "WAIT"}, {"approvals", "WAIT", "-o", "json"}},
+	"approve":   {{"approve", "WAIT"}, {"approve", "WAIT", "1.0", "--yes"}, {"approve", "WAIT", "--all"}},
+	"deny":      {{"deny", "WAIT", "1.0"}, {"deny", "WAIT", "--all"}},
 	"attach": {
 		{"attach", "TOLD"}, {"attach", "TOLD", "--turn", "TURN"}, {"attach", "OWN", "--turn", "TURN"}, {"attach", "--no-wait", "WAIT"},
 		{"attach", "-o", "jsonl", "--no-wait", "WAIT"},
 	},
-	"diff":   {{"diff", "TOLD", "OWN"}, {"diff", "OWN", "TOLD"}, {"diff", "TOLD", "WAIT", "--json"}},
+	"diff":   {{"diff", "TOLD", "OWN"}, {"diff", "OWN", "TOLD"}, {"diff", "TOLD", "WAIT", "-o", "json"}},
 	"export": {{"export", "TOLD"}, {"export", "WAIT"}},
 	"fork":   {{"fork", "TOLD"}, {"fork", "TOLD", "--at", "1", "--as", "mine"}},
 	"rewind": {{"rewind", "TOLD", "--to", "1"}},
-	"show":   {{"show", "TOLD"}, {"show", "WAIT", "--json"}},
+	"show":   {{"show", "TOLD"}, {"show", "WAIT", "-o", "json"}},
 	"stop":   {{"stop", "WAIT"}, {"stop", "TOLD"}},
 }
 
 // finding are the commands that find sessions by themselves.
 var finding = [][]string{
-	{"list"}, {"list", "--json"}, {"approve"}, {"approve", "--json"}, {"show"}, {"export"}, {"attach", "--no-wait"}, {"stop"}, {"open"},
+	{"list"}, {"list", "-o", "json"}, {"approvals"}, {"approvals", "-o", "json"}, {"show"}, {"export"}, {"attach", "--no-wait"}, {"stop"}, {"open"},
 	{"rewind", "--to", "1"}, {"__complete", "show", ""}, {"__complete", "approve", "WAIT", ""}, {"__complete", "answer", "WAIT", ""},
 	{"schedule", "list"}, {"tools", "diff"},
 }
@@ -228,11 +231,10 @@ func TestNoCommandShowsAnotherTenantsSession(t *testing.T) {
 func TestTheTableOfCommandsIsWhole(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, "")
-	_, after, found := strings.Cut(h.starter("--help").exits(0).out.String(), "Available Commands:\n")
-	require.True(t, found)
-	listed, _, _ := strings.Cut(after, "\n\n")
-	for line := range strings.Lines(listed) {
-		name := strings.Fields(line)[0]
+	commands := regexp.MustCompile(`(?m)^  ([a-z]+) {2,}`).FindAllStringSubmatch(h.starter("--help").exits(0).out.String(), -1)
+	require.NotEmpty(t, commands)
+	for _, c := range commands {
+		name := c[1]
 		_, known := addressed[name]
 		assert.True(t, known || slices.Contains(others, name), "what does %s show of other tenants' sessions?", name)
 	}
@@ -316,7 +318,7 @@ func TestSchedulesAreTheirTenants(t *testing.T) {
 	h.starter("--tenant", "acme", "schedule", "trigger", name+"-shared").exits(0)
 	var list []journal.SessionRecord
 	require.Eventually(t, func() bool {
-		list = decoded[[]journal.SessionRecord](h.starter("--tenant", "acme", "list", "--json").exits(0))
+		list = decoded[[]journal.SessionRecord](h.starter("--tenant", "acme", "list", "-o", "json").exits(0))
 		return len(list) == 2 && list[0].LastTurn.State.Terminal() && list[1].LastTurn.State.Terminal()
 	}, within, 100*time.Millisecond)
 	for _, s := range list {
@@ -329,5 +331,5 @@ func TestSchedulesAreTheirTenants(t *testing.T) {
 			return strings.Contains(out, name) == want && !strings.Contains(out, "For beta")
 		}, within, 100*time.Millisecond, "%q", tenant)
 	}
-	assert.Empty(t, decoded[[]journal.SessionRecord](h.starter("--tenant", "beta", "list", "--json").exits(0)))
+	assert.Empty(t, decoded[[]journal.SessionRecord](h.starter("--tenant", "beta", "list", "-o", "json").exits(0)))
 }

@@ -20,7 +20,7 @@ import (
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
-	"github.com/everturn/everturn/starter/devstack"
+	"github.com/everturn/everturn/internal/devserver"
 	"github.com/everturn/everturn/tests/bench/proc"
 	"github.com/everturn/everturn/tests/temporaltest"
 )
@@ -31,7 +31,7 @@ var quiet = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 type rig struct {
 	dir       string // removed at the end
 	self      string // this program, which also plays the roles
-	stack     *devstack.Stack
+	stack     *devserver.Stack
 	client    client.Client
 	serverPID int
 	tools     []openai.Tool

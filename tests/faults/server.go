@@ -13,7 +13,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/everturn/everturn/internal/cluster"
-	"github.com/everturn/everturn/starter/devstack"
+	"github.com/everturn/everturn/internal/devserver"
 	"github.com/everturn/everturn/tests/loopback"
 	"github.com/everturn/everturn/tests/temporaltest"
 )
@@ -28,7 +28,7 @@ type server struct {
 
 // findServer finds or builds the server's program.
 func findServer(ctx context.Context, progress io.Writer) (string, error) {
-	path, _, err := devstack.FindTemporal(ctx, devstack.Options{Progress: progress, Environ: os.Environ()})
+	path, _, err := devserver.FindTemporal(ctx, devserver.Options{Progress: progress, Environ: os.Environ()})
 	return path, err
 }
 

@@ -5,12 +5,12 @@ import (
 	"os"
 	"testing"
 
-	"github.com/everturn/everturn/starter/devstack"
+	"github.com/everturn/everturn/internal/devserver"
 	"github.com/everturn/everturn/tests/temporaltest"
 )
 
 // stack is the real Temporal server that all tests of this package share.
-var stack *devstack.Stack
+var stack *devserver.Stack
 
 func TestMain(m *testing.M) {
 	temporaltest.Supervise()

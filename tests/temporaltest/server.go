@@ -14,7 +14,7 @@ import (
 	"go.temporal.io/sdk/log"
 
 	"github.com/everturn/everturn/internal/cluster"
-	"github.com/everturn/everturn/starter/devstack"
+	"github.com/everturn/everturn/internal/devserver"
 	"github.com/everturn/everturn/tests/loopback"
 	"github.com/everturn/everturn/workflows"
 )
@@ -27,10 +27,10 @@ const startTimeout = 9 * time.Minute
 // Supervise must be called first in a program that calls Start. If the starter has started the program again as the
 // parent of the server, Supervise acts as that parent until the server ends, and does not return.
 func Supervise() {
-	if len(os.Args) < 2 || os.Args[1] != devstack.CommandName {
+	if len(os.Args) < 2 || os.Args[1] != devserver.CommandName {
 		return
 	}
-	cmd := devstack.Command(os.Stderr)
+	cmd := devserver.Command(os.Stderr)
 	cmd.SetArgs(os.Args[2:])
 	if err := cmd.ExecuteContext(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -41,7 +41,7 @@ func Supervise() {
 
 // Main runs a package's tests with a shared server; *stack is set before the first test begins. It returns the exit
 // code.
-func Main(m *testing.M, stack **devstack.Stack) int {
+func Main(m *testing.M, stack **devserver.Stack) int {
 	if testing.Short() {
 		fmt.Println("-short: the tests on a Temporal server are skipped")
 		return 0
@@ -54,7 +54,7 @@ func Main(m *testing.M, stack **devstack.Stack) int {
 	return code
 }
 
-func withServer(m *testing.M, stack **devstack.Stack) (int, error) {
+func withServer(m *testing.M, stack **devserver.Stack) (int, error) {
 	dir, err := os.MkdirTemp("", "everturn-tests-")
 	if err != nil {
 		return 0, err
@@ -71,7 +71,7 @@ func withServer(m *testing.M, stack **devstack.Stack) (int, error) {
 
 // Start starts a server, on its own ports and with all its files in dir, and prepares its namespace. The first time on
 // a machine it builds the server, which takes minutes.
-func Start(ctx context.Context, dir string, progress io.Writer) (*devstack.Stack, error) {
+func Start(ctx context.Context, dir string, progress io.Writer) (*devserver.Stack, error) {
 	port, err := loopback.Port()
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func Start(ctx context.Context, dir string, progress io.Writer) (*devstack.Stack
 		return nil, err
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", port)
-	return devstack.Ensure(ctx, devstack.Options{
+	return devserver.Ensure(ctx, devserver.Options{
 		Dir: dir, Address: address, UIPort: uiPort, Namespace: cluster.DefaultNamespace, Progress: progress, Environ: os.Environ(),
 		Prepare: Prepare,
 	})

@@ -1,0 +1,132 @@
+package devserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/everturn/everturn/internal/loopback"
+	"github.com/everturn/everturn/internal/statedir"
+)
+
+// Options describe the stack to join or start.
+type Options struct {
+	Dir       string // state: database, logs, locks
+	Address   string // host:port of the frontend; must be on loopback
+	UIPort    int
+	Namespace string
+	Progress  io.Writer // receives messages for the user
+	Environ   []string
+	// Started and Joined are called with the server's address once the server answers: Started if Ensure has started
+	// it, Joined if it was running before. Prepare is called after either, and prepares the namespace for use. All
+	// three may be nil. They run under the start lock, and Ensure returns their errors. Joined returns a *Refusal if
+	// the server belongs to another folder.
+	Started, Joined, Prepare func(ctx context.Context, address string) error
+	// Moved permits ports other than Address and UIPort, on 127.0.0.1, if those are taken. It is called with the ports
+	// of the server that was started. It may be nil.
+	Moved func(frontend, ui int) error
+}
+
+// Refusal reports options that cannot work: nothing was started, and nothing will be until the user changes them.
+type Refusal struct{ Reason string }
+
+func (e *Refusal) Error() string { return e.Reason }
+
+func refuse(format string, args ...any) error { return &Refusal{fmt.Sprintf(format, args...)} }
+
+// Stack is a development server that answers.
+type Stack struct {
+	Address string
+	UIURL   string
+	// Reason says which server this is and why it was chosen.
+	Reason string
+
+	lock *statedir.Lock
+}
+
+// readyWithin bounds how long a started server may take to answer.
+const readyWithin = 60 * time.Second
+
+// Ensure joins the stack that answers at the address, or starts one. The caller must close the stack: a server that was
+// started here stops when its last user closes it. A *Refusal reports that the options cannot work.
+func Ensure(ctx context.Context, o Options) (*Stack, error) {
+	if !loopback.Address(o.Address) {
+		return nil, refuse("--dev never uses a Temporal that is not on this machine, and the configuration says %s: leave "+
+			"--dev out, or remove [temporal] address", o.Address)
+	}
+	if err := statedir.Secure(o.Dir); err != nil {
+		return nil, err
+	}
+	starting, err := statedir.Exclusive(ctx, filepath.Join(o.Dir, "start.lock"))
+	if err != nil {
+		return nil, fmt.Errorf("waiting for another command that brings the stack up: %w", err)
+	}
+	defer starting.Release()
+	s := &Stack{}
+	// A supervisor that is stopping holds the lock exclusively, so joining waits until the supervisor has ended.
+	if s.lock, err = statedir.Shared(ctx, lockFile(o.Dir)); err != nil {
+		return nil, fmt.Errorf("joining the stack: %w", err)
+	}
+	if err := s.bringAnywhere(ctx, o); err != nil {
+		s.Close()
+		return nil, err
+	}
+	fmt.Fprintln(o.Progress, s.Reason)
+	return s, nil
+}
+
+// bring finds a server that answers or starts one, and prepares it.
+func (s *Stack) bring(ctx context.Context, o Options) error {
+	s.Address, s.UIURL = o.Address, "http://"+uiAddress(o.UIPort)
+	state, version := probe(ctx, o.Address)
+	hook := o.Joined
+	switch state {
+	case stranger:
+		return refusePort("something that is not Temporal listens on %s: stop it, or choose another port with [temporal] "+
+			"address in agent.toml", o.Address)
+	case temporal:
+		s.Reason = fmt.Sprintf("using the Temporal server %s that already listens on %s", version, o.Address)
+	case nobody:
+		if o.Moved != nil && !isFree(uiAddress(o.UIPort)) {
+			return refusePort("another program listens on %s, the address of the Web UI: stop it, or choose another port with "+
+				"[temporal] dev_ui_port in agent.toml", uiAddress(o.UIPort))
+		}
+		binary, why, err := FindTemporal(ctx, o)
+		if err != nil {
+			return err
+		}
+		if err := start(ctx, o, binary); err != nil {
+			return err
+		}
+		s.Reason = fmt.Sprintf("started a Temporal server on %s (%s)", o.Address, why)
+		hook = o.Started
+	}
+	err := prepare(ctx, o.Address, hook, o.Prepare)
+	var foreign *Refusal
+	if state == temporal && errors.As(err, &foreign) {
+		return &portTaken{foreign}
+	}
+	return err
+}
+
+func prepare(ctx context.Context, address string, hooks ...func(context.Context, string) error) error {
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	for _, hook := range hooks {
+		if hook == nil {
+			continue
+		}
+		if err := hook(ctx, address); err != nil {
+			return fmt.Errorf("preparing the namespace: %w", err)
+		}
+	}
+	return nil
+}
+
+// Close releases this user's lock on the stack.
+func (s *Stack) Close() error { return s.lock.Release() }
+
+func lockFile(dir string) string { return filepath.Join(dir, "stack.lock") }

@@ -1,0 +1,58 @@
+package devserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+)
+
+// portTaken is a refusal because another program uses a port.
+type portTaken struct{ *Refusal }
+
+func (e *portTaken) Unwrap() error { return e.Refusal }
+
+func refusePort(format string, args ...any) error {
+	return &portTaken{&Refusal{fmt.Sprintf(format, args...)}}
+}
+
+// The ports that a stack tries if it may move: pairs with the same offset, below the range from which the system takes
+// ports for outgoing connections.
+const (
+	firstFrontend = 7234
+	firstUI       = 8234
+	maxMoves      = 100
+)
+
+// bringAnywhere brings the server up at its address, or on the first free pair of ports if it may move.
+func (s *Stack) bringAnywhere(ctx context.Context, o Options) error {
+	err := s.bring(ctx, o)
+	var taken *portTaken
+	if o.Moved == nil || !errors.As(err, &taken) {
+		return err
+	}
+	fmt.Fprintf(o.Progress, "%s is taken: this folder gets ports of its own\n", o.Address)
+	for i := range maxMoves {
+		o.Address, o.UIPort = net.JoinHostPort("127.0.0.1", strconv.Itoa(firstFrontend+i)), firstUI+i
+		if !isFree(o.Address) || !isFree(uiAddress(o.UIPort)) {
+			continue
+		}
+		if err := s.bring(ctx, o); err != nil {
+			return err
+		}
+		return o.Moved(firstFrontend+i, o.UIPort)
+	}
+	return fmt.Errorf("no port from %d to %d is free: %w", firstFrontend, firstFrontend+maxMoves-1, err)
+}
+
+func uiAddress(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// isFree reports whether this process could listen on the address now.
+func isFree(address string) bool {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
+}

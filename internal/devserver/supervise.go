@@ -1,0 +1,100 @@
+package devserver
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/internal/statedir"
+)
+
+// CommandName is the hidden command with which a program runs itself as a supervisor.
+const CommandName = "dev-server"
+
+// Command returns the hidden command that a program that uses this package must have.
+func Command(stderr io.Writer) *cobra.Command {
+	var dir, ui string
+	cmd := &cobra.Command{
+		Use: CommandName, Hidden: true, Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			syscall.Umask(0o077) // Temporal creates its database with mode 0644
+			return supervise(cmd.Context(), dir, ui, args, stderr)
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", "", "state folder")
+	cmd.Flags().StringVar(&ui, "ui", "", "address of the Web UI")
+	return cmd
+}
+
+// stopGrace is how long the server has to stop after SIGTERM.
+const stopGrace = 10 * time.Second
+
+// supervise runs the server until the stack has no user, or until the server ends by itself. It serves the Web UI on
+// the address ui.
+func supervise(ctx context.Context, dir, ui string, argv []string, stderr io.Writer) error {
+	hidden, err := hiddenAddress()
+	if err != nil {
+		return err
+	}
+	stopUI, err := proxyUI(ui, hidden, stderr)
+	if err != nil {
+		return err
+	}
+	defer stopUI()
+	// The kernel ties Pdeathsig to the thread that started the child, not to the process.
+	runtime.LockOSThread()
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer stop()
+	cmd := exec.Command(argv[0], append(argv[1:], "--ui-ip", hidden.IP.String(), "--ui-port",
+		strconv.Itoa(hidden.Port))...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting the Temporal server: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("the Temporal server ended: %v", err)
+	case l := <-unused(ctx, dir):
+		// The supervisor keeps the lock until both ports are free: the next user waits for it and then starts a new
+		// server.
+		defer func() { stopUI(); l.Release() }()
+	case <-ctx.Done():
+	}
+	end(cmd.Process.Pid, ended)
+	return nil
+}
+
+// unused sends the exclusive lock when the stack has no user.
+func unused(ctx context.Context, dir string) <-chan *statedir.Lock {
+	out := make(chan *statedir.Lock, 1)
+	go func() {
+		if l, err := statedir.Exclusive(ctx, lockFile(dir)); err == nil {
+			out <- l
+		}
+	}()
+	return out
+}
+
+// end stops the server's process group: with SIGTERM, then, at the latest after stopGrace, with SIGKILL.
+func end(pid int, ended <-chan error) {
+	_ = syscall.Kill(-pid, syscall.SIGTERM) // here and below, the group may have ended
+	timer := time.NewTimer(stopGrace)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
+	}
+	_ = syscall.Kill(-pid, syscall.SIGKILL)
+}

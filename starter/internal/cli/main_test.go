@@ -1,0 +1,35 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// console is a run of the program in this process, in a folder of its own.
+type console struct {
+	out, err bytes.Buffer
+	in       *os.File
+	environ  []string
+	signals  chan os.Signal
+}
+
+func newConsole(t *testing.T) *console {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	return &console{signals: make(chan os.Signal, 2)}
+}
+
+// run executes a command line and returns its exit code.
+func (c *console) run(t *testing.T, args ...string) int {
+	t.Helper()
+	c.out.Reset()
+	c.err.Reset()
+	a := &app{streams: streams{in: c.in, out: &c.out, err: &c.err}, program: "starter", environ: c.environ}
+	return a.execute(context.WithoutCancel(t.Context()), args, c.signals)
+}

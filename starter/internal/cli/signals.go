@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// errInterrupted is the cause of a context that a signal has ended.
+var errInterrupted = errors.New("interrupted")
+
+// interrupts are the signals that ask the program to end. Until a command takes them over, the first one cancels the
+// command's context, so that a build, a connection or a read from standard input ends; the next one kills the program,
+// as in programs that catch no signals.
+type interrupts struct {
+	incoming <-chan os.Signal
+	once     sync.Once
+	taken    chan struct{}
+	gone     chan struct{} // closed when the goroutine of catch has ended
+}
+
+// catch returns a context that ends with the first signal.
+func catch(ctx context.Context, incoming <-chan os.Signal) (context.Context, *interrupts) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	i := &interrupts{incoming: incoming, taken: make(chan struct{}), gone: make(chan struct{})}
+	go func() {
+		defer close(i.gone)
+		select {
+		case <-incoming:
+			cancel(errInterrupted)
+			time.AfterFunc(twin, func() { signal.Reset(os.Interrupt, syscall.SIGTERM) })
+		case <-i.taken:
+		}
+	}()
+	return ctx, i
+}
+
+// take hands the signals over to the caller: from now on, no signal ends the context.
+func (i *interrupts) take() <-chan os.Signal {
+	i.once.Do(func() { close(i.taken) })
+	<-i.gone
+	return i.incoming
+}
+
+const (
+	// twin is the time within which a repeated signal counts as the same one: GNU timeout signals its command and then
+	// the command's process group, and a parent process may also pass on a terminal's Ctrl-C.
+	twin = 50 * time.Millisecond
+	// stopAgain is how long the command waits for a second Ctrl-C after the first one has detached.
+	stopAgain = 3 * time.Second
+)
+
+// pressedAgain waits for another Ctrl-C and reports whether it came. Any other signal ends the wait.
+func pressedAgain(signals <-chan os.Signal) bool {
+	first, over := time.Now(), time.After(stopAgain)
+	for {
+		select {
+		case <-over:
+			return false
+		case s := <-signals:
+			switch {
+			case s != os.Interrupt:
+				return false
+			case time.Since(first) >= twin:
+				return true
+			}
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/sqlite"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// publish puts tools of git into a journal, as a worker does.
+func publish(t *testing.T, store journal.Store, tools ...turn.Descriptor) {
+	t.Helper()
+	require.NoError(t, store.PublishCatalogue(t.Context(), turn.Catalogue{Server: "git", Hash: tools[0].Hash, ConfigHash: "setup", Tools: tools}))
+}
+
+// drifting is a folder whose journal has a changed tool and a new one.
+func drifting(t *testing.T) (*console, journal.Store) {
+	t.Helper()
+	c := newConsole(t)
+	require.NoError(t, os.Mkdir(".everturn", 0o700))
+	store, err := sqlite.Open(t.Context(), filepath.Join(".everturn", "journal.db"), sqlite.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, store.Close()) })
+	publish(t, store, tool("Pushes.", "ab"))
+	force := tool("Pushes by force.", "ef")
+	force.ID, force.Wire = "mcp/git/force", "mcp_git_force"
+	publish(t, store, tool("Pushes, and tells everybody.", "cd"), force)
+	return c, store
+}
+
+func TestDriftIsShownAndApprovedByTheCommandLine(t *testing.T) {
+	c, _ := drifting(t)
+	require.Equal(t, exitFailed, c.run(t, "tools", "diff"))
+	assert.Contains(t, c.out.String(), "mcp/git/force is new (hash efefefefefef)")
+	assert.Contains(t, c.out.String(), "-Pushes.\n+Pushes, and tells everybody.\n")
+	assert.Contains(t, c.err.String(), "  starter tools approve git mcp/git/push --hash cdcdcdcdcdcd --yes\n")
+
+	require.Equal(t, exitConfig, c.run(t, "tools", "approve", "git", "--yes"))
+	assert.Contains(t, c.err.String(), "2 tools of git are quarantined")
+	require.Equal(t, exitConfig, c.run(t, "tools", "approve", "git", "push"))
+	assert.Contains(t, c.err.String(), "no terminal to confirm on")
+	require.Equal(t, exitFailed, c.run(t, "tools", "approve", "git", "push", "--hash", "abababab", "--yes"))
+	assert.Contains(t, c.err.String(), "--hash abababab is not the current hash of mcp/git/push; look at it with `starter tools diff git`, "+
+		"then approve it with\n  starter tools approve git mcp/git/push --hash cdcdcdcdcdcd --yes\n")
+	require.Equal(t, exitFailed, c.run(t, "tools", "diff", "git"), "nothing was accepted so far")
+
+	require.Equal(t, exitAnswered, c.run(t, "tools", "approve", "git", "push", "--hash", "cdcdcdcd", "--yes"))
+	assert.Contains(t, c.err.String(), "approved mcp/git/push (hash cdcdcdcdcdcd)\nthis takes effect for turns that begin from now on")
+	require.Equal(t, exitFailed, c.run(t, "tools", "diff"))
+	assert.NotContains(t, c.out.String(), "mcp/git/push")
+	require.Equal(t, exitAnswered, c.run(t, "tools", "approve", "git", "--all", "-y"))
+	require.Equal(t, exitAnswered, c.run(t, "tools", "diff"))
+	assert.Equal(t, "no tool is quarantined\n", c.err.String())
+	require.Equal(t, exitAnswered, c.run(t, "__complete", "tools", "approve", ""))
+	assert.NotContains(t, c.out.String(), "git")
+}
+
+// keyed is what a person types when a prompt has come.
+type keyed struct {
+	prompt string
+	types  func() string
+}
+
+func says(prompt, line string) keyed { return keyed{prompt, func() string { return line }} }
+
+// onTerminal runs a command line on a terminal on which lines are typed, each when its prompt has come, and returns what
+// the terminal showed.
+func (c *console) onTerminal(t *testing.T, code int, lines []keyed, args ...string) string {
+	t.Helper()
+	near, far := pseudoterminal(t)
+	ended := make(chan int, 1)
+	go func() {
+		a := &app{streams: streams{in: far, out: far, err: far}, environ: append(c.environ, "NO_COLOR=1")}
+		ended <- a.execute(t.Context(), args, c.signals)
+		far.Close()
+	}()
+	stuck := time.AfterFunc(20*time.Second, func() { near.Close() }) // the program is hung up then
+	defer stuck.Stop()
+	var shown []byte
+	seen := 0
+	for b := make([]byte, 4096); ; {
+		n, err := near.Read(b)
+		shown = append(shown, b[:n]...)
+		for len(lines) > 0 && bytes.Contains(shown[seen:], []byte(lines[0].prompt)) {
+			seen = len(shown)
+			fmt.Fprintln(near, lines[0].types())
+			lines = lines[1:]
+		}
+		if err != nil { // the far end is closed
+			break
+		}
+	}
+	near.Close()
+	assert.Empty(t, lines, "%s", shown)
+	assert.Equal(t, code, <-ended, "%s", shown)
+	return string(bytes.ReplaceAll(shown, []byte("\r\n"), []byte("\n")))
+}
+
+func TestApprovingOnATerminalShowsAllOfItFirst(t *testing.T) {
+	c, store := drifting(t)
+	long := tool("Pushes.", "01")
+	for i := range 60 {
+		long.Description += fmt.Sprintf("\nline %d", i)
+	}
+	publish(t, store, long)
+	shown := c.onTerminal(t, exitAnswered, []keyed{says("rows more; Enter", ""), says("rows more; Enter", "y")}, "tools", "approve", "git")
+	assert.Contains(t, shown, "nothing was approved")
+	assert.NotContains(t, shown, "line 59", "a yes is not taken before its end")
+	shown = c.onTerminal(t, exitAnswered, []keyed{says("rows more; Enter", ""), says("rows more; Enter", ""), says("rows more; Enter", ""), says("as shown?", "y")}, "tools", "approve", "git")
+	assert.Contains(t, shown, "+line 59\n")
+	assert.Contains(t, shown, "approved mcp/git/push (hash 010101010101)")
+}
+
+func TestWhatChangesWhileItIsLookedAtIsNotApproved(t *testing.T) {
+	c, store := drifting(t)
+	shown := c.onTerminal(t, exitFailed, []keyed{{"as shown?", func() string {
+		publish(t, store, tool("Pushes, and sends your keys.", "99"))
+		return "yes"
+	}}}, "tools", "approve", "git", "push")
+	assert.Contains(t, shown, "nothing was approved: a tool has changed again; look again with `starter tools diff git`")
+	require.Equal(t, exitFailed, c.run(t, "tools", "diff"))
+}
+
+func TestWhatCannotBeApprovedSaysWhatToDo(t *testing.T) {
+	assert.ErrorContains(t, approveToolsError("git", fmt.Errorf("x: %w", journal.ErrNotFound)), "no longer quarantined; look again")
+	assert.ErrorContains(t, approveToolsError("git", errors.New("disk full")), "approving tools: disk full")
+	c := newConsole(t)
+	assert.Equal(t, exitConfig, c.run(t, "tools", "diff"))
+	assert.Contains(t, c.err.String(), "there is no journal")
+}

@@ -1,0 +1,105 @@
+package ui
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// previewRunes is how many runes of a text a line shows.
+const previewRunes = 80
+
+// Preview returns a text as one line of a length that suits a line of the screen.
+func Preview(s string) string { return terminal.Line(s, previewRunes) }
+
+// Excerpt returns data as one line of at most n runes, and adds the size of the data if the line shows only a part. If s
+// is only the beginning of the data, size is the size of the whole, in bytes.
+func Excerpt(s string, n int, size int64) string {
+	out := terminal.Line(s, n)
+	if size <= int64(len(s)) && !strings.HasSuffix(out, "…") {
+		return out
+	}
+	return fmt.Sprintf("%s… (%d bytes)", strings.TrimSuffix(out, "…"), max(size, int64(len(s))))
+}
+
+// CallStarted describes a call that has started.
+func CallStarted(c turn.CallChunk) string {
+	return strings.TrimSpace("→ " + Preview(c.Tool) + " " + Excerpt(c.Arguments, previewRunes, c.ArgumentsBytes))
+}
+
+// outcomeMarks show at a glance how a call ended.
+var outcomeMarks = map[turn.Outcome]string{
+	turn.OutcomeOK: "✓", turn.OutcomeError: "✗", turn.OutcomeDenied: "✗", turn.OutcomeUnknown: "?", turn.OutcomeCancelled: "–",
+}
+
+// CallEnded describes a call that has ended, in one line. It omits the size and the duration if they are unknown.
+func CallEnded(c turn.CallChunk, media []turn.Media) string {
+	mark := outcomeMarks[c.Outcome]
+	if mark == "" {
+		mark = "·"
+	}
+	what := strings.TrimSpace(Preview(c.Tool) + " " + Preview(c.Arguments))
+	parts := []string{strings.TrimSpace(mark + " " + what), Outcome(c.Outcome, c.Code)}
+	if c.Outcome == turn.OutcomeUnknown {
+		parts[1] += ": it may or may not have taken effect"
+	}
+	if c.SizeBytes > 0 {
+		parts = append(parts, Bytes(c.SizeBytes))
+	}
+	if c.DurationMS > 0 {
+		parts = append(parts, Duration(time.Duration(c.DurationMS)*time.Millisecond))
+	}
+	return strings.Join(parts, " · ") + Media(media)
+}
+
+// Outcome describes how a call ended. If the call did not reach its tool, it names the command that shows why.
+func Outcome(outcome turn.Outcome, code turn.Code) string {
+	out := terminal.Line(string(outcome), previewRunes)
+	switch code {
+	case "":
+		return out
+	case turn.CodeToolDrift:
+		return fmt.Sprintf("%s (%s: `starter tools diff` shows the quarantined tools)", out, code)
+	case turn.CodeToolNotSent:
+		return fmt.Sprintf("%s (%s: `starter tools status` shows the state of its server)", out, code)
+	}
+	return fmt.Sprintf("%s (%s)", out, Preview(string(code)))
+}
+
+// Media returns a short mark for each part of a result that is not text, for instance [image/png, 34 kB].
+func Media(media []turn.Media) string {
+	out := ""
+	for _, m := range media {
+		out += fmt.Sprintf(" [%s, %s]", terminal.Line(m.Type, 60), Bytes(m.Bytes))
+	}
+	return out
+}
+
+// Bytes formats a size.
+func Bytes(n int64) string { return humanize.Bytes(uint64(max(n, 0))) }
+
+// Progress describes the progress of a call. The numbers come from a server and may be nonsense. A total of 0 means that
+// the total is unknown.
+func Progress(p turn.ToolProgress) string {
+	out := fmt.Sprintf("%.4g", p.Done)
+	if p.Total > 0 {
+		out = fmt.Sprintf("%.0f%% (%.4g of %.4g)", min(max(100*p.Done/p.Total, 0), 100), p.Done, p.Total)
+	}
+	return strings.TrimSpace(out + " " + Preview(p.Message))
+}
+
+// Duration formats a duration, rounded.
+func Duration(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}

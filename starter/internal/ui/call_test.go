@@ -1,0 +1,39 @@
+package ui_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/everturn/everturn/starter/internal/ui"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+func TestCallsInOneLine(t *testing.T) {
+	for want, c := range map[string]turn.CallChunk{
+		"✓ x {} · ok · 34 kB · 1.5s":                         {Tool: "x", Arguments: "{}", Outcome: turn.OutcomeOK, SizeBytes: 34_200, DurationMS: 1_500},
+		"✗ x · denied":                                       {Tool: "x", Outcome: turn.OutcomeDenied},
+		"? x · unknown: it may or may not have taken effect": {Tool: "x", Outcome: turn.OutcomeUnknown},
+		"✗ x · error (tool_drift: `starter tools diff` shows the quarantined tools)": {Tool: "x", Outcome: turn.OutcomeError, Code: turn.CodeToolDrift},
+		"· [2Jx · [2Jodd": {Tool: "\x1b[2Jx", Outcome: "\x1b[2Jodd"},
+	} {
+		assert.Equal(t, want, ui.CallEnded(c, nil))
+	}
+	assert.Equal(t, `→ x {"a":1}… (90 bytes)`, ui.CallStarted(turn.CallChunk{Tool: "x", Arguments: `{"a":1}`, ArgumentsBytes: 90}))
+	assert.Equal(t, " [image/png, 34 kB]", ui.Media([]turn.Media{{Type: "image/\x1bpng", Bytes: 34_200}}))
+}
+
+func TestProgressInWords(t *testing.T) {
+	for want, p := range map[string]turn.ToolProgress{
+		"50% (1 of 2) half done": {Done: 1, Total: 2, Message: "half\u00a0done"},
+		"0% (-1 of 2)":           {Done: -1, Total: 2},
+		"1e+09":                  {Done: 1e9},
+	} {
+		assert.Equal(t, want, ui.Progress(p))
+	}
+}
+
+func TestTotalsCountInWords(t *testing.T) {
+	assert.Equal(t, "1 step · 2 tool calls · 1,000 tokens in, 2 out (estimated) · cost unknown",
+		ui.Totals(1, 2, turn.Usage{InputTokens: 1000, OutputTokens: 2, Estimated: true}))
+}

@@ -1,0 +1,424 @@
+package chat
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+func TestATurnIsPrintedInTheOrderOfTheJournal(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.begin("m1", "What is this?")
+	c := toolCall("1.0", `{"path":"a\u001b.txt"}`)
+	attempt := s.infer(nil)
+	s.stream(attempt, "I ", "look.")
+	s.settle(attempt, "I look.", c)
+	s.call(c, turn.OutcomeOK, "hello")
+	attempt = s.infer([]turn.CallOutcome{{CallID: c.ID}}, turn.UserMessage{ID: "m2", Text: "In short, please."})
+	s.stream(attempt, "It is\x1b[2J ", "a **test**.\n\nA ", "short one.")
+	s.shows("short one.")
+	assert.Contains(t, s.live(), "10 tokens in, 2 out · cost unknown", "tokens are shown live")
+	s.settle(attempt, "It is\x1b[2J a **test**.\n\nA short one.")
+	s.finish(turn.StateCompleted, turn.FinishAnswered, "")
+	s.prints("2 steps · 1 tool call · 30 tokens in, 8 out · cost unknown")
+	assert.Equal(t, []string{
+		"new session s; /help lists the commands",
+		"", "» What is this?",
+		"", "I look.",
+		`✓ mcp/disk/write {"path":"a\u001b.txt"} · ok · 5 B · 1.5s`,
+		"", "» In short, please.",
+		"", "It is[2J a **test**.",
+		"", "A short one.",
+	}, s.printed[:len(s.printed)-1])
+	s.shows("ready")
+}
+
+func TestAnOpenedSessionShowsItsPastAndGoesOn(t *testing.T) {
+	s := newStage(t, 60, 20)
+	s.whole("m1", "one", "First.")
+	s.prints("1 step")
+	s.begin("m2", "two")
+	s.stream(s.infer(nil), "Half an ")
+	s.shows("Half an")
+	s.printed = nil
+	s.enter("s", 60, 20)
+	s.shows("Half an")
+	s.drained()
+	assert.Equal(t, []string{"session s, 2 turns", "", "» one", "", "First.", "", "» two"}, s.past())
+}
+
+// past is what was printed, with own messages and others alike.
+func (s *stage) past() []string {
+	out := make([]string, len(s.printed))
+	for i, line := range s.printed {
+		out[i] = strings.Replace(line, "› ", "» ", 1)
+	}
+	return out
+}
+
+func TestTextOfAnInterruptedInferenceIsWithdrawn(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.begin("m1", "Go on.")
+	s.stream(s.infer(nil), "A wrong beginning.")
+	s.shows("A wrong beginning.")
+	attempt := s.again(nil)
+	s.stream(attempt, "The right answer.")
+	s.shows("The right answer.")
+	assert.NotContains(t, s.live(), "wrong")
+	s.settle(attempt, "The right answer.")
+	s.finish(turn.StateCompleted, turn.FinishAnswered, "")
+	s.prints("1 step")
+	all := strings.Join(s.printed, "\n")
+	assert.NotContains(t, all, "wrong")
+	assert.Contains(t, all, "its text so far is withdrawn")
+}
+
+func TestWhatWasPrintedAlreadyIsSaidToBeWithdrawn(t *testing.T) {
+	s := newStage(t, 80, 12)
+	s.begin("m1", "Go on.")
+	s.stream(s.infer(nil), strings.Repeat("A wrong paragraph.\n\n", 40))
+	s.prints("A wrong paragraph.")
+	s.stream(s.again(nil), "Right.")
+	s.shows("Right.")
+	s.prints("its text above is withdrawn")
+	assert.NotContains(t, s.live(), "wrong")
+}
+
+func TestALongAnswerCostsNoMoreThanItsEnd(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.begin("m1", "At length.")
+	attempt := s.infer(nil)
+	for i := range 200 {
+		s.stream(attempt, fmt.Sprintf("Paragraph %d %s", i, strings.Repeat("with many words ", 20)), "and an end.\n\n```\ncode\n", "more code\n```\n")
+	}
+	s.stream(attempt, strings.Repeat("no end of a line ", 20_000))
+	s.shows("no end")
+	s.until("all was read", func() bool { return len(s.feed.items) == 0 && s.Model.turn.text.line.Len() > 0 })
+	s.drained()
+	text := &s.Model.turn.text
+	assert.LessOrEqual(t, len(text.settled), s.textRows(), "what is above the live part is printed")
+	assert.LessOrEqual(t, text.open.Len()+text.line.Len(), maxBlock+maxLine, "what is rendered again with each piece is bounded")
+	assert.Contains(t, strings.Join(s.printed, "\n"), "Paragraph 199")
+}
+
+func TestAnApprovalIsBoundToWhatWasShown(t *testing.T) {
+	s := newStage(t, 60, 20)
+	s.begin("m1", "Write.")
+	c := toolCall("1.0", "{\"text\":\"\u202eevil\u009b2J"+strings.Repeat(" and so on", turn.WaitArguments/10)+" the end\"}")
+	attempt := s.infer(nil)
+	s.settle(attempt, "", c)
+	s.asks(approvalOf(c, 1))
+	s.shows("Allow mcp/disk/write? (high risk)")
+	assert.Contains(t, s.live(), `{"text":"\u202eevil\u009b2J and so on`)
+	s.types("y")
+	assert.Empty(t, s.approvals, "nothing is decided in the first moment")
+	s.press(tea.KeyPressMsg{Code: tea.KeyBackspace})
+	s.press(tab)
+	s.press(tea.KeyPressMsg{Code: tea.KeyEnd})
+	assert.Contains(t, s.live(), `the end"}`, "arguments that the chunk does not hold are shown, too")
+	s.types("y")
+	assert.Contains(t, s.live(), "there is more of the arguments", "what was jumped over was not seen")
+	s.press(tea.KeyPressMsg{Code: tea.KeyHome})
+	for !strings.Contains(s.live(), "the end") {
+		s.press(tea.KeyPressMsg{Code: tea.KeyPgDown})
+	}
+	s.types("y")
+	s.shows("decided; waiting for the turn")
+	s.types("y")
+	s.until("it is sent", func() bool { return len(s.approvals) > 0 })
+	assert.Equal(t, []decision{{client.DecideInput{
+		Session: "s", Turn: "turn-1", Call: "1.0", ArgumentsHash: journal.HashOf([]byte(c.Arguments)), By: "me"}, true}}, s.approvals)
+	s.rules(turn.Decision{ID: "1.0", Status: turn.StatusAllowed, Allowed: true, ArgumentsHash: journal.HashOf([]byte(c.Arguments)), By: "me"})
+	s.prints("allowed by me")
+	assert.NotContains(t, s.live(), "Allow mcp")
+}
+
+func TestArgumentsThatCannotBeShownCannotBeAllowed(t *testing.T) {
+	s := newStage(t, 60, 20)
+	s.asksFor(wait{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", Arguments: "{"}, turn: "t"})
+	s.press(tab)
+	s.types("y")
+	assert.Contains(t, s.live(), "can only be denied")
+	s.types("n")
+	s.until("it is denied", func() bool { return len(s.approvals) > 0 })
+	assert.False(t, s.approvals[0].Allow)
+}
+
+// A terminal shows the last rows of what does not fit. Nothing may be allowed of which a row was cut off.
+func TestACallIsAllowedOnlyWithItsToolAndArgumentsOnTheScreen(t *testing.T) {
+	const tool, arguments = "mcp/disk/write", `{"to":"EVILPART"}`
+	for _, size := range []struct {
+		width, height int
+		allowed       bool
+	}{{60, 3, false}, {60, 4, false}, {60, 5, false}, {60, 6, false}, {60, 7, true}, {80, 7, true}, {18, 7, false}, {18, 12, true}} {
+		s := newStage(t, size.width, size.height)
+		s.asksFor(wait{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: tool, Arguments: arguments, Risk: turn.RiskHigh, ArgumentsHash: "h"},
+			turn: "t", whole: true})
+		s.press(tab)
+		s.press(tea.KeyPressMsg{Code: tea.KeySpace}, tea.KeyPressMsg{Code: tea.KeyHome}, tea.KeyPressMsg{Code: tea.KeyPgDown})
+		shown := strings.Split(s.live(), "\n")
+		assert.LessOrEqual(t, len(shown), s.maxLive(), "%v", size)
+		bare := strings.Join(shown, "")
+		assert.Equal(t, size.allowed, strings.Contains(bare, tool) && strings.Contains(bare, "high risk"), "%v: %q", size, shown)
+		s.types("yat")
+		if !size.allowed {
+			assert.False(t, s.asked().sent, "%v", size)
+			s.take(tea.WindowSizeMsg{Width: 80, Height: 24})
+			assert.Contains(t, s.live(), arguments)
+			s.types("y")
+		}
+		s.until("it is sent", func() bool { return len(s.approvals) > 0 })
+		assert.True(t, s.approvals[0].Allow)
+	}
+}
+
+func TestACallThatWasSeenIsNotAllowedInASmallerWindow(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.asksFor(wait{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", Arguments: "{}", ArgumentsHash: "h"}, turn: "t", whole: true})
+	s.press(tab)
+	s.take(tea.WindowSizeMsg{Width: 80, Height: 5})
+	s.types("y")
+	assert.False(t, s.asked().sent)
+	s.types("n")
+	s.until("it is denied", func() bool { return len(s.approvals) > 0 })
+	assert.False(t, s.approvals[0].Allow)
+}
+
+func TestMarksOnALetterTakeRows(t *testing.T) {
+	s := newStage(t, 60, 20)
+	s.asksFor(wait{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", Arguments: `{"a":"e` + strings.Repeat("\u0301", 3000) + `"}`},
+		turn: "t", whole: true})
+	s.press(tab)
+	s.types("y")
+	assert.False(t, s.asked().sent, "most of it is below the screen")
+	assert.Contains(t, s.live(), `\u0301\u0301`)
+}
+
+func TestEveryKeyOfAnApproval(t *testing.T) {
+	for keys, want := range map[string]decision{
+		"y":        {Allow: true},
+		"a":        {client.DecideInput{Grant: turn.GrantCall}, true},
+		"t":        {client.DecideInput{Grant: turn.GrantTool}, true},
+		"n":        {},
+		"rnot now": {DecideInput: client.DecideInput{Reason: "not now"}},
+	} {
+		s := newStage(t, 30, 12)
+		s.asksFor(wait{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, ArgumentsHash: "h"}, turn: "t", whole: true})
+		s.press(tab)
+		s.types(keys)
+		if len(keys) > 1 {
+			s.press(enter)
+		}
+		s.until("it is sent", func() bool { return len(s.approvals) > 0 })
+		want.Session, want.Turn, want.Call, want.ArgumentsHash, want.By = "s", "t", "1.0", "h", "me"
+		assert.Equal(t, want, s.approvals[0], keys)
+	}
+}
+
+func TestWhatIsDecidedElsewhereGoesAway(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.begin("m1", "Write.")
+	one, two := toolCall("1.0", `{"n":1}`), toolCall("1.1", `{"n":2}`)
+	attempt := s.infer(nil)
+	s.settle(attempt, "", one, two)
+	s.asks(approvalOf(one, 1), approvalOf(two, 1))
+	s.shows("1 of 2")
+	s.press(tab)
+	s.rules(turn.Decision{ID: "1.0", Status: turn.StatusDenied, By: "somebody\x1b[2J", Reason: "no"})
+	s.prints(`! mcp/disk/write {"n":1} · denied by somebody[2J: no`)
+	s.shows(`{"n":2}`)
+	s.types("y")
+	assert.Empty(t, s.approvals, "keys that were meant for the first decide nothing about the second")
+	s.press(tea.KeyPressMsg{Code: tea.KeyBackspace})
+	s.pass()
+	s.pass()
+	s.types("y")
+	s.until("it is sent", func() bool { return len(s.approvals) > 0 })
+	assert.Equal(t, "1.1", s.approvals[0].Call)
+	s.requests.err = turn.Errorf(turn.CodeNotWaiting, nil, "call 1.1 was denied already")
+	s.take(decidedMsg{s.asked().key(), s.requests.err})
+	s.prints("call 1.1 was denied already")
+}
+
+func TestAQuestionIsAnsweredOnce(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.begin("m1", "Paint.")
+	attempt := s.infer(nil)
+	s.settle(attempt, "")
+	s.asks(turn.Request{ID: "q1", Kind: turn.RequestQuestion, Step: 1, Question: "Which \x1b[2Jcolour?"})
+	s.shows("? Which [2Jcolour?")
+	s.says("blue")
+	s.says("red")
+	s.until("it is sent", func() bool { return len(s.requests.said) > 0 })
+	assert.Equal(t, []client.AnswerInput{{Session: "s", Turn: "turn-1", Question: "q1", Text: "blue", By: "me"}}, s.requests.said)
+	assert.Contains(t, s.live(), "> red", "the second stays in the input")
+}
+
+func TestMessagesGoOneAfterTheOther(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.says("one")
+	s.says("two")
+	s.says("//three")
+	s.until("all are sent", func() bool { return len(s.messages) == 3 })
+	for i, text := range []string{"one", "two", "/three"} {
+		assert.Equal(t, text, s.messages[i].Message.Text)
+	}
+	s.shows("one · accepted")
+	s.begin(s.messages[0].Message.ID, "one")
+	s.prints("› one")
+	assert.NotContains(t, s.live(), "one ·")
+	s.says("/queue four")
+	s.until("it is sent", func() bool { return len(s.messages) == 4 })
+	assert.True(t, s.messages[3].Message.Queue)
+	s.shows("four · queued")
+}
+
+func TestAMessageThatWasNotAcceptedIsNotLost(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.requests.err = errors.New("no Temporal\x1b[2J answers")
+	s.says("precious")
+	s.prints("the message was not sent: no Temporal[2J answers")
+	assert.Contains(t, s.live(), "> precious")
+	s.requests.err = nil
+	s.press(enter)
+	s.until("it is sent again", func() bool { return len(s.messages) == 2 })
+	assert.Equal(t, s.messages[0].Message.ID, s.messages[1].Message.ID, "it is answered once, whatever arrived")
+}
+
+func TestKeysThatStopAndLeave(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.press(esc)
+	assert.Contains(t, s.live(), "Ctrl-D leaves")
+	s.begin("m1", "Slowly.")
+	s.prints("» Slowly.")
+	s.pass()
+	s.shows("answering")
+	s.press(ctrlC)
+	assert.Contains(t, s.live(), "press Ctrl-C again to stop")
+	s.pass()
+	s.press(ctrlC)
+	assert.Empty(t, s.stops, "the second came too late, and is a first one")
+	s.press(ctrlC)
+	s.until("it is stopped", func() bool { return len(s.stops) > 0 })
+	s.press(ctrlD)
+	s.until("the chat is left", func() bool { return s.quit })
+	assert.Equal(t, Left{Session: "s", Begun: true, Running: true}, s.left())
+	assert.Empty(t, strings.TrimSpace(s.live()))
+}
+
+func TestLeavingWaitsForAMessageOnItsWay(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.outbox.put("one", false)
+	s.outbox.sending = true
+	s.press(ctrlD)
+	assert.Contains(t, s.live(), "a message is still being sent")
+	assert.False(t, s.leaving)
+	s.press(ctrlD)
+	assert.True(t, s.leaving)
+	assert.Equal(t, []string{"one"}, s.left().Unsent)
+}
+
+func TestTheInputRemembers(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.says("first")
+	s.types("second")
+	s.press(ctrlJ)
+	s.says("line")
+	s.types("draft")
+	s.press(up)
+	assert.Equal(t, "second\nline", s.input.Value())
+	s.press(up)
+	assert.Equal(t, "first", s.input.Value())
+	down := tea.KeyPressMsg{Code: tea.KeyDown}
+	s.press(down, down, down)
+	assert.Equal(t, "draft", s.input.Value())
+	s.press(ctrlC)
+	assert.Empty(t, s.input.Value())
+	s.press(up)
+	assert.Equal(t, "draft", s.input.Value(), "what was cleared is kept")
+}
+
+func TestPastes(t *testing.T) {
+	s := newStage(t, 40, 12)
+	s.take(tea.PasteMsg{Content: "a\r\nb\x1b[2J\n"})
+	assert.Equal(t, "a\nb[2J\n", s.input.Value())
+	long := strings.Repeat("0123456789\n", 100_000)
+	s.take(tea.PasteMsg{Content: long})
+	assert.Contains(t, s.input.Value(), "[paste 1: 100,001 lines]")
+	s.take(tea.PasteMsg{Content: strings.Repeat("x", maxPaste+1)})
+	s.prints("too long for the chat")
+	s.press(enter)
+	s.until("it is sent", func() bool { return len(s.messages) > 0 })
+	assert.Equal(t, "a\nb[2J\n"+strings.TrimSpace(long), s.messages[0].Message.Text)
+}
+
+// The renderer needs characters of private use for itself. An answer that has them must not be shown as text that the
+// redactor did not see.
+func TestCharactersOfTheRendererJoinNothing(t *testing.T) {
+	for _, width := range []int{10, 80} {
+		for _, r := range "\uf5a6\uf5a7\uf5a8" {
+			out := strings.Join(newMarkdown(true, width).render(block{text: "a1" + string(r) + "b2"}), "")
+			assert.Regexp(t, "a1["+string(r)+"\ufffd]b2", out)
+		}
+	}
+}
+
+func TestSmallTerminals(t *testing.T) {
+	for _, size := range [][2]int{{1, 1}, {2, 2}, {5, 3}, {11, 6}, {20, 10}, {300, 100}} {
+		s := newStage(t, size[0], size[1])
+		s.begin("m1", "What is this? 世界")
+		c := toolCall("1.0", `{"path":"世界世界世界 and more of it"}`)
+		attempt := s.infer(nil)
+		s.stream(attempt, styled)
+		s.settle(attempt, styled, c)
+		s.asks(approvalOf(c, 1))
+		s.until("it asks", func() bool { return s.asked() != nil })
+		s.press(tab)
+		s.rules(turn.Decision{ID: "1.0", Status: turn.StatusDenied, By: "me"})
+		s.until("it is ruled", func() bool { return s.asked() == nil })
+		s.finish(turn.StateFailed, turn.FinishFailed, "it broke")
+		s.until("it is over", func() bool { return s.Model.turn.id == "" })
+		s.drained()
+		requireShape(t, strings.Join(s.printed, "\n"), size[0], 0)
+		s.take(tea.WindowSizeMsg{Width: 30, Height: 8})
+		s.pass()
+		s.drained()
+	}
+}
+
+const styled = "# Title\n\nSome *words* 世界 and `code`.\n\n| a | b |\n|---|---|\n| long cell text | other |\n\n```go\n\tfmt.Println(\"\\*\")\n```\n\n1. one\n\n2. two\n\n> quote &#27;[2J <b>bold</b>\n"
+
+func TestCommandsThatAreMeant(t *testing.T) {
+	for name, want := range map[string]string{"toolz": "tools", "usag": "usage", "s": "sessions", "nothing": "", "x": "", "": "", "stpo": "stop", "hlep": "help", "qiut": "quit"} {
+		got := meant(name, slashes())
+		if want == "" {
+			assert.Empty(t, got, name)
+		} else {
+			assert.Equal(t, "; did you mean /"+want+"?", got)
+		}
+	}
+}
+
+func TestForkLeavesARunningTurnBehind(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.whole("m1", "one", "First.")
+	s.begin("m2", "two")
+	s.prints("» two")
+	s.says("/fork")
+	s.prints("forked s at message 2")
+	s.until("it goes there", func() bool { return s.session != "s" })
+	forked, err := s.store.Session(t.Context(), s.session)
+	require.NoError(t, err)
+	assert.EqualValues(t, 2, forked.Head.Seq)
+	s.says("/sessions s")
+	s.until("it goes back", func() bool { return s.session == "s" && s.Model.turn.id == "turn-2" })
+}

@@ -1,0 +1,234 @@
+package chat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/internal/nearest"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/starter/internal/ui"
+	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// slash is a command that the user types into the input.
+type slash struct {
+	name, argument, does string
+	run                  func(m *Model, argument string) tea.Cmd
+}
+
+// slashes returns the commands. It is a function because /help lists them.
+func slashes() []slash {
+	return []slash{
+		{"decline", "", "decline the request of an MCP server", (*Model).declineCommand},
+		{"fork", "[N]", "continue in a new session that shares this one's messages, or the first N", (*Model).forkCommand},
+		{"help", "", "list the commands and keys", (*Model).helpCommand},
+		{"model", "", "show the model of new turns", (*Model).modelCommand},
+		{"open", "", "show the link to the turn in Temporal's Web UI", (*Model).openCommand},
+		{"queue", "TEXT", "send a message for the next turn", (*Model).queueCommand},
+		{"quit", "", "leave; a running turn continues", func(m *Model, _ string) tea.Cmd { return m.detach() }},
+		{"sessions", "[N|ID]", "list the last sessions, or switch to one", (*Model).sessionsCommand},
+		{"stop", "", "stop the running turn; its results so far are " +
+			"kept", func(m *Model, _ string) tea.Cmd { return m.stop() }},
+		{"tools", "", "list the tools that workers offer", (*Model).toolsCommand},
+		{"usage", "", "show the tokens that the session has used", (*Model).usageCommand},
+	}
+}
+
+// command runs a line that begins with a slash.
+func (m *Model) command(line string) tea.Cmd {
+	name, argument, _ := strings.Cut(strings.TrimPrefix(line, "/"), " ")
+	argument = strings.TrimSpace(argument)
+	all := slashes()
+	i := slices.IndexFunc(all, func(s slash) bool { return s.name == name })
+	if i < 0 {
+		m.refuse("there is no command /%s%s; /help lists them", terminal.Line(name, 20), meant(name, all))
+		return nil
+	}
+	if argument != "" && all[i].argument == "" {
+		m.refuse("/%s takes no argument", name)
+		return nil
+	}
+	if name != "queue" { // /queue sends a message, which is accepted with its own text
+		m.accepted(line)
+	}
+	return all[i].run(m, argument)
+}
+
+// refuse reports what is wrong with a command. The command stays in the input so that the user can correct it.
+func (m *Model) refuse(format string, args ...any) { m.trouble(format, args...) }
+
+// meant suggests a command with a similar name; empty if there is none.
+func meant(name string, all []slash) string {
+	names := make([]string, len(all))
+	for i, s := range all {
+		names[i] = s.name
+	}
+	best := nearest.Name(name, names)
+	if best == "" {
+		return ""
+	}
+	return "; did you mean /" + best + "?"
+}
+
+// replyMsg is the result of a command.
+type replyMsg struct {
+	lines  []string
+	err    error
+	listed []string // session IDs, in the order in which they were listed
+	link   string
+	open   string // the session to switch to
+}
+
+func (m *Model) replied(msg replyMsg) tea.Cmd {
+	if msg.err != nil {
+		m.trouble("%v", msg.err)
+	}
+	for _, line := range msg.lines {
+		m.say(entryNote, line)
+	}
+	if msg.link != "" {
+		m.say(entryLink, msg.link)
+	}
+	if msg.listed != nil {
+		m.listed = msg.listed
+	}
+	if msg.open == "" {
+		return nil
+	}
+	return m.change(msg.open)
+}
+
+// change switches to another session.
+func (m *Model) change(session string) tea.Cmd {
+	if len(m.outbox.unsent()) > 0 {
+		m.trouble("a message of this session is still being sent; switch when it has arrived")
+		return nil
+	}
+	m.outbox.list = nil
+	return m.opening(session)
+}
+
+func (m *Model) queueCommand(text string) tea.Cmd {
+	if text == "" {
+		m.refuse("/queue needs a text, for example: /queue And the tests?")
+		return nil
+	}
+	return m.message(text, true)
+}
+
+func (m *Model) helpCommand(string) tea.Cmd {
+	for _, s := range slashes() {
+		m.say(entryNote, fmt.Sprintf("%-17s %s", strings.TrimSpace("/"+s.name+" "+s.argument), s.does))
+	}
+	m.note("Enter sends a message, which is merged into a running turn; Alt-Enter or Ctrl-J starts a new line; the " +
+		"arrow keys " +
+		"recall earlier messages; type // to begin a message with a slash")
+	m.note("in an approval: " + keyHelp)
+	m.note("Ctrl-C twice stops the running turn, or leaves if none runs; Ctrl-D leaves, and a running turn continues")
+	return nil
+}
+
+func (m *Model) modelCommand(string) tea.Cmd {
+	m.note("model: %s (set by [llm] model in the workers' agent.toml)", ui.Preview(m.o.Model))
+	return nil
+}
+
+func (m *Model) openCommand(string) tea.Cmd {
+	if m.o.Link == nil {
+		m.note("the address of the Web UI is not known")
+		return nil
+	}
+	session, current := m.session, m.turn.id
+	return m.ask(func(ctx context.Context) tea.Msg {
+		if s, err := m.o.Store.Session(ctx, session); current == "" && err == nil {
+			current = s.LastTurn.ID
+		}
+		if current == "" {
+			return replyMsg{lines: []string{"the session has no turns yet"}}
+		}
+		return replyMsg{link: m.o.Link(session, current)}
+	})
+}
+
+// stop asks the session's workflow to stop the turn. The turn is over once the journal has its end.
+func (m *Model) stop() tea.Cmd {
+	if m.turn.id == "" && len(m.outbox.list) == 0 {
+		m.hint("no turn is running")
+		return nil
+	}
+	m.turn.stopping = m.turn.id != ""
+	session := m.session
+	return m.ask(func(ctx context.Context) tea.Msg {
+		err := m.o.Client.Stop(ctx, session)
+		switch {
+		case errors.Is(err, client.ErrNotRunning):
+			return replyMsg{lines: []string{"no turn is running"}}
+		case err != nil:
+			return replyMsg{err: err}
+		}
+		return replyMsg{}
+	})
+}
+
+func (m *Model) toolsCommand(string) tea.Cmd {
+	return m.ask(func(ctx context.Context) tea.Msg {
+		list, err := m.o.Store.Catalogues(ctx)
+		if err != nil {
+			return replyMsg{err: fmt.Errorf("listing the tools: %w", err)}
+		}
+		r := replyMsg{}
+		for _, c := range list {
+			r.lines = append(r.lines, toolLines(c)...)
+		}
+		if len(r.lines) == 0 {
+			r.lines = []string{"no worker has published tools yet"}
+		}
+		return r
+	})
+}
+
+func toolLines(c turn.Catalogue) []string {
+	if c.Problem != "" {
+		return []string{fmt.Sprintf("%s is not available: %s", ui.Preview(c.Server), terminal.Line(c.Problem, 160))}
+	}
+	var lines []string
+	for _, t := range c.Tools {
+		lines = append(lines, fmt.Sprintf("%s · %s risk · %s", ui.Preview(t.ID), t.Risk, ui.Preview(t.Description)))
+	}
+	if n := len(c.Quarantined); n > 0 {
+		lines = append(lines, fmt.Sprintf("%s: %s; `starter tools diff` shows the changes", ui.Preview(c.Server),
+			ui.Count(n, "quarantined tool")))
+	}
+	return lines
+}
+
+// usageCommand shows the sum of what the session's turns have used.
+func (m *Model) usageCommand(string) tea.Cmd {
+	session, current, live := m.session, m.turn.id, m.turn.usage
+	return m.ask(func(ctx context.Context) tea.Msg {
+		list, err := m.o.Store.Turns(ctx, session)
+		if err != nil && !errors.Is(err, journal.ErrNotFound) {
+			return replyMsg{err: fmt.Errorf("adding up the session's turns: %w", err)}
+		}
+		var sum, last turn.Usage
+		steps, calls := 0, 0
+		for _, t := range list {
+			if t.ID == current {
+				t.Usage = live
+			}
+			sum, last = sum.Add(t.Usage), t.Usage
+			steps, calls = steps+t.Steps, calls+t.Calls
+		}
+		return replyMsg{lines: []string{
+			"this turn: " + ui.Usage(last),
+			fmt.Sprintf("session: %s · %s", ui.Count(len(list), "turn"), ui.Totals(steps, calls, sum)),
+		}}
+	})
+}

@@ -1,0 +1,210 @@
+package chat
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// item is a chunk of the session, with related data from the journal.
+type item struct {
+	chunk turn.Chunk
+	// said is, for turn_started, the message that the turn answers.
+	said *turn.Message
+	// arguments are, for approval_requested, the complete arguments if the chunk holds only a part of them.
+	arguments string
+	// media are, for tool_call_completed, the parts of the result that are not text.
+	media []turn.Media
+	// usage is, for the first chunk of a step after step 1, what the turn has used so far.
+	usage *turn.Usage
+}
+
+// itemsMsg is what the feed has read. err is the error after which the feed pauses.
+type itemsMsg struct {
+	feed  *feed
+	items []item
+	err   error
+}
+
+// feed reads a session's chunks from the journal, turn after turn, as they appear.
+type feed struct {
+	store   journal.Store
+	session string
+	items   chan item
+	errs    chan error
+	cancel  context.CancelFunc
+	done    chan struct{}
+}
+
+// feedAhead is how many items may wait for a terminal that is slower than the journal. feedBatch is how many items the
+// chat shows at once.
+const (
+	feedAhead = 1024
+	feedBatch = 512
+)
+
+// retryFeed is the pause after an error of the journal.
+const retryFeed = time.Second
+
+// newFeed starts to read a session from a cursor on.
+func newFeed(ctx context.Context, store journal.Store, session string, from journal.SessionCursor) *feed {
+	ctx, cancel := context.WithCancel(ctx)
+	f := &feed{store: store, session: session, items: make(chan item, feedAhead), errs: make(chan error, 1),
+		cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(f.done)
+		f.run(ctx, from)
+	}()
+	return f
+}
+
+func (f *feed) close() {
+	f.cancel()
+	<-f.done
+}
+
+// next waits until the feed has read something, and returns all of it, up to feedBatch items.
+func (f *feed) next() tea.Msg {
+	msg := itemsMsg{feed: f}
+	select {
+	case i := <-f.items:
+		msg.items = append(msg.items, i)
+	case msg.err = <-f.errs:
+		return msg
+	case <-f.done:
+		return nil
+	}
+	for len(msg.items) < feedBatch {
+		select {
+		case i := <-f.items:
+			msg.items = append(msg.items, i)
+		default:
+			return msg
+		}
+	}
+	return msg
+}
+
+// run reads until ctx ends. It reports each error and tries again.
+func (f *feed) run(ctx context.Context, at journal.SessionCursor) {
+	step := 0
+	for ctx.Err() == nil {
+		for c, err := range journal.FollowSession(ctx, f.store, f.session, at) {
+			if err != nil {
+				f.pause(ctx, err)
+				break
+			}
+			at = journal.CursorAfter(c)
+			i := f.furnish(ctx, c, c.Step != step)
+			step = c.Step
+			select {
+			case f.items <- i:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+func (f *feed) pause(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	select {
+	case f.errs <- err:
+	default: // the chat has not taken the last error yet
+	}
+	timer := time.NewTimer(retryFeed)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// furnish adds related data from the journal to a chunk. It leaves out what it cannot read, because the chunk itself
+// matters more.
+func (f *feed) furnish(ctx context.Context, c turn.Chunk, newStep bool) item {
+	i := item{chunk: c}
+	switch c.Kind {
+	case turn.ChunkTurnStarted:
+		i.said = f.asked(ctx, c.Turn)
+	case turn.ChunkApprovalRequested:
+		i.arguments = f.arguments(ctx, c)
+	case turn.ChunkToolCallCompleted:
+		i.media = MediaOf(ctx, f.store, c)
+	}
+	if newStep && c.Step > 1 {
+		i.usage = f.used(ctx, c.Turn)
+	}
+	return i
+}
+
+// asked returns the message that started a turn; nil if it cannot be read.
+func (f *feed) asked(ctx context.Context, turnID string) *turn.Message {
+	t, err := f.store.Turn(ctx, turnID)
+	if err != nil || t.MessageSeq == 0 {
+		return nil
+	}
+	list, err := f.store.Messages(ctx, f.session, t.MessageSeq, t.MessageSeq)
+	if err != nil || len(list) != 1 {
+		return nil
+	}
+	return &list[0]
+}
+
+// arguments returns the complete arguments of a requested call if the chunk holds only a part of them, and an empty
+// string otherwise.
+func (f *feed) arguments(ctx context.Context, c turn.Chunk) string {
+	asked, ok := requestOf(c)
+	if !ok || int64(len(asked.Arguments)) >= asked.ArgumentsBytes {
+		return ""
+	}
+	requests, err := f.store.Requests(ctx, c.Turn)
+	if err != nil {
+		return ""
+	}
+	for _, r := range requests {
+		if r.ID == asked.ID {
+			return r.Arguments
+		}
+	}
+	return ""
+}
+
+// MediaOf returns the parts of a completed call's result that are not text. The chunk does not list them, but the
+// journal's record of the call does.
+func MediaOf(ctx context.Context, store journal.Store, c turn.Chunk) []turn.Media {
+	var done turn.CallChunk
+	if json.Unmarshal(c.Data, &done) != nil {
+		return nil
+	}
+	calls, err := store.Calls(ctx, c.Turn)
+	if err != nil {
+		return nil
+	}
+	for _, call := range calls {
+		if call.Call.ID == done.CallID {
+			return call.Media
+		}
+	}
+	return nil
+}
+
+// used returns the sum of what the turn's settled inferences have used.
+func (f *feed) used(ctx context.Context, turnID string) *turn.Usage {
+	list, err := f.store.Inferences(ctx, turnID)
+	if err != nil {
+		return nil
+	}
+	var sum turn.Usage
+	for _, i := range list {
+		sum = sum.Add(i.Completion.Usage)
+	}
+	return &sum
+}

@@ -1,0 +1,127 @@
+package chat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/starter/internal/ui"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// pastMessages is how many messages of a session are shown when the chat opens it, and pastText how much of each, in
+// bytes.
+const (
+	pastMessages = 24
+	pastText     = 16 << 10
+)
+
+// openedMsg is the state of a session when the chat opened it.
+type openedMsg struct {
+	session string
+	record  journal.SessionRecord
+	found   bool
+	past    []turn.Message // the last messages before the running turn
+	earlier int64          // how many messages come before past
+	err     error
+}
+
+// opening reads the end of a session from the journal.
+func (m *Model) opening(session string) tea.Cmd {
+	return func() tea.Msg {
+		msg := openedMsg{session: session}
+		msg.err = msg.read(m.ctx, m.o.Store)
+		return msg
+	}
+}
+
+func (o *openedMsg) read(ctx context.Context, store journal.Store) error {
+	var err error
+	o.record, err = store.Session(ctx, o.session)
+	if errors.Is(err, journal.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("opening the session: %w", err)
+	}
+	o.found = true
+	from := max(1, o.record.Head.Seq-pastMessages+1)
+	list, err := store.Messages(ctx, o.session, from, o.record.Head.Seq)
+	if err != nil {
+		return fmt.Errorf("reading the session's last messages: %w", err)
+	}
+	last := o.record.LastTurn
+	for _, msg := range list {
+		if last.ID != "" && !last.State.Terminal() && msg.TurnID == last.ID {
+			break // the feed shows the whole running turn
+		}
+		o.past = append(o.past, msg)
+	}
+	o.earlier = from - 1
+	return nil
+}
+
+// cursor is where the feed starts: at the beginning of the running turn, or after the last turn if none runs.
+func (o *openedMsg) cursor() journal.SessionCursor {
+	last := o.record.LastTurn
+	if last.ID != "" && last.State.Terminal() {
+		return journal.SessionCursor{Turn: last.ID, Index: math.MaxInt64}
+	}
+	return journal.SessionCursor{Turn: last.ID, Index: -1}
+}
+
+// open shows a session: its last messages, and from then on what happens in it.
+func (m *Model) open(msg openedMsg) tea.Cmd {
+	if msg.err != nil {
+		m.note("%v", msg.err)
+		if m.feed != nil {
+			return nil // the chat stays with its current session
+		}
+	}
+	if m.feed != nil {
+		m.feed.close()
+	}
+	m.session, m.begun = msg.session, msg.found
+	m.turn, m.waits, m.deciding = live{}, nil, false
+	m.showPast(msg)
+	m.feed = newFeed(m.ctx, m.o.Store, msg.session, msg.cursor())
+	return m.feed.next
+}
+
+func (m *Model) showPast(msg openedMsg) {
+	if !msg.found {
+		m.say(entryNote, fmt.Sprintf("new session %s; /help lists the commands", msg.session))
+		return
+	}
+	m.say(entryNote, fmt.Sprintf("session %s, %s", msg.session, ui.Count(msg.record.Turns, "turn")))
+	if msg.earlier > 0 {
+		m.say(entryNote, fmt.Sprintf("%d earlier messages are not shown; `starter show %s` shows them", msg.earlier,
+			msg.session))
+	}
+	calls := map[string]turn.ToolCall{}
+	for _, p := range msg.past {
+		text := turn.Truncate(p.Text, pastText)
+		switch p.Role {
+		case turn.RoleUser:
+			kind := entryOwn
+			if ui.IsNotice(p) {
+				kind = entryNote
+			}
+			m.say(kind, beginning(p.Text))
+		case turn.RoleAssistant:
+			for _, c := range p.ToolCalls {
+				calls[p.TurnID+" "+c.ID] = c
+			}
+			if text != "" {
+				m.sayMarkdown(text)
+			}
+		case turn.RoleTool:
+			c := calls[p.TurnID+" "+p.CallID]
+			m.say(entryCall, ui.CallEnded(turn.CallChunk{Tool: c.Tool, Arguments: c.Arguments, Outcome: p.Outcome}, p.Media))
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package chat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/colorprofile"
+
+	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/journal"
+)
+
+// Client is what a chat needs to act on its session. A client.Client implements it.
+type Client interface {
+	Send(ctx context.Context, in client.SendInput) (client.Turn, error)
+	Approve(ctx context.Context, in client.DecideInput) (client.DecideResult, error)
+	Deny(ctx context.Context, in client.DecideInput) (client.DecideResult, error)
+	Answer(ctx context.Context, in client.AnswerInput) error
+	Respond(ctx context.Context, in client.RespondInput) error
+	Stop(ctx context.Context, session string) error
+	Fork(ctx context.Context, in client.ForkInput) (journal.SessionRecord, error)
+}
+
+// Options configure a chat.
+type Options struct {
+	Store   journal.Store
+	Client  Client
+	Session string // need not exist yet
+	Person  string // the name that is recorded with decisions and answers
+	Model   string // the model of new turns, for display
+	// Link returns the address of a turn in Temporal's Web UI; nil if no Web UI is known.
+	Link func(session, turn string) string
+	// History is the file that keeps typed texts for the arrow keys; empty for none.
+	History string
+	Color   bool
+	In, Out *os.File // the terminal
+	Environ []string // the terminal's environment: TERM and the like
+	// Signals end the chat as detaching does. Failed reports the end of a worker in this process. Both may be nil.
+	Signals <-chan os.Signal
+	Failed  <-chan error
+}
+
+// Left describes the state in which the user left a chat.
+type Left struct {
+	Session string // the last session that was shown
+	Begun   bool   // the session exists, or a message to it was typed
+	Running bool   // its turn is still running
+	Waiting bool   // that turn waits for the user
+	// Unsent are messages that were typed but not accepted.
+	Unsent []string
+}
+
+// Run shows a chat until the user leaves it. Running turns go on.
+func Run(ctx context.Context, o Options) (Left, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	m := NewModel(ctx, o)
+	profile := colorprofile.Ascii
+	if o.Color {
+		profile = colorprofile.ANSI
+	}
+	p := tea.NewProgram(m, tea.WithInput(o.In), tea.WithOutput(o.Out), tea.WithEnvironment(o.Environ),
+		tea.WithColorProfile(profile),
+		tea.WithFilter(m.filter), tea.WithoutSignalHandler(), tea.WithFPS(framesPerSecond))
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		m.watch(ctx, p.Send)
+	}()
+	_, err := p.Run()
+	cancel()
+	<-watched
+	m.close()
+	if err != nil && !errors.Is(err, tea.ErrInterrupted) {
+		return m.left(), fmt.Errorf("running the chat: %w", err)
+	}
+	return m.left(), nil
+}
+
+// framesPerSecond bounds the output to a terminal, which may be at the far end of a slow line.
+const framesPerSecond = 30
+
+// watch forwards signals and the end of the worker to the chat.
+func (m *Model) watch(ctx context.Context, send func(tea.Msg)) {
+	select {
+	case <-ctx.Done():
+	case <-m.o.Signals:
+		send(leaveMsg{})
+	case err := <-m.o.Failed:
+		send(failedMsg{err})
+	}
+}
+
+// leaveMsg ends the chat; failedMsg reports that the worker of this process has ended.
+type leaveMsg struct{}
+type failedMsg struct{ err error }
+
+// sayWithin is the timeout of a call to the session's workflow or the journal.
+const sayWithin = time.Minute

@@ -1,0 +1,54 @@
+package form
+
+import (
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/everturn/everturn/starter/internal/ui/terminal"
+)
+
+// Address is where a server sends the user. This program never opens it.
+type Address struct {
+	URL  string // complete, with invisible characters written out
+	Host string // the host that the address really leads to
+	// Warnings list what may be deceptive about the address.
+	Warnings []string
+}
+
+// AddressOf analyses an address that a server gives.
+func AddressOf(raw string) Address {
+	a := Address{URL: strings.ReplaceAll(terminal.Visible(raw), "\n", `\n`)}
+	u, err := url.Parse(raw)
+	if err != nil || u.Hostname() == "" {
+		a.Warnings = append(a.Warnings, "it is not the address of a web page")
+		return a
+	}
+	a.Host = word(u.Host, shownTitle)
+	for _, w := range []struct {
+		odd  bool
+		says string
+	}{
+		{u.Scheme != "https", "it is not an https address (" + word(u.Scheme, 20) + ")"},
+		{u.User != nil, "the part before the @ is not the host"},
+		{foreign(u.Hostname()), "the host name may contain look-alike characters"},
+		{numeric(u.Hostname()), "the host is an IP address"},
+		{u.Port() != "" && u.Port() != "443", "the port is unusual"},
+	} {
+		if w.odd {
+			a.Warnings = append(a.Warnings, w.says)
+		}
+	}
+	return a
+}
+
+// foreign reports whether a host name is not plain ASCII, or encodes one that is not (RFC 5890).
+func foreign(host string) bool {
+	return strings.IndexFunc(host, func(r rune) bool { return r > 0x7e }) >= 0 || strings.Contains(strings.ToLower(host),
+		"xn--")
+}
+
+func numeric(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err == nil
+}

@@ -1,0 +1,239 @@
+package form
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/mail"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/everturn/everturn/starter/internal/ui/terminal"
+)
+
+// Parse converts what the user types to the field's value. It accepts the number of a choice unless a number could be a
+// choice's own name.
+func (f Field) Parse(text string) (json.RawMessage, error) { return f.parseAll([]string{text}) }
+
+// parseAll is Parse for a field that may be given several times. Only a field of KindChoices takes more than one text.
+func (f Field) parseAll(texts []string) (json.RawMessage, error) {
+	value, err := f.typed(texts)
+	if err != nil {
+		return nil, f.wrong(err)
+	}
+	encoded, err := marshal(value)
+	if err != nil {
+		return nil, f.wrong(err)
+	}
+	if err := f.check(encoded); err != nil {
+		return nil, err
+	}
+	return encoded, nil
+}
+
+// wrong adds the field's name to an error.
+func (f Field) wrong(err error) error {
+	return fmt.Errorf("%s: %w", terminal.Line(f.Name, shownName), err)
+}
+
+func (f Field) missing() error { return f.wrong(fmt.Errorf("it is required (%s)", f.takes())) }
+
+// typed converts what the user typed to a value of the field's kind.
+func (f Field) typed(texts []string) (any, error) {
+	if f.Kind == KindChoices {
+		return f.chosen(texts)
+	}
+	if len(texts) > 1 {
+		return nil, errors.New("it is given twice but takes one value")
+	}
+	text := texts[0]
+	if !utf8.ValidString(text) {
+		return nil, errors.New("it is not valid UTF-8")
+	}
+	bare := strings.TrimSpace(text)
+	switch f.Kind {
+	case KindText:
+		return text, nil
+	case KindInteger, KindNumber:
+		return numberOf(bare)
+	case KindYesNo:
+		return yesOrNo(bare)
+	case KindChoice:
+		return f.choice(bare)
+	}
+	if !json.Valid([]byte(text)) {
+		return nil, fmt.Errorf("%q is not JSON: write text in double quotes", terminal.Line(text, shownText))
+	}
+	return json.RawMessage(bare), nil
+}
+
+// number matches a JSON number (RFC 8259, section 6).
+var number = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
+
+// numberOf keeps a number as it was typed, so that no digit is lost.
+func numberOf(text string) (any, error) {
+	plain := strings.TrimPrefix(text, "+")
+	if !number.MatchString(plain) {
+		return nil, fmt.Errorf("%q is not a number: write it like 3 or 3.5", terminal.Line(text, shownText))
+	}
+	return json.Number(plain), nil
+}
+
+func yesOrNo(text string) (any, error) {
+	switch strings.ToLower(text) {
+	case "y", "yes", "true", "on", "1":
+		return true, nil
+	case "n", "no", "false", "off", "0":
+		return false, nil
+	}
+	return nil, fmt.Errorf("%q is not yes or no", terminal.Line(text, shownText))
+}
+
+// chosen parses several choices: one in each text, or several separated by commas.
+func (f Field) chosen(texts []string) (any, error) {
+	out := []string{}
+	for _, text := range texts {
+		parts := strings.Split(text, ",")
+		if slices.ContainsFunc(f.Options, func(o Option) bool { return o.Value == text }) {
+			parts = []string{text}
+		}
+		for _, part := range parts {
+			part = strings.TrimSpace(part)
+			if part == "" {
+				continue
+			}
+			value, err := f.choice(part)
+			if err != nil {
+				return nil, err
+			}
+			if !slices.Contains(out, value) {
+				out = append(out, value)
+			}
+		}
+	}
+	return out, nil
+}
+
+// choice finds the choice that a text names, by its value, its title or its number.
+func (f Field) choice(text string) (string, error) {
+	for _, same := range []func(Option) bool{
+		func(o Option) bool { return o.Value == text },
+		func(o Option) bool { return strings.EqualFold(o.Value, text) },
+		func(o Option) bool { return o.Title != "" && strings.EqualFold(o.Title, text) },
+	} {
+		var found []Option
+		for _, o := range f.Options {
+			if same(o) && !slices.ContainsFunc(found, func(p Option) bool { return p.Value == o.Value }) {
+				found = append(found, o)
+			}
+		}
+		if len(found) == 1 {
+			return found[0].Value, nil
+		}
+	}
+	n, err := strconv.Atoi(text)
+	if f.byNumber() && err == nil && n >= 1 && n <= len(f.Options) {
+		return f.Options[n-1].Value, nil
+	}
+	return "", fmt.Errorf("%q is not one of the choices: %s", terminal.Line(text, shownText), f.optionNames())
+}
+
+// byNumber reports whether the user may name choices by number. It is false if a number could be a choice's own name.
+func (f Field) byNumber() bool {
+	return !slices.ContainsFunc(f.Options, func(o Option) bool {
+		_, value := strconv.Atoi(strings.TrimSpace(o.Value))
+		_, title := strconv.Atoi(strings.TrimSpace(o.Title))
+		return value == nil || title == nil
+	})
+}
+
+// check checks a JSON value against the field's kind and bounds.
+func (f Field) check(value json.RawMessage) error {
+	if f.fits(value) {
+		return nil
+	}
+	return f.wrong(fmt.Errorf("%s does not fit: the field takes %s", terminal.Line(string(value), shownText), f.shape()))
+}
+
+func (f Field) fits(value json.RawMessage) bool {
+	if f.Kind == KindJSON {
+		return json.Valid(value) // only the server can check it
+	}
+	switch v, err := decodedAs[any](value); v := v.(type) {
+	case string:
+		if f.Kind == KindChoice {
+			return f.isOption(v)
+		}
+		return f.Kind == KindText && f.within(float64(utf8.RuneCountInString(v))) && f.formatted(v)
+	case float64:
+		whole := f.Kind == KindInteger && v == math.Trunc(v)
+		return err == nil && (whole || f.Kind == KindNumber) && f.within(v)
+	case bool:
+		return f.Kind == KindYesNo
+	case []any:
+		list, err := decodedAs[[]string](value)
+		unknown := slices.ContainsFunc(list, func(s string) bool { return !f.isOption(s) })
+		return err == nil && f.Kind == KindChoices && !unknown && f.within(float64(len(list)))
+	}
+	return false
+}
+
+func decodedAs[T any](value json.RawMessage) (v T, err error) {
+	err = json.Unmarshal(value, &v)
+	return v, err
+}
+
+func (f Field) isOption(value string) bool {
+	return slices.ContainsFunc(f.Options, func(o Option) bool { return o.Value == value })
+}
+
+// within checks a number, a length or a count against the bounds.
+func (f Field) within(n float64) bool {
+	return (f.Min == nil || n >= *f.Min) && (f.Max == nil || n <= *f.Max)
+}
+
+// formatted checks a text against the field's format, if it is one of the protocol's.
+func (f Field) formatted(text string) bool {
+	format, known := formats[f.Format]
+	return !known || format.valid(text)
+}
+
+// formats are the protocol's formats, in words.
+var formats = map[string]struct {
+	words string
+	valid func(string) bool
+}{
+	"email": {"email address", func(s string) bool {
+		a, err := mail.ParseAddress(s)
+		return err == nil && a.Address == s
+	}},
+	"uri": {"URL such as https://example.org", func(s string) bool {
+		u, err := url.Parse(s)
+		return err == nil && u.IsAbs()
+	}},
+	"date":      {"date such as 2026-01-31", func(s string) bool { return isTime(time.DateOnly, s) }},
+	"date-time": {"time such as 2026-01-31T12:00:00Z", func(s string) bool { return isTime(time.RFC3339, s) }},
+}
+
+func isTime(layout, s string) bool {
+	_, err := time.Parse(layout, s)
+	return err == nil
+}
+
+// marshal encodes a value as JSON without HTML escaping.
+func marshal(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSpace(b.Bytes()), nil
+}

@@ -1,0 +1,186 @@
+package form
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Limits on how much of a server's text is shown, in characters.
+const (
+	shownName  = 60
+	shownText  = 80
+	shownTitle = 120
+	shownList  = 300
+	shownWords = 600
+)
+
+// Asker names the server that made the elicitation, by the operator's name for it.
+func Asker(w turn.Request) string {
+	rest, mcp := strings.CutPrefix(w.Tool, "mcp/")
+	server, _, ok := strings.Cut(rest, "/")
+	if !mcp || !ok {
+		return "an MCP server"
+	}
+	return "the server " + word(server, shownName)
+}
+
+// ElicitationOf returns the elicitation of a request. If the request has none, the result asks its question as a plain yes
+// or no.
+func ElicitationOf(w turn.Request) turn.Elicitation {
+	if w.Elicitation == nil {
+		return turn.Elicitation{Message: w.Question}
+	}
+	return *w.Elicitation
+}
+
+// Recipients warns that others see the response.
+const Recipients = "the server and the journal get your answer: enter no passwords or keys"
+
+// word returns a server's text on one line of at most n characters, with invisible characters written out.
+func word(s string, n int) string { return terminal.Line(terminal.Visible(s), n) }
+
+// Lines describes the field, safe for a terminal: its name and what it takes, then its description and its choices. The
+// choices are numbered if the user may name them by number.
+func (f Field) Lines() []string {
+	head := word(f.Name, shownName)
+	if f.Title != "" && f.Title != f.Name {
+		head += " · " + word(f.Title, shownTitle)
+	}
+	lines := []string{head + " (" + f.takes() + ")"}
+	if f.Description != "" {
+		lines = append(lines, "  "+word(f.Description, shownWords))
+	}
+	for i, o := range f.Options {
+		mark := "-"
+		if f.byNumber() {
+			mark = strconv.Itoa(i + 1)
+		}
+		lines = append(lines, fmt.Sprintf("  %s %s", mark, o.label()))
+	}
+	return lines
+}
+
+// label describes a choice: the value that is sent, and the server's title for it.
+func (o Option) label() string {
+	if o.Title == "" || o.Title == o.Value {
+		return word(o.Value, shownTitle)
+	}
+	return word(o.Value, shownTitle) + " · " + word(o.Title, shownTitle)
+}
+
+// Lines describes all fields of the form.
+func (f Form) Lines() []string {
+	var lines []string
+	for _, field := range f.Fields {
+		lines = append(lines, field.Lines()...)
+	}
+	return lines
+}
+
+// Example returns command-line arguments that answer the form, with an ellipsis for each value.
+func (f Form) Example(quoted func(string) string) string {
+	switch {
+	case len(f.Fields) == 0:
+		return "--accept"
+	case len(f.Fields) == 1:
+		return `"..."`
+	}
+	var parts []string
+	part := func(field Field) string { return "--field " + quoted(terminal.Visible(field.Name)) + "=..." }
+	for _, field := range f.Fields {
+		if field.Required {
+			parts = append(parts, part(field))
+		}
+	}
+	if len(parts) == 0 {
+		parts = append(parts, part(f.Fields[0]))
+	}
+	return strings.Join(parts, " ")
+}
+
+// takes describes in words what the field takes, and whether it needs a value.
+func (f Field) takes() string {
+	out := f.shape()
+	if f.Required {
+		out += ", required"
+	}
+	if f.Default != nil {
+		out += ", default " + f.asTyped(f.Default)
+	}
+	return out
+}
+
+// shape describes in words which values the field takes.
+func (f Field) shape() string {
+	out := string(f.Kind)
+	if format, known := formats[f.Format]; known {
+		out = format.words
+	}
+	b := f.bounds()
+	switch {
+	case b == "":
+		return out
+	case f.Kind == KindText:
+		b += " characters"
+	case f.Kind == KindChoices:
+		b += " of them"
+	}
+	return out + ", " + b
+}
+
+// asTyped formats a value as the user would type it.
+func (f Field) asTyped(value json.RawMessage) string {
+	var text string
+	var list []string
+	switch {
+	case string(value) == "true":
+		return "yes"
+	case string(value) == "false":
+		return "no"
+	case json.Unmarshal(value, &text) == nil && text != "":
+		return word(text, shownText)
+	case json.Unmarshal(value, &list) == nil && len(list) > 0:
+		return word(strings.Join(list, ","), shownText)
+	}
+	return word(string(value), shownText)
+}
+
+// bounds describes the field's bounds in words; empty if it has none.
+func (f Field) bounds() string {
+	switch {
+	case f.Min != nil && f.Max != nil:
+		return plain(*f.Min) + " to " + plain(*f.Max)
+	case f.Min != nil:
+		return "at least " + plain(*f.Min)
+	case f.Max != nil:
+		return "at most " + plain(*f.Max)
+	}
+	return ""
+}
+
+func (f Field) optionNames() string {
+	names := make([]string, len(f.Options))
+	for i, o := range f.Options {
+		names[i] = o.Value
+	}
+	return word(strings.Join(names, ", "), shownList)
+}
+
+// Acted describes a response in one word.
+func Acted(r turn.ElicitationResponse) string {
+	switch r.Action {
+	case turn.ElicitationDecline:
+		return "declined"
+	case turn.ElicitationCancel:
+		return "cancelled"
+	}
+	return "answered"
+}
+
+// plain formats a number without an exponent unless it is very large or very small.
+func plain(n float64) string { return strconv.FormatFloat(n, 'g', 15, 64) }

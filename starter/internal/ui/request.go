@@ -1,0 +1,159 @@
+package ui
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/everturn/everturn/starter/internal/ui/form"
+	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Part is a piece of a description. A quoted part is the text of a model or a server: show it behind a bar, so that the
+// user cannot take it for text of this program.
+type Part struct {
+	Text   string
+	Quoted bool
+	Fields bool // the part lists the fields of a form
+}
+
+// Describe describes a request of a session exactly and completely, after a line that names it.
+func Describe(session string, r turn.Request) []Part {
+	var parts []Part
+	add := func(text string) { parts = append(parts, Part{Text: text}) }
+	head := requestTitle(terminal.Visible(session), r)
+	if !r.ExpiresAt.IsZero() {
+		head += " · expires " + r.ExpiresAt.Local().Format(time.DateTime)
+	}
+	add(head)
+	if r.Why != "" {
+		add("reason: " + terminal.Line(r.Why, 300))
+	}
+	switch r.Kind {
+	case turn.RequestQuestion:
+		return append(parts, Part{Text: r.Question, Quoted: true})
+	case turn.RequestElicitation:
+		return append(parts, Elicitation(r)...)
+	}
+	add(fmt.Sprintf("arguments (hash %s):", ShortHash(r.ArgumentsHash)))
+	return append(parts, Part{Text: r.Arguments, Quoted: true})
+}
+
+// requestTitle names a request, its session and its source.
+func requestTitle(session string, r turn.Request) string {
+	id := terminal.Visible(r.ID)
+	switch r.Kind {
+	case turn.RequestQuestion:
+		return fmt.Sprintf("question %s of session %s", id, session)
+	case turn.RequestElicitation:
+		return fmt.Sprintf("elicitation %s of session %s: %s", id, session, Asks(r))
+	}
+	return fmt.Sprintf("approval %s of session %s: call %s · risk %s", id, session, terminal.Visible(r.Tool),
+		terminal.Visible(string(r.Risk)))
+}
+
+// Asks says which server asks, and the call that it has interrupted.
+func Asks(r turn.Request) string {
+	out := form.Asker(r) + " asks"
+	if r.Call != "" {
+		out += " during call " + terminal.Line(r.Call, 40)
+	}
+	if r.Tool != "" {
+		out += " of " + terminal.Line(terminal.Visible(r.Tool), 120)
+	}
+	return out
+}
+
+// Elicitation describes everything that an elicitation asks for, and where the response goes.
+func Elicitation(r turn.Request) []Part {
+	e := form.ElicitationOf(r)
+	parts := []Part{{Text: e.Message, Quoted: true}}
+	if e.URL != "" {
+		return append(parts, address(r, e.URL)...)
+	}
+	f, err := form.Parse(e.Schema)
+	if err != nil {
+		return append(parts, Part{Text: "its form cannot be shown, so it can only be declined: " + terminal.Line(err.Error(),
+			300)})
+	}
+	if len(f.Fields) > 0 {
+		parts = append(parts, Part{Text: "it asks for:", Fields: true},
+			Part{Text: strings.Join(f.Lines(), "\n"), Quoted: true, Fields: true})
+	}
+	return append(parts, Part{Text: form.Recipients})
+}
+
+// address shows the address to which a server sends the user. This program never opens it.
+func address(r turn.Request, raw string) []Part {
+	a := form.AddressOf(raw)
+	host := ""
+	if a.Host != "" {
+		host = " on " + a.Host
+	}
+	parts := []Part{{Text: "it asks you to open this address" + host + ":"}, {Text: a.URL, Quoted: true}}
+	for _, warning := range a.Warnings {
+		parts = append(parts, Part{Text: "warning: " + warning})
+	}
+	return append(parts, Part{Text: "open it only if you trust " + form.Asker(r) + " and expect this request"})
+}
+
+// Requested describes a new request in one line.
+func Requested(r turn.Request) string {
+	id := Preview(r.ID)
+	switch r.Kind {
+	case turn.RequestApproval:
+		return fmt.Sprintf("? %s %s waits for approval", id, Preview(r.Tool))
+	case turn.RequestElicitation:
+		return fmt.Sprintf("? %s %s asks: %s", id, form.Asker(r), Excerpt(form.ElicitationOf(r).Message, previewRunes, 0))
+	}
+	return fmt.Sprintf("? %s %s", id, Excerpt(r.Question, previewRunes, 0))
+}
+
+// Subject describes in a few words what a request is about.
+func Subject(r turn.Request) string {
+	switch r.Kind {
+	case turn.RequestApproval:
+		return strings.TrimSpace(Preview(r.Tool) + " " + Preview(terminal.Visible(r.Arguments)))
+	case turn.RequestElicitation:
+		return form.Asker(r) + ": " + Preview(form.ElicitationOf(r).Message)
+	}
+	return Preview(r.Question)
+}
+
+// Decided describes the decision on a request in one line. It omits the content of a response, which stays between the
+// user and the server.
+func Decided(p turn.RequestChunk) string {
+	mark := "?"
+	if p.Kind == turn.RequestApproval {
+		mark = "!"
+	}
+	return fmt.Sprintf("%s %s · %s", mark, Subject(p.Request), Decision(*p.Decision))
+}
+
+// Decision describes a decision: its status, its author, and what it permits from now on.
+func Decision(d turn.Decision) string {
+	out := Preview(string(d.Status))
+	if d.Response != nil {
+		out = form.Acted(*d.Response)
+	}
+	if d.By != "" {
+		out += " by " + Preview(d.By)
+	}
+	if d.Status == turn.StatusExpired && d.Allowed {
+		out += ", and allowed by the configuration"
+	}
+	switch d.Grant {
+	case turn.GrantTool:
+		out += ", and every later call of this tool"
+	case turn.GrantCall:
+		out += ", and every later call with these arguments"
+	}
+	if d.Reason != "" {
+		out += ": " + Excerpt(d.Reason, 200, 0)
+	}
+	return out
+}
+
+// ShortHash returns the first 12 digits of a hash, enough for a user to copy.
+func ShortHash(hash string) string { return terminal.Visible(hash[:min(len(hash), 12)]) }
