@@ -28,11 +28,8 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 	if err != nil {
 		return workflows.BeginResult{}, fmt.Errorf("encoding the pins: %w", err)
 	}
-	begun, err := a.journal.Begin(ctx, journal.BeginInput{
-		Session: in.Session, Tenant: in.Tenant, Turn: in.Turn, WorkflowID: in.WorkflowID, RunID: in.RunID, Agent: cfg.Agent,
-		Message: turn.Message{ID: in.Message.ID, Role: turn.RoleUser, Text: in.Message.Text}, MessageBlob: in.Message.Blob,
-		Config: raw, At: time.Now(),
-	})
+	in.Agent, in.Config, in.At = cfg.Agent, raw, time.Now()
+	begun, err := a.journal.Begin(ctx, in.BeginInput)
 	if err != nil {
 		return workflows.BeginResult{}, err
 	}
