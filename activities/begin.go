@@ -26,7 +26,7 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 	}
 	raw, err := json.Marshal(cfg)
 	if err != nil {
-		return workflows.BeginResult{}, fmt.Errorf("encoding the pins: %w", err)
+		return workflows.BeginResult{}, fmt.Errorf("encoding the turn config: %w", err)
 	}
 	in.Agent, in.Config, in.At = cfg.Agent, raw, time.Now()
 	begun, err := a.journal.Begin(ctx, in.BeginInput)
@@ -100,7 +100,7 @@ func (a *Activities) pinTools(ctx context.Context, cfg *turn.Config) ([]turn.Des
 		away := !c.Usable(time.Now())
 		if away && c.Required {
 			return nil, turn.Errorf(turn.CodeToolNotSent, nil, fmt.Sprintf(
-				"the required MCP server %q is not available: %s. Nothing was done; mend the server and ask again", c.Server, turn.Truncate(c.Problem, 2000)))
+				"the required MCP server %q is not available: %s. Nothing was done; fix the server and ask again", c.Server, turn.Truncate(c.Problem, 2000)))
 		}
 		if away {
 			cfg.Unavailable = append(cfg.Unavailable, c.Server)

@@ -270,7 +270,7 @@ func (a *Activities) proposal(ctx context.Context, in workflows.InferInput, prom
 		}
 		return turn.Proposal{Kind: turn.ProposeCalls, Text: text, Calls: proposals}
 	}
-	return a.invalid(&turn.InvalidAction{Step: in.Step, Reason: "the answer is of no known kind"}, nil)
+	return a.invalid(&turn.InvalidAction{Step: in.Step, Reason: "the completion is of an unknown kind"}, nil)
 }
 
 func (a *Activities) invalid(err error, calls []turn.ToolCall) turn.Proposal {
@@ -292,7 +292,7 @@ func atMost(calls []turn.ToolCall) []turn.ToolCall { return calls[:min(len(calls
 // checkCalls returns an error for the first call that cannot run as it is.
 func (a *Activities) checkCalls(ctx context.Context, step int, promptConfig turn.PromptConfig, calls []turn.ToolCall, raw string) error {
 	if len(calls) > maxCalls {
-		return &turn.InvalidAction{Step: step, Reason: fmt.Sprintf("it asks for %d calls at once; %d are the most", len(calls), maxCalls)}
+		return &turn.InvalidAction{Step: step, Reason: fmt.Sprintf("it requests %d calls at once; the maximum is %d", len(calls), maxCalls)}
 	}
 	for _, c := range calls {
 		reason, code := "", turn.Code("")

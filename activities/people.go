@@ -197,7 +197,7 @@ func (a *Activities) guard(
 		if permission == turn.Ask {
 			why += "; "
 		}
-		why += fmt.Sprintf("the conversation holds what %s has said, and this call could change or send something because of it", mark.Tool)
+		why += fmt.Sprintf("the conversation contains untrusted output of %s, and this call could change or send something because of it", mark.Tool)
 		return turn.Ask, why, true
 	}
 }
