@@ -38,10 +38,10 @@ const (
 // (10 s, like any write) and for memory. Afterwards it may wait for memory again, and settles as a call does. If the
 // server timed it out meanwhile, it would be repeated, and paid for again.
 const (
-	inferRoom    = 10*time.Second + PromptWithin + AfterModel
+	inferRoom    = BeforeModel + LargeWithin + SettleWithin + CallRoom
+	BeforeModel  = 10*time.Second + PromptWithin
 	PromptWithin = 10 * time.Second // a later attempt waits again
 	LargeWithin  = 10 * time.Second
-	AfterModel   = LargeWithin + SettleWithin + CallRoom
 )
 
 // A dispatch of a call has three parts, each with its own bound: the journal finds and claims the call, the tool runs,
