@@ -76,7 +76,7 @@ func New(o Options) (*Activities, error) {
 	}
 	profiles, err := newProfileCache(o.Journal)
 	if err != nil {
-		return nil, fmt.Errorf("making the cache of profiles: %w", err)
+		return nil, fmt.Errorf("making the cache of prompt configs: %w", err)
 	}
 	turns, err := lru.New[string, begunTurn](maxTurns)
 	if err != nil {
@@ -91,7 +91,7 @@ func New(o Options) (*Activities, error) {
 func decodePins(raw json.RawMessage) (turn.Config, error) {
 	var p turn.Config
 	if err := json.Unmarshal(raw, &p); err != nil {
-		return p, turn.Errorf(turn.CodeInternal, err, "the turn's pinned configuration cannot be read")
+		return p, turn.Errorf(turn.CodeInternal, err, "the turn's config cannot be read")
 	}
 	return p, nil
 }

@@ -112,9 +112,9 @@ func TestAnAllowedCallOutlastsALockedJournal(t *testing.T) {
 func begunWith(t *testing.T, a *Activities, store journal.Store, in workflows.CallInput) workflows.CallInput {
 	t.Helper()
 	in.Turn, in.Session, in.Attempt, in.Timeout = "begun", "begun", 1, time.Second
-	res, err := a.Begin(t.Context(), workflows.BeginInput{
+	res, err := a.Begin(t.Context(), workflows.BeginInput{BeginInput: turn.BeginInput{
 		Session: in.Session, Turn: in.Turn, WorkflowID: "w", RunID: "r", Message: workflows.Message{ID: "m", Text: "x"},
-	})
+	}})
 	require.NoError(t, err)
 	key := journal.StepKey{Turn: in.Turn, Step: 1}
 	_, err = store.StartInference(t.Context(), journal.StartInference{Session: in.Session, Key: key, Expect: res.Head})

@@ -26,13 +26,10 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 	}
 	raw, err := json.Marshal(cfg)
 	if err != nil {
-		return workflows.BeginResult{}, fmt.Errorf("encoding the pins: %w", err)
+		return workflows.BeginResult{}, fmt.Errorf("encoding the turn config: %w", err)
 	}
-	begun, err := a.journal.Begin(ctx, journal.BeginInput{
-		Session: in.Session, Tenant: in.Tenant, Turn: in.Turn, WorkflowID: in.WorkflowID, RunID: in.RunID, Agent: cfg.Agent,
-		Message: turn.Message{ID: in.Message.ID, Role: turn.RoleUser, Text: in.Message.Text}, MessageBlob: in.Message.Blob,
-		Config: raw, At: time.Now(),
-	})
+	in.Agent, in.Config, in.At = cfg.Agent, raw, time.Now()
+	begun, err := a.journal.Begin(ctx, in.BeginInput)
 	if err != nil {
 		return workflows.BeginResult{}, err
 	}
@@ -103,7 +100,7 @@ func (a *Activities) pinTools(ctx context.Context, cfg *turn.Config) ([]turn.Des
 		away := !c.Usable(time.Now())
 		if away && c.Required {
 			return nil, turn.Errorf(turn.CodeToolNotSent, nil, fmt.Sprintf(
-				"the required MCP server %q is not available: %s. Nothing was done; mend the server and ask again", c.Server, turn.Truncate(c.Problem, 2000)))
+				"the required MCP server %q is not available: %s. Nothing was done; fix the server and ask again", c.Server, turn.Truncate(c.Problem, 2000)))
 		}
 		if away {
 			cfg.Unavailable = append(cfg.Unavailable, c.Server)

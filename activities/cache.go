@@ -110,14 +110,14 @@ func newProfileCache(j journal.Journal) (*profileCache, error) {
 func (c *profileCache) put(ctx context.Context, p turn.PromptConfig) (string, error) {
 	b, err := json.Marshal(p)
 	if err != nil {
-		return "", fmt.Errorf("encoding the profile: %w", err)
+		return "", fmt.Errorf("encoding the prompt config: %w", err)
 	}
 	if hash := journal.HashOf(b); c.lru.Contains(hash) {
 		return hash, nil
 	}
 	hash, err := c.journal.PutBlob(ctx, "application/json", b)
 	if err != nil {
-		return "", fmt.Errorf("keeping the profile: %w", err)
+		return "", fmt.Errorf("storing the prompt config: %w", err)
 	}
 	c.lru.Add(hash, p)
 	return hash, nil
@@ -130,10 +130,10 @@ func (c *profileCache) get(ctx context.Context, hash string) (turn.PromptConfig,
 	var p turn.PromptConfig
 	b, err := c.journal.GetBlob(ctx, hash)
 	if err != nil {
-		return p, fmt.Errorf("reading the profile: %w", err)
+		return p, fmt.Errorf("reading the prompt config: %w", err)
 	}
 	if err := json.Unmarshal(b, &p); err != nil {
-		return p, turn.Errorf(turn.CodeInternal, err, "the turn's pinned tools cannot be read")
+		return p, turn.Errorf(turn.CodeInternal, err, "the turn's prompt config cannot be read")
 	}
 	c.lru.Add(hash, p)
 	return p, nil

@@ -119,7 +119,7 @@ func (a *Activities) requested(ctx context.Context, in workflows.CallInput) (tur
 			continue
 		}
 		if in.CheckApproval && journal.HashOf([]byte(c.Arguments)) != in.Call.ArgumentsHash {
-			return turn.ToolCall{}, turn.Errorf(turn.CodeToolDrift, nil, "the call's arguments are not the ones that were approved; it was not run")
+			return turn.ToolCall{}, turn.Errorf(turn.CodeToolDrift, nil, "the call's arguments differ from the approved ones; it was not run")
 		}
 		return c, nil
 	}

@@ -98,7 +98,7 @@ func (d *Deliveries) send(ctx context.Context, in workflows.HandOverInput) error
 func (d *Deliveries) ended(ctx context.Context, in workflows.HandOverInput) (workflows.DeliverResult, error) {
 	running, err := d.o.Running(ctx, in)
 	if err != nil {
-		return workflows.DeliverResult{}, turn.Errorf(turn.CodeStoreUnavailable, err, "the session cannot be looked at; it is tried again")
+		return workflows.DeliverResult{}, turn.Errorf(turn.CodeStoreUnavailable, err, "cannot check whether the session has a running turn; the check is repeated")
 	}
 	res, err := d.look(ctx, in) // only now, because the turn may have ended meanwhile
 	if err == nil && !running && res.Turn != "" && !res.State.Terminal() {

@@ -36,20 +36,16 @@ func (a *Activities) Finish(ctx context.Context, in workflows.FinishInput) (work
 }
 
 func (a *Activities) finish(ctx context.Context, in workflows.FinishInput) (journal.TurnRecord, error) {
-	return a.journal.Finish(ctx, journal.FinishInput{
-		Session: in.Session, Turn: in.Turn, Results: in.Outcomes, Messages: in.Messages, State: in.Result.State, Reason: in.Result.Reason,
-		Code: in.Result.Code, Message: in.Result.Message, Answer: turn.Truncate(in.Result.Answer, answerKept), Usage: in.Counters.Usage,
-		Steps: in.Counters.Step, Calls: in.Counters.ToolCalls, At: time.Now(),
-	})
+	in.Answer, in.At = turn.Truncate(in.Answer, answerKept), time.Now()
+	return a.journal.Finish(ctx, in.FinishInput)
 }
 
 // openRefused opens a turn that could not begin, so that the journal records its message and its failure. A message
 // that the session has already had opens nothing.
 func (a *Activities) openRefused(ctx context.Context, in workflows.FinishInput) error {
-	m := turn.Message{ID: in.Opening.ID, Role: turn.RoleUser, Text: in.Opening.Text}
-	begin := journal.BeginInput{
-		Session: in.Session, Tenant: in.Tenant, Turn: in.Turn, WorkflowID: workflows.WorkflowID(in.Tenant, in.Session), RunID: in.Turn, Agent: a.agent.Name,
-		Message: m, MessageBlob: in.Opening.Blob, Config: json.RawMessage(`{}`), At: time.Now(),
+	begin := turn.BeginInput{
+		Session: in.Session, Tenant: in.Tenant, Turn: in.Turn, WorkflowID: workflows.WorkflowID(in.Tenant, in.Session), RunID: in.Turn,
+		Agent: a.agent.Name, Message: *in.Opening, Config: json.RawMessage(`{}`), At: time.Now(),
 	}
 	_, err := a.journal.Begin(ctx, begin)
 	var large *journal.TooLargeError
@@ -61,7 +57,7 @@ func (a *Activities) openRefused(ctx context.Context, in workflows.FinishInput) 
 	default:
 		return err
 	}
-	begin.MessageBlob = ""
+	begin.Message.Blob = ""
 	_, err = a.journal.Begin(ctx, begin)
 	return err
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/everturn/everturn/journal"
@@ -92,20 +91,19 @@ func (l largeAnswers) enter(ctx context.Context, a turn.Completion) (leave func(
 	}
 }
 
-// budget returns the working time that is left for the model. It is an error if the attempt could time out before the
-// completion is settled: the server would repeat the inference, and pay for it again. The next attempt has a timeout of
-// its own. The worker's clock measures the time, because the server's may differ.
-func budget(ctx context.Context, in workflows.InferInput, clock *clock) (time.Duration, error) {
-	left := max(in.Budget-clock.busy(), time.Second)
-	if activity.IsActivity(ctx) && activity.GetInfo(ctx).StartToCloseTimeout-time.Since(clock.began) < left+workflows.AfterModel {
+// budget returns the working time that is left for the model. It is an error if the attempt has waited for longer than
+// its timeout allows: it could time out before the completion is settled, and the server would repeat the inference and
+// pay for it again. The next attempt has a timeout of its own.
+func budget(in workflows.InferInput, clock *clock) (time.Duration, error) {
+	if time.Since(clock.began) > workflows.BeforeModel {
 		return 0, turn.Errorf(turn.CodeLLMTransport, nil, "the inference waited too long to begin")
 	}
-	return left, nil
+	return max(in.Budget-clock.busy(), time.Second), nil
 }
 
 // ask sends the prompt and streams the completion into the journal. It returns the chunks that are not appended yet.
 func (a *Activities) ask(ctx context.Context, in workflows.InferInput, inf journal.Inference, p turn.Prompt, clock *clock) (turn.Completion, []turn.Chunk, error) {
-	budget, err := budget(ctx, in, clock)
+	budget, err := budget(in, clock)
 	if err != nil {
 		return turn.Completion{}, nil, err
 	}
@@ -270,7 +268,7 @@ func (a *Activities) proposal(ctx context.Context, in workflows.InferInput, prom
 		}
 		return turn.Proposal{Kind: turn.ProposeCalls, Text: text, Calls: proposals}
 	}
-	return a.invalid(&turn.InvalidAction{Step: in.Step, Reason: "the answer is of no known kind"}, nil)
+	return a.invalid(&turn.InvalidAction{Step: in.Step, Reason: "the completion is of an unknown kind"}, nil)
 }
 
 func (a *Activities) invalid(err error, calls []turn.ToolCall) turn.Proposal {
@@ -292,7 +290,7 @@ func atMost(calls []turn.ToolCall) []turn.ToolCall { return calls[:min(len(calls
 // checkCalls returns an error for the first call that cannot run as it is.
 func (a *Activities) checkCalls(ctx context.Context, step int, promptConfig turn.PromptConfig, calls []turn.ToolCall, raw string) error {
 	if len(calls) > maxCalls {
-		return &turn.InvalidAction{Step: step, Reason: fmt.Sprintf("it asks for %d calls at once; %d are the most", len(calls), maxCalls)}
+		return &turn.InvalidAction{Step: step, Reason: fmt.Sprintf("it requests %d calls at once; the maximum is %d", len(calls), maxCalls)}
 	}
 	for _, c := range calls {
 		reason, code := "", turn.Code("")

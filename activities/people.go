@@ -18,7 +18,8 @@ import (
 // Ask writes the turn's requests to the journal, so that users see them. The turn may wait for days, and thousands of
 // turns may wait at once, so Ask drops the turn's cached transcript; the next inference reads it again.
 func (a *Activities) Ask(ctx context.Context, in workflows.AskInput) (workflows.AskResult, error) {
-	ruled, err := a.journal.Ask(ctx, journal.AskInput{Session: in.Session, Turn: in.Turn, Requests: in.Requests, At: time.Now()})
+	in.At = time.Now()
+	ruled, err := a.journal.Ask(ctx, in)
 	a.windows.forget(in.Head)
 	for _, w := range in.Requests {
 		a.windows.forget(stepHead(journal.StepKey{Turn: in.Turn, Step: w.Step}))
@@ -31,7 +32,8 @@ func (a *Activities) Decide(ctx context.Context, in workflows.DecideInput) (work
 	res := workflows.DecideResult{}
 	heard, err := a.heard(ctx, in.Turn, in.MessageIDs)
 	if err == nil && !heard {
-		err = a.journal.Decide(ctx, journal.DecideInput{Session: in.Session, Turn: in.Turn, Decisions: in.Decisions, At: time.Now()})
+		in.At = time.Now()
+		err = a.journal.Decide(ctx, in)
 	}
 	res.AlreadySent = heard
 	return res, failure(ctx, err)
@@ -195,7 +197,7 @@ func (a *Activities) guard(
 		if permission == turn.Ask {
 			why += "; "
 		}
-		why += fmt.Sprintf("the conversation holds what %s has said, and this call could change or send something because of it", mark.Tool)
+		why += fmt.Sprintf("the conversation contains untrusted output of %s, and this call could change or send something because of it", mark.Tool)
 		return turn.Ask, why, true
 	}
 }

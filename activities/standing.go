@@ -48,9 +48,9 @@ func (s *standing) drifted(d turn.Descriptor) string {
 		case slices.ContainsFunc(c.Tools, func(t turn.Descriptor) bool { return isIt(t) && t.Hash == d.Hash }):
 			return ""
 		case slices.ContainsFunc(c.Quarantined, func(h turn.QuarantinedTool) bool { return isIt(h.Now) }):
-			return "not run: " + d.ID + " is not what this turn was given, and is held back until the operator accepts it as it is now; go on without it"
+			return "not run: " + d.ID + " has changed since this turn began and is quarantined until the operator approves it; go on without it"
 		case slices.ContainsFunc(c.Tools, isIt):
-			return "not run: " + d.ID + " is not what this turn was given; a turn that begins from now on has it as it is now"
+			return "not run: " + d.ID + " has changed since this turn began; new turns have the new version"
 		}
 		return "not run: " + d.ID + " is no longer offered by its server; go on without it"
 	}
@@ -66,9 +66,9 @@ func (s *standing) missing(name string, policy turn.Policy) (reason string, code
 	for _, c := range s.now() {
 		switch {
 		case slices.ContainsFunc(c.Quarantined, func(h turn.QuarantinedTool) bool { return named(h.Now) }):
-			return "the tool is held back until the operator accepts it as it is now; go on without it", turn.CodeToolDrift
+			return "the tool is quarantined until the operator approves it; go on without it", turn.CodeToolDrift
 		case c.Problem == "" && slices.ContainsFunc(c.Tools, named):
-			return "the tool is none of this turn's; a turn that begins from now on has it", turn.CodeToolDrift
+			return "the tool was not available when this turn began; new turns have it", turn.CodeToolDrift
 		}
 	}
 	if server := s.away(name); server != "" {

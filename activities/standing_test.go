@@ -51,8 +51,8 @@ func TestWhetherAPinnedToolIsWhatItWas(t *testing.T) {
 		says   string
 	}{
 		"as it was":                      {described("mcp/git/pull", "1"), ""},
-		"held back":                      {described("mcp/git/push", "old"), "is held back until the operator accepts it"},
-		"accepted as something else":     {described("mcp/git/add", "1"), "a turn that begins from now on has it as it is now"},
+		"held back":                      {described("mcp/git/push", "old"), "is quarantined"},
+		"accepted as something else":     {described("mcp/git/add", "1"), "new turns have the new version"},
 		"gone":                           {described("mcp/git/log", "1"), "is no longer offered"},
 		"its server may come back":       {described("mcp/away/x", "1"), ""},
 		"of a server nobody has told of": {described("mcp/unheard/x", "1"), ""},
@@ -70,10 +70,10 @@ func TestWhyANameIsNoneOfTheTurnsTools(t *testing.T) {
 		says string
 		code turn.Code
 	}{
-		"mcp_git_push":    {"the tool is held back", turn.CodeToolDrift},
-		"mcp/git/push":    {"the tool is held back", turn.CodeToolDrift},
+		"mcp_git_push":    {"the tool is quarantined", turn.CodeToolDrift},
+		"mcp/git/push":    {"the tool is quarantined", turn.CodeToolDrift},
 		"mcp_git_secret":  {"there is no such tool", ""}, // policy hides it from the model
-		"mcp_git_pull":    {"a turn that begins from now on has it", turn.CodeToolDrift},
+		"mcp_git_pull":    {"new turns have it", turn.CodeToolDrift},
 		"mcp_away_x":      {`its server "away" is not available`, turn.CodeToolNotSent},
 		"mcp_git_hub_x":   {"there is no such tool", ""},
 		"mcp/other/x":     {"there is no such tool", ""}, // the server of another worker

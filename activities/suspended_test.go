@@ -44,7 +44,7 @@ func claimable(t *testing.T) (*journal.DB, workflows.CallInput) {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	begun, err := s.Begin(t.Context(), journal.BeginInput{
-		Session: "s", Turn: "t", WorkflowID: "s", RunID: "t", Message: turn.Message{ID: "m", Text: "x"}, At: time.Now(),
+		Session: "s", Turn: "t", WorkflowID: "s", RunID: "t", Message: turn.UserMessage{ID: "m", Text: "x"}, At: time.Now(),
 	})
 	require.NoError(t, err)
 	key := journal.StepKey{Turn: "t", Step: 1}

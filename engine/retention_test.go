@@ -48,10 +48,10 @@ func finished(t *testing.T, s journal.Store, id string, ago time.Duration) {
 	t.Helper()
 	at := time.Now().Add(-ago)
 	_, err := s.Begin(t.Context(), journal.BeginInput{
-		Session: "s-" + id, Turn: id, WorkflowID: "s-" + id, RunID: id, Message: turn.Message{Role: turn.RoleUser, Text: "hello"}, Config: json.RawMessage(`{}`), At: at,
+		Session: "s-" + id, Turn: id, WorkflowID: "s-" + id, RunID: id, Message: turn.UserMessage{Text: "hello"}, Config: json.RawMessage(`{}`), At: at,
 	})
 	require.NoError(t, err)
-	_, err = s.Finish(t.Context(), journal.FinishInput{Session: "s-" + id, Turn: id, State: turn.StateCompleted, Reason: turn.FinishAnswered, Answer: "hi", At: at})
+	_, err = s.Finish(t.Context(), journal.FinishInput{Session: "s-" + id, Turn: id, Result: turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered, Answer: "hi"}, At: at})
 	require.NoError(t, err)
 }
 

@@ -30,11 +30,10 @@ func (s *DB) Begin(ctx context.Context, in BeginInput) (out BeginResult, err err
 }
 
 func checkBegin(in BeginInput) (BeginInput, error) {
-	in.Message = clean(in.Message)
+	in.Message.ID, in.Message.Text = CleanText(in.Message.ID), CleanText(in.Message.Text)
 	if in.Message.ID == "" {
 		in.Message.ID = "turn:" + in.Turn
 	}
-	in.Message.Role, in.Message.Step = turn.RoleUser, 0
 	if len(in.Config) > 0 && !json.Valid(in.Config) {
 		return in, errors.New("the turn config is not JSON")
 	}
@@ -131,9 +130,9 @@ func (t *tx) sessionScope(in BeginInput) (sc scope, err error) {
 
 // open appends the message and opens the turn.
 func (t *tx) open(sc *scope, in BeginInput) (out BeginResult, err error) {
-	if in.MessageBlob != "" {
+	if in.Message.Blob != "" {
 		room := int64(MaxMessageBytes)
-		b, err := t.getBlobWithin(in.MessageBlob, &room)
+		b, err := t.getBlobWithin(in.Message.Blob, &room)
 		if err != nil {
 			return out, fmt.Errorf("the message's text: %w", err)
 		}
@@ -145,7 +144,7 @@ func (t *tx) open(sc *scope, in BeginInput) (out BeginResult, err error) {
 	if err := t.insertTurn(sc, in); err != nil {
 		return out, err
 	}
-	if _, err := t.appendMessage(sc, in.Message); err != nil {
+	if _, err := t.appendMessage(sc, turn.Message{ID: in.Message.ID, Role: turn.RoleUser, Text: in.Message.Text}); err != nil {
 		return out, err
 	}
 	if err := t.saveHead(*sc); err != nil {
@@ -194,9 +193,7 @@ func (t *tx) closeUnfinished(sc *scope, message string, at time.Time) (string, e
 	if err != nil {
 		return "", err
 	}
-	in := FinishInput{
-		State: turn.StateClosed, Reason: turn.FinishTerminated, Message: message, At: at,
-	}
+	in := FinishInput{Result: turn.Result{State: turn.StateClosed, Reason: turn.FinishTerminated, Message: message}, At: at}
 	if err := t.totals(old, &in); err != nil {
 		return "", err
 	}
@@ -209,14 +206,14 @@ func (t *tx) closeUnfinished(sc *scope, message string, at time.Time) (string, e
 
 // totals counts a turn's settled steps, the calls that ran, and its usage.
 func (t *tx) totals(sc scope, in *FinishInput) error {
-	if err := t.row(`SELECT count(*) FROM calls WHERE turn = ? AND runs > 0`, sc.turn).Scan(&in.Calls); err != nil {
+	if err := t.row(`SELECT count(*) FROM calls WHERE turn = ? AND runs > 0`, sc.turn).Scan(&in.Counters.ToolCalls); err != nil {
 		return err
 	}
 	list, err := t.inferences(sc)
 	for _, inf := range list {
 		if inf.Settled {
-			in.Steps++
-			in.Usage = in.Usage.Add(inf.Completion.Usage)
+			in.Counters.Step++
+			in.Counters.Usage = in.Counters.Usage.Add(inf.Completion.Usage)
 		}
 	}
 	return err

@@ -13,7 +13,7 @@ import (
 
 // Finish implements Journal.
 func (s *DB) Finish(ctx context.Context, in FinishInput) (out TurnRecord, err error) {
-	in.Message = Preview(CleanText(in.Message), SummaryBytes)
+	in.Result.Message = Preview(CleanText(in.Result.Message), SummaryBytes)
 	in.Answer = Preview(CleanText(in.Answer), SummaryBytes)
 	err = s.writeTurn(ctx, in.Turn, "finishing turn "+in.Turn, func(t *tx) error {
 		sc, err := t.scope(in.Turn)
@@ -40,7 +40,7 @@ func (s *DB) Finish(ctx context.Context, in FinishInput) (out TurnRecord, err er
 // end gives every call of the turn one result, settles the turn and emits its last chunk.
 func (t *tx) end(sc *scope, in FinishInput) error {
 	before := sc.head
-	if err := t.appendResults(sc, in.Results, in.At, lenient); err != nil {
+	if err := t.appendResults(sc, in.Outcomes, in.At, lenient); err != nil {
 		return err
 	}
 	if err := t.settleOpen(sc, in.At); err != nil {
@@ -49,7 +49,7 @@ func (t *tx) end(sc *scope, in FinishInput) error {
 	if err := t.cancelRequests(sc, in.At); err != nil {
 		return err
 	}
-	if err := t.appendSaid(sc, in.Steps, in.Messages, in.At, lenient); err != nil {
+	if err := t.appendSaid(sc, in.Counters.Step, in.Messages, in.At, lenient); err != nil {
 		return err
 	}
 	if before != sc.head {
@@ -60,14 +60,15 @@ func (t *tx) end(sc *scope, in FinishInput) error {
 	if err := t.close(*sc, in); err != nil {
 		return err
 	}
-	return t.emitData(sc, turn.Chunk{Kind: turn.ChunkTurnCompleted, Step: in.Steps, At: in.At}, turn.DoneChunk{
-		State: in.State, FinishReason: in.Reason, Message: in.Message, Usage: in.Usage, Steps: in.Steps, ToolCalls: in.Calls,
+	return t.emitData(sc, turn.Chunk{Kind: turn.ChunkTurnCompleted, Step: in.Counters.Step, At: in.At}, turn.DoneChunk{
+		State: in.State, FinishReason: in.Reason, Message: in.Result.Message, Usage: in.Counters.Usage,
+		Steps: in.Counters.Step, ToolCalls: in.Counters.ToolCalls,
 	})
 }
 
 // close writes the turn's end into its row.
 func (t *tx) close(sc scope, in FinishInput) error {
-	usage, err := json.Marshal(in.Usage)
+	usage, err := json.Marshal(in.Counters.Usage)
 	if err != nil {
 		return err
 	}
@@ -77,7 +78,8 @@ func (t *tx) close(sc scope, in FinishInput) error {
 		}
 	}
 	err = t.exec(`UPDATE turns SET state = ?, reason = ?, code = ?, message = ?, answer = ?, usage = ?, steps = ?, calls = ?, ended_at = ?
-		WHERE id = ?`, string(in.State), string(in.Reason), string(in.Code), in.Message, in.Answer, string(usage), in.Steps, in.Calls, nanos(in.At), sc.turn)
+		WHERE id = ?`, string(in.State), string(in.Reason), string(in.Code), in.Result.Message, in.Answer, string(usage),
+		in.Counters.Step, in.Counters.ToolCalls, nanos(in.At), sc.turn)
 	if err != nil {
 		return err
 	}

@@ -7,22 +7,13 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// BeginInput opens a turn.
-type BeginInput struct {
-	Session string
-	// Tenant is the session's tenant; empty is the default tenant.
-	Tenant     string
-	Turn       string // the first run ID of the workflow chain
-	WorkflowID string
-	RunID      string // the run that calls Begin; a later run of the chain replaces it
-	Agent      string
-	Message    turn.Message // ID and Text; Role is user. An empty ID gets one derived from the turn.
-	// MessageBlob is the hash of the text if it was too large for a workflow argument; Message.Text is empty then.
-	MessageBlob string
-	// Config is the turn config as it was when the turn began. A resuming run gets it back unchanged.
-	Config json.RawMessage
-	At     time.Time
-}
+// The inputs of Journal's methods Begin, Ask, Decide and Finish, which the workflow also sends to its activities.
+type (
+	BeginInput  = turn.BeginInput
+	AskInput    = turn.AskInput
+	DecideInput = turn.DecideInput
+	FinishInput = turn.FinishInput
+)
 
 // BeginResult is the result of Begin.
 type BeginResult struct {
@@ -55,24 +46,6 @@ type StartInference struct {
 	At     time.Time
 }
 
-// AskInput opens requests.
-type AskInput struct {
-	Session string
-	Turn    string
-	// Requests are what the turn waits for. For an approval, the journal fills in Arguments from the transcript; their
-	// hash must be ArgumentsHash.
-	Requests []turn.Request
-	At       time.Time
-}
-
-// DecideInput settles requests.
-type DecideInput struct {
-	Session   string
-	Turn      string
-	Decisions []turn.Decision
-	At        time.Time
-}
-
 // ForkInput names a point of a session and the new session that begins there.
 type ForkInput struct {
 	Session string // the session to fork
@@ -95,24 +68,6 @@ type SettleInference struct {
 	// Chunks are the last deltas, which were not appended yet. The same transaction appends them.
 	Chunks []turn.Chunk
 	At     time.Time
-}
-
-// FinishInput is the input of Journal.Finish.
-type FinishInput struct {
-	Session string
-	Turn    string
-	Results []turn.CallOutcome
-	// Messages were accepted too late for the turn to answer them.
-	Messages []turn.UserMessage
-	State    turn.State
-	Reason   turn.FinishReason
-	Code     turn.Code // of a failed turn
-	Message  string    // for readers, if the turn gave no answer
-	Answer   string    // preview of the final answer; the transcript holds all of it
-	Usage    turn.Usage
-	Steps    int
-	Calls    int
-	At       time.Time
 }
 
 // ClaimInput claims a call for a dispatch.

@@ -45,11 +45,11 @@ func TestCLIAsksNobodyForAToolThatHasChanged(t *testing.T) {
 	require.Eventually(t, func() bool { return h.starter("tools", "diff").code() == 1 }, within, 100*time.Millisecond)
 	gate.Release()
 	assert.Equal(t, "It has changed.\n", run.exits(0).out.String(), "nobody is asked, and the model is told")
-	assert.Contains(t, toldOf(model), "mcp/ledger/append is not what this turn was given, and is held back until the operator accepts it as it is now")
+	assert.Contains(t, toldOf(model), "mcp/ledger/append has changed since this turn began and is quarantined")
 	assertCode(t, h, "changed-under-way", "mcp/ledger/append: error")
 
 	h.starter("run", "-s", "held-by-name", "Write.").exits(0)
-	assert.Contains(t, toldOf(model), "the tool is held back until the operator accepts it as it is now; go on without it")
+	assert.Contains(t, toldOf(model), "the tool is quarantined until the operator approves it; go on without it")
 	assertCode(t, h, "held-by-name", "mcp_ledger_append: denied")
 	c, _ := h.onTerminal("run", "-s", "held-live", "Write.")
 	c.exits(0).says("denied (tool_drift: `starter tools diff`")

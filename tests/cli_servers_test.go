@@ -176,7 +176,7 @@ func TestCLISaysWhyACallIsAskedForAfterStrangersHaveSpoken(t *testing.T) {
 	h.worker()
 	asked := h.starter("run", "-s", "strange", "Go.").exits(6)
 	assert.Contains(t, asked.err.String(), "approval 2.0 of session strange: call mcp/ledger/append")
-	assert.Contains(t, asked.err.String(), "reason: the conversation holds what mcp/ledger/echo has said, and this call could change or send something because of it")
+	assert.Contains(t, asked.err.String(), "untrusted output of mcp/ledger/echo")
 	assert.Contains(t, asked.err.String(), `  │ {"text":"everything\u202e"}`)
 	h.starter("deny", "strange", "2.0").exits(0)
 	h.starter("attach", "-q", "strange").exits(0)

@@ -586,9 +586,9 @@ func infer(t *testing.T, model activities.Model) (*activities.Activities, *journ
 		Mode: turn.ModeNative, Limits: turn.DefaultLimits(), Policy: turn.DefaultPolicy(),
 	}})
 	require.NoError(t, err)
-	begun, err := acts.Begin(t.Context(), workflows.BeginInput{
+	begun, err := acts.Begin(t.Context(), workflows.BeginInput{BeginInput: turn.BeginInput{
 		Session: "s", Turn: "t", WorkflowID: "s", RunID: "t", Message: workflows.Message{Text: "A question."},
-	})
+	}})
 	require.NoError(t, err)
 	return acts, store, workflows.InferInput{
 		Session: "s", Turn: "t", Step: 1, Expect: begun.Head, Budget: time.Minute, RetryMax: 2,

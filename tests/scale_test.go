@@ -81,7 +81,7 @@ func (r *rig) seed(session string, turns, size int) {
 			return strings.Repeat(line, size/len(line)+1)[:size]
 		}
 		begun, err := r.store.Begin(ctx, journal.BeginInput{Session: session, Turn: id, WorkflowID: session, RunID: id,
-			Message: turn.Message{ID: id, Text: text("user")}, At: time.Now()})
+			Message: turn.UserMessage{ID: id, Text: text("user")}, At: time.Now()})
 		require.NoError(r.t, err)
 		key := journal.StepKey{Turn: id, Step: 1}
 		inf, err := r.store.StartInference(ctx, journal.StartInference{Session: session, Key: key, Expect: begun.Head, At: time.Now()})
@@ -90,8 +90,8 @@ func (r *rig) seed(session string, turns, size int) {
 		_, err = r.store.SettleInference(ctx, journal.SettleInference{Session: session, Key: key, Attempt: inf.Attempt, Answer: answer,
 			Message: turn.Message{Text: answer.Text}, At: time.Now()})
 		require.NoError(r.t, err)
-		_, err = r.store.Finish(ctx, journal.FinishInput{Session: session, Turn: id, State: turn.StateCompleted,
-			Reason: turn.FinishAnswered, Steps: 1, At: time.Now()})
+		_, err = r.store.Finish(ctx, journal.FinishInput{Session: session, Turn: id,
+			Result: turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered}, Counters: turn.Counters{Step: 1}, At: time.Now()})
 		require.NoError(r.t, err)
 	}
 }

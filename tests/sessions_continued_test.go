@@ -25,7 +25,7 @@ import (
 func (r *rig) resumed(sessionID, turnID string, m workflows.Message) sdk.WorkflowRun {
 	r.t.Helper()
 	ctx := r.t.Context()
-	begun, err := r.store.Begin(ctx, journal.BeginInput{Session: sessionID, Turn: turnID, WorkflowID: sessionID, RunID: turnID, Message: turn.Message{ID: "m1", Text: "One."}})
+	begun, err := r.store.Begin(ctx, journal.BeginInput{Session: sessionID, Turn: turnID, WorkflowID: sessionID, RunID: turnID, Message: turn.UserMessage{ID: "m1", Text: "One."}})
 	require.NoError(r.t, err)
 	require.True(r.t, begun.Resumed)
 	_, head := r.transcript(sessionID)
@@ -120,8 +120,8 @@ func TestAMessageSentAgainAnswersNoQuestion(t *testing.T) {
 func TestASettledTurnSaysWhichMessagesItHasNot(t *testing.T) {
 	t.Parallel()
 	acts, store, _ := infer(t, deaf{make(chan struct{})})
-	in := workflows.FinishInput{Session: "s", Turn: "t", Messages: []workflows.Message{{ID: "m2", Text: "Two."}},
-		Result: turn.Result{State: turn.StateCancelled, Reason: turn.FinishCancelled}}
+	in := workflows.FinishInput{FinishInput: turn.FinishInput{Session: "s", Turn: "t", Messages: []workflows.Message{{ID: "m2", Text: "Two."}},
+		Result: turn.Result{State: turn.StateCancelled, Reason: turn.FinishCancelled}}}
 	first, err := acts.Finish(t.Context(), in)
 	require.NoError(t, err)
 	assert.Empty(t, first.Undelivered)

@@ -183,7 +183,7 @@ func TestAnApprovalThatNobodyGives(t *testing.T) {
 	require.Equal(t, 7*24*time.Hour, week)
 	s.RegisterDelayedCallback(func() { assert.Nil(t, s.wait().Decision, "there is time still") }, week-time.Hour)
 	res, took := s.run()
-	assert.Contains(t, res.Answer, "nobody gave it in time")
+	assert.Contains(t, res.Answer, "did not come in time")
 	assert.Zero(t, s.effects.Load())
 	assert.Equal(t, turn.StatusExpired, s.wait().Decision.Status)
 	assert.WithinDuration(t, s.began.Add(week), s.began.Add(took), time.Hour)

@@ -156,7 +156,7 @@ func (in DeliverInput) handOver(ctx workflow.Context, patience time.Duration) (r
 // givenUp returns the error for a message that no turn accepts.
 func (in DeliverInput) givenUp() error {
 	return temporal.NewNonRetryableApplicationError(fmt.Sprintf(
-		"the message was sent to session %s %d times and no turn has taken it; the last runs of the workflow %s say why: mend that and send it again",
+		"the message was sent to session %s %d times and no turn accepted it; see the last runs of workflow %s, fix the problem and send the message again",
 		turn.Truncate(in.Session, 200), untakenMost, turn.Truncate(WorkflowID(in.Tenant, in.Session), 300)), string(turn.CodeInternal), nil)
 }
 
@@ -181,7 +181,7 @@ func (in DeliverInput) check() *turn.Error {
 func (r DeliverResult) details() string {
 	session := turn.Truncate(r.Session, 200)
 	if r.Turn == "" {
-		return fmt.Sprintf("session %s has the message, and no turn has taken it yet", session)
+		return fmt.Sprintf("no turn of session %s has the message yet", session)
 	}
 	return fmt.Sprintf("turn %s of session %s has the message and is %s", r.Turn, session, r.State)
 }

@@ -115,7 +115,7 @@ func TestDeliveriesThatAreRefused(t *testing.T) {
 	limits := &LimitsRequest{TurnTimeout: new(string)}
 	for says, in := range map[string]DeliverInput{
 		"session ID is empty": {Message: Message{Text: "x"}},
-		"200 are the most":    {Session: strings.Repeat("s", 201), Message: Message{Text: "x"}},
+		"the maximum is 200":  {Session: strings.Repeat("s", 201), Message: Message{Text: "x"}},
 		"message is empty":    {Session: "s", Message: Message{Text: " "}},
 		"turn_timeout":        {Session: "s", Message: Message{Text: "x"}, Limits: limits},
 		"update the worker":   {Version: WireVersion + 1, Session: "s", Message: Message{Text: "x"}},

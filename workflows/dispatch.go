@@ -38,10 +38,10 @@ const (
 // (10 s, like any write) and for memory. Afterwards it may wait for memory again, and settles as a call does. If the
 // server timed it out meanwhile, it would be repeated, and paid for again.
 const (
-	inferRoom    = 10*time.Second + PromptWithin + AfterModel
+	inferRoom    = BeforeModel + LargeWithin + SettleWithin + CallRoom
+	BeforeModel  = 10*time.Second + PromptWithin
 	PromptWithin = 10 * time.Second // a later attempt waits again
 	LargeWithin  = 10 * time.Second
-	AfterModel   = LargeWithin + SettleWithin + CallRoom
 )
 
 // A dispatch of a call has three parts, each with its own bound: the journal finds and claims the call, the tool runs,
@@ -95,10 +95,9 @@ var nonRetryable = []string{"payloadSizeError"}
 // acknowledged: it gets one answer, and the turn's stream gets an end. The only exception is a journal that stays
 // unavailable for stopPatience after the stop; the turn is then cancelled and leaves no trace in the journal.
 func (r *run) begin(ctx workflow.Context, m Message) (out BeginResult, err error) {
-	in := BeginInput{
-		Session: r.session, Tenant: r.in.Tenant, Turn: r.turnID, WorkflowID: r.id, RunID: r.runID,
-		Agent: r.in.Agent, Message: m, Limits: r.in.Limits,
-	}
+	in := BeginInput{Limits: r.in.Limits, BeginInput: turn.BeginInput{
+		Session: r.session, Tenant: r.in.Tenant, Turn: r.turnID, WorkflowID: r.id, RunID: r.runID, Agent: r.in.Agent, Message: m,
+	}}
 	taking, giveUp := workflow.NewDisconnectedContext(ctx)
 	defer giveUp()
 	out, err = callLocal(localOnce(taking, takeSummary), Activities.Begin, in)
@@ -121,10 +120,9 @@ func (r *run) begin(ctx workflow.Context, m Message) (out BeginResult, err error
 }
 
 func (r *run) finish(ctx workflow.Context, e turn.Result, late []Message) (FinishResult, error) {
-	in := FinishInput{
-		Session: r.session, Tenant: r.in.Tenant, Turn: r.turnID, Outcomes: r.progress.Pending,
-		Messages: late, Result: e, Counters: r.progress.Counters,
-	}
+	in := FinishInput{Tenant: r.in.Tenant, FinishInput: turn.FinishInput{
+		Session: r.session, Turn: r.turnID, Outcomes: r.progress.Pending, Messages: late, Result: e, Counters: r.progress.Counters,
+	}}
 	if !r.begun {
 		in.Opening = r.refused
 	}

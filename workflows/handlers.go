@@ -108,7 +108,7 @@ func (r *run) validateSend(ctx workflow.Context, m Message) error {
 	case r.holds(m.ID) || m.ID != "" && m.ID == r.opening:
 		return nil
 	case len(r.progress.Inbox) >= maxInbox || size > maxInboxBytes:
-		return rejected(turn.CodeSessionBusy, fmt.Sprintf("%d messages wait for this turn already; send more when it has gone on", len(r.progress.Inbox)))
+		return rejected(turn.CodeSessionBusy, fmt.Sprintf("%d messages are already waiting for this turn; send more later", len(r.progress.Inbox)))
 	}
 	return nil
 }
@@ -129,7 +129,7 @@ func checkSent(m Message) *turn.Error {
 		return err
 	}
 	if strings.HasPrefix(m.ID, answerPrefix) || strings.HasPrefix(m.ID, "turn:") {
-		return invalid("the message's ID begins with answer: or turn:, which are for messages that have none of their own; give it another")
+		return invalid("message IDs that begin with answer: or turn: are reserved; use another ID")
 	}
 	return checkTravels(m, maxInboxBytes)
 }
@@ -137,7 +137,7 @@ func checkSent(m Message) *turn.Error {
 // checkTravels rejects a message that is too large for the history.
 func checkTravels(m Message, most int) *turn.Error {
 	if n := travels(m); n > most {
-		return invalid("the message has %d bytes as it travels and %d are the most; put its text into the journal, as the starter does, or send less", n, most)
+		return invalid("the message is %d bytes as JSON; the maximum is %d: store its text in the journal, as the starter does, or send less", n, most)
 	}
 	return nil
 }

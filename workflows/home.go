@@ -102,5 +102,5 @@ func (r *run) lostHome(f *flight, tool turn.Tool, err error) error {
 	return err
 }
 
-const stateLostText = "server state lost: the worker that held the connection to this server is gone, and with it all that the server " +
-	"remembered of this turn. The call was not made. What you do next begins with a new server."
+const stateLostText = "server state lost: the worker that held the connection to this server is gone, and with it the state that the server " +
+	"kept for this turn. The call was not made. The next call starts with a new server."

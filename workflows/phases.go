@@ -34,7 +34,7 @@ func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
 		return p.Done(r.ending(ctx.Err()))
 	default:
 		return p.Done(turn.Result{State: turn.StateCompleted, Reason: turn.FinishNoMessage,
-			Message: "no message came within " + messageWait.String()})
+			Message: "no message arrived within " + messageWait.String()})
 	}
 	if err := checkMessage(message); err != nil {
 		return p.Done(failed(err))
@@ -75,9 +75,9 @@ func (r *run) message(ctx workflow.Context) (Message, bool) {
 
 // duplicateEnding repeats the message's first answer. A turn that was ended from outside has no answer to repeat.
 func duplicateEnding(first Result) turn.Result {
-	said := "turn " + first.Turn + " of session " + first.Session + " had this message already (" + string(first.State) + ")"
+	said := "turn " + first.Turn + " of session " + first.Session + " already had this message (" + string(first.State) + ")"
 	if first.State == turn.StateClosed {
-		said += "; it was ended from outside, so send the message under a new ID to ask again"
+		said += "; that turn was ended from outside: to ask again, send the message under a new ID"
 	}
 	return turn.Result{State: turn.StateCompleted, Reason: turn.FinishDuplicate, Answer: first.Answer, Truncated: first.Truncated, Message: said, DuplicateOf: first.Turn}
 }
@@ -194,7 +194,7 @@ func (r *run) propose(p turn.ParseAction, calls []turn.CallProposal) turn.Phase 
 // invalid decides what follows an invalid action.
 func (r *run) invalid(p turn.ParseAction, proposal turn.Proposal) turn.Phase {
 	if proposal.Invalid == nil { // a kind that a newer worker produced
-		proposal.Invalid = &turn.InvalidAction{Step: r.progress.Counters.Step, Reason: "the answer is of the unknown kind " + turn.Truncate(string(proposal.Kind), 40)}
+		proposal.Invalid = &turn.InvalidAction{Step: r.progress.Counters.Step, Reason: "the completion is of the unknown kind " + turn.Truncate(string(proposal.Kind), 40)}
 	}
 	cfg, c := r.progress.Config, &r.progress.Counters
 	reason := proposal.Invalid.Error()
@@ -270,5 +270,5 @@ func (r *run) guarded(no *turn.LimitExceeded) turn.Result {
 }
 
 func (r *run) interrupted(why string) turn.Result {
-	return turn.Result{State: turn.StateCompleted, Reason: turn.FinishInterrupted, Answer: r.progress.LastText, Message: "stopped for a person to look at: " + why}
+	return turn.Result{State: turn.StateCompleted, Reason: turn.FinishInterrupted, Answer: r.progress.LastText, Message: "stopped for the operator to inspect: " + why}
 }

@@ -61,16 +61,10 @@ func activityName(method any) string {
 	return name[strings.LastIndexByte(name, '.')+1:]
 }
 
-// BeginInput is the input of Begin.
+// BeginInput is the input of Begin. The activity adds the turn config.
 type BeginInput struct {
-	Session    string         `json:"session"`
-	Tenant     string         `json:"tenant,omitempty"`
-	Turn       string         `json:"turn"`
-	WorkflowID string         `json:"workflow_id"`
-	RunID      string         `json:"run_id"`
-	Agent      string         `json:"agent,omitempty"`
-	Message    Message        `json:"message"`
-	Limits     *LimitsRequest `json:"limits,omitempty"`
+	turn.BeginInput
+	Limits *LimitsRequest `json:"limits,omitempty"`
 }
 
 // BeginResult is the state from which a turn starts.
@@ -183,14 +177,11 @@ type AwaitCallInput struct {
 	Call string `json:"call"`
 }
 
-// AskInput opens requests. A step asks for all of its approvals together.
-type AskInput struct {
-	Session  string         `json:"session"`
-	Turn     string         `json:"turn"`
-	Requests []turn.Request `json:"requests"`
-	// Head is the transcript's head while the turn waits, so that the worker need not keep the transcript in memory.
-	Head turn.Head `json:"head,omitzero"`
-}
+// AskInput and DecideInput are the inputs of Ask and Decide.
+type (
+	AskInput    = turn.AskInput
+	DecideInput = turn.DecideInput
+)
 
 // AskResult says that clients can see the requests.
 type AskResult struct {
@@ -198,35 +189,19 @@ type AskResult struct {
 	Decisions []turn.Decision `json:"decisions,omitempty"`
 }
 
-// DecideInput settles requests.
-type DecideInput struct {
-	Session   string          `json:"session"`
-	Turn      string          `json:"turn"`
-	Decisions []turn.Decision `json:"decisions"`
-	// Said are the IDs of the messages that answer the question. If the session already has every one of them, Decide
-	// treats the question as unanswered and records nothing.
-	MessageIDs []string `json:"message_ids,omitempty"`
-}
-
-// DecideResult says that the decisions are in the journal. If Heard is set, nothing is recorded, because the session
-// already had all messages of Said.
+// DecideResult says that the decisions are in the journal. If AlreadySent is set, nothing is recorded, because the
+// session already had all messages of DecideInput.MessageIDs.
 type DecideResult struct {
 	AlreadySent bool `json:"already_sent,omitempty"`
 }
 
 // FinishInput is the input of Finish.
 type FinishInput struct {
-	Session  string             `json:"session"`
-	Tenant   string             `json:"tenant,omitempty"`
-	Turn     string             `json:"turn"`
-	Outcomes []turn.CallOutcome `json:"outcomes,omitempty"`
-	// Messages were accepted too late for an answer, because the turn was stopped. The transcript keeps them.
-	Messages []Message `json:"messages,omitempty"`
+	turn.FinishInput
+	Tenant string `json:"tenant,omitempty"`
 	// Opening is the message of a turn that could not begin, if its run continues with the next message. The journal
 	// then records both, because the caller does not see how this turn ended.
-	Opening  *Message      `json:"opening,omitempty"`
-	Result   turn.Result   `json:"result"`
-	Counters turn.Counters `json:"counters"`
+	Opening *Message `json:"opening,omitempty"`
 }
 
 // FinishResult is the turn's end as the journal has it.

@@ -58,5 +58,5 @@ func (in Input) checkTenant(workflowID string) *turn.Error {
 	if _, ok := SessionOf(in.Tenant, workflowID); ok || in.Tenant == "" {
 		return nil // for the default tenant, CheckSession reports the problem
 	}
-	return invalid("the workflow ID %q is none of tenant %q; start the workflow under %q and the session's name", turn.Truncate(workflowID, 80), in.Tenant, WorkflowID(in.Tenant, ""))
+	return invalid("the workflow ID %q does not belong to tenant %q; start the workflow under %q and the session's name", turn.Truncate(workflowID, 80), in.Tenant, WorkflowID(in.Tenant, ""))
 }

@@ -40,7 +40,7 @@ func TestARunIsUnderAnIDOfItsTenant(t *testing.T) {
 		`{"tenant":"acme","session":"other"}`:                   {"tenant:acme/mine", "", "must agree"},
 		`{"tenant":"acme","session":"tenant:acme/mine"}`:        {"tenant:acme/mine", "", "must agree"},
 		`{"tenant":"acme","message":{"text":"hi"}}`:             {"mine", "", `start the workflow under "tenant:acme/"`},
-		`{"tenant":"acme","message":{"text":"hello"}}`:          {"tenant:other/mine", "", "none of tenant"},
+		`{"tenant":"acme","message":{"text":"hello"}}`:          {"tenant:other/mine", "", "does not belong to tenant"},
 		`{"message":{"text":"hi"}}`:                             {"tenant:acme/mine", "", "begins with"},
 		`{"tenant":"a/b"}`:                                      {"tenant:a/b/mine", "", "the tenant's name"},
 		`{"tenant":"` + strings.Repeat("a", 65) + `"}`:          {"tenant:x/mine", "", "the tenant's name"},

@@ -21,17 +21,17 @@ func told(outcome turn.Outcome, err error) string {
 func toldOpen(f *flight, err error) string {
 	why := strings.TrimSuffix(message(err), ".")
 	if !f.reached {
-		return "Outcome unknown: the tool's server had asked for something, and did not get the answer: " + why +
-			". What it had done until then is not known. Check before you try again."
+		return "Outcome unknown: the tool's server had requested input and did not get it: " + why +
+			". The call may have taken effect in part. Check before you try again."
 	}
-	return "Outcome unknown: the call was made, and how that ended is not known; it may or may not have taken effect. It was tried again, " +
+	return "Outcome unknown: the call was made, and its end is not known; it may or may not have taken effect. It was tried again, " +
 		"without success: " + why + ". Check before you try again."
 }
 
 // refusal returns the model's text for a call that was denied or whose approval expired.
 func refusal(decision turn.Decision) string {
 	if decision.Status == turn.StatusExpired {
-		return "not run: it needs a person's approval, and nobody gave it in time; do not try again unless the user asks for it"
+		return "not run: it needed an approval, which did not come in time; do not try again unless the user asks for it"
 	}
 	text := "not run: the user denied it"
 	if decision.Reason != "" {

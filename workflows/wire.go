@@ -164,7 +164,7 @@ func checkMessage(m Message) *turn.Error {
 	case strings.TrimSpace(m.Text) == "" && m.Blob == "":
 		return invalid("the message is empty; put what you want to ask into message.text")
 	case len(m.ID) > maxMessageID:
-		return invalid("the message's ID has %d bytes; %d are the most", len(m.ID), maxMessageID)
+		return invalid("the message's ID is %d bytes; the maximum is %d", len(m.ID), maxMessageID)
 	}
 	return nil
 }

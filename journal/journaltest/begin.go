@@ -144,7 +144,7 @@ func messageFromBlob(t T, open func() journal.Store) {
 	hash, err := s.PutBlob(t.Context(), "text/plain", []byte(text))
 	require.NoError(t, err)
 	in := s.beginInput()
-	in.Session, in.Turn, in.Message.Text, in.MessageBlob = "other", "t2", "", hash
+	in.Session, in.Turn, in.Message.Text, in.Message.Blob = "other", "t2", "", hash
 	out, err := s.Begin(t.Context(), in)
 	require.NoError(t, err)
 	list, err := s.Messages(t.Context(), "other", 1, 1)
@@ -153,7 +153,7 @@ func messageFromBlob(t T, open func() journal.Store) {
 	assert.True(t, list[0].Text == text)
 	assert.Equal(t, journal.Next(turn.Head{}, list[0]), out.Head)
 
-	in.Session, in.Turn, in.MessageBlob = "third", "t3", journal.HashOf([]byte("nothing"))
+	in.Session, in.Turn, in.Message.Blob = "third", "t3", journal.HashOf([]byte("nothing"))
 	_, err = s.Begin(t.Context(), in)
 	assert.ErrorIs(t, err, journal.ErrNotFound)
 	_, err = s.Session(t.Context(), "third")

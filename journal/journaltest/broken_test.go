@@ -132,7 +132,7 @@ type finishesBefore struct{ journal.Store }
 
 func (s finishesBefore) Begin(ctx context.Context, in journal.BeginInput) (journal.BeginResult, error) {
 	if session, err := s.Session(ctx, in.Session); err == nil && session.LastTurn.ID != in.Turn {
-		done := journal.FinishInput{Session: in.Session, Turn: session.LastTurn.ID, State: turn.StateCompleted, At: in.At}
+		done := journal.FinishInput{Session: in.Session, Turn: session.LastTurn.ID, Result: turn.Result{State: turn.StateCompleted}, At: in.At}
 		if _, err := s.Finish(ctx, done); err != nil {
 			return journal.BeginResult{}, err
 		}

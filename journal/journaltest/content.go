@@ -72,7 +72,7 @@ func messageBounded(t T, open func() journal.Store) {
 	hash, err := s.PutBlob(t.Context(), "text/plain", make([]byte, journal.MaxMessageBytes+1))
 	require.NoError(t, err)
 	in := s.beginInput()
-	in.Turn, in.Message.ID, in.Message.Text, in.MessageBlob = "t2", "m2", "", hash
+	in.Turn, in.Message.ID, in.Message.Text, in.Message.Blob = "t2", "m2", "", hash
 	s.unchanged(func() {
 		_, err = s.Begin(t.Context(), in)
 		var large *journal.TooLargeError

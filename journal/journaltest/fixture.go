@@ -36,7 +36,7 @@ func newScript(t T, store journal.Store, turnID string) *script {
 func (s *script) beginInput() journal.BeginInput {
 	return journal.BeginInput{
 		Session: s.session, Tenant: s.tenant, Turn: s.turn, WorkflowID: "wf-" + s.session, RunID: "run-" + s.turn, Agent: "agent",
-		Message: turn.Message{ID: "m-" + s.turn, Text: "question of " + s.turn}, Config: json.RawMessage(`{"pin":"` + s.turn + `"}`), At: s.now(),
+		Message: turn.UserMessage{ID: "m-" + s.turn, Text: "question of " + s.turn}, Config: json.RawMessage(`{"pin":"` + s.turn + `"}`), At: s.now(),
 	}
 }
 
@@ -155,8 +155,9 @@ func (s *script) run(c turn.ToolCall, text string) {
 
 func (s *script) finishInput() journal.FinishInput {
 	return journal.FinishInput{
-		Session: s.session, Turn: s.turn, State: turn.StateCompleted, Reason: turn.FinishAnswered, Answer: "answer",
-		Usage: turn.Usage{InputTokens: 5, OutputTokens: 6}, Steps: 2, Calls: 1, At: s.now(),
+		Session: s.session, Turn: s.turn,
+		Result:   turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered, Answer: "answer"},
+		Counters: turn.Counters{Usage: turn.Usage{InputTokens: 5, OutputTokens: 6}, Step: 2, ToolCalls: 1}, At: s.now(),
 	}
 }
 

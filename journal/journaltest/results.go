@@ -72,7 +72,7 @@ func notAsked(t T, open func() journal.Store) {
 		assert.Error(t, err)
 	})
 	in := s.finishInput()
-	in.Results = resultsOf(turn.ToolCall{ID: "1.7", Tool: "x"})
+	in.Outcomes = resultsOf(turn.ToolCall{ID: "1.7", Tool: "x"})
 	_, err := s.Finish(t.Context(), in)
 	require.NoError(t, err, "a turn must be able to end")
 	assert.Len(t, s.transcript(), 3)

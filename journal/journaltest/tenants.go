@@ -38,7 +38,7 @@ func sameName(t T, store journal.Store) (list []*script) {
 	for _, tenant := range []string{"", "acme", "other"} {
 		s := &script{T: t, Store: store.Tenant(tenant), session: "s", turn: "t-" + tenant, tenant: tenant, at: start}
 		in := s.beginInput()
-		in.Message = turn.Message{ID: "m", Text: "message of " + tenant}
+		in.Message = turn.UserMessage{ID: "m", Text: "message of " + tenant}
 		out, err := s.Begin(t.Context(), in)
 		require.NoError(t, err)
 		require.Nil(t, out.DuplicateOf, "it is the first message of this session")

@@ -50,7 +50,7 @@ func TestCopy(t *testing.T) {
 		results := []turn.CallOutcome{{CallID: "1.0"}}
 		_, err = s.StartInference(t.Context(), journal.StartInference{Session: "s", Key: key, Expect: head, Results: results, At: time.Now()})
 		require.NoError(t, err)
-		_, err = s.Begin(t.Context(), journal.BeginInput{Session: "new", Turn: "n", Message: turn.Message{ID: "m"}, At: time.Now()})
+		_, err = s.Begin(t.Context(), journal.BeginInput{Session: "new", Turn: "n", Message: turn.UserMessage{ID: "m"}, At: time.Now()})
 		require.NoError(t, err, "new rows get new numbers")
 	}
 }
@@ -60,7 +60,7 @@ func fill(t *testing.T, s *journal.DB) turn.Head {
 	ctx, at := t.Context(), time.Now()
 	key := journal.StepKey{Turn: "t", Step: 1}
 	call := turn.ToolCall{ID: "1.0", Tool: "local/x", Arguments: "{}"}
-	begun, err := s.Begin(ctx, journal.BeginInput{Session: "s", Turn: "t", Message: turn.Message{ID: "m", Text: "go"}, At: at})
+	begun, err := s.Begin(ctx, journal.BeginInput{Session: "s", Turn: "t", Message: turn.UserMessage{ID: "m", Text: "go"}, At: at})
 	require.NoError(t, err)
 	_, err = s.StartInference(ctx, journal.StartInference{Session: "s", Key: key, Expect: begun.Head, At: at})
 	require.NoError(t, err)

@@ -47,7 +47,7 @@ func benchHops(b *testing.B, store journal.Store) {
 	w := &stopwatch{b: b, spent: map[string]time.Duration{}, count: map[string]int{}}
 	var head turn.Head
 	w.time("begin", func() error {
-		out, err := store.Begin(ctx, journal.BeginInput{Session: "s", Turn: "t", Message: turn.Message{ID: "m", Text: "go"}, At: at})
+		out, err := store.Begin(ctx, journal.BeginInput{Session: "s", Turn: "t", Message: turn.UserMessage{ID: "m", Text: "go"}, At: at})
 		head = out.Head
 		return err
 	})

@@ -51,7 +51,7 @@ func longExport(t *testing.T) []byte {
 	t.Helper()
 	_, s := openObserved(t)
 	key := journal.StepKey{Turn: "t", Step: 1}
-	begun, err := s.Begin(t.Context(), journal.BeginInput{Session: "s", Turn: "t", Message: turn.Message{ID: "m", Text: "hello"}, At: time.Now()})
+	begun, err := s.Begin(t.Context(), journal.BeginInput{Session: "s", Turn: "t", Message: turn.UserMessage{ID: "m", Text: "hello"}, At: time.Now()})
 	require.NoError(t, err)
 	_, err = s.StartInference(t.Context(), journal.StartInference{Session: "s", Key: key, Expect: begun.Head, At: time.Now()})
 	require.NoError(t, err)
@@ -150,7 +150,7 @@ func TestAPublishedImportIsKept(t *testing.T) {
 			return nil
 		}
 		o.after = nil
-		in := journal.BeginInput{Session: "s", Turn: "new", Message: turn.Message{ID: "new"}, At: time.Now()}
+		in := journal.BeginInput{Session: "s", Turn: "new", Message: turn.UserMessage{ID: "new"}, At: time.Now()}
 		if _, err := s.Begin(t.Context(), in); err != nil {
 			return err
 		}

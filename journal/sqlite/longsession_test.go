@@ -55,7 +55,7 @@ func (l *long) build(turns int) {
 }
 
 func (l *long) begin(session, id string) turn.Head {
-	out, err := l.Begin(context.Background(), journal.BeginInput{Session: session, Turn: id, Message: turn.Message{ID: "m-" + id, Text: "go on"}, At: l.at})
+	out, err := l.Begin(context.Background(), journal.BeginInput{Session: session, Turn: id, Message: turn.UserMessage{ID: "m-" + id, Text: "go on"}, At: l.at})
 	require.NoError(l, err)
 	return out.Head
 }
@@ -72,7 +72,7 @@ func (l *long) oneTurn() string {
 	require.NoError(l, err)
 	_, err = l.SettleInference(ctx, journal.SettleInference{Session: "s", Key: key, Attempt: 1, Message: turn.Message{Text: "done"}, Answer: turn.Completion{Text: "done"}, At: l.at})
 	require.NoError(l, err)
-	_, err = l.Finish(ctx, journal.FinishInput{Session: "s", Turn: id, State: turn.StateCompleted, Reason: turn.FinishAnswered, At: l.at})
+	_, err = l.Finish(ctx, journal.FinishInput{Session: "s", Turn: id, Result: turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered}, At: l.at})
 	require.NoError(l, err)
 	return id
 }

@@ -21,7 +21,7 @@ import (
 )
 
 func beginOf(session, turnID string) journal.BeginInput {
-	return journal.BeginInput{Session: session, Turn: turnID, Message: turn.Message{ID: "m-" + turnID, Text: "hello"}, At: time.Unix(1, 0)}
+	return journal.BeginInput{Session: session, Turn: turnID, Message: turn.UserMessage{ID: "m-" + turnID, Text: "hello"}, At: time.Unix(1, 0)}
 }
 
 // raw opens the file independently of the store, as another program would.

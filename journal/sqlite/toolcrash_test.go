@@ -130,7 +130,7 @@ func checkLeft(t *testing.T, s *journal.DB, name, last string) {
 	} else {
 		checkSent(t, s, name)
 	}
-	_, err := s.Finish(t.Context(), journal.FinishInput{Session: "s-" + name, Turn: name, State: turn.StateFailed, At: time.Unix(3, 0)})
+	_, err := s.Finish(t.Context(), journal.FinishInput{Session: "s-" + name, Turn: name, Result: turn.Result{State: turn.StateFailed}, At: time.Unix(3, 0)})
 	require.NoError(t, err)
 	next := name + "-next"
 	begun, err := s.Begin(t.Context(), beginOf("s-"+name, next))

@@ -57,7 +57,7 @@ func line(who string, i, size int) string {
 func (s *subject) past(ctx context.Context, store journal.Journal, i, size int) error {
 	session, id := s.session(0), fmt.Sprintf("%s-past-%d", s.name, i)
 	begun, err := store.Begin(ctx, journal.BeginInput{Session: session, Turn: id, WorkflowID: session, RunID: id,
-		Message: turn.Message{ID: id, Text: line("the user", i, size)}, At: time.Now()})
+		Message: turn.UserMessage{ID: id, Text: line("the user", i, size)}, At: time.Now()})
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (s *subject) past(ctx context.Context, store journal.Journal, i, size int) 
 	if err != nil {
 		return err
 	}
-	_, err = store.Finish(ctx, journal.FinishInput{Session: session, Turn: id, State: turn.StateCompleted,
-		Reason: turn.FinishAnswered, Steps: 1, At: time.Now()})
+	_, err = store.Finish(ctx, journal.FinishInput{Session: session, Turn: id,
+		Result: turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered}, Counters: turn.Counters{Step: 1}, At: time.Now()})
 	return err
 }

@@ -59,7 +59,7 @@ func CheckInferenceLimits(l Limits, c Counters) *LimitExceeded {
 	case c.Spent >= l.MaxSteps:
 		return refuse(FinishMaxSteps, "the turn used its %d steps (max_steps)", l.MaxSteps)
 	case c.ConsecutiveErrors > l.MaxConsecutiveErrors:
-		return refuse(FinishMaxErrors, "%d errors came in a row (max_consecutive_errors is %d)", c.ConsecutiveErrors, l.MaxConsecutiveErrors)
+		return refuse(FinishMaxErrors, "%d consecutive errors (max_consecutive_errors is %d)", c.ConsecutiveErrors, l.MaxConsecutiveErrors)
 	case l.MaxTokens > 0 && c.Usage.Total() >= l.MaxTokens:
 		return refuse(FinishMaxTokens, "the turn used %d tokens (max_tokens is %d)", c.Usage.Total(), l.MaxTokens)
 	}
@@ -72,7 +72,7 @@ func CheckCallLimits(l Limits, c Counters, n int) *LimitExceeded {
 	case c.Busy >= l.TurnTimeout:
 		return refuse(FinishTimeout, "the turn worked for %s, which is its turn_timeout", l.TurnTimeout)
 	case c.Spent >= l.MaxSteps:
-		return refuse(FinishMaxSteps, "the turn used its %d steps (max_steps), and no step is left to look at what these calls would return", l.MaxSteps)
+		return refuse(FinishMaxSteps, "the turn used its %d steps (max_steps), and none is left to read the results of these calls", l.MaxSteps)
 	case c.ToolCalls+n > l.MaxToolCalls:
 		return refuse(FinishMaxToolCalls, "%d tool calls were made and the model asks for %d more (max_tool_calls is %d)", c.ToolCalls, n, l.MaxToolCalls)
 	}

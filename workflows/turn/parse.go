@@ -162,7 +162,7 @@ func stringField(fields map[string]json.RawMessage, key string) (string, error) 
 func onlyFields(fields map[string]json.RawMessage, allowed ...string) error {
 	for key := range fields { //workflowcheck:ignore
 		if !slices.Contains(allowed, key) {
-			return errors.New("it has a key that does not belong there; the keys are " + strings.Join(allowed, ", "))
+			return errors.New("it has an unknown key; the keys are " + strings.Join(allowed, ", "))
 		}
 	}
 	return nil
@@ -199,7 +199,7 @@ func CheckJSON(s string) error {
 		return fmt.Errorf("it is not valid JSON: %w", err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows the JSON value")
+		return errors.New("there is text after the JSON value")
 	}
 	return nil
 }
@@ -244,7 +244,7 @@ func walkKey(dec *json.Decoder, seen map[string]bool) error {
 		return errors.New("an object's key is not a string")
 	}
 	if seen[key] {
-		return fmt.Errorf("the key %q comes twice", Truncate(key, 40))
+		return fmt.Errorf("the key %q is repeated", Truncate(key, 40))
 	}
 	seen[key] = true
 	return nil

@@ -116,11 +116,11 @@ func (p Policy) Offered(t Tool) bool {
 func (p Policy) listed(t Tool) (Permission, string) {
 	switch {
 	case matches(p.Ask, t.ID):
-		return Ask, fmt.Sprintf("policy asks a person before %s", t.ID)
+		return Ask, fmt.Sprintf("policy requires approval of %s", t.ID)
 	case !matches(p.Allow, t.ID):
 		return Deny, fmt.Sprintf("policy does not allow %s", t.ID)
 	case p.AskRisk != "" && riskRank(t.Risk) >= riskRank(p.AskRisk):
-		return Ask, fmt.Sprintf("%s is of %s risk, for which policy asks a person", t.ID, t.Risk)
+		return Ask, fmt.Sprintf("policy requires approval of tools of %s risk, such as %s", t.Risk, t.ID)
 	}
 	return Allow, ""
 }

@@ -50,13 +50,13 @@ func TestRulesDecideInTheirOrder(t *testing.T) {
 	p := turn.DefaultPolicy()
 	p.Rules, p.Ask, p.AskRisk = rules, []string{"mcp/files/write"}, turn.RiskLow
 	for arguments, want := range map[string]string{
-		`{"path":"docs/private/a","options":{"mode":"append"}}`: "ask: policy asks a person before mcp/files/write with such arguments: they are private",
+		`{"path":"docs/private/a","options":{"mode":"append"}}`: "ask: policy requires approval of mcp/files/write with such arguments: they are private",
 		`{"path":"docs/a","options":{"mode":"append"}}`:         "allow: ",
 		`{"path":"docs/a","options":{"mode":"replace"}}`:        "deny: policy denies mcp/files/write with such arguments: append to it",
 		`{"path":"docs/a"}`: "deny: policy denies mcp/files/write with such arguments: append to it",
-		`{"path":"src/a"}`:  "ask: policy asks a person before mcp/files/write",
-		`{}`:                "ask: policy asks a person before mcp/files/write",
-		``:                  "ask: policy asks a person before mcp/files/write",
+		`{"path":"src/a"}`:  "ask: policy requires approval of mcp/files/write",
+		`{}`:                "ask: policy requires approval of mcp/files/write",
+		``:                  "ask: policy requires approval of mcp/files/write",
 	} {
 		permission, why, _ := p.Permit(writeFile, json.RawMessage(arguments))
 		assert.Equal(t, want, fmt.Sprintf("%s: %s", permission, why), arguments)

@@ -59,7 +59,7 @@ func (r Rule) decide(t Tool, doubt string) (Permission, string) {
 	case r.Permit == Allow:
 		return Allow, ""
 	case r.Permit == Ask:
-		return Ask, r.because("policy asks a person before " + call)
+		return Ask, r.because("policy requires approval of " + call)
 	}
 	return Deny, r.because("policy denies " + call)
 }
@@ -67,9 +67,9 @@ func (r Rule) decide(t Tool, doubt string) (Permission, string) {
 // doubt returns the reason to ask if the rule may apply.
 func (r Rule) doubt(t Tool) string {
 	if r.Permit == Allow {
-		return "policy asks a person before " + t.ID + " with arguments that are not in canonical form"
+		return "policy requires approval of " + t.ID + " with arguments that are not in canonical form"
 	}
-	return r.because("policy asks a person before " + t.ID + " with such arguments")
+	return r.because("policy requires approval of " + t.ID + " with such arguments")
 }
 
 // because appends the operator's own reason.

@@ -20,11 +20,11 @@ func CheckSession(id string) error {
 	case id == "" || strings.TrimSpace(id) != id:
 		return fmt.Errorf("the session ID is empty or has space around it")
 	case strings.HasPrefix(id, TenantPrefix):
-		return fmt.Errorf("the session ID begins with %q, which is for the sessions of a tenant that is named apart; choose another", TenantPrefix)
+		return fmt.Errorf("the session ID begins with %q, which is reserved for the sessions of named tenants; choose another", TenantPrefix)
 	case len(id) > maxSession:
-		return fmt.Errorf("the session ID has %d bytes; %d are the most", len(id), maxSession)
+		return fmt.Errorf("the session ID is %d bytes; the maximum is %d", len(id), maxSession)
 	case !Printable(id):
-		return fmt.Errorf("the session ID has characters that cannot be printed; use letters, digits and signs")
+		return fmt.Errorf("the session ID contains characters that cannot be printed; use letters, digits and signs")
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ address, open it yourself if you trust it, then confirm with --accept.`,
 // given reports whether the flags contain the answer.
 func (f answerFlags) given() bool { return len(f.fields) > 0 || f.accept || f.decline || f.cancel }
 
-// requestID matches the ID of a question (q) or of an elicitation whose call is suspended (e) or waits in the server (h).
+// requestID matches the ID of a question (q) or of an elicitation (e).
 var requestID = regexp.MustCompile(`^(q[0-9]+|e[0-9]+(\.[0-9]+){2})$`)
 
 // split separates the names on the command line from the answer. If there is no answer, the command asks for it on the

@@ -48,7 +48,7 @@ func TestNothingIsSaidToACallThatHasEnded(t *testing.T) {
 	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "j.db"), sqlite.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	begun, err := s.Begin(t.Context(), journal.BeginInput{Session: "s", Turn: "t", WorkflowID: "s", RunID: "t", Message: turn.Message{ID: "m", Text: "x"}, At: time.Now()})
+	begun, err := s.Begin(t.Context(), journal.BeginInput{Session: "s", Turn: "t", WorkflowID: "s", RunID: "t", Message: turn.UserMessage{ID: "m", Text: "x"}, At: time.Now()})
 	require.NoError(t, err)
 	key, call := journal.StepKey{Turn: "t", Step: 1}, turn.ToolCall{ID: "1.0", Tool: "mcp/x/y", Arguments: "{}"}
 	_, err = s.StartInference(t.Context(), journal.StartInference{Session: "s", Key: key, Expect: begun.Head})

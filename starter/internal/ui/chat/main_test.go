@@ -310,7 +310,7 @@ func (s *story) begin(id, text string) {
 	s.turns++
 	s.turn, s.step = fmt.Sprintf("turn-%d", s.turns), 0
 	begun, err := s.store.Begin(s.t.Context(), journal.BeginInput{Session: "s", Turn: s.turn, WorkflowID: "s", RunID: s.turn,
-		Message: turn.Message{ID: id, Text: text, Role: turn.RoleUser}, Config: json.RawMessage(`{}`), At: s.now()})
+		Message: turn.UserMessage{ID: id, Text: text}, Config: json.RawMessage(`{}`), At: s.now()})
 	require.NoError(s.t, err)
 	s.head = begun.Head
 }
@@ -378,8 +378,8 @@ func (s *story) rules(r turn.Decision) {
 
 func (s *story) finish(state turn.State, reason turn.FinishReason, message string) {
 	s.t.Helper()
-	_, err := s.store.Finish(s.t.Context(), journal.FinishInput{Session: "s", Turn: s.turn, State: state, Reason: reason, Message: message,
-		Usage: turn.Usage{InputTokens: 30, OutputTokens: 8}, Steps: s.step, Calls: 1, At: s.now()})
+	_, err := s.store.Finish(s.t.Context(), journal.FinishInput{Session: "s", Turn: s.turn, Result: turn.Result{State: state, Reason: reason, Message: message},
+		Counters: turn.Counters{Usage: turn.Usage{InputTokens: 30, OutputTokens: 8}, Step: s.step, ToolCalls: 1}, At: s.now()})
 	require.NoError(s.t, err)
 }
 

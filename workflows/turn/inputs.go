@@ -1,0 +1,61 @@
+package turn
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// The inputs with which a turn's workflow changes the journal. The workflow leaves At unset: the activity sets it. The
+// journal writes each input in one transaction, and the same input again changes nothing.
+
+// BeginInput opens a turn.
+type BeginInput struct {
+	Session string `json:"session"`
+	// Tenant is the session's tenant; empty is the default tenant.
+	Tenant     string `json:"tenant,omitempty"`
+	Turn       string `json:"turn"` // the first run ID of the workflow chain
+	WorkflowID string `json:"workflow_id"`
+	RunID      string `json:"run_id"` // the run that begins the turn; a later run of the chain replaces it
+	Agent      string `json:"agent,omitempty"`
+	// Message is the user's message. An empty ID gets one derived from the turn.
+	Message UserMessage `json:"message"`
+	// Config is the turn config as it was when the turn began. The activity sets it. A resuming run gets it back
+	// unchanged.
+	Config json.RawMessage `json:"config,omitempty"`
+	At     time.Time       `json:"at,omitzero"`
+}
+
+// AskInput opens requests. A step asks for all of its approvals together.
+type AskInput struct {
+	Session string `json:"session"`
+	Turn    string `json:"turn"`
+	// Requests are what the turn waits for. For an approval, the journal fills in Arguments from the transcript; their
+	// hash must be ArgumentsHash.
+	Requests []Request `json:"requests"`
+	// Head is the transcript's head while the turn waits, so that the worker need not keep the transcript in memory.
+	Head Head      `json:"head,omitzero"`
+	At   time.Time `json:"at,omitzero"`
+}
+
+// DecideInput settles requests.
+type DecideInput struct {
+	Session   string     `json:"session"`
+	Turn      string     `json:"turn"`
+	Decisions []Decision `json:"decisions"`
+	// MessageIDs are the IDs of the messages that answer the question. If the session already has every one of them, the
+	// activity treats the question as unanswered and records nothing.
+	MessageIDs []string  `json:"message_ids,omitempty"`
+	At         time.Time `json:"at,omitzero"`
+}
+
+// FinishInput settles a turn.
+type FinishInput struct {
+	Session  string        `json:"session"`
+	Turn     string        `json:"turn"`
+	Outcomes []CallOutcome `json:"outcomes,omitempty"`
+	// Messages were accepted too late for an answer, because the turn was stopped. The transcript keeps them.
+	Messages []UserMessage `json:"messages,omitempty"`
+	Result   `json:"result"`
+	Counters Counters  `json:"counters"`
+	At       time.Time `json:"at,omitzero"`
+}
