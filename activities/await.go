@@ -16,7 +16,8 @@ var (
 )
 
 // AwaitCall keeps a suspended call open on this worker and returns when it can no longer use a response. If the turn is
-// stopped, the call is cancelled. If the activity ends for another reason, a later dispatch may still continue the call.
+// stopped, the call is cancelled. If the activity ends for another reason, a later dispatch may still continue the
+// call.
 func (a *Activities) AwaitCall(ctx context.Context, in workflows.AwaitCallInput) error {
 	clock := startClock(ctx) // it heartbeats
 	defer clock.stop()

@@ -52,17 +52,17 @@ func checkWait(w turn.Request) error {
 		return nil
 	case turn.RequestElicitation:
 	default:
-		return fmt.Errorf("there is no kind %q of waits", w.Kind)
+		return fmt.Errorf("%q is not a kind of request", w.Kind)
 	}
 	if w.Elicitation == nil || w.Call == "" {
-		return errors.New("what a tool's server asks has an inquiry and the call that it belongs to")
+		return errors.New("the elicitation or its call is missing")
 	}
 	q := w.Elicitation
 	if len(q.Schema) > 0 && !json.Valid(q.Schema) {
-		return errors.New("the inquiry's schema is no JSON")
+		return errors.New("the elicitation's schema is not JSON")
 	}
 	if n := len(q.Key) + len(q.Message) + len(q.Schema) + len(q.URL); n > MaxInquiryBytes {
-		return fmt.Errorf("the inquiry has %d bytes: at most %d", n, MaxInquiryBytes)
+		return fmt.Errorf("the elicitation is %d bytes; the maximum is %d", n, MaxInquiryBytes)
 	}
 	return nil
 }

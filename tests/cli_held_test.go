@@ -132,11 +132,11 @@ func TestCLITakesNoAlwaysThatSparesNothing(t *testing.T) {
 	h.worker()
 	h.starter("run", "-s", "always-tainted", "Go.").exits(6)
 	refused := h.starter("approve", "always-tainted", "2.0", "--always", "tool").exits(3)
-	assert.Contains(t, refused.err.String(), `nothing was decided: call 2.0 is asked for because of its arguments, or of what the conversation holds: allowing the tool for good would not spare the question. Allow it once, or for exactly these arguments (always "call")`)
+	assert.Contains(t, refused.err.String(), "nothing was decided: call 2.0 cannot be remembered for the whole tool")
 	c, keys := h.onTerminal("attach", "always-tainted")
 	c.says("[y]es, [n]o (and why), [a]lways this call: ")
 	typeIn(t, keys, "t\n")
-	c.says("allowing the tool for good would not spare the question")
+	c.says("call 2.0 cannot be remembered")
 	typeIn(t, keys, "a\n")
 	c.exits(0).says("Done.")
 
@@ -144,7 +144,7 @@ func TestCLITakesNoAlwaysThatSparesNothing(t *testing.T) {
 	h.worker()
 	h.starter("run", "-s", "always-strict", "Go.").exits(6)
 	refused = h.starter("approve", "always-strict", "1.0", "--always", "call").exits(3)
-	assert.Contains(t, refused.err.String(), "nothing spares the question of call 1.0: policy has each call approved by itself. Allow it once")
+	assert.Contains(t, refused.err.String(), "call 1.0 cannot be remembered")
 	c, _ = h.onTerminal("attach", "always-strict")
 	c.says("[y]es, [n]o (and why): ")
 	h.starter("deny", "always-strict", "1.0").exits(0)
@@ -163,7 +163,7 @@ func TestATurnTakesNoAlwaysThatSparesNothing(t *testing.T) {
 	assert.Equal(t, turn.GrantCall, w.MaxGrant)
 	approval := client.DecideInput{Session: session(t), Turn: a.ID, Call: w.ID, ArgumentsHash: w.ArgumentsHash, Grant: turn.GrantTool}
 	_, err := r.people().Approve(t.Context(), approval)
-	assert.ErrorContains(t, err, "would not spare the question")
+	assert.ErrorContains(t, err, "cannot be remembered")
 	approval.Grant = turn.GrantCall
 	_, err = r.people().Approve(t.Context(), approval)
 	require.NoError(t, err)

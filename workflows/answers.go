@@ -38,7 +38,9 @@ func (r *run) answer(ctx workflow.Context, a Answer) (AnswerResult, error) {
 }
 
 func (a Answer) decision(ctx workflow.Context) turn.Decision {
-	return turn.Decision{ID: a.Question, Status: turn.StatusAnswered, By: turn.Truncate(a.By, maxBy), At: workflow.Now(ctx), Response: a.Response}
+	return turn.Decision{
+		ID: a.Question, Status: turn.StatusAnswered, By: turn.Truncate(a.By, maxBy), At: workflow.Now(ctx), Response: a.Response,
+	}
 }
 
 // AnswerID returns the ID of the message that an answer becomes in the transcript.
@@ -60,7 +62,7 @@ func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
 		return err
 	}
 	if before, ruled := r.desk.ruling(a.Question); ruled {
-		said := fmt.Sprintf("question %s was %s already%s", a.Question, before.Status, by(before.By))
+		said := fmt.Sprintf("question %s is already %s%s", a.Question, before.Status, by(before.By))
 		return rejected(turn.CodeNotWaiting, said, before)
 	}
 	if _, err := w.Settle(a.decision(ctx)); err != nil {
@@ -90,7 +92,8 @@ func (r *run) question(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 		return p.Done(r.ending(err), nil)
 	}
 	if decisions[request.ID].Status == turn.StatusExpired {
-		return p.Answered(fmt.Sprintf("The user has not answered your question within %s. Go on without an answer, or end.", approvals.QuestionExpiry))
+		return p.Answered(fmt.Sprintf("The user has not answered your question within %s. Go on without an answer, or end.",
+			approvals.QuestionExpiry))
 	}
 	return p.Answered("")
 }
@@ -103,7 +106,8 @@ func cutQuestion(q string) string {
 	if len(q) <= maxQuestion {
 		return q
 	}
-	return turn.Truncate(q, maxQuestion-100) + fmt.Sprintf(" (the question is %d bytes; the transcript has all of it)", len(q))
+	return turn.Truncate(q, maxQuestion-100) +
+		fmt.Sprintf(" (the question is %d bytes; the transcript has all of it)", len(q))
 }
 
 // joinable returns the number of messages that the turn would merge now.
@@ -136,7 +140,8 @@ func (r *run) saidSince() (ids []string) {
 // sent twice.
 func (r *run) reopenQuestion(ids []string) {
 	r.desk.rulings = nil
-	r.progress.Inbox = slices.DeleteFunc(slices.Clone(r.progress.Inbox), func(m Message) bool { return slices.Contains(ids, m.ID) })
+	r.progress.Inbox = slices.DeleteFunc(slices.Clone(r.progress.Inbox),
+		func(m Message) bool { return slices.Contains(ids, m.ID) })
 }
 
 // spoken reports whether a message has arrived that answers the open question.

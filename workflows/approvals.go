@@ -44,7 +44,8 @@ func (r *run) toApprove(ctx workflow.Context, calls []turn.CallProposal) []turn.
 		if c.Permission == turn.Ask && known && c.Code == "" {
 			requests = append(requests, turn.Request{
 				ID: c.ID, Kind: turn.RequestApproval, Step: r.progress.Counters.Step, Tool: c.Tool, Arguments: c.Arguments,
-				ArgumentsHash: c.ArgumentsHash, Risk: tool.Risk, Why: c.Why, MaxGrant: c.MaxGrant, ExpiresAt: expiry(ctx, r.progress.Config.Approvals.ApprovalExpiry),
+				ArgumentsHash: c.ArgumentsHash, Risk: tool.Risk, Why: c.Why, MaxGrant: c.MaxGrant,
+				ExpiresAt: expiry(ctx, r.progress.Config.Approvals.ApprovalExpiry),
 			})
 		}
 	}
@@ -59,8 +60,8 @@ func (r *run) approve(ctx workflow.Context, a Approval) (ApprovalResult, error) 
 
 func (a Approval) decision(ctx workflow.Context) turn.Decision {
 	d := turn.Decision{
-		ID: a.Call, Status: turn.StatusDenied, Allowed: a.Allow, ArgumentsHash: a.ArgumentsHash, By: turn.Truncate(a.By, maxBy),
-		Reason: turn.Truncate(a.Reason, maxReason), At: workflow.Now(ctx), Grant: a.Grant,
+		ID: a.Call, Status: turn.StatusDenied, Allowed: a.Allow, ArgumentsHash: a.ArgumentsHash,
+		By: turn.Truncate(a.By, maxBy), Reason: turn.Truncate(a.Reason, maxReason), At: workflow.Now(ctx), Grant: a.Grant,
 	}
 	if a.Allow {
 		d.Status = turn.StatusAllowed
@@ -88,7 +89,8 @@ func (r *run) validateApprove(ctx workflow.Context, a Approval) error {
 		if same && before.Status != turn.StatusExpired {
 			return nil
 		}
-		said := fmt.Sprintf("call %s was %s already%s; the first decision stands", a.Call, before.Status, by(before.By))
+		said := fmt.Sprintf("call %s is already %s%s; the first decision stands",
+			a.Call, before.Status, by(before.By))
 		return rejected(turn.CodeNotWaiting, said, before)
 	}
 	if _, err := w.Settle(a.decision(ctx)); err != nil {

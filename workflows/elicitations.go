@@ -13,22 +13,25 @@ import (
 
 // A tool call whose server sends elicitations is suspended: its dispatch returns them, the turn opens a request for
 // each, and the next dispatch continues the call with the responses. Any worker can continue a call of a server of the
-// newest protocol. A server of an older protocol keeps its call open (CallResult.Held), so only the worker with the open
-// call can continue it; the turn watches that worker meanwhile.
+// newest protocol. A server of an older protocol keeps its call open (CallResult.Held), so only the worker with the
+// open call can continue it; the turn watches that worker meanwhile.
 
 // maxElicitations bounds the elicitations of one call, over all its dispatches.
 const maxElicitations = 32
 
-// resume waits for the decisions on the elicitations of a suspended call and reports whether to dispatch the call again.
+// resume waits for the decisions on the elicitations of a suspended call, and reports whether to dispatch the call
+// again.
 func (r *run) resume(ctx workflow.Context, f *flight) (again bool) {
 	if f.err != nil || len(f.receipt.Elicitations) == 0 || ctx.Err() != nil {
 		return false
 	}
 	if f.asked >= maxElicitations {
 		f.settled.Outcome, f.settled.Code = turn.OutcomeUnknown, turn.CodeToolOutcomeUnknown
-		f.settled.Text = fmt.Sprintf("Outcome unknown: the tool's server has asked for more than %d things in this call, and was not answered "+
-			"again. What it has done is not known. Check before you try again.", maxElicitations)
-		f.receipt = CallResult{CallID: f.call.ID, Tool: f.receipt.Tool, Outcome: turn.OutcomeUnknown, Preview: f.settled.Text, Busy: f.receipt.Busy}
+		f.settled.Text = fmt.Sprintf("Outcome unknown: the tool's server has elicited user input more than %d times in this call. "+
+			"The call was not continued, and may or may not have taken effect. Check before you try again.", maxElicitations)
+		f.receipt = CallResult{
+			CallID: f.call.ID, Tool: f.call.Tool, Outcome: turn.OutcomeUnknown, Preview: f.settled.Text, Busy: f.receipt.Busy,
+		}
 		return false
 	}
 	f.err = r.elicit(ctx, f)
@@ -42,8 +45,8 @@ func (r *run) elicit(ctx workflow.Context, f *flight) error {
 	var requests []turn.Request
 	for i, q := range f.receipt.Elicitations[:min(len(f.receipt.Elicitations), maxElicitations-f.asked)] {
 		requests = append(requests, turn.Request{
-			ID: elicitationID(f, i+1), Kind: turn.RequestElicitation, Step: r.progress.Counters.Step, Tool: f.call.Tool, Call: f.call.ID,
-			Question: turn.Truncate(q.Message, maxQuestion), Elicitation: &q, ExpiresAt: expiry(ctx, within),
+			ID: elicitationID(f, i+1), Kind: turn.RequestElicitation, Step: r.progress.Counters.Step, Tool: f.call.Tool,
+			Call: f.call.ID, Question: turn.Truncate(q.Message, maxQuestion), Elicitation: &q, ExpiresAt: expiry(ctx, within),
 		})
 	}
 	ended, gone := never, never
@@ -74,22 +77,30 @@ func elicitationID(f *flight, n int) string { return fmt.Sprintf("e%s.%d", f.cal
 // call open for the tool's ElicitationTimeout at most.
 func (r *run) elicitationExpiry(f *flight) time.Duration {
 	within := r.progress.Config.Approvals.QuestionExpiry
-	if tool, _ := r.progress.Config.Find(f.call.Tool); f.receipt.Held && tool.ElicitationTimeout > 0 && (within <= 0 || tool.ElicitationTimeout < within) {
-		return tool.ElicitationTimeout
+	tool, _ := r.progress.Config.Find(f.call.Tool)
+	switch most := tool.ElicitationTimeout; {
+	case !f.receipt.Held || most <= 0:
+		return within
+	case within <= 0:
+		return most
+	default:
+		return min(within, most)
 	}
-	return within
 }
 
 // awaitCall watches a call that its server keeps open. ended reports whether the call can no longer use a response, and
 // gone whether that is because its worker is gone or stops.
 func (r *run) awaitCall(ctx workflow.Context, f *flight, within time.Duration) (ended, gone func() bool) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: f.queue, ScheduleToStartTimeout: homePatience, ScheduleToCloseTimeout: CallDeadline(within), HeartbeatTimeout: heartbeat,
-		// The worker may have lost only its connection to Temporal.
-		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1, NonRetryableErrorTypes: nonRetryable},
-		Summary:     turn.Truncate("keep "+f.call.Tool+" open", 200),
+		TaskQueue: f.queue, ScheduleToStartTimeout: homePatience, ScheduleToCloseTimeout: CallDeadline(within),
+		HeartbeatTimeout: heartbeat,
+		RetryPolicy: &temporal.RetryPolicy{ // the worker may have lost only its connection to Temporal
+			InitialInterval: time.Second, BackoffCoefficient: 1, NonRetryableErrorTypes: nonRetryable,
+		},
+		Summary: turn.Truncate("keep "+f.call.Tool+" open", 200),
 	})
-	call := workflow.ExecuteActivity(ctx, activityName(Activities.AwaitCall), AwaitCallInput{Turn: r.turnID, Call: f.call.ID})
+	in := AwaitCallInput{Turn: r.turnID, Call: f.call.ID}
+	call := workflow.ExecuteActivity(ctx, activityName(Activities.AwaitCall), in)
 	return call.IsReady, func() bool { return call.IsReady() && call.Get(ctx, nil) != nil }
 }
 

@@ -118,7 +118,9 @@ func expiry(ctx workflow.Context, within time.Duration) time.Time {
 // request opens requests and waits until each is settled by a decision, by its expiry, or because ended reports that
 // the call of an elicitation has ended. It returns the decisions by request ID. within is the time until the requests
 // expire; 0 means never. Waiting occupies no process and uses neither the turn's time nor its steps.
-func (r *run) request(ctx workflow.Context, requests []turn.Request, within time.Duration, ended func() bool) (map[string]turn.Decision, error) {
+func (r *run) request(
+	ctx workflow.Context, requests []turn.Request, within time.Duration, ended func() bool,
+) (map[string]turn.Decision, error) {
 	if len(requests) == 0 {
 		return nil, nil
 	}
@@ -250,14 +252,16 @@ func (r *run) asked(ctx workflow.Context, turnID, id string, kind turn.RequestKi
 	w, known := r.desk.find(id)
 	switch {
 	case r.stopping:
-		return w, rejected(turn.CodeNotWaiting, "the turn was stopped; it waits for nothing any more")
+		return w, rejected(turn.CodeNotWaiting, "the turn was stopped")
 	case turnID != "" && turnID != r.turnID:
-		return w, rejected(turn.CodeNotWaiting, fmt.Sprintf("turn %s is not the one that runs in this session; it waits for nothing", turn.Truncate(turnID, 80)))
+		return w, rejected(turn.CodeNotWaiting, fmt.Sprintf("turn %s is not the running turn of this session", turn.Truncate(turnID, 80)))
 	case !known || w.Kind != kind:
-		return w, rejected(turn.CodeNotWaiting, fmt.Sprintf("nothing waits for that: no %s %q is open in this turn", kind, turn.Truncate(id, 40)))
+		return w, rejected(turn.CodeNotWaiting,
+			fmt.Sprintf("this turn has no open %s %q", kind, turn.Truncate(id, 40)))
 	}
 	if _, ruled := r.desk.ruling(id); !ruled && !w.ExpiresAt.IsZero() && !workflow.Now(ctx).Before(w.ExpiresAt) {
-		return w, rejected(turn.CodeApprovalExpired, fmt.Sprintf("%s %s has expired at %s", kind, id, w.ExpiresAt.UTC().Format(time.RFC3339)))
+		return w, rejected(turn.CodeApprovalExpired,
+			fmt.Sprintf("%s %s expired at %s", kind, id, w.ExpiresAt.UTC().Format(time.RFC3339)))
 	}
 	return w, nil
 }

@@ -90,17 +90,18 @@ func (s *session) elicit(r *mcp.CallToolResult, round int) turn.ToolResult {
 			return out
 		}
 	}
-	return failed("The tool asks for more before it acts, and cannot have it: " + s.owner.clean(err.Error(), 400) + ". It did not go on.")
+	return failed("The tool elicits user input before it acts, and the user cannot be asked: " +
+		s.owner.clean(err.Error(), 400) + ". It did not go on.")
 }
 
 func (s *session) fill(c *continuation, requests mcp.InputRequestMap) error {
 	switch {
 	case len(requests) > maxElicitations:
-		return fmt.Errorf("it asks for %d things at once; %d are the most", len(requests), maxElicitations)
+		return fmt.Errorf("it sends %d elicitations at once; the maximum is %d", len(requests), maxElicitations)
 	case c.Round > maxRounds:
-		return fmt.Errorf("it has asked %d times; that is enough", maxRounds)
+		return fmt.Errorf("it has asked %d times, which is the maximum", maxRounds)
 	case s.owner.redact.result(c.State) != c.State:
-		return errors.New("what it wants to be kept holds a secret of its own configuration")
+		return errors.New("its state contains a secret of its own configuration")
 	}
 	for _, key := range sortedKeys(requests) {
 		q, err := s.elicitationOf(key, requests[key])
@@ -138,7 +139,7 @@ func kindOfRequest(r mcp.InputRequest) string {
 	case *mcp.ListRootsParams:
 		return "the list of root folders, which is not offered to servers"
 	}
-	return "something that is not known here"
+	return "an unknown kind of input"
 }
 
 // elicitation turns a server's elicitation into a turn.Elicitation: bounded, sanitized and without secrets.
@@ -154,7 +155,7 @@ func (s *session) elicitation(key string, p *mcp.ElicitParams) (turn.Elicitation
 		return q, checkAsked(p.URL, redact)
 	}
 	if p.Mode != "" && p.Mode != "form" {
-		return q, fmt.Errorf("its question is of the kind %q, which is not known", s.owner.redact.line(p.Mode, 40))
+		return q, fmt.Errorf("its elicitation has the unknown mode %q", s.owner.redact.line(p.Mode, 40))
 	}
 	raw, err := json.Marshal(p.RequestedSchema)
 	if err == nil {
@@ -167,9 +168,9 @@ func (s *session) elicitation(key string, p *mcp.ElicitParams) (turn.Elicitation
 func checkKey(key string, redact func(string) string) error {
 	switch {
 	case key == "" || len(key) > maxElicitationKey || plain.Line(key, maxElicitationKey) != key:
-		return errors.New("the name of its question is empty, too long or not printable")
+		return errors.New("the key of its elicitation is empty, too long or not printable")
 	case redact(key) != key:
-		return errors.New("the name of its question holds a secret")
+		return errors.New("the key of its elicitation contains a secret")
 	}
 	return nil
 }
@@ -179,9 +180,9 @@ func checkAsked(raw string, redact func(string) string) error {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil, u.Host == "", u.Scheme != "https" && u.Scheme != "http", u.User != nil, plain.Line(raw, maxElicitationURL) != raw:
-		return errors.New("the address that a person is to visit is not a plain web address")
+		return errors.New("the URL for the user is not a plain web address")
 	case redact(raw) != raw:
-		return errors.New("the address that a person is to visit holds a secret")
+		return errors.New("the URL for the user contains a secret")
 	}
 	return nil
 }
@@ -193,9 +194,11 @@ func (c continuation) ask(questions []turn.Elicitation) (turn.ToolResult, error)
 		return turn.ToolResult{}, fmt.Errorf("keeping its state: %w", err)
 	}
 	if len(b) > maxContinuation {
-		return turn.ToolResult{}, fmt.Errorf("what it wants to be kept has %d bytes; %d are the most", len(b), maxContinuation)
+		return turn.ToolResult{}, fmt.Errorf("its state is %d bytes; the maximum is %d", len(b), maxContinuation)
 	}
-	return turn.ToolResult{Elicitations: questions, Continuation: b, Held: c.Suspended != "", SizeBytes: int64(len(b))}, nil
+	return turn.ToolResult{
+		Elicitations: questions, Continuation: b, Held: c.Suspended != "", SizeBytes: int64(len(b)),
+	}, nil
 }
 
 // resume reads the continuation of a call and takes its responses. If a result is returned, nothing is sent to the
@@ -205,7 +208,7 @@ func (h *Host) resume(req turn.ToolRequest) (k continuation, result *turn.ToolRe
 		return k, nil
 	}
 	if err := json.Unmarshal(req.Continuation, &k); err != nil || k.Version != 1 || len(k.Elicitations) == 0 {
-		r := refusedHere("What the server asked for before cannot be read any more. Nothing was sent; the tool may be called again.")
+		r := refusedHere("The call's continuation cannot be read. Nothing was sent; the tool may be called again.")
 		return k, &r
 	}
 	if k.Suspended == "" {
@@ -240,7 +243,7 @@ func (c *continuation) accept(req turn.ToolRequest) (again *turn.ToolResult) {
 		}
 		response, err := c.take(q, req.Responses)
 		if err != nil {
-			q.Message = fmt.Sprintf("(The answer before does not fit: %v.) %s", err, q.Message)
+			q.Message = fmt.Sprintf("(The last response does not fit: %v.) %s", err, q.Message)
 			open = append(open, q)
 			continue
 		}
@@ -250,11 +253,13 @@ func (c *continuation) accept(req turn.ToolRequest) (again *turn.ToolResult) {
 		return nil
 	}
 	if len(req.Responses) == 0 {
-		return &turn.ToolResult{Elicitations: open, Continuation: req.Continuation, Held: c.Suspended != "", SizeBytes: int64(len(req.Continuation))}
+		return &turn.ToolResult{
+			Elicitations: open, Continuation: req.Continuation, Held: c.Suspended != "", SizeBytes: int64(len(req.Continuation)),
+		}
 	}
 	r, err := c.ask(open)
 	if err != nil {
-		r = refusedHere("The answers to the server's question cannot be kept: " + err.Error())
+		r = refusedHere("The responses to the server cannot be kept: " + err.Error())
 	}
 	return &r
 }
@@ -266,7 +271,7 @@ func (c continuation) take(q turn.Elicitation, responses []turn.ElicitationRespo
 		r, ok = responseTo(responses, "")
 	}
 	if !ok {
-		return r, errors.New("there is none")
+		return r, errors.New("there is no response")
 	}
 	r, refused := r.To(&q)
 	if refused != nil {

@@ -33,7 +33,8 @@ func (s *session) elicited(ctx context.Context, req *mcp.ElicitRequest) (*mcp.El
 	q, err := s.elicitation("1", req.Params)
 	if err != nil {
 		s.owner.log.Info("refused an elicitation of an MCP server", "server", s.owner.id(), "reason", err)
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "The user was not asked: " + s.owner.clean(err.Error(), 400)}
+		text := "The user was not asked: " + s.owner.clean(err.Error(), 400)
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: text}
 	}
 	response, err := f.elicit(ctx, q, number)
 	if err != nil {
@@ -64,7 +65,9 @@ func (f *flight) elicit(ctx context.Context, q turn.Elicitation, number int) (tu
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(f.waiting, cancel)()
-	e := &pendingElicitation{Elicitation: q, number: number, response: make(chan turn.ElicitationResponse, 1), over: make(chan struct{})}
+	e := &pendingElicitation{
+		Elicitation: q, number: number, response: make(chan turn.ElicitationResponse, 1), over: make(chan struct{}),
+	}
 	defer close(e.over)
 	select {
 	case f.suspended.elicitations <- e:
@@ -89,7 +92,9 @@ func responseOf(r turn.ElicitationResponse) *mcp.ElicitResult {
 }
 
 // callSuspendable runs a call that its server may suspend with an elicitation, or continues one.
-func (h *Host) callSuspendable(ctx context.Context, c *connector, req turn.ToolRequest, k continuation) (turn.ToolResult, error) {
+func (h *Host) callSuspendable(
+	ctx context.Context, c *connector, req turn.ToolRequest, k continuation,
+) (turn.ToolResult, error) {
 	call := h.suspended.find(req, k)
 	if call == nil {
 		if call = h.startSuspendable(ctx, c, req, k); call == nil {
@@ -124,7 +129,9 @@ func (h *Host) startSuspendable(ctx context.Context, c *connector, req turn.Tool
 	if req.Late != nil {
 		own.Late = call.late
 	}
-	run := func() (turn.ToolResult, error) { return h.run(ctx, c, own, ongoing{continuation: k, suspended: call}) }
+	run := func() (turn.ToolResult, error) {
+		return h.run(ctx, c, own, ongoing{continuation: k, suspended: call})
+	}
 	if !h.running.start(func() { call.run(c, req, run) }) {
 		cancel(nil)
 		return nil

@@ -118,13 +118,13 @@ func TestWhatNobodyCanBeAskedEndsTheCall(t *testing.T) {
 	}
 	for arguments, want := range map[string]string{
 		`{"Rounds":1,"Model":true}`: "Everturn does not support sampling", `{"Rounds":1,"Roots":true}`: "root folders",
-		`{"Rounds":1,"Ask":{` + strings.Join(many, ",") + `}}`:                                             "9 things at once",
+		`{"Rounds":1,"Ask":{` + strings.Join(many, ",") + `}}`:                                             "9 elicitations at once",
 		`{"Rounds":1,"State":"` + strings.Repeat("x", 2<<20) + `","Ask":{"a":{"message":"?"}}}`:            "2097",
 		`{"Rounds":1,"State":"has canary-token-123 in it","Ask":{"a":{"message":"?"}}}`:                    "secret of its own configuration",
 		`{"Rounds":1,"Ask":{"\u0007":{"message":"?"}}}`:                                                    "not printable",
 		`{"Rounds":1,"Ask":{"a":{"mode":"url","url":"javascript:alert(1)"}}}`:                              "plain web address",
 		`{"Rounds":1,"Ask":{"a":{"mode":"url","url":"https://user@example.com/"}}}`:                        "plain web address",
-		`{"Rounds":1,"Ask":{"a":{"mode":"url","url":"https://example.com/?t=canary-token-123"}}}`:          "holds a secret",
+		`{"Rounds":1,"Ask":{"a":{"mode":"url","url":"https://example.com/?t=canary-token-123"}}}`:          "contains a secret",
 		`{"Rounds":1,"Ask":{"a":{"mode":"seance","message":"?"}}}`:                                         "seance",
 		form(`{"type":"object","properties":{}}`):                                                          "not flat",
 		form(`{"type":"string","$ref":"#/x"}`):                                                             "not flat",
@@ -152,7 +152,7 @@ func TestAServerThatAsksForEverIsLeft(t *testing.T) {
 		r, err := h.Call(t.Context(), req)
 		require.NoError(t, err)
 		if r.Outcome != "" {
-			assert.Contains(t, r.Text, "enough")
+			assert.Contains(t, r.Text, "maximum")
 			return
 		}
 		req.Continuation, req.Responses = r.Continuation, []turn.ElicitationResponse{{Key: "a", Action: turn.ElicitationCancel}}

@@ -69,8 +69,8 @@ type Server struct {
 	TrustChanges bool
 	// Stateful means that the server remembers state between the calls of a turn.
 	Stateful bool
-	// HoldQuestions is how long a server of an older protocol version may hold a call while the user is asked; 0: it
-	// may not ask.
+	// HoldQuestions is how long a server of an older protocol version may keep a call open for the response to an
+	// elicitation; 0: it may not send elicitations.
 	HoldQuestions time.Duration
 	// Resources and Prompts offer the server's resources and prompts as tools.
 	Resources, Prompts bool

@@ -35,8 +35,8 @@ type suspendedCall struct {
 
 func (s *suspendedCalls) create(req turn.ToolRequest, cancel context.CancelCauseFunc) *suspendedCall {
 	return &suspendedCall{
-		id: rand.Text(), key: callKey(req), elicitations: make(chan *pendingElicitation), done: make(chan struct{}), cancel: cancel,
-		calls: s, kept: make(chan struct{}), caller: req, replaced: make(chan struct{}),
+		id: rand.Text(), key: callKey(req), elicitations: make(chan *pendingElicitation), done: make(chan struct{}),
+		cancel: cancel, calls: s, kept: make(chan struct{}), caller: req, replaced: make(chan struct{}),
 	}
 }
 

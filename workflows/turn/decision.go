@@ -66,9 +66,9 @@ func (r Grant) Covers(tool, argumentsHash string) bool {
 // MaxResponseBytes bounds the content of a response to an elicitation.
 const MaxResponseBytes = 64 << 10
 
-// Settle returns d as it settles the request, or an error if it does not. An approval is valid only for the arguments in
-// the request (else the error's code is tool_drift). The content of a response is not checked against its schema: only
-// the host that has the call can do that.
+// Settle returns d as it settles the request, or an error if it does not. An approval is valid only for the arguments
+// in the request; otherwise the error's code is tool_drift. The content of a response is not checked against its
+// schema: only the tool host can do that.
 func (w Request) Settle(d Decision) (Decision, *Error) {
 	if err := w.checkStatus(d); err != nil {
 		return d, err
@@ -80,7 +80,7 @@ func (w Request) Settle(d Decision) (Decision, *Error) {
 	case w.Kind == RequestApproval && d.Status == StatusAllowed && d.ArgumentsHash == "":
 		return d, invalid("the approval does not name the arguments; give arguments_hash as the request has it")
 	case (d.Allowed || d.ArgumentsHash != "") && d.ArgumentsHash != w.ArgumentsHash:
-		return d, Errorf(CodeToolDrift, nil, fmt.Sprintf("call %s waits with other arguments than the ones that were approved; look at it again", w.ID))
+		return d, Errorf(CodeToolDrift, nil, "call "+w.ID+" has other arguments than the decision names; look at it again")
 	case d.Grant == "":
 	case d.Grant != GrantCall && d.Grant != GrantTool, d.Status != StatusAllowed:
 		return d, invalid(`a grant is "call" or "tool", and goes with allow`)
@@ -121,7 +121,8 @@ func (w Request) settleResponse(d Decision) (Decision, *Error) {
 	case w.Kind != RequestElicitation, d.Response == nil && d.Status != StatusAnswered:
 		return d, nil
 	case d.Response == nil:
-		return d, invalid("%s asks for fields, not for a message; answer with response {action, content}", Truncate(w.Tool, 80))
+		return d, invalid("%s asks for fields, not for a message; answer with response {action, content}",
+			Truncate(w.Tool, 80))
 	}
 	response, err := d.Response.To(w.Elicitation)
 	if err != nil {
@@ -137,7 +138,8 @@ func (r ElicitationResponse) To(q *Elicitation) (ElicitationResponse, *Error) {
 	case r.Action != ElicitationAccept && r.Action != ElicitationDecline && r.Action != ElicitationCancel:
 		return r, invalid("the response's action is %q; it must be accept, decline or cancel", Truncate(string(r.Action), 40))
 	case q != nil && r.Key != "" && r.Key != q.Key:
-		return r, invalid("the response's key is %q and the elicitation's is %q; leave it out", Truncate(r.Key, 80), Truncate(q.Key, 80))
+		return r, invalid("the response's key is %q and the elicitation's is %q; leave it out",
+			Truncate(r.Key, 80), Truncate(q.Key, 80))
 	case len(r.Content) > MaxResponseBytes:
 		return r, invalid("the response is %d bytes; the maximum is %d", len(r.Content), MaxResponseBytes)
 	}

@@ -56,9 +56,10 @@ func (w Request) Grants(s GrantScope) bool {
 // WhyNoGrant says why the request cannot be remembered with the wanted scope, and which scope it accepts. See Grants.
 func (w Request) WhyNoGrant() string {
 	if w.MaxGrant == GrantCall {
-		return fmt.Sprintf(`call %s is asked for because of its arguments, or of what the conversation holds: allowing the tool for good would not spare the question. Allow it once, or for exactly these arguments (always "call")`, w.ID)
+		return fmt.Sprintf("call %s cannot be remembered for the whole tool: it needs an approval because of its arguments or "+
+			"of the conversation's text; allow it once, or for exactly these arguments (grant %q)", w.ID, GrantCall)
 	}
-	return fmt.Sprintf("nothing spares the question of call %s: policy has each call approved by itself. Allow it once", w.ID)
+	return fmt.Sprintf("call %s cannot be remembered: policy requires approval of every call; allow it once", w.ID)
 }
 
 // Elicitation is a server's request for user input in the middle of a call.
