@@ -99,7 +99,7 @@ func (t *tx) insertMark(session int64, m TaintSource) error {
 
 // Taint implements Journal.
 func (s *DB) Taint(ctx context.Context, session string) (out *TaintSource, err error) {
-	err = s.read(ctx, fmt.Sprintf("reading the mark of %q", session), func(q querier) error {
+	err = s.read(ctx, fmt.Sprintf("reading the taint of %q", session), func(q querier) error {
 		n, err := q.sessionRow(session)
 		if err != nil {
 			return ignoreNoRows(err)

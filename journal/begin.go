@@ -36,7 +36,7 @@ func checkBegin(in BeginInput) (BeginInput, error) {
 	}
 	in.Message.Role, in.Message.Step = turn.RoleUser, 0
 	if len(in.Config) > 0 && !json.Valid(in.Config) {
-		return in, errors.New("the pins are not JSON")
+		return in, errors.New("the turn config is not JSON")
 	}
 	return in, errors.Join(checkID("session", in.Session), checkTenant(in.Tenant), checkID("turn", in.Turn), checkID("message", in.Message.ID))
 }

@@ -52,17 +52,17 @@ func checkWait(w turn.Request) error {
 		return nil
 	case turn.RequestElicitation:
 	default:
-		return fmt.Errorf("there is no kind %q of waits", w.Kind)
+		return fmt.Errorf("unknown kind of request %q", w.Kind)
 	}
 	if w.Elicitation == nil || w.Call == "" {
-		return errors.New("what a tool's server asks has an inquiry and the call that it belongs to")
+		return errors.New("a request of kind elicitation needs an elicitation and a call")
 	}
 	q := w.Elicitation
 	if len(q.Schema) > 0 && !json.Valid(q.Schema) {
-		return errors.New("the inquiry's schema is no JSON")
+		return errors.New("the elicitation's schema is not JSON")
 	}
 	if n := len(q.Key) + len(q.Message) + len(q.Schema) + len(q.URL); n > MaxInquiryBytes {
-		return fmt.Errorf("the inquiry has %d bytes: at most %d", n, MaxInquiryBytes)
+		return fmt.Errorf("the elicitation is %d bytes; the maximum is %d", n, MaxInquiryBytes)
 	}
 	return nil
 }
@@ -80,12 +80,12 @@ func CheckDecision(w turn.Request, r turn.Decision) (turn.Decision, error) {
 		r.ArgumentsHash = w.ArgumentsHash // the decision was made without showing them
 	}
 	if r.Allowed && r.ArgumentsHash != w.ArgumentsHash {
-		return r, fmt.Errorf("what was allowed has the hash %.8s, the call's arguments %.8s: %w", r.ArgumentsHash, w.ArgumentsHash, ErrUnapproved)
+		return r, fmt.Errorf("the decision allows arguments with the hash %.8s, the call's have %.8s: %w", r.ArgumentsHash, w.ArgumentsHash, ErrUnapproved)
 	}
 	switch r.Grant {
 	case "", turn.GrantCall, turn.GrantTool:
 	default:
-		return r, fmt.Errorf("there is no scope %q", r.Grant)
+		return r, fmt.Errorf("unknown grant scope %q", r.Grant)
 	}
 	if r.Status != turn.StatusAllowed {
 		r.Grant = ""
@@ -112,10 +112,10 @@ func checkVerdict(kind turn.RequestKind, r turn.Decision) error {
 		fits = true
 	}
 	if !fits {
-		return fmt.Errorf("the verdict %q is none for a wait of kind %q", r.Status, kind)
+		return fmt.Errorf("the status %q does not fit a request of kind %q", r.Status, kind)
 	}
 	if r.Allowed != allowed {
-		return fmt.Errorf("the verdict %q and allowed=%v contradict each other", r.Status, r.Allowed)
+		return fmt.Errorf("the status %q and allowed=%v contradict each other", r.Status, r.Allowed)
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func checkReply(w turn.Request, r turn.Decision) (*turn.ElicitationResponse, err
 	case w.Kind != turn.RequestElicitation || !said:
 		return nil, nil
 	case r.Response == nil && r.Status == turn.StatusAnswered:
-		return nil, errors.New("what a tool's server asks is answered with a reply, and there is none")
+		return nil, errors.New("an answered elicitation needs a response")
 	case r.Response == nil:
 		return nil, nil
 	}
@@ -141,13 +141,13 @@ func checkReply(w turn.Request, r turn.Decision) (*turn.ElicitationResponse, err
 	}
 	switch {
 	case w.Elicitation != nil && response.Key != w.Elicitation.Key:
-		return nil, fmt.Errorf("the reply is to %q, and %q was asked", Preview(response.Key, 80), Preview(w.Elicitation.Key, 80))
+		return nil, fmt.Errorf("the response has the key %q, the elicitation %q", Preview(response.Key, 80), Preview(w.Elicitation.Key, 80))
 	case response.Action != turn.ElicitationAccept && response.Action != turn.ElicitationDecline && response.Action != turn.ElicitationCancel:
-		return nil, fmt.Errorf("the reply's action is %q: use accept, decline or cancel", Preview(string(response.Action), 80))
+		return nil, fmt.Errorf("the response's action is %q: use accept, decline or cancel", Preview(string(response.Action), 80))
 	case response.Content != nil && len(r.Response.Content) > MaxReplyBytes: // the bytes as they were sent
-		return nil, fmt.Errorf("the reply has %d bytes: at most %d", len(r.Response.Content), MaxReplyBytes)
+		return nil, fmt.Errorf("the response is %d bytes; the maximum is %d", len(r.Response.Content), MaxReplyBytes)
 	case len(response.Content) > 0 && !json.Valid(response.Content):
-		return nil, errors.New("the reply's content is no JSON")
+		return nil, errors.New("the response's content is not JSON")
 	}
 	return &response, nil
 }

@@ -28,5 +28,5 @@ func TestReplyIsAnElicitations(t *testing.T) {
 	require.NoError(t, err)
 	assert.Nil(t, kept.Response)
 	_, err = journal.CheckDecision(turn.Request{ID: "e", Kind: turn.RequestElicitation}, turn.Decision{ID: "e", Status: turn.StatusAnswered})
-	assert.ErrorContains(t, err, "there is none")
+	assert.ErrorContains(t, err, "needs a response")
 }

@@ -11,20 +11,20 @@ var (
 	ErrNotFound = errors.New("not found in the journal")
 	// ErrConflict: the expected head is not the session's head, or a tool is not the one that the operator saw, because
 	// another writer has changed it.
-	ErrConflict = errors.New("somebody else has changed it meanwhile")
+	ErrConflict = errors.New("another writer has changed it")
 	// ErrClosed: the turn is settled and takes no more work.
 	ErrClosed = errors.New("the turn is closed")
 	// ErrStale: a newer attempt has taken over, and the output of this one is discarded.
 	ErrStale = errors.New("a newer attempt has taken over")
 	// ErrUnapproved: the call needs a decision that allows exactly these arguments, and the journal has none.
-	ErrUnapproved = errors.New("nobody has approved this call")
+	ErrUnapproved = errors.New("this call is not approved")
 	// ErrForkPoint: the session cannot be forked at this message; the error text names the nearest points.
 	ErrForkPoint = errors.New("the session cannot be forked there")
 	// ErrExists: a session of this name exists.
 	ErrExists = errors.New("the session exists")
 	// ErrTaken: a session of this name belongs to another tenant. The error tells nothing else about that session, and
 	// nothing is written to it.
-	ErrTaken = errors.New("it is another tenant's")
+	ErrTaken = errors.New("it belongs to another tenant")
 	// ErrUnavailable: the journal's database cannot be reached, or another process has locked it. A retry may help.
 	ErrUnavailable = errors.New("the journal is unavailable")
 	// ErrReplaced: the journal's file was deleted or replaced while it was open. Whatever this process still writes is
@@ -42,7 +42,7 @@ type TooLargeError struct {
 
 func (e *TooLargeError) Error() string {
 	if e.Seq == 0 {
-		return fmt.Sprintf("the message is over %d bytes", e.Max)
+		return fmt.Sprintf("the message exceeds %d bytes", e.Max)
 	}
-	return fmt.Sprintf("with message %d, the messages are over %d bytes", e.Seq, e.Max)
+	return fmt.Sprintf("with message %d, the messages exceed %d bytes", e.Seq, e.Max)
 }

@@ -25,7 +25,7 @@ func (s *DB) Finish(ctx context.Context, in FinishInput) (out TurnRecord, err er
 		}
 		if !sc.closed {
 			if !in.State.Terminal() {
-				return fmt.Errorf("%q is no state to finish in", in.State)
+				return fmt.Errorf("a turn cannot finish in state %q", in.State)
 			}
 			if err := t.end(&sc, in); err != nil {
 				return err
@@ -113,7 +113,7 @@ func (t *tx) appendResults(sc *scope, results []Result, at time.Time, mode stric
 	}
 	for id := range given {
 		if mode == strict {
-			return fmt.Errorf("a result for call %q, which the last message of the model does not ask for", id)
+			return fmt.Errorf("a result for call %q, which the model's last message does not request", id)
 		}
 	}
 	for _, r := range results {
@@ -199,7 +199,7 @@ func (t *tx) appendResult(sc *scope, step int, tc turn.ToolCall, r Result, at ti
 // otherwise with the caller's outcome, and as cancelled if there is none.
 func (t *tx) settleUnreported(c *call, step int, tc turn.ToolCall, r Result, at time.Time) error {
 	if r.Outcome == "" && r.Text != "" {
-		return errors.New("it has a text and no outcome")
+		return errors.New("the result has a text and no outcome")
 	}
 	if c.mayRun() && r.Outcome != turn.OutcomeUnknown {
 		r = Result{Outcome: turn.OutcomeUnknown}

@@ -57,7 +57,7 @@ func (t *tx) insertFork(parent int64, at turn.Head, in ForkInput) error {
 // forkPoint returns the head at a point, or an error that names the nearest points at which the session can be forked.
 func (q querier) forkPoint(session, head, at int64) (turn.Head, error) {
 	if at < 1 || at > head {
-		return turn.Head{}, fmt.Errorf("there is no message %d, they are 1 to %d: %w", at, head, ErrForkPoint)
+		return turn.Head{}, fmt.Errorf("there is no message %d; the messages are 1 to %d: %w", at, head, ErrForkPoint)
 	}
 	good, err := q.forkable(session, at)
 	if err != nil {
@@ -79,7 +79,7 @@ func (q querier) forkPoint(session, head, at int64) (turn.Head, error) {
 	if after == 0 {
 		where = fmt.Sprintf("fork it at %d", before)
 	}
-	return turn.Head{}, fmt.Errorf("at %d calls would be parted from their results: %w: %s", at, ErrForkPoint, where)
+	return turn.Head{}, fmt.Errorf("a fork at %d would separate calls from their results: %w: %s", at, ErrForkPoint, where)
 }
 
 // forkable reports whether a fork after seq keeps every call together with its result.

@@ -147,7 +147,7 @@ func (t *tx) emitRequest(sc *scope, x request, at time.Time) error {
 
 // Requests implements Store.
 func (s *DB) Requests(ctx context.Context, turnID string) (out []RequestRecord, err error) {
-	err = s.read(ctx, "listing the waits of turn "+turnID, func(q querier) error {
+	err = s.read(ctx, "listing the requests of turn "+turnID, func(q querier) error {
 		sc, err := q.scope(turnID)
 		if err != nil {
 			return err
@@ -177,7 +177,7 @@ func (s *DB) PendingRequestsOf(ctx context.Context, tenant string, limit int) ([
 }
 
 func (s *DB) pending(ctx context.Context, where string, args ...any) (out []RequestRecord, err error) {
-	err = s.read(ctx, "listing what is waited for", func(q querier) error {
+	err = s.read(ctx, "listing the pending requests", func(q querier) error {
 		list, err := q.requests(published+` AND `+where, args...)
 		if err != nil {
 			return err

@@ -13,7 +13,7 @@ import (
 
 // Ask implements Journal.
 func (s *DB) Ask(ctx context.Context, in AskInput) (ruled []turn.Decision, err error) {
-	err = s.writeTurn(ctx, in.Turn, "asking people for turn "+in.Turn, func(t *tx) error {
+	err = s.writeTurn(ctx, in.Turn, "recording the requests of turn "+in.Turn, func(t *tx) error {
 		sc, err := t.scope(in.Turn)
 		if err == nil {
 			err = sc.check(in.Session)
@@ -25,7 +25,7 @@ func (s *DB) Ask(ctx context.Context, in AskInput) (ruled []turn.Decision, err e
 		for _, w := range in.Requests {
 			decision, err := t.ask(&sc, w, in.At)
 			if err != nil {
-				return fmt.Errorf("wait %s: %w", w.ID, err)
+				return fmt.Errorf("request %s: %w", w.ID, err)
 			}
 			if decision != nil {
 				ruled = append(ruled, *decision)
@@ -38,13 +38,13 @@ func (s *DB) Ask(ctx context.Context, in AskInput) (ruled []turn.Decision, err e
 
 // ask opens a request once, and returns its decision if it has one already.
 func (t *tx) ask(sc *scope, w turn.Request, at time.Time) (*turn.Decision, error) {
-	if err := checkID("wait", w.ID); err != nil {
+	if err := checkID("request", w.ID); err != nil {
 		return nil, err
 	}
 	old, err := t.request(sc.turn, w.ID)
 	switch {
 	case err == nil && !sameRequest(old.rec.Request, CleanRequest(w)):
-		return nil, fmt.Errorf("it was asked for before, and about something else: %w", ErrConflict)
+		return nil, fmt.Errorf("the request exists and is about something else: %w", ErrConflict)
 	case err == nil:
 		return old.rec.Decision, nil
 	case !errors.Is(err, sql.ErrNoRows):
@@ -106,7 +106,7 @@ func (t *tx) fillIn(sc *scope, x *request) error {
 		x.rec.Arguments = Preview(c.call.Arguments, turn.WaitArguments)
 		return nil
 	}
-	return fmt.Errorf("the last message of the model asks for no such call: %w", ErrConflict)
+	return fmt.Errorf("the model's last message does not request this call: %w", ErrConflict)
 }
 
 // nameTool copies the tool of an elicitation from the ledger, so that a server cannot ask in the name of a call that
@@ -117,7 +117,7 @@ func (t *tx) nameTool(sc *scope, x *request) error {
 		return err
 	}
 	if c.row == 0 || c.rec.Runs == 0 {
-		return fmt.Errorf("call %s has never run, so that its server cannot have asked: %w", x.rec.Call, ErrConflict)
+		return fmt.Errorf("call %s has never run, so its server cannot have sent an elicitation: %w", x.rec.Call, ErrConflict)
 	}
 	x.rec.Tool = c.rec.Call.Tool
 	return nil
@@ -139,7 +139,7 @@ func (t *tx) showWaiting(sc scope, at time.Time) error {
 
 // Decide implements Journal.
 func (s *DB) Decide(ctx context.Context, in DecideInput) error {
-	return s.writeTurn(ctx, in.Turn, "recording what people said to turn "+in.Turn, func(t *tx) error {
+	return s.writeTurn(ctx, in.Turn, "recording the decisions of turn "+in.Turn, func(t *tx) error {
 		sc, err := t.scope(in.Turn)
 		if err == nil {
 			err = sc.check(in.Session)
@@ -149,7 +149,7 @@ func (s *DB) Decide(ctx context.Context, in DecideInput) error {
 		}
 		for _, r := range in.Decisions {
 			if err := t.decide(sc, r, in.At); err != nil {
-				return fmt.Errorf("wait %s: %w", r.ID, err)
+				return fmt.Errorf("request %s: %w", r.ID, err)
 			}
 		}
 		return t.showWaiting(sc, in.At)
@@ -162,7 +162,7 @@ func (t *tx) decide(sc scope, r turn.Decision, at time.Time) error {
 		return ErrClosed
 	}
 	if errors.Is(err, sql.ErrNoRows) {
-		return fmt.Errorf("it was never asked for: %w", ErrNotFound)
+		return fmt.Errorf("there is no such request: %w", ErrNotFound)
 	}
 	if err != nil || x.rec.Decision != nil { // the first decision stands
 		return err
@@ -262,7 +262,7 @@ func (t *tx) approved(c *call, in ClaimInput) error {
 
 // Grants implements Journal. A session that has not begun has none.
 func (s *DB) Grants(ctx context.Context, session string) (out []turn.Grant, err error) {
-	err = s.read(ctx, fmt.Sprintf("reading the rules of %q", session), func(q querier) (err error) {
+	err = s.read(ctx, fmt.Sprintf("reading the grants of %q", session), func(q querier) (err error) {
 		n, err := q.sessionRow(session)
 		if err != nil {
 			return ignoreNoRows(err)

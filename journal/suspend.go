@@ -13,7 +13,7 @@ import (
 func (s *DB) SuspendCall(ctx context.Context, in SuspendInput) error {
 	return s.writeTurn(ctx, in.Turn, callName("suspending", in.Turn, in.CallID), func(t *tx) error {
 		if n := len(in.Continuation); n > MaxContinuationBytes {
-			return fmt.Errorf("what it goes on with has %d bytes: at most %d", n, MaxContinuationBytes)
+			return fmt.Errorf("the continuation is %d bytes; the maximum is %d", n, MaxContinuationBytes)
 		}
 		c, err := t.call(in.Turn, in.CallID)
 		if err != nil {

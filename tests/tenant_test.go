@@ -260,7 +260,7 @@ func TestANameThatIsTakenIsRefusedToOtherTenants(t *testing.T) {
 	h.starter("--tenant", "beta", "schedule", "create", t.Name(), "--session", told, "--every", "1h", "Hello").exits(3)
 	h.starter("--tenant", "beta", "run", "-s", "beta-"+told, "Hello").exits(0)
 	c := h.starter("--tenant", "beta", "fork", "beta-"+told, "--as", told).exits(3)
-	assert.Contains(t, c.err.String(), "it is another tenant's: choose another")
+	assert.Contains(t, c.err.String(), "it belongs to another tenant: choose another")
 	h.starter("--tenant", "acme", "fork", told, "--as", t.Name()+"-fork").exits(0)
 	h.starter("--tenant", "acme", "show", t.Name()+"-fork").exits(0).says("Tell me")
 	h.starter("--tenant", "beta", "show", t.Name()+"-fork").exits(3)

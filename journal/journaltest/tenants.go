@@ -120,7 +120,7 @@ func tenantTransfers(t T, open func() journal.Store) {
 	require.NoError(t, err)
 	assert.Equal(t, "acme", rec.Session.Tenant)
 	_, err = journal.ForTenant(third, "acme").Import(t.Context(), strings.NewReader("no export"))
-	assert.ErrorContains(t, err, "no export of a session")
+	assert.ErrorContains(t, err, "not an export of a session")
 }
 
 // everything returns the results of all methods of a view that take a session, a turn or a call.
